@@ -1,0 +1,10 @@
+/** SHA-256 as the protocol writes it: 64 lowercase hexadecimal digits. */
+import { hash } from 'node:crypto';
+
+declare const sha256HexBrand: unique symbol;
+/** 64 lowercase hexadecimal digits. */
+export type Sha256Hex = string & { readonly [sha256HexBrand]: true };
+
+export function sha256Hex(bytes: Uint8Array | string): Sha256Hex {
+  return hash('sha256', bytes, 'hex') as Sha256Hex;
+}

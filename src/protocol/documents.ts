@@ -1,0 +1,61 @@
+/**
+ * The documents that somebody signs, each with the exact value whose RFC 8785 bytes are signed.
+ *
+ * Every one has `v` and `type`, which keep a signature for one kind from ever being one for another. "Signed" means
+ * Ed25519 over `canonicalBytes(document)`; the signature travels beside the document, never in it.
+ */
+import type { Sha256Hex } from './digest.ts';
+import type { Epoch } from './epoch.ts';
+import type { ItemId } from './names.ts';
+import type { PublicKey } from './public-key.ts';
+
+/** What a host key signs to enrol: the challenge, bound to one relay and to the claims. */
+export interface EnrolClaim {
+  v: 1;
+  type: 'relay-enrol';
+  /** Base64 of the 32 challenge bytes. */
+  challenge: string;
+  relay_pubkey: PublicKey;
+  host: string;
+  pubkey: PublicKey;
+  owner_fp: string;
+}
+
+export function enrolClaim(fields: Omit<EnrolClaim, 'v' | 'type'>): EnrolClaim {
+  return { v: 1, type: 'relay-enrol', ...fields };
+}
+
+/** The relay's word that it durably committed an item. A transport fact: no delivery, no mailbox acknowledgement. */
+export interface AcceptReceipt {
+  v: 1;
+  type: 'relay-accept';
+  relay_pubkey: PublicKey;
+  epoch: Epoch;
+  sender_pubkey: PublicKey;
+  item_id: ItemId;
+  targets: { host_pubkey: PublicKey; seq: number; wire_hash: Sha256Hex }[];
+  /** Milliseconds since the Unix epoch. */
+  at: number;
+}
+
+export function acceptReceipt(fields: Omit<AcceptReceipt, 'v' | 'type'>): AcceptReceipt {
+  return { v: 1, type: 'relay-accept', ...fields };
+}
+
+/** The relay's word to the sender that an envelope item passed its retention without being acked. */
+export interface ExpiryNotice {
+  v: 1;
+  type: 'relay-expired';
+  item_id: ItemId;
+  target_pubkey: PublicKey;
+  accepted_at: number;
+  expired_at: number;
+}
+
+export function expiryNotice(fields: Omit<ExpiryNotice, 'v' | 'type'>): ExpiryNotice {
+  return { v: 1, type: 'relay-expired', ...fields };
+}
+
+/** The states of a delivery receipt, in rank order. */
+export const DELIVERY_STATES = ['delivered', 'notified', 'read', 'acked'] as const;
+export type DeliveryState = (typeof DELIVERY_STATES)[number];

@@ -1,0 +1,62 @@
+/**
+ * The signed hop: the exact bytes a host signs so that one request, and no other, is its own.
+ *
+ * v2 (`x-mail-key` present): tag, method, path with `?query`, timestamp, body hash, the relay's public key.
+ * v1: tag, method, path without query, timestamp, body hash.
+ */
+import { type Sha256Hex, sha256Hex } from './digest.ts';
+import type { PublicKey } from './public-key.ts';
+
+export const HOP_HEADERS = {
+  host: 'x-mail-host',
+  timestamp: 'x-mail-ts',
+  signature: 'x-mail-sig',
+  key: 'x-mail-key',
+} as const;
+
+/** How far `x-mail-ts` may be from the relay's clock, either way. */
+export const HOP_SKEW_MAX_MS = 300_000;
+
+/** SHA-256 of no bytes: the body hash of a request without a body. */
+export const EMPTY_BODY_HASH: Sha256Hex = sha256Hex('');
+
+const TIMESTAMP_PATTERN = /^(?:0|[1-9][0-9]{0,15})$/;
+
+export interface HopFields {
+  /** Upper case. */
+  method: string;
+  /** Byte for byte as sent, from `/v1/relay` or `/v2/relay` on; with `?query` when there is one. */
+  target: string;
+  /** The `x-mail-ts` value as sent. */
+  timestamp: string;
+  bodyHash: Sha256Hex;
+}
+
+/** The bytes a v2 caller signs for the relay whose key is `relayPubkey`. */
+export function hopV2Message(fields: HopFields, relayPubkey: PublicKey): Buffer {
+  const { method, target, timestamp, bodyHash } = fields;
+  return Buffer.from(['mail-hop-v2', method, target, timestamp, bodyHash, relayPubkey].join('\n'), 'utf8');
+}
+
+/** The bytes a v1 caller signs: the query is not part of them. */
+export function hopV1Message(fields: HopFields): Buffer {
+  const { method, target, timestamp, bodyHash } = fields;
+  const query = target.indexOf('?');
+  const path = query === -1 ? target : target.slice(0, query);
+  return Buffer.from(['mail-hop-v1', method, path, timestamp, bodyHash].join('\n'), 'utf8');
+}
+
+/** Milliseconds since the Unix epoch, or `undefined` when `text` is not their plain decimal form. */
+export function parseHopTimestamp(text: string): number | undefined {
+  if (!TIMESTAMP_PATTERN.test(text)) return undefined;
+  const value = Number(text);
+  return Number.isSafeInteger(value) ? value : undefined;
+}
+
+/** The part of a request target that is signed behind a path prefix: from `/v1/relay` or `/v2/relay` on. */
+export function signedTarget(target: string): string {
+  const query = target.indexOf('?');
+  const path = query === -1 ? target : target.slice(0, query);
+  const start = Math.max(path.lastIndexOf('/v1/relay/'), path.lastIndexOf('/v2/relay/'));
+  return start <= 0 ? target : target.slice(start);
+}

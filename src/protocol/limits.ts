@@ -1,0 +1,50 @@
+/** The limits of the protocol: the twelve that `GET /v2/relay/info` reports, and the fixed ones. */
+
+export const DAY_MS = 86_400_000;
+
+/** Exactly the documented members and their documented defaults. Sizes in bytes. */
+export const DEFAULT_LIMITS = {
+  max_item_bytes: 524_288,
+  max_batch: 200,
+  max_pull: 500,
+  max_pull_bytes: 8_388_608,
+  max_targets: 64,
+  /** Fractions of a day are allowed. */
+  retention_days: 14,
+  max_queue_items: 10_000,
+  max_queue_bytes: 52_428_800,
+  max_sender_items: 2_000,
+  max_sender_bytes: 20_971_520,
+  max_owner_items: 10_000,
+  max_owner_bytes: 52_428_800,
+};
+
+export type Limits = typeof DEFAULT_LIMITS;
+
+export function retentionMs(limits: Limits): number {
+  return Math.round(limits.retention_days * DAY_MS);
+}
+
+/** How long a dedup record outlives its item: retention + 7 days. */
+export function dedupHorizonMs(limits: Limits): number {
+  return retentionMs(limits) + 7 * DAY_MS;
+}
+
+/** Request bodies of the routes without a signature: challenge, enrol, rotate. */
+export const SMALL_BODY_BYTES_MAX = 8_192;
+/** Request bodies of every other route, unless `RELAY_MAX_BODY` says otherwise. */
+export const BODY_BYTES_MAX = 8_388_608;
+/** `wait` of a pull, in seconds. */
+export const WAIT_SECONDS_MAX = 30;
+
+/** A name carried by more live enrolments than this is crowded: look-ups by name treat it as ambiguous. */
+export const CROWDED_NAME_ENROLMENTS = 16;
+
+export const CHALLENGE_LIFETIME_MS = 300_000;
+export const CHALLENGE_BYTES = 32;
+export const OPEN_CHALLENGES_MAX = 10_000;
+export const OPEN_CHALLENGES_PER_KEY_AND_ADDRESS = 4;
+
+export const HEARTBEAT_EVERY_MS = 30_000;
+/** A stored heartbeat older than this at startup rotates the epoch. */
+export const HEARTBEAT_STALE_MS = 600_000;

@@ -1,0 +1,52 @@
+/**
+ * Ed25519 public keys as the wire shows them, and the entry checks every key passes once.
+ *
+ * OpenSSL verifies under keys that are not canonical, of small order or mixed with torsion; for some of them one
+ * fixed signature verifies any message. So a key is inspected as a point where it enters (enrolment, rotation, sender
+ * lists, pinning), and only inspected keys are ever handed to the verifier.
+ */
+import { Point } from '@noble/ed25519';
+import { decodeBase64 } from './base64.ts';
+import { sha256Hex } from './digest.ts';
+
+declare const publicKeyBrand: unique symbol;
+/** Base64 of 32 bytes, 44 characters. A key of an enrolment row has also passed `isAcceptablePoint`. */
+export type PublicKey = string & { readonly [publicKeyBrand]: true };
+
+export const PUBLIC_KEY_BYTES = 32;
+export const PUBLIC_KEY_CHARACTERS = 44;
+
+/** The key when `text` is canonical base64 of 32 bytes; says nothing yet of the point. */
+export function parsePublicKey(text: unknown): PublicKey | undefined {
+  if (typeof text !== 'string' || text.length !== PUBLIC_KEY_CHARACTERS) return undefined;
+  return decodeBase64(text)?.length === PUBLIC_KEY_BYTES ? (text as PublicKey) : undefined;
+}
+
+export function publicKeyFromBytes(bytes: Uint8Array): PublicKey {
+  if (bytes.length !== PUBLIC_KEY_BYTES) throw new RangeError('a public key has 32 bytes');
+  return Buffer.from(bytes).toString('base64') as PublicKey;
+}
+
+export function publicKeyBytes(key: PublicKey): Buffer {
+  return Buffer.from(key, 'base64');
+}
+
+/** Whether the key is a canonically encoded point of the prime-order subgroup. Costs about 1 ms. */
+export function isAcceptablePoint(key: PublicKey): boolean {
+  try {
+    const point = Point.fromBytes(publicKeyBytes(key), false);
+    return !point.isSmallOrder() && point.isTorsionFree();
+  } catch {
+    return false;
+  }
+}
+
+/** `host_fp`: lowercase hex SHA-256 of the 32 key bytes. */
+export function hostFingerprint(key: PublicKey): string {
+  return sha256Hex(publicKeyBytes(key));
+}
+
+/** The fingerprint as people see it, in the form of ssh: `SHA256:` and unpadded base64. */
+export function displayFingerprint(key: PublicKey): string {
+  return `SHA256:${Buffer.from(hostFingerprint(key), 'hex').toString('base64').replace(/=+$/, '')}`;
+}

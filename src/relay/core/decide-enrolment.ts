@@ -1,0 +1,103 @@
+/**
+ * Decides whether a host key is enrolled, and under what name, account and authority.
+ *
+ * Invariants ("Enrolment record", rules 1 to 6):
+ *   - hosts are keys: a name is a label, and unique only inside a proven account;
+ *   - re-enrolling the same key is idempotent and never clears `revoked_at`;
+ *   - a weaker authority never overwrites what a stronger one recorded;
+ *   - crowding never refuses anybody.
+ */
+import { CROWDED_NAME_ENROLMENTS } from '../../protocol/limits.ts';
+import type { EnrolHost, NoteHostSeen } from './command.ts';
+import { type Decided, type Done, type EnrolOutcome, type Refusal, decided, refusal } from './decision.ts';
+import type { EnrolmentLapsed, HostEnrolled } from './event.ts';
+import type { EnrolFacts } from './facts.ts';
+import type { AuthorityName, EnrolmentRow } from './rows.ts';
+
+const AUTHORITY_RANK: Readonly<Record<AuthorityName, number>> = { 'host-key': 0, 'account-token': 1 };
+
+export function decideEnrol(command: EnrolHost, facts: EnrolFacts): Decided<EnrolOutcome> | Refusal {
+  const { enrolment } = facts;
+  if (enrolment && enrolment.revokedAtMs !== null) return refusal('ENROL_REFUSED', 'this host key is revoked');
+  if (!command.answer.ok) {
+    const reason = command.answer.reason ?? 'not admitted';
+    return refusal('ENROL_REFUSED', 'the authority of this relay refused the host key', { reason });
+  }
+  if (facts.nameTaken) return refusal('NAME_TAKEN', 'another live key of this account carries the host name');
+  const record = enrolmentRecord(command, enrolment);
+  const outcome: EnrolOutcome = {
+    type: 'Enrolled',
+    hostPubkey: command.hostPubkey,
+    host: command.hostName,
+    enrolledAtMs: record.enrolledAtMs,
+    authorizedBy: record.authorizedBy,
+    account: record.account,
+    crowded: facts.namesakes + 1 > CROWDED_NAME_ENROLMENTS,
+  };
+  if (enrolment)
+    return isUnchanged(enrolment, record) ? decided(outcome) : decided(outcome, enrolled(command, facts, record));
+  if (facts.liveEnrolments < facts.enrolmentsMax) return decided(outcome, enrolled(command, facts, record));
+  if (!facts.lapsing) return refusal('ENROLMENTS_FULL', 'this relay has no room for another host');
+  return decided(outcome, lapsed(facts.lapsing, command.nowMs), enrolled(command, facts, record));
+}
+
+/** The first accepted hop of a key is remembered, so that the key does not lapse. */
+export function decideHostSeen(command: NoteHostSeen, enrolment: EnrolmentRow | undefined): Decided<Done> {
+  const done: Done = { type: 'Done' };
+  if (!enrolment || enrolment.seen) return decided(done);
+  return decided(done, { type: 'HostSeen', hostPubkey: command.hostPubkey, atMs: command.nowMs });
+}
+
+type EnrolmentRecord = Omit<EnrolmentRow, 'hostPubkey' | 'revokedAtMs' | 'seen'>;
+
+function enrolmentRecord(command: EnrolHost, before: EnrolmentRow | undefined): EnrolmentRecord {
+  const { answer } = command;
+  const weaker = before !== undefined && AUTHORITY_RANK[command.authorizedBy] < AUTHORITY_RANK[before.authorizedBy];
+  const proven = weaker
+    ? { account: before.account, org: before.org, clientId: before.clientId, authorizedBy: before.authorizedBy }
+    : {
+        account: answer.account ?? before?.account ?? null,
+        org: answer.org ?? before?.org ?? null,
+        clientId: answer.clientId ?? before?.clientId ?? null,
+        authorizedBy: command.authorizedBy,
+      };
+  return {
+    hostName: command.hostName,
+    ownerFp: command.ownerFp,
+    ...proven,
+    enrolledAtMs: before?.enrolledAtMs ?? command.nowMs,
+    validUntilMs: answer.validUntilMs ?? null,
+  };
+}
+
+function isUnchanged(before: EnrolmentRow, record: EnrolmentRecord): boolean {
+  const names = Object.keys(record) as (keyof EnrolmentRecord)[];
+  return names.every((name) => before[name] === record[name]);
+}
+
+function enrolled(command: EnrolHost, facts: EnrolFacts, record: EnrolmentRecord): HostEnrolled {
+  const formerAccount = facts.enrolment?.account ?? null;
+  const accountChanged = record.account !== formerAccount;
+  return {
+    type: 'HostEnrolled',
+    hostPubkey: command.hostPubkey,
+    ...record,
+    formerAccount: accountChanged ? formerAccount : null,
+    chargedItems: accountChanged ? facts.queue.queueItems : 0,
+    chargedBytes: accountChanged ? facts.queue.queueBytes : 0,
+    atMs: command.nowMs,
+  };
+}
+
+function lapsed(lapsing: NonNullable<EnrolFacts['lapsing']>, atMs: number): EnrolmentLapsed {
+  const { enrolment, queue } = lapsing;
+  const charged = enrolment.account !== null;
+  return {
+    type: 'EnrolmentLapsed',
+    hostPubkey: enrolment.hostPubkey,
+    account: enrolment.account,
+    releasedItems: charged ? queue.queueItems : 0,
+    releasedBytes: charged ? queue.queueBytes : 0,
+    atMs,
+  };
+}

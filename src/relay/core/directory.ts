@@ -1,0 +1,70 @@
+/**
+ * The enrolments by name and age, kept in memory beside the enrolment rows: names are labels that many keys may
+ * carry, and a look-up by name must not read a range while a command is being decided.
+ *
+ * Invariant: equals `new Directory()` told every enrolment row again.
+ */
+import { foldHostName } from '../../protocol/names.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import type { EnrolmentRow } from './rows.ts';
+
+/** An enrolment that was never used may lapse after this time, to make room. */
+export const UNUSED_LAPSES_AFTER_MS = 86_400_000;
+
+export class Directory {
+  readonly #rows = new Map<PublicKey, EnrolmentRow>();
+  readonly #liveByName = new Map<string, Set<PublicKey>>();
+  /** Live and never used, oldest first: the order in which `apply` was told of them. */
+  readonly #unused = new Map<PublicKey, EnrolmentRow>();
+  #liveCount = 0;
+
+  /** Live means enrolled, not revoked. */
+  get liveCount(): number {
+    return this.#liveCount;
+  }
+
+  get(key: PublicKey): EnrolmentRow | undefined {
+    return this.#rows.get(key);
+  }
+
+  liveByName(foldedName: string): PublicKey[] {
+    return [...(this.#liveByName.get(foldedName) ?? [])];
+  }
+
+  /** The oldest live enrolment that was never used and is at least a day old. */
+  oldestUnused(nowMs: number): EnrolmentRow | undefined {
+    for (const row of this.#unused.values()) {
+      return nowMs - row.enrolledAtMs >= UNUSED_LAPSES_AFTER_MS ? row : undefined;
+    }
+    return undefined;
+  }
+
+  /** Tells the directory that the row of `key` is now `row`. Stored rows are told in order of enrolment. */
+  apply(key: PublicKey, row: EnrolmentRow | null): void {
+    const before = this.#rows.get(key);
+    if (before && before.revokedAtMs === null) this.#removeLive(before);
+    if (row) this.#rows.set(key, row);
+    else this.#rows.delete(key);
+    if (row && row.revokedAtMs === null) this.#addLive(row);
+    else this.#unused.delete(key);
+  }
+
+  #addLive(row: EnrolmentRow): void {
+    const name = foldHostName(row.hostName);
+    const keys = this.#liveByName.get(name);
+    if (keys) keys.add(row.hostPubkey);
+    else this.#liveByName.set(name, new Set([row.hostPubkey]));
+    // A row that stays unused keeps its place: `set` of a present key does not move it.
+    if (row.seen) this.#unused.delete(row.hostPubkey);
+    else this.#unused.set(row.hostPubkey, row);
+    this.#liveCount++;
+  }
+
+  #removeLive(row: EnrolmentRow): void {
+    const name = foldHostName(row.hostName);
+    const keys = this.#liveByName.get(name);
+    keys?.delete(row.hostPubkey);
+    if (keys?.size === 0) this.#liveByName.delete(name);
+    this.#liveCount--;
+  }
+}

@@ -1,0 +1,148 @@
+/**
+ * The events: what happened, in the past tense, with every result that was decided.
+ *
+ * A replay never decides again and never reads a clock or a limit, so keys, deadlines, sequence numbers and quota
+ * effects are all in here. Persisted: DO NOT CHANGE the meaning of a field; add a version instead.
+ */
+import type { Sha256Hex } from '../../protocol/digest.ts';
+import type { Epoch } from '../../protocol/epoch.ts';
+import type { PushedKind } from '../../protocol/items.ts';
+import type { HostName, ItemId } from '../../protocol/names.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import type { AuthorityName } from './rows.ts';
+
+/** The first event of every store. */
+export interface RelayInitialised {
+  type: 'RelayInitialised';
+  relayPubkey: PublicKey;
+  epoch: Epoch;
+  schemaVersion: number;
+  atMs: number;
+}
+
+/** Why a store generation ended. DO NOT CHANGE: stored. */
+export type EpochReason =
+  | 'reset'
+  | 'restore'
+  | 'stale-heartbeat'
+  | 'future-heartbeat'
+  | 'position-missing'
+  | 'position-ahead'
+  | 'position-differs'
+  | 'item-lost';
+
+export interface EpochRotated {
+  type: 'EpochRotated';
+  epoch: Epoch;
+  reason: EpochReason;
+  atMs: number;
+}
+
+/** A key was admitted, or what is recorded of it changed. */
+export interface HostEnrolled {
+  type: 'HostEnrolled';
+  hostPubkey: PublicKey;
+  hostName: HostName;
+  ownerFp: string;
+  account: string | null;
+  org: string | null;
+  clientId: string | null;
+  authorizedBy: AuthorityName;
+  enrolledAtMs: number;
+  validUntilMs: number | null;
+  /** The account that was charged for its queue until now, when another is from now on. */
+  formerAccount: string | null;
+  /** What the host has queued and its account is charged from now on: zero unless the account changed. */
+  chargedItems: number;
+  chargedBytes: number;
+  atMs: number;
+}
+
+/** A signed hop of this key was accepted for the first time. */
+export interface HostSeen {
+  type: 'HostSeen';
+  hostPubkey: PublicKey;
+  atMs: number;
+}
+
+/** An enrolment that was never used gave way to a new one. */
+export interface EnrolmentLapsed {
+  type: 'EnrolmentLapsed';
+  hostPubkey: PublicKey;
+  /** What its account is charged no longer. */
+  account: string | null;
+  releasedItems: number;
+  releasedBytes: number;
+  atMs: number;
+}
+
+export interface AcceptedTarget {
+  hostPubkey: PublicKey;
+  seq: number;
+  wireHash: Sha256Hex;
+  bytes: number;
+  /** The account charged for it, when the target had a proven one. */
+  account: string | null;
+}
+
+export interface ItemAccepted {
+  type: 'ItemAccepted';
+  senderPubkey: PublicKey;
+  itemId: ItemId;
+  kind: PushedKind;
+  /** The targets that were new; at least one. */
+  targets: AcceptedTarget[];
+  acceptedAtMs: number;
+  expiresAtMs: number;
+  dedupUntilMs: number;
+}
+
+export interface ReleasedShare {
+  senderPubkey: PublicKey;
+  items: number;
+  bytes: number;
+}
+
+/** Every item of one target up to `through` was handed over. Constant size in the number of items. */
+export interface ItemsAcked {
+  type: 'ItemsAcked';
+  targetPubkey: PublicKey;
+  through: number;
+  items: number;
+  bytes: number;
+  account: string | null;
+  /** The same items by sender. Notices belong to no sender's share and are not listed. */
+  shares: ReleasedShare[];
+  atMs: number;
+}
+
+/** A known item whose queue row or payload is gone: it is forgotten, so that a push can repair it. */
+export interface ItemLost {
+  type: 'ItemLost';
+  targetPubkey: PublicKey;
+  seq: number;
+  senderPubkey: PublicKey;
+  itemId: ItemId;
+  /** The key the item was pushed to, under which dedup knows it. */
+  pushedTo: PublicKey;
+  bytes: number;
+  account: string | null;
+  reason: 'missing' | 'corrupt';
+  atMs: number;
+}
+
+export type RelayEvent =
+  | RelayInitialised
+  | EpochRotated
+  | HostEnrolled
+  | HostSeen
+  | EnrolmentLapsed
+  | ItemAccepted
+  | ItemsAcked
+  | ItemLost;
+
+/** An event at its place in the log. Log sequence numbers start at 1 and have no gap. */
+export interface LogEntry {
+  lsn: number;
+  event: RelayEvent;
+}

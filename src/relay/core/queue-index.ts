@@ -1,0 +1,133 @@
+/**
+ * One target's queue in memory: sequence number, size and sender of every waiting item, about 16 bytes each.
+ *
+ * An ack can release 10,000 items; what it releases must be known before it is decided, without reading 10,000 rows
+ * in the loop. Loaded from the queue rows on first need, then told every event.
+ * Invariant: `seqs` ascends, and holds exactly the queue rows above `ackedThrough`.
+ */
+import type { PublicKey } from '../../protocol/public-key.ts';
+import type { ReleasedShare } from './event.ts';
+
+export interface IndexedItem {
+  seq: number;
+  bytes: number;
+  /** `null` for a notice, which counts towards nobody's share. */
+  senderPubkey: PublicKey | null;
+}
+
+export interface Released {
+  items: number;
+  bytes: number;
+  shares: ReleasedShare[];
+}
+
+const NO_SENDER = 0xffff_ffff;
+const INITIAL_CAPACITY = 64;
+
+export class QueueIndex {
+  #seqs = new Float64Array(INITIAL_CAPACITY);
+  #bytes = new Uint32Array(INITIAL_CAPACITY);
+  #senders = new Uint32Array(INITIAL_CAPACITY);
+  /** Items lie in [#start, #end). */
+  #start = 0;
+  #end = 0;
+  readonly #senderNumbers = new Map<PublicKey, number>();
+  readonly #senderKeys: PublicKey[] = [];
+
+  get length(): number {
+    return this.#end - this.#start;
+  }
+
+  /** Appends an item. Throws when its seq does not ascend. */
+  append(item: IndexedItem): void {
+    if (this.length > 0 && item.seq <= this.#at(this.#seqs, this.#end - 1)) {
+      throw new Error('invariant: sequence numbers of a queue ascend');
+    }
+    if (this.#end === this.#seqs.length) this.#makeRoom();
+    this.#seqs[this.#end] = item.seq;
+    this.#bytes[this.#end] = item.bytes;
+    this.#senders[this.#end] = item.senderPubkey === null ? NO_SENDER : this.#senderNumber(item.senderPubkey);
+    this.#end++;
+  }
+
+  /** What lies at or below `through`, by sender. */
+  released(through: number): Released {
+    const stop = this.#firstAbove(through);
+    const usage = new Map<number, { items: number; bytes: number }>();
+    let bytes = 0;
+    for (let at = this.#start; at < stop; at++) {
+      const size = this.#at(this.#bytes, at);
+      const sender = this.#at(this.#senders, at);
+      bytes += size;
+      if (sender === NO_SENDER) continue;
+      const used = usage.get(sender);
+      if (used) {
+        used.items++;
+        used.bytes += size;
+      } else {
+        usage.set(sender, { items: 1, bytes: size });
+      }
+    }
+    const shares: ReleasedShare[] = [];
+    for (const [sender, used] of usage) {
+      const senderPubkey = this.#senderKeys[sender];
+      if (senderPubkey !== undefined) shares.push({ senderPubkey, ...used });
+    }
+    return { items: stop - this.#start, bytes, shares };
+  }
+
+  /** Forgets everything at or below `through`. */
+  dropThrough(through: number): void {
+    this.#start = this.#firstAbove(through);
+    if (this.#start === this.#end) this.#start = this.#end = 0;
+  }
+
+  /** Forgets one item; does nothing when it is not there. */
+  drop(seq: number): void {
+    const at = this.#firstAbove(seq) - 1;
+    if (at < this.#start || this.#at(this.#seqs, at) !== seq) return;
+    for (const column of [this.#seqs, this.#bytes, this.#senders]) column.copyWithin(at, at + 1, this.#end);
+    this.#end--;
+  }
+
+  /** The first position whose seq is above `through`. */
+  #firstAbove(through: number): number {
+    let low = this.#start;
+    let high = this.#end;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if (this.#at(this.#seqs, middle) <= through) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  #senderNumber(key: PublicKey): number {
+    const known = this.#senderNumbers.get(key);
+    if (known !== undefined) return known;
+    const number = this.#senderKeys.push(key) - 1;
+    this.#senderNumbers.set(key, number);
+    return number;
+  }
+
+  #makeRoom(): void {
+    const live = this.length;
+    const capacity = live * 2 > this.#seqs.length ? this.#seqs.length * 2 : this.#seqs.length;
+    this.#seqs = moved(this.#seqs, new Float64Array(capacity), this.#start, this.#end);
+    this.#bytes = moved(this.#bytes, new Uint32Array(capacity), this.#start, this.#end);
+    this.#senders = moved(this.#senders, new Uint32Array(capacity), this.#start, this.#end);
+    this.#start = 0;
+    this.#end = live;
+  }
+
+  #at(column: Float64Array | Uint32Array, position: number): number {
+    const value = column[position];
+    if (value === undefined) throw new Error('invariant: a position lies inside the index');
+    return value;
+  }
+}
+
+function moved<T extends Float64Array | Uint32Array>(from: T, to: T, start: number, end: number): T {
+  to.set(from.subarray(start, end));
+  return to;
+}

@@ -1,0 +1,38 @@
+/** The dedup rows, and how many of them each sender key keeps. */
+import type { RelayEvent } from './event.ts';
+import { type DedupRow, type RowChange, type RowReader, rowKey } from './rows.ts';
+
+export function reduceDedup(event: RelayEvent, rows: RowReader): RowChange[] {
+  switch (event.type) {
+    case 'ItemAccepted': {
+      const { senderPubkey, itemId, acceptedAtMs, dedupUntilMs, targets } = event;
+      const changes = targets.map(({ hostPubkey, wireHash, seq, bytes }): RowChange => {
+        const row: DedupRow = {
+          senderPubkey,
+          itemId,
+          targetPubkey: hostPubkey,
+          wireHash,
+          seq,
+          bytes,
+          acceptedAtMs,
+          dedupUntilMs,
+          expired: false,
+        };
+        return { table: 'dedup', key: rowKey.dedup(senderPubkey, hostPubkey, itemId), row };
+      });
+      return [...changes, ...counted(rows, senderPubkey, targets.length)];
+    }
+    case 'ItemLost': {
+      const { senderPubkey, pushedTo, itemId } = event;
+      const key = rowKey.dedup(senderPubkey, pushedTo, itemId);
+      return [{ table: 'dedup', key, row: null }, ...counted(rows, senderPubkey, -1)];
+    }
+    default:
+      return [];
+  }
+}
+
+function counted(rows: RowReader, sender: DedupRow['senderPubkey'], change: number): RowChange[] {
+  const dedupRows = (rows.get('sender', sender)?.dedupRows ?? 0) + change;
+  return [{ table: 'sender', key: sender, row: dedupRows > 0 ? { dedupRows } : null }];
+}

@@ -1,0 +1,69 @@
+/**
+ * The queues: the waiting items, and one row a target that says how far it got.
+ *
+ * An ack writes one row, whatever it releases: rows at or below `ackedThrough` are gone by that alone, and are
+ * collected afterwards (see store/collect.ts).
+ */
+import type { AcceptedTarget, ItemAccepted, RelayEvent } from './event.ts';
+import { targetRow } from './facts.ts';
+import { type QueueRow, type RowChange, type RowReader, rowKey } from './rows.ts';
+
+export function reduceQueues(event: RelayEvent, rows: RowReader): RowChange[] {
+  switch (event.type) {
+    case 'ItemAccepted':
+      return event.targets.flatMap((target) => accepted(event, target, rows));
+    case 'ItemsAcked': {
+      const { targetPubkey, through, items, bytes } = event;
+      const before = targetRow(rows, targetPubkey);
+      const queueItems = before.queueItems - items;
+      const queueBytes = before.queueBytes - bytes;
+      return [
+        {
+          table: 'target',
+          key: targetPubkey,
+          row: { headSeq: before.headSeq, ackedThrough: through, queueItems, queueBytes },
+        },
+      ];
+    }
+    case 'ItemLost': {
+      const { targetPubkey, seq, bytes } = event;
+      const before = targetRow(rows, targetPubkey);
+      const row = { ...before, queueItems: before.queueItems - 1, queueBytes: before.queueBytes - bytes };
+      return [
+        { table: 'target', key: targetPubkey, row },
+        { table: 'queue', key: rowKey.queue(targetPubkey, seq), row: null },
+      ];
+    }
+    default:
+      return [];
+  }
+}
+
+function accepted(event: ItemAccepted, target: AcceptedTarget, rows: RowReader): RowChange[] {
+  const { kind, itemId, senderPubkey, acceptedAtMs, expiresAtMs } = event;
+  const { hostPubkey, seq, wireHash, bytes } = target;
+  const before = targetRow(rows, hostPubkey);
+  const queued: QueueRow = {
+    targetPubkey: hostPubkey,
+    seq,
+    kind,
+    itemId,
+    senderPubkey,
+    wireHash,
+    bytes,
+    acceptedAtMs,
+    expiresAtMs,
+    payloadTarget: hostPubkey,
+    payloadSeq: seq,
+  };
+  const row = {
+    headSeq: seq,
+    ackedThrough: before.ackedThrough,
+    queueItems: before.queueItems + 1,
+    queueBytes: before.queueBytes + bytes,
+  };
+  return [
+    { table: 'queue', key: rowKey.queue(hostPubkey, seq), row: queued },
+    { table: 'target', key: hostPubkey, row },
+  ];
+}

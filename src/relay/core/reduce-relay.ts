@@ -1,0 +1,18 @@
+/** The relay row: which store this is and in which epoch. */
+import type { RelayEvent } from './event.ts';
+import { relayRow } from './facts.ts';
+import { type RowChange, type RowReader, rowKey } from './rows.ts';
+
+export function reduceRelay(event: RelayEvent, rows: RowReader): RowChange[] {
+  switch (event.type) {
+    case 'RelayInitialised': {
+      const { relayPubkey, epoch, schemaVersion, atMs } = event;
+      const row = { relayPubkey, epoch, schemaVersion, initialisedAtMs: atMs, dedupPurgedMs: 0 };
+      return [{ table: 'relay', key: rowKey.relay, row }];
+    }
+    case 'EpochRotated':
+      return [{ table: 'relay', key: rowKey.relay, row: { ...relayRow(rows), epoch: event.epoch } }];
+    default:
+      return [];
+  }
+}

@@ -1,0 +1,62 @@
+/**
+ * Usage, against which quotas are held: of each sender at each target, and of each proven account.
+ *
+ * Invariants: a share is the sum over the queue rows of that sender at that target; an account is the sum of
+ * `queueItems` and `queueBytes` over its hosts. A row that would say zero is deleted.
+ */
+import type { RelayEvent } from './event.ts';
+import { NO_USAGE, type RowChange, type RowReader, rowKey } from './rows.ts';
+
+export function reduceUsage(event: RelayEvent, rows: RowReader): RowChange[] {
+  const usage = new UsageChanges(rows);
+  switch (event.type) {
+    case 'ItemAccepted':
+      for (const { hostPubkey, bytes, account } of event.targets) {
+        usage.add('share', rowKey.share(hostPubkey, event.senderPubkey), 1, bytes);
+        usage.add('account', account, 1, bytes);
+      }
+      break;
+    case 'ItemsAcked':
+      for (const { senderPubkey, items, bytes } of event.shares) {
+        usage.add('share', rowKey.share(event.targetPubkey, senderPubkey), -items, -bytes);
+      }
+      usage.add('account', event.account, -event.items, -event.bytes);
+      break;
+    case 'ItemLost':
+      usage.add('share', rowKey.share(event.targetPubkey, event.senderPubkey), -1, -event.bytes);
+      usage.add('account', event.account, -1, -event.bytes);
+      break;
+    case 'HostEnrolled':
+      usage.add('account', event.formerAccount, -event.chargedItems, -event.chargedBytes);
+      usage.add('account', event.account, event.chargedItems, event.chargedBytes);
+      break;
+    case 'EnrolmentLapsed':
+      usage.add('account', event.account, -event.releasedItems, -event.releasedBytes);
+      break;
+    default:
+  }
+  return usage.changes();
+}
+
+/** Sums the changes of one event, which may touch one account through several targets. */
+class UsageChanges {
+  readonly #rows: RowReader;
+  readonly #changed = new Map<string, RowChange & { table: 'share' | 'account' }>();
+
+  constructor(rows: RowReader) {
+    this.#rows = rows;
+  }
+
+  add(table: 'share' | 'account', key: string | null, items: number, bytes: number): void {
+    if (key === null || (items === 0 && bytes === 0)) return;
+    const mark = table + key;
+    const before = this.#changed.has(mark) ? this.#changed.get(mark)?.row : this.#rows.get(table, key);
+    const after = { items: (before ?? NO_USAGE).items + items, bytes: (before ?? NO_USAGE).bytes + bytes };
+    if (after.items < 0 || after.bytes < 0) throw new Error('invariant: usage never falls below zero');
+    this.#changed.set(mark, { table, key, row: after.items === 0 && after.bytes === 0 ? null : after });
+  }
+
+  changes(): RowChange[] {
+    return [...this.#changed.values()];
+  }
+}

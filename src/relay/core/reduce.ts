@@ -1,0 +1,23 @@
+/**
+ * What an event does to the rows: every projection's reducer in turn.
+ *
+ * The live commit, rebuild, audit and the tests all call this one function. Pure: `rows` shows the state before the
+ * event; the changes are the state after it, and no key is changed twice in one answer.
+ */
+import type { RelayEvent } from './event.ts';
+import { reduceDedup } from './reduce-dedup.ts';
+import { reduceEnrolments } from './reduce-enrolments.ts';
+import { reduceQueues } from './reduce-queues.ts';
+import { reduceRelay } from './reduce-relay.ts';
+import { reduceUsage } from './reduce-usage.ts';
+import type { RowChange, RowReader } from './rows.ts';
+
+export function reduce(event: RelayEvent, rows: RowReader): RowChange[] {
+  return [
+    ...reduceRelay(event, rows),
+    ...reduceEnrolments(event, rows),
+    ...reduceQueues(event, rows),
+    ...reduceDedup(event, rows),
+    ...reduceUsage(event, rows),
+  ];
+}

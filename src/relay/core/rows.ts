@@ -1,0 +1,137 @@
+/**
+ * The rows: every view that the relay keeps of its log, as plain values, and the textual key of each.
+ *
+ * A row is derived from events by the reducers and from nothing else, so any row can be dropped and rebuilt.
+ * The exceptions carry no mail: `heartbeat` and `collected` are written without an event and left out of comparisons.
+ */
+import type { Sha256Hex } from '../../protocol/digest.ts';
+import type { Epoch } from '../../protocol/epoch.ts';
+import type { ItemKind } from '../../protocol/items.ts';
+import type { HostName, ItemId } from '../../protocol/names.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+
+/** The store generation and its identity. One row. */
+export interface RelayRow {
+  relayPubkey: PublicKey;
+  epoch: Epoch;
+  schemaVersion: number;
+  initialisedAtMs: number;
+  /** Dedup rows whose `dedupUntilMs` is at or below this are gone, collected or not. */
+  dedupPurgedMs: number;
+}
+
+/** When the relay last said that it lives. One row, written without an event. */
+export interface HeartbeatRow {
+  atMs: number;
+}
+
+export type AuthorityName = 'host-key' | 'account-token';
+
+/** One host key that this relay has admitted at some time. */
+export interface EnrolmentRow {
+  hostPubkey: PublicKey;
+  hostName: HostName;
+  /** The host's own unproven claim; decides nothing. */
+  ownerFp: string;
+  account: string | null;
+  org: string | null;
+  clientId: string | null;
+  authorizedBy: AuthorityName;
+  enrolledAtMs: number;
+  /** The hop is refused afterwards; the host stays a target. */
+  validUntilMs: number | null;
+  revokedAtMs: number | null;
+  /** Whether a signed hop of this key was ever accepted: an enrolment that was never used may lapse. */
+  seen: boolean;
+}
+
+/** The keys that rotations joined into one host, oldest first. Absent for a key that never rotated. */
+export interface LineageRow {
+  members: PublicKey[];
+}
+
+/** One target's queue as a whole. Absent means all zero. */
+export interface TargetRow {
+  /** The last sequence number allocated for this target; 0 when none was. */
+  headSeq: number;
+  ackedThrough: number;
+  queueItems: number;
+  queueBytes: number;
+}
+
+/** What is queued: of one sender at one target, or for one account. Absent means zero. */
+export interface UsageRow {
+  items: number;
+  bytes: number;
+}
+
+/** What one sender key keeps in the dedup table. Absent means zero. */
+export interface SenderRow {
+  dedupRows: number;
+}
+
+/** One item waiting for one target. Rows at or below `ackedThrough` are gone, collected or not. */
+export interface QueueRow {
+  targetPubkey: PublicKey;
+  seq: number;
+  kind: ItemKind;
+  itemId: ItemId;
+  senderPubkey: PublicKey;
+  wireHash: Sha256Hex;
+  bytes: number;
+  acceptedAtMs: number;
+  expiresAtMs: number;
+  /** Where the wire bytes were stored: a rotation moves the row and leaves the bytes. */
+  payloadTarget: PublicKey;
+  payloadSeq: number;
+}
+
+/** That (sender, item, target) is known. */
+export interface DedupRow {
+  senderPubkey: PublicKey;
+  itemId: ItemId;
+  targetPubkey: PublicKey;
+  wireHash: Sha256Hex;
+  seq: number;
+  bytes: number;
+  acceptedAtMs: number;
+  dedupUntilMs: number;
+  /** The item expired: the row is a tombstone, and nothing need be queued for it. */
+  expired: boolean;
+}
+
+/** Every table and its row. The expiry and purge indexes are the store's: they follow from queue and dedup rows. */
+export interface Tables {
+  relay: RelayRow;
+  heartbeat: HeartbeatRow;
+  enrolment: EnrolmentRow;
+  lineage: LineageRow;
+  target: TargetRow;
+  share: UsageRow;
+  account: UsageRow;
+  sender: SenderRow;
+  queue: QueueRow;
+  dedup: DedupRow;
+}
+
+export type TableName = keyof Tables;
+
+/** A row to write, or with `row: null` one to delete. `key` is the textual key made below. */
+export type RowChange = { [T in TableName]: { table: T; key: string; row: Tables[T] | null } }[TableName];
+
+/** The rows as they stand before an event. */
+export interface RowReader {
+  get<T extends TableName>(table: T, key: string): Tables[T] | undefined;
+}
+
+/** Public keys have 44 characters and item ids no bound below 320, so plain concatenation is unambiguous. */
+export const rowKey = {
+  relay: '',
+  heartbeat: '',
+  share: (target: PublicKey, sender: PublicKey): string => target + sender,
+  queue: (target: PublicKey, seq: number): string => target + String(seq),
+  dedup: (sender: PublicKey, target: PublicKey, itemId: ItemId): string => sender + target + itemId,
+} as const;
+
+export const EMPTY_TARGET: TargetRow = { headSeq: 0, ackedThrough: 0, queueItems: 0, queueBytes: 0 };
+export const NO_USAGE: UsageRow = { items: 0, bytes: 0 };

@@ -1,0 +1,192 @@
+/**
+ * Group commit: the one writer of the store.
+ *
+ * Events admitted while a batch is being synced form the next batch. Whoever decides sees them through the overlay at
+ * once; nobody is answered before `durable` resolves. One batch is in flight at a time.
+ *
+ * Invariants:
+ *   - what is readable here is what the rows will be when every admitted batch is durable;
+ *   - after the first failed batch nothing is admitted, answered or written again (fail-stop).
+ */
+import type { LogEntry, RelayEvent } from '../core/event.ts';
+import type { FactSource } from '../core/facts.ts';
+import { reduce } from '../core/reduce.ts';
+import type { QueueRow, RowChange, TableName, Tables } from '../core/rows.ts';
+import type { Payload } from '../store/log.ts';
+import type { RelayStore } from '../store/relay-store.ts';
+
+/** A batch that holds this many payload bytes takes no more; the next one waits for it. */
+export const BATCH_PAYLOAD_BYTES_MAX = 8 << 20;
+
+/** Thrown to everybody who waits when a batch failed: the outcome is unknown, and the relay is ending. */
+export class StoreFailed extends Error {
+  constructor(cause: unknown) {
+    super('the store failed; the outcome is unknown', { cause });
+  }
+}
+
+/** What other parts of the engine keep beside the rows, told of every change at the moment it is admitted. */
+export interface AdmissionObserver {
+  admitted(event: RelayEvent): void;
+  changing(change: RowChange): void;
+}
+
+class Batch {
+  readonly entries: LogEntry[] = [];
+  readonly changes = new Map<string, RowChange>();
+  readonly payloads: Payload[] = [];
+  readonly durable: Promise<void>;
+  payloadBytes = 0;
+  resolve!: () => void;
+  reject!: (error: unknown) => void;
+
+  constructor() {
+    this.durable = new Promise((resolve, reject) => {
+      this.resolve = resolve;
+      this.reject = reject;
+    });
+    // Whoever waits is told; a batch that nobody waits for must not end the process by itself.
+    this.durable.catch(() => undefined);
+  }
+
+  get isEmpty(): boolean {
+    return this.entries.length === 0 && this.changes.size === 0;
+  }
+}
+
+export interface CommitterOptions {
+  store: RelayStore;
+  observer: AdmissionObserver;
+  /** Told of each batch's changes when it is durable, before anybody who waited for it. */
+  published: (changes: readonly RowChange[]) => void;
+  failed: (error: StoreFailed) => void;
+}
+
+export class Committer implements FactSource {
+  readonly #store: RelayStore;
+  readonly #observer: AdmissionObserver;
+  readonly #published: CommitterOptions['published'];
+  readonly #onFailed: CommitterOptions['failed'];
+  #open = new Batch();
+  #flying: Batch | undefined;
+  #lastLsn: number;
+  #running = false;
+  #failure: StoreFailed | undefined;
+  #roomWaiters: (() => void)[] = [];
+
+  constructor({ store, observer, published, failed }: CommitterOptions) {
+    this.#store = store;
+    this.#observer = observer;
+    this.#published = published;
+    this.#onFailed = failed;
+    this.#lastLsn = store.lastLsn;
+    if (store.collector.isPending) this.#start();
+  }
+
+  get<T extends TableName>(table: T, key: string): Tables[T] | undefined {
+    const mark = markOf(table, key);
+    const change = this.#open.changes.get(mark) ?? this.#flying?.changes.get(mark);
+    if (change) return (change.row ?? undefined) as Tables[T] | undefined;
+    return this.#store.get(table, key);
+  }
+
+  hasPayload(row: QueueRow): boolean {
+    const { targetPubkey, seq, payloadTarget, payloadSeq } = row;
+    const mark = markOf('queue', targetPubkey + String(seq));
+    const isPending = this.#open.changes.has(mark) || this.#flying?.changes.has(mark) === true;
+    return (isPending && payloadTarget === targetPubkey && payloadSeq === seq) || this.#store.hasPayload(row);
+  }
+
+  /** Throws `StoreFailed` after a failed batch. */
+  assertWorking(): void {
+    if (this.#failure) throw this.#failure;
+  }
+
+  /** Resolves when the open batch takes more payload. Throws `StoreFailed`. */
+  async room(): Promise<void> {
+    while (this.#open.payloadBytes >= BATCH_PAYLOAD_BYTES_MAX) {
+      await new Promise<void>((resolve) => this.#roomWaiters.push(resolve));
+      this.assertWorking();
+    }
+  }
+
+  /** Adds decided events to the open batch, in their order. Synchronous; durable later. */
+  admit(events: readonly RelayEvent[], payloads: readonly Payload[] = []): void {
+    this.assertWorking();
+    for (const event of events) {
+      this.#open.entries.push({ lsn: ++this.#lastLsn, event });
+      for (const change of reduce(event, this)) this.#change(change);
+      this.#observer.admitted(event);
+    }
+    for (const payload of payloads) {
+      this.#open.payloads.push(payload);
+      this.#open.payloadBytes += payload.wire.length;
+    }
+    this.#start();
+  }
+
+  /** Adds a row that no event stands behind: the heartbeat. */
+  admitRow(change: RowChange): void {
+    this.assertWorking();
+    this.#change(change);
+    this.#start();
+  }
+
+  /** Resolves when everything admitted so far is durable. Rejects with `StoreFailed`. */
+  async durable(): Promise<void> {
+    this.assertWorking();
+    if (!this.#open.isEmpty) return this.#open.durable;
+    return this.#flying?.durable;
+  }
+
+  #change(change: RowChange): void {
+    this.#observer.changing(change);
+    this.#open.changes.set(markOf(change.table, change.key), change);
+  }
+
+  #start(): void {
+    if (this.#running) return;
+    this.#running = true;
+    // Commands that arrived together share a batch.
+    setImmediate(() => void this.#run());
+  }
+
+  async #run(): Promise<void> {
+    while (!this.#open.isEmpty || this.#store.collector.isPending) {
+      const batch = this.#open;
+      this.#flying = batch;
+      this.#open = new Batch();
+      for (const resolve of this.#roomWaiters.splice(0)) resolve();
+      const changes = [...batch.changes.values()];
+      try {
+        const collected = await this.#store.collector.nextSlice();
+        await this.#store.append({
+          entries: batch.entries,
+          changes,
+          payloads: batch.payloads,
+          collected,
+        });
+      } catch (error) {
+        this.#fail(error, batch);
+        return;
+      }
+      this.#flying = undefined;
+      this.#published(changes);
+      batch.resolve();
+    }
+    this.#running = false;
+  }
+
+  #fail(error: unknown, batch: Batch): void {
+    const failure = new StoreFailed(error);
+    this.#failure = failure;
+    batch.reject(failure);
+    this.#open.reject(failure);
+    for (const resolve of this.#roomWaiters.splice(0)) resolve();
+    this.#onFailed(failure);
+  }
+}
+
+function markOf(table: TableName, key: string): string {
+  return `${table} ${key}`;
+}

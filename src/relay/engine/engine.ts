@@ -1,0 +1,227 @@
+/**
+ * The engine: facts, decide, reduce, commit, answer; and the reads of durable state.
+ *
+ * One way: a command is admitted in one synchronous stretch (facts → decide → reduce into the open batch), then waits
+ * until everything it saw is durable, and only then is answered. What a command needs of a range is in memory before
+ * that stretch begins. A refusal waits too: it may rest on an item that is not durable yet.
+ */
+import type { Epoch } from '../../protocol/epoch.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import type { AckItems, EnrolHost, NoteHostSeen, PushItem, ReportLostItem, RotateEpoch } from '../core/command.ts';
+import { decideAck } from '../core/decide-ack.ts';
+import { decideEnrol, decideHostSeen } from '../core/decide-enrolment.ts';
+import { decideLostItem, decideRotateEpoch } from '../core/decide-epoch.ts';
+import { decidePush } from '../core/decide-push.ts';
+import type { AckOutcome, Decided, EnrolOutcome, EpochOutcome, PushOutcome, Refusal } from '../core/decision.ts';
+import { Directory } from '../core/directory.ts';
+import type { RelayEvent } from '../core/event.ts';
+import {
+  type RelaySettings,
+  ackFacts,
+  enrolFacts,
+  lostItemFacts,
+  pushFacts,
+  relayRow,
+  targetRow,
+} from '../core/facts.ts';
+import { type EnrolmentRow, type QueueRow, type RowChange, type TargetRow, rowKey } from '../core/rows.ts';
+import { pageRows } from '../core/page.ts';
+import type { Payload } from '../store/log.ts';
+import type { RelayStore } from '../store/relay-store.ts';
+import { Committer, type StoreFailed } from './committer.ts';
+import { DurableHeads } from './durable-heads.ts';
+import { QueueIndexes } from './queue-indexes.ts';
+
+/** Pushed items are decided in stretches of about this long, so that others get their turn. */
+const STRETCH_MS = 5;
+
+export interface EngineOptions {
+  store: RelayStore;
+  settings: RelaySettings;
+  /** Milliseconds that never go back, for stretches only. */
+  monotonicMs: () => number;
+  /** Called once, when a batch failed: the process is to end. */
+  failed: (error: StoreFailed) => void;
+}
+
+/** One pull: the rows of a page, in order; their wire bytes are read with `payloads`. */
+export interface Page {
+  epoch: Epoch;
+  headSeq: number;
+  rows: QueueRow[];
+  /** Whether another item with a higher seq is queued. */
+  more: boolean;
+}
+
+export class Engine {
+  readonly settings: RelaySettings;
+  readonly #store: RelayStore;
+  readonly #monotonicMs: () => number;
+  readonly #directory = new Directory();
+  readonly #committer: Committer;
+  readonly #heads: DurableHeads;
+  readonly #indexes: QueueIndexes;
+  #epoch: Epoch;
+
+  private constructor({ store, settings, monotonicMs, failed }: EngineOptions) {
+    this.settings = settings;
+    this.#store = store;
+    this.#monotonicMs = monotonicMs;
+    this.#heads = new DurableHeads(store);
+    this.#epoch = relayRow(store).epoch;
+    this.#indexes = new QueueIndexes({
+      store,
+      durable: () => this.#committer.durable(),
+      targetRow: (target) => targetRow(this.#committer, target),
+    });
+    this.#committer = new Committer({
+      store,
+      failed,
+      published: (changes) => this.#published(changes),
+      observer: {
+        admitted: (event) => this.#indexes.admitted(event),
+        changing: (change) => {
+          this.#heads.changing(change);
+          if (change.table === 'enrolment') this.#directory.apply(change.key as PublicKey, change.row);
+        },
+      },
+    });
+  }
+
+  /** An engine over an opened store. */
+  static async start(options: EngineOptions): Promise<Engine> {
+    const engine = new Engine(options);
+    for (const row of await options.store.enrolments()) engine.#directory.apply(row.hostPubkey, row);
+    return engine;
+  }
+
+  /** The current epoch, durable. */
+  get epoch(): Epoch {
+    return this.#epoch;
+  }
+
+  get liveEnrolments(): number {
+    return this.#directory.liveCount;
+  }
+
+  enrolment(key: PublicKey): EnrolmentRow | undefined {
+    return this.#directory.get(key);
+  }
+
+  /** Head and acked-through of a queue, durable. */
+  head(target: PublicKey): TargetRow {
+    return this.#heads.get(target);
+  }
+
+  async enrol(command: EnrolHost): Promise<EnrolOutcome | Refusal> {
+    const facts = enrolFacts(command, this.#committer, this.#directory, this.settings);
+    return this.#answer(decideEnrol(command, facts));
+  }
+
+  async noteHostSeen(command: NoteHostSeen): Promise<void> {
+    await this.#answer(decideHostSeen(command, this.#directory.get(command.hostPubkey)));
+  }
+
+  /** Each item alone and in order; answered together, when all are durable. */
+  async push(commands: readonly PushItem[]): Promise<PushOutcome[]> {
+    const outcomes: PushOutcome[] = [];
+    let stretchEndsMs = this.#monotonicMs() + STRETCH_MS;
+    for (const command of commands) {
+      if (this.#monotonicMs() > stretchEndsMs) {
+        await new Promise<void>((resolve) => setImmediate(resolve));
+        stretchEndsMs = this.#monotonicMs() + STRETCH_MS;
+      }
+      await this.#untilPushable(command);
+      const decision = decidePush(command, pushFacts(command, this.#committer, this.settings));
+      this.#committer.admit(decision.events, payloadsOf(command, decision.events));
+      outcomes.push(decision.outcome);
+    }
+    await this.#committer.durable();
+    return outcomes;
+  }
+
+  async ack(command: AckItems): Promise<AckOutcome | Refusal> {
+    let index = this.#indexes.get(command.targetPubkey);
+    while (!index) {
+      await this.#indexes.load(command.targetPubkey);
+      index = this.#indexes.get(command.targetPubkey);
+    }
+    const released = index.released(command.through);
+    return this.#answer(decideAck(command, ackFacts(command, this.#committer, released)));
+  }
+
+  async rotateEpoch(command: RotateEpoch): Promise<EpochOutcome> {
+    return this.#answer(decideRotateEpoch(command));
+  }
+
+  async reportLostItem(command: ReportLostItem): Promise<void> {
+    await this.#indexes.loading(command.targetPubkey);
+    await this.#answer(decideLostItem(command, lostItemFacts(command, this.#committer)));
+  }
+
+  async heartbeat(nowMs: number): Promise<void> {
+    this.#committer.admitRow({ table: 'heartbeat', key: rowKey.heartbeat, row: { atMs: nowMs } });
+    await this.#committer.durable();
+  }
+
+  /** The durable items of `target` above `after`: at most `limit`, and about `max_pull_bytes`, but at least one. */
+  async page(target: PublicKey, after: number, limit: number): Promise<Page> {
+    const { headSeq, ackedThrough } = this.#heads.get(target);
+    const { max_pull_bytes: bytesMax } = this.settings.limits;
+    const rows = await this.#store.queueRows(target, Math.max(after, ackedThrough), headSeq, limit + 1);
+    return { epoch: this.epoch, headSeq, ...pageRows(rows, limit, bytesMax) };
+  }
+
+  /** The wire bytes of queue rows; `undefined` where they are missing. Unchecked. */
+  payloads(rows: readonly QueueRow[]): Promise<(Buffer | undefined)[]> {
+    return this.#store.payloads(rows);
+  }
+
+  /** Calls `waiter` once, when an item for `target` became durable or the waits are ended. Answers how to stop. */
+  onArrival(target: PublicKey, waiter: () => void): () => void {
+    return this.#heads.wait(target, waiter);
+  }
+
+  /** Ends every wait: the relay is draining. */
+  endWaits(): void {
+    this.#heads.wakeAll();
+  }
+
+  /** Resolves when everything admitted so far is durable. Rejects with `StoreFailed`. */
+  async durable(): Promise<void> {
+    await this.#committer.durable();
+  }
+
+  async #answer<O>(decision: Decided<O>): Promise<O>;
+  async #answer<O>(decision: Decided<O> | Refusal): Promise<O | Refusal>;
+  async #answer<O>(decision: Decided<O> | Refusal): Promise<O | Refusal> {
+    if (decision.type === 'Decided') this.#committer.admit(decision.events);
+    await this.#committer.durable();
+    return decision.type === 'Decided' ? decision.outcome : decision;
+  }
+
+  #published(changes: readonly RowChange[]): void {
+    for (const change of changes) if (change.table === 'relay' && change.row) this.#epoch = change.row.epoch;
+    this.#heads.published(changes);
+  }
+
+  async #untilPushable({ item }: PushItem): Promise<void> {
+    for (;;) {
+      await this.#committer.room();
+      const loading = item.targets.find(({ hostPubkey }) => this.#indexes.loading(hostPubkey) !== undefined);
+      if (!loading) return;
+      await this.#indexes.loading(loading.hostPubkey);
+    }
+  }
+}
+
+/** The wire bytes of the targets that were new. */
+function payloadsOf({ item }: PushItem, events: readonly RelayEvent[]): Payload[] {
+  const accepted = events.at(-1);
+  if (accepted?.type !== 'ItemAccepted') return [];
+  return accepted.targets.map(({ hostPubkey, seq }) => {
+    const pushed = item.targets.find((target) => target.hostPubkey === hostPubkey);
+    if (!pushed) throw new Error('invariant: an accepted target was pushed');
+    return { targetPubkey: hostPubkey, seq, wire: pushed.wire };
+  });
+}

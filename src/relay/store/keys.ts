@@ -1,0 +1,164 @@
+/**
+ * Every key of the relay's LevelDB, to the byte. DO NOT CHANGE a prefix or a layout: add one.
+ *
+ * Keys are fixed-width per prefix and big-endian, so that byte order is the order of the numbers. Textual ids are
+ * hashed: no id of a stranger ever shapes a key.
+ *
+ *   prefix  then                                   value
+ *   01                                             schema version, u32
+ *   02                                             relay row
+ *   03                                             heartbeat row
+ *   10      lsn u64                                log record (record.ts)
+ *   20      host key 32                            enrolment row
+ *   21      host key 32                            lineage row
+ *   30      target key 32                          target row
+ *   31      target key 32, sender key 32           share row
+ *   32      SHA-256 of the account 32              account row
+ *   33      sender key 32                          sender row
+ *   40      target key 32, seq u64                 queue row
+ *   41      target key 32, seq u64                 wire bytes, as received
+ *   42      expires at u64, target key 32, seq u64 nothing: finds the queue row when it expires
+ *   43      target key 32                          u64: queue rows up to this seq are collected
+ *   50      SHA-256 of sender, target, item id     dedup row
+ *   51      dedup until u64, key of 50 without 50  sender key 32: finds the dedup row when it may go
+ *
+ * Payloads (41) are keyed by target and not by arrival: under a long push-and-ack run pages read 1.3 times as fast and
+ * write amplification is lower, at twice the disk space (bench/payload-keys.ts). A queue row names its payload's key,
+ * so a rotation moves rows and no bytes.
+ */
+import { hash } from 'node:crypto';
+import {
+  PUBLIC_KEY_CHARACTERS,
+  type PublicKey,
+  publicKeyBytes,
+  publicKeyFromBytes,
+} from '../../protocol/public-key.ts';
+import { type TableName, rowKey } from '../core/rows.ts';
+
+const KEY = 32;
+const NUMBER = 8;
+
+export const PREFIX = {
+  schema: 0x01,
+  relay: 0x02,
+  heartbeat: 0x03,
+  log: 0x10,
+  enrolment: 0x20,
+  lineage: 0x21,
+  target: 0x30,
+  share: 0x31,
+  account: 0x32,
+  sender: 0x33,
+  queue: 0x40,
+  payload: 0x41,
+  expiry: 0x42,
+  collected: 0x43,
+  dedup: 0x50,
+  dedupUntil: 0x51,
+} as const;
+
+export const SCHEMA_KEY: Buffer = Buffer.of(PREFIX.schema);
+
+/** The bytes of a row's textual key. */
+export function rowKeyBytes(table: TableName, key: string): Buffer {
+  switch (table) {
+    case 'relay':
+    case 'heartbeat':
+      return Buffer.of(PREFIX[table]);
+    case 'enrolment':
+    case 'lineage':
+    case 'target':
+    case 'sender':
+      return keyed(PREFIX[table], key as PublicKey);
+    case 'share':
+      return Buffer.concat([
+        keyed(PREFIX.share, head(key)),
+        publicKeyBytes(key.slice(PUBLIC_KEY_CHARACTERS) as PublicKey),
+      ]);
+    case 'account':
+      return Buffer.concat([Buffer.of(PREFIX.account), hash('sha256', key, 'buffer')]);
+    case 'queue':
+      return queueKey(head(key), Number(key.slice(PUBLIC_KEY_CHARACTERS)));
+    case 'dedup':
+      return Buffer.concat([Buffer.of(PREFIX.dedup), hash('sha256', key, 'buffer')]);
+  }
+}
+
+export function logKey(lsn: number): Buffer {
+  return numbered(PREFIX.log, lsn);
+}
+
+export function lsnOf(key: Buffer): number {
+  return Number(key.readBigUInt64BE(1));
+}
+
+export function queueKey(target: PublicKey, seq: number): Buffer {
+  return keyedAndNumbered(PREFIX.queue, target, seq);
+}
+
+export function payloadKey(target: PublicKey, seq: number): Buffer {
+  return keyedAndNumbered(PREFIX.payload, target, seq);
+}
+
+/** The sequence number in a queue or payload key. */
+export function seqOf(key: Buffer): number {
+  return Number(key.readBigUInt64BE(1 + KEY));
+}
+
+/** The textual key of a queue row's key. */
+export function queueRowKey(key: Buffer): string {
+  return rowKey.queue(firstKeyOf(key), seqOf(key));
+}
+
+/** The 32-byte key that follows the prefix. */
+export function firstKeyOf(key: Buffer): PublicKey {
+  return publicKeyFromBytes(key.subarray(1, 1 + KEY));
+}
+
+export function expiryKey(expiresAtMs: number, target: PublicKey, seq: number): Buffer {
+  const bytes = Buffer.allocUnsafe(1 + NUMBER + KEY + NUMBER);
+  bytes[0] = PREFIX.expiry;
+  bytes.writeBigUInt64BE(BigInt(expiresAtMs), 1);
+  bytes.write(target, 1 + NUMBER, 'base64');
+  bytes.writeBigUInt64BE(BigInt(seq), 1 + NUMBER + KEY);
+  return bytes;
+}
+
+export function collectedKey(target: PublicKey): Buffer {
+  return keyed(PREFIX.collected, target);
+}
+
+export function dedupUntilKey(dedupUntilMs: number, dedupKey: Buffer): Buffer {
+  return Buffer.concat([numbered(PREFIX.dedupUntil, dedupUntilMs), dedupKey.subarray(1)]);
+}
+
+/** The keys of everything under one prefix: `gte` and `lt`. */
+export function prefixRange(prefix: number): { gte: Buffer; lt: Buffer } {
+  return { gte: Buffer.of(prefix), lt: Buffer.of(prefix + 1) };
+}
+
+function head(key: string): PublicKey {
+  return key.slice(0, PUBLIC_KEY_CHARACTERS) as PublicKey;
+}
+
+function keyed(prefix: number, key: PublicKey): Buffer {
+  const bytes = Buffer.allocUnsafe(1 + KEY);
+  bytes[0] = prefix;
+  bytes.write(key, 1, 'base64');
+  return bytes;
+}
+
+function numbered(prefix: number, value: number): Buffer {
+  const bytes = Buffer.allocUnsafe(1 + NUMBER);
+  bytes[0] = prefix;
+  bytes.writeBigUInt64BE(BigInt(value), 1);
+  return bytes;
+}
+
+function keyedAndNumbered(prefix: number, key: PublicKey, value: number): Buffer {
+  const bytes = Buffer.allocUnsafe(1 + KEY + NUMBER);
+  bytes[0] = prefix;
+  bytes.write(key, 1, 'base64');
+  bytes.writeBigUInt64BE(BigInt(value), 1 + KEY);
+  return bytes;
+}

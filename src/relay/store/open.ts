@@ -1,0 +1,274 @@
+/**
+ * Opens the relay's store, or refuses with one sentence.
+ *
+ * What is looked at, in this order: the lock, the key, the schema, the newest log records (no gap, every checksum), the
+ * position noted outside LevelDB, the heartbeat. Damage inside the log refuses. A log that ends before the noted
+ * position, or a heartbeat that tells of time that this store did not live, begins a new epoch: senders push again
+ * and dedup absorbs what is still here. Nothing is repaired in silence.
+ */
+import { existsSync, readdirSync } from 'node:fs';
+import { hash } from 'node:crypto';
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Signer } from '../../protocol/ed25519.ts';
+import type { Epoch } from '../../protocol/epoch.ts';
+import { HEARTBEAT_STALE_MS } from '../../protocol/limits.ts';
+import { displayFingerprint } from '../../protocol/public-key.ts';
+import type { EpochReason, RelayEvent } from '../core/event.ts';
+import { reduce } from '../core/reduce.ts';
+import { type RelayRow, rowKey } from '../core/rows.ts';
+import { PREFIX, SCHEMA_KEY, logKey, lsnOf, prefixRange } from './keys.ts';
+import { type Level, levelAt } from './level.ts';
+import { type Position, PositionFile } from './position.ts';
+import { DamagedRecord, checkRecord } from './record.ts';
+import { StoreRefused } from './refused.ts';
+import { createRelayKey, readRelayKey, syncFolder } from './relay-key.ts';
+import { RelayStore } from './relay-store.ts';
+
+export const SCHEMA_VERSION = 1;
+/** The LevelDB folder inside the store folder. */
+export const LEVEL_FOLDER = 'log';
+/** The position slots inside the store folder, unless they are put elsewhere. */
+export const POSITION_FILE = 'position';
+/** How many of the newest records are checked: far more than LevelDB's own log ever holds. */
+const CHECKED_RECORDS = 200_000;
+/** A heartbeat may be this far ahead: clocks are stepped by a little all the time. */
+const HEARTBEAT_AHEAD_MS = 60_000;
+
+export interface OpenStoreOptions {
+  folder: string;
+  /** Where the position slots lie; inside `folder` when absent. */
+  positionFile?: string;
+  /** The deploy secret's key, when there is one; else `relay.key` in the folder, made on first start. */
+  signer?: Signer;
+  nowMs: number;
+  newEpoch: () => Epoch;
+}
+
+export interface OpenedStore {
+  store: RelayStore;
+  signer: Signer;
+  initialised: boolean;
+  /** Sentences for the operator: what was found, and what was done about it. */
+  notices: string[];
+}
+
+/** Throws `StoreRefused`. */
+export async function openStore(options: OpenStoreOptions): Promise<OpenedStore> {
+  const { folder, nowMs, newEpoch } = options;
+  await makeFolder(folder);
+  const levelFolder = join(folder, LEVEL_FOLDER);
+  const positionPath = options.positionFile ?? join(folder, POSITION_FILE);
+  const existed = existsSync(positionPath) || holdsDatabase(levelFolder);
+  const level = await openLevel(levelFolder, existed, positionPath);
+  const opened: { close(): Promise<void> }[] = [level];
+  try {
+    const schema = await level.get(SCHEMA_KEY);
+    const checked = schema ? checkSchema(schema) : undefined;
+    const signer = options.signer ?? (await readRelayKey(folder)) ?? (await firstKey(folder, checked !== undefined));
+    const { file, position } = await openPosition(positionPath);
+    opened.push(file);
+    const lastLsn = await checkNewestRecords(level);
+    if (checked === undefined && (lastLsn > 0 || position)) throw damaged(levelFolder, 'it holds no schema version');
+    const store = new RelayStore(level, file, lastLsn);
+    const relay = store.get('relay', rowKey.relay);
+    if (!relay) {
+      if (checked !== undefined) throw damaged(levelFolder, 'it holds no relay row');
+      const event: RelayEvent = {
+        type: 'RelayInitialised',
+        relayPubkey: signer.publicKey,
+        epoch: newEpoch(),
+        schemaVersion: SCHEMA_VERSION,
+        atMs: nowMs,
+      };
+      await appendFirst(store, event, nowMs);
+      await syncFolder(folder);
+      return { store, signer, initialised: true, notices: [] };
+    }
+    refuseForeignKey(relay, signer, folder);
+    const notices: string[] = [];
+    const doubt = (await doubtOfPosition(level, position)) ?? doubtOfHeartbeat(store, nowMs);
+    if (doubt) {
+      notices.push(`${doubt.sentence} A new epoch begins; senders will push again what was not confirmed.`);
+      await appendFirst(store, { type: 'EpochRotated', epoch: newEpoch(), reason: doubt.reason, atMs: nowMs }, nowMs);
+    }
+    await store.findUncollected();
+    return { store, signer, initialised: false, notices };
+  } catch (error) {
+    for (const resource of opened.toReversed()) await resource.close();
+    if (error instanceof DamagedRecord) throw damaged(levelFolder, error.message);
+    throw error;
+  }
+}
+
+async function makeFolder(folder: string): Promise<void> {
+  try {
+    await mkdir(folder, { recursive: true, mode: 0o700 });
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw new StoreRefused(
+      'unusable',
+      `${folder} cannot be used as the store folder (${code ?? 'unknown error'}): name another one with --store-dir`,
+    );
+  }
+}
+
+/** Whether LevelDB ever finished creating itself there, whatever was lost since. */
+function holdsDatabase(folder: string): boolean {
+  return existsSync(folder) && readdirSync(folder).some((name) => name === 'CURRENT' || /\.(?:ldb|log)$/.test(name));
+}
+
+async function openLevel(folder: string, existed: boolean, positionPath: string): Promise<Level> {
+  const level = levelAt(folder);
+  try {
+    await level.open({ createIfMissing: !existed });
+    return level;
+  } catch (error) {
+    const cause = (error as { cause?: { code?: string; message?: string } }).cause;
+    if (cause?.code === 'LEVEL_LOCKED') {
+      throw new StoreRefused(
+        'locked',
+        `another process is using the store at ${folder}: stop it first, or name another folder with --store-dir`,
+      );
+    }
+    if (!existsSync(join(folder, 'CURRENT'))) {
+      throw new StoreRefused(
+        'damaged',
+        `the database at ${folder} is missing or lost its CURRENT file although the relay has run here before: restore a backup, or move ${folder} and ${positionPath} aside to begin empty`,
+      );
+    }
+    throw new StoreRefused(
+      'damaged',
+      `the database at ${folder} cannot be opened (${cause?.message ?? 'unknown error'}): restore a backup, or move it aside to begin empty`,
+    );
+  }
+}
+
+async function openPosition(path: string): ReturnType<typeof PositionFile.open> {
+  try {
+    return await PositionFile.open(path);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw new StoreRefused(
+      'unusable',
+      `the position file ${path} cannot be used (${code ?? 'unknown error'}): name another place with --position-file`,
+    );
+  }
+}
+
+function checkSchema(stored: Buffer): number {
+  const version = stored.readUInt32BE(0);
+  if (version > SCHEMA_VERSION) {
+    throw new StoreRefused(
+      'newer-schema',
+      `the store has schema ${version} and this software knows schemas up to ${SCHEMA_VERSION}: start the newer software`,
+    );
+  }
+  return version;
+}
+
+/** The key of a store that has none beside it yet. */
+async function firstKey(folder: string, initialised: boolean): Promise<Signer> {
+  if (initialised) {
+    throw new StoreRefused(
+      'missing-key',
+      `the store at ${folder} has no relay.key: put its own key back, or give it as MAIL_RELAY_KEY`,
+    );
+  }
+  return createRelayKey(folder);
+}
+
+function refuseForeignKey(relay: RelayRow, signer: Signer, folder: string): void {
+  if (relay.relayPubkey === signer.publicKey) return;
+  throw new StoreRefused(
+    'foreign-key',
+    `the relay key is not the one of the store at ${folder}: that one has the fingerprint ${displayFingerprint(relay.relayPubkey)}; give the store its own key`,
+  );
+}
+
+function damaged(folder: string, what: string): StoreRefused {
+  return new StoreRefused(
+    'damaged',
+    `the store at ${folder} is damaged (${what}): restore a backup, or move the folder aside to begin empty; senders will push again what was not confirmed`,
+  );
+}
+
+/** The last LSN, after checking that the newest records are all there and unaltered. Throws `DamagedRecord`. */
+async function checkNewestRecords(level: Level): Promise<number> {
+  const [last] = await level.keys({ ...prefixRange(PREFIX.log), reverse: true, limit: 1 }).all();
+  if (!last) return 0;
+  const lastLsn = lsnOf(last);
+  let expected = Math.max(1, lastLsn - CHECKED_RECORDS + 1);
+  const iterator = level.iterator({ gte: logKey(expected), lte: last, fillCache: false, highWaterMarkBytes: 4 << 20 });
+  try {
+    for (;;) {
+      const run = await iterator.nextv(4096);
+      if (run.length === 0) break;
+      for (const [key, record] of run) {
+        if (lsnOf(key) !== expected) throw new DamagedRecord(`log record ${expected} is missing`);
+        checkRecord(expected++, record);
+      }
+    }
+  } finally {
+    await iterator.close();
+  }
+  return lastLsn;
+}
+
+interface Doubt {
+  reason: EpochReason;
+  sentence: string;
+}
+
+async function doubtOfPosition(level: Level, position: Position | undefined): Promise<Doubt | undefined> {
+  if (!position) {
+    return {
+      reason: 'position-missing',
+      sentence: 'The position file is missing or unreadable, so nothing outside the store says how far it had come.',
+    };
+  }
+  const record = await level.get(logKey(position.lsn));
+  if (!record) {
+    return {
+      reason: 'position-ahead',
+      sentence: `The store ends before log record ${position.lsn}, which it had committed: it is an older copy, or it lost its end.`,
+    };
+  }
+  if (!hash('sha256', record, 'buffer').equals(position.recordHash)) {
+    return {
+      reason: 'position-differs',
+      sentence: `Log record ${position.lsn} is not the one that was committed: this is another history of the store.`,
+    };
+  }
+  return undefined;
+}
+
+function doubtOfHeartbeat(store: RelayStore, nowMs: number): Doubt | undefined {
+  const heartbeat = store.get('heartbeat', rowKey.heartbeat);
+  if (!heartbeat) return undefined;
+  const ageMs = nowMs - heartbeat.atMs;
+  if (ageMs > HEARTBEAT_STALE_MS) {
+    const minutes = Math.floor(ageMs / 60_000);
+    return {
+      reason: 'stale-heartbeat',
+      sentence: `The last heartbeat in the store is ${minutes} minutes old: it may be an older copy.`,
+    };
+  }
+  if (ageMs < -HEARTBEAT_AHEAD_MS) {
+    return {
+      reason: 'future-heartbeat',
+      sentence: 'The last heartbeat in the store lies in the future: this clock, or the one before it, is wrong.',
+    };
+  }
+  return undefined;
+}
+
+/** Commits one event and a heartbeat before anything else runs. */
+async function appendFirst(store: RelayStore, event: RelayEvent, nowMs: number): Promise<void> {
+  await store.append({
+    entries: [{ lsn: store.lastLsn + 1, event }],
+    changes: [...reduce(event, store), { table: 'heartbeat', key: rowKey.heartbeat, row: { atMs: nowMs } }],
+    payloads: [],
+    collected: undefined,
+  });
+}

@@ -1,0 +1,95 @@
+/**
+ * How far the log had come, written outside LevelDB after each batch and before any answer.
+ *
+ * A store copied back from ten minutes ago, or one whose last record was lost with a flipped bit, looks whole from
+ * inside. The position says from outside what must be there. Two slots are written in turn, so that a torn write
+ * leaves the other one:
+ *
+ *   0..3 "PSTP"   4..11 number of the write, u64   12..19 LSN, u64   20..51 SHA-256 of the record at that LSN
+ *   52..77 epoch, ASCII   78..81 CRC-32 of what stands before, u32; padded with zeros to 512 bytes a slot
+ */
+import { type FileHandle, open } from 'node:fs/promises';
+import { crc32 } from 'node:zlib';
+import type { Epoch } from '../../protocol/epoch.ts';
+
+export interface Position {
+  lsn: number;
+  /** SHA-256 of the record at `lsn`, as stored. */
+  recordHash: Buffer;
+  epoch: Epoch;
+}
+
+const MAGIC = 'PSTP';
+const SLOT_BYTES = 512;
+const CHECKED_BYTES = 78;
+
+export class PositionFile {
+  readonly #file: FileHandle;
+  #writes: number;
+
+  private constructor(file: FileHandle, writes: number) {
+    this.#file = file;
+    this.#writes = writes;
+  }
+
+  /** The file, made when it is missing, and the newest position whose slot is whole. */
+  static async open(path: string): Promise<{ file: PositionFile; position: Position | undefined }> {
+    const handle = await openOrCreate(path);
+    try {
+      const bytes = Buffer.alloc(2 * SLOT_BYTES);
+      await handle.read(bytes, 0, bytes.length, 0);
+      const slots = [decodeSlot(bytes.subarray(0, SLOT_BYTES)), decodeSlot(bytes.subarray(SLOT_BYTES))];
+      const newest = slots.reduce(
+        (best, slot) => (slot && (!best || slot.writes > best.writes) ? slot : best),
+        undefined,
+      );
+      return { file: new PositionFile(handle, newest?.writes ?? 0), position: newest?.position };
+    } catch (error) {
+      await handle.close();
+      throw error;
+    }
+  }
+
+  /** Durable when it resolves. */
+  async write(position: Position): Promise<void> {
+    this.#writes++;
+    const slot = encodeSlot(position, this.#writes);
+    await this.#file.write(slot, 0, slot.length, (this.#writes % 2) * SLOT_BYTES);
+    await this.#file.datasync();
+  }
+
+  async close(): Promise<void> {
+    await this.#file.close();
+  }
+}
+
+async function openOrCreate(path: string): Promise<FileHandle> {
+  try {
+    return await open(path, 'r+');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    return open(path, 'wx+', 0o600);
+  }
+}
+
+function encodeSlot({ lsn, recordHash, epoch }: Position, writes: number): Buffer {
+  const slot = Buffer.alloc(SLOT_BYTES);
+  slot.write(MAGIC, 0, 'latin1');
+  slot.writeBigUInt64BE(BigInt(writes), 4);
+  slot.writeBigUInt64BE(BigInt(lsn), 12);
+  recordHash.copy(slot, 20);
+  slot.write(epoch, 52, 'latin1');
+  slot.writeUInt32BE(crc32(slot.subarray(0, CHECKED_BYTES)), CHECKED_BYTES);
+  return slot;
+}
+
+function decodeSlot(slot: Buffer): { writes: number; position: Position } | undefined {
+  if (slot.toString('latin1', 0, 4) !== MAGIC) return undefined;
+  if (slot.readUInt32BE(CHECKED_BYTES) !== crc32(slot.subarray(0, CHECKED_BYTES))) return undefined;
+  const position: Position = {
+    lsn: Number(slot.readBigUInt64BE(12)),
+    recordHash: Buffer.from(slot.subarray(20, 52)),
+    epoch: slot.toString('latin1', 52, CHECKED_BYTES) as Epoch,
+  };
+  return { writes: Number(slot.readBigUInt64BE(4)), position };
+}

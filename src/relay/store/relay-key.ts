@@ -1,0 +1,74 @@
+/**
+ * The relay's own Ed25519 key: from the deploy secret, or from `relay.key` beside the store.
+ *
+ * The file holds the base64 of the 32-byte seed and a newline, mode 0600. No error ever holds any of it.
+ */
+import { randomBytes } from 'node:crypto';
+import { open, readFile, rename } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { decodeBase64, encodeBase64 } from '../../protocol/base64.ts';
+import { SEED_BYTES, type Signer, signerFromSeed } from '../../protocol/ed25519.ts';
+import { StoreRefused } from './refused.ts';
+
+export const RELAY_KEY_FILE = 'relay.key';
+
+/** A new seed, as `relay keygen` prints it and the file holds it. */
+export function generateRelayKey(): string {
+  return encodeBase64(randomBytes(SEED_BYTES));
+}
+
+/** The signer of a base64 seed. Throws `StoreRefused`, naming `source` and nothing of the text. */
+export function relaySigner(text: string, source: string): Signer {
+  const seed = decodeBase64(text.trim());
+  if (seed?.length !== SEED_BYTES) {
+    throw new StoreRefused(
+      'unreadable-key',
+      `${source} does not hold a relay key: it must be the base64 of 32 bytes, as poste relay keygen prints it`,
+    );
+  }
+  return signerFromSeed(seed);
+}
+
+/** The signer of `relay.key` in `folder`, or `undefined` when there is no such file. */
+export async function readRelayKey(folder: string): Promise<Signer | undefined> {
+  const path = join(folder, RELAY_KEY_FILE);
+  let text: string;
+  try {
+    text = await readFile(path, 'utf8');
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT') return undefined;
+    throw new StoreRefused(
+      'unreadable-key',
+      `${path} cannot be read (${code ?? 'unknown error'}): give the relay's user the right to read it`,
+    );
+  }
+  return relaySigner(text, path);
+}
+
+/** Makes `relay.key` in `folder`, durably, and answers its signer. */
+export async function createRelayKey(folder: string): Promise<Signer> {
+  const path = join(folder, RELAY_KEY_FILE);
+  const aside = `${path}.new`;
+  const text = generateRelayKey();
+  const file = await open(aside, 'w', 0o600);
+  try {
+    await file.writeFile(`${text}\n`);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+  await rename(aside, path);
+  await syncFolder(dirname(path));
+  return relaySigner(text, path);
+}
+
+/** Makes a rename or a new file in `folder` durable. */
+export async function syncFolder(folder: string): Promise<void> {
+  const handle = await open(folder, 'r');
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}

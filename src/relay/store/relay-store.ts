@@ -1,0 +1,266 @@
+/**
+ * The relay's LevelDB: the log, the rows and the wire bytes, changed together by one synced batch.
+ *
+ * Invariants:
+ *   - one batch is in flight at a time, always with `sync: true`;
+ *   - a batch is durable, and its position noted outside LevelDB, before `append` resolves;
+ *   - after one rejected write nothing is written again (LevelDB would acknowledge into a misaligned log).
+ */
+import { hash } from 'node:crypto';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import type { LogEntry } from '../core/event.ts';
+import type { EnrolmentRow, QueueRow, RowChange, RowReader, TableName, Tables } from '../core/rows.ts';
+import { type CollectedSlice, Collector } from './collect.ts';
+import {
+  PREFIX,
+  SCHEMA_KEY,
+  collectedKey,
+  dedupUntilKey,
+  expiryKey,
+  firstKeyOf,
+  logKey,
+  lsnOf,
+  payloadKey,
+  prefixRange,
+  queueKey,
+  queueRowKey,
+  rowKeyBytes,
+  seqOf,
+} from './keys.ts';
+import type { Level } from './level.ts';
+import type { CommitBatch, EventLog } from './log.ts';
+import { keyBytes } from './packing.ts';
+import type { PositionFile } from './position.ts';
+import { DamagedRecord, decodeRecord, encodeRecord } from './record.ts';
+import { decodeRow, encodeRow } from './row-codec.ts';
+
+type Operation = { type: 'put'; key: Buffer; value: Buffer } | { type: 'del'; key: Buffer };
+
+/** Log records are read in runs of this many. */
+const READ_RECORDS = 1000;
+const READ_BYTES = 4 << 20;
+const EMPTY = Buffer.alloc(0);
+
+export class RelayStore implements EventLog, RowReader {
+  readonly #level: Level;
+  readonly #position: PositionFile;
+  readonly collector: Collector;
+  #lastLsn: number;
+  #failed = false;
+
+  /** `level` is open and verified; the store owns it and the position file from here on. */
+  constructor(level: Level, position: PositionFile, lastLsn: number) {
+    this.#level = level;
+    this.#position = position;
+    this.#lastLsn = lastLsn;
+    this.collector = new Collector(level);
+  }
+
+  get lastLsn(): number {
+    return this.#lastLsn;
+  }
+
+  get<T extends TableName>(table: T, key: string): Tables[T] | undefined {
+    const bytes = this.#level.getSync(rowKeyBytes(table, key));
+    return bytes && decodeRow(table, key, bytes);
+  }
+
+  hasPayload(row: QueueRow): boolean {
+    return this.#level.getSync(payloadKey(row.payloadTarget, row.payloadSeq)) !== undefined;
+  }
+
+  async append(batch: CommitBatch): Promise<void> {
+    if (this.#failed) throw new Error('invariant: nothing is appended after a failed write');
+    const operations: Operation[] = [];
+    let lsn = this.#lastLsn;
+    let lastRecord: Buffer | undefined;
+    for (const entry of batch.entries) {
+      if (entry.lsn !== ++lsn) throw new Error('invariant: log sequence numbers have no gap');
+      lastRecord = encodeRecord(entry);
+      operations.push({ type: 'put', key: logKey(lsn), value: lastRecord });
+    }
+    for (const change of batch.changes) this.#addRow(operations, change);
+    for (const { targetPubkey, seq, wire } of batch.payloads) {
+      operations.push({ type: 'put', key: payloadKey(targetPubkey, seq), value: wire });
+    }
+    if (batch.collected) this.#addCollected(operations, batch.collected);
+    try {
+      await this.#level.batch(operations, { sync: true });
+      this.#lastLsn = lsn;
+      if (lastRecord) await this.#notePosition(lsn, lastRecord);
+    } catch (error) {
+      this.#failed = true;
+      throw error;
+    }
+    if (batch.collected) this.collector.committed(batch.collected);
+    for (const { table, key, row } of batch.changes) {
+      if (table === 'target' && row) this.collector.note(key as PublicKey, row.ackedThrough);
+    }
+  }
+
+  async *read(fromLsn: number): AsyncGenerator<LogEntry> {
+    let expected = fromLsn;
+    const last = this.#lastLsn;
+    const iterator = this.#level.iterator({
+      gte: logKey(fromLsn),
+      lte: logKey(last),
+      fillCache: false,
+      highWaterMarkBytes: READ_BYTES,
+    });
+    try {
+      for (;;) {
+        const run = await iterator.nextv(READ_RECORDS);
+        if (run.length === 0) break;
+        for (const [key, record] of run) {
+          if (lsnOf(key) !== expected) throw new DamagedRecord(`log record ${expected} is missing`);
+          yield decodeRecord(expected++, record);
+        }
+      }
+    } finally {
+      await iterator.close();
+    }
+    if (expected <= last) throw new DamagedRecord(`log record ${expected} is missing`);
+  }
+
+  /** Queue rows with `after` < seq <= `through`, ascending, at most `limit`. */
+  async queueRows(target: PublicKey, after: number, through: number, limit: number): Promise<QueueRow[]> {
+    if (after >= through) return [];
+    const iterator = this.#level.iterator({
+      gt: queueKey(target, after),
+      lte: queueKey(target, through),
+      limit,
+      highWaterMarkBytes: READ_BYTES,
+    });
+    try {
+      const rows: QueueRow[] = [];
+      for (;;) {
+        const run = await iterator.nextv(limit);
+        if (run.length === 0) return rows;
+        for (const [key, value] of run) rows.push(decodeRow('queue', queueRowKey(key), value));
+      }
+    } finally {
+      await iterator.close();
+    }
+  }
+
+  /**
+   * The wire bytes of `rows`, in their order; `undefined` where they are missing. One scan where the payloads lie
+   * together, which they do unless a rotation moved rows.
+   */
+  async payloads(rows: readonly QueueRow[]): Promise<(Buffer | undefined)[]> {
+    const first = rows[0];
+    const last = rows.at(-1);
+    if (!first || !last) return [];
+    if (rows.some((row) => row.payloadTarget !== first.payloadTarget)) {
+      return this.#level.getMany(
+        rows.map((row) => payloadKey(row.payloadTarget, row.payloadSeq)),
+        { fillCache: false },
+      );
+    }
+    const found = new Map<number, Buffer>();
+    const iterator = this.#level.iterator({
+      gte: payloadKey(first.payloadTarget, first.payloadSeq),
+      lte: payloadKey(first.payloadTarget, last.payloadSeq),
+      fillCache: false,
+      highWaterMarkBytes: READ_BYTES,
+    });
+    try {
+      for (;;) {
+        const run = await iterator.nextv(rows.length);
+        if (run.length === 0) break;
+        for (const [key, wire] of run) found.set(seqOf(key), wire);
+      }
+    } finally {
+      await iterator.close();
+    }
+    return rows.map((row) => found.get(row.payloadSeq));
+  }
+
+  /** Every enrolment row, in order of enrolment. */
+  async enrolments(): Promise<EnrolmentRow[]> {
+    const rows: EnrolmentRow[] = [];
+    for await (const [key, value] of this.#level.iterator(prefixRange(PREFIX.enrolment))) {
+      rows.push(decodeRow('enrolment', firstKeyOf(key), value));
+    }
+    return rows.toSorted((a, b) => a.enrolledAtMs - b.enrolledAtMs);
+  }
+
+  /** Tells the collector of every queue that has rows left to collect. */
+  async findUncollected(): Promise<void> {
+    for await (const [key, value] of this.#level.iterator(prefixRange(PREFIX.target))) {
+      const target = firstKeyOf(key);
+      this.collector.note(target, decodeRow('target', target, value).ackedThrough);
+    }
+  }
+
+  /** Every stored pair under the row tables, for comparison with a replay: the raw key and value. */
+  async *rawRows(): AsyncGenerator<[Buffer, Buffer]> {
+    for (const prefix of [
+      PREFIX.relay,
+      PREFIX.enrolment,
+      PREFIX.lineage,
+      PREFIX.target,
+      PREFIX.share,
+      PREFIX.account,
+    ]) {
+      yield* this.#level.iterator(prefixRange(prefix));
+    }
+    for (const prefix of [PREFIX.sender, PREFIX.queue, PREFIX.dedup]) yield* this.#level.iterator(prefixRange(prefix));
+  }
+
+  async close(): Promise<void> {
+    await this.#level.close();
+    await this.#position.close();
+  }
+
+  async #notePosition(lsn: number, record: Buffer): Promise<void> {
+    const relay = this.get('relay', '');
+    if (!relay) throw new Error('invariant: a store with records has a relay row');
+    await this.#position.write({ lsn, recordHash: hash('sha256', record, 'buffer'), epoch: relay.epoch });
+  }
+
+  #addCollected(operations: Operation[], { targetPubkey, keys, through }: CollectedSlice): void {
+    for (const key of keys) operations.push({ type: 'del', key });
+    const value = Buffer.alloc(8);
+    value.writeBigUInt64BE(BigInt(through));
+    operations.push({ type: 'put', key: collectedKey(targetPubkey), value });
+  }
+
+  /** The row and the index entries that follow from it. */
+  #addRow(operations: Operation[], change: RowChange): void {
+    const key = rowKeyBytes(change.table, change.key);
+    if (change.row === null) {
+      if (change.table === 'queue') this.#dropPayload(operations, change.key);
+      operations.push({ type: 'del', key });
+      return;
+    }
+    operations.push({ type: 'put', key, value: encodeRow(change.table, change.row) });
+    switch (change.table) {
+      case 'relay': {
+        const schema = Buffer.alloc(4);
+        schema.writeUInt32BE(change.row.schemaVersion);
+        operations.push({ type: 'put', key: SCHEMA_KEY, value: schema });
+        return;
+      }
+      case 'queue': {
+        const { expiresAtMs, targetPubkey, seq } = change.row;
+        operations.push({ type: 'put', key: expiryKey(expiresAtMs, targetPubkey, seq), value: EMPTY });
+        return;
+      }
+      case 'dedup': {
+        const { dedupUntilMs, senderPubkey } = change.row;
+        operations.push({ type: 'put', key: dedupUntilKey(dedupUntilMs, key), value: keyBytes(senderPubkey) });
+        return;
+      }
+      default:
+    }
+  }
+
+  /** A queue row that an event deletes takes its wire bytes with it. */
+  #dropPayload(operations: Operation[], key: string): void {
+    const row = this.get('queue', key);
+    if (!row) return;
+    operations.push({ type: 'del', key: payloadKey(row.payloadTarget, row.payloadSeq) });
+    operations.push({ type: 'del', key: expiryKey(row.expiresAtMs, row.targetPubkey, row.seq) });
+  }
+}

@@ -1,0 +1,152 @@
+/**
+ * Rows to bytes and back. A row is an array whose first element is the version of its layout.
+ *
+ * What a row's textual key already says is not stored again. DO NOT CHANGE a layout: add a version.
+ */
+import type { Epoch } from '../../protocol/epoch.ts';
+import { PUSHED_KINDS } from '../../protocol/items.ts';
+import type { HostName, ItemId } from '../../protocol/names.ts';
+import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key.ts';
+import type { AuthorityName, TableName, Tables } from '../core/rows.ts';
+import { hashBytes, hashFrom, keyBytes, keyFrom, pack, unpackArray } from './packing.ts';
+
+interface Codec<Row> {
+  fields(row: Row): unknown[];
+  row(fields: unknown[], key: string): Row;
+}
+
+const VERSION = 1;
+
+/** DO NOT CHANGE the order: a kind is stored as its position. */
+const KINDS = [...PUSHED_KINDS, 'expired'] as const;
+/** DO NOT CHANGE the order: stored as its position. */
+const AUTHORITIES: readonly AuthorityName[] = ['host-key', 'account-token'];
+
+const codecs: { [T in TableName]: Codec<Tables[T]> } = {
+  relay: {
+    fields: (row) => [keyBytes(row.relayPubkey), row.epoch, row.schemaVersion, row.initialisedAtMs, row.dedupPurgedMs],
+    row: ([relayPubkey, epoch, schemaVersion, initialisedAtMs, dedupPurgedMs]) => ({
+      relayPubkey: keyFrom(relayPubkey),
+      epoch: epoch as Epoch,
+      schemaVersion: schemaVersion as number,
+      initialisedAtMs: initialisedAtMs as number,
+      dedupPurgedMs: dedupPurgedMs as number,
+    }),
+  },
+  heartbeat: {
+    fields: (row) => [row.atMs],
+    row: ([atMs]) => ({ atMs: atMs as number }),
+  },
+  enrolment: {
+    fields: (row) => [
+      row.hostName,
+      row.ownerFp,
+      row.account,
+      row.org,
+      row.clientId,
+      AUTHORITIES.indexOf(row.authorizedBy),
+      row.enrolledAtMs,
+      row.validUntilMs,
+      row.revokedAtMs,
+      row.seen,
+    ],
+    row: (
+      [hostName, ownerFp, account, org, clientId, authority, enrolledAtMs, validUntilMs, revokedAtMs, seen],
+      key,
+    ) => ({
+      hostPubkey: key as PublicKey,
+      hostName: hostName as HostName,
+      ownerFp: ownerFp as string,
+      account: account as string | null,
+      org: org as string | null,
+      clientId: clientId as string | null,
+      authorizedBy: known(AUTHORITIES[authority as number]),
+      enrolledAtMs: enrolledAtMs as number,
+      validUntilMs: validUntilMs as number | null,
+      revokedAtMs: revokedAtMs as number | null,
+      seen: seen as boolean,
+    }),
+  },
+  lineage: {
+    fields: (row) => [row.members.map(keyBytes)],
+    row: ([members]) => ({ members: (members as unknown[]).map(keyFrom) }),
+  },
+  target: {
+    fields: (row) => [row.headSeq, row.ackedThrough, row.queueItems, row.queueBytes],
+    row: ([headSeq, ackedThrough, queueItems, queueBytes]) => ({
+      headSeq: headSeq as number,
+      ackedThrough: ackedThrough as number,
+      queueItems: queueItems as number,
+      queueBytes: queueBytes as number,
+    }),
+  },
+  share: usageCodec(),
+  account: usageCodec(),
+  sender: {
+    fields: (row) => [row.dedupRows],
+    row: ([dedupRows]) => ({ dedupRows: dedupRows as number }),
+  },
+  queue: {
+    fields: (row) => {
+      const own = row.payloadTarget === row.targetPubkey && row.payloadSeq === row.seq;
+      const payload = own ? [] : [keyBytes(row.payloadTarget), row.payloadSeq];
+      const { itemId, senderPubkey, wireHash, bytes, acceptedAtMs, expiresAtMs } = row;
+      const kind = KINDS.indexOf(row.kind);
+      return [kind, itemId, keyBytes(senderPubkey), hashBytes(wireHash), bytes, acceptedAtMs, expiresAtMs, ...payload];
+    },
+    row: ([kind, itemId, sender, wireHash, bytes, acceptedAtMs, expiresAtMs, payloadTarget, payloadSeq], key) => {
+      const targetPubkey = key.slice(0, PUBLIC_KEY_CHARACTERS) as PublicKey;
+      const seq = Number(key.slice(PUBLIC_KEY_CHARACTERS));
+      return {
+        targetPubkey,
+        seq,
+        kind: known(KINDS[kind as number]),
+        itemId: itemId as ItemId,
+        senderPubkey: keyFrom(sender),
+        wireHash: hashFrom(wireHash),
+        bytes: bytes as number,
+        acceptedAtMs: acceptedAtMs as number,
+        expiresAtMs: expiresAtMs as number,
+        payloadTarget: payloadTarget === undefined ? targetPubkey : keyFrom(payloadTarget),
+        payloadSeq: payloadSeq === undefined ? seq : (payloadSeq as number),
+      };
+    },
+  },
+  dedup: {
+    fields: (row) => [hashBytes(row.wireHash), row.seq, row.bytes, row.acceptedAtMs, row.dedupUntilMs, row.expired],
+    row: ([wireHash, seq, bytes, acceptedAtMs, dedupUntilMs, expired], key) => ({
+      senderPubkey: key.slice(0, PUBLIC_KEY_CHARACTERS) as PublicKey,
+      targetPubkey: key.slice(PUBLIC_KEY_CHARACTERS, 2 * PUBLIC_KEY_CHARACTERS) as PublicKey,
+      itemId: key.slice(2 * PUBLIC_KEY_CHARACTERS) as ItemId,
+      wireHash: hashFrom(wireHash),
+      seq: seq as number,
+      bytes: bytes as number,
+      acceptedAtMs: acceptedAtMs as number,
+      dedupUntilMs: dedupUntilMs as number,
+      expired: expired as boolean,
+    }),
+  },
+};
+
+export function encodeRow<T extends TableName>(table: T, row: Tables[T]): Buffer {
+  return pack([VERSION, ...codecs[table].fields(row)]);
+}
+
+/** Throws when the bytes are of a layout that this software does not know. */
+export function decodeRow<T extends TableName>(table: T, key: string, bytes: Buffer): Tables[T] {
+  const [version, ...fields] = unpackArray(bytes);
+  if (version !== VERSION) throw new Error(`invariant: a ${table} row has layout ${VERSION}, not ${String(version)}`);
+  return codecs[table].row(fields, key);
+}
+
+function usageCodec(): Codec<Tables['share']> {
+  return {
+    fields: (row) => [row.items, row.bytes],
+    row: ([items, bytes]) => ({ items: items as number, bytes: bytes as number }),
+  };
+}
+
+function known<V>(value: V | undefined): V {
+  if (value === undefined) throw new Error('invariant: a stored position lies in its list');
+  return value;
+}
