@@ -109,34 +109,30 @@ function acceptedTarget({ pushed, target }: Place, nowMs: number): AcceptedTarge
   };
 }
 
-/** Quotas of the item as a whole, each over all targets; a lost item is still counted in the rows and frees its place. */
+/**
+ * Quotas of the item as a whole, each over all targets that add something. A lost item is still counted in the rows:
+ * it takes its old place, and no limit keeps a push from repairing it.
+ */
 function quotaRejection(anew: readonly Place[], facts: PushFacts): ItemRejection | undefined {
   const { limits } = facts;
-  const added = ({ pushed, known }: Place): UsageRow => ({
-    items: known ? 0 : 1,
-    bytes: known ? 0 : pushed.wire.length,
-  });
+  const added = anew.filter(({ known }) => known === undefined);
   const accounts = new Map<string, UsageRow>();
-  for (const place of anew) {
-    const account = place.target.enrolment?.account;
+  for (const { pushed, target } of added) {
+    const account = target.enrolment?.account;
     if (!account) continue;
-    const used = accounts.get(account) ?? place.target.account;
-    const { items, bytes } = added(place);
-    accounts.set(account, { items: used.items + items, bytes: used.bytes + bytes });
+    const used = accounts.get(account) ?? target.account;
+    accounts.set(account, { items: used.items + 1, bytes: used.bytes + pushed.wire.length });
   }
   const owners = [...accounts.values()];
-  if (anew.some((place) => place.target.queue.queueItems + added(place).items > limits.max_queue_items))
-    return 'quota:queue_items';
-  if (anew.some((place) => place.target.queue.queueBytes + added(place).bytes > limits.max_queue_bytes))
+  if (added.some(({ target }) => target.queue.queueItems + 1 > limits.max_queue_items)) return 'quota:queue_items';
+  if (added.some(({ target, pushed }) => target.queue.queueBytes + pushed.wire.length > limits.max_queue_bytes))
     return 'quota:queue_bytes';
-  if (anew.some((place) => place.target.share.items + added(place).items > limits.max_sender_items))
-    return 'quota:sender_items';
-  if (anew.some((place) => place.target.share.bytes + added(place).bytes > limits.max_sender_bytes))
+  if (added.some(({ target }) => target.share.items + 1 > limits.max_sender_items)) return 'quota:sender_items';
+  if (added.some(({ target, pushed }) => target.share.bytes + pushed.wire.length > limits.max_sender_bytes))
     return 'quota:sender_bytes';
   if (owners.some(({ items }) => items > limits.max_owner_items)) return 'quota:owner_items';
   if (owners.some(({ bytes }) => bytes > limits.max_owner_bytes)) return 'quota:owner_bytes';
-  const dedupRows = anew.filter(({ known }) => !known).length;
-  if (facts.dedupRows + dedupRows > facts.dedupRowsMax) return 'quota:dedup_rows';
+  if (added.length > 0 && facts.dedupRows + added.length > facts.dedupRowsMax) return 'quota:dedup_rows';
   return undefined;
 }
 

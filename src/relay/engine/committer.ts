@@ -113,10 +113,12 @@ export class Committer implements FactSource {
   /** Adds decided events to the open batch, in their order. Synchronous; durable later. */
   admit(events: readonly RelayEvent[], payloads: readonly Payload[] = []): void {
     this.assertWorking();
-    for (const event of events) {
-      this.#open.entries.push({ lsn: ++this.#lastLsn, event });
-      for (const change of reduce(event, this)) this.#change(change);
-      this.#observer.admitted(event);
+    try {
+      for (const event of events) this.#reduce(event);
+    } catch (error) {
+      // Half an admission must never be committed.
+      this.#fail(error, this.#open);
+      throw this.#failure;
     }
     for (const payload of payloads) {
       this.#open.payloads.push(payload);
@@ -137,6 +139,12 @@ export class Committer implements FactSource {
     this.assertWorking();
     if (!this.#open.isEmpty) return this.#open.durable;
     return this.#flying?.durable;
+  }
+
+  #reduce(event: RelayEvent): void {
+    this.#open.entries.push({ lsn: ++this.#lastLsn, event });
+    for (const change of reduce(event, this)) this.#change(change);
+    this.#observer.admitted(event);
   }
 
   #change(change: RowChange): void {
@@ -170,6 +178,7 @@ export class Committer implements FactSource {
         this.#fail(error, batch);
         return;
       }
+      if (this.#failure) return;
       this.#flying = undefined;
       this.#published(changes);
       batch.resolve();
@@ -177,7 +186,9 @@ export class Committer implements FactSource {
     this.#running = false;
   }
 
+  /** `batch` is the one that failed; what is open beside it fails too. */
   #fail(error: unknown, batch: Batch): void {
+    if (this.#failure) return;
     const failure = new StoreFailed(error);
     this.#failure = failure;
     batch.reject(failure);

@@ -19,6 +19,7 @@ import {
   type RelaySettings,
   ackFacts,
   enrolFacts,
+  lineageOf,
   lostItemFacts,
   pushFacts,
   relayRow,
@@ -31,9 +32,7 @@ import type { RelayStore } from '../store/relay-store.ts';
 import { Committer, type StoreFailed } from './committer.ts';
 import { DurableHeads } from './durable-heads.ts';
 import { QueueIndexes } from './queue-indexes.ts';
-
-/** Pushed items are decided in stretches of about this long, so that others get their turn. */
-const STRETCH_MS = 5;
+import { Stretch } from './stretch.ts';
 
 export interface EngineOptions {
   store: RelayStore;
@@ -62,6 +61,7 @@ export class Engine {
   readonly #heads: DurableHeads;
   readonly #indexes: QueueIndexes;
   #epoch: Epoch;
+  #isDraining = false;
 
   private constructor({ store, settings, monotonicMs, failed }: EngineOptions) {
     this.settings = settings;
@@ -108,6 +108,11 @@ export class Engine {
     return this.#directory.get(key);
   }
 
+  /** Every key that rotations joined with this one. */
+  lineage(key: PublicKey): readonly PublicKey[] {
+    return lineageOf(this.#committer, key);
+  }
+
   /** Head and acked-through of a queue, durable. */
   head(target: PublicKey): TargetRow {
     return this.#heads.get(target);
@@ -122,22 +127,26 @@ export class Engine {
     await this.#answer(decideHostSeen(command, this.#directory.get(command.hostPubkey)));
   }
 
-  /** Each item alone and in order; answered together, when all are durable. */
-  async push(commands: readonly PushItem[]): Promise<PushOutcome[]> {
+  /**
+   * Each item alone and in order. `prepare` turns the outcomes into an answer while they are being synced; the answer
+   * is given out when everything it rests on is durable.
+   */
+  async push<T>(
+    commands: readonly PushItem[],
+    prepare: (outcomes: PushOutcome[], epoch: Epoch) => T | Promise<T>,
+  ): Promise<T> {
     const outcomes: PushOutcome[] = [];
-    let stretchEndsMs = this.#monotonicMs() + STRETCH_MS;
+    const stretch = new Stretch(this.#monotonicMs);
     for (const command of commands) {
-      if (this.#monotonicMs() > stretchEndsMs) {
-        await new Promise<void>((resolve) => setImmediate(resolve));
-        stretchEndsMs = this.#monotonicMs() + STRETCH_MS;
-      }
+      if (stretch.isOver) await stretch.pause();
       await this.#untilPushable(command);
       const decision = decidePush(command, pushFacts(command, this.#committer, this.settings));
       this.#committer.admit(decision.events, payloadsOf(command, decision.events));
       outcomes.push(decision.outcome);
     }
-    await this.#committer.durable();
-    return outcomes;
+    const durable = this.#committer.durable();
+    const answer = await Promise.all([prepare(outcomes, relayRow(this.#committer).epoch), durable]);
+    return answer[0];
   }
 
   async ack(command: AckItems): Promise<AckOutcome | Refusal> {
@@ -182,9 +191,14 @@ export class Engine {
     return this.#heads.wait(target, waiter);
   }
 
-  /** Ends every wait: the relay is draining. */
+  /** Ends every wait, now and from now on: the relay is draining. */
   endWaits(): void {
+    this.#isDraining = true;
     this.#heads.wakeAll();
+  }
+
+  get isDraining(): boolean {
+    return this.#isDraining;
   }
 
   /** Resolves when everything admitted so far is durable. Rejects with `StoreFailed`. */

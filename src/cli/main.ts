@@ -1,0 +1,46 @@
+#!/usr/bin/env node
+/** The `poste` command. Data goes to stdout, everything else to stderr; errors are one sentence and an exit code. */
+import { Command, CommanderError } from 'commander';
+import { CommandFailed, EXIT } from './exit.ts';
+import { relayKeygenCommand } from './relay-keygen.ts';
+import { relayServeCommand } from './relay-serve.ts';
+import { softwareVersion } from './version.ts';
+
+function program(): Command {
+  const relay = new Command('relay').description('Run and keep a relay.');
+  relay.addCommand(relayServeCommand());
+  relay.addCommand(relayKeygenCommand());
+  const poste = new Command('poste')
+    .description('Mail between coding agents on different machines.')
+    .version(softwareVersion())
+    .addCommand(relay)
+    .addHelpText('after', '\nExamples:\n  $ poste relay serve\n  $ poste relay keygen');
+  return withErrors(poste);
+}
+
+/** Usage errors end as exceptions, all the way down, and hint at what was meant. */
+function withErrors(command: Command): Command {
+  command.exitOverride().showSuggestionAfterError().showHelpAfterError('(--help shows what there is)');
+  for (const child of command.commands) withErrors(child);
+  return command;
+}
+
+function report(error: CommandFailed): void {
+  const asJson = process.argv.includes('--json');
+  const { code, message } = error;
+  process.stderr.write(asJson ? `${JSON.stringify({ code, message, details: {} })}\n` : `poste: ${message}.\n`);
+  process.exitCode = EXIT[error.exit];
+}
+
+try {
+  await program().parseAsync();
+} catch (error) {
+  if (error instanceof CommandFailed) {
+    report(error);
+    // A relay whose store failed may hold handles that never close.
+    process.exit();
+  }
+  // Commander has said it already; help and version are no errors.
+  if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? EXIT.ok : EXIT.usage;
+  else throw error;
+}

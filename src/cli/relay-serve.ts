@@ -1,0 +1,257 @@
+/** `poste relay serve`: runs the relay until it is told to stop. */
+import { join, resolve } from 'node:path';
+import { Command, Option } from 'commander';
+import pino from 'pino';
+import { BODY_BYTES_MAX, DEFAULT_LIMITS, type Limits } from '../protocol/limits.ts';
+import { displayFingerprint } from '../protocol/public-key.ts';
+import { processClock, processRandom, processTimers } from '../relay/ambient-process.ts';
+import type { TrustProxy } from '../relay/http/client-address.ts';
+import { ListenFailed } from '../relay/http/exchange.ts';
+import { type ListenAddress, type Relay, startRelay } from '../relay/serve.ts';
+import { LEVEL_FOLDER } from '../relay/store/open.ts';
+import { type RefusedReason, StoreRefused } from '../relay/store/refused.ts';
+import { RELAY_KEY_FILE, relaySigner } from '../relay/store/relay-key.ts';
+import { CommandFailed, EXIT, type ExitName } from './exit.ts';
+import { limitsOverridden, listenAddress, listenAddressOrOff, seconds, wholeNumber } from './values.ts';
+import { softwareVersion } from './version.ts';
+
+/** How long the answers of a failing relay may take. */
+const FAILED_STOP_MS = 3000;
+
+interface ServeFlags {
+  storeDir: string;
+  listen: ListenAddress;
+  adminListen: ListenAddress | undefined;
+  limits: Limits;
+  pushesPerMinute: number;
+  enrolRate: number;
+  maxEnrolments: number;
+  maxDedupRows: number;
+  sweepSeconds: number;
+  positionFile?: string;
+  trustProxy?: true | 'xff' | 'cloudflare';
+  server?: 'uws' | 'node';
+  json?: boolean;
+  logLevel: string;
+}
+
+const EXAMPLES = `
+Environment:
+  MAIL_RELAY_KEY          the relay's base64 private key, instead of relay.key in the store folder
+  MAIL_RELAY_TRUST_PROXY  xff or cloudflare: as --trust-proxy
+  RELAY_MAX_BODY          largest request body in bytes, at most ${BODY_BYTES_MAX}
+
+Examples:
+  $ poste relay serve
+  $ poste relay serve --store-dir /var/lib/poste --listen 127.0.0.1:8787 --trust-proxy xff
+  $ poste relay serve --limits '{"retention_days": 2.5, "max_queue_items": 2000}'`;
+
+export function relayServeCommand(): Command {
+  const listenDefault: ListenAddress = { host: '127.0.0.1', port: 8787 };
+  const adminDefault: ListenAddress = { host: '127.0.0.1', port: 8788 };
+  return new Command('serve')
+    .description('Run the relay: keep sealed mail for hosts until they call for it.')
+    .option('--store-dir <dir>', 'where the store, relay.key and position lie', './poste-relay')
+    .addOption(
+      new Option('--listen <host:port>', 'where hosts connect')
+        .argParser(listenAddress)
+        .default(listenDefault, '127.0.0.1:8787'),
+    )
+    .addOption(
+      new Option('--admin-listen <host:port>', "the operator's health listener, or off")
+        .argParser(listenAddressOrOff)
+        .default(adminDefault, '127.0.0.1:8788'),
+    )
+    .addOption(
+      new Option('--limits <json>', 'override documented limits; retention_days may be a fraction')
+        .argParser(limitsOverridden)
+        .default(DEFAULT_LIMITS, 'the documented ones'),
+    )
+    .option('--pushes-per-minute <n>', 'push requests of one host', wholeNumber(1), 600)
+    .option('--enrol-rate <n>', 'challenges, and enrolments, per minute of one client address', wholeNumber(1), 30)
+    .option('--max-enrolments <n>', 'live enrolments', wholeNumber(1), 10_000)
+    .option('--max-dedup-rows <n>', 'dedup rows one sender may keep', wholeNumber(1), 1_000_000)
+    .option('--sweep-seconds <s>', 'how often to sweep', seconds, 60)
+    .option('--position-file <file>', 'where to note how far the log had come (default: position in the store folder)')
+    .addOption(
+      new Option(
+        '--trust-proxy [kind]',
+        'believe the client address that the proxy in front says (xff without a kind)',
+      ).choices(['xff', 'cloudflare']),
+    )
+    .addOption(new Option('--server <kind>', 'the HTTP server (default: uws where it runs)').choices(['uws', 'node']))
+    .addOption(
+      new Option('--log-level <level>', 'what to log on stderr')
+        .choices(['debug', 'info', 'warn', 'error', 'silent'])
+        .default('info'),
+    )
+    .option('--json', 'print the start as one JSON document')
+    .addHelpText('after', EXAMPLES)
+    .action(async (flags: ServeFlags) => serve(flags));
+}
+
+async function serve(flags: ServeFlags): Promise<void> {
+  const storeDir = resolve(flags.storeDir);
+  const log = pino({ level: flags.logLevel, base: null }, pino.destination({ dest: 2, sync: true }));
+  const relay = await started(() => startRelay({ ...relayOptions(flags, storeDir), log }));
+  for (const notice of relay.notices) log.warn({}, notice);
+  process.stdout.write(
+    flags.json ? `${JSON.stringify(startDocument(relay, flags, storeDir))}\n` : startText(relay, flags, storeDir),
+  );
+  const ended = await Promise.race([relay.failed, stopSignal()]);
+  if (ended instanceof Error) {
+    log.error({ err: ended.cause }, 'the store failed: nothing more is acknowledged');
+    // Whoever waits is told; whatever still holds the process afterwards does not.
+    await Promise.race([relay.stop().catch(() => undefined), elapsed(FAILED_STOP_MS)]);
+    throw new CommandFailed(
+      'failure',
+      'STORE_FAILED',
+      `${ended.message}; free disk space or replace the disk, then start the relay again`,
+    );
+  }
+  log.info({ signal: ended }, 'stopping');
+  await relay.stop();
+  log.info({}, 'stopped');
+}
+
+function relayOptions(flags: ServeFlags, storeDir: string): Omit<Parameters<typeof startRelay>[0], 'log'> {
+  const secret = process.env['MAIL_RELAY_KEY'];
+  return {
+    storeDir,
+    ...(flags.positionFile !== undefined && { positionFile: resolve(flags.positionFile) }),
+    ...(secret !== undefined && { signer: signerOfSecret(secret) }),
+    ...(flags.server && { server: flags.server }),
+    listen: flags.listen,
+    adminListen: flags.adminListen,
+    limits: flags.limits,
+    pushesPerMinute: flags.pushesPerMinute,
+    enrolRate: flags.enrolRate,
+    enrolmentsMax: flags.maxEnrolments,
+    dedupRowsMax: flags.maxDedupRows,
+    sweepMs: flags.sweepSeconds * 1000,
+    trustProxy: trustProxy(flags),
+    bodyBytesMax: bodyBytesMax(),
+    version: softwareVersion(),
+    clock: processClock,
+    timers: processTimers,
+    randomBytes: processRandom,
+  };
+}
+
+function signerOfSecret(secret: string): ReturnType<typeof relaySigner> {
+  try {
+    return relaySigner(secret, 'MAIL_RELAY_KEY');
+  } catch (error) {
+    throw error instanceof StoreRefused ? refused(error) : error;
+  }
+}
+
+function trustProxy(flags: ServeFlags): TrustProxy {
+  if (flags.trustProxy === true) return 'xff';
+  if (flags.trustProxy) return flags.trustProxy;
+  const said = process.env['MAIL_RELAY_TRUST_PROXY'];
+  if (said === undefined || said === '') return 'none';
+  if (said === 'xff' || said === 'cloudflare') return said;
+  throw new CommandFailed('usage', 'BAD_ENVIRONMENT', 'MAIL_RELAY_TRUST_PROXY must be xff or cloudflare');
+}
+
+function bodyBytesMax(): number {
+  const said = process.env['RELAY_MAX_BODY'];
+  if (said === undefined || said === '') return BODY_BYTES_MAX;
+  const bytes = Number(said);
+  if (/^[0-9]+$/.test(said) && bytes >= 1 && bytes <= BODY_BYTES_MAX) return bytes;
+  throw new CommandFailed(
+    'usage',
+    'BAD_ENVIRONMENT',
+    `RELAY_MAX_BODY must be a number of bytes from 1 to ${BODY_BYTES_MAX}`,
+  );
+}
+
+async function started(start: () => Promise<Relay>): Promise<Relay> {
+  try {
+    return await start();
+  } catch (error) {
+    if (error instanceof StoreRefused) throw refused(error);
+    if (error instanceof ListenFailed) {
+      throw new CommandFailed(
+        'conflict',
+        'LISTEN_FAILED',
+        `${error.message}: another process may have it; choose another with --listen or --admin-listen`,
+      );
+    }
+    throw error;
+  }
+}
+
+const REFUSED_EXIT: Readonly<Record<RefusedReason, ExitName>> = {
+  locked: 'conflict',
+  'foreign-key': 'refused',
+  'missing-key': 'refused',
+  'unreadable-key': 'refused',
+  'newer-schema': 'refused',
+  damaged: 'failure',
+  unusable: 'failure',
+};
+
+function refused({ reason, message }: StoreRefused): CommandFailed {
+  return new CommandFailed(REFUSED_EXIT[reason], `STORE_${reason.toUpperCase().replaceAll('-', '_')}`, message);
+}
+
+function startDocument(relay: Relay, flags: ServeFlags, storeDir: string): object {
+  return {
+    url: urlOf(flags.listen.host, relay.port),
+    admin_url:
+      flags.adminListen && relay.adminPort !== undefined ? urlOf(flags.adminListen.host, relay.adminPort) : null,
+    store: join(storeDir, LEVEL_FOLDER),
+    key: keyPlace(storeDir),
+    relay_pubkey: relay.signer.publicKey,
+    fingerprint: displayFingerprint(relay.signer.publicKey),
+    epoch: relay.engine.epoch,
+    server: relay.serverName,
+    initialised: relay.initialised,
+    notices: relay.notices,
+    pid: process.pid,
+  };
+}
+
+function startText(relay: Relay, flags: ServeFlags, storeDir: string): string {
+  const admin =
+    flags.adminListen && relay.adminPort !== undefined ? urlOf(flags.adminListen.host, relay.adminPort) : 'off';
+  const rows = [
+    ['address', urlOf(flags.listen.host, relay.port)],
+    ['operator', admin],
+    ['store', `${join(storeDir, LEVEL_FOLDER)}${relay.initialised ? ' (new)' : ''}`],
+    ['key', keyPlace(storeDir)],
+    ['fingerprint', displayFingerprint(relay.signer.publicKey)],
+    ['epoch', relay.engine.epoch],
+    ['server', relay.serverName],
+  ];
+  const lines = rows.map(([name = '', value = '']) => `  ${name.padEnd(12)} ${value}`);
+  return `Poste relay ${softwareVersion()} is ready.\n${lines.join('\n')}\n`;
+}
+
+function keyPlace(storeDir: string): string {
+  return process.env['MAIL_RELAY_KEY'] === undefined ? join(storeDir, RELAY_KEY_FILE) : 'MAIL_RELAY_KEY';
+}
+
+function urlOf(host: string, port: number): string {
+  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+}
+
+function elapsed(ms: number): Promise<void> {
+  return new Promise((done) => {
+    setTimeout(done, ms);
+  });
+}
+
+function stopSignal(): Promise<string> {
+  return new Promise((done) => {
+    for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+      process.once(signal, () => {
+        // A second one means now.
+        process.once(signal, () => process.exit(EXIT.interrupted));
+        done(signal);
+      });
+    }
+  });
+}

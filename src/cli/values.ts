@@ -1,0 +1,74 @@
+/** Turns the text of flags and environment variables into values, or says in one sentence what is wrong with it. */
+import { InvalidArgumentError } from 'commander';
+import { DEFAULT_LIMITS, type Limits } from '../protocol/limits.ts';
+import type { ListenAddress } from '../relay/serve.ts';
+
+/** A whole number of at least `least`. */
+export function wholeNumber(least: number): (text: string) => number {
+  return (text) => {
+    const value = Number(text);
+    if (!/^[0-9]+$/.test(text) || !Number.isSafeInteger(value) || value < least) {
+      throw new InvalidArgumentError(`It must be a whole number, at least ${least}.`);
+    }
+    return value;
+  };
+}
+
+/** Seconds above zero, fractions allowed. */
+export function seconds(text: string): number {
+  const value = Number(text);
+  if (!/^[0-9]+(?:\.[0-9]+)?$/.test(text) || !(value > 0) || value > 86_400) {
+    throw new InvalidArgumentError('It must be a number of seconds above 0, at most 86400.');
+  }
+  return value;
+}
+
+/** `host:port`, with an IPv6 host in brackets. */
+export function listenAddress(text: string): ListenAddress {
+  const parts = /^(?:\[(?<ipv6>[0-9A-Fa-f:.]+)\]|(?<name>[^:[\]\s]+)):(?<port>[0-9]{1,5})$/.exec(text)?.groups;
+  const host = parts?.['ipv6'] ?? parts?.['name'];
+  const port = Number(parts?.['port']);
+  if (host === undefined || !(port <= 65_535)) {
+    throw new InvalidArgumentError('It must be host:port, as in 127.0.0.1:8787 or [::1]:8787.');
+  }
+  return { host, port };
+}
+
+/** As `listenAddress`, or `off`. */
+export function listenAddressOrOff(text: string): ListenAddress | undefined {
+  return text === 'off' ? undefined : listenAddress(text);
+}
+
+/** The documented limits with those of a JSON object put over them. */
+export function limitsOverridden(text: string): Limits {
+  let given: unknown;
+  try {
+    given = JSON.parse(text);
+  } catch {
+    throw new InvalidArgumentError('It must be a JSON object, as in \'{"retention_days": 0.5}\'.');
+  }
+  if (typeof given !== 'object' || given === null || Array.isArray(given)) {
+    throw new InvalidArgumentError('It must be a JSON object, as in \'{"retention_days": 0.5}\'.');
+  }
+  const limits: Limits = { ...DEFAULT_LIMITS };
+  for (const [name, value] of Object.entries(given)) {
+    if (!isLimitName(name)) {
+      throw new InvalidArgumentError(`There is no limit ${name}; there are ${Object.keys(DEFAULT_LIMITS).join(', ')}.`);
+    }
+    limits[name] = limitValue(name, value);
+  }
+  return limits;
+}
+
+function isLimitName(name: string): name is keyof Limits {
+  return Object.hasOwn(DEFAULT_LIMITS, name);
+}
+
+function limitValue(name: keyof Limits, value: unknown): number {
+  const isDays = name === 'retention_days';
+  if (typeof value !== 'number' || !(value > 0) || value > (isDays ? 3650 : Number.MAX_SAFE_INTEGER)) {
+    throw new InvalidArgumentError(`${name} must be a number above 0${isDays ? ' and at most 3650' : ''}.`);
+  }
+  if (!isDays && !Number.isInteger(value)) throw new InvalidArgumentError(`${name} must be a whole number.`);
+  return value;
+}

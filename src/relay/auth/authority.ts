@@ -1,0 +1,32 @@
+/**
+ * Who may enrol: the pluggable authority ("Enrolment", rule 5).
+ *
+ * It is asked after the host key's signature over the challenge has been verified. Its answer is stored with the
+ * enrolment. It may take its time and may fail; a failure is `AuthorityUnavailable`, which enrols nobody.
+ */
+import type { HostName } from '../../protocol/names.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import type { AuthorityAnswer } from '../core/command.ts';
+import type { AuthorityName } from '../core/rows.ts';
+
+export interface EnrolmentQuestion {
+  hostName: HostName;
+  hostPubkey: PublicKey;
+  ownerFp: string;
+  /** What the client sent as `proof`, unjudged. */
+  proof: unknown;
+}
+
+export interface Authority {
+  readonly name: AuthorityName;
+  /** Throws `AuthorityUnavailable`. */
+  ask(question: EnrolmentQuestion): Promise<AuthorityAnswer>;
+}
+
+export class AuthorityUnavailable extends Error {}
+
+/** The default of self-hosted relays: whoever holds the host key may enrol; quotas bound what it can use. */
+export const hostKeyAuthority: Authority = {
+  name: 'host-key',
+  ask: () => Promise.resolve({ ok: true }),
+};

@@ -1,0 +1,205 @@
+/**
+ * The one way every request goes: drain → route and method → framing and size → enrolled → skew → body → signature →
+ * rate → content. What the headers decide is decided before the body is read.
+ *
+ * Nothing that a request does may throw out of here, and every exchange gets exactly one reply or is cut.
+ */
+import { BODY_BYTES_MAX } from '../../protocol/limits.ts';
+import { signedTarget } from '../../protocol/hop.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import { type HopClaim, isHopVerified, readHop } from '../auth/hop.ts';
+import type { RateLimiter } from '../auth/rate-limit.ts';
+import type { EnrolmentRow } from '../core/rows.ts';
+import type { Clock, Timers } from '../engine/ambient.ts';
+import { StoreFailed } from '../engine/committer.ts';
+import type { Engine } from '../engine/engine.ts';
+import { type Body, type BodyFailure, BodyReader, ByteBudget, discardBody } from './body.ts';
+import { type TrustProxy, clientAddress } from './client-address.ts';
+import type { Exchange, Reply } from './exchange.ts';
+import { type Framing, isReply, readFraming } from './framing.ts';
+import { problemReply, refusalReply } from './replies.ts';
+import type { Route, RouteResult } from './route.ts';
+
+/** Request bytes held at once, over all requests. */
+const BODIES_IN_FLIGHT_BYTES_MAX = 64 << 20;
+/** A body that has not arrived by then is given up. */
+const BODY_DEADLINE_MS = 60_000;
+
+export interface HandlerOptions {
+  engine: Engine;
+  routes: readonly Route[];
+  relayPubkey: PublicKey;
+  clock: Clock;
+  timers: Timers;
+  randomId: () => string;
+  trustProxy: TrustProxy;
+  rates: Readonly<Record<'challenge' | 'enrol' | 'push', RateLimiter>>;
+  /** Told of what should not happen: the error and the request it happened in. */
+  unexpected: (error: unknown, requestId: string) => void;
+  /** Told of every finished request, for logs and metrics. */
+  finished: (request: { id: string; method: string; route: string; status: number; durationMs: number }) => void;
+}
+
+export class Handler {
+  readonly #options: HandlerOptions;
+  readonly #routes = new Map<string, Route[]>();
+  readonly #budget = new ByteBudget(BODIES_IN_FLIGHT_BYTES_MAX);
+  readonly #active = new Set<Promise<void>>();
+  #isDraining = false;
+
+  constructor(options: HandlerOptions) {
+    this.#options = options;
+    for (const route of options.routes) this.#routes.set(route.path, [...(this.#routes.get(route.path) ?? []), route]);
+  }
+
+  /** Begins to handle an exchange. Never throws. */
+  handle(exchange: Exchange): void {
+    const id = this.#options.randomId();
+    const startedMs = this.#options.clock.monotonicMs();
+    const done = this.#run(exchange, id, startedMs).catch((error: unknown) => {
+      this.#options.unexpected(error, id);
+      exchange.abort();
+    });
+    this.#active.add(done);
+    void done.finally(() => this.#active.delete(done));
+  }
+
+  /** From now on new requests get 503; resolves when those under way are answered. */
+  async drain(): Promise<void> {
+    this.#isDraining = true;
+    this.#options.engine.endWaits();
+    while (this.#active.size > 0) await Promise.all(this.#active);
+  }
+
+  async #run(exchange: Exchange, id: string, startedMs: number): Promise<void> {
+    const { clock, finished } = this.#options;
+    const { path, result } = await this.#result(exchange, id);
+    const status = result === 'streamed' ? 200 : result.status;
+    if (result !== 'streamed') {
+      const headers = { ...result.headers, 'x-request-id': id };
+      exchange.reply({ ...result, headers, close: result.close === true || this.#isDraining });
+    }
+    finished({ id, method: exchange.head.method, route: path, status, durationMs: clock.monotonicMs() - startedMs });
+  }
+
+  async #result(exchange: Exchange, id: string): Promise<{ path: string; result: RouteResult }> {
+    const framing = readFraming(exchange.head);
+    if (isReply(framing)) return { path: 'none', result: framing };
+    const path = signedTarget(framing.path);
+    const routes = this.#routes.get(path);
+    try {
+      const refused = this.#refusedByHead(framing, routes, exchange.head.method);
+      const route = routes?.find(({ method }) => method === exchange.head.method);
+      if (refused || !route) return { path: routes ? path : 'none', result: await refuse(exchange, framing, refused) };
+      return { path, result: await this.#handleRoute(route, framing, exchange) };
+    } catch (error) {
+      if (!(error instanceof StoreFailed)) this.#options.unexpected(error, id);
+      return { path: routes ? path : 'none', result: problemReply('UNAVAILABLE', 'the relay cannot answer this now') };
+    }
+  }
+
+  #refusedByHead(framing: Framing, routes: readonly Route[] | undefined, method: string): Reply | undefined {
+    if (this.#isDraining) return problemReply('UNAVAILABLE', 'the relay is stopping', { close: true });
+    if (!routes) return problemReply('NOT_FOUND', 'no such route');
+    const route = routes.find((one) => one.method === method);
+    if (!route) {
+      const allow = routes.map((one) => one.method).join(', ');
+      return problemReply('METHOD_NOT_ALLOWED', `this route takes ${allow}`, { headers: { allow } });
+    }
+    if (framing.contentLength > route.bodyBytesMax) return bodyRefusal('too large', route);
+    return undefined;
+  }
+
+  async #handleRoute(route: Route, framing: Framing, exchange: Exchange): Promise<RouteResult> {
+    const { engine, clock, timers } = this.#options;
+    const nowMs = clock.nowMs();
+    let claim: HopClaim | undefined;
+    if (route.access !== 'open') {
+      const read = readHop(framing.header, (key) => engine.enrolment(key), nowMs);
+      if (read.type === 'HopClaim') claim = read;
+      else if (route.access === 'hop') return refuse(exchange, framing, refusalReply(read));
+    }
+    const reader = new BodyReader(exchange, this.#budget, route.bodyBytesMax);
+    const cancel = timers.after(BODY_DEADLINE_MS, () => reader.giveUp());
+    try {
+      const body = await reader.read();
+      cancel();
+      if (typeof body === 'string') return bodyRefusal(body, route);
+      const caller = claim && this.#verifiedCaller(claim, body, exchange);
+      if (claim && !caller && route.access === 'hop') {
+        return problemReply('BAD_SIGNATURE', 'the hop signature does not verify');
+      }
+      return await this.#callRoute(route, framing, exchange, body, caller, nowMs);
+    } finally {
+      cancel();
+      reader.release();
+    }
+  }
+
+  async #callRoute(
+    route: Route,
+    { query }: Framing,
+    exchange: Exchange,
+    body: Body,
+    caller: EnrolmentRow | undefined,
+    nowMs: number,
+  ): Promise<RouteResult> {
+    const { peerAddress, headers } = exchange.head;
+    const address = clientAddress(peerAddress, headers, this.#options.trustProxy);
+    const request = { exchange, query, body, clientAddress: address, nowMs };
+    switch (route.access) {
+      case 'open':
+        return this.#rateRefusal(route.counted, address) ?? route.handle(request);
+      case 'optional hop':
+        return route.handle(request, caller);
+      case 'hop':
+        if (!caller) throw new Error('invariant: a hop route is called by a verified host');
+        return this.#rateRefusal(route.counted, caller.hostPubkey) ?? route.handle({ ...request, caller });
+    }
+  }
+
+  #verifiedCaller(claim: HopClaim, body: Body, exchange: Exchange): EnrolmentRow | undefined {
+    const { engine, clock, relayPubkey, unexpected } = this.#options;
+    const { method, target } = exchange.head;
+    if (!isHopVerified(claim, { method, target, bodyHash: body.hash }, relayPubkey)) return undefined;
+    // Looked up again: the enrolment may have ended while the body came in.
+    const { hostPubkey } = claim.enrolment;
+    const enrolment = engine.enrolment(hostPubkey);
+    if (!enrolment || enrolment.revokedAtMs !== null) return undefined;
+    if (!enrolment.seen) {
+      const noted = engine.noteHostSeen({ type: 'NoteHostSeen', hostPubkey, nowMs: clock.nowMs() });
+      noted.catch((error: unknown) => {
+        if (!(error instanceof StoreFailed)) unexpected(error, 'none');
+      });
+    }
+    return enrolment;
+  }
+
+  #rateRefusal(counted: 'challenge' | 'enrol' | 'push' | undefined, caller: string): Reply | undefined {
+    if (!counted) return undefined;
+    const retryAfterS = this.#options.rates[counted].take(caller);
+    return retryAfterS === 0 ? undefined : problemReply('RATE_LIMITED', 'too many requests', { retryAfterS });
+  }
+}
+
+function bodyRefusal(failure: BodyFailure, route: Route): Reply {
+  switch (failure) {
+    case 'too large':
+      return problemReply('BODY_TOO_LARGE', `the body may have ${route.bodyBytesMax} bytes`, { close: true });
+    case 'no budget':
+      return problemReply('UNAVAILABLE', 'too much is being received at once', { close: true });
+    case 'late':
+    case 'aborted':
+      return problemReply('BAD_REQUEST', 'the body did not arrive in time', { close: true });
+  }
+}
+
+/** Lets a body of fair size arrive before refusing, so that the peer reads the refusal and keeps its connection. */
+async function refuse(exchange: Exchange, framing: Framing, reply: Reply | undefined): Promise<Reply> {
+  if (!reply) throw new Error('invariant: a request without a route is refused');
+  if (reply.close !== true && framing.contentLength > 0) {
+    if (framing.contentLength > BODY_BYTES_MAX) return { ...reply, close: true };
+    await discardBody(exchange);
+  }
+  return reply;
+}

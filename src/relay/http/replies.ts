@@ -1,0 +1,35 @@
+/** JSON replies and problem replies. */
+import { type ProblemCode, PROBLEMS, problemDocument } from '../../protocol/problem.ts';
+import type { Refusal } from '../core/decision.ts';
+import type { Reply } from './exchange.ts';
+
+export function jsonReply(status: number, body: unknown): Reply {
+  return { status, headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) };
+}
+
+/** What a 503 asks the client to wait, in seconds. */
+const UNAVAILABLE_RETRY_S = 2;
+
+export interface ProblemOptions {
+  members?: Readonly<Record<string, unknown>>;
+  headers?: Readonly<Record<string, string>>;
+  close?: boolean;
+  /** Seconds; 503s have a default. */
+  retryAfterS?: number;
+}
+
+export function problemReply(code: ProblemCode, detail: string, options: ProblemOptions = {}): Reply {
+  const { status } = PROBLEMS[code];
+  const retryAfterS = options.retryAfterS ?? (status === 503 ? UNAVAILABLE_RETRY_S : undefined);
+  const retry = retryAfterS === undefined ? {} : { 'retry-after': String(retryAfterS) };
+  return {
+    status,
+    headers: { 'content-type': 'application/problem+json', ...retry, ...options.headers },
+    body: JSON.stringify(problemDocument(code, detail, options.members)),
+    close: options.close ?? false,
+  };
+}
+
+export function refusalReply({ code, detail, members }: Refusal): Reply {
+  return problemReply(code, detail, { members });
+}

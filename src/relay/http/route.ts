@@ -1,0 +1,51 @@
+/** What a route is, and what the handler gives it: a request that has passed every check the route asks for. */
+import type { Reply, Exchange } from './exchange.ts';
+import type { Body } from './body.ts';
+import type { EnrolmentRow } from '../core/rows.ts';
+
+export interface RelayRequest {
+  exchange: Exchange;
+  /** What follows `?`; `undefined` without one. */
+  query: string | undefined;
+  body: Body;
+  /** The client's address or network, for rates and challenges. */
+  clientAddress: string;
+  /** When the request was read. */
+  nowMs: number;
+}
+
+/** A request with a verified hop. */
+export interface HopRelayRequest extends RelayRequest {
+  caller: EnrolmentRow;
+}
+
+/** A reply, or `streamed` when the route writes it piece by piece itself. */
+export type RouteResult = Reply | 'streamed';
+
+interface RouteBase {
+  method: 'GET' | 'POST';
+  path: string;
+  bodyBytesMax: number;
+}
+
+/** Anybody may call it; `counted` routes are counted per client address. */
+export interface OpenRoute extends RouteBase {
+  access: 'open';
+  counted: 'challenge' | 'enrol' | undefined;
+  handle: (request: RelayRequest) => RouteResult | Promise<RouteResult>;
+}
+
+/** Anybody may call it; a signed hop, if there is a good one, is shown. */
+export interface OptionalHopRoute extends RouteBase {
+  access: 'optional hop';
+  handle: (request: RelayRequest, caller: EnrolmentRow | undefined) => RouteResult | Promise<RouteResult>;
+}
+
+/** Only an enrolled host may call it. */
+export interface HopRoute extends RouteBase {
+  access: 'hop';
+  counted: 'push' | undefined;
+  handle: (request: HopRelayRequest) => RouteResult | Promise<RouteResult>;
+}
+
+export type Route = OpenRoute | OptionalHopRoute | HopRoute;

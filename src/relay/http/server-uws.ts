@@ -1,0 +1,153 @@
+/**
+ * The uWebSockets.js adapter: the only file that knows its API.
+ *
+ * A throw in a handler, or a return without reply and without `onAborted`, ends the whole process (SIGABRT); so
+ * `onAborted` comes first and nothing touches `res` after an abort or an end. Chunks are neutered after the callback.
+ */
+import { STATUS_CODES } from 'node:http';
+import type { HttpRequest, HttpResponse } from 'uws-current';
+import {
+  type BodySink,
+  type Exchange,
+  type HttpServer,
+  type Listen,
+  ListenFailed,
+  type Reply,
+  type ReplyStream,
+  type RequestHead,
+} from './exchange.ts';
+import type { UwsBinding } from './uws-binding.ts';
+
+export function listenUws({ uws, version }: UwsBinding): Listen {
+  return ({ host, port, handler }) =>
+    new Promise<HttpServer>((resolve, reject) => {
+      const app = uws.App();
+      app.any('/*', (res, req) => {
+        const exchange = new UwsExchange(res, headOf(res, req));
+        res.onAborted(() => exchange.peerGone());
+        res.onData((chunk, isLast) => exchange.bodyChunk(new Uint8Array(chunk), isLast));
+        handler(exchange);
+      });
+      // Exclusive: refuse the port when another process has it, instead of sharing it.
+      app.listen(host, port, uws.LIBUS_LISTEN_EXCLUSIVE_PORT, (socket) => {
+        if (!socket) {
+          reject(new ListenFailed(`${host}:${port} cannot be listened on`));
+          return;
+        }
+        let isListening = true;
+        const stopAccepting = (): void => {
+          if (isListening) uws.us_listen_socket_close(socket);
+          isListening = false;
+        };
+        resolve({
+          name: `uWebSockets.js ${version}`,
+          port: uws.us_socket_local_port(socket),
+          stopAccepting,
+          close: () => {
+            stopAccepting();
+            app.close();
+          },
+        });
+      });
+    });
+}
+
+function headOf(res: HttpResponse, req: HttpRequest): RequestHead {
+  const headers: [string, string][] = [];
+  req.forEach((name, value) => headers.push([name, value]));
+  const query = req.getQuery() as string | undefined;
+  return {
+    method: req.getMethod().toUpperCase(),
+    target: query === undefined ? req.getUrl() : `${req.getUrl()}?${query}`,
+    headers,
+    peerAddress: Buffer.from(res.getRemoteAddressAsText()).toString('latin1'),
+  };
+}
+
+class UwsExchange implements Exchange, ReplyStream {
+  readonly head: RequestHead;
+  readonly #res: HttpResponse;
+  #state: 'open' | 'ended' | 'aborted' = 'open';
+  #sink: BodySink | undefined;
+  readonly #abortListeners: (() => void)[] = [];
+  #writable: (() => void) | undefined;
+
+  constructor(res: HttpResponse, head: RequestHead) {
+    this.#res = res;
+    this.head = head;
+  }
+
+  get isAborted(): boolean {
+    return this.#state === 'aborted';
+  }
+
+  receive(sink: BodySink): void {
+    this.#sink = sink;
+  }
+
+  onAborted(listener: () => void): void {
+    this.#abortListeners.push(listener);
+  }
+
+  reply({ status, headers, body, close = false }: Reply): void {
+    if (this.#state !== 'open') return;
+    this.#state = 'ended';
+    this.#res.cork(() => {
+      this.#writeHead(status, headers);
+      this.#res.end(body, close);
+    });
+  }
+
+  startReply(status: number, headers: Readonly<Record<string, string>>): ReplyStream {
+    if (this.#state === 'open') {
+      this.#res.onWritable(() => {
+        const resume = this.#writable;
+        this.#writable = undefined;
+        resume?.();
+        return true;
+      });
+      this.#res.cork(() => this.#writeHead(status, headers));
+    }
+    return this;
+  }
+
+  async write(chunk: Buffer): Promise<void> {
+    if (this.#state !== 'open') return;
+    let hasRoom = true;
+    this.#res.cork(() => {
+      hasRoom = this.#res.write(chunk);
+    });
+    if (!hasRoom) {
+      await new Promise<void>((resolve) => {
+        this.#writable = resolve;
+      });
+    }
+  }
+
+  end(chunk: Buffer): void {
+    if (this.#state !== 'open') return;
+    this.#state = 'ended';
+    this.#res.cork(() => this.#res.end(chunk));
+  }
+
+  abort(): void {
+    if (this.#state === 'open') this.#res.close();
+  }
+
+  bodyChunk(chunk: Uint8Array, isLast: boolean): void {
+    this.#sink?.(chunk, isLast);
+  }
+
+  peerGone(): void {
+    if (this.#state === 'open') {
+      this.#state = 'aborted';
+      for (const listener of this.#abortListeners) listener();
+    }
+    this.#writable?.();
+  }
+
+  #writeHead(status: number, headers: Readonly<Record<string, string>>): void {
+    this.#res.writeStatus(`${status} ${STATUS_CODES[status] ?? ''}`);
+    for (const [name, value] of Object.entries(headers)) this.#res.writeHeader(name, value);
+  }
+}

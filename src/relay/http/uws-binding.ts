@@ -1,0 +1,36 @@
+/**
+ * Finds a uWebSockets.js that runs here. No one release runs everywhere: the current one has Node 22, 24 and 26 and
+ * needs glibc 2.38, the older one Node 18 to 23 and glibc 2.27. Where neither loads, the plain node:http adapter serves.
+ *
+ * A release is tried on its own Node versions only: elsewhere its loader finds the other release's binary.
+ */
+import { createRequire } from 'node:module';
+import type uws from 'uws-current';
+import type { ListenOptions } from 'uws-current';
+
+/** The typings leave this constant out. */
+export type Uws = typeof uws & { LIBUS_LISTEN_EXCLUSIVE_PORT: ListenOptions };
+
+export interface UwsBinding {
+  uws: Uws;
+  version: string;
+}
+
+const RELEASES = [
+  { alias: 'uws-current', version: '20.69.0', nodeMajors: [22, 24, 26] },
+  { alias: 'uws-compat', version: '20.51.4', nodeMajors: [18, 20, 22, 23] },
+];
+
+export function loadUws(): UwsBinding | undefined {
+  const require = createRequire(import.meta.url);
+  const nodeMajor = Number(process.versions.node.split('.')[0]);
+  for (const { alias, version, nodeMajors } of RELEASES) {
+    if (!nodeMajors.includes(nodeMajor)) continue;
+    try {
+      return { uws: require(alias) as Uws, version };
+    } catch {
+      // Built for another C library or platform: try the next.
+    }
+  }
+  return undefined;
+}

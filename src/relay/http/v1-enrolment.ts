@@ -1,0 +1,104 @@
+/** `POST /v1/relay/challenge` and `POST /v1/relay/enrol`: how a host key is admitted. */
+import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
+import { canonicalBytes } from '../../protocol/canonical-json.ts';
+import { enrolClaim } from '../../protocol/documents.ts';
+import { verifySignature } from '../../protocol/ed25519.ts';
+import { CHALLENGE_LIFETIME_MS, SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
+import { parseHostName } from '../../protocol/names.ts';
+import { type PublicKey, isAcceptablePoint, parsePublicKey } from '../../protocol/public-key.ts';
+import { ChallengeRequest, EnrolRequest, parserOf } from '../../protocol/schemas.ts';
+import { type Authority, AuthorityUnavailable } from '../auth/authority.ts';
+import type { Challenges } from '../auth/challenges.ts';
+import type { Engine } from '../engine/engine.ts';
+import type { Reply } from './exchange.ts';
+import { jsonReply, problemReply, refusalReply } from './replies.ts';
+import type { OpenRoute, RelayRequest } from './route.ts';
+
+export interface EnrolmentRoutesOptions {
+  engine: Engine;
+  challenges: Challenges;
+  authority: Authority;
+  relayPubkey: PublicKey;
+}
+
+const parseChallenge = parserOf(ChallengeRequest);
+const parseEnrol = parserOf(EnrolRequest);
+
+export function enrolmentRoutes(options: EnrolmentRoutesOptions): OpenRoute[] {
+  const shared = { method: 'POST', access: 'open', bodyBytesMax: SMALL_BODY_BYTES_MAX } as const;
+  return [
+    { ...shared, path: '/v1/relay/challenge', counted: 'challenge', handle: (request) => challenge(request, options) },
+    { ...shared, path: '/v1/relay/enrol', counted: 'enrol', handle: (request) => enrol(request, options) },
+  ];
+}
+
+function challenge({ body, clientAddress, nowMs }: RelayRequest, options: EnrolmentRoutesOptions): Reply {
+  const parsed = parseChallenge(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
+  const pubkey = parsePublicKey(parsed?.pubkey);
+  if (!pubkey) return problemReply('BAD_REQUEST', 'send {pubkey}: base64 of the 32-byte host key');
+  if (!isEntryAllowed(pubkey, options.engine)) return unacceptablePoint();
+  const text = options.challenges.issue(pubkey, clientAddress);
+  if (text === undefined) {
+    return problemReply('CHALLENGES_FULL', 'too many challenges are open', {
+      retryAfterS: CHALLENGE_LIFETIME_MS / 1000,
+    });
+  }
+  const { relayPubkey } = options;
+  return jsonReply(200, { challenge: text, relay_pubkey: relayPubkey, expires_at: nowMs + CHALLENGE_LIFETIME_MS });
+}
+
+async function enrol({ body, nowMs }: RelayRequest, options: EnrolmentRoutesOptions): Promise<Reply> {
+  const { engine, challenges, authority, relayPubkey } = options;
+  const parsed = parseEnrol(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
+  const hostPubkey = parsePublicKey(parsed?.pubkey);
+  const hostName = parsed && parseHostName(parsed.host);
+  if (!parsed || !hostPubkey || !hostName) {
+    return problemReply('BAD_REQUEST', 'send {host, pubkey, owner_fp, sig} as the protocol describes them');
+  }
+  if (!isEntryAllowed(hostPubkey, engine)) return unacceptablePoint();
+  const { host, owner_fp: ownerFp, sig, proof } = parsed;
+  const used = challenges.use(hostPubkey, (text) => {
+    const fields = { challenge: text, relay_pubkey: relayPubkey, host, pubkey: hostPubkey, owner_fp: ownerFp };
+    return verifySignature(hostPubkey, canonicalBytes(enrolClaim(fields)), sig);
+  });
+  if (used === 'none open') return problemReply('NO_CHALLENGE', 'no challenge is open for this key: ask for one');
+  if (used === 'none verifies') return problemReply('BAD_SIGNATURE', 'sig covers no open challenge of this key');
+  let answer: Awaited<ReturnType<Authority['ask']>>;
+  try {
+    answer = await authority.ask({ hostName, hostPubkey, ownerFp, proof });
+  } catch (error) {
+    if (!(error instanceof AuthorityUnavailable)) throw error;
+    return problemReply('AUTHORITY_UNAVAILABLE', 'the authority of this relay cannot be asked now');
+  }
+  const command = {
+    type: 'EnrolHost',
+    hostPubkey,
+    hostName,
+    ownerFp,
+    authorizedBy: authority.name,
+    answer,
+    nowMs,
+  } as const;
+  const outcome = await engine.enrol(command);
+  if (outcome.type === 'Refusal') return refusalReply(outcome);
+  return jsonReply(200, {
+    host: outcome.host,
+    host_pubkey: outcome.hostPubkey,
+    enrolled_at: outcome.enrolledAtMs,
+    authorized_by: outcome.authorizedBy,
+    account: outcome.account,
+    crowded: outcome.crowded,
+    epoch: engine.epoch,
+  });
+}
+
+/** Keys that are enrolled were inspected then; the inspection costs a millisecond. */
+function isEntryAllowed(key: PublicKey, engine: Engine): boolean {
+  return engine.enrolment(key) !== undefined || isAcceptablePoint(key);
+}
+
+function unacceptablePoint(): Reply {
+  return problemReply('ENROL_REFUSED', 'the key is not an acceptable Ed25519 point', {
+    members: { reason: 'bad key' },
+  });
+}

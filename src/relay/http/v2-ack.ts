@@ -1,0 +1,29 @@
+/** `POST /v2/relay/ack`: the caller has everything up to `through`. */
+import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
+import type { Epoch } from '../../protocol/epoch.ts';
+import { AckRequest, parserOf } from '../../protocol/schemas.ts';
+import type { Engine } from '../engine/engine.ts';
+import { jsonReply, problemReply, refusalReply } from './replies.ts';
+import type { HopRoute } from './route.ts';
+
+const parseAck = parserOf(AckRequest);
+
+export function ackRoute({ engine, bodyBytesMax }: { engine: Engine; bodyBytesMax: number }): HopRoute {
+  return {
+    method: 'POST',
+    path: '/v2/relay/ack',
+    access: 'hop',
+    counted: undefined,
+    bodyBytesMax,
+    handle: async ({ body, caller, nowMs }) => {
+      const parsed = parseAck(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
+      if (!parsed) return problemReply('BAD_REQUEST', 'send {epoch, through}: a text and a sequence number');
+      const { epoch, through } = parsed;
+      const targetPubkey = caller.hostPubkey;
+      const outcome = await engine.ack({ type: 'AckItems', targetPubkey, epoch: epoch as Epoch, through, nowMs });
+      if (outcome.type === 'Refusal') return refusalReply(outcome);
+      const { ackedThrough, deleted, headSeq } = outcome;
+      return jsonReply(200, { acked_through: ackedThrough, deleted, head_seq: headSeq });
+    },
+  };
+}

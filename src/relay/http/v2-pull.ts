@@ -1,0 +1,115 @@
+/** `GET /v2/relay/items`: hands over a page, held back until there is something when the caller waits. */
+import { WAIT_SECONDS_MAX } from '../../protocol/limits.ts';
+import type { Epoch } from '../../protocol/epoch.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import { refusal } from '../core/decision.ts';
+import type { Timers } from '../engine/ambient.ts';
+import type { Engine, Page } from '../engine/engine.ts';
+import type { Exchange, Reply } from './exchange.ts';
+import { type PageWriter, jsonPage } from './page-writer.ts';
+import { problemReply, refusalReply } from './replies.ts';
+import type { HopRelayRequest, HopRoute, RouteResult } from './route.ts';
+
+export interface PullRouteOptions {
+  engine: Engine;
+  timers: Timers;
+  pageWriter: PageWriter;
+  bodyBytesMax: number;
+}
+
+interface PullQuery {
+  after: number;
+  limit: number;
+  epoch: string | undefined;
+  waitS: number;
+}
+
+export function pullRoute(options: PullRouteOptions): HopRoute {
+  return {
+    method: 'GET',
+    path: '/v2/relay/items',
+    access: 'hop',
+    counted: undefined,
+    bodyBytesMax: options.bodyBytesMax,
+    handle: (request) => pull(request, options),
+  };
+}
+
+async function pull({ query, caller, exchange }: HopRelayRequest, options: PullRouteOptions): Promise<RouteResult> {
+  const { engine, pageWriter } = options;
+  const parsed = parsePullQuery(query, engine.settings.limits.max_pull);
+  if (typeof parsed === 'string') return problemReply('BAD_REQUEST', parsed);
+  const { after, limit, epoch, waitS } = parsed;
+  const { hostPubkey } = caller;
+  const changed = epochChanged(epoch, engine.epoch);
+  if (changed) return changed;
+  let page = await engine.page(hostPubkey, after, limit);
+  if (page.rows.length === 0 && waitS > 0) {
+    await arrival(hostPubkey, after, waitS, exchange, options);
+    page = await engine.page(hostPubkey, after, limit);
+  }
+  return epochChanged(epoch, page.epoch) ?? pageReply(page, after, exchange, pageWriter);
+}
+
+function pageReply(
+  page: Page,
+  after: number,
+  exchange: Exchange,
+  writer: PageWriter,
+): RouteResult | Promise<RouteResult> {
+  if (page.rows.length === 0)
+    return { status: 200, headers: { 'content-type': 'application/json' }, body: jsonPage(page, after) };
+  return writer.write(page, after, exchange);
+}
+
+function epochChanged(asked: string | undefined, epoch: Epoch): Reply | undefined {
+  if (asked === undefined || asked === epoch) return undefined;
+  return refusalReply(refusal('EPOCH_CHANGED', 'the store began a new epoch', { epoch }));
+}
+
+/** Resolves when something arrived above `after`, the time is up, the relay drains, or the caller is gone. */
+function arrival(
+  target: PublicKey,
+  after: number,
+  waitS: number,
+  exchange: Exchange,
+  { engine, timers }: PullRouteOptions,
+): Promise<void> {
+  return new Promise((resolve) => {
+    // What arrived between the page and here is not waited for.
+    if (engine.isDraining || engine.head(target).headSeq > after) {
+      resolve();
+      return;
+    }
+    const finish = (): void => {
+      stop();
+      cancel();
+      resolve();
+    };
+    const stop = engine.onArrival(target, finish);
+    const cancel = timers.after(waitS * 1000, finish);
+    exchange.onAborted(finish);
+  });
+}
+
+/** The query, or what is wrong with it. */
+function parsePullQuery(query: string | undefined, pullMax: number): PullQuery | string {
+  const parameters = new URLSearchParams(query ?? '');
+  for (const name of ['after', 'limit', 'epoch', 'wait']) {
+    if (parameters.getAll(name).length > 1) return `${name} is repeated`;
+  }
+  const after = wholeNumber(parameters.get('after') ?? '0');
+  if (after === undefined) return 'after is a sequence number';
+  const limit = wholeNumber(parameters.get('limit') ?? String(pullMax));
+  if (limit === undefined || limit < 1) return 'limit is a number of items, at least 1';
+  const waitS = wholeNumber(parameters.get('wait') ?? '0');
+  if (waitS === undefined || waitS > WAIT_SECONDS_MAX)
+    return `wait is a number of seconds, at most ${WAIT_SECONDS_MAX}`;
+  return { after, limit: Math.min(limit, pullMax), epoch: parameters.get('epoch') ?? undefined, waitS };
+}
+
+function wholeNumber(text: string): number | undefined {
+  if (!/^[0-9]{1,16}$/.test(text)) return undefined;
+  const value = Number(text);
+  return Number.isSafeInteger(value) ? value : undefined;
+}

@@ -1,0 +1,124 @@
+/** `POST /v2/relay/items`: what a sender asks the relay to keep, item by item. */
+import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
+import { canonicalBytes } from '../../protocol/canonical-json.ts';
+import { acceptReceipt } from '../../protocol/documents.ts';
+import type { Signer } from '../../protocol/ed25519.ts';
+import type { Epoch } from '../../protocol/epoch.ts';
+import { type PushedItem, itemIdToEcho, parsePushedItem } from '../../protocol/items.ts';
+import { PushRequest, parserOf } from '../../protocol/schemas.ts';
+import { inspectEnvelope, isSignedReceipt } from '../../protocol/wire.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import type { PushItem, WireVerdict } from '../core/command.ts';
+import type { PushOutcome } from '../core/decision.ts';
+import type { Engine } from '../engine/engine.ts';
+import { Stretch } from '../engine/stretch.ts';
+import type { Reply } from './exchange.ts';
+import { problemReply } from './replies.ts';
+import type { HopRelayRequest, HopRoute } from './route.ts';
+
+export interface PushRouteOptions {
+  engine: Engine;
+  signer: Signer;
+  newEpoch: () => Epoch;
+  monotonicMs: () => number;
+  bodyBytesMax: number;
+}
+
+const parsePush = parserOf(PushRequest);
+
+export function pushRoute(options: PushRouteOptions): HopRoute {
+  return {
+    method: 'POST',
+    path: '/v2/relay/items',
+    access: 'hop',
+    counted: 'push',
+    bodyBytesMax: options.bodyBytesMax,
+    handle: (request) => push(request, options),
+  };
+}
+
+/** One element of the request: a command, or the item's id when it is malformed. */
+type Parsed = PushItem | { type: 'Malformed'; itemId: string | null };
+
+async function push({ body, caller, nowMs }: HopRelayRequest, options: PushRouteOptions): Promise<Reply> {
+  const { engine, monotonicMs } = options;
+  const { max_batch: batchMax } = engine.settings.limits;
+  const values = parsePush(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS))?.items;
+  if (!values) return problemReply('BAD_REQUEST', 'send {items: [...]}');
+  if (values.length > batchMax) return problemReply('BAD_REQUEST', `a request may hold ${batchMax} items`);
+  const stretch = new Stretch(monotonicMs);
+  const parsed: Parsed[] = [];
+  const freshEpoch = options.newEpoch();
+  for (const value of values) {
+    if (stretch.isOver) await stretch.pause();
+    const item = parsePushedItem(value);
+    const command = item && { type: 'PushItem' as const, senderPubkey: caller.hostPubkey, item, freshEpoch, nowMs };
+    if (command) parsed.push({ ...command, wireVerdict: wireVerdict(command.item, caller.hostPubkey, engine) });
+    else parsed.push({ type: 'Malformed', itemId: itemIdToEcho(value) });
+  }
+  const commands = parsed.filter((one) => one.type === 'PushItem');
+  return engine.push(commands, (outcomes, epoch) => answer(parsed, outcomes, epoch, caller.hostPubkey, options));
+}
+
+/** Every target's bytes are read; those that are too large to be stored are not. */
+function wireVerdict({ kind, itemId, targets }: PushedItem, sender: PublicKey, engine: Engine): WireVerdict {
+  if (kind === 'receipt' && targets.length > 1) return 'bad receipt';
+  let mismatched = false;
+  for (const { wire } of targets) {
+    if (wire.length > engine.settings.limits.max_item_bytes) continue;
+    if (kind === 'receipt') {
+      if (!isSignedReceipt(wire, itemId, engine.lineage(sender))) return 'bad receipt';
+      continue;
+    }
+    const verdict = inspectEnvelope(wire, itemId);
+    if (verdict === 'not sealed') return verdict;
+    if (verdict === 'id mismatch') mismatched = true;
+  }
+  return mismatched ? 'id mismatch' : 'ok';
+}
+
+/** `results[i]` answers `items[i]`. Built while the items are being synced, sent when they are durable. */
+async function answer(
+  parsed: readonly Parsed[],
+  outcomes: readonly PushOutcome[],
+  epoch: Epoch,
+  sender: PublicKey,
+  { signer, monotonicMs }: PushRouteOptions,
+): Promise<Reply> {
+  const stretch = new Stretch(monotonicMs);
+  const results: string[] = [];
+  let answered = 0;
+  for (const one of parsed) {
+    if (stretch.isOver) await stretch.pause();
+    if (one.type === 'Malformed') {
+      results.push(JSON.stringify({ item_id: one.itemId, status: 'rejected:malformed' }));
+      continue;
+    }
+    const outcome = outcomes[answered++];
+    if (!outcome) throw new Error('invariant: every command has an outcome');
+    results.push(resultText(one, outcome, epoch, sender, signer));
+  }
+  const body = `{"epoch":${JSON.stringify(epoch)},"results":[${results.join(',')}]}`;
+  return { status: 200, headers: { 'content-type': 'application/json' }, body };
+}
+
+function resultText(command: PushItem, outcome: PushOutcome, epoch: Epoch, sender: PublicKey, signer: Signer): string {
+  const itemId = command.item.itemId;
+  if (outcome.type === 'ItemRejected') {
+    return JSON.stringify({ item_id: itemId, status: `rejected:${outcome.rejection}` });
+  }
+  const { status, targets, atMs } = outcome;
+  const accept = acceptReceipt({
+    relay_pubkey: signer.publicKey,
+    epoch,
+    sender_pubkey: sender,
+    item_id: itemId,
+    targets: targets.map(({ hostPubkey, seq, wireHash }) => ({ host_pubkey: hostPubkey, seq, wire_hash: wireHash })),
+    at: atMs,
+  });
+  const stored = targets.map(({ hostPubkey, seq }) => ({ host_pubkey: hostPubkey, seq }));
+  // The accept object is shown in the very form that is signed.
+  const canonical = canonicalBytes(accept);
+  const head = JSON.stringify({ item_id: itemId, status, targets: stored });
+  return `${head.slice(0, -1)},"accept":${canonical.toString('utf8')},"sig":"${signer.sign(canonical)}"}`;
+}

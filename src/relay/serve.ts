@@ -1,0 +1,234 @@
+/**
+ * The relay's composition root: opens the store, starts the engine, and puts HTTP and the timers around it.
+ *
+ * Clock, timers and randomness are parameters, so that tests of hours and days run at once.
+ */
+import { BODY_BYTES_MAX, type Limits } from '../protocol/limits.ts';
+import type { Signer } from '../protocol/ed25519.ts';
+import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../protocol/epoch.ts';
+import { operatorHandler } from './admin/health.ts';
+import { hostKeyAuthority } from './auth/authority.ts';
+import { Challenges } from './auth/challenges.ts';
+import { RateLimiter } from './auth/rate-limit.ts';
+import type { Clock, RandomBytes, Timers } from './engine/ambient.ts';
+import type { StoreFailed } from './engine/committer.ts';
+import { Engine } from './engine/engine.ts';
+import type { TrustProxy } from './http/client-address.ts';
+import { type HttpServer, type Listen, ListenFailed } from './http/exchange.ts';
+import { Handler } from './http/handler.ts';
+import { PageWriter } from './http/page-writer.ts';
+import { listenNode } from './http/server-node.ts';
+import { listenUws } from './http/server-uws.ts';
+import { loadUws } from './http/uws-binding.ts';
+import { enrolmentRoutes } from './http/v1-enrolment.ts';
+import { ackRoute } from './http/v2-ack.ts';
+import { infoRoute } from './http/v2-info.ts';
+import { pullRoute } from './http/v2-pull.ts';
+import { pushRoute } from './http/v2-push.ts';
+import { openStore } from './store/open.ts';
+import type { RelayStore } from './store/relay-store.ts';
+import { startSweeps } from './sweep.ts';
+
+export interface ListenAddress {
+  host: string;
+  /** 0 takes a free one. */
+  port: number;
+}
+
+export interface RelayOptions {
+  storeDir: string;
+  positionFile?: string;
+  /** The deploy secret's key; else the one beside the store. */
+  signer?: Signer;
+  listen: ListenAddress;
+  /** `undefined`: no operator listener. */
+  adminListen: ListenAddress | undefined;
+  limits: Limits;
+  pushesPerMinute: number;
+  enrolRate: number;
+  enrolmentsMax: number;
+  dedupRowsMax: number;
+  sweepMs: number;
+  trustProxy: TrustProxy;
+  /** Largest request body of the routes with a hop. */
+  bodyBytesMax: number;
+  version: string;
+  /** Which server to use; absent: uWebSockets.js where one runs, else node:http. */
+  server?: 'uws' | 'node';
+  clock: Clock;
+  timers: Timers;
+  randomBytes: RandomBytes;
+  log: RelayLogger;
+}
+
+export interface RelayLogger {
+  info(fields: object, message: string): void;
+  warn(fields: object, message: string): void;
+  error(fields: object, message: string): void;
+}
+
+export interface Relay {
+  readonly engine: Engine;
+  readonly signer: Signer;
+  /** Whether this start made the store. */
+  readonly initialised: boolean;
+  /** What the start found and did about it, a sentence each. */
+  readonly notices: readonly string[];
+  readonly serverName: string;
+  readonly port: number;
+  readonly adminPort: number | undefined;
+  /** Resolves when the store failed: the process is to exit non-zero. */
+  readonly failed: Promise<StoreFailed>;
+  /** Not ready → stops accepting → finishes what is under way → flushes → closes. Within `STOP_WITHIN_MS`. */
+  stop(): Promise<void>;
+}
+
+/** A stop takes no longer than this; what is still under way then is cut. */
+export const STOP_WITHIN_MS = 20_000;
+
+/** Throws `StoreRefused` or `ListenFailed`. */
+export async function startRelay(options: RelayOptions): Promise<Relay> {
+  const { storeDir, positionFile, clock, randomBytes, limits, enrolmentsMax, dedupRowsMax } = options;
+  const newEpoch = () => epochFromRandom(randomBytes(EPOCH_RANDOM_BYTES));
+  const { store, signer, initialised, notices } = await openStore({
+    folder: storeDir,
+    ...(positionFile !== undefined && { positionFile }),
+    ...(options.signer && { signer: options.signer }),
+    nowMs: clock.nowMs(),
+    newEpoch,
+  });
+  const failure = new FailureReport();
+  const monotonicMs = () => clock.monotonicMs();
+  const settings = { limits, enrolmentsMax, dedupRowsMax };
+  try {
+    const engine = await Engine.start({ store, settings, monotonicMs, failed: failure.tell });
+    await engine.heartbeat(clock.nowMs());
+    return await serve({ ...options, engine, store, signer, initialised, notices, newEpoch, failed: failure.told });
+  } catch (error) {
+    await store.close();
+    throw error;
+  }
+}
+
+interface ServeOptions extends RelayOptions {
+  engine: Engine;
+  store: RelayStore;
+  signer: Signer;
+  initialised: boolean;
+  notices: string[];
+  newEpoch: () => ReturnType<typeof epochFromRandom>;
+  failed: Promise<StoreFailed>;
+}
+
+async function serve(options: ServeOptions): Promise<Relay> {
+  const { engine, store, signer, clock, timers, randomBytes, newEpoch, log, version } = options;
+  const { initialised, notices, failed } = options;
+  const monotonicMs = () => clock.monotonicMs();
+  const startedMs = monotonicMs();
+  const challenges = new Challenges(monotonicMs, randomBytes);
+  const { publicKey: relayPubkey } = signer;
+  const bodyBytesMax = Math.min(options.bodyBytesMax, BODY_BYTES_MAX);
+  const pageWriter = new PageWriter({ engine, clock, timers, newEpoch });
+  const handler = new Handler({
+    engine,
+    relayPubkey,
+    clock,
+    timers,
+    randomId: () => randomBytes(8).toString('hex'),
+    trustProxy: options.trustProxy,
+    rates: {
+      challenge: new RateLimiter(options.enrolRate, monotonicMs),
+      enrol: new RateLimiter(options.enrolRate, monotonicMs),
+      push: new RateLimiter(options.pushesPerMinute, monotonicMs),
+    },
+    routes: [
+      ...enrolmentRoutes({ engine, challenges, authority: hostKeyAuthority, relayPubkey }),
+      infoRoute({ engine, relayPubkey, version, bodyBytesMax }),
+      pushRoute({ engine, signer, newEpoch, monotonicMs, bodyBytesMax }),
+      pullRoute({ engine, timers, pageWriter, bodyBytesMax }),
+      ackRoute({ engine, bodyBytesMax }),
+    ],
+    unexpected: (error, requestId) => log.error({ err: error, requestId }, 'a request met an unexpected error'),
+    finished: (request) => log.info(request, 'request'),
+  });
+  let isReady = false;
+  const listen = chooseServer(options.server);
+  const server = await listen({ ...options.listen, handler: (exchange) => handler.handle(exchange) });
+  let admin: HttpServer | undefined;
+  try {
+    const health = () => ({
+      isReady,
+      version,
+      epoch: engine.epoch,
+      hosts: engine.liveEnrolments,
+      uptimeMs: monotonicMs() - startedMs,
+    });
+    if (options.adminListen) admin = await listenNode({ ...options.adminListen, handler: operatorHandler(health) });
+  } catch (error) {
+    server.close();
+    throw error;
+  }
+  const stopSweeps = startSweeps({ engine, challenges, clock, timers, everyMs: options.sweepMs });
+  isReady = true;
+  failed.then(
+    () => {
+      isReady = false;
+      stopSweeps();
+    },
+    () => undefined,
+  );
+  let stopping: Promise<void> | undefined;
+  const stop = async (): Promise<void> => {
+    isReady = false;
+    server.stopAccepting();
+    const isDrained = await withinMs(handler.drain(), STOP_WITHIN_MS, timers);
+    if (!isDrained) log.warn({}, 'some requests did not finish in time and are cut');
+    stopSweeps();
+    // After a failed batch there is nothing to flush.
+    await engine.durable().catch(() => undefined);
+    server.close();
+    admin?.close();
+    await store.close();
+  };
+  return {
+    engine,
+    signer,
+    initialised,
+    notices,
+    serverName: server.name,
+    port: server.port,
+    adminPort: admin?.port,
+    failed,
+    stop: () => {
+      stopping ??= stop();
+      return stopping;
+    },
+  };
+}
+
+/** The first failure of the store, told once. */
+class FailureReport {
+  tell!: (error: StoreFailed) => void;
+  readonly told = new Promise<StoreFailed>((resolve) => {
+    this.tell = resolve;
+  });
+}
+
+function chooseServer(wanted: 'uws' | 'node' | undefined): Listen {
+  if (wanted === 'node') return listenNode;
+  const binding = loadUws();
+  if (binding) return listenUws(binding);
+  if (wanted === 'uws') throw new ListenFailed('no uWebSockets.js runs on this machine');
+  return listenNode;
+}
+
+/** Whether `work` ended within `ms`. */
+function withinMs(work: Promise<void>, ms: number, timers: Timers): Promise<boolean> {
+  return new Promise((resolve, reject) => {
+    const cancel = timers.after(ms, () => resolve(false));
+    work.then(() => {
+      cancel();
+      resolve(true);
+    }, reject);
+  });
+}

@@ -1,0 +1,94 @@
+/** Commands as the shell would stamp them, each with the members a test does not care about filled in. */
+import { sha256Hex } from '../../src/protocol/digest.ts';
+import type { Epoch } from '../../src/protocol/epoch.ts';
+import type { PushedTarget } from '../../src/protocol/items.ts';
+import type { ItemId } from '../../src/protocol/names.ts';
+import type {
+  AckItems,
+  EnrolHost,
+  NoteHostSeen,
+  PushItem,
+  ReportLostItem,
+  RotateEpoch,
+} from '../../src/relay/core/command.ts';
+import { epochNumbered } from './epochs.ts';
+import type { TestHost } from './hosts.ts';
+import { NOON_MS } from './test-clock.ts';
+
+/** The epoch of stores and rows that the helpers make, until something rotates it. */
+export const FIRST_EPOCH: Epoch = epochNumbered(1);
+
+export function wireOf(text: string | Buffer): Buffer {
+  return Buffer.from(text as string);
+}
+
+/** One target of a push: the host, and its wire bytes. */
+export type To = readonly [TestHost, string | Buffer];
+
+export function pushedTargets(targets: readonly To[]): PushedTarget[] {
+  return targets.map(([host, text]) => {
+    const wire = wireOf(text);
+    return { hostPubkey: host.key, wire, wireHash: sha256Hex(wire) };
+  });
+}
+
+/** `from` pushes the envelope `itemId` to `targets`. */
+export function pushOf(
+  from: TestHost,
+  itemId: string,
+  targets: readonly To[],
+  changes: Partial<PushItem> & { kind?: PushItem['item']['kind'] } = {},
+): PushItem {
+  const { kind = 'envelope', ...others } = changes;
+  return {
+    type: 'PushItem',
+    senderPubkey: from.key,
+    item: { kind, itemId: itemId as ItemId, targets: pushedTargets(targets) },
+    wireVerdict: 'ok',
+    freshEpoch: epochNumbered(99),
+    nowMs: NOON_MS,
+    ...others,
+  };
+}
+
+export function ackOf(target: TestHost, through: number, changes: Partial<AckItems> = {}): AckItems {
+  return { type: 'AckItems', targetPubkey: target.key, epoch: FIRST_EPOCH, through, nowMs: NOON_MS, ...changes };
+}
+
+/** `host` enrols by the host-key challenge, proving no account. */
+export function enrolOf(host: TestHost, changes: Partial<EnrolHost> = {}): EnrolHost {
+  return {
+    type: 'EnrolHost',
+    hostPubkey: host.key,
+    hostName: host.name,
+    ownerFp: '',
+    authorizedBy: 'host-key',
+    answer: { ok: true },
+    nowMs: NOON_MS,
+    ...changes,
+  };
+}
+
+/** `host` enrols with an account token. */
+export function accountEnrolOf(host: TestHost, account: string, changes: Partial<EnrolHost> = {}): EnrolHost {
+  return enrolOf(host, { authorizedBy: 'account-token', answer: { ok: true, account }, ...changes });
+}
+
+export function hostSeenOf(host: TestHost, nowMs: number = NOON_MS): NoteHostSeen {
+  return { type: 'NoteHostSeen', hostPubkey: host.key, nowMs };
+}
+
+export function rotateEpochOf(epoch: Epoch, changes: Partial<RotateEpoch> = {}): RotateEpoch {
+  return { type: 'RotateEpoch', epoch, reason: 'reset', nowMs: NOON_MS, ...changes };
+}
+
+export function reportLostOf(target: TestHost, seq: number, changes: Partial<ReportLostItem> = {}): ReportLostItem {
+  return {
+    type: 'ReportLostItem',
+    targetPubkey: target.key,
+    seq,
+    freshEpoch: epochNumbered(98),
+    nowMs: NOON_MS,
+    ...changes,
+  };
+}

@@ -1,0 +1,133 @@
+/**
+ * `given(events).when(command)`: reduces the events into rows, reads the facts, decides, and shows what was decided.
+ *
+ *     const push = given(enrolled(bob)).when(pushOf(alice, 'm1', [[bob, 'x']]));
+ *     expect(push.events).toEqual([accepted(alice, 'm1', [[bob, seq, 'x']])]);
+ *
+ * Every history begins with `RelayInitialised`. Nothing is stored, nothing waits.
+ */
+import type { Command } from '../../src/relay/core/command.ts';
+import { decideAck } from '../../src/relay/core/decide-ack.ts';
+import { decideEnrol, decideHostSeen } from '../../src/relay/core/decide-enrolment.ts';
+import { decideLostItem, decideRotateEpoch } from '../../src/relay/core/decide-epoch.ts';
+import { decidePush } from '../../src/relay/core/decide-push.ts';
+import {
+  type AckOutcome,
+  type Decided,
+  type Done,
+  type EnrolOutcome,
+  type EpochOutcome,
+  type PushOutcome,
+  type Refusal,
+  assertNever,
+} from '../../src/relay/core/decision.ts';
+import type { RelayEvent } from '../../src/relay/core/event.ts';
+import { ackFacts, enrolFacts, lostItemFacts, pushFacts } from '../../src/relay/core/facts.ts';
+import { rowKey } from '../../src/relay/core/rows.ts';
+import type { TestHost } from './hosts.ts';
+import { initialised } from './events.ts';
+import { MapRows } from './map-rows.ts';
+import { type SettingsChanges, settingsWith } from './settings.ts';
+
+export type AnyOutcome = PushOutcome | EnrolOutcome | AckOutcome | EpochOutcome | Done;
+
+export function given(...events: readonly RelayEvent[]): Given {
+  return new Given(events);
+}
+
+export class Given {
+  readonly rows: MapRows;
+  #settings = settingsWith();
+
+  constructor(events: readonly RelayEvent[]) {
+    this.rows = new MapRows(initialised, ...events);
+  }
+
+  /** Decides under other settings than the documented defaults. */
+  under(changes: SettingsChanges): this {
+    this.#settings = settingsWith(changes);
+    return this;
+  }
+
+  /** The key was revoked; no command of this issue does that, so the row is set. */
+  revoked(host: TestHost, revokedAtMs: number): this {
+    const row = this.rows.get('enrolment', host.key);
+    if (!row) throw new Error('only an enrolled host can be revoked');
+    this.rows.put({ table: 'enrolment', key: host.key, row: { ...row, revokedAtMs } });
+    return this;
+  }
+
+  /** The wire bytes of a queued item are gone. */
+  withoutPayload(target: TestHost, seq: number): this {
+    this.rows.missingPayloads.add(rowKey.queue(target.key, seq));
+    return this;
+  }
+
+  /** The queue row of an item is gone. */
+  withoutQueueRow(target: TestHost, seq: number): this {
+    this.rows.put({ table: 'queue', key: rowKey.queue(target.key, seq), row: null });
+    return this;
+  }
+
+  when(command: Command): Decision {
+    return new Decision(this.#decide(command), this.rows);
+  }
+
+  #decide(command: Command): Decided<AnyOutcome> | Refusal {
+    const { rows } = this;
+    switch (command.type) {
+      case 'EnrolHost':
+        return decideEnrol(command, enrolFacts(command, rows, rows.directory, this.#settings));
+      case 'NoteHostSeen':
+        return decideHostSeen(command, rows.get('enrolment', command.hostPubkey));
+      case 'PushItem':
+        return decidePush(command, pushFacts(command, rows, this.#settings));
+      case 'AckItems':
+        return decideAck(command, ackFacts(command, rows, rows.released(command.targetPubkey, command.through)));
+      case 'RotateEpoch':
+        return decideRotateEpoch(command);
+      case 'ReportLostItem':
+        return decideLostItem(command, lostItemFacts(command, rows));
+      default:
+        return assertNever(command);
+    }
+  }
+}
+
+/** What was decided, in the views that tests compare. */
+export class Decision {
+  /** Empty when nothing happened. */
+  readonly events: readonly RelayEvent[];
+  /** The answer; `undefined` when the request was refused. */
+  readonly outcome: AnyOutcome | undefined;
+  readonly refusal: Refusal | undefined;
+  readonly #before: MapRows;
+
+  constructor(decision: Decided<AnyOutcome> | Refusal, before: MapRows) {
+    this.events = decision.type === 'Decided' ? decision.events : [];
+    this.outcome = decision.type === 'Decided' ? decision.outcome : undefined;
+    this.refusal = decision.type === 'Refusal' ? decision : undefined;
+    this.#before = before;
+  }
+
+  /** The answer in one word: `accepted`, `duplicate`, `rejected:<rejection>`, a problem code, or the outcome's type. */
+  get verdict(): string {
+    const { outcome, refusal } = this;
+    if (outcome?.type === 'ItemStored') return outcome.status;
+    if (outcome?.type === 'ItemRejected') return `rejected:${outcome.rejection}`;
+    return refusal?.code ?? outcome?.type ?? 'nothing';
+  }
+
+  /** The sequence numbers that a stored item was answered with. */
+  get seqs(): number[] {
+    const { outcome } = this;
+    return outcome?.type === 'ItemStored' ? outcome.targets.map(({ seq }) => seq) : [];
+  }
+
+  /** The rows after the decided events. */
+  after(): MapRows {
+    const rows = this.#before.copy();
+    for (const event of this.events) rows.apply(event);
+    return rows;
+  }
+}

@@ -1,0 +1,92 @@
+/**
+ * The rows in a Map: what the store keeps, without the store.
+ *
+ * Told events one by one, it holds what a replay of the log gives; tests decide over it and compare stores with it.
+ */
+import type { PublicKey } from '../../src/protocol/public-key.ts';
+import { Directory } from '../../src/relay/core/directory.ts';
+import type { RelayEvent } from '../../src/relay/core/event.ts';
+import type { FactSource } from '../../src/relay/core/facts.ts';
+import type { Released } from '../../src/relay/core/queue-index.ts';
+import { reduce } from '../../src/relay/core/reduce.ts';
+import { type QueueRow, type RowChange, type TableName, type Tables, rowKey } from '../../src/relay/core/rows.ts';
+
+export class MapRows implements FactSource {
+  readonly directory = new Directory();
+  /** Payloads that are gone, by textual queue key. */
+  readonly missingPayloads = new Set<string>();
+  readonly #rows = new Map<string, RowChange>();
+
+  constructor(...events: readonly RelayEvent[]) {
+    for (const event of events) this.apply(event);
+  }
+
+  /** Reduces one event. Throws when a reducer changes one key twice. */
+  apply(event: RelayEvent): void {
+    const changes = reduce(event, this);
+    const marks = new Set(changes.map(({ table, key }) => markOf(table, key)));
+    if (marks.size < changes.length) throw new Error(`${event.type} changes one row twice`);
+    for (const change of changes) this.put(change);
+  }
+
+  /** Writes or deletes one row behind the events' back. */
+  put(change: RowChange): void {
+    const mark = markOf(change.table, change.key);
+    if (change.row) this.#rows.set(mark, change);
+    else this.#rows.delete(mark);
+    if (change.table === 'enrolment') this.directory.apply(change.key as PublicKey, change.row);
+  }
+
+  get<T extends TableName>(table: T, key: string): Tables[T] | undefined {
+    return this.#rows.get(markOf(table, key))?.row as Tables[T] | undefined;
+  }
+
+  hasPayload(row: QueueRow): boolean {
+    return !this.missingPayloads.has(rowKey.queue(row.targetPubkey, row.seq));
+  }
+
+  copy(): MapRows {
+    const rows = new MapRows();
+    for (const change of this.#rows.values()) rows.put(change);
+    for (const key of this.missingPayloads) rows.missingPayloads.add(key);
+    return rows;
+  }
+
+  /** Every row, in no order that means anything. */
+  all(): RowChange[] {
+    return [...this.#rows.values()];
+  }
+
+  /** The waiting rows of `target`, ascending. */
+  queue(target: PublicKey): QueueRow[] {
+    const ackedThrough = this.get('target', target)?.ackedThrough ?? 0;
+    const rows: QueueRow[] = [];
+    for (const { table, row } of this.#rows.values()) {
+      if (table === 'queue' && row?.targetPubkey === target && row.seq > ackedThrough) rows.push(row);
+    }
+    return rows.toSorted((a, b) => a.seq - b.seq);
+  }
+
+  /** What an ack of `through` would release, counted row by row. */
+  released(target: PublicKey, through: number): Released {
+    const released: Released = { items: 0, bytes: 0, shares: [] };
+    for (const { seq, bytes, kind, senderPubkey } of this.queue(target)) {
+      if (seq > through) break;
+      released.items++;
+      released.bytes += bytes;
+      if (kind === 'expired') continue;
+      const share = released.shares.find((one) => one.senderPubkey === senderPubkey);
+      if (share) {
+        share.items++;
+        share.bytes += bytes;
+      } else {
+        released.shares.push({ senderPubkey, items: 1, bytes });
+      }
+    }
+    return released;
+  }
+}
+
+function markOf(table: TableName, key: string): string {
+  return `${table} ${key}`;
+}

@@ -1,0 +1,11 @@
+/** Relay settings: the documented limits, or smaller ones where a test wants to reach them. */
+import { DEFAULT_LIMITS, type Limits } from '../../src/protocol/limits.ts';
+import type { RelaySettings } from '../../src/relay/core/facts.ts';
+
+export interface SettingsChanges extends Partial<Omit<RelaySettings, 'limits'>> {
+  limits?: Partial<Limits>;
+}
+
+export function settingsWith({ limits, ...others }: SettingsChanges = {}): RelaySettings {
+  return { enrolmentsMax: 10_000, dedupRowsMax: 1_000_000, ...others, limits: { ...DEFAULT_LIMITS, ...limits } };
+}
