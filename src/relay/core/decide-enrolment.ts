@@ -23,8 +23,10 @@ export function decideEnrol(command: EnrolHost, facts: EnrolFacts): Decided<Enro
     const reason = command.answer.reason ?? 'not admitted';
     return refusal('ENROL_REFUSED', 'the authority of this relay refused the host key', { reason });
   }
-  if (facts.nameTaken) return refusal('NAME_TAKEN', 'another live key of this account carries the host name');
   const record = enrolmentRecord(command, enrolment);
+  if (record.account !== null && facts.namesakeAccounts.has(record.account)) {
+    return refusal('NAME_TAKEN', 'another live key of this account carries the host name');
+  }
   const outcome: EnrolOutcome = {
     type: 'Enrolled',
     hostPubkey: command.hostPubkey,

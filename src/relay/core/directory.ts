@@ -14,7 +14,7 @@ export const UNUSED_LAPSES_AFTER_MS = 86_400_000;
 export class Directory {
   readonly #rows = new Map<PublicKey, EnrolmentRow>();
   readonly #liveByName = new Map<string, Set<PublicKey>>();
-  /** Live and never used, oldest first: the order in which `apply` was told of them. */
+  /** Live and never used. */
   readonly #unused = new Map<PublicKey, EnrolmentRow>();
   #liveCount = 0;
 
@@ -33,13 +33,13 @@ export class Directory {
 
   /** The oldest live enrolment that was never used and is at least a day old. */
   oldestUnused(nowMs: number): EnrolmentRow | undefined {
-    for (const row of this.#unused.values()) {
-      return nowMs - row.enrolledAtMs >= UNUSED_LAPSES_AFTER_MS ? row : undefined;
-    }
-    return undefined;
+    let oldest: EnrolmentRow | undefined;
+    // Not the first that was told: a clock may have been set back between two enrolments.
+    for (const row of this.#unused.values()) if (!oldest || row.enrolledAtMs < oldest.enrolledAtMs) oldest = row;
+    return oldest && nowMs - oldest.enrolledAtMs >= UNUSED_LAPSES_AFTER_MS ? oldest : undefined;
   }
 
-  /** Tells the directory that the row of `key` is now `row`. Stored rows are told in order of enrolment. */
+  /** Tells the directory that the row of `key` is now `row`. */
   apply(key: PublicKey, row: EnrolmentRow | null): void {
     const before = this.#rows.get(key);
     if (before && before.revokedAtMs === null) this.#removeLive(before);
@@ -54,7 +54,6 @@ export class Directory {
     const keys = this.#liveByName.get(name);
     if (keys) keys.add(row.hostPubkey);
     else this.#liveByName.set(name, new Set([row.hostPubkey]));
-    // A row that stays unused keeps its place: `set` of a present key does not move it.
     if (row.seen) this.#unused.delete(row.hostPubkey);
     else this.#unused.set(row.hostPubkey, row);
     this.#liveCount++;

@@ -51,8 +51,8 @@ export function lineageOf(rows: RowReader, key: PublicKey): readonly PublicKey[]
 
 export interface EnrolFacts {
   enrolment: EnrolmentRow | undefined;
-  /** Whether another live key of the same proven account carries the name. */
-  nameTaken: boolean;
+  /** The proven accounts of the live enrolments of other keys that carry the name. */
+  namesakeAccounts: ReadonlySet<string | null>;
   /** Live enrolments of other keys that carry the name. */
   namesakes: number;
   liveEnrolments: number;
@@ -70,12 +70,11 @@ export function enrolFacts(
 ): EnrolFacts {
   const { hostPubkey } = command;
   const enrolment = rows.get('enrolment', hostPubkey);
-  const account = command.answer.account ?? enrolment?.account ?? null;
   const namesakes = directory.liveByName(foldHostName(command.hostName)).filter((key) => key !== hostPubkey);
   const lapsing = directory.oldestUnused(command.nowMs);
   return {
     enrolment,
-    nameTaken: account !== null && namesakes.some((key) => rows.get('enrolment', key)?.account === account),
+    namesakeAccounts: new Set(namesakes.map((key) => directory.get(key)?.account ?? null)),
     namesakes: namesakes.length,
     liveEnrolments: directory.liveCount,
     enrolmentsMax: settings.enrolmentsMax,
