@@ -20,11 +20,16 @@ export class RelayProblem extends Error {
   readonly document: Readonly<Record<string, unknown>>;
 
   constructor(status: number, document: Readonly<Record<string, unknown>>) {
-    super(`the relay answered ${status} ${String(document['code'] ?? '')}: ${String(document['detail'] ?? '')}`);
+    const code = textOf(document['code']);
+    super(`the relay answered ${status} ${code}: ${textOf(document['detail'])}`);
     this.status = status;
-    this.code = typeof document['code'] === 'string' ? document['code'] : '';
+    this.code = code;
     this.document = document;
   }
+}
+
+function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : '';
 }
 
 export interface RelayInfo {

@@ -71,6 +71,9 @@ export class Committer implements FactSource {
   #flying: Batch | undefined;
   #lastLsn: number;
   #running = false;
+  #isClosing = false;
+  /** Resolves when nothing is being written any more. */
+  #idle: Promise<void> = Promise.resolve();
   #failure: StoreFailed | undefined;
   #roomWaiters: (() => void)[] = [];
 
@@ -141,6 +144,12 @@ export class Committer implements FactSource {
     return this.#flying?.durable;
   }
 
+  /** Writes what was admitted, collects no more, and resolves when the store may be closed. */
+  async close(): Promise<void> {
+    this.#isClosing = true;
+    await this.#idle;
+  }
+
   #reduce(event: RelayEvent): void {
     this.#open.entries.push({ lsn: ++this.#lastLsn, event });
     for (const change of reduce(event, this)) this.#change(change);
@@ -156,11 +165,13 @@ export class Committer implements FactSource {
     if (this.#running) return;
     this.#running = true;
     // Commands that arrived together share a batch.
-    setImmediate(() => void this.#run());
+    this.#idle = new Promise((resolve) => {
+      setImmediate(() => void this.#run().finally(resolve));
+    });
   }
 
   async #run(): Promise<void> {
-    while (!this.#open.isEmpty || this.#store.collector.isPending) {
+    while (!this.#open.isEmpty || (this.#store.collector.isPending && !this.#isClosing)) {
       const batch = this.#open;
       this.#flying = batch;
       this.#open = new Batch();

@@ -206,6 +206,11 @@ export class Engine {
     await this.#committer.durable();
   }
 
+  /** Finishes what is being written; the store may be closed then. What was not collected yet is left for the next start. */
+  async close(): Promise<void> {
+    await this.#committer.close();
+  }
+
   async #answer<O>(decision: Decided<O>): Promise<O>;
   async #answer<O>(decision: Decided<O> | Refusal): Promise<O | Refusal>;
   async #answer<O>(decision: Decided<O> | Refusal): Promise<O | Refusal> {

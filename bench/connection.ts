@@ -1,0 +1,72 @@
+/** A keep-alive HTTP connection that costs its process next to nothing: one request at a time, replies not parsed. */
+import { type Socket, connect } from 'node:net';
+
+export interface ReplySize {
+  status: number;
+  /** Body bytes as they came, chunk framing included. */
+  bytes: number;
+  /** The body's first and last bytes. */
+  start: string;
+  end: string;
+}
+
+const HEAD_END = Buffer.from('\r\n\r\n');
+
+export class Connection {
+  readonly #socket: Socket;
+
+  private constructor(socket: Socket) {
+    this.#socket = socket;
+  }
+
+  static open(port: number): Promise<Connection> {
+    return new Promise((resolve, reject) => {
+      const socket = connect({ host: '127.0.0.1', port, noDelay: true });
+      socket.once('error', reject);
+      socket.once('connect', () => resolve(new Connection(socket)));
+    });
+  }
+
+  /** Sends a request and reads its reply to the end. */
+  send(request: Buffer): Promise<ReplySize> {
+    return new Promise((resolve, reject) => {
+      let head = Buffer.alloc(0);
+      let status = 0;
+      let wanted = 0;
+      let isChunked = false;
+      let bytes = 0;
+      let start = '';
+      let end = '';
+      const finish = (): void => {
+        this.#socket.off('data', onData);
+        this.#socket.off('close', onClose);
+        resolve({ status, bytes, start, end });
+      };
+      const onClose = (): void => reject(new Error('the connection closed before the reply was whole'));
+      const onData = (chunk: Buffer): void => {
+        let body = chunk;
+        if (status === 0) {
+          head = Buffer.concat([head, chunk]);
+          const at = head.indexOf(HEAD_END);
+          if (at === -1) return;
+          const text = head.toString('latin1', 0, at).toLowerCase();
+          status = Number(text.slice(9, 12));
+          isChunked = text.includes('transfer-encoding: chunked');
+          wanted = Number(/content-length: (\d+)/.exec(text)?.[1] ?? 0);
+          body = head.subarray(at + HEAD_END.length);
+        }
+        bytes += body.length;
+        if (start.length < 200) start = (start + body.toString('latin1', 0, 200)).slice(0, 200);
+        end = (end + body.subarray(-64).toString('latin1')).slice(-64);
+        if (isChunked ? end.endsWith('\r\n0\r\n\r\n') : bytes >= wanted) finish();
+      };
+      this.#socket.on('data', onData);
+      this.#socket.on('close', onClose);
+      this.#socket.write(request);
+    });
+  }
+
+  close(): void {
+    this.#socket.destroy();
+  }
+}

@@ -1,0 +1,72 @@
+/**
+ * The floor: a program that does only the unavoidable work of a batch push, in one process and without HTTP. For each
+ * request: hash the body and verify one hop, parse the JSON, decode and hash every item, write them as one synced
+ * LevelDB batch, and sign a receipt for each while the batch is being synced. Nothing is checked, counted or indexed.
+ */
+import { createPrivateKey, createPublicKey, hash, sign, verify } from 'node:crypto';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { ClassicLevel } from 'classic-level';
+import { hopV2Message } from '../src/protocol/hop.ts';
+import { publicKeyBytes } from '../src/protocol/public-key.ts';
+import { sha256Hex } from '../src/protocol/digest.ts';
+import { type Timing, timed } from './figures.ts';
+import { PUSH_TARGET, namedSigner, pushRequests } from './work.ts';
+
+const PKCS8_PREFIX = Buffer.from('302e020100300506032b657004220420', 'hex');
+const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex');
+
+export interface FloorWork {
+  requests: number;
+  itemsPerRequest: number;
+  itemBytes: number;
+}
+
+export async function floor({ requests, itemsPerRequest, itemBytes }: FloorWork): Promise<Timing> {
+  const folder = mkdtempSync(join(tmpdir(), 'poste-bench-'));
+  const level = new ClassicLevel<Buffer, Buffer>(folder, { keyEncoding: 'buffer', valueEncoding: 'buffer' });
+  await level.open();
+  const sender = namedSigner('sender');
+  const relay = namedSigner('relay');
+  const relayKey = createPrivateKey({
+    key: Buffer.concat([PKCS8_PREFIX, hash('sha256', 'bench relay', 'buffer')]),
+    format: 'der',
+    type: 'pkcs8',
+  });
+  const senderKey = createPublicKey({
+    key: Buffer.concat([SPKI_PREFIX, publicKeyBytes(sender.publicKey)]),
+    format: 'der',
+    type: 'spki',
+  });
+  const target = namedSigner('target').publicKey;
+  const work = { sender, target, requests, itemsPerRequest, itemBytes, relayPubkey: relay.publicKey };
+  const prepared = pushRequests(work);
+  let seq = 0;
+  const timing = await timed([prepared], async ({ body, timestamp, signature }) => {
+    const fields = { method: 'POST', target: PUSH_TARGET, timestamp, bodyHash: sha256Hex(body) };
+    const message = hopV2Message(fields, relay.publicKey);
+    if (!verify(null, message, senderKey, Buffer.from(signature, 'base64'))) throw new Error('the hop does not verify');
+    const { items } = JSON.parse(body.toString('utf8')) as {
+      items: { item_id: string; targets: { host_pubkey: string; wire_b64: string }[] }[];
+    };
+    const stored = items.map((item) => {
+      const wire = Buffer.from(item.targets[0]!.wire_b64, 'base64');
+      const key = Buffer.alloc(8);
+      key.writeBigUInt64BE(BigInt(++seq));
+      return { item, wire, key, seq, wireHash: hash('sha256', wire, 'hex') };
+    });
+    const written = level.batch(
+      stored.map(({ key, wire }) => ({ type: 'put' as const, key, value: wire })),
+      { sync: true },
+    );
+    for (const { item, wireHash, seq: at } of stored) {
+      const receipt = JSON.stringify({ at, item_id: item.item_id, host: item.targets[0]!.host_pubkey, wireHash });
+      sign(null, Buffer.from(receipt), relayKey).toString('base64');
+    }
+    await written;
+  });
+  await level.close();
+  rmSync(folder, { recursive: true });
+  return timing;
+}

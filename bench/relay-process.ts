@@ -1,0 +1,69 @@
+/** A real relay in a process of its own, on a store of its own, for one benchmark. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { PublicKey } from '../src/protocol/public-key.ts';
+
+export interface BenchRelay {
+  port: number;
+  relayPubkey: PublicKey;
+  server: string;
+  /** Peak resident memory in MB, where the system tells. */
+  peakMb(): number | undefined;
+  stop(): Promise<void>;
+}
+
+/** Room for what a benchmark pushes; everything else as documented. */
+const LIMITS = {
+  max_queue_items: 1_000_000,
+  max_queue_bytes: 4_000_000_000,
+  max_sender_items: 1_000_000,
+  max_sender_bytes: 4_000_000_000,
+};
+
+export async function startBenchRelay(): Promise<BenchRelay> {
+  const folder = mkdtempSync(join(tmpdir(), 'poste-bench-'));
+  const flags = ['--store-dir', folder, '--listen', '127.0.0.1:0', '--admin-listen', 'off', '--json'];
+  const room = ['--limits', JSON.stringify(LIMITS), '--pushes-per-minute', '1000000', '--log-level', 'warn'];
+  const program = new URL('../dist/cli/main.js', import.meta.url).pathname;
+  const child = spawn(process.execPath, [program, 'relay', 'serve', ...flags, ...room], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const start = JSON.parse(await firstLine(child)) as { url: string; relay_pubkey: PublicKey; server: string };
+  return {
+    port: Number(new URL(start.url).port),
+    relayPubkey: start.relay_pubkey,
+    server: start.server,
+    peakMb: () => peakMb(child.pid),
+    stop: async () => {
+      const ended = new Promise((resolve) => {
+        child.once('exit', resolve);
+      });
+      child.kill('SIGTERM');
+      await ended;
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Peak resident memory of a process in MB; `undefined` where the system does not tell. */
+export function peakMb(pid: number | undefined): number | undefined {
+  try {
+    const kib = /^VmHWM:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1];
+    return kib === undefined ? undefined : Number(kib) / 1024;
+  } catch {
+    return undefined;
+  }
+}
+
+function firstLine(child: ChildProcess): Promise<string> {
+  return new Promise((resolve, reject) => {
+    let text = '';
+    child.stdout?.on('data', (chunk: Buffer) => {
+      text += chunk.toString('utf8');
+      if (text.includes('\n')) resolve(text.slice(0, text.indexOf('\n')));
+    });
+    child.once('exit', (code) => reject(new Error(`the relay ended with exit code ${code}`)));
+  });
+}

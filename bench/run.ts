@@ -1,0 +1,76 @@
+/**
+ * `npm run bench`: what the README's figures come from. Everything in one run, so that the ratios hold whatever the
+ * machine does; requests are made before the clock starts.
+ */
+import { bare } from './bare.ts';
+import { type Timing, latencies } from './figures.ts';
+import { floor } from './floor.ts';
+import { pull } from './pull.ts';
+import { push } from './push.ts';
+import { startBenchRelay } from './relay-process.ts';
+
+const ROUNDS = 3;
+const CONNECTIONS = 4;
+const PUSH = { itemsPerRequest: 200, itemBytes: 1024 };
+const REQUESTS = 160;
+/** Pages of 500 items that fill `max_pull_bytes`. */
+const PAGE = { itemsPerRequest: 20, itemBytes: 16_384, requestsPerConnection: 26, items: 500 };
+const PAGES_PER_CONNECTION = 12;
+const BARE_BYTES = 8 << 20;
+
+interface Round {
+  floorItemsPerS: number;
+  pushItemsPerS: number;
+  pullMbPerS: number;
+  bareMbPerS: number;
+}
+
+async function round(): Promise<Round> {
+  const itemsPerS = ({ seconds }: Timing) => (REQUESTS * PUSH.itemsPerRequest) / seconds;
+  const mbOf = (items: number) => (items * PUSH.itemBytes) / 1e6;
+  const floorTiming = await floor({ requests: REQUESTS, ...PUSH });
+  print('floor', `${itemsPerS(floorTiming).toFixed(0)} items/s`, mbOf(itemsPerS(floorTiming)), floorTiming);
+
+  const relay = await startBenchRelay();
+  const load = { relay, connections: CONNECTIONS, ...PUSH };
+  const pushed = await push({ ...load, requestsPerConnection: REQUESTS / CONNECTIONS });
+  const pushPeak = relay.peakMb();
+  print('push', `${itemsPerS(pushed).toFixed(0)} items/s`, mbOf(itemsPerS(pushed)), pushed, pushPeak);
+  await relay.stop();
+
+  const full = await startBenchRelay();
+  const { items, itemBytes, ...fill } = PAGE;
+  await push({ relay: full, connections: CONNECTIONS, itemBytes, ...fill });
+  const pulled = await pull({ relay: full, connections: CONNECTIONS, pagesPerConnection: PAGES_PER_CONNECTION });
+  const pages = CONNECTIONS * PAGES_PER_CONNECTION;
+  const pullMbPerS = (pages * items * itemBytes) / 1e6 / pulled.seconds;
+  print('pull', `${(pages / pulled.seconds).toFixed(0)} pages/s`, pullMbPerS, pulled, full.peakMb());
+  console.log(`  served by ${full.server}`);
+  await full.stop();
+
+  const bareTiming = await bare({ connections: CONNECTIONS, repliesPerConnection: 40, replyBytes: BARE_BYTES });
+  const bareMbPerS = (CONNECTIONS * 40 * BARE_BYTES) / 1e6 / bareTiming.seconds;
+  print('bare', `${((CONNECTIONS * 40) / bareTiming.seconds).toFixed(0)} replies/s`, bareMbPerS, bareTiming);
+  return { floorItemsPerS: itemsPerS(floorTiming), pushItemsPerS: itemsPerS(pushed), pullMbPerS, bareMbPerS };
+}
+
+function print(name: string, rate: string, mbPerS: number, timing: Timing, peakMb?: number): void {
+  const peak = peakMb === undefined ? '' : `, peak RSS ${peakMb.toFixed(0)} MB`;
+  console.log(
+    `  ${name.padEnd(6)} ${rate.padStart(14)}  ${mbPerS.toFixed(0).padStart(5)} MB/s  ${latencies(timing)}${peak}`,
+  );
+}
+
+const rounds: Round[] = [];
+for (let n = 1; n <= ROUNDS; n++) {
+  console.log(
+    `round ${n} of ${ROUNDS}: ${PUSH.itemsPerRequest} x 1 KiB a push, ${CONNECTIONS} connections; pages of 500 x 16 KiB`,
+  );
+  rounds.push(await round());
+}
+const spread = (values: number[]) => {
+  const sorted = values.toSorted((a, b) => a - b);
+  return `${sorted[Math.floor(sorted.length / 2)]?.toFixed(2)} (${sorted[0]?.toFixed(2)} to ${sorted.at(-1)?.toFixed(2)})`;
+};
+console.log(`push / floor  ${spread(rounds.map((one) => one.pushItemsPerS / one.floorItemsPerS))}`);
+console.log(`pull / bare   ${spread(rounds.map((one) => one.pullMbPerS / one.bareMbPerS))}`);
