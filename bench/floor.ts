@@ -56,10 +56,9 @@ export async function floor({ requests, itemsPerRequest, itemBytes }: FloorWork)
       key.writeBigUInt64BE(BigInt(++seq));
       return { item, wire, key, seq, wireHash: hash('sha256', wire, 'hex') };
     });
-    const written = level.batch(
-      stored.map(({ key, wire }) => ({ type: 'put' as const, key, value: wire })),
-      { sync: true },
-    );
+    const batch = level.batch();
+    for (const { key, wire } of stored) batch.put(key, wire);
+    const written = batch.write({ sync: true });
     for (const { item, wireHash, seq: at } of stored) {
       const receipt = JSON.stringify({ at, item_id: item.item_id, host: item.targets[0]!.host_pubkey, wireHash });
       sign(null, Buffer.from(receipt), relayKey).toString('base64');

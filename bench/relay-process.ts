@@ -30,6 +30,8 @@ export async function startBenchRelay(): Promise<BenchRelay> {
   const child = spawn(process.execPath, [program, 'relay', 'serve', ...flags, ...room], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
+  // Whatever ends the benchmark ends its relay.
+  process.once('exit', () => child.kill('SIGKILL'));
   const start = JSON.parse(await firstLine(child)) as { url: string; relay_pubkey: PublicKey; server: string };
   return {
     port: Number(new URL(start.url).port),

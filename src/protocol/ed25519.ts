@@ -21,6 +21,8 @@ export interface Signer {
   readonly publicKey: PublicKey;
   /** Base64 of the 64 signature bytes over `message`. */
   sign(message: Uint8Array): string;
+  /** As `sign`, on the thread pool: the loop stays free. */
+  signInPool(message: Uint8Array): Promise<string>;
 }
 
 /** Throws `RangeError` unless the seed has 32 bytes; the message never holds the seed. */
@@ -31,6 +33,13 @@ export function signerFromSeed(seed: Uint8Array): Signer {
   return {
     publicKey: publicKeyFromBytes(spki.subarray(SPKI_PREFIX.length)),
     sign: (message) => sign(null, message, key).toString('base64'),
+    signInPool: (message) =>
+      new Promise((resolve, reject) => {
+        sign(null, message, key, (error, signature) => {
+          if (error) reject(error);
+          else resolve(signature.toString('base64'));
+        });
+      }),
   };
 }
 

@@ -7,6 +7,8 @@
 
 const MINUTE_MS = 60_000;
 export const RATE_TABLE_MAX = 10_000;
+/** Sums of fractions of a millisecond are never exact. */
+const ROUNDING_MS = 0.001;
 
 export class RateLimiter {
   readonly #perMinute: number;
@@ -26,7 +28,7 @@ export class RateLimiter {
     const evenAtMs = Math.max(this.#evenAtMs.get(caller) ?? nowMs, nowMs);
     const waitMs = evenAtMs + intervalMs - MINUTE_MS - nowMs;
     this.#evenAtMs.delete(caller);
-    if (waitMs > 0) {
+    if (waitMs > ROUNDING_MS) {
       this.#evenAtMs.set(caller, evenAtMs);
       return Math.ceil(waitMs / 1000);
     }

@@ -17,6 +17,8 @@ import type { RelayStore } from '../store/relay-store.ts';
 
 /** A batch that holds this many payload bytes takes no more; the next one waits for it. */
 export const BATCH_PAYLOAD_BYTES_MAX = 8 << 20;
+/** The same for changed rows: a batch is to be synced soon, not to grow for ever. */
+export const BATCH_CHANGES_MAX = 4000;
 
 /** Thrown to everybody who waits when a batch failed: the outcome is unknown, and the relay is ending. */
 export class StoreFailed extends Error {
@@ -105,12 +107,17 @@ export class Committer implements FactSource {
     if (this.#failure) throw this.#failure;
   }
 
-  /** Resolves when the open batch takes more payload. Throws `StoreFailed`. */
+  /** Whether the open batch takes no more items. */
+  get isFull(): boolean {
+    const { payloadBytes, changes } = this.#open;
+    return payloadBytes >= BATCH_PAYLOAD_BYTES_MAX || changes.size >= BATCH_CHANGES_MAX;
+  }
+
+  /** Resolves when another batch is open; whether that one has room is to be asked again. Throws `StoreFailed`. */
   async room(): Promise<void> {
-    while (this.#open.payloadBytes >= BATCH_PAYLOAD_BYTES_MAX) {
-      await new Promise<void>((resolve) => this.#roomWaiters.push(resolve));
-      this.assertWorking();
-    }
+    this.assertWorking();
+    await new Promise<void>((resolve) => this.#roomWaiters.push(resolve));
+    this.assertWorking();
   }
 
   /** Adds decided events to the open batch, in their order. Synchronous; durable later. */
@@ -120,8 +127,7 @@ export class Committer implements FactSource {
       for (const event of events) this.#reduce(event);
     } catch (error) {
       // Half an admission must never be committed.
-      this.#fail(error, this.#open);
-      throw this.#failure;
+      throw this.#fail(error);
     }
     for (const payload of payloads) {
       this.#open.payloads.push(payload);
@@ -171,7 +177,7 @@ export class Committer implements FactSource {
   }
 
   async #run(): Promise<void> {
-    while (!this.#open.isEmpty || (this.#store.collector.isPending && !this.#isClosing)) {
+    while (this.#isWorkLeft) {
       const batch = this.#open;
       this.#flying = batch;
       this.#open = new Batch();
@@ -186,7 +192,7 @@ export class Committer implements FactSource {
           collected,
         });
       } catch (error) {
-        this.#fail(error, batch);
+        this.#fail(error);
         return;
       }
       if (this.#failure) return;
@@ -197,15 +203,21 @@ export class Committer implements FactSource {
     this.#running = false;
   }
 
-  /** `batch` is the one that failed; what is open beside it fails too. */
-  #fail(error: unknown, batch: Batch): void {
-    if (this.#failure) return;
+  get #isWorkLeft(): boolean {
+    if (this.#failure) return false;
+    return !this.#open.isEmpty || (this.#store.collector.isPending && !this.#isClosing);
+  }
+
+  /** Everybody who waits is told, and nothing is written any more: the batch in flight may be durable or not. */
+  #fail(error: unknown): StoreFailed {
+    if (this.#failure) return this.#failure;
     const failure = new StoreFailed(error);
     this.#failure = failure;
-    batch.reject(failure);
+    this.#flying?.reject(failure);
     this.#open.reject(failure);
     for (const resolve of this.#roomWaiters.splice(0)) resolve();
     this.#onFailed(failure);
+    return failure;
   }
 }
 

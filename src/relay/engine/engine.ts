@@ -139,7 +139,7 @@ export class Engine {
     const stretch = new Stretch(this.#monotonicMs);
     for (const command of commands) {
       if (stretch.isOver) await stretch.pause();
-      await this.#untilPushable(command);
+      for (let wait = this.#obstacle(command); wait; wait = this.#obstacle(command)) await wait;
       const decision = decidePush(command, pushFacts(command, this.#committer, this.settings));
       this.#committer.admit(decision.events, payloadsOf(command, decision.events));
       outcomes.push(decision.outcome);
@@ -164,7 +164,8 @@ export class Engine {
   }
 
   async reportLostItem(command: ReportLostItem): Promise<void> {
-    await this.#indexes.loading(command.targetPubkey);
+    const { targetPubkey } = command;
+    for (let wait = this.#indexes.loading(targetPubkey); wait; wait = this.#indexes.loading(targetPubkey)) await wait;
     await this.#answer(decideLostItem(command, lostItemFacts(command, this.#committer)));
   }
 
@@ -224,13 +225,17 @@ export class Engine {
     this.#heads.published(changes);
   }
 
-  async #untilPushable({ item }: PushItem): Promise<void> {
-    for (;;) {
-      await this.#committer.room();
-      const loading = item.targets.find(({ hostPubkey }) => this.#indexes.loading(hostPubkey) !== undefined);
-      if (!loading) return;
-      await this.#indexes.loading(loading.hostPubkey);
+  /**
+   * What a push waits for; `undefined` when it is to be decided now. Asked and decided in one stretch: an await
+   * between the two would let the load of an index begin that never sees the item.
+   */
+  #obstacle({ item }: PushItem): Promise<void> | undefined {
+    if (this.#committer.isFull) return this.#committer.room();
+    for (const { hostPubkey } of item.targets) {
+      const loading = this.#indexes.loading(hostPubkey);
+      if (loading) return loading;
     }
+    return undefined;
   }
 }
 

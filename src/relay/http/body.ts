@@ -41,12 +41,14 @@ const EMPTY: Body = { type: 'Body', bytes: Buffer.alloc(0), hash: EMPTY_BODY_HAS
  */
 export class BodyReader {
   readonly #exchange: Exchange;
-  readonly #budget: ByteBudget;
+  readonly #budget: ByteBudget | undefined;
   readonly #bytesMax: number;
+  #received = 0;
   #held = 0;
   #finish: ((result: Body | BodyFailure) => void) | undefined;
 
-  constructor(exchange: Exchange, budget: ByteBudget, bytesMax: number) {
+  /** Without a budget the bytes are hashed and not kept. */
+  constructor(exchange: Exchange, budget: ByteBudget | undefined, bytesMax: number) {
     this.#exchange = exchange;
     this.#budget = budget;
     this.#bytesMax = bytesMax;
@@ -64,14 +66,17 @@ export class BodyReader {
       this.#exchange.receive((chunk, isLast) => {
         if (!this.#finish) return;
         if (chunk.length > 0) {
-          if (this.#held + chunk.length > this.#bytesMax) return this.#finish('too large');
-          if (!this.#budget.take(chunk.length)) return this.#finish('no budget');
-          this.#held += chunk.length;
-          chunks.push(Buffer.from(chunk));
+          this.#received += chunk.length;
+          if (this.#received > this.#bytesMax) return this.#finish('too large');
           hash.update(chunk);
+          if (this.#budget) {
+            if (!this.#budget.take(chunk.length)) return this.#finish('no budget');
+            this.#held += chunk.length;
+            chunks.push(Buffer.from(chunk));
+          }
         }
         if (!isLast) return;
-        if (this.#held === 0) return this.#finish(EMPTY);
+        if (this.#received === 0) return this.#finish(EMPTY);
         const bytes = chunks.length === 1 ? chunks[0] : Buffer.concat(chunks, this.#held);
         this.#finish({ type: 'Body', bytes: bytes ?? EMPTY.bytes, hash: hash.digest('hex') as Sha256Hex });
       });
@@ -84,7 +89,7 @@ export class BodyReader {
   }
 
   release(): void {
-    this.#budget.give(this.#held);
+    this.#budget?.give(this.#held);
     this.#held = 0;
   }
 }

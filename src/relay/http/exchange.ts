@@ -4,7 +4,7 @@
  */
 
 export interface RequestHead {
-  /** Upper case. */
+  /** As sent: methods are case-sensitive. */
   method: string;
   /** Path and query, byte for byte as sent. */
   target: string;
@@ -43,7 +43,7 @@ export interface Exchange {
 export interface ReplyStream {
   /** Resolves when the peer has taken enough that more may be written; also when the connection goes. */
   write(chunk: Buffer): Promise<void>;
-  end(chunk: Buffer): void;
+  end(): void;
 }
 
 /** Begins to handle an exchange. Never throws. */

@@ -13,10 +13,22 @@ const ONCE = new Set(['content-length', 'transfer-encoding', 'host', ...Object.v
 const TARGET_PATTERN = /^\/[!"$-~]*$/;
 const LENGTH_PATTERN = /^(?:0|[1-9][0-9]{0,15})$/;
 
-export interface Framing {
+export interface Target {
   path: string;
   /** What follows `?`; `undefined` without one. */
   query: string | undefined;
+}
+
+/** The target, or the reply that refuses it. */
+export function readTarget({ target }: RequestHead): Target | Reply {
+  if (!TARGET_PATTERN.test(target)) {
+    return problemReply('BAD_REQUEST', 'the request target is not plain ASCII', { close: true });
+  }
+  const at = target.indexOf('?');
+  return at === -1 ? { path: target, query: undefined } : { path: target.slice(0, at), query: target.slice(at + 1) };
+}
+
+export interface Framing {
   /** The declared body length; 0 when none is declared. */
   contentLength: number;
   header: (name: string) => string | undefined;
@@ -24,9 +36,6 @@ export interface Framing {
 
 /** The framing, or the reply that refuses it. */
 export function readFraming(head: RequestHead): Framing | Reply {
-  if (!TARGET_PATTERN.test(head.target)) {
-    return problemReply('BAD_REQUEST', 'the request target is not plain ASCII', { close: true });
-  }
   const headers = new Map<string, string>();
   for (const [name, value] of head.headers) {
     if (headers.has(name) && ONCE.has(name)) {
@@ -46,13 +55,7 @@ export function readFraming(head: RequestHead): Framing | Reply {
   if (lengthText !== undefined && !LENGTH_PATTERN.test(lengthText)) {
     return problemReply('BAD_REQUEST', 'content-length is not a number', { close: true });
   }
-  const at = head.target.indexOf('?');
-  return {
-    path: at === -1 ? head.target : head.target.slice(0, at),
-    query: at === -1 ? undefined : head.target.slice(at + 1),
-    contentLength: Number(lengthText ?? 0),
-    header: (name) => headers.get(name),
-  };
+  return { contentLength: Number(lengthText ?? 0), header: (name) => headers.get(name) };
 }
 
 export function isReply(value: object): value is Reply {

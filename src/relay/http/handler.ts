@@ -16,7 +16,7 @@ import type { Engine } from '../engine/engine.ts';
 import { type Body, type BodyFailure, BodyReader, ByteBudget, discardBody } from './body.ts';
 import { type TrustProxy, clientAddress } from './client-address.ts';
 import type { Exchange, Reply } from './exchange.ts';
-import { type Framing, isReply, readFraming } from './framing.ts';
+import { type Framing, type Target, isReply, readFraming, readTarget } from './framing.ts';
 import { problemReply, refusalReply } from './replies.ts';
 import type { Route, RouteResult } from './route.ts';
 
@@ -83,22 +83,23 @@ export class Handler {
   }
 
   async #result(exchange: Exchange, id: string): Promise<{ path: string; result: RouteResult }> {
+    const target = readTarget(exchange.head);
+    if (isReply(target)) return { path: 'none', result: target };
     const framing = readFraming(exchange.head);
-    if (isReply(framing)) return { path: 'none', result: framing };
-    const path = signedTarget(framing.path);
+    const path = signedTarget(target.path);
     const routes = this.#routes.get(path);
     try {
-      const refused = this.#refusedByHead(framing, routes, exchange.head.method);
-      const route = routes?.find(({ method }) => method === exchange.head.method);
-      if (refused || !route) return { path: routes ? path : 'none', result: await refuse(exchange, framing, refused) };
-      return { path, result: await this.#handleRoute(route, framing, exchange) };
+      const route = this.#routeOrRefusal(framing, routes, exchange.head.method);
+      if (isReply(route)) return { path: routes ? path : 'none', result: await refuse(exchange, framing, route) };
+      if (isReply(framing)) throw new Error('invariant: a route is found for a request of good framing');
+      return { path, result: await this.#handleRoute(route, { target, framing, id }, exchange) };
     } catch (error) {
       if (!(error instanceof StoreFailed)) this.#options.unexpected(error, id);
       return { path: routes ? path : 'none', result: problemReply('UNAVAILABLE', 'the relay cannot answer this now') };
     }
   }
 
-  #refusedByHead(framing: Framing, routes: readonly Route[] | undefined, method: string): Reply | undefined {
+  #routeOrRefusal(framing: Framing | Reply, routes: readonly Route[] | undefined, method: string): Route | Reply {
     if (this.#isDraining) return problemReply('UNAVAILABLE', 'the relay is stopping', { close: true });
     if (!routes) return problemReply('NOT_FOUND', 'no such route');
     const route = routes.find((one) => one.method === method);
@@ -106,11 +107,13 @@ export class Handler {
       const allow = routes.map((one) => one.method).join(', ');
       return problemReply('METHOD_NOT_ALLOWED', `this route takes ${allow}`, { headers: { allow } });
     }
+    if (isReply(framing)) return framing;
     if (framing.contentLength > route.bodyBytesMax) return bodyRefusal('too large', route);
-    return undefined;
+    return route;
   }
 
-  async #handleRoute(route: Route, framing: Framing, exchange: Exchange): Promise<RouteResult> {
+  async #handleRoute(route: Route, parts: RequestParts, exchange: Exchange): Promise<RouteResult> {
+    const { framing } = parts;
     const { engine, clock, timers } = this.#options;
     const nowMs = clock.nowMs();
     let claim: HopClaim | undefined;
@@ -119,7 +122,9 @@ export class Handler {
       if (read.type === 'HopClaim') claim = read;
       else if (route.access === 'hop') return refuse(exchange, framing, refusalReply(read));
     }
-    const reader = new BodyReader(exchange, this.#budget, route.bodyBytesMax);
+    // A GET has nothing to say in its body, so that a stranger cannot fill the budget through `info`.
+    const budget = route.method === 'GET' ? undefined : this.#budget;
+    const reader = new BodyReader(exchange, budget, route.bodyBytesMax);
     const cancel = timers.after(BODY_DEADLINE_MS, () => reader.giveUp());
     try {
       const body = await reader.read();
@@ -129,7 +134,7 @@ export class Handler {
       if (claim && !caller && route.access === 'hop') {
         return problemReply('BAD_SIGNATURE', 'the hop signature does not verify');
       }
-      return await this.#callRoute(route, framing, exchange, body, caller, nowMs);
+      return await this.#callRoute(route, parts, exchange, body, caller, nowMs);
     } finally {
       cancel();
       reader.release();
@@ -138,7 +143,7 @@ export class Handler {
 
   async #callRoute(
     route: Route,
-    { query }: Framing,
+    { target: { query }, id }: RequestParts,
     exchange: Exchange,
     body: Body,
     caller: EnrolmentRow | undefined,
@@ -146,7 +151,7 @@ export class Handler {
   ): Promise<RouteResult> {
     const { peerAddress, headers } = exchange.head;
     const address = clientAddress(peerAddress, headers, this.#options.trustProxy);
-    const request = { exchange, query, body, clientAddress: address, nowMs };
+    const request = { exchange, id, query, body, clientAddress: address, nowMs };
     switch (route.access) {
       case 'open':
         return this.#rateRefusal(route.counted, address) ?? route.handle(request);
@@ -182,6 +187,14 @@ export class Handler {
   }
 }
 
+/** What the head of a request says. */
+interface RequestParts {
+  target: Target;
+  framing: Framing;
+  /** The request id. */
+  id: string;
+}
+
 function bodyRefusal(failure: BodyFailure, route: Route): Reply {
   switch (failure) {
     case 'too large':
@@ -195,8 +208,9 @@ function bodyRefusal(failure: BodyFailure, route: Route): Reply {
 }
 
 /** Lets a body of fair size arrive before refusing, so that the peer reads the refusal and keeps its connection. */
-async function refuse(exchange: Exchange, framing: Framing, reply: Reply | undefined): Promise<Reply> {
-  if (!reply) throw new Error('invariant: a request without a route is refused');
+async function refuse(exchange: Exchange, framing: Framing | Reply, reply: Reply): Promise<Reply> {
+  // Where a body of doubtful framing ends is not known.
+  if (isReply(framing)) return { ...reply, close: true };
   if (reply.close !== true && framing.contentLength > 0) {
     if (framing.contentLength > BODY_BYTES_MAX) return { ...reply, close: true };
     await discardBody(exchange);

@@ -39,15 +39,22 @@ export class PageWriter {
   }
 
   /** Streams the page as the reply of `exchange`. */
-  async write(page: Page, after: number, exchange: Exchange): Promise<'streamed' | Reply> {
+  async write(
+    page: Page,
+    after: number,
+    exchange: Exchange,
+    headers: Readonly<Record<string, string>>,
+  ): Promise<'streamed' | Reply> {
     if (!this.#budget.take(PAGE_HELD_BYTES)) return problemReply('UNAVAILABLE', 'too many pages are being sent');
     const cancel = this.#options.timers.after(PAGE_DEADLINE_MS, () => exchange.abort());
+    let isBegun = false;
     try {
       // Read before the reply begins: until then a failure can still be said.
       let slices = slicesOf(page.rows);
       let next = slices.shift();
       let items = next && (await this.#readSlice(next));
-      const stream = exchange.startReply(200, { 'content-type': 'application/json' });
+      const stream = exchange.startReply(200, { 'content-type': 'application/json', ...headers });
+      isBegun = true;
       let prefix = pageHead(page);
       let lastSeq = after;
       while (next && items && !exchange.isAborted) {
@@ -60,8 +67,14 @@ export class PageWriter {
       }
       const isWhole = lastSeq === page.rows.at(-1)?.seq;
       const head = prefix === ',' ? '' : prefix;
-      stream.end(Buffer.from(`${head}${pageTail(lastSeq, page.more || !isWhole)}`, 'latin1'));
+      // Waited for like the slices: the page is under way until the peer has taken it.
+      await stream.write(Buffer.from(`${head}${pageTail(lastSeq, page.more || !isWhole)}`, 'latin1'));
+      stream.end();
       return 'streamed';
+    } catch (error) {
+      // Half a page cannot be taken back: the peer sees the connection end.
+      if (isBegun) exchange.abort();
+      throw error;
     } finally {
       cancel();
       this.#budget.give(PAGE_HELD_BYTES);

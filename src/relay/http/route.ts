@@ -5,6 +5,8 @@ import type { EnrolmentRow } from '../core/rows.ts';
 
 export interface RelayRequest {
   exchange: Exchange;
+  /** The request id, for replies that the route writes itself. */
+  id: string;
   /** What follows `?`; `undefined` without one. */
   query: string | undefined;
   body: Body;

@@ -16,6 +16,8 @@ const HEADER_BYTES_MAX = 4096;
 const HEADERS_TIMEOUT_MS = 10_000;
 /** The handler has deadlines of its own; this one ends what never reached it. */
 const REQUEST_TIMEOUT_MS = 120_000;
+/** A peer that neither sends nor takes anything for this long is gone; longer than any wait. */
+const IDLE_TIMEOUT_MS = 60_000;
 
 export const listenNode: Listen = ({ host, port, handler }) =>
   new Promise<HttpServer>((resolve, reject) => {
@@ -28,7 +30,9 @@ export const listenNode: Listen = ({ host, port, handler }) =>
       },
       (request, response) => handler(new NodeExchange(request, response)),
     );
-    server.once('error', (error: NodeJS.ErrnoException) => {
+    server.setTimeout(IDLE_TIMEOUT_MS);
+    // Not once: a connection that cannot be accepted is told here too, and unheard it would end the process.
+    server.on('error', (error: NodeJS.ErrnoException) => {
       reject(new ListenFailed(`${host}:${port} cannot be listened on (${error.code ?? 'unknown error'})`));
     });
     server.listen({ host, port, exclusive: true }, () => {
@@ -52,7 +56,7 @@ function headOf(request: IncomingMessage): RequestHead {
     headers.push([(rawHeaders[at] ?? '').toLowerCase(), rawHeaders[at + 1] ?? '']);
   }
   return {
-    method: (request.method ?? '').toUpperCase(),
+    method: request.method ?? '',
     target: request.url ?? '',
     headers,
     peerAddress: request.socket.remoteAddress ?? '',
@@ -122,8 +126,8 @@ class NodeExchange implements Exchange, ReplyStream {
     });
   }
 
-  end(chunk: Buffer): void {
-    if (!this.#isAborted) this.#response.end(chunk);
+  end(): void {
+    if (!this.#isAborted) this.#response.end();
   }
 
   abort(): void {

@@ -5,7 +5,6 @@
  * `onAborted` comes first and nothing touches `res` after an abort or an end. Chunks are neutered after the callback.
  */
 import { STATUS_CODES } from 'node:http';
-import type { HttpRequest, HttpResponse } from 'uws-current';
 import {
   type BodySink,
   type Exchange,
@@ -16,7 +15,7 @@ import {
   type ReplyStream,
   type RequestHead,
 } from './exchange.ts';
-import type { UwsBinding } from './uws-binding.ts';
+import type { HttpRequest, HttpResponse, UwsBinding } from './uws-binding.ts';
 
 export function listenUws({ uws, version }: UwsBinding): Listen {
   return ({ host, port, handler }) =>
@@ -45,7 +44,8 @@ export function listenUws({ uws, version }: UwsBinding): Listen {
           stopAccepting,
           close: () => {
             stopAccepting();
-            app.close();
+            // After the replies that wait for their turn, see `reply`.
+            setImmediate(() => app.close());
           },
         });
       });
@@ -57,7 +57,7 @@ function headOf(res: HttpResponse, req: HttpRequest): RequestHead {
   req.forEach((name, value) => headers.push([name, value]));
   const query = req.getQuery() as string | undefined;
   return {
-    method: req.getMethod().toUpperCase(),
+    method: req.getCaseSensitiveMethod(),
     target: query === undefined ? req.getUrl() : `${req.getUrl()}?${query}`,
     headers,
     peerAddress: Buffer.from(res.getRemoteAddressAsText()).toString('latin1'),
@@ -89,12 +89,23 @@ class UwsExchange implements Exchange, ReplyStream {
     this.#abortListeners.push(listener);
   }
 
-  reply({ status, headers, body, close = false }: Reply): void {
+  /**
+   * A reply that closes waits for its turn. Sent at once, it would close the connection only when everything that was
+   * read with the request has been handled, so that a second request behind doubtful framing would still be served;
+   * one that comes behind a request without an answer ends the connection instead.
+   */
+  reply(reply: Reply): void {
+    if (reply.close === true) setImmediate(() => this.#send(reply));
+    else this.#send(reply);
+  }
+
+  #send({ status, headers, body, close = false }: Reply): void {
     if (this.#state !== 'open') return;
     this.#state = 'ended';
     this.#res.cork(() => {
       this.#writeHead(status, headers);
-      this.#res.end(body, close);
+      // An answer to HEAD has no body: one would be taken for the beginning of the next answer.
+      this.#res.end(this.head.method === 'HEAD' ? '' : body, close);
     });
   }
 
@@ -124,10 +135,10 @@ class UwsExchange implements Exchange, ReplyStream {
     }
   }
 
-  end(chunk: Buffer): void {
+  end(): void {
     if (this.#state !== 'open') return;
     this.#state = 'ended';
-    this.#res.cork(() => this.#res.end(chunk));
+    this.#res.cork(() => this.#res.end());
   }
 
   abort(): void {

@@ -8,6 +8,8 @@ import { createRequire } from 'node:module';
 import type uws from 'uws-current';
 import type { ListenOptions } from 'uws-current';
 
+export type { HttpRequest, HttpResponse } from 'uws-current';
+
 /** The typings leave this constant out. */
 export type Uws = typeof uws & { LIBUS_LISTEN_EXCLUSIVE_PORT: ListenOptions };
 

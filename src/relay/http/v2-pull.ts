@@ -2,12 +2,11 @@
 import { WAIT_SECONDS_MAX } from '../../protocol/limits.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { refusal } from '../core/decision.ts';
 import type { Timers } from '../engine/ambient.ts';
 import type { Engine, Page } from '../engine/engine.ts';
 import type { Exchange, Reply } from './exchange.ts';
 import { type PageWriter, jsonPage } from './page-writer.ts';
-import { problemReply, refusalReply } from './replies.ts';
+import { problemReply } from './replies.ts';
 import type { HopRelayRequest, HopRoute, RouteResult } from './route.ts';
 
 export interface PullRouteOptions {
@@ -35,7 +34,8 @@ export function pullRoute(options: PullRouteOptions): HopRoute {
   };
 }
 
-async function pull({ query, caller, exchange }: HopRelayRequest, options: PullRouteOptions): Promise<RouteResult> {
+async function pull(request: HopRelayRequest, options: PullRouteOptions): Promise<RouteResult> {
+  const { query, caller, exchange } = request;
   const { engine, pageWriter } = options;
   const parsed = parsePullQuery(query, engine.settings.limits.max_pull);
   if (typeof parsed === 'string') return problemReply('BAD_REQUEST', parsed);
@@ -45,39 +45,39 @@ async function pull({ query, caller, exchange }: HopRelayRequest, options: PullR
   if (changed) return changed;
   let page = await engine.page(hostPubkey, after, limit);
   if (page.rows.length === 0 && waitS > 0) {
-    await arrival(hostPubkey, after, waitS, exchange, options);
+    await arrival(hostPubkey, page.headSeq, waitS, exchange, options);
     page = await engine.page(hostPubkey, after, limit);
   }
-  return epochChanged(epoch, page.epoch) ?? pageReply(page, after, exchange, pageWriter);
+  return epochChanged(epoch, page.epoch) ?? pageReply(page, after, request, pageWriter);
 }
 
 function pageReply(
   page: Page,
   after: number,
-  exchange: Exchange,
+  { exchange, id }: HopRelayRequest,
   writer: PageWriter,
 ): RouteResult | Promise<RouteResult> {
   if (page.rows.length === 0)
     return { status: 200, headers: { 'content-type': 'application/json' }, body: jsonPage(page, after) };
-  return writer.write(page, after, exchange);
+  return writer.write(page, after, exchange, { 'x-request-id': id });
 }
 
 function epochChanged(asked: string | undefined, epoch: Epoch): Reply | undefined {
   if (asked === undefined || asked === epoch) return undefined;
-  return refusalReply(refusal('EPOCH_CHANGED', 'the store began a new epoch', { epoch }));
+  return problemReply('EPOCH_CHANGED', 'the store began a new epoch', { members: { epoch } });
 }
 
-/** Resolves when something arrived above `after`, the time is up, the relay drains, or the caller is gone. */
+/** Resolves when something arrived above `headSeq`, the time is up, the relay drains, or the caller is gone. */
 function arrival(
   target: PublicKey,
-  after: number,
+  headSeq: number,
   waitS: number,
   exchange: Exchange,
   { engine, timers }: PullRouteOptions,
 ): Promise<void> {
   return new Promise((resolve) => {
     // What arrived between the page and here is not waited for.
-    if (engine.isDraining || engine.head(target).headSeq > after) {
+    if (engine.isDraining || exchange.isAborted || engine.head(target).headSeq > headSeq) {
       resolve();
       return;
     }

@@ -86,23 +86,29 @@ async function answer(
   { signer, monotonicMs }: PushRouteOptions,
 ): Promise<Reply> {
   const stretch = new Stretch(monotonicMs);
-  const results: string[] = [];
+  const results: Promise<string>[] = [];
   let answered = 0;
   for (const one of parsed) {
     if (stretch.isOver) await stretch.pause();
     if (one.type === 'Malformed') {
-      results.push(JSON.stringify({ item_id: one.itemId, status: 'rejected:malformed' }));
+      results.push(Promise.resolve(JSON.stringify({ item_id: one.itemId, status: 'rejected:malformed' })));
       continue;
     }
     const outcome = outcomes[answered++];
     if (!outcome) throw new Error('invariant: every command has an outcome');
     results.push(resultText(one, outcome, epoch, sender, signer));
   }
-  const body = `{"epoch":${JSON.stringify(epoch)},"results":[${results.join(',')}]}`;
+  const body = `{"epoch":${JSON.stringify(epoch)},"results":[${(await Promise.all(results)).join(',')}]}`;
   return { status: 200, headers: { 'content-type': 'application/json' }, body };
 }
 
-function resultText(command: PushItem, outcome: PushOutcome, epoch: Epoch, sender: PublicKey, signer: Signer): string {
+async function resultText(
+  command: PushItem,
+  outcome: PushOutcome,
+  epoch: Epoch,
+  sender: PublicKey,
+  signer: Signer,
+): Promise<string> {
   const itemId = command.item.itemId;
   if (outcome.type === 'ItemRejected') {
     return JSON.stringify({ item_id: itemId, status: `rejected:${outcome.rejection}` });
@@ -120,5 +126,6 @@ function resultText(command: PushItem, outcome: PushOutcome, epoch: Epoch, sende
   // The accept object is shown in the very form that is signed.
   const canonical = canonicalBytes(accept);
   const head = JSON.stringify({ item_id: itemId, status, targets: stored });
-  return `${head.slice(0, -1)},"accept":${canonical.toString('utf8')},"sig":"${signer.sign(canonical)}"}`;
+  const sig = await signer.signInPool(canonical);
+  return `${head.slice(0, -1)},"accept":${canonical.toString('utf8')},"sig":"${sig}"}`;
 }

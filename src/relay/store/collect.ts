@@ -2,12 +2,12 @@
  * Gives back the space of acked items, a slice at a time.
  *
  * An ack moves `ackedThrough` and nothing else, so that it costs the same for one item and for ten thousand. The rows
- * it left behind, their wire bytes and their expiry entries are deleted here, beside other commits. How far a queue
+ * it left behind and their wire bytes are deleted here, beside other commits. How far a queue
  * is collected is stored with each slice, so that no scan begins among the tombstones of earlier ones.
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { decodeRow } from './row-codec.ts';
-import { collectedKey, expiryKey, payloadKey, queueKey, queueRowKey } from './keys.ts';
+import { collectedKey, payloadKey, queueKey, queueRowKey } from './keys.ts';
 import type { Level } from './level.ts';
 
 /** Queue rows a slice deletes at most. */
@@ -62,11 +62,7 @@ export class Collector {
         if (run.length === 0) break;
         for (const [key, value] of run) {
           const row = decodeRow('queue', queueRowKey(key), value);
-          keys.push(
-            key,
-            payloadKey(row.payloadTarget, row.payloadSeq),
-            expiryKey(row.expiresAtMs, targetPubkey, row.seq),
-          );
+          keys.push(key, payloadKey(row.payloadTarget, row.payloadSeq));
           if (++rows === COLLECTED_ROWS_MAX) through = row.seq;
         }
       }

@@ -17,10 +17,12 @@
  *   33      sender key 32                          sender row
  *   40      target key 32, seq u64                 queue row
  *   41      target key 32, seq u64                 wire bytes, as received
- *   42      expires at u64, target key 32, seq u64 nothing: finds the queue row when it expires
+ *   42      expires at u64, lsn u64                the queue rows of that batch that expire then: 40-byte runs of
+ *                                                  target key 32, seq u64; those that are gone are passed over
  *   43      target key 32                          u64: queue rows up to this seq are collected
  *   50      SHA-256 of sender, target, item id     dedup row
- *   51      dedup until u64, key of 50 without 50  sender key 32: finds the dedup row when it may go
+ *   51      dedup until u64, lsn u64               the dedup rows of that batch that may go then: 64-byte runs of
+ *                                                  sender key 32, key of 50 without the prefix 32
  *
  * Payloads (41) are keyed by target and not by arrival: under a long push-and-ack run pages read 1.3 times as fast and
  * write amplification is lower, at twice the disk space (bench/payload-keys.ts). A queue row names its payload's key,
@@ -115,21 +117,17 @@ export function firstKeyOf(key: Buffer): PublicKey {
   return publicKeyFromBytes(key.subarray(1, 1 + KEY));
 }
 
-export function expiryKey(expiresAtMs: number, target: PublicKey, seq: number): Buffer {
-  const bytes = Buffer.allocUnsafe(1 + NUMBER + KEY + NUMBER);
-  bytes[0] = PREFIX.expiry;
-  bytes.writeBigUInt64BE(BigInt(expiresAtMs), 1);
-  bytes.write(target, 1 + NUMBER, 'base64');
-  bytes.writeBigUInt64BE(BigInt(seq), 1 + NUMBER + KEY);
+/** What becomes due together: one entry for each batch and time, not one for each row. `lsn` is the batch's first. */
+export function dueKey(prefix: number, dueMs: number, lsn: number): Buffer {
+  const bytes = Buffer.allocUnsafe(1 + 2 * NUMBER);
+  bytes[0] = prefix;
+  bytes.writeBigUInt64BE(BigInt(dueMs), 1);
+  bytes.writeBigUInt64BE(BigInt(lsn), 1 + NUMBER);
   return bytes;
 }
 
 export function collectedKey(target: PublicKey): Buffer {
   return keyed(PREFIX.collected, target);
-}
-
-export function dedupUntilKey(dedupUntilMs: number, dedupKey: Buffer): Buffer {
-  return Buffer.concat([numbered(PREFIX.dedupUntil, dedupUntilMs), dedupKey.subarray(1)]);
 }
 
 /** The keys of everything under one prefix: `gte` and `lt`. */

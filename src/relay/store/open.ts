@@ -64,7 +64,7 @@ export async function openStore(options: OpenStoreOptions): Promise<OpenedStore>
   const opened: { close(): Promise<void> }[] = [level];
   try {
     const schema = await level.get(SCHEMA_KEY);
-    const checked = schema ? checkSchema(schema) : undefined;
+    const checked = schema ? checkSchema(schema, levelFolder) : undefined;
     const signer = options.signer ?? (await readRelayKey(folder)) ?? (await firstKey(folder, checked !== undefined));
     const { file, position } = await openPosition(positionPath);
     opened.push(file);
@@ -156,7 +156,8 @@ async function openPosition(path: string): ReturnType<typeof PositionFile.open> 
   }
 }
 
-function checkSchema(stored: Buffer): number {
+function checkSchema(stored: Buffer, folder: string): number {
+  if (stored.length !== 4) throw damaged(folder, 'its schema version is unreadable');
   const version = stored.readUInt32BE(0);
   if (version > SCHEMA_VERSION) {
     throw new StoreRefused(

@@ -1,0 +1,112 @@
+/**
+ * Seals a message for one host and opens it again: HPKE (RFC 9180), base mode, X25519, HKDF-SHA256, ChaCha20-Poly1305.
+ *
+ * Nothing but ids, addresses, the subject, sizes, timing and hop counts is outside the seal. The associated data is
+ * everything of the envelope that the sender fixes, so no part of it can be changed without the seal breaking.
+ */
+import { Chacha20Poly1305 } from '@hpke/chacha20poly1305';
+import { CipherSuite, DhkemX25519HkdfSha256, HkdfSha256 } from '@hpke/core';
+import { decodeBase64, encodeBase64 } from '../protocol/base64.ts';
+import { canonicalBytes } from '../protocol/canonical-json.ts';
+import { sha256Hex } from '../protocol/digest.ts';
+import type { Signer } from '../protocol/ed25519.ts';
+import type { PublicKey } from '../protocol/public-key.ts';
+
+export const SEAL_ALGORITHM = 'HPKE-v1/X25519-HKDF-SHA256/HKDF-SHA256/ChaCha20Poly1305';
+const INFO = Buffer.from('mail-envelope-v1', 'utf8');
+
+const suite = new CipherSuite({
+  kem: new DhkemX25519HkdfSha256(),
+  kdf: new HkdfSha256(),
+  aead: new Chacha20Poly1305(),
+});
+
+/** What the relay operator may see. */
+export interface EnvelopeHead {
+  v: 1;
+  type: 'envelope';
+  id: string;
+  /** `agent@host`. */
+  from: string;
+  from_host_pubkey: PublicKey;
+  to: string[];
+  to_host: string;
+  subject: string;
+  /** Milliseconds since the Unix epoch. */
+  created_at: number;
+}
+
+/** What only the target host may see. */
+export interface SealedContent {
+  kind: string;
+  needs_reply: boolean;
+  origin: string | null;
+  refs: string[];
+  reply_to: string | null;
+  thread: string;
+  body: string;
+}
+
+export interface Envelope extends EnvelopeHead {
+  /** Counted by whoever carries it; neither sealed nor signed. */
+  hops: number;
+  sealed: { key_id: string; alg: string; enc: string; ct: string };
+  /** Base64: the sending host's signature over the envelope without `sig` and `hops`. */
+  sig: string;
+}
+
+/** Thrown when an envelope does not open: another key, or a changed byte. */
+export class NotOpened extends Error {}
+
+/** A new X25519 key pair, both base64 of 32 bytes. */
+export async function generateSealKey(): Promise<{ enc_pub: string; secret: string }> {
+  const { publicKey, privateKey } = await suite.kem.generateKeyPair();
+  return {
+    enc_pub: encodeBase64(new Uint8Array(await suite.kem.serializePublicKey(publicKey))),
+    secret: encodeBase64(new Uint8Array(await suite.kem.serializePrivateKey(privateKey))),
+  };
+}
+
+/** The first 16 hexadecimal digits of SHA-256 of the encryption key that was sealed to. */
+export function sealKeyId(encPub: string): string {
+  return sha256Hex(Buffer.from(encPub, 'base64')).slice(0, 16);
+}
+
+/** The envelope for the host whose advertised key is `encPub`, signed by the sending host. Its wire form is JCS. */
+export async function sealEnvelope(
+  head: EnvelopeHead,
+  content: SealedContent,
+  encPub: string,
+  signer: Signer,
+): Promise<Envelope> {
+  const recipientPublicKey = await suite.kem.deserializePublicKey(keyBytes(encPub));
+  const context = await suite.createSenderContext({ recipientPublicKey, info: INFO });
+  const ct = await context.seal(canonicalBytes(content), canonicalBytes(head));
+  const sealed = {
+    key_id: sealKeyId(encPub),
+    alg: SEAL_ALGORITHM,
+    enc: encodeBase64(new Uint8Array(context.enc)),
+    ct: encodeBase64(new Uint8Array(ct)),
+  };
+  const sig = signer.sign(canonicalBytes({ ...head, sealed }));
+  return { ...head, hops: 0, sealed, sig };
+}
+
+/** What was sealed. Throws `NotOpened`. Whoever opens has checked the signature before. */
+export async function openEnvelope(envelope: Envelope, secret: string): Promise<SealedContent> {
+  const { sealed, sig: _sig, hops: _hops, ...head } = envelope;
+  try {
+    const recipientKey = await suite.kem.deserializePrivateKey(keyBytes(secret));
+    const context = await suite.createRecipientContext({ recipientKey, enc: keyBytes(sealed.enc), info: INFO });
+    const content = await context.open(keyBytes(sealed.ct), canonicalBytes(head));
+    return JSON.parse(Buffer.from(content).toString('utf8')) as SealedContent;
+  } catch (error) {
+    throw new NotOpened('the envelope does not open with this key', { cause: error });
+  }
+}
+
+function keyBytes(text: string): Uint8Array<ArrayBuffer> {
+  const bytes = decodeBase64(text);
+  if (!bytes) throw new NotOpened('a member of the envelope is no base64');
+  return new Uint8Array(bytes);
+}

@@ -1,0 +1,310 @@
+import { describe, expect, test } from 'vitest';
+import { askChallenge, enrolBody, enrolHost, openChallenge, postJson, sendEnrol } from '../support/enrolments.ts';
+import { ADAPTERS, relayForSuite, relayForTest } from '../support/http-relay.ts';
+import { type TestHost, alice, bob, carol, dave, hostNamed, relay as relayHost } from '../support/hosts.ts';
+import { expectProblem, jsonOf } from '../support/problems.ts';
+import { RawConnection, rawRequest, requestBytes } from '../support/raw-http.ts';
+
+const MINUTE_MS = 60_000;
+
+describe.each(ADAPTERS)('%s', (adapter) => {
+  const suite = relayForSuite(adapter);
+
+  test('a challenge is 32 random bytes, names the relay and says when it ends', async () => {
+    const relay = suite.current;
+    const answer = jsonOf(await askChallenge(relay, alice));
+    expect(answer).toEqual({
+      challenge: expect.any(String) as unknown,
+      relay_pubkey: relayHost.key,
+      expires_at: relay.clock.nowMs() + 5 * MINUTE_MS,
+    });
+    const bytes = Buffer.from(answer['challenge'] as string, 'base64');
+    expect(bytes.toString('base64')).toBe(answer['challenge']);
+    expect(bytes).toHaveLength(32);
+    expect(jsonOf(await askChallenge(relay, alice))['challenge']).not.toBe(answer['challenge']);
+  });
+
+  test('an enrolment answers with exactly its record', async () => {
+    const relay = suite.current;
+    const response = await enrolHost(relay, alice);
+    expect(response.status).toBe(200);
+    expect(jsonOf(response)).toEqual({
+      host: 'alice',
+      host_pubkey: alice.key,
+      enrolled_at: relay.clock.nowMs(),
+      authorized_by: 'host-key',
+      account: null,
+      crowded: false,
+      epoch: relay.epoch,
+    });
+  });
+
+  describe('enrolment rule 1: a host enrols with the signature of its key over a challenge, and in no other way', () => {
+    test('not without a challenge', async () => {
+      const relay = suite.current;
+      const guess = Buffer.alloc(32, 7).toString('base64');
+      expectProblem(await sendEnrol(relay, enrolBody(bob, guess)), 'NO_CHALLENGE');
+      expect(relay.relay.engine.enrolment(bob.key)).toBeUndefined();
+    });
+
+    test('not with a bearer token', async () => {
+      const relay = suite.current;
+      const bearer = { authorization: 'Bearer aGVsbG8=' };
+      const { sig: _sig, ...unsigned } = enrolBody(bob, await openChallenge(relay, bob));
+      expectProblem(await sendEnrol(relay, unsigned, bearer), 'BAD_REQUEST');
+      expect(relay.relay.engine.enrolment(bob.key)).toBeUndefined();
+    });
+
+    test.each<[string, Parameters<typeof enrolBody>[2]]>([
+      ['by another key', { signer: carol }],
+      ['over another challenge', { signed: { challenge: Buffer.alloc(32).toString('base64') } }],
+      ['for another relay', { signed: { relay_pubkey: carol.key } }],
+      ['for another name', { signed: { host: 'eve' } }],
+      ['for the name in other letters', { signed: { host: 'Bob' } }],
+      ['for another key', { signed: { pubkey: carol.key } }],
+      ['for another owner', { signed: { owner_fp: 'owner-2' } }],
+      ['over a document of another type', { signed: { type: 'relay-accept' } }],
+      ['over a document of another version', { signed: { v: 2 } }],
+      ['over a document with another member', { signed: { more: 1 } }],
+      ['that is not one', { sent: { sig: Buffer.alloc(64).toString('base64') } }],
+      ['of 88 characters that are not base64', { sent: { sig: '!'.repeat(88) } }],
+    ])('not with a signature %s', async (what, changes) => {
+      const relay = suite.current;
+      const stranger = { ...hostNamed(`stranger ${what}`), name: bob.name };
+      const challenge = await openChallenge(relay, stranger);
+      expectProblem(await sendEnrol(relay, enrolBody(stranger, challenge, changes)), 'BAD_SIGNATURE');
+      expect(relay.relay.engine.enrolment(stranger.key)).toBeUndefined();
+      // The failed attempt has not used the challenge up.
+      expect((await sendEnrol(relay, enrolBody(stranger, challenge))).status).toBe(200);
+    });
+  });
+
+  describe('enrolment rule 2', () => {
+    test('enrolment rule 2: a challenge is used at most once', async () => {
+      const relay = suite.current;
+      const body = enrolBody(carol, await openChallenge(relay, carol));
+      expect((await sendEnrol(relay, body)).status).toBe(200);
+      expectProblem(await sendEnrol(relay, body), 'NO_CHALLENGE');
+      await openChallenge(relay, carol);
+      expectProblem(await sendEnrol(relay, body), 'BAD_SIGNATURE');
+    });
+
+    test('enrolment rule 2: of two enrolments at once with one challenge, one passes', async () => {
+      const relay = suite.current;
+      const body = enrolBody(carol, await openChallenge(relay, carol));
+      const answers = await Promise.all([sendEnrol(relay, body), sendEnrol(relay, body), sendEnrol(relay, body)]);
+      expect(answers.map(({ status }) => status).toSorted()).toEqual([200, 401, 401]);
+    });
+
+    test('enrolment rule 2: a challenge of one key is none of another', async () => {
+      const relay = suite.current;
+      const challenge = await openChallenge(relay, carol);
+      expectProblem(await sendEnrol(relay, enrolBody(dave, challenge)), 'NO_CHALLENGE');
+      expect((await sendEnrol(relay, enrolBody(carol, challenge))).status).toBe(200);
+    });
+
+    test('enrolment rule 2: a challenge expires after 5 minutes', async () => {
+      const relay = suite.current;
+      const late = enrolBody(carol, await openChallenge(relay, carol));
+      relay.clock.move(5 * MINUTE_MS);
+      expectProblem(await sendEnrol(relay, late), 'NO_CHALLENGE');
+      const inTime = enrolBody(carol, await openChallenge(relay, carol));
+      relay.clock.move(5 * MINUTE_MS - 10_000);
+      expect((await sendEnrol(relay, inTime)).status).toBe(200);
+    });
+
+    test('enrolment rule 2: a restart invalidates open challenges and nothing else; the client asks again', async () => {
+      const relay = suite.current;
+      const body = enrolBody(carol, await openChallenge(relay, carol));
+      await relay.restart();
+      expectProblem(await sendEnrol(relay, body), 'NO_CHALLENGE');
+      expect((await enrolHost(relay, carol)).status).toBe(200);
+    });
+
+    test('enrolment rule 2: at most 4 are open for a key and client address; the oldest goes', async () => {
+      const relay = suite.current;
+      const challenges: string[] = [];
+      for (let count = 0; count < 5; count++) challenges.push(await openChallenge(relay, carol));
+      const [oldest = '', ...open] = challenges;
+      expectProblem(await sendEnrol(relay, enrolBody(carol, oldest)), 'BAD_SIGNATURE');
+      for (const challenge of open.toReversed()) {
+        expect((await sendEnrol(relay, enrolBody(carol, challenge))).status).toBe(200);
+      }
+      expectProblem(await sendEnrol(relay, enrolBody(carol, oldest)), 'NO_CHALLENGE');
+    });
+
+    test('enrolment rule 2: at most 10,000 are open in all', async () => {
+      const relay = await relayForTest(adapter, { trustProxy: 'xff' });
+      await relay.enrol(carol);
+      const requestOf = (number: number): Buffer => {
+        const client = `10.${number >> 16}.${(number >> 8) & 255}.${number & 255}`;
+        const body = JSON.stringify({ pubkey: carol.key });
+        return requestBytes('POST', '/v1/relay/challenge', { 'x-forwarded-for': client }, body);
+      };
+      let asked = 0;
+      const askMany = async (): Promise<void> => {
+        const connection = await RawConnection.open(relay.port);
+        while (asked < 10_000) {
+          const response = await connection.send(requestOf(asked++)).response();
+          if (response?.status !== 200) throw new Error(`challenge ${asked}: ${response?.status}`);
+        }
+        connection.close();
+      };
+      await Promise.all(Array.from({ length: 8 }, askMany));
+      const refused = await rawRequest(relay.port, requestOf(10_000));
+      expectProblem(refused, 'CHALLENGES_FULL');
+      expect(refused.headers.get('retry-after')).toBe('300');
+      relay.clock.move(5 * MINUTE_MS);
+      expect((await rawRequest(relay.port, requestOf(10_000))).status).toBe(200);
+    });
+  });
+
+  describe('enrolment rule 3', () => {
+    test.each(['/v1/relay/challenge', '/v1/relay/enrol'])(
+      'enrolment rule 3: a body of %s over 8 KiB is refused, one of 8 KiB is read',
+      async (path) => {
+        const relay = suite.current;
+        const padded = (bytes: number): string => `{"a":"${'x'.repeat(bytes - 8)}"}`;
+        expectProblem(await rawRequest(relay.port, requestBytes('POST', path, {}, padded(8192))), 'BAD_REQUEST');
+        const over = await rawRequest(relay.port, requestBytes('POST', path, {}, padded(8193)));
+        expectProblem(over, 'BODY_TOO_LARGE');
+        expect(over.headers.get('connection')).toBe('close');
+      },
+    );
+
+    test('enrolment rule 3: live enrolments are capped, and re-enrolments pass', async () => {
+      const relay = await relayForTest(adapter, { enrolmentsMax: 2 });
+      await relay.enrol(alice, bob);
+      expectProblem(await enrolHost(relay, carol), 'ENROLMENTS_FULL');
+      expect(relay.relay.engine.liveEnrolments).toBe(2);
+      expect((await enrolHost(relay, bob)).status).toBe(200);
+      // Both have made a hop, so that none ever lapses.
+      relay.clock.move(48 * 60 * MINUTE_MS);
+      expectProblem(await enrolHost(relay, carol), 'ENROLMENTS_FULL');
+    });
+
+    test('enrolment rule 3: at the cap the oldest that made no hop in 24 hours lapses', async () => {
+      const relay = await relayForTest(adapter, { enrolmentsMax: 2 });
+      await relay.enrol(alice);
+      expect((await enrolHost(relay, bob)).status).toBe(200);
+      relay.clock.move(24 * 60 * MINUTE_MS - 1);
+      expectProblem(await enrolHost(relay, carol), 'ENROLMENTS_FULL');
+      relay.clock.move(1);
+      expect((await enrolHost(relay, carol)).status).toBe(200);
+      expectProblem(await relay.send(relay.hop(bob, 'GET', '/v2/relay/items')), 'NOT_ENROLLED');
+      expect((await relay.send(relay.hop(alice, 'GET', '/v2/relay/items'))).status).toBe(200);
+    });
+  });
+
+  describe('enrolment rule 4', () => {
+    const enrolAs = async (host: TestHost, sent: Record<string, unknown>): Promise<number> => {
+      const response = await enrolHost(suite.current, host, { signed: sent, sent });
+      if (response.status !== 200) expectProblem(response, 'BAD_REQUEST');
+      return response.status;
+    };
+
+    test.each(['a', 'A9', 'a.b-c_d', 'x'.repeat(63)])('enrolment rule 4: the host name %s is one', async (host) => {
+      expect(await enrolAs(hostNamed(`named ${host}`), { host })).toBe(200);
+    });
+
+    test.each(['', '-a', 'a-', '.a', 'a.', '_', 'a b', 'a@b', 'a:b', 'ä', 'a\n', 'x'.repeat(64), 5, null, ['a']])(
+      'enrolment rule 4: the host name %j is none',
+      async (host) => {
+        expect(await enrolAs(dave, { host })).toBe(400);
+      },
+    );
+
+    test.each(['', 'SHA256:+/=@._-', 'x'.repeat(64)])('enrolment rule 4: the owner_fp %j is safe', async (owner_fp) => {
+      expect(await enrolAs(carol, { owner_fp })).toBe(200);
+    });
+
+    test.each(['x'.repeat(65), 'a b', '<b>', 'ä', '\u0000', '"', 7, null])(
+      'enrolment rule 4: the owner_fp %j is not',
+      async (owner_fp) => {
+        expect(await enrolAs(dave, { owner_fp })).toBe(400);
+      },
+    );
+
+    const bytes31 = Buffer.alloc(31, 1).toString('base64');
+    const bytes33 = Buffer.alloc(33, 1).toString('base64');
+    test.each([bytes31, bytes33, '', alice.key.slice(0, 43), ` ${alice.key.slice(1)}`, 5, null, {}])(
+      'enrolment rule 4: %j is no key, neither at challenge nor at enrol',
+      async (pubkey) => {
+        const relay = suite.current;
+        expectProblem(await postJson(relay, '/v1/relay/challenge', { pubkey }), 'BAD_REQUEST');
+        expect(await enrolAs(dave, { pubkey })).toBe(400);
+      },
+    );
+
+    // The canonical and non-canonical encodings of small-order points, a point off the curve, one with torsion.
+    test.each([
+      '0000000000000000000000000000000000000000000000000000000000000000',
+      '0100000000000000000000000000000000000000000000000000000000000000',
+      '0000000000000000000000000000000000000000000000000000000000000080',
+      '0100000000000000000000000000000000000000000000000000000000000080',
+      'ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
+      'ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff',
+      'edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
+      'edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff',
+      'eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
+      'eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff',
+      '26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05',
+      '26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc85',
+      'c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a',
+      'c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa',
+      '0200000000000000000000000000000000000000000000000000000000000000',
+      'cdb267ce40c5cd45306fa5d2f29731459387dbf9eb933b7bd5aed9a765b88d4d',
+    ])('enrolment rule 4: the key %s is refused at challenge and at enrol', async (hex) => {
+      const relay = suite.current;
+      const pubkey = Buffer.from(hex, 'hex').toString('base64');
+      expectProblem(await postJson(relay, '/v1/relay/challenge', { pubkey }), 'ENROL_REFUSED');
+      const body = enrolBody(dave, Buffer.alloc(32).toString('base64'), { sent: { pubkey } });
+      expectProblem(await sendEnrol(relay, body), 'ENROL_REFUSED');
+    });
+  });
+
+  test('enrolment rule 6: without another authority the host-key challenge admits, and proves no account', async () => {
+    const relay = suite.current;
+    const answer = jsonOf(await enrolHost(relay, bob));
+    expect(answer).toMatchObject({ authorized_by: 'host-key', account: null });
+    const proven = jsonOf(await enrolHost(relay, bob, { sent: { proof: { account: 'acme' } } }));
+    expect(proven).toMatchObject({ authorized_by: 'host-key', account: null });
+  });
+
+  describe('enrolment record', () => {
+    test('enrolment record rule 1: hosts are keys, a name is a label that many may carry', async () => {
+      const relay = suite.current;
+      const namesake = hostNamed('a second alice');
+      expect((await enrolHost(relay, alice)).status).toBe(200);
+      const second = await enrolHost(relay, namesake, { signed: { host: 'ALICE' }, sent: { host: 'ALICE' } });
+      expect(jsonOf(second)).toMatchObject({ host: 'ALICE', host_pubkey: namesake.key });
+      expect(relay.relay.engine.enrolment(alice.key)?.hostName).toBe('alice');
+    });
+
+    test('enrolment record rule 3: enrolling the same key again changes nothing, or the label only', async () => {
+      const relay = suite.current;
+      const first = jsonOf(await enrolHost(relay, dave));
+      const lsn = await relay.lastLsn();
+      relay.clock.move(1000);
+      expect(jsonOf(await enrolHost(relay, dave))).toEqual(first);
+      expect(await relay.lastLsn()).toBe(lsn);
+      const renamed = { host: 'dave-2' };
+      expect(jsonOf(await enrolHost(relay, dave, { signed: renamed, sent: renamed }))).toEqual({
+        ...first,
+        ...renamed,
+      });
+    });
+
+    test('enrolment record rule 6: the 17th live enrolment of a name is told that it is crowded, and none is refused', async () => {
+      const relay = suite.current;
+      const crowded: unknown[] = [];
+      for (let number = 1; number <= 18; number++) {
+        const name = { host: number % 2 === 0 ? 'Crowd' : 'crowd' };
+        const response = await enrolHost(relay, hostNamed(`crowd ${number}`), { signed: name, sent: name });
+        expect(response.status).toBe(200);
+        crowded.push(jsonOf(response)['crowded']);
+      }
+      expect(crowded).toEqual([...Array.from({ length: 16 }, () => false), true, true]);
+    });
+  });
+});

@@ -1,0 +1,274 @@
+/** The errors of protocol.md section 3, row by row, and the order in which they are looked for. */
+import { describe, expect, test } from 'vitest';
+import { askChallenge, enrolBody, enrolHost, openChallenge, postJson, sendEnrol } from '../support/enrolments.ts';
+import { ADAPTERS, type HttpRelay, relayForSuite, relayForTest } from '../support/http-relay.ts';
+import { alice, bob, carol, dave } from '../support/hosts.ts';
+import { itemTo } from '../support/mail.ts';
+import { expectProblem } from '../support/problems.ts';
+import { RawConnection, rawExchange, rawRequest, requestBytes } from '../support/raw-http.ts';
+
+const ITEMS = '/v2/relay/items';
+const ACK = '/v2/relay/ack';
+
+/** What has no place in an answer: a mark in a request body. */
+const MARK = 'c0nfidential';
+
+describe.each(ADAPTERS)('%s', (adapter) => {
+  const suite = relayForSuite(adapter);
+
+  const enrolled = async (): Promise<HttpRelay> => {
+    const relay = suite.current;
+    if (!relay.relay.engine.enrolment(bob.key)) await relay.enrol(alice, bob);
+    return relay;
+  };
+
+  test('400 BAD_REQUEST: a body that is not what the route takes', async () => {
+    const relay = await enrolled();
+    for (const body of ['', '{', '[]', '"x"', 'null', '1', `{"${MARK}":1}`]) {
+      expectProblem(await relay.send(relay.hop(bob, 'POST', ITEMS, body)), 'BAD_REQUEST');
+      expectProblem(await relay.send(relay.hop(bob, 'POST', ACK, body)), 'BAD_REQUEST');
+      const challenge = await rawRequest(relay.port, requestBytes('POST', '/v1/relay/challenge', {}, body));
+      expectProblem(challenge, 'BAD_REQUEST');
+      expectProblem(await rawRequest(relay.port, requestBytes('POST', '/v1/relay/enrol', {}, body)), 'BAD_REQUEST');
+    }
+  });
+
+  test('400 BAD_ACK: through beyond the head, with the head', async () => {
+    const relay = await enrolled();
+    const { results } = await relay.client(alice).push([itemTo([bob], 'errors-1')]);
+    const head = results[0]?.targets?.[0]?.seq ?? 0;
+    const body = JSON.stringify({ epoch: relay.epoch, through: head + 1 });
+    const problem = expectProblem(await relay.send(relay.hop(bob, 'POST', ACK, body)), 'BAD_ACK');
+    expect(problem['head_seq']).toBe(head);
+  });
+
+  test('401 NOT_ENROLLED: an unknown key, with the words that clients look for', async () => {
+    const relay = await enrolled();
+    const problem = expectProblem(await relay.send(relay.hop(dave, 'GET', ITEMS)), 'NOT_ENROLLED');
+    expect(problem['detail']).toBe('not enrolled');
+  });
+
+  test('401 BAD_SIGNATURE', async () => {
+    const relay = await enrolled();
+    expectProblem(await relay.send(relay.hop(bob, 'GET', ITEMS), { target: ACK }), 'BAD_SIGNATURE');
+  });
+
+  test('401 CLOCK_SKEW: with the time of the relay', async () => {
+    const relay = await enrolled();
+    const problem = expectProblem(await relay.send({ ...relay.hop(bob, 'GET', ITEMS), timestamp: 1 }), 'CLOCK_SKEW');
+    expect(problem['now']).toBe(relay.clock.nowMs());
+  });
+
+  test('401 NO_CHALLENGE', async () => {
+    expectProblem(await sendEnrol(suite.current, enrolBody(dave, Buffer.alloc(32).toString('base64'))), 'NO_CHALLENGE');
+  });
+
+  test('403 ENROL_REFUSED: a well-encoded key that is no acceptable point', async () => {
+    const pubkey = Buffer.alloc(32).toString('base64');
+    const problem = expectProblem(await postJson(suite.current, '/v1/relay/challenge', { pubkey }), 'ENROL_REFUSED');
+    expect(problem['reason']).toMatch(/./);
+  });
+
+  test.each([
+    '/',
+    '/v2',
+    '/v2/relay',
+    '/v2/relay/',
+    '/v2/relay/nothing',
+    '/v2/relay/items/1',
+    '/v3/relay/items',
+    '/v2/relay/info/',
+    '/v2/relay/INFO',
+    '/v1/relay/items',
+    '/livez',
+    '/readyz',
+    '/healthz',
+    '/metrics',
+    '/v2/relay/rotate',
+    '/v2/relay/senders',
+    '/v2/relay/deny',
+    '/v1/relay/enc-key',
+    '/v2/relay/enc-key',
+    '/v1/relay/messages',
+    '/v1/relay/ack',
+  ])('404 NOT_FOUND: %s is no route, for any method', async (path) => {
+    const relay = await enrolled();
+    for (const method of ['GET', 'POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS']) {
+      expectProblem(await relay.send(relay.hop(bob, method, path)), 'NOT_FOUND');
+    }
+  });
+
+  test.each([
+    ['/v1/relay/challenge', 'POST'],
+    ['/v1/relay/enrol', 'POST'],
+    ['/v2/relay/info', 'GET'],
+    ['/v2/relay/items', 'POST, GET'],
+    ['/v2/relay/ack', 'POST'],
+  ])('405 METHOD_NOT_ALLOWED: %s takes %s, and says so', async (path, allow) => {
+    const relay = await enrolled();
+    const allowed = allow.split(', ');
+    for (const method of ['GET', 'POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS']) {
+      if (allowed.includes(method)) continue;
+      const response = await relay.send(relay.hop(bob, method, path, 'a body'));
+      expectProblem(response, 'METHOD_NOT_ALLOWED');
+      expect(response.headers.get('allow')).toBe(allow);
+    }
+  });
+
+  test('405 METHOD_NOT_ALLOWED: an answer to HEAD has no body, and the connection goes on', async () => {
+    const relay = suite.current;
+    const connection = await RawConnection.open(relay.port);
+    const response = await connection.send(requestBytes('HEAD', '/v2/relay/info')).response('HEAD');
+    expect(response?.status).toBe(405);
+    const next = await connection.send(requestBytes('GET', '/v2/relay/info')).response();
+    expect(next?.status).toBe(200);
+    connection.close();
+  });
+
+  test('409 EPOCH_CHANGED: with the current epoch, on pull and on ack', async () => {
+    const relay = await enrolled();
+    const pull = await relay.send(relay.hop(bob, 'GET', `${ITEMS}?epoch=ANOTHER`));
+    expect(expectProblem(pull, 'EPOCH_CHANGED')['epoch']).toBe(relay.epoch);
+    const ack = JSON.stringify({ epoch: 'ANOTHER', through: 0 });
+    const acked = await relay.send(relay.hop(bob, 'POST', ACK, ack));
+    expect(expectProblem(acked, 'EPOCH_CHANGED')['epoch']).toBe(relay.epoch);
+  });
+
+  test('411 LENGTH_REQUIRED: a body without content-length, and a chunked one', async () => {
+    const relay = suite.current;
+    const head = 'POST /v1/relay/challenge HTTP/1.1\r\nhost: x\r\n';
+    const [none] = await rawExchange(relay.port, `${head}\r\n`);
+    expectProblem(none, 'LENGTH_REQUIRED');
+    const [chunked, second] = await rawExchange(
+      relay.port,
+      `${head}transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n`,
+    );
+    expectProblem(chunked, 'LENGTH_REQUIRED');
+    expect(second).toBeUndefined();
+  });
+
+  test('413 BODY_TOO_LARGE: decided from content-length, and the connection is closed', async () => {
+    const relay = await enrolled();
+    for (const [path, bytes] of [
+      ['/v1/relay/challenge', 8193],
+      ['/v1/relay/enrol', 8193],
+      [ITEMS, 8_388_609],
+      [ACK, 8_388_609],
+    ] as const) {
+      // Nothing of the body is ever sent.
+      const head = requestBytes('POST', path, { 'content-length': String(bytes) });
+      const [response, ...more] = await rawExchange(relay.port, head);
+      expectProblem(response, 'BODY_TOO_LARGE');
+      expect(response?.headers.get('connection')).toBe('close');
+      expect(more).toEqual([]);
+    }
+  });
+
+  test('429 RATE_LIMITED: with retry-after', async () => {
+    const relay = await relayForTest(adapter, { enrolRate: 1 });
+    expect((await askChallenge(relay, bob)).status).toBe(200);
+    const limited = await askChallenge(relay, bob);
+    expectProblem(limited, 'RATE_LIMITED');
+    expect(Number(limited.headers.get('retry-after'))).toBeLessThanOrEqual(60);
+  });
+
+  test('503 ENROLMENTS_FULL: with retry-after', async () => {
+    const relay = await relayForTest(adapter, { enrolmentsMax: 1 });
+    await relay.enrol(alice);
+    expectProblem(await enrolHost(relay, bob), 'ENROLMENTS_FULL');
+  });
+
+  describe('order of checks', () => {
+    test('route comes before method, framing and hop', async () => {
+      const relay = suite.current;
+      const chunked = { 'transfer-encoding': 'chunked' };
+      const [response] = await rawExchange(relay.port, requestBytes('POST', '/v2/relay/nothing', chunked, '0\r\n\r\n'));
+      expectProblem(response, 'NOT_FOUND');
+      const huge = { 'content-length': '99999999' };
+      const [tooLarge] = await rawExchange(relay.port, requestBytes('POST', '/v2/relay/nothing', huge));
+      expectProblem(tooLarge, 'NOT_FOUND');
+      const [unsized] = await rawExchange(relay.port, 'POST /v2/relay/nothing HTTP/1.1\r\nhost: x\r\n\r\n');
+      expectProblem(unsized, 'NOT_FOUND');
+    });
+
+    test('method comes before framing and size', async () => {
+      const relay = suite.current;
+      const chunked = { 'transfer-encoding': 'chunked' };
+      const [response] = await rawExchange(relay.port, requestBytes('PUT', ITEMS, chunked, '0\r\n\r\n'));
+      expectProblem(response, 'METHOD_NOT_ALLOWED');
+      const huge = { 'content-length': '99999999' };
+      const [tooLarge] = await rawExchange(relay.port, requestBytes('PUT', ITEMS, huge));
+      expectProblem(tooLarge, 'METHOD_NOT_ALLOWED');
+    });
+
+    test('framing and size come before the hop', async () => {
+      const relay = suite.current;
+      const [unsized] = await rawExchange(relay.port, `POST ${ITEMS} HTTP/1.1\r\nhost: x\r\n\r\n`);
+      expectProblem(unsized, 'LENGTH_REQUIRED');
+      const [large] = await rawExchange(relay.port, requestBytes('POST', ITEMS, { 'content-length': '8388609' }));
+      expectProblem(large, 'BODY_TOO_LARGE');
+    });
+
+    test('enrolled comes before skew', async () => {
+      const relay = await enrolled();
+      expectProblem(await relay.send({ ...relay.hop(dave, 'GET', ITEMS), timestamp: 1 }), 'NOT_ENROLLED');
+    });
+
+    test('skew comes before the signature', async () => {
+      const relay = await enrolled();
+      const hop = { ...relay.hop(bob, 'GET', ITEMS), timestamp: 1 };
+      expectProblem(await relay.send(hop, { target: ACK }), 'CLOCK_SKEW');
+      expectProblem(await relay.send(hop, {}, { 'x-mail-sig': undefined }), 'CLOCK_SKEW');
+    });
+
+    test('the signature comes before the rate, and a forged hop uses nothing of it up', async () => {
+      const relay = await relayForTest(adapter, { pushesPerMinute: 1 });
+      await relay.enrol(alice, bob);
+      const push = relay.hop(alice, 'POST', ITEMS, JSON.stringify({ items: [itemTo([bob], 'm1')] }));
+      for (let count = 0; count < 3; count++) expectProblem(await relay.send(push, { target: ACK }), 'BAD_SIGNATURE');
+      expect((await relay.send(push)).status).toBe(200);
+      expectProblem(await relay.send(push), 'RATE_LIMITED');
+      expectProblem(await relay.send(push, { target: ACK }), 'BAD_SIGNATURE');
+    });
+
+    test('the rate comes before the content', async () => {
+      const relay = await relayForTest(adapter, { pushesPerMinute: 1, enrolRate: 1 });
+      await relay.enrol(alice);
+      const nonsense = relay.hop(alice, 'POST', ITEMS, '{');
+      expectProblem(await relay.send(nonsense), 'BAD_REQUEST');
+      expectProblem(await relay.send(nonsense), 'RATE_LIMITED');
+      expectProblem(await postJson(relay, '/v1/relay/enrol', {}), 'RATE_LIMITED');
+    });
+  });
+
+  test('no answer repeats what was sent: neither keys, nor signatures, nor bytes of the body', async () => {
+    const relay = await enrolled();
+    const challenge = await openChallenge(relay, carol);
+    const bodies = [`{"${MARK}`, `{"items":"${MARK}"}`, `{"epoch":"${MARK}","through":0}`, `{"through":"${MARK}"}`];
+    const responses = [
+      await sendEnrol(relay, enrolBody(carol, challenge, { signed: { host: 'x' }, sent: { owner_fp: MARK } })),
+      await sendEnrol(relay, enrolBody(dave, challenge, { sent: { owner_fp: MARK } })),
+      await relay.send({ ...relay.hop(bob, 'GET', ITEMS), timestamp: MARK }),
+      await relay.send(relay.hop(bob, 'GET', ITEMS), {}, { 'x-mail-sig': MARK }),
+      await relay.send(relay.hop(bob, 'GET', ITEMS), {}, { 'x-mail-key': MARK }),
+      await relay.send(relay.hop(bob, 'GET', `${ITEMS}?after=${MARK}`)),
+      await relay.send(relay.hop(bob, 'GET', `${ITEMS}?epoch=${MARK}`)),
+      await relay.send(relay.hop(bob, 'GET', `/${MARK}`)),
+      await rawRequest(relay.port, requestBytes('GET', `/#${MARK}`)),
+      await rawRequest(relay.port, requestBytes('POST', ITEMS, { 'content-length': `0${MARK}` })),
+    ];
+    for (const body of bodies) {
+      for (const path of [ITEMS, ACK]) responses.push(await relay.send(relay.hop(bob, 'POST', path, body)));
+      for (const path of ['/v1/relay/challenge', '/v1/relay/enrol']) {
+        responses.push(await rawRequest(relay.port, requestBytes('POST', path, {}, body)));
+      }
+    }
+    for (const response of responses) {
+      const text = response.body.toString('latin1');
+      expect(response.status, text).toBeGreaterThanOrEqual(400);
+      expect(response.status, text).toBeLessThan(500);
+      for (const secret of [MARK, challenge, bob.key, carol.key, dave.key]) expect(text).not.toContain(secret);
+      for (const value of response.headers.values()) expect(value).not.toContain(MARK);
+    }
+  });
+});

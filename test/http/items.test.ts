@@ -1,0 +1,515 @@
+/** POST /v2/relay/items: its numbered rules, and how section 4 of protocol.md answers each item. */
+import { canonicalize } from 'json-canonicalize';
+import { describe, expect, test } from 'vitest';
+import type { ItemToPush, PushResult } from '../../src/host/transport/relay-client.ts';
+import type { PublicKey } from '../../src/protocol/public-key.ts';
+import { ADAPTERS, type HttpRelay, relayForSuite, relayForTest } from '../support/http-relay.ts';
+import { type TestHost, alice, bob, carol, dave } from '../support/hosts.ts';
+import { envelopeWire, itemTo, receiptId, receiptWire } from '../support/mail.ts';
+import { expectProblem } from '../support/problems.ts';
+
+describe.each(ADAPTERS)('%s', (adapter) => {
+  const suite = relayForSuite(adapter);
+  let ids = 0;
+  const newId = (): string => `items-${++ids}`;
+
+  const enrolled = async (): Promise<HttpRelay> => {
+    const relay = suite.current;
+    if (!relay.relay.engine.enrolment(alice.key)) await relay.enrol(alice, bob, carol);
+    return relay;
+  };
+
+  const pushOne = async (item: unknown, from: TestHost = alice): Promise<PushResult> => {
+    const relay = await enrolled();
+    const { results } = await relay.client(from).push([item as ItemToPush]);
+    const [result, ...more] = results;
+    if (!result || more.length > 0) throw new Error('one item is answered once');
+    return result;
+  };
+
+  /** Expects that the item alone is rejected, that the answer says nothing else of it, and that nothing is stored. */
+  const expectRejected = async (item: unknown, status: string, from?: TestHost): Promise<void> => {
+    const relay = await enrolled();
+    const lsn = await relay.lastLsn();
+    const waiting = (await relay.queue(bob)).length + (await relay.queue(carol)).length;
+    const result = await pushOne(item, from);
+    expect(result).toEqual({ item_id: expect.toSatisfy(isItemIdOrNull) as unknown, status });
+    expect(await relay.lastLsn()).toBe(lsn);
+    expect((await relay.queue(bob)).length + (await relay.queue(carol)).length).toBe(waiting);
+  };
+
+  test('the answer names the epoch, and results answer items in their order', async () => {
+    const relay = await enrolled();
+    const items = [itemTo([bob], newId()), itemTo([dave], newId()), itemTo([carol], newId())];
+    const { epoch, results } = await relay.client(alice).push(items);
+    expect(epoch).toBe(relay.epoch);
+    expect(results.map(({ item_id }) => item_id)).toEqual(items.map(({ item_id }) => item_id));
+    expect(results.map(({ status }) => status)).toEqual(['accepted', 'rejected:unknown target', 'accepted']);
+    expect(Object.keys(results[0] ?? {}).toSorted()).toEqual(['accept', 'item_id', 'sig', 'status', 'targets']);
+  });
+
+  describe('items rule 1: a target is addressed by its host key', () => {
+    test.each(['bob', 'coder@bob', 'role:reviewer', '*', 'owner', '', 5, null, ['x'], { key: 1 }])(
+      'items rule 1: %j is no target',
+      async (host_pubkey) => {
+        const item = itemTo([bob], newId());
+        await expectRejected({ ...item, targets: [{ ...item.targets[0], host_pubkey }] }, 'rejected:malformed');
+      },
+    );
+
+    test('items rule 1: a key that is not enrolled is an unknown target', async () => {
+      await expectRejected(itemTo([dave], newId()), 'rejected:unknown target');
+    });
+
+    test('items rule 1: the wire bytes of each target are its own', async () => {
+      const relay = await enrolled();
+      const id = newId();
+      const wires = [envelopeWire(id, 200), envelopeWire(id, 300)];
+      const targets = [bob, carol].map(({ key }, at) => ({ host_pubkey: key, wire_b64: base64(wires[at]) }));
+      const result = await pushOne({ kind: 'envelope', item_id: id, targets });
+      expect(result.status).toBe('accepted');
+      for (const [at, host] of [bob, carol].entries()) {
+        const { items } = await relay.client(host).pull();
+        expect(items.find(({ item_id }) => item_id === id)?.wire_b64).toBe(base64(wires[at]));
+      }
+    });
+  });
+
+  test('items rule 2: a repeated target is rejected', async () => {
+    await expectRejected(itemTo([bob, carol, bob], newId()), 'rejected:duplicate target');
+  });
+
+  describe('items rule 3: every target is validated before anything is written', () => {
+    test('items rule 3: one unknown target rejects the whole item', async () => {
+      await expectRejected(itemTo([bob, dave], newId()), 'rejected:unknown target');
+      await expectRejected(itemTo([dave, bob], newId()), 'rejected:unknown target');
+    });
+
+    test('items rule 3: one too large wire rejects the whole item', async () => {
+      const id = newId();
+      const item = itemTo([bob], id);
+      item.targets.push({ host_pubkey: carol.key, wire_b64: base64(envelopeWire(id, 524_289)) });
+      await expectRejected(item, 'rejected:too large');
+    });
+
+    test('items rule 3: 512 KiB are not too large', async () => {
+      const id = newId();
+      expect((await pushOne(itemTo([bob], id, envelopeWire(id, 524_288)))).status).toBe('accepted');
+      await expectRejected(itemTo([bob], newId(), envelopeWire(`items-${ids}`, 524_289)), 'rejected:too large');
+    });
+
+    test('items rule 3: one target over quota rejects the whole item', async () => {
+      const relay = await relayForTest(adapter, { limits: { max_queue_items: 1 } });
+      await relay.enrol(alice, bob, carol);
+      await relay.client(alice).push([itemTo([bob], 'm1')]);
+      const lsn = await relay.lastLsn();
+      const { results } = await relay.client(alice).push([itemTo([carol, bob], 'm2')]);
+      expect(results[0]).toEqual({ item_id: 'm2', status: 'rejected:quota:queue_items' });
+      expect(await relay.queue(carol)).toEqual([]);
+      expect(await relay.lastLsn()).toBe(lsn);
+    });
+  });
+
+  describe('items rule 4: envelopes are sealed and carry their id', () => {
+    const sealed = { alg: 'a', enc: 'e', ct: 'c' };
+    test.each<[string, (id: string) => unknown]>([
+      ['no JSON', () => 'plain text'],
+      ['no object', () => '[]'],
+      ['nothing sealed', (id) => ({ id })],
+      ['a body beside it', (id) => ({ id, sealed, body: 'plain' })],
+      ['a null body beside it', (id) => ({ id, sealed, body: null })],
+      ['sealed is no object', (id) => ({ id, sealed: 'x' })],
+      ['sealed is a list', (id) => ({ id, sealed: ['alg', 'enc', 'ct'] })],
+      ['no alg', (id) => ({ id, sealed: { enc: 'e', ct: 'c' } })],
+      ['an empty ct', (id) => ({ id, sealed: { ...sealed, ct: '' } })],
+      ['enc is a number', (id) => ({ id, sealed: { ...sealed, enc: 1 } })],
+      ['sealed by inheritance', (id) => `{"id":"${id}","__proto__":{"sealed":${JSON.stringify(sealed)}}}`],
+      ['a BOM before it', (id) => `\uFEFF${JSON.stringify({ id, sealed })}`],
+      ['nested too deeply', (id) => `{"id":"${id}","sealed":${'['.repeat(100)}${']'.repeat(100)}}`],
+      ['no bytes', () => ''],
+    ])('items rule 4: an envelope with %s is not sealed', async (_what, wireOf) => {
+      const id = newId();
+      const wire = wireOf(id);
+      const bytes = Buffer.from(typeof wire === 'string' ? wire : JSON.stringify(wire));
+      await expectRejected(itemTo([bob], id, bytes), 'rejected:not sealed');
+    });
+
+    test('items rule 4: an envelope of invalid UTF-8 is not sealed', async () => {
+      const id = newId();
+      const wire = envelopeWire(id);
+      wire[wire.length - 12] = 0xff;
+      await expectRejected(itemTo([bob], id, wire), 'rejected:not sealed');
+    });
+
+    test.each<[string, (id: string) => unknown]>([
+      ['another id', () => ({ id: 'another', sealed })],
+      ['no id', () => ({ sealed })],
+      ['a number for an id', () => ({ id: 1, sealed })],
+      ['its id in a list', (id) => ({ id: [id], sealed })],
+    ])('items rule 4: an envelope with %s is an id mismatch', async (_what, wireOf) => {
+      const id = newId();
+      await expectRejected(itemTo([bob], id, Buffer.from(JSON.stringify(wireOf(id)))), 'rejected:id mismatch');
+    });
+  });
+
+  describe('items rule 4: receipts are signed by the pushing host', () => {
+    const receipt = (from: TestHost, to: TestHost, id: string, wire: Buffer): Promise<void> =>
+      expectRejected(itemTo([to], id, wire), 'rejected:bad receipt', from);
+
+    test('items rule 4: a good receipt is accepted', async () => {
+      const id = receiptId('m1', 'coder@bob', 7);
+      const result = await pushOne(itemTo([alice], id, receiptWire(bob, 'm1', 'coder@bob', 7)), bob);
+      expect(result.status).toBe('accepted');
+    });
+
+    test('items rule 4: a receipt of another host, though rightly signed by it', async () => {
+      const wire = receiptWire(carol, 'm2', 'coder@carol', 1);
+      await receipt(bob, carol, receiptId('m2', 'coder@carol', 1), wire);
+    });
+
+    test('items rule 4: a receipt whose item_id names something else', async () => {
+      const wire = receiptWire(bob, 'm3', 'coder@bob', 1);
+      for (const id of [
+        receiptId('m4', 'coder@bob', 1),
+        receiptId('m3', 'other@bob', 1),
+        receiptId('m3', 'coder@bob', 2),
+      ])
+        await receipt(bob, carol, id, wire);
+    });
+
+    test('items rule 4: a receipt in a state that is none', async () => {
+      await receipt(bob, carol, receiptId('m5', 'coder@bob', 1), receiptWire(bob, 'm5', 'coder@bob', 1, 'lost'));
+    });
+
+    test('items rule 4: a receipt that is not its canonical form', async () => {
+      const id = receiptId('m6', 'coder@bob', 1);
+      const text = receiptWire(bob, 'm6', 'coder@bob', 1).toString();
+      const { rec, sig } = JSON.parse(text) as { rec: object; sig: string };
+      for (const other of [`${text} `, `\n${text}`, JSON.stringify({ sig, rec }), `\uFEFF${text}`]) {
+        await receipt(bob, carol, id, Buffer.from(other));
+      }
+    });
+
+    test('items rule 4: a receipt with another member, or with one missing', async () => {
+      const id = receiptId('m7', 'coder@bob', 1);
+      const { rec, sig } = JSON.parse(receiptWire(bob, 'm7', 'coder@bob', 1).toString()) as Record<string, unknown>;
+      for (const other of [{ rec }, { sig }, { rec, sig, more: 1 }, { rec: null, sig }, { rec: [], sig }]) {
+        await receipt(bob, carol, id, Buffer.from(canonicalize(other)));
+      }
+    });
+
+    test('items rule 4: a receipt whose record was altered after it was signed', async () => {
+      const id = receiptId('m8', 'coder@bob', 1);
+      const { rec, sig } = JSON.parse(receiptWire(bob, 'm8', 'coder@bob', 1).toString()) as {
+        rec: Record<string, unknown>;
+        sig: string;
+      };
+      const altered = { ...rec, state: 'acked' };
+      await receipt(bob, carol, id, Buffer.from(canonicalize({ rec: altered, sig })));
+      const unsigned = { rec, sig: Buffer.alloc(64).toString('base64') };
+      await receipt(bob, carol, id, Buffer.from(canonicalize(unsigned)));
+    });
+
+    test('items rule 4: a receipt goes to one target', async () => {
+      const id = receiptId('m9', 'coder@alice', 1);
+      const wire = receiptWire(alice, 'm9', 'coder@alice', 1);
+      await expectRejected(itemTo([bob, carol], id, wire), 'rejected:bad receipt');
+      await receipt(alice, bob, receiptId('m10', 'coder@alice', 1), envelopeWire('m10'));
+    });
+  });
+
+  describe('items rule 5', () => {
+    test('items rule 5: the same bytes again are a duplicate with the original seq', async () => {
+      const relay = await enrolled();
+      const item = itemTo([bob], newId());
+      const first = await pushOne(item);
+      relay.clock.move(5000);
+      const again = await pushOne(item);
+      expect(again.status).toBe('duplicate');
+      expect(again.targets).toEqual(first.targets);
+      expect(again.accept?.at).toBe(first.accept?.at);
+      const queued = (await relay.queue(bob)).filter(({ itemId }) => itemId === item.item_id);
+      expect(queued).toHaveLength(1);
+    });
+
+    test('items rule 5: same sender, item and target with other bytes is rejected:conflict and changes nothing', async () => {
+      const id = newId();
+      await pushOne(itemTo([bob], id));
+      await expectRejected(itemTo([bob], id, envelopeWire(id, 500)), 'rejected:conflict');
+    });
+
+    test('items rule 5: within one request too, item by item', async () => {
+      const relay = await enrolled();
+      const id = newId();
+      const items = [itemTo([bob], id), itemTo([bob], id), itemTo([bob], id, envelopeWire(id, 500))];
+      const { results } = await relay.client(alice).push(items);
+      expect(results.map(({ status }) => status)).toEqual(['accepted', 'duplicate', 'rejected:conflict']);
+      expect(results[1]?.targets).toEqual(results[0]?.targets);
+    });
+
+    test('items rule 5: an item known on some targets is stored on the others, and keeps its old seqs', async () => {
+      const relay = await enrolled();
+      const id = newId();
+      const first = await pushOne(itemTo([bob], id));
+      relay.clock.move(1000);
+      const both = await pushOne(itemTo([carol, bob], id));
+      expect(both.status).toBe('accepted');
+      expect(both.targets?.map(({ host_pubkey }) => host_pubkey)).toEqual([carol.key, bob.key]);
+      expect(both.targets?.[1]).toEqual(first.targets?.[0]);
+      const again = await pushOne(itemTo([bob, carol], id));
+      expect(again.status).toBe('duplicate');
+      expect(again.accept?.at).toBe(relay.clock.nowMs());
+    });
+
+    test('items rule 5: one conflict among several targets rejects the item', async () => {
+      const id = newId();
+      await pushOne(itemTo([bob], id));
+      const item = itemTo([carol], id);
+      item.targets.push({ host_pubkey: bob.key, wire_b64: base64(envelopeWire(id, 500)) });
+      await expectRejected(item, 'rejected:conflict');
+    });
+
+    test('items rule 5: another sender may use the same id', async () => {
+      const id = newId();
+      expect((await pushOne(itemTo([bob], id))).status).toBe('accepted');
+      expect((await pushOne(itemTo([bob], id, envelopeWire(id, 300)), carol)).status).toBe('accepted');
+    });
+
+    test('items rule 5: an item that was acked is still a duplicate', async () => {
+      const relay = await enrolled();
+      const item = itemTo([bob], newId());
+      const first = await pushOne(item);
+      await relay.client(bob).ack(relay.epoch, first.targets?.[0]?.seq ?? 0);
+      const again = await pushOne(item);
+      expect(again).toEqual({ ...first, status: 'duplicate' });
+      expect(await relay.queue(bob)).toEqual([]);
+    });
+
+    test('items rule 5: of the same push over many connections at once, one is accepted', async () => {
+      const relay = await enrolled();
+      const item = itemTo([bob], newId());
+      const answers = await Promise.all(Array.from({ length: 8 }, () => relay.client(alice).push([item])));
+      const statuses = answers.map(({ results }) => results[0]?.status);
+      expect(statuses.toSorted()).toEqual(['accepted', ...Array.from({ length: 7 }, () => 'duplicate')]);
+      expect(new Set(answers.map(({ results }) => results[0]?.targets?.[0]?.seq)).size).toBe(1);
+    });
+  });
+
+  test('items rule 6: when a push is answered, the log holds it', async () => {
+    const relay = await enrolled();
+    for (let count = 0; count < 5; count++) {
+      const lsn = await relay.lastLsn();
+      await pushOne(itemTo([bob], newId()));
+      expect(await relay.lastLsn()).toBe(lsn + 1);
+    }
+  });
+
+  describe('items rule 7: a quota failure rejects the whole item', () => {
+    const wireBytes = 100;
+    test.each([
+      ['quota:queue_items', { limits: { max_queue_items: 2 } }, alice],
+      ['quota:queue_bytes', { limits: { max_queue_bytes: 2 * wireBytes } }, alice],
+      ['quota:sender_items', { limits: { max_sender_items: 2 } }, undefined],
+      ['quota:sender_bytes', { limits: { max_sender_bytes: 2 * wireBytes } }, undefined],
+      ['quota:dedup_rows', { dedupRowsMax: 2 }, undefined],
+    ])('items rule 7: %s', async (which, changes, alsoOver) => {
+      const relay = await relayForTest(adapter, changes);
+      await relay.enrol(alice, bob, carol);
+      const item = (id: string): ItemToPush => itemTo([bob], id, envelopeWire(id, wireBytes));
+      const { results } = await relay.client(alice).push([item('m1'), item('m2'), item('m3'), item('m1')]);
+      expect(results.map(({ status }) => status)).toEqual(['accepted', 'accepted', `rejected:${which}`, 'duplicate']);
+      expect(results[2]).toEqual({ item_id: 'm3', status: `rejected:${which}` });
+      // A sender's share is its own; a queue is everybody's.
+      const ofCarol = await relay.client(carol).push([item('m3')]);
+      expect(ofCarol.results[0]?.status).toBe(alsoOver ? `rejected:${which}` : 'accepted');
+      // An ack makes room, except in the dedup table.
+      await relay.client(bob).ack(relay.epoch, (await relay.client(bob).ownInfo()).you?.head_seq ?? 0);
+      const retried = await relay.client(alice).push([item('m3')]);
+      expect(retried.results[0]?.status).toBe(which === 'quota:dedup_rows' ? `rejected:${which}` : 'accepted');
+    });
+  });
+
+  describe('one malformed item is rejected alone', () => {
+    const good = itemTo([bob], 'x');
+    const target = good.targets[0];
+    const ofWire = (wire_b64: unknown): unknown => ({ ...good, targets: [{ ...target, wire_b64 }] });
+    test.each<[string, unknown]>([
+      ['null', null],
+      ['a number', 5],
+      ['a text', 'x'],
+      ['a list', []],
+      ['an empty object', {}],
+      ['no kind', { item_id: 'x', targets: good.targets }],
+      ['the kind of the relay', { ...good, kind: 'expired' }],
+      ['an unknown kind', { ...good, kind: 'Envelope' }],
+      ['a kind that is no text', { ...good, kind: ['envelope'] }],
+      ['no id', { kind: 'envelope', targets: good.targets }],
+      ['an empty id', { ...good, item_id: '' }],
+      ['an id that is a number', { ...good, item_id: 5 }],
+      ['an id with a colon', { ...good, item_id: 'a:b' }],
+      ['an id with a space', { ...good, item_id: 'a b' }],
+      ['an id of 129 characters', { ...good, item_id: 'x'.repeat(129) }],
+      ['the id of a receipt', { ...good, item_id: 'receipt:a:b@c:1' }],
+      ['the id of a notice', { ...good, item_id: `expired:a:${bob.key}` }],
+      ['the id of an envelope on a receipt', { ...good, kind: 'receipt' }],
+      ['an id beyond ASCII', { ...good, item_id: 'é' }],
+      ['an id that ends in a newline', { ...good, item_id: 'x\n' }],
+      ['a receipt id without a number', { ...good, kind: 'receipt', item_id: 'receipt:a:b@c:x' }],
+      ['a receipt id with too great a number', { ...good, kind: 'receipt', item_id: 'receipt:a:b@c:9999999999999999' }],
+      ['no targets', { kind: 'envelope', item_id: 'x' }],
+      ['an empty list of targets', { ...good, targets: [] }],
+      ['targets that are no list', { ...good, targets: { 0: target } }],
+      ['a target that is null', { ...good, targets: [null] }],
+      ['a target that is a list', { ...good, targets: [[bob.key]] }],
+      ['a target without bytes', { ...good, targets: [{ host_pubkey: bob.key }] }],
+      ['a target without a key', { ...good, targets: [{ wire_b64: target?.wire_b64 }] }],
+      ['a second target that is malformed', { ...good, targets: [target, {}] }],
+      ['bytes that are a number', ofWire(5)],
+      ['bytes without padding', ofWire('QQ')],
+      ['bytes with too much padding', ofWire('QUI==')],
+      ['bytes with bits behind the end', ofWire('QR==')],
+      ['bytes with garbage behind the end', ofWire('QQ==garbage!')],
+      ['bytes with spaces', ofWire('QU I=')],
+      ['bytes with a newline', ofWire('QUFB\n')],
+      ['bytes in url-safe letters', ofWire('_-__')],
+      ['bytes in other letters', ofWire('éééé')],
+      ['a key of 31 bytes', { ...good, targets: [{ ...target, host_pubkey: Buffer.alloc(31).toString('base64') }] }],
+    ])('with %s', async (_what, item) => {
+      const relay = await enrolled();
+      const before = newId();
+      const after = newId();
+      const items = [itemTo([bob], before), item, itemTo([bob], after)] as ItemToPush[];
+      const { results } = await relay.client(alice).push(items);
+      expect(results.map(({ status }) => status)).toEqual(['accepted', 'rejected:malformed', 'accepted']);
+      const id = (item as { item_id?: unknown } | null)?.item_id;
+      expect(results[1]).toEqual({ item_id: typeof id === 'string' ? id : null, status: 'rejected:malformed' });
+      const waiting = (await relay.queue(bob)).map(({ itemId }) => itemId as string);
+      expect(waiting).toContain(before);
+      expect(waiting).toContain(after);
+    });
+
+    test('with a lone surrogate for an id, which is not repeated', async () => {
+      const relay = await enrolled();
+      const body = String.raw`{"items":[{"kind":"envelope","item_id":"\ud800","targets":[]}]}`;
+      const response = await relay.send(relay.hop(alice, 'POST', '/v2/relay/items', body));
+      expect(JSON.parse(response.body.toString())).toEqual({
+        epoch: relay.epoch,
+        results: [{ item_id: null, status: 'rejected:malformed' }],
+      });
+    });
+
+    test('with members of a prototype, which are nobody’s own', async () => {
+      const relay = await enrolled();
+      const inherited = JSON.stringify(itemTo([bob], newId()));
+      const body = `{"items":[{"__proto__":${inherited}}]}`;
+      const response = await relay.send(relay.hop(alice, 'POST', '/v2/relay/items', body));
+      expect(JSON.parse(response.body.toString())).toMatchObject({ results: [{ status: 'rejected:malformed' }] });
+    });
+  });
+
+  test('members that nobody knows are ignored, of the request, of an item and of a target', async () => {
+    const relay = await enrolled();
+    const item = itemTo([bob], newId());
+    const targets = item.targets.map((target) => ({ ...target, more: [1] }));
+    const answer = await relay.client(alice).request('POST', '/v2/relay/items', {
+      items: [{ ...item, targets, more: {} }],
+      more: null,
+    });
+    expect(answer).toMatchObject({ results: [{ status: 'accepted' }] });
+  });
+
+  test('max_batch items are taken, one more is BAD_REQUEST and stores nothing', async () => {
+    const relay = await relayForTest(adapter, { limits: { max_batch: 3 } });
+    await relay.enrol(alice, bob);
+    const items = ['m1', 'm2', 'm3', 'm4'].map((id) => itemTo([bob], id));
+    const lsn = await relay.lastLsn();
+    const over = relay.hop(alice, 'POST', '/v2/relay/items', JSON.stringify({ items }));
+    expectProblem(await relay.send(over), 'BAD_REQUEST');
+    const nulls = relay.hop(alice, 'POST', '/v2/relay/items', JSON.stringify({ items: [null, null, null, null] }));
+    expectProblem(await relay.send(nulls), 'BAD_REQUEST');
+    expect(await relay.lastLsn()).toBe(lsn);
+    const { results } = await relay.client(alice).push(items.slice(1));
+    expect(results.map(({ status }) => status)).toEqual(['accepted', 'accepted', 'accepted']);
+    expect((await relay.client(alice).push([])).results).toEqual([]);
+  });
+
+  test('max_targets targets are taken, one more is too many', async () => {
+    const relay = await relayForTest(adapter, { limits: { max_targets: 2 } });
+    await relay.enrol(alice, bob, carol);
+    const { results } = await relay.client(alice).push([itemTo([bob, carol], 'm1'), itemTo([bob, carol, alice], 'm2')]);
+    expect(results.map(({ status }) => status)).toEqual(['accepted', 'rejected:too many targets']);
+  });
+
+  describe('the first check that fails decides', () => {
+    const big = (id: string): Buffer => envelopeWire(id, 524_289);
+    const plain = Buffer.from('plain');
+    test.each<[string, string, (id: string) => ItemToPush]>([
+      ['malformed', 'too many targets', (id) => ({ ...itemTo(many(65), id), item_id: 'a b' })],
+      ['too many targets', 'duplicate target', (id) => itemTo([...many(64), ...many(1)], id)],
+      ['duplicate target', 'too large', (id) => itemTo([bob, bob], id, big(id))],
+      ['too large', 'unknown target', (id) => itemTo([dave], id, big(id))],
+      ['unknown target', 'not sealed', (id) => itemTo([dave], id, plain)],
+      ['not sealed', 'id mismatch', (id) => withWires(id, [envelopeWire('other'), plain])],
+      ['not sealed', 'conflict', (id) => itemTo([bob], id, plain)],
+    ])('%s before %s', async (first, _second, itemOf) => {
+      const id = newId();
+      await pushOne(itemTo([bob], id));
+      await expectRejected(itemOf(id), `rejected:${first}`);
+    });
+
+    test('conflict and duplicate before quota', async () => {
+      const relay = await relayForTest(adapter, { limits: { max_queue_items: 1 } });
+      await relay.enrol(alice, bob);
+      const again = itemTo([bob], 'm1', envelopeWire('m1', 300));
+      const { results } = await relay
+        .client(alice)
+        .push([itemTo([bob], 'm1'), again, itemTo([bob], 'm1'), itemTo([bob], 'm2')]);
+      expect(results.map(({ status }) => status)).toEqual([
+        'accepted',
+        'rejected:conflict',
+        'duplicate',
+        'rejected:quota:queue_items',
+      ]);
+    });
+  });
+
+  test('seqs ascend, are those of the clock or above, and are never given twice', async () => {
+    const relay = await relayForTest(adapter);
+    await relay.enrol(alice, bob);
+    const seqs: number[] = [];
+    for (const moveMs of [0, 0, 1000, -5000, 0]) {
+      relay.clock.wallMs += moveMs;
+      const items = [newId(), newId()].map((id) => itemTo([bob], id));
+      const { results } = await relay.client(alice).push(items);
+      for (const { targets } of results) {
+        const seq = targets?.[0]?.seq ?? 0;
+        expect(seq).toBeGreaterThanOrEqual(relay.clock.nowMs());
+        seqs.push(seq);
+      }
+    }
+    expect(seqs).toEqual([...new Set(seqs)].toSorted((a, b) => a - b));
+    expect(seqs).toHaveLength(10);
+  });
+});
+
+function isItemIdOrNull(value: unknown): boolean {
+  return value === null || typeof value === 'string';
+}
+
+function base64(bytes: Buffer | undefined): string {
+  return bytes?.toString('base64') ?? '';
+}
+
+/** Keys that nobody has enrolled. */
+function many(count: number): TestHost[] {
+  return Array.from({ length: count }, (_, at) => ({
+    ...dave,
+    key: Buffer.alloc(32, at + 1).toString('base64') as PublicKey,
+  }));
+}
+
+function withWires(id: string, wires: readonly Buffer[]): ItemToPush {
+  const hosts = [bob, carol];
+  const targets = wires.map((wire, at) => ({ host_pubkey: (hosts[at] ?? bob).key, wire_b64: base64(wire) }));
+  return { kind: 'envelope', item_id: id, targets };
+}

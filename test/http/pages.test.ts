@@ -1,0 +1,307 @@
+/** Large pages and large uploads: slow peers, peers that go away, and payloads that are not what was stored. */
+import { describe, expect, test } from 'vitest';
+import type { PulledItem } from '../../src/host/transport/relay-client.ts';
+import { payloadKey } from '../../src/relay/store/keys.ts';
+import { ADAPTERS, type Adapter, type HttpRelay, relayForTest } from '../support/http-relay.ts';
+import { hopBytes, sha256 } from '../support/hops.ts';
+import { alice, bob, carol } from '../support/hosts.ts';
+import { envelopeWire, itemTo } from '../support/mail.ts';
+import { expectProblem, jsonOf } from '../support/problems.ts';
+import { RawConnection, rawRequest, requestBytes } from '../support/raw-http.ts';
+import { withRawLevel } from '../support/raw-level.ts';
+
+const ITEMS = '/v2/relay/items';
+const KIB = 1024;
+const PAGE_DEADLINE_MS = 60_000;
+const BODY_DEADLINE_MS = 60_000;
+
+describe.each(ADAPTERS)('%s', (adapter) => {
+  const pullBytes = (relay: HttpRelay): Buffer => hopBytes(relay.hop(bob, 'GET', ITEMS));
+
+  test('500 items come in one page, each with its bytes', async () => {
+    const { relay, wires } = await queued(adapter, 501, 700);
+    const page = await relay.client(bob).pull();
+    expect(page.items.map(({ item_id }) => item_id)).toEqual([...wires.keys()].slice(0, 500));
+    expectBytes(page.items, wires);
+    expect(page.more).toBe(true);
+    const rest = await relay.client(bob).pull({ after: page.last_seq });
+    expect(rest.items.map(({ item_id }) => item_id)).toEqual(['m501']);
+    expect(rest.more).toBe(false);
+  });
+
+  test('a streamed page has a request id and a type like every other answer', async () => {
+    const { relay } = await queued(adapter, 3, 300 * KIB);
+    const response = await rawRequest(relay.port, pullBytes(relay));
+    expect(response.status).toBe(200);
+    expect(response.headers.get('content-type')).toBe('application/json');
+    expect(response.headers.get('x-request-id')).toMatch(/^[0-9a-f]{16}$/);
+  });
+
+  test('items of 512 KiB come back whole, and a page of them stops at 8 MiB', async () => {
+    const { relay, wires } = await queued(adapter, 18, 512 * KIB);
+    const first = await relay.client(bob).pull();
+    expect(first.items).toHaveLength(16);
+    expect(first.more).toBe(true);
+    const second = await relay.client(bob).pull({ after: first.last_seq });
+    expect(second.items).toHaveLength(2);
+    expect(second.more).toBe(false);
+    expectBytes([...first.items, ...second.items], wires);
+  });
+
+  describe('a payload that was altered behind the back of the engine', () => {
+    /** Six items of 200 KiB; the one at `position` is not what was stored when the relay starts again. */
+    const damaged = async (position: number, value: Buffer | undefined): Promise<{ relay: HttpRelay; id: string }> => {
+      const { relay } = await queued(adapter, 6, 200 * KIB);
+      const row = (await relay.queue(bob))[position];
+      if (!row) throw new Error('nothing is queued there');
+      await relay.stop();
+      await withRawLevel(relay.folder, async (level) => {
+        const key = payloadKey(bob.key, row.seq);
+        if (value) await level.put(key, value);
+        else await level.del(key);
+      });
+      await relay.start();
+      return { relay, id: row.itemId };
+    };
+
+    const cases: [string, number, (id: string) => Buffer | undefined][] = [
+      ['in the middle, altered', 3, (id) => envelopeWire(id, 300)],
+      ['in the middle, cut short', 2, () => Buffer.from('{')],
+      ['in the middle, missing', 3, () => undefined],
+      ['the first', 0, (id) => envelopeWire(id, 300)],
+      ['the last', 5, (id) => envelopeWire(id, 300)],
+    ];
+    test.each(cases)(
+      '%s: is not served, ends the page and the epoch, and is repaired by a push',
+      async (_, at, valueOf) => {
+        const { relay, id } = await damaged(at, valueOf(`m${at + 1}`));
+        const { epoch } = relay;
+        const page = await relay.client(bob).pull({ epoch });
+        expect(page.items.map(({ item_id }) => item_id)).toEqual(ids(1, at));
+        expect(page.more).toBe(true);
+        expect(page.last_seq).toBe(page.items.at(-1)?.seq ?? 0);
+
+        expect(relay.epoch).not.toBe(epoch);
+        const problem = expectProblem(
+          await relay.send(relay.hop(bob, 'GET', `${ITEMS}?epoch=${epoch}`)),
+          'EPOCH_CHANGED',
+        );
+        expect(problem['epoch']).toBe(relay.epoch);
+        const rest = await relay.client(bob).pull({ epoch: relay.epoch });
+        expect(rest.items.map(({ item_id }) => item_id)).toEqual([...ids(1, at), ...ids(at + 2, 6)]);
+
+        const again = await relay.client(alice).push([itemTo([bob], id, envelopeWire(id, 200 * KIB))]);
+        expect(again.results[0]?.status).toBe('accepted');
+        expect(again.epoch).toBe(relay.epoch);
+        const whole = await relay.client(bob).pull({ epoch: relay.epoch });
+        expect(whole.items.map(({ item_id }) => item_id)).toEqual([...ids(1, at), ...ids(at + 2, 6), id]);
+        expect(whole.items.at(-1)?.wire_b64).toBe(envelopeWire(id, 200 * KIB).toString('base64'));
+
+        await relay.stop();
+        const { events } = await relay.stored();
+        expect(events.filter(({ type }) => type === 'ItemLost')).toEqual([
+          expect.objectContaining({ type: 'ItemLost', itemId: id, targetPubkey: bob.key, senderPubkey: alice.key }),
+        ]);
+        expect(events.filter(({ type }) => type === 'EpochRotated')).toEqual([
+          expect.objectContaining({ reason: 'item-lost', epoch: relay.epoch }),
+        ]);
+        await relay.start();
+      },
+    );
+  });
+
+  test('a push finds by itself that a known item lost its bytes, and stores it anew', async () => {
+    const { relay } = await queued(adapter, 2, 100);
+    const { epoch } = relay;
+    const [row] = await relay.queue(bob);
+    await relay.stop();
+    await withRawLevel(relay.folder, (level) => level.del(payloadKey(bob.key, row?.seq ?? 0)));
+    await relay.start();
+    const { results } = await relay.client(alice).push([itemTo([bob], 'm1', envelopeWire('m1', 100))]);
+    expect(results[0]?.status).toBe('accepted');
+    expect(results[0]?.targets?.[0]?.seq).toBeGreaterThan(row?.seq ?? 0);
+    expect(relay.epoch).not.toBe(epoch);
+    expect((await relay.client(bob).pull()).items.map(({ item_id }) => item_id)).toEqual(['m2', 'm1']);
+  });
+
+  test('a reader that takes nothing does not hold up others, and gets its whole page when it goes on', async () => {
+    const { relay, wires } = await queued(adapter, 16, 512 * KIB);
+    const slow = await RawConnection.open(relay.port);
+    slow.pause().send(pullBytes(relay));
+    await expect.poll(() => relay.timers.underWay(PAGE_DEADLINE_MS), { interval: 2 }).toBe(1);
+    await relay.client(alice).push([itemTo([carol], 'for carol'.replace(' ', '-'))]);
+    expect((await relay.client(carol).pull()).items).toHaveLength(1);
+    expect((await relay.client(bob).pull()).items).toHaveLength(16);
+    expect(relay.timers.underWay(PAGE_DEADLINE_MS)).toBe(1);
+    const response = await slow.resume().response();
+    expectBytes(jsonOf(response as never)['items'] as PulledItem[], wires);
+    await expect.poll(() => relay.timers.underWay(PAGE_DEADLINE_MS), { interval: 2 }).toBe(0);
+    slow.close();
+  });
+
+  test('a reader that takes nothing for a minute is cut', async () => {
+    const { relay } = await queued(adapter, 16, 512 * KIB);
+    const slow = await RawConnection.open(relay.port);
+    slow.pause().send(pullBytes(relay));
+    await expect.poll(() => relay.timers.underWay(PAGE_DEADLINE_MS), { interval: 2 }).toBe(1);
+    relay.timers.pass(PAGE_DEADLINE_MS);
+    await expect(slow.resume().untilClosed()).rejects.toThrow('half an answer');
+    expect(relay.timers.underWay(PAGE_DEADLINE_MS)).toBe(0);
+    expect((await relay.client(bob).pull()).items).toHaveLength(16);
+  });
+
+  test('readers that go away in the middle of a page give back what they held', async () => {
+    const { relay } = await queued(adapter, 16, 512 * KIB);
+    for (let round = 0; round < 3; round++) {
+      const connections: RawConnection[] = [];
+      // 64 pages of 2 MiB are all that may be under way.
+      for (let count = 0; count < 64; count++) {
+        const connection = await RawConnection.open(relay.port);
+        connections.push(connection.pause().send(pullBytes(relay)));
+      }
+      await expect.poll(() => relay.timers.underWay(PAGE_DEADLINE_MS), { interval: 5, timeout: 10_000 }).toBe(64);
+      const response = await rawRequest(relay.port, pullBytes(relay));
+      expectProblem(response, 'UNAVAILABLE');
+      for (const connection of connections) connection.cut();
+      await expect.poll(() => relay.timers.underWay(PAGE_DEADLINE_MS), { interval: 5, timeout: 10_000 }).toBe(0);
+    }
+    expect((await relay.client(bob).pull()).items).toHaveLength(16);
+    expect(relay.errors).toEqual([]);
+  });
+
+  test('a page that fails after it has begun is cut, not ended as if it were whole', async () => {
+    const { relay } = await queued(adapter, 6, 300 * KIB);
+    const { engine } = relay.relay;
+    const payloads = engine.payloads.bind(engine);
+    let reads = 0;
+    engine.payloads = (rows) => (++reads === 3 ? Promise.reject(new Error('a read failed')) : payloads(rows));
+    const connection = await RawConnection.open(relay.port);
+    await expect(connection.send(pullBytes(relay)).untilClosed()).rejects.toThrow('half an answer');
+    expect(relay.errors).toHaveLength(1);
+    engine.payloads = () => Promise.reject(new Error('a read failed'));
+    expectProblem(await rawRequest(relay.port, pullBytes(relay)), 'UNAVAILABLE');
+    engine.payloads = payloads;
+    expect((await relay.client(bob).pull()).items).toHaveLength(6);
+  });
+
+  describe('uploads', () => {
+    /** A push of about 7 MiB, in bytes. */
+    const bigPush = (relay: HttpRelay, id: string): Buffer => {
+      const items = Array.from({ length: 10 }, (_, at) =>
+        itemTo([bob], `${id}-${at}`, envelopeWire(`${id}-${at}`, 512 * KIB)),
+      );
+      return hopBytes(relay.hop(alice, 'POST', ITEMS, JSON.stringify({ items })));
+    };
+
+    test('a client that goes away in the middle of an upload stores nothing and gives back what it held', async () => {
+      const relay = await relayForTest(adapter);
+      await relay.enrol(alice, bob);
+      const bytes = bigPush(relay, 'cut');
+      const lsn = await relay.lastLsn();
+      // 64 MiB are all that may be held at once: without giving back, the 10th would be refused.
+      for (let count = 0; count < 12; count++) {
+        const connection = await RawConnection.open(relay.port);
+        connection.send(bytes.subarray(0, bytes.length - 1));
+        await expect.poll(() => relay.timers.underWay(BODY_DEADLINE_MS), { interval: 2 }).toBe(1);
+        connection.cut();
+        await expect.poll(() => relay.timers.underWay(BODY_DEADLINE_MS), { interval: 2 }).toBe(0);
+      }
+      expect(await relay.lastLsn()).toBe(lsn);
+      expect((await rawRequest(relay.port, bytes)).status).toBe(200);
+      expect(await relay.queue(bob)).toHaveLength(10);
+      expect(relay.errors).toEqual([]);
+    });
+
+    test('an upload that does not arrive in a minute is refused, and the connection is closed', async () => {
+      const relay = await relayForTest(adapter);
+      await relay.enrol(alice, bob);
+      const connection = await RawConnection.open(relay.port);
+      const bytes = bigPush(relay, 'late');
+      connection.send(bytes.subarray(0, 100_000));
+      await expect.poll(() => relay.timers.underWay(BODY_DEADLINE_MS), { interval: 2 }).toBe(1);
+      relay.timers.pass(BODY_DEADLINE_MS);
+      const [response, ...more] = await connection.untilClosed();
+      expectProblem(response, 'BAD_REQUEST');
+      expect(more).toEqual([]);
+      expect(await relay.queue(bob)).toEqual([]);
+    });
+
+    test('more than 64 MiB of bodies at once are not held: 503, and room again when they are gone', async () => {
+      const relay = await relayForTest(adapter);
+      await relay.enrol(alice, bob);
+      const bytes = bigPush(relay, 'full');
+      const held: RawConnection[] = [];
+      let refused: RawConnection | undefined;
+      while (!refused && held.length < 12) {
+        const connection = await RawConnection.open(relay.port);
+        connection.send(bytes.subarray(0, bytes.length - 1));
+        const before = held.length;
+        await expect
+          .poll(() => connection.receivedBytes > 0 || relay.timers.underWay(BODY_DEADLINE_MS) === before + 1, {
+            interval: 2,
+          })
+          .toBe(true);
+        // Whether it is held or refused is known when another request has been through.
+        await relay.client(alice).ownInfo();
+        if (connection.receivedBytes > 0) refused = connection;
+        else held.push(connection);
+      }
+      expect(held.length).toBe(9);
+      expectProblem(await refused?.response(), 'UNAVAILABLE');
+      for (const connection of held) connection.cut();
+      await expect.poll(() => relay.timers.underWay(BODY_DEADLINE_MS), { interval: 2 }).toBe(0);
+      expect((await rawRequest(relay.port, bytes)).status).toBe(200);
+      refused?.close();
+    });
+
+    test('bodies that nobody asked for, on info, are not held at all', async () => {
+      const relay = await relayForTest(adapter);
+      await relay.enrol(alice, bob);
+      const body = Buffer.alloc(8_388_608, 'x');
+      const head = requestBytes('GET', '/v2/relay/info', {}, body);
+      const connections: RawConnection[] = [];
+      for (let count = 0; count < 9; count++) {
+        const connection = await RawConnection.open(relay.port);
+        connections.push(connection.send(head.subarray(0, head.length - 1)));
+      }
+      await expect.poll(() => relay.timers.underWay(BODY_DEADLINE_MS), { interval: 2 }).toBe(9);
+      expect((await rawRequest(relay.port, bigPush(relay, 'beside'))).status).toBe(200);
+      for (const connection of connections) {
+        expect((await connection.send('x').response())?.status).toBe(200);
+        connection.close();
+      }
+      const covered = { ...relay.hop(bob, 'GET', '/v2/relay/info', body) };
+      expect(jsonOf(await relay.send(covered))['you']).toMatchObject({ host: 'bob' });
+      expect(jsonOf(await relay.send(covered, { bodyHash: sha256('') }))['you']).toBeUndefined();
+    });
+  });
+});
+
+/** Alice has pushed m1 to m<count> to bob, of `bytes` bytes each. */
+async function queued(
+  adapter: Adapter,
+  count: number,
+  bytes: number,
+): Promise<{ relay: HttpRelay; wires: Map<string, Buffer> }> {
+  const relay = await relayForTest(adapter);
+  await relay.enrol(alice, bob, carol);
+  const wires = new Map(ids(1, count).map((id) => [id, envelopeWire(id, bytes)]));
+  const batch = Math.min(200, Math.floor(5_000_000 / bytes));
+  const items = [...wires].map(([id, wire]) => itemTo([bob], id, wire));
+  for (let at = 0; at < items.length; at += batch) {
+    const { results } = await relay.client(alice).push(items.slice(at, at + batch));
+    for (const { status } of results) expect(status).toBe('accepted');
+  }
+  return { relay, wires };
+}
+
+function ids(from: number, to: number): string[] {
+  return Array.from({ length: Math.max(0, to - from + 1) }, (_, at) => `m${from + at}`);
+}
+
+function expectBytes(items: readonly PulledItem[], wires: ReadonlyMap<string, Buffer>): void {
+  for (const { item_id, wire_b64 } of items) {
+    const wire = wires.get(item_id);
+    expect(wire && Buffer.from(wire_b64, 'base64').equals(wire), item_id).toBe(true);
+  }
+}

@@ -1,0 +1,267 @@
+/** GET /v2/relay/items and POST /v2/relay/ack. */
+import { describe, expect, test } from 'vitest';
+import { ADAPTERS, type HttpRelay, type HttpRelayChanges, relayForSuite, relayForTest } from '../support/http-relay.ts';
+import { type TestHost, alice, bob, carol } from '../support/hosts.ts';
+import { envelopeWire, itemTo } from '../support/mail.ts';
+import { expectProblem, jsonOf } from '../support/problems.ts';
+
+const ITEMS = '/v2/relay/items';
+const ACK = '/v2/relay/ack';
+
+describe.each(ADAPTERS)('%s', (adapter) => {
+  /** Alice has pushed `count` items of `bytes` bytes each to bob, m1 first. Answers their seqs. */
+  const queued = async (
+    count: number,
+    bytes: number,
+    changes: HttpRelayChanges = {},
+  ): Promise<{ relay: HttpRelay; seqs: number[] }> => {
+    const relay = await relayForTest(adapter, changes);
+    await relay.enrol(alice, bob, carol);
+    const seqs: number[] = [];
+    for (let from = 1; from <= count; from += 200) {
+      const ids = Array.from({ length: Math.min(200, count - from + 1) }, (_, at) => `m${from + at}`);
+      const { results } = await relay.client(alice).push(ids.map((id) => itemTo([bob], id, envelopeWire(id, bytes))));
+      seqs.push(...results.map(({ targets }) => targets?.[0]?.seq ?? 0));
+    }
+    return { relay, seqs };
+  };
+
+  test('pull rule 1: last_seq is the last returned, head_seq the last allocated for the caller', async () => {
+    const { relay, seqs } = await queued(3, 100);
+    const [first = 0, second = 0, third = 0] = seqs;
+    await relay.client(alice).push([itemTo([carol], 'other')]);
+    const page = await relay.client(bob).pull({ limit: 2 });
+    expect(page).toMatchObject({ epoch: relay.epoch, head_seq: third, last_seq: second, more: true });
+    expect(page.items.map(({ seq }) => seq)).toEqual([first, second]);
+    const rest = await relay.client(bob).pull({ after: second });
+    expect(rest).toMatchObject({ head_seq: third, last_seq: third, more: false });
+    expect(rest.items.map(({ item_id }) => item_id)).toEqual(['m3']);
+    const none = await relay.client(bob).pull({ after: third });
+    expect(none).toEqual({ epoch: relay.epoch, head_seq: third, items: [], last_seq: third, more: false });
+    const beyond = await relay.client(bob).pull({ after: third + 5 });
+    expect(beyond).toEqual({ epoch: relay.epoch, head_seq: third, items: [], last_seq: third + 5, more: false });
+    expect(await relay.client(alice).pull()).toMatchObject({ head_seq: 0, items: [], last_seq: 0, more: false });
+  });
+
+  test('pull rule 1: head_seq stays when everything is acked', async () => {
+    const { relay, seqs } = await queued(2, 100);
+    const head = seqs.at(-1) ?? 0;
+    await relay.client(bob).ack(relay.epoch, head);
+    expect(await relay.client(bob).pull()).toMatchObject({ head_seq: head, items: [], last_seq: 0, more: false });
+  });
+
+  test('pull rule 2: a page stops at max_pull items', async () => {
+    const { relay, seqs } = await queued(5, 100, { limits: { max_pull: 2 } });
+    const pages: number[][] = [];
+    for (let after = 0, more = true; more; ) {
+      const page = await relay.client(bob).pull({ after, limit: 100 });
+      pages.push(page.items.map(({ seq }) => seq));
+      ({ last_seq: after, more } = page);
+    }
+    expect(pages).toEqual([seqs.slice(0, 2), seqs.slice(2, 4), seqs.slice(4)]);
+  });
+
+  test('pull rule 2: a page stops at about max_pull_bytes', async () => {
+    const { relay, seqs } = await queued(7, 1000, { limits: { max_pull_bytes: 3000 } });
+    const page = await relay.client(bob).pull();
+    expect(page.items.map(({ seq }) => seq)).toEqual(seqs.slice(0, 3));
+    expect(page).toMatchObject({ last_seq: seqs[2], more: true });
+  });
+
+  test('pull rule 2: a page holds at least one item', async () => {
+    const { relay, seqs } = await queued(2, 1000, { limits: { max_pull_bytes: 10 } });
+    const page = await relay.client(bob).pull();
+    expect(page.items.map(({ seq }) => seq)).toEqual(seqs.slice(0, 1));
+    expect(page.more).toBe(true);
+  });
+
+  test('pull rule 3: a request whose epoch is not current answers 409 with the current epoch', async () => {
+    const { relay } = await queued(1, 100);
+    for (const epoch of ['x', relay.epoch.toLowerCase(), `${relay.epoch}x`, '']) {
+      const target = `${ITEMS}?epoch=${epoch}`;
+      expect(expectProblem(await relay.send(relay.hop(bob, 'GET', target)), 'EPOCH_CHANGED')['epoch']).toBe(
+        relay.epoch,
+      );
+    }
+    expect((await relay.client(bob).pull({ epoch: relay.epoch })).items).toHaveLength(1);
+    expect((await relay.client(bob).pull()).items).toHaveLength(1);
+  });
+
+  test('a page holds only the items of its caller, in ascending order, with the sender that pushed', async () => {
+    const { relay } = await queued(0, 0);
+    await relay.client(alice).push([itemTo([bob, carol], 'a1')]);
+    await relay.client(carol).push([itemTo([bob], 'c1')]);
+    await relay.client(alice).push([itemTo([bob], 'a2')]);
+    const ofBob = await relay.client(bob).pull();
+    expect(ofBob.items.map(({ item_id, sender_pubkey }) => [item_id, sender_pubkey])).toEqual([
+      ['a1', alice.key],
+      ['c1', carol.key],
+      ['a2', alice.key],
+    ]);
+    const seqs = ofBob.items.map(({ seq }) => seq);
+    expect(seqs).toEqual(seqs.toSorted((a, b) => a - b));
+    expect((await relay.client(carol).pull()).items.map(({ item_id }) => item_id)).toEqual(['a1']);
+  });
+
+  test('a pull changes nothing: the same items come until they are acked', async () => {
+    const { relay } = await queued(3, 100);
+    const lsn = await relay.lastLsn();
+    const pages = [await relay.client(bob).pull(), await relay.client(bob).pull(), await relay.client(bob).pull()];
+    expect(pages[1]).toEqual(pages[0]);
+    expect(pages[2]).toEqual(pages[0]);
+    expect(await relay.lastLsn()).toBe(lsn);
+  });
+
+  describe('the query of a pull', () => {
+    const suite = relayForSuite(adapter);
+    const pull = async (query: string): Promise<{ status: number; items: unknown[] }> => {
+      const relay = suite.current;
+      if (!relay.relay.engine.enrolment(bob.key)) {
+        await relay.enrol(alice, bob);
+        await relay.client(alice).push(['q1', 'q2', 'q3'].map((id) => itemTo([bob], id)));
+      }
+      const response = await relay.send(relay.hop(bob, 'GET', `${ITEMS}${query}`));
+      if (response.status !== 200) expectProblem(response, 'BAD_REQUEST');
+      return { status: response.status, items: (jsonOf(response)['items'] ?? []) as unknown[] };
+    };
+
+    test.each([
+      ['', 3],
+      ['?', 3],
+      ['?after=0', 3],
+      ['?after=9007199254740991', 0],
+      ['?limit=1', 1],
+      ['?limit=500', 3],
+      ['?limit=501', 3],
+      ['?limit=9007199254740991', 3],
+      ['?wait=0', 3],
+      ['?wait=30', 3],
+      ['?unknown=1&unknown=2', 3],
+      ['?%61fter=9007199254740991', 0],
+      ['?after=%30', 3],
+    ])('%j is understood', async (query, items) => {
+      expect(await pull(query)).toMatchObject({ status: 200, items: { length: items } });
+    });
+
+    test.each([
+      '?after=',
+      '?after=-1',
+      '?after=1.5',
+      '?after=1e3',
+      '?after=0x10',
+      '?after=%201',
+      '?after=abc',
+      '?after=9007199254740992',
+      '?after=99999999999999999999',
+      '?after=1&after=1',
+      '?limit=',
+      '?limit=0',
+      '?limit=-1',
+      '?limit=1.5',
+      '?limit=x',
+      '?limit=1&limit=2',
+      '?wait=31',
+      '?wait=-1',
+      '?wait=1.5',
+      '?wait=x',
+      '?wait=1&wait=1',
+      '?epoch=a&epoch=a',
+    ])('%j is BAD_REQUEST', async (query) => {
+      expect((await pull(query)).status).toBe(400);
+    });
+  });
+
+  describe('ack', () => {
+    const ack = async (relay: HttpRelay, body: unknown, host: TestHost = bob): ReturnType<HttpRelay['send']> =>
+      relay.send(relay.hop(host, 'POST', ACK, JSON.stringify(body)));
+
+    test('ack: deletes what lies at or below through, and records it', async () => {
+      const { relay, seqs } = await queued(4, 100);
+      const [, second = 0, , head = 0] = seqs;
+      const { epoch } = relay;
+      expect(jsonOf(await ack(relay, { epoch, through: second }))).toEqual({
+        acked_through: second,
+        deleted: 2,
+        head_seq: head,
+      });
+      expect((await relay.client(bob).pull()).items.map(({ item_id }) => item_id)).toEqual(['m3', 'm4']);
+      expect((await relay.client(bob).ownInfo()).you).toMatchObject({ acked_through: second, head_seq: head });
+    });
+
+    test('ack: through between two seqs releases what lies below it', async () => {
+      const { relay, seqs } = await queued(1, 100);
+      const [first = 0] = seqs;
+      relay.clock.move(1000);
+      await relay.client(alice).push([itemTo([bob], 'later')]);
+      const answer = jsonOf(await ack(relay, { epoch: relay.epoch, through: first + 500 }));
+      expect(answer).toMatchObject({ acked_through: first + 500, deleted: 1 });
+      expect((await relay.client(bob).pull()).items.map(({ item_id }) => item_id)).toEqual(['later']);
+    });
+
+    test('ack: through at or below acked_through is 200 and deletes nothing', async () => {
+      const { relay, seqs } = await queued(3, 100);
+      const [first = 0, second = 0] = seqs;
+      const { epoch } = relay;
+      await ack(relay, { epoch, through: second });
+      const lsn = await relay.lastLsn();
+      for (const through of [second, first, 0]) {
+        expect(jsonOf(await ack(relay, { epoch, through }))).toMatchObject({ acked_through: second, deleted: 0 });
+      }
+      expect(await relay.lastLsn()).toBe(lsn);
+      expect(await relay.queue(bob)).toHaveLength(1);
+    });
+
+    test('ack: through beyond the head is BAD_ACK with the head, and deletes nothing', async () => {
+      const { relay, seqs } = await queued(2, 100);
+      const head = seqs.at(-1) ?? 0;
+      const lsn = await relay.lastLsn();
+      for (const through of [head + 1, Number.MAX_SAFE_INTEGER]) {
+        const response = await ack(relay, { epoch: relay.epoch, through });
+        expect(expectProblem(response, 'BAD_ACK')['head_seq']).toBe(head);
+      }
+      const empty = await ack(relay, { epoch: relay.epoch, through: 1 }, carol);
+      expect(expectProblem(empty, 'BAD_ACK')['head_seq']).toBe(0);
+      expect(await relay.lastLsn()).toBe(lsn);
+      expect(await relay.queue(bob)).toHaveLength(2);
+    });
+
+    test('ack: another epoch is 409 with the current one, before anything else', async () => {
+      const { relay, seqs } = await queued(1, 100);
+      for (const through of [0, seqs[0] ?? 0, Number.MAX_SAFE_INTEGER]) {
+        const problem = expectProblem(await ack(relay, { epoch: 'OLD', through }), 'EPOCH_CHANGED');
+        expect(problem['epoch']).toBe(relay.epoch);
+      }
+      expect(await relay.queue(bob)).toHaveLength(1);
+    });
+
+    test('ack: each host acks its own queue only', async () => {
+      const { relay, seqs } = await queued(2, 100);
+      await relay.client(alice).push([itemTo([carol], 'c1')]);
+      await ack(relay, { epoch: relay.epoch, through: (await relay.client(carol).ownInfo()).you?.head_seq }, carol);
+      expect((await relay.queue(bob)).map(({ seq }) => seq)).toEqual(seqs);
+      expect(await relay.queue(carol)).toEqual([]);
+    });
+
+    test.each([
+      {},
+      { through: 0 },
+      { epoch: 'E' },
+      { epoch: 'E', through: '0' },
+      { epoch: 'E', through: -1 },
+      { epoch: 'E', through: 1.5 },
+      { epoch: 'E', through: 9_007_199_254_740_992 },
+      { epoch: 'E', through: null },
+      { epoch: 'E', through: [1] },
+      { epoch: '', through: 0 },
+      { epoch: 5, through: 0 },
+      { epoch: 'x'.repeat(65), through: 0 },
+      [],
+      'x',
+      null,
+    ])('ack: %j is BAD_REQUEST', async (body) => {
+      const relay = await relayForTest(adapter);
+      await relay.enrol(bob);
+      expectProblem(await ack(relay, body), 'BAD_REQUEST');
+    });
+  });
+});

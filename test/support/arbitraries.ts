@@ -1,0 +1,209 @@
+/** fast-check arbitraries of the relay's values: every event type and every row, with the corners of their ranges. */
+import * as fc from 'fast-check';
+import type { Sha256Hex } from '../../src/protocol/digest.ts';
+import { PUSHED_KINDS } from '../../src/protocol/items.ts';
+import type { HostName, ItemId } from '../../src/protocol/names.ts';
+import { type PublicKey, publicKeyFromBytes } from '../../src/protocol/public-key.ts';
+import type { EpochReason, RelayEvent } from '../../src/relay/core/event.ts';
+import { type AuthorityName, type TableName, type Tables, rowKey } from '../../src/relay/core/rows.ts';
+import { epochNumbered } from './epochs.ts';
+
+const REASONS: readonly EpochReason[] = [
+  'reset',
+  'restore',
+  'stale-heartbeat',
+  'future-heartbeat',
+  'position-missing',
+  'position-ahead',
+  'position-differs',
+  'item-lost',
+];
+const AUTHORITIES: readonly AuthorityName[] = ['host-key', 'account-token'];
+
+/** A sequence number, time or count: small, around 2^32, or as large as a number can be. */
+export const wholeNumber: fc.Arbitrary<number> = fc.oneof(
+  fc.nat(300),
+  fc.integer({ min: 2 ** 32 - 2, max: 2 ** 32 + 2 }),
+  fc.maxSafeNat(),
+  fc.constant(Number.MAX_SAFE_INTEGER),
+);
+export const publicKey: fc.Arbitrary<PublicKey> = fc
+  .uint8Array({ minLength: 32, maxLength: 32 })
+  .map((bytes) => publicKeyFromBytes(bytes));
+const sha256 = fc
+  .uint8Array({ minLength: 32, maxLength: 32 })
+  .map((bytes) => Buffer.from(bytes).toString('hex') as Sha256Hex);
+const itemId = fc.string({ minLength: 1, maxLength: 320 }).map((text) => text as ItemId);
+const hostName = fc.stringMatching(/^[A-Za-z0-9][A-Za-z0-9._-]{0,61}[A-Za-z0-9]$/).map((text) => text as HostName);
+const text = fc.string({ maxLength: 64 });
+/** Accounts come out of tokens: any text at all. */
+const account = fc.option(fc.string({ unit: 'grapheme', minLength: 1, maxLength: 40 }));
+const epoch = fc.nat(255).map(epochNumbered);
+const authorizedBy = fc.constantFrom(...AUTHORITIES);
+
+const acceptedTarget = fc.record({
+  hostPubkey: publicKey,
+  seq: wholeNumber,
+  wireHash: sha256,
+  bytes: wholeNumber,
+  account,
+});
+const releasedShare = fc.record({ senderPubkey: publicKey, items: wholeNumber, bytes: wholeNumber });
+
+/** An arbitrary of each event type, so that no type can be forgotten. */
+export const eventOfType: { [T in RelayEvent['type']]: fc.Arbitrary<RelayEvent & { type: T }> } = {
+  RelayInitialised: fc.record({
+    type: fc.constant('RelayInitialised' as const),
+    relayPubkey: publicKey,
+    epoch,
+    schemaVersion: wholeNumber,
+    atMs: wholeNumber,
+  }),
+  EpochRotated: fc.record({
+    type: fc.constant('EpochRotated' as const),
+    epoch,
+    reason: fc.constantFrom(...REASONS),
+    atMs: wholeNumber,
+  }),
+  HostEnrolled: fc.record({
+    type: fc.constant('HostEnrolled' as const),
+    hostPubkey: publicKey,
+    hostName,
+    ownerFp: text,
+    account,
+    org: account,
+    clientId: account,
+    authorizedBy,
+    enrolledAtMs: wholeNumber,
+    validUntilMs: fc.option(wholeNumber),
+    formerAccount: account,
+    chargedItems: wholeNumber,
+    chargedBytes: wholeNumber,
+    atMs: wholeNumber,
+  }),
+  HostSeen: fc.record({ type: fc.constant('HostSeen' as const), hostPubkey: publicKey, atMs: wholeNumber }),
+  EnrolmentLapsed: fc.record({
+    type: fc.constant('EnrolmentLapsed' as const),
+    hostPubkey: publicKey,
+    account,
+    releasedItems: wholeNumber,
+    releasedBytes: wholeNumber,
+    atMs: wholeNumber,
+  }),
+  ItemAccepted: fc.record({
+    type: fc.constant('ItemAccepted' as const),
+    senderPubkey: publicKey,
+    itemId,
+    kind: fc.constantFrom(...PUSHED_KINDS),
+    targets: fc.array(acceptedTarget, { minLength: 1, maxLength: 5 }),
+    acceptedAtMs: wholeNumber,
+    expiresAtMs: wholeNumber,
+    dedupUntilMs: wholeNumber,
+  }),
+  ItemsAcked: fc.record({
+    type: fc.constant('ItemsAcked' as const),
+    targetPubkey: publicKey,
+    through: wholeNumber,
+    items: wholeNumber,
+    bytes: wholeNumber,
+    account,
+    shares: fc.array(releasedShare, { maxLength: 5 }),
+    atMs: wholeNumber,
+  }),
+  ItemLost: fc.record({
+    type: fc.constant('ItemLost' as const),
+    targetPubkey: publicKey,
+    seq: wholeNumber,
+    senderPubkey: publicKey,
+    itemId,
+    pushedTo: publicKey,
+    bytes: wholeNumber,
+    account,
+    reason: fc.constantFrom('missing' as const, 'corrupt' as const),
+    atMs: wholeNumber,
+  }),
+};
+
+export const anyEvent: fc.Arbitrary<RelayEvent> = fc.oneof(...Object.values<fc.Arbitrary<RelayEvent>>(eventOfType));
+
+const usage = fc.record({ items: wholeNumber, bytes: wholeNumber });
+
+export interface KeyedRow<T extends TableName = TableName> {
+  key: string;
+  row: Tables[T];
+}
+
+/** An arbitrary of each table's row, with the textual key that belongs to it. */
+export const keyedRow: { [T in keyof Tables]: fc.Arbitrary<KeyedRow<T>> } = {
+  relay: fc
+    .record({
+      relayPubkey: publicKey,
+      epoch,
+      schemaVersion: wholeNumber,
+      initialisedAtMs: wholeNumber,
+      dedupPurgedMs: wholeNumber,
+    })
+    .map((row) => ({ key: rowKey.relay, row })),
+  heartbeat: fc.record({ atMs: wholeNumber }).map((row) => ({ key: rowKey.heartbeat, row })),
+  enrolment: fc
+    .record({
+      hostPubkey: publicKey,
+      hostName,
+      ownerFp: text,
+      account,
+      org: account,
+      clientId: account,
+      authorizedBy,
+      enrolledAtMs: wholeNumber,
+      validUntilMs: fc.option(wholeNumber),
+      revokedAtMs: fc.option(wholeNumber),
+      seen: fc.boolean(),
+    })
+    .map((row) => ({ key: row.hostPubkey, row })),
+  lineage: fc
+    .record({ members: fc.array(publicKey, { minLength: 1, maxLength: 5 }) })
+    .map((row) => ({ key: row.members[0] ?? '', row })),
+  target: fc
+    .tuple(
+      publicKey,
+      fc.record({ headSeq: wholeNumber, ackedThrough: wholeNumber, queueItems: wholeNumber, queueBytes: wholeNumber }),
+    )
+    .map(([key, row]) => ({ key, row })),
+  share: fc
+    .tuple(publicKey, publicKey, usage)
+    .map(([target, sender, row]) => ({ key: rowKey.share(target, sender), row })),
+  account: fc.tuple(fc.string({ minLength: 1 }), usage).map(([key, row]) => ({ key, row })),
+  sender: fc.tuple(publicKey, fc.record({ dedupRows: wholeNumber })).map(([key, row]) => ({ key, row })),
+  queue: fc
+    .tuple(
+      fc.record({
+        targetPubkey: publicKey,
+        seq: wholeNumber,
+        kind: fc.constantFrom('envelope' as const, 'receipt' as const, 'expired' as const),
+        itemId,
+        senderPubkey: publicKey,
+        wireHash: sha256,
+        bytes: wholeNumber,
+        acceptedAtMs: wholeNumber,
+        expiresAtMs: wholeNumber,
+      }),
+      fc.option(fc.record({ payloadTarget: publicKey, payloadSeq: wholeNumber })),
+    )
+    .map(([row, moved]) => {
+      const payload = moved ?? { payloadTarget: row.targetPubkey, payloadSeq: row.seq };
+      return { key: rowKey.queue(row.targetPubkey, row.seq), row: { ...row, ...payload } };
+    }),
+  dedup: fc
+    .record({
+      senderPubkey: publicKey,
+      itemId,
+      targetPubkey: publicKey,
+      wireHash: sha256,
+      seq: wholeNumber,
+      bytes: wholeNumber,
+      acceptedAtMs: wholeNumber,
+      dedupUntilMs: wholeNumber,
+      expired: fc.boolean(),
+    })
+    .map((row) => ({ key: rowKey.dedup(row.senderPubkey, row.targetPubkey, row.itemId), row })),
+};

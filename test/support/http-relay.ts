@@ -1,0 +1,203 @@
+/**
+ * A whole relay in this process, as `serve.ts` composes it, on a free port of 127.0.0.1 over a store in a temporary
+ * folder. Clock and timers stand still until the test moves them.
+ */
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, onTestFinished } from 'vitest';
+import { randomBytes } from 'node:crypto';
+import { RelayClient } from '../../src/host/transport/relay-client.ts';
+import { DEFAULT_LIMITS, type Limits } from '../../src/protocol/limits.ts';
+import { epochFromRandom } from '../../src/protocol/epoch.ts';
+import type { RelayEvent } from '../../src/relay/core/event.ts';
+import type { QueueRow } from '../../src/relay/core/rows.ts';
+import { type Relay, type RelayOptions, startRelay } from '../../src/relay/serve.ts';
+import { openStore } from '../../src/relay/store/open.ts';
+import { PositionFile } from '../../src/relay/store/position.ts';
+import { type Hop, type Signed, hopBytes } from './hops.ts';
+import { type TestHost, relay as relayHost } from './hosts.ts';
+import { ManualClock, ManualTimers } from './manual-time.ts';
+import { type RawResponse, rawRequest } from './raw-http.ts';
+import { disposableFolder, temporaryFolder } from './temporary-folder.ts';
+
+export const ADAPTERS = ['uws', 'node'] as const;
+export type Adapter = (typeof ADAPTERS)[number];
+
+export interface HttpRelayChanges extends Partial<Omit<RelayOptions, 'limits' | 'clock' | 'timers' | 'storeDir'>> {
+  limits?: Partial<Limits>;
+}
+
+export interface LogLine {
+  level: 'info' | 'warn' | 'error';
+  fields: object;
+  message: string;
+}
+
+export class HttpRelay {
+  readonly folder: string;
+  readonly clock = new ManualClock();
+  readonly timers = new ManualTimers();
+  readonly logged: LogLine[] = [];
+  relay!: Relay;
+  readonly #adapter: Adapter;
+  readonly #changes: HttpRelayChanges;
+
+  constructor(folder: string, adapter: Adapter, changes: HttpRelayChanges) {
+    this.folder = folder;
+    this.#adapter = adapter;
+    this.#changes = changes;
+  }
+
+  async start(changes: HttpRelayChanges = {}): Promise<void> {
+    const { limits, ...others } = { ...this.#changes, ...changes };
+    this.relay = await startRelay({
+      storeDir: this.folder,
+      signer: relayHost.signer,
+      listen: { host: '127.0.0.1', port: 0 },
+      adminListen: undefined,
+      limits: { ...DEFAULT_LIMITS, ...limits },
+      pushesPerMinute: 1_000_000,
+      enrolRate: 1_000_000,
+      enrolmentsMax: 10_000,
+      dedupRowsMax: 1_000_000,
+      // Of a length that no other timer has, see `ManualTimers.underWay`.
+      sweepMs: 59_000,
+      trustProxy: 'none',
+      bodyBytesMax: 8_388_608,
+      version: '0.0.0-test',
+      server: this.#adapter,
+      clock: this.clock,
+      timers: this.timers,
+      randomBytes,
+      log: {
+        info: (fields, message) => void this.logged.push({ level: 'info', fields, message }),
+        warn: (fields, message) => void this.logged.push({ level: 'warn', fields, message }),
+        error: (fields, message) => void this.logged.push({ level: 'error', fields, message }),
+      },
+      ...others,
+    });
+  }
+
+  get port(): number {
+    return this.relay.port;
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${this.port}`;
+  }
+
+  get epoch(): string {
+    return this.relay.engine.epoch;
+  }
+
+  /** A client of `host` with the key of this relay pinned. */
+  client(host: TestHost): RelayClient {
+    const nowMs = (): number => this.clock.nowMs();
+    return new RelayClient({ url: this.url, signer: host.signer, hostName: host.name, nowMs }, relayHost.key);
+  }
+
+  /** Enrols the hosts and makes a first hop of each, so that none of what follows is a first one (`HostSeen`). */
+  async enrol(...hosts: readonly TestHost[]): Promise<void> {
+    for (const host of hosts) {
+      await this.client(host).enrol();
+      await this.client(host).ownInfo();
+    }
+  }
+
+  /** A signed request in its parts, with what is needed filled in. */
+  hop(host: TestHost, method: string, target: string, body?: string | Uint8Array): Hop {
+    const { key: relayPubkey } = relayHost;
+    return { host, relayPubkey, method, target, timestamp: this.clock.nowMs(), ...(body !== undefined && { body }) };
+  }
+
+  /** Sends a signed request over a connection of its own, as given or with parts of it wrong. */
+  send(
+    hop: Hop,
+    signed: Signed = {},
+    headers: Readonly<Record<string, string | undefined>> = {},
+  ): Promise<RawResponse> {
+    return rawRequest(this.port, hopBytes(hop, signed, headers), hop.method);
+  }
+
+  /** How far the log has come, read from where the relay notes it before it answers. */
+  async lastLsn(): Promise<number> {
+    const { file, position } = await PositionFile.open(join(this.folder, 'position'));
+    await file.close();
+    if (!position) throw new Error('the relay has noted no position');
+    return position.lsn;
+  }
+
+  /** Everything that waits for `target`. */
+  async queue(target: TestHost): Promise<QueueRow[]> {
+    const rows: QueueRow[] = [];
+    for (let after = 0; ; ) {
+      const page = await this.relay.engine.page(target.key, after, 500);
+      rows.push(...page.rows);
+      const last = page.rows.at(-1);
+      if (!page.more || !last) return rows;
+      after = last.seq;
+    }
+  }
+
+  /** What the relay said went wrong inside it. */
+  get errors(): LogLine[] {
+    return this.logged.filter(({ level }) => level === 'error');
+  }
+
+  async stop(): Promise<void> {
+    await this.relay.stop();
+  }
+
+  /** Stops, and starts again on the same store. */
+  async restart(changes: HttpRelayChanges = {}): Promise<void> {
+    await this.stop();
+    await this.start(changes);
+  }
+
+  /** The whole log and the stored rows, raw, by key. The relay must be stopped. */
+  async stored(): Promise<{ events: RelayEvent[]; rows: Record<string, string> }> {
+    const { store } = await openStore({
+      folder: this.folder,
+      signer: relayHost.signer,
+      nowMs: this.clock.nowMs(),
+      newEpoch: () => epochFromRandom(randomBytes(16)),
+    });
+    try {
+      const events: RelayEvent[] = [];
+      for await (const { event } of store.read(1)) events.push(event);
+      const rows: Record<string, string> = {};
+      for await (const [key, value] of store.rawRows()) rows[key.toString('hex')] = value.toString('hex');
+      return { events, rows };
+    } finally {
+      await store.close();
+    }
+  }
+}
+
+/** A relay for one test; call it inside. */
+export async function relayForTest(adapter: Adapter, changes: HttpRelayChanges = {}): Promise<HttpRelay> {
+  const relay = new HttpRelay(await temporaryFolder(), adapter, changes);
+  await relay.start();
+  onTestFinished(() => relay.stop());
+  return relay;
+}
+
+/**
+ * One relay for the tests of a describe block; call it there. `current` is there from the first test on; at the end it
+ * must have logged no error.
+ */
+export function relayForSuite(adapter: Adapter, changes: HttpRelayChanges = {}): { current: HttpRelay } {
+  const suite = {} as { current: HttpRelay };
+  let remove: () => Promise<void>;
+  beforeAll(async () => {
+    const disposable = await disposableFolder();
+    remove = disposable.remove;
+    suite.current = new HttpRelay(disposable.folder, adapter, changes);
+    await suite.current.start();
+  });
+  afterAll(async () => {
+    await suite.current.stop();
+    await remove();
+    expect(suite.current.errors).toEqual([]);
+  });
+  return suite;
+}

@@ -1,0 +1,69 @@
+/** Time that the tests of a whole relay move by hand. */
+import type { Cancel, Clock, Timers } from '../../src/relay/engine/ambient.ts';
+import { NOON_MS } from './test-clock.ts';
+
+/** The wall clock stands still; the monotonic one runs on by itself and jumps when told. */
+export class ManualClock implements Clock {
+  wallMs = NOON_MS;
+  #aheadMs = 0;
+
+  nowMs(): number {
+    return this.wallMs;
+  }
+
+  monotonicMs(): number {
+    return performance.now() + this.#aheadMs;
+  }
+
+  /** Both clocks, forwards. */
+  move(byMs: number): void {
+    this.wallMs += byMs;
+    this.#aheadMs += byMs;
+  }
+}
+
+interface Timer {
+  dueMs: number;
+  ms: number;
+  repeats: boolean;
+  run: () => void;
+}
+
+/** Timers that fire when the test says that time has passed. */
+export class ManualTimers implements Timers {
+  #nowMs = 0;
+  readonly #timers = new Set<Timer>();
+
+  after(ms: number, run: () => void): Cancel {
+    return this.#start(ms, false, run);
+  }
+
+  every(ms: number, run: () => void): Cancel {
+    return this.#start(ms, true, run);
+  }
+
+  /** How many timers of this length are under way. */
+  underWay(ms: number): number {
+    return [...this.#timers].filter((timer) => timer.ms === ms).length;
+  }
+
+  /** Fires what falls due in the next `ms`, in its order. */
+  pass(ms: number): void {
+    const untilMs = this.#nowMs + ms;
+    for (;;) {
+      const [next] = [...this.#timers].toSorted((a, b) => a.dueMs - b.dueMs);
+      if (!next || next.dueMs > untilMs) break;
+      this.#nowMs = next.dueMs;
+      if (next.repeats) next.dueMs += next.ms;
+      else this.#timers.delete(next);
+      next.run();
+    }
+    this.#nowMs = untilMs;
+  }
+
+  #start(ms: number, repeats: boolean, run: () => void): Cancel {
+    const timer = { dueMs: this.#nowMs + ms, ms, repeats, run };
+    this.#timers.add(timer);
+    return () => void this.#timers.delete(timer);
+  }
+}

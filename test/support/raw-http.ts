@@ -1,0 +1,220 @@
+/**
+ * HTTP/1.1 by hand over a raw socket, for requests that no client library would send and for counting answers.
+ * Everything that waits is bounded in time.
+ */
+import { type Socket, connect } from 'node:net';
+
+export interface RawResponse {
+  status: number;
+  /** Names in lower case. */
+  headers: ReadonlyMap<string, string>;
+  body: Buffer;
+}
+
+/** How long a peer may take before the test fails. */
+const PATIENCE_MS = 10_000;
+
+export class RawConnection {
+  readonly #socket: Socket;
+  #received: Buffer = Buffer.alloc(0);
+  #isOver = false;
+  #wake: (() => void) | undefined;
+
+  private constructor(socket: Socket) {
+    this.#socket = socket;
+    socket.on('data', (chunk: Buffer) => {
+      this.#received = Buffer.concat([this.#received, chunk]);
+      this.#wake?.();
+    });
+    const over = (): void => {
+      this.#isOver = true;
+      this.#wake?.();
+    };
+    socket.on('end', over);
+    socket.on('close', over);
+    // A reset is an end like any other: what came before it counts.
+    socket.on('error', over);
+  }
+
+  static open(port: number, host = '127.0.0.1'): Promise<RawConnection> {
+    return new Promise((resolve, reject) => {
+      const socket = connect({ port, host, noDelay: true });
+      socket.once('error', reject);
+      socket.once('connect', () => {
+        socket.off('error', reject);
+        resolve(new RawConnection(socket));
+      });
+    });
+  }
+
+  /** Text goes out as Latin-1: one byte a character. */
+  send(bytes: string | Uint8Array): this {
+    if (!this.#socket.destroyed) this.#socket.write(typeof bytes === 'string' ? Buffer.from(bytes, 'latin1') : bytes);
+    return this;
+  }
+
+  /** The next response; `undefined` when the peer closed first. `to` is the request's method: HEAD has no body. */
+  async response(to = 'GET'): Promise<RawResponse | undefined> {
+    for (;;) {
+      const taken = takeResponse(this.#received, to === 'HEAD', this.#isOver);
+      if (taken) {
+        this.#received = taken.rest;
+        return taken.response;
+      }
+      if (this.#isOver) return undefined;
+      await this.#more();
+    }
+  }
+
+  /** Every response until the peer closes, which it must. */
+  async untilClosed(to = 'GET'): Promise<RawResponse[]> {
+    const responses: RawResponse[] = [];
+    for (let next = await this.response(to); next; next = await this.response(to)) responses.push(next);
+    if (this.#received.length > 0) throw new Error(`half an answer: ${this.#received.toString('latin1', 0, 200)}`);
+    return responses;
+  }
+
+  /** Stops reading, so that the peer's writes pile up. */
+  pause(): this {
+    this.#socket.pause();
+    return this;
+  }
+
+  resume(): this {
+    this.#socket.resume();
+    return this;
+  }
+
+  /** How many bytes came that no response has taken. */
+  get receivedBytes(): number {
+    return this.#received.length;
+  }
+
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  /** Cuts the connection without a farewell. */
+  cut(): void {
+    this.#socket.resetAndDestroy();
+  }
+
+  close(): void {
+    this.#socket.destroy();
+  }
+
+  #more(): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const late = (): void => {
+        this.#socket.destroy();
+        reject(new Error(`no answer in ${PATIENCE_MS} ms; so far: ${this.#received.toString('latin1', 0, 200)}`));
+      };
+      const timer = setTimeout(late, PATIENCE_MS);
+      this.#wake = () => {
+        clearTimeout(timer);
+        this.#wake = undefined;
+        resolve();
+      };
+    });
+  }
+}
+
+/** Sends `bytes` on a connection of its own and answers every response until the peer closes, which it must. */
+export async function rawExchange(port: number, bytes: string | Uint8Array, to?: string): Promise<RawResponse[]> {
+  const connection = await RawConnection.open(port);
+  try {
+    return await connection.send(bytes).untilClosed(to);
+  } finally {
+    connection.close();
+  }
+}
+
+/** Sends one request and answers its response, which must come; the connection is not used again. */
+export async function rawRequest(port: number, bytes: string | Uint8Array, to?: string): Promise<RawResponse> {
+  const connection = await RawConnection.open(port);
+  try {
+    const response = await connection.send(bytes).response(to);
+    if (!response) throw new Error('the peer closed without an answer');
+    return response;
+  } finally {
+    connection.close();
+  }
+}
+
+/** A request as bytes. `content-length` is added when there is a body and no header says it. */
+export function requestBytes(
+  method: string,
+  target: string,
+  headers: Readonly<Record<string, string>> = {},
+  body: string | Uint8Array = '',
+): Buffer {
+  const bytes = Buffer.from(body);
+  const names = new Set(Object.keys(headers).map((name) => name.toLowerCase()));
+  const lines = [`${method} ${target} HTTP/1.1`];
+  if (!names.has('host')) lines.push('host: relay.test');
+  const hasLength = names.has('content-length') || names.has('transfer-encoding');
+  if (!hasLength && (bytes.length > 0 || method === 'POST')) lines.push(`content-length: ${bytes.length}`);
+  for (const [name, value] of Object.entries(headers)) lines.push(`${name}: ${value}`);
+  return Buffer.concat([Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1'), bytes]);
+}
+
+interface Taken {
+  response: RawResponse;
+  rest: Buffer;
+}
+
+const HEAD_END = Buffer.from('\r\n\r\n');
+
+/** The first response of `bytes`, when it is whole. */
+function takeResponse(bytes: Buffer, isToHead: boolean, isOver: boolean): Taken | undefined {
+  const headEnd = bytes.indexOf(HEAD_END);
+  if (headEnd === -1) return undefined;
+  const [statusLine = '', ...lines] = bytes.toString('latin1', 0, headEnd).split('\r\n');
+  const status = /^HTTP\/1\.[01] ([0-9]{3})(?: |$)/.exec(statusLine)?.[1];
+  if (status === undefined) throw new Error(`no status line: ${statusLine}`);
+  // "100 Continue" comes before the response.
+  if (status.startsWith('1')) return takeResponse(bytes.subarray(headEnd + HEAD_END.length), isToHead, isOver);
+  const headers = new Map<string, string>();
+  for (const line of lines) {
+    const colon = line.indexOf(':');
+    const name = line.slice(0, colon).toLowerCase();
+    if (colon < 1) throw new Error(`no header line: ${line}`);
+    if (headers.has(name)) throw new Error(`the header ${name} is repeated`);
+    headers.set(name, line.slice(colon + 1).trim());
+  }
+  const start = headEnd + HEAD_END.length;
+  const body = takeBody(bytes.subarray(start), headers, isToHead, isOver);
+  return body && { response: { status: Number(status), headers, body: body.body }, rest: body.rest };
+}
+
+function takeBody(
+  bytes: Buffer,
+  headers: ReadonlyMap<string, string>,
+  isToHead: boolean,
+  isOver: boolean,
+): { body: Buffer; rest: Buffer } | undefined {
+  const length = headers.get('content-length');
+  if (isToHead) return { body: Buffer.alloc(0), rest: bytes };
+  if (length !== undefined) {
+    const size = Number(length);
+    return bytes.length < size ? undefined : { body: bytes.subarray(0, size), rest: bytes.subarray(size) };
+  }
+  if (headers.get('transfer-encoding') === 'chunked') return takeChunks(bytes);
+  // Neither: the body ends with the connection.
+  return isOver ? { body: bytes, rest: Buffer.alloc(0) } : undefined;
+}
+
+function takeChunks(bytes: Buffer): { body: Buffer; rest: Buffer } | undefined {
+  const chunks: Buffer[] = [];
+  for (let at = 0; ; ) {
+    const lineEnd = bytes.indexOf('\r\n', at);
+    if (lineEnd === -1) return undefined;
+    const size = Number.parseInt(bytes.toString('latin1', at, lineEnd), 16);
+    if (Number.isNaN(size)) throw new Error('no chunk size');
+    const start = lineEnd + 2;
+    if (bytes.length < start + size + 2) return undefined;
+    chunks.push(bytes.subarray(start, start + size));
+    at = start + size + 2;
+    if (size === 0) return { body: Buffer.concat(chunks), rest: bytes.subarray(at) };
+  }
+}

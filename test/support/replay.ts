@@ -1,0 +1,30 @@
+/** The log against the rows: a replay through the reducers must give the very bytes that are stored. */
+import type { RowChange } from '../../src/relay/core/rows.ts';
+import { rowKeyBytes } from '../../src/relay/store/keys.ts';
+import type { RelayStore } from '../../src/relay/store/relay-store.ts';
+import { encodeRow } from '../../src/relay/store/row-codec.ts';
+import { collected } from './collected.ts';
+import { MapRows } from './map-rows.ts';
+
+/** Stored and replayed rows, key to value in hexadecimal. Queue rows that are acked are left out of both. */
+export async function storedAndReplayed(store: RelayStore): Promise<[Map<string, string>, Map<string, string>]> {
+  const rows = new MapRows();
+  for await (const { event } of store.read(1)) rows.apply(event);
+  const acked = new Set<string>();
+  const replayed = new Map<string, string>();
+  for (const change of rows.all()) {
+    const key = rowKeyBytes(change.table, change.key).toString('hex');
+    if (isAcked(change, rows)) acked.add(key);
+    else if (change.row) replayed.set(key, encodeRow(change.table, change.row).toString('hex'));
+  }
+  const stored = new Map<string, string>();
+  for (const [key, value] of await collected(store.rawRows())) {
+    if (!acked.has(key.toString('hex'))) stored.set(key.toString('hex'), value.toString('hex'));
+  }
+  return [stored, replayed];
+}
+
+function isAcked({ table, row }: RowChange, rows: MapRows): boolean {
+  if (table !== 'queue' || !row) return false;
+  return row.seq <= (rows.get('target', row.targetPubkey)?.ackedThrough ?? 0);
+}

@@ -1,0 +1,18 @@
+/** A folder that is gone when the test is over. */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { onTestFinished } from 'vitest';
+
+/** Call it inside a test; it is removed after everything that the test registered later was cleaned up. */
+export async function temporaryFolder(): Promise<string> {
+  const { folder, remove } = await disposableFolder();
+  onTestFinished(remove);
+  return folder;
+}
+
+/** For tests that need many folders: the caller removes each. */
+export async function disposableFolder(): Promise<{ folder: string; remove: () => Promise<void> }> {
+  const folder = await mkdtemp(join(tmpdir(), 'poste-test-'));
+  return { folder, remove: () => rm(folder, { recursive: true, force: true }) };
+}

@@ -1,0 +1,141 @@
+/**
+ * An engine over a real LevelDB in a temporary folder, with a clock that the test moves.
+ *
+ * `openTestRelay` inside a test cleans up after itself. `reopen` closes store and engine as a good stop does and opens
+ * them again, with the same clock and settings.
+ */
+import { onTestFinished } from 'vitest';
+import type { AckItems, EnrolHost, PushItem } from '../../src/relay/core/command.ts';
+import type { AckOutcome, EnrolOutcome, PushOutcome, Refusal } from '../../src/relay/core/decision.ts';
+import type { QueueRow } from '../../src/relay/core/rows.ts';
+import type { StoreFailed } from '../../src/relay/engine/committer.ts';
+import { Engine } from '../../src/relay/engine/engine.ts';
+import { type OpenStoreOptions, openStore } from '../../src/relay/store/open.ts';
+import type { RelayStore } from '../../src/relay/store/relay-store.ts';
+import { enrolOf } from './commands.ts';
+import { epochSource } from './epochs.ts';
+import { type TestHost, relay } from './hosts.ts';
+import { type SettingsChanges, settingsWith } from './settings.ts';
+import { temporaryFolder } from './temporary-folder.ts';
+import { TestClock } from './test-clock.ts';
+
+export interface TestRelayOptions extends SettingsChanges {
+  /** A temporary one when absent. */
+  folder?: string;
+  clock?: TestClock;
+  newEpoch?: OpenStoreOptions['newEpoch'];
+}
+
+export async function openTestRelay(options: TestRelayOptions = {}): Promise<TestRelay> {
+  const testRelay = new TestRelay(options.folder ?? (await temporaryFolder()), options);
+  await testRelay.open();
+  onTestFinished(() => testRelay.close());
+  return testRelay;
+}
+
+export class TestRelay {
+  readonly folder: string;
+  readonly clock: TestClock;
+  readonly settings: ReturnType<typeof settingsWith>;
+  /** What the engine told its process to end for. */
+  readonly failures: StoreFailed[] = [];
+  /** What the last opening told the operator. */
+  notices: readonly string[] = [];
+  store!: RelayStore;
+  engine!: Engine;
+  readonly #newEpoch: OpenStoreOptions['newEpoch'];
+  #isOpen = false;
+
+  constructor(folder: string, { clock, newEpoch, folder: _folder, ...settings }: TestRelayOptions) {
+    this.folder = folder;
+    this.clock = clock ?? new TestClock();
+    this.settings = settingsWith(settings);
+    this.#newEpoch = newEpoch ?? epochSource();
+  }
+
+  async open(): Promise<void> {
+    const { store, notices } = await openStore({
+      folder: this.folder,
+      signer: relay.signer,
+      nowMs: this.clock.nowMs,
+      newEpoch: this.#newEpoch,
+    });
+    this.store = store;
+    this.notices = notices;
+    this.#isOpen = true;
+    this.engine = await Engine.start({
+      store,
+      settings: this.settings,
+      monotonicMs: () => performance.now(),
+      failed: (failure) => this.failures.push(failure),
+    });
+  }
+
+  async close(): Promise<void> {
+    if (!this.#isOpen) return;
+    this.#isOpen = false;
+    await this.engine.close();
+    await this.store.close();
+  }
+
+  async reopen(): Promise<void> {
+    await this.close();
+    await this.open();
+  }
+
+  /** One push request. Every item is stamped with the clock. */
+  push(...commands: readonly PushItem[]): Promise<PushOutcome[]> {
+    const stamp = { nowMs: this.clock.nowMs };
+    return this.engine.push(
+      commands.map((command) => Object.assign({}, command, stamp)),
+      (outcomes) => outcomes,
+    );
+  }
+
+  /** Pushes one item and answers its verdict and seqs. */
+  async pushOne(command: PushItem): Promise<{ verdict: string; seqs: number[] }> {
+    const [outcome] = await this.push(command);
+    return outcomeOf(outcome);
+  }
+
+  enrol(command: EnrolHost): Promise<EnrolOutcome | Refusal> {
+    return this.engine.enrol({ ...command, nowMs: this.clock.nowMs });
+  }
+
+  async enrolAll(...hosts: readonly TestHost[]): Promise<void> {
+    await Promise.all(hosts.map((host) => this.enrol(enrolOf(host))));
+  }
+
+  /** Acks in the current epoch unless the command is stamped with another one. */
+  ack(target: TestHost, through: number, changes: Partial<AckItems> = {}): Promise<AckOutcome | Refusal> {
+    const { epoch } = this.engine;
+    const { nowMs } = this.clock;
+    return this.engine.ack({ type: 'AckItems', targetPubkey: target.key, epoch, through, nowMs, ...changes });
+  }
+
+  /** Everything that waits for `target`, page by page. */
+  async queue(target: TestHost): Promise<QueueRow[]> {
+    const rows: QueueRow[] = [];
+    for (let after = 0; ; ) {
+      const page = await this.engine.page(target.key, after, this.settings.limits.max_pull);
+      rows.push(...page.rows);
+      const last = page.rows.at(-1);
+      if (!page.more || !last) return rows;
+      after = last.seq;
+    }
+  }
+
+  /** The wire bytes of everything that waits for `target`, as text. */
+  async wires(target: TestHost): Promise<(string | undefined)[]> {
+    const payloads = await this.engine.payloads(await this.queue(target));
+    return payloads.map((wire) => wire?.toString());
+  }
+}
+
+/** The verdict of one pushed item, in the words of `results[i].status`, and its seqs. */
+export function outcomeOf(outcome: PushOutcome | undefined): { verdict: string; seqs: number[] } {
+  if (outcome?.type === 'ItemStored') {
+    return { verdict: outcome.status, seqs: outcome.targets.map(({ seq }) => seq) };
+  }
+  return { verdict: `rejected:${outcome?.rejection ?? 'unanswered'}`, seqs: [] };
+}

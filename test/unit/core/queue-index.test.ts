@@ -1,0 +1,111 @@
+import * as fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { type IndexedItem, QueueIndex, type Released } from '../../../src/relay/core/queue-index.ts';
+import { alice, bob, carol } from '../../support/hosts.ts';
+
+/** The index without cleverness. */
+class NaiveIndex {
+  items: IndexedItem[] = [];
+
+  released(through: number): Released {
+    const gone = this.items.filter(({ seq }) => seq <= through);
+    const released: Released = { items: gone.length, bytes: 0, shares: [] };
+    for (const { bytes, senderPubkey } of gone) {
+      released.bytes += bytes;
+      if (senderPubkey === null) continue;
+      const share = released.shares.find((one) => one.senderPubkey === senderPubkey);
+      if (share) {
+        share.items++;
+        share.bytes += bytes;
+      } else {
+        released.shares.push({ senderPubkey, items: 1, bytes });
+      }
+    }
+    return released;
+  }
+}
+
+type Step =
+  | { type: 'append'; gap: number; bytes: number; sender: number; times: number }
+  | { type: 'dropThrough' | 'drop' | 'released'; where: number };
+
+const step: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      type: fc.constant('append' as const),
+      gap: fc.integer({ min: 1, max: 2 ** 41 }),
+      bytes: fc.nat(524_288),
+      sender: fc.nat(3),
+      times: fc.integer({ min: 1, max: 50 }),
+    }),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      type: fc.constantFrom('dropThrough' as const, 'drop' as const, 'released' as const),
+      where: fc.double({ min: 0, max: 1.1, noNaN: true }),
+    }),
+  },
+);
+
+test('agrees with an array after any appends, acks and losses', () => {
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
+      const index = new QueueIndex();
+      const naive = new NaiveIndex();
+      const seen: [Released, Released][] = [];
+      let head = 0;
+      // A seq that is in the index, between two, below all or above all.
+      const seqAt = (where: number): number =>
+        where > 1 ? head + 5 : where === 0 ? 0 : (naive.items.at(Math.floor(where * naive.items.length))?.seq ?? head);
+      for (const one of steps) {
+        switch (one.type) {
+          case 'append':
+            for (let time = 0; time < one.times; time++) {
+              head += one.gap;
+              const senderPubkey = [alice.key, bob.key, carol.key, null][one.sender] ?? null;
+              index.append({ seq: head, bytes: one.bytes + time, senderPubkey });
+              naive.items.push({ seq: head, bytes: one.bytes + time, senderPubkey });
+            }
+            break;
+          case 'dropThrough': {
+            const through = seqAt(one.where);
+            index.dropThrough(through);
+            naive.items = naive.items.filter(({ seq }) => seq > through);
+            break;
+          }
+          case 'drop': {
+            const lost = seqAt(one.where);
+            index.drop(lost);
+            naive.items = naive.items.filter(({ seq }) => seq !== lost);
+            break;
+          }
+          case 'released':
+            seen.push([index.released(seqAt(one.where)), naive.released(seqAt(one.where))]);
+            break;
+        }
+        expect(index.length).toBe(naive.items.length);
+      }
+      for (const [released, expected] of seen) expect(released).toEqual(expected);
+      expect(index.released(head)).toEqual(naive.released(head));
+    }),
+    { numRuns: 300 },
+  );
+});
+
+test('refuses a seq that does not ascend', () => {
+  const index = new QueueIndex();
+  index.append({ seq: 5, bytes: 1, senderPubkey: alice.key });
+  expect(() => index.append({ seq: 5, bytes: 1, senderPubkey: alice.key })).toThrow('ascend');
+  expect(() => index.append({ seq: 4, bytes: 1, senderPubkey: alice.key })).toThrow('ascend');
+  expect(index.length).toBe(1);
+});
+
+test('keeps sequence numbers and sizes exactly up to the largest there are', () => {
+  const index = new QueueIndex();
+  index.append({ seq: Number.MAX_SAFE_INTEGER - 1, bytes: 2 ** 32 - 1, senderPubkey: null });
+  index.append({ seq: Number.MAX_SAFE_INTEGER, bytes: 1, senderPubkey: null });
+  expect(index.released(Number.MAX_SAFE_INTEGER - 1)).toEqual({ items: 1, bytes: 2 ** 32 - 1, shares: [] });
+  expect(index.released(Number.MAX_SAFE_INTEGER)).toEqual({ items: 2, bytes: 2 ** 32, shares: [] });
+});

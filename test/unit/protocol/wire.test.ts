@@ -1,0 +1,272 @@
+import { hash } from 'node:crypto';
+import * as fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { canonicalBytes } from '../../../src/protocol/canonical-json.ts';
+import { signerFromSeed } from '../../../src/protocol/ed25519.ts';
+import type { ItemId } from '../../../src/protocol/names.ts';
+import { inspectEnvelope, isSignedReceipt } from '../../../src/protocol/wire.ts';
+
+const ID = 'm1' as ItemId;
+const SEALED = { alg: 'HPKE', enc: 'QQ==', ct: 'Qg==' };
+const ENVELOPE = { id: 'm1', sealed: SEALED, subject: 'Hello' };
+
+function bytesOf(value: unknown): Buffer {
+  return Buffer.from(JSON.stringify(value));
+}
+
+/** `object` without one member. */
+function without(object: object, name: string): object {
+  return Object.fromEntries(Object.entries(object).filter(([member]) => member !== name));
+}
+
+describe('envelope wire bytes', () => {
+  it('a sealed envelope with its id is sealed, in whatever order, spacing and company', () => {
+    expect(inspectEnvelope(bytesOf(ENVELOPE), ID)).toBe('sealed');
+    const spaced = Buffer.from(JSON.stringify({ x: [1, { body: 'no member of the envelope' }], ...ENVELOPE }, null, 2));
+    expect(inspectEnvelope(spaced, ID)).toBe('sealed');
+    expect(inspectEnvelope(bytesOf({ ...ENVELOPE, sealed: { ...SEALED, key_id: '0' } }), ID)).toBe('sealed');
+  });
+
+  it.each([
+    ['no bytes', Buffer.alloc(0)],
+    ['no JSON', Buffer.from('{"id":"m1"')],
+    ['no UTF-8', Buffer.concat([Buffer.from('{"id":"m1","x":"'), Buffer.of(0xff), Buffer.from('"}')])],
+    ['a byte order mark', Buffer.concat([Buffer.from('\ufeff'), bytesOf(ENVELOPE)])],
+    ['a list', bytesOf([ENVELOPE])],
+    ['a text', bytesOf('sealed')],
+    ['null', bytesOf(null)],
+    ['a plaintext body beside the sealed one', bytesOf({ ...ENVELOPE, body: 'plain' })],
+    ['a body that is null', bytesOf({ ...ENVELOPE, body: null })],
+    ['an empty body', bytesOf({ ...ENVELOPE, body: '' })],
+    [
+      'a body under an escaped name',
+      Buffer.from(String.raw`{"id":"m1","b\u006fdy":"plain","sealed":${JSON.stringify(SEALED)}}`),
+    ],
+    ['a body and nothing sealed', bytesOf({ id: 'm1', body: 'plain' })],
+    ['nothing sealed', bytesOf({ id: 'm1' })],
+    ['sealed null', bytesOf({ ...ENVELOPE, sealed: null })],
+    ['sealed true', bytesOf({ ...ENVELOPE, sealed: true })],
+    ['sealed text', bytesOf({ ...ENVELOPE, sealed: 'sealed' })],
+    ['a sealed list', bytesOf({ ...ENVELOPE, sealed: [SEALED] })],
+    ['an empty sealed object', bytesOf({ ...ENVELOPE, sealed: {} })],
+    ['a sealed object lent by __proto__', Buffer.from(`{"id":"m1","__proto__":{"sealed":${JSON.stringify(SEALED)}}}`)],
+    ['members lent by __proto__', Buffer.from(`{"id":"m1","sealed":{"__proto__":${JSON.stringify(SEALED)}}}`)],
+    [
+      'nesting past the bound',
+      Buffer.from(JSON.stringify(ENVELOPE).replace('"Hello"', '['.repeat(32) + ']'.repeat(32))),
+    ],
+    ['more values than the bound', bytesOf({ ...ENVELOPE, x: Array.from({ length: 10_000 }, () => 0) })],
+  ])('not sealed: %s', (_why, wire) => {
+    expect(inspectEnvelope(wire, ID)).toBe('not sealed');
+  });
+
+  it.each(['alg', 'enc', 'ct'])('not sealed: %s missing, empty, or no text', (name) => {
+    expect(inspectEnvelope(bytesOf({ ...ENVELOPE, sealed: without(SEALED, name) }), ID)).toBe('not sealed');
+    for (const value of ['', null, 1, true, ['QQ=='], { a: 1 }]) {
+      const sealed = { ...SEALED, [name]: value };
+      expect(inspectEnvelope(bytesOf({ ...ENVELOPE, sealed }), ID)).toBe('not sealed');
+    }
+  });
+
+  it.each([
+    ['no id', without(ENVELOPE, 'id')],
+    ['another id', { ...ENVELOPE, id: 'm2' }],
+    ['an id in other letters', { ...ENVELOPE, id: 'M1' }],
+    ['an id with a space', { ...ENVELOPE, id: 'm1 ' }],
+    ['an id that is a list', { ...ENVELOPE, id: ['m1'] }],
+    ['an id that is null', { ...ENVELOPE, id: null }],
+  ])('id mismatch: %s', (_why, envelope) => {
+    expect(inspectEnvelope(bytesOf(envelope), ID)).toBe('id mismatch');
+  });
+
+  it('id mismatch: an id lent by __proto__', () => {
+    const wire = Buffer.from(`{"__proto__":{"id":"m1"},"sealed":${JSON.stringify(SEALED)}}`);
+    expect(inspectEnvelope(wire, ID)).toBe('id mismatch');
+  });
+
+  it('the last of two members counts, as for every reader that parses', () => {
+    const sealed = `"sealed":${JSON.stringify(SEALED)}`;
+    expect(inspectEnvelope(Buffer.from(`{"id":"m2","id":"m1",${sealed}}`), ID)).toBe('sealed');
+    expect(inspectEnvelope(Buffer.from(`{"id":"m1","id":"m2",${sealed}}`), ID)).toBe('id mismatch');
+    expect(inspectEnvelope(Buffer.from(`{"id":"m1","body":1,"body":2,${sealed}}`), ID)).toBe('not sealed');
+  });
+
+  it('property: no bytes throw, and none without a sealed object are sealed', () => {
+    fc.assert(
+      fc.property(
+        fc.oneof(
+          fc.uint8Array(),
+          fc.json().map((text) => Buffer.from(text)),
+        ),
+        (bytes) => {
+          expect(inspectEnvelope(Buffer.from(bytes), ID)).toBe('not sealed');
+        },
+      ),
+      { numRuns: 300 },
+    );
+  });
+});
+
+const SIGNER = signerFromSeed(hash('sha256', 'recipient host', 'buffer'));
+const RETIRED = signerFromSeed(hash('sha256', 'recipient host, before', 'buffer'));
+const STRANGER = signerFromSeed(hash('sha256', 'stranger', 'buffer'));
+const SIGNERS = [SIGNER.publicKey, RETIRED.publicKey];
+const RECEIPT_ID = 'receipt:m1:agent@host:3' as ItemId;
+const REC = {
+  v: 1,
+  type: 'receipt',
+  msg: 'm1',
+  recipient: 'agent@host',
+  seq: 3,
+  state: 'delivered',
+  at: 1_763_675_303_000,
+  host_pubkey: SIGNER.publicKey as string,
+};
+
+/** The wire bytes of `rec`, properly signed by `signer`. */
+function signedReceipt(rec: unknown, signer = SIGNER): Buffer {
+  return canonicalBytes({ rec, sig: signer.sign(canonicalBytes(rec)) });
+}
+
+describe('receipt wire bytes', () => {
+  it('a delivery receipt signed by the pushing host is one', () => {
+    expect(isSignedReceipt(signedReceipt(REC), RECEIPT_ID, SIGNERS)).toBe(true);
+  });
+
+  it.each(['delivered', 'notified', 'read', 'acked'])('in the state %s', (state) => {
+    expect(isSignedReceipt(signedReceipt({ ...REC, state }), RECEIPT_ID, SIGNERS)).toBe(true);
+  });
+
+  it('also signed by a key that was rotated into that of the pushing host', () => {
+    const rec = { ...REC, host_pubkey: RETIRED.publicKey };
+    expect(isSignedReceipt(signedReceipt(rec, RETIRED), RECEIPT_ID, SIGNERS)).toBe(true);
+    expect(isSignedReceipt(signedReceipt(rec, RETIRED), RECEIPT_ID, [SIGNER.publicKey])).toBe(false);
+  });
+
+  it('members it does not know are kept, and covered by the signature', () => {
+    expect(
+      isSignedReceipt(signedReceipt({ ...REC, wire_hash: 'ff', toJSON: { b: 1, a: 2 } }), RECEIPT_ID, SIGNERS),
+    ).toBe(true);
+  });
+
+  it('refuses what is not exactly RFC 8785', () => {
+    const receipt = { rec: REC, sig: SIGNER.sign(canonicalBytes(REC)) };
+    const wire = canonicalBytes(receipt).toString('utf8');
+    expect(isSignedReceipt(Buffer.from(wire), RECEIPT_ID, SIGNERS)).toBe(true);
+    const others = [
+      JSON.stringify(receipt),
+      JSON.stringify({ sig: receipt.sig, rec: JSON.parse(canonicalBytes(REC).toString('utf8')) as unknown }),
+      ` ${wire}`,
+      `${wire}\n`,
+      wire.replace('"seq":3', '"seq":3.0'),
+      wire.replace('"seq":3', '"seq": 3'),
+      wire.replace('"seq":3', '"seq":3,"seq":3'),
+      wire.replace('"agent@host"', '"agent\\u0040host"'),
+      wire.replace('"type":"receipt"', '"type":"receip\\u0074"'),
+      `\ufeff${wire}`,
+      wire.slice(0, -1),
+      '',
+    ];
+    for (const other of others) {
+      expect(other).not.toBe(wire);
+      expect(isSignedReceipt(Buffer.from(other), RECEIPT_ID, SIGNERS)).toBe(false);
+    }
+  });
+
+  it('refuses members out of order in an object with a member called toJSON', () => {
+    const rec = { ...REC, x: { a: 1, b: 2, toJSON: null } };
+    const wire = signedReceipt(rec).toString('utf8');
+    const disordered = wire.replace('{"a":1,"b":2,"toJSON":null}', '{"toJSON":null,"b":2,"a":1}');
+    expect(disordered).not.toBe(wire);
+    expect(isSignedReceipt(Buffer.from(wire), RECEIPT_ID, SIGNERS)).toBe(true);
+    expect(isSignedReceipt(Buffer.from(disordered), RECEIPT_ID, SIGNERS)).toBe(false);
+  });
+
+  it.each([
+    ['another type', { ...REC, type: 'relay-accept' }],
+    ['no type', without(REC, 'type')],
+    ['an unknown state', { ...REC, state: 'lost' }],
+    ['a state in other letters', { ...REC, state: 'Delivered' }],
+    ['a state that every list has', { ...REC, state: 'length' }],
+    ['a state that is a number', { ...REC, state: 0 }],
+    ['no state', without(REC, 'state')],
+    ['another message', { ...REC, msg: 'm2' }],
+    ['a message that is a number', { ...REC, msg: 1 }],
+    ['no message', without(REC, 'msg')],
+    ['another recipient', { ...REC, recipient: 'agent@other' }],
+    ['a recipient in a list', { ...REC, recipient: ['agent@host'] }],
+    ['no recipient', without(REC, 'recipient')],
+    ['another sequence number', { ...REC, seq: 4 }],
+    ['a sequence number as a text', { ...REC, seq: '3' }],
+    ['no sequence number', without(REC, 'seq')],
+    ['colons that move the borders', { ...REC, msg: 'm1:agent@host', recipient: '3' }],
+    ['the key of another host', { ...REC, host_pubkey: STRANGER.publicKey as string }],
+    ['a key that is none', { ...REC, host_pubkey: 'key' }],
+    ['no key', without(REC, 'host_pubkey')],
+    ['a record that is a list', [REC]],
+    ['a record that is null', null],
+    ['a record that is a text', 'receipt'],
+  ])('refuses, although signed by the pushing host: %s', (_why, rec) => {
+    expect(isSignedReceipt(signedReceipt(rec), RECEIPT_ID, SIGNERS)).toBe(false);
+  });
+
+  it('refuses an id that is not its own', () => {
+    for (const id of ['receipt:m1:agent@host:4', 'receipt:m2:agent@host:3', 'm1']) {
+      expect(isSignedReceipt(signedReceipt(REC), id as ItemId, SIGNERS)).toBe(false);
+    }
+  });
+
+  it('refuses the signature of another key, a retired one of the same host included', () => {
+    expect(isSignedReceipt(signedReceipt(REC, STRANGER), RECEIPT_ID, SIGNERS)).toBe(false);
+    expect(isSignedReceipt(signedReceipt(REC, RETIRED), RECEIPT_ID, SIGNERS)).toBe(false);
+    const ofStranger = { ...REC, host_pubkey: STRANGER.publicKey };
+    expect(isSignedReceipt(signedReceipt(ofStranger, STRANGER), RECEIPT_ID, SIGNERS)).toBe(false);
+    expect(isSignedReceipt(signedReceipt(REC), RECEIPT_ID, [])).toBe(false);
+  });
+
+  it.each([
+    ['missing', { rec: REC }],
+    ['null', { rec: REC, sig: null }],
+    ['empty', { rec: REC, sig: '' }],
+    ['in hexadecimal', { rec: REC, sig: 'ab'.repeat(64) }],
+    ['of zeros', { rec: REC, sig: Buffer.alloc(64).toString('base64') }],
+    ['over the whole receipt', { rec: REC, sig: SIGNER.sign(canonicalBytes({ rec: REC })) }],
+    ['over another record', { rec: REC, sig: SIGNER.sign(canonicalBytes({ ...REC, state: 'read' })) }],
+    ['under another name', { rec: REC, signature: SIGNER.sign(canonicalBytes(REC)) }],
+    ['with a third member beside it', { rec: REC, sig: SIGNER.sign(canonicalBytes(REC)), x: 1 }],
+  ])('refuses a signature %s', (_why, receipt) => {
+    expect(isSignedReceipt(canonicalBytes(receipt), RECEIPT_ID, SIGNERS)).toBe(false);
+  });
+
+  it.each([
+    ['a list', '[]'],
+    ['null', 'null'],
+    ['an empty object', '{}'],
+    ['no UTF-8', Buffer.of(0x7b, 0xff, 0x7d)],
+    ['a number JCS cannot carry', '{"rec":{"type":"receipt","x":1e400},"sig":""}'],
+    ['a lone surrogate', String.raw`{"rec":{"type":"receipt","x":"\ud800"},"sig":""}`],
+  ])('refuses %s', (_why, wire) => {
+    expect(isSignedReceipt(Buffer.from(wire), RECEIPT_ID, SIGNERS)).toBe(false);
+  });
+
+  it('malformed, and never a throw: values JCS cannot carry in an otherwise good receipt', () => {
+    const wire = signedReceipt({ ...REC, x: 1 }).toString('utf8');
+    for (const carried of ['1e400', String.raw`"\ud800"`, '['.repeat(30) + ']'.repeat(30), String.raw`{"\udfff":1}`]) {
+      const changed = wire.replace('"x":1', `"x":${carried}`);
+      expect(changed).not.toBe(wire);
+      expect(isSignedReceipt(Buffer.from(changed), RECEIPT_ID, SIGNERS)).toBe(false);
+    }
+  });
+
+  it('property: one changed byte anywhere, and it is a signed receipt no more', () => {
+    const wire = signedReceipt(REC);
+    fc.assert(
+      fc.property(fc.nat({ max: wire.length - 1 }), fc.integer({ min: 1, max: 255 }), (at, change) => {
+        const changed = Buffer.from(wire);
+        changed[at] = (changed[at] ?? 0) ^ change;
+        expect(isSignedReceipt(changed, RECEIPT_ID, SIGNERS)).toBe(false);
+      }),
+      { numRuns: 500 },
+    );
+  });
+});
