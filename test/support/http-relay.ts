@@ -10,7 +10,7 @@ import { DEFAULT_LIMITS, type Limits } from '../../src/protocol/limits.ts';
 import { epochFromRandom } from '../../src/protocol/epoch.ts';
 import type { RelayEvent } from '../../src/relay/core/event.ts';
 import type { QueueRow } from '../../src/relay/core/rows.ts';
-import { type Relay, type RelayOptions, startRelay } from '../../src/relay/serve.ts';
+import { type Relay, type RelayOptions, STOP_WITHIN_MS, startRelay } from '../../src/relay/serve.ts';
 import { openStore } from '../../src/relay/store/open.ts';
 import { PositionFile } from '../../src/relay/store/position.ts';
 import { type Hop, type Signed, hopBytes } from './hops.ts';
@@ -147,6 +147,13 @@ export class HttpRelay {
     await this.relay.stop();
   }
 
+  /** Stops and cuts what a failed test left under way. */
+  async stopAtOnce(): Promise<void> {
+    const stopped = this.stop();
+    this.timers.pass(STOP_WITHIN_MS);
+    await stopped;
+  }
+
   /** Stops, and starts again on the same store. */
   async restart(changes: HttpRelayChanges = {}): Promise<void> {
     await this.stop();
@@ -177,7 +184,7 @@ export class HttpRelay {
 export async function relayForTest(adapter: Adapter, changes: HttpRelayChanges = {}): Promise<HttpRelay> {
   const relay = new HttpRelay(await temporaryFolder(), adapter, changes);
   await relay.start();
-  onTestFinished(() => relay.stop());
+  onTestFinished(() => relay.stopAtOnce());
   return relay;
 }
 
@@ -195,7 +202,7 @@ export function relayForSuite(adapter: Adapter, changes: HttpRelayChanges = {}):
     await suite.current.start();
   });
   afterAll(async () => {
-    await suite.current.stop();
+    await suite.current.stopAtOnce();
     await remove();
     expect(suite.current.errors).toEqual([]);
   });

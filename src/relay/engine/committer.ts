@@ -11,9 +11,11 @@
 import type { LogEntry, RelayEvent } from '../core/event.ts';
 import type { FactSource } from '../core/facts.ts';
 import { reduce } from '../core/reduce.ts';
-import type { QueueRow, RowChange, TableName, Tables } from '../core/rows.ts';
+import { type QueueRow, type RowChange, type TableName, type Tables, rowKey } from '../core/rows.ts';
 import type { Payload } from '../store/log.ts';
 import type { RelayStore } from '../store/relay-store.ts';
+import { RecentRows } from './recent-rows.ts';
+import { RowOverlay } from './row-overlay.ts';
 
 /** A batch that holds this many payload bytes takes no more; the next one waits for it. */
 export const BATCH_PAYLOAD_BYTES_MAX = 8 << 20;
@@ -35,7 +37,7 @@ export interface AdmissionObserver {
 
 class Batch {
   readonly entries: LogEntry[] = [];
-  readonly changes = new Map<string, RowChange>();
+  readonly changes = new RowOverlay();
   readonly payloads: Payload[] = [];
   readonly durable: Promise<void>;
   payloadBytes = 0;
@@ -69,6 +71,7 @@ export class Committer implements FactSource {
   readonly #observer: AdmissionObserver;
   readonly #published: CommitterOptions['published'];
   readonly #onFailed: CommitterOptions['failed'];
+  readonly #recent = new RecentRows();
   #open = new Batch();
   #flying: Batch | undefined;
   #lastLsn: number;
@@ -89,17 +92,16 @@ export class Committer implements FactSource {
   }
 
   get<T extends TableName>(table: T, key: string): Tables[T] | undefined {
-    const mark = markOf(table, key);
-    const change = this.#open.changes.get(mark) ?? this.#flying?.changes.get(mark);
+    const change = this.#open.changes.get(table, key) ?? this.#flying?.changes.get(table, key);
     if (change) return (change.row ?? undefined) as Tables[T] | undefined;
-    return this.#store.get(table, key);
+    return this.#recent.get(table, key, () => this.#store.get(table, key));
   }
 
   hasPayload(row: QueueRow): boolean {
     const { targetPubkey, seq, payloadTarget, payloadSeq } = row;
-    const mark = markOf('queue', targetPubkey + String(seq));
-    const isPending = this.#open.changes.has(mark) || this.#flying?.changes.has(mark) === true;
-    return (isPending && payloadTarget === targetPubkey && payloadSeq === seq) || this.#store.hasPayload(row);
+    const key = rowKey.queue(targetPubkey, seq);
+    const pending = this.#open.changes.get('queue', key) ?? this.#flying?.changes.get('queue', key);
+    return (pending && payloadTarget === targetPubkey && payloadSeq === seq) || this.#store.hasPayload(row);
   }
 
   /** Throws `StoreFailed` after a failed batch. */
@@ -164,7 +166,8 @@ export class Committer implements FactSource {
 
   #change(change: RowChange): void {
     this.#observer.changing(change);
-    this.#open.changes.set(markOf(change.table, change.key), change);
+    this.#recent.changed(change);
+    this.#open.changes.set(change);
   }
 
   #start(): void {
@@ -182,7 +185,7 @@ export class Committer implements FactSource {
       this.#flying = batch;
       this.#open = new Batch();
       for (const resolve of this.#roomWaiters.splice(0)) resolve();
-      const changes = [...batch.changes.values()];
+      const changes = batch.changes.changes();
       try {
         const collected = await this.#store.collector.nextSlice();
         await this.#store.append({
@@ -219,8 +222,4 @@ export class Committer implements FactSource {
     this.#onFailed(failure);
     return failure;
   }
-}
-
-function markOf(table: TableName, key: string): string {
-  return `${table} ${key}`;
 }

@@ -1,6 +1,6 @@
 /** `POST /v2/relay/items`: what a sender asks the relay to keep, item by item. */
 import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
-import { canonicalBytes } from '../../protocol/canonical-json.ts';
+import { canonicalJson } from '../../protocol/canonical-json.ts';
 import { acceptReceipt } from '../../protocol/documents.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
@@ -124,8 +124,8 @@ async function resultText(
   });
   const stored = targets.map(({ hostPubkey, seq }) => ({ host_pubkey: hostPubkey, seq }));
   // The accept object is shown in the very form that is signed.
-  const canonical = canonicalBytes(accept);
+  const canonical = canonicalJson(accept);
   const head = JSON.stringify({ item_id: itemId, status, targets: stored });
-  const sig = await signer.signInPool(canonical);
-  return `${head.slice(0, -1)},"accept":${canonical.toString('utf8')},"sig":"${sig}"}`;
+  const sig = await signer.signInPool(Buffer.from(canonical));
+  return `${head.slice(0, -1)},"accept":${canonical},"sig":"${sig}"}`;
 }
