@@ -22,6 +22,6 @@ export class RowOverlay {
   }
 
   changes(): RowChange[] {
-    return [...this.#tables.values()].flatMap((rows) => [...rows.values()]);
+    return Array.from(this.#tables.values(), (rows) => Array.from(rows.values())).flat();
   }
 }

@@ -43,6 +43,7 @@ export function readFraming(head: RequestHead): Framing | Reply {
     }
     headers.set(name, value);
   }
+  if (!headers.has('host')) return problemReply('BAD_REQUEST', 'the header host is missing', { close: true });
   if (headers.has('transfer-encoding')) {
     return problemReply('LENGTH_REQUIRED', 'send the body with content-length; chunked requests are refused', {
       close: true,

@@ -5,13 +5,14 @@
  * slices, and a slow reader holds no snapshot of the store. A payload that does not match its hash is never served:
  * the page ends before it, and the loss is reported.
  */
-import { type Sha256Hex, sha256Hex } from '../../protocol/digest.ts';
+import { sha256Hex } from '../../protocol/digest.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { QueueRow } from '../core/rows.ts';
 import type { Clock, Timers } from '../engine/ambient.ts';
 import type { Engine, Page } from '../engine/engine.ts';
-import type { Exchange, Reply, ReplyStream } from './exchange.ts';
+import type { Exchange, Reply } from './exchange.ts';
 import { ByteBudget } from './body.ts';
+import { encodeItems, pageHead, pageTail } from './page-encoding.ts';
 import { problemReply } from './replies.ts';
 
 /** Wire bytes of one slice, about. */
@@ -49,24 +50,24 @@ export class PageWriter {
     const cancel = this.#options.timers.after(PAGE_DEADLINE_MS, () => exchange.abort());
     let isBegun = false;
     try {
+      const slices = slicesOf(page.rows);
       // Read before the reply begins: until then a failure can still be said.
-      let slices = slicesOf(page.rows);
-      let next = slices.shift();
-      let items = next && (await this.#readSlice(next));
+      let slice = await this.#readSlice(slices[0] ?? []);
       const stream = exchange.startReply(200, { 'content-type': 'application/json', ...headers });
       isBegun = true;
-      let prefix = pageHead(page);
+      let lead = pageHead(page);
       let lastSeq = after;
-      while (next && items && !exchange.isAborted) {
-        await writeSlice(stream, prefix, items.texts);
-        if (items.texts.length > 0) prefix = ',';
-        lastSeq = next[items.texts.length - 1]?.seq ?? lastSeq;
-        if (items.texts.length < next.length) slices = [];
-        next = slices.shift();
-        items = next && (await this.#readSlice(next));
+      for (let n = 0; slice.rows.length > 0 && !exchange.isAborted; ) {
+        const isWhole = slice.rows.length === slices[n]?.length;
+        const written = stream.write(encodeItems(slice.rows, slice.wires, lead));
+        lead = ',';
+        lastSeq = slice.rows.at(-1)?.seq ?? lastSeq;
+        // The next one is read while this one goes out.
+        const next = isWhole ? slices[++n] : undefined;
+        [slice] = await Promise.all([this.#readSlice(next ?? []), written]);
       }
       const isWhole = lastSeq === page.rows.at(-1)?.seq;
-      const head = prefix === ',' ? '' : prefix;
+      const head = lead === ',' ? '' : lead;
       // Waited for like the slices: the page is under way until the peer has taken it.
       await stream.write(Buffer.from(`${head}${pageTail(lastSeq, page.more || !isWhole)}`, 'latin1'));
       stream.end();
@@ -81,56 +82,37 @@ export class PageWriter {
     }
   }
 
-  /** The encoded items of a slice, up to the first that cannot be served. */
-  async #readSlice(rows: readonly QueueRow[]): Promise<{ texts: string[] }> {
-    const { engine, clock, newEpoch } = this.#options;
-    const wires = await engine.payloads(rows);
-    const texts: string[] = [];
+  /** Rows with their wire bytes, up to the first that cannot be served. */
+  async #readSlice(rows: readonly QueueRow[]): Promise<Slice> {
+    const { engine } = this.#options;
+    const found = await engine.payloads(rows);
+    const wires: Buffer[] = [];
     for (const [position, row] of rows.entries()) {
-      const wire = wires[position];
-      if (!wire || !isIntact(wire, row.wireHash)) {
-        const { targetPubkey, seq } = row;
-        const command = {
-          type: 'ReportLostItem',
-          targetPubkey,
-          seq,
-          freshEpoch: newEpoch(),
-          nowMs: clock.nowMs(),
-        } as const;
-        await engine.reportLostItem(command);
+      const wire = found[position];
+      if (!wire || sha256Hex(wire) !== row.wireHash) {
+        await this.#reportLost(row);
         break;
       }
-      texts.push(itemText(row, wire));
+      wires.push(wire);
     }
-    return { texts };
+    return { rows: rows.slice(0, wires.length), wires };
   }
+
+  #reportLost({ targetPubkey, seq }: QueueRow): Promise<void> {
+    const { engine, clock, newEpoch } = this.#options;
+    const freshEpoch = newEpoch();
+    return engine.reportLostItem({ type: 'ReportLostItem', targetPubkey, seq, freshEpoch, nowMs: clock.nowMs() });
+  }
+}
+
+interface Slice {
+  rows: readonly QueueRow[];
+  wires: readonly Buffer[];
 }
 
 /** An empty page, or the text of one without items. */
 export function jsonPage(page: Page, after: number): string {
   return `${pageHead(page)}${pageTail(after, page.more)}`;
-}
-
-function pageHead({ epoch, headSeq }: Page): string {
-  return `{"epoch":${JSON.stringify(epoch)},"head_seq":${headSeq},"items":[`;
-}
-
-function pageTail(lastSeq: number, more: boolean): string {
-  return `],"last_seq":${lastSeq},"more":${more}}`;
-}
-
-/** Ids, kinds and keys are ASCII without quotes or backslashes, by the patterns they passed when they were stored. */
-function itemText({ seq, kind, itemId, senderPubkey }: QueueRow, wire: Buffer): string {
-  const head = `{"seq":${seq},"kind":"${kind}","item_id":"${itemId}","sender_pubkey":"${senderPubkey}"`;
-  return `${head},"wire_b64":"${wire.toString('base64')}"}`;
-}
-
-async function writeSlice(stream: ReplyStream, prefix: string, texts: readonly string[]): Promise<void> {
-  if (texts.length > 0) await stream.write(Buffer.from(prefix + texts.join(','), 'latin1'));
-}
-
-function isIntact(wire: Buffer, wireHash: Sha256Hex): boolean {
-  return sha256Hex(wire) === wireHash;
 }
 
 /** Runs of rows of about `SLICE_BYTES`, at least one row each. */

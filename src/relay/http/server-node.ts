@@ -1,4 +1,5 @@
 /** The plain node:http adapter, for where no uWebSockets.js loads (another C library, another platform), and for the operator's listener. */
+import type { Socket } from 'node:net';
 import { type IncomingMessage, STATUS_CODES, type ServerResponse, createServer } from 'node:http';
 import {
   type BodySink,
@@ -21,14 +22,32 @@ const IDLE_TIMEOUT_MS = 60_000;
 
 export const listenNode: Listen = ({ host, port, handler }) =>
   new Promise<HttpServer>((resolve, reject) => {
+    // What comes on a connection before the request in front is answered, or after an answer that closes, is never
+    // served: behind doubtful framing it may be no request at all. The other adapter keeps to the same.
+    const current = new WeakMap<Socket, NodeExchange>();
     const server = createServer(
       {
         maxHeaderSize: HEADER_BYTES_MAX,
         headersTimeout: HEADERS_TIMEOUT_MS,
         requestTimeout: REQUEST_TIMEOUT_MS,
         joinDuplicateHeaders: false,
+        // Node would answer one without itself, and then go on with what comes behind it. framing.ts refuses it.
+        requireHostHeader: false,
       },
-      (request, response) => handler(new NodeExchange(request, response)),
+      (request, response) => {
+        const { socket } = request;
+        const earlier = current.get(socket);
+        if (earlier) {
+          earlier.closeAfterwards();
+          return;
+        }
+        const exchange = new NodeExchange(request, response);
+        current.set(socket, exchange);
+        response.once('close', () => {
+          if (!exchange.closes) current.delete(socket);
+        });
+        handler(exchange);
+      },
     );
     server.setTimeout(IDLE_TIMEOUT_MS);
     // Not once: a connection that cannot be accepted is told here too, and unheard it would end the process.
@@ -68,6 +87,7 @@ class NodeExchange implements Exchange, ReplyStream {
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
   #isAborted = false;
+  #closes = false;
   readonly #abortListeners: (() => void)[] = [];
 
   constructor(request: IncomingMessage, response: ServerResponse) {
@@ -88,6 +108,16 @@ class NodeExchange implements Exchange, ReplyStream {
     return this.#isAborted;
   }
 
+  /** Whether this is the last exchange of its connection. */
+  get closes(): boolean {
+    return this.#closes;
+  }
+
+  closeAfterwards(): void {
+    this.#closes = true;
+    if (this.#response.writableEnded) this.#request.socket.destroySoon();
+  }
+
   receive(sink: BodySink): void {
     this.#request.on('data', (chunk: Buffer) => sink(chunk, false));
     this.#request.on('end', () => sink(new Uint8Array(0), true));
@@ -99,13 +129,11 @@ class NodeExchange implements Exchange, ReplyStream {
 
   reply({ status, headers, body, close = false }: Reply): void {
     if (this.#isAborted || this.#response.headersSent) return;
-    const connection = close ? { connection: 'close' } : {};
+    if (close) this.#closes = true;
+    const connection = this.#closes ? { connection: 'close' } : {};
     const length = { 'content-length': String(Buffer.byteLength(body)) };
     this.#response.writeHead(status, STATUS_CODES[status] ?? '', { ...headers, ...length, ...connection });
-    // A closing reply goes out first; what the peer still sends is not read.
-    this.#response.end(body, () => {
-      if (close) this.#request.socket.destroySoon();
-    });
+    this.#end(body);
   }
 
   startReply(status: number, headers: Readonly<Record<string, string>>): ReplyStream {
@@ -127,10 +155,17 @@ class NodeExchange implements Exchange, ReplyStream {
   }
 
   end(): void {
-    if (!this.#isAborted) this.#response.end();
+    if (!this.#isAborted) this.#end('');
   }
 
   abort(): void {
     this.#request.socket.destroy();
+  }
+
+  /** A closing reply goes out first; what the peer still sends is not read. */
+  #end(body: Buffer | string): void {
+    this.#response.end(body, () => {
+      if (this.#closes) this.#request.socket.destroySoon();
+    });
   }
 }
