@@ -2,6 +2,7 @@
  * `npm run bench`: what the README's figures come from. Everything in one run, so that the ratios hold whatever the
  * machine does; requests are made before the clock starts.
  */
+import { ackAll } from './ack.ts';
 import { bare } from './bare.ts';
 import { type Timing, latencies } from './figures.ts';
 import { floor } from './floor.ts';
@@ -19,6 +20,7 @@ const PAGES_PER_CONNECTION = 12;
 const BARE_BYTES = 8 << 20;
 
 interface Round {
+  ackHeldMs: number;
   floorItemsPerS: number;
   pushItemsPerS: number;
   pullMbPerS: number;
@@ -51,7 +53,16 @@ async function round(): Promise<Round> {
   const bareTiming = await bare({ connections: CONNECTIONS, repliesPerConnection: 40, replyBytes: BARE_BYTES });
   const bareMbPerS = (CONNECTIONS * 40 * BARE_BYTES) / 1e6 / bareTiming.seconds;
   print('bare', `${((CONNECTIONS * 40) / bareTiming.seconds).toFixed(0)} replies/s`, bareMbPerS, bareTiming);
-  return { floorItemsPerS: itemsPerS(floorTiming), pushItemsPerS: itemsPerS(pushed), pullMbPerS, bareMbPerS };
+  const ack = await ackAll();
+  const held = `loop held ${ack.heldMs.toFixed(1)} ms, ${ack.collectingHeldMs.toFixed(1)} ms while collected`;
+  console.log(`  ack    of 10,000 items answered in ${ack.answeredMs.toFixed(1)} ms, ${held}`);
+  return {
+    ackHeldMs: Math.max(ack.heldMs, ack.collectingHeldMs),
+    floorItemsPerS: itemsPerS(floorTiming),
+    pushItemsPerS: itemsPerS(pushed),
+    pullMbPerS,
+    bareMbPerS,
+  };
 }
 
 function print(name: string, rate: string, mbPerS: number, timing: Timing, peakMb?: number): void {
@@ -74,3 +85,4 @@ const spread = (values: number[]) => {
 };
 console.log(`push / floor  ${spread(rounds.map((one) => one.pushItemsPerS / one.floorItemsPerS))}`);
 console.log(`pull / bare   ${spread(rounds.map((one) => one.pullMbPerS / one.bareMbPerS))}`);
+console.log(`ack of 10,000 items, loop held at most  ${spread(rounds.map((one) => one.ackHeldMs))} ms`);

@@ -119,7 +119,11 @@ describe.each(ADAPTERS)('%s', (adapter) => {
   });
 
   test('what the relay itself refuses is a problem document', async () => {
-    const codes = { hash: 'GET /#x', head: `${CHALLENGE}\r\n`, chunked: `${CHALLENGE}transfer-encoding: chunked\r\n\r\n0\r\n\r\n` };
+    const codes = {
+      hash: 'GET /#x',
+      head: `${CHALLENGE}\r\n`,
+      chunked: `${CHALLENGE}transfer-encoding: chunked\r\n\r\n0\r\n\r\n`,
+    };
     expectProblem(await expectRefused(`${codes.hash} HTTP/1.1\r\nhost: x\r\n\r\n`), 'BAD_REQUEST');
     expectProblem(await expectRefused(codes.head), 'LENGTH_REQUIRED');
     expectProblem(await expectRefused(codes.chunked), 'LENGTH_REQUIRED');
@@ -211,7 +215,12 @@ describe.each(ADAPTERS)('%s', (adapter) => {
 
   test('a request with Expect: 100-continue is answered like every other', async () => {
     const relay = suite.current;
-    const bytes = requestBytes('POST', '/v1/relay/challenge', { expect: '100-continue' }, JSON.stringify({ pubkey: bob.key }));
+    const bytes = requestBytes(
+      'POST',
+      '/v1/relay/challenge',
+      { expect: '100-continue' },
+      JSON.stringify({ pubkey: bob.key }),
+    );
     const connection = await RawConnection.open(relay.port);
     expect((await connection.send(bytes).response())?.status).toBe(200);
     connection.close();
