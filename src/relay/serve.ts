@@ -184,10 +184,9 @@ async function serve(options: ServeOptions): Promise<Relay> {
     const isDrained = await withinMs(handler.drain(), STOP_WITHIN_MS, timers);
     if (!isDrained) log.warn({}, 'some requests did not finish in time and are cut');
     stopSweeps();
-    // After a failed batch there is nothing to flush.
-    await engine.durable().catch(() => undefined);
     server.close();
     admin?.close();
+    await engine.close();
     await store.close();
   };
   return {

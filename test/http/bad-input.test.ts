@@ -97,7 +97,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     test.each(bodies)('%s is BAD_REQUEST', async (_what, body) => {
       const relay = await enrolled();
       await withNothingStored(relay, async () => {
-        expectProblem(await post(relay, path, body), 'BAD_REQUEST');
+        expect(await post(relay, path, body)).toBeProblem('BAD_REQUEST');
       });
     });
 
@@ -106,7 +106,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       await withNothingStored(relay, async () => {
         for (const [, body] of bodies) {
           const response = await rawRequest(relay.port, requestBytes('POST', path, {}, body));
-          expectProblem(response, path.startsWith('/v1') ? 'BAD_REQUEST' : 'NOT_ENROLLED');
+          expect(response).toBeProblem(path.startsWith('/v1') ? 'BAD_REQUEST' : 'NOT_ENROLLED');
         }
       });
     });
@@ -118,7 +118,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       const body = bodyOf();
       expect(body.length).toBeLessThanOrEqual(8_388_608);
       await withNothingStored(relay, async () => {
-        expectProblem(await post(relay, path, body), 'BAD_REQUEST');
+        expect(await post(relay, path, body)).toBeProblem('BAD_REQUEST');
       });
     });
   });
@@ -128,7 +128,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     const { length } = bodyOf();
     for (const path of ['/v1/relay/challenge', '/v1/relay/enrol']) {
       const head = requestBytes('POST', path, { 'content-length': String(length) });
-      expectProblem(await rawRequest(relay.port, head), 'BODY_TOO_LARGE');
+      expect(await rawRequest(relay.port, head)).toBeProblem('BODY_TOO_LARGE');
     }
   });
 
@@ -144,14 +144,14 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     await withNothingStored(relay, async () => {
       const ignored = await post(relay, '/v2/relay/items', `{"items":[],"more":${lone},${lone}:1}`);
       expect(ignored.status).toBe(200);
-      expectProblem(await post(relay, '/v2/relay/items', `{"items":${lone}}`), 'BAD_REQUEST');
-      expectProblem(await post(relay, '/v2/relay/ack', `{"epoch":${lone},"through":0}`), 'EPOCH_CHANGED');
-      expectProblem(await post(relay, '/v1/relay/challenge', `{"pubkey":${lone}}`), 'BAD_REQUEST');
+      expect(await post(relay, '/v2/relay/items', `{"items":${lone}}`)).toBeProblem('BAD_REQUEST');
+      expect(await post(relay, '/v2/relay/ack', `{"epoch":${lone},"through":0}`)).toBeProblem('EPOCH_CHANGED');
+      expect(await post(relay, '/v1/relay/challenge', `{"pubkey":${lone}}`)).toBeProblem('BAD_REQUEST');
       const sig = 'A'.repeat(88);
       const enrol = (host: string, owner: string): string =>
         `{"host":${host},"pubkey":"${dave.key}","owner_fp":${owner},"sig":"${sig}"}`;
-      expectProblem(await post(relay, '/v1/relay/enrol', enrol(lone, '""')), 'BAD_REQUEST');
-      expectProblem(await post(relay, '/v1/relay/enrol', enrol('"dave"', lone)), 'BAD_REQUEST');
+      expect(await post(relay, '/v1/relay/enrol', enrol(lone, '""'))).toBeProblem('BAD_REQUEST');
+      expect(await post(relay, '/v1/relay/enrol', enrol('"dave"', lone))).toBeProblem('BAD_REQUEST');
     });
   });
 
@@ -182,7 +182,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     const relay = await enrolled();
     await withNothingStored(relay, async () => {
       const body = enrolBody(dave, Buffer.alloc(32).toString('base64'), { sent });
-      expectProblem(await post(relay, '/v1/relay/enrol', JSON.stringify(body)), code);
+      expect(await post(relay, '/v1/relay/enrol', JSON.stringify(body))).toBeProblem(code);
     });
   });
 
@@ -190,10 +190,10 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     const relay = await enrolled();
     const padded = (bytes: number): string => `{"items":[]${' '.repeat(bytes - 12)}}`;
     expect((await post(relay, '/v2/relay/items', padded(8_388_608))).status).toBe(200);
-    expectProblem(await post(relay, '/v2/relay/items', padded(8_388_609)), 'BODY_TOO_LARGE');
+    expect(await post(relay, '/v2/relay/items', padded(8_388_609))).toBeProblem('BODY_TOO_LARGE');
     const ofChallenge = JSON.stringify({ pubkey: dave.key }).padEnd(SMALL_BYTES);
     expect((await post(relay, '/v1/relay/challenge', ofChallenge)).status).toBe(200);
-    expectProblem(await post(relay, '/v1/relay/challenge', `${ofChallenge} `), 'BODY_TOO_LARGE');
+    expect(await post(relay, '/v1/relay/challenge', `${ofChallenge} `)).toBeProblem('BODY_TOO_LARGE');
   });
 
   test('every code of a refusal is one of the list, with its status', async () => {

@@ -43,7 +43,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     test('not without a challenge', async () => {
       const relay = suite.current;
       const guess = Buffer.alloc(32, 7).toString('base64');
-      expectProblem(await sendEnrol(relay, enrolBody(bob, guess)), 'NO_CHALLENGE');
+      expect(await sendEnrol(relay, enrolBody(bob, guess))).toBeProblem('NO_CHALLENGE');
       expect(relay.relay.engine.enrolment(bob.key)).toBeUndefined();
     });
 
@@ -51,7 +51,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       const relay = suite.current;
       const bearer = { authorization: 'Bearer aGVsbG8=' };
       const { sig: _sig, ...unsigned } = enrolBody(bob, await openChallenge(relay, bob));
-      expectProblem(await sendEnrol(relay, unsigned, bearer), 'BAD_REQUEST');
+      expect(await sendEnrol(relay, unsigned, bearer)).toBeProblem('BAD_REQUEST');
       expect(relay.relay.engine.enrolment(bob.key)).toBeUndefined();
     });
 
@@ -72,7 +72,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       const relay = suite.current;
       const stranger = { ...hostNamed(`stranger ${what}`), name: bob.name };
       const challenge = await openChallenge(relay, stranger);
-      expectProblem(await sendEnrol(relay, enrolBody(stranger, challenge, changes)), 'BAD_SIGNATURE');
+      expect(await sendEnrol(relay, enrolBody(stranger, challenge, changes))).toBeProblem('BAD_SIGNATURE');
       expect(relay.relay.engine.enrolment(stranger.key)).toBeUndefined();
       // The failed attempt has not used the challenge up.
       expect((await sendEnrol(relay, enrolBody(stranger, challenge))).status).toBe(200);
@@ -84,9 +84,9 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       const relay = suite.current;
       const body = enrolBody(carol, await openChallenge(relay, carol));
       expect((await sendEnrol(relay, body)).status).toBe(200);
-      expectProblem(await sendEnrol(relay, body), 'NO_CHALLENGE');
+      expect(await sendEnrol(relay, body)).toBeProblem('NO_CHALLENGE');
       await openChallenge(relay, carol);
-      expectProblem(await sendEnrol(relay, body), 'BAD_SIGNATURE');
+      expect(await sendEnrol(relay, body)).toBeProblem('BAD_SIGNATURE');
     });
 
     test('enrolment rule 2: of two enrolments at once with one challenge, one passes', async () => {
@@ -99,7 +99,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     test('enrolment rule 2: a challenge of one key is none of another', async () => {
       const relay = suite.current;
       const challenge = await openChallenge(relay, carol);
-      expectProblem(await sendEnrol(relay, enrolBody(dave, challenge)), 'NO_CHALLENGE');
+      expect(await sendEnrol(relay, enrolBody(dave, challenge))).toBeProblem('NO_CHALLENGE');
       expect((await sendEnrol(relay, enrolBody(carol, challenge))).status).toBe(200);
     });
 
@@ -107,7 +107,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       const relay = suite.current;
       const late = enrolBody(carol, await openChallenge(relay, carol));
       relay.clock.move(5 * MINUTE_MS);
-      expectProblem(await sendEnrol(relay, late), 'NO_CHALLENGE');
+      expect(await sendEnrol(relay, late)).toBeProblem('NO_CHALLENGE');
       const inTime = enrolBody(carol, await openChallenge(relay, carol));
       relay.clock.move(5 * MINUTE_MS - 10_000);
       expect((await sendEnrol(relay, inTime)).status).toBe(200);
@@ -117,7 +117,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       const relay = suite.current;
       const body = enrolBody(carol, await openChallenge(relay, carol));
       await relay.restart();
-      expectProblem(await sendEnrol(relay, body), 'NO_CHALLENGE');
+      expect(await sendEnrol(relay, body)).toBeProblem('NO_CHALLENGE');
       expect((await enrolHost(relay, carol)).status).toBe(200);
     });
 
@@ -126,11 +126,11 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       const challenges: string[] = [];
       for (let count = 0; count < 5; count++) challenges.push(await openChallenge(relay, carol));
       const [oldest = '', ...open] = challenges;
-      expectProblem(await sendEnrol(relay, enrolBody(carol, oldest)), 'BAD_SIGNATURE');
+      expect(await sendEnrol(relay, enrolBody(carol, oldest))).toBeProblem('BAD_SIGNATURE');
       for (const challenge of open.toReversed()) {
         expect((await sendEnrol(relay, enrolBody(carol, challenge))).status).toBe(200);
       }
-      expectProblem(await sendEnrol(relay, enrolBody(carol, oldest)), 'NO_CHALLENGE');
+      expect(await sendEnrol(relay, enrolBody(carol, oldest))).toBeProblem('NO_CHALLENGE');
     });
 
     test('enrolment rule 2: at most 10,000 are open in all', async () => {
@@ -152,7 +152,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       };
       await Promise.all(Array.from({ length: 8 }, askMany));
       const refused = await rawRequest(relay.port, requestOf(10_000));
-      expectProblem(refused, 'CHALLENGES_FULL');
+      expect(refused).toBeProblem('CHALLENGES_FULL');
       expect(refused.headers.get('retry-after')).toBe('300');
       relay.clock.move(5 * MINUTE_MS);
       expect((await rawRequest(relay.port, requestOf(10_000))).status).toBe(200);
@@ -165,9 +165,9 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       async (path) => {
         const relay = suite.current;
         const padded = (bytes: number): string => `{"a":"${'x'.repeat(bytes - 8)}"}`;
-        expectProblem(await rawRequest(relay.port, requestBytes('POST', path, {}, padded(8192))), 'BAD_REQUEST');
+        expect(await rawRequest(relay.port, requestBytes('POST', path, {}, padded(8192)))).toBeProblem('BAD_REQUEST');
         const over = await rawRequest(relay.port, requestBytes('POST', path, {}, padded(8193)));
-        expectProblem(over, 'BODY_TOO_LARGE');
+        expect(over).toBeProblem('BODY_TOO_LARGE');
         expect(over.headers.get('connection')).toBe('close');
       },
     );
@@ -175,12 +175,12 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     test('enrolment rule 3: live enrolments are capped, and re-enrolments pass', async () => {
       const relay = await relayForTest(adapter, { enrolmentsMax: 2 });
       await relay.enrol(alice, bob);
-      expectProblem(await enrolHost(relay, carol), 'ENROLMENTS_FULL');
+      expect(await enrolHost(relay, carol)).toBeProblem('ENROLMENTS_FULL');
       expect(relay.relay.engine.liveEnrolments).toBe(2);
       expect((await enrolHost(relay, bob)).status).toBe(200);
       // Both have made a hop, so that none ever lapses.
       relay.clock.move(48 * 60 * MINUTE_MS);
-      expectProblem(await enrolHost(relay, carol), 'ENROLMENTS_FULL');
+      expect(await enrolHost(relay, carol)).toBeProblem('ENROLMENTS_FULL');
     });
 
     test('enrolment rule 3: at the cap the oldest that made no hop in 24 hours lapses', async () => {
@@ -188,10 +188,10 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       await relay.enrol(alice);
       expect((await enrolHost(relay, bob)).status).toBe(200);
       relay.clock.move(24 * 60 * MINUTE_MS - 1);
-      expectProblem(await enrolHost(relay, carol), 'ENROLMENTS_FULL');
+      expect(await enrolHost(relay, carol)).toBeProblem('ENROLMENTS_FULL');
       relay.clock.move(1);
       expect((await enrolHost(relay, carol)).status).toBe(200);
-      expectProblem(await relay.send(relay.hop(bob, 'GET', '/v2/relay/items')), 'NOT_ENROLLED');
+      expect(await relay.send(relay.hop(bob, 'GET', '/v2/relay/items'))).toBeProblem('NOT_ENROLLED');
       expect((await relay.send(relay.hop(alice, 'GET', '/v2/relay/items'))).status).toBe(200);
     });
   });
@@ -199,7 +199,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
   describe('enrolment rule 4', () => {
     const enrolAs = async (host: TestHost, sent: Record<string, unknown>): Promise<number> => {
       const response = await enrolHost(suite.current, host, { signed: sent, sent });
-      if (response.status !== 200) expectProblem(response, 'BAD_REQUEST');
+      if (response.status !== 200) expect(response).toBeProblem('BAD_REQUEST');
       return response.status;
     };
 
@@ -231,7 +231,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       'enrolment rule 4: %j is no key, neither at challenge nor at enrol',
       async (pubkey) => {
         const relay = suite.current;
-        expectProblem(await postJson(relay, '/v1/relay/challenge', { pubkey }), 'BAD_REQUEST');
+        expect(await postJson(relay, '/v1/relay/challenge', { pubkey })).toBeProblem('BAD_REQUEST');
         expect(await enrolAs(dave, { pubkey })).toBe(400);
       },
     );
@@ -257,9 +257,9 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     ])('enrolment rule 4: the key %s is refused at challenge and at enrol', async (hex) => {
       const relay = suite.current;
       const pubkey = Buffer.from(hex, 'hex').toString('base64');
-      expectProblem(await postJson(relay, '/v1/relay/challenge', { pubkey }), 'ENROL_REFUSED');
+      expect(await postJson(relay, '/v1/relay/challenge', { pubkey })).toBeProblem('ENROL_REFUSED');
       const body = enrolBody(dave, Buffer.alloc(32).toString('base64'), { sent: { pubkey } });
-      expectProblem(await sendEnrol(relay, body), 'ENROL_REFUSED');
+      expect(await sendEnrol(relay, body)).toBeProblem('ENROL_REFUSED');
     });
   });
 

@@ -25,11 +25,11 @@ describe.each(ADAPTERS)('%s', (adapter) => {
   test('400 BAD_REQUEST: a body that is not what the route takes', async () => {
     const relay = await enrolled();
     for (const body of ['', '{', '[]', '"x"', 'null', '1', `{"${MARK}":1}`]) {
-      expectProblem(await relay.send(relay.hop(bob, 'POST', ITEMS, body)), 'BAD_REQUEST');
-      expectProblem(await relay.send(relay.hop(bob, 'POST', ACK, body)), 'BAD_REQUEST');
+      expect(await relay.send(relay.hop(bob, 'POST', ITEMS, body))).toBeProblem('BAD_REQUEST');
+      expect(await relay.send(relay.hop(bob, 'POST', ACK, body))).toBeProblem('BAD_REQUEST');
       const challenge = await rawRequest(relay.port, requestBytes('POST', '/v1/relay/challenge', {}, body));
-      expectProblem(challenge, 'BAD_REQUEST');
-      expectProblem(await rawRequest(relay.port, requestBytes('POST', '/v1/relay/enrol', {}, body)), 'BAD_REQUEST');
+      expect(challenge).toBeProblem('BAD_REQUEST');
+      expect(await rawRequest(relay.port, requestBytes('POST', '/v1/relay/enrol', {}, body))).toBeProblem('BAD_REQUEST');
     }
   });
 
@@ -38,34 +38,34 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     const { results } = await relay.client(alice).push([itemTo([bob], 'errors-1')]);
     const head = results[0]?.targets?.[0]?.seq ?? 0;
     const body = JSON.stringify({ epoch: relay.epoch, through: head + 1 });
-    const problem = expectProblem(await relay.send(relay.hop(bob, 'POST', ACK, body)), 'BAD_ACK');
+    const problem = PROBLEMEXPR(await relay.send(relay.hop(bob, 'POST', ACK, body)), 'BAD_ACK');
     expect(problem['head_seq']).toBe(head);
   });
 
   test('401 NOT_ENROLLED: an unknown key, with the words that clients look for', async () => {
     const relay = await enrolled();
-    const problem = expectProblem(await relay.send(relay.hop(dave, 'GET', ITEMS)), 'NOT_ENROLLED');
+    const problem = PROBLEMEXPR(await relay.send(relay.hop(dave, 'GET', ITEMS)), 'NOT_ENROLLED');
     expect(problem['detail']).toBe('not enrolled');
   });
 
   test('401 BAD_SIGNATURE', async () => {
     const relay = await enrolled();
-    expectProblem(await relay.send(relay.hop(bob, 'GET', ITEMS), { target: ACK }), 'BAD_SIGNATURE');
+    expect(await relay.send(relay.hop(bob, 'GET', ITEMS), { target: ACK })).toBeProblem('BAD_SIGNATURE');
   });
 
   test('401 CLOCK_SKEW: with the time of the relay', async () => {
     const relay = await enrolled();
-    const problem = expectProblem(await relay.send({ ...relay.hop(bob, 'GET', ITEMS), timestamp: 1 }), 'CLOCK_SKEW');
+    const problem = PROBLEMEXPR(await relay.send({ ...relay.hop(bob, 'GET', ITEMS), timestamp: 1 }), 'CLOCK_SKEW');
     expect(problem['now']).toBe(relay.clock.nowMs());
   });
 
   test('401 NO_CHALLENGE', async () => {
-    expectProblem(await sendEnrol(suite.current, enrolBody(dave, Buffer.alloc(32).toString('base64'))), 'NO_CHALLENGE');
+    expect(await sendEnrol(suite.current, enrolBody(dave, Buffer.alloc(32).toString('base64')))).toBeProblem('NO_CHALLENGE');
   });
 
   test('403 ENROL_REFUSED: a well-encoded key that is no acceptable point', async () => {
     const pubkey = Buffer.alloc(32).toString('base64');
-    const problem = expectProblem(await postJson(suite.current, '/v1/relay/challenge', { pubkey }), 'ENROL_REFUSED');
+    const problem = PROBLEMEXPR(await postJson(suite.current, '/v1/relay/challenge', { pubkey }), 'ENROL_REFUSED');
     expect(problem['reason']).toMatch(/./);
   });
 
@@ -94,7 +94,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
   ])('404 NOT_FOUND: %s is no route, for any method', async (path) => {
     const relay = await enrolled();
     for (const method of ['GET', 'POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS']) {
-      expectProblem(await relay.send(relay.hop(bob, method, path)), 'NOT_FOUND');
+      expect(await relay.send(relay.hop(bob, method, path))).toBeProblem('NOT_FOUND');
     }
   });
 
@@ -110,7 +110,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     for (const method of ['GET', 'POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS']) {
       if (allowed.includes(method)) continue;
       const response = await relay.send(relay.hop(bob, method, path, 'a body'));
-      expectProblem(response, 'METHOD_NOT_ALLOWED');
+      expect(response).toBeProblem('METHOD_NOT_ALLOWED');
       expect(response.headers.get('allow')).toBe(allow);
     }
   });
@@ -128,22 +128,22 @@ describe.each(ADAPTERS)('%s', (adapter) => {
   test('409 EPOCH_CHANGED: with the current epoch, on pull and on ack', async () => {
     const relay = await enrolled();
     const pull = await relay.send(relay.hop(bob, 'GET', `${ITEMS}?epoch=ANOTHER`));
-    expect(expectProblem(pull, 'EPOCH_CHANGED')['epoch']).toBe(relay.epoch);
+    expect(PROBLEMEXPR(pull, 'EPOCH_CHANGED')['epoch']).toBe(relay.epoch);
     const ack = JSON.stringify({ epoch: 'ANOTHER', through: 0 });
     const acked = await relay.send(relay.hop(bob, 'POST', ACK, ack));
-    expect(expectProblem(acked, 'EPOCH_CHANGED')['epoch']).toBe(relay.epoch);
+    expect(PROBLEMEXPR(acked, 'EPOCH_CHANGED')['epoch']).toBe(relay.epoch);
   });
 
   test('411 LENGTH_REQUIRED: a body without content-length, and a chunked one', async () => {
     const relay = suite.current;
     const head = 'POST /v1/relay/challenge HTTP/1.1\r\nhost: x\r\n';
     const [none] = await rawExchange(relay.port, `${head}\r\n`);
-    expectProblem(none, 'LENGTH_REQUIRED');
+    expect(none).toBeProblem('LENGTH_REQUIRED');
     const [chunked, second] = await rawExchange(
       relay.port,
       `${head}transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n`,
     );
-    expectProblem(chunked, 'LENGTH_REQUIRED');
+    expect(chunked).toBeProblem('LENGTH_REQUIRED');
     expect(second).toBeUndefined();
   });
 
@@ -158,7 +158,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       // Nothing of the body is ever sent.
       const head = requestBytes('POST', path, { 'content-length': String(bytes) });
       const [response, ...more] = await rawExchange(relay.port, head);
-      expectProblem(response, 'BODY_TOO_LARGE');
+      expect(response).toBeProblem('BODY_TOO_LARGE');
       expect(response?.headers.get('connection')).toBe('close');
       expect(more).toEqual([]);
     }
@@ -168,14 +168,14 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     const relay = await relayForTest(adapter, { enrolRate: 1 });
     expect((await askChallenge(relay, bob)).status).toBe(200);
     const limited = await askChallenge(relay, bob);
-    expectProblem(limited, 'RATE_LIMITED');
+    expect(limited).toBeProblem('RATE_LIMITED');
     expect(Number(limited.headers.get('retry-after'))).toBeLessThanOrEqual(60);
   });
 
   test('503 ENROLMENTS_FULL: with retry-after', async () => {
     const relay = await relayForTest(adapter, { enrolmentsMax: 1 });
     await relay.enrol(alice);
-    expectProblem(await enrolHost(relay, bob), 'ENROLMENTS_FULL');
+    expect(await enrolHost(relay, bob)).toBeProblem('ENROLMENTS_FULL');
   });
 
   describe('order of checks', () => {
@@ -183,61 +183,61 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       const relay = suite.current;
       const chunked = { 'transfer-encoding': 'chunked' };
       const [response] = await rawExchange(relay.port, requestBytes('POST', '/v2/relay/nothing', chunked, '0\r\n\r\n'));
-      expectProblem(response, 'NOT_FOUND');
+      expect(response).toBeProblem('NOT_FOUND');
       const huge = { 'content-length': '99999999' };
       const [tooLarge] = await rawExchange(relay.port, requestBytes('POST', '/v2/relay/nothing', huge));
-      expectProblem(tooLarge, 'NOT_FOUND');
+      expect(tooLarge).toBeProblem('NOT_FOUND');
       const [unsized] = await rawExchange(relay.port, 'POST /v2/relay/nothing HTTP/1.1\r\nhost: x\r\n\r\n');
-      expectProblem(unsized, 'NOT_FOUND');
+      expect(unsized).toBeProblem('NOT_FOUND');
     });
 
     test('method comes before framing and size', async () => {
       const relay = suite.current;
       const chunked = { 'transfer-encoding': 'chunked' };
       const [response] = await rawExchange(relay.port, requestBytes('PUT', ITEMS, chunked, '0\r\n\r\n'));
-      expectProblem(response, 'METHOD_NOT_ALLOWED');
+      expect(response).toBeProblem('METHOD_NOT_ALLOWED');
       const huge = { 'content-length': '99999999' };
       const [tooLarge] = await rawExchange(relay.port, requestBytes('PUT', ITEMS, huge));
-      expectProblem(tooLarge, 'METHOD_NOT_ALLOWED');
+      expect(tooLarge).toBeProblem('METHOD_NOT_ALLOWED');
     });
 
     test('framing and size come before the hop', async () => {
       const relay = suite.current;
       const [unsized] = await rawExchange(relay.port, `POST ${ITEMS} HTTP/1.1\r\nhost: x\r\n\r\n`);
-      expectProblem(unsized, 'LENGTH_REQUIRED');
+      expect(unsized).toBeProblem('LENGTH_REQUIRED');
       const [large] = await rawExchange(relay.port, requestBytes('POST', ITEMS, { 'content-length': '8388609' }));
-      expectProblem(large, 'BODY_TOO_LARGE');
+      expect(large).toBeProblem('BODY_TOO_LARGE');
     });
 
     test('enrolled comes before skew', async () => {
       const relay = await enrolled();
-      expectProblem(await relay.send({ ...relay.hop(dave, 'GET', ITEMS), timestamp: 1 }), 'NOT_ENROLLED');
+      expect(await relay.send({ ...relay.hop(dave, 'GET', ITEMS), timestamp: 1 })).toBeProblem('NOT_ENROLLED');
     });
 
     test('skew comes before the signature', async () => {
       const relay = await enrolled();
       const hop = { ...relay.hop(bob, 'GET', ITEMS), timestamp: 1 };
-      expectProblem(await relay.send(hop, { target: ACK }), 'CLOCK_SKEW');
-      expectProblem(await relay.send(hop, {}, { 'x-mail-sig': undefined }), 'CLOCK_SKEW');
+      expect(await relay.send(hop, { target: ACK })).toBeProblem('CLOCK_SKEW');
+      expect(await relay.send(hop, {}, { 'x-mail-sig': undefined })).toBeProblem('CLOCK_SKEW');
     });
 
     test('the signature comes before the rate, and a forged hop uses nothing of it up', async () => {
       const relay = await relayForTest(adapter, { pushesPerMinute: 1 });
       await relay.enrol(alice, bob);
       const push = relay.hop(alice, 'POST', ITEMS, JSON.stringify({ items: [itemTo([bob], 'm1')] }));
-      for (let count = 0; count < 3; count++) expectProblem(await relay.send(push, { target: ACK }), 'BAD_SIGNATURE');
+      for (let count = 0; count < 3; count++) expect(await relay.send(push, { target: ACK })).toBeProblem('BAD_SIGNATURE');
       expect((await relay.send(push)).status).toBe(200);
-      expectProblem(await relay.send(push), 'RATE_LIMITED');
-      expectProblem(await relay.send(push, { target: ACK }), 'BAD_SIGNATURE');
+      expect(await relay.send(push)).toBeProblem('RATE_LIMITED');
+      expect(await relay.send(push, { target: ACK })).toBeProblem('BAD_SIGNATURE');
     });
 
     test('the rate comes before the content', async () => {
       const relay = await relayForTest(adapter, { pushesPerMinute: 1, enrolRate: 1 });
       await relay.enrol(alice);
       const nonsense = relay.hop(alice, 'POST', ITEMS, '{');
-      expectProblem(await relay.send(nonsense), 'BAD_REQUEST');
-      expectProblem(await relay.send(nonsense), 'RATE_LIMITED');
-      expectProblem(await postJson(relay, '/v1/relay/enrol', {}), 'RATE_LIMITED');
+      expect(await relay.send(nonsense)).toBeProblem('BAD_REQUEST');
+      expect(await relay.send(nonsense)).toBeProblem('RATE_LIMITED');
+      expect(await postJson(relay, '/v1/relay/enrol', {})).toBeProblem('RATE_LIMITED');
     });
   });
 

@@ -124,11 +124,11 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       head: `${CHALLENGE}\r\n`,
       chunked: `${CHALLENGE}transfer-encoding: chunked\r\n\r\n0\r\n\r\n`,
     };
-    expectProblem(await expectRefused(`${codes.hash} HTTP/1.1\r\nhost: x\r\n\r\n`), 'BAD_REQUEST');
-    expectProblem(await expectRefused(codes.head), 'LENGTH_REQUIRED');
-    expectProblem(await expectRefused(codes.chunked), 'LENGTH_REQUIRED');
-    expectProblem(await expectRefused(`${INFO}x-mail-ts: 1\r\nx-mail-ts: 2\r\n\r\n`), 'BAD_REQUEST');
-    expectProblem(await expectRefused(`${CHALLENGE}content-length: 02\r\n\r\n{}`), 'BAD_REQUEST');
+    expect(await expectRefused(`${codes.hash} HTTP/1.1\r\nhost: x\r\n\r\n`)).toBeProblem('BAD_REQUEST');
+    expect(await expectRefused(codes.head)).toBeProblem('LENGTH_REQUIRED');
+    expect(await expectRefused(codes.chunked)).toBeProblem('LENGTH_REQUIRED');
+    expect(await expectRefused(`${INFO}x-mail-ts: 1\r\nx-mail-ts: 2\r\n\r\n`)).toBeProblem('BAD_REQUEST');
+    expect(await expectRefused(`${CHALLENGE}content-length: 02\r\n\r\n{}`)).toBeProblem('BAD_REQUEST');
   });
 
   test('a header without a name hides what follows it from uWebSockets.js, and desynchronises nothing', async () => {
@@ -190,7 +190,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       const info = await connection.send(SECOND).response();
       expect(info?.status).toBe(200);
       const refused = await connection.send(requestBytes('POST', '/v2/relay/items', {}, '{}')).response();
-      expectProblem(refused, 'NOT_ENROLLED');
+      expect(refused).toBeProblem('NOT_ENROLLED');
       const pull = await connection.send(hopBytes(relay.hop(bob, 'GET', '/v2/relay/items'))).response();
       expect(pull?.status).toBe(200);
     }

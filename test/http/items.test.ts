@@ -424,9 +424,9 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     const items = ['m1', 'm2', 'm3', 'm4'].map((id) => itemTo([bob], id));
     const lsn = await relay.lastLsn();
     const over = relay.hop(alice, 'POST', '/v2/relay/items', JSON.stringify({ items }));
-    expectProblem(await relay.send(over), 'BAD_REQUEST');
+    expect(await relay.send(over)).toBeProblem('BAD_REQUEST');
     const nulls = relay.hop(alice, 'POST', '/v2/relay/items', JSON.stringify({ items: [null, null, null, null] }));
-    expectProblem(await relay.send(nulls), 'BAD_REQUEST');
+    expect(await relay.send(nulls)).toBeProblem('BAD_REQUEST');
     expect(await relay.lastLsn()).toBe(lsn);
     const { results } = await relay.client(alice).push(items.slice(1));
     expect(results.map(({ status }) => status)).toEqual(['accepted', 'accepted', 'accepted']);

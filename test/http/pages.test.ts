@@ -82,10 +82,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
         expect(page.last_seq).toBe(page.items.at(-1)?.seq ?? 0);
 
         expect(relay.epoch).not.toBe(epoch);
-        const problem = expectProblem(
-          await relay.send(relay.hop(bob, 'GET', `${ITEMS}?epoch=${epoch}`)),
-          'EPOCH_CHANGED',
-        );
+        const problem = PROBLEMEXPR(await relay.send(relay.hop(bob, 'GET', `${ITEMS}?epoch=${epoch}`)), 'EPOCH_CHANGED');
         expect(problem['epoch']).toBe(relay.epoch);
         const rest = await relay.client(bob).pull({ epoch: relay.epoch });
         expect(rest.items.map(({ item_id }) => item_id)).toEqual([...ids(1, at), ...ids(at + 2, 6)]);
@@ -160,7 +157,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       connections.push(connection.pause().send(pullBytes(relay)));
     }
     await expect.poll(() => relay.timers.underWay(PAGE_DEADLINE_MS), { interval: 5, timeout: 10_000 }).toBe(64);
-    expectProblem(await rawRequest(relay.port, pullBytes(relay)), 'UNAVAILABLE');
+    expect(await rawRequest(relay.port, pullBytes(relay))).toBeProblem('UNAVAILABLE');
     for (const connection of connections) connection.cut();
     await expect.poll(() => relay.timers.underWay(PAGE_DEADLINE_MS), { interval: 5, timeout: 10_000 }).toBe(0);
     expect((await relay.client(bob).pull()).items).toHaveLength(16);
@@ -178,7 +175,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     expect(connection.receivedBytes).toBeGreaterThan(0);
     expect(relay.errors).toHaveLength(1);
     engine.payloads = () => Promise.reject(new Error('a read failed'));
-    expectProblem(await rawRequest(relay.port, pullBytes(relay)), 'UNAVAILABLE');
+    expect(await rawRequest(relay.port, pullBytes(relay))).toBeProblem('UNAVAILABLE');
     engine.payloads = payloads;
     expect((await relay.client(bob).pull()).items).toHaveLength(6);
   });
@@ -220,7 +217,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       await expect.poll(() => relay.timers.underWay(BODY_DEADLINE_MS), { interval: 2 }).toBe(1);
       relay.timers.pass(BODY_DEADLINE_MS);
       const [response, ...more] = await connection.untilClosed();
-      expectProblem(response, 'BAD_REQUEST');
+      expect(response).toBeProblem('BAD_REQUEST');
       expect(more).toEqual([]);
       expect(await relay.queue(bob)).toEqual([]);
     });
@@ -240,7 +237,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       await expect.poll(() => relay.timers.underWay(BODY_DEADLINE_MS), { interval: 2 }).toBe(9);
       // A peer that was still sending may see the end of the connection before it sees the answer.
       const refusal = await connections.find(isRefused)?.response();
-      if (refusal) expectProblem(refusal, 'UNAVAILABLE');
+      if (refusal) expect(refusal).toBeProblem('UNAVAILABLE');
       for (const connection of connections) connection.cut();
       await expect.poll(() => relay.timers.underWay(BODY_DEADLINE_MS), { interval: 2 }).toBe(0);
       expect(await relay.queue(bob)).toEqual([]);

@@ -79,7 +79,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     const { relay } = await queued(1, 100);
     for (const epoch of ['x', relay.epoch.toLowerCase(), `${relay.epoch}x`, '']) {
       const target = `${ITEMS}?epoch=${epoch}`;
-      expect(expectProblem(await relay.send(relay.hop(bob, 'GET', target)), 'EPOCH_CHANGED')['epoch']).toBe(
+      expect(PROBLEMEXPR(await relay.send(relay.hop(bob, 'GET', target)), 'EPOCH_CHANGED')['epoch']).toBe(
         relay.epoch,
       );
     }
@@ -121,7 +121,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
         await relay.client(alice).push(['q1', 'q2', 'q3'].map((id) => itemTo([bob], id)));
       }
       const response = await relay.send(relay.hop(bob, 'GET', `${ITEMS}${query}`));
-      if (response.status !== 200) expectProblem(response, 'BAD_REQUEST');
+      if (response.status !== 200) expect(response).toBeProblem('BAD_REQUEST');
       return { status: response.status, items: (jsonOf(response)['items'] ?? []) as unknown[] };
     };
 
@@ -217,10 +217,10 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       const lsn = await relay.lastLsn();
       for (const through of [head + 1, Number.MAX_SAFE_INTEGER]) {
         const response = await ack(relay, { epoch: relay.epoch, through });
-        expect(expectProblem(response, 'BAD_ACK')['head_seq']).toBe(head);
+        expect(PROBLEMEXPR(response, 'BAD_ACK')['head_seq']).toBe(head);
       }
       const empty = await ack(relay, { epoch: relay.epoch, through: 1 }, carol);
-      expect(expectProblem(empty, 'BAD_ACK')['head_seq']).toBe(0);
+      expect(PROBLEMEXPR(empty, 'BAD_ACK')['head_seq']).toBe(0);
       expect(await relay.lastLsn()).toBe(lsn);
       expect(await relay.queue(bob)).toHaveLength(2);
     });
@@ -228,7 +228,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     test('ack: another epoch is 409 with the current one, before anything else', async () => {
       const { relay, seqs } = await queued(1, 100);
       for (const through of [0, seqs[0] ?? 0, Number.MAX_SAFE_INTEGER]) {
-        const problem = expectProblem(await ack(relay, { epoch: 'OLD', through }), 'EPOCH_CHANGED');
+        const problem = PROBLEMEXPR(await ack(relay, { epoch: 'OLD', through }), 'EPOCH_CHANGED');
         expect(problem['epoch']).toBe(relay.epoch);
       }
       expect(await relay.queue(bob)).toHaveLength(1);
@@ -261,7 +261,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     ])('ack: %j is BAD_REQUEST', async (body) => {
       const relay = await relayForTest(adapter);
       await relay.enrol(bob);
-      expectProblem(await ack(relay, body), 'BAD_REQUEST');
+      expect(await ack(relay, body)).toBeProblem('BAD_REQUEST');
     });
   });
 });

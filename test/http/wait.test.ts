@@ -108,7 +108,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     const { engine } = relay.relay;
     await engine.rotateEpoch({ type: 'RotateEpoch', epoch: 'NEXT' as never, reason: 'reset', nowMs: 0 });
     await push(relay, 'm1');
-    const problem = expectProblem(await connection.response(), 'EPOCH_CHANGED');
+    const problem = PROBLEMEXPR(await connection.response(), 'EPOCH_CHANGED');
     expect(problem['epoch']).toBe('NEXT');
     connection.close();
   });

@@ -1,26 +1,45 @@
-/** What every answer that is no success must look like (protocol.md section 3). */
+/**
+ * What every answer that is no success must look like (protocol.md section 3):
+ *
+ *     expect(response).toBeProblem('NOT_FOUND');
+ */
 import { expect } from 'vitest';
 import { PROBLEMS, type ProblemCode } from '../../src/protocol/problem.ts';
 import type { RawResponse } from './raw-http.ts';
 
-export function jsonOf(response: RawResponse): Record<string, unknown> {
+declare module 'vitest' {
+  interface Matchers<T> {
+    /** A problem document with this code, its status and its headers. */
+    toBeProblem(code: ProblemCode): T;
+  }
+}
+
+expect.extend({
+  toBeProblem(response: RawResponse | undefined, code: ProblemCode) {
+    const wrong = response ? problemFault(response, code) : 'there is no answer';
+    const said = response ? `${response.status} ${response.body.toString('utf8', 0, 300)}` : 'nothing';
+    return { pass: wrong === undefined, message: () => `expected the problem ${code}: ${wrong ?? 'it is one'}\n${said}` };
+  },
+});
+
+/** The members of a JSON answer. */
+export function jsonOf(response: RawResponse | undefined): Record<string, unknown> {
+  if (!response) throw new Error('there is no answer');
   return JSON.parse(response.body.toString('utf8')) as Record<string, unknown>;
 }
 
-/** Expects a problem document with this code, and answers it. */
-export function expectProblem(response: RawResponse | undefined, code: ProblemCode): Record<string, unknown> {
-  const { status } = PROBLEMS[code];
-  if (!response) throw new Error(`no answer, where ${code} was expected`);
-  const got = `${response.status} ${response.body.toString('utf8', 0, 300)}`;
-  expect(got).toContain(`"${code}"`);
-  expect(response.status, got).toBe(status);
-  expect(response.headers.get('content-type')).toBe('application/problem+json');
-  expect(response.headers.get('x-request-id')).toMatch(/^[0-9a-f]{16}$/);
-  const document = jsonOf(response);
-  expect(document).toMatchObject({ type: 'about:blank', status, code });
-  expect(document['title']).toMatch(/./);
-  expect(document['detail']).toMatch(/./);
-  const wantsRetry = status === 429 || status === 503;
-  expect(Number(response.headers.get('retry-after') ?? 0) > 0).toBe(wantsRetry);
-  return document;
+/** What keeps `response` from being this problem. */
+function problemFault({ status, headers, body }: RawResponse, code: ProblemCode): string | undefined {
+  const wanted = PROBLEMS[code].status;
+  if (status !== wanted) return `the status is not ${wanted}`;
+  if (headers.get('content-type') !== 'application/problem+json') return `it is ${headers.get('content-type')}`;
+  if (!/^[0-9a-f]{16}$/.test(headers.get('x-request-id') ?? '')) return 'it has no request id';
+  const document = JSON.parse(body.toString('utf8')) as Record<string, unknown>;
+  const { type, title, detail } = document;
+  if (document['code'] !== code || document['status'] !== wanted || type !== 'about:blank') return 'it says otherwise';
+  if (typeof title !== 'string' || title === '') return 'it has no title';
+  if (typeof detail !== 'string' || detail === '') return 'it has no detail';
+  const retries = Number(headers.get('retry-after') ?? 0) > 0;
+  if (retries !== (status === 429 || status === 503)) return retries ? 'it has a retry-after' : 'it has no retry-after';
+  return undefined;
 }
