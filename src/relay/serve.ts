@@ -100,11 +100,12 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
   const failure = new FailureReport();
   const monotonicMs = () => clock.monotonicMs();
   const settings = { limits, enrolmentsMax, dedupRowsMax };
+  const engine = await Engine.start({ store, settings, monotonicMs, failed: failure.tell });
   try {
-    const engine = await Engine.start({ store, settings, monotonicMs, failed: failure.tell });
     await engine.heartbeat(clock.nowMs());
     return await serve({ ...options, engine, store, signer, initialised, notices, newEpoch, failed: failure.told });
   } catch (error) {
+    await engine.close();
     await store.close();
     throw error;
   }

@@ -18,7 +18,10 @@ expect.extend({
   toBeProblem(response: RawResponse | undefined, code: ProblemCode) {
     const wrong = response ? problemFault(response, code) : 'there is no answer';
     const said = response ? `${response.status} ${response.body.toString('utf8', 0, 300)}` : 'nothing';
-    return { pass: wrong === undefined, message: () => `expected the problem ${code}: ${wrong ?? 'it is one'}\n${said}` };
+    return {
+      pass: wrong === undefined,
+      message: () => `expected the problem ${code}: ${wrong ?? 'it is one'}\n${said}`,
+    };
   },
 });
 

@@ -58,6 +58,12 @@ describe('a known key', () => {
     expect(renamed.events).toEqual([enrolled(alice, { hostName: bob.name, atMs: LATER_MS })]);
   });
 
+  test('that takes another name inside its account is charged nothing', () => {
+    const world = given(enrolledInAccount(alice, 'acme'), accepted(carol, 'm1', [[alice, NOON_MS, 'x', 'acme']]));
+    const renamed = world.when(accountEnrolOf(alice, 'acme', { hostName: bob.name }));
+    expect(renamed.events).toEqual([enrolledInAccount(alice, 'acme', { hostName: bob.name })]);
+  });
+
   test('stays seen when it enrols again under another name', () => {
     const world = given(enrolled(alice), { type: 'HostSeen', hostPubkey: alice.key, atMs: NOON_MS });
     const after = world.when(enrolOf(alice, { hostName: bob.name })).after();
