@@ -5,7 +5,7 @@ import { enrolBody } from '../support/enrolments.ts';
 import { ADAPTERS, type HttpRelay, relayForSuite } from '../support/http-relay.ts';
 import { alice, bob, dave } from '../support/hosts.ts';
 import { itemTo } from '../support/mail.ts';
-import { expectProblem, jsonOf } from '../support/problems.ts';
+import { jsonOf } from '../support/problems.ts';
 import { type RawResponse, rawRequest, requestBytes } from '../support/raw-http.ts';
 
 const ROUTES = ['/v1/relay/challenge', '/v1/relay/enrol', '/v2/relay/items', '/v2/relay/ack'] as const;

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { askChallenge, enrolBody, enrolHost, openChallenge, postJson, sendEnrol } from '../support/enrolments.ts';
 import { ADAPTERS, relayForSuite, relayForTest } from '../support/http-relay.ts';
 import { type TestHost, alice, bob, carol, dave, hostNamed, relay as relayHost } from '../support/hosts.ts';
-import { expectProblem, jsonOf } from '../support/problems.ts';
+import { jsonOf } from '../support/problems.ts';
 import { RawConnection, rawRequest, requestBytes } from '../support/raw-http.ts';
 
 const MINUTE_MS = 60_000;

@@ -10,7 +10,7 @@ import { ADAPTERS, relayForSuite } from '../support/http-relay.ts';
 import { hopBytes } from '../support/hops.ts';
 import { alice, bob } from '../support/hosts.ts';
 import { itemTo } from '../support/mail.ts';
-import { expectProblem } from '../support/problems.ts';
+import '../support/problems.ts';
 import { RawConnection, type RawResponse, rawExchange, requestBytes } from '../support/raw-http.ts';
 
 const CHALLENGE = 'POST /v1/relay/challenge HTTP/1.1\r\nhost: x\r\n';

@@ -6,7 +6,7 @@ import type { PublicKey } from '../../src/protocol/public-key.ts';
 import { ADAPTERS, type HttpRelay, relayForSuite, relayForTest } from '../support/http-relay.ts';
 import { type TestHost, alice, bob, carol, dave } from '../support/hosts.ts';
 import { envelopeWire, itemTo, receiptId, receiptWire } from '../support/mail.ts';
-import { expectProblem } from '../support/problems.ts';
+import '../support/problems.ts';
 
 describe.each(ADAPTERS)('%s', (adapter) => {
   const suite = relayForSuite(adapter);

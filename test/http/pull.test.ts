@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { ADAPTERS, type HttpRelay, type HttpRelayChanges, relayForSuite, relayForTest } from '../support/http-relay.ts';
 import { type TestHost, alice, bob, carol } from '../support/hosts.ts';
 import { envelopeWire, itemTo } from '../support/mail.ts';
-import { expectProblem, jsonOf } from '../support/problems.ts';
+import { jsonOf } from '../support/problems.ts';
 
 const ITEMS = '/v2/relay/items';
 const ACK = '/v2/relay/ack';
@@ -79,9 +79,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     const { relay } = await queued(1, 100);
     for (const epoch of ['x', relay.epoch.toLowerCase(), `${relay.epoch}x`, '']) {
       const target = `${ITEMS}?epoch=${epoch}`;
-      expect(PROBLEMEXPR(await relay.send(relay.hop(bob, 'GET', target)), 'EPOCH_CHANGED')['epoch']).toBe(
-        relay.epoch,
-      );
+      expect(await relay.send(relay.hop(bob, 'GET', target))).toBeProblem('EPOCH_CHANGED', { epoch: relay.epoch });
     }
     expect((await relay.client(bob).pull({ epoch: relay.epoch })).items).toHaveLength(1);
     expect((await relay.client(bob).pull()).items).toHaveLength(1);
@@ -217,10 +215,10 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       const lsn = await relay.lastLsn();
       for (const through of [head + 1, Number.MAX_SAFE_INTEGER]) {
         const response = await ack(relay, { epoch: relay.epoch, through });
-        expect(PROBLEMEXPR(response, 'BAD_ACK')['head_seq']).toBe(head);
+        expect(response).toBeProblem('BAD_ACK', { head_seq: head });
       }
       const empty = await ack(relay, { epoch: relay.epoch, through: 1 }, carol);
-      expect(PROBLEMEXPR(empty, 'BAD_ACK')['head_seq']).toBe(0);
+      expect(empty).toBeProblem('BAD_ACK', { head_seq: 0 });
       expect(await relay.lastLsn()).toBe(lsn);
       expect(await relay.queue(bob)).toHaveLength(2);
     });
@@ -228,8 +226,8 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     test('ack: another epoch is 409 with the current one, before anything else', async () => {
       const { relay, seqs } = await queued(1, 100);
       for (const through of [0, seqs[0] ?? 0, Number.MAX_SAFE_INTEGER]) {
-        const problem = PROBLEMEXPR(await ack(relay, { epoch: 'OLD', through }), 'EPOCH_CHANGED');
-        expect(problem['epoch']).toBe(relay.epoch);
+        const response = await ack(relay, { epoch: 'OLD', through });
+        expect(response).toBeProblem('EPOCH_CHANGED', { epoch: relay.epoch });
       }
       expect(await relay.queue(bob)).toHaveLength(1);
     });

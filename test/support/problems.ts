@@ -1,7 +1,7 @@
 /**
  * What every answer that is no success must look like (protocol.md section 3):
  *
- *     expect(response).toBeProblem('NOT_FOUND');
+ *     expect(response).toBeProblem('BAD_ACK', { head_seq: 5 });
  */
 import { expect } from 'vitest';
 import { PROBLEMS, type ProblemCode } from '../../src/protocol/problem.ts';
@@ -9,14 +9,14 @@ import type { RawResponse } from './raw-http.ts';
 
 declare module 'vitest' {
   interface Matchers<T> {
-    /** A problem document with this code, its status and its headers. */
-    toBeProblem(code: ProblemCode): T;
+    /** A problem document with this code, its status and its headers, and with these members. */
+    toBeProblem(code: ProblemCode, members?: Readonly<Record<string, unknown>>): T;
   }
 }
 
 expect.extend({
-  toBeProblem(response: RawResponse | undefined, code: ProblemCode) {
-    const wrong = response ? problemFault(response, code) : 'there is no answer';
+  toBeProblem(response: RawResponse | undefined, code: ProblemCode, members: Readonly<Record<string, unknown>> = {}) {
+    const wrong = response ? problemFault(response, code, members) : 'there is no answer';
     const said = response ? `${response.status} ${response.body.toString('utf8', 0, 300)}` : 'nothing';
     return {
       pass: wrong === undefined,
@@ -32,7 +32,11 @@ export function jsonOf(response: RawResponse | undefined): Record<string, unknow
 }
 
 /** What keeps `response` from being this problem. */
-function problemFault({ status, headers, body }: RawResponse, code: ProblemCode): string | undefined {
+function problemFault(
+  { status, headers, body }: RawResponse,
+  code: ProblemCode,
+  members: Readonly<Record<string, unknown>>,
+): string | undefined {
   const wanted = PROBLEMS[code].status;
   if (status !== wanted) return `the status is not ${wanted}`;
   if (headers.get('content-type') !== 'application/problem+json') return `it is ${headers.get('content-type')}`;
@@ -42,6 +46,8 @@ function problemFault({ status, headers, body }: RawResponse, code: ProblemCode)
   if (document['code'] !== code || document['status'] !== wanted || type !== 'about:blank') return 'it says otherwise';
   if (typeof title !== 'string' || title === '') return 'it has no title';
   if (typeof detail !== 'string' || detail === '') return 'it has no detail';
+  const different = Object.entries(members).find(([name, value]) => document[name] !== value);
+  if (different) return `${different[0]} is not ${String(different[1])}`;
   const retries = Number(headers.get('retry-after') ?? 0) > 0;
   if (retries !== (status === 429 || status === 503)) return retries ? 'it has a retry-after' : 'it has no retry-after';
   return undefined;
