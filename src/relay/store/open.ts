@@ -137,9 +137,16 @@ async function openLevel(folder: string, existed: boolean, positionPath: string)
         `the database at ${folder} is missing or lost its CURRENT file although the relay has run here before: restore a backup, or move ${folder} and ${positionPath} aside to begin empty`,
       );
     }
+    const said = cause?.message ?? 'unknown error';
+    if (/No space left on device|Permission denied|Read-only file system|Too many open files/.test(said)) {
+      throw new StoreRefused(
+        'unusable',
+        `the database at ${folder} cannot be opened (${said}): mend that, and start the relay again`,
+      );
+    }
     throw new StoreRefused(
       'damaged',
-      `the database at ${folder} cannot be opened (${cause?.message ?? 'unknown error'}): restore a backup, or move it aside to begin empty`,
+      `the database at ${folder} cannot be opened (${said}): restore a backup, or move it aside to begin empty`,
     );
   }
 }
