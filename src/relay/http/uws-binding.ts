@@ -6,11 +6,15 @@
  */
 import { createRequire } from 'node:module';
 import type uws from 'uws-current';
+import type { ListenOptions } from 'uws-current';
 
-export type { HttpRequest, HttpResponse, us_listen_socket } from 'uws-current';
+export type { HttpRequest, HttpResponse, TemplatedApp, us_listen_socket } from 'uws-current';
+
+/** The typings leave this constant out. */
+export type Uws = typeof uws & { LIBUS_LISTEN_EXCLUSIVE_PORT: ListenOptions };
 
 export interface UwsBinding {
-  uws: typeof uws;
+  uws: Uws;
   version: string;
 }
 
@@ -25,7 +29,7 @@ export function loadUws(): UwsBinding | undefined {
   for (const { alias, version, nodeMajors } of RELEASES) {
     if (!nodeMajors.includes(nodeMajor)) continue;
     try {
-      return { uws: require(alias) as typeof uws, version };
+      return { uws: require(alias) as Uws, version };
     } catch {
       // Built for another C library or platform: try the next.
     }
