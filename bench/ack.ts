@@ -57,7 +57,7 @@ export async function ackAll(): Promise<AckFigures> {
         item_id: id,
         targets: [{ host_pubkey: target, wire_b64: wire.toString('base64') }],
       };
-      const item = parsePushedItem(text);
+      const item = parsePushedItem(text, { targetsMax: 1, itemBytesMax: 2048 });
       if (item?.targets[0]?.wireHash !== sha256Hex(wire)) throw new Error('invariant: the benchmark pushes good items');
       return {
         type: 'PushItem',

@@ -6,6 +6,8 @@ import { relayKeygenCommand } from './relay-keygen.ts';
 import { relayServeCommand } from './relay-serve.ts';
 import { softwareVersion } from './version.ts';
 
+const asJson = process.argv.includes('--json');
+
 function program(): Command {
   const relay = new Command('relay').description('Run and keep a relay.');
   relay.addCommand(relayServeCommand());
@@ -20,13 +22,14 @@ function program(): Command {
 
 /** Usage errors end as exceptions, all the way down, and hint at what was meant. */
 function withErrors(command: Command): Command {
+  // As JSON the error is one document, printed below.
+  if (asJson) command.configureOutput({ writeErr: () => undefined });
   command.exitOverride().showSuggestionAfterError().showHelpAfterError('(--help shows what there is)');
   for (const child of command.commands) withErrors(child);
   return command;
 }
 
 function report(error: CommandFailed): void {
-  const asJson = process.argv.includes('--json');
   const { code, message } = error;
   process.stderr.write(asJson ? `${JSON.stringify({ code, message, details: {} })}\n` : `poste: ${message}.\n`);
   process.exitCode = EXIT[error.exit];
@@ -41,6 +44,11 @@ try {
     process.exit();
   }
   // Commander has said it already; help and version are no errors.
-  if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? EXIT.ok : EXIT.usage;
-  else throw error;
+  if (error instanceof CommanderError) {
+    process.exitCode = error.exitCode === 0 ? EXIT.ok : EXIT.usage;
+    if (asJson && error.exitCode !== 0) {
+      const message = error.message.replace(/^error: /, '');
+      process.stderr.write(`${JSON.stringify({ code: 'USAGE', message, details: {} })}\n`);
+    }
+  } else throw error;
 }

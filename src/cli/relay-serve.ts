@@ -5,6 +5,7 @@ import pino from 'pino';
 import { BODY_BYTES_MAX, DEFAULT_LIMITS, type Limits } from '../protocol/limits.ts';
 import { displayFingerprint } from '../protocol/public-key.ts';
 import { processClock, processRandom, processTimers } from '../relay/ambient-process.ts';
+import { StoreFailed } from '../relay/engine/committer.ts';
 import type { TrustProxy } from '../relay/http/client-address.ts';
 import { ListenFailed } from '../relay/http/exchange.ts';
 import { type ListenAddress, type Relay, startRelay } from '../relay/serve.ts';
@@ -93,12 +94,14 @@ export function relayServeCommand(): Command {
 async function serve(flags: ServeFlags): Promise<void> {
   const storeDir = resolve(flags.storeDir);
   const log = pino({ level: flags.logLevel, base: null }, pino.destination({ dest: 2, sync: true }));
+  // Before anybody can know that the relay is ready, and end it.
+  const signalled = stopSignal();
   const relay = await started(() => startRelay({ ...relayOptions(flags, storeDir), log }));
   for (const notice of relay.notices) log.warn({}, notice);
   process.stdout.write(
     flags.json ? `${JSON.stringify(startDocument(relay, flags, storeDir))}\n` : startText(relay, flags, storeDir),
   );
-  const ended = await Promise.race([relay.failed, stopSignal()]);
+  const ended = await Promise.race([relay.failed, signalled]);
   if (ended instanceof Error) {
     log.error({ err: ended.cause }, 'the store failed: nothing more is acknowledged');
     // Whoever waits is told; whatever still holds the process afterwards does not.
@@ -119,7 +122,7 @@ function relayOptions(flags: ServeFlags, storeDir: string): Omit<Parameters<type
   return {
     storeDir,
     ...(flags.positionFile !== undefined && { positionFile: resolve(flags.positionFile) }),
-    ...(secret !== undefined && { signer: signerOfSecret(secret) }),
+    ...(secret && { signer: signerOfSecret(secret) }),
     ...(flags.server && { server: flags.server }),
     listen: flags.listen,
     adminListen: flags.adminListen,
@@ -172,6 +175,13 @@ async function started(start: () => Promise<Relay>): Promise<Relay> {
     return await start();
   } catch (error) {
     if (error instanceof StoreRefused) throw refused(error);
+    if (error instanceof StoreFailed) {
+      throw new CommandFailed(
+        'failure',
+        'STORE_FAILED',
+        'the store cannot be written to: free disk space or replace the disk, then start the relay again',
+      );
+    }
     if (error instanceof ListenFailed) {
       throw new CommandFailed(
         'conflict',
@@ -231,7 +241,7 @@ function startText(relay: Relay, flags: ServeFlags, storeDir: string): string {
 }
 
 function keyPlace(storeDir: string): string {
-  return process.env['MAIL_RELAY_KEY'] === undefined ? join(storeDir, RELAY_KEY_FILE) : 'MAIL_RELAY_KEY';
+  return !process.env['MAIL_RELAY_KEY'] ? join(storeDir, RELAY_KEY_FILE) : 'MAIL_RELAY_KEY';
 }
 
 function urlOf(host: string, port: number): string {

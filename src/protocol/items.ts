@@ -11,10 +11,15 @@ export type PushedKind = (typeof PUSHED_KINDS)[number];
 /** What a page may hold. */
 export type ItemKind = PushedKind | 'expired';
 
+const NO_BYTES = Buffer.alloc(0);
+const NO_BYTES_HASH = sha256Hex(NO_BYTES);
+
 export interface PushedTarget {
   hostPubkey: PublicKey;
-  /** The exact bytes to store. */
+  /** The exact bytes to store; empty when they are more than is looked at. */
   wire: Buffer;
+  /** How many there are. */
+  bytes: number;
   /** SHA-256 of exactly these bytes. */
   wireHash: Sha256Hex;
 }
@@ -25,8 +30,15 @@ export interface PushedItem {
   targets: PushedTarget[];
 }
 
+export interface ItemBounds {
+  /** One target more than this is parsed: enough to say that there are too many. */
+  targetsMax: number;
+  /** Longer wire bytes are measured and not decoded. */
+  itemBytesMax: number;
+}
+
 /** The item, or `undefined` when it is malformed: any wrong type, a missing member, a bad id, key or encoding. */
-export function parsePushedItem(value: unknown): PushedItem | undefined {
+export function parsePushedItem(value: unknown, bounds: ItemBounds): PushedItem | undefined {
   if (!isObject(value)) return undefined;
   const { kind, item_id: itemIdText, targets: targetValues } = value;
   if (kind !== 'envelope' && kind !== 'receipt') return undefined;
@@ -34,8 +46,8 @@ export function parsePushedItem(value: unknown): PushedItem | undefined {
   const itemId = kind === 'envelope' ? parseMessageId(itemIdText) : parseReceiptId(itemIdText);
   if (itemId === undefined || !Array.isArray(targetValues) || targetValues.length === 0) return undefined;
   const targets: PushedTarget[] = [];
-  for (const targetValue of targetValues as unknown[]) {
-    const target = parseTarget(targetValue);
+  for (const targetValue of (targetValues as unknown[]).slice(0, bounds.targetsMax + 1)) {
+    const target = parseTarget(targetValue, bounds.itemBytesMax);
     if (!target) return undefined;
     targets.push(target);
   }
@@ -48,12 +60,15 @@ export function itemIdToEcho(value: unknown): string | null {
   return typeof itemId === 'string' && itemId.length <= ITEM_ID_CHARACTERS_MAX && itemId.isWellFormed() ? itemId : null;
 }
 
-function parseTarget(value: unknown): PushedTarget | undefined {
+function parseTarget(value: unknown, itemBytesMax: number): PushedTarget | undefined {
   if (!isObject(value)) return undefined;
   const { host_pubkey: hostPubkeyText, wire_b64: wireText } = value;
   const hostPubkey = parsePublicKey(hostPubkeyText);
-  const wire = typeof wireText === 'string' ? decodeBase64(wireText) : undefined;
-  return hostPubkey && wire ? { hostPubkey, wire, wireHash: sha256Hex(wire) } : undefined;
+  if (!hostPubkey || typeof wireText !== 'string') return undefined;
+  const bytesAtLeast = (wireText.length / 4) * 3 - 2;
+  if (bytesAtLeast > itemBytesMax) return { hostPubkey, wire: NO_BYTES, wireHash: NO_BYTES_HASH, bytes: bytesAtLeast };
+  const wire = decodeBase64(wireText);
+  return wire && { hostPubkey, wire, wireHash: sha256Hex(wire), bytes: wire.length };
 }
 
 export function isObject(value: unknown): value is Record<string, unknown> {

@@ -181,7 +181,7 @@ test('nothing is shown, answered or skipped at any moment, and in the end all ag
         expect(stored).toEqual(replayed);
       });
     }),
-    { numRuns: 150 },
+    { numRuns: 100 },
   );
 }, 60_000);
 
@@ -213,6 +213,6 @@ test('a disk that fails loses nothing that was answered, and doubles nothing tha
         }
       });
     }),
-    { numRuns: 100 },
+    { numRuns: 60 },
   );
 }, 60_000);

@@ -28,7 +28,7 @@ export type To = readonly [TestHost, string | Buffer];
 export function pushedTargets(targets: readonly To[]): PushedTarget[] {
   return targets.map(([host, text]) => {
     const wire = wireOf(text);
-    return { hostPubkey: host.key, wire, wireHash: sha256Hex(wire) };
+    return { hostPubkey: host.key, wire, wireHash: sha256Hex(wire), bytes: wire.length };
   });
 }
 

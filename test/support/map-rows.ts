@@ -69,7 +69,7 @@ export class MapRows implements FactSource {
 
   /** What an ack of `through` would release, counted row by row. */
   released(target: PublicKey, through: number): Released {
-    const released: Released = { items: 0, bytes: 0, shares: [] };
+    const released: Released = { through, items: 0, bytes: 0, shares: [] };
     for (const { seq, bytes, kind, senderPubkey } of this.queue(target)) {
       if (seq > through) break;
       released.items++;

@@ -12,6 +12,9 @@ import {
 } from '../../protocol/limits.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 
+/** Challenges of other addresses that one enrolment tries; each costs about 0.1 ms. */
+const OTHERS_TRIED_MAX = 32;
+
 interface Challenge {
   /** Base64 of 32 random bytes. */
   text: string;
@@ -47,12 +50,22 @@ export class Challenges {
     return text;
   }
 
-  /** Uses up and answers whether there is an open challenge of `pubkey` for which `verifies` says yes. */
-  use(pubkey: PublicKey, verifies: (challenge: string) => boolean): 'used' | 'none open' | 'none verifies' {
+  /**
+   * Uses up and answers whether there is an open challenge of `pubkey` for which `verifies` says yes. Those that were
+   * given to `address` are tried first; of the others only the newest, so that nobody makes a look-up costly by asking
+   * for challenges of a key that is not theirs.
+   */
+  use(
+    pubkey: PublicKey,
+    address: string,
+    verifies: (challenge: string) => boolean,
+  ): 'used' | 'none open' | 'none verifies' {
     this.forgetEnded();
-    const own = this.#openFor(pubkey);
-    if (own.length === 0) return 'none open';
-    const used = own.find(({ text }) => verifies(text));
+    const open = this.#openFor(pubkey);
+    if (open.length === 0) return 'none open';
+    const own = open.filter((challenge) => challenge.address === address);
+    const others = open.filter((challenge) => challenge.address !== address).slice(-OTHERS_TRIED_MAX);
+    const used = [...own, ...others].find(({ text }) => verifies(text));
     if (!used) return 'none verifies';
     this.#close(used);
     return 'used';

@@ -18,7 +18,8 @@ export function decideAck(command: AckItems, facts: AckFacts): Decided<AckOutcom
     return refusal('BAD_ACK', 'through lies beyond the head', { head_seq: headSeq });
   }
   if (through <= ackedThrough) return decided<AckOutcome>({ type: 'Acked', ackedThrough, deleted: 0, headSeq });
+  // An ack that releases the items of many senders is decided in steps; `released` says how far this one goes.
   const { released, account } = facts;
-  const outcome: AckOutcome = { type: 'Acked', ackedThrough: through, deleted: released.items, headSeq };
-  return decided(outcome, { type: 'ItemsAcked', targetPubkey, through, ...released, account, atMs: command.nowMs });
+  const outcome: AckOutcome = { type: 'Acked', ackedThrough: released.through, deleted: released.items, headSeq };
+  return decided(outcome, { type: 'ItemsAcked', targetPubkey, ...released, account, atMs: command.nowMs });
 }

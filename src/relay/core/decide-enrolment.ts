@@ -56,19 +56,25 @@ function enrolmentRecord(command: EnrolHost, before: EnrolmentRow | undefined): 
   const { answer } = command;
   const weaker = before !== undefined && AUTHORITY_RANK[command.authorizedBy] < AUTHORITY_RANK[before.authorizedBy];
   const proven = weaker
-    ? { account: before.account, org: before.org, clientId: before.clientId, authorizedBy: before.authorizedBy }
+    ? {
+        account: before.account,
+        org: before.org,
+        clientId: before.clientId,
+        authorizedBy: before.authorizedBy,
+        validUntilMs: before.validUntilMs,
+      }
     : {
         account: answer.account ?? before?.account ?? null,
         org: answer.org ?? before?.org ?? null,
         clientId: answer.clientId ?? before?.clientId ?? null,
         authorizedBy: command.authorizedBy,
+        validUntilMs: answer.validUntilMs ?? null,
       };
   return {
     hostName: command.hostName,
     ownerFp: command.ownerFp,
     ...proven,
     enrolledAtMs: before?.enrolledAtMs ?? command.nowMs,
-    validUntilMs: answer.validUntilMs ?? null,
   };
 }
 

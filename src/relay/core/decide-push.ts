@@ -71,7 +71,7 @@ function requestRejection(command: PushItem, { limits }: PushFacts): ItemRejecti
   const { targets } = command.item;
   if (targets.length > limits.max_targets) return 'too many targets';
   if (new Set(targets.map(({ hostPubkey }) => hostPubkey)).size < targets.length) return 'duplicate target';
-  if (targets.some(({ wire }) => wire.length > limits.max_item_bytes)) return 'too large';
+  if (targets.some(({ bytes }) => bytes > limits.max_item_bytes)) return 'too large';
   return undefined;
 }
 
@@ -104,7 +104,7 @@ function acceptedTarget({ pushed, target }: Place, nowMs: number): AcceptedTarge
     hostPubkey: pushed.hostPubkey,
     seq: Math.max(target.queue.headSeq + 1, nowMs),
     wireHash: pushed.wireHash,
-    bytes: pushed.wire.length,
+    bytes: pushed.bytes,
     account: target.enrolment?.account ?? null,
   };
 }
@@ -121,14 +121,14 @@ function quotaRejection(anew: readonly Place[], facts: PushFacts): ItemRejection
     const account = target.enrolment?.account;
     if (!account) continue;
     const used = accounts.get(account) ?? target.account;
-    accounts.set(account, { items: used.items + 1, bytes: used.bytes + pushed.wire.length });
+    accounts.set(account, { items: used.items + 1, bytes: used.bytes + pushed.bytes });
   }
   const owners = [...accounts.values()];
   if (added.some(({ target }) => target.queue.queueItems + 1 > limits.max_queue_items)) return 'quota:queue_items';
-  if (added.some(({ target, pushed }) => target.queue.queueBytes + pushed.wire.length > limits.max_queue_bytes))
+  if (added.some(({ target, pushed }) => target.queue.queueBytes + pushed.bytes > limits.max_queue_bytes))
     return 'quota:queue_bytes';
   if (added.some(({ target }) => target.share.items + 1 > limits.max_sender_items)) return 'quota:sender_items';
-  if (added.some(({ target, pushed }) => target.share.bytes + pushed.wire.length > limits.max_sender_bytes))
+  if (added.some(({ target, pushed }) => target.share.bytes + pushed.bytes > limits.max_sender_bytes))
     return 'quota:sender_bytes';
   if (owners.some(({ items }) => items > limits.max_owner_items)) return 'quota:owner_items';
   if (owners.some(({ bytes }) => bytes > limits.max_owner_bytes)) return 'quota:owner_bytes';

@@ -8,7 +8,7 @@ import { type ItemId, foldHostName } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { AckItems, EnrolHost, PushItem, ReportLostItem } from './command.ts';
 import type { Directory } from './directory.ts';
-import type { ReleasedShare } from './event.ts';
+import type { Released } from './queue-index.ts';
 import {
   type DedupRow,
   EMPTY_TARGET,
@@ -177,10 +177,10 @@ export interface AckFacts {
   queue: TargetRow;
   account: string | null;
   /** What lies at or below `through` and is not acked yet. */
-  released: { items: number; bytes: number; shares: ReleasedShare[] };
+  released: Released;
 }
 
-export function ackFacts(command: AckItems, rows: RowReader, released: AckFacts['released']): AckFacts {
+export function ackFacts(command: AckItems, rows: RowReader, released: Released): AckFacts {
   return {
     epoch: relayRow(rows).epoch,
     queue: targetRow(rows, command.targetPubkey),

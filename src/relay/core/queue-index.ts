@@ -16,6 +16,8 @@ export interface IndexedItem {
 }
 
 export interface Released {
+  /** How far: `through`, or less when more senders lie below it than were asked for. */
+  through: number;
   items: number;
   bytes: number;
   shares: ReleasedShare[];
@@ -34,6 +36,11 @@ export class QueueIndex {
   readonly #senderNumbers = new Map<PublicKey, number>();
   readonly #senderKeys: PublicKey[] = [];
 
+  /** Places held in memory, about 16 bytes each. */
+  get capacity(): number {
+    return this.#seqs.length;
+  }
+
   get length(): number {
     return this.#end - this.#start;
   }
@@ -50,17 +57,19 @@ export class QueueIndex {
     this.#end++;
   }
 
-  /** What lies at or below `through`, by sender. */
-  released(through: number): Released {
+  /** What lies at or below `through`, by sender; it ends before the sender after the first `sendersMax`. */
+  released(through: number, sendersMax: number): Released {
     const stop = this.#firstAbove(through);
     const usage = new Map<number, { items: number; bytes: number }>();
     let bytes = 0;
-    for (let at = this.#start; at < stop; at++) {
+    let at = this.#start;
+    for (; at < stop; at++) {
       const size = this.#at(this.#bytes, at);
       const sender = this.#at(this.#senders, at);
+      const used = usage.get(sender);
+      if (sender !== NO_SENDER && !used && usage.size === sendersMax) break;
       bytes += size;
       if (sender === NO_SENDER) continue;
-      const used = usage.get(sender);
       if (used) {
         used.items++;
         used.bytes += size;
@@ -73,13 +82,14 @@ export class QueueIndex {
       const senderPubkey = this.#senderKeys[sender];
       if (senderPubkey !== undefined) shares.push({ senderPubkey, ...used });
     }
-    return { items: stop - this.#start, bytes, shares };
+    const isWhole = at === stop;
+    return { through: isWhole ? through : this.#at(this.#seqs, at - 1), items: at - this.#start, bytes, shares };
   }
 
   /** Forgets everything at or below `through`. */
   dropThrough(through: number): void {
     this.#start = this.#firstAbove(through);
-    if (this.#start === this.#end) this.#start = this.#end = 0;
+    if (this.#start === this.#end) this.#reset();
   }
 
   /** Forgets one item; does nothing when it is not there. */
@@ -88,6 +98,16 @@ export class QueueIndex {
     if (at < this.#start || this.#at(this.#seqs, at) !== seq) return;
     for (const column of [this.#seqs, this.#bytes, this.#senders]) column.copyWithin(at, at + 1, this.#end);
     this.#end--;
+  }
+
+  /** An empty index keeps no memory of how large it was, nor of whom it held. */
+  #reset(): void {
+    this.#start = this.#end = 0;
+    this.#senderNumbers.clear();
+    this.#senderKeys.length = 0;
+    this.#seqs = new Float64Array(INITIAL_CAPACITY);
+    this.#bytes = new Uint32Array(INITIAL_CAPACITY);
+    this.#senders = new Uint32Array(INITIAL_CAPACITY);
   }
 
   /** The first position whose seq is above `through`. */

@@ -20,7 +20,7 @@ import { RowOverlay } from './row-overlay.ts';
 /** A batch that holds this many payload bytes takes no more; the next one waits for it. */
 export const BATCH_PAYLOAD_BYTES_MAX = 8 << 20;
 /** The same for changed rows: a batch is to be synced soon, not to grow for ever. */
-export const BATCH_CHANGES_MAX = 4000;
+export const BATCH_CHANGES_MAX = 1500;
 
 /** Thrown to everybody who waits when a batch failed: the outcome is unknown, and the relay is ending. */
 export class StoreFailed extends Error {

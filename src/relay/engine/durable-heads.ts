@@ -1,7 +1,7 @@
 /**
  * What of each queue is durable, and who waits for more.
  *
- * LevelDB shows a batch before it is synced. An item handed over from such a batch could be lost in a crash and its
+ * LevelDB shows a batch before our write of it resolves and its position is noted. An item handed over from such a batch could be lost in a crash and its
  * sequence number given to another one, which the receiver would then skip; so pages end at the heads kept here.
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
@@ -9,6 +9,9 @@ import { EMPTY_TARGET, type RowChange, type TargetRow } from '../core/rows.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 
 type Waiter = () => void;
+
+/** Long polls of one host at a time: one more ends the oldest. */
+const WAITS_PER_TARGET_MAX = 8;
 
 export class DurableHeads {
   readonly #store: RelayStore;
@@ -47,6 +50,11 @@ export class DurableHeads {
   /** Calls `waiter` once, when something durable was added for `target` or when it is woken. Answers how to stop. */
   wait(target: PublicKey, waiter: Waiter): () => void {
     const waiters = this.#waiters.get(target) ?? new Set();
+    const [oldest] = waiters;
+    if (oldest && waiters.size >= WAITS_PER_TARGET_MAX) {
+      waiters.delete(oldest);
+      oldest();
+    }
     waiters.add(waiter);
     this.#waiters.set(target, waiters);
     return () => {

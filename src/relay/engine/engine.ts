@@ -34,6 +34,9 @@ import { DurableHeads } from './durable-heads.ts';
 import { QueueIndexes } from './queue-indexes.ts';
 import { Stretch } from './stretch.ts';
 
+/** Senders whose shares one step of an ack releases: each is a row to read and to write. */
+const ACK_SENDERS_MAX = 250;
+
 export interface EngineOptions {
   store: RelayStore;
   settings: RelaySettings;
@@ -149,14 +152,22 @@ export class Engine {
     return answer[0];
   }
 
+  /** In steps where many senders are concerned: an ack that a crash cuts short has released what it had recorded. */
   async ack(command: AckItems): Promise<AckOutcome | Refusal> {
-    let index = this.#indexes.get(command.targetPubkey);
-    while (!index) {
-      await this.#indexes.load(command.targetPubkey);
-      index = this.#indexes.get(command.targetPubkey);
+    const { targetPubkey, through } = command;
+    const stretch = new Stretch(this.#monotonicMs);
+    for (let deleted = 0; ; ) {
+      const index = await this.#indexes.loaded(targetPubkey);
+      const released = index.released(through, ACK_SENDERS_MAX);
+      const decision = decideAck(command, ackFacts(command, this.#committer, released));
+      if (decision.type === 'Refusal') return this.#answer(decision);
+      this.#committer.admit(decision.events);
+      const { outcome } = decision;
+      deleted += outcome.deleted;
+      if (outcome.ackedThrough >= through)
+        return this.#answer({ ...decision, events: [], outcome: { ...outcome, deleted } });
+      if (stretch.isOver) await stretch.pause();
     }
-    const released = index.released(command.through);
-    return this.#answer(decideAck(command, ackFacts(command, this.#committer, released)));
   }
 
   async rotateEpoch(command: RotateEpoch): Promise<EpochOutcome> {

@@ -1,7 +1,7 @@
 /**
  * The queue indexes that are in memory: loaded on first need, told every event, dropped when others need the room.
  *
- * While an index loads, commands for its target wait (`settled`), so that no event can pass by unseen: the load begins
+ * While an index loads, commands for its target wait (`loading`), so that no event can pass by unseen: the load begins
  * when everything admitted is durable, and reads durable rows only.
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
@@ -10,7 +10,7 @@ import { QueueIndex } from '../core/queue-index.ts';
 import type { TargetRow } from '../core/rows.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 
-/** Indexed items in memory at most, over all targets; about 16 bytes each. The index in use always stays. */
+/** Places for items in memory at most, over all targets; about 16 bytes each. The index in use always stays. */
 const INDEXED_ITEMS_MAX = 1_000_000;
 /** Queue rows read at a time: decoding them holds the loop for about 2 ms. */
 const LOAD_ROWS = 250;
@@ -47,9 +47,12 @@ export class QueueIndexes {
     return index;
   }
 
-  /** Brings the index of `target` into memory; another load may have pushed it out again by the time one looks. */
-  async load(target: PublicKey): Promise<void> {
-    while (!this.#loaded.has(target)) {
+  /** The index of `target`, brought into memory if need be. To be used before the next `await`. */
+  async loaded(target: PublicKey): Promise<QueueIndex> {
+    for (;;) {
+      // Another load may have pushed it out again by the time one looks.
+      const index = this.get(target);
+      if (index) return index;
       let loading = this.#loading.get(target);
       if (!loading) {
         loading = this.#read(target).finally(() => this.#loading.delete(target));
@@ -90,17 +93,17 @@ export class QueueIndexes {
       if (!last || rows.length < LOAD_ROWS) break;
       after = last.seq;
     }
-    this.#makeRoom(index.length);
+    this.#makeRoom(index.capacity);
     this.#loaded.set(target, index);
   }
 
   #makeRoom(wanted: number): void {
     let items = wanted;
-    for (const index of this.#loaded.values()) items += index.length;
+    for (const index of this.#loaded.values()) items += index.capacity;
     for (const [target, index] of this.#loaded) {
       if (items <= INDEXED_ITEMS_MAX) return;
       this.#loaded.delete(target);
-      items -= index.length;
+      items -= index.capacity;
     }
   }
 }

@@ -4,26 +4,12 @@
 import { createHash } from 'node:crypto';
 import type { Sha256Hex } from '../../protocol/digest.ts';
 import { EMPTY_BODY_HASH } from '../../protocol/hop.ts';
+import type { Timers } from '../engine/ambient.ts';
 import type { Exchange } from './exchange.ts';
+import type { SharedBudget } from './shared-budget.ts';
 
-/** Bytes that may be held at once, over all requests. Only bytes that arrived count. */
-export class ByteBudget {
-  #free: number;
-
-  constructor(bytes: number) {
-    this.#free = bytes;
-  }
-
-  take(bytes: number): boolean {
-    if (bytes > this.#free) return false;
-    this.#free -= bytes;
-    return true;
-  }
-
-  give(bytes: number): void {
-    this.#free += bytes;
-  }
-}
+/** A body that has not arrived by then is given up. */
+export const BODY_DEADLINE_MS = 60_000;
 
 export interface Body {
   type: 'Body';
@@ -41,16 +27,18 @@ const EMPTY: Body = { type: 'Body', bytes: Buffer.alloc(0), hash: EMPTY_BODY_HAS
  */
 export class BodyReader {
   readonly #exchange: Exchange;
-  readonly #budget: ByteBudget | undefined;
+  readonly #budget: SharedBudget | undefined;
+  readonly #caller: string;
   readonly #bytesMax: number;
   #received = 0;
   #held = 0;
   #finish: ((result: Body | BodyFailure) => void) | undefined;
 
-  /** Without a budget the bytes are hashed and not kept. */
-  constructor(exchange: Exchange, budget: ByteBudget | undefined, bytesMax: number) {
+  /** Without a budget the bytes are hashed and not kept; else they count against `caller`. */
+  constructor(exchange: Exchange, budget: SharedBudget | undefined, caller: string, bytesMax: number) {
     this.#exchange = exchange;
     this.#budget = budget;
+    this.#caller = caller;
     this.#bytesMax = bytesMax;
   }
 
@@ -70,7 +58,7 @@ export class BodyReader {
           if (this.#received > this.#bytesMax) return this.#finish('too large');
           hash.update(chunk);
           if (this.#budget) {
-            if (!this.#budget.take(chunk.length)) return this.#finish('no budget');
+            if (!this.#budget.take(this.#caller, chunk.length)) return this.#finish('no budget');
             this.#held += chunk.length;
             chunks.push(Buffer.from(chunk));
           }
@@ -89,17 +77,22 @@ export class BodyReader {
   }
 
   release(): void {
-    this.#budget?.give(this.#held);
+    this.#budget?.give(this.#caller, this.#held);
     this.#held = 0;
   }
 }
 
-/** Reads a body to its end and keeps nothing, so that the peer sees the reply that follows. */
-export function discardBody(exchange: Exchange): Promise<void> {
+/** Reads a body to its end, or for `BODY_DEADLINE_MS`, and keeps nothing, so that the peer sees the reply that follows. */
+export function discardBody(exchange: Exchange, timers: Timers): Promise<void> {
   return new Promise((resolve) => {
-    exchange.onAborted(resolve);
+    const cancel = timers.after(BODY_DEADLINE_MS, resolve);
+    const finish = (): void => {
+      cancel();
+      resolve();
+    };
+    exchange.onAborted(finish);
     exchange.receive((_chunk, isLast) => {
-      if (isLast) resolve();
+      if (isLast) finish();
     });
   });
 }

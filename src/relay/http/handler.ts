@@ -13,17 +13,20 @@ import type { EnrolmentRow } from '../core/rows.ts';
 import type { Clock, Timers } from '../engine/ambient.ts';
 import { StoreFailed } from '../engine/committer.ts';
 import type { Engine } from '../engine/engine.ts';
-import { type Body, type BodyFailure, BodyReader, ByteBudget, discardBody } from './body.ts';
+import { type Body, BODY_DEADLINE_MS, type BodyFailure, BodyReader, discardBody } from './body.ts';
 import { type TrustProxy, clientAddress } from './client-address.ts';
 import type { Exchange, Reply } from './exchange.ts';
 import { type Framing, type Target, isReply, readFraming, readTarget } from './framing.ts';
 import { problemReply, refusalReply } from './replies.ts';
-import type { Route, RouteResult } from './route.ts';
+import type { RelayRequest, Route, RouteResult } from './route.ts';
+import { SharedBudget } from './shared-budget.ts';
 
-/** Request bytes held at once, over all requests. */
-const BODIES_IN_FLIGHT_BYTES_MAX = 64 << 20;
-/** A body that has not arrived by then is given up. */
-const BODY_DEADLINE_MS = 60_000;
+/** Request bytes of hosts held at once, over all requests and of one host key. Two bodies of full size fit a share. */
+const BODIES_BYTES_MAX = 64 << 20;
+const BODIES_SHARE_BYTES = 16 << 20;
+/** The same for requests without a hop, which are small, of one client address. */
+const OPEN_BODIES_BYTES_MAX = 4 << 20;
+const OPEN_BODIES_SHARE_BYTES = 256 << 10;
 
 export interface HandlerOptions {
   engine: Engine;
@@ -43,7 +46,8 @@ export interface HandlerOptions {
 export class Handler {
   readonly #options: HandlerOptions;
   readonly #routes = new Map<string, Route[]>();
-  readonly #budget = new ByteBudget(BODIES_IN_FLIGHT_BYTES_MAX);
+  readonly #bodies = new SharedBudget(BODIES_BYTES_MAX, BODIES_SHARE_BYTES);
+  readonly #openBodies = new SharedBudget(OPEN_BODIES_BYTES_MAX, OPEN_BODIES_SHARE_BYTES);
   readonly #active = new Set<Promise<void>>();
   #isDraining = false;
 
@@ -90,7 +94,8 @@ export class Handler {
     const routes = this.#routes.get(path);
     try {
       const route = this.#routeOrRefusal(framing, routes, exchange.head.method);
-      if (isReply(route)) return { path: routes ? path : 'none', result: await refuse(exchange, framing, route) };
+      if (isReply(route))
+        return { path: routes ? path : 'none', result: await refuse(exchange, framing, route, this.#options.timers) };
       if (isReply(framing)) throw new Error('invariant: a route is found for a request of good framing');
       return { path, result: await this.#handleRoute(route, { target, framing, id }, exchange) };
     } catch (error) {
@@ -114,17 +119,16 @@ export class Handler {
 
   async #handleRoute(route: Route, parts: RequestParts, exchange: Exchange): Promise<RouteResult> {
     const { framing } = parts;
-    const { engine, clock, timers } = this.#options;
-    const nowMs = clock.nowMs();
+    const { engine, clock, timers, trustProxy } = this.#options;
+    const { peerAddress, headers } = exchange.head;
+    const address = clientAddress(peerAddress, headers, trustProxy);
     let claim: HopClaim | undefined;
     if (route.access !== 'open') {
-      const read = readHop(framing.header, (key) => engine.enrolment(key), nowMs);
+      const read = readHop(framing.header, (key) => engine.enrolment(key), clock.nowMs());
       if (read.type === 'HopClaim') claim = read;
-      else if (route.access === 'hop') return refuse(exchange, framing, refusalReply(read));
+      else if (route.access === 'hop') return refuse(exchange, framing, refusalReply(read), timers);
     }
-    // A GET has nothing to say in its body, so that a stranger cannot fill the budget through `info`.
-    const budget = route.method === 'GET' ? undefined : this.#budget;
-    const reader = new BodyReader(exchange, budget, route.bodyBytesMax);
+    const reader = this.#bodyReader(route, exchange, address, claim);
     const cancel = timers.after(BODY_DEADLINE_MS, () => reader.giveUp());
     try {
       const body = await reader.read();
@@ -134,27 +138,29 @@ export class Handler {
       if (claim && !caller && route.access === 'hop') {
         return problemReply('BAD_SIGNATURE', 'the hop signature does not verify');
       }
-      return await this.#callRoute(route, parts, exchange, body, caller, nowMs);
+      // The time of the command is that of its last byte: a body may take a minute.
+      const { target, id } = parts;
+      const request = { exchange, id, query: target.query, body, clientAddress: address, nowMs: clock.nowMs() };
+      return await this.#callRoute(route, request, caller);
     } finally {
       cancel();
       reader.release();
     }
   }
 
-  async #callRoute(
-    route: Route,
-    { target: { query }, id }: RequestParts,
-    exchange: Exchange,
-    body: Body,
-    caller: EnrolmentRow | undefined,
-    nowMs: number,
-  ): Promise<RouteResult> {
-    const { peerAddress, headers } = exchange.head;
-    const address = clientAddress(peerAddress, headers, this.#options.trustProxy);
-    const request = { exchange, id, query, body, clientAddress: address, nowMs };
+  #bodyReader(route: Route, exchange: Exchange, address: string, claim: HopClaim | undefined): BodyReader {
+    // A GET has nothing to say in its body, so that a stranger cannot fill the budget through `info`.
+    if (route.method === 'GET') return new BodyReader(exchange, undefined, address, route.bodyBytesMax);
+    if (!claim) return new BodyReader(exchange, this.#openBodies, address, route.bodyBytesMax);
+    // Nothing is verified yet: whoever claims the key of another, from elsewhere, takes nothing from it.
+    const caller = `${address} ${claim.enrolment.hostPubkey}`;
+    return new BodyReader(exchange, this.#bodies, caller, route.bodyBytesMax);
+  }
+
+  async #callRoute(route: Route, request: RelayRequest, caller: EnrolmentRow | undefined): Promise<RouteResult> {
     switch (route.access) {
       case 'open':
-        return this.#rateRefusal(route.counted, address) ?? route.handle(request);
+        return this.#rateRefusal(route.counted, request.clientAddress) ?? route.handle(request);
       case 'optional hop':
         return route.handle(request, caller);
       case 'hop':
@@ -208,12 +214,12 @@ function bodyRefusal(failure: BodyFailure, route: Route): Reply {
 }
 
 /** Lets a body of fair size arrive before refusing, so that the peer reads the refusal and keeps its connection. */
-async function refuse(exchange: Exchange, framing: Framing | Reply, reply: Reply): Promise<Reply> {
+async function refuse(exchange: Exchange, framing: Framing | Reply, reply: Reply, timers: Timers): Promise<Reply> {
   // Where a body of doubtful framing ends is not known.
   if (isReply(framing)) return { ...reply, close: true };
   if (reply.close !== true && framing.contentLength > 0) {
     if (framing.contentLength > BODY_BYTES_MAX) return { ...reply, close: true };
-    await discardBody(exchange);
+    await discardBody(exchange, timers);
   }
   return reply;
 }

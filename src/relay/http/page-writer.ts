@@ -11,16 +11,17 @@ import type { QueueRow } from '../core/rows.ts';
 import type { Clock, Timers } from '../engine/ambient.ts';
 import type { Engine, Page } from '../engine/engine.ts';
 import type { Exchange, Reply } from './exchange.ts';
-import { ByteBudget } from './body.ts';
 import { encodeItems, pageHead, pageTail } from './page-encoding.ts';
 import { problemReply } from './replies.ts';
+import { SharedBudget } from './shared-budget.ts';
 
 /** Wire bytes of one slice, about. */
 const SLICE_BYTES = 512 << 10;
-/** What a page under way may hold in memory: a slice as read and as encoded, and what the connection has not sent. */
-const PAGE_HELD_BYTES = 2 << 20;
-/** Over all pages under way. */
+/** What a page under way may hold in memory: slices as read and as encoded, and what the connection has not sent. */
+const PAGE_HELD_BYTES_MAX = 2 << 20;
+/** Over all pages under way, and of one host. */
 const PAGES_HELD_BYTES_MAX = 128 << 20;
+const PAGES_SHARE_BYTES = 4 * PAGE_HELD_BYTES_MAX;
 /** A page that was not taken by then is cut. */
 const PAGE_DEADLINE_MS = 60_000;
 
@@ -33,7 +34,7 @@ export interface PageWriterOptions {
 
 export class PageWriter {
   readonly #options: PageWriterOptions;
-  readonly #budget = new ByteBudget(PAGES_HELD_BYTES_MAX);
+  readonly #budget = new SharedBudget(PAGES_HELD_BYTES_MAX, PAGES_SHARE_BYTES);
 
   constructor(options: PageWriterOptions) {
     this.#options = options;
@@ -46,7 +47,11 @@ export class PageWriter {
     exchange: Exchange,
     headers: Readonly<Record<string, string>>,
   ): Promise<'streamed' | Reply> {
-    if (!this.#budget.take(PAGE_HELD_BYTES)) return problemReply('UNAVAILABLE', 'too many pages are being sent');
+    const caller = page.rows[0]?.targetPubkey ?? '';
+    const heldBytes = heldAtMost(page.rows);
+    if (!this.#budget.take(caller, heldBytes)) {
+      return problemReply('UNAVAILABLE', 'too many pages are being sent to this host, or in all');
+    }
     const cancel = this.#options.timers.after(PAGE_DEADLINE_MS, () => exchange.abort());
     let isBegun = false;
     try {
@@ -57,14 +62,13 @@ export class PageWriter {
       isBegun = true;
       let lead = pageHead(page);
       let lastSeq = after;
-      for (let n = 0; slice.rows.length > 0 && !exchange.isAborted; ) {
-        const isWhole = slice.rows.length === slices[n]?.length;
-        const written = stream.write(encodeItems(slice.rows, slice.wires, lead));
-        lead = ',';
-        lastSeq = slice.rows.at(-1)?.seq ?? lastSeq;
+      for (let n = 0; n < slices.length && !exchange.isAborted; ) {
+        const written = slice.rows.length > 0 ? stream.write(encodeItems(slice.rows, slice.wires, lead)) : undefined;
+        if (written) lead = ',';
+        lastSeq = slice.lastSeq ?? lastSeq;
+        if (slice.isCut) break;
         // The next one is read while this one goes out.
-        const next = isWhole ? slices[++n] : undefined;
-        [slice] = await Promise.all([this.#readSlice(next ?? []), written]);
+        [slice] = await Promise.all([this.#readSlice(slices[++n] ?? []), written]);
       }
       const isWhole = lastSeq === page.rows.at(-1)?.seq;
       const head = lead === ',' ? '' : lead;
@@ -78,24 +82,27 @@ export class PageWriter {
       throw error;
     } finally {
       cancel();
-      this.#budget.give(PAGE_HELD_BYTES);
+      this.#budget.give(caller, heldBytes);
     }
   }
 
-  /** Rows with their wire bytes, up to the first that cannot be served. */
+  /** Rows with their wire bytes, up to the first that cannot be served; those acked meanwhile are left out. */
   async #readSlice(rows: readonly QueueRow[]): Promise<Slice> {
     const { engine } = this.#options;
     const found = await engine.payloads(rows);
-    const wires: Buffer[] = [];
+    const slice: Slice = { rows: [], wires: [], lastSeq: undefined, isCut: false };
     for (const [position, row] of rows.entries()) {
       const wire = found[position];
-      if (!wire || sha256Hex(wire) !== row.wireHash) {
+      if (wire && sha256Hex(wire) === row.wireHash) {
+        slice.rows.push(row);
+        slice.wires.push(wire);
+      } else if (row.seq > engine.head(row.targetPubkey).ackedThrough) {
         await this.#reportLost(row);
-        break;
+        return { ...slice, isCut: true };
       }
-      wires.push(wire);
+      slice.lastSeq = row.seq;
     }
-    return { rows: rows.slice(0, wires.length), wires };
+    return slice;
   }
 
   #reportLost({ targetPubkey, seq }: QueueRow): Promise<void> {
@@ -106,13 +113,24 @@ export class PageWriter {
 }
 
 interface Slice {
-  rows: readonly QueueRow[];
-  wires: readonly Buffer[];
+  rows: QueueRow[];
+  wires: Buffer[];
+  /** The last row that was dealt with. */
+  lastSeq: number | undefined;
+  /** Whether it ends before a row that was lost. */
+  isCut: boolean;
 }
 
 /** An empty page, or the text of one without items. */
 export function jsonPage(page: Page, after: number): string {
   return `${pageHead(page)}${pageTail(after, page.more)}`;
+}
+
+/** A small page holds less than a large one. */
+function heldAtMost(rows: readonly QueueRow[]): number {
+  let bytes = 0;
+  for (const row of rows) bytes += 4 * row.bytes;
+  return Math.min(bytes, PAGE_HELD_BYTES_MAX);
 }
 
 /** Runs of rows of about `SLICE_BYTES`, at least one row each. */

@@ -9,6 +9,13 @@ export function jsonReply(status: number, body: unknown): Reply {
 
 /** What a 503 asks the client to wait, in seconds. */
 const UNAVAILABLE_RETRY_S = 2;
+/** An enrolment lapses once a day at the soonest; nothing is won by asking often. */
+const ENROLMENTS_FULL_RETRY_S = 600;
+
+function retryOf(code: ProblemCode): number | undefined {
+  if (code === 'ENROLMENTS_FULL') return ENROLMENTS_FULL_RETRY_S;
+  return PROBLEMS[code].status === 503 ? UNAVAILABLE_RETRY_S : undefined;
+}
 
 export interface ProblemOptions {
   members?: Readonly<Record<string, unknown>>;
@@ -20,7 +27,7 @@ export interface ProblemOptions {
 
 export function problemReply(code: ProblemCode, detail: string, options: ProblemOptions = {}): Reply {
   const { status } = PROBLEMS[code];
-  const retryAfterS = options.retryAfterS ?? (status === 503 ? UNAVAILABLE_RETRY_S : undefined);
+  const retryAfterS = options.retryAfterS ?? retryOf(code);
   const retry = retryAfterS === undefined ? {} : { 'retry-after': String(retryAfterS) };
   return {
     status,

@@ -5,7 +5,6 @@
  * `onAborted` comes first and nothing touches `res` after an abort or an end. Chunks are neutered after the callback.
  */
 import { STATUS_CODES } from 'node:http';
-import { createServer } from 'node:net';
 import {
   type BodySink,
   type Exchange,
@@ -15,7 +14,7 @@ import {
   type ReplyStream,
   type RequestHead,
 } from './exchange.ts';
-import type { HttpRequest, HttpResponse, TemplatedApp, Uws, UwsBinding, us_listen_socket } from './uws-binding.ts';
+import type { HttpRequest, HttpResponse, UwsBinding, us_listen_socket } from './uws-binding.ts';
 
 export function listenUws({ uws, version }: UwsBinding): Listen {
   return async ({ host, port, handler }) => {
@@ -26,7 +25,10 @@ export function listenUws({ uws, version }: UwsBinding): Listen {
       res.onData((chunk, isLast) => exchange.bodyChunk(new Uint8Array(chunk), isLast));
       handler(exchange);
     });
-    const socket = (await listenExclusively(uws, app, host, port)) ?? (await listenAfterAnother(app, host, port));
+    const socket = await new Promise<us_listen_socket | false>((resolve) => {
+      // Exclusive: refuse the port when another process has it, instead of sharing it.
+      app.listen(host, port, uws.LIBUS_LISTEN_EXCLUSIVE_PORT, resolve);
+    });
     if (!socket) throw new ListenFailed(`${host}:${port} cannot be listened on`);
     let isListening = true;
     const stopAccepting = (): void => {
@@ -44,44 +46,6 @@ export function listenUws({ uws, version }: UwsBinding): Listen {
       },
     };
   };
-}
-
-/** uWebSockets.js shares its port with whoever else listens there and shares, unless told not to. */
-function listenExclusively(
-  uws: Uws,
-  app: TemplatedApp,
-  host: string,
-  port: number,
-): Promise<us_listen_socket | undefined> {
-  return new Promise((resolve) => {
-    app.listen(host, port, uws.LIBUS_LISTEN_EXCLUSIVE_PORT, (socket) => resolve(socket || undefined));
-  });
-}
-
-/**
- * An exclusive listen does without SO_REUSEADDR, so that after a stop the connections that fade (TIME_WAIT, a minute)
- * keep the relay from its port. Then node:net is asked whether anybody listens; if nobody does, the port is taken
- * shared. Throws `ListenFailed`.
- */
-async function listenAfterAnother(
-  app: TemplatedApp,
-  host: string,
-  port: number,
-): Promise<us_listen_socket | undefined> {
-  await refuseTakenPort(host, port);
-  return new Promise((resolve) => {
-    app.listen(host, port, (socket) => resolve(socket || undefined));
-  });
-}
-
-function refuseTakenPort(host: string, port: number): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const probe = createServer();
-    probe.once('error', ({ code }: NodeJS.ErrnoException) => {
-      reject(new ListenFailed(`${host}:${port} cannot be listened on (${code ?? 'unknown error'})`));
-    });
-    probe.listen({ host, port, exclusive: true }, () => probe.close(() => resolve()));
-  });
 }
 
 function headOf(res: HttpResponse, req: HttpRequest): RequestHead {

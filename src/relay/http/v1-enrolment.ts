@@ -47,7 +47,7 @@ function challenge({ body, clientAddress, nowMs }: RelayRequest, options: Enrolm
   return jsonReply(200, { challenge: text, relay_pubkey: relayPubkey, expires_at: nowMs + CHALLENGE_LIFETIME_MS });
 }
 
-async function enrol({ body, nowMs }: RelayRequest, options: EnrolmentRoutesOptions): Promise<Reply> {
+async function enrol({ body, clientAddress, nowMs }: RelayRequest, options: EnrolmentRoutesOptions): Promise<Reply> {
   const { engine, challenges, authority, relayPubkey } = options;
   const parsed = parseEnrol(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
   const hostPubkey = parsePublicKey(parsed?.pubkey);
@@ -57,7 +57,7 @@ async function enrol({ body, nowMs }: RelayRequest, options: EnrolmentRoutesOpti
   }
   if (!isEntryAllowed(hostPubkey, engine)) return unacceptablePoint();
   const { host, owner_fp: ownerFp, sig, proof } = parsed;
-  const used = challenges.use(hostPubkey, (text) => {
+  const used = challenges.use(hostPubkey, clientAddress, (text) => {
     const fields = { challenge: text, relay_pubkey: relayPubkey, host, pubkey: hostPubkey, owner_fp: ownerFp };
     return verifySignature(hostPubkey, canonicalBytes(enrolClaim(fields)), sig);
   });

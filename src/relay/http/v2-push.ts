@@ -42,7 +42,7 @@ type Parsed = PushItem | { type: 'Malformed'; itemId: string | null };
 
 async function push({ body, caller, nowMs }: HopRelayRequest, options: PushRouteOptions): Promise<Reply> {
   const { engine, monotonicMs } = options;
-  const { max_batch: batchMax } = engine.settings.limits;
+  const { max_batch: batchMax, max_targets: targetsMax, max_item_bytes: itemBytesMax } = engine.settings.limits;
   const values = parsePush(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS))?.items;
   if (!values) return problemReply('BAD_REQUEST', 'send {items: [...]}');
   if (values.length > batchMax) return problemReply('BAD_REQUEST', `a request may hold ${batchMax} items`);
@@ -51,7 +51,7 @@ async function push({ body, caller, nowMs }: HopRelayRequest, options: PushRoute
   const freshEpoch = options.newEpoch();
   for (const value of values) {
     if (stretch.isOver) await stretch.pause();
-    const item = parsePushedItem(value);
+    const item = parsePushedItem(value, { targetsMax, itemBytesMax });
     const command = item && { type: 'PushItem' as const, senderPubkey: caller.hostPubkey, item, freshEpoch, nowMs };
     if (command) parsed.push({ ...command, wireVerdict: wireVerdict(command.item, caller.hostPubkey, engine) });
     else parsed.push({ type: 'Malformed', itemId: itemIdToEcho(value) });
@@ -60,12 +60,13 @@ async function push({ body, caller, nowMs }: HopRelayRequest, options: PushRoute
   return engine.push(commands, (outcomes, epoch) => answer(parsed, outcomes, epoch, caller.hostPubkey, options));
 }
 
-/** Every target's bytes are read; those that are too large to be stored are not. */
+/** Every target's bytes are read; those of an item that is refused for its size are not. */
 function wireVerdict({ kind, itemId, targets }: PushedItem, sender: PublicKey, engine: Engine): WireVerdict {
+  const { max_targets: targetsMax, max_item_bytes: itemBytesMax } = engine.settings.limits;
+  if (targets.length > targetsMax || targets.some(({ bytes }) => bytes > itemBytesMax)) return 'ok';
   if (kind === 'receipt' && targets.length > 1) return 'bad receipt';
   let mismatched = false;
   for (const { wire } of targets) {
-    if (wire.length > engine.settings.limits.max_item_bytes) continue;
     if (kind === 'receipt') {
       if (!isSignedReceipt(wire, itemId, engine.lineage(sender))) return 'bad receipt';
       continue;

@@ -1,15 +1,15 @@
 /**
  * Opens the relay's store, or refuses with one sentence.
  *
- * What is looked at, in this order: the lock, the key, the schema, the newest log records (no gap, every checksum), the
- * position noted outside LevelDB, the heartbeat. Damage inside the log refuses. A log that ends before the noted
+ * What is looked at: the lock, the schema, the newest log records (no gap, every checksum), the key, the position noted
+ * outside LevelDB, the heartbeat. Damage inside the log refuses. A log that ends before the noted
  * position, or a heartbeat that tells of time that this store did not live, begins a new epoch: senders push again
  * and dedup absorbs what is still here. Nothing is repaired in silence.
  */
 import { existsSync, readdirSync } from 'node:fs';
 import { hash } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import { HEARTBEAT_STALE_MS } from '../../protocol/limits.ts';
@@ -55,6 +55,19 @@ export interface OpenedStore {
 
 /** Throws `StoreRefused`. */
 export async function openStore(options: OpenStoreOptions): Promise<OpenedStore> {
+  try {
+    return await open(options);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (error instanceof StoreRefused || typeof code !== 'string') throw error;
+    throw new StoreRefused(
+      'unusable',
+      `the store at ${options.folder} cannot be used (${code}): mend that, and start the relay again`,
+    );
+  }
+}
+
+async function open(options: OpenStoreOptions): Promise<OpenedStore> {
   const { folder, nowMs, newEpoch } = options;
   await makeFolder(folder);
   const levelFolder = join(folder, LEVEL_FOLDER);
@@ -83,6 +96,7 @@ export async function openStore(options: OpenStoreOptions): Promise<OpenedStore>
       };
       await appendFirst(store, event, nowMs);
       await syncFolder(folder);
+      await syncFolder(dirname(folder));
       return { store, signer, initialised: true, notices: [] };
     }
     refuseForeignKey(relay, signer, folder);

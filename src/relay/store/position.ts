@@ -9,8 +9,10 @@
  *   52..77 epoch, ASCII   78..81 CRC-32 of what stands before, u32; padded with zeros to 512 bytes a slot
  */
 import { type FileHandle, open } from 'node:fs/promises';
+import { dirname } from 'node:path';
 import { crc32 } from 'node:zlib';
 import type { Epoch } from '../../protocol/epoch.ts';
+import { syncFolder } from './relay-key.ts';
 
 export interface Position {
   lsn: number;
@@ -54,7 +56,8 @@ export class PositionFile {
   async write(position: Position): Promise<void> {
     this.#writes++;
     const slot = encodeSlot(position, this.#writes);
-    await this.#file.write(slot, 0, slot.length, (this.#writes % 2) * SLOT_BYTES);
+    const { bytesWritten } = await this.#file.write(slot, 0, slot.length, (this.#writes % 2) * SLOT_BYTES);
+    if (bytesWritten !== slot.length) throw new Error('the position was written in part only');
     await this.#file.datasync();
   }
 
@@ -68,7 +71,9 @@ async function openOrCreate(path: string): Promise<FileHandle> {
     return await open(path, 'r+');
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
-    return open(path, 'wx+', 0o600);
+    const file = await open(path, 'wx+', 0o600);
+    await syncFolder(dirname(path));
+    return file;
   }
 }
 

@@ -7,17 +7,20 @@ import { alice, bob, carol } from '../../support/hosts.ts';
 class NaiveIndex {
   items: IndexedItem[] = [];
 
-  released(through: number): Released {
-    const gone = this.items.filter(({ seq }) => seq <= through);
-    const released: Released = { items: gone.length, bytes: 0, shares: [] };
-    for (const { bytes, senderPubkey } of gone) {
-      released.bytes += bytes;
-      if (senderPubkey === null) continue;
+  released(through: number, sendersMax: number): Released {
+    const released: Released = { through, items: 0, bytes: 0, shares: [] };
+    let last = through;
+    for (const { seq, bytes, senderPubkey } of this.items.filter((item) => item.seq <= through)) {
       const share = released.shares.find((one) => one.senderPubkey === senderPubkey);
+      if (senderPubkey !== null && !share && released.shares.length === sendersMax)
+        return { ...released, through: last };
+      last = seq;
+      released.items++;
+      released.bytes += bytes;
       if (share) {
         share.items++;
         share.bytes += bytes;
-      } else {
+      } else if (senderPubkey !== null) {
         released.shares.push({ senderPubkey, items: 1, bytes });
       }
     }
@@ -27,7 +30,7 @@ class NaiveIndex {
 
 type Step =
   | { type: 'append'; gap: number; bytes: number; sender: number; times: number }
-  | { type: 'dropThrough' | 'drop' | 'released'; where: number };
+  | { type: 'dropThrough' | 'drop' | 'released'; where: number; senders: number };
 
 const step: fc.Arbitrary<Step> = fc.oneof(
   {
@@ -45,6 +48,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     arbitrary: fc.record({
       type: fc.constantFrom('dropThrough' as const, 'drop' as const, 'released' as const),
       where: fc.double({ min: 0, max: 1.1, noNaN: true }),
+      senders: fc.integer({ min: 1, max: 4 }),
     }),
   },
 );
@@ -82,13 +86,13 @@ test('agrees with an array after any appends, acks and losses', () => {
             break;
           }
           case 'released':
-            seen.push([index.released(seqAt(one.where)), naive.released(seqAt(one.where))]);
+            seen.push([index.released(seqAt(one.where), one.senders), naive.released(seqAt(one.where), one.senders)]);
             break;
         }
         expect(index.length).toBe(naive.items.length);
       }
       for (const [released, expected] of seen) expect(released).toEqual(expected);
-      expect(index.released(head)).toEqual(naive.released(head));
+      expect(index.released(head, 9)).toEqual(naive.released(head, 9));
     }),
     { numRuns: 300 },
   );
@@ -106,6 +110,26 @@ test('keeps sequence numbers and sizes exactly up to the largest there are', () 
   const index = new QueueIndex();
   index.append({ seq: Number.MAX_SAFE_INTEGER - 1, bytes: 2 ** 32 - 1, senderPubkey: null });
   index.append({ seq: Number.MAX_SAFE_INTEGER, bytes: 1, senderPubkey: null });
-  expect(index.released(Number.MAX_SAFE_INTEGER - 1)).toEqual({ items: 1, bytes: 2 ** 32 - 1, shares: [] });
-  expect(index.released(Number.MAX_SAFE_INTEGER)).toEqual({ items: 2, bytes: 2 ** 32, shares: [] });
+  expect(index.released(Number.MAX_SAFE_INTEGER - 1, 1)).toEqual({
+    through: Number.MAX_SAFE_INTEGER - 1,
+    items: 1,
+    bytes: 2 ** 32 - 1,
+    shares: [],
+  });
+  expect(index.released(Number.MAX_SAFE_INTEGER, 1)).toEqual({
+    through: Number.MAX_SAFE_INTEGER,
+    items: 2,
+    bytes: 2 ** 32,
+    shares: [],
+  });
+});
+
+test('an emptied index keeps no memory of how large it was, nor of its senders', () => {
+  const index = new QueueIndex();
+  for (let seq = 1; seq <= 10_000; seq++) index.append({ seq, bytes: 1, senderPubkey: alice.key });
+  const { capacity } = index;
+  index.dropThrough(10_000);
+  expect(index.capacity).toBeLessThan(capacity / 100);
+  index.append({ seq: 10_001, bytes: 7, senderPubkey: bob.key });
+  expect(index.released(10_001, 1).shares).toEqual([{ senderPubkey: bob.key, items: 1, bytes: 7 }]);
 });

@@ -3,13 +3,13 @@ import * as fc from 'fast-check';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import {
   type JsonBounds,
+  ENVELOPE_JSON_BOUNDS,
   REQUEST_JSON_BOUNDS,
-  WIRE_JSON_BOUNDS,
   parseJsonBounded,
 } from '../../../src/protocol/bounded-json.ts';
 import { BODY_BYTES_MAX } from '../../../src/protocol/limits.ts';
 
-const WIDE: JsonBounds = { depthMax: 1000, valuesMax: 1_000_000 };
+const WIDE: JsonBounds = { depthMax: 1000, valuesMax: 1_000_000, membersMax: 1_000_000 };
 
 function parse(text: string, bounds: JsonBounds = WIDE): unknown {
   return parseJsonBounded(Buffer.from(text, 'utf8'), bounds);
@@ -36,7 +36,7 @@ describe('bounded JSON: what it costs is known before it is paid (trap 25)', () 
     ['an envelope of many values', manyObjects(60_000)],
   ])('refuses %s without parsing it', (_what, bytes) => {
     const parser = vi.spyOn(JSON, 'parse');
-    const bounds = bytes.length > 1_000_000 ? REQUEST_JSON_BOUNDS : WIRE_JSON_BOUNDS;
+    const bounds = bytes.length > 1_000_000 ? REQUEST_JSON_BOUNDS : ENVELOPE_JSON_BOUNDS;
     expect(parseJsonBounded(bytes, bounds)).toBeUndefined();
     expect(parser).not.toHaveBeenCalled();
   });
@@ -63,8 +63,8 @@ describe('bounded JSON: what it costs is known before it is paid (trap 25)', () 
     [6, '{"a":[1,2],"b":{"c":3}}'],
     [2, '["a,b,[{"]'],
   ])('counts %i values in %s', (values, text) => {
-    expect(parse(text, { depthMax: 9, valuesMax: values })).toEqual(JSON.parse(text));
-    expect(parse(text, { depthMax: 9, valuesMax: values - 1 })).toBeUndefined();
+    expect(parse(text, { depthMax: 9, valuesMax: values, membersMax: 1_000_000 })).toEqual(JSON.parse(text));
+    expect(parse(text, { depthMax: 9, valuesMax: values - 1, membersMax: 1_000_000 })).toBeUndefined();
   });
 
   it.each([
@@ -73,12 +73,12 @@ describe('bounded JSON: what it costs is known before it is paid (trap 25)', () 
     [3, '[[[1]]]'],
     [2, '[[],[],{"a":"[[["}]'],
   ])('counts %i layers in %s', (layers, text) => {
-    expect(parse(text, { depthMax: layers, valuesMax: 99 })).toEqual(JSON.parse(text));
-    expect(parse(text, { depthMax: layers - 1, valuesMax: 99 })).toBeUndefined();
+    expect(parse(text, { depthMax: layers, valuesMax: 99, membersMax: 1_000_000 })).toEqual(JSON.parse(text));
+    expect(parse(text, { depthMax: layers - 1, valuesMax: 99, membersMax: 1_000_000 })).toBeUndefined();
   });
 
   it('property: nothing passes that holds more values or nests deeper than the bounds', () => {
-    const bounds = { depthMax: 3, valuesMax: 12 };
+    const bounds = { depthMax: 3, valuesMax: 12, membersMax: 1_000_000 };
     let taken = 0;
     let beyond = 0;
     fc.assert(

@@ -1,7 +1,14 @@
 import { hash } from 'node:crypto';
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { PUSHED_KINDS, isObject, itemIdToEcho, parsePushedItem } from '../../../src/protocol/items.ts';
+import { PUSHED_KINDS, type PushedItem, isObject, itemIdToEcho } from '../../../src/protocol/items.ts';
+import { type ItemBounds, parsePushedItem as parseBounded } from '../../../src/protocol/items.ts';
+
+const BOUNDS: ItemBounds = { targetsMax: 64, itemBytesMax: 524_288 };
+
+function parsePushedItem(value: unknown): PushedItem | undefined {
+  return parseBounded(value, BOUNDS);
+}
 
 const KEY = '11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=';
 const OTHER_KEY = 'PUAXw+hDiVqStwqnTRt+vJyYLM8uxJaMwM1V8Sr0Zgw=';
@@ -28,6 +35,7 @@ describe('pushed items: from unknown JSON to typed values', () => {
           hostPubkey: KEY,
           wire: Buffer.from('{"a":1}'),
           wireHash: '015abd7f5cc57a2dd94b7590f04ad8084273905ee33ec5cebeae62276a97f862',
+          bytes: 7,
         },
       ],
     });
@@ -37,6 +45,16 @@ describe('pushed items: from unknown JSON to typed values', () => {
     expect(parsePushedItem(RECEIPT)).toMatchObject({ kind: 'receipt', itemId: 'receipt:m1:agent@host:3' });
     expect(parsePushedItem({ ...RECEIPT, item_id: 'm1' })).toBeUndefined();
     expect(parsePushedItem({ ...ENVELOPE, item_id: 'receipt:m1:agent@host:3' })).toBeUndefined();
+  });
+
+  it('of too many targets and of too many bytes no more is looked at than says so', () => {
+    const targets = Array.from({ length: 500 }, () => TARGET);
+    expect(parseBounded({ ...ENVELOPE, targets }, { ...BOUNDS, targetsMax: 3 })?.targets).toHaveLength(4);
+    const tight = { ...BOUNDS, itemBytesMax: 4 };
+    const [large] = parseBounded(ENVELOPE, tight)?.targets ?? [];
+    expect(large?.bytes).toBeGreaterThan(4);
+    expect(large?.wire).toHaveLength(0);
+    expect(parseBounded(ENVELOPE, { ...BOUNDS, itemBytesMax: 7 })?.targets[0]?.wire).toHaveLength(7);
   });
 
   it('keeps the targets in order, the same one twice included: `duplicate target` is decided later', () => {

@@ -19,8 +19,8 @@ function issue(host = alice, address = '1.1.1.1'): string {
   return text;
 }
 
-function use(text: string, host = alice): string {
-  return challenges.use(host.key, (open) => open === text);
+function use(text: string, host = alice, address = '1.1.1.1'): string {
+  return challenges.use(host.key, address, (open) => open === text);
 }
 
 test('enrolment rule 2: a challenge is 32 bytes and is used once', () => {
@@ -73,7 +73,7 @@ describe('with 10,000 open', () => {
   });
 
   test('one that is used makes room for one', () => {
-    challenges.use(alice.key, () => true);
+    challenges.use(alice.key, '1.1.1.1', () => true);
     expect(challenges.issue(bob.key, 'x')).toBeDefined();
     expect(challenges.issue(bob.key, 'x')).toBeUndefined();
   });
@@ -81,7 +81,7 @@ describe('with 10,000 open', () => {
   test('those that end make room', () => {
     nowMs += LIFETIME_MS;
     expect(challenges.issue(bob.key, 'x')).toBeDefined();
-    expect(challenges.use(alice.key, () => true)).toBe('none open');
+    expect(challenges.use(alice.key, '1.1.1.1', () => true)).toBe('none open');
   });
 });
 
@@ -102,4 +102,14 @@ test('a sweep forgets what has ended and nothing else', () => {
   expect(use('x')).toBe('none verifies');
   expect(use(later)).toBe('used');
   expect(use('x')).toBe('none open');
+});
+
+test('of the challenges of other addresses only the newest are tried, however many are open for a key', () => {
+  const own = issue(alice, 'own');
+  for (let number = 0; number < 500; number++) issue(alice, `address ${number}`);
+  const tried: string[] = [];
+  challenges.use(alice.key, 'own', (text) => tried.push(text) < 0);
+  expect(tried[0]).toBe(own);
+  expect(tried.length).toBeLessThan(50);
+  expect(use(own, alice, 'own')).toBe('used');
 });

@@ -1,8 +1,10 @@
 /** The body reader, fed by an exchange that does what no HTTP parser lets a client do. */
 import { describe, expect, test } from 'vitest';
-import { BodyReader, ByteBudget, discardBody } from '../../../src/relay/http/body.ts';
+import { BODY_DEADLINE_MS, BodyReader, discardBody } from '../../../src/relay/http/body.ts';
 import type { BodySink, Exchange } from '../../../src/relay/http/exchange.ts';
+import { SharedBudget } from '../../../src/relay/http/shared-budget.ts';
 import { sha256 } from '../../support/hops.ts';
+import { ManualTimers } from '../../support/manual-time.ts';
 import { settled } from '../../support/settled.ts';
 
 /** An exchange of which only the body is real. */
@@ -30,9 +32,9 @@ class BodyOnly {
   }
 }
 
-function reading(bytesMax: number, budget: ByteBudget | undefined = new ByteBudget(1000)) {
+function reading(bytesMax: number, budget = new SharedBudget(1000, 1000), caller = 'caller') {
   const body = new BodyOnly();
-  const reader = new BodyReader(body.exchange, budget, bytesMax);
+  const reader = new BodyReader(body.exchange, budget, caller, bytesMax);
   return { body, reader, budget, result: reader.read() };
 }
 
@@ -72,7 +74,7 @@ test('exactly as many bytes as allowed are fine', async () => {
 
 describe('the budget over all bodies', () => {
   test('only bytes that arrived count, and a body over it is refused', async () => {
-    const budget = new ByteBudget(10);
+    const budget = new SharedBudget(10, 10);
     const first = reading(100, budget);
     const second = reading(100, budget);
     first.body.send('1234567');
@@ -83,26 +85,40 @@ describe('the budget over all bodies', () => {
     expect(await first.result).toMatchObject({ hash: sha256('1234567') });
   });
 
+  test('a caller that holds its share is refused, and nobody else', async () => {
+    const budget = new SharedBudget(10, 4);
+    const slow = reading(100, budget, 'slow');
+    slow.body.send('1234');
+    const more = reading(100, budget, 'slow');
+    more.body.send('5');
+    expect(await more.result).toBe('no budget');
+    const other = reading(100, budget, 'other');
+    other.body.send('1234', true);
+    expect(await other.result).toMatchObject({ hash: sha256('1234') });
+    slow.reader.release();
+    expect(budget.take('slow', 4)).toBe(true);
+  });
+
   test('what a body held is given back once, whatever came of it', () => {
-    const budget = new ByteBudget(10);
+    const budget = new SharedBudget(10, 10);
     const { body, reader } = reading(100, budget);
     body.send('12345');
     body.abort();
-    expect(budget.take(6)).toBe(false);
+    expect(budget.take('other', 6)).toBe(false);
     reader.release();
     reader.release();
-    expect(budget.take(10)).toBe(true);
-    expect(budget.take(1)).toBe(false);
+    expect(budget.take('other', 10)).toBe(true);
+    expect(budget.take('other', 1)).toBe(false);
   });
 
   test('a body without a budget is hashed and not kept, and counted all the same', async () => {
     const body = new BodyOnly();
-    const result = new BodyReader(body.exchange, undefined, 5).read();
+    const result = new BodyReader(body.exchange, undefined, 'caller', 5).read();
     body.send('abc');
     body.send('de', true);
     expect(await result).toEqual({ type: 'Body', bytes: Buffer.alloc(0), hash: sha256('abcde') });
     const long = new BodyOnly();
-    const tooLong = new BodyReader(long.exchange, undefined, 5).read();
+    const tooLong = new BodyReader(long.exchange, undefined, 'caller', 5).read();
     long.send('abcdef');
     expect(await tooLong).toBe('too large');
   });
@@ -122,14 +138,22 @@ test('a peer that goes away, and one that takes too long, end the read; what com
 });
 
 test('a body that nobody wants is read to its end, or until the peer goes away', async () => {
+  const timers = new ManualTimers();
   const first = new BodyOnly();
-  const read = discardBody(first.exchange);
+  const read = discardBody(first.exchange, timers);
   first.send('abc');
   expect(await settled({ read })).toEqual([]);
   first.send('', true);
   expect(await settled({ read })).toEqual(['read']);
   const second = new BodyOnly();
-  const gone = discardBody(second.exchange);
+  const gone = discardBody(second.exchange, timers);
   second.abort();
   expect(await settled({ gone })).toEqual(['gone']);
+  const third = new BodyOnly();
+  const late = discardBody(third.exchange, timers);
+  third.send('abc');
+  timers.pass(BODY_DEADLINE_MS - 1);
+  expect(await settled({ late })).toEqual([]);
+  timers.pass(1);
+  expect(await settled({ late })).toEqual(['late']);
 });

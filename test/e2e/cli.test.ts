@@ -1,0 +1,442 @@
+/** The `poste` command as its users meet it: real processes, their output and how they end. */
+import { createHash } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { RelayClient } from '../../src/host/transport/relay-client.ts';
+import type { PublicKey } from '../../src/protocol/public-key.ts';
+import { SCHEMA_KEY } from '../../src/relay/store/keys.ts';
+import { openStore } from '../../src/relay/store/open.ts';
+import { epochNumbered } from '../support/epochs.ts';
+import { freePort } from '../support/free-port.ts';
+import { hopBytes } from '../support/hops.ts';
+import { type TestHost, alice, bob } from '../support/hosts.ts';
+import { itemTo } from '../support/mail.ts';
+import { jsonOf } from '../support/problems.ts';
+import {
+  type Ended,
+  type Environment,
+  type RelayProcess,
+  type StartDocument,
+  poste,
+  relayProcess,
+  run,
+  serveArgs,
+} from '../support/poste-process.ts';
+import { RawConnection, rawRequest, requestBytes } from '../support/raw-http.ts';
+import { withRawLevel } from '../support/raw-level.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
+
+const EXIT = { ok: 0, failure: 1, usage: 2, conflict: 4, refused: 5, interrupted: 130 };
+/** What a stack trace would show. */
+const STACK = /\n\s+at |node:internal/;
+const OTHER_KEY = Buffer.from('0123456789abcdefghijklmnopqrstuv').toString('base64');
+const KEY_PATTERN = /^[A-Za-z0-9+/]{43}=\n$/;
+
+describe('relay serve', () => {
+  test('says where it listens, where its store and its key are, its fingerprint and its epoch', async () => {
+    const storeDir = join(await temporaryFolder(), 'store');
+    const process = poste(serveArgs(storeDir));
+    await process.printed('server ');
+    const lines = new Map(
+      process.stdout.split('\n').map((line) => {
+        const [name = '', ...words] = line.trim().split(/\s+/);
+        return [name, words.join(' ')];
+      }),
+    );
+    expect(lines.get('address')).toMatch(/^http:\/\/127\.0\.0\.1:[0-9]+$/);
+    expect(lines.get('operator')).toBe('off');
+    expect(lines.get('store')).toBe(`${join(storeDir, 'log')} (new)`);
+    expect(lines.get('key')).toBe(join(storeDir, 'relay.key'));
+    expect(lines.get('fingerprint')).toMatch(/^SHA256:[A-Za-z0-9+/]{43}$/);
+    expect(lines.get('epoch')).toMatch(/^[0-9A-Z]{26}$/);
+    const info = (await (await fetch(`${lines.get('address')}/v2/relay/info`)).json()) as Record<string, string>;
+    expect(info['epoch']).toBe(lines.get('epoch'));
+    const hash = createHash('sha256')
+      .update(Buffer.from(info['relay_pubkey'] ?? '', 'base64'))
+      .digest('base64');
+    expect(lines.get('fingerprint')).toBe(`SHA256:${hash.replace(/=+$/, '')}`);
+    process.signal('SIGTERM');
+    expect(await process.ended()).toMatchObject({ code: EXIT.ok, stderr: '' });
+  });
+
+  test('--json prints one document', async () => {
+    const storeDir = await temporaryFolder();
+    const relay = await relayProcess(storeDir, ['--admin-listen', '127.0.0.1:0']);
+    const { start } = relay;
+    expect(start).toEqual({
+      url: expect.stringMatching(/^http:\/\/127\.0\.0\.1:[0-9]+$/) as string,
+      admin_url: expect.stringMatching(/^http:\/\/127\.0\.0\.1:[0-9]+$/) as string,
+      store: join(storeDir, 'log'),
+      key: join(storeDir, 'relay.key'),
+      relay_pubkey: expect.any(String) as string,
+      fingerprint: expect.stringMatching(/^SHA256:/) as string,
+      epoch: expect.any(String) as string,
+      server: expect.stringMatching(/^(?:uWebSockets\.js|node:http) [0-9.]+$/) as string,
+      initialised: true,
+      notices: [],
+      pid: relay.process.pid,
+    } satisfies StartDocument);
+    expect(await (await fetch(`${start.admin_url}/readyz`)).json()).toEqual({ status: 'ready' });
+    expect(await terminate(relay)).toMatchObject({ code: EXIT.ok, stdout: `${JSON.stringify(start)}\n` });
+  });
+
+  test('its key is relay.key in the store folder, 0600, the base64 of 32 bytes and a newline', async () => {
+    const storeDir = join(await temporaryFolder(), 'deep', 'store');
+    const relay = await relayProcess(storeDir);
+    const path = join(storeDir, 'relay.key');
+    expect((await stat(path)).mode & 0o777).toBe(0o600);
+    expect((await stat(storeDir)).mode & 0o777).toBe(0o700);
+    const text = await readFile(path, 'utf8');
+    expect(text).toMatch(KEY_PATTERN);
+    await terminate(relay);
+    expect(relay.process.stdout + relay.process.stderr).not.toContain(text.trim());
+  });
+
+  test('a restart keeps the key, the epoch and the mail; so does a kill -9', async () => {
+    const storeDir = await temporaryFolder();
+    const first = await relayProcess(storeDir);
+    await clientOf(first, alice).enrol();
+    await clientOf(first, bob).enrol();
+    await clientOf(first, alice).push([itemTo([bob], 'm1')]);
+    await terminate(first);
+    const second = await relayProcess(storeDir);
+    const { relay_pubkey, epoch, fingerprint } = first.start;
+    expect(second.start).toMatchObject({ relay_pubkey, epoch, fingerprint, initialised: false, notices: [] });
+    await clientOf(second, alice).push([itemTo([bob], 'm2')]);
+    await second.process.kill();
+    const third = await relayProcess(storeDir);
+    expect(third.start).toMatchObject({ relay_pubkey, epoch, notices: [] });
+    const { items } = await clientOf(third, bob).pull({ epoch });
+    expect(items.map(({ item_id }) => item_id)).toEqual(['m1', 'm2']);
+  });
+
+  test('a restart takes the same port again at once, with connections that were open', async () => {
+    const storeDir = await temporaryFolder();
+    const listen = ['--listen', `127.0.0.1:${await freePort()}`];
+    for (const server of ['uws', 'node', 'uws']) {
+      const relay = await relayProcess(storeDir, [...listen, '--server', server]);
+      expect(relay.start.server).toMatch(server === 'uws' ? /^uWebSockets/ : /^node:http/);
+      const connection = await RawConnection.open(portOf(relay));
+      expect((await connection.send(requestBytes('GET', '/v2/relay/info')).response())?.status).toBe(200);
+      await (server === 'node' ? relay.process.kill() : terminate(relay));
+      expect(await connection.untilClosed()).toEqual([]);
+    }
+  });
+
+  test('--limits overrides documented limits, days in fractions too; the others stay', async () => {
+    const limits = JSON.stringify({ retention_days: 0.25, max_batch: 2, max_item_bytes: 1000 });
+    const relay = await relayProcess(await temporaryFolder(), ['--limits', limits]);
+    const info = await clientOf(relay, alice).info();
+    expect(info.limits).toMatchObject({ retention_days: 0.25, max_batch: 2, max_item_bytes: 1000, max_pull: 500 });
+    expect(Object.keys(info.limits)).toHaveLength(12);
+    const { version } = JSON.parse(
+      await readFile(new URL('../../package.json', import.meta.url), 'utf8'),
+    ) as typeof info;
+    expect(info.version).toBe(version);
+  });
+
+  test('RELAY_MAX_BODY bounds request bodies', async () => {
+    const relay = await relayProcess(await temporaryFolder(), [], { RELAY_MAX_BODY: '1000' });
+    await clientOf(relay, alice).enrol();
+    const statuses: number[] = [];
+    for (const bytes of [1000, 1001]) {
+      const relayPubkey = relay.start.relay_pubkey as PublicKey;
+      const body = '{"items":[]}'.padEnd(bytes);
+      const hop = { host: alice, relayPubkey, method: 'POST', target: '/v2/relay/items', body, timestamp: Date.now() };
+      statuses.push((await rawRequest(portOf(relay), hopBytes(hop))).status);
+    }
+    expect(statuses).toEqual([200, 413]);
+  });
+
+  test.each<[string, readonly string[], Environment, number[]]>([
+    ['MAIL_RELAY_TRUST_PROXY=xff', [], { MAIL_RELAY_TRUST_PROXY: 'xff' }, [200, 200, 200, 429]],
+    ['MAIL_RELAY_TRUST_PROXY=cloudflare', [], { MAIL_RELAY_TRUST_PROXY: 'cloudflare' }, [200, 429, 200, 200]],
+    ['--trust-proxy', ['--trust-proxy'], { MAIL_RELAY_TRUST_PROXY: 'cloudflare' }, [200, 200, 200, 429]],
+    ['no proxy', [], { MAIL_RELAY_TRUST_PROXY: '' }, [200, 429, 429, 429]],
+  ])('%s says whom the client address is believed of', async (_what, args, environment, statuses) => {
+    const relay = await relayProcess(await temporaryFolder(), ['--enrol-rate', '1', ...args], environment);
+    const answered: number[] = [];
+    for (const header of ['x-forwarded-for', 'cf-connecting-ip']) {
+      for (const address of ['1.1.1.1', '2.2.2.2']) {
+        const body = JSON.stringify({ pubkey: bob.key });
+        const bytes = requestBytes('POST', '/v1/relay/challenge', { [header]: address }, body);
+        answered.push((await rawRequest(portOf(relay), bytes)).status);
+      }
+    }
+    expect(answered).toEqual(statuses);
+  });
+
+  test('SIGTERM and SIGINT end it with 0, well inside 25 s, also while a pull is held', async () => {
+    for (const [signal, server] of [
+      ['SIGTERM', 'uws'],
+      ['SIGINT', 'node'],
+    ] as const) {
+      const relay = await relayProcess(await temporaryFolder(), ['--server', server]);
+      await clientOf(relay, bob).enrol();
+      const held = await sentHop(relay, 'GET', '/v2/relay/items?wait=30');
+      const beganMs = performance.now();
+      relay.process.signal(signal);
+      expect(jsonOf(await held.response())).toMatchObject({ items: [], more: false });
+      expect(await relay.process.ended()).toMatchObject({ code: EXIT.ok, signal: null, stderr: '' });
+      expect(performance.now() - beganMs).toBeLessThan(10_000);
+    }
+  });
+
+  test('SIGTERM the moment it says that it is ready ends it with 0 as well', async () => {
+    const process = poste(serveArgs(await temporaryFolder()));
+    await process.printed('Poste relay');
+    process.signal('SIGTERM');
+    expect(await process.ended()).toMatchObject({ code: EXIT.ok, signal: null });
+  });
+
+  test('a second signal ends it on the spot', async () => {
+    const relay = await relayProcess(await temporaryFolder(), ['--log-level', 'info']);
+    await clientOf(relay, bob).enrol();
+    const unfinished = await sentHop(relay, 'POST', '/v2/relay/items', '{"items":[]}', -5);
+    relay.process.signal('SIGTERM');
+    await expect.poll(() => relay.process.stderr).toContain('stopping');
+    relay.process.signal('SIGTERM');
+    expect(await relay.process.ended()).toMatchObject({ code: EXIT.interrupted });
+    expect(await unfinished.untilClosed()).toEqual([]);
+  });
+
+  test('logs go to standard error as JSON, and hold no key, signature or body', async () => {
+    const relay = await relayProcess(await temporaryFolder(), ['--log-level', 'debug']);
+    await clientOf(relay, alice).enrol();
+    await clientOf(relay, bob).enrol();
+    await clientOf(relay, alice).push([itemTo([bob], 'in-the-log')]);
+    const { stderr } = await terminate(relay);
+    const lines = stderr
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as Record<string, unknown>);
+    expect(lines.filter(({ msg }) => msg === 'request').length).toBeGreaterThanOrEqual(5);
+    expect(lines.find(({ route, status }) => route === '/v2/relay/items' && status === 200)).toBeDefined();
+    for (const secret of [alice.key, bob.key, 'in-the-log', 'sealed', 'alice']) expect(stderr).not.toContain(secret);
+  });
+});
+
+describe('relay keygen', () => {
+  test('prints one base64 line of 32 bytes and nothing else, each time another', async () => {
+    const [first, second] = [await run(['relay', 'keygen']), await run(['relay', 'keygen'])];
+    for (const ended of [first, second]) {
+      expect(ended).toMatchObject({ code: EXIT.ok, stderr: '' });
+      expect(ended.stdout).toMatch(KEY_PATTERN);
+      expect(Buffer.from(ended.stdout, 'base64')).toHaveLength(32);
+    }
+    expect(first.stdout).not.toBe(second.stdout);
+  });
+
+  test('its key is taken as MAIL_RELAY_KEY, and is not written to the store folder', async () => {
+    const { stdout: key } = await run(['relay', 'keygen']);
+    const storeDir = await temporaryFolder();
+    const first = await relayProcess(storeDir, [], { MAIL_RELAY_KEY: key.trim() });
+    expect(first.start.key).toBe('MAIL_RELAY_KEY');
+    expect(existsSync(join(storeDir, 'relay.key'))).toBe(false);
+    await terminate(first);
+    const second = await relayProcess(storeDir, [], { MAIL_RELAY_KEY: key });
+    expect(second.start).toMatchObject({ relay_pubkey: first.start.relay_pubkey, epoch: first.start.epoch });
+    await terminate(second);
+    expect(first.process.stdout + second.process.stdout + second.process.stderr).not.toContain(key.trim());
+  });
+});
+
+describe('what goes wrong is one sentence, an exit code and no stack trace', () => {
+  test.each<[readonly string[], RegExp]>([
+    [['--lsten', '127.0.0.1:1'], /unknown option '--lsten'\n\(Did you mean --listen\?\)/],
+    [['extra'], /too many arguments/],
+    [['--listen', '127.0.0.1:65536'], /It must be host:port/],
+    [['--limits', '{"max_everything":1}'], /There is no limit max_everything; there are max_item_bytes, /],
+    [['--limits', '{"max_batch":1.5}'], /max_batch must be a whole number/],
+    [['--enrol-rate', '0'], /It must be a whole number, at least 1/],
+    [['--trust-proxy', 'nginx'], /Allowed choices are xff, cloudflare/],
+  ])('relay serve %j is a usage error', async (args, said) => {
+    const storeDir = join(await temporaryFolder(), 'store');
+    const ended = await run(serveArgs(storeDir, args));
+    expect(ended.code).toBe(EXIT.usage);
+    expect(ended.stdout).toBe('');
+    expect(ended.stderr).toMatch(said);
+    expect(ended.stderr).not.toMatch(STACK);
+    expect(existsSync(storeDir)).toBe(false);
+  });
+
+  test.each<[Environment, RegExp]>([
+    [{ MAIL_RELAY_TRUST_PROXY: 'nginx' }, /MAIL_RELAY_TRUST_PROXY must be xff or cloudflare/],
+    [{ RELAY_MAX_BODY: '8388609' }, /RELAY_MAX_BODY must be a number of bytes from 1 to 8388608/],
+  ])('the environment %j is a usage error', async (environment, said) => {
+    const storeDir = join(await temporaryFolder(), 'store');
+    const ended = await run(serveArgs(storeDir), environment);
+    expect(ended.code).toBe(EXIT.usage);
+    expect(sentenceOf(ended)).toMatch(said);
+    expect(existsSync(storeDir)).toBe(false);
+  });
+
+  test.each([[['relay']], [['relay', 'serv']]])('%j is a usage error', async (args) => {
+    const ended = await run(args);
+    expect(ended).toMatchObject({ code: EXIT.usage, stdout: '' });
+    expect(ended.stderr).not.toMatch(STACK);
+  });
+
+  test.each([[['--help']], [['relay', 'serve', '--help']]])(
+    '%j is help with an example, and no error',
+    async (args) => {
+      const ended = await run(args);
+      expect(ended).toMatchObject({ code: EXIT.ok, stderr: '' });
+      expect(ended.stdout).toContain('$ poste relay serve');
+    },
+  );
+
+  test('a port that is taken is a conflict, which names it', async () => {
+    const taken = await relayProcess(await temporaryFolder(), ['--listen', `127.0.0.1:${await freePort()}`]);
+    const address = `127.0.0.1:${portOf(taken)}`;
+    for (const args of [
+      ['--listen', address, '--server', 'uws'],
+      ['--listen', address, '--server', 'node'],
+      ['--admin-listen', address],
+    ]) {
+      const ended = await run(serveArgs(await temporaryFolder(), args));
+      expect(ended.code).toBe(EXIT.conflict);
+      expect(sentenceOf(ended)).toContain(address);
+    }
+    expect((await clientOf(taken, alice).info()).v).toBe(2);
+  });
+
+  test('an address that is not of this machine is a conflict too', async () => {
+    const ended = await run(serveArgs(await temporaryFolder(), ['--listen', '192.0.2.1:8787']));
+    expect(ended.code).toBe(EXIT.conflict);
+    expect(sentenceOf(ended)).toContain('192.0.2.1:8787');
+  });
+
+  test('a store that another process uses is a conflict, and that process serves on', async () => {
+    const storeDir = await temporaryFolder();
+    const first = await relayProcess(storeDir);
+    const ended = await run(serveArgs(storeDir));
+    expect(ended.code).toBe(EXIT.conflict);
+    expect(sentenceOf(ended)).toContain('another process is using the store');
+    await clientOf(first, alice).enrol();
+    expect((await terminate(first)).code).toBe(EXIT.ok);
+  });
+
+  describe('with a store that has run', () => {
+    test('another key, from the environment or in relay.key, is refused', async () => {
+      const { storeDir, key } = await usedStore();
+      const ofEnvironment = await run(serveArgs(storeDir), { MAIL_RELAY_KEY: OTHER_KEY });
+      expect(refusalOf(ofEnvironment, key)).toMatch(/not the one of the store .* fingerprint SHA256:/);
+      await writeFile(join(storeDir, 'relay.key'), `${OTHER_KEY}\n`);
+      expect(refusalOf(await run(serveArgs(storeDir)), key)).toMatch(/not the one of the store/);
+      const json = await run([...serveArgs(storeDir), '--json']);
+      expect(json).toMatchObject({ code: EXIT.refused, stdout: '' });
+      expect(JSON.parse(json.stderr)).toMatchObject({ code: 'STORE_FOREIGN_KEY', details: {} });
+      const again = await relayProcess(storeDir, [], { MAIL_RELAY_KEY: key });
+      expect((await terminate(again)).code).toBe(EXIT.ok);
+    });
+
+    test('a key that is none is refused, and not repeated', async () => {
+      const { storeDir, key } = await usedStore();
+      const none = OTHER_KEY.slice(0, 40);
+      const ofEnvironment = await run(serveArgs(storeDir), { MAIL_RELAY_KEY: none });
+      expect(refusalOf(ofEnvironment, key)).toMatch(/MAIL_RELAY_KEY does not hold a relay key/);
+      await writeFile(join(storeDir, 'relay.key'), none);
+      expect(refusalOf(await run(serveArgs(storeDir)), key)).toMatch(/relay\.key does not hold a relay key/);
+    });
+
+    test('a key that is gone, or cannot be read, is refused', async () => {
+      const { storeDir, key } = await usedStore();
+      await rm(join(storeDir, 'relay.key'));
+      expect(refusalOf(await run(serveArgs(storeDir)), key)).toMatch(/has no relay\.key/);
+      await mkdir(join(storeDir, 'relay.key'));
+      expect(refusalOf(await run(serveArgs(storeDir)), key)).toMatch(/relay\.key cannot be read \(EISDIR\)/);
+    });
+
+    test('a newer schema is refused, and says which software would do', async () => {
+      const { storeDir, key } = await usedStore();
+      await withRawLevel(storeDir, (level) => level.put(SCHEMA_KEY, Buffer.of(0, 0, 0, 2)));
+      const ended = await run(serveArgs(storeDir));
+      expect(refusalOf(ended, key)).toMatch(/schema 2 .* up to 1: start the newer software/);
+    });
+
+    test('a store that lost its database is damaged, and says what to do', async () => {
+      const { storeDir } = await usedStore();
+      await rm(join(storeDir, 'log', 'CURRENT'));
+      const ended = await run(serveArgs(storeDir));
+      expect(ended.code).toBe(EXIT.failure);
+      expect(sentenceOf(ended)).toMatch(/restore a backup/);
+    });
+  });
+
+  test('a store folder that is a file is one sentence', async () => {
+    const path = join(await temporaryFolder(), 'file');
+    await writeFile(path, '');
+    const ended = await run(serveArgs(path));
+    expect(ended.code).toBe(EXIT.failure);
+    expect(sentenceOf(ended)).toContain('cannot be used as the store folder');
+  });
+
+  test('errors of --json are one document with code, message and details', async () => {
+    const path = join(await temporaryFolder(), 'file');
+    await writeFile(path, '');
+    const ended = await run([...serveArgs(path), '--json']);
+    expect(ended).toMatchObject({ code: EXIT.failure, stdout: '' });
+    expect(JSON.parse(ended.stderr)).toEqual({
+      code: 'STORE_UNUSABLE',
+      message: expect.stringContaining(path) as string,
+      details: {},
+    });
+  });
+});
+
+function clientOf({ start }: RelayProcess, host: TestHost): RelayClient {
+  const options = { url: start.url, signer: host.signer, hostName: host.name, nowMs: () => Date.now() };
+  return new RelayClient(options, start.relay_pubkey as PublicKey);
+}
+
+async function terminate({ process }: RelayProcess): Promise<Ended> {
+  process.signal('SIGTERM');
+  return process.ended();
+}
+
+function portOf({ start }: RelayProcess): number {
+  return Number(new URL(start.url).port);
+}
+
+/** A hop of bob's, whole or up to `end`, that the relay has begun to handle. */
+async function sentHop(
+  relay: RelayProcess,
+  method: string,
+  target: string,
+  body = '',
+  end?: number,
+): Promise<RawConnection> {
+  const relayPubkey = relay.start.relay_pubkey as PublicKey;
+  const hop = { host: bob, relayPubkey, method, target, body, timestamp: Date.now() };
+  const connection = await RawConnection.open(portOf(relay));
+  await connection.send(hopBytes(hop).subarray(0, end)).flushed();
+  // What came on an earlier connection was read before later ones were answered.
+  for (let count = 0; count < 2; count++) await rawRequest(portOf(relay), requestBytes('GET', '/v2/relay/info'));
+  return connection;
+}
+
+/** One sentence on standard error, and nothing anywhere else. */
+function sentenceOf({ stdout, stderr }: Ended): string {
+  expect(stdout).toBe('');
+  expect(stderr).toMatch(/^poste: [^\n]+\.\n$/);
+  expect(stderr).not.toMatch(STACK);
+  return stderr;
+}
+
+/** The sentence of a relay that refuses its key or its store; no key may be in it. */
+function refusalOf(ended: Ended, key: string): string {
+  expect(ended.code).toBe(EXIT.refused);
+  for (const secret of [key, OTHER_KEY]) expect(ended.stderr).not.toContain(secret.slice(0, 12));
+  return sentenceOf(ended);
+}
+
+/** A store as a first start leaves it, and its key. */
+async function usedStore(): Promise<{ storeDir: string; key: string }> {
+  const storeDir = await temporaryFolder();
+  const { store } = await openStore({ folder: storeDir, nowMs: Date.now(), newEpoch: () => epochNumbered(1) });
+  await store.close();
+  return { storeDir, key: (await readFile(join(storeDir, 'relay.key'), 'utf8')).trim() };
+}

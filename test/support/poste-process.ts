@@ -1,0 +1,136 @@
+/**
+ * `poste` as a process of its own, from `dist` (npm test builds it first). Every process is ended by its own id when
+ * its test is over, whatever became of the test.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { onTestFinished } from 'vitest';
+
+const MAIN = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
+/** How long a process may take to start or to end before its test fails. */
+const PATIENCE_MS = 30_000;
+
+export type Environment = Readonly<Record<string, string>>;
+
+export interface Ended {
+  /** The exit code; `null` when a signal ended it. */
+  code: number | null;
+  signal: string | null;
+  stdout: string;
+  stderr: string;
+}
+
+/** What `relay serve --json` prints when it is ready. */
+export interface StartDocument {
+  url: string;
+  admin_url: string | null;
+  store: string;
+  key: string;
+  relay_pubkey: string;
+  fingerprint: string;
+  epoch: string;
+  server: string;
+  initialised: boolean;
+  notices: string[];
+  pid: number;
+}
+
+export class PosteProcess {
+  readonly #child: ChildProcess;
+  readonly #ended: Promise<unknown>;
+  #stdout = '';
+  #stderr = '';
+
+  constructor(args: readonly string[], environment: Environment) {
+    const { PATH = '', HOME = '' } = process.env;
+    const env = { PATH, HOME, NO_COLOR: '1', ...environment };
+    this.#child = spawn(process.execPath, [MAIN, ...args], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+    this.#ended = once(this.#child, 'close');
+    this.#child.stdout?.on('data', (chunk: Buffer) => {
+      this.#stdout += chunk.toString();
+    });
+    this.#child.stderr?.on('data', (chunk: Buffer) => {
+      this.#stderr += chunk.toString();
+    });
+  }
+
+  get pid(): number {
+    return this.#child.pid ?? 0;
+  }
+
+  get stdout(): string {
+    return this.#stdout;
+  }
+
+  get stderr(): string {
+    return this.#stderr;
+  }
+
+  /** Resolves when standard output holds `text`. Rejects when the process ends without it. */
+  async printed(text: string): Promise<void> {
+    const deadline = AbortSignal.timeout(PATIENCE_MS);
+    while (!this.#stdout.includes(text)) {
+      const more = once(this.#child.stdout ?? this.#child, 'data', { signal: deadline });
+      await Promise.race([more, this.#ended]);
+      if (this.#child.exitCode !== null || this.#child.signalCode !== null) {
+        await this.#ended;
+        if (!this.#stdout.includes(text)) throw new Error(`ended with ${this.#child.exitCode}: ${this.#stderr}`);
+      }
+    }
+  }
+
+  signal(name: NodeJS.Signals): void {
+    this.#child.kill(name);
+  }
+
+  /** Resolves when the process has ended; ends it itself when it takes too long. */
+  async ended(): Promise<Ended> {
+    const timer = setTimeout(() => this.#child.kill('SIGKILL'), PATIENCE_MS);
+    await this.#ended;
+    clearTimeout(timer);
+    const { exitCode: code, signalCode: signal } = this.#child;
+    return { code, signal, stdout: this.#stdout, stderr: this.#stderr };
+  }
+
+  /** Ends the process on the spot, if it has not ended. */
+  async kill(): Promise<void> {
+    this.#child.kill('SIGKILL');
+    await this.#ended;
+  }
+}
+
+/** Starts `poste`; call it inside a test. */
+export function poste(args: readonly string[], environment: Environment = {}): PosteProcess {
+  const started = new PosteProcess(args, environment);
+  onTestFinished(() => started.kill());
+  return started;
+}
+
+/** Runs `poste` to its end. */
+export function run(args: readonly string[], environment: Environment = {}): Promise<Ended> {
+  return poste(args, environment).ended();
+}
+
+export interface RelayProcess {
+  process: PosteProcess;
+  start: StartDocument;
+}
+
+/** `relay serve` on free ports of 127.0.0.1, ready. What `args` say of ports goes first. */
+export async function relayProcess(
+  storeDir: string,
+  args: readonly string[] = [],
+  environment: Environment = {},
+): Promise<RelayProcess> {
+  const started = poste([...serveArgs(storeDir, args), '--json'], environment);
+  await started.printed('}\n');
+  return { process: started, start: JSON.parse(started.stdout) as StartDocument };
+}
+
+/** The arguments of `relay serve`: free ports and a quiet log unless `args` say otherwise. */
+export function serveArgs(storeDir: string, args: readonly string[] = []): string[] {
+  const defaults = Object.entries({ '--listen': '127.0.0.1:0', '--admin-listen': 'off', '--log-level': 'warn' });
+  const added = defaults.flatMap(([name, value]) => (args.includes(name) ? [] : [name, value]));
+  return ['relay', 'serve', '--store-dir', storeDir, ...added, ...args];
+}

@@ -1,0 +1,86 @@
+import { InvalidArgumentError } from 'commander';
+import { describe, expect, test } from 'vitest';
+import { limitsOverridden, listenAddress, listenAddressOrOff, seconds, wholeNumber } from '../../../src/cli/values.ts';
+import { DEFAULT_LIMITS } from '../../../src/protocol/limits.ts';
+
+describe('listenAddress', () => {
+  test.each([
+    ['127.0.0.1:8787', { host: '127.0.0.1', port: 8787 }],
+    ['localhost:0', { host: 'localhost', port: 0 }],
+    ['[::1]:65535', { host: '::1', port: 65_535 }],
+    ['[::ffff:127.0.0.1]:1', { host: '::ffff:127.0.0.1', port: 1 }],
+  ])('%s', (text, address) => {
+    expect(listenAddress(text)).toEqual(address);
+    expect(listenAddressOrOff(text)).toEqual(address);
+  });
+
+  test.each([
+    '',
+    ':',
+    ':80',
+    '127.0.0.1',
+    '127.0.0.1:',
+    '127.0.0.1:65536',
+    '127.0.0.1:-1',
+    '127.0.0.1:8e3',
+    '::1:80',
+    '[::1]',
+    '[x]:1',
+    'a b:1',
+    '127.0.0.1:80 ',
+    'off',
+  ])('%j is none', (text) => {
+    expect(() => listenAddress(text)).toThrow(InvalidArgumentError);
+  });
+
+  test('off', () => {
+    expect(listenAddressOrOff('off')).toBeUndefined();
+    expect(() => listenAddressOrOff('OFF')).toThrow(InvalidArgumentError);
+  });
+});
+
+describe('limitsOverridden', () => {
+  test('puts the given limits over the documented ones', () => {
+    expect(limitsOverridden('{}')).toEqual(DEFAULT_LIMITS);
+    const given = { retention_days: 0.001, max_batch: 1, max_queue_bytes: Number.MAX_SAFE_INTEGER };
+    expect(limitsOverridden(JSON.stringify(given))).toEqual({ ...DEFAULT_LIMITS, ...given });
+    expect(DEFAULT_LIMITS.max_batch).toBe(200);
+  });
+
+  test.each([
+    ['', 'It must be a JSON object'],
+    ['{', 'It must be a JSON object'],
+    ['[]', 'It must be a JSON object'],
+    ['null', 'It must be a JSON object'],
+    ['5', 'It must be a JSON object'],
+    ['{"max_everything":1}', 'There is no limit max_everything'],
+    ['{"__proto__":1}', 'There is no limit __proto__'],
+    ['{"toString":1}', 'There is no limit toString'],
+    ['{"max_batch":0}', 'max_batch must be a number above 0'],
+    ['{"max_batch":-1}', 'max_batch must be a number above 0'],
+    ['{"max_batch":null}', 'max_batch must be a number above 0'],
+    ['{"max_batch":"5"}', 'max_batch must be a number above 0'],
+    ['{"max_batch":1e400}', 'max_batch must be a number above 0'],
+    ['{"max_batch":1.5}', 'max_batch must be a whole number'],
+    ['{"retention_days":0}', 'retention_days must be a number above 0 and at most 3650'],
+    ['{"retention_days":3651}', 'retention_days must be a number above 0 and at most 3650'],
+  ])('%j: %s', (text, said) => {
+    expect(() => limitsOverridden(text)).toThrow(said);
+  });
+});
+
+describe('numbers', () => {
+  test('wholeNumber takes decimal digits from its least on', () => {
+    expect([wholeNumber(1)('1'), wholeNumber(0)('0'), wholeNumber(1)('9007199254740991')]).toEqual([1, 0, 2 ** 53 - 1]);
+    for (const text of ['0', '', '-1', '+1', '1.0', '1e3', '0x1', ' 1', '9007199254740992', 'Infinity']) {
+      expect(() => wholeNumber(1)(text)).toThrow('It must be a whole number, at least 1.');
+    }
+  });
+
+  test('seconds takes fractions above 0, up to a day', () => {
+    expect(['1', '0.5', '86400'].map(seconds)).toEqual([1, 0.5, 86_400]);
+    for (const text of ['0', '0.0', '', '-1', '.5', '1.', '1e3', '86400.1', 'x']) {
+      expect(() => seconds(text)).toThrow('It must be a number of seconds above 0');
+    }
+  });
+});
