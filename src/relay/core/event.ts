@@ -103,7 +103,7 @@ export interface ReleasedShare {
   bytes: number;
 }
 
-/** Every item of one target up to `through` was handed over. Constant size in the number of items. */
+/** Every item of one target up to `through` was handed over. Its size grows with the senders, not with the items. */
 export interface ItemsAcked {
   type: 'ItemsAcked';
   targetPubkey: PublicKey;

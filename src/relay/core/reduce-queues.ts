@@ -1,7 +1,7 @@
 /**
  * The queues: the waiting items, and one row a target that says how far it got.
  *
- * An ack writes one row, whatever it releases: rows at or below `ackedThrough` are gone by that alone, and are
+ * An ack writes one row here, whatever it releases: rows at or below `ackedThrough` are gone by that alone, and are
  * collected afterwards (see store/collect.ts).
  */
 import type { AcceptedTarget, ItemAccepted, RelayEvent } from './event.ts';
