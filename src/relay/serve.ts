@@ -22,9 +22,11 @@ import { listenUws } from './http/server-uws.ts';
 import { loadUws } from './http/uws-binding.ts';
 import { enrolmentRoutes } from './http/v1-enrolment.ts';
 import { ackRoute } from './http/v2-ack.ts';
+import { encKeyRoutes } from './http/enc-key.ts';
 import { infoRoute } from './http/v2-info.ts';
 import { pullRoute } from './http/v2-pull.ts';
 import { pushRoute } from './http/v2-push.ts';
+import { sendersRoute } from './http/v2-senders.ts';
 import { openStore } from './store/open.ts';
 import type { RelayStore } from './store/relay-store.ts';
 import { startSweeps } from './sweep.ts';
@@ -148,6 +150,8 @@ async function serve(options: ServeOptions): Promise<Relay> {
       pushRoute({ engine, signer, newEpoch, monotonicMs, bodyBytesMax }),
       pullRoute({ engine, timers, pageWriter, bodyBytesMax }),
       ackRoute({ engine, bodyBytesMax }),
+      sendersRoute({ engine, monotonicMs, bodyBytesMax }),
+      ...encKeyRoutes({ engine, bodyBytesMax }),
     ],
     unexpected: (error, requestId) => log.error({ err: error, requestId }, 'a request met an unexpected error'),
     finished: (request) => log.info(request, 'request'),

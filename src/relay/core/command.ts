@@ -39,6 +39,27 @@ export interface NoteHostSeen {
   nowMs: number;
 }
 
+/** Take mail of these senders only. The list's signature has been verified, and every key is an acceptable point. */
+export interface PublishSenders {
+  type: 'PublishSenders';
+  /** Whose signed hop brought it. */
+  callerPubkey: PublicKey;
+  hostPubkey: PublicKey;
+  senders: PublicKey[];
+  iatMs: number;
+  nowMs: number;
+}
+
+/** Show this encryption key to whoever asks. The advertisement's signature has been verified. */
+export interface PublishEncKey {
+  type: 'PublishEncKey';
+  hostPubkey: PublicKey;
+  encPub: string;
+  advertisedAtMs: number;
+  sig: string;
+  nowMs: number;
+}
+
 /** What the relay read of the wire bytes; `ok` when every target's bytes are what they claim to be. */
 export type WireVerdict = 'ok' | 'not sealed' | 'id mismatch' | 'bad receipt';
 
@@ -79,4 +100,12 @@ export interface ReportLostItem {
   nowMs: number;
 }
 
-export type Command = EnrolHost | NoteHostSeen | PushItem | AckItems | RotateEpoch | ReportLostItem;
+export type Command =
+  | EnrolHost
+  | NoteHostSeen
+  | PublishSenders
+  | PublishEncKey
+  | PushItem
+  | AckItems
+  | RotateEpoch
+  | ReportLostItem;

@@ -4,7 +4,8 @@
  *
  * Invariant: equals `new Directory()` told every enrolment row again.
  */
-import { foldHostName } from '../../protocol/names.ts';
+import { CROWDED_NAME_ENROLMENTS } from '../../protocol/limits.ts';
+import { type HostName, foldHostName } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { EnrolmentRow } from './rows.ts';
 
@@ -29,6 +30,20 @@ export class Directory {
 
   liveByName(foldedName: string): PublicKey[] {
     return [...(this.#liveByName.get(foldedName) ?? [])];
+  }
+
+  /**
+   * The one live enrolment that `name` means: the only one that carries it, or the only one of the caller's account. A
+   * crowded name means nobody.
+   */
+  findByName(name: HostName, account: string | null): EnrolmentRow | 'unknown' | 'ambiguous' {
+    const keys = this.liveByName(foldHostName(name));
+    if (keys.length === 0) return 'unknown';
+    if (keys.length > CROWDED_NAME_ENROLMENTS) return 'ambiguous';
+    const rows = keys.flatMap((key) => this.#rows.get(key) ?? []);
+    const own = account === null ? [] : rows.filter((row) => row.account === account);
+    const only = rows.length === 1 ? rows[0] : own.length === 1 ? own[0] : undefined;
+    return only ?? 'ambiguous';
   }
 
   /** The oldest live enrolment that was never used and is at least a day old. */

@@ -76,6 +76,25 @@ export interface EnrolmentLapsed {
   atMs: number;
 }
 
+export interface SendersPublished {
+  type: 'SendersPublished';
+  hostPubkey: PublicKey;
+  /** Without repetition. */
+  senders: PublicKey[];
+  iatMs: number;
+  atMs: number;
+}
+
+export interface EncKeyPublished {
+  type: 'EncKeyPublished';
+  hostPubkey: PublicKey;
+  encPub: string;
+  /** The advertisement's own time. */
+  advertisedAtMs: number;
+  sig: string;
+  atMs: number;
+}
+
 export interface AcceptedTarget {
   hostPubkey: PublicKey;
   seq: number;
@@ -137,6 +156,8 @@ export type RelayEvent =
   | HostEnrolled
   | HostSeen
   | EnrolmentLapsed
+  | SendersPublished
+  | EncKeyPublished
   | ItemAccepted
   | ItemsAcked
   | ItemLost;

@@ -17,6 +17,7 @@ import {
   type QueueRow,
   type RelayRow,
   type RowReader,
+  type SendersRow,
   type TargetRow,
   type UsageRow,
   rowKey,
@@ -158,12 +159,17 @@ function pushTargetFacts(
   const account = enrolment?.account;
   return {
     enrolment,
-    acceptsSender: true,
+    acceptsSender: isAcceptedSender(rows.get('senders', target), senders),
     known,
     queue,
     share,
     account: (account ? rows.get('account', account) : undefined) ?? NO_USAGE,
   };
+}
+
+/** A listed key admits the host that has it, under every key that rotations joined. */
+function isAcceptedSender(list: SendersRow | undefined, senders: readonly PublicKey[]): boolean {
+  return !list || senders.some((sender) => list.senders.includes(sender));
 }
 
 function knownItem(row: DedupRow, queuedAt: PublicKey, queue: TargetRow, rows: FactSource): KnownItem {

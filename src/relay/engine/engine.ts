@@ -6,13 +6,33 @@
  * that stretch begins. A refusal waits too: it may rest on an item that is not durable yet.
  */
 import type { Epoch } from '../../protocol/epoch.ts';
+import type { HostName } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { AckItems, EnrolHost, NoteHostSeen, PushItem, ReportLostItem, RotateEpoch } from '../core/command.ts';
+import type {
+  AckItems,
+  EnrolHost,
+  NoteHostSeen,
+  PublishEncKey,
+  PublishSenders,
+  PushItem,
+  ReportLostItem,
+  RotateEpoch,
+} from '../core/command.ts';
 import { decideAck } from '../core/decide-ack.ts';
 import { decideEnrol, decideHostSeen } from '../core/decide-enrolment.ts';
 import { decideLostItem, decideRotateEpoch } from '../core/decide-epoch.ts';
+import { decidePublishEncKey, decidePublishSenders } from '../core/decide-publish.ts';
 import { decidePush } from '../core/decide-push.ts';
-import type { AckOutcome, Decided, EnrolOutcome, EpochOutcome, PushOutcome, Refusal } from '../core/decision.ts';
+import type {
+  AckOutcome,
+  Decided,
+  EncKeyOutcome,
+  EnrolOutcome,
+  EpochOutcome,
+  PushOutcome,
+  Refusal,
+  SendersOutcome,
+} from '../core/decision.ts';
 import { Directory } from '../core/directory.ts';
 import type { RelayEvent } from '../core/event.ts';
 import {
@@ -25,7 +45,14 @@ import {
   relayRow,
   targetRow,
 } from '../core/facts.ts';
-import { type EnrolmentRow, type QueueRow, type RowChange, type TargetRow, rowKey } from '../core/rows.ts';
+import {
+  type EncKeyRow,
+  type EnrolmentRow,
+  type QueueRow,
+  type RowChange,
+  type TargetRow,
+  rowKey,
+} from '../core/rows.ts';
 import { pageRows } from '../core/page.ts';
 import type { Payload } from '../store/log.ts';
 import type { RelayStore } from '../store/relay-store.ts';
@@ -108,6 +135,11 @@ export class Engine {
     return this.#directory.get(key);
   }
 
+  /** The one live host that a name means to a caller with this proven account ("Enrolment record", rules 6 and 7). */
+  findByName(name: HostName, account: string | null): EnrolmentRow | 'unknown' | 'ambiguous' {
+    return this.#directory.findByName(name, account);
+  }
+
   /** Every key that rotations joined with this one. */
   lineage(key: PublicKey): readonly PublicKey[] {
     return lineageOf(this.#committer, key);
@@ -121,6 +153,22 @@ export class Engine {
   async enrol(command: EnrolHost): Promise<EnrolOutcome | Refusal> {
     const facts = enrolFacts(command, this.#committer, this.#directory, this.settings);
     return this.#answer(decideEnrol(command, facts));
+  }
+
+  async publishSenders(command: PublishSenders): Promise<SendersOutcome | Refusal> {
+    return this.#answer(decidePublishSenders(command, this.#committer.get('senders', command.hostPubkey)));
+  }
+
+  async publishEncKey(command: PublishEncKey): Promise<EncKeyOutcome | Refusal> {
+    return this.#answer(decidePublishEncKey(command, this.#committer.get('encKey', command.hostPubkey)));
+  }
+
+  /** The advertised encryption key of a live host, when it is durable. */
+  async encKey(hostPubkey: PublicKey): Promise<EncKeyRow | undefined> {
+    const enrolment = this.#directory.get(hostPubkey);
+    const row = enrolment && enrolment.revokedAtMs === null ? this.#committer.get('encKey', hostPubkey) : undefined;
+    await this.#committer.durable();
+    return row;
   }
 
   async noteHostSeen(command: NoteHostSeen): Promise<void> {

@@ -29,6 +29,8 @@ const TAG = {
   HostEnrolled: 10,
   HostSeen: 11,
   EnrolmentLapsed: 12,
+  SendersPublished: 13,
+  EncKeyPublished: 14,
   ItemAccepted: 20,
   ItemsAcked: 21,
   ItemLost: 23,
@@ -95,6 +97,10 @@ function fieldsOf(event: RelayEvent): unknown[] {
       return [keyBytes(event.hostPubkey), event.atMs];
     case 'EnrolmentLapsed':
       return [keyBytes(event.hostPubkey), event.account, event.releasedItems, event.releasedBytes, event.atMs];
+    case 'SendersPublished':
+      return [keyBytes(event.hostPubkey), event.senders.map(keyBytes), event.iatMs, event.atMs];
+    case 'EncKeyPublished':
+      return [keyBytes(event.hostPubkey), event.encPub, event.advertisedAtMs, event.sig, event.atMs];
     case 'ItemAccepted':
       return [
         keyBytes(event.senderPubkey),
@@ -197,6 +203,14 @@ function eventOf(tag: number, fields: unknown[], lsn: number): RelayEvent {
         number,
       ];
       return { type: 'EnrolmentLapsed', hostPubkey: keyFrom(key), account, releasedItems, releasedBytes, atMs };
+    }
+    case TAG.SendersPublished: {
+      const [key, senders, iatMs, atMs] = fields as [unknown, unknown[], number, number];
+      return { type: 'SendersPublished', hostPubkey: keyFrom(key), senders: senders.map(keyFrom), iatMs, atMs };
+    }
+    case TAG.EncKeyPublished: {
+      const [key, encPub, advertisedAtMs, sig, atMs] = fields as [unknown, string, number, string, number];
+      return { type: 'EncKeyPublished', hostPubkey: keyFrom(key), encPub, advertisedAtMs, sig, atMs };
     }
     case TAG.ItemAccepted: {
       const [sender, itemId, kind, targets, acceptedAtMs, expiresAtMs, dedupUntilMs] = fields as [

@@ -71,6 +71,14 @@ const codecs: { [T in TableName]: Codec<Tables[T]> } = {
     fields: (row) => [row.members.map(keyBytes)],
     row: ([members]) => ({ members: (members as unknown[]).map(keyFrom) }),
   },
+  senders: {
+    fields: (row) => [row.senders.map(keyBytes), row.iatMs],
+    row: ([senders, iatMs]) => ({ senders: (senders as unknown[]).map(keyFrom), iatMs: iatMs as number }),
+  },
+  encKey: {
+    fields: (row) => [row.encPub, row.atMs, row.sig],
+    row: ([encPub, atMs, sig]) => ({ encPub: encPub as string, atMs: atMs as number, sig: sig as string }),
+  },
   target: {
     fields: (row) => [row.headSeq, row.ackedThrough, row.queueItems, row.queueBytes],
     row: ([headSeq, ackedThrough, queueItems, queueBytes]) => ({
