@@ -29,7 +29,7 @@ import { pushRoute } from './http/v2-push.ts';
 import { sendersRoute } from './http/v2-senders.ts';
 import { openStore } from './store/open.ts';
 import type { RelayStore } from './store/relay-store.ts';
-import { startSweeps } from './sweep.ts';
+import { Sweeps } from './sweep.ts';
 
 export interface ListenAddress {
   host: string;
@@ -102,7 +102,7 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
   const failure = new FailureReport();
   const monotonicMs = () => clock.monotonicMs();
   const settings = { limits, enrolmentsMax, dedupRowsMax };
-  const engine = await Engine.start({ store, settings, monotonicMs, failed: failure.tell });
+  const engine = await Engine.start({ store, settings, signer, monotonicMs, failed: failure.tell });
   try {
     await engine.heartbeat(clock.nowMs());
     return await serve({ ...options, engine, store, signer, initialised, notices, newEpoch, failed: failure.told });
@@ -173,12 +173,19 @@ async function serve(options: ServeOptions): Promise<Relay> {
     server.close();
     throw error;
   }
-  const stopSweeps = startSweeps({ engine, challenges, clock, timers, everyMs: options.sweepMs });
+  const sweeps = new Sweeps({
+    engine,
+    challenges,
+    clock,
+    timers,
+    everyMs: options.sweepMs,
+    unexpected: (error) => log.error({ err: error }, 'a sweep met an unexpected error'),
+  });
   isReady = true;
   failed.then(
     () => {
       isReady = false;
-      stopSweeps();
+      void sweeps.stop();
     },
     () => undefined,
   );
@@ -188,7 +195,7 @@ async function serve(options: ServeOptions): Promise<Relay> {
     server.stopAccepting();
     const isDrained = await withinMs(handler.drain(), STOP_WITHIN_MS, timers);
     if (!isDrained) log.warn({}, 'some requests did not finish in time and are cut');
-    stopSweeps();
+    await sweeps.stop();
     server.close();
     admin?.close();
     await engine.close();

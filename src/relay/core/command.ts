@@ -83,6 +83,24 @@ export interface AckItems {
   nowMs: number;
 }
 
+/** Give up these items of one target, if they still wait and are past their time. */
+export interface ExpireItems {
+  type: 'ExpireItems';
+  targetPubkey: PublicKey;
+  /** Ascending; at most `EXPIRED_AT_ONCE`. */
+  seqs: number[];
+  nowMs: number;
+}
+
+/** Forget the dedup rows that were to be known until `beforeMs`, which lies in the past. */
+export interface PurgeDedup {
+  type: 'PurgeDedup';
+  beforeMs: number;
+  /** How many rows of each sender key that are. */
+  senders: { senderPubkey: PublicKey; rows: number }[];
+  nowMs: number;
+}
+
 /** Begin a new store generation. */
 export interface RotateEpoch {
   type: 'RotateEpoch';
@@ -107,5 +125,7 @@ export type Command =
   | PublishEncKey
   | PushItem
   | AckItems
+  | ExpireItems
+  | PurgeDedup
   | RotateEpoch
   | ReportLostItem;

@@ -19,6 +19,11 @@ export function decideAck(command: AckItems, facts: AckFacts): Decided<AckOutcom
   }
   if (through <= ackedThrough) return decided<AckOutcome>({ type: 'Acked', ackedThrough, deleted: 0, headSeq });
   const { released, account } = facts;
-  const outcome: AckOutcome = { type: 'Acked', ackedThrough: through, deleted: released.items, headSeq };
+  const outcome: AckOutcome = {
+    type: 'Acked',
+    ackedThrough: through,
+    deleted: released.items + released.notices,
+    headSeq,
+  };
   return decided(outcome, { type: 'ItemsAcked', targetPubkey, through, ...released, account, atMs: command.nowMs });
 }

@@ -6,9 +6,9 @@ import type { Epoch } from '../../protocol/epoch.ts';
 import { type Limits, dedupHorizonMs, retentionMs } from '../../protocol/limits.ts';
 import { type ItemId, foldHostName } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { AckItems, EnrolHost, PushItem, ReportLostItem } from './command.ts';
+import type { AckItems, EnrolHost, ExpireItems, PushItem, ReportLostItem } from './command.ts';
 import type { Directory } from './directory.ts';
-import type { ReleasedShare } from './event.ts';
+import type { Released } from './queue-index.ts';
 import {
   type DedupRow,
   EMPTY_TARGET,
@@ -183,10 +183,10 @@ export interface AckFacts {
   queue: TargetRow;
   account: string | null;
   /** What lies at or below `through` and is not acked yet. */
-  released: { items: number; bytes: number; shares: ReleasedShare[] };
+  released: Released;
 }
 
-export function ackFacts(command: AckItems, rows: RowReader, released: AckFacts['released']): AckFacts {
+export function ackFacts(command: AckItems, rows: RowReader, released: Released): AckFacts {
   return {
     epoch: relayRow(rows).epoch,
     queue: targetRow(rows, command.targetPubkey),
@@ -207,5 +207,36 @@ export function lostItemFacts(command: ReportLostItem, rows: RowReader): LostIte
   return {
     queued: seq > targetRow(rows, targetPubkey).ackedThrough ? queued : undefined,
     account: rows.get('enrolment', targetPubkey)?.account ?? null,
+  };
+}
+
+export interface ExpireFacts {
+  relayPubkey: PublicKey;
+  retentionMs: number;
+  account: string | null;
+  /** Of the rows asked for: those that still wait and are past their time, in order. */
+  due: QueueRow[];
+  /** The live key under which each sender is to be told, and the head of that queue; absent when it is no host any more. */
+  tellAt: ReadonlyMap<PublicKey, { key: PublicKey; headSeq: number }>;
+}
+
+export function expireFacts(command: ExpireItems, rows: RowReader, settings: RelaySettings): ExpireFacts {
+  const { targetPubkey, seqs, nowMs } = command;
+  const { ackedThrough } = targetRow(rows, targetPubkey);
+  const due = seqs.flatMap((seq) => {
+    const row = seq > ackedThrough ? rows.get('queue', rowKey.queue(targetPubkey, seq)) : undefined;
+    return row && row.expiresAtMs <= nowMs ? row : [];
+  });
+  const tellAt = new Map<PublicKey, { key: PublicKey; headSeq: number }>();
+  for (const { senderPubkey } of due) {
+    const key = lineageOf(rows, senderPubkey).findLast((member) => rows.get('enrolment', member)?.revokedAtMs === null);
+    if (key) tellAt.set(senderPubkey, { key, headSeq: targetRow(rows, key).headSeq });
+  }
+  return {
+    relayPubkey: relayRow(rows).relayPubkey,
+    retentionMs: retentionMs(settings.limits),
+    account: rows.get('enrolment', targetPubkey)?.account ?? null,
+    due,
+    tellAt,
   };
 }

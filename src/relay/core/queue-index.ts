@@ -16,8 +16,10 @@ export interface IndexedItem {
 }
 
 export interface Released {
+  /** Without notices, for which no quota is charged. */
   items: number;
   bytes: number;
+  notices: number;
   shares: ReleasedShare[];
 }
 
@@ -55,11 +57,15 @@ export class QueueIndex {
     const stop = this.#firstAbove(through);
     const usage = new Map<number, { items: number; bytes: number }>();
     let bytes = 0;
+    let notices = 0;
     for (let at = this.#start; at < stop; at++) {
       const size = this.#at(this.#bytes, at);
       const sender = this.#at(this.#senders, at);
+      if (sender === NO_SENDER) {
+        notices++;
+        continue;
+      }
       bytes += size;
-      if (sender === NO_SENDER) continue;
       const used = usage.get(sender);
       if (used) {
         used.items++;
@@ -73,7 +79,7 @@ export class QueueIndex {
       const senderPubkey = this.#senderKeys[sender];
       if (senderPubkey !== undefined) shares.push({ senderPubkey, ...used });
     }
-    return { items: stop - this.#start, bytes, shares };
+    return { items: stop - this.#start - notices, bytes, notices, shares };
   }
 
   /** Forgets everything at or below `through`. */

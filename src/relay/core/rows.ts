@@ -71,6 +71,7 @@ export interface TargetRow {
   /** The last sequence number allocated for this target; 0 when none was. */
   headSeq: number;
   ackedThrough: number;
+  /** Waiting items and their wire bytes, expiry notices left out: no quota is charged for those. */
   queueItems: number;
   queueBytes: number;
 }

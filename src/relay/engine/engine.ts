@@ -5,12 +5,16 @@
  * until everything it saw is durable, and only then is answered. What a command needs of a range is in memory before
  * that stretch begins. A refusal waits too: it may rest on an item that is not durable yet.
  */
+import { canonicalBytes, canonicalJson } from '../../protocol/canonical-json.ts';
+import { sha256Hex } from '../../protocol/digest.ts';
+import type { Signer } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { HostName } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type {
   AckItems,
   EnrolHost,
+  ExpireItems,
   NoteHostSeen,
   PublishEncKey,
   PublishSenders,
@@ -21,6 +25,7 @@ import type {
 import { decideAck } from '../core/decide-ack.ts';
 import { decideEnrol, decideHostSeen } from '../core/decide-enrolment.ts';
 import { decideLostItem, decideRotateEpoch } from '../core/decide-epoch.ts';
+import { EXPIRED_AT_ONCE, type UnsignedNotice, decideExpire, decidePurge } from '../core/decide-expiry.ts';
 import { decidePublishEncKey, decidePublishSenders } from '../core/decide-publish.ts';
 import { decidePush } from '../core/decide-push.ts';
 import type {
@@ -34,11 +39,12 @@ import type {
   SendersOutcome,
 } from '../core/decision.ts';
 import { Directory } from '../core/directory.ts';
-import type { RelayEvent } from '../core/event.ts';
+import type { QueuedNotice, RelayEvent } from '../core/event.ts';
 import {
   type RelaySettings,
   ackFacts,
   enrolFacts,
+  expireFacts,
   lineageOf,
   lostItemFacts,
   pushFacts,
@@ -64,6 +70,8 @@ import { Stretch } from './stretch.ts';
 export interface EngineOptions {
   store: RelayStore;
   settings: RelaySettings;
+  /** The relay's own key: it signs expiry notices. */
+  signer: Signer;
   /** Milliseconds that never go back, for stretches only. */
   monotonicMs: () => number;
   /** Called once, when a batch failed: the process is to end. */
@@ -82,6 +90,7 @@ export interface Page {
 export class Engine {
   readonly settings: RelaySettings;
   readonly #store: RelayStore;
+  readonly #signer: Signer;
   readonly #monotonicMs: () => number;
   readonly #directory = new Directory();
   readonly #committer: Committer;
@@ -90,9 +99,10 @@ export class Engine {
   #epoch: Epoch;
   #isDraining = false;
 
-  private constructor({ store, settings, monotonicMs, failed }: EngineOptions) {
+  private constructor({ store, settings, signer, monotonicMs, failed }: EngineOptions) {
     this.settings = settings;
     this.#store = store;
+    this.#signer = signer;
     this.#monotonicMs = monotonicMs;
     this.#heads = new DurableHeads(store);
     this.#epoch = relayRow(store).epoch;
@@ -207,6 +217,69 @@ export class Engine {
     return this.#answer(decideAck(command, ackFacts(command, this.#committer, released)));
   }
 
+  /** Expires everything whose time came, slice by slice. `nowMs` is asked again for each, and the sweep ends when `goesOn` says no. */
+  async expire(nowMs: () => number, goesOn: () => boolean): Promise<void> {
+    const stretch = new Stretch(this.#monotonicMs);
+    while (goesOn()) {
+      const due = await this.#store.dueItems(nowMs());
+      if (!due) return;
+      for (const [targetPubkey, seqs] of due.targets) {
+        for (let from = 0; from < seqs.length; from += EXPIRED_AT_ONCE) {
+          if (stretch.isOver) await stretch.pause();
+          const slice = seqs.slice(from, from + EXPIRED_AT_ONCE);
+          await this.#expireSlice({ type: 'ExpireItems', targetPubkey, seqs: slice, nowMs: nowMs() });
+        }
+      }
+      this.#committer.forget([due.key]);
+      await this.#committer.durable();
+    }
+  }
+
+  /** Forgets the dedup rows whose horizon passed. As `expire`. */
+  async purgeDedup(nowMs: () => number, goesOn: () => boolean): Promise<void> {
+    while (goesOn()) {
+      const atMs = nowMs();
+      const due = await this.#store.dueDedup(atMs);
+      if (!due) return;
+      const senders = Array.from(due.senders, ([senderPubkey, rows]) => ({ senderPubkey, rows }));
+      const decision = decidePurge({ type: 'PurgeDedup', beforeMs: due.dueMs, senders, nowMs: atMs });
+      this.#committer.admit(decision.events);
+      this.#committer.forget(due.keys);
+      await this.#committer.durable();
+    }
+  }
+
+  async #expireSlice(command: ExpireItems): Promise<void> {
+    for (;;) {
+      const facts = expireFacts(command, this.#committer, this.settings);
+      const keys = [command.targetPubkey, ...Array.from(facts.tellAt.values(), ({ key }) => key)];
+      const wait = this.#committer.isFull ? this.#committer.room() : this.#loadingOf(keys);
+      if (wait) {
+        await wait;
+        continue;
+      }
+      const decision = decideExpire(command, facts);
+      if (!decision) return;
+      const notices = decision.notices.map((notice) => this.#signed(notice));
+      const payloads = notices.map(({ targetPubkey, seq, wire }) => ({ targetPubkey, seq, wire: Buffer.from(wire) }));
+      this.#committer.admit([{ ...decision, notices }], payloads);
+      return;
+    }
+  }
+
+  #signed({ rec, ...notice }: UnsignedNotice): QueuedNotice {
+    const wire = canonicalJson({ rec, sig: this.#signer.sign(canonicalBytes(rec)) });
+    return { ...notice, wire, wireHash: sha256Hex(wire) };
+  }
+
+  #loadingOf(targets: readonly PublicKey[]): Promise<void> | undefined {
+    for (const target of targets) {
+      const loading = this.#indexes.loading(target);
+      if (loading) return loading;
+    }
+    return undefined;
+  }
+
   async rotateEpoch(command: RotateEpoch): Promise<EpochOutcome> {
     return this.#answer(decideRotateEpoch(command));
   }
@@ -279,11 +352,7 @@ export class Engine {
    */
   #obstacle({ item }: PushItem): Promise<void> | undefined {
     if (this.#committer.isFull) return this.#committer.room();
-    for (const { hostPubkey } of item.targets) {
-      const loading = this.#indexes.loading(hostPubkey);
-      if (loading) return loading;
-    }
-    return undefined;
+    return this.#loadingOf(item.targets.map(({ hostPubkey }) => hostPubkey));
   }
 }
 

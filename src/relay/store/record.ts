@@ -11,7 +11,7 @@
  */
 import { crc32 } from 'node:zlib';
 import type { Epoch } from '../../protocol/epoch.ts';
-import { PUSHED_KINDS } from '../../protocol/items.ts';
+import { ITEM_KINDS, PUSHED_KINDS } from '../../protocol/items.ts';
 import type { HostName, ItemId } from '../../protocol/names.ts';
 import { assertNever } from '../core/decision.ts';
 import type { EpochReason, LogEntry, RelayEvent } from '../core/event.ts';
@@ -33,7 +33,9 @@ const TAG = {
   EncKeyPublished: 14,
   ItemAccepted: 20,
   ItemsAcked: 21,
+  ItemsExpired: 22,
   ItemLost: 23,
+  DedupPurged: 24,
 } as const satisfies Record<RelayEvent['type'], number>;
 
 /** Thrown for bytes that are no record at this LSN: altered, moved, or of an unknown format. */
@@ -123,8 +125,38 @@ function fieldsOf(event: RelayEvent): unknown[] {
         event.through,
         event.items,
         event.bytes,
+        event.notices,
         event.account,
         event.shares.map((share) => [keyBytes(share.senderPubkey), share.items, share.bytes]),
+        event.atMs,
+      ];
+    case 'ItemsExpired':
+      return [
+        keyBytes(event.targetPubkey),
+        keyBytes(event.relayPubkey),
+        event.items.map((item) => [
+          item.seq,
+          ITEM_KINDS.indexOf(item.kind),
+          item.itemId,
+          keyBytes(item.senderPubkey),
+          keyBytes(item.pushedTo),
+          item.bytes,
+        ]),
+        event.account,
+        event.notices.map((notice) => [
+          keyBytes(notice.targetPubkey),
+          notice.seq,
+          notice.itemId,
+          notice.wire,
+          hashBytes(notice.wireHash),
+          notice.expiresAtMs,
+        ]),
+        event.atMs,
+      ];
+    case 'DedupPurged':
+      return [
+        event.beforeMs,
+        event.senders.map(({ senderPubkey, rows }) => [keyBytes(senderPubkey), rows]),
         event.atMs,
       ];
     case 'ItemLost':
@@ -242,8 +274,9 @@ function eventOf(tag: number, fields: unknown[], lsn: number): RelayEvent {
       };
     }
     case TAG.ItemsAcked: {
-      const [key, through, items, bytes, account, shares, atMs] = fields as [
+      const [key, through, items, bytes, notices, account, shares, atMs] = fields as [
         unknown,
+        number,
         number,
         number,
         number,
@@ -257,8 +290,48 @@ function eventOf(tag: number, fields: unknown[], lsn: number): RelayEvent {
         through,
         items,
         bytes,
+        notices,
         account,
         shares: shares.map((share) => ({ senderPubkey: keyFrom(share[0]), items: share[1], bytes: share[2] })),
+        atMs,
+      };
+    }
+    case TAG.ItemsExpired: {
+      const [key, relayKey, items, account, notices, atMs] = fields as [
+        unknown,
+        unknown,
+        [number, number, ItemId, unknown, unknown, number][],
+        string | null,
+        [unknown, number, ItemId, string, unknown, number][],
+        number,
+      ];
+      return {
+        type: 'ItemsExpired',
+        targetPubkey: keyFrom(key),
+        relayPubkey: keyFrom(relayKey),
+        items: items.map(([seq, kind, itemId, sender, pushedTo, bytes]) => {
+          const name = ITEM_KINDS[kind];
+          if (name === undefined) throw new DamagedRecord(`log record ${lsn} names an unknown kind`);
+          return { seq, kind: name, itemId, senderPubkey: keyFrom(sender), pushedTo: keyFrom(pushedTo), bytes };
+        }),
+        account,
+        notices: notices.map(([target, seq, itemId, wire, wireHash, expiresAtMs]) => ({
+          targetPubkey: keyFrom(target),
+          seq,
+          itemId,
+          wire,
+          wireHash: hashFrom(wireHash),
+          expiresAtMs,
+        })),
+        atMs,
+      };
+    }
+    case TAG.DedupPurged: {
+      const [beforeMs, senders, atMs] = fields as [number, [unknown, number][], number];
+      return {
+        type: 'DedupPurged',
+        beforeMs,
+        senders: senders.map(([sender, rows]) => ({ senderPubkey: keyFrom(sender), rows })),
         atMs,
       };
     }

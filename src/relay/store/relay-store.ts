@@ -7,7 +7,7 @@
  *   - after one rejected write nothing is written again (LevelDB would acknowledge into a misaligned log).
  */
 import { hash } from 'node:crypto';
-import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key.ts';
+import { PUBLIC_KEY_CHARACTERS, type PublicKey, publicKeyFromBytes } from '../../protocol/public-key.ts';
 import type { LogEntry } from '../core/event.ts';
 import type { EnrolmentRow, QueueRow, RowChange, RowReader, TableName, Tables } from '../core/rows.ts';
 import { type CollectedSlice, Collector } from './collect.ts';
@@ -41,6 +41,21 @@ const READ_RECORDS = 1000;
 const READ_BYTES = 4 << 20;
 /** Keys given to LevelDB before others get their turn: about 2 ms. */
 const HANDED_OVER_AT_ONCE = 1000;
+
+export interface DueItems {
+  /** The entry itself, to be forgotten when its items are dealt with. */
+  key: Buffer;
+  /** Sequence numbers, ascending, of rows that may be gone by now. */
+  targets: ReadonlyMap<PublicKey, number[]>;
+}
+
+export interface DueDedup {
+  dueMs: number;
+  /** How many rows of each sender key. */
+  senders: ReadonlyMap<PublicKey, number>;
+  /** The entry and its rows. */
+  keys: Buffer[];
+}
 
 export class RelayStore implements EventLog, RowReader {
   readonly #level: Level;
@@ -98,6 +113,7 @@ export class RelayStore implements EventLog, RowReader {
       if (writes.length >= nextPause) await othersMayGo();
     }
     if (batch.collected) addCollected(writes, batch.collected);
+    for (const key of batch.forgotten) writes.del(key);
     try {
       await writes.write({ sync: true });
       this.#lastLsn = lsn;
@@ -188,6 +204,48 @@ export class RelayStore implements EventLog, RowReader {
       await iterator.close();
     }
     return rows.map((row) => found.get(row.payloadSeq));
+  }
+
+  /** The oldest entry of items whose time came by `nowMs`, by target. */
+  async dueItems(nowMs: number): Promise<DueItems | undefined> {
+    const entry = await this.#oldestDue(PREFIX.expiry, nowMs);
+    if (!entry) return undefined;
+    const targets = new Map<PublicKey, number[]>();
+    for (let at = 0; at < entry.value.length; at += 40) {
+      const target = publicKeyFromBytes(entry.value.subarray(at, at + 32));
+      const seqs = targets.get(target) ?? [];
+      seqs.push(Number(entry.value.readBigUInt64BE(at + 32)));
+      targets.set(target, seqs);
+    }
+    return { key: entry.key, targets };
+  }
+
+  /** The oldest entry of dedup rows that may go by `nowMs`: those that are still there and were not renewed. */
+  async dueDedup(nowMs: number): Promise<DueDedup | undefined> {
+    const entry = await this.#oldestDue(PREFIX.dedupUntil, nowMs);
+    if (!entry) return undefined;
+    const runs = Array.from({ length: entry.value.length / 64 }, (_none, at) =>
+      entry.value.subarray(at * 64, at * 64 + 64),
+    );
+    const keys = runs.map((run) => Buffer.concat([Buffer.of(PREFIX.dedup), run.subarray(32)]));
+    const values = await this.#level.getMany(keys);
+    const senders = new Map<PublicKey, number>();
+    const gone: Buffer[] = [entry.key];
+    for (const [at, value] of values.entries()) {
+      const [run, key] = [runs[at], keys[at]];
+      // The key holds hashes of the ids; the deadline is in the value.
+      if (!run || !key || !value || decodeRow('dedup', '', value).dedupUntilMs > entry.dueMs) continue;
+      const sender = publicKeyFromBytes(run.subarray(0, 32));
+      senders.set(sender, (senders.get(sender) ?? 0) + 1);
+      gone.push(key);
+    }
+    return { dueMs: entry.dueMs, senders, keys: gone };
+  }
+
+  async #oldestDue(prefix: number, nowMs: number): Promise<{ key: Buffer; dueMs: number; value: Buffer } | undefined> {
+    const range = { gte: dueKey(prefix, 0, 0), lt: dueKey(prefix, nowMs + 1, 0), limit: 1 };
+    const [first] = await this.#level.iterator(range).all();
+    return first && { key: first[0], dueMs: Number(first[0].readBigUInt64BE(1)), value: first[1] };
   }
 
   /** Every enrolment row, in order of enrolment. */
