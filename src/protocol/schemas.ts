@@ -50,6 +50,11 @@ export const EncKeyRequest = Type.Object({
   sig: Signature,
 });
 
+/** Only the body itself: each envelope is judged alone. */
+export const V1PushRequest = Type.Object({ envelopes: Type.Array(Type.Unknown()) });
+
+export const V1AckRequest = Type.Object({ cursor: Type.String({ minLength: 1, maxLength: 100 }) });
+
 export const AckRequest = Type.Object({
   epoch: Type.String({ minLength: 1, maxLength: 64 }),
   through: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),

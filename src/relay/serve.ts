@@ -21,6 +21,7 @@ import { listenNode } from './http/server-node.ts';
 import { listenUws } from './http/server-uws.ts';
 import { loadUws } from './http/uws-binding.ts';
 import { enrolmentRoutes } from './http/v1-enrolment.ts';
+import { v1MessageRoutes } from './http/v1-messages.ts';
 import { ackRoute } from './http/v2-ack.ts';
 import { encKeyRoutes } from './http/enc-key.ts';
 import { infoRoute } from './http/v2-info.ts';
@@ -150,6 +151,7 @@ async function serve(options: ServeOptions): Promise<Relay> {
       pushRoute({ engine, signer, newEpoch, monotonicMs, bodyBytesMax }),
       pullRoute({ engine, timers, pageWriter, bodyBytesMax }),
       ackRoute({ engine, bodyBytesMax }),
+      ...v1MessageRoutes({ engine, newEpoch, monotonicMs, pageWriter, bodyBytesMax }),
       sendersRoute({ engine, monotonicMs, bodyBytesMax }),
       ...encKeyRoutes({ engine, bodyBytesMax }),
     ],

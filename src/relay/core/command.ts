@@ -68,6 +68,8 @@ export interface PushItem {
   type: 'PushItem';
   senderPubkey: PublicKey;
   item: PushedItem;
+  /** v1: a known id is a duplicate, whatever its bytes. */
+  isKnownById: boolean;
   wireVerdict: WireVerdict;
   /** The epoch to begin if this push finds that a known item was lost. */
   freshEpoch: Epoch;

@@ -37,13 +37,17 @@ export class Directory {
    * crowded name means nobody.
    */
   findByName(name: HostName, account: string | null): EnrolmentRow | 'unknown' | 'ambiguous' {
-    const keys = this.liveByName(foldHostName(name));
-    if (keys.length === 0) return 'unknown';
-    if (keys.length > CROWDED_NAME_ENROLMENTS) return 'ambiguous';
-    const rows = keys.flatMap((key) => this.#rows.get(key) ?? []);
+    if (this.liveByName(foldHostName(name)).length === 0) return 'unknown';
+    const rows = this.namesakes(name);
     const own = account === null ? [] : rows.filter((row) => row.account === account);
     const only = rows.length === 1 ? rows[0] : own.length === 1 ? own[0] : undefined;
     return only ?? 'ambiguous';
+  }
+
+  /** The live enrolments that carry `name`; none when it is crowded. */
+  namesakes(name: HostName): EnrolmentRow[] {
+    const keys = this.liveByName(foldHostName(name));
+    return keys.length > CROWDED_NAME_ENROLMENTS ? [] : keys.flatMap((key) => this.#rows.get(key) ?? []);
   }
 
   /** The oldest live enrolment that was never used and is at least a day old. */

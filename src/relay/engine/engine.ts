@@ -150,6 +150,11 @@ export class Engine {
     return this.#directory.findByName(name, account);
   }
 
+  /** The live enrolments that carry a name; none when it is crowded. */
+  namesakes(name: HostName): EnrolmentRow[] {
+    return this.#directory.namesakes(name);
+  }
+
   /** Every key that rotations joined with this one. */
   lineage(key: PublicKey): readonly PublicKey[] {
     return lineageOf(this.#committer, key);
@@ -187,11 +192,12 @@ export class Engine {
 
   /**
    * Each item alone and in order. `prepare` turns the outcomes into an answer while they are being synced; the answer
-   * is given out when everything it rests on is durable.
+   * is given out when everything it rests on is durable. Nothing is tried after an outcome at which `stopsAt` says so.
    */
   async push<T>(
     commands: readonly PushItem[],
     prepare: (outcomes: PushOutcome[], epoch: Epoch) => T | Promise<T>,
+    stopsAt: (outcome: PushOutcome) => boolean = () => false,
   ): Promise<T> {
     const outcomes: PushOutcome[] = [];
     const stretch = new Stretch(this.#monotonicMs);
@@ -201,6 +207,7 @@ export class Engine {
       const decision = decidePush(command, pushFacts(command, this.#committer, this.settings));
       this.#committer.admit(decision.events, payloadsOf(command, decision.events));
       outcomes.push(decision.outcome);
+      if (stopsAt(decision.outcome)) break;
     }
     const durable = this.#committer.durable();
     const answer = await Promise.all([prepare(outcomes, relayRow(this.#committer).epoch), durable]);

@@ -6,8 +6,9 @@
  */
 import { BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import { signedTarget } from '../../protocol/hop.ts';
+import type { HostName } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { type HopClaim, isHopVerified, readHop } from '../auth/hop.ts';
+import { type HopClaim, readHop, verifiedHop } from '../auth/hop.ts';
 import type { RateLimiter } from '../auth/rate-limit.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 import type { Clock, Timers } from '../engine/ambient.ts';
@@ -118,7 +119,11 @@ export class Handler {
     const nowMs = clock.nowMs();
     let claim: HopClaim | undefined;
     if (route.access !== 'open') {
-      const read = readHop(framing.header, (key) => engine.enrolment(key), nowMs);
+      const lookUps = {
+        byKey: (key: PublicKey) => engine.enrolment(key),
+        byName: route.path.startsWith('/v1/') ? (name: HostName) => engine.namesakes(name) : undefined,
+      };
+      const read = readHop(framing.header, lookUps, nowMs);
       if (read.type === 'HopClaim') claim = read;
       else if (route.access === 'hop') return refuse(exchange, framing, refusalReply(read));
     }
@@ -166,13 +171,16 @@ export class Handler {
   #verifiedCaller(claim: HopClaim, body: Body, exchange: Exchange): EnrolmentRow | undefined {
     const { engine, clock, relayPubkey, unexpected } = this.#options;
     const { method, target } = exchange.head;
-    if (!isHopVerified(claim, { method, target, bodyHash: body.hash }, relayPubkey)) return undefined;
+    const hostPubkey = verifiedHop(claim, { method, target, bodyHash: body.hash }, relayPubkey)?.hostPubkey;
     // Looked up again: the enrolment may have ended while the body came in.
-    const { hostPubkey } = claim.enrolment;
-    const enrolment = engine.enrolment(hostPubkey);
+    const enrolment = hostPubkey && engine.enrolment(hostPubkey);
     if (!enrolment || enrolment.revokedAtMs !== null) return undefined;
     if (!enrolment.seen) {
-      const noted = engine.noteHostSeen({ type: 'NoteHostSeen', hostPubkey, nowMs: clock.nowMs() });
+      const noted = engine.noteHostSeen({
+        type: 'NoteHostSeen',
+        hostPubkey: enrolment.hostPubkey,
+        nowMs: clock.nowMs(),
+      });
       noted.catch((error: unknown) => {
         if (!(error instanceof StoreFailed)) unexpected(error, 'none');
       });

@@ -12,7 +12,7 @@ import type { Clock, Timers } from '../engine/ambient.ts';
 import type { Engine, Page } from '../engine/engine.ts';
 import type { Exchange, Reply } from './exchange.ts';
 import { ByteBudget } from './body.ts';
-import { encodeItems, pageHead, pageTail } from './page-encoding.ts';
+import type { PageEncoder } from './page-encoding.ts';
 import { problemReply } from './replies.ts';
 
 /** Wire bytes of one slice, about. */
@@ -43,6 +43,7 @@ export class PageWriter {
   async write(
     page: Page,
     after: number,
+    encoder: PageEncoder,
     exchange: Exchange,
     headers: Readonly<Record<string, string>>,
   ): Promise<'streamed' | Reply> {
@@ -55,21 +56,18 @@ export class PageWriter {
       let slice = await this.#readSlice(slices[0] ?? []);
       const stream = exchange.startReply(200, { 'content-type': 'application/json', ...headers });
       isBegun = true;
-      let lead = pageHead(page);
       let lastSeq = after;
       for (let n = 0; slice.rows.length > 0 && !exchange.isAborted; ) {
         const isWhole = slice.rows.length === slices[n]?.length;
-        const written = stream.write(encodeItems(slice.rows, slice.wires, lead));
-        lead = ',';
+        const written = stream.write(encoder.items(slice.rows, slice.wires));
         lastSeq = slice.rows.at(-1)?.seq ?? lastSeq;
         // The next one is read while this one goes out.
         const next = isWhole ? slices[++n] : undefined;
         [slice] = await Promise.all([this.#readSlice(next ?? []), written]);
       }
       const isWhole = lastSeq === page.rows.at(-1)?.seq;
-      const head = lead === ',' ? '' : lead;
       // Waited for like the slices: the page is under way until the peer has taken it.
-      await stream.write(Buffer.from(`${head}${pageTail(lastSeq, page.more || !isWhole)}`, 'latin1'));
+      await stream.write(Buffer.from(encoder.end(lastSeq, page.more || !isWhole)));
       stream.end();
       return 'streamed';
     } catch (error) {
@@ -108,11 +106,6 @@ export class PageWriter {
 interface Slice {
   rows: readonly QueueRow[];
   wires: readonly Buffer[];
-}
-
-/** An empty page, or the text of one without items. */
-export function jsonPage(page: Page, after: number): string {
-  return `${pageHead(page)}${pageTail(after, page.more)}`;
 }
 
 /** Runs of rows of about `SLICE_BYTES`, at least one row each. */
