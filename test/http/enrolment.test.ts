@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { askChallenge, enrolBody, enrolHost, openChallenge, postJson, sendEnrol } from '../support/enrolments.ts';
-import { ADAPTERS, relayForSuite, relayForTest } from '../support/http-relay.ts';
+import { ADAPTERS, type HttpRelay, relayForSuite, relayForTest } from '../support/http-relay.ts';
 import { type TestHost, alice, bob, carol, dave, hostNamed, relay as relayHost } from '../support/hosts.ts';
 import { jsonOf } from '../support/problems.ts';
 import { RawConnection, rawRequest, requestBytes } from '../support/raw-http.ts';
@@ -93,7 +93,8 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       const relay = suite.current;
       const body = enrolBody(carol, await openChallenge(relay, carol));
       const answers = await Promise.all([sendEnrol(relay, body), sendEnrol(relay, body), sendEnrol(relay, body)]);
-      expect(answers.map(({ status }) => status).toSorted()).toEqual([200, 401, 401]);
+      expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
+      expect(answers.filter(({ status }) => status === 401)).toHaveLength(2);
     });
 
     test('enrolment rule 2: a challenge of one key is none of another', async () => {
@@ -136,26 +137,21 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     test('enrolment rule 2: at most 10,000 are open in all', async () => {
       const relay = await relayForTest(adapter, { trustProxy: 'xff' });
       await relay.enrol(carol);
-      const requestOf = (number: number): Buffer => {
-        const client = `10.${number >> 16}.${(number >> 8) & 255}.${number & 255}`;
-        const body = JSON.stringify({ pubkey: carol.key });
-        return requestBytes('POST', '/v1/relay/challenge', { 'x-forwarded-for': client }, body);
-      };
       let asked = 0;
       const askMany = async (): Promise<void> => {
         const connection = await RawConnection.open(relay.port);
         while (asked < 10_000) {
-          const response = await connection.send(requestOf(asked++)).response();
+          const response = await connection.send(challengeOf(asked++)).response();
           if (response?.status !== 200) throw new Error(`challenge ${asked}: ${response?.status}`);
         }
         connection.close();
       };
       await Promise.all(Array.from({ length: 8 }, askMany));
-      const refused = await rawRequest(relay.port, requestOf(10_000));
+      const refused = await rawRequest(relay.port, challengeOf(10_000));
       expect(refused).toBeProblem('CHALLENGES_FULL');
       expect(refused.headers.get('retry-after')).toBe('300');
       relay.clock.move(5 * MINUTE_MS);
-      expect((await rawRequest(relay.port, requestOf(10_000))).status).toBe(200);
+      expect((await rawRequest(relay.port, challengeOf(10_000))).status).toBe(200);
     });
   });
 
@@ -164,9 +160,9 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       'enrolment rule 3: a body of %s over 8 KiB is refused, one of 8 KiB is read',
       async (path) => {
         const relay = suite.current;
-        const padded = (bytes: number): string => `{"a":"${'x'.repeat(bytes - 8)}"}`;
-        expect(await rawRequest(relay.port, requestBytes('POST', path, {}, padded(8192)))).toBeProblem('BAD_REQUEST');
-        const over = await rawRequest(relay.port, requestBytes('POST', path, {}, padded(8193)));
+        const body = '{}'.padEnd(8192);
+        expect(await rawRequest(relay.port, requestBytes('POST', path, {}, body))).toBeProblem('BAD_REQUEST');
+        const over = await rawRequest(relay.port, requestBytes('POST', path, {}, `${body} `));
         expect(over).toBeProblem('BODY_TOO_LARGE');
         expect(over.headers.get('connection')).toBe('close');
       },
@@ -197,31 +193,25 @@ describe.each(ADAPTERS)('%s', (adapter) => {
   });
 
   describe('enrolment rule 4', () => {
-    const enrolAs = async (host: TestHost, sent: Record<string, unknown>): Promise<number> => {
-      const response = await enrolHost(suite.current, host, { signed: sent, sent });
-      if (response.status !== 200) expect(response).toBeProblem('BAD_REQUEST');
-      return response.status;
-    };
-
     test.each(['a', 'A9', 'a.b-c_d', 'x'.repeat(63)])('enrolment rule 4: the host name %s is one', async (host) => {
-      expect(await enrolAs(hostNamed(`named ${host}`), { host })).toBe(200);
+      expect(await enrolAs(suite.current, hostNamed(`named ${host}`), { host })).toBe('enrolled');
     });
 
     test.each(['', '-a', 'a-', '.a', 'a.', '_', 'a b', 'a@b', 'a:b', 'ä', 'a\n', 'x'.repeat(64), 5, null, ['a']])(
       'enrolment rule 4: the host name %j is none',
       async (host) => {
-        expect(await enrolAs(dave, { host })).toBe(400);
+        expect(await enrolAs(suite.current, dave, { host })).toBe('BAD_REQUEST');
       },
     );
 
     test.each(['', 'SHA256:+/=@._-', 'x'.repeat(64)])('enrolment rule 4: the owner_fp %j is safe', async (owner_fp) => {
-      expect(await enrolAs(carol, { owner_fp })).toBe(200);
+      expect(await enrolAs(suite.current, carol, { owner_fp })).toBe('enrolled');
     });
 
     test.each(['x'.repeat(65), 'a b', '<b>', 'ä', '\u0000', '"', 7, null])(
       'enrolment rule 4: the owner_fp %j is not',
       async (owner_fp) => {
-        expect(await enrolAs(dave, { owner_fp })).toBe(400);
+        expect(await enrolAs(suite.current, dave, { owner_fp })).toBe('BAD_REQUEST');
       },
     );
 
@@ -232,7 +222,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       async (pubkey) => {
         const relay = suite.current;
         expect(await postJson(relay, '/v1/relay/challenge', { pubkey })).toBeProblem('BAD_REQUEST');
-        expect(await enrolAs(dave, { pubkey })).toBe(400);
+        expect(await enrolAs(suite.current, dave, { pubkey })).toBe('BAD_REQUEST');
       },
     );
 
@@ -308,3 +298,15 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     });
   });
 });
+
+/** What enrolling `host` with other claims, rightly signed, is answered with. */
+async function enrolAs(relay: HttpRelay, host: TestHost, claims: Record<string, unknown>): Promise<unknown> {
+  const response = await enrolHost(relay, host, { signed: claims, sent: claims });
+  return response.status === 200 ? 'enrolled' : jsonOf(response)['code'];
+}
+
+/** Carol's request for a challenge, from one client address of many. */
+function challengeOf(client: number): Buffer {
+  const from = { 'x-forwarded-for': `10.${client >> 16}.${(client >> 8) & 255}.${client & 255}` };
+  return requestBytes('POST', '/v1/relay/challenge', from, JSON.stringify({ pubkey: carol.key }));
+}

@@ -29,7 +29,9 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       expect(await relay.send(relay.hop(bob, 'POST', ACK, body))).toBeProblem('BAD_REQUEST');
       const challenge = await rawRequest(relay.port, requestBytes('POST', '/v1/relay/challenge', {}, body));
       expect(challenge).toBeProblem('BAD_REQUEST');
-      expect(await rawRequest(relay.port, requestBytes('POST', '/v1/relay/enrol', {}, body))).toBeProblem('BAD_REQUEST');
+      expect(await rawRequest(relay.port, requestBytes('POST', '/v1/relay/enrol', {}, body))).toBeProblem(
+        'BAD_REQUEST',
+      );
     }
   });
 
@@ -59,7 +61,9 @@ describe.each(ADAPTERS)('%s', (adapter) => {
   });
 
   test('401 NO_CHALLENGE', async () => {
-    expect(await sendEnrol(suite.current, enrolBody(dave, Buffer.alloc(32).toString('base64')))).toBeProblem('NO_CHALLENGE');
+    expect(await sendEnrol(suite.current, enrolBody(dave, Buffer.alloc(32).toString('base64')))).toBeProblem(
+      'NO_CHALLENGE',
+    );
   });
 
   test('403 ENROL_REFUSED: a well-encoded key that is no acceptable point', async () => {
@@ -224,7 +228,8 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       const relay = await relayForTest(adapter, { pushesPerMinute: 1 });
       await relay.enrol(alice, bob);
       const push = relay.hop(alice, 'POST', ITEMS, JSON.stringify({ items: [itemTo([bob], 'm1')] }));
-      for (let count = 0; count < 3; count++) expect(await relay.send(push, { target: ACK })).toBeProblem('BAD_SIGNATURE');
+      for (let count = 0; count < 3; count++)
+        expect(await relay.send(push, { target: ACK })).toBeProblem('BAD_SIGNATURE');
       expect((await relay.send(push)).status).toBe(200);
       expect(await relay.send(push)).toBeProblem('RATE_LIMITED');
       expect(await relay.send(push, { target: ACK })).toBeProblem('BAD_SIGNATURE');
@@ -264,8 +269,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     }
     for (const response of responses) {
       const text = response.body.toString('latin1');
-      expect(response.status, text).toBeGreaterThanOrEqual(400);
-      expect(response.status, text).toBeLessThan(500);
+      expect(Math.floor(response.status / 100)).toBe(4);
       for (const secret of [MARK, challenge, bob.key, carol.key, dave.key]) expect(text).not.toContain(secret);
       for (const value of response.headers.values()) expect(value).not.toContain(MARK);
     }

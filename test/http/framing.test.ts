@@ -6,92 +6,82 @@
  * behind is answered.
  */
 import { describe, expect, test } from 'vitest';
-import { ADAPTERS, relayForSuite } from '../support/http-relay.ts';
+import { ADAPTERS, type HttpRelay, relayForSuite } from '../support/http-relay.ts';
 import { hopBytes } from '../support/hops.ts';
 import { alice, bob } from '../support/hosts.ts';
 import { itemTo } from '../support/mail.ts';
 import '../support/problems.ts';
-import { RawConnection, type RawResponse, rawExchange, requestBytes } from '../support/raw-http.ts';
+import { RawConnection, rawExchange, rawRequest, requestBytes } from '../support/raw-http.ts';
 
 const CHALLENGE = 'POST /v1/relay/challenge HTTP/1.1\r\nhost: x\r\n';
 const INFO = 'GET /v2/relay/info HTTP/1.1\r\nhost: x\r\n';
 /** A request whose answer would give a smuggling away. */
 const SECOND = requestBytes('GET', '/v2/relay/info');
 
+/** What it is, and the bytes. */
+const framings: [string, string][] = [
+  ['chunked', `${CHALLENGE}transfer-encoding: chunked\r\n\r\n0\r\n\r\n`],
+  ['chunked with a chunk', `${CHALLENGE}transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n`],
+  ['chunked, in other letters', `${CHALLENGE}Transfer-Encoding: CHUNKED\r\n\r\n0\r\n\r\n`],
+  ['chunked, with a chunk size without digits', `${CHALLENGE}transfer-encoding: chunked\r\n\r\n\r\n\r\n`],
+  ['chunked, with an absurd chunk size', `${CHALLENGE}transfer-encoding: chunked\r\n\r\nffffffffffffffff1\r\n`],
+  ['chunked and sized', `${CHALLENGE}transfer-encoding: chunked\r\ncontent-length: 5\r\n\r\n0\r\n\r\n`],
+  ['sized and chunked', `${CHALLENGE}content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n`],
+  ['another transfer encoding', `${CHALLENGE}transfer-encoding: gzip\r\n\r\n`],
+  ['two transfer encodings', `${CHALLENGE}transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n`],
+  ['a transfer encoding twice', `${CHALLENGE}transfer-encoding: x\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n`],
+  ['two lengths, the first less', `${CHALLENGE}content-length: 0\r\ncontent-length: 44\r\n\r\n`],
+  ['two lengths, the second less', `${CHALLENGE}content-length: 44\r\ncontent-length: 0\r\n\r\n`],
+  ['the same length twice', `${CHALLENGE}content-length: 2\r\ncontent-length: 2\r\n\r\n{}`],
+  ['the same length twice in one line', `${CHALLENGE}content-length: 2, 2\r\n\r\n{}`],
+  ['a length with a sign', `${CHALLENGE}content-length: +2\r\n\r\n{}`],
+  ['a length below zero', `${CHALLENGE}content-length: -2\r\n\r\n{}`],
+  ['a length in hexadecimal', `${CHALLENGE}content-length: 0x2\r\n\r\n{}`],
+  ['a length with a leading zero', `${CHALLENGE}content-length: 02\r\n\r\n{}`],
+  ['a length with a letter behind', `${CHALLENGE}content-length: 2a\r\n\r\n{}`],
+  ['a length beyond numbers', `${CHALLENGE}content-length: 99999999999999999999999\r\n\r\n{}`],
+  ['an empty length', `${CHALLENGE}content-length:\r\n\r\n`],
+  ['no length', `${CHALLENGE}\r\n`],
+  ['two hosts', `${INFO}host: y\r\n\r\n`],
+  ['the same host twice', `${INFO}host: x\r\n\r\n`],
+  ['no host', 'GET /v2/relay/info HTTP/1.1\r\n\r\n'],
+  ['a key twice', `${INFO}x-mail-key: ${bob.key}\r\nX-Mail-Key: ${bob.key}\r\n\r\n`],
+  ['a time twice', `${INFO}x-mail-ts: 1\r\nx-mail-ts: 1\r\n\r\n`],
+  ['a signature twice', `${INFO}x-mail-sig: a\r\nx-mail-sig: b\r\n\r\n`],
+  ['a host name twice', `${INFO}x-mail-host: a\r\nX-MAIL-HOST: b\r\n\r\n`],
+  ['a target with a fragment', 'GET /v2/relay/info#x HTTP/1.1\r\nhost: x\r\n\r\n'],
+  ['a query with a fragment', 'GET /v2/relay/info?a#b HTTP/1.1\r\nhost: x\r\n\r\n'],
+  ['a target beyond ASCII', 'GET /v2/relay/info?\xe9 HTTP/1.1\r\nhost: x\r\n\r\n'],
+  ['a target in UTF-8', 'GET /v2/relay/info?\xc3\xa9 HTTP/1.1\r\nhost: x\r\n\r\n'],
+  ['a target with a control character', 'GET /v2/relay/info?\x01 HTTP/1.1\r\nhost: x\r\n\r\n'],
+  ['a target with DEL', 'GET /v2/relay/info?\x7f HTTP/1.1\r\nhost: x\r\n\r\n'],
+  ['a target with NUL', 'GET /v2/relay/info?\x00 HTTP/1.1\r\nhost: x\r\n\r\n'],
+  ['an absolute target', 'GET http://x/v2/relay/info HTTP/1.1\r\nhost: x\r\n\r\n'],
+  ['the target *', 'OPTIONS * HTTP/1.1\r\nhost: x\r\n\r\n'],
+  ['CONNECT', 'CONNECT x:80 HTTP/1.1\r\nhost: x\r\n\r\n'],
+  ['a folded header', `${INFO}a: b\r\n c\r\n\r\n`],
+  ['a space before a colon', `${INFO}a : b\r\n\r\n`],
+  ['a header without a colon', `${INFO}abc\r\n\r\n`],
+  ['line ends of one character', 'GET /v2/relay/info HTTP/1.1\nhost: x\n\n'],
+  ['headers of more than 4 KiB', `${INFO}a: ${'x'.repeat(5000)}\r\n\r\n`],
+  ['a target of more than 4 KiB', `GET /v2/relay/info?${'x'.repeat(5000)} HTTP/1.1\r\nhost: x\r\n\r\n`],
+  ['another protocol', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n'],
+  ['another version', 'GET /v2/relay/info HTTP/3.0\r\nhost: x\r\n\r\n'],
+];
+
 describe.each(ADAPTERS)('%s', (adapter) => {
   const suite = relayForSuite(adapter);
 
-  /** Sends the bytes and expects one refusal at most and the end of the connection. */
-  const expectRefused = async (bytes: string | Uint8Array): Promise<RawResponse | undefined> => {
-    const relay = suite.current;
-    const [response, ...more] = await rawExchange(relay.port, bytes);
-    expect(more).toEqual([]);
-    if (response) {
-      const isOldHttp = adapter === 'uws' && response.status === 505 && !response.headers.has('x-request-id');
-      expect(isOldHttp || Math.floor(response.status / 100) === 4, String(response.status)).toBe(true);
-      expect(response.headers.get('connection')).toBe('close');
-    }
-    return response;
-  };
-
-  const framings: [string, string][] = [
-    ['chunked', `${CHALLENGE}transfer-encoding: chunked\r\n\r\n0\r\n\r\n`],
-    ['chunked with a chunk', `${CHALLENGE}transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n`],
-    ['chunked, in other letters', `${CHALLENGE}Transfer-Encoding: CHUNKED\r\n\r\n0\r\n\r\n`],
-    ['chunked, with a chunk size without digits', `${CHALLENGE}transfer-encoding: chunked\r\n\r\n\r\n\r\n`],
-    ['chunked, with an absurd chunk size', `${CHALLENGE}transfer-encoding: chunked\r\n\r\nffffffffffffffff1\r\n`],
-    ['chunked and sized', `${CHALLENGE}transfer-encoding: chunked\r\ncontent-length: 5\r\n\r\n0\r\n\r\n`],
-    ['sized and chunked', `${CHALLENGE}content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n`],
-    ['another transfer encoding', `${CHALLENGE}transfer-encoding: gzip\r\n\r\n`],
-    ['two transfer encodings', `${CHALLENGE}transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n`],
-    ['a transfer encoding twice', `${CHALLENGE}transfer-encoding: x\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n`],
-    ['two lengths, the first less', `${CHALLENGE}content-length: 0\r\ncontent-length: 44\r\n\r\n`],
-    ['two lengths, the second less', `${CHALLENGE}content-length: 44\r\ncontent-length: 0\r\n\r\n`],
-    ['the same length twice', `${CHALLENGE}content-length: 2\r\ncontent-length: 2\r\n\r\n{}`],
-    ['the same length twice in one line', `${CHALLENGE}content-length: 2, 2\r\n\r\n{}`],
-    ['a length with a sign', `${CHALLENGE}content-length: +2\r\n\r\n{}`],
-    ['a length below zero', `${CHALLENGE}content-length: -2\r\n\r\n{}`],
-    ['a length in hexadecimal', `${CHALLENGE}content-length: 0x2\r\n\r\n{}`],
-    ['a length with a leading zero', `${CHALLENGE}content-length: 02\r\n\r\n{}`],
-    ['a length with a letter behind', `${CHALLENGE}content-length: 2a\r\n\r\n{}`],
-    ['a length beyond numbers', `${CHALLENGE}content-length: 99999999999999999999999\r\n\r\n{}`],
-    ['an empty length', `${CHALLENGE}content-length:\r\n\r\n`],
-    ['no length', `${CHALLENGE}\r\n`],
-    ['two hosts', `${INFO}host: y\r\n\r\n`],
-    ['the same host twice', `${INFO}host: x\r\n\r\n`],
-    ['no host', 'GET /v2/relay/info HTTP/1.1\r\n\r\n'],
-    ['a key twice', `${INFO}x-mail-key: ${bob.key}\r\nX-Mail-Key: ${bob.key}\r\n\r\n`],
-    ['a time twice', `${INFO}x-mail-ts: 1\r\nx-mail-ts: 1\r\n\r\n`],
-    ['a signature twice', `${INFO}x-mail-sig: a\r\nx-mail-sig: b\r\n\r\n`],
-    ['a host name twice', `${INFO}x-mail-host: a\r\nX-MAIL-HOST: b\r\n\r\n`],
-    ['a target with a fragment', 'GET /v2/relay/info#x HTTP/1.1\r\nhost: x\r\n\r\n'],
-    ['a query with a fragment', 'GET /v2/relay/info?a#b HTTP/1.1\r\nhost: x\r\n\r\n'],
-    ['a target beyond ASCII', 'GET /v2/relay/info?\xe9 HTTP/1.1\r\nhost: x\r\n\r\n'],
-    ['a target in UTF-8', 'GET /v2/relay/info?\xc3\xa9 HTTP/1.1\r\nhost: x\r\n\r\n'],
-    ['a target with a control character', 'GET /v2/relay/info?\x01 HTTP/1.1\r\nhost: x\r\n\r\n'],
-    ['a target with DEL', 'GET /v2/relay/info?\x7f HTTP/1.1\r\nhost: x\r\n\r\n'],
-    ['a target with NUL', 'GET /v2/relay/info?\x00 HTTP/1.1\r\nhost: x\r\n\r\n'],
-    ['an absolute target', 'GET http://x/v2/relay/info HTTP/1.1\r\nhost: x\r\n\r\n'],
-    ['the target *', 'OPTIONS * HTTP/1.1\r\nhost: x\r\n\r\n'],
-    ['CONNECT', 'CONNECT x:80 HTTP/1.1\r\nhost: x\r\n\r\n'],
-    ['a folded header', `${INFO}a: b\r\n c\r\n\r\n`],
-    ['a space before a colon', `${INFO}a : b\r\n\r\n`],
-    ['a header without a colon', `${INFO}abc\r\n\r\n`],
-    ['line ends of one character', 'GET /v2/relay/info HTTP/1.1\nhost: x\n\n'],
-    ['headers of more than 4 KiB', `${INFO}a: ${'x'.repeat(5000)}\r\n\r\n`],
-    ['a target of more than 4 KiB', `GET /v2/relay/info?${'x'.repeat(5000)} HTTP/1.1\r\nhost: x\r\n\r\n`],
-    ['another protocol', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n'],
-    ['another version', 'GET /v2/relay/info HTTP/3.0\r\nhost: x\r\n\r\n'],
-  ];
-
   test.each(framings)('%s is refused and closes the connection', async (_what, bytes) => {
-    const response = await expectRefused(bytes);
-    // node:http knows no one who would answer CONNECT and closes.
-    expect(response !== undefined || bytes.startsWith('CONNECT')).toBe(true);
+    // node:http knows nobody who would answer CONNECT, and closes.
+    const isUnanswered = adapter === 'node' && bytes.startsWith('CONNECT');
+    expect(await answersTo(suite.current, bytes)).toEqual(isUnanswered ? [] : ['refused']);
   });
 
   test.each(framings)('%s lets no second request through behind it', async (_what, bytes) => {
-    await expectRefused(Buffer.concat([Buffer.from(bytes, 'latin1'), SECOND]));
+    // The refusal may be lost with the connection.
+    const answers = await answersTo(suite.current, Buffer.concat([Buffer.from(bytes, 'latin1'), SECOND]));
+    expect([[], ['refused']]).toContainEqual(answers);
   });
 
   test.each(framings)('%s lets no second request through that comes later', async (_what, bytes) => {
@@ -110,25 +100,24 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     const body = JSON.stringify({ items: [itemTo([bob], 'smuggled')] });
     const push = hopBytes(relay.hop(alice, 'POST', '/v2/relay/items', body));
     for (const [what, bytes] of framings) {
-      await expectRefused(Buffer.concat([Buffer.from(bytes, 'latin1'), push]));
+      await answersTo(relay, Buffer.concat([Buffer.from(bytes, 'latin1'), push]));
       // Answered when everything that was admitted before is durable.
       await relay.client(bob).ownInfo();
-      expect(await relay.queue(bob), what).toEqual([]);
+      expect([what, await relay.queue(bob)]).toEqual([what, []]);
     }
     expect(await relay.lastLsn()).toBe(lsn);
   });
 
   test('what the relay itself refuses is a problem document', async () => {
-    const codes = {
-      hash: 'GET /#x',
-      head: `${CHALLENGE}\r\n`,
-      chunked: `${CHALLENGE}transfer-encoding: chunked\r\n\r\n0\r\n\r\n`,
-    };
-    expect(await expectRefused(`${codes.hash} HTTP/1.1\r\nhost: x\r\n\r\n`)).toBeProblem('BAD_REQUEST');
-    expect(await expectRefused(codes.head)).toBeProblem('LENGTH_REQUIRED');
-    expect(await expectRefused(codes.chunked)).toBeProblem('LENGTH_REQUIRED');
-    expect(await expectRefused(`${INFO}x-mail-ts: 1\r\nx-mail-ts: 2\r\n\r\n`)).toBeProblem('BAD_REQUEST');
-    expect(await expectRefused(`${CHALLENGE}content-length: 02\r\n\r\n{}`)).toBeProblem('BAD_REQUEST');
+    const relay = suite.current;
+    const cases = [
+      ['GET /#x HTTP/1.1\r\nhost: x\r\n\r\n', 'BAD_REQUEST'],
+      [`${INFO}x-mail-ts: 1\r\nx-mail-ts: 2\r\n\r\n`, 'BAD_REQUEST'],
+      [`${CHALLENGE}content-length: 02\r\n\r\n{}`, 'BAD_REQUEST'],
+      [`${CHALLENGE}\r\n`, 'LENGTH_REQUIRED'],
+      [`${CHALLENGE}transfer-encoding: chunked\r\n\r\n0\r\n\r\n`, 'LENGTH_REQUIRED'],
+    ] as const;
+    for (const [bytes, code] of cases) expect(await rawRequest(relay.port, bytes)).toBeProblem(code);
   });
 
   test('a header without a name hides what follows it from uWebSockets.js, and desynchronises nothing', async () => {
@@ -158,13 +147,13 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     connection.send(push).send(Buffer.alloc(9 << 20, '}'));
     const responses = await connection.untilClosed();
     connection.close();
-    expect(responses.length).toBeLessThanOrEqual(2);
-    const [first, second] = responses;
-    if (first?.status === 200) {
-      expect((await relay.queue(bob)).map(({ itemId }) => itemId)).toEqual(['longer']);
-      expect(await relay.lastLsn()).toBe(lsn + 1);
-    }
-    if (second) expect(second.status).toBeGreaterThanOrEqual(400);
+    await relay.client(bob).ownInfo();
+    // The push may be lost with its answer, or be stored as it was declared.
+    const stored = (await relay.queue(bob)).map(({ itemId }) => itemId as string);
+    expect([[], ['longer']]).toContainEqual(stored);
+    expect(await relay.lastLsn()).toBe(lsn + stored.length);
+    const statuses = responses.map(({ status }) => status);
+    expect([[], [200], [400], [200, 400]]).toContainEqual(statuses.map((status) => (status === 200 ? 200 : 400)));
   });
 
   test('a body that is declared longer than it is never becomes a request', async () => {
@@ -226,3 +215,13 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     connection.close();
   });
 });
+
+/** What the bytes are answered with until the relay closes, which it must: `refused` for a refusal that closes. */
+async function answersTo(relay: HttpRelay, bytes: string | Uint8Array): Promise<string[]> {
+  const responses = await rawExchange(relay.port, bytes);
+  return responses.map(({ status, headers, body }) => {
+    const isOldHttp = status === 505 && body.includes('uWebSockets');
+    const isRefusal = (Math.floor(status / 100) === 4 || isOldHttp) && headers.get('connection') === 'close';
+    return isRefusal ? 'refused' : `${status} ${body.toString('utf8', 0, 200)}`;
+  });
+}

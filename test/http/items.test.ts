@@ -8,6 +8,8 @@ import { type TestHost, alice, bob, carol, dave } from '../support/hosts.ts';
 import { envelopeWire, itemTo, receiptId, receiptWire } from '../support/mail.ts';
 import '../support/problems.ts';
 
+const BAD_RECEIPT = 'rejected:bad receipt';
+
 describe.each(ADAPTERS)('%s', (adapter) => {
   const suite = relayForSuite(adapter);
   let ids = 0;
@@ -27,15 +29,17 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     return result;
   };
 
-  /** Expects that the item alone is rejected, that the answer says nothing else of it, and that nothing is stored. */
-  const expectRejected = async (item: unknown, status: string, from?: TestHost): Promise<void> => {
+  /** The status of an item that is rejected: the answer says nothing else of it, and nothing is stored. */
+  const rejected = async (item: unknown, from?: TestHost): Promise<string> => {
     const relay = await enrolled();
     const lsn = await relay.lastLsn();
     const waiting = (await relay.queue(bob)).length + (await relay.queue(carol)).length;
-    const result = await pushOne(item, from);
-    expect(result).toEqual({ item_id: expect.toSatisfy(isItemIdOrNull) as unknown, status });
+    const { item_id, status, ...more } = await pushOne(item, from);
+    expect(item_id === null || typeof item_id === 'string').toBe(true);
+    expect(more).toEqual({});
     expect(await relay.lastLsn()).toBe(lsn);
     expect((await relay.queue(bob)).length + (await relay.queue(carol)).length).toBe(waiting);
+    return status;
   };
 
   test('the answer names the epoch, and results answer items in their order', async () => {
@@ -53,12 +57,12 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       'items rule 1: %j is no target',
       async (host_pubkey) => {
         const item = itemTo([bob], newId());
-        await expectRejected({ ...item, targets: [{ ...item.targets[0], host_pubkey }] }, 'rejected:malformed');
+        expect(await rejected({ ...item, targets: [{ ...item.targets[0], host_pubkey }] })).toBe('rejected:malformed');
       },
     );
 
     test('items rule 1: a key that is not enrolled is an unknown target', async () => {
-      await expectRejected(itemTo([dave], newId()), 'rejected:unknown target');
+      expect(await rejected(itemTo([dave], newId()))).toBe('rejected:unknown target');
     });
 
     test('items rule 1: the wire bytes of each target are its own', async () => {
@@ -76,26 +80,26 @@ describe.each(ADAPTERS)('%s', (adapter) => {
   });
 
   test('items rule 2: a repeated target is rejected', async () => {
-    await expectRejected(itemTo([bob, carol, bob], newId()), 'rejected:duplicate target');
+    expect(await rejected(itemTo([bob, carol, bob], newId()))).toBe('rejected:duplicate target');
   });
 
   describe('items rule 3: every target is validated before anything is written', () => {
     test('items rule 3: one unknown target rejects the whole item', async () => {
-      await expectRejected(itemTo([bob, dave], newId()), 'rejected:unknown target');
-      await expectRejected(itemTo([dave, bob], newId()), 'rejected:unknown target');
+      expect(await rejected(itemTo([bob, dave], newId()))).toBe('rejected:unknown target');
+      expect(await rejected(itemTo([dave, bob], newId()))).toBe('rejected:unknown target');
     });
 
     test('items rule 3: one too large wire rejects the whole item', async () => {
       const id = newId();
       const item = itemTo([bob], id);
       item.targets.push({ host_pubkey: carol.key, wire_b64: base64(envelopeWire(id, 524_289)) });
-      await expectRejected(item, 'rejected:too large');
+      expect(await rejected(item)).toBe('rejected:too large');
     });
 
     test('items rule 3: 512 KiB are not too large', async () => {
       const id = newId();
       expect((await pushOne(itemTo([bob], id, envelopeWire(id, 524_288)))).status).toBe('accepted');
-      await expectRejected(itemTo([bob], newId(), envelopeWire(`items-${ids}`, 524_289)), 'rejected:too large');
+      expect(await rejected(itemTo([bob], newId(), envelopeWire(`items-${ids}`, 524_289)))).toBe('rejected:too large');
     });
 
     test('items rule 3: one target over quota rejects the whole item', async () => {
@@ -131,14 +135,14 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       const id = newId();
       const wire = wireOf(id);
       const bytes = Buffer.from(typeof wire === 'string' ? wire : JSON.stringify(wire));
-      await expectRejected(itemTo([bob], id, bytes), 'rejected:not sealed');
+      expect(await rejected(itemTo([bob], id, bytes))).toBe('rejected:not sealed');
     });
 
     test('items rule 4: an envelope of invalid UTF-8 is not sealed', async () => {
       const id = newId();
       const wire = envelopeWire(id);
       wire[wire.length - 12] = 0xff;
-      await expectRejected(itemTo([bob], id, wire), 'rejected:not sealed');
+      expect(await rejected(itemTo([bob], id, wire))).toBe('rejected:not sealed');
     });
 
     test.each<[string, (id: string) => unknown]>([
@@ -148,14 +152,11 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       ['its id in a list', (id) => ({ id: [id], sealed })],
     ])('items rule 4: an envelope with %s is an id mismatch', async (_what, wireOf) => {
       const id = newId();
-      await expectRejected(itemTo([bob], id, Buffer.from(JSON.stringify(wireOf(id)))), 'rejected:id mismatch');
+      expect(await rejected(itemTo([bob], id, Buffer.from(JSON.stringify(wireOf(id)))))).toBe('rejected:id mismatch');
     });
   });
 
   describe('items rule 4: receipts are signed by the pushing host', () => {
-    const receipt = (from: TestHost, to: TestHost, id: string, wire: Buffer): Promise<void> =>
-      expectRejected(itemTo([to], id, wire), 'rejected:bad receipt', from);
-
     test('items rule 4: a good receipt is accepted', async () => {
       const id = receiptId('m1', 'coder@bob', 7);
       const result = await pushOne(itemTo([alice], id, receiptWire(bob, 'm1', 'coder@bob', 7)), bob);
@@ -164,7 +165,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
 
     test('items rule 4: a receipt of another host, though rightly signed by it', async () => {
       const wire = receiptWire(carol, 'm2', 'coder@carol', 1);
-      await receipt(bob, carol, receiptId('m2', 'coder@carol', 1), wire);
+      expect(await rejected(itemTo([carol], receiptId('m2', 'coder@carol', 1), wire), bob)).toBe(BAD_RECEIPT);
     });
 
     test('items rule 4: a receipt whose item_id names something else', async () => {
@@ -174,11 +175,16 @@ describe.each(ADAPTERS)('%s', (adapter) => {
         receiptId('m3', 'other@bob', 1),
         receiptId('m3', 'coder@bob', 2),
       ])
-        await receipt(bob, carol, id, wire);
+        expect(await rejected(itemTo([carol], id, wire), bob)).toBe(BAD_RECEIPT);
     });
 
     test('items rule 4: a receipt in a state that is none', async () => {
-      await receipt(bob, carol, receiptId('m5', 'coder@bob', 1), receiptWire(bob, 'm5', 'coder@bob', 1, 'lost'));
+      expect(
+        await rejected(
+          itemTo([carol], receiptId('m5', 'coder@bob', 1), receiptWire(bob, 'm5', 'coder@bob', 1, 'lost')),
+          bob,
+        ),
+      ).toBe(BAD_RECEIPT);
     });
 
     test('items rule 4: a receipt that is not its canonical form', async () => {
@@ -186,7 +192,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       const text = receiptWire(bob, 'm6', 'coder@bob', 1).toString();
       const { rec, sig } = JSON.parse(text) as { rec: object; sig: string };
       for (const other of [`${text} `, `\n${text}`, JSON.stringify({ sig, rec }), `\uFEFF${text}`]) {
-        await receipt(bob, carol, id, Buffer.from(other));
+        expect(await rejected(itemTo([carol], id, Buffer.from(other)), bob)).toBe(BAD_RECEIPT);
       }
     });
 
@@ -194,7 +200,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       const id = receiptId('m7', 'coder@bob', 1);
       const { rec, sig } = JSON.parse(receiptWire(bob, 'm7', 'coder@bob', 1).toString()) as Record<string, unknown>;
       for (const other of [{ rec }, { sig }, { rec, sig, more: 1 }, { rec: null, sig }, { rec: [], sig }]) {
-        await receipt(bob, carol, id, Buffer.from(canonicalize(other)));
+        expect(await rejected(itemTo([carol], id, Buffer.from(canonicalize(other))), bob)).toBe(BAD_RECEIPT);
       }
     });
 
@@ -205,16 +211,20 @@ describe.each(ADAPTERS)('%s', (adapter) => {
         sig: string;
       };
       const altered = { ...rec, state: 'acked' };
-      await receipt(bob, carol, id, Buffer.from(canonicalize({ rec: altered, sig })));
+      expect(await rejected(itemTo([carol], id, Buffer.from(canonicalize({ rec: altered, sig }))), bob)).toBe(
+        BAD_RECEIPT,
+      );
       const unsigned = { rec, sig: Buffer.alloc(64).toString('base64') };
-      await receipt(bob, carol, id, Buffer.from(canonicalize(unsigned)));
+      expect(await rejected(itemTo([carol], id, Buffer.from(canonicalize(unsigned))), bob)).toBe(BAD_RECEIPT);
     });
 
     test('items rule 4: a receipt goes to one target', async () => {
       const id = receiptId('m9', 'coder@alice', 1);
       const wire = receiptWire(alice, 'm9', 'coder@alice', 1);
-      await expectRejected(itemTo([bob, carol], id, wire), 'rejected:bad receipt');
-      await receipt(alice, bob, receiptId('m10', 'coder@alice', 1), envelopeWire('m10'));
+      expect(await rejected(itemTo([bob, carol], id, wire))).toBe('rejected:bad receipt');
+      expect(await rejected(itemTo([bob], receiptId('m10', 'coder@alice', 1), envelopeWire('m10')), alice)).toBe(
+        BAD_RECEIPT,
+      );
     });
   });
 
@@ -235,7 +245,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     test('items rule 5: same sender, item and target with other bytes is rejected:conflict and changes nothing', async () => {
       const id = newId();
       await pushOne(itemTo([bob], id));
-      await expectRejected(itemTo([bob], id, envelopeWire(id, 500)), 'rejected:conflict');
+      expect(await rejected(itemTo([bob], id, envelopeWire(id, 500)))).toBe('rejected:conflict');
     });
 
     test('items rule 5: within one request too, item by item', async () => {
@@ -266,7 +276,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       await pushOne(itemTo([bob], id));
       const item = itemTo([carol], id);
       item.targets.push({ host_pubkey: bob.key, wire_b64: base64(envelopeWire(id, 500)) });
-      await expectRejected(item, 'rejected:conflict');
+      expect(await rejected(item)).toBe('rejected:conflict');
     });
 
     test('items rule 5: another sender may use the same id', async () => {
@@ -290,7 +300,8 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       const item = itemTo([bob], newId());
       const answers = await Promise.all(Array.from({ length: 8 }, () => relay.client(alice).push([item])));
       const statuses = answers.map(({ results }) => results[0]?.status);
-      expect(statuses.toSorted()).toEqual(['accepted', ...Array.from({ length: 7 }, () => 'duplicate')]);
+      expect(statuses.filter((status) => status === 'accepted')).toHaveLength(1);
+      expect(statuses.filter((status) => status === 'duplicate')).toHaveLength(7);
       expect(new Set(answers.map(({ results }) => results[0]?.targets?.[0]?.seq)).size).toBe(1);
     });
   });
@@ -315,16 +326,16 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     ])('items rule 7: %s', async (which, changes, alsoOver) => {
       const relay = await relayForTest(adapter, changes);
       await relay.enrol(alice, bob, carol);
-      const item = (id: string): ItemToPush => itemTo([bob], id, envelopeWire(id, wireBytes));
-      const { results } = await relay.client(alice).push([item('m1'), item('m2'), item('m3'), item('m1')]);
+      const [m1, m2, m3] = ['m1', 'm2', 'm3'].map((id) => itemTo([bob], id, envelopeWire(id, wireBytes))) as Three;
+      const { results } = await relay.client(alice).push([m1, m2, m3, m1]);
       expect(results.map(({ status }) => status)).toEqual(['accepted', 'accepted', `rejected:${which}`, 'duplicate']);
       expect(results[2]).toEqual({ item_id: 'm3', status: `rejected:${which}` });
       // A sender's share is its own; a queue is everybody's.
-      const ofCarol = await relay.client(carol).push([item('m3')]);
+      const ofCarol = await relay.client(carol).push([m3]);
       expect(ofCarol.results[0]?.status).toBe(alsoOver ? `rejected:${which}` : 'accepted');
       // An ack makes room, except in the dedup table.
       await relay.client(bob).ack(relay.epoch, (await relay.client(bob).ownInfo()).you?.head_seq ?? 0);
-      const retried = await relay.client(alice).push([item('m3')]);
+      const retried = await relay.client(alice).push([m3]);
       expect(retried.results[0]?.status).toBe(which === 'quota:dedup_rows' ? `rejected:${which}` : 'accepted');
     });
   });
@@ -441,20 +452,19 @@ describe.each(ADAPTERS)('%s', (adapter) => {
   });
 
   describe('the first check that fails decides', () => {
-    const big = (id: string): Buffer => envelopeWire(id, 524_289);
     const plain = Buffer.from('plain');
     test.each<[string, string, (id: string) => ItemToPush]>([
       ['malformed', 'too many targets', (id) => ({ ...itemTo(many(65), id), item_id: 'a b' })],
       ['too many targets', 'duplicate target', (id) => itemTo([...many(64), ...many(1)], id)],
-      ['duplicate target', 'too large', (id) => itemTo([bob, bob], id, big(id))],
-      ['too large', 'unknown target', (id) => itemTo([dave], id, big(id))],
+      ['duplicate target', 'too large', (id) => itemTo([bob, bob], id, tooLarge(id))],
+      ['too large', 'unknown target', (id) => itemTo([dave], id, tooLarge(id))],
       ['unknown target', 'not sealed', (id) => itemTo([dave], id, plain)],
       ['not sealed', 'id mismatch', (id) => withWires(id, [envelopeWire('other'), plain])],
       ['not sealed', 'conflict', (id) => itemTo([bob], id, plain)],
     ])('%s before %s', async (first, _second, itemOf) => {
       const id = newId();
       await pushOne(itemTo([bob], id));
-      await expectRejected(itemOf(id), `rejected:${first}`);
+      expect(await rejected(itemOf(id))).toBe(`rejected:${first}`);
     });
 
     test('conflict and duplicate before quota', async () => {
@@ -492,10 +502,6 @@ describe.each(ADAPTERS)('%s', (adapter) => {
   });
 });
 
-function isItemIdOrNull(value: unknown): boolean {
-  return value === null || typeof value === 'string';
-}
-
 function base64(bytes: Buffer | undefined): string {
   return bytes?.toString('base64') ?? '';
 }
@@ -513,3 +519,9 @@ function withWires(id: string, wires: readonly Buffer[]): ItemToPush {
   const targets = wires.map((wire, at) => ({ host_pubkey: (hosts[at] ?? bob).key, wire_b64: base64(wire) }));
   return { kind: 'envelope', item_id: id, targets };
 }
+
+function tooLarge(id: string): Buffer {
+  return envelopeWire(id, 524_289);
+}
+
+type Three = [ItemToPush, ItemToPush, ItemToPush];

@@ -16,8 +16,6 @@ const PAGE_DEADLINE_MS = 60_000;
 const BODY_DEADLINE_MS = 60_000;
 
 describe.each(ADAPTERS)('%s', (adapter) => {
-  const pullBytes = (relay: HttpRelay): Buffer => hopBytes(relay.hop(bob, 'GET', ITEMS));
-
   test('500 items come in one page, each with its bytes', async () => {
     const { relay, wires } = await queued(adapter, 501, 700);
     const page = await relay.client(bob).pull();
@@ -49,21 +47,6 @@ describe.each(ADAPTERS)('%s', (adapter) => {
   });
 
   describe('a payload that was altered behind the back of the engine', () => {
-    /** Six items of 200 KiB; the one at `position` is not what was stored when the relay starts again. */
-    const damaged = async (position: number, value: Buffer | undefined): Promise<{ relay: HttpRelay; id: string }> => {
-      const { relay } = await queued(adapter, 6, 200 * KIB);
-      const row = (await relay.queue(bob))[position];
-      if (!row) throw new Error('nothing is queued there');
-      await relay.stop();
-      await withRawLevel(relay.folder, async (level) => {
-        const key = payloadKey(bob.key, row.seq);
-        if (value) await level.put(key, value);
-        else await level.del(key);
-      });
-      await relay.start();
-      return { relay, id: row.itemId };
-    };
-
     const cases: [string, number, (id: string) => Buffer | undefined][] = [
       ['in the middle, altered', 3, (id) => envelopeWire(id, 300)],
       ['in the middle, cut short', 2, () => Buffer.from('{')],
@@ -74,7 +57,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     test.each(cases)(
       '%s: is not served, ends the page and the epoch, and is repaired by a push',
       async (_, at, valueOf) => {
-        const { relay, id } = await damaged(at, valueOf(`m${at + 1}`));
+        const { relay, id } = await damaged(adapter, at, valueOf(`m${at + 1}`));
         const { epoch } = relay;
         const page = await relay.client(bob).pull({ epoch });
         expect(page.items.map(({ item_id }) => item_id)).toEqual(ids(1, at));
@@ -181,14 +164,6 @@ describe.each(ADAPTERS)('%s', (adapter) => {
   });
 
   describe('uploads', () => {
-    /** A push of about 7 MiB, in bytes. */
-    const bigPush = (relay: HttpRelay, id: string): Buffer => {
-      const items = Array.from({ length: 10 }, (_, at) =>
-        itemTo([bob], `${id}-${at}`, envelopeWire(`${id}-${at}`, 512 * KIB)),
-      );
-      return hopBytes(relay.hop(alice, 'POST', ITEMS, JSON.stringify({ items })));
-    };
-
     test('a client that goes away in the middle of an upload stores nothing and gives back what it held', async () => {
       const relay = await relayForTest(adapter);
       await relay.enrol(alice, bob);
@@ -197,9 +172,10 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       // 64 MiB are all that may be held at once: without giving back, the 10th would be refused.
       for (let count = 0; count < 12; count++) {
         const connection = await RawConnection.open(relay.port);
-        connection.send(bytes.subarray(0, bytes.length - 1));
-        await expect.poll(() => relay.timers.underWay(BODY_DEADLINE_MS), { interval: 2 }).toBe(1);
-        connection.cut();
+        await connection.send(bytes.subarray(0, bytes.length - 1)).flushed();
+        expect(relay.timers.underWay(BODY_DEADLINE_MS)).toBe(1);
+        // The relay reads all of it before it sees the end.
+        connection.close();
         await expect.poll(() => relay.timers.underWay(BODY_DEADLINE_MS), { interval: 2 }).toBe(0);
       }
       expect(await relay.lastLsn()).toBe(lsn);
@@ -232,12 +208,11 @@ describe.each(ADAPTERS)('%s', (adapter) => {
         const connection = await RawConnection.open(relay.port);
         connections.push(connection.send(bytes.subarray(0, bytes.length - 1)));
       }
-      const isRefused = (connection: RawConnection): boolean => connection.receivedBytes > 0 || connection.isOver;
       await expect.poll(() => connections.filter(isRefused).length, { interval: 2, timeout: 10_000 }).toBe(1);
       await expect.poll(() => relay.timers.underWay(BODY_DEADLINE_MS), { interval: 2 }).toBe(9);
       // A peer that was still sending may see the end of the connection before it sees the answer.
       const refusal = await connections.find(isRefused)?.response();
-      if (refusal) expect(refusal).toBeProblem('UNAVAILABLE');
+      expect([undefined, 'UNAVAILABLE']).toContain(refusal && jsonOf(refusal)['code']);
       for (const connection of connections) connection.cut();
       await expect.poll(() => relay.timers.underWay(BODY_DEADLINE_MS), { interval: 2 }).toBe(0);
       expect(await relay.queue(bob)).toEqual([]);
@@ -285,6 +260,42 @@ async function queued(
   return { relay, wires };
 }
 
+function pullBytes(relay: HttpRelay): Buffer {
+  return hopBytes(relay.hop(bob, 'GET', ITEMS));
+}
+
+/** Six items of 200 KiB; the one at `position` is not what was stored when the relay starts again. */
+async function damaged(
+  adapter: Adapter,
+  position: number,
+  value: Buffer | undefined,
+): Promise<{ relay: HttpRelay; id: string }> {
+  const { relay } = await queued(adapter, 6, 200 * KIB);
+  const row = (await relay.queue(bob))[position];
+  if (!row) throw new Error('nothing is queued there');
+  await relay.stop();
+  await withRawLevel(relay.folder, async (level) => {
+    const key = payloadKey(bob.key, row.seq);
+    if (value) await level.put(key, value);
+    else await level.del(key);
+  });
+  await relay.start();
+  return { relay, id: row.itemId };
+}
+
+/** A push of about 7 MiB, in bytes. */
+function bigPush(relay: HttpRelay, id: string): Buffer {
+  const items = Array.from({ length: 10 }, (_, at) =>
+    itemTo([bob], `${id}-${at}`, envelopeWire(`${id}-${at}`, 512 * KIB)),
+  );
+  return hopBytes(relay.hop(alice, 'POST', ITEMS, JSON.stringify({ items })));
+}
+
+/** Whether the relay has answered, or cut, what was still being sent. */
+function isRefused(connection: RawConnection): boolean {
+  return connection.receivedBytes > 0 || connection.isOver;
+}
+
 function ids(from: number, to: number): string[] {
   return Array.from({ length: Math.max(0, to - from + 1) }, (_, at) => `m${from + at}`);
 }
@@ -292,6 +303,6 @@ function ids(from: number, to: number): string[] {
 function expectBytes(items: readonly PulledItem[], wires: ReadonlyMap<string, Buffer>): void {
   for (const { item_id, wire_b64 } of items) {
     const wire = wires.get(item_id);
-    expect(wire && Buffer.from(wire_b64, 'base64').equals(wire), item_id).toBe(true);
+    expect([item_id, wire && Buffer.from(wire_b64, 'base64').equals(wire)]).toEqual([item_id, true]);
   }
 }

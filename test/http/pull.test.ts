@@ -4,6 +4,7 @@ import { ADAPTERS, type HttpRelay, type HttpRelayChanges, relayForSuite, relayFo
 import { type TestHost, alice, bob, carol } from '../support/hosts.ts';
 import { envelopeWire, itemTo } from '../support/mail.ts';
 import { jsonOf } from '../support/problems.ts';
+import type { RawResponse } from '../support/raw-http.ts';
 
 const ITEMS = '/v2/relay/items';
 const ACK = '/v2/relay/ack';
@@ -170,9 +171,6 @@ describe.each(ADAPTERS)('%s', (adapter) => {
   });
 
   describe('ack', () => {
-    const ack = async (relay: HttpRelay, body: unknown, host: TestHost = bob): ReturnType<HttpRelay['send']> =>
-      relay.send(relay.hop(host, 'POST', ACK, JSON.stringify(body)));
-
     test('ack: deletes what lies at or below through, and records it', async () => {
       const { relay, seqs } = await queued(4, 100);
       const [, second = 0, , head = 0] = seqs;
@@ -263,3 +261,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     });
   });
 });
+
+function ack(relay: HttpRelay, body: unknown, host: TestHost = bob): Promise<RawResponse> {
+  return relay.send(relay.hop(host, 'POST', ACK, JSON.stringify(body)));
+}

@@ -17,18 +17,6 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     return relay;
   };
 
-  /** A pull of `host` that is now held. */
-  const heldPull = async (relay: HttpRelay, host: TestHost, query = ''): Promise<RawConnection> => {
-    const held = relay.timers.underWay(WAIT_MS);
-    const connection = await RawConnection.open(relay.port);
-    connection.send(hopBytes(relay.hop(host, 'GET', `/v2/relay/items?wait=${WAIT_S}${query}`)));
-    await expect.poll(() => relay.timers.underWay(WAIT_MS), { interval: 2 }).toBe(held + 1);
-    return connection;
-  };
-
-  const push = (relay: HttpRelay, id: string, to: TestHost = bob): Promise<unknown> =>
-    relay.client(alice).push([itemTo([to], id)]);
-
   test('a held pull is answered when an item arrives, and with it', async () => {
     const relay = await started();
     const connection = await heldPull(relay, bob);
@@ -61,7 +49,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     const fromHead = await heldPull(relay, bob, `&after=${head}`);
     await push(relay, 'm2');
     for (const connection of [fromZero, fromHead]) {
-      expect(jsonOf((await connection.response()))).toMatchObject({ items: [{ item_id: 'm2' }] });
+      expect(jsonOf(await connection.response())).toMatchObject({ items: [{ item_id: 'm2' }] });
       connection.close();
     }
   });
@@ -97,7 +85,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     for (let count = 0; count < 5; count++) connections.push(await heldPull(relay, bob));
     await push(relay, 'm1');
     for (const connection of connections) {
-      expect(jsonOf((await connection.response()))).toMatchObject({ items: [{ item_id: 'm1' }] });
+      expect(jsonOf(await connection.response())).toMatchObject({ items: [{ item_id: 'm1' }] });
       connection.close();
     }
   });
@@ -150,3 +138,16 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     expect(relay.errors).toEqual([]);
   });
 });
+
+/** A pull of `host` that is now held. */
+async function heldPull(relay: HttpRelay, host: TestHost, query = ''): Promise<RawConnection> {
+  const held = relay.timers.underWay(WAIT_MS);
+  const connection = await RawConnection.open(relay.port);
+  connection.send(hopBytes(relay.hop(host, 'GET', `/v2/relay/items?wait=${WAIT_S}${query}`)));
+  await expect.poll(() => relay.timers.underWay(WAIT_MS), { interval: 2 }).toBe(held + 1);
+  return connection;
+}
+
+function push(relay: HttpRelay, id: string, to: TestHost = bob): Promise<unknown> {
+  return relay.client(alice).push([itemTo([to], id)]);
+}

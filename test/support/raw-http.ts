@@ -2,6 +2,7 @@
  * HTTP/1.1 by hand over a raw socket, for requests that no client library would send and for counting answers.
  * Everything that waits is bounded in time.
  */
+import { once } from 'node:events';
 import { type Socket, connect } from 'node:net';
 
 export interface RawResponse {
@@ -72,6 +73,11 @@ export class RawConnection {
     for (let next = await this.response(to); next; next = await this.response(to)) responses.push(next);
     if (this.#received.length > 0) throw new Error(`half an answer: ${this.#received.toString('latin1', 0, 200)}`);
     return responses;
+  }
+
+  /** Resolves when everything that was sent has left this process. */
+  async flushed(): Promise<void> {
+    if (this.#socket.writableLength > 0) await once(this.#socket, 'drain');
   }
 
   /** Stops reading, so that the peer's writes pile up. */

@@ -8,7 +8,7 @@
 const MINUTE_MS = 60_000;
 export const RATE_TABLE_MAX = 10_000;
 /** Sums of fractions of a millisecond are never exact. */
-const ROUNDING_MS = 0.001;
+const ROUNDING_MS = 0.01;
 
 export class RateLimiter {
   readonly #perMinute: number;

@@ -5,51 +5,63 @@
  * `onAborted` comes first and nothing touches `res` after an abort or an end. Chunks are neutered after the callback.
  */
 import { STATUS_CODES } from 'node:http';
+import { createServer } from 'node:net';
 import {
   type BodySink,
   type Exchange,
-  type HttpServer,
   type Listen,
   ListenFailed,
   type Reply,
   type ReplyStream,
   type RequestHead,
 } from './exchange.ts';
-import type { HttpRequest, HttpResponse, UwsBinding } from './uws-binding.ts';
+import type { HttpRequest, HttpResponse, UwsBinding, us_listen_socket } from './uws-binding.ts';
 
 export function listenUws({ uws, version }: UwsBinding): Listen {
-  return ({ host, port, handler }) =>
-    new Promise<HttpServer>((resolve, reject) => {
-      const app = uws.App();
-      app.any('/*', (res, req) => {
-        const exchange = new UwsExchange(res, headOf(res, req));
-        res.onAborted(() => exchange.peerGone());
-        res.onData((chunk, isLast) => exchange.bodyChunk(new Uint8Array(chunk), isLast));
-        handler(exchange);
-      });
-      // Exclusive: refuse the port when another process has it, instead of sharing it.
-      app.listen(host, port, uws.LIBUS_LISTEN_EXCLUSIVE_PORT, (socket) => {
-        if (!socket) {
-          reject(new ListenFailed(`${host}:${port} cannot be listened on`));
-          return;
-        }
-        let isListening = true;
-        const stopAccepting = (): void => {
-          if (isListening) uws.us_listen_socket_close(socket);
-          isListening = false;
-        };
-        resolve({
-          name: `uWebSockets.js ${version}`,
-          port: uws.us_socket_local_port(socket),
-          stopAccepting,
-          close: () => {
-            stopAccepting();
-            // After the replies that wait for their turn, see `reply`.
-            setImmediate(() => app.close());
-          },
-        });
-      });
+  return async ({ host, port, handler }) => {
+    const app = uws.App();
+    app.any('/*', (res, req) => {
+      const exchange = new UwsExchange(res, headOf(res, req));
+      res.onAborted(() => exchange.peerGone());
+      res.onData((chunk, isLast) => exchange.bodyChunk(new Uint8Array(chunk), isLast));
+      handler(exchange);
     });
+    if (port !== 0) await refuseTakenPort(host, port);
+    const socket = await new Promise<us_listen_socket | false>((resolve) => {
+      app.listen(host, port, resolve);
+    });
+    if (!socket) throw new ListenFailed(`${host}:${port} cannot be listened on`);
+    let isListening = true;
+    const stopAccepting = (): void => {
+      if (isListening) uws.us_listen_socket_close(socket);
+      isListening = false;
+    };
+    return {
+      name: `uWebSockets.js ${version}`,
+      port: uws.us_socket_local_port(socket),
+      stopAccepting,
+      close: () => {
+        stopAccepting();
+        // After the replies that wait for their turn, see `reply`.
+        setImmediate(() => app.close());
+      },
+    };
+  };
+}
+
+/**
+ * uWebSockets.js shares its port with whoever else listens there and shares. Its own exclusive listen does without
+ * SO_REUSEADDR, so that after a stop the connections that fade (TIME_WAIT, a minute) keep the relay from its port; so
+ * node:net is asked whether anybody listens. Throws `ListenFailed`.
+ */
+function refuseTakenPort(host: string, port: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const probe = createServer();
+    probe.once('error', ({ code }: NodeJS.ErrnoException) => {
+      reject(new ListenFailed(`${host}:${port} cannot be listened on (${code ?? 'unknown error'})`));
+    });
+    probe.listen({ host, port, exclusive: true }, () => probe.close(() => resolve()));
+  });
 }
 
 function headOf(res: HttpResponse, req: HttpRequest): RequestHead {

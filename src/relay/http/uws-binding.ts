@@ -6,15 +6,11 @@
  */
 import { createRequire } from 'node:module';
 import type uws from 'uws-current';
-import type { ListenOptions } from 'uws-current';
 
-export type { HttpRequest, HttpResponse } from 'uws-current';
-
-/** The typings leave this constant out. */
-export type Uws = typeof uws & { LIBUS_LISTEN_EXCLUSIVE_PORT: ListenOptions };
+export type { HttpRequest, HttpResponse, us_listen_socket } from 'uws-current';
 
 export interface UwsBinding {
-  uws: Uws;
+  uws: typeof uws;
   version: string;
 }
 
@@ -29,7 +25,7 @@ export function loadUws(): UwsBinding | undefined {
   for (const { alias, version, nodeMajors } of RELEASES) {
     if (!nodeMajors.includes(nodeMajor)) continue;
     try {
-      return { uws: require(alias) as Uws, version };
+      return { uws: require(alias) as typeof uws, version };
     } catch {
       // Built for another C library or platform: try the next.
     }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { COLLECTED_ROWS_MAX } from '../../../src/relay/store/collect.ts';
-import { PREFIX, prefixRange } from '../../../src/relay/store/keys.ts';
+import { PREFIX, prefixRange, queueKey, seqOf } from '../../../src/relay/store/keys.ts';
 import { AppendGate } from '../../support/append-gate.ts';
 import { pushOf } from '../../support/commands.ts';
 import { type TestHost, alice, bob, carol } from '../../support/hosts.ts';
@@ -91,6 +91,26 @@ test('commits go on between slices, and a slice rides with the batch that is due
   gate.open();
   expect((await push).verdict).toBe('accepted');
   await collectAll(relay);
+});
+
+test('a slice begins where the last one ended, not among its tombstones', async () => {
+  const relay = await openTestRelay();
+  await relay.enrolAll(bob);
+  const seqs = await pushMany(relay, bob, 4);
+  await relay.ack(bob, seqs[1]!);
+  await collectAll(relay);
+  await relay.close();
+  // A row below what is collected: whoever scans from the beginning meets it.
+  await withRawLevel(relay.folder, async (level) => {
+    const row = await level.get(queueKey(bob.key, seqs[2]!));
+    await level.put(queueKey(bob.key, seqs[0]!), row!);
+  });
+  await relay.open();
+  const gate = new AppendGate(relay.store);
+  await relay.ack(bob, seqs[3]!);
+  await collectAll(relay);
+  const deleted = gate.batches.flatMap(({ collected }) => collected?.keys ?? []).map(seqOf);
+  expect(new Set(deleted)).toEqual(new Set([seqs[2], seqs[3]]));
 });
 
 describe('a stop in the middle', () => {

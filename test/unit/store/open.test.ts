@@ -299,6 +299,8 @@ describe('damage refuses the store, and nothing is deleted', () => {
     const position = await readFile(join(folder, POSITION_FILE));
     for (let time = 0; time < 2; time++) expect(await refusalOf({ folder })).toMatchObject({ reason: 'damaged' });
     expect((await readFile(join(folder, POSITION_FILE))).equals(position)).toBe(true);
+    // No empty database was put in its place.
+    expect(existsSync(join(folder, LEVEL_FOLDER, 'CURRENT'))).toBe(false);
   });
 
   test('when the database is gone and the position file lies elsewhere', async () => {

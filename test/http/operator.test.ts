@@ -1,0 +1,77 @@
+/** The operator's listener: health, on a port of its own. */
+import { describe, expect, test } from 'vitest';
+import { ADAPTERS, type HttpRelay, relayForTest } from '../support/http-relay.ts';
+import { hopBytes } from '../support/hops.ts';
+import { alice, bob } from '../support/hosts.ts';
+import { jsonOf } from '../support/problems.ts';
+import { RawConnection, type RawResponse, rawRequest, requestBytes } from '../support/raw-http.ts';
+
+describe.each(ADAPTERS)('%s', (adapter) => {
+  const started = async (): Promise<HttpRelay> => {
+    const relay = await relayForTest(adapter, { adminListen: { host: '127.0.0.1', port: 0 } });
+    await relay.enrol(alice, bob);
+    return relay;
+  };
+
+  test('/livez, /readyz and /healthz say that the relay is well', async () => {
+    const relay = await started();
+    expect(await answerOf(relay, 'GET', '/livez')).toEqual([200, { status: 'live' }]);
+    expect(await answerOf(relay, 'GET', '/readyz')).toEqual([200, { status: 'ready' }]);
+    expect(await answerOf(relay, 'GET', '/healthz')).toEqual([
+      200,
+      {
+        status: 'ready',
+        version: '0.0.0-test',
+        epoch: relay.epoch,
+        hosts: 2,
+        uptime_ms: expect.any(Number) as unknown,
+      },
+    ]);
+  });
+
+  test('anything else is 404, the routes of the relay too; other methods are 405', async () => {
+    const relay = await started();
+    for (const path of ['/', '/livez/', '/livez?x', '/metrics', '/v2/relay/info', '/v2/relay/items', '/x']) {
+      expect(await answerOf(relay, 'GET', path)).toMatchObject([404, { code: 'NOT_FOUND' }]);
+    }
+    for (const method of ['POST', 'PUT', 'DELETE', 'OPTIONS']) {
+      const response = await ask(relay, method, '/livez');
+      expect([response.status, response.headers.get('allow')]).toEqual([405, 'GET']);
+    }
+  });
+
+  test('the public port knows nothing of it', async () => {
+    const relay = await started();
+    for (const path of ['/livez', '/readyz', '/healthz']) {
+      expect(await rawRequest(relay.port, requestBytes('GET', path))).toBeProblem('NOT_FOUND');
+    }
+  });
+
+  test('while the relay drains it is alive and not ready', async () => {
+    const relay = await started();
+    const upload = await RawConnection.open(relay.port);
+    upload.send(hopBytes(relay.hop(alice, 'POST', '/v2/relay/items', '{"items":[]}')).subarray(0, -5));
+    await expect.poll(() => relay.timers.underWay(60_000), { interval: 2 }).toBe(1);
+    const stopped = relay.stop();
+    expect(await answerOf(relay, 'GET', '/livez')).toEqual([200, { status: 'live' }]);
+    expect(await answerOf(relay, 'GET', '/readyz')).toMatchObject([503, { code: 'UNAVAILABLE' }]);
+    expect(await answerOf(relay, 'GET', '/healthz')).toMatchObject([503, { code: 'UNAVAILABLE' }]);
+    upload.close();
+    await stopped;
+    await expect(ask(relay, 'GET', '/livez')).rejects.toThrow('ECONNREFUSED');
+  });
+
+  test('without an address there is none', async () => {
+    const relay = await relayForTest(adapter);
+    expect(relay.relay.adminPort).toBeUndefined();
+  });
+});
+
+function ask(relay: HttpRelay, method: string, path: string): Promise<RawResponse> {
+  return rawRequest(relay.relay.adminPort ?? 0, requestBytes(method, path));
+}
+
+async function answerOf(relay: HttpRelay, method: string, path: string): Promise<[number, Record<string, unknown>]> {
+  const response = await ask(relay, method, path);
+  return [response.status, jsonOf(response)];
+}

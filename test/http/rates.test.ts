@@ -1,0 +1,147 @@
+/** Rates: pushes by sender key, challenge and enrol by client address; and who the client is behind a proxy. */
+import { describe, expect, test } from 'vitest';
+import { askChallenge, enrolBody, postJson } from '../support/enrolments.ts';
+import { ADAPTERS, type HttpRelay, relayForTest } from '../support/http-relay.ts';
+import { type TestHost, alice, bob, carol, hostNamed } from '../support/hosts.ts';
+import { itemTo } from '../support/mail.ts';
+import { jsonOf } from '../support/problems.ts';
+import type { RawResponse } from '../support/raw-http.ts';
+
+const CHALLENGE = '/v1/relay/challenge';
+const ENROL = '/v1/relay/enrol';
+
+describe.each(ADAPTERS)('%s', (adapter) => {
+  test('pushes per minute are counted by sender key, whatever they hold', async () => {
+    const relay = await relayForTest(adapter, { pushesPerMinute: 3 });
+    const namesake = { ...hostNamed('another alice'), name: alice.name };
+    await relay.enrol(alice, bob, namesake);
+    expect([await pushOf(relay, alice, []), await pushOf(relay, alice, ['m1', 'm2'])]).toEqual([200, 200]);
+    expect([await pushOf(relay, alice, ['m1']), await pushOf(relay, alice, ['m3'])]).toEqual([200, 429]);
+    // Another key is counted apart, also under the same name.
+    expect([await pushOf(relay, bob, ['b1']), await pushOf(relay, namesake, ['n1'])]).toEqual([200, 200]);
+    expect((await relay.queue(bob)).map(({ itemId }) => itemId)).toEqual(['m1', 'm2', 'b1', 'n1']);
+  });
+
+  test('a refused push stores nothing and says how long to wait, and that long is long enough', async () => {
+    const relay = await relayForTest(adapter, { pushesPerMinute: 3 });
+    await relay.enrol(alice, bob);
+    for (const id of ['m1', 'm2', 'm3']) await pushOf(relay, alice, [id]);
+    const lsn = await relay.lastLsn();
+    const body = JSON.stringify({ items: [itemTo([bob], 'm4')] });
+    const refused = await relay.send(relay.hop(alice, 'POST', '/v2/relay/items', body));
+    expect(refused).toBeProblem('RATE_LIMITED');
+    expect(await relay.lastLsn()).toBe(lsn);
+    const retryAfterS = Number(refused.headers.get('retry-after'));
+    expect(retryAfterS).toBeGreaterThan(0);
+    expect(retryAfterS).toBeLessThanOrEqual(20);
+    relay.clock.move(retryAfterS * 1000);
+    expect(await pushOf(relay, alice, ['m4'])).toBe(200);
+    expect(await pushOf(relay, alice, ['m5'])).toBe(429);
+  });
+
+  test('pulls, acks and info are not counted', async () => {
+    const relay = await relayForTest(adapter, { pushesPerMinute: 1, enrolRate: 2 });
+    await relay.enrol(alice);
+    for (let count = 0; count < 10; count++) {
+      await relay.client(alice).pull();
+      await relay.client(alice).ack(relay.epoch, 0);
+      await relay.client(alice).ownInfo();
+    }
+    expect(await pushOf(relay, alice, [])).toBe(200);
+  });
+
+  test('enrolment rule 3: challenge and enrol are limited for a client address, each apart', async () => {
+    const relay = await relayForTest(adapter, { enrolRate: 2 });
+    expect(await statusesFrom(relay, CHALLENGE, [{}, {}, {}])).toEqual([200, 200, 429]);
+    expect(await statusesFrom(relay, ENROL, [{}, {}, {}])).toEqual([400, 400, 429]);
+    // For any key: the address is what counts.
+    expect(await askChallenge(relay, carol)).toBeProblem('RATE_LIMITED');
+    relay.clock.move(30_000);
+    expect(await statusesFrom(relay, CHALLENGE, [{}, {}])).toEqual([200, 429]);
+    relay.clock.move(60_000);
+    expect(await statusesFrom(relay, CHALLENGE, [{}, {}, {}])).toEqual([200, 200, 429]);
+  });
+
+  test('without trust in a proxy its headers say nothing', async () => {
+    const relay = await relayForTest(adapter, { enrolRate: 1 });
+    const headers = ['1.1.1.1', '2.2.2.2'].flatMap((address) => [
+      { 'x-forwarded-for': address },
+      { 'cf-connecting-ip': address },
+    ]);
+    expect(await statusesFrom(relay, CHALLENGE, headers)).toEqual([200, 429, 429, 429]);
+  });
+
+  test('enrolment rule 3: behind a proxy the rightmost entry of the forwarded-for header is the client', async () => {
+    const relay = await relayForTest(adapter, { enrolRate: 1, trustProxy: 'xff' });
+    expect(await statusesFrom(relay, CHALLENGE, [from('1.1.1.1'), from('2.2.2.2'), from('1.1.1.1')])).toEqual([
+      200, 200, 429,
+    ]);
+    // What stands to the left is the client's own word.
+    const lies = [from('9.9.9.9, 1.1.1.1'), from('8.8.8.8,1.1.1.1'), from(' 7.7.7.7 ,  1.1.1.1 ')];
+    expect(await statusesFrom(relay, CHALLENGE, lies)).toEqual([429, 429, 429]);
+    // A proxy may append a line instead of an entry.
+    expect(await statusesFrom(relay, CHALLENGE, [from('3.3.3.3', '1.1.1.1'), from('1.1.1.1', '3.3.3.3')])).toEqual([
+      429, 200,
+    ]);
+    // The other proxy's header is not looked at.
+    expect(await statusesFrom(relay, CHALLENGE, [{ ...from('1.1.1.1'), 'cf-connecting-ip': '6.6.6.6' }])).toEqual([
+      429,
+    ]);
+  });
+
+  test('behind Cloudflare its own header names the client', async () => {
+    const relay = await relayForTest(adapter, { enrolRate: 1, trustProxy: 'cloudflare' });
+    const headers = [
+      { 'cf-connecting-ip': '1.1.1.1', 'x-forwarded-for': '5.5.5.5' },
+      { 'cf-connecting-ip': '1.1.1.1', 'x-forwarded-for': '6.6.6.6' },
+      { 'cf-connecting-ip': '2.2.2.2', 'x-forwarded-for': '5.5.5.5' },
+    ];
+    expect(await statusesFrom(relay, CHALLENGE, headers)).toEqual([200, 429, 200]);
+  });
+
+  test('IPv6 clients are counted by /64, IPv4-mapped ones as IPv4', async () => {
+    const relay = await relayForTest(adapter, { enrolRate: 1, trustProxy: 'xff' });
+    const headers = ['2001:db8:0:1::1', '2001:DB8:0:1:ffff::2', '2001:db8:0:2::1', '4.4.4.4', '::ffff:4.4.4.4'].map(
+      (address) => ({ 'x-forwarded-for': address }),
+    );
+    expect(await statusesFrom(relay, CHALLENGE, headers)).toEqual([200, 429, 200, 200, 429]);
+  });
+
+  test('what is no address counts for the peer of the connection', async () => {
+    const relay = await relayForTest(adapter, { enrolRate: 1, trustProxy: 'xff' });
+    const headers = ['unknown', '', '1.2.3', '1.2.3.4:5', '[::1]', 'x'.repeat(100)].map((text) => ({
+      'x-forwarded-for': text,
+    }));
+    expect(await statusesFrom(relay, CHALLENGE, [...headers, {}])).toEqual([200, 429, 429, 429, 429, 429, 429]);
+  });
+
+  test('challenges of one key are bounded for each client address, so that a stranger cannot push out the host', async () => {
+    const relay = await relayForTest(adapter, { trustProxy: 'xff' });
+    const own = jsonOf(await askChallenge(relay, carol, { 'x-forwarded-for': '1.1.1.1' }))['challenge'];
+    for (let count = 0; count < 20; count++) await askChallenge(relay, carol, { 'x-forwarded-for': '2.2.2.2' });
+    const response = await postJson(relay, ENROL, enrolBody(carol, own as string));
+    expect(response.status).toBe(200);
+  });
+});
+
+/** The forwarded-for header in up to two lines. */
+function from(...lines: string[]): Record<string, string> {
+  return Object.fromEntries(lines.map((line, at) => [at === 0 ? 'x-forwarded-for' : 'X-Forwarded-For', line]));
+}
+
+async function pushOf(relay: HttpRelay, from: TestHost, ids: readonly string[]): Promise<number> {
+  const body = JSON.stringify({ items: ids.map((id) => itemTo([bob], id)) });
+  return (await relay.send(relay.hop(from, 'POST', '/v2/relay/items', body))).status;
+}
+
+/** The statuses of requests with these headers, one after the other. */
+async function statusesFrom(
+  relay: HttpRelay,
+  path: string,
+  headers: readonly Readonly<Record<string, string>>[],
+): Promise<number[]> {
+  const responses: RawResponse[] = [];
+  for (const one of headers)
+    responses.push(await postJson(relay, path, path === CHALLENGE ? { pubkey: bob.key } : {}, one));
+  return responses.map(({ status }) => status);
+}

@@ -1,0 +1,139 @@
+/** Every hop route is idempotent, so that a replay inside the window changes nothing (protocol.md section 2). */
+import { describe, expect, test } from 'vitest';
+import { enrolBody, openChallenge } from '../support/enrolments.ts';
+import { ADAPTERS, type HttpRelay, relayForTest } from '../support/http-relay.ts';
+import { hopBytes } from '../support/hops.ts';
+import { type TestHost, alice, bob, carol } from '../support/hosts.ts';
+import { envelopeWire, itemTo, receiptId, receiptWire } from '../support/mail.ts';
+import { jsonOf } from '../support/problems.ts';
+import { rawRequest, requestBytes } from '../support/raw-http.ts';
+
+/** Requests as they went over the wire, in order. */
+class Recorder {
+  readonly requests: Buffer[] = [];
+  readonly #relay: HttpRelay;
+
+  constructor(relay: HttpRelay) {
+    this.#relay = relay;
+  }
+
+  async send(host: TestHost, method: string, target: string, body?: unknown): Promise<Record<string, unknown>> {
+    const hop = this.#relay.hop(host, method, target, body === undefined ? undefined : JSON.stringify(body));
+    const bytes = hopBytes(hop);
+    this.requests.push(bytes);
+    return jsonOf(await rawRequest(this.#relay.port, bytes));
+  }
+
+  async replay(requests: readonly Buffer[]): Promise<number[]> {
+    const statuses: number[] = [];
+    for (const bytes of requests) statuses.push((await rawRequest(this.#relay.port, bytes)).status);
+    return statuses;
+  }
+}
+
+describe.each(ADAPTERS)('%s', (adapter) => {
+  /** A relay that has seen every hop route used, and what was used. */
+  const recorded = async (): Promise<{ relay: HttpRelay; recorder: Recorder }> => {
+    const relay = await relayForTest(adapter, { limits: { max_queue_items: 6 } });
+    await relay.enrol(alice, bob, carol);
+    const recorder = new Recorder(relay);
+    const { epoch } = relay;
+    const wires = ['m1', 'm2', 'm3', 'm4'].map((id) => itemTo([bob], id));
+    const pushed = await recorder.send(alice, 'POST', '/v2/relay/items', { items: wires });
+    await recorder.send(alice, 'POST', '/v2/relay/items', { items: [itemTo([bob], 'm1', envelopeWire('m1', 300))] });
+    await recorder.send(alice, 'POST', '/v2/relay/items', { items: [itemTo([bob, carol], 'm5'), itemTo([bob], 'm1')] });
+    const seqs = (pushed['results'] as { targets: { seq: number }[] }[]).map(({ targets }) => targets[0]?.seq ?? 0);
+    await recorder.send(bob, 'GET', `/v2/relay/items?epoch=${epoch}&limit=2`);
+    await recorder.send(bob, 'POST', '/v2/relay/ack', { epoch, through: seqs[0] });
+    await recorder.send(bob, 'POST', '/v2/relay/ack', { epoch, through: seqs[1] });
+    const receipt = itemTo([alice], receiptId('m1', 'a@bob', 1), receiptWire(bob, 'm1', 'a@bob', 1));
+    await recorder.send(bob, 'POST', '/v2/relay/items', { items: [receipt] });
+    await recorder.send(bob, 'GET', '/v2/relay/info');
+    // The last of these finds no room.
+    const full = ['m6', 'm7', 'm8', 'm9'].map((id) => itemTo([bob], id));
+    const refused = await recorder.send(carol, 'POST', '/v2/relay/items', { items: full });
+    expect(JSON.stringify(refused)).toContain('rejected:quota:queue_items');
+    return { relay, recorder };
+  };
+
+  test('every hop replayed inside the window changes nothing, in any order, also over a restart', async () => {
+    const { relay, recorder } = await recorded();
+    const { requests } = recorder;
+    await relay.stop();
+    const before = await relay.stored();
+    await relay.start();
+    const { epoch } = relay;
+
+    const statuses = await recorder.replay(requests);
+    expect(statuses.every((status) => status === 200)).toBe(true);
+    relay.clock.move(290_000);
+    await recorder.replay(requests.toReversed());
+    await Promise.all(requests.map((bytes) => recorder.replay([bytes, bytes])));
+
+    expect(relay.epoch).toBe(epoch);
+    await relay.stop();
+    const after = await relay.stored();
+    expect(after.events).toEqual(before.events);
+    expect(after.rows).toEqual(before.rows);
+    await relay.start();
+  });
+
+  test('outside the window a replay is refused', async () => {
+    const { relay, recorder } = await recorded();
+    const lsn = await relay.lastLsn();
+    relay.clock.move(300_001);
+    for (const bytes of recorder.requests) {
+      const response = await rawRequest(relay.port, bytes);
+      const isInfo = bytes.includes('/v2/relay/info');
+      expect(isInfo ? jsonOf(response)['you'] : jsonOf(response)['code']).toBe(isInfo ? undefined : 'CLOCK_SKEW');
+    }
+    expect(await relay.lastLsn()).toBe(lsn);
+  });
+
+  test('a replayed push of an item that was acked meanwhile does not come back', async () => {
+    const { relay, recorder } = await recorded();
+    const head = (await relay.client(bob).ownInfo()).you?.head_seq ?? 0;
+    await relay.client(bob).ack(relay.epoch, head);
+    const lsn = await relay.lastLsn();
+    // Not the one of which an item was refused: like a retry of it, its replay may find room now.
+    await recorder.replay(recorder.requests.slice(0, -1));
+    expect(await relay.queue(bob)).toEqual([]);
+    expect(await relay.lastLsn()).toBe(lsn);
+  });
+
+  test('a replayed ack releases nothing that came after it', async () => {
+    const { relay, recorder } = await recorded();
+    const waiting = await relay.queue(bob);
+    await recorder.replay(recorder.requests.filter((bytes) => bytes.includes('/v2/relay/ack')));
+    expect(await relay.queue(bob)).toEqual(waiting);
+    expect(waiting.length).toBeGreaterThan(0);
+  });
+
+  test('a hop sent to another route, or with another method, is none', async () => {
+    const { relay, recorder } = await recorded();
+    const lsn = await relay.lastLsn();
+    for (const bytes of recorder.requests) {
+      const text = bytes.toString('latin1');
+      for (const [from, to] of [
+        ['/v2/relay/items', '/v2/relay/ack'],
+        ['/v2/relay/ack', '/v2/relay/items'],
+        ['/v2/relay/info', '/v2/relay/items'],
+      ] as const) {
+        if (!text.includes(` ${from}`)) continue;
+        const moved = Buffer.from(text.replace(` ${from}`, ` ${to}`), 'latin1');
+        expect(Math.floor((await rawRequest(relay.port, moved)).status / 100)).toBe(4);
+      }
+    }
+    expect(await relay.lastLsn()).toBe(lsn);
+  });
+
+  test('a replayed enrolment is refused, and changes nothing', async () => {
+    const relay = await relayForTest(adapter);
+    const body = JSON.stringify(enrolBody(carol, await openChallenge(relay, carol)));
+    const bytes = requestBytes('POST', '/v1/relay/enrol', {}, body);
+    expect((await rawRequest(relay.port, bytes)).status).toBe(200);
+    const lsn = await relay.lastLsn();
+    for (let count = 0; count < 3; count++) expect(await rawRequest(relay.port, bytes)).toBeProblem('NO_CHALLENGE');
+    expect(await relay.lastLsn()).toBe(lsn);
+  });
+});
