@@ -66,6 +66,7 @@ export class TestRelay {
     this.engine = await Engine.start({
       store,
       settings: this.settings,
+      signer: relay.signer,
       monotonicMs: () => performance.now(),
       failed: (failure) => this.failures.push(failure),
     });

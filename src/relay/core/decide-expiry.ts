@@ -48,6 +48,7 @@ export function decideExpire(command: ExpireItems, facts: ExpireFacts): DecidedE
     relayPubkey,
     items: facts.due.map(expired),
     account,
+    dedupUntilMs: nowMs + facts.dedupHorizonMs,
     notices,
     atMs: nowMs,
   };

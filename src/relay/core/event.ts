@@ -166,6 +166,8 @@ export interface ItemsExpired {
   relayPubkey: PublicKey;
   items: ExpiredItem[];
   account: string | null;
+  /** Until then their tombstones are kept: the horizon counts from the expiry, however late it came. */
+  dedupUntilMs: number;
   notices: QueuedNotice[];
   atMs: number;
 }

@@ -213,6 +213,7 @@ export function lostItemFacts(command: ReportLostItem, rows: RowReader): LostIte
 export interface ExpireFacts {
   relayPubkey: PublicKey;
   retentionMs: number;
+  dedupHorizonMs: number;
   account: string | null;
   /** Of the rows asked for: those that still wait and are past their time, in order. */
   due: QueueRow[];
@@ -235,6 +236,7 @@ export function expireFacts(command: ExpireItems, rows: RowReader, settings: Rel
   return {
     relayPubkey: relayRow(rows).relayPubkey,
     retentionMs: retentionMs(settings.limits),
+    dedupHorizonMs: dedupHorizonMs(settings.limits),
     account: rows.get('enrolment', targetPubkey)?.account ?? null,
     due,
     tellAt,

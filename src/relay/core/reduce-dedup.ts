@@ -26,7 +26,8 @@ export function reduceDedup(event: RelayEvent, rows: RowReader): RowChange[] {
       return event.items.flatMap(({ senderPubkey, pushedTo, itemId }): RowChange[] => {
         const key = rowKey.dedup(senderPubkey, pushedTo, itemId);
         const row = rows.get('dedup', key);
-        return row ? [{ table: 'dedup', key, row: { ...row, expired: true } }] : [];
+        const dedupUntilMs = Math.max(row?.dedupUntilMs ?? 0, event.dedupUntilMs);
+        return row ? [{ table: 'dedup', key, row: { ...row, expired: true, dedupUntilMs } }] : [];
       });
     case 'DedupPurged':
       return event.senders.flatMap(({ senderPubkey, rows: count }) => counted(rows, senderPubkey, -count));

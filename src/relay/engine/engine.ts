@@ -224,17 +224,21 @@ export class Engine {
     return this.#answer(decideAck(command, ackFacts(command, this.#committer, released)));
   }
 
-  /** Expires everything whose time came, slice by slice. `nowMs` is asked again for each, and the sweep ends when `goesOn` says no. */
+  /**
+   * Expires everything whose time came, entry by entry of what is due. `nowMs` is asked once for each: a clock set back
+   * in the middle would pass items over and forget them all the same. The sweep ends when `goesOn` says no.
+   */
   async expire(nowMs: () => number, goesOn: () => boolean): Promise<void> {
     const stretch = new Stretch(this.#monotonicMs);
     while (goesOn()) {
-      const due = await this.#store.dueItems(nowMs());
+      const atMs = nowMs();
+      const due = await this.#store.dueItems(atMs);
       if (!due) return;
       for (const [targetPubkey, seqs] of due.targets) {
         for (let from = 0; from < seqs.length; from += EXPIRED_AT_ONCE) {
           if (stretch.isOver) await stretch.pause();
           const slice = seqs.slice(from, from + EXPIRED_AT_ONCE);
-          await this.#expireSlice({ type: 'ExpireItems', targetPubkey, seqs: slice, nowMs: nowMs() });
+          await this.#expireSlice({ type: 'ExpireItems', targetPubkey, seqs: slice, nowMs: atMs });
         }
       }
       this.#committer.forget([due.key]);

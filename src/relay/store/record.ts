@@ -143,6 +143,7 @@ function fieldsOf(event: RelayEvent): unknown[] {
           item.bytes,
         ]),
         event.account,
+        event.dedupUntilMs,
         event.notices.map((notice) => [
           keyBytes(notice.targetPubkey),
           notice.seq,
@@ -297,11 +298,12 @@ function eventOf(tag: number, fields: unknown[], lsn: number): RelayEvent {
       };
     }
     case TAG.ItemsExpired: {
-      const [key, relayKey, items, account, notices, atMs] = fields as [
+      const [key, relayKey, items, account, dedupUntilMs, notices, atMs] = fields as [
         unknown,
         unknown,
         [number, number, ItemId, unknown, unknown, number][],
         string | null,
+        number,
         [unknown, number, ItemId, string, unknown, number][],
         number,
       ];
@@ -315,6 +317,7 @@ function eventOf(tag: number, fields: unknown[], lsn: number): RelayEvent {
           return { seq, kind: name, itemId, senderPubkey: keyFrom(sender), pushedTo: keyFrom(pushedTo), bytes };
         }),
         account,
+        dedupUntilMs,
         notices: notices.map(([target, seq, itemId, wire, wireHash, expiresAtMs]) => ({
           targetPubkey: keyFrom(target),
           seq,

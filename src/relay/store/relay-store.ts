@@ -53,7 +53,7 @@ export interface DueDedup {
   dueMs: number;
   /** How many rows of each sender key. */
   senders: ReadonlyMap<PublicKey, number>;
-  /** The entry and its rows. */
+  /** The entries and their rows. */
   keys: Buffer[];
 }
 
@@ -94,6 +94,8 @@ export class RelayStore implements EventLog, RowReader {
       nextPause = writes.length + HANDED_OVER_AT_ONCE;
       await othersTurn();
     };
+    // First, so that an item forgotten and accepted anew in one batch is known.
+    for (const key of batch.forgotten) writes.del(key);
     let lsn = this.#lastLsn;
     let lastRecord: Buffer | undefined;
     for (const entry of batch.entries) {
@@ -113,7 +115,6 @@ export class RelayStore implements EventLog, RowReader {
       if (writes.length >= nextPause) await othersMayGo();
     }
     if (batch.collected) addCollected(writes, batch.collected);
-    for (const key of batch.forgotten) writes.del(key);
     try {
       await writes.write({ sync: true });
       this.#lastLsn = lsn;
@@ -220,26 +221,36 @@ export class RelayStore implements EventLog, RowReader {
     return { key: entry.key, targets };
   }
 
-  /** The oldest entry of dedup rows that may go by `nowMs`: those that are still there and were not renewed. */
+  /**
+   * The dedup rows of the oldest time that may go by `nowMs`: those that are still there and were not renewed. All
+   * entries of that time together: once it is purged, none of its rows is known any more, and a row accepted anew would
+   * hide that the old one was counted.
+   */
   async dueDedup(nowMs: number): Promise<DueDedup | undefined> {
-    const entry = await this.#oldestDue(PREFIX.dedupUntil, nowMs);
-    if (!entry) return undefined;
-    const runs = Array.from({ length: entry.value.length / 64 }, (_none, at) =>
-      entry.value.subarray(at * 64, at * 64 + 64),
+    const oldest = await this.#oldestDue(PREFIX.dedupUntil, nowMs);
+    if (!oldest) return undefined;
+    const { dueMs } = oldest;
+    const range = { gte: dueKey(PREFIX.dedupUntil, dueMs, 0), lt: dueKey(PREFIX.dedupUntil, dueMs + 1, 0) };
+    const entries = await this.#level.iterator(range).all();
+    const gone = new Map(entries.map(([key]) => [key.toString('hex'), key]));
+    const runs = entries.flatMap(([, value]) =>
+      Array.from({ length: value.length / 64 }, (_none, at) => value.subarray(at * 64, at * 64 + 64)),
     );
     const keys = runs.map((run) => Buffer.concat([Buffer.of(PREFIX.dedup), run.subarray(32)]));
     const values = await this.#level.getMany(keys);
     const senders = new Map<PublicKey, number>();
-    const gone: Buffer[] = [entry.key];
     for (const [at, value] of values.entries()) {
       const [run, key] = [runs[at], keys[at]];
       // The key holds hashes of the ids; the deadline is in the value.
-      if (!run || !key || !value || decodeRow('dedup', '', value).dedupUntilMs > entry.dueMs) continue;
+      if (!run || !key || !value || decodeRow('dedup', '', value).dedupUntilMs > dueMs) continue;
+      const mark = key.toString('hex');
+      // A row written twice is due twice.
+      if (gone.has(mark)) continue;
+      gone.set(mark, key);
       const sender = publicKeyFromBytes(run.subarray(0, 32));
       senders.set(sender, (senders.get(sender) ?? 0) + 1);
-      gone.push(key);
     }
-    return { dueMs: entry.dueMs, senders, keys: gone };
+    return { dueMs, senders, keys: [...gone.values()] };
   }
 
   async #oldestDue(prefix: number, nowMs: number): Promise<{ key: Buffer; dueMs: number; value: Buffer } | undefined> {
@@ -271,6 +282,8 @@ export class RelayStore implements EventLog, RowReader {
       PREFIX.relay,
       PREFIX.enrolment,
       PREFIX.lineage,
+      PREFIX.senders,
+      PREFIX.encKey,
       PREFIX.target,
       PREFIX.share,
       PREFIX.account,

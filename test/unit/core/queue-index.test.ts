@@ -9,10 +9,14 @@ class NaiveIndex {
 
   released(through: number): Released {
     const gone = this.items.filter(({ seq }) => seq <= through);
-    const released: Released = { items: gone.length, bytes: 0, shares: [] };
+    const released: Released = { items: 0, bytes: 0, notices: 0, shares: [] };
     for (const { bytes, senderPubkey } of gone) {
+      if (senderPubkey === null) {
+        released.notices++;
+        continue;
+      }
+      released.items++;
       released.bytes += bytes;
-      if (senderPubkey === null) continue;
       const share = released.shares.find((one) => one.senderPubkey === senderPubkey);
       if (share) {
         share.items++;
@@ -104,8 +108,8 @@ test('refuses a seq that does not ascend', () => {
 
 test('keeps sequence numbers and sizes exactly up to the largest there are', () => {
   const index = new QueueIndex();
-  index.append({ seq: Number.MAX_SAFE_INTEGER - 1, bytes: 2 ** 32 - 1, senderPubkey: null });
-  index.append({ seq: Number.MAX_SAFE_INTEGER, bytes: 1, senderPubkey: null });
-  expect(index.released(Number.MAX_SAFE_INTEGER - 1)).toEqual({ items: 1, bytes: 2 ** 32 - 1, shares: [] });
-  expect(index.released(Number.MAX_SAFE_INTEGER)).toEqual({ items: 2, bytes: 2 ** 32, shares: [] });
+  index.append({ seq: Number.MAX_SAFE_INTEGER - 1, bytes: 2 ** 32 - 1, senderPubkey: alice.key });
+  index.append({ seq: Number.MAX_SAFE_INTEGER, bytes: 1, senderPubkey: alice.key });
+  expect(index.released(Number.MAX_SAFE_INTEGER - 1)).toMatchObject({ items: 1, bytes: 2 ** 32 - 1, notices: 0 });
+  expect(index.released(Number.MAX_SAFE_INTEGER)).toMatchObject({ items: 2, bytes: 2 ** 32, notices: 0 });
 });
