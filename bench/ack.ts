@@ -40,7 +40,10 @@ export async function ackAll(): Promise<AckFigures> {
   const settings = { limits, enrolmentsMax: 10, dedupRowsMax: 1_000_000 };
   const start = async () => {
     const { store } = await openStore({ folder, nowMs: Date.now(), newEpoch });
-    return { store, engine: await Engine.start({ store, settings, monotonicMs, failed }) };
+    return {
+      store,
+      engine: await Engine.start({ store, settings, signer: namedSigner('relay'), monotonicMs, failed }),
+    };
   };
   let relay = await start();
   const [sender, target] = [namedSigner('ack sender').publicKey, namedSigner('ack target').publicKey];
@@ -63,6 +66,7 @@ export async function ackAll(): Promise<AckFigures> {
         type: 'PushItem',
         senderPubkey: sender,
         item,
+        isKnownById: false,
         wireVerdict: 'ok',
         freshEpoch: newEpoch(),
         nowMs: Date.now(),

@@ -25,6 +25,35 @@ export function enrolClaim(fields: Omit<EnrolClaim, 'v' | 'type'>): EnrolClaim {
   return { v: 1, type: 'relay-enrol', ...fields };
 }
 
+/** The sender keys that a target accepts, signed by the target's host key. */
+export interface SenderList {
+  v: 1;
+  type: 'relay-senders';
+  host_pubkey: PublicKey;
+  senders: PublicKey[];
+  /** Milliseconds since the Unix epoch. */
+  iat: number;
+}
+
+export function senderList(fields: Omit<SenderList, 'v' | 'type'>): SenderList {
+  return { v: 1, type: 'relay-senders', ...fields };
+}
+
+/** The X25519 key that mail for a host is sealed to, signed by the host key. */
+export interface EncKeyAdvertisement {
+  v: 1;
+  type: 'relay-enc-key';
+  host_pubkey: PublicKey;
+  /** Base64 of 32 bytes. */
+  enc_pub: string;
+  /** Milliseconds since the Unix epoch. */
+  at: number;
+}
+
+export function encKeyAdvertisement(fields: Omit<EncKeyAdvertisement, 'v' | 'type'>): EncKeyAdvertisement {
+  return { v: 1, type: 'relay-enc-key', ...fields };
+}
+
 /** The relay's word that it durably committed an item. A transport fact: no delivery, no mailbox acknowledgement. */
 export interface AcceptReceipt {
   v: 1;

@@ -8,8 +8,9 @@ import { type PublicKey, parsePublicKey } from './public-key.ts';
 export const PUSHED_KINDS = ['envelope', 'receipt'] as const;
 export type PushedKind = (typeof PUSHED_KINDS)[number];
 
-/** What a page may hold. */
-export type ItemKind = PushedKind | 'expired';
+/** What a page may hold. DO NOT CHANGE the order: stored as positions. */
+export const ITEM_KINDS = [...PUSHED_KINDS, 'expired'] as const;
+export type ItemKind = (typeof ITEM_KINDS)[number];
 
 const NO_BYTES = Buffer.alloc(0);
 const NO_BYTES_HASH = sha256Hex(NO_BYTES);

@@ -40,6 +40,13 @@ export const WAIT_SECONDS_MAX = 30;
 /** A name carried by more live enrolments than this is crowded: look-ups by name treat it as ambiguous. */
 export const CROWDED_NAME_ENROLMENTS = 16;
 
+/** Sender keys in one published list. */
+export const LISTED_SENDERS_MAX = 256;
+/** Sender keys a target accepts, its listed keys and their successors together. */
+export const ACCEPTED_SENDERS_MAX = 1024;
+/** How far `iat` of a list or rotation, or `at` of an advertisement, may lie ahead of the relay's clock. */
+export const ISSUED_AHEAD_MAX_MS = 300_000;
+
 export const CHALLENGE_LIFETIME_MS = 300_000;
 export const CHALLENGE_BYTES = 32;
 export const OPEN_CHALLENGES_MAX = 10_000;

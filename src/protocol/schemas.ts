@@ -6,6 +6,7 @@
  */
 import Type, { type Static, type TSchema } from 'typebox';
 import { Compile } from 'typebox/compile';
+import { LISTED_SENDERS_MAX } from './limits.ts';
 import { HOST_NAME_PATTERN, OWNER_FP_PATTERN } from './names.ts';
 import { PUBLIC_KEY_CHARACTERS } from './public-key.ts';
 
@@ -28,6 +29,31 @@ export const EnrolRequest = Type.Object({
 
 /** Only the body itself: each item is judged alone and answered `rejected:malformed` alone. */
 export const PushRequest = Type.Object({ items: Type.Array(Type.Unknown()) });
+
+const Time = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, description: 'milliseconds since 1970' });
+
+/** Unknown members of the list are kept: the signature covers them. */
+export const SendersRequest = Type.Object({
+  list: Type.Object({
+    v: Type.Literal(1),
+    type: Type.Literal('relay-senders'),
+    host_pubkey: PublicKeyText,
+    senders: Type.Array(PublicKeyText, { maxItems: LISTED_SENDERS_MAX }),
+    iat: Time,
+  }),
+  sig: Signature,
+});
+
+export const EncKeyRequest = Type.Object({
+  enc_pub: Type.String({ minLength: 44, maxLength: 44, description: 'base64 of a 32-byte X25519 public key' }),
+  at: Time,
+  sig: Signature,
+});
+
+/** Only the body itself: each envelope is judged alone. */
+export const V1PushRequest = Type.Object({ envelopes: Type.Array(Type.Unknown()) });
+
+export const V1AckRequest = Type.Object({ cursor: Type.String({ minLength: 1, maxLength: 100 }) });
 
 export const AckRequest = Type.Object({
   epoch: Type.String({ minLength: 1, maxLength: 64 }),

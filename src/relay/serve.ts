@@ -21,13 +21,16 @@ import { listenNode } from './http/server-node.ts';
 import { listenUws } from './http/server-uws.ts';
 import { loadUws } from './http/uws-binding.ts';
 import { enrolmentRoutes } from './http/v1-enrolment.ts';
+import { v1MessageRoutes } from './http/v1-messages.ts';
 import { ackRoute } from './http/v2-ack.ts';
+import { encKeyRoutes } from './http/enc-key.ts';
 import { infoRoute } from './http/v2-info.ts';
 import { pullRoute } from './http/v2-pull.ts';
 import { pushRoute } from './http/v2-push.ts';
+import { sendersRoute } from './http/v2-senders.ts';
 import { openStore } from './store/open.ts';
 import type { RelayStore } from './store/relay-store.ts';
-import { startSweeps } from './sweep.ts';
+import { Sweeps } from './sweep.ts';
 
 export interface ListenAddress {
   host: string;
@@ -100,7 +103,7 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
   const failure = new FailureReport();
   const monotonicMs = () => clock.monotonicMs();
   const settings = { limits, enrolmentsMax, dedupRowsMax };
-  const engine = await Engine.start({ store, settings, monotonicMs, failed: failure.tell });
+  const engine = await Engine.start({ store, settings, signer, monotonicMs, failed: failure.tell });
   try {
     await engine.heartbeat(clock.nowMs());
     return await serve({ ...options, engine, store, signer, initialised, notices, newEpoch, failed: failure.told });
@@ -148,6 +151,9 @@ async function serve(options: ServeOptions): Promise<Relay> {
       pushRoute({ engine, signer, newEpoch, monotonicMs, bodyBytesMax }),
       pullRoute({ engine, timers, pageWriter, bodyBytesMax }),
       ackRoute({ engine, bodyBytesMax }),
+      ...v1MessageRoutes({ engine, newEpoch, monotonicMs, pageWriter, bodyBytesMax }),
+      sendersRoute({ engine, monotonicMs, bodyBytesMax }),
+      ...encKeyRoutes({ engine, bodyBytesMax }),
     ],
     unexpected: (error, requestId) => log.error({ err: error, requestId }, 'a request met an unexpected error'),
     finished: (request) => log.info(request, 'request'),
@@ -169,12 +175,19 @@ async function serve(options: ServeOptions): Promise<Relay> {
     server.close();
     throw error;
   }
-  const stopSweeps = startSweeps({ engine, challenges, clock, timers, everyMs: options.sweepMs });
+  const sweeps = new Sweeps({
+    engine,
+    challenges,
+    clock,
+    timers,
+    everyMs: options.sweepMs,
+    unexpected: (error) => log.error({ err: error }, 'a sweep met an unexpected error'),
+  });
   isReady = true;
   failed.then(
     () => {
       isReady = false;
-      stopSweeps();
+      void sweeps.stop();
     },
     () => undefined,
   );
@@ -184,7 +197,7 @@ async function serve(options: ServeOptions): Promise<Relay> {
     server.stopAccepting();
     const isDrained = await withinMs(handler.drain(), STOP_WITHIN_MS, timers);
     if (!isDrained) log.warn({}, 'some requests did not finish in time and are cut');
-    stopSweeps();
+    await sweeps.stop();
     server.close();
     admin?.close();
     await engine.close();

@@ -1,7 +1,9 @@
 /** The timers that submit commands: time is input, and this is where it comes in. */
 import { HEARTBEAT_EVERY_MS } from '../protocol/limits.ts';
 import type { Challenges } from './auth/challenges.ts';
-import type { Cancel, Clock, Timers } from './engine/ambient.ts';
+import { ClockGuard } from './clock-guard.ts';
+import type { Clock, Timers } from './engine/ambient.ts';
+import { StoreFailed } from './engine/committer.ts';
 import type { Engine } from './engine/engine.ts';
 
 export interface SweepOptions {
@@ -10,17 +12,60 @@ export interface SweepOptions {
   clock: Clock;
   timers: Timers;
   everyMs: number;
+  /** Told of what should not happen. */
+  unexpected: (error: unknown) => void;
 }
 
-/** Starts the heartbeat and the sweep. Answers how to stop both. */
-export function startSweeps({ engine, challenges, clock, timers, everyMs }: SweepOptions): Cancel {
-  const stopHeartbeat = timers.every(HEARTBEAT_EVERY_MS, () => {
-    // A failed heartbeat is a failed batch, and that ends the process by itself.
-    engine.heartbeat(clock.nowMs()).catch(() => undefined);
-  });
-  const stopSweep = timers.every(everyMs, () => challenges.forgetEnded());
-  return () => {
-    stopHeartbeat();
-    stopSweep();
-  };
+export class Sweeps {
+  readonly #options: SweepOptions;
+  readonly #guard: ClockGuard;
+  readonly #cancels: (() => void)[];
+  #running: Promise<void> | undefined;
+  #isStopped = false;
+
+  /** Starts the heartbeat and the sweep. */
+  constructor(options: SweepOptions) {
+    const { engine, clock, timers, everyMs } = options;
+    this.#options = options;
+    this.#guard = new ClockGuard(clock);
+    this.#cancels = [
+      timers.every(HEARTBEAT_EVERY_MS, () => {
+        // Asked here too: a jump is to be seen soon.
+        void this.#guard.isTrusted;
+        // A failed heartbeat is a failed batch, and that ends the process by itself.
+        engine.heartbeat(clock.nowMs()).catch(() => undefined);
+      }),
+      timers.every(everyMs, () => {
+        void this.sweep();
+      }),
+    ];
+  }
+
+  /** One sweep: expires, forgets, drops old challenges. A sweep under way is not joined by another. */
+  sweep(): Promise<void> {
+    this.#running ??= this.#sweep().finally(() => {
+      this.#running = undefined;
+    });
+    return this.#running;
+  }
+
+  /** Resolves when no sweep is under way any more. */
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    for (const cancel of this.#cancels) cancel();
+    await this.#running;
+  }
+
+  async #sweep(): Promise<void> {
+    const { engine, challenges, clock, unexpected } = this.#options;
+    challenges.forgetEnded();
+    const nowMs = (): number => clock.nowMs();
+    const goesOn = (): boolean => !this.#isStopped && this.#guard.isTrusted;
+    try {
+      await engine.expire(nowMs, goesOn);
+      await engine.purgeDedup(nowMs, goesOn);
+    } catch (error) {
+      if (!(error instanceof StoreFailed)) unexpected(error);
+    }
+  }
 }

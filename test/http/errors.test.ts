@@ -88,12 +88,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     '/healthz',
     '/metrics',
     '/v2/relay/rotate',
-    '/v2/relay/senders',
     '/v2/relay/deny',
-    '/v1/relay/enc-key',
-    '/v2/relay/enc-key',
-    '/v1/relay/messages',
-    '/v1/relay/ack',
   ])('404 NOT_FOUND: %s is no route, for any method', async (path) => {
     const relay = await enrolled();
     for (const method of ['GET', 'POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS']) {
@@ -107,6 +102,11 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     ['/v2/relay/info', 'GET'],
     ['/v2/relay/items', 'POST, GET'],
     ['/v2/relay/ack', 'POST'],
+    ['/v2/relay/senders', 'POST'],
+    ['/v1/relay/enc-key', 'POST, GET'],
+    ['/v2/relay/enc-key', 'GET'],
+    ['/v1/relay/messages', 'POST, GET'],
+    ['/v1/relay/ack', 'POST'],
   ])('405 METHOD_NOT_ALLOWED: %s takes %s, and says so', async (path, allow) => {
     const relay = await enrolled();
     const allowed = allow.split(', ');

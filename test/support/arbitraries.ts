@@ -1,7 +1,7 @@
 /** fast-check arbitraries of the relay's values: every event type and every row, with the corners of their ranges. */
 import * as fc from 'fast-check';
 import type { Sha256Hex } from '../../src/protocol/digest.ts';
-import { PUSHED_KINDS } from '../../src/protocol/items.ts';
+import { ITEM_KINDS, PUSHED_KINDS } from '../../src/protocol/items.ts';
 import type { HostName, ItemId } from '../../src/protocol/names.ts';
 import { type PublicKey, publicKeyFromBytes } from '../../src/protocol/public-key.ts';
 import type { EpochReason, RelayEvent } from '../../src/relay/core/event.ts';
@@ -90,6 +90,21 @@ export const eventOfType: { [T in RelayEvent['type']]: fc.Arbitrary<RelayEvent &
     releasedBytes: wholeNumber,
     atMs: wholeNumber,
   }),
+  SendersPublished: fc.record({
+    type: fc.constant('SendersPublished' as const),
+    hostPubkey: publicKey,
+    senders: fc.array(publicKey, { maxLength: 5 }),
+    iatMs: wholeNumber,
+    atMs: wholeNumber,
+  }),
+  EncKeyPublished: fc.record({
+    type: fc.constant('EncKeyPublished' as const),
+    hostPubkey: publicKey,
+    encPub: text,
+    advertisedAtMs: wholeNumber,
+    sig: text,
+    atMs: wholeNumber,
+  }),
   ItemAccepted: fc.record({
     type: fc.constant('ItemAccepted' as const),
     senderPubkey: publicKey,
@@ -106,8 +121,45 @@ export const eventOfType: { [T in RelayEvent['type']]: fc.Arbitrary<RelayEvent &
     through: wholeNumber,
     items: wholeNumber,
     bytes: wholeNumber,
+    notices: wholeNumber,
     account,
     shares: fc.array(releasedShare, { maxLength: 5 }),
+    atMs: wholeNumber,
+  }),
+  ItemsExpired: fc.record({
+    type: fc.constant('ItemsExpired' as const),
+    targetPubkey: publicKey,
+    relayPubkey: publicKey,
+    items: fc.array(
+      fc.record({
+        seq: wholeNumber,
+        kind: fc.constantFrom(...ITEM_KINDS),
+        itemId,
+        senderPubkey: publicKey,
+        pushedTo: publicKey,
+        bytes: wholeNumber,
+      }),
+      { maxLength: 5 },
+    ),
+    account,
+    dedupUntilMs: wholeNumber,
+    notices: fc.array(
+      fc.record({
+        targetPubkey: publicKey,
+        seq: wholeNumber,
+        itemId,
+        wire: text,
+        wireHash: sha256,
+        expiresAtMs: wholeNumber,
+      }),
+      { maxLength: 5 },
+    ),
+    atMs: wholeNumber,
+  }),
+  DedupPurged: fc.record({
+    type: fc.constant('DedupPurged' as const),
+    beforeMs: wholeNumber,
+    senders: fc.array(fc.record({ senderPubkey: publicKey, rows: wholeNumber }), { maxLength: 5 }),
     atMs: wholeNumber,
   }),
   ItemLost: fc.record({
@@ -163,6 +215,12 @@ export const keyedRow: { [T in keyof Tables]: fc.Arbitrary<KeyedRow<T>> } = {
   lineage: fc
     .record({ members: fc.array(publicKey, { minLength: 1, maxLength: 5 }) })
     .map((row) => ({ key: row.members[0] ?? '', row })),
+  senders: fc
+    .tuple(publicKey, fc.record({ senders: fc.array(publicKey, { maxLength: 5 }), iatMs: wholeNumber }))
+    .map(([key, row]) => ({ key, row })),
+  encKey: fc
+    .tuple(publicKey, fc.record({ encPub: text, atMs: wholeNumber, sig: text }))
+    .map(([key, row]) => ({ key, row })),
   target: fc
     .tuple(
       publicKey,
@@ -179,7 +237,7 @@ export const keyedRow: { [T in keyof Tables]: fc.Arbitrary<KeyedRow<T>> } = {
       fc.record({
         targetPubkey: publicKey,
         seq: wholeNumber,
-        kind: fc.constantFrom('envelope' as const, 'receipt' as const, 'expired' as const),
+        kind: fc.constantFrom(...ITEM_KINDS),
         itemId,
         senderPubkey: publicKey,
         wireHash: sha256,

@@ -6,7 +6,9 @@ import type { ItemId } from '../../src/protocol/names.ts';
 import type {
   AckItems,
   EnrolHost,
+  ExpireItems,
   NoteHostSeen,
+  PublishSenders,
   PushItem,
   ReportLostItem,
   RotateEpoch,
@@ -44,6 +46,7 @@ export function pushOf(
     type: 'PushItem',
     senderPubkey: from.key,
     item: { kind, itemId: itemId as ItemId, targets: pushedTargets(targets) },
+    isKnownById: false,
     wireVerdict: 'ok',
     freshEpoch: epochNumbered(99),
     nowMs: NOON_MS,
@@ -53,6 +56,28 @@ export function pushOf(
 
 export function ackOf(target: TestHost, through: number, changes: Partial<AckItems> = {}): AckItems {
   return { type: 'AckItems', targetPubkey: target.key, epoch: FIRST_EPOCH, through, nowMs: NOON_MS, ...changes };
+}
+
+/** `host` publishes whose mail it takes. */
+export function sendersOf(
+  host: TestHost,
+  senders: readonly TestHost[],
+  changes: Partial<PublishSenders> = {},
+): PublishSenders {
+  return {
+    type: 'PublishSenders',
+    callerPubkey: host.key,
+    hostPubkey: host.key,
+    senders: senders.map(({ key }) => key),
+    iatMs: NOON_MS,
+    nowMs: NOON_MS,
+    ...changes,
+  };
+}
+
+/** The sweep gives up these items of `target`. */
+export function expireOf(target: TestHost, seqs: number[], nowMs: number): ExpireItems {
+  return { type: 'ExpireItems', targetPubkey: target.key, seqs, nowMs };
 }
 
 /** `host` enrols by the host-key challenge, proving no account. */

@@ -89,6 +89,7 @@ export function acked(
     through,
     items,
     bytes,
+    notices: 0,
     account: null,
     shares: shares.map((share) => ({ senderPubkey: share[0].key, items: share[1], bytes: share[2] })),
     atMs: NOON_MS,

@@ -6,30 +6,34 @@
  *
  * Every history begins with `RelayInitialised`. Nothing is stored, nothing waits.
  */
-import type { Command } from '../../src/relay/core/command.ts';
+import type { Command, ExpireItems } from '../../src/relay/core/command.ts';
 import { decideAck } from '../../src/relay/core/decide-ack.ts';
 import { decideEnrol, decideHostSeen } from '../../src/relay/core/decide-enrolment.ts';
 import { decideLostItem, decideRotateEpoch } from '../../src/relay/core/decide-epoch.ts';
+import { type DecidedExpiry, decideExpire, decidePurge } from '../../src/relay/core/decide-expiry.ts';
+import { decidePublishEncKey, decidePublishSenders } from '../../src/relay/core/decide-publish.ts';
 import { decidePush } from '../../src/relay/core/decide-push.ts';
 import {
   type AckOutcome,
   type Decided,
   type Done,
+  type EncKeyOutcome,
   type EnrolOutcome,
   type EpochOutcome,
   type PushOutcome,
   type Refusal,
+  type SendersOutcome,
   assertNever,
 } from '../../src/relay/core/decision.ts';
 import type { RelayEvent } from '../../src/relay/core/event.ts';
-import { ackFacts, enrolFacts, lostItemFacts, pushFacts } from '../../src/relay/core/facts.ts';
+import { ackFacts, enrolFacts, expireFacts, lostItemFacts, pushFacts } from '../../src/relay/core/facts.ts';
 import { rowKey } from '../../src/relay/core/rows.ts';
 import type { TestHost } from './hosts.ts';
 import { initialised } from './events.ts';
 import { MapRows } from './map-rows.ts';
 import { type SettingsChanges, settingsWith } from './settings.ts';
 
-export type AnyOutcome = PushOutcome | EnrolOutcome | AckOutcome | EpochOutcome | Done;
+export type AnyOutcome = PushOutcome | EnrolOutcome | AckOutcome | EpochOutcome | SendersOutcome | EncKeyOutcome | Done;
 
 export function given(...events: readonly RelayEvent[]): Given {
   return new Given(events);
@@ -69,11 +73,16 @@ export class Given {
     return this;
   }
 
-  when(command: Command): Decision {
+  /** What a sweep decides, before its notices are signed. */
+  whenExpiring(command: ExpireItems): DecidedExpiry | undefined {
+    return decideExpire(command, expireFacts(command, this.rows, this.#settings));
+  }
+
+  when(command: Exclude<Command, ExpireItems>): Decision {
     return new Decision(this.#decide(command), this.rows);
   }
 
-  #decide(command: Command): Decided<AnyOutcome> | Refusal {
+  #decide(command: Exclude<Command, ExpireItems>): Decided<AnyOutcome> | Refusal {
     const { rows } = this;
     switch (command.type) {
       case 'EnrolHost':
@@ -84,6 +93,12 @@ export class Given {
         return decidePush(command, pushFacts(command, rows, this.#settings));
       case 'AckItems':
         return decideAck(command, ackFacts(command, rows, rows.released(command.targetPubkey, command.through)));
+      case 'PublishSenders':
+        return decidePublishSenders(command, rows.get('senders', command.hostPubkey));
+      case 'PublishEncKey':
+        return decidePublishEncKey(command, rows.get('encKey', command.hostPubkey));
+      case 'PurgeDedup':
+        return decidePurge(command);
       case 'RotateEpoch':
         return decideRotateEpoch(command);
       case 'ReportLostItem':

@@ -62,3 +62,15 @@ export function hopBytes(
 export function sha256(bytes: string | Uint8Array): string {
   return createHash('sha256').update(bytes).digest('hex');
 }
+
+/** The three headers of a v1 hop: the query is not signed, and neither is the relay's key. */
+export function hopV1Headers({ host, method, target, body, timestamp }: Hop): Record<string, string> {
+  const [path = ''] = target.split('?');
+  const lines = ['mail-hop-v1', method, path, String(timestamp), sha256(body ?? '')];
+  const signature = host.signer.sign(Buffer.from(lines.join('\n')));
+  return { 'x-mail-host': host.name, 'x-mail-ts': String(timestamp), 'x-mail-sig': signature };
+}
+
+export function hopV1Bytes(hop: Hop, headers: Readonly<Record<string, string>> = {}): Buffer {
+  return requestBytes(hop.method, hop.target, { ...hopV1Headers(hop), ...headers }, hop.body);
+}

@@ -13,7 +13,7 @@ import type { QueueRow } from '../../src/relay/core/rows.ts';
 import { type Relay, type RelayOptions, STOP_WITHIN_MS, startRelay } from '../../src/relay/serve.ts';
 import { openStore } from '../../src/relay/store/open.ts';
 import { PositionFile } from '../../src/relay/store/position.ts';
-import { type Hop, type Signed, hopBytes } from './hops.ts';
+import { type Hop, type Signed, hopBytes, hopV1Bytes } from './hops.ts';
 import { type TestHost, relay as relayHost } from './hosts.ts';
 import { ManualClock, ManualTimers } from './manual-time.ts';
 import { type RawResponse, rawRequest } from './raw-http.ts';
@@ -116,6 +116,12 @@ export class HttpRelay {
     headers: Readonly<Record<string, string | undefined>> = {},
   ): Promise<RawResponse> {
     return rawRequest(this.port, hopBytes(hop, signed, headers), hop.method);
+  }
+
+  /** Sends a request whose hop is found by the name of its host. */
+  sendByName(host: TestHost, method: string, target: string, body?: unknown): Promise<RawResponse> {
+    const text = body === undefined ? undefined : JSON.stringify(body);
+    return rawRequest(this.port, hopV1Bytes(this.hop(host, method, target, text)), method);
   }
 
   /** How far the log has come, read from where the relay notes it before it answers. */

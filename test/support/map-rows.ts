@@ -69,12 +69,15 @@ export class MapRows implements FactSource {
 
   /** What an ack of `through` would release, counted row by row. */
   released(target: PublicKey, through: number): Released {
-    const released: Released = { through, items: 0, bytes: 0, shares: [] };
+    const released: Released = { through, items: 0, bytes: 0, notices: 0, shares: [] };
     for (const { seq, bytes, kind, senderPubkey } of this.queue(target)) {
       if (seq > through) break;
+      if (kind === 'expired') {
+        released.notices++;
+        continue;
+      }
       released.items++;
       released.bytes += bytes;
-      if (kind === 'expired') continue;
       const share = released.shares.find((one) => one.senderPubkey === senderPubkey);
       if (share) {
         share.items++;

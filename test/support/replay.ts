@@ -6,7 +6,10 @@ import { encodeRow } from '../../src/relay/store/row-codec.ts';
 import { collected } from './collected.ts';
 import { MapRows } from './map-rows.ts';
 
-/** Stored and replayed rows, key to value in hexadecimal. Queue rows that are acked are left out of both. */
+/**
+ * Stored and replayed rows, key to value in hexadecimal. Queue rows that are acked are left out of both; dedup rows that were
+ * purged are replayed, but nobody knows them any more.
+ */
 export async function storedAndReplayed(store: RelayStore): Promise<[Map<string, string>, Map<string, string>]> {
   const rows = new MapRows();
   for await (const { event } of store.read(1)) rows.apply(event);
@@ -15,13 +18,18 @@ export async function storedAndReplayed(store: RelayStore): Promise<[Map<string,
   for (const change of rows.all()) {
     const key = rowKeyBytes(change.table, change.key).toString('hex');
     if (isAcked(change, rows)) acked.add(key);
-    else if (change.row) replayed.set(key, encodeRow(change.table, change.row).toString('hex'));
+    else if (change.row && !isPurged(change, rows))
+      replayed.set(key, encodeRow(change.table, change.row).toString('hex'));
   }
   const stored = new Map<string, string>();
   for (const [key, value] of await collected(store.rawRows())) {
     if (!acked.has(key.toString('hex'))) stored.set(key.toString('hex'), value.toString('hex'));
   }
   return [stored, replayed];
+}
+
+function isPurged({ table, row }: RowChange, rows: MapRows): boolean {
+  return table === 'dedup' && row !== null && row.dedupUntilMs <= (rows.get('relay', '')?.dedupPurgedMs ?? 0);
 }
 
 function isAcked({ table, row }: RowChange, rows: MapRows): boolean {

@@ -5,8 +5,8 @@
  * them again, with the same clock and settings.
  */
 import { onTestFinished } from 'vitest';
-import type { AckItems, EnrolHost, PushItem } from '../../src/relay/core/command.ts';
-import type { AckOutcome, EnrolOutcome, PushOutcome, Refusal } from '../../src/relay/core/decision.ts';
+import type { AckItems, EnrolHost, PublishSenders, PushItem } from '../../src/relay/core/command.ts';
+import type { AckOutcome, EnrolOutcome, PushOutcome, Refusal, SendersOutcome } from '../../src/relay/core/decision.ts';
 import type { QueueRow } from '../../src/relay/core/rows.ts';
 import type { StoreFailed } from '../../src/relay/engine/committer.ts';
 import { Engine } from '../../src/relay/engine/engine.ts';
@@ -66,6 +66,7 @@ export class TestRelay {
     this.engine = await Engine.start({
       store,
       settings: this.settings,
+      signer: relay.signer,
       monotonicMs: () => performance.now(),
       failed: (failure) => this.failures.push(failure),
     });
@@ -111,6 +112,35 @@ export class TestRelay {
     const { epoch } = this.engine;
     const { nowMs } = this.clock;
     return this.engine.ack({ type: 'AckItems', targetPubkey: target.key, epoch, through, nowMs, ...changes });
+  }
+
+  publishSenders(command: PublishSenders): Promise<SendersOutcome | Refusal> {
+    return this.engine.publishSenders({ ...command, nowMs: this.clock.nowMs });
+  }
+
+  /** A whole sweep at the clock's time: expires, then forgets. */
+  async sweep(): Promise<void> {
+    await this.expire();
+    await this.purge();
+  }
+
+  async expire(): Promise<void> {
+    await this.engine.expire(
+      () => this.clock.nowMs,
+      () => true,
+    );
+  }
+
+  async purge(): Promise<void> {
+    await this.engine.purgeDedup(
+      () => this.clock.nowMs,
+      () => true,
+    );
+  }
+
+  /** How many dedup rows a sender is counted for. */
+  dedupRows(sender: TestHost): number {
+    return this.store.get('sender', sender.key)?.dedupRows ?? 0;
   }
 
   /** Everything that waits for `target`, page by page. */

@@ -4,7 +4,15 @@
  */
 import type { Sha256Hex } from '../../protocol/digest.ts';
 import { verifySignature } from '../../protocol/ed25519.ts';
-import { HOP_HEADERS, HOP_SKEW_MAX_MS, hopV2Message, parseHopTimestamp, signedTarget } from '../../protocol/hop.ts';
+import {
+  HOP_HEADERS,
+  HOP_SKEW_MAX_MS,
+  hopV1Message,
+  hopV2Message,
+  parseHopTimestamp,
+  signedTarget,
+} from '../../protocol/hop.ts';
+import { type HostName, parseHostName } from '../../protocol/names.ts';
 import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
 import { type Refusal, refusal } from '../core/decision.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
@@ -12,12 +20,21 @@ import type { EnrolmentRow } from '../core/rows.ts';
 /** A header by its lower-case name; `undefined` when absent. */
 export type HeaderLookup = (name: string) => string | undefined;
 
-/** A hop whose key is enrolled and whose time is right; not yet verified. */
+/** A hop of an enrolled host whose time is right; not yet verified. */
 export interface HopClaim {
   type: 'HopClaim';
-  enrolment: EnrolmentRow;
+  version: 1 | 2;
+  /** The one whose key the headers show (v2), or every live host of the name that they show (v1). */
+  candidates: EnrolmentRow[];
   timestamp: string;
   signature: string;
+}
+
+/** Whom a hop may come from. */
+export interface HopLookUps {
+  byKey: (key: PublicKey) => EnrolmentRow | undefined;
+  /** `undefined` on routes that take no hop by name. None when the name is crowded. */
+  byName: ((name: HostName) => EnrolmentRow[]) | undefined;
 }
 
 export interface HopRequest {
@@ -29,19 +46,13 @@ export interface HopRequest {
 }
 
 /** Reads the headers: enrolled, then in time. */
-export function readHop(
-  header: HeaderLookup,
-  enrolment: (key: PublicKey) => EnrolmentRow | undefined,
-  nowMs: number,
-): HopClaim | Refusal {
-  const keyText = header(HOP_HEADERS.key);
-  if (keyText === undefined) return refusal('NOT_ENROLLED', 'not enrolled');
-  const key = parsePublicKey(keyText);
-  if (!key) return refusal('BAD_SIGNATURE', `${HOP_HEADERS.key} is not base64 of 32 bytes`);
-  const row = enrolment(key);
-  if (!row || row.revokedAtMs !== null || (row.validUntilMs !== null && row.validUntilMs <= nowMs)) {
-    return refusal('NOT_ENROLLED', 'not enrolled');
-  }
+export function readHop(header: HeaderLookup, lookUps: HopLookUps, nowMs: number): HopClaim | Refusal {
+  const claimed = candidates(header, lookUps);
+  if (!Array.isArray(claimed)) return claimed;
+  const live = claimed.filter(
+    (row) => row.revokedAtMs === null && (row.validUntilMs === null || row.validUntilMs > nowMs),
+  );
+  if (live.length === 0) return refusal('NOT_ENROLLED', 'not enrolled');
   const timestamp = header(HOP_HEADERS.timestamp);
   const timestampMs = timestamp === undefined ? undefined : parseHopTimestamp(timestamp);
   if (timestamp === undefined || timestampMs === undefined) {
@@ -54,12 +65,27 @@ export function readHop(
   }
   const signature = header(HOP_HEADERS.signature);
   if (signature === undefined) return refusal('BAD_SIGNATURE', `${HOP_HEADERS.signature} is missing`);
-  return { type: 'HopClaim', enrolment: row, timestamp, signature };
+  const version = header(HOP_HEADERS.key) === undefined ? 1 : 2;
+  return { type: 'HopClaim', version, candidates: live, timestamp, signature };
 }
 
-/** Whether the claim's signature covers this request at this relay. */
-export function isHopVerified(claim: HopClaim, request: HopRequest, relayPubkey: PublicKey): boolean {
+function candidates(header: HeaderLookup, { byKey, byName }: HopLookUps): EnrolmentRow[] | Refusal {
+  const keyText = header(HOP_HEADERS.key);
+  if (keyText !== undefined) {
+    const key = parsePublicKey(keyText);
+    if (!key) return refusal('BAD_SIGNATURE', `${HOP_HEADERS.key} is not base64 of 32 bytes`);
+    const row = byKey(key);
+    return row ? [row] : [];
+  }
+  if (!byName) return [];
+  const name = parseHostName(header(HOP_HEADERS.host) ?? '');
+  return name ? byName(name) : refusal('BAD_SIGNATURE', `${HOP_HEADERS.host} is not a host name`);
+}
+
+/** The host whose signature covers this request at this relay; `undefined` when nobody's does. */
+export function verifiedHop(claim: HopClaim, request: HopRequest, relayPubkey: PublicKey): EnrolmentRow | undefined {
   const { method, target, bodyHash } = request;
   const fields = { method, target: signedTarget(target), timestamp: claim.timestamp, bodyHash };
-  return verifySignature(claim.enrolment.hostPubkey, hopV2Message(fields, relayPubkey), claim.signature);
+  const message = claim.version === 1 ? hopV1Message(fields) : hopV2Message(fields, relayPubkey);
+  return claim.candidates.find(({ hostPubkey }) => verifySignature(hostPubkey, message, claim.signature));
 }

@@ -39,6 +39,27 @@ export interface NoteHostSeen {
   nowMs: number;
 }
 
+/** Take mail of these senders only. The list's signature has been verified, and every key is an acceptable point. */
+export interface PublishSenders {
+  type: 'PublishSenders';
+  /** Whose signed hop brought it. */
+  callerPubkey: PublicKey;
+  hostPubkey: PublicKey;
+  senders: PublicKey[];
+  iatMs: number;
+  nowMs: number;
+}
+
+/** Show this encryption key to whoever asks. The advertisement's signature has been verified. */
+export interface PublishEncKey {
+  type: 'PublishEncKey';
+  hostPubkey: PublicKey;
+  encPub: string;
+  advertisedAtMs: number;
+  sig: string;
+  nowMs: number;
+}
+
 /** What the relay read of the wire bytes; `ok` when every target's bytes are what they claim to be. */
 export type WireVerdict = 'ok' | 'not sealed' | 'id mismatch' | 'bad receipt';
 
@@ -47,6 +68,8 @@ export interface PushItem {
   type: 'PushItem';
   senderPubkey: PublicKey;
   item: PushedItem;
+  /** v1: a known id is a duplicate, whatever its bytes. */
+  isKnownById: boolean;
   wireVerdict: WireVerdict;
   /** The epoch to begin if this push finds that a known item was lost. */
   freshEpoch: Epoch;
@@ -59,6 +82,24 @@ export interface AckItems {
   targetPubkey: PublicKey;
   epoch: Epoch;
   through: number;
+  nowMs: number;
+}
+
+/** Give up these items of one target, if they still wait and are past their time. */
+export interface ExpireItems {
+  type: 'ExpireItems';
+  targetPubkey: PublicKey;
+  /** Ascending; at most `EXPIRED_AT_ONCE`. */
+  seqs: number[];
+  nowMs: number;
+}
+
+/** Forget the dedup rows that were to be known until `beforeMs`, which lies in the past. */
+export interface PurgeDedup {
+  type: 'PurgeDedup';
+  beforeMs: number;
+  /** How many rows of each sender key that are. */
+  senders: { senderPubkey: PublicKey; rows: number }[];
   nowMs: number;
 }
 
@@ -79,4 +120,14 @@ export interface ReportLostItem {
   nowMs: number;
 }
 
-export type Command = EnrolHost | NoteHostSeen | PushItem | AckItems | RotateEpoch | ReportLostItem;
+export type Command =
+  | EnrolHost
+  | NoteHostSeen
+  | PublishSenders
+  | PublishEncKey
+  | PushItem
+  | AckItems
+  | ExpireItems
+  | PurgeDedup
+  | RotateEpoch
+  | ReportLostItem;

@@ -20,6 +20,11 @@ export function decideAck(command: AckItems, facts: AckFacts): Decided<AckOutcom
   if (through <= ackedThrough) return decided<AckOutcome>({ type: 'Acked', ackedThrough, deleted: 0, headSeq });
   // An ack that releases the items of many senders is decided in steps; `released` says how far this one goes.
   const { released, account } = facts;
-  const outcome: AckOutcome = { type: 'Acked', ackedThrough: released.through, deleted: released.items, headSeq };
+  const outcome: AckOutcome = {
+    type: 'Acked',
+    ackedThrough: released.through,
+    deleted: released.items + released.notices,
+    headSeq,
+  };
   return decided(outcome, { type: 'ItemsAcked', targetPubkey, ...released, account, atMs: command.nowMs });
 }

@@ -17,7 +17,7 @@ import type { UsageRow } from './rows.ts';
 interface Place {
   pushed: PushedTarget;
   target: PushTargetFacts;
-  /** Known with the same bytes; when `lost`, it is stored anew. */
+  /** Known with the same bytes, or by its id alone where that decides; when `lost`, it is stored anew. */
   known: KnownItem | undefined;
 }
 
@@ -58,11 +58,11 @@ function rejected(rejection: ItemRejection): Decided<PushOutcome> {
   return decided<PushOutcome>({ type: 'ItemRejected', rejection });
 }
 
-function placesOf({ item }: PushItem, facts: PushFacts): Place[] {
+function placesOf({ item, isKnownById }: PushItem, facts: PushFacts): Place[] {
   return item.targets.map((pushed, position) => {
     const target = facts.targets[position];
     if (!target) throw new Error('invariant: there are facts for every target');
-    return { pushed, target, known: target.known.find(({ row }) => row.wireHash === pushed.wireHash) };
+    return { pushed, target, known: target.known.find(({ row }) => isKnownById || row.wireHash === pushed.wireHash) };
   });
 }
 

@@ -68,6 +68,17 @@ export interface AckOutcome {
   headSeq: number;
 }
 
+export interface SendersOutcome {
+  type: 'SendersListed';
+  senders: number;
+  iatMs: number;
+}
+
+export interface EncKeyOutcome {
+  type: 'EncKeyShown';
+  atMs: number;
+}
+
 export interface EpochOutcome {
   type: 'EpochBegun';
   epoch: Epoch;

@@ -4,7 +4,8 @@
  *
  * Invariant: equals `new Directory()` told every enrolment row again.
  */
-import { foldHostName } from '../../protocol/names.ts';
+import { CROWDED_NAME_ENROLMENTS } from '../../protocol/limits.ts';
+import { type HostName, foldHostName } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { EnrolmentRow } from './rows.ts';
 
@@ -29,6 +30,24 @@ export class Directory {
 
   liveByName(foldedName: string): PublicKey[] {
     return [...(this.#liveByName.get(foldedName) ?? [])];
+  }
+
+  /**
+   * The one live enrolment that `name` means: the only one that carries it, or the only one of the caller's account. A
+   * crowded name means nobody.
+   */
+  findByName(name: HostName, account: string | null): EnrolmentRow | 'unknown' | 'ambiguous' {
+    if (this.liveByName(foldHostName(name)).length === 0) return 'unknown';
+    const rows = this.namesakes(name);
+    const own = account === null ? [] : rows.filter((row) => row.account === account);
+    const only = rows.length === 1 ? rows[0] : own.length === 1 ? own[0] : undefined;
+    return only ?? 'ambiguous';
+  }
+
+  /** The live enrolments that carry `name`; none when it is crowded. */
+  namesakes(name: HostName): EnrolmentRow[] {
+    const keys = this.liveByName(foldHostName(name));
+    return keys.length > CROWDED_NAME_ENROLMENTS ? [] : keys.flatMap((key) => this.#rows.get(key) ?? []);
   }
 
   /** The oldest live enrolment that was never used and is at least a day old. */

@@ -6,7 +6,7 @@
  */
 import type { Sha256Hex } from '../../protocol/digest.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
-import type { PushedKind } from '../../protocol/items.ts';
+import type { ItemKind, PushedKind } from '../../protocol/items.ts';
 import type { HostName, ItemId } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { AuthorityName } from './rows.ts';
@@ -76,6 +76,25 @@ export interface EnrolmentLapsed {
   atMs: number;
 }
 
+export interface SendersPublished {
+  type: 'SendersPublished';
+  hostPubkey: PublicKey;
+  /** Without repetition. */
+  senders: PublicKey[];
+  iatMs: number;
+  atMs: number;
+}
+
+export interface EncKeyPublished {
+  type: 'EncKeyPublished';
+  hostPubkey: PublicKey;
+  encPub: string;
+  /** The advertisement's own time. */
+  advertisedAtMs: number;
+  sig: string;
+  atMs: number;
+}
+
 export interface AcceptedTarget {
   hostPubkey: PublicKey;
   seq: number;
@@ -108,11 +127,57 @@ export interface ItemsAcked {
   type: 'ItemsAcked';
   targetPubkey: PublicKey;
   through: number;
+  /** Items and wire bytes that quotas were charged for; by sender in `shares`. */
   items: number;
   bytes: number;
+  /** Expiry notices, which no quota is charged for. */
+  notices: number;
   account: string | null;
-  /** The same items by sender. Notices belong to no sender's share and are not listed. */
   shares: ReleasedShare[];
+  atMs: number;
+}
+
+/** One item that passed its retention. */
+export interface ExpiredItem {
+  seq: number;
+  kind: ItemKind;
+  itemId: ItemId;
+  senderPubkey: PublicKey;
+  /** The key the item was pushed to, under which dedup knows it. */
+  pushedTo: PublicKey;
+  bytes: number;
+}
+
+/** A notice queued for the sender of an expired envelope, with the bytes that the relay signed. */
+export interface QueuedNotice {
+  targetPubkey: PublicKey;
+  seq: number;
+  itemId: ItemId;
+  /** RFC 8785 JSON of `{rec, sig}`. */
+  wire: string;
+  wireHash: Sha256Hex;
+  expiresAtMs: number;
+}
+
+/** A slice of one target's items was not called for in time. */
+export interface ItemsExpired {
+  type: 'ItemsExpired';
+  targetPubkey: PublicKey;
+  relayPubkey: PublicKey;
+  items: ExpiredItem[];
+  account: string | null;
+  /** Until then their tombstones are kept: the horizon counts from the expiry, however late it came. */
+  dedupUntilMs: number;
+  notices: QueuedNotice[];
+  atMs: number;
+}
+
+/** The dedup horizon passed: everything that was to be known until `beforeMs` is forgotten. */
+export interface DedupPurged {
+  type: 'DedupPurged';
+  beforeMs: number;
+  /** How many rows each sender key keeps no longer. */
+  senders: { senderPubkey: PublicKey; rows: number }[];
   atMs: number;
 }
 
@@ -137,8 +202,12 @@ export type RelayEvent =
   | HostEnrolled
   | HostSeen
   | EnrolmentLapsed
+  | SendersPublished
+  | EncKeyPublished
   | ItemAccepted
   | ItemsAcked
+  | ItemsExpired
+  | DedupPurged
   | ItemLost;
 
 /** An event at its place in the log. Log sequence numbers start at 1 and have no gap. */

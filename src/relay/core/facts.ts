@@ -6,7 +6,7 @@ import type { Epoch } from '../../protocol/epoch.ts';
 import { type Limits, dedupHorizonMs, retentionMs } from '../../protocol/limits.ts';
 import { type ItemId, foldHostName } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { AckItems, EnrolHost, PushItem, ReportLostItem } from './command.ts';
+import type { AckItems, EnrolHost, ExpireItems, PushItem, ReportLostItem } from './command.ts';
 import type { Directory } from './directory.ts';
 import type { Released } from './queue-index.ts';
 import {
@@ -17,6 +17,7 @@ import {
   type QueueRow,
   type RelayRow,
   type RowReader,
+  type SendersRow,
   type TargetRow,
   type UsageRow,
   rowKey,
@@ -158,12 +159,17 @@ function pushTargetFacts(
   const account = enrolment?.account;
   return {
     enrolment,
-    acceptsSender: true,
+    acceptsSender: isAcceptedSender(rows.get('senders', target), senders),
     known,
     queue,
     share,
     account: (account ? rows.get('account', account) : undefined) ?? NO_USAGE,
   };
+}
+
+/** A listed key admits the host that has it, under every key that rotations joined. */
+function isAcceptedSender(list: SendersRow | undefined, senders: readonly PublicKey[]): boolean {
+  return !list || senders.some((sender) => list.senders.includes(sender));
 }
 
 function knownItem(row: DedupRow, queuedAt: PublicKey, queue: TargetRow, rows: FactSource): KnownItem {
@@ -201,5 +207,38 @@ export function lostItemFacts(command: ReportLostItem, rows: RowReader): LostIte
   return {
     queued: seq > targetRow(rows, targetPubkey).ackedThrough ? queued : undefined,
     account: rows.get('enrolment', targetPubkey)?.account ?? null,
+  };
+}
+
+export interface ExpireFacts {
+  relayPubkey: PublicKey;
+  retentionMs: number;
+  dedupHorizonMs: number;
+  account: string | null;
+  /** Of the rows asked for: those that still wait and are past their time, in order. */
+  due: QueueRow[];
+  /** The live key under which each sender is to be told, and the head of that queue; absent when it is no host any more. */
+  tellAt: ReadonlyMap<PublicKey, { key: PublicKey; headSeq: number }>;
+}
+
+export function expireFacts(command: ExpireItems, rows: RowReader, settings: RelaySettings): ExpireFacts {
+  const { targetPubkey, seqs, nowMs } = command;
+  const { ackedThrough } = targetRow(rows, targetPubkey);
+  const due = seqs.flatMap((seq) => {
+    const row = seq > ackedThrough ? rows.get('queue', rowKey.queue(targetPubkey, seq)) : undefined;
+    return row && row.expiresAtMs <= nowMs ? row : [];
+  });
+  const tellAt = new Map<PublicKey, { key: PublicKey; headSeq: number }>();
+  for (const { senderPubkey } of due) {
+    const key = lineageOf(rows, senderPubkey).findLast((member) => rows.get('enrolment', member)?.revokedAtMs === null);
+    if (key) tellAt.set(senderPubkey, { key, headSeq: targetRow(rows, key).headSeq });
+  }
+  return {
+    relayPubkey: relayRow(rows).relayPubkey,
+    retentionMs: retentionMs(settings.limits),
+    dedupHorizonMs: dedupHorizonMs(settings.limits),
+    account: rows.get('enrolment', targetPubkey)?.account ?? null,
+    due,
+    tellAt,
   };
 }

@@ -18,8 +18,10 @@ export interface IndexedItem {
 export interface Released {
   /** How far: `through`, or less when more senders lie below it than were asked for. */
   through: number;
+  /** Without notices, for which no quota is charged. */
   items: number;
   bytes: number;
+  notices: number;
   shares: ReleasedShare[];
 }
 
@@ -62,14 +64,18 @@ export class QueueIndex {
     const stop = this.#firstAbove(through);
     const usage = new Map<number, { items: number; bytes: number }>();
     let bytes = 0;
+    let notices = 0;
     let at = this.#start;
     for (; at < stop; at++) {
       const size = this.#at(this.#bytes, at);
       const sender = this.#at(this.#senders, at);
+      if (sender === NO_SENDER) {
+        notices++;
+        continue;
+      }
       const used = usage.get(sender);
-      if (sender !== NO_SENDER && !used && usage.size === sendersMax) break;
+      if (!used && usage.size === sendersMax) break;
       bytes += size;
-      if (sender === NO_SENDER) continue;
       if (used) {
         used.items++;
         used.bytes += size;
@@ -82,8 +88,8 @@ export class QueueIndex {
       const senderPubkey = this.#senderKeys[sender];
       if (senderPubkey !== undefined) shares.push({ senderPubkey, ...used });
     }
-    const isWhole = at === stop;
-    return { through: isWhole ? through : this.#at(this.#seqs, at - 1), items: at - this.#start, bytes, shares };
+    const reached = at === stop ? through : this.#at(this.#seqs, at - 1);
+    return { through: reached, items: at - this.#start - notices, bytes, notices, shares };
   }
 
   /** Forgets everything at or below `through`. */

@@ -22,6 +22,15 @@ export function reduceDedup(event: RelayEvent, rows: RowReader): RowChange[] {
       });
       return [...changes, ...counted(rows, senderPubkey, targets.length)];
     }
+    case 'ItemsExpired':
+      return event.items.flatMap(({ senderPubkey, pushedTo, itemId }): RowChange[] => {
+        const key = rowKey.dedup(senderPubkey, pushedTo, itemId);
+        const row = rows.get('dedup', key);
+        const dedupUntilMs = Math.max(row?.dedupUntilMs ?? 0, event.dedupUntilMs);
+        return row ? [{ table: 'dedup', key, row: { ...row, expired: true, dedupUntilMs } }] : [];
+      });
+    case 'DedupPurged':
+      return event.senders.flatMap(({ senderPubkey, rows: count }) => counted(rows, senderPubkey, -count));
     case 'ItemLost': {
       const { senderPubkey, pushedTo, itemId } = event;
       const key = rowKey.dedup(senderPubkey, pushedTo, itemId);

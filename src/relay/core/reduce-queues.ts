@@ -4,9 +4,10 @@
  * An ack writes one row here, whatever it releases: rows at or below `ackedThrough` are gone by that alone, and are
  * collected afterwards (see store/collect.ts).
  */
-import type { AcceptedTarget, ItemAccepted, RelayEvent } from './event.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import type { AcceptedTarget, ItemAccepted, ItemsExpired, RelayEvent } from './event.ts';
 import { targetRow } from './facts.ts';
-import { type QueueRow, type RowChange, type RowReader, rowKey } from './rows.ts';
+import { type QueueRow, type RowChange, type RowReader, type TargetRow, rowKey } from './rows.ts';
 
 export function reduceQueues(event: RelayEvent, rows: RowReader): RowChange[] {
   switch (event.type) {
@@ -25,6 +26,8 @@ export function reduceQueues(event: RelayEvent, rows: RowReader): RowChange[] {
         },
       ];
     }
+    case 'ItemsExpired':
+      return expired(event, rows);
     case 'ItemLost': {
       const { targetPubkey, seq, bytes } = event;
       const before = targetRow(rows, targetPubkey);
@@ -66,4 +69,41 @@ function accepted(event: ItemAccepted, target: AcceptedTarget, rows: RowReader):
     { table: 'queue', key: rowKey.queue(hostPubkey, seq), row: queued },
     { table: 'target', key: hostPubkey, row },
   ];
+}
+
+/** The items go; the notices come, each to the end of its sender's queue. */
+function expired(event: ItemsExpired, rows: RowReader): RowChange[] {
+  const { targetPubkey, relayPubkey, items, notices, atMs } = event;
+  const targets = new Map<PublicKey, TargetRow>();
+  const before = targetRow(rows, targetPubkey);
+  const charged = items.filter(({ kind }) => kind !== 'expired');
+  targets.set(targetPubkey, {
+    ...before,
+    queueItems: before.queueItems - charged.length,
+    queueBytes: charged.reduce((bytes, item) => bytes - item.bytes, before.queueBytes),
+  });
+  const changes: RowChange[] = items.map(({ seq }) => ({
+    table: 'queue',
+    key: rowKey.queue(targetPubkey, seq),
+    row: null,
+  }));
+  for (const { targetPubkey: told, seq, itemId, wire, wireHash, expiresAtMs } of notices) {
+    targets.set(told, { ...(targets.get(told) ?? targetRow(rows, told)), headSeq: seq });
+    const row: QueueRow = {
+      targetPubkey: told,
+      seq,
+      kind: 'expired',
+      itemId,
+      senderPubkey: relayPubkey,
+      wireHash,
+      bytes: wire.length,
+      acceptedAtMs: atMs,
+      expiresAtMs,
+      payloadTarget: told,
+      payloadSeq: seq,
+    };
+    changes.push({ table: 'queue', key: rowKey.queue(told, seq), row });
+  }
+  for (const [key, row] of targets) changes.push({ table: 'target', key, row });
+  return changes;
 }

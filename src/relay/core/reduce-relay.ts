@@ -12,6 +12,11 @@ export function reduceRelay(event: RelayEvent, rows: RowReader): RowChange[] {
     }
     case 'EpochRotated':
       return [{ table: 'relay', key: rowKey.relay, row: { ...relayRow(rows), epoch: event.epoch } }];
+    case 'DedupPurged': {
+      const before = relayRow(rows);
+      const dedupPurgedMs = Math.max(before.dedupPurgedMs, event.beforeMs);
+      return [{ table: 'relay', key: rowKey.relay, row: { ...before, dedupPurgedMs } }];
+    }
     default:
       return [];
   }

@@ -22,6 +22,13 @@ export function reduceUsage(event: RelayEvent, rows: RowReader): RowChange[] {
       }
       usage.add('account', event.account, -event.items, -event.bytes);
       break;
+    case 'ItemsExpired':
+      for (const { kind, senderPubkey, bytes } of event.items) {
+        if (kind === 'expired') continue;
+        usage.add('share', rowKey.share(event.targetPubkey, senderPubkey), -1, -bytes);
+        usage.add('account', event.account, -1, -bytes);
+      }
+      break;
     case 'ItemLost':
       usage.add('share', rowKey.share(event.targetPubkey, event.senderPubkey), -1, -event.bytes);
       usage.add('account', event.account, -1, -event.bytes);

@@ -7,6 +7,7 @@
 import type { RelayEvent } from './event.ts';
 import { reduceDedup } from './reduce-dedup.ts';
 import { reduceEnrolments } from './reduce-enrolments.ts';
+import { reducePublications } from './reduce-publications.ts';
 import { reduceQueues } from './reduce-queues.ts';
 import { reduceRelay } from './reduce-relay.ts';
 import { reduceUsage } from './reduce-usage.ts';
@@ -16,6 +17,7 @@ export function reduce(event: RelayEvent, rows: RowReader): RowChange[] {
   return [
     ...reduceRelay(event, rows),
     ...reduceEnrolments(event, rows),
+    ...reducePublications(event),
     ...reduceQueues(event, rows),
     ...reduceDedup(event, rows),
     ...reduceUsage(event, rows),

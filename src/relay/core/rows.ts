@@ -50,11 +50,28 @@ export interface LineageRow {
   members: PublicKey[];
 }
 
+/** Whose mail a target takes. Absent: everybody's. */
+export interface SendersRow {
+  senders: PublicKey[];
+  /** When the target issued the list. */
+  iatMs: number;
+}
+
+/** The advertised encryption key of a host, with the host's own signature over it. */
+export interface EncKeyRow {
+  /** Base64 of the 32-byte X25519 key. */
+  encPub: string;
+  atMs: number;
+  /** Base64, over the advertisement. */
+  sig: string;
+}
+
 /** One target's queue as a whole. Absent means all zero. */
 export interface TargetRow {
   /** The last sequence number allocated for this target; 0 when none was. */
   headSeq: number;
   ackedThrough: number;
+  /** Waiting items and their wire bytes, expiry notices left out: no quota is charged for those. */
   queueItems: number;
   queueBytes: number;
 }
@@ -106,6 +123,8 @@ export interface Tables {
   heartbeat: HeartbeatRow;
   enrolment: EnrolmentRow;
   lineage: LineageRow;
+  senders: SendersRow;
+  encKey: EncKeyRow;
   target: TargetRow;
   share: UsageRow;
   account: UsageRow;

@@ -39,6 +39,7 @@ class Batch {
   readonly entries: LogEntry[] = [];
   readonly changes = new RowOverlay();
   readonly payloads: Payload[] = [];
+  readonly forgotten: Buffer[] = [];
   readonly durable: Promise<void>;
   payloadBytes = 0;
   resolve!: () => void;
@@ -54,7 +55,7 @@ class Batch {
   }
 
   get isEmpty(): boolean {
-    return this.entries.length === 0 && this.changes.size === 0;
+    return this.entries.length === 0 && this.changes.size === 0 && this.forgotten.length === 0;
   }
 }
 
@@ -138,6 +139,13 @@ export class Committer implements FactSource {
     this.#start();
   }
 
+  /** Gives back the space of stored keys that nothing reads any more. */
+  forget(keys: readonly Buffer[]): void {
+    this.assertWorking();
+    this.#open.forgotten.push(...keys);
+    this.#start();
+  }
+
   /** Adds a row that no event stands behind: the heartbeat. */
   admitRow(change: RowChange): void {
     this.assertWorking();
@@ -193,6 +201,7 @@ export class Committer implements FactSource {
           changes,
           payloads: batch.payloads,
           collected,
+          forgotten: batch.forgotten,
         });
       } catch (error) {
         this.#fail(error);

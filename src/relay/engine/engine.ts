@@ -5,27 +5,60 @@
  * until everything it saw is durable, and only then is answered. What a command needs of a range is in memory before
  * that stretch begins. A refusal waits too: it may rest on an item that is not durable yet.
  */
+import { canonicalBytes, canonicalJson } from '../../protocol/canonical-json.ts';
+import { sha256Hex } from '../../protocol/digest.ts';
+import type { Signer } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
+import type { HostName } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { AckItems, EnrolHost, NoteHostSeen, PushItem, ReportLostItem, RotateEpoch } from '../core/command.ts';
+import type {
+  AckItems,
+  EnrolHost,
+  ExpireItems,
+  NoteHostSeen,
+  PublishEncKey,
+  PublishSenders,
+  PushItem,
+  ReportLostItem,
+  RotateEpoch,
+} from '../core/command.ts';
 import { decideAck } from '../core/decide-ack.ts';
 import { decideEnrol, decideHostSeen } from '../core/decide-enrolment.ts';
 import { decideLostItem, decideRotateEpoch } from '../core/decide-epoch.ts';
+import { EXPIRED_AT_ONCE, type UnsignedNotice, decideExpire, decidePurge } from '../core/decide-expiry.ts';
+import { decidePublishEncKey, decidePublishSenders } from '../core/decide-publish.ts';
 import { decidePush } from '../core/decide-push.ts';
-import type { AckOutcome, Decided, EnrolOutcome, EpochOutcome, PushOutcome, Refusal } from '../core/decision.ts';
+import type {
+  AckOutcome,
+  Decided,
+  EncKeyOutcome,
+  EnrolOutcome,
+  EpochOutcome,
+  PushOutcome,
+  Refusal,
+  SendersOutcome,
+} from '../core/decision.ts';
 import { Directory } from '../core/directory.ts';
-import type { RelayEvent } from '../core/event.ts';
+import type { QueuedNotice, RelayEvent } from '../core/event.ts';
 import {
   type RelaySettings,
   ackFacts,
   enrolFacts,
+  expireFacts,
   lineageOf,
   lostItemFacts,
   pushFacts,
   relayRow,
   targetRow,
 } from '../core/facts.ts';
-import { type EnrolmentRow, type QueueRow, type RowChange, type TargetRow, rowKey } from '../core/rows.ts';
+import {
+  type EncKeyRow,
+  type EnrolmentRow,
+  type QueueRow,
+  type RowChange,
+  type TargetRow,
+  rowKey,
+} from '../core/rows.ts';
 import { pageRows } from '../core/page.ts';
 import type { Payload } from '../store/log.ts';
 import type { RelayStore } from '../store/relay-store.ts';
@@ -40,6 +73,8 @@ const ACK_SENDERS_MAX = 250;
 export interface EngineOptions {
   store: RelayStore;
   settings: RelaySettings;
+  /** The relay's own key: it signs expiry notices. */
+  signer: Signer;
   /** Milliseconds that never go back, for stretches only. */
   monotonicMs: () => number;
   /** Called once, when a batch failed: the process is to end. */
@@ -58,6 +93,7 @@ export interface Page {
 export class Engine {
   readonly settings: RelaySettings;
   readonly #store: RelayStore;
+  readonly #signer: Signer;
   readonly #monotonicMs: () => number;
   readonly #directory = new Directory();
   readonly #committer: Committer;
@@ -66,9 +102,10 @@ export class Engine {
   #epoch: Epoch;
   #isDraining = false;
 
-  private constructor({ store, settings, monotonicMs, failed }: EngineOptions) {
+  private constructor({ store, settings, signer, monotonicMs, failed }: EngineOptions) {
     this.settings = settings;
     this.#store = store;
+    this.#signer = signer;
     this.#monotonicMs = monotonicMs;
     this.#heads = new DurableHeads(store);
     this.#epoch = relayRow(store).epoch;
@@ -111,6 +148,16 @@ export class Engine {
     return this.#directory.get(key);
   }
 
+  /** The one live host that a name means to a caller with this proven account ("Enrolment record", rules 6 and 7). */
+  findByName(name: HostName, account: string | null): EnrolmentRow | 'unknown' | 'ambiguous' {
+    return this.#directory.findByName(name, account);
+  }
+
+  /** The live enrolments that carry a name; none when it is crowded. */
+  namesakes(name: HostName): EnrolmentRow[] {
+    return this.#directory.namesakes(name);
+  }
+
   /** Every key that rotations joined with this one. */
   lineage(key: PublicKey): readonly PublicKey[] {
     return lineageOf(this.#committer, key);
@@ -126,17 +173,34 @@ export class Engine {
     return this.#answer(decideEnrol(command, facts));
   }
 
+  async publishSenders(command: PublishSenders): Promise<SendersOutcome | Refusal> {
+    return this.#answer(decidePublishSenders(command, this.#committer.get('senders', command.hostPubkey)));
+  }
+
+  async publishEncKey(command: PublishEncKey): Promise<EncKeyOutcome | Refusal> {
+    return this.#answer(decidePublishEncKey(command, this.#committer.get('encKey', command.hostPubkey)));
+  }
+
+  /** The advertised encryption key of a live host, when it is durable. */
+  async encKey(hostPubkey: PublicKey): Promise<EncKeyRow | undefined> {
+    const enrolment = this.#directory.get(hostPubkey);
+    const row = enrolment && enrolment.revokedAtMs === null ? this.#committer.get('encKey', hostPubkey) : undefined;
+    await this.#committer.durable();
+    return row;
+  }
+
   async noteHostSeen(command: NoteHostSeen): Promise<void> {
     await this.#answer(decideHostSeen(command, this.#directory.get(command.hostPubkey)));
   }
 
   /**
    * Each item alone and in order. `prepare` turns the outcomes into an answer while they are being synced; the answer
-   * is given out when everything it rests on is durable.
+   * is given out when everything it rests on is durable. Nothing is tried after an outcome at which `stopsAt` says so.
    */
   async push<T>(
     commands: readonly PushItem[],
     prepare: (outcomes: PushOutcome[], epoch: Epoch) => T | Promise<T>,
+    stopsAt: (outcome: PushOutcome) => boolean = () => false,
   ): Promise<T> {
     const outcomes: PushOutcome[] = [];
     const stretch = new Stretch(this.#monotonicMs);
@@ -146,6 +210,7 @@ export class Engine {
       const decision = decidePush(command, pushFacts(command, this.#committer, this.settings));
       this.#committer.admit(decision.events, payloadsOf(command, decision.events));
       outcomes.push(decision.outcome);
+      if (stopsAt(decision.outcome)) break;
     }
     const durable = this.#committer.durable();
     const answer = await Promise.all([prepare(outcomes, relayRow(this.#committer).epoch), durable]);
@@ -168,6 +233,73 @@ export class Engine {
         return this.#answer({ ...decision, events: [], outcome: { ...outcome, deleted } });
       if (stretch.isOver) await stretch.pause();
     }
+  }
+
+  /**
+   * Expires everything whose time came, entry by entry of what is due. `nowMs` is asked once for each: a clock set back
+   * in the middle would pass items over and forget them all the same. The sweep ends when `goesOn` says no.
+   */
+  async expire(nowMs: () => number, goesOn: () => boolean): Promise<void> {
+    const stretch = new Stretch(this.#monotonicMs);
+    while (goesOn()) {
+      const atMs = nowMs();
+      const due = await this.#store.dueItems(atMs);
+      if (!due) return;
+      for (const [targetPubkey, seqs] of due.targets) {
+        for (let from = 0; from < seqs.length; from += EXPIRED_AT_ONCE) {
+          if (stretch.isOver) await stretch.pause();
+          const slice = seqs.slice(from, from + EXPIRED_AT_ONCE);
+          await this.#expireSlice({ type: 'ExpireItems', targetPubkey, seqs: slice, nowMs: atMs });
+        }
+      }
+      this.#committer.forget([due.key]);
+      await this.#committer.durable();
+    }
+  }
+
+  /** Forgets the dedup rows whose horizon passed. As `expire`. */
+  async purgeDedup(nowMs: () => number, goesOn: () => boolean): Promise<void> {
+    while (goesOn()) {
+      const atMs = nowMs();
+      const due = await this.#store.dueDedup(atMs);
+      if (!due) return;
+      const senders = Array.from(due.senders, ([senderPubkey, rows]) => ({ senderPubkey, rows }));
+      const decision = decidePurge({ type: 'PurgeDedup', beforeMs: due.dueMs, senders, nowMs: atMs });
+      this.#committer.admit(decision.events);
+      this.#committer.forget(due.keys);
+      await this.#committer.durable();
+    }
+  }
+
+  async #expireSlice(command: ExpireItems): Promise<void> {
+    for (;;) {
+      const facts = expireFacts(command, this.#committer, this.settings);
+      const keys = [command.targetPubkey, ...Array.from(facts.tellAt.values(), ({ key }) => key)];
+      const wait = this.#committer.isFull ? this.#committer.room() : this.#loadingOf(keys);
+      if (wait) {
+        await wait;
+        continue;
+      }
+      const decision = decideExpire(command, facts);
+      if (!decision) return;
+      const notices = decision.notices.map((notice) => this.#signed(notice));
+      const payloads = notices.map(({ targetPubkey, seq, wire }) => ({ targetPubkey, seq, wire: Buffer.from(wire) }));
+      this.#committer.admit([{ ...decision, notices }], payloads);
+      return;
+    }
+  }
+
+  #signed({ rec, ...notice }: UnsignedNotice): QueuedNotice {
+    const wire = canonicalJson({ rec, sig: this.#signer.sign(canonicalBytes(rec)) });
+    return { ...notice, wire, wireHash: sha256Hex(wire) };
+  }
+
+  #loadingOf(targets: readonly PublicKey[]): Promise<void> | undefined {
+    for (const target of targets) {
+      const loading = this.#indexes.loading(target);
+      if (loading) return loading;
+    }
+    return undefined;
   }
 
   async rotateEpoch(command: RotateEpoch): Promise<EpochOutcome> {
@@ -242,11 +374,7 @@ export class Engine {
    */
   #obstacle({ item }: PushItem): Promise<void> | undefined {
     if (this.#committer.isFull) return this.#committer.room();
-    for (const { hostPubkey } of item.targets) {
-      const loading = this.#indexes.loading(hostPubkey);
-      if (loading) return loading;
-    }
-    return undefined;
+    return this.#loadingOf(item.targets.map(({ hostPubkey }) => hostPubkey));
   }
 }
 

@@ -73,6 +73,12 @@ export class QueueIndexes {
       case 'ItemsAcked':
         this.#loaded.get(event.targetPubkey)?.dropThrough(event.through);
         return;
+      case 'ItemsExpired':
+        for (const { seq } of event.items) this.#loaded.get(event.targetPubkey)?.drop(seq);
+        for (const { targetPubkey, seq, wire } of event.notices) {
+          this.#loaded.get(targetPubkey)?.append({ seq, bytes: wire.length, senderPubkey: null });
+        }
+        return;
       case 'ItemLost':
         this.#loaded.get(event.targetPubkey)?.drop(event.seq);
         return;

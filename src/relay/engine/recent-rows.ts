@@ -7,7 +7,16 @@
 import type { RowChange, TableName, Tables } from '../core/rows.ts';
 
 /** Queue and dedup rows are read once or twice and would push out the others. */
-const KEPT: ReadonlySet<TableName> = new Set(['relay', 'enrolment', 'lineage', 'target', 'share', 'account', 'sender']);
+const KEPT: ReadonlySet<TableName> = new Set([
+  'relay',
+  'enrolment',
+  'lineage',
+  'senders',
+  'target',
+  'share',
+  'account',
+  'sender',
+]);
 /** Rows of one table at most; the one longest here goes. */
 const ROWS_MAX = 10_000;
 

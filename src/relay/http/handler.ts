@@ -6,8 +6,9 @@
  */
 import { BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import { signedTarget } from '../../protocol/hop.ts';
+import type { HostName } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { type HopClaim, isHopVerified, readHop } from '../auth/hop.ts';
+import { type HopClaim, readHop, verifiedHop } from '../auth/hop.ts';
 import type { RateLimiter } from '../auth/rate-limit.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 import type { Clock, Timers } from '../engine/ambient.ts';
@@ -124,7 +125,11 @@ export class Handler {
     const address = clientAddress(peerAddress, headers, trustProxy);
     let claim: HopClaim | undefined;
     if (route.access !== 'open') {
-      const read = readHop(framing.header, (key) => engine.enrolment(key), clock.nowMs());
+      const lookUps = {
+        byKey: (key: PublicKey) => engine.enrolment(key),
+        byName: route.path.startsWith('/v1/') ? (name: HostName) => engine.namesakes(name) : undefined,
+      };
+      const read = readHop(framing.header, lookUps, clock.nowMs());
       if (read.type === 'HopClaim') claim = read;
       else if (route.access === 'hop') return refuse(exchange, framing, refusalReply(read), timers);
     }
@@ -153,7 +158,7 @@ export class Handler {
     if (route.method === 'GET') return new BodyReader(exchange, undefined, address, route.bodyBytesMax);
     if (!claim) return new BodyReader(exchange, this.#openBodies, address, route.bodyBytesMax);
     // Nothing is verified yet: whoever claims the key of another, from elsewhere, takes nothing from it.
-    const caller = `${address} ${claim.enrolment.hostPubkey}`;
+    const caller = `${address} ${claim.candidates[0]?.hostPubkey ?? ''}`;
     return new BodyReader(exchange, this.#bodies, caller, route.bodyBytesMax);
   }
 
@@ -172,13 +177,16 @@ export class Handler {
   #verifiedCaller(claim: HopClaim, body: Body, exchange: Exchange): EnrolmentRow | undefined {
     const { engine, clock, relayPubkey, unexpected } = this.#options;
     const { method, target } = exchange.head;
-    if (!isHopVerified(claim, { method, target, bodyHash: body.hash }, relayPubkey)) return undefined;
+    const hostPubkey = verifiedHop(claim, { method, target, bodyHash: body.hash }, relayPubkey)?.hostPubkey;
     // Looked up again: the enrolment may have ended while the body came in.
-    const { hostPubkey } = claim.enrolment;
-    const enrolment = engine.enrolment(hostPubkey);
+    const enrolment = hostPubkey && engine.enrolment(hostPubkey);
     if (!enrolment || enrolment.revokedAtMs !== null) return undefined;
     if (!enrolment.seen) {
-      const noted = engine.noteHostSeen({ type: 'NoteHostSeen', hostPubkey, nowMs: clock.nowMs() });
+      const noted = engine.noteHostSeen({
+        type: 'NoteHostSeen',
+        hostPubkey: enrolment.hostPubkey,
+        nowMs: clock.nowMs(),
+      });
       noted.catch((error: unknown) => {
         if (!(error instanceof StoreFailed)) unexpected(error, 'none');
       });

@@ -11,7 +11,7 @@ import type { QueueRow } from '../core/rows.ts';
 import type { Clock, Timers } from '../engine/ambient.ts';
 import type { Engine, Page } from '../engine/engine.ts';
 import type { Exchange, Reply } from './exchange.ts';
-import { encodeItems, pageHead, pageTail } from './page-encoding.ts';
+import type { PageEncoder } from './page-encoding.ts';
 import { problemReply } from './replies.ts';
 import { SharedBudget } from './shared-budget.ts';
 
@@ -44,6 +44,7 @@ export class PageWriter {
   async write(
     page: Page,
     after: number,
+    encoder: PageEncoder,
     exchange: Exchange,
     headers: Readonly<Record<string, string>>,
   ): Promise<'streamed' | Reply> {
@@ -60,20 +61,18 @@ export class PageWriter {
       let slice = await this.#readSlice(slices[0] ?? []);
       const stream = exchange.startReply(200, { 'content-type': 'application/json', ...headers });
       isBegun = true;
-      let lead = pageHead(page);
       let lastSeq = after;
       for (let n = 0; n < slices.length && !exchange.isAborted; ) {
-        const written = slice.rows.length > 0 ? stream.write(encodeItems(slice.rows, slice.wires, lead)) : undefined;
-        if (written) lead = ',';
+        const bytes = encoder.items(slice.rows, slice.wires);
+        const written = bytes.length > 0 ? stream.write(bytes) : undefined;
         lastSeq = slice.lastSeq ?? lastSeq;
         if (slice.isCut) break;
         // The next one is read while this one goes out.
         [slice] = await Promise.all([this.#readSlice(slices[++n] ?? []), written]);
       }
       const isWhole = lastSeq === page.rows.at(-1)?.seq;
-      const head = lead === ',' ? '' : lead;
       // Waited for like the slices: the page is under way until the peer has taken it.
-      await stream.write(Buffer.from(`${head}${pageTail(lastSeq, page.more || !isWhole)}`, 'latin1'));
+      await stream.write(Buffer.from(encoder.end(lastSeq, page.more || !isWhole)));
       stream.end();
       return 'streamed';
     } catch (error) {
@@ -119,11 +118,6 @@ interface Slice {
   lastSeq: number | undefined;
   /** Whether it ends before a row that was lost. */
   isCut: boolean;
-}
-
-/** An empty page, or the text of one without items. */
-export function jsonPage(page: Page, after: number): string {
-  return `${pageHead(page)}${pageTail(after, page.more)}`;
 }
 
 /** A small page holds less than a large one. */

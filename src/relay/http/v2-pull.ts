@@ -5,7 +5,8 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import type { Timers } from '../engine/ambient.ts';
 import type { Engine, Page } from '../engine/engine.ts';
 import type { Exchange, Reply } from './exchange.ts';
-import { type PageWriter, jsonPage } from './page-writer.ts';
+import { ItemsEncoder, type PageEncoder } from './page-encoding.ts';
+import type { PageWriter } from './page-writer.ts';
 import { problemReply } from './replies.ts';
 import type { HopRelayRequest, HopRoute, RouteResult } from './route.ts';
 
@@ -48,21 +49,22 @@ async function pull(request: HopRelayRequest, options: PullRouteOptions): Promis
     await arrival(hostPubkey, page.headSeq, waitS, exchange, options);
     page = await engine.page(hostPubkey, after, limit);
   }
-  return epochChanged(epoch, page.epoch) ?? pageReply(page, after, request, pageWriter);
+  return epochChanged(epoch, page.epoch) ?? pageReply(page, after, new ItemsEncoder(page), request, pageWriter);
 }
 
-function pageReply(
+/** The page as `encoder` writes it. */
+export function pageReply(
   page: Page,
   after: number,
+  encoder: PageEncoder,
   { exchange, id }: HopRelayRequest,
   writer: PageWriter,
 ): RouteResult | Promise<RouteResult> {
-  if (page.rows.length === 0)
-    return { status: 200, headers: { 'content-type': 'application/json' }, body: jsonPage(page, after) };
-  return writer.write(page, after, exchange, { 'x-request-id': id });
+  if (page.rows.length > 0) return writer.write(page, after, encoder, exchange, { 'x-request-id': id });
+  return { status: 200, headers: { 'content-type': 'application/json' }, body: encoder.end(after, page.more) };
 }
 
-function epochChanged(asked: string | undefined, epoch: Epoch): Reply | undefined {
+export function epochChanged(asked: string | undefined, epoch: Epoch): Reply | undefined {
   if (asked === undefined || asked === epoch) return undefined;
   return problemReply('EPOCH_CHANGED', 'the store began a new epoch', { members: { epoch } });
 }

@@ -52,7 +52,14 @@ async function push({ body, caller, nowMs }: HopRelayRequest, options: PushRoute
   for (const value of values) {
     if (stretch.isOver) await stretch.pause();
     const item = parsePushedItem(value, { targetsMax, itemBytesMax });
-    const command = item && { type: 'PushItem' as const, senderPubkey: caller.hostPubkey, item, freshEpoch, nowMs };
+    const shared = {
+      type: 'PushItem' as const,
+      senderPubkey: caller.hostPubkey,
+      isKnownById: false,
+      freshEpoch,
+      nowMs,
+    };
+    const command = item && { ...shared, item };
     if (command) parsed.push({ ...command, wireVerdict: wireVerdict(command.item, caller.hostPubkey, engine) });
     else parsed.push({ type: 'Malformed', itemId: itemIdToEcho(value) });
   }
@@ -61,7 +68,7 @@ async function push({ body, caller, nowMs }: HopRelayRequest, options: PushRoute
 }
 
 /** Every target's bytes are read; those of an item that is refused for its size are not. */
-function wireVerdict({ kind, itemId, targets }: PushedItem, sender: PublicKey, engine: Engine): WireVerdict {
+export function wireVerdict({ kind, itemId, targets }: PushedItem, sender: PublicKey, engine: Engine): WireVerdict {
   const { max_targets: targetsMax, max_item_bytes: itemBytesMax } = engine.settings.limits;
   if (targets.length > targetsMax || targets.some(({ bytes }) => bytes > itemBytesMax)) return 'ok';
   if (kind === 'receipt' && targets.length > 1) return 'bad receipt';

@@ -11,6 +11,8 @@
  *   10      lsn u64                                log record (record.ts)
  *   20      host key 32                            enrolment row
  *   21      host key 32                            lineage row
+ *   22      host key 32                            senders row
+ *   23      host key 32                            encryption key row
  *   30      target key 32                          target row
  *   31      target key 32, sender key 32           share row
  *   32      SHA-256 of the account 32              account row
@@ -47,6 +49,8 @@ export const PREFIX = {
   log: 0x10,
   enrolment: 0x20,
   lineage: 0x21,
+  senders: 0x22,
+  encKey: 0x23,
   target: 0x30,
   share: 0x31,
   account: 0x32,
@@ -69,6 +73,8 @@ export function rowKeyBytes(table: TableName, key: string): Buffer {
       return Buffer.of(PREFIX[table]);
     case 'enrolment':
     case 'lineage':
+    case 'senders':
+    case 'encKey':
     case 'target':
     case 'sender':
       return keyed(PREFIX[table], key as PublicKey);

@@ -24,6 +24,8 @@ export interface CommitBatch {
   payloads: readonly Payload[];
   /** Rows that are gone already and whose space is given back. */
   collected: CollectedSlice | undefined;
+  /** Due entries that are dealt with, and dedup rows that are gone already. */
+  forgotten: readonly Buffer[];
 }
 
 export interface EventLog {

@@ -292,5 +292,6 @@ async function appendFirst(store: RelayStore, event: RelayEvent, nowMs: number):
     changes: [...reduce(event, store), { table: 'heartbeat', key: rowKey.heartbeat, row: { atMs: nowMs } }],
     payloads: [],
     collected: undefined,
+    forgotten: [],
   });
 }

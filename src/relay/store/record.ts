@@ -11,7 +11,7 @@
  */
 import { crc32 } from 'node:zlib';
 import type { Epoch } from '../../protocol/epoch.ts';
-import { PUSHED_KINDS } from '../../protocol/items.ts';
+import { ITEM_KINDS, PUSHED_KINDS } from '../../protocol/items.ts';
 import type { HostName, ItemId } from '../../protocol/names.ts';
 import { assertNever } from '../core/decision.ts';
 import type { EpochReason, LogEntry, RelayEvent } from '../core/event.ts';
@@ -29,9 +29,13 @@ const TAG = {
   HostEnrolled: 10,
   HostSeen: 11,
   EnrolmentLapsed: 12,
+  SendersPublished: 13,
+  EncKeyPublished: 14,
   ItemAccepted: 20,
   ItemsAcked: 21,
+  ItemsExpired: 22,
   ItemLost: 23,
+  DedupPurged: 24,
 } as const satisfies Record<RelayEvent['type'], number>;
 
 /** Thrown for bytes that are no record at this LSN: altered, moved, or of an unknown format. */
@@ -95,6 +99,10 @@ function fieldsOf(event: RelayEvent): unknown[] {
       return [keyBytes(event.hostPubkey), event.atMs];
     case 'EnrolmentLapsed':
       return [keyBytes(event.hostPubkey), event.account, event.releasedItems, event.releasedBytes, event.atMs];
+    case 'SendersPublished':
+      return [keyBytes(event.hostPubkey), event.senders.map(keyBytes), event.iatMs, event.atMs];
+    case 'EncKeyPublished':
+      return [keyBytes(event.hostPubkey), event.encPub, event.advertisedAtMs, event.sig, event.atMs];
     case 'ItemAccepted':
       return [
         keyBytes(event.senderPubkey),
@@ -117,8 +125,39 @@ function fieldsOf(event: RelayEvent): unknown[] {
         event.through,
         event.items,
         event.bytes,
+        event.notices,
         event.account,
         event.shares.map((share) => [keyBytes(share.senderPubkey), share.items, share.bytes]),
+        event.atMs,
+      ];
+    case 'ItemsExpired':
+      return [
+        keyBytes(event.targetPubkey),
+        keyBytes(event.relayPubkey),
+        event.items.map((item) => [
+          item.seq,
+          ITEM_KINDS.indexOf(item.kind),
+          item.itemId,
+          keyBytes(item.senderPubkey),
+          keyBytes(item.pushedTo),
+          item.bytes,
+        ]),
+        event.account,
+        event.dedupUntilMs,
+        event.notices.map((notice) => [
+          keyBytes(notice.targetPubkey),
+          notice.seq,
+          notice.itemId,
+          notice.wire,
+          hashBytes(notice.wireHash),
+          notice.expiresAtMs,
+        ]),
+        event.atMs,
+      ];
+    case 'DedupPurged':
+      return [
+        event.beforeMs,
+        event.senders.map(({ senderPubkey, rows }) => [keyBytes(senderPubkey), rows]),
         event.atMs,
       ];
     case 'ItemLost':
@@ -198,6 +237,14 @@ function eventOf(tag: number, fields: unknown[], lsn: number): RelayEvent {
       ];
       return { type: 'EnrolmentLapsed', hostPubkey: keyFrom(key), account, releasedItems, releasedBytes, atMs };
     }
+    case TAG.SendersPublished: {
+      const [key, senders, iatMs, atMs] = fields as [unknown, unknown[], number, number];
+      return { type: 'SendersPublished', hostPubkey: keyFrom(key), senders: senders.map(keyFrom), iatMs, atMs };
+    }
+    case TAG.EncKeyPublished: {
+      const [key, encPub, advertisedAtMs, sig, atMs] = fields as [unknown, string, number, string, number];
+      return { type: 'EncKeyPublished', hostPubkey: keyFrom(key), encPub, advertisedAtMs, sig, atMs };
+    }
     case TAG.ItemAccepted: {
       const [sender, itemId, kind, targets, acceptedAtMs, expiresAtMs, dedupUntilMs] = fields as [
         unknown,
@@ -228,8 +275,9 @@ function eventOf(tag: number, fields: unknown[], lsn: number): RelayEvent {
       };
     }
     case TAG.ItemsAcked: {
-      const [key, through, items, bytes, account, shares, atMs] = fields as [
+      const [key, through, items, bytes, notices, account, shares, atMs] = fields as [
         unknown,
+        number,
         number,
         number,
         number,
@@ -243,8 +291,50 @@ function eventOf(tag: number, fields: unknown[], lsn: number): RelayEvent {
         through,
         items,
         bytes,
+        notices,
         account,
         shares: shares.map((share) => ({ senderPubkey: keyFrom(share[0]), items: share[1], bytes: share[2] })),
+        atMs,
+      };
+    }
+    case TAG.ItemsExpired: {
+      const [key, relayKey, items, account, dedupUntilMs, notices, atMs] = fields as [
+        unknown,
+        unknown,
+        [number, number, ItemId, unknown, unknown, number][],
+        string | null,
+        number,
+        [unknown, number, ItemId, string, unknown, number][],
+        number,
+      ];
+      return {
+        type: 'ItemsExpired',
+        targetPubkey: keyFrom(key),
+        relayPubkey: keyFrom(relayKey),
+        items: items.map(([seq, kind, itemId, sender, pushedTo, bytes]) => {
+          const name = ITEM_KINDS[kind];
+          if (name === undefined) throw new DamagedRecord(`log record ${lsn} names an unknown kind`);
+          return { seq, kind: name, itemId, senderPubkey: keyFrom(sender), pushedTo: keyFrom(pushedTo), bytes };
+        }),
+        account,
+        dedupUntilMs,
+        notices: notices.map(([target, seq, itemId, wire, wireHash, expiresAtMs]) => ({
+          targetPubkey: keyFrom(target),
+          seq,
+          itemId,
+          wire,
+          wireHash: hashFrom(wireHash),
+          expiresAtMs,
+        })),
+        atMs,
+      };
+    }
+    case TAG.DedupPurged: {
+      const [beforeMs, senders, atMs] = fields as [number, [unknown, number][], number];
+      return {
+        type: 'DedupPurged',
+        beforeMs,
+        senders: senders.map(([sender, rows]) => ({ senderPubkey: keyFrom(sender), rows })),
         atMs,
       };
     }

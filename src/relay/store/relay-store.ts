@@ -7,7 +7,7 @@
  *   - after one rejected write nothing is written again (LevelDB would acknowledge into a misaligned log).
  */
 import { hash } from 'node:crypto';
-import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key.ts';
+import { PUBLIC_KEY_CHARACTERS, type PublicKey, publicKeyFromBytes } from '../../protocol/public-key.ts';
 import type { LogEntry } from '../core/event.ts';
 import type { EnrolmentRow, QueueRow, RowChange, RowReader, TableName, Tables } from '../core/rows.ts';
 import { type CollectedSlice, Collector } from './collect.ts';
@@ -41,6 +41,21 @@ const READ_RECORDS = 1000;
 const READ_BYTES = 4 << 20;
 /** Keys given to LevelDB before others get their turn: about 2 ms. */
 const HANDED_OVER_AT_ONCE = 1000;
+
+export interface DueItems {
+  /** The entry itself, to be forgotten when its items are dealt with. */
+  key: Buffer;
+  /** Sequence numbers, ascending, of rows that may be gone by now. */
+  targets: ReadonlyMap<PublicKey, number[]>;
+}
+
+export interface DueDedup {
+  dueMs: number;
+  /** How many rows of each sender key. */
+  senders: ReadonlyMap<PublicKey, number>;
+  /** The entries and their rows. */
+  keys: Buffer[];
+}
 
 export class RelayStore implements EventLog, RowReader {
   readonly #level: Level;
@@ -79,6 +94,8 @@ export class RelayStore implements EventLog, RowReader {
       nextPause = writes.length + HANDED_OVER_AT_ONCE;
       await othersTurn();
     };
+    // First, so that an item forgotten and accepted anew in one batch is known.
+    for (const key of batch.forgotten) writes.del(key);
     let lsn = this.#lastLsn;
     let lastRecord: Buffer | undefined;
     for (const entry of batch.entries) {
@@ -190,6 +207,58 @@ export class RelayStore implements EventLog, RowReader {
     return rows.map((row) => found.get(row.payloadSeq));
   }
 
+  /** The oldest entry of items whose time came by `nowMs`, by target. */
+  async dueItems(nowMs: number): Promise<DueItems | undefined> {
+    const entry = await this.#oldestDue(PREFIX.expiry, nowMs);
+    if (!entry) return undefined;
+    const targets = new Map<PublicKey, number[]>();
+    for (let at = 0; at < entry.value.length; at += 40) {
+      const target = publicKeyFromBytes(entry.value.subarray(at, at + 32));
+      const seqs = targets.get(target) ?? [];
+      seqs.push(Number(entry.value.readBigUInt64BE(at + 32)));
+      targets.set(target, seqs);
+    }
+    return { key: entry.key, targets };
+  }
+
+  /**
+   * The dedup rows of the oldest time that may go by `nowMs`: those that are still there and were not renewed. All
+   * entries of that time together: once it is purged, none of its rows is known any more, and a row accepted anew would
+   * hide that the old one was counted.
+   */
+  async dueDedup(nowMs: number): Promise<DueDedup | undefined> {
+    const oldest = await this.#oldestDue(PREFIX.dedupUntil, nowMs);
+    if (!oldest) return undefined;
+    const { dueMs } = oldest;
+    const range = { gte: dueKey(PREFIX.dedupUntil, dueMs, 0), lt: dueKey(PREFIX.dedupUntil, dueMs + 1, 0) };
+    const entries = await this.#level.iterator(range).all();
+    const gone = new Map(entries.map(([key]) => [key.toString('hex'), key]));
+    const runs = entries.flatMap(([, value]) =>
+      Array.from({ length: value.length / 64 }, (_none, at) => value.subarray(at * 64, at * 64 + 64)),
+    );
+    const keys = runs.map((run) => Buffer.concat([Buffer.of(PREFIX.dedup), run.subarray(32)]));
+    const values = await this.#level.getMany(keys);
+    const senders = new Map<PublicKey, number>();
+    for (const [at, value] of values.entries()) {
+      const [run, key] = [runs[at], keys[at]];
+      // The key holds hashes of the ids; the deadline is in the value.
+      if (!run || !key || !value || decodeRow('dedup', '', value).dedupUntilMs > dueMs) continue;
+      const mark = key.toString('hex');
+      // A row written twice is due twice.
+      if (gone.has(mark)) continue;
+      gone.set(mark, key);
+      const sender = publicKeyFromBytes(run.subarray(0, 32));
+      senders.set(sender, (senders.get(sender) ?? 0) + 1);
+    }
+    return { dueMs, senders, keys: [...gone.values()] };
+  }
+
+  async #oldestDue(prefix: number, nowMs: number): Promise<{ key: Buffer; dueMs: number; value: Buffer } | undefined> {
+    const range = { gte: dueKey(prefix, 0, 0), lt: dueKey(prefix, nowMs + 1, 0), limit: 1 };
+    const [first] = await this.#level.iterator(range).all();
+    return first && { key: first[0], dueMs: Number(first[0].readBigUInt64BE(1)), value: first[1] };
+  }
+
   /** Every enrolment row, in order of enrolment. */
   async enrolments(): Promise<EnrolmentRow[]> {
     const rows: EnrolmentRow[] = [];
@@ -213,6 +282,8 @@ export class RelayStore implements EventLog, RowReader {
       PREFIX.relay,
       PREFIX.enrolment,
       PREFIX.lineage,
+      PREFIX.senders,
+      PREFIX.encKey,
       PREFIX.target,
       PREFIX.share,
       PREFIX.account,

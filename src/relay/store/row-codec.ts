@@ -4,7 +4,7 @@
  * What a row's textual key already says is not stored again. DO NOT CHANGE a layout: add a version.
  */
 import type { Epoch } from '../../protocol/epoch.ts';
-import { PUSHED_KINDS } from '../../protocol/items.ts';
+import { ITEM_KINDS } from '../../protocol/items.ts';
 import type { HostName, ItemId } from '../../protocol/names.ts';
 import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key.ts';
 import type { AuthorityName, TableName, Tables } from '../core/rows.ts';
@@ -17,8 +17,6 @@ interface Codec<Row> {
 
 const VERSION = 1;
 
-/** DO NOT CHANGE the order: a kind is stored as its position. */
-const KINDS = [...PUSHED_KINDS, 'expired'] as const;
 /** DO NOT CHANGE the order: stored as its position. */
 const AUTHORITIES: readonly AuthorityName[] = ['host-key', 'account-token'];
 
@@ -71,6 +69,14 @@ const codecs: { [T in TableName]: Codec<Tables[T]> } = {
     fields: (row) => [row.members.map(keyBytes)],
     row: ([members]) => ({ members: (members as unknown[]).map(keyFrom) }),
   },
+  senders: {
+    fields: (row) => [row.senders.map(keyBytes), row.iatMs],
+    row: ([senders, iatMs]) => ({ senders: (senders as unknown[]).map(keyFrom), iatMs: iatMs as number }),
+  },
+  encKey: {
+    fields: (row) => [row.encPub, row.atMs, row.sig],
+    row: ([encPub, atMs, sig]) => ({ encPub: encPub as string, atMs: atMs as number, sig: sig as string }),
+  },
   target: {
     fields: (row) => [row.headSeq, row.ackedThrough, row.queueItems, row.queueBytes],
     row: ([headSeq, ackedThrough, queueItems, queueBytes]) => ({
@@ -91,7 +97,7 @@ const codecs: { [T in TableName]: Codec<Tables[T]> } = {
       const own = row.payloadTarget === row.targetPubkey && row.payloadSeq === row.seq;
       const payload = own ? [] : [keyBytes(row.payloadTarget), row.payloadSeq];
       const { itemId, senderPubkey, wireHash, bytes, acceptedAtMs, expiresAtMs } = row;
-      const kind = KINDS.indexOf(row.kind);
+      const kind = ITEM_KINDS.indexOf(row.kind);
       return [kind, itemId, keyBytes(senderPubkey), hashBytes(wireHash), bytes, acceptedAtMs, expiresAtMs, ...payload];
     },
     row: ([kind, itemId, sender, wireHash, bytes, acceptedAtMs, expiresAtMs, payloadTarget, payloadSeq], key) => {
@@ -100,7 +106,7 @@ const codecs: { [T in TableName]: Codec<Tables[T]> } = {
       return {
         targetPubkey,
         seq,
-        kind: known(KINDS[kind as number]),
+        kind: known(ITEM_KINDS[kind as number]),
         itemId: itemId as ItemId,
         senderPubkey: keyFrom(sender),
         wireHash: hashFrom(wireHash),

@@ -27,8 +27,8 @@ function read(row: Partial<EnrolmentRow>, headers: Readonly<Record<string, strin
     seen: true,
     ...row,
   };
-  const lookUp = (key: PublicKey): EnrolmentRow | undefined => (key === alice.key ? enrolment : undefined);
-  const hop = readHop((name) => headers[name], lookUp, NOON_MS);
+  const byKey = (key: PublicKey): EnrolmentRow | undefined => (key === alice.key ? enrolment : undefined);
+  const hop = readHop((name) => headers[name], { byKey, byName: undefined }, NOON_MS);
   return hop.type === 'HopClaim' ? 'claim' : hop.code;
 }
 

@@ -50,7 +50,13 @@ async function look(opening: Opening): Promise<{ epoch: string; notices: string[
 async function append(store: RelayStore, ...events: RelayEvent[]): Promise<void> {
   for (const event of events) {
     const changes = reduce(event, store);
-    await store.append({ entries: [{ lsn: store.lastLsn + 1, event }], changes, payloads: [], collected: undefined });
+    await store.append({
+      entries: [{ lsn: store.lastLsn + 1, event }],
+      changes,
+      payloads: [],
+      collected: undefined,
+      forgotten: [],
+    });
   }
 }
 

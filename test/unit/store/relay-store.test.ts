@@ -34,7 +34,13 @@ async function freshStore(): Promise<{ store: RelayStore; level: Level; position
 
 async function append(store: RelayStore, event: RelayEvent, payloads: Payload[] = []): Promise<void> {
   const changes = reduce(event, store);
-  await store.append({ entries: [{ lsn: store.lastLsn + 1, event }], changes, payloads, collected: undefined });
+  await store.append({
+    entries: [{ lsn: store.lastLsn + 1, event }],
+    changes,
+    payloads,
+    collected: undefined,
+    forgotten: [],
+  });
 }
 
 /** Appends an accepted item with its wire bytes. */
@@ -69,7 +75,13 @@ describe('append', () => {
     const { store, level } = await freshStore();
     for (const lsn of [0, 1, 3]) {
       const entries = [{ lsn, event: enrolled(bob) }];
-      const batch = { entries, changes: reduce(enrolled(bob), store), payloads: [], collected: undefined };
+      const batch = {
+        entries,
+        changes: reduce(enrolled(bob), store),
+        payloads: [],
+        collected: undefined,
+        forgotten: [],
+      };
       await expect(store.append(batch)).rejects.toThrow('no gap');
     }
     expect(store.lastLsn).toBe(1);
@@ -80,7 +92,7 @@ describe('append', () => {
   test('takes a batch without records: a heartbeat', async () => {
     const { store } = await freshStore();
     const changes = [{ table: 'heartbeat' as const, key: '', row: { atMs: 5 } }];
-    await store.append({ entries: [], changes, payloads: [], collected: undefined });
+    await store.append({ entries: [], changes, payloads: [], collected: undefined, forgotten: [] });
     expect(store.get('heartbeat', '')).toEqual({ atMs: 5 });
     expect(store.lastLsn).toBe(1);
   });

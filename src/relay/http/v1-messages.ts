@@ -1,0 +1,162 @@
+/**
+ * `POST` and `GET /v1/relay/messages`, `POST /v1/relay/ack`: the earlier protocol, over the same queues, dedup, quotas and
+ * allowlists. Hosts are named, not keyed; an envelope is stored exactly once by its id, whatever its bytes.
+ */
+import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
+import { NotCanonicalisable, canonicalBytes } from '../../protocol/canonical-json.ts';
+import { sha256Hex } from '../../protocol/digest.ts';
+import type { Epoch } from '../../protocol/epoch.ts';
+import { type PushedItem, isObject } from '../../protocol/items.ts';
+import { parseHostName, parseMessageId } from '../../protocol/names.ts';
+import { V1AckRequest, V1PushRequest, parserOf } from '../../protocol/schemas.ts';
+import type { PushItem } from '../core/command.ts';
+import type { PushOutcome } from '../core/decision.ts';
+import type { EnrolmentRow } from '../core/rows.ts';
+import type { Engine } from '../engine/engine.ts';
+import { Stretch } from '../engine/stretch.ts';
+import type { Reply } from './exchange.ts';
+import { EnvelopesEncoder, cursorText, parseCursor } from './page-encoding.ts';
+import type { PageWriter } from './page-writer.ts';
+import { jsonReply, problemReply, refusalReply } from './replies.ts';
+import type { HopRelayRequest, HopRoute, RouteResult } from './route.ts';
+import { epochChanged, pageReply } from './v2-pull.ts';
+import { wireVerdict } from './v2-push.ts';
+
+export interface V1RoutesOptions {
+  engine: Engine;
+  newEpoch: () => Epoch;
+  monotonicMs: () => number;
+  pageWriter: PageWriter;
+  bodyBytesMax: number;
+}
+
+const parsePush = parserOf(V1PushRequest);
+const parseAck = parserOf(V1AckRequest);
+/** What a sender over a quota is asked to wait, in seconds. */
+const QUOTA_RETRY_S = 60;
+
+export function v1MessageRoutes(options: V1RoutesOptions): HopRoute[] {
+  const shared = { access: 'hop', bodyBytesMax: options.bodyBytesMax } as const;
+  const path = '/v1/relay/messages';
+  return [
+    { ...shared, method: 'POST', path, counted: 'push', handle: (request) => push(request, options) },
+    { ...shared, method: 'GET', path, counted: undefined, handle: (request) => pull(request, options) },
+    {
+      ...shared,
+      method: 'POST',
+      path: '/v1/relay/ack',
+      counted: undefined,
+      handle: (request) => ack(request, options),
+    },
+  ];
+}
+
+interface V1Result {
+  id: string | null;
+  status: 'stored' | 'duplicate' | 'error';
+  error?: string;
+}
+
+/** An envelope to be pushed, or why it is not. */
+type Parsed = PushItem | V1Result;
+
+async function push({ body, caller, nowMs }: HopRelayRequest, options: V1RoutesOptions): Promise<Reply> {
+  const { engine, monotonicMs } = options;
+  const { max_batch: batchMax } = engine.settings.limits;
+  const values = parsePush(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS))?.envelopes;
+  if (!values) return problemReply('BAD_REQUEST', 'send {envelopes: [...]}');
+  if (values.length > batchMax) return problemReply('BAD_REQUEST', `a request may hold ${batchMax} envelopes`);
+  const stretch = new Stretch(monotonicMs);
+  const freshEpoch = options.newEpoch();
+  const parsed: Parsed[] = [];
+  for (const value of values) {
+    if (stretch.isOver) await stretch.pause();
+    parsed.push(parseEnvelope(value, caller, freshEpoch, nowMs, engine));
+  }
+  const commands = parsed.filter((one) => 'type' in one);
+  return engine.push(commands, (outcomes) => answer(parsed, outcomes), isOverLimit);
+}
+
+function parseEnvelope(value: unknown, caller: EnrolmentRow, freshEpoch: Epoch, nowMs: number, engine: Engine): Parsed {
+  const idText = isObject(value) ? value['id'] : undefined;
+  const itemId = typeof idText === 'string' ? parseMessageId(idText) : undefined;
+  const nameText = isObject(value) ? value['to_host'] : undefined;
+  const name = typeof nameText === 'string' ? parseHostName(nameText) : undefined;
+  const wire = canonicalOrNothing(value);
+  if (!itemId || !name || !wire) return { id: itemId ?? null, status: 'error', error: 'malformed' };
+  const found = engine.findByName(name, caller.account);
+  if (typeof found === 'string') return { id: itemId, status: 'error', error: `recipient host ${found}` };
+  const target = { hostPubkey: found.hostPubkey, wire, wireHash: sha256Hex(wire), bytes: wire.length };
+  const item: PushedItem = { kind: 'envelope', itemId, targets: [target] };
+  const { hostPubkey: senderPubkey } = caller;
+  const verdict = wireVerdict(item, senderPubkey, engine);
+  return { type: 'PushItem', senderPubkey, item, isKnownById: true, wireVerdict: verdict, freshEpoch, nowMs };
+}
+
+function canonicalOrNothing(value: unknown): Buffer | undefined {
+  try {
+    return canonicalBytes(value);
+  } catch (error) {
+    if (error instanceof NotCanonicalisable) return undefined;
+    throw error;
+  }
+}
+
+function isOverLimit(outcome: PushOutcome): boolean {
+  return outcome.type === 'ItemRejected' && outcome.rejection.startsWith('quota:');
+}
+
+/** Over a limit the push stops: what comes behind is not tried and not answered. */
+function answer(parsed: readonly Parsed[], outcomes: readonly PushOutcome[]): Reply {
+  const results: V1Result[] = [];
+  let answered = 0;
+  for (const one of parsed) {
+    if (!('type' in one)) {
+      results.push(one);
+      continue;
+    }
+    const outcome = outcomes[answered++];
+    if (!outcome) break;
+    results.push(resultOf(one.item.itemId, outcome));
+    if (isOverLimit(outcome)) {
+      const retry = { 'content-type': 'application/json', 'retry-after': String(QUOTA_RETRY_S) };
+      return { status: 429, headers: retry, body: JSON.stringify({ results, stopped: true }) };
+    }
+  }
+  return jsonReply(200, { results, stopped: false });
+}
+
+function resultOf(id: string, outcome: PushOutcome): V1Result {
+  if (outcome.type === 'ItemRejected') return { id, status: 'error', error: outcome.rejection };
+  return { id, status: outcome.status === 'accepted' ? 'stored' : 'duplicate' };
+}
+
+async function pull(request: HopRelayRequest, { engine, pageWriter }: V1RoutesOptions): Promise<RouteResult> {
+  const values = new URLSearchParams(request.query ?? '').getAll('after');
+  const text = values.at(0) ?? '';
+  const cursor = text === '' ? undefined : parseCursor(text);
+  if (values.length > 1 || (text !== '' && !cursor))
+    return problemReply('BAD_REQUEST', 'after is a cursor of an earlier pull');
+  const changed = epochChanged(cursor?.epoch, engine.epoch);
+  if (changed) return changed;
+  const after = cursor?.seq ?? 0;
+  const page = await engine.page(request.caller.hostPubkey, after, engine.settings.limits.max_pull);
+  return (
+    epochChanged(cursor?.epoch, page.epoch) ?? pageReply(page, after, new EnvelopesEncoder(page), request, pageWriter)
+  );
+}
+
+async function ack({ body, caller, nowMs }: HopRelayRequest, { engine }: V1RoutesOptions): Promise<Reply> {
+  const cursor = parseCursor(parseAck(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS))?.cursor ?? '');
+  if (!cursor) return problemReply('BAD_REQUEST', 'send {cursor}: the one that a pull gave');
+  const command = {
+    type: 'AckItems',
+    targetPubkey: caller.hostPubkey,
+    epoch: cursor.epoch,
+    through: cursor.seq,
+    nowMs,
+  } as const;
+  const outcome = await engine.ack(command);
+  if (outcome.type === 'Refusal') return refusalReply(outcome);
+  return jsonReply(200, { cursor: cursorText(cursor.epoch, outcome.ackedThrough) });
+}

@@ -1,0 +1,357 @@
+/** "Item at the relay", the expiry row; "Expiry notice"; "Dedup record". */
+import { canonicalize } from 'json-canonicalize';
+import { expect, test } from 'vitest';
+import { verifySignature } from '../../src/protocol/ed25519.ts';
+import { enrolOf, expireOf, pushOf } from '../support/commands.ts';
+import { accepted, enrolled } from '../support/events.ts';
+import { given } from '../support/given.ts';
+import { alice, bob, carol, dave, relay as relayHost } from '../support/hosts.ts';
+import { storedAndReplayed } from '../support/replay.ts';
+import { NOON_MS } from '../support/test-clock.ts';
+import { type TestRelay, openTestRelay } from '../support/test-relay.ts';
+
+const DAY_MS = 86_400_000;
+const RETENTION_MS = 14 * DAY_MS;
+const HORIZON_MS = RETENTION_MS + 7 * DAY_MS;
+
+async function open(options: Parameters<typeof openTestRelay>[0] = {}): Promise<TestRelay> {
+  const relay = await openTestRelay(options);
+  await relay.enrolAll(alice, bob, carol);
+  return relay;
+}
+
+test('item at the relay: not a millisecond before expires_at, and then deleted with its quota', async () => {
+  const relay = await open();
+  await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
+  const [row] = await relay.queue(bob);
+  relay.clock.move(RETENTION_MS - 1);
+  await relay.sweep();
+  expect(await relay.queue(bob)).toHaveLength(1);
+  relay.clock.move(1);
+  await relay.sweep();
+  expect(await relay.queue(bob)).toEqual([]);
+  expect(relay.store.hasPayload(row!)).toBe(false);
+  expect(relay.engine.head(bob.key)).toMatchObject({ queueItems: 0, queueBytes: 0, ackedThrough: 0, headSeq: NOON_MS });
+  expect(relay.store.get('share', bob.key + alice.key)).toBeUndefined();
+});
+
+test('item at the relay: a tombstone is kept, so that a late retry is a duplicate with its seq', async () => {
+  const relay = await open();
+  const { seqs } = await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
+  relay.clock.move(RETENTION_MS);
+  await relay.sweep();
+  expect(await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]))).toEqual({ verdict: 'duplicate', seqs });
+  expect((await relay.pushOne(pushOf(alice, 'm1', [[bob, 'y']]))).verdict).toBe('rejected:conflict');
+  expect(await relay.queue(bob)).toEqual([]);
+});
+
+test('item at the relay: an expired notice is queued for the sender of an envelope', async () => {
+  const relay = await open();
+  await relay.pushOne(
+    pushOf(alice, 'm1', [
+      [bob, 'x'],
+      [carol, 'x'],
+    ]),
+  );
+  const expiredAtMs = relay.clock.move(RETENTION_MS + 5);
+  await relay.sweep();
+  const notices = await relay.queue(alice);
+  expect(notices.map(({ itemId }) => itemId).toSorted()).toEqual(
+    [`expired:m1:${bob.key}`, `expired:m1:${carol.key}`].toSorted(),
+  );
+  expect(notices.map(({ seq }) => seq)).toEqual([expiredAtMs, expiredAtMs + 1]);
+  for (const { kind, senderPubkey, expiresAtMs } of notices) {
+    expect([kind, senderPubkey, expiresAtMs]).toEqual(['expired', relayHost.key, expiredAtMs + RETENTION_MS]);
+  }
+});
+
+test('expiry notice: the wire is canonical {rec, sig} under the relay key', async () => {
+  const relay = await open();
+  await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
+  const expiredAtMs = relay.clock.move(RETENTION_MS);
+  await relay.sweep();
+  const [wire] = await relay.wires(alice);
+  const document = JSON.parse(wire!) as { rec: object; sig: string };
+  expect(wire).toBe(canonicalize(document));
+  expect(document.rec).toEqual({
+    v: 1,
+    type: 'relay-expired',
+    item_id: 'm1',
+    target_pubkey: bob.key,
+    accepted_at: NOON_MS,
+    expired_at: expiredAtMs,
+  });
+  expect(verifySignature(relayHost.key, Buffer.from(canonicalize(document.rec)), document.sig)).toBe(true);
+});
+
+test('item at the relay: an expired receipt is dropped without notice, and known for the horizon', async () => {
+  const relay = await open();
+  const id = 'receipt:m1:a@b:1';
+  await relay.pushOne(pushOf(bob, id, [[alice, 'x']], { kind: 'receipt' }));
+  relay.clock.move(RETENTION_MS);
+  await relay.sweep();
+  expect(await relay.queue(alice)).toEqual([]);
+  expect(await relay.queue(bob)).toEqual([]);
+  expect((await relay.pushOne(pushOf(bob, id, [[alice, 'x']], { kind: 'receipt' }))).verdict).toBe('duplicate');
+});
+
+test('expiry notice: one that itself expires is dropped, and nobody is told', async () => {
+  const relay = await open();
+  await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
+  relay.clock.move(RETENTION_MS);
+  await relay.sweep();
+  expect(await relay.queue(alice)).toHaveLength(1);
+  relay.clock.move(RETENTION_MS);
+  await relay.sweep();
+  for (const host of [alice, bob, carol]) expect(await relay.queue(host)).toEqual([]);
+  expect(relay.dedupRows(alice)).toBe(1);
+});
+
+test('expiry notice: exempt from every quota', async () => {
+  const relay = await open({ limits: { max_queue_items: 2, max_queue_bytes: 4, max_sender_items: 2 } });
+  await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
+  await relay.pushOne(pushOf(alice, 'm2', [[bob, 'x']]));
+  await relay.pushOne(pushOf(bob, 'm3', [[alice, 'x']]));
+  await relay.pushOne(pushOf(bob, 'm4', [[alice, 'x']]));
+  await relay.ack(alice, NOON_MS);
+  relay.clock.move(RETENTION_MS);
+  await relay.sweep();
+  expect((await relay.queue(alice)).map(({ kind }) => kind)).toEqual(['expired', 'expired']);
+  expect(relay.engine.head(alice.key)).toMatchObject({ queueItems: 0, queueBytes: 0 });
+  for (const id of ['m5', 'm6']) {
+    expect((await relay.pushOne(pushOf(bob, id, [[alice, 'x']]))).verdict).toBe('accepted');
+  }
+  expect((await relay.pushOne(pushOf(bob, 'm7', [[alice, 'x']]))).verdict).toBe('rejected:quota:queue_items');
+  const head = relay.engine.head(alice.key).headSeq;
+  expect(await relay.ack(alice, head)).toMatchObject({ deleted: 4 });
+  expect(relay.engine.head(alice.key)).toMatchObject({ queueItems: 0, queueBytes: 0 });
+  const [stored, replayed] = await storedAndReplayed(relay.store);
+  expect(stored).toEqual(replayed);
+});
+
+test('expiry notice: mail to oneself expires and tells oneself', async () => {
+  const relay = await open();
+  await relay.pushOne(pushOf(alice, 'm1', [[alice, 'x']]));
+  relay.clock.move(RETENTION_MS);
+  await relay.sweep();
+  expect((await relay.queue(alice)).map(({ itemId }) => itemId)).toEqual([`expired:m1:${alice.key}`]);
+  await relay.reopen();
+  expect(await relay.wires(alice)).toHaveLength(1);
+});
+
+test('expiry notice: a sender that is no host any more is told nothing', () => {
+  const world = given(enrolled(bob), accepted(dave, 'm1', [[bob, NOON_MS, 'x']]));
+  const expiry = world.whenExpiring(expireOf(bob, [NOON_MS], NOON_MS + RETENTION_MS));
+  expect(expiry).toMatchObject({ items: [{ seq: NOON_MS, itemId: 'm1' }], notices: [] });
+});
+
+test('item at the relay: what is acked, gone or not due is left alone by the sweep', () => {
+  const world = given(enrolled(alice), enrolled(bob), accepted(alice, 'm1', [[bob, NOON_MS, 'x']]));
+  expect(world.whenExpiring(expireOf(bob, [NOON_MS], NOON_MS + RETENTION_MS - 1))).toBeUndefined();
+  expect(world.whenExpiring(expireOf(bob, [NOON_MS + 1], NOON_MS + RETENTION_MS))).toBeUndefined();
+  const ackedWorld = given(
+    enrolled(alice),
+    enrolled(bob),
+    accepted(alice, 'm1', [[bob, NOON_MS, 'x']]),
+    ...world.when({
+      type: 'AckItems',
+      targetPubkey: bob.key,
+      epoch: world.rows.get('relay', '')!.epoch,
+      through: NOON_MS,
+      nowMs: NOON_MS,
+    }).events,
+  );
+  expect(ackedWorld.whenExpiring(expireOf(bob, [NOON_MS], NOON_MS + RETENTION_MS))).toBeUndefined();
+});
+
+test('dedup record: kept for the horizon after its item expired, then forgotten and its quota given back', async () => {
+  const relay = await open();
+  await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
+  relay.clock.move(RETENTION_MS);
+  await relay.sweep();
+  relay.clock.move(HORIZON_MS - 1);
+  await relay.sweep();
+  expect((await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]))).verdict).toBe('duplicate');
+  relay.clock.move(1);
+  await relay.sweep();
+  expect(relay.dedupRows(alice)).toBe(0);
+  const anew = await relay.pushOne(pushOf(alice, 'm1', [[bob, 'y']]));
+  expect(anew).toEqual({ verdict: 'accepted', seqs: [relay.clock.nowMs] });
+  expect(relay.dedupRows(alice)).toBe(1);
+});
+
+test('dedup record: the horizon counts from the expiry, also when the relay slept through it', async () => {
+  const relay = await open();
+  await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
+  // The relay was down for two months.
+  relay.clock.move(60 * DAY_MS);
+  await relay.reopen();
+  await relay.sweep();
+  expect(await relay.queue(alice)).toHaveLength(1);
+  relay.clock.move(HORIZON_MS - 1);
+  await relay.sweep();
+  expect((await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]))).verdict).toBe('duplicate');
+  relay.clock.move(1);
+  await relay.sweep();
+  expect(relay.dedupRows(alice)).toBe(0);
+  const [stored, replayed] = await storedAndReplayed(relay.store);
+  expect(stored).toEqual(replayed);
+});
+
+test('dedup record: kept for the horizon after its item is acked', async () => {
+  const relay = await open();
+  await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
+  relay.clock.move(RETENTION_MS - 1);
+  await relay.ack(bob, NOON_MS);
+  relay.clock.move(HORIZON_MS);
+  await relay.sweep();
+  expect((await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]))).verdict).toBe('duplicate');
+  relay.clock.move(1);
+  await relay.sweep();
+  expect(relay.dedupRows(alice)).toBe(0);
+});
+
+test('dedup record: a purge gives back quota:dedup_rows', async () => {
+  const relay = await open({ dedupRowsMax: 2 });
+  await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
+  await relay.pushOne(pushOf(alice, 'm2', [[bob, 'x']]));
+  await relay.ack(bob, NOON_MS + 1);
+  relay.clock.move(RETENTION_MS + HORIZON_MS - 1);
+  await relay.sweep();
+  expect((await relay.pushOne(pushOf(alice, 'm3', [[bob, 'x']]))).verdict).toBe('rejected:quota:dedup_rows');
+  relay.clock.move(1);
+  await relay.sweep();
+  expect((await relay.pushOne(pushOf(alice, 'm3', [[bob, 'x']]))).verdict).toBe('accepted');
+  expect(relay.dedupRows(alice)).toBe(1);
+});
+
+test('dedup record: an item lost and accepted anew is not purged with its first due entry', async () => {
+  const relay = await open();
+  await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
+  relay.clock.move(DAY_MS);
+  const lost = { type: 'ReportLostItem', targetPubkey: bob.key, seq: NOON_MS, nowMs: relay.clock.nowMs } as const;
+  await relay.engine.reportLostItem({ ...lost, freshEpoch: relay.engine.epoch });
+  const anew = await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
+  expect(anew.verdict).toBe('accepted');
+  await relay.ack(bob, anew.seqs[0]!);
+  relay.clock.nowMs = NOON_MS + RETENTION_MS + HORIZON_MS;
+  await relay.sweep();
+  expect(relay.dedupRows(alice)).toBe(1);
+  expect((await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]))).verdict).toBe('duplicate');
+  relay.clock.move(DAY_MS);
+  await relay.sweep();
+  expect(relay.dedupRows(alice)).toBe(0);
+});
+
+test('dedup record: an id pushed anew in the middle of its purge stays known and is counted once', async () => {
+  const relay = await open();
+  // Two entries of one time: one batch each.
+  await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
+  await relay.pushOne(pushOf(alice, 'm2', [[bob, 'x']]));
+  await relay.ack(bob, NOON_MS + 1);
+  relay.clock.move(RETENTION_MS + HORIZON_MS);
+  const purging = relay.purge();
+  // Until one of them is forgotten.
+  let pushes = 0;
+  for (let verdict = 'duplicate'; verdict === 'duplicate'; pushes++) {
+    [{ verdict }] = await Promise.all([
+      relay.pushOne(pushOf(alice, 'm2', [[bob, 'x']])),
+      new Promise((resolve) => {
+        setImmediate(resolve);
+      }),
+    ]);
+  }
+  await purging;
+  expect(pushes).toBeGreaterThan(0);
+  expect(relay.dedupRows(alice)).toBe(1);
+  expect((await relay.pushOne(pushOf(alice, 'm2', [[bob, 'x']]))).verdict).toBe('duplicate');
+  await relay.reopen();
+  expect((await relay.pushOne(pushOf(alice, 'm2', [[bob, 'x']]))).verdict).toBe('duplicate');
+});
+
+test('expiry sweep: stops and reopens between slices leave one notice per envelope', async () => {
+  const relay = await open();
+  const ids = Array.from({ length: 250 }, (_none, at) => `m${at}`);
+  await relay.push(...ids.map((id) => pushOf(alice, id, [[bob, 'x']])));
+  relay.clock.move(RETENTION_MS);
+  for (let round = 0; round < 4; round++) {
+    let asked = 0;
+    const sweep = relay.engine.expire(
+      () => relay.clock.nowMs,
+      () => asked++ === 0,
+    );
+    await Promise.all([sweep, relay.engine.durable()]);
+    await relay.reopen();
+  }
+  await relay.sweep();
+  const notices = (await relay.queue(alice)).map(({ itemId }) => itemId);
+  expect(notices.toSorted()).toEqual(ids.map((id) => `expired:${id}:${bob.key}`).toSorted());
+  expect(await relay.queue(bob)).toEqual([]);
+});
+
+test('expiry sweep: the same due entry again, as after a crash before it was forgotten, tells nobody twice', async () => {
+  const relay = await open();
+  await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
+  const nowMs = relay.clock.move(RETENTION_MS);
+  const due = (await relay.store.dueItems(nowMs))!;
+  await relay.expire();
+  const { dueItems } = relay.store;
+  let isFirst = true;
+  relay.store.dueItems = async (atMs) => {
+    if (!isFirst) return dueItems.call(relay.store, atMs);
+    isFirst = false;
+    return due;
+  };
+  await relay.expire();
+  expect(await relay.queue(alice)).toHaveLength(1);
+});
+
+test('expiry sweep: a clock set back in the middle forgets no item', async () => {
+  const relay = await open();
+  await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
+  relay.clock.move(RETENTION_MS);
+  const sweep = relay.expire();
+  relay.clock.move(-1);
+  await sweep;
+  relay.clock.move(1);
+  await relay.expire();
+  expect(await relay.queue(bob)).toEqual([]);
+  expect(await relay.queue(alice)).toHaveLength(1);
+});
+
+test('expiry sweep: pushes and acks in its middle', async () => {
+  const relay = await open();
+  const ids = Array.from({ length: 300 }, (_none, at) => `m${at}`);
+  await relay.push(...ids.map((id) => pushOf(alice, id, [[bob, 'x']])));
+  relay.clock.move(RETENTION_MS);
+  const sweep = relay.sweep();
+  const acked = relay.ack(bob, NOON_MS + 149);
+  const fresh = Array.from({ length: 20 }, (_none, at) =>
+    pushOf(carol, `n${at}`, [
+      [bob, 'y'],
+      [alice, 'y'],
+    ]),
+  );
+  await Promise.all([...fresh.map((command) => relay.pushOne(command)), acked, sweep]);
+  await relay.sweep();
+  expect((await relay.queue(bob)).map(({ itemId }) => itemId).toSorted()).toEqual(
+    fresh.map(({ item }) => item.itemId).toSorted(),
+  );
+  const outcome = await acked;
+  const notices = (await relay.queue(alice)).filter(({ kind }) => kind === 'expired');
+  expect(outcome).toMatchObject({ type: 'Acked' });
+  expect(notices.length + (outcome.type === 'Acked' ? outcome.deleted : 0)).toBe(300);
+  expect(new Set(notices.map(({ itemId }) => itemId)).size).toBe(notices.length);
+  expect(relay.engine.head(bob.key)).toMatchObject({ queueItems: 20, queueBytes: 20 });
+  const [stored, replayed] = await storedAndReplayed(relay.store);
+  expect(stored).toEqual(replayed);
+});
+
+test('an enrolment that lapsed and came again still gets the mail that waits, or its sender the notice', async () => {
+  const relay = await open();
+  await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
+  relay.clock.move(RETENTION_MS);
+  await relay.enrol(enrolOf(bob));
+  await relay.sweep();
+  expect(await relay.queue(alice)).toHaveLength(1);
+});

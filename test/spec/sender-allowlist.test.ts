@@ -1,0 +1,100 @@
+/** "Sender allowlist", rules 1 to 4. */
+import { expect, test } from 'vitest';
+import { pushOf, sendersOf } from '../support/commands.ts';
+import { enrolled } from '../support/events.ts';
+import { given } from '../support/given.ts';
+import { alice, bob, carol, hostNamed } from '../support/hosts.ts';
+import { NOON_MS } from '../support/test-clock.ts';
+import { type TestRelay, openTestRelay } from '../support/test-relay.ts';
+
+const AHEAD_MAX_MS = 300_000;
+const NOT_ACCEPTED = 'rejected:sender not accepted by target';
+
+async function open(): Promise<TestRelay> {
+  const relay = await openTestRelay();
+  await relay.enrolAll(alice, bob, carol);
+  return relay;
+}
+
+test('sender allowlist rule 1: a list holds 256 senders and not one more', () => {
+  const hosts = Array.from({ length: 257 }, (_none, at) => hostNamed(`sender ${at}`));
+  const world = given(enrolled(bob));
+  const full = world.when(sendersOf(bob, hosts.slice(0, 256)));
+  expect(full.outcome).toEqual({ type: 'SendersListed', senders: 256, iatMs: NOON_MS });
+  expect(world.when(sendersOf(bob, hosts)).verdict).toBe('BAD_REQUEST');
+});
+
+test('sender allowlist rule 1: duplicates collapse', () => {
+  const listed = given(enrolled(bob)).when(sendersOf(bob, [alice, carol, alice]));
+  expect(listed.outcome).toMatchObject({ senders: 2 });
+  expect(listed.after().get('senders', bob.key)).toEqual({ senders: [alice.key, carol.key], iatMs: NOON_MS });
+});
+
+test('sender allowlist rule 2: a newer iat replaces the list, an older one is STALE_LIST', async () => {
+  const relay = await open();
+  await relay.publishSenders(sendersOf(bob, [alice]));
+  expect(await relay.publishSenders(sendersOf(bob, [carol], { iatMs: NOON_MS - 1 }))).toMatchObject({
+    code: 'STALE_LIST',
+  });
+  expect((await relay.pushOne(pushOf(carol, 'm1', [[bob, 'x']]))).verdict).toBe(NOT_ACCEPTED);
+  await relay.publishSenders(sendersOf(bob, [carol], { iatMs: NOON_MS + 1 }));
+  expect((await relay.pushOne(pushOf(carol, 'm1', [[bob, 'x']]))).verdict).toBe('accepted');
+  expect((await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]))).verdict).toBe(NOT_ACCEPTED);
+});
+
+test('sender allowlist rule 2: the same list again changes nothing, another one of the same iat is STALE_LIST', async () => {
+  const relay = await open();
+  await relay.publishSenders(sendersOf(bob, [alice, carol]));
+  const logEnd = relay.store.lastLsn;
+  const again = await relay.publishSenders(sendersOf(bob, [carol, alice, carol]));
+  expect(again).toEqual({ type: 'SendersListed', senders: 2, iatMs: NOON_MS });
+  expect(await relay.publishSenders(sendersOf(bob, [alice]))).toMatchObject({ code: 'STALE_LIST' });
+  expect(relay.store.lastLsn).toBe(logEnd);
+});
+
+test('sender allowlist rule 3: an iat more than 5 minutes ahead is refused', () => {
+  const world = given(enrolled(bob));
+  expect(world.when(sendersOf(bob, [], { iatMs: NOON_MS + AHEAD_MAX_MS })).verdict).toBe('SendersListed');
+  expect(world.when(sendersOf(bob, [], { iatMs: NOON_MS + AHEAD_MAX_MS + 1 })).verdict).toBe('IAT_IN_FUTURE');
+});
+
+test('sender allowlist rule 4: without a list everybody is accepted, with one only who is listed', async () => {
+  const relay = await open();
+  expect((await relay.pushOne(pushOf(carol, 'm1', [[bob, 'x']]))).verdict).toBe('accepted');
+  await relay.publishSenders(sendersOf(bob, [alice]));
+  for (const isKnownById of [false, true]) {
+    const refused = await relay.pushOne(pushOf(carol, 'm2', [[bob, 'x']], { isKnownById }));
+    expect(refused.verdict).toBe(NOT_ACCEPTED);
+  }
+  expect((await relay.pushOne(pushOf(alice, 'm2', [[bob, 'x']]))).verdict).toBe('accepted');
+  // Known mail is judged like new mail, and one target that refuses refuses the whole item.
+  expect((await relay.pushOne(pushOf(carol, 'm1', [[bob, 'x']]))).verdict).toBe(NOT_ACCEPTED);
+  const both = [
+    [alice, 'x'],
+    [bob, 'x'],
+  ] as const;
+  expect((await relay.pushOne(pushOf(carol, 'm3', both))).verdict).toBe(NOT_ACCEPTED);
+  expect(await relay.queue(alice)).toEqual([]);
+});
+
+test('sender allowlist rule 4: an empty list refuses every sender, oneself too', async () => {
+  const relay = await open();
+  await relay.publishSenders(sendersOf(bob, []));
+  for (const from of [alice, bob, carol]) {
+    expect((await relay.pushOne(pushOf(from, 'm1', [[bob, 'x']]))).verdict).toBe(NOT_ACCEPTED);
+  }
+});
+
+test('sender allowlist rule 4: a list outlives a restart and an epoch', async () => {
+  const relay = await open();
+  await relay.publishSenders(sendersOf(bob, [alice]));
+  relay.clock.move(86_400_000);
+  await relay.reopen();
+  expect((await relay.pushOne(pushOf(carol, 'm1', [[bob, 'x']]))).verdict).toBe(NOT_ACCEPTED);
+  expect((await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]))).verdict).toBe('accepted');
+});
+
+test('sender allowlist: a list that names another host than its caller is KEY_MISMATCH', () => {
+  const mismatch = given(enrolled(bob)).when(sendersOf(bob, [alice], { callerPubkey: carol.key }));
+  expect(mismatch.verdict).toBe('KEY_MISMATCH');
+});
