@@ -88,10 +88,11 @@ describe.each(ADAPTERS)('%s', (adapter) => {
   });
 
   test('enrolment record rule 7: a name that two hosts carry answers nothing, rule 8: their keys do', async () => {
-    const twins = ['twin 1', 'twin 2'].map((seed) => ({ ...hostNamed(seed), name: alice.name }));
+    const name = 'twin' as TestHost['name'];
+    const twins = ['twin 1', 'twin 2'].map((seed) => Object.assign(hostNamed(seed), { name }));
     const [one] = twins;
     const relay = await enrolled();
-    for (const twin of twins) await relay.enrol({ ...twin, name: 'twin' as typeof alice.name });
+    await relay.enrol(...twins);
     await publish(one!, advertisement(one!));
     expect(await read(`${V1}?host=twin`)).toBeNull();
     expect(await read(`${V2}?key=${encodeURIComponent(one!.key)}`)).toMatchObject({ host_pubkey: one!.key });

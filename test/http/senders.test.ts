@@ -11,6 +11,11 @@ const PATH = '/v2/relay/senders';
 /** A well-encoded key of small order. */
 const SMALL_ORDER = Buffer.from(`01${'00'.repeat(31)}`, 'hex').toString('base64');
 
+const signed = (list: Record<string, unknown>, signer: TestHost = bob): object => ({
+  list,
+  sig: signer.signer.sign(Buffer.from(canonicalize(list))),
+});
+
 describe.each(ADAPTERS)('%s', (adapter) => {
   const suite = relayForSuite(adapter);
   let iats = 0;
@@ -25,11 +30,6 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     const iat = suite.current.clock.nowMs() + ++iats;
     return { v: 1, type: 'relay-senders', host_pubkey: bob.key, senders, iat, ...changes };
   };
-
-  const signed = (list: Record<string, unknown>, signer: TestHost = bob): object => ({
-    list,
-    sig: signer.signer.sign(Buffer.from(canonicalize(list))),
-  });
 
   const send = async (body: unknown, from: TestHost = bob): Promise<RawResponse> => {
     const relay = await enrolled();

@@ -19,24 +19,24 @@ function named(seed: string, name: string): TestHost {
   return { ...hostNamed(seed), name: name as TestHost['name'] };
 }
 
+const push = (relay: HttpRelay, envelopes: readonly unknown[], from = alice): Promise<RawResponse> =>
+  relay.sendByName(from, 'POST', PATH, { envelopes });
+
+const pull = async (
+  relay: HttpRelay,
+  after = '',
+  host = bob,
+): Promise<{ envelopes: object[]; cursor: string; more: boolean }> => {
+  const response = await relay.sendByName(host, 'GET', after === '' ? PATH : `${PATH}?after=${after}`);
+  expect(response.status).toBe(200);
+  return JSON.parse(response.body.toString()) as { envelopes: object[]; cursor: string; more: boolean };
+};
+
 describe.each(ADAPTERS)('%s', (adapter) => {
   const opened = async (changes: HttpRelayChanges = {}): Promise<HttpRelay> => {
     const relay = await relayForTest(adapter, changes);
     await relay.enrol(alice, bob, carol);
     return relay;
-  };
-
-  const push = (relay: HttpRelay, envelopes: readonly unknown[], from = alice): Promise<RawResponse> =>
-    relay.sendByName(from, 'POST', PATH, { envelopes });
-
-  const pull = async (
-    relay: HttpRelay,
-    after = '',
-    host = bob,
-  ): Promise<{ envelopes: object[]; cursor: string; more: boolean }> => {
-    const response = await relay.sendByName(host, 'GET', after === '' ? PATH : `${PATH}?after=${after}`);
-    expect(response.status).toBe(200);
-    return JSON.parse(response.body.toString()) as { envelopes: object[]; cursor: string; more: boolean };
   };
 
   test('push, pull and ack by name', async () => {

@@ -295,10 +295,10 @@ test('expiry sweep: the same due entry again, as after a crash before it was for
   const nowMs = relay.clock.move(RETENTION_MS);
   const due = (await relay.store.dueItems(nowMs))!;
   await relay.expire();
-  const { dueItems } = relay.store;
+  const dueItems = relay.store.dueItems.bind(relay.store);
   let isFirst = true;
   relay.store.dueItems = async (atMs) => {
-    if (!isFirst) return dueItems.call(relay.store, atMs);
+    if (!isFirst) return dueItems(atMs);
     isFirst = false;
     return due;
   };

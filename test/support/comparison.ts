@@ -7,7 +7,7 @@ import { HEARTBEAT_STALE_MS } from '../../src/protocol/limits.ts';
 import type { HostName } from '../../src/protocol/names.ts';
 import type { EnrolHost, WireVerdict } from '../../src/relay/core/command.ts';
 import type { UsageRow } from '../../src/relay/core/rows.ts';
-import { enrolOf, hostSeenOf, pushOf } from './commands.ts';
+import { enrolOf, hostSeenOf, pushOf, sendersOf } from './commands.ts';
 import { epochNumbered } from './epochs.ts';
 import { hostNamed } from './hosts.ts';
 import { Model } from './model.ts';
@@ -50,6 +50,8 @@ export type Step =
   | { type: 'ack'; target: number; where: number; isStale: boolean }
   | { type: 'enrol'; host: number; name: number; account: number | null; isAdmitted: boolean }
   | { type: 'claimAccount'; host: number; account: number }
+  | { type: 'senders'; host: number; senders: readonly number[]; agoMs: number }
+  | { type: 'sweep' }
   | { type: 'seen'; host: number }
   | { type: 'clock'; byMs: number }
   | { type: 'heartbeat' }
@@ -108,9 +110,31 @@ const anyStep = fc.oneof(
     }),
   ),
   often(1, fc.record({ type: fc.constant('claimAccount' as const), host: hostNumber, account: fc.nat(1) })),
+  often(
+    1,
+    fc.record({
+      type: fc.constant('senders' as const),
+      host: fc.nat(2),
+      // Mostly everybody, so that the story goes on.
+      senders: fc.oneof(
+        { weight: 3, arbitrary: fc.constant<readonly number[]>([0, 1, 2, 2]) },
+        { weight: 1, arbitrary: fc.array(hostNumber, { maxLength: 4 }) },
+      ),
+      agoMs: fc.oneof(fc.integer({ min: -2, max: 2 }), fc.integer({ min: -300_002, max: -299_998 })),
+    }),
+  ),
+  often(4, fc.record({ type: fc.constant('sweep' as const) })),
   often(1, fc.record({ type: fc.constant('seen' as const), host: hostNumber })),
   often(1, fc.record({ type: fc.constant('clock' as const), byMs: fc.integer({ min: -5, max: 5 }) })),
   often(2, fc.record({ type: fc.constant('clock' as const), byMs: fc.integer({ min: -DAY_MS, max: 2 * DAY_MS }) })),
+  // To the millisecond at which something is due, or far beyond it.
+  often(
+    2,
+    fc.record({
+      type: fc.constant('clock' as const),
+      byMs: fc.constantFrom(7 * DAY_MS, 14 * DAY_MS - 1, 14 * DAY_MS, 21 * DAY_MS, 35 * DAY_MS),
+    }),
+  ),
   often(1, fc.record({ type: fc.constant('heartbeat' as const) })),
   often(2, fc.record({ type: fc.constant('reopen' as const) })),
 );
@@ -160,6 +184,18 @@ export class Comparison {
         if (host) host.seen = true;
         return NOTHING;
       }
+      case 'senders': {
+        const { nowMs } = clock;
+        const senders = one.senders.map((sender) => HOSTS[sender]!);
+        const command = sendersOf(HOSTS[one.host]!, senders, { iatMs: nowMs - one.agoMs, nowMs });
+        const answer = await this.#relay.publishSenders(command);
+        const seen = answer.type === 'Refusal' ? answer.code : answer.type;
+        return { seen, expected: this.#model.publishSenders(command) };
+      }
+      case 'sweep':
+        await this.#relay.sweep();
+        this.#model.sweep(clock.nowMs);
+        return NOTHING;
       case 'clock':
         clock.move(one.byMs);
         return NOTHING;
@@ -209,6 +245,7 @@ export class Comparison {
       return pushOf(HOSTS[sender]!, `m${id}`, to, { wireVerdict: verdict, nowMs });
     });
     const outcomes = await this.#relay.push(...commands);
+    this.#model.nextRequest();
     return { seen: outcomes.map(outcomeOf), expected: commands.map((command) => this.#model.push(command)) };
   }
 

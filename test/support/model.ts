@@ -3,12 +3,15 @@
  *
  * It remembers every item it ever took and counts anew whenever a limit is asked for. It writes nothing down twice.
  */
+import { canonicalize } from 'json-canonicalize';
+import { dedupHorizonMs, retentionMs } from '../../src/protocol/limits.ts';
 import { foldHostName } from '../../src/protocol/names.ts';
 import type { PublicKey } from '../../src/protocol/public-key.ts';
-import type { EnrolHost, PushItem } from '../../src/relay/core/command.ts';
+import type { EnrolHost, PublishSenders, PushItem } from '../../src/relay/core/command.ts';
 import { UNUSED_LAPSES_AFTER_MS } from '../../src/relay/core/directory.ts';
 import type { RelaySettings } from '../../src/relay/core/facts.ts';
 import type { AuthorityName, TargetRow, UsageRow } from '../../src/relay/core/rows.ts';
+import { relay } from './hosts.ts';
 
 export interface ModelHost {
   key: PublicKey;
@@ -25,6 +28,14 @@ export interface ModelItem {
   itemId: string;
   wire: string;
   seq: number;
+  acceptedAtMs: number;
+  expiresAtMs: number;
+  dedupUntilMs: number;
+  /** What came in one request is due together. */
+  request: number;
+  isNotice: boolean;
+  isExpired: boolean;
+  isForgotten: boolean;
 }
 
 export class Model {
@@ -32,6 +43,8 @@ export class Model {
   readonly items: ModelItem[] = [];
   readonly heads = new Map<PublicKey, number>();
   readonly acked = new Map<PublicKey, number>();
+  readonly lists = new Map<PublicKey, { senders: Set<PublicKey>; iatMs: number }>();
+  #request = 0;
   readonly #settings: RelaySettings;
 
   constructor(settings: RelaySettings) {
@@ -40,7 +53,9 @@ export class Model {
 
   /** What waits for `target`, in order. */
   queue(target: PublicKey): ModelItem[] {
-    return this.items.filter((item) => item.target === target && item.seq > (this.acked.get(target) ?? 0));
+    return this.items.filter(
+      (item) => item.target === target && !item.isExpired && item.seq > (this.acked.get(target) ?? 0),
+    );
   }
 
   targetRow(target: PublicKey): TargetRow {
@@ -59,7 +74,72 @@ export class Model {
   }
 
   dedupRows(sender: PublicKey): number {
-    return this.items.filter((item) => item.sender === sender).length;
+    return this.items.filter((item) => item.sender === sender && !item.isForgotten && !item.isNotice).length;
+  }
+
+  /** Items pushed from now on come in another request. */
+  nextRequest(): void {
+    this.#request++;
+  }
+
+  publishSenders({ hostPubkey, senders, iatMs, nowMs }: PublishSenders): string {
+    const before = this.lists.get(hostPubkey);
+    const keys = new Set(senders);
+    if (iatMs > nowMs + 300_000) return 'IAT_IN_FUTURE';
+    if (before && before.iatMs > iatMs) return 'STALE_LIST';
+    if (before?.iatMs === iatMs && !haveSame(before.senders, keys)) return 'STALE_LIST';
+    this.lists.set(hostPubkey, { senders: keys, iatMs });
+    return 'SendersListed';
+  }
+
+  /** Expires what is due, in the order in which it became due, then forgets what is to be forgotten. */
+  sweep(nowMs: number): void {
+    const waiting = [...this.heads.keys()].flatMap((target) => this.queue(target));
+    const due = waiting.filter(({ expiresAtMs }) => expiresAtMs <= nowMs);
+    const entries = grouped(due, ({ expiresAtMs, request }) => `${expiresAtMs} ${request}`);
+    const oldestFirst = [...entries.values()].toSorted(
+      ([a], [b]) => a!.expiresAtMs - b!.expiresAtMs || a!.request - b!.request,
+    );
+    for (const entry of oldestFirst) {
+      // Target by target, in the order of what was pushed together, whatever of it still waits.
+      const inOrder = this.items.filter(({ request }) => request === entry[0]?.request);
+      for (const items of grouped(inOrder, ({ target }) => target).values()) {
+        for (const item of items) if (entry.includes(item)) this.#expire(item, nowMs);
+      }
+    }
+    for (const item of this.items) if (item.dedupUntilMs <= nowMs) item.isForgotten = true;
+  }
+
+  #expire(item: ModelItem, nowMs: number): void {
+    const { limits } = this.#settings;
+    item.isExpired = true;
+    item.dedupUntilMs = Math.max(item.dedupUntilMs, nowMs + dedupHorizonMs(limits));
+    const { sender, target, itemId, acceptedAtMs } = item;
+    if (item.isNotice || !this.hosts.has(sender)) return;
+    const seq = Math.max((this.heads.get(sender) ?? 0) + 1, nowMs);
+    this.heads.set(sender, seq);
+    const rec = {
+      v: 1,
+      type: 'relay-expired',
+      item_id: itemId,
+      target_pubkey: target,
+      accepted_at: acceptedAtMs,
+      expired_at: nowMs,
+    };
+    this.items.push({
+      sender: relay.key,
+      target: sender,
+      itemId: `expired:${itemId}:${target}`,
+      wire: canonicalize({ rec, sig: relay.signer.sign(Buffer.from(canonicalize(rec))) }),
+      seq,
+      acceptedAtMs: nowMs,
+      expiresAtMs: nowMs + retentionMs(limits),
+      dedupUntilMs: Number.MAX_SAFE_INTEGER,
+      request: ++this.#request,
+      isNotice: true,
+      isExpired: false,
+      isForgotten: false,
+    });
   }
 
   /** The verdict, and the seq of each target of a stored item. */
@@ -71,9 +151,13 @@ export class Model {
     if (keys.some((key, at) => keys.indexOf(key) !== at)) return rejected('duplicate target');
     if (targets.some(({ wire }) => wire.length > limits.max_item_bytes)) return rejected('too large');
     if (keys.some((key) => !this.hosts.has(key))) return rejected('unknown target');
+    const refuses = (key: PublicKey): boolean => this.lists.get(key)?.senders.has(senderPubkey) === false;
+    if (keys.some(refuses)) return rejected('sender not accepted by target');
     if (wireVerdict !== 'ok') return rejected(wireVerdict);
     const known = targets.map(({ hostPubkey }) =>
-      this.items.find((one) => one.sender === senderPubkey && one.target === hostPubkey && one.itemId === itemId),
+      this.items.find(
+        (one) => !one.isForgotten && one.sender === senderPubkey && one.target === hostPubkey && one.itemId === itemId,
+      ),
     );
     if (known.some((one, at) => one && one.wire !== targets[at]?.wire.toString())) return rejected('conflict');
     if (known.every((one) => one !== undefined))
@@ -88,7 +172,21 @@ export class Model {
       if (before) return before.seq;
       const seq = Math.max((this.heads.get(target) ?? 0) + 1, nowMs);
       this.heads.set(target, seq);
-      this.items.push({ sender: senderPubkey, target, itemId, wire: wire.toString(), seq });
+      const expiresAtMs = nowMs + retentionMs(limits);
+      this.items.push({
+        sender: senderPubkey,
+        target,
+        itemId,
+        wire: wire.toString(),
+        seq,
+        acceptedAtMs: nowMs,
+        expiresAtMs,
+        dedupUntilMs: expiresAtMs + dedupHorizonMs(limits),
+        request: this.#request,
+        isNotice: false,
+        isExpired: false,
+        isForgotten: false,
+      });
       return seq;
     });
     return { verdict: 'accepted', seqs };
@@ -166,8 +264,20 @@ function rejected(code: string): { verdict: string; seqs: number[] } {
   return { verdict: `rejected:${code}`, seqs: [] };
 }
 
-function usageOf(items: readonly ModelItem[]): UsageRow {
+/** No quota is charged for notices. */
+function usageOf(all: readonly ModelItem[]): UsageRow {
+  const items = all.filter(({ isNotice }) => !isNotice);
   return { items: items.length, bytes: items.reduce((sum, { wire }) => sum + wire.length, 0) };
+}
+
+function haveSame(a: ReadonlySet<PublicKey>, b: ReadonlySet<PublicKey>): boolean {
+  return a.size === b.size && [...a].every((key) => b.has(key));
+}
+
+function grouped<T>(all: readonly T[], markOf: (one: T) => string): Map<string, T[]> {
+  const groups = new Map<string, T[]>();
+  for (const one of all) groups.set(markOf(one), [...(groups.get(markOf(one)) ?? []), one]);
+  return groups;
 }
 
 function plus(usage: UsageRow, items: number, bytes: number): UsageRow {

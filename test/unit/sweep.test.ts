@@ -130,7 +130,7 @@ describe('the sweeps', () => {
   test('what goes wrong is told, and the next sweep is tried all the same', async () => {
     const { relay, sweeps, pass, unexpected } = await swept();
     pass(RETENTION_MS);
-    const { dueItems } = relay.store;
+    const dueItems = relay.store.dueItems.bind(relay.store);
     relay.store.dueItems = () => Promise.reject(new Error('no such luck'));
     await sweeps.sweep();
     expect(unexpected).toHaveLength(1);
