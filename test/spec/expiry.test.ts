@@ -355,3 +355,22 @@ test('an enrolment that lapsed and came again still gets the mail that waits, or
   await relay.sweep();
   expect(await relay.queue(alice)).toHaveLength(1);
 });
+
+test('dedup record: an id accepted anew in the very batch that forgets it is known', async () => {
+  const relay = await open();
+  await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
+  await relay.ack(bob, NOON_MS);
+  relay.clock.move(RETENTION_MS + HORIZON_MS);
+  const dueDedup = relay.store.dueDedup.bind(relay.store);
+  const pushed: Promise<{ verdict: string }>[] = [];
+  relay.store.dueDedup = async (atMs) => {
+    const due = await dueDedup(atMs);
+    // When the purge is admitted, and before its batch is written.
+    if (due) process.nextTick(() => pushed.push(relay.pushOne(pushOf(alice, 'm1', [[bob, 'y']]))));
+    return due;
+  };
+  await relay.purge();
+  expect((await Promise.all(pushed)).map(({ verdict }) => verdict)).toEqual(['accepted']);
+  expect((await relay.pushOne(pushOf(alice, 'm1', [[bob, 'y']]))).verdict).toBe('duplicate');
+  expect(relay.dedupRows(alice)).toBe(1);
+});
