@@ -46,7 +46,7 @@ const bodies: [string, string | Uint8Array][] = [
     Buffer.concat([Buffer.from('{"items":[],"x":"'), Buffer.of(0xed, 0xa0, 0x80), Buffer.from('"}')]),
   ],
   ['NUL bytes', Buffer.alloc(1000)],
-  ['33 lists in each other', `{"items":${'['.repeat(33)}${']'.repeat(33)}}`],
+  ['32 lists in each other, in an object', `{"items":${'['.repeat(32)}${']'.repeat(32)}}`],
   ['3,000 lists in each other', `{"items":${'['.repeat(3000)}${']'.repeat(3000)}}`],
   ['3,000 lists that never end', `{"items":${'['.repeat(3000)}`],
   ['objects in each other', `${'{"a":'.repeat(1000)}1${'}'.repeat(1000)}`],

@@ -27,6 +27,7 @@ const framings: [string, string][] = [
   ['chunked, with an absurd chunk size', `${CHALLENGE}transfer-encoding: chunked\r\n\r\nffffffffffffffff1\r\n`],
   ['chunked and sized', `${CHALLENGE}transfer-encoding: chunked\r\ncontent-length: 5\r\n\r\n0\r\n\r\n`],
   ['sized and chunked', `${CHALLENGE}content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n`],
+  ['a chunked GET', `${INFO}transfer-encoding: chunked\r\n\r\n0\r\n\r\n`],
   ['another transfer encoding', `${CHALLENGE}transfer-encoding: gzip\r\n\r\n`],
   ['two transfer encodings', `${CHALLENGE}transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n`],
   ['a transfer encoding twice', `${CHALLENGE}transfer-encoding: x\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n`],
