@@ -11,6 +11,7 @@ import { verifySignature } from '../../src/protocol/ed25519.ts';
 import type { PublicKey } from '../../src/protocol/public-key.ts';
 import type { RelayEvent } from '../../src/relay/core/event.ts';
 import { openStore } from '../../src/relay/store/open.ts';
+import { ADAPTERS } from '../support/adapters.ts';
 import { epochSource } from '../support/epochs.ts';
 import { freePort } from '../support/free-port.ts';
 import { sha256 } from '../support/hops.ts';
@@ -192,7 +193,7 @@ class KilledRelay {
   }
 
   #args(): string[] {
-    const server = this.#random.pick(['uws', 'node']);
+    const server = this.#random.pick([...ADAPTERS]);
     const listen = `127.0.0.1:${this.#port}`;
     return ['--listen', listen, '--server', server, '--limits', LIMITS, '--pushes-per-minute', '10000000'];
   }

@@ -8,6 +8,7 @@ import { RelayClient } from '../../src/host/transport/relay-client.ts';
 import type { PublicKey } from '../../src/protocol/public-key.ts';
 import { SCHEMA_KEY } from '../../src/relay/store/keys.ts';
 import { openStore } from '../../src/relay/store/open.ts';
+import { FIRST_ADAPTER } from '../support/adapters.ts';
 import { epochNumbered } from '../support/epochs.ts';
 import { freePort } from '../support/free-port.ts';
 import { hopBytes } from '../support/hops.ts';
@@ -115,7 +116,7 @@ describe('relay serve', () => {
   test('a restart takes the same port again at once, with connections that were open', async () => {
     const storeDir = await temporaryFolder();
     const listen = ['--listen', `127.0.0.1:${await freePort()}`];
-    for (const server of ['uws', 'node', 'uws']) {
+    for (const server of [FIRST_ADAPTER, 'node', FIRST_ADAPTER]) {
       const relay = await relayProcess(storeDir, [...listen, '--server', server]);
       expect(relay.start.server).toMatch(server === 'uws' ? /^uWebSockets/ : /^node:http/);
       const connection = await RawConnection.open(portOf(relay));
@@ -170,7 +171,7 @@ describe('relay serve', () => {
 
   test('SIGTERM and SIGINT end it with 0, well inside 25 s, also while a pull is held', async () => {
     for (const [signal, server] of [
-      ['SIGTERM', 'uws'],
+      ['SIGTERM', FIRST_ADAPTER],
       ['SIGINT', 'node'],
     ] as const) {
       const relay = await relayProcess(await temporaryFolder(), ['--server', server]);
@@ -292,7 +293,7 @@ describe('what goes wrong is one sentence, an exit code and no stack trace', () 
     const taken = await relayProcess(await temporaryFolder(), ['--listen', `127.0.0.1:${await freePort()}`]);
     const address = `127.0.0.1:${portOf(taken)}`;
     for (const args of [
-      ['--listen', address, '--server', 'uws'],
+      ['--listen', address, '--server', FIRST_ADAPTER],
       ['--listen', address, '--server', 'node'],
       ['--admin-listen', address],
     ]) {
@@ -374,7 +375,11 @@ describe('what goes wrong is one sentence, an exit code and no stack trace', () 
     expect(sentenceOf(ended)).toContain('cannot be used as the store folder');
   });
 
-  test('errors of --json are one document with code, message and details', async () => {
+  test('errors of --json are one document with code, message and details, those of usage too', async () => {
+    const usage = await run([...serveArgs('nowhere', ['--listen', 'x']), '--json']);
+    expect(usage).toMatchObject({ code: EXIT.usage, stdout: '' });
+    const message = expect.stringContaining('It must be host:port') as string;
+    expect(JSON.parse(usage.stderr)).toEqual({ code: 'USAGE', message, details: {} });
     const path = join(await temporaryFolder(), 'file');
     await writeFile(path, '');
     const ended = await run([...serveArgs(path), '--json']);

@@ -179,6 +179,8 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     for (let count = 0; count < 20; count++) {
       const info = await connection.send(SECOND).response();
       expect(info?.status).toBe(200);
+      const empty = requestBytes('GET', '/v2/relay/info', { 'content-length': '0' });
+      expect((await connection.send(empty).response())?.status).toBe(200);
       const refused = await connection.send(requestBytes('POST', '/v2/relay/items', {}, '{}')).response();
       expect(refused).toBeProblem('NOT_ENROLLED');
       const pull = await connection.send(hopBytes(relay.hop(bob, 'GET', '/v2/relay/items'))).response();

@@ -13,14 +13,14 @@ import type { QueueRow } from '../../src/relay/core/rows.ts';
 import { type Relay, type RelayOptions, STOP_WITHIN_MS, startRelay } from '../../src/relay/serve.ts';
 import { openStore } from '../../src/relay/store/open.ts';
 import { PositionFile } from '../../src/relay/store/position.ts';
+import type { Adapter } from './adapters.ts';
 import { type Hop, type Signed, hopBytes, hopV1Bytes } from './hops.ts';
 import { type TestHost, relay as relayHost } from './hosts.ts';
 import { ManualClock, ManualTimers } from './manual-time.ts';
 import { type RawResponse, rawRequest } from './raw-http.ts';
 import { disposableFolder, temporaryFolder } from './temporary-folder.ts';
 
-export const ADAPTERS = ['uws', 'node'] as const;
-export type Adapter = (typeof ADAPTERS)[number];
+export { ADAPTERS, type Adapter } from './adapters.ts';
 
 export interface HttpRelayChanges extends Partial<Omit<RelayOptions, 'limits' | 'clock' | 'timers' | 'storeDir'>> {
   limits?: Partial<Limits>;

@@ -6,7 +6,7 @@
  * position, or a heartbeat that tells of time that this store did not live, begins a new epoch: senders push again
  * and dedup absorbs what is still here. Nothing is repaired in silence.
  */
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync, readdirSync, statSync } from 'node:fs';
 import { hash } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -117,7 +117,7 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
 
 async function makeFolder(folder: string): Promise<void> {
   try {
-    await mkdir(folder, { recursive: true, mode: 0o700 });
+    await makeWithParents(folder);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     throw new StoreRefused(
@@ -125,6 +125,14 @@ async function makeFolder(folder: string): Promise<void> {
       `${folder} cannot be used as the store folder (${code ?? 'unknown error'}): name another one with --store-dir`,
     );
   }
+}
+
+/** As `mkdir -p`. Node's own recursion never ends where a folder cannot be made but its parent exists, as in /proc. */
+async function makeWithParents(folder: string): Promise<void> {
+  if (existsSync(folder) && statSync(folder).isDirectory()) return;
+  const parent = dirname(folder);
+  if (parent !== folder) await makeWithParents(parent);
+  await mkdir(folder, { mode: 0o700 });
 }
 
 /** Whether LevelDB ever finished creating itself there, whatever was lost since. */
