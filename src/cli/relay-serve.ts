@@ -183,11 +183,7 @@ async function started(start: () => Promise<Relay>): Promise<Relay> {
       );
     }
     if (error instanceof ListenFailed) {
-      throw new CommandFailed(
-        'conflict',
-        'LISTEN_FAILED',
-        `${error.message}: another process may have it; choose another with --listen or --admin-listen`,
-      );
+      throw new CommandFailed('conflict', 'LISTEN_FAILED', error.message);
     }
     throw error;
   }

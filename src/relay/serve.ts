@@ -231,7 +231,8 @@ function chooseServer(wanted: 'uws' | 'node' | undefined): Listen {
   if (wanted === 'node') return listenNode;
   const binding = loadUws();
   if (binding) return listenUws(binding);
-  if (wanted === 'uws') throw new ListenFailed('no uWebSockets.js runs on this machine: leave --server out, or say --server node');
+  if (wanted === 'uws')
+    throw new ListenFailed('no uWebSockets.js runs on this machine: leave --server out, or say --server node');
   return listenNode;
 }
 

@@ -52,7 +52,11 @@ export const listenNode: Listen = ({ host, port, handler }) =>
     server.setTimeout(IDLE_TIMEOUT_MS);
     // Not once: a connection that cannot be accepted is told here too, and unheard it would end the process.
     server.on('error', (error: NodeJS.ErrnoException) => {
-      reject(new ListenFailed(`${host}:${port} cannot be listened on (${error.code ?? 'unknown error'})`));
+      reject(
+        new ListenFailed(
+          `${host}:${port} cannot be listened on (${error.code ?? 'unknown error'}): another process may have it; choose another address`,
+        ),
+      );
     });
     server.listen({ host, port, exclusive: true }, () => {
       const address = server.address();

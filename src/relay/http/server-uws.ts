@@ -29,7 +29,10 @@ export function listenUws({ uws, version }: UwsBinding): Listen {
       // Exclusive: refuse the port when another process has it, instead of sharing it.
       app.listen(host, port, uws.LIBUS_LISTEN_EXCLUSIVE_PORT, resolve);
     });
-    if (!socket) throw new ListenFailed(`${host}:${port} cannot be listened on`);
+    if (!socket)
+      throw new ListenFailed(
+        `${host}:${port} cannot be listened on: another process may have it; choose another address`,
+      );
     let isListening = true;
     const stopAccepting = (): void => {
       if (isListening) uws.us_listen_socket_close(socket);
