@@ -15,10 +15,11 @@ export class ClockGuard {
   #distanceMs: number;
   #trustedFromMonotonicMs: number;
 
-  constructor(clock: Clock) {
+  /** `isDoubted`: the stored heartbeat contradicts the clock, so the hour of agreement is waited for from the start. */
+  constructor(clock: Clock, isDoubted: boolean) {
     this.#clock = clock;
     this.#distanceMs = clock.nowMs() - clock.monotonicMs();
-    this.#trustedFromMonotonicMs = clock.monotonicMs();
+    this.#trustedFromMonotonicMs = clock.monotonicMs() + (isDoubted ? AGREEMENT_MS : 0);
   }
 
   /** To be asked often: a jump is seen at the next question. */

@@ -93,7 +93,7 @@ export const STOP_WITHIN_MS = 20_000;
 export async function startRelay(options: RelayOptions): Promise<Relay> {
   const { storeDir, positionFile, clock, randomBytes, limits, enrolmentsMax, dedupRowsMax } = options;
   const newEpoch = () => epochFromRandom(randomBytes(EPOCH_RANDOM_BYTES));
-  const { store, signer, initialised, notices } = await openStore({
+  const { store, signer, initialised, notices, isClockDoubted } = await openStore({
     folder: storeDir,
     ...(positionFile !== undefined && { positionFile }),
     ...(options.signer && { signer: options.signer }),
@@ -106,7 +106,17 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
   const engine = await Engine.start({ store, settings, signer, monotonicMs, failed: failure.tell });
   try {
     await engine.heartbeat(clock.nowMs());
-    return await serve({ ...options, engine, store, signer, initialised, notices, newEpoch, failed: failure.told });
+    return await serve({
+      ...options,
+      engine,
+      store,
+      signer,
+      initialised,
+      notices,
+      isClockDoubted,
+      newEpoch,
+      failed: failure.told,
+    });
   } catch (error) {
     await engine.close();
     await store.close();
@@ -120,6 +130,7 @@ interface ServeOptions extends RelayOptions {
   signer: Signer;
   initialised: boolean;
   notices: string[];
+  isClockDoubted: boolean;
   newEpoch: () => ReturnType<typeof epochFromRandom>;
   failed: Promise<StoreFailed>;
 }
@@ -181,6 +192,7 @@ async function serve(options: ServeOptions): Promise<Relay> {
     clock,
     timers,
     everyMs: options.sweepMs,
+    isClockDoubted: options.isClockDoubted,
     unexpected: (error) => log.error({ err: error }, 'a sweep met an unexpected error'),
   });
   isReady = true;

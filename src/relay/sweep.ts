@@ -12,6 +12,8 @@ export interface SweepOptions {
   clock: Clock;
   timers: Timers;
   everyMs: number;
+  /** Whether the start found the clock contradicted. */
+  isClockDoubted: boolean;
   /** Told of what should not happen. */
   unexpected: (error: unknown) => void;
 }
@@ -25,9 +27,9 @@ export class Sweeps {
 
   /** Starts the heartbeat and the sweep. */
   constructor(options: SweepOptions) {
-    const { engine, clock, timers, everyMs } = options;
+    const { engine, clock, timers, everyMs, isClockDoubted } = options;
     this.#options = options;
-    this.#guard = new ClockGuard(clock);
+    this.#guard = new ClockGuard(clock, isClockDoubted);
     this.#cancels = [
       timers.every(HEARTBEAT_EVERY_MS, () => {
         // Asked here too: a jump is to be seen soon.

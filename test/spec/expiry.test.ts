@@ -374,3 +374,27 @@ test('dedup record: an id accepted anew in the very batch that forgets it is kno
   expect((await relay.pushOne(pushOf(alice, 'm1', [[bob, 'y']]))).verdict).toBe('duplicate');
   expect(relay.dedupRows(alice)).toBe(1);
 });
+
+test('expiry notice: one whose bytes are lost is dropped; nobody is charged, no epoch ends, the relay goes on', async () => {
+  const relay = await open();
+  await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
+  relay.clock.move(RETENTION_MS);
+  await relay.sweep();
+  const [notice] = await relay.queue(alice);
+  const { epoch } = relay.engine;
+  const freshEpoch = epoch;
+  const nowMs = relay.clock.nowMs;
+  await relay.engine.reportLostItem({
+    type: 'ReportLostItem',
+    targetPubkey: alice.key,
+    seq: notice!.seq,
+    freshEpoch,
+    nowMs,
+  });
+  expect(await relay.queue(alice)).toEqual([]);
+  expect(relay.engine.head(alice.key)).toMatchObject({ queueItems: 0, queueBytes: 0 });
+  expect((await relay.pushOne(pushOf(bob, 'm2', [[alice, 'x']]))).verdict).toBe('accepted');
+  expect(relay.failures).toEqual([]);
+  const [stored, replayed] = await storedAndReplayed(relay.store);
+  expect(stored).toEqual(replayed);
+});

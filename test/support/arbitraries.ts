@@ -166,6 +166,7 @@ export const eventOfType: { [T in RelayEvent['type']]: fc.Arbitrary<RelayEvent &
     type: fc.constant('ItemLost' as const),
     targetPubkey: publicKey,
     seq: wholeNumber,
+    kind: fc.constantFrom(...ITEM_KINDS),
     senderPubkey: publicKey,
     itemId,
     pushedTo: publicKey,

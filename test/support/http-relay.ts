@@ -200,17 +200,19 @@ export async function relayForTest(adapter: Adapter, changes: HttpRelayChanges =
  */
 export function relayForSuite(adapter: Adapter, changes: HttpRelayChanges = {}): { current: HttpRelay } {
   const suite = {} as { current: HttpRelay };
-  let remove: () => Promise<void>;
+  let remove: (() => Promise<void>) | undefined;
   beforeAll(async () => {
     const disposable = await disposableFolder();
     remove = disposable.remove;
-    suite.current = new HttpRelay(disposable.folder, adapter, changes);
-    await suite.current.start();
+    const relay = new HttpRelay(disposable.folder, adapter, changes);
+    await relay.start();
+    suite.current = relay;
   });
   afterAll(async () => {
-    await suite.current.stopAtOnce();
-    await remove();
-    expect(suite.current.errors).toEqual([]);
+    // A relay that could not start has left its folder behind.
+    await suite.current?.stopAtOnce();
+    await remove?.();
+    expect(suite.current?.errors ?? []).toEqual([]);
   });
   return suite;
 }

@@ -19,10 +19,20 @@ class TwoClocks {
 
 function started(): { clock: TwoClocks; guard: ClockGuard } {
   const clock = new TwoClocks();
-  return { clock, guard: new ClockGuard(clock) };
+  return { clock, guard: new ClockGuard(clock, false) };
 }
 
 describe('the clock guard', () => {
+  test('a start that found the clock contradicted waits for an hour of agreement', () => {
+    const clock = new TwoClocks();
+    const guard = new ClockGuard(clock, true);
+    expect(guard.isTrusted).toBe(false);
+    clock.pass(HOUR_MS - 1);
+    expect(guard.isTrusted).toBe(false);
+    clock.pass(1);
+    expect(guard.isTrusted).toBe(true);
+  });
+
   test('trusts a clock that runs', () => {
     const { clock, guard } = started();
     for (const ms of [0, 1, 60_000, HOUR_MS, 30 * DAY_MS]) {

@@ -29,7 +29,7 @@ export class Challenges {
   readonly #randomBytes: (count: number) => Buffer;
   /** By text, oldest first. */
   readonly #open = new Map<string, Challenge>();
-  readonly #byKey = new Map<PublicKey, Challenge[]>();
+  readonly #byKey = new Map<PublicKey, Set<Challenge>>();
 
   constructor(monotonicMs: () => number, randomBytes: (count: number) => Buffer) {
     this.#monotonicMs = monotonicMs;
@@ -46,7 +46,9 @@ export class Challenges {
     const text = encodeBase64(this.#randomBytes(CHALLENGE_BYTES));
     const challenge = { text, pubkey, address, endsMs: this.#monotonicMs() + CHALLENGE_LIFETIME_MS };
     this.#open.set(text, challenge);
-    this.#byKey.set(pubkey, [...(this.#byKey.get(pubkey) ?? []), challenge]);
+    const ofKey = this.#byKey.get(pubkey);
+    if (ofKey) ofKey.add(challenge);
+    else this.#byKey.set(pubkey, new Set([challenge]));
     return text;
   }
 
@@ -81,13 +83,13 @@ export class Challenges {
   }
 
   #openFor(pubkey: PublicKey): readonly Challenge[] {
-    return this.#byKey.get(pubkey) ?? [];
+    return [...(this.#byKey.get(pubkey) ?? [])];
   }
 
   #close(challenge: Challenge): void {
     this.#open.delete(challenge.text);
-    const rest = this.#openFor(challenge.pubkey).filter((other) => other !== challenge);
-    if (rest.length > 0) this.#byKey.set(challenge.pubkey, rest);
-    else this.#byKey.delete(challenge.pubkey);
+    const ofKey = this.#byKey.get(challenge.pubkey);
+    ofKey?.delete(challenge);
+    if (ofKey?.size === 0) this.#byKey.delete(challenge.pubkey);
   }
 }

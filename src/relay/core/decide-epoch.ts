@@ -1,6 +1,7 @@
 /** Decides the ends of store generations: on request, and when a queued item turns out to be lost. */
 import type { ReportLostItem, RotateEpoch } from './command.ts';
 import { type Decided, type Done, type EpochOutcome, decided } from './decision.ts';
+import type { ItemLost } from './event.ts';
 import type { LostItemFacts } from './facts.ts';
 
 export function decideRotateEpoch(command: RotateEpoch): Decided<EpochOutcome> {
@@ -8,25 +9,29 @@ export function decideRotateEpoch(command: RotateEpoch): Decided<EpochOutcome> {
   return decided({ type: 'EpochBegun', epoch }, { type: 'EpochRotated', epoch, reason, atMs: nowMs });
 }
 
-/** Its senders push again in the new epoch; an item that is gone by now was not lost. */
+/**
+ * Its sender pushes again in the new epoch; an item that is gone by now was not lost. A notice is nobody's to push: it is
+ * dropped, and no epoch ends for it.
+ */
 export function decideLostItem(command: ReportLostItem, facts: LostItemFacts): Decided<Done> {
   const done: Done = { type: 'Done' };
   const { queued, account } = facts;
   if (!queued) return decided(done);
-  return decided(
-    done,
-    {
-      type: 'ItemLost',
-      targetPubkey: queued.targetPubkey,
-      seq: queued.seq,
-      senderPubkey: queued.senderPubkey,
-      itemId: queued.itemId,
-      pushedTo: queued.payloadTarget,
-      bytes: queued.bytes,
-      account,
-      reason: 'corrupt',
-      atMs: command.nowMs,
-    },
-    { type: 'EpochRotated', epoch: command.freshEpoch, reason: 'item-lost', atMs: command.nowMs },
-  );
+  const { targetPubkey, seq, kind, senderPubkey, itemId, payloadTarget, bytes } = queued;
+  const { freshEpoch, nowMs: atMs } = command;
+  const lost: ItemLost = {
+    type: 'ItemLost',
+    targetPubkey,
+    seq,
+    kind,
+    senderPubkey,
+    itemId,
+    pushedTo: payloadTarget,
+    bytes,
+    account,
+    reason: 'corrupt',
+    atMs,
+  };
+  if (kind === 'expired') return decided(done, lost);
+  return decided(done, lost, { type: 'EpochRotated', epoch: freshEpoch, reason: 'item-lost', atMs });
 }

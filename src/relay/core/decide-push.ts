@@ -137,7 +137,7 @@ function quotaRejection(anew: readonly Place[], facts: PushFacts): ItemRejection
 }
 
 /** A loss is said in the log before it is repaired, and ends the epoch so that other senders look too. */
-function repairs(anew: readonly Place[], { freshEpoch, nowMs }: PushItem): RelayEvent[] {
+function repairs(anew: readonly Place[], { item, freshEpoch, nowMs }: PushItem): RelayEvent[] {
   const events: RelayEvent[] = [];
   for (const { known, target } of anew) {
     if (!known) continue;
@@ -146,6 +146,7 @@ function repairs(anew: readonly Place[], { freshEpoch, nowMs }: PushItem): Relay
       type: 'ItemLost',
       targetPubkey: queuedAt,
       seq: row.seq,
+      kind: item.kind,
       senderPubkey: row.senderPubkey,
       itemId: row.itemId,
       pushedTo: row.targetPubkey,

@@ -186,6 +186,7 @@ export interface ItemLost {
   type: 'ItemLost';
   targetPubkey: PublicKey;
   seq: number;
+  kind: ItemKind;
   senderPubkey: PublicKey;
   itemId: ItemId;
   /** The key the item was pushed to, under which dedup knows it. */

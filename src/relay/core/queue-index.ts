@@ -102,6 +102,10 @@ export class QueueIndex {
   drop(seq: number): void {
     const at = this.#firstAbove(seq) - 1;
     if (at < this.#start || this.#at(this.#seqs, at) !== seq) return;
+    if (at === this.#start) {
+      this.dropThrough(seq);
+      return;
+    }
     for (const column of [this.#seqs, this.#bytes, this.#senders]) column.copyWithin(at, at + 1, this.#end);
     this.#end--;
   }

@@ -32,6 +32,7 @@ export function reduceDedup(event: RelayEvent, rows: RowReader): RowChange[] {
     case 'DedupPurged':
       return event.senders.flatMap(({ senderPubkey, rows: count }) => counted(rows, senderPubkey, -count));
     case 'ItemLost': {
+      if (event.kind === 'expired') return [];
       const { senderPubkey, pushedTo, itemId } = event;
       const key = rowKey.dedup(senderPubkey, pushedTo, itemId);
       return [{ table: 'dedup', key, row: null }, ...counted(rows, senderPubkey, -1)];

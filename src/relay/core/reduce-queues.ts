@@ -29,13 +29,13 @@ export function reduceQueues(event: RelayEvent, rows: RowReader): RowChange[] {
     case 'ItemsExpired':
       return expired(event, rows);
     case 'ItemLost': {
-      const { targetPubkey, seq, bytes } = event;
+      const { targetPubkey, seq, kind, bytes } = event;
+      const gone: RowChange = { table: 'queue', key: rowKey.queue(targetPubkey, seq), row: null };
+      // Nobody is charged for a notice.
+      if (kind === 'expired') return [gone];
       const before = targetRow(rows, targetPubkey);
       const row = { ...before, queueItems: before.queueItems - 1, queueBytes: before.queueBytes - bytes };
-      return [
-        { table: 'target', key: targetPubkey, row },
-        { table: 'queue', key: rowKey.queue(targetPubkey, seq), row: null },
-      ];
+      return [{ table: 'target', key: targetPubkey, row }, gone];
     }
     default:
       return [];

@@ -30,6 +30,7 @@ export function reduceUsage(event: RelayEvent, rows: RowReader): RowChange[] {
       }
       break;
     case 'ItemLost':
+      if (event.kind === 'expired') break;
       usage.add('share', rowKey.share(event.targetPubkey, event.senderPubkey), -1, -event.bytes);
       usage.add('account', event.account, -1, -event.bytes);
       break;

@@ -222,7 +222,11 @@ export class Engine {
     const { targetPubkey, through } = command;
     const stretch = new Stretch(this.#monotonicMs);
     for (let deleted = 0; ; ) {
-      const index = await this.#indexes.loaded(targetPubkey);
+      const index = this.#indexes.get(targetPubkey);
+      if (!index) {
+        await this.#indexes.load(targetPubkey);
+        continue;
+      }
       const released = index.released(through, ACK_SENDERS_MAX);
       const decision = decideAck(command, ackFacts(command, this.#committer, released));
       if (decision.type === 'Refusal') return this.#answer(decision);

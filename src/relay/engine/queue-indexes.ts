@@ -47,19 +47,14 @@ export class QueueIndexes {
     return index;
   }
 
-  /** The index of `target`, brought into memory if need be. To be used before the next `await`. */
-  async loaded(target: PublicKey): Promise<QueueIndex> {
-    for (;;) {
-      // Another load may have pushed it out again by the time one looks.
-      const index = this.get(target);
-      if (index) return index;
-      let loading = this.#loading.get(target);
-      if (!loading) {
-        loading = this.#read(target).finally(() => this.#loading.delete(target));
-        this.#loading.set(target, loading);
-      }
-      await loading;
+  /** Brings the index of `target` into memory; another load may have pushed it out again by the time one looks. */
+  async load(target: PublicKey): Promise<void> {
+    let loading = this.#loading.get(target);
+    if (!loading) {
+      loading = this.#read(target).finally(() => this.#loading.delete(target));
+      this.#loading.set(target, loading);
     }
+    await loading;
   }
 
   /** Tells of an admitted event. */

@@ -17,11 +17,21 @@ export class Stretch {
     return this.#monotonicMs() >= this.#endsMs;
   }
 
-  /** Lets everything that is ready run first. */
+  /** Lets everything that is ready run first; of those who pause, one goes on in each turn of the loop. */
   async pause(): Promise<void> {
     await new Promise<void>((resolve) => {
-      setImmediate(resolve);
+      paused.push(resolve);
+      if (paused.length === 1) setImmediate(resumeNext);
     });
     this.#endsMs = this.#monotonicMs() + STRETCH_MS;
   }
+}
+
+/** Stretches of requests that run side by side would add up to one long one. */
+const paused: (() => void)[] = [];
+
+function resumeNext(): void {
+  const resume = paused.shift();
+  if (paused.length > 0) setImmediate(resumeNext);
+  resume?.();
 }

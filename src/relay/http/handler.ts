@@ -157,7 +157,7 @@ export class Handler {
     // A GET has nothing to say in its body, so that a stranger cannot fill the budget through `info`.
     if (route.method === 'GET') return new BodyReader(exchange, undefined, address, route.bodyBytesMax);
     if (!claim) return new BodyReader(exchange, this.#openBodies, address, route.bodyBytesMax);
-    // Nothing is verified yet: whoever claims the key of another, from elsewhere, takes nothing from it.
+    // Nothing is verified yet: whoever claims the key of another from elsewhere does not use up that one's share.
     const caller = `${address} ${claim.candidates[0]?.hostPubkey ?? ''}`;
     return new BodyReader(exchange, this.#bodies, caller, route.bodyBytesMax);
   }

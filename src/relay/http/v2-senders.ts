@@ -23,7 +23,7 @@ export function sendersRoute(options: SendersRouteOptions): HopRoute {
     method: 'POST',
     path: '/v2/relay/senders',
     access: 'hop',
-    counted: undefined,
+    counted: 'push',
     bodyBytesMax: options.bodyBytesMax,
     handle: (request) => publish(request, options),
   };

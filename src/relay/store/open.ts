@@ -51,6 +51,8 @@ export interface OpenedStore {
   initialised: boolean;
   /** Sentences for the operator: what was found, and what was done about it. */
   notices: string[];
+  /** Whether the stored heartbeat and the clock contradict each other. */
+  isClockDoubted: boolean;
 }
 
 /** Throws `StoreRefused`. */
@@ -97,17 +99,18 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
       await appendFirst(store, event, nowMs);
       await syncFolder(folder);
       await syncFolder(dirname(folder));
-      return { store, signer, initialised: true, notices: [] };
+      return { store, signer, initialised: true, notices: [], isClockDoubted: false };
     }
     refuseForeignKey(relay, signer, folder);
     const notices: string[] = [];
-    const doubt = (await doubtOfPosition(level, position)) ?? doubtOfHeartbeat(store, nowMs);
+    const clockDoubt = doubtOfHeartbeat(store, nowMs);
+    const doubt = (await doubtOfPosition(level, position)) ?? clockDoubt;
     if (doubt) {
       notices.push(`${doubt.sentence} A new epoch begins; senders will push again what was not confirmed.`);
       await appendFirst(store, { type: 'EpochRotated', epoch: newEpoch(), reason: doubt.reason, atMs: nowMs }, nowMs);
     }
     await store.findUncollected();
-    return { store, signer, initialised: false, notices };
+    return { store, signer, initialised: false, notices, isClockDoubted: clockDoubt !== undefined };
   } catch (error) {
     for (const resource of opened.toReversed()) await resource.close();
     if (error instanceof DamagedRecord) throw damaged(levelFolder, error.message);

@@ -164,6 +164,7 @@ function fieldsOf(event: RelayEvent): unknown[] {
       return [
         keyBytes(event.targetPubkey),
         event.seq,
+        ITEM_KINDS.indexOf(event.kind),
         keyBytes(event.senderPubkey),
         event.itemId,
         keyBytes(event.pushedTo),
@@ -339,8 +340,9 @@ function eventOf(tag: number, fields: unknown[], lsn: number): RelayEvent {
       };
     }
     case TAG.ItemLost: {
-      const [key, seq, sender, itemId, pushedTo, bytes, account, reason, atMs] = fields as [
+      const [key, seq, kind, sender, itemId, pushedTo, bytes, account, reason, atMs] = fields as [
         unknown,
+        number,
         number,
         unknown,
         ItemId,
@@ -350,10 +352,13 @@ function eventOf(tag: number, fields: unknown[], lsn: number): RelayEvent {
         'missing' | 'corrupt',
         number,
       ];
+      const kindName = ITEM_KINDS[kind];
+      if (kindName === undefined) throw new DamagedRecord(`log record ${lsn} names an unknown kind`);
       return {
         type: 'ItemLost',
         targetPubkey: keyFrom(key),
         seq,
+        kind: kindName,
         senderPubkey: keyFrom(sender),
         itemId,
         pushedTo: keyFrom(pushedTo),

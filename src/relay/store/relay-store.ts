@@ -95,7 +95,10 @@ export class RelayStore implements EventLog, RowReader {
       await othersTurn();
     };
     // First, so that an item forgotten and accepted anew in one batch is known.
-    for (const key of batch.forgotten) writes.del(key);
+    for (const key of batch.forgotten) {
+      writes.del(key);
+      if (writes.length >= nextPause) await othersMayGo();
+    }
     let lsn = this.#lastLsn;
     let lastRecord: Buffer | undefined;
     for (const entry of batch.entries) {

@@ -21,6 +21,7 @@ test('an item that cannot be served is lost: it leaves queue, dedup and usage, a
       type: 'ItemLost',
       targetPubkey: bob.key,
       seq: NOON_MS,
+      kind: 'envelope',
       senderPubkey: alice.key,
       itemId: 'm1',
       pushedTo: bob.key,

@@ -204,6 +204,7 @@ describe('a lost item', () => {
         type: 'ItemLost',
         targetPubkey: carol.key,
         seq: NOON_MS + 3,
+        kind: 'envelope',
         senderPubkey: alice.key,
         itemId: 'm1',
         pushedTo: carol.key,

@@ -22,6 +22,7 @@ const lostAtBob: ItemLost = {
   type: 'ItemLost',
   targetPubkey: bob.key,
   seq: NOON_MS,
+  kind: 'envelope',
   senderPubkey: alice.key,
   itemId: 'm1' as ItemId,
   pushedTo: bob.key,

@@ -255,6 +255,7 @@ test('an item that is lost takes its wire bytes with it', async () => {
     type: 'ItemLost',
     targetPubkey: bob.key,
     seq: 100,
+    kind: 'envelope',
     senderPubkey,
     itemId,
     pushedTo: bob.key,
