@@ -42,8 +42,6 @@ export const CROWDED_NAME_ENROLMENTS = 16;
 
 /** Sender keys in one published list. */
 export const LISTED_SENDERS_MAX = 256;
-/** Sender keys a target accepts, its listed keys and their successors together. */
-export const ACCEPTED_SENDERS_MAX = 1024;
 /** How far `iat` of a list or rotation, or `at` of an advertisement, may lie ahead of the relay's clock. */
 export const ISSUED_AHEAD_MAX_MS = 300_000;
 
