@@ -82,11 +82,11 @@ export interface Relay {
   readonly adminPort: number | undefined;
   /** Resolves when the store failed: the process is to exit non-zero. */
   readonly failed: Promise<StoreFailed>;
-  /** Not ready → stops accepting → finishes what is under way → flushes → closes. Within `STOP_WITHIN_MS`. */
+  /** Not ready → stops accepting → finishes what is under way, for `STOP_WITHIN_MS` at most → flushes → closes. */
   stop(): Promise<void>;
 }
 
-/** A stop takes no longer than this; what is still under way then is cut. */
+/** Requests under way get this long at a stop; what is left then is cut, and what was admitted is still written. */
 export const STOP_WITHIN_MS = 20_000;
 
 /** Throws `StoreRefused` or `ListenFailed`. */
@@ -103,7 +103,12 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
   const failure = new FailureReport();
   const monotonicMs = () => clock.monotonicMs();
   const settings = { limits, enrolmentsMax, dedupRowsMax };
-  const engine = await Engine.start({ store, settings, signer, monotonicMs, failed: failure.tell });
+  const engine = await Engine.start({ store, settings, signer, monotonicMs, failed: failure.tell }).catch(
+    async (error: unknown) => {
+      await store.close();
+      throw error;
+    },
+  );
   try {
     await engine.heartbeat(clock.nowMs());
     return await serve({
