@@ -85,6 +85,33 @@ export function expiryNotice(fields: Omit<ExpiryNotice, 'v' | 'type'>): ExpiryNo
   return { v: 1, type: 'relay-expired', ...fields };
 }
 
+/** That one host goes on under a new key. Both keys sign it, so whoever posts it needs no authority of its own. */
+export interface HostRotation {
+  v: 1;
+  type: 'host-rotation';
+  old_pubkey: PublicKey;
+  new_pubkey: PublicKey;
+  /** Milliseconds since the Unix epoch. */
+  iat: number;
+}
+
+export function hostRotation(fields: Omit<HostRotation, 'v' | 'type'>): HostRotation {
+  return { v: 1, type: 'host-rotation', ...fields };
+}
+
+/** What a host key signs to vouch for the cloud key that its account token is bound to. */
+export interface CloudKeyCertificate {
+  v: 1;
+  type: 'relay-cloud-key';
+  host_pubkey: PublicKey;
+  /** RFC 7638 SHA-256 thumbprint of the cloud key, base64url. */
+  jkt: string;
+}
+
+export function cloudKeyCertificate(fields: Omit<CloudKeyCertificate, 'v' | 'type'>): CloudKeyCertificate {
+  return { v: 1, type: 'relay-cloud-key', ...fields };
+}
+
 /** The states of a delivery receipt, in rank order. */
 export const DELIVERY_STATES = ['delivered', 'notified', 'read', 'acked'] as const;
 export type DeliveryState = (typeof DELIVERY_STATES)[number];
