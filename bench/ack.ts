@@ -37,17 +37,21 @@ export interface AckFigures {
 export async function ackAll(): Promise<AckFigures> {
   const folder = mkdtempSync(join(tmpdir(), 'poste-bench-'));
   const limits = { ...DEFAULT_LIMITS, max_sender_items: ITEMS };
-  const settings = { limits, enrolmentsMax: 10, dedupRowsMax: 1_000_000 };
+  const settings = { limits, admission: 'open', enrolmentsMax: 10, dedupRowsMax: 1_000_000 } as const;
   const start = async () => {
     const { store } = await openStore({ folder, nowMs: Date.now(), newEpoch });
-    return {
-      store,
-      engine: await Engine.start({ store, settings, signer: namedSigner('relay'), monotonicMs, failed }),
-    };
+    const options = { store, settings, signer: namedSigner('relay'), monotonicMs, failed };
+    return { store, engine: await Engine.start(options, Date.now()) };
   };
   let relay = await start();
   const [sender, target] = [namedSigner('ack sender').publicKey, namedSigner('ack target').publicKey];
-  const enrol = { type: 'EnrolHost', ownerFp: '', authorizedBy: 'host-key', answer: { ok: true } } as const;
+  const enrol = {
+    type: 'EnrolHost',
+    ownerFp: '',
+    authorizedBy: 'host-key',
+    answer: { ok: true },
+    inviteHash: undefined,
+  } as const;
   for (const hostPubkey of [sender, target]) {
     await relay.engine.enrol({ ...enrol, hostPubkey, hostName: 'bench' as HostName, nowMs: Date.now() });
   }

@@ -27,6 +27,7 @@ interface ServeFlags {
   pushesPerMinute: number;
   enrolRate: number;
   maxEnrolments: number;
+  admission: 'open' | 'invite';
   maxDedupRows: number;
   sweepSeconds: number;
   positionFile?: string;
@@ -71,6 +72,11 @@ export function relayServeCommand(): Command {
     .option('--pushes-per-minute <n>', 'push requests of one host', wholeNumber(1), 600)
     .option('--enrol-rate <n>', 'challenges, and enrolments, per minute of one client address', wholeNumber(1), 30)
     .option('--max-enrolments <n>', 'live enrolments', wholeNumber(1), 10_000)
+    .addOption(
+      new Option('--admission <who>', 'who may enrol: anybody, or whoever brings an invite of poste relay admit')
+        .choices(['open', 'invite'])
+        .default('open'),
+    )
     .option('--max-dedup-rows <n>', 'dedup rows one sender may keep', wholeNumber(1), 1_000_000)
     .option('--sweep-seconds <s>', 'how often to sweep', seconds, 60)
     .option('--position-file <file>', 'where to note how far the log had come (default: position in the store folder)')
@@ -130,6 +136,7 @@ function relayOptions(flags: ServeFlags, storeDir: string): Omit<Parameters<type
     pushesPerMinute: flags.pushesPerMinute,
     enrolRate: flags.enrolRate,
     enrolmentsMax: flags.maxEnrolments,
+    admission: flags.admission,
     dedupRowsMax: flags.maxDedupRows,
     sweepMs: flags.sweepSeconds * 1000,
     trustProxy: trustProxy(flags),

@@ -45,6 +45,9 @@ export const LISTED_SENDERS_MAX = 256;
 /** How far `iat` of a list or rotation, or `at` of an advertisement, may lie ahead of the relay's clock. */
 export const ISSUED_AHEAD_MAX_MS = 300_000;
 
+/** A deny entry is kept this long: longer than any account token lives. */
+export const DENY_KEPT_MS = DAY_MS;
+
 export const CHALLENGE_LIFETIME_MS = 300_000;
 export const CHALLENGE_BYTES = 32;
 export const OPEN_CHALLENGES_MAX = 10_000;

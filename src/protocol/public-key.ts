@@ -7,7 +7,7 @@
  */
 import { Point } from '@noble/ed25519';
 import { decodeBase64 } from './base64.ts';
-import { sha256Hex } from './digest.ts';
+import { type Sha256Hex, sha256Hex } from './digest.ts';
 
 declare const publicKeyBrand: unique symbol;
 /** Base64 of 32 bytes, 44 characters. A key of an enrolment row has also passed `isAcceptablePoint`. */
@@ -42,7 +42,7 @@ export function isAcceptablePoint(key: PublicKey): boolean {
 }
 
 /** `host_fp`: lowercase hex SHA-256 of the 32 key bytes. */
-export function hostFingerprint(key: PublicKey): string {
+export function hostFingerprint(key: PublicKey): Sha256Hex {
   return sha256Hex(publicKeyBytes(key));
 }
 

@@ -17,6 +17,8 @@ const PublicKeyText = Type.String({
 });
 const Signature = Type.String({ minLength: 88, maxLength: 88, description: 'base64 of a 64-byte Ed25519 signature' });
 
+const Time = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, description: 'milliseconds since 1970' });
+
 export const ChallengeRequest = Type.Object({ pubkey: PublicKeyText });
 
 export const EnrolRequest = Type.Object({
@@ -27,10 +29,23 @@ export const EnrolRequest = Type.Object({
   proof: Type.Optional(Type.Unknown({ description: 'what the authority of this relay asks for' })),
 });
 
+/** Unknown members of the record are kept: the signatures cover them. */
+export const RotateRequest = Type.Object({
+  rotation: Type.Object({
+    rec: Type.Object({
+      v: Type.Literal(1),
+      type: Type.Literal('host-rotation'),
+      old_pubkey: PublicKeyText,
+      new_pubkey: PublicKeyText,
+      iat: Time,
+    }),
+    old_sig: Signature,
+    new_sig: Signature,
+  }),
+});
+
 /** Only the body itself: each item is judged alone and answered `rejected:malformed` alone. */
 export const PushRequest = Type.Object({ items: Type.Array(Type.Unknown()) });
-
-const Time = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, description: 'milliseconds since 1970' });
 
 /** Unknown members of the list are kept: the signature covers them. */
 export const SendersRequest = Type.Object({

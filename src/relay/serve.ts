@@ -10,6 +10,7 @@ import { operatorHandler } from './admin/health.ts';
 import { hostKeyAuthority } from './auth/authority.ts';
 import { Challenges } from './auth/challenges.ts';
 import { RateLimiter } from './auth/rate-limit.ts';
+import type { RelaySettings } from './core/facts.ts';
 import type { Clock, RandomBytes, Timers } from './engine/ambient.ts';
 import type { StoreFailed } from './engine/committer.ts';
 import { Engine } from './engine/engine.ts';
@@ -27,6 +28,7 @@ import { encKeyRoutes } from './http/enc-key.ts';
 import { infoRoute } from './http/v2-info.ts';
 import { pullRoute } from './http/v2-pull.ts';
 import { pushRoute } from './http/v2-push.ts';
+import { rotateRoute } from './http/v2-rotate.ts';
 import { sendersRoute } from './http/v2-senders.ts';
 import { openStore } from './store/open.ts';
 import type { RelayStore } from './store/relay-store.ts';
@@ -50,6 +52,7 @@ export interface RelayOptions {
   pushesPerMinute: number;
   enrolRate: number;
   enrolmentsMax: number;
+  admission: RelaySettings['admission'];
   dedupRowsMax: number;
   sweepMs: number;
   trustProxy: TrustProxy;
@@ -91,7 +94,7 @@ export const STOP_WITHIN_MS = 20_000;
 
 /** Throws `StoreRefused` or `ListenFailed`. */
 export async function startRelay(options: RelayOptions): Promise<Relay> {
-  const { storeDir, positionFile, clock, randomBytes, limits, enrolmentsMax, dedupRowsMax } = options;
+  const { storeDir, positionFile, clock, randomBytes, limits, admission, enrolmentsMax, dedupRowsMax } = options;
   const newEpoch = () => epochFromRandom(randomBytes(EPOCH_RANDOM_BYTES));
   const { store, signer, initialised, notices, isClockDoubted } = await openStore({
     folder: storeDir,
@@ -102,13 +105,12 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
   });
   const failure = new FailureReport();
   const monotonicMs = () => clock.monotonicMs();
-  const settings = { limits, enrolmentsMax, dedupRowsMax };
-  const engine = await Engine.start({ store, settings, signer, monotonicMs, failed: failure.tell }).catch(
-    async (error: unknown) => {
-      await store.close();
-      throw error;
-    },
-  );
+  const settings = { limits, admission, enrolmentsMax, dedupRowsMax };
+  const engineOptions = { store, settings, signer, monotonicMs, failed: failure.tell };
+  const engine = await Engine.start(engineOptions, clock.nowMs()).catch(async (error: unknown) => {
+    await store.close();
+    throw error;
+  });
   try {
     await engine.heartbeat(clock.nowMs());
     return await serve({
@@ -159,10 +161,13 @@ async function serve(options: ServeOptions): Promise<Relay> {
     rates: {
       challenge: new RateLimiter(options.enrolRate, monotonicMs),
       enrol: new RateLimiter(options.enrolRate, monotonicMs),
+      rotate: new RateLimiter(options.enrolRate, monotonicMs),
+      deny: new RateLimiter(options.enrolRate, monotonicMs),
       push: new RateLimiter(options.pushesPerMinute, monotonicMs),
     },
     routes: [
       ...enrolmentRoutes({ engine, challenges, authority: hostKeyAuthority, relayPubkey }),
+      rotateRoute({ engine }),
       infoRoute({ engine, relayPubkey, version, bodyBytesMax }),
       pushRoute({ engine, signer, newEpoch, monotonicMs, bodyBytesMax }),
       pullRoute({ engine, timers, pageWriter, bodyBytesMax }),

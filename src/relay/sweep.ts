@@ -43,7 +43,7 @@ export class Sweeps {
     ];
   }
 
-  /** One sweep: expires, forgets, drops old challenges. A sweep under way is not joined by another. */
+  /** One sweep: expires, forgets, drops old challenges, invites and deny entries. A sweep under way is not joined by another. */
   sweep(): Promise<void> {
     this.#running ??= this.#sweep().finally(() => {
       this.#running = undefined;
@@ -66,6 +66,7 @@ export class Sweeps {
     try {
       await engine.expire(nowMs, goesOn);
       await engine.purgeDedup(nowMs, goesOn);
+      if (goesOn()) await engine.lapseAdmissions(nowMs());
     } catch (error) {
       if (!(error instanceof StoreFailed)) unexpected(error);
     }

@@ -48,6 +48,8 @@ const acceptedTarget = fc.record({
   bytes: wholeNumber,
   account,
 });
+const lineageMember = fc.record({ hostPubkey: publicKey, retiredAtMs: fc.option(wholeNumber) });
+const denySelectors = fc.record({ hostFp: fc.option(sha256), clientId: account, account, org: account });
 const releasedShare = fc.record({ senderPubkey: publicKey, items: wholeNumber, bytes: wholeNumber });
 
 /** An arbitrary of each event type, so that no type can be forgotten. */
@@ -88,6 +90,75 @@ export const eventOfType: { [T in RelayEvent['type']]: fc.Arbitrary<RelayEvent &
     account,
     releasedItems: wholeNumber,
     releasedBytes: wholeNumber,
+    atMs: wholeNumber,
+  }),
+  HostRevoked: fc.record({
+    type: fc.constant('HostRevoked' as const),
+    hostPubkey: publicKey,
+    cause: fc.constantFrom('operator' as const, 'denied' as const),
+    atMs: wholeNumber,
+  }),
+  KeyRotated: fc.record({
+    type: fc.constant('KeyRotated' as const),
+    oldPubkey: publicKey,
+    newPubkey: publicKey,
+    iatMs: wholeNumber,
+    hostName,
+    ownerFp: text,
+    account,
+    org: account,
+    clientId: account,
+    authorizedBy,
+    enrolledAtMs: wholeNumber,
+    validUntilMs: fc.option(wholeNumber),
+    seen: fc.boolean(),
+    lineage: fc.array(lineageMember, { maxLength: 5 }),
+    movesSenders: fc.boolean(),
+    firstSeq: wholeNumber,
+    moved: wholeNumber,
+    items: wholeNumber,
+    bytes: wholeNumber,
+    charges: fc.array(fc.record({ account: text, items: fc.integer(), bytes: fc.maxSafeInteger() }), { maxLength: 4 }),
+    atMs: wholeNumber,
+  }),
+  ItemsMoved: fc.record({
+    type: fc.constant('ItemsMoved' as const),
+    oldPubkey: publicKey,
+    newPubkey: publicKey,
+    fromSeqs: fc.array(wholeNumber, { maxLength: 5 }),
+    firstSeq: wholeNumber,
+    left: wholeNumber,
+    atMs: wholeNumber,
+  }),
+  DenyEntryAdded: denySelectors.chain((selectors) =>
+    fc.record({
+      type: fc.constant('DenyEntryAdded' as const),
+      hostFp: fc.constant(selectors.hostFp),
+      clientId: fc.constant(selectors.clientId),
+      account: fc.constant(selectors.account),
+      org: fc.constant(selectors.org),
+      reason: text,
+      untilMs: wholeNumber,
+      atMs: wholeNumber,
+    }),
+  ),
+  InviteIssued: fc.record({
+    type: fc.constant('InviteIssued' as const),
+    inviteHash: sha256,
+    label: text,
+    expiresAtMs: wholeNumber,
+    atMs: wholeNumber,
+  }),
+  InviteSpent: fc.record({
+    type: fc.constant('InviteSpent' as const),
+    inviteHash: sha256,
+    hostPubkey: publicKey,
+    atMs: wholeNumber,
+  }),
+  AdmissionsLapsed: fc.record({
+    type: fc.constant('AdmissionsLapsed' as const),
+    denied: fc.array(denySelectors, { maxLength: 4 }),
+    invites: fc.array(sha256, { maxLength: 4 }),
     atMs: wholeNumber,
   }),
   SendersPublished: fc.record({
@@ -210,17 +281,24 @@ export const keyedRow: { [T in keyof Tables]: fc.Arbitrary<KeyedRow<T>> } = {
       enrolledAtMs: wholeNumber,
       validUntilMs: fc.option(wholeNumber),
       revokedAtMs: fc.option(wholeNumber),
+      rotatedTo: fc.option(publicKey),
       seen: fc.boolean(),
     })
     .map((row) => ({ key: row.hostPubkey, row })),
   lineage: fc
-    .record({ members: fc.array(publicKey, { minLength: 1, maxLength: 5 }) })
-    .map((row) => ({ key: row.members[0] ?? '', row })),
+    .record({ members: fc.array(lineageMember, { minLength: 1, maxLength: 5 }) })
+    .map((row) => ({ key: row.members.at(-1)?.hostPubkey ?? '', row })),
   senders: fc
     .tuple(publicKey, fc.record({ senders: fc.array(publicKey, { maxLength: 5 }), iatMs: wholeNumber }))
     .map(([key, row]) => ({ key, row })),
   encKey: fc
     .tuple(publicKey, fc.record({ encPub: text, atMs: wholeNumber, sig: text }))
+    .map(([key, row]) => ({ key, row })),
+  deny: fc
+    .tuple(denySelectors, text, wholeNumber)
+    .map(([selectors, reason, untilMs]) => ({ key: rowKey.deny(selectors), row: { ...selectors, reason, untilMs } })),
+  invite: fc
+    .tuple(sha256, fc.record({ label: text, issuedAtMs: wholeNumber, expiresAtMs: wholeNumber }))
     .map(([key, row]) => ({ key, row })),
   target: fc
     .tuple(
@@ -233,6 +311,9 @@ export const keyedRow: { [T in keyof Tables]: fc.Arbitrary<KeyedRow<T>> } = {
     .map(([target, sender, row]) => ({ key: rowKey.share(target, sender), row })),
   account: fc.tuple(fc.string({ minLength: 1 }), usage).map(([key, row]) => ({ key, row })),
   sender: fc.tuple(publicKey, fc.record({ dedupRows: wholeNumber })).map(([key, row]) => ({ key, row })),
+  move: fc
+    .tuple(publicKey, fc.record({ newPubkey: publicKey, nextSeq: wholeNumber, left: wholeNumber }))
+    .map(([key, row]) => ({ key, row })),
   queue: fc
     .tuple(
       fc.record({
@@ -253,16 +334,22 @@ export const keyedRow: { [T in keyof Tables]: fc.Arbitrary<KeyedRow<T>> } = {
       return { key: rowKey.queue(row.targetPubkey, row.seq), row: { ...row, ...payload } };
     }),
   dedup: fc
-    .record({
-      senderPubkey: publicKey,
-      itemId,
-      targetPubkey: publicKey,
-      wireHash: sha256,
-      seq: wholeNumber,
-      bytes: wholeNumber,
-      acceptedAtMs: wholeNumber,
-      dedupUntilMs: wholeNumber,
-      expired: fc.boolean(),
-    })
-    .map((row) => ({ key: rowKey.dedup(row.senderPubkey, row.targetPubkey, row.itemId), row })),
+    .tuple(
+      fc.record({
+        senderPubkey: publicKey,
+        itemId,
+        targetPubkey: publicKey,
+        wireHash: sha256,
+        seq: wholeNumber,
+        bytes: wholeNumber,
+        acceptedAtMs: wholeNumber,
+        dedupUntilMs: wholeNumber,
+        expired: fc.boolean(),
+      }),
+      fc.option(fc.record({ queuedTarget: publicKey, queuedSeq: wholeNumber })),
+    )
+    .map(([row, moved]) => {
+      const queued = moved ?? { queuedTarget: row.targetPubkey, queuedSeq: row.seq };
+      return { key: rowKey.dedup(row.senderPubkey, row.targetPubkey, row.itemId), row: { ...row, ...queued } };
+    }),
 };

@@ -5,13 +5,16 @@ import type { PushedTarget } from '../../src/protocol/items.ts';
 import type { ItemId } from '../../src/protocol/names.ts';
 import type {
   AckItems,
+  DenyHosts,
   EnrolHost,
   ExpireItems,
   NoteHostSeen,
   PublishSenders,
   PushItem,
   ReportLostItem,
+  RevokeHost,
   RotateEpoch,
+  RotateKey,
 } from '../../src/relay/core/command.ts';
 import { epochNumbered } from './epochs.ts';
 import type { TestHost } from './hosts.ts';
@@ -75,6 +78,21 @@ export function sendersOf(
   };
 }
 
+/** The host of `from` goes on as `to`. */
+export function rotateOf(from: TestHost, to: TestHost, changes: Partial<RotateKey> = {}): RotateKey {
+  return { type: 'RotateKey', oldPubkey: from.key, newPubkey: to.key, iatMs: NOON_MS, nowMs: NOON_MS, ...changes };
+}
+
+export function revokeOf(host: TestHost, changes: Partial<RevokeHost> = {}): RevokeHost {
+  return { type: 'RevokeHost', hostPubkey: host.key, cause: 'operator', nowMs: NOON_MS, ...changes };
+}
+
+/** Whoever the given selectors mean is kept out. */
+export function denyOf(changes: Partial<DenyHosts>): DenyHosts {
+  const nobody = { hostFp: null, clientId: null, account: null, org: null };
+  return { type: 'DenyHosts', ...nobody, reason: 'credential revoked', nowMs: NOON_MS, ...changes };
+}
+
 /** The sweep gives up these items of `target`. */
 export function expireOf(target: TestHost, seqs: number[], nowMs: number): ExpireItems {
   return { type: 'ExpireItems', targetPubkey: target.key, seqs, nowMs };
@@ -89,6 +107,7 @@ export function enrolOf(host: TestHost, changes: Partial<EnrolHost> = {}): Enrol
     ownerFp: '',
     authorizedBy: 'host-key',
     answer: { ok: true },
+    inviteHash: undefined,
     nowMs: NOON_MS,
     ...changes,
   };

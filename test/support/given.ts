@@ -7,12 +7,14 @@
  * Every history begins with `RelayInitialised`. Nothing is stored, nothing waits.
  */
 import type { Command, ExpireItems } from '../../src/relay/core/command.ts';
+import { decideDeny, decideInvite, decideLapse, decideRevoke } from '../../src/relay/core/decide-admission.ts';
 import { decideAck } from '../../src/relay/core/decide-ack.ts';
 import { decideEnrol, decideHostSeen } from '../../src/relay/core/decide-enrolment.ts';
 import { decideLostItem, decideRotateEpoch } from '../../src/relay/core/decide-epoch.ts';
 import { type DecidedExpiry, decideExpire, decidePurge } from '../../src/relay/core/decide-expiry.ts';
 import { decidePublishEncKey, decidePublishSenders } from '../../src/relay/core/decide-publish.ts';
 import { decidePush } from '../../src/relay/core/decide-push.ts';
+import { decideMove, decideRotate } from '../../src/relay/core/decide-rotation.ts';
 import {
   type AckOutcome,
   type Decided,
@@ -20,20 +22,40 @@ import {
   type EncKeyOutcome,
   type EnrolOutcome,
   type EpochOutcome,
+  type InviteOutcome,
   type PushOutcome,
   type Refusal,
+  type RevokeOutcome,
+  type RotateOutcome,
   type SendersOutcome,
   assertNever,
 } from '../../src/relay/core/decision.ts';
 import type { RelayEvent } from '../../src/relay/core/event.ts';
-import { ackFacts, enrolFacts, expireFacts, lostItemFacts, pushFacts } from '../../src/relay/core/facts.ts';
+import {
+  ackFacts,
+  enrolFacts,
+  expireFacts,
+  lostItemFacts,
+  pushFacts,
+  rotateFacts,
+} from '../../src/relay/core/facts.ts';
 import { rowKey } from '../../src/relay/core/rows.ts';
 import type { TestHost } from './hosts.ts';
 import { initialised } from './events.ts';
 import { MapRows } from './map-rows.ts';
 import { type SettingsChanges, settingsWith } from './settings.ts';
 
-export type AnyOutcome = PushOutcome | EnrolOutcome | AckOutcome | EpochOutcome | SendersOutcome | EncKeyOutcome | Done;
+export type AnyOutcome =
+  | RotateOutcome
+  | RevokeOutcome
+  | InviteOutcome
+  | PushOutcome
+  | EnrolOutcome
+  | AckOutcome
+  | EpochOutcome
+  | SendersOutcome
+  | EncKeyOutcome
+  | Done;
 
 export function given(...events: readonly RelayEvent[]): Given {
   return new Given(events);
@@ -53,11 +75,9 @@ export class Given {
     return this;
   }
 
-  /** The key was revoked; no command of this issue does that, so the row is set. */
+  /** The operator revoked the key. */
   revoked(host: TestHost, revokedAtMs: number): this {
-    const row = this.rows.get('enrolment', host.key);
-    if (!row) throw new Error('only an enrolled host can be revoked');
-    this.rows.put({ table: 'enrolment', key: host.key, row: { ...row, revokedAtMs } });
+    this.rows.apply({ type: 'HostRevoked', hostPubkey: host.key, cause: 'operator', atMs: revokedAtMs });
     return this;
   }
 
@@ -86,7 +106,7 @@ export class Given {
     const { rows } = this;
     switch (command.type) {
       case 'EnrolHost':
-        return decideEnrol(command, enrolFacts(command, rows, rows.directory, this.#settings));
+        return decideEnrol(command, enrolFacts(command, rows, rows.directory, rows.admissions, this.#settings));
       case 'NoteHostSeen':
         return decideHostSeen(command, rows.get('enrolment', command.hostPubkey));
       case 'PushItem':
@@ -99,6 +119,24 @@ export class Given {
         return decidePublishEncKey(command, rows.get('encKey', command.hostPubkey));
       case 'PurgeDedup':
         return decidePurge(command);
+      case 'RevokeHost':
+        return decideRevoke(command, rows.get('enrolment', command.hostPubkey));
+      case 'RotateKey': {
+        const waiting = rows.queue(command.oldPubkey).length;
+        const facts = rotateFacts(command, rows, rows.directory, rows.admissions, this.#settings, waiting);
+        return decideRotate(command, facts);
+      }
+      case 'MoveItems': {
+        const move = rows.get('move', command.oldPubkey);
+        if (!move) throw new Error('only a queue that is on its way can be moved');
+        return decideMove(command, move);
+      }
+      case 'DenyHosts':
+        return decideDeny(command, rows.admissions.deniedCount);
+      case 'IssueInvite':
+        return decideInvite(command, rows.admissions.inviteCount);
+      case 'LapseAdmissions':
+        return decideLapse(command);
       case 'RotateEpoch':
         return decideRotateEpoch(command);
       case 'ReportLostItem':

@@ -58,6 +58,7 @@ export class HttpRelay {
       pushesPerMinute: 1_000_000,
       enrolRate: 1_000_000,
       enrolmentsMax: 10_000,
+      admission: 'open',
       dedupRowsMax: 1_000_000,
       // Of a length that no other timer has, see `ManualTimers.underWay`.
       sweepMs: 59_000,

@@ -4,6 +4,7 @@
  * Told events one by one, it holds what a replay of the log gives; tests decide over it and compare stores with it.
  */
 import type { PublicKey } from '../../src/protocol/public-key.ts';
+import { Admissions } from '../../src/relay/core/admissions.ts';
 import { Directory } from '../../src/relay/core/directory.ts';
 import type { RelayEvent } from '../../src/relay/core/event.ts';
 import type { FactSource } from '../../src/relay/core/facts.ts';
@@ -13,6 +14,7 @@ import { type QueueRow, type RowChange, type TableName, type Tables, rowKey } fr
 
 export class MapRows implements FactSource {
   readonly directory = new Directory();
+  readonly admissions = new Admissions();
   /** Payloads that are gone, by textual queue key. */
   readonly missingPayloads = new Set<string>();
   readonly #rows = new Map<string, RowChange>();
@@ -34,6 +36,7 @@ export class MapRows implements FactSource {
     const mark = markOf(change.table, change.key);
     if (change.row) this.#rows.set(mark, change);
     else this.#rows.delete(mark);
+    this.admissions.apply(change);
     if (change.table === 'enrolment') this.directory.apply(change.key as PublicKey, change.row);
   }
 

@@ -7,5 +7,6 @@ export interface SettingsChanges extends Partial<Omit<RelaySettings, 'limits'>> 
 }
 
 export function settingsWith({ limits, ...others }: SettingsChanges = {}): RelaySettings {
-  return { enrolmentsMax: 10_000, dedupRowsMax: 1_000_000, ...others, limits: { ...DEFAULT_LIMITS, ...limits } };
+  const defaults = { admission: 'open', enrolmentsMax: 10_000, dedupRowsMax: 1_000_000 } as const;
+  return { ...defaults, ...others, limits: { ...DEFAULT_LIMITS, ...limits } };
 }

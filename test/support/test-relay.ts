@@ -5,8 +5,22 @@
  * them again, with the same clock and settings.
  */
 import { onTestFinished } from 'vitest';
-import type { AckItems, EnrolHost, PublishSenders, PushItem } from '../../src/relay/core/command.ts';
-import type { AckOutcome, EnrolOutcome, PushOutcome, Refusal, SendersOutcome } from '../../src/relay/core/decision.ts';
+import type {
+  AckItems,
+  DenyHosts,
+  EnrolHost,
+  PublishSenders,
+  PushItem,
+  RotateKey,
+} from '../../src/relay/core/command.ts';
+import type {
+  AckOutcome,
+  EnrolOutcome,
+  PushOutcome,
+  Refusal,
+  RotateOutcome,
+  SendersOutcome,
+} from '../../src/relay/core/decision.ts';
 import type { QueueRow } from '../../src/relay/core/rows.ts';
 import type { StoreFailed } from '../../src/relay/engine/committer.ts';
 import { Engine } from '../../src/relay/engine/engine.ts';
@@ -63,13 +77,14 @@ export class TestRelay {
     this.store = store;
     this.notices = notices;
     this.#isOpen = true;
-    this.engine = await Engine.start({
+    const options = {
       store,
       settings: this.settings,
       signer: relay.signer,
       monotonicMs: () => performance.now(),
-      failed: (failure) => this.failures.push(failure),
-    });
+      failed: (failure: StoreFailed) => void this.failures.push(failure),
+    };
+    this.engine = await Engine.start(options, this.clock.nowMs);
   }
 
   async close(): Promise<void> {
@@ -116,6 +131,14 @@ export class TestRelay {
 
   publishSenders(command: PublishSenders): Promise<SendersOutcome | Refusal> {
     return this.engine.publishSenders({ ...command, nowMs: this.clock.nowMs });
+  }
+
+  rotate(command: RotateKey): Promise<RotateOutcome | Refusal> {
+    return this.engine.rotateKey({ ...command, nowMs: this.clock.nowMs });
+  }
+
+  async deny(command: DenyHosts): Promise<void> {
+    await this.engine.denyHosts({ ...command, nowMs: this.clock.nowMs });
   }
 
   /** A whole sweep at the clock's time: expires, then forgets. */

@@ -2,12 +2,13 @@
  * The commands: what somebody asks for, authenticated, parsed, bounded, and stamped by the shell with the time, with
  * random ids and, where a signature decides, with its verdict. Nothing here reads a clock or draws a number.
  */
+import type { Sha256Hex } from '../../protocol/digest.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PushedItem } from '../../protocol/items.ts';
 import type { HostName } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { EpochReason } from './event.ts';
-import type { AuthorityName } from './rows.ts';
+import type { EpochReason, HostRevoked } from './event.ts';
+import type { AuthorityName, DenySelectors } from './rows.ts';
 
 /** What an authority says of a host key that wants to enrol. */
 export interface AuthorityAnswer {
@@ -29,6 +30,8 @@ export interface EnrolHost {
   ownerFp: string;
   authorizedBy: AuthorityName;
   answer: AuthorityAnswer;
+  /** Hash of the invite token that came as proof. */
+  inviteHash: Sha256Hex | undefined;
   nowMs: number;
 }
 
@@ -36,6 +39,56 @@ export interface EnrolHost {
 export interface NoteHostSeen {
   type: 'NoteHostSeen';
   hostPubkey: PublicKey;
+  nowMs: number;
+}
+
+/** Admit this key no longer. */
+export interface RevokeHost {
+  type: 'RevokeHost';
+  hostPubkey: PublicKey;
+  cause: HostRevoked['cause'];
+  nowMs: number;
+}
+
+/** Go on under another key. Both keys' signatures have been verified, and the new one is an acceptable point. */
+export interface RotateKey {
+  type: 'RotateKey';
+  oldPubkey: PublicKey;
+  newPubkey: PublicKey;
+  iatMs: number;
+  nowMs: number;
+}
+
+/** Bring the next items of a rotated key's queue over. */
+export interface MoveItems {
+  type: 'MoveItems';
+  oldPubkey: PublicKey;
+  /** Ascending, at most `MOVED_AT_ONCE`; empty when nothing is left. */
+  fromSeqs: number[];
+  nowMs: number;
+}
+
+/** Keep these hosts out. The authority's signature has been verified. */
+export interface DenyHosts extends DenySelectors {
+  type: 'DenyHosts';
+  reason: string;
+  nowMs: number;
+}
+
+/** Let one more host in. */
+export interface IssueInvite {
+  type: 'IssueInvite';
+  inviteHash: Sha256Hex;
+  label: string;
+  expiresAtMs: number;
+  nowMs: number;
+}
+
+/** Forget the deny entries and invites whose time passed. */
+export interface LapseAdmissions {
+  type: 'LapseAdmissions';
+  denied: DenySelectors[];
+  invites: Sha256Hex[];
   nowMs: number;
 }
 
@@ -123,6 +176,12 @@ export interface ReportLostItem {
 export type Command =
   | EnrolHost
   | NoteHostSeen
+  | RevokeHost
+  | RotateKey
+  | MoveItems
+  | DenyHosts
+  | IssueInvite
+  | LapseAdmissions
   | PublishSenders
   | PublishEncKey
   | PushItem

@@ -10,7 +10,7 @@
 import { CROWDED_NAME_ENROLMENTS } from '../../protocol/limits.ts';
 import type { EnrolHost, NoteHostSeen } from './command.ts';
 import { type Decided, type Done, type EnrolOutcome, type Refusal, decided, refusal } from './decision.ts';
-import type { EnrolmentLapsed, HostEnrolled } from './event.ts';
+import type { EnrolmentLapsed, HostEnrolled, RelayEvent } from './event.ts';
 import type { EnrolFacts } from './facts.ts';
 import type { AuthorityName, EnrolmentRow } from './rows.ts';
 
@@ -23,6 +23,7 @@ export function decideEnrol(command: EnrolHost, facts: EnrolFacts): Decided<Enro
     const reason = command.answer.reason ?? 'not admitted';
     return refusal('ENROL_REFUSED', 'the authority of this relay refused the host key', { reason });
   }
+  if (facts.isDenied) return notAdmitted('the host is on the deny-list');
   const record = enrolmentRecord(command, enrolment);
   if (record.account !== null && facts.namesakeAccounts.has(record.account)) {
     return refusal('NAME_TAKEN', 'another live key of this account carries the host name');
@@ -38,9 +39,21 @@ export function decideEnrol(command: EnrolHost, facts: EnrolFacts): Decided<Enro
   };
   if (enrolment)
     return isUnchanged(enrolment, record) ? decided(outcome) : decided(outcome, enrolled(command, facts, record));
-  if (facts.liveEnrolments < facts.enrolmentsMax) return decided(outcome, enrolled(command, facts, record));
+  const { inviteHash, nowMs, hostPubkey } = command;
+  const events: RelayEvent[] = [enrolled(command, facts, record)];
+  if (facts.admission === 'invite') {
+    if (!inviteHash || !facts.invite)
+      return notAdmitted('this relay lets invited hosts in, and the proof is no open invite');
+    if (facts.invite.expiresAtMs <= nowMs) return notAdmitted('the invite has expired');
+    events.unshift({ type: 'InviteSpent', inviteHash, hostPubkey, atMs: nowMs });
+  }
+  if (facts.liveEnrolments < facts.enrolmentsMax) return decided(outcome, ...events);
   if (!facts.lapsing) return refusal('ENROLMENTS_FULL', 'this relay has no room for another host');
-  return decided(outcome, lapsed(facts.lapsing, command.nowMs), enrolled(command, facts, record));
+  return decided(outcome, lapsed(facts.lapsing, nowMs), ...events);
+}
+
+function notAdmitted(reason: string): Refusal {
+  return refusal('ENROL_REFUSED', reason, { reason });
 }
 
 /** The first accepted hop of a key is remembered, so that the key does not lapse. */
@@ -50,7 +63,7 @@ export function decideHostSeen(command: NoteHostSeen, enrolment: EnrolmentRow | 
   return decided(done, { type: 'HostSeen', hostPubkey: command.hostPubkey, atMs: command.nowMs });
 }
 
-type EnrolmentRecord = Omit<EnrolmentRow, 'hostPubkey' | 'revokedAtMs' | 'seen'>;
+type EnrolmentRecord = Omit<EnrolmentRow, 'hostPubkey' | 'revokedAtMs' | 'rotatedTo' | 'seen'>;
 
 function enrolmentRecord(command: EnrolHost, before: EnrolmentRow | undefined): EnrolmentRecord {
   const { answer } = command;

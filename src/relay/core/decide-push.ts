@@ -62,16 +62,20 @@ function placesOf({ item, isKnownById }: PushItem, facts: PushFacts): Place[] {
   return item.targets.map((pushed, position) => {
     const target = facts.targets[position];
     if (!target) throw new Error('invariant: there are facts for every target');
-    return { pushed, target, known: target.known.find(({ row }) => isKnownById || row.wireHash === pushed.wireHash) };
+    const known = target.known.filter(({ row }) => isKnownById || row.wireHash === pushed.wireHash);
+    // Known under several keys of a host: one that is not lost will do.
+    return { pushed, target, known: known.find(({ lost }) => !lost) ?? known[0] };
   });
 }
 
 /** What the request alone shows. */
-function requestRejection(command: PushItem, { limits }: PushFacts): ItemRejection | undefined {
+function requestRejection(command: PushItem, { limits, targets: facts }: PushFacts): ItemRejection | undefined {
   const { targets } = command.item;
   if (targets.length > limits.max_targets) return 'too many targets';
   if (new Set(targets.map(({ hostPubkey }) => hostPubkey)).size < targets.length) return 'duplicate target';
   if (targets.some(({ bytes }) => bytes > limits.max_item_bytes)) return 'too large';
+  // Behind them are more keys than may be asked for.
+  if (facts.length < targets.length) return 'too many targets';
   return undefined;
 }
 
@@ -141,11 +145,11 @@ function repairs(anew: readonly Place[], { item, freshEpoch, nowMs }: PushItem):
   const events: RelayEvent[] = [];
   for (const { known, target } of anew) {
     if (!known) continue;
-    const { row, queuedAt } = known;
+    const { row } = known;
     events.push({
       type: 'ItemLost',
-      targetPubkey: queuedAt,
-      seq: row.seq,
+      targetPubkey: row.queuedTarget,
+      seq: row.queuedSeq,
       kind: item.kind,
       senderPubkey: row.senderPubkey,
       itemId: row.itemId,

@@ -79,6 +79,24 @@ export interface EncKeyOutcome {
   atMs: number;
 }
 
+export interface RotateOutcome {
+  type: 'KeyRotated';
+  hostPubkey: PublicKey;
+  movedItems: number;
+  headSeq: number;
+}
+
+export interface RevokeOutcome {
+  type: 'Revoked';
+  /** False when the key was revoked before. */
+  isNew: boolean;
+}
+
+export interface InviteOutcome {
+  type: 'Invited';
+  expiresAtMs: number;
+}
+
 export interface EpochOutcome {
   type: 'EpochBegun';
   epoch: Epoch;

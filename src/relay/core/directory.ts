@@ -6,7 +6,8 @@
  */
 import { CROWDED_NAME_ENROLMENTS } from '../../protocol/limits.ts';
 import { type HostName, foldHostName } from '../../protocol/names.ts';
-import type { PublicKey } from '../../protocol/public-key.ts';
+import type { Sha256Hex } from '../../protocol/digest.ts';
+import { type PublicKey, hostFingerprint } from '../../protocol/public-key.ts';
 import type { EnrolmentRow } from './rows.ts';
 
 /** An enrolment that was never used may lapse after this time, to make room. */
@@ -14,6 +15,7 @@ export const UNUSED_LAPSES_AFTER_MS = 86_400_000;
 
 export class Directory {
   readonly #rows = new Map<PublicKey, EnrolmentRow>();
+  readonly #byFingerprint = new Map<Sha256Hex, PublicKey>();
   readonly #liveByName = new Map<string, Set<PublicKey>>();
   /** Live and never used. */
   readonly #unused = new Map<PublicKey, EnrolmentRow>();
@@ -26,6 +28,16 @@ export class Directory {
 
   get(key: PublicKey): EnrolmentRow | undefined {
     return this.#rows.get(key);
+  }
+
+  /** Every enrolment, revoked ones included, in no order that means anything. */
+  all(): IterableIterator<EnrolmentRow> {
+    return this.#rows.values();
+  }
+
+  /** The key with this fingerprint, live or not. */
+  byFingerprint(fingerprint: Sha256Hex): PublicKey | undefined {
+    return this.#byFingerprint.get(fingerprint);
   }
 
   liveByName(foldedName: string): PublicKey[] {
@@ -64,6 +76,8 @@ export class Directory {
     if (before && before.revokedAtMs === null) this.#removeLive(before);
     if (row) this.#rows.set(key, row);
     else this.#rows.delete(key);
+    if (row && !before) this.#byFingerprint.set(hostFingerprint(key), key);
+    else if (!row) this.#byFingerprint.delete(hostFingerprint(key));
     if (row && row.revokedAtMs === null) this.#addLive(row);
     else this.#unused.delete(key);
   }

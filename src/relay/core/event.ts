@@ -9,7 +9,7 @@ import type { Epoch } from '../../protocol/epoch.ts';
 import type { ItemKind, PushedKind } from '../../protocol/items.ts';
 import type { HostName, ItemId } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { AuthorityName } from './rows.ts';
+import type { AuthorityName, DenySelectors, LineageMember } from './rows.ts';
 
 /** The first event of every store. */
 export interface RelayInitialised {
@@ -73,6 +73,101 @@ export interface EnrolmentLapsed {
   account: string | null;
   releasedItems: number;
   releasedBytes: number;
+  atMs: number;
+}
+
+/** A live key is admitted no longer, for good. */
+export interface HostRevoked {
+  type: 'HostRevoked';
+  hostPubkey: PublicKey;
+  cause: 'operator' | 'denied';
+  atMs: number;
+}
+
+/** What a rotation makes of an account's usage. */
+export interface AccountCharge {
+  account: string;
+  /** Positive when it is charged from now on, negative when it is charged no longer. */
+  items: number;
+  bytes: number;
+}
+
+/**
+ * A host goes on under another key. The old key's queue is the new one's from here on, at `firstSeq` and after it, in
+ * its order; `ItemsMoved` brings the items over.
+ */
+export interface KeyRotated {
+  type: 'KeyRotated';
+  oldPubkey: PublicKey;
+  newPubkey: PublicKey;
+  /** When the host issued the rotation. */
+  iatMs: number;
+  /** What is recorded of the new key from now on. */
+  hostName: HostName;
+  ownerFp: string;
+  account: string | null;
+  org: string | null;
+  clientId: string | null;
+  authorizedBy: AuthorityName;
+  enrolledAtMs: number;
+  validUntilMs: number | null;
+  seen: boolean;
+  /** All keys of the host, the new one last. */
+  lineage: LineageMember[];
+  /** Whether the old key's sender list is the newer one and takes the place of the new key's. */
+  movesSenders: boolean;
+  firstSeq: number;
+  /** Items that are to be moved, notices included. */
+  moved: number;
+  /** What of them quotas are charged for. */
+  items: number;
+  bytes: number;
+  charges: AccountCharge[];
+  atMs: number;
+}
+
+/** The next items of a rotated key's queue are under the new key, at `firstSeq`, `firstSeq + 1` and so on. */
+export interface ItemsMoved {
+  type: 'ItemsMoved';
+  oldPubkey: PublicKey;
+  newPubkey: PublicKey;
+  /** Where they were, ascending. */
+  fromSeqs: number[];
+  firstSeq: number;
+  /** How many are still to be moved. */
+  left: number;
+  atMs: number;
+}
+
+/** An authority's word that some hosts are to be kept out; those that are in are revoked by events of their own. */
+export interface DenyEntryAdded extends DenySelectors {
+  type: 'DenyEntryAdded';
+  reason: string;
+  untilMs: number;
+  atMs: number;
+}
+
+/** The operator lets one more host in: whoever brings the token with this hash. */
+export interface InviteIssued {
+  type: 'InviteIssued';
+  inviteHash: Sha256Hex;
+  label: string;
+  expiresAtMs: number;
+  atMs: number;
+}
+
+export interface InviteSpent {
+  type: 'InviteSpent';
+  inviteHash: Sha256Hex;
+  hostPubkey: PublicKey;
+  atMs: number;
+}
+
+/** The time of these deny entries and invites passed. */
+export interface AdmissionsLapsed {
+  type: 'AdmissionsLapsed';
+  denied: DenySelectors[];
+  invites: Sha256Hex[];
   atMs: number;
 }
 
@@ -203,6 +298,13 @@ export type RelayEvent =
   | HostEnrolled
   | HostSeen
   | EnrolmentLapsed
+  | HostRevoked
+  | KeyRotated
+  | ItemsMoved
+  | DenyEntryAdded
+  | InviteIssued
+  | InviteSpent
+  | AdmissionsLapsed
   | SendersPublished
   | EncKeyPublished
   | ItemAccepted

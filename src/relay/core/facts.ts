@@ -2,17 +2,21 @@
  * The facts: the rows that one command needs, read through a `RowReader` that shows every command admitted before it,
  * durable or not. Synchronous: whatever needs a range was loaded before (see queue-index.ts and directory.ts).
  */
+import type { Sha256Hex } from '../../protocol/digest.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import { type Limits, dedupHorizonMs, retentionMs } from '../../protocol/limits.ts';
-import { type ItemId, foldHostName } from '../../protocol/names.ts';
-import type { PublicKey } from '../../protocol/public-key.ts';
-import type { AckItems, EnrolHost, ExpireItems, PushItem, ReportLostItem } from './command.ts';
+import { foldHostName } from '../../protocol/names.ts';
+import { type PublicKey, hostFingerprint } from '../../protocol/public-key.ts';
+import type { Admissions } from './admissions.ts';
+import type { AckItems, EnrolHost, ExpireItems, PushItem, ReportLostItem, RotateKey } from './command.ts';
 import type { Directory } from './directory.ts';
 import type { Released } from './queue-index.ts';
 import {
   type DedupRow,
   EMPTY_TARGET,
   type EnrolmentRow,
+  type InviteRow,
+  type LineageMember,
   NO_USAGE,
   type QueueRow,
   type RelayRow,
@@ -26,6 +30,8 @@ import {
 /** What the operator set. */
 export interface RelaySettings {
   limits: Limits;
+  /** Who may enrol: whoever its authority lets in, or of those only whoever brings an invite. */
+  admission: 'open' | 'invite';
   enrolmentsMax: number;
   dedupRowsMax: number;
 }
@@ -45,9 +51,24 @@ export function targetRow(rows: RowReader, target: PublicKey): TargetRow {
   return rows.get('target', target) ?? EMPTY_TARGET;
 }
 
-/** Every key that rotations joined with this one; the key alone when it never rotated. */
+/** The key that the host of this key has now. */
+export function presentKey(rows: RowReader, key: PublicKey): PublicKey {
+  let present = key;
+  for (;;) {
+    const next = rows.get('enrolment', present)?.rotatedTo;
+    if (!next) return present;
+    present = next;
+  }
+}
+
+/** Every key that rotations joined with this one; the key alone when it never rotated. The present one comes last. */
 export function lineageOf(rows: RowReader, key: PublicKey): readonly PublicKey[] {
-  return rows.get('lineage', key)?.members ?? [key];
+  return lineageMembers(rows, key).map(({ hostPubkey }) => hostPubkey);
+}
+
+function lineageMembers(rows: RowReader, key: PublicKey): readonly LineageMember[] {
+  const present = presentKey(rows, key);
+  return rows.get('lineage', present)?.members ?? [{ hostPubkey: present, retiredAtMs: null }];
 }
 
 export interface EnrolFacts {
@@ -58,6 +79,10 @@ export interface EnrolFacts {
   namesakes: number;
   liveEnrolments: number;
   enrolmentsMax: number;
+  admission: RelaySettings['admission'];
+  /** The invite that was brought, when it is open. */
+  invite: InviteRow | undefined;
+  isDenied: boolean;
   /** The enrolment that gives way when there is no room, and what it has queued. */
   lapsing: { enrolment: EnrolmentRow; queue: TargetRow } | undefined;
   queue: TargetRow;
@@ -67,20 +92,86 @@ export function enrolFacts(
   command: EnrolHost,
   rows: RowReader,
   directory: Directory,
+  admissions: Admissions,
   settings: RelaySettings,
 ): EnrolFacts {
-  const { hostPubkey } = command;
+  const { hostPubkey, answer, inviteHash, nowMs } = command;
   const enrolment = rows.get('enrolment', hostPubkey);
   const namesakes = directory.liveByName(foldHostName(command.hostName)).filter((key) => key !== hostPubkey);
-  const lapsing = directory.oldestUnused(command.nowMs);
+  const lapsing = directory.oldestUnused(nowMs);
   return {
     enrolment,
     namesakeAccounts: new Set(namesakes.map((key) => directory.get(key)?.account ?? null)),
     namesakes: namesakes.length,
     liveEnrolments: directory.liveCount,
     enrolmentsMax: settings.enrolmentsMax,
+    admission: settings.admission,
+    invite: inviteHash && rows.get('invite', inviteHash),
+    isDenied: admissions.isDenied(
+      {
+        fingerprints: fingerprints(rows, hostPubkey),
+        clientId: answer.clientId ?? enrolment?.clientId ?? null,
+        account: answer.account ?? enrolment?.account ?? null,
+        org: answer.org ?? enrolment?.org ?? null,
+      },
+      nowMs,
+    ),
     lapsing: lapsing && { enrolment: lapsing, queue: targetRow(rows, lapsing.hostPubkey) },
     queue: targetRow(rows, hostPubkey),
+  };
+}
+
+/** Fingerprints of every key of the host. */
+function fingerprints(rows: RowReader, ...keys: readonly PublicKey[]): Set<Sha256Hex> {
+  return new Set(keys.flatMap((key) => lineageOf(rows, key).map(hostFingerprint)));
+}
+
+export interface RotateFacts {
+  old: EnrolmentRow | undefined;
+  /** What the new key is enrolled as already. */
+  replacing: EnrolmentRow | undefined;
+  oldLineage: readonly LineageMember[];
+  newLineage: readonly LineageMember[];
+  /** How long after its last push something may be known under a key. */
+  knownForMs: number;
+  /** The proven accounts of the live enrolments of other hosts that carry the old key's name. */
+  namesakeAccounts: ReadonlySet<string | null>;
+  isDenied: boolean;
+  oldQueue: TargetRow;
+  newQueue: TargetRow;
+  /** Items in the old key's queue, notices included. */
+  waiting: number;
+  oldSendersIatMs: number | undefined;
+  newSendersIatMs: number | undefined;
+}
+
+export function rotateFacts(
+  { oldPubkey, newPubkey, nowMs }: RotateKey,
+  rows: RowReader,
+  directory: Directory,
+  admissions: Admissions,
+  settings: RelaySettings,
+  waiting: number,
+): RotateFacts {
+  const old = rows.get('enrolment', oldPubkey);
+  const replacing = rows.get('enrolment', newPubkey);
+  const namesakes = old ? directory.liveByName(foldHostName(old.hostName)) : [];
+  const others = namesakes.filter((key) => key !== oldPubkey && key !== newPubkey);
+  const keys = fingerprints(rows, oldPubkey, newPubkey);
+  const { limits } = settings;
+  return {
+    old,
+    replacing,
+    oldLineage: lineageMembers(rows, oldPubkey),
+    newLineage: lineageMembers(rows, newPubkey),
+    knownForMs: retentionMs(limits) + dedupHorizonMs(limits),
+    namesakeAccounts: new Set(others.map((key) => directory.get(key)?.account ?? null)),
+    isDenied: [old, replacing].some((row) => row && admissions.isDenied({ ...row, fingerprints: keys }, nowMs)),
+    oldQueue: targetRow(rows, oldPubkey),
+    newQueue: targetRow(rows, newPubkey),
+    waiting,
+    oldSendersIatMs: rows.get('senders', oldPubkey)?.iatMs,
+    newSendersIatMs: rows.get('senders', newPubkey)?.iatMs,
   };
 }
 
@@ -89,9 +180,13 @@ export interface KnownItem {
   row: DedupRow;
   /** Queued, but its row or payload is gone. */
   lost: boolean;
-  /** The queue that should hold it. */
-  queuedAt: PublicKey;
 }
+
+/**
+ * Rows that one push may ask for at most, over the keys of its sender and of its targets. Hosts that never changed
+ * their keys need one for each target.
+ */
+export const KNOWN_ROWS_ASKED_MAX = 4096;
 
 export interface PushTargetFacts {
   enrolment: EnrolmentRow | undefined;
@@ -111,57 +206,61 @@ export interface PushFacts {
   /** Rows that the sender, under any of its keys, keeps in the dedup table. */
   dedupRows: number;
   dedupRowsMax: number;
-  /** One for each target of the command, in its order. */
+  /** One for each target of the command, in its order; none when there are too many, or too many keys behind them. */
   targets: PushTargetFacts[];
 }
 
 export function pushFacts(command: PushItem, rows: FactSource, settings: RelaySettings): PushFacts {
   const senders = lineageOf(rows, command.senderPubkey);
+  // What is known is known under these keys.
+  const known = senders.filter((sender) => rows.get('sender', sender));
   const { dedupPurgedMs } = relayRow(rows);
   const { limits } = settings;
   const { itemId, targets } = command.item;
+  const hosts = targets.length > limits.max_targets ? [] : targets.map(({ hostPubkey }) => hostPubkey);
+  const lineages = hosts.map((host) => lineageOf(rows, host));
+  const asked = lineages.reduce((sum, members) => sum + members.length, 0) * Math.max(known.length, 1);
   let dedupRows = 0;
-  for (const sender of senders) dedupRows += rows.get('sender', sender)?.dedupRows ?? 0;
+  for (const sender of known) dedupRows += rows.get('sender', sender)?.dedupRows ?? 0;
   return {
     limits,
     retentionMs: retentionMs(limits),
     dedupHorizonMs: dedupHorizonMs(limits),
     dedupRows,
     dedupRowsMax: settings.dedupRowsMax,
-    // An item over these bounds is refused before any fact of a target is looked at.
     targets:
-      targets.length > limits.max_targets
+      asked > KNOWN_ROWS_ASKED_MAX
         ? []
-        : targets.map(({ hostPubkey }) => pushTargetFacts(hostPubkey, senders, itemId, dedupPurgedMs, rows)),
+        : hosts.map((target, at) => {
+            const keys = known.flatMap((sender) => (lineages[at] ?? []).map((member) => [sender, member] as const));
+            const items = keys.flatMap(([sender, member]) => {
+              const row = rows.get('dedup', rowKey.dedup(sender, member, itemId));
+              return row && row.dedupUntilMs > dedupPurgedMs ? knownItem(row, rows) : [];
+            });
+            return pushTargetFacts(target, senders, items, rows);
+          }),
   };
 }
 
 function pushTargetFacts(
   target: PublicKey,
   senders: readonly PublicKey[],
-  itemId: ItemId,
-  dedupPurgedMs: number,
-  rows: FactSource,
+  known: KnownItem[],
+  rows: RowReader,
 ): PushTargetFacts {
   const enrolment = rows.get('enrolment', target);
-  const queue = targetRow(rows, target);
-  const known: KnownItem[] = [];
   const share: UsageRow = { ...NO_USAGE };
   for (const sender of senders) {
     const used = rows.get('share', rowKey.share(target, sender));
     share.items += used?.items ?? 0;
     share.bytes += used?.bytes ?? 0;
-    for (const member of lineageOf(rows, target)) {
-      const row = rows.get('dedup', rowKey.dedup(sender, member, itemId));
-      if (row && row.dedupUntilMs > dedupPurgedMs) known.push(knownItem(row, target, queue, rows));
-    }
   }
   const account = enrolment?.account;
   return {
     enrolment,
     acceptsSender: isAcceptedSender(rows.get('senders', target), senders),
     known,
-    queue,
+    queue: targetRow(rows, target),
     share,
     account: (account ? rows.get('account', account) : undefined) ?? NO_USAGE,
   };
@@ -172,10 +271,11 @@ function isAcceptedSender(list: SendersRow | undefined, senders: readonly Public
   return !list || senders.some((sender) => list.senders.includes(sender));
 }
 
-function knownItem(row: DedupRow, queuedAt: PublicKey, queue: TargetRow, rows: FactSource): KnownItem {
-  if (row.expired || row.seq <= queue.ackedThrough) return { row, lost: false, queuedAt };
-  const queued = rows.get('queue', rowKey.queue(queuedAt, row.seq));
-  return { row, lost: !queued || !rows.hasPayload(queued), queuedAt };
+function knownItem(row: DedupRow, rows: FactSource): KnownItem {
+  const { queuedTarget, queuedSeq, expired } = row;
+  if (expired || queuedSeq <= targetRow(rows, queuedTarget).ackedThrough) return { row, lost: false };
+  const queued = rows.get('queue', rowKey.queue(queuedTarget, queuedSeq));
+  return { row, lost: !queued || !rows.hasPayload(queued) };
 }
 
 export interface AckFacts {
@@ -230,8 +330,9 @@ export function expireFacts(command: ExpireItems, rows: RowReader, settings: Rel
   });
   const tellAt = new Map<PublicKey, { key: PublicKey; headSeq: number }>();
   for (const { senderPubkey } of due) {
-    const key = lineageOf(rows, senderPubkey).findLast((member) => rows.get('enrolment', member)?.revokedAtMs === null);
-    if (key) tellAt.set(senderPubkey, { key, headSeq: targetRow(rows, key).headSeq });
+    const key = presentKey(rows, senderPubkey);
+    if (rows.get('enrolment', key)?.revokedAtMs === null)
+      tellAt.set(senderPubkey, { key, headSeq: targetRow(rows, key).headSeq });
   }
   return {
     relayPubkey: relayRow(rows).relayPubkey,

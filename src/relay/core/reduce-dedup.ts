@@ -1,5 +1,5 @@
 /** The dedup rows, and how many of them each sender key keeps. */
-import type { RelayEvent } from './event.ts';
+import type { ItemsMoved, RelayEvent } from './event.ts';
 import { type DedupRow, type RowChange, type RowReader, rowKey } from './rows.ts';
 
 export function reduceDedup(event: RelayEvent, rows: RowReader): RowChange[] {
@@ -16,6 +16,8 @@ export function reduceDedup(event: RelayEvent, rows: RowReader): RowChange[] {
           bytes,
           acceptedAtMs,
           dedupUntilMs,
+          queuedTarget: hostPubkey,
+          queuedSeq: seq,
           expired: false,
         };
         return { table: 'dedup', key: rowKey.dedup(senderPubkey, hostPubkey, itemId), row };
@@ -29,6 +31,8 @@ export function reduceDedup(event: RelayEvent, rows: RowReader): RowChange[] {
         const dedupUntilMs = Math.max(row?.dedupUntilMs ?? 0, event.dedupUntilMs);
         return row ? [{ table: 'dedup', key, row: { ...row, expired: true, dedupUntilMs } }] : [];
       });
+    case 'ItemsMoved':
+      return event.fromSeqs.flatMap((fromSeq, position) => moved(event, fromSeq, event.firstSeq + position, rows));
     case 'DedupPurged':
       return event.senders.flatMap(({ senderPubkey, rows: count }) => counted(rows, senderPubkey, -count));
     case 'ItemLost': {
@@ -40,6 +44,16 @@ export function reduceDedup(event: RelayEvent, rows: RowReader): RowChange[] {
     default:
       return [];
   }
+}
+
+/** The row stays where it is and says where the item went. */
+function moved({ oldPubkey, newPubkey }: ItemsMoved, fromSeq: number, queuedSeq: number, rows: RowReader): RowChange[] {
+  const queued = rows.get('queue', rowKey.queue(oldPubkey, fromSeq));
+  if (!queued || queued.kind === 'expired') return [];
+  const key = rowKey.dedup(queued.senderPubkey, queued.payloadTarget, queued.itemId);
+  const row = rows.get('dedup', key);
+  if (row?.queuedTarget !== oldPubkey || row.queuedSeq !== fromSeq) return [];
+  return [{ table: 'dedup', key, row: { ...row, queuedTarget: newPubkey, queuedSeq } }];
 }
 
 function counted(rows: RowReader, sender: DedupRow['senderPubkey'], change: number): RowChange[] {

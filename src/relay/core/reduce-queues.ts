@@ -5,7 +5,7 @@
  * collected afterwards (see store/collect.ts).
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { AcceptedTarget, ItemAccepted, ItemsExpired, RelayEvent } from './event.ts';
+import type { AcceptedTarget, ItemAccepted, ItemsExpired, ItemsMoved, KeyRotated, RelayEvent } from './event.ts';
 import { targetRow } from './facts.ts';
 import { type QueueRow, type RowChange, type RowReader, type TargetRow, rowKey } from './rows.ts';
 
@@ -28,6 +28,10 @@ export function reduceQueues(event: RelayEvent, rows: RowReader): RowChange[] {
     }
     case 'ItemsExpired':
       return expired(event, rows);
+    case 'KeyRotated':
+      return rotated(event, rows);
+    case 'ItemsMoved':
+      return moved(event, rows);
     case 'ItemLost': {
       const { targetPubkey, seq, kind, bytes } = event;
       const gone: RowChange = { table: 'queue', key: rowKey.queue(targetPubkey, seq), row: null };
@@ -40,6 +44,39 @@ export function reduceQueues(event: RelayEvent, rows: RowReader): RowChange[] {
     default:
       return [];
   }
+}
+
+/** The new key's queue counts the items from here on, and their places are taken; the rows follow. */
+function rotated(event: KeyRotated, rows: RowReader): RowChange[] {
+  const { oldPubkey, newPubkey, firstSeq, moved: left, items, bytes } = event;
+  const old = targetRow(rows, oldPubkey);
+  const before = targetRow(rows, newPubkey);
+  const row = {
+    headSeq: left > 0 ? firstSeq + left - 1 : before.headSeq,
+    ackedThrough: before.ackedThrough,
+    queueItems: before.queueItems + items,
+    queueBytes: before.queueBytes + bytes,
+  };
+  return [
+    { table: 'target', key: oldPubkey, row: { ...old, queueItems: 0, queueBytes: 0 } },
+    { table: 'target', key: newPubkey, row },
+    ...(left > 0 ? [{ table: 'move', key: oldPubkey, row: { newPubkey, nextSeq: firstSeq, left } } as const] : []),
+  ];
+}
+
+function moved({ oldPubkey, newPubkey, fromSeqs, firstSeq, left }: ItemsMoved, rows: RowReader): RowChange[] {
+  const changes: RowChange[] = fromSeqs.flatMap((fromSeq, position): RowChange[] => {
+    const key = rowKey.queue(oldPubkey, fromSeq);
+    const before = rows.get('queue', key);
+    if (!before) throw new Error('invariant: an item that is moved is queued');
+    const seq = firstSeq + position;
+    return [
+      { table: 'queue', key, row: null, leavesPayload: true },
+      { table: 'queue', key: rowKey.queue(newPubkey, seq), row: { ...before, targetPubkey: newPubkey, seq } },
+    ];
+  });
+  const row = left > 0 ? { newPubkey, nextSeq: firstSeq + fromSeqs.length, left } : null;
+  return [...changes, { table: 'move', key: oldPubkey, row }];
 }
 
 function accepted(event: ItemAccepted, target: AcceptedTarget, rows: RowReader): RowChange[] {

@@ -34,6 +34,18 @@ export function reduceUsage(event: RelayEvent, rows: RowReader): RowChange[] {
       usage.add('share', rowKey.share(event.targetPubkey, event.senderPubkey), -1, -event.bytes);
       usage.add('account', event.account, -1, -event.bytes);
       break;
+    case 'KeyRotated':
+      for (const { account, items, bytes } of event.charges) usage.add('account', account, items, bytes);
+      break;
+    case 'ItemsMoved':
+      for (const fromSeq of event.fromSeqs) {
+        const queued = rows.get('queue', rowKey.queue(event.oldPubkey, fromSeq));
+        if (!queued || queued.kind === 'expired') continue;
+        const { senderPubkey, bytes } = queued;
+        usage.add('share', rowKey.share(event.oldPubkey, senderPubkey), -1, -bytes);
+        usage.add('share', rowKey.share(event.newPubkey, senderPubkey), 1, bytes);
+      }
+      break;
     case 'HostEnrolled':
       usage.add('account', event.formerAccount, -event.chargedItems, -event.chargedBytes);
       usage.add('account', event.account, event.chargedItems, event.chargedBytes);

@@ -5,6 +5,7 @@
  * event; the changes are the state after it, and no key is changed twice in one answer.
  */
 import type { RelayEvent } from './event.ts';
+import { reduceAdmissions } from './reduce-admissions.ts';
 import { reduceDedup } from './reduce-dedup.ts';
 import { reduceEnrolments } from './reduce-enrolments.ts';
 import { reducePublications } from './reduce-publications.ts';
@@ -17,7 +18,8 @@ export function reduce(event: RelayEvent, rows: RowReader): RowChange[] {
   return [
     ...reduceRelay(event, rows),
     ...reduceEnrolments(event, rows),
-    ...reducePublications(event),
+    ...reduceAdmissions(event),
+    ...reducePublications(event, rows),
     ...reduceQueues(event, rows),
     ...reduceDedup(event, rows),
     ...reduceUsage(event, rows),

@@ -41,13 +41,55 @@ export interface EnrolmentRow {
   /** The hop is refused afterwards; the host stays a target. */
   validUntilMs: number | null;
   revokedAtMs: number | null;
+  /** The key that took this one's place, when a rotation revoked it. */
+  rotatedTo: PublicKey | null;
   /** Whether a signed hop of this key was ever accepted: an enrolment that was never used may lapse. */
   seen: boolean;
 }
 
-/** The keys that rotations joined into one host, oldest first. Absent for a key that never rotated. */
+/** One key of a host. */
+export interface LineageMember {
+  hostPubkey: PublicKey;
+  /** When a rotation put another key in its place; `null` for the one that the host has now. */
+  retiredAtMs: number | null;
+}
+
+/** The keys that rotations joined into one host, the present one last. Kept under the present key alone. */
 export interface LineageRow {
-  members: PublicKey[];
+  members: LineageMember[];
+}
+
+/** Whom an authority wants out: every selector that is there must match. At least one is. */
+export interface DenySelectors {
+  /** Fingerprint of any key of the host's lineage. */
+  hostFp: Sha256Hex | null;
+  clientId: string | null;
+  account: string | null;
+  org: string | null;
+}
+
+/** A deny entry: it stops enrolments and rotations until it lapses. */
+export interface DenyRow extends DenySelectors {
+  /** For people. */
+  reason: string;
+  untilMs: number;
+}
+
+/** An invite that nobody has used. Known by the hash of its token alone. */
+export interface InviteRow {
+  /** For people. */
+  label: string;
+  issuedAtMs: number;
+  expiresAtMs: number;
+}
+
+/** A rotated key's queue on its way to the key that took its place. Absent when nothing is left to move. */
+export interface MoveRow {
+  newPubkey: PublicKey;
+  /** The sequence number that the next item gets. */
+  nextSeq: number;
+  /** Items that are still under the old key. */
+  left: number;
 }
 
 /** Whose mail a target takes. Absent: everybody's. */
@@ -113,6 +155,9 @@ export interface DedupRow {
   bytes: number;
   acceptedAtMs: number;
   dedupUntilMs: number;
+  /** Where its queue row is, or was when it was acked: a rotation moves it, and `seq` stays what the sender was told. */
+  queuedTarget: PublicKey;
+  queuedSeq: number;
   /** The item expired: the row is a tombstone, and nothing need be queued for it. */
   expired: boolean;
 }
@@ -125,10 +170,13 @@ export interface Tables {
   lineage: LineageRow;
   senders: SendersRow;
   encKey: EncKeyRow;
+  deny: DenyRow;
+  invite: InviteRow;
   target: TargetRow;
   share: UsageRow;
   account: UsageRow;
   sender: SenderRow;
+  move: MoveRow;
   queue: QueueRow;
   dedup: DedupRow;
 }
@@ -136,7 +184,15 @@ export interface Tables {
 export type TableName = keyof Tables;
 
 /** A row to write, or with `row: null` one to delete. `key` is the textual key made below. */
-export type RowChange = { [T in TableName]: { table: T; key: string; row: Tables[T] | null } }[TableName];
+export type RowChange = { [T in TableName]: TableChange<T> }[TableName];
+
+interface TableChange<T extends TableName> {
+  table: T;
+  key: string;
+  row: Tables[T] | null;
+  /** Of a queue row that goes: another row names its wire bytes from now on, so they stay. */
+  leavesPayload?: true;
+}
 
 /** The rows as they stand before an event. */
 export interface RowReader {
@@ -150,6 +206,7 @@ export const rowKey = {
   share: (target: PublicKey, sender: PublicKey): string => target + sender,
   queue: (target: PublicKey, seq: number): string => target + String(seq),
   dedup: (sender: PublicKey, target: PublicKey, itemId: ItemId): string => sender + target + itemId,
+  deny: ({ hostFp, clientId, account, org }: DenySelectors): string => JSON.stringify([hostFp, clientId, account, org]),
 } as const;
 
 export const EMPTY_TARGET: TargetRow = { headSeq: 0, ackedThrough: 0, queueItems: 0, queueBytes: 0 };

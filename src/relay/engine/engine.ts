@@ -11,31 +11,42 @@ import type { Signer } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { HostName } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
+import { Admissions, isMatch } from '../core/admissions.ts';
 import type {
   AckItems,
+  DenyHosts,
   EnrolHost,
   ExpireItems,
+  IssueInvite,
   NoteHostSeen,
   PublishEncKey,
   PublishSenders,
   PushItem,
   ReportLostItem,
+  RevokeHost,
   RotateEpoch,
+  RotateKey,
 } from '../core/command.ts';
+import { decideDeny, decideInvite, decideLapse, decideRevoke } from '../core/decide-admission.ts';
 import { decideAck } from '../core/decide-ack.ts';
 import { decideEnrol, decideHostSeen } from '../core/decide-enrolment.ts';
 import { decideLostItem, decideRotateEpoch } from '../core/decide-epoch.ts';
 import { EXPIRED_AT_ONCE, type UnsignedNotice, decideExpire, decidePurge } from '../core/decide-expiry.ts';
 import { decidePublishEncKey, decidePublishSenders } from '../core/decide-publish.ts';
 import { decidePush } from '../core/decide-push.ts';
+import { decideRotate } from '../core/decide-rotation.ts';
 import type {
   AckOutcome,
   Decided,
+  Done,
   EncKeyOutcome,
   EnrolOutcome,
   EpochOutcome,
+  InviteOutcome,
   PushOutcome,
   Refusal,
+  RevokeOutcome,
+  RotateOutcome,
   SendersOutcome,
 } from '../core/decision.ts';
 import { Directory } from '../core/directory.ts';
@@ -47,11 +58,14 @@ import {
   expireFacts,
   lineageOf,
   lostItemFacts,
+  presentKey,
   pushFacts,
   relayRow,
+  rotateFacts,
   targetRow,
 } from '../core/facts.ts';
 import {
+  type DenySelectors,
   type EncKeyRow,
   type EnrolmentRow,
   type QueueRow,
@@ -64,6 +78,7 @@ import type { Payload } from '../store/log.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import { Committer, type StoreFailed } from './committer.ts';
 import { DurableHeads } from './durable-heads.ts';
+import { Moves } from './moves.ts';
 import { QueueIndexes } from './queue-indexes.ts';
 import { Stretch } from './stretch.ts';
 
@@ -96,9 +111,11 @@ export class Engine {
   readonly #signer: Signer;
   readonly #monotonicMs: () => number;
   readonly #directory = new Directory();
+  readonly #admissions = new Admissions();
   readonly #committer: Committer;
   readonly #heads: DurableHeads;
   readonly #indexes: QueueIndexes;
+  readonly #moves: Moves;
   #epoch: Epoch;
   #isDraining = false;
 
@@ -122,16 +139,22 @@ export class Engine {
         admitted: (event) => this.#indexes.admitted(event),
         changing: (change) => {
           this.#heads.changing(change);
+          this.#admissions.apply(change);
           if (change.table === 'enrolment') this.#directory.apply(change.key as PublicKey, change.row);
         },
       },
     });
+    this.#moves = new Moves({ store, committer: this.#committer, monotonicMs });
   }
 
-  /** An engine over an opened store. */
-  static async start(options: EngineOptions): Promise<Engine> {
+  /** An engine over an opened store. What a crash cut short goes on. */
+  static async start(options: EngineOptions, nowMs: number): Promise<Engine> {
+    const { store } = options;
     const engine = new Engine(options);
-    for (const row of await options.store.enrolments()) engine.#directory.apply(row.hostPubkey, row);
+    for (const row of await store.enrolments()) engine.#directory.apply(row.hostPubkey, row);
+    for (const change of await store.admissionRows()) engine.#admissions.apply(change);
+    for (const key of await store.moves()) void engine.#moves.begin(key, nowMs);
+    for (const entry of engine.#admissions.standing(nowMs)) await engine.#revokeMatches(entry, nowMs);
     return engine;
   }
 
@@ -169,8 +192,72 @@ export class Engine {
   }
 
   async enrol(command: EnrolHost): Promise<EnrolOutcome | Refusal> {
-    const facts = enrolFacts(command, this.#committer, this.#directory, this.settings);
+    const facts = enrolFacts(command, this.#committer, this.#directory, this.#admissions, this.settings);
     return this.#answer(decideEnrol(command, facts));
+  }
+
+  /** The host goes on under its new key; answered when its whole queue is there. */
+  async rotateKey(command: RotateKey): Promise<RotateOutcome | Refusal> {
+    const { oldPubkey, newPubkey, nowMs } = command;
+    const keys = [oldPubkey, newPubkey];
+    for (;;) {
+      const wait = this.#committer.isFull ? this.#committer.room() : this.#waitFor(keys);
+      const index = this.#indexes.get(oldPubkey);
+      if (wait) await wait;
+      else if (!index) await this.#indexes.load(oldPubkey);
+      else {
+        const { settings } = this;
+        const facts = rotateFacts(command, this.#committer, this.#directory, this.#admissions, settings, index.length);
+        const decision = decideRotate(command, facts);
+        if (decision.type === 'Refusal') return this.#answer(decision);
+        this.#committer.admit(decision.events);
+        await this.#moves.begin(oldPubkey, nowMs);
+        return this.#answer({ ...decision, events: [] });
+      }
+    }
+  }
+
+  async revokeHost(command: RevokeHost): Promise<RevokeOutcome | Refusal> {
+    return this.#answer(decideRevoke(command, this.#directory.get(command.hostPubkey)));
+  }
+
+  /** From now on these hosts are kept out; those that are in are revoked when this resolves. */
+  async denyHosts(command: DenyHosts): Promise<Done | Refusal> {
+    const decision = decideDeny(command, this.#admissions.deniedCount);
+    if (decision.type === 'Refusal') return this.#answer(decision);
+    this.#committer.admit(decision.events);
+    await this.#revokeMatches(command, command.nowMs);
+    return this.#answer({ ...decision, events: [] });
+  }
+
+  async issueInvite(command: IssueInvite): Promise<InviteOutcome | Refusal> {
+    return this.#answer(decideInvite(command, this.#admissions.inviteCount));
+  }
+
+  /** Forgets deny entries and invites whose time passed. */
+  async lapseAdmissions(nowMs: number): Promise<void> {
+    await this.#answer(decideLapse({ type: 'LapseAdmissions', ...this.#admissions.lapsed(nowMs), nowMs }));
+  }
+
+  async #revokeMatches(selectors: DenySelectors, nowMs: number): Promise<void> {
+    const stretch = new Stretch(this.#monotonicMs);
+    for (const { hostPubkey } of this.#matches(selectors)) {
+      if (stretch.isOver) await stretch.pause();
+      while (this.#committer.isFull) await this.#committer.room();
+      const command = { type: 'RevokeHost', hostPubkey, cause: 'denied', nowMs } as const;
+      const decision = decideRevoke(command, this.#directory.get(hostPubkey));
+      if (decision.type === 'Decided') this.#committer.admit(decision.events);
+    }
+  }
+
+  /** The live hosts that a deny entry means. */
+  #matches(selectors: DenySelectors): EnrolmentRow[] {
+    const { hostFp } = selectors;
+    const known = hostFp === null ? undefined : this.#directory.byFingerprint(hostFp);
+    const row = known && this.#directory.get(presentKey(this.#committer, known));
+    const candidates = hostFp === null ? [...this.#directory.all()] : row ? [row] : [];
+    const fingerprints = new Set(hostFp === null ? [] : [hostFp]);
+    return candidates.filter((host) => host.revokedAtMs === null && isMatch(selectors, { ...host, fingerprints }));
   }
 
   async publishSenders(command: PublishSenders): Promise<SendersOutcome | Refusal> {
@@ -222,6 +309,7 @@ export class Engine {
     const { targetPubkey, through } = command;
     const stretch = new Stretch(this.#monotonicMs);
     for (let deleted = 0; ; ) {
+      for (let move = this.#moves.under([targetPubkey]); move; move = this.#moves.under([targetPubkey])) await move;
       const index = this.#indexes.get(targetPubkey);
       if (!index) {
         await this.#indexes.load(targetPubkey);
@@ -279,7 +367,7 @@ export class Engine {
     for (;;) {
       const facts = expireFacts(command, this.#committer, this.settings);
       const keys = [command.targetPubkey, ...Array.from(facts.tellAt.values(), ({ key }) => key)];
-      const wait = this.#committer.isFull ? this.#committer.room() : this.#loadingOf(keys);
+      const wait = this.#committer.isFull ? this.#committer.room() : this.#waitFor(keys);
       if (wait) {
         await wait;
         continue;
@@ -298,7 +386,10 @@ export class Engine {
     return { ...notice, wire, wireHash: sha256Hex(wire) };
   }
 
-  #loadingOf(targets: readonly PublicKey[]): Promise<void> | undefined {
+  /** What a command for these queues waits for: their items to be moved, or their indexes to be loaded. */
+  #waitFor(targets: readonly PublicKey[]): Promise<void> | undefined {
+    const move = this.#moves.under(targets);
+    if (move) return move;
     for (const target of targets) {
       const loading = this.#indexes.loading(target);
       if (loading) return loading;
@@ -312,7 +403,7 @@ export class Engine {
 
   async reportLostItem(command: ReportLostItem): Promise<void> {
     const { targetPubkey } = command;
-    for (let wait = this.#indexes.loading(targetPubkey); wait; wait = this.#indexes.loading(targetPubkey)) await wait;
+    for (let wait = this.#waitFor([targetPubkey]); wait; wait = this.#waitFor([targetPubkey])) await wait;
     await this.#answer(decideLostItem(command, lostItemFacts(command, this.#committer)));
   }
 
@@ -323,6 +414,7 @@ export class Engine {
 
   /** The durable items of `target` above `after`: at most `limit`, and about `max_pull_bytes`, but at least one. */
   async page(target: PublicKey, after: number, limit: number): Promise<Page> {
+    for (let move = this.#moves.under([target]); move; move = this.#moves.under([target])) await move;
     const { headSeq, ackedThrough } = this.#heads.get(target);
     const { max_pull_bytes: bytesMax } = this.settings.limits;
     const rows = await this.#store.queueRows(target, Math.max(after, ackedThrough), headSeq, limit + 1);
@@ -370,6 +462,10 @@ export class Engine {
   #published(changes: readonly RowChange[]): void {
     for (const change of changes) if (change.table === 'relay' && change.row) this.#epoch = change.row.epoch;
     this.#heads.published(changes);
+    for (const change of changes) {
+      // A revoked host waits for nothing any more.
+      if (change.table === 'enrolment' && change.row?.revokedAtMs) this.#heads.wake(change.row.hostPubkey);
+    }
   }
 
   /**
@@ -378,7 +474,7 @@ export class Engine {
    */
   #obstacle({ item }: PushItem): Promise<void> | undefined {
     if (this.#committer.isFull) return this.#committer.room();
-    return this.#loadingOf(item.targets.map(({ hostPubkey }) => hostPubkey));
+    return this.#waitFor(item.targets.map(({ hostPubkey }) => hostPubkey));
   }
 }
 

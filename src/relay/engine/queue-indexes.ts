@@ -77,6 +77,11 @@ export class QueueIndexes {
       case 'ItemLost':
         this.#loaded.get(event.targetPubkey)?.drop(event.seq);
         return;
+      case 'KeyRotated':
+        // Loaded again when the items have been moved.
+        this.#loaded.delete(event.oldPubkey);
+        this.#loaded.delete(event.newPubkey);
+        return;
       default:
     }
   }

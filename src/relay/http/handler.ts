@@ -19,7 +19,7 @@ import { type TrustProxy, clientAddress } from './client-address.ts';
 import type { Exchange, Reply } from './exchange.ts';
 import { type Framing, type Target, isReply, readFraming, readTarget } from './framing.ts';
 import { problemReply, refusalReply } from './replies.ts';
-import type { RelayRequest, Route, RouteResult } from './route.ts';
+import type { CountedAs, RelayRequest, Route, RouteResult } from './route.ts';
 import { SharedBudget } from './shared-budget.ts';
 
 /** Request bytes of hosts held at once, over all requests and of one host key. Two bodies of full size fit a share. */
@@ -37,7 +37,7 @@ export interface HandlerOptions {
   timers: Timers;
   randomId: () => string;
   trustProxy: TrustProxy;
-  rates: Readonly<Record<'challenge' | 'enrol' | 'push', RateLimiter>>;
+  rates: Readonly<Record<CountedAs, RateLimiter>>;
   /** Told of what should not happen: the error and the request it happened in. */
   unexpected: (error: unknown, requestId: string) => void;
   /** Told of every finished request, for logs and metrics. */
@@ -194,7 +194,7 @@ export class Handler {
     return enrolment;
   }
 
-  #rateRefusal(counted: 'challenge' | 'enrol' | 'push' | undefined, caller: string): Reply | undefined {
+  #rateRefusal(counted: CountedAs | undefined, caller: string): Reply | undefined {
     if (!counted) return undefined;
     const retryAfterS = this.#options.rates[counted].take(caller);
     return retryAfterS === 0 ? undefined : problemReply('RATE_LIMITED', 'too many requests', { retryAfterS });

@@ -40,3 +40,10 @@ export function problemReply(code: ProblemCode, detail: string, options: Problem
 export function refusalReply({ code, detail, members }: Refusal): Reply {
   return problemReply(code, detail, { members });
 }
+
+/** A key that is well encoded and no point that anybody may enrol or rotate to. */
+export function unacceptablePoint(): Reply {
+  return problemReply('ENROL_REFUSED', 'the key is not an acceptable Ed25519 point', {
+    members: { reason: 'bad key' },
+  });
+}

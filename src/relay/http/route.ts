@@ -24,6 +24,9 @@ export interface HopRelayRequest extends RelayRequest {
 /** A reply, or `streamed` when the route writes it piece by piece itself. */
 export type RouteResult = Reply | 'streamed';
 
+/** What requests are counted as, each against a limit of its own. */
+export type CountedAs = 'challenge' | 'enrol' | 'rotate' | 'deny' | 'push';
+
 interface RouteBase {
   method: 'GET' | 'POST';
   path: string;
@@ -33,7 +36,7 @@ interface RouteBase {
 /** Anybody may call it; `counted` routes are counted per client address. */
 export interface OpenRoute extends RouteBase {
   access: 'open';
-  counted: 'challenge' | 'enrol' | undefined;
+  counted: Exclude<CountedAs, 'push'> | undefined;
   handle: (request: RelayRequest) => RouteResult | Promise<RouteResult>;
 }
 

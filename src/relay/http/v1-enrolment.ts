@@ -1,6 +1,7 @@
 /** `POST /v1/relay/challenge` and `POST /v1/relay/enrol`: how a host key is admitted. */
 import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
 import { canonicalBytes } from '../../protocol/canonical-json.ts';
+import { sha256Hex } from '../../protocol/digest.ts';
 import { enrolClaim } from '../../protocol/documents.ts';
 import { verifySignature } from '../../protocol/ed25519.ts';
 import { CHALLENGE_LIFETIME_MS, SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
@@ -11,7 +12,7 @@ import { type Authority, AuthorityUnavailable } from '../auth/authority.ts';
 import type { Challenges } from '../auth/challenges.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { Reply } from './exchange.ts';
-import { jsonReply, problemReply, refusalReply } from './replies.ts';
+import { jsonReply, problemReply, refusalReply, unacceptablePoint } from './replies.ts';
 import type { OpenRoute, RelayRequest } from './route.ts';
 
 export interface EnrolmentRoutesOptions {
@@ -77,6 +78,7 @@ async function enrol({ body, clientAddress, nowMs }: RelayRequest, options: Enro
     ownerFp,
     authorizedBy: authority.name,
     answer,
+    inviteHash: typeof proof === 'string' ? sha256Hex(proof) : undefined,
     nowMs,
   } as const;
   const outcome = await engine.enrol(command);
@@ -95,10 +97,4 @@ async function enrol({ body, clientAddress, nowMs }: RelayRequest, options: Enro
 /** Keys that are enrolled were inspected then; the inspection costs a millisecond. */
 function isEntryAllowed(key: PublicKey, engine: Engine): boolean {
   return engine.enrolment(key) !== undefined || isAcceptablePoint(key);
-}
-
-function unacceptablePoint(): Reply {
-  return problemReply('ENROL_REFUSED', 'the key is not an acceptable Ed25519 point', {
-    members: { reason: 'bad key' },
-  });
 }

@@ -47,6 +47,8 @@ async function pull(request: HopRelayRequest, options: PullRouteOptions): Promis
   let page = await engine.page(hostPubkey, after, limit);
   if (page.rows.length === 0 && waitS > 0) {
     await arrival(hostPubkey, page.headSeq, waitS, exchange, options);
+    // Revoked or rotated while it waited.
+    if (engine.enrolment(hostPubkey)?.revokedAtMs !== null) return problemReply('NOT_ENROLLED', 'not enrolled');
     page = await engine.page(hostPubkey, after, limit);
   }
   return epochChanged(epoch, page.epoch) ?? pageReply(page, after, new ItemsEncoder(page), request, pageWriter);

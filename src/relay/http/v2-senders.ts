@@ -1,7 +1,5 @@
 /** `POST /v2/relay/senders`: whose mail the caller takes from now on. */
 import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
-import { NotCanonicalisable, canonicalBytes } from '../../protocol/canonical-json.ts';
-import { verifySignature } from '../../protocol/ed25519.ts';
 import { type PublicKey, isAcceptablePoint, parsePublicKey } from '../../protocol/public-key.ts';
 import { SendersRequest, parserOf } from '../../protocol/schemas.ts';
 import type { Engine } from '../engine/engine.ts';
@@ -9,6 +7,7 @@ import { Stretch } from '../engine/stretch.ts';
 import type { Reply } from './exchange.ts';
 import { jsonReply, problemReply, refusalReply } from './replies.ts';
 import type { HopRelayRequest, HopRoute } from './route.ts';
+import { isDocumentSigned } from './signed-document.ts';
 
 export interface SendersRouteOptions {
   engine: Engine;
@@ -36,7 +35,7 @@ async function publish({ body, caller, nowMs }: HopRelayRequest, options: Sender
   if (!parsed || !hostPubkey) return problemReply('BAD_REQUEST', 'send {list, sig} as the protocol describes them');
   const { list, sig } = parsed;
   if (hostPubkey !== caller.hostPubkey) return problemReply('KEY_MISMATCH', 'the list names another host key');
-  if (!isSigned(hostPubkey, list, sig)) return problemReply('BAD_SIGNATURE', 'sig does not cover the list');
+  if (!isDocumentSigned(hostPubkey, list, sig)) return problemReply('BAD_SIGNATURE', 'sig does not cover the list');
   const senders = await acceptableKeys(list.senders, options);
   if (!senders) return problemReply('BAD_REQUEST', 'the list holds a key that is no acceptable Ed25519 point');
   const callerPubkey = caller.hostPubkey;
@@ -44,15 +43,6 @@ async function publish({ body, caller, nowMs }: HopRelayRequest, options: Sender
   const outcome = await engine.publishSenders(command);
   if (outcome.type === 'Refusal') return refusalReply(outcome);
   return jsonReply(200, { senders: outcome.senders, iat: outcome.iatMs });
-}
-
-function isSigned(key: PublicKey, document: unknown, sig: unknown): boolean {
-  try {
-    return verifySignature(key, canonicalBytes(document), sig);
-  } catch (error) {
-    if (error instanceof NotCanonicalisable) return false;
-    throw error;
-  }
 }
 
 /** The keys, or `undefined` when one is none. Keys that are enrolled were inspected then; others cost a millisecond. */

@@ -13,10 +13,13 @@
  *   21      host key 32                            lineage row
  *   22      host key 32                            senders row
  *   23      host key 32                            encryption key row
+ *   24      SHA-256 of the selectors 32            deny row
+ *   25      hash of the token 32                   invite row
  *   30      target key 32                          target row
  *   31      target key 32, sender key 32           share row
  *   32      SHA-256 of the account 32              account row
  *   33      sender key 32                          sender row
+ *   34      rotated key 32                         move row
  *   40      target key 32, seq u64                 queue row
  *   41      target key 32, seq u64                 wire bytes, as received
  *   42      expires at u64, lsn u64                the queue rows of that batch that expire then: 40-byte runs of
@@ -51,10 +54,13 @@ export const PREFIX = {
   lineage: 0x21,
   senders: 0x22,
   encKey: 0x23,
+  deny: 0x24,
+  invite: 0x25,
   target: 0x30,
   share: 0x31,
   account: 0x32,
   sender: 0x33,
+  move: 0x34,
   queue: 0x40,
   payload: 0x41,
   expiry: 0x42,
@@ -77,6 +83,7 @@ export function rowKeyBytes(table: TableName, key: string): Buffer {
     case 'encKey':
     case 'target':
     case 'sender':
+    case 'move':
       return keyed(PREFIX[table], key as PublicKey);
     case 'share':
       return Buffer.concat([
@@ -84,7 +91,10 @@ export function rowKeyBytes(table: TableName, key: string): Buffer {
         publicKeyBytes(key.slice(PUBLIC_KEY_CHARACTERS) as PublicKey),
       ]);
     case 'account':
-      return Buffer.concat([Buffer.of(PREFIX.account), hash('sha256', key, 'buffer')]);
+    case 'deny':
+      return Buffer.concat([Buffer.of(PREFIX[table]), hash('sha256', key, 'buffer')]);
+    case 'invite':
+      return Buffer.concat([Buffer.of(PREFIX.invite), Buffer.from(key, 'hex')]);
     case 'queue':
       return queueKey(head(key), Number(key.slice(PUBLIC_KEY_CHARACTERS)));
     case 'dedup':

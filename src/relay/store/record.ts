@@ -14,8 +14,8 @@ import type { Epoch } from '../../protocol/epoch.ts';
 import { ITEM_KINDS, PUSHED_KINDS } from '../../protocol/items.ts';
 import type { HostName, ItemId } from '../../protocol/names.ts';
 import { assertNever } from '../core/decision.ts';
-import type { EpochReason, LogEntry, RelayEvent } from '../core/event.ts';
-import type { AuthorityName } from '../core/rows.ts';
+import type { EpochReason, HostRevoked, LogEntry, RelayEvent } from '../core/event.ts';
+import type { AuthorityName, DenySelectors } from '../core/rows.ts';
 import { hashBytes, hashFrom, keyBytes, keyFrom, pack, unpackArray } from './packing.ts';
 
 const FORMAT = 1;
@@ -31,11 +31,18 @@ const TAG = {
   EnrolmentLapsed: 12,
   SendersPublished: 13,
   EncKeyPublished: 14,
+  HostRevoked: 15,
+  KeyRotated: 16,
+  DenyEntryAdded: 17,
+  InviteIssued: 18,
+  InviteSpent: 19,
   ItemAccepted: 20,
   ItemsAcked: 21,
   ItemsExpired: 22,
   ItemLost: 23,
   DedupPurged: 24,
+  ItemsMoved: 25,
+  AdmissionsLapsed: 30,
 } as const satisfies Record<RelayEvent['type'], number>;
 
 /** Thrown for bytes that are no record at this LSN: altered, moved, or of an unknown format. */
@@ -99,6 +106,48 @@ function fieldsOf(event: RelayEvent): unknown[] {
       return [keyBytes(event.hostPubkey), event.atMs];
     case 'EnrolmentLapsed':
       return [keyBytes(event.hostPubkey), event.account, event.releasedItems, event.releasedBytes, event.atMs];
+    case 'HostRevoked':
+      return [keyBytes(event.hostPubkey), event.cause, event.atMs];
+    case 'KeyRotated':
+      return [
+        keyBytes(event.oldPubkey),
+        keyBytes(event.newPubkey),
+        event.iatMs,
+        event.hostName,
+        event.ownerFp,
+        event.account,
+        event.org,
+        event.clientId,
+        event.authorizedBy,
+        event.enrolledAtMs,
+        event.validUntilMs,
+        event.seen,
+        event.lineage.map(({ hostPubkey, retiredAtMs }) => [keyBytes(hostPubkey), retiredAtMs]),
+        event.movesSenders,
+        event.firstSeq,
+        event.moved,
+        event.items,
+        event.bytes,
+        event.charges.map(({ account, items, bytes }) => [account, items, bytes]),
+        event.atMs,
+      ];
+    case 'ItemsMoved':
+      return [
+        keyBytes(event.oldPubkey),
+        keyBytes(event.newPubkey),
+        event.fromSeqs,
+        event.firstSeq,
+        event.left,
+        event.atMs,
+      ];
+    case 'DenyEntryAdded':
+      return [...selectorFields(event), event.reason, event.untilMs, event.atMs];
+    case 'InviteIssued':
+      return [hashBytes(event.inviteHash), event.label, event.expiresAtMs, event.atMs];
+    case 'InviteSpent':
+      return [hashBytes(event.inviteHash), keyBytes(event.hostPubkey), event.atMs];
+    case 'AdmissionsLapsed':
+      return [event.denied.map(selectorFields), event.invites.map(hashBytes), event.atMs];
     case 'SendersPublished':
       return [keyBytes(event.hostPubkey), event.senders.map(keyBytes), event.iatMs, event.atMs];
     case 'EncKeyPublished':
@@ -178,6 +227,19 @@ function fieldsOf(event: RelayEvent): unknown[] {
   }
 }
 
+function selectorFields({ hostFp, clientId, account, org }: DenySelectors): unknown[] {
+  return [hostFp && hashBytes(hostFp), clientId, account, org];
+}
+
+function selectorsFrom([hostFp, clientId, account, org]: unknown[]): DenySelectors {
+  return {
+    hostFp: hostFp === null ? null : hashFrom(hostFp),
+    clientId: clientId as string | null,
+    account: account as string | null,
+    org: org as string | null,
+  };
+}
+
 /** The inverse of `fieldsOf`; the checksum vouches for the types. */
 function eventOf(tag: number, fields: unknown[], lsn: number): RelayEvent {
   switch (tag) {
@@ -237,6 +299,87 @@ function eventOf(tag: number, fields: unknown[], lsn: number): RelayEvent {
         number,
       ];
       return { type: 'EnrolmentLapsed', hostPubkey: keyFrom(key), account, releasedItems, releasedBytes, atMs };
+    }
+    case TAG.HostRevoked: {
+      const [key, cause, atMs] = fields as [unknown, HostRevoked['cause'], number];
+      return { type: 'HostRevoked', hostPubkey: keyFrom(key), cause, atMs };
+    }
+    case TAG.KeyRotated: {
+      const [oldKey, newKey, iatMs, hostName, ownerFp, account, org, clientId, authorizedBy, ...rest] = fields as [
+        unknown,
+        unknown,
+        number,
+        HostName,
+        string,
+        string | null,
+        string | null,
+        string | null,
+        AuthorityName,
+        number,
+        number | null,
+        boolean,
+        [unknown, number | null][],
+        boolean,
+        number,
+        number,
+        number,
+        number,
+        [string, number, number][],
+        number,
+      ];
+      const [enrolledAtMs, validUntilMs, seen, lineage, movesSenders, firstSeq, moved, items, bytes, charges, atMs] =
+        rest;
+      return {
+        type: 'KeyRotated',
+        oldPubkey: keyFrom(oldKey),
+        newPubkey: keyFrom(newKey),
+        iatMs,
+        hostName,
+        ownerFp,
+        account,
+        org,
+        clientId,
+        authorizedBy,
+        enrolledAtMs,
+        validUntilMs,
+        seen,
+        lineage: lineage.map(([key, retiredAtMs]) => ({ hostPubkey: keyFrom(key), retiredAtMs })),
+        movesSenders,
+        firstSeq,
+        moved,
+        items,
+        bytes,
+        charges: charges.map((charge) => ({ account: charge[0], items: charge[1], bytes: charge[2] })),
+        atMs,
+      };
+    }
+    case TAG.ItemsMoved: {
+      const [oldKey, newKey, fromSeqs, firstSeq, left, atMs] = fields as [
+        unknown,
+        unknown,
+        number[],
+        number,
+        number,
+        number,
+      ];
+      const keys = { oldPubkey: keyFrom(oldKey), newPubkey: keyFrom(newKey) };
+      return { type: 'ItemsMoved', ...keys, fromSeqs, firstSeq, left, atMs };
+    }
+    case TAG.DenyEntryAdded: {
+      const [reason, untilMs, atMs] = fields.slice(4) as [string, number, number];
+      return { type: 'DenyEntryAdded', ...selectorsFrom(fields), reason, untilMs, atMs };
+    }
+    case TAG.InviteIssued: {
+      const [hash, label, expiresAtMs, atMs] = fields as [unknown, string, number, number];
+      return { type: 'InviteIssued', inviteHash: hashFrom(hash), label, expiresAtMs, atMs };
+    }
+    case TAG.InviteSpent: {
+      const [hash, key, atMs] = fields as [unknown, unknown, number];
+      return { type: 'InviteSpent', inviteHash: hashFrom(hash), hostPubkey: keyFrom(key), atMs };
+    }
+    case TAG.AdmissionsLapsed: {
+      const [denied, invites, atMs] = fields as [unknown[][], unknown[], number];
+      return { type: 'AdmissionsLapsed', denied: denied.map(selectorsFrom), invites: invites.map(hashFrom), atMs };
     }
     case TAG.SendersPublished: {
       const [key, senders, iatMs, atMs] = fields as [unknown, unknown[], number, number];

@@ -9,7 +9,15 @@
 import { hash } from 'node:crypto';
 import { PUBLIC_KEY_CHARACTERS, type PublicKey, publicKeyFromBytes } from '../../protocol/public-key.ts';
 import type { LogEntry } from '../core/event.ts';
-import type { EnrolmentRow, QueueRow, RowChange, RowReader, TableName, Tables } from '../core/rows.ts';
+import {
+  type EnrolmentRow,
+  type QueueRow,
+  type RowChange,
+  type RowReader,
+  type TableName,
+  type Tables,
+  rowKey,
+} from '../core/rows.ts';
 import { type CollectedSlice, Collector } from './collect.ts';
 import {
   PREFIX,
@@ -262,6 +270,26 @@ export class RelayStore implements EventLog, RowReader {
     return first && { key: first[0], dueMs: Number(first[0].readBigUInt64BE(1)), value: first[1] };
   }
 
+  /** Every deny and invite row. */
+  async admissionRows(): Promise<RowChange[]> {
+    const changes: RowChange[] = [];
+    for await (const [, value] of this.#level.iterator(prefixRange(PREFIX.deny))) {
+      const row = decodeRow('deny', '', value);
+      changes.push({ table: 'deny', key: rowKey.deny(row), row });
+    }
+    for await (const [key, value] of this.#level.iterator(prefixRange(PREFIX.invite))) {
+      const hash = key.subarray(1).toString('hex');
+      changes.push({ table: 'invite', key: hash, row: decodeRow('invite', hash, value) });
+    }
+    return changes;
+  }
+
+  /** The rotated keys whose queues are still on their way. */
+  async moves(): Promise<PublicKey[]> {
+    const keys = await this.#level.keys(prefixRange(PREFIX.move)).all();
+    return keys.map(firstKeyOf);
+  }
+
   /** Every enrolment row, in order of enrolment. */
   async enrolments(): Promise<EnrolmentRow[]> {
     const rows: EnrolmentRow[] = [];
@@ -287,13 +315,16 @@ export class RelayStore implements EventLog, RowReader {
       PREFIX.lineage,
       PREFIX.senders,
       PREFIX.encKey,
+      PREFIX.deny,
+      PREFIX.invite,
       PREFIX.target,
       PREFIX.share,
       PREFIX.account,
     ]) {
       yield* this.#level.iterator(prefixRange(prefix));
     }
-    for (const prefix of [PREFIX.sender, PREFIX.queue, PREFIX.dedup]) yield* this.#level.iterator(prefixRange(prefix));
+    for (const prefix of [PREFIX.sender, PREFIX.move, PREFIX.queue, PREFIX.dedup])
+      yield* this.#level.iterator(prefixRange(prefix));
   }
 
   async close(): Promise<void> {
@@ -311,7 +342,7 @@ export class RelayStore implements EventLog, RowReader {
   #addRow(writes: LevelBatch, due: DueEntries, change: RowChange): void {
     const key = rowKeyBytes(change.table, change.key);
     if (change.row === null) {
-      if (change.table === 'queue') this.#dropPayload(writes, change.key);
+      if (change.table === 'queue' && !change.leavesPayload) this.#dropPayload(writes, change.key);
       writes.del(key);
       return;
     }

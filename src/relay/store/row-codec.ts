@@ -46,10 +46,11 @@ const codecs: { [T in TableName]: Codec<Tables[T]> } = {
       row.enrolledAtMs,
       row.validUntilMs,
       row.revokedAtMs,
+      row.rotatedTo && keyBytes(row.rotatedTo),
       row.seen,
     ],
     row: (
-      [hostName, ownerFp, account, org, clientId, authority, enrolledAtMs, validUntilMs, revokedAtMs, seen],
+      [hostName, ownerFp, account, org, clientId, authority, enrolledAtMs, validUntilMs, revokedAtMs, rotatedTo, seen],
       key,
     ) => ({
       hostPubkey: key as PublicKey,
@@ -62,12 +63,18 @@ const codecs: { [T in TableName]: Codec<Tables[T]> } = {
       enrolledAtMs: enrolledAtMs as number,
       validUntilMs: validUntilMs as number | null,
       revokedAtMs: revokedAtMs as number | null,
+      rotatedTo: rotatedTo === null ? null : keyFrom(rotatedTo),
       seen: seen as boolean,
     }),
   },
   lineage: {
-    fields: (row) => [row.members.map(keyBytes)],
-    row: ([members]) => ({ members: (members as unknown[]).map(keyFrom) }),
+    fields: (row) => [row.members.map(({ hostPubkey, retiredAtMs }) => [keyBytes(hostPubkey), retiredAtMs])],
+    row: ([members]) => ({
+      members: (members as [unknown, number | null][]).map(([key, retiredAtMs]) => ({
+        hostPubkey: keyFrom(key),
+        retiredAtMs,
+      })),
+    }),
   },
   senders: {
     fields: (row) => [row.senders.map(keyBytes), row.iatMs],
@@ -76,6 +83,25 @@ const codecs: { [T in TableName]: Codec<Tables[T]> } = {
   encKey: {
     fields: (row) => [row.encPub, row.atMs, row.sig],
     row: ([encPub, atMs, sig]) => ({ encPub: encPub as string, atMs: atMs as number, sig: sig as string }),
+  },
+  deny: {
+    fields: (row) => [row.hostFp && hashBytes(row.hostFp), row.clientId, row.account, row.org, row.reason, row.untilMs],
+    row: ([hostFp, clientId, account, org, reason, untilMs]) => ({
+      hostFp: hostFp === null ? null : hashFrom(hostFp),
+      clientId: clientId as string | null,
+      account: account as string | null,
+      org: org as string | null,
+      reason: reason as string,
+      untilMs: untilMs as number,
+    }),
+  },
+  invite: {
+    fields: (row) => [row.label, row.issuedAtMs, row.expiresAtMs],
+    row: ([label, issuedAtMs, expiresAtMs]) => ({
+      label: label as string,
+      issuedAtMs: issuedAtMs as number,
+      expiresAtMs: expiresAtMs as number,
+    }),
   },
   target: {
     fields: (row) => [row.headSeq, row.ackedThrough, row.queueItems, row.queueBytes],
@@ -91,6 +117,14 @@ const codecs: { [T in TableName]: Codec<Tables[T]> } = {
   sender: {
     fields: (row) => [row.dedupRows],
     row: ([dedupRows]) => ({ dedupRows: dedupRows as number }),
+  },
+  move: {
+    fields: (row) => [keyBytes(row.newPubkey), row.nextSeq, row.left],
+    row: ([newPubkey, nextSeq, left]) => ({
+      newPubkey: keyFrom(newPubkey),
+      nextSeq: nextSeq as number,
+      left: left as number,
+    }),
   },
   queue: {
     fields: (row) => {
@@ -119,18 +153,28 @@ const codecs: { [T in TableName]: Codec<Tables[T]> } = {
     },
   },
   dedup: {
-    fields: (row) => [hashBytes(row.wireHash), row.seq, row.bytes, row.acceptedAtMs, row.dedupUntilMs, row.expired],
-    row: ([wireHash, seq, bytes, acceptedAtMs, dedupUntilMs, expired], key) => ({
-      senderPubkey: key.slice(0, PUBLIC_KEY_CHARACTERS) as PublicKey,
-      targetPubkey: key.slice(PUBLIC_KEY_CHARACTERS, 2 * PUBLIC_KEY_CHARACTERS) as PublicKey,
-      itemId: key.slice(2 * PUBLIC_KEY_CHARACTERS) as ItemId,
-      wireHash: hashFrom(wireHash),
-      seq: seq as number,
-      bytes: bytes as number,
-      acceptedAtMs: acceptedAtMs as number,
-      dedupUntilMs: dedupUntilMs as number,
-      expired: expired as boolean,
-    }),
+    fields: (row) => {
+      const { wireHash, seq, bytes, acceptedAtMs, dedupUntilMs, expired, queuedTarget, queuedSeq } = row;
+      const unmoved = queuedTarget === row.targetPubkey && queuedSeq === seq;
+      const moved = unmoved ? [] : [keyBytes(queuedTarget), queuedSeq];
+      return [hashBytes(wireHash), seq, bytes, acceptedAtMs, dedupUntilMs, expired, ...moved];
+    },
+    row: ([wireHash, seq, bytes, acceptedAtMs, dedupUntilMs, expired, queuedTarget, queuedSeq], key) => {
+      const targetPubkey = key.slice(PUBLIC_KEY_CHARACTERS, 2 * PUBLIC_KEY_CHARACTERS) as PublicKey;
+      return {
+        senderPubkey: key.slice(0, PUBLIC_KEY_CHARACTERS) as PublicKey,
+        targetPubkey,
+        itemId: key.slice(2 * PUBLIC_KEY_CHARACTERS) as ItemId,
+        wireHash: hashFrom(wireHash),
+        seq: seq as number,
+        bytes: bytes as number,
+        acceptedAtMs: acceptedAtMs as number,
+        dedupUntilMs: dedupUntilMs as number,
+        queuedTarget: queuedTarget === undefined ? targetPubkey : keyFrom(queuedTarget),
+        queuedSeq: (queuedSeq ?? seq) as number,
+        expired: expired as boolean,
+      };
+    },
   },
 };
 

@@ -24,6 +24,7 @@ function read(row: Partial<EnrolmentRow>, headers: Readonly<Record<string, strin
     enrolledAtMs: 0,
     validUntilMs: null,
     revokedAtMs: null,
+    rotatedTo: null,
     seen: true,
     ...row,
   };

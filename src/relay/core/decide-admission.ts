@@ -1,0 +1,60 @@
+/**
+ * Decides who is admitted no longer, who is kept out, and who is invited.
+ *
+ * Invariants ("Enrolment record", rule 4; "Enrolment", rule 9):
+ *   - a revoked key stays revoked;
+ *   - a deny entry outlives every token that was issued before it;
+ *   - an invite is known by the hash of its token, lets one host in, and lapses.
+ */
+import { DENY_KEPT_MS } from '../../protocol/limits.ts';
+import type { DenyHosts, IssueInvite, LapseAdmissions, RevokeHost } from './command.ts';
+import {
+  type Decided,
+  type Done,
+  type InviteOutcome,
+  type Refusal,
+  type RevokeOutcome,
+  decided,
+  refusal,
+} from './decision.ts';
+import type { EnrolmentRow } from './rows.ts';
+
+/** Deny entries that stand at most: an authority that pushes more than this in a day is not well. */
+export const DENY_ENTRIES_MAX = 100_000;
+/** Invites that are open at most. */
+export const INVITES_MAX = 10_000;
+
+export function decideRevoke(
+  { hostPubkey, cause, nowMs }: RevokeHost,
+  enrolment: EnrolmentRow | undefined,
+): Decided<RevokeOutcome> | Refusal {
+  if (!enrolment) return refusal('NOT_ENROLLED', 'no such host is enrolled');
+  const isNew = enrolment.revokedAtMs === null;
+  const outcome: RevokeOutcome = { type: 'Revoked', isNew };
+  return isNew ? decided(outcome, { type: 'HostRevoked', hostPubkey, cause, atMs: nowMs }) : decided(outcome);
+}
+
+export function decideDeny(command: DenyHosts, standing: number): Decided<Done> | Refusal {
+  if (standing >= DENY_ENTRIES_MAX) return refusal('UNAVAILABLE', 'too many deny entries stand');
+  const { hostFp, clientId, account, org, reason, nowMs } = command;
+  const untilMs = nowMs + DENY_KEPT_MS;
+  return decided(
+    { type: 'Done' },
+    { type: 'DenyEntryAdded', hostFp, clientId, account, org, reason, untilMs, atMs: nowMs },
+  );
+}
+
+export function decideInvite(command: IssueInvite, open: number): Decided<InviteOutcome> | Refusal {
+  if (open >= INVITES_MAX) return refusal('UNAVAILABLE', 'too many invites are open');
+  const { inviteHash, label, expiresAtMs, nowMs } = command;
+  return decided(
+    { type: 'Invited', expiresAtMs },
+    { type: 'InviteIssued', inviteHash, label, expiresAtMs, atMs: nowMs },
+  );
+}
+
+export function decideLapse({ denied, invites, nowMs }: LapseAdmissions): Decided<Done> {
+  const done: Done = { type: 'Done' };
+  if (denied.length === 0 && invites.length === 0) return decided(done);
+  return decided(done, { type: 'AdmissionsLapsed', denied, invites, atMs: nowMs });
+}
