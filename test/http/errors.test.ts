@@ -87,7 +87,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     '/readyz',
     '/healthz',
     '/metrics',
-    '/v2/relay/rotate',
+    '/v2/relay/rotation',
     '/v2/relay/deny',
   ])('404 NOT_FOUND: %s is no route, for any method', async (path) => {
     const relay = await enrolled();
