@@ -21,6 +21,16 @@ export function unpackArray(bytes: Buffer): unknown[] {
   return value;
 }
 
+/** Thrown for a stored position that lies in no list of this software. */
+export class NotListed extends Error {}
+
+/** What a stored position means. */
+export function listed<V>(values: readonly V[], position: unknown): V {
+  const value = values[position as number];
+  if (value === undefined) throw new NotListed('invariant: a stored position lies in its list');
+  return value;
+}
+
 export const keyBytes = publicKeyBytes;
 
 export function keyFrom(value: unknown): PublicKey {

@@ -8,7 +8,7 @@ import { ITEM_KINDS } from '../../protocol/items.ts';
 import type { HostName, ItemId } from '../../protocol/names.ts';
 import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key.ts';
 import type { AuthorityName, TableName, Tables } from '../core/rows.ts';
-import { hashBytes, hashFrom, keyBytes, keyFrom, pack, unpackArray } from './packing.ts';
+import { hashBytes, hashFrom, keyBytes, keyFrom, listed, pack, unpackArray } from './packing.ts';
 
 interface Codec<Row> {
   fields(row: Row): unknown[];
@@ -59,7 +59,7 @@ const codecs: { [T in TableName]: Codec<Tables[T]> } = {
       account: account as string | null,
       org: org as string | null,
       clientId: clientId as string | null,
-      authorizedBy: known(AUTHORITIES[authority as number]),
+      authorizedBy: listed(AUTHORITIES, authority),
       enrolledAtMs: enrolledAtMs as number,
       validUntilMs: validUntilMs as number | null,
       revokedAtMs: revokedAtMs as number | null,
@@ -140,7 +140,7 @@ const codecs: { [T in TableName]: Codec<Tables[T]> } = {
       return {
         targetPubkey,
         seq,
-        kind: known(ITEM_KINDS[kind as number]),
+        kind: listed(ITEM_KINDS, kind),
         itemId: itemId as ItemId,
         senderPubkey: keyFrom(sender),
         wireHash: hashFrom(wireHash),
@@ -194,9 +194,4 @@ function usageCodec(): Codec<Tables['share']> {
     fields: (row) => [row.items, row.bytes],
     row: ([items, bytes]) => ({ items: items as number, bytes: bytes as number }),
   };
-}
-
-function known<V>(value: V | undefined): V {
-  if (value === undefined) throw new Error('invariant: a stored position lies in its list');
-  return value;
 }
