@@ -2,13 +2,14 @@
  * `npm run bench`: what the README's figures come from. Everything in one run, so that the ratios hold whatever the
  * machine does; requests are made before the clock starts.
  */
-import { ackAll } from './ack.ts';
 import { bare } from './bare.ts';
 import { type Timing, latencies } from './figures.ts';
 import { floor } from './floor.ts';
+import { type Growth, byDedupRows, byListLength } from './growth.ts';
 import { pull } from './pull.ts';
 import { push } from './push.ts';
 import { startBenchRelay } from './relay-process.ts';
+import { stalls } from './stalls.ts';
 
 const ROUNDS = 3;
 const CONNECTIONS = 4;
@@ -20,7 +21,6 @@ const PAGES_PER_CONNECTION = 12;
 const BARE_BYTES = 8 << 20;
 
 interface Round {
-  ackHeldMs: number;
   floorItemsPerS: number;
   pushItemsPerS: number;
   pullMbPerS: number;
@@ -53,11 +53,7 @@ async function round(): Promise<Round> {
   const bareTiming = await bare({ connections: CONNECTIONS, repliesPerConnection: 40, replyBytes: BARE_BYTES });
   const bareMbPerS = (CONNECTIONS * 40 * BARE_BYTES) / 1e6 / bareTiming.seconds;
   print('bare', `${((CONNECTIONS * 40) / bareTiming.seconds).toFixed(0)} replies/s`, bareMbPerS, bareTiming);
-  const ack = await ackAll();
-  const held = `loop held ${ack.heldMs.toFixed(1)} ms, ${ack.collectingHeldMs.toFixed(1)} ms while collected`;
-  console.log(`  ack    of 10,000 items answered in ${ack.answeredMs.toFixed(1)} ms, ${held}`);
   return {
-    ackHeldMs: Math.max(ack.heldMs, ack.collectingHeldMs),
     floorItemsPerS: itemsPerS(floorTiming),
     pushItemsPerS: itemsPerS(pushed),
     pullMbPerS,
@@ -85,4 +81,29 @@ const spread = (values: number[]) => {
 };
 console.log(`push / floor  ${spread(rounds.map((one) => one.pushItemsPerS / one.floorItemsPerS))}`);
 console.log(`pull / bare   ${spread(rounds.map((one) => one.pullMbPerS / one.bareMbPerS))}`);
-console.log(`ack of 10,000 items, loop held at most  ${spread(rounds.map((one) => one.ackHeldMs))} ms`);
+
+console.log('what concerns 10,000 items of 50 MiB at once: answered in, loop held at most (ms)');
+const rounded = await inRounds(stalls);
+for (const [at, { name }] of (rounded[0] ?? []).entries()) {
+  const of = (figure: 'answeredMs' | 'heldMs') => spread(rounded.map((round) => round[at]?.[figure] ?? Number.NaN));
+  console.log(`  ${name.padEnd(42)} ${of('answeredMs').padEnd(30)} ${of('heldMs')}`);
+}
+for (const [title, figures] of [
+  ["cost of a push by the target's sender list", await byListLength()],
+  ["cost of a push by the target's dedup rows", await byDedupRows()],
+] as const) {
+  console.log(title);
+  for (const { what, pushUs } of figures) {
+    console.log(`  ${what.padEnd(42)} ${pushUs.toFixed(1)} us, ${(pushUs / first(figures)).toFixed(2)} of the first`);
+  }
+}
+
+function first(figures: readonly Growth[]): number {
+  return figures[0]?.pushUs ?? Number.NaN;
+}
+
+async function inRounds<T>(measure: () => Promise<T>): Promise<T[]> {
+  const all: T[] = [];
+  for (let n = 0; n < ROUNDS; n++) all.push(await measure());
+  return all;
+}

@@ -50,6 +50,11 @@ const READ_BYTES = 4 << 20;
 /** Keys given to LevelDB before others get their turn: about 2 ms. */
 const HANDED_OVER_AT_ONCE = 1000;
 
+/** What a dedup entry holds of one row: the sender's key and the row's. */
+const DUE_RUN_BYTES = 64;
+/** Rows looked up before others get their turn. */
+const DUE_RUNS_AT_ONCE = 500;
+
 export interface DueItems {
   /** The entry itself, to be forgotten when its items are dealt with. */
   key: Buffer;
@@ -244,24 +249,40 @@ export class RelayStore implements EventLog, RowReader {
     const range = { gte: dueKey(PREFIX.dedupUntil, dueMs, 0), lt: dueKey(PREFIX.dedupUntil, dueMs + 1, 0) };
     const entries = await this.#level.iterator(range).all();
     const gone = new Map(entries.map(([key]) => [key.toString('hex'), key]));
-    const runs = entries.flatMap(([, value]) =>
-      Array.from({ length: value.length / 64 }, (_none, at) => value.subarray(at * 64, at * 64 + 64)),
-    );
-    const keys = runs.map((run) => Buffer.concat([Buffer.of(PREFIX.dedup), run.subarray(32)]));
-    const values = await this.#level.getMany(keys);
     const senders = new Map<PublicKey, number>();
-    for (const [at, value] of values.entries()) {
-      const [run, key] = [runs[at], keys[at]];
+    for (const [, value] of entries) {
+      for (let from = 0; from < value.length; from += DUE_RUN_BYTES * DUE_RUNS_AT_ONCE) {
+        const runs = value.subarray(from, from + DUE_RUN_BYTES * DUE_RUNS_AT_ONCE);
+        await this.#findDue(runs, dueMs, gone, senders);
+        await othersTurn();
+      }
+    }
+    return { dueMs, senders, keys: [...gone.values()] };
+  }
+
+  /** Of these runs of a dedup entry: the rows that may go, and how many each sender has of them. */
+  async #findDue(
+    runs: Buffer,
+    dueMs: number,
+    gone: Map<string, Buffer>,
+    senders: Map<PublicKey, number>,
+  ): Promise<void> {
+    const places = Array.from({ length: runs.length / DUE_RUN_BYTES }, (_none, at) => at * DUE_RUN_BYTES);
+    const keys = places.map((at) =>
+      Buffer.concat([Buffer.of(PREFIX.dedup), runs.subarray(at + 32, at + DUE_RUN_BYTES)]),
+    );
+    const values = await this.#level.getMany(keys);
+    for (const [position, at] of places.entries()) {
+      const [key, value] = [keys[position], values[position]];
       // The key holds hashes of the ids; the deadline is in the value.
-      if (!run || !key || !value || decodeRow('dedup', '', value).dedupUntilMs > dueMs) continue;
+      if (!key || !value || decodeRow('dedup', '', value).dedupUntilMs > dueMs) continue;
       const mark = key.toString('hex');
       // A row written twice is due twice.
       if (gone.has(mark)) continue;
       gone.set(mark, key);
-      const sender = publicKeyFromBytes(run.subarray(0, 32));
+      const sender = publicKeyFromBytes(runs.subarray(at, at + 32));
       senders.set(sender, (senders.get(sender) ?? 0) + 1);
     }
-    return { dueMs, senders, keys: [...gone.values()] };
   }
 
   async #oldestDue(prefix: number, nowMs: number): Promise<{ key: Buffer; dueMs: number; value: Buffer } | undefined> {

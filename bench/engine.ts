@@ -1,0 +1,112 @@
+/** An engine in this process, over a real store of its own, for figures that a socket would hide. */
+import { hash, randomBytes } from 'node:crypto';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { sha256Hex } from '../src/protocol/digest.ts';
+import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../src/protocol/epoch.ts';
+import { DEFAULT_LIMITS, type Limits } from '../src/protocol/limits.ts';
+import type { HostName, ItemId } from '../src/protocol/names.ts';
+import type { PublicKey } from '../src/protocol/public-key.ts';
+import { publicKeyFromBytes } from '../src/protocol/public-key.ts';
+import type { PushItem } from '../src/relay/core/command.ts';
+import { Engine } from '../src/relay/engine/engine.ts';
+import { openStore } from '../src/relay/store/open.ts';
+import type { RelayStore } from '../src/relay/store/relay-store.ts';
+import { namedSigner } from './work.ts';
+
+const newEpoch = () => epochFromRandom(randomBytes(EPOCH_RANDOM_BYTES));
+
+export class BenchEngine {
+  engine!: Engine;
+  store!: RelayStore;
+  readonly #folder = mkdtempSync(join(tmpdir(), 'poste-bench-'));
+  readonly #limits: Limits;
+
+  private constructor(limits: Partial<Limits>) {
+    this.#limits = { ...DEFAULT_LIMITS, ...limits };
+  }
+
+  static async start(limits: Partial<Limits>): Promise<BenchEngine> {
+    const relay = new BenchEngine(limits);
+    await relay.#open();
+    return relay;
+  }
+
+  /** Nothing that was kept in memory is there any more. */
+  async reopen(): Promise<void> {
+    await this.#close();
+    await this.#open();
+  }
+
+  async remove(): Promise<void> {
+    await this.#close();
+    rmSync(this.#folder, { recursive: true });
+  }
+
+  async enrol(hostPubkey: PublicKey): Promise<void> {
+    await this.engine.enrol({
+      type: 'EnrolHost',
+      hostPubkey,
+      hostName: 'bench' as HostName,
+      ownerFp: '',
+      authorizedBy: 'host-key',
+      answer: { ok: true },
+      inviteHash: undefined,
+      nowMs: Date.now(),
+    });
+  }
+
+  /** Pushes items in one request; every one must be accepted. */
+  async push(items: readonly BenchItem[], nowMs: number): Promise<void> {
+    const commands = items.map(({ sender, target, id, wire }): PushItem => {
+      const pushed = { hostPubkey: target, wire, wireHash: sha256Hex(wire), bytes: wire.length };
+      return {
+        type: 'PushItem',
+        senderPubkey: sender,
+        item: { kind: 'envelope', itemId: id as ItemId, targets: [pushed] },
+        isKnownById: false,
+        wireVerdict: 'ok',
+        freshEpoch: newEpoch(),
+        nowMs,
+      };
+    });
+    const outcomes = await this.engine.push(commands, (all) => all);
+    const refused = outcomes.find((outcome) => outcome.type !== 'ItemStored' || outcome.status !== 'accepted');
+    if (refused) throw new Error(`invariant: the benchmark pushes good items, not ${JSON.stringify(refused)}`);
+  }
+
+  async #open(): Promise<void> {
+    const { store } = await openStore({ folder: this.#folder, nowMs: Date.now(), newEpoch });
+    const settings = {
+      limits: this.#limits,
+      admission: 'open',
+      enrolmentsMax: 100_000,
+      dedupRowsMax: 2_000_000,
+    } as const;
+    const options = { store, settings, signer: namedSigner('relay'), monotonicMs: () => performance.now(), failed };
+    this.store = store;
+    this.engine = await Engine.start(options, Date.now());
+  }
+
+  async #close(): Promise<void> {
+    await this.engine.close();
+    await this.store.close();
+  }
+}
+
+export interface BenchItem {
+  sender: PublicKey;
+  target: PublicKey;
+  id: string;
+  wire: Buffer;
+}
+
+/** A key that no signature is asked of. */
+export function anyKey(name: string): PublicKey {
+  return publicKeyFromBytes(hash('sha256', name, 'buffer'));
+}
+
+function failed(error: Error): void {
+  throw error;
+}

@@ -1,0 +1,114 @@
+/**
+ * What concerns a whole queue of 10,000 items: how long until it is answered, and how long it holds the loop, which is
+ * how long everybody else waits. The figure is the longest time between two turns of the loop.
+ */
+import { DAY_MS } from '../src/protocol/limits.ts';
+import { LoopWatch } from '../test/support/loop-watch.ts';
+import { BenchEngine, anyKey } from './engine.ts';
+
+const ITEMS = 10_000;
+const ITEMS_PER_REQUEST = 200;
+/** A full queue: 50 MiB. */
+const ITEM_BYTES = 5_242;
+const LIMITS = { max_sender_items: ITEMS, max_sender_bytes: 52_428_800 };
+
+export interface Stall {
+  name: string;
+  answeredMs: number;
+  heldMs: number;
+}
+
+type Work = (relay: BenchEngine) => Promise<void>;
+
+const target = anyKey('target');
+const replacement = anyKey('replacement');
+
+/** Every figure is taken on a store of its own that was just opened, with nothing of the queue in memory. */
+export async function stalls(): Promise<Stall[]> {
+  const figures: Stall[] = [];
+  for (const senders of [1, ITEMS]) {
+    const of = `${ITEMS} items of ${senders} sender${senders === 1 ? '' : 's'}`;
+    figures.push(...(await measured(senders, [[`rotation, ${of}`, rotate]])));
+    figures.push(
+      ...(await measured(senders, [
+        [`ack, ${of}`, ack],
+        [`collection, ${of}`, collect],
+      ])),
+    );
+    figures.push(
+      ...(await measured(senders, [
+        [`expiry, ${of}`, expire],
+        [`purge, ${of}`, purge],
+      ])),
+    );
+  }
+  return figures;
+}
+
+const rotate: Work = async ({ engine }) => {
+  const nowMs = Date.now();
+  const rotation = { oldPubkey: target, newPubkey: replacement, iatMs: nowMs, nowMs };
+  const outcome = await engine.rotateKey({ type: 'RotateKey', ...rotation });
+  if (outcome.type !== 'KeyRotated' || outcome.movedItems !== ITEMS) throw new Error('invariant: all items are moved');
+};
+
+const ack: Work = async ({ engine }) => {
+  const through = engine.head(target).headSeq;
+  await engine.ack({ type: 'AckItems', targetPubkey: target, epoch: engine.epoch, through, nowMs: Date.now() });
+};
+
+const collect: Work = async ({ engine, store }) => {
+  while (store.collector.isPending) await engine.heartbeat(Date.now());
+};
+
+const expire: Work = async ({ engine }) => {
+  const later = Date.now() + 15 * DAY_MS;
+  await engine.expire(
+    () => later,
+    () => true,
+  );
+};
+
+const purge: Work = async ({ engine }) => {
+  const later = Date.now() + 60 * DAY_MS;
+  await engine.purgeDedup(
+    () => later,
+    () => true,
+  );
+};
+
+async function measured(senders: number, works: readonly (readonly [string, Work])[]): Promise<Stall[]> {
+  const relay = await BenchEngine.start(LIMITS);
+  try {
+    await fill(relay, senders);
+    await relay.reopen();
+    const figures: Stall[] = [];
+    for (const [name, work] of works) {
+      const watch = new LoopWatch();
+      const started = performance.now();
+      await work(relay);
+      const answeredMs = performance.now() - started;
+      figures.push({ name, answeredMs, heldMs: watch.stop() });
+    }
+    return figures;
+  } finally {
+    await relay.remove();
+  }
+}
+
+/** Of one sender all in one millisecond, so that everything becomes due at once; many senders push when they do. */
+async function fill(relay: BenchEngine, senders: number): Promise<void> {
+  await relay.enrol(target);
+  const keys = Array.from({ length: senders }, (_none, at) => anyKey(`sender ${at}`));
+  for (const key of keys) await relay.enrol(key);
+  const wire = Buffer.alloc(ITEM_BYTES, 'x');
+  const nowMs = Date.now();
+  for (let from = 0; from < ITEMS; from += ITEMS_PER_REQUEST) {
+    const items = Array.from({ length: ITEMS_PER_REQUEST }, (_none, at) => {
+      const sender = keys[(from + at) % senders];
+      if (!sender) throw new Error('invariant: there is a key for every sender');
+      return { sender, target, id: `item-${from + at}`, wire };
+    });
+    await relay.push(items, senders === 1 ? nowMs : Date.now());
+  }
+}
