@@ -62,17 +62,15 @@ const collect: Work = async ({ engine, store }) => {
 };
 
 const expire: Work = async ({ engine }) => {
-  const later = Date.now() + 15 * DAY_MS;
   await engine.expire(
-    () => later,
+    () => Date.now() + 15 * DAY_MS,
     () => true,
   );
 };
 
 const purge: Work = async ({ engine }) => {
-  const later = Date.now() + 60 * DAY_MS;
   await engine.purgeDedup(
-    () => later,
+    () => Date.now() + 60 * DAY_MS,
     () => true,
   );
 };

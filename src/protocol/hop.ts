@@ -20,7 +20,8 @@ export const HOP_SKEW_MAX_MS = 300_000;
 /** SHA-256 of no bytes: the body hash of a request without a body. */
 export const EMPTY_BODY_HASH: Sha256Hex = sha256Hex('');
 
-const TIMESTAMP_PATTERN = /^(?:0|[1-9][0-9]{0,15})$/;
+export const HOP_TIMESTAMP_PATTERN = '^(?:0|[1-9][0-9]{0,15})$';
+const timestampPattern = new RegExp(HOP_TIMESTAMP_PATTERN);
 
 export interface HopFields {
   /** Upper case. */
@@ -48,7 +49,7 @@ export function hopV1Message(fields: HopFields): Buffer {
 
 /** Milliseconds since the Unix epoch, or `undefined` when `text` is not their plain decimal form. */
 export function parseHopTimestamp(text: string): number | undefined {
-  if (!TIMESTAMP_PATTERN.test(text)) return undefined;
+  if (!timestampPattern.test(text)) return undefined;
   const value = Number(text);
   return Number.isSafeInteger(value) ? value : undefined;
 }

@@ -12,6 +12,29 @@ export type PushedKind = (typeof PUSHED_KINDS)[number];
 export const ITEM_KINDS = [...PUSHED_KINDS, 'expired'] as const;
 export type ItemKind = (typeof ITEM_KINDS)[number];
 
+/** Why one item is rejected, in the words that follow `rejected:`. DO NOT CHANGE: senders read them. */
+export const ITEM_REJECTIONS = [
+  'malformed',
+  'too many targets',
+  'duplicate target',
+  'too large',
+  'unknown target',
+  'target revoked',
+  'sender not accepted by target',
+  'not sealed',
+  'id mismatch',
+  'bad receipt',
+  'conflict',
+  'quota:queue_items',
+  'quota:queue_bytes',
+  'quota:sender_items',
+  'quota:sender_bytes',
+  'quota:owner_items',
+  'quota:owner_bytes',
+  'quota:dedup_rows',
+] as const;
+export type ItemRejection = (typeof ITEM_REJECTIONS)[number];
+
 const NO_BYTES = Buffer.alloc(0);
 const NO_BYTES_HASH = sha256Hex(NO_BYTES);
 

@@ -6,25 +6,28 @@
  */
 import Type, { type Static, type TSchema } from 'typebox';
 import { Compile } from 'typebox/compile';
-import { LISTED_SENDERS_MAX } from './limits.ts';
-import { HOST_NAME_PATTERN, OWNER_FP_PATTERN } from './names.ts';
-import { PUBLIC_KEY_CHARACTERS } from './public-key.ts';
-
-const PublicKeyText = Type.String({
-  minLength: PUBLIC_KEY_CHARACTERS,
-  maxLength: PUBLIC_KEY_CHARACTERS,
-  description: 'base64 of a 32-byte Ed25519 public key',
-});
-const Signature = Type.String({ minLength: 88, maxLength: 88, description: 'base64 of a 64-byte Ed25519 signature' });
-
-const Time = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, description: 'milliseconds since 1970' });
+import { PUSHED_KINDS } from './items.ts';
+import { LISTED_SENDERS_MAX, SMALL_BODY_BYTES_MAX } from './limits.ts';
+import {
+  CursorText,
+  EncKeyText,
+  EpochText,
+  HostNameText,
+  ItemIdText,
+  OwnerFpText,
+  PublicKeyText,
+  Seq,
+  Signature,
+  Time,
+  WireText,
+} from './shapes.ts';
 
 export const ChallengeRequest = Type.Object({ pubkey: PublicKeyText });
 
 export const EnrolRequest = Type.Object({
-  host: Type.String({ pattern: HOST_NAME_PATTERN }),
+  host: HostNameText,
   pubkey: PublicKeyText,
-  owner_fp: Type.String({ pattern: OWNER_FP_PATTERN }),
+  owner_fp: OwnerFpText,
   sig: Signature,
   proof: Type.Optional(Type.Unknown({ description: 'what the authority of this relay asks for' })),
 });
@@ -44,8 +47,26 @@ export const RotateRequest = Type.Object({
   }),
 });
 
+/** Not JSON: the token itself. */
+export const DenyRequest = Type.String({
+  minLength: 1,
+  maxLength: SMALL_BODY_BYTES_MAX,
+  description: 'a Security Event Token (RFC 8417) with one event `urn:mail-relay:deny`',
+});
+
 /** Only the body itself: each item is judged alone and answered `rejected:malformed` alone. */
 export const PushRequest = Type.Object({ items: Type.Array(Type.Unknown()) });
+
+/** A push of which no item is malformed. */
+export const WellFormedPush = Type.Object({
+  items: Type.Array(
+    Type.Object({
+      kind: Type.Enum([...PUSHED_KINDS]),
+      item_id: ItemIdText,
+      targets: Type.Array(Type.Object({ host_pubkey: PublicKeyText, wire_b64: WireText }), { minItems: 1 }),
+    }),
+  ),
+});
 
 /** Unknown members of the list are kept: the signature covers them. */
 export const SendersRequest = Type.Object({
@@ -59,21 +80,29 @@ export const SendersRequest = Type.Object({
   sig: Signature,
 });
 
-export const EncKeyRequest = Type.Object({
-  enc_pub: Type.String({ minLength: 44, maxLength: 44, description: 'base64 of a 32-byte X25519 public key' }),
-  at: Time,
-  sig: Signature,
-});
+export const EncKeyRequest = Type.Object({ enc_pub: EncKeyText, at: Time, sig: Signature });
 
 /** Only the body itself: each envelope is judged alone. */
 export const V1PushRequest = Type.Object({ envelopes: Type.Array(Type.Unknown()) });
 
-export const V1AckRequest = Type.Object({ cursor: Type.String({ minLength: 1, maxLength: 100 }) });
-
-export const AckRequest = Type.Object({
-  epoch: Type.String({ minLength: 1, maxLength: 64 }),
-  through: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+/** A push of which no envelope is malformed, as far as the relay reads them. */
+export const WellFormedV1Push = Type.Object({
+  envelopes: Type.Array(
+    Type.Object({
+      id: ItemIdText,
+      to_host: HostNameText,
+      sealed: Type.Object({
+        alg: Type.String({ minLength: 1 }),
+        enc: Type.String({ minLength: 1 }),
+        ct: Type.String({ minLength: 1 }),
+      }),
+    }),
+  ),
 });
+
+export const V1AckRequest = Type.Object({ cursor: CursorText });
+
+export const AckRequest = Type.Object({ epoch: EpochText, through: Seq });
 
 /** A compiled check: the typed value, or `undefined` when `value` has another shape. */
 export function parserOf<T extends TSchema>(schema: T): (value: unknown) => Static<T> | undefined {

@@ -17,6 +17,8 @@ import { Engine } from './engine/engine.ts';
 import type { TrustProxy } from './http/client-address.ts';
 import { type HttpServer, type Listen, ListenFailed } from './http/exchange.ts';
 import { Handler } from './http/handler.ts';
+import { openApiDocument } from './http/openapi.ts';
+import { describedOperations } from './http/operations.ts';
 import { PageWriter } from './http/page-writer.ts';
 import { listenNode } from './http/server-node.ts';
 import { listenUws } from './http/server-uws.ts';
@@ -191,7 +193,9 @@ async function serve(options: ServeOptions): Promise<Relay> {
       hosts: engine.liveEnrolments,
       uptimeMs: monotonicMs() - startedMs,
     });
-    if (options.adminListen) admin = await listenNode({ ...options.adminListen, handler: operatorHandler(health) });
+    const openApi = openApiDocument({ version, operations: describedOperations(handler.routes) });
+    const operator = operatorHandler(health, openApi);
+    if (options.adminListen) admin = await listenNode({ ...options.adminListen, handler: operator });
   } catch (error) {
     server.close();
     throw error;

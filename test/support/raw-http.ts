@@ -1,9 +1,11 @@
 /**
  * HTTP/1.1 by hand over a raw socket, for requests that no client library would send and for counting answers.
- * Everything that waits is bounded in time.
+ * Everything that waits is bounded in time, and every answer is held to the OpenAPI document.
  */
 import { once } from 'node:events';
 import { type Socket, connect } from 'node:net';
+import { expectDocumented } from './documented-answers.ts';
+import { SentRequests } from './sent-requests.ts';
 
 export interface RawResponse {
   status: number;
@@ -17,6 +19,7 @@ const PATIENCE_MS = 10_000;
 
 export class RawConnection {
   readonly #socket: Socket;
+  readonly #sent = new SentRequests();
   #received: Buffer = Buffer.alloc(0);
   #isOver = false;
   #wake: (() => void) | undefined;
@@ -50,17 +53,24 @@ export class RawConnection {
 
   /** Text goes out as Latin-1: one byte a character. */
   send(bytes: string | Uint8Array): this {
-    if (!this.#socket.destroyed) this.#socket.write(typeof bytes === 'string' ? Buffer.from(bytes, 'latin1') : bytes);
+    const sent = typeof bytes === 'string' ? Buffer.from(bytes, 'latin1') : bytes;
+    this.#sent.add(sent);
+    if (!this.#socket.destroyed) this.#socket.write(sent);
     return this;
   }
 
-  /** The next response; `undefined` when the peer closed first. `to` is the request's method: HEAD has no body. */
+  /**
+   * The next response; `undefined` when the peer closed first. `to` is the request's method: HEAD has no body. Rejects
+   * when the response is not what the OpenAPI document says of its request.
+   */
   async response(to = 'GET'): Promise<RawResponse | undefined> {
     for (;;) {
       const taken = takeResponse(this.#received, to === 'HEAD', this.#isOver);
       if (taken) {
         this.#received = taken.rest;
-        return taken.response;
+        const { response } = taken;
+        expectDocumented(this.#sent.nextAnswered(), to === 'HEAD' ? { ...response, body: undefined } : response);
+        return response;
       }
       if (this.#isOver) return undefined;
       await this.#more();

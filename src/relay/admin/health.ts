@@ -1,5 +1,9 @@
-/** The operator's listener: health for whoever watches the process. Loopback by default, never public. */
+/**
+ * The operator's listener: health for whoever watches the process, and what the relay speaks for whoever writes a
+ * client. Loopback by default, never public.
+ */
 import type { Exchange, ExchangeHandler } from '../http/exchange.ts';
+import type { OpenApiDocument } from '../http/openapi.ts';
 import { jsonReply, problemReply } from '../http/replies.ts';
 
 export interface Health {
@@ -12,16 +16,19 @@ export interface Health {
   uptimeMs: number;
 }
 
-export function operatorHandler(health: () => Health): ExchangeHandler {
+const PATHS = new Set(['/livez', '/readyz', '/healthz', '/openapi.json']);
+
+export function operatorHandler(health: () => Health, openApi: OpenApiDocument): ExchangeHandler {
+  const document = jsonReply(200, openApi);
   return (exchange: Exchange) => {
     exchange.receive(() => undefined);
     const { method, target } = exchange.head;
     const { isReady, version, epoch, hosts, uptimeMs } = health();
-    const known = ['/livez', '/readyz', '/healthz'].includes(target);
-    if (!known) exchange.reply(problemReply('NOT_FOUND', 'no such route'));
+    if (!PATHS.has(target)) exchange.reply(problemReply('NOT_FOUND', 'no such route'));
     else if (method !== 'GET') {
       exchange.reply(problemReply('METHOD_NOT_ALLOWED', 'this route takes GET', { headers: { allow: 'GET' } }));
     } else if (target === '/livez') exchange.reply(jsonReply(200, { status: 'live' }));
+    else if (target === '/openapi.json') exchange.reply(document);
     else if (!isReady) exchange.reply(problemReply('UNAVAILABLE', 'the relay is not ready'));
     else if (target === '/readyz') exchange.reply(jsonReply(200, { status: 'ready' }));
     else exchange.reply(jsonReply(200, { status: 'ready', version, epoch, hosts, uptime_ms: Math.round(uptimeMs) }));

@@ -6,9 +6,9 @@
  *   - a known (sender, item, target) never gets a second sequence number;
  *   - a sequence number is max(the next of the target, now in milliseconds) and never one that was given before.
  */
-import type { PushedTarget } from '../../protocol/items.ts';
+import type { ItemRejection, PushedTarget } from '../../protocol/items.ts';
 import type { PushItem } from './command.ts';
-import { type Decided, type ItemRejection, type PushOutcome, decided } from './decision.ts';
+import { type Decided, type PushOutcome, decided } from './decision.ts';
 import type { AcceptedTarget, ItemAccepted, RelayEvent } from './event.ts';
 import type { KnownItem, PushFacts, PushTargetFacts } from './facts.ts';
 import type { UsageRow } from './rows.ts';

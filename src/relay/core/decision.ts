@@ -1,6 +1,7 @@
 /** What deciding yields: events with an outcome, or a refusal. A refusal changes nothing. */
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { Sha256Hex } from '../../protocol/digest.ts';
+import type { ItemRejection } from '../../protocol/items.ts';
 import type { ProblemCode } from '../../protocol/problem.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { RelayEvent } from './event.ts';
@@ -17,27 +18,6 @@ export interface Refusal {
 export function refusal(code: ProblemCode, detail: string, members: Readonly<Record<string, unknown>> = {}): Refusal {
   return { type: 'Refusal', code, detail, members };
 }
-
-/** Why one item is rejected, in the words that follow `rejected:`. DO NOT CHANGE: senders read them. */
-export type ItemRejection =
-  | 'malformed'
-  | 'too many targets'
-  | 'duplicate target'
-  | 'too large'
-  | 'unknown target'
-  | 'target revoked'
-  | 'sender not accepted by target'
-  | 'not sealed'
-  | 'id mismatch'
-  | 'bad receipt'
-  | 'conflict'
-  | 'quota:queue_items'
-  | 'quota:queue_bytes'
-  | 'quota:sender_items'
-  | 'quota:sender_bytes'
-  | 'quota:owner_items'
-  | 'quota:owner_bytes'
-  | 'quota:dedup_rows';
 
 /** One target of an item that is stored, now or before. */
 export interface StoredTarget {

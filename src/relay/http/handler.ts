@@ -57,6 +57,11 @@ export class Handler {
     for (const route of options.routes) this.#routes.set(route.path, [...(this.#routes.get(route.path) ?? []), route]);
   }
 
+  /** Every route that it answers. */
+  get routes(): readonly Route[] {
+    return this.#options.routes;
+  }
+
   /** Begins to handle an exchange. Never throws. */
   handle(exchange: Exchange): void {
     const id = this.#options.randomId();

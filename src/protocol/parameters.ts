@@ -1,0 +1,60 @@
+/** What requests say outside their bodies, as JSON Schemas: query parameters, and the headers of a signed hop. */
+import Type from 'typebox';
+import { HOP_HEADERS, HOP_TIMESTAMP_PATTERN } from './hop.ts';
+import { WAIT_SECONDS_MAX } from './limits.ts';
+import { CursorText, EpochText, HostNameText, PublicKeyText, Seq, Signature } from './shapes.ts';
+
+export const PullQuery = Type.Object({
+  after: Type.Optional(
+    Type.Integer({ ...Seq, default: 0, description: 'the seq of the last item that the caller has' }),
+  ),
+  limit: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: Number.MAX_SAFE_INTEGER,
+      description: 'at most `max_pull`, which is the default',
+    }),
+  ),
+  epoch: Type.Optional(Type.String({ ...EpochText, description: 'the one that `after` is of' })),
+  wait: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      maximum: WAIT_SECONDS_MAX,
+      default: 0,
+      description: 'seconds to wait for an item when there is none',
+    }),
+  ),
+});
+
+export const V1PullQuery = Type.Object({ after: Type.Optional(CursorText) });
+
+export const EncKeyByNameQuery = Type.Object({ host: HostNameText });
+
+export const EncKeyByKeyQuery = Type.Object({ key: PublicKeyText });
+
+const Timestamp = Type.String({
+  pattern: HOP_TIMESTAMP_PATTERN,
+  description: 'milliseconds since 1970, at most 5 minutes from the clock of the relay',
+});
+const hop = {
+  [HOP_HEADERS.timestamp]: Timestamp,
+  [HOP_HEADERS.signature]: Signature,
+};
+const label = Type.String({ ...HostNameText, description: 'the host name: a label without weight beside a key' });
+
+export const HopByKey = Type.Object({
+  [HOP_HEADERS.key]: PublicKeyText,
+  ...hop,
+  [HOP_HEADERS.host]: Type.Optional(label),
+});
+
+/** One of key and name is there. */
+export const HopByKeyOrName = Type.Object({
+  [HOP_HEADERS.key]: Type.Optional(PublicKeyText),
+  ...hop,
+  [HOP_HEADERS.host]: Type.Optional(
+    Type.String({ ...HostNameText, description: 'the host name, by which the caller is found when there is no key' }),
+  ),
+});
+
+export const OptionalHop = Type.Partial(HopByKey);

@@ -1,0 +1,229 @@
+/**
+ * The shapes of what the relay answers with success, as JSON Schemas. Its members are all known, so that one that is
+ * added or forgotten is a drift; what hosts made and the relay only hands on is left open.
+ */
+import Type from 'typebox';
+import { ITEM_KINDS, ITEM_REJECTIONS } from './items.ts';
+import { CROWDED_NAME_ENROLMENTS } from './limits.ts';
+import {
+  CLOSED,
+  Count,
+  CursorText,
+  EncKeyText,
+  EpochText,
+  HashText,
+  HostNameText,
+  ItemIdText,
+  PublicKeyText,
+  Seq,
+  Signature,
+  Time,
+  WireText,
+} from './shapes.ts';
+
+export const ChallengeResponse = Type.Object(
+  {
+    challenge: Type.String({ minLength: 44, maxLength: 44, description: 'base64 of 32 random bytes, used up once' }),
+    relay_pubkey: PublicKeyText,
+    expires_at: Time,
+  },
+  CLOSED,
+);
+
+export const EnrolResponse = Type.Object(
+  {
+    host: HostNameText,
+    host_pubkey: PublicKeyText,
+    enrolled_at: Time,
+    authorized_by: Type.Enum(['host-key', 'account-token']),
+    account: Type.Union([Type.String({ minLength: 1 }), Type.Null()], { description: 'null when none was proven' }),
+    crowded: Type.Boolean({
+      description: `more than ${CROWDED_NAME_ENROLMENTS} live hosts carry the name: it finds nobody`,
+    }),
+    epoch: EpochText,
+  },
+  CLOSED,
+);
+
+export const RotateResponse = Type.Object(
+  {
+    host_pubkey: PublicKeyText,
+    moved_items: Count,
+    head_seq: Seq,
+    epoch: EpochText,
+  },
+  CLOSED,
+);
+
+export const LimitsShape = Type.Object(
+  {
+    max_item_bytes: Count,
+    max_batch: Count,
+    max_pull: Count,
+    max_pull_bytes: Count,
+    max_targets: Count,
+    retention_days: Type.Number({ exclusiveMinimum: 0 }),
+    max_queue_items: Count,
+    max_queue_bytes: Count,
+    max_sender_items: Count,
+    max_sender_bytes: Count,
+    max_owner_items: Count,
+    max_owner_bytes: Count,
+  },
+  CLOSED,
+);
+
+export const InfoResponse = Type.Object(
+  {
+    v: Type.Literal(2),
+    relay_pubkey: PublicKeyText,
+    epoch: EpochText,
+    limits: LimitsShape,
+    version: Type.String({ minLength: 1, description: 'of the software' }),
+    now: Time,
+    you: Type.Optional(
+      Type.Object(
+        { host: HostNameText, pubkey: PublicKeyText, head_seq: Seq, acked_through: Seq },
+        { ...CLOSED, description: 'what the relay holds for the caller; absent without a good hop' },
+      ),
+    ),
+  },
+  CLOSED,
+);
+
+export const SendersResponse = Type.Object({ senders: Count, iat: Time }, CLOSED);
+
+export const EncKeyPublished = Type.Object({ at: Time }, CLOSED);
+
+export const EncKeyShown = Type.Object(
+  {
+    enc_key: Type.Union(
+      [Type.Object({ host_pubkey: PublicKeyText, enc_pub: EncKeyText, at: Time, sig: Signature }, CLOSED), Type.Null()],
+      { description: 'null when it is unknown, ambiguous or revoked' },
+    ),
+  },
+  CLOSED,
+);
+
+export const AcceptReceiptShape = Type.Object(
+  {
+    v: Type.Literal(1),
+    type: Type.Literal('relay-accept'),
+    relay_pubkey: PublicKeyText,
+    epoch: EpochText,
+    sender_pubkey: PublicKeyText,
+    item_id: ItemIdText,
+    targets: Type.Array(Type.Object({ host_pubkey: PublicKeyText, seq: Seq, wire_hash: HashText }, CLOSED), {
+      minItems: 1,
+    }),
+    at: Time,
+  },
+  CLOSED,
+);
+
+export const ItemStored = Type.Object(
+  {
+    item_id: ItemIdText,
+    status: Type.Enum(['accepted', 'duplicate']),
+    targets: Type.Array(Type.Object({ host_pubkey: PublicKeyText, seq: Seq }, CLOSED), { minItems: 1 }),
+    accept: AcceptReceiptShape,
+    sig: Type.String({ ...Signature, description: "the relay's, over the RFC 8785 form of `accept`" }),
+  },
+  CLOSED,
+);
+
+export const ItemRejected = Type.Object(
+  {
+    item_id: Type.Union([Type.String(), Type.Null()], { description: 'as sent; null when it is no text' }),
+    status: Type.Enum(ITEM_REJECTIONS.map((rejection) => `rejected:${rejection}`)),
+  },
+  CLOSED,
+);
+
+export const PushResponse = Type.Object(
+  {
+    epoch: EpochText,
+    results: Type.Array(Type.Union([ItemStored, ItemRejected]), {
+      description: 'the nth answers the nth item; only here is said what became of it',
+    }),
+  },
+  CLOSED,
+);
+
+export const PullResponse = Type.Object(
+  {
+    epoch: EpochText,
+    head_seq: Seq,
+    items: Type.Array(
+      Type.Object(
+        {
+          seq: Seq,
+          kind: Type.Enum([...ITEM_KINDS]),
+          item_id: ItemIdText,
+          sender_pubkey: PublicKeyText,
+          wire_b64: WireText,
+        },
+        CLOSED,
+      ),
+      { description: 'in ascending seq' },
+    ),
+    last_seq: Seq,
+    more: Type.Boolean({ description: 'whether an item with a higher seq is queued now' }),
+  },
+  CLOSED,
+);
+
+export const AckResponse = Type.Object({ acked_through: Seq, deleted: Count, head_seq: Seq }, CLOSED);
+
+export const V1PushResponse = Type.Object(
+  {
+    results: Type.Array(
+      Type.Union([
+        Type.Object({ id: ItemIdText, status: Type.Enum(['stored', 'duplicate']) }, CLOSED),
+        Type.Object(
+          {
+            id: Type.Union([ItemIdText, Type.Null()]),
+            status: Type.Literal('error'),
+            error: Type.Enum([...ITEM_REJECTIONS, 'recipient host unknown', 'recipient host ambiguous']),
+          },
+          CLOSED,
+        ),
+      ]),
+    ),
+    stopped: Type.Boolean({ description: 'over a limit; what comes after the last result was not tried' }),
+  },
+  CLOSED,
+);
+
+export const V1PullResponse = Type.Object(
+  {
+    envelopes: Type.Array(Type.Object({}, { description: 'an envelope, as it was pushed' })),
+    cursor: CursorText,
+    more: Type.Boolean(),
+  },
+  CLOSED,
+);
+
+export const V1AckResponse = Type.Object({ cursor: CursorText }, CLOSED);
+
+/** What the operator's listener says of the process. */
+export const LiveResponse = Type.Object({ status: Type.Literal('live') }, CLOSED);
+
+export const ReadyResponse = Type.Object({ status: Type.Literal('ready') }, CLOSED);
+
+export const HealthResponse = Type.Object(
+  {
+    status: Type.Literal('ready'),
+    version: Type.String({ minLength: 1 }),
+    epoch: EpochText,
+    hosts: Type.Integer({ minimum: 0, description: 'live enrolments' }),
+    uptime_ms: Count,
+  },
+  CLOSED,
+);
+
+export const OpenApiResponse = Type.Object({
+  openapi: Type.Literal('3.1.0'),
+  info: Type.Object({}),
+  paths: Type.Object({}),
+});

@@ -1,0 +1,238 @@
+/**
+ * The OpenAPI 3.1 document: a pure function of the table of operations. Every schema that protocol/ exports is a component
+ * under its own name, so that whoever generates a client gets the names that we use.
+ */
+import { IsSchema, type TObject, type TSchema } from 'typebox';
+import * as parameters from '../../protocol/parameters.ts';
+import { problemSchema } from '../../protocol/problem-schemas.ts';
+import { PROBLEMS, type ProblemCode } from '../../protocol/problem.ts';
+import * as requests from '../../protocol/schemas.ts';
+import * as responses from '../../protocol/responses.ts';
+import * as shapes from '../../protocol/shapes.ts';
+import type { Access, Listener, Operation } from './operations.ts';
+
+type Json = null | boolean | number | string | Json[] | { [member: string]: Json };
+type JsonObject = { [member: string]: Json };
+
+export interface OpenApiDocument {
+  openapi: '3.1.0';
+  info: JsonObject;
+  servers: Json[];
+  tags: Json[];
+  paths: JsonObject;
+  components: { schemas: JsonObject; responses: JsonObject; headers: JsonObject };
+}
+
+export interface OpenApiOptions {
+  /** The software version. */
+  version: string;
+  operations: readonly Operation[];
+}
+
+const DESCRIPTION = `An untrusted store-and-forward relay for sealed mail.
+
+Every answer that is no success is an RFC 9457 problem document with a stable \`code\`, except where the HTTP server itself
+refuses bytes that it cannot read as HTTP/1.1 (400, 431 or 505 in its own words). A path that is no operation is answered
+404, another method 405 with \`allow\`: see \`components.responses\`.
+
+A hop is signed with the host key over the method, the path from \`/v1\` or \`/v2\` on, the time, the SHA-256 of the body
+and, beside \`x-mail-key\`, the query and the key of the relay.`;
+
+/** What may be said of any request to an operation of the relay: its framing, its size, and that the relay stops. */
+const OF_ANY_OPERATION: readonly ProblemCode[] = ['BAD_REQUEST', 'LENGTH_REQUIRED', 'BODY_TOO_LARGE', 'UNAVAILABLE'];
+const OF_ANY_HOP: readonly ProblemCode[] = ['NOT_ENROLLED', 'BAD_SIGNATURE', 'CLOCK_SKEW'];
+/** What a request that is no operation is answered with. */
+const OF_NO_OPERATION: Readonly<Record<Listener, readonly ProblemCode[]>> = {
+  relay: ['BAD_REQUEST', 'NOT_FOUND', 'METHOD_NOT_ALLOWED', 'UNAVAILABLE'],
+  operator: ['NOT_FOUND', 'METHOD_NOT_ALLOWED'],
+};
+
+const HOP_PARAMETERS: Readonly<Record<Access, TObject | undefined>> = {
+  open: undefined,
+  'optional hop': parameters.OptionalHop,
+  'hop by key': parameters.HopByKey,
+  'hop by key or name': parameters.HopByKeyOrName,
+};
+
+export function openApiDocument({ version, operations }: OpenApiOptions): OpenApiDocument {
+  const components = new Components();
+  const paths: Record<string, JsonObject> = {};
+  for (const operation of operations) {
+    const { path, method, listener } = operation;
+    paths[path] ??= listener === 'operator' ? { servers: [OPERATOR_SERVER] } : {};
+    paths[path][method.toLowerCase()] = operationObject(operation, components);
+  }
+  const ofNoOperation: JsonObject = {};
+  for (const listener of ['relay', 'operator'] as const) {
+    const answers = responseObjects([], OF_NO_OPERATION[listener], listener, components);
+    for (const [status, answer] of Object.entries(answers)) ofNoOperation[noOperationName(listener, status)] = answer;
+  }
+  return {
+    openapi: '3.1.0',
+    info: {
+      title: 'Poste relay',
+      version,
+      description: DESCRIPTION,
+      license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
+    },
+    servers: [RELAY_SERVER],
+    tags: [
+      { name: 'relay', description: 'for hosts' },
+      { name: 'operator', description: 'for whoever runs the relay, on a listener that is never public' },
+    ],
+    paths,
+    components: { schemas: components.used(), responses: ofNoOperation, headers: HEADERS },
+  };
+}
+
+/** The name in `components.responses` of the answer of `listener` to a request that is no operation. */
+export function noOperationName(listener: Listener, status: string): string {
+  return `${listener}.noOperation.${status}`;
+}
+
+const RELAY_SERVER = {
+  url: '{relay_url}',
+  description: 'where hosts connect; a path prefix is allowed',
+  variables: { relay_url: { default: 'http://127.0.0.1:8787' } },
+};
+const OPERATOR_SERVER = { url: '/', description: 'the listener of the operator, where this document is' };
+
+/** The headers of answers, besides those that HTTP itself needs. */
+const HEADERS = {
+  'x-request-id': {
+    required: true,
+    description: 'by which the operator finds the request in the log',
+    schema: { type: 'string', pattern: '^[0-9a-f]{16}$' },
+  },
+  'retry-after': { required: true, description: 'seconds', schema: { type: 'integer', minimum: 1 } },
+  allow: {
+    required: true,
+    description: 'the methods that the path takes',
+    schema: { type: 'string', pattern: '^[A-Z]+(?:, [A-Z]+)*$' },
+  },
+};
+
+function operationObject(operation: Operation, components: Components): JsonObject {
+  const { id, listener, access, summary, query, request, successes, problems } = operation;
+  const hop = HOP_PARAMETERS[access];
+  const all = [
+    ...(query ? parameterObjects('query', query, components) : []),
+    ...(hop ? parameterObjects('header', hop, components) : []),
+  ];
+  const codes = new Set([
+    ...(listener === 'relay' ? OF_ANY_OPERATION : []),
+    ...(access.startsWith('hop') ? OF_ANY_HOP : []),
+    ...problems,
+  ]);
+  return {
+    operationId: id,
+    tags: [listener],
+    summary,
+    ...(all.length > 0 && { parameters: all }),
+    ...(request && {
+      requestBody: {
+        required: true,
+        content: { [request.contentType ?? 'application/json']: { schema: components.schema(request.schema) } },
+      },
+    }),
+    responses: responseObjects(successes, [...codes], listener, components),
+  };
+}
+
+function parameterObjects(place: 'query' | 'header', shape: TObject, components: Components): JsonObject[] {
+  const required: readonly string[] = shape.required ?? [];
+  return Object.entries(shape.properties).map(([name, schema]) => ({
+    name,
+    in: place,
+    required: required.includes(name),
+    schema: components.schema(schema),
+  }));
+}
+
+/** By status. A problem and a success may share one: their content types differ. */
+function responseObjects(
+  successes: Operation['successes'],
+  codes: readonly ProblemCode[],
+  listener: Listener,
+  components: Components,
+): JsonObject {
+  const statuses = [...successes, ...codes.map((code) => PROBLEMS[code])].map(({ status }) => status);
+  const objects: JsonObject = {};
+  for (const status of new Set(statuses)) {
+    const success = successes.find((one) => one.status === status);
+    const ofStatus = codes.filter((code) => PROBLEMS[code].status === status);
+    const content: JsonObject = {
+      ...(success?.schema && { 'application/json': { schema: components.schema(success.schema) } }),
+      ...(ofStatus.length > 0 && { 'application/problem+json': { schema: components.problems(ofStatus) } }),
+    };
+    const words = [...(success ? [success.description] : []), ...ofStatus.map((code) => PROBLEMS[code].title)];
+    objects[status] = {
+      description: words.join('; '),
+      ...headersMember(status, listener),
+      ...(Object.keys(content).length > 0 && { content }),
+    };
+  }
+  return objects;
+}
+
+function headersMember(status: number, listener: Listener): { headers?: JsonObject } {
+  const names: (keyof typeof HEADERS)[] = listener === 'relay' ? ['x-request-id'] : [];
+  if (status === PROBLEMS.RATE_LIMITED.status || status === PROBLEMS.UNAVAILABLE.status) names.push('retry-after');
+  if (status === PROBLEMS.METHOD_NOT_ALLOWED.status) names.push('allow');
+  if (names.length === 0) return {};
+  return { headers: Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }])) };
+}
+
+/** The schemas of the document: a named one is said once and referred to. */
+class Components {
+  readonly #names = new Map<unknown, string>();
+  readonly #used = new Map<string, Json>();
+
+  constructor() {
+    for (const exported of [shapes, parameters, requests, responses]) {
+      for (const [name, value] of Object.entries(exported)) if (IsSchema(value)) this.#names.set(value, name);
+    }
+  }
+
+  schema(value: TSchema): Json {
+    return this.#json(value as Json);
+  }
+
+  /** One of these problems. */
+  problems(codes: readonly ProblemCode[]): Json {
+    const references = codes.map((code) => {
+      const name = problemName(code);
+      if (!this.#used.has(name)) this.#used.set(name, this.schema(problemSchema(code)));
+      return reference(name);
+    });
+    return references.length === 1 ? (references[0] ?? {}) : { oneOf: references };
+  }
+
+  /** By name, in order of names. */
+  used(): JsonObject {
+    return Object.fromEntries([...this.#used].toSorted(([one], [other]) => (one < other ? -1 : 1)));
+  }
+
+  #json(value: Json): Json {
+    if (typeof value !== 'object' || value === null) return value;
+    const name = this.#names.get(value);
+    if (name === undefined) return this.#members(value);
+    if (!this.#used.has(name)) this.#used.set(name, this.#members(value));
+    return reference(name);
+  }
+
+  #members(value: Json[] | JsonObject): Json {
+    if (Array.isArray(value)) return value.map((element) => this.#json(element));
+    return Object.fromEntries(Object.entries(value).map(([member, inner]) => [member, this.#json(inner)]));
+  }
+}
+
+function reference(name: string): JsonObject {
+  return { $ref: `#/components/schemas/${name}` };
+}
+
+/** `BAD_ACK` is `BadAckProblem`. */
+function problemName(code: ProblemCode): string {
+  const words = code.split('_').map((word) => word.charAt(0) + word.slice(1).toLowerCase());
+  return `${words.join('')}Problem`;
+}

@@ -1,0 +1,33 @@
+/**
+ * Holds what `fetch` brings back from a relay to the OpenAPI document, in every test file (vitest.config.ts): the client
+ * of src/host and the tests themselves use it. The test fails even where it takes the error for a lost connection.
+ */
+import { afterEach } from 'vitest';
+
+const RELAY_PATH = /\/v[12]\/relay\/|^\/(?:livez|readyz|healthz|openapi\.json)$/;
+
+const plainFetch = globalThis.fetch;
+const faults: unknown[] = [];
+
+globalThis.fetch = async (input, init) => {
+  const response = await plainFetch(input, init);
+  const { url, method } = new Request(input, { ...init, body: null });
+  const { pathname, search } = new URL(url);
+  if (!RELAY_PATH.test(pathname)) return response;
+  // Loaded when it is needed: most test files ask no relay anything.
+  const { expectDocumented } = await import('./documented-answers.ts');
+  const body = method === 'HEAD' ? undefined : Buffer.from(await response.clone().arrayBuffer());
+  const headers = new Map(response.headers);
+  try {
+    expectDocumented({ method, target: pathname + search }, { status: response.status, headers, body });
+  } catch (error) {
+    faults.push(error);
+    throw error;
+  }
+  return response;
+};
+
+afterEach(() => {
+  const [fault] = faults.splice(0);
+  if (fault !== undefined) throw fault;
+});
