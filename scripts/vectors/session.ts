@@ -48,14 +48,18 @@ class Session {
 
   step(name: string, { method, target, body, hop }: Request, answer: object): void {
     const text = body && JSON.stringify(body);
-    const headers = {
-      ...(text !== undefined && {
-        'content-type': 'application/json',
-        'content-length': String(Buffer.byteLength(text)),
-      }),
-      ...(hop && this.#hopHeaders(hop, method, target, text ?? '')),
+    const length = text === undefined ? undefined : String(Buffer.byteLength(text));
+    const { headers, ...signedText } = hop ? this.#hop(hop, method, target, text ?? '') : { headers: {} };
+    const request = {
+      method,
+      target,
+      headers: {
+        ...(length !== undefined && { 'content-type': 'application/json', 'content-length': length }),
+        ...headers,
+      },
+      body: text ?? null,
+      ...signedText,
     };
-    const request = { method, target, headers, body: text ?? null };
     this.steps.push({ name, at: this.nowMs, request, response: { status: 200, body: answer } });
   }
 
@@ -126,15 +130,16 @@ class Session {
     );
   }
 
-  #hopHeaders(host: Party, method: string, target: string, body: string): Record<string, string> {
+  #hop(host: Party, method: string, target: string, body: string): { headers: object; signed_message: string } {
     const timestamp = String(this.nowMs);
     const message = hopV2Message({ method, target, timestamp, bodyHash: sha256Hex(body) }, relay.signer.publicKey);
-    return {
+    const headers = {
       [HOP_HEADERS.host]: host.host,
       [HOP_HEADERS.key]: host.signer.publicKey,
       [HOP_HEADERS.timestamp]: timestamp,
       [HOP_HEADERS.signature]: host.signer.sign(message),
     };
+    return { headers, signed_message: message.toString('utf8') };
   }
 }
 
@@ -207,8 +212,8 @@ export async function sessionVectors(): Promise<object> {
   return {
     description: [
       'A first session of two hosts with one relay, in the order in which it happens. "at" is when the relay read the',
-      'request; "request.body" is the text whose UTF-8 bytes were sent and hashed. Every signature is good, and every request',
-      'is exactly what is sent, but for "host", which HTTP wants too. The order of members in an answer means nothing.',
+      'request; "request.body" is the text whose UTF-8 bytes were sent and hashed, and "request.signed_message" what the hop',
+      'signs. A request is exactly what is sent, but for the header "host", which HTTP wants too. The order of members in an answer means nothing.',
       'The sealed envelope is the first of envelope.json.',
       CONVENTIONS,
     ],

@@ -81,7 +81,13 @@ export function hopLines(
 export interface SessionCase {
   name: string;
   at: number;
-  request: { method: string; target: string; headers: Record<string, string>; body: string | null };
+  request: {
+    method: string;
+    target: string;
+    headers: Record<string, string>;
+    body: string | null;
+    signed_message?: string;
+  };
   response: { status: number; body: Record<string, unknown> };
 }
 

@@ -40,6 +40,7 @@ describe('session.json', () => {
     const host = hosts.find(({ pubkey }) => pubkey === request.headers['x-mail-key']);
     expect(request.headers).toMatchObject({ 'x-mail-host': host?.name, 'x-mail-ts': String(at) });
     const message = hopLines('mail-hop-v2', { ...request, timestamp: String(at) }, relay.pubkey);
+    expect(request.signed_message).toBe(message);
     await expectSigned(utf8(message), request.headers['x-mail-sig'] ?? '', host!);
   });
 
