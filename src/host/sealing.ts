@@ -13,9 +13,9 @@ import type { Signer } from '../protocol/ed25519.ts';
 import type { PublicKey } from '../protocol/public-key.ts';
 
 export const SEAL_ALGORITHM = 'HPKE-v1/X25519-HKDF-SHA256/HKDF-SHA256/ChaCha20Poly1305';
-const INFO = Buffer.from('mail-envelope-v1', 'utf8');
+export const SEAL_INFO = Buffer.from('mail-envelope-v1', 'utf8');
 
-const suite = new CipherSuite({
+export const sealSuite = new CipherSuite({
   kem: new DhkemX25519HkdfSha256(),
   kdf: new HkdfSha256(),
   aead: new Chacha20Poly1305(),
@@ -60,10 +60,10 @@ export class NotOpened extends Error {}
 
 /** A new X25519 key pair, both base64 of 32 bytes. */
 export async function generateSealKey(): Promise<{ enc_pub: string; secret: string }> {
-  const { publicKey, privateKey } = await suite.kem.generateKeyPair();
+  const { publicKey, privateKey } = await sealSuite.kem.generateKeyPair();
   return {
-    enc_pub: encodeBase64(new Uint8Array(await suite.kem.serializePublicKey(publicKey))),
-    secret: encodeBase64(new Uint8Array(await suite.kem.serializePrivateKey(privateKey))),
+    enc_pub: encodeBase64(new Uint8Array(await sealSuite.kem.serializePublicKey(publicKey))),
+    secret: encodeBase64(new Uint8Array(await sealSuite.kem.serializePrivateKey(privateKey))),
   };
 }
 
@@ -79,8 +79,8 @@ export async function sealEnvelope(
   encPub: string,
   signer: Signer,
 ): Promise<Envelope> {
-  const recipientPublicKey = await suite.kem.deserializePublicKey(keyBytes(encPub));
-  const context = await suite.createSenderContext({ recipientPublicKey, info: INFO });
+  const recipientPublicKey = await sealSuite.kem.deserializePublicKey(keyBytes(encPub));
+  const context = await sealSuite.createSenderContext({ recipientPublicKey, info: SEAL_INFO });
   const ct = await context.seal(canonicalBytes(content), canonicalBytes(head));
   const sealed = {
     key_id: sealKeyId(encPub),
@@ -96,8 +96,12 @@ export async function sealEnvelope(
 export async function openEnvelope(envelope: Envelope, secret: string): Promise<SealedContent> {
   const { sealed, sig: _sig, hops: _hops, ...head } = envelope;
   try {
-    const recipientKey = await suite.kem.deserializePrivateKey(keyBytes(secret));
-    const context = await suite.createRecipientContext({ recipientKey, enc: keyBytes(sealed.enc), info: INFO });
+    const recipientKey = await sealSuite.kem.deserializePrivateKey(keyBytes(secret));
+    const context = await sealSuite.createRecipientContext({
+      recipientKey,
+      enc: keyBytes(sealed.enc),
+      info: SEAL_INFO,
+    });
     const content = await context.open(keyBytes(sealed.ct), canonicalBytes(head));
     return JSON.parse(Buffer.from(content).toString('utf8')) as SealedContent;
   } catch (error) {

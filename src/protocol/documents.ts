@@ -2,7 +2,8 @@
  * The documents that somebody signs, each with the exact value whose RFC 8785 bytes are signed.
  *
  * Every one has `v` and `type`, which keep a signature for one kind from ever being one for another. "Signed" means
- * Ed25519 over `canonicalBytes(document)`; the signature travels beside the document, never in it.
+ * Ed25519 over `canonicalBytes(document)`; the signature travels beside the document, never in it. The one that pairs
+ * hosts on a LAN carries a MAC instead.
  */
 import type { Sha256Hex } from './digest.ts';
 import type { Epoch } from './epoch.ts';
@@ -115,3 +116,41 @@ export function cloudKeyCertificate(fields: Omit<CloudKeyCertificate, 'v' | 'typ
 /** The states of a delivery receipt, in rank order. */
 export const DELIVERY_STATES = ['delivered', 'notified', 'read', 'acked'] as const;
 export type DeliveryState = (typeof DELIVERY_STATES)[number];
+
+/** The recipient host's word of how far an envelope came with one of its agents. */
+export interface DeliveryReceipt {
+  v: 1;
+  type: 'receipt';
+  /** The id of the envelope. */
+  msg: string;
+  /** `agent@host`. */
+  recipient: string;
+  /** Counts up per (msg, recipient), from the milliseconds of the first receipt on. */
+  seq: number;
+  state: DeliveryState;
+  /** Milliseconds since the Unix epoch. */
+  at: number;
+  /** Whoever received, and signs. */
+  host_pubkey: PublicKey;
+  sender_host_pubkey: PublicKey;
+  /** Of the envelope's bytes as they were pushed to this host. */
+  wire_hash: Sha256Hex;
+}
+
+export function deliveryReceipt(fields: Omit<DeliveryReceipt, 'v' | 'type'>): DeliveryReceipt {
+  return { v: 1, type: 'receipt', ...fields };
+}
+
+/** What proves on a LAN that both sides know one pairing code: no signature but a MAC under the secret of the code. */
+export interface LanPair {
+  v: 1;
+  type: 'lan-pair';
+  /** Of whoever makes the MAC. */
+  role: 'acceptor' | 'inviter';
+  inviter_pubkey: PublicKey;
+  acceptor_pubkey: PublicKey;
+}
+
+export function lanPair(fields: Omit<LanPair, 'v' | 'type'>): LanPair {
+  return { v: 1, type: 'lan-pair', ...fields };
+}

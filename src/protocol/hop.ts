@@ -3,6 +3,7 @@
  *
  * v2 (`x-mail-key` present): tag, method, path with `?query`, timestamp, body hash, the relay's public key.
  * v1: tag, method, path without query, timestamp, body hash.
+ * LAN: the lines of v2 under a tag of its own, with the key of the receiving host in place of the relay's.
  */
 import { type Sha256Hex, sha256Hex } from './digest.ts';
 import type { PublicKey } from './public-key.ts';
@@ -35,8 +36,18 @@ export interface HopFields {
 
 /** The bytes a v2 caller signs for the relay whose key is `relayPubkey`. */
 export function hopV2Message(fields: HopFields, relayPubkey: PublicKey): Buffer {
+  return keyedMessage('mail-hop-v2', fields, relayPubkey);
+}
+
+/** The bytes a host signs for the paired host on its LAN whose key is `receiverPubkey`; `target` is as sent. */
+export function hopLanMessage(fields: HopFields, receiverPubkey: PublicKey): Buffer {
+  return keyedMessage('mail-hop-lan', fields, receiverPubkey);
+}
+
+/** Whoever is called stands in the last line, so that it cannot replay the hop at another. */
+function keyedMessage(tag: string, fields: HopFields, calledPubkey: PublicKey): Buffer {
   const { method, target, timestamp, bodyHash } = fields;
-  return Buffer.from(['mail-hop-v2', method, target, timestamp, bodyHash, relayPubkey].join('\n'), 'utf8');
+  return Buffer.from([tag, method, target, timestamp, bodyHash, calledPubkey].join('\n'), 'utf8');
 }
 
 /** The bytes a v1 caller signs: the query is not part of them. */

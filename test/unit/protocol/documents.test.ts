@@ -1,7 +1,14 @@
 import { describe, expect, it } from 'vitest';
 import { canonicalJson } from '../../../src/protocol/canonical-json.ts';
 import type { Sha256Hex } from '../../../src/protocol/digest.ts';
-import { DELIVERY_STATES, acceptReceipt, enrolClaim, expiryNotice } from '../../../src/protocol/documents.ts';
+import {
+  DELIVERY_STATES,
+  acceptReceipt,
+  deliveryReceipt,
+  enrolClaim,
+  expiryNotice,
+  lanPair,
+} from '../../../src/protocol/documents.ts';
 import type { Epoch } from '../../../src/protocol/epoch.ts';
 import type { ItemId } from '../../../src/protocol/names.ts';
 import type { PublicKey } from '../../../src/protocol/public-key.ts';
@@ -28,6 +35,18 @@ const expiry = expiryNotice({
   expired_at: 2,
 });
 
+const delivered = deliveryReceipt({
+  msg: 'm1',
+  recipient: 'a@h',
+  seq: 2,
+  state: 'read',
+  at: 3,
+  host_pubkey: 'T' as PublicKey,
+  sender_host_pubkey: 'S' as PublicKey,
+  wire_hash: 'ff' as Sha256Hex,
+});
+const pair = lanPair({ role: 'inviter', inviter_pubkey: 'I' as PublicKey, acceptor_pubkey: 'A' as PublicKey });
+
 describe('signed documents: exactly the members that are signed', () => {
   it('what a host signs to enrol', () => {
     expect(canonicalJson(enrol)).toBe(
@@ -47,9 +66,21 @@ describe('signed documents: exactly the members that are signed', () => {
     );
   });
 
+  it('the delivery receipt', () => {
+    expect(canonicalJson(delivered)).toBe(
+      '{"at":3,"host_pubkey":"T","msg":"m1","recipient":"a@h","sender_host_pubkey":"S","seq":2,"state":"read","type":"receipt","v":1,"wire_hash":"ff"}',
+    );
+  });
+
+  it('what pairs two hosts', () => {
+    expect(canonicalJson(pair)).toBe(
+      '{"acceptor_pubkey":"A","inviter_pubkey":"I","role":"inviter","type":"lan-pair","v":1}',
+    );
+  });
+
   it('each has `v` and a `type` of its own, so that no signature is good for two kinds', () => {
-    const documents = [enrol, accept, expiry];
-    expect(documents.map(({ v }) => v)).toEqual([1, 1, 1]);
+    const documents = [enrol, accept, expiry, delivered, pair];
+    expect(new Set(documents.map(({ v }) => v))).toEqual(new Set([1]));
     expect(new Set(documents.map(({ type }) => type)).size).toBe(documents.length);
   });
 

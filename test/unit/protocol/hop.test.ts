@@ -7,6 +7,7 @@ import {
   HOP_HEADERS,
   HOP_SKEW_MAX_MS,
   type HopFields,
+  hopLanMessage,
   hopV1Message,
   hopV2Message,
   parseHopTimestamp,
@@ -52,6 +53,12 @@ describe('signed hop: the bytes that are signed', () => {
         'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855',
       ].join('\n'),
     );
+  });
+
+  it('LAN: the lines of v2 under a tag of their own, so that neither is ever good for the other', () => {
+    const [tag, ...lines] = hopLanMessage(hop(), RELAY).toString('utf8').split('\n');
+    const [, ...linesOfV2] = hopV2Message(hop(), RELAY).toString('utf8').split('\n');
+    expect([tag, lines]).toEqual(['mail-hop-lan', linesOfV2]);
   });
 
   it('v2: `?` differs from no query, and nothing of the query is decoded or put in order (trap 21)', () => {

@@ -1,24 +1,29 @@
 /**
- * The vector files are what the script makes, and what they say is true: each is checked with @noble/ed25519,
- * @noble/hashes and plain code, as somebody would who has nothing but the files and the protocol document.
+ * The vector files are what the script makes, and what those of the relay's own words and of hops say is true. The others
+ * are checked in vectors-documents, vectors-envelope, vectors-lan and vectors-session.
  */
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { getPublicKeyAsync, signAsync, verifyAsync } from '@noble/ed25519';
-import { sha256 } from '@noble/hashes/sha2.js';
 import { describe, expect, it } from 'vitest';
 import { VECTOR_FOLDER, vectorFiles } from '../../../scripts/make-vectors.ts';
-
-interface Keys {
-  seed: string;
-  pubkey: string;
-}
-
-type Document = Record<string, unknown>;
+import {
+  type Document,
+  type HostKeys,
+  type Keys,
+  type SignedCase,
+  base64Of,
+  bytes,
+  expectSigned,
+  hopLines,
+  jcs,
+  readVectors,
+  sha256Of,
+  utf8,
+} from '../../support/vector-oracle.ts';
 
 interface HopFile {
   relay: Keys;
-  host: Keys & { name: string };
+  host: HostKeys;
   cases: {
     name: string;
     version: 1 | 2;
@@ -34,30 +39,19 @@ interface HopFile {
   }[];
 }
 
-interface Signed {
-  name: string;
-  document: Document;
-  canonical: string;
-  signature: string;
-}
-
 interface EnrolmentFile {
   relay: Keys;
-  cases: (Signed & { host: Keys & { name: string }; challenge_request: Document; enrol_request: Document })[];
+  cases: (SignedCase & { host: HostKeys; challenge_request: Document; enrol_request: Document })[];
 }
 
 interface AcceptFile {
   relay: Keys;
-  cases: (Signed & { wires_b64: string[]; document: { targets: { wire_hash: string; seq: number }[] } })[];
+  cases: (SignedCase & { wires_b64: string[]; document: { targets: { wire_hash: string; seq: number }[] } })[];
 }
 
 interface ExpiryFile {
   relay: Keys;
-  cases: (Signed & { wire: string; wire_hash: string; item: Document })[];
-}
-
-function readVectors(name: string): unknown {
-  return JSON.parse(readFileSync(join(VECTOR_FOLDER, name), 'utf8'));
+  cases: (SignedCase & { wire: string; wire_hash: string; item: Document })[];
 }
 
 const hopFile = readVectors('hop.json') as HopFile;
@@ -65,47 +59,21 @@ const enrolmentFile = readVectors('enrolment.json') as EnrolmentFile;
 const acceptFile = readVectors('accept-receipt.json') as AcceptFile;
 const expiryFile = readVectors('expiry-notice.json') as ExpiryFile;
 
-function bytes(base64: string): Buffer {
-  const decoded = Buffer.from(base64, 'base64');
-  expect(decoded.toString('base64')).toBe(base64);
-  return decoded;
-}
-
-function utf8(text: string): Uint8Array {
-  return new TextEncoder().encode(text);
-}
-
-function sha256Of(data: Uint8Array): string {
-  return Buffer.from(sha256(data)).toString('hex');
-}
-
-/** RFC 8785 for documents of ASCII names, texts, integers, lists and objects. */
-function jcs(value: unknown): string {
-  if (Array.isArray(value)) return `[${value.map(jcs).join(',')}]`;
-  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
-  const members = Object.entries(value).toSorted(([one], [other]) => (one < other ? -1 : 1));
-  return `{${members.map(([name, member]) => `${JSON.stringify(name)}:${jcs(member)}`).join(',')}}`;
-}
-
-async function expectSigned(message: Uint8Array, signature: string, { seed, pubkey }: Keys): Promise<void> {
-  expect(Buffer.from(await getPublicKeyAsync(bytes(seed))).toString('base64')).toBe(pubkey);
-  expect(Buffer.from(await signAsync(message, bytes(seed))).toString('base64')).toBe(signature);
-  expect(await verifyAsync(bytes(signature), message, bytes(pubkey), { zip215: false })).toBe(true);
-}
+const files = await vectorFiles();
 
 describe('vector files', () => {
-  it.each([...vectorFiles()])('%s is what the script makes (npm run vectors)', (name, text) => {
+  it.each([...files])('%s is what the script makes (npm run vectors)', (name, text) => {
     expect(readFileSync(join(VECTOR_FOLDER, name), 'utf8')).toBe(text);
   });
 
-  it('a second run makes the same bytes, and there is no file that it does not make', () => {
-    expect(vectorFiles()).toEqual(vectorFiles());
-    const files = readdirSync(VECTOR_FOLDER, { withFileTypes: true }).filter((entry) => entry.isFile());
-    expect(files.map(({ name }) => name).toSorted()).toEqual([...vectorFiles().keys()].toSorted());
+  it('a second run makes the same bytes, and there is no file that it does not make', async () => {
+    expect(await vectorFiles()).toEqual(files);
+    const entries = readdirSync(VECTOR_FOLDER, { withFileTypes: true }).filter((entry) => entry.isFile());
+    expect(entries.map(({ name }) => name).toSorted()).toEqual([...files.keys()].toSorted());
   });
 
   it('each tells somebody without this repository what it holds', () => {
-    for (const name of vectorFiles().keys()) {
+    for (const name of files.keys()) {
       const { description, cases } = readVectors(name) as { description: string[]; cases: { name: string }[] };
       expect(description.join(' ').length).toBeGreaterThan(200);
       expect(new Set(cases.map((one) => one.name)).size).toBe(cases.length);
@@ -135,13 +103,12 @@ describe('hop.json', () => {
   it.each(cases)('$name', async (one) => {
     const [path = '', query] = one.target.split(/(?=\?)/s);
     const signedPath = path.slice(path.search(/\/v[12]\/relay\//));
-    const bodyHash = sha256Of(utf8(one.body ?? ''));
-    const lines =
+    const message =
       one.version === 2
-        ? ['mail-hop-v2', one.method, signedPath + (query ?? ''), one.timestamp, bodyHash, relay.pubkey]
-        : ['mail-hop-v1', one.method, signedPath, one.timestamp, bodyHash];
-    expect(one.body_sha256).toBe(bodyHash);
-    expect(one.signed_message).toBe(lines.join('\n'));
+        ? hopLines('mail-hop-v2', { ...one, target: signedPath + (query ?? '') }, relay.pubkey)
+        : hopLines('mail-hop-v1', { ...one, target: signedPath });
+    expect(one.body_sha256).toBe(sha256Of(utf8(one.body ?? '')));
+    expect(one.signed_message).toBe(message);
     expect(one.signed_message_hex).toBe(Buffer.from(one.signed_message, 'utf8').toString('hex'));
     await expectSigned(utf8(one.signed_message), one.signature, host);
     expect(one.headers).toEqual({
@@ -227,7 +194,7 @@ describe('expiry-notice.json', () => {
       kind: 'expired',
       item_id: `expired:${String(document['item_id'])}:${String(document['target_pubkey'])}`,
       sender_pubkey: expiryFile.relay.pubkey,
-      wire_b64: Buffer.from(wire, 'utf8').toString('base64'),
+      wire_b64: base64Of(wire),
     });
   });
 });

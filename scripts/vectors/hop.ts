@@ -1,0 +1,214 @@
+/** Signed hops: relay v2, relay v1, and the LAN. */
+import { canonicalJson } from '../../src/protocol/canonical-json.ts';
+import { sha256Hex } from '../../src/protocol/digest.ts';
+import {
+  HOP_HEADERS,
+  type HopFields,
+  hopLanMessage,
+  hopV1Message,
+  hopV2Message,
+  signedTarget,
+} from '../../src/protocol/hop.ts';
+import { AT, CONVENTIONS, EPOCH, alice, bob, hostOf, keysOf, relay } from './parties.ts';
+
+interface HopRequest {
+  name: string;
+  note: string;
+  version: 1 | 2;
+  method: string;
+  /** The request target as sent, with the path prefix of the relay if there is one. */
+  target: string;
+  /** `null`: a request without a body, which is hashed like an empty one. */
+  body: string | null;
+}
+
+const PUSH_BODY = canonicalJson({
+  items: [{ kind: 'envelope', item_id: 'm1', targets: [{ host_pubkey: bob.signer.publicKey, wire_b64: 'e30=' }] }],
+});
+
+const HOP_REQUESTS: HopRequest[] = [
+  {
+    name: 'v2 without query',
+    note: 'The plain case: six lines, joined by one newline each, and none at the end.',
+    version: 2,
+    method: 'POST',
+    target: '/v2/relay/items',
+    body: PUSH_BODY,
+  },
+  {
+    name: 'v2 with query',
+    note: 'The query is signed byte for byte as sent: nothing is decoded and nothing is put in order.',
+    version: 2,
+    method: 'GET',
+    target: `/v2/relay/items?limit=500&after=${AT}&epoch=${EPOCH}`,
+    body: null,
+  },
+  {
+    name: 'v2 with an encoded query',
+    note: 'Percent signs stay as they are, capital or small.',
+    version: 2,
+    method: 'GET',
+    target: `/v2/relay/enc-key?key=${encodeURIComponent(bob.signer.publicKey).replace('%3D', '%3d')}`,
+    body: null,
+  },
+  {
+    name: 'v2 with a question mark and an empty query',
+    note: 'The question mark is part of the target, so this is not the message of the case without it.',
+    version: 2,
+    method: 'GET',
+    target: '/v2/relay/info?',
+    body: null,
+  },
+  {
+    name: 'v2 with neither',
+    note: 'Compare with the case before: only the question mark differs, and so does the signature.',
+    version: 2,
+    method: 'GET',
+    target: '/v2/relay/info',
+    body: null,
+  },
+  {
+    name: 'v2 with an empty body',
+    note: 'No body and an empty body have the same hash, that of no bytes.',
+    version: 2,
+    method: 'POST',
+    target: '/v2/relay/ack',
+    body: '',
+  },
+  {
+    name: 'v2 with a body outside ASCII',
+    note: 'The hash is over the bytes as sent, here UTF-8.',
+    version: 2,
+    method: 'POST',
+    target: '/v2/relay/senders',
+    body: '{"note":"gr\u00fc\u00dfe \u{1f4ee}"}',
+  },
+  {
+    name: 'v2 behind a path prefix',
+    note: 'A relay at https://example.org/mail: what is signed begins at /v2/relay.',
+    version: 2,
+    method: 'GET',
+    target: '/mail/v2/relay/items?after=0',
+    body: null,
+  },
+  {
+    name: 'v1 without query',
+    note: 'Five lines: no relay key. The host is found by its name, so there is no x-mail-key.',
+    version: 1,
+    method: 'POST',
+    target: '/v1/relay/ack',
+    body: '{"cursor":"c1"}',
+  },
+  {
+    name: 'v1 with query',
+    note: 'A v1 hop never signs its query: the path ends before the question mark.',
+    version: 1,
+    method: 'GET',
+    target: '/v1/relay/messages?after=c1',
+    body: null,
+  },
+  {
+    name: 'v1 with a question mark and an empty query',
+    note: 'The question mark is not signed either.',
+    version: 1,
+    method: 'GET',
+    target: '/v1/relay/messages?',
+    body: null,
+  },
+  {
+    name: 'v1 behind a path prefix',
+    note: 'What is signed begins at /v1/relay and ends before the question mark.',
+    version: 1,
+    method: 'GET',
+    target: '/a/b/v1/relay/messages?after=c1',
+    body: null,
+  },
+];
+
+function hopCase(request: HopRequest): object {
+  const fields: HopFields = {
+    method: request.method,
+    target: signedTarget(request.target),
+    timestamp: String(AT),
+    bodyHash: sha256Hex(request.body ?? ''),
+  };
+  const message = request.version === 2 ? hopV2Message(fields, relay.signer.publicKey) : hopV1Message(fields);
+  return { ...request, ...hopParts(fields, message, request.version === 2) };
+}
+
+export function hopVectors(): object {
+  return {
+    description: [
+      'Signed hops. Each case is one HTTP request of the host below to the relay below, with the exact bytes it signs.',
+      'v2 signs six lines: "mail-hop-v2", method, path with ?query, x-mail-ts, SHA-256 of the body in lowercase hex, the public key of the relay.',
+      'v1 signs five: "mail-hop-v1", method, path without query, x-mail-ts, the hash of the body.',
+      'The lines are joined by one newline (0x0a), with none at the end. "target" is the request target as sent.',
+      CONVENTIONS,
+    ],
+    relay: keysOf(relay),
+    host: hostOf(alice),
+    cases: HOP_REQUESTS.map(hopCase),
+  };
+}
+
+const LAN_REQUESTS = [
+  {
+    name: 'with a body',
+    note: 'Six lines, as for the relay, under a tag of their own; the last is the key of the host that is called.',
+    method: 'POST',
+    target: '/v1/lan/items',
+    body: '{"items":[]}',
+  },
+  {
+    name: 'without a body',
+    note: 'The hash is that of no bytes.',
+    method: 'GET',
+    target: '/v1/lan/agents',
+    body: null,
+  },
+  {
+    name: 'with a query',
+    note: 'The query is signed byte for byte as sent.',
+    method: 'GET',
+    target: '/v1/lan/agents?known=%C3%BC',
+    body: null,
+  },
+];
+
+function lanHopCase(request: (typeof LAN_REQUESTS)[number]): object {
+  const { method, target, body } = request;
+  const fields = { method, target, timestamp: String(AT), bodyHash: sha256Hex(body ?? '') };
+  return { ...request, ...hopParts(fields, hopLanMessage(fields, bob.signer.publicKey), true) };
+}
+
+export function lanHopVectors(): object {
+  return {
+    description: [
+      'Signed hops between paired hosts on a LAN. Each case is one HTTP request of "host" to "receiver".',
+      'Signed are six lines: "mail-hop-lan", method, path with ?query, x-mail-ts, SHA-256 of the body in lowercase hex,',
+      'the public key of the receiving host; joined by one newline (0x0a), with none at the end.',
+      CONVENTIONS,
+    ],
+    receiver: hostOf(bob),
+    host: hostOf(alice),
+    cases: LAN_REQUESTS.map(lanHopCase),
+  };
+}
+
+/** What is hashed, signed and sent of a hop of alice. */
+function hopParts(fields: HopFields, message: Buffer, isByKey: boolean): object {
+  const signature = alice.signer.sign(message);
+  return {
+    body_sha256: fields.bodyHash,
+    timestamp: fields.timestamp,
+    signed_message: message.toString('utf8'),
+    signed_message_hex: message.toString('hex'),
+    signature,
+    headers: {
+      [HOP_HEADERS.host]: alice.host,
+      [HOP_HEADERS.timestamp]: fields.timestamp,
+      [HOP_HEADERS.signature]: signature,
+      ...(isByKey && { [HOP_HEADERS.key]: alice.signer.publicKey }),
+    },
+  };
+}

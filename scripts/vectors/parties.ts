@@ -1,0 +1,51 @@
+/** Who appears in the vectors, when, and what every file says of its encodings. */
+import { encodeBase64 } from '../../src/protocol/base64.ts';
+import { canonicalBytes, canonicalJson } from '../../src/protocol/canonical-json.ts';
+import { type Signer, signerFromSeed } from '../../src/protocol/ed25519.ts';
+import { epochFromRandom } from '../../src/protocol/epoch.ts';
+
+export interface Party {
+  host: string;
+  seed: Buffer;
+  signer: Signer;
+}
+
+/** A host or relay whose seed is 32 times the same byte: nobody can take it for a real one. */
+function party(host: string, seedByte: number): Party {
+  const seed = Buffer.alloc(32, seedByte);
+  return { host, seed, signer: signerFromSeed(seed) };
+}
+
+export const relay = party('relay', 0x01);
+export const alice = party('alice-mac', 0x02);
+export const bob = party('bob.example', 0x03);
+export const carol = party('carol_7', 0x04);
+/** The keys that `alice-mac` goes on under. */
+export const aliceSecond = party(alice.host, 0x05);
+export const aliceThird = party(alice.host, 0x06);
+
+/** The seed and public key as every file shows them. */
+export function keysOf({ seed, signer }: Party): { seed: string; pubkey: string } {
+  return { seed: encodeBase64(seed), pubkey: signer.publicKey };
+}
+
+/** The same of a host, with its name. */
+export function hostOf(host: Party): { name: string; seed: string; pubkey: string } {
+  return { name: host.host, ...keysOf(host) };
+}
+
+/** A document, the text whose UTF-8 bytes are signed, and the signature. */
+export function signed<D extends object>(
+  document: D,
+  signer: Signer,
+): { document: D; canonical: string; signature: string } {
+  return { document, canonical: canonicalJson(document), signature: signer.sign(canonicalBytes(document)) };
+}
+
+export const CONVENTIONS =
+  'Keys, seeds, signatures and wire bytes are RFC 4648 section 4 base64, padded. Times are milliseconds since the ' +
+  'Unix epoch. Signatures are Ed25519 (RFC 8032); with the seed you can make them yourself, and they must come out ' +
+  'the same. "canonical" is the RFC 8785 (JCS) form of the document: its UTF-8 bytes are what is signed.';
+
+export const AT = 1_763_675_303_000;
+export const EPOCH = epochFromRandom(Buffer.from('000102030405060708090a0b0c0d0e0f', 'hex'));
