@@ -130,9 +130,9 @@ function faultByResponse(place: Place, asked: SentRequest | undefined, answer: A
 /** `allow` names exactly the methods that are documented. */
 function faultOfMethods(asked: SentRequest | undefined, { status, headers }: Answer): string | undefined {
   if (status !== 405 || !asked) return undefined;
-  const methods = OPERATIONS
-    .filter((one) => isAskedFor(one, { ...asked, method: one.method }))
-    .map((one) => one.method);
+  const methods = OPERATIONS.filter((one) => isAskedFor(one, { ...asked, method: one.method })).map(
+    (one) => one.method,
+  );
   const allowed = headers.get('allow')?.split(', ') ?? [];
   const isSame = methods.toSorted().join(', ') === allowed.toSorted().join(', ');
   return isSame ? undefined : `allow is ${allowed.join(', ')} and documented are ${methods.join(', ') || 'none'}`;

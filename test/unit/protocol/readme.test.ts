@@ -11,7 +11,7 @@ import { canonicalBytes, canonicalJson } from '../../../src/protocol/canonical-j
 import { sha256Hex } from '../../../src/protocol/digest.ts';
 import { verifySignature } from '../../../src/protocol/ed25519.ts';
 import { HOP_SKEW_MAX_MS, hopV2Message } from '../../../src/protocol/hop.ts';
-import { isObject } from '../../../src/protocol/items.ts';
+import { ITEM_REJECTIONS, isObject } from '../../../src/protocol/items.ts';
 import {
   BODY_BYTES_MAX,
   CHALLENGE_LIFETIME_MS,
@@ -68,14 +68,8 @@ describe('the protocol document: tables', () => {
   });
 
   it('has every rejection, in the order in which they are checked', () => {
-    const source = readFileSync(join(SOURCES, 'relay/core/decision.ts'), 'utf8');
-    const union = /export type ItemRejection =(?<members>[^;]*);/.exec(source)?.groups?.['members'] ?? '';
-    const rejections = Array.from(
-      union.matchAll(/'(?<words>[^']+)'/g),
-      ({ groups }) => `rejected:${groups?.['words']}`,
-    );
+    const rejections = ITEM_REJECTIONS.map((words) => `rejected:${words}`);
     const rows = tableRows(PROTOCOL_DOCUMENT, 'status', 'meaning').map(([status]) => status);
-    expect(rejections.length).toBeGreaterThan(10);
     expect(rows).toEqual(['accepted', 'duplicate', ...rejections]);
   });
 
