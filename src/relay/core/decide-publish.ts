@@ -21,7 +21,7 @@ export function decidePublishSenders(
     return refusal('BAD_REQUEST', `a list may hold ${LISTED_SENDERS_MAX} senders`);
   }
   if (iatMs > nowMs + ISSUED_AHEAD_MAX_MS) return issuedAhead();
-  const senders = [...new Set(command.senders)];
+  const senders = [...new Set(command.senders)].toSorted();
   const outcome: SendersOutcome = { type: 'SendersListed', senders: senders.length, iatMs };
   if (published && published.iatMs >= iatMs) {
     return published.iatMs === iatMs && haveSameKeys(published.senders, senders) ? decided(outcome) : stale();

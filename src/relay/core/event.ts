@@ -174,7 +174,7 @@ export interface AdmissionsLapsed {
 export interface SendersPublished {
   type: 'SendersPublished';
   hostPubkey: PublicKey;
-  /** Without repetition. */
+  /** Ascending, without repetition. */
   senders: PublicKey[];
   iatMs: number;
   atMs: number;

@@ -268,7 +268,18 @@ function pushTargetFacts(
 
 /** A listed key admits the host that has it, under every key that rotations joined. */
 function isAcceptedSender(list: SendersRow | undefined, senders: readonly PublicKey[]): boolean {
-  return !list || senders.some((sender) => list.senders.includes(sender));
+  return !list || senders.some((sender) => isListed(list.senders, sender));
+}
+
+function isListed(ascending: readonly PublicKey[], key: PublicKey): boolean {
+  let low = 0;
+  let high = ascending.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if ((ascending[middle] ?? '') < key) low = middle + 1;
+    else high = middle;
+  }
+  return ascending[low] === key;
 }
 
 function knownItem(row: DedupRow, rows: FactSource): KnownItem {

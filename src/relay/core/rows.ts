@@ -94,6 +94,7 @@ export interface MoveRow {
 
 /** Whose mail a target takes. Absent: everybody's. */
 export interface SendersRow {
+  /** Ascending, so that a push finds its sender in a few steps. */
   senders: PublicKey[];
   /** When the target issued the list. */
   iatMs: number;

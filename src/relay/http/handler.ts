@@ -145,13 +145,11 @@ export class Handler {
       cancel();
       if (typeof body === 'string') return bodyRefusal(body, route);
       const caller = claim && this.#verifiedCaller(claim, body, exchange);
-      if (claim && !caller && route.access === 'hop') {
-        return problemReply('BAD_SIGNATURE', 'the hop signature does not verify');
-      }
+      if (typeof caller === 'string' && route.access === 'hop') return hopRefusal(caller);
       // The time of the command is that of its last byte: a body may take a minute.
       const { target, id } = parts;
       const request = { exchange, id, query: target.query, body, clientAddress: address, nowMs: clock.nowMs() };
-      return await this.#callRoute(route, request, caller);
+      return await this.#callRoute(route, request, typeof caller === 'string' ? undefined : caller);
     } finally {
       cancel();
       reader.release();
@@ -179,13 +177,14 @@ export class Handler {
     }
   }
 
-  #verifiedCaller(claim: HopClaim, body: Body, exchange: Exchange): EnrolmentRow | undefined {
+  #verifiedCaller(claim: HopClaim, body: Body, exchange: Exchange): EnrolmentRow | HopFailure {
     const { engine, clock, relayPubkey, unexpected } = this.#options;
     const { method, target } = exchange.head;
     const hostPubkey = verifiedHop(claim, { method, target, bodyHash: body.hash }, relayPubkey)?.hostPubkey;
     // Looked up again: the enrolment may have ended while the body came in.
-    const enrolment = hostPubkey && engine.enrolment(hostPubkey);
-    if (!enrolment || enrolment.revokedAtMs !== null) return undefined;
+    if (!hostPubkey) return 'bad signature';
+    const enrolment = engine.enrolment(hostPubkey);
+    if (!enrolment || enrolment.revokedAtMs !== null) return 'not enrolled';
     if (!enrolment.seen) {
       const noted = engine.noteHostSeen({
         type: 'NoteHostSeen',
@@ -212,6 +211,14 @@ interface RequestParts {
   framing: Framing;
   /** The request id. */
   id: string;
+}
+
+/** Why a hop whose headers were good is none. */
+type HopFailure = 'bad signature' | 'not enrolled';
+
+function hopRefusal(failure: HopFailure): Reply {
+  if (failure === 'not enrolled') return problemReply('NOT_ENROLLED', 'not enrolled');
+  return problemReply('BAD_SIGNATURE', 'the hop signature does not verify');
 }
 
 function bodyRefusal(failure: BodyFailure, route: Route): Reply {
