@@ -1,10 +1,12 @@
 /** The signed hop: protocol.md section 2, line by line. */
 import { describe, expect, test } from 'vitest';
-import { ADAPTERS, relayForSuite } from '../support/http-relay.ts';
-import { type Signed, sha256 } from '../support/hops.ts';
+import { BODY_DEADLINE_MS } from '../../src/relay/http/body.ts';
+import { revokeOf } from '../support/commands.ts';
+import { ADAPTERS, relayForSuite, relayForTest } from '../support/http-relay.ts';
+import { type Signed, hopBytes, sha256 } from '../support/hops.ts';
 import { alice, bob, carol, dave } from '../support/hosts.ts';
 import { jsonOf } from '../support/problems.ts';
-import type { RawResponse } from '../support/raw-http.ts';
+import { RawConnection, type RawResponse } from '../support/raw-http.ts';
 
 /** The order of the group: S and S + L are the same number in it. */
 const GROUP_ORDER = 2n ** 252n + 27_742_317_777_372_353_535_851_937_790_883_648_493n;
@@ -27,6 +29,19 @@ describe.each(ADAPTERS)('%s', (adapter) => {
 
   test('a good hop passes', async () => {
     expect((await pull()).status).toBe(200);
+  });
+
+  test('a host that is revoked while its body comes in is not enrolled', async () => {
+    const relay = await relayForTest(adapter);
+    await relay.enrol(alice);
+    const bytes = hopBytes(relay.hop(alice, 'POST', '/v2/relay/items', '{"items":[]}'));
+    const connection = await RawConnection.open(relay.port);
+    connection.send(bytes.subarray(0, -1));
+    await expect.poll(() => relay.timers.underWay(BODY_DEADLINE_MS), { interval: 2 }).toBe(1);
+    await relay.relay.engine.revokeHost(revokeOf(alice));
+    const response = await connection.send(bytes.subarray(-1)).response('POST');
+    connection.close();
+    expect(response).toBeProblem('NOT_ENROLLED');
   });
 
   test('hop line 1: the tag is mail-hop-v2', async () => {
