@@ -310,6 +310,10 @@ export class Engine {
     const stretch = new Stretch(this.#monotonicMs);
     for (let deleted = 0; ; ) {
       for (let move = this.#moves.under([targetPubkey]); move; move = this.#moves.under([targetPubkey])) await move;
+      if (this.#committer.isFull) {
+        await this.#committer.room();
+        continue;
+      }
       const index = this.#indexes.get(targetPubkey);
       if (!index) {
         await this.#indexes.load(targetPubkey);
