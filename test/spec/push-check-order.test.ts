@@ -24,7 +24,7 @@ function world(): Given {
     enrolled(carol),
     enrolled(dave),
     enrolled(REVOKED),
-    accepted(alice, 'm1', [[bob, NOON_MS, 'known', 'acme']]),
+    accepted(alice, 'm1', [[bob, NOON_MS, 'known']]),
   )
     .revoked(REVOKED, NOON_MS)
     .under({

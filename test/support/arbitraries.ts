@@ -46,7 +46,6 @@ const acceptedTarget = fc.record({
   seq: wholeNumber,
   wireHash: sha256,
   bytes: wholeNumber,
-  account,
 });
 const lineageMember = fc.record({ hostPubkey: publicKey, retiredAtMs: fc.option(wholeNumber) });
 const denySelectors = fc.record({ hostFp: fc.option(sha256), clientId: account, account, org: account });
@@ -345,6 +344,7 @@ export const keyedRow: { [T in keyof Tables]: fc.Arbitrary<KeyedRow<T>> } = {
         acceptedAtMs: wholeNumber,
         dedupUntilMs: wholeNumber,
         expired: fc.boolean(),
+        lsn: wholeNumber,
       }),
       fc.option(fc.record({ queuedTarget: publicKey, queuedSeq: wholeNumber })),
     )

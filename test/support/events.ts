@@ -41,8 +41,8 @@ export function enrolledInAccount(host: TestHost, account: string, changes: Part
   return enrolled(host, { account, authorizedBy: 'account-token', ...changes });
 }
 
-/** One new target of an accepted item: the host, its sequence number, its wire bytes, the account charged. */
-export type Accepted = readonly [TestHost, number, string | Buffer, account?: string];
+/** One new target of an accepted item: the host, its sequence number, its wire bytes. */
+export type Accepted = readonly [TestHost, number, string | Buffer];
 
 export function accepted(
   from: TestHost,
@@ -57,9 +57,9 @@ export function accepted(
     senderPubkey: from.key,
     itemId: itemId as ItemId,
     kind: 'envelope',
-    targets: targets.map(([host, seq, text, account]) => {
+    targets: targets.map(([host, seq, text]) => {
       const wire = wireOf(text);
-      return { hostPubkey: host.key, seq, wireHash: sha256Hex(wire), bytes: wire.length, account: account ?? null };
+      return { hostPubkey: host.key, seq, wireHash: sha256Hex(wire), bytes: wire.length };
     }),
     acceptedAtMs,
     expiresAtMs,

@@ -18,6 +18,7 @@ export class MapRows implements FactSource {
   /** Payloads that are gone, by textual queue key. */
   readonly missingPayloads = new Set<string>();
   readonly #rows = new Map<string, RowChange>();
+  #lastLsn = 0;
 
   constructor(...events: readonly RelayEvent[]) {
     for (const event of events) this.apply(event);
@@ -25,7 +26,7 @@ export class MapRows implements FactSource {
 
   /** Reduces one event. Throws when a reducer changes one key twice. */
   apply(event: RelayEvent): void {
-    const changes = reduce(event, this);
+    const changes = reduce({ lsn: ++this.#lastLsn, event }, this);
     const marks = new Set(changes.map(({ table, key }) => markOf(table, key)));
     if (marks.size < changes.length) throw new Error(`${event.type} changes one row twice`);
     for (const change of changes) this.put(change);
@@ -50,6 +51,7 @@ export class MapRows implements FactSource {
 
   copy(): MapRows {
     const rows = new MapRows();
+    rows.#lastLsn = this.#lastLsn;
     for (const change of this.#rows.values()) rows.put(change);
     for (const key of this.missingPayloads) rows.missingPayloads.add(key);
     return rows;

@@ -109,7 +109,6 @@ function acceptedTarget({ pushed, target }: Place, nowMs: number): AcceptedTarge
     seq: Math.max(target.queue.headSeq + 1, nowMs),
     wireHash: pushed.wireHash,
     bytes: pushed.bytes,
-    account: target.enrolment?.account ?? null,
   };
 }
 

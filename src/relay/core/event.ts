@@ -195,10 +195,12 @@ export interface AcceptedTarget {
   seq: number;
   wireHash: Sha256Hex;
   bytes: number;
-  /** The account charged for it, when the target had a proven one. */
-  account: string | null;
 }
 
+/**
+ * The proven accounts of the targets are charged. They are not named: the record is shown to the sender as proof, and
+ * whose account a target belongs to is none of the sender's business.
+ */
 export interface ItemAccepted {
   type: 'ItemAccepted';
   senderPubkey: PublicKey;

@@ -2,7 +2,7 @@
 import type { ItemsMoved, RelayEvent } from './event.ts';
 import { type DedupRow, type RowChange, type RowReader, rowKey } from './rows.ts';
 
-export function reduceDedup(event: RelayEvent, rows: RowReader): RowChange[] {
+export function reduceDedup(event: RelayEvent, lsn: number, rows: RowReader): RowChange[] {
   switch (event.type) {
     case 'ItemAccepted': {
       const { senderPubkey, itemId, acceptedAtMs, dedupUntilMs, targets } = event;
@@ -18,6 +18,7 @@ export function reduceDedup(event: RelayEvent, rows: RowReader): RowChange[] {
           dedupUntilMs,
           queuedTarget: hostPubkey,
           queuedSeq: seq,
+          lsn,
           expired: false,
         };
         return { table: 'dedup', key: rowKey.dedup(senderPubkey, hostPubkey, itemId), row };

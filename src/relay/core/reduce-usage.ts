@@ -11,9 +11,9 @@ export function reduceUsage(event: RelayEvent, rows: RowReader): RowChange[] {
   const usage = new UsageChanges(rows);
   switch (event.type) {
     case 'ItemAccepted':
-      for (const { hostPubkey, bytes, account } of event.targets) {
+      for (const { hostPubkey, bytes } of event.targets) {
         usage.add('share', rowKey.share(hostPubkey, event.senderPubkey), 1, bytes);
-        usage.add('account', account, 1, bytes);
+        usage.add('account', rows.get('enrolment', hostPubkey)?.account ?? null, 1, bytes);
       }
       break;
     case 'ItemsAcked':

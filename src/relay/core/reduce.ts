@@ -4,7 +4,7 @@
  * The live commit, rebuild, audit and the tests all call this one function. Pure: `rows` shows the state before the
  * event; the changes are the state after it, and no key is changed twice in one answer.
  */
-import type { RelayEvent } from './event.ts';
+import type { LogEntry } from './event.ts';
 import { reduceAdmissions } from './reduce-admissions.ts';
 import { reduceDedup } from './reduce-dedup.ts';
 import { reduceEnrolments } from './reduce-enrolments.ts';
@@ -14,14 +14,14 @@ import { reduceRelay } from './reduce-relay.ts';
 import { reduceUsage } from './reduce-usage.ts';
 import type { RowChange, RowReader } from './rows.ts';
 
-export function reduce(event: RelayEvent, rows: RowReader): RowChange[] {
+export function reduce({ lsn, event }: LogEntry, rows: RowReader): RowChange[] {
   return [
     ...reduceRelay(event, rows),
     ...reduceEnrolments(event, rows),
     ...reduceAdmissions(event),
     ...reducePublications(event, rows),
     ...reduceQueues(event, rows),
-    ...reduceDedup(event, rows),
+    ...reduceDedup(event, lsn, rows),
     ...reduceUsage(event, rows),
   ];
 }

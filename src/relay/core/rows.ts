@@ -159,6 +159,8 @@ export interface DedupRow {
   /** Where its queue row is, or was when it was acked: a rotation moves it, and `seq` stays what the sender was told. */
   queuedTarget: PublicKey;
   queuedSeq: number;
+  /** The place in the log where it was accepted. */
+  lsn: number;
   /** The item expired: the row is a tombstone, and nothing need be queued for it. */
   expired: boolean;
 }

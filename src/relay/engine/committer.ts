@@ -167,8 +167,9 @@ export class Committer implements FactSource {
   }
 
   #reduce(event: RelayEvent): void {
-    this.#open.entries.push({ lsn: ++this.#lastLsn, event });
-    for (const change of reduce(event, this)) this.#change(change);
+    const entry = { lsn: ++this.#lastLsn, event };
+    this.#open.entries.push(entry);
+    for (const change of reduce(entry, this)) this.#change(change);
     this.#observer.admitted(event);
   }
 

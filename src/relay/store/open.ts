@@ -298,9 +298,10 @@ function doubtOfHeartbeat(store: RelayStore, nowMs: number): Doubt | undefined {
 
 /** Commits one event and a heartbeat before anything else runs. */
 async function appendFirst(store: RelayStore, event: RelayEvent, nowMs: number): Promise<void> {
+  const entry = { lsn: store.lastLsn + 1, event };
   await store.append({
-    entries: [{ lsn: store.lastLsn + 1, event }],
-    changes: [...reduce(event, store), { table: 'heartbeat', key: rowKey.heartbeat, row: { atMs: nowMs } }],
+    entries: [entry],
+    changes: [...reduce(entry, store), { table: 'heartbeat', key: rowKey.heartbeat, row: { atMs: nowMs } }],
     payloads: [],
     collected: undefined,
     forgotten: [],

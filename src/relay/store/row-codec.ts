@@ -154,12 +154,12 @@ const codecs: { [T in TableName]: Codec<Tables[T]> } = {
   },
   dedup: {
     fields: (row) => {
-      const { wireHash, seq, bytes, acceptedAtMs, dedupUntilMs, expired, queuedTarget, queuedSeq } = row;
+      const { wireHash, seq, bytes, acceptedAtMs, dedupUntilMs, expired, lsn, queuedTarget, queuedSeq } = row;
       const unmoved = queuedTarget === row.targetPubkey && queuedSeq === seq;
       const moved = unmoved ? [] : [keyBytes(queuedTarget), queuedSeq];
-      return [hashBytes(wireHash), seq, bytes, acceptedAtMs, dedupUntilMs, expired, ...moved];
+      return [hashBytes(wireHash), seq, bytes, acceptedAtMs, dedupUntilMs, expired, lsn, ...moved];
     },
-    row: ([wireHash, seq, bytes, acceptedAtMs, dedupUntilMs, expired, queuedTarget, queuedSeq], key) => {
+    row: ([wireHash, seq, bytes, acceptedAtMs, dedupUntilMs, expired, lsn, queuedTarget, queuedSeq], key) => {
       const targetPubkey = key.slice(PUBLIC_KEY_CHARACTERS, 2 * PUBLIC_KEY_CHARACTERS) as PublicKey;
       return {
         senderPubkey: key.slice(0, PUBLIC_KEY_CHARACTERS) as PublicKey,
@@ -172,6 +172,7 @@ const codecs: { [T in TableName]: Codec<Tables[T]> } = {
         dedupUntilMs: dedupUntilMs as number,
         queuedTarget: queuedTarget === undefined ? targetPubkey : keyFrom(queuedTarget),
         queuedSeq: (queuedSeq ?? seq) as number,
+        lsn: lsn as number,
         expired: expired as boolean,
       };
     },

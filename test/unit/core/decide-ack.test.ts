@@ -9,9 +9,9 @@ import { NOON_MS } from '../../support/test-clock.ts';
 /** Three items wait for bob: two of alice's, one of carol's between them. */
 const waiting = [
   enrolledInAccount(bob, 'acme'),
-  accepted(alice, 'm1', [[bob, NOON_MS, 'a', 'acme']]),
-  accepted(carol, 'm2', [[bob, NOON_MS + 1, 'bb', 'acme']]),
-  accepted(alice, 'm3', [[bob, NOON_MS + 2, 'ccc', 'acme']]),
+  accepted(alice, 'm1', [[bob, NOON_MS, 'a']]),
+  accepted(carol, 'm2', [[bob, NOON_MS + 1, 'bb']]),
+  accepted(alice, 'm3', [[bob, NOON_MS + 2, 'ccc']]),
 ];
 
 test('an ack says what it releases, of whom, and for which account', () => {

@@ -59,7 +59,7 @@ describe('a known key', () => {
   });
 
   test('that takes another name inside its account is charged nothing', () => {
-    const world = given(enrolledInAccount(alice, 'acme'), accepted(carol, 'm1', [[alice, NOON_MS, 'x', 'acme']]));
+    const world = given(enrolledInAccount(alice, 'acme'), accepted(carol, 'm1', [[alice, NOON_MS, 'x']]));
     const renamed = world.when(accountEnrolOf(alice, 'acme', { hostName: bob.name }));
     expect(renamed.events).toEqual([enrolledInAccount(alice, 'acme', { hostName: bob.name })]);
   });
@@ -75,7 +75,7 @@ describe('a known key', () => {
     const first = given(enrolled(alice), queued).when(accountEnrolOf(alice, 'acme'));
     expect(first.events).toMatchObject([{ formerAccount: null, account: 'acme', chargedItems: 1, chargedBytes: 4 }]);
     expect(first.after().get('account', 'acme')).toEqual({ items: 1, bytes: 4 });
-    const moved = given(enrolledInAccount(alice, 'acme'), accepted(carol, 'm1', [[alice, NOON_MS, 'xxxx', 'acme']]))
+    const moved = given(enrolledInAccount(alice, 'acme'), accepted(carol, 'm1', [[alice, NOON_MS, 'xxxx']]))
       .when(accountEnrolOf(alice, 'umbrella'))
       .after();
     expect(moved.get('account', 'acme')).toBeUndefined();
@@ -166,8 +166,8 @@ describe('at the cap of enrolments', () => {
       enrolledInAccount(bob, 'acme'),
       enrolled(carol),
       accepted(carol, 'm1', [
-        [alice, NOON_MS, 'x', 'acme'],
-        [bob, NOON_MS, 'yyy', 'acme'],
+        [alice, NOON_MS, 'x'],
+        [bob, NOON_MS, 'yyy'],
       ]),
     ).under({ enrolmentsMax: 3 });
     const dan = enrolOf(hostNamed('dan'), { nowMs: A_DAY_LATER_MS });
@@ -190,7 +190,7 @@ describe('at the cap of enrolments', () => {
   });
 
   test('a lapsed key that comes back finds its queue, and its account is charged for it again', () => {
-    const lapsed = given(enrolledInAccount(bob, 'acme'), accepted(carol, 'm1', [[bob, NOON_MS, 'yyy', 'acme']]), {
+    const lapsed = given(enrolledInAccount(bob, 'acme'), accepted(carol, 'm1', [[bob, NOON_MS, 'yyy']]), {
       type: 'EnrolmentLapsed',
       hostPubkey: bob.key,
       account: 'acme',

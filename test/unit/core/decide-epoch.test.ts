@@ -6,7 +6,7 @@ import { given } from '../../support/given.ts';
 import { alice, bob } from '../../support/hosts.ts';
 import { NOON_MS } from '../../support/test-clock.ts';
 
-const queued = [enrolledInAccount(bob, 'acme'), accepted(alice, 'm1', [[bob, NOON_MS, 'xyz', 'acme']])];
+const queued = [enrolledInAccount(bob, 'acme'), accepted(alice, 'm1', [[bob, NOON_MS, 'xyz']])];
 
 test('a rotation begins the epoch it was given, for the reason it was given', () => {
   const rotated = given().when(rotateEpochOf(epochNumbered(7), { reason: 'restore' }));

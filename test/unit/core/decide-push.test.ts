@@ -27,8 +27,8 @@ describe('a new item', () => {
         itemId: 'm1',
         kind: 'envelope',
         targets: [
-          { hostPubkey: bob.key, seq: NOON_MS, wireHash: sha256Hex('for bob'), bytes: 7, account: null },
-          { hostPubkey: carol.key, seq: NOON_MS, wireHash: sha256Hex('for carol!'), bytes: 10, account: 'acme' },
+          { hostPubkey: bob.key, seq: NOON_MS, wireHash: sha256Hex('for bob'), bytes: 7 },
+          { hostPubkey: carol.key, seq: NOON_MS, wireHash: sha256Hex('for carol!'), bytes: 10 },
         ],
         acceptedAtMs: NOON_MS,
         expiresAtMs: NOON_MS + 14 * DAY_MS,
@@ -178,7 +178,7 @@ function stored(): Given {
     enrolledInAccount(carol, 'acme'),
     accepted(alice, 'm1', [
       [bob, NOON_MS, 'x'],
-      [carol, NOON_MS + 3, 'yy', 'acme'],
+      [carol, NOON_MS + 3, 'yy'],
     ]),
   );
 }
@@ -214,7 +214,7 @@ describe('a lost item', () => {
         atMs: LATER_MS,
       },
       { type: 'EpochRotated', epoch: epochNumbered(99), reason: 'item-lost', atMs: LATER_MS },
-      accepted(alice, 'm1', [[carol, LATER_MS, 'yy', 'acme']], { acceptedAtMs: LATER_MS }),
+      accepted(alice, 'm1', [[carol, LATER_MS, 'yy']], { acceptedAtMs: LATER_MS }),
     ]);
     expect(push.verdict).toBe('accepted');
     expect(push.seqs).toEqual([NOON_MS, LATER_MS]);

@@ -15,8 +15,8 @@ import { MapRows } from '../../support/map-rows.ts';
 import { NOON_MS } from '../../support/test-clock.ts';
 
 const sent = accepted(alice, 'm1', [
-  [bob, NOON_MS, 'for bob', 'acme'],
-  [carol, NOON_MS + 4, 'carol', 'acme'],
+  [bob, NOON_MS, 'for bob'],
+  [carol, NOON_MS + 4, 'carol'],
 ]);
 const lostAtBob: ItemLost = {
   type: 'ItemLost',
@@ -111,27 +111,29 @@ describe('reduceQueues', () => {
 describe('reduceDedup', () => {
   test('counts one row a target, and a lost item as one less', () => {
     const rows = new MapRows();
-    expect(reduceDedup(sent, rows).at(-1)).toEqual({ table: 'sender', key: alice.key, row: { dedupRows: 2 } });
-    for (const change of reduceDedup(sent, rows)) rows.put(change);
-    expect(reduceDedup(lostAtBob, rows)).toEqual([
+    expect(reduceDedup(sent, 9, rows).at(-1)).toEqual({ table: 'sender', key: alice.key, row: { dedupRows: 2 } });
+    for (const change of reduceDedup(sent, 9, rows)) rows.put(change);
+    expect(reduceDedup(lostAtBob, 9, rows)).toEqual([
       { table: 'dedup', key: `${alice.key}${bob.key}m1`, row: null },
       { table: 'sender', key: alice.key, row: { dedupRows: 1 } },
     ]);
   });
 
   test('an ack does not touch it', () => {
-    expect(reduceDedup(acked(bob, NOON_MS, [[alice, 1, 7]]), new MapRows(sent))).toEqual([]);
+    expect(reduceDedup(acked(bob, NOON_MS, [[alice, 1, 7]]), 9, new MapRows(sent))).toEqual([]);
   });
 
   test('a sender without rows has no row', () => {
-    const rows = new MapRows(accepted(alice, 'm1', [[bob, NOON_MS, 'for bob', 'acme']]));
-    expect(reduceDedup(lostAtBob, rows).at(-1)).toEqual({ table: 'sender', key: alice.key, row: null });
+    const rows = new MapRows(accepted(alice, 'm1', [[bob, NOON_MS, 'for bob']]));
+    expect(reduceDedup(lostAtBob, 9, rows).at(-1)).toEqual({ table: 'sender', key: alice.key, row: null });
   });
 });
 
 describe('reduceUsage', () => {
+  const hosts = [enrolledInAccount(bob, 'acme'), enrolledInAccount(carol, 'acme')];
+
   test('sums one account over all targets of an item', () => {
-    expect(reduceUsage(sent, new MapRows())).toEqual([
+    expect(reduceUsage(sent, new MapRows(...hosts))).toEqual([
       { table: 'share', key: bob.key + alice.key, row: { items: 1, bytes: 7 } },
       { table: 'account', key: 'acme', row: { items: 2, bytes: 12 } },
       { table: 'share', key: carol.key + alice.key, row: { items: 1, bytes: 5 } },
@@ -146,7 +148,7 @@ describe('reduceUsage', () => {
   });
 
   test('deletes a row that would say zero', () => {
-    const rows = new MapRows(sent);
+    const rows = new MapRows(...hosts, sent);
     const released = acked(bob, NOON_MS, [[alice, 1, 7]], { account: 'acme' });
     expect(reduceUsage(released, rows)).toEqual([
       { table: 'share', key: bob.key + alice.key, row: null },
@@ -155,7 +157,7 @@ describe('reduceUsage', () => {
   });
 
   test('moves a charge between accounts, and within one leaves it', () => {
-    const rows = new MapRows(sent);
+    const rows = new MapRows(...hosts, sent);
     const moved = enrolledInAccount(bob, 'umbrella', { formerAccount: 'acme', chargedItems: 1, chargedBytes: 7 });
     expect(reduceUsage(moved, rows)).toEqual([
       { table: 'account', key: 'acme', row: { items: 1, bytes: 5 } },
@@ -174,5 +176,5 @@ test('no event changes one row twice', () => {
   const rows = new MapRows(initialised);
   // MapRows.apply throws when a reducer does.
   for (const event of [enrolled(alice), enrolledInAccount(bob, 'acme'), sent, lostAtBob]) rows.apply(event);
-  expect(reduce(sent, rows)).toHaveLength(10);
+  expect(reduce({ lsn: 9, event: sent }, rows)).toHaveLength(10);
 });

@@ -49,7 +49,7 @@ async function look(opening: Opening): Promise<{ epoch: string; notices: string[
 
 async function append(store: RelayStore, ...events: RelayEvent[]): Promise<void> {
   for (const event of events) {
-    const changes = reduce(event, store);
+    const changes = reduce({ lsn: store.lastLsn + 1, event }, store);
     await store.append({
       entries: [{ lsn: store.lastLsn + 1, event }],
       changes,

@@ -13,7 +13,7 @@ const lsn = wholeNumber.map((number) => Math.max(1, number));
 const sample = encodeRecord({
   lsn: 7,
   event: accepted(alice, 'a-message-id', [
-    [bob, NOON_MS, 'for bob', 'acme'],
+    [bob, NOON_MS, 'for bob'],
     [carol, NOON_MS + 1, 'for carol'],
   ]),
 });

@@ -15,7 +15,7 @@ import { RelayStore } from '../../../src/relay/store/relay-store.ts';
 import { wireOf } from '../../support/commands.ts';
 import { collected } from '../../support/collected.ts';
 import { epochSource } from '../../support/epochs.ts';
-import { type Accepted, accepted, acked, enrolled, initialised } from '../../support/events.ts';
+import { type Accepted, accepted, acked, enrolled, enrolledInAccount, initialised } from '../../support/events.ts';
 import { alice, bob, carol, relay } from '../../support/hosts.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 import { NOON_MS } from '../../support/test-clock.ts';
@@ -33,7 +33,7 @@ async function freshStore(): Promise<{ store: RelayStore; level: Level; position
 }
 
 async function append(store: RelayStore, event: RelayEvent, payloads: Payload[] = []): Promise<void> {
-  const changes = reduce(event, store);
+  const changes = reduce({ lsn: store.lastLsn + 1, event }, store);
   await store.append({
     entries: [{ lsn: store.lastLsn + 1, event }],
     changes,
@@ -77,7 +77,7 @@ describe('append', () => {
       const entries = [{ lsn, event: enrolled(bob) }];
       const batch = {
         entries,
-        changes: reduce(enrolled(bob), store),
+        changes: reduce({ lsn, event: enrolled(bob) }, store),
         payloads: [],
         collected: undefined,
         forgotten: [],
@@ -232,8 +232,8 @@ test('enrolments come in the order in which they were made', async () => {
 
 test('rawRows shows every row table and none of the indexes', async () => {
   const { store } = await freshStore();
-  await append(store, enrolled(bob));
-  await accept(store, 'm1', [bob, 100, 'x', 'acme']);
+  await append(store, enrolledInAccount(bob, 'acme'));
+  await accept(store, 'm1', [bob, 100, 'x']);
   const prefixes = (await collected(store.rawRows())).map(([key]) => key[0]);
   expect(prefixes.toSorted((a = 0, b = 0) => a - b)).toEqual([
     PREFIX.relay,
