@@ -30,6 +30,7 @@ interface ServeFlags {
   admission: 'open' | 'invite';
   maxDedupRows: number;
   sweepSeconds: number;
+  diskFloor: number;
   positionFile?: string;
   trustProxy?: true | 'xff' | 'cloudflare';
   server?: 'uws' | 'node';
@@ -79,6 +80,7 @@ export function relayServeCommand(): Command {
     )
     .option('--max-dedup-rows <n>', 'dedup rows one sender may keep', wholeNumber(1), 1_000_000)
     .option('--sweep-seconds <s>', 'how often to sweep', seconds, 60)
+    .option('--disk-floor <mib>', 'refuse pushes while less is free on the disk', wholeNumber(0), 256)
     .option('--position-file <file>', 'where to note how far the log had come (default: position in the store folder)')
     .addOption(
       new Option(
@@ -139,6 +141,7 @@ function relayOptions(flags: ServeFlags, storeDir: string): Omit<Parameters<type
     admission: flags.admission,
     dedupRowsMax: flags.maxDedupRows,
     sweepMs: flags.sweepSeconds * 1000,
+    diskFloorBytes: flags.diskFloor * 1_048_576,
     trustProxy: trustProxy(flags),
     bodyBytesMax: bodyBytesMax(),
     version: softwareVersion(),

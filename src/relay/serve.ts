@@ -11,6 +11,7 @@ import { hostKeyAuthority } from './auth/authority.ts';
 import { Challenges } from './auth/challenges.ts';
 import { RateLimiter } from './auth/rate-limit.ts';
 import type { RelaySettings } from './core/facts.ts';
+import { DiskGuard, freeBytesOf } from './disk-guard.ts';
 import type { Clock, RandomBytes, Timers } from './engine/ambient.ts';
 import type { StoreFailed } from './engine/committer.ts';
 import { Engine } from './engine/engine.ts';
@@ -57,6 +58,10 @@ export interface RelayOptions {
   admission: RelaySettings['admission'];
   dedupRowsMax: number;
   sweepMs: number;
+  /** Pushes are refused while less than this is free on the disk of the store. */
+  diskFloorBytes: number;
+  /** How much is free; absent: what the file system says. */
+  freeBytes?: () => Promise<number>;
   trustProxy: TrustProxy;
   /** Largest request body of the routes with a hop. */
   bodyBytesMax: number;
@@ -153,12 +158,27 @@ async function serve(options: ServeOptions): Promise<Relay> {
   const { publicKey: relayPubkey } = signer;
   const bodyBytesMax = Math.min(options.bodyBytesMax, BODY_BYTES_MAX);
   const pageWriter = new PageWriter({ engine, clock, timers, newEpoch });
+  const disk = await DiskGuard.start({
+    freeBytes: options.freeBytes ?? (() => freeBytesOf(options.storeDir)),
+    floorBytes: options.diskFloorBytes,
+    timers,
+    changed: (isLow, freeBytes) => {
+      if (isLow) log.error({ freeBytes }, 'the disk is almost full: pushes are refused until there is room');
+      else log.info({ freeBytes }, 'there is room on the disk again: pushes are taken');
+    },
+  });
   const handler = new Handler({
     engine,
     relayPubkey,
     clock,
     timers,
     randomId: () => randomBytes(8).toString('hex'),
+    room: {
+      take: (bytes) => {
+        disk.taken(bytes);
+        return !disk.isLow;
+      },
+    },
     trustProxy: options.trustProxy,
     rates: {
       challenge: new RateLimiter(options.enrolRate, monotonicMs),
@@ -183,9 +203,10 @@ async function serve(options: ServeOptions): Promise<Relay> {
   });
   let isReady = false;
   const listen = chooseServer(options.server);
-  const server = await listen({ ...options.listen, handler: (exchange) => handler.handle(exchange) });
+  let server: HttpServer | undefined;
   let admin: HttpServer | undefined;
   try {
+    server = await listen({ ...options.listen, handler: (exchange) => handler.handle(exchange) });
     const health = () => ({
       isReady,
       version,
@@ -197,7 +218,8 @@ async function serve(options: ServeOptions): Promise<Relay> {
     const operator = operatorHandler(health, openApi);
     if (options.adminListen) admin = await listenNode({ ...options.adminListen, handler: operator });
   } catch (error) {
-    server.close();
+    server?.close();
+    await disk.close();
     throw error;
   }
   const sweeps = new Sweeps({
@@ -224,6 +246,7 @@ async function serve(options: ServeOptions): Promise<Relay> {
     const isDrained = await withinMs(handler.drain(), STOP_WITHIN_MS, timers);
     if (!isDrained) log.warn({}, 'some requests did not finish in time and are cut');
     await sweeps.stop();
+    await disk.close();
     server.close();
     admin?.close();
     await engine.close();

@@ -62,6 +62,7 @@ export class HttpRelay {
       dedupRowsMax: 1_000_000,
       // Of a length that no other timer has, see `ManualTimers.underWay`.
       sweepMs: 59_000,
+      diskFloorBytes: 0,
       trustProxy: 'none',
       bodyBytesMax: 8_388_608,
       version: '0.0.0-test',

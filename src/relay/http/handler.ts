@@ -29,6 +29,9 @@ const BODIES_SHARE_BYTES = 16 << 20;
 const OPEN_BODIES_BYTES_MAX = 4 << 20;
 const OPEN_BODIES_SHARE_BYTES = 256 << 10;
 
+/** A full disk is emptied by acks and by expiry, not at once. */
+const DISK_FULL_RETRY_S = 60;
+
 export interface HandlerOptions {
   engine: Engine;
   routes: readonly Route[];
@@ -36,6 +39,8 @@ export interface HandlerOptions {
   clock: Clock;
   timers: Timers;
   randomId: () => string;
+  /** Whether there is room on the disk for this many bytes more. */
+  room: { take: (bytes: number) => boolean };
   trustProxy: TrustProxy;
   rates: Readonly<Record<CountedAs, RateLimiter>>;
   /** Told of what should not happen: the error and the request it happened in. */
@@ -120,6 +125,9 @@ export class Handler {
     }
     if (isReply(framing)) return framing;
     if (framing.contentLength > route.bodyBytesMax) return bodyRefusal('too large', route);
+    if (route.fillsDisk && !this.#options.room.take(framing.contentLength)) {
+      return problemReply('UNAVAILABLE', 'the disk of this relay is almost full', { retryAfterS: DISK_FULL_RETRY_S });
+    }
     return route;
   }
 

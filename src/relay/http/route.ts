@@ -31,6 +31,8 @@ interface RouteBase {
   method: 'GET' | 'POST';
   path: string;
   bodyBytesMax: number;
+  /** Whether it is refused while the disk is almost full. */
+  fillsDisk?: true;
 }
 
 /** Anybody may call it; `counted` routes are counted per client address. */

@@ -39,7 +39,7 @@ export function v1MessageRoutes(options: V1RoutesOptions): HopRoute[] {
   const shared = { access: 'hop', bodyBytesMax: options.bodyBytesMax } as const;
   const path = '/v1/relay/messages';
   return [
-    { ...shared, method: 'POST', path, counted: 'push', handle: (request) => push(request, options) },
+    { ...shared, method: 'POST', path, counted: 'push', fillsDisk: true, handle: (request) => push(request, options) },
     { ...shared, method: 'GET', path, counted: undefined, handle: (request) => pull(request, options) },
     {
       ...shared,

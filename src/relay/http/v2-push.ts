@@ -32,6 +32,7 @@ export function pushRoute(options: PushRouteOptions): HopRoute {
     path: '/v2/relay/items',
     access: 'hop',
     counted: 'push',
+    fillsDisk: true,
     bodyBytesMax: options.bodyBytesMax,
     handle: (request) => push(request, options),
   };
