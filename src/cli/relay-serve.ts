@@ -5,6 +5,8 @@ import pino from 'pino';
 import { BODY_BYTES_MAX, DEFAULT_LIMITS, type Limits } from '../protocol/limits.ts';
 import { displayFingerprint } from '../protocol/public-key.ts';
 import { processClock, processRandom, processTimers } from '../relay/ambient-process.ts';
+import type { IssuerSettings } from '../relay/auth/issuer.ts';
+import type { AuthorityName } from '../relay/core/rows.ts';
 import { StoreFailed } from '../relay/engine/committer.ts';
 import type { TrustProxy } from '../relay/http/client-address.ts';
 import { ListenFailed } from '../relay/http/exchange.ts';
@@ -13,7 +15,16 @@ import { LEVEL_FOLDER } from '../relay/store/open.ts';
 import { type RefusedReason, StoreRefused } from '../relay/store/refused.ts';
 import { RELAY_KEY_FILE, relaySigner } from '../relay/store/relay-key.ts';
 import { CommandFailed, EXIT, type ExitName } from './exit.ts';
-import { limitsOverridden, listenAddress, listenAddressOrOff, seconds, wholeNumber } from './values.ts';
+import {
+  issuerUrl,
+  limitsOverridden,
+  listenAddress,
+  listenAddressOrOff,
+  seconds,
+  trustedUrl,
+  webUrl,
+  wholeNumber,
+} from './values.ts';
 import { softwareVersion } from './version.ts';
 
 /** How long the answers of a failing relay may take. */
@@ -28,6 +39,10 @@ interface ServeFlags {
   enrolRate: number;
   maxEnrolments: number;
   admission: 'open' | 'invite';
+  authority: AuthorityName;
+  issuer?: string;
+  relayUrl?: string;
+  jwksUrl?: string;
   maxDedupRows: number;
   sweepSeconds: number;
   diskFloor: number;
@@ -47,7 +62,8 @@ Environment:
 Examples:
   $ poste relay serve
   $ poste relay serve --store-dir /var/lib/poste --listen 127.0.0.1:8787 --trust-proxy xff
-  $ poste relay serve --limits '{"retention_days": 2.5, "max_queue_items": 2000}'`;
+  $ poste relay serve --limits '{"retention_days": 2.5, "max_queue_items": 2000}'
+  $ poste relay serve --authority account-token --issuer https://accounts.example --relay-url https://mail.example`;
 
 export function relayServeCommand(): Command {
   const listenDefault: ListenAddress = { host: '127.0.0.1', port: 8787 };
@@ -77,6 +93,18 @@ export function relayServeCommand(): Command {
       new Option('--admission <who>', 'who may enrol: anybody, or whoever brings an invite of poste relay admit')
         .choices(['open', 'invite'])
         .default('open'),
+    )
+    .addOption(
+      new Option('--authority <name>', 'what lets a host in: its key alone, or a token of an account service')
+        .choices(['host-key', 'account-token'])
+        .default('host-key'),
+    )
+    .addOption(new Option('--issuer <url>', 'the account service: iss of its tokens').argParser(issuerUrl))
+    .addOption(new Option('--relay-url <url>', 'this relay, as aud of its tokens names it').argParser(webUrl))
+    .addOption(
+      new Option('--jwks-url <url>', "where the issuer's keys are (default: <issuer>/.well-known/jwks.json)").argParser(
+        trustedUrl,
+      ),
     )
     .option('--max-dedup-rows <n>', 'dedup rows one sender may keep', wholeNumber(1), 1_000_000)
     .option('--sweep-seconds <s>', 'how often to sweep', seconds, 60)
@@ -127,6 +155,7 @@ async function serve(flags: ServeFlags): Promise<void> {
 
 function relayOptions(flags: ServeFlags, storeDir: string): Omit<Parameters<typeof startRelay>[0], 'log'> {
   const secret = process.env['MAIL_RELAY_KEY'];
+  const issuer = issuerSettings(flags);
   return {
     storeDir,
     ...(flags.positionFile !== undefined && { positionFile: resolve(flags.positionFile) }),
@@ -140,6 +169,7 @@ function relayOptions(flags: ServeFlags, storeDir: string): Omit<Parameters<type
     enrolmentsMax: flags.maxEnrolments,
     admission: flags.admission,
     dedupRowsMax: flags.maxDedupRows,
+    ...(issuer && { issuer }),
     sweepMs: flags.sweepSeconds * 1000,
     diskFloorBytes: flags.diskFloor * 1_048_576,
     trustProxy: trustProxy(flags),
@@ -157,6 +187,25 @@ function signerOfSecret(secret: string): ReturnType<typeof relaySigner> {
   } catch (error) {
     throw error instanceof StoreRefused ? refused(error) : error;
   }
+}
+
+/** `undefined` with the authority host-key. */
+function issuerSettings({ authority, issuer, relayUrl, jwksUrl, admission }: ServeFlags): IssuerSettings | undefined {
+  if (authority === 'host-key') {
+    const given = Object.entries({ '--issuer': issuer, '--relay-url': relayUrl, '--jwks-url': jwksUrl });
+    const idle = given.find(([, url]) => url !== undefined);
+    if (!idle) return undefined;
+    throw new CommandFailed('usage', 'USAGE', `${idle[0]} says nothing without --authority account-token`);
+  }
+  if (issuer === undefined || relayUrl === undefined) {
+    const missing = issuer === undefined ? '--issuer' : '--relay-url';
+    throw new CommandFailed('usage', 'USAGE', `--authority account-token needs ${missing}`);
+  }
+  if (admission === 'invite') {
+    const message = 'a host proves either an account or an invite: leave out --admission invite, or --authority';
+    throw new CommandFailed('usage', 'USAGE', message);
+  }
+  return { issuer, relayUrl, jwksUrl: jwksUrl ?? `${issuer.replace(/\/$/, '')}/.well-known/jwks.json` };
 }
 
 function trustProxy(flags: ServeFlags): TrustProxy {
@@ -224,6 +273,8 @@ function startDocument(relay: Relay, flags: ServeFlags, storeDir: string): objec
     fingerprint: displayFingerprint(relay.signer.publicKey),
     epoch: relay.engine.epoch,
     server: relay.serverName,
+    authority: flags.authority,
+    issuer: flags.issuer ?? null,
     initialised: relay.initialised,
     notices: relay.notices,
     pid: process.pid,
@@ -241,6 +292,7 @@ function startText(relay: Relay, flags: ServeFlags, storeDir: string): string {
     ['fingerprint', displayFingerprint(relay.signer.publicKey)],
     ['epoch', relay.engine.epoch],
     ['server', relay.serverName],
+    ['authority', flags.issuer === undefined ? flags.authority : `${flags.authority} of ${flags.issuer}`],
   ];
   const lines = rows.map(([name = '', value = '']) => `  ${name.padEnd(12)} ${value}`);
   return `Poste relay ${softwareVersion()} is ready.\n${lines.join('\n')}\n`;

@@ -1,6 +1,7 @@
 /** Turns the text of flags and environment variables into values, or says in one sentence what is wrong with it. */
 import { InvalidArgumentError } from 'commander';
 import { DEFAULT_LIMITS, type Limits } from '../protocol/limits.ts';
+import { isTrustedTransport } from '../relay/auth/fetch-key-set.ts';
 import type { ListenAddress } from '../relay/serve.ts';
 
 /** A whole number of at least `least`. */
@@ -37,6 +38,31 @@ export function listenAddress(text: string): ListenAddress {
 /** As `listenAddress`, or `off`. */
 export function listenAddressOrOff(text: string): ListenAddress | undefined {
   return text === 'off' ? undefined : listenAddress(text);
+}
+
+/** An absolute http or https URL without user or fragment, as it was written: it is compared and not resolved. */
+export function webUrl(text: string): string {
+  const url = /^https?:\/\/[!-~]+$/.test(text) && URL.canParse(text) ? new URL(text) : undefined;
+  if (!url || url.username || url.password || text.includes('#')) {
+    throw new InvalidArgumentError('It must be an absolute URL, as in https://mail.example, without user or fragment.');
+  }
+  return text;
+}
+
+/** As `webUrl`; https unless it is of this machine, because keys that are trusted come from there. */
+export function trustedUrl(text: string): string {
+  if (!isTrustedTransport(new URL(webUrl(text)))) {
+    throw new InvalidArgumentError(
+      'It must be https; plain http is for this machine only, as in http://127.0.0.1:9000.',
+    );
+  }
+  return text;
+}
+
+/** As `trustedUrl`, without a query (RFC 8414). */
+export function issuerUrl(text: string): string {
+  if (text.includes('?')) throw new InvalidArgumentError('It must be a URL without a query.');
+  return trustedUrl(text);
 }
 
 /** The documented limits with those of a JSON object put over them. */

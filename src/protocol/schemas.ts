@@ -32,6 +32,13 @@ export const EnrolRequest = Type.Object({
   proof: Type.Optional(Type.Unknown({ description: 'what the authority of this relay asks for' })),
 });
 
+/** The `proof` that a hosted relay asks for. */
+export const AccountProof = Type.Object({
+  token: Type.String({ description: 'the account token: a JWT' }),
+  cloud_key: Type.Record(Type.String(), Type.Unknown(), { description: "the host's cloud key: a public JWK" }),
+  cert: Signature,
+});
+
 /** Unknown members of the record are kept: the signatures cover them. */
 export const RotateRequest = Type.Object({
   rotation: Type.Object({

@@ -7,8 +7,11 @@ import { BODY_BYTES_MAX, type Limits } from '../protocol/limits.ts';
 import type { Signer } from '../protocol/ed25519.ts';
 import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../protocol/epoch.ts';
 import { operatorHandler } from './admin/health.ts';
+import { accountTokenAuthority } from './auth/account-token.ts';
 import { hostKeyAuthority } from './auth/authority.ts';
 import { Challenges } from './auth/challenges.ts';
+import { Issuer, type IssuerSettings } from './auth/issuer.ts';
+import { Jwks } from './auth/jwks.ts';
 import { RateLimiter } from './auth/rate-limit.ts';
 import type { RelaySettings } from './core/facts.ts';
 import { DiskGuard, freeBytesOf } from './disk-guard.ts';
@@ -28,6 +31,7 @@ import { enrolmentRoutes } from './http/v1-enrolment.ts';
 import { v1MessageRoutes } from './http/v1-messages.ts';
 import { ackRoute } from './http/v2-ack.ts';
 import { encKeyRoutes } from './http/enc-key.ts';
+import { denyRoute } from './http/v2-deny.ts';
 import { infoRoute } from './http/v2-info.ts';
 import { pullRoute } from './http/v2-pull.ts';
 import { pushRoute } from './http/v2-push.ts';
@@ -57,6 +61,8 @@ export interface RelayOptions {
   enrolmentsMax: number;
   admission: RelaySettings['admission'];
   dedupRowsMax: number;
+  /** Whose account tokens admit hosts; absent: the host-key challenge alone does. */
+  issuer?: IssuerSettings;
   sweepMs: number;
   /** Pushes are refused while less than this is free on the disk of the store. */
   diskFloorBytes: number;
@@ -167,6 +173,7 @@ async function serve(options: ServeOptions): Promise<Relay> {
       else log.info({ freeBytes }, 'there is room on the disk again: pushes are taken');
     },
   });
+  const hosted = options.issuer && hostedParts(options.issuer, options);
   const handler = new Handler({
     engine,
     relayPubkey,
@@ -188,11 +195,12 @@ async function serve(options: ServeOptions): Promise<Relay> {
       push: new RateLimiter(options.pushesPerMinute, monotonicMs),
     },
     routes: [
-      ...enrolmentRoutes({ engine, challenges, authority: hostKeyAuthority, relayPubkey }),
+      ...enrolmentRoutes({ engine, challenges, authority: hosted?.authority ?? hostKeyAuthority, relayPubkey }),
+      ...(hosted ? [denyRoute({ engine, issuer: hosted.issuer })] : []),
       rotateRoute({ engine }),
       infoRoute({ engine, relayPubkey, version, bodyBytesMax }),
       pushRoute({ engine, signer, newEpoch, monotonicMs, bodyBytesMax }),
-      pullRoute({ engine, timers, pageWriter, bodyBytesMax }),
+      pullRoute({ engine, clock, timers, pageWriter, bodyBytesMax }),
       ackRoute({ engine, bodyBytesMax }),
       ...v1MessageRoutes({ engine, newEpoch, monotonicMs, pageWriter, bodyBytesMax }),
       sendersRoute({ engine, monotonicMs, bodyBytesMax }),
@@ -218,10 +226,13 @@ async function serve(options: ServeOptions): Promise<Relay> {
     const operator = operatorHandler(health, openApi);
     if (options.adminListen) admin = await listenNode({ ...options.adminListen, handler: operator });
   } catch (error) {
+    hosted?.jwks.close();
     server?.close();
     await disk.close();
     throw error;
   }
+  // Not waited for: an issuer that is away keeps nobody from their mail.
+  void hosted?.jwks.start();
   const sweeps = new Sweeps({
     engine,
     challenges,
@@ -247,6 +258,7 @@ async function serve(options: ServeOptions): Promise<Relay> {
     if (!isDrained) log.warn({}, 'some requests did not finish in time and are cut');
     await sweeps.stop();
     await disk.close();
+    hosted?.jwks.close();
     server.close();
     admin?.close();
     await engine.close();
@@ -266,6 +278,16 @@ async function serve(options: ServeOptions): Promise<Relay> {
       return stopping;
     },
   };
+}
+
+/** What a hosted relay has besides: the issuer's keys, what it says, and the authority that goes by it. */
+function hostedParts({ jwksUrl, ...names }: IssuerSettings, { clock, timers, log }: RelayOptions) {
+  const monotonicMs = () => clock.monotonicMs();
+  const nowMs = () => clock.nowMs();
+  const failed = (reason: string) => log.warn({ reason }, "the issuer's keys could not be fetched");
+  const jwks = new Jwks({ url: jwksUrl, fetch, monotonicMs, timers, failed });
+  const issuer = new Issuer({ ...names, jwks, nowMs });
+  return { jwks, issuer, authority: accountTokenAuthority({ issuer, nowMs, monotonicMs }) };
 }
 
 /** The first failure of the store, told once. */

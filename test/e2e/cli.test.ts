@@ -9,10 +9,12 @@ import type { PublicKey } from '../../src/protocol/public-key.ts';
 import { SCHEMA_KEY } from '../../src/relay/store/keys.ts';
 import { openStore } from '../../src/relay/store/open.ts';
 import { FIRST_ADAPTER } from '../support/adapters.ts';
+import { enrolBody } from '../support/enrolments.ts';
 import { epochNumbered } from '../support/epochs.ts';
 import { freePort } from '../support/free-port.ts';
 import { hopBytes } from '../support/hops.ts';
 import { type TestHost, alice, bob } from '../support/hosts.ts';
+import { issuerForTest, proofOf } from '../support/local-issuer.ts';
 import { itemTo } from '../support/mail.ts';
 import { jsonOf } from '../support/problems.ts';
 import {
@@ -33,6 +35,8 @@ const EXIT = { ok: 0, failure: 1, usage: 2, conflict: 4, refused: 5, interrupted
 /** What a stack trace would show. */
 const STACK = /\n\s+at |node:internal/;
 const OTHER_KEY = Buffer.from('0123456789abcdefghijklmnopqrstuv').toString('base64');
+const HOSTED = ['--authority', 'account-token'];
+const ISSUER = 'https://accounts.example';
 const KEY_PATTERN = /^[A-Za-z0-9+/]{43}=\n$/;
 
 describe('relay serve', () => {
@@ -52,6 +56,7 @@ describe('relay serve', () => {
     expect(lines.get('key')).toBe(join(storeDir, 'relay.key'));
     expect(lines.get('fingerprint')).toMatch(/^SHA256:[A-Za-z0-9+/]{43}$/);
     expect(lines.get('epoch')).toMatch(/^[0-9A-Z]{26}$/);
+    expect(lines.get('authority')).toBe('host-key');
     const info = (await (await fetch(`${lines.get('address')}/v2/relay/info`)).json()) as Record<string, string>;
     expect(info['epoch']).toBe(lines.get('epoch'));
     const hash = createHash('sha256')
@@ -75,6 +80,8 @@ describe('relay serve', () => {
       fingerprint: expect.stringMatching(/^SHA256:/) as string,
       epoch: expect.any(String) as string,
       server: expect.stringMatching(/^(?:uWebSockets\.js|node:http) [0-9.]+$/) as string,
+      authority: 'host-key',
+      issuer: null,
       initialised: true,
       notices: [],
       pid: relay.process.pid,
@@ -169,6 +176,35 @@ describe('relay serve', () => {
     expect(answered).toEqual(statuses);
   });
 
+  test('--authority account-token admits with tokens of the issuer, and SIGTERM ends it all the same', async () => {
+    const issuer = await issuerForTest();
+    const { issuer: url, relayUrl } = issuer.settings;
+    const args = ['--authority', 'account-token', '--issuer', url, '--relay-url', relayUrl];
+    const relay = await relayProcess(await temporaryFolder(), args);
+    expect(relay.start).toMatchObject({ authority: 'account-token', issuer: url });
+    await expect(clientOf(relay, alice).enrol()).rejects.toMatchObject({ status: 403, code: 'ENROL_REFUSED' });
+    const post = (path: string, body: unknown): Promise<Response> =>
+      fetch(`${relay.start.url}${path}`, { method: 'POST', body: JSON.stringify(body) });
+    const { challenge } = (await (await post('/v1/relay/challenge', { pubkey: alice.key })).json()) as {
+      challenge: string;
+    };
+    const signed = { relay_pubkey: relay.start.relay_pubkey };
+    const sent = { proof: await proofOf(url, alice, { nowMs: Date.now() }) };
+    const response = await post('/v1/relay/enrol', enrolBody(alice, challenge, { signed, sent }));
+    expect(await response.json()).toMatchObject({ authorized_by: 'account-token', account: 'acme' });
+    expect(issuer.requests).toBe(1);
+    expect(await terminate(relay)).toMatchObject({ code: EXIT.ok, signal: null, stderr: '' });
+  });
+
+  test('the start shows the issuer, which need not be there', async () => {
+    const args = ['--authority', 'account-token', '--issuer', 'http://127.0.0.1:1', '--relay-url', 'https://m.example'];
+    const process = poste(serveArgs(await temporaryFolder(), args));
+    await process.printed('authority    account-token of http://127.0.0.1:1\n');
+    await expect.poll(() => process.stderr).toContain("the issuer's keys could not be fetched");
+    process.signal('SIGTERM');
+    expect(await process.ended()).toMatchObject({ code: EXIT.ok });
+  });
+
   test('SIGTERM and SIGINT end it with 0, well inside 25 s, also while a pull is held', async () => {
     for (const [signal, server] of [
       ['SIGTERM', FIRST_ADAPTER],
@@ -253,6 +289,23 @@ describe('what goes wrong is one sentence, an exit code and no stack trace', () 
     [['--limits', '{"max_batch":1.5}'], /max_batch must be a whole number/],
     [['--enrol-rate', '0'], /It must be a whole number, at least 1/],
     [['--trust-proxy', 'nginx'], /Allowed choices are xff, cloudflare/],
+    [['--authority', 'oidc'], /Allowed choices are host-key, account-token/],
+    [['--issuer', 'accounts.example'], /It must be an absolute URL/],
+    [['--issuer', 'http://accounts.example'], /It must be https; plain http is for this machine only/],
+    [['--issuer', 'https://accounts.example/?tenant=1'], /It must be a URL without a query/],
+    [['--jwks-url', 'http://192.168.0.1/jwks.json'], /It must be https; plain http is for this machine only/],
+    [['--jwks-url', 'file:///etc/jwks.json'], /It must be an absolute URL/],
+    [['--relay-url', 'https://user:pass@mail.example'], /without user or fragment/],
+    [['--relay-url', 'https://mail.example/#here'], /without user or fragment/],
+    [['--issuer', ISSUER], /--issuer says nothing without --authority account-token/],
+    [['--relay-url', ISSUER], /--relay-url says nothing without --authority account-token/],
+    [['--jwks-url', ISSUER], /--jwks-url says nothing without --authority account-token/],
+    [[...HOSTED, '--relay-url', ISSUER], /--authority account-token needs --issuer/],
+    [[...HOSTED, '--issuer', ISSUER], /--authority account-token needs --relay-url/],
+    [
+      [...HOSTED, '--issuer', ISSUER, '--relay-url', ISSUER, '--admission', 'invite'],
+      /proves either an account or an invite/,
+    ],
   ])('relay serve %j is a usage error', async (args, said) => {
     const storeDir = join(await temporaryFolder(), 'store');
     const ended = await run(serveArgs(storeDir, args));

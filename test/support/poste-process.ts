@@ -31,6 +31,8 @@ export interface StartDocument {
   fingerprint: string;
   epoch: string;
   server: string;
+  authority: string;
+  issuer: string | null;
   initialised: boolean;
   notices: string[];
   pid: number;

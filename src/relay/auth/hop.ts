@@ -49,9 +49,7 @@ export interface HopRequest {
 export function readHop(header: HeaderLookup, lookUps: HopLookUps, nowMs: number): HopClaim | Refusal {
   const claimed = candidates(header, lookUps);
   if (!Array.isArray(claimed)) return claimed;
-  const live = claimed.filter(
-    (row) => row.revokedAtMs === null && (row.validUntilMs === null || row.validUntilMs > nowMs),
-  );
+  const live = claimed.filter((row) => isAdmitted(row, nowMs));
   if (live.length === 0) return refusal('NOT_ENROLLED', 'not enrolled');
   const timestamp = header(HOP_HEADERS.timestamp);
   const timestampMs = timestamp === undefined ? undefined : parseHopTimestamp(timestamp);
@@ -67,6 +65,11 @@ export function readHop(header: HeaderLookup, lookUps: HopLookUps, nowMs: number
   if (signature === undefined) return refusal('BAD_SIGNATURE', `${HOP_HEADERS.signature} is missing`);
   const version = header(HOP_HEADERS.key) === undefined ? 1 : 2;
   return { type: 'HopClaim', version, candidates: live, timestamp, signature };
+}
+
+/** Whether a host may make hops now: a hosted enrolment is good as long as its token. */
+export function isAdmitted({ revokedAtMs, validUntilMs }: EnrolmentRow, nowMs: number): boolean {
+  return revokedAtMs === null && (validUntilMs === null || validUntilMs > nowMs);
 }
 
 function candidates(header: HeaderLookup, { byKey, byName }: HopLookUps): EnrolmentRow[] | Refusal {

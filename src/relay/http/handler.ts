@@ -8,7 +8,7 @@ import { BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import { signedTarget } from '../../protocol/hop.ts';
 import type { HostName } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { type HopClaim, readHop, verifiedHop } from '../auth/hop.ts';
+import { type HopClaim, isAdmitted, readHop, verifiedHop } from '../auth/hop.ts';
 import type { RateLimiter } from '../auth/rate-limit.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 import type { Clock, Timers } from '../engine/ambient.ts';
@@ -192,7 +192,7 @@ export class Handler {
     // Looked up again: the enrolment may have ended while the body came in.
     if (!hostPubkey) return 'bad signature';
     const enrolment = engine.enrolment(hostPubkey);
-    if (!enrolment || enrolment.revokedAtMs !== null) return 'not enrolled';
+    if (!enrolment || !isAdmitted(enrolment, clock.nowMs())) return 'not enrolled';
     if (!enrolment.seen) {
       const noted = engine.noteHostSeen({
         type: 'NoteHostSeen',

@@ -11,9 +11,12 @@ export function jsonReply(status: number, body: unknown): Reply {
 const UNAVAILABLE_RETRY_S = 2;
 /** An enrolment lapses once a day at the soonest; nothing is won by asking often. */
 const ENROLMENTS_FULL_RETRY_S = 600;
+/** After a failure the authority is not asked again for as long. */
+const AUTHORITY_RETRY_S = 10;
 
 function retryOf(code: ProblemCode): number | undefined {
   if (code === 'ENROLMENTS_FULL') return ENROLMENTS_FULL_RETRY_S;
+  if (code === 'AUTHORITY_UNAVAILABLE') return AUTHORITY_RETRY_S;
   return PROBLEMS[code].status === 503 ? UNAVAILABLE_RETRY_S : undefined;
 }
 
@@ -39,6 +42,10 @@ export function problemReply(code: ProblemCode, detail: string, options: Problem
 
 export function refusalReply({ code, detail, members }: Refusal): Reply {
   return problemReply(code, detail, { members });
+}
+
+export function authorityUnavailable(): Reply {
+  return problemReply('AUTHORITY_UNAVAILABLE', 'the authority of this relay cannot be asked now');
 }
 
 /** A key that is well encoded and no point that anybody may enrol or rotate to. */

@@ -12,7 +12,7 @@ import { type Authority, AuthorityUnavailable } from '../auth/authority.ts';
 import type { Challenges } from '../auth/challenges.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { Reply } from './exchange.ts';
-import { jsonReply, problemReply, refusalReply, unacceptablePoint } from './replies.ts';
+import { authorityUnavailable, jsonReply, problemReply, refusalReply, unacceptablePoint } from './replies.ts';
 import type { OpenRoute, RelayRequest } from './route.ts';
 
 export interface EnrolmentRoutesOptions {
@@ -69,7 +69,7 @@ async function enrol({ body, clientAddress, nowMs }: RelayRequest, options: Enro
     answer = await authority.ask({ hostName, hostPubkey, ownerFp, proof });
   } catch (error) {
     if (!(error instanceof AuthorityUnavailable)) throw error;
-    return problemReply('AUTHORITY_UNAVAILABLE', 'the authority of this relay cannot be asked now');
+    return authorityUnavailable();
   }
   const command = {
     type: 'EnrolHost',

@@ -2,7 +2,8 @@
 import { WAIT_SECONDS_MAX } from '../../protocol/limits.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { Timers } from '../engine/ambient.ts';
+import { isAdmitted } from '../auth/hop.ts';
+import type { Clock, Timers } from '../engine/ambient.ts';
 import type { Engine, Page } from '../engine/engine.ts';
 import type { Exchange, Reply } from './exchange.ts';
 import { ItemsEncoder, type PageEncoder } from './page-encoding.ts';
@@ -12,6 +13,7 @@ import type { HopRelayRequest, HopRoute, RouteResult } from './route.ts';
 
 export interface PullRouteOptions {
   engine: Engine;
+  clock: Clock;
   timers: Timers;
   pageWriter: PageWriter;
   bodyBytesMax: number;
@@ -37,7 +39,7 @@ export function pullRoute(options: PullRouteOptions): HopRoute {
 
 async function pull(request: HopRelayRequest, options: PullRouteOptions): Promise<RouteResult> {
   const { query, caller, exchange } = request;
-  const { engine, pageWriter } = options;
+  const { engine, clock, pageWriter } = options;
   const parsed = parsePullQuery(query, engine.settings.limits.max_pull);
   if (typeof parsed === 'string') return problemReply('BAD_REQUEST', parsed);
   const { after, limit, epoch, waitS } = parsed;
@@ -47,8 +49,9 @@ async function pull(request: HopRelayRequest, options: PullRouteOptions): Promis
   let page = await engine.page(hostPubkey, after, limit);
   if (page.rows.length === 0 && waitS > 0) {
     await arrival(hostPubkey, page.headSeq, waitS, exchange, options);
-    // Revoked or rotated while it waited.
-    if (engine.enrolment(hostPubkey)?.revokedAtMs !== null) return problemReply('NOT_ENROLLED', 'not enrolled');
+    // Revoked or rotated while it waited, or its token ended.
+    const enrolment = engine.enrolment(hostPubkey);
+    if (!enrolment || !isAdmitted(enrolment, clock.nowMs())) return problemReply('NOT_ENROLLED', 'not enrolled');
     page = await engine.page(hostPubkey, after, limit);
   }
   return epochChanged(epoch, page.epoch) ?? pageReply(page, after, new ItemsEncoder(page), request, pageWriter);

@@ -1,6 +1,15 @@
 import { InvalidArgumentError } from 'commander';
 import { describe, expect, test } from 'vitest';
-import { limitsOverridden, listenAddress, listenAddressOrOff, seconds, wholeNumber } from '../../../src/cli/values.ts';
+import {
+  issuerUrl,
+  limitsOverridden,
+  listenAddress,
+  listenAddressOrOff,
+  seconds,
+  trustedUrl,
+  webUrl,
+  wholeNumber,
+} from '../../../src/cli/values.ts';
 import { DEFAULT_LIMITS } from '../../../src/protocol/limits.ts';
 
 describe('listenAddress', () => {
@@ -36,6 +45,36 @@ describe('listenAddress', () => {
   test('off', () => {
     expect(listenAddressOrOff('off')).toBeUndefined();
     expect(() => listenAddressOrOff('OFF')).toThrow(InvalidArgumentError);
+  });
+});
+
+describe('URLs are taken as they are written', () => {
+  test.each(['https://a.example', 'https://A.example/', 'https://a.example:8443/b/', 'http://127.0.0.1:9000/c'])(
+    '%s',
+    (text) => {
+      for (const parse of [webUrl, trustedUrl, issuerUrl]) expect(parse(text)).toBe(text);
+    },
+  );
+
+  test.each(['', 'a.example', '//a.example', 'https:a.example', 'https://', 'ftp://a.example', 'https://a b.example'])(
+    '%j is none',
+    (text) => {
+      for (const parse of [webUrl, trustedUrl, issuerUrl]) expect(() => parse(text)).toThrow(InvalidArgumentError);
+    },
+  );
+
+  test.each(['https://u@a.example', 'https://u:p@a.example', 'https://a.example/#', 'https://ä.example', ' https://a'])(
+    '%j is none either',
+    (text) => {
+      expect(() => webUrl(text)).toThrow(InvalidArgumentError);
+    },
+  );
+
+  test('one that only names may be plain http; one that keys come from may not, unless it is of this machine', () => {
+    expect(webUrl('http://a.example/?q')).toBe('http://a.example/?q');
+    expect(() => trustedUrl('http://a.example')).toThrow(InvalidArgumentError);
+    expect(trustedUrl('https://a.example/jwks?tenant=1')).toBe('https://a.example/jwks?tenant=1');
+    expect(() => issuerUrl('https://a.example/?tenant=1')).toThrow(InvalidArgumentError);
   });
 });
 

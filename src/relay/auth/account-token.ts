@@ -1,0 +1,91 @@
+/**
+ * The authority of a hosted relay: a host enrols with an account token ("Enrolment", rule 7; protocol.md section 4).
+ *
+ * The proof is `{token, cloud_key, cert}`. The token names the host key (`sub`) and the cloud key (`cnf.jkt`); the host
+ * key certifies the cloud key (`cert`). So nobody enrols with a token that was issued to another.
+ */
+import { type JWK, calculateJwkThumbprint } from 'jose';
+import { canonicalBytes } from '../../protocol/canonical-json.ts';
+import { cloudKeyCertificate } from '../../protocol/documents.ts';
+import { verifySignature } from '../../protocol/ed25519.ts';
+import { isObject } from '../../protocol/items.ts';
+import { hostFingerprint } from '../../protocol/public-key.ts';
+import { AccountProof, parserOf } from '../../protocol/schemas.ts';
+import type { AuthorityAnswer } from '../core/command.ts';
+import { type Authority, AuthorityUnavailable, type EnrolmentQuestion } from './authority.ts';
+import { type IssuedJwt, type Issuer, isName, isNameOrEmpty } from './issuer.ts';
+import { hasSecretMember } from './key-set.ts';
+import { SeenTokens } from './seen-tokens.ts';
+
+/** `exp` lies at most this long after `iat`. */
+export const TOKEN_LIFETIME_MAX_MS = 900_000;
+
+export interface AccountTokenOptions {
+  issuer: Issuer;
+  nowMs: () => number;
+  monotonicMs: () => number;
+}
+
+const parseProof = parserOf(AccountProof);
+
+export function accountTokenAuthority(options: AccountTokenOptions): Authority {
+  const seen = new SeenTokens(options.monotonicMs);
+  return { name: 'account-token', ask: (question) => ask(question, options, seen) };
+}
+
+async function ask(
+  { hostPubkey, proof }: EnrolmentQuestion,
+  { issuer, nowMs }: AccountTokenOptions,
+  seen: SeenTokens,
+): Promise<AuthorityAnswer> {
+  const parsed = parseProof(proof);
+  if (!parsed) return refused('the proof is not {token, cloud_key, cert}');
+  const jkt = await thumbprintOf(parsed.cloud_key);
+  if (jkt === undefined) return refused('cloud_key is no public JWK');
+  const certified = canonicalBytes(cloudKeyCertificate({ host_pubkey: hostPubkey, jkt }));
+  if (!verifySignature(hostPubkey, certified, parsed.cert)) return refused('the host key has not certified cloud_key');
+  const jwt = await issuer.verify(parsed.token);
+  if (jwt.type === 'JwtRefused') return refused(jwt.reason);
+  const grant = grantOf(jwt);
+  if (!grant) return refused('a claim of the token is missing or malformed');
+  const { expMs, sub } = grant;
+  if (expMs - jwt.iatMs > TOKEN_LIFETIME_MAX_MS) return refused('the token lives longer than 15 minutes');
+  if (sub !== hostFingerprint(hostPubkey)) return refused('the token is for another host key');
+  if (grant.jkt !== jkt) return refused('the token is for another cloud key');
+  switch (seen.use(jwt.jti, hostPubkey, expMs - nowMs())) {
+    case 'used':
+      return { ok: true, account: grant.account, org: grant.org, clientId: grant.clientId, validUntilMs: expMs };
+    case 'used by another':
+      return refused('the token was used by another host key');
+    case 'full':
+      throw new AuthorityUnavailable('too many tokens are in use');
+  }
+}
+
+function refused(reason: string): AuthorityAnswer {
+  return { ok: false, reason };
+}
+
+interface Grant {
+  sub: unknown;
+  jkt: unknown;
+  account: string;
+  org: string;
+  clientId: string;
+  expMs: number;
+}
+
+/** What the claims of an account token grant, and to whom; `undefined` when one is missing or malformed. */
+function grantOf({ claims, expMs }: IssuedJwt): Grant | undefined {
+  const { sub, account, org, cnf, client_id: clientId } = claims;
+  if (!isName(account) || !isNameOrEmpty(org) || !isName(clientId) || !isObject(cnf) || expMs === undefined) {
+    return undefined;
+  }
+  return { sub, jkt: cnf['jkt'], account, org, clientId, expMs };
+}
+
+/** RFC 7638; `undefined` when the key is none that may be shown. */
+async function thumbprintOf(cloudKey: Readonly<Record<string, unknown>>): Promise<string | undefined> {
+  if (hasSecretMember(cloudKey) || !['OKP', 'EC', 'RSA'].includes(cloudKey['kty'] as string)) return undefined;
+  return calculateJwkThumbprint(cloudKey as JWK, 'sha256').catch(() => undefined);
+}

@@ -1,0 +1,144 @@
+/**
+ * The issuer's keys, fetched and kept.
+ *
+ * Invariants ("Enrolment", rule 8), all in monotonic time:
+ *   - only the newest set that was fetched verifies, so a removed key stops at once;
+ *   - it is refreshed every 10 minutes, and for unknown `kid`s at most once a minute;
+ *   - a set that cannot be refreshed is used until an hour after it was asked for; then nobody is let in
+ *     (`AuthorityUnavailable`);
+ *   - whoever asks at the same time shares one fetch, and an outage is no reason to ask more often than every 10 s.
+ */
+import type { CryptoKey } from 'jose';
+import { AuthorityUnavailable } from './authority.ts';
+import { type Fetch, FetchFailed, fetchKeySet } from './fetch-key-set.ts';
+import type { KeySet, SigningAlgorithm } from './key-set.ts';
+
+export const JWKS_REFRESH_MS = 600_000;
+export const JWKS_STALE_MAX_MS = 3_600_000;
+export const JWKS_UNKNOWN_KID_MS = 60_000;
+/** After a failure the timer tries again this soon, so that what was removed in an outage stops soon after it. */
+export const JWKS_FAILED_REFRESH_MS = 60_000;
+/** Requests start no fetch this soon after one that failed. */
+export const JWKS_RETRY_MS = 10_000;
+export const JWKS_FETCH_MS = 5000;
+
+export interface JwksOptions {
+  url: string;
+  fetch: Fetch;
+  monotonicMs: () => number;
+  timers: { after: (ms: number, run: () => void) => () => void };
+  /** Told why a fetch failed. */
+  failed: (reason: string) => void;
+}
+
+interface HeldKeys {
+  keys: KeySet;
+  /** When it was asked for: it is no newer than that. */
+  askedMs: number;
+}
+
+export class Jwks {
+  readonly #options: JwksOptions;
+  readonly #closing = new AbortController();
+  #held: HeldKeys | undefined;
+  #underWay: Promise<void> | undefined;
+  /** When the newest fetch failed; `undefined` when it did not. */
+  #failedMs: number | undefined;
+  #unknownKidMs = Number.NEGATIVE_INFINITY;
+  #cancelRefresh: (() => void) | undefined;
+
+  constructor(options: JwksOptions) {
+    this.#options = options;
+  }
+
+  /** Fetches the keys, and again and again until `close`. Never rejects. */
+  start(): Promise<void> {
+    return this.#fetch();
+  }
+
+  /** Ends the timer and a fetch that is under way. */
+  close(): void {
+    this.#closing.abort();
+    this.#cancelRefresh?.();
+  }
+
+  /**
+   * The issuer's key of this `kid` for `alg`; `undefined` when it has none. Throws `AuthorityUnavailable` when that
+   * cannot be said: there is no set young enough, or the `kid` is in none and the newest fetch failed.
+   */
+  async key(kid: string, alg: SigningAlgorithm): Promise<CryptoKey | undefined> {
+    const calledMs = this.#options.monotonicMs();
+    if (!this.#fresh()) await this.#fetchUnlessFailing();
+    if (this.#isUnknown(kid, calledMs) && this.#underWay) await this.#underWay;
+    if (this.#isUnknown(kid, calledMs)) await this.#refetchForUnknownKid();
+    const held = this.#fresh();
+    if (!held || (this.#failedMs !== undefined && !held.keys.has(kid))) {
+      throw new AuthorityUnavailable("the issuer's keys cannot be fetched");
+    }
+    return held.keys.key(kid, alg);
+  }
+
+  /** The keys, unless they are an hour old. */
+  #fresh(): HeldKeys | undefined {
+    const { monotonicMs } = this.#options;
+    return this.#held && monotonicMs() - this.#held.askedMs < JWKS_STALE_MAX_MS ? this.#held : undefined;
+  }
+
+  /** Whether a newer set than the one held may have the key. */
+  #isUnknown(kid: string, calledMs: number): boolean {
+    const held = this.#fresh();
+    return held !== undefined && !held.keys.has(kid) && held.askedMs < calledMs;
+  }
+
+  async #refetchForUnknownKid(): Promise<void> {
+    const nowMs = this.#options.monotonicMs();
+    if (nowMs - this.#unknownKidMs < JWKS_UNKNOWN_KID_MS) return;
+    this.#unknownKidMs = nowMs;
+    await this.#fetchUnlessFailing();
+  }
+
+  async #fetchUnlessFailing(): Promise<void> {
+    const pausedMs = this.#options.monotonicMs() - (this.#failedMs ?? Number.NEGATIVE_INFINITY);
+    if (this.#underWay || pausedMs >= JWKS_RETRY_MS) await this.#fetch();
+  }
+
+  #fetch(): Promise<void> {
+    this.#underWay ??= this.#attempt().finally(() => {
+      this.#underWay = undefined;
+    });
+    return this.#underWay;
+  }
+
+  async #attempt(): Promise<void> {
+    const { url, fetch, monotonicMs, timers, failed } = this.#options;
+    const closing = this.#closing.signal;
+    if (closing.aborted) return;
+    const late = new AbortController();
+    const cancel = timers.after(JWKS_FETCH_MS, () => late.abort(new FetchFailed('the answer took too long')));
+    const askedMs = monotonicMs();
+    try {
+      const keys = await fetchKeySet(fetch, url, AbortSignal.any([late.signal, closing]));
+      this.#held = { keys, askedMs };
+      this.#failedMs = undefined;
+    } catch (error) {
+      this.#failedMs = monotonicMs();
+      if (!closing.aborted) failed(reasonOf(error));
+    } finally {
+      cancel();
+      this.#scheduleRefresh();
+    }
+  }
+
+  #scheduleRefresh(): void {
+    this.#cancelRefresh?.();
+    if (this.#closing.signal.aborted) return;
+    const afterMs = this.#failedMs === undefined ? JWKS_REFRESH_MS : JWKS_FAILED_REFRESH_MS;
+    this.#cancelRefresh = this.#options.timers.after(afterMs, () => void this.#fetch());
+  }
+}
+
+/** The platform's fetch hides the reason in `cause`. */
+function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return 'unknown';
+  return error.cause instanceof Error ? error.cause.message : error.message;
+}

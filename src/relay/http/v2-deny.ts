@@ -1,0 +1,60 @@
+/**
+ * `POST /v2/relay/deny`: the issuer pushes whom it admits no longer, as RFC 8935 says. Only a hosted relay has this route.
+ *
+ * 202 means that the entry is on disk, that everybody it matched is revoked, and that their waiting pulls have ended.
+ */
+import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
+import { AuthorityUnavailable } from '../auth/authority.ts';
+import type { Issuer, JwtRefused } from '../auth/issuer.ts';
+import { readDenyEvent } from '../auth/security-event.ts';
+import type { Engine } from '../engine/engine.ts';
+import type { Reply } from './exchange.ts';
+import { authorityUnavailable, problemReply, refusalReply } from './replies.ts';
+import type { OpenRoute, RelayRequest } from './route.ts';
+
+const CONTENT_TYPE = 'application/secevent+jwt';
+
+export interface DenyRouteOptions {
+  engine: Engine;
+  issuer: Issuer;
+}
+
+export function denyRoute(options: DenyRouteOptions): OpenRoute {
+  return {
+    method: 'POST',
+    path: '/v2/relay/deny',
+    access: 'open',
+    counted: 'deny',
+    bodyBytesMax: SMALL_BODY_BYTES_MAX,
+    handle: (request) => deny(request, options),
+  };
+}
+
+async function deny({ exchange, body, nowMs }: RelayRequest, { engine, issuer }: DenyRouteOptions): Promise<Reply> {
+  const contentType = exchange.head.headers.find(([name]) => name === 'content-type')?.[1];
+  if (contentType?.split(';')[0]?.trim().toLowerCase() !== CONTENT_TYPE) {
+    return problemReply('BAD_REQUEST', `send a security event token as ${CONTENT_TYPE}`);
+  }
+  let event: Awaited<ReturnType<typeof readDenyEvent>>;
+  try {
+    event = await readDenyEvent(body.bytes.toString('latin1'), issuer, nowMs);
+  } catch (error) {
+    if (!(error instanceof AuthorityUnavailable)) throw error;
+    return authorityUnavailable();
+  }
+  if (event.type === 'JwtRefused') return tokenRefusal(event);
+  const { hostFp, clientId, account, org, reason } = event;
+  const outcome = await engine.denyHosts({ type: 'DenyHosts', hostFp, clientId, account, org, reason, nowMs });
+  return outcome.type === 'Refusal' ? refusalReply(outcome) : { status: 202, headers: {}, body: '' };
+}
+
+function tokenRefusal({ fault, reason }: JwtRefused): Reply {
+  switch (fault) {
+    case 'form':
+      return problemReply('BAD_REQUEST', reason);
+    case 'signature':
+      return problemReply('BAD_SIGNATURE', reason);
+    case 'claims':
+      return problemReply('ENROL_REFUSED', reason, { members: { reason } });
+  }
+}
