@@ -17,7 +17,11 @@ export function isInteractive({ input, output }: Terminal): boolean {
 export async function confirm(question: string, { input, output }: Terminal): Promise<void> {
   const lines = createInterface({ input, output });
   try {
-    const answer = await Promise.race([lines.question(`${question} [y/N] `), ended(lines)]);
+    const answer = await Promise.race([lines.question(`${question} [y/N] `), left(lines)]);
+    if (answer === undefined) {
+      output.write('\n');
+      throw new CommandFailed('interrupted', 'INTERRUPTED', 'nothing was done, as the question was left');
+    }
     if (!/^y(?:es)?$/i.test(answer.trim())) {
       throw new CommandFailed('failure', 'NOT_CONFIRMED', 'nothing was done, as the answer was not yes');
     }
@@ -27,10 +31,8 @@ export async function confirm(question: string, { input, output }: Terminal): Pr
 }
 
 /** Without it a question that is left with ctrl-c or ctrl-d would never be answered. */
-function ended(lines: Interface): Promise<never> {
-  return new Promise((_, reject) => {
-    lines.once('close', () => {
-      reject(new CommandFailed('interrupted', 'INTERRUPTED', 'nothing was done, as the question was left'));
-    });
+function left(lines: Interface): Promise<undefined> {
+  return new Promise((resolve) => {
+    lines.once('close', () => resolve(undefined));
   });
 }
