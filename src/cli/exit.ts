@@ -19,10 +19,13 @@ export class CommandFailed extends Error {
   readonly exit: ExitName;
   /** For `--json`: stable, for programs. */
   readonly code: string;
+  /** For `--json`: what else a program may want to know. */
+  readonly details: Readonly<Record<string, unknown>>;
 
-  constructor(exit: ExitName, code: string, message: string) {
+  constructor(exit: ExitName, code: string, message: string, details: Readonly<Record<string, unknown>> = {}) {
     super(message);
     this.exit = exit;
     this.code = code;
+    this.details = details;
   }
 }

@@ -1,9 +1,14 @@
 #!/usr/bin/env node
 /** The `poste` command. Data goes to stdout, everything else to stderr; errors are one sentence and an exit code. */
 import { Command, CommanderError } from 'commander';
+import { printable } from '../protocol/printable.ts';
 import { CommandFailed, EXIT } from './exit.ts';
+import { relayAdmitCommand } from './relay-admit.ts';
+import { relayHostsCommand } from './relay-hosts.ts';
 import { relayKeygenCommand } from './relay-keygen.ts';
+import { relayRevokeCommand } from './relay-revoke.ts';
 import { relayServeCommand } from './relay-serve.ts';
+import { jsonLine } from './text.ts';
 import { softwareVersion } from './version.ts';
 
 const asJson = process.argv.includes('--json');
@@ -12,11 +17,14 @@ function program(): Command {
   const relay = new Command('relay').description('Run and keep a relay.');
   relay.addCommand(relayServeCommand());
   relay.addCommand(relayKeygenCommand());
+  relay.addCommand(relayHostsCommand());
+  relay.addCommand(relayRevokeCommand());
+  relay.addCommand(relayAdmitCommand());
   const poste = new Command('poste')
     .description('Mail between coding agents on different machines.')
     .version(softwareVersion())
     .addCommand(relay)
-    .addHelpText('after', '\nExamples:\n  $ poste relay serve\n  $ poste relay keygen');
+    .addHelpText('after', '\nExamples:\n  $ poste relay serve\n  $ poste relay hosts\n  $ poste relay keygen');
   return withErrors(poste);
 }
 
@@ -30,10 +38,16 @@ function withErrors(command: Command): Command {
 }
 
 function report(error: CommandFailed): void {
-  const { code, message } = error;
-  process.stderr.write(asJson ? `${JSON.stringify({ code, message, details: {} })}\n` : `poste: ${message}.\n`);
+  const { code, message, details } = error;
+  process.stderr.write(asJson ? jsonLine({ code, message, details }) : `poste: ${printable(message)}.\n`);
   process.exitCode = EXIT[error.exit];
 }
+
+// Whoever reads the output may stop early, as head does.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code !== 'EPIPE') throw error;
+  process.exit(EXIT.ok);
+});
 
 try {
   await program().parseAsync();

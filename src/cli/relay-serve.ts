@@ -15,6 +15,7 @@ import { LEVEL_FOLDER } from '../relay/store/open.ts';
 import { type RefusedReason, StoreRefused } from '../relay/store/refused.ts';
 import { RELAY_KEY_FILE, relaySigner } from '../relay/store/relay-key.ts';
 import { CommandFailed, EXIT, type ExitName } from './exit.ts';
+import { STORE_DIR_DEFAULT } from './store-dir.ts';
 import {
   issuerUrl,
   limitsOverridden,
@@ -70,7 +71,7 @@ export function relayServeCommand(): Command {
   const adminDefault: ListenAddress = { host: '127.0.0.1', port: 8788 };
   return new Command('serve')
     .description('Run the relay: keep sealed mail for hosts until they call for it.')
-    .option('--store-dir <dir>', 'where the store, relay.key and position lie', './poste-relay')
+    .option('--store-dir <dir>', 'where the store, relay.key and position lie', STORE_DIR_DEFAULT)
     .addOption(
       new Option('--listen <host:port>', 'where hosts connect')
         .argParser(listenAddress)

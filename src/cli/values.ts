@@ -2,6 +2,12 @@
 import { InvalidArgumentError } from 'commander';
 import { DEFAULT_LIMITS, type Limits } from '../protocol/limits.ts';
 import { isTrustedTransport } from '../relay/auth/fetch-key-set.ts';
+import { isPrintable } from '../protocol/printable.ts';
+import {
+  INVITE_LABEL_CHARACTERS_MAX,
+  INVITE_LIFETIME_MAX_MS,
+  INVITE_LIFETIME_MIN_MS,
+} from '../relay/control/documents.ts';
 import type { ListenAddress } from '../relay/serve.ts';
 
 /** A whole number of at least `least`. */
@@ -22,6 +28,25 @@ export function seconds(text: string): number {
     throw new InvalidArgumentError('It must be a number of seconds above 0, at most 86400.');
   }
   return value;
+}
+
+const UNIT_MS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** How long an invite is good, in milliseconds, of `30m`, `12h` or `7d`. */
+export function inviteLifetimeMs(text: string): number {
+  const parts = /^(?<count>[0-9]{1,6})(?<unit>[mhd])$/.exec(text)?.groups;
+  const lifetimeMs = Number(parts?.['count']) * (UNIT_MS[parts?.['unit'] ?? ''] ?? Number.NaN);
+  if (!(lifetimeMs >= INVITE_LIFETIME_MIN_MS && lifetimeMs <= INVITE_LIFETIME_MAX_MS)) {
+    throw new InvalidArgumentError('It must be a time from 1m to 365d, as 30m, 12h or 7d.');
+  }
+  return lifetimeMs;
+}
+
+export function inviteLabel(text: string): string {
+  if (text.length > INVITE_LABEL_CHARACTERS_MAX || !isPrintable(text)) {
+    throw new InvalidArgumentError(`It must be a printable text of at most ${INVITE_LABEL_CHARACTERS_MAX} characters.`);
+  }
+  return text;
 }
 
 /** `host:port`, with an IPv6 host in brackets. */

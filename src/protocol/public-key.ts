@@ -50,3 +50,11 @@ export function hostFingerprint(key: PublicKey): Sha256Hex {
 export function displayFingerprint(key: PublicKey): string {
   return `SHA256:${Buffer.from(hostFingerprint(key), 'hex').toString('base64').replace(/=+$/, '')}`;
 }
+
+/** The fingerprint that `text` shows, as `displayFingerprint` or as `host_fp` writes it. */
+export function parseFingerprint(text: string): Sha256Hex | undefined {
+  if (/^[0-9a-f]{64}$/i.test(text)) return text.toLowerCase() as Sha256Hex;
+  const shown = /^SHA256:([A-Za-z0-9+/]{43})$/.exec(text)?.[1];
+  if (shown === undefined) return undefined;
+  return decodeBase64(`${shown}=`)?.toString('hex') as Sha256Hex | undefined;
+}

@@ -13,13 +13,16 @@ import { Challenges } from './auth/challenges.ts';
 import { Issuer, type IssuerSettings } from './auth/issuer.ts';
 import { Jwks } from './auth/jwks.ts';
 import { RateLimiter } from './auth/rate-limit.ts';
+import { hostRoutes } from './control/hosts.ts';
+import { inviteRoutes } from './control/invites.ts';
+import { type ControlListener, ControlUnavailable, listenControl } from './control/socket.ts';
 import type { RelaySettings } from './core/facts.ts';
 import { DiskGuard, freeBytesOf } from './disk-guard.ts';
 import type { Clock, RandomBytes, Timers } from './engine/ambient.ts';
 import type { StoreFailed } from './engine/committer.ts';
 import { Engine } from './engine/engine.ts';
 import type { TrustProxy } from './http/client-address.ts';
-import { type HttpServer, type Listen, ListenFailed } from './http/exchange.ts';
+import { type ExchangeHandler, type HttpServer, type Listen, ListenFailed } from './http/exchange.ts';
 import { Handler } from './http/handler.ts';
 import { openApiDocument } from './http/openapi.ts';
 import { describedOperations } from './http/operations.ts';
@@ -174,14 +177,14 @@ async function serve(options: ServeOptions): Promise<Relay> {
     },
   });
   const hosted = options.issuer && hostedParts(options.issuer, options);
-  const handler = new Handler({
+  const shared = {
     engine,
     relayPubkey,
     clock,
     timers,
     randomId: () => randomBytes(8).toString('hex'),
     room: {
-      take: (bytes) => {
+      take: (bytes: number) => {
         disk.taken(bytes);
         return !disk.isLow;
       },
@@ -194,6 +197,11 @@ async function serve(options: ServeOptions): Promise<Relay> {
       deny: new RateLimiter(options.enrolRate, monotonicMs),
       push: new RateLimiter(options.pushesPerMinute, monotonicMs),
     },
+    unexpected: (error: unknown, requestId: string) =>
+      log.error({ err: error, requestId }, 'a request met an unexpected error'),
+  };
+  const handler = new Handler({
+    ...shared,
     routes: [
       ...enrolmentRoutes({ engine, challenges, authority: hosted?.authority ?? hostKeyAuthority, relayPubkey }),
       ...(hosted ? [denyRoute({ engine, issuer: hosted.issuer })] : []),
@@ -206,13 +214,18 @@ async function serve(options: ServeOptions): Promise<Relay> {
       sendersRoute({ engine, monotonicMs, bodyBytesMax }),
       ...encKeyRoutes({ engine, bodyBytesMax }),
     ],
-    unexpected: (error, requestId) => log.error({ err: error, requestId }, 'a request met an unexpected error'),
     finished: (request) => log.info(request, 'request'),
+  });
+  const controlHandler = new Handler({
+    ...shared,
+    routes: [...hostRoutes({ engine, monotonicMs }), ...inviteRoutes({ engine, randomBytes })],
+    finished: (request) => log.info(request, 'local request'),
   });
   let isReady = false;
   const listen = chooseServer(options.server);
   let server: HttpServer | undefined;
   let admin: HttpServer | undefined;
+  let control: Control;
   try {
     server = await listen({ ...options.listen, handler: (exchange) => handler.handle(exchange) });
     const health = () => ({
@@ -225,9 +238,11 @@ async function serve(options: ServeOptions): Promise<Relay> {
     const openApi = openApiDocument({ version, operations: describedOperations(handler.routes) });
     const operator = operatorHandler(health, openApi);
     if (options.adminListen) admin = await listenNode({ ...options.adminListen, handler: operator });
+    control = await controlOrNotice(options.storeDir, (exchange) => controlHandler.handle(exchange));
   } catch (error) {
     hosted?.jwks.close();
     server?.close();
+    admin?.close();
     await disk.close();
     throw error;
   }
@@ -254,13 +269,16 @@ async function serve(options: ServeOptions): Promise<Relay> {
   const stop = async (): Promise<void> => {
     isReady = false;
     server.stopAccepting();
-    const isDrained = await withinMs(handler.drain(), STOP_WITHIN_MS, timers);
+    control.listener?.stopAccepting();
+    const drained = Promise.all([handler.drain(), controlHandler.drain()]);
+    const isDrained = await withinMs(drained, STOP_WITHIN_MS, timers);
     if (!isDrained) log.warn({}, 'some requests did not finish in time and are cut');
     await sweeps.stop();
     await disk.close();
     hosted?.jwks.close();
     server.close();
     admin?.close();
+    control.listener?.close();
     await engine.close();
     await store.close();
   };
@@ -268,7 +286,7 @@ async function serve(options: ServeOptions): Promise<Relay> {
     engine,
     signer,
     initialised,
-    notices,
+    notices: [...notices, ...control.notices],
     serverName: server.name,
     port: server.port,
     adminPort: admin?.port,
@@ -307,8 +325,23 @@ function chooseServer(wanted: 'uws' | 'node' | undefined): Listen {
   return listenNode;
 }
 
+interface Control {
+  listener?: ControlListener;
+  notices: string[];
+}
+
+/** Mail goes on without the socket for local commands: what is in its way is a notice. */
+async function controlOrNotice(storeDir: string, handler: ExchangeHandler): Promise<Control> {
+  try {
+    return { listener: await listenControl(storeDir, handler), notices: [] };
+  } catch (error) {
+    if (!(error instanceof ControlUnavailable)) throw error;
+    return { notices: [`Local commands such as poste relay hosts cannot reach this relay: ${error.message}.`] };
+  }
+}
+
 /** Whether `work` ended within `ms`. */
-function withinMs(work: Promise<void>, ms: number, timers: Timers): Promise<boolean> {
+function withinMs(work: Promise<unknown>, ms: number, timers: Timers): Promise<boolean> {
   return new Promise((resolve, reject) => {
     const cancel = timers.after(ms, () => resolve(false));
     work.then(() => {

@@ -32,7 +32,7 @@ interface FolderRule {
   mayTypes?: readonly string[];
 }
 
-const RELAY = ['relay/core', 'relay/store', 'relay/auth', 'relay/engine', 'relay/http', 'relay'];
+const RELAY = ['relay/core', 'relay/store', 'relay/auth', 'relay/engine', 'relay/http', 'relay/control', 'relay'];
 const HOST = ['host/core', 'host/store', 'host/transport', 'host/mcp', 'host'];
 
 /** `relay` and `host` are the composition roots: what lies directly in them, and `relay/admin`. */
@@ -43,6 +43,7 @@ const FOLDERS: Readonly<Record<string, FolderRule>> = {
   'relay/auth': { may: ['relay/core', 'protocol'] },
   'relay/engine': { may: ['relay/core', 'relay/store', 'protocol'] },
   'relay/http': { may: ['relay/engine', 'relay/auth', 'protocol'], mayTypes: ['relay/core'] },
+  'relay/control': { may: ['relay/engine', 'relay/http', 'protocol'], mayTypes: ['relay/core'] },
   relay: { may: [...RELAY, 'protocol'] },
   'host/core': { may: ['protocol'] },
   'host/store': { may: ['host/core', 'protocol'] },

@@ -25,6 +25,8 @@ const KEPT: Readonly<Record<string, string>> = {
   'src/relay/http/server-uws.ts': "import uws from 'uws-current';\nexport const server = uws;",
   'src/relay/http/v2.ts':
     "import type { event } from '../core/event.ts';\nimport { hop } from '../auth/hop.ts';\nimport { engine } from '../engine/engine.ts';\nexport const v2 = [hop, engine] as [typeof event, unknown];",
+  'src/relay/control/hosts.ts':
+    "import type { event } from '../core/event.ts';\nimport { v2 } from '../http/v2.ts';\nimport { engine } from '../engine/engine.ts';\nexport const hosts = [v2, engine] as [unknown, typeof event];",
   'src/relay/serve.ts':
     "import { v2 } from './http/v2.ts';\nimport { level } from './store/level.ts';\nexport const serve = [v2, level];",
   'src/relay/admin/health.ts': "import { level } from '../store/level.ts';\nexport const health = level;",
@@ -136,6 +138,8 @@ describe('import rules: every violation is caught', () => {
       'src/relay/http/a.ts',
       "import { type event } from '../core/event.ts';",
     ],
+    ['6: control imports store', 'arrow', 'src/relay/control/a.ts', "import { level } from '../store/level.ts';"],
+    ['6: http imports control', 'arrow', 'src/relay/http/a.ts', "import { hosts } from '../control/hosts.ts';"],
     ['7: a folder imports a composition root', 'arrow', 'src/relay/http/a.ts', "import { serve } from '../serve.ts';"],
     ['7: a folder imports admin', 'arrow', 'src/relay/engine/a.ts', "import { health } from '../admin/health.ts';"],
     ['8: relay imports host', 'arrow', 'src/relay/a.ts', "import { outbox } from '../host/core/outbox.ts';"],

@@ -110,8 +110,8 @@ export class RelayClient {
     return (await this.request('GET', '/v2/relay/info')) as unknown as RelayInfo;
   }
 
-  /** Asks for a challenge and enrols with it. Throws `RelayProblem`. */
-  async enrol(ownerFp = ''): Promise<Record<string, unknown>> {
+  /** Asks for a challenge and enrols with it; `proof` is what the relay's authority asks for. Throws `RelayProblem`. */
+  async enrol(ownerFp = '', proof?: unknown): Promise<Record<string, unknown>> {
     const { signer, hostName } = this.#options;
     const { publicKey: pubkey } = signer;
     const relayPubkey = await this.#pinnedKey();
@@ -119,7 +119,7 @@ export class RelayClient {
     if (typeof challenge !== 'string') throw new TypeError('the relay gave no challenge');
     const fields = { challenge, relay_pubkey: relayPubkey, host: hostName, pubkey, owner_fp: ownerFp };
     const sig = signer.sign(canonicalBytes(enrolClaim(fields)));
-    return this.#send('POST', '/v1/relay/enrol', {}, { host: hostName, pubkey, owner_fp: ownerFp, sig });
+    return this.#send('POST', '/v1/relay/enrol', {}, { host: hostName, pubkey, owner_fp: ownerFp, sig, proof });
   }
 
   /** Throws `RelayProblem`; each item's outcome is in `results`. */

@@ -44,6 +44,10 @@ export class Admissions {
     return [...this.#denied.values()].filter(({ untilMs }) => untilMs > nowMs);
   }
 
+  openInvites(nowMs: number): InviteRow[] {
+    return [...this.#invites.values()].filter(({ expiresAtMs }) => expiresAtMs > nowMs);
+  }
+
   /** What may be forgotten. */
   lapsed(nowMs: number): { denied: DenySelectors[]; invites: Sha256Hex[] } {
     const denied = [...this.#denied.values()].filter(({ untilMs }) => untilMs <= nowMs);

@@ -6,10 +6,10 @@
  * that stretch begins. A refusal waits too: it may rest on an item that is not durable yet.
  */
 import { canonicalBytes, canonicalJson } from '../../protocol/canonical-json.ts';
-import { sha256Hex } from '../../protocol/digest.ts';
+import { type Sha256Hex, sha256Hex } from '../../protocol/digest.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
-import type { HostName } from '../../protocol/names.ts';
+import { type HostName, foldHostName } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { Admissions, isMatch } from '../core/admissions.ts';
 import type {
@@ -68,6 +68,7 @@ import {
   type DenySelectors,
   type EncKeyRow,
   type EnrolmentRow,
+  type InviteRow,
   type QueueRow,
   type RowChange,
   type TargetRow,
@@ -181,6 +182,28 @@ export class Engine {
     return this.#directory.namesakes(name);
   }
 
+  /** Every enrolment, revoked ones included, at one moment and durable. */
+  async enrolments(): Promise<EnrolmentRow[]> {
+    const rows = [...this.#directory.all()];
+    await this.#committer.durable();
+    return rows;
+  }
+
+  /** The live enrolments that carry a name, however many. */
+  carriers(name: HostName): EnrolmentRow[] {
+    return this.#directory.liveByName(foldHostName(name)).flatMap((key) => this.#directory.get(key) ?? []);
+  }
+
+  /** The key with this fingerprint, live or not. */
+  keyOfFingerprint(fingerprint: Sha256Hex): PublicKey | undefined {
+    return this.#directory.byFingerprint(fingerprint);
+  }
+
+  /** The key that the host of this key has now. */
+  presentKey(key: PublicKey): PublicKey {
+    return presentKey(this.#committer, key);
+  }
+
   /** Every key that rotations joined with this one. */
   lineage(key: PublicKey): readonly PublicKey[] {
     return lineageOf(this.#committer, key);
@@ -232,6 +255,13 @@ export class Engine {
 
   async issueInvite(command: IssueInvite): Promise<InviteOutcome | Refusal> {
     return this.#answer(decideInvite(command, this.#admissions.inviteCount));
+  }
+
+  /** The invites that nobody has used and whose time has not passed, durable. */
+  async openInvites(nowMs: number): Promise<InviteRow[]> {
+    const rows = this.#admissions.openInvites(nowMs);
+    await this.#committer.durable();
+    return rows;
   }
 
   /** Forgets deny entries and invites whose time passed. */

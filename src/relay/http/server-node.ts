@@ -1,9 +1,10 @@
-/** The plain node:http adapter, for where no uWebSockets.js loads (another C library, another platform), and for the operator's listener. */
+/** The plain node:http adapter: for where no uWebSockets.js loads (another C library, another platform), and for what the operator speaks to. */
 import type { Socket } from 'node:net';
-import { type IncomingMessage, STATUS_CODES, type ServerResponse, createServer } from 'node:http';
+import { type IncomingMessage, STATUS_CODES, type Server, type ServerResponse, createServer } from 'node:http';
 import {
   type BodySink,
   type Exchange,
+  type ExchangeHandler,
   type HttpServer,
   type Listen,
   ListenFailed,
@@ -20,36 +21,42 @@ const REQUEST_TIMEOUT_MS = 120_000;
 /** A peer that neither sends nor takes anything for this long is gone; longer than any wait. */
 const IDLE_TIMEOUT_MS = 60_000;
 
+/** A server that hands its requests to `handler`; where it listens is its caller's. */
+export function exchangeServer(handler: ExchangeHandler): Server {
+  // What comes on a connection before the request in front is answered, or after an answer that closes, is never
+  // served: behind doubtful framing it may be no request at all. The other adapter keeps to the same.
+  const current = new WeakMap<Socket, NodeExchange>();
+  const server = createServer(
+    {
+      maxHeaderSize: HEADER_BYTES_MAX,
+      headersTimeout: HEADERS_TIMEOUT_MS,
+      requestTimeout: REQUEST_TIMEOUT_MS,
+      joinDuplicateHeaders: false,
+      // Node would answer one without itself, and then go on with what comes behind it. framing.ts refuses it.
+      requireHostHeader: false,
+    },
+    (request, response) => {
+      const { socket } = request;
+      const earlier = current.get(socket);
+      if (earlier) {
+        earlier.closeAfterwards();
+        return;
+      }
+      const exchange = new NodeExchange(request, response);
+      current.set(socket, exchange);
+      response.once('close', () => {
+        if (!exchange.closes) current.delete(socket);
+      });
+      handler(exchange);
+    },
+  );
+  server.setTimeout(IDLE_TIMEOUT_MS);
+  return server;
+}
+
 export const listenNode: Listen = ({ host, port, handler }) =>
   new Promise<HttpServer>((resolve, reject) => {
-    // What comes on a connection before the request in front is answered, or after an answer that closes, is never
-    // served: behind doubtful framing it may be no request at all. The other adapter keeps to the same.
-    const current = new WeakMap<Socket, NodeExchange>();
-    const server = createServer(
-      {
-        maxHeaderSize: HEADER_BYTES_MAX,
-        headersTimeout: HEADERS_TIMEOUT_MS,
-        requestTimeout: REQUEST_TIMEOUT_MS,
-        joinDuplicateHeaders: false,
-        // Node would answer one without itself, and then go on with what comes behind it. framing.ts refuses it.
-        requireHostHeader: false,
-      },
-      (request, response) => {
-        const { socket } = request;
-        const earlier = current.get(socket);
-        if (earlier) {
-          earlier.closeAfterwards();
-          return;
-        }
-        const exchange = new NodeExchange(request, response);
-        current.set(socket, exchange);
-        response.once('close', () => {
-          if (!exchange.closes) current.delete(socket);
-        });
-        handler(exchange);
-      },
-    );
-    server.setTimeout(IDLE_TIMEOUT_MS);
+    const server = exchangeServer(handler);
     // Not once: a connection that cannot be accepted is told here too, and unheard it would end the process.
     server.on('error', (error: NodeJS.ErrnoException) => {
       reject(

@@ -1,6 +1,8 @@
 import { InvalidArgumentError } from 'commander';
 import { describe, expect, test } from 'vitest';
 import {
+  inviteLabel,
+  inviteLifetimeMs,
   issuerUrl,
   limitsOverridden,
   listenAddress,
@@ -120,6 +122,47 @@ describe('numbers', () => {
     expect(['1', '0.5', '86400'].map(seconds)).toEqual([1, 0.5, 86_400]);
     for (const text of ['0', '0.0', '', '-1', '.5', '1.', '1e3', '86400.1', 'x']) {
       expect(() => seconds(text)).toThrow('It must be a number of seconds above 0');
+    }
+  });
+});
+
+describe('invites', () => {
+  test.each([
+    ['1m', 60_000],
+    ['30m', 1_800_000],
+    ['12h', 43_200_000],
+    ['7d', 604_800_000],
+    ['365d', 31_536_000_000],
+    ['525600m', 31_536_000_000],
+  ])('%s is a lifetime', (text, lifetimeMs) => {
+    expect(inviteLifetimeMs(text)).toBe(lifetimeMs);
+  });
+
+  test.each([
+    '',
+    '7',
+    'd',
+    '0m',
+    '0d',
+    '-1d',
+    '+1d',
+    '1.5h',
+    '366d',
+    '525601m',
+    '1w',
+    '1s',
+    '7D',
+    ' 7d',
+    '1e3m',
+    '7d\n',
+  ])('%j is none', (text) => {
+    expect(() => inviteLifetimeMs(text)).toThrow('It must be a time from 1m to 365d');
+  });
+
+  test('a label is up to 100 printable characters', () => {
+    for (const text of ['', "Ada's laptop", 'Grüße', 'x'.repeat(100)]) expect(inviteLabel(text)).toBe(text);
+    for (const text of ['x'.repeat(101), 'a\nb', '\u001b[2J', 'a\u202eb', '\ud800']) {
+      expect(() => inviteLabel(text)).toThrow('It must be a printable text of at most 100 characters.');
     }
   });
 });

@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
+import { sha256Hex } from '../../../src/protocol/digest.ts';
 import type { CommitBatch } from '../../../src/relay/store/log.ts';
 import { AppendGate } from '../../support/append-gate.ts';
-import { pushOf, rotateEpochOf } from '../../support/commands.ts';
+import { enrolOf, pushOf, revokeOf, rotateEpochOf } from '../../support/commands.ts';
 import { deferred } from '../../support/deferred.ts';
 import { epochNumbered } from '../../support/epochs.ts';
 import { alice, bob, carol } from '../../support/hosts.ts';
@@ -123,4 +124,32 @@ describe('a wait for arrivals', () => {
     expect(woken.toSorted()).toEqual(['alice', 'bob']);
     expect(relay.engine.isDraining).toBe(true);
   });
+});
+
+test('hosts and invites are listed when they are durable, and as they were when somebody asked', async () => {
+  const relay = await openTestRelay();
+  await relay.enrolAll(alice);
+  const gate = new AppendGate(relay.store);
+  gate.close();
+  const enrolled = relay.enrol(enrolOf(bob));
+  const issued = relay.engine.issueInvite({
+    type: 'IssueInvite',
+    inviteHash: sha256Hex('token'),
+    label: 'for carol',
+    expiresAtMs: NOON_MS + 1,
+    nowMs: NOON_MS,
+  });
+  const hosts = relay.engine.enrolments();
+  const invites = relay.engine.openInvites(NOON_MS);
+  const revoked = relay.engine.revokeHost(revokeOf(bob));
+  await gate.arrived(1);
+  expect(await settled({ hosts, invites })).toEqual([]);
+  gate.open();
+  await Promise.all([enrolled, issued, revoked]);
+  expect(await hosts).toMatchObject([
+    { hostPubkey: alice.key, revokedAtMs: null },
+    { hostPubkey: bob.key, revokedAtMs: null },
+  ]);
+  expect(await invites).toEqual([{ label: 'for carol', issuedAtMs: NOON_MS, expiresAtMs: NOON_MS + 1 }]);
+  expect(await relay.engine.openInvites(NOON_MS + 1)).toEqual([]);
 });

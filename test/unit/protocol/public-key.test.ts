@@ -8,6 +8,7 @@ import {
   displayFingerprint,
   hostFingerprint,
   isAcceptablePoint,
+  parseFingerprint,
   parsePublicKey,
   publicKeyBytes,
   publicKeyFromBytes,
@@ -179,3 +180,30 @@ function isInSubgroup(bytes: Uint8Array, eighth: bigint): boolean {
     return false;
   }
 }
+
+describe('public keys: a fingerprint that somebody typed', () => {
+  const shown = displayFingerprint(KEY);
+
+  it('is read as people see it and as host_fp, in letters of either case', () => {
+    expect(parseFingerprint(shown)).toBe(hostFingerprint(KEY));
+    expect(parseFingerprint(hostFingerprint(KEY))).toBe(hostFingerprint(KEY));
+    expect(parseFingerprint(hostFingerprint(KEY).toUpperCase())).toBe(hostFingerprint(KEY));
+  });
+
+  it.each([
+    ['padding', `${shown}=`],
+    ['a letter less', shown.slice(0, -1)],
+    ['a letter more', `${shown}A`],
+    ['set bits behind the end', `SHA256:${'A'.repeat(42)}B`],
+    ['url-safe letters', `SHA256:${'_'.repeat(42)}A`],
+    ['another hash', shown.replace('SHA256', 'MD5')],
+    ['lower case', shown.replace('SHA256', 'sha256')],
+    ['no prefix', shown.slice('SHA256:'.length)],
+    ['63 hex digits', hostFingerprint(KEY).slice(1)],
+    ['a line break', `${shown}\n`],
+    ['a key', KEY],
+    ['nothing', ''],
+  ])('refuses %s', (_why, text) => {
+    expect(parseFingerprint(text)).toBeUndefined();
+  });
+});

@@ -1,0 +1,78 @@
+/**
+ * What is said over the control socket, for both of its ends. Times are milliseconds since 1970.
+ *
+ * Lists go out as NDJSON, a document a line; whatever is wrong is a problem document, as on the public routes.
+ */
+import Type from 'typebox';
+import { DAY_MS } from '../../protocol/limits.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+
+/** `expired`: no hop of the key is accepted any more, and mail is still taken for it. */
+export type HostState = 'live' | 'expired' | 'revoked' | 'rotated';
+
+/** One host key that was ever admitted. */
+export interface HostDocument {
+  host: string;
+  host_pubkey: PublicKey;
+  /** `SHA256:…`, as people see it. */
+  fingerprint: string;
+  state: HostState;
+  /** What an authority said: text of others. */
+  account: string | null;
+  org: string | null;
+  client_id: string | null;
+  owner_fp: string;
+  authorized_by: string;
+  enrolled_at: number;
+  valid_until: number | null;
+  revoked_at: number | null;
+  rotated_to: PublicKey | null;
+  /** Whether a signed hop of the key was ever accepted. */
+  seen: boolean;
+  /** Items that wait, and their wire bytes. Expiry notices are left out, as in the quotas. */
+  queue_items: number;
+  queue_bytes: number;
+  head_seq: number;
+  acked_through: number;
+}
+
+export interface FoundHostDocument {
+  host: HostDocument;
+  /** Whether a key was named that the host has given up: `host` is what it is now. */
+  is_former_key: boolean;
+}
+
+export interface RevokedHostDocument {
+  host: HostDocument;
+  /** False when it was revoked before. */
+  is_new: boolean;
+}
+
+export interface InviteDocument {
+  label: string;
+  issued_at: number;
+  expires_at: number;
+}
+
+export interface IssuedInviteDocument extends InviteDocument {
+  /** Said this once: the relay keeps its hash. */
+  token: string;
+  /** Whether this relay asks for an invite at all. */
+  admission: 'open' | 'invite';
+}
+
+export const INVITE_LABEL_CHARACTERS_MAX = 100;
+export const INVITE_LIFETIME_MIN_MS = 60_000;
+export const INVITE_LIFETIME_MAX_MS = 365 * DAY_MS;
+
+/** Longer than any name, fingerprint or key. */
+const REFERENCE_CHARACTERS_MAX = 100;
+
+export const RevokeRequest = Type.Object({
+  host: Type.String({ maxLength: REFERENCE_CHARACTERS_MAX, description: 'a fingerprint, a public key or a name' }),
+});
+
+export const InviteRequest = Type.Object({
+  label: Type.String({ maxLength: INVITE_LABEL_CHARACTERS_MAX }),
+  lifetime_ms: Type.Integer({ minimum: INVITE_LIFETIME_MIN_MS, maximum: INVITE_LIFETIME_MAX_MS }),
+});

@@ -1,0 +1,136 @@
+/** A relay that serves with `--admission invite`: whoever is new brings an open invite, and each lets one host in. */
+import { describe, expect, test } from 'vitest';
+import { sha256Hex } from '../../src/protocol/digest.ts';
+import { type EnrolChanges, enrolBody, enrolHost, openChallenge, sendEnrol } from '../support/enrolments.ts';
+import { ADAPTERS, type HttpRelay, relayForTest } from '../support/http-relay.ts';
+import { alice, bob, carol, dave } from '../support/hosts.ts';
+
+const TOKEN = 'poste-invite-an-open-one';
+const HOUR_MS = 3_600_000;
+
+describe.each(ADAPTERS)('%s', (adapter) => {
+  const invited = async (...tokens: string[]): Promise<HttpRelay> => {
+    const relay = await relayForTest(adapter, { admission: 'invite' });
+    for (const token of tokens) await issue(relay, token);
+    return relay;
+  };
+
+  test('an open invite lets one host in, and no second one', async () => {
+    const relay = await invited(TOKEN);
+    expect((await enrolHost(relay, alice, shown(TOKEN))).status).toBe(200);
+    expect(await enrolHost(relay, bob, shown(TOKEN))).toBeProblem('ENROL_REFUSED', {
+      reason: 'this relay lets invited hosts in, and the proof is no open invite',
+    });
+    expect(relay.relay.engine.liveEnrolments).toBe(1);
+  });
+
+  test('an invite holds until its hour, and not at it', async () => {
+    const relay = await invited(TOKEN, `${TOKEN}-2`);
+    relay.clock.move(HOUR_MS - 1);
+    expect((await enrolHost(relay, alice, shown(TOKEN))).status).toBe(200);
+    relay.clock.move(1);
+    const late = await enrolHost(relay, bob, shown(`${TOKEN}-2`));
+    expect(late).toBeProblem('ENROL_REFUSED', { reason: 'the invite has expired' });
+  });
+
+  test.each<[string, unknown]>([
+    ['no proof', undefined],
+    ['null', null],
+    ['a number', 5],
+    ['an object', { token: TOKEN }],
+    ['a list', [TOKEN]],
+    ['an empty text', ''],
+    ['another token', `${TOKEN}x`],
+    ['the token in other letters', TOKEN.toUpperCase()],
+    ['the token with a space', `${TOKEN} `],
+    ['the hash that the relay keeps', sha256Hex(TOKEN)],
+  ])('%s is no invite, and leaves the open one open', async (_what, proof) => {
+    const relay = await invited(TOKEN);
+    const refused = await enrolHost(relay, alice, shown(proof));
+    expect(refused).toBeProblem('ENROL_REFUSED', {
+      reason: 'this relay lets invited hosts in, and the proof is no open invite',
+    });
+    expect(refused.body.toString()).not.toContain(TOKEN);
+    expect(relay.relay.engine.enrolment(alice.key)).toBeUndefined();
+    expect((await enrolHost(relay, alice, shown(TOKEN))).status).toBe(200);
+  });
+
+  test('of hosts that show one invite at once, exactly one gets in', async () => {
+    const relay = await invited(TOKEN);
+    const hosts = [alice, bob, carol, dave];
+    const bodies = await Promise.all(
+      hosts.map(async (host) => enrolBody(host, await openChallenge(relay, host), shown(TOKEN))),
+    );
+    const answers = await Promise.all(bodies.map((body) => sendEnrol(relay, body)));
+    const refused = answers.filter(({ status }) => status !== 200);
+    expect(refused).toHaveLength(3);
+    for (const answer of refused) expect(answer).toBeProblem('ENROL_REFUSED');
+    expect(relay.relay.engine.liveEnrolments).toBe(1);
+    await relay.stop();
+    const { events } = await relay.stored();
+    expect(events.filter(({ type }) => type === 'InviteSpent')).toHaveLength(1);
+    expect(events.filter(({ type }) => type === 'HostEnrolled')).toHaveLength(1);
+  });
+
+  test('an enrolment that fails leaves the invite open', async () => {
+    const relay = await invited(TOKEN);
+    const challenge = await openChallenge(relay, alice);
+    const forged = enrolBody(alice, challenge, { ...shown(TOKEN), signer: bob });
+    expect(await sendEnrol(relay, forged)).toBeProblem('BAD_SIGNATURE');
+    expect((await enrolHost(relay, bob, shown(TOKEN))).status).toBe(200);
+  });
+
+  test('a host that is in enrols again without an invite, also under another name, and spends none that it shows', async () => {
+    const relay = await invited(TOKEN, `${TOKEN}-2`);
+    expect((await enrolHost(relay, alice, shown(TOKEN))).status).toBe(200);
+    expect((await enrolHost(relay, alice)).status).toBe(200);
+    expect((await enrolHost(relay, alice, { signed: { host: 'renamed' }, sent: { host: 'renamed' } })).status).toBe(
+      200,
+    );
+    // A lost answer: the same again, with the invite that it has used.
+    expect((await enrolHost(relay, alice, shown(TOKEN))).status).toBe(200);
+    expect((await enrolHost(relay, alice, shown(`${TOKEN}-2`))).status).toBe(200);
+    expect((await enrolHost(relay, bob, shown(`${TOKEN}-2`))).status).toBe(200);
+  });
+
+  test('a revoked host does not come back with an invite, and does not spend it', async () => {
+    const relay = await invited(TOKEN, `${TOKEN}-2`);
+    await enrolHost(relay, alice, shown(TOKEN));
+    const nowMs = relay.clock.nowMs();
+    await relay.relay.engine.revokeHost({ type: 'RevokeHost', hostPubkey: alice.key, cause: 'operator', nowMs });
+    expect(await enrolHost(relay, alice, shown(`${TOKEN}-2`))).toBeProblem('ENROL_REFUSED');
+    expect((await enrolHost(relay, bob, shown(`${TOKEN}-2`))).status).toBe(200);
+  });
+
+  test('an invite survives a restart, and so does that it was used', async () => {
+    const relay = await invited(TOKEN, `${TOKEN}-2`);
+    await enrolHost(relay, alice, shown(TOKEN));
+    await relay.restart();
+    expect(await enrolHost(relay, bob, shown(TOKEN))).toBeProblem('ENROL_REFUSED');
+    expect((await enrolHost(relay, bob, shown(`${TOKEN}-2`))).status).toBe(200);
+  });
+
+  test('a relay that is open takes everybody, and spends no invite', async () => {
+    const relay = await relayForTest(adapter);
+    await issue(relay, TOKEN);
+    expect((await enrolHost(relay, alice, shown(TOKEN))).status).toBe(200);
+    expect((await enrolHost(relay, bob)).status).toBe(200);
+    expect(await relay.relay.engine.openInvites(relay.clock.nowMs())).toHaveLength(1);
+  });
+});
+
+function shown(proof: unknown): EnrolChanges {
+  return { sent: { proof } };
+}
+
+async function issue(relay: HttpRelay, token: string): Promise<void> {
+  const nowMs = relay.clock.nowMs();
+  const inviteHash = sha256Hex(token);
+  await relay.relay.engine.issueInvite({
+    type: 'IssueInvite',
+    inviteHash,
+    label: '',
+    expiresAtMs: nowMs + HOUR_MS,
+    nowMs,
+  });
+}
