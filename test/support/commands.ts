@@ -1,5 +1,5 @@
 /** Commands as the shell would stamp them, each with the members a test does not care about filled in. */
-import { sha256Hex } from '../../src/protocol/digest.ts';
+import { type Sha256Hex, sha256Hex } from '../../src/protocol/digest.ts';
 import type { Epoch } from '../../src/protocol/epoch.ts';
 import type { PushedTarget } from '../../src/protocol/items.ts';
 import type { ItemId } from '../../src/protocol/names.ts';
@@ -8,6 +8,7 @@ import type {
   DenyHosts,
   EnrolHost,
   ExpireItems,
+  IssueInvite,
   NoteHostSeen,
   PublishSenders,
   PushItem,
@@ -91,6 +92,11 @@ export function revokeOf(host: TestHost, changes: Partial<RevokeHost> = {}): Rev
 export function denyOf(changes: Partial<DenyHosts>): DenyHosts {
   const nobody = { hostFp: null, clientId: null, account: null, org: null };
   return { type: 'DenyHosts', ...nobody, reason: 'credential revoked', nowMs: NOON_MS, ...changes };
+}
+
+/** The operator lets in whoever brings the token with this hash. */
+export function inviteOf(inviteHash: Sha256Hex, changes: Partial<IssueInvite> = {}): IssueInvite {
+  return { type: 'IssueInvite', inviteHash, label: '', expiresAtMs: NOON_MS + 86_400_000, nowMs: NOON_MS, ...changes };
 }
 
 /** The sweep gives up these items of `target`. */
