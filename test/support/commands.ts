@@ -10,6 +10,7 @@ import type {
   ExpireItems,
   IssueInvite,
   NoteHostSeen,
+  PublishEncKey,
   PublishSenders,
   PushItem,
   ReportLostItem,
@@ -74,6 +75,20 @@ export function sendersOf(
     hostPubkey: host.key,
     senders: senders.map(({ key }) => key),
     iatMs: NOON_MS,
+    nowMs: NOON_MS,
+    ...changes,
+  };
+}
+
+/** `host` publishes the key that its mail is to be sealed with. */
+export function encKeyOf(host: TestHost, encPub: string, changes: Partial<PublishEncKey> = {}): PublishEncKey {
+  const sig = host.signer.sign(Buffer.from(encPub));
+  return {
+    type: 'PublishEncKey',
+    hostPubkey: host.key,
+    encPub,
+    advertisedAtMs: NOON_MS,
+    sig,
     nowMs: NOON_MS,
     ...changes,
   };

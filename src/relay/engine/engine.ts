@@ -448,6 +448,8 @@ export class Engine {
 
   /** Finishes what is being written; the store may be closed then. What was not collected yet is left for the next start. */
   async close(): Promise<void> {
+    // One that began at the start belongs to no request, and would write on into a closed store.
+    await this.#moves.ended();
     await this.#committer.close();
   }
 
