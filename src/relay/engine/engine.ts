@@ -207,7 +207,8 @@ export class Engine {
       else if (!index) await this.#indexes.load(oldPubkey);
       else {
         const { settings } = this;
-        const facts = rotateFacts(command, this.#committer, this.#directory, this.#admissions, settings, index.length);
+        const waiting = index.released(Infinity, Infinity);
+        const facts = rotateFacts(command, this.#committer, this.#directory, this.#admissions, settings, waiting);
         const decision = decideRotate(command, facts);
         if (decision.type === 'Refusal') return this.#answer(decision);
         this.#committer.admit(decision.events);
