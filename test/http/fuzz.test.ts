@@ -1,11 +1,13 @@
 /** Thousands of random requests, most of them nearly right. None may be answered with 5xx or end the relay. */
+import { canonicalize } from 'json-canonicalize';
 import { describe, expect, test } from 'vitest';
 import { PROBLEMS, type ProblemCode } from '../../src/protocol/problem.ts';
 import { ADAPTERS, type HttpRelay, relayForTest } from '../support/http-relay.ts';
-import { type Signed, hopHeaders } from '../support/hops.ts';
-import { alice, bob, carol, dave } from '../support/hosts.ts';
+import { type Signed, hopHeaders, hopV1Headers } from '../support/hops.ts';
+import { type TestHost, alice, bob, carol, dave, hostNamed } from '../support/hosts.ts';
 import { envelopeWire, itemTo, receiptId, receiptWire } from '../support/mail.ts';
 import { RawConnection, type RawResponse, requestBytes } from '../support/raw-http.ts';
+import { rotationBody } from '../support/rotations.ts';
 import { SeededRandom } from '../support/seeded-random.ts';
 
 const REQUESTS = 3000;
@@ -16,7 +18,8 @@ const QUIET_MS = 40;
 describe.each(ADAPTERS)('%s', (adapter) => {
   test(`the relay answers ${REQUESTS} random requests and serves on`, async () => {
     const relay = await relayForTest(adapter, { limits: { max_queue_items: 50 } });
-    await relay.enrol(alice, bob, carol);
+    await relay.enrol(alice, bob, carol, ROTATING[0]!);
+    await relay.client(alice).push([itemTo([ROTATING[0]!], 'before-the-storm')]);
     const random = new SeededRandom(20_251_120);
     const requests = Array.from({ length: REQUESTS }, () => randomRequest(relay, random));
     const statuses = new Map<number, number>();
@@ -52,6 +55,16 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       event.type === 'ItemAccepted' ? event.targets.map(({ seq }) => seq) : [],
     );
     expect(accepted).toEqual(expect.arrayContaining(queue.map(({ seq }) => seq)));
+    const types = new Set(events.map(({ type }) => type));
+    for (const type of [
+      'ItemAccepted',
+      'ItemsAcked',
+      'KeyRotated',
+      'ItemsMoved',
+      'SendersPublished',
+      'EncKeyPublished',
+    ] as const)
+      expect([...types]).toContain(type);
     await relay.start();
   });
 });
@@ -63,7 +76,11 @@ const TARGETS = [
   '/v2/relay/items',
   '/v2/relay/ack',
   '/v2/relay/rotate',
+  '/v2/relay/senders',
+  '/v2/relay/enc-key',
+  '/v1/relay/enc-key',
   '/v1/relay/messages',
+  '/v1/relay/ack',
   '/',
 ] as const;
 const METHODS = ['GET', 'GET', 'POST', 'POST', 'POST', 'PUT', 'DELETE', 'HEAD', 'OPTIONS', 'get', 'X'] as const;
@@ -75,6 +92,8 @@ const QUERIES = [
   '?after=-1',
   '?limit=1&wait=0',
   '?epoch=x',
+  '?host=bob',
+  `?key=${encodeURIComponent(bob.key)}`,
   '?after=9e9',
   '?%',
   '?a#b',
@@ -101,12 +120,16 @@ const HEADERS: readonly (readonly [string, string])[] = [
 /** The bytes of a request that was right before something happened to it, or twice, or not. */
 function randomRequest(relay: HttpRelay, random: SeededRandom): Buffer {
   const method = random.pick(METHODS);
-  const target = random.pick(TARGETS) + random.pick(QUERIES);
-  const body = method === 'GET' && random.chance(0.8) ? Buffer.alloc(0) : randomBody(relay, random);
+  const path = random.pick(TARGETS);
+  const target = path + random.pick(QUERIES);
+  const body = method === 'GET' && random.chance(0.8) ? Buffer.alloc(0) : randomBody(relay, random, path);
   const host = random.pick([alice, alice, bob, carol, dave]);
-  const signed: Signed = random.chance(0.1) ? { target: '/elsewhere' } : {};
+  const wrong: Signed = random.chance(0.1) ? { target: '/elsewhere' } : {};
+  const hop = { ...relay.hop(host, method, target), body };
   const headers: Record<string, string> = random.chance(0.85)
-    ? hopHeaders({ ...relay.hop(host, method, target), body }, signed)
+    ? random.chance(0.1)
+      ? hopV1Headers(hop)
+      : hopHeaders(hop, wrong)
     : {};
   // In other letters, so that it stands beside the one that is there.
   for (let more = random.below(3); more > 0 && random.chance(0.3); more--) {
@@ -122,21 +145,64 @@ function randomRequest(relay: HttpRelay, random: SeededRandom): Buffer {
   return bytes;
 }
 
-function randomBody(relay: HttpRelay, random: SeededRandom): Buffer {
+/** Hosts that rotate into one another; the first is enrolled. */
+const ROTATING = Array.from({ length: 12 }, (_none, at) => hostNamed(`rotating-${at}`));
+
+function randomBody(relay: HttpRelay, random: SeededRandom, path: string): Buffer {
   const id = `fuzz-${random.below(40)}`;
   const seq = relay.relay.engine.head(bob.key).headSeq;
-  const bodies: (() => unknown)[] = [
+  const at = relay.clock.nowMs() + random.below(1000);
+  const items: (() => unknown)[] = [
     () => ({ items: [itemTo([bob], id, envelopeWire(id, random.below(2000)))] }),
     () => ({ items: [itemTo([bob, carol], id), itemTo([dave], id), itemTo([bob, bob], id)] }),
     () => ({ items: [itemTo([alice], receiptId(id, 'a@bob', 1), receiptWire(bob, id, 'a@bob', 1))] }),
+    () => ({ items: [itemTo([random.pick(ROTATING)], id)] }),
     () => ({ items: Array.from({ length: random.below(300) }, () => random.pick([null, 1, 'x', {}, []])) }),
-    () => ({ epoch: relay.epoch, through: random.pick([0, seq, seq + 1, -1, 1.5]) }),
-    () => ({ pubkey: random.pick([alice.key, dave.key, 'x', Buffer.alloc(32).toString('base64')]) }),
-    () => ({ host: 'x', pubkey: dave.key, owner_fp: '', sig: dave.signer.sign(Buffer.from(id)) }),
   ];
+  const acks = [() => ({ epoch: relay.epoch, through: random.pick([0, seq, seq + 1, -1, 1.5]) })];
+  const challenges = [() => ({ pubkey: random.pick([alice.key, dave.key, 'x', Buffer.alloc(32).toString('base64')]) })];
+  const enrolments = [() => ({ host: 'x', pubkey: dave.key, owner_fp: '', sig: dave.signer.sign(Buffer.from(id)) })];
+  const rotations = [
+    () => rotationBody(random.pick(ROTATING), random.pick(ROTATING), { rec: { iat: at } }),
+    () =>
+      rotationBody(random.pick(ROTATING), random.pick(ROTATING), { sent: { iat: random.pick([0, -1, 'x', 1e300]) } }),
+  ];
+  const lists = [
+    () => signed(carol, 'list', { v: 1, type: 'relay-senders', host_pubkey: carol.key, senders: [alice.key], iat: at }),
+    () => signed(carol, 'list', { v: 1, type: 'relay-senders', host_pubkey: carol.key, senders: [id, null], iat: at }),
+  ];
+  const advertisements = [
+    () => {
+      const advertised = { enc_pub: random.bytes(32).toString('base64'), at };
+      const { sig } = signed(bob, 'of', { v: 1, type: 'relay-enc-key', host_pubkey: bob.key, ...advertised });
+      return { ...advertised, sig };
+    },
+  ];
+  const envelopes = [
+    () => ({ envelopes: [{ ...(JSON.parse(envelopeWire(id).toString()) as object), to_host: 'bob' }] }),
+    () => ({ envelopes: [null, { id }, { id, to_host: random.pick(['bob', 'nobody', 'BOB', '', 1]), sealed: {} }] }),
+  ];
+  const cursors = [() => ({ cursor: random.pick(['', 'x', `${relay.epoch}.0`, `${relay.epoch}.${seq}`]) })];
+  const ofRoute: Partial<Record<string, (() => unknown)[]>> = {
+    '/v1/relay/challenge': challenges,
+    '/v1/relay/enrol': enrolments,
+    '/v2/relay/items': items,
+    '/v2/relay/ack': acks,
+    '/v2/relay/rotate': rotations,
+    '/v2/relay/senders': lists,
+    '/v1/relay/enc-key': advertisements,
+    '/v1/relay/messages': envelopes,
+    '/v1/relay/ack': cursors,
+  };
   if (random.chance(0.1)) return random.bytes(random.below(200));
-  const bytes = Buffer.from(JSON.stringify(random.pick(bodies)()));
+  const own = random.chance(0.6) ? ofRoute[path] : undefined;
+  const bytes = Buffer.from(JSON.stringify(random.pick(own ?? Object.values(ofRoute).flatMap((all) => all ?? []))()));
   return random.chance(0.2) ? mutated(bytes, random) : bytes;
+}
+
+/** A document of `host` with the signature beside it, as `name`. */
+function signed(host: TestHost, name: string, document: Record<string, unknown>): Record<string, unknown> {
+  return { [name]: document, sig: host.signer.sign(Buffer.from(canonicalize(document))) };
 }
 
 function mutated(bytes: Buffer, random: SeededRandom): Buffer {

@@ -1,12 +1,14 @@
 /** Every hop route is idempotent, so that a replay inside the window changes nothing (protocol.md section 2). */
+import { canonicalize } from 'json-canonicalize';
 import { describe, expect, test } from 'vitest';
 import { enrolBody, openChallenge } from '../support/enrolments.ts';
 import { ADAPTERS, type HttpRelay, relayForTest } from '../support/http-relay.ts';
-import { hopBytes } from '../support/hops.ts';
-import { type TestHost, alice, bob, carol } from '../support/hosts.ts';
+import { hopBytes, hopV1Bytes } from '../support/hops.ts';
+import { type TestHost, alice, bob, carol, dave, hostNamed } from '../support/hosts.ts';
 import { envelopeWire, itemTo, receiptId, receiptWire } from '../support/mail.ts';
 import { jsonOf } from '../support/problems.ts';
 import { rawRequest, requestBytes } from '../support/raw-http.ts';
+import { rotationBody } from '../support/rotations.ts';
 
 /** Requests as they went over the wire, in order. */
 class Recorder {
@@ -19,9 +21,25 @@ class Recorder {
 
   async send(host: TestHost, method: string, target: string, body?: unknown): Promise<Record<string, unknown>> {
     const hop = this.#relay.hop(host, method, target, body === undefined ? undefined : JSON.stringify(body));
-    const bytes = hopBytes(hop);
+    return this.#record(hopBytes(hop));
+  }
+
+  /** With a hop that is found by the name of its host. */
+  async sendByName(host: TestHost, method: string, target: string, body?: unknown): Promise<Record<string, unknown>> {
+    const hop = this.#relay.hop(host, method, target, body === undefined ? undefined : JSON.stringify(body));
+    return this.#record(hopV1Bytes(hop));
+  }
+
+  /** Without a hop. */
+  sendOpen(target: string, body: unknown): Promise<Record<string, unknown>> {
+    return this.#record(requestBytes('POST', target, {}, JSON.stringify(body)));
+  }
+
+  async #record(bytes: Buffer): Promise<Record<string, unknown>> {
     this.requests.push(bytes);
-    return jsonOf(await rawRequest(this.#relay.port, bytes));
+    const response = await rawRequest(this.#relay.port, bytes);
+    expect(response.status).toBe(200);
+    return jsonOf(response);
   }
 
   async replay(requests: readonly Buffer[]): Promise<number[]> {
@@ -31,11 +49,18 @@ class Recorder {
   }
 }
 
+/** A document of `host` with the signature beside it, as `name`. */
+function signed(host: TestHost, name: string, document: Record<string, unknown>): Record<string, unknown> {
+  return { [name]: document, sig: host.signer.sign(Buffer.from(canonicalize(document))) };
+}
+
+const daveAnew = { ...hostNamed('dave anew'), name: dave.name };
+
 describe.each(ADAPTERS)('%s', (adapter) => {
-  /** A relay that has seen every hop route used, and what was used. */
+  /** A relay that has seen every hop route and a rotation, and what was sent. */
   const recorded = async (): Promise<{ relay: HttpRelay; recorder: Recorder }> => {
     const relay = await relayForTest(adapter, { limits: { max_queue_items: 6 } });
-    await relay.enrol(alice, bob, carol);
+    await relay.enrol(alice, bob, carol, dave);
     const recorder = new Recorder(relay);
     const { epoch } = relay;
     const wires = ['m1', 'm2', 'm3', 'm4'].map((id) => itemTo([bob], id));
@@ -49,6 +74,26 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     const receipt = itemTo([alice], receiptId('m1', 'a@bob', 1), receiptWire(bob, 'm1', 'a@bob', 1));
     await recorder.send(bob, 'POST', '/v2/relay/items', { items: [receipt] });
     await recorder.send(bob, 'GET', '/v2/relay/info');
+    const { wallMs: iat } = relay.clock;
+    const senders = [alice.key, carol.key];
+    const list = { v: 1, type: 'relay-senders', host_pubkey: bob.key, senders, iat };
+    await recorder.send(bob, 'POST', '/v2/relay/senders', signed(bob, 'list', list));
+    const advertised = { enc_pub: Buffer.alloc(32, 7).toString('base64'), at: iat };
+    const { sig } = signed(bob, 'of', { v: 1, type: 'relay-enc-key', host_pubkey: bob.key, ...advertised });
+    await recorder.send(bob, 'POST', '/v1/relay/enc-key', { ...advertised, sig });
+    await recorder.send(alice, 'GET', `/v2/relay/enc-key?key=${encodeURIComponent(bob.key)}`);
+    await recorder.sendByName(alice, 'GET', '/v1/relay/enc-key?host=bob');
+    const envelopes = ['v1-1', 'v1-2'].map((id) => {
+      return { ...(JSON.parse(envelopeWire(id).toString()) as object), to_host: 'carol' };
+    });
+    await recorder.sendByName(alice, 'POST', '/v1/relay/messages', { envelopes });
+    const { cursor } = await recorder.sendByName(carol, 'GET', '/v1/relay/messages');
+    await recorder.sendByName(carol, 'POST', '/v1/relay/ack', { cursor });
+    await recorder.send(alice, 'POST', '/v2/relay/items', { items: [itemTo([dave], 'm0')] });
+    const rotated = await recorder.sendOpen('/v2/relay/rotate', rotationBody(dave, daveAnew));
+    expect(rotated['moved_items']).toBe(1);
+    // Not to the old key any more: that is refused now, however often it is sent.
+    recorder.requests.splice(-2, 1);
     // The last of these finds no room.
     const full = ['m6', 'm7', 'm8', 'm9'].map((id) => itemTo([bob], id));
     const refused = await recorder.send(carol, 'POST', '/v2/relay/items', { items: full });
@@ -82,7 +127,9 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     const { relay, recorder } = await recorded();
     const lsn = await relay.lastLsn();
     relay.clock.move(300_001);
-    for (const bytes of recorder.requests) {
+    const hops = recorder.requests.filter((bytes) => !bytes.includes('/v2/relay/rotate'));
+    expect(hops).toHaveLength(recorder.requests.length - 1);
+    for (const bytes of hops) {
       const response = await rawRequest(relay.port, bytes);
       const isInfo = bytes.includes('/v2/relay/info');
       expect(isInfo ? jsonOf(response)['you'] : jsonOf(response)['code']).toBe(isInfo ? undefined : 'CLOCK_SKEW');
@@ -118,12 +165,47 @@ describe.each(ADAPTERS)('%s', (adapter) => {
         ['/v2/relay/items', '/v2/relay/ack'],
         ['/v2/relay/ack', '/v2/relay/items'],
         ['/v2/relay/info', '/v2/relay/items'],
+        ['/v2/relay/senders', '/v2/relay/ack'],
+        ['/v2/relay/enc-key', '/v1/relay/enc-key'],
+        ['/v1/relay/enc-key', '/v1/relay/messages'],
+        ['/v1/relay/messages', '/v1/relay/ack'],
+        ['/v1/relay/ack', '/v1/relay/messages'],
       ] as const) {
         if (!text.includes(` ${from}`)) continue;
         const moved = Buffer.from(text.replace(` ${from}`, ` ${to}`), 'latin1');
         expect(Math.floor((await rawRequest(relay.port, moved)).status / 100)).toBe(4);
       }
     }
+    expect(await relay.lastLsn()).toBe(lsn);
+  });
+
+  test('a rotation replayed at any later time moves nothing, also after another rotation and new mail', async () => {
+    const { relay, recorder } = await recorded();
+    const rotations = recorder.requests.filter((bytes) => bytes.includes('/v2/relay/rotate'));
+    const last = { ...hostNamed('dave at last'), name: dave.name };
+    await relay.client(alice).push([itemTo([daveAnew], 'after')]);
+    await recorder.sendOpen('/v2/relay/rotate', rotationBody(daveAnew, last));
+    const queue = await relay.queue(last);
+    expect(queue.map(({ itemId }) => itemId)).toEqual(['m0', 'after']);
+    const lsn = await relay.lastLsn();
+    relay.clock.move(400 * 86_400_000);
+    for (const bytes of rotations) {
+      const response = await rawRequest(relay.port, bytes);
+      expect(jsonOf(response)).toMatchObject({ host_pubkey: daveAnew.key, moved_items: 0 });
+    }
+    expect(await relay.queue(last)).toEqual(queue);
+    expect(await relay.lastLsn()).toBe(lsn);
+  });
+
+  test('what the old key sent is refused after its rotation, inside the window too, and changes nothing', async () => {
+    const { relay, recorder } = await recorded();
+    const bobAnew = { ...hostNamed('bob anew'), name: bob.name };
+    const ofBob = recorder.requests.filter((bytes) => bytes.includes(`x-mail-key: ${bob.key}`));
+    await recorder.sendOpen('/v2/relay/rotate', rotationBody(bob, bobAnew));
+    const lsn = await relay.lastLsn();
+    const statuses = await recorder.replay(ofBob.filter((bytes) => !bytes.includes('/v2/relay/info')));
+    expect(statuses.length).toBeGreaterThan(5);
+    expect(new Set(statuses)).toEqual(new Set([401]));
     expect(await relay.lastLsn()).toBe(lsn);
   });
 

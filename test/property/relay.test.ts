@@ -8,16 +8,21 @@ import { storedAndReplayed } from '../support/replay.ts';
 import { disposableFolder } from '../support/temporary-folder.ts';
 import { TestRelay } from '../support/test-relay.ts';
 
-/** Two hosts of one account, and one of none. */
-const FIRST_STEPS = [0, 1, 2, 3].map(
-  (host): Step => ({ type: 'enrol', host, name: 2, account: host < 2 ? 0 : null, isAdmitted: true }),
-);
+/** Two hosts of one account, and two of none, each with an invite that is at hand. */
+const FIRST_STEPS = [0, 1, 2, 3].flatMap((host): Step[] => {
+  const account = host < 2 ? 0 : null;
+  return [
+    { type: 'invite', invite: 0, forMs: 1 },
+    { type: 'enrol', host, name: 2, account, isAdmitted: true, validForMs: null, invite: 0 },
+  ];
+});
+const admission = fc.constantFrom('open' as const, 'invite' as const);
 
 test('the relay does what the model does, whatever is asked and whenever it stops', async () => {
   await fc.assert(
-    fc.asyncProperty(anySteps, async (steps) => {
+    fc.asyncProperty(anySteps, admission, async (steps, admitted) => {
       const { folder, remove } = await disposableFolder();
-      const relay = new TestRelay(folder, SMALL_SETTINGS);
+      const relay = new TestRelay(folder, { ...SMALL_SETTINGS, admission: admitted });
       await relay.open();
       try {
         const comparison = new Comparison(relay);

@@ -1,9 +1,9 @@
 /** "Sender allowlist", rules 1 to 4. */
 import { expect, test } from 'vitest';
-import { pushOf, sendersOf } from '../support/commands.ts';
+import { pushOf, rotateOf, sendersOf } from '../support/commands.ts';
 import { enrolled } from '../support/events.ts';
 import { given } from '../support/given.ts';
-import { alice, bob, carol, hostNamed } from '../support/hosts.ts';
+import { type TestHost, alice, bob, carol, hostNamed } from '../support/hosts.ts';
 import { NOON_MS } from '../support/test-clock.ts';
 import { type TestRelay, openTestRelay } from '../support/test-relay.ts';
 
@@ -97,4 +97,37 @@ test('sender allowlist rule 4: a list outlives a restart and an epoch', async ()
 test('sender allowlist: a list that names another host than its caller is KEY_MISMATCH', () => {
   const mismatch = given(enrolled(bob)).when(sendersOf(bob, [alice], { callerPubkey: carol.key }));
   expect(mismatch.verdict).toBe('KEY_MISMATCH');
+});
+
+test('sender allowlist rule 1: 256 listed hosts that rotate stay 256 senders, each under its present key alone', () => {
+  const keyOf = (host: number, turn: number): TestHost => hostNamed(`listed ${host} key ${turn}`);
+  const numbers = Array.from({ length: 256 }, (_none, at) => at);
+  const TURNS = 5;
+  const firstKeys = numbers.map((number) => keyOf(number, 0));
+  const world = given(enrolled(bob), ...firstKeys.map((host) => enrolled(host)));
+  for (const event of world.when(sendersOf(bob, firstKeys)).events) world.rows.apply(event);
+  for (const number of numbers) {
+    for (let turn = 0; turn < TURNS; turn++) {
+      for (const event of world.when(rotateOf(keyOf(number, turn), keyOf(number, turn + 1))).events)
+        world.rows.apply(event);
+    }
+  }
+  // The hop lets nobody in but live keys; of those the list takes one for each host that it names.
+  const live = [...world.rows.directory.all()].filter(({ revokedAtMs }) => revokedAtMs === null);
+  const takes = (host: TestHost): boolean => world.when(pushOf(host, 'm1', [[bob, 'x']])).verdict === 'accepted';
+  const taken = numbers.map((number) => keyOf(number, TURNS)).filter(takes);
+  expect(taken).toHaveLength(256);
+  expect(live).toHaveLength(257);
+  expect(world.rows.get('senders', bob.key)?.senders).toHaveLength(256);
+  expect(takes(hostNamed('unlisted'))).toBe(false);
+});
+
+test('sender allowlist rule 4: a retired key that is listed lets in its host and no other', async () => {
+  const relay = await open();
+  await relay.publishSenders(sendersOf(bob, [alice]));
+  const anew = hostNamed('alice anew');
+  await relay.rotate(rotateOf(alice, anew));
+  expect((await relay.pushOne(pushOf(anew, 'm1', [[bob, 'x']]))).verdict).toBe('accepted');
+  expect((await relay.pushOne(pushOf(carol, 'm1', [[bob, 'x']]))).verdict).toBe(NOT_ACCEPTED);
+  expect(relay.engine.enrolment(alice.key)?.revokedAtMs).toBe(NOON_MS);
 });

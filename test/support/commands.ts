@@ -1,5 +1,5 @@
 /** Commands as the shell would stamp them, each with the members a test does not care about filled in. */
-import { sha256Hex } from '../../src/protocol/digest.ts';
+import { type Sha256Hex, sha256Hex } from '../../src/protocol/digest.ts';
 import type { Epoch } from '../../src/protocol/epoch.ts';
 import type { PushedTarget } from '../../src/protocol/items.ts';
 import type { ItemId } from '../../src/protocol/names.ts';
@@ -8,7 +8,9 @@ import type {
   DenyHosts,
   EnrolHost,
   ExpireItems,
+  IssueInvite,
   NoteHostSeen,
+  PublishEncKey,
   PublishSenders,
   PushItem,
   ReportLostItem,
@@ -78,6 +80,20 @@ export function sendersOf(
   };
 }
 
+/** `host` publishes the key that its mail is to be sealed with. */
+export function encKeyOf(host: TestHost, encPub: string, changes: Partial<PublishEncKey> = {}): PublishEncKey {
+  const sig = host.signer.sign(Buffer.from(encPub));
+  return {
+    type: 'PublishEncKey',
+    hostPubkey: host.key,
+    encPub,
+    advertisedAtMs: NOON_MS,
+    sig,
+    nowMs: NOON_MS,
+    ...changes,
+  };
+}
+
 /** The host of `from` goes on as `to`. */
 export function rotateOf(from: TestHost, to: TestHost, changes: Partial<RotateKey> = {}): RotateKey {
   return { type: 'RotateKey', oldPubkey: from.key, newPubkey: to.key, iatMs: NOON_MS, nowMs: NOON_MS, ...changes };
@@ -91,6 +107,11 @@ export function revokeOf(host: TestHost, changes: Partial<RevokeHost> = {}): Rev
 export function denyOf(changes: Partial<DenyHosts>): DenyHosts {
   const nobody = { hostFp: null, clientId: null, account: null, org: null };
   return { type: 'DenyHosts', ...nobody, reason: 'credential revoked', nowMs: NOON_MS, ...changes };
+}
+
+/** The operator lets in whoever brings the token with this hash. */
+export function inviteOf(inviteHash: Sha256Hex, changes: Partial<IssueInvite> = {}): IssueInvite {
+  return { type: 'IssueInvite', inviteHash, label: '', expiresAtMs: NOON_MS + 86_400_000, nowMs: NOON_MS, ...changes };
 }
 
 /** The sweep gives up these items of `target`. */

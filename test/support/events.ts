@@ -1,8 +1,18 @@
 /** Events as they were decided once, each with the members a test does not care about filled in. */
-import { sha256Hex } from '../../src/protocol/digest.ts';
-import { DEFAULT_LIMITS, dedupHorizonMs, retentionMs } from '../../src/protocol/limits.ts';
+import { type Sha256Hex, sha256Hex } from '../../src/protocol/digest.ts';
+import { DEFAULT_LIMITS, DENY_KEPT_MS, dedupHorizonMs, retentionMs } from '../../src/protocol/limits.ts';
 import type { ItemId } from '../../src/protocol/names.ts';
-import type { HostEnrolled, ItemAccepted, ItemsAcked, RelayInitialised } from '../../src/relay/core/event.ts';
+import type {
+  DenyEntryAdded,
+  HostEnrolled,
+  HostRevoked,
+  InviteIssued,
+  ItemAccepted,
+  ItemsAcked,
+  ItemsMoved,
+  KeyRotated,
+  RelayInitialised,
+} from '../../src/relay/core/event.ts';
 import { FIRST_EPOCH, wireOf } from './commands.ts';
 import { type TestHost, relay } from './hosts.ts';
 import { NOON_MS } from './test-clock.ts';
@@ -95,4 +105,62 @@ export function acked(
     atMs: NOON_MS,
     ...changes,
   };
+}
+
+/** `from` went on as `to`, which was not enrolled, with an empty queue. */
+export function rotated(from: TestHost, to: TestHost, changes: Partial<KeyRotated> = {}): KeyRotated {
+  const atMs = changes.atMs ?? NOON_MS;
+  return {
+    type: 'KeyRotated',
+    oldPubkey: from.key,
+    newPubkey: to.key,
+    iatMs: NOON_MS,
+    hostName: from.name,
+    ownerFp: '',
+    account: null,
+    org: null,
+    clientId: null,
+    authorizedBy: 'host-key',
+    enrolledAtMs: atMs,
+    validUntilMs: null,
+    seen: false,
+    lineage: [
+      { hostPubkey: from.key, retiredAtMs: atMs },
+      { hostPubkey: to.key, retiredAtMs: null },
+    ],
+    movesSenders: false,
+    firstSeq: atMs,
+    moved: 0,
+    items: 0,
+    bytes: 0,
+    charges: [],
+    atMs,
+    ...changes,
+  };
+}
+
+export function moved(
+  from: TestHost,
+  to: TestHost,
+  fromSeqs: number[],
+  firstSeq: number,
+  changes: Partial<ItemsMoved> = {},
+): ItemsMoved {
+  const [oldPubkey, newPubkey] = [from.key, to.key];
+  return { type: 'ItemsMoved', oldPubkey, newPubkey, fromSeqs, firstSeq, left: 0, atMs: NOON_MS, ...changes };
+}
+
+export function revoked(host: TestHost, changes: Partial<HostRevoked> = {}): HostRevoked {
+  return { type: 'HostRevoked', hostPubkey: host.key, cause: 'operator', atMs: NOON_MS, ...changes };
+}
+
+/** Whoever the given selectors mean is kept out from noon on. */
+export function denied(changes: Partial<DenyEntryAdded>): DenyEntryAdded {
+  const nobody = { hostFp: null, clientId: null, account: null, org: null };
+  const untilMs = NOON_MS + DENY_KEPT_MS;
+  return { type: 'DenyEntryAdded', ...nobody, reason: 'credential revoked', untilMs, atMs: NOON_MS, ...changes };
+}
+
+export function invited(inviteHash: Sha256Hex, expiresAtMs: number): InviteIssued {
+  return { type: 'InviteIssued', inviteHash, label: '', expiresAtMs, atMs: NOON_MS };
 }

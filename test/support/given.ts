@@ -122,7 +122,7 @@ export class Given {
       case 'RevokeHost':
         return decideRevoke(command, rows.get('enrolment', command.hostPubkey));
       case 'RotateKey': {
-        const waiting = rows.queue(command.oldPubkey).length;
+        const waiting = rows.released(command.oldPubkey, Infinity);
         const facts = rotateFacts(command, rows, rows.directory, rows.admissions, this.#settings, waiting);
         return decideRotate(command, facts);
       }

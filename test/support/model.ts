@@ -1,49 +1,85 @@
 /**
- * The relay without cleverness: arrays, maps and sums over everything, for tests that compare.
+ * The relay without cleverness: arrays, sets and sums over everything, for tests that compare.
  *
- * It remembers every item it ever took and counts anew whenever a limit is asked for. It writes nothing down twice.
+ * A host is a set of keys and a queue is an array. It remembers every item it ever took and counts anew whenever a
+ * limit is asked for. It writes nothing down twice.
  */
 import { canonicalize } from 'json-canonicalize';
-import { dedupHorizonMs, retentionMs } from '../../src/protocol/limits.ts';
+import type { Sha256Hex } from '../../src/protocol/digest.ts';
+import { DENY_KEPT_MS, dedupHorizonMs, retentionMs } from '../../src/protocol/limits.ts';
 import { foldHostName } from '../../src/protocol/names.ts';
-import type { PublicKey } from '../../src/protocol/public-key.ts';
-import type { EnrolHost, PublishSenders, PushItem } from '../../src/relay/core/command.ts';
+import { type PublicKey, hostFingerprint } from '../../src/protocol/public-key.ts';
+import type {
+  DenyHosts,
+  EnrolHost,
+  IssueInvite,
+  PublishSenders,
+  PushItem,
+  RotateKey,
+} from '../../src/relay/core/command.ts';
 import { UNUSED_LAPSES_AFTER_MS } from '../../src/relay/core/directory.ts';
 import type { RelaySettings } from '../../src/relay/core/facts.ts';
 import type { AuthorityName, TargetRow, UsageRow } from '../../src/relay/core/rows.ts';
 import { relay } from './hosts.ts';
 
-export interface ModelHost {
+/** What an authority proved, with the name and age of the enrolment. */
+export interface ModelEnrolment {
   key: PublicKey;
   name: string;
   account: string | null;
+  org: string | null;
+  clientId: string | null;
   authorizedBy: AuthorityName;
+  validUntilMs: number | null;
   enrolledAtMs: number;
+  isRevoked: boolean;
   seen: boolean;
+}
+
+/** The keys that rotations joined, and the one that the host has now. */
+interface ModelHost {
+  keys: Set<PublicKey>;
+  present: PublicKey;
 }
 
 export interface ModelItem {
   sender: PublicKey;
+  /** The key it was pushed to, and the seq that its sender was told. */
+  pushedTo: PublicKey;
+  toldSeq: number;
+  /** Where it was queued last, and its seq there. */
   target: PublicKey;
+  seq: number;
   itemId: string;
   wire: string;
-  seq: number;
   acceptedAtMs: number;
   expiresAtMs: number;
   dedupUntilMs: number;
-  /** What came in one request is due together. */
+  /** What came in one request, or was moved at once, is due together. */
   request: number;
   isNotice: boolean;
-  isExpired: boolean;
   isForgotten: boolean;
 }
 
+type Selectors = Pick<DenyHosts, 'hostFp' | 'clientId' | 'account' | 'org'>;
+
+/** What the model says of a push: for each target the seqs that may be answered. */
+export interface ModelPush {
+  verdict: string;
+  seqs: number[][];
+}
+
 export class Model {
-  readonly hosts = new Map<PublicKey, ModelHost>();
+  readonly enrolments = new Map<PublicKey, ModelEnrolment>();
   readonly items: ModelItem[] = [];
   readonly heads = new Map<PublicKey, number>();
   readonly acked = new Map<PublicKey, number>();
   readonly lists = new Map<PublicKey, { senders: Set<PublicKey>; iatMs: number }>();
+  readonly invites = new Map<Sha256Hex, number>();
+  denied: (Selectors & { untilMs: number })[] = [];
+  readonly #hosts = new Map<PublicKey, ModelHost>();
+  readonly #queues = new Map<PublicKey, ModelItem[]>();
+  readonly #successors = new Map<PublicKey, PublicKey>();
   #request = 0;
   readonly #settings: RelaySettings;
 
@@ -53,9 +89,22 @@ export class Model {
 
   /** What waits for `target`, in order. */
   queue(target: PublicKey): ModelItem[] {
-    return this.items.filter(
-      (item) => item.target === target && !item.isExpired && item.seq > (this.acked.get(target) ?? 0),
-    );
+    const queue = this.#queues.get(target) ?? [];
+    this.#queues.set(target, queue);
+    return queue;
+  }
+
+  /** The host that this key belongs or belonged to. */
+  host(key: PublicKey): ModelHost {
+    return this.#hosts.get(key) ?? { keys: new Set([key]), present: key };
+  }
+
+  live(): ModelEnrolment[] {
+    return [...this.enrolments.values()].filter(({ isRevoked }) => !isRevoked);
+  }
+
+  isLive(key: PublicKey): boolean {
+    return this.enrolments.get(key)?.isRevoked === false;
   }
 
   targetRow(target: PublicKey): TargetRow {
@@ -64,17 +113,19 @@ export class Model {
     return { headSeq, ackedThrough, queueItems: items, queueBytes: bytes };
   }
 
-  share(target: PublicKey, sender: PublicKey): UsageRow {
-    return usageOf(this.queue(target).filter((item) => item.sender === sender));
+  /** What these keys have queued at `target`. */
+  share(target: PublicKey, senders: ReadonlySet<PublicKey>): UsageRow {
+    return usageOf(this.queue(target).filter(({ sender }) => senders.has(sender)));
   }
 
+  /** A revoked host's mail stays charged until it expires. */
   account(account: string): UsageRow {
-    const hosts = [...this.hosts.values()].filter((host) => host.account === account);
+    const hosts = [...this.enrolments.values()].filter((host) => host.account === account);
     return usageOf(hosts.flatMap(({ key }) => this.queue(key)));
   }
 
-  dedupRows(sender: PublicKey): number {
-    return this.items.filter((item) => item.sender === sender && !item.isForgotten && !item.isNotice).length;
+  dedupRows(senders: ReadonlySet<PublicKey>): number {
+    return this.items.filter((item) => senders.has(item.sender) && !item.isForgotten && !item.isNotice).length;
   }
 
   /** Items pushed from now on come in another request. */
@@ -92,9 +143,86 @@ export class Model {
     return 'SendersListed';
   }
 
+  rotate({ oldPubkey, newPubkey, iatMs, nowMs }: RotateKey): { verdict: string; movedItems: number; headSeq: number } {
+    const [old, other] = [this.enrolments.get(oldPubkey), this.enrolments.get(newPubkey)];
+    const answer = (verdict: string, movedItems = 0): { verdict: string; movedItems: number; headSeq: number } => {
+      return { verdict, movedItems, headSeq: this.heads.get(newPubkey) ?? 0 };
+    };
+    if (!old) return answer('NOT_ENROLLED');
+    if (this.#successors.get(oldPubkey) === newPubkey) return answer('KeyRotated');
+    if (old.isRevoked) return answer('ENROL_REFUSED');
+    if (iatMs > nowMs + 300_000) return answer('IAT_IN_FUTURE');
+    const keys = new Set([...this.host(oldPubkey).keys, ...this.host(newPubkey).keys]);
+    const isForbidden =
+      this.host(oldPubkey).keys.has(newPubkey) ||
+      other?.isRevoked === true ||
+      (old.account !== null && other !== undefined && other.account !== null && other.account !== old.account) ||
+      [old, ...(other ? [other] : [])].some((one) => this.#isDenied(keys, one, nowMs));
+    if (isForbidden) return answer('ENROL_REFUSED');
+
+    // Of two proofs of one account the one that lasts longer.
+    const isOlder = (old.validUntilMs ?? Infinity) > (other?.validUntilMs ?? Infinity);
+    const proof = !other || (old.account !== null && (other.account === null || isOlder)) ? old : other;
+    const isNameTaken = this.live().some(
+      ({ key, account, name }) =>
+        !keys.has(key) &&
+        account !== null &&
+        account === proof.account &&
+        foldHostName(name) === foldHostName(old.name),
+    );
+    this.enrolments.set(newPubkey, {
+      ...proof,
+      key: newPubkey,
+      name: isNameTaken ? (other ?? old).name : old.name,
+      enrolledAtMs: other?.enrolledAtMs ?? nowMs,
+      seen: old.seen || other?.seen === true,
+    });
+    old.isRevoked = true;
+    this.#successors.set(oldPubkey, newPubkey);
+    for (const key of keys) this.#hosts.set(key, { keys, present: newPubkey });
+
+    const [oldList, newList] = [this.lists.get(oldPubkey), this.lists.get(newPubkey)];
+    if (oldList && (!newList || newList.iatMs < oldList.iatMs)) this.lists.set(newPubkey, oldList);
+    this.lists.delete(oldPubkey);
+
+    const moved = this.queue(oldPubkey).splice(0);
+    this.#request++;
+    let seq = Math.max((this.heads.get(oldPubkey) ?? 0) + 1, (this.heads.get(newPubkey) ?? 0) + 1, nowMs);
+    for (const item of moved) {
+      this.items.splice(this.items.indexOf(item), 1);
+      Object.assign(item, { target: newPubkey, seq, request: this.#request });
+      this.items.push(item);
+      this.queue(newPubkey).push(item);
+      this.heads.set(newPubkey, seq++);
+    }
+    return answer('KeyRotated', moved.length);
+  }
+
+  revoke(key: PublicKey): string {
+    const enrolment = this.enrolments.get(key);
+    if (!enrolment) return 'NOT_ENROLLED';
+    enrolment.isRevoked = true;
+    return 'Revoked';
+  }
+
+  deny({ hostFp, clientId, account, org, nowMs }: DenyHosts): void {
+    const entry = { hostFp, clientId, account, org, untilMs: nowMs + DENY_KEPT_MS };
+    this.denied = [...this.denied.filter((one) => !isSameEntry(one, entry)), entry];
+    this.#revokeMatches(entry);
+  }
+
+  invite({ inviteHash, expiresAtMs }: IssueInvite): void {
+    this.invites.set(inviteHash, expiresAtMs);
+  }
+
+  /** What stands is applied again when the relay starts. */
+  restart(nowMs: number): void {
+    for (const entry of this.denied) if (entry.untilMs > nowMs) this.#revokeMatches(entry);
+  }
+
   /** Expires what is due, in the order in which it became due, then forgets what is to be forgotten. */
   sweep(nowMs: number): void {
-    const waiting = [...this.heads.keys()].flatMap((target) => this.queue(target));
+    const waiting = [...this.#queues.values()].flat();
     const due = waiting.filter(({ expiresAtMs }) => expiresAtMs <= nowMs);
     const entries = grouped(due, ({ expiresAtMs, request }) => `${expiresAtMs} ${request}`);
     const oldestFirst = [...entries.values()].toSorted(
@@ -108,144 +236,169 @@ export class Model {
       }
     }
     for (const item of this.items) if (item.dedupUntilMs <= nowMs) item.isForgotten = true;
+    this.denied = this.denied.filter(({ untilMs }) => untilMs > nowMs);
+    for (const [hash, expiresAtMs] of this.invites) if (expiresAtMs <= nowMs) this.invites.delete(hash);
   }
 
   #expire(item: ModelItem, nowMs: number): void {
     const { limits } = this.#settings;
-    item.isExpired = true;
+    const queue = this.queue(item.target);
+    queue.splice(queue.indexOf(item), 1);
     item.dedupUntilMs = Math.max(item.dedupUntilMs, nowMs + dedupHorizonMs(limits));
-    const { sender, target, itemId, acceptedAtMs } = item;
-    if (item.isNotice || !this.hosts.has(sender)) return;
-    const seq = Math.max((this.heads.get(sender) ?? 0) + 1, nowMs);
-    this.heads.set(sender, seq);
+    const { sender, pushedTo, itemId, acceptedAtMs } = item;
+    const told = this.host(sender).present;
+    if (item.isNotice || !this.isLive(told)) return;
     const rec = {
       v: 1,
       type: 'relay-expired',
       item_id: itemId,
-      target_pubkey: target,
+      target_pubkey: pushedTo,
       accepted_at: acceptedAtMs,
       expired_at: nowMs,
     };
-    this.items.push({
+    this.#append(told, nowMs, {
       sender: relay.key,
-      target: sender,
-      itemId: `expired:${itemId}:${target}`,
+      itemId: `expired:${itemId}:${pushedTo}`,
       wire: canonicalize({ rec, sig: relay.signer.sign(Buffer.from(canonicalize(rec))) }),
-      seq,
-      acceptedAtMs: nowMs,
-      expiresAtMs: nowMs + retentionMs(limits),
       dedupUntilMs: Number.MAX_SAFE_INTEGER,
       request: ++this.#request,
       isNotice: true,
-      isExpired: false,
-      isForgotten: false,
     });
   }
 
-  /** The verdict, and the seq of each target of a stored item. */
-  push({ senderPubkey, item, wireVerdict, nowMs }: PushItem): { verdict: string; seqs: number[] } {
+  /** The verdict, and the seqs of each target of a stored item. */
+  push(command: PushItem): ModelPush {
+    const { senderPubkey, item, wireVerdict, isKnownById, nowMs } = command;
     const { limits } = this.#settings;
     const { itemId, targets } = item;
     const keys = targets.map(({ hostPubkey }) => hostPubkey);
+    const sender = this.host(senderPubkey).keys;
     if (targets.length > limits.max_targets) return rejected('too many targets');
     if (keys.some((key, at) => keys.indexOf(key) !== at)) return rejected('duplicate target');
     if (targets.some(({ wire }) => wire.length > limits.max_item_bytes)) return rejected('too large');
-    if (keys.some((key) => !this.hosts.has(key))) return rejected('unknown target');
-    const refuses = (key: PublicKey): boolean => this.lists.get(key)?.senders.has(senderPubkey) === false;
-    if (keys.some(refuses)) return rejected('sender not accepted by target');
+    if (keys.some((key) => !this.enrolments.has(key))) return rejected('unknown target');
+    if (keys.some((key) => !this.isLive(key))) return rejected('target revoked');
+    const lists = keys.flatMap((key) => this.lists.get(key) ?? []);
+    if (lists.some(({ senders }) => ![...sender].some((key) => senders.has(key))))
+      return rejected('sender not accepted by target');
     if (wireVerdict !== 'ok') return rejected(wireVerdict);
-    const known = targets.map(({ hostPubkey }) =>
-      this.items.find(
-        (one) => !one.isForgotten && one.sender === senderPubkey && one.target === hostPubkey && one.itemId === itemId,
-      ),
+    const sameId = this.items.filter((one) => !one.isForgotten && sender.has(one.sender) && one.itemId === itemId);
+    const atTarget = keys.map((key) => sameId.filter(({ pushedTo }) => this.host(key).keys.has(pushedTo)));
+    const known = atTarget.map((all, at) =>
+      all.filter(({ wire }) => isKnownById || wire === targets[at]?.wire.toString()),
     );
-    if (known.some((one, at) => one && one.wire !== targets[at]?.wire.toString())) return rejected('conflict');
-    if (known.every((one) => one !== undefined))
-      return { verdict: 'duplicate', seqs: known.map((one) => one?.seq ?? 0) };
-    const quota = this.#quota(
-      senderPubkey,
-      targets.filter((_target, at) => !known[at]),
-    );
+    if (known.some((same, at) => same.length === 0 && atTarget[at]!.length > 0)) return rejected('conflict');
+    const seqs = known.map((all) => all.map(({ toldSeq }) => toldSeq));
+    if (known.every((all) => all.length > 0)) return { verdict: 'duplicate', seqs };
+    const added = targets.filter((_target, at) => known[at]?.length === 0);
+    const quota = this.#quota(sender, added);
     if (quota) return rejected(`quota:${quota}`);
-    const seqs = targets.map(({ hostPubkey: target, wire }, at) => {
-      const before = known[at];
-      if (before) return before.seq;
-      const seq = Math.max((this.heads.get(target) ?? 0) + 1, nowMs);
-      this.heads.set(target, seq);
-      const expiresAtMs = nowMs + retentionMs(limits);
-      this.items.push({
-        sender: senderPubkey,
-        target,
-        itemId,
-        wire: wire.toString(),
-        seq,
-        acceptedAtMs: nowMs,
-        expiresAtMs,
-        dedupUntilMs: expiresAtMs + dedupHorizonMs(limits),
-        request: this.#request,
-        isNotice: false,
-        isExpired: false,
-        isForgotten: false,
-      });
-      return seq;
-    });
+    for (const { hostPubkey, wire } of added) {
+      const dedupUntilMs = nowMs + retentionMs(limits) + dedupHorizonMs(limits);
+      const request = this.#request;
+      const place = { sender: senderPubkey, itemId, wire: wire.toString(), dedupUntilMs, request, isNotice: false };
+      seqs[keys.indexOf(hostPubkey)] = [this.#append(hostPubkey, nowMs, place)];
+    }
     return { verdict: 'accepted', seqs };
+  }
+
+  #append(
+    target: PublicKey,
+    nowMs: number,
+    item: Pick<ModelItem, 'sender' | 'itemId' | 'wire' | 'dedupUntilMs' | 'request' | 'isNotice'>,
+  ): number {
+    const seq = Math.max((this.heads.get(target) ?? 0) + 1, nowMs);
+    const expiresAtMs = nowMs + retentionMs(this.#settings.limits);
+    const places = { pushedTo: target, toldSeq: seq, target, seq };
+    const appended = { ...item, ...places, acceptedAtMs: nowMs, expiresAtMs, isForgotten: false };
+    this.heads.set(target, seq);
+    this.items.push(appended);
+    this.queue(target).push(appended);
+    return seq;
   }
 
   ack(target: PublicKey, through: number): { verdict: string; deleted: number } {
     if (through > (this.heads.get(target) ?? 0)) return { verdict: 'BAD_ACK', deleted: 0 };
-    const before = this.queue(target).length;
     this.acked.set(target, Math.max(through, this.acked.get(target) ?? 0));
-    return { verdict: 'Acked', deleted: before - this.queue(target).length };
+    const queue = this.queue(target);
+    const left = queue.filter(({ seq }) => seq > through);
+    return { verdict: 'Acked', deleted: queue.splice(0, queue.length, ...left).length - left.length };
   }
 
   /** `lapsing` are those of which one must have given way. */
   enrol(command: EnrolHost): { verdict: string; lapsing: PublicKey[] } {
-    const { hostPubkey: key, hostName, authorizedBy, answer, nowMs } = command;
+    const { hostPubkey: key, hostName, authorizedBy, answer, inviteHash, nowMs } = command;
+    const before = this.enrolments.get(key);
+    if (before?.isRevoked) return { verdict: 'ENROL_REFUSED', lapsing: [] };
     if (!answer.ok) return { verdict: 'ENROL_REFUSED', lapsing: [] };
-    const before = this.hosts.get(key);
+    const claimed = {
+      account: answer.account ?? before?.account ?? null,
+      org: answer.org ?? before?.org ?? null,
+      clientId: answer.clientId ?? before?.clientId ?? null,
+    };
+    if (this.#isDenied(this.host(key).keys, claimed, nowMs)) return { verdict: 'ENROL_REFUSED', lapsing: [] };
     const isWeaker = before?.authorizedBy === 'account-token' && authorizedBy === 'host-key';
-    const account = isWeaker ? before.account : (answer.account ?? before?.account ?? null);
-    const isTaken = [...this.hosts.values()].some(
+    const proof = isWeaker ? before : { ...claimed, authorizedBy, validUntilMs: answer.validUntilMs ?? null };
+    const isTaken = this.live().some(
       (host) =>
         host.key !== key &&
-        account !== null &&
-        host.account === account &&
+        proof.account !== null &&
+        host.account === proof.account &&
         foldHostName(host.name) === foldHostName(hostName),
     );
     if (isTaken) return { verdict: 'NAME_TAKEN', lapsing: [] };
-    const lapsing = before || this.hosts.size < this.#settings.enrolmentsMax ? [] : this.#lapsing(nowMs);
-    if (!before && this.hosts.size >= this.#settings.enrolmentsMax && lapsing.length === 0) {
-      return { verdict: 'ENROLMENTS_FULL', lapsing: [] };
+    if (!before && this.#settings.admission === 'invite') {
+      const expiresAtMs = inviteHash && this.invites.get(inviteHash);
+      if (!expiresAtMs || expiresAtMs <= nowMs) return { verdict: 'ENROL_REFUSED', lapsing: [] };
     }
-    this.hosts.set(key, {
+    const isFull = !before && this.live().length >= this.#settings.enrolmentsMax;
+    const lapsing = isFull ? this.#lapsing(nowMs) : [];
+    if (isFull && lapsing.length === 0) return { verdict: 'ENROLMENTS_FULL', lapsing: [] };
+    if (!before && inviteHash && this.#settings.admission === 'invite') this.invites.delete(inviteHash);
+    const { account, org, clientId, authorizedBy: authority, validUntilMs } = proof;
+    this.enrolments.set(key, {
       key,
       name: hostName,
       account,
-      authorizedBy: isWeaker ? before.authorizedBy : authorizedBy,
+      org,
+      clientId,
+      authorizedBy: authority,
+      validUntilMs,
       enrolledAtMs: before?.enrolledAtMs ?? nowMs,
+      isRevoked: false,
       seen: before?.seen ?? false,
     });
     return { verdict: 'Enrolled', lapsing };
   }
 
   #lapsing(nowMs: number): PublicKey[] {
-    const unused = [...this.hosts.values()].filter(({ seen }) => !seen);
+    const unused = this.live().filter(({ seen }) => !seen);
     const oldestMs = Math.min(...unused.map(({ enrolledAtMs }) => enrolledAtMs));
     if (nowMs - oldestMs < UNUSED_LAPSES_AFTER_MS) return [];
     return unused.filter(({ enrolledAtMs }) => enrolledAtMs === oldestMs).map(({ key }) => key);
   }
 
+  #revokeMatches(entry: Selectors): void {
+    for (const enrolment of this.live()) {
+      if (isMeant(entry, this.host(enrolment.key).keys, enrolment)) enrolment.isRevoked = true;
+    }
+  }
+
+  #isDenied(keys: ReadonlySet<PublicKey>, claims: Omit<Selectors, 'hostFp'>, nowMs: number): boolean {
+    return this.denied.some((entry) => entry.untilMs > nowMs && isMeant(entry, keys, claims));
+  }
+
   /** Which quota the new places of one item would pass, in the order of protocol.md section 4. */
-  #quota(sender: PublicKey, added: PushItem['item']['targets']): string | undefined {
+  #quota(sender: ReadonlySet<PublicKey>, added: PushItem['item']['targets']): string | undefined {
     const { limits, dedupRowsMax } = this.#settings;
     const queues = added.map(({ hostPubkey, wire }) => plus(usageOf(this.queue(hostPubkey)), 1, wire.length));
     const shares = added.map(({ hostPubkey, wire }) => plus(this.share(hostPubkey, sender), 1, wire.length));
-    const accounts = [...new Set(added.map(({ hostPubkey }) => this.hosts.get(hostPubkey)?.account ?? null))];
+    const accountOf = (key: PublicKey): string | null => this.enrolments.get(key)?.account ?? null;
+    const accounts = [...new Set(added.map(({ hostPubkey }) => accountOf(hostPubkey)))];
     const owners = accounts
       .filter((account) => account !== null)
       .map((account) => {
-        const ofAccount = added.filter(({ hostPubkey }) => this.hosts.get(hostPubkey)?.account === account);
+        const ofAccount = added.filter(({ hostPubkey }) => accountOf(hostPubkey) === account);
         const bytes = ofAccount.reduce((sum, { wire }) => sum + wire.length, 0);
         return plus(this.account(account), ofAccount.length, bytes);
       });
@@ -260,8 +413,20 @@ export class Model {
   }
 }
 
-function rejected(code: string): { verdict: string; seqs: number[] } {
+function rejected(code: string): ModelPush {
   return { verdict: `rejected:${code}`, seqs: [] };
+}
+
+/** Whether every selector that is there is true of the host. */
+function isMeant(entry: Selectors, keys: ReadonlySet<PublicKey>, claims: Omit<Selectors, 'hostFp'>): boolean {
+  if (entry.hostFp !== null && ![...keys].some((key) => hostFingerprint(key) === entry.hostFp)) return false;
+  const names = ['clientId', 'account', 'org'] as const;
+  return names.every((name) => entry[name] === null || entry[name] === claims[name]);
+}
+
+function isSameEntry(a: Selectors, b: Selectors): boolean {
+  const names = ['hostFp', 'clientId', 'account', 'org'] as const;
+  return names.every((name) => a[name] === b[name]);
 }
 
 /** No quota is charged for notices. */

@@ -43,7 +43,8 @@ export function decideRotate(command: RotateKey, facts: RotateFacts): Decided<Ro
   if (lineage.length > LINEAGE_KEYS_MAX) return refused('the host changed its key too often');
 
   const firstSeq = Math.max(oldQueue.headSeq + 1, newQueue.headSeq + 1, nowMs);
-  const { waiting: moved } = facts;
+  const { items, bytes, notices } = facts.waiting;
+  const moved = items + notices;
   const proven = provenOf(old, replacing);
   const event: KeyRotated = {
     type: 'KeyRotated',
@@ -59,8 +60,8 @@ export function decideRotate(command: RotateKey, facts: RotateFacts): Decided<Ro
     movesSenders: facts.oldSendersIatMs !== undefined && facts.oldSendersIatMs > (facts.newSendersIatMs ?? -1),
     firstSeq,
     moved,
-    items: oldQueue.queueItems,
-    bytes: oldQueue.queueBytes,
+    items,
+    bytes,
     charges: charges(old.account, replacing?.account ?? null, proven.account, oldQueue, newQueue),
     atMs: nowMs,
   };

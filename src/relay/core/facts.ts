@@ -126,6 +126,9 @@ function fingerprints(rows: RowReader, ...keys: readonly PublicKey[]): Set<Sha25
   return new Set(keys.flatMap((key) => lineageOf(rows, key).map(hostFingerprint)));
 }
 
+/** Items of a queue and their wire bytes, and the notices, for which no quota is charged. */
+export type Waiting = Pick<Released, 'items' | 'bytes' | 'notices'>;
+
 export interface RotateFacts {
   old: EnrolmentRow | undefined;
   /** What the new key is enrolled as already. */
@@ -139,8 +142,8 @@ export interface RotateFacts {
   isDenied: boolean;
   oldQueue: TargetRow;
   newQueue: TargetRow;
-  /** Items in the old key's queue, notices included. */
-  waiting: number;
+  /** What is in the old key's queue, counted item by item: one whose row was lost is not among them. */
+  waiting: Waiting;
   oldSendersIatMs: number | undefined;
   newSendersIatMs: number | undefined;
 }
@@ -151,7 +154,7 @@ export function rotateFacts(
   directory: Directory,
   admissions: Admissions,
   settings: RelaySettings,
-  waiting: number,
+  waiting: Waiting,
 ): RotateFacts {
   const old = rows.get('enrolment', oldPubkey);
   const replacing = rows.get('enrolment', newPubkey);

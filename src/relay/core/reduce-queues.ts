@@ -51,6 +51,8 @@ function rotated(event: KeyRotated, rows: RowReader): RowChange[] {
   const { oldPubkey, newPubkey, firstSeq, moved: left, items, bytes } = event;
   const old = targetRow(rows, oldPubkey);
   const before = targetRow(rows, newPubkey);
+  // Zero, unless a row was lost: that item is counted here until it is pushed again.
+  const emptied = { ...old, queueItems: old.queueItems - items, queueBytes: old.queueBytes - bytes };
   const row = {
     headSeq: left > 0 ? firstSeq + left - 1 : before.headSeq,
     ackedThrough: before.ackedThrough,
@@ -58,7 +60,7 @@ function rotated(event: KeyRotated, rows: RowReader): RowChange[] {
     queueBytes: before.queueBytes + bytes,
   };
   return [
-    { table: 'target', key: oldPubkey, row: { ...old, queueItems: 0, queueBytes: 0 } },
+    { table: 'target', key: oldPubkey, row: emptied },
     { table: 'target', key: newPubkey, row },
     ...(left > 0 ? [{ table: 'move', key: oldPubkey, row: { newPubkey, nextSeq: firstSeq, left } } as const] : []),
   ];

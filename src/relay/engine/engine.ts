@@ -230,7 +230,8 @@ export class Engine {
       else if (!index) await this.#indexes.load(oldPubkey);
       else {
         const { settings } = this;
-        const facts = rotateFacts(command, this.#committer, this.#directory, this.#admissions, settings, index.length);
+        const waiting = index.released(Infinity, Infinity);
+        const facts = rotateFacts(command, this.#committer, this.#directory, this.#admissions, settings, waiting);
         const decision = decideRotate(command, facts);
         if (decision.type === 'Refusal') return this.#answer(decision);
         this.#committer.admit(decision.events);
@@ -482,6 +483,8 @@ export class Engine {
 
   /** Finishes what is being written; the store may be closed then. What was not collected yet is left for the next start. */
   async close(): Promise<void> {
+    // One that began at the start belongs to no request, and would write on into a closed store.
+    await this.#moves.ended();
     await this.#committer.close();
   }
 

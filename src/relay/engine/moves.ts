@@ -53,6 +53,11 @@ export class Moves {
     return move;
   }
 
+  /** Resolves when no move is under way any more, also when one failed. */
+  async ended(): Promise<void> {
+    await Promise.allSettled(this.#running.values());
+  }
+
   async #move(oldPubkey: PublicKey, nowMs: number): Promise<void> {
     const { store, committer, monotonicMs } = this.#options;
     await committer.durable();

@@ -83,8 +83,9 @@ function arrival(
   { engine, timers }: PullRouteOptions,
 ): Promise<void> {
   return new Promise((resolve) => {
-    // What arrived between the page and here is not waited for.
-    if (engine.isDraining || exchange.isAborted || engine.head(target).headSeq > headSeq) {
+    // What happened between the page and here is not waited for.
+    const isOver = engine.isDraining || exchange.isAborted || engine.enrolment(target)?.revokedAtMs !== null;
+    if (isOver || engine.head(target).headSeq > headSeq) {
       resolve();
       return;
     }

@@ -1,16 +1,28 @@
 import { describe, expect, test } from 'vitest';
 import { sha256Hex } from '../../../src/protocol/digest.ts';
 import type { HostName, ItemId } from '../../../src/protocol/names.ts';
-import type { ItemLost } from '../../../src/relay/core/event.ts';
+import type { ItemLost, RelayEvent } from '../../../src/relay/core/event.ts';
 import { reduceDedup } from '../../../src/relay/core/reduce-dedup.ts';
 import { reduceEnrolments } from '../../../src/relay/core/reduce-enrolments.ts';
 import { reduceQueues } from '../../../src/relay/core/reduce-queues.ts';
 import { reduceRelay } from '../../../src/relay/core/reduce-relay.ts';
 import { reduceUsage } from '../../../src/relay/core/reduce-usage.ts';
 import { reduce } from '../../../src/relay/core/reduce.ts';
+import { rowKey } from '../../../src/relay/core/rows.ts';
 import { epochNumbered } from '../../support/epochs.ts';
-import { accepted, acked, enrolled, enrolledInAccount, initialised } from '../../support/events.ts';
-import { alice, bob, carol, relay } from '../../support/hosts.ts';
+import {
+  accepted,
+  acked,
+  denied,
+  enrolled,
+  enrolledInAccount,
+  initialised,
+  invited,
+  moved,
+  revoked,
+  rotated,
+} from '../../support/events.ts';
+import { alice, bob, carol, dave, relay } from '../../support/hosts.ts';
 import { MapRows } from '../../support/map-rows.ts';
 import { NOON_MS } from '../../support/test-clock.ts';
 
@@ -169,6 +181,125 @@ describe('reduceUsage', () => {
   test('throws where usage would fall below zero', () => {
     const released = acked(bob, NOON_MS, [[alice, 1, 7]]);
     expect(() => reduceUsage(released, new MapRows())).toThrow('never falls below zero');
+  });
+});
+
+describe('a rotation, event by event', () => {
+  /** Bob, with an item of alice's, goes on as dave. */
+  const ROTATED_MS = NOON_MS + 9;
+  const became = rotated(bob, dave, { moved: 1, items: 1, bytes: 7, firstSeq: ROTATED_MS, atMs: ROTATED_MS });
+  const list: RelayEvent = {
+    type: 'SendersPublished',
+    hostPubkey: bob.key,
+    senders: [alice.key],
+    iatMs: 1,
+    atMs: NOON_MS,
+  } as const;
+  const before = (): MapRows => new MapRows(initialised, enrolledInAccount(bob, 'acme'), enrolled(dave), list, sent);
+
+  test('KeyRotated revokes the old key, keeps its sequence numbers, and takes the places of the items', () => {
+    const rows = before();
+    rows.apply(became);
+    expect(rows.get('enrolment', bob.key)).toMatchObject({ revokedAtMs: ROTATED_MS, rotatedTo: dave.key });
+    expect(rows.get('enrolment', dave.key)).toMatchObject({ hostName: 'bob', revokedAtMs: null, rotatedTo: null });
+    expect(rows.get('lineage', dave.key)).toEqual({ members: became.lineage });
+    const emptied = { headSeq: NOON_MS, ackedThrough: 0, queueItems: 0, queueBytes: 0 };
+    expect(rows.get('target', bob.key)).toEqual(emptied);
+    expect(rows.get('target', dave.key)).toEqual({ ...emptied, headSeq: ROTATED_MS, queueItems: 1, queueBytes: 7 });
+    expect(rows.get('move', bob.key)).toEqual({ newPubkey: dave.key, nextSeq: ROTATED_MS, left: 1 });
+    // The items themselves are where they were.
+    expect(rows.queue(bob.key)).toHaveLength(1);
+    expect(rows.get('share', bob.key + alice.key)).toEqual({ items: 1, bytes: 7 });
+  });
+
+  test('KeyRotated keeps one lineage row, and none for an empty queue is on its way', () => {
+    const rows = new MapRows(initialised, enrolled(alice), rotated(alice, bob), rotated(bob, carol));
+    expect(rows.get('lineage', bob.key)).toBeUndefined();
+    expect(rows.get('lineage', carol.key)?.members).toHaveLength(2);
+    expect(rows.get('move', bob.key)).toBeUndefined();
+  });
+
+  test('KeyRotated takes the old list along or away, and the old encryption key away', () => {
+    const encKey = { type: 'EncKeyPublished', encPub: 'e', advertisedAtMs: 1, sig: 's', atMs: NOON_MS } as const;
+    for (const movesSenders of [true, false]) {
+      const rows = before();
+      rows.apply({ ...encKey, hostPubkey: bob.key });
+      rows.apply({ ...encKey, hostPubkey: dave.key });
+      rows.apply({ ...became, movesSenders });
+      expect([rows.get('senders', bob.key), rows.get('encKey', bob.key)]).toEqual([undefined, undefined]);
+      expect(rows.get('senders', dave.key)).toEqual(movesSenders ? { senders: [alice.key], iatMs: 1 } : undefined);
+      expect(rows.get('encKey', dave.key)).toEqual({ encPub: 'e', atMs: 1, sig: 's' });
+    }
+  });
+
+  test('KeyRotated moves charges between accounts', () => {
+    const charges = [
+      { account: 'acme', items: -1, bytes: -7 },
+      { account: 'umbrella', items: 1, bytes: 7 },
+    ];
+    const rows = before();
+    rows.apply({ ...became, charges });
+    expect(rows.get('account', 'acme')).toEqual({ items: 1, bytes: 5 });
+    expect(rows.get('account', 'umbrella')).toEqual({ items: 1, bytes: 7 });
+  });
+
+  test('ItemsMoved brings row, share and whereabouts along, and leaves bytes and dedup key where they are', () => {
+    const rows = before();
+    const row = rows.queue(bob.key)[0]!;
+    rows.apply(became);
+    const changes = reduce(moved(bob, dave, [NOON_MS], ROTATED_MS), rows);
+    expect(changes).toContainEqual({
+      table: 'queue',
+      key: bob.key + String(NOON_MS),
+      row: null,
+      leavesPayload: true,
+    });
+    for (const change of changes) rows.put(change);
+    expect(rows.queue(dave.key)).toEqual([{ ...row, targetPubkey: dave.key, seq: ROTATED_MS }]);
+    expect(rows.get('dedup', `${alice.key}${bob.key}m1`)).toMatchObject({
+      targetPubkey: bob.key,
+      seq: NOON_MS,
+      queuedTarget: dave.key,
+      queuedSeq: ROTATED_MS,
+    });
+    expect(rows.get('share', bob.key + alice.key)).toBeUndefined();
+    expect(rows.get('share', dave.key + alice.key)).toEqual({ items: 1, bytes: 7 });
+    expect(rows.get('move', bob.key)).toBeUndefined();
+    expect(rows.get('sender', alice.key)).toEqual({ dedupRows: 2 });
+  });
+
+  test('ItemsMoved of an item that is not queued is a broken invariant', () => {
+    const rows = before();
+    rows.apply(became);
+    expect(() => rows.apply(moved(bob, dave, [NOON_MS + 1], ROTATED_MS))).toThrow('is queued');
+  });
+
+  test('what was acked under the old key stays acked: its dedup row names the old place', () => {
+    const rows = before();
+    rows.apply(acked(bob, NOON_MS, [[alice, 1, 7]], { account: 'acme' }));
+    rows.apply({ ...became, moved: 0, items: 0, bytes: 0 });
+    expect(rows.get('dedup', `${alice.key}${bob.key}m1`)).toMatchObject({ queuedTarget: bob.key, queuedSeq: NOON_MS });
+    expect(rows.get('target', bob.key)).toMatchObject({ ackedThrough: NOON_MS });
+  });
+});
+
+describe('reduceAdmissions', () => {
+  const TOKEN = sha256Hex('token');
+  const org = { hostFp: null, clientId: null, account: null, org: 'org-1' };
+
+  test('keeps entries and invites until they are spent or lapse', () => {
+    const rows = new MapRows(initialised, denied({ org: 'org-1' }), invited(TOKEN, NOON_MS + 1));
+    expect(rows.get('deny', rowKey.deny(org))).toMatchObject({ org: 'org-1', reason: 'credential revoked' });
+    rows.apply({ type: 'InviteSpent', inviteHash: TOKEN, hostPubkey: alice.key, atMs: NOON_MS });
+    expect(rows.get('invite', TOKEN)).toBeUndefined();
+    rows.apply({ type: 'AdmissionsLapsed', denied: [org], invites: [TOKEN], atMs: NOON_MS });
+    expect(rows.get('deny', rowKey.deny(org))).toBeUndefined();
+  });
+
+  test('a revocation touches the enrolment alone', () => {
+    const rows = new MapRows(initialised, enrolled(alice));
+    expect(reduce(revoked(alice), rows)).toMatchObject([{ table: 'enrolment', row: { revokedAtMs: NOON_MS } }]);
+    expect(reduce(revoked(bob), rows)).toEqual([]);
   });
 });
 
