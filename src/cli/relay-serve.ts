@@ -251,6 +251,7 @@ async function started(start: () => Promise<Relay>): Promise<Relay> {
 
 const REFUSED_EXIT: Readonly<Record<RefusedReason, ExitName>> = {
   locked: 'conflict',
+  missing: 'notFound',
   'foreign-key': 'refused',
   'missing-key': 'refused',
   'unreadable-key': 'refused',

@@ -143,7 +143,7 @@ function holdsDatabase(folder: string): boolean {
   return existsSync(folder) && readdirSync(folder).some((name) => name === 'CURRENT' || /\.(?:ldb|log)$/.test(name));
 }
 
-async function openLevel(folder: string, existed: boolean, positionPath: string): Promise<Level> {
+export async function openLevel(folder: string, existed: boolean, positionPath: string): Promise<Level> {
   const level = levelAt(folder);
   try {
     await level.open({ createIfMissing: !existed });

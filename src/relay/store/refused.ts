@@ -2,6 +2,7 @@
 
 export type RefusedReason =
   | 'locked'
+  | 'missing'
   | 'foreign-key'
   | 'missing-key'
   | 'unreadable-key'
