@@ -71,18 +71,33 @@ describe('admissions', () => {
     const rows = new MapRows(denied({ account: 'acme' }), denied({ org: 'org-1', untilMs: NOON_MS }));
     rows.apply(invited(TOKEN, NOON_MS));
     rows.apply(invited(sha256Hex('later'), NOON_MS + 1));
-    const lapsed = rows.admissions.lapsed(NOON_MS);
+    const lapsed = rows.admissions.lapsed(NOON_MS, 9);
     expect(lapsed).toEqual({ denied: [{ ...nobody, org: 'org-1' }], invites: [TOKEN] });
     rows.apply({ type: 'AdmissionsLapsed', ...lapsed, atMs: NOON_MS });
     expect([rows.admissions.deniedCount, rows.admissions.inviteCount]).toEqual([1, 1]);
-    expect(rows.admissions.lapsed(NOON_MS)).toEqual({ denied: [], invites: [] });
+    expect(rows.admissions.lapsed(NOON_MS, 9)).toEqual({ denied: [], invites: [] });
+  });
+
+  test('say no more at once than they are asked for', () => {
+    const entries = ['a', 'b', 'c'].map((account) => denied({ account, untilMs: NOON_MS }));
+    const rows = new MapRows(...entries, invited(TOKEN, NOON_MS), invited(sha256Hex('other'), NOON_MS));
+    const counts = [1, 3, 4, 9].map((max) => {
+      const lapsed = rows.admissions.lapsed(NOON_MS, max);
+      return [lapsed.denied.length, lapsed.invites.length];
+    });
+    expect(counts).toEqual([
+      [1, 0],
+      [3, 0],
+      [3, 1],
+      [3, 2],
+    ]);
   });
 
   test('equal what is told of the rows again', () => {
     const rows = new MapRows(denied({ account: 'acme' }), invited(TOKEN, NOON_MS + 1), denied({ org: 'org-2' }));
     const again = rows.copy().admissions;
     for (const nowMs of [NOON_MS, NOON_MS + 1, NOON_MS + DENY_KEPT_MS]) {
-      expect(again.lapsed(nowMs)).toEqual(rows.admissions.lapsed(nowMs));
+      expect(again.lapsed(nowMs, 9)).toEqual(rows.admissions.lapsed(nowMs, 9));
       expect(again.isDenied(host, nowMs)).toBe(rows.admissions.isDenied(host, nowMs));
     }
   });
