@@ -67,14 +67,16 @@ const healthy: fc.Arbitrary<Delay[]> = fc.array(
 
 class Crowd {
   readonly #relay: TestRelay;
+  readonly #disk: SlowDisk;
   readonly wrong: string[] = [];
   /** The seq with which each (sender, id, target) was answered. */
   readonly answered = new Map<string, number>();
   /** How often each host began to change its key. */
   readonly #turns = [0, 0, 0];
 
-  constructor(relay: TestRelay) {
+  constructor(relay: TestRelay, disk: SlowDisk) {
     this.#relay = relay;
+    this.#disk = disk;
   }
 
   async play(started: readonly Started[]): Promise<PromiseSettledResult<void>[]> {
@@ -131,9 +133,12 @@ class Crowd {
     });
     const outcomes = await this.#relay.push(...commands);
     for (const [at, outcome] of outcomes.entries()) {
-      const { seqs } = outcomeOf(outcome);
+      const { verdict, seqs } = outcomeOf(outcome);
       const { sender, id, target } = items[at]!;
       const mark = `${sender} m${id} ${target}`;
+      const accepted = this.#disk.accepted.filter(({ itemId }) => itemId === `m${id}`);
+      if (verdict === 'accepted' && accepted.length === 0)
+        this.wrong.push(`${mark} was answered before it was durable`);
       for (const seq of seqs) {
         const before = this.answered.get(mark) ?? seq;
         if (before !== seq) this.wrong.push(`${mark} has the seqs ${before} and ${seq}`);
@@ -213,8 +218,8 @@ async function inWorld(
         ),
       );
     await relay.reopen();
-    new SlowDisk(relay.store, delays);
-    await work(relay, new Crowd(relay));
+    const disk = new SlowDisk(relay.store, delays);
+    await work(relay, new Crowd(relay, disk));
   } finally {
     await relay.close();
     await remove();
