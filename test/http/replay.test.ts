@@ -38,7 +38,7 @@ class Recorder {
   async #record(bytes: Buffer): Promise<Record<string, unknown>> {
     this.requests.push(bytes);
     const response = await rawRequest(this.#relay.port, bytes);
-    expect(response.status).toBe(200);
+    if (response.status !== 200) throw new Error(`not recorded: ${response.body.toString()}`);
     return jsonOf(response);
   }
 
@@ -47,6 +47,10 @@ class Recorder {
     for (const bytes of requests) statuses.push((await rawRequest(this.#relay.port, bytes)).status);
     return statuses;
   }
+}
+
+function v1Envelope(id: string, toHost: string): object {
+  return Object.assign(JSON.parse(envelopeWire(id).toString()) as object, { to_host: toHost });
 }
 
 /** A document of `host` with the signature beside it, as `name`. */
@@ -83,9 +87,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     await recorder.send(bob, 'POST', '/v1/relay/enc-key', { ...advertised, sig });
     await recorder.send(alice, 'GET', `/v2/relay/enc-key?key=${encodeURIComponent(bob.key)}`);
     await recorder.sendByName(alice, 'GET', '/v1/relay/enc-key?host=bob');
-    const envelopes = ['v1-1', 'v1-2'].map((id) => {
-      return { ...(JSON.parse(envelopeWire(id).toString()) as object), to_host: 'carol' };
-    });
+    const envelopes = ['v1-1', 'v1-2'].map((id) => v1Envelope(id, 'carol'));
     await recorder.sendByName(alice, 'POST', '/v1/relay/messages', { envelopes });
     const { cursor } = await recorder.sendByName(carol, 'GET', '/v1/relay/messages');
     await recorder.sendByName(carol, 'POST', '/v1/relay/ack', { cursor });

@@ -1,9 +1,10 @@
 /** POST /v2/relay/rotate: protocol.md section 4, and what the host and its peers see of it. */
+import { canonicalize } from 'json-canonicalize';
 import { setImmediate as immediate } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { SMALL_BODY_BYTES_MAX } from '../../src/protocol/limits.ts';
 import { hostFingerprint } from '../../src/protocol/public-key.ts';
-import { accountEnrolOf, denyOf, revokeOf } from '../support/commands.ts';
+import { accountEnrolOf, denyOf, revokeOf, rotateOf } from '../support/commands.ts';
 import { postJson } from '../support/enrolments.ts';
 import { ADAPTERS, type HttpRelay, relayForSuite, relayForTest } from '../support/http-relay.ts';
 import { type TestHost, alice, bob, carol, dave, hostNamed } from '../support/hosts.ts';
@@ -18,6 +19,11 @@ const SMALL_ORDER = Buffer.from(`01${'00'.repeat(31)}`, 'hex').toString('base64'
 
 function rotate(relay: HttpRelay, from: TestHost, to: TestHost, changes: RotationChanges = {}): Promise<RawResponse> {
   return postJson(relay, PATH, rotationBody(from, to, changes));
+}
+
+/** A receipt for alice, with number `seq`. */
+function receiptOf(signer: TestHost, seq: number): ReturnType<typeof itemTo> {
+  return itemTo([alice], receiptId('m1', 'coder@bob', seq), receiptWire(signer, 'm1', 'coder@bob', seq));
 }
 
 describe.each(ADAPTERS)('%s', (adapter) => {
@@ -66,7 +72,9 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     await relay.enrol(alice, bob);
     await relay.client(alice).push([itemTo([bob], 'm1'), itemTo([bob], 'm2')]);
     const answers = await Promise.all([1, 2, 3].map(() => rotate(relay, bob, carol)));
-    expect(answers.map((answer) => jsonOf(answer)['moved_items']).toSorted()).toEqual([0, 0, 2]);
+    expect(answers.map((answer) => jsonOf(answer)['moved_items']).toSorted((a, b) => Number(a) - Number(b))).toEqual([
+      0, 0, 2,
+    ]);
     expect(await relay.queue(carol)).toHaveLength(2);
   });
 
@@ -134,6 +142,28 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     expect(await relay.send(relay.hop(bob, 'GET', '/v2/relay/items?wait=30'))).toBeProblem('NOT_ENROLLED');
   });
 
+  test('a list that is inspected while its key is rotated is not taken', async () => {
+    const relay = await relayForTest(adapter);
+    await relay.enrol(bob);
+    const { engine } = relay.relay;
+    const [first, ...others] = Array.from({ length: 256 }, (_none, at) => hostNamed(`unknown-${at}`).key);
+    const list = { v: 1, type: 'relay-senders', host_pubkey: bob.key, senders: [first, ...others], iat: NOON_MS };
+    const body = JSON.stringify({ list, sig: bob.signer.sign(Buffer.from(canonicalize(list))) });
+    // Each key that nobody enrolled costs a millisecond, with pauses in between.
+    const enrolment = engine.enrolment.bind(engine);
+    let rotated: Promise<unknown> | undefined;
+    engine.enrolment = (key) => {
+      if (key === first) rotated ??= engine.rotateKey({ ...rotateOf(bob, carol), nowMs: relay.clock.nowMs() });
+      return enrolment(key);
+    };
+    expect(await relay.send(relay.hop(bob, 'POST', '/v2/relay/senders', body))).toBeProblem('NOT_ENROLLED');
+    expect(await rotated).toMatchObject({ type: 'KeyRotated' });
+    await relay.stop();
+    const { events } = await relay.stored();
+    expect(events.map(({ type }) => type)).not.toContain('SendersPublished');
+    await relay.start();
+  });
+
   test('a sender that rotated between two attempts gets duplicate, under the keys of its request', async () => {
     const relay = await relayForTest(adapter);
     await relay.enrol(alice, bob);
@@ -158,8 +188,6 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     const relay = await relayForTest(adapter);
     await relay.enrol(alice, bob, dave);
     await rotate(relay, bob, carol);
-    const receiptOf = (signer: TestHost, seq: number) =>
-      itemTo([alice], receiptId('m1', 'coder@bob', seq), receiptWire(signer, 'm1', 'coder@bob', seq));
     const statusOf = async (signer: TestHost, seq: number): Promise<string | undefined> =>
       (await relay.client(carol).push([receiptOf(signer, seq)])).results[0]?.status;
     expect([await statusOf(bob, 1), await statusOf(carol, 2)]).toEqual(['accepted', 'accepted']);

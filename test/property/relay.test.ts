@@ -40,6 +40,6 @@ test('the relay does what the model does, whatever is asked and whenever it stop
         await remove();
       }
     }),
-    { numRuns: 70 },
+    { numRuns: 120 },
   );
-}, 60_000);
+}, 120_000);

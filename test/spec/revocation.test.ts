@@ -116,7 +116,7 @@ test('enrolment rule 9: a crash between the entry and the revocations leaves nob
   const [entry] = gate.batches[1]!.entries;
   const changes = [...gate.batches[1]!.changes].filter(({ table }) => table === 'deny');
   gate.failOne(new Error('EIO'));
-  await expect(denied).rejects.toThrow();
+  await expect(denied).rejects.toThrow('the store failed');
   gate.open();
   await relay.reopen();
   await relay.store.append({ entries: [entry!], changes, payloads: [], forgotten: [], collected: undefined });
@@ -127,9 +127,9 @@ test('enrolment rule 9: a crash between the entry and the revocations leaves nob
 
 test('enrolment rule 9: whoever waits for mail of a denied host is told to look again', async () => {
   const relay = await open();
-  const ended = new Promise<void>((resolve) => {
-    relay.engine.onArrival(alice.key, resolve);
+  const ended = new Promise<number | null | undefined>((resolve) => {
+    relay.engine.onArrival(alice.key, () => resolve(relay.engine.enrolment(alice.key)?.revokedAtMs));
   });
   await relay.deny(denyOf({ hostFp: hostFingerprint(alice.key) }));
-  await ended;
+  expect(await ended).toBe(NOON_MS);
 });

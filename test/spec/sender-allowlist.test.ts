@@ -99,8 +99,9 @@ test('sender allowlist: a list that names another host than its caller is KEY_MI
   expect(mismatch.verdict).toBe('KEY_MISMATCH');
 });
 
+const keyOf = (host: number, turn: number): TestHost => hostNamed(`listed ${host} key ${turn}`);
+
 test('sender allowlist rule 1: 256 listed hosts that rotate stay 256 senders, each under its present key alone', () => {
-  const keyOf = (host: number, turn: number): TestHost => hostNamed(`listed ${host} key ${turn}`);
   const numbers = Array.from({ length: 256 }, (_none, at) => at);
   const TURNS = 5;
   const firstKeys = numbers.map((number) => keyOf(number, 0));

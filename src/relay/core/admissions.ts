@@ -48,14 +48,19 @@ export class Admissions {
     return [...this.#invites.values()].filter(({ expiresAtMs }) => expiresAtMs > nowMs);
   }
 
-  /** What may be forgotten. */
-  lapsed(nowMs: number): { denied: DenySelectors[]; invites: Sha256Hex[] } {
-    const denied = [...this.#denied.values()].filter(({ untilMs }) => untilMs <= nowMs);
-    const invites = [...this.#invites].filter(([, { expiresAtMs }]) => expiresAtMs <= nowMs);
-    return {
-      denied: denied.map(({ hostFp, clientId, account, org }) => ({ hostFp, clientId, account, org })),
-      invites: invites.map(([hash]) => hash as Sha256Hex),
-    };
+  /** What may be forgotten, at most `max` of it. */
+  lapsed(nowMs: number, max: number): { denied: DenySelectors[]; invites: Sha256Hex[] } {
+    const denied: DenySelectors[] = [];
+    const invites: Sha256Hex[] = [];
+    for (const { hostFp, clientId, account, org, untilMs } of this.#denied.values()) {
+      if (denied.length === max) break;
+      if (untilMs <= nowMs) denied.push({ hostFp, clientId, account, org });
+    }
+    for (const [hash, { expiresAtMs }] of this.#invites) {
+      if (denied.length + invites.length === max) break;
+      if (expiresAtMs <= nowMs) invites.push(hash as Sha256Hex);
+    }
+    return { denied, invites };
   }
 }
 

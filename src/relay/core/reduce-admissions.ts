@@ -1,13 +1,15 @@
 /** The deny entries and the open invites. */
 import type { RelayEvent } from './event.ts';
-import { type RowChange, rowKey } from './rows.ts';
+import { type RowChange, type RowReader, rowKey } from './rows.ts';
 
-export function reduceAdmissions(event: RelayEvent): RowChange[] {
+export function reduceAdmissions(event: RelayEvent, rows: RowReader): RowChange[] {
   switch (event.type) {
     case 'DenyEntryAdded': {
       const { hostFp, clientId, account, org, reason, untilMs } = event;
-      const row = { hostFp, clientId, account, org, reason, untilMs };
-      return [{ table: 'deny', key: rowKey.deny(event), row }];
+      const key = rowKey.deny(event);
+      // The same word again never ends it sooner, whatever the clock did in between.
+      const longest = Math.max(untilMs, rows.get('deny', key)?.untilMs ?? 0);
+      return [{ table: 'deny', key, row: { hostFp, clientId, account, org, reason, untilMs: longest } }];
     }
     case 'InviteIssued': {
       const { inviteHash, label, expiresAtMs, atMs } = event;

@@ -18,7 +18,7 @@ export function reduce({ lsn, event }: LogEntry, rows: RowReader): RowChange[] {
   return [
     ...reduceRelay(event, rows),
     ...reduceEnrolments(event, rows),
-    ...reduceAdmissions(event),
+    ...reduceAdmissions(event, rows),
     ...reducePublications(event, rows),
     ...reduceQueues(event, rows),
     ...reduceDedup(event, lsn, rows),

@@ -85,6 +85,8 @@ import { Stretch } from './stretch.ts';
 
 /** Senders whose shares one step of an ack releases: each is a row to read and to write. */
 const ACK_SENDERS_MAX = 250;
+/** Deny entries and invites that one event forgets: a hundred thousand may lapse in one moment. */
+const LAPSED_AT_ONCE = 250;
 
 export interface EngineOptions {
   store: RelayStore;
@@ -267,7 +269,16 @@ export class Engine {
 
   /** Forgets deny entries and invites whose time passed. */
   async lapseAdmissions(nowMs: number): Promise<void> {
-    await this.#answer(decideLapse({ type: 'LapseAdmissions', ...this.#admissions.lapsed(nowMs), nowMs }));
+    const stretch = new Stretch(this.#monotonicMs);
+    for (;;) {
+      const lapsed = this.#admissions.lapsed(nowMs, LAPSED_AT_ONCE);
+      const { events } = decideLapse({ type: 'LapseAdmissions', ...lapsed, nowMs });
+      if (events.length === 0) break;
+      this.#committer.admit(events);
+      if (stretch.isOver) await stretch.pause();
+      while (this.#committer.isFull) await this.#committer.room();
+    }
+    await this.#committer.durable();
   }
 
   async #revokeMatches(selectors: DenySelectors, nowMs: number): Promise<void> {

@@ -38,6 +38,8 @@ async function publish({ body, caller, nowMs }: HopRelayRequest, options: Sender
   if (!isDocumentSigned(hostPubkey, list, sig)) return problemReply('BAD_SIGNATURE', 'sig does not cover the list');
   const senders = await acceptableKeys(list.senders, options);
   if (!senders) return problemReply('BAD_REQUEST', 'the list holds a key that is no acceptable Ed25519 point');
+  // Rotated or revoked while the keys were inspected: a list that stays behind with the old key helps nobody.
+  if (engine.enrolment(hostPubkey)?.revokedAtMs !== null) return problemReply('NOT_ENROLLED', 'not enrolled');
   const callerPubkey = caller.hostPubkey;
   const command = { type: 'PublishSenders', callerPubkey, hostPubkey, senders, iatMs: list.iat, nowMs } as const;
   const outcome = await engine.publishSenders(command);

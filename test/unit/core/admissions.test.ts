@@ -56,10 +56,17 @@ describe('admissions', () => {
     expect(admissions.standing(NOON_MS + DENY_KEPT_MS)).toEqual([]);
   });
 
-  test('keep one entry for one set of selectors, the last one', () => {
-    const { admissions } = new MapRows(denied({ account: 'acme' }), denied({ account: 'acme', untilMs: NOON_MS + 5 }));
-    expect(admissions.deniedCount).toBe(1);
-    expect(admissions.isDenied(host, NOON_MS + 5)).toBe(false);
+  test('keep one entry for one set of selectors, the one that stands longest', () => {
+    const short = denied({ account: 'acme', untilMs: NOON_MS + 5 });
+    const long = denied({ account: 'acme', untilMs: NOON_MS + 9 });
+    for (const entries of [
+      [short, long],
+      [long, short],
+    ]) {
+      const { admissions } = new MapRows(...entries);
+      expect(admissions.deniedCount).toBe(1);
+      expect([5, 9].map((later) => admissions.isDenied(host, NOON_MS + later))).toEqual([true, false]);
+    }
   });
 
   test('keep entries apart whose selectors hold the same words in other places', () => {
@@ -71,18 +78,33 @@ describe('admissions', () => {
     const rows = new MapRows(denied({ account: 'acme' }), denied({ org: 'org-1', untilMs: NOON_MS }));
     rows.apply(invited(TOKEN, NOON_MS));
     rows.apply(invited(sha256Hex('later'), NOON_MS + 1));
-    const lapsed = rows.admissions.lapsed(NOON_MS);
+    const lapsed = rows.admissions.lapsed(NOON_MS, 9);
     expect(lapsed).toEqual({ denied: [{ ...nobody, org: 'org-1' }], invites: [TOKEN] });
     rows.apply({ type: 'AdmissionsLapsed', ...lapsed, atMs: NOON_MS });
     expect([rows.admissions.deniedCount, rows.admissions.inviteCount]).toEqual([1, 1]);
-    expect(rows.admissions.lapsed(NOON_MS)).toEqual({ denied: [], invites: [] });
+    expect(rows.admissions.lapsed(NOON_MS, 9)).toEqual({ denied: [], invites: [] });
+  });
+
+  test('say no more at once than they are asked for', () => {
+    const entries = ['a', 'b', 'c'].map((account) => denied({ account, untilMs: NOON_MS }));
+    const rows = new MapRows(...entries, invited(TOKEN, NOON_MS), invited(sha256Hex('other'), NOON_MS));
+    const counts = [1, 3, 4, 9].map((max) => {
+      const lapsed = rows.admissions.lapsed(NOON_MS, max);
+      return [lapsed.denied.length, lapsed.invites.length];
+    });
+    expect(counts).toEqual([
+      [1, 0],
+      [3, 0],
+      [3, 1],
+      [3, 2],
+    ]);
   });
 
   test('equal what is told of the rows again', () => {
     const rows = new MapRows(denied({ account: 'acme' }), invited(TOKEN, NOON_MS + 1), denied({ org: 'org-2' }));
     const again = rows.copy().admissions;
     for (const nowMs of [NOON_MS, NOON_MS + 1, NOON_MS + DENY_KEPT_MS]) {
-      expect(again.lapsed(nowMs)).toEqual(rows.admissions.lapsed(nowMs));
+      expect(again.lapsed(nowMs, 9)).toEqual(rows.admissions.lapsed(nowMs, 9));
       expect(again.isDenied(host, nowMs)).toBe(rows.admissions.isDenied(host, nowMs));
     }
   });

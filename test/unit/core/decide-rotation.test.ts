@@ -14,8 +14,7 @@ const DAY_MS = 86_400_000;
 /** Retention and the dedup horizon after it: how long something may be known. */
 const KNOWN_FOR_MS = 35 * DAY_MS;
 
-const toBob = (itemId: string, seq: number, account?: string): RelayEvent =>
-  accepted(alice, itemId, [account ? [bob, seq, 'four', account] : [bob, seq, 'four']]);
+const toBob = (itemId: string, seq: number): RelayEvent => accepted(alice, itemId, [[bob, seq, 'four']]);
 const toCarol = (itemId: string, seq: number): RelayEvent => accepted(alice, itemId, [[carol, seq, 'fourteen bytes']]);
 
 function decidedRotation(world: Given, changes: Parameters<typeof rotateOf>[2] = {}): KeyRotated {
@@ -74,6 +73,19 @@ describe('a rotation into a fresh key', () => {
   });
 });
 
+const proofs = (old: number | null, own: number | null): Given =>
+  given(
+    enrolledInAccount(bob, 'acme', { clientId: 'old', validUntilMs: old }),
+    enrolledInAccount(carol, 'acme', { clientId: 'own', validUntilMs: own }),
+  );
+
+const list = (host: TestHost, iatMs: number): RelayEvent => {
+  return { type: 'SendersPublished', hostPubkey: host.key, senders: [alice.key], iatMs, atMs: NOON_MS };
+};
+
+const moves = (...lists: RelayEvent[]): boolean =>
+  decidedRotation(given(enrolled(bob), enrolled(carol), ...lists)).movesSenders;
+
 describe('a rotation into a key that is enrolled', () => {
   test.each([
     ['the old head', NOON_MS + 9, NOON_MS + 5, NOON_MS, NOON_MS + 10],
@@ -108,23 +120,14 @@ describe('a rotation into a key that is enrolled', () => {
     ['nobody is charged', enrolled(bob), enrolled(carol), []],
   ])('%s', (_what, old, own, charges) => {
     const world = given(old, own);
-    const account = 'account' in old && old.account !== null ? old.account : undefined;
-    world.rows.apply(toBob('m1', NOON_MS, account));
-    const ownAccount = 'account' in own && own.account !== null ? own.account : undefined;
-    world.rows.apply(
-      accepted(alice, 'm2', [[carol, NOON_MS, 'fourteen bytes', ...(ownAccount ? [ownAccount] : [])] as never]),
-    );
+    world.rows.apply(toBob('m1', NOON_MS));
+    world.rows.apply(toCarol('m2', NOON_MS));
     const event = decidedRotation(world);
     expect(event.charges).toEqual(charges);
-    expect(event.account).toBe(account ?? ownAccount ?? null);
+    expect(event.account).toBe(old.account ?? own.account);
   });
 
   test('of two proofs of one account keeps the one that lasts longer', () => {
-    const proofs = (old: number | null, own: number | null): Given =>
-      given(
-        enrolledInAccount(bob, 'acme', { clientId: 'old', validUntilMs: old }),
-        enrolledInAccount(carol, 'acme', { clientId: 'own', validUntilMs: own }),
-      );
     expect(decidedRotation(proofs(NOON_MS + 2, NOON_MS + 1))).toMatchObject({
       clientId: 'old',
       validUntilMs: NOON_MS + 2,
@@ -155,11 +158,6 @@ describe('a rotation into a key that is enrolled', () => {
   });
 
   test('brings the sender list along only when it is the newer one', () => {
-    const list = (host: TestHost, iatMs: number): RelayEvent => {
-      return { type: 'SendersPublished', hostPubkey: host.key, senders: [alice.key], iatMs, atMs: NOON_MS };
-    };
-    const moves = (...lists: RelayEvent[]): boolean =>
-      decidedRotation(given(enrolled(bob), enrolled(carol), ...lists)).movesSenders;
     expect(moves()).toBe(false);
     expect(moves(list(bob, 0))).toBe(true);
     expect(moves(list(carol, 0))).toBe(false);
@@ -168,6 +166,12 @@ describe('a rotation into a key that is enrolled', () => {
     expect(moves(list(bob, 2), list(carol, 3))).toBe(false);
   });
 });
+
+const refusedBy = (entry: RelayEvent): boolean => {
+  const keys = [enrolled(alice), rotated(alice, bob), enrolled(dave), rotated(dave, carol)];
+  const proofs = [enrolledInAccount(carol, 'acme', { clientId: 'client-1', org: 'org-1' })];
+  return given(...keys, ...proofs, entry).when(rotateOf(bob, carol)).verdict === 'ENROL_REFUSED';
+};
 
 /** The refusals in their order; each world fails its own check and every later one that it can. */
 describe('a refusal', () => {
@@ -220,11 +224,6 @@ describe('a refusal', () => {
   });
 
   test('by the deny-list concerns every key of either host, and either proof', () => {
-    const refusedBy = (entry: RelayEvent): boolean => {
-      const keys = [enrolled(alice), rotated(alice, bob), enrolled(dave), rotated(dave, carol)];
-      const proofs = [enrolledInAccount(carol, 'acme', { clientId: 'client-1', org: 'org-1' })];
-      return given(...keys, ...proofs, entry).when(rotateOf(bob, carol)).verdict === 'ENROL_REFUSED';
-    };
     for (const { key } of [alice, bob, carol, dave])
       expect(refusedBy(denied({ hostFp: hostFingerprint(key) }))).toBe(true);
     expect(refusedBy(denied({ hostFp: hostFingerprint(hostNamed('other').key) }))).toBe(false);
@@ -241,21 +240,21 @@ describe('a refusal', () => {
   });
 });
 
+const keyOf = (number: number): TestHost => hostNamed(`key ${number}`);
+
+/** A host that has rotated `count` times, once every `everyMs`, and has its key `count` now. */
+const rotatedOften = (count: number, everyMs: number): Given => {
+  const world = given(enrolled(keyOf(0)));
+  for (let number = 0; number < count; number++) {
+    const nowMs = NOON_MS + number * everyMs;
+    const [event] = world.when(rotateOf(keyOf(number), keyOf(number + 1), { nowMs })).events;
+    if (!event) throw new Error(`rotation ${number} was refused`);
+    world.rows.apply(event);
+  }
+  return world;
+};
+
 describe('a lineage', () => {
-  const keyOf = (number: number): TestHost => hostNamed(`key ${number}`);
-
-  /** A host that has rotated `count` times, once every `everyMs`, and has its key `count` now. */
-  const rotatedOften = (count: number, everyMs: number): Given => {
-    const world = given(enrolled(keyOf(0)));
-    for (let number = 0; number < count; number++) {
-      const nowMs = NOON_MS + number * everyMs;
-      const [event] = world.when(rotateOf(keyOf(number), keyOf(number + 1), { nowMs })).events;
-      if (!event) throw new Error(`rotation ${number} was refused`);
-      world.rows.apply(event);
-    }
-    return world;
-  };
-
   test('joins both hosts, in the order in which their keys retired', () => {
     const world = given(
       enrolled(alice),
@@ -325,17 +324,18 @@ describe('a lineage', () => {
   });
 });
 
+const onItsWay = (): Given => {
+  const before = given(enrolled(bob), toBob('m1', NOON_MS), toBob('m2', NOON_MS + 4), toBob('m3', NOON_MS + 9));
+  before.rows.apply(decidedRotation(before));
+  return before;
+};
+
 describe('a slice of a move', () => {
-  const world = (): Given => {
-    const before = given(enrolled(bob), toBob('m1', NOON_MS), toBob('m2', NOON_MS + 4), toBob('m3', NOON_MS + 9));
-    before.rows.apply(decidedRotation(before));
-    return before;
-  };
   const FIRST_SEQ = NOON_MS + 10;
 
   test('takes the next places and says how many are left', () => {
     const slice = { type: 'MoveItems', oldPubkey: bob.key, fromSeqs: [NOON_MS, NOON_MS + 4], nowMs: NOON_MS } as const;
-    const decision = world().when({ ...slice, fromSeqs: [...slice.fromSeqs] });
+    const decision = onItsWay().when({ ...slice, fromSeqs: [...slice.fromSeqs] });
     expect(decision.events).toEqual([moved(bob, carol, [NOON_MS, NOON_MS + 4], FIRST_SEQ, { left: 1 })]);
     expect(decision.after().get('move', bob.key)).toEqual({ newPubkey: carol.key, nextSeq: FIRST_SEQ + 2, left: 1 });
     expect(
@@ -351,24 +351,24 @@ describe('a slice of a move', () => {
 
   test('ends the move with the last item, or when nothing more is found', () => {
     for (const fromSeqs of [[NOON_MS, NOON_MS + 4, NOON_MS + 9], []]) {
-      const decision = world().when({ type: 'MoveItems', oldPubkey: bob.key, fromSeqs, nowMs: NOON_MS });
+      const decision = onItsWay().when({ type: 'MoveItems', oldPubkey: bob.key, fromSeqs, nowMs: NOON_MS });
       expect(decision.events).toMatchObject([{ left: 0 }]);
       expect(decision.after().get('move', bob.key)).toBeUndefined();
     }
   });
 });
 
-describe('after a rotation', () => {
-  /** Bob had m1 of alice's waiting, and has become carol. */
-  const world = (): Given => {
-    const before = given(enrolled(bob), toBob('m1', NOON_MS));
-    before.rows.apply(decidedRotation(before));
-    before.rows.apply(moved(bob, carol, [NOON_MS], NOON_MS + 1));
-    return before;
-  };
+/** Bob had m1 of alice's waiting, and has become carol. */
+const becameCarol = (): Given => {
+  const before = given(enrolled(bob), toBob('m1', NOON_MS));
+  before.rows.apply(decidedRotation(before));
+  before.rows.apply(moved(bob, carol, [NOON_MS], NOON_MS + 1));
+  return before;
+};
 
+describe('after a rotation', () => {
   test('the share of a sender is what all of its keys have queued', () => {
-    const sender = world().under({ limits: { max_sender_items: 1 } });
+    const sender = becameCarol().under({ limits: { max_sender_items: 1 } });
     sender.rows.apply(enrolled(alice));
     sender.rows.apply(rotated(alice, dave));
     expect(sender.when(pushOf(dave, 'm2', [[carol, 'x']])).verdict).toBe('rejected:quota:sender_items');
@@ -379,14 +379,14 @@ describe('after a rotation', () => {
   });
 
   test('the dedup rows of a sender are those of all its keys', () => {
-    const sender = world().under({ dedupRowsMax: 1 });
+    const sender = becameCarol().under({ dedupRowsMax: 1 });
     sender.rows.apply(enrolled(alice));
     sender.rows.apply(rotated(alice, dave));
     expect(sender.when(pushOf(dave, 'm2', [[carol, 'x']])).verdict).toBe('rejected:quota:dedup_rows');
   });
 
   test('a moved item whose payload is gone is lost where it is now, and accepted anew', () => {
-    const lost = world();
+    const lost = becameCarol();
     lost.withoutPayload(carol, NOON_MS + 1);
     const again = lost.when(pushOf(alice, 'm1', [[carol, 'four']], { nowMs: NOON_MS + 9 }));
     expect(again.verdict).toBe('accepted');

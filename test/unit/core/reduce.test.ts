@@ -195,7 +195,15 @@ describe('a rotation, event by event', () => {
     iatMs: 1,
     atMs: NOON_MS,
   } as const;
-  const before = (): MapRows => new MapRows(initialised, enrolledInAccount(bob, 'acme'), enrolled(dave), list, sent);
+  const before = (): MapRows =>
+    new MapRows(
+      initialised,
+      enrolledInAccount(bob, 'acme'),
+      enrolledInAccount(carol, 'acme'),
+      enrolled(dave),
+      list,
+      sent,
+    );
 
   test('KeyRotated revokes the old key, keeps its sequence numbers, and takes the places of the items', () => {
     const rows = before();
@@ -247,7 +255,7 @@ describe('a rotation, event by event', () => {
     const rows = before();
     const row = rows.queue(bob.key)[0]!;
     rows.apply(became);
-    const changes = reduce(moved(bob, dave, [NOON_MS], ROTATED_MS), rows);
+    const changes = reduce({ lsn: 9, event: moved(bob, dave, [NOON_MS], ROTATED_MS) }, rows);
     expect(changes).toContainEqual({
       table: 'queue',
       key: bob.key + String(NOON_MS),
@@ -298,8 +306,10 @@ describe('reduceAdmissions', () => {
 
   test('a revocation touches the enrolment alone', () => {
     const rows = new MapRows(initialised, enrolled(alice));
-    expect(reduce(revoked(alice), rows)).toMatchObject([{ table: 'enrolment', row: { revokedAtMs: NOON_MS } }]);
-    expect(reduce(revoked(bob), rows)).toEqual([]);
+    expect(reduce({ lsn: 9, event: revoked(alice) }, rows)).toMatchObject([
+      { table: 'enrolment', row: { revokedAtMs: NOON_MS } },
+    ]);
+    expect(reduce({ lsn: 9, event: revoked(bob) }, rows)).toEqual([]);
   });
 });
 

@@ -5,7 +5,7 @@ import { MOVED_AT_ONCE } from '../../../src/relay/core/decide-rotation.ts';
 import { AppendGate } from '../../support/append-gate.ts';
 import { collected } from '../../support/collected.ts';
 import { ackOf, pushOf, rotateOf } from '../../support/commands.ts';
-import { type TestHost, alice, bob, carol, dave, hostNamed } from '../../support/hosts.ts';
+import { type TestHost, alice, bob, carol, dave } from '../../support/hosts.ts';
 import { storedAndReplayed } from '../../support/replay.ts';
 import { settled } from '../../support/settled.ts';
 import { SlowDisk, turns } from '../../support/slow-disk.ts';
@@ -153,11 +153,11 @@ describe('while the items of a rotation are moved', () => {
 
 test('whoever waits under the old key is told to look again', async () => {
   const relay = await relayWithQueue(0);
-  const ended = new Promise<void>((resolve) => {
-    relay.engine.onArrival(bob.key, resolve);
+  const ended = new Promise<number | null | undefined>((resolve) => {
+    relay.engine.onArrival(bob.key, () => resolve(relay.engine.enrolment(bob.key)?.revokedAtMs));
   });
   await relay.rotate(rotateOf(bob, carol));
-  await ended;
+  expect(await ended).toBe(NOON_MS);
 });
 
 test('whoever waits under the new key hears of the items when all are there', async () => {
@@ -192,15 +192,15 @@ async function outcome(relay: TestRelay): Promise<unknown> {
   return { rows, queue: await relay.queue(dave), wires: await relay.wires(dave) };
 }
 
-describe('a rotation that is cut anywhere', () => {
-  const relayAnew = async (): Promise<{ relay: TestRelay; remove: () => Promise<void> }> => {
-    const { folder, remove } = await disposableFolder();
-    const relay = new TestRelay(folder, {});
-    await relay.open();
-    await fill(relay, MANY);
-    return { relay, remove };
-  };
+const relayAnew = async (): Promise<{ relay: TestRelay; remove: () => Promise<void> }> => {
+  const { folder, remove } = await disposableFolder();
+  const relay = new TestRelay(folder, {});
+  await relay.open();
+  await fill(relay, MANY);
+  return { relay, remove };
+};
 
+describe('a rotation that is cut anywhere', () => {
   test.each(['unwritten', 'written'] as const)(
     'goes on at the next start and ends as if nothing had happened, when the batch that failed was %s',
     async (fails) => {
@@ -214,9 +214,10 @@ describe('a rotation that is cut anywhere', () => {
         const { relay, remove } = await relayAnew();
         const healthy = { turnsBefore: 0, turnsAfter: 0, fails: 'no' } as const;
         const delays = [...Array.from({ length: passed }, () => healthy), { ...healthy, fails }];
-        new SlowDisk(relay.store, delays);
+        const disk = new SlowDisk(relay.store, delays);
         await expect(relay.rotate(rotateOf(bob, dave))).rejects.toBeInstanceOf(StoreFailed);
         await relay.reopen();
+        expect(disk.durable.length === 0).toBe(passed === 0);
         const isUnknown = passed === 0 && fails === 'unwritten';
         // The client never heard of it and asks again.
         const again = { type: 'KeyRotated', movedItems: isUnknown ? MANY : 0, headSeq: NOON_MS + 2 * MANY - 1 };
