@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { ISSUED_AHEAD_MAX_MS } from '../../../src/protocol/limits.ts';
 import { hostFingerprint } from '../../../src/protocol/public-key.ts';
 import { LINEAGE_KEYS_MAX } from '../../../src/relay/core/decide-rotation.ts';
-import type { KeyRotated, RelayEvent } from '../../../src/relay/core/event.ts';
+import type { HostEnrolled, KeyRotated, RelayEvent } from '../../../src/relay/core/event.ts';
 import { KNOWN_ROWS_ASKED_MAX } from '../../../src/relay/core/facts.ts';
 import { pushOf, rotateOf } from '../../support/commands.ts';
 import { accepted, denied, enrolled, enrolledInAccount, moved, revoked, rotated } from '../../support/events.ts';
@@ -103,7 +103,7 @@ describe('a rotation into a key that is enrolled', () => {
     expect(world.when(rotateOf(bob, carol)).outcome).toMatchObject({ movedItems: 0, headSeq: NOON_MS + 3 });
   });
 
-  test.each<[string, RelayEvent, RelayEvent, object[]]>([
+  test.each<[string, HostEnrolled, HostEnrolled, object[]]>([
     [
       'the old account is charged for the new queue',
       enrolledInAccount(bob, 'acme'),
