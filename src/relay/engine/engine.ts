@@ -31,7 +31,13 @@ import { decideDeny, decideInvite, decideLapse, decideRevoke } from '../core/dec
 import { decideAck } from '../core/decide-ack.ts';
 import { decideEnrol, decideHostSeen } from '../core/decide-enrolment.ts';
 import { decideLostItem, decideRotateEpoch } from '../core/decide-epoch.ts';
-import { EXPIRED_AT_ONCE, type UnsignedNotice, decideExpire, decidePurge } from '../core/decide-expiry.ts';
+import {
+  type DecidedExpiry,
+  EXPIRED_AT_ONCE,
+  type UnsignedNotice,
+  decideExpire,
+  decidePurge,
+} from '../core/decide-expiry.ts';
 import { decidePublishEncKey, decidePublishSenders } from '../core/decide-publish.ts';
 import { decidePush } from '../core/decide-push.ts';
 import { decideRotate } from '../core/decide-rotation.ts';
@@ -81,7 +87,7 @@ import { Committer, type StoreFailed } from './committer.ts';
 import { DurableHeads } from './durable-heads.ts';
 import { Moves } from './moves.ts';
 import { QueueIndexes } from './queue-indexes.ts';
-import { Stretch } from './stretch.ts';
+import { Portion, Stretch } from './stretch.ts';
 
 /** Senders whose shares one step of an ack releases: each is a row to read and to write. */
 const ACK_SENDERS_MAX = 250;
@@ -379,15 +385,16 @@ export class Engine {
    */
   async expire(nowMs: () => number, goesOn: () => boolean): Promise<void> {
     const stretch = new Stretch(this.#monotonicMs);
+    const portion = new Portion(EXPIRED_AT_ONCE, this.#monotonicMs);
     while (goesOn()) {
       const atMs = nowMs();
       const due = await this.#store.dueItems(atMs);
       if (!due) return;
       for (const [targetPubkey, seqs] of due.targets) {
-        for (let from = 0; from < seqs.length; from += EXPIRED_AT_ONCE) {
+        while (seqs.length > 0) {
           if (stretch.isOver) await stretch.pause();
-          const slice = seqs.slice(from, from + EXPIRED_AT_ONCE);
-          await this.#expireSlice({ type: 'ExpireItems', targetPubkey, seqs: slice, nowMs: atMs });
+          const slice = seqs.splice(0, portion.size);
+          await this.#expireSlice({ type: 'ExpireItems', targetPubkey, seqs: slice, nowMs: atMs }, portion);
         }
       }
       this.#committer.forget([due.key]);
@@ -409,7 +416,7 @@ export class Engine {
     }
   }
 
-  async #expireSlice(command: ExpireItems): Promise<void> {
+  async #expireSlice(command: ExpireItems, portion: Portion): Promise<void> {
     for (;;) {
       const facts = expireFacts(command, this.#committer, this.settings);
       const keys = [command.targetPubkey, ...Array.from(facts.tellAt.values(), ({ key }) => key)];
@@ -418,13 +425,16 @@ export class Engine {
         await wait;
         continue;
       }
-      const decision = decideExpire(command, facts);
-      if (!decision) return;
-      const notices = decision.notices.map((notice) => this.#signed(notice));
-      const payloads = notices.map(({ targetPubkey, seq, wire }) => ({ targetPubkey, seq, wire: Buffer.from(wire) }));
-      this.#committer.admit([{ ...decision, notices }], payloads);
+      portion.run(() => this.#admitExpiry(decideExpire(command, facts)));
       return;
     }
+  }
+
+  #admitExpiry(decision: DecidedExpiry | undefined): void {
+    if (!decision) return;
+    const notices = decision.notices.map((notice) => this.#signed(notice));
+    const payloads = notices.map(({ targetPubkey, seq, wire }) => ({ targetPubkey, seq, wire: Buffer.from(wire) }));
+    this.#committer.admit([{ ...decision, notices }], payloads);
   }
 
   #signed({ rec, ...notice }: UnsignedNotice): QueuedNotice {

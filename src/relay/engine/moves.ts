@@ -10,7 +10,7 @@ import { MOVED_AT_ONCE, decideMove } from '../core/decide-rotation.ts';
 import { targetRow } from '../core/facts.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import type { Committer } from './committer.ts';
-import { Stretch } from './stretch.ts';
+import { Portion, Stretch } from './stretch.ts';
 
 /** Rows looked up in the store at a time: decoding them holds the loop for about 2 ms. */
 const READ_ROWS = 3 * MOVED_AT_ONCE;
@@ -63,14 +63,15 @@ export class Moves {
     await committer.durable();
     const { headSeq, ackedThrough } = targetRow(committer, oldPubkey);
     const stretch = new Stretch(monotonicMs);
+    const portion = new Portion(MOVED_AT_ONCE, monotonicMs);
     let seqs: number[] = [];
     for (let after = ackedThrough; ; ) {
       if (seqs.length === 0) seqs = (await store.queueRows(oldPubkey, after, headSeq, READ_ROWS)).map(({ seq }) => seq);
       while (committer.isFull) await committer.room();
       const move = committer.get('move', oldPubkey);
       if (!move) break;
-      const fromSeqs = seqs.splice(0, MOVED_AT_ONCE);
-      committer.admit(decideMove({ type: 'MoveItems', oldPubkey, fromSeqs, nowMs }, move).events);
+      const fromSeqs = seqs.splice(0, portion.size);
+      portion.run(() => committer.admit(decideMove({ type: 'MoveItems', oldPubkey, fromSeqs, nowMs }, move).events));
       after = fromSeqs.at(-1) ?? after;
       if (stretch.isOver) await stretch.pause();
     }
