@@ -178,7 +178,9 @@ test('no event of a move is larger than a slice, and the bytes of the mail are n
   const events = gate.batches.flatMap(({ entries }) => entries.map(({ event }) => event));
   expect(events[0]).toMatchObject({ type: 'KeyRotated', moved: MANY });
   const moved = events.filter((event) => event.type === 'ItemsMoved');
-  expect(moved.map(({ fromSeqs }) => fromSeqs.length)).toEqual([...Array.from({ length: 12 }, () => MOVED_AT_ONCE), 7]);
+  const sizes = moved.map(({ fromSeqs }) => fromSeqs.length);
+  expect(Math.max(...sizes)).toBeLessThanOrEqual(MOVED_AT_ONCE);
+  expect(sizes.reduce((sum, size) => sum + size, 0)).toBe(MANY);
   expect(gate.batches.flatMap(({ payloads }) => payloads)).toEqual([]);
   expect(gate.batches.length).toBeGreaterThan(3);
 });
