@@ -122,7 +122,7 @@ export function enrolFacts(
 }
 
 /** Fingerprints of every key of the host. */
-function fingerprints(rows: RowReader, ...keys: readonly PublicKey[]): Set<Sha256Hex> {
+export function fingerprints(rows: RowReader, ...keys: readonly PublicKey[]): Set<Sha256Hex> {
   return new Set(keys.flatMap((key) => lineageOf(rows, key).map(hostFingerprint)));
 }
 
