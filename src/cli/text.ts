@@ -30,7 +30,8 @@ const CELL_CHARACTERS_MAX = 70;
 /** A title line and a line for each row. */
 export function table<Row>(columns: readonly Column<Row>[], rows: readonly Row[]): string {
   const lines = [columns.map(({ title }) => title), ...rows.map((row) => columns.map(({ cell }) => cut(cell(row))))];
-  const widths = columns.map((_, at) => Math.max(...lines.map((cells) => cells[at]?.length ?? 0)));
+  // Not as arguments of one call: a long table has more rows than a call may have.
+  const widths = columns.map((_, at) => lines.reduce((width, cells) => Math.max(width, cells[at]?.length ?? 0), 0));
   const padded = lines.map((cells) =>
     cells
       .map((text, at) => (columns[at]?.isNumber ? text.padStart(widths[at] ?? 0) : text.padEnd(widths[at] ?? 0)))

@@ -27,6 +27,10 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     expect(refused.headers.get('retry-after')).toBe('60');
     const v1 = JSON.stringify({ envelopes: [] });
     expect(await relay.send(relay.hop(alice, 'POST', '/v1/relay/messages', v1))).toBeProblem('UNAVAILABLE');
+    // What hosts publish is kept in the log for good, so it waits as mail does.
+    for (const path of ['/v2/relay/senders', '/v1/relay/enc-key']) {
+      expect(await relay.send(relay.hop(alice, 'POST', path, '{}'))).toBeProblem('UNAVAILABLE');
+    }
     const page = await relay.client(bob).pull();
     const seqs = page.items.map(({ seq }) => seq);
     expect(seqs).toHaveLength(1);

@@ -29,16 +29,17 @@ export function findHost(text: string, engine: Engine): FoundHost | Reply {
     case 'Key':
       return foundByKey(reference.hostPubkey, engine);
     case 'Name': {
-      const [row, ...others] = engine.carriers(reference.name);
+      const carriers = engine.carriers(reference.name);
+      const [row] = carriers;
       if (!row)
         return controlProblem(
           'UNKNOWN_HOST',
           'no host carries this name that is not revoked: poste relay hosts --all lists every one',
         );
-      if (others.length === 0) return { type: 'FoundHost', row, isFormerKey: false };
-      const fingerprints = [row, ...others].map(({ hostPubkey }) => displayFingerprint(hostPubkey)).toSorted();
-      const listed = fingerprints.slice(0, LISTED_NAMESAKES_MAX);
-      const detail = `${fingerprints.length} hosts carry this name, so say which by its fingerprint: ${listed.join(', ')}`;
+      if (carriers.length === 1) return { type: 'FoundHost', row, isFormerKey: false };
+      const some = carriers.slice(0, LISTED_NAMESAKES_MAX);
+      const listed = some.map(({ hostPubkey }) => displayFingerprint(hostPubkey)).toSorted();
+      const detail = `${carriers.length} hosts carry this name, so say which by its fingerprint: ${listed.join(', ')}`;
       return controlProblem('AMBIGUOUS_HOST', detail, { fingerprints: listed });
     }
   }

@@ -1,6 +1,6 @@
 /**
- * Who is kept out and who was invited, in memory beside the deny and invite rows: an enrolment is held against every
- * deny entry, and a range must not be read while a command is being decided.
+ * Who is kept out and who was invited, in memory beside the deny and invite rows: an enrolment is held against the
+ * deny entries, and a range must not be read while a command is being decided.
  *
  * Invariant: equals `new Admissions()` told every deny and invite row again.
  */
@@ -18,6 +18,8 @@ export interface DeniableHost {
 
 export class Admissions {
   readonly #denied = new Map<string, DenyRow>();
+  /** The same entries, filed under one selector of each: a host is held against the few that may mean it. */
+  readonly #filed = new Map<string, Map<string, DenyRow>>();
   readonly #invites = new Map<string, InviteRow>();
 
   get deniedCount(): number {
@@ -30,18 +32,17 @@ export class Admissions {
 
   /** Tells of a changed row; of other tables nothing is kept. */
   apply(change: RowChange): void {
-    if (change.table === 'deny') put(this.#denied, change.key, change.row);
+    if (change.table === 'deny') this.#applyDeny(change.key, change.row);
     else if (change.table === 'invite') put(this.#invites, change.key, change.row);
   }
 
   isDenied(host: DeniableHost, nowMs: number): boolean {
-    for (const entry of this.#denied.values()) if (entry.untilMs > nowMs && isMatch(entry, host)) return true;
+    for (const place of placesOf(host)) {
+      for (const entry of this.#filed.get(place)?.values() ?? []) {
+        if (entry.untilMs > nowMs && isMatch(entry, host)) return true;
+      }
+    }
     return false;
-  }
-
-  /** The entries that stand, for whoever applies them again. */
-  standing(nowMs: number): DenyRow[] {
-    return [...this.#denied.values()].filter(({ untilMs }) => untilMs > nowMs);
   }
 
   openInvites(nowMs: number): InviteRow[] {
@@ -62,6 +63,32 @@ export class Admissions {
     }
     return { denied, invites };
   }
+
+  #applyDeny(key: string, row: DenyRow | null): void {
+    // The selectors are the key: both rows are filed in the same place.
+    const selectors = row ?? this.#denied.get(key);
+    put(this.#denied, key, row);
+    if (!selectors) return;
+    const place = placeOf(selectors);
+    const filed = this.#filed.get(place) ?? new Map<string, DenyRow>();
+    put(filed, key, row);
+    put(this.#filed, place, filed.size > 0 ? filed : null);
+  }
+}
+
+/** Where an entry is filed: under the selector that the fewest hosts share. */
+function placeOf({ hostFp, clientId, account, org }: DenySelectors): string {
+  if (hostFp !== null) return `host ${hostFp}`;
+  if (clientId !== null) return `client ${clientId}`;
+  return account === null ? `org ${org ?? ''}` : `account ${account}`;
+}
+
+/** Wherever an entry that means this host may be filed. */
+function* placesOf({ fingerprints, clientId, account, org }: DeniableHost): Generator<string> {
+  for (const fingerprint of fingerprints) yield `host ${fingerprint}`;
+  if (clientId !== null) yield `client ${clientId}`;
+  if (account !== null) yield `account ${account}`;
+  if (org !== null) yield `org ${org}`;
 }
 
 /** Several selectors in one entry are a conjunction. */

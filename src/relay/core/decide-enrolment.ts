@@ -104,21 +104,21 @@ function enrolled(command: EnrolHost, facts: EnrolFacts, record: EnrolmentRecord
     hostPubkey: command.hostPubkey,
     ...record,
     formerAccount: accountChanged ? formerAccount : null,
-    chargedItems: accountChanged ? facts.queue.queueItems : 0,
-    chargedBytes: accountChanged ? facts.queue.queueBytes : 0,
+    chargedItems: accountChanged ? facts.charged.items : 0,
+    chargedBytes: accountChanged ? facts.charged.bytes : 0,
     atMs: command.nowMs,
   };
 }
 
 function lapsed(lapsing: NonNullable<EnrolFacts['lapsing']>, atMs: number): EnrolmentLapsed {
-  const { enrolment, queue } = lapsing;
-  const charged = enrolment.account !== null;
+  const { enrolment, charged } = lapsing;
+  const isCharged = enrolment.account !== null;
   return {
     type: 'EnrolmentLapsed',
     hostPubkey: enrolment.hostPubkey,
     account: enrolment.account,
-    releasedItems: charged ? queue.queueItems : 0,
-    releasedBytes: charged ? queue.queueBytes : 0,
+    releasedItems: isCharged ? charged.items : 0,
+    releasedBytes: isCharged ? charged.bytes : 0,
     atMs,
   };
 }

@@ -14,7 +14,7 @@ import type { MoveItems, RotateKey } from './command.ts';
 import { type Decided, type Done, type Refusal, type RotateOutcome, decided, refusal } from './decision.ts';
 import type { AccountCharge, KeyRotated } from './event.ts';
 import type { RotateFacts } from './facts.ts';
-import type { EnrolmentRow, LineageMember, MoveRow, TargetRow } from './rows.ts';
+import type { EnrolmentRow, LineageMember, MoveRow, UsageRow } from './rows.ts';
 
 /** Items that one event moves: each is read and written several times. */
 export const MOVED_AT_ONCE = 100;
@@ -62,7 +62,7 @@ export function decideRotate(command: RotateKey, facts: RotateFacts): Decided<Ro
     moved,
     items,
     bytes,
-    charges: charges(old.account, replacing?.account ?? null, proven.account, oldQueue, newQueue),
+    charges: charges(old.account, replacing?.account ?? null, proven.account, facts),
     atMs: nowMs,
   };
   const headSeq = moved > 0 ? firstSeq + moved - 1 : newQueue.headSeq;
@@ -123,20 +123,19 @@ function charges(
   oldAccount: string | null,
   newAccount: string | null,
   account: string | null,
-  oldQueue: TargetRow,
-  newQueue: TargetRow,
+  { oldCharged, newCharged }: RotateFacts,
 ): AccountCharge[] {
   const list: AccountCharge[] = [];
-  const charge = (of: string | null, sign: 1 | -1, { queueItems, queueBytes }: TargetRow): void => {
-    if (of !== null && queueItems > 0) list.push({ account: of, items: sign * queueItems, bytes: sign * queueBytes });
+  const charge = (of: string | null, sign: 1 | -1, { items, bytes }: UsageRow): void => {
+    if (of !== null && items > 0) list.push({ account: of, items: sign * items, bytes: sign * bytes });
   };
   if (oldAccount !== account) {
-    charge(oldAccount, -1, oldQueue);
-    charge(account, 1, oldQueue);
+    charge(oldAccount, -1, oldCharged);
+    charge(account, 1, oldCharged);
   }
   if (newAccount !== account) {
-    charge(newAccount, -1, newQueue);
-    charge(account, 1, newQueue);
+    charge(newAccount, -1, newCharged);
+    charge(account, 1, newCharged);
   }
   return list;
 }

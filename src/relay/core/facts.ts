@@ -71,6 +71,20 @@ function lineageMembers(rows: RowReader, key: PublicKey): readonly LineageMember
   return rows.get('lineage', present)?.members ?? [{ hostPubkey: present, retiredAtMs: null }];
 }
 
+/**
+ * What the account of a host is charged for: its queue, and what was counted under a key that it gave up when the row was
+ * lost (a rotation moves what is there).
+ */
+function chargedFor(rows: RowReader, key: PublicKey): UsageRow {
+  const charged: UsageRow = { ...NO_USAGE };
+  for (const member of lineageOf(rows, key)) {
+    const { queueItems, queueBytes } = targetRow(rows, member);
+    charged.items += queueItems;
+    charged.bytes += queueBytes;
+  }
+  return charged;
+}
+
 export interface EnrolFacts {
   enrolment: EnrolmentRow | undefined;
   /** The proven accounts of the live enrolments of other keys that carry the name. */
@@ -83,9 +97,10 @@ export interface EnrolFacts {
   /** The invite that was brought, when it is open. */
   invite: InviteRow | undefined;
   isDenied: boolean;
-  /** The enrolment that gives way when there is no room, and what it has queued. */
-  lapsing: { enrolment: EnrolmentRow; queue: TargetRow } | undefined;
-  queue: TargetRow;
+  /** The enrolment that gives way when there is no room, and what its account is charged for. */
+  lapsing: { enrolment: EnrolmentRow; charged: UsageRow } | undefined;
+  /** What an account of the host is charged for. */
+  charged: UsageRow;
 }
 
 export function enrolFacts(
@@ -116,13 +131,13 @@ export function enrolFacts(
       },
       nowMs,
     ),
-    lapsing: lapsing && { enrolment: lapsing, queue: targetRow(rows, lapsing.hostPubkey) },
-    queue: targetRow(rows, hostPubkey),
+    lapsing: lapsing && { enrolment: lapsing, charged: chargedFor(rows, lapsing.hostPubkey) },
+    charged: chargedFor(rows, hostPubkey),
   };
 }
 
 /** Fingerprints of every key of the host. */
-function fingerprints(rows: RowReader, ...keys: readonly PublicKey[]): Set<Sha256Hex> {
+export function fingerprints(rows: RowReader, ...keys: readonly PublicKey[]): Set<Sha256Hex> {
   return new Set(keys.flatMap((key) => lineageOf(rows, key).map(hostFingerprint)));
 }
 
@@ -142,6 +157,9 @@ export interface RotateFacts {
   isDenied: boolean;
   oldQueue: TargetRow;
   newQueue: TargetRow;
+  /** What an account of the old key's host, and of the new key's, is charged for. */
+  oldCharged: UsageRow;
+  newCharged: UsageRow;
   /** What is in the old key's queue, counted item by item: one whose row was lost is not among them. */
   waiting: Waiting;
   oldSendersIatMs: number | undefined;
@@ -172,6 +190,8 @@ export function rotateFacts(
     isDenied: [old, replacing].some((row) => row && admissions.isDenied({ ...row, fingerprints: keys }, nowMs)),
     oldQueue: targetRow(rows, oldPubkey),
     newQueue: targetRow(rows, newPubkey),
+    oldCharged: chargedFor(rows, oldPubkey),
+    newCharged: chargedFor(rows, newPubkey),
     waiting,
     oldSendersIatMs: rows.get('senders', oldPubkey)?.iatMs,
     newSendersIatMs: rows.get('senders', newPubkey)?.iatMs,

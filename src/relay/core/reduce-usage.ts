@@ -2,7 +2,7 @@
  * Usage, against which quotas are held: of each sender at each target, and of each proven account.
  *
  * Invariants: a share is the sum over the queue rows of that sender at that target; an account is the sum of
- * `queueItems` and `queueBytes` over its hosts. A row that would say zero is deleted.
+ * `queueItems` and `queueBytes` over every key of its hosts. A row that would say zero is deleted.
  */
 import type { RelayEvent } from './event.ts';
 import { NO_USAGE, type RowChange, type RowReader, rowKey } from './rows.ts';

@@ -62,6 +62,7 @@ import {
   ackFacts,
   enrolFacts,
   expireFacts,
+  fingerprints,
   lineageOf,
   lostItemFacts,
   presentKey,
@@ -163,7 +164,7 @@ export class Engine {
     for (const row of await store.enrolments()) engine.#directory.apply(row.hostPubkey, row);
     for (const change of await store.admissionRows()) engine.#admissions.apply(change);
     for (const key of await store.moves()) void engine.#moves.begin(key, nowMs);
-    for (const entry of engine.#admissions.standing(nowMs)) await engine.#revokeMatches(entry, nowMs);
+    await engine.#revokeDenied(nowMs);
     return engine;
   }
 
@@ -258,7 +259,7 @@ export class Engine {
     const decision = decideDeny(command, this.#admissions.deniedCount);
     if (decision.type === 'Refusal') return this.#answer(decision);
     this.#committer.admit(decision.events);
-    await this.#revokeMatches(command, command.nowMs);
+    await this.#revokeAll(this.#matches(command), command.nowMs);
     return this.#answer({ ...decision, events: [] });
   }
 
@@ -287,9 +288,20 @@ export class Engine {
     await this.#committer.durable();
   }
 
-  async #revokeMatches(selectors: DenySelectors, nowMs: number): Promise<void> {
+  /** A crash may have come between a deny entry and the revocations that it asks for. */
+  async #revokeDenied(nowMs: number): Promise<void> {
+    if (this.#admissions.deniedCount === 0) return;
+    const isDenied = (host: EnrolmentRow): boolean => {
+      const keys = fingerprints(this.#committer, host.hostPubkey);
+      return this.#admissions.isDenied({ ...host, fingerprints: keys }, nowMs);
+    };
+    const live = [...this.#directory.all()].filter(({ revokedAtMs }) => revokedAtMs === null);
+    await this.#revokeAll(live.filter(isDenied), nowMs);
+  }
+
+  async #revokeAll(hosts: readonly EnrolmentRow[], nowMs: number): Promise<void> {
     const stretch = new Stretch(this.#monotonicMs);
-    for (const { hostPubkey } of this.#matches(selectors)) {
+    for (const { hostPubkey } of hosts) {
       if (stretch.isOver) await stretch.pause();
       while (this.#committer.isFull) await this.#committer.room();
       const command = { type: 'RevokeHost', hostPubkey, cause: 'denied', nowMs } as const;
@@ -304,8 +316,10 @@ export class Engine {
     const known = hostFp === null ? undefined : this.#directory.byFingerprint(hostFp);
     const row = known && this.#directory.get(presentKey(this.#committer, known));
     const candidates = hostFp === null ? [...this.#directory.all()] : row ? [row] : [];
-    const fingerprints = new Set(hostFp === null ? [] : [hostFp]);
-    return candidates.filter((host) => host.revokedAtMs === null && isMatch(selectors, { ...host, fingerprints }));
+    const keys = new Set(hostFp === null ? [] : [hostFp]);
+    return candidates.filter(({ revokedAtMs, clientId, account, org }) => {
+      return revokedAtMs === null && isMatch(selectors, { fingerprints: keys, clientId, account, org });
+    });
   }
 
   async publishSenders(command: PublishSenders): Promise<SendersOutcome | Refusal> {

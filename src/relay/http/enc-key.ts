@@ -22,7 +22,14 @@ export function encKeyRoutes({ engine, bodyBytesMax }: { engine: Engine; bodyByt
   const shared = { access: 'hop', counted: undefined, bodyBytesMax } as const;
   const [v1, v2] = ['/v1/relay/enc-key', '/v2/relay/enc-key'];
   return [
-    { ...shared, method: 'POST', path: v1, counted: 'push', handle: (request) => publish(request, engine) },
+    {
+      ...shared,
+      method: 'POST',
+      path: v1,
+      counted: 'push',
+      fillsDisk: true,
+      handle: (request) => publish(request, engine),
+    },
     { ...shared, method: 'GET', path: v1, handle: (request) => readByName(request, engine) },
     { ...shared, method: 'GET', path: v2, handle: (request) => readByKey(request, engine) },
   ];

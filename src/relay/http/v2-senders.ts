@@ -23,6 +23,7 @@ export function sendersRoute(options: SendersRouteOptions): HopRoute {
     path: '/v2/relay/senders',
     access: 'hop',
     counted: 'push',
+    fillsDisk: true,
     bodyBytesMax: options.bodyBytesMax,
     handle: (request) => publish(request, options),
   };

@@ -49,8 +49,9 @@ export async function openBackup(file: string): Promise<OfflineStore> {
 /** Writes the pairs of a backup into a new database, which is left open. Throws `StoreRefused`. */
 export async function unpackBackup(file: string, levelFolder: string): Promise<{ level: Level; header: BackupHeader }> {
   const level = levelAt(levelFolder);
+  const source = createReadStream(file, { highWaterMark: 1 << 20 });
   try {
-    const { header, pairs } = await readBackup(createReadStream(file, { highWaterMark: 1 << 20 }));
+    const { header, pairs } = await readBackup(source);
     if (header.schema_version > SCHEMA_VERSION) {
       throw new StoreRefused(
         'newer-schema',
@@ -72,6 +73,9 @@ export async function unpackBackup(file: string, levelFolder: string): Promise<{
     const { code } = error as NodeJS.ErrnoException;
     if (error instanceof StoreRefused || typeof code !== 'string') throw error;
     throw new StoreRefused(code === 'ENOENT' ? 'missing' : 'unusable', `${file} cannot be read (${code})`);
+  } finally {
+    // What was not read to its end would stay open.
+    source.destroy();
   }
 }
 

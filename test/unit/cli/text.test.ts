@@ -51,3 +51,9 @@ describe('table', () => {
     expect(table(columns, ['x'.repeat(70), 'y'.repeat(71)])).toBe(`A\n${'x'.repeat(70)}\n${'y'.repeat(69)}…\n`);
   });
 });
+
+test('a table of more rows than a call may have arguments is written too', () => {
+  const rows = Array.from({ length: 200_000 }, (_none, at) => at);
+  const text = table<number>([{ title: 'N', cell: String, isNumber: true }], rows);
+  expect(text.slice(0, 14)).toBe('     N\n     0\n');
+});

@@ -1,8 +1,10 @@
+import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { sha256Hex } from '../../../src/protocol/digest.ts';
 import { DENY_KEPT_MS } from '../../../src/protocol/limits.ts';
 import { hostFingerprint } from '../../../src/protocol/public-key.ts';
 import { type DeniableHost, isMatch } from '../../../src/relay/core/admissions.ts';
+import { rowKey } from '../../../src/relay/core/rows.ts';
 import { denied, invited } from '../../support/events.ts';
 import { alice, bob, carol } from '../../support/hosts.ts';
 import { MapRows } from '../../support/map-rows.ts';
@@ -51,9 +53,7 @@ describe('admissions', () => {
   test('deny until the millisecond at which the entry ends, and then not', () => {
     const { admissions } = new MapRows(denied({ hostFp: aliceFp }));
     expect(admissions.isDenied(host, NOON_MS + DENY_KEPT_MS - 1)).toBe(true);
-    expect(admissions.standing(NOON_MS + DENY_KEPT_MS - 1)).toHaveLength(1);
     expect(admissions.isDenied(host, NOON_MS + DENY_KEPT_MS)).toBe(false);
-    expect(admissions.standing(NOON_MS + DENY_KEPT_MS)).toEqual([]);
   });
 
   test('keep one entry for one set of selectors, the one that stands longest', () => {
@@ -72,6 +72,30 @@ describe('admissions', () => {
   test('keep entries apart whose selectors hold the same words in other places', () => {
     const { admissions } = new MapRows(denied({ account: 'x' }), denied({ org: 'x' }), denied({ clientId: 'x' }));
     expect(admissions.deniedCount).toBe(3);
+  });
+
+  test('property: deny exactly whom an entry means that stands, whatever came and went before', () => {
+    const name = fc.constantFrom(null, 'a', 'b');
+    const hostFp = fc.constantFrom(null, aliceFp, hostFingerprint(carol.key));
+    const selectors = fc
+      .record({ hostFp, clientId: name, account: name, org: name })
+      .filter((entry) => Object.values(entry).some((selector) => selector !== null));
+    const hosts = fc.record({ clientId: name, account: name, org: name });
+    fc.assert(
+      fc.property(
+        fc.array(selectors),
+        fc.uniqueArray(selectors, { selector: rowKey.deny }),
+        hosts,
+        (added, removed, proven) => {
+          const rows = new MapRows(...added.map((entry) => denied(entry)));
+          rows.apply({ type: 'AdmissionsLapsed', denied: removed, invites: [], atMs: NOON_MS });
+          const gone = new Set(removed.map((entry) => rowKey.deny(entry)));
+          const asked = { ...proven, fingerprints: host.fingerprints };
+          const isMeant = added.some((entry) => !gone.has(rowKey.deny(entry)) && isMatch(entry, asked));
+          expect(rows.admissions.isDenied(asked, NOON_MS)).toBe(isMeant);
+        },
+      ),
+    );
   });
 
   test('say what lapsed, and forget it when the rows are gone', () => {

@@ -1,9 +1,11 @@
 import { expect, test } from 'vitest';
 import { sha256Hex } from '../../../src/protocol/digest.ts';
 import { DENY_KEPT_MS } from '../../../src/protocol/limits.ts';
+import { hostFingerprint } from '../../../src/protocol/public-key.ts';
+import { reduce } from '../../../src/relay/core/reduce.ts';
 import { AppendGate } from '../../support/append-gate.ts';
-import { denyOf, enrolOf, inviteOf } from '../../support/commands.ts';
-import { alice, bob, carol } from '../../support/hosts.ts';
+import { accountEnrolOf, denyOf, enrolOf, inviteOf, rotateOf } from '../../support/commands.ts';
+import { alice, bob, carol, dave } from '../../support/hosts.ts';
 import { storedAndReplayed } from '../../support/replay.ts';
 import { settled } from '../../support/settled.ts';
 import { NOON_MS } from '../../support/test-clock.ts';
@@ -69,4 +71,25 @@ test('a deny entry is answered when the last revocation is durable', async () =>
   await denied;
   expect(relay.store.get('enrolment', bob.key)?.revokedAtMs).toBe(NOON_MS);
   expect(relay.engine.liveEnrolments).toBe(0);
+});
+
+test('a start holds every live host against the entries that stand: by any of its keys, and by what it proved', async () => {
+  const relay = await openTestRelay();
+  await relay.enrolAll(alice, dave);
+  await relay.enrol(accountEnrolOf(bob, 'acme'));
+  await relay.rotate(rotateOf(alice, carol));
+  const entries = [denyOf({ hostFp: hostFingerprint(alice.key) }), denyOf({ account: 'acme' })];
+  for (const [at, { type: _type, nowMs: atMs, ...entry }] of entries.entries()) {
+    // As a crash leaves it: the entry alone is in the log.
+    const event = { type: 'DenyEntryAdded', ...entry, untilMs: NOON_MS + DENY_KEPT_MS, atMs } as const;
+    const logged = { lsn: relay.store.lastLsn + 1, event };
+    const changes = reduce(logged, relay.store);
+    await relay.store.append({ entries: [logged], changes, payloads: [], forgotten: [], collected: undefined });
+    await relay.reopen();
+    await relay.engine.durable();
+    expect(relay.engine.liveEnrolments).toBe(2 - at);
+  }
+  expect(relay.engine.enrolment(dave.key)?.revokedAtMs).toBeNull();
+  const [stored, replayed] = await storedAndReplayed(relay.store);
+  expect(stored).toEqual(replayed);
 });

@@ -1,10 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import { sha256Hex } from '../../../src/protocol/digest.ts';
+import type { HostName } from '../../../src/protocol/names.ts';
 import { payloadKey, queueKey } from '../../../src/relay/store/keys.ts';
-import { pushOf, reportLostOf } from '../../support/commands.ts';
+import { accountEnrolOf, pushOf, reportLostOf, rotateOf } from '../../support/commands.ts';
 import { collected } from '../../support/collected.ts';
 import { epochNumbered } from '../../support/epochs.ts';
-import { alice, bob, carol } from '../../support/hosts.ts';
+import { alice, bob, carol, dave } from '../../support/hosts.ts';
 import { withRawLevel } from '../../support/raw-level.ts';
 import { NOON_MS } from '../../support/test-clock.ts';
 import { type TestRelay, openTestRelay } from '../../support/test-relay.ts';
@@ -124,4 +125,32 @@ describe('a reported item', () => {
     expect(row?.wireHash).toBe(sha256Hex('first'));
     expect(await relay.wires(bob)).toEqual(['fIrst']);
   });
+});
+
+test('a row lost before a rotation stays in the account that the host proves later, until it is pushed again', async () => {
+  const relay = await relayThatLost(queueKey(bob.key, FIRST));
+  await relay.enrolAll(alice);
+  await relay.rotate(rotateOf(bob, carol));
+  await relay.enrol(accountEnrolOf(carol, 'acme'));
+  expect(relay.store.get('account', 'acme')).toEqual({ items: 2, bytes: 11 });
+  await relay.enrol(accountEnrolOf(dave, 'acme', { hostName: 'elsewhere' as HostName }));
+  await relay.rotate(rotateOf(carol, dave));
+  expect(relay.store.get('account', 'acme')).toEqual({ items: 2, bytes: 11 });
+  expect((await relay.pushOne(pushOf(alice, 'm1', [[dave, 'first']]))).verdict).toBe('accepted');
+  expect(relay.store.get('account', 'acme')).toEqual({ items: 2, bytes: 11 });
+  expect(relay.store.get('target', bob.key)).toMatchObject({ queueItems: 0, queueBytes: 0 });
+  await relay.ack(dave, relay.engine.head(dave.key).headSeq);
+  expect(relay.store.get('account', 'acme')).toBeUndefined();
+});
+
+test('a row lost before two rotations is charged when the second brings an account', async () => {
+  const relay = await relayThatLost(queueKey(bob.key, FIRST));
+  await relay.enrolAll(alice);
+  await relay.enrol(accountEnrolOf(dave, 'acme'));
+  await relay.rotate(rotateOf(bob, carol));
+  await relay.rotate(rotateOf(carol, dave));
+  expect(relay.store.get('account', 'acme')).toEqual({ items: 2, bytes: 11 });
+  await relay.ack(dave, relay.engine.head(dave.key).headSeq);
+  expect((await relay.pushOne(pushOf(alice, 'm1', [[dave, 'first']]))).verdict).toBe('accepted');
+  expect(relay.store.get('account', 'acme')).toEqual({ items: 1, bytes: 5 });
 });

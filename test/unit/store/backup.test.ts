@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { readFile, writeFile } from 'node:fs/promises';
+import { readFile, readdir, readlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import {
@@ -26,6 +26,12 @@ const HEADER: BackupHeader = {
   created_at: NOON_MS,
   version: '0.0.0-test',
 };
+
+/** What the descriptors of this process name. */
+async function openFiles(): Promise<string[]> {
+  const descriptors = await readdir('/proc/self/fd');
+  return Promise.all(descriptors.map((name) => readlink(`/proc/self/fd/${name}`).catch(() => '')));
+}
 
 async function levelWith(pairs: readonly Pair[]): Promise<Level> {
   const level = levelAt(join(await temporaryFolder(), 'level'));
@@ -144,6 +150,14 @@ describe('a backup is refused', () => {
     await expect(unpackBackup(join(folder, 'nothing'), join(folder, 'other'))).rejects.toMatchObject({
       reason: 'missing',
     });
+  });
+
+  test.runIf(process.platform === 'linux')('and is not held open', async () => {
+    const file = join(await temporaryFolder(), 'file');
+    // More than is read at once follows what is wrong.
+    await writeFile(file, Buffer.concat([(await backupOf(numbered(20))).subarray(0, 40), Buffer.alloc(3 << 20)]));
+    await expect(unpackBackup(file, `${file}-level`)).rejects.toBeInstanceOf(StoreRefused);
+    await expect.poll(() => openFiles()).not.toContain(file);
   });
 
   test('when its schema is newer', async () => {
