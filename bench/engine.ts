@@ -71,8 +71,10 @@ export class BenchEngine {
         nowMs,
       };
     });
-    const outcomes = await this.engine.push(commands, (all) => all);
-    const refused = outcomes.find((outcome) => outcome.type !== 'ItemStored' || outcome.status !== 'accepted');
+    const pushed = await this.engine.push(commands, (outcomes) =>
+      outcomes.find((outcome) => outcome.type !== 'ItemStored' || outcome.status !== 'accepted'),
+    );
+    const refused = pushed.type === 'Refusal' ? pushed : pushed.answer;
     if (refused) throw new Error(`invariant: the benchmark pushes good items, not ${JSON.stringify(refused)}`);
   }
 

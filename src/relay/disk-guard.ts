@@ -53,7 +53,8 @@ export class DiskGuard {
   /** Tells of bytes that are about to be written. */
   taken(bytes: number): void {
     this.#takenBytes += bytes;
-    if (this.#takenBytes >= this.#options.floorBytes * TAKEN_SHARE) void this.#ask();
+    const { floorBytes } = this.#options;
+    if (floorBytes > 0 && this.#takenBytes >= floorBytes * TAKEN_SHARE) void this.#ask();
   }
 
   async close(): Promise<void> {

@@ -388,13 +388,15 @@ export class Comparison {
     const outcomes = await this.#relay.push(...commands);
     this.#model.nextRequest();
     const seen = outcomes.map(outcomeOf);
-    const expected = commands.map((command, at) => {
+    // A revoked sender gets no answer, and nothing of its request is looked at from there on.
+    const revoked = commands.findIndex(({ senderPubkey }) => this.#model.enrolments.get(senderPubkey)?.isRevoked);
+    const expected = commands.slice(0, revoked < 0 ? undefined : revoked).map((command, at) => {
       const { verdict, seqs } = this.#model.push(command);
       // Two keys of one host may have had the item each: either seq is an original one.
       const answered = seen[at]?.seqs ?? [];
       return { verdict, seqs: seqs.map((of, place) => (of.includes(answered[place]!) ? answered[place] : of)) };
     });
-    return { seen, expected };
+    return { seen, expected: revoked < 0 ? expected : [] };
   }
 
   async #ack({ target, where, isStale }: Step & { type: 'ack' }): Promise<Sayings> {

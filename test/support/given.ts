@@ -132,7 +132,7 @@ export class Given {
         return decideMove(command, move);
       }
       case 'DenyHosts':
-        return decideDeny(command, rows.admissions.deniedCount);
+        return decideDeny(command, rows.admissions.hasEntry(command), rows.admissions.deniedCount);
       case 'IssueInvite':
         return decideInvite(command, rows.admissions.inviteCount);
       case 'LapseAdmissions':

@@ -338,7 +338,7 @@ export class Model {
     };
     if (this.#isDenied(this.host(key).keys, claimed, nowMs)) return { verdict: 'ENROL_REFUSED', lapsing: [] };
     const isWeaker = before?.authorizedBy === 'account-token' && authorizedBy === 'host-key';
-    const proof = isWeaker ? before : { ...claimed, authorizedBy, validUntilMs: answer.validUntilMs ?? null };
+    const proof = isWeaker ? before : { ...claimed, authorizedBy };
     const isTaken = this.live().some(
       (host) =>
         host.key !== key &&
@@ -355,7 +355,7 @@ export class Model {
     const lapsing = isFull ? this.#lapsing(nowMs) : [];
     if (isFull && lapsing.length === 0) return { verdict: 'ENROLMENTS_FULL', lapsing: [] };
     if (!before && inviteHash && this.#settings.admission === 'invite') this.invites.delete(inviteHash);
-    const { account, org, clientId, authorizedBy: authority, validUntilMs } = proof;
+    const { account, org, clientId, authorizedBy: authority } = proof;
     this.enrolments.set(key, {
       key,
       name: hostName,
@@ -363,7 +363,7 @@ export class Model {
       org,
       clientId,
       authorizedBy: authority,
-      validUntilMs,
+      validUntilMs: answer.validUntilMs ?? null,
       enrolledAtMs: before?.enrolledAtMs ?? nowMs,
       isRevoked: false,
       seen: before?.seen ?? false,

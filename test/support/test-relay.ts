@@ -100,12 +100,14 @@ export class TestRelay {
   }
 
   /** One push request. Every item is stamped with the clock. */
-  push(...commands: readonly PushItem[]): Promise<PushOutcome[]> {
+  async push(...commands: readonly PushItem[]): Promise<PushOutcome[]> {
     const stamp = { nowMs: this.clock.nowMs };
-    return this.engine.push(
+    const pushed = await this.engine.push(
       commands.map((command) => Object.assign({}, command, stamp)),
       (outcomes) => outcomes,
     );
+    // A revoked sender gets no further than its hop; here it got none of its items answered.
+    return pushed.type === 'Refusal' ? [] : pushed.answer;
   }
 
   /** Pushes one item and answers its verdict and seqs. */

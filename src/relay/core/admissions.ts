@@ -5,7 +5,7 @@
  * Invariant: equals `new Admissions()` told every deny and invite row again.
  */
 import type { Sha256Hex } from '../../protocol/digest.ts';
-import type { DenyRow, DenySelectors, InviteRow, RowChange } from './rows.ts';
+import { type DenyRow, type DenySelectors, type InviteRow, type RowChange, rowKey } from './rows.ts';
 
 /** What a deny entry is held against: a host as it is, or as it would be. */
 export interface DeniableHost {
@@ -34,6 +34,10 @@ export class Admissions {
   apply(change: RowChange): void {
     if (change.table === 'deny') this.#applyDeny(change.key, change.row);
     else if (change.table === 'invite') put(this.#invites, change.key, change.row);
+  }
+
+  hasEntry(selectors: DenySelectors): boolean {
+    return this.#denied.has(rowKey.deny(selectors));
   }
 
   isDenied(host: DeniableHost, nowMs: number): boolean {

@@ -34,8 +34,8 @@ export function decideRevoke(
   return isNew ? decided(outcome, { type: 'HostRevoked', hostPubkey, cause, atMs: nowMs }) : decided(outcome);
 }
 
-export function decideDeny(command: DenyHosts, standing: number): Decided<Done> | Refusal {
-  if (standing >= DENY_ENTRIES_MAX) return refusal('UNAVAILABLE', 'too many deny entries stand');
+export function decideDeny(command: DenyHosts, isKnown: boolean, standing: number): Decided<Done> | Refusal {
+  if (!isKnown && standing >= DENY_ENTRIES_MAX) return refusal('UNAVAILABLE', 'too many deny entries stand');
   const { hostFp, clientId, account, org, reason, nowMs } = command;
   const untilMs = nowMs + DENY_KEPT_MS;
   return decided(

@@ -74,19 +74,19 @@ function enrolmentRecord(command: EnrolHost, before: EnrolmentRow | undefined): 
         org: before.org,
         clientId: before.clientId,
         authorizedBy: before.authorizedBy,
-        validUntilMs: before.validUntilMs,
       }
     : {
         account: answer.account ?? before?.account ?? null,
         org: answer.org ?? before?.org ?? null,
         clientId: answer.clientId ?? before?.clientId ?? null,
         authorizedBy: command.authorizedBy,
-        validUntilMs: answer.validUntilMs ?? null,
       };
   return {
     hostName: command.hostName,
     ownerFp: command.ownerFp,
     ...proven,
+    // The authority that is asked says how long, also where what a stronger one recorded stays.
+    validUntilMs: answer.validUntilMs ?? null,
     enrolledAtMs: before?.enrolledAtMs ?? command.nowMs,
   };
 }

@@ -41,19 +41,20 @@ import {
 import { decidePublishEncKey, decidePublishSenders } from '../core/decide-publish.ts';
 import { decidePush } from '../core/decide-push.ts';
 import { decideRotate } from '../core/decide-rotation.ts';
-import type {
-  AckOutcome,
-  Decided,
-  Done,
-  EncKeyOutcome,
-  EnrolOutcome,
-  EpochOutcome,
-  InviteOutcome,
-  PushOutcome,
-  Refusal,
-  RevokeOutcome,
-  RotateOutcome,
-  SendersOutcome,
+import {
+  type AckOutcome,
+  type Decided,
+  type Done,
+  type EncKeyOutcome,
+  type EnrolOutcome,
+  type EpochOutcome,
+  type InviteOutcome,
+  type PushOutcome,
+  type Refusal,
+  type RevokeOutcome,
+  type RotateOutcome,
+  type SendersOutcome,
+  refusal,
 } from '../core/decision.ts';
 import { Directory } from '../core/directory.ts';
 import type { QueuedNotice, RelayEvent } from '../core/event.ts';
@@ -104,6 +105,12 @@ export interface EngineOptions {
   monotonicMs: () => number;
   /** Called once, when a batch failed: the process is to end. */
   failed: (error: StoreFailed) => void;
+}
+
+/** What a push came to, as its caller prepared it. */
+export interface Pushed<T> {
+  type: 'Pushed';
+  answer: T;
 }
 
 /** One pull: the rows of a page, in order; their wire bytes are read with `payloads`. */
@@ -256,7 +263,7 @@ export class Engine {
 
   /** From now on these hosts are kept out; those that are in are revoked when this resolves. */
   async denyHosts(command: DenyHosts): Promise<Done | Refusal> {
-    const decision = decideDeny(command, this.#admissions.deniedCount);
+    const decision = decideDeny(command, this.#admissions.hasEntry(command), this.#admissions.deniedCount);
     if (decision.type === 'Refusal') return this.#answer(decision);
     this.#committer.admit(decision.events);
     await this.#revokeAll(this.#matches(command), command.nowMs);
@@ -350,20 +357,23 @@ export class Engine {
     commands: readonly PushItem[],
     prepare: (outcomes: PushOutcome[], epoch: Epoch) => T | Promise<T>,
     stopsAt: (outcome: PushOutcome) => boolean = () => false,
-  ): Promise<T> {
+  ): Promise<Pushed<T> | Refusal> {
     const outcomes: PushOutcome[] = [];
     const stretch = new Stretch(this.#monotonicMs);
     for (const command of commands) {
       if (stretch.isOver) await stretch.pause();
       for (let wait = this.#obstacle(command); wait; wait = this.#obstacle(command)) await wait;
+      // Revoked while its request was under way: what it had pushed by then stays, and it is told nothing of it.
+      const sender = this.#directory.get(command.senderPubkey);
+      if (sender && sender.revokedAtMs !== null) return this.#answer(refusal('NOT_ENROLLED', 'not enrolled'));
       const decision = decidePush(command, pushFacts(command, this.#committer, this.settings));
       this.#committer.admit(decision.events, payloadsOf(command, decision.events));
       outcomes.push(decision.outcome);
       if (stopsAt(decision.outcome)) break;
     }
     const durable = this.#committer.durable();
-    const answer = await Promise.all([prepare(outcomes, relayRow(this.#committer).epoch), durable]);
-    return answer[0];
+    const [answer] = await Promise.all([prepare(outcomes, relayRow(this.#committer).epoch), durable]);
+    return { type: 'Pushed', answer };
   }
 
   /** In steps where many senders are concerned: an ack that a crash cuts short has released what it had recorded. */

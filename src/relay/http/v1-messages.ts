@@ -74,7 +74,8 @@ async function push({ body, caller, nowMs }: HopRelayRequest, options: V1RoutesO
     parsed.push(parseEnvelope(value, caller, freshEpoch, nowMs, engine));
   }
   const commands = parsed.filter((one) => 'type' in one);
-  return engine.push(commands, (outcomes) => answer(parsed, outcomes), isOverLimit);
+  const pushed = await engine.push(commands, (outcomes) => answer(parsed, outcomes), isOverLimit);
+  return pushed.type === 'Refusal' ? refusalReply(pushed) : pushed.answer;
 }
 
 function parseEnvelope(value: unknown, caller: EnrolmentRow, freshEpoch: Epoch, nowMs: number, engine: Engine): Parsed {

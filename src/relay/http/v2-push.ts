@@ -13,7 +13,7 @@ import type { PushOutcome } from '../core/decision.ts';
 import type { Engine } from '../engine/engine.ts';
 import { Stretch } from '../engine/stretch.ts';
 import type { Reply } from './exchange.ts';
-import { problemReply } from './replies.ts';
+import { problemReply, refusalReply } from './replies.ts';
 import type { HopRelayRequest, HopRoute } from './route.ts';
 
 export interface PushRouteOptions {
@@ -65,7 +65,10 @@ async function push({ body, caller, nowMs }: HopRelayRequest, options: PushRoute
     else parsed.push({ type: 'Malformed', itemId: itemIdToEcho(value) });
   }
   const commands = parsed.filter((one) => one.type === 'PushItem');
-  return engine.push(commands, (outcomes, epoch) => answer(parsed, outcomes, epoch, caller.hostPubkey, options));
+  const pushed = await engine.push(commands, (outcomes, epoch) =>
+    answer(parsed, outcomes, epoch, caller.hostPubkey, options),
+  );
+  return pushed.type === 'Refusal' ? refusalReply(pushed) : pushed.answer;
 }
 
 /** Every target's bytes are read; those of an item that is refused for its size are not. */

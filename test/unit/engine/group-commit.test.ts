@@ -150,5 +150,5 @@ test('an answer prepared during the sync is given out after it, with the epoch t
   expect(prepared).toBe(relay.engine.epoch);
   expect(await settled({ push })).toEqual([]);
   gate.open();
-  expect(await push).toBe(1);
+  expect(await push).toEqual({ type: 'Pushed', answer: 1 });
 });

@@ -107,7 +107,7 @@ describe('while the items of a rotation are moved', () => {
 
   test('mail for other hosts goes on: it is answered before the last item has moved', async () => {
     const { relay, gate, rotated } = await relayInMove(carol);
-    const push = relay.pushOne(pushOf(bob, 'between', [[alice, 'x']]));
+    const push = relay.pushOne(pushOf(dave, 'between', [[alice, 'x']]));
     const isAnswered = async (): Promise<boolean> => (await settled({ push })).length > 0;
     for (let batches = 3; !(await isAnswered()); batches++) {
       gate.letOnePass();
@@ -207,18 +207,21 @@ describe('a rotation that is cut anywhere', () => {
     'goes on at the next start and ends as if nothing had happened, when the batch that failed was %s',
     async (fails) => {
       const whole = await relayAnew();
-      const gate = new AppendGate(whole.relay.store);
       await whole.relay.rotate(rotateOf(bob, dave));
       const expected = await outcome(whole.relay);
       await whole.relay.close();
       await whole.remove();
-      for (let passed = 0; passed < gate.batches.length; passed++) {
+      // How many batches there are depends on how quick the machine is: cut after one more until none is left to cut.
+      for (let passed = 0, isCut = true; isCut; passed++) {
         const { relay, remove } = await relayAnew();
         const healthy = { turnsBefore: 0, turnsAfter: 0, fails: 'no' } as const;
         const delays = [...Array.from({ length: passed }, () => healthy), { ...healthy, fails }];
         const disk = new SlowDisk(relay.store, delays);
-        await expect(relay.rotate(rotateOf(bob, dave))).rejects.toBeInstanceOf(StoreFailed);
+        const failure: unknown = await relay.rotate(rotateOf(bob, dave)).catch((error: unknown) => error);
+        isCut = failure instanceof StoreFailed;
         await relay.reopen();
+        expect(failure).toMatchObject(isCut ? {} : { type: 'KeyRotated', movedItems: MANY });
+        expect(isCut || passed > 3).toBe(true);
         expect(disk.durable.length === 0).toBe(passed === 0);
         const isUnknown = passed === 0 && fails === 'unwritten';
         // The client never heard of it and asks again.
@@ -230,7 +233,6 @@ describe('a rotation that is cut anywhere', () => {
         await relay.close();
         await remove();
       }
-      expect(gate.batches.length).toBeGreaterThan(3);
     },
     60_000,
   );
