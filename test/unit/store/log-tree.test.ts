@@ -1,3 +1,4 @@
+import { cp, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { consistencyProof, rootHash, verifyConsistency } from '../../../src/protocol/merkle.ts';
@@ -19,8 +20,8 @@ import { withRawLevel } from '../../support/raw-level.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 import { NOON_MS } from '../../support/test-clock.ts';
 
-async function open(folder: string): Promise<RelayStore> {
-  const newEpoch = epochSource();
+async function open(folder: string, firstEpoch = 1): Promise<RelayStore> {
+  const newEpoch = epochSource(firstEpoch);
   const { store } = await openStore({ folder, signer: relay.signer, nowMs: NOON_MS, newEpoch });
   return store;
 }
@@ -165,6 +166,31 @@ describe('an epoch', () => {
     for (const tree of await naiveTrees(subject.store)) expect(unprovenLeaves(subject.store, tree)).toEqual([]);
     await expectRight(subject);
   });
+});
+
+test('a store that was set back goes on in another tree, and the one before ends with what is left of it', async () => {
+  const subject = await Subject.make();
+  await subject.growTo(300);
+  const left = shownTree(subject.store);
+  await subject.store.close();
+  const level = join(subject.folder, LEVEL_FOLDER);
+  await cp(level, `${level}.copy`, { recursive: true });
+  subject.store = await open(subject.folder);
+  await subject.growTo(600);
+  const { size, read } = subject.store.tree.view()!;
+  const signed = rootHash(size, read);
+  const proof = consistencyProof(left.size, size, read);
+  await subject.store.close();
+  await rm(level, { recursive: true });
+  await rename(`${level}.copy`, level);
+  subject.store = await open(subject.folder, 2);
+  await subject.append(event(7));
+  expect(shownTree(subject.store)).toMatchObject({ epoch: epochNumbered(2), size: 3 });
+  expect(shownTree(subject.store, epochNumbered(1))).toEqual(left);
+  // What was signed before continues what is left: no two histories under one name.
+  const roots = { fromRoot: Buffer.from(left.root, 'hex'), toRoot: signed };
+  expect(verifyConsistency({ from: left.size, to: size, proof, ...roots })).toBe(true);
+  await expectRight(subject);
 });
 
 /** A closed store of 255 leaves opened again by its parts: the next record but one fills a tile. */
