@@ -3,7 +3,7 @@
  *
  * Clock, timers and randomness are parameters, so that tests of hours and days run at once.
  */
-import { BODY_BYTES_MAX, type Limits } from '../protocol/limits.ts';
+import { BODY_BYTES_MAX, LOG_READS_PER_MINUTE, type Limits } from '../protocol/limits.ts';
 import type { Signer } from '../protocol/ed25519.ts';
 import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../protocol/epoch.ts';
 import { operatorHandler } from './admin/health.ts';
@@ -28,6 +28,7 @@ import { v1MessageRoutes } from './http/v1-messages.ts';
 import { ackRoute } from './http/v2-ack.ts';
 import { encKeyRoutes } from './http/enc-key.ts';
 import { infoRoute } from './http/v2-info.ts';
+import { logRoutes } from './http/v2-log.ts';
 import { pullRoute } from './http/v2-pull.ts';
 import { pushRoute } from './http/v2-push.ts';
 import { rotateRoute } from './http/v2-rotate.ts';
@@ -166,6 +167,7 @@ async function serve(options: ServeOptions): Promise<Relay> {
       rotate: new RateLimiter(options.enrolRate, monotonicMs),
       deny: new RateLimiter(options.enrolRate, monotonicMs),
       push: new RateLimiter(options.pushesPerMinute, monotonicMs),
+      log: new RateLimiter(LOG_READS_PER_MINUTE, monotonicMs),
     },
     routes: [
       ...enrolmentRoutes({ engine, challenges, authority: hostKeyAuthority, relayPubkey }),
@@ -177,6 +179,7 @@ async function serve(options: ServeOptions): Promise<Relay> {
       ...v1MessageRoutes({ engine, newEpoch, monotonicMs, pageWriter, bodyBytesMax }),
       sendersRoute({ engine, monotonicMs, bodyBytesMax }),
       ...encKeyRoutes({ engine, bodyBytesMax }),
+      ...logRoutes({ engine, relayPubkey, bodyBytesMax }),
     ],
     unexpected: (error, requestId) => log.error({ err: error, requestId }, 'a request met an unexpected error'),
     finished: (request) => log.info(request, 'request'),

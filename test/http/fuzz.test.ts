@@ -64,6 +64,8 @@ const TARGETS = [
   '/v2/relay/ack',
   '/v2/relay/rotate',
   '/v1/relay/messages',
+  '/v2/relay/log/consistency',
+  '/v2/relay/log/proof',
   '/',
 ] as const;
 const METHODS = ['GET', 'GET', 'POST', 'POST', 'POST', 'PUT', 'DELETE', 'HEAD', 'OPTIONS', 'get', 'X'] as const;

@@ -78,6 +78,7 @@ import type { Payload } from '../store/log.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import { Committer, type StoreFailed } from './committer.ts';
 import { DurableHeads } from './durable-heads.ts';
+import { LogProofs } from './log-proofs.ts';
 import { Moves } from './moves.ts';
 import { QueueIndexes } from './queue-indexes.ts';
 import { Stretch } from './stretch.ts';
@@ -88,7 +89,7 @@ const ACK_SENDERS_MAX = 250;
 export interface EngineOptions {
   store: RelayStore;
   settings: RelaySettings;
-  /** The relay's own key: it signs expiry notices. */
+  /** The relay's own key: it signs expiry notices and checkpoints of the log. */
   signer: Signer;
   /** Milliseconds that never go back, for stretches only. */
   monotonicMs: () => number;
@@ -107,6 +108,7 @@ export interface Page {
 
 export class Engine {
   readonly settings: RelaySettings;
+  readonly log: LogProofs;
   readonly #store: RelayStore;
   readonly #signer: Signer;
   readonly #monotonicMs: () => number;
@@ -121,6 +123,7 @@ export class Engine {
 
   private constructor({ store, settings, signer, monotonicMs, failed }: EngineOptions) {
     this.settings = settings;
+    this.log = new LogProofs(store, signer);
     this.#store = store;
     this.#signer = signer;
     this.#monotonicMs = monotonicMs;
