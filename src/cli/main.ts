@@ -3,6 +3,7 @@
 import { Command, CommanderError } from 'commander';
 import { CommandFailed, EXIT } from './exit.ts';
 import { relayKeygenCommand } from './relay-keygen.ts';
+import { relayLogCommand } from './relay-log.ts';
 import { relayServeCommand } from './relay-serve.ts';
 import { softwareVersion } from './version.ts';
 
@@ -12,6 +13,7 @@ function program(): Command {
   const relay = new Command('relay').description('Run and keep a relay.');
   relay.addCommand(relayServeCommand());
   relay.addCommand(relayKeygenCommand());
+  relay.addCommand(relayLogCommand());
   const poste = new Command('poste')
     .description('Mail between coding agents on different machines.')
     .version(softwareVersion())
