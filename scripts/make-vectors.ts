@@ -15,6 +15,7 @@ import { enrolmentVectors } from './vectors/enrolment.ts';
 import { envelopeVectors } from './vectors/envelope.ts';
 import { hopVectors, lanHopVectors } from './vectors/hop.ts';
 import { lanPairingVectors } from './vectors/lan-pairing.ts';
+import { logProofVectors } from './vectors/log-proof.ts';
 import { encKeyVectors, senderListVectors } from './vectors/publications.ts';
 import { acceptVectors, expiryVectors } from './vectors/relay-words.ts';
 import { rotationVectors } from './vectors/rotation.ts';
@@ -36,6 +37,7 @@ export async function vectorFiles(): Promise<Map<string, string>> {
     ['delivery-receipt.json', deliveryReceiptVectors()],
     ['expiry-notice.json', expiryVectors()],
     ['rotation.json', rotationVectors()],
+    ['log-proof.json', logProofVectors()],
     ['lan-hop.json', lanHopVectors()],
     ['lan-pairing.json', lanPairingVectors()],
   ];

@@ -53,6 +53,9 @@ export const CHALLENGE_BYTES = 32;
 export const OPEN_CHALLENGES_MAX = 10_000;
 export const OPEN_CHALLENGES_PER_KEY_AND_ADDRESS = 4;
 
+/** Checkpoints, links and consistency proofs that one client address may ask for, all together. */
+export const LOG_READS_PER_MINUTE = 120;
+
 export const HEARTBEAT_EVERY_MS = 30_000;
 /** A stored heartbeat older than this at startup rotates the epoch. */
 export const HEARTBEAT_STALE_MS = 600_000;

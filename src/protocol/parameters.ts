@@ -2,7 +2,7 @@
 import Type from 'typebox';
 import { HOP_HEADERS, HOP_TIMESTAMP_PATTERN } from './hop.ts';
 import { WAIT_SECONDS_MAX } from './limits.ts';
-import { CursorText, EpochText, HostNameText, PublicKeyText, Seq, Signature } from './shapes.ts';
+import { CursorText, EpochText, HostNameText, ItemIdText, LogSize, PublicKeyText, Seq, Signature } from './shapes.ts';
 
 export const PullQuery = Type.Object({
   after: Type.Optional(
@@ -31,6 +31,14 @@ export const V1PullQuery = Type.Object({ after: Type.Optional(CursorText) });
 export const EncKeyByNameQuery = Type.Object({ host: HostNameText });
 
 export const EncKeyByKeyQuery = Type.Object({ key: PublicKeyText });
+
+const OfEpoch = Type.Optional(Type.String({ ...EpochText, description: 'the current one unless another is named' }));
+
+export const LogEpochQuery = Type.Object({ epoch: OfEpoch });
+
+export const LogConsistencyQuery = Type.Object({ from: LogSize, to: LogSize, epoch: OfEpoch });
+
+export const LogProofQuery = Type.Object({ item_id: ItemIdText, target: PublicKeyText });
 
 const Timestamp = Type.String({
   pattern: HOP_TIMESTAMP_PATTERN,

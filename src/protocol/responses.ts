@@ -14,6 +14,8 @@ import {
   HashText,
   HostNameText,
   ItemIdText,
+  LogHashes,
+  LogSize,
   PublicKeyText,
   Seq,
   Signature,
@@ -205,6 +207,29 @@ export const V1PullResponse = Type.Object(
 );
 
 export const V1AckResponse = Type.Object({ cursor: CursorText }, CLOSED);
+
+export const CheckpointResponse = Type.String({
+  pattern:
+    '^poste/[0-9a-f]{64}/[^\\n]+\\n[1-9][0-9]*\\n[A-Za-z0-9+/]{43}=\\n\\n(?:\u2014 [^\\n ]+ [A-Za-z0-9+/=]+\\n)+$',
+  description: 'a C2SP checkpoint: a signed note of origin, size and root hash',
+});
+
+export const LogProofResponse = Type.Object(
+  {
+    relay_pubkey: PublicKeyText,
+    epoch: EpochText,
+    checkpoint: CheckpointResponse,
+    index: Count,
+    record_b64: Type.String({ contentEncoding: 'base64', description: 'the leaf: a record as stored, or the link' }),
+    proof: LogHashes,
+  },
+  CLOSED,
+);
+
+export const LogConsistencyResponse = Type.Object(
+  { relay_pubkey: PublicKeyText, epoch: EpochText, from: LogSize, to: LogSize, proof: LogHashes },
+  CLOSED,
+);
 
 /** What the operator's listener says of the process. */
 export const LiveResponse = Type.Object({ status: Type.Literal('live') }, CLOSED);

@@ -67,3 +67,17 @@ export const ItemIdText = Type.String({
 });
 
 export const WireText = Type.String({ contentEncoding: 'base64', description: 'the wire bytes, exactly as pushed' });
+
+export const LogSize = Type.Integer({
+  minimum: 1,
+  maximum: Number.MAX_SAFE_INTEGER,
+  description: 'leaves of the tree of one epoch, its link among them',
+});
+
+/** More than a consistency proof of any size that can be counted has. */
+export const LOG_PROOF_HASHES_MAX = 54;
+
+export const LogHashes = Type.Array(Type.String({ minLength: 44, maxLength: 44, description: 'base64 of 32 bytes' }), {
+  maxItems: LOG_PROOF_HASHES_MAX,
+  description: 'of RFC 9162, from the leaves to the root',
+});

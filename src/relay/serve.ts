@@ -3,7 +3,7 @@
  *
  * Clock, timers and randomness are parameters, so that tests of hours and days run at once.
  */
-import { BODY_BYTES_MAX, type Limits } from '../protocol/limits.ts';
+import { BODY_BYTES_MAX, LOG_READS_PER_MINUTE, type Limits } from '../protocol/limits.ts';
 import type { Signer } from '../protocol/ed25519.ts';
 import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../protocol/epoch.ts';
 import { operatorHandler } from './admin/health.ts';
@@ -36,6 +36,7 @@ import { ackRoute } from './http/v2-ack.ts';
 import { encKeyRoutes } from './http/enc-key.ts';
 import { denyRoute } from './http/v2-deny.ts';
 import { infoRoute } from './http/v2-info.ts';
+import { logRoutes } from './http/v2-log.ts';
 import { pullRoute } from './http/v2-pull.ts';
 import { pushRoute } from './http/v2-push.ts';
 import { rotateRoute } from './http/v2-rotate.ts';
@@ -196,6 +197,7 @@ async function serve(options: ServeOptions): Promise<Relay> {
       rotate: new RateLimiter(options.enrolRate, monotonicMs),
       deny: new RateLimiter(options.enrolRate, monotonicMs),
       push: new RateLimiter(options.pushesPerMinute, monotonicMs),
+      log: new RateLimiter(LOG_READS_PER_MINUTE, monotonicMs),
     },
     unexpected: (error: unknown, requestId: string) =>
       log.error({ err: error, requestId }, 'a request met an unexpected error'),
@@ -213,6 +215,7 @@ async function serve(options: ServeOptions): Promise<Relay> {
       ...v1MessageRoutes({ engine, newEpoch, monotonicMs, pageWriter, bodyBytesMax }),
       sendersRoute({ engine, monotonicMs, bodyBytesMax }),
       ...encKeyRoutes({ engine, bodyBytesMax }),
+      ...logRoutes({ engine, relayPubkey, bodyBytesMax }),
     ],
     finished: (request) => log.info(request, 'request'),
   });

@@ -147,6 +147,7 @@ function faultOfContent(
   if (!content) return type === undefined && !body?.length ? undefined : 'it has content';
   if (type === undefined || !Object.hasOwn(content, type)) return `the content type ${type} is not documented`;
   if (!body) return undefined;
+  if (type.startsWith('text/')) return faultOfValue([...place, 'content', type, 'schema'], body.toString('utf8'));
   let value: unknown;
   try {
     value = JSON.parse(body.toString('utf8'));

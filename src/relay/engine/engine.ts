@@ -87,6 +87,7 @@ import type { Payload } from '../store/log.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import { Committer, type StoreFailed } from './committer.ts';
 import { DurableHeads } from './durable-heads.ts';
+import { LogProofs } from './log-proofs.ts';
 import { Moves } from './moves.ts';
 import { QueueIndexes } from './queue-indexes.ts';
 import { Portion, Stretch } from './stretch.ts';
@@ -99,7 +100,7 @@ const LAPSED_AT_ONCE = 250;
 export interface EngineOptions {
   store: RelayStore;
   settings: RelaySettings;
-  /** The relay's own key: it signs expiry notices. */
+  /** The relay's own key: it signs expiry notices and checkpoints of the log. */
   signer: Signer;
   /** Milliseconds that never go back, for stretches only. */
   monotonicMs: () => number;
@@ -124,6 +125,7 @@ export interface Page {
 
 export class Engine {
   readonly settings: RelaySettings;
+  readonly log: LogProofs;
   readonly #store: RelayStore;
   readonly #signer: Signer;
   readonly #monotonicMs: () => number;
@@ -138,6 +140,7 @@ export class Engine {
 
   private constructor({ store, settings, signer, monotonicMs, failed }: EngineOptions) {
     this.settings = settings;
+    this.log = new LogProofs(store, signer);
     this.#store = store;
     this.#signer = signer;
     this.#monotonicMs = monotonicMs;

@@ -12,6 +12,7 @@ import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
 import { EncKeyRequest, parserOf } from '../../protocol/schemas.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { Reply } from './exchange.ts';
+import { onlyParameter } from './query.ts';
 import { jsonReply, problemReply, refusalReply } from './replies.ts';
 import type { HopRelayRequest, HopRoute } from './route.ts';
 
@@ -69,9 +70,4 @@ async function shown(hostPubkey: PublicKey, engine: Engine): Promise<Reply> {
   const row = await engine.encKey(hostPubkey);
   const encKey = row ? { host_pubkey: hostPubkey, enc_pub: row.encPub, at: row.atMs, sig: row.sig } : null;
   return jsonReply(200, { enc_key: encKey });
-}
-
-function onlyParameter(query: string | undefined, name: string): string | undefined {
-  const values = new URLSearchParams(query ?? '').getAll(name);
-  return values.length === 1 ? values[0] : undefined;
 }

@@ -162,7 +162,9 @@ function responseObjects(
     const success = successes.find((one) => one.status === status);
     const ofStatus = codes.filter((code) => PROBLEMS[code].status === status);
     const content: JsonObject = {
-      ...(success?.schema && { 'application/json': { schema: components.schema(success.schema) } }),
+      ...(success?.schema && {
+        [success.contentType ?? 'application/json']: { schema: components.schema(success.schema) },
+      }),
       ...(ofStatus.length > 0 && { 'application/problem+json': { schema: components.problems(ofStatus) } }),
     };
     const words = [...(success ? [success.description] : []), ...ofStatus.map((code) => PROBLEMS[code].title)];

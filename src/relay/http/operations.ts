@@ -5,17 +5,28 @@
  * an access may answer is added by openapi.ts.
  */
 import type { TObject, TSchema } from 'typebox';
-import { EncKeyByKeyQuery, EncKeyByNameQuery, PullQuery, V1PullQuery } from '../../protocol/parameters.ts';
+import {
+  EncKeyByKeyQuery,
+  EncKeyByNameQuery,
+  LogConsistencyQuery,
+  LogEpochQuery,
+  LogProofQuery,
+  PullQuery,
+  V1PullQuery,
+} from '../../protocol/parameters.ts';
 import type { ProblemCode } from '../../protocol/problem.ts';
 import {
   AckResponse,
   ChallengeResponse,
+  CheckpointResponse,
   EncKeyPublished,
   EncKeyShown,
   EnrolResponse,
   HealthResponse,
   InfoResponse,
   LiveResponse,
+  LogConsistencyResponse,
+  LogProofResponse,
   OpenApiResponse,
   PullResponse,
   PushResponse,
@@ -48,8 +59,10 @@ export type Access = 'open' | 'optional hop' | 'hop by key' | 'hop by key or nam
 
 export interface Success {
   status: 200 | 202 | 429;
-  /** Of a JSON body; absent when the answer has none. */
+  /** Of the body; absent when the answer has none. */
   schema?: TSchema;
+  /** JSON unless it says otherwise. */
+  contentType?: string;
   description: string;
 }
 
@@ -255,6 +268,50 @@ export const OPERATIONS: readonly Operation[] = [
     request: { schema: V1AckRequest },
     successes: [ok(V1AckResponse, 'what is acked')],
     problems: ['BAD_ACK', 'EPOCH_CHANGED'],
+  },
+  {
+    ...toHosts,
+    id: 'logCheckpoint',
+    method: 'GET',
+    path: '/v2/relay/log/checkpoint',
+    access: 'open',
+    summary: 'Shows the newest signed checkpoint of the log, or the last one of an earlier epoch.',
+    query: LogEpochQuery,
+    successes: [{ ...ok(CheckpointResponse, 'a signed note'), contentType: 'text/plain; charset=utf-8' }],
+    problems: ['NOT_FOUND', 'RATE_LIMITED'],
+  },
+  {
+    ...toHosts,
+    id: 'logLink',
+    method: 'GET',
+    path: '/v2/relay/log/link',
+    access: 'open',
+    summary: 'Proves the first leaf of an epoch: what it commits of the epoch before.',
+    query: LogEpochQuery,
+    successes: [ok(LogProofResponse, 'an inclusion proof of leaf 0')],
+    problems: ['NOT_FOUND', 'RATE_LIMITED'],
+  },
+  {
+    ...toHosts,
+    id: 'logConsistency',
+    method: 'GET',
+    path: '/v2/relay/log/consistency',
+    access: 'open',
+    summary: 'Proves that one size of the log of an epoch continues another.',
+    query: LogConsistencyQuery,
+    successes: [ok(LogConsistencyResponse, 'a consistency proof')],
+    problems: ['NOT_FOUND', 'RATE_LIMITED'],
+  },
+  {
+    ...toHosts,
+    id: 'logProof',
+    method: 'GET',
+    path: '/v2/relay/log/proof',
+    access: 'hop by key',
+    summary: 'Proves to the sender of an item that the record which accepted it is in the log.',
+    query: LogProofQuery,
+    successes: [ok(LogProofResponse, 'an inclusion proof of the record')],
+    problems: ['NOT_FOUND'],
   },
   {
     ...toOperator,

@@ -25,7 +25,7 @@ export interface HopRelayRequest extends RelayRequest {
 export type RouteResult = Reply | 'streamed';
 
 /** What requests are counted as, each against a limit of its own. */
-export type CountedAs = 'challenge' | 'enrol' | 'rotate' | 'deny' | 'push';
+export type CountedAs = 'challenge' | 'enrol' | 'rotate' | 'deny' | 'push' | 'log';
 
 interface RouteBase {
   method: 'GET' | 'POST';

@@ -8,6 +8,7 @@ import type { Engine, Page } from '../engine/engine.ts';
 import type { Exchange, Reply } from './exchange.ts';
 import { ItemsEncoder, type PageEncoder } from './page-encoding.ts';
 import type { PageWriter } from './page-writer.ts';
+import { wholeNumber } from './query.ts';
 import { problemReply } from './replies.ts';
 import type { HopRelayRequest, HopRoute, RouteResult } from './route.ts';
 
@@ -114,10 +115,4 @@ function parsePullQuery(query: string | undefined, pullMax: number): PullQuery |
   if (waitS === undefined || waitS > WAIT_SECONDS_MAX)
     return `wait is a number of seconds, at most ${WAIT_SECONDS_MAX}`;
   return { after, limit: Math.min(limit, pullMax), epoch: parameters.get('epoch') ?? undefined, waitS };
-}
-
-function wholeNumber(text: string): number | undefined {
-  if (!/^[0-9]{1,16}$/.test(text)) return undefined;
-  const value = Number(text);
-  return Number.isSafeInteger(value) ? value : undefined;
 }

@@ -9,6 +9,8 @@
  *   02                                             relay row
  *   03                                             heartbeat row
  *   10      lsn u64                                log record (record.ts)
+ *   11      first lsn u64, level u8, index u64     hash tile of the tree that begins there (tiles.ts)
+ *   12      first lsn u64                          first leaf of the tree that begins there (tiles.ts)
  *   20      host key 32                            enrolment row
  *   21      host key 32                            lineage row
  *   22      host key 32                            senders row
@@ -50,6 +52,8 @@ export const PREFIX = {
   relay: 0x02,
   heartbeat: 0x03,
   log: 0x10,
+  tile: 0x11,
+  logLink: 0x12,
   enrolment: 0x20,
   lineage: 0x21,
   senders: 0x22,
@@ -106,6 +110,26 @@ export function logKey(lsn: number): Buffer {
   return numbered(PREFIX.log, lsn);
 }
 
+/** Of the tree whose first record is at `firstLsn`. */
+export function tileKey(firstLsn: number, level: number, index: number): Buffer {
+  const bytes = Buffer.allocUnsafe(2 + 2 * NUMBER);
+  bytes[0] = PREFIX.tile;
+  bytes.writeBigUInt64BE(BigInt(firstLsn), 1);
+  bytes[1 + NUMBER] = level;
+  bytes.writeBigUInt64BE(BigInt(index), 2 + NUMBER);
+  return bytes;
+}
+
+/** The place of a tile among those of its level. */
+export function tileIndexOf(key: Buffer): number {
+  return Number(key.readBigUInt64BE(2 + NUMBER));
+}
+
+export function logLinkKey(firstLsn: number): Buffer {
+  return numbered(PREFIX.logLink, firstLsn);
+}
+
+/** Of a log key, and of the first leaf of a tree. */
 export function lsnOf(key: Buffer): number {
   return Number(key.readBigUInt64BE(1));
 }

@@ -11,6 +11,7 @@ import { join } from 'node:path';
 import { type BackupHeader, BackupDamaged, readBackup } from './backup.ts';
 import { PREFIX, lsnOf, prefixRange } from './keys.ts';
 import { type Level, levelAt } from './level.ts';
+import { LogTree } from './log-tree.ts';
 import { LEVEL_FOLDER, SCHEMA_VERSION, openLevel } from './open.ts';
 import { PositionFile } from './position.ts';
 import { StoreRefused } from './refused.ts';
@@ -93,7 +94,7 @@ async function opened(
   try {
     const [last] = await level.keys({ ...prefixRange(PREFIX.log), reverse: true, limit: 1 }).all();
     const { file } = await PositionFile.open(join(scratch, 'position'));
-    const store = new RelayStore(level, file, last ? lsnOf(last) : 0);
+    const store = new RelayStore(level, file, last ? lsnOf(last) : 0, LogTree.none(level));
     const close = async (): Promise<void> => {
       await store.close();
       await removeAll();

@@ -19,6 +19,7 @@ import { reduce } from '../core/reduce.ts';
 import { type RelayRow, rowKey } from '../core/rows.ts';
 import { PREFIX, SCHEMA_KEY, logKey, lsnOf, prefixRange } from './keys.ts';
 import { type Level, levelAt } from './level.ts';
+import { LogTree } from './log-tree.ts';
 import { type Position, PositionFile } from './position.ts';
 import { DamagedRecord, checkRecord } from './record.ts';
 import { StoreRefused } from './refused.ts';
@@ -85,7 +86,7 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
     opened.push(file);
     const lastLsn = await checkNewestRecords(level);
     if (checked === undefined && (lastLsn > 0 || position)) throw damaged(levelFolder, 'it holds no schema version');
-    const store = new RelayStore(level, file, lastLsn);
+    const store = new RelayStore(level, file, lastLsn, await LogTree.open(level, lastLsn));
     const relay = store.get('relay', rowKey.relay);
     if (!relay) {
       if (checked !== undefined) throw damaged(levelFolder, 'it holds no relay row');

@@ -53,6 +53,22 @@ export function decodeRecord(lsn: number, record: Buffer): LogEntry {
   return { lsn, event };
 }
 
+/**
+ * The event of a record whose bytes something else vouches for: a proof tells a place in a tree and no LSN. Throws
+ * `DamagedRecord` for whatever it cannot read.
+ */
+export function decodeProvenRecord(record: Buffer): RelayEvent {
+  if (record.length <= HEADER_BYTES || record[0] !== FORMAT) throw new DamagedRecord('the record has no known format');
+  let event: RelayEvent | string;
+  try {
+    event = decodeEvent(unpackArray(record.subarray(HEADER_BYTES)));
+  } catch {
+    throw new DamagedRecord('the record is unreadable');
+  }
+  if (typeof event === 'string') throw new DamagedRecord(`the record ${event}`);
+  return event;
+}
+
 function checksum(lsn: number, body: Buffer): number {
   const number = Buffer.allocUnsafe(8);
   number.writeBigUInt64BE(BigInt(lsn));

@@ -1,5 +1,5 @@
 /**
- * The relay's LevelDB: the log, the rows and the wire bytes, changed together by one synced batch.
+ * The relay's LevelDB: the log, its hash tree, the rows and the wire bytes, changed together by one synced batch.
  *
  * Invariants:
  *   - one batch is in flight at a time, always with `sync: true`;
@@ -26,7 +26,6 @@ import {
   dueKey,
   firstKeyOf,
   logKey,
-  lsnOf,
   payloadKey,
   prefixRange,
   queueKey,
@@ -36,16 +35,16 @@ import {
 } from './keys.ts';
 import type { Level } from './level.ts';
 import type { CommitBatch, EventLog } from './log.ts';
+import type { LogTree } from './log-tree.ts';
 import { keyBytes } from './packing.ts';
 import type { PositionFile } from './position.ts';
-import { DamagedRecord, decodeRecord, encodeRecord } from './record.ts';
+import { checkRecord, decodeRecord, encodeRecord } from './record.ts';
 import { decodeRow, encodeRow } from './row-codec.ts';
+import { storedRecords } from './stored-records.ts';
 
 /** The library's batches given as arrays cost ten times as much of the loop. */
 type LevelBatch = ReturnType<Level['batch']>;
 
-/** Log records are read in runs of this many. */
-const READ_RECORDS = 1000;
 const READ_BYTES = 4 << 20;
 /** Keys given to LevelDB before others get their turn: a few milliseconds, encoding included. */
 const HANDED_OVER_AT_ONCE = 500;
@@ -74,14 +73,17 @@ export class RelayStore implements EventLog, RowReader {
   readonly #level: Level;
   readonly #position: PositionFile;
   readonly collector: Collector;
+  /** The Merkle trees over the log. */
+  readonly tree: LogTree;
   #lastLsn: number;
   #failed = false;
 
-  /** `level` is open and verified; the store owns it and the position file from here on. */
-  constructor(level: Level, position: PositionFile, lastLsn: number) {
+  /** `level` is open and verified, `tree` that of its log; the store owns it and the position file from here on. */
+  constructor(level: Level, position: PositionFile, lastLsn: number, tree: LogTree) {
     this.#level = level;
     this.#position = position;
     this.#lastLsn = lastLsn;
+    this.tree = tree;
     this.collector = new Collector(level);
   }
 
@@ -114,12 +116,15 @@ export class RelayStore implements EventLog, RowReader {
     }
     let lsn = this.#lastLsn;
     let lastRecord: Buffer | undefined;
+    const growth = this.tree.grow();
     for (const entry of batch.entries) {
       if (entry.lsn !== ++lsn) throw new Error('invariant: log sequence numbers have no gap');
       lastRecord = encodeRecord(entry);
       writes.put(logKey(lsn), lastRecord);
+      growth.add(entry, lastRecord);
       if (writes.length >= nextPause) await othersMayGo();
     }
+    for (const [key, value] of growth.writes) writes.put(key, value);
     const due = new DueEntries();
     for (const change of batch.changes) {
       this.#addRow(writes, due, change);
@@ -139,6 +144,7 @@ export class RelayStore implements EventLog, RowReader {
       this.#failed = true;
       throw error;
     }
+    this.tree.grown(growth);
     if (batch.collected) this.collector.committed(batch.collected);
     for (const { table, key, row } of batch.changes) {
       if (table === 'target' && row) this.collector.note(key as PublicKey, row.ackedThrough);
@@ -146,27 +152,15 @@ export class RelayStore implements EventLog, RowReader {
   }
 
   async *read(fromLsn: number): AsyncGenerator<LogEntry> {
-    let expected = fromLsn;
-    const last = this.#lastLsn;
-    const iterator = this.#level.iterator({
-      gte: logKey(fromLsn),
-      lte: logKey(last),
-      fillCache: false,
-      highWaterMarkBytes: READ_BYTES,
-    });
-    try {
-      for (;;) {
-        const run = await iterator.nextv(READ_RECORDS);
-        if (run.length === 0) break;
-        for (const [key, record] of run) {
-          if (lsnOf(key) !== expected) throw new DamagedRecord(`log record ${expected} is missing`);
-          yield decodeRecord(expected++, record);
-        }
-      }
-    } finally {
-      await iterator.close();
-    }
-    if (expected <= last) throw new DamagedRecord(`log record ${expected} is missing`);
+    for await (const [lsn, record] of storedRecords(this.#level, fromLsn, this.#lastLsn))
+      yield decodeRecord(lsn, record);
+  }
+
+  /** The bytes of one record as they are stored, checked; `undefined` when it was pruned. Throws `DamagedRecord`. */
+  record(lsn: number): Buffer | undefined {
+    const record = this.#level.getSync(logKey(lsn));
+    if (record) checkRecord(lsn, record);
+    return record;
   }
 
   /** Queue rows with `after` < seq <= `through`, ascending, at most `limit`. */

@@ -19,6 +19,7 @@ import {
   DEFAULT_LIMITS,
   ISSUED_AHEAD_MAX_MS,
   LISTED_SENDERS_MAX,
+  LOG_READS_PER_MINUTE,
   OPEN_CHALLENGES_MAX,
   OPEN_CHALLENGES_PER_KEY_AND_ADDRESS,
   SMALL_BODY_BYTES_MAX,
@@ -59,6 +60,7 @@ describe('the protocol document: tables', () => {
       'crowded name': CROWDED_NAME_ENROLMENTS,
       pushes: defaultOf('--pushes-per-minute'),
       'challenges, and enrolments': defaultOf('--enrol-rate'),
+      'checkpoints, links and consistency proofs': LOG_READS_PER_MINUTE,
       'live enrolments': defaultOf('--max-enrolments'),
       'dedup rows': defaultOf('--max-dedup-rows'),
     });
@@ -76,7 +78,7 @@ describe('the protocol document: tables', () => {
   it('has every route that the source names, and a section for each of its own', () => {
     const listed = tableRows(PROTOCOL_DOCUMENT, 'method', 'path', 'access', 'largest body');
     const paths = new Set(listed.map(([, path]) => path));
-    const named = httpSources().flatMap((text) => text.match(/(?<=')\/v[12]\/relay\/[a-z-]+(?=')/g) ?? []);
+    const named = httpSources().flatMap((text) => text.match(/(?<=')\/v[12]\/relay\/[a-z/-]+(?=')/g) ?? []);
     expect(new Set(named).size).toBeGreaterThan(8);
     for (const path of named) expect(paths).toContain(path);
     const sections = [...PROTOCOL_DOCUMENT.matchAll(/^### (?<route>(?:GET|POST) .*)$/gm)].map(

@@ -8,6 +8,7 @@ import { PREFIX, logKey, payloadKey, prefixRange } from '../../../src/relay/stor
 import type { Level } from '../../../src/relay/store/level.ts';
 import { levelAt } from '../../../src/relay/store/level.ts';
 import type { Payload } from '../../../src/relay/store/log.ts';
+import { LogTree } from '../../../src/relay/store/log-tree.ts';
 import { POSITION_FILE, openStore } from '../../../src/relay/store/open.ts';
 import { PositionFile } from '../../../src/relay/store/position.ts';
 import { DamagedRecord } from '../../../src/relay/store/record.ts';
@@ -26,7 +27,7 @@ async function freshStore(): Promise<{ store: RelayStore; level: Level; position
   const level = levelAt(join(folder, 'level'));
   await level.open();
   const { file } = await PositionFile.open(join(folder, POSITION_FILE));
-  const store = new RelayStore(level, file, 0);
+  const store = new RelayStore(level, file, 0, await LogTree.open(level, 0));
   onTestFinished(() => store.close());
   await append(store, initialised);
   return { store, level, position: file, folder };

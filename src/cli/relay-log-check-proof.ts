@@ -1,0 +1,98 @@
+/** `poste relay log check-proof`: verifies offline what a relay proved of its log. */
+import { readFile } from 'node:fs/promises';
+import { text } from 'node:stream/consumers';
+import { Command, InvalidArgumentError } from 'commander';
+import { displayFingerprint, parsePublicKey } from '../protocol/public-key.ts';
+import { CommandFailed } from './exit.ts';
+import { type CheckedProofs, NotVerified, checkProofs } from './proof-check.ts';
+
+interface CheckProofFlags {
+  relayKey?: string;
+  accept?: string;
+  old?: string;
+  new?: string;
+  json?: boolean;
+}
+
+const EXAMPLES = `
+A proof is what GET /v2/relay/log/proof, /link or /consistency answered; an accept receipt is a result of a push, or
+its member accept; a checkpoint is what GET /v2/relay/log/checkpoint answered. A receipt whose targets were accepted
+at different times needs a proof of each.
+
+Examples:
+  $ poste relay log check-proof proof.json --relay-key SHA256:... --accept result.json
+  $ poste relay log check-proof consistency.json --relay-key SHA256:... --old before.txt --new after.txt
+  $ poste relay log check-proof link.json --relay-key SHA256:... --old last-of-the-epoch-before.txt`;
+
+export function checkProofCommand(): Command {
+  return new Command('check-proof')
+    .description('Verify what a relay proved of its log; asks nobody.')
+    .argument('<file...>', 'proofs as they were served, - for standard input')
+    .option('--relay-key <key>', 'the base64 key or the SHA256: fingerprint of the relay that is trusted', relayKey)
+    .option('--accept <file>', 'the accept receipt that the proofs are to show')
+    .option('--old <file>', 'the older checkpoint')
+    .option('--new <file>', 'the newer checkpoint')
+    .option('--json', 'print one JSON document')
+    .addHelpText('after', EXAMPLES)
+    .action((files: string[], flags: CheckProofFlags) => checkProof(files, flags));
+}
+
+async function checkProof(files: readonly string[], flags: CheckProofFlags): Promise<void> {
+  const proofs: unknown[] = [];
+  for (const file of files) proofs.push(await jsonOf(file));
+  const documents = {
+    proofs,
+    ...(flags.accept !== undefined && { accept: await jsonOf(flags.accept) }),
+    ...(flags.old !== undefined && { old: await textOf(flags.old) }),
+    ...(flags.new !== undefined && { new: await textOf(flags.new) }),
+    ...(flags.relayKey !== undefined && { relayKey: flags.relayKey }),
+  };
+  const checked = verified(() => checkProofs(documents));
+  const fingerprint = displayFingerprint(checked.relayPubkey);
+  if (flags.json) {
+    const { relayPubkey, isPinned } = checked;
+    const document = { relay_pubkey: relayPubkey, fingerprint, pinned: isPinned, verified: checked.verified };
+    process.stdout.write(`${JSON.stringify(document)}\n`);
+    return;
+  }
+  process.stdout.write(checked.verified.map(({ sentence }) => `${sentence}\n`).join(''));
+  if (!checked.isPinned)
+    process.stderr.write(`poste: compare ${fingerprint} with the relay that you trust, or give --relay-key.\n`);
+}
+
+function verified(check: () => CheckedProofs): CheckedProofs {
+  try {
+    return check();
+  } catch (error) {
+    if (error instanceof NotVerified) throw new CommandFailed('failure', 'NOT_VERIFIED', error.message);
+    throw error;
+  }
+}
+
+async function jsonOf(file: string): Promise<unknown> {
+  const content = await textOf(file);
+  try {
+    return JSON.parse(content);
+  } catch {
+    throw new CommandFailed('failure', 'NOT_VERIFIED', `${nameOf(file)} holds no JSON`);
+  }
+}
+
+async function textOf(file: string): Promise<string> {
+  try {
+    return file === '-' ? await text(process.stdin) : await readFile(file, 'utf8');
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    const exit = code === 'ENOENT' ? 'notFound' : 'failure';
+    throw new CommandFailed(exit, 'NO_FILE', `${nameOf(file)} cannot be read (${code ?? 'unknown error'})`);
+  }
+}
+
+function nameOf(file: string): string {
+  return file === '-' ? 'standard input' : file;
+}
+
+function relayKey(said: string): string {
+  if (parsePublicKey(said) || /^SHA256:[A-Za-z0-9+/]{43}$/.test(said)) return said;
+  throw new InvalidArgumentError('It must be the base64 of a public key, or a fingerprint as in SHA256:...');
+}

@@ -1,0 +1,45 @@
+/**
+ * The first leaf of every tree of the relay's log: which epoch begins, and how the tree of the epoch before ended.
+ *
+ * The leaf is the RFC 8785 form of the link. So the root of an epoch commits every epoch before it, and a store that
+ * was set back goes on under another name instead of signing two histories under one.
+ */
+import { canonicalBytes } from './canonical-json.ts';
+import type { Sha256Hex } from './digest.ts';
+import type { Epoch } from './epoch.ts';
+import { isObject } from './items.ts';
+import { type PublicKey, parsePublicKey } from './public-key.ts';
+
+export interface LogLink {
+  v: 1;
+  type: 'relay-log-link';
+  relay_pubkey: PublicKey;
+  epoch: Epoch;
+  /** The last checkpoint that the epoch before can have; `null` in the first epoch of a store. */
+  previous: { epoch: Epoch; size: number; root_hash: Sha256Hex } | null;
+}
+
+/** The leaf. */
+export function logLinkBytes(fields: Omit<LogLink, 'v' | 'type'>): Buffer {
+  const link: LogLink = { v: 1, type: 'relay-log-link', ...fields };
+  return canonicalBytes(link);
+}
+
+/** The link, when `leaf` is the canonical form of one. */
+export function parseLogLink(leaf: Buffer): LogLink | undefined {
+  try {
+    const link: unknown = JSON.parse(leaf.toString('utf8'));
+    return isLink(link) && canonicalBytes(link).equals(leaf) ? link : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function isLink(value: unknown): value is LogLink {
+  if (!isObject(value) || value['v'] !== 1 || value['type'] !== 'relay-log-link') return false;
+  const { relay_pubkey: key, epoch, previous } = value;
+  if (parsePublicKey(key) === undefined || typeof epoch !== 'string') return false;
+  if (previous === null) return true;
+  if (!isObject(previous) || typeof previous['epoch'] !== 'string') return false;
+  return Number.isSafeInteger(previous['size']) && /^[0-9a-f]{64}$/.test(String(previous['root_hash']));
+}

@@ -1,0 +1,198 @@
+/**
+ * The Merkle tree of RFC 6962, section 2.1 (RFC 9162, section 2.1): hashes, proofs, and their verification.
+ *
+ * Pure. Whoever proves hands in a reader of perfect subtrees, so that nothing here knows where hashes are kept; whoever
+ * verifies needs the proof alone. Nothing recurses: a proof of a tree of n leaves takes log2(n) steps. Sizes are safe
+ * integers, so they are divided and never shifted.
+ */
+import { hash } from 'node:crypto';
+
+export const HASH_BYTES = 32;
+const LEAF_PREFIX = Buffer.of(0x00);
+const NODE_PREFIX = 0x01;
+
+/**
+ * The hash of a perfect subtree: that of the 2^level leaves from leaf `index` × 2^level on. Level 0 is a leaf's own.
+ */
+export type HashReader = (level: number, index: number) => Buffer;
+
+export function leafHash(leaf: Uint8Array): Buffer {
+  return Buffer.from(digest(Buffer.concat([LEAF_PREFIX, leaf])), 'latin1');
+}
+
+export function nodeHash(left: Buffer, right: Buffer): Buffer {
+  left.copy(pair, 1);
+  right.copy(pair, 1 + HASH_BYTES);
+  return Buffer.from(digest(pair), 'latin1');
+}
+
+/** What is hashed for a node; filled and used in one go. */
+const pair = Buffer.alloc(1 + 2 * HASH_BYTES, NODE_PREFIX);
+
+/** A character for each byte: asking for a buffer costs four times as much, and every record is hashed twice. */
+function digest(bytes: Uint8Array): string {
+  return hash('sha256', bytes, 'binary');
+}
+
+/** The root over these hashes of perfect subtrees, one after the other: a power of two of them. */
+export function perfectHash(hashes: Buffer): Buffer {
+  let level = Buffer.from(hashes);
+  while (level.length > HASH_BYTES) {
+    const above = Buffer.allocUnsafe(level.length / 2);
+    for (let at = 0; at < level.length; at += 2 * HASH_BYTES) {
+      level.copy(pair, 1, at, at + 2 * HASH_BYTES);
+      above.write(digest(pair), at / 2, 'latin1');
+    }
+    level = above;
+  }
+  return level;
+}
+
+/** The root of the tree of the first `size` leaves. */
+export function rootHash(size: number, read: HashReader): Buffer {
+  return size === 0 ? Buffer.from(digest(Buffer.alloc(0)), 'latin1') : rangeHash(0, size, read);
+}
+
+/** From the leaf's sibling up to the root's child (RFC 9162, section 2.1.3.1). Throws `RangeError`. */
+export function inclusionProof(index: number, size: number, read: HashReader): Buffer[] {
+  if (!(index >= 0 && index < size)) throw new RangeError('a proof is of a leaf of the tree');
+  const proof: Buffer[] = [];
+  let [start, end] = [0, size];
+  while (end - start > 1) {
+    const split = start + powerBelow(end - start);
+    if (index < split) {
+      proof.push(rangeHash(split, end, read));
+      end = split;
+    } else {
+      proof.push(rangeHash(start, split, read));
+      start = split;
+    }
+  }
+  return proof.toReversed();
+}
+
+/** That the tree of `to` leaves continues that of `from` (RFC 9162, section 2.1.4.1). Throws `RangeError`. */
+export function consistencyProof(from: number, to: number, read: HashReader): Buffer[] {
+  if (!(from >= 1 && from <= to)) throw new RangeError('a tree continues one that is not empty and not larger');
+  const proof: Buffer[] = [];
+  let [start, end] = [0, to];
+  while (from < end) {
+    const split = start + powerBelow(end - start);
+    if (from <= split) {
+      proof.push(rangeHash(split, end, read));
+      end = split;
+    } else {
+      proof.push(rangeHash(start, split, read));
+      start = split;
+    }
+  }
+  // The verifier has the root of the smaller tree already when that is a subtree on its own.
+  if (start > 0) proof.push(rangeHash(start, end, read));
+  return proof.toReversed();
+}
+
+export interface Inclusion {
+  leafHash: Buffer;
+  index: number;
+  size: number;
+  proof: readonly Buffer[];
+  rootHash: Buffer;
+}
+
+/** RFC 9162, section 2.1.3.2. */
+export function verifyInclusion({ leafHash: leaf, index, size, proof, rootHash: root }: Inclusion): boolean {
+  if (!Number.isSafeInteger(index) || !Number.isSafeInteger(size) || index < 0 || index >= size) return false;
+  const place = new Place(index, size - 1);
+  let computed = leaf;
+  for (const sibling of proof) {
+    if (place.isAtRoot) return false;
+    computed = place.isRight() ? nodeHash(sibling, computed) : nodeHash(computed, sibling);
+    place.rise();
+  }
+  return place.isAtRoot && computed.equals(root);
+}
+
+export interface Consistency {
+  from: number;
+  to: number;
+  proof: readonly Buffer[];
+  fromRoot: Buffer;
+  toRoot: Buffer;
+}
+
+/** RFC 9162, section 2.1.4.2. */
+export function verifyConsistency({ from, to, proof, fromRoot, toRoot }: Consistency): boolean {
+  if (!Number.isSafeInteger(from) || !Number.isSafeInteger(to) || from < 1 || from > to) return false;
+  if (from === to) return proof.length === 0 && fromRoot.equals(toRoot);
+  const [first, ...others] = isPowerOfTwo(from) ? [fromRoot, ...proof] : proof;
+  if (!first || proof.length === 0) return false;
+  const place = new Place(from - 1, to - 1);
+  place.riseWhileRight();
+  let [smaller, larger] = [first, first];
+  for (const sibling of others) {
+    if (place.isAtRoot) return false;
+    if (place.isRight()) {
+      smaller = nodeHash(sibling, smaller);
+      larger = nodeHash(sibling, larger);
+    } else {
+      larger = nodeHash(larger, sibling);
+    }
+    place.rise();
+  }
+  return place.isAtRoot && smaller.equals(fromRoot) && larger.equals(toRoot);
+}
+
+/** A node on its way up, and the last one of its level: `fn` and `sn` of RFC 9162. */
+class Place {
+  #index: number;
+  #last: number;
+
+  constructor(index: number, last: number) {
+    this.#index = index;
+    this.#last = last;
+  }
+
+  get isAtRoot(): boolean {
+    return this.#last === 0;
+  }
+
+  /** Whether its sibling stands at its left. A node without a sibling rises first until it has one there. */
+  isRight(): boolean {
+    if (this.#index % 2 === 1) return true;
+    if (this.#index !== this.#last) return false;
+    while (this.#index % 2 === 0 && this.#index !== 0) this.rise();
+    return true;
+  }
+
+  riseWhileRight(): void {
+    while (this.#index % 2 === 1) this.rise();
+  }
+
+  rise(): void {
+    this.#index = Math.floor(this.#index / 2);
+    this.#last = Math.floor(this.#last / 2);
+  }
+}
+
+/** The hash over the leaves from `start` up to `end`, which make a subtree: perfect ones, folded from the right. */
+function rangeHash(start: number, end: number, read: HashReader): Buffer {
+  const perfect: Buffer[] = [];
+  for (let at = start; at < end; ) {
+    let [level, width] = [0, 1];
+    while (at % (2 * width) === 0 && at + 2 * width <= end) [level, width] = [level + 1, 2 * width];
+    perfect.push(read(level, at / width));
+    at += width;
+  }
+  return perfect.reduceRight((right, left) => nodeHash(left, right));
+}
+
+/** The largest power of two below `count`, which is at least 2. */
+function powerBelow(count: number): number {
+  let power = 1;
+  while (2 * power < count) power *= 2;
+  return power;
+}
+
+function isPowerOfTwo(count: number): boolean {
+  return powerBelow(count + 1) === count;
+}

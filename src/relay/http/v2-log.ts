@@ -1,0 +1,108 @@
+/**
+ * `GET /v2/relay/log/...`: what the relay proves of its log. Checkpoints, links and consistency are for everybody, who
+ * learns sizes and hashes; that an item is in the log is proven to its sender alone.
+ */
+import { encodeBase64 } from '../../protocol/base64.ts';
+import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
+import { type ItemId, parseMessageId, parseReceiptId } from '../../protocol/names.ts';
+import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
+import type { Engine } from '../engine/engine.ts';
+import type { ProvenLeaf } from '../engine/log-proofs.ts';
+import type { Reply } from './exchange.ts';
+import { isRepeated, onlyParameter, wholeNumber } from './query.ts';
+import { jsonReply, problemReply } from './replies.ts';
+import type { HopRelayRequest, HopRoute, OpenRoute, RelayRequest } from './route.ts';
+
+export interface LogRoutesOptions {
+  engine: Engine;
+  relayPubkey: PublicKey;
+  bodyBytesMax: number;
+}
+
+export function logRoutes(options: LogRoutesOptions): [OpenRoute, OpenRoute, OpenRoute, HopRoute] {
+  const { bodyBytesMax } = options;
+  const open = { method: 'GET', access: 'open', counted: 'log', bodyBytesMax: SMALL_BODY_BYTES_MAX } as const;
+  return [
+    { ...open, path: '/v2/relay/log/checkpoint', handle: (request) => checkpoint(request, options) },
+    { ...open, path: '/v2/relay/log/link', handle: (request) => link(request, options) },
+    { ...open, path: '/v2/relay/log/consistency', handle: (request) => consistency(request, options) },
+    {
+      method: 'GET',
+      path: '/v2/relay/log/proof',
+      access: 'hop',
+      counted: undefined,
+      bodyBytesMax,
+      handle: (request) => proof(request, options),
+    },
+  ];
+}
+
+function checkpoint({ query }: RelayRequest, { engine }: LogRoutesOptions): Reply {
+  if (isRepeated(query, 'epoch')) return repeatedEpoch();
+  const note = engine.log.checkpoint(onlyParameter(query, 'epoch'));
+  if (note === undefined) return noEpoch();
+  return { status: 200, headers: { 'content-type': 'text/plain; charset=utf-8' }, body: note };
+}
+
+function link({ query }: RelayRequest, { engine, relayPubkey }: LogRoutesOptions): Reply {
+  if (isRepeated(query, 'epoch')) return repeatedEpoch();
+  const proven = engine.log.link(onlyParameter(query, 'epoch'));
+  return proven ? provenReply(proven, relayPubkey) : noEpoch();
+}
+
+function consistency({ query }: RelayRequest, { engine, relayPubkey }: LogRoutesOptions): Reply {
+  if (isRepeated(query, 'epoch')) return repeatedEpoch();
+  const from = wholeNumber(onlyParameter(query, 'from') ?? '');
+  const to = wholeNumber(onlyParameter(query, 'to') ?? '');
+  if (from === undefined || to === undefined) return badSizes();
+  const proven = engine.log.growth(from, to, onlyParameter(query, 'epoch'));
+  if (proven === 'bad sizes') return badSizes();
+  if (!proven) return noEpoch();
+  const { epoch, proof: hashes } = proven;
+  return jsonReply(200, { relay_pubkey: relayPubkey, epoch, from, to, proof: hashes.map(encodeBase64) });
+}
+
+/** An unknown item, a forgotten one and that of another sender get one answer, to the byte. */
+async function proof({ query, caller }: HopRelayRequest, { engine, relayPubkey }: LogRoutesOptions): Promise<Reply> {
+  const itemId = parseItemId(onlyParameter(query, 'item_id'));
+  const target = parsePublicKey(onlyParameter(query, 'target'));
+  if (!itemId || !target) return problemReply('BAD_REQUEST', 'item_id and target name a pushed item, percent-encoded');
+  // The caller may have been answered for an item by a batch that is still on its way into what is read here.
+  await engine.durable();
+  const { hostPubkey } = caller;
+  const proven = engine.log.item({
+    itemId,
+    senders: [hostPubkey, ...engine.lineage(hostPubkey)],
+    targets: [target, ...engine.lineage(target)],
+  });
+  if (proven === 'pruned') return problemReply('NOT_FOUND', 'the record of this item was pruned; its hash is kept');
+  if (proven === 'unknown') return problemReply('NOT_FOUND', 'no item of yours with this id for this target is known');
+  return provenReply(proven, relayPubkey);
+}
+
+function provenReply({ epoch, checkpoint: note, index, leaf, proof: hashes }: ProvenLeaf, key: PublicKey): Reply {
+  return jsonReply(200, {
+    relay_pubkey: key,
+    epoch,
+    checkpoint: note,
+    index,
+    record_b64: encodeBase64(leaf),
+    proof: hashes.map(encodeBase64),
+  });
+}
+
+function parseItemId(text = ''): ItemId | undefined {
+  return parseMessageId(text) ?? parseReceiptId(text);
+}
+
+function noEpoch(): Reply {
+  return problemReply('NOT_FOUND', 'this relay had no such epoch');
+}
+
+function repeatedEpoch(): Reply {
+  return problemReply('BAD_REQUEST', 'epoch is repeated');
+}
+
+function badSizes(): Reply {
+  return problemReply('BAD_REQUEST', 'from and to are sizes that the log has had, from at least 1 and at most to');
+}

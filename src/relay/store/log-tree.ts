@@ -1,0 +1,268 @@
+/**
+ * The Merkle trees over the log, one for each epoch (RFC 6962; protocol/merkle.ts).
+ *
+ * Leaf 0 links to the tree of the epoch before; leaf n is the record at `firstLsn` + n − 1, its bytes as stored. The
+ * record that begins an epoch is the first of its tree and not the last of the one before.
+ *
+ * Invariants:
+ *   - what is read here is durable: `Growth` is made beside it, written with the records it hashes, and taken over
+ *     (`grown`) when that batch is durable;
+ *   - full tiles are stored; the tiles on the right edge are in memory, and are made again at open from the records
+ *     behind the last full one, which therefore stay (`prunableThrough`);
+ *   - when an epoch ends, the tiles of its right edge are stored too: they will never be full, and so no tree of an
+ *     earlier epoch needs its records.
+ */
+import type { Epoch } from '../../protocol/epoch.ts';
+import { type LogLink, logLinkBytes, parseLogLink } from '../../protocol/log-link.ts';
+import { type HashReader, leafHash, perfectHash } from '../../protocol/merkle.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import type { Sha256Hex } from '../../protocol/digest.ts';
+import type { LogEntry, RelayEvent } from '../core/event.ts';
+import { PREFIX, logLinkKey, lsnOf, prefixRange, tileIndexOf, tileKey } from './keys.ts';
+import type { Level } from './level.ts';
+import { DamagedRecord, decodeRecord } from './record.ts';
+import { storedRecords } from './stored-records.ts';
+import { TILE_HASHES, type Tile, decodeChecked, encodeChecked, hashInTiles } from './tiles.ts';
+import { TreeEdge } from './tree-edge.ts';
+
+/** Tiles that a log without a tree gets in one batch while one is made for it: 1 MiB of them. */
+const MADE_AT_ONCE = 128;
+
+/** One tree at one size, durable. It stays what it is while the log grows. */
+export interface TreeView {
+  epoch: Epoch;
+  /** Leaf n is the record at `firstLsn` + n − 1. */
+  firstLsn: number;
+  /** Leaves: the link and the records. */
+  size: number;
+  /** Leaf 0. Throws `DamagedRecord`, as `read` does. */
+  link: () => Buffer;
+  read: HashReader;
+}
+
+interface TreeStart {
+  epoch: Epoch;
+  firstLsn: number;
+  relayPubkey: PublicKey;
+}
+
+export class LogTree {
+  readonly #level: Level;
+  /** In order of their epochs; empty in a store that is not initialised. */
+  #starts: readonly TreeStart[];
+  /** Of the last tree. Replaced, never changed. */
+  #edge: TreeEdge;
+
+  private constructor(level: Level, starts: readonly TreeStart[], edge: TreeEdge) {
+    this.#level = level;
+    this.#starts = starts;
+    this.#edge = edge;
+  }
+
+  /** The trees over a log of `lastLsn` records. A log that has none yet gets them. Throws `DamagedRecord`. */
+  static async open(level: Level, lastLsn: number): Promise<LogTree> {
+    const starts: TreeStart[] = [];
+    for await (const [key, value] of level.iterator(prefixRange(PREFIX.logLink))) {
+      const { epoch, relay_pubkey: relayPubkey } = linkOf(decodeChecked(key, value));
+      starts.push({ epoch, firstLsn: lsnOf(key), relayPubkey });
+    }
+    const last = starts.at(-1);
+    const edge = last ? await storedEdge(level, last.firstLsn) : new TreeEdge();
+    const tree = new LogTree(level, starts, edge);
+    await tree.#catchUp(lastLsn);
+    return tree;
+  }
+
+  /** No trees: of a log that is only looked at, and to which nothing is appended. */
+  static none(level: Level): LogTree {
+    return new LogTree(level, [], new TreeEdge());
+  }
+
+  /** What the next records make of the trees. Nothing is seen of it before `grown`. */
+  grow(): Growth {
+    return new Growth(this.#starts.at(-1), this.#edge.copy());
+  }
+
+  /** Takes over what is durable now. */
+  grown(growth: Growth): void {
+    this.#edge = growth.edge;
+    if (growth.starts.length > 0) this.#starts = [...this.#starts, ...growth.starts];
+  }
+
+  /** The tree of the current epoch, or of the one that is named. */
+  view(epoch?: string): TreeView | undefined {
+    const at = epoch === undefined ? this.#starts.length - 1 : this.#starts.findIndex((start) => start.epoch === epoch);
+    return this.#viewAt(at);
+  }
+
+  /** The tree that holds the record at `lsn`; `undefined` when that is not durable. */
+  viewOf(lsn: number): TreeView | undefined {
+    const view = this.#viewAt(this.#starts.findLastIndex(({ firstLsn }) => firstLsn <= lsn));
+    return view && leafIndex(view, lsn) < view.size ? view : undefined;
+  }
+
+  /** Records up to here may be deleted: every tree stands without them. */
+  get prunableThrough(): number {
+    const last = this.#starts.at(-1);
+    if (!last) return 0;
+    const inFullTiles = Math.floor(this.#edge.size / TILE_HASHES) * TILE_HASHES;
+    return Math.max(last.firstLsn - 1, last.firstLsn + inFullTiles - 2);
+  }
+
+  #viewAt(at: number): TreeView | undefined {
+    const start = this.#starts[at];
+    if (!start) return undefined;
+    const { epoch, firstLsn } = start;
+    const next = this.#starts[at + 1];
+    const edge = next ? undefined : this.#edge;
+    const size = next ? next.firstLsn - firstLsn + 1 : this.#edge.size;
+    const tiles = new Map<string, Buffer>();
+    const hashesOf = (level: number, index: number): Buffer => {
+      const place = `${level} ${index}`;
+      const hashes = tiles.get(place) ?? edge?.hashesOf(level, index) ?? this.#storedTile(firstLsn, level, index);
+      tiles.set(place, hashes);
+      return hashes;
+    };
+    return {
+      epoch,
+      firstLsn,
+      size,
+      link: () => this.#checked(logLinkKey(firstLsn)),
+      read: (level, index) => hashInTiles(level, index, hashesOf),
+    };
+  }
+
+  #storedTile(firstLsn: number, level: number, index: number): Buffer {
+    return this.#checked(tileKey(firstLsn, level, index));
+  }
+
+  #checked(key: Buffer): Buffer {
+    return decodeChecked(key, this.#level.getSync(key));
+  }
+
+  /** Hashes the records that no stored tile holds: fewer than a tile's, unless the log had no tree. */
+  async #catchUp(lastLsn: number): Promise<void> {
+    const last = this.#starts.at(-1);
+    const fromLsn = last ? last.firstLsn + this.#edge.size - 1 : 1;
+    if (fromLsn > lastLsn + 1) throw new DamagedRecord('the hash tree goes beyond the log');
+    let growth = this.grow();
+    for await (const [lsn, record] of storedRecords(this.#level, fromLsn, lastLsn)) {
+      growth.add(decodeRecord(lsn, record), record);
+      if (growth.writes.length >= MADE_AT_ONCE) {
+        await this.#make(growth);
+        growth = this.grow();
+      }
+    }
+    await this.#make(growth);
+  }
+
+  async #make(growth: Growth): Promise<void> {
+    if (growth.writes.length > 0) {
+      const batch = this.#level.batch();
+      for (const [key, value] of growth.writes) batch.put(key, value);
+      await batch.write({ sync: true });
+    }
+    this.grown(growth);
+  }
+}
+
+/** What records add to the trees, before they are durable. */
+export class Growth {
+  /** To be written together with the records. */
+  readonly writes: [key: Buffer, value: Buffer][] = [];
+  /** The trees that begin. */
+  readonly starts: TreeStart[] = [];
+  edge: TreeEdge;
+  #last: TreeStart | undefined;
+
+  constructor(last: TreeStart | undefined, edge: TreeEdge) {
+    this.#last = last;
+    this.edge = edge;
+  }
+
+  /** Adds the record of `entry`, as it is stored. */
+  add({ lsn, event }: LogEntry, record: Buffer): void {
+    // At open, the tree that a record began is there before the record is read again.
+    if (lsn !== this.#last?.firstLsn) this.#beginWith(event, lsn);
+    this.#addLeaf(record);
+  }
+
+  /** Begins a tree when the event does. */
+  #beginWith(event: RelayEvent, firstLsn: number): void {
+    if (event.type === 'RelayInitialised') {
+      const { epoch, relayPubkey } = event;
+      this.#begin({ epoch, firstLsn, relayPubkey }, null);
+    } else if (event.type === 'EpochRotated') {
+      const last = this.#current();
+      const root_hash = this.edge.root().toString('hex') as Sha256Hex;
+      const previous = { epoch: last.epoch, size: this.edge.size, root_hash };
+      for (const tile of this.edge.begun()) this.#put(last, tile);
+      this.#begin({ epoch: event.epoch, firstLsn, relayPubkey: last.relayPubkey }, previous);
+    }
+  }
+
+  #begin(start: TreeStart, previous: LogLink['previous']): void {
+    const { epoch, firstLsn, relayPubkey } = start;
+    this.#last = start;
+    this.starts.push(start);
+    this.edge = new TreeEdge();
+    const link = logLinkBytes({ relay_pubkey: relayPubkey, epoch, previous });
+    const key = logLinkKey(firstLsn);
+    this.writes.push([key, encodeChecked(key, link)]);
+    this.#addLeaf(link);
+  }
+
+  #addLeaf(leaf: Buffer): void {
+    for (const tile of this.edge.add(leafHash(leaf))) this.#put(this.#current(), tile);
+  }
+
+  #put({ firstLsn }: TreeStart, { level, index, hashes }: Tile): void {
+    const key = tileKey(firstLsn, level, index);
+    this.writes.push([key, encodeChecked(key, hashes)]);
+  }
+
+  #current(): TreeStart {
+    if (!this.#last) throw new Error('invariant: the first record of a store begins an epoch');
+    return this.#last;
+  }
+}
+
+/** Where the record at `lsn` stands among the leaves. */
+export function leafIndex({ firstLsn }: Pick<TreeView, 'firstLsn'>, lsn: number): number {
+  return lsn - firstLsn + 1;
+}
+
+/** The edge behind the stored tiles of a tree that has not ended: the records behind them are not in it. */
+async function storedEdge(level: Level, firstLsn: number): Promise<TreeEdge> {
+  const link = logLinkKey(firstLsn);
+  const hashes: Buffer[][] = [];
+  let below = 0;
+  for (let tileLevel = 0; ; tileLevel++) {
+    const full = await fullTiles(level, firstLsn, tileLevel);
+    if (tileLevel > 0 && full !== Math.floor(below / TILE_HASHES))
+      throw new DamagedRecord('a part of the hash tree is missing');
+    const ofLevel: Buffer[] = [];
+    for (let index = full * TILE_HASHES; index < below; index++) {
+      const key = tileKey(firstLsn, tileLevel - 1, index);
+      ofLevel.push(perfectHash(decodeChecked(key, await level.get(key))));
+    }
+    hashes.push(ofLevel);
+    if (full === 0) break;
+    below = full;
+  }
+  const edge = new TreeEdge(hashes);
+  if (edge.size === 0) edge.add(leafHash(decodeChecked(link, await level.get(link))));
+  return edge;
+}
+
+async function fullTiles(level: Level, firstLsn: number, tileLevel: number): Promise<number> {
+  const range = { gte: tileKey(firstLsn, tileLevel, 0), lt: tileKey(firstLsn, tileLevel + 1, 0) };
+  const [last] = await level.keys({ ...range, reverse: true, limit: 1 }).all();
+  return last ? tileIndexOf(last) + 1 : 0;
+}
+
+function linkOf(leaf: Buffer): LogLink {
+  const link = parseLogLink(leaf);
+  if (!link) throw new DamagedRecord('a part of the hash tree is of no known form');
+  return link;
+}
