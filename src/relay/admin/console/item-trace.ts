@@ -65,7 +65,7 @@ class TargetPath {
     this.target = target;
     this.#hostPubkey = target.hostPubkey;
     this.#seq = target.seq;
-    this.#steps = [{ at: atMs, lsn, what: 'accepted', text: `at ${target.seq}` }];
+    this.#steps = [{ at: atMs, lsn, what: 'accepted', text: `at place ${target.seq}` }];
   }
 
   get isDone(): boolean {
@@ -104,7 +104,7 @@ class TargetPath {
         if (position === -1) return;
         this.#hostPubkey = event.newPubkey;
         this.#seq = event.firstSeq + position;
-        this.#steps.push({ at: event.atMs, lsn, what: 'moved', text: `to ${this.#seq} under the new key` });
+        this.#steps.push({ at: event.atMs, lsn, what: 'moved', text: `to place ${this.#seq} under the new key` });
         return;
       }
       default:
