@@ -63,10 +63,15 @@ function facts(rows: readonly (readonly [string, ComponentChildren])[]): VNode {
   return html`<dl class="facts">${rows.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
 }
 
+function words(text: string | null): ComponentChildren {
+  return text === null || text === '' ? '–' : html`<${Words} text=${text} />`;
+}
+
+function when(at: number | null): ComponentChildren {
+  return at === null ? '–' : html`<${Time} at=${at} />`;
+}
+
 function enrolment(host: HostShown): VNode {
-  const words = (text: string | null): ComponentChildren =>
-    text === null || text === '' ? '–' : html`<${Words} text=${text} />`;
-  const when = (at: number | null): ComponentChildren => (at === null ? '–' : html`<${Time} at=${at} />`);
   return facts([
     ['fingerprint', html`<${Code} text=${host.fingerprint} />`],
     ['public key', html`<${Code} text=${host.host_pubkey} />`],
@@ -94,7 +99,7 @@ function queue({ host, ...shown }: ConsoleHost): VNode {
         : html`<${Time} at=${pull.at} />${pull.through === null ? '' : `, up to ${count(pull.through)}`}`,
     ],
     ['takes mail of', shown.allowed_senders === null ? 'everybody' : `${count(shown.allowed_senders)} senders`],
-    ['list published', shown.senders_published_at === null ? '–' : html`<${Time} at=${shown.senders_published_at} />`],
+    ['list published', when(shown.senders_published_at)],
     [
       'encryption key',
       shown.enc_key_published_at === null ? 'none' : html`<${Time} at=${shown.enc_key_published_at} />`,

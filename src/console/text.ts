@@ -41,7 +41,6 @@ export function duration(ms: number | null): string {
 export function time(atMs: number): string {
   const date = new Date(atMs);
   if (Number.isNaN(date.getTime())) return 'never';
-  const two = (value: number): string => String(value).padStart(2, '0');
   const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
   return `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
 }
@@ -53,4 +52,8 @@ export function clock(atMs: number): string {
 
 export function ago(atMs: number, nowMs: number): string {
   return `${duration(Math.max(0, nowMs - atMs))} ago`;
+}
+
+function two(value: number): string {
+  return String(value).padStart(2, '0');
 }

@@ -252,7 +252,16 @@ async function serve(options: ServeOptions): Promise<Relay> {
     if (options.adminListen && watch) {
       operator = await OperatorSide.start({
         ...options.adminListen,
-        ...{ engine, store, watch, disk, clock, timers, randomBytes, version, startedMs, openApi },
+        engine,
+        store,
+        watch,
+        disk,
+        clock,
+        timers,
+        randomBytes,
+        version,
+        startedMs,
+        openApi,
         serverName: server.name,
         isReady: () => isReady,
         handler: { ...shared, finished: (request) => log.info(request, 'console request') },

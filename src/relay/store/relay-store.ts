@@ -188,7 +188,8 @@ export class RelayStore implements EventLog, RowReader {
       highWaterMarkBytes: RUN_BYTES,
     });
     try {
-      while (expected > 0) {
+      for (;;) {
+        if (expected <= 0) return;
         const run = await iterator.nextv(RUN_RECORDS);
         if (run.length === 0) throw new DamagedRecord(`log record ${expected} is missing`);
         yield run.map(([key, record]) => {

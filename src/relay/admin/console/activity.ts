@@ -144,7 +144,7 @@ export class Activity implements EngineObserver {
 class Refusals {
   readonly #what: 'item' | 'request';
   readonly #code: string;
-  readonly #counts = new Array<number>(MINUTES_KEPT).fill(0);
+  readonly #counts = Array.from({ length: MINUTES_KEPT }, () => 0);
   #minute = 0;
   #lastAtMs = 0;
 

@@ -56,7 +56,9 @@ class LiveStream {
   readonly ended: Promise<void>;
   readonly #exchange: Exchange;
   readonly #stream: ReplyStream;
+  readonly #waiting: Buffer[] = [];
   #waitingBytes = 0;
+  #isWriting = false;
   #isEnded = false;
   #resolveEnded!: () => void;
 
@@ -79,15 +81,24 @@ class LiveStream {
       this.#finish();
       return;
     }
-    void this.#stream.write(chunk).then(() => {
-      this.#waitingBytes -= chunk.length;
-    });
+    this.#waiting.push(chunk);
+    if (!this.#isWriting) void this.#write();
   }
 
   end(): void {
     if (this.#isEnded) return;
     this.#finish();
     this.#stream.end();
+  }
+
+  /** One piece at a time, the next when the peer took enough of it. */
+  async #write(): Promise<void> {
+    this.#isWriting = true;
+    for (let chunk = this.#waiting.shift(); chunk && !this.#isEnded; chunk = this.#waiting.shift()) {
+      await this.#stream.write(chunk);
+      this.#waitingBytes -= chunk.length;
+    }
+    this.#isWriting = false;
   }
 
   #finish(): void {

@@ -57,11 +57,12 @@ export function consoleRoutes(options: ConsoleRoutesOptions): OpenRoute[] {
   return [
     { ...get, path: '/console', handle: access.behind('page', () => moved('/console/')) },
     { ...get, path: '/console/', handle: access.behind('page', () => (assets ? pageReply(assets) : notBuilt())) },
-    ...ASSET_FILES.map((file) => ({
-      ...get,
-      path: `/console/${file}`,
-      handle: access.behind('page', ({ query }) => (assets ? assetReply(assets.files[file], query) : notBuilt())),
-    })),
+    ...ASSET_FILES.map((file): OpenRoute => {
+      const handle = access.behind('page', ({ query }) =>
+        assets ? assetReply(assets.files[file], query) : notBuilt(),
+      );
+      return { access: 'open', counted: undefined, bodyBytesMax: 0, method: 'GET', path: `/console/${file}`, handle };
+    }),
     { ...post, path: '/console/session', handle: access.behind('entry', (request) => enter(request, options)) },
     {
       ...get,

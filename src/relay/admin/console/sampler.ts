@@ -53,7 +53,6 @@ export class Sampler {
     const { activity, gauges, epoch, nowMs } = this.#options;
     const { accepted, acked, rejected, requests, commitMs } = activity.take();
     const now = gauges();
-    const perS = (count: number): number => (count * 1000) / SAMPLE_EVERY_MS;
     return {
       at: nowMs(),
       accepted_per_s: perS(accepted),
@@ -74,6 +73,10 @@ export class Sampler {
       rss_bytes: process.memoryUsage.rss(),
     };
   }
+}
+
+function perS(count: number): number {
+  return (count * 1000) / SAMPLE_EVERY_MS;
 }
 
 /** Of ascending values; `null` of none. */
