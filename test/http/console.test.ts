@@ -215,13 +215,6 @@ describe('every answer', () => {
 });
 
 describe('what it shows', () => {
-  async function filled(): Promise<{ relay: HttpRelay; session: EnteredSession }> {
-    const relay = await started();
-    await relay.enrol(alice, bob, carol);
-    await relay.client(alice).push([itemTo([bob], 'one'), itemTo([bob, carol], 'two')]);
-    return { relay, session: await enterConsole(relay) };
-  }
-
   test('hosts, one host, the log and a trace; a query that the page would not make is refused', async () => {
     const { session } = await filled();
     expect(jsonOf(await session.get('/hosts?search=BO'))).toMatchObject({
@@ -298,13 +291,6 @@ describe('what it shows', () => {
 });
 
 describe('the stream', () => {
-  const open = async (relay: HttpRelay, { cookie }: EnteredSession): Promise<RawConnection> => {
-    const connection = await RawConnection.open(adminPort(relay));
-    connection.send(requestBytes('GET', '/console/live', { host: ownHost(relay), cookie }));
-    await expect.poll(() => connection.receivedBytes, { interval: 2 }).toBeGreaterThan(0);
-    return connection;
-  };
-
   test('sends a sample every two seconds, until the session ends', async () => {
     const relay = await started();
     const session = await enterConsole(relay);
@@ -367,3 +353,19 @@ describe('the stream', () => {
     stream.close();
   });
 });
+
+/** Mail that waits, and somebody who looks. */
+async function filled(): Promise<{ relay: HttpRelay; session: EnteredSession }> {
+  const relay = await started();
+  await relay.enrol(alice, bob, carol);
+  await relay.client(alice).push([itemTo([bob], 'one'), itemTo([bob, carol], 'two')]);
+  return { relay, session: await enterConsole(relay) };
+}
+
+/** A stream that has begun. */
+async function open(relay: HttpRelay, { cookie }: EnteredSession): Promise<RawConnection> {
+  const connection = await RawConnection.open(adminPort(relay));
+  connection.send(requestBytes('GET', '/console/live', { host: ownHost(relay), cookie }));
+  await expect.poll(() => connection.receivedBytes, { interval: 2 }).toBeGreaterThan(0);
+  return connection;
+}

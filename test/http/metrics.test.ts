@@ -69,8 +69,8 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     for (const word of [alice.key, bob.key, 'alice', 'bob', 'an-item', 'enc-key?', 'v9'])
       expect(text).not.toContain(word);
     const labels = new Set(Array.from(text.matchAll(/[{,]([a-z_]+)="/g), ([, name = '']) => name));
-    const ofTheProcess = ['kind', 'type', 'space', 'major', 'minor', 'patch', 'version', 'node', 'le'];
-    expect([...labels].filter((name) => !ofTheProcess.includes(name)).toSorted()).toEqual(['code', 'method', 'route']);
+    const ofTheProcess = new Set(['kind', 'type', 'space', 'major', 'minor', 'patch', 'version', 'node', 'le']);
+    expect([...labels].filter((name) => !ofTheProcess.has(name)).toSorted()).toEqual(['code', 'method', 'route']);
   });
 
   test('the public port has no /metrics; while nothing waits the oldest item has no age', async () => {

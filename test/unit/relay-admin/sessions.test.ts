@@ -35,12 +35,6 @@ describe('one-time tokens', () => {
 });
 
 describe('sessions', () => {
-  const enter = (sessions: Sessions): { cookie: string; csrf: string } => {
-    const entered = sessions.exchange(sessions.issueToken());
-    if (!entered) throw new Error('a fresh token is good');
-    return { cookie: entered.cookie, csrf: entered.session.csrf };
-  };
-
   test('one is found by its cookie alone', () => {
     const { sessions } = started();
     const { cookie, csrf } = enter(sessions);
@@ -87,3 +81,10 @@ describe('sessions', () => {
     expect([sessions.use(cookie), sessions.use(other) !== undefined]).toEqual([undefined, true]);
   });
 });
+
+/** Opens a session with a fresh token. */
+function enter(sessions: Sessions): { cookie: string; csrf: string } {
+  const entered = sessions.exchange(sessions.issueToken());
+  if (!entered) throw new Error('a fresh token is good');
+  return { cookie: entered.cookie, csrf: entered.session.csrf };
+}
