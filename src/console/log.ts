@@ -70,8 +70,13 @@ export function Log(): VNode {
     isAsking.current = true;
     read<ConsoleLog>('log', { ...query, after: String(newest.current) })
       .then((found) => {
+        // More came than one page: it begins anew, so that looking back leaves nothing out.
+        const isWhole = found.searched_down_to <= newest.current + 1;
         newest.current = found.log_position;
-        setEvents((before) => [...found.events, ...before].slice(0, EVENTS_MAX));
+        setEvents((before) => (isWhole ? [...found.events, ...before].slice(0, EVENTS_MAX) : found.events));
+        if (!isWhole) setDownTo(found.searched_down_to);
+        else if (events.length + found.events.length > EVENTS_MAX)
+          setDownTo(events[EVENTS_MAX - found.events.length - 1]?.lsn ?? downTo);
       })
       .catch((error: unknown) => setProblem(failed(error)))
       .finally(() => {

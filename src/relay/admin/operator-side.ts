@@ -1,4 +1,5 @@
 /** What stands behind the operator's listener, put together: health, metrics and the console. */
+import { rowKey } from '../core/rows.ts';
 import type { DiskGuard } from '../disk-guard.ts';
 import type { Clock, RandomBytes, Timers } from '../engine/ambient.ts';
 import type { Engine } from '../engine/engine.ts';
@@ -79,6 +80,8 @@ export class OperatorSide {
       monotonicMs,
       nameOf: (key) => engine.enrolment(key)?.hostName,
       lastPull: (target) => activity.lastPull(target),
+      isWaiting: (target, seq) =>
+        seq > engine.head(target).ackedThrough && store.get('queue', rowKey.queue(target, seq)) !== undefined,
       access,
       sessions: this.#sessions,
       assets,

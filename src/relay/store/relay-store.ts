@@ -50,7 +50,7 @@ type LevelBatch = ReturnType<Level['batch']>;
 const READ_RECORDS = 1000;
 const READ_BYTES = 4 << 20;
 /** The same for whoever reads beside the mail, and is to hold nobody up. */
-const RUN_RECORDS = 200;
+const RUN_RECORDS = 100;
 const RUN_BYTES = 256 << 10;
 /** Keys given to LevelDB before others get their turn: a few milliseconds, encoding included. */
 const HANDED_OVER_AT_ONCE = 500;

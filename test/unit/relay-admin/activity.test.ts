@@ -50,10 +50,9 @@ test('the last pull of a host is remembered, with what it was shown last; of few
   activity.pulled(alice.key, undefined);
   expect(activity.lastPull(alice.key)).toEqual({ atMs: clock.wallMs, through: 7 });
   expect(activity.lastPull(bob.key)).toBeUndefined();
-  const keys = Array.from({ length: 10_000 }, (_none, at) =>
-    hostNamed('x').key.replace(/^...../, String(at).padStart(5, '0')),
-  );
-  for (const key of keys) activity.pulled(key as typeof alice.key, 1);
+  const { key } = hostNamed('x');
+  const keys = Array.from({ length: 10_000 }, (_none, at) => key.replace(/^...../, String(at).padStart(5, '0')));
+  for (const other of keys) activity.pulled(other as typeof alice.key, 1);
   expect(activity.lastPull(alice.key)).toBeUndefined();
   expect(activity.lastPull(keys[0] as typeof alice.key)).toBeDefined();
 });

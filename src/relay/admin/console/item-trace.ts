@@ -13,6 +13,8 @@ import { namedKey } from './logged-event.ts';
 const RECORDS_LOOKED_AT_MAX = 200_000;
 
 export interface TraceOptions extends LogSearchOptions {
+  /** Whether an item waits at this very place: then nothing has become of it, and nothing need be read. */
+  isWaiting: (target: PublicKey, seq: number) => boolean;
   lastPull: (target: PublicKey) => LastPull | undefined;
 }
 
@@ -24,6 +26,8 @@ export async function traceItem(lsn: number, options: TraceOptions): Promise<Con
   const stretch = new Stretch(monotonicMs);
   let accepted: ItemAccepted | undefined;
   let paths: TargetPath[] = [];
+  /** Those of which the log has more to say. */
+  let left: TargetPath[] = [];
   let upTo = lsn;
   for await (const entry of log.read(lsn)) {
     upTo = entry.lsn;
@@ -32,8 +36,10 @@ export async function traceItem(lsn: number, options: TraceOptions): Promise<Con
       accepted = entry.event;
       const { acceptedAtMs } = accepted;
       paths = accepted.targets.map((target) => new TargetPath(target, lsn, acceptedAtMs));
-    } else for (const path of paths) path.follow(entry);
-    if (paths.every(({ isDone }) => isDone) || upTo >= lastLsn || upTo - lsn >= RECORDS_LOOKED_AT_MAX) break;
+      left = paths.filter(({ target: { hostPubkey, seq } }) => !options.isWaiting(hostPubkey, seq));
+      if (left.length === 0) upTo = lastLsn;
+    } else for (const path of left) path.follow(entry);
+    if (left.every(({ isDone }) => isDone) || upTo >= lastLsn || upTo - lsn >= RECORDS_LOOKED_AT_MAX) break;
     if (stretch.isOver) await stretch.pause();
   }
   if (!accepted) return undefined;
