@@ -116,6 +116,38 @@ describe('relay revoke', () => {
   });
 });
 
+describe('relay console', () => {
+  test('prints a link alone, which opens the console of the built package once', async () => {
+    const { relay, command } = await running('--admin-listen', '127.0.0.1:0');
+    const printed = await command('console');
+    expect(printed).toMatchObject({ code: EXIT.ok, stderr: 'It opens the console once, within a minute.\n' });
+    const url = new URL(printed.stdout.trim());
+    expect(url.origin).toBe(relay.start.admin_url);
+    const page = await fetch(url);
+    expect([page.status, page.headers.get('content-type')]).toEqual([200, 'text/html; charset=utf-8']);
+    const [script = ''] = /\/console\/console\.js\?[0-9a-f]{16}/.exec(await page.text()) ?? [];
+    const answer = await fetch(new URL(script, url));
+    expect([answer.status, answer.headers.get('content-type')]).toEqual([200, 'text/javascript']);
+    expect(answer.headers.get('cache-control')).toContain('immutable');
+    const enter = (): Promise<Response> =>
+      fetch(new URL('/console/session', url), {
+        method: 'POST',
+        headers: { origin: url.origin },
+        body: JSON.stringify({ token: url.hash.replace('#token=', '') }),
+      });
+    expect([(await enter()).status, (await enter()).status]).toEqual([200, 403]);
+    const { stdout } = await command('console', '--json');
+    expect(JSON.parse(stdout)).toEqual({ url: expect.any(String) as string, expires_at: expect.any(Number) as number });
+  });
+
+  test('of a relay without an operator listener is a conflict, in one sentence', async () => {
+    const { command } = await running();
+    const ended = await command('console');
+    expect(ended.code).toBe(EXIT.conflict);
+    expect(sentenceOf(ended)).toContain('start it without --admin-listen off');
+  });
+});
+
 describe('relay admit', () => {
   test('prints a token and nothing else, which lets one host in', async () => {
     const { relay, command } = await running('--admission', 'invite');

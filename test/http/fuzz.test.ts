@@ -125,7 +125,8 @@ function randomRequest(relay: HttpRelay, random: SeededRandom): Buffer {
   const path = random.pick(TARGETS);
   const target = path + random.pick(QUERIES);
   const body = method === 'GET' && random.chance(0.8) ? Buffer.alloc(0) : randomBody(relay, random, path);
-  const host = random.pick([alice, alice, bob, carol, dave]);
+  const publisher = path === '/v2/relay/senders' ? carol : bob;
+  const host = random.chance(0.3) ? publisher : random.pick([alice, alice, bob, carol, dave]);
   const wrong: Signed = random.chance(0.1) ? { target: '/elsewhere' } : {};
   const hop = { ...relay.hop(host, method, target), body };
   const headers: Record<string, string> = random.chance(0.85)

@@ -27,9 +27,10 @@ export async function enrolWithToken(
   { relay, issuer }: HostedRelay,
   host: TestHost,
   claims: TokenChanges['claims'] = {},
+  ownerFp = 'owner-1',
 ): Promise<RawResponse> {
   const proof = await proofOf(issuer.url, host, { nowMs: relay.clock.nowMs(), claims });
-  return enrolHost(relay, host, { sent: { proof } });
+  return enrolHost(relay, host, { signed: { owner_fp: ownerFp }, sent: { proof, owner_fp: ownerFp } });
 }
 
 /** Enrols each host, and throws when it is refused. */

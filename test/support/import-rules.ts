@@ -52,6 +52,8 @@ const FOLDERS: Readonly<Record<string, FolderRule>> = {
   'host/mcp': { may: [...HOST, 'protocol'] },
   host: { may: [...HOST, 'protocol'] },
   cli: { may: [...RELAY, ...HOST, 'protocol'] },
+  // Bundled for a browser: of `protocol` it can take what needs no builtin, or the bundle fails.
+  console: { may: ['protocol'], mayTypes: ['relay/core'] },
 };
 
 const CORES: ReadonlySet<string> = new Set(['relay/core', 'host/core']);

@@ -32,6 +32,8 @@ const KEPT: Readonly<Record<string, string>> = {
   'src/relay/admin/health.ts': "import { level } from '../store/level.ts';\nexport const health = level;",
   'src/host/core/outbox.ts': "import { digest } from '../../protocol/digest.ts';\nexport const outbox = digest;",
   'src/host/daemon.ts': "import { outbox } from './core/outbox.ts';\nexport const daemon = outbox;",
+  'src/console/main.ts':
+    "import type { event } from '../relay/core/event.ts';\nimport { digest } from '../protocol/digest.ts';\nexport const page = digest as typeof event;",
   'src/cli/main.ts':
     "import { serve } from '../relay/serve.ts';\nimport { daemon } from '../host/daemon.ts';\nexport const main = [serve, daemon];",
 };
@@ -79,6 +81,9 @@ describe('import rules: every violation is caught', () => {
       'src/protocol/a.ts',
       "import type { o } from '../host/core/outbox.ts';",
     ],
+    ['console runs the core', 'types only', 'src/console/a.ts', "import { event } from '../relay/core/event.ts';"],
+    ['console imports the engine', 'arrow', 'src/console/a.ts', "import { engine } from '../relay/engine/engine.ts';"],
+    ['the relay imports the page', 'arrow', 'src/relay/admin/a.ts', "import { page } from '../../console/main.ts';"],
     ['2: core imports store', 'arrow', 'src/relay/core/a.ts', "import { level } from '../store/level.ts';"],
     [
       '2: core imports a type of store',

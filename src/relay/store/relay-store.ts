@@ -16,6 +16,7 @@ import {
   type RowReader,
   type TableName,
   type Tables,
+  type TargetRow,
   rowKey,
 } from '../core/rows.ts';
 import { type CollectedSlice, Collector } from './collect.ts';
@@ -36,6 +37,7 @@ import {
 import type { Level } from './level.ts';
 import type { CommitBatch, EventLog } from './log.ts';
 import type { LogTree } from './log-tree.ts';
+import { OldestItem } from './oldest-item.ts';
 import { keyBytes } from './packing.ts';
 import type { PositionFile } from './position.ts';
 import { checkRecord, decodeRecord, encodeRecord } from './record.ts';
@@ -46,6 +48,9 @@ import { storedRecords } from './stored-records.ts';
 type LevelBatch = ReturnType<Level['batch']>;
 
 const READ_BYTES = 4 << 20;
+/** The same for whoever reads beside the mail, and is to hold nobody up. */
+const RUN_RECORDS = 100;
+const RUN_BYTES = 256 << 10;
 /** Keys given to LevelDB before others get their turn: a few milliseconds, encoding included. */
 const HANDED_OVER_AT_ONCE = 500;
 
@@ -75,6 +80,7 @@ export class RelayStore implements EventLog, RowReader {
   readonly collector: Collector;
   /** The Merkle trees over the log. */
   readonly tree: LogTree;
+  readonly oldestItem: OldestItem;
   #lastLsn: number;
   #failed = false;
 
@@ -85,6 +91,7 @@ export class RelayStore implements EventLog, RowReader {
     this.#lastLsn = lastLsn;
     this.tree = tree;
     this.collector = new Collector(level);
+    this.oldestItem = new OldestItem(level);
   }
 
   get lastLsn(): number {
@@ -148,6 +155,7 @@ export class RelayStore implements EventLog, RowReader {
     if (batch.collected) this.collector.committed(batch.collected);
     for (const { table, key, row } of batch.changes) {
       if (table === 'target' && row) this.collector.note(key as PublicKey, row.ackedThrough);
+      else if (table === 'queue' && row) this.oldestItem.added(row.expiresAtMs);
     }
   }
 
@@ -161,6 +169,38 @@ export class RelayStore implements EventLog, RowReader {
     const record = this.#level.getSync(logKey(lsn));
     if (record) checkRecord(lsn, record);
     return record;
+  }
+
+  /** The records below `beforeLsn`, the newest first, in runs small enough to be read in one turn of the loop. */
+  async *readBack(beforeLsn: number): AsyncGenerator<LogEntry[]> {
+    let expected = Math.min(beforeLsn - 1, this.#lastLsn);
+    const iterator = this.#level.iterator({
+      gte: logKey(1),
+      lte: logKey(expected),
+      reverse: true,
+      fillCache: false,
+      highWaterMarkBytes: RUN_BYTES,
+    });
+    try {
+      for (;;) {
+        if (expected <= 0) return;
+        const run = await iterator.nextv(RUN_RECORDS);
+        if (run.length === 0) throw new DamagedRecord(`log record ${expected} is missing`);
+        yield run.map(([key, record]) => {
+          if (lsnOf(key) !== expected) throw new DamagedRecord(`log record ${expected} is missing`);
+          return decodeRecord(expected--, record);
+        });
+      }
+    } finally {
+      await iterator.close();
+    }
+  }
+
+  /** Every target row: the queues as a whole. */
+  async *targets(): AsyncGenerator<TargetRow> {
+    for await (const [key, value] of this.#level.iterator(prefixRange(PREFIX.target))) {
+      yield decodeRow('target', firstKeyOf(key), value);
+    }
   }
 
   /** Queue rows with `after` < seq <= `through`, ascending, at most `limit`. */

@@ -1,0 +1,89 @@
+/**
+ * What several views are made of. Everything that others chose goes through `Words` or `Code`: it is text, isolated from
+ * what is around it, and what would turn or hide a part of it is written out.
+ */
+import type { ComponentChildren, VNode } from 'preact';
+import { html } from 'htm/preact';
+import { printable } from '../protocol/printable.ts';
+import { bytes, count, time } from './text.ts';
+
+/** Text of others. */
+export function Words({ text }: { text: string }): VNode {
+  return html`<bdi class="words">${printable(text)}</bdi>`;
+}
+
+/** Long and exact: a key, a fingerprint, an id. */
+export function Code({ text }: { text: string }): VNode {
+  return html`<code class="words"><bdi>${printable(text)}</bdi></code>`;
+}
+
+export function Time({ at }: { at: number }): VNode {
+  return html`<time datetime=${new Date(at).toISOString()}>${time(at)}</time>`;
+}
+
+export function Panel({ title, children }: { title: string; children?: ComponentChildren }): VNode {
+  return html`<section class="panel" aria-label=${title}>
+    <h2>${title}</h2>
+    ${children}
+  </section>`;
+}
+
+interface Column<Row> {
+  title: string;
+  cell: (row: Row) => ComponentChildren;
+  isNumber?: boolean;
+}
+
+interface TableProps<Row> {
+  label: string;
+  columns: readonly Column<Row>[];
+  rows: readonly Row[];
+  keyOf: (row: Row) => string | number;
+  /** What is said when there is none. */
+  none: string;
+}
+
+/** A table; on a narrow page each row is a card. The roles hold where the style makes blocks of rows. */
+export function Table<Row>({ label, columns, rows, keyOf, none }: TableProps<Row>): VNode {
+  if (rows.length === 0) return html`<p class="none">${none}</p>`;
+  return html`<table role="table" aria-label=${label}>
+    <thead role="rowgroup">
+      <tr role="row">
+        ${columns.map(({ title, isNumber }) => html`<th role="columnheader" class=${isNumber ? 'number' : ''}>${title}</th>`)}
+      </tr>
+    </thead>
+    <tbody role="rowgroup">
+      ${rows.map(
+        (row) =>
+          html`<tr role="row" key=${keyOf(row)}>
+            ${columns.map(
+              ({ title, cell, isNumber }) =>
+                html`<td role="cell" data-title=${title} class=${isNumber ? 'number' : ''}>${cell(row)}</td>`,
+            )}
+          </tr>`,
+      )}
+    </tbody>
+  </table>`;
+}
+
+interface BarProps {
+  label: string;
+  used: number;
+  max: number;
+  unit: string;
+}
+
+/** How much of a limit is used. */
+export function Bar({ label, used, max, unit }: BarProps): VNode {
+  const share = max > 0 ? Math.min(1, Math.max(0, used) / max) : 1;
+  const shown = unit === 'bytes' ? `${bytes(used)} of ${bytes(max)}` : `${count(used)} of ${count(max)} ${unit}`;
+  const kind = share >= 0.9 ? 'full' : share >= 0.7 ? 'filling' : 'fine';
+  return html`<div class="bar">
+    <div class="bar-text"><span>${label}</span><span>${shown}</span></div>
+    <meter class=${kind} min="0" max="1" value=${share} aria-label="${label}: ${shown}">${shown}</meter>
+  </div>`;
+}
+
+export function StateMark({ state }: { state: string }): VNode {
+  return html`<span class="mark mark-${/^[a-z]+$/.test(state) ? state : 'other'}">${state}</span>`;
+}

@@ -1,0 +1,104 @@
+/** What the page knows: the session, the place in it, and how the relay does. Views read these signals. */
+import { signal } from '@preact/signals';
+import type { ConsoleOverview, ConsoleSample } from '../protocol/operator-documents.ts';
+import { Problem, read } from './api.ts';
+
+const SAMPLES_KEPT = 450;
+/** What no stream brings. */
+const OVERVIEW_EVERY_MS = 10_000;
+/** While the relay still reads its log. */
+const STILL_READING_MS = 1_000;
+
+export type SessionState = 'opening' | 'open' | 'none';
+
+export const session = signal<SessionState>('opening');
+/** Why there is no session, when somebody tried. */
+export const doorNote = signal('');
+export const connection = signal<'connecting' | 'live' | 'lost'>('connecting');
+export const overview = signal<ConsoleOverview | undefined>(undefined);
+export const samples = signal<readonly ConsoleSample[]>([]);
+/** Said aloud and shown for whoever acted. */
+export const notice = signal('');
+
+export const place = signal(placeOf(location.hash));
+
+export interface Place {
+  view: 'overview' | 'hosts' | 'host' | 'log' | 'item';
+  /** A key, or a record. */
+  subject: string;
+  query: URLSearchParams;
+}
+
+addEventListener('hashchange', () => {
+  place.value = placeOf(location.hash);
+  notice.value = '';
+});
+
+function placeOf(hash: string): Place {
+  const [path = '', asked = ''] = hash.replace(/^#\/?/, '').split('?');
+  const [view = '', subject = ''] = path.split('/');
+  const query = new URLSearchParams(asked);
+  if (view === 'hosts' && subject !== '') return { view: 'host', subject: decoded(subject), query };
+  if (view === 'hosts' || view === 'log') return { view, subject: '', query };
+  if (view === 'items') return { view: 'item', subject: decoded(subject), query };
+  return { view: 'overview', subject: '', query };
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return '';
+  }
+}
+
+export function hostPlace(key: string): string {
+  return `#/hosts/${encodeURIComponent(key)}`;
+}
+
+export function itemPlace(lsn: number): string {
+  return `#/items/${lsn}`;
+}
+
+/** Shows what went wrong where somebody can do something about it. */
+export function failed(error: unknown): string {
+  if (!(error instanceof Problem)) throw error;
+  if (error.code === 'NO_SESSION') session.value = 'none';
+  return error.message;
+}
+
+export async function loadOverview(): Promise<void> {
+  try {
+    const loaded = await read<ConsoleOverview>('overview');
+    overview.value = loaded;
+    samples.value = loaded.samples;
+    if (!loaded.are_epochs_whole) setTimeout(() => void loadOverview(), STILL_READING_MS);
+  } catch (error) {
+    failed(error);
+  }
+}
+
+/** Follows the relay until the page goes. The browser opens a lost stream again by itself. */
+export function follow(): void {
+  const stream = new EventSource('/console/live');
+  stream.addEventListener('open', () => {
+    connection.value = 'live';
+    void loadOverview();
+  });
+  stream.addEventListener('sample', (event: MessageEvent<string>) => {
+    const sample = JSON.parse(event.data) as ConsoleSample;
+    samples.value = [...samples.value, sample].slice(-SAMPLES_KEPT);
+  });
+  stream.addEventListener('error', () => {
+    connection.value = 'lost';
+    // Nothing opens a stream again that was refused: the session may be over.
+    if (stream.readyState !== EventSource.CLOSED) return;
+    void loadOverview().then(() => {
+      if (session.value === 'open') setTimeout(follow, OVERVIEW_EVERY_MS);
+    });
+  });
+  const timer = setInterval(() => {
+    if (stream.readyState === EventSource.CLOSED) clearInterval(timer);
+    else if (document.visibilityState === 'visible') void loadOverview();
+  }, OVERVIEW_EVERY_MS);
+}

@@ -1,0 +1,59 @@
+/** How numbers, sizes and times are written. */
+
+const whole = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
+const short = new Intl.NumberFormat('en', { maximumSignificantDigits: 3 });
+const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
+
+export function count(value: number): string {
+  return whole.format(value);
+}
+
+export function rate(value: number): string {
+  return value >= 100 ? whole.format(value) : short.format(value);
+}
+
+export function bytes(value: number): string {
+  if (!Number.isFinite(value)) return 'unknown';
+  let size = Math.max(0, value);
+  let unit = 0;
+  while (size >= 1024 && unit < UNITS.length - 1) {
+    size /= 1024;
+    unit++;
+  }
+  return `${unit === 0 ? whole.format(size) : short.format(size)} ${UNITS[unit]}`;
+}
+
+/** `null` is not known. */
+export function duration(ms: number | null): string {
+  if (ms === null) return 'unknown';
+  if (ms < 1000) return `${short.format(ms)} ms`;
+  const steps: [number, string][] = [
+    [86_400_000, 'd'],
+    [3_600_000, 'h'],
+    [60_000, 'min'],
+    [1000, 's'],
+  ];
+  for (const [size, unit] of steps) if (ms >= size) return `${short.format(Math.floor((ms / size) * 10) / 10)} ${unit}`;
+  return '0 s';
+}
+
+/** In the time of whoever looks, to the second. */
+export function time(atMs: number): string {
+  const date = new Date(atMs);
+  if (Number.isNaN(date.getTime())) return 'never';
+  const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+  return `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+}
+
+/** The time of day alone. */
+export function clock(atMs: number): string {
+  return time(atMs).slice(11);
+}
+
+export function ago(atMs: number, nowMs: number): string {
+  return `${duration(Math.max(0, nowMs - atMs))} ago`;
+}
+
+function two(value: number): string {
+  return String(value).padStart(2, '0');
+}

@@ -1,0 +1,334 @@
+/** The operator's console in headless Chromium: every view by mouse and by keyboard, its actions, and words of others. */
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { printable } from '../../src/protocol/printable.ts';
+import { envelopeWire, itemTo, receiptId, receiptWire } from '../support/mail.ts';
+import { ConsoleWindow, browserForSuite, consoleUrl, sample } from '../support/console-browser.ts';
+import { HOSTILE } from '../support/hostile-words.ts';
+import { type HostedRelay, deny, enrolWithToken, hostedRelayForTest } from '../support/hosted-relay.ts';
+import { type HttpRelay, type HttpRelayChanges, relayForTest } from '../support/http-relay.ts';
+import { type TestHost, alice, bob, carol, dave, hostNamed } from '../support/hosts.ts';
+import { rotationBody } from '../support/rotations.ts';
+
+const ADMIN = { host: '127.0.0.1', port: 0 };
+
+const suite = browserForSuite();
+
+async function started(changes: HttpRelayChanges = {}): Promise<HttpRelay> {
+  return relayForTest('node', { adminListen: ADMIN, consoleFolder: suite.consoleFolder, ...changes });
+}
+
+/** Mail that waits, mail that was acked, and a push that was rejected. */
+async function traffic(relay: HttpRelay): Promise<void> {
+  const client = relay.client(alice);
+  await client.push([
+    itemTo([bob], 'first'),
+    itemTo([bob, carol], 'both'),
+    itemTo([carol], 'large', envelopeWire('large', 90_000)),
+  ]);
+  await client.push([itemTo([hostNamed('nobody')], 'lost')]);
+  const page = await relay.client(carol).pull();
+  await relay.client(carol).ack(page.epoch, page.items[0]?.seq ?? 0);
+}
+
+describe('the console', () => {
+  test('opens with a link that is good once, and stays open over a reload', async () => {
+    const relay = await started();
+    const url = await consoleUrl(relay);
+    const one = await ConsoleWindow.open(suite);
+    await one.page.goto(url);
+    await one.heading('Overview');
+    expect(one.page.url()).not.toContain('token');
+    await one.page.reload();
+    await one.heading('Overview');
+    expect(await one.unsound()).toEqual([]);
+
+    const other = await ConsoleWindow.open(suite);
+    await other.page.goto(url);
+    await other.heading('Poste relay');
+    await other.page.getByRole('alert').getByText('this link was used before').waitFor();
+    await one.page.getByRole('button', { name: 'Sign out' }).click();
+    await one.heading('Poste relay');
+    await one.page.reload();
+    await one.heading('Poste relay');
+    expect((await one.context.cookies()).filter(({ value }) => value !== '')).toEqual([]);
+  });
+
+  test('shows how the relay does, as it happens', async () => {
+    const relay = await started();
+    await relay.enrol(alice, bob, carol);
+    const window = await ConsoleWindow.open(suite);
+    await window.enter(relay);
+    await traffic(relay);
+    sample(relay);
+    const { page } = window;
+    await page
+      .getByText('items waiting', { exact: true })
+      .locator('xpath=..')
+      .getByText('3', { exact: true })
+      .waitFor();
+    await page.getByRole('img', { name: /Items a second, now: accepted 1.5, acked 0.5, rejected 0.5/ }).waitFor();
+    sample(relay);
+    await page.getByRole('img', { name: /Items a second, now: accepted 0, acked 0/ }).waitFor();
+    await page.reload();
+    await page.getByRole('table', { name: 'Biggest queues' }).getByRole('link', { name: 'bob' }).waitFor();
+    const refused = page.getByRole('table', { name: 'Refused in the last hour' });
+    await refused.getByRole('row', { name: /unknown target item 1 1/ }).waitFor();
+    await page.getByRole('table', { name: 'Epochs' }).getByText('initialised').waitFor();
+    // Both of the last minutes are drawn.
+    expect(await page.locator('.chart canvas').count()).toBe(4);
+    expect(await window.unsound()).toEqual([]);
+  });
+
+  test('finds a host, shows its quotas and keys, and revokes it when its name is typed', async () => {
+    const relay = await started();
+    const next = { ...hostNamed('bob-next'), name: bob.name };
+    await relay.enrol(alice, bob, carol);
+    await traffic(relay);
+    await relay.client(bob).request('POST', '/v2/relay/rotate', rotationBody(bob, next));
+    const window = await ConsoleWindow.open(suite);
+    await window.enter(relay);
+    await window.go('Hosts');
+    const { page } = window;
+    await page.getByText('4 of 4 host keys').waitFor();
+    await page.getByLabel('State').selectOption('live');
+    await page.getByText('3 of 4 host keys').waitFor();
+    await page.getByLabel('Search').fill('BOB');
+    await page.getByText('1 of 4 host keys').waitFor();
+    await page.getByRole('link', { name: 'bob' }).click();
+    await window.heading(/bob/);
+    expect(await page.getByRole('table', { name: 'Keys of this host' }).getByRole('row').count()).toBe(3);
+    await page.getByRole('meter', { name: 'queue, items: 2 of 10,000 items' }).waitFor();
+    await page.getByText('everybody').waitFor();
+    expect(await window.unsound()).toEqual([]);
+
+    await page.getByRole('button', { name: 'Revoke…' }).click();
+    const dialog = page.getByRole('dialog', { name: 'Revoke bob?' });
+    const revoke = dialog.getByRole('button', { name: 'Revoke for good' });
+    expect(await revoke.isDisabled()).toBe(true);
+    await dialog.getByLabel('Type its name to confirm').fill('bo');
+    expect(await revoke.isDisabled()).toBe(true);
+    await page.keyboard.press('Escape');
+    await dialog.waitFor({ state: 'hidden' });
+    expect(relay.relay.engine.enrolment(next.key)?.revokedAtMs).toBeNull();
+
+    await page.getByRole('button', { name: 'Revoke…' }).click();
+    await dialog.getByLabel('Type its name to confirm').fill('bob');
+    await page.keyboard.press('Enter');
+    await page.getByText('bob is revoked, for good.').waitFor();
+    await page.getByText('revoked', { exact: true }).first().waitFor();
+    expect(relay.relay.engine.enrolment(next.key)?.revokedAtMs).toBe(relay.clock.wallMs);
+    expect(await page.getByRole('button', { name: 'Revoke…' }).count()).toBe(0);
+    expect(await window.unsound()).toEqual([]);
+  });
+
+  test('shows the log live, filters it, and traces an item from its acceptance to its ack', async () => {
+    const relay = await started();
+    await relay.enrol(alice, bob, carol);
+    const window = await ConsoleWindow.open(suite);
+    await window.enter(relay);
+    await window.go('Log');
+    const { page } = window;
+    const events = page.getByRole('region', { name: 'Events' }).getByRole('listitem');
+    await events.first().waitFor();
+    expect(await events.count()).toBe(7);
+    await traffic(relay);
+    sample(relay);
+    await page.getByRole('link', { name: 'Trace of item both' }).waitFor();
+    expect(await events.first().textContent()).toContain('items acked');
+
+    await page.getByLabel('Kind').selectOption('HostEnrolled');
+    await page.getByRole('button', { name: 'Filter' }).click();
+    await expect.poll(() => events.count()).toBe(3);
+    await page.getByLabel('Host', { exact: true }).fill('CAROL');
+    await page.keyboard.press('Enter');
+    await expect.poll(() => events.count()).toBe(1);
+    await page.getByLabel('Kind').selectOption('');
+    await page.getByLabel('Host', { exact: true }).fill('');
+    await page.getByLabel('Item', { exact: true }).fill('both');
+    await page.keyboard.press('Enter');
+    await expect.poll(() => events.count()).toBe(1);
+    await page.getByLabel('Host', { exact: true }).fill('nobody');
+    await page.keyboard.press('Enter');
+    await page.getByRole('alert').getByText('No host is like that.').waitFor();
+    expect(await window.unsound()).toEqual([]);
+
+    await page.getByRole('link', { name: 'Trace of item both' }).click();
+    await window.heading(/both/);
+    await page.getByRole('region', { name: 'To bob' }).getByText('waiting').waitFor();
+    const toCarol = page.getByRole('region', { name: 'To carol' });
+    expect(await toCarol.getByRole('listitem').allTextContents()).toEqual([
+      expect.stringContaining('accepted') as unknown,
+      expect.stringContaining('acked') as unknown,
+    ]);
+    // It is followed while it waits.
+    const { epoch, items } = await relay.client(bob).pull();
+    sample(relay);
+    await relay.client(bob).ack(epoch, items.at(-1)?.seq ?? 0);
+    sample(relay);
+    await page.getByRole('region', { name: 'To bob' }).getByText('acked', { exact: true }).first().waitFor();
+    expect(await window.unsound()).toEqual([]);
+  });
+
+  test('offers a backup only where there is one to take, and says how it went', async () => {
+    const without = await ConsoleWindow.open(suite);
+    await without.enter(await started());
+    expect(await without.page.getByRole('button', { name: 'Take a backup' }).count()).toBe(0);
+
+    let taken = 0;
+    const takeBackup = async (): Promise<{ name: string; bytes: number }> => {
+      if (++taken > 1) throw new Error('no room');
+      return { name: 'copy-1', bytes: 2048 };
+    };
+    const relay = await started({ takeBackup });
+    const window = await ConsoleWindow.open(suite);
+    await window.enter(relay);
+    await window.page.getByRole('button', { name: 'Take a backup' }).click();
+    await window.page.getByText('The backup copy-1 is whole: 2 KiB.').waitFor();
+    expect(await window.unsound()).toEqual([]);
+    await window.page.getByRole('button', { name: 'Take a backup' }).click();
+    await window.page.getByText('the backup could not be taken').waitFor();
+    expect(relay.errors).toHaveLength(1);
+  });
+
+  test('goes by keyboard alone', async () => {
+    const relay = await started();
+    await relay.enrol(alice, bob);
+    const window = await ConsoleWindow.open(suite);
+    await window.enter(relay);
+    const { page } = window;
+    await page.getByRole('link', { name: 'Skip to content' }).focus();
+    await page.keyboard.press('Enter');
+    expect(await page.evaluate('document.activeElement.id')).toBe('main');
+    await page.getByRole('link', { name: 'Overview' }).focus();
+    await page.keyboard.press('Tab');
+    await page.keyboard.press('Enter');
+    await window.heading('Hosts');
+    await page.getByText('2 of 2 host keys').waitFor();
+    // The new view has the focus, and what follows is in the order of the page.
+    expect(await window.tabStops()).toEqual(['Search', 'State', 'alice', 'bob']);
+    expect(await page.evaluate(`getComputedStyle(document.querySelector('a[href^="#/hosts/"]')).outlineStyle`)).toBe(
+      'none',
+    );
+    await page.getByRole('link', { name: 'alice' }).focus();
+    await page.keyboard.press('Shift+Tab');
+    await page.keyboard.press('Tab');
+    expect(await page.evaluate('getComputedStyle(document.activeElement).outlineStyle')).toBe('solid');
+    await page.keyboard.press('Enter');
+    await window.heading(/alice/);
+    expect(await window.unsound()).toEqual([]);
+  });
+
+  test('says that the relay is gone, and goes on when it is back', async () => {
+    const relay = await started();
+    const window = await ConsoleWindow.open(suite);
+    await window.enter(relay);
+    const port = relay.relay.adminPort ?? 0;
+    await relay.stop();
+    await window.page.getByText('connection lost').waitFor();
+    await relay.start({ adminListen: { host: '127.0.0.1', port } });
+    // The session went with the process.
+    await window.heading('Poste relay');
+    expect(window.faults).toEqual([]);
+  });
+});
+
+/** As long as they may be. */
+const OWNER = 'a:b/c=d@e+f-'.repeat(5);
+const LONG_NAME = 'x'.repeat(63);
+
+describe('words of others', () => {
+  test('are words and nothing else, in every view, at both widths, light and dark', async () => {
+    const { relay } = await hostile();
+    const window = await ConsoleWindow.open(suite, { reducedMotion: 'reduce' });
+    const { page } = window;
+    const seen = async (view: string): Promise<void> => {
+      for (const [width, height] of [
+        [1440, 900],
+        [360, 780],
+      ] as const) {
+        for (const colorScheme of ['light', 'dark'] as const) {
+          await page.setViewportSize({ width, height });
+          await page.emulateMedia({ colorScheme });
+          expect(await window.unsound()).toEqual([]);
+          const path = join(suite.screenshots, `${view}-${width}-${colorScheme}.png`);
+          await page.screenshot({ path, fullPage: true });
+        }
+      }
+    };
+    await window.enter(relay);
+    sample(relay, 20);
+    await page.getByRole('img', { name: /Items waiting, now: all queues 5/ }).waitFor();
+    await expect
+      .poll(async () => {
+        sample(relay);
+        return page.getByRole('img', { name: /Oldest item, now: age [1-9]/ }).count();
+      })
+      .toBe(1);
+    await seen('overview');
+    await window.go('Hosts');
+    const table = page.getByRole('table', { name: 'Hosts' });
+    await table.getByText(HOSTILE.image, { exact: true }).waitFor();
+    await table.getByText(printable(HOSTILE.turned), { exact: true }).waitFor();
+    await table.getByText(OWNER, { exact: true }).first().waitFor();
+    await seen('hosts');
+    await page.getByLabel('Search').fill(HOSTILE.image);
+    await page.getByText('1 of 5 host keys').waitFor();
+    await page.getByLabel('Search').fill('bob');
+    await table.getByText(printable(HOSTILE.turned), { exact: true }).waitFor();
+    await table.getByText(HOSTILE.image, { exact: true }).waitFor({ state: 'hidden' });
+    await page.getByRole('link', { name: 'bob' }).click();
+    await page.getByText(HOSTILE.long, { exact: true }).waitFor();
+    await page.getByText(HOSTILE.handler, { exact: true }).waitFor();
+    await seen('host');
+    await window.go('Log');
+    for (const reason of Object.values(HOSTILE)) {
+      await page.getByText(printable(reason), { exact: true }).first().waitFor();
+    }
+    await seen('log');
+    await page.getByRole('link', { name: 'Trace of item __proto__' }).click();
+    await window.heading(/__proto__/);
+    await page.getByRole('region', { name: `To ${LONG_NAME}` }).waitFor();
+    await seen('item');
+    expect(await page.locator('main img, main script').count()).toBe(0);
+    // Places that are none.
+    for (const path of [
+      'hosts/%3Cimg%20src=x%20onerror=hacked()%3E',
+      'items/%22onload=hacked()',
+      'hosts/%E0%A4%A',
+      '__proto__',
+    ]) {
+      await page.evaluate(`location.hash = '#/${path}'`);
+      await page.locator('main h1').waitFor();
+    }
+    await window.heading('Overview');
+    expect(new Set(window.refusals.splice(0))).toEqual(new Set(['404 /console/host', '400 /console/trace']));
+    expect(await window.unsound()).toEqual([]);
+    expect(relay.errors).toEqual([]);
+  });
+});
+
+/** A relay in which everything that others may choose is bad. */
+async function hostile(): Promise<HostedRelay> {
+  const hosted = await hostedRelayForTest('node', { adminListen: ADMIN, consoleFolder: suite.consoleFolder });
+  const { relay } = hosted;
+  const claims: [TestHost, Record<string, string>][] = [
+    [alice, { account: HOSTILE.image, org: HOSTILE.turned, client_id: HOSTILE.script }],
+    [bob, { account: HOSTILE.turned, org: HOSTILE.long, client_id: HOSTILE.handler }],
+    [carol, { account: HOSTILE.long, org: HOSTILE.emoji, client_id: HOSTILE.link }],
+    [dave, { account: HOSTILE.emoji, org: HOSTILE.template, client_id: HOSTILE.image }],
+    [hostNamed(LONG_NAME), { account: HOSTILE.handler, org: HOSTILE.image, client_id: HOSTILE.long }],
+  ];
+  for (const [host, words] of claims) await enrolWithToken(hosted, host, words, OWNER);
+  const longId = '-_.'.repeat(42);
+  const receipt = receiptId(longId, `${'a'.repeat(64)}@${'b'.repeat(63)}`, 9_007_199_254_740_991);
+  await relay
+    .client(alice)
+    .push([
+      itemTo([bob], longId),
+      itemTo([carol, dave, hostNamed(LONG_NAME)], '__proto__'),
+      itemTo([bob], receipt, receiptWire(alice, longId, `${'a'.repeat(64)}@${'b'.repeat(63)}`, 9_007_199_254_740_991)),
+    ]);
+  for (const reason of Object.values(HOSTILE)) await deny(hosted, { client_id: `other ${reason}`, reason });
+  return hosted;
+}

@@ -1,0 +1,371 @@
+/** The doors of the console over raw HTTP, and what is behind them. */
+import { describe, expect, test } from 'vitest';
+import { SESSION_IDLE_MS, TOKEN_LIFETIME_MS } from '../../src/relay/admin/console/sessions.ts';
+import { STREAMS_MAX } from '../../src/relay/admin/console/live-streams.ts';
+import { FIRST_ADAPTER } from '../support/adapters.ts';
+import {
+  type EnteredSession,
+  adminPort,
+  ask,
+  consoleToken,
+  enterConsole,
+  ownHost,
+} from '../support/console-session.ts';
+import { type HttpRelay, type HttpRelayChanges, relayForTest } from '../support/http-relay.ts';
+import { alice, bob, carol } from '../support/hosts.ts';
+import { itemTo } from '../support/mail.ts';
+import { jsonOf } from '../support/problems.ts';
+import { RawConnection, type RawResponse, rawRequest, requestBytes } from '../support/raw-http.ts';
+
+const READS = ['/session', '/overview', '/live', '/hosts', '/host', '/log', '/trace'];
+const ACTIONS = ['/leave', '/revoke', '/backup'];
+
+const started = (changes: HttpRelayChanges = {}): Promise<HttpRelay> =>
+  relayForTest(FIRST_ADAPTER, { adminListen: { host: '127.0.0.1', port: 0 }, ...changes });
+
+function verdict(response: RawResponse): [number, unknown] {
+  return [response.status, jsonOf(response)['code']];
+}
+
+describe('Host', () => {
+  test('a name of elsewhere gets nothing, neither the page nor a session nor an action', async () => {
+    const relay = await started();
+    const { cookie, csrf } = await enterConsole(relay);
+    const port = adminPort(relay);
+    const foreign = [
+      'evil.example',
+      `evil.example:${port}`,
+      '127.0.0.1',
+      `127.0.0.1:${port + 1}`,
+      `127.0.0.1.nip.io:${port}`,
+    ];
+    for (const host of foreign) {
+      const headers = { host, cookie, 'x-poste-csrf': csrf };
+      for (const path of ['', '/', '/console.js', ...READS]) {
+        expect(verdict(await ask(relay, 'GET', path, headers))).toEqual([403, 'FOREIGN_HOST']);
+      }
+      for (const path of ['/session', ...ACTIONS]) {
+        const origin = `http://${host}`;
+        expect(verdict(await ask(relay, 'POST', path, { ...headers, origin }, {}))).toEqual([403, 'FOREIGN_HOST']);
+      }
+    }
+  });
+
+  test('every loopback name is its own', async () => {
+    const relay = await started();
+    for (const name of ['127.0.0.1', 'localhost', 'LOCALHOST', '[::1]']) {
+      const response = await ask(relay, 'GET', '', { host: `${name}:${adminPort(relay)}` });
+      expect([response.status, response.headers.get('location')]).toEqual([308, '/console/']);
+    }
+  });
+});
+
+describe('Origin', () => {
+  test('whatever changes something comes from the page: another origin, none or two are refused', async () => {
+    const relay = await started();
+    const session = await enterConsole(relay);
+    for (const origin of [
+      'http://evil.example',
+      `https://${ownHost(relay)}`,
+      'null',
+      `http://localhost:${adminPort(relay)}`,
+      '',
+    ]) {
+      for (const path of ['/session', ...ACTIONS]) {
+        expect(verdict(await session.post(path, {}, { origin }))).toEqual([403, 'FOREIGN_ORIGIN']);
+      }
+    }
+    const head = `POST /console/leave HTTP/1.1\r\nhost: ${ownHost(relay)}\r\ncookie: ${session.cookie}\r\n`;
+    const twice = `origin: http://${ownHost(relay)}\r\norigin: http://evil.example\r\ncontent-length: 0\r\n\r\n`;
+    expect(verdict(await rawRequest(adminPort(relay), head + twice, 'POST'))).toEqual([403, 'FOREIGN_ORIGIN']);
+    expect((await session.get('/session')).status).toBe(200);
+  });
+
+  test('a browser that says that another site asks is believed', async () => {
+    const relay = await started();
+    const session = await enterConsole(relay);
+    for (const site of ['cross-site', 'same-site', 'none']) {
+      expect(verdict(await session.get('/overview', { 'sec-fetch-site': site }))).toEqual([403, 'FOREIGN_ORIGIN']);
+    }
+    expect((await session.get('/overview', { 'sec-fetch-site': 'same-origin' })).status).toBe(200);
+    expect(verdict(await session.get('/overview', { origin: 'http://evil.example' }))).toEqual([403, 'FOREIGN_ORIGIN']);
+  });
+});
+
+describe('the token', () => {
+  test('is good once; a replay, a guess and a late one are not', async () => {
+    const relay = await started();
+    const token = await consoleToken(relay);
+    const late = await consoleToken(relay);
+    const send = (body: unknown): Promise<RawResponse> => ask(relay, 'POST', '/session', {}, body);
+    expect((await send({ token })).status).toBe(200);
+    for (const bad of [token, '', 'x'.repeat(43), `${late}x`]) {
+      expect(verdict(await send({ token: bad }))).toEqual([403, 'BAD_CONSOLE_TOKEN']);
+    }
+    for (const bad of [{}, { token: 1 }, { token: 'x'.repeat(101) }, [], 'text']) {
+      expect(verdict(await send(bad))).toEqual([400, 'BAD_REQUEST']);
+    }
+    relay.clock.move(TOKEN_LIFETIME_MS);
+    expect(verdict(await send({ token: late }))).toEqual([403, 'BAD_CONSOLE_TOKEN']);
+  });
+
+  test('two at once: one gets in', async () => {
+    const relay = await started();
+    const token = await consoleToken(relay);
+    const both = await Promise.all([1, 2].map(() => ask(relay, 'POST', '/session', {}, { token })));
+    expect(both.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([200, 403]);
+  });
+
+  test('becomes a cookie that scripts cannot read and other sites cannot send', async () => {
+    const relay = await started();
+    const response = await ask(relay, 'POST', '/session', {}, { token: await consoleToken(relay) });
+    expect(response.headers.get('set-cookie')).toMatch(
+      new RegExp(
+        `^poste_console_${adminPort(relay)}=[A-Za-z0-9_-]{43}; Path=/console; HttpOnly; SameSite=Strict; Max-Age=43200$`,
+      ),
+    );
+  });
+});
+
+describe('the session', () => {
+  test('nothing is shown or done without one, with a forged one, or with two', async () => {
+    const relay = await started();
+    const { cookie, csrf } = await enterConsole(relay);
+    const [name = '', value = ''] = cookie.split('=');
+    for (const bad of ['', `${name}=`, `${name}=${'x'.repeat(43)}`, `other=${value}`, `${cookie}; ${name}=x`]) {
+      for (const path of READS) {
+        expect(verdict(await ask(relay, 'GET', path, { cookie: bad }))).toEqual([401, 'NO_SESSION']);
+      }
+      for (const path of ACTIONS) {
+        const headers = { cookie: bad, 'x-poste-csrf': csrf };
+        expect(verdict(await ask(relay, 'POST', path, headers, {}))).toEqual([401, 'NO_SESSION']);
+      }
+    }
+    expect((await ask(relay, 'GET', '/session', { cookie: `a=1; ${cookie}; b=2` })).status).toBe(200);
+  });
+
+  test('no action is taken without its own CSRF token', async () => {
+    const relay = await started();
+    await relay.enrol(alice);
+    const [session, other] = [await enterConsole(relay), await enterConsole(relay)];
+    const body = { host_pubkey: alice.key, confirm: 'alice' };
+    for (const token of ['', other.csrf, session.csrf.slice(1), `${session.csrf}x`]) {
+      for (const path of ACTIONS) {
+        expect(verdict(await session.post(path, body, { 'x-poste-csrf': token }))).toEqual([403, 'BAD_CSRF_TOKEN']);
+      }
+    }
+    expect(relay.relay.engine.enrolment(alice.key)?.revokedAtMs).toBeNull();
+  });
+
+  test('is over when it is left, after twelve idle hours, and when the relay starts again', async () => {
+    const relay = await started();
+    const [left, idle, kept] = [await enterConsole(relay), await enterConsole(relay), await enterConsole(relay)];
+    const response = await left.post('/leave', {});
+    expect([response.status, response.headers.get('set-cookie')]).toEqual([200, expect.stringContaining('Max-Age=0')]);
+    expect(verdict(await left.get('/session'))).toEqual([401, 'NO_SESSION']);
+    relay.clock.move(SESSION_IDLE_MS - 60_000);
+    expect((await kept.get('/session')).status).toBe(200);
+    relay.clock.move(60_000);
+    expect(verdict(await idle.get('/session'))).toEqual([401, 'NO_SESSION']);
+    expect((await kept.get('/session')).status).toBe(200);
+    await relay.restart();
+    expect(verdict(await ask(relay, 'GET', '/session', { cookie: kept.cookie }))).toEqual([401, 'NO_SESSION']);
+  });
+});
+
+describe('every answer', () => {
+  test('has the headers that keep the page to itself', async () => {
+    const relay = await started();
+    const session = await enterConsole(relay);
+    const answers = [
+      await ask(relay, 'GET', ''),
+      await ask(relay, 'GET', '/', { host: 'evil.example' }),
+      await ask(relay, 'GET', '/overview'),
+      await session.get('/overview'),
+      await session.post('/revoke', {}),
+    ];
+    for (const { headers } of answers) {
+      expect(Object.fromEntries(headers)).toMatchObject({
+        'cache-control': 'no-store',
+        'cross-origin-opener-policy': 'same-origin',
+        'cross-origin-resource-policy': 'same-origin',
+        'referrer-policy': 'no-referrer',
+        'x-content-type-options': 'nosniff',
+        'x-frame-options': 'DENY',
+      });
+      const policy = headers.get('content-security-policy') ?? '';
+      expect(policy).toMatch(
+        /^default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self';/,
+      );
+      expect(policy).toContain("frame-ancestors 'none'");
+      expect(policy).not.toMatch(/unsafe|\*|https?:/);
+    }
+  });
+
+  test('to anything else is 404 or 405, and the public port knows nothing of it', async () => {
+    const relay = await started();
+    const { cookie } = await enterConsole(relay);
+    for (const path of ['/x', '/session/', '/../livez', '/console.js.map', '/page.html']) {
+      expect((await ask(relay, 'GET', path, { cookie })).status).toBe(404);
+    }
+    for (const path of ['/', '/overview', '/log'])
+      expect((await ask(relay, 'POST', path, { cookie }, {})).status).toBe(405);
+    expect((await fetch(`${relay.url}/console/`)).status).toBe(404);
+  });
+});
+
+describe('what it shows', () => {
+  test('hosts, one host, the log and a trace; a query that the page would not make is refused', async () => {
+    const { session } = await filled();
+    expect(jsonOf(await session.get('/hosts?search=BO'))).toMatchObject({
+      matches: 1,
+      total: 3,
+      hosts: [{ host: 'bob', queue_items: 2 }],
+    });
+    const host = jsonOf(await session.get(`/host?key=${encodeURIComponent(bob.key)}`));
+    expect(host).toMatchObject({ host: { host: 'bob' }, allowed_senders: null, last_pull: null });
+    const log = jsonOf(await session.get('/log?type=ItemAccepted')) as { events: { lsn: number; item_id: string }[] };
+    expect(log.events.map(({ item_id }) => item_id)).toEqual(['two', 'one']);
+    expect(jsonOf(await session.get(`/trace?lsn=${log.events[0]?.lsn}`))).toMatchObject({
+      item_id: 'two',
+      targets: [{}, {}],
+    });
+    expect(verdict(await session.get('/trace?lsn=1'))).toEqual([404, 'UNKNOWN_RECORD']);
+    expect(verdict(await session.get(`/host?key=${encodeURIComponent('A'.repeat(43))}=`))).toEqual([
+      404,
+      'UNKNOWN_HOST_KEY',
+    ]);
+    const bad = [
+      '/log?before=-1',
+      '/log?before=1&before=2',
+      '/log?host=bob',
+      '/log?type=%3C',
+      `/log?item=${'x'.repeat(321)}`,
+      '/trace',
+      '/trace?lsn=x',
+      `/hosts?search=${'x'.repeat(101)}`,
+      '/hosts?state=%00',
+    ];
+    for (const path of bad) expect(verdict(await session.get(path))).toEqual([400, 'BAD_REQUEST']);
+  });
+
+  test('a revocation needs the name of the host, and is in the log', async () => {
+    const { relay, session } = await filled();
+    const revoke = (body: unknown): Promise<RawResponse> => session.post('/revoke', body);
+    expect(verdict(await revoke({ host_pubkey: bob.key, confirm: 'BOB' }))).toEqual([409, 'NOT_CONFIRMED']);
+    expect(verdict(await revoke({ host_pubkey: bob.key }))).toEqual([400, 'BAD_REQUEST']);
+    expect(verdict(await revoke({ host_pubkey: 'x', confirm: 'bob' }))).toEqual([400, 'BAD_REQUEST']);
+    expect(relay.relay.engine.enrolment(bob.key)?.revokedAtMs).toBeNull();
+    expect(jsonOf(await revoke({ host_pubkey: bob.key, confirm: 'bob' }))).toMatchObject({
+      is_new: true,
+      host: { state: 'revoked' },
+    });
+    expect(jsonOf(await revoke({ host_pubkey: bob.key, confirm: 'bob' }))).toMatchObject({ is_new: false });
+    await expect(relay.client(bob).pull()).rejects.toMatchObject({ code: 'NOT_ENROLLED' });
+    expect(jsonOf(await session.get('/log?type=HostRevoked'))).toMatchObject({ events: [{ type: 'HostRevoked' }] });
+  });
+
+  test('the epochs of the log, those before the start too', async () => {
+    const { relay } = await filled();
+    await relay.relay.engine.rotateEpoch({
+      type: 'RotateEpoch',
+      epoch: 'A-NEW-EPOCH' as never,
+      reason: 'reset',
+      nowMs: 7,
+    });
+    await relay.restart();
+    await relay.relay.engine.rotateEpoch({
+      type: 'RotateEpoch',
+      epoch: 'A-NEWER-EPOCH' as never,
+      reason: 'reset',
+      nowMs: 8,
+    });
+    const session = await enterConsole(relay);
+    const overview = async (): Promise<Record<string, unknown>> => jsonOf(await session.get('/overview'));
+    await expect.poll(async () => (await overview())['are_epochs_whole']).toBe(true);
+    const epochs = (await overview())['epochs'] as { reason: string; epoch: string }[];
+    expect(epochs.map(({ epoch }) => epoch).slice(0, 2)).toEqual(['A-NEWER-EPOCH', 'A-NEW-EPOCH']);
+    expect(epochs.at(-1)?.reason).toBe('initialised');
+    expect(epochs).toHaveLength(3);
+  });
+});
+
+describe('the stream', () => {
+  test('sends a sample every two seconds, until the session ends', async () => {
+    const relay = await started();
+    const session = await enterConsole(relay);
+    const stream = await open(relay, session);
+    for (let times = 0; times < 2; times++) relay.timers.pass(2000);
+    await session.post('/leave', {});
+    relay.timers.pass(2000);
+    const response = await stream.response();
+    expect([response?.status, response?.headers.get('content-type')]).toEqual([200, 'text/event-stream']);
+    const samples = (response?.body.toString() ?? '')
+      .split('\n\n')
+      .filter((text) => text.startsWith('event: sample\n'));
+    expect(samples).toHaveLength(2);
+    expect(JSON.parse(samples[0]?.replace(/^event: sample\ndata: /, '') ?? '')).toMatchObject({
+      queue_items: 0,
+      epoch: relay.epoch,
+    });
+    stream.close();
+  });
+
+  test('there are few at a time, and one that its peer leaves makes room', async () => {
+    const relay = await started();
+    const session = await enterConsole(relay);
+    const streams = await Promise.all(Array.from({ length: STREAMS_MAX }, () => open(relay, session)));
+    expect(verdict(await session.get('/live'))).toEqual([503, 'TOO_MANY_STREAMS']);
+    streams[0]?.close();
+    const isOpen = async (): Promise<boolean> => {
+      const connection = await open(relay, session);
+      const isStream = !(await session.get('/session')).headers.has('retry-after') && connection.receivedBytes > 600;
+      connection.close();
+      return isStream;
+    };
+    await expect.poll(isOpen).toBe(true);
+    for (const stream of streams) stream.close();
+  });
+
+  test('ends when the relay stops, which waits for nobody who looks', async () => {
+    const relay = await started();
+    const stream = await open(relay, await enterConsole(relay));
+    await relay.stop();
+    const response = await stream.response();
+    expect(response?.status).toBe(200);
+    stream.close();
+  });
+
+  test('of a peer that takes nothing is cut', async () => {
+    const relay = await started();
+    const session = await enterConsole(relay);
+    const stream = await open(relay, session);
+    stream.pause();
+    await expect
+      .poll(
+        () => {
+          relay.timers.pass(2000 * 500);
+          return relay.logged.filter(({ fields }) => (fields as { route?: string }).route === '/console/live').length;
+        },
+        { timeout: 20_000, interval: 1 },
+      )
+      .toBe(1);
+    stream.close();
+  });
+});
+
+/** Mail that waits, and somebody who looks. */
+async function filled(): Promise<{ relay: HttpRelay; session: EnteredSession }> {
+  const relay = await started();
+  await relay.enrol(alice, bob, carol);
+  await relay.client(alice).push([itemTo([bob], 'one'), itemTo([bob, carol], 'two')]);
+  return { relay, session: await enterConsole(relay) };
+}
+
+/** A stream that has begun. */
+async function open(relay: HttpRelay, { cookie }: EnteredSession): Promise<RawConnection> {
+  const connection = await RawConnection.open(adminPort(relay));
+  connection.send(requestBytes('GET', '/console/live', { host: ownHost(relay), cookie }));
+  await expect.poll(() => connection.receivedBytes, { interval: 2 }).toBeGreaterThan(0);
+  return connection;
+}
