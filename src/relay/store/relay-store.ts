@@ -42,15 +42,12 @@ import { keyBytes } from './packing.ts';
 import type { PositionFile } from './position.ts';
 import { checkRecord, decodeRecord, encodeRecord } from './record.ts';
 import { decodeRow, encodeRow } from './row-codec.ts';
-import { storedRecords } from './stored-records.ts';
+import { storedRecords, storedRecordsBack } from './stored-records.ts';
 
 /** The library's batches given as arrays cost ten times as much of the loop. */
 type LevelBatch = ReturnType<Level['batch']>;
 
 const READ_BYTES = 4 << 20;
-/** The same for whoever reads beside the mail, and is to hold nobody up. */
-const RUN_RECORDS = 100;
-const RUN_BYTES = 256 << 10;
 /** Keys given to LevelDB before others get their turn: a few milliseconds, encoding included. */
 const HANDED_OVER_AT_ONCE = 500;
 
@@ -173,27 +170,8 @@ export class RelayStore implements EventLog, RowReader {
 
   /** The records below `beforeLsn`, the newest first, in runs small enough to be read in one turn of the loop. */
   async *readBack(beforeLsn: number): AsyncGenerator<LogEntry[]> {
-    let expected = Math.min(beforeLsn - 1, this.#lastLsn);
-    const iterator = this.#level.iterator({
-      gte: logKey(1),
-      lte: logKey(expected),
-      reverse: true,
-      fillCache: false,
-      highWaterMarkBytes: RUN_BYTES,
-    });
-    try {
-      for (;;) {
-        if (expected <= 0) return;
-        const run = await iterator.nextv(RUN_RECORDS);
-        if (run.length === 0) throw new DamagedRecord(`log record ${expected} is missing`);
-        yield run.map(([key, record]) => {
-          if (lsnOf(key) !== expected) throw new DamagedRecord(`log record ${expected} is missing`);
-          return decodeRecord(expected--, record);
-        });
-      }
-    } finally {
-      await iterator.close();
-    }
+    for await (const run of storedRecordsBack(this.#level, Math.min(beforeLsn - 1, this.#lastLsn)))
+      yield run.map(([lsn, record]) => decodeRecord(lsn, record));
   }
 
   /** Every target row: the queues as a whole. */

@@ -5,6 +5,9 @@ import { DamagedRecord } from './record.ts';
 
 const READ_RECORDS = 1000;
 const READ_BYTES = 4 << 20;
+/** The same for whoever reads beside the mail, and is to hold nobody up. */
+const RUN_RECORDS = 100;
+const RUN_BYTES = 256 << 10;
 
 /** Every record of this stretch, undecoded. Throws `DamagedRecord` where one is missing. */
 export async function* storedRecords(
@@ -32,4 +35,31 @@ export async function* storedRecords(
     await iterator.close();
   }
   if (expected <= throughLsn) throw new DamagedRecord(`log record ${expected} is missing`);
+}
+
+/** The records up to `throughLsn`, undecoded, the newest first. Throws `DamagedRecord` where one is missing. */
+export async function* storedRecordsBack(
+  level: Level,
+  throughLsn: number,
+): AsyncGenerator<[lsn: number, record: Buffer][]> {
+  let expected = throughLsn;
+  const iterator = level.iterator({
+    gte: logKey(1),
+    lte: logKey(throughLsn),
+    reverse: true,
+    fillCache: false,
+    highWaterMarkBytes: RUN_BYTES,
+  });
+  try {
+    while (expected > 0) {
+      const run = await iterator.nextv(RUN_RECORDS);
+      if (run.length === 0) throw new DamagedRecord(`log record ${expected} is missing`);
+      yield run.map(([key, record]): [number, Buffer] => {
+        if (lsnOf(key) !== expected) throw new DamagedRecord(`log record ${expected} is missing`);
+        return [expected--, record];
+      });
+    }
+  } finally {
+    await iterator.close();
+  }
 }
