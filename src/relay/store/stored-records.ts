@@ -51,7 +51,8 @@ export async function* storedRecordsBack(
     highWaterMarkBytes: RUN_BYTES,
   });
   try {
-    while (expected > 0) {
+    for (;;) {
+      if (expected <= 0) return;
       const run = await iterator.nextv(RUN_RECORDS);
       if (run.length === 0) throw new DamagedRecord(`log record ${expected} is missing`);
       yield run.map(([key, record]): [number, Buffer] => {
