@@ -4,6 +4,7 @@ import { Command, CommanderError } from 'commander';
 import { printable } from '../protocol/printable.ts';
 import { CommandFailed, EXIT } from './exit.ts';
 import { relayAdmitCommand } from './relay-admit.ts';
+import { relayConsoleCommand } from './relay-console.ts';
 import { relayHostsCommand } from './relay-hosts.ts';
 import { relayKeygenCommand } from './relay-keygen.ts';
 import { relayRevokeCommand } from './relay-revoke.ts';
@@ -20,6 +21,7 @@ function program(): Command {
   relay.addCommand(relayHostsCommand());
   relay.addCommand(relayRevokeCommand());
   relay.addCommand(relayAdmitCommand());
+  relay.addCommand(relayConsoleCommand());
   const poste = new Command('poste')
     .description('Mail between coding agents on different machines.')
     .version(softwareVersion())

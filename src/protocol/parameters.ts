@@ -58,3 +58,8 @@ export const HopByKeyOrName = Type.Object({
 });
 
 export const OptionalHop = Type.Partial(HopByKey);
+
+/** What every action of the operator's console brings besides its cookie. */
+export const ConsoleAction = Type.Object({
+  'x-poste-csrf': Type.String({ description: 'the token of the session' }),
+});

@@ -6,13 +6,16 @@
 import { BODY_BYTES_MAX, type Limits } from '../protocol/limits.ts';
 import type { Signer } from '../protocol/ed25519.ts';
 import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../protocol/epoch.ts';
-import { operatorHandler } from './admin/health.ts';
+import type { TakeBackup } from './admin/console/routes.ts';
+import { OperatorSide } from './admin/operator-side.ts';
+import { Watch } from './admin/watch.ts';
 import { accountTokenAuthority } from './auth/account-token.ts';
 import { hostKeyAuthority } from './auth/authority.ts';
 import { Challenges } from './auth/challenges.ts';
 import { Issuer, type IssuerSettings } from './auth/issuer.ts';
 import { Jwks } from './auth/jwks.ts';
 import { RateLimiter } from './auth/rate-limit.ts';
+import { consoleRoute } from './control/console.ts';
 import { hostRoutes } from './control/hosts.ts';
 import { inviteRoutes } from './control/invites.ts';
 import { type ControlListener, ControlUnavailable, listenControl } from './control/socket.ts';
@@ -75,6 +78,10 @@ export interface RelayOptions {
   /** Largest request body of the routes with a hop. */
   bodyBytesMax: number;
   version: string;
+  /** Where the page of the console is; absent: where the build puts it. */
+  consoleFolder?: string;
+  /** Writes a backup when the console asks for one; absent: it does not offer it. */
+  takeBackup?: TakeBackup;
   /** Which server to use; absent: uWebSockets.js where one runs, else node:http. */
   server?: 'uws' | 'node';
   clock: Clock;
@@ -122,7 +129,10 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
   const failure = new FailureReport();
   const monotonicMs = () => clock.monotonicMs();
   const settings = { limits, admission, enrolmentsMax, dedupRowsMax };
-  const engineOptions = { store, settings, signer, monotonicMs, failed: failure.tell };
+  // Without an operator's listener there is nobody to count for.
+  const watch = options.adminListen && new Watch(options.version, clock);
+  const observed = watch && { observer: watch.observer };
+  const engineOptions = { store, settings, signer, monotonicMs, failed: failure.tell, ...observed };
   const engine = await Engine.start(engineOptions, clock.nowMs()).catch(async (error: unknown) => {
     await store.close();
     throw error;
@@ -131,6 +141,7 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
     await engine.heartbeat(clock.nowMs());
     return await serve({
       ...options,
+      watch,
       engine,
       store,
       signer,
@@ -148,6 +159,7 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
 }
 
 interface ServeOptions extends RelayOptions {
+  watch: Watch | undefined;
   engine: Engine;
   store: RelayStore;
   signer: Signer;
@@ -160,7 +172,7 @@ interface ServeOptions extends RelayOptions {
 
 async function serve(options: ServeOptions): Promise<Relay> {
   const { engine, store, signer, clock, timers, randomBytes, newEpoch, log, version } = options;
-  const { initialised, notices, failed } = options;
+  const { initialised, notices, failed, watch } = options;
   const monotonicMs = () => clock.monotonicMs();
   const startedMs = monotonicMs();
   const challenges = new Challenges(monotonicMs, randomBytes);
@@ -214,11 +226,19 @@ async function serve(options: ServeOptions): Promise<Relay> {
       sendersRoute({ engine, monotonicMs, bodyBytesMax }),
       ...encKeyRoutes({ engine, bodyBytesMax }),
     ],
-    finished: (request) => log.info(request, 'request'),
+    finished: (request) => {
+      watch?.finished(request);
+      log.info(request, 'request');
+    },
   });
+  let operator: OperatorSide | undefined;
   const controlHandler = new Handler({
     ...shared,
-    routes: [...hostRoutes({ engine, monotonicMs }), ...inviteRoutes({ engine, randomBytes })],
+    routes: [
+      ...hostRoutes({ engine, monotonicMs }),
+      ...inviteRoutes({ engine, randomBytes }),
+      consoleRoute({ clock, operator: () => operator }),
+    ],
     finished: (request) => log.info(request, 'local request'),
   });
   let isReady = false;
@@ -228,21 +248,28 @@ async function serve(options: ServeOptions): Promise<Relay> {
   let control: Control;
   try {
     server = await listen({ ...options.listen, handler: (exchange) => handler.handle(exchange) });
-    const health = () => ({
-      isReady,
-      version,
-      epoch: engine.epoch,
-      hosts: engine.liveEnrolments,
-      uptimeMs: monotonicMs() - startedMs,
-    });
     const openApi = openApiDocument({ version, operations: describedOperations(handler.routes) });
-    const operator = operatorHandler(health, openApi);
-    if (options.adminListen) admin = await listenNode({ ...options.adminListen, handler: operator });
+    if (options.adminListen && watch) {
+      operator = await OperatorSide.start({
+        ...options.adminListen,
+        ...{ engine, store, watch, disk, clock, timers, randomBytes, version, startedMs, openApi },
+        serverName: server.name,
+        isReady: () => isReady,
+        handler: { ...shared, finished: (request) => log.info(request, 'console request') },
+        consoleFolder: options.consoleFolder,
+        takeBackup: options.takeBackup,
+      });
+      const { adminListen } = options;
+      const side = operator;
+      admin = await listenNode({ ...adminListen, handler: (exchange) => side.handle(exchange) });
+      operator.listening(admin.port);
+    }
     control = await controlOrNotice(options.storeDir, (exchange) => controlHandler.handle(exchange));
   } catch (error) {
     hosted?.jwks.close();
     server?.close();
     admin?.close();
+    await operator?.close();
     await disk.close();
     throw error;
   }
@@ -270,10 +297,11 @@ async function serve(options: ServeOptions): Promise<Relay> {
     isReady = false;
     server.stopAccepting();
     control.listener?.stopAccepting();
-    const drained = Promise.all([handler.drain(), controlHandler.drain()]);
+    const drained = Promise.all([handler.drain(), controlHandler.drain(), operator?.drain()]);
     const isDrained = await withinMs(drained, STOP_WITHIN_MS, timers);
     if (!isDrained) log.warn({}, 'some requests did not finish in time and are cut');
     await sweeps.stop();
+    await operator?.close();
     await disk.close();
     hosted?.jwks.close();
     server.close();

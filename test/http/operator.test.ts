@@ -31,7 +31,16 @@ describe.each(ADAPTERS)('%s', (adapter) => {
 
   test('anything else is 404, the routes of the relay too; other methods are 405', async () => {
     const relay = await started();
-    for (const path of ['/', '/livez/', '/livez?x', '/metrics', '/v2/relay/info', '/v2/relay/items', '/x']) {
+    for (const path of [
+      '/',
+      '/livez/',
+      '/livez?x',
+      '/metrics/',
+      '/consoles',
+      '/v2/relay/info',
+      '/v2/relay/items',
+      '/x',
+    ]) {
       expect(await answerOf(relay, 'GET', path)).toMatchObject([404, { code: 'NOT_FOUND' }]);
     }
     for (const method of ['POST', 'PUT', 'DELETE', 'OPTIONS']) {

@@ -4,7 +4,7 @@
  */
 import { afterEach } from 'vitest';
 
-const RELAY_PATH = /\/v[12]\/relay\/|^\/(?:livez|readyz|healthz|openapi\.json)$/;
+const RELAY_PATH = /\/v[12]\/relay\/|^\/(?:livez|readyz|healthz|metrics|openapi\.json)$/;
 
 const plainFetch = globalThis.fetch;
 const faults: unknown[] = [];

@@ -2,7 +2,7 @@
  * Holds every answer that a test receives to the OpenAPI document: its status is documented for the operation, its
  * headers and its content type are, and its body is what the schema says.
  *
- * An answer with a request id is the relay's. One without is the operator's listener's, or that of the HTTP server
+ * An answer with a request id is the relay's, unless the console was asked. One without is the operator's listener's, or that of the HTTP server
  * itself, which refuses what it cannot read as HTTP/1.1 in its own words; those are listed here.
  */
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
@@ -30,10 +30,11 @@ export function expectDocumented(asked: SentRequest | undefined, answer: Answer)
 
 /** What is not documented; `undefined` when everything is. */
 export function faultOfAnswer(asked: SentRequest | undefined, answer: Answer): string | undefined {
-  const listener: Listener = answer.headers.has('x-request-id') ? 'relay' : 'operator';
+  const isConsole = asked !== undefined && /^\/console(?:[/?]|$)/.test(asked.target);
+  const listener: Listener = answer.headers.has('x-request-id') && !isConsole ? 'relay' : 'operator';
   if (listener === 'operator' && isServersOwn(answer)) return undefined;
   const faults: string[] = [];
-  for (const place of placesOf(asked, listener, String(answer.status))) {
+  for (const place of placesOf(asked, listener, answer)) {
     const fault = faultByResponse(place, asked, answer);
     if (fault === undefined) return undefined;
     faults.push(fault);
@@ -85,8 +86,13 @@ interface HeaderObject {
 type Place = readonly string[];
 
 /** Where in the document an answer of this status can stand. */
-function placesOf(asked: SentRequest | undefined, listener: Listener, status: string): Place[] {
-  const ofListener = OPERATIONS.filter((operation) => operation.listener === listener);
+function placesOf(asked: SentRequest | undefined, listener: Listener, answer: Answer): Place[] {
+  const status = String(answer.status);
+  const isNamed = answer.headers.has('x-request-id');
+  // Of what the operator is shown the console alone names its requests.
+  const ofListener = OPERATIONS.filter(
+    (operation) => operation.listener === listener && operation.access.startsWith('console') <= isNamed,
+  );
   const asOperation = asked ? ofListener.filter((operation) => isAskedFor(operation, asked)) : ofListener;
   const places: Place[] = asOperation.map(({ path, method }) => [
     'paths',
@@ -96,13 +102,20 @@ function placesOf(asked: SentRequest | undefined, listener: Listener, status: st
     status,
   ]);
   const isMaybeNone = asked === undefined || asOperation.length === 0 || asOperation.some((one) => one.isHostedOnly);
-  if (isMaybeNone) places.push(['components', 'responses', noOperationName(listener, status)]);
+  if (isMaybeNone)
+    places.push([
+      'components',
+      'responses',
+      noOperationName(isNamed && listener === 'operator' ? 'console' : listener, status),
+    ]);
   return places.filter((place) => at(place) !== undefined);
 }
 
 function isAskedFor({ method, path, listener }: Operation, asked: SentRequest): boolean {
-  // The listener of the operator takes no query.
-  return method === asked.method && path === (listener === 'relay' ? relayPathOf(asked) : asked.target);
+  // Of what the operator is shown only the console takes a query.
+  const isWithQuery = path.startsWith('/console');
+  const operatorPath = isWithQuery ? asked.target.replace(/\?.*$/s, '') : asked.target;
+  return method === asked.method && path === (listener === 'relay' ? relayPathOf(asked) : operatorPath);
 }
 
 /** Behind a path prefix, and without the query. */
@@ -145,15 +158,17 @@ function faultOfContent(
 ): string | undefined {
   const type = headers.get('content-type');
   if (!content) return type === undefined && !body?.length ? undefined : 'it has content';
-  if (type === undefined || !Object.hasOwn(content, type)) return `the content type ${type} is not documented`;
-  if (!body) return undefined;
+  // JSON has no parameters; texts say their characters there.
+  const bare = type?.startsWith('application/') ? type : type?.replace(/;.*$/s, '');
+  if (bare === undefined || !Object.hasOwn(content, bare)) return `the content type ${type} is not documented`;
+  if (!body || !bare.startsWith('application/')) return undefined;
   let value: unknown;
   try {
     value = JSON.parse(body.toString('utf8'));
   } catch {
     return 'its body is no JSON';
   }
-  return faultOfValue([...place, 'content', type, 'schema'], value);
+  return faultOfValue([...place, 'content', bare, 'schema'], value);
 }
 
 /** The document as it is served, and what was compiled of it: both when the first answer comes. */

@@ -1,8 +1,8 @@
 /**
- * The operator's listener: health for whoever watches the process, and what the relay speaks for whoever writes a
- * client. Loopback by default, never public.
+ * The operator's listener: health and metrics for whoever watches the process, what the relay speaks for whoever writes
+ * a client, and the console. Loopback by default, never public.
  */
-import type { Exchange, ExchangeHandler } from '../http/exchange.ts';
+import type { Exchange, ExchangeHandler, Reply } from '../http/exchange.ts';
 import type { OpenApiDocument } from '../http/openapi.ts';
 import { jsonReply, problemReply } from '../http/replies.ts';
 
@@ -16,20 +16,38 @@ export interface Health {
   uptimeMs: number;
 }
 
-const PATHS = new Set(['/livez', '/readyz', '/healthz', '/openapi.json']);
+export interface OperatorHandlerOptions {
+  health: () => Health;
+  openApi: OpenApiDocument;
+  metrics: () => Promise<Reply>;
+  /** Handles everything that begins with `/console`. */
+  console: { handle: ExchangeHandler };
+}
 
-export function operatorHandler(health: () => Health, openApi: OpenApiDocument): ExchangeHandler {
+const PATHS = new Set(['/livez', '/readyz', '/healthz', '/openapi.json', '/metrics']);
+const CONSOLE = /^\/console(?:[/?]|$)/;
+
+export function operatorHandler({ health, openApi, metrics, console }: OperatorHandlerOptions): ExchangeHandler {
   const document = jsonReply(200, openApi);
   return (exchange: Exchange) => {
-    exchange.receive(() => undefined);
     const { method, target } = exchange.head;
+    if (CONSOLE.test(target)) {
+      console.handle(exchange);
+      return;
+    }
+    exchange.receive(() => undefined);
     const { isReady, version, epoch, hosts, uptimeMs } = health();
     if (!PATHS.has(target)) exchange.reply(problemReply('NOT_FOUND', 'no such route'));
     else if (method !== 'GET') {
       exchange.reply(problemReply('METHOD_NOT_ALLOWED', 'this route takes GET', { headers: { allow: 'GET' } }));
     } else if (target === '/livez') exchange.reply(jsonReply(200, { status: 'live' }));
     else if (target === '/openapi.json') exchange.reply(document);
-    else if (!isReady) exchange.reply(problemReply('UNAVAILABLE', 'the relay is not ready'));
+    else if (target === '/metrics') {
+      metrics().then(
+        (reply) => exchange.reply(reply),
+        () => exchange.abort(),
+      );
+    } else if (!isReady) exchange.reply(problemReply('UNAVAILABLE', 'the relay is not ready'));
     else if (target === '/readyz') exchange.reply(jsonReply(200, { status: 'ready' }));
     else exchange.reply(jsonReply(200, { status: 'ready', version, epoch, hosts, uptime_ms: Math.round(uptimeMs) }));
   };

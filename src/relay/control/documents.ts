@@ -5,36 +5,11 @@
  */
 import Type from 'typebox';
 import { DAY_MS } from '../../protocol/limits.ts';
+import type { HostShown } from '../../protocol/operator-documents.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 
-/** `expired`: no hop of the key is accepted any more, and mail is still taken for it. */
-export type HostState = 'live' | 'expired' | 'revoked' | 'rotated';
-
 /** One host key that was ever admitted. */
-export interface HostDocument {
-  host: string;
-  host_pubkey: PublicKey;
-  /** `SHA256:…`, as people see it. */
-  fingerprint: string;
-  state: HostState;
-  /** What an authority said: text of others. */
-  account: string | null;
-  org: string | null;
-  client_id: string | null;
-  owner_fp: string;
-  authorized_by: string;
-  enrolled_at: number;
-  valid_until: number | null;
-  revoked_at: number | null;
-  rotated_to: PublicKey | null;
-  /** Whether a signed hop of the key was ever accepted. */
-  seen: boolean;
-  /** Items that wait, and their wire bytes. Expiry notices are left out, as in the quotas. */
-  queue_items: number;
-  queue_bytes: number;
-  head_seq: number;
-  acked_through: number;
-}
+export type HostDocument = HostShown & { host_pubkey: PublicKey; rotated_to: PublicKey | null };
 
 export interface FoundHostDocument {
   host: HostDocument;
@@ -76,3 +51,9 @@ export const InviteRequest = Type.Object({
   label: Type.String({ maxLength: INVITE_LABEL_CHARACTERS_MAX }),
   lifetime_ms: Type.Integer({ minimum: INVITE_LIFETIME_MIN_MS, maximum: INVITE_LIFETIME_MAX_MS }),
 });
+
+/** A URL with a one-time token, by which a browser on this machine gets in. */
+export interface ConsoleUrlDocument {
+  url: string;
+  expires_at: number;
+}

@@ -1,6 +1,7 @@
 /** `GET /v1/hosts`, `GET /v1/hosts/find` and `POST /v1/hosts/revoke`: who is in, and who is to be no longer. */
 import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
+import type { HostState } from '../../protocol/operator-documents.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import { parserOf } from '../../protocol/schemas.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
@@ -10,13 +11,7 @@ import type { Reply } from '../http/exchange.ts';
 import { isReply } from '../http/framing.ts';
 import { jsonReply, problemReply, refusalReply } from '../http/replies.ts';
 import type { OpenRoute, RelayRequest } from '../http/route.ts';
-import {
-  type FoundHostDocument,
-  type HostDocument,
-  type HostState,
-  RevokeRequest,
-  type RevokedHostDocument,
-} from './documents.ts';
+import { type FoundHostDocument, type HostDocument, RevokeRequest, type RevokedHostDocument } from './documents.ts';
 import { findHost } from './find-host.ts';
 import { streamLines } from './ndjson.ts';
 
@@ -44,7 +39,12 @@ export function hostRoutes({ engine, monotonicMs }: HostRoutesOptions): OpenRout
   ];
 }
 
-async function* allHosts(engine: Engine, nowMs: number, monotonicMs: () => number): AsyncGenerator<HostDocument[]> {
+/** Every host key that was ever admitted, slice by slice. */
+export async function* allHosts(
+  engine: Engine,
+  nowMs: number,
+  monotonicMs: () => number,
+): AsyncGenerator<HostDocument[]> {
   const rows = await engine.enrolments();
   const stretch = new Stretch(monotonicMs);
   for (let from = 0; from < rows.length; from += HOSTS_AT_ONCE) {
@@ -79,7 +79,7 @@ async function revoke({ body, nowMs }: RelayRequest, engine: Engine): Promise<Re
   return jsonReply(200, document);
 }
 
-function hostDocument(row: EnrolmentRow, engine: Engine, nowMs: number): HostDocument {
+export function hostDocument(row: EnrolmentRow, engine: Engine, nowMs: number): HostDocument {
   const { headSeq, ackedThrough, queueItems, queueBytes } = engine.head(row.hostPubkey);
   return {
     host: row.hostName,

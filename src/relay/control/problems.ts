@@ -4,6 +4,7 @@ import type { Reply } from '../http/exchange.ts';
 const CONTROL_PROBLEMS = {
   UNKNOWN_HOST: { status: 404, title: 'Unknown Host' },
   AMBIGUOUS_HOST: { status: 409, title: 'Ambiguous Host' },
+  NO_OPERATOR_LISTENER: { status: 409, title: 'No Operator Listener' },
 } as const;
 
 export function controlProblem(

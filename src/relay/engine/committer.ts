@@ -14,6 +14,7 @@ import { reduce } from '../core/reduce.ts';
 import { type QueueRow, type RowChange, type TableName, type Tables, rowKey } from '../core/rows.ts';
 import type { Payload } from '../store/log.ts';
 import type { RelayStore } from '../store/relay-store.ts';
+import type { CommittedBatch } from './observer.ts';
 import { RecentRows } from './recent-rows.ts';
 import { RowOverlay } from './row-overlay.ts';
 
@@ -62,8 +63,10 @@ class Batch {
 export interface CommitterOptions {
   store: RelayStore;
   observer: AdmissionObserver;
-  /** Told of each batch's changes when it is durable, before anybody who waited for it. */
-  published: (changes: readonly RowChange[]) => void;
+  /** Told of each batch when it is durable, before anybody who waited for it. */
+  published: (batch: CommittedBatch) => void;
+  /** Milliseconds that never go back: how long a batch took. */
+  monotonicMs: () => number;
   failed: (error: StoreFailed) => void;
 }
 
@@ -72,6 +75,7 @@ export class Committer implements FactSource {
   readonly #observer: AdmissionObserver;
   readonly #published: CommitterOptions['published'];
   readonly #onFailed: CommitterOptions['failed'];
+  readonly #monotonicMs: () => number;
   readonly #recent = new RecentRows();
   #open = new Batch();
   #flying: Batch | undefined;
@@ -83,10 +87,11 @@ export class Committer implements FactSource {
   #failure: StoreFailed | undefined;
   #roomWaiters: (() => void)[] = [];
 
-  constructor({ store, observer, published, failed }: CommitterOptions) {
+  constructor({ store, observer, published, monotonicMs, failed }: CommitterOptions) {
     this.#store = store;
     this.#observer = observer;
     this.#published = published;
+    this.#monotonicMs = monotonicMs;
     this.#onFailed = failed;
     this.#lastLsn = store.lastLsn;
     if (store.collector.isPending) this.#start();
@@ -195,6 +200,7 @@ export class Committer implements FactSource {
       this.#open = new Batch();
       for (const resolve of this.#roomWaiters.splice(0)) resolve();
       const changes = batch.changes.changes();
+      const startedMs = this.#monotonicMs();
       try {
         const collected = await this.#store.collector.nextSlice();
         await this.#store.append({
@@ -210,7 +216,7 @@ export class Committer implements FactSource {
       }
       if (this.#failure) return;
       this.#flying = undefined;
-      this.#published(changes);
+      this.#published({ entries: batch.entries, changes, durationMs: this.#monotonicMs() - startedMs });
       batch.resolve();
     }
     this.#running = false;

@@ -5,7 +5,7 @@
  * sequence number given to another one, which the receiver would then skip; so pages end at the heads kept here.
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { EMPTY_TARGET, type RowChange, type TargetRow } from '../core/rows.ts';
+import { EMPTY_TARGET, type RowChange, type TargetRow, type UsageRow } from '../core/rows.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 
 type Waiter = () => void;
@@ -17,6 +17,8 @@ export class DurableHeads {
   readonly #store: RelayStore;
   readonly #rows = new Map<PublicKey, TargetRow>();
   readonly #waiters = new Map<PublicKey, Set<Waiter>>();
+  #items = 0;
+  #bytes = 0;
 
   constructor(store: RelayStore) {
     this.#store = store;
@@ -28,6 +30,26 @@ export class DurableHeads {
     const row = this.#store.get('target', target) ?? EMPTY_TARGET;
     this.#rows.set(target, row);
     return row;
+  }
+
+  /** Sums up the stored queues. To be called once, before anything is published. */
+  async countStored(): Promise<void> {
+    for await (const { queueItems, queueBytes } of this.#store.targets()) {
+      this.#items += queueItems;
+      this.#bytes += queueBytes;
+    }
+  }
+
+  /** What waits in all queues together, expiry notices left out. */
+  get waiting(): UsageRow {
+    return { items: this.#items, bytes: this.#bytes };
+  }
+
+  /** Long polls that are under way. */
+  get waits(): number {
+    let waits = 0;
+    for (const waiters of this.#waiters.values()) waits += waiters.size;
+    return waits;
   }
 
   /** Told before a change is written, while the stored row is still the durable one. */
@@ -43,6 +65,8 @@ export class DurableHeads {
       const before = this.get(target);
       const row = change.row ?? EMPTY_TARGET;
       this.#rows.set(target, row);
+      this.#items += row.queueItems - before.queueItems;
+      this.#bytes += row.queueBytes - before.queueBytes;
       if (row.headSeq > before.headSeq) this.wake(target);
     }
   }

@@ -9,6 +9,7 @@ import { canonicalBytes, canonicalJson } from '../../protocol/canonical-json.ts'
 import { type Sha256Hex, sha256Hex } from '../../protocol/digest.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
+import type { ItemRejection } from '../../protocol/items.ts';
 import { type HostName, foldHostName } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { Admissions, isMatch } from '../core/admissions.ts';
@@ -70,8 +71,8 @@ import {
   type EnrolmentRow,
   type InviteRow,
   type QueueRow,
-  type RowChange,
   type TargetRow,
+  type UsageRow,
   rowKey,
 } from '../core/rows.ts';
 import { pageRows } from '../core/page.ts';
@@ -80,6 +81,7 @@ import type { RelayStore } from '../store/relay-store.ts';
 import { Committer, type StoreFailed } from './committer.ts';
 import { DurableHeads } from './durable-heads.ts';
 import { Moves } from './moves.ts';
+import { type CommittedBatch, type EngineObserver, NO_OBSERVER } from './observer.ts';
 import { QueueIndexes } from './queue-indexes.ts';
 import { Stretch } from './stretch.ts';
 
@@ -97,6 +99,8 @@ export interface EngineOptions {
   monotonicMs: () => number;
   /** Called once, when a batch failed: the process is to end. */
   failed: (error: StoreFailed) => void;
+  /** Told of what is done; absent: nobody counts. */
+  observer?: EngineObserver;
 }
 
 /** One pull: the rows of a page, in order; their wire bytes are read with `payloads`. */
@@ -119,14 +123,17 @@ export class Engine {
   readonly #heads: DurableHeads;
   readonly #indexes: QueueIndexes;
   readonly #moves: Moves;
+  readonly #observer: EngineObserver;
   #epoch: Epoch;
+  #findingOldest: Promise<QueueRow | undefined> | undefined;
   #isDraining = false;
 
-  private constructor({ store, settings, signer, monotonicMs, failed }: EngineOptions) {
+  private constructor({ store, settings, signer, monotonicMs, failed, observer = NO_OBSERVER }: EngineOptions) {
     this.settings = settings;
     this.#store = store;
     this.#signer = signer;
     this.#monotonicMs = monotonicMs;
+    this.#observer = observer;
     this.#heads = new DurableHeads(store);
     this.#epoch = relayRow(store).epoch;
     this.#indexes = new QueueIndexes({
@@ -137,7 +144,8 @@ export class Engine {
     this.#committer = new Committer({
       store,
       failed,
-      published: (changes) => this.#published(changes),
+      monotonicMs,
+      published: (batch) => this.#published(batch),
       observer: {
         admitted: (event) => this.#indexes.admitted(event),
         changing: (change) => {
@@ -154,6 +162,7 @@ export class Engine {
   static async start(options: EngineOptions, nowMs: number): Promise<Engine> {
     const { store } = options;
     const engine = new Engine(options);
+    await engine.#heads.countStored();
     for (const row of await store.enrolments()) engine.#directory.apply(row.hostPubkey, row);
     for (const change of await store.admissionRows()) engine.#admissions.apply(change);
     for (const key of await store.moves()) void engine.#moves.begin(key, nowMs);
@@ -214,6 +223,34 @@ export class Engine {
   /** Head and acked-through of a queue, durable. */
   head(target: PublicKey): TargetRow {
     return this.#heads.get(target);
+  }
+
+  /** What waits in all queues together, durable. Expiry notices are left out, as in the quotas. */
+  get waiting(): UsageRow {
+    return this.#heads.waiting;
+  }
+
+  /** Long polls that are under way. */
+  get waits(): number {
+    return this.#heads.waits;
+  }
+
+  /**
+   * The waiting item that expires first: the oldest, while the retention stays the same. The first time after a start
+   * it may take long, never at the cost of others; it ends early when `goesOn` says no.
+   */
+  oldestWaiting(goesOn: () => boolean = () => true): Promise<QueueRow | undefined> {
+    const isGone = (target: PublicKey, seq: number): boolean => seq <= this.#heads.get(target).ackedThrough;
+    const stretch = new Stretch(this.#monotonicMs);
+    this.#findingOldest ??= this.#store.oldestItem.find(isGone, stretch, goesOn).finally(() => {
+      this.#findingOldest = undefined;
+    });
+    return this.#findingOldest;
+  }
+
+  /** Tells whoever counts of pushed items that were refused before they were commands. */
+  noteUnread(rejection: ItemRejection, count: number): void {
+    if (count > 0) this.#observer.unread(rejection, count);
   }
 
   async enrol(command: EnrolHost): Promise<EnrolOutcome | Refusal> {
@@ -343,6 +380,7 @@ export class Engine {
     }
     const durable = this.#committer.durable();
     const answer = await Promise.all([prepare(outcomes, relayRow(this.#committer).epoch), durable]);
+    this.#observer.pushed(outcomes);
     return answer[0];
   }
 
@@ -464,7 +502,9 @@ export class Engine {
     const { headSeq, ackedThrough } = this.#heads.get(target);
     const { max_pull_bytes: bytesMax } = this.settings.limits;
     const rows = await this.#store.queueRows(target, Math.max(after, ackedThrough), headSeq, limit + 1);
-    return { epoch: this.epoch, headSeq, ...pageRows(rows, limit, bytesMax) };
+    const page = pageRows(rows, limit, bytesMax);
+    this.#observer.pulled(target, page.rows.at(-1)?.seq);
+    return { epoch: this.epoch, headSeq, ...page };
   }
 
   /** The wire bytes of queue rows; `undefined` where they are missing. Unchecked. */
@@ -507,13 +547,15 @@ export class Engine {
     return decision.type === 'Decided' ? decision.outcome : decision;
   }
 
-  #published(changes: readonly RowChange[]): void {
+  #published(batch: CommittedBatch): void {
+    const { changes } = batch;
     for (const change of changes) if (change.table === 'relay' && change.row) this.#epoch = change.row.epoch;
     this.#heads.published(changes);
     for (const change of changes) {
       // A revoked host waits for nothing any more.
       if (change.table === 'enrolment' && change.row?.revokedAtMs) this.#heads.wake(change.row.hostPubkey);
     }
+    this.#observer.committed(batch);
   }
 
   /**

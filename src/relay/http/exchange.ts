@@ -2,6 +2,7 @@
  * One request and its reply, as every HTTP server of ours shows it. The adapters (server-uws.ts, server-node.ts) make
  * these; nothing else knows which server runs.
  */
+import type { ProblemCode } from '../../protocol/problem.ts';
 
 export interface RequestHead {
   /** As sent: methods are case-sensitive. */
@@ -20,6 +21,8 @@ export interface Reply {
   body: Buffer | string;
   /** Close the connection afterwards: what follows on it is not to be trusted or not to be read. */
   close?: boolean;
+  /** What it refuses with, for logs and metrics. */
+  problem?: ProblemCode;
 }
 
 /** Takes a request's body. A chunk's bytes are valid during the call only. */

@@ -7,6 +7,7 @@
 import { BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import { signedTarget } from '../../protocol/hop.ts';
 import type { HostName } from '../../protocol/names.ts';
+import type { ProblemCode } from '../../protocol/problem.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { type HopClaim, isAdmitted, readHop, verifiedHop } from '../auth/hop.ts';
 import type { RateLimiter } from '../auth/rate-limit.ts';
@@ -46,7 +47,20 @@ export interface HandlerOptions {
   /** Told of what should not happen: the error and the request it happened in. */
   unexpected: (error: unknown, requestId: string) => void;
   /** Told of every finished request, for logs and metrics. */
-  finished: (request: { id: string; method: string; route: string; status: number; durationMs: number }) => void;
+  finished: (request: FinishedRequest) => void;
+}
+
+/** What may be said of a request afterwards: nothing that it carried. */
+export interface FinishedRequest {
+  id: string;
+  /** One that routes have, or `other`: a method is the client's own word. */
+  method: 'GET' | 'POST' | 'other';
+  /** The path of a route, or `none`. */
+  route: string;
+  status: number;
+  /** The code of the problem document, when the answer is one. */
+  code?: ProblemCode;
+  durationMs: number;
 }
 
 export class Handler {
@@ -94,7 +108,11 @@ export class Handler {
       const headers = { ...result.headers, 'x-request-id': id };
       exchange.reply({ ...result, headers, close: result.close === true || this.#isDraining });
     }
-    finished({ id, method: exchange.head.method, route: path, status, durationMs: clock.monotonicMs() - startedMs });
+    const { method: word } = exchange.head;
+    const method = word === 'GET' || word === 'POST' ? word : 'other';
+    const code = result === 'streamed' ? undefined : result.problem;
+    const durationMs = clock.monotonicMs() - startedMs;
+    finished({ id, method, route: path, status, ...(code && { code }), durationMs });
   }
 
   async #result(exchange: Exchange, id: string): Promise<{ path: string; result: RouteResult }> {

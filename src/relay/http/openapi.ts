@@ -4,6 +4,7 @@
  */
 import { IsSchema, type TObject, type TSchema } from 'typebox';
 import * as parameters from '../../protocol/parameters.ts';
+import * as operatorDocuments from '../../protocol/operator-documents.ts';
 import { problemSchema } from '../../protocol/problem-schemas.ts';
 import { PROBLEMS, type ProblemCode } from '../../protocol/problem.ts';
 import * as requests from '../../protocol/schemas.ts';
@@ -41,10 +42,14 @@ and, beside \`x-mail-key\`, the query and the key of the relay.`;
 /** What may be said of any request to an operation of the relay: its framing, its size, and that the relay stops. */
 const OF_ANY_OPERATION: readonly ProblemCode[] = ['BAD_REQUEST', 'LENGTH_REQUIRED', 'BODY_TOO_LARGE', 'UNAVAILABLE'];
 const OF_ANY_HOP: readonly ProblemCode[] = ['NOT_ENROLLED', 'BAD_SIGNATURE', 'CLOCK_SKEW'];
+/** What answers: a listener, or the console on that of the operator. */
+export type Answering = Listener | 'console';
+
 /** What a request that is no operation is answered with. */
-const OF_NO_OPERATION: Readonly<Record<Listener, readonly ProblemCode[]>> = {
+const OF_NO_OPERATION: Readonly<Record<Answering, readonly ProblemCode[]>> = {
   relay: ['BAD_REQUEST', 'NOT_FOUND', 'METHOD_NOT_ALLOWED', 'UNAVAILABLE'],
   operator: ['NOT_FOUND', 'METHOD_NOT_ALLOWED'],
+  console: ['BAD_REQUEST', 'NOT_FOUND', 'METHOD_NOT_ALLOWED', 'UNAVAILABLE'],
 };
 
 const HOP_PARAMETERS: Readonly<Record<Access, TObject | undefined>> = {
@@ -52,6 +57,10 @@ const HOP_PARAMETERS: Readonly<Record<Access, TObject | undefined>> = {
   'optional hop': parameters.OptionalHop,
   'hop by key': parameters.HopByKey,
   'hop by key or name': parameters.HopByKeyOrName,
+  'console page': undefined,
+  'console entry': undefined,
+  'console read': undefined,
+  'console action': parameters.ConsoleAction,
 };
 
 export function openApiDocument({ version, operations }: OpenApiOptions): OpenApiDocument {
@@ -63,9 +72,13 @@ export function openApiDocument({ version, operations }: OpenApiOptions): OpenAp
     paths[path][method.toLowerCase()] = operationObject(operation, components);
   }
   const ofNoOperation: JsonObject = {};
-  for (const listener of ['relay', 'operator'] as const) {
-    const answers = responseObjects([], OF_NO_OPERATION[listener], listener, components);
-    for (const [status, answer] of Object.entries(answers)) ofNoOperation[noOperationName(listener, status)] = answer;
+  for (const answering of ['relay', 'operator', 'console'] as const) {
+    const asked: Answered =
+      answering === 'console'
+        ? { listener: 'operator', access: 'console page', successes: [] }
+        : { listener: answering, successes: [] };
+    const answers = responseObjects(asked, OF_NO_OPERATION[answering], components);
+    for (const [status, answer] of Object.entries(answers)) ofNoOperation[noOperationName(answering, status)] = answer;
   }
   return {
     openapi: '3.1.0',
@@ -85,9 +98,9 @@ export function openApiDocument({ version, operations }: OpenApiOptions): OpenAp
   };
 }
 
-/** The name in `components.responses` of the answer of `listener` to a request that is no operation. */
-export function noOperationName(listener: Listener, status: string): string {
-  return `${listener}.noOperation.${status}`;
+/** The name in `components.responses` of the answer to a request that is no operation. */
+export function noOperationName(answering: Answering, status: string): string {
+  return `${answering}.noOperation.${status}`;
 }
 
 const RELAY_SERVER = {
@@ -110,17 +123,37 @@ const HEADERS = {
     description: 'the methods that the path takes',
     schema: { type: 'string', pattern: '^[A-Z]+(?:, [A-Z]+)*$' },
   },
+  location: { required: true, description: 'where it is', schema: { type: 'string' } },
+  'set-cookie': { required: false, description: 'the session', schema: { type: 'string' } },
+  'cache-control': { required: false, description: 'nothing but the named files is kept', schema: { type: 'string' } },
+  'content-security-policy': { required: false, description: 'nothing from elsewhere', schema: { type: 'string' } },
+  'cross-origin-opener-policy': { required: false, description: 'same-origin', schema: { type: 'string' } },
+  'cross-origin-resource-policy': { required: false, description: 'same-origin', schema: { type: 'string' } },
+  'referrer-policy': { required: false, description: 'no-referrer', schema: { type: 'string' } },
+  'x-content-type-options': { required: false, description: 'nosniff', schema: { type: 'string' } },
+  'x-frame-options': { required: false, description: 'DENY', schema: { type: 'string' } },
 };
 
+/** What keeps the page of the console to itself; a request that is refused for its framing is answered without them. */
+const SAFETY_HEADERS = [
+  'cache-control',
+  'content-security-policy',
+  'cross-origin-opener-policy',
+  'cross-origin-resource-policy',
+  'referrer-policy',
+  'x-content-type-options',
+  'x-frame-options',
+] as const;
+
 function operationObject(operation: Operation, components: Components): JsonObject {
-  const { id, listener, access, summary, query, request, successes, problems } = operation;
+  const { id, listener, access, summary, query, request, problems } = operation;
   const hop = HOP_PARAMETERS[access];
   const all = [
     ...(query ? parameterObjects('query', query, components) : []),
     ...(hop ? parameterObjects('header', hop, components) : []),
   ];
   const codes = new Set([
-    ...(listener === 'relay' ? OF_ANY_OPERATION : []),
+    ...(isHandled(operation) ? OF_ANY_OPERATION : []),
     ...(access.startsWith('hop') ? OF_ANY_HOP : []),
     ...problems,
   ]);
@@ -135,7 +168,7 @@ function operationObject(operation: Operation, components: Components): JsonObje
         content: { [request.contentType ?? 'application/json']: { schema: components.schema(request.schema) } },
       },
     }),
-    responses: responseObjects(successes, [...codes], listener, components),
+    responses: responseObjects(operation, [...codes], components),
   };
 }
 
@@ -150,34 +183,52 @@ function parameterObjects(place: 'query' | 'header', shape: TObject, components:
 }
 
 /** By status. A problem and a success may share one: their content types differ. */
-function responseObjects(
-  successes: Operation['successes'],
-  codes: readonly ProblemCode[],
-  listener: Listener,
-  components: Components,
-): JsonObject {
+function responseObjects(operation: Answered, codes: readonly ProblemCode[], components: Components): JsonObject {
+  const { successes } = operation;
   const statuses = [...successes, ...codes.map((code) => PROBLEMS[code])].map(({ status }) => status);
   const objects: JsonObject = {};
   for (const status of new Set(statuses)) {
-    const success = successes.find((one) => one.status === status);
     const ofStatus = codes.filter((code) => PROBLEMS[code].status === status);
-    const content: JsonObject = {
-      ...(success?.schema && { 'application/json': { schema: components.schema(success.schema) } }),
-      ...(ofStatus.length > 0 && { 'application/problem+json': { schema: components.problems(ofStatus) } }),
-    };
-    const words = [...(success ? [success.description] : []), ...ofStatus.map((code) => PROBLEMS[code].title)];
+    const contents = new Map<string, Json[]>();
+    const fitting = successes.filter((one) => one.status === status);
+    for (const { contentType = 'application/json', schema } of fitting) {
+      if (schema) contents.set(contentType, [...(contents.get(contentType) ?? []), components.schema(schema)]);
+    }
+    if (ofStatus.length > 0) {
+      const problems = contents.get('application/problem+json') ?? [];
+      contents.set('application/problem+json', [...problems, components.problems(ofStatus)]);
+    }
+    const content: JsonObject = {};
+    for (const [type, schemas] of contents) {
+      content[type] = { schema: schemas.length === 1 ? (schemas[0] ?? {}) : { anyOf: schemas } };
+    }
+    const words = [...fitting.map(({ description }) => description), ...ofStatus.map((code) => PROBLEMS[code].title)];
     objects[status] = {
       description: words.join('; '),
-      ...headersMember(status, listener),
+      ...headersMember(status, operation),
       ...(Object.keys(content).length > 0 && { content }),
     };
   }
   return objects;
 }
 
-function headersMember(status: number, listener: Listener): { headers?: JsonObject } {
-  const names: (keyof typeof HEADERS)[] = listener === 'relay' ? ['x-request-id'] : [];
-  if (status === PROBLEMS.RATE_LIMITED.status || status === PROBLEMS.UNAVAILABLE.status) names.push('retry-after');
+/** What says which headers an answer has. */
+type Answered = Pick<Operation, 'listener' | 'successes'> & Partial<Pick<Operation, 'access'>>;
+
+/** Whether the request goes the way of handler.ts, as those of hosts do. */
+function isHandled({ listener, access }: Answered): boolean {
+  return listener === 'relay' || (access?.startsWith('console') ?? false);
+}
+
+function headersMember(status: number, operation: Answered): { headers?: JsonObject } {
+  const names: (keyof typeof HEADERS)[] = isHandled(operation) ? ['x-request-id'] : [];
+  if (operation.listener === 'operator' && isHandled(operation)) names.push(...SAFETY_HEADERS);
+  if (operation.access === 'console entry' || operation.access === 'console action') names.push('set-cookie');
+  if (status === 308) names.push('location');
+  const isNoStream = operation.successes.every((one) => one.status !== status);
+  if (status === PROBLEMS.RATE_LIMITED.status || (status === PROBLEMS.UNAVAILABLE.status && isNoStream)) {
+    names.push('retry-after');
+  }
   if (status === PROBLEMS.METHOD_NOT_ALLOWED.status) names.push('allow');
   if (names.length === 0) return {};
   return { headers: Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }])) };
@@ -189,7 +240,7 @@ class Components {
   readonly #used = new Map<string, Json>();
 
   constructor() {
-    for (const exported of [shapes, parameters, requests, responses]) {
+    for (const exported of [shapes, parameters, requests, responses, operatorDocuments]) {
       for (const [name, value] of Object.entries(exported)) if (IsSchema(value)) this.#names.set(value, name);
     }
   }

@@ -4,7 +4,26 @@
  * A new route gets a new entry here: a route without one does not start (`describedOperations`). What every operation of
  * an access may answer is added by openapi.ts.
  */
-import type { TObject, TSchema } from 'typebox';
+import Type, { type TObject, type TSchema } from 'typebox';
+import {
+  ConsoleBackup,
+  ConsoleHost,
+  ConsoleHostQuery,
+  ConsoleHosts,
+  ConsoleHostsQuery,
+  ConsoleLog,
+  ConsoleLogQuery,
+  ConsoleOverview,
+  ConsoleRevokeRequest,
+  ConsoleRevoked,
+  ConsoleSession,
+  ConsoleTokenRequest,
+  ConsoleTrace,
+  ConsoleTraceQuery,
+  OPERATOR_PROBLEMS,
+  type OperatorProblemCode,
+  operatorProblemSchema,
+} from '../../protocol/operator-documents.ts';
 import { EncKeyByKeyQuery, EncKeyByNameQuery, PullQuery, V1PullQuery } from '../../protocol/parameters.ts';
 import type { ProblemCode } from '../../protocol/problem.ts';
 import {
@@ -43,12 +62,26 @@ import type { Route } from './route.ts';
 /** Where an operation is answered: to hosts, or to the operator alone. */
 export type Listener = 'relay' | 'operator';
 
-/** `hop by key or name`: the earlier protocol finds callers by name too. */
-export type Access = 'open' | 'optional hop' | 'hop by key' | 'hop by key or name';
+/**
+ * `hop by key or name`: the earlier protocol finds callers by name too. Behind the doors of the console: its page for
+ * anybody who comes by its own address, the entry for whoever brings a token, the rest for a session.
+ */
+export type Access =
+  | 'open'
+  | 'optional hop'
+  | 'hop by key'
+  | 'hop by key or name'
+  | 'console page'
+  | 'console entry'
+  | 'console read'
+  | 'console action';
 
+/** An answer that is no problem document of the protocol. */
 export interface Success {
-  status: 200 | 202 | 429;
-  /** Of a JSON body; absent when the answer has none. */
+  status: 200 | 202 | 308 | 401 | 403 | 404 | 409 | 429 | 500 | 503;
+  /** JSON unless it is said. */
+  contentType?: string;
+  /** Of the body; absent when the answer has none. */
   schema?: TSchema;
   description: string;
 }
@@ -74,6 +107,14 @@ export interface Operation {
 
 const toHosts = { listener: 'relay' } as const;
 const toOperator = { listener: 'operator', method: 'GET', access: 'open', problems: [] } as const;
+const ofConsole = { listener: 'operator', method: 'GET', access: 'console read', problems: ['BAD_REQUEST'] } as const;
+const pageOfConsole = { ...ofConsole, access: 'console page', problems: ['UNAVAILABLE'] } as const;
+const actionOfConsole = { ...ofConsole, method: 'POST', access: 'console action' } as const;
+/** What the doors of the console say to whoever may not pass. */
+const FOREIGN_HOST = refusals('FOREIGN_HOST');
+const NO_ENTRY = refusals('FOREIGN_HOST', 'FOREIGN_ORIGIN', 'BAD_CONSOLE_TOKEN');
+const NO_READ = [...refusals('NO_SESSION'), ...refusals('FOREIGN_HOST', 'FOREIGN_ORIGIN')];
+const NO_ACTION = [...refusals('NO_SESSION'), ...refusals('FOREIGN_HOST', 'FOREIGN_ORIGIN', 'BAD_CSRF_TOKEN')];
 
 export const OPERATIONS: readonly Operation[] = [
   {
@@ -286,6 +327,143 @@ export const OPERATIONS: readonly Operation[] = [
     summary: 'Shows this document.',
     successes: [ok(OpenApiResponse, 'OpenAPI 3.1')],
   },
+  {
+    ...toOperator,
+    id: 'metrics',
+    path: '/metrics',
+    summary: 'Tells Prometheus of the relay. No label names a host, a key or an account.',
+    successes: [text('text/plain', 'the text format of Prometheus')],
+  },
+  {
+    ...pageOfConsole,
+    id: 'consoleAddress',
+    path: '/console',
+    summary: 'Leads to the page of the console.',
+    successes: [{ status: 308, description: 'it is at /console/' }, ...FOREIGN_HOST],
+  },
+  {
+    ...pageOfConsole,
+    id: 'consolePage',
+    path: '/console/',
+    summary: 'The page of the console.',
+    successes: [text('text/html', 'the page'), ...FOREIGN_HOST],
+  },
+  {
+    ...pageOfConsole,
+    id: 'consoleScript',
+    path: '/console/console.js',
+    summary: 'Its script.',
+    successes: [text('text/javascript', 'the script'), ...FOREIGN_HOST],
+  },
+  {
+    ...pageOfConsole,
+    id: 'consoleStyle',
+    path: '/console/console.css',
+    summary: 'Its style.',
+    successes: [text('text/css', 'the style'), ...FOREIGN_HOST],
+  },
+  {
+    ...pageOfConsole,
+    id: 'consoleIcon',
+    path: '/console/icon.svg',
+    summary: 'Its icon.',
+    successes: [text('image/svg+xml', 'the icon'), ...FOREIGN_HOST],
+  },
+  {
+    ...ofConsole,
+    id: 'consoleEnter',
+    method: 'POST',
+    path: '/console/session',
+    access: 'console entry',
+    summary: 'Turns the one-time token of `poste relay console` into a session: a cookie.',
+    request: { schema: ConsoleTokenRequest },
+    successes: [ok(ConsoleSession, 'a session'), ...NO_ENTRY],
+  },
+  {
+    ...ofConsole,
+    id: 'consoleSession',
+    path: '/console/session',
+    summary: 'Shows the session of the cookie.',
+    successes: [ok(ConsoleSession, 'the session'), ...NO_READ],
+  },
+  {
+    ...actionOfConsole,
+    id: 'consoleLeave',
+    path: '/console/leave',
+    summary: 'Ends the session.',
+    successes: [ok(Type.Object({}), 'there is none any more'), ...NO_ACTION],
+  },
+  {
+    ...ofConsole,
+    id: 'consoleOverview',
+    path: '/console/overview',
+    summary: 'Shows how the relay is and was in the last minutes.',
+    successes: [ok(ConsoleOverview, 'the overview'), ...NO_READ],
+  },
+  {
+    ...ofConsole,
+    id: 'consoleLive',
+    path: '/console/live',
+    summary: 'Sends a `ConsoleSample` every two seconds, as server-sent events.',
+    successes: [text('text/event-stream', 'a stream without an end'), ...NO_READ, ...refusals('TOO_MANY_STREAMS')],
+  },
+  {
+    ...ofConsole,
+    id: 'consoleHosts',
+    path: '/console/hosts',
+    summary: 'Lists hosts, the biggest queues first.',
+    query: ConsoleHostsQuery,
+    successes: [ok(ConsoleHosts, 'the first of those that fit'), ...NO_READ],
+  },
+  {
+    ...ofConsole,
+    id: 'consoleHost',
+    path: '/console/host',
+    summary: 'Shows one host: its queue, its quotas, its keys.',
+    query: ConsoleHostQuery,
+    successes: [ok(ConsoleHost, 'the host'), ...NO_READ, ...refusals('UNKNOWN_HOST_KEY')],
+  },
+  {
+    ...ofConsole,
+    id: 'consoleLog',
+    path: '/console/log',
+    summary: 'Shows events of the log, the newest first.',
+    query: ConsoleLogQuery,
+    successes: [ok(ConsoleLog, 'a page of the log'), ...NO_READ],
+  },
+  {
+    ...ofConsole,
+    id: 'consoleTrace',
+    path: '/console/trace',
+    summary: 'Shows what became of the item that was accepted in one record.',
+    query: ConsoleTraceQuery,
+    successes: [ok(ConsoleTrace, 'the path of the item'), ...NO_READ, ...refusals('UNKNOWN_RECORD')],
+  },
+  {
+    ...actionOfConsole,
+    id: 'consoleRevoke',
+    path: '/console/revoke',
+    summary: 'Admits a host no longer, for good.',
+    request: { schema: ConsoleRevokeRequest },
+    successes: [
+      ok(ConsoleRevoked, 'what the host has become'),
+      ...NO_ACTION,
+      ...refusals('UNKNOWN_HOST_KEY'),
+      ...refusals('NOT_CONFIRMED'),
+    ],
+  },
+  {
+    ...actionOfConsole,
+    id: 'consoleBackup',
+    path: '/console/backup',
+    summary: 'Takes a backup now.',
+    successes: [
+      ok(ConsoleBackup, 'the backup is whole'),
+      ...NO_ACTION,
+      ...refusals('BACKUP_UNDER_WAY'),
+      ...refusals('BACKUP_FAILED'),
+    ],
+  },
 ];
 
 /** The operations of a relay with these routes, and the operator's. Throws when a route is not described as it is. */
@@ -304,4 +482,17 @@ export function describedOperations(routes: readonly Pick<Route, 'method' | 'pat
 
 function ok(schema: TSchema, description: string): Success {
   return { status: 200, schema, description };
+}
+
+function text(contentType: string, description: string): Success {
+  return { status: 200, contentType, schema: Type.String(), description };
+}
+
+/** The problems of the console that share a status, as one answer. */
+function refusals(...codes: readonly [OperatorProblemCode, ...OperatorProblemCode[]]): readonly Success[] {
+  const [first] = codes;
+  const schemas = codes.map((code) => operatorProblemSchema(code));
+  const description = codes.map((code) => OPERATOR_PROBLEMS[code].title).join('; ');
+  const schema = schemas.length === 1 ? (schemas[0] ?? Type.Never()) : Type.Union(schemas);
+  return [{ status: OPERATOR_PROBLEMS[first].status, contentType: 'application/problem+json', schema, description }];
 }

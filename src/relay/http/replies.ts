@@ -37,6 +37,7 @@ export function problemReply(code: ProblemCode, detail: string, options: Problem
     headers: { 'content-type': 'application/problem+json', ...retry, ...options.headers },
     body: JSON.stringify(problemDocument(code, detail, options.members)),
     close: options.close ?? false,
+    problem: code,
   };
 }
 

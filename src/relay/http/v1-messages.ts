@@ -74,6 +74,9 @@ async function push({ body, caller, nowMs }: HopRelayRequest, options: V1RoutesO
     parsed.push(parseEnvelope(value, caller, freshEpoch, nowMs, engine));
   }
   const commands = parsed.filter((one) => 'type' in one);
+  const malformed = parsed.filter((one) => 'error' in one && one.error === 'malformed').length;
+  engine.noteUnread('malformed', malformed);
+  engine.noteUnread('unknown target', parsed.length - commands.length - malformed);
   return engine.push(commands, (outcomes) => answer(parsed, outcomes), isOverLimit);
 }
 

@@ -65,6 +65,7 @@ async function push({ body, caller, nowMs }: HopRelayRequest, options: PushRoute
     else parsed.push({ type: 'Malformed', itemId: itemIdToEcho(value) });
   }
   const commands = parsed.filter((one) => one.type === 'PushItem');
+  engine.noteUnread('malformed', parsed.length - commands.length);
   return engine.push(commands, (outcomes, epoch) => answer(parsed, outcomes, epoch, caller.hostPubkey, options));
 }
 

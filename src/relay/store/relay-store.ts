@@ -16,6 +16,7 @@ import {
   type RowReader,
   type TableName,
   type Tables,
+  type TargetRow,
   rowKey,
 } from '../core/rows.ts';
 import { type CollectedSlice, Collector } from './collect.ts';
@@ -36,6 +37,7 @@ import {
 } from './keys.ts';
 import type { Level } from './level.ts';
 import type { CommitBatch, EventLog } from './log.ts';
+import { OldestItem } from './oldest-item.ts';
 import { keyBytes } from './packing.ts';
 import type { PositionFile } from './position.ts';
 import { DamagedRecord, decodeRecord, encodeRecord } from './record.ts';
@@ -47,6 +49,9 @@ type LevelBatch = ReturnType<Level['batch']>;
 /** Log records are read in runs of this many. */
 const READ_RECORDS = 1000;
 const READ_BYTES = 4 << 20;
+/** The same for whoever reads beside the mail, and is to hold nobody up. */
+const RUN_RECORDS = 200;
+const RUN_BYTES = 256 << 10;
 /** Keys given to LevelDB before others get their turn: a few milliseconds, encoding included. */
 const HANDED_OVER_AT_ONCE = 500;
 
@@ -74,6 +79,7 @@ export class RelayStore implements EventLog, RowReader {
   readonly #level: Level;
   readonly #position: PositionFile;
   readonly collector: Collector;
+  readonly oldestItem: OldestItem;
   #lastLsn: number;
   #failed = false;
 
@@ -83,6 +89,7 @@ export class RelayStore implements EventLog, RowReader {
     this.#position = position;
     this.#lastLsn = lastLsn;
     this.collector = new Collector(level);
+    this.oldestItem = new OldestItem(level);
   }
 
   get lastLsn(): number {
@@ -142,6 +149,7 @@ export class RelayStore implements EventLog, RowReader {
     if (batch.collected) this.collector.committed(batch.collected);
     for (const { table, key, row } of batch.changes) {
       if (table === 'target' && row) this.collector.note(key as PublicKey, row.ackedThrough);
+      else if (table === 'queue' && row) this.oldestItem.added(row.expiresAtMs);
     }
   }
 
@@ -167,6 +175,37 @@ export class RelayStore implements EventLog, RowReader {
       await iterator.close();
     }
     if (expected <= last) throw new DamagedRecord(`log record ${expected} is missing`);
+  }
+
+  /** The records below `beforeLsn`, the newest first, in runs small enough to be read in one turn of the loop. */
+  async *readBack(beforeLsn: number): AsyncGenerator<LogEntry[]> {
+    let expected = Math.min(beforeLsn - 1, this.#lastLsn);
+    const iterator = this.#level.iterator({
+      gte: logKey(1),
+      lte: logKey(expected),
+      reverse: true,
+      fillCache: false,
+      highWaterMarkBytes: RUN_BYTES,
+    });
+    try {
+      while (expected > 0) {
+        const run = await iterator.nextv(RUN_RECORDS);
+        if (run.length === 0) throw new DamagedRecord(`log record ${expected} is missing`);
+        yield run.map(([key, record]) => {
+          if (lsnOf(key) !== expected) throw new DamagedRecord(`log record ${expected} is missing`);
+          return decodeRecord(expected--, record);
+        });
+      }
+    } finally {
+      await iterator.close();
+    }
+  }
+
+  /** Every target row: the queues as a whole. */
+  async *targets(): AsyncGenerator<TargetRow> {
+    for await (const [key, value] of this.#level.iterator(prefixRange(PREFIX.target))) {
+      yield decodeRow('target', firstKeyOf(key), value);
+    }
   }
 
   /** Queue rows with `after` < seq <= `through`, ascending, at most `limit`. */

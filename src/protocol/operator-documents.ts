@@ -1,0 +1,241 @@
+/**
+ * What the relay shows its operator: over the control socket, and on the operator's console. Times are milliseconds
+ * since 1970. Names, accounts, reasons and labels are text that others chose: to be shown as text, and as nothing else.
+ */
+import Type, { type Static } from 'typebox';
+import { CLOSED, Count, EpochText, PublicKeyText, Time } from './shapes.ts';
+
+const OrNull = <T extends Parameters<typeof Type.Union>[0][number]>(shape: T) => Type.Union([shape, Type.Null()]);
+const Text = Type.String();
+const Number = Type.Number();
+
+/** `expired`: no hop of the key is accepted any more, and mail is still taken for it. */
+export const HostStateWord = Type.Union([
+  Type.Literal('live'),
+  Type.Literal('expired'),
+  Type.Literal('revoked'),
+  Type.Literal('rotated'),
+]);
+export type HostState = Static<typeof HostStateWord>;
+
+/** One host key that was ever admitted. */
+export const HostShown = Type.Object(
+  {
+    host: Text,
+    host_pubkey: PublicKeyText,
+    fingerprint: Type.String({ description: '`SHA256:…`, as people see it' }),
+    state: HostStateWord,
+    account: OrNull(Text),
+    org: OrNull(Text),
+    client_id: OrNull(Text),
+    owner_fp: Text,
+    authorized_by: Text,
+    enrolled_at: Time,
+    valid_until: OrNull(Time),
+    revoked_at: OrNull(Time),
+    rotated_to: OrNull(PublicKeyText),
+    seen: Type.Boolean({ description: 'whether a signed hop of the key was ever accepted' }),
+    queue_items: Type.Integer({ description: 'items that wait, expiry notices left out, as in the quotas' }),
+    queue_bytes: Type.Integer(),
+    head_seq: Count,
+    acked_through: Count,
+  },
+  CLOSED,
+);
+export type HostShown = Static<typeof HostShown>;
+
+export const ConsoleSession = Type.Object(
+  { csrf: Type.String({ description: 'to be sent as x-poste-csrf with every action' }) },
+  CLOSED,
+);
+export type ConsoleSession = Static<typeof ConsoleSession>;
+
+export const ConsoleTokenRequest = Type.Object({ token: Type.String({ maxLength: 100 }) });
+
+/** How the relay does, every few seconds. */
+export const ConsoleSample = Type.Object(
+  {
+    at: Time,
+    accepted_per_s: Number,
+    acked_per_s: Number,
+    rejected_per_s: Number,
+    requests_per_s: Number,
+    commit_p50_ms: OrNull(Number),
+    commit_p99_ms: OrNull(Number),
+    queue_items: Type.Integer(),
+    queue_bytes: Type.Integer(),
+    oldest_item_age_ms: OrNull(Number),
+    disk_free_bytes: Number,
+    is_disk_low: Type.Boolean(),
+    hosts: Count,
+    waiting_pulls: Count,
+    log_position: Count,
+    epoch: EpochText,
+    rss_bytes: Number,
+  },
+  CLOSED,
+);
+export type ConsoleSample = Static<typeof ConsoleSample>;
+
+export const RefusalCount = Type.Object(
+  {
+    reason: Text,
+    what: Type.Union([Type.Literal('item'), Type.Literal('request')]),
+    last_at: Time,
+    last_minute: Count,
+    last_hour: Count,
+  },
+  CLOSED,
+);
+export type RefusalCount = Static<typeof RefusalCount>;
+
+export const EpochBegun = Type.Object({ lsn: Count, at: Time, epoch: EpochText, reason: Text }, CLOSED);
+export type EpochBegun = Static<typeof EpochBegun>;
+
+export const ConsoleOverview = Type.Object(
+  {
+    version: Text,
+    relay_pubkey: PublicKeyText,
+    fingerprint: Text,
+    server: Text,
+    admission: Text,
+    uptime_ms: Number,
+    now: Time,
+    can_take_backup: Type.Boolean(),
+    sample_every_ms: Count,
+    samples: Type.Array(ConsoleSample),
+    biggest_queues: Type.Array(HostShown),
+    refusals: Type.Array(RefusalCount),
+    epochs: Type.Array(EpochBegun, { description: 'the newest first' }),
+    are_epochs_whole: Type.Boolean({ description: 'whether the log was read to its beginning' }),
+  },
+  CLOSED,
+);
+export type ConsoleOverview = Static<typeof ConsoleOverview>;
+
+export const ConsoleHostsQuery = Type.Object({
+  search: Type.Optional(Type.String({ maxLength: 100 })),
+  state: Type.Optional(Text),
+});
+
+export const ConsoleHosts = Type.Object({ hosts: Type.Array(HostShown), matches: Count, total: Count }, CLOSED);
+export type ConsoleHosts = Static<typeof ConsoleHosts>;
+
+export const ConsoleHostQuery = Type.Object({ key: PublicKeyText });
+
+/** Of a limit: what is used, and how much there may be. */
+export const QuotaUse = Type.Object({ name: Text, unit: Text, used: Type.Integer(), max: Number }, CLOSED);
+export type QuotaUse = Static<typeof QuotaUse>;
+
+export const ConsoleHost = Type.Object(
+  {
+    host: HostShown,
+    quotas: Type.Array(QuotaUse),
+    allowed_senders: OrNull(Count),
+    senders_published_at: OrNull(Time),
+    enc_key_published_at: OrNull(Time),
+    lineage: Type.Array(
+      Type.Object({ host_pubkey: PublicKeyText, fingerprint: Text, retired_at: OrNull(Time) }, CLOSED),
+    ),
+    last_pull: OrNull(Type.Object({ at: Time, through: OrNull(Count) }, CLOSED)),
+  },
+  CLOSED,
+);
+export type ConsoleHost = Static<typeof ConsoleHost>;
+
+export const ConsoleRevokeRequest = Type.Object({
+  host_pubkey: PublicKeyText,
+  confirm: Type.String({ maxLength: 100, description: 'the name of the host, typed again' }),
+});
+
+export const ConsoleRevoked = Type.Object({ host: HostShown, is_new: Type.Boolean() }, CLOSED);
+export type ConsoleRevoked = Static<typeof ConsoleRevoked>;
+
+export const ConsoleBackup = Type.Object({ name: Text, bytes: Number, taken_at: Time }, CLOSED);
+export type ConsoleBackup = Static<typeof ConsoleBackup>;
+
+export const ConsoleLogQuery = Type.Object({
+  before: Type.Optional(Count),
+  after: Type.Optional(Count),
+  type: Type.Optional(Text),
+  host: Type.Optional(PublicKeyText),
+  item: Type.Optional(Type.String({ maxLength: 320 })),
+  since: Type.Optional(Type.Integer({ ...Time, description: 'events at or after this time' })),
+  until: Type.Optional(Type.Integer({ ...Time, description: 'events at or before this time' })),
+});
+
+const NamedKey = Type.Object({ role: Text, host_pubkey: PublicKeyText, name: OrNull(Text) }, CLOSED);
+
+export const LoggedEvent = Type.Object(
+  {
+    lsn: Count,
+    type: Text,
+    at: Time,
+    hosts: Type.Array(NamedKey),
+    item_id: OrNull(Text),
+    facts: Type.Array(Type.Object({ name: Text, value: Text }, CLOSED)),
+  },
+  CLOSED,
+);
+export type LoggedEvent = Static<typeof LoggedEvent>;
+
+export const ConsoleLog = Type.Object(
+  {
+    events: Type.Array(LoggedEvent, { description: 'the newest first' }),
+    searched_down_to: Type.Integer({ description: 'ask for what is before it; at 1 the log has no more' }),
+    log_position: Count,
+  },
+  CLOSED,
+);
+export type ConsoleLog = Static<typeof ConsoleLog>;
+
+export const ConsoleTraceQuery = Type.Object({ lsn: Count });
+
+export const TraceStep = Type.Object({ at: OrNull(Time), lsn: OrNull(Count), what: Text, text: Text }, CLOSED);
+export type TraceStep = Static<typeof TraceStep>;
+
+export const ConsoleTrace = Type.Object(
+  {
+    item_id: Text,
+    kind: Text,
+    sender: NamedKey,
+    lsn: Count,
+    targets: Type.Array(
+      Type.Object({ target: NamedKey, bytes: Count, state: Text, steps: Type.Array(TraceStep) }, CLOSED),
+    ),
+    searched_up_to: Type.Integer({ description: 'what happened after this record was not looked at' }),
+    log_position: Count,
+  },
+  CLOSED,
+);
+export type ConsoleTrace = Static<typeof ConsoleTrace>;
+
+/** Problems that only the operator's listener knows, in the form of every other problem. */
+export const OPERATOR_PROBLEMS = {
+  NO_SESSION: { status: 401, title: 'No Session' },
+  FOREIGN_HOST: { status: 403, title: 'Foreign Host' },
+  FOREIGN_ORIGIN: { status: 403, title: 'Foreign Origin' },
+  BAD_CSRF_TOKEN: { status: 403, title: 'Bad CSRF Token' },
+  BAD_CONSOLE_TOKEN: { status: 403, title: 'Bad Console Token' },
+  UNKNOWN_HOST_KEY: { status: 404, title: 'Unknown Host Key' },
+  UNKNOWN_RECORD: { status: 404, title: 'Unknown Record' },
+  NOT_CONFIRMED: { status: 409, title: 'Not Confirmed' },
+  BACKUP_UNDER_WAY: { status: 409, title: 'Backup Under Way' },
+  BACKUP_FAILED: { status: 500, title: 'Backup Failed' },
+  TOO_MANY_STREAMS: { status: 503, title: 'Too Many Streams' },
+} as const;
+export type OperatorProblemCode = keyof typeof OPERATOR_PROBLEMS;
+
+export function operatorProblemSchema(code: OperatorProblemCode) {
+  const { status, title } = OPERATOR_PROBLEMS[code];
+  return Type.Object(
+    {
+      type: Type.Literal('about:blank'),
+      title: Type.Literal(title),
+      status: Type.Literal(status),
+      detail: Type.String({ minLength: 1 }),
+      code: Type.Literal(code),
+    },
+    CLOSED,
+  );
+}

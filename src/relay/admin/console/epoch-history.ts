@@ -1,0 +1,63 @@
+/**
+ * The epochs that the log tells of. Read back from its end, once, when the first operator looks: a long log takes a
+ * while, in stretches that hold nobody up, and what was found until then is shown.
+ */
+import type { EpochBegun } from '../../../protocol/operator-documents.ts';
+import type { LogEntry } from '../../core/event.ts';
+import { Stretch } from '../../engine/stretch.ts';
+import type { LogBack } from './log-search.ts';
+
+export interface EpochHistoryOptions {
+  log: LogBack;
+  monotonicMs: () => number;
+  /** Told when the log cannot be read. */
+  unexpected: (error: unknown) => void;
+}
+
+export class EpochHistory {
+  readonly #options: EpochHistoryOptions;
+  readonly #found: EpochBegun[] = [];
+  #reading: Promise<void> | undefined;
+  #isWhole = false;
+  #isClosed = false;
+
+  constructor(options: EpochHistoryOptions) {
+    this.#options = options;
+  }
+
+  /** Whether the log was read to its beginning. */
+  get isWhole(): boolean {
+    return this.#isWhole;
+  }
+
+  /** What was found of the log as it was when it was first asked for, the newest first. Begins to read. */
+  found(): readonly EpochBegun[] {
+    this.#reading ??= this.#read().catch(this.#options.unexpected);
+    return this.#found;
+  }
+
+  /** Resolves when nothing is read any more. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await this.#reading;
+  }
+
+  async #read(): Promise<void> {
+    const stretch = new Stretch(this.#options.monotonicMs);
+    for await (const run of this.#options.log.readBack(Number.POSITIVE_INFINITY)) {
+      for (const entry of run) {
+        const epoch = epochBegunOf(entry);
+        if (epoch) this.#found.push(epoch);
+      }
+      if (this.#isClosed) return;
+      if (stretch.isOver) await stretch.pause();
+    }
+    this.#isWhole = true;
+  }
+}
+
+export function epochBegunOf({ lsn, event }: LogEntry): EpochBegun | undefined {
+  if (event.type === 'EpochRotated') return { lsn, at: event.atMs, epoch: event.epoch, reason: event.reason };
+  if (event.type === 'RelayInitialised') return { lsn, at: event.atMs, epoch: event.epoch, reason: 'initialised' };
+  return undefined;
+}

@@ -1,0 +1,118 @@
+/**
+ * What became of one accepted item at each of its targets: the log read forwards from its acceptance, until every target
+ * is done with it or enough was looked at.
+ */
+import type { ConsoleTrace, TraceStep } from '../../../protocol/operator-documents.ts';
+import type { PublicKey } from '../../../protocol/public-key.ts';
+import type { AcceptedTarget, ItemAccepted, LogEntry, RelayEvent } from '../../core/event.ts';
+import { Stretch } from '../../engine/stretch.ts';
+import type { LastPull } from './activity.ts';
+import type { LogSearchOptions } from './log-search.ts';
+import { namedKey } from './logged-event.ts';
+
+const RECORDS_LOOKED_AT_MAX = 200_000;
+
+export interface TraceOptions extends LogSearchOptions {
+  lastPull: (target: PublicKey) => LastPull | undefined;
+}
+
+/** `undefined` when no item was accepted in that record. */
+export async function traceItem(lsn: number, options: TraceOptions): Promise<ConsoleTrace | undefined> {
+  const { log, monotonicMs, nameOf } = options;
+  if (lsn < 1 || lsn > log.lastLsn) return undefined;
+  const { lastLsn } = log;
+  const stretch = new Stretch(monotonicMs);
+  let accepted: ItemAccepted | undefined;
+  let paths: TargetPath[] = [];
+  let upTo = lsn;
+  for await (const entry of log.read(lsn)) {
+    upTo = entry.lsn;
+    if (!accepted) {
+      if (entry.event.type !== 'ItemAccepted') return undefined;
+      accepted = entry.event;
+      const { acceptedAtMs } = accepted;
+      paths = accepted.targets.map((target) => new TargetPath(target, lsn, acceptedAtMs));
+    } else for (const path of paths) path.follow(entry);
+    if (paths.every(({ isDone }) => isDone) || upTo >= lastLsn || upTo - lsn >= RECORDS_LOOKED_AT_MAX) break;
+    if (stretch.isOver) await stretch.pause();
+  }
+  if (!accepted) return undefined;
+  return {
+    item_id: accepted.itemId,
+    kind: accepted.kind,
+    sender: namedKey(['from', accepted.senderPubkey], nameOf),
+    lsn,
+    targets: paths.map((path) => ({
+      target: namedKey(['to', path.target.hostPubkey], nameOf),
+      bytes: path.target.bytes,
+      state: path.state,
+      steps: path.steps(options.lastPull),
+    })),
+    searched_up_to: upTo,
+    log_position: lastLsn,
+  };
+}
+
+/** Where one target's copy is, as the log goes on. */
+class TargetPath {
+  readonly target: AcceptedTarget;
+  state: 'waiting' | 'acked' | 'expired' | 'lost' = 'waiting';
+  readonly #steps: TraceStep[];
+  #hostPubkey: PublicKey;
+  #seq: number;
+
+  constructor(target: AcceptedTarget, lsn: number, atMs: number) {
+    this.target = target;
+    this.#hostPubkey = target.hostPubkey;
+    this.#seq = target.seq;
+    this.#steps = [{ at: atMs, lsn, what: 'accepted', text: `at ${target.seq}` }];
+  }
+
+  get isDone(): boolean {
+    return this.state !== 'waiting';
+  }
+
+  steps(lastPull: TraceOptions['lastPull']): TraceStep[] {
+    const pull = this.isDone ? undefined : lastPull(this.#hostPubkey);
+    if (pull?.through === undefined || pull.through < this.#seq) return this.#steps;
+    return [
+      ...this.#steps,
+      { at: pull.atMs, lsn: null, what: 'pulled', text: `the host has seen up to ${pull.through}` },
+    ];
+  }
+
+  follow({ lsn, event }: LogEntry): void {
+    if (this.isDone) return;
+    switch (event.type) {
+      case 'ItemsAcked':
+        if (event.targetPubkey === this.#hostPubkey && event.through >= this.#seq) {
+          this.#end('acked', lsn, event, `through ${event.through}`);
+        }
+        return;
+      case 'ItemsExpired':
+        if (event.targetPubkey === this.#hostPubkey && event.items.some(({ seq }) => seq === this.#seq)) {
+          this.#end('expired', lsn, event, 'nobody called for it in time');
+        }
+        return;
+      case 'ItemLost':
+        if (event.targetPubkey === this.#hostPubkey && event.seq === this.#seq) {
+          this.#end('lost', lsn, event, event.reason);
+        }
+        return;
+      case 'ItemsMoved': {
+        const position = event.oldPubkey === this.#hostPubkey ? event.fromSeqs.indexOf(this.#seq) : -1;
+        if (position === -1) return;
+        this.#hostPubkey = event.newPubkey;
+        this.#seq = event.firstSeq + position;
+        this.#steps.push({ at: event.atMs, lsn, what: 'moved', text: `to ${this.#seq} under the new key` });
+        return;
+      }
+      default:
+    }
+  }
+
+  #end(state: 'acked' | 'expired' | 'lost', lsn: number, event: RelayEvent & { atMs: number }, text: string): void {
+    this.state = state;
+    this.#steps.push({ at: event.atMs, lsn, what: state, text });
+  }
+}

@@ -1,0 +1,241 @@
+/** The routes of the console: its page, the exchange of a token for a session, what it shows, and its two actions. */
+import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../../protocol/bounded-json.ts';
+import { SMALL_BODY_BYTES_MAX } from '../../../protocol/limits.ts';
+import {
+  type ConsoleBackup,
+  type ConsoleOverview,
+  ConsoleRevokeRequest,
+  type ConsoleRevoked,
+  ConsoleTokenRequest,
+} from '../../../protocol/operator-documents.ts';
+import { displayFingerprint, parsePublicKey } from '../../../protocol/public-key.ts';
+import { parserOf } from '../../../protocol/schemas.ts';
+import { hostDocument } from '../../control/hosts.ts';
+import type { Reply } from '../../http/exchange.ts';
+import { jsonReply, problemReply, refusalReply } from '../../http/replies.ts';
+import type { OpenRoute, RelayRequest } from '../../http/route.ts';
+import type { Access } from './access.ts';
+import type { Activity } from './activity.ts';
+import { ASSET_FILES, type Assets, assetReply, pageReply } from './assets.ts';
+import type { EpochHistory } from './epoch-history.ts';
+import { type HostViewOptions, biggestQueues, hostView, listHosts } from './host-views.ts';
+import { type TraceOptions, traceItem } from './item-trace.ts';
+import type { LiveStreams } from './live-streams.ts';
+import { searchLog } from './log-search.ts';
+import { consoleProblem } from './problems.ts';
+import { Query } from './queries.ts';
+import { SAMPLE_EVERY_MS, type Sampler } from './sampler.ts';
+import { SESSION_IDLE_MS, type Session, type Sessions } from './sessions.ts';
+
+/** Writes a copy of the store. Rejects when it cannot. */
+export type TakeBackup = () => Promise<{ name: string; bytes: number }>;
+
+export interface ConsoleRoutesOptions extends HostViewOptions, TraceOptions {
+  access: Access;
+  sessions: Sessions;
+  assets: Assets | undefined;
+  activity: Activity;
+  sampler: Sampler;
+  streams: LiveStreams;
+  epochs: EpochHistory;
+  relay: { version: string; serverName: string; startedMs: number };
+  /** Absent: the console does not offer it. */
+  takeBackup: TakeBackup | undefined;
+  unexpected: (error: unknown, requestId: string) => void;
+}
+
+const EPOCHS_SHOWN_MAX = 100;
+const parseToken = parserOf(ConsoleTokenRequest);
+const parseRevoke = parserOf(ConsoleRevokeRequest);
+
+export function consoleRoutes(options: ConsoleRoutesOptions): OpenRoute[] {
+  const { access, sessions, assets, streams } = options;
+  const shared = { access: 'open', counted: undefined, bodyBytesMax: SMALL_BODY_BYTES_MAX } as const;
+  const get = { ...shared, method: 'GET' } as const;
+  const post = { ...shared, method: 'POST' } as const;
+  const backups = new Backups(options);
+  return [
+    { ...get, path: '/console', handle: access.behind('page', () => moved('/console/')) },
+    { ...get, path: '/console/', handle: access.behind('page', () => (assets ? pageReply(assets) : notBuilt())) },
+    ...ASSET_FILES.map((file) => ({
+      ...get,
+      path: `/console/${file}`,
+      handle: access.behind('page', ({ query }) => (assets ? assetReply(assets.files[file], query) : notBuilt())),
+    })),
+    { ...post, path: '/console/session', handle: access.behind('entry', (request) => enter(request, options)) },
+    {
+      ...get,
+      path: '/console/session',
+      handle: access.behind('read', (_request, { csrf }) => jsonReply(200, { csrf })),
+    },
+    {
+      ...post,
+      path: '/console/leave',
+      handle: access.behind('action', (_, session) => leave(session, sessions, access)),
+    },
+    { ...get, path: '/console/overview', handle: access.behind('read', () => overview(options)) },
+    {
+      ...get,
+      path: '/console/live',
+      handle: access.behind('read', ({ exchange, id }, session) => streams.serve(exchange, id, session)),
+    },
+    { ...get, path: '/console/hosts', handle: access.behind('read', (request) => hosts(request, options)) },
+    { ...get, path: '/console/host', handle: access.behind('read', (request) => host(request, options)) },
+    { ...get, path: '/console/log', handle: access.behind('read', (request) => log(request, options)) },
+    { ...get, path: '/console/trace', handle: access.behind('read', (request) => trace(request, options)) },
+    { ...post, path: '/console/revoke', handle: access.behind('action', (request) => revoke(request, options)) },
+    { ...post, path: '/console/backup', handle: access.behind('action', ({ id }) => backups.take(id)) },
+  ];
+}
+
+function moved(location: string): Reply {
+  return { status: 308, headers: { location }, body: '' };
+}
+
+function notBuilt(): Reply {
+  return problemReply('UNAVAILABLE', 'the page of the console was not built: npm run build makes it');
+}
+
+function badQuery(): Reply {
+  return problemReply('BAD_REQUEST', 'the query is not one that the console makes');
+}
+
+function enter({ body }: RelayRequest, { sessions, access }: ConsoleRoutesOptions): Reply {
+  const parsed = parseToken(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
+  if (!parsed) return problemReply('BAD_REQUEST', 'send {token}');
+  const entered = sessions.exchange(parsed.token);
+  if (!entered) {
+    return consoleProblem(
+      'BAD_CONSOLE_TOKEN',
+      'this link was used before or is older than a minute: poste relay console prints another one',
+    );
+  }
+  const reply = jsonReply(200, { csrf: entered.session.csrf });
+  return {
+    ...reply,
+    headers: { ...reply.headers, 'set-cookie': cookie(access, entered.cookie, SESSION_IDLE_MS / 1000) },
+  };
+}
+
+function leave(session: Session, sessions: Sessions, access: Access): Reply {
+  sessions.end(session);
+  const reply = jsonReply(200, {});
+  return { ...reply, headers: { ...reply.headers, 'set-cookie': cookie(access, '', 0) } };
+}
+
+function cookie(access: Access, value: string, maxAgeS: number): string {
+  return `${access.cookieName()}=${value}; Path=/console; HttpOnly; SameSite=Strict; Max-Age=${maxAgeS}`;
+}
+
+async function overview(options: ConsoleRoutesOptions): Promise<Reply> {
+  const { engine, activity, sampler, epochs, clock, relay, takeBackup } = options;
+  const { relayPubkey } = options.rows.get('relay', '') ?? {};
+  if (relayPubkey === undefined) throw new Error('invariant: an open store has a relay row');
+  const read = epochs.found();
+  const known = new Set(read.map(({ lsn }) => lsn));
+  const begun = [...activity.epochs().filter(({ lsn }) => !known.has(lsn)), ...read];
+  const document: ConsoleOverview = {
+    version: relay.version,
+    relay_pubkey: relayPubkey,
+    fingerprint: displayFingerprint(relayPubkey),
+    server: relay.serverName,
+    admission: engine.settings.admission,
+    uptime_ms: clock.monotonicMs() - relay.startedMs,
+    now: clock.nowMs(),
+    can_take_backup: takeBackup !== undefined,
+    sample_every_ms: SAMPLE_EVERY_MS,
+    samples: [...sampler.samples],
+    biggest_queues: await biggestQueues(options),
+    refusals: activity.refusals(),
+    epochs: begun.toSorted((a, b) => b.lsn - a.lsn).slice(0, EPOCHS_SHOWN_MAX),
+    are_epochs_whole: epochs.isWhole,
+  };
+  return jsonReply(200, document);
+}
+
+async function hosts(request: RelayRequest, options: ConsoleRoutesOptions): Promise<Reply> {
+  const query = new Query(request.query);
+  const search = query.search('search') ?? '';
+  const state = query.word('state');
+  return query.isGood ? jsonReply(200, await listHosts(search, state, options)) : badQuery();
+}
+
+async function host(request: RelayRequest, options: ConsoleRoutesOptions): Promise<Reply> {
+  const { engine } = options;
+  const key = new Query(request.query).publicKey('key');
+  const row = key && engine.enrolment(key);
+  await engine.durable();
+  return row ? jsonReply(200, hostView(row, options)) : unknownHost();
+}
+
+async function log(request: RelayRequest, options: ConsoleRoutesOptions): Promise<Reply> {
+  const query = new Query(request.query);
+  const key = query.publicKey('host');
+  const type = query.word('type');
+  const itemId = query.itemId('item');
+  const searched = {
+    beforeLsn: query.wholeNumber('before') ?? Number.MAX_SAFE_INTEGER,
+    afterLsn: query.wholeNumber('after') ?? 0,
+    sinceMs: query.wholeNumber('since') ?? 0,
+    untilMs: query.wholeNumber('until') ?? Number.MAX_SAFE_INTEGER,
+    ...(type !== undefined && { type }),
+    ...(itemId !== undefined && { itemId }),
+    ...(key && { keys: new Set<string>(options.engine.lineage(key)) }),
+  };
+  return query.isGood ? jsonReply(200, await searchLog(searched, options)) : badQuery();
+}
+
+async function trace(request: RelayRequest, options: ConsoleRoutesOptions): Promise<Reply> {
+  const query = new Query(request.query);
+  const lsn = query.wholeNumber('lsn');
+  if (lsn === undefined || !query.isGood) return badQuery();
+  const found = await traceItem(lsn, options);
+  return found ? jsonReply(200, found) : consoleProblem('UNKNOWN_RECORD', 'no item was accepted in that record');
+}
+
+async function revoke({ body, nowMs }: RelayRequest, { engine }: ConsoleRoutesOptions): Promise<Reply> {
+  const parsed = parseRevoke(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
+  const hostPubkey = parsed && parsePublicKey(parsed.host_pubkey);
+  if (!parsed || !hostPubkey) return problemReply('BAD_REQUEST', 'send {host_pubkey, confirm}');
+  const row = engine.enrolment(hostPubkey);
+  if (!row) return unknownHost();
+  if (parsed.confirm !== row.hostName) {
+    return consoleProblem('NOT_CONFIRMED', 'the name that was typed is not the name of this host');
+  }
+  const outcome = await engine.revokeHost({ type: 'RevokeHost', hostPubkey, cause: 'operator', nowMs });
+  if (outcome.type === 'Refusal') return refusalReply(outcome);
+  const revoked = engine.enrolment(hostPubkey);
+  if (!revoked) throw new Error('invariant: a revoked key keeps its enrolment');
+  const document: ConsoleRevoked = { host: hostDocument(revoked, engine, nowMs), is_new: outcome.isNew };
+  return jsonReply(200, document);
+}
+
+function unknownHost(): Reply {
+  return consoleProblem('UNKNOWN_HOST_KEY', 'no host was ever admitted under this key');
+}
+
+/** One backup at a time. */
+class Backups {
+  readonly #options: Pick<ConsoleRoutesOptions, 'takeBackup' | 'clock' | 'unexpected'>;
+  #isUnderWay = false;
+
+  constructor(options: Pick<ConsoleRoutesOptions, 'takeBackup' | 'clock' | 'unexpected'>) {
+    this.#options = options;
+  }
+
+  async take(requestId: string): Promise<Reply> {
+    const { takeBackup, clock, unexpected } = this.#options;
+    if (!takeBackup) return problemReply('UNAVAILABLE', 'this relay takes no backups from its console');
+    if (this.#isUnderWay) return consoleProblem('BACKUP_UNDER_WAY', 'a backup is being taken already');
+    this.#isUnderWay = true;
+    try {
+      const document: ConsoleBackup = { ...(await takeBackup()), taken_at: clock.nowMs() };
+      return jsonReply(200, document);
+    } catch (error) {
+      unexpected(error, requestId);
+      return consoleProblem('BACKUP_FAILED', 'the backup could not be taken: the log of the relay says why');
+    } finally {
+      this.#isUnderWay = false;
+    }
+  }
+}

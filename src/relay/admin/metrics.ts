@@ -1,0 +1,155 @@
+/**
+ * `/metrics`: what Prometheus is told of the relay, in a registry of its own.
+ *
+ * No label names a host, a key or an account, and every label has values from a closed set: rejections, problem codes,
+ * epoch reasons, methods and the paths of routes.
+ */
+import { Counter, Gauge, Histogram, Registry, collectDefaultMetrics } from 'prom-client';
+import type { ItemRejection } from '../../protocol/items.ts';
+import type { PushOutcome } from '../core/decision.ts';
+import type { RelayEvent } from '../core/event.ts';
+import type { CommittedBatch, EngineObserver } from '../engine/observer.ts';
+import type { FinishedRequest } from '../http/handler.ts';
+import type { Reply } from '../http/exchange.ts';
+
+/** What is asked for when somebody looks, not told when it happens. */
+export interface Gauges {
+  queueItems: number;
+  queueBytes: number;
+  /** Seconds; `undefined` while it is not known yet. */
+  oldestItemAgeS: number | undefined;
+  logPosition: number;
+  /** Live enrolments. */
+  hosts: number;
+  waitingPulls: number;
+  diskFreeBytes: number;
+  isDiskLow: boolean;
+  isReady: boolean;
+}
+
+/** Long polls last up to 30 seconds. */
+const REQUEST_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
+const COMMIT_SECONDS = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5];
+const BATCH_EVENTS = [0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000];
+
+export class RelayMetrics implements EngineObserver {
+  readonly #registry = new Registry();
+  readonly #accepted = this.#counter('items_accepted_total', 'Items that were accepted: a signed receipt says so.');
+  readonly #duplicates = this.#counter('items_duplicate_total', 'Pushed items that were known already.');
+  readonly #rejected = this.#counter('items_rejected_total', 'Pushed items that were rejected, by reason.', ['code']);
+  readonly #acked = this.#counter('items_acked_total', 'Items that their target has and that were deleted.');
+  readonly #expired = this.#counter('items_expired_total', 'Items that nobody called for in time.');
+  readonly #lost = this.#counter('items_lost_total', 'Items whose row or bytes were found missing or corrupt.');
+  readonly #epochs = this.#counter('epoch_rotations_total', 'Store generations begun since the start.', ['reason']);
+  readonly #refused = this.#counter('requests_refused_total', 'Requests answered with a problem, by its code.', [
+    'code',
+  ]);
+  readonly #requests = new Histogram({
+    name: 'poste_relay_http_request_duration_seconds',
+    help: 'Time from the head of a request to its answer; pulls may wait.',
+    labelNames: ['method', 'route', 'code'],
+    buckets: REQUEST_SECONDS,
+    registers: [this.#registry],
+  });
+  readonly #commits = new Histogram({
+    name: 'poste_relay_store_commit_duration_seconds',
+    help: 'Time that one synced batch took, with the note of its position.',
+    buckets: COMMIT_SECONDS,
+    registers: [this.#registry],
+  });
+  readonly #batches = new Histogram({
+    name: 'poste_relay_store_commit_events',
+    help: 'Events in one synced batch; none in a heartbeat or a collection.',
+    buckets: BATCH_EVENTS,
+    registers: [this.#registry],
+  });
+  readonly #queueItems = this.#gauge('queue_items', 'Items that wait, expiry notices left out.');
+  readonly #queueBytes = this.#gauge('queue_bytes', 'Wire bytes of the items that wait.');
+  readonly #oldest = this.#gauge('oldest_item_age_seconds', 'Age of the waiting item that expires first.');
+  readonly #position = this.#gauge('log_position', 'The last durable record of the log.');
+  readonly #hosts = this.#gauge('hosts', 'Live enrolments.');
+  readonly #waits = this.#gauge('waiting_pulls', 'Pulls that are held until an item arrives.');
+  readonly #diskFree = this.#gauge('disk_free_bytes', 'Room on the disk of the store.');
+  readonly #diskLow = this.#gauge('disk_low', '1 while pushes are refused for want of room.');
+  readonly #ready = this.#gauge('ready', '1 while the relay takes requests.');
+
+  constructor(version: string) {
+    collectDefaultMetrics({ register: this.#registry });
+    const info = new Gauge({
+      name: 'poste_relay_build_info',
+      help: '1, with what runs in its labels.',
+      labelNames: ['version', 'node'],
+      registers: [this.#registry],
+    });
+    info.set({ version, node: process.versions.node }, 1);
+  }
+
+  pushed(outcomes: readonly PushOutcome[]): void {
+    let accepted = 0;
+    let duplicates = 0;
+    for (const outcome of outcomes) {
+      if (outcome.type === 'ItemRejected') this.#rejected.inc({ code: outcome.rejection });
+      else if (outcome.status === 'accepted') accepted++;
+      else duplicates++;
+    }
+    if (accepted > 0) this.#accepted.inc(accepted);
+    if (duplicates > 0) this.#duplicates.inc(duplicates);
+  }
+
+  unread(rejection: ItemRejection, count: number): void {
+    this.#rejected.inc({ code: rejection }, count);
+  }
+
+  pulled(): void {}
+
+  committed({ entries, durationMs }: CommittedBatch): void {
+    this.#commits.observe(durationMs / 1000);
+    this.#batches.observe(entries.length);
+    for (const { event } of entries) this.#count(event);
+  }
+
+  finished({ method, route, status, code, durationMs }: FinishedRequest): void {
+    this.#requests.observe({ method, route, code: status }, durationMs / 1000);
+    if (code) this.#refused.inc({ code });
+  }
+
+  async reply(gauges: Gauges): Promise<Reply> {
+    this.#queueItems.set(gauges.queueItems);
+    this.#queueBytes.set(gauges.queueBytes);
+    this.#oldest.set(gauges.oldestItemAgeS ?? Number.NaN);
+    this.#position.set(gauges.logPosition);
+    this.#hosts.set(gauges.hosts);
+    this.#waits.set(gauges.waitingPulls);
+    this.#diskFree.set(gauges.diskFreeBytes);
+    this.#diskLow.set(gauges.isDiskLow ? 1 : 0);
+    this.#ready.set(gauges.isReady ? 1 : 0);
+    const headers = { 'content-type': this.#registry.contentType };
+    return { status: 200, headers, body: await this.#registry.metrics() };
+  }
+
+  #count(event: RelayEvent): void {
+    switch (event.type) {
+      case 'ItemsAcked':
+        this.#acked.inc(event.items + event.notices);
+        return;
+      case 'ItemsExpired':
+        this.#expired.inc(event.items.length);
+        return;
+      case 'ItemLost':
+        this.#lost.inc();
+        return;
+      case 'EpochRotated':
+        this.#epochs.inc({ reason: event.reason });
+        return;
+      default:
+    }
+  }
+
+  #counter<Label extends string = never>(name: string, help: string, labelNames: Label[] = []): Counter<Label> {
+    return new Counter({ name: `poste_relay_${name}`, help, labelNames, registers: [this.#registry] });
+  }
+
+  #gauge(name: string, help: string): Gauge {
+    return new Gauge({ name: `poste_relay_${name}`, help, registers: [this.#registry] });
+  }
+}

@@ -1,0 +1,154 @@
+/** What stands behind the operator's listener, put together: health, metrics and the console. */
+import type { DiskGuard } from '../disk-guard.ts';
+import type { Clock, RandomBytes, Timers } from '../engine/ambient.ts';
+import type { Engine } from '../engine/engine.ts';
+import type { Exchange } from '../http/exchange.ts';
+import { Handler, type HandlerOptions } from '../http/handler.ts';
+import type { OpenApiDocument } from '../http/openapi.ts';
+import type { RelayStore } from '../store/relay-store.ts';
+import { Access } from './console/access.ts';
+import { CONSOLE_FOLDER, readAssets } from './console/assets.ts';
+import { EpochHistory } from './console/epoch-history.ts';
+import { LiveStreams } from './console/live-streams.ts';
+import { ownHosts } from './console/own-hosts.ts';
+import { type TakeBackup, consoleRoutes } from './console/routes.ts';
+import { Sampler } from './console/sampler.ts';
+import { Sessions, TOKEN_LIFETIME_MS } from './console/sessions.ts';
+import { operatorHandler } from './health.ts';
+import type { Gauges } from './metrics.ts';
+import { OldestItemWatch } from './oldest-item-watch.ts';
+import type { Watch } from './watch.ts';
+
+export interface OperatorSideOptions {
+  engine: Engine;
+  store: RelayStore;
+  watch: Watch;
+  disk: DiskGuard;
+  clock: Clock;
+  timers: Timers;
+  randomBytes: RandomBytes;
+  version: string;
+  serverName: string;
+  startedMs: number;
+  isReady: () => boolean;
+  openApi: OpenApiDocument;
+  /** Where it is to listen. */
+  host: string;
+  /** Of the handler of the console; its routes are made here. */
+  handler: Omit<HandlerOptions, 'routes'>;
+  /** Where the built page is; absent: in `dist`. */
+  consoleFolder?: string | undefined;
+  takeBackup?: TakeBackup | undefined;
+}
+
+export class OperatorSide {
+  readonly #options: OperatorSideOptions;
+  readonly #sessions: Sessions;
+  readonly #oldest: OldestItemWatch;
+  readonly #sampler: Sampler;
+  readonly #streams: LiveStreams;
+  readonly #epochs: EpochHistory;
+  readonly #console: Handler;
+  #handle: (exchange: Exchange) => void;
+  #port = 0;
+
+  static async start(options: OperatorSideOptions): Promise<OperatorSide> {
+    return new OperatorSide(options, await readAssets(options.consoleFolder ?? CONSOLE_FOLDER));
+  }
+
+  private constructor(options: OperatorSideOptions, assets: Awaited<ReturnType<typeof readAssets>>) {
+    const { engine, store, watch, clock, timers, randomBytes, host, version, serverName, startedMs } = options;
+    const { unexpected } = options.handler;
+    const monotonicMs = () => clock.monotonicMs();
+    const gauges = () => this.#gauges();
+    this.#options = options;
+    this.#sessions = new Sessions(monotonicMs, randomBytes);
+    this.#oldest = new OldestItemWatch({ engine, clock, timers });
+    const { activity } = watch;
+    const epoch = () => engine.epoch;
+    this.#sampler = new Sampler({ activity, gauges, epoch, nowMs: () => clock.nowMs(), timers });
+    this.#streams = new LiveStreams(this.#sampler, this.#sessions);
+    this.#epochs = new EpochHistory({ log: store, monotonicMs, unexpected: (error) => unexpected(error, 'none') });
+    // Behind 0.0.0.0 addresses come and go, so it is asked for each time.
+    const access = new Access({ sessions: this.#sessions, ownHosts: () => ownHosts(host, this.#port) });
+    const routes = consoleRoutes({
+      engine,
+      rows: store,
+      log: store,
+      clock,
+      monotonicMs,
+      nameOf: (key) => engine.enrolment(key)?.hostName,
+      lastPull: (target) => activity.lastPull(target),
+      access,
+      sessions: this.#sessions,
+      assets,
+      activity,
+      sampler: this.#sampler,
+      streams: this.#streams,
+      epochs: this.#epochs,
+      relay: { version, serverName, startedMs },
+      takeBackup: options.takeBackup,
+      unexpected,
+    });
+    this.#console = new Handler({ ...options.handler, routes });
+    this.#handle = operatorHandler({
+      health: () => ({
+        isReady: options.isReady(),
+        version,
+        epoch: engine.epoch,
+        hosts: engine.liveEnrolments,
+        uptimeMs: clock.monotonicMs() - startedMs,
+      }),
+      openApi: options.openApi,
+      metrics: () => watch.metrics.reply(gauges()),
+      console: this.#console,
+    });
+  }
+
+  handle(exchange: Exchange): void {
+    this.#handle(exchange);
+  }
+
+  /** Tells on which port it listens. */
+  listening(port: number): void {
+    this.#port = port;
+  }
+
+  /** A URL that opens the console once, within a minute. */
+  consoleUrl(): { url: string; lifetimeMs: number } {
+    const { host } = this.#options;
+    const name = host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host;
+    const shown = name.includes(':') ? `[${name}]` : name;
+    const url = `http://${shown}:${this.#port}/console/#token=${this.#sessions.issueToken()}`;
+    return { url, lifetimeMs: TOKEN_LIFETIME_MS };
+  }
+
+  /** Ends every stream, and resolves when the console is done with its requests. */
+  async drain(): Promise<void> {
+    this.#sampler.close();
+    this.#streams.close();
+    await this.#console.drain();
+  }
+
+  /** Reads no more of the store. */
+  async close(): Promise<void> {
+    await Promise.all([this.#oldest.close(), this.#epochs.close()]);
+  }
+
+  #gauges(): Gauges {
+    const { engine, store, disk, isReady } = this.#options;
+    const { items, bytes } = engine.waiting;
+    const { ageMs } = this.#oldest;
+    return {
+      queueItems: items,
+      queueBytes: bytes,
+      oldestItemAgeS: ageMs === undefined ? undefined : ageMs / 1000,
+      logPosition: store.lastLsn,
+      hosts: engine.liveEnrolments,
+      waitingPulls: engine.waits,
+      diskFreeBytes: disk.freeBytes,
+      isDiskLow: disk.isLow,
+      isReady: isReady(),
+    };
+  }
+}
