@@ -13,7 +13,8 @@ import { ListenFailed } from '../relay/http/exchange.ts';
 import { type ListenAddress, type Relay, startRelay } from '../relay/serve.ts';
 import { LEVEL_FOLDER } from '../relay/store/open.ts';
 import { type RefusedReason, StoreRefused } from '../relay/store/refused.ts';
-import { RELAY_KEY_FILE, relaySigner } from '../relay/store/relay-key.ts';
+import { RELAY_KEY_FILE } from '../relay/store/relay-key.ts';
+import { type DeployKey, deployKey, keyFileOption } from './deploy-key.ts';
 import { CommandFailed, EXIT, type ExitName } from './exit.ts';
 import { STORE_DIR_DEFAULT } from './store-dir.ts';
 import {
@@ -33,8 +34,10 @@ const FAILED_STOP_MS = 3000;
 
 interface ServeFlags {
   storeDir: string;
+  keyFile?: string;
   listen: ListenAddress;
-  adminListen: ListenAddress | undefined;
+  /** Empty for `off`: commander keeps no `undefined` of a parser. */
+  adminListen: ListenAddress | '';
   limits: Limits;
   pushesPerMinute: number;
   enrolRate: number;
@@ -57,6 +60,7 @@ interface ServeFlags {
 const EXAMPLES = `
 Environment:
   MAIL_RELAY_KEY          the relay's base64 private key, instead of relay.key in the store folder
+  MAIL_RELAY_KEY_FILE     the file that holds it: as --key-file
   MAIL_RELAY_TRUST_PROXY  xff or cloudflare: as --trust-proxy
   RELAY_MAX_BODY          largest request body in bytes, at most ${BODY_BYTES_MAX}
 
@@ -72,6 +76,7 @@ export function relayServeCommand(): Command {
   return new Command('serve')
     .description('Run the relay: keep sealed mail for hosts until they call for it.')
     .option('--store-dir <dir>', 'where the store, relay.key and position lie', STORE_DIR_DEFAULT)
+    .addOption(keyFileOption())
     .addOption(
       new Option('--listen <host:port>', 'where hosts connect')
         .argParser(listenAddress)
@@ -133,10 +138,16 @@ async function serve(flags: ServeFlags): Promise<void> {
   const log = pino({ level: flags.logLevel, base: null }, pino.destination({ dest: 2, sync: true }));
   // Before anybody can know that the relay is ready, and end it.
   const signalled = stopSignal();
-  const relay = await started(() => startRelay({ ...relayOptions(flags, storeDir), log }));
-  for (const notice of relay.notices) log.warn({}, notice);
+  const key = await orRefused(() => deployKey(flags.keyFile));
+  const relay = await orRefused(() => startRelay({ ...relayOptions(flags, storeDir, key), log }));
+  const start = {
+    relay,
+    key: key?.place ?? join(storeDir, RELAY_KEY_FILE),
+    notices: [...(key?.notices ?? []), ...relay.notices],
+  };
+  for (const notice of start.notices) log.warn({}, notice);
   process.stdout.write(
-    flags.json ? `${JSON.stringify(startDocument(relay, flags, storeDir))}\n` : startText(relay, flags, storeDir),
+    flags.json ? `${JSON.stringify(startDocument(start, flags, storeDir))}\n` : startText(start, flags, storeDir),
   );
   const ended = await Promise.race([relay.failed, signalled]);
   if (ended instanceof Error) {
@@ -154,16 +165,19 @@ async function serve(flags: ServeFlags): Promise<void> {
   log.info({}, 'stopped');
 }
 
-function relayOptions(flags: ServeFlags, storeDir: string): Omit<Parameters<typeof startRelay>[0], 'log'> {
-  const secret = process.env['MAIL_RELAY_KEY'];
+function relayOptions(
+  flags: ServeFlags,
+  storeDir: string,
+  key: DeployKey | undefined,
+): Omit<Parameters<typeof startRelay>[0], 'log'> {
   const issuer = issuerSettings(flags);
   return {
     storeDir,
     ...(flags.positionFile !== undefined && { positionFile: resolve(flags.positionFile) }),
-    ...(secret && { signer: signerOfSecret(secret) }),
+    ...(key && { signer: key.signer }),
     ...(flags.server && { server: flags.server }),
     listen: flags.listen,
-    adminListen: flags.adminListen,
+    adminListen: flags.adminListen === '' ? undefined : flags.adminListen,
     limits: flags.limits,
     pushesPerMinute: flags.pushesPerMinute,
     enrolRate: flags.enrolRate,
@@ -180,14 +194,6 @@ function relayOptions(flags: ServeFlags, storeDir: string): Omit<Parameters<type
     timers: processTimers,
     randomBytes: processRandom,
   };
-}
-
-function signerOfSecret(secret: string): ReturnType<typeof relaySigner> {
-  try {
-    return relaySigner(secret, 'MAIL_RELAY_KEY');
-  } catch (error) {
-    throw error instanceof StoreRefused ? refused(error) : error;
-  }
 }
 
 /** `undefined` with the authority host-key. */
@@ -230,7 +236,8 @@ function bodyBytesMax(): number {
   );
 }
 
-async function started(start: () => Promise<Relay>): Promise<Relay> {
+/** What `start` gives, or the one sentence that ends the command. */
+async function orRefused<T>(start: () => Promise<T>): Promise<T> {
   try {
     return await start();
   } catch (error) {
@@ -264,13 +271,20 @@ function refused({ reason, message }: StoreRefused): CommandFailed {
   return new CommandFailed(REFUSED_EXIT[reason], `STORE_${reason.toUpperCase().replaceAll('-', '_')}`, message);
 }
 
-function startDocument(relay: Relay, flags: ServeFlags, storeDir: string): object {
+interface Started {
+  relay: Relay;
+  /** Where its key is. */
+  key: string;
+  notices: readonly string[];
+}
+
+function startDocument({ relay, key, notices }: Started, flags: ServeFlags, storeDir: string): object {
   return {
     url: urlOf(flags.listen.host, relay.port),
     admin_url:
       flags.adminListen && relay.adminPort !== undefined ? urlOf(flags.adminListen.host, relay.adminPort) : null,
     store: join(storeDir, LEVEL_FOLDER),
-    key: keyPlace(storeDir),
+    key,
     relay_pubkey: relay.signer.publicKey,
     fingerprint: displayFingerprint(relay.signer.publicKey),
     epoch: relay.engine.epoch,
@@ -278,19 +292,19 @@ function startDocument(relay: Relay, flags: ServeFlags, storeDir: string): objec
     authority: flags.authority,
     issuer: flags.issuer ?? null,
     initialised: relay.initialised,
-    notices: relay.notices,
+    notices,
     pid: process.pid,
   };
 }
 
-function startText(relay: Relay, flags: ServeFlags, storeDir: string): string {
+function startText({ relay, key }: Started, flags: ServeFlags, storeDir: string): string {
   const admin =
     flags.adminListen && relay.adminPort !== undefined ? urlOf(flags.adminListen.host, relay.adminPort) : 'off';
   const rows = [
     ['address', urlOf(flags.listen.host, relay.port)],
     ['operator', admin],
     ['store', `${join(storeDir, LEVEL_FOLDER)}${relay.initialised ? ' (new)' : ''}`],
-    ['key', keyPlace(storeDir)],
+    ['key', key],
     ['fingerprint', displayFingerprint(relay.signer.publicKey)],
     ['epoch', relay.engine.epoch],
     ['server', relay.serverName],
@@ -298,10 +312,6 @@ function startText(relay: Relay, flags: ServeFlags, storeDir: string): string {
   ];
   const lines = rows.map(([name = '', value = '']) => `  ${name.padEnd(12)} ${value}`);
   return `Poste relay ${softwareVersion()} is ready.\n${lines.join('\n')}\n`;
-}
-
-function keyPlace(storeDir: string): string {
-  return !process.env['MAIL_RELAY_KEY'] ? join(storeDir, RELAY_KEY_FILE) : 'MAIL_RELAY_KEY';
 }
 
 function urlOf(host: string, port: number): string {

@@ -1,7 +1,7 @@
 /** The `poste` command as its users meet it: real processes, their output and how they end. */
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { RelayClient } from '../../src/host/transport/relay-client.ts';
@@ -278,6 +278,32 @@ describe('relay keygen', () => {
     await terminate(second);
     expect(first.process.stdout + second.process.stdout + second.process.stderr).not.toContain(key.trim());
   });
+
+  test.each<[string, (file: string) => { args: string[]; environment: Environment }]>([
+    ['--key-file', (file) => ({ args: ['--key-file', file], environment: { MAIL_RELAY_KEY_FILE: '/nowhere' } })],
+    ['MAIL_RELAY_KEY_FILE', (file) => ({ args: [], environment: { MAIL_RELAY_KEY_FILE: file } })],
+  ])('its key is taken from the file that %s names, and is not written to the store folder', async (_how, named) => {
+    const { file, key } = await keyFile(0o640);
+    const { args, environment } = named(file);
+    const storeDir = await temporaryFolder();
+    const first = await relayProcess(storeDir, args, environment);
+    expect(first.start).toMatchObject({ key: file, notices: [] });
+    expect(existsSync(join(storeDir, 'relay.key'))).toBe(false);
+    await terminate(first);
+    const second = await relayProcess(storeDir, [], { MAIL_RELAY_KEY: key });
+    expect(second.start).toMatchObject({ relay_pubkey: first.start.relay_pubkey, epoch: first.start.epoch });
+    await terminate(second);
+    expect(first.process.stdout + first.process.stderr).not.toContain(key);
+  });
+
+  test('a key file that every user may read is used, and told of', async () => {
+    const { file } = await keyFile(0o644);
+    const relay = await relayProcess(await temporaryFolder(), ['--key-file', file]);
+    const notice = `Every user of this machine may open the key file ${file}: take that right away (chmod o= ${file}).`;
+    expect(relay.start.notices).toEqual([notice]);
+    const { stderr } = await terminate(relay);
+    expect(JSON.parse(stderr)).toMatchObject({ msg: notice });
+  });
 });
 
 describe('what goes wrong is one sentence, an exit code and no stack trace', () => {
@@ -396,6 +422,30 @@ describe('what goes wrong is one sentence, an exit code and no stack trace', () 
       expect(refusalOf(await run(serveArgs(storeDir)), key)).toMatch(/relay\.key does not hold a relay key/);
     });
 
+    test('a key file with another key, none, or that is not there is refused', async () => {
+      const { storeDir, key } = await usedStore();
+      const { file } = await keyFile(0o600, OTHER_KEY);
+      const args = [...serveArgs(storeDir), '--key-file', file];
+      expect(refusalOf(await run(args), key)).toMatch(/not the one of the store/);
+      await writeFile(file, OTHER_KEY.slice(0, 40));
+      expect(refusalOf(await run(args), key)).toContain(`${file} does not hold a relay key`);
+      await writeFile(file, `${key}\n`.padEnd(100_000, 'x'));
+      expect(refusalOf(await run(args), key)).toContain(`${file} does not hold a relay key`);
+      await rm(file);
+      expect(refusalOf(await run(args), key)).toContain(`there is no key file at ${file}`);
+      await mkdir(file);
+      expect(refusalOf(await run(args), key)).toContain(`${file} cannot be read (EISDIR)`);
+    });
+
+    test('two keys at once are refused', async () => {
+      const { storeDir, key } = await usedStore();
+      const { file } = await keyFile(0o600, key);
+      const ended = await run([...serveArgs(storeDir), '--key-file', file], { MAIL_RELAY_KEY: key });
+      expect(ended.code).toBe(EXIT.usage);
+      expect(sentenceOf(ended)).toMatch(/give its key in one way/);
+      expect(ended.stderr).not.toContain(key);
+    });
+
     test('a key that is gone, or cannot be read, is refused', async () => {
       const { storeDir, key } = await usedStore();
       await rm(join(storeDir, 'relay.key'));
@@ -497,4 +547,14 @@ async function usedStore(): Promise<{ storeDir: string; key: string }> {
   const { store } = await openStore({ folder: storeDir, nowMs: Date.now(), newEpoch: () => epochNumbered(1) });
   await store.close();
   return { storeDir, key: (await readFile(join(storeDir, 'relay.key'), 'utf8')).trim() };
+}
+
+/** A key file outside every store; a new key when none is given. */
+async function keyFile(mode: number, key?: string): Promise<{ file: string; key: string }> {
+  const written = key ?? (await run(['relay', 'keygen'])).stdout.trim();
+  const file = join(await temporaryFolder(), 'deploy.key');
+  await writeFile(file, `${written}\n`);
+  // Whatever the umask is.
+  await chmod(file, mode);
+  return { file, key: written };
 }

@@ -4,13 +4,17 @@
  * The file holds the base64 of the 32-byte seed and a newline, mode 0600. No error ever holds any of it.
  */
 import { randomBytes } from 'node:crypto';
-import { open, readFile, rename } from 'node:fs/promises';
+import { createReadStream } from 'node:fs';
+import { open, rename } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { text as textOf } from 'node:stream/consumers';
 import { decodeBase64, encodeBase64 } from '../../protocol/base64.ts';
 import { SEED_BYTES, type Signer, signerFromSeed } from '../../protocol/ed25519.ts';
 import { StoreRefused } from './refused.ts';
 
 export const RELAY_KEY_FILE = 'relay.key';
+/** More than any key file has; nothing behind it is read. */
+const KEY_FILE_BYTES_MAX = 1024;
 
 /** A new seed, as `relay keygen` prints it and the file holds it. */
 export function generateRelayKey(): string {
@@ -30,11 +34,15 @@ export function relaySigner(text: string, source: string): Signer {
 }
 
 /** The signer of `relay.key` in `folder`, or `undefined` when there is no such file. */
-export async function readRelayKey(folder: string): Promise<Signer | undefined> {
-  const path = join(folder, RELAY_KEY_FILE);
+export function readRelayKey(folder: string): Promise<Signer | undefined> {
+  return readKeyFile(join(folder, RELAY_KEY_FILE));
+}
+
+/** The signer of the key file at `path`, or `undefined` when there is no such file. Throws `StoreRefused`. */
+export async function readKeyFile(path: string): Promise<Signer | undefined> {
   let text: string;
   try {
-    text = await readFile(path, 'utf8');
+    text = await textOf(createReadStream(path, { end: KEY_FILE_BYTES_MAX - 1 }));
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT') return undefined;

@@ -1,0 +1,297 @@
+/**
+ * What scripts/deploy hands to operators fits the relay that it deploys: flags that exist, limits that agree, metrics
+ * that are exported, and a word in the guide for every alarm.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, readFileSync, readdirSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { parse } from 'yaml';
+import { relayServeCommand } from '../../src/cli/relay-serve.ts';
+import { ITEM_REJECTIONS } from '../../src/protocol/items.ts';
+import { BODY_BYTES_MAX, DEFAULT_LIMITS, WAIT_SECONDS_MAX } from '../../src/protocol/limits.ts';
+import { PROBLEMS } from '../../src/protocol/problem.ts';
+import { type Gauges, RelayMetrics } from '../../src/relay/admin/metrics.ts';
+import { STOP_WITHIN_MS } from '../../src/relay/serve.ts';
+import {
+  deployFile,
+  dockerSteps,
+  metricsOf,
+  operatorsGuide,
+  repositoryPath,
+  unitSettings,
+} from '../support/deploy-files.ts';
+
+const SERVE_FLAGS = new Set(relayServeCommand().options.map(({ long }) => long));
+/** What a relay shows at its first start. */
+const NOTHING_YET: Gauges = {
+  queueItems: 0,
+  queueBytes: 0,
+  oldestItemAgeS: 0,
+  logPosition: 1,
+  hosts: 0,
+  waitingPulls: 0,
+  diskFreeBytes: 1,
+  isDiskLow: false,
+  isReady: true,
+};
+const ENVIRONMENT = ['MAIL_RELAY_KEY', 'MAIL_RELAY_KEY_FILE', 'MAIL_RELAY_TRUST_PROXY', 'RELAY_MAX_BODY'];
+
+interface AlertRule {
+  alert: string;
+  expr: string;
+  for?: string;
+  labels: { severity: string };
+  annotations: { summary: string };
+}
+
+interface Panel {
+  title: string;
+  type: string;
+  description?: string;
+  gridPos: { x: number; y: number; w: number; h: number };
+  targets?: { expr: string }[];
+}
+
+const rules = (parse(deployFile('alerts.yml')) as { groups: { rules: AlertRule[] }[] }).groups.flatMap(
+  (group) => group.rules,
+);
+const dashboard = JSON.parse(deployFile('grafana-dashboard.json')) as { panels: Panel[] };
+
+describe('the systemd unit', () => {
+  const settings = unitSettings(deployFile('poste-relay.service'));
+  const [start = ''] = settings.get('Service.ExecStart') ?? [];
+
+  test('serves with flags that there are, on loopback alone', () => {
+    expect(flagsOf(start).filter((flag) => !SERVE_FLAGS.has(flag))).toEqual([]);
+    expect(start).toContain('--listen 127.0.0.1:8787 --admin-listen 127.0.0.1:8788');
+  });
+
+  test('hands the key over as a credential, and on no command line or in the environment', () => {
+    const [credential = ''] = settings.get('Service.LoadCredential') ?? [];
+    const [name = ''] = credential.split(':');
+    expect(start).toContain(`--key-file \${CREDENTIALS_DIRECTORY}/${name}`);
+    expect([start, ...(settings.get('Service.Environment') ?? [])].join(' ')).not.toContain('MAIL_RELAY_KEY');
+  });
+
+  test('stores where its state is, and may write nowhere else', () => {
+    const [state = ''] = settings.get('Service.StateDirectory') ?? [];
+    const [folder = ''] = state.split(' ');
+    expect(start).toContain(`--store-dir /var/lib/${folder} `);
+    expect(settings.get('Service.ProtectSystem')).toEqual(['strict']);
+    expect(settings.has('Service.ReadWritePaths')).toBe(false);
+  });
+
+  test('has files for LevelDB, and time for a stop', () => {
+    expect(Number(settings.get('Service.LimitNOFILE'))).toBeGreaterThanOrEqual(65_536);
+    const seconds = /^(?<count>[0-9]+)s$/.exec(settings.get('Service.TimeoutStopSec')?.[0] ?? '')?.groups?.['count'];
+    expect(Number(seconds) * 1000).toBeGreaterThanOrEqual(STOP_WITHIN_MS + 10_000);
+  });
+
+  test('leaves V8 its executable memory and takes the rest', () => {
+    expect(settings.has('Service.MemoryDenyWriteExecute')).toBe(false);
+    expect(settings.get('Service.NoNewPrivileges')).toEqual(['yes']);
+    expect(settings.get('Service.CapabilityBoundingSet')).toEqual(['']);
+    expect(settings.get('Service.RestrictAddressFamilies')).toEqual(['AF_INET AF_INET6 AF_UNIX']);
+    expect(settings.get('Service.SystemCallFilter')?.[0]).toContain('@system-service');
+  });
+});
+
+describe('the Dockerfile', () => {
+  const steps = dockerSteps(deployFile('Dockerfile'));
+  const argumentsOf = (wanted: string): string[] =>
+    steps.filter(({ instruction }) => instruction === wanted).map(({ argument }) => argument);
+
+  test('copies what there is, and .dockerignore lets it through', () => {
+    const ignored = readFileSync(repositoryPath('.dockerignore'), 'utf8').split('\n');
+    const copied = argumentsOf('COPY')
+      .filter((argument) => !argument.includes('--from='))
+      .flatMap((argument) => argument.split(' ').slice(0, -1));
+    expect(copied.length).toBeGreaterThan(5);
+    expect(copied.filter((path) => !existsSync(repositoryPath(path)))).toEqual([]);
+    expect(copied.filter((path) => !ignored.includes(`!${path}`))).toEqual([]);
+    expect(ignored).toContain('*');
+  });
+
+  test('runs scripts that package.json has', () => {
+    const { scripts } = JSON.parse(readFileSync(repositoryPath('package.json'), 'utf8')) as { scripts: object };
+    const run = [
+      ...argumentsOf('RUN')
+        .join('\n')
+        .matchAll(/npm run (?<name>[a-z:-]+)/g),
+    ];
+    expect(run.length).toBeGreaterThan(0);
+    for (const { groups } of run) expect(Object.keys(scripts)).toContain(groups?.['name']);
+  });
+
+  test('serves with flags that there are, and shows the operator listener to nobody outside', () => {
+    const command = JSON.parse(argumentsOf('CMD').at(-1) ?? '') as string[];
+    expect(command.slice(0, 2)).toEqual(['relay', 'serve']);
+    expect(command.filter((word) => word.startsWith('--') && !SERVE_FLAGS.has(word))).toEqual([]);
+    expect(command[command.indexOf('--admin-listen') + 1]).toBe('127.0.0.1:8788');
+    expect(argumentsOf('EXPOSE')).toEqual(['8787']);
+    expect(argumentsOf('VOLUME')).toEqual([command[command.indexOf('--store-dir') + 1]]);
+    expect(argumentsOf('USER').at(-1)).toMatch(/^[1-9][0-9]*:[1-9][0-9]*$/);
+  });
+
+  test.each([
+    [200, 0],
+    [503, 1],
+    [undefined, 1],
+  ])('its health check of an answer %s exits with %s', async (status, code) => {
+    const server = createServer((_request, response) => response.writeHead(status ?? 500).end());
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    const closed = (): Promise<void> => new Promise((done) => void server.close(() => done()));
+    if (status === undefined) await closed();
+    else onTestFinished(closed);
+    const [, check = ''] = /CMD (?<command>\[.*\])$/.exec(argumentsOf('HEALTHCHECK')[0] ?? '') ?? [];
+    const [program, ...args] = JSON.parse(check.replace('127.0.0.1:8788', `127.0.0.1:${port}`)) as string[];
+    expect(program).toBe('node');
+    const child = spawn(process.execPath, args, { stdio: 'ignore' });
+    onTestFinished(() => void child.kill('SIGKILL'));
+    expect(await once(child, 'exit')).toEqual([code, null]);
+  });
+});
+
+describe('the proxies', () => {
+  const nginx = deployFile('nginx.conf');
+  const caddy = deployFile('Caddyfile');
+  const nginxSetting = (name: string): string =>
+    new RegExp(`^\\s*${name} (?<value>.*);$`, 'm').exec(nginx)?.groups?.['value'] ?? '';
+
+  test('let as large a body through as the relay takes', () => {
+    expect(nginxSetting('client_max_body_size')).toBe(`${BODY_BYTES_MAX / 1_048_576}m`);
+    expect(caddy).toContain(`"${BODY_BYTES_MAX}"`);
+    expect(caddy).toContain(`> ${String(BODY_BYTES_MAX).length} ||`);
+  });
+
+  test('nginx speaks HTTP/1.1, waits longer than a long poll, and sends the path as it came', () => {
+    expect(nginxSetting('proxy_http_version')).toBe('1.1');
+    expect(Number.parseInt(nginxSetting('proxy_read_timeout'), 10)).toBeGreaterThan(WAIT_SECONDS_MAX);
+    expect(nginxSetting('proxy_pass')).toMatch(/^http:\/\/[a-z_]+$/);
+    expect(nginxSetting('proxy_set_header X-Forwarded-For')).toBe('$remote_addr');
+  });
+
+  test('pass every public route on, and nothing of the operator', () => {
+    const location = new RegExp(/location ~ (?<pattern>\S+)/.exec(nginx)?.groups?.['pattern'] ?? '$^');
+    expect(['/v1/relay/enrol', '/v2/relay/items'].every((path) => location.test(path))).toBe(true);
+    expect(['/metrics', '/console', '/v1/hosts', '/x/v1/relay/enrol'].some((path) => location.test(path))).toBe(false);
+    expect(caddy).toContain('path /v1/relay/* /v2/relay/*');
+  });
+});
+
+describe('alerts and dashboard', () => {
+  test('name only metrics that the relay exports, or Prometheus itself', async () => {
+    const exported = await exportedMetrics();
+    const expressions = [...rules.map(({ expr }) => expr), ...panelExpressions()];
+    expect(expressions.filter((expression) => metricsOf(expression).length === 0)).toEqual([]);
+    expect(expressions.flatMap(metricsOf).filter((name) => !exported.has(name))).toEqual([]);
+  });
+
+  test('select codes and reasons that exist', () => {
+    const codes = new Set<string>([...Object.keys(PROBLEMS), ...ITEM_REJECTIONS]);
+    for (const { expr } of rules) {
+      for (const { groups } of expr.matchAll(/refused_total\{code=~?"(?<codes>[^"]+)"/g)) {
+        for (const code of groups?.['codes']?.split('|') ?? []) expect(codes).toContain(code);
+      }
+    }
+  });
+
+  test('every alert has a severity, a summary and a name of its own', () => {
+    expect(rules.length).toBeGreaterThan(10);
+    expect(new Set(rules.map(({ alert }) => alert)).size).toBe(rules.length);
+    for (const { alert, labels, annotations } of rules) {
+      expect(alert).toMatch(/^PosteRelay[A-Za-z]+$/);
+      expect(['critical', 'warning', 'info']).toContain(labels.severity);
+      expect(annotations.summary).toContain('{{ $labels.instance }}');
+    }
+  });
+
+  test('mail that is about to expire is told of before the default retention ends', () => {
+    const rule = rules.find(({ alert }) => alert === 'PosteRelayMailAboutToExpire');
+    const days = Number(/> (?<days>[0-9]+) \* 86400/.exec(rule?.expr ?? '')?.groups?.['days']);
+    expect(days).toBeLessThan(DEFAULT_LIMITS.retention_days);
+  });
+
+  test('panels say what they show and do not cover each other', () => {
+    const panels = dashboard.panels.filter(({ type }) => type !== 'row');
+    expect(panels.filter(({ description = '' }) => !description.endsWith('.'))).toEqual([]);
+    const cells = dashboard.panels.flatMap(({ gridPos: { x, y, w, h } }) =>
+      Array.from({ length: w * h }, (_, at) => `${x + (at % w)},${y + Math.floor(at / w)}`),
+    );
+    expect(new Set(cells).size).toBe(cells.length);
+  });
+});
+
+describe("the operator's guide", () => {
+  const guide = operatorsGuide();
+
+  test('says what every alert means, and of no other', () => {
+    const told = [...guide.matchAll(/^\| `(?<alert>PosteRelay[A-Za-z]+)`/gm)].map((match) => match.groups?.['alert']);
+    expect(told).toEqual(rules.map(({ alert }) => alert));
+  });
+
+  test('lists every metric of the relay, and no other', async () => {
+    const listed = [...guide.matchAll(/^\| `(?<metric>poste_relay_[a-z_]+)/gm)].map(
+      (match) => match.groups?.['metric'],
+    );
+    const own = [...(await exportedMetrics())].filter((name) => name.startsWith('poste_relay_'));
+    const families = own.filter((name) => !/_(?:bucket|sum|count)$/.test(name));
+    expect(listed).toHaveLength(families.length);
+    expect(new Set(listed)).toEqual(new Set(families));
+  });
+
+  test('explains messages as the relay says them', () => {
+    const rows = guide.slice(guide.indexOf('| message begins')).match(/^\| `.*?` \|/gm) ?? [];
+    const fragments = [...rows.join('\n').matchAll(/`(?<words>[^`]+)`/g)].flatMap(
+      ({ groups }) => groups?.['words']?.split('…') ?? [],
+    );
+    expect(fragments.length).toBeGreaterThan(15);
+    const said = sources();
+    expect(fragments.filter((words) => !said.includes(words))).toEqual([]);
+  });
+
+  test('names variables and files that there are', () => {
+    for (const [name] of guide.matchAll(/\b(?:MAIL_RELAY|RELAY_)[A-Z_]+\b/g)) expect(ENVIRONMENT).toContain(name);
+    const linked = [...guide.matchAll(/\]\((?<path>[^)#:]+)[)#]/g)].map(({ groups }) => groups?.['path'] ?? '');
+    expect(linked.length).toBeGreaterThan(5);
+    expect(linked.filter((path) => !existsSync(join(repositoryPath('src/relay'), path)))).toEqual([]);
+  });
+});
+
+/** Long flags on a command line. */
+function flagsOf(line: string): string[] {
+  return line.split(' ').filter((word) => word.startsWith('--'));
+}
+
+/** Every source of the relay and the command line, as text. */
+function sources(): string {
+  const folders = ['src/relay', 'src/cli'].map(repositoryPath);
+  const files = folders.flatMap((folder) =>
+    readdirSync(folder, { recursive: true, encoding: 'utf8' })
+      .filter((name) => name.endsWith('.ts'))
+      .map((name) => join(folder, name)),
+  );
+  return files.map((file) => readFileSync(file, 'utf8')).join('\n');
+}
+
+function panelExpressions(): string[] {
+  return dashboard.panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr));
+}
+
+/** As Prometheus knows them: a histogram also with its three series. `up` is its own. */
+async function exportedMetrics(): Promise<Set<string>> {
+  const { body } = await new RelayMetrics('0').reply(NOTHING_YET);
+  const names = new Set(['up']);
+  for (const { groups } of String(body).matchAll(/^# TYPE (?<name>\S+) (?<type>\S+)$/gm)) {
+    const { name = '', type = '' } = groups ?? {};
+    names.add(name);
+    if (type === 'histogram') for (const part of ['bucket', 'sum', 'count']) names.add(`${name}_${part}`);
+  }
+  return names;
+}
