@@ -110,8 +110,8 @@ function enrolled(command: EnrolHost, facts: EnrolFacts, record: EnrolmentRecord
   };
 }
 
-function lapsed(lapsing: NonNullable<EnrolFacts['lapsing']>, atMs: number): EnrolmentLapsed {
-  const { enrolment, queue } = lapsing;
+/** The end of an enrolment that was never used. */
+export function lapsed({ enrolment, queue }: NonNullable<EnrolFacts['lapsing']>, atMs: number): EnrolmentLapsed {
   const charged = enrolment.account !== null;
   return {
     type: 'EnrolmentLapsed',

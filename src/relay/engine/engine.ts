@@ -11,7 +11,7 @@ import type { Signer } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import { type HostName, foldHostName } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { Admissions, isMatch } from '../core/admissions.ts';
+import { Admissions } from '../core/admissions.ts';
 import type {
   AckItems,
   DenyHosts,
@@ -27,7 +27,7 @@ import type {
   RotateEpoch,
   RotateKey,
 } from '../core/command.ts';
-import { decideDeny, decideInvite, decideLapse, decideRevoke } from '../core/decide-admission.ts';
+import { decideDeny, decideInvite, decideLapse, decideRevoke, deniedHosts } from '../core/decide-admission.ts';
 import { decideAck } from '../core/decide-ack.ts';
 import { decideEnrol, decideHostSeen } from '../core/decide-enrolment.ts';
 import { decideLostItem, decideRotateEpoch } from '../core/decide-epoch.ts';
@@ -77,6 +77,7 @@ import {
 import { pageRows } from '../core/page.ts';
 import type { Payload } from '../store/log.ts';
 import type { RelayStore } from '../store/relay-store.ts';
+import type { StoreSnapshot } from '../store/snapshot.ts';
 import { Committer, type StoreFailed } from './committer.ts';
 import { DurableHeads } from './durable-heads.ts';
 import { Moves } from './moves.ts';
@@ -272,23 +273,13 @@ export class Engine {
 
   async #revokeMatches(selectors: DenySelectors, nowMs: number): Promise<void> {
     const stretch = new Stretch(this.#monotonicMs);
-    for (const { hostPubkey } of this.#matches(selectors)) {
+    for (const { hostPubkey } of deniedHosts(selectors, this.#committer, this.#directory)) {
       if (stretch.isOver) await stretch.pause();
       while (this.#committer.isFull) await this.#committer.room();
       const command = { type: 'RevokeHost', hostPubkey, cause: 'denied', nowMs } as const;
       const decision = decideRevoke(command, this.#directory.get(hostPubkey));
       if (decision.type === 'Decided') this.#committer.admit(decision.events);
     }
-  }
-
-  /** The live hosts that a deny entry means. */
-  #matches(selectors: DenySelectors): EnrolmentRow[] {
-    const { hostFp } = selectors;
-    const known = hostFp === null ? undefined : this.#directory.byFingerprint(hostFp);
-    const row = known && this.#directory.get(presentKey(this.#committer, known));
-    const candidates = hostFp === null ? [...this.#directory.all()] : row ? [row] : [];
-    const fingerprints = new Set(hostFp === null ? [] : [hostFp]);
-    return candidates.filter((host) => host.revokedAtMs === null && isMatch(selectors, { ...host, fingerprints }));
   }
 
   async publishSenders(command: PublishSenders): Promise<SendersOutcome | Refusal> {
@@ -481,6 +472,11 @@ export class Engine {
     await this.#committer.durable();
   }
 
+  /** Everything that is durable, at one moment between two batches; to be closed. Rejects with `StoreFailed`. */
+  snapshot(): Promise<StoreSnapshot> {
+    return this.#committer.betweenBatches(() => this.#store.snapshot());
+  }
+
   /** Finishes what is being written; the store may be closed then. What was not collected yet is left for the next start. */
   async close(): Promise<void> {
     // One that began at the start belongs to no request, and would write on into a closed store.
@@ -497,8 +493,11 @@ export class Engine {
   }
 
   #published(changes: readonly RowChange[]): void {
+    const { epoch } = this;
     for (const change of changes) if (change.table === 'relay' && change.row) this.#epoch = change.row.epoch;
     this.#heads.published(changes);
+    // Whoever waits in the epoch that ended would wait for items that come in another.
+    if (this.epoch !== epoch) this.#heads.wakeAll();
     for (const change of changes) {
       // A revoked host waits for nothing any more.
       if (change.table === 'enrolment' && change.row?.revokedAtMs) this.#heads.wake(change.row.hostPubkey);

@@ -8,6 +8,7 @@
  *   01                                             schema version, u32
  *   02                                             relay row
  *   03                                             heartbeat row
+ *   04      time u64, epoch 26 ASCII               restore row
  *   10      lsn u64                                log record (record.ts)
  *   20      host key 32                            enrolment row
  *   21      host key 32                            lineage row
@@ -49,6 +50,7 @@ export const PREFIX = {
   schema: 0x01,
   relay: 0x02,
   heartbeat: 0x03,
+  restore: 0x04,
   log: 0x10,
   enrolment: 0x20,
   lineage: 0x21,
@@ -77,6 +79,10 @@ export function rowKeyBytes(table: TableName, key: string): Buffer {
     case 'relay':
     case 'heartbeat':
       return Buffer.of(PREFIX[table]);
+    case 'restore': {
+      const [atMs = '', epoch = ''] = key.split(' ');
+      return Buffer.concat([numbered(PREFIX.restore, Number(atMs)), Buffer.from(epoch, 'latin1')]);
+    }
     case 'enrolment':
     case 'lineage':
     case 'senders':

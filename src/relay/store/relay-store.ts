@@ -40,6 +40,7 @@ import { keyBytes } from './packing.ts';
 import type { PositionFile } from './position.ts';
 import { DamagedRecord, decodeRecord, encodeRecord } from './record.ts';
 import { decodeRow, encodeRow } from './row-codec.ts';
+import { StoreSnapshot } from './snapshot.ts';
 
 /** The library's batches given as arrays cost ten times as much of the loop. */
 type LevelBatch = ReturnType<Level['batch']>;
@@ -291,6 +292,13 @@ export class RelayStore implements EventLog, RowReader {
     return first && { key: first[0], dueMs: Number(first[0].readBigUInt64BE(1)), value: first[1] };
   }
 
+  /** Everything as it is now, for a backup. To be taken while no batch is in flight, and to be closed. */
+  snapshot(): StoreSnapshot {
+    const relay = this.get('relay', rowKey.relay);
+    if (!relay) throw new Error('invariant: a store that is backed up is initialised');
+    return new StoreSnapshot(this.#level, relay, this.#lastLsn);
+  }
+
   /** Every deny and invite row. */
   async admissionRows(): Promise<RowChange[]> {
     const changes: RowChange[] = [];
@@ -332,6 +340,7 @@ export class RelayStore implements EventLog, RowReader {
   async *rawRows(): AsyncGenerator<[Buffer, Buffer]> {
     for (const prefix of [
       PREFIX.relay,
+      PREFIX.restore,
       PREFIX.enrolment,
       PREFIX.lineage,
       PREFIX.senders,
