@@ -5,7 +5,8 @@
  * that ends or falls silent in the middle. Nothing waits for ever.
  */
 import { existsSync } from 'node:fs';
-import { type ClientRequest, type IncomingMessage, request } from 'node:http';
+import { type ClientRequest, type IncomingHttpHeaders, type IncomingMessage, request } from 'node:http';
+import { addAbortSignal } from 'node:stream';
 import { isObject } from '../protocol/items.ts';
 import { controlSocketPath, socketPathFault } from '../relay/control/socket.ts';
 import { CommandFailed, type ExitName } from './exit.ts';
@@ -49,6 +50,16 @@ export class ControlClient {
     }
     if (rest !== '') throw this.#gone();
     return documents;
+  }
+
+  /** The bytes of a reply as they come, and its headers; they throw `CommandFailed` where they break off. */
+  async stream(
+    target: string,
+    signal: AbortSignal,
+  ): Promise<{ headers: IncomingHttpHeaders; chunks: AsyncGenerator<Buffer> }> {
+    const response = await this.#success('GET', target, undefined);
+    addAbortSignal(signal, response);
+    return { headers: response.headers, chunks: this.#chunks(response) };
   }
 
   async #answer(method: string, target: string, body: object | undefined): Promise<Document> {
@@ -97,6 +108,14 @@ export class ControlClient {
       if (all.length > DOCUMENT_BYTES_MAX) throw this.#foreign();
     }
     return all;
+  }
+
+  async *#chunks(response: IncomingMessage): AsyncGenerator<Buffer> {
+    try {
+      for await (const chunk of response) yield chunk as Buffer;
+    } catch (error) {
+      throw this.#failure(error);
+    }
   }
 
   async *#texts(response: IncomingMessage): AsyncGenerator<string> {

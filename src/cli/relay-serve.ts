@@ -11,11 +11,12 @@ import { StoreFailed } from '../relay/engine/committer.ts';
 import type { TrustProxy } from '../relay/http/client-address.ts';
 import { ListenFailed } from '../relay/http/exchange.ts';
 import { type ListenAddress, type Relay, startRelay } from '../relay/serve.ts';
-import { LEVEL_FOLDER } from '../relay/store/open.ts';
-import { type RefusedReason, StoreRefused } from '../relay/store/refused.ts';
-import { RELAY_KEY_FILE, relaySigner } from '../relay/store/relay-key.ts';
-import { CommandFailed, EXIT, type ExitName } from './exit.ts';
+import { LEVEL_FOLDER } from '../relay/store/level.ts';
+import { StoreRefused } from '../relay/store/refused.ts';
+import { RELAY_KEY_FILE } from '../relay/store/relay-key.ts';
+import { CommandFailed, EXIT } from './exit.ts';
 import { STORE_DIR_DEFAULT } from './store-dir.ts';
+import { signerOfSecret, storeRefused } from './store-refused.ts';
 import {
   issuerUrl,
   limitsOverridden,
@@ -155,12 +156,12 @@ async function serve(flags: ServeFlags): Promise<void> {
 }
 
 function relayOptions(flags: ServeFlags, storeDir: string): Omit<Parameters<typeof startRelay>[0], 'log'> {
-  const secret = process.env['MAIL_RELAY_KEY'];
+  const signer = signerOfSecret();
   const issuer = issuerSettings(flags);
   return {
     storeDir,
     ...(flags.positionFile !== undefined && { positionFile: resolve(flags.positionFile) }),
-    ...(secret && { signer: signerOfSecret(secret) }),
+    ...(signer && { signer }),
     ...(flags.server && { server: flags.server }),
     listen: flags.listen,
     adminListen: flags.adminListen,
@@ -180,14 +181,6 @@ function relayOptions(flags: ServeFlags, storeDir: string): Omit<Parameters<type
     timers: processTimers,
     randomBytes: processRandom,
   };
-}
-
-function signerOfSecret(secret: string): ReturnType<typeof relaySigner> {
-  try {
-    return relaySigner(secret, 'MAIL_RELAY_KEY');
-  } catch (error) {
-    throw error instanceof StoreRefused ? refused(error) : error;
-  }
 }
 
 /** `undefined` with the authority host-key. */
@@ -234,7 +227,7 @@ async function started(start: () => Promise<Relay>): Promise<Relay> {
   try {
     return await start();
   } catch (error) {
-    if (error instanceof StoreRefused) throw refused(error);
+    if (error instanceof StoreRefused) throw storeRefused(error);
     if (error instanceof StoreFailed) {
       throw new CommandFailed(
         'failure',
@@ -247,21 +240,6 @@ async function started(start: () => Promise<Relay>): Promise<Relay> {
     }
     throw error;
   }
-}
-
-const REFUSED_EXIT: Readonly<Record<RefusedReason, ExitName>> = {
-  locked: 'conflict',
-  missing: 'notFound',
-  'foreign-key': 'refused',
-  'missing-key': 'refused',
-  'unreadable-key': 'refused',
-  'newer-schema': 'refused',
-  damaged: 'failure',
-  unusable: 'failure',
-};
-
-function refused({ reason, message }: StoreRefused): CommandFailed {
-  return new CommandFailed(REFUSED_EXIT[reason], `STORE_${reason.toUpperCase().replaceAll('-', '_')}`, message);
 }
 
 function startDocument(relay: Relay, flags: ServeFlags, storeDir: string): object {

@@ -13,6 +13,8 @@ import { Challenges } from './auth/challenges.ts';
 import { Issuer, type IssuerSettings } from './auth/issuer.ts';
 import { Jwks } from './auth/jwks.ts';
 import { RateLimiter } from './auth/rate-limit.ts';
+import { backupRoute } from './control/backup.ts';
+import { epochRoute } from './control/epoch.ts';
 import { hostRoutes } from './control/hosts.ts';
 import { inviteRoutes } from './control/invites.ts';
 import { type ControlListener, ControlUnavailable, listenControl } from './control/socket.ts';
@@ -218,7 +220,12 @@ async function serve(options: ServeOptions): Promise<Relay> {
   });
   const controlHandler = new Handler({
     ...shared,
-    routes: [...hostRoutes({ engine, monotonicMs }), ...inviteRoutes({ engine, randomBytes })],
+    routes: [
+      ...hostRoutes({ engine, monotonicMs }),
+      ...inviteRoutes({ engine, randomBytes }),
+      backupRoute({ engine, version }),
+      epochRoute({ engine, randomBytes }),
+    ],
     finished: (request) => log.info(request, 'local request'),
   });
   let isReady = false;

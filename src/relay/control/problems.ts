@@ -4,6 +4,7 @@ import type { Reply } from '../http/exchange.ts';
 const CONTROL_PROBLEMS = {
   UNKNOWN_HOST: { status: 404, title: 'Unknown Host' },
   AMBIGUOUS_HOST: { status: 409, title: 'Ambiguous Host' },
+  BACKUPS_UNDER_WAY: { status: 409, title: 'Backups Under Way' },
 } as const;
 
 export function controlProblem(

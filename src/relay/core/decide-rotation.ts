@@ -22,8 +22,8 @@ export const MOVED_AT_ONCE = 100;
 export const LINEAGE_KEYS_MAX = 64;
 
 export function decideRotate(command: RotateKey, facts: RotateFacts): Decided<RotateOutcome> | Refusal {
-  const { oldPubkey, newPubkey, iatMs, nowMs } = command;
-  const { old, replacing, oldQueue, newQueue } = facts;
+  const { newPubkey, iatMs, nowMs } = command;
+  const { old, replacing, newQueue } = facts;
   if (!old) return refusal('NOT_ENROLLED', 'not enrolled');
   if (old.revokedAtMs !== null && old.rotatedTo === newPubkey) {
     return decided({ type: 'KeyRotated', hostPubkey: newPubkey, movedItems: 0, headSeq: newQueue.headSeq });

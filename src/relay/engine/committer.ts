@@ -172,7 +172,7 @@ export class Committer implements FactSource {
           this.assertWorking();
           resolve(work());
         } catch (error) {
-          reject(error as Error);
+          reject(error);
         }
       });
     });

@@ -244,10 +244,7 @@ export const itemEventCodecs: Pick<EventCodecs, ItemEvent> = {
   },
   SeqFloorsRaised: {
     tag: 26,
-    fields: (event) => [
-      event.floors.map(({ targetPubkey, headSeq }) => [keyBytes(targetPubkey), headSeq]),
-      event.atMs,
-    ],
+    fields: (event) => [event.floors.map(({ targetPubkey, headSeq }) => [keyBytes(targetPubkey), headSeq]), event.atMs],
     event: (fields) => {
       const [floors, atMs] = fields as [[unknown, number][], number];
       return {
