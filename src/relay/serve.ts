@@ -7,6 +7,7 @@ import { BODY_BYTES_MAX, type Limits } from '../protocol/limits.ts';
 import type { Signer } from '../protocol/ed25519.ts';
 import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../protocol/epoch.ts';
 import { operatorHandler } from './admin/health.ts';
+import { BackupPlan, type BackupSettings } from './backup-plan.ts';
 import { accountTokenAuthority } from './auth/account-token.ts';
 import { hostKeyAuthority } from './auth/authority.ts';
 import { Challenges } from './auth/challenges.ts';
@@ -69,6 +70,8 @@ export interface RelayOptions {
   /** Whose account tokens admit hosts; absent: the host-key challenge alone does. */
   issuer?: IssuerSettings;
   sweepMs: number;
+  /** Regular backups; absent: none. */
+  backups?: BackupSettings;
   /** Pushes are refused while less than this is free on the disk of the store. */
   diskFloorBytes: number;
   /** How much is free; absent: what the file system says. */
@@ -232,6 +235,7 @@ async function serve(options: ServeOptions): Promise<Relay> {
   const listen = chooseServer(options.server);
   let server: HttpServer | undefined;
   let admin: HttpServer | undefined;
+  let plan: BackupPlan | undefined;
   let control: Control;
   try {
     server = await listen({ ...options.listen, handler: (exchange) => handler.handle(exchange) });
@@ -241,6 +245,7 @@ async function serve(options: ServeOptions): Promise<Relay> {
       epoch: engine.epoch,
       hosts: engine.liveEnrolments,
       uptimeMs: monotonicMs() - startedMs,
+      lastBackup: plan?.last,
     });
     const openApi = openApiDocument({ version, operations: describedOperations(handler.routes) });
     const operator = operatorHandler(health, openApi);
@@ -264,11 +269,13 @@ async function serve(options: ServeOptions): Promise<Relay> {
     isClockDoubted: options.isClockDoubted,
     unexpected: (error) => log.error({ err: error }, 'a sweep met an unexpected error'),
   });
+  plan = options.backups && backupPlan(options.backups, options);
   isReady = true;
   failed.then(
     () => {
       isReady = false;
       void sweeps.stop();
+      void plan?.stop();
     },
     () => undefined,
   );
@@ -277,10 +284,12 @@ async function serve(options: ServeOptions): Promise<Relay> {
     isReady = false;
     server.stopAccepting();
     control.listener?.stopAccepting();
+    const planEnded = plan?.stop();
     const drained = Promise.all([handler.drain(), controlHandler.drain()]);
     const isDrained = await withinMs(drained, STOP_WITHIN_MS, timers);
     if (!isDrained) log.warn({}, 'some requests did not finish in time and are cut');
     await sweeps.stop();
+    await planEnded;
     await disk.close();
     hosted?.jwks.close();
     server.close();
@@ -303,6 +312,22 @@ async function serve(options: ServeOptions): Promise<Relay> {
       return stopping;
     },
   };
+}
+
+function backupPlan(
+  settings: BackupSettings,
+  { engine, signer, clock, timers, version, log }: ServeOptions,
+): BackupPlan {
+  return BackupPlan.start({
+    ...settings,
+    engine,
+    relayPubkey: signer.publicKey,
+    clock,
+    timers,
+    version,
+    written: ({ bytes, items, header }) => log.info({ bytes, items, lsn: header.lsn }, 'a backup was written'),
+    failed: (error) => log.error({ err: error }, 'a backup could not be written; it is tried again'),
+  });
 }
 
 /** What a hosted relay has besides: the issuer's keys, what it says, and the authority that goes by it. */
