@@ -19,7 +19,6 @@ import { rowKey } from './core/rows.ts';
 import type { BackupHeader } from './store/backup.ts';
 import { LEVEL_FOLDER, type Level } from './store/level.ts';
 import { unpackBackup } from './store/offline.ts';
-import { POSITION_FILE } from './store/open.ts';
 import { PositionFile } from './store/position.ts';
 import { StoreRefused } from './store/refused.ts';
 import { readRelayKey, syncFolder } from './store/relay-key.ts';
@@ -111,8 +110,9 @@ async function rehearse(options: KeyedOptions): Promise<RestoreReport> {
 
 async function restore(options: KeyedOptions): Promise<RestoreReport> {
   const { folder, confirm, step } = options;
+  const positionFile = options.positionFile === undefined ? undefined : resolve(options.positionFile);
   await mkdir(folder, { mode: 0o700, recursive: true });
-  await finishSwap(folder, step);
+  await finishSwap(folder, { positionFile, step });
   const prepared = await prepare(options, folder);
   const { report, names } = prepared;
   try {
@@ -122,8 +122,7 @@ async function restore(options: KeyedOptions): Promise<RestoreReport> {
     await syncTree(join(folder, names.restored));
     await syncFolder(folder);
     await step?.('the restore is decided');
-    const positionPath = resolve(options.positionFile ?? join(folder, POSITION_FILE));
-    await decideSwap(folder, { ...names, positionPath });
+    await decideSwap(folder, { ...names, positionFile: positionFile ?? null });
   } catch (error) {
     await prepared.discard();
     throw error;
@@ -131,7 +130,7 @@ async function restore(options: KeyedOptions): Promise<RestoreReport> {
   // It has happened: an end from here on is gone on from by whoever opens the store next.
   await step?.('the replaced store is unlocked');
   await prepared.unlock();
-  await finishSwap(folder, step);
+  await finishSwap(folder, { positionFile, step });
   return report;
 }
 

@@ -24,12 +24,10 @@ import { DamagedRecord, checkRecord } from './record.ts';
 import { StoreRefused } from './refused.ts';
 import { createRelayKey, readRelayKey, syncFolder } from './relay-key.ts';
 import { RelayStore } from './relay-store.ts';
-import { finishSwap, isSwapUnderWay } from './restore-swap.ts';
+import { POSITION_FILE, finishSwap, isSwapUnderWay } from './restore-swap.ts';
 
-export { LEVEL_FOLDER };
+export { LEVEL_FOLDER, POSITION_FILE };
 export const SCHEMA_VERSION = 1;
-/** The position slots inside the store folder, unless they are put elsewhere. */
-export const POSITION_FILE = 'position';
 /** How many of the newest records are checked: far more than LevelDB's own log ever holds. */
 const CHECKED_RECORDS = 200_000;
 /** A heartbeat may be this far ahead: clocks are stepped by a little all the time. */
@@ -72,7 +70,7 @@ export async function openStore(options: OpenStoreOptions): Promise<OpenedStore>
 async function open(options: OpenStoreOptions): Promise<OpenedStore> {
   const { folder, nowMs, newEpoch } = options;
   await makeFolder(folder);
-  await finishSwap(folder);
+  await finishSwap(folder, { positionFile: options.positionFile });
   const levelFolder = join(folder, LEVEL_FOLDER);
   const positionPath = options.positionFile ?? join(folder, POSITION_FILE);
   const existed = existsSync(positionPath) || holdsDatabase(levelFolder);

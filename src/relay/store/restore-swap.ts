@@ -16,6 +16,8 @@ import { LEVEL_FOLDER } from './level.ts';
 import { StoreRefused } from './refused.ts';
 import { syncFolder } from './relay-key.ts';
 
+/** The position slots inside the store folder, unless they are put elsewhere. */
+export const POSITION_FILE = 'position';
 const JOURNAL = 'restore.json';
 
 /** A name in the store folder, never a path. */
@@ -28,8 +30,8 @@ const Swap = Type.Object({
   restoredPosition: FileName,
   /** What the database that served is called from now on. */
   replaced: FileName,
-  /** Where the position that the relay reads is. */
-  positionPath: Type.String({ minLength: 1 }),
+  /** Where the position is that the relay reads; `null` when it is in the store folder, which may be moved. */
+  positionFile: Type.Union([Type.String({ minLength: 1 }), Type.Null()]),
 });
 export type Swap = Static<typeof Swap>;
 
@@ -50,11 +52,19 @@ export async function decideSwap(folder: string, swap: Swap): Promise<void> {
   await writeDurably(join(folder, JOURNAL), Buffer.from(JSON.stringify(swap)));
 }
 
+export interface FinishOptions {
+  /** Where the position is that the relay reads, where that is known better than when the restore was decided. */
+  positionFile?: string | undefined;
+  step?: StepObserver | undefined;
+}
+
 /** Carries out what a journal in `folder` says; does nothing without one. Throws `StoreRefused`. */
-export async function finishSwap(folder: string, step: StepObserver = unobserved): Promise<void> {
+export async function finishSwap(folder: string, options: FinishOptions = {}): Promise<void> {
+  const { step = unobserved } = options;
   const swap = await readSwap(folder);
   if (!swap) return;
-  const { replaced, positionPath } = swap;
+  const { replaced } = swap;
+  const positionPath = options.positionFile ?? swap.positionFile ?? join(folder, POSITION_FILE);
   const [serving, restored] = [join(folder, LEVEL_FOLDER), join(folder, swap.restored)];
   if (existsSync(restored)) {
     const positionAside = join(dirname(positionPath), basename(positionPath) + suffixOf(replaced));
