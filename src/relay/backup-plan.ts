@@ -63,13 +63,13 @@ export class BackupPlan {
     this.#mark = hostFingerprint(relayPubkey).slice(0, MARK_CHARACTERS);
     this.#name = new RegExp(`^poste-${this.#mark}-(?<time>[0-9]{8}T[0-9]{9}Z)\\.backup(?<part>\\.part-[0-9a-f]{8})?$`);
     this.#triedMs = clock.monotonicMs();
-    this.#cancel = timers.every(ASK_EVERY_MS, () => void this.#ask());
+    this.#cancel = timers.every(ASK_EVERY_MS, () => void this.backUpIfDue());
   }
 
   /** A plan under way; a first backup begins at once when one is due. */
   static start(options: BackupPlanOptions): BackupPlan {
     const plan = new BackupPlan(options);
-    void plan.#ask();
+    void plan.backUpIfDue();
     return plan;
   }
 
@@ -86,14 +86,14 @@ export class BackupPlan {
   }
 
   /** Takes a backup if one is due. Never throws, and joins one that is under way. */
-  #ask(): Promise<void> {
-    this.#running ??= this.#backUpIfDue().finally(() => {
+  backUpIfDue(): Promise<void> {
+    this.#running ??= this.#attempt().finally(() => {
       this.#running = undefined;
     });
     return this.#running;
   }
 
-  async #backUpIfDue(): Promise<void> {
+  async #attempt(): Promise<void> {
     const { clock, written, failed } = this.#options;
     try {
       if (!(await this.#isDue())) return;
