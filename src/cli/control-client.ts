@@ -6,7 +6,6 @@
  */
 import { existsSync } from 'node:fs';
 import { type ClientRequest, type IncomingHttpHeaders, type IncomingMessage, request } from 'node:http';
-import { addAbortSignal } from 'node:stream';
 import { isObject } from '../protocol/items.ts';
 import { controlSocketPath, socketPathFault } from '../relay/control/socket.ts';
 import { CommandFailed, type ExitName } from './exit.ts';
@@ -57,8 +56,7 @@ export class ControlClient {
     target: string,
     signal: AbortSignal,
   ): Promise<{ headers: IncomingHttpHeaders; chunks: AsyncGenerator<Buffer> }> {
-    const response = await this.#success('GET', target, undefined);
-    addAbortSignal(signal, response);
+    const response = await this.#success('GET', target, undefined, signal);
     return { headers: response.headers, chunks: this.#chunks(response) };
   }
 
@@ -67,13 +65,23 @@ export class ControlClient {
   }
 
   /** The response, when it is a success. */
-  async #success(method: string, target: string, body: object | undefined): Promise<IncomingMessage> {
-    const response = await this.#open(method, target, body);
+  async #success(
+    method: string,
+    target: string,
+    body: object | undefined,
+    signal?: AbortSignal,
+  ): Promise<IncomingMessage> {
+    const response = await this.#open(method, target, body, signal);
     if (response.statusCode === 200) return response;
     throw problemFailure(this.#parsed(await this.#text(response)));
   }
 
-  #open(method: string, target: string, body: object | undefined): Promise<IncomingMessage> {
+  #open(
+    method: string,
+    target: string,
+    body: object | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<IncomingMessage> {
     const socketPath = controlSocketPath(this.#storeDir);
     const fault = socketPathFault(socketPath);
     if (fault !== undefined) throw new CommandFailed('failure', 'SOCKET_PATH_TOO_LONG', fault);
@@ -89,6 +97,7 @@ export class ControlClient {
         path: target,
         headers,
         agent: false,
+        ...(signal && { signal }),
       });
       const outgoing = open;
       outgoing.setTimeout(this.#silenceMs, () => open.destroy(this.#silent()));
