@@ -20,7 +20,7 @@ const newEpoch = () => epochFromRandom(randomBytes(EPOCH_RANDOM_BYTES));
 export class BenchEngine {
   engine!: Engine;
   store!: RelayStore;
-  readonly #folder = mkdtempSync(join(tmpdir(), 'poste-bench-'));
+  readonly folder = mkdtempSync(join(tmpdir(), 'poste-bench-'));
   readonly #limits: Limits;
 
   private constructor(limits: Partial<Limits>) {
@@ -41,7 +41,7 @@ export class BenchEngine {
 
   async remove(): Promise<void> {
     await this.#close();
-    rmSync(this.#folder, { recursive: true });
+    rmSync(this.folder, { recursive: true });
   }
 
   async enrol(hostPubkey: PublicKey): Promise<void> {
@@ -79,7 +79,7 @@ export class BenchEngine {
   }
 
   async #open(): Promise<void> {
-    const { store } = await openStore({ folder: this.#folder, nowMs: Date.now(), newEpoch });
+    const { store } = await openStore({ folder: this.folder, nowMs: Date.now(), newEpoch });
     const settings = {
       limits: this.#limits,
       admission: 'open',

@@ -2,6 +2,7 @@
  * `npm run bench`: what the README's figures come from. Everything in one run, so that the ratios hold whatever the
  * machine does; requests are made before the clock starts.
  */
+import { backup } from './backup.ts';
 import { bare } from './bare.ts';
 import { type Timing, latencies } from './figures.ts';
 import { floor } from './floor.ts';
@@ -88,6 +89,11 @@ for (const [at, { name }] of (rounded[0] ?? []).entries()) {
   const of = (figure: 'answeredMs' | 'heldMs') => spread(rounded.map((round) => round[at]?.[figure] ?? Number.NaN));
   console.log(`  ${name.padEnd(42)} ${of('answeredMs').padEnd(30)} ${of('heldMs')}`);
 }
+const backups = await inRounds(backup);
+const [{ contentMb, fileMb } = { contentMb: 0, fileMb: 0 }] = backups;
+console.log(`backup of ${contentMb.toFixed(0)} MB (as a file ${fileMb.toFixed(0)} MB), by what it holds`);
+console.log(`  backup ${spread(backups.map((one) => one.backupMbPerS))} MB/s`);
+console.log(`  restore ${spread(backups.map((one) => one.restoreMbPerS))} MB/s`);
 for (const [title, figures] of [
   ["cost of a push by the target's sender list", await byListLength()],
   ["cost of a push by the target's dedup rows", await byDedupRows()],

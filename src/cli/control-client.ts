@@ -5,7 +5,7 @@
  * that ends or falls silent in the middle. Nothing waits for ever.
  */
 import { existsSync } from 'node:fs';
-import { type ClientRequest, type IncomingMessage, request } from 'node:http';
+import { type ClientRequest, type IncomingHttpHeaders, type IncomingMessage, request } from 'node:http';
 import { isObject } from '../protocol/items.ts';
 import { controlSocketPath, socketPathFault } from '../relay/control/socket.ts';
 import { CommandFailed, type ExitName } from './exit.ts';
@@ -51,18 +51,37 @@ export class ControlClient {
     return documents;
   }
 
+  /** The bytes of a reply as they come, and its headers; they throw `CommandFailed` where they break off. */
+  async stream(
+    target: string,
+    signal: AbortSignal,
+  ): Promise<{ headers: IncomingHttpHeaders; chunks: AsyncGenerator<Buffer> }> {
+    const response = await this.#success('GET', target, undefined, signal);
+    return { headers: response.headers, chunks: this.#chunks(response) };
+  }
+
   async #answer(method: string, target: string, body: object | undefined): Promise<Document> {
     return this.#parsed(await this.#text(await this.#success(method, target, body)));
   }
 
   /** The response, when it is a success. */
-  async #success(method: string, target: string, body: object | undefined): Promise<IncomingMessage> {
-    const response = await this.#open(method, target, body);
+  async #success(
+    method: string,
+    target: string,
+    body: object | undefined,
+    signal?: AbortSignal,
+  ): Promise<IncomingMessage> {
+    const response = await this.#open(method, target, body, signal);
     if (response.statusCode === 200) return response;
     throw problemFailure(this.#parsed(await this.#text(response)));
   }
 
-  #open(method: string, target: string, body: object | undefined): Promise<IncomingMessage> {
+  #open(
+    method: string,
+    target: string,
+    body: object | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<IncomingMessage> {
     const socketPath = controlSocketPath(this.#storeDir);
     const fault = socketPathFault(socketPath);
     if (fault !== undefined) throw new CommandFailed('failure', 'SOCKET_PATH_TOO_LONG', fault);
@@ -78,6 +97,7 @@ export class ControlClient {
         path: target,
         headers,
         agent: false,
+        ...(signal && { signal }),
       });
       const outgoing = open;
       outgoing.setTimeout(this.#silenceMs, () => open.destroy(this.#silent()));
@@ -97,6 +117,14 @@ export class ControlClient {
       if (all.length > DOCUMENT_BYTES_MAX) throw this.#foreign();
     }
     return all;
+  }
+
+  async *#chunks(response: IncomingMessage): AsyncGenerator<Buffer> {
+    try {
+      for await (const chunk of response) yield chunk as Buffer;
+    } catch (error) {
+      throw this.#failure(error);
+    }
   }
 
   async *#texts(response: IncomingMessage): AsyncGenerator<string> {

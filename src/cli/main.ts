@@ -4,11 +4,14 @@ import { Command, CommanderError } from 'commander';
 import { printable } from '../protocol/printable.ts';
 import { CommandFailed, EXIT } from './exit.ts';
 import { relayAdmitCommand } from './relay-admit.ts';
+import { relayBackupCommand } from './relay-backup.ts';
 import { relayConsoleCommand } from './relay-console.ts';
 import { relayHostsCommand } from './relay-hosts.ts';
 import { relayKeygenCommand } from './relay-keygen.ts';
+import { relayRestoreCommand } from './relay-restore.ts';
 import { relayRevokeCommand } from './relay-revoke.ts';
 import { relayLogCommand } from './relay-log.ts';
+import { relayRotateEpochCommand } from './relay-rotate-epoch.ts';
 import { relayServeCommand } from './relay-serve.ts';
 import { jsonLine } from './text.ts';
 import { softwareVersion } from './version.ts';
@@ -24,6 +27,9 @@ function program(): Command {
   relay.addCommand(relayAdmitCommand());
   relay.addCommand(relayLogCommand());
   relay.addCommand(relayConsoleCommand());
+  relay.addCommand(relayBackupCommand());
+  relay.addCommand(relayRestoreCommand());
+  relay.addCommand(relayRotateEpochCommand());
   const poste = new Command('poste')
     .description('Mail between coding agents on different machines.')
     .version(softwareVersion())

@@ -1,23 +1,27 @@
 /** `poste relay serve`: runs the relay until it is told to stop. */
+import { accessSync, constants, existsSync, mkdirSync, readdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { Command, Option } from 'commander';
 import pino from 'pino';
-import { BODY_BYTES_MAX, DEFAULT_LIMITS, type Limits } from '../protocol/limits.ts';
+import { BODY_BYTES_MAX, DAY_MS, DEFAULT_LIMITS, type Limits } from '../protocol/limits.ts';
 import { displayFingerprint } from '../protocol/public-key.ts';
 import { processClock, processRandom, processTimers } from '../relay/ambient-process.ts';
 import type { IssuerSettings } from '../relay/auth/issuer.ts';
+import type { BackupSettings } from '../relay/backup-plan.ts';
 import type { AuthorityName } from '../relay/core/rows.ts';
 import { StoreFailed } from '../relay/engine/committer.ts';
 import type { TrustProxy } from '../relay/http/client-address.ts';
 import { ListenFailed } from '../relay/http/exchange.ts';
 import { type ListenAddress, type Relay, startRelay } from '../relay/serve.ts';
-import { LEVEL_FOLDER } from '../relay/store/open.ts';
-import { type RefusedReason, StoreRefused } from '../relay/store/refused.ts';
+import { LEVEL_FOLDER } from '../relay/store/level.ts';
+import { StoreRefused } from '../relay/store/refused.ts';
 import { RELAY_KEY_FILE } from '../relay/store/relay-key.ts';
 import { type DeployKey, deployKey, keyFileOption } from './deploy-key.ts';
-import { CommandFailed, EXIT, type ExitName } from './exit.ts';
+import { CommandFailed, EXIT } from './exit.ts';
 import { STORE_DIR_DEFAULT } from './store-dir.ts';
+import { storeRefused } from './store-refused.ts';
 import {
+  intervalMs,
   issuerUrl,
   limitsOverridden,
   listenAddress,
@@ -31,6 +35,10 @@ import { softwareVersion } from './version.ts';
 
 /** How long the answers of a failing relay may take. */
 const FAILED_STOP_MS = 3000;
+
+/** "Limits": the backup plan. */
+const BACKUPS_KEPT = 7;
+const BACKUP_EVERY_MS = DAY_MS;
 
 interface ServeFlags {
   storeDir: string;
@@ -51,6 +59,9 @@ interface ServeFlags {
   sweepSeconds: number;
   diskFloor: number;
   positionFile?: string;
+  backupDir?: string;
+  backupKeep?: number;
+  backupEvery?: number;
   trustProxy?: true | 'xff' | 'cloudflare';
   server?: 'uws' | 'node';
   json?: boolean;
@@ -67,6 +78,7 @@ Environment:
 Examples:
   $ poste relay serve
   $ poste relay serve --store-dir /var/lib/poste --listen 127.0.0.1:8787 --trust-proxy xff
+  $ poste relay serve --backup-dir /backups --backup-keep 14 --backup-every 12h
   $ poste relay serve --limits '{"retention_days": 2.5, "max_queue_items": 2000}'
   $ poste relay serve --authority account-token --issuer https://accounts.example --relay-url https://mail.example`;
 
@@ -116,6 +128,9 @@ export function relayServeCommand(): Command {
     .option('--sweep-seconds <s>', 'how often to sweep', seconds, 60)
     .option('--disk-floor <mib>', 'refuse pushes while less is free on the disk', wholeNumber(0), 256)
     .option('--position-file <file>', 'where to note how far the log had come (default: position in the store folder)')
+    .option('--backup-dir <dir>', 'write regular backups into this folder')
+    .option('--backup-keep <n>', `how many of them to keep (default: ${BACKUPS_KEPT})`, wholeNumber(1))
+    .option('--backup-every <time>', 'how often, as 90m, 24h or 7d (default: 24h)', intervalMs)
     .addOption(
       new Option(
         '--trust-proxy [kind]',
@@ -171,6 +186,7 @@ function relayOptions(
   key: DeployKey | undefined,
 ): Omit<Parameters<typeof startRelay>[0], 'log'> {
   const issuer = issuerSettings(flags);
+  const backups = backupSettings(flags);
   return {
     storeDir,
     ...(flags.positionFile !== undefined && { positionFile: resolve(flags.positionFile) }),
@@ -185,6 +201,7 @@ function relayOptions(
     admission: flags.admission,
     dedupRowsMax: flags.maxDedupRows,
     ...(issuer && { issuer }),
+    ...(backups && { backups }),
     sweepMs: flags.sweepSeconds * 1000,
     diskFloorBytes: flags.diskFloor * 1_048_576,
     trustProxy: trustProxy(flags),
@@ -215,6 +232,27 @@ function issuerSettings({ authority, issuer, relayUrl, jwksUrl, admission }: Ser
   return { issuer, relayUrl, jwksUrl: jwksUrl ?? `${issuer.replace(/\/$/, '')}/.well-known/jwks.json` };
 }
 
+/** `undefined` without `--backup-dir`. Makes the folder: the first backup is due at the start. */
+function backupSettings({ backupDir, backupKeep, backupEvery }: ServeFlags): BackupSettings | undefined {
+  if (backupDir === undefined) {
+    const idle =
+      backupKeep === undefined ? (backupEvery === undefined ? undefined : '--backup-every') : '--backup-keep';
+    if (idle === undefined) return undefined;
+    throw new CommandFailed('usage', 'USAGE', `${idle} says nothing without --backup-dir`);
+  }
+  const folder = resolve(backupDir);
+  try {
+    if (!existsSync(folder)) mkdirSync(folder, { mode: 0o700 });
+    readdirSync(folder);
+    accessSync(folder, constants.W_OK | constants.X_OK);
+    return { folder, keep: backupKeep ?? BACKUPS_KEPT, everyMs: backupEvery ?? BACKUP_EVERY_MS };
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    const message = `${folder} cannot be used for backups (${code ?? 'unknown error'}): name another folder with --backup-dir`;
+    throw new CommandFailed('failure', 'BACKUP_DIR_UNUSABLE', message);
+  }
+}
+
 function trustProxy(flags: ServeFlags): TrustProxy {
   if (flags.trustProxy === true) return 'xff';
   if (flags.trustProxy) return flags.trustProxy;
@@ -241,7 +279,7 @@ async function orRefused<T>(start: () => Promise<T>): Promise<T> {
   try {
     return await start();
   } catch (error) {
-    if (error instanceof StoreRefused) throw refused(error);
+    if (error instanceof StoreRefused) throw storeRefused(error);
     if (error instanceof StoreFailed) {
       throw new CommandFailed(
         'failure',
@@ -254,21 +292,6 @@ async function orRefused<T>(start: () => Promise<T>): Promise<T> {
     }
     throw error;
   }
-}
-
-const REFUSED_EXIT: Readonly<Record<RefusedReason, ExitName>> = {
-  locked: 'conflict',
-  missing: 'notFound',
-  'foreign-key': 'refused',
-  'missing-key': 'refused',
-  'unreadable-key': 'refused',
-  'newer-schema': 'refused',
-  damaged: 'failure',
-  unusable: 'failure',
-};
-
-function refused({ reason, message }: StoreRefused): CommandFailed {
-  return new CommandFailed(REFUSED_EXIT[reason], `STORE_${reason.toUpperCase().replaceAll('-', '_')}`, message);
 }
 
 interface Started {

@@ -17,6 +17,16 @@ export function timeText(timeMs: number): string {
   return Number.isNaN(date.getTime()) ? 'never' : `${date.toISOString().slice(0, -8).replace('T', ' ')}Z`;
 }
 
+const BYTE_UNITS = ['bytes', 'KB', 'MB', 'GB', 'TB'];
+
+/** As people read it: `12.3 MB`. */
+export function bytesText(bytes: number): string {
+  let value = bytes;
+  let unit = 0;
+  for (; value >= 1000 && unit < BYTE_UNITS.length - 1; unit++) value /= 1000;
+  return `${unit === 0 ? value : value.toFixed(1)} ${BYTE_UNITS[unit]}`;
+}
+
 export interface Column<Row> {
   title: string;
   /** Printable. */

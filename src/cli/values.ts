@@ -1,6 +1,6 @@
 /** Turns the text of flags and environment variables into values, or says in one sentence what is wrong with it. */
 import { InvalidArgumentError } from 'commander';
-import { DEFAULT_LIMITS, type Limits } from '../protocol/limits.ts';
+import { DAY_MS, DEFAULT_LIMITS, type Limits } from '../protocol/limits.ts';
 import { isTrustedTransport } from '../relay/auth/fetch-key-set.ts';
 import { isPrintable } from '../protocol/printable.ts';
 import {
@@ -30,16 +30,30 @@ export function seconds(text: string): number {
   return value;
 }
 
-const UNIT_MS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
+const MINUTE_MS = 60_000;
+const UNIT_MS: Readonly<Record<string, number>> = { m: MINUTE_MS, h: 3_600_000, d: DAY_MS };
 
 /** How long an invite is good, in milliseconds, of `30m`, `12h` or `7d`. */
 export function inviteLifetimeMs(text: string): number {
-  const parts = /^(?<count>[0-9]{1,6})(?<unit>[mhd])$/.exec(text)?.groups;
-  const lifetimeMs = Number(parts?.['count']) * (UNIT_MS[parts?.['unit'] ?? ''] ?? Number.NaN);
+  const lifetimeMs = spanMs(text);
   if (!(lifetimeMs >= INVITE_LIFETIME_MIN_MS && lifetimeMs <= INVITE_LIFETIME_MAX_MS)) {
     throw new InvalidArgumentError('It must be a time from 1m to 365d, as 30m, 12h or 7d.');
   }
   return lifetimeMs;
+}
+
+/** How often something is done, in milliseconds. */
+export function intervalMs(text: string): number {
+  const everyMs = spanMs(text);
+  if (!(everyMs >= MINUTE_MS && everyMs <= 365 * DAY_MS)) {
+    throw new InvalidArgumentError('It must be a time from 1m to 365d, as 90m, 24h or 7d.');
+  }
+  return everyMs;
+}
+
+function spanMs(text: string): number {
+  const parts = /^(?<count>[0-9]{1,6})(?<unit>[mhd])$/.exec(text)?.groups;
+  return Number(parts?.['count']) * (UNIT_MS[parts?.['unit'] ?? ''] ?? Number.NaN);
 }
 
 export function inviteLabel(text: string): string {

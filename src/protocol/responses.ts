@@ -243,6 +243,12 @@ export const HealthResponse = Type.Object(
     epoch: EpochText,
     hosts: Type.Integer({ minimum: 0, description: 'live enrolments' }),
     uptime_ms: Count,
+    last_backup: Type.Optional(
+      Type.Object(
+        { at: Time, ok: Type.Boolean({ description: 'whether it was written' }) },
+        { ...CLOSED, description: 'the last regular backup, where there is a plan for them' },
+      ),
+    ),
   },
   CLOSED,
 );

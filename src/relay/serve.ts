@@ -9,6 +9,7 @@ import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../protocol/epoch.ts';
 import type { TakeBackup } from './admin/console/routes.ts';
 import { OperatorSide } from './admin/operator-side.ts';
 import { Watch } from './admin/watch.ts';
+import { BackupPlan, type BackupSettings } from './backup-plan.ts';
 import { accountTokenAuthority } from './auth/account-token.ts';
 import { hostKeyAuthority } from './auth/authority.ts';
 import { Challenges } from './auth/challenges.ts';
@@ -16,6 +17,8 @@ import { Issuer, type IssuerSettings } from './auth/issuer.ts';
 import { Jwks } from './auth/jwks.ts';
 import { RateLimiter } from './auth/rate-limit.ts';
 import { consoleRoute } from './control/console.ts';
+import { backupRoute } from './control/backup.ts';
+import { epochRoute } from './control/epoch.ts';
 import { hostRoutes } from './control/hosts.ts';
 import { inviteRoutes } from './control/invites.ts';
 import { type ControlListener, ControlUnavailable, listenControl } from './control/socket.ts';
@@ -71,6 +74,8 @@ export interface RelayOptions {
   /** Whose account tokens admit hosts; absent: the host-key challenge alone does. */
   issuer?: IssuerSettings;
   sweepMs: number;
+  /** Regular backups; absent: none. */
+  backups?: BackupSettings;
   /** Pushes are refused while less than this is free on the disk of the store. */
   diskFloorBytes: number;
   /** How much is free; absent: what the file system says. */
@@ -241,6 +246,8 @@ async function serve(options: ServeOptions): Promise<Relay> {
       ...hostRoutes({ engine, monotonicMs }),
       ...inviteRoutes({ engine, randomBytes }),
       consoleRoute({ clock, operator: () => operator }),
+      backupRoute({ engine, version }),
+      epochRoute({ engine, randomBytes }),
     ],
     finished: (request) => log.info(request, 'local request'),
   });
@@ -248,6 +255,7 @@ async function serve(options: ServeOptions): Promise<Relay> {
   const listen = chooseServer(options.server);
   let server: HttpServer | undefined;
   let admin: HttpServer | undefined;
+  let plan: BackupPlan | undefined;
   let control: Control;
   try {
     server = await listen({ ...options.listen, handler: (exchange) => handler.handle(exchange) });
@@ -269,7 +277,8 @@ async function serve(options: ServeOptions): Promise<Relay> {
         isReady: () => isReady,
         handler: { ...shared, finished: (request) => log.info(request, 'console request') },
         consoleFolder: options.consoleFolder,
-        takeBackup: options.takeBackup,
+        takeBackup: options.takeBackup ?? (options.backups && (() => takeBackup(plan))),
+        lastBackup: () => plan?.last,
       });
       const { adminListen } = options;
       const side = operator;
@@ -296,11 +305,13 @@ async function serve(options: ServeOptions): Promise<Relay> {
     isClockDoubted: options.isClockDoubted,
     unexpected: (error) => log.error({ err: error }, 'a sweep met an unexpected error'),
   });
+  plan = options.backups && backupPlan(options.backups, options);
   isReady = true;
   failed.then(
     () => {
       isReady = false;
       void sweeps.stop();
+      void plan?.stop();
     },
     () => undefined,
   );
@@ -309,10 +320,12 @@ async function serve(options: ServeOptions): Promise<Relay> {
     isReady = false;
     server.stopAccepting();
     control.listener?.stopAccepting();
+    const planEnded = plan?.stop();
     const drained = Promise.all([handler.drain(), controlHandler.drain(), operator?.drain()]);
     const isDrained = await withinMs(drained, STOP_WITHIN_MS, timers);
     if (!isDrained) log.warn({}, 'some requests did not finish in time and are cut');
     await sweeps.stop();
+    await planEnded;
     await operator?.close();
     await disk.close();
     hosted?.jwks.close();
@@ -336,6 +349,27 @@ async function serve(options: ServeOptions): Promise<Relay> {
       return stopping;
     },
   };
+}
+
+/** The console's button: a backup of the plan, before its time. */
+function takeBackup(plan: BackupPlan | undefined): ReturnType<TakeBackup> {
+  return plan ? plan.takeNow() : Promise.reject(new Error('the relay is starting'));
+}
+
+function backupPlan(
+  settings: BackupSettings,
+  { engine, signer, clock, timers, version, log }: ServeOptions,
+): BackupPlan {
+  return BackupPlan.start({
+    ...settings,
+    engine,
+    relayPubkey: signer.publicKey,
+    clock,
+    timers,
+    version,
+    written: ({ bytes, items, header }) => log.info({ bytes, items, lsn: header.lsn }, 'a backup was written'),
+    failed: (error) => log.error({ err: error }, 'a backup could not be written; it is tried again'),
+  });
 }
 
 /** What a hosted relay has besides: the issuer's keys, what it says, and the authority that goes by it. */

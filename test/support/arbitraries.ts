@@ -48,6 +48,15 @@ const acceptedTarget = fc.record({
   bytes: wholeNumber,
 });
 const lineageMember = fc.record({ hostPubkey: publicKey, retiredAtMs: fc.option(wholeNumber) });
+const restoreRow = fc.record({
+  atMs: wholeNumber,
+  epoch,
+  backupEpoch: epoch,
+  backupLsn: wholeNumber,
+  backupCreatedAtMs: wholeNumber,
+  replacedEpoch: fc.option(epoch),
+  replacedLsn: fc.option(wholeNumber),
+});
 const denySelectors = fc.record({ hostFp: fc.option(sha256), clientId: account, account, org: account });
 const releasedShare = fc.record({ senderPubkey: publicKey, items: wholeNumber, bytes: wholeNumber });
 
@@ -66,6 +75,9 @@ export const eventOfType: { [T in RelayEvent['type']]: fc.Arbitrary<RelayEvent &
     reason: fc.constantFrom(...REASONS),
     atMs: wholeNumber,
   }),
+  RelayRestored: fc
+    .tuple(restoreRow, fc.array(restoreRow, { maxLength: 4 }))
+    .map(([row, earlier]) => Object.assign({ type: 'RelayRestored' as const, earlier }, row)),
   HostEnrolled: fc.record({
     type: fc.constant('HostEnrolled' as const),
     hostPubkey: publicKey,
@@ -94,7 +106,7 @@ export const eventOfType: { [T in RelayEvent['type']]: fc.Arbitrary<RelayEvent &
   HostRevoked: fc.record({
     type: fc.constant('HostRevoked' as const),
     hostPubkey: publicKey,
-    cause: fc.constantFrom('operator' as const, 'denied' as const),
+    cause: fc.constantFrom('operator' as const, 'denied' as const, 'carried' as const),
     atMs: wholeNumber,
   }),
   KeyRotated: fc.record({
@@ -245,6 +257,11 @@ export const eventOfType: { [T in RelayEvent['type']]: fc.Arbitrary<RelayEvent &
     reason: fc.constantFrom('missing' as const, 'corrupt' as const),
     atMs: wholeNumber,
   }),
+  SeqFloorsRaised: fc.record({
+    type: fc.constant('SeqFloorsRaised' as const),
+    floors: fc.array(fc.record({ targetPubkey: publicKey, headSeq: wholeNumber }), { maxLength: 5 }),
+    atMs: wholeNumber,
+  }),
 };
 
 export const anyEvent: fc.Arbitrary<RelayEvent> = fc.oneof(...Object.values<fc.Arbitrary<RelayEvent>>(eventOfType));
@@ -268,6 +285,7 @@ export const keyedRow: { [T in keyof Tables]: fc.Arbitrary<KeyedRow<T>> } = {
     })
     .map((row) => ({ key: rowKey.relay, row })),
   heartbeat: fc.record({ atMs: wholeNumber }).map((row) => ({ key: rowKey.heartbeat, row })),
+  restore: restoreRow.map((row) => ({ key: rowKey.restore(row), row })),
   enrolment: fc
     .record({
       hostPubkey: publicKey,

@@ -14,6 +14,8 @@ export interface Health {
   /** Live enrolments. */
   hosts: number;
   uptimeMs: number;
+  /** Of the regular backups; absent without a plan for them, or before the first. */
+  lastBackup?: { isGood: boolean; atMs: number } | undefined;
 }
 
 export interface OperatorHandlerOptions {
@@ -36,7 +38,7 @@ export function operatorHandler({ health, openApi, metrics, console }: OperatorH
       return;
     }
     exchange.receive(() => undefined);
-    const { isReady, version, epoch, hosts, uptimeMs } = health();
+    const { isReady, version, epoch, hosts, uptimeMs, lastBackup } = health();
     if (!PATHS.has(target)) exchange.reply(problemReply('NOT_FOUND', 'no such route'));
     else if (method !== 'GET') {
       exchange.reply(problemReply('METHOD_NOT_ALLOWED', 'this route takes GET', { headers: { allow: 'GET' } }));
@@ -49,6 +51,10 @@ export function operatorHandler({ health, openApi, metrics, console }: OperatorH
       );
     } else if (!isReady) exchange.reply(problemReply('UNAVAILABLE', 'the relay is not ready'));
     else if (target === '/readyz') exchange.reply(jsonReply(200, { status: 'ready' }));
-    else exchange.reply(jsonReply(200, { status: 'ready', version, epoch, hosts, uptime_ms: Math.round(uptimeMs) }));
+    else {
+      const well = { status: 'ready', version, epoch, hosts, uptime_ms: Math.round(uptimeMs) };
+      const backup = lastBackup && { last_backup: { at: lastBackup.atMs, ok: lastBackup.isGood } };
+      exchange.reply(jsonReply(200, { ...well, ...backup }));
+    }
   };
 }

@@ -15,7 +15,7 @@ import { ownHosts } from './console/own-hosts.ts';
 import { type TakeBackup, consoleRoutes } from './console/routes.ts';
 import { Sampler } from './console/sampler.ts';
 import { Sessions, TOKEN_LIFETIME_MS } from './console/sessions.ts';
-import { operatorHandler } from './health.ts';
+import { type Health, operatorHandler } from './health.ts';
 import type { Gauges } from './metrics.ts';
 import { OldestItemWatch } from './oldest-item-watch.ts';
 import type { Watch } from './watch.ts';
@@ -40,6 +40,8 @@ export interface OperatorSideOptions {
   /** Where the built page is; absent: in `dist`. */
   consoleFolder?: string | undefined;
   takeBackup?: TakeBackup | undefined;
+  /** Of the regular backups. */
+  lastBackup: () => Health['lastBackup'];
 }
 
 export class OperatorSide {
@@ -101,6 +103,7 @@ export class OperatorSide {
         epoch: engine.epoch,
         hosts: engine.liveEnrolments,
         uptimeMs: clock.monotonicMs() - startedMs,
+        lastBackup: options.lastBackup(),
       }),
       openApi: options.openApi,
       metrics: () => watch.metrics.reply(gauges()),

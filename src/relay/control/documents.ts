@@ -36,6 +36,13 @@ export interface IssuedInviteDocument extends InviteDocument {
   admission: 'open' | 'invite';
 }
 
+/** A header of a backup: how many bytes it will have, about. */
+export const BACKUP_BYTES_ABOUT = 'x-backup-bytes-about';
+
+export interface EpochDocument {
+  epoch: string;
+}
+
 export const INVITE_LABEL_CHARACTERS_MAX = 100;
 export const INVITE_LIFETIME_MIN_MS = 60_000;
 export const INVITE_LIFETIME_MAX_MS = 365 * DAY_MS;

@@ -5,6 +5,7 @@ const CONTROL_PROBLEMS = {
   UNKNOWN_HOST: { status: 404, title: 'Unknown Host' },
   AMBIGUOUS_HOST: { status: 409, title: 'Ambiguous Host' },
   NO_OPERATOR_LISTENER: { status: 409, title: 'No Operator Listener' },
+  BACKUPS_UNDER_WAY: { status: 409, title: 'Backups Under Way' },
 } as const;
 
 export function controlProblem(

@@ -7,6 +7,7 @@
  *   - only the process that holds the store removes one that is there, so that nobody takes it from a running relay.
  */
 import { type Stats, lstatSync, rmSync } from 'node:fs';
+import { connect } from 'node:net';
 import { join } from 'node:path';
 import type { ExchangeHandler } from '../http/exchange.ts';
 import { exchangeServer } from '../http/server-node.ts';
@@ -41,6 +42,22 @@ export function socketPathFault(path: string): string | undefined {
   const bytes = Buffer.byteLength(path);
   if (bytes <= SOCKET_PATH_BYTES_MAX) return undefined;
   return `the path of the local socket, ${path}, has ${bytes} bytes and ${SOCKET_PATH_BYTES_MAX} are possible: name the store folder by a shorter path with --store-dir (a symbolic link will do)`;
+}
+
+/** Whether a relay answers at the socket of the store in `storeFolder`. One whose path is too long answers nowhere. */
+export function isRelayListening(storeFolder: string): Promise<boolean> {
+  const path = controlSocketPath(storeFolder);
+  if (socketPathFault(path) !== undefined) return Promise.resolve(false);
+  return new Promise((resolve) => {
+    const socket = connect(path);
+    const answer = (isListening: boolean): void => {
+      socket.destroy();
+      resolve(isListening);
+    };
+    socket.once('connect', () => answer(true));
+    // A socket of another user is one that somebody listens at.
+    socket.once('error', ({ code }: NodeJS.ErrnoException) => answer(code === 'EACCES' || code === 'EPERM'));
+  });
 }
 
 /** To be called by the process that holds the store in `storeFolder`. Throws `ControlUnavailable`. */

@@ -17,7 +17,10 @@ import {
   decided,
   refusal,
 } from './decision.ts';
-import type { EnrolmentRow } from './rows.ts';
+import { isMatch } from './admissions.ts';
+import type { Directory } from './directory.ts';
+import { presentKey } from './facts.ts';
+import type { DenySelectors, EnrolmentRow, RowReader } from './rows.ts';
 
 /** Deny entries that stand at most: an authority that pushes more than this in a day is not well. */
 export const DENY_ENTRIES_MAX = 100_000;
@@ -42,6 +45,16 @@ export function decideDeny(command: DenyHosts, isKnown: boolean, standing: numbe
     { type: 'Done' },
     { type: 'DenyEntryAdded', hostFp, clientId, account, org, reason, untilMs, atMs: nowMs },
   );
+}
+
+/** The live hosts that a deny entry means. */
+export function deniedHosts(selectors: DenySelectors, rows: RowReader, directory: Directory): EnrolmentRow[] {
+  const { hostFp } = selectors;
+  const known = hostFp === null ? undefined : directory.byFingerprint(hostFp);
+  const row = known && directory.get(presentKey(rows, known));
+  const candidates = hostFp === null ? [...directory.all()] : row ? [row] : [];
+  const fingerprints = new Set(hostFp === null ? [] : [hostFp]);
+  return candidates.filter((host) => host.revokedAtMs === null && isMatch(selectors, { ...host, fingerprints }));
 }
 
 export function decideInvite(command: IssueInvite, open: number): Decided<InviteOutcome> | Refusal {

@@ -110,7 +110,8 @@ function enrolled(command: EnrolHost, facts: EnrolFacts, record: EnrolmentRecord
   };
 }
 
-function lapsed(lapsing: NonNullable<EnrolFacts['lapsing']>, atMs: number): EnrolmentLapsed {
+/** The end of an enrolment that was never used. */
+export function lapsed(lapsing: NonNullable<EnrolFacts['lapsing']>, atMs: number): EnrolmentLapsed {
   const { enrolment, charged } = lapsing;
   const isCharged = enrolment.account !== null;
   return {

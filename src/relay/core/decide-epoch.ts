@@ -3,6 +3,7 @@ import type { ReportLostItem, RotateEpoch } from './command.ts';
 import { type Decided, type Done, type EpochOutcome, decided } from './decision.ts';
 import type { ItemLost } from './event.ts';
 import type { LostItemFacts } from './facts.ts';
+import type { QueueRow } from './rows.ts';
 
 export function decideRotateEpoch(command: RotateEpoch): Decided<EpochOutcome> {
   const { epoch, reason, nowMs } = command;
@@ -17,21 +18,13 @@ export function decideLostItem(command: ReportLostItem, facts: LostItemFacts): D
   const done: Done = { type: 'Done' };
   const { queued, account } = facts;
   if (!queued) return decided(done);
-  const { targetPubkey, seq, kind, senderPubkey, itemId, payloadTarget, bytes } = queued;
   const { freshEpoch, nowMs: atMs } = command;
-  const lost: ItemLost = {
-    type: 'ItemLost',
-    targetPubkey,
-    seq,
-    kind,
-    senderPubkey,
-    itemId,
-    pushedTo: payloadTarget,
-    bytes,
-    account,
-    reason: 'corrupt',
-    atMs,
-  };
-  if (kind === 'expired') return decided(done, lost);
+  const lost = itemLost(queued, account, 'corrupt', atMs);
+  if (queued.kind === 'expired') return decided(done, lost);
   return decided(done, lost, { type: 'EpochRotated', epoch: freshEpoch, reason: 'item-lost', atMs });
+}
+
+export function itemLost(queued: QueueRow, account: string | null, reason: ItemLost['reason'], atMs: number): ItemLost {
+  const { targetPubkey, seq, kind, senderPubkey, itemId, payloadTarget: pushedTo, bytes } = queued;
+  return { type: 'ItemLost', targetPubkey, seq, kind, senderPubkey, itemId, pushedTo, bytes, account, reason, atMs };
 }

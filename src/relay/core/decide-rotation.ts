@@ -22,8 +22,8 @@ export const MOVED_AT_ONCE = 100;
 export const LINEAGE_KEYS_MAX = 64;
 
 export function decideRotate(command: RotateKey, facts: RotateFacts): Decided<RotateOutcome> | Refusal {
-  const { oldPubkey, newPubkey, iatMs, nowMs } = command;
-  const { old, replacing, oldQueue, newQueue } = facts;
+  const { newPubkey, iatMs, nowMs } = command;
+  const { old, replacing, newQueue } = facts;
   if (!old) return refusal('NOT_ENROLLED', 'not enrolled');
   if (old.revokedAtMs !== null && old.rotatedTo === newPubkey) {
     return decided({ type: 'KeyRotated', hostPubkey: newPubkey, movedItems: 0, headSeq: newQueue.headSeq });
@@ -39,14 +39,21 @@ export function decideRotate(command: RotateKey, facts: RotateFacts): Decided<Ro
     return refused('the keys belong to different accounts');
   }
   if (facts.isDenied) return refused('the host is on the deny-list');
-  const lineage = joinedLineage(command, facts);
-  if (lineage.length > LINEAGE_KEYS_MAX) return refused('the host changed its key too often');
+  const event = keyRotated(command, old, facts);
+  if (event.lineage.length > LINEAGE_KEYS_MAX) return refused('the host changed its key too often');
+  const { moved, firstSeq } = event;
+  const headSeq = moved > 0 ? firstSeq + moved - 1 : newQueue.headSeq;
+  return decided({ type: 'KeyRotated', hostPubkey: newPubkey, movedItems: moved, headSeq }, event);
+}
 
+/** What the rotation of `old` makes of both keys, whether or not it may be. */
+export function keyRotated(command: RotateKey, old: EnrolmentRow, facts: RotateFacts): KeyRotated {
+  const { oldPubkey, newPubkey, iatMs, nowMs } = command;
+  const { replacing, oldQueue, newQueue } = facts;
   const firstSeq = Math.max(oldQueue.headSeq + 1, newQueue.headSeq + 1, nowMs);
   const { items, bytes, notices } = facts.waiting;
-  const moved = items + notices;
   const proven = provenOf(old, replacing);
-  const event: KeyRotated = {
+  return {
     type: 'KeyRotated',
     oldPubkey,
     newPubkey,
@@ -56,17 +63,15 @@ export function decideRotate(command: RotateKey, facts: RotateFacts): Decided<Ro
     ...proven,
     enrolledAtMs: replacing?.enrolledAtMs ?? nowMs,
     seen: old.seen || replacing?.seen === true,
-    lineage,
+    lineage: joinedLineage(command, facts),
     movesSenders: facts.oldSendersIatMs !== undefined && facts.oldSendersIatMs > (facts.newSendersIatMs ?? -1),
     firstSeq,
-    moved,
+    moved: items + notices,
     items,
     bytes,
     charges: charges(old.account, replacing?.account ?? null, proven.account, facts),
     atMs: nowMs,
   };
-  const headSeq = moved > 0 ? firstSeq + moved - 1 : newQueue.headSeq;
-  return decided({ type: 'KeyRotated', hostPubkey: newPubkey, movedItems: moved, headSeq }, event);
 }
 
 /** The next slice of a queue that is on its way; rows that are gone from it are not waited for. */

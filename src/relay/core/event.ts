@@ -9,7 +9,7 @@ import type { Epoch } from '../../protocol/epoch.ts';
 import type { ItemKind, PushedKind } from '../../protocol/items.ts';
 import type { HostName, ItemId } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { AuthorityName, DenySelectors, LineageMember } from './rows.ts';
+import type { AuthorityName, DenySelectors, LineageMember, RestoreRow } from './rows.ts';
 
 /** The first event of every store. */
 export interface RelayInitialised {
@@ -36,6 +36,39 @@ export interface EpochRotated {
   epoch: Epoch;
   reason: EpochReason;
   atMs: number;
+}
+
+/**
+ * The store was made of a backup. What a rewind must not undo follows in events of its own, in the epoch that began
+ * with it.
+ */
+export interface RelayRestored {
+  type: 'RelayRestored';
+  /** The epoch that the restore began. */
+  epoch: Epoch;
+  backupEpoch: Epoch;
+  /** The last record of the backup. */
+  backupLsn: number;
+  backupCreatedAtMs: number;
+  /** The store that gave way; `null` where there was none, or none that could be read. */
+  replacedEpoch: Epoch | null;
+  replacedLsn: number | null;
+  /** Restores that the replaced store knew of and the backup does not, the newest last. */
+  earlier: RestoreRow[];
+  atMs: number;
+}
+
+/** Sequence numbers that another history of this store gave are not given again. */
+export interface SeqFloorsRaised {
+  type: 'SeqFloorsRaised';
+  floors: SeqFloor[];
+  atMs: number;
+}
+
+export interface SeqFloor {
+  targetPubkey: PublicKey;
+  /** The last sequence number that the target was given. */
+  headSeq: number;
 }
 
 /** A key was admitted, or what is recorded of it changed. */
@@ -80,7 +113,8 @@ export interface EnrolmentLapsed {
 export interface HostRevoked {
   type: 'HostRevoked';
   hostPubkey: PublicKey;
-  cause: 'operator' | 'denied';
+  /** `carried`: another history of this store knew it as revoked, and a restore left that behind. */
+  cause: 'operator' | 'denied' | 'carried';
   atMs: number;
 }
 
@@ -297,6 +331,7 @@ export interface ItemLost {
 export type RelayEvent =
   | RelayInitialised
   | EpochRotated
+  | RelayRestored
   | HostEnrolled
   | HostSeen
   | EnrolmentLapsed
@@ -313,7 +348,8 @@ export type RelayEvent =
   | ItemsAcked
   | ItemsExpired
   | DedupPurged
-  | ItemLost;
+  | ItemLost
+  | SeqFloorsRaised;
 
 /** An event at its place in the log. Log sequence numbers start at 1 and have no gap. */
 export interface LogEntry {

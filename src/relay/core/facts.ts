@@ -75,7 +75,7 @@ function lineageMembers(rows: RowReader, key: PublicKey): readonly LineageMember
  * What the account of a host is charged for: its queue, and what was counted under a key that it gave up when the row was
  * lost (a rotation moves what is there).
  */
-function chargedFor(rows: RowReader, key: PublicKey): UsageRow {
+export function chargedFor(rows: RowReader, key: PublicKey): UsageRow {
   const charged: UsageRow = { ...NO_USAGE };
   for (const member of lineageOf(rows, key)) {
     const { queueItems, queueBytes } = targetRow(rows, member);

@@ -41,6 +41,11 @@ export function reduceQueues(event: RelayEvent, rows: RowReader): RowChange[] {
       const row = { ...before, queueItems: before.queueItems - 1, queueBytes: before.queueBytes - bytes };
       return [{ table: 'target', key: targetPubkey, row }, gone];
     }
+    case 'SeqFloorsRaised':
+      return event.floors.map(({ targetPubkey, headSeq }) => {
+        const before = targetRow(rows, targetPubkey);
+        return { table: 'target', key: targetPubkey, row: { ...before, headSeq: Math.max(before.headSeq, headSeq) } };
+      });
     default:
       return [];
   }

@@ -1,4 +1,4 @@
-/** The relay row: which store this is and in which epoch. */
+/** The relay row: which store this is and in which epoch; and the log of its restores. */
 import type { RelayEvent } from './event.ts';
 import { relayRow } from './facts.ts';
 import { type RowChange, type RowReader, rowKey } from './rows.ts';
@@ -12,6 +12,10 @@ export function reduceRelay(event: RelayEvent, rows: RowReader): RowChange[] {
     }
     case 'EpochRotated':
       return [{ table: 'relay', key: rowKey.relay, row: { ...relayRow(rows), epoch: event.epoch } }];
+    case 'RelayRestored': {
+      const { type: _type, earlier, ...restore } = event;
+      return [...earlier, restore].map((row) => ({ table: 'restore', key: rowKey.restore(row), row }));
+    }
     case 'DedupPurged': {
       const before = relayRow(rows);
       const dedupPurgedMs = Math.max(before.dedupPurgedMs, event.beforeMs);

@@ -25,6 +25,18 @@ export interface HeartbeatRow {
   atMs: number;
 }
 
+/** One restore of this store, of the log of them. */
+export interface RestoreRow {
+  atMs: number;
+  /** The epoch that it began. */
+  epoch: Epoch;
+  backupEpoch: Epoch;
+  backupLsn: number;
+  backupCreatedAtMs: number;
+  replacedEpoch: Epoch | null;
+  replacedLsn: number | null;
+}
+
 export type AuthorityName = 'host-key' | 'account-token';
 
 /** One host key that this relay has admitted at some time. */
@@ -169,6 +181,7 @@ export interface DedupRow {
 export interface Tables {
   relay: RelayRow;
   heartbeat: HeartbeatRow;
+  restore: RestoreRow;
   enrolment: EnrolmentRow;
   lineage: LineageRow;
   senders: SendersRow;
@@ -206,6 +219,7 @@ export interface RowReader {
 export const rowKey = {
   relay: '',
   heartbeat: '',
+  restore: ({ atMs, epoch }: Pick<RestoreRow, 'atMs' | 'epoch'>): string => `${atMs} ${epoch}`,
   share: (target: PublicKey, sender: PublicKey): string => target + sender,
   queue: (target: PublicKey, seq: number): string => target + String(seq),
   dedup: (sender: PublicKey, target: PublicKey, itemId: ItemId): string => sender + target + itemId,

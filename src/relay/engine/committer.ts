@@ -86,6 +86,8 @@ export class Committer implements FactSource {
   #idle: Promise<void> = Promise.resolve();
   #failure: StoreFailed | undefined;
   #roomWaiters: (() => void)[] = [];
+  /** What is to run while no batch is in flight. */
+  #between: (() => void)[] = [];
 
   constructor({ store, observer, published, monotonicMs, failed }: CommitterOptions) {
     this.#store = store;
@@ -165,6 +167,22 @@ export class Committer implements FactSource {
     return this.#flying?.durable;
   }
 
+  /** Runs `work` while no batch is in flight: what the store shows then is durable. Rejects with `StoreFailed`. */
+  async betweenBatches<T>(work: () => T): Promise<T> {
+    this.assertWorking();
+    if (!this.#flying) return work();
+    return new Promise<T>((resolve, reject) => {
+      this.#between.push(() => {
+        try {
+          this.assertWorking();
+          resolve(work());
+        } catch (error) {
+          reject(error);
+        }
+      });
+    });
+  }
+
   /** Writes what was admitted, collects no more, and resolves when the store may be closed. */
   async close(): Promise<void> {
     this.#isClosing = true;
@@ -218,6 +236,7 @@ export class Committer implements FactSource {
       this.#flying = undefined;
       this.#published({ entries: batch.entries, changes, durationMs: this.#monotonicMs() - startedMs });
       batch.resolve();
+      for (const run of this.#between.splice(0)) run();
     }
     this.#running = false;
   }
@@ -235,6 +254,7 @@ export class Committer implements FactSource {
     this.#flying?.reject(failure);
     this.#open.reject(failure);
     for (const resolve of this.#roomWaiters.splice(0)) resolve();
+    for (const run of this.#between.splice(0)) run();
     this.#onFailed(failure);
     return failure;
   }

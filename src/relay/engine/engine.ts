@@ -12,7 +12,7 @@ import type { Epoch } from '../../protocol/epoch.ts';
 import type { ItemRejection } from '../../protocol/items.ts';
 import { type HostName, foldHostName } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { Admissions, isMatch } from '../core/admissions.ts';
+import { Admissions } from '../core/admissions.ts';
 import type {
   AckItems,
   DenyHosts,
@@ -28,7 +28,7 @@ import type {
   RotateEpoch,
   RotateKey,
 } from '../core/command.ts';
-import { decideDeny, decideInvite, decideLapse, decideRevoke } from '../core/decide-admission.ts';
+import { decideDeny, decideInvite, decideLapse, decideRevoke, deniedHosts } from '../core/decide-admission.ts';
 import { decideAck } from '../core/decide-ack.ts';
 import { decideEnrol, decideHostSeen } from '../core/decide-enrolment.ts';
 import { decideLostItem, decideRotateEpoch } from '../core/decide-epoch.ts';
@@ -74,7 +74,6 @@ import {
   targetRow,
 } from '../core/facts.ts';
 import {
-  type DenySelectors,
   type EncKeyRow,
   type EnrolmentRow,
   type InviteRow,
@@ -86,6 +85,7 @@ import {
 import { pageRows } from '../core/page.ts';
 import type { Payload } from '../store/log.ts';
 import type { RelayStore } from '../store/relay-store.ts';
+import type { StoreSnapshot } from '../store/snapshot.ts';
 import { Committer, type StoreFailed } from './committer.ts';
 import { DurableHeads } from './durable-heads.ts';
 import { LogProofs } from './log-proofs.ts';
@@ -306,7 +306,7 @@ export class Engine {
     const decision = decideDeny(command, this.#admissions.hasEntry(command), this.#admissions.deniedCount);
     if (decision.type === 'Refusal') return this.#answer(decision);
     this.#committer.admit(decision.events);
-    await this.#revokeAll(this.#matches(command), command.nowMs);
+    await this.#revokeAll(deniedHosts(command, this.#committer, this.#directory), command.nowMs);
     return this.#answer({ ...decision, events: [] });
   }
 
@@ -355,18 +355,6 @@ export class Engine {
       const decision = decideRevoke(command, this.#directory.get(hostPubkey));
       if (decision.type === 'Decided') this.#committer.admit(decision.events);
     }
-  }
-
-  /** The live hosts that a deny entry means. */
-  #matches(selectors: DenySelectors): EnrolmentRow[] {
-    const { hostFp } = selectors;
-    const known = hostFp === null ? undefined : this.#directory.byFingerprint(hostFp);
-    const row = known && this.#directory.get(presentKey(this.#committer, known));
-    const candidates = hostFp === null ? [...this.#directory.all()] : row ? [row] : [];
-    const keys = new Set(hostFp === null ? [] : [hostFp]);
-    return candidates.filter(({ revokedAtMs, clientId, account, org }) => {
-      return revokedAtMs === null && isMatch(selectors, { fingerprints: keys, clientId, account, org });
-    });
   }
 
   async publishSenders(command: PublishSenders): Promise<SendersOutcome | Refusal> {
@@ -569,6 +557,11 @@ export class Engine {
     await this.#committer.durable();
   }
 
+  /** Everything that is durable, at one moment between two batches; to be closed. Rejects with `StoreFailed`. */
+  snapshot(): Promise<StoreSnapshot> {
+    return this.#committer.betweenBatches(() => this.#store.snapshot());
+  }
+
   /** Finishes what is being written; the store may be closed then. What was not collected yet is left for the next start. */
   async close(): Promise<void> {
     // One that began at the start belongs to no request, and would write on into a closed store.
@@ -586,8 +579,11 @@ export class Engine {
 
   #published(batch: CommittedBatch): void {
     const { changes } = batch;
+    const { epoch } = this;
     for (const change of changes) if (change.table === 'relay' && change.row) this.#epoch = change.row.epoch;
     this.#heads.published(changes);
+    // Whoever waits in the epoch that ended would wait for items that come in another.
+    if (this.epoch !== epoch) this.#heads.wakeAll();
     for (const change of changes) {
       // A revoked host waits for nothing any more.
       if (change.table === 'enrolment' && change.row?.revokedAtMs) this.#heads.wake(change.row.hostPubkey);

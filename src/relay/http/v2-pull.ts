@@ -49,7 +49,7 @@ async function pull(request: HopRelayRequest, options: PullRouteOptions): Promis
   if (changed) return changed;
   let page = await engine.page(hostPubkey, after, limit);
   if (page.rows.length === 0 && waitS > 0) {
-    await arrival(hostPubkey, page.headSeq, waitS, exchange, options);
+    await arrival(hostPubkey, page, waitS, exchange, options);
     // Revoked or rotated while it waited, or its token ended.
     const enrolment = engine.enrolment(hostPubkey);
     if (!enrolment || !isAdmitted(enrolment, clock.nowMs())) return problemReply('NOT_ENROLLED', 'not enrolled');
@@ -75,10 +75,10 @@ export function epochChanged(asked: string | undefined, epoch: Epoch): Reply | u
   return problemReply('EPOCH_CHANGED', 'the store began a new epoch', { members: { epoch } });
 }
 
-/** Resolves when something arrived above `headSeq`, the time is up, the relay drains, or the caller is gone. */
+/** Resolves when something came after the page, the epoch ended, the time is up, the relay drains, or the caller is gone. */
 function arrival(
   target: PublicKey,
-  headSeq: number,
+  { headSeq, epoch }: Page,
   waitS: number,
   exchange: Exchange,
   { engine, timers }: PullRouteOptions,
@@ -86,7 +86,7 @@ function arrival(
   return new Promise((resolve) => {
     // What happened between the page and here is not waited for.
     const isOver = engine.isDraining || exchange.isAborted || engine.enrolment(target)?.revokedAtMs !== null;
-    if (isOver || engine.head(target).headSeq > headSeq) {
+    if (isOver || engine.head(target).headSeq > headSeq || engine.epoch !== epoch) {
       resolve();
       return;
     }

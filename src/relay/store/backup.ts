@@ -28,6 +28,8 @@ const BLOCK_BYTES_MAX = 64 << 20;
 const PAIRS_AT_ONCE = 512;
 /** Compressing is to keep up with the disk. */
 const GZIP_LEVEL = 1;
+/** Blocks that are being compressed while others are written. */
+const GZIPS_AHEAD = 3;
 
 const BackupHeader = Type.Object({
   relay_pubkey: PublicKeyText,
@@ -81,6 +83,7 @@ async function* blocksOf(
   totals: { pairs: number; bytes: number },
 ): AsyncGenerator<Buffer> {
   const iterator = level.iterator({ fillCache: false, highWaterMarkBytes: BLOCK_BYTES, ...(snapshot && { snapshot }) });
+  const compressing: Promise<Buffer>[] = [];
   try {
     let parts: Buffer[] = [];
     let bytes = 0;
@@ -96,9 +99,17 @@ async function* blocksOf(
       }
       if (bytes >= BLOCK_BYTES || (run.length === 0 && bytes > 0)) {
         totals.bytes += bytes;
-        yield await promisify(gzip)(Buffer.concat(parts), { level: GZIP_LEVEL });
+        const block = promisify(gzip)(Buffer.concat(parts), { level: GZIP_LEVEL });
+        // One that fails when its reader has gone must not end the process.
+        block.catch(() => undefined);
+        compressing.push(block);
         parts = [];
         bytes = 0;
+      }
+      const aheadMax = run.length === 0 ? 0 : GZIPS_AHEAD;
+      for (; compressing.length > aheadMax; compressing.shift()) {
+        const [oldest] = compressing;
+        if (oldest) yield await oldest;
       }
       if (run.length === 0) return;
     }

@@ -6,13 +6,14 @@
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { HostName } from '../../protocol/names.ts';
 import type { EpochReason, HostRevoked } from '../core/event.ts';
-import type { AuthorityName, DenySelectors } from '../core/rows.ts';
+import type { AuthorityName, DenySelectors, RestoreRow } from '../core/rows.ts';
 import type { EventCodecs } from './event-codec.ts';
 import { hashBytes, hashFrom, keyBytes, keyFrom } from './packing.ts';
 
 type HostEvent =
   | 'RelayInitialised'
   | 'EpochRotated'
+  | 'RelayRestored'
   | 'HostEnrolled'
   | 'HostSeen'
   | 'EnrolmentLapsed'
@@ -40,6 +41,14 @@ export const hostEventCodecs: Pick<EventCodecs, HostEvent> = {
     event: (fields) => {
       const [epoch, reason, atMs] = fields as [Epoch, EpochReason, number];
       return { type: 'EpochRotated', epoch, reason, atMs };
+    },
+  },
+  RelayRestored: {
+    tag: 3,
+    fields: (event) => [...restoreFields(event), event.earlier.map(restoreFields)],
+    event: (fields) => {
+      const earlier = fields[RESTORE_FIELDS] as unknown[][];
+      return { type: 'RelayRestored', ...restoreFrom(fields), earlier: earlier.map(restoreFrom) };
     },
   },
   HostEnrolled: {
@@ -254,6 +263,26 @@ export const hostEventCodecs: Pick<EventCodecs, HostEvent> = {
     },
   },
 };
+
+const RESTORE_FIELDS = 7;
+
+function restoreFields(row: RestoreRow): unknown[] {
+  const { epoch, backupEpoch, backupLsn, backupCreatedAtMs, replacedEpoch, replacedLsn, atMs } = row;
+  return [epoch, backupEpoch, backupLsn, backupCreatedAtMs, replacedEpoch, replacedLsn, atMs];
+}
+
+function restoreFrom(fields: unknown[]): RestoreRow {
+  const [epoch, backupEpoch, backupLsn, backupCreatedAtMs, replacedEpoch, replacedLsn, atMs] = fields as [
+    Epoch,
+    Epoch,
+    number,
+    number,
+    Epoch | null,
+    number | null,
+    number,
+  ];
+  return { epoch, backupEpoch, backupLsn, backupCreatedAtMs, replacedEpoch, replacedLsn, atMs };
+}
 
 function selectorFields({ hostFp, clientId, account, org }: DenySelectors): unknown[] {
   return [hostFp && hashBytes(hostFp), clientId, account, org];

@@ -8,7 +8,14 @@ import type { ItemId } from '../../protocol/names.ts';
 import type { EventCodecs } from './event-codec.ts';
 import { hashBytes, hashFrom, keyBytes, keyFrom, listed } from './packing.ts';
 
-type ItemEvent = 'ItemAccepted' | 'ItemsAcked' | 'ItemsExpired' | 'ItemsMoved' | 'ItemLost' | 'DedupPurged';
+type ItemEvent =
+  | 'ItemAccepted'
+  | 'ItemsAcked'
+  | 'ItemsExpired'
+  | 'ItemsMoved'
+  | 'ItemLost'
+  | 'DedupPurged'
+  | 'SeqFloorsRaised';
 
 export const itemEventCodecs: Pick<EventCodecs, ItemEvent> = {
   ItemAccepted: {
@@ -233,6 +240,18 @@ export const itemEventCodecs: Pick<EventCodecs, ItemEvent> = {
       ];
       const keys = { oldPubkey: keyFrom(oldKey), newPubkey: keyFrom(newKey) };
       return { type: 'ItemsMoved', ...keys, fromSeqs, firstSeq, left, atMs };
+    },
+  },
+  SeqFloorsRaised: {
+    tag: 26,
+    fields: (event) => [event.floors.map(({ targetPubkey, headSeq }) => [keyBytes(targetPubkey), headSeq]), event.atMs],
+    event: (fields) => {
+      const [floors, atMs] = fields as [[unknown, number][], number];
+      return {
+        type: 'SeqFloorsRaised',
+        floors: floors.map(([key, headSeq]) => ({ targetPubkey: keyFrom(key), headSeq })),
+        atMs,
+      };
     },
   },
 };

@@ -8,6 +8,7 @@
  *   01                                             schema version, u32
  *   02                                             relay row
  *   03                                             heartbeat row
+ *   04      time u64, epoch 26 ASCII               restore row
  *   10      lsn u64                                log record (record.ts)
  *   11      first lsn u64, level u8, index u64     hash tile of the tree that begins there (tiles.ts)
  *   12      first lsn u64                          first leaf of the tree that begins there (tiles.ts)
@@ -51,6 +52,7 @@ export const PREFIX = {
   schema: 0x01,
   relay: 0x02,
   heartbeat: 0x03,
+  restore: 0x04,
   log: 0x10,
   tile: 0x11,
   logLink: 0x12,
@@ -81,6 +83,10 @@ export function rowKeyBytes(table: TableName, key: string): Buffer {
     case 'relay':
     case 'heartbeat':
       return Buffer.of(PREFIX[table]);
+    case 'restore': {
+      const [atMs = '', epoch = ''] = key.split(' ');
+      return Buffer.concat([numbered(PREFIX.restore, Number(atMs)), Buffer.from(epoch, 'latin1')]);
+    }
     case 'enrolment':
     case 'lineage':
     case 'senders':

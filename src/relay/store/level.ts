@@ -1,6 +1,9 @@
 /** The LevelDB handle of the relay and its options. They shape no byte on disk and may be changed at any time. */
 import { ClassicLevel } from 'classic-level';
 
+/** The LevelDB folder inside the store folder. */
+export const LEVEL_FOLDER = 'log';
+
 export type Level = ClassicLevel<Buffer, Buffer>;
 
 const MIB = 1 << 20;

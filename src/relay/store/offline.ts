@@ -10,12 +10,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type BackupHeader, BackupDamaged, readBackup } from './backup.ts';
 import { PREFIX, lsnOf, prefixRange } from './keys.ts';
-import { type Level, levelAt } from './level.ts';
+import { LEVEL_FOLDER, type Level, levelAt } from './level.ts';
+import { SCHEMA_VERSION, openLevel } from './open.ts';
 import { LogTree } from './log-tree.ts';
-import { LEVEL_FOLDER, SCHEMA_VERSION, openLevel } from './open.ts';
 import { PositionFile } from './position.ts';
 import { StoreRefused } from './refused.ts';
 import { RelayStore } from './relay-store.ts';
+import { finishSwap } from './restore-swap.ts';
 
 export interface OfflineStore {
   store: RelayStore;
@@ -27,6 +28,7 @@ export interface OfflineStore {
 
 /** Throws `StoreRefused`: locked, missing, damaged. */
 export async function openOffline(folder: string): Promise<OfflineStore> {
+  await finishSwap(folder);
   const levelFolder = join(folder, LEVEL_FOLDER);
   if (!existsSync(levelFolder)) {
     throw new StoreRefused('missing', `there is no store at ${folder}: name its folder with --store-dir`);

@@ -18,19 +18,17 @@ import type { EpochReason, RelayEvent } from '../core/event.ts';
 import { reduce } from '../core/reduce.ts';
 import { type RelayRow, rowKey } from '../core/rows.ts';
 import { PREFIX, SCHEMA_KEY, logKey, lsnOf, prefixRange } from './keys.ts';
-import { type Level, levelAt } from './level.ts';
+import { LEVEL_FOLDER, type Level, levelAt } from './level.ts';
 import { LogTree } from './log-tree.ts';
 import { type Position, PositionFile } from './position.ts';
 import { DamagedRecord, checkRecord } from './record.ts';
 import { StoreRefused } from './refused.ts';
 import { createRelayKey, readRelayKey, syncFolder } from './relay-key.ts';
 import { RelayStore } from './relay-store.ts';
+import { POSITION_FILE, finishSwap, isSwapUnderWay } from './restore-swap.ts';
 
+export { LEVEL_FOLDER, POSITION_FILE };
 export const SCHEMA_VERSION = 1;
-/** The LevelDB folder inside the store folder. */
-export const LEVEL_FOLDER = 'log';
-/** The position slots inside the store folder, unless they are put elsewhere. */
-export const POSITION_FILE = 'position';
 /** How many of the newest records are checked: far more than LevelDB's own log ever holds. */
 const CHECKED_RECORDS = 200_000;
 /** A heartbeat may be this far ahead: clocks are stepped by a little all the time. */
@@ -73,10 +71,16 @@ export async function openStore(options: OpenStoreOptions): Promise<OpenedStore>
 async function open(options: OpenStoreOptions): Promise<OpenedStore> {
   const { folder, nowMs, newEpoch } = options;
   await makeFolder(folder);
+  await finishSwap(folder, { positionFile: options.positionFile });
   const levelFolder = join(folder, LEVEL_FOLDER);
   const positionPath = options.positionFile ?? join(folder, POSITION_FILE);
   const existed = existsSync(positionPath) || holdsDatabase(levelFolder);
   const level = await openLevel(levelFolder, existed, positionPath);
+  if (isSwapUnderWay(folder)) {
+    // A restore ended between the question and the lock.
+    await level.close();
+    return open(options);
+  }
   const opened: { close(): Promise<void> }[] = [level];
   try {
     const schema = await level.get(SCHEMA_KEY);
@@ -97,7 +101,7 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
         schemaVersion: SCHEMA_VERSION,
         atMs: nowMs,
       };
-      await appendFirst(store, event, nowMs);
+      await appendAtOnce(store, event, nowMs);
       await syncFolder(folder);
       await syncFolder(dirname(folder));
       return { store, signer, initialised: true, notices: [], isClockDoubted: false };
@@ -108,7 +112,7 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
     const doubt = (await doubtOfPosition(level, position)) ?? clockDoubt;
     if (doubt) {
       notices.push(`${doubt.sentence} A new epoch begins; senders will push again what was not confirmed.`);
-      await appendFirst(store, { type: 'EpochRotated', epoch: newEpoch(), reason: doubt.reason, atMs: nowMs }, nowMs);
+      await appendAtOnce(store, { type: 'EpochRotated', epoch: newEpoch(), reason: doubt.reason, atMs: nowMs }, nowMs);
     }
     await store.findUncollected();
     return { store, signer, initialised: false, notices, isClockDoubted: clockDoubt !== undefined };
@@ -189,7 +193,7 @@ async function openPosition(path: string): ReturnType<typeof PositionFile.open> 
   }
 }
 
-function checkSchema(stored: Buffer, folder: string): number {
+export function checkSchema(stored: Buffer, folder: string): number {
   if (stored.length !== 4) throw damaged(folder, 'its schema version is unreadable');
   const version = stored.readUInt32BE(0);
   if (version > SCHEMA_VERSION) {
@@ -228,11 +232,11 @@ function damaged(folder: string, what: string): StoreRefused {
 }
 
 /** The last LSN, after checking that the newest records are all there and unaltered. Throws `DamagedRecord`. */
-async function checkNewestRecords(level: Level): Promise<number> {
+export async function checkNewestRecords(level: Level, atMost: number = CHECKED_RECORDS): Promise<number> {
   const [last] = await level.keys({ ...prefixRange(PREFIX.log), reverse: true, limit: 1 }).all();
   if (!last) return 0;
   const lastLsn = lsnOf(last);
-  let expected = Math.max(1, lastLsn - CHECKED_RECORDS + 1);
+  let expected = Math.max(1, lastLsn - atMost + 1);
   const iterator = level.iterator({ gte: logKey(expected), lte: last, fillCache: false, highWaterMarkBytes: 4 << 20 });
   try {
     for (;;) {
@@ -297,8 +301,8 @@ function doubtOfHeartbeat(store: RelayStore, nowMs: number): Doubt | undefined {
   return undefined;
 }
 
-/** Commits one event and a heartbeat before anything else runs. */
-async function appendFirst(store: RelayStore, event: RelayEvent, nowMs: number): Promise<void> {
+/** Commits one event and a heartbeat. For a store that no engine runs on. */
+export async function appendAtOnce(store: RelayStore, event: RelayEvent, nowMs: number): Promise<void> {
   const entry = { lsn: store.lastLsn + 1, event };
   await store.append({
     entries: [entry],

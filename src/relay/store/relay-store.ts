@@ -42,6 +42,7 @@ import { keyBytes } from './packing.ts';
 import type { PositionFile } from './position.ts';
 import { checkRecord, decodeRecord, encodeRecord } from './record.ts';
 import { decodeRow, encodeRow } from './row-codec.ts';
+import { StoreSnapshot } from './snapshot.ts';
 import { storedRecords, storedRecordsBack } from './stored-records.ts';
 
 /** The library's batches given as arrays cost ten times as much of the loop. */
@@ -303,6 +304,13 @@ export class RelayStore implements EventLog, RowReader {
     return first && { key: first[0], dueMs: Number(first[0].readBigUInt64BE(1)), value: first[1] };
   }
 
+  /** Everything as it is now, for a backup. To be taken while no batch is in flight, and to be closed. */
+  snapshot(): StoreSnapshot {
+    const relay = this.get('relay', rowKey.relay);
+    if (!relay) throw new Error('invariant: a store that is backed up is initialised');
+    return new StoreSnapshot(this.#level, relay, this.#lastLsn);
+  }
+
   /** Every deny and invite row. */
   async admissionRows(): Promise<RowChange[]> {
     const changes: RowChange[] = [];
@@ -344,6 +352,7 @@ export class RelayStore implements EventLog, RowReader {
   async *rawRows(): AsyncGenerator<[Buffer, Buffer]> {
     for (const prefix of [
       PREFIX.relay,
+      PREFIX.restore,
       PREFIX.enrolment,
       PREFIX.lineage,
       PREFIX.senders,

@@ -35,6 +35,26 @@ const codecs: { [T in TableName]: Codec<Tables[T]> } = {
     fields: (row) => [row.atMs],
     row: ([atMs]) => ({ atMs: atMs as number }),
   },
+  restore: {
+    fields: (row) => [
+      row.atMs,
+      row.epoch,
+      row.backupEpoch,
+      row.backupLsn,
+      row.backupCreatedAtMs,
+      row.replacedEpoch,
+      row.replacedLsn,
+    ],
+    row: ([atMs, epoch, backupEpoch, backupLsn, backupCreatedAtMs, replacedEpoch, replacedLsn]) => ({
+      atMs: atMs as number,
+      epoch: epoch as Epoch,
+      backupEpoch: backupEpoch as Epoch,
+      backupLsn: backupLsn as number,
+      backupCreatedAtMs: backupCreatedAtMs as number,
+      replacedEpoch: replacedEpoch as Epoch | null,
+      replacedLsn: replacedLsn as number | null,
+    }),
+  },
   enrolment: {
     fields: (row) => [
       row.hostName,

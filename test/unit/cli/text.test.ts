@@ -1,7 +1,17 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { jsonLine, table, timeText } from '../../../src/cli/text.ts';
+import { bytesText, jsonLine, table, timeText } from '../../../src/cli/text.ts';
 import { isPrintable } from '../../../src/protocol/printable.ts';
+
+test.each([
+  [0, '0 bytes'],
+  [999, '999 bytes'],
+  [1000, '1.0 KB'],
+  [12_345_678, '12.3 MB'],
+  [5e15, '5000.0 TB'],
+])('bytesText of %i is %s', (bytes, text) => {
+  expect(bytesText(bytes)).toBe(text);
+});
 
 describe('jsonLine', () => {
   test('is one line that no terminal obeys, and the same document', () => {

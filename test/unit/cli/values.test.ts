@@ -2,6 +2,7 @@ import { InvalidArgumentError } from 'commander';
 import { describe, expect, test } from 'vitest';
 import {
   inviteLabel,
+  intervalMs,
   inviteLifetimeMs,
   issuerUrl,
   limitsOverridden,
@@ -164,5 +165,19 @@ describe('invites', () => {
     for (const text of ['x'.repeat(101), 'a\nb', '\u001b[2J', 'a\u202eb', '\ud800']) {
       expect(() => inviteLabel(text)).toThrow('It must be a printable text of at most 100 characters.');
     }
+  });
+});
+
+describe('intervalMs', () => {
+  test.each([
+    ['1m', 60_000],
+    ['24h', 86_400_000],
+    ['365d', 31_536_000_000],
+  ])('%s', (text, ms) => {
+    expect(intervalMs(text)).toBe(ms);
+  });
+
+  test.each(['', '0m', '59s', '24', 'h', '366d', '-1h', '1.5h', '1h ', '9999999m'])('%j is refused', (text) => {
+    expect(() => intervalMs(text)).toThrow('It must be a time from 1m to 365d, as 90m, 24h or 7d.');
   });
 });

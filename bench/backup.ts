@@ -1,0 +1,76 @@
+/** How fast a store of mail becomes a backup file, and how fast that becomes a store again. */
+import { randomBytes } from 'node:crypto';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../src/protocol/epoch.ts';
+import { restoreRelay } from '../src/relay/restore.ts';
+import { writeBackupFile } from '../src/relay/store/backup-file.ts';
+import { readRelayKey } from '../src/relay/store/relay-key.ts';
+import { BenchEngine, anyKey } from './engine.ts';
+
+const ITEMS = 8_000;
+const ITEM_BYTES = 16_384;
+const ITEMS_AT_ONCE = 100;
+
+export interface BackupFigures {
+  backupMbPerS: number;
+  restoreMbPerS: number;
+  contentMb: number;
+  fileMb: number;
+}
+
+export async function backup(): Promise<BackupFigures> {
+  const relay = await BenchEngine.start({
+    max_queue_items: ITEMS,
+    max_queue_bytes: 2 * ITEMS * ITEM_BYTES,
+    max_sender_items: ITEMS,
+    max_sender_bytes: 2 * ITEMS * ITEM_BYTES,
+  });
+  const folder = mkdtempSync(join(tmpdir(), 'poste-bench-'));
+  try {
+    const [sender, target] = [anyKey('sender'), anyKey('target')];
+    await relay.enrol(target);
+    for (let from = 0; from < ITEMS; from += ITEMS_AT_ONCE) {
+      const items = Array.from({ length: ITEMS_AT_ONCE }, (_none, at) => ({
+        sender,
+        target,
+        id: `item-${from + at}`,
+        // Sealed mail as it is: base64 of what looks like noise.
+        wire: Buffer.from(randomBytes((ITEM_BYTES * 3) / 4).toString('base64')),
+      }));
+      await relay.push(items, Date.now());
+    }
+    const file = join(folder, 'backup');
+    const snapshot = await relay.engine.snapshot();
+    const begun = performance.now();
+    const stamp = { created_at: Date.now(), version: 'bench' };
+    const written = await writeBackupFile(snapshot.chunks(stamp), { path: file, replaces: false });
+    const backupS = (performance.now() - begun) / 1000;
+    await snapshot.close();
+    const signer = await readRelayKey(relay.folder);
+    if (!signer) throw new Error('invariant: the store of a benchmark has its key beside it');
+    const restoring = performance.now();
+    await restoreRelay({
+      file,
+      folder: join(folder, 'restored'),
+      signer,
+      nowMs: Date.now(),
+      newEpoch: () => epochFromRandom(randomBytes(EPOCH_RANDOM_BYTES)),
+      isRehearsal: false,
+      goesOnUnread: false,
+      confirm: () => Promise.resolve(),
+    });
+    const restoreS = (performance.now() - restoring) / 1000;
+    const contentMb = written.contentBytes / 1e6;
+    return {
+      backupMbPerS: contentMb / backupS,
+      restoreMbPerS: contentMb / restoreS,
+      contentMb,
+      fileMb: written.bytes / 1e6,
+    };
+  } finally {
+    await relay.remove();
+    rmSync(folder, { recursive: true });
+  }
+}

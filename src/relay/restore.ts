@@ -1,0 +1,248 @@
+/**
+ * Makes a backup the store that serves, with what a rewind must not undo (core/decide-restore.ts).
+ *
+ * One way: lock → unpack beside what is there → check all of it → read the replaced store → append what it says →
+ * ask → sync → swap (store/restore-swap.ts). Until the swap is decided nothing of the store that is there changes, and
+ * whatever ends a restore before leaves that store as it was. A rehearsal does the same over a copy, which it throws
+ * away.
+ */
+import { existsSync } from 'node:fs';
+import { mkdir, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import type { Signer } from '../protocol/ed25519.ts';
+import type { Epoch } from '../protocol/epoch.ts';
+import type { PublicKey } from '../protocol/public-key.ts';
+import { type CarriedFigures, Carrier } from './carry.ts';
+import { type ReplacedStore, decideRestore } from './core/decide-restore.ts';
+import { rowKey } from './core/rows.ts';
+import type { BackupHeader } from './store/backup.ts';
+import { LEVEL_FOLDER, type Level } from './store/level.ts';
+import { unpackBackup } from './store/offline.ts';
+import { PositionFile } from './store/position.ts';
+import { StoreRefused } from './store/refused.ts';
+import { readRelayKey, syncFolder } from './store/relay-key.ts';
+import { LogTree } from './store/log-tree.ts';
+import { RelayStore } from './store/relay-store.ts';
+import type { ReadReplaced } from './store/replaced.ts';
+import { checkUnpacked, openReplaced, readOrRefuse } from './store/restorable.ts';
+import { type RestoreNames, cloneLevel, removeLeftovers, restoreNames, syncTree } from './store/restore-files.ts';
+import { type StepObserver, decideSwap, finishSwap } from './store/restore-swap.ts';
+import { waitingRows } from './store/waiting-rows.ts';
+
+export interface RestoreOptions {
+  file: string;
+  folder: string;
+  /** Where the position slots lie; inside `folder` when absent. */
+  positionFile?: string;
+  /** The deploy secret's key, when there is one; else `relay.key` in the folder. */
+  signer?: Signer;
+  nowMs: number;
+  newEpoch: () => Epoch;
+  /** Shows what a restore would do, and changes nothing. */
+  isRehearsal: boolean;
+  /** Whether to go on when the store that is there cannot be read, or not wholly. */
+  goesOnUnread: boolean;
+  /** Asked when everything is ready; throws to leave everything as it is. */
+  confirm: (report: RestoreReport) => Promise<void>;
+  /** Told each step before it is taken. */
+  step?: StepObserver;
+}
+
+export interface RestoreReport {
+  backup: BackupHeader;
+  /** What the database that served is called from now on; `null` when there was none. */
+  keptAside: string | null;
+  /** The store that gives way; `null` when there was none, or none that could be read. */
+  replaced: { epoch: Epoch; lsn: number; continuesBackup: boolean } | null;
+  /** Rows of it that could not be read. */
+  unreadable: number;
+  epoch: Epoch;
+  /** The last record of the restored store. */
+  lsn: number;
+  /** Items that wait in the restored store. */
+  items: number;
+  carried: CarriedFigures;
+  /** Items that wait in the replaced store alone, by who has to push them again. */
+  missing: MissingItems[];
+}
+
+export interface MissingItems {
+  senderPubkey: PublicKey;
+  hostName: string;
+  items: number;
+}
+
+/** Throws `StoreRefused`, and what `confirm` throws. */
+export async function restoreRelay(options: RestoreOptions): Promise<RestoreReport> {
+  try {
+    const signer = options.signer ?? (await readRelayKey(options.folder));
+    if (!signer) throw withoutKey(options.folder);
+    return await (options.isRehearsal ? rehearse({ ...options, signer }) : restore({ ...options, signer }));
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    // Errors of the system have a number as well; those of commands have an exit.
+    if (typeof code !== 'string' || typeof (error as NodeJS.ErrnoException).errno !== 'number') throw error;
+    throw new StoreRefused('unusable', `the store at ${options.folder} cannot be restored (${code}): mend that first`);
+  }
+}
+
+type KeyedOptions = RestoreOptions & { signer: Signer };
+
+function withoutKey(folder: string): StoreRefused {
+  return new StoreRefused(
+    'missing-key',
+    `there is no relay.key in ${folder}, and no backup holds it: put the relay's own key there, or give it as MAIL_RELAY_KEY`,
+  );
+}
+
+async function rehearse(options: KeyedOptions): Promise<RestoreReport> {
+  const scratch = await mkdtemp(join(tmpdir(), 'poste-rehearsal-'));
+  try {
+    const levelFolder = join(options.folder, LEVEL_FOLDER);
+    if (existsSync(levelFolder)) await cloneLevel(levelFolder, join(scratch, LEVEL_FOLDER));
+    const prepared = await prepare(options, scratch);
+    await prepared.discard();
+    return prepared.report;
+  } finally {
+    await rm(scratch, { recursive: true, force: true });
+  }
+}
+
+async function restore(options: KeyedOptions): Promise<RestoreReport> {
+  const { folder, confirm, step } = options;
+  const positionFile = options.positionFile === undefined ? undefined : resolve(options.positionFile);
+  await mkdir(folder, { mode: 0o700, recursive: true });
+  await finishSwap(folder, { positionFile, step });
+  const prepared = await prepare(options, folder);
+  const { report, names } = prepared;
+  try {
+    await confirm(report);
+    await step?.('the restored store is synced');
+    await prepared.closeRestored();
+    await syncTree(join(folder, names.restored));
+    await syncFolder(folder);
+    await step?.('the restore is decided');
+    await decideSwap(folder, { ...names, positionFile: positionFile ?? null });
+  } catch (error) {
+    await prepared.discard();
+    throw error;
+  }
+  // It has happened: an end from here on is gone on from by whoever opens the store next.
+  await step?.('the replaced store is unlocked');
+  await prepared.unlock();
+  await finishSwap(folder, { positionFile, step });
+  return report;
+}
+
+interface Prepared {
+  report: RestoreReport;
+  names: RestoreNames;
+  closeRestored: () => Promise<void>;
+  unlock: () => Promise<void>;
+  /** Leaves nothing but what was there. */
+  discard: () => Promise<void>;
+}
+
+/** Everything short of the swap, in `folder`, which is that of the options or a copy of it. */
+async function prepare(options: KeyedOptions, folder: string): Promise<Prepared> {
+  const { file, nowMs, goesOnUnread, signer, step } = options;
+  const found = await openReplaced(folder, options.folder, goesOnUnread);
+  const names = restoreNames(options.folder, nowMs);
+  const opened = new Set<{ close(): Promise<void> }>();
+  if (found?.level) opened.add(found.level);
+  const closeOne = async (resource: { close(): Promise<void> }): Promise<void> => {
+    if (opened.delete(resource)) await resource.close();
+  };
+  const discard = async (): Promise<void> => {
+    for (const resource of opened) await closeOne(resource);
+    for (const name of [names.restored, names.restoredPosition])
+      await rm(join(folder, name), { recursive: true, force: true });
+  };
+  try {
+    await removeLeftovers(folder);
+    await step?.('the backup is unpacked');
+    const { level, header } = await unpackBackup(file, join(folder, names.restored));
+    opened.add(level);
+    await checkUnpacked(level, header, signer.publicKey, file);
+    const read = found?.level && (await readOrRefuse(found.level, { level, header }, options.folder, goesOnUnread));
+    await step?.('the replaced store is taken over');
+    const { file: position } = await PositionFile.open(join(folder, names.restoredPosition));
+    const store = new RelayStore(level, position, header.lsn, await LogTree.open(level, header.lsn));
+    opened.delete(level);
+    opened.add(store);
+    const epoch = options.newEpoch();
+    const figures = await carried(store, level, header, read?.store, { epoch, nowMs });
+    const report: RestoreReport = {
+      backup: header,
+      keptAside: found ? join(options.folder, names.replaced) : null,
+      replaced: replacedOf(read),
+      unreadable: read?.unreadable ?? 0,
+      epoch,
+      lsn: store.lastLsn,
+      items: await countWaiting(level),
+      carried: figures,
+      missing: found?.level && read ? await missingItems(found.level, read.store, store) : [],
+    };
+    const { level: replacedLevel } = found ?? {};
+    return {
+      report,
+      names,
+      closeRestored: () => closeOne(store),
+      unlock: async () => (replacedLevel ? closeOne(replacedLevel) : undefined),
+      discard,
+    };
+  } catch (error) {
+    await discard();
+    throw error;
+  }
+}
+
+/** Begins the epoch, and appends what is taken over. */
+async function carried(
+  store: RelayStore,
+  level: Level,
+  { epoch: backupEpoch, lsn, created_at }: BackupHeader,
+  replaced: ReplacedStore | undefined,
+  { epoch, nowMs }: { epoch: Epoch; nowMs: number },
+): Promise<CarriedFigures> {
+  const carrier = await Carrier.start(store, level, nowMs);
+  const command = {
+    epoch,
+    backupEpoch: backupEpoch as Epoch,
+    backupLsn: lsn,
+    backupCreatedAtMs: created_at,
+    nowMs,
+  };
+  await carrier.apply(decideRestore(command, replaced, carrier));
+  await carrier.carry(replaced);
+  return carrier.figures;
+}
+
+function replacedOf(read: ReadReplaced | undefined): RestoreReport['replaced'] {
+  if (!read) return null;
+  const { epoch, lastLsn: lsn, continuesBackup } = read.store;
+  return { epoch, lsn, continuesBackup };
+}
+
+async function countWaiting(level: Level): Promise<number> {
+  let items = 0;
+  for await (const rows of waitingRows(level)) items += rows.length;
+  return items;
+}
+
+/** Notices are left out: nobody pushes those. */
+async function missingItems(level: Level, replaced: ReplacedStore, restored: RelayStore): Promise<MissingItems[]> {
+  const missing = new Map<PublicKey, number>();
+  for await (const rows of waitingRows(level)) {
+    for (const { kind, senderPubkey, payloadTarget, itemId } of rows) {
+      if (kind === 'expired' || restored.get('dedup', rowKey.dedup(senderPubkey, payloadTarget, itemId))) continue;
+      missing.set(senderPubkey, (missing.get(senderPubkey) ?? 0) + 1);
+    }
+  }
+  return Array.from(missing, ([senderPubkey, items]) => ({
+    senderPubkey,
+    hostName: replaced.enrolments.get(senderPubkey)?.hostName ?? '',
+    items,
+  })).toSorted((a, b) => b.items - a.items);
+}

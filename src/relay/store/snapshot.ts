@@ -1,0 +1,46 @@
+/**
+ * A store at one moment, to be written as a backup while it goes on.
+ *
+ * It holds on to what was stored then, however much is deleted meanwhile: it must be closed, whatever becomes of the
+ * backup.
+ */
+import type { RelayRow } from '../core/rows.ts';
+import { type BackupHeader, writeBackup } from './backup.ts';
+import type { Level } from './level.ts';
+
+/** Above every key. */
+const LAST_KEY = Buffer.of(0xff);
+
+/** What a backup says of itself besides what is in the store. */
+export type BackupStamp = Pick<BackupHeader, 'created_at' | 'version'>;
+
+export class StoreSnapshot {
+  readonly #level: Level;
+  readonly #snapshot: ReturnType<Level['snapshot']>;
+  readonly #relay: RelayRow;
+  readonly #lsn: number;
+
+  /** `relay` and `lsn` are of the same moment. */
+  constructor(level: Level, relay: RelayRow, lsn: number) {
+    this.#level = level;
+    this.#snapshot = level.snapshot();
+    this.#relay = relay;
+    this.#lsn = lsn;
+  }
+
+  /** Bytes on disk, about: what was written last is not in it. */
+  bytesAbout(): Promise<number> {
+    return this.#level.approximateSize(Buffer.alloc(0), LAST_KEY);
+  }
+
+  /** The backup, piece by piece. */
+  chunks({ created_at, version }: BackupStamp): AsyncGenerator<Buffer> {
+    const { relayPubkey: relay_pubkey, epoch, schemaVersion: schema_version } = this.#relay;
+    const header = { relay_pubkey, epoch, schema_version, lsn: this.#lsn, created_at, version };
+    return writeBackup(this.#level, header, this.#snapshot);
+  }
+
+  close(): Promise<void> {
+    return this.#snapshot.close();
+  }
+}

@@ -1,0 +1,38 @@
+/** Every item that waits in a store, for what looks at it as a whole. Rows that cannot be read are passed over. */
+import type { PublicKey } from '../../protocol/public-key.ts';
+import type { QueueRow } from '../core/rows.ts';
+import { PREFIX, firstKeyOf, prefixRange, queueRowKey, seqOf } from './keys.ts';
+import type { Level } from './level.ts';
+import { decodeRow } from './row-codec.ts';
+import { tableRows } from './table-rows.ts';
+
+/** Items at a time: their wire bytes are to fit into memory. */
+const ROWS_AT_ONCE = 64;
+const READ_BYTES = 1 << 20;
+
+export async function* waitingRows(level: Level): AsyncGenerator<QueueRow[]> {
+  const ackedThrough = new Map<PublicKey, number>();
+  for await (const listed of tableRows(level, 'target')) {
+    if (listed) ackedThrough.set(listed[0] as PublicKey, listed[1].ackedThrough);
+  }
+  const iterator = level.iterator({ ...prefixRange(PREFIX.queue), fillCache: false, highWaterMarkBytes: READ_BYTES });
+  try {
+    for (;;) {
+      const run = await iterator.nextv(ROWS_AT_ONCE);
+      if (run.length === 0) return;
+      yield run.flatMap(([key, value]) =>
+        seqOf(key) > (ackedThrough.get(firstKeyOf(key)) ?? 0) ? (queueRow(key, value) ?? []) : [],
+      );
+    }
+  } finally {
+    await iterator.close();
+  }
+}
+
+function queueRow(key: Buffer, value: Buffer): QueueRow | undefined {
+  try {
+    return decodeRow('queue', queueRowKey(key), value);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,43 @@
+/** Backups and restores inside the process of a test, over stores that no relay serves from. */
+import { randomBytes } from 'node:crypto';
+import { EPOCH_RANDOM_BYTES, type Epoch, epochFromRandom } from '../../src/protocol/epoch.ts';
+import { type RestoreOptions, type RestoreReport, restoreRelay } from '../../src/relay/restore.ts';
+import { type WrittenBackup, writeBackupFile } from '../../src/relay/store/backup-file.ts';
+import { relay as relayHost } from './hosts.ts';
+import type { TestRelay } from './test-relay.ts';
+
+/** Epochs that no two stores of a test share. */
+export function anyEpoch(): Epoch {
+  return epochFromRandom(randomBytes(EPOCH_RANDOM_BYTES));
+}
+
+/** What an engine holds at this moment, as `file`. */
+export async function backUp({ engine, clock }: TestRelay, file: string): Promise<WrittenBackup> {
+  const snapshot = await engine.snapshot();
+  try {
+    const chunks = snapshot.chunks({ created_at: clock.nowMs, version: '0.0.0-test' });
+    return await writeBackupFile(chunks, { path: file, replaces: false });
+  } finally {
+    await snapshot.close();
+  }
+}
+
+/** Restores `file` into `folder` with the key of the test relay, unasked. */
+export function restored(
+  file: string,
+  folder: string,
+  nowMs: number,
+  changes: Partial<RestoreOptions> = {},
+): Promise<RestoreReport> {
+  return restoreRelay({
+    file,
+    folder,
+    signer: relayHost.signer,
+    nowMs,
+    newEpoch: anyEpoch,
+    isRehearsal: false,
+    goesOnUnread: false,
+    confirm: () => Promise.resolve(),
+    ...changes,
+  });
+}
