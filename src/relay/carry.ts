@@ -149,7 +149,7 @@ export class Carrier implements RowReader {
   /** An item that could not be served is not kept: its sender pushes it again. */
   async #forgetLost(): Promise<void> {
     await this.#flush();
-    for await (const rows of waitingRows(this.#level)) {
+    for await (const { rows } of waitingRows(this.#level)) {
       const wires = await this.#store.payloads(rows);
       for (const [at, row] of rows.entries()) {
         const wire = wires[at];

@@ -123,7 +123,8 @@ async function restore(options: KeyedOptions): Promise<RestoreReport> {
     await syncTree(join(folder, names.restored));
     await syncFolder(folder);
     await step?.('the restore is decided');
-    await decideSwap(folder, { ...names, positionFile: positionFile ?? null });
+    const replaced = report.keptAside === null ? null : names.replaced;
+    await decideSwap(folder, { ...names, replaced, positionFile: positionFile ?? null });
   } catch (error) {
     await prepared.discard();
     throw error;
@@ -227,14 +228,14 @@ function replacedOf(read: ReadReplaced | undefined): RestoreReport['replaced'] {
 
 async function countWaiting(level: Level): Promise<number> {
   let items = 0;
-  for await (const rows of waitingRows(level)) items += rows.length;
+  for await (const { rows } of waitingRows(level)) items += rows.length;
   return items;
 }
 
 /** Notices are left out: nobody pushes those. */
 async function missingItems(level: Level, replaced: ReplacedStore, restored: RelayStore): Promise<MissingItems[]> {
   const missing = new Map<PublicKey, number>();
-  for await (const rows of waitingRows(level)) {
+  for await (const { rows } of waitingRows(level)) {
     for (const { kind, senderPubkey, payloadTarget, itemId } of rows) {
       if (kind === 'expired' || restored.get('dedup', rowKey.dedup(senderPubkey, payloadTarget, itemId))) continue;
       missing.set(senderPubkey, (missing.get(senderPubkey) ?? 0) + 1);

@@ -304,6 +304,18 @@ describe('a restore is refused, and the store is what it was', () => {
     expect(await refusal(relay, file)).toMatch(/^damaged: .*log record 3 is missing/);
   });
 
+  test('for rows that cannot be read', async () => {
+    const { relay, file } = await backedUp();
+    for (const key of [Buffer.concat([Buffer.of(PREFIX.senders), Buffer.alloc(32, 1)]), queueKey(bob.key, 9)]) {
+      await relay.close();
+      await withRawLevel(relay.folder, (level) => level.put(key, Buffer.from('no row')));
+      await forge(file, relay.folder, headerOf(relay));
+      await withRawLevel(relay.folder, (level) => level.del(key));
+      await relay.open();
+      expect(await refusal(relay, file)).toMatch(/^damaged: .*some of its rows cannot be read/);
+    }
+  });
+
   test('for a newer schema, a key that is not its own, and no key', async () => {
     const { relay, file } = await backedUp();
     const other = hostNamed('other relay').signer;

@@ -75,6 +75,9 @@ export async function unpackBackup(file: string, levelFolder: string): Promise<{
     }
     const { code } = error as NodeJS.ErrnoException;
     if (error instanceof StoreRefused || typeof code !== 'string') throw error;
+    if (code.startsWith('LEVEL_')) {
+      throw new StoreRefused('unusable', `${file} cannot be unpacked into ${levelFolder} (${code}): make room there`);
+    }
     throw new StoreRefused(code === 'ENOENT' ? 'missing' : 'unusable', `${file} cannot be read (${code})`);
   } finally {
     // What was not read to its end would stay open.

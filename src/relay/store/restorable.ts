@@ -14,6 +14,8 @@ import { DamagedRecord } from './record.ts';
 import { StoreRefused } from './refused.ts';
 import { type ReadReplaced, readReplaced } from './replaced.ts';
 import { decodeRow } from './row-codec.ts';
+import { LISTED_TABLES, tableRows } from './table-rows.ts';
+import { waitingRows } from './waiting-rows.ts';
 
 /** Checks an unpacked backup, its whole log included. Throws `StoreRefused`. */
 export async function checkUnpacked(level: Level, header: BackupHeader, own: PublicKey, file: string): Promise<void> {
@@ -24,11 +26,20 @@ export async function checkUnpacked(level: Level, header: BackupHeader, own: Pub
   if (!schema || !isAsSaid || (await lastRecordOf(level, file)) !== header.lsn) {
     throw damaged(file, 'it does not hold what its header says');
   }
+  if (await holdsUnreadable(level)) throw damaged(file, 'some of its rows cannot be read');
   if (header.relay_pubkey === own) return;
   throw new StoreRefused(
     'foreign-key',
     `${file} is of another relay, whose key has the fingerprint ${displayFingerprint(header.relay_pubkey as PublicKey)}: restore it where that key is`,
   );
+}
+
+async function holdsUnreadable(level: Level): Promise<boolean> {
+  for (const table of LISTED_TABLES) {
+    for await (const listed of tableRows(level, table)) if (!listed) return true;
+  }
+  for await (const { unreadable } of waitingRows(level)) if (unreadable > 0) return true;
+  return false;
 }
 
 async function lastRecordOf(level: Level, file: string): Promise<number> {

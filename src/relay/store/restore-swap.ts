@@ -28,8 +28,8 @@ const Swap = Type.Object({
   restored: FileName,
   /** Its position, in the store folder. */
   restoredPosition: FileName,
-  /** What the database that served is called from now on. */
-  replaced: FileName,
+  /** What the database that served is called from now on; `null` when there was none, and then none is moved. */
+  replaced: Type.Union([FileName, Type.Null()]),
   /** Where the position is that the relay reads; `null` when it is in the store folder, which may be moved. */
   positionFile: Type.Union([Type.String({ minLength: 1 }), Type.Null()]),
 });
@@ -67,14 +67,14 @@ export async function finishSwap(folder: string, options: FinishOptions = {}): P
   const positionPath = options.positionFile ?? swap.positionFile ?? join(folder, POSITION_FILE);
   const [serving, restored] = [join(folder, LEVEL_FOLDER), join(folder, swap.restored)];
   if (existsSync(restored)) {
-    const positionAside = join(dirname(positionPath), basename(positionPath) + suffixOf(replaced));
-    if (existsSync(positionPath) && !existsSync(positionAside)) {
+    const positionAside = replaced && join(dirname(positionPath), basename(positionPath) + suffixOf(replaced));
+    if (positionAside && existsSync(positionPath) && !existsSync(positionAside)) {
       await step('the replaced position is copied aside');
       await writeDurably(positionAside, await readFile(positionPath));
     }
     await step('the position is replaced');
     await writeDurably(positionPath, await readFile(join(folder, swap.restoredPosition)));
-    if (existsSync(serving)) {
+    if (replaced && existsSync(serving)) {
       await step('the replaced store goes aside');
       await rename(serving, join(folder, replaced));
       await syncFolder(folder);

@@ -6,7 +6,8 @@ import type { Level } from './level.ts';
 import { decodeRow } from './row-codec.ts';
 
 /** The tables whose keys can be read back. */
-export type ListedTable = 'restore' | 'enrolment' | 'senders' | 'encKey' | 'deny' | 'invite' | 'target';
+export const LISTED_TABLES = ['restore', 'enrolment', 'senders', 'encKey', 'deny', 'invite', 'target'] as const;
+export type ListedTable = (typeof LISTED_TABLES)[number];
 
 const ROWS_AT_ONCE = 500;
 const READ_BYTES = 1 << 20;

@@ -1,4 +1,4 @@
-/** Every item that waits in a store, for what looks at it as a whole. Rows that cannot be read are passed over. */
+/** Every item that waits in a store, for what looks at it as a whole. */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { QueueRow } from '../core/rows.ts';
 import { PREFIX, firstKeyOf, prefixRange, queueRowKey, seqOf } from './keys.ts';
@@ -10,7 +10,13 @@ import { tableRows } from './table-rows.ts';
 const ROWS_AT_ONCE = 64;
 const READ_BYTES = 1 << 20;
 
-export async function* waitingRows(level: Level): AsyncGenerator<QueueRow[]> {
+export interface WaitingRows {
+  rows: QueueRow[];
+  /** Rows among them that cannot be read. */
+  unreadable: number;
+}
+
+export async function* waitingRows(level: Level): AsyncGenerator<WaitingRows> {
   const ackedThrough = new Map<PublicKey, number>();
   for await (const listed of tableRows(level, 'target')) {
     if (listed) ackedThrough.set(listed[0] as PublicKey, listed[1].ackedThrough);
@@ -20,9 +26,9 @@ export async function* waitingRows(level: Level): AsyncGenerator<QueueRow[]> {
     for (;;) {
       const run = await iterator.nextv(ROWS_AT_ONCE);
       if (run.length === 0) return;
-      yield run.flatMap(([key, value]) =>
-        seqOf(key) > (ackedThrough.get(firstKeyOf(key)) ?? 0) ? (queueRow(key, value) ?? []) : [],
-      );
+      const waiting = run.filter(([key]) => seqOf(key) > (ackedThrough.get(firstKeyOf(key)) ?? 0));
+      const rows = waiting.flatMap(([key, value]) => queueRow(key, value) ?? []);
+      yield { rows, unreadable: waiting.length - rows.length };
     }
   } finally {
     await iterator.close();
