@@ -136,7 +136,7 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
   const monotonicMs = () => clock.monotonicMs();
   const settings = { limits, admission, enrolmentsMax, dedupRowsMax };
   // Without an operator's listener there is nobody to count for.
-  const watch = options.adminListen && new Watch(options.version, clock);
+  const watch = options.adminListen ? new Watch(options.version, clock) : undefined;
   const observed = watch && { observer: watch.observer };
   const engineOptions = { store, settings, signer, monotonicMs, failed: failure.tell, ...observed };
   const engine = await Engine.start(engineOptions, clock.nowMs()).catch(async (error: unknown) => {
