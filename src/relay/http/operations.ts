@@ -316,7 +316,7 @@ export const OPERATIONS: readonly Operation[] = [
     access: 'open',
     summary: 'Shows the newest signed checkpoint of the log, or the last one of an earlier epoch.',
     query: LogEpochQuery,
-    successes: [{ ...ok(CheckpointResponse, 'a signed note'), contentType: 'text/plain; charset=utf-8' }],
+    successes: [{ ...ok(CheckpointResponse, 'a signed note'), contentType: 'text/plain' }],
     problems: ['NOT_FOUND', 'RATE_LIMITED'],
   },
   {
