@@ -8,6 +8,7 @@
  *   - what is readable here is what the rows will be when every admitted batch is durable;
  *   - after the first failed batch nothing is admitted, answered or written again (fail-stop).
  */
+import type { Decided, Refusal } from '../core/decision.ts';
 import type { LogEntry, RelayEvent } from '../core/event.ts';
 import type { FactSource } from '../core/facts.ts';
 import { reduce } from '../core/reduce.ts';
@@ -144,6 +145,15 @@ export class Committer implements FactSource {
       this.#open.payloadBytes += payload.wire.length;
     }
     this.#start();
+  }
+
+  /** Admits what was decided, and answers when everything that it rests on is durable; a refusal waits too. */
+  async answer<O>(decision: Decided<O>): Promise<O>;
+  async answer<O>(decision: Decided<O> | Refusal): Promise<O | Refusal>;
+  async answer<O>(decision: Decided<O> | Refusal): Promise<O | Refusal> {
+    if (decision.type === 'Decided') this.admit(decision.events);
+    await this.durable();
+    return decision.type === 'Decided' ? decision.outcome : decision;
   }
 
   /** Gives back the space of stored keys that nothing reads any more. */

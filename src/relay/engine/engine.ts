@@ -5,8 +5,7 @@
  * until everything it saw is durable, and only then is answered. What a command needs of a range is in memory before
  * that stretch begins. A refusal waits too: it may rest on an item that is not durable yet.
  */
-import { canonicalBytes, canonicalJson } from '../../protocol/canonical-json.ts';
-import { type Sha256Hex, sha256Hex } from '../../protocol/digest.ts';
+import { type Sha256Hex } from '../../protocol/digest.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { ItemRejection } from '../../protocol/items.ts';
@@ -17,7 +16,6 @@ import type {
   AckItems,
   DenyHosts,
   EnrolHost,
-  ExpireItems,
   IssueInvite,
   NoteHostSeen,
   PublishEncKey,
@@ -28,23 +26,14 @@ import type {
   RotateEpoch,
   RotateKey,
 } from '../core/command.ts';
-import { decideDeny, decideInvite, decideLapse, decideRevoke, deniedHosts } from '../core/decide-admission.ts';
 import { decideAck } from '../core/decide-ack.ts';
 import { decideEnrol, decideHostSeen } from '../core/decide-enrolment.ts';
 import { decideLostItem, decideRotateEpoch } from '../core/decide-epoch.ts';
-import {
-  type DecidedExpiry,
-  EXPIRED_AT_ONCE,
-  type UnsignedNotice,
-  decideExpire,
-  decidePurge,
-} from '../core/decide-expiry.ts';
 import { decidePublishEncKey, decidePublishSenders } from '../core/decide-publish.ts';
 import { decidePush } from '../core/decide-push.ts';
 import { decideRotate } from '../core/decide-rotation.ts';
 import {
   type AckOutcome,
-  type Decided,
   type Done,
   type EncKeyOutcome,
   type EnrolOutcome,
@@ -58,13 +47,11 @@ import {
   refusal,
 } from '../core/decision.ts';
 import { Directory } from '../core/directory.ts';
-import type { QueuedNotice, RelayEvent } from '../core/event.ts';
+import type { RelayEvent } from '../core/event.ts';
 import {
   type RelaySettings,
   ackFacts,
   enrolFacts,
-  expireFacts,
-  fingerprints,
   lineageOf,
   lostItemFacts,
   presentKey,
@@ -87,17 +74,17 @@ import type { Payload } from '../store/log.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import type { StoreSnapshot } from '../store/snapshot.ts';
 import { Committer, type StoreFailed } from './committer.ts';
+import { Doors } from './doors.ts';
 import { DurableHeads } from './durable-heads.ts';
+import { Expiry } from './expiry.ts';
 import { LogProofs } from './log-proofs.ts';
 import { Moves } from './moves.ts';
 import { type CommittedBatch, type EngineObserver, NO_OBSERVER } from './observer.ts';
 import { QueueIndexes } from './queue-indexes.ts';
-import { Portion, Stretch } from './stretch.ts';
+import { Stretch } from './stretch.ts';
 
 /** Senders whose shares one step of an ack releases: each is a row to read and to write. */
 const ACK_SENDERS_MAX = 250;
-/** Deny entries and invites that one event forgets: a hundred thousand may lapse in one moment. */
-const LAPSED_AT_ONCE = 250;
 
 export interface EngineOptions {
   store: RelayStore;
@@ -131,7 +118,6 @@ export class Engine {
   readonly settings: RelaySettings;
   readonly log: LogProofs;
   readonly #store: RelayStore;
-  readonly #signer: Signer;
   readonly #monotonicMs: () => number;
   readonly #directory = new Directory();
   readonly #admissions = new Admissions();
@@ -139,6 +125,8 @@ export class Engine {
   readonly #heads: DurableHeads;
   readonly #indexes: QueueIndexes;
   readonly #moves: Moves;
+  readonly #doors: Doors;
+  readonly #expiry: Expiry;
   readonly #observer: EngineObserver;
   #epoch: Epoch;
   #findingOldest: Promise<QueueRow | undefined> | undefined;
@@ -148,7 +136,6 @@ export class Engine {
     this.settings = settings;
     this.log = new LogProofs(store, signer);
     this.#store = store;
-    this.#signer = signer;
     this.#monotonicMs = monotonicMs;
     this.#observer = observer;
     this.#heads = new DurableHeads(store);
@@ -172,7 +159,12 @@ export class Engine {
         },
       },
     });
-    this.#moves = new Moves({ store, committer: this.#committer, monotonicMs });
+    const committer = this.#committer;
+    this.#moves = new Moves({ store, committer, monotonicMs });
+    const [directory, admissions] = [this.#directory, this.#admissions];
+    this.#doors = new Doors({ committer, directory, admissions, monotonicMs });
+    const waitFor = (targets: readonly PublicKey[]) => this.#waitFor(targets);
+    this.#expiry = new Expiry({ store, committer, settings, signer, monotonicMs, waitFor });
   }
 
   /** An engine over an opened store. What a crash cut short goes on. */
@@ -183,7 +175,7 @@ export class Engine {
     for (const row of await store.enrolments()) engine.#directory.apply(row.hostPubkey, row);
     for (const change of await store.admissionRows()) engine.#admissions.apply(change);
     for (const key of await store.moves()) void engine.#moves.begin(key, nowMs);
-    await engine.#revokeDenied(nowMs);
+    await engine.#doors.revokeDenied(nowMs);
     return engine;
   }
 
@@ -272,7 +264,7 @@ export class Engine {
 
   async enrol(command: EnrolHost): Promise<EnrolOutcome | Refusal> {
     const facts = enrolFacts(command, this.#committer, this.#directory, this.#admissions, this.settings);
-    return this.#answer(decideEnrol(command, facts));
+    return this.#committer.answer(decideEnrol(command, facts));
   }
 
   /** The host goes on under its new key; answered when its whole queue is there. */
@@ -289,80 +281,43 @@ export class Engine {
         const waiting = index.released(Infinity, Infinity);
         const facts = rotateFacts(command, this.#committer, this.#directory, this.#admissions, settings, waiting);
         const decision = decideRotate(command, facts);
-        if (decision.type === 'Refusal') return this.#answer(decision);
+        if (decision.type === 'Refusal') return this.#committer.answer(decision);
         this.#committer.admit(decision.events);
         await this.#moves.begin(oldPubkey, nowMs);
-        return this.#answer({ ...decision, events: [] });
+        return this.#committer.answer({ ...decision, events: [] });
       }
     }
   }
 
   async revokeHost(command: RevokeHost): Promise<RevokeOutcome | Refusal> {
-    return this.#answer(decideRevoke(command, this.#directory.get(command.hostPubkey)));
+    return this.#doors.revokeHost(command);
   }
 
   /** From now on these hosts are kept out; those that are in are revoked when this resolves. */
   async denyHosts(command: DenyHosts): Promise<Done | Refusal> {
-    const decision = decideDeny(command, this.#admissions.hasEntry(command), this.#admissions.deniedCount);
-    if (decision.type === 'Refusal') return this.#answer(decision);
-    this.#committer.admit(decision.events);
-    await this.#revokeAll(deniedHosts(command, this.#committer, this.#directory), command.nowMs);
-    return this.#answer({ ...decision, events: [] });
+    return this.#doors.denyHosts(command);
   }
 
   async issueInvite(command: IssueInvite): Promise<InviteOutcome | Refusal> {
-    return this.#answer(decideInvite(command, this.#admissions.inviteCount));
+    return this.#doors.issueInvite(command);
   }
 
   /** The invites that nobody has used and whose time has not passed, durable. */
   async openInvites(nowMs: number): Promise<InviteRow[]> {
-    const rows = this.#admissions.openInvites(nowMs);
-    await this.#committer.durable();
-    return rows;
+    return this.#doors.openInvites(nowMs);
   }
 
   /** Forgets deny entries and invites whose time passed. */
   async lapseAdmissions(nowMs: number): Promise<void> {
-    const stretch = new Stretch(this.#monotonicMs);
-    for (;;) {
-      const lapsed = this.#admissions.lapsed(nowMs, LAPSED_AT_ONCE);
-      const { events } = decideLapse({ type: 'LapseAdmissions', ...lapsed, nowMs });
-      if (events.length === 0) break;
-      this.#committer.admit(events);
-      if (stretch.isOver) await stretch.pause();
-      while (this.#committer.isFull) await this.#committer.room();
-    }
-    await this.#committer.durable();
-  }
-
-  /** A crash may have come between a deny entry and the revocations that it asks for. */
-  async #revokeDenied(nowMs: number): Promise<void> {
-    if (this.#admissions.deniedCount === 0) return;
-    const isDenied = (host: EnrolmentRow): boolean => {
-      const keys = fingerprints(this.#committer, host.hostPubkey);
-      return this.#admissions.isDenied({ ...host, fingerprints: keys }, nowMs);
-    };
-    const live = [...this.#directory.all()].filter(({ revokedAtMs }) => revokedAtMs === null);
-    await this.#revokeAll(live.filter(isDenied), nowMs);
-  }
-
-  async #revokeAll(hosts: readonly EnrolmentRow[], nowMs: number): Promise<void> {
-    const stretch = new Stretch(this.#monotonicMs);
-    for (const { hostPubkey } of hosts) {
-      if (stretch.isOver) await stretch.pause();
-      while (this.#committer.isFull) await this.#committer.room();
-      const command = { type: 'RevokeHost', hostPubkey, cause: 'denied', nowMs } as const;
-      const decision = decideRevoke(command, this.#directory.get(hostPubkey));
-      if (decision.type === 'Decided') this.#committer.admit(decision.events);
-    }
+    await this.#doors.lapse(nowMs);
   }
 
   async publishSenders(command: PublishSenders): Promise<SendersOutcome | Refusal> {
-    return this.#answer(decidePublishSenders(command, this.#committer.get('senders', command.hostPubkey)));
+    return this.#committer.answer(decidePublishSenders(command, this.#committer.get('senders', command.hostPubkey)));
   }
 
   async publishEncKey(command: PublishEncKey): Promise<EncKeyOutcome | Refusal> {
-    return this.#answer(decidePublishEncKey(command, this.#committer.get('encKey', command.hostPubkey)));
+    return this.#committer.answer(decidePublishEncKey(command, this.#committer.get('encKey', command.hostPubkey)));
   }
 
   /** The advertised encryption key of a live host, when it is durable. */
@@ -374,7 +329,7 @@ export class Engine {
   }
 
   async noteHostSeen(command: NoteHostSeen): Promise<void> {
-    await this.#answer(decideHostSeen(command, this.#directory.get(command.hostPubkey)));
+    await this.#committer.answer(decideHostSeen(command, this.#directory.get(command.hostPubkey)));
   }
 
   /**
@@ -393,7 +348,7 @@ export class Engine {
       for (let wait = this.#obstacle(command); wait; wait = this.#obstacle(command)) await wait;
       // Revoked while its request was under way: what it had pushed by then stays, and it is told nothing of it.
       const sender = this.#directory.get(command.senderPubkey);
-      if (sender && sender.revokedAtMs !== null) return this.#answer(refusal('NOT_ENROLLED', 'not enrolled'));
+      if (sender && sender.revokedAtMs !== null) return this.#committer.answer(refusal('NOT_ENROLLED', 'not enrolled'));
       const decision = decidePush(command, pushFacts(command, this.#committer, this.settings));
       this.#committer.admit(decision.events, payloadsOf(command, decision.events));
       outcomes.push(decision.outcome);
@@ -422,77 +377,24 @@ export class Engine {
       }
       const released = index.released(through, ACK_SENDERS_MAX);
       const decision = decideAck(command, ackFacts(command, this.#committer, released));
-      if (decision.type === 'Refusal') return this.#answer(decision);
+      if (decision.type === 'Refusal') return this.#committer.answer(decision);
       this.#committer.admit(decision.events);
       const { outcome } = decision;
       deleted += outcome.deleted;
       if (outcome.ackedThrough >= through)
-        return this.#answer({ ...decision, events: [], outcome: { ...outcome, deleted } });
+        return this.#committer.answer({ ...decision, events: [], outcome: { ...outcome, deleted } });
       if (stretch.isOver) await stretch.pause();
     }
   }
 
-  /**
-   * Expires everything whose time came, entry by entry of what is due. `nowMs` is asked once for each: a clock set back
-   * in the middle would pass items over and forget them all the same. The sweep ends when `goesOn` says no.
-   */
+  /** Expires everything whose time came; the sweep ends when `goesOn` says no. See expiry.ts. */
   async expire(nowMs: () => number, goesOn: () => boolean): Promise<void> {
-    const stretch = new Stretch(this.#monotonicMs);
-    const portion = new Portion(EXPIRED_AT_ONCE, this.#monotonicMs);
-    while (goesOn()) {
-      const atMs = nowMs();
-      const due = await this.#store.dueItems(atMs);
-      if (!due) return;
-      for (const [targetPubkey, seqs] of due.targets) {
-        while (seqs.length > 0) {
-          if (stretch.isOver) await stretch.pause();
-          const slice = seqs.splice(0, portion.size);
-          await this.#expireSlice({ type: 'ExpireItems', targetPubkey, seqs: slice, nowMs: atMs }, portion);
-        }
-      }
-      this.#committer.forget([due.key]);
-      await this.#committer.durable();
-    }
+    await this.#expiry.expire(nowMs, goesOn);
   }
 
   /** Forgets the dedup rows whose horizon passed. As `expire`. */
   async purgeDedup(nowMs: () => number, goesOn: () => boolean): Promise<void> {
-    while (goesOn()) {
-      const atMs = nowMs();
-      const due = await this.#store.dueDedup(atMs);
-      if (!due) return;
-      const senders = Array.from(due.senders, ([senderPubkey, rows]) => ({ senderPubkey, rows }));
-      const decision = decidePurge({ type: 'PurgeDedup', beforeMs: due.dueMs, senders, nowMs: atMs });
-      this.#committer.admit(decision.events);
-      this.#committer.forget(due.keys);
-      await this.#committer.durable();
-    }
-  }
-
-  async #expireSlice(command: ExpireItems, portion: Portion): Promise<void> {
-    for (;;) {
-      const facts = expireFacts(command, this.#committer, this.settings);
-      const keys = [command.targetPubkey, ...Array.from(facts.tellAt.values(), ({ key }) => key)];
-      const wait = this.#committer.isFull ? this.#committer.room() : this.#waitFor(keys);
-      if (wait) {
-        await wait;
-        continue;
-      }
-      portion.run(() => this.#admitExpiry(decideExpire(command, facts)));
-      return;
-    }
-  }
-
-  #admitExpiry(decision: DecidedExpiry | undefined): void {
-    if (!decision) return;
-    const notices = decision.notices.map((notice) => this.#signed(notice));
-    const payloads = notices.map(({ targetPubkey, seq, wire }) => ({ targetPubkey, seq, wire: Buffer.from(wire) }));
-    this.#committer.admit([{ ...decision, notices }], payloads);
-  }
-
-  #signed({ rec, ...notice }: UnsignedNotice): QueuedNotice {
-    const wire = canonicalJson({ rec, sig: this.#signer.sign(canonicalBytes(rec)) });
-    return { ...notice, wire, wireHash: sha256Hex(wire) };
+    await this.#expiry.purgeDedup(nowMs, goesOn);
   }
 
   /** What a command for these queues waits for: their items to be moved, or their indexes to be loaded. */
@@ -507,13 +409,13 @@ export class Engine {
   }
 
   async rotateEpoch(command: RotateEpoch): Promise<EpochOutcome> {
-    return this.#answer(decideRotateEpoch(command));
+    return this.#committer.answer(decideRotateEpoch(command));
   }
 
   async reportLostItem(command: ReportLostItem): Promise<void> {
     const { targetPubkey } = command;
     for (let wait = this.#waitFor([targetPubkey]); wait; wait = this.#waitFor([targetPubkey])) await wait;
-    await this.#answer(decideLostItem(command, lostItemFacts(command, this.#committer)));
+    await this.#committer.answer(decideLostItem(command, lostItemFacts(command, this.#committer)));
   }
 
   async heartbeat(nowMs: number): Promise<void> {
@@ -567,14 +469,6 @@ export class Engine {
     // One that began at the start belongs to no request, and would write on into a closed store.
     await this.#moves.ended();
     await this.#committer.close();
-  }
-
-  async #answer<O>(decision: Decided<O>): Promise<O>;
-  async #answer<O>(decision: Decided<O> | Refusal): Promise<O | Refusal>;
-  async #answer<O>(decision: Decided<O> | Refusal): Promise<O | Refusal> {
-    if (decision.type === 'Decided') this.#committer.admit(decision.events);
-    await this.#committer.durable();
-    return decision.type === 'Decided' ? decision.outcome : decision;
   }
 
   #published(batch: CommittedBatch): void {
