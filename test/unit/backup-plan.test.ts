@@ -186,3 +186,37 @@ describe('a backup that fails', () => {
     expect(existsSync(folder)).toBe(true);
   });
 });
+
+describe('a backup that is asked for', () => {
+  test('is taken before its time, named as the others are, and counts as the newest', async () => {
+    const { plan, folder, files, relay, pass } = await planned();
+    const [first] = await files();
+    relay.clock.move(HOUR_MS);
+    const taken = await plan.takeNow();
+    expect(await files()).toEqual([first, taken.name]);
+    expect(taken.bytes).toBeGreaterThan(0);
+    const backup = await openBackup(join(folder, taken.name));
+    await backup.close();
+    expect(plan.last).toEqual({ isGood: true, atMs: relay.clock.nowMs });
+    await pass(DAY_MS - MINUTE_MS);
+    expect(await files()).toHaveLength(2);
+  });
+
+  test('comes after one that is under way', async () => {
+    const { plan, files, relay } = await planned();
+    relay.clock.move(1);
+    const first = plan.takeNow();
+    relay.clock.move(1);
+    const second = plan.takeNow();
+    const names = [(await first).name, (await second).name];
+    expect((await files()).slice(1)).toEqual(names);
+  });
+
+  test('tells whoever asked when it fails', async () => {
+    const { plan, folder, relay } = await planned();
+    await rm(folder, { recursive: true });
+    relay.clock.move(1);
+    await expect(plan.takeNow()).rejects.toThrow('ENOENT');
+    await mkdir(folder);
+  });
+});
