@@ -66,6 +66,11 @@ export const eventOfType: { [T in RelayEvent['type']]: fc.Arbitrary<RelayEvent &
     reason: fc.constantFrom(...REASONS),
     atMs: wholeNumber,
   }),
+  SchemaMigrated: fc.record({
+    type: fc.constant('SchemaMigrated' as const),
+    schemaVersion: wholeNumber,
+    atMs: wholeNumber,
+  }),
   HostEnrolled: fc.record({
     type: fc.constant('HostEnrolled' as const),
     hostPubkey: publicKey,

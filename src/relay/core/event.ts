@@ -38,6 +38,13 @@ export interface EpochRotated {
   atMs: number;
 }
 
+/** The rows were brought to a newer schema, in the batch that holds this event. The epoch goes on. */
+export interface SchemaMigrated {
+  type: 'SchemaMigrated';
+  schemaVersion: number;
+  atMs: number;
+}
+
 /** A key was admitted, or what is recorded of it changed. */
 export interface HostEnrolled {
   type: 'HostEnrolled';
@@ -297,6 +304,7 @@ export interface ItemLost {
 export type RelayEvent =
   | RelayInitialised
   | EpochRotated
+  | SchemaMigrated
   | HostEnrolled
   | HostSeen
   | EnrolmentLapsed

@@ -12,6 +12,10 @@ export function reduceRelay(event: RelayEvent, rows: RowReader): RowChange[] {
     }
     case 'EpochRotated':
       return [{ table: 'relay', key: rowKey.relay, row: { ...relayRow(rows), epoch: event.epoch } }];
+    case 'SchemaMigrated': {
+      const { schemaVersion } = event;
+      return [{ table: 'relay', key: rowKey.relay, row: { ...relayRow(rows), schemaVersion } }];
+    }
     case 'DedupPurged': {
       const before = relayRow(rows);
       const dedupPurgedMs = Math.max(before.dedupPurgedMs, event.beforeMs);

@@ -13,6 +13,7 @@ import { hashBytes, hashFrom, keyBytes, keyFrom } from './packing.ts';
 type HostEvent =
   | 'RelayInitialised'
   | 'EpochRotated'
+  | 'SchemaMigrated'
   | 'HostEnrolled'
   | 'HostSeen'
   | 'EnrolmentLapsed'
@@ -40,6 +41,14 @@ export const hostEventCodecs: Pick<EventCodecs, HostEvent> = {
     event: (fields) => {
       const [epoch, reason, atMs] = fields as [Epoch, EpochReason, number];
       return { type: 'EpochRotated', epoch, reason, atMs };
+    },
+  },
+  SchemaMigrated: {
+    tag: 5,
+    fields: (event) => [event.schemaVersion, event.atMs],
+    event: (fields) => {
+      const [schemaVersion, atMs] = fields as [number, number];
+      return { type: 'SchemaMigrated', schemaVersion, atMs };
     },
   },
   HostEnrolled: {

@@ -69,6 +69,67 @@ export const PREFIX = {
   dedupUntil: 0x51,
 } as const;
 
+export const LOG_KEY_BYTES = 1 + NUMBER;
+/** What a due entry says of one queue row, and of one dedup row. */
+export const EXPIRY_RUN_BYTES = KEY + NUMBER;
+export const DEDUP_RUN_BYTES = 2 * KEY;
+
+/** How long the keys under each prefix are. */
+export const KEY_BYTES: Readonly<Record<number, number>> = {
+  [PREFIX.schema]: 1,
+  [PREFIX.relay]: 1,
+  [PREFIX.heartbeat]: 1,
+  [PREFIX.log]: LOG_KEY_BYTES,
+  [PREFIX.enrolment]: 1 + KEY,
+  [PREFIX.lineage]: 1 + KEY,
+  [PREFIX.senders]: 1 + KEY,
+  [PREFIX.encKey]: 1 + KEY,
+  [PREFIX.deny]: 1 + KEY,
+  [PREFIX.invite]: 1 + KEY,
+  [PREFIX.target]: 1 + KEY,
+  [PREFIX.share]: 1 + 2 * KEY,
+  [PREFIX.account]: 1 + KEY,
+  [PREFIX.sender]: 1 + KEY,
+  [PREFIX.move]: 1 + KEY,
+  [PREFIX.queue]: 1 + KEY + NUMBER,
+  [PREFIX.payload]: 1 + KEY + NUMBER,
+  [PREFIX.expiry]: 1 + 2 * NUMBER,
+  [PREFIX.collected]: 1 + KEY,
+  [PREFIX.dedup]: 1 + KEY,
+  [PREFIX.dedupUntil]: 1 + 2 * NUMBER,
+} satisfies Record<(typeof PREFIX)[keyof typeof PREFIX], number>;
+
+/** Scratch databases only, never a store. Under a dedup key: until when the row is known u64, sender key 32. */
+export const DEDUP_OWNERS = 0xd0;
+
+/**
+ * Scratch databases only. Under a payload key: whether the row that names it waits u8, wire hash 32, key of the queue
+ * row without the prefix 40.
+ */
+export const PAYLOAD_NAMES = 0xd1;
+/** Scratch databases only: key of a queue row without the prefix 40, due at u64; no value. */
+export const EXPIRY_RUNS = 0xd2;
+/** Scratch databases only: key of a dedup row without the prefix 32, due at u64, sender key 32; no value. */
+export const DEDUP_RUNS = 0xd3;
+
+/** The tables that a replay gives, in the order of their keys. */
+export const REPLAYED_TABLES = [
+  'relay',
+  'enrolment',
+  'lineage',
+  'senders',
+  'encKey',
+  'deny',
+  'invite',
+  'target',
+  'share',
+  'account',
+  'sender',
+  'move',
+  'queue',
+  'dedup',
+] as const satisfies readonly TableName[];
+
 export const SCHEMA_KEY: Buffer = Buffer.of(PREFIX.schema);
 
 /** The bytes of a row's textual key. */
@@ -144,6 +205,15 @@ export function dueKey(prefix: number, dueMs: number, lsn: number): Buffer {
 
 export function collectedKey(target: PublicKey): Buffer {
   return keyed(PREFIX.collected, target);
+}
+
+/** Where the sender's key begins in the key of a share row. */
+export const SHARE_SENDER_AT = 1 + KEY;
+
+/** The keys of the share rows of one target. */
+export function sharesOf(target: PublicKey): { gte: Buffer; lte: Buffer } {
+  const first = keyed(PREFIX.share, target);
+  return { gte: first, lte: Buffer.concat([first, Buffer.alloc(KEY, 0xff)]) };
 }
 
 /** The keys of everything under one prefix: `gte` and `lt`. */

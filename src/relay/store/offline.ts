@@ -9,12 +9,13 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type BackupHeader, BackupDamaged, readBackup } from './backup.ts';
-import { PREFIX, lsnOf, prefixRange } from './keys.ts';
+import { PREFIX, SCHEMA_KEY, lsnOf, prefixRange } from './keys.ts';
 import { type Level, levelAt } from './level.ts';
-import { LEVEL_FOLDER, SCHEMA_VERSION, openLevel } from './open.ts';
+import { LEVEL_FOLDER, POSITION_FILE, SCHEMA_VERSION, checkSchema, openLevel } from './open.ts';
 import { PositionFile } from './position.ts';
 import { StoreRefused } from './refused.ts';
 import { RelayStore } from './relay-store.ts';
+import { finishSwap } from './swap.ts';
 
 export interface OfflineStore {
   store: RelayStore;
@@ -24,13 +25,32 @@ export interface OfflineStore {
   close(): Promise<void>;
 }
 
-/** Throws `StoreRefused`: locked, missing, damaged. */
+/** Throws `StoreRefused`: locked, missing, damaged, of a newer schema. */
 export async function openOffline(folder: string): Promise<OfflineStore> {
   const levelFolder = join(folder, LEVEL_FOLDER);
+  await finishSwap(folder);
   if (!existsSync(levelFolder)) {
     throw new StoreRefused('missing', `there is no store at ${folder}: name its folder with --store-dir`);
   }
-  return opened(await openLevel(levelFolder, true, folder), undefined, () => Promise.resolve());
+  const level = await openLevel(levelFolder, true, join(folder, POSITION_FILE));
+  try {
+    const schema = await level.get(SCHEMA_KEY);
+    // Anything else that is wrong with it is for whoever looks at the store to find.
+    if (schema?.length === 4) refuseOtherSchema(checkSchema(schema, levelFolder, SCHEMA_VERSION), folder);
+  } catch (error) {
+    await level.close();
+    throw error;
+  }
+  return opened(level, undefined, () => Promise.resolve());
+}
+
+/** Rows of an older schema are brought to this one by the relay, and by nobody who only looks. */
+function refuseOtherSchema(version: number, place: string): void {
+  if (version === SCHEMA_VERSION) return;
+  throw new StoreRefused(
+    'unusable',
+    `${place} is of schema ${version} and this software looks at schema ${SCHEMA_VERSION}: start the relay on it once, which brings it there`,
+  );
 }
 
 /** Throws `StoreRefused` for a file that is no whole backup, or of a newer schema. */
@@ -39,6 +59,12 @@ export async function openBackup(file: string): Promise<OfflineStore> {
   const remove = () => rm(folder, { recursive: true, force: true });
   try {
     const { level, header } = await unpackBackup(file, join(folder, LEVEL_FOLDER));
+    try {
+      refuseOtherSchema(header.schema_version, file);
+    } catch (error) {
+      await level.close();
+      throw error;
+    }
     return await opened(level, header, remove);
   } catch (error) {
     await remove();

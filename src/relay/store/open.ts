@@ -19,11 +19,13 @@ import { reduce } from '../core/reduce.ts';
 import { type RelayRow, rowKey } from '../core/rows.ts';
 import { PREFIX, SCHEMA_KEY, logKey, lsnOf, prefixRange } from './keys.ts';
 import { type Level, levelAt } from './level.ts';
+import { MIGRATIONS, type Migration, migrate } from './migrate.ts';
 import { type Position, PositionFile } from './position.ts';
 import { DamagedRecord, checkRecord } from './record.ts';
 import { StoreRefused } from './refused.ts';
 import { createRelayKey, readRelayKey, syncFolder } from './relay-key.ts';
 import { RelayStore } from './relay-store.ts';
+import { dropRebuilt, finishSwap } from './swap.ts';
 
 export const SCHEMA_VERSION = 1;
 /** The LevelDB folder inside the store folder. */
@@ -43,6 +45,8 @@ export interface OpenStoreOptions {
   signer?: Signer;
   nowMs: number;
   newEpoch: () => Epoch;
+  /** The schema to bring the store to, and how: this software's when absent. */
+  schema?: { version: number; migrations: readonly Migration[] };
 }
 
 export interface OpenedStore {
@@ -74,12 +78,15 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
   await makeFolder(folder);
   const levelFolder = join(folder, LEVEL_FOLDER);
   const positionPath = options.positionFile ?? join(folder, POSITION_FILE);
+  await finishSwap(folder);
   const existed = existsSync(positionPath) || holdsDatabase(levelFolder);
   const level = await openLevel(levelFolder, existed, positionPath);
   const opened: { close(): Promise<void> }[] = [level];
   try {
+    await dropRebuilt(folder);
     const schema = await level.get(SCHEMA_KEY);
-    const checked = schema ? checkSchema(schema, levelFolder) : undefined;
+    const newest = options.schema ?? { version: SCHEMA_VERSION, migrations: MIGRATIONS };
+    const checked = schema ? checkSchema(schema, levelFolder, newest.version) : undefined;
     const signer = options.signer ?? (await readRelayKey(folder)) ?? (await firstKey(folder, checked !== undefined));
     const { file, position } = await openPosition(positionPath);
     opened.push(file);
@@ -93,7 +100,7 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
         type: 'RelayInitialised',
         relayPubkey: signer.publicKey,
         epoch: newEpoch(),
-        schemaVersion: SCHEMA_VERSION,
+        schemaVersion: newest.version,
         atMs: nowMs,
       };
       await appendFirst(store, event, nowMs);
@@ -103,6 +110,10 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
     }
     refuseForeignKey(relay, signer, folder);
     const notices: string[] = [];
+    if (checked !== undefined && checked < newest.version) {
+      await migrate(level, store, checked, newest.version, newest.migrations, nowMs);
+      notices.push(`The store was brought from schema ${checked} to ${newest.version}; its epoch goes on.`);
+    }
     const clockDoubt = doubtOfHeartbeat(store, nowMs);
     const doubt = (await doubtOfPosition(level, position)) ?? clockDoubt;
     if (doubt) {
@@ -188,13 +199,14 @@ async function openPosition(path: string): ReturnType<typeof PositionFile.open> 
   }
 }
 
-function checkSchema(stored: Buffer, folder: string): number {
-  if (stored.length !== 4) throw damaged(folder, 'its schema version is unreadable');
-  const version = stored.readUInt32BE(0);
-  if (version > SCHEMA_VERSION) {
+/** The stored schema, which is `newest` or older. Throws `StoreRefused`. */
+export function checkSchema(stored: Buffer, folder: string, newest: number): number {
+  const version = stored.length === 4 ? stored.readUInt32BE(0) : 0;
+  if (version < 1) throw damaged(folder, 'its schema version is unreadable');
+  if (version > newest) {
     throw new StoreRefused(
       'newer-schema',
-      `the store has schema ${version} and this software knows schemas up to ${SCHEMA_VERSION}: start the newer software`,
+      `the store has schema ${version} and this software knows schemas up to ${newest}: start the newer software`,
     );
   }
   return version;
