@@ -6,6 +6,7 @@ import { CommandFailed, EXIT } from './exit.ts';
 import { relayAdmitCommand } from './relay-admit.ts';
 import { relayHostsCommand } from './relay-hosts.ts';
 import { relayKeygenCommand } from './relay-keygen.ts';
+import { relayLogCommand } from './relay-log.ts';
 import { relayRevokeCommand } from './relay-revoke.ts';
 import { relayServeCommand } from './relay-serve.ts';
 import { jsonLine } from './text.ts';
@@ -20,6 +21,7 @@ function program(): Command {
   relay.addCommand(relayHostsCommand());
   relay.addCommand(relayRevokeCommand());
   relay.addCommand(relayAdmitCommand());
+  relay.addCommand(relayLogCommand());
   const poste = new Command('poste')
     .description('Mail between coding agents on different machines.')
     .version(softwareVersion())

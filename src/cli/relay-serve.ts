@@ -12,10 +12,11 @@ import type { TrustProxy } from '../relay/http/client-address.ts';
 import { ListenFailed } from '../relay/http/exchange.ts';
 import { type ListenAddress, type Relay, startRelay } from '../relay/serve.ts';
 import { LEVEL_FOLDER } from '../relay/store/open.ts';
-import { type RefusedReason, StoreRefused } from '../relay/store/refused.ts';
+import { StoreRefused } from '../relay/store/refused.ts';
 import { RELAY_KEY_FILE, relaySigner } from '../relay/store/relay-key.ts';
-import { CommandFailed, EXIT, type ExitName } from './exit.ts';
+import { CommandFailed, EXIT } from './exit.ts';
 import { STORE_DIR_DEFAULT } from './store-dir.ts';
+import { refused } from './store-refused.ts';
 import {
   issuerUrl,
   limitsOverridden,
@@ -247,21 +248,6 @@ async function started(start: () => Promise<Relay>): Promise<Relay> {
     }
     throw error;
   }
-}
-
-const REFUSED_EXIT: Readonly<Record<RefusedReason, ExitName>> = {
-  locked: 'conflict',
-  missing: 'notFound',
-  'foreign-key': 'refused',
-  'missing-key': 'refused',
-  'unreadable-key': 'refused',
-  'newer-schema': 'refused',
-  damaged: 'failure',
-  unusable: 'failure',
-};
-
-function refused({ reason, message }: StoreRefused): CommandFailed {
-  return new CommandFailed(REFUSED_EXIT[reason], `STORE_${reason.toUpperCase().replaceAll('-', '_')}`, message);
 }
 
 function startDocument(relay: Relay, flags: ServeFlags, storeDir: string): object {

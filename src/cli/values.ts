@@ -8,6 +8,7 @@ import {
   INVITE_LIFETIME_MAX_MS,
   INVITE_LIFETIME_MIN_MS,
 } from '../relay/control/documents.ts';
+import { parseHostReference } from '../relay/control/host-reference.ts';
 import type { ListenAddress } from '../relay/serve.ts';
 
 /** A whole number of at least `least`. */
@@ -47,6 +48,25 @@ export function inviteLabel(text: string): string {
     throw new InvalidArgumentError(`It must be a printable text of at most ${INVITE_LABEL_CHARACTERS_MAX} characters.`);
   }
   return text;
+}
+
+/** A fingerprint, a public key or a name, as it was written. */
+export function hostReference(text: string): string {
+  if (!parseHostReference(text)) throw new InvalidArgumentError('It must be a fingerprint, a public key or a name.');
+  return text;
+}
+
+/** A moment, in milliseconds since 1970: a date, a date and time (UTC unless it says otherwise), or that number. */
+export function moment(text: string): number {
+  const isNumber = /^[0-9]{1,16}$/.test(text);
+  const parts =
+    /^\d{4}-\d{2}-\d{2}(?:[T ](?<time>\d{2}:\d{2}(?::\d{2}(?:\.\d{1,3})?)?)(?<zone>Z|[+-]\d{2}:\d{2})?)?$/.exec(text);
+  const iso = parts?.groups?.['time'] && !parts.groups['zone'] ? `${text}Z` : text;
+  const timeMs = isNumber ? Number(text) : parts ? Date.parse(iso.replace(' ', 'T')) : Number.NaN;
+  if (!Number.isSafeInteger(timeMs)) {
+    throw new InvalidArgumentError('It must be a time, as 2025-11-20, 2025-11-20T21:48Z, or milliseconds since 1970.');
+  }
+  return timeMs;
 }
 
 /** `host:port`, with an IPv6 host in brackets. */
