@@ -1,0 +1,21 @@
+/** Audits to their end. */
+import type { Progress } from '../../src/relay/audit/finding.ts';
+import { type VerifyReport, verify } from '../../src/relay/audit/verify.ts';
+import { openOffline } from '../../src/relay/store/offline.ts';
+
+/** What a generator of progress comes to. */
+export async function resultOf<T>(work: AsyncGenerator<Progress, T>): Promise<T> {
+  let step = await work.next();
+  while (!step.done) step = await work.next();
+  return step.value;
+}
+
+/** Verifies the closed store in `folder`. */
+export async function verified(folder: string): Promise<VerifyReport> {
+  const offline = await openOffline(folder);
+  try {
+    return await resultOf(verify(offline, { places: { folder, positionFile: undefined } }));
+  } finally {
+    await offline.close();
+  }
+}
