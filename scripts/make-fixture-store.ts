@@ -1,7 +1,7 @@
 /**
  * Writes the fixture of the present schema, as a backup, to test/fixtures/store-schema-<n>/store.backup:
  *
- *   npx tsx scripts/make-fixture-store.ts
+ *   npm run fixture
  *
  * Keys, times and texts are fixed (test/support/life.ts), so a run changes nothing unless what is stored did. The
  * fixture of a schema that was released is kept for good: this software must open it.

@@ -25,9 +25,11 @@ export function withAuditedStore(command: Command): Command {
 export async function inAuditedStore<T>(
   { storeDir, backup }: AuditedStoreFlags,
   work: (offline: OfflineStore) => Promise<T>,
+  options: { isChecked?: boolean } = {},
 ): Promise<T> {
   try {
-    const offline = backup === undefined ? await openOffline(resolve(storeDir)) : await openBackup(resolve(backup));
+    const offline =
+      backup === undefined ? await openOffline(resolve(storeDir), options) : await openBackup(resolve(backup));
     try {
       return await work(offline);
     } finally {

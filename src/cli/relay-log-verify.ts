@@ -44,8 +44,10 @@ async function runVerify(flags: VerifyFlags): Promise<void> {
     positionFile: positionFile === undefined ? undefined : resolve(positionFile),
   };
   const startedMs = performance.now();
-  const report = await inAuditedStore(flags, (offline) =>
-    withProgress(verify(offline, backup === undefined ? { places } : {})),
+  const report = await inAuditedStore(
+    flags,
+    (offline) => withProgress(verify(offline, backup === undefined ? { places } : {})),
+    { isChecked: true },
   );
   const elapsedMs = performance.now() - startedMs;
   process.stdout.write(flags.json ? jsonLine(reportDocument(report, elapsedMs)) : reportText(report, elapsedMs));

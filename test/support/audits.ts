@@ -1,7 +1,9 @@
 /** Audits to their end. */
 import type { Progress } from '../../src/relay/audit/finding.ts';
+import { type Rebuilt, rebuild } from '../../src/relay/audit/rebuild.ts';
 import { type VerifyReport, verify } from '../../src/relay/audit/verify.ts';
 import { openOffline } from '../../src/relay/store/offline.ts';
+import { NOON_MS } from './test-clock.ts';
 
 /** What a generator of progress comes to. */
 export async function resultOf<T>(work: AsyncGenerator<Progress, T>): Promise<T> {
@@ -12,9 +14,19 @@ export async function resultOf<T>(work: AsyncGenerator<Progress, T>): Promise<T>
 
 /** Verifies the closed store in `folder`. */
 export async function verified(folder: string): Promise<VerifyReport> {
-  const offline = await openOffline(folder);
+  const offline = await openOffline(folder, { isChecked: true });
   try {
     return await resultOf(verify(offline, { places: { folder, positionFile: undefined } }));
+  } finally {
+    await offline.close();
+  }
+}
+
+/** Rebuilds the closed store in `folder`, with a clock that stands still. */
+export async function rebuilt(folder: string): Promise<Rebuilt> {
+  const offline = await openOffline(folder);
+  try {
+    return await resultOf(rebuild(offline, folder, { nowMs: () => NOON_MS, monotonicMs: () => 0 }));
   } finally {
     await offline.close();
   }

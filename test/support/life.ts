@@ -82,3 +82,21 @@ async function sweep(engine: Engine, clock: TestClock): Promise<void> {
   await engine.expire(now, () => true);
   await engine.purgeDedup(now, () => true);
 }
+
+/** Little of everything that stays: enrolments, a list, mail that waits, was acked, was moved. */
+export async function liveBriefly(engine: Engine, clock: TestClock): Promise<void> {
+  const now = () => ({ nowMs: clock.nowMs });
+  const push = (id: string, ...to: To[]) =>
+    engine.push([pushOf(alice, id, to, now())], (outcomes) => Promise.resolve(outcomes));
+  await engine.enrol(enrolOf(bob, now()));
+  await engine.enrol(accountEnrolOf(carol, 'acme', now()));
+  await engine.publishSenders(sendersOf(bob, [alice], { iatMs: clock.nowMs, ...now() }));
+  await push('m1', [bob, 'm1 for bob']);
+  await push('m2', [bob, 'm2 for bob'], [carol, 'm2 for carol']);
+  await engine.durable();
+  const { epoch } = engine;
+  await engine.ack({ type: 'AckItems', targetPubkey: bob.key, epoch, through: clock.nowMs, ...now() });
+  await engine.rotateKey(rotateOf(carol, carolAfter, { iatMs: clock.nowMs, ...now() }));
+  await engine.heartbeat(clock.nowMs);
+  await engine.durable();
+}

@@ -16,7 +16,7 @@ import {
   PREFIX,
   REPLAYED_TABLES,
   dueKey,
-  logKey,
+  lsnOf,
   payloadKey,
   prefixRange,
   queueRowKey,
@@ -123,7 +123,7 @@ async function* fill(
   for (const prefix of COPIED_PREFIXES) {
     for await (const run of runsOf(level, prefixRange(prefix))) {
       // What lies under the log's prefix and is no record of it stays behind.
-      for (const [key, value] of run) if (key.length === logKey(0).length) await put(key, value);
+      for (const [key, value] of run) if (lsnOf(key) > 0) await put(key, value);
       yield { stage: 'log', done: filled.rows, of: undefined };
     }
   }

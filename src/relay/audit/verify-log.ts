@@ -6,7 +6,7 @@
  */
 import type { RelayEvent } from '../core/event.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
-import { LOG_KEY_BYTES, PREFIX, lsnOf, prefixRange } from '../store/keys.ts';
+import { PREFIX, lsnOf, prefixRange } from '../store/keys.ts';
 import type { OfflineStore } from '../store/offline.ts';
 import { runsOf } from '../store/pairs.ts';
 import { DamagedRecord, decodeRecord, guessEvent } from '../store/record.ts';
@@ -46,7 +46,7 @@ export async function* verifyLog(
   let expected = 1;
   for await (const run of runsOf(level, prefixRange(PREFIX.log))) {
     for (const [key, bytes] of run) {
-      const lsn = key.length === LOG_KEY_BYTES ? lsnOf(key) : 0;
+      const lsn = lsnOf(key);
       // A key that is none of a record's is found among the keys.
       if (lsn < expected) continue;
       if (lsn > expected) broken({ code: 'RECORD_MISSING', lsn: expected, what: missingWords(expected, lsn - 1) });

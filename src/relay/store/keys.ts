@@ -167,8 +167,9 @@ export function logKey(lsn: number): Buffer {
   return numbered(PREFIX.log, lsn);
 }
 
+/** 0 for a key that is none of a record. */
 export function lsnOf(key: Buffer): number {
-  return Number(key.readBigUInt64BE(1));
+  return key.length === LOG_KEY_BYTES ? Number(key.readBigUInt64BE(1)) : 0;
 }
 
 export function queueKey(target: PublicKey, seq: number): Buffer {

@@ -16,6 +16,7 @@ import { PositionFile } from './position.ts';
 import { StoreRefused } from './refused.ts';
 import { RelayStore } from './relay-store.ts';
 import { finishSwap } from './swap.ts';
+import { damagedTables } from './table-check.ts';
 
 export interface OfflineStore {
   store: RelayStore;
@@ -25,8 +26,11 @@ export interface OfflineStore {
   close(): Promise<void>;
 }
 
-/** Throws `StoreRefused`: locked, missing, damaged, of a newer schema. */
-export async function openOffline(folder: string): Promise<OfflineStore> {
+/**
+ * Throws `StoreRefused`: locked, missing, damaged, of a newer schema. With `isChecked` the table files are held against
+ * their checksums before anything of them is read.
+ */
+export async function openOffline(folder: string, { isChecked = false } = {}): Promise<OfflineStore> {
   const levelFolder = join(folder, LEVEL_FOLDER);
   await finishSwap(folder);
   if (!existsSync(levelFolder)) {
@@ -34,6 +38,7 @@ export async function openOffline(folder: string): Promise<OfflineStore> {
   }
   const level = await openLevel(levelFolder, true, join(folder, POSITION_FILE));
   try {
+    if (isChecked) await refuseDamagedTables(levelFolder);
     const schema = await level.get(SCHEMA_KEY);
     // Anything else that is wrong with it is for whoever looks at the store to find.
     if (schema?.length === 4) refuseOtherSchema(checkSchema(schema, levelFolder, SCHEMA_VERSION), folder);
@@ -42,6 +47,20 @@ export async function openOffline(folder: string): Promise<OfflineStore> {
     throw error;
   }
   return opened(level, undefined, () => Promise.resolve());
+}
+
+/** Files that are named in one sentence. */
+const NAMED_TABLES_MAX = 5;
+
+async function refuseDamagedTables(levelFolder: string): Promise<void> {
+  const damages = await damagedTables(levelFolder);
+  if (damages.length === 0) return;
+  const named = damages.slice(0, NAMED_TABLES_MAX).map(({ file, what, offset }) => `${file} ${what} at byte ${offset}`);
+  const more = damages.length > named.length ? `, and ${damages.length - named.length} more` : '';
+  throw new StoreRefused(
+    'damaged',
+    `the database at ${levelFolder} has damaged table files (${named.join('; ')}${more}), of which nothing was read: restore the newest backup that verifies; senders push again what it lacks`,
+  );
 }
 
 /** Rows of an older schema are brought to this one by the relay, and by nobody who only looks. */
@@ -113,9 +132,9 @@ async function opened(
     await remove();
   };
   try {
-    const [last] = await level.keys({ ...prefixRange(PREFIX.log), reverse: true, limit: 1 }).all();
+    const lastLsn = await lastRecord(level);
     const { file } = await PositionFile.open(join(scratch, 'position'));
-    const store = new RelayStore(level, file, last ? lsnOf(last) : 0);
+    const store = new RelayStore(level, file, lastLsn);
     const close = async (): Promise<void> => {
       await store.close();
       await removeAll();
@@ -126,4 +145,12 @@ async function opened(
     await removeAll();
     throw error;
   }
+}
+
+/** The last LSN, whatever keys lie there besides. */
+async function lastRecord(level: Level): Promise<number> {
+  for await (const key of level.keys({ ...prefixRange(PREFIX.log), reverse: true })) {
+    if (lsnOf(key) > 0) return lsnOf(key);
+  }
+  return 0;
 }

@@ -243,6 +243,7 @@ async function checkNewestRecords(level: Level): Promise<number> {
   const [last] = await level.keys({ ...prefixRange(PREFIX.log), reverse: true, limit: 1 }).all();
   if (!last) return 0;
   const lastLsn = lsnOf(last);
+  if (lastLsn === 0) throw new DamagedRecord('a key among its log records is none of theirs');
   let expected = Math.max(1, lastLsn - CHECKED_RECORDS + 1);
   const iterator = level.iterator({ gte: logKey(expected), lte: last, fillCache: false, highWaterMarkBytes: 4 << 20 });
   try {
