@@ -20,7 +20,7 @@ const newEpoch = () => epochFromRandom(randomBytes(EPOCH_RANDOM_BYTES));
 export class BenchEngine {
   engine!: Engine;
   store!: RelayStore;
-  readonly #folder = mkdtempSync(join(tmpdir(), 'poste-bench-'));
+  readonly folder = mkdtempSync(join(tmpdir(), 'poste-bench-'));
   readonly #limits: Limits;
 
   private constructor(limits: Partial<Limits>) {
@@ -35,13 +35,17 @@ export class BenchEngine {
 
   /** Nothing that was kept in memory is there any more. */
   async reopen(): Promise<void> {
-    await this.#close();
+    await this.close();
     await this.#open();
   }
 
   async remove(): Promise<void> {
-    await this.#close();
-    rmSync(this.#folder, { recursive: true });
+    await this.close();
+    this.removeClosed();
+  }
+
+  removeClosed(): void {
+    rmSync(this.folder, { recursive: true });
   }
 
   async enrol(hostPubkey: PublicKey): Promise<void> {
@@ -77,7 +81,7 @@ export class BenchEngine {
   }
 
   async #open(): Promise<void> {
-    const { store } = await openStore({ folder: this.#folder, nowMs: Date.now(), newEpoch });
+    const { store } = await openStore({ folder: this.folder, nowMs: Date.now(), newEpoch });
     const settings = {
       limits: this.#limits,
       admission: 'open',
@@ -89,7 +93,7 @@ export class BenchEngine {
     this.engine = await Engine.start(options, Date.now());
   }
 
-  async #close(): Promise<void> {
+  async close(): Promise<void> {
     await this.engine.close();
     await this.store.close();
   }

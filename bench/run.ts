@@ -2,6 +2,7 @@
  * `npm run bench`: what the README's figures come from. Everything in one run, so that the ratios hold whatever the
  * machine does; requests are made before the clock starts.
  */
+import { audit } from './audit.ts';
 import { bare } from './bare.ts';
 import { type Timing, latencies } from './figures.ts';
 import { floor } from './floor.ts';
@@ -88,6 +89,11 @@ for (const [at, { name }] of (rounded[0] ?? []).entries()) {
   const of = (figure: 'answeredMs' | 'heldMs') => spread(rounded.map((round) => round[at]?.[figure] ?? Number.NaN));
   console.log(`  ${name.padEnd(42)} ${of('answeredMs').padEnd(30)} ${of('heldMs')}`);
 }
+console.log('audit of a log of pushes and acks, half of the mail still waiting');
+const audited = await inRounds(audit);
+const figure = (of: 'verifyMbPerS' | 'rebuildEventsPerS') => spread(audited.map((one) => one[of]));
+console.log(`  verify, ${audited[0]?.events} events     ${figure('verifyMbPerS')} MB/s`);
+console.log(`  rebuild, ${audited[0]?.events} events    ${figure('rebuildEventsPerS')} events/s`);
 for (const [title, figures] of [
   ["cost of a push by the target's sender list", await byListLength()],
   ["cost of a push by the target's dedup rows", await byDedupRows()],
