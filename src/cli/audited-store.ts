@@ -1,6 +1,7 @@
 /** The store that an audit looks into: the folder of a relay that does not run, or a backup file. */
 import { resolve } from 'node:path';
 import { type Command, Option } from 'commander';
+import { BulkFailed } from '../relay/store/bulk.ts';
 import { ReplayFailed } from '../relay/store/replay.ts';
 import { DamagedRecord } from '../relay/store/record.ts';
 import { type OfflineStore, openBackup, openOffline } from '../relay/store/offline.ts';
@@ -49,6 +50,13 @@ function auditFailure(error: unknown, place: string): unknown {
       `the log of ${place} cannot be read further (${error.message}): poste relay log verify tells what that means`,
     );
   }
+  if (error instanceof BulkFailed) {
+    return new CommandFailed(
+      'failure',
+      'NO_SPACE',
+      `${error.message}: free space there; what is temporary goes to another folder with TMPDIR`,
+    );
+  }
   const { code, message } = error as NodeJS.ErrnoException;
   if (code === 'LEVEL_CORRUPTION' || code === 'LEVEL_IO_ERROR') {
     return new CommandFailed(
@@ -57,11 +65,12 @@ function auditFailure(error: unknown, place: string): unknown {
       `the database of ${place} cannot be read (${message}): restore the newest backup that verifies`,
     );
   }
-  if (code === 'ENOSPC') {
+  // What the file system refused.
+  if (typeof code === 'string' && /^E[A-Z]+$/.test(code)) {
     return new CommandFailed(
       'failure',
-      'NO_SPACE',
-      'there is no space left for the temporary database of the replay: free some, or name another folder with TMPDIR',
+      'UNUSABLE',
+      `the store of ${place} cannot be used (${message}): mend that first`,
     );
   }
   return error;

@@ -56,14 +56,24 @@ export function hostReference(text: string): string {
   return text;
 }
 
+const DATE_AND_TIME =
+  /^(?<date>\d{4}-\d{2}-\d{2})(?:[T ](?<time>\d{2}:\d{2}(?::\d{2}(?:\.\d{1,3})?)?)(?<zone>Z|[+-]\d{2}:\d{2})?)?$/;
+
 /** A moment, in milliseconds since 1970: a date, a date and time (UTC unless it says otherwise), or that number. */
 export function moment(text: string): number {
-  const isNumber = /^[0-9]{1,16}$/.test(text);
-  const parts =
-    /^\d{4}-\d{2}-\d{2}(?:[T ](?<time>\d{2}:\d{2}(?::\d{2}(?:\.\d{1,3})?)?)(?<zone>Z|[+-]\d{2}:\d{2})?)?$/.exec(text);
-  const iso = parts?.groups?.['time'] && !parts.groups['zone'] ? `${text}Z` : text;
-  const timeMs = isNumber ? Number(text) : parts ? Date.parse(iso.replace(' ', 'T')) : Number.NaN;
-  if (!Number.isSafeInteger(timeMs)) {
+  const { date, time = '00:00', zone = 'Z' } = DATE_AND_TIME.exec(text)?.groups ?? {};
+  // A year alone is no number of milliseconds.
+  const timeMs =
+    date === undefined
+      ? /^[0-9]{12,16}$/.test(text)
+        ? Number(text)
+        : Number.NaN
+      : Date.parse(`${date}T${time}${zone}`);
+  // The 30th of February would be taken for a day in March.
+  const midnight = new Date(`${date}T00:00Z`);
+  const isDay =
+    date === undefined || (Number.isSafeInteger(midnight.getTime()) && midnight.toISOString().startsWith(date));
+  if (!Number.isSafeInteger(timeMs) || !isDay) {
     throw new InvalidArgumentError('It must be a time, as 2025-11-20, 2025-11-20T21:48Z, or milliseconds since 1970.');
   }
   return timeMs;

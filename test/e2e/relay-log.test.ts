@@ -1,5 +1,5 @@
 /** `poste relay log` against store folders and backup files, each a process of its own. */
-import { cp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { displayFingerprint } from '../../src/protocol/public-key.ts';
@@ -9,6 +9,7 @@ import type { Level } from '../../src/relay/store/level.ts';
 import { openOffline } from '../../src/relay/store/offline.ts';
 import { LEVEL_FOLDER } from '../../src/relay/store/open.ts';
 import { decodeRow } from '../../src/relay/store/row-codec.ts';
+import { REBUILDING_FOLDER, swapIn } from '../../src/relay/store/swap.ts';
 import { collected } from '../support/collected.ts';
 import { alice, bob, carol } from '../support/hosts.ts';
 import { liveALife } from '../support/life.ts';
@@ -33,7 +34,8 @@ beforeAll(async () => {
   await relay.open();
   await liveALife(relay.engine, relay.clock);
   await relay.close();
-  const { level, store: opened, close } = await openOffline(store);
+  const offline = await openOffline(store);
+  const { level, store: opened } = offline;
   const row = opened.get('relay', '');
   const header = {
     relay_pubkey: row?.relayPubkey ?? '',
@@ -44,7 +46,7 @@ beforeAll(async () => {
     version: '0.1.0',
   };
   await writeFile(backup, Buffer.concat(await collected(writeBackup(level, header))));
-  await close();
+  await offline.close();
 });
 
 afterAll(() => remove());
@@ -214,6 +216,16 @@ describe('a damaged store', () => {
       lost: 0,
       lost_items: [],
     });
+  });
+
+  test('is left alone by the swap of a rebuild when a relay was started in the last moment', async () => {
+    const storeDir = await temporaryFolder();
+    const relay = await relayProcess(storeDir);
+    await mkdir(join(storeDir, REBUILDING_FOLDER));
+    await expect(swapIn(storeDir, NOON_MS)).rejects.toMatchObject({ reason: 'locked' });
+    relay.process.signal('SIGTERM');
+    expect(await relay.process.ended()).toMatchObject({ code: EXIT.ok, stderr: '' });
+    expect((await log('verify', '--store-dir', storeDir)).code).toBe(EXIT.ok);
   });
 
   test('whose table file, CURRENT or MANIFEST is damaged is one sentence', async () => {

@@ -1,7 +1,7 @@
 /** Audits to their end. */
 import type { Progress } from '../../src/relay/audit/finding.ts';
 import { type Rebuilt, rebuild } from '../../src/relay/audit/rebuild.ts';
-import { type VerifyReport, verify } from '../../src/relay/audit/verify.ts';
+import { type VerifyOptions, type VerifyReport, verify } from '../../src/relay/audit/verify.ts';
 import { openOffline } from '../../src/relay/store/offline.ts';
 import { NOON_MS } from './test-clock.ts';
 
@@ -13,10 +13,10 @@ export async function resultOf<T>(work: AsyncGenerator<Progress, T>): Promise<T>
 }
 
 /** Verifies the closed store in `folder`. */
-export async function verified(folder: string): Promise<VerifyReport> {
+export async function verified(folder: string, options: VerifyOptions = {}): Promise<VerifyReport> {
   const offline = await openOffline(folder, { isChecked: true });
   try {
-    return await resultOf(verify(offline, { places: { folder, positionFile: undefined } }));
+    return await resultOf(verify(offline, { places: { folder, positionFile: undefined }, ...options }));
   } finally {
     await offline.close();
   }

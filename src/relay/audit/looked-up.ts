@@ -1,5 +1,6 @@
-/** A walk over a database that also asks for each key, as the relay does. */
+/** Walks over a database that also judge its keys: that each is of the store, and that a look-up answers for it. */
 import type { Pair } from '../store/backup.ts';
+import { KEY_BYTES } from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
 import { type KeyRange, runsOf } from '../store/pairs.ts';
 import type { Findings } from './finding.ts';
@@ -22,4 +23,13 @@ export async function* lookedUp(level: Level, range: KeyRange, findings: Finding
     }
     yield run;
   }
+}
+
+/** Whether software of ours wrote the key. Where a bit of a key fell over, the value of another one lies there. */
+export function isOfStore(key: Buffer, findings: Findings | undefined): boolean {
+  if (KEY_BYTES[key[0] ?? 0] === key.length) return true;
+  const name = key.toString('hex');
+  const message = `the key ${name} is none of a store: what belongs under another key may lie there`;
+  findings?.add('KEY_UNEXPECTED', message, { key: name });
+  return false;
 }

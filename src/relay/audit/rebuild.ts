@@ -53,12 +53,13 @@ export interface Rebuilt {
   replayMs: number;
 }
 
-/** Rebuilds the store that is open as `offline`, which stays open and locked. Throws `StoreRefused`. */
+/** Rebuilds the store that is open as `offline`, and closes it before the swap. Throws `StoreRefused`. */
 export async function* rebuild(
   offline: OfflineStore,
   folder: string,
   clock: { nowMs: () => number; monotonicMs: () => number },
 ): AsyncGenerator<Progress, Rebuilt> {
+  const { lastLsn } = offline.store;
   const scratch = await openScratch();
   try {
     const startedMs = clock.monotonicMs();
@@ -77,8 +78,9 @@ export async function* rebuild(
       await rm(fresh, { recursive: true, force: true });
       throw error;
     }
+    await offline.close();
     const replaced = await swapIn(folder, clock.nowMs());
-    return { events: offline.store.lastLsn, ...filled, replaced, replayMs };
+    return { events: lastLsn, ...filled, replaced, replayMs };
   } finally {
     await scratch.close();
   }

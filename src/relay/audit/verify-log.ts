@@ -14,6 +14,7 @@ import { ReplayFailed, type ReplayedRows } from '../store/replay.ts';
 import { decodeRow } from '../store/row-codec.ts';
 import { queueRowKey } from '../store/keys.ts';
 import { byFingerprint, eventWords } from './event-words.ts';
+import { isOfStore } from './looked-up.ts';
 import { FINDINGS_TOLD_MAX, type FindingCode, type Findings, type Progress } from './finding.ts';
 
 /** Shown every record of a log that is whole, in order; says at the end what does not agree with them. */
@@ -47,8 +48,11 @@ export async function* verifyLog(
   for await (const run of runsOf(level, prefixRange(PREFIX.log))) {
     for (const [key, bytes] of run) {
       const lsn = lsnOf(key);
-      // A key that is none of a record's is found among the keys.
-      if (lsn < expected) continue;
+      if (!isOfStore(key, findings)) continue;
+      if (lsn < expected) {
+        findings.add('KEY_UNEXPECTED', `a log record has the number ${lsn}: they begin at 1`);
+        continue;
+      }
       if (lsn > expected) broken({ code: 'RECORD_MISSING', lsn: expected, what: missingWords(expected, lsn - 1) });
       expected = lsn + 1;
       audit.records++;

@@ -22,7 +22,7 @@ import { hashBytes } from '../store/packing.ts';
 import { joined, runsOf } from '../store/pairs.ts';
 import { decodeRow } from '../store/row-codec.ts';
 import type { Findings, Progress } from './finding.ts';
-import { lookedUp } from './looked-up.ts';
+import { isOfStore, lookedUp } from './looked-up.ts';
 import { attempt } from './verify-log.ts';
 
 export interface PayloadsAudit {
@@ -47,7 +47,7 @@ export async function* verifyPayloads(
       audit.bytes += 1 + key.length + wire.length;
       if (++audit.payloads % PROGRESS_PAYLOADS === 0) yield { stage: 'payloads', done: audit.payloads, of: named };
     }
-    if (key.length !== KEY_BYTES[PREFIX.payload]) continue;
+    if (!isOfStore(key, findings)) continue;
     judge(key, name, wire, level, findings);
   }
   return audit;

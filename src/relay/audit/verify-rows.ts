@@ -7,13 +7,13 @@
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { TableName, Tables } from '../core/rows.ts';
-import { KEY_BYTES, PREFIX, REPLAYED_TABLES, firstKeyOf, prefixRange, queueRowKey, seqOf } from '../store/keys.ts';
+import { PREFIX, REPLAYED_TABLES, firstKeyOf, prefixRange, queueRowKey, seqOf } from '../store/keys.ts';
 import type { BulkDatabase } from '../store/bulk.ts';
 import type { OfflineStore } from '../store/offline.ts';
-import { joined } from '../store/pairs.ts';
+import { joined, runsOf } from '../store/pairs.ts';
 import type { ReplayedRows } from '../store/replay.ts';
 import { decodeRow } from '../store/row-codec.ts';
-import { lookedUp } from './looked-up.ts';
+import { isOfStore, lookedUp } from './looked-up.ts';
 import { FINDINGS_TOLD_MAX, type Findings, type Progress } from './finding.ts';
 import { isHashed, rowNames } from './row-names.ts';
 import { attempt } from './verify-log.ts';
@@ -39,12 +39,11 @@ export async function* verifyRows(
     const range = prefixRange(PREFIX[table]);
     for await (const { key, left, right } of joined(
       lookedUp(offline.level, range, findings),
-      lookedUp(scratch.level, range, findings),
+      runsOf(scratch.level, range),
     )) {
       audit.bytes += key.length + (left?.length ?? 0);
       if (++audit.rows % PROGRESS_ROWS === 0) yield { stage: 'rows', done: audit.rows, of: undefined };
-      // A key of another length is found among the keys.
-      if (key.length !== KEY_BYTES[PREFIX[table]]) continue;
+      if (!isOfStore(key, findings)) continue;
       if (left && right ? left.equals(right) : isOut(key, left, right)) continue;
       if (differences.length < FINDINGS_TOLD_MAX) differences.push({ table, key, stored: left, byLog: right });
       else untold++;

@@ -25,6 +25,7 @@ import { StoreRefused } from '../store/refused.ts';
 import { readRelayKey } from '../store/relay-key.ts';
 import { decodeRow } from '../store/row-codec.ts';
 import type { Findings } from './finding.ts';
+import { isOfStore } from './looked-up.ts';
 import { attempt } from './verify-log.ts';
 import { ackedThroughs } from './verify-payloads.ts';
 
@@ -63,20 +64,19 @@ async function storedRelay(level: Level): Promise<RelayRow | undefined> {
   return bytes && attempt(() => decodeRow('relay', '', bytes));
 }
 
-/** Keys that no software of ours wrote: where a bit of a key fell over, its value lies there. */
+/** Keys under prefixes that no store has; those under known ones are judged where they are walked. */
 async function verifyKeys(level: Level, findings: Findings): Promise<void> {
-  const iterator = level.keys({ fillCache: false, highWaterMarkBytes: 1 << 20 });
-  try {
-    for (let run = await iterator.nextv(10_000); run.length > 0; run = await iterator.nextv(10_000)) {
-      for (const key of run) {
-        if (KEY_BYTES[key[0] ?? 0] === key.length) continue;
-        const name = key.toString('hex');
-        const message = `the key ${name} is none of a store: what belongs under another key may lie there`;
-        findings.add('KEY_UNEXPECTED', message, { key: name });
-      }
-    }
-  } finally {
-    await iterator.close();
+  const known = Object.values(PREFIX).toSorted((a, b) => a - b);
+  for (const [at, prefix] of [...known, undefined].entries()) {
+    const before = known[at - 1];
+    const range = {
+      gte: before === undefined ? Buffer.alloc(0) : Buffer.of(before + 1),
+      ...(prefix !== undefined && { lt: Buffer.of(prefix) }),
+    };
+    for await (const run of runsOf(level, range)) for (const [key] of run) isOfStore(key, findings);
+  }
+  for (const prefix of [PREFIX.schema, PREFIX.heartbeat, PREFIX.collected]) {
+    for await (const run of runsOf(level, prefixRange(prefix))) for (const [key] of run) isOfStore(key, findings);
   }
 }
 

@@ -22,7 +22,12 @@ export interface VerifyOptions {
   places?: StorePlaces;
   /** What else vouches for the log: a Merkle tree over its records, say. */
   witnesses?: readonly RecordWitness[];
+  /** Rows whose due times are held in memory together. */
+  partRows?: number;
 }
+
+/** Some tens of megabytes. */
+const PART_ROWS = 200_000;
 
 export interface VerifyReport {
   findings: readonly Finding[];
@@ -43,7 +48,7 @@ export interface VerifyReport {
 
 export async function* verify(
   offline: OfflineStore,
-  { places, witnesses = [] }: VerifyOptions = {},
+  { places, witnesses = [], partRows = PART_ROWS }: VerifyOptions = {},
 ): AsyncGenerator<Progress, VerifyReport> {
   const { level, store } = offline;
   const findings = new Findings();
@@ -58,7 +63,11 @@ export async function* verify(
       : undefined;
     const payloads = yield* readable('the wire bytes', findings, verifyPayloads(level, database, findings));
     const due = isReplayed
-      ? yield* readable('the due indexes', findings, verifyDue(level, database, replayed, findings))
+      ? yield* readable(
+          'the due indexes',
+          findings,
+          verifyDue(level, database, replayed, { rows: rows?.rows ?? 0, partRows }, findings),
+        )
       : undefined;
     const relay = isReplayed ? replayed.get('relay', '') : undefined;
     yield* readable('the keys', findings, only(verifyStore(offline, relay, places, findings)));

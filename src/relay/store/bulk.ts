@@ -12,6 +12,9 @@ import { syncFolder } from './relay-key.ts';
 const BATCH_BYTES = 4 << 20;
 const BATCH_WRITES = 10_000;
 
+/** Thrown when such a database cannot be written. The message completes a sentence. */
+export class BulkFailed extends Error {}
+
 export class BulkDatabase {
   readonly level: Level;
   readonly #folder: string;
@@ -51,7 +54,12 @@ export class BulkDatabase {
     const batch = this.#batch;
     this.#batch = this.level.batch();
     this.#bytes = 0;
-    await batch.write();
+    await this.#written(batch.write());
+  }
+
+  /** Deletes the keys of a range that was flushed. */
+  async clear(range: { gt: Buffer; lte: Buffer }): Promise<void> {
+    await this.#written(this.level.clear(range));
   }
 
   /** Durable when it resolves. */
@@ -71,6 +79,15 @@ export class BulkDatabase {
 
   async close(): Promise<void> {
     await this.level.close();
+  }
+
+  async #written(write: Promise<void>): Promise<void> {
+    try {
+      await write;
+    } catch (error) {
+      const said = (error as Error).message;
+      throw new BulkFailed(`the database at ${this.#folder} cannot be written (${said})`, { cause: error });
+    }
   }
 }
 

@@ -107,11 +107,6 @@ export const DEDUP_OWNERS = 0xd0;
  * row without the prefix 40.
  */
 export const PAYLOAD_NAMES = 0xd1;
-/** Scratch databases only: key of a queue row without the prefix 40, due at u64; no value. */
-export const EXPIRY_RUNS = 0xd2;
-/** Scratch databases only: key of a dedup row without the prefix 32, due at u64, sender key 32; no value. */
-export const DEDUP_RUNS = 0xd3;
-
 /** The tables that a replay gives, in the order of their keys. */
 export const REPLAYED_TABLES = [
   'relay',

@@ -106,7 +106,7 @@ export class ReplayedRows implements RowReader {
     const through = this.#ackedThrough(target);
     const cleared = this.#cleared.get(target) ?? 0;
     if (through <= cleared) return;
-    await this.#database.level.clear({ gt: queueKey(target, cleared), lte: queueKey(target, through) });
+    await this.#database.clear({ gt: queueKey(target, cleared), lte: queueKey(target, through) });
     this.#cleared.set(target, through);
   }
 }

@@ -12,13 +12,18 @@
 import { existsSync } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { levelAt } from './level.ts';
+import { StoreRefused } from './refused.ts';
 import { syncFolder } from './relay-key.ts';
 
 const CURRENT = 'log';
 export const REBUILDING_FOLDER = 'log.rebuilding';
 const REBUILT_FOLDER = 'log.rebuilt';
 
-/** Swaps the finished `log.rebuilding` in; answers where the former database is kept. The caller holds its lock. */
+/**
+ * Swaps the finished `log.rebuilding` in; answers where the former database is kept. Nobody may have that one open: an
+ * open one goes on writing to, and deleting from, the folder that has its name. Throws `StoreRefused`.
+ */
 export async function swapIn(folder: string, nowMs: number): Promise<string> {
   const place = (name: string): string => join(folder, name);
   await rm(place(REBUILT_FOLDER), { recursive: true, force: true });
@@ -26,9 +31,26 @@ export async function swapIn(folder: string, nowMs: number): Promise<string> {
   await syncFolder(folder);
   const replaced = place(`log.replaced-${new Date(nowMs).toISOString().replace(/[:.]/g, '')}`);
   await rename(place(CURRENT), replaced);
+  await refuseOpen(replaced, place(CURRENT));
   await syncFolder(folder);
   await takeLastStep(folder);
   return replaced;
+}
+
+/** Puts the former database back when a relay was started on it in the last moment. */
+async function refuseOpen(replaced: string, current: string): Promise<void> {
+  const level = levelAt(replaced);
+  try {
+    await level.open({ createIfMissing: false });
+    await level.close();
+  } catch (error) {
+    if ((error as { cause?: { code?: string } }).cause?.code !== 'LEVEL_LOCKED') return;
+    await rename(replaced, current);
+    throw new StoreRefused(
+      'locked',
+      `a relay was started on the store at ${current} meanwhile: stop it, and begin again`,
+    );
+  }
 }
 
 /** Finishes a swap that was interrupted. Does nothing where a database is in its place. */

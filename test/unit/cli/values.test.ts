@@ -7,6 +7,7 @@ import {
   limitsOverridden,
   listenAddress,
   listenAddressOrOff,
+  moment,
   seconds,
   trustedUrl,
   webUrl,
@@ -164,5 +165,34 @@ describe('invites', () => {
     for (const text of ['x'.repeat(101), 'a\nb', '\u001b[2J', 'a\u202eb', '\ud800']) {
       expect(() => inviteLabel(text)).toThrow('It must be a printable text of at most 100 characters.');
     }
+  });
+});
+
+describe('moment', () => {
+  test.each([
+    ['2025-11-20', Date.UTC(2025, 10, 20)],
+    ['2025-11-20T21:48', Date.UTC(2025, 10, 20, 21, 48)],
+    ['2025-11-20 21:48:23', Date.UTC(2025, 10, 20, 21, 48, 23)],
+    ['2025-11-20T21:48:23.5Z', Date.UTC(2025, 10, 20, 21, 48, 23, 500)],
+    ['2025-11-20T21:48+02:00', Date.UTC(2025, 10, 20, 19, 48)],
+    ['1763675303000', 1_763_675_303_000],
+  ])('%j is a time', (text, timeMs) => {
+    expect(moment(text)).toBe(timeMs);
+  });
+
+  test.each([
+    '',
+    'now',
+    '2025',
+    '2025-11',
+    '2025-13-01',
+    '2025-02-30',
+    '2025-11-20T25:00Z',
+    '0',
+    '-1',
+    '1.5',
+    '2025-11-20Z',
+  ])('%j is none', (text) => {
+    expect(() => moment(text)).toThrow('It must be a time, as 2025-11-20');
   });
 });

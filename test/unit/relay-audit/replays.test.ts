@@ -103,13 +103,6 @@ describe('the state as it was', () => {
 });
 
 describe('the life of an item', () => {
-  const lives = async (itemId: string, choice: Partial<TraceChoice> = {}) =>
-    (await resultOf(trace(offline, { itemId, ...choice }))).map(({ state, targetPubkey, steps }) => ({
-      state,
-      targetPubkey,
-      steps: steps.map(({ type }) => type),
-    }));
-
   test('is told to its end, whichever that is', async () => {
     expect(await lives('m1')).toEqual([
       { state: 'acked', targetPubkey: bob.key, steps: ['accepted', 'acked', 'forgotten'] },
@@ -165,9 +158,6 @@ describe('the life of an item', () => {
 });
 
 describe('the events', () => {
-  const types = async (choice: EventChoice) =>
-    (await collected(chosenEvents(offline, choice))).map(({ event }) => event.type);
-
   test('are chosen by host, item, type, time and place, all of which must be met', async () => {
     expect(await types({})).toHaveLength(offline.store.lastLsn);
     expect(await types({ fromLsn: 3, limit: 2 })).toEqual(['HostEnrolled', 'HostEnrolled']);
@@ -211,3 +201,19 @@ describe('the events', () => {
     expect(seen).toEqual([1]);
   });
 });
+
+async function lives(
+  itemId: string,
+  choice: Partial<TraceChoice> = {},
+): Promise<{ state: string; targetPubkey: string; steps: string[] }[]> {
+  const traced = await resultOf(trace(offline, { itemId, ...choice }));
+  return traced.map(({ state, targetPubkey, steps }) => ({
+    state,
+    targetPubkey,
+    steps: steps.map(({ type }) => type),
+  }));
+}
+
+async function types(choice: EventChoice): Promise<string[]> {
+  return (await collected(chosenEvents(offline, choice))).map(({ event }) => event.type);
+}

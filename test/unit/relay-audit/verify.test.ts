@@ -242,6 +242,18 @@ describe('the due indexes', () => {
     expect(codes).toEqual(Array.from({ length: rows }, () => 'DUE_MISSING'));
   });
 
+  test('are held against the rows part by part, with the same findings', async () => {
+    const relay = await openTestRelay();
+    await relay.enrolAll(bob);
+    await relay.push(...Array.from({ length: 60 }, (_none, at) => pushOf(alice, `m${at}`, [[bob, 'x']])));
+    await relay.close();
+    expect((await verified(relay.folder, { partRows: 7 })).findings).toEqual([]);
+    await withRawLevel(relay.folder, (level) => level.clear(prefixRange(PREFIX.expiry)));
+    const [parts, whole] = [await verified(relay.folder, { partRows: 7 }), await verified(relay.folder)];
+    expect([parts.found, whole.found]).toEqual([60, 60]);
+    expect(parts.bytes).toBe(whole.bytes);
+  });
+
   test.each([
     ['expiry', PREFIX.expiry],
     ['purge', PREFIX.dedupUntil],
