@@ -69,14 +69,18 @@ export async function* rebuild(
     const fresh = join(folder, REBUILDING_FOLDER);
     await dropRebuilt(folder);
     const database = await BulkDatabase.create(fresh);
-    let filled: Filled;
+    let filled: Filled | undefined;
+    let isWhole = false;
     try {
       filled = yield* fill(database, offline, scratch.database, replayed);
       await database.finish();
-    } catch (error) {
-      await database.close();
-      await rm(fresh, { recursive: true, force: true });
-      throw error;
+      isWhole = true;
+    } finally {
+      // Also when the caller leaves in the middle.
+      if (!isWhole) {
+        await database.close();
+        await rm(fresh, { recursive: true, force: true });
+      }
     }
     await offline.close();
     const replaced = await swapIn(folder, clock.nowMs());

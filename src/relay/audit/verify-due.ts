@@ -25,8 +25,6 @@ import { isOfStore, lookedUp } from './looked-up.ts';
 
 const KEY = 32;
 const TIME = 8;
-/** A part is told by the last byte of a key. */
-const PARTS_MAX = 256;
 const ADVICE = 'poste relay log rebuild makes the index anew';
 
 /** How an index names rows, and what it must name. */
@@ -34,7 +32,7 @@ interface Index {
   prefix: typeof PREFIX.expiry | typeof PREFIX.dedupUntil;
   runBytes: number;
   /** The row's key, without its prefix, and the sender that a run names. */
-  parse(run: Buffer): { row: Buffer; sender: Buffer };
+  parse: (run: Buffer) => { row: Buffer; sender: Buffer };
   /** Where the replay has the rows, and what is due of one; `undefined` when nothing is. */
   rows: number;
   due(key: Buffer, value: Buffer): { dueMs: number; sender: Buffer } | undefined;
@@ -43,25 +41,29 @@ interface Index {
 
 const NOBODY = Buffer.alloc(0);
 
-/** Answers how many bytes were read. Needs a replay that went through: `scratch` holds its rows, `rows` at most. */
+/** Answers how many bytes were read. Needs a replay that went through: `scratch` holds its rows. */
 export async function* verifyDue(
   level: Level,
   scratch: BulkDatabase,
   replayed: ReplayedRows,
-  { rows, partRows }: { rows: number; partRows: number },
+  partRows: number,
   findings: Findings,
 ): AsyncGenerator<Progress, number> {
   const purgedMs = replayed.get('relay', '')?.dedupPurgedMs ?? 0;
-  const parts = Math.min(PARTS_MAX, Math.max(1, Math.ceil(rows / partRows)));
-  const indexes = [expiryIndex, dedupIndex(purgedMs)];
   let bytes = 0;
-  for (const [at, index] of indexes.entries()) {
-    for (let part = 0; part < parts; part++) {
-      yield { stage: 'due', done: at * parts + part, of: indexes.length * parts };
-      const isIn = (row: Buffer): boolean => (row.at(-1) ?? 0) % parts === part;
-      const read = await verifyPart(level, scratch, index, isIn, part === 0, findings);
-      if (part === 0) bytes += read;
+  let seen = 0;
+  for (const index of [expiryIndex, dedupIndex(purgedMs)]) {
+    let part = new Part(index, true);
+    for await (const run of runsOf(scratch.level, prefixRange(index.rows))) {
+      for (const [key, value] of run) {
+        part.add(key, value);
+        if (part.size < partRows) continue;
+        bytes += await part.verify(level, findings);
+        yield { stage: 'due', done: (seen += part.size), of: undefined };
+        part = new Part(index, false);
+      }
     }
+    bytes += await part.verify(level, findings);
   }
   return bytes;
 }
@@ -102,51 +104,74 @@ interface DueRow {
   isNamed: boolean;
 }
 
-/** Answers how many bytes of the index were read. */
-async function verifyPart(
-  level: Level,
-  scratch: BulkDatabase,
-  index: Index,
-  isIn: (row: Buffer) => boolean,
-  isFirst: boolean,
-  findings: Findings,
-): Promise<number> {
-  const due = new Map<string, DueRow>();
-  for await (const run of runsOf(scratch.level, prefixRange(index.rows))) {
-    for (const [key, value] of run) {
-      const row = isIn(key) ? index.due(key, value) : undefined;
-      if (row) due.set(markOf(key.subarray(1), timeBytes(row.dueMs)), { key, sender: row.sender, isNamed: false });
-    }
+/** Rows that follow each other, held against the whole index. */
+class Part {
+  readonly #index: Index;
+  readonly #isFirst: boolean;
+  readonly #due = new Map<string, DueRow>();
+  #first: Buffer | undefined;
+  #last: Buffer | undefined;
+
+  /** With the first part of an index, its entries are judged besides. */
+  constructor(index: Index, isFirst: boolean) {
+    this.#index = index;
+    this.#isFirst = isFirst;
   }
-  let bytes = 0;
-  const range = prefixRange(index.prefix);
-  for await (const entries of isFirst ? lookedUp(level, range, findings) : runsOf(level, range)) {
-    for (const [key, value] of entries) {
-      bytes += key.length + value.length;
-      if (!isOfStore(key, isFirst ? findings : undefined)) continue;
-      if (value.length % index.runBytes !== 0) {
-        const message = `the due entry ${key.toString('hex')} has a length of none. ${ADVICE}`;
-        if (isFirst) findings.add('DUE_DAMAGED', message);
-        continue;
-      }
-      const time = key.subarray(1, 1 + TIME);
-      for (let at = 0; at < value.length; at += index.runBytes) {
-        const { row, sender } = index.parse(value.subarray(at, at + index.runBytes));
-        const known = isIn(row) ? due.get(markOf(row, time)) : undefined;
-        if (!known) continue;
-        if (known.sender.equals(sender)) known.isNamed = true;
-        else {
-          // The purge would count the row against whom the entry names.
-          const message = `a due entry names another sender than the dedup row of ${senderText(known.sender)} has. ${ADVICE}`;
-          findings.add('DUE_DAMAGED', message);
-        }
+
+  get size(): number {
+    return this.#due.size;
+  }
+
+  add(key: Buffer, value: Buffer): void {
+    const due = this.#index.due(key, value);
+    if (!due) return;
+    const row = key.subarray(1);
+    this.#due.set(markOf(row, timeBytes(due.dueMs)), { key, sender: due.sender, isNamed: false });
+    this.#first ??= row;
+    this.#last = row;
+  }
+
+  /** Answers how many bytes of the index were read, counted with the first part. */
+  async verify(level: Level, findings: Findings): Promise<number> {
+    let bytes = 0;
+    const range = prefixRange(this.#index.prefix);
+    for await (const entries of this.#isFirst ? lookedUp(level, range, findings) : runsOf(level, range)) {
+      for (const [key, value] of entries) {
+        bytes += key.length + value.length;
+        if (this.#isReadable(key, value, findings)) this.#name(key.subarray(1, 1 + TIME), value, findings);
       }
     }
+    for (const { key, sender, isNamed } of this.#due.values()) {
+      if (!isNamed) findings.add('DUE_MISSING', `${this.#index.words(key, sender)}. ${ADVICE}`);
+    }
+    return this.#isFirst ? bytes : 0;
   }
-  for (const { key, sender, isNamed } of due.values()) {
-    if (!isNamed) findings.add('DUE_MISSING', `${index.words(key, sender)}. ${ADVICE}`);
+
+  #isReadable(key: Buffer, value: Buffer, findings: Findings): boolean {
+    if (!isOfStore(key, this.#isFirst ? findings : undefined)) return false;
+    if (value.length % this.#index.runBytes === 0) return true;
+    const message = `the due entry ${key.toString('hex')} has a length of none. ${ADVICE}`;
+    if (this.#isFirst) findings.add('DUE_DAMAGED', message);
+    return false;
   }
-  return bytes;
+
+  /** Marks the rows of the part that an entry of `time` names. */
+  #name(time: Buffer, value: Buffer, findings: Findings): void {
+    const { runBytes, parse } = this.#index;
+    if (!this.#first || !this.#last) return;
+    for (let at = 0; at < value.length; at += runBytes) {
+      const { row, sender } = parse(value.subarray(at, at + runBytes));
+      if (Buffer.compare(row, this.#first) < 0 || Buffer.compare(row, this.#last) > 0) continue;
+      const known = this.#due.get(markOf(row, time));
+      if (!known) continue;
+      if (known.sender.equals(sender)) known.isNamed = true;
+      else {
+        // The purge would count the row against whom the entry names.
+        const message = `a due entry names another sender than the dedup row of ${senderText(known.sender)} has. ${ADVICE}`;
+        findings.add('DUE_DAMAGED', message);
+      }
+    }
+  }
 }
 
 function markOf(row: Buffer, time: Buffer): string {

@@ -6,13 +6,12 @@
  */
 import type { RelayEvent } from '../core/event.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
-import { PREFIX, lsnOf, prefixRange } from '../store/keys.ts';
+import { PREFIX, lsnOf, prefixRange, queueRowKey } from '../store/keys.ts';
 import type { OfflineStore } from '../store/offline.ts';
 import { runsOf } from '../store/pairs.ts';
 import { DamagedRecord, decodeRecord, guessEvent } from '../store/record.ts';
 import { ReplayFailed, type ReplayedRows } from '../store/replay.ts';
 import { decodeRow } from '../store/row-codec.ts';
-import { queueRowKey } from '../store/keys.ts';
 import { byFingerprint, eventWords } from './event-words.ts';
 import { isOfStore } from './looked-up.ts';
 import { FINDINGS_TOLD_MAX, type FindingCode, type Findings, type Progress } from './finding.ts';

@@ -22,7 +22,7 @@ import { hashBytes } from '../store/packing.ts';
 import { joined, runsOf } from '../store/pairs.ts';
 import { decodeRow } from '../store/row-codec.ts';
 import type { Findings, Progress } from './finding.ts';
-import { isOfStore, lookedUp } from './looked-up.ts';
+import { isOfStore } from './looked-up.ts';
 import { attempt } from './verify-log.ts';
 
 export interface PayloadsAudit {
@@ -41,7 +41,7 @@ export async function* verifyPayloads(
   const named = await nameAll(level, scratch);
   const audit: PayloadsAudit = { payloads: 0, bytes: 0 };
   const names = unprefixed(runsOf(scratch.level, prefixRange(PAYLOAD_NAMES)));
-  const payloads = unprefixed(lookedUp(level, prefixRange(PREFIX.payload), findings));
+  const payloads = unprefixed(runsOf(level, prefixRange(PREFIX.payload)));
   for await (const { key, left: name, right: wire } of joined(names, payloads)) {
     if (wire) {
       audit.bytes += 1 + key.length + wire.length;

@@ -1,3 +1,4 @@
+import { EventEmitter } from 'node:events';
 import { expect, test } from 'vitest';
 import { progressText, withProgress } from '../../../src/cli/progress.ts';
 import type { Progress } from '../../../src/relay/audit/finding.ts';
@@ -12,7 +13,11 @@ async function writtenTo(isTTY: boolean, stepMs: number): Promise<string[]> {
   const lines: string[] = [];
   let nowMs = 0;
   const terminal = { isTTY, write: (text: string) => lines.push(text) };
-  expect(await withProgress(work(), terminal, () => (nowMs += stepMs))).toBe('result');
+  const monotonicMs = (): number => {
+    nowMs += stepMs;
+    return nowMs;
+  };
+  expect(await withProgress(work(), { terminal, monotonicMs, signals: new EventEmitter() })).toBe('result');
   return lines;
 }
 
@@ -37,8 +42,30 @@ test('the line is cleared when the work fails', async () => {
     yield { stage: 'log', done: 1, of: undefined };
     throw new Error('no');
   })();
-  await expect(withProgress(failing, { isTTY: true, write: (text) => lines.push(text) })).rejects.toThrow('no');
+  const terminal = { isTTY: true, write: (text: string) => lines.push(text) };
+  const watched = { terminal, monotonicMs: () => 1, signals: new EventEmitter() };
+  await expect(withProgress(failing, watched)).rejects.toThrow('no');
   expect(lines.at(-1)).toBe('\r\u001b[2K');
+});
+
+test('ctrl-c ends the work at its next step, after it cleaned up', async () => {
+  const signals = new EventEmitter();
+  const seen: string[] = [];
+  const long = (async function* (): AsyncGenerator<Progress, void> {
+    try {
+      for (let done = 0; done < 10; done++) {
+        seen.push(`step ${done}`);
+        if (done === 2) signals.emit('SIGINT');
+        yield { stage: 'log', done, of: undefined };
+      }
+    } finally {
+      seen.push('cleaned up');
+    }
+  })();
+  const watched = { terminal: { write: () => undefined }, monotonicMs: () => 0, signals };
+  await expect(withProgress(long, watched)).rejects.toMatchObject({ exit: 'interrupted', code: 'INTERRUPTED' });
+  expect(seen).toEqual(['step 0', 'step 1', 'step 2', 'cleaned up']);
+  expect(signals.listenerCount('SIGINT')).toBe(0);
 });
 
 test('how much there is may be unknown', () => {
