@@ -104,7 +104,7 @@ describe('a restored store', () => {
     expect(await relay.wires(dave)).toEqual(['two']);
     expect(await relay.queue(carol)).toEqual([]);
     expect(await relay.engine.encKey(dave.key)).toMatchObject({ encPub: 'key' });
-    const refused = await relay.pushOne(pushOf(late, 'm9', [[bob, 'x']]));
+    const refused = await relay.pushOne(pushOf(hostNamed('stranger'), 'm9', [[bob, 'x']]));
     expect(refused.verdict).toBe('rejected:sender not accepted by target');
     const [stored, replayed] = await storedAndReplayed(relay.store);
     expect(stored).toEqual(replayed);
