@@ -35,12 +35,16 @@ export class BenchEngine {
 
   /** Nothing that was kept in memory is there any more. */
   async reopen(): Promise<void> {
-    await this.#close();
+    await this.close();
     await this.#open();
   }
 
   async remove(): Promise<void> {
-    await this.#close();
+    await this.close();
+    this.removeClosed();
+  }
+
+  removeClosed(): void {
     rmSync(this.folder, { recursive: true });
   }
 
@@ -91,7 +95,7 @@ export class BenchEngine {
     this.engine = await Engine.start(options, Date.now());
   }
 
-  async #close(): Promise<void> {
+  async close(): Promise<void> {
     await this.engine.close();
     await this.store.close();
   }

@@ -2,6 +2,7 @@
  * `npm run bench`: what the README's figures come from. Everything in one run, so that the ratios hold whatever the
  * machine does; requests are made before the clock starts.
  */
+import { audit } from './audit.ts';
 import { backup } from './backup.ts';
 import { bare } from './bare.ts';
 import { type Timing, latencies } from './figures.ts';
@@ -94,6 +95,11 @@ const [{ contentMb, fileMb } = { contentMb: 0, fileMb: 0 }] = backups;
 console.log(`backup of ${contentMb.toFixed(0)} MB (as a file ${fileMb.toFixed(0)} MB), by what it holds`);
 console.log(`  backup ${spread(backups.map((one) => one.backupMbPerS))} MB/s`);
 console.log(`  restore ${spread(backups.map((one) => one.restoreMbPerS))} MB/s`);
+console.log('audit of a log of pushes and acks, half of the mail still waiting');
+const audited = await inRounds(audit);
+const figure = (of: 'verifyMbPerS' | 'rebuildEventsPerS') => spread(audited.map((one) => one[of]));
+console.log(`  verify, ${audited[0]?.events} events     ${figure('verifyMbPerS')} MB/s`);
+console.log(`  rebuild, ${audited[0]?.events} events    ${figure('rebuildEventsPerS')} events/s`);
 for (const [title, figures] of [
   ["cost of a push by the target's sender list", await byListLength()],
   ["cost of a push by the target's dedup rows", await byDedupRows()],

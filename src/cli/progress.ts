@@ -23,12 +23,21 @@ export class ProgressLine {
 
   /** `bytesAbout` is an estimate; 0 when there is none. */
   bytes(what: string, bytes: number, bytesAbout: number): void {
+    this.step((nowMs) => this.#bytesText({ what, bytes, bytesAbout }, nowMs));
+  }
+
+  /** Says something that changes often: ten times a second at most. */
+  step(text: (nowMs: number) => string): void {
     const nowMs = this.#monotonicMs();
     if (nowMs - this.#shownMs < EVERY_MS) return;
     this.#shownMs = nowMs;
+    this.say(text(nowMs));
+  }
+
+  #bytesText({ what, bytes, bytesAbout }: { what: string; bytes: number; bytesAbout: number }, nowMs: number): string {
     const share = bytesAbout > 0 ? `, about ${Math.min(99, Math.floor((100 * bytes) / bytesAbout))}%` : '';
     const speed = bytes / MEGABYTE / (Math.max(1, nowMs - this.#startedMs) / 1000);
-    this.say(`${what}: ${(bytes / MEGABYTE).toFixed(1)} MB${share}, ${speed.toFixed(0)} MB/s`);
+    return `${what}: ${(bytes / MEGABYTE).toFixed(1)} MB${share}, ${speed.toFixed(0)} MB/s`;
   }
 
   say(text: string): void {

@@ -1,12 +1,12 @@
 /** `poste relay revoke <host>`: admits a host no longer, for good. */
-import { Command, InvalidArgumentError } from 'commander';
+import { Command } from 'commander';
 import { printable } from '../protocol/printable.ts';
 import type { FoundHostDocument, HostDocument, RevokedHostDocument } from '../relay/control/documents.ts';
-import { parseHostReference } from '../relay/control/host-reference.ts';
 import { confirm, isInteractive } from './confirm.ts';
 import { CommandFailed } from './exit.ts';
 import { type StoreDirFlags, relayOf, storeDirOption } from './store-dir.ts';
 import { jsonLine } from './text.ts';
+import { hostReference } from './values.ts';
 
 interface RevokeFlags extends StoreDirFlags {
   yes?: boolean;
@@ -30,11 +30,6 @@ export function relayRevokeCommand(): Command {
     .option('--json', 'print the host as one JSON document')
     .addHelpText('after', NOTES)
     .action(async (reference: string, flags: RevokeFlags) => revoke(reference, flags));
-}
-
-function hostReference(text: string): string {
-  if (!parseHostReference(text)) throw new InvalidArgumentError('It must be a fingerprint, a public key or a name.');
-  return text;
 }
 
 async function revoke(reference: string, flags: RevokeFlags): Promise<void> {

@@ -8,6 +8,7 @@ import {
   INVITE_LIFETIME_MAX_MS,
   INVITE_LIFETIME_MIN_MS,
 } from '../relay/control/documents.ts';
+import { parseHostReference } from '../relay/control/host-reference.ts';
 import type { ListenAddress } from '../relay/serve.ts';
 
 /** A whole number of at least `least`. */
@@ -61,6 +62,35 @@ export function inviteLabel(text: string): string {
     throw new InvalidArgumentError(`It must be a printable text of at most ${INVITE_LABEL_CHARACTERS_MAX} characters.`);
   }
   return text;
+}
+
+/** A fingerprint, a public key or a name, as it was written. */
+export function hostReference(text: string): string {
+  if (!parseHostReference(text)) throw new InvalidArgumentError('It must be a fingerprint, a public key or a name.');
+  return text;
+}
+
+const DATE_AND_TIME =
+  /^(?<date>\d{4}-\d{2}-\d{2})(?:[T ](?<time>\d{2}:\d{2}(?::\d{2}(?:\.\d{1,3})?)?)(?<zone>Z|[+-]\d{2}:\d{2})?)?$/;
+
+/** A moment, in milliseconds since 1970: a date, a date and time (UTC unless it says otherwise), or that number. */
+export function moment(text: string): number {
+  const { date, time = '00:00', zone = 'Z' } = DATE_AND_TIME.exec(text)?.groups ?? {};
+  // A year alone is no number of milliseconds.
+  const timeMs =
+    date === undefined
+      ? /^[0-9]{12,16}$/.test(text)
+        ? Number(text)
+        : Number.NaN
+      : Date.parse(`${date}T${time}${zone}`);
+  // The 30th of February would be taken for a day in March.
+  const midnight = new Date(`${date}T00:00Z`);
+  const isDay =
+    date === undefined || (Number.isSafeInteger(midnight.getTime()) && midnight.toISOString().startsWith(date));
+  if (!Number.isSafeInteger(timeMs) || !isDay) {
+    throw new InvalidArgumentError('It must be a time, as 2025-11-20, 2025-11-20T21:48Z, or milliseconds since 1970.');
+  }
+  return timeMs;
 }
 
 /** `host:port`, with an IPv6 host in brackets. */

@@ -20,6 +20,7 @@ import type { BackupHeader } from './store/backup.ts';
 import { LEVEL_FOLDER, type Level } from './store/level.ts';
 import { unpackBackup } from './store/offline.ts';
 import { PositionFile } from './store/position.ts';
+import { finishRebuild } from './store/rebuild-swap.ts';
 import { StoreRefused } from './store/refused.ts';
 import { readRelayKey, syncFolder } from './store/relay-key.ts';
 import { LogTree } from './store/log-tree.ts';
@@ -114,6 +115,7 @@ async function restore(options: KeyedOptions): Promise<RestoreReport> {
   const positionFile = options.positionFile === undefined ? undefined : resolve(options.positionFile);
   await mkdir(folder, { mode: 0o700, recursive: true });
   await finishSwap(folder, { positionFile, step });
+  await finishRebuild(folder);
   const prepared = await prepare(options, folder);
   const { report, names } = prepared;
   try {

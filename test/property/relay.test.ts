@@ -3,6 +3,7 @@
  */
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { verified } from '../support/audits.ts';
 import { Comparison, SMALL_SETTINGS, type Step, anySteps } from '../support/comparison.ts';
 import { storedAndReplayed } from '../support/replay.ts';
 import { disposableFolder } from '../support/temporary-folder.ts';
@@ -35,6 +36,8 @@ test('the relay does what the model does, whatever is asked and whenever it stop
         const [stored, replayed] = await storedAndReplayed(relay.store);
         expect(stored).toEqual(replayed);
         expect(relay.failures).toEqual([]);
+        await relay.close();
+        expect((await verified(folder)).findings).toEqual([]);
       } finally {
         await relay.close();
         await remove();

@@ -78,6 +78,11 @@ export const eventOfType: { [T in RelayEvent['type']]: fc.Arbitrary<RelayEvent &
   RelayRestored: fc
     .tuple(restoreRow, fc.array(restoreRow, { maxLength: 4 }))
     .map(([row, earlier]) => Object.assign({ type: 'RelayRestored' as const, earlier }, row)),
+  SchemaMigrated: fc.record({
+    type: fc.constant('SchemaMigrated' as const),
+    schemaVersion: wholeNumber,
+    atMs: wholeNumber,
+  }),
   HostEnrolled: fc.record({
     type: fc.constant('HostEnrolled' as const),
     hostPubkey: publicKey,

@@ -32,7 +32,16 @@ interface FolderRule {
   mayTypes?: readonly string[];
 }
 
-const RELAY = ['relay/core', 'relay/store', 'relay/auth', 'relay/engine', 'relay/http', 'relay/control', 'relay'];
+const RELAY = [
+  'relay/core',
+  'relay/store',
+  'relay/auth',
+  'relay/engine',
+  'relay/http',
+  'relay/control',
+  'relay/audit',
+  'relay',
+];
 const HOST = ['host/core', 'host/store', 'host/transport', 'host/mcp', 'host'];
 
 /** `relay` and `host` are the composition roots: what lies directly in them, and `relay/admin`. */
@@ -44,6 +53,7 @@ const FOLDERS: Readonly<Record<string, FolderRule>> = {
   'relay/engine': { may: ['relay/core', 'relay/store', 'protocol'] },
   'relay/http': { may: ['relay/engine', 'relay/auth', 'protocol'], mayTypes: ['relay/core'] },
   'relay/control': { may: ['relay/engine', 'relay/http', 'protocol'], mayTypes: ['relay/core'] },
+  'relay/audit': { may: ['relay/core', 'relay/store', 'protocol'] },
   relay: { may: [...RELAY, 'protocol'] },
   'host/core': { may: ['protocol'] },
   'host/store': { may: ['host/core', 'protocol'] },

@@ -71,6 +71,13 @@ export interface SeqFloor {
   headSeq: number;
 }
 
+/** The rows were brought to a newer schema, in the batch that holds this event. The epoch goes on. */
+export interface SchemaMigrated {
+  type: 'SchemaMigrated';
+  schemaVersion: number;
+  atMs: number;
+}
+
 /** A key was admitted, or what is recorded of it changed. */
 export interface HostEnrolled {
   type: 'HostEnrolled';
@@ -332,6 +339,7 @@ export type RelayEvent =
   | RelayInitialised
   | EpochRotated
   | RelayRestored
+  | SchemaMigrated
   | HostEnrolled
   | HostSeen
   | EnrolmentLapsed

@@ -16,6 +16,10 @@ export function reduceRelay(event: RelayEvent, rows: RowReader): RowChange[] {
       const { type: _type, earlier, ...restore } = event;
       return [...earlier, restore].map((row) => ({ table: 'restore', key: rowKey.restore(row), row }));
     }
+    case 'SchemaMigrated': {
+      const { schemaVersion } = event;
+      return [{ table: 'relay', key: rowKey.relay, row: { ...relayRow(rows), schemaVersion } }];
+    }
     case 'DedupPurged': {
       const before = relayRow(rows);
       const dedupPurgedMs = Math.max(before.dedupPurgedMs, event.beforeMs);

@@ -14,6 +14,7 @@ type HostEvent =
   | 'RelayInitialised'
   | 'EpochRotated'
   | 'RelayRestored'
+  | 'SchemaMigrated'
   | 'HostEnrolled'
   | 'HostSeen'
   | 'EnrolmentLapsed'
@@ -49,6 +50,14 @@ export const hostEventCodecs: Pick<EventCodecs, HostEvent> = {
     event: (fields) => {
       const earlier = fields[RESTORE_FIELDS] as unknown[][];
       return { type: 'RelayRestored', ...restoreFrom(fields), earlier: earlier.map(restoreFrom) };
+    },
+  },
+  SchemaMigrated: {
+    tag: 5,
+    fields: (event) => [event.schemaVersion, event.atMs],
+    event: (fields) => {
+      const [schemaVersion, atMs] = fields as [number, number];
+      return { type: 'SchemaMigrated', schemaVersion, atMs };
     },
   },
   HostEnrolled: {

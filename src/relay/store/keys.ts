@@ -47,6 +47,7 @@ import { type TableName, rowKey } from '../core/rows.ts';
 
 const KEY = 32;
 const NUMBER = 8;
+const EPOCH_CHARACTERS = 26;
 
 export const PREFIX = {
   schema: 0x01,
@@ -74,6 +75,69 @@ export const PREFIX = {
   dedup: 0x50,
   dedupUntil: 0x51,
 } as const;
+
+export const LOG_KEY_BYTES = 1 + NUMBER;
+/** What a due entry says of one queue row, and of one dedup row. */
+export const EXPIRY_RUN_BYTES = KEY + NUMBER;
+export const DEDUP_RUN_BYTES = 2 * KEY;
+
+/** How long the keys under each prefix are. */
+export const KEY_BYTES: Readonly<Record<number, number>> = {
+  [PREFIX.schema]: 1,
+  [PREFIX.relay]: 1,
+  [PREFIX.heartbeat]: 1,
+  [PREFIX.restore]: 1 + NUMBER + EPOCH_CHARACTERS,
+  [PREFIX.log]: LOG_KEY_BYTES,
+  [PREFIX.tile]: 2 + 2 * NUMBER,
+  [PREFIX.logLink]: 1 + NUMBER,
+  [PREFIX.enrolment]: 1 + KEY,
+  [PREFIX.lineage]: 1 + KEY,
+  [PREFIX.senders]: 1 + KEY,
+  [PREFIX.encKey]: 1 + KEY,
+  [PREFIX.deny]: 1 + KEY,
+  [PREFIX.invite]: 1 + KEY,
+  [PREFIX.target]: 1 + KEY,
+  [PREFIX.share]: 1 + 2 * KEY,
+  [PREFIX.account]: 1 + KEY,
+  [PREFIX.sender]: 1 + KEY,
+  [PREFIX.move]: 1 + KEY,
+  [PREFIX.queue]: 1 + KEY + NUMBER,
+  [PREFIX.payload]: 1 + KEY + NUMBER,
+  [PREFIX.expiry]: 1 + 2 * NUMBER,
+  [PREFIX.collected]: 1 + KEY,
+  [PREFIX.dedup]: 1 + KEY,
+  [PREFIX.dedupUntil]: 1 + 2 * NUMBER,
+} satisfies Record<(typeof PREFIX)[keyof typeof PREFIX], number>;
+
+/** Scratch databases only, never a store. Under a dedup key: until when the row is known u64, sender key 32. */
+export const DEDUP_OWNERS = 0xd0;
+
+/**
+ * Scratch databases only. Under a payload key: whether the row that names it waits u8, wire hash 32, key of the queue
+ * row without the prefix 40.
+ */
+export const PAYLOAD_NAMES = 0xd1;
+/** The tables that a replay gives, in the order of their keys. */
+export const REPLAYED_TABLES = [
+  'relay',
+  'restore',
+  'enrolment',
+  'lineage',
+  'senders',
+  'encKey',
+  'deny',
+  'invite',
+  'target',
+  'share',
+  'account',
+  'sender',
+  'move',
+  'queue',
+  'dedup',
+] as const satisfies readonly TableName[];
+
+/** What is kept of the hash trees: all of it follows from the records. */
+export const TREE_PREFIXES: readonly number[] = [PREFIX.tile, PREFIX.logLink];
 
 export const SCHEMA_KEY: Buffer = Buffer.of(PREFIX.schema);
 
@@ -126,6 +190,16 @@ export function tileKey(firstLsn: number, level: number, index: number): Buffer 
   return bytes;
 }
 
+/** The first record of the tree that a tile or a first leaf is of. */
+export function treeOf(key: Buffer): number {
+  return Number(key.readBigUInt64BE(1));
+}
+
+/** The level of a tile. */
+export function tileLevelOf(key: Buffer): number {
+  return key.readUInt8(1 + NUMBER);
+}
+
 /** The place of a tile among those of its level. */
 export function tileIndexOf(key: Buffer): number {
   return Number(key.readBigUInt64BE(2 + NUMBER));
@@ -135,9 +209,9 @@ export function logLinkKey(firstLsn: number): Buffer {
   return numbered(PREFIX.logLink, firstLsn);
 }
 
-/** Of a log key, and of the first leaf of a tree. */
+/** Of a log key, and of the first leaf of a tree; 0 for a key that is of neither. */
 export function lsnOf(key: Buffer): number {
-  return Number(key.readBigUInt64BE(1));
+  return key.length === LOG_KEY_BYTES ? Number(key.readBigUInt64BE(1)) : 0;
 }
 
 export function queueKey(target: PublicKey, seq: number): Buffer {
@@ -174,6 +248,20 @@ export function dueKey(prefix: number, dueMs: number, lsn: number): Buffer {
 
 export function collectedKey(target: PublicKey): Buffer {
   return keyed(PREFIX.collected, target);
+}
+
+/** When the restore of a restore row happened. */
+export function restoreTimeOf(key: Buffer): number {
+  return Number(key.readBigUInt64BE(1));
+}
+
+/** Where the sender's key begins in the key of a share row. */
+export const SHARE_SENDER_AT = 1 + KEY;
+
+/** The keys of the share rows of one target. */
+export function sharesOf(target: PublicKey): { gte: Buffer; lte: Buffer } {
+  const first = keyed(PREFIX.share, target);
+  return { gte: first, lte: Buffer.concat([first, Buffer.alloc(KEY, 0xff)]) };
 }
 
 /** The keys of everything under one prefix: `gte` and `lt`. */

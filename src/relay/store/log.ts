@@ -26,6 +26,8 @@ export interface CommitBatch {
   collected: CollectedSlice | undefined;
   /** Due entries that are dealt with, and dedup rows that are gone already. */
   forgotten: readonly Buffer[];
+  /** What a migration of the schema writes, or deletes with `null` (migrate.ts). Absent in every other batch. */
+  migrated?: readonly (readonly [key: Buffer, value: Buffer | null])[];
 }
 
 export interface EventLog {

@@ -9,14 +9,16 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type BackupHeader, BackupDamaged, readBackup } from './backup.ts';
-import { PREFIX, lsnOf, prefixRange } from './keys.ts';
+import { PREFIX, SCHEMA_KEY, lsnOf, prefixRange } from './keys.ts';
 import { LEVEL_FOLDER, type Level, levelAt } from './level.ts';
-import { SCHEMA_VERSION, openLevel } from './open.ts';
 import { LogTree } from './log-tree.ts';
+import { POSITION_FILE, SCHEMA_VERSION, checkSchema, openLevel } from './open.ts';
 import { PositionFile } from './position.ts';
+import { finishRebuild } from './rebuild-swap.ts';
 import { StoreRefused } from './refused.ts';
 import { RelayStore } from './relay-store.ts';
-import { finishSwap } from './restore-swap.ts';
+import { finishSwap, isSwapUnderWay } from './restore-swap.ts';
+import { damagedTables } from './table-check.ts';
 
 export interface OfflineStore {
   store: RelayStore;
@@ -26,14 +28,56 @@ export interface OfflineStore {
   close(): Promise<void>;
 }
 
-/** Throws `StoreRefused`: locked, missing, damaged. */
-export async function openOffline(folder: string): Promise<OfflineStore> {
-  await finishSwap(folder);
+/**
+ * Throws `StoreRefused`: locked, missing, damaged, of a newer schema. With `isChecked` the table files are held against
+ * their checksums before anything of them is read.
+ */
+export async function openOffline(folder: string, { isChecked = false } = {}): Promise<OfflineStore> {
   const levelFolder = join(folder, LEVEL_FOLDER);
+  await finishSwap(folder);
+  await finishRebuild(folder);
   if (!existsSync(levelFolder)) {
     throw new StoreRefused('missing', `there is no store at ${folder}: name its folder with --store-dir`);
   }
-  return opened(await openLevel(levelFolder, true, folder), undefined, () => Promise.resolve());
+  const level = await openLevel(levelFolder, true, join(folder, POSITION_FILE));
+  if (isSwapUnderWay(folder)) {
+    // A restore ended between the question and the lock.
+    await level.close();
+    return openOffline(folder, { isChecked });
+  }
+  try {
+    if (isChecked) await refuseDamagedTables(levelFolder);
+    const schema = await level.get(SCHEMA_KEY);
+    // Anything else that is wrong with it is for whoever looks at the store to find.
+    if (schema?.length === 4) refuseOtherSchema(checkSchema(schema, levelFolder, SCHEMA_VERSION), folder);
+  } catch (error) {
+    await level.close();
+    throw error;
+  }
+  return opened(level, undefined, () => Promise.resolve());
+}
+
+/** Files that are named in one sentence. */
+const NAMED_TABLES_MAX = 5;
+
+async function refuseDamagedTables(levelFolder: string): Promise<void> {
+  const damages = await damagedTables(levelFolder);
+  if (damages.length === 0) return;
+  const named = damages.slice(0, NAMED_TABLES_MAX).map(({ file, what, offset }) => `${file} ${what} at byte ${offset}`);
+  const more = damages.length > named.length ? `, and ${damages.length - named.length} more` : '';
+  throw new StoreRefused(
+    'damaged',
+    `the database at ${levelFolder} has damaged table files (${named.join('; ')}${more}), of which nothing was read: restore the newest backup that verifies; senders push again what it lacks`,
+  );
+}
+
+/** Rows of an older schema are brought to this one by the relay, and by nobody who only looks. */
+function refuseOtherSchema(version: number, place: string): void {
+  if (version === SCHEMA_VERSION) return;
+  throw new StoreRefused(
+    'unusable',
+    `${place} is of schema ${version} and this software looks at schema ${SCHEMA_VERSION}: start the relay on it once, which brings it there`,
+  );
 }
 
 /** Throws `StoreRefused` for a file that is no whole backup, or of a newer schema. */
@@ -42,6 +86,12 @@ export async function openBackup(file: string): Promise<OfflineStore> {
   const remove = () => rm(folder, { recursive: true, force: true });
   try {
     const { level, header } = await unpackBackup(file, join(folder, LEVEL_FOLDER));
+    try {
+      refuseOtherSchema(header.schema_version, file);
+    } catch (error) {
+      await level.close();
+      throw error;
+    }
     return await opened(level, header, remove);
   } catch (error) {
     await remove();
@@ -97,9 +147,9 @@ async function opened(
     await remove();
   };
   try {
-    const [last] = await level.keys({ ...prefixRange(PREFIX.log), reverse: true, limit: 1 }).all();
+    const lastLsn = await lastRecord(level);
     const { file } = await PositionFile.open(join(scratch, 'position'));
-    const store = new RelayStore(level, file, last ? lsnOf(last) : 0, LogTree.none(level));
+    const store = new RelayStore(level, file, lastLsn, LogTree.none(level));
     const close = async (): Promise<void> => {
       await store.close();
       await removeAll();
@@ -110,4 +160,12 @@ async function opened(
     await removeAll();
     throw error;
   }
+}
+
+/** The last LSN, whatever keys lie there besides. */
+async function lastRecord(level: Level): Promise<number> {
+  for await (const key of level.keys({ ...prefixRange(PREFIX.log), reverse: true })) {
+    if (lsnOf(key) > 0) return lsnOf(key);
+  }
+  return 0;
 }

@@ -20,8 +20,10 @@ import { type RelayRow, rowKey } from '../core/rows.ts';
 import { PREFIX, SCHEMA_KEY, logKey, lsnOf, prefixRange } from './keys.ts';
 import { LEVEL_FOLDER, type Level, levelAt } from './level.ts';
 import { LogTree } from './log-tree.ts';
+import { MIGRATIONS, type Migration, migrate } from './migrate.ts';
 import { type Position, PositionFile } from './position.ts';
 import { DamagedRecord, checkRecord } from './record.ts';
+import { dropRebuilt, finishRebuild } from './rebuild-swap.ts';
 import { StoreRefused } from './refused.ts';
 import { createRelayKey, readRelayKey, syncFolder } from './relay-key.ts';
 import { RelayStore } from './relay-store.ts';
@@ -42,6 +44,8 @@ export interface OpenStoreOptions {
   signer?: Signer;
   nowMs: number;
   newEpoch: () => Epoch;
+  /** The schema to bring the store to, and how: this software's when absent. */
+  schema?: { version: number; migrations: readonly Migration[] };
 }
 
 export interface OpenedStore {
@@ -72,6 +76,7 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
   const { folder, nowMs, newEpoch } = options;
   await makeFolder(folder);
   await finishSwap(folder, { positionFile: options.positionFile });
+  await finishRebuild(folder);
   const levelFolder = join(folder, LEVEL_FOLDER);
   const positionPath = options.positionFile ?? join(folder, POSITION_FILE);
   const existed = existsSync(positionPath) || holdsDatabase(levelFolder);
@@ -83,8 +88,10 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
   }
   const opened: { close(): Promise<void> }[] = [level];
   try {
+    await dropRebuilt(folder);
     const schema = await level.get(SCHEMA_KEY);
-    const checked = schema ? checkSchema(schema, levelFolder) : undefined;
+    const newest = options.schema ?? { version: SCHEMA_VERSION, migrations: MIGRATIONS };
+    const checked = schema ? checkSchema(schema, levelFolder, newest.version) : undefined;
     const signer = options.signer ?? (await readRelayKey(folder)) ?? (await firstKey(folder, checked !== undefined));
     const { file, position } = await openPosition(positionPath);
     opened.push(file);
@@ -98,7 +105,7 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
         type: 'RelayInitialised',
         relayPubkey: signer.publicKey,
         epoch: newEpoch(),
-        schemaVersion: SCHEMA_VERSION,
+        schemaVersion: newest.version,
         atMs: nowMs,
       };
       await appendAtOnce(store, event, nowMs);
@@ -108,6 +115,10 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
     }
     refuseForeignKey(relay, signer, folder);
     const notices: string[] = [];
+    if (checked !== undefined && checked < newest.version) {
+      await migrate(level, store, checked, newest.version, newest.migrations, nowMs);
+      notices.push(`The store was brought from schema ${checked} to ${newest.version}; its epoch goes on.`);
+    }
     const clockDoubt = doubtOfHeartbeat(store, nowMs);
     const doubt = (await doubtOfPosition(level, position)) ?? clockDoubt;
     if (doubt) {
@@ -193,13 +204,14 @@ async function openPosition(path: string): ReturnType<typeof PositionFile.open> 
   }
 }
 
-export function checkSchema(stored: Buffer, folder: string): number {
-  if (stored.length !== 4) throw damaged(folder, 'its schema version is unreadable');
-  const version = stored.readUInt32BE(0);
-  if (version > SCHEMA_VERSION) {
+/** The stored schema, which is `newest` or older. Throws `StoreRefused`. */
+export function checkSchema(stored: Buffer, folder: string, newest: number): number {
+  const version = stored.length === 4 ? stored.readUInt32BE(0) : 0;
+  if (version < 1) throw damaged(folder, 'its schema version is unreadable');
+  if (version > newest) {
     throw new StoreRefused(
       'newer-schema',
-      `the store has schema ${version} and this software knows schemas up to ${SCHEMA_VERSION}: start the newer software`,
+      `the store has schema ${version} and this software knows schemas up to ${newest}: start the newer software`,
     );
   }
   return version;
@@ -236,6 +248,7 @@ export async function checkNewestRecords(level: Level, atMost: number = CHECKED_
   const [last] = await level.keys({ ...prefixRange(PREFIX.log), reverse: true, limit: 1 }).all();
   if (!last) return 0;
   const lastLsn = lsnOf(last);
+  if (lastLsn === 0) throw new DamagedRecord('a key among its log records is none of theirs');
   let expected = Math.max(1, lastLsn - atMost + 1);
   const iterator = level.iterator({ gte: logKey(expected), lte: last, fillCache: false, highWaterMarkBytes: 4 << 20 });
   try {

@@ -38,13 +38,7 @@ export class PositionFile {
   static async open(path: string): Promise<{ file: PositionFile; position: Position | undefined }> {
     const handle = await openOrCreate(path);
     try {
-      const bytes = Buffer.alloc(2 * SLOT_BYTES);
-      await handle.read(bytes, 0, bytes.length, 0);
-      const slots = [decodeSlot(bytes.subarray(0, SLOT_BYTES)), decodeSlot(bytes.subarray(SLOT_BYTES))];
-      const newest = slots.reduce(
-        (best, slot) => (slot && (!best || slot.writes > best.writes) ? slot : best),
-        undefined,
-      );
+      const newest = await newestSlot(handle);
       return { file: new PositionFile(handle, newest?.writes ?? 0), position: newest?.position };
     } catch (error) {
       await handle.close();
@@ -64,6 +58,26 @@ export class PositionFile {
   async close(): Promise<void> {
     await this.#file.close();
   }
+}
+
+/** The newest position, of a file that nobody writes; `undefined` when there is none. Changes nothing. */
+export async function readPosition(path: string): Promise<Position | undefined> {
+  const handle = await open(path, 'r').catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return undefined;
+    throw error;
+  });
+  try {
+    return handle && (await newestSlot(handle))?.position;
+  } finally {
+    await handle?.close();
+  }
+}
+
+async function newestSlot(handle: FileHandle): Promise<ReturnType<typeof decodeSlot>> {
+  const bytes = Buffer.alloc(2 * SLOT_BYTES);
+  await handle.read(bytes, 0, bytes.length, 0);
+  const slots = [decodeSlot(bytes.subarray(0, SLOT_BYTES)), decodeSlot(bytes.subarray(SLOT_BYTES))];
+  return slots.reduce((best, slot) => (slot && (!best || slot.writes > best.writes) ? slot : best), undefined);
 }
 
 async function openOrCreate(path: string): Promise<FileHandle> {

@@ -24,6 +24,9 @@ const byTag = new Map<unknown, EventCodec<RelayEvent>>(
   Object.values(codecs).map((codec) => [codec.tag, codec as unknown as EventCodec<RelayEvent>]),
 );
 
+/** Every event there is, by the name of its type. */
+export const EVENT_TYPES: readonly RelayEvent['type'][] = Object.keys(codecs) as RelayEvent['type'][];
+
 /** Thrown for bytes that are no record at this LSN: altered, moved, or of an unknown format. */
 export class DamagedRecord extends Error {}
 
@@ -67,6 +70,16 @@ export function decodeProvenRecord(record: Buffer): RelayEvent {
   }
   if (typeof event === 'string') throw new DamagedRecord(`the record ${event}`);
   return event;
+}
+
+/** What altered bytes seem to say, for people and for nothing else; `undefined` when they say nothing. */
+export function guessEvent(record: Buffer): RelayEvent | undefined {
+  try {
+    const event = decodeEvent(unpackArray(record.subarray(HEADER_BYTES)));
+    return typeof event === 'string' ? undefined : event;
+  } catch {
+    return undefined;
+  }
 }
 
 function checksum(lsn: number, body: Buffer): number {

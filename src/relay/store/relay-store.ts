@@ -21,7 +21,10 @@ import {
 } from '../core/rows.ts';
 import { type CollectedSlice, Collector } from './collect.ts';
 import {
+  DEDUP_RUN_BYTES,
+  EXPIRY_RUN_BYTES,
   PREFIX,
+  REPLAYED_TABLES,
   SCHEMA_KEY,
   collectedKey,
   dueKey,
@@ -52,8 +55,6 @@ const READ_BYTES = 4 << 20;
 /** Keys given to LevelDB before others get their turn: a few milliseconds, encoding included. */
 const HANDED_OVER_AT_ONCE = 500;
 
-/** What a dedup entry holds of one row: the sender's key and the row's. */
-const DUE_RUN_BYTES = 64;
 /** Rows looked up before others get their turn. */
 const DUE_RUNS_AT_ONCE = 500;
 
@@ -117,6 +118,11 @@ export class RelayStore implements EventLog, RowReader {
     // First, so that an item forgotten and accepted anew in one batch is known.
     for (const key of batch.forgotten) {
       writes.del(key);
+      if (writes.length >= nextPause) await othersMayGo();
+    }
+    for (const [key, value] of batch.migrated ?? []) {
+      if (value) writes.put(key, value);
+      else writes.del(key);
       if (writes.length >= nextPause) await othersMayGo();
     }
     let lsn = this.#lastLsn;
@@ -241,7 +247,7 @@ export class RelayStore implements EventLog, RowReader {
     const entry = await this.#oldestDue(PREFIX.expiry, nowMs);
     if (!entry) return undefined;
     const targets = new Map<PublicKey, number[]>();
-    for (let at = 0; at < entry.value.length; at += 40) {
+    for (let at = 0; at < entry.value.length; at += EXPIRY_RUN_BYTES) {
       const target = publicKeyFromBytes(entry.value.subarray(at, at + 32));
       const seqs = targets.get(target) ?? [];
       seqs.push(Number(entry.value.readBigUInt64BE(at + 32)));
@@ -264,8 +270,8 @@ export class RelayStore implements EventLog, RowReader {
     const gone = new Map(entries.map(([key]) => [key.toString('hex'), key]));
     const senders = new Map<PublicKey, number>();
     for (const [, value] of entries) {
-      for (let from = 0; from < value.length; from += DUE_RUN_BYTES * DUE_RUNS_AT_ONCE) {
-        const runs = value.subarray(from, from + DUE_RUN_BYTES * DUE_RUNS_AT_ONCE);
+      for (let from = 0; from < value.length; from += DEDUP_RUN_BYTES * DUE_RUNS_AT_ONCE) {
+        const runs = value.subarray(from, from + DEDUP_RUN_BYTES * DUE_RUNS_AT_ONCE);
         await this.#findDue(runs, dueMs, gone, senders);
         await othersTurn();
       }
@@ -280,9 +286,9 @@ export class RelayStore implements EventLog, RowReader {
     gone: Map<string, Buffer>,
     senders: Map<PublicKey, number>,
   ): Promise<void> {
-    const places = Array.from({ length: runs.length / DUE_RUN_BYTES }, (_none, at) => at * DUE_RUN_BYTES);
+    const places = Array.from({ length: runs.length / DEDUP_RUN_BYTES }, (_none, at) => at * DEDUP_RUN_BYTES);
     const keys = places.map((at) =>
-      Buffer.concat([Buffer.of(PREFIX.dedup), runs.subarray(at + 32, at + DUE_RUN_BYTES)]),
+      Buffer.concat([Buffer.of(PREFIX.dedup), runs.subarray(at + 32, at + DEDUP_RUN_BYTES)]),
     );
     const values = await this.#level.getMany(keys);
     for (const [position, at] of places.entries()) {
@@ -350,23 +356,7 @@ export class RelayStore implements EventLog, RowReader {
 
   /** Every stored pair under the row tables, for comparison with a replay: the raw key and value. */
   async *rawRows(): AsyncGenerator<[Buffer, Buffer]> {
-    for (const prefix of [
-      PREFIX.relay,
-      PREFIX.restore,
-      PREFIX.enrolment,
-      PREFIX.lineage,
-      PREFIX.senders,
-      PREFIX.encKey,
-      PREFIX.deny,
-      PREFIX.invite,
-      PREFIX.target,
-      PREFIX.share,
-      PREFIX.account,
-    ]) {
-      yield* this.#level.iterator(prefixRange(prefix));
-    }
-    for (const prefix of [PREFIX.sender, PREFIX.move, PREFIX.queue, PREFIX.dedup])
-      yield* this.#level.iterator(prefixRange(prefix));
+    for (const table of REPLAYED_TABLES) yield* this.#level.iterator(prefixRange(PREFIX[table]));
   }
 
   async close(): Promise<void> {

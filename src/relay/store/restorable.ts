@@ -9,7 +9,7 @@ import { type RelayRow, rowKey } from '../core/rows.ts';
 import type { BackupHeader } from './backup.ts';
 import { SCHEMA_KEY, logKey, rowKeyBytes } from './keys.ts';
 import { LEVEL_FOLDER, type Level } from './level.ts';
-import { checkNewestRecords, checkSchema, openLevel } from './open.ts';
+import { SCHEMA_VERSION, checkNewestRecords, checkSchema, openLevel } from './open.ts';
 import { DamagedRecord } from './record.ts';
 import { StoreRefused } from './refused.ts';
 import { type ReadReplaced, readReplaced } from './replaced.ts';
@@ -20,7 +20,7 @@ import { waitingRows } from './waiting-rows.ts';
 /** Checks an unpacked backup, its whole log included. Throws `StoreRefused`. */
 export async function checkUnpacked(level: Level, header: BackupHeader, own: PublicKey, file: string): Promise<void> {
   const schema = await level.get(SCHEMA_KEY);
-  if (schema) checkSchema(schema, file);
+  if (schema) checkSchema(schema, file, SCHEMA_VERSION);
   const relay = await relayRowOf(level);
   const isAsSaid = relay?.relayPubkey === header.relay_pubkey && relay.epoch === header.epoch;
   if (!schema || !isAsSaid || (await lastRecordOf(level, file)) !== header.lsn) {
@@ -94,7 +94,7 @@ export async function readOrRefuse(
 ): Promise<ReadReplaced | undefined> {
   const { lsn, relay_pubkey } = restored.header;
   const schema = await level.get(SCHEMA_KEY);
-  if (schema) checkSchema(schema, shown);
+  if (schema) checkSchema(schema, shown, SCHEMA_VERSION);
   const relay = await relayRowOf(level);
   if (!relay) {
     if (goesOnUnread) return undefined;

@@ -8,6 +8,7 @@ import {
   limitsOverridden,
   listenAddress,
   listenAddressOrOff,
+  moment,
   seconds,
   trustedUrl,
   webUrl,
@@ -179,5 +180,34 @@ describe('intervalMs', () => {
 
   test.each(['', '0m', '59s', '24', 'h', '366d', '-1h', '1.5h', '1h ', '9999999m'])('%j is refused', (text) => {
     expect(() => intervalMs(text)).toThrow('It must be a time from 1m to 365d, as 90m, 24h or 7d.');
+  });
+});
+
+describe('moment', () => {
+  test.each([
+    ['2025-11-20', Date.UTC(2025, 10, 20)],
+    ['2025-11-20T21:48', Date.UTC(2025, 10, 20, 21, 48)],
+    ['2025-11-20 21:48:23', Date.UTC(2025, 10, 20, 21, 48, 23)],
+    ['2025-11-20T21:48:23.5Z', Date.UTC(2025, 10, 20, 21, 48, 23, 500)],
+    ['2025-11-20T21:48+02:00', Date.UTC(2025, 10, 20, 19, 48)],
+    ['1763675303000', 1_763_675_303_000],
+  ])('%j is a time', (text, timeMs) => {
+    expect(moment(text)).toBe(timeMs);
+  });
+
+  test.each([
+    '',
+    'now',
+    '2025',
+    '2025-11',
+    '2025-13-01',
+    '2025-02-30',
+    '2025-11-20T25:00Z',
+    '0',
+    '-1',
+    '1.5',
+    '2025-11-20Z',
+  ])('%j is none', (text) => {
+    expect(() => moment(text)).toThrow('It must be a time, as 2025-11-20');
   });
 });

@@ -1,0 +1,83 @@
+/** `poste relay log show`: the events of the log, a line each. */
+import { Command, InvalidArgumentError } from 'commander';
+import { printable } from '../protocol/printable.ts';
+import { eventDocument, eventTimeMs, eventWords } from '../relay/audit/event-words.ts';
+import { type EventChoice, chosenEvents } from '../relay/audit/show.ts';
+import { EVENT_TYPES } from '../relay/store/record.ts';
+import { enrolmentsOf, hostsCalled, keysMeant } from './audited-hosts.ts';
+import { type AuditedStoreFlags, inAuditedStore, withAuditedStore } from './audited-store.ts';
+import { written } from './stdout.ts';
+import { jsonLine } from './text.ts';
+import { hostReference, moment, wholeNumber } from './values.ts';
+
+interface ShowFlags extends AuditedStoreFlags {
+  host?: string;
+  item?: string;
+  type?: string[];
+  since?: number;
+  until?: number;
+  from?: number;
+  limit?: number;
+  json?: boolean;
+}
+
+const NOTES = `
+Every choice must be met. A host is named by its fingerprint, its public key or its name, and is all keys that
+rotations joined; it is shown as its name and the first characters of its fingerprint. Times are in UTC.
+
+Types: ${EVENT_TYPES.join(', ')}.
+
+Examples:
+  $ poste relay log show --limit 20
+  $ poste relay log show --host laptop --type ItemAccepted ItemsAcked --since 2025-11-20
+  $ poste relay log show --backup poste.backup --json | jq .type`;
+
+export function relayLogShowCommand(): Command {
+  return withAuditedStore(new Command('show'))
+    .description('Show what happened: every event, or those that are chosen.')
+    .option('--host <host>', 'only events that name this host', hostReference)
+    .option('--item <id>', 'only events that name this item')
+    .option('--type <type...>', 'only events of these types', eventType)
+    .option('--since <time>', 'only events from this time on', moment)
+    .option('--until <time>', 'only events up to this time', moment)
+    .option('--from <lsn>', 'begin at this log record', wholeNumber(1))
+    .option('--limit <n>', 'show no more than so many', wholeNumber(1))
+    .option('--json', 'print a JSON document a line')
+    .addHelpText('after', NOTES)
+    .action(async (flags: ShowFlags) => show(flags));
+}
+
+function eventType(text: string, before: string[] | undefined): string[] {
+  const type = EVENT_TYPES.find((one) => one.toLowerCase() === text.toLowerCase());
+  if (!type) throw new InvalidArgumentError(`There is no such type; there are ${EVENT_TYPES.join(', ')}.`);
+  return [...(before ?? []), type];
+}
+
+async function show(flags: ShowFlags): Promise<void> {
+  await inAuditedStore(flags, async (offline) => {
+    const enrolments = await enrolmentsOf(offline);
+    const called = hostsCalled(enrolments);
+    const { host, item, type, since, until, from, limit } = flags;
+    const choice: EventChoice = {
+      ...(host !== undefined && { hosts: keysMeant(host, enrolments) }),
+      ...(item !== undefined && { itemId: item }),
+      ...(type !== undefined && { types: new Set(type) }),
+      ...(since !== undefined && { sinceMs: since }),
+      ...(until !== undefined && { untilMs: until }),
+      ...(from !== undefined && { fromLsn: from }),
+      ...(limit !== undefined && { limit }),
+    };
+    for await (const entry of chosenEvents(offline, choice)) {
+      const { lsn, event } = entry;
+      const time = timeText(eventTimeMs(event));
+      const line = `${String(lsn).padStart(8)}  ${time}  ${event.type.padEnd(16)}  ${printable(eventWords(event, called))}\n`;
+      await written(flags.json ? jsonLine(eventDocument(entry)) : line);
+    }
+  });
+}
+
+/** To the millisecond: events come close together. */
+function timeText(timeMs: number): string {
+  const date = new Date(timeMs);
+  return Number.isNaN(date.getTime()) ? String(timeMs) : date.toISOString();
+}

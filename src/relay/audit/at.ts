@@ -1,0 +1,125 @@
+/**
+ * The state as it was at one place of the log: what a replay up to there gives.
+ *
+ * What was acked by then is gone. Wire bytes are of no replay: an item that waited then is shown by what the log says
+ * of it.
+ */
+import type { PublicKey } from '../../protocol/public-key.ts';
+import {
+  EMPTY_TARGET,
+  type EnrolmentRow,
+  NO_USAGE,
+  type QueueRow,
+  type RelayRow,
+  type SendersRow,
+  type TargetRow,
+  type UsageRow,
+} from '../core/rows.ts';
+import { relayRow } from '../core/facts.ts';
+import type { Scratch } from '../store/bulk.ts';
+import { PREFIX, SHARE_SENDER_AT, firstKeyOf, prefixRange, queueKey, queueRowKey, sharesOf } from '../store/keys.ts';
+import type { OfflineStore } from '../store/offline.ts';
+import { runsOf } from '../store/pairs.ts';
+import { ReplayedRows } from '../store/replay.ts';
+import { decodeRow } from '../store/row-codec.ts';
+import { publicKeyFromBytes } from '../../protocol/public-key.ts';
+import { eventTimeMs } from './event-words.ts';
+import type { Progress } from './finding.ts';
+import { auditedRecords } from './records.ts';
+
+/** The last record that was written by `timeMs`, by the relay's clock; 0 when none was. Throws `DamagedRecord`. */
+export async function* lsnAt(offline: OfflineStore, timeMs: number): AsyncGenerator<Progress, number> {
+  let found = 0;
+  for await (const run of auditedRecords(offline)) {
+    // The clock may have been set back, so a later record can be an earlier one.
+    for (const { lsn, event } of run) if (eventTimeMs(event) <= timeMs) found = lsn;
+    yield { stage: 'looking', done: run.at(-1)?.lsn ?? 0, of: offline.store.lastLsn };
+  }
+  return found;
+}
+
+/** Replays the records up to `lsn` into the scratch. Throws `DamagedRecord`. */
+export async function* stateAt(
+  offline: OfflineStore,
+  lsn: number,
+  { database }: Scratch,
+): AsyncGenerator<Progress, StateThen> {
+  const rows = new ReplayedRows(database);
+  let timeMs = 0;
+  for await (const run of auditedRecords(offline, { throughLsn: lsn })) {
+    for (const entry of run) {
+      rows.apply(entry);
+      timeMs = eventTimeMs(entry.event);
+      if (rows.isFull) await rows.flush();
+    }
+    yield { stage: 'replay', done: run.at(-1)?.lsn ?? 0, of: lsn };
+  }
+  await rows.flush();
+  return new StateThen({ database, rows, lsn, timeMs });
+}
+
+export interface QuotaThen {
+  queue: TargetRow;
+  shares: { senderPubkey: PublicKey; usage: UsageRow }[];
+}
+
+/** Read only while the scratch is open. */
+export class StateThen {
+  readonly lsn: number;
+  /** When that record was written. */
+  readonly timeMs: number;
+  readonly #rows: ReplayedRows;
+  readonly #level: Scratch['database']['level'];
+
+  constructor(of: { database: Scratch['database']; rows: ReplayedRows; lsn: number; timeMs: number }) {
+    this.lsn = of.lsn;
+    this.timeMs = of.timeMs;
+    this.#rows = of.rows;
+    this.#level = of.database.level;
+  }
+
+  get relay(): RelayRow {
+    return relayRow(this.#rows);
+  }
+
+  async enrolments(): Promise<EnrolmentRow[]> {
+    const rows: EnrolmentRow[] = [];
+    for await (const run of runsOf(this.#level, prefixRange(PREFIX.enrolment))) {
+      for (const [key, value] of run) rows.push(decodeRow('enrolment', firstKeyOf(key), value));
+    }
+    return rows.toSorted((a, b) => a.enrolledAtMs - b.enrolledAtMs);
+  }
+
+  queueAsWhole(target: PublicKey): TargetRow {
+    return this.#rows.get('target', target) ?? EMPTY_TARGET;
+  }
+
+  /** The waiting items, ascending, in runs. */
+  async *queue(target: PublicKey): AsyncGenerator<QueueRow[]> {
+    const { ackedThrough } = this.queueAsWhole(target);
+    const range = { gte: queueKey(target, ackedThrough + 1), lte: queueKey(target, Number.MAX_SAFE_INTEGER) };
+    for await (const run of runsOf(this.#level, range)) {
+      yield run.map(([key, value]) => decodeRow('queue', queueRowKey(key), value));
+    }
+  }
+
+  async quota(target: PublicKey): Promise<QuotaThen> {
+    const shares: QuotaThen['shares'] = [];
+    for await (const run of runsOf(this.#level, sharesOf(target))) {
+      for (const [key, value] of run) {
+        const senderPubkey = publicKeyFromBytes(key.subarray(SHARE_SENDER_AT));
+        shares.push({ senderPubkey, usage: decodeRow('share', '', value) });
+      }
+    }
+    return { queue: this.queueAsWhole(target), shares };
+  }
+
+  account(account: string): UsageRow {
+    return this.#rows.get('account', account) ?? NO_USAGE;
+  }
+
+  /** Whose mail the target took; `undefined`: everybody's. */
+  allowlist(target: PublicKey): SendersRow | undefined {
+    return this.#rows.get('senders', target);
+  }
+}

@@ -1,0 +1,158 @@
+/**
+ * The log, record by record: checksum, place, and what it makes of the rows.
+ *
+ * Behind the first record that is missing or altered nothing can be replayed. The checksums of what follows are still
+ * looked at, so that the operator learns how much is gone.
+ */
+import { displayFingerprint } from '../../protocol/public-key.ts';
+import { PREFIX, lsnOf, prefixRange, queueRowKey } from '../store/keys.ts';
+import type { OfflineStore } from '../store/offline.ts';
+import { runsOf } from '../store/pairs.ts';
+import { DamagedRecord, decodeRecord, guessEvent } from '../store/record.ts';
+import { ReplayFailed, type ReplayedRows } from '../store/replay.ts';
+import type { ReplayedTree } from '../store/replayed-tree.ts';
+import { decodeRow } from '../store/row-codec.ts';
+import { byFingerprint, eventWords } from './event-words.ts';
+import { isOfStore } from './looked-up.ts';
+import { FINDINGS_TOLD_MAX, type FindingCode, type Findings, type Progress } from './finding.ts';
+
+/** What the log is replayed into. */
+export interface Replayed {
+  rows: ReplayedRows;
+  tree: ReplayedTree;
+}
+
+export interface LogAudit {
+  records: number;
+  bytes: number;
+  /** The first record that is missing, altered, or contradicts those before it. */
+  firstBadLsn: number | undefined;
+}
+
+export async function* verifyLog(
+  offline: OfflineStore,
+  replayed: Replayed,
+  findings: Findings,
+): AsyncGenerator<Progress, LogAudit> {
+  const { level, store } = offline;
+  const bad: BadRecord[] = [];
+  const audit: LogAudit = { records: 0, bytes: 0, firstBadLsn: undefined };
+  const broken = (record: BadRecord): void => {
+    audit.firstBadLsn ??= record.lsn;
+    if (bad.length < FINDINGS_TOLD_MAX) bad.push(record);
+    else findings.addUntold(record.code, 1);
+  };
+  let expected = 1;
+  for await (const run of runsOf(level, prefixRange(PREFIX.log))) {
+    for (const [key, bytes] of run) {
+      const lsn = lsnOf(key);
+      if (!isOfStore(key, findings)) continue;
+      if (lsn < expected) {
+        findings.add('KEY_UNEXPECTED', `a log record has the number ${lsn}: they begin at 1`);
+        continue;
+      }
+      if (lsn > expected) broken({ code: 'RECORD_MISSING', lsn: expected, what: missingWords(expected, lsn - 1) });
+      expected = lsn + 1;
+      audit.records++;
+      audit.bytes += key.length + bytes.length;
+      const fault = taken(lsn, bytes, replayed, audit.firstBadLsn !== undefined);
+      if (fault) broken(fault);
+      if (replayed.rows.isFull) await replayed.rows.flush();
+    }
+    yield { stage: 'log', done: expected - 1, of: store.lastLsn };
+  }
+  if (expected === 1) broken({ code: 'RECORD_MISSING', lsn: 1, what: 'the log holds no record' });
+  await replayed.rows.flush();
+  await tell(offline, bad, findings);
+  return audit;
+}
+
+/** A record that is not as it should be. */
+interface BadRecord {
+  code: FindingCode;
+  lsn: number;
+  what: string;
+  /** What is there, when something is. */
+  bytes?: Buffer;
+}
+
+/** Replays the record unless one before it is bad. */
+function taken(lsn: number, bytes: Buffer, { rows, tree }: Replayed, isBroken: boolean): BadRecord | undefined {
+  try {
+    const entry = decodeRecord(lsn, bytes);
+    if (isBroken) return undefined;
+    rows.apply(entry);
+    tree.add(entry, bytes);
+    return undefined;
+  } catch (error) {
+    if (error instanceof DamagedRecord) return { code: 'RECORD_DAMAGED', lsn, what: error.message, bytes };
+    if (!(error instanceof ReplayFailed)) throw error;
+    return { code: 'REPLAY_FAILED', lsn, what: `log record ${lsn} contradicts those before it (${error.message})` };
+  }
+}
+
+function missingWords(first: number, last: number): string {
+  return first === last ? `log record ${first} is missing` : `log records ${first} to ${last} are missing`;
+}
+
+async function tell(offline: OfflineStore, bad: readonly BadRecord[], findings: Findings): Promise<void> {
+  if (bad.length === 0) return;
+  const accepted = await acceptedAt(offline, new Set(bad.map(({ lsn }) => lsn)));
+  for (const [at, { code, lsn, what, bytes }] of bad.entries()) {
+    const words = code === 'REPLAY_FAILED' ? '' : `: ${meaning(accepted.get(lsn), bytes)}`;
+    const advice = at === 0 ? `. ${ADVICE}` : '';
+    findings.add(code, `${what}${words}${advice}`, { lsn });
+  }
+}
+
+const ADVICE =
+  'What follows it cannot be replayed, so the rows cannot be compared or rebuilt: restore the newest backup that verifies; senders push again what it lacks';
+
+/** What the record said, as far as the rows or its own bytes still tell. */
+function meaning(accepted: readonly string[] | undefined, bytes: Buffer | undefined): string {
+  if (accepted) return `by the rows, it accepted ${accepted.join(', ')}`;
+  const guess = bytes && guessEvent(bytes);
+  return guess
+    ? `it seems to say (unproven): ${eventWords(guess, byFingerprint)}`
+    : 'no row tells any more what it said';
+}
+
+/** The items whose dedup rows say that they were accepted at one of these places in the log. */
+async function acceptedAt({ level }: OfflineStore, lsns: ReadonlySet<number>): Promise<Map<number, string[]>> {
+  const lsnOfHash = new Map<string, number>();
+  for await (const run of runsOf(level, prefixRange(PREFIX.dedup))) {
+    for (const [, value] of run) {
+      const row = attempt(() => decodeRow('dedup', '', value));
+      if (row && lsns.has(row.lsn)) lsnOfHash.set(row.wireHash, row.lsn);
+    }
+  }
+  const items = new Map<number, string[]>();
+  const found = new Set<string>();
+  for await (const run of runsOf(level, prefixRange(PREFIX.queue))) {
+    for (const [key, value] of run) {
+      const row = attempt(() => decodeRow('queue', queueRowKey(key), value));
+      const lsn = row && lsnOfHash.get(row.wireHash);
+      if (!row || lsn === undefined) continue;
+      found.add(row.wireHash);
+      const [sender, target] = [displayFingerprint(row.senderPubkey), displayFingerprint(row.targetPubkey)];
+      push(items, lsn, `${row.kind} ${row.itemId} of ${sender}, which waits for ${target} at seq ${row.seq}`);
+    }
+  }
+  for (const [wireHash, lsn] of lsnOfHash) {
+    if (!found.has(wireHash)) push(items, lsn, `an item that waits no longer (wire hash ${wireHash})`);
+  }
+  return items;
+}
+
+function push(items: Map<number, string[]>, lsn: number, words: string): void {
+  items.set(lsn, [...(items.get(lsn) ?? []), words]);
+}
+
+/** The value, or `undefined` where the bytes are of nothing that this software knows. */
+export function attempt<T>(work: () => T): T | undefined {
+  try {
+    return work();
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,114 @@
+/**
+ * A database that is filled from nothing by one writer and is worth nothing until it is whole: a scratch beside an
+ * audit, or a store that is rebuilt. Nothing of it is synced before `close`.
+ */
+import { mkdtemp, open, readdir, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Level, levelAt } from './level.ts';
+import { syncFolder } from './relay-key.ts';
+
+/** Writes are handed to LevelDB when this many bytes or writes have come together. */
+const BATCH_BYTES = 4 << 20;
+const BATCH_WRITES = 10_000;
+
+/** Thrown when such a database cannot be written. The message completes a sentence. */
+export class BulkFailed extends Error {}
+
+export class BulkDatabase {
+  readonly level: Level;
+  readonly #folder: string;
+  #batch: ReturnType<Level['batch']>;
+  #bytes = 0;
+
+  private constructor(level: Level, folder: string) {
+    this.level = level;
+    this.#folder = folder;
+    this.#batch = level.batch();
+  }
+
+  /** A new database at `folder`, where nothing is. */
+  static async create(folder: string): Promise<BulkDatabase> {
+    const level = levelAt(folder);
+    await level.open({ createIfMissing: true, errorIfExists: true });
+    return new BulkDatabase(level, folder);
+  }
+
+  /** Not to be read before the next `flush`. */
+  put(key: Buffer, value: Buffer): void {
+    this.#batch.put(key, value);
+    this.#bytes += key.length + value.length;
+  }
+
+  del(key: Buffer): void {
+    this.#batch.del(key);
+    this.#bytes += key.length;
+  }
+
+  /** Whether it is time to flush. */
+  get isFull(): boolean {
+    return this.#bytes >= BATCH_BYTES || this.#batch.length >= BATCH_WRITES;
+  }
+
+  async flush(): Promise<void> {
+    const batch = this.#batch;
+    this.#batch = this.level.batch();
+    this.#bytes = 0;
+    await this.#written(batch.write());
+  }
+
+  /** Deletes the keys of a range that was flushed. */
+  async clear(range: { gt: Buffer; lte: Buffer }): Promise<void> {
+    await this.#written(this.level.clear(range));
+  }
+
+  /** Durable when it resolves. */
+  async finish(): Promise<void> {
+    await this.flush();
+    await this.close();
+    for (const name of await readdir(this.#folder)) {
+      const file = await open(join(this.#folder, name), 'r+');
+      try {
+        await file.sync();
+      } finally {
+        await file.close();
+      }
+    }
+    await syncFolder(this.#folder);
+  }
+
+  async close(): Promise<void> {
+    await this.level.close();
+  }
+
+  async #written(write: Promise<void>): Promise<void> {
+    try {
+      await write;
+    } catch (error) {
+      const said = (error as Error).message;
+      throw new BulkFailed(`the database at ${this.#folder} cannot be written (${said})`, { cause: error });
+    }
+  }
+}
+
+export interface Scratch {
+  database: BulkDatabase;
+  close(): Promise<void>;
+}
+
+/** A database in a temporary folder, which `close` removes. */
+export async function openScratch(): Promise<Scratch> {
+  const folder = await mkdtemp(join(tmpdir(), 'poste-audit-'));
+  const remove = () => rm(folder, { recursive: true, force: true });
+  try {
+    const database = await BulkDatabase.create(join(folder, 'rows'));
+    const close = async (): Promise<void> => {
+      await database.close();
+      await remove();
+    };
+    return { database, close };
+  } catch (error) {
+    await remove();
+    throw error;
+  }
+}

@@ -1,0 +1,132 @@
+/**
+ * The rows that a replay of the log gives, in a database of their own under the keys of the store.
+ *
+ * A million events leave more rows than belong in memory, so what was changed is held until the next `flush` and what
+ * is read again and again (quotas, queues as a whole) a little longer; everything else is on disk. Rows that are acked
+ * or that nobody knows any more are left out as the live store leaves them to its collector.
+ */
+import type { PublicKey } from '../../protocol/public-key.ts';
+import type { LogEntry } from '../core/event.ts';
+import { reduce } from '../core/reduce.ts';
+import type { DedupRow, RowChange, RowReader, TableName, Tables } from '../core/rows.ts';
+import type { BulkDatabase } from './bulk.ts';
+import { DEDUP_OWNERS, queueKey, rowKeyBytes } from './keys.ts';
+import { keyBytes } from './packing.ts';
+import { decodeRow, encodeRow } from './row-codec.ts';
+
+/** Changed rows that are held before they are written. */
+const CHANGED_MAX = 5_000;
+/** Rows that are kept at hand beside them. */
+const RECENT_MAX = 20_000;
+
+/** Thrown when an event contradicts the ones before it. */
+export class ReplayFailed extends Error {}
+
+export class ReplayedRows implements RowReader {
+  readonly #database: BulkDatabase;
+  readonly #changed = new Map<string, RowChange>();
+  readonly #recent = new Map<string, Tables[TableName] | undefined>();
+  /** Queues that were acked since the last flush, and how far each was cleared before. */
+  readonly #acked = new Set<PublicKey>();
+  readonly #cleared = new Map<PublicKey, number>();
+
+  constructor(database: BulkDatabase) {
+    this.#database = database;
+  }
+
+  get<T extends TableName>(table: T, key: string): Tables[T] | undefined {
+    const mark = markOf(table, key);
+    const change = this.#changed.get(mark);
+    if (change) return (change.row ?? undefined) as Tables[T] | undefined;
+    if (this.#recent.has(mark)) return this.#recent.get(mark) as Tables[T] | undefined;
+    const bytes = this.#database.level.getSync(rowKeyBytes(table, key));
+    const row = bytes && decodeRow(table, key, bytes);
+    if (isReadOften(table)) this.#recent.set(mark, row);
+    return row;
+  }
+
+  get isFull(): boolean {
+    return this.#changed.size >= CHANGED_MAX || this.#recent.size >= RECENT_MAX;
+  }
+
+  /** Reduces the event into the rows. Throws `ReplayFailed`. */
+  apply(entry: LogEntry): void {
+    for (const change of this.#reduced(entry)) {
+      const mark = markOf(change.table, change.key);
+      this.#changed.set(mark, change);
+      this.#recent.delete(mark);
+      if (change.table === 'target' && change.row && change.row.ackedThrough > 0) {
+        this.#acked.add(change.key as PublicKey);
+      }
+    }
+  }
+
+  /** Writes what was changed, after which the database holds every row. */
+  async flush(): Promise<void> {
+    if (this.#recent.size >= RECENT_MAX) this.#recent.clear();
+    for (const [mark, change] of this.#changed) {
+      if (this.#isAcked(change)) this.#database.del(rowKeyBytes(change.table, change.key));
+      else this.#write(change);
+      if (this.#database.isFull) await this.#database.flush();
+      if (isReadOften(change.table)) this.#recent.set(mark, change.row ?? undefined);
+    }
+    await this.#database.flush();
+    for (const target of this.#acked) await this.#clear(target);
+    this.#acked.clear();
+    this.#changed.clear();
+  }
+
+  #reduced(entry: LogEntry): RowChange[] {
+    try {
+      return reduce(entry, this);
+    } catch (error) {
+      throw new ReplayFailed((error as Error).message.replace(/^invariant: /, ''), { cause: error });
+    }
+  }
+
+  #write(change: RowChange): void {
+    const key = rowKeyBytes(change.table, change.key);
+    if (!change.row) this.#database.del(key);
+    else this.#database.put(key, encodeRow(change.table, change.row));
+    if (change.table !== 'dedup') return;
+    const owner = dedupOwnerKey(key);
+    if (change.row) this.#database.put(owner, dedupOwner(change.row));
+    else this.#database.del(owner);
+  }
+
+  #isAcked({ table, row }: RowChange): boolean {
+    return table === 'queue' && row !== null && row.seq <= this.#ackedThrough(row.targetPubkey);
+  }
+
+  #ackedThrough(target: PublicKey): number {
+    return this.get('target', target)?.ackedThrough ?? 0;
+  }
+
+  async #clear(target: PublicKey): Promise<void> {
+    const through = this.#ackedThrough(target);
+    const cleared = this.#cleared.get(target) ?? 0;
+    if (through <= cleared) return;
+    await this.#database.clear({ gt: queueKey(target, cleared), lte: queueKey(target, through) });
+    this.#cleared.set(target, through);
+  }
+}
+
+/** Under the key of a dedup row: until when it is known, and the sender, whom the row's own bytes do not name. */
+function dedupOwner({ senderPubkey, dedupUntilMs }: DedupRow): Buffer {
+  const value = Buffer.alloc(8);
+  value.writeBigUInt64BE(BigInt(dedupUntilMs));
+  return Buffer.concat([value, keyBytes(senderPubkey)]);
+}
+
+function dedupOwnerKey(key: Buffer): Buffer {
+  return Buffer.concat([Buffer.of(DEDUP_OWNERS), key.subarray(1)]);
+}
+
+/** Every item has a queue and a dedup row, of which few are read again. */
+function isReadOften(table: TableName): boolean {
+  return table !== 'queue' && table !== 'dedup';
+}
+
+function markOf(table: TableName, key: string): string {
+  return `${table} ${key}`;
+}

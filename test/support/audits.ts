@@ -1,0 +1,33 @@
+/** Audits to their end. */
+import type { Progress } from '../../src/relay/audit/finding.ts';
+import { type Rebuilt, rebuild } from '../../src/relay/audit/rebuild.ts';
+import { type VerifyOptions, type VerifyReport, verify } from '../../src/relay/audit/verify.ts';
+import { openOffline } from '../../src/relay/store/offline.ts';
+import { NOON_MS } from './test-clock.ts';
+
+/** What a generator of progress comes to. */
+export async function resultOf<T>(work: AsyncGenerator<Progress, T>): Promise<T> {
+  let step = await work.next();
+  while (!step.done) step = await work.next();
+  return step.value;
+}
+
+/** Verifies the closed store in `folder`. */
+export async function verified(folder: string, options: VerifyOptions = {}): Promise<VerifyReport> {
+  const offline = await openOffline(folder, { isChecked: true });
+  try {
+    return await resultOf(verify(offline, { places: { folder, positionFile: undefined }, ...options }));
+  } finally {
+    await offline.close();
+  }
+}
+
+/** Rebuilds the closed store in `folder`, with a clock that stands still. */
+export async function rebuilt(folder: string): Promise<Rebuilt> {
+  const offline = await openOffline(folder);
+  try {
+    return await resultOf(rebuild(offline, folder, { nowMs: () => NOON_MS, monotonicMs: () => 0 }));
+  } finally {
+    await offline.close();
+  }
+}
