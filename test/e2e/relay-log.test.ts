@@ -305,7 +305,7 @@ describe('what goes wrong is one sentence and an exit code', () => {
     [['show', '--from', '0'], /at least 1/],
     [['show', '--host', 'a b'], /fingerprint, a public key or a name/],
     [['at'], /--lsn or --time/],
-    [['at', '--lsn', '1', '--time', '1'], /cannot be used with/],
+    [['at', '--lsn', '1', '--time', '2025-11-20'], /cannot be used with/],
     [['trace'], /missing required argument 'item'/],
     [['verify', 'x'], /too many arguments/],
     [['verify', '--backup', 'x', '--position-file', 'y'], /cannot be used with/],

@@ -43,6 +43,6 @@ test('the relay does what the model does, whatever is asked and whenever it stop
         await remove();
       }
     }),
-    { numRuns: 400 },
+    { numRuns: 70 },
   );
 }, 60_000);
