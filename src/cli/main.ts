@@ -3,33 +3,30 @@
 import { Command, CommanderError } from 'commander';
 import { printable } from '../protocol/printable.ts';
 import { CommandFailed, EXIT } from './exit.ts';
-import { relayAdmitCommand } from './relay-admit.ts';
-import { relayBackupCommand } from './relay-backup.ts';
-import { relayConsoleCommand } from './relay-console.ts';
-import { relayHostsCommand } from './relay-hosts.ts';
-import { relayKeygenCommand } from './relay-keygen.ts';
-import { relayRestoreCommand } from './relay-restore.ts';
-import { relayRevokeCommand } from './relay-revoke.ts';
-import { relayLogCommand } from './relay-log.ts';
-import { relayRotateEpochCommand } from './relay-rotate-epoch.ts';
-import { relayServeCommand } from './relay-serve.ts';
+import { type LazyCommands, addCommands } from './lazy.ts';
 import { jsonLine } from './text.ts';
 import { softwareVersion } from './version.ts';
 
 const asJson = process.argv.includes('--json');
+/** The arguments that are no options: the names of commands come first among them. */
+const WORDS = process.argv.slice(2).filter((word) => !word.startsWith('-'));
 
-function program(): Command {
+const RELAY_COMMANDS: LazyCommands = {
+  serve: async () => (await import('./relay-serve.ts')).relayServeCommand(),
+  keygen: async () => (await import('./relay-keygen.ts')).relayKeygenCommand(),
+  hosts: async () => (await import('./relay-hosts.ts')).relayHostsCommand(),
+  revoke: async () => (await import('./relay-revoke.ts')).relayRevokeCommand(),
+  admit: async () => (await import('./relay-admit.ts')).relayAdmitCommand(),
+  log: async () => (await import('./relay-log.ts')).relayLogCommand(WORDS),
+  console: async () => (await import('./relay-console.ts')).relayConsoleCommand(),
+  backup: async () => (await import('./relay-backup.ts')).relayBackupCommand(),
+  restore: async () => (await import('./relay-restore.ts')).relayRestoreCommand(),
+  'rotate-epoch': async () => (await import('./relay-rotate-epoch.ts')).relayRotateEpochCommand(),
+};
+
+async function program(): Promise<Command> {
   const relay = new Command('relay').description('Run and keep a relay.');
-  relay.addCommand(relayServeCommand());
-  relay.addCommand(relayKeygenCommand());
-  relay.addCommand(relayHostsCommand());
-  relay.addCommand(relayRevokeCommand());
-  relay.addCommand(relayAdmitCommand());
-  relay.addCommand(relayLogCommand());
-  relay.addCommand(relayConsoleCommand());
-  relay.addCommand(relayBackupCommand());
-  relay.addCommand(relayRestoreCommand());
-  relay.addCommand(relayRotateEpochCommand());
+  await addCommands(relay, RELAY_COMMANDS, WORDS);
   const poste = new Command('poste')
     .description('Mail between coding agents on different machines.')
     .version(softwareVersion())
@@ -60,7 +57,8 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
 });
 
 try {
-  await program().parseAsync();
+  const poste = await program();
+  await poste.parseAsync();
 } catch (error) {
   if (error instanceof CommandFailed) {
     report(error);
