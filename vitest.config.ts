@@ -1,9 +1,12 @@
+import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
 
 export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
     setupFiles: ['test/support/checked-fetch.ts'],
+    // Many tests wait for other processes: one worker for each core would leave cores idle.
+    maxWorkers: Math.ceil(availableParallelism() * 1.5),
     testTimeout: 60_000,
     hookTimeout: 30_000,
     // A test that logs by mistake should be seen; a test that passes has nothing to say.

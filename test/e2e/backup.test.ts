@@ -2,8 +2,10 @@
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { mkdir, readFile, readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { once } from 'node:events';
+import { type Socket, createServer } from 'node:net';
 import { join } from 'node:path';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { RelayClient } from '../../src/host/transport/relay-client.ts';
 import { type PublicKey, displayFingerprint } from '../../src/protocol/public-key.ts';
 import { type TestHost, alice, bob, carol, dave, hostNamed } from '../support/hosts.ts';
@@ -135,18 +137,24 @@ describe('relay backup', () => {
     ['ctrl-c', EXIT.interrupted, /nothing was done/],
   ])('that is cut short by %s leaves no file', async (by, code, said) => {
     const { folder, storeDir, start } = await store();
-    const relay = await start();
-    // From here on it takes connections and answers none.
-    relay.process.signal('SIGSTOP');
+    await (await start()).process.kill();
+    // What stands in for the relay takes the connection and answers nothing.
+    const socket = join(storeDir, 'control.sock');
+    await rm(socket, { force: true });
+    const deaf = createServer();
+    onTestFinished(() => void deaf.close());
+    await new Promise<void>((resolve) => {
+      deaf.listen(socket, resolve);
+    });
+    const connected = once(deaf, 'connection') as Promise<[Socket]>;
     const backup = poste(['relay', 'backup', join(folder, 'cut'), '--store-dir', storeDir]);
-    const begun = async (): Promise<boolean> => (await readdir(folder)).some((name) => name.startsWith('cut.part-'));
-    await expect.poll(begun, { interval: 5, timeout: 20_000 }).toBe(true);
+    const [connection] = await connected;
     if (by === 'ctrl-c') backup.signal('SIGINT');
-    else await relay.process.kill();
+    else connection.destroy();
     const ended = await backup.ended();
+    connection.destroy();
     expect([ended.code, sentenceOf(ended)]).toEqual([code, expect.stringMatching(said)]);
     expect(await readdir(folder)).toEqual(['store']);
-    await relay.process.kill();
   });
 
   test('says what is wrong in one sentence', async () => {
