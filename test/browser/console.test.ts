@@ -250,7 +250,8 @@ describe('words of others', () => {
         for (const colorScheme of ['light', 'dark'] as const) {
           await page.setViewportSize({ width, height });
           await page.emulateMedia({ colorScheme });
-          expect(await window.unsound()).toEqual([]);
+          // The charts take their new width in the next frame.
+          await expect.poll(() => window.unsound()).toEqual([]);
           const path = join(suite.screenshots, `${view}-${width}-${colorScheme}.png`);
           await page.screenshot({ path, fullPage: true });
         }
