@@ -42,7 +42,18 @@ const RELAY = [
   'relay/audit',
   'relay',
 ];
-const HOST = ['host/core', 'host/store', 'host/transport', 'host/mcp', 'host'];
+const HOST = [
+  'host/core',
+  'host/store',
+  'host/documents',
+  'host/office',
+  'host/wake',
+  'host/transport',
+  'host/local',
+  'host/mcp',
+  'host/web',
+  'host',
+];
 
 /** `relay` and `host` are the composition roots: what lies directly in them, and `relay/admin`. */
 const FOLDERS: Readonly<Record<string, FolderRule>> = {
@@ -57,9 +68,13 @@ const FOLDERS: Readonly<Record<string, FolderRule>> = {
   relay: { may: [...RELAY, 'protocol'] },
   'host/core': { may: ['protocol'] },
   'host/store': { may: ['host/core', 'protocol'] },
-  // architecture.md gives these two no arrow of their own: anything of their half.
-  'host/transport': { may: [...HOST, 'protocol'] },
-  'host/mcp': { may: [...HOST, 'protocol'] },
+  'host/documents': { may: ['host/core', 'protocol'] },
+  'host/office': { may: ['host/core', 'host/store', 'host/documents', 'protocol'] },
+  'host/wake': { may: ['host/core', 'host/office', 'host/documents', 'protocol'] },
+  'host/transport': { may: ['host/core', 'host/store', 'host/office', 'host/documents', 'protocol'] },
+  'host/local': { may: ['host/core', 'host/office', 'host/documents', 'protocol'] },
+  'host/mcp': { may: ['host/local', 'host/documents', 'protocol'] },
+  'host/web': { may: ['host/core', 'host/office', 'host/local', 'host/documents', 'protocol'] },
   host: { may: [...HOST, 'protocol'] },
   cli: { may: [...RELAY, ...HOST, 'protocol'] },
   // Bundled for a browser: of `protocol` it can take what needs no builtin, or the bundle fails.
