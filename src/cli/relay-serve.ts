@@ -12,7 +12,8 @@ import type { AuthorityName } from '../relay/core/rows.ts';
 import { StoreFailed } from '../relay/engine/committer.ts';
 import type { TrustProxy } from '../relay/http/client-address.ts';
 import { ListenFailed } from '../relay/http/exchange.ts';
-import { type ListenAddress, type Relay, startRelay } from '../relay/serve.ts';
+import { type Relay, startRelay } from '../relay/serve.ts';
+import { type ListenAddress, listenAddressText } from '../system/listen-address.ts';
 import { LEVEL_FOLDER } from '../relay/store/level.ts';
 import { StoreRefused } from '../relay/store/refused.ts';
 import { RELAY_KEY_FILE } from '../relay/store/relay-key.ts';
@@ -338,7 +339,7 @@ function startText({ relay, key }: Started, flags: ServeFlags, storeDir: string)
 }
 
 function urlOf(host: string, port: number): string {
-  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+  return `http://${listenAddressText({ host, port })}`;
 }
 
 function elapsed(ms: number): Promise<void> {
