@@ -9,6 +9,7 @@ const AGENT_NAME = '[A-Za-z0-9][A-Za-z0-9._-]{0,63}';
 const HOST_NAME = HOST_NAME_PATTERN.slice(1, -1);
 const messageIdPattern = new RegExp(`^${MESSAGE_ID}$`);
 const receiptIdPattern = new RegExp(`^receipt:(${MESSAGE_ID}):(${AGENT_NAME}@${HOST_NAME}):(0|[1-9][0-9]{0,15})$`);
+const agentAddressPattern = new RegExp(`^(${AGENT_NAME})@(${HOST_NAME})$`);
 const hostNamePattern = new RegExp(HOST_NAME_PATTERN);
 
 declare const hostNameBrand: unique symbol;
@@ -37,4 +38,10 @@ export function parseMessageId(text: string): ItemId | undefined {
 export function parseReceiptId(text: string): ItemId | undefined {
   const seq = receiptIdPattern.exec(text)?.[3];
   return seq !== undefined && Number.isSafeInteger(Number(seq)) ? (text as ItemId) : undefined;
+}
+
+/** The parts of a concrete address, `agent@host`. */
+export function parseAgentAddress(text: string): { agent: string; host: HostName } | undefined {
+  const [, agent, host] = agentAddressPattern.exec(text) ?? [];
+  return agent === undefined || host === undefined ? undefined : { agent, host: host as HostName };
 }
