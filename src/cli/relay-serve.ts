@@ -18,7 +18,8 @@ import { LEVEL_FOLDER } from '../relay/store/level.ts';
 import { StoreRefused } from '../relay/store/refused.ts';
 import { RELAY_KEY_FILE } from '../relay/store/relay-key.ts';
 import { type DeployKey, deployKey, keyFileOption } from './deploy-key.ts';
-import { CommandFailed, EXIT } from './exit.ts';
+import { CommandFailed } from './exit.ts';
+import { stopSignal } from './stop-signal.ts';
 import { STORE_DIR_DEFAULT } from './store-dir.ts';
 import { storeRefused } from './store-refused.ts';
 import {
@@ -345,17 +346,5 @@ function urlOf(host: string, port: number): string {
 function elapsed(ms: number): Promise<void> {
   return new Promise((done) => {
     setTimeout(done, ms);
-  });
-}
-
-function stopSignal(): Promise<string> {
-  return new Promise((done) => {
-    for (const signal of ['SIGTERM', 'SIGINT'] as const) {
-      process.once(signal, () => {
-        // A second one means now.
-        process.once(signal, () => process.exit(EXIT.interrupted));
-        done(signal);
-      });
-    }
   });
 }

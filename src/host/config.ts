@@ -5,7 +5,7 @@
  * passed over in silence is worse than none.
  */
 import { readFileSync } from 'node:fs';
-import { TomlError, parse as parseToml } from 'smol-toml';
+import { TomlError, type TomlTable, parse as parseToml } from 'smol-toml';
 import { type ListenAddress, listenAddressText, parseListenAddress } from '../system/listen-address.ts';
 
 export const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const;
@@ -168,9 +168,7 @@ function textOf(file: string): string {
   }
 }
 
-type Toml = ReturnType<typeof parseToml>;
-
-function parsed(text: string, file: string): Toml {
+function parsed(text: string, file: string): TomlTable {
   try {
     return parseToml(text);
   } catch (error) {
@@ -181,7 +179,7 @@ function parsed(text: string, file: string): Toml {
 }
 
 /** Every value with its key, the keys of tables before it. An empty table of ours is no value. */
-function* leaves(table: Toml, prefix: string): Generator<[key: string, value: unknown]> {
+function* leaves(table: TomlTable, prefix: string): Generator<[key: string, value: unknown]> {
   for (const [name, value] of Object.entries(table)) {
     const key = `${prefix}${name}`;
     const isTable = typeof value === 'object' && !Array.isArray(value) && !(value instanceof Date);
@@ -195,7 +193,7 @@ function* leaves(table: Toml, prefix: string): Generator<[key: string, value: un
 function placeOf(text: string, file: string, key: string): string {
   const lines = text.split('\n');
   for (let count = 1; count <= lines.length; count++) {
-    let beginning: Toml;
+    let beginning: TomlTable;
     try {
       beginning = parseToml(lines.slice(0, count).join('\n'));
     } catch {

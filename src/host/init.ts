@@ -15,7 +15,7 @@ import { syncFolder } from '../system/sync-folder.ts';
 import { configOfToml, newConfigText } from './config.ts';
 import { newIdentityRow } from './office/identity.ts';
 import { type HostPaths, makePrivateFolder } from './paths.ts';
-import { generateSealKey } from './sealing.ts';
+import { generateSealKey } from './office/sealing.ts';
 import { HostStoreRefused, createHostStore, holdsStore, openHostStore } from './store/open.ts';
 
 export interface InitialisedHost {
@@ -57,7 +57,7 @@ export async function initialiseHost(paths: HostPaths, hostName: HostName, nowMs
     await syncFolder(dataFolder);
     return { hostName, publicKey, store, configFile, keptConfig };
   } catch (error) {
-    rmSync(aside, { recursive: true, force: true });
+    if (existsSync(aside)) rmSync(aside, { recursive: true, force: true });
     throw unusable(error, dataFolder);
   }
 }
@@ -120,4 +120,3 @@ function unusable(error: unknown, folder: string): unknown {
   if (typeof code !== 'string' || typeof syscall !== 'string') return error;
   return new HostStoreRefused('unusable', `${path ?? folder} cannot be used (${code}): mend that and try again`, error);
 }
-

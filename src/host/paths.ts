@@ -8,8 +8,8 @@
  *
  * Where there is no folder for a user's sockets, the socket lies beside the store.
  */
-import { chmodSync, lstatSync, mkdirSync } from 'node:fs';
-import { dirname, isAbsolute, join, resolve } from 'node:path';
+import { lstatSync, mkdirSync } from 'node:fs';
+import { isAbsolute, join, resolve } from 'node:path';
 import { socketPathFault } from '../system/unix-socket.ts';
 
 /** The folders that Poste makes are their owner's alone. */
@@ -33,7 +33,7 @@ export interface PathSources {
   /** `undefined` where users have no numbers. */
   userId: number | undefined;
   /** Whether the user owns a folder of this path. */
-  owns(path: string, userId: number): boolean;
+  owns: (path: string, userId: number) => boolean;
 }
 
 export function hostPaths({ environment, homeFolder, workingFolder, userId, owns }: PathSources): HostPaths {
@@ -78,9 +78,7 @@ export function daemonSocketFault({ socket }: HostPaths): string | undefined {
   return socketPathFault(socket, 'set POSTE_HOME or XDG_RUNTIME_DIR to a shorter path (a symbolic link will do)');
 }
 
-/** Makes a folder of Poste's, and what it lies in. One that was there is made private; what it lies in is left alone. */
+/** Makes a folder, and what it lies in, as far as it is not there. What is there is left as it is. */
 export function makePrivateFolder(path: string): void {
-  mkdirSync(dirname(path), { recursive: true });
   mkdirSync(path, { recursive: true, mode: FOLDER_MODE });
-  chmodSync(path, FOLDER_MODE);
 }

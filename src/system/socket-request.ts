@@ -43,7 +43,7 @@ export interface SocketRequest {
 
 /** The answer, once its head is there. Throws `SocketRequestFailed`, or an `AbortError`. */
 export function socketRequest(asked: SocketRequest): Promise<Answer> {
-  const { socketPath, method, target, headers, body = "", silenceMs, signal } = asked;
+  const { socketPath, method, target, headers, body = '', silenceMs, signal } = asked;
   return new Promise((resolve, reject) => {
     let open: ClientRequest | IncomingMessage = request({
       socketPath,

@@ -12,17 +12,10 @@ import { listenAt } from '../../system/unix-socket.ts';
 import { type Refusal, type RefusalCode, isRefusal, refusal } from '../core/refusal.ts';
 import { actingAgent } from '../office/acting-agent.ts';
 import type { Office } from '../office/office.ts';
-import { StoreFailed } from '../store/host-store.ts';
+import { isStoreFailure } from '../office/store-failure.ts';
 import type { Caller, Handlers } from './handlers.ts';
 import { inputFault } from './input-check.ts';
-import {
-  AGENT_HEADER,
-  BACKUP_TARGET,
-  OPERATIONS,
-  type ProblemAnswer,
-  REQUEST_BYTES_MAX,
-  isOperation,
-} from './operations.ts';
+import { AGENT_HEADER, OPERATIONS, type ProblemAnswer, REQUEST_BYTES_MAX, isOperation } from './operations.ts';
 
 const INPUT_JSON_BOUNDS: JsonBounds = { depthMax: 16, valuesMax: 10_000, membersMax: 200 };
 const HEADER_BYTES_MAX = 4096;
@@ -30,7 +23,6 @@ const HEADER_BYTES_MAX = 4096;
 const REQUEST_TIMEOUT_MS = 60_000;
 /** Every session of every agent may wait here at once. */
 const CONNECTIONS_MAX = 1000;
-const BACKUPS_AT_ONCE = 2;
 
 const STATUS_OF: Readonly<Record<RefusalCode, number>> = {
   BAD_INPUT: 400,
@@ -55,8 +47,6 @@ export interface LocalServerOptions {
   socketPath: string;
   office: Office;
   handlers: Handlers;
-  /** Everything the host holds at this moment. */
-  backup: () => AsyncIterable<Buffer>;
 }
 
 /** The answer of a request. */
@@ -70,7 +60,6 @@ export class LocalServer {
   readonly #server: Server;
   readonly #stopping = new AbortController();
   #underWay = 0;
-  #backups = 0;
   #idle: (() => void) | undefined;
 
   private constructor(options: LocalServerOptions) {
@@ -123,8 +112,7 @@ export class LocalServer {
     response.on('error', () => undefined);
     const signal = AbortSignal.any([gone.signal, this.#stopping.signal]);
     try {
-      if (request.method === 'GET' && request.url === BACKUP_TARGET) await this.#streamBackup(response, gone.signal);
-      else answer(response, await this.#replyTo(request, signal));
+      answer(response, await this.#replyTo(request, signal));
     } catch (error) {
       if (gone.signal.aborted) return;
       if (response.headersSent) response.destroy();
@@ -167,32 +155,10 @@ export class LocalServer {
     return refusal('BAD_INPUT', 'it is not said which agent asks: name it with --as or POSTE_AGENT', { field: 'as' });
   }
 
-  async #streamBackup(response: ServerResponse, gone: AbortSignal): Promise<void> {
-    if (this.#backups >= BACKUPS_AT_ONCE) {
-      answer(response, refused(refusal('UNAVAILABLE', 'other backups are being taken: wait for their end')));
-      return;
-    }
-    this.#backups++;
-    try {
-      response.writeHead(200, { 'content-type': 'application/octet-stream' });
-      for await (const chunk of this.#options.backup()) {
-        if (gone.aborted) return;
-        // Half a backup is none: the peer sees the connection end.
-        if (this.#stopping.signal.aborted) {
-          response.destroy();
-          return;
-        }
-        if (!response.write(chunk)) await drained(response, gone);
-      }
-      response.end();
-    } finally {
-      this.#backups--;
-    }
-  }
-
   #replyToFailure(error: unknown, target: string): Reply {
-    if (error instanceof StoreFailed) {
-      const message = 'the store failed, and what became of this is unknown: free disk space or replace the disk, and start the daemon again';
+    if (isStoreFailure(error)) {
+      const message =
+        'the store failed, and what became of this is unknown: free disk space or replace the disk, and start the daemon again';
       return problem(503, 'STORE_FAILED', message);
     }
     this.#options.office.log('error', 'an operation failed', { operation: target, err: error });
@@ -225,17 +191,4 @@ function answer(response: ServerResponse, { status, document }: Reply): void {
   const text = JSON.stringify(document);
   response.writeHead(status, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) });
   response.end(text);
-}
-
-function drained(response: ServerResponse, gone: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const done = (): void => {
-      response.off('drain', done);
-      gone.removeEventListener('abort', done);
-      resolve();
-    };
-    response.once('drain', done);
-    gone.addEventListener('abort', done, { once: true });
-    if (gone.aborted) done();
-  });
 }

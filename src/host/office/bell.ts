@@ -7,7 +7,7 @@ export type Listener = (happening: Happening) => void;
 export class Bell {
   readonly #listeners = new Set<Listener>();
 
-  /** Answers what ends the listening. */
+  /** Listeners are told in the order they came; answers what ends the listening. */
   listen(listener: Listener): () => void {
     // One function may listen twice.
     const own: Listener = (happening) => listener(happening);
