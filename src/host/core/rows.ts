@@ -10,6 +10,7 @@ import type { Sha256Hex } from '../../protocol/digest.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { ItemKind, PushedKind } from '../../protocol/items.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
+import type { QuarantineReason } from './quarantine-reasons.ts';
 
 declare const agentIdBrand: unique symbol;
 /** Who an agent is, whatever its name: 32 hexadecimal digits, or `owner`. */
@@ -183,6 +184,7 @@ export interface SentRow {
 
 export const OUTBOX_STATES = [
   'pending',
+  'lan-accepted',
   'relay-accepted',
   'done',
   'quarantined',
@@ -201,6 +203,8 @@ export interface RelayAcceptance {
   accept: AcceptReceipt;
   sig: string;
   acceptedAtMs: number;
+  /** How long it keeps the item, as it said then. */
+  retentionMs: number;
 }
 
 /** One item for one paired host. Its wire bytes are made once, stored beside it and never change. */
@@ -217,13 +221,15 @@ export interface OutboxRow {
   wireBytes: number;
   state: OutboxState;
   createdAtMs: number;
-  /** When it is tried next. */
-  nextAtMs: number;
+  /** When something is to be done about it: another attempt, or a deadline. Null when nothing is. */
+  nextAtMs: number | null;
   /** Failed attempts over the LAN since the last success. */
   lanAttempts: number;
   relayAttempts: number;
   /** When its bytes may first have reached a relay. */
   firstPushAtMs: number | null;
+  /** When the peer said over the LAN that it has it. Only a delivery receipt proves that. */
+  lanAcceptedAtMs: number | null;
   acceptance: RelayAcceptance | null;
   /** When the sender was told that it is still not delivered. */
   alertedAtMs: number | null;
@@ -278,13 +284,24 @@ export interface QuarantineRow {
   relay: { pubkey: PublicKey; epoch: Epoch; seq: number } | null;
   kind: ItemKind;
   itemId: string;
+  /** Whoever brought it, by its hop or by the relay's word. */
   senderPubkey: PublicKey;
+  /** The paired host that has this key. */
   peerId: PeerId | null;
-  /** A code of quarantine reasons. */
-  reason: string;
+  /** Whom it still waits for, when it went to others; null when nobody got it. */
+  recipients: Address[] | null;
+  reason: QuarantineReason;
   /** For people. */
   detail: string;
+  wireHash: Sha256Hex;
+  wireBytes: number;
   atMs: number;
+}
+
+/** What is kept in quarantine, of everybody or of one sender. */
+export interface QuarantineUsage {
+  items: number;
+  bytes: number;
 }
 
 /** An envelope that came from a peer: what came before under its id. Kept for ever. */
@@ -294,7 +311,10 @@ export interface ArrivalRow {
   contentHash: Sha256Hex;
   /** Of the wire bytes, which receipts name. */
   wireHash: Sha256Hex;
+  /** The key that signed it, which receipts name. */
   senderPubkey: PublicKey;
+  /** Whom it was delivered to, by the addresses that it names. */
+  recipients: { address: Address; agentId: AgentId }[];
   atMs: number;
 }
 
@@ -334,13 +354,15 @@ export interface Keys {
   sentBy: [AgentId, createdAtMs: number, MessageRef];
   outbox: [rowId: number];
   outboxWire: [rowId: number];
-  outboxDue: [nextAtMs: number, rowId: number];
+  outboxDue: [PeerId, nextAtMs: number, rowId: number];
   outboxItem: [PeerId, itemId: string];
   peer: [PeerId];
   peerKey: [PublicKey];
   peerName: [foldedName: string];
   quarantine: [number: number];
   quarantineWire: [number: number];
+  quarantineItem: [digest: Sha256Hex];
+  quarantineUsage: [scope: string];
   arrival: [PeerId, id: string];
   receipt: [PeerId, id: string, recipient: string];
   idempotency: [AgentId, keyHash: Sha256Hex];
@@ -377,6 +399,8 @@ export interface Tables {
   peerName: PeerId;
   quarantine: QuarantineRow;
   quarantineWire: Buffer;
+  quarantineItem: number;
+  quarantineUsage: QuarantineUsage;
   arrival: ArrivalRow;
   receipt: ReceiptRow;
   idempotency: IdempotencyRow;
