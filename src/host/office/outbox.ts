@@ -4,7 +4,6 @@
  * A message is sealed once for each host, when it is sent; every attempt over every transport carries these bytes.
  */
 import { canonicalBytes } from '../../protocol/canonical-json.ts';
-import type { ItemId } from '../../protocol/names.ts';
 import { alertText } from '../core/outbox-alerts.ts';
 import { type OutboxAlert, type OutboxHappening, stepOutbox } from '../core/outbox.ts';
 import {
@@ -138,7 +137,7 @@ export async function afterPeerChange(
 
 /** How a message of this host, or one that came, is called outside: not every reference is an id. */
 function wireIdOf(reader: Reader, ref: MessageRef): string {
-  return reader.get('message', ref)?.id ?? (ref as string as ItemId);
+  return reader.get('message', ref)?.id ?? ref;
 }
 
 /** From 0 to below 1. */
