@@ -11,7 +11,6 @@ const messageIdPattern = new RegExp(`^${MESSAGE_ID}$`);
 export const AGENT_NAME_PATTERN = `^${AGENT_NAME}$`;
 const agentNamePattern = new RegExp(AGENT_NAME_PATTERN);
 const receiptIdPattern = new RegExp(`^receipt:(${MESSAGE_ID}):(${AGENT_NAME}@${HOST_NAME}):(0|[1-9][0-9]{0,15})$`);
-const agentAddressPattern = new RegExp(`^(${AGENT_NAME})@(${HOST_NAME})$`);
 const hostNamePattern = new RegExp(HOST_NAME_PATTERN);
 
 declare const hostNameBrand: unique symbol;
@@ -45,10 +44,4 @@ export function parseMessageId(text: string): ItemId | undefined {
 export function parseReceiptId(text: string): ItemId | undefined {
   const seq = receiptIdPattern.exec(text)?.[3];
   return seq !== undefined && Number.isSafeInteger(Number(seq)) ? (text as ItemId) : undefined;
-}
-
-/** The parts of a concrete address, `agent@host`. */
-export function parseAgentAddress(text: string): { agent: string; host: HostName } | undefined {
-  const [, agent, host] = agentAddressPattern.exec(text) ?? [];
-  return agent === undefined || host === undefined ? undefined : { agent, host: host as HostName };
 }
