@@ -8,8 +8,9 @@ const MESSAGE_ID = '[A-Za-z0-9._-]{1,128}';
 const AGENT_NAME = '[A-Za-z0-9][A-Za-z0-9._-]{0,63}';
 const HOST_NAME = HOST_NAME_PATTERN.slice(1, -1);
 const messageIdPattern = new RegExp(`^${MESSAGE_ID}$`);
+export const AGENT_NAME_PATTERN = `^${AGENT_NAME}$`;
+const agentNamePattern = new RegExp(AGENT_NAME_PATTERN);
 const receiptIdPattern = new RegExp(`^receipt:(${MESSAGE_ID}):(${AGENT_NAME}@${HOST_NAME}):(0|[1-9][0-9]{0,15})$`);
-const agentAddressPattern = new RegExp(`^(${AGENT_NAME})@(${HOST_NAME})$`);
 const hostNamePattern = new RegExp(HOST_NAME_PATTERN);
 
 declare const hostNameBrand: unique symbol;
@@ -25,6 +26,11 @@ export function foldHostName(name: string): string {
   return name.toLowerCase();
 }
 
+/** Whether an agent may be called so. Agent names are compared lowercased, as host names are. */
+export function isAgentName(text: string): boolean {
+  return agentNamePattern.test(text);
+}
+
 declare const itemIdBrand: unique symbol;
 /** A message id, or `receipt:<msg>:<recipient>:<seq>`, or `expired:<msg>:<target_pubkey>`. ASCII. */
 export type ItemId = string & { readonly [itemIdBrand]: true };
@@ -38,10 +44,4 @@ export function parseMessageId(text: string): ItemId | undefined {
 export function parseReceiptId(text: string): ItemId | undefined {
   const seq = receiptIdPattern.exec(text)?.[3];
   return seq !== undefined && Number.isSafeInteger(Number(seq)) ? (text as ItemId) : undefined;
-}
-
-/** The parts of a concrete address, `agent@host`. */
-export function parseAgentAddress(text: string): { agent: string; host: HostName } | undefined {
-  const [, agent, host] = agentAddressPattern.exec(text) ?? [];
-  return agent === undefined || host === undefined ? undefined : { agent, host: host as HostName };
 }

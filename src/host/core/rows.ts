@@ -348,6 +348,8 @@ export interface Keys {
   unread: [AgentId, position: number];
   threadEntry: [AgentId, thread: MessageRef, position: number];
   place: [AgentId, MessageRef];
+  held: [MessageRef];
+  unacked: [AgentId, position: number];
   sent: [MessageRef];
   sentBy: [AgentId, createdAtMs: number, MessageRef];
   outbox: [rowId: number];
@@ -380,8 +382,12 @@ export interface Tables {
   entry: EntryRow;
   /** Whether it wakes. */
   unread: boolean;
-  threadEntry: true;
+  /** What an agent received of a thread, and what it sent: those have positions too, and no entry. */
+  threadEntry: MessageRef;
   place: number;
+  /** How many mailboxes and senders keep a message. */
+  held: number;
+  unacked: true;
   sent: SentRow;
   sentBy: true;
   outbox: OutboxRow;
