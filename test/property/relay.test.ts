@@ -22,7 +22,13 @@ const FIRST_STEPS = [0, 1, 2, 3].flatMap((host): Step[] => {
     { type: 'enrol', host, name: 2, account, isAdmitted: true, validForMs: null, invite: 0 },
   ];
 });
+
 const admission = fc.constantFrom('open' as const, 'invite' as const);
+
+/** The clock goes on, or back. */
+function days(count: number): Step {
+  return { type: 'clock', byMs: count * DAY_MS };
+}
 
 /** Takes every step with both, fails where they say or keep something else, and answers how many it took. */
 async function takenAlike(
@@ -68,11 +74,7 @@ test('a request that pauses comes in several batches, and what came first expire
   const item = { sender: 0, size: 4, verdict: 'ok', isV1: false, isLiteral: false } as const;
   const first = { ...item, id: 0, targets: [0] };
   const second = { ...item, id: 1, targets: [1, 0] };
-  const steps: Step[] = [
-    { type: 'push', items: [first, second] },
-    { type: 'clock', byMs: 14 * DAY_MS },
-    { type: 'sweep' },
-  ];
+  const steps: Step[] = [{ type: 'push', items: [first, second] }, days(14), { type: 'sweep' }];
   // In one batch or in two, the targets stand in another order.
   expect(await takenAlike(steps, { passingMs: 0 })).toBe(3);
   expect(await takenAlike(steps, { passingMs: 10 })).toBe(3);
@@ -81,9 +83,9 @@ test('a request that pauses comes in several batches, and what came first expire
 test('hosts that a deny entry means again, when the clock went back, are revoked by the next opening', async () => {
   const steps: Step[] = [
     { type: 'deny', selectors: { host: 7, client: null, account: null, org: null } },
-    { type: 'clock', byMs: 2 * DAY_MS },
+    days(2),
     { type: 'enrol', host: 7, name: 2, account: null, isAdmitted: true, validForMs: null, invite: 0 },
-    { type: 'clock', byMs: -2 * DAY_MS },
+    days(-2),
     { type: 'reopen' },
   ];
   expect(await takenAlike(steps)).toBe(5);
@@ -92,4 +94,15 @@ test('hosts that a deny entry means again, when the clock went back, are revoked
 test('a deny entry that comes again, when the clock went back, ends no sooner', async () => {
   const entry: Step = { type: 'deny', selectors: { host: 3, client: null, account: null, org: null } };
   expect(await takenAlike([entry, { type: 'clock', byMs: -1 }, entry])).toBe(3);
+});
+
+test('an item pushed after the clock went back is known, however far ahead things were forgotten', async () => {
+  const item = { sender: 0, size: 4, verdict: 'ok', isV1: false, isLiteral: false } as const;
+  const push = (id: number): Step => ({ type: 'push', items: [{ ...item, targets: [1], id }] });
+  const ack: Step = { type: 'ack', target: 1, where: 1, isStale: false };
+  const forgotten: Step[] = [push(0), ack, days(35), { type: 'sweep' }];
+  const known: Step[] = [days(-36), push(1), push(1), ack, push(1)];
+  // Until a millisecond after what was forgotten, with both.
+  const until: Step[] = [days(36), { type: 'sweep' }, { type: 'clock', byMs: 1 }, { type: 'sweep' }];
+  expect(await takenAlike([...forgotten, ...known, ...until])).toBe(13);
 });

@@ -81,6 +81,10 @@ export class Model {
   readonly #queues = new Map<PublicKey, ModelItem[]>();
   readonly #successors = new Map<PublicKey, PublicKey>();
   #batch = 0;
+  /** When something was to be forgotten, renewed since or not. */
+  readonly #deadlines: number[] = [];
+  /** The last of the deadlines that passed. */
+  #forgottenMs = 0;
   readonly #settings: RelaySettings;
 
   constructor(settings: RelaySettings) {
@@ -238,6 +242,7 @@ export class Model {
         for (const item of items) if (entry.includes(item)) this.#expire(item, nowMs);
       }
     }
+    this.#forgottenMs = Math.max(this.#forgottenMs, ...this.#deadlines.filter((deadlineMs) => deadlineMs <= nowMs));
     for (const item of this.items) if (item.dedupUntilMs <= nowMs) item.isForgotten = true;
     this.denied = this.denied.filter(({ untilMs }) => untilMs > nowMs);
     for (const [hash, expiresAtMs] of this.invites) if (expiresAtMs <= nowMs) this.invites.delete(hash);
@@ -248,6 +253,7 @@ export class Model {
     const queue = this.queue(item.target);
     queue.splice(queue.indexOf(item), 1);
     item.dedupUntilMs = Math.max(item.dedupUntilMs, nowMs + dedupHorizonMs(limits));
+    this.#deadlines.push(item.dedupUntilMs);
     const { sender, pushedTo, itemId, acceptedAtMs } = item;
     const told = this.host(sender).present;
     if (item.isNotice || !this.isLive(told)) return;
@@ -297,7 +303,9 @@ export class Model {
     const quota = this.#quota(sender, added);
     if (quota) return rejected(`quota:${quota}`);
     for (const { hostPubkey, wire } of added) {
-      const dedupUntilMs = nowMs + retentionMs(limits) + dedupHorizonMs(limits);
+      // What is forgotten already, because the clock went back, would be forgotten at once.
+      const dedupUntilMs = Math.max(nowMs + retentionMs(limits) + dedupHorizonMs(limits), this.#forgottenMs + 1);
+      this.#deadlines.push(dedupUntilMs);
       const batch = this.#batch;
       const place = { sender: senderPubkey, itemId, wire: wire.toString(), dedupUntilMs, batch, isNotice: false };
       seqs[keys.indexOf(hostPubkey)] = [this.#append(hostPubkey, nowMs, place)];
