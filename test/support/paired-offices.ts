@@ -24,8 +24,8 @@ export interface PairedOffice {
   sealKey: SealKey;
   told: Happening[];
   /** Closes the store and opens it again, as a daemon that was started anew would. */
-  reopen(): Promise<void>;
-  close(): Promise<void>;
+  reopen: () => Promise<void>;
+  close: () => Promise<void>;
 }
 
 export async function officeOf(name: string, clock = { nowMs: NOON_MS }): Promise<PairedOffice> {

@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { movesRecipient, nextReceipt, repeatedReceipt } from '../../../src/host/core/receipts.ts';
 import type { ReceiptRow, RecipientState } from '../../../src/host/core/rows.ts';
@@ -29,6 +29,12 @@ test('no seq is below the floor of a restore, so none is used twice', () => {
   expect(repeatedReceipt(copied, { nowMs: NOON_MS, floor })).toMatchObject({ seq: floor });
 });
 
+/** What is known of a recipient after all of these, in this order. */
+function apply(all: { state: DeliveryState; seq: number }[]): { state: RecipientState; seq: number } {
+  const nothing: { state: RecipientState; seq: number } = { state: 'pending', seq: 0 };
+  return all.reduce((known, receipt) => (movesRecipient(known, receipt) ? receipt : known), nothing);
+}
+
 test('receipts in any order and number end in the same state: the highest rank, then the highest seq', () => {
   const receipts = fc.array(
     fc.record({ state: fc.constantFrom(...DELIVERY_STATES), seq: fc.integer({ min: 1, max: 9 }) }),
@@ -36,11 +42,6 @@ test('receipts in any order and number end in the same state: the highest rank, 
       minLength: 1,
     },
   );
-  const apply = (all: { state: DeliveryState; seq: number }[]): { state: RecipientState; seq: number } =>
-    all.reduce<{ state: RecipientState; seq: number }>(
-      (known, receipt) => (movesRecipient(known, receipt) ? receipt : known),
-      { state: 'pending', seq: 0 },
-    );
   fc.assert(
     fc.property(receipts, fc.infiniteStream(fc.nat()), (all, dice) => {
       const shuffled = [...all, ...all]

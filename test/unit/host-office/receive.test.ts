@@ -6,12 +6,11 @@ import { QUARANTINE_BOUNDS, QUARANTINE_SENDER_BOUNDS } from '../../../src/host/o
 import { retryQuarantine, retryUnknownKeys } from '../../../src/host/office/quarantine.ts';
 import { receiveItems } from '../../../src/host/office/receive.ts';
 import { issueReceipt } from '../../../src/host/office/receipts.ts';
-import { type Envelope, sealEnvelope } from '../../../src/host/office/sealing.ts';
+import { type Envelope, type EnvelopeHead, sealEnvelope } from '../../../src/host/office/sealing.ts';
 import type { AgentId, MessageRef, OutboxRow } from '../../../src/host/core/rows.ts';
 import { canonicalBytes } from '../../../src/protocol/canonical-json.ts';
 import { type DeliveryReceipt, expiryNotice } from '../../../src/protocol/documents.ts';
 import type { Signer } from '../../../src/protocol/ed25519.ts';
-import type { ItemId } from '../../../src/protocol/names.ts';
 import { epochNumbered } from '../../support/epochs.ts';
 import { carol, hostNamed, relay } from '../../support/hosts.ts';
 import {
@@ -242,7 +241,7 @@ async function forged(from: PairedOffice, to: PairedOffice, forgery: Forgery = {
     subject: 'Hello',
     created_at: from.clock.nowMs,
     ...forgery.head,
-  } as const;
+  };
   const content = {
     kind: 'message',
     needs_reply: false,
@@ -253,7 +252,7 @@ async function forged(from: PairedOffice, to: PairedOffice, forgery: Forgery = {
     body: 'words',
   };
   const sealed = await sealEnvelope(
-    head as Parameters<typeof sealEnvelope>[0],
+    head as EnvelopeHead,
     (forgery.content ?? content) as typeof content,
     encPub,
     signer,
@@ -387,24 +386,24 @@ describe('an envelope with a wrong member is kept with its reason, and nobody ge
   });
 });
 
-describe('a delivery receipt', () => {
-  /** A receipt of bob's for a message of anna's, right but for `changes`. */
-  async function receiptWith(
-    changes: Partial<Record<keyof DeliveryReceipt, unknown>>,
-    signer?: Signer,
-  ): Promise<{ alice: PairedOffice; item: IncomingItem; ref: MessageRef }> {
-    const { alice, bob } = await pair();
-    const message = await sendTo(alice, bob, { from: 'anna', to: ['bert'] });
-    await statusAt(bob, await itemFor(alice, bob, message.id));
-    const [row] = await outboxOf(bob);
-    const item = await itemFor(bob, alice, row?.itemId ?? '');
-    const { rec } = JSON.parse(item.wire.toString('utf8')) as { rec: DeliveryReceipt };
-    const changed = { ...rec, ...changes } as DeliveryReceipt;
-    const sig = (signer ?? bob.host.signer).sign(canonicalBytes(changed));
-    const itemId = `receipt:${changed.msg}:${changed.recipient}:${changed.seq}`;
-    return { alice, item: { ...item, itemId, wire: canonicalBytes({ rec: changed, sig }) }, ref: message.ref };
-  }
+/** A receipt of bob's for a message of anna's, right but for `changes`. */
+async function receiptWith(
+  changes: Partial<Record<keyof DeliveryReceipt, unknown>>,
+  signer?: Signer,
+): Promise<{ alice: PairedOffice; item: IncomingItem; ref: MessageRef }> {
+  const { alice, bob } = await pair();
+  const message = await sendTo(alice, bob, { from: 'anna', to: ['bert'] });
+  await statusAt(bob, await itemFor(alice, bob, message.id));
+  const [row] = await outboxOf(bob);
+  const item = await itemFor(bob, alice, row?.itemId ?? '');
+  const { rec } = JSON.parse(item.wire.toString('utf8')) as { rec: DeliveryReceipt };
+  const changed = { ...rec, ...changes } as DeliveryReceipt;
+  const sig = (signer ?? bob.host.signer).sign(canonicalBytes(changed));
+  const itemId = `receipt:${changed.msg}:${changed.recipient}:${changed.seq}`;
+  return { alice, item: { ...item, itemId, wire: canonicalBytes({ rec: changed, sig }) }, ref: message.ref };
+}
 
+describe('a delivery receipt', () => {
   test('right in every member is applied, and again changes nothing', async () => {
     const { alice, item, ref } = await receiptWith({});
     expect(await statusAt(alice, item)).toBe('accepted');
@@ -493,7 +492,7 @@ describe('an expiry notice', () => {
         relay_pubkey: relay.key,
         epoch: place.epoch,
         sender_pubkey: alice.host.key,
-        item_id: itemId as ItemId,
+        item_id: itemId,
         targets: [],
         at: nowMs,
       } as const;
