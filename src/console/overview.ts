@@ -7,6 +7,7 @@ import type {
   ConsoleOverview,
   ConsoleSample,
   EpochBegun,
+  EpochsRead,
   HostShown,
   RefusalCount,
 } from '../protocol/operator-documents.ts';
@@ -128,6 +129,12 @@ function Refusals({ refusals, nowMs }: { refusals: readonly RefusalCount[]; nowM
   />`;
 }
 
+const EPOCHS_NOTES: Readonly<Record<EpochsRead, string>> = {
+  'under way': 'The log is still being read; earlier ones may come.',
+  whole: '',
+  failed: 'The log could not be read to its beginning; the messages of the relay say why.',
+};
+
 function Epochs({ known }: { known: ConsoleOverview }): VNode {
   return html`<${Table}
       label="Epochs"
@@ -141,7 +148,7 @@ function Epochs({ known }: { known: ConsoleOverview }): VNode {
         { title: 'record', isNumber: true, cell: (one: EpochBegun) => count(one.lsn) },
       ]}
     />
-    ${!known.are_epochs_whole && html`<p class="note">The log is still being read; earlier ones may come.</p>`}`;
+    ${EPOCHS_NOTES[known.epochs_read] && html`<p class="note">${EPOCHS_NOTES[known.epochs_read]}</p>`}`;
 }
 
 function Relay({ known }: { known: ConsoleOverview }): VNode {

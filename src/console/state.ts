@@ -67,12 +67,19 @@ export function failed(error: unknown): string {
   return error.message;
 }
 
+let soon: ReturnType<typeof setTimeout> | undefined;
+
 export async function loadOverview(): Promise<void> {
+  const before = new Set(samples.value);
   try {
     const loaded = await read<ConsoleOverview>('overview');
+    const known = new Set(loaded.samples.map(({ at }) => at));
+    // Those that the stream brought while this was under way.
+    const newer = samples.value.filter((one) => !before.has(one) && !known.has(one.at));
     overview.value = loaded;
-    samples.value = loaded.samples;
-    if (!loaded.are_epochs_whole) setTimeout(() => void loadOverview(), STILL_READING_MS);
+    samples.value = [...loaded.samples, ...newer].slice(-SAMPLES_KEPT);
+    clearTimeout(soon);
+    if (loaded.epochs_read === 'under way') soon = setTimeout(() => void loadOverview(), STILL_READING_MS);
   } catch (error) {
     failed(error);
   }
@@ -87,7 +94,8 @@ export function follow(): void {
   });
   stream.addEventListener('sample', (event: MessageEvent<string>) => {
     const sample = JSON.parse(event.data) as ConsoleSample;
-    samples.value = [...samples.value, sample].slice(-SAMPLES_KEPT);
+    // The overview may have brought it already.
+    if (samples.value.at(-1)?.at !== sample.at) samples.value = [...samples.value, sample].slice(-SAMPLES_KEPT);
   });
   stream.addEventListener('error', () => {
     connection.value = 'lost';

@@ -282,7 +282,7 @@ describe('what it shows', () => {
     });
     const session = await enterConsole(relay);
     const overview = async (): Promise<Record<string, unknown>> => jsonOf(await session.get('/overview'));
-    await expect.poll(async () => (await overview())['are_epochs_whole']).toBe(true);
+    await expect.poll(async () => (await overview())['epochs_read']).toBe('whole');
     const epochs = (await overview())['epochs'] as { reason: string; epoch: string }[];
     expect(epochs.map(({ epoch }) => epoch).slice(0, 2)).toEqual(['A-NEWER-EPOCH', 'A-NEW-EPOCH']);
     expect(epochs.at(-1)?.reason).toBe('initialised');
