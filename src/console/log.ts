@@ -33,56 +33,73 @@ export function Log(): VNode {
     until: '',
   }));
   const [query, setQuery] = useState<Record<string, string>>();
-  const [events, setEvents] = useState<readonly LoggedEvent[]>([]);
-  const [downTo, setDownTo] = useState(1);
+  const [{ events, downTo }, setShown] = useState<Shown>({ events: [], downTo: 1 });
   const [isLive, setLive] = useState(true);
+  const [isCatchingUp, setCatchingUp] = useState(false);
+  const [isLookingBack, setLookingBack] = useState(false);
   const [problem, setProblem] = useState('');
+  /** Counts what was filtered by: an answer to an earlier one comes too late. */
+  const run = useRef(0);
   const newest = useRef(0);
-  const isAsking = useRef(false);
+  const sampleAsked = useRef(0);
 
   const apply = async (): Promise<void> => {
+    const mine = ++run.current;
     try {
       const next = await queryOf(filters);
       const found = await read<ConsoleLog>('log', next);
+      if (mine !== run.current) return;
       newest.current = found.log_position;
       setQuery(next);
-      setEvents(found.events);
-      setDownTo(found.searched_down_to);
+      setShown({ events: found.events, downTo: found.searched_down_to });
       setProblem('');
     } catch (error) {
-      setProblem(error instanceof NoSuchHost ? error.message : failed(error));
+      const words = error instanceof NoSuchHost ? error.message : failed(error);
+      if (mine === run.current) setProblem(words);
     }
   };
   const older = async (): Promise<void> => {
+    const mine = run.current;
+    setLookingBack(true);
     try {
       const found = await read<ConsoleLog>('log', { ...query, before: String(downTo) });
-      setEvents([...events, ...found.events]);
-      setDownTo(found.searched_down_to);
+      if (mine === run.current) {
+        // What somebody looks back for does not go when something new comes.
+        if (events.length + found.events.length > EVENTS_MAX) setLive(false);
+        setShown((before) => withOlder(before, found, downTo));
+        setProblem('');
+      }
     } catch (error) {
       setProblem(failed(error));
     }
+    setLookingBack(false);
   };
   useEffect(() => void apply(), []);
 
-  const position = samples.value.at(-1)?.log_position ?? 0;
-  useEffect(() => {
-    if (!isLive || !query || isAsking.current || position <= newest.current) return;
-    isAsking.current = true;
-    read<ConsoleLog>('log', { ...query, after: String(newest.current) })
-      .then((found) => {
-        // More came than one page: it begins anew, so that looking back leaves nothing out.
-        const isWhole = found.searched_down_to <= newest.current + 1;
+  const sample = samples.value.at(-1);
+  const catchUp = async (): Promise<void> => {
+    const mine = run.current;
+    const after = newest.current;
+    setCatchingUp(true);
+    try {
+      const found = await read<ConsoleLog>('log', { ...query, after: String(after) });
+      if (mine === run.current) {
         newest.current = found.log_position;
-        setEvents((before) => (isWhole ? [...found.events, ...before].slice(0, EVENTS_MAX) : found.events));
-        if (!isWhole) setDownTo(found.searched_down_to);
-        else if (events.length + found.events.length > EVENTS_MAX)
-          setDownTo(events[EVENTS_MAX - found.events.length - 1]?.lsn ?? downTo);
-      })
-      .catch((error: unknown) => setProblem(failed(error)))
-      .finally(() => {
-        isAsking.current = false;
-      });
-  }, [position, isLive, query]);
+        setShown((before) => withNewer(before, found, after));
+        setProblem('');
+      }
+    } catch (error) {
+      setProblem(failed(error));
+    }
+    setCatchingUp(false);
+  };
+  useEffect(() => {
+    if (!isLive || !query || isCatchingUp || !sample) return;
+    // Once for each sample, so that what failed is asked again and nothing is asked all the time.
+    if (sample.log_position <= newest.current || sample.at === sampleAsked.current) return;
+    sampleAsked.current = sample.at;
+    void catchUp();
+  }, [sample, isLive, query, isCatchingUp]);
 
   return html`<h1 tabindex="-1">Log</h1>
     <${FilterForm} filters=${filters} change=${setFilters} apply=${apply} />
@@ -94,16 +111,42 @@ export function Log(): VNode {
     <section class="panel" aria-label="Events">
       ${
         events.length === 0
-          ? html`<p class="none">No event is like that${downTo > 1 ? `, down to record ${count(downTo)}` : ''}.</p>`
+          ? html`<p class="none">${query ? noneFound(downTo) : problem === '' && 'Asking the relay…'}</p>`
           : html`<ol class="timeline">
               ${events.map((event) => html`<${Entry} key=${event.lsn} event=${event} />`)}
             </ol>`
       }
       ${
         downTo > 1 &&
-        html`<p class="actions"><button type="button" onClick=${() => void older()}>Look further back</button></p>`
+        html`<p class="actions"><button type="button" disabled=${isLookingBack} onClick=${() => void older()}>Look further back</button></p>`
       }
     </section>`;
+}
+
+interface Shown {
+  /** The newest first. */
+  events: readonly LoggedEvent[];
+  /** The record that it was looked down to. */
+  downTo: number;
+}
+
+/** Nothing when the page became another one while it was asked for. */
+function withOlder(before: Shown, found: ConsoleLog, askedFrom: number): Shown {
+  if (before.downTo !== askedFrom) return before;
+  return { events: [...before.events, ...found.events], downTo: found.searched_down_to };
+}
+
+/** When more came than one page it begins anew, so that looking back leaves nothing out. */
+function withNewer(before: Shown, found: ConsoleLog, after: number): Shown {
+  if (found.searched_down_to > after + 1) return { events: found.events, downTo: found.searched_down_to };
+  const events = [...found.events, ...before.events];
+  const last = events[EVENTS_MAX - 1];
+  if (events.length <= EVENTS_MAX || !last) return { events, downTo: before.downTo };
+  return { events: events.slice(0, EVENTS_MAX), downTo: last.lsn };
+}
+
+function noneFound(downTo: number): string {
+  return `No event is like that${downTo > 1 ? `, down to record ${count(downTo)}` : ''}.`;
 }
 
 interface FilterFormProps {
@@ -175,7 +218,10 @@ async function keyOf(text: string): Promise<string> {
   if (text.length === PUBLIC_KEY_CHARACTERS && text.endsWith('=')) return text;
   const { hosts } = await read<ConsoleHosts>('hosts', { search: text });
   const named = hosts.filter(({ host }) => host.toLowerCase() === text.toLowerCase());
-  const meant = named.length > 0 ? named : hosts;
+  const fitting = named.length > 0 ? named : hosts;
+  // A key that was rotated is one of a host that has another by now.
+  const current = fitting.filter(({ state }) => state !== 'rotated');
+  const meant = current.length > 0 ? current : fitting;
   const [only, ...others] = meant;
   if (!only) throw new NoSuchHost('No host is like that.');
   if (others.length > 0) throw new NoSuchHost(`${count(meant.length)} hosts are like that: give the fingerprint.`);
