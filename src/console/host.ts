@@ -4,7 +4,7 @@ import { html } from 'htm/preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ConsoleHost, ConsoleRevoked, HostShown } from '../protocol/operator-documents.ts';
 import { act, read } from './api.ts';
-import { Bar, Code, Panel, StateMark, Table, Time, Words } from './parts.ts';
+import { Bar, Code, NOTHING, Panel, StateMark, Table, Time, Words } from './parts.ts';
 import { failed, hostPlace, notice, samples } from './state.ts';
 import { count } from './text.ts';
 
@@ -68,11 +68,11 @@ function facts(rows: readonly (readonly [string, ComponentChildren])[]): VNode {
 }
 
 function words(text: string | null): ComponentChildren {
-  return text === null || text === '' ? '–' : html`<${Words} text=${text} />`;
+  return text === null || text === '' ? NOTHING : html`<${Words} text=${text} />`;
 }
 
 function when(at: number | null): ComponentChildren {
-  return at === null ? '–' : html`<${Time} at=${at} />`;
+  return at === null ? NOTHING : html`<${Time} at=${at} />`;
 }
 
 function enrolment(host: HostShown): VNode {

@@ -55,6 +55,7 @@ function Figures({ now, known }: { now: ConsoleSample; known: ConsoleOverview })
 }
 
 function Charts({ all }: { all: readonly ConsoleSample[] }): VNode {
+  if (all.length === 0) return html`<p class="none">The first measurements come in a few seconds.</p>`;
   const times = all.map(({ at }) => at);
   const line = (label: string, colour: string, value: (sample: ConsoleSample) => number | null) => ({
     label,
@@ -65,7 +66,7 @@ function Charts({ all }: { all: readonly ConsoleSample[] }): VNode {
     <${Chart}
       title="Items a second"
       times=${times}
-      written=${rate}
+      unit="rate"
       lines=${[
         line('accepted', '--line-1', (one) => one.accepted_per_s),
         line('acked', '--line-2', (one) => one.acked_per_s),
@@ -75,7 +76,7 @@ function Charts({ all }: { all: readonly ConsoleSample[] }): VNode {
     <${Chart}
       title="Commit"
       times=${times}
-      written=${duration}
+      unit="duration"
       lines=${[
         line('p50', '--line-1', (one) => one.commit_p50_ms),
         line('p99', '--line-3', (one) => one.commit_p99_ms),
@@ -84,13 +85,13 @@ function Charts({ all }: { all: readonly ConsoleSample[] }): VNode {
     <${Chart}
       title="Items waiting"
       times=${times}
-      written=${count}
+      unit="count"
       lines=${[line('all queues', '--line-1', (one) => one.queue_items)]}
     />
     <${Chart}
       title="Oldest item"
       times=${times}
-      written=${duration}
+      unit="duration"
       lines=${[line('age', '--line-2', (one) => one.oldest_item_age_ms)]}
     />
   </div>`;

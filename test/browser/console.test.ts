@@ -357,6 +357,56 @@ describe('the console', () => {
     expect(relay.errors).toHaveLength(1);
   });
 
+  test('marks the axes of its charts at steps that people read, and none twice', async () => {
+    const relay = await started();
+    await relay.enrol(alice, bob);
+    const window = await ConsoleWindow.open(suite);
+    const { page } = window;
+    await page.addInitScript(`
+      const { fillText, clearRect } = CanvasRenderingContext2D.prototype;
+      CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
+        this.canvas.drawn = [...(this.canvas.drawn ?? []), text];
+        return fillText.call(this, text, ...place);
+      };
+      CanvasRenderingContext2D.prototype.clearRect = function (...place) {
+        this.canvas.drawn = [];
+        return clearRect.call(this, ...place);
+      };
+    `);
+    await window.enter(relay);
+    await page.getByText('The first measurements come in a few seconds.').waitFor();
+    expect(await page.locator('.chart').count()).toBe(0);
+    await relay.client(alice).push([itemTo([bob], 'only')]);
+    const marks = (): Promise<string[][]> =>
+      page.evaluate(`Array.from(document.querySelectorAll('.chart canvas'), ({ drawn = [] }) =>
+        drawn.filter((text) => !text.includes(':')))`);
+    await expect
+      .poll(async () => {
+        sample(relay, 5);
+        return (await marks())[3];
+      })
+      .toContain('1 min');
+    const drawn = await marks();
+    expect(drawn[2]).toEqual(['0', '1']);
+    for (const texts of drawn) expect(new Set(texts).size).toBe(texts.length);
+    expect(await window.unsound()).toEqual([]);
+  });
+
+  test('leaves out of a narrow page what says nothing, and keeps a place for what is said aloud', async () => {
+    const relay = await started();
+    await relay.enrol(alice);
+    const window = await ConsoleWindow.open(suite, { viewport: { width: 360, height: 780 } });
+    await window.enter(relay);
+    await window.go('Hosts');
+    const { page } = window;
+    await page.getByRole('link', { name: 'alice' }).waitFor();
+    const titles = await page
+      .getByRole('cell')
+      .evaluateAll((cells) => cells.map((cell) => cell.getAttribute('data-title')));
+    expect(titles).toEqual(['name', 'state', 'fingerprint', 'items', 'bytes']);
+    expect(await page.evaluate(`getComputedStyle(document.querySelector('.notice')).display`)).toBe('block');
+  });
+
   test('goes by keyboard alone', async () => {
     const relay = await started();
     await relay.enrol(alice, bob);
