@@ -435,6 +435,31 @@ describe('the console', () => {
     expect(await window.unsound()).toEqual([]);
   });
 
+  test('a page that nobody sees holds no stream, and catches up when it is seen again', async () => {
+    const relay = await started();
+    await relay.enrol(alice, bob);
+    const window = await ConsoleWindow.open(suite);
+    await window.enter(relay);
+    const { page } = window;
+    const show = (state: 'hidden' | 'visible'): Promise<unknown> =>
+      page.evaluate(`
+        Object.defineProperty(document, 'visibilityState', { value: '${state}', configurable: true });
+        document.dispatchEvent(new Event('visibilitychange'));
+      `);
+    const ended = (): number =>
+      relay.logged.filter(({ fields }) => (fields as { route?: string }).route === '/console/live').length;
+    expect(ended()).toBe(0);
+    await show('hidden');
+    await expect.poll(ended).toBe(1);
+    await relay.client(alice).push([itemTo([bob], 'unseen')]);
+    sample(relay, 3);
+    await show('visible');
+    await page.getByText('live', { exact: true }).waitFor();
+    await page.getByRole('img', { name: /Items waiting, now: all queues 1/ }).waitFor();
+    expect(ended()).toBe(1);
+    expect(await window.unsound()).toEqual([]);
+  });
+
   test('says that the relay is gone, and goes on when it is back', async () => {
     const relay = await started();
     const window = await ConsoleWindow.open(suite);
