@@ -4,13 +4,12 @@ import { html } from 'htm/preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ConsoleHosts, ConsoleLog, LoggedEvent } from '../protocol/operator-documents.ts';
 import { read } from './api.ts';
+import { EVENTS_MAX, type Shown, lookBack, withNewer, withOlder } from './log-pages.ts';
 import { EVENT_NAMES, eventName } from './event-names.ts';
 import { Code, Time, Words } from './parts.ts';
 import { failed, hostPlace, itemPlace, place, samples } from './state.ts';
 import { count } from './text.ts';
 
-/** Events kept on the page while it is live. */
-const EVENTS_MAX = 500;
 const PUBLIC_KEY_CHARACTERS = 44;
 
 interface Filters {
@@ -33,7 +32,7 @@ export function Log(): VNode {
     until: '',
   }));
   const [query, setQuery] = useState<Record<string, string>>();
-  const [{ events, downTo }, setShown] = useState<Shown>({ events: [], downTo: 1 });
+  const [{ events, downTo, isAll }, setShown] = useState<Shown>({ events: [], downTo: 1, isAll: true });
   const [isLive, setLive] = useState(true);
   const [isCatchingUp, setCatchingUp] = useState(false);
   const [isLookingBack, setLookingBack] = useState(false);
@@ -45,24 +44,26 @@ export function Log(): VNode {
 
   const apply = async (): Promise<void> => {
     const mine = ++run.current;
+    setLookingBack(true);
     try {
       const next = await queryOf(filters);
-      const found = await read<ConsoleLog>('log', next);
+      const found = await lookBack(next, () => mine === run.current);
       if (mine !== run.current) return;
-      newest.current = found.log_position;
+      newest.current = found.logPosition;
       setQuery(next);
-      setShown({ events: found.events, downTo: found.searched_down_to });
+      setShown(found);
       setProblem('');
     } catch (error) {
       const words = error instanceof NoSuchHost ? error.message : failed(error);
       if (mine === run.current) setProblem(words);
     }
+    if (mine === run.current) setLookingBack(false);
   };
   const older = async (): Promise<void> => {
     const mine = run.current;
     setLookingBack(true);
     try {
-      const found = await read<ConsoleLog>('log', { ...query, before: String(downTo) });
+      const found = await lookBack({ ...query, before: String(downTo) }, () => mine === run.current);
       if (mine === run.current) {
         // What somebody looks back for does not go when something new comes.
         if (events.length + found.events.length > EVENTS_MAX) setLive(false);
@@ -72,9 +73,13 @@ export function Log(): VNode {
     } catch (error) {
       setProblem(failed(error));
     }
-    setLookingBack(false);
+    if (mine === run.current) setLookingBack(false);
   };
-  useEffect(() => void apply(), []);
+  useEffect(() => {
+    void apply();
+    // Nobody waits for an answer any more.
+    return () => void run.current++;
+  }, []);
 
   const sample = samples.value.at(-1);
   const catchUp = async (): Promise<void> => {
@@ -111,42 +116,21 @@ export function Log(): VNode {
     <section class="panel" aria-label="Events">
       ${
         events.length === 0
-          ? html`<p class="none">${query ? noneFound(downTo) : problem === '' && 'Asking the relay…'}</p>`
+          ? html`<p class="none">${query ? noneFound(isAll, downTo) : problem === '' && 'Asking the relay…'}</p>`
           : html`<ol class="timeline">
               ${events.map((event) => html`<${Entry} key=${event.lsn} event=${event} />`)}
             </ol>`
       }
+      ${isLookingBack && query && html`<p class="note" role="status">Looking through the log…</p>`}
       ${
-        downTo > 1 &&
+        !isAll &&
         html`<p class="actions"><button type="button" disabled=${isLookingBack} onClick=${() => void older()}>Look further back</button></p>`
       }
     </section>`;
 }
 
-interface Shown {
-  /** The newest first. */
-  events: readonly LoggedEvent[];
-  /** The record that it was looked down to. */
-  downTo: number;
-}
-
-/** Nothing when the page became another one while it was asked for. */
-function withOlder(before: Shown, found: ConsoleLog, askedFrom: number): Shown {
-  if (before.downTo !== askedFrom) return before;
-  return { events: [...before.events, ...found.events], downTo: found.searched_down_to };
-}
-
-/** When more came than one page it begins anew, so that looking back leaves nothing out. */
-function withNewer(before: Shown, found: ConsoleLog, after: number): Shown {
-  if (found.searched_down_to > after + 1) return { events: found.events, downTo: found.searched_down_to };
-  const events = [...found.events, ...before.events];
-  const last = events[EVENTS_MAX - 1];
-  if (events.length <= EVENTS_MAX || !last) return { events, downTo: before.downTo };
-  return { events: events.slice(0, EVENTS_MAX), downTo: last.lsn };
-}
-
-function noneFound(downTo: number): string {
-  return `No event is like that${downTo > 1 ? `, down to record ${count(downTo)}` : ''}.`;
+function noneFound(isAll: boolean, downTo: number): string {
+  return `No event is like that${isAll ? '' : `, down to record ${count(downTo)}`}.`;
 }
 
 interface FilterFormProps {

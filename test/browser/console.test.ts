@@ -288,6 +288,26 @@ describe('the console', () => {
     expect(await window.unsound()).toEqual([]);
   });
 
+  test('goes on behind answers without an event, and ends where the log does', async () => {
+    const relay = await started();
+    const window = await ConsoleWindow.open(suite);
+    const { page } = window;
+    const before: (string | null)[] = [];
+    // As a log of many records answers, of which the first 90,000 are kept no more.
+    await page.route('**/console/log*', async (route) => {
+      const asked = new URL(route.request().url()).searchParams.get('before');
+      before.push(asked);
+      const position = 150_000;
+      const down = Math.max(90_001, Number(asked ?? position + 1) - 20_000);
+      await route.fulfill({ json: { events: [], searched_down_to: down, log_position: position } });
+    });
+    await window.enter(relay);
+    await window.go('Log');
+    await page.getByText('No event is like that.').waitFor();
+    expect(before).toEqual([null, '130001', '110001', '90001']);
+    expect(await page.getByRole('button', { name: 'Look further back' }).count()).toBe(0);
+  });
+
   test('shows the log live, filters it, and traces an item from its acceptance to its ack', async () => {
     const relay = await started();
     await relay.enrol(alice, bob, carol);
