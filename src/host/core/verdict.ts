@@ -15,7 +15,7 @@ export interface Kept {
 export interface Judgement {
   status: 'accepted' | 'duplicate' | 'quarantined';
   kept: Kept | null;
-  apply(): void;
+  apply: () => void;
 }
 
 const NOTHING = (): void => {};
