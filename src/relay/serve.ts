@@ -27,6 +27,7 @@ import { DiskGuard, freeBytesOf } from './disk-guard.ts';
 import type { Clock, RandomBytes, Timers } from './engine/ambient.ts';
 import type { StoreFailed } from './engine/committer.ts';
 import { Engine } from './engine/engine.ts';
+import { LostItems } from './engine/lost-items.ts';
 import type { TrustProxy } from './http/client-address.ts';
 import { type ExchangeHandler, type HttpServer, type Listen, ListenFailed } from './http/exchange.ts';
 import { Handler } from './http/handler.ts';
@@ -47,6 +48,7 @@ import { pullRoute } from './http/v2-pull.ts';
 import { pushRoute } from './http/v2-push.ts';
 import { rotateRoute } from './http/v2-rotate.ts';
 import { sendersRoute } from './http/v2-senders.ts';
+import { Scrub } from './scrub.ts';
 import { openStore } from './store/open.ts';
 import type { RelayStore } from './store/relay-store.ts';
 import { Sweeps } from './sweep.ts';
@@ -184,7 +186,14 @@ async function serve(options: ServeOptions): Promise<Relay> {
   const challenges = new Challenges(monotonicMs, randomBytes);
   const { publicKey: relayPubkey } = signer;
   const bodyBytesMax = Math.min(options.bodyBytesMax, BODY_BYTES_MAX);
-  const pageWriter = new PageWriter({ engine, clock, timers, newEpoch });
+  const lostItems = new LostItems({
+    engine,
+    clock,
+    newEpoch,
+    lost: (items, foundBy) =>
+      log.error({ items, foundBy }, 'items were missing or altered on the disk: their senders push them again'),
+  });
+  const pageWriter = new PageWriter({ engine, timers, lostItems });
   const disk = await DiskGuard.start({
     freeBytes: options.freeBytes ?? (() => freeBytesOf(options.storeDir)),
     floorBytes: options.diskFloorBytes,
@@ -256,6 +265,7 @@ async function serve(options: ServeOptions): Promise<Relay> {
   let server: HttpServer | undefined;
   let admin: HttpServer | undefined;
   let plan: BackupPlan | undefined;
+  let scrub: Scrub | undefined;
   let control: Control;
   try {
     server = await listen({ ...options.listen, handler: (exchange) => handler.handle(exchange) });
@@ -279,6 +289,7 @@ async function serve(options: ServeOptions): Promise<Relay> {
         consoleFolder: options.consoleFolder,
         takeBackup: options.takeBackup ?? (options.backups && (() => takeBackup(plan))),
         lastBackup: () => plan?.last,
+        lastScrub: () => scrub?.last,
       });
       const { adminListen } = options;
       const side = operator;
@@ -306,11 +317,13 @@ async function serve(options: ServeOptions): Promise<Relay> {
     unexpected: (error) => log.error({ err: error }, 'a sweep met an unexpected error'),
   });
   plan = options.backups && backupPlan(options.backups, options);
+  scrub = startScrub(lostItems, options);
   isReady = true;
   failed.then(
     () => {
       isReady = false;
       void sweeps.stop();
+      void scrub?.stop();
       void plan?.stop();
     },
     () => undefined,
@@ -324,8 +337,7 @@ async function serve(options: ServeOptions): Promise<Relay> {
     const drained = Promise.all([handler.drain(), controlHandler.drain(), operator?.drain()]);
     const isDrained = await withinMs(drained, STOP_WITHIN_MS, timers);
     if (!isDrained) log.warn({}, 'some requests did not finish in time and are cut');
-    await sweeps.stop();
-    await planEnded;
+    await Promise.all([sweeps.stop(), scrub?.stop(), planEnded]);
     await operator?.close();
     await disk.close();
     hosted?.jwks.close();
@@ -354,6 +366,24 @@ async function serve(options: ServeOptions): Promise<Relay> {
 /** The console's button: a backup of the plan, before its time. */
 function takeBackup(plan: BackupPlan | undefined): ReturnType<TakeBackup> {
   return plan ? plan.takeNow() : Promise.reject(new Error('the relay is starting'));
+}
+
+/** Says of each pass how it went; what was lost is said besides, when it is found. */
+function startScrub(lostItems: LostItems, { engine, clock, timers, randomBytes, watch, log }: ServeOptions): Scrub {
+  return new Scrub({
+    engine,
+    lostItems,
+    clock,
+    timers,
+    randomBytes,
+    scrubbed: (items) => watch?.metrics.scrubbed(items),
+    ended: ({ items, bytes, lost, unreadable, durationMs }) => {
+      const counts = { items, bytes, lost, unreadable, durationMs: Math.round(durationMs) };
+      if (unreadable === 0) log.info(counts, 'everything that waits was compared with its hash');
+      else log.error(counts, 'rows of waiting items cannot be read: run poste relay log verify on the stopped store');
+    },
+    unexpected: (error) => log.error({ err: error }, 'a scrub met an unexpected error'),
+  });
 }
 
 function backupPlan(

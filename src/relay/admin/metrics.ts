@@ -40,6 +40,10 @@ export class RelayMetrics implements EngineObserver {
   readonly #acked = this.#counter('items_acked_total', 'Items that their target has and that were deleted.');
   readonly #expired = this.#counter('items_expired_total', 'Items that nobody called for in time.');
   readonly #lost = this.#counter('items_lost_total', 'Items whose row or bytes were found missing or corrupt.');
+  readonly #scrubbed = this.#counter(
+    'scrubbed_items_total',
+    'Waiting items whose bytes a scrub compared with their hash.',
+  );
   readonly #epochs = this.#counter('epoch_rotations_total', 'Store generations begun since the start.', ['reason']);
   readonly #refused = this.#counter('requests_refused_total', 'Requests answered with a problem, by its code.', [
     'code',
@@ -98,6 +102,10 @@ export class RelayMetrics implements EngineObserver {
 
   unread(rejection: ItemRejection, count: number): void {
     this.#rejected.inc({ code: rejection }, count);
+  }
+
+  scrubbed(items: number): void {
+    this.#scrubbed.inc(items);
   }
 
   pulled(): void {}

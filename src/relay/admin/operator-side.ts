@@ -42,6 +42,8 @@ export interface OperatorSideOptions {
   takeBackup?: TakeBackup | undefined;
   /** Of the regular backups. */
   lastBackup: () => Health['lastBackup'];
+  /** Of the daily scrub. */
+  lastScrub: () => Health['lastScrub'];
 }
 
 export class OperatorSide {
@@ -104,6 +106,7 @@ export class OperatorSide {
         hosts: engine.liveEnrolments,
         uptimeMs: clock.monotonicMs() - startedMs,
         lastBackup: options.lastBackup(),
+        lastScrub: options.lastScrub(),
       }),
       openApi: options.openApi,
       metrics: () => watch.metrics.reply(gauges()),

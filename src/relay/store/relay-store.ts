@@ -44,6 +44,7 @@ import { OldestItem } from './oldest-item.ts';
 import { keyBytes } from './packing.ts';
 import type { PositionFile } from './position.ts';
 import { checkRecord, decodeRecord, encodeRecord } from './record.ts';
+import { type QueueSlice, queueSlice } from './queue-walk.ts';
 import { decodeRow, encodeRow } from './row-codec.ts';
 import { StoreSnapshot } from './snapshot.ts';
 import { storedRecords, storedRecordsBack } from './stored-records.ts';
@@ -207,6 +208,11 @@ export class RelayStore implements EventLog, RowReader {
     } finally {
       await iterator.close();
     }
+  }
+
+  /** Queue rows of all targets: see queue-walk.ts. */
+  queueSlice(after: Buffer, through: Buffer, bytesMax: number): Promise<QueueSlice | undefined> {
+    return queueSlice(this.#level, after, through, bytesMax);
   }
 
   /**
