@@ -12,6 +12,7 @@ import { join } from 'node:path';
 import { type PublicKey, hostFingerprint } from '../protocol/public-key.ts';
 import type { Cancel, Clock, Timers } from './engine/ambient.ts';
 import type { Engine } from './engine/engine.ts';
+import type { LostItems } from './engine/lost-items.ts';
 import { type WrittenBackup, writeBackupFile } from './store/backup-file.ts';
 
 /** What the operator set. */
@@ -30,6 +31,8 @@ export interface LastBackup {
 
 export interface BackupPlanOptions extends BackupSettings {
   engine: Engine;
+  /** Told of what waits and is damaged. */
+  lostItems: LostItems;
   relayPubkey: PublicKey;
   clock: Clock;
   timers: Timers;
@@ -151,13 +154,13 @@ export class BackupPlan {
   }
 
   async #backUp(atMs: number): Promise<WrittenBackup> {
-    const { engine, folder, version } = this.#options;
+    const { engine, lostItems, folder, version } = this.#options;
     await this.#removeParts();
     const path = join(folder, this.#nameAt(atMs));
     const snapshot = await engine.snapshot();
     try {
-      const chunks = this.#untilStopped(snapshot.chunks({ created_at: atMs, version }));
-      return await writeBackupFile(chunks, { path, replaces: false });
+      const chunks = snapshot.chunks({ created_at: atMs, version }, (damage) => lostItems.foundByBackup(damage));
+      return await writeBackupFile(this.#untilStopped(chunks), { path, replaces: false });
     } finally {
       await snapshot.close();
     }

@@ -99,7 +99,7 @@ export class Scrub {
   }
 
   async #pass(): Promise<void> {
-    const { clock, randomBytes, ended, unexpected } = this.#options;
+    const { lostItems, clock, randomBytes, ended, unexpected } = this.#options;
     const startedMs = clock.monotonicMs();
     const pass: ScrubPass = { atMs: 0, items: 0, bytes: 0, lost: 0, unreadable: 0, durationMs: 0 };
     const begin = placeOf(randomBytes(KEY_BYTES));
@@ -112,6 +112,7 @@ export class Scrub {
       return;
     }
     if (this.#isStopped) return;
+    lostItems.tellUnreadable(pass.unreadable, 'scrub');
     this.#last = { ...pass, atMs: clock.nowMs(), durationMs: clock.monotonicMs() - startedMs };
     ended(this.#last);
   }

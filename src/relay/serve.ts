@@ -192,6 +192,8 @@ async function serve(options: ServeOptions): Promise<Relay> {
     newEpoch,
     lost: (items, foundBy) =>
       log.error({ items, foundBy }, 'items were missing or altered on the disk: their senders push them again'),
+    unreadable: (rows, foundBy) =>
+      log.error({ rows, foundBy }, 'rows of queues cannot be read: stop the relay, and run poste relay log verify'),
   });
   const pageWriter = new PageWriter({ engine, timers, lostItems });
   const disk = await DiskGuard.start({
@@ -255,7 +257,7 @@ async function serve(options: ServeOptions): Promise<Relay> {
       ...hostRoutes({ engine, monotonicMs }),
       ...inviteRoutes({ engine, randomBytes }),
       consoleRoute({ clock, operator: () => operator }),
-      backupRoute({ engine, version }),
+      backupRoute({ engine, lostItems, version }),
       epochRoute({ engine, randomBytes }),
     ],
     finished: (request) => log.info(request, 'local request'),
@@ -316,7 +318,7 @@ async function serve(options: ServeOptions): Promise<Relay> {
     isClockDoubted: options.isClockDoubted,
     unexpected: (error) => log.error({ err: error }, 'a sweep met an unexpected error'),
   });
-  plan = options.backups && backupPlan(options.backups, options);
+  plan = options.backups && backupPlan(options.backups, lostItems, options);
   scrub = startScrub(lostItems, options);
   isReady = true;
   failed.then(
@@ -377,27 +379,27 @@ function startScrub(lostItems: LostItems, { engine, clock, timers, randomBytes, 
     timers,
     randomBytes,
     scrubbed: (items) => watch?.metrics.scrubbed(items),
-    ended: ({ items, bytes, lost, unreadable, durationMs }) => {
-      const counts = { items, bytes, lost, unreadable, durationMs: Math.round(durationMs) };
-      if (unreadable === 0) log.info(counts, 'everything that waits was compared with its hash');
-      else log.error(counts, 'rows of waiting items cannot be read: run poste relay log verify on the stopped store');
-    },
+    ended: ({ atMs: _atMs, durationMs, ...counts }) =>
+      log.info({ ...counts, durationMs: Math.round(durationMs) }, 'everything that waits was compared with its hash'),
     unexpected: (error) => log.error({ err: error }, 'a scrub met an unexpected error'),
   });
 }
 
 function backupPlan(
   settings: BackupSettings,
+  lostItems: LostItems,
   { engine, signer, clock, timers, version, log }: ServeOptions,
 ): BackupPlan {
   return BackupPlan.start({
     ...settings,
     engine,
+    lostItems,
     relayPubkey: signer.publicKey,
     clock,
     timers,
     version,
-    written: ({ bytes, items, header }) => log.info({ bytes, items, lsn: header.lsn }, 'a backup was written'),
+    written: ({ bytes, items, damagedItems, header }) =>
+      log.info({ bytes, items, damagedItems, lsn: header.lsn }, 'a backup was written'),
     failed: (error) => log.error({ err: error }, 'a backup could not be written; it is tried again'),
   });
 }

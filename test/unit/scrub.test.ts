@@ -45,17 +45,20 @@ interface Scrubbed {
   /** How many were compared, slice by slice. */
   slices: number[];
   lost: [items: number, foundBy: LostFinder][];
+  /** Rows that were told of. */
+  unreadable: number[];
   unexpected: unknown[];
 }
 
 function scrubOf(relay: TestRelay, timers: Timers = new EagerTimers(), begin: Buffer = Buffer.alloc(32)): Scrubbed {
-  const found: Omit<Scrubbed, 'scrub'> = { passes: [], slices: [], lost: [], unexpected: [] };
+  const found: Omit<Scrubbed, 'scrub'> = { passes: [], slices: [], lost: [], unreadable: [], unexpected: [] };
   const { engine } = relay;
   const clock = { nowMs: () => relay.clock.nowMs, monotonicMs: () => performance.now() };
   const lost = (items: number, foundBy: LostFinder): void => void found.lost.push([items, foundBy]);
+  const unreadable = (rows: number): void => void found.unreadable.push(rows);
   const scrub = new Scrub({
     engine,
-    lostItems: new LostItems({ engine, clock, newEpoch: epochSource(50), lost }),
+    lostItems: new LostItems({ engine, clock, newEpoch: epochSource(50), lost, unreadable }),
     clock,
     timers,
     randomBytes: () => begin,
@@ -188,9 +191,10 @@ describe('a pass', () => {
       await level.put(queueKey(carol.key, NOON_MS), encodeRow('queue', altered));
       await level.del(payloadKey(bob.key, NOON_MS + 1));
     });
-    const { scrub, passes, unexpected } = scrubOf(relay);
+    const { scrub, passes, unreadable, unexpected } = scrubOf(relay);
     await scrub.pass();
     expect(passes).toMatchObject([{ items: 4, lost: 1, unreadable: 2 }]);
+    expect(unreadable).toEqual([2]);
     expect(unexpected).toEqual([]);
   });
 

@@ -3,9 +3,9 @@
  * is deleted meanwhile really goes; what is added behind the walk is not seen.
  */
 import type { QueueRow } from '../core/rows.ts';
-import { PREFIX, prefixRange, queueRowKey } from './keys.ts';
+import { PREFIX, prefixRange } from './keys.ts';
 import type { Level } from './level.ts';
-import { decodeRow } from './row-codec.ts';
+import { readableQueueRow } from './waiting-rows.ts';
 
 /** Decoding them holds the loop for about a millisecond. */
 const ROWS_AT_ONCE = 100;
@@ -48,7 +48,7 @@ export async function queueSlice(
       const run = await iterator.nextv(ROWS_AT_ONCE);
       if (run.length === 0) return slice.place === after ? undefined : slice;
       for (const [key, value] of run) {
-        const row = readable(key, value);
+        const row = readableQueueRow(key, value);
         bytes += row?.bytes ?? 0;
         if (bytes > bytesMax && slice.rows.length > 0) return slice;
         if (row) slice.rows.push(row);
@@ -58,13 +58,5 @@ export async function queueSlice(
     }
   } finally {
     await iterator.close();
-  }
-}
-
-function readable(key: Buffer, value: Buffer): QueueRow | undefined {
-  try {
-    return decodeRow('queue', queueRowKey(key), value);
-  } catch {
-    return undefined;
   }
 }
