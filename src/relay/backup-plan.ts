@@ -59,6 +59,7 @@ export class BackupPlan {
   #running: Promise<void> | undefined;
   #isStopped = false;
   #last: LastBackup | undefined;
+  #lastGoodMs = 0;
 
   private constructor(options: BackupPlanOptions) {
     const { relayPubkey, clock, timers } = options;
@@ -79,6 +80,11 @@ export class BackupPlan {
   /** How the last attempt of this process went, or when the newest file of an earlier one was made. */
   get last(): LastBackup | undefined {
     return this.#last;
+  }
+
+  /** When the newest good one was made, by this process or an earlier one; 0 while there is none. */
+  get lastGoodMs(): number {
+    return this.#lastGoodMs;
   }
 
   /** Resolves when no backup is under way; one that is, is given up. */
@@ -133,6 +139,7 @@ export class BackupPlan {
     const backup = await this.#backUp(atMs);
     this.#hasFailed = false;
     this.#last = { isGood: true, atMs };
+    this.#lastGoodMs = atMs;
     this.#options.written(backup);
     await this.#removeOld(atMs);
     return { name: this.#nameAt(atMs), bytes: backup.bytes };
@@ -150,6 +157,7 @@ export class BackupPlan {
     const newestMs = (await this.#files(nowMs)).at(-1)?.timeMs;
     if (newestMs === undefined) return true;
     this.#last ??= { isGood: true, atMs: newestMs };
+    this.#lastGoodMs ||= newestMs;
     return nowMs - newestMs >= everyMs || sinceTriedMs >= everyMs;
   }
 

@@ -127,7 +127,7 @@ export const STOP_WITHIN_MS = 20_000;
 export async function startRelay(options: RelayOptions): Promise<Relay> {
   const { storeDir, positionFile, clock, randomBytes, limits, admission, enrolmentsMax, dedupRowsMax } = options;
   const newEpoch = () => epochFromRandom(randomBytes(EPOCH_RANDOM_BYTES));
-  const { store, signer, initialised, notices, isClockDoubted } = await openStore({
+  const { store, signer, initialised, notices, epochBegun, isClockDoubted } = await openStore({
     folder: storeDir,
     ...(positionFile !== undefined && { positionFile }),
     ...(options.signer && { signer: options.signer }),
@@ -139,6 +139,7 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
   const settings = { limits, admission, enrolmentsMax, dedupRowsMax };
   // Without an operator's listener there is nobody to count for.
   const watch = options.adminListen ? new Watch(options.version, clock) : undefined;
+  if (epochBegun) watch?.metrics.epochBegun(epochBegun);
   const observed = watch && { observer: watch.observer };
   const engineOptions = { store, settings, signer, monotonicMs, failed: failure.tell, ...observed };
   const engine = await Engine.start(engineOptions, clock.nowMs()).catch(async (error: unknown) => {
@@ -251,13 +252,15 @@ async function serve(options: ServeOptions): Promise<Relay> {
     },
   });
   let operator: OperatorSide | undefined;
+  /** When the last backup was handed over to whoever asked for it; 0 when none was. */
+  let handedOverMs = 0;
   const controlHandler = new Handler({
     ...shared,
     routes: [
       ...hostRoutes({ engine, monotonicMs }),
       ...inviteRoutes({ engine, randomBytes }),
       consoleRoute({ clock, operator: () => operator }),
-      backupRoute({ engine, lostItems, version }),
+      backupRoute({ engine, lostItems, version, taken: (atMs) => void (handedOverMs = atMs) }),
       epochRoute({ engine, randomBytes }),
     ],
     finished: (request) => log.info(request, 'local request'),
@@ -291,6 +294,8 @@ async function serve(options: ServeOptions): Promise<Relay> {
         consoleFolder: options.consoleFolder,
         takeBackup: options.takeBackup ?? (options.backups && (() => takeBackup(plan))),
         lastBackup: () => plan?.last,
+        lastGoodBackupMs: () =>
+          options.backups || handedOverMs > 0 ? Math.max(plan?.lastGoodMs ?? 0, handedOverMs) : undefined,
         lastScrub: () => scrub?.last,
       });
       const { adminListen } = options;

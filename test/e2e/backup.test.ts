@@ -177,18 +177,19 @@ describe('relay backup', () => {
   });
 });
 
-describe('relay backup of a store that the disk altered', () => {
-  async function altered(): Promise<Store & { seqs: number[] }> {
-    const made = await store();
-    const relay = await made.start();
-    for (const host of [alice, bob]) await clientOf(relay, host).enrol();
-    await clientOf(relay, alice).push(['m1', 'm2', 'm3'].map((id) => itemTo([bob], id)));
-    const seqs = (await clientOf(relay, bob).pull()).items.map(({ seq }) => seq);
-    await stopped(relay);
-    await withRawLevel(made.storeDir, (level) => level.put(payloadKey(bob.key, seqs[1] ?? 0), Buffer.from('other')));
-    return { ...made, seqs };
-  }
+/** Three items wait for bob, and the bytes of the second are others. */
+async function altered(): Promise<Store & { seqs: number[] }> {
+  const made = await store();
+  const relay = await made.start();
+  for (const host of [alice, bob]) await clientOf(relay, host).enrol();
+  await clientOf(relay, alice).push(['m1', 'm2', 'm3'].map((id) => itemTo([bob], id)));
+  const seqs = (await clientOf(relay, bob).pull()).items.map(({ seq }) => seq);
+  await stopped(relay);
+  await withRawLevel(made.storeDir, (level) => level.put(payloadKey(bob.key, seqs[1] ?? 0), Buffer.from('other')));
+  return { ...made, seqs };
+}
 
+describe('relay backup of a store that the disk altered', () => {
   test('is written while the relay is stopped, says what is damaged, and can be restored', async () => {
     const { folder, command } = await altered();
     const file = join(folder, 'relay.backup');

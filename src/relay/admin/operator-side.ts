@@ -42,6 +42,8 @@ export interface OperatorSideOptions {
   takeBackup?: TakeBackup | undefined;
   /** Of the regular backups. */
   lastBackup: () => Health['lastBackup'];
+  /** When the last good one was taken, as in `Gauges`. */
+  lastGoodBackupMs: () => Gauges['lastBackupMs'];
   /** Of the daily scrub. */
   lastScrub: () => Health['lastScrub'];
 }
@@ -145,7 +147,7 @@ export class OperatorSide {
   }
 
   #gauges(): Gauges {
-    const { engine, store, disk, isReady } = this.#options;
+    const { engine, store, disk, isReady, lastGoodBackupMs } = this.#options;
     const { items, bytes } = engine.waiting;
     const { ageMs } = this.#oldest;
     return {
@@ -158,6 +160,7 @@ export class OperatorSide {
       diskFreeBytes: disk.freeBytes,
       isDiskLow: disk.isLow,
       isReady: isReady(),
+      lastBackupMs: lastGoodBackupMs(),
     };
   }
 }

@@ -19,6 +19,8 @@ export interface BackupRouteOptions {
   engine: Engine;
   /** Told of what waits and is damaged, when it has come by. */
   lostItems: LostItems;
+  /** Told when one was handed over whole. */
+  taken: (atMs: number) => void;
   version: string;
 }
 
@@ -46,7 +48,7 @@ export function backupRoute(options: BackupRouteOptions): OpenRoute {
 
 async function backUp(
   { exchange, id, nowMs }: RelayRequest,
-  { engine, lostItems, version }: BackupRouteOptions,
+  { engine, lostItems, taken, version }: BackupRouteOptions,
 ): Promise<Reply | 'streamed'> {
   const snapshot = await engine.snapshot();
   try {
@@ -68,7 +70,10 @@ async function backUp(
         await stream.write(chunk);
       }
       if (engine.isDraining) exchange.abort();
-      else stream.end();
+      else {
+        stream.end();
+        if (!exchange.isAborted) taken(nowMs);
+      }
     } catch (error) {
       exchange.abort();
       throw error;

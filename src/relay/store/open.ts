@@ -54,6 +54,8 @@ export interface OpenedStore {
   initialised: boolean;
   /** Sentences for the operator: what was found, and what was done about it. */
   notices: string[];
+  /** Why the opening began an epoch; `undefined` when the stored one goes on. */
+  epochBegun: EpochReason | undefined;
   /** Whether the stored heartbeat and the clock contradict each other. */
   isClockDoubted: boolean;
 }
@@ -111,7 +113,7 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
       await appendAtOnce(store, event, nowMs);
       await syncFolder(folder);
       await syncFolder(dirname(folder));
-      return { store, signer, initialised: true, notices: [], isClockDoubted: false };
+      return { store, signer, initialised: true, notices: [], epochBegun: undefined, isClockDoubted: false };
     }
     refuseForeignKey(relay, signer, folder);
     const notices: string[] = [];
@@ -126,7 +128,14 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
       await appendAtOnce(store, { type: 'EpochRotated', epoch: newEpoch(), reason: doubt.reason, atMs: nowMs }, nowMs);
     }
     await store.findUncollected();
-    return { store, signer, initialised: false, notices, isClockDoubted: clockDoubt !== undefined };
+    return {
+      store,
+      signer,
+      initialised: false,
+      notices,
+      epochBegun: doubt?.reason,
+      isClockDoubted: clockDoubt !== undefined,
+    };
   } catch (error) {
     for (const resource of opened.toReversed()) await resource.close();
     if (error instanceof DamagedRecord) throw damaged(levelFolder, error.message);

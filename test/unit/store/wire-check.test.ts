@@ -105,9 +105,10 @@ describe('a backup of a store with', () => {
       const { damage, naive } = await backedUp(await filled(), async (level) => {
         for (const { key } of [bob, carol, dave]) {
           for (const seq of [NOON_MS, NOON_MS + 1, NOON_MS + 2]) {
-            if (randomInt(3) === 0) await level.del(payloadKey(key, seq));
-            else if (randomInt(3) === 0) await level.put(payloadKey(key, seq), Buffer.from('x'));
-            else if (randomInt(4) === 0) await level.del(queueKey(key, seq));
+            const what = randomInt(6);
+            if (what === 0) await level.del(payloadKey(key, seq));
+            if (what === 1) await level.put(payloadKey(key, seq), Buffer.from('x'));
+            if (what === 2) await level.del(queueKey(key, seq));
           }
         }
       });
