@@ -1,5 +1,4 @@
 /** What stands behind the operator's listener, put together: health, metrics and the console. */
-import { rowKey } from '../core/rows.ts';
 import type { DiskGuard } from '../disk-guard.ts';
 import type { Clock, RandomBytes, Timers } from '../engine/ambient.ts';
 import type { Engine } from '../engine/engine.ts';
@@ -10,6 +9,7 @@ import type { RelayStore } from '../store/relay-store.ts';
 import { Access } from './console/access.ts';
 import { CONSOLE_FOLDER, readAssets } from './console/assets.ts';
 import { EpochHistory } from './console/epoch-history.ts';
+import { itemPlaces } from './console/item-places.ts';
 import { LiveStreams } from './console/live-streams.ts';
 import { ownHosts } from './console/own-hosts.ts';
 import { type TakeBackup, consoleRoutes } from './console/routes.ts';
@@ -86,8 +86,7 @@ export class OperatorSide {
       monotonicMs,
       nameOf: (key) => engine.enrolment(key)?.hostName,
       lastPull: (target) => activity.lastPull(target),
-      isWaiting: (target, seq) =>
-        seq > engine.head(target).ackedThrough && store.get('queue', rowKey.queue(target, seq)) !== undefined,
+      ...itemPlaces(engine, store),
       access,
       sessions: this.#sessions,
       assets,

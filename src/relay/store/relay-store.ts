@@ -176,6 +176,12 @@ export class RelayStore implements EventLog, RowReader {
     return record;
   }
 
+  /** As `record`, decoded. */
+  entry(lsn: number): LogEntry | undefined {
+    const record = this.record(lsn);
+    return record && decodeRecord(lsn, record);
+  }
+
   /** The records below `beforeLsn`, the newest first, in runs small enough to be read in one turn of the loop. */
   async *readBack(beforeLsn: number): AsyncGenerator<LogEntry[]> {
     for await (const run of storedRecordsBack(this.#level, Math.min(beforeLsn - 1, this.#lastLsn)))
