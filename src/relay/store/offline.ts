@@ -14,11 +14,11 @@ import { LEVEL_FOLDER, type Level, levelAt } from './level.ts';
 import { LogTree } from './log-tree.ts';
 import { POSITION_FILE, SCHEMA_VERSION, checkSchema, openLevel } from './open.ts';
 import { PositionFile } from './position.ts';
-import { finishRebuild } from './rebuild-swap.ts';
 import { StoreRefused } from './refused.ts';
 import { RelayStore } from './relay-store.ts';
-import { finishSwap, isSwapUnderWay } from './restore-swap.ts';
+import { isSwapUnderWay } from './restore-swap.ts';
 import { damagedTables } from './table-check.ts';
+import { finishSwaps } from './unfinished-swaps.ts';
 
 export interface OfflineStore {
   store: RelayStore;
@@ -34,8 +34,7 @@ export interface OfflineStore {
  */
 export async function openOffline(folder: string, { isChecked = false } = {}): Promise<OfflineStore> {
   const levelFolder = join(folder, LEVEL_FOLDER);
-  await finishSwap(folder);
-  await finishRebuild(folder);
+  await finishSwaps(folder);
   if (!existsSync(levelFolder)) {
     throw new StoreRefused('missing', `there is no store at ${folder}: name its folder with --store-dir`);
   }

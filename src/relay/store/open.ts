@@ -23,11 +23,12 @@ import { LogTree } from './log-tree.ts';
 import { MIGRATIONS, type Migration, migrate } from './migrate.ts';
 import { type Position, PositionFile } from './position.ts';
 import { DamagedRecord, checkRecord } from './record.ts';
-import { dropRebuilt, finishRebuild } from './rebuild-swap.ts';
+import { dropRebuilt } from './rebuild-swap.ts';
 import { StoreRefused } from './refused.ts';
 import { createRelayKey, readRelayKey, syncFolder } from './relay-key.ts';
 import { RelayStore } from './relay-store.ts';
-import { POSITION_FILE, finishSwap, isSwapUnderWay } from './restore-swap.ts';
+import { POSITION_FILE, isSwapUnderWay } from './restore-swap.ts';
+import { finishSwaps } from './unfinished-swaps.ts';
 
 export { LEVEL_FOLDER, POSITION_FILE };
 export const SCHEMA_VERSION = 1;
@@ -77,8 +78,7 @@ export async function openStore(options: OpenStoreOptions): Promise<OpenedStore>
 async function open(options: OpenStoreOptions): Promise<OpenedStore> {
   const { folder, nowMs, newEpoch } = options;
   await makeFolder(folder);
-  await finishSwap(folder, { positionFile: options.positionFile });
-  await finishRebuild(folder);
+  await finishSwaps(folder, { positionFile: options.positionFile });
   const levelFolder = join(folder, LEVEL_FOLDER);
   const positionPath = options.positionFile ?? join(folder, POSITION_FILE);
   const existed = existsSync(positionPath) || holdsDatabase(levelFolder);
