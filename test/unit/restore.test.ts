@@ -35,9 +35,11 @@ async function interruptRebuild({ folder }: TestRelay): Promise<void> {
 
 /** As a restore leaves the folder before the restored store takes its place. */
 async function interruptRestore({ folder, clock }: TestRelay, file: string): Promise<void> {
-  const step = (taken: string): Promise<void> =>
-    taken === 'the restored store takes its place' ? Promise.reject(new Error('interrupted')) : Promise.resolve();
-  await expect(restored(file, folder, clock.nowMs, { step })).rejects.toThrow('interrupted');
+  await expect(restored(file, folder, clock.nowMs, { step: endBeforeLastRename })).rejects.toThrow('interrupted');
+}
+
+function endBeforeLastRename(step: string): Promise<void> {
+  return step === 'the restored store takes its place' ? Promise.reject(new Error('interrupted')) : Promise.resolve();
 }
 
 /** A relay with mail, a backup of it, and not closed yet. */
