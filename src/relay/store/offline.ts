@@ -139,25 +139,27 @@ async function opened(
   header: BackupHeader | undefined,
   remove: () => Promise<void>,
 ): Promise<OfflineStore> {
-  // Nothing is appended, so nothing is noted in it.
-  const scratch = await mkdtemp(join(tmpdir(), 'poste-offline-'));
-  const removeAll = async (): Promise<void> => {
-    await rm(scratch, { recursive: true, force: true });
-    await remove();
-  };
   try {
     const lastLsn = await lastRecord(level);
-    const { file } = await PositionFile.open(join(scratch, 'position'));
-    const store = new RelayStore(level, file, lastLsn, LogTree.none(level));
+    const store = new RelayStore(level, await unnotedPosition(), lastLsn, LogTree.none(level));
     const close = async (): Promise<void> => {
-      await store.close();
-      await removeAll();
+      await store.close().finally(remove);
     };
     return { store, level, header, close };
   } catch (error) {
     await level.close();
-    await removeAll();
+    await remove();
     throw error;
+  }
+}
+
+/** Nothing is appended, so nothing is noted in it: its name goes at once, and however the process ends nothing is left. */
+async function unnotedPosition(): Promise<PositionFile> {
+  const scratch = await mkdtemp(join(tmpdir(), 'poste-offline-'));
+  try {
+    return (await PositionFile.open(join(scratch, 'position'))).file;
+  } finally {
+    await rm(scratch, { recursive: true, force: true });
   }
 }
 
