@@ -143,7 +143,11 @@ async function opened(
     const lastLsn = await lastRecord(level);
     const store = new RelayStore(level, await unnotedPosition(), lastLsn, LogTree.none(level));
     const close = async (): Promise<void> => {
-      await store.close().finally(remove);
+      try {
+        await store.close();
+      } finally {
+        await remove();
+      }
     };
     return { store, level, header, close };
   } catch (error) {
