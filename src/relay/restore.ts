@@ -19,7 +19,7 @@ import { rowKey } from './core/rows.ts';
 import type { BackupHeader } from './store/backup.ts';
 import { LEVEL_FOLDER, type Level } from './store/level.ts';
 import { unpackBackup } from './store/offline.ts';
-import { PositionFile } from './store/position.ts';
+import { PositionFile, positionFault } from './store/position.ts';
 import { finishRebuild } from './store/rebuild-swap.ts';
 import { StoreRefused } from './store/refused.ts';
 import { readRelayKey, syncFolder } from './store/relay-key.ts';
@@ -79,6 +79,7 @@ export async function restoreRelay(options: RestoreOptions): Promise<RestoreRepo
   try {
     const signer = options.signer ?? (await readRelayKey(options.folder));
     if (!signer) throw withoutKey(options.folder);
+    if (options.positionFile !== undefined) await refuseUnusablePosition(options.positionFile);
     return await (options.isRehearsal ? rehearse({ ...options, signer }) : restore({ ...options, signer }));
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
@@ -86,6 +87,16 @@ export async function restoreRelay(options: RestoreOptions): Promise<RestoreRepo
     if (typeof code !== 'string' || typeof (error as NodeJS.ErrnoException).errno !== 'number') throw error;
     throw new StoreRefused('unusable', `the store at ${options.folder} cannot be restored (${code}): mend that first`);
   }
+}
+
+/** Found out before anything is decided: from then on no other place will do without being asked for. */
+async function refuseUnusablePosition(path: string): Promise<void> {
+  const fault = await positionFault(path);
+  if (fault === undefined) return;
+  throw new StoreRefused(
+    'unusable',
+    `the position file ${path} cannot be used (${fault}): name another place with --position-file`,
+  );
 }
 
 type KeyedOptions = RestoreOptions & { signer: Signer };

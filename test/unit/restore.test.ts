@@ -211,6 +211,26 @@ async function emptyRestored(file: string, nowMs: number): Promise<string> {
   return folder;
 }
 
+test('a restore that cannot be carried out to its end says so, and goes on when it can', async () => {
+  const { relay, file } = await backedUp();
+  await relay.close();
+  const folder = join(await temporaryFolder(), 'other disk');
+  await mkdir(folder);
+  const told = restored(file, relay.folder, relay.clock.nowMs, {
+    positionFile: join(folder, 'position'),
+    step: async (step) => {
+      if (step === 'the position is replaced') await rm(folder, { recursive: true });
+    },
+  });
+  await expect(told).rejects.toMatchObject({ reason: 'unusable' });
+  await expect(told).rejects.toThrow(/has happened, .*\(ENOENT: .*other disk.*\): mend that, and start the relay/);
+  await expect(openOffline(relay.folder)).rejects.toThrow('has happened');
+  await mkdir(folder);
+  const offline = await openOffline(relay.folder);
+  expect(offline.store.get('relay', '')?.epoch).not.toBe(relay.engine.epoch);
+  await offline.close();
+});
+
 describe('what was replaced', () => {
   test('is kept aside as it was, and can be opened', async () => {
     const world = await backedUp();
@@ -328,6 +348,23 @@ describe('a restore is refused, and the store is what it was', () => {
     await forge(file, relay.folder, { ...headerOf(relay), schema_version: 2 });
     await relay.open();
     expect(await refusal(relay, file)).toMatch(/^newer-schema: .*use the newer software/);
+  });
+
+  test('for a position file that cannot be written', async () => {
+    const { relay, file } = await backedUp();
+    const folder = await temporaryFolder();
+    await writeFile(join(folder, 'file'), '');
+    for (const [path, code] of [
+      [join(folder, 'none', 'position'), 'ENOENT'],
+      [join(folder, 'file', 'position'), 'ENOTDIR'],
+      [folder, 'EISDIR'],
+    ] as const) {
+      for (const isRehearsal of [false, true]) {
+        expect(await refusal(relay, file, { positionFile: path, isRehearsal })).toBe(
+          `unusable: the position file ${path} cannot be used (${code}): name another place with --position-file`,
+        );
+      }
+    }
   });
 
   test('while a relay uses the store', async () => {
