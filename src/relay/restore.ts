@@ -7,7 +7,7 @@
  * away.
  */
 import { existsSync } from 'node:fs';
-import { mkdir, mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import type { Signer } from '../protocol/ed25519.ts';
@@ -19,6 +19,7 @@ import { rowKey } from './core/rows.ts';
 import type { BackupHeader } from './store/backup.ts';
 import { LEVEL_FOLDER, type Level } from './store/level.ts';
 import { unpackBackup } from './store/offline.ts';
+import { makeFolder } from './store/open.ts';
 import { PositionFile, positionFault } from './store/position.ts';
 import { finishRebuild } from './store/rebuild-swap.ts';
 import { StoreRefused } from './store/refused.ts';
@@ -124,7 +125,7 @@ async function rehearse(options: KeyedOptions): Promise<RestoreReport> {
 async function restore(options: KeyedOptions): Promise<RestoreReport> {
   const { folder, confirm, step } = options;
   const positionFile = options.positionFile === undefined ? undefined : resolve(options.positionFile);
-  await mkdir(folder, { mode: 0o700, recursive: true });
+  await makeFolder(folder);
   await finishSwap(folder, { positionFile, step });
   await finishRebuild(folder);
   const prepared = await prepare(options, folder);

@@ -367,6 +367,14 @@ describe('a restore is refused, and the store is what it was', () => {
     }
   });
 
+  test('for a folder that cannot be made, and does not wait for ever', async () => {
+    const { relay, file } = await backedUp();
+    for (const folder of ['/proc/store', '/proc/no/store', join(file, 'store')]) {
+      const refused = restored(file, folder, relay.clock.nowMs);
+      await expect(refused).rejects.toThrow(/cannot be used as the store folder \(E[A-Z]+\): name another one/);
+    }
+  });
+
   test('while a relay uses the store', async () => {
     const { relay, file } = await backedUp();
     const refused = restored(file, relay.folder, relay.clock.nowMs);

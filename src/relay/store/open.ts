@@ -134,7 +134,8 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
   }
 }
 
-async function makeFolder(folder: string): Promise<void> {
+/** The store folder, with its parents. Throws `StoreRefused`. */
+export async function makeFolder(folder: string): Promise<void> {
   try {
     await makeWithParents(folder);
   } catch (error) {
