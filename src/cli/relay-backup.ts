@@ -10,6 +10,8 @@ import {
   checkedBackup,
   writeBackupFile,
 } from '../relay/store/backup-file.ts';
+import { rowKey } from '../relay/core/rows.ts';
+import { refusedIfDamaged } from '../relay/store/damage.ts';
 import { openOffline } from '../relay/store/offline.ts';
 import { StoreRefused } from '../relay/store/refused.ts';
 import { ControlClient } from './control-client.ts';
@@ -115,6 +117,12 @@ class BackupSource {
   async *#stopped(): AsyncGenerator<Buffer> {
     const offline = await openOffline(this.#storeDir);
     try {
+      if (!offline.store.get('relay', rowKey.relay)) {
+        throw new StoreRefused(
+          'damaged',
+          `the store at ${this.#storeDir} holds no relay row, so nothing of it can be a backup: poste relay log verify tells more`,
+        );
+      }
       const snapshot = offline.store.snapshot();
       try {
         this.bytesAbout = await snapshot.bytesAbout();
@@ -122,6 +130,8 @@ class BackupSource {
       } finally {
         await snapshot.close();
       }
+    } catch (error) {
+      throw refusedIfDamaged(error, this.#storeDir);
     } finally {
       await offline.close();
     }
