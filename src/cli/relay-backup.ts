@@ -20,6 +20,7 @@ import { interruption } from './interruption.ts';
 import { ProgressLine } from './progress.ts';
 import { type StoreDirFlags, storeDirOption } from './store-dir.ts';
 import { storeRefused } from './store-refused.ts';
+import { passed } from './stdout.ts';
 import { bytesText, jsonLine, timeText } from './text.ts';
 import { softwareVersion } from './version.ts';
 
@@ -63,7 +64,7 @@ async function backup(file: string, flags: BackupFlags): Promise<void> {
   try {
     const written =
       file === STDOUT
-        ? await checkedBackup(passedOn(source.chunks()), told)
+        ? await checkedBackup(passedOn(source.chunks(), interrupted.signal), told)
         : await writeBackupFile(source.chunks(), {
             path: resolve(file),
             replaces: flags.force === true,
@@ -138,13 +139,9 @@ class BackupSource {
   }
 }
 
-async function* passedOn(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+async function* passedOn(chunks: AsyncIterable<Buffer>, signal: AbortSignal): AsyncGenerator<Buffer> {
   for await (const chunk of chunks) {
-    if (!process.stdout.write(chunk)) {
-      await new Promise((drained) => {
-        process.stdout.once('drain', drained);
-      });
-    }
+    await passed(chunk, 'the backup', signal);
     yield chunk;
   }
 }
