@@ -27,7 +27,7 @@ import { readRelayKey, syncFolder } from './store/relay-key.ts';
 import { LogTree } from './store/log-tree.ts';
 import { RelayStore } from './store/relay-store.ts';
 import type { ReadReplaced } from './store/replaced.ts';
-import { checkUnpacked, openReplaced, readOrRefuse } from './store/restorable.ts';
+import { checkUnpacked, openReplaced, readOrRefuse, readableOf } from './store/restorable.ts';
 import { type RestoreNames, cloneLevel, removeLeftovers, restoreNames, syncTree } from './store/restore-files.ts';
 import { type StepObserver, decideSwap, finishSwap } from './store/restore-swap.ts';
 import { waitingRows } from './store/waiting-rows.ts';
@@ -59,14 +59,16 @@ export interface RestoreReport {
   replaced: { epoch: Epoch; lsn: number; continuesBackup: boolean } | null;
   /** Rows of it that could not be read. */
   unreadable: number;
+  /** Its table files that are damaged: nothing was read of them. */
+  damagedTables: number;
   epoch: Epoch;
   /** The last record of the restored store. */
   lsn: number;
   /** Items that wait in the restored store. */
   items: number;
   carried: CarriedFigures;
-  /** Items that wait in the replaced store alone, by who has to push them again. */
-  missing: MissingItems[];
+  /** Items that wait in the replaced store alone, by who has to push them again; `null` when that cannot be told. */
+  missing: MissingItems[] | null;
 }
 
 export interface MissingItems {
@@ -83,10 +85,12 @@ export async function restoreRelay(options: RestoreOptions): Promise<RestoreRepo
     if (options.positionFile !== undefined) await refuseUnusablePosition(options.positionFile);
     return await (options.isRehearsal ? rehearse({ ...options, signer }) : restore({ ...options, signer }));
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
+    const { code, errno, message } = error as NodeJS.ErrnoException;
     // Errors of the system have a number as well; those of commands have an exit.
-    if (typeof code !== 'string' || typeof (error as NodeJS.ErrnoException).errno !== 'number') throw error;
-    throw new StoreRefused('unusable', `the store at ${options.folder} cannot be restored (${code}): mend that first`);
+    const isOfSystem = typeof code === 'string' && typeof errno === 'number';
+    if (!isOfSystem && code?.startsWith('LEVEL_') !== true) throw error;
+    const what = isOfSystem ? code : message;
+    throw new StoreRefused('unusable', `the store at ${options.folder} cannot be restored (${what}): mend that first`);
   }
 }
 
@@ -162,7 +166,8 @@ interface Prepared {
 /** Everything short of the swap, in `folder`, which is that of the options or a copy of it. */
 async function prepare(options: KeyedOptions, folder: string): Promise<Prepared> {
   const { file, nowMs, goesOnUnread, signer, step } = options;
-  const found = await openReplaced(folder, options.folder, goesOnUnread);
+  const place = { folder, shown: options.folder, goesOnUnread };
+  const found = await openReplaced(place);
   const names = restoreNames(options.folder, nowMs);
   const opened = new Set<{ close(): Promise<void> }>();
   if (found?.level) opened.add(found.level);
@@ -171,7 +176,7 @@ async function prepare(options: KeyedOptions, folder: string): Promise<Prepared>
   };
   const discard = async (): Promise<void> => {
     for (const resource of opened) await closeOne(resource);
-    for (const name of [names.restored, names.restoredPosition])
+    for (const name of [names.restored, names.restoredPosition, names.replacedCopy])
       await rm(join(folder, name), { recursive: true, force: true });
   };
   try {
@@ -180,7 +185,11 @@ async function prepare(options: KeyedOptions, folder: string): Promise<Prepared>
     const { level, header } = await unpackBackup(file, join(folder, names.restored));
     opened.add(level);
     await checkUnpacked(level, header, signer.publicKey, file);
-    const read = found?.level && (await readOrRefuse(found.level, { level, header }, options.folder, goesOnUnread));
+    const copy = join(folder, names.replacedCopy);
+    const readable = found && (await readableOf(found, folder, copy));
+    if (readable) opened.add(readable);
+    const isPartial = found !== undefined && found.damagedTables.size > 0;
+    const read = readable && (await readOrRefuse(readable, isPartial, { level, header }, place));
     await step?.('the replaced store is taken over');
     const { file: position } = await PositionFile.open(join(folder, names.restoredPosition));
     const store = new RelayStore(level, position, header.lsn, await LogTree.open(level, header.lsn));
@@ -193,12 +202,15 @@ async function prepare(options: KeyedOptions, folder: string): Promise<Prepared>
       keptAside: found ? join(options.folder, names.replaced) : null,
       replaced: replacedOf(read),
       unreadable: read?.unreadable ?? 0,
+      damagedTables: found?.damagedTables.size ?? 0,
       epoch,
       lsn: store.lastLsn,
       items: await countWaiting(level),
       carried: figures,
-      missing: found?.level && read ? await missingItems(found.level, read.store, store) : [],
+      missing: readable && read && !isPartial ? await missingItems(readable, read.store, store) : null,
     };
+    if (readable && readable !== found?.level) await closeOne(readable);
+    await rm(copy, { recursive: true, force: true });
     const { level: replacedLevel } = found ?? {};
     return {
       report,

@@ -12,14 +12,16 @@ export function intoTables(folder: string): Promise<void> {
   return withRawLevel(folder, (level) => level.compactRange(Buffer.of(0), Buffer.of(0xff)));
 }
 
-/** Takes their end from the tables there; answers how many those are. */
-export async function damageTables(folder: string): Promise<number> {
-  const names = (await readdir(join(folder, LEVEL_FOLDER))).filter((name) => name.endsWith('.ldb'));
-  for (const name of names) {
+export async function tablesIn(folder: string): Promise<string[]> {
+  return (await readdir(join(folder, LEVEL_FOLDER))).filter((name) => name.endsWith('.ldb')).toSorted();
+}
+
+/** Takes the end off the tables of the store in `folder`, or off those that are named. */
+export async function damageTables(folder: string, names?: readonly string[]): Promise<void> {
+  for (const name of names ?? (await tablesIn(folder))) {
     const path = join(folder, LEVEL_FOLDER, name);
     const table = await readFile(path);
     table.fill(0, table.length - FOOTER_BYTES);
     await writeFile(path, table);
   }
-  return names.length;
 }

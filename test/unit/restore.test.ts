@@ -13,6 +13,7 @@ import { PositionFile } from '../../src/relay/store/position.ts';
 import { StoreRefused } from '../../src/relay/store/refused.ts';
 import { tableRows } from '../../src/relay/store/table-rows.ts';
 import { collected } from '../support/collected.ts';
+import { damageTables, intoTables, tablesIn } from '../support/damaged-tables.ts';
 import { encKeyOf, enrolOf, inviteOf, pushOf, revokeOf, rotateOf, sendersOf } from '../support/commands.ts';
 import { alice, bob, carol, dave, hostNamed } from '../support/hosts.ts';
 import { withRawLevel } from '../support/raw-level.ts';
@@ -207,7 +208,7 @@ describe('a restored store', () => {
 async function emptyRestored(file: string, nowMs: number): Promise<string> {
   const folder = join(await temporaryFolder(), 'new');
   const report = await restored(file, folder, nowMs);
-  expect(report).toMatchObject({ replaced: null, keptAside: null, missing: [] });
+  expect(report).toMatchObject({ replaced: null, keptAside: null, missing: null });
   return folder;
 }
 
@@ -455,6 +456,62 @@ describe('a store that is damaged', () => {
     expect(report).toMatchObject({ unreadable: 1, carried: { revoked: 1 } });
     await relay.open();
     expect(await relay.enrol(enrolOf(carol))).toMatchObject({ type: 'Refusal' });
+  });
+
+  test('in some of its tables gives what the others hold, and no invite and no lapse by what is missing', async () => {
+    const relay = await openTestRelay({ newEpoch: anyEpoch, admission: 'invite' });
+    const [unused, open] = [sha256Hex('unused'), sha256Hex('open')];
+    for (const hash of [unused, open]) await relay.engine.issueInvite(inviteOf(hash, { nowMs: relay.clock.nowMs }));
+    await relay.enrol(enrolOf(alice, { inviteHash: unused }));
+    const file = join(await temporaryFolder(), 'backup');
+    await backUp(relay, file);
+    relay.clock.move(60_000);
+    const late = hostNamed('late');
+    await relay.engine.issueInvite(inviteOf(sha256Hex('late'), { nowMs: relay.clock.nowMs }));
+    await relay.enrol(enrolOf(late, { inviteHash: sha256Hex('late') }));
+    await relay.engine.revokeHost(revokeOf(late, { nowMs: relay.clock.nowMs }));
+    await relay.close();
+    await intoTables(relay.folder);
+    const whole = await tablesIn(relay.folder);
+    await relay.open();
+    // The invite is spent by a row that is about to be lost.
+    await relay.enrol(enrolOf(bob, { inviteHash: open }));
+    await relay.close();
+    await withRawLevel(relay.folder, () => Promise.resolve());
+    const later = (await tablesIn(relay.folder)).filter((name) => !whole.includes(name));
+    expect(later.length).toBeGreaterThan(0);
+    await damageTables(relay.folder, later);
+    const [before, { nowMs }] = [await namesIn(relay.folder), relay.clock];
+    await expect(restored(file, relay.folder, nowMs)).rejects.toThrow('of its table files do not match');
+    expect(await namesIn(relay.folder)).toEqual(before);
+    for (const isRehearsal of [true, false]) {
+      const report = await restored(file, relay.folder, nowMs, { goesOnUnread: true, isRehearsal });
+      expect(report).toMatchObject({
+        damagedTables: later.length,
+        missing: null,
+        carried: { revoked: 1, invites: 1, lapsed: 0 },
+      });
+    }
+    expect((await namesIn(relay.folder)).filter((name) => name.includes('restoring'))).toEqual([]);
+    await relay.open();
+    expect(await relay.enrol(enrolOf(late))).toMatchObject({ type: 'Refusal', code: 'ENROL_REFUSED' });
+    expect(await relay.enrol(enrolOf(carol, { inviteHash: open }))).toMatchObject({ type: 'Refusal' });
+    const [stored, replayed] = await storedAndReplayed(relay.store);
+    expect(stored).toEqual(replayed);
+  });
+
+  test('in all of its tables is replaced when that is meant, and said to be unread', async () => {
+    const { relay, file } = await backedUp();
+    await relay.close();
+    await intoTables(relay.folder);
+    await damageTables(relay.folder);
+    const { nowMs } = relay.clock;
+    await expect(restored(file, relay.folder, nowMs)).rejects.toMatchObject({ reason: 'damaged' });
+    const report = await restored(file, relay.folder, nowMs, { goesOnUnread: true });
+    expect(report).toMatchObject({ replaced: null, missing: null });
+    expect(existsSync(report.keptAside ?? '')).toBe(true);
+    await relay.open();
+    expect(await relay.wires(bob)).toEqual(['one']);
   });
 
   test('or of another relay is not replaced', async () => {
