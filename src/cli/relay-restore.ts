@@ -11,6 +11,7 @@ import { StoreRefused } from '../relay/store/refused.ts';
 import { confirm, isInteractive } from './confirm.ts';
 import { deployKey, keyFileOption } from './deploy-key.ts';
 import { CommandFailed } from './exit.ts';
+import { interruption } from './interruption.ts';
 import { ProgressLine } from './progress.ts';
 import { type StoreDirFlags, storeDirOption } from './store-dir.ts';
 import { storeRefused } from './store-refused.ts';
@@ -66,6 +67,7 @@ async function restore(file: string, flags: RestoreFlags): Promise<void> {
   }
   const folder = resolve(flags.storeDir);
   const progress = new ProgressLine(process.stderr);
+  const interrupted = interruption();
   try {
     const key = await deployKey(flags.keyFile);
     // A rehearsal copies the store without its lock.
@@ -81,6 +83,7 @@ async function restore(file: string, flags: RestoreFlags): Promise<void> {
       newEpoch: () => epochFromRandom(processRandom(EPOCH_RANDOM_BYTES)),
       isRehearsal,
       goesOnUnread: flags.force === true,
+      signal: interrupted.signal,
       step: (step) => {
         progress.say(`${step} ...`);
         return Promise.resolve();
@@ -100,7 +103,7 @@ async function restore(file: string, flags: RestoreFlags): Promise<void> {
     );
   } catch (error) {
     progress.end();
-    throw error instanceof StoreRefused ? storeRefused(error) : error;
+    throw error instanceof StoreRefused ? storeRefused(error) : (interrupted.failure() ?? error);
   }
 }
 

@@ -49,6 +49,8 @@ export interface RestoreOptions {
   confirm: (report: RestoreReport) => Promise<void>;
   /** Told each step before it is taken. */
   step?: StepObserver;
+  /** Leaves everything as it is, as long as nothing is decided. */
+  signal?: AbortSignal;
 }
 
 export interface RestoreReport {
@@ -77,7 +79,7 @@ export interface MissingItems {
   items: number;
 }
 
-/** Throws `StoreRefused`, and what `confirm` throws. */
+/** Throws `StoreRefused`, what `confirm` throws, and why the signal aborted. */
 export async function restoreRelay(options: RestoreOptions): Promise<RestoreReport> {
   try {
     const signer = options.signer ?? (await readRelayKey(options.folder));
@@ -87,8 +89,8 @@ export async function restoreRelay(options: RestoreOptions): Promise<RestoreRepo
   } catch (error) {
     const { code, errno, message } = error as NodeJS.ErrnoException;
     // Errors of the system have a number as well; those of commands have an exit.
-    const isOfSystem = typeof code === 'string' && typeof errno === 'number';
-    if (!isOfSystem && code?.startsWith('LEVEL_') !== true) throw error;
+    const isOfSystem = typeof errno === 'number';
+    if (typeof code !== 'string' || !(isOfSystem || code.startsWith('LEVEL_'))) throw error;
     const what = isOfSystem ? code : message;
     throw new StoreRefused('unusable', `the store at ${options.folder} cannot be restored (${what}): mend that first`);
   }
@@ -141,6 +143,7 @@ async function restore(options: KeyedOptions): Promise<RestoreReport> {
     await syncTree(join(folder, names.restored));
     await syncFolder(folder);
     await step?.('the restore is decided');
+    options.signal?.throwIfAborted();
     const replaced = report.keptAside === null ? null : names.replaced;
     await decideSwap(folder, { ...names, replaced, positionFile: positionFile ?? null });
   } catch (error) {
@@ -182,7 +185,7 @@ async function prepare(options: KeyedOptions, folder: string): Promise<Prepared>
   try {
     await removeLeftovers(folder);
     await step?.('the backup is unpacked');
-    const { level, header } = await unpackBackup(file, join(folder, names.restored));
+    const { level, header } = await unpackBackup(file, join(folder, names.restored), options.signal);
     opened.add(level);
     await checkUnpacked(level, header, signer.publicKey, file);
     const copy = join(folder, names.replacedCopy);

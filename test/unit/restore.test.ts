@@ -384,6 +384,24 @@ describe('a restore is refused, and the store is what it was', () => {
     expect((await relay.pushOne(pushOf(alice, 'm5', [[bob, 'x']]))).verdict).toBe('accepted');
   });
 
+  test.each(['the backup is unpacked', 'the restore is decided'])('when it is interrupted at: %s', async (at) => {
+    const { relay, file } = await backedUp();
+    const controller = new AbortController();
+    const { signal } = controller;
+    const step = (name: string): Promise<void> => {
+      if (name === at) controller.abort(new StoreRefused('unusable', 'interrupted'));
+      return Promise.resolve();
+    };
+    expect(await refusal(relay, file, { signal, step })).toBe('unusable: interrupted');
+  });
+
+  test('when the disk takes no more of it, in one sentence', async () => {
+    const { relay, file } = await backedUp();
+    const full = Object.assign(new Error('IO error: No space left on device'), { code: 'LEVEL_IO_ERROR' });
+    const said = await refusal(relay, file, { confirm: () => Promise.reject(full) });
+    expect(said).toMatch(/^unusable: .*cannot be restored \(IO error: No space left on device\): mend that first$/);
+  });
+
   test('when whoever is asked says no', async () => {
     const { relay, file } = await backedUp();
     const declined = new StoreRefused('unusable', 'not asked for');
