@@ -7,7 +7,9 @@ import { processClock, processRandom } from '../relay/ambient-process.ts';
 import type { EpochDocument } from '../relay/control/documents.ts';
 import { LEVEL_FOLDER } from '../relay/store/level.ts';
 import { appendAtOnce, openStore } from '../relay/store/open.ts';
+import { isRebuildUnderWay } from '../relay/store/rebuild-swap.ts';
 import { StoreRefused } from '../relay/store/refused.ts';
+import { isSwapUnderWay } from '../relay/store/restore-swap.ts';
 import { deployKey, keyFileOption } from './deploy-key.ts';
 import { CommandFailed } from './exit.ts';
 import { type StoreDirFlags, relayOf, storeDirOption } from './store-dir.ts';
@@ -67,8 +69,8 @@ async function ofStopped({ storeDir, positionFile, keyFile }: RotateEpochFlags):
   const nowMs = processClock.nowMs();
   try {
     const key = await deployKey(keyFile);
-    // Opening would begin an empty one.
-    if (!existsSync(join(folder, LEVEL_FOLDER))) {
+    // Opening finishes what a restore or a rebuild began, and would begin an empty one where there is nothing.
+    if (!existsSync(join(folder, LEVEL_FOLDER)) && !isSwapUnderWay(folder) && !isRebuildUnderWay(folder)) {
       throw new StoreRefused('missing', `there is no store at ${folder}: name its folder with --store-dir`);
     }
     const { store, notices } = await openStore({

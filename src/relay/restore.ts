@@ -144,6 +144,7 @@ async function restore(options: KeyedOptions): Promise<RestoreReport> {
     await syncFolder(folder);
     await step?.('the restore is decided');
     options.signal?.throwIfAborted();
+    if (report.keptAside === null && existsSync(join(folder, LEVEL_FOLDER))) throw begunMeanwhile(options.folder);
     const replaced = report.keptAside === null ? null : names.replaced;
     await decideSwap(folder, { ...names, replaced, positionFile: positionFile ?? null });
   } catch (error) {
@@ -155,6 +156,11 @@ async function restore(options: KeyedOptions): Promise<RestoreReport> {
   await prepared.unlock();
   await finishSwap(folder, { positionFile, step });
   return report;
+}
+
+/** Where there is no store there is no lock to hold. */
+function begunMeanwhile(folder: string): StoreRefused {
+  return new StoreRefused('locked', `a relay began a store at ${folder} meanwhile: stop it, and restore then`);
 }
 
 interface Prepared {

@@ -1,7 +1,7 @@
 /** `poste relay backup`, `restore` and `rotate-epoch`, and the regular backups of `relay serve`, each as a process. */
 import { createHash, randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { mkdir, readFile, readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { once } from 'node:events';
 import { type Socket, createServer } from 'node:net';
 import { join } from 'node:path';
@@ -353,6 +353,15 @@ describe('relay rotate-epoch', () => {
     const { epoch } = JSON.parse(offline.stdout) as { epoch: string };
     expect(epoch).not.toBe(online.stdout.trim());
     expect((await start()).start).toMatchObject({ epoch, notices: [] });
+  });
+
+  test('finishes a rebuild that ended before its last step, and takes it for no missing store', async () => {
+    const { command, start, storeDir } = await store();
+    await stopped(await start());
+    await rename(join(storeDir, 'log'), join(storeDir, 'log.rebuilt'));
+    const ended = await command('rotate-epoch', '--json');
+    expect(ended).toMatchObject({ code: EXIT.ok, stderr: '' });
+    expect((await readdir(storeDir)).filter((name) => name.startsWith('log'))).toEqual(['log']);
   });
 
   test('makes no store where there is none', async () => {

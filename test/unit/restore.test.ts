@@ -337,6 +337,19 @@ describe('a restore is refused, and the store is what it was', () => {
     }
   });
 
+  test('where a relay began a store in the empty folder meanwhile', async () => {
+    const { relay, file } = await backedUp();
+    const folder = join(await temporaryFolder(), 'new');
+    const refused = restored(file, folder, relay.clock.nowMs, {
+      step: async (step) => {
+        if (step === 'the restore is decided') await (await openTestRelay({ folder, newEpoch: anyEpoch })).close();
+      },
+    });
+    await expect(refused).rejects.toMatchObject({ reason: 'locked' });
+    expect(await namesIn(folder)).toEqual(['log', 'position']);
+    expect((await openTestRelay({ folder })).notices).toEqual([]);
+  });
+
   test('for a newer schema, a key that is not its own, and no key', async () => {
     const { relay, file } = await backedUp();
     const other = hostNamed('other relay').signer;
