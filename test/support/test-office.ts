@@ -2,6 +2,7 @@
 import { onTestFinished } from 'vitest';
 import { type Signer, signerFromSeed } from '../../src/protocol/ed25519.ts';
 import type { HostName } from '../../src/protocol/names.ts';
+import { Bell } from '../../src/host/office/bell.ts';
 import type { Happening, Office } from '../../src/host/office/office.ts';
 import type { HostStore } from '../../src/host/store/host-store.ts';
 import { createHostStore } from '../../src/host/store/open.ts';
@@ -41,6 +42,8 @@ export async function disposableOffice({ hostName = 'here', seed = 1 }: OfficeOp
   const random = new SeededRandom(seed);
   const clock = { nowMs: OFFICE_START_MS };
   const told: Happening[] = [];
+  const bell = new Bell();
+  bell.listen((happening) => told.push(happening));
   const signer: Signer = signerFromSeed(random.bytes(32));
   const sealKey = { encPub: random.bytes(32).toString('base64'), secret: '', sinceMs: clock.nowMs, retiredAtMs: null };
   const office: TestOffice = {
@@ -52,7 +55,8 @@ export async function disposableOffice({ hostName = 'here', seed = 1 }: OfficeOp
     nowMs: () => clock.nowMs,
     monotonicMs: () => clock.nowMs,
     randomBytes: (count) => random.bytes(count),
-    tell: (happening) => told.push(happening),
+    tell: (happening) => bell.tell(happening),
+    listen: (listener) => bell.listen(listener),
     log: () => {},
   };
   const close = async (): Promise<void> => {

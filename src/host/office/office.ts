@@ -22,7 +22,7 @@ export type Happening =
   | { type: 'outbox-changed'; peerId: PeerId }
   | { type: 'peers-changed' }
   /** This host, or its encryption key, goes on under a new one. */
-  | { type: 'identity-changed' };
+  | { type: 'identity-changed'; identity: Identity };
 
 /** Who this host is now. Replaced as a whole when a key is rotated. */
 export interface Identity {
@@ -41,6 +41,8 @@ export interface Office {
   randomBytes(count: number): Buffer;
   /** Tells whoever listens. Called after the commit. */
   tell(happening: Happening): void;
+  /** Told from now on of everything that becomes durable; answers what ends that. */
+  listen(listener: (happening: Happening) => void): () => void;
   /** What is said in the daemon's log: never keys, subjects or bodies. */
   log(level: 'info' | 'warn' | 'error', message: string, facts?: Readonly<Record<string, unknown>>): void;
 }

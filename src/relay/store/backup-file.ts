@@ -12,7 +12,7 @@ import { type FileHandle, link, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { BackupDamaged, type BackupHeader, type Pair, readBackup } from './backup.ts';
 import { PREFIX, firstKeyOf, seqOf } from './keys.ts';
-import { syncFolder } from './relay-key.ts';
+import { syncFolder } from '../../system/sync-folder.ts';
 import { decodeRow } from './row-codec.ts';
 
 const PART_RANDOM_BYTES = 4;

@@ -25,7 +25,8 @@ import { type Position, PositionFile } from './position.ts';
 import { DamagedRecord, checkRecord } from './record.ts';
 import { dropRebuilt, finishRebuild } from './rebuild-swap.ts';
 import { StoreRefused } from './refused.ts';
-import { createRelayKey, readRelayKey, syncFolder } from './relay-key.ts';
+import { syncFolder } from '../../system/sync-folder.ts';
+import { createRelayKey, readRelayKey } from './relay-key.ts';
 import { RelayStore } from './relay-store.ts';
 import { POSITION_FILE, finishSwap, isSwapUnderWay } from './restore-swap.ts';
 
