@@ -3,9 +3,11 @@ import { randomBytes } from 'node:crypto';
 import { signerFromSeed } from '../../src/protocol/ed25519.ts';
 import type { HostName } from '../../src/protocol/names.ts';
 import { type Refusal, isRefusal } from '../../src/host/core/refusal.ts';
-import { type AgentId, type DirectoryAgent, OWNER_ID, type PeerId, type PeerRow } from '../../src/host/core/rows.ts';
-import type { SendResult } from '../../src/host/documents/mail.ts';
-import { addAgent, mailboxNamed } from '../../src/host/office/agents.ts';
+import type { AgentId, DirectoryAgent, PeerId, PeerRow } from '../../src/host/core/rows.ts';
+import { SendInput, type SendResult } from '../../src/host/documents/mail.ts';
+import { parseInput } from '../../src/host/documents/parse-input.ts';
+import { actingAgent } from '../../src/host/office/acting-agent.ts';
+import { addAgent } from '../../src/host/office/agents.ts';
 import type { Office } from '../../src/host/office/office.ts';
 import { generateSealKey } from '../../src/host/office/sealing.ts';
 import { sendMail } from '../../src/host/office/send.ts';
@@ -32,13 +34,13 @@ export async function officeOf(names: readonly string[], options: OfficeOptions 
 
 export async function addAgents(office: Office, names: readonly string[]): Promise<void> {
   for (const given of names) {
-    const [name, ...roles] = given.split(':');
+    const [name = '', ...roles] = given.split(':');
     accepted(await addAgent(office, { name, roles }));
   }
 }
 
 export async function idOf(office: Office, name: string): Promise<AgentId> {
-  return name === 'owner' ? OWNER_ID : accepted(await mailboxNamed(office, name));
+  return accepted(await actingAgent(office, name));
 }
 
 /** Pairs a host that has told its agents, or has not (null). */
@@ -81,7 +83,8 @@ export async function addSession(office: Office, name: string): Promise<void> {
 
 /** Sends a plain message; whatever of it is given takes the place of a default. */
 export async function send(office: Office, from: string, given: object): Promise<SendResult | Refusal> {
-  return sendMail(office, await idOf(office, from), { subject: 'a subject', body: 'a body', ...given });
+  const input = parseInput(SendInput, { subject: 'a subject', body: 'a body', ...given });
+  return isRefusal(input) ? input : sendMail(office, await idOf(office, from), input);
 }
 
 /** Every table and row, for a comparison of before and after. */

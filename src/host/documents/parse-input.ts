@@ -1,15 +1,16 @@
 /** What somebody gave to an operation, held to its schema: a value of its type, or a refusal that names the member. */
-import type { Static, TObject } from 'typebox';
+import type { Static, TSchema } from 'typebox';
 import { Compile, type Validator } from 'typebox/compile';
 import { type Refusal, refusal } from '../core/refusal.ts';
 
-const validators = new WeakMap<TObject, Validator>();
+/** Compiled once for a schema, when it is first asked for: a command needs one of many. */
+const validators = new WeakMap<TSchema, Validator>();
 
 /**
  * `BAD_INPUT` with `details.field`, the member that is wrong. Characters are Unicode code points; a text that is no
  * Unicode (a lone surrogate) is refused, because nothing could store, hash or seal it as it is.
  */
-export function parseInput<T extends TObject>(schema: T, value: unknown): Static<T> | Refusal {
+export function parseInput<T extends TSchema>(schema: T, value: unknown): Static<T> | Refusal {
   const validator = validatorOf(schema);
   if (!validator.Check(value)) return refuse(validator, value);
   const broken = brokenText(value, '');
@@ -23,10 +24,10 @@ export function badInput(path: string, problem: string): Refusal {
   return refusal('BAD_INPUT', `${path} ${problem}`, { field, path });
 }
 
-function validatorOf(schema: TObject): Validator {
+function validatorOf(schema: TSchema): Validator {
   const known = validators.get(schema);
   if (known) return known;
-  const validator = Compile(schema) as Validator;
+  const validator: Validator = Compile(schema);
   validators.set(schema, validator);
   return validator;
 }

@@ -80,7 +80,7 @@ export async function refuseUnresolved(
     return `${to}: ${SENTENCES[reason]}${meant}`;
   });
   return refusal('UNKNOWN_RECIPIENT', `Nothing was sent. ${sentences.join('; ')}. See mail_agents for all names.`, {
-    field: 'to',
+    field,
     recipients,
   });
 }

@@ -5,21 +5,20 @@
  * is forwarded until another agent takes the name. A removed agent keeps its row and its names, so that mail for it is
  * refused with the truth; its mailbox is closed at once and emptied by retention.
  */
-import { OWNER_NAME, addressOf, foldName } from '../core/address.ts';
+import { addressOf, foldName } from '../core/address.ts';
 import { isLive } from '../core/presence.ts';
 import { type Refusal, isRefusal, refusal } from '../core/refusal.ts';
-import { type AgentId, type AgentRow, OWNER_ID, RESERVED_NAMES } from '../core/rows.ts';
+import { type AgentId, type AgentRow, RESERVED_NAMES } from '../core/rows.ts';
 import { suggestions } from '../core/suggestions.ts';
-import {
+import type {
   AgentAddInput,
-  type AgentDocument,
-  type AgentList,
+  AgentDocument,
+  AgentList,
   AgentRemoveInput,
-  type AgentRemoved,
+  AgentRemoved,
   AgentRenameInput,
   AgentRolesInput,
 } from '../documents/agents.ts';
-import { parseInput } from '../documents/parse-input.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { mailboxOf } from './mailbox.ts';
 import type { Office } from './office.ts';
@@ -27,10 +26,8 @@ import { hasLiveSession } from './presence.ts';
 
 const AGENT_ID_BYTES = 16;
 
-/** Adds an agent. Refuses `BAD_INPUT` and `NAME_TAKEN`. */
-export async function addAgent(office: Office, given: unknown): Promise<AgentDocument | Refusal> {
-  const input = parseInput(AgentAddInput, given);
-  if (isRefusal(input)) return input;
+/** Adds an agent. Refuses `NAME_TAKEN`. */
+export async function addAgent(office: Office, input: AgentAddInput): Promise<AgentDocument | Refusal> {
   return office.store.transact(async (tx) => {
     const taken = refuseTaken(tx, input.name);
     if (taken) return taken;
@@ -43,10 +40,8 @@ export async function addAgent(office: Office, given: unknown): Promise<AgentDoc
   });
 }
 
-/** Gives an agent another name. Refuses `BAD_INPUT`, `NO_SUCH_AGENT` and `NAME_TAKEN`. */
-export async function renameAgent(office: Office, given: unknown): Promise<AgentDocument | Refusal> {
-  const input = parseInput(AgentRenameInput, given);
-  if (isRefusal(input)) return input;
+/** Gives an agent another name. Refuses `NO_SUCH_AGENT` and `NAME_TAKEN`. */
+export async function renameAgent(office: Office, input: AgentRenameInput): Promise<AgentDocument | Refusal> {
   return office.store.transact(async (tx) => {
     const agent = await agentNamed(tx, input.name);
     if (isRefusal(agent)) return agent;
@@ -61,10 +56,8 @@ export async function renameAgent(office: Office, given: unknown): Promise<Agent
   });
 }
 
-/** Gives an agent the roles it has from now on. Refuses `BAD_INPUT` and `NO_SUCH_AGENT`. */
-export async function setAgentRoles(office: Office, given: unknown): Promise<AgentDocument | Refusal> {
-  const input = parseInput(AgentRolesInput, given);
-  if (isRefusal(input)) return input;
+/** Gives an agent the roles it has from now on. Refuses `NO_SUCH_AGENT`. */
+export async function setAgentRoles(office: Office, input: AgentRolesInput): Promise<AgentDocument | Refusal> {
   return office.store.transact(async (tx) => {
     const agent = await agentNamed(tx, input.name);
     if (isRefusal(agent)) return agent;
@@ -74,10 +67,8 @@ export async function setAgentRoles(office: Office, given: unknown): Promise<Age
   });
 }
 
-/** Removes an agent with its mailbox; its sessions end. Refuses `BAD_INPUT` and `NO_SUCH_AGENT`. */
-export async function removeAgent(office: Office, given: unknown): Promise<AgentRemoved | Refusal> {
-  const input = parseInput(AgentRemoveInput, given);
-  if (isRefusal(input)) return input;
+/** Removes an agent with its mailbox; its sessions end. Refuses `NO_SUCH_AGENT`. */
+export async function removeAgent(office: Office, input: AgentRemoveInput): Promise<AgentRemoved | Refusal> {
   return office.store.transact(async (tx) => {
     const agent = await agentNamed(tx, input.name);
     if (isRefusal(agent)) return agent;
@@ -117,21 +108,8 @@ async function agentNamed(reader: Reader, name: string): Promise<AgentRow | Refu
   return refusal('NO_SUCH_AGENT', message, { field: 'name', suggestions: [agent.name] });
 }
 
-/**
- * Whose mailbox a name means for a command or a tool: an agent, also by a name that it had before, or the owner.
- * Refuses `NO_SUCH_AGENT` with suggestions.
- */
-export async function mailboxNamed(office: Office, name: string): Promise<AgentId | Refusal> {
-  if (foldName(name) === OWNER_NAME) return OWNER_ID;
-  return office.store.read((reader) => {
-    const known = reader.get('agentName', foldName(name));
-    const agent = known && reader.get('agent', known.agentId);
-    if (agent && agent.removedAtMs === null) return agent.agentId;
-    return refuseUnknown(reader, name, agent !== undefined);
-  });
-}
-
-async function refuseUnknown(reader: Reader, name: string, wasRemoved: boolean): Promise<Refusal> {
+/** `NO_SUCH_AGENT`, with the names that may have been meant. */
+export async function refuseUnknown(reader: Reader, name: string, wasRemoved: boolean): Promise<Refusal> {
   const near = suggestions(
     name,
     (await presentAgents(reader)).map((present) => present.name),

@@ -1,11 +1,10 @@
 /** Who can be written to: the agents here and, as far as they told, at paired hosts. `mail_agents`. */
 import { foldHostName } from '../../protocol/names.ts';
 import { addressOf, foldName } from '../core/address.ts';
-import { type Refusal, isRefusal, refusal } from '../core/refusal.ts';
+import { type Refusal, refusal } from '../core/refusal.ts';
 import type { AgentId, DirectoryAgent } from '../core/rows.ts';
 import { suggestions } from '../core/suggestions.ts';
-import { AgentsInput, type AgentsResult } from '../documents/mail.ts';
-import { parseInput } from '../documents/parse-input.ts';
+import type { AgentsInput, AgentsResult } from '../documents/mail.ts';
 import type { Reader } from '../store/host-store.ts';
 import { pairedPeers } from './address-book.ts';
 import { presentAgents } from './agents.ts';
@@ -20,10 +19,8 @@ const SECOND_MS = 1000;
 export async function listAgents(
   office: Office,
   agentId: AgentId | null,
-  given: unknown,
+  input: AgentsInput,
 ): Promise<AgentsResult | Refusal> {
-  const input = parseInput(AgentsInput, given);
-  if (isRefusal(input)) return input;
   return office.store.read(async (reader) => {
     const absent = agentId === null ? undefined : refuseAbsentAgent(reader, agentId);
     if (absent) return absent;

@@ -14,11 +14,10 @@ import {
   expandRecipients,
   merge,
 } from '../core/recipients.ts';
-import { type Refusal, isRefusal } from '../core/refusal.ts';
+import type { Refusal } from '../core/refusal.ts';
 import { replySubject } from '../core/reply-subject.ts';
 import type { AgentId, MessageRow, PeerId } from '../core/rows.ts';
-import { ReplyInput, SUBJECT_CHARACTERS_MAX, type SendResult } from '../documents/mail.ts';
-import { parseInput } from '../documents/parse-input.ts';
+import { type ReplyInput, SUBJECT_CHARACTERS_MAX, type SendResult } from '../documents/mail.ts';
 import type { Reader } from '../store/host-store.ts';
 import { addressBook, refuseUnresolved, unresolvedInWords } from './address-book.ts';
 import { knownMessage, noSuchMessage, refuseAbsentAgent } from './known-messages.ts';
@@ -26,15 +25,13 @@ import type { Office } from './office.ts';
 import { idempotencyOf, postAndRing, postMail, sentBefore } from './post.ts';
 import type { Ring } from './ring.ts';
 
-/** Sends what `given` says, a `ReplyInput`. Resolves and refuses as `sendMail` does. */
+/** Sends a reply for an agent. Resolves and refuses as `sendMail` does. */
 export async function replyMail(
   office: Office,
   agentId: AgentId,
-  given: unknown,
+  input: ReplyInput,
   ring?: Ring,
 ): Promise<SendResult | Refusal> {
-  const input = parseInput(ReplyInput, given);
-  if (isRefusal(input)) return input;
   const { message_id, body, subject = null, kind = 'reply', to_all = false, needs_reply = false } = input;
   const { refs = [], origin = 'agent', idempotency_key } = input;
   const content = { operation: 'mail_reply', message_id, body, subject, kind, to_all, needs_reply, refs, origin };

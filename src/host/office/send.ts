@@ -3,8 +3,8 @@ import { type AddressForm, parseAddress } from '../core/address.ts';
 import { expandRecipients } from '../core/recipients.ts';
 import { type Refusal, isRefusal } from '../core/refusal.ts';
 import type { AgentId } from '../core/rows.ts';
-import { SendInput, type SendResult } from '../documents/mail.ts';
-import { badInput, parseInput } from '../documents/parse-input.ts';
+import type { SendInput, SendResult } from '../documents/mail.ts';
+import { badInput } from '../documents/parse-input.ts';
 import { addressBook, refuseUnresolved } from './address-book.ts';
 import { knownMessage, noSuchMessage, refuseAbsentAgent } from './known-messages.ts';
 import type { Office } from './office.ts';
@@ -12,18 +12,16 @@ import { idempotencyOf, postAndRing, postMail, sentBefore } from './post.ts';
 import type { Ring } from './ring.ts';
 
 /**
- * Sends what `given` says, a `SendInput`, for an agent. Resolves after the commit: that is acceptance, not delivery.
+ * Sends a message for an agent. Resolves after the commit: that is acceptance, not delivery.
  * Refuses `BAD_INPUT`, `UNKNOWN_RECIPIENT`, `NO_SUCH_MESSAGE`, `IDEMPOTENCY_CONFLICT`, `TOO_LARGE` and `NO_SUCH_AGENT`;
  * then nothing is stored.
  */
 export async function sendMail(
   office: Office,
   agentId: AgentId,
-  given: unknown,
+  input: SendInput,
   ring?: Ring,
 ): Promise<SendResult | Refusal> {
-  const input = parseInput(SendInput, given);
-  if (isRefusal(input)) return input;
   const forms = parseRecipients(input.to);
   if (isRefusal(forms)) return forms;
   const { to, subject, body, kind = 'message', reply_to = null, needs_reply = false } = input;

@@ -20,9 +20,10 @@ import {
 
 const valid = { to: ['bob'], subject: 's', body: 'b' };
 
+const text = (length: number, of = 'x'): string => of.repeat(length);
+
 describe('every constraint of the table', () => {
-  const text = (length: number, of = 'x'): string => of.repeat(length);
-  test.each([
+  test.each<[what: string, given: object]>([
     ['to: 1 item', { to: ['bob'] }],
     ['to: 20 items', { to: Array.from({ length: 20 }, () => 'bob') }],
     ['subject: 1 character', { subject: 'x' }],
@@ -36,7 +37,7 @@ describe('every constraint of the table', () => {
     ['idempotency_key: 100 characters', { idempotency_key: text(100, 'é') }],
     ['origin: agent', { origin: 'agent' }],
     ['origin: external', { origin: 'external' }],
-    ...MESSAGE_KINDS.map((kind) => [`kind: ${kind}`, { kind }] as const),
+    ...MESSAGE_KINDS.map((kind) => [`kind: ${kind}`, { kind }] as [string, object]),
   ])('accepted: %s', async (_, given) => {
     const office = await officeOf(['alice', 'bob']);
     expect(accepted(await send(office, 'alice', { ...valid, ...given })).recipients).toHaveLength(1);
@@ -91,18 +92,18 @@ describe('every constraint of the table', () => {
   });
 });
 
-describe('recipient address forms: an agent name; agent@host; role:<role>; * (everyone); owner', () => {
-  async function office(): Promise<TestOffice> {
-    const office = await officeOf(['alice:qa', 'bob:QA', 'carol:dev']);
-    await addPeer(office, 'laptop', [
-      { name: 'dave', roles: ['qa'] },
-      { name: 'erin', roles: [] },
-      { name: 'owner', roles: ['qa'] },
-    ]);
-    await addPeer(office, 'gone', [{ name: 'frank', roles: ['qa'] }], { unpairedAtMs: 1 });
-    return office;
-  }
+async function officeAndPeers(): Promise<TestOffice> {
+  const office = await officeOf(['alice:qa', 'bob:QA', 'carol:dev']);
+  await addPeer(office, 'laptop', [
+    { name: 'dave', roles: ['qa'] },
+    { name: 'erin', roles: [] },
+    { name: 'owner', roles: ['qa'] },
+  ]);
+  await addPeer(office, 'gone', [{ name: 'frank', roles: ['qa'] }], { unpairedAtMs: 1 });
+  return office;
+}
 
+describe('recipient address forms: an agent name; agent@host; role:<role>; * (everyone); owner', () => {
   test.each([
     [['bob'], { 'bob@here': ['bob'] }],
     [['BOB'], { 'bob@here': ['BOB'] }],
@@ -123,7 +124,7 @@ describe('recipient address forms: an agent name; agent@host; role:<role>; * (ev
       { 'bob@here': ['*'], 'carol@here': ['*'], 'dave@laptop': ['*'], 'erin@laptop': ['*'], 'alice@here': ['alice'] },
     ],
   ])('%j', async (to, expected) => {
-    const { recipients } = accepted(await send(await office(), 'alice', { to }));
+    const { recipients } = accepted(await send(await officeAndPeers(), 'alice', { to }));
     expect(Object.fromEntries(recipients.map((one) => [one.recipient, one.addressed_as]))).toEqual(expected);
   });
 
@@ -228,7 +229,7 @@ describe('message kind decides waking', () => {
     const result = await sendMail(
       office,
       await idOf(office, 'alice'),
-      { ...valid, kind, ...given },
+      { ...valid, kind: kind as never, ...given },
       async (agentId) => {
         rung.push(agentId);
         return { isWoken: true, detail: 'Woken by its hook.' };
@@ -248,7 +249,7 @@ describe('the result states per recipient', () => {
     await addSession(office, 'bob');
     await addSession(office, 'carol');
     const carol = await idOf(office, 'carol');
-    const input = { ...valid, to: ['bob', 'carol', 'dave'], kind: 'request', idempotency_key: 'k' };
+    const input = { ...valid, to: ['bob', 'carol', 'dave'], kind: 'request' as const, idempotency_key: 'k' };
     const ring = async (agentId: string) => ({ isWoken: agentId === carol, detail: 'Rung.' });
     const result = accepted(await sendMail(office, await idOf(office, 'alice'), input, ring));
     const statuses = result.recipients.map(({ recipient, status }) => [recipient, status]);
@@ -308,7 +309,7 @@ describe('idempotency_key: the same key twice sends only once', () => {
     const office = await officeOf(['alice', 'bob']);
     const results = (await Promise.all([1, 2, 3].map(() => send(office, 'alice', keyed)))).map(accepted);
     expect(new Set(results.map(({ message_id }) => message_id)).size).toBe(1);
-    expect(results.map(({ duplicate }) => duplicate).toSorted()).toEqual([false, true, true]);
+    expect(results.filter(({ duplicate }) => duplicate)).toHaveLength(2);
     accepted(await removeAgent(office, { name: 'bob' }));
     expect(accepted(await send(office, 'alice', keyed)).duplicate).toBe(true);
   });
