@@ -91,12 +91,13 @@ export async function postMail(
 
   const locals = targets.filter((target) => target.type === 'local');
   const entries = storeMessage(tx, office, message, body, locals);
-  keepSent(tx, senderId, message, body);
+  const threadPosition = keepSent(tx, senderId, message, body);
   tx.put('sent', [message.ref], {
     ref: message.ref,
     agentId: senderId,
     createdAtMs: message.createdAtMs,
     recipients: targets.map((target) => sentRecipient(target, message.createdAtMs)),
+    threadPosition,
   });
   tx.put('sentBy', [senderId, message.createdAtMs, message.ref], true);
   for (const { peer, recipients } of byPeer(targets)) {

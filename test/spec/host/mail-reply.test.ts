@@ -1,7 +1,8 @@
 /** mail_reply: whom an answer goes to, its subject and its thread. */
 import { describe, expect, test } from 'vitest';
+import type { ItemId } from '../../../src/protocol/names.ts';
 import type { Refusal } from '../../../src/host/core/refusal.ts';
-import type { Address, ItemId, MessageRef, PeerRow } from '../../../src/host/core/rows.ts';
+import type { Address, MessageRef, PeerRow } from '../../../src/host/core/rows.ts';
 import { type ReplyInput, type SendResult, SUBJECT_CHARACTERS_MAX } from '../../../src/host/documents/mail.ts';
 import { removeAgent, renameAgent } from '../../../src/host/office/agents.ts';
 import { storeMessage } from '../../../src/host/office/mailbox.ts';
