@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { signerFromSeed } from '../src/protocol/ed25519.ts';
 import type { HostName } from '../src/protocol/names.ts';
+import { addressOf } from '../src/host/core/address.ts';
 import { type Refusal, isRefusal } from '../src/host/core/refusal.ts';
 import type { AgentId } from '../src/host/core/rows.ts';
 import { actingAgent } from '../src/host/office/acting-agent.ts';
@@ -21,6 +22,7 @@ import { sendMail } from '../src/host/office/send.ts';
 import { createHostStore } from '../src/host/store/open.ts';
 import { quantile } from './figures.ts';
 
+const BENCH = 'bench' as HostName;
 const MESSAGES = 100_000;
 const MESSAGES_PER_BATCH = 500;
 const BODY = 'x'.repeat(1000);
@@ -65,10 +67,9 @@ function officeOver(store: Office['store']): Office {
   const bell = new Bell();
   const signer = signerFromSeed(randomBytes(32));
   const sealKey = { encPub: '', secret: '', sinceMs: 0, retiredAtMs: null };
-  const hostName = 'bench' as HostName;
   return {
     store,
-    identity: () => ({ hostName, signer, sealKey }),
+    identity: () => ({ hostName: BENCH, signer, sealKey }),
     nowMs: () => Date.now(),
     monotonicMs: () => performance.now(),
     randomBytes,
@@ -80,14 +81,23 @@ function officeOver(store: Office['store']): Office {
 
 /** A mailbox as years of mail leave it. */
 async function fill(office: Office, fromAgent: AgentId, agentId: AgentId): Promise<void> {
-  const given = { from: 'sender@bench', to: ['receiver@bench'], subject: 'bench', kind: 'message', origin: 'agent' };
-  const rest = { fromAgent, needsReply: false, refs: [], replyTo: null };
+  const given = {
+    from: addressOf('sender', BENCH),
+    fromAgent,
+    to: [addressOf('receiver', BENCH)],
+    subject: 'bench',
+    kind: 'message' as const,
+    needsReply: false,
+    origin: 'agent' as const,
+    refs: [],
+    replyTo: null,
+  };
   const recipients = [{ agentId, forwardedFrom: null }];
   for (let done = 0; done < MESSAGES; done += MESSAGES_PER_BATCH) {
     const ids: string[] = [];
     await office.store.transact((tx) => {
       for (let at = 0; at < MESSAGES_PER_BATCH; at++) {
-        const message = newMessage(tx, office, { ...given, ...rest } as Parameters<typeof newMessage>[2], BODY, null);
+        const message = newMessage(tx, office, given, BODY, null);
         storeMessage(tx, office, message, BODY, recipients);
         if (at % UNREAD_EVERY !== 0) ids.push(message.ref);
       }
