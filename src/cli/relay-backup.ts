@@ -32,7 +32,8 @@ const STDOUT = '-';
 const NOTES = `
 A running relay goes on meanwhile: the backup shows one moment, and holds everything that was accepted before it. It is
 written beside <file> first, checked as it comes, and takes its name when it is whole and on disk. It holds no private
-key: keep relay.key somewhere else. What waits in it is sealed, but names, sizes and times are not: keep it private.
+key: keep relay.key somewhere else. The bytes of what waits are compared with their hashes: items that the disk altered are
+said, and are not restored. What waits in it is sealed, but names, sizes and times are not: keep it private.
 
 Examples:
   $ poste relay backup relay.backup
@@ -70,6 +71,7 @@ async function backup(file: string, flags: BackupFlags): Promise<void> {
     progress.end();
     const output = file === STDOUT ? process.stderr : process.stdout;
     const path = file === STDOUT ? null : resolve(file);
+    if (written.damagedItems > 0) process.stderr.write(warningOf(written, source));
     output.write(flags.json ? jsonLine(documentOf(written, path, source)) : textOf(written, path, source));
   } catch (error) {
     progress.end();
@@ -140,12 +142,13 @@ async function* passedOn(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> 
 }
 
 function documentOf(written: WrittenBackup, path: string | null, { isOnline }: BackupSource): object {
-  const { header, bytes, contentBytes, items, sha256 } = written;
+  const { header, bytes, contentBytes, items, damagedItems, sha256 } = written;
   return {
     file: path,
     bytes,
     content_bytes: contentBytes,
     items,
+    damaged_items: damagedItems,
     lsn: header.lsn,
     epoch: header.epoch,
     sha256,
@@ -156,18 +159,26 @@ function documentOf(written: WrittenBackup, path: string | null, { isOnline }: B
 }
 
 function textOf(written: WrittenBackup, path: string | null, { isOnline }: BackupSource): string {
-  const { header, bytes, items, sha256 } = written;
+  const { header, bytes, items, damagedItems, sha256 } = written;
   const rows = [
     ['file', path ?? 'standard output'],
     ['size', bytesText(bytes)],
     ['taken', `${timeText(header.created_at)}, from the ${isOnline ? 'running relay' : 'stopped store'}`],
-    ['items', `${items} waiting`],
+    ['items', `${items} waiting${damagedItems > 0 ? `, ${damagedItems} of them damaged` : ''}`],
     ['log', `${header.lsn} records`],
     ['epoch', header.epoch],
     ['relay', displayFingerprint(header.relay_pubkey as PublicKey)],
     ['sha256', sha256],
   ];
   return `Backup is whole.\n${rows.map(([name = '', value = '']) => `  ${name.padEnd(8)} ${value}\n`).join('')}`;
+}
+
+/** It is a backup all the same: a restore drops what is damaged. */
+function warningOf({ damagedItems }: WrittenBackup, { isOnline }: BackupSource): string {
+  const then = isOnline
+    ? 'the relay has dropped them, and their senders push them again'
+    : 'the relay drops them when it comes by them, and their senders push them again';
+  return `Warning: ${damagedItems} of the items that wait are missing or altered on the disk. A restore drops them; ${then}. Test the disk and the memory.\n`;
 }
 
 const UNWRITTEN_EXIT: Readonly<Record<UnwrittenReason, ExitName>> = {
@@ -177,6 +188,7 @@ const UNWRITTEN_EXIT: Readonly<Record<UnwrittenReason, ExitName>> = {
   'no-right': 'refused',
   'no-space': 'failure',
   'not-whole': 'temporary',
+  unreadable: 'failure',
   failed: 'failure',
 };
 

@@ -32,7 +32,8 @@ from it: revocations, deny entries, key rotations, newer sender lists and encryp
 the sequence numbers had come. Hosts that enrolled after the backup have to enrol again. A new epoch begins: senders
 push again what was not confirmed, and receivers pull from the beginning.
 
-A dry run works on a copy in the folder for temporary files (TMPDIR), which needs room for the backup unpacked.
+A restore or a rebuild that was interrupted before is finished first, by a dry run too. A dry run works on a copy in the
+folder for temporary files (TMPDIR), which needs room for the backup unpacked.
 
 Examples:
   $ poste relay restore relay.backup --dry-run

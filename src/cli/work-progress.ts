@@ -1,4 +1,4 @@
-/** How far a long piece of work is, for whoever watches it, and its end by ctrl-c. */
+/** How far a long piece of work is, for whoever watches it, and its end by ctrl-c or SIGTERM. */
 import type { EventEmitter } from 'node:events';
 import type { Progress } from '../relay/audit/finding.ts';
 import { CommandFailed } from './exit.ts';
@@ -11,6 +11,7 @@ export interface Watched {
   monotonicMs: () => number;
 }
 
+const INTERRUPTIONS = ['SIGINT', 'SIGTERM'] as const;
 const WATCHED: Watched = { output: process.stderr, signals: process, monotonicMs: () => performance.now() };
 
 /** What the work comes to. When it is interrupted it cleans up behind itself and ends in `CommandFailed`. */
@@ -23,7 +24,7 @@ export async function withProgress<T>(
   const interrupt = (): void => {
     isInterrupted = true;
   };
-  signals.once('SIGINT', interrupt);
+  for (const name of INTERRUPTIONS) signals.once(name, interrupt);
   try {
     for (;;) {
       const step = await work.next();
@@ -39,7 +40,7 @@ export async function withProgress<T>(
       line.step(() => progressText(step.value));
     }
   } finally {
-    signals.off('SIGINT', interrupt);
+    for (const name of INTERRUPTIONS) signals.off(name, interrupt);
     line.end();
   }
 }

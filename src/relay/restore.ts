@@ -20,7 +20,6 @@ import type { BackupHeader } from './store/backup.ts';
 import { LEVEL_FOLDER, type Level } from './store/level.ts';
 import { unpackBackup } from './store/offline.ts';
 import { PositionFile } from './store/position.ts';
-import { finishRebuild } from './store/rebuild-swap.ts';
 import { StoreRefused } from './store/refused.ts';
 import { syncFolder } from '../system/sync-folder.ts';
 import { readRelayKey } from './store/relay-key.ts';
@@ -30,6 +29,7 @@ import type { ReadReplaced } from './store/replaced.ts';
 import { checkUnpacked, openReplaced, readOrRefuse } from './store/restorable.ts';
 import { type RestoreNames, cloneLevel, removeLeftovers, restoreNames, syncTree } from './store/restore-files.ts';
 import { type StepObserver, decideSwap, finishSwap } from './store/restore-swap.ts';
+import { finishSwaps } from './store/unfinished-swaps.ts';
 import { waitingRows } from './store/waiting-rows.ts';
 
 export interface RestoreOptions {
@@ -41,7 +41,7 @@ export interface RestoreOptions {
   signer?: Signer;
   nowMs: number;
   newEpoch: () => Epoch;
-  /** Shows what a restore would do, and changes nothing. */
+  /** Shows what a restore would do, and changes nothing but to finish what was interrupted before. */
   isRehearsal: boolean;
   /** Whether to go on when the store that is there cannot be read, or not wholly. */
   goesOnUnread: boolean;
@@ -98,7 +98,13 @@ function withoutKey(folder: string): StoreRefused {
   );
 }
 
+function positionFileOf({ positionFile }: RestoreOptions): string | undefined {
+  return positionFile === undefined ? undefined : resolve(positionFile);
+}
+
+/** What was interrupted before it is finished here too: the store that a restore would replace is the one after that. */
 async function rehearse(options: KeyedOptions): Promise<RestoreReport> {
+  await finishSwaps(options.folder, { positionFile: positionFileOf(options) });
   const scratch = await mkdtemp(join(tmpdir(), 'poste-rehearsal-'));
   try {
     const levelFolder = join(options.folder, LEVEL_FOLDER);
@@ -113,10 +119,9 @@ async function rehearse(options: KeyedOptions): Promise<RestoreReport> {
 
 async function restore(options: KeyedOptions): Promise<RestoreReport> {
   const { folder, confirm, step } = options;
-  const positionFile = options.positionFile === undefined ? undefined : resolve(options.positionFile);
+  const positionFile = positionFileOf(options);
   await mkdir(folder, { mode: 0o700, recursive: true });
-  await finishSwap(folder, { positionFile, step });
-  await finishRebuild(folder);
+  await finishSwaps(folder, { positionFile, step });
   const prepared = await prepare(options, folder);
   const { report, names } = prepared;
   try {

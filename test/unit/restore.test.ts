@@ -27,6 +27,21 @@ interface World {
   file: string;
 }
 
+/** As a rebuild leaves the folder before its last step. */
+async function interruptRebuild({ folder }: TestRelay): Promise<void> {
+  await cp(join(folder, 'log'), join(folder, 'log.rebuilt'), { recursive: true });
+  await rename(join(folder, 'log'), join(folder, 'log.replaced-20251120T000000000Z'));
+}
+
+/** As a restore leaves the folder before the restored store takes its place. */
+async function interruptRestore({ folder, clock }: TestRelay, file: string): Promise<void> {
+  await expect(restored(file, folder, clock.nowMs, { step: endBeforeLastRename })).rejects.toThrow('interrupted');
+}
+
+function endBeforeLastRename(step: string): Promise<void> {
+  return step === 'the restored store takes its place' ? Promise.reject(new Error('interrupted')) : Promise.resolve();
+}
+
 /** A relay with mail, a backup of it, and not closed yet. */
 async function backedUp(): Promise<World> {
   const relay = await openTestRelay({ newEpoch: anyEpoch });
@@ -251,6 +266,23 @@ describe('a dry run', () => {
     const told = { ...said, epoch: done.epoch };
     expect(told).toEqual(done);
     expect(said).toMatchObject({ carried: { revoked: 1 }, missing: [{ items: 1 }] });
+  });
+
+  test.each([
+    ['rebuild', interruptRebuild],
+    ['restore', interruptRestore],
+  ])('finishes a %s that was interrupted when it had happened, and goes on from there', async (_what, interrupt) => {
+    const { relay, file } = await backedUp();
+    await relay.pushOne(pushOf(alice, 'm3', [[bob, 'three']]));
+    const { lastLsn } = relay.store;
+    await relay.close();
+    await interrupt(relay, file);
+    expect(existsSync(join(relay.folder, 'log'))).toBe(false);
+    const said = await restored(file, relay.folder, relay.clock.nowMs, { isRehearsal: true });
+    expect(said.replaced?.lsn).toBeGreaterThanOrEqual(lastLsn);
+    const left = await readdir(relay.folder);
+    expect(left).toContain('log');
+    expect(left.filter((name) => name === 'log.rebuilt' || name === 'restore.json')).toEqual([]);
   });
 
   test('leaves nothing behind when it is refused', async () => {

@@ -14,11 +14,11 @@ import { LEVEL_FOLDER, type Level, levelAt } from './level.ts';
 import { LogTree } from './log-tree.ts';
 import { POSITION_FILE, SCHEMA_VERSION, checkSchema, openLevel } from './open.ts';
 import { PositionFile } from './position.ts';
-import { finishRebuild } from './rebuild-swap.ts';
 import { StoreRefused } from './refused.ts';
 import { RelayStore } from './relay-store.ts';
-import { finishSwap, isSwapUnderWay } from './restore-swap.ts';
+import { isSwapUnderWay } from './restore-swap.ts';
 import { damagedTables } from './table-check.ts';
+import { finishSwaps } from './unfinished-swaps.ts';
 
 export interface OfflineStore {
   store: RelayStore;
@@ -34,8 +34,7 @@ export interface OfflineStore {
  */
 export async function openOffline(folder: string, { isChecked = false } = {}): Promise<OfflineStore> {
   const levelFolder = join(folder, LEVEL_FOLDER);
-  await finishSwap(folder);
-  await finishRebuild(folder);
+  await finishSwaps(folder);
   if (!existsSync(levelFolder)) {
     throw new StoreRefused('missing', `there is no store at ${folder}: name its folder with --store-dir`);
   }
@@ -140,25 +139,31 @@ async function opened(
   header: BackupHeader | undefined,
   remove: () => Promise<void>,
 ): Promise<OfflineStore> {
-  // Nothing is appended, so nothing is noted in it.
-  const scratch = await mkdtemp(join(tmpdir(), 'poste-offline-'));
-  const removeAll = async (): Promise<void> => {
-    await rm(scratch, { recursive: true, force: true });
-    await remove();
-  };
   try {
     const lastLsn = await lastRecord(level);
-    const { file } = await PositionFile.open(join(scratch, 'position'));
-    const store = new RelayStore(level, file, lastLsn, LogTree.none(level));
+    const store = new RelayStore(level, await unnotedPosition(), lastLsn, LogTree.none(level));
     const close = async (): Promise<void> => {
-      await store.close();
-      await removeAll();
+      try {
+        await store.close();
+      } finally {
+        await remove();
+      }
     };
     return { store, level, header, close };
   } catch (error) {
     await level.close();
-    await removeAll();
+    await remove();
     throw error;
+  }
+}
+
+/** Nothing is appended, so nothing is noted in it: its name goes at once, and however the process ends nothing is left. */
+async function unnotedPosition(): Promise<PositionFile> {
+  const scratch = await mkdtemp(join(tmpdir(), 'poste-offline-'));
+  try {
+    return (await PositionFile.open(join(scratch, 'position'))).file;
+  } finally {
+    await rm(scratch, { recursive: true, force: true });
   }
 }
 

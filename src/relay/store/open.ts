@@ -23,12 +23,13 @@ import { LogTree } from './log-tree.ts';
 import { MIGRATIONS, type Migration, migrate } from './migrate.ts';
 import { type Position, PositionFile } from './position.ts';
 import { DamagedRecord, checkRecord } from './record.ts';
-import { dropRebuilt, finishRebuild } from './rebuild-swap.ts';
+import { dropRebuilt } from './rebuild-swap.ts';
 import { StoreRefused } from './refused.ts';
 import { syncFolder } from '../../system/sync-folder.ts';
 import { createRelayKey, readRelayKey } from './relay-key.ts';
 import { RelayStore } from './relay-store.ts';
-import { POSITION_FILE, finishSwap, isSwapUnderWay } from './restore-swap.ts';
+import { POSITION_FILE, isSwapUnderWay } from './restore-swap.ts';
+import { finishSwaps } from './unfinished-swaps.ts';
 
 export { LEVEL_FOLDER, POSITION_FILE };
 export const SCHEMA_VERSION = 1;
@@ -55,6 +56,8 @@ export interface OpenedStore {
   initialised: boolean;
   /** Sentences for the operator: what was found, and what was done about it. */
   notices: string[];
+  /** Why the opening began an epoch; `undefined` when the stored one goes on. */
+  epochBegun: EpochReason | undefined;
   /** Whether the stored heartbeat and the clock contradict each other. */
   isClockDoubted: boolean;
 }
@@ -76,8 +79,7 @@ export async function openStore(options: OpenStoreOptions): Promise<OpenedStore>
 async function open(options: OpenStoreOptions): Promise<OpenedStore> {
   const { folder, nowMs, newEpoch } = options;
   await makeFolder(folder);
-  await finishSwap(folder, { positionFile: options.positionFile });
-  await finishRebuild(folder);
+  await finishSwaps(folder, { positionFile: options.positionFile });
   const levelFolder = join(folder, LEVEL_FOLDER);
   const positionPath = options.positionFile ?? join(folder, POSITION_FILE);
   const existed = existsSync(positionPath) || holdsDatabase(levelFolder);
@@ -112,7 +114,7 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
       await appendAtOnce(store, event, nowMs);
       await syncFolder(folder);
       await syncFolder(dirname(folder));
-      return { store, signer, initialised: true, notices: [], isClockDoubted: false };
+      return { store, signer, initialised: true, notices: [], epochBegun: undefined, isClockDoubted: false };
     }
     refuseForeignKey(relay, signer, folder);
     const notices: string[] = [];
@@ -127,7 +129,14 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
       await appendAtOnce(store, { type: 'EpochRotated', epoch: newEpoch(), reason: doubt.reason, atMs: nowMs }, nowMs);
     }
     await store.findUncollected();
-    return { store, signer, initialised: false, notices, isClockDoubted: clockDoubt !== undefined };
+    return {
+      store,
+      signer,
+      initialised: false,
+      notices,
+      epochBegun: doubt?.reason,
+      isClockDoubted: clockDoubt !== undefined,
+    };
   } catch (error) {
     for (const resource of opened.toReversed()) await resource.close();
     if (error instanceof DamagedRecord) throw damaged(levelFolder, error.message);

@@ -48,14 +48,14 @@ test('the line is cleared when the work fails', async () => {
   expect(lines.at(-1)).toBe('\r\u001b[K');
 });
 
-test('ctrl-c ends the work at its next step, after it cleaned up', async () => {
+test.each(['SIGINT', 'SIGTERM'])('%s ends the work at its next step, after it cleaned up', async (name) => {
   const signals = new EventEmitter();
   const seen: string[] = [];
   const long = (async function* (): AsyncGenerator<Progress, void> {
     try {
       for (let done = 0; done < 10; done++) {
         seen.push(`step ${done}`);
-        if (done === 2) signals.emit('SIGINT');
+        if (done === 2) signals.emit(name);
         yield { stage: 'log', done, of: undefined };
       }
     } finally {
