@@ -10,6 +10,8 @@ import {
   checkedBackup,
   writeBackupFile,
 } from '../relay/store/backup-file.ts';
+import { rowKey } from '../relay/core/rows.ts';
+import { refusedIfDamaged } from '../relay/store/damage.ts';
 import { openOffline } from '../relay/store/offline.ts';
 import { StoreRefused } from '../relay/store/refused.ts';
 import { ControlClient } from './control-client.ts';
@@ -18,6 +20,7 @@ import { interruption } from './interruption.ts';
 import { ProgressLine } from './progress.ts';
 import { type StoreDirFlags, storeDirOption } from './store-dir.ts';
 import { storeRefused } from './store-refused.ts';
+import { passed } from './stdout.ts';
 import { bytesText, jsonLine, timeText } from './text.ts';
 import { softwareVersion } from './version.ts';
 
@@ -62,7 +65,7 @@ async function backup(file: string, flags: BackupFlags): Promise<void> {
   try {
     const written =
       file === STDOUT
-        ? await checkedBackup(passedOn(source.chunks()), told)
+        ? await checkedBackup(passedOn(source.chunks(), interrupted.signal), told)
         : await writeBackupFile(source.chunks(), {
             path: resolve(file),
             replaces: flags.force === true,
@@ -117,6 +120,12 @@ class BackupSource {
   async *#stopped(): AsyncGenerator<Buffer> {
     const offline = await openOffline(this.#storeDir);
     try {
+      if (!offline.store.get('relay', rowKey.relay)) {
+        throw new StoreRefused(
+          'damaged',
+          `the store at ${this.#storeDir} holds no relay row, so nothing of it can be a backup: poste relay log verify tells more`,
+        );
+      }
       const snapshot = offline.store.snapshot();
       try {
         this.bytesAbout = await snapshot.bytesAbout();
@@ -124,19 +133,17 @@ class BackupSource {
       } finally {
         await snapshot.close();
       }
+    } catch (error) {
+      throw refusedIfDamaged(error, this.#storeDir);
     } finally {
       await offline.close();
     }
   }
 }
 
-async function* passedOn(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+async function* passedOn(chunks: AsyncIterable<Buffer>, signal: AbortSignal): AsyncGenerator<Buffer> {
   for await (const chunk of chunks) {
-    if (!process.stdout.write(chunk)) {
-      await new Promise((drained) => {
-        process.stdout.once('drain', drained);
-      });
-    }
+    await passed(chunk, 'the backup', signal);
     yield chunk;
   }
 }
@@ -185,6 +192,7 @@ const UNWRITTEN_EXIT: Readonly<Record<UnwrittenReason, ExitName>> = {
   exists: 'conflict',
   'no-folder': 'notFound',
   'is-folder': 'usage',
+  'no-file': 'usage',
   'no-right': 'refused',
   'no-space': 'failure',
   'not-whole': 'temporary',

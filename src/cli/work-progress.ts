@@ -11,7 +11,8 @@ export interface Watched {
   monotonicMs: () => number;
 }
 
-const INTERRUPTIONS = ['SIGINT', 'SIGTERM'] as const;
+const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
+
 const WATCHED: Watched = { output: process.stderr, signals: process, monotonicMs: () => performance.now() };
 
 /** What the work comes to. When it is interrupted it cleans up behind itself and ends in `CommandFailed`. */
@@ -24,7 +25,7 @@ export async function withProgress<T>(
   const interrupt = (): void => {
     isInterrupted = true;
   };
-  for (const name of INTERRUPTIONS) signals.once(name, interrupt);
+  for (const name of SIGNALS) signals.once(name, interrupt);
   try {
     for (;;) {
       const step = await work.next();
@@ -40,7 +41,7 @@ export async function withProgress<T>(
       line.step(() => progressText(step.value));
     }
   } finally {
-    for (const name of INTERRUPTIONS) signals.off(name, interrupt);
+    for (const name of SIGNALS) signals.off(name, interrupt);
     line.end();
   }
 }

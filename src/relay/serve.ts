@@ -51,6 +51,7 @@ import { pushRoute } from './http/v2-push.ts';
 import { rotateRoute } from './http/v2-rotate.ts';
 import { sendersRoute } from './http/v2-senders.ts';
 import { Scrub } from './scrub.ts';
+import { refusedIfDamaged } from './store/damage.ts';
 import { openStore } from './store/open.ts';
 import type { RelayStore } from './store/relay-store.ts';
 import { Sweeps } from './sweep.ts';
@@ -140,7 +141,7 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
   const engineOptions = { store, settings, signer, monotonicMs, failed: failure.tell, ...observed };
   const engine = await Engine.start(engineOptions, clock.nowMs()).catch(async (error: unknown) => {
     await store.close();
-    throw error;
+    throw refusedIfDamaged(error, storeDir);
   });
   try {
     await engine.heartbeat(clock.nowMs());
@@ -159,7 +160,7 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
   } catch (error) {
     await engine.close();
     await store.close();
-    throw error;
+    throw refusedIfDamaged(error, storeDir);
   }
 }
 

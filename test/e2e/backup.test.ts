@@ -1,5 +1,5 @@
 /** `poste relay backup`, `restore` and `rotate-epoch`, and the regular backups of `relay serve`, each as a process. */
-import { createHash } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { mkdir, readFile, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { once } from 'node:events';
@@ -11,6 +11,7 @@ import { RelayClient } from '../../src/host/transport/relay-client.ts';
 import { type PublicKey, displayFingerprint } from '../../src/protocol/public-key.ts';
 import { type TestHost, alice, bob, carol, dave, hostNamed } from '../support/hosts.ts';
 import { envelopeWire, itemTo } from '../support/mail.ts';
+import { rowKeyBytes } from '../../src/relay/store/keys.ts';
 import { type Ended, type RelayProcess, poste, relayProcess, run } from '../support/poste-process.ts';
 import { withRawLevel } from '../support/raw-level.ts';
 import { rotationBody } from '../support/rotations.ts';
@@ -156,6 +157,59 @@ describe('relay backup', () => {
     const ended = await backup.ended();
     connection.destroy();
     expect([ended.code, sentenceOf(ended)]).toEqual([code, expect.stringMatching(said)]);
+    expect(await readdir(folder)).toEqual(['store']);
+  });
+
+  test.each([
+    ['a reader that leaves', EXIT.failure, /standard output did not take all of the backup \(EPIPE\)/],
+    ['ctrl-c while nobody reads', EXIT.interrupted, /nothing was done/],
+  ])(
+    'to standard output fails after %s, and leaves nothing in the folder for temporary files',
+    async (by, code, said) => {
+      const { folder, storeDir, start } = await store();
+      const relay = await start();
+      for (const host of [alice, bob]) await clientOf(relay, host).enrol();
+      // More than a pipe takes, and than any compression makes small.
+      const items = Array.from({ length: 8 }, (_none, at) => {
+        const [id, ct] = [`m${at}`, randomBytes(200_000).toString('base64')];
+        return itemTo([bob], id, Buffer.from(JSON.stringify({ id, sealed: { alg: 'test', ct, enc: 'e' }, v: 1 })));
+      });
+      const pushed = await clientOf(relay, alice).push(items);
+      expect(pushed.results.map(({ status }) => status)).toEqual(items.map(() => 'accepted'));
+      await stopped(relay);
+      const scratch = join(folder, 'tmp');
+      await mkdir(scratch);
+      const backup = poste(['relay', 'backup', '-', '--store-dir', storeDir], { TMPDIR: scratch });
+      await backup.printed('poste-backup 1');
+      if (by === 'a reader that leaves') backup.leave();
+      else {
+        backup.stall();
+        backup.signal('SIGINT');
+      }
+      const ended = await backup.ended();
+      expect([ended.code, ended.stderr]).toEqual([code, expect.stringMatching(said)]);
+      expect(ended.stderr).toMatch(/^poste: [^\n]+\.\n$/);
+      expect(await readdir(scratch)).toEqual([]);
+    },
+  );
+
+  test('of a stopped store that holds no relay, or one that cannot be read, says so in one sentence', async () => {
+    const { folder, storeDir, command, start } = await store();
+    await stopped(await start());
+    await withRawLevel(storeDir, (level) => level.put(rowKeyBytes('relay', ''), Buffer.from('no row')));
+    const unread = await command('backup', join(folder, 'x'));
+    expect([unread.code, sentenceOf(unread)]).toEqual([
+      EXIT.failure,
+      expect.stringContaining('a relay row cannot be read'),
+    ]);
+    const served = await command('serve', '--listen', '127.0.0.1:0', '--admin-listen', 'off');
+    expect([served.code, sentenceOf(served)]).toEqual([
+      EXIT.failure,
+      expect.stringContaining('a relay row cannot be read'),
+    ]);
+    await withRawLevel(storeDir, (level) => level.del(rowKeyBytes('relay', '')));
+    const none = await command('backup', join(folder, 'x'));
+    expect([none.code, sentenceOf(none)]).toEqual([EXIT.failure, expect.stringContaining('holds no relay row')]);
     expect(await readdir(folder)).toEqual(['store']);
   });
 

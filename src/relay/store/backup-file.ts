@@ -7,7 +7,7 @@
  *   - whatever ends the writing removes what was written aside.
  */
 import { createHash, randomBytes } from 'node:crypto';
-import { existsSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { type FileHandle, link, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { BackupDamaged, type BackupHeader, type Pair, readBackup } from './backup.ts';
@@ -36,6 +36,7 @@ export type UnwrittenReason =
   | 'exists'
   | 'no-folder'
   | 'is-folder'
+  | 'no-file'
   | 'no-right'
   | 'no-space'
   | 'not-whole'
@@ -67,7 +68,7 @@ export async function writeBackupFile(
 ): Promise<WrittenBackup> {
   const aside = `${path}.part-${randomBytes(PART_RANDOM_BYTES).toString('hex')}`;
   try {
-    if (!replaces && existsSync(path)) throw exists(path);
+    refuseTaken(path, replaces);
     const file = await open(aside, 'wx', 0o600);
     let written: WrittenBackup;
     try {
@@ -84,6 +85,17 @@ export async function writeBackupFile(
     await rm(aside, { force: true }).catch(() => undefined);
     throw unwritten(error, path);
   }
+}
+
+/** Throws `BackupUnwritten` for a name that may not be taken. A device or a pipe is no place to rename a file to. */
+function refuseTaken(path: string, replaces: boolean): void {
+  const found = statSync(path, { throwIfNoEntry: false });
+  if (!found) return;
+  if (found.isDirectory()) throw isFolder(path);
+  if (!found.isFile()) {
+    throw new BackupUnwritten('no-file', `${path} is no file: name one, or - to write to standard output`);
+  }
+  if (!replaces) throw exists(path);
 }
 
 /** Renames, unless there is a file of the name. */
@@ -176,7 +188,7 @@ function unwritten(error: unknown, path: string): unknown {
         `there is no folder ${dirname(path)} to write to: make it, or name another`,
       );
     case 'EISDIR':
-      return new BackupUnwritten('is-folder', `${path} is a folder: name a file in it`);
+      return isFolder(path);
     case 'EACCES':
     case 'EPERM':
     case 'EROFS':
@@ -200,6 +212,10 @@ function unreadableRows(count: number): BackupUnwritten {
     'unreadable',
     `${count} rows of its queues cannot be read, and a restore refuses a backup that holds one: stop the relay, run poste relay log verify and then poste relay log rebuild, and take it again`,
   );
+}
+
+function isFolder(path: string): BackupUnwritten {
+  return new BackupUnwritten('is-folder', `${path} is a folder: name a file in it`);
 }
 
 function exists(path: string): BackupUnwritten {

@@ -79,12 +79,12 @@ function refuseOtherSchema(version: number, place: string): void {
   );
 }
 
-/** Throws `StoreRefused` for a file that is no whole backup, or of a newer schema. */
-export async function openBackup(file: string): Promise<OfflineStore> {
+/** Throws `StoreRefused` for a file that is no whole backup, or of a newer schema, and why the signal aborted. */
+export async function openBackup(file: string, signal?: AbortSignal): Promise<OfflineStore> {
   const folder = await mkdtemp(join(tmpdir(), 'poste-backup-'));
   const remove = () => rm(folder, { recursive: true, force: true });
   try {
-    const { level, header } = await unpackBackup(file, join(folder, LEVEL_FOLDER));
+    const { level, header } = await unpackBackup(file, join(folder, LEVEL_FOLDER), signal);
     try {
       refuseOtherSchema(header.schema_version, file);
     } catch (error) {
@@ -98,8 +98,15 @@ export async function openBackup(file: string): Promise<OfflineStore> {
   }
 }
 
-/** Writes the pairs of a backup into a new database, which is left open. Throws `StoreRefused`. */
-export async function unpackBackup(file: string, levelFolder: string): Promise<{ level: Level; header: BackupHeader }> {
+/**
+ * Writes the pairs of a backup into a new database, which is left open. Throws `StoreRefused`, and why the signal
+ * aborted.
+ */
+export async function unpackBackup(
+  file: string,
+  levelFolder: string,
+  signal?: AbortSignal,
+): Promise<{ level: Level; header: BackupHeader }> {
   const level = levelAt(levelFolder);
   const source = createReadStream(file, { highWaterMark: 1 << 20 });
   try {
@@ -112,6 +119,7 @@ export async function unpackBackup(file: string, levelFolder: string): Promise<{
     }
     await level.open({ createIfMissing: true, errorIfExists: true });
     for await (const run of pairs) {
+      signal?.throwIfAborted();
       const writes = level.batch();
       for (const [key, value] of run) writes.put(key, value);
       await writes.write();

@@ -18,6 +18,7 @@ import type { EpochReason, RelayEvent } from '../core/event.ts';
 import { reduce } from '../core/reduce.ts';
 import { type RelayRow, rowKey } from '../core/rows.ts';
 import { PREFIX, SCHEMA_KEY, logKey, lsnOf, prefixRange } from './keys.ts';
+import { isOfTheSystem, refusedIfDamaged } from './damage.ts';
 import { LEVEL_FOLDER, type Level, levelAt } from './level.ts';
 import { LogTree } from './log-tree.ts';
 import { MIGRATIONS, type Migration, migrate } from './migrate.ts';
@@ -28,6 +29,7 @@ import { StoreRefused } from './refused.ts';
 import { syncFolder } from '../../system/sync-folder.ts';
 import { createRelayKey, readRelayKey } from './relay-key.ts';
 import { RelayStore } from './relay-store.ts';
+import { DamagedRow } from './row-codec.ts';
 import { POSITION_FILE, isSwapUnderWay } from './restore-swap.ts';
 import { finishSwaps } from './unfinished-swaps.ts';
 
@@ -139,12 +141,12 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
     };
   } catch (error) {
     for (const resource of opened.toReversed()) await resource.close();
-    if (error instanceof DamagedRecord) throw damaged(levelFolder, error.message);
-    throw error;
+    throw refusedIfDamaged(error, levelFolder);
   }
 }
 
-async function makeFolder(folder: string): Promise<void> {
+/** The store folder, with its parents. Throws `StoreRefused`. */
+export async function makeFolder(folder: string): Promise<void> {
   try {
     await makeWithParents(folder);
   } catch (error) {
@@ -189,7 +191,7 @@ export async function openLevel(folder: string, existed: boolean, positionPath: 
       );
     }
     const said = cause?.message ?? 'unknown error';
-    if (/No space left on device|Permission denied|Read-only file system|Too many open files/.test(said)) {
+    if (isOfTheSystem(said)) {
       throw new StoreRefused(
         'unusable',
         `the database at ${folder} cannot be opened (${said}): mend that, and start the relay again`,
@@ -305,9 +307,14 @@ async function doubtOfPosition(level: Level, position: Position | undefined): Pr
 }
 
 function doubtOfHeartbeat(store: RelayStore, nowMs: number): Doubt | undefined {
-  const heartbeat = store.get('heartbeat', rowKey.heartbeat);
-  if (!heartbeat) return undefined;
-  const ageMs = nowMs - heartbeat.atMs;
+  const atMs = heartbeatOf(store);
+  if (atMs === undefined) {
+    return {
+      reason: 'stale-heartbeat',
+      sentence: 'The heartbeat in the store is missing or unreadable, so nothing says how old this copy of it is.',
+    };
+  }
+  const ageMs = nowMs - atMs;
   if (ageMs > HEARTBEAT_STALE_MS) {
     const minutes = Math.floor(ageMs / 60_000);
     return {
@@ -322,6 +329,17 @@ function doubtOfHeartbeat(store: RelayStore, nowMs: number): Doubt | undefined {
     };
   }
   return undefined;
+}
+
+/** Every store has one from its first record on. */
+function heartbeatOf(store: RelayStore): number | undefined {
+  try {
+    const atMs = store.get('heartbeat', rowKey.heartbeat)?.atMs;
+    return Number.isSafeInteger(atMs) ? atMs : undefined;
+  } catch (error) {
+    if (error instanceof DamagedRow) return undefined;
+    throw error;
+  }
 }
 
 /** Commits one event and a heartbeat. For a store that no engine runs on. */

@@ -44,3 +44,14 @@ test('a backup that was looked at, or could not be, leaves none', async () => {
   await expect(openBackup(join(relay.folder, 'position'))).rejects.toThrow('cannot be used');
   expect(await readdir(temporaries)).toEqual([]);
 });
+
+test('a backup whose unpacking is interrupted leaves none', async () => {
+  const relay = await openTestRelay();
+  await relay.enrolAll(alice);
+  const file = join(relay.folder, 'relay.backup');
+  await backUp(relay, file);
+  const temporaries = await ownTemporaries();
+  const reason = new Error('interrupted');
+  await expect(openBackup(file, AbortSignal.abort(reason))).rejects.toBe(reason);
+  expect(await readdir(temporaries)).toEqual([]);
+});
