@@ -8,6 +8,8 @@ import { AGENT_HEADER, type InputOf, type OperationName, type OutputOf, operatio
 
 /** A daemon that says nothing for this long is given up. */
 const SILENCE_MS = 30_000;
+/** The most bytes of bodies that an answer carries, with every character escaped, and room for the rest. */
+const DOCUMENT_CHARACTERS_MAX = 16 << 20;
 
 /** What a program may switch on besides the codes of refusals. */
 export type ClientCode =
@@ -68,12 +70,13 @@ export class DaemonClient {
   }
 
   /** The answer, when it is a success. */
-  async #ask(asked: Omit<SocketRequest, 'socketPath'>): Promise<Answer> {
+  async #ask(asked: Omit<SocketRequest, 'socketPath' | 'documentCharactersMax'>): Promise<Answer> {
     let answer: Answer;
     try {
       answer = await socketRequest({
         ...asked,
         socketPath: this.#socketPath,
+        documentCharactersMax: DOCUMENT_CHARACTERS_MAX,
         headers: { ...asked.headers, host: 'poste' },
       });
     } catch (error) {
