@@ -28,6 +28,8 @@ const COMMANDS: LazyCommands = {
   init: async () => (await import('./init.ts')).initCommand(),
   daemon: async () => (await import('./daemon.ts')).daemonCommand(),
   status: async () => (await import('./status.ts')).statusCommand(),
+  backup: async () => (await import('./backup.ts')).backupCommand(),
+  restore: async () => (await import('./restore.ts')).restoreCommand(),
   relay: async () => {
     const relay = new Command('relay').description('Run and keep a relay.');
     await addCommands(relay, RELAY_COMMANDS, WORDS);

@@ -7,10 +7,8 @@
  *
  * When the store fails nothing more is answered, and `failed` resolves: the process is to end.
  */
-import { randomBytes } from 'node:crypto';
 import { dirname } from 'node:path';
 import { isListening } from '../system/unix-socket.ts';
-import { Bell } from './office/bell.ts';
 import { loadIdentity } from './office/identity.ts';
 import type { Identity, Office } from './office/office.ts';
 import type { HostConfig } from './config.ts';
@@ -18,7 +16,10 @@ import { handlersOf } from './local/handlers.ts';
 import { LocalServer } from './local/server.ts';
 import { type HostPaths, daemonSocketFault, makePrivateFolder } from './paths.ts';
 import type { HostStore, StoreFailed } from './store/host-store.ts';
+import { ownOffice } from './own-office.ts';
+import { writeHostBackup } from './store/backup.ts';
 import { HostStoreRefused, openHostStore } from './store/open.ts';
+import { finishRestore } from './store/restored.ts';
 
 /** How long requests may take to end when the daemon stops. */
 const DRAIN_MS = 20_000;
@@ -61,7 +62,7 @@ export async function startDaemon({ paths, version, log }: DaemonOptions): Promi
   const store = await openStore(paths, fail);
   try {
     const startedAtMs = Date.now();
-    const { office, identity } = await officeOf(store, log);
+    const office = ownOffice(store, await loadIdentity(store), log);
     const facts = {
       version,
       pid: process.pid,
@@ -75,13 +76,17 @@ export async function startDaemon({ paths, version, log }: DaemonOptions): Promi
       socketPath: paths.socket,
       office,
       handlers: handlersOf({ office, facts }),
+      backup: () => {
+        const { hostName: host, signer } = office.identity();
+        return writeHostBackup(store, { host, host_pubkey: signer.publicKey, created_at: office.nowMs(), version });
+      },
     });
     const stop = async (): Promise<void> => {
       await Promise.race([server.drain(), elapsed(DRAIN_MS)]);
       server.close();
       await store.close();
     };
-    return { identity, failed, stop };
+    return { identity: () => office.identity(), failed, stop };
   } catch (error) {
     await store.close();
     throw error;
@@ -90,6 +95,7 @@ export async function startDaemon({ paths, version, log }: DaemonOptions): Promi
 
 async function openStore({ store }: HostPaths, fail: (error: StoreFailed) => void): Promise<HostStore> {
   try {
+    await finishRestore(store);
     return await openHostStore(store, fail);
   } catch (error) {
     if (!(error instanceof HostStoreRefused) || error.fault !== 'locked') throw error;
@@ -99,27 +105,6 @@ async function openStore({ store }: HostPaths, fail: (error: StoreFailed) => voi
       error,
     );
   }
-}
-
-async function officeOf(store: HostStore, log: Office['log']): Promise<{ office: Office; identity: () => Identity }> {
-  const bell = new Bell();
-  let current = await loadIdentity(store);
-  // Before any other listener: whoever is told of a new key finds it.
-  bell.listen((happening) => {
-    if (happening.type === 'identity-changed') current = happening.identity;
-  });
-  const identity = (): Identity => current;
-  const office: Office = {
-    store,
-    identity,
-    nowMs: () => Date.now(),
-    monotonicMs: () => performance.now(),
-    randomBytes: (count) => randomBytes(count),
-    tell: (happening) => bell.tell(happening),
-    listen: (listener) => bell.listen(listener),
-    log,
-  };
-  return { office, identity };
 }
 
 /** The store's lock says that no other daemon has this store; another store's may listen at the socket all the same. */

@@ -4,7 +4,14 @@
  */
 import { isObject } from '../../protocol/items.ts';
 import { type Answer, SocketRequestFailed, type SocketRequest, socketRequest } from '../../system/socket-request.ts';
-import { AGENT_HEADER, type InputOf, type OperationName, type OutputOf, operationTarget } from './operations.ts';
+import {
+  AGENT_HEADER,
+  BACKUP_TARGET,
+  type InputOf,
+  type OperationName,
+  type OutputOf,
+  operationTarget,
+} from './operations.ts';
 
 /** A daemon that says nothing for this long is given up. */
 const SILENCE_MS = 30_000;
@@ -67,6 +74,22 @@ export class DaemonClient {
       signal,
     });
     return (await this.#document(answer)) as OutputOf<N>;
+  }
+
+  /** Everything the host holds, as it comes. Throws `CallFailed`. */
+  async *backup(signal: AbortSignal): AsyncGenerator<Buffer> {
+    const answer = await this.#ask({
+      method: 'GET',
+      target: BACKUP_TARGET,
+      headers: {},
+      silenceMs: SILENCE_MS,
+      signal,
+    });
+    try {
+      yield* answer.chunks();
+    } catch (error) {
+      throw this.#failure(error);
+    }
   }
 
   /** The answer, when it is a success. */

@@ -51,3 +51,6 @@ export const REQUEST_BYTES_MAX = 4 << 20;
 export function operationTarget(name: OperationName): string {
   return `/v1/${name}`;
 }
+
+/** Everything the host holds, as a backup. */
+export const BACKUP_TARGET = '/v1/backup';

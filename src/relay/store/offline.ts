@@ -8,7 +8,7 @@ import { createReadStream, existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type BackupHeader, BackupDamaged, readBackup } from './backup.ts';
+import { type BackupHeader, readBackup } from './backup.ts';
 import { PREFIX, SCHEMA_KEY, lsnOf, prefixRange } from './keys.ts';
 import { LEVEL_FOLDER, type Level, levelAt } from './level.ts';
 import { LogTree } from './log-tree.ts';
@@ -19,6 +19,7 @@ import { StoreRefused } from './refused.ts';
 import { RelayStore } from './relay-store.ts';
 import { finishSwap, isSwapUnderWay } from './restore-swap.ts';
 import { damagedTables } from './table-check.ts';
+import { BackupDamaged } from '../../system/backup-container.ts';
 
 export interface OfflineStore {
   store: RelayStore;
