@@ -8,14 +8,16 @@
  * When the store fails nothing more is answered, and `failed` resolves: the process is to end.
  */
 import { dirname } from 'node:path';
+import { DAY_MS } from '../protocol/limits.ts';
 import { isListening } from '../system/unix-socket.ts';
 import { loadIdentity } from './office/identity.ts';
 import type { Identity, Office } from './office/office.ts';
+import { sweepRetention } from './office/retention.ts';
 import type { HostConfig } from './config.ts';
 import { handlersOf } from './local/handlers.ts';
 import { LocalServer } from './local/server.ts';
 import { type HostPaths, daemonSocketFault, makePrivateFolder } from './paths.ts';
-import type { HostStore, StoreFailed } from './store/host-store.ts';
+import { type HostStore, StoreFailed } from './store/host-store.ts';
 import { ownOffice } from './own-office.ts';
 import { writeHostBackup } from './store/backup.ts';
 import { HostStoreRefused, openHostStore } from './store/open.ts';
@@ -23,6 +25,7 @@ import { finishRestore } from './store/restored.ts';
 
 /** How long requests may take to end when the daemon stops. */
 const DRAIN_MS = 20_000;
+const SWEEP_EVERY_MS = 3_600_000;
 
 export type DaemonFault = 'listening' | 'socket-path';
 
@@ -52,7 +55,7 @@ export interface Daemon {
 }
 
 /** Throws `DaemonRefused`, `HostStoreRefused` or `SocketUnavailable`. */
-export async function startDaemon({ paths, version, log }: DaemonOptions): Promise<Daemon> {
+export async function startDaemon({ paths, config, version, log }: DaemonOptions): Promise<Daemon> {
   const fault = daemonSocketFault(paths);
   if (fault !== undefined) throw new DaemonRefused('socket-path', fault);
   let fail!: (error: StoreFailed) => void;
@@ -81,7 +84,9 @@ export async function startDaemon({ paths, version, log }: DaemonOptions): Promi
         return writeHostBackup(store, { host, host_pubkey: signer.publicKey, created_at: office.nowMs(), version });
       },
     });
+    const sweep = repeatedSweep(office, config.retentionDays * DAY_MS);
     const stop = async (): Promise<void> => {
+      await sweep.stop();
       await Promise.race([server.drain(), elapsed(DRAIN_MS)]);
       server.close();
       await store.close();
@@ -105,6 +110,33 @@ async function openStore({ store }: HostPaths, fail: (error: StoreFailed) => voi
       error,
     );
   }
+}
+
+/** Drops what was kept long enough: now, and then every hour. */
+function repeatedSweep(office: Office, retentionMs: number): { stop: () => Promise<void> } {
+  const stopping = new AbortController();
+  let underWay: Promise<void> = Promise.resolve();
+  const sweep = async (): Promise<void> => {
+    try {
+      const dropped = await sweepRetention(office, retentionMs, stopping.signal);
+      if (dropped.entries + dropped.sent + dropped.idempotencyKeys > 0)
+        office.log('info', 'mail was kept long enough', { ...dropped });
+    } catch (error) {
+      if (!(error instanceof StoreFailed)) office.log('error', 'the sweep failed', { err: error });
+    }
+  };
+  const next = (): void => {
+    underWay = underWay.then(sweep);
+  };
+  next();
+  const timer = setInterval(next, SWEEP_EVERY_MS);
+  return {
+    stop: () => {
+      clearInterval(timer);
+      stopping.abort();
+      return underWay;
+    },
+  };
 }
 
 /** The store's lock says that no other daemon has this store; another store's may listen at the socket all the same. */

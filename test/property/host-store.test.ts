@@ -2,7 +2,7 @@
  * The host's store against a sorted map: transactions that write, delete, read ranges over what is stored, what the
  * group holds and what they wrote themselves, some of which throw; several at once; and the store opened again.
  */
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { AgentId } from '../../src/host/core/rows.ts';
 import type { HostStore, Transaction } from '../../src/host/store/host-store.ts';
@@ -54,13 +54,14 @@ const history = fc.array(fc.record({ group: fc.array(work, { maxLength: 5 }), re
   maxLength: 6,
 });
 
+function failed(error: unknown): never {
+  throw error;
+}
+
 test('every read of every transaction is what a sorted map says, and so is the store in the end', async () => {
   await fc.assert(
     fc.asyncProperty(history, async (groups) => {
       const { folder, remove } = await disposableFolder();
-      const failed = (error: unknown): never => {
-        throw error;
-      };
       let store = await createHostStore(folder, failed);
       try {
         const model: Model = new Map();

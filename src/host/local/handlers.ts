@@ -1,7 +1,13 @@
 /** What does the operations of the socket: each a function of the office, by the name that operations.ts gives it. */
 import type { Refusal } from '../core/refusal.ts';
 import type { AgentId } from '../core/rows.ts';
+import { addAgent, listOwnAgents, removeAgent, renameAgent, setAgentRoles } from '../office/agents.ts';
+import { listAgents } from '../office/directory.ts';
+import { useInbox } from '../office/inbox.ts';
 import type { Office } from '../office/office.ts';
+import { replyMail } from '../office/reply.ts';
+import { sendMail } from '../office/send.ts';
+import { listSent } from '../office/sent-list.ts';
 import { type DaemonFacts, readStatus } from '../office/status.ts';
 import type { InputOf, OPERATIONS, OperationName, OutputOf } from './operations.ts';
 
@@ -29,5 +35,15 @@ export interface HandlerParts {
 export function handlersOf({ office, facts }: HandlerParts): Handlers {
   return {
     status: () => readStatus(office, facts),
+    'add-agent': (_, input) => addAgent(office, input),
+    'rename-agent': (_, input) => renameAgent(office, input),
+    'set-agent-roles': (_, input) => setAgentRoles(office, input),
+    'remove-agent': (_, input) => removeAgent(office, input),
+    'list-agents': () => listOwnAgents(office),
+    'mail-agents': ({ agentId }, input) => listAgents(office, agentId, input),
+    'mail-send': ({ agentId }, input) => sendMail(office, agentId, input),
+    'mail-reply': ({ agentId }, input) => replyMail(office, agentId, input),
+    'mail-inbox': ({ agentId }, input) => useInbox(office, agentId, input),
+    'mail-sent': ({ agentId }, input) => listSent(office, agentId, input),
   };
 }

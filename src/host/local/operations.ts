@@ -5,6 +5,25 @@
  * What does them is in handlers.ts; an operation without a handler does not compile.
  */
 import { type Static, type TSchema, Type } from 'typebox';
+import {
+  AgentAddInput,
+  AgentDocument,
+  AgentList,
+  AgentRemoved,
+  AgentRemoveInput,
+  AgentRenameInput,
+  AgentRolesInput,
+} from '../documents/agents.ts';
+import {
+  AgentsInput,
+  AgentsResult,
+  InboxInput,
+  InboxResult,
+  ReplyInput,
+  SendInput,
+  SendResult,
+} from '../documents/mail.ts';
+import { SentInput, SentResult } from '../documents/sent.ts';
 import { StatusResult } from '../documents/status.ts';
 
 /** In the name of whom: an agent (or the owner), or nobody in particular. */
@@ -21,6 +40,16 @@ const Nothing = Type.Object({});
 
 export const OPERATIONS = {
   status: { acting: 'anybody', input: Nothing, output: StatusResult },
+  'add-agent': { acting: 'anybody', input: AgentAddInput, output: AgentDocument },
+  'rename-agent': { acting: 'anybody', input: AgentRenameInput, output: AgentDocument },
+  'set-agent-roles': { acting: 'anybody', input: AgentRolesInput, output: AgentDocument },
+  'remove-agent': { acting: 'anybody', input: AgentRemoveInput, output: AgentRemoved },
+  'list-agents': { acting: 'anybody', input: Nothing, output: AgentList },
+  'mail-agents': { acting: 'anybody', input: AgentsInput, output: AgentsResult },
+  'mail-send': { acting: 'agent', input: SendInput, output: SendResult },
+  'mail-reply': { acting: 'agent', input: ReplyInput, output: SendResult },
+  'mail-inbox': { acting: 'agent', input: InboxInput, output: InboxResult },
+  'mail-sent': { acting: 'agent', input: SentInput, output: SentResult },
 } as const satisfies Readonly<Record<string, OperationContract>>;
 
 export type OperationName = keyof typeof OPERATIONS;

@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { PREFIX, endOfRange, keyBytes, keyParts } from '../../../src/host/store/keys.ts';
 import type { AgentId } from '../../../src/host/core/rows.ts';
