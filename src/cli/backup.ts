@@ -16,7 +16,7 @@ import { unwrittenFailure } from './backup-written.ts';
 import { CommandFailed } from './exit.ts';
 import { hostFailure, ownPaths } from './host-place.ts';
 import { interruption } from './interruption.ts';
-import { written } from './stdout.ts';
+import { passed } from './stdout.ts';
 import { bytesText, jsonLine, timeText } from './text.ts';
 import { softwareVersion } from './version.ts';
 
@@ -58,7 +58,7 @@ async function backup(file: string, flags: BackupFlags): Promise<void> {
     const source = chunksOf(interrupted.signal);
     const made =
       path === null
-        ? await checkedHostBackup(passedOn(source))
+        ? await checkedHostBackup(passedOn(source, interrupted.signal))
         : await writeHostBackupFile(source, { path, replaces: flags.force === true });
     const output = path === null ? process.stderr : process.stdout;
     output.write(flags.json ? jsonLine(documentOf(made, path)) : textOf(made, path));
@@ -97,9 +97,9 @@ async function* chunksOf(signal: AbortSignal): AsyncGenerator<Buffer> {
   }
 }
 
-async function* passedOn(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+async function* passedOn(chunks: AsyncIterable<Buffer>, signal: AbortSignal): AsyncGenerator<Buffer> {
   for await (const chunk of chunks) {
-    await written(chunk);
+    await passed(chunk, 'the backup', signal);
     yield chunk;
   }
 }

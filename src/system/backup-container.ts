@@ -6,12 +6,12 @@
  *   block      u32 length, gzip of pairs: u32 key length, u32 value length, key, value
  *   …
  *   end        u32 0
- *   trailer    u32 length, JSON: `BackupTrailer`; its hash covers every byte before it
+ *   trailer    u32 length, JSON: `BackupTrailer`; its hash covers every byte before it, and what it says of damage
  *
  * Numbers are big-endian. The pairs are those of a store at one moment, in the order of their keys. A file that ends
  * early, holds a byte more, or differs in one from what was written is refused.
  */
-import { createHash } from 'node:crypto';
+import { type Hash, createHash } from 'node:crypto';
 import { promisify } from 'node:util';
 import { gunzip, gzip } from 'node:zlib';
 import Type, { type Static } from 'typebox';
@@ -40,10 +40,17 @@ const BackupTrailer = Type.Object({
   pairs: Count,
   /** Of all keys and values, before they were compressed. */
   bytes: Count,
-  /** Of everything before the trailer. */
+  /** Of everything before the trailer, and of `damageText`. */
   sha256: HashText,
+  /** Waiting items whose bytes were missing or altered already when it was written; absent where nobody looked. */
+  damaged_items: Type.Optional(Count),
+  /** Rows that could not be read; absent where nobody looked. */
+  unreadable_rows: Type.Optional(Count),
 });
 export type BackupTrailer = Static<typeof BackupTrailer>;
+
+/** What whoever wrote a backup found wrong with its contents. */
+export type ContentDamage = Pick<BackupTrailer, 'damaged_items' | 'unreadable_rows'>;
 
 const parseTrailer = parserOf(BackupTrailer);
 
@@ -52,11 +59,12 @@ export class BackupDamaged extends Error {}
 
 export type Pair = [key: Buffer, value: Buffer];
 
-/** The bytes of a container that holds `runs` of pairs, ascending. */
+/** The bytes of a container that holds `runs` of pairs, ascending; `judged` says what is wrong with them when they ended. */
 export async function* writeContainer(
   magic: string,
   header: object,
   runs: AsyncIterable<readonly Pair[]>,
+  judged: () => Promise<ContentDamage> = () => Promise.resolve({}),
 ): AsyncGenerator<Buffer> {
   const hash = createHash('sha256');
   const covered = (part: Buffer): Buffer => {
@@ -66,8 +74,10 @@ export async function* writeContainer(
   yield covered(Buffer.concat([Buffer.from(magic), prefixed(Buffer.from(JSON.stringify(header)))]));
   const totals = { pairs: 0, bytes: 0 };
   for await (const block of blocksOf(runs, totals)) yield covered(prefixed(block));
+  const damage = await judged();
   yield covered(Buffer.alloc(LENGTH));
-  const trailer: BackupTrailer = { ...totals, sha256: hash.digest('hex') };
+  hash.update(damageText(damage));
+  const trailer: BackupTrailer = { ...totals, sha256: hash.digest('hex'), ...damage };
   yield prefixed(Buffer.from(JSON.stringify(trailer)));
 }
 
@@ -131,14 +141,22 @@ async function* pairsOf(bytes: ByteReader): AsyncGenerator<Pair[], BackupTrailer
     for (const [key, value] of run) totals.bytes += key.length + value.length;
     yield run;
   }
-  const sha256 = bytes.hash();
+  const covered = bytes.hash();
   const trailer = parsed(await block(bytes), parseTrailer);
   if ((await bytes.take(1)) !== undefined) throw new BackupDamaged('something follows its end');
-  if (trailer.sha256 !== sha256) throw new BackupDamaged('its SHA-256 does not match');
+  if (trailer.sha256 !== covered.update(damageText(trailer)).digest('hex')) {
+    throw new BackupDamaged('its SHA-256 does not match');
+  }
   if (trailer.pairs !== totals.pairs || trailer.bytes !== totals.bytes) {
     throw new BackupDamaged('its counts do not match');
   }
   return trailer;
+}
+
+/** What a trailer says of damage, as its hash covers it: nothing where nobody looked. */
+function damageText({ damaged_items, unreadable_rows }: ContentDamage): string {
+  if (damaged_items === undefined && unreadable_rows === undefined) return '';
+  return JSON.stringify({ damaged_items, unreadable_rows });
 }
 
 function unpacked(text: Buffer | undefined): Pair[] {
@@ -214,7 +232,7 @@ class ByteReader {
   }
 
   /** SHA-256 of everything that was taken so far. */
-  hash(): string {
-    return this.#hash.copy().digest('hex');
+  hash(): Hash {
+    return this.#hash.copy();
   }
 }

@@ -7,10 +7,10 @@
  *   - whatever ends the writing removes what was written aside.
  */
 import { createHash, randomBytes } from 'node:crypto';
-import { existsSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { type FileHandle, link, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { BackupDamaged, type BackupKind, type Pair, readContainer } from './backup-container.ts';
+import { BackupDamaged, type BackupKind, type ContentDamage, type Pair, readContainer } from './backup-container.ts';
 import { syncFolder } from './sync-folder.ts';
 
 const PART_RANDOM_BYTES = 4;
@@ -26,7 +26,16 @@ export interface CheckedContainer<Header> {
   sha256: string;
 }
 
-export type UnwrittenReason = 'exists' | 'no-folder' | 'is-folder' | 'no-right' | 'no-space' | 'not-whole' | 'failed';
+export type UnwrittenReason =
+  | 'exists'
+  | 'no-folder'
+  | 'is-folder'
+  | 'no-file'
+  | 'no-right'
+  | 'no-space'
+  | 'not-whole'
+  | 'unreadable'
+  | 'failed';
 
 /** Thrown when there is no backup. The message is one sentence, with the next step. */
 export class BackupUnwritten extends Error {
@@ -55,7 +64,7 @@ export async function writeBackupAside<Checked>(
 ): Promise<Checked> {
   const aside = `${path}.part-${randomBytes(PART_RANDOM_BYTES).toString('hex')}`;
   try {
-    if (!replaces && existsSync(path)) throw exists(path);
+    refuseTaken(path, replaces);
     const file = await open(aside, 'wx', 0o600);
     let written: Checked;
     try {
@@ -72,6 +81,17 @@ export async function writeBackupAside<Checked>(
     await rm(aside, { force: true }).catch(() => undefined);
     throw unwritten(error, path);
   }
+}
+
+/** Throws `BackupUnwritten` for a name that may not be taken. A device or a pipe is no place to rename a file to. */
+function refuseTaken(path: string, replaces: boolean): void {
+  const found = statSync(path, { throwIfNoEntry: false });
+  if (!found) return;
+  if (found.isDirectory()) throw isFolder(path);
+  if (!found.isFile()) {
+    throw new BackupUnwritten('no-file', `${path} is no file: name one, or - to write to standard output`);
+  }
+  if (!replaces) throw exists(path);
 }
 
 /** Renames, unless there is a file of the name. */
@@ -95,7 +115,7 @@ export async function checkedContainer<Header>(
   kind: BackupKind<Header>,
   seen: (run: readonly Pair[]) => void,
   progress: (bytes: number) => void = () => undefined,
-): Promise<CheckedContainer<Header>> {
+): Promise<{ checked: CheckedContainer<Header>; damage: ContentDamage }> {
   let bytes = 0;
   const hash = createHash('sha256');
   const counted = async function* (): AsyncGenerator<Buffer> {
@@ -109,7 +129,10 @@ export async function checkedContainer<Header>(
   const { header, pairs } = await readContainer(counted(), kind);
   for (;;) {
     const next = await pairs.next();
-    if (next.done) return { header, bytes, contentBytes: next.value.bytes, sha256: hash.digest('hex') };
+    if (next.done) {
+      const { bytes: contentBytes, ...damage } = next.value;
+      return { checked: { header, bytes, contentBytes, sha256: hash.digest('hex') }, damage };
+    }
     seen(next.value);
   }
 }
@@ -140,7 +163,7 @@ function unwritten(error: unknown, path: string): unknown {
         `there is no folder ${dirname(path)} to write to: make it, or name another`,
       );
     case 'EISDIR':
-      return new BackupUnwritten('is-folder', `${path} is a folder: name a file in it`);
+      return isFolder(path);
     case 'EACCES':
     case 'EPERM':
     case 'EROFS':
@@ -157,6 +180,10 @@ function unwritten(error: unknown, path: string): unknown {
     default:
       return new BackupUnwritten('failed', `${path} cannot be written (${code}): name another place`);
   }
+}
+
+function isFolder(path: string): BackupUnwritten {
+  return new BackupUnwritten('is-folder', `${path} is a folder: name a file in it`);
 }
 
 function exists(path: string): BackupUnwritten {

@@ -60,7 +60,7 @@ export function writeHostBackupFile(
 /** Reads a backup to its end and checks all of it. Throws `BackupDamaged`, or what `source` throws. */
 export async function checkedHostBackup(source: AsyncIterable<Buffer>): Promise<WrittenHostBackup> {
   let messages = 0;
-  const checked = await checkedContainer(source, HOST_BACKUP, (run) => {
+  const { checked } = await checkedContainer(source, HOST_BACKUP, (run) => {
     for (const [key] of run) if (key[0] === PREFIX.message) messages++;
   });
   return { ...checked, messages };

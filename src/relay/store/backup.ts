@@ -12,7 +12,8 @@ import {
   readContainer,
   writeContainer,
 } from '../../system/backup-container.ts';
-import type { Level } from './level.ts';
+import type { Level, LevelSnapshot } from './level.ts';
+import { WireCheck, type WireDamage } from './wire-check.ts';
 
 /** DO NOT CHANGE. */
 const MAGIC = 'poste-backup 1\n';
@@ -38,13 +39,26 @@ export const BACKUP_KIND: BackupKind<BackupHeader> = {
   subject: 'a relay',
 };
 
-/** Everything that is in `level`, or in the snapshot of it. */
-export function writeBackup(
+/**
+ * Everything that is in `level`, or in the snapshot of it, as it is: wire bytes that are missing or altered too, which a
+ * restore drops. The trailer counts those, and comes when `checked` was told of them and is done.
+ */
+export async function* writeBackup(
   level: Level,
   header: BackupHeader,
-  snapshot?: ReturnType<Level['snapshot']>,
+  snapshot?: LevelSnapshot,
+  checked: (damage: WireDamage) => Promise<void> = () => Promise.resolve(),
 ): AsyncGenerator<Buffer> {
-  return writeContainer(MAGIC, header, runsOf(level, snapshot));
+  const check = new WireCheck(level, snapshot);
+  try {
+    yield* writeContainer(MAGIC, header, runsOf(level, snapshot, check), async () => {
+      const damage = await check.end();
+      await checked(damage);
+      return { damaged_items: damage.items, unreadable_rows: damage.unreadable };
+    });
+  } finally {
+    await check.close();
+  }
 }
 
 /** Reads the beginning of a backup. Throws `BackupDamaged`. */
@@ -52,10 +66,11 @@ export function readBackup(source: AsyncIterable<Buffer>): Promise<ReadContainer
   return readContainer(source, BACKUP_KIND);
 }
 
-async function* runsOf(level: Level, snapshot: ReturnType<Level['snapshot']> | undefined): AsyncGenerator<Pair[]> {
+async function* runsOf(level: Level, snapshot: LevelSnapshot | undefined, check: WireCheck): AsyncGenerator<Pair[]> {
   const iterator = level.iterator({ fillCache: false, highWaterMarkBytes: READ_BYTES, ...(snapshot && { snapshot }) });
   try {
     for (let run = await iterator.nextv(PAIRS_AT_ONCE); run.length > 0; run = await iterator.nextv(PAIRS_AT_ONCE)) {
+      await check.pass(run);
       yield run;
     }
   } finally {
