@@ -92,6 +92,7 @@ export async function pin(here: PairedOffice, other: PairedOffice, changes: Part
     lanFailures: 0,
     directory: null,
     hasConfirmed: false,
+    pinnedOurKey: here.host.key,
     ...changes,
   };
   await here.store().transact((tx) => {

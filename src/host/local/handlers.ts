@@ -8,6 +8,11 @@ import type { Office } from '../office/office.ts';
 import { replyMail } from '../office/reply.ts';
 import { sendMail } from '../office/send.ts';
 import { listSent } from '../office/sent-list.ts';
+import type { AcceptInput, InviteResult, PeerView } from '../documents/peers.ts';
+import { cancelOutbox, listOutbox } from '../office/outbox-list.ts';
+import { rotateOwnKey } from '../office/own-key.ts';
+import { listPeers, setAddress, unpair } from '../office/peers.ts';
+import { discardQuarantined, listQuarantine, retryQuarantine, showQuarantined } from '../office/quarantine.ts';
 import { type DaemonFacts, readStatus } from '../office/status.ts';
 import type { InputOf, OPERATIONS, OperationName, OutputOf } from './operations.ts';
 
@@ -30,9 +35,16 @@ export type Handlers = {
 export interface HandlerParts {
   office: Office;
   facts: DaemonFacts;
+  pairing: Pairing;
 }
 
-export function handlersOf({ office, facts }: HandlerParts): Handlers {
+/** What pairs hosts: it listens and calls. */
+export interface Pairing {
+  invite(): Promise<InviteResult | Refusal>;
+  accept(input: AcceptInput): Promise<PeerView | Refusal>;
+}
+
+export function handlersOf({ office, facts, pairing }: HandlerParts): Handlers {
   return {
     status: () => readStatus(office, facts),
     'add-agent': (_, input) => addAgent(office, input),
@@ -45,5 +57,17 @@ export function handlersOf({ office, facts }: HandlerParts): Handlers {
     'mail-reply': ({ agentId }, input) => replyMail(office, agentId, input),
     'mail-inbox': ({ agentId }, input) => useInbox(office, agentId, input),
     'mail-sent': ({ agentId }, input) => listSent(office, agentId, input),
+    peers: () => listPeers(office),
+    'pair-invite': () => pairing.invite(),
+    'pair-accept': (_caller, input) => pairing.accept(input),
+    'peer-address': (_caller, { host, address }) => setAddress(office, host, address),
+    unpair: (_caller, { host }) => unpair(office, host),
+    'rotate-key': () => rotateOwnKey(office),
+    outbox: (_caller, input) => listOutbox(office, input),
+    'outbox-cancel': (_caller, input) => cancelOutbox(office, input),
+    quarantine: (_caller, input) => listQuarantine(office, input),
+    'quarantine-show': (_caller, input) => showQuarantined(office, input),
+    'quarantine-retry': (_caller, input) => retryQuarantine(office, input),
+    'quarantine-discard': (_caller, input) => discardQuarantined(office, input),
   };
 }
