@@ -2,8 +2,8 @@
  * The daemon: opens the store, answers at the local socket, and runs what is done by the clock. The composition root of
  * the host side.
  *
- *     start   store (its lock keeps a second daemon out) ─▶ identity ─▶ socket ─▶ LAN
- *     stop    socket and LAN: what came is answered ─▶ store: what was begun is durable
+ *     start   store (its lock keeps a second daemon out) ─▶ identity ─▶ socket ─▶ LAN, relay
+ *     stop    socket, LAN and relay: what came is answered ─▶ store: what was begun is durable
  *
  * When the store fails nothing more is answered, and `failed` resolves: the process is to end.
  */
@@ -17,6 +17,7 @@ import type { HostConfig } from './config.ts';
 import { handlersOf } from './local/handlers.ts';
 import { LocalServer } from './local/server.ts';
 import { LanSide } from './transport/lan-side.ts';
+import { RelaySide } from './transport/relay-side/relay-side.ts';
 import { type HostPaths, daemonSocketFault, makePrivateFolder } from './paths.ts';
 import { type HostStore, StoreFailed } from './store/host-store.ts';
 import { ownOffice } from './own-office.ts';
@@ -76,21 +77,23 @@ export async function startDaemon({ paths, config, version, log }: DaemonOptions
       socket: paths.socket,
     };
     await makeSocketFolder(paths);
-    const lan = new LanSide({ office, listen: config.lanListen, advertise: config.lanAdvertise, version });
+    const relay = new RelaySide({ office });
+    const lan = new LanSide({ office, listen: config.lanListen, advertise: config.lanAdvertise, version, relay });
     const server = await LocalServer.listen({
       socketPath: paths.socket,
       office,
-      handlers: handlersOf({ office, facts, pairing: lan }),
+      handlers: handlersOf({ office, facts, pairing: lan, relay }),
       backup: () => {
         const { hostName: host, signer } = office.identity();
         return writeHostBackup(store, { host, host_pubkey: signer.publicKey, created_at: office.nowMs(), version });
       },
     });
     await lan.start();
+    relay.start();
     const sweep = repeatedSweep(office, config.retentionDays * DAY_MS);
     const stop = async (): Promise<void> => {
       await sweep.stop();
-      await Promise.race([Promise.all([server.drain(), lan.stop()]), elapsed(DRAIN_MS)]);
+      await Promise.race([Promise.all([server.drain(), lan.stop(), relay.stop()]), elapsed(DRAIN_MS)]);
       server.close();
       await store.close();
     };

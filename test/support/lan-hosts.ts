@@ -43,7 +43,9 @@ export async function openLanHost(name: string): Promise<LanHost> {
     listen: (listener) => bell.listen(listener),
     log: () => undefined,
   };
-  const lan = new LanSide({ office, listen: { host: '127.0.0.1', port: 0 }, advertise: undefined, version: '0' });
+  const relay = { factsFor: () => Promise.resolve(null), begin: () => undefined };
+  const listen = { host: '127.0.0.1', port: 0 };
+  const lan = new LanSide({ office, listen, advertise: undefined, version: '0', relay });
   await lan.start();
   onTestFinished(async () => {
     await lan.stop();

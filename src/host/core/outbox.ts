@@ -56,7 +56,7 @@ export type OutboxHappening =
   /** It went back in time, without a new epoch: what it took may be gone. */
   | { type: 'relay-rewound'; relayPubkey: PublicKey }
   /** The relay takes mail for this peer, and did not before. */
-  | { type: 'relay-ready' }
+  | { type: 'relay-ready'; relayPubkey: PublicKey; epoch: Epoch }
   /** The peer answers over the LAN again. */
   | { type: 'peer-reached' }
   | { type: 'peer-unpaired' }
@@ -228,9 +228,12 @@ function moveAny(
       if (row.state !== 'relay-accepted' || acceptance?.relayPubkey !== happening.relayPubkey) return unchanged(row);
       return changed(row, { acceptance: { ...acceptance, mayBeLost: true }, relayAttempts: 0, nextAtMs: facts.nowMs });
     }
-    case 'relay-ready':
-      if (row.state !== 'pending' || row.nextAtMs === null) return unchanged(row);
-      return changed(row, { relayAttempts: 0, nextAtMs: Math.min(row.nextAtMs, facts.nowMs) });
+    case 'relay-ready': {
+      const { relayPubkey, epoch } = happening;
+      const isToPush = row.state === 'relay-accepted' && !isAcceptedIn(row, relayPubkey, epoch);
+      if (row.state !== 'pending' && !isToPush) return unchanged(row);
+      return changed(row, { relayAttempts: 0, nextAtMs: Math.min(row.nextAtMs ?? facts.nowMs, facts.nowMs) });
+    }
     case 'time-passed':
       if (!SENDING_STATES.has(row.state) || row.nextAtMs === null || row.nextAtMs > facts.nowMs) return unchanged(row);
       return changed(row, { nextAtMs: facts.nowMs + backoffMs(Infinity, facts.jitter) });

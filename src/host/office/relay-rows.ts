@@ -21,7 +21,11 @@ export interface RelayScope {
 }
 
 /** Pins a relay. What the same relay was made to know stays known. */
-export function pinRelay(tx: Transaction, office: Office, pinned: Pick<RelayRow, 'url' | 'pubkey' | 'proof'>): RelayRow {
+export function pinRelay(
+  tx: Transaction,
+  office: Office,
+  pinned: Pick<RelayRow, 'url' | 'pubkey' | 'proof'>,
+): RelayRow {
   const before = tx.get('relay');
   const isSame = before?.pubkey === pinned.pubkey;
   const row: RelayRow = {

@@ -18,7 +18,7 @@ import { isStoreFailure } from '../office/store-failure.ts';
 import { LanCallFailed, LanClient } from './lan-client.ts';
 import { encKeyDocument, isInvitersAnswer, lanRoutes, spokenAddress } from './lan-routes.ts';
 import { LanServer } from './lan-server.ts';
-import { OutboxPass } from './outbox-pass.ts';
+import { OutboxPass, type RelayWay } from './outbox-pass.ts';
 import { INVITE_MS, PairingDesk } from './pairing-desk.ts';
 import { tellOwnKey } from './tell-own-key.ts';
 
@@ -34,6 +34,8 @@ export interface LanSideOptions {
   listen: ListenAddress;
   advertise: ListenAddress | undefined;
   version: string;
+  /** Where rows go that the LAN cannot carry. */
+  relay: RelayWay;
 }
 
 export class LanSide {
@@ -59,6 +61,7 @@ export class LanSide {
     this.#pass = new OutboxPass({
       office: options.office,
       client: this.#client,
+      relay: options.relay,
       notKnown: (peerId) => this.#lookRound([peerId]),
     });
   }
@@ -248,10 +251,15 @@ export class LanSide {
     const host = { address: peer.address, publicKey: currentKey(peer).publicKey };
     try {
       if (await tellOwnKey(this.#office, this.#client, { ...host, peer }, tellAnyway)) this.#pass.begin(peer.peerId);
-      const { directory } = peer;
-      if (directory && this.#office.nowMs() - directory.fetchedAtMs < DIRECTORY_FRESH_MS) return;
+      const { directory, lanFailures, peerId } = peer;
+      const isFresh = directory && this.#office.nowMs() - directory.fetchedAtMs < DIRECTORY_FRESH_MS;
+      // While its mail goes over the relay, only this finds out that it is back.
+      if (isFresh && lanFailures === 0) return;
       const agents = await this.#client.agents(host);
-      await this.#office.store.transact((tx) => learnDirectory(tx, this.#office, peer.peerId, agents));
+      await this.#office.store.transact(async (tx) => {
+        learnDirectory(tx, this.#office, peerId, agents);
+        if (lanFailures > 0) await markReached(tx, this.#office, peerId);
+      });
     } catch (error) {
       if (!(error instanceof LanCallFailed)) throw error;
     }

@@ -144,7 +144,10 @@ async function publishSenders(parts: MakeKnown, known: RelayEnrolmentRow): Promi
       if (answer.senders !== senders.length || answer.iat !== iat) {
         throw new RelayCallFailed('the relay took another list of senders than this host published', 200);
       }
-      return await noted(parts, { ...known, senders: { hash, count: senders.length, iat, checkedAtMs: office.nowMs() } });
+      return await noted(parts, {
+        ...known,
+        senders: { hash, count: senders.length, iat, checkedAtMs: office.nowMs() },
+      });
     } catch (error) {
       const isStale = error instanceof RelayProblem && error.code === 'STALE_LIST';
       if (!isStale || at === tries.length - 1) throw error;

@@ -185,8 +185,11 @@ export class RelayLink {
     try {
       const made = await this.#connect(row);
       if (!made) return;
-      const isNew = !isSameScope(this.#session?.scope, made.session.scope);
-      if (isNew) await office.store.transact((tx) => tellOutbox(tx, office, { type: 'relay-ready' }));
+      const { scope } = made.session;
+      const { relayPubkey, epoch } = scope;
+      if (!isSameScope(this.#session?.scope, scope)) {
+        await office.store.transact((tx) => tellOutbox(tx, office, { type: 'relay-ready', relayPubkey, epoch }));
+      }
       this.#session = made.session;
       this.#said('ready', undefined);
       this.#later(refreshInMs(made.known, office.nowMs()));

@@ -45,7 +45,7 @@ export class Targets {
     try {
       const isEnrolled = await this.#ask(session, peer, publicKey);
       this.#note(session, publicKey, isEnrolled);
-      if (isEnrolled && known?.isEnrolled === false) await this.#sayReady(peer);
+      if (isEnrolled && known?.isEnrolled === false) await this.#sayReady(session, peer);
       return isEnrolled;
     } catch (error) {
       if (!(error instanceof RelayCallFailed)) throw error;
@@ -69,9 +69,11 @@ export class Targets {
     return true;
   }
 
-  async #sayReady({ peerId }: PeerRow): Promise<void> {
+  async #sayReady({ scope }: RelaySession, { peerId }: PeerRow): Promise<void> {
     const office = this.#office;
-    await office.store.transact((tx) => afterPeerChange(tx, office, peerId, { type: 'relay-ready' }));
+    const { relayPubkey, epoch } = scope;
+    const happening = { type: 'relay-ready', relayPubkey, epoch } as const;
+    await office.store.transact((tx) => afterPeerChange(tx, office, peerId, happening));
   }
 
   #note({ scope }: RelaySession, key: PublicKey, isEnrolled: boolean): void {
