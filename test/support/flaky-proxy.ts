@@ -16,8 +16,8 @@ export class FlakyProxy {
   /** What was asked, oldest first: `METHOD path`. */
   readonly asked: string[] = [];
   /** Told of every request before it is passed on; answers what to answer instead. */
-  instead: (method: string, target: string) => { status: number; document: object; headers?: object } | undefined = () =>
-    undefined;
+  instead: (method: string, target: string) => { status: number; document: object; headers?: object } | undefined =
+    () => undefined;
   readonly #server: Server;
   readonly #random: SeededRandom;
   readonly #port: () => number;
@@ -31,18 +31,19 @@ export class FlakyProxy {
       incoming.on('end', () => {
         const { method = '', url = '', headers } = incoming;
         this.asked.push(`${method} ${url.split('?')[0]}`);
-        const made = this.instead(method, url);
-        if (made) {
-          outgoing.writeHead(made.status, { 'content-type': 'application/problem+json', ...made.headers });
-          outgoing.end(JSON.stringify(made.document));
-          return;
-        }
         this.#pass(method, url, headers, Buffer.concat(chunks)).then(
           (answer) => {
             if (!answer) return void outgoing.destroy();
             const { 'transfer-encoding': _chunked, connection: _connection, ...kept } = answer.headers;
-            outgoing.writeHead(answer.status, kept);
-            outgoing.end(answer.body);
+            const { status, body } = this.#altered(method, url, answer);
+            const isProblem = status >= 400 && answer.status < 400;
+            outgoing.writeHead(status, {
+              ...kept,
+              'content-length': body.length,
+              ...(isProblem && { 'content-type': 'application/problem+json' }),
+              ...(isProblem && status === 503 && { 'retry-after': '1' }),
+            });
+            outgoing.end(body);
           },
           () => void outgoing.destroy(),
         );
@@ -67,6 +68,11 @@ export class FlakyProxy {
     this.#server.close();
     this.#server.closeAllConnections();
     await closed;
+  }
+
+  #altered(method: string, target: string, answer: Answer): { status: number; body: Buffer } {
+    const made = this.instead(method, target);
+    return made ? { status: made.status, body: Buffer.from(JSON.stringify(made.document)) } : answer;
   }
 
   async #pass(method: string, target: string, headers: IncomingHttpHeaders, body: Buffer): Promise<Answer | undefined> {

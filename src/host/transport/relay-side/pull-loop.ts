@@ -92,10 +92,13 @@ export class PullLoop {
     const { office, link, timing } = this.#options;
     const { client, scope, limits } = session;
     const after = await office.store.read((reader) => positionIn(reader, scope));
-    if (!(await this.#ack(session, after)) || link.session !== session) return 0;
+    const acked = await this.#ack(session, after);
+    if (acked === 'rewound' || link.session !== session) return 0;
     const limit = Math.min(this.#limit, limits.max_pull);
     const startedMs = office.monotonicMs();
-    const page = await client.pull({ after, limit, epoch: scope.epoch, wait: timing.waitSeconds });
+    // What could not be acked is acked soon, and not when something comes.
+    const wait = acked === 'failed' ? 0 : timing.waitSeconds;
+    const page = await client.pull({ after, limit, epoch: scope.epoch, wait });
     if (page.epoch !== scope.epoch) {
       link.ended(session);
       return 0;
@@ -108,8 +111,9 @@ export class PullLoop {
       return 0;
     }
     if (page.items.length === 0) {
-      this.#isHeldBack = office.monotonicMs() - startedMs >= HELD_BACK_MS;
-      return this.#isHeldBack ? 0 : this.#jittered(timing.pollMs);
+      const isHeldBack = office.monotonicMs() - startedMs >= HELD_BACK_MS;
+      if (wait > 0) this.#isHeldBack = isHeldBack;
+      return isHeldBack ? 0 : this.#jittered(timing.pollMs);
     }
     const done = await this.#receive(session, page.items);
     return done === page.items.length ? 0 : FULL_PAUSE_MS;
@@ -147,14 +151,11 @@ export class PullLoop {
     });
   }
 
-  /**
-   * Asks the relay to delete what is done; that it could not is no matter: it is asked again with the next page. Answers
-   * whether received-through is as before.
-   */
-  async #ack(session: RelaySession, through: number): Promise<boolean> {
+  /** Asks the relay to delete what is done; that it could not is no matter: it is asked again before the next page. */
+  async #ack(session: RelaySession, through: number): Promise<'acked' | 'failed' | 'rewound'> {
     const { link } = this.#options;
     const acked = this.#acked?.session === session ? this.#acked.through : 0;
-    if (through <= acked) return true;
+    if (through <= acked) return 'acked';
     try {
       await session.client.ack(session.scope.epoch, through);
       this.#acked = { session, through };
@@ -162,11 +163,12 @@ export class PullLoop {
       if (!(error instanceof RelayCallFailed)) throw error;
       if (error.code === 'BAD_ACK') {
         await this.#rewind(session);
-        return false;
+        return 'rewound';
       }
       await link.failed(session, error);
+      return 'failed';
     }
-    return true;
+    return 'acked';
   }
 
   async #rewind(session: RelaySession): Promise<void> {
