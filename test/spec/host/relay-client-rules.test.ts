@@ -91,7 +91,7 @@ test(
   async () => {
     const w = await world();
     await bothUse(w);
-    const info = await (await fetch(`${w.relay.url}/v2/relay/info`)).json();
+    const info = (await (await fetch(`${w.relay.url}/v2/relay/info`)).json()) as object;
     const other = hostNamed('another-relay').key;
     let isOther = true;
     w.proxy.instead = (_method, target) =>

@@ -33,11 +33,13 @@ const REFRESH_MS = 3_600_000;
 /** A relay that promises more is not believed. */
 const RETENTION_MAX_MS = 366 * 86_400_000;
 
+/** Replaced when its scope is another; requests of one that ended are aborted. */
 export interface RelaySession {
   client: RelayClient;
   scope: RelayScope;
   limits: Limits;
   retentionMs: number;
+  ending: AbortController;
 }
 
 export type LinkState = 'unset' | 'key-changed' | 'connecting' | 'ready' | 'failing';
@@ -60,6 +62,7 @@ export class RelayLink {
   readonly #options: RelayLinkOptions;
   readonly #office: Office;
   #session: RelaySession | undefined;
+  #ending = new AbortController();
   #state: LinkState = 'connecting';
   #problem: LinkProblem | undefined;
   #skewMs: number | null = null;
@@ -118,7 +121,7 @@ export class RelayLink {
 
   /** Begins anew with what is pinned now; pauses are over. */
   restart(): void {
-    this.#session = undefined;
+    this.#leave();
     this.#failures = 0;
     this.#pausedUntilMs = 0;
     this.#problem = undefined;
@@ -133,7 +136,7 @@ export class RelayLink {
 
   /** A request of `session` failed: what follows for the session, and how long to leave the relay alone. */
   async failed(session: RelaySession, error: RelayCallFailed): Promise<void> {
-    if (this.#options.stopping.aborted) return;
+    if (this.#options.stopping.aborted || session !== this.#session) return;
     const isOver = error.code === 'EPOCH_CHANGED' || error.status === 401;
     if (error.code === 'NOT_ENROLLED') await this.#office.store.transact((tx) => dropEnrolment(tx, session.scope));
     this.#pause(error, isOver);
@@ -152,12 +155,14 @@ export class RelayLink {
 
   #end(session: RelaySession): void {
     if (this.#session !== session) return;
-    this.#session = undefined;
+    this.#leave();
     this.#state = 'connecting';
     this.refresh();
   }
 
   async #run(): Promise<void> {
+    // Its promise is kept before it can end.
+    await Promise.resolve();
     try {
       while (this.#again && !this.#options.stopping.aborted) {
         if (this.pauseMs > 0) {
@@ -178,29 +183,44 @@ export class RelayLink {
     const office = this.#office;
     const row = await office.store.read((reader) => reader.get('relay'));
     if (!row || row.seenKey) {
-      this.#session = undefined;
+      this.#leave();
       this.#said(row ? 'key-changed' : 'unset', row && keyChanged(row));
       return;
     }
     try {
       const made = await this.#connect(row);
       if (!made) return;
-      const { scope } = made.session;
-      const { relayPubkey, epoch } = scope;
-      if (!isSameScope(this.#session?.scope, scope)) {
-        await office.store.transact((tx) => tellOutbox(tx, office, { type: 'relay-ready', relayPubkey, epoch }));
-      }
-      this.#session = made.session;
-      this.#said('ready', undefined);
+      await this.#enter(made.session);
       this.#later(refreshInMs(made.known, office.nowMs()));
-      this.#release(made.session);
-      this.#options.ready(made.session);
     } catch (error) {
       if (this.#options.stopping.aborted) return;
       if (!(error instanceof RelayCallFailed) && !(error instanceof ProofUnavailable)) throw error;
       this.#pause(error, false);
       this.#later(this.pauseMs);
     }
+  }
+
+  async #enter(made: RelaySession): Promise<void> {
+    const office = this.#office;
+    const { scope, limits, retentionMs: keptMs } = made;
+    const { relayPubkey, epoch } = scope;
+    if (this.#session && isSameScope(this.#session.scope, scope)) {
+      Object.assign(this.#session, { limits, retentionMs: keptMs });
+      this.#said('ready', undefined);
+      return;
+    }
+    await office.store.transact((tx) => tellOutbox(tx, office, { type: 'relay-ready', relayPubkey, epoch }));
+    this.#leave();
+    this.#ending = made.ending;
+    this.#session = made;
+    this.#said('ready', undefined);
+    this.#release(made);
+    this.#options.ready(made);
+  }
+
+  #leave(): void {
+    this.#session = undefined;
+    this.#ending.abort();
   }
 
   /** Nothing when the relay showed another key, or when it changed here meanwhile. */
@@ -210,7 +230,9 @@ export class RelayLink {
     const identity = office.identity();
     const { hostName, signer } = identity;
     const nowMs = (): number => office.nowMs();
-    const client = new RelayClient({ url: row.url, signer, hostName, nowMs, stopping }, row.pubkey);
+    const ending = new AbortController();
+    const either = AbortSignal.any([stopping, ending.signal]);
+    const client = new RelayClient({ url: row.url, signer, hostName, nowMs, stopping: either }, row.pubkey);
     const info = await client.info();
     if (info.relay_pubkey !== row.pubkey) {
       await office.store.transact((tx) => noteSeenKey(tx, office, info.relay_pubkey));
@@ -243,8 +265,8 @@ export class RelayLink {
       return undefined;
     }
     const { limits } = info;
-    const session = { client, scope, limits, retentionMs: Math.min(RETENTION_MAX_MS, retentionMs(limits)) };
-    return { session, known };
+    const keptMs = Math.min(RETENTION_MAX_MS, retentionMs(limits));
+    return { session: { client, scope, limits, retentionMs: keptMs, ending }, known };
   }
 
   #pause(error: RelayCallFailed | ProofUnavailable, isOver: boolean): void {

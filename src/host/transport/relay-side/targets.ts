@@ -45,7 +45,7 @@ export class Targets {
     try {
       const isEnrolled = await this.#ask(session, peer, publicKey);
       this.#note(session, publicKey, isEnrolled);
-      if (isEnrolled && known?.isEnrolled === false) await this.#sayReady(session, peer);
+      if (isEnrolled && known?.isEnrolled !== true) await this.#sayReady(session, peer);
       return isEnrolled;
     } catch (error) {
       if (!(error instanceof RelayCallFailed)) throw error;
