@@ -147,7 +147,7 @@ export class LanSide {
       return refusal('PEER_UNREACHABLE', `${error.message}: check the address, and that the invitation is open`);
     } finally {
       this.#accepting--;
-      this.#listenAfterwards();
+      await this.#listenAsNeeded().catch((error) => this.#sayNotListening(error));
     }
   }
 
