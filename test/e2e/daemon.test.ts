@@ -5,7 +5,6 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import type { InboxResult, SendResult } from '../../src/host/documents/mail.ts';
 import type { StatusResult } from '../../src/host/documents/status.ts';
 import { PosteHome, posteHome } from '../support/poste-home.ts';
-import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const send = (to: string, body: string): string[] => [
   'send',

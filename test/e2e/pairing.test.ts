@@ -167,7 +167,7 @@ test('wrong arguments, refusals and what is not there: a sentence, its code, and
       problem === '' ? undefined : home.run(...args, '--json'),
     ]);
     expect({ args, code: plain.code, stdout: plain.stdout }).toEqual({ args, code: exit, stdout: '' });
-    expect(plain.stderr, args.join(' ')).toMatch(says);
+    expect(plain.stderr).toMatch(says);
     if (!json) continue;
     const said = JSON.parse(json.stderr) as object;
     expect({ args, exit: json.code, ...said }).toMatchObject({ args, exit, code: problem });

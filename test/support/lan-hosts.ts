@@ -9,7 +9,7 @@ import { identityOf, loadIdentity, newIdentityRow } from '../../src/host/office/
 import type { Happening, Identity, Office } from '../../src/host/office/office.ts';
 import { peerOfName } from '../../src/host/office/peers.ts';
 import { generateSealKey } from '../../src/host/office/sealing.ts';
-import { HostStore } from '../../src/host/store/host-store.ts';
+import type { HostStore } from '../../src/host/store/host-store.ts';
 import { createHostStore, openHostStore } from '../../src/host/store/open.ts';
 import { LanSide } from '../../src/host/transport/lan-side.ts';
 import { parseHostName } from '../../src/protocol/names.ts';
@@ -106,11 +106,11 @@ export async function openLanHost(name: string): Promise<LanHost> {
 
 /** The store, that says when something was committed. */
 function watched(store: HostStore, committed: () => void): HostStore {
-  const transact = HostStore.prototype.transact;
-  store.transact = async <R>(work: Parameters<typeof store.transact<R>>[0]): Promise<R> => {
-    const value = await transact.call(store, work);
+  const transact = store.transact.bind(store);
+  store.transact = async (work) => {
+    const value = await transact(work);
     committed();
-    return value as R;
+    return value;
   };
   return store;
 }

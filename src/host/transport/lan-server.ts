@@ -27,7 +27,7 @@ const TIMEOUT_CHECK_MS = 5_000;
 const CONNECTIONS_MAX = 512;
 /** How long answers may take to leave when the listener closes. */
 const CLOSE_MS = 5_000;
-/** What is answered to those who are not to send on. */
+/** After these nothing more is taken: what follows may be no request, but a part of this one. */
 const ENDS_CONNECTION: ReadonlySet<ProblemCode> = new Set([
   'BAD_REQUEST',
   'LENGTH_REQUIRED',
@@ -130,11 +130,11 @@ export class LanServer {
     const { office } = this.#options;
     try {
       const reply = await this.#replyTo(request);
-      this.#answer(request, response, reply);
+      this.#answer(response, reply);
     } catch (error) {
       if (request.destroyed && !request.complete) return;
       if (!isStoreFailure(error)) office.log('error', 'a request of the LAN failed', { err: error });
-      this.#answer(request, response, { status: 'problem', code: 'UNAVAILABLE', detail: 'try again later' });
+      this.#answer(response, { status: 'problem', code: 'UNAVAILABLE', detail: 'try again later' });
     }
   }
 
@@ -209,15 +209,15 @@ export class LanServer {
     return { key: hop.key, peer };
   }
 
-  #answer(request: IncomingMessage, response: ServerResponse, reply: LanReply): void {
+  #answer(response: ServerResponse, reply: LanReply): void {
     if (response.headersSent || response.destroyed) return;
     if (reply.status === 200) {
       send(response, 200, 'application/json', reply.document);
       return;
     }
     const document = problemDocument(reply.code, reply.detail, reply.members);
-    // A body that is bounded is passed over, so that the answer is read; of the others nothing more is taken.
-    if (!request.complete && ENDS_CONNECTION.has(reply.code)) response.setHeader('connection', 'close');
+    // What is left of other bodies is passed over, so that the answer is read.
+    if (ENDS_CONNECTION.has(reply.code)) response.setHeader('connection', 'close');
     if (reply.allow !== undefined) response.setHeader('allow', reply.allow);
     if (reply.code === 'RATE_LIMITED' || reply.code === 'UNAVAILABLE') response.setHeader('retry-after', '10');
     send(response, document.status, 'application/problem+json', document);

@@ -125,7 +125,7 @@ describe('an acceptor', () => {
     const noHmac = { ...word, mac: createHmac('sha256', secret).update('').digest('base64') };
     expect(await post(address, noHmac)).toMatchObject({ status: 403 });
     for (const broken of [{ mac: 'x' }, { pubkey: 'x' }, { host: '-' }, { address: 'x/y:1' }, { port: 0 }]) {
-      expect(await post(address, { ...word, ...broken } as LanPairing)).toMatchObject({ status: 400 });
+      expect(await post(address, { ...word, ...broken })).toMatchObject({ status: 400 });
     }
     expect(await namesOf(here)).toEqual([]);
     expect(await post(address, word)).toMatchObject({ status: 200 });
@@ -144,7 +144,7 @@ describe('an acceptor', () => {
     // The neutral point verifies a fixed signature over anything.
     const sig = Buffer.from([1, ...Array.from({ length: 63 }, () => 0)]).toString('base64');
     const word = wordOf(there, here, code);
-    const small = { ...word, pubkey: neutral, enc_key: { ...word.enc_key, host_pubkey: neutral, sig } } as LanPairing;
+    const small = { ...word, pubkey: neutral, enc_key: { ...word.enc_key, host_pubkey: neutral, sig } };
     expect(await post(address, small)).toMatchObject({ status: expect.any(Number), code: expect.any(String) });
     expect(await namesOf(here)).toEqual(['there']);
   });
@@ -190,7 +190,7 @@ describe('what was paired', () => {
     await pair(here, carl);
     // The first bob comes back under another name.
     const { code, address } = await inviteAt(here);
-    expect(await post(address, wordOf(bob, here, code, { host: 'bob2' as LanPairing['host'] }))).toMatchObject({
+    expect(await post(address, wordOf(bob, here, code, { host: 'bob2' }))).toMatchObject({
       status: 200,
     });
     expect((await namesOf(here)).toSorted()).toEqual(['BOB', 'bob2']);
