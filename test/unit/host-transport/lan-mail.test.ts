@@ -216,7 +216,8 @@ describe('a new key', () => {
     const [here, there] = await pairedWithAgents();
     const before = await peerOf(there, 'here');
     if (!before) throw new Error('they are paired');
-    const { host_pubkey: newKey } = await rotateOwnKey(here.office);
+    await rotateOwnKey(here.office);
+    const newKey = here.office.identity().signer.publicKey;
     await untilKnown(there, here);
     await until(here, async () => ((await peerOf(here, 'there'))?.pinnedOurKey === newKey ? true : undefined));
     await there.office.store.transact((tx) => {
