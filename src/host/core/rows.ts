@@ -193,6 +193,8 @@ export interface SentRow {
   agentId: AgentId;
   createdAtMs: number;
   recipients: SentRecipient[];
+  /** Where it stands in its sender's view of the thread; null when the sender is a recipient too. */
+  threadPosition: number | null;
 }
 
 export const OUTBOX_STATES = [

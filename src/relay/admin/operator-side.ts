@@ -136,8 +136,9 @@ export class OperatorSide {
     await this.#console.drain();
   }
 
-  /** Reads no more of the store. */
+  /** Reads no more of the store, and takes no samples of it; also when it never listened. */
   async close(): Promise<void> {
+    this.#sampler.close();
     await Promise.all([this.#oldest.close(), this.#epochs.close()]);
   }
 
