@@ -7,6 +7,7 @@ import { DamagedRecord } from '../relay/store/record.ts';
 import { type OfflineStore, openBackup, openOffline } from '../relay/store/offline.ts';
 import { StoreRefused } from '../relay/store/refused.ts';
 import { CommandFailed } from './exit.ts';
+import { interruption } from './interruption.ts';
 import { STORE_DIR_DEFAULT } from './store-dir.ts';
 import { storeRefused } from './store-refused.ts';
 
@@ -22,22 +23,27 @@ export function withAuditedStore(command: Command): Command {
     .addOption(new Option('--backup <file>', 'look into this backup file instead'));
 }
 
-/** Opens the store, lets `work` look into it, and closes it again. Throws `CommandFailed`. */
+/**
+ * Opens the store, lets `work` look into it until the signal aborts, and closes it again; what is temporary is removed
+ * also when the command is interrupted. Throws `CommandFailed`.
+ */
 export async function inAuditedStore<T>(
   { storeDir, backup }: AuditedStoreFlags,
-  work: (offline: OfflineStore) => Promise<T>,
+  work: (offline: OfflineStore, signal: AbortSignal) => Promise<T>,
   options: { isChecked?: boolean } = {},
 ): Promise<T> {
+  const interrupted = interruption();
+  const { signal } = interrupted;
   try {
     const offline =
-      backup === undefined ? await openOffline(resolve(storeDir), options) : await openBackup(resolve(backup));
+      backup === undefined ? await openOffline(resolve(storeDir), options) : await openBackup(resolve(backup), signal);
     try {
-      return await work(offline);
+      return await work(offline, signal);
     } finally {
       await offline.close();
     }
   } catch (error) {
-    throw auditFailure(error, backup ?? storeDir);
+    throw interrupted.failure() ?? auditFailure(error, backup ?? storeDir);
   }
 }
 

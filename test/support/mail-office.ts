@@ -63,6 +63,7 @@ export async function addPeer(
     unpairedAtMs: null,
     reachedAtMs: null,
     lanFailures: 0,
+    pinnedOurKey: office.identity().signer.publicKey,
     directory: agents && { agents, fetchedAtMs: nowMs },
     hasConfirmed: false,
     ...changes,

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Address, AgentId, MessageRef, MessageRow, PeerId, PeerRow, SealKey } from '../../src/host/core/rows.ts';
 import type { IncomingItem } from '../../src/host/office/incoming.ts';
-import { storeMessage } from '../../src/host/office/mailbox.ts';
+import { keepSent, storeMessage } from '../../src/host/office/mailbox.ts';
 import { newMessage } from '../../src/host/office/new-message.ts';
 import type { Happening, Office } from '../../src/host/office/office.ts';
 import { outboxRowOf } from '../../src/host/office/outbox-rows.ts';
@@ -92,6 +92,7 @@ export async function pin(here: PairedOffice, other: PairedOffice, changes: Part
     lanFailures: 0,
     directory: null,
     hasConfirmed: false,
+    pinnedOurKey: here.host.key,
     ...changes,
   };
   await here.store().transact((tx) => {
@@ -137,12 +138,12 @@ export function sendTo(here: PairedOffice, there: PairedOffice, letter: Letter):
       replyTo: null,
     } as const;
     const message = newMessage(tx, here.office, { ...given, to, refs: [] }, body, null);
-    tx.put('message', [message.ref], message);
-    tx.put('held', [message.ref], 1);
+    const threadPosition = keepSent(tx, agentId, message, body);
     const recipients = to.map((address) => {
       return { address, agentId: null, peerId, state: 'pending', atMs: message.createdAtMs, seq: 0 } as const;
     });
-    tx.put('sent', [message.ref], { ref: message.ref, agentId, createdAtMs: message.createdAtMs, recipients });
+    const { ref, createdAtMs } = message;
+    tx.put('sent', [ref], { ref, agentId, createdAtMs, recipients, threadPosition });
     const peer = tx.get('peer', peerId);
     if (!peer) throw new Error('the hosts are paired before they write');
     await queueEnvelope(tx, here.office, peer, message, body, to);

@@ -39,6 +39,7 @@ const NOTHING_YET: Gauges = {
   diskFreeBytes: 1,
   isDiskLow: false,
   isReady: true,
+  lastBackupMs: 0,
 };
 const ENVIRONMENT = ['MAIL_RELAY_KEY', 'MAIL_RELAY_KEY_FILE', 'MAIL_RELAY_TRUST_PROXY', 'RELAY_MAX_BODY'];
 

@@ -160,7 +160,7 @@ function byName(a: { name: string }, b: { name: string }): number {
 export function merge(meant: Map<string, Target>, target: Target, addressedAs: string): void {
   const key = target.type === 'local' ? target.agentId : foldName(target.address);
   const before = meant.get(key) ?? target;
-  if (before.type === 'local' && target.type === 'local') before.forwardedFrom &&= target.forwardedFrom;
+  if (before.type === 'local' && target.type === 'local' && target.forwardedFrom === null) before.forwardedFrom = null;
   if (!before.addressedAs.includes(addressedAs)) before.addressedAs.push(addressedAs);
   meant.set(key, before);
 }

@@ -284,6 +284,8 @@ export interface PeerRow {
   directory: { agents: DirectoryAgent[]; fetchedAtMs: number } | null;
   /** Whether it ever confirmed a delivery: an older program never does. */
   hasConfirmed: boolean;
+  /** The key of this host that it was last known to have pinned: what came after is to be told. */
+  pinnedOurKey: PublicKey;
 }
 
 export interface DirectoryAgent {

@@ -42,7 +42,8 @@ interface Slice {
 
 async function inSlices(signal: AbortSignal | undefined, slice: (from: number) => Promise<Slice>): Promise<number> {
   let dropped = 0;
-  for (let from: number | null = 0; from !== null && signal?.aborted !== true; ) {
+  for (let from: number | null = 0; from !== null; ) {
+    if (signal?.aborted === true) break;
     const done: Slice = await slice(from);
     dropped += done.dropped;
     from = done.next;

@@ -7,13 +7,13 @@
  *   - whatever ends the writing removes what was written aside.
  */
 import { createHash, randomBytes } from 'node:crypto';
-import { existsSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { type FileHandle, link, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { BackupDamaged, type BackupHeader, type Pair, readBackup } from './backup.ts';
 import { PREFIX, firstKeyOf, seqOf } from './keys.ts';
 import { syncFolder } from '../../system/sync-folder.ts';
-import { decodeRow } from './row-codec.ts';
+import { readableTargetRow } from './waiting-rows.ts';
 
 const PART_RANDOM_BYTES = 4;
 
@@ -26,11 +26,22 @@ export interface WrittenBackup {
   contentBytes: number;
   /** Items that wait for their targets, notices among them. */
   items: number;
+  /** Those whose wire bytes were missing or altered in the store already: they are in it as they are. */
+  damagedItems: number;
   /** Of the file. */
   sha256: string;
 }
 
-export type UnwrittenReason = 'exists' | 'no-folder' | 'is-folder' | 'no-right' | 'no-space' | 'not-whole' | 'failed';
+export type UnwrittenReason =
+  | 'exists'
+  | 'no-folder'
+  | 'is-folder'
+  | 'no-file'
+  | 'no-right'
+  | 'no-space'
+  | 'not-whole'
+  | 'unreadable'
+  | 'failed';
 
 /** Thrown when there is no backup. The message is one sentence, with the next step. */
 export class BackupUnwritten extends Error {
@@ -57,7 +68,7 @@ export async function writeBackupFile(
 ): Promise<WrittenBackup> {
   const aside = `${path}.part-${randomBytes(PART_RANDOM_BYTES).toString('hex')}`;
   try {
-    if (!replaces && existsSync(path)) throw exists(path);
+    refuseTaken(path, replaces);
     const file = await open(aside, 'wx', 0o600);
     let written: WrittenBackup;
     try {
@@ -76,6 +87,17 @@ export async function writeBackupFile(
   }
 }
 
+/** Throws `BackupUnwritten` for a name that may not be taken. A device or a pipe is no place to rename a file to. */
+function refuseTaken(path: string, replaces: boolean): void {
+  const found = statSync(path, { throwIfNoEntry: false });
+  if (!found) return;
+  if (found.isDirectory()) throw isFolder(path);
+  if (!found.isFile()) {
+    throw new BackupUnwritten('no-file', `${path} is no file: name one, or - to write to standard output`);
+  }
+  if (!replaces) throw exists(path);
+}
+
 /** Renames, unless there is a file of the name. */
 async function takeName(aside: string, path: string): Promise<void> {
   try {
@@ -91,7 +113,10 @@ async function takeName(aside: string, path: string): Promise<void> {
   await rm(aside);
 }
 
-/** Reads a backup to its end and checks all of it. Throws `BackupDamaged`, or what `source` throws. */
+/**
+ * Reads a backup to its end and checks all of it. Throws `BackupDamaged`, `BackupUnwritten` for one that a restore would
+ * refuse, or what `source` throws.
+ */
 export async function checkedBackup(
   source: AsyncIterable<Buffer>,
   progress: (bytes: number) => void = () => undefined,
@@ -114,7 +139,9 @@ export async function checkedBackup(
       tally.add(next.value);
       continue;
     }
-    return { header, bytes, contentBytes: next.value.bytes, items: tally.items, sha256: hash.digest('hex') };
+    const { bytes: contentBytes, damaged_items: damagedItems = 0, unreadable_rows: unreadable = 0 } = next.value;
+    if (unreadable > 0) throw unreadableRows(unreadable);
+    return { header, bytes, contentBytes, items: tally.items, damagedItems, sha256: hash.digest('hex') };
   }
 }
 
@@ -126,8 +153,8 @@ class ItemTally {
   add(run: readonly Pair[]): void {
     for (const [key, value] of run) {
       if (key[0] === PREFIX.target) {
-        const target = firstKeyOf(key);
-        this.#ackedThrough.set(target, decodeRow('target', target, value).ackedThrough);
+        const row = readableTargetRow(key, value);
+        if (row) this.#ackedThrough.set(firstKeyOf(key), row.ackedThrough);
       } else if (key[0] === PREFIX.queue) {
         if (seqOf(key) > (this.#ackedThrough.get(firstKeyOf(key)) ?? 0)) this.items++;
       }
@@ -161,7 +188,7 @@ function unwritten(error: unknown, path: string): unknown {
         `there is no folder ${dirname(path)} to write to: make it, or name another`,
       );
     case 'EISDIR':
-      return new BackupUnwritten('is-folder', `${path} is a folder: name a file in it`);
+      return isFolder(path);
     case 'EACCES':
     case 'EPERM':
     case 'EROFS':
@@ -178,6 +205,17 @@ function unwritten(error: unknown, path: string): unknown {
     default:
       return new BackupUnwritten('failed', `${path} cannot be written (${code}): name another place`);
   }
+}
+
+function unreadableRows(count: number): BackupUnwritten {
+  return new BackupUnwritten(
+    'unreadable',
+    `${count} rows of its queues cannot be read, and a restore refuses a backup that holds one: stop the relay, run poste relay log verify and then poste relay log rebuild, and take it again`,
+  );
+}
+
+function isFolder(path: string): BackupUnwritten {
+  return new BackupUnwritten('is-folder', `${path} is a folder: name a file in it`);
 }
 
 function exists(path: string): BackupUnwritten {

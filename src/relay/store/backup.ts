@@ -6,18 +6,19 @@
  *   block      u32 length, gzip of pairs: u32 key length, u32 value length, key, value
  *   …
  *   end        u32 0
- *   trailer    u32 length, JSON: `BackupTrailer`; its hash covers every byte before it
+ *   trailer    u32 length, JSON: `BackupTrailer`; its hash covers every byte before it, and what it says of damage
  *
  * Numbers are big-endian. The pairs are those of the store at one moment, in the order of their keys. A file that ends
  * early, holds a byte more, or differs in one from what was written is refused. The relay's private key is not in it.
  */
-import { createHash } from 'node:crypto';
+import { type Hash, createHash } from 'node:crypto';
 import { promisify } from 'node:util';
 import { gunzip, gzip } from 'node:zlib';
 import Type, { type Static } from 'typebox';
 import { parserOf } from '../../protocol/schemas.ts';
 import { Count, EpochText, HashText, PublicKeyText, Time } from '../../protocol/shapes.ts';
-import type { Level } from './level.ts';
+import type { Level, LevelSnapshot } from './level.ts';
+import { WireCheck, type WireDamage } from './wire-check.ts';
 
 const MAGIC = Buffer.from('poste-backup 1\n');
 const LENGTH = 4;
@@ -47,8 +48,12 @@ const BackupTrailer = Type.Object({
   pairs: Count,
   /** Of all keys and values, before they were compressed. */
   bytes: Count,
-  /** Of everything before the trailer. */
+  /** Of everything before the trailer, and of `damageText`. */
   sha256: HashText,
+  /** Waiting items whose wire bytes were missing or altered already when it was written; absent in older files. */
+  damaged_items: Type.Optional(Count),
+  /** Rows of queues that could not be read; absent in older files. */
+  unreadable_rows: Type.Optional(Count),
 });
 export type BackupTrailer = Static<typeof BackupTrailer>;
 
@@ -58,11 +63,15 @@ const parseTrailer = parserOf(BackupTrailer);
 /** Thrown for a file that is no backup, or not whole, or not as it was written. The message completes a sentence. */
 export class BackupDamaged extends Error {}
 
-/** Everything that is in `level`, or in the snapshot of it. */
+/**
+ * Everything that is in `level`, or in the snapshot of it, as it is: wire bytes that are missing or altered too, which a
+ * restore drops. The trailer counts those, and comes when `checked` was told of them and is done.
+ */
 export async function* writeBackup(
   level: Level,
   header: BackupHeader,
-  snapshot?: ReturnType<Level['snapshot']>,
+  snapshot?: LevelSnapshot,
+  checked: (damage: WireDamage) => Promise<void> = () => Promise.resolve(),
 ): AsyncGenerator<Buffer> {
   const hash = createHash('sha256');
   const covered = (part: Buffer): Buffer => {
@@ -71,16 +80,27 @@ export async function* writeBackup(
   };
   yield covered(Buffer.concat([MAGIC, prefixed(Buffer.from(JSON.stringify(header)))]));
   const totals = { pairs: 0, bytes: 0 };
-  for await (const block of blocksOf(level, snapshot, totals)) yield covered(prefixed(block));
+  const check = new WireCheck(level, snapshot);
+  let damage: WireDamage;
+  try {
+    for await (const block of blocksOf(level, snapshot, totals, check)) yield covered(prefixed(block));
+    damage = await check.end();
+  } finally {
+    await check.close();
+  }
+  await checked(damage);
   yield covered(Buffer.alloc(LENGTH));
-  const trailer: BackupTrailer = { ...totals, sha256: hash.digest('hex') };
+  const said = { damaged_items: damage.items, unreadable_rows: damage.unreadable };
+  hash.update(damageText(said));
+  const trailer: BackupTrailer = { ...totals, sha256: hash.digest('hex'), ...said };
   yield prefixed(Buffer.from(JSON.stringify(trailer)));
 }
 
 async function* blocksOf(
   level: Level,
-  snapshot: ReturnType<Level['snapshot']> | undefined,
+  snapshot: LevelSnapshot | undefined,
   totals: { pairs: number; bytes: number },
+  check: WireCheck,
 ): AsyncGenerator<Buffer> {
   const iterator = level.iterator({ fillCache: false, highWaterMarkBytes: BLOCK_BYTES, ...(snapshot && { snapshot }) });
   const compressing: Promise<Buffer>[] = [];
@@ -97,6 +117,7 @@ async function* blocksOf(
         bytes += key.length + value.length;
         totals.pairs++;
       }
+      await check.pass(run);
       if (bytes >= BLOCK_BYTES || (run.length === 0 && bytes > 0)) {
         totals.bytes += bytes;
         const block = promisify(gzip)(Buffer.concat(parts), { level: GZIP_LEVEL });
@@ -144,14 +165,21 @@ async function* pairsOf(bytes: ByteReader): AsyncGenerator<Pair[], BackupTrailer
     for (const [key, value] of run) totals.bytes += key.length + value.length;
     yield run;
   }
-  const sha256 = bytes.hash();
+  const covered = bytes.hash();
   const trailer = parsed(await block(bytes), parseTrailer);
   if ((await bytes.take(1)) !== undefined) throw new BackupDamaged('something follows its end');
-  if (trailer.sha256 !== sha256) throw new BackupDamaged('its SHA-256 does not match');
+  if (trailer.sha256 !== covered.update(damageText(trailer)).digest('hex'))
+    throw new BackupDamaged('its SHA-256 does not match');
   if (trailer.pairs !== totals.pairs || trailer.bytes !== totals.bytes) {
     throw new BackupDamaged('its counts do not match');
   }
   return trailer;
+}
+
+/** What a trailer says of damage, as its hash covers it: nothing in older files. */
+function damageText({ damaged_items, unreadable_rows }: Partial<BackupTrailer>): string {
+  if (damaged_items === undefined && unreadable_rows === undefined) return '';
+  return JSON.stringify({ damaged_items, unreadable_rows });
 }
 
 function unpacked(text: Buffer | undefined): Pair[] {
@@ -227,7 +255,7 @@ class ByteReader {
   }
 
   /** SHA-256 of everything that was taken so far. */
-  hash(): string {
-    return this.#hash.copy().digest('hex');
+  hash(): Hash {
+    return this.#hash.copy();
   }
 }

@@ -14,11 +14,11 @@ import { LEVEL_FOLDER, type Level, levelAt } from './level.ts';
 import { LogTree } from './log-tree.ts';
 import { POSITION_FILE, SCHEMA_VERSION, checkSchema, openLevel } from './open.ts';
 import { PositionFile } from './position.ts';
-import { finishRebuild } from './rebuild-swap.ts';
 import { StoreRefused } from './refused.ts';
 import { RelayStore } from './relay-store.ts';
-import { finishSwap, isSwapUnderWay } from './restore-swap.ts';
+import { isSwapUnderWay } from './restore-swap.ts';
 import { damagedTables } from './table-check.ts';
+import { finishSwaps } from './unfinished-swaps.ts';
 
 export interface OfflineStore {
   store: RelayStore;
@@ -34,8 +34,7 @@ export interface OfflineStore {
  */
 export async function openOffline(folder: string, { isChecked = false } = {}): Promise<OfflineStore> {
   const levelFolder = join(folder, LEVEL_FOLDER);
-  await finishSwap(folder);
-  await finishRebuild(folder);
+  await finishSwaps(folder);
   if (!existsSync(levelFolder)) {
     throw new StoreRefused('missing', `there is no store at ${folder}: name its folder with --store-dir`);
   }
@@ -80,12 +79,12 @@ function refuseOtherSchema(version: number, place: string): void {
   );
 }
 
-/** Throws `StoreRefused` for a file that is no whole backup, or of a newer schema. */
-export async function openBackup(file: string): Promise<OfflineStore> {
+/** Throws `StoreRefused` for a file that is no whole backup, or of a newer schema, and why the signal aborted. */
+export async function openBackup(file: string, signal?: AbortSignal): Promise<OfflineStore> {
   const folder = await mkdtemp(join(tmpdir(), 'poste-backup-'));
   const remove = () => rm(folder, { recursive: true, force: true });
   try {
-    const { level, header } = await unpackBackup(file, join(folder, LEVEL_FOLDER));
+    const { level, header } = await unpackBackup(file, join(folder, LEVEL_FOLDER), signal);
     try {
       refuseOtherSchema(header.schema_version, file);
     } catch (error) {
@@ -99,8 +98,15 @@ export async function openBackup(file: string): Promise<OfflineStore> {
   }
 }
 
-/** Writes the pairs of a backup into a new database, which is left open. Throws `StoreRefused`. */
-export async function unpackBackup(file: string, levelFolder: string): Promise<{ level: Level; header: BackupHeader }> {
+/**
+ * Writes the pairs of a backup into a new database, which is left open. Throws `StoreRefused`, and why the signal
+ * aborted.
+ */
+export async function unpackBackup(
+  file: string,
+  levelFolder: string,
+  signal?: AbortSignal,
+): Promise<{ level: Level; header: BackupHeader }> {
   const level = levelAt(levelFolder);
   const source = createReadStream(file, { highWaterMark: 1 << 20 });
   try {
@@ -113,6 +119,7 @@ export async function unpackBackup(file: string, levelFolder: string): Promise<{
     }
     await level.open({ createIfMissing: true, errorIfExists: true });
     for await (const run of pairs) {
+      signal?.throwIfAborted();
       const writes = level.batch();
       for (const [key, value] of run) writes.put(key, value);
       await writes.write();
@@ -140,25 +147,31 @@ async function opened(
   header: BackupHeader | undefined,
   remove: () => Promise<void>,
 ): Promise<OfflineStore> {
-  // Nothing is appended, so nothing is noted in it.
-  const scratch = await mkdtemp(join(tmpdir(), 'poste-offline-'));
-  const removeAll = async (): Promise<void> => {
-    await rm(scratch, { recursive: true, force: true });
-    await remove();
-  };
   try {
     const lastLsn = await lastRecord(level);
-    const { file } = await PositionFile.open(join(scratch, 'position'));
-    const store = new RelayStore(level, file, lastLsn, LogTree.none(level));
+    const store = new RelayStore(level, await unnotedPosition(), lastLsn, LogTree.none(level));
     const close = async (): Promise<void> => {
-      await store.close();
-      await removeAll();
+      try {
+        await store.close();
+      } finally {
+        await remove();
+      }
     };
     return { store, level, header, close };
   } catch (error) {
     await level.close();
-    await removeAll();
+    await remove();
     throw error;
+  }
+}
+
+/** Nothing is appended, so nothing is noted in it: its name goes at once, and however the process ends nothing is left. */
+async function unnotedPosition(): Promise<PositionFile> {
+  const scratch = await mkdtemp(join(tmpdir(), 'poste-offline-'));
+  try {
+    return (await PositionFile.open(join(scratch, 'position'))).file;
+  } finally {
+    await rm(scratch, { recursive: true, force: true });
   }
 }
 

@@ -44,6 +44,7 @@ import { OldestItem } from './oldest-item.ts';
 import { keyBytes } from './packing.ts';
 import type { PositionFile } from './position.ts';
 import { checkRecord, decodeRecord, encodeRecord } from './record.ts';
+import { type QueueSlice, queueSlice } from './queue-walk.ts';
 import { decodeRow, encodeRow } from './row-codec.ts';
 import { StoreSnapshot } from './snapshot.ts';
 import { storedRecords, storedRecordsBack } from './stored-records.ts';
@@ -175,6 +176,12 @@ export class RelayStore implements EventLog, RowReader {
     return record;
   }
 
+  /** As `record`, decoded. */
+  entry(lsn: number): LogEntry | undefined {
+    const record = this.record(lsn);
+    return record && decodeRecord(lsn, record);
+  }
+
   /** The records below `beforeLsn`, the newest first, in runs small enough to be read in one turn of the loop. */
   async *readBack(beforeLsn: number): AsyncGenerator<LogEntry[]> {
     for await (const run of storedRecordsBack(this.#level, Math.min(beforeLsn - 1, this.#lastLsn)))
@@ -207,6 +214,11 @@ export class RelayStore implements EventLog, RowReader {
     } finally {
       await iterator.close();
     }
+  }
+
+  /** Queue rows of all targets: see queue-walk.ts. */
+  queueSlice(after: Buffer, through: Buffer, bytesMax: number): Promise<QueueSlice | undefined> {
+    return queueSlice(this.#level, after, through, bytesMax);
   }
 
   /**

@@ -6,7 +6,8 @@
  */
 import type { RelayRow } from '../core/rows.ts';
 import { type BackupHeader, writeBackup } from './backup.ts';
-import type { Level } from './level.ts';
+import type { Level, LevelSnapshot } from './level.ts';
+import type { WireDamage } from './wire-check.ts';
 
 /** Above every key. */
 const LAST_KEY = Buffer.of(0xff);
@@ -16,7 +17,7 @@ export type BackupStamp = Pick<BackupHeader, 'created_at' | 'version'>;
 
 export class StoreSnapshot {
   readonly #level: Level;
-  readonly #snapshot: ReturnType<Level['snapshot']>;
+  readonly #snapshot: LevelSnapshot;
   readonly #relay: RelayRow;
   readonly #lsn: number;
 
@@ -33,11 +34,14 @@ export class StoreSnapshot {
     return this.#level.approximateSize(Buffer.alloc(0), LAST_KEY);
   }
 
-  /** The backup, piece by piece. */
-  chunks({ created_at, version }: BackupStamp): AsyncGenerator<Buffer> {
+  /** The backup, piece by piece. `checked` is told of what waits and is damaged, before the last piece. */
+  chunks(
+    { created_at, version }: BackupStamp,
+    checked?: (damage: WireDamage) => Promise<void>,
+  ): AsyncGenerator<Buffer> {
     const { relayPubkey: relay_pubkey, epoch, schemaVersion: schema_version } = this.#relay;
     const header = { relay_pubkey, epoch, schema_version, lsn: this.#lsn, created_at, version };
-    return writeBackup(this.#level, header, this.#snapshot);
+    return writeBackup(this.#level, header, this.#snapshot, checked);
   }
 
   close(): Promise<void> {
