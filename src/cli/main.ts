@@ -29,6 +29,8 @@ const COMMANDS: LazyCommands = {
   init: async () => (await import('./init.ts')).initCommand(),
   daemon: async () => (await import('./daemon.ts')).daemonCommand(),
   status: async () => (await import('./status.ts')).statusCommand(),
+  session: async () => (await import('./session.ts')).sessionCommand(),
+  hooks: async () => (await import('./hooks.ts')).hooksCommand(),
   relay: async () => {
     const relay = new Command('relay').description('Run and keep a relay.');
     await addCommands(relay, RELAY_COMMANDS, WORDS);

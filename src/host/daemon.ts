@@ -18,8 +18,10 @@ import { handlersOf } from './local/handlers.ts';
 import { LocalServer } from './local/server.ts';
 import { LanSide } from './transport/lan-side.ts';
 import { type HostPaths, daemonSocketFault, makePrivateFolder } from './paths.ts';
+import { SYSTEM_TIMERS } from './office/timers.ts';
 import type { HostStore, StoreFailed } from './store/host-store.ts';
 import { HostStoreRefused, openHostStore } from './store/open.ts';
+import { type Wake, startWake } from './wake/wake.ts';
 
 /** How long requests may take to end when the daemon stops. */
 const DRAIN_MS = 20_000;
@@ -60,6 +62,7 @@ export async function startDaemon({ paths, config, version, log }: DaemonOptions
     fail = resolve;
   });
   const store = await openStore(paths, fail);
+  let wake: Wake | undefined;
   try {
     const startedAtMs = Date.now();
     const { office, identity } = await officeOf(store, log);
@@ -72,20 +75,24 @@ export async function startDaemon({ paths, config, version, log }: DaemonOptions
       socket: paths.socket,
     };
     await makeSocketFolder(paths);
+    wake = await startWake(office, SYSTEM_TIMERS);
+    const waking = wake;
     const lan = new LanSide({ office, listen: config.lanListen, advertise: config.lanAdvertise, version });
     const server = await LocalServer.listen({
       socketPath: paths.socket,
       office,
-      handlers: handlersOf({ office, facts, pairing: lan }),
+      handlers: handlersOf({ office, facts, pairing: lan, sessions: waking.desk }),
     });
     await lan.start();
     const stop = async (): Promise<void> => {
       await Promise.race([Promise.all([server.drain(), lan.stop()]), elapsed(DRAIN_MS)]);
       server.close();
+      await waking.close();
       await store.close();
     };
     return { identity, failed, stop };
   } catch (error) {
+    await wake?.close();
     await store.close();
     throw error;
   }

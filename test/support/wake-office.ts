@@ -35,7 +35,11 @@ export interface WakeOffice {
   quiet(agent: string): Promise<void>;
 }
 
-export const COMMAND = { type: 'command', program: '/bin/true', arguments: [] } as const;
+export const COMMAND: NonNullable<SessionRegisterInput['wake']>[number] = {
+  type: 'command',
+  program: '/bin/true',
+  arguments: [],
+};
 
 export async function wakeOffice(names: readonly string[]): Promise<WakeOffice> {
   const office = await officeOf(names);

@@ -7,6 +7,7 @@ import { cancelOutbox, listOutbox } from '../office/outbox-list.ts';
 import { rotateOwnKey } from '../office/own-key.ts';
 import { listPeers, setAddress, unpair } from '../office/peers.ts';
 import { discardQuarantined, listQuarantine, retryQuarantine, showQuarantined } from '../office/quarantine.ts';
+import type { SessionDesk } from '../office/session-desk.ts';
 import { type DaemonFacts, readStatus } from '../office/status.ts';
 import type { InputOf, OPERATIONS, OperationName, OutputOf } from './operations.ts';
 
@@ -30,6 +31,7 @@ export interface HandlerParts {
   office: Office;
   facts: DaemonFacts;
   pairing: Pairing;
+  sessions: SessionDesk;
 }
 
 /** What pairs hosts: it listens and calls. */
@@ -38,7 +40,7 @@ export interface Pairing {
   accept(input: AcceptInput): Promise<PeerView | Refusal>;
 }
 
-export function handlersOf({ office, facts, pairing }: HandlerParts): Handlers {
+export function handlersOf({ office, facts, pairing, sessions }: HandlerParts): Handlers {
   return {
     status: () => readStatus(office, facts),
     peers: () => listPeers(office),
@@ -53,5 +55,11 @@ export function handlersOf({ office, facts, pairing }: HandlerParts): Handlers {
     'quarantine-show': (_caller, input) => showQuarantined(office, input),
     'quarantine-retry': (_caller, input) => retryQuarantine(office, input),
     'quarantine-discard': (_caller, input) => discardQuarantined(office, input),
+    'session-register': ({ agentId }, input) => sessions.register(agentId, input),
+    'session-heartbeat': ({ agentId }, input) => sessions.heartbeat(agentId, input),
+    'session-end': ({ agentId }, input) => sessions.end(agentId, input),
+    'session-wait': ({ agentId, signal }, input) => sessions.wait(agentId, input, signal),
+    'session-heard': ({ agentId }, input) => sessions.heard(agentId, input),
+    'session-list': ({ agentId }) => sessions.list(agentId),
   };
 }
