@@ -79,15 +79,10 @@ export class Doorbells {
   readonly ring = async (agentId: AgentId): Promise<WakeOutcome> => {
     const post = this.#post(agentId);
     const heardBefore = post.heard;
-    let cancel: Cancel = () => undefined;
-    const late = new Promise<'late'>((resolve) => {
-      cancel = this.#parts.timers.after(RING_WAIT_MS, () => resolve('late'));
-    });
     this.#happen(agentId, { type: 'look' });
-    const ended = await Promise.race([this.#settled(post), late]);
-    cancel();
+    const isSettled = await this.#settledInTime(post);
     if (post.heard > heardBefore && post.last?.by) return { isWoken: true, detail: WOKEN_BY[post.last.by.method] };
-    if (ended === 'late') return { isWoken: false, detail: NOT_WOKEN.underWay };
+    if (!isSettled) return { isWoken: false, detail: NOT_WOKEN.underWay };
     return { isWoken: false, detail: whyNot(post) };
   };
 
@@ -179,6 +174,16 @@ export class Doorbells {
     if (result.by) post.heard++;
     post.ringing = undefined;
     this.#happen(agentId, { type: 'rung', outcome: result.outcome });
+  }
+
+  #settledInTime(post: Post): Promise<boolean> {
+    return new Promise((resolve) => {
+      const cancel = this.#parts.timers.after(RING_WAIT_MS, () => resolve(false));
+      void this.#settled(post).then(() => {
+        cancel();
+        resolve(true);
+      });
+    });
   }
 
   /** Resolves when nothing is under way for an agent; a doorbell that is due later is not waited for. */
