@@ -31,6 +31,13 @@ const COMMANDS: LazyCommands = {
   status: async () => (await import('./status.ts')).statusCommand(),
   session: async () => (await import('./session.ts')).sessionCommand(),
   hooks: async () => (await import('./hooks.ts')).hooksCommand(),
+  agent: async () => (await import('./agent.ts')).agentCommand(),
+  send: async () => (await import('./send.ts')).sendCommand(),
+  reply: async () => (await import('./reply.ts')).replyCommand(),
+  agents: async () => (await import('./agents.ts')).agentsCommand(),
+  inbox: async () => (await import('./inbox.ts')).inboxCommand(),
+  backup: async () => (await import('./backup.ts')).backupCommand(),
+  restore: async () => (await import('./restore.ts')).restoreCommand(),
   relay: async () => {
     const relay = new Command('relay').description('Run and keep a relay.');
     await addCommands(relay, RELAY_COMMANDS, WORDS);
