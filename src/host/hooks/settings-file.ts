@@ -2,6 +2,7 @@
 import { copyFileSync, constants, mkdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import { syncFolder } from '../../system/sync-folder.ts';
 import { SettingsRefused } from './hook-settings.ts';
 
@@ -42,7 +43,7 @@ function realPath(path: string): string {
 
 /** What is to be written: `undefined` when it says the same already. */
 export function changedText({ text, settings }: SettingsFile, changed: unknown): string | undefined {
-  if (text !== undefined && JSON.stringify(settings) === JSON.stringify(changed)) return undefined;
+  if (text !== undefined && isDeepStrictEqual(settings, changed)) return undefined;
   // As it was indented before.
   const indent = /^[[{]\s*?\n([ \t]+)/.exec(text ?? '')?.[1] ?? '  ';
   return `${JSON.stringify(changed, null, indent)}\n`;
