@@ -79,7 +79,7 @@ class Home {
       stderr += chunk.toString();
     });
     child.stdin.end(JSON.stringify({ session_id: 's-1', hook_event_name: event, cwd: '/', transcript_path: '/t' }));
-    return once(child, 'close').then(([code, signal]) => ({ code, signal, stdout, stderr }) as Ended);
+    return once(child, 'close').then(([code, signal]) => ({ code, signal, stdout, stderr }));
   }
 
   async session(): Promise<SessionListResult['sessions'][number] | undefined> {

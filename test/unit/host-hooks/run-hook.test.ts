@@ -30,11 +30,7 @@ type Answer = object | Error;
 
 interface Daemon {
   asked: [name: string, input: object][];
-  run(
-    program: HookProgram,
-    input: object | string,
-    given?: { agent?: string; gone?: AbortSignal },
-  ): Promise<HookOutcome>;
+  run: (program: HookProgram, input: object | string, given?: { gone?: AbortSignal }) => Promise<HookOutcome>;
 }
 
 /** A daemon that answers each operation with these, in order. */
