@@ -65,6 +65,20 @@ function putOff({ office }: LanHost): Promise<void> {
 const failedOnce = (host: LanHost) => async (): Promise<true | undefined> =>
   (await outboxRowsOf(host)).every(({ lanAttempts }) => lanAttempts > 0) ? true : undefined;
 
+const keysOf = async (host: LanHost, name: string): Promise<string[]> =>
+  ((await peerOf(host, name))?.keys ?? []).map(({ publicKey }) => publicKey);
+
+const untilKnown = (host: LanHost, rotated: LanHost): Promise<true> =>
+  until(host, async () => {
+    const peer = await peerOf(host, rotated.office.identity().hostName);
+    const { signer, sealKey } = rotated.office.identity();
+    const isKnown = peer?.keys.at(-1)?.publicKey === signer.publicKey && peer.encKey.encPub === sealKey.encPub;
+    return isKnown ? true : undefined;
+  });
+
+const agentsOf = async (host: LanHost, name: string): Promise<string[] | undefined> =>
+  (await peerOf(host, name))?.directory?.agents.map((agent) => agent.name);
+
 describe('mail between paired hosts', () => {
   test('arrives, and its sender sees it delivered and read', async () => {
     const [here, there] = await pairedWithAgents();
@@ -79,6 +93,9 @@ describe('mail between paired hosts', () => {
     });
     // Receipts that were taken are gone; the row of the envelope stays, without its bytes.
     await until(there, async () => ((await outboxRowsOf(there)).length === 0 ? true : undefined));
+    const rows = await outboxRowsOf(here);
+    expect(rows).toMatchObject([{ state: 'done', confirmed: ['bob@there'], nextAtMs: null }]);
+    expect(await here.office.store.read((reader) => reader.get('outboxWire', rows[0]?.rowId ?? 0))).toBeUndefined();
   });
 
   test('in both ways at once, a hundred times, is in its mailbox once each', async () => {
@@ -123,8 +140,8 @@ describe('mail between paired hosts', () => {
     await here.down();
     await there.up();
     await here.up();
-    await untilInbox(there, 'bob', ['first']);
-    await untilState(here, 'done');
+    expect(await untilInbox(there, 'bob', ['first'])).toBe(true);
+    expect(await untilState(here, 'done')).toBe(true);
   });
 
   test('goes to the address that the owner says', async () => {
@@ -165,17 +182,6 @@ describe('mail between paired hosts', () => {
 });
 
 describe('a new key', () => {
-  const keysOf = async (host: LanHost, name: string): Promise<string[]> =>
-    ((await peerOf(host, name))?.keys ?? []).map(({ publicKey }) => publicKey);
-
-  const untilKnown = (host: LanHost, rotated: LanHost): Promise<true> =>
-    until(host, async () => {
-      const peer = await peerOf(host, rotated.office.identity().hostName);
-      const { signer, sealKey } = rotated.office.identity();
-      const isKnown = peer?.keys.at(-1)?.publicKey === signer.publicKey && peer.encKey.encPub === sealKey.encPub;
-      return isKnown ? true : undefined;
-    });
-
   test('is told to paired hosts, and mail goes on both ways', async () => {
     const [here, there] = await pairedWithAgents();
     const old = here.office.identity().signer.publicKey;
@@ -209,7 +215,7 @@ describe('a new key', () => {
     await Promise.all([rotateOwnKey(here.office), rotateOwnKey(there.office)]);
     await Promise.all([untilKnown(there, here), untilKnown(here, there)]);
     await sendTo(here, 'eve', 'bob@there', 'first');
-    await untilState(here, 'done');
+    expect(await untilState(here, 'done')).toBe(true);
   });
 
   test('that a host forgot, restored from before, is told again, and what it took for a stranger’s is run again', async () => {
@@ -233,9 +239,6 @@ describe('a new key', () => {
 });
 
 describe('what paired hosts know of each other', () => {
-  const agentsOf = async (host: LanHost, name: string): Promise<string[] | undefined> =>
-    (await peerOf(host, name))?.directory?.agents.map((agent) => agent.name);
-
   test('are the names of agents, asked for again after five minutes', async () => {
     const [here, there] = [await openLanHost('here'), await openLanHost('there')];
     await addAgents(there.office, ['bob:review']);

@@ -144,8 +144,13 @@ describe('an acceptor', () => {
     // The neutral point verifies a fixed signature over anything.
     const sig = Buffer.from([1, ...Array.from({ length: 63 }, () => 0)]).toString('base64');
     const word = wordOf(there, here, code);
-    const small = { ...word, pubkey: neutral, enc_key: { ...word.enc_key, host_pubkey: neutral, sig } };
-    expect(await post(address, small)).toMatchObject({ status: expect.any(Number), code: expect.any(String) });
+    const parties = { inviter_pubkey: keyOf(here), acceptor_pubkey: neutral as PublicKey };
+    const mac = pairingMac(parsePairingCode(code)?.secret ?? Buffer.alloc(0), 'acceptor', parties);
+    const small = { ...word, pubkey: neutral, mac, enc_key: { ...word.enc_key, host_pubkey: neutral, sig } };
+    expect(await post(address, small)).toMatchObject({
+      status: 403,
+      detail: expect.stringContaining('not a good one'),
+    });
     expect(await namesOf(here)).toEqual(['there']);
   });
 
