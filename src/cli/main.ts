@@ -25,6 +25,7 @@ const RELAY_COMMANDS: LazyCommands = {
   set: async () => (await import('./relay-set.ts')).relaySetCommand(),
   unset: async () => (await import('./relay-unset.ts')).relayUnsetCommand(),
   status: async () => (await import('./relay-status.ts')).relayStatusCommand(),
+  quarantine: async () => (await import('./quarantine.ts')).quarantineCommand(),
   'rotate-epoch': async () => (await import('./relay-rotate-epoch.ts')).relayRotateEpochCommand(),
 };
 
@@ -32,11 +33,19 @@ const COMMANDS: LazyCommands = {
   init: async () => (await import('./init.ts')).initCommand(),
   daemon: async () => (await import('./daemon.ts')).daemonCommand(),
   status: async () => (await import('./status.ts')).statusCommand(),
+  session: async () => (await import('./session.ts')).sessionCommand(),
+  hooks: async () => (await import('./hooks.ts')).hooksCommand(),
   agent: async () => (await import('./agent.ts')).agentCommand(),
   send: async () => (await import('./send.ts')).sendCommand(),
   reply: async () => (await import('./reply.ts')).replyCommand(),
   agents: async () => (await import('./agents.ts')).agentsCommand(),
   inbox: async () => (await import('./inbox.ts')).inboxCommand(),
+  pair: async () => (await import('./pair.ts')).pairCommand(),
+  peers: async () => (await import('./peers.ts')).peersCommand(),
+  unpair: async () => (await import('./unpair.ts')).unpairCommand(),
+  outbox: async () => (await import('./outbox.ts')).outboxCommand(),
+  quarantine: async () => (await import('./quarantine.ts')).quarantineCommand(),
+  host: async () => (await import('./host.ts')).hostCommand(),
   backup: async () => (await import('./backup.ts')).backupCommand(),
   restore: async () => (await import('./restore.ts')).restoreCommand(),
   relay: async () => {

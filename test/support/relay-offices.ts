@@ -105,7 +105,7 @@ export class RelayOffice {
     const { office } = this;
     const side = new RelaySide({ office, timing: this.timing });
     const client = new LanClient(office, this.#stopping.signal);
-    const pass = new OutboxPass({ office, client, relay: side, notKnown: () => undefined });
+    const pass = new OutboxPass({ office, client, relay: side, doubted: () => undefined });
     const end = this.bell.listen((happening) => {
       if (happening.type === 'outbox-changed') pass.begin(happening.peerId);
     });

@@ -309,7 +309,8 @@ function noRelay(): RelayCallFailed {
 }
 
 function resultOf(value: unknown): PushResult {
-  return (ANY_STORED(value) ?? ANY_REJECTED(value) ?? { item_id: null, status: '' }) as PushResult;
+  const known: unknown = ANY_STORED(value) ?? ANY_REJECTED(value) ?? { item_id: null, status: '' };
+  return known as PushResult;
 }
 
 async function bytesOf(response: Response): Promise<Buffer> {

@@ -42,8 +42,6 @@ test('batches get smaller after a failure or a slow answer, and larger again aft
 });
 
 test('a batch holds one row at least, and never more than the relay takes', () => {
-  const rows = (count: number, wireBytes: number): { wireBytes: number }[] =>
-    Array.from({ length: count }, () => ({ wireBytes }));
   expect(batchOf([], BATCH_SIZE_MAX, 200)).toBe(0);
   expect(batchOf(rows(3, 1 << 30), BATCH_SIZE_MIN, 200)).toBe(1);
   expect(batchOf(rows(500, 10), BATCH_SIZE_MAX, 50)).toBe(50);
@@ -52,17 +50,6 @@ test('a batch holds one row at least, and never more than the relay takes', () =
 });
 
 test('senders are the keys of every paired host, then former ones as many as a list holds, newest first', () => {
-  const peer = (name: string, retired: number, unpairedAtMs: number | null = null) => ({
-    unpairedAtMs,
-    keys: [
-      ...Array.from({ length: retired }, (_none, at) => ({
-        publicKey: `${name}-${at}` as PublicKey,
-        pinnedAtMs: 0,
-        retiredAtMs: at + 1,
-      })),
-      { publicKey: name as PublicKey, pinnedAtMs: 0, retiredAtMs: null },
-    ],
-  });
   expect(acceptedSenders([])).toEqual([]);
   expect(acceptedSenders([peer('b', 1), peer('a', 0), peer('gone', 3, 5)])).toEqual(['a', 'b', 'b-0']);
   const many = acceptedSenders([peer('b', 300), peer('a', 0)]);
@@ -71,3 +58,18 @@ test('senders are the keys of every paired host, then former ones as many as a l
   expect(many).toContain('b-299');
   expect(many).not.toContain('b-45');
 });
+
+function rows(count: number, wireBytes: number): { wireBytes: number }[] {
+  return Array.from({ length: count }, () => ({ wireBytes }));
+}
+
+function peer(
+  name: string,
+  retired: number,
+  unpairedAtMs: number | null = null,
+): Parameters<typeof acceptedSenders>[0][0] {
+  const former = Array.from({ length: retired }, (_none, at) => {
+    return { publicKey: `${name}-${at}` as PublicKey, pinnedAtMs: 0, retiredAtMs: at + 1 };
+  });
+  return { unpairedAtMs, keys: [...former, { publicKey: name as PublicKey, pinnedAtMs: 0, retiredAtMs: null }] };
+}
