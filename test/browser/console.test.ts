@@ -181,7 +181,7 @@ describe('the console', () => {
     const dialog = page.getByRole('dialog');
     await dialog.getByLabel('Type its name to confirm').fill('bob');
     await page.keyboard.press('Enter');
-    await dialog.getByRole('alert').getByText('the relay does not answer').waitFor();
+    await dialog.getByRole('alert').getByText('nothing answers: see that poste is still running').waitFor();
     await page.keyboard.press('Escape');
     await page.getByRole('button', { name: 'Revoke…' }).click();
     expect(await dialog.getByRole('alert').count()).toBe(0);

@@ -6,7 +6,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Browser, type BrowserContext, type BrowserContextOptions, type Page, chromium } from 'playwright-core';
 import { afterAll, beforeAll, onTestFinished } from 'vitest';
-import { buildConsole } from '../../scripts/build-console.ts';
+import { buildPage } from '../../scripts/build-pages.ts';
 import { ControlClient } from '../../src/cli/control-client.ts';
 import type { HttpRelay } from './http-relay.ts';
 import { disposableFolder } from './temporary-folder.ts';
@@ -36,7 +36,7 @@ export function browserForSuite(): BrowserSuite {
     remove = disposable.remove;
     suite.consoleFolder = join(disposable.folder, 'console');
     suite.screenshots = process.env['POSTE_SCREENSHOTS'] ?? join(disposable.folder, 'screenshots');
-    await buildConsole(suite.consoleFolder);
+    await buildPage('console', suite.consoleFolder);
     const asRoot = process.getuid?.() === 0 ? ['--no-sandbox'] : [];
     suite.browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--disable-dev-shm-usage', ...asRoot] });
   });

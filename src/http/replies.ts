@@ -1,6 +1,5 @@
 /** JSON replies and problem replies. */
-import { type ProblemCode, PROBLEMS, problemDocument } from '../../protocol/problem.ts';
-import type { Refusal } from '../core/decision.ts';
+import { type ProblemCode, PROBLEMS, problemDocument } from '../protocol/problem.ts';
 import type { Reply } from './exchange.ts';
 
 export function jsonReply(status: number, body: unknown): Reply {
@@ -28,6 +27,21 @@ export interface ProblemOptions {
   retryAfterS?: number;
 }
 
+/** A problem outside the table of the protocol: `kind` is what its own table says of `code`. */
+export function otherProblemReply(
+  kind: { status: number; title: string },
+  code: string,
+  detail: string,
+  members: Readonly<Record<string, unknown>> = {},
+): Reply {
+  const document = { type: 'about:blank', title: kind.title, status: kind.status, detail, code, ...members };
+  return {
+    status: kind.status,
+    headers: { 'content-type': 'application/problem+json' },
+    body: JSON.stringify(document),
+  };
+}
+
 export function problemReply(code: ProblemCode, detail: string, options: ProblemOptions = {}): Reply {
   const { status } = PROBLEMS[code];
   const retryAfterS = options.retryAfterS ?? retryOf(code);
@@ -39,19 +53,4 @@ export function problemReply(code: ProblemCode, detail: string, options: Problem
     close: options.close ?? false,
     problem: code,
   };
-}
-
-export function refusalReply({ code, detail, members }: Refusal): Reply {
-  return problemReply(code, detail, { members });
-}
-
-export function authorityUnavailable(): Reply {
-  return problemReply('AUTHORITY_UNAVAILABLE', 'the authority of this relay cannot be asked now');
-}
-
-/** A key that is well encoded and no point that anybody may enrol or rotate to. */
-export function unacceptablePoint(): Reply {
-  return problemReply('ENROL_REFUSED', 'the key is not an acceptable Ed25519 point', {
-    members: { reason: 'bad key' },
-  });
 }

@@ -1,5 +1,5 @@
 /**
- * The Host headers under which the operator's listener is itself. A page of elsewhere whose name was pointed here (DNS
+ * The Host headers under which a listener is itself. A page of elsewhere whose name was pointed here (DNS
  * rebinding) brings its own name.
  */
 import { isIP } from 'node:net';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { ownHosts } from '../../../src/relay/admin/console/own-hosts.ts';
+import { ownHosts } from '../../../src/page-access/own-hosts.ts';
 
 test('a loopback listener is itself under every loopback name', () => {
   const names = new Set(['127.0.0.1:8788', 'localhost:8788', '[::1]:8788']);

@@ -2,7 +2,7 @@
  * One request and its reply, as every HTTP server of ours shows it. The adapters (server-uws.ts, server-node.ts) make
  * these; nothing else knows which server runs.
  */
-import type { ProblemCode } from '../../protocol/problem.ts';
+import type { ProblemCode } from '../protocol/problem.ts';
 
 export interface RequestHead {
   /** As sent: methods are case-sensitive. */

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { SESSION_IDLE_MS, Sessions, TOKEN_LIFETIME_MS } from '../../../src/relay/admin/console/sessions.ts';
+import { SESSION_IDLE_MS, Sessions, TOKEN_LIFETIME_MS } from '../../../src/page-access/sessions.ts';
 
 function started(): { sessions: Sessions; pass: (ms: number) => void } {
   let nowMs = 1_000_000;

@@ -1,23 +1,20 @@
 /**
- * The page, its script, its style and its icon, as the build left them in `dist/console`: read once, and served from
+ * A page, its script, its style and its icon, as the build left them in a folder of `dist`: read once, and served from
  * memory. The page asks for the others with the hash of their bytes, so that a browser may keep them.
  */
 import { hash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { Reply } from '../../http/exchange.ts';
-
-/** From `src` as from `dist`. */
-export const CONSOLE_FOLDER = fileURLToPath(new URL('../../../../dist/console/', import.meta.url));
+import type { Reply } from '../http/exchange.ts';
 
 const PAGE_FILE = 'page.html';
-export const ASSET_FILES = ['console.js', 'console.css', 'icon.svg'] as const;
+export const ASSET_FILES = ['page.js', 'page.css', 'icon.svg'] as const;
 export type AssetFile = (typeof ASSET_FILES)[number];
 
 const TYPES: Readonly<Record<AssetFile, string>> = {
-  'console.js': 'text/javascript',
-  'console.css': 'text/css',
+  'page.js': 'text/javascript',
+  'page.css': 'text/css',
   'icon.svg': 'image/svg+xml',
 };
 
@@ -33,8 +30,13 @@ export interface Assets {
   files: Readonly<Record<AssetFile, Asset>>;
 }
 
-/** `undefined` when the console was not built. */
-export async function readAssets(folder: string): Promise<Assets | undefined> {
+/** Where the build leaves a page; from `src` as from `dist`. */
+export function builtPage(name: 'console' | 'mailpage'): string {
+  return fileURLToPath(new URL(`../../dist/${name}/`, import.meta.url));
+}
+
+/** `path` is where the page lies, as in `PageNames`. `undefined` when it was not built. */
+export async function readAssets(folder: string, path: string): Promise<Assets | undefined> {
   try {
     const files = {} as Record<AssetFile, Asset>;
     let page = await readFile(join(folder, PAGE_FILE), 'utf8');
@@ -42,7 +44,7 @@ export async function readAssets(folder: string): Promise<Assets | undefined> {
       const body = await readFile(join(folder, file));
       const mark = hash('sha256', body).slice(0, 16);
       files[file] = { mark, body, type: TYPES[file] };
-      page = page.replaceAll(`/console/${file}`, `/console/${file}?${mark}`);
+      page = page.replaceAll(`${path}/${file}`, `${path}/${file}?${mark}`);
     }
     return { page, files };
   } catch (error) {
@@ -59,4 +61,9 @@ export function pageReply({ page }: Assets): Reply {
 export function assetReply({ mark, body, type }: Asset, query: string | undefined): Reply {
   const kept = query === mark ? { 'cache-control': 'private, max-age=31536000, immutable' } : {};
   return { status: 200, headers: { 'content-type': type, ...kept }, body };
+}
+
+/** `<page>` itself lies one slash further. */
+export function movedTo(location: string): Reply {
+  return { status: 308, headers: { location }, body: '' };
 }

@@ -1,13 +1,12 @@
 /**
- * What every request of the console passes: Host → Origin → session → CSRF token. And the headers that every answer has.
+ * What every request of a page passes: Host → Origin → session → CSRF token. And the headers that every answer has.
  *
  * Whoever can reach a loopback port is any page in any browser of this machine; none of these checks leans on another.
  */
 import { timingSafeEqual } from 'node:crypto';
-import type { Reply } from '../../http/exchange.ts';
-import { isReply } from '../../http/framing.ts';
-import type { RelayRequest, RouteResult } from '../../http/route.ts';
-import { consoleProblem } from './problems.ts';
+import type { Exchange, Reply } from '../http/exchange.ts';
+import { isReply } from '../http/framing.ts';
+import { pageProblem } from './problems.ts';
 import type { Session, Sessions } from './sessions.ts';
 
 export const CSRF_HEADER = 'x-poste-csrf';
@@ -35,7 +34,26 @@ export const SECURITY_HEADERS = {
   'x-frame-options': 'DENY',
 } as const;
 
+/** What one page of this machine is called, and how one gets in. */
+export interface PageNames {
+  /** Where it lies, without the last slash: `/console`. */
+  path: string;
+  /** Begins the name of its cookie. */
+  cookie: string;
+  /** Prints a link that opens it. */
+  command: string;
+}
+
+/** What the doors look at. */
+export interface PageRequest {
+  exchange: Pick<Exchange, 'head'>;
+}
+
+/** A reply, or `streamed` when the route writes it piece by piece itself. */
+export type PageResult = Reply | 'streamed';
+
 export interface AccessOptions {
+  page: PageNames;
   sessions: Sessions;
   /** Asked for each request: the port is known when the listener is up. */
   ownHosts: () => ReadonlySet<string>;
@@ -55,10 +73,10 @@ export class Access {
   }
 
   /** A handler that is called behind `door` alone, and whose answers have the headers. */
-  behind(
+  behind<Request extends PageRequest>(
     door: Door,
-    handle: (request: RelayRequest, session: Session) => RouteResult | Promise<RouteResult>,
-  ): (request: RelayRequest) => Promise<RouteResult> {
+    handle: (request: Request, session: Session) => PageResult | Promise<PageResult>,
+  ): (request: Request) => Promise<PageResult> {
     return async (request) => {
       const passed = this.#pass(door, request);
       const result = isReply(passed) ? passed : await handle(request, passed);
@@ -67,38 +85,48 @@ export class Access {
     };
   }
 
-  /** The name of the cookie: ports share their cookies, so each relay of this machine has its own. */
-  cookieName(): string {
-    const [host = ''] = this.#options.ownHosts();
-    return `poste_console_${host.slice(host.lastIndexOf(':') + 1)}`;
+  get page(): PageNames {
+    return this.#options.page;
   }
 
-  #pass(door: Door, request: RelayRequest): Session | Reply {
+  /** The header that gives a browser its cookie, or takes it away with an age of 0. */
+  setCookie(value: string, maxAgeS: number): string {
+    const { path } = this.#options.page;
+    return `${this.#cookieName()}=${value}; Path=${path}; HttpOnly; SameSite=Strict; Max-Age=${maxAgeS}`;
+  }
+
+  /** Ports share their cookies, so each process of this machine has its own. */
+  #cookieName(): string {
+    const [host = ''] = this.#options.ownHosts();
+    return `${this.#options.page.cookie}_${host.slice(host.lastIndexOf(':') + 1)}`;
+  }
+
+  #pass(door: Door, request: PageRequest): Session | Reply {
     const host = headersOf(request, 'host')[0]?.toLowerCase() ?? '';
     if (!this.#options.ownHosts().has(host)) {
-      return consoleProblem('FOREIGN_HOST', 'open the console by the address that the relay printed at its start');
+      return pageProblem('FOREIGN_HOST', `open this page by the link that ${this.#options.page.command} prints`);
     }
     if (door === 'page') return NOBODY;
     const isChange = door === 'entry' || door === 'action';
     if (!isOwnOrigin(request, host, isChange)) {
-      return consoleProblem('FOREIGN_ORIGIN', 'only the page of this console may ask that');
+      return pageProblem('FOREIGN_ORIGIN', 'only the page itself may ask that');
     }
     if (door === 'entry') return NOBODY;
     const session = this.#session(request);
     if (!session) {
-      return consoleProblem('NO_SESSION', 'there is no session: poste relay console prints a URL that opens one');
+      return pageProblem(
+        'NO_SESSION',
+        `there is no session: ${this.#options.page.command} prints a link that opens one`,
+      );
     }
     if (door === 'action' && !isSame(headersOf(request, CSRF_HEADER), session.csrf)) {
-      return consoleProblem(
-        'BAD_CSRF_TOKEN',
-        'the token of the session is missing or another one: load the page again',
-      );
+      return pageProblem('BAD_CSRF_TOKEN', 'the token of the session is missing or another one: load the page again');
     }
     return session;
   }
 
-  #session(request: RelayRequest): Session | undefined {
-    const start = `${this.cookieName()}=`;
+  #session(request: PageRequest): Session | undefined {
+    const start = `${this.#cookieName()}=`;
     const pairs = headersOf(request, 'cookie').flatMap((line) => line.split(';'));
     const values = pairs.map((pair) => pair.trim()).filter((pair) => pair.startsWith(start));
     // Two of one name: somebody else set one.
@@ -107,7 +135,7 @@ export class Access {
 }
 
 /** Browsers say Origin with every change, and Sec-Fetch-Site with everything. */
-function isOwnOrigin(request: RelayRequest, host: string, isChange: boolean): boolean {
+function isOwnOrigin(request: PageRequest, host: string, isChange: boolean): boolean {
   const origins = headersOf(request, 'origin');
   const isOwn = origins.every((origin) => origin.toLowerCase() === `http://${host}`);
   const sites = headersOf(request, 'sec-fetch-site');
@@ -120,6 +148,6 @@ function isSame(values: readonly string[], expected: string): boolean {
   return values.length === 1 && given.length === wanted.length && timingSafeEqual(given, wanted);
 }
 
-function headersOf({ exchange }: RelayRequest, name: string): string[] {
+function headersOf({ exchange }: PageRequest, name: string): string[] {
   return exchange.head.headers.flatMap(([one, value]) => (one === name ? [value] : []));
 }

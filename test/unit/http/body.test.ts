@@ -1,8 +1,8 @@
 /** The body reader, fed by an exchange that does what no HTTP parser lets a client do. */
 import { describe, expect, test } from 'vitest';
-import { BODY_DEADLINE_MS, BodyReader, discardBody } from '../../../src/relay/http/body.ts';
-import type { BodySink, Exchange } from '../../../src/relay/http/exchange.ts';
-import { SharedBudget } from '../../../src/relay/http/shared-budget.ts';
+import { BODY_DEADLINE_MS, BodyReader, discardBody } from '../../../src/http/body.ts';
+import type { BodySink, Exchange } from '../../../src/http/exchange.ts';
+import { SharedBudget } from '../../../src/http/shared-budget.ts';
 import { sha256 } from '../../support/hops.ts';
 import { ManualTimers } from '../../support/manual-time.ts';
 import { settled } from '../../support/settled.ts';

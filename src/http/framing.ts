@@ -4,7 +4,7 @@
  * Both versions of uWebSockets.js take conflicting lengths and odd chunks, by which a second request could be smuggled
  * past a proxy; so repeated framing headers are refused, chunked bodies are refused, and the connection is closed.
  */
-import { HOP_HEADERS } from '../../protocol/hop.ts';
+import { HOP_HEADERS } from '../protocol/hop.ts';
 import type { Reply, RequestHead } from './exchange.ts';
 import { problemReply } from './replies.ts';
 

@@ -2,14 +2,19 @@
  * Receives a request body: bounded, counted against all bodies in flight, and hashed while it streams in.
  */
 import { createHash } from 'node:crypto';
-import type { Sha256Hex } from '../../protocol/digest.ts';
-import { EMPTY_BODY_HASH } from '../../protocol/hop.ts';
-import type { Timers } from '../engine/ambient.ts';
+import type { Sha256Hex } from '../protocol/digest.ts';
+import { EMPTY_BODY_HASH } from '../protocol/hop.ts';
 import type { Exchange } from './exchange.ts';
 import type { SharedBudget } from './shared-budget.ts';
 
 /** A body that has not arrived by then is given up. */
 export const BODY_DEADLINE_MS = 60_000;
+
+/** What ends a wait that takes too long. */
+export interface DeadlineTimers {
+  /** Runs once, after `ms`, unless it is cancelled before. */
+  after(ms: number, run: () => void): () => void;
+}
 
 export interface Body {
   type: 'Body';
@@ -83,7 +88,7 @@ export class BodyReader {
 }
 
 /** Reads a body to its end, or for `BODY_DEADLINE_MS`, and keeps nothing, so that the peer sees the reply that follows. */
-export function discardBody(exchange: Exchange, timers: Timers): Promise<void> {
+export function discardBody(exchange: Exchange, timers: DeadlineTimers): Promise<void> {
   return new Promise((resolve) => {
     const cancel = timers.after(BODY_DEADLINE_MS, resolve);
     const finish = (): void => {

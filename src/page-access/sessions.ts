@@ -1,5 +1,5 @@
 /**
- * Who may use the console: one-time tokens, and the sessions that they became.
+ * Who may use a page: one-time tokens, and the sessions that they became.
  *
  * Invariants:
  *   - a token is good once, for a minute;
@@ -7,7 +7,6 @@
  *   - a session that nobody used for twelve hours is over, and there are few at a time.
  */
 import { hash } from 'node:crypto';
-import type { RandomBytes } from '../../engine/ambient.ts';
 
 export const TOKEN_LIFETIME_MS = 60_000;
 export const SESSION_IDLE_MS = 12 * 3_600_000;
@@ -24,12 +23,13 @@ export interface Session {
 
 export class Sessions {
   readonly #monotonicMs: () => number;
-  readonly #randomBytes: RandomBytes;
+  readonly #randomBytes: (count: number) => Buffer;
   /** When each token ends, by its hash; the oldest first. */
   readonly #tokens = new Map<string, number>();
   readonly #sessions = new Map<string, Session>();
 
-  constructor(monotonicMs: () => number, randomBytes: RandomBytes) {
+  /** `randomBytes` is a cryptographic source. */
+  constructor(monotonicMs: () => number, randomBytes: (count: number) => Buffer) {
     this.#monotonicMs = monotonicMs;
     this.#randomBytes = randomBytes;
   }

@@ -5,7 +5,7 @@
 import type { ComponentChildren, VNode } from 'preact';
 import { html } from 'htm/preact';
 import { printable } from '../protocol/printable.ts';
-import { bytes, count, time } from './text.ts';
+import { time } from './text.ts';
 
 /** In the place of what there is none of. */
 export const NOTHING = '–';
@@ -71,24 +71,6 @@ function Cell<Row>({ title, cell, isNumber, row }: Column<Row> & { row: Row }): 
   const content = cell(row);
   const kind = content === NOTHING ? 'nothing' : isNumber ? 'number' : '';
   return html`<td role="cell" data-title=${title} class=${kind}>${content}</td>`;
-}
-
-interface BarProps {
-  label: string;
-  used: number;
-  max: number;
-  unit: string;
-}
-
-/** How much of a limit is used. */
-export function Bar({ label, used, max, unit }: BarProps): VNode {
-  const share = max > 0 ? Math.min(1, Math.max(0, used) / max) : 1;
-  const shown = unit === 'bytes' ? `${bytes(used)} of ${bytes(max)}` : `${count(used)} of ${count(max)} ${unit}`;
-  const kind = share >= 0.9 ? 'full' : share >= 0.7 ? 'filling' : 'fine';
-  return html`<div class="bar">
-    <div class="bar-text"><span>${label}</span><span>${shown}</span></div>
-    <meter class=${kind} min="0" max="1" value=${share} aria-label="${label}: ${shown}">${shown}</meter>
-  </div>`;
 }
 
 export function StateMark({ state }: { state: string }): VNode {

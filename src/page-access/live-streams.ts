@@ -1,46 +1,49 @@
 /**
- * Samples as server-sent events. There are few streams, and what a peer does not take is not kept: a stream that falls
+ * What happens as server-sent events. There are few streams, and what a peer does not take is not kept: a stream that falls
  * behind is cut, and the browser opens another one.
  */
-import type { ConsoleSample } from '../../../protocol/operator-documents.ts';
-import type { Exchange, Reply, ReplyStream } from '../../http/exchange.ts';
-import { problemReply } from '../../http/replies.ts';
+import type { Exchange, Reply, ReplyStream } from '../http/exchange.ts';
+import { problemReply } from '../http/replies.ts';
 import { SECURITY_HEADERS } from './access.ts';
-import { consoleProblem } from './problems.ts';
+import { pageProblem } from './problems.ts';
 import type { Session, Sessions } from './sessions.ts';
-import type { Sampler } from './sampler.ts';
 
 export const STREAMS_MAX = 8;
 /** Bytes that wait for one peer. */
 export const STREAM_BYTES_MAX = 64 << 10;
 
+export interface LiveStreamsOptions {
+  sessions: Sessions;
+  /** Calls `send` with the text of each event from now on (`eventText`); answers what ends that. */
+  listen: (send: (text: string) => void) => () => void;
+}
+
 export class LiveStreams {
-  readonly #sampler: Sampler;
-  readonly #sessions: Sessions;
+  readonly #options: LiveStreamsOptions;
   readonly #streams = new Set<LiveStream>();
   #isClosed = false;
 
-  constructor(sampler: Sampler, sessions: Sessions) {
-    this.#sampler = sampler;
-    this.#sessions = sessions;
+  constructor(options: LiveStreamsOptions) {
+    this.#options = options;
   }
 
   get size(): number {
     return this.#streams.size;
   }
 
-  /** Serves the stream until the peer, the session or the relay ends it. */
+  /** Serves the stream until the peer, the session or this process ends it. */
   async serve(exchange: Exchange, requestId: string, session: Session): Promise<'streamed' | Reply> {
     if (this.#streams.size >= STREAMS_MAX) {
-      return consoleProblem('TOO_MANY_STREAMS', 'too many pages of this console are open');
+      return pageProblem('TOO_MANY_STREAMS', 'too many windows of this page are open');
     }
     // Whoever was on the way here when the streams were ended would be waited for at the stop.
-    if (this.#isClosed) return problemReply('UNAVAILABLE', 'the relay is stopping', { close: true });
+    if (this.#isClosed) return problemReply('UNAVAILABLE', 'this process is stopping', { close: true });
     const headers = { ...SECURITY_HEADERS, 'content-type': 'text/event-stream', 'x-request-id': requestId };
     const stream = new LiveStream(exchange, exchange.startReply(200, headers));
     this.#streams.add(stream);
-    const stop = this.#sampler.listen((sample) => {
-      if (this.#sessions.isOpen(session)) stream.send(eventText(sample));
+    const { sessions, listen } = this.#options;
+    const stop = listen((text) => {
+      if (sessions.isOpen(session)) stream.send(text);
       else stream.end();
     });
     // So that the page knows at once that it is connected.
@@ -113,6 +116,9 @@ class LiveStream {
   }
 }
 
-function eventText(sample: ConsoleSample): string {
-  return `event: sample\ndata: ${JSON.stringify(sample)}\n\n`;
+export function eventText(name: string, data: object): string {
+  return `event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
 }
+
+/** Says nothing, so that nobody takes a silent stream for a lost one. */
+export const STILL_HERE = ': still here\n\n';
