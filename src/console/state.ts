@@ -64,7 +64,11 @@ export async function loadOverview(): Promise<void> {
 
 /** Begins to follow the relay. To be called once. */
 export function followRelay(): void {
-  follow({ events: { sample: (data) => addSample(data as ConsoleSample) }, refresh: loadOverview, refreshEveryMs: OVERVIEW_EVERY_MS });
+  follow({
+    events: { sample: (data) => addSample(data as ConsoleSample) },
+    refresh: loadOverview,
+    refreshEveryMs: OVERVIEW_EVERY_MS,
+  });
 }
 
 function addSample(sample: ConsoleSample): void {

@@ -6,6 +6,26 @@
  */
 import { type Static, type TSchema, Type } from 'typebox';
 import {
+  AgentAddInput,
+  AgentDocument,
+  AgentList,
+  AgentRemoved,
+  AgentRemoveInput,
+  AgentRenameInput,
+  AgentRolesInput,
+} from '../documents/agents.ts';
+import {
+  AgentsInput,
+  AgentsResult,
+  InboxInput,
+  InboxResult,
+  ReplyInput,
+  SendInput,
+  SendResult,
+} from '../documents/mail.ts';
+import { SearchInput, SearchResult } from '../documents/search.ts';
+import { SentInput, SentResult } from '../documents/sent.ts';
+import {
   CancelInput,
   CancelResult,
   OutboxInput,
@@ -29,6 +49,7 @@ import {
   UnpairInput,
 } from '../documents/peers.ts';
 import { StatusResult } from '../documents/status.ts';
+import { WebLinkResult } from '../documents/web.ts';
 
 /** In the name of whom: an agent (or the owner), or nobody in particular. */
 export type Acting = 'agent' | 'anybody';
@@ -44,6 +65,18 @@ const Nothing = Type.Object({});
 
 export const OPERATIONS = {
   status: { acting: 'anybody', input: Nothing, output: StatusResult },
+  'add-agent': { acting: 'anybody', input: AgentAddInput, output: AgentDocument },
+  'rename-agent': { acting: 'anybody', input: AgentRenameInput, output: AgentDocument },
+  'set-agent-roles': { acting: 'anybody', input: AgentRolesInput, output: AgentDocument },
+  'remove-agent': { acting: 'anybody', input: AgentRemoveInput, output: AgentRemoved },
+  'list-agents': { acting: 'anybody', input: Nothing, output: AgentList },
+  'mail-agents': { acting: 'anybody', input: AgentsInput, output: AgentsResult },
+  'mail-send': { acting: 'agent', input: SendInput, output: SendResult },
+  'mail-reply': { acting: 'agent', input: ReplyInput, output: SendResult },
+  'mail-inbox': { acting: 'agent', input: InboxInput, output: InboxResult },
+  'mail-sent': { acting: 'agent', input: SentInput, output: SentResult },
+  'mail-search': { acting: 'agent', input: SearchInput, output: SearchResult },
+  'web-link': { acting: 'anybody', input: Nothing, output: WebLinkResult },
   peers: { acting: 'anybody', input: Nothing, output: PeersResult },
   'pair-invite': { acting: 'anybody', input: Nothing, output: InviteResult },
   'pair-accept': { acting: 'anybody', input: AcceptInput, output: PeerView },
@@ -86,3 +119,6 @@ export const REQUEST_BYTES_MAX = 4 << 20;
 export function operationTarget(name: OperationName): string {
   return `/v1/${name}`;
 }
+
+/** Everything the host holds, as a backup. */
+export const BACKUP_TARGET = '/v1/backup';
