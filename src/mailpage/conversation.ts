@@ -6,7 +6,7 @@ import type { WholeMessage } from '../host/documents/mail.ts';
 import { Words } from '../page/parts.ts';
 import { failed } from '../page/session.ts';
 import { Message } from './message.ts';
-import { askInbox, mailChanges, mark } from './state.ts';
+import { askInbox, mailChanges, mark, sentChanges } from './state.ts';
 
 const READ_MAX = 20;
 
@@ -21,7 +21,8 @@ export function Conversation({ messageId }: { messageId: string }): VNode {
   const [isMissing, setMissing] = useState(false);
   const pages = useRef(1);
   const run = useRef(0);
-  const changes = mailChanges.value;
+  // What the owner sends belongs to it too.
+  const changes = mailChanges.value + sentChanges.value;
 
   const load = async (): Promise<void> => {
     const mine = ++run.current;

@@ -100,6 +100,7 @@ export async function postMail(
     threadPosition,
   });
   tx.put('sentBy', [senderId, message.createdAtMs, message.ref], true);
+  tx.afterCommit(() => office.tell({ type: 'sent-changed', agentId: senderId }));
   for (const { peer, recipients } of byPeer(targets)) {
     await queueEnvelope(tx, office, peer, message, body, recipients);
   }
