@@ -19,11 +19,13 @@ import { LocalServer } from './local/server.ts';
 import { LanSide } from './transport/lan-side.ts';
 import { WebSide } from './web/web-side.ts';
 import { type HostPaths, daemonSocketFault, makePrivateFolder } from './paths.ts';
+import { SYSTEM_TIMERS } from './office/timers.ts';
 import { type HostStore, StoreFailed } from './store/host-store.ts';
 import { ownOffice } from './own-office.ts';
 import { writeHostBackup } from './store/backup.ts';
 import { HostStoreRefused, openHostStore } from './store/open.ts';
 import { finishRestore } from './store/restored.ts';
+import { type Wake, startWake } from './wake/wake.ts';
 
 /** How long requests may take to end when the daemon stops. */
 const DRAIN_MS = 20_000;
@@ -65,6 +67,7 @@ export async function startDaemon({ paths, config, version, log }: DaemonOptions
     fail = resolve;
   });
   const store = await openStore(paths, fail);
+  let wake: Wake | undefined;
   try {
     const startedAtMs = Date.now();
     const office = ownOffice(store, await loadIdentity(store), log);
@@ -77,9 +80,11 @@ export async function startDaemon({ paths, config, version, log }: DaemonOptions
       socket: paths.socket,
     };
     await makeSocketFolder(paths);
+    const waking = await startWake(office, SYSTEM_TIMERS);
+    wake = waking;
     const lan = new LanSide({ office, listen: config.lanListen, advertise: config.lanAdvertise, version });
     const web: WebSide = new WebSide({ office, handlers: () => handlers, listen: config.webListen });
-    const handlers = handlersOf({ office, facts, pairing: lan, web });
+    const handlers = handlersOf({ office, facts, pairing: lan, web, sessions: waking.desk, ring: waking.ring });
     const server = await LocalServer.listen({
       socketPath: paths.socket,
       office,
@@ -95,10 +100,12 @@ export async function startDaemon({ paths, config, version, log }: DaemonOptions
       await sweep.stop();
       await Promise.race([Promise.all([server.drain(), lan.stop(), web.stop()]), elapsed(DRAIN_MS)]);
       server.close();
+      await waking.close();
       await store.close();
     };
     return { identity: () => office.identity(), failed, stop };
   } catch (error) {
+    await wake?.close();
     await store.close();
     throw error;
   }

@@ -46,7 +46,8 @@ export function Conversation({ messageId }: { messageId: string }): VNode {
   useEffect(() => {
     if (!isThere) return;
     const article = document.querySelector<HTMLElement>('article.is-meant');
-    if (article && shown.messages.length > 1) article.scrollIntoView({ block: 'start' });
+    // The first one stands below the heading of the page anyway.
+    if (article && shown.messages[0]?.message_id !== messageId) article.scrollIntoView({ block: 'start' });
   }, [isThere]);
 
   const [first] = shown?.messages ?? [];

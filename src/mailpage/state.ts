@@ -68,15 +68,16 @@ export function followMail(): void {
     mail: () => void mailChanges.value++,
     sent: () => void sentChanges.value++,
   };
-  const refresh = async (): Promise<void> => {
-    mailChanges.value++;
-    sentChanges.value++;
-    try {
-      agents.value = await act<AgentsResult>('mail-agents', {});
-    } catch (error) {
-      failed(error);
-    }
-  };
   follow({ events, refresh, refreshEveryMs: REFRESH_EVERY_MS });
   void refresh();
+}
+
+async function refresh(): Promise<void> {
+  mailChanges.value++;
+  sentChanges.value++;
+  try {
+    agents.value = await act<AgentsResult>('mail-agents', {});
+  } catch (error) {
+    failed(error);
+  }
 }

@@ -54,8 +54,6 @@ describe('the page of the owner', () => {
   });
 
   test('weighs little, and asks nobody else for anything', async () => {
-    const sizeOf = async (file: string): Promise<number> =>
-      gzipSync(await readFile(join(suite.pageFolder, file))).length;
     expect(await sizeOf('page.js')).toBeLessThan(SCRIPT_BYTES_MAX);
     expect(await sizeOf('page.css')).toBeLessThan(STYLE_BYTES_MAX);
   });
@@ -364,6 +362,10 @@ describe('words of others', () => {
     expect(await window.unsound()).toEqual([]);
   });
 });
+
+async function sizeOf(file: string): Promise<number> {
+  return gzipSync(await readFile(join(suite.pageFolder, file))).length;
+}
 
 /** A message of somebody who may be called anything, straight into the mailbox. */
 function put(

@@ -50,6 +50,7 @@ const HOST = [
   'host/wake',
   'host/transport',
   'host/local',
+  'host/hooks',
   'host/mcp',
   'host/web',
   'host',
@@ -76,6 +77,7 @@ const FOLDERS: Readonly<Record<string, FolderRule>> = {
   'host/wake': { may: ['host/core', 'host/office', 'host/documents', 'protocol'] },
   'host/transport': { may: ['host/core', 'host/store', 'host/office', 'host/documents', 'protocol', 'system'] },
   'host/local': { may: ['host/core', 'host/office', 'host/documents', 'protocol', 'system'] },
+  'host/hooks': { may: ['host/local', 'host/documents', 'protocol', 'system'] },
   'host/mcp': { may: ['host/local', 'host/documents', 'protocol'] },
   'host/web': {
     may: ['host/core', 'host/office', 'host/local', 'host/documents', 'page-access', 'http', 'protocol', 'system'],

@@ -2,6 +2,7 @@
 import { onTestFinished } from 'vitest';
 import type { BrowserContextOptions } from 'playwright-core';
 import { type Handlers, handlersOf } from '../../src/host/local/handlers.ts';
+import type { Ring } from '../../src/host/office/ring.ts';
 import { WebSide } from '../../src/host/web/web-side.ts';
 import { type BrowserSuite, PageWindow } from './page-browser.ts';
 import { accepted, officeOf } from './mail-office.ts';
@@ -9,6 +10,10 @@ import type { TestOffice } from './test-office.ts';
 
 const FACTS = { version: '1', pid: 1, startedAtMs: 1, store: '/s', config: '/c', socket: '/d' };
 const unasked = (): Promise<never> => Promise.reject(new Error('no test of the page asks for this'));
+const pairing = { invite: unasked, accept: unasked };
+const sessions = { register: unasked, heartbeat: unasked, end: unasked, wait: unasked, heard: unasked, list: unasked };
+/** Nobody has a session that could be woken. */
+const ring: Ring = () => Promise.resolve({ isWoken: false, detail: 'No session of it is live.' });
 
 export interface MailPage {
   office: TestOffice;
@@ -31,7 +36,7 @@ export async function mailPage({
 }: MailPageOptions = {}): Promise<MailPage> {
   const office = await officeOf(agents);
   const web: WebSide = new WebSide({ office, handlers: () => handlers, listen, pageFolder });
-  const handlers = handlersOf({ office, facts: FACTS, pairing: { invite: unasked, accept: unasked }, web });
+  const handlers = handlersOf({ office, facts: FACTS, pairing, web, sessions, ring });
   onTestFinished(() => web.stop());
   return { office, web, handlers, link: async () => accepted(await web.link()).url };
 }

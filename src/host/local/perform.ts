@@ -1,4 +1,5 @@
 /** From the bytes of a request to the answer of an operation, whoever brought them: the socket or the owner's page. */
+import type { TSchema } from 'typebox';
 import { type JsonBounds, parseJsonBounded } from '../../protocol/bounded-json.ts';
 import { isObject } from '../../protocol/items.ts';
 import { type Refusal, refusal } from '../core/refusal.ts';
@@ -13,7 +14,7 @@ export function parseOperationInput(name: OperationName, bytes: Buffer): object 
   const given = parseJsonBounded(bytes, INPUT_JSON_BOUNDS);
   if (!isObject(given)) return refusal('BAD_INPUT', 'the input must be a JSON object', { field: null });
   // Every operation takes an object.
-  return parseInput(OPERATIONS[name].input, given) as object;
+  return parseInput<TSchema>(OPERATIONS[name].input, given) as object;
 }
 
 /** `input` is one that was parsed, `caller` one that the operation may have. */

@@ -32,8 +32,6 @@ async function opened(): Promise<Opened> {
   const port = Number(url.port);
   const host = url.host;
   const token = async (): Promise<string> => (await mail.link()).replace(/^.*#token=/, '');
-  const given = (headers: Record<string, string>): Record<string, string> =>
-    Object.fromEntries(Object.entries(headers).filter(([, value]) => value !== ''));
   const get: Opened['get'] = (path, headers = {}) =>
     plainRequest(port, { path: `/mail${path}`, headers: given({ host, ...headers }) });
   const post: Opened['post'] = (path, body, headers = {}) => {
@@ -278,4 +276,9 @@ async function built(): Promise<string> {
   const folder = await temporaryFolder();
   await buildPage('mailpage', folder);
   return folder;
+}
+
+/** A header that is `''` is left out. */
+function given(headers: Record<string, string>): Record<string, string> {
+  return Object.fromEntries(Object.entries(headers).filter(([, value]) => value !== ''));
 }

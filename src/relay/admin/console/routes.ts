@@ -47,7 +47,7 @@ export function consoleRoutes(options: ConsoleRoutesOptions): OpenRoute[] {
   const post = { ...get, method: 'POST' } as const;
   const backups = new Backups(options);
   return [
-    ...pageRoutes(options).map((route): OpenRoute => ({ ...open, ...route })),
+    ...pageRoutes(options).map((route): OpenRoute => Object.assign(route, open)),
     { ...get, path: '/console/overview', handle: access.behind('read', () => overview(options)) },
     { ...get, path: '/console/hosts', handle: access.behind('read', (request) => hosts(request, options)) },
     { ...get, path: '/console/host', handle: access.behind('read', (request) => host(request, options)) },
