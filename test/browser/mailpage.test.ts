@@ -287,60 +287,58 @@ describe('the page of the owner', () => {
 });
 
 describe('words of others', () => {
-  test('are words and nothing else, in every view, at both widths, light and dark', async () => {
+  test.each([
+    [360, 740, 'light'],
+    [360, 740, 'dark'],
+    [1440, 900, 'light'],
+    [1440, 900, 'dark'],
+  ] as const)('are words and nothing else in every view, %i wide, %i high, %s', async (width, height, colorScheme) => {
     const mail = await started([`a${'b'.repeat(63)}`, 'alice']);
     await fill(mail);
-    for (const [width, height] of [
-      [360, 740],
-      [1440, 900],
-    ] as const) {
-      for (const colorScheme of ['light', 'dark'] as const) {
-        const window = await MailWindow.open(suite, { viewport: { width, height }, colorScheme });
-        await window.enter(mail);
-        const { page } = window;
-        const shoot = async (name: string): Promise<void> => {
-          expect(await window.unsound()).toEqual([]);
-          const path = join(suite.screenshots, `mail-${name}-${width}-${colorScheme}.png`);
-          await page.screenshot({ path, fullPage: true });
-        };
-        await page.getByLabel('Show').selectOption('Everything');
-        await page.getByText(HOSTILE.image).first().waitFor();
-        await page.getByText(printable(HOSTILE.turned)).first().waitFor();
-        await shoot('inbox');
-        await page
-          .getByRole('link', { name: /Which one/ })
-          .last()
-          .click();
-        await window.heading('Which one?');
-        await page.getByRole('article').nth(2).waitFor();
-        await shoot('conversation');
-        for (const [at, words] of Object.values(HOSTILE).entries()) {
-          await window.go('Inbox');
-          await page.getByLabel('Show').selectOption('Everything');
-          await page
-            .locator('.mail-link', { hasText: printable(words) })
-            .first()
-            .click();
-          await page.locator('.body').first().waitFor();
-          expect(await page.locator('.body').first().textContent()).toBe(`${printable(words)}\n${printable(words)}`);
-          await shoot(`hostile-${at}`);
-        }
-        await window.go('Write');
-        await page.getByLabel('To', { exact: true }).fill(`${HOSTILE.long},<b>hacked()</b>`);
-        await page.getByLabel('To', { exact: true }).press('Enter');
-        await page.getByLabel('Subject').fill(HOSTILE.image);
-        await page.getByRole('button', { name: 'Send', exact: true }).click();
-        await page.getByRole('alert').waitFor();
-        expect(window.refusals.splice(0)).toEqual(['400 /mail/mail-send']);
-        await shoot('write');
-        await window.go('Sent');
-        await page.getByText('delivered', { exact: true }).first().waitFor();
-        await shoot('sent');
-        await page.locator('.mail-link').first().click();
-        await page.locator('.steps').first().waitFor();
-        await shoot('delivery');
-      }
+    const window = await MailWindow.open(suite, { viewport: { width, height }, colorScheme });
+    await window.enter(mail);
+    const { page } = window;
+    const shoot = async (name: string): Promise<void> => {
+      expect(await window.unsound()).toEqual([]);
+      const path = join(suite.screenshots, `mail-${name}-${width}-${colorScheme}.png`);
+      await page.screenshot({ path, fullPage: true });
+    };
+    await page.getByLabel('Show').selectOption('Everything');
+    await page.getByText(HOSTILE.image).first().waitFor();
+    await page.getByText(printable(HOSTILE.turned)).first().waitFor();
+    await shoot('inbox');
+    await page
+      .getByRole('link', { name: /Which one/ })
+      .last()
+      .click();
+    await window.heading('Which one?');
+    await page.getByRole('article').nth(2).waitFor();
+    await shoot('conversation');
+    for (const [at, words] of Object.values(HOSTILE).entries()) {
+      await window.go('Inbox');
+      await page.getByLabel('Show').selectOption('Everything');
+      await page
+        .locator('.mail-link', { hasText: printable(words) })
+        .first()
+        .click();
+      await page.locator('.body').first().waitFor();
+      expect(await page.locator('.body').first().textContent()).toBe(`${printable(words)}\n${printable(words)}`);
+      await shoot(`hostile-${at}`);
     }
+    await window.go('Write');
+    await page.getByLabel('To', { exact: true }).fill(`${HOSTILE.long},<b>hacked()</b>`);
+    await page.getByLabel('To', { exact: true }).press('Enter');
+    await page.getByLabel('Subject').fill(HOSTILE.image);
+    await page.getByRole('button', { name: 'Send', exact: true }).click();
+    await page.getByRole('alert').waitFor();
+    expect(window.refusals.splice(0)).toEqual(['400 /mail/mail-send']);
+    await shoot('write');
+    await window.go('Sent');
+    await page.getByText('delivered', { exact: true }).first().waitFor();
+    await shoot('sent');
+    await page.locator('.mail-link').first().click();
+    await page.locator('.steps').first().waitFor();
+    await shoot('delivery');
   });
 
   test('a place that there is not leads to the inbox, or says that there is nothing', async () => {
