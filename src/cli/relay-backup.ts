@@ -3,17 +3,13 @@ import { resolve } from 'node:path';
 import { Command } from 'commander';
 import { type PublicKey, displayFingerprint } from '../protocol/public-key.ts';
 import { BACKUP_BYTES_ABOUT } from '../relay/control/documents.ts';
-import {
-  BackupUnwritten,
-  type UnwrittenReason,
-  type WrittenBackup,
-  checkedBackup,
-  writeBackupFile,
-} from '../relay/store/backup-file.ts';
+import { type WrittenBackup, checkedBackup, writeBackupFile } from '../relay/store/backup-file.ts';
 import { openOffline } from '../relay/store/offline.ts';
 import { StoreRefused } from '../relay/store/refused.ts';
+import { FileUnwritten } from '../relay/store/whole-file.ts';
 import { ControlClient } from './control-client.ts';
-import { CommandFailed, type ExitName } from './exit.ts';
+import { CommandFailed } from './exit.ts';
+import { fileUnwritten } from './file-unwritten.ts';
 import { interruption } from './interruption.ts';
 import { ProgressLine } from './progress.ts';
 import { type StoreDirFlags, storeDirOption } from './store-dir.ts';
@@ -170,19 +166,7 @@ function textOf(written: WrittenBackup, path: string | null, { isOnline }: Backu
   return `Backup is whole.\n${rows.map(([name = '', value = '']) => `  ${name.padEnd(8)} ${value}\n`).join('')}`;
 }
 
-const UNWRITTEN_EXIT: Readonly<Record<UnwrittenReason, ExitName>> = {
-  exists: 'conflict',
-  'no-folder': 'notFound',
-  'is-folder': 'usage',
-  'no-right': 'refused',
-  'no-space': 'failure',
-  'not-whole': 'temporary',
-  failed: 'failure',
-};
-
 function failureOf(error: unknown): unknown {
   if (error instanceof StoreRefused) return storeRefused(error);
-  if (!(error instanceof BackupUnwritten)) return error;
-  const code = `BACKUP_${error.reason.toUpperCase().replaceAll('-', '_')}`;
-  return new CommandFailed(UNWRITTEN_EXIT[error.reason], code, error.message);
+  return error instanceof FileUnwritten ? fileUnwritten(error, 'BACKUP') : error;
 }

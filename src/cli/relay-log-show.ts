@@ -1,8 +1,9 @@
 /** `poste relay log show`: the events of the log, a line each. */
 import { Command, InvalidArgumentError } from 'commander';
 import { printable } from '../protocol/printable.ts';
-import { eventDocument, eventTimeMs, eventWords } from '../relay/audit/event-words.ts';
+import { eventDocument, eventWords } from '../relay/audit/event-words.ts';
 import { type EventChoice, chosenEvents } from '../relay/audit/show.ts';
+import { eventTimeMs } from '../relay/core/event.ts';
 import { EVENT_TYPES } from '../relay/store/record.ts';
 import { enrolmentsOf, hostsCalled, keysMeant } from './audited-hosts.ts';
 import { type AuditedStoreFlags, inAuditedStore, withAuditedStore } from './audited-store.ts';

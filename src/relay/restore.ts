@@ -20,6 +20,7 @@ import type { BackupHeader } from './store/backup.ts';
 import { LEVEL_FOLDER, type Level } from './store/level.ts';
 import { unpackBackup } from './store/offline.ts';
 import { PositionFile } from './store/position.ts';
+import { readPruned } from './store/pruned.ts';
 import { finishRebuild } from './store/rebuild-swap.ts';
 import { StoreRefused } from './store/refused.ts';
 import { readRelayKey, syncFolder } from './store/relay-key.ts';
@@ -171,7 +172,8 @@ async function prepare(options: KeyedOptions, folder: string): Promise<Prepared>
     const read = found?.level && (await readOrRefuse(found.level, { level, header }, options.folder, goesOnUnread));
     await step?.('the replaced store is taken over');
     const { file: position } = await PositionFile.open(join(folder, names.restoredPosition));
-    const store = new RelayStore(level, position, header.lsn, await LogTree.open(level, header.lsn));
+    const bounds = { lastLsn: header.lsn, pruned: await readPruned(level) };
+    const store = new RelayStore(level, position, bounds, await LogTree.open(level, header.lsn));
     opened.delete(level);
     opened.add(store);
     const epoch = options.newEpoch();

@@ -5,6 +5,7 @@
  * of it.
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
+import { eventTimeMs } from '../core/event.ts';
 import {
   EMPTY_TARGET,
   type EnrolmentRow,
@@ -23,7 +24,6 @@ import { runsOf } from '../store/pairs.ts';
 import { ReplayedRows } from '../store/replay.ts';
 import { decodeRow } from '../store/row-codec.ts';
 import { publicKeyFromBytes } from '../../protocol/public-key.ts';
-import { eventTimeMs } from './event-words.ts';
 import type { Progress } from './finding.ts';
 import { auditedRecords } from './records.ts';
 

@@ -1,5 +1,5 @@
 /** Walks over a database that also judge its keys: that each is of the store, and that a look-up answers for it. */
-import type { Pair } from '../store/backup.ts';
+import type { Pair } from '../store/pair-block.ts';
 import { KEY_BYTES } from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
 import { type KeyRange, runsOf } from '../store/pairs.ts';

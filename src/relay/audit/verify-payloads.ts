@@ -5,7 +5,7 @@
 import { hash } from 'node:crypto';
 import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
 import type { QueueRow } from '../core/rows.ts';
-import type { Pair } from '../store/backup.ts';
+import type { Pair } from '../store/pair-block.ts';
 import type { BulkDatabase } from '../store/bulk.ts';
 import {
   KEY_BYTES,

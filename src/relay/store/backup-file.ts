@@ -1,21 +1,10 @@
-/**
- * A backup on its way into a file.
- *
- * Invariants:
- *   - it is written aside (`<file>.part-…`, mode 0600) and takes its name when it is whole, checked and on disk;
- *   - a file that is there is never replaced unless that was asked for, also when it comes meanwhile;
- *   - whatever ends the writing removes what was written aside.
- */
-import { createHash, randomBytes } from 'node:crypto';
-import { existsSync } from 'node:fs';
-import { type FileHandle, link, open, rename, rm } from 'node:fs/promises';
-import { dirname } from 'node:path';
-import { BackupDamaged, type BackupHeader, type Pair, readBackup } from './backup.ts';
+/** A backup on its way into a file, and what is told of one that is whole. */
+import { createHash } from 'node:crypto';
+import { type BackupHeader, readBackup } from './backup.ts';
 import { PREFIX, firstKeyOf, seqOf } from './keys.ts';
-import { syncFolder } from './relay-key.ts';
+import type { Pair } from './pair-block.ts';
 import { decodeRow } from './row-codec.ts';
-
-const PART_RANDOM_BYTES = 4;
+import { writeWholeFile } from './whole-file.ts';
 
 /** What was written. */
 export interface WrittenBackup {
@@ -30,18 +19,6 @@ export interface WrittenBackup {
   sha256: string;
 }
 
-export type UnwrittenReason = 'exists' | 'no-folder' | 'is-folder' | 'no-right' | 'no-space' | 'not-whole' | 'failed';
-
-/** Thrown when there is no backup. The message is one sentence, with the next step. */
-export class BackupUnwritten extends Error {
-  readonly reason: UnwrittenReason;
-
-  constructor(reason: UnwrittenReason, message: string) {
-    super(message);
-    this.reason = reason;
-  }
-}
-
 export interface BackupFileOptions {
   path: string;
   /** Whether a file of the name may be replaced. */
@@ -50,48 +27,15 @@ export interface BackupFileOptions {
   progress?: (bytes: number) => void;
 }
 
-/** Writes the backup that `source` is. Throws `BackupUnwritten`, or what `source` throws. */
-export async function writeBackupFile(
+/** Writes the backup that `source` is. Throws `FileUnwritten`, or what `source` throws. */
+export function writeBackupFile(
   source: AsyncIterable<Buffer>,
   { path, replaces, progress }: BackupFileOptions,
 ): Promise<WrittenBackup> {
-  const aside = `${path}.part-${randomBytes(PART_RANDOM_BYTES).toString('hex')}`;
-  try {
-    if (!replaces && existsSync(path)) throw exists(path);
-    const file = await open(aside, 'wx', 0o600);
-    let written: WrittenBackup;
-    try {
-      written = await checkedBackup(writtenTo(file, source), progress);
-      await file.sync();
-    } finally {
-      await file.close();
-    }
-    if (replaces) await rename(aside, path);
-    else await takeName(aside, path);
-    await syncFolder(dirname(path));
-    return written;
-  } catch (error) {
-    await rm(aside, { force: true }).catch(() => undefined);
-    throw unwritten(error, path);
-  }
+  return writeWholeFile(source, (chunks) => checkedBackup(chunks, progress), { path, replaces, what: 'the backup' });
 }
 
-/** Renames, unless there is a file of the name. */
-async function takeName(aside: string, path: string): Promise<void> {
-  try {
-    await link(aside, path);
-  } catch (error) {
-    const { code = '' } = error as NodeJS.ErrnoException;
-    if (!['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS'].includes(code)) throw error;
-    // A file system without links: the name is taken by an empty file first.
-    await (await open(path, 'wx', 0o600)).close();
-    await rename(aside, path);
-    return;
-  }
-  await rm(aside);
-}
-
-/** Reads a backup to its end and checks all of it. Throws `BackupDamaged`, or what `source` throws. */
+/** Reads a backup to its end and checks all of it. Throws `PairFileDamaged`, or what `source` throws. */
 export async function checkedBackup(
   source: AsyncIterable<Buffer>,
   progress: (bytes: number) => void = () => undefined,
@@ -133,53 +77,4 @@ class ItemTally {
       }
     }
   }
-}
-
-async function* writtenTo(file: FileHandle, source: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-  for await (const chunk of source) {
-    for (let at = 0; at < chunk.length; ) at += (await file.write(chunk, at)).bytesWritten;
-    yield chunk;
-  }
-}
-
-function unwritten(error: unknown, path: string): unknown {
-  if (error instanceof BackupDamaged) {
-    return new BackupUnwritten('not-whole', `the backup did not arrive whole (${error.message}): take it again`);
-  }
-  const { code, syscall } = error as NodeJS.ErrnoException;
-  // What the network or the store did is told by whoever made the source.
-  if (typeof code !== 'string' || typeof syscall !== 'string' || syscall === 'read' || syscall === 'connect') {
-    return error;
-  }
-  switch (code) {
-    case 'EEXIST':
-      return exists(path);
-    case 'ENOENT':
-    case 'ENOTDIR':
-      return new BackupUnwritten(
-        'no-folder',
-        `there is no folder ${dirname(path)} to write to: make it, or name another`,
-      );
-    case 'EISDIR':
-      return new BackupUnwritten('is-folder', `${path} is a folder: name a file in it`);
-    case 'EACCES':
-    case 'EPERM':
-    case 'EROFS':
-      return new BackupUnwritten(
-        'no-right',
-        `${path} may not be written (${code}): name a folder that you may write to`,
-      );
-    case 'ENOSPC':
-    case 'EDQUOT':
-      return new BackupUnwritten(
-        'no-space',
-        `there is no room for ${path} (${code}): make room, or name another place`,
-      );
-    default:
-      return new BackupUnwritten('failed', `${path} cannot be written (${code}): name another place`);
-  }
-}
-
-function exists(path: string): BackupUnwritten {
-  return new BackupUnwritten('exists', `${path} is there already: name another file, or say --force to replace it`);
 }

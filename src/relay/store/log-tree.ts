@@ -14,15 +14,16 @@
  */
 import type { Epoch } from '../../protocol/epoch.ts';
 import { type LogLink, logLinkBytes, parseLogLink } from '../../protocol/log-link.ts';
-import { type HashReader, leafHash, perfectHash } from '../../protocol/merkle.ts';
+import { HASH_BYTES, type HashReader, leafHash, perfectHash } from '../../protocol/merkle.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { Sha256Hex } from '../../protocol/digest.ts';
 import type { LogEntry, RelayEvent } from '../core/event.ts';
+import { encodeChecked } from './checked-value.ts';
 import { PREFIX, logLinkKey, lsnOf, prefixRange, tileIndexOf, tileKey } from './keys.ts';
 import type { Level } from './level.ts';
 import { DamagedRecord, decodeRecord } from './record.ts';
 import { storedRecords } from './stored-records.ts';
-import { TILE_HASHES, type Tile, decodeChecked, encodeChecked, hashInTiles } from './tiles.ts';
+import { TILE_HASHES, type Tile, decodeTreePart, hashInTiles } from './tiles.ts';
 import { TreeEdge } from './tree-edge.ts';
 
 /** Tiles that a log without a tree gets in one batch while one is made for it: 1 MiB of them. */
@@ -63,7 +64,7 @@ export class LogTree {
   static async open(level: Level, lastLsn: number): Promise<LogTree> {
     const starts: TreeStart[] = [];
     for await (const [key, value] of level.iterator(prefixRange(PREFIX.logLink))) {
-      const { epoch, relay_pubkey: relayPubkey } = linkOf(decodeChecked(key, value));
+      const { epoch, relay_pubkey: relayPubkey } = linkOf(decodeTreePart(key, value));
       starts.push({ epoch, firstLsn: lsnOf(key), relayPubkey });
     }
     const last = starts.at(-1);
@@ -137,7 +138,7 @@ export class LogTree {
   }
 
   #checked(key: Buffer): Buffer {
-    return decodeChecked(key, this.#level.getSync(key));
+    return decodeTreePart(key, this.#level.getSync(key));
   }
 
   /** Hashes the records that no stored tile holds: fewer than a tile's, unless the log had no tree. */
@@ -232,6 +233,20 @@ export function leafIndex({ firstLsn }: Pick<TreeView, 'firstLsn'>, lsn: number)
   return lsn - firstLsn + 1;
 }
 
+/** The hash of the record at `lsn`, out of the tile that holds it; `undefined` when none does. Throws `DamagedRecord`. */
+export async function storedLeafHash(level: Level, lsn: number): Promise<Buffer | undefined> {
+  const range = { gte: logLinkKey(0), lte: logLinkKey(lsn), reverse: true, limit: 1 };
+  const [link] = await level.keys(range).all();
+  if (!link) return undefined;
+  const firstLsn = lsnOf(link);
+  const index = leafIndex({ firstLsn }, lsn);
+  const key = tileKey(firstLsn, 0, Math.floor(index / TILE_HASHES));
+  const tile = await level.get(key);
+  const at = (index % TILE_HASHES) * HASH_BYTES;
+  const hash = tile && decodeTreePart(key, tile).subarray(at, at + HASH_BYTES);
+  return hash?.length === HASH_BYTES ? hash : undefined;
+}
+
 /** The edge behind the stored tiles of a tree that has not ended: the records behind them are not in it. */
 async function storedEdge(level: Level, firstLsn: number): Promise<TreeEdge> {
   const link = logLinkKey(firstLsn);
@@ -244,14 +259,14 @@ async function storedEdge(level: Level, firstLsn: number): Promise<TreeEdge> {
     const ofLevel: Buffer[] = [];
     for (let index = full * TILE_HASHES; index < below; index++) {
       const key = tileKey(firstLsn, tileLevel - 1, index);
-      ofLevel.push(perfectHash(decodeChecked(key, await level.get(key))));
+      ofLevel.push(perfectHash(decodeTreePart(key, await level.get(key))));
     }
     hashes.push(ofLevel);
     if (full === 0) break;
     below = full;
   }
   const edge = new TreeEdge(hashes);
-  if (edge.size === 0) edge.add(leafHash(decodeChecked(link, await level.get(link))));
+  if (edge.size === 0) edge.add(leafHash(decodeTreePart(link, await level.get(link))));
   return edge;
 }
 

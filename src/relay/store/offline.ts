@@ -8,13 +8,16 @@ import { createReadStream, existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type BackupHeader, BackupDamaged, readBackup } from './backup.ts';
+import { type BackupHeader, readBackup } from './backup.ts';
 import { PREFIX, SCHEMA_KEY, lsnOf, prefixRange } from './keys.ts';
 import { LEVEL_FOLDER, type Level, levelAt } from './level.ts';
 import { LogTree } from './log-tree.ts';
 import { POSITION_FILE, SCHEMA_VERSION, checkSchema, openLevel } from './open.ts';
+import { PairFileDamaged } from './pair-file.ts';
 import { PositionFile } from './position.ts';
+import { NOT_PRUNED, type Pruned, readPruned } from './pruned.ts';
 import { finishRebuild } from './rebuild-swap.ts';
+import { DamagedRecord } from './record.ts';
 import { StoreRefused } from './refused.ts';
 import { RelayStore } from './relay-store.ts';
 import { finishSwap, isSwapUnderWay } from './restore-swap.ts';
@@ -120,7 +123,7 @@ export async function unpackBackup(file: string, levelFolder: string): Promise<{
     return { level, header };
   } catch (error) {
     await level.close();
-    if (error instanceof BackupDamaged) {
+    if (error instanceof PairFileDamaged) {
       throw new StoreRefused('damaged', `${file} cannot be used (${error.message}): take another backup`);
     }
     const { code } = error as NodeJS.ErrnoException;
@@ -147,9 +150,9 @@ async function opened(
     await remove();
   };
   try {
-    const lastLsn = await lastRecord(level);
+    const bounds = { lastLsn: await lastRecord(level), pruned: await prunedAsFound(level) };
     const { file } = await PositionFile.open(join(scratch, 'position'));
-    const store = new RelayStore(level, file, lastLsn, LogTree.none(level));
+    const store = new RelayStore(level, file, bounds, LogTree.none(level));
     const close = async (): Promise<void> => {
       await store.close();
       await removeAll();
@@ -159,6 +162,19 @@ async function opened(
     await level.close();
     await removeAll();
     throw error;
+  }
+}
+
+/** A mark that is damaged is for whoever looks at the store to find: the log begins with the first record that is there. */
+async function prunedAsFound(level: Level): Promise<Pruned> {
+  try {
+    return await readPruned(level);
+  } catch (error) {
+    if (!(error instanceof DamagedRecord)) throw error;
+    for await (const key of level.keys(prefixRange(PREFIX.log))) {
+      if (lsnOf(key) > 0) return { throughLsn: lsnOf(key) - 1, atMs: 0 };
+    }
+    return NOT_PRUNED;
   }
 }
 

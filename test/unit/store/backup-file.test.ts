@@ -3,12 +3,8 @@ import { existsSync } from 'node:fs';
 import { chmod, mkdir, readFile, readdir, stat, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import {
-  type BackupFileOptions,
-  BackupUnwritten,
-  type WrittenBackup,
-  writeBackupFile,
-} from '../../../src/relay/store/backup-file.ts';
+import { type BackupFileOptions, type WrittenBackup, writeBackupFile } from '../../../src/relay/store/backup-file.ts';
+import { FileUnwritten } from '../../../src/relay/store/whole-file.ts';
 import { pushOf } from '../../support/commands.ts';
 import { alice, bob, carol } from '../../support/hosts.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
@@ -130,7 +126,7 @@ describe('there is no file, and nothing left of one', () => {
       ? full(parts, path)
       : written(parts, { path, replaces: true })
     ).catch((error: unknown) => error);
-    if (!(thrown instanceof BackupUnwritten)) throw thrown;
+    if (!(thrown instanceof FileUnwritten)) throw thrown;
     expect(thrown).toMatchObject({ reason });
     expect(thrown.message).toMatch(/^[^\n]+: [^\n]+$/);
     expect((await readdir(folder)).toSorted()).toEqual(['file', 'folder']);

@@ -2,15 +2,11 @@ import { randomBytes } from 'node:crypto';
 import { readFile, readdir, readlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import {
-  BackupDamaged,
-  type BackupHeader,
-  type Pair,
-  readBackup,
-  writeBackup,
-} from '../../../src/relay/store/backup.ts';
+import { type BackupHeader, readBackup, writeBackup } from '../../../src/relay/store/backup.ts';
 import { type Level, levelAt } from '../../../src/relay/store/level.ts';
 import { unpackBackup } from '../../../src/relay/store/offline.ts';
+import type { Pair } from '../../../src/relay/store/pair-block.ts';
+import { PairFileDamaged } from '../../../src/relay/store/pair-file.ts';
 import { StoreRefused } from '../../../src/relay/store/refused.ts';
 import { collected } from '../../support/collected.ts';
 import { epochNumbered } from '../../support/epochs.ts';
@@ -108,7 +104,7 @@ describe('a backup', () => {
 function isRefused(altered: Buffer): Promise<boolean> {
   return pairsOf(altered).then(
     () => false,
-    (error: unknown) => error instanceof BackupDamaged,
+    (error: unknown) => error instanceof PairFileDamaged,
   );
 }
 
