@@ -283,6 +283,11 @@ export function dueKey(prefix: number, dueMs: number, lsn: number): Buffer {
   return bytes;
 }
 
+/** When what a due entry names becomes due. */
+export function dueTimeOf(key: Buffer): number {
+  return Number(key.readBigUInt64BE(1));
+}
+
 export function collectedKey(target: PublicKey): Buffer {
   return keyed(PREFIX.collected, target);
 }

@@ -41,7 +41,8 @@ export interface TreeView {
   read: HashReader;
 }
 
-interface TreeStart {
+/** A tree, as its first leaf says. */
+export interface TreeStart {
   epoch: Epoch;
   firstLsn: number;
   relayPubkey: PublicKey;
@@ -62,11 +63,7 @@ export class LogTree {
 
   /** The trees over a log of `lastLsn` records. A log that has none yet gets them. Throws `DamagedRecord`. */
   static async open(level: Level, lastLsn: number): Promise<LogTree> {
-    const starts: TreeStart[] = [];
-    for await (const [key, value] of level.iterator(prefixRange(PREFIX.logLink))) {
-      const { epoch, relay_pubkey: relayPubkey } = linkOf(decodeTreePart(key, value));
-      starts.push({ epoch, firstLsn: lsnOf(key), relayPubkey });
-    }
+    const starts = await treeStarts(level);
     const last = starts.at(-1);
     const edge = last ? await storedEdge(level, last.firstLsn) : new TreeEdge();
     const tree = new LogTree(level, starts, edge);
@@ -188,18 +185,33 @@ export class Growth {
     this.#addLeaf(record);
   }
 
+  /** Begins a tree whose first record was pruned. */
+  beginPruned(start: TreeStart): void {
+    if (this.#last) this.#beginAfter(this.#last, start.epoch, start.firstLsn);
+    else this.#begin(start, null);
+  }
+
+  /** Adds a leaf by its hash, as of a record that was pruned. */
+  addHash(hash: Buffer): void {
+    for (const tile of this.edge.add(hash)) this.#put(this.#current(), tile);
+  }
+
   /** Begins a tree when the event does. */
   #beginWith(event: RelayEvent, firstLsn: number): void {
     if (event.type === 'RelayInitialised') {
       const { epoch, relayPubkey } = event;
       this.#begin({ epoch, firstLsn, relayPubkey }, null);
     } else if (event.type === 'EpochRotated') {
-      const last = this.#current();
-      const root_hash = this.edge.root().toString('hex') as Sha256Hex;
-      const previous = { epoch: last.epoch, size: this.edge.size, root_hash };
-      for (const tile of this.edge.begun()) this.#put(last, tile);
-      this.#begin({ epoch: event.epoch, firstLsn, relayPubkey: last.relayPubkey }, previous);
+      this.#beginAfter(this.#current(), event.epoch, firstLsn);
     }
+  }
+
+  /** Begins a tree after the one of the epoch before, which ends. */
+  #beginAfter(last: TreeStart, epoch: Epoch, firstLsn: number): void {
+    const root_hash = this.edge.root().toString('hex') as Sha256Hex;
+    const previous = { epoch: last.epoch, size: this.edge.size, root_hash };
+    for (const tile of this.edge.begun()) this.#put(last, tile);
+    this.#begin({ epoch, firstLsn, relayPubkey: last.relayPubkey }, previous);
   }
 
   #begin(start: TreeStart, previous: LogLink['previous']): void {
@@ -214,7 +226,7 @@ export class Growth {
   }
 
   #addLeaf(leaf: Buffer): void {
-    for (const tile of this.edge.add(leafHash(leaf))) this.#put(this.#current(), tile);
+    this.addHash(leafHash(leaf));
   }
 
   #put({ firstLsn }: TreeStart, { level, index, hashes }: Tile): void {
@@ -228,23 +240,40 @@ export class Growth {
   }
 }
 
+/** The trees that the store has a first leaf of, in order. Throws `DamagedRecord`. */
+export async function treeStarts(level: Level): Promise<TreeStart[]> {
+  const starts: TreeStart[] = [];
+  for await (const [key, value] of level.iterator(prefixRange(PREFIX.logLink))) {
+    const { epoch, relay_pubkey: relayPubkey } = linkOf(decodeTreePart(key, value));
+    starts.push({ epoch, firstLsn: lsnOf(key), relayPubkey });
+  }
+  return starts;
+}
+
+/** The hashes of the records from `fromLsn` to `throughLsn` of one tree, out of its tiles. Throws `DamagedRecord`. */
+export async function* storedLeafHashes(
+  level: Level,
+  { firstLsn }: Pick<TreeStart, 'firstLsn'>,
+  fromLsn: number,
+  throughLsn: number,
+): AsyncGenerator<Buffer> {
+  let tile: Buffer | undefined;
+  for (let lsn = fromLsn; lsn <= throughLsn; lsn++) {
+    const index = leafIndex({ firstLsn }, lsn);
+    const at = (index % TILE_HASHES) * HASH_BYTES;
+    if (!tile || at === 0) {
+      const key = tileKey(firstLsn, 0, Math.floor(index / TILE_HASHES));
+      tile = decodeTreePart(key, await level.get(key));
+    }
+    const hash = tile.subarray(at, at + HASH_BYTES);
+    if (hash.length < HASH_BYTES) throw new DamagedRecord('a part of the hash tree is missing');
+    yield hash;
+  }
+}
+
 /** Where the record at `lsn` stands among the leaves. */
 export function leafIndex({ firstLsn }: Pick<TreeView, 'firstLsn'>, lsn: number): number {
   return lsn - firstLsn + 1;
-}
-
-/** The hash of the record at `lsn`, out of the tile that holds it; `undefined` when none does. Throws `DamagedRecord`. */
-export async function storedLeafHash(level: Level, lsn: number): Promise<Buffer | undefined> {
-  const range = { gte: logLinkKey(0), lte: logLinkKey(lsn), reverse: true, limit: 1 };
-  const [link] = await level.keys(range).all();
-  if (!link) return undefined;
-  const firstLsn = lsnOf(link);
-  const index = leafIndex({ firstLsn }, lsn);
-  const key = tileKey(firstLsn, 0, Math.floor(index / TILE_HASHES));
-  const tile = await level.get(key);
-  const at = (index % TILE_HASHES) * HASH_BYTES;
-  const hash = tile && decodeTreePart(key, tile).subarray(at, at + HASH_BYTES);
-  return hash?.length === HASH_BYTES ? hash : undefined;
 }
 
 /** The edge behind the stored tiles of a tree that has not ended: the records behind them are not in it. */

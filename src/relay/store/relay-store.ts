@@ -28,6 +28,7 @@ import {
   SCHEMA_KEY,
   collectedKey,
   dueKey,
+  dueTimeOf,
   firstKeyOf,
   logKey,
   payloadKey,
@@ -331,7 +332,7 @@ export class RelayStore implements EventLog, RowReader {
   async #oldestDue(prefix: number, nowMs: number): Promise<{ key: Buffer; dueMs: number; value: Buffer } | undefined> {
     const range = { gte: dueKey(prefix, 0, 0), lt: dueKey(prefix, nowMs + 1, 0), limit: 1 };
     const [first] = await this.#level.iterator(range).all();
-    return first && { key: first[0], dueMs: Number(first[0].readBigUInt64BE(1)), value: first[1] };
+    return first && { key: first[0], dueMs: dueTimeOf(first[0]), value: first[1] };
   }
 
   /** Everything as it is now, for a backup. To be taken while no batch is in flight, and to be closed. */

@@ -10,7 +10,7 @@ import type { ReplacedStore } from '../core/decide-restore.ts';
 import type { RelayRow } from '../core/rows.ts';
 import { PREFIX, logKey, lsnOf, prefixRange } from './keys.ts';
 import type { Level } from './level.ts';
-import { storedLeafHash } from './log-tree.ts';
+import { storedLeafHashes, treeStarts } from './log-tree.ts';
 import { DamagedRecord } from './record.ts';
 import { type ListedRow, type ListedTable, tableRows } from './table-rows.ts';
 
@@ -58,9 +58,12 @@ export async function readReplaced(
 async function isOfItsHistory(level: Level, { lsn, record }: { lsn: number; record: Buffer }): Promise<boolean> {
   const own = await level.get(logKey(lsn));
   if (own) return own.equals(record);
-  const hash = await storedLeafHash(level, lsn).catch((error: unknown) => {
-    if (error instanceof DamagedRecord) return undefined;
-    throw error;
-  });
-  return hash?.equals(leafHash(record)) === true;
+  try {
+    const tree = (await treeStarts(level)).findLast(({ firstLsn }) => firstLsn <= lsn);
+    if (!tree) return false;
+    for await (const hash of storedLeafHashes(level, tree, lsn, lsn)) return hash.equals(leafHash(record));
+  } catch (error) {
+    if (!(error instanceof DamagedRecord)) throw error;
+  }
+  return false;
 }

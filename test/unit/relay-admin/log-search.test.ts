@@ -71,7 +71,7 @@ test('one request looks at so many records and says where to go on', async () =>
   async function* read(fromLsn: number): AsyncGenerator<LogEntry> {
     for (let lsn = fromLsn; lsn <= 100_000; lsn++) yield { lsn, event };
   }
-  const log: LogBack = { lastLsn: 100_000, readBack, read };
+  const log: LogBack = { firstLsn: 1, lastLsn: 100_000, readBack, read };
   const page = await searchLog({ ...EVERYTHING, type: 'Nothing' }, optionsOf(log));
   expect(page).toEqual({ events: [], searched_down_to: 80_001, log_position: 100_000 });
   expect(runs).toBeLessThanOrEqual(100);
@@ -97,6 +97,7 @@ test('nothing is read of an item that waits where it was put; a pull is said whi
   const { store } = await filled(3);
   let read = 0;
   const log: LogBack = {
+    firstLsn: 1,
     lastLsn: store.lastLsn,
     readBack: (beforeLsn) => store.readBack(beforeLsn),
     read: async function* counted(fromLsn) {
