@@ -7,6 +7,7 @@ import { eventTimeMs } from '../relay/core/event.ts';
 import { EVENT_TYPES } from '../relay/store/record.ts';
 import { enrolmentsOf, hostsCalled, keysMeant } from './audited-hosts.ts';
 import { type AuditedStoreFlags, inAuditedStore, withAuditedStore } from './audited-store.ts';
+import { prunedNotice } from './pruned-words.ts';
 import { written } from './stdout.ts';
 import { jsonLine } from './text.ts';
 import { hostReference, moment, wholeNumber } from './values.ts';
@@ -74,6 +75,7 @@ async function show(flags: ShowFlags): Promise<void> {
       const line = `${String(lsn).padStart(8)}  ${time}  ${event.type.padEnd(16)}  ${printable(eventWords(event, called))}\n`;
       await written(flags.json ? jsonLine(eventDocument(entry)) : line);
     }
+    if ((from ?? 1) < offline.store.firstLsn) process.stderr.write(prunedNotice(offline));
   });
 }
 

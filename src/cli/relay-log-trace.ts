@@ -6,6 +6,7 @@ import { type ItemLife, type TraceStep, trace } from '../relay/audit/trace.ts';
 import { enrolmentsOf, hostsCalled, keysMeant } from './audited-hosts.ts';
 import { type AuditedStoreFlags, inAuditedStore, withAuditedStore } from './audited-store.ts';
 import { CommandFailed } from './exit.ts';
+import { prunedWords } from './pruned-words.ts';
 import { withProgress } from './work-progress.ts';
 import { jsonLine } from './text.ts';
 import { hostReference } from './values.ts';
@@ -49,10 +50,11 @@ async function runTrace(itemId: string, flags: TraceFlags): Promise<void> {
     const lives = await withProgress(trace(offline, choice));
     if (lives.length === 0) {
       const whom = sender === undefined && target === undefined ? '' : ' between these hosts';
+      const before = offline.store.firstLsn === 1 ? 'what was refused is not in the log' : prunedWords(offline);
       throw new CommandFailed(
         'notFound',
         'UNKNOWN_ITEM',
-        `no item ${printable(itemId)} was ever accepted${whom}; what was refused is not in the log`,
+        `no item ${printable(itemId)} was ever accepted${whom} in this log; ${before}`,
       );
     }
     process.stdout.write(flags.json ? jsonLine(traceDocument(lives)) : traceText(lives, hostsCalled(enrolments)));

@@ -15,10 +15,12 @@ interface VerifyFlags extends AuditedStoreFlags {
 }
 
 const NOTES = `
-Looked at: every log record (checksum, no gap), every row and the hash trees against a replay of the log, the wire bytes
-of every waiting item against the hash that was accepted, the due indexes, the marks of the collector, the position file
-and the key. tree_size and root_hash in the document are to be those of a checkpoint of that size that somebody kept.
-Nothing is changed. The exit code is 0 when all of it holds, and 1 when anything was found.
+Looked at: every log record (checksum, no gap), every row, every checkpoint of the rows and the hash trees against a
+replay of the log, the wire bytes of every waiting item against the hash that was accepted, the due indexes, the marks of
+the collector, the position file and the key. A log that was pruned is replayed from its oldest checkpoint on, and the
+kept hashes stand in for the records that are gone. tree_size and root_hash in the document are to be those of a
+checkpoint of that size that somebody kept. Nothing is changed. The exit code is 0 when all of it holds, and 1 when
+anything was found.
 
 Examples:
   $ poste relay log verify --store-dir /var/lib/poste
@@ -74,7 +76,9 @@ function reportText(report: VerifyReport, elapsedMs: number): string {
   const { findings, untold, found, records, rows, payloads, bytes } = report;
   const seconds = elapsedMs / 1000;
   const speed = `${(bytes / 1e6).toFixed(1)} MB in ${seconds.toFixed(1)} s, ${(bytes / 1e6 / seconds).toFixed(0)} MB/s`;
-  const looked = `${records} log records, ${rows} rows and ${payloads} payloads (${speed})`;
+  const gone = report.prunedThrough === 0 ? '' : `, those up to ${report.prunedThrough} were pruned`;
+  const from = (report.replayedFrom ?? 1) === 1 ? '' : `, replayed from ${report.replayedFrom} on`;
+  const looked = `${records} log records${gone}${from}, ${rows} rows and ${payloads} payloads (${speed})`;
   if (found === 0) return `Verified: ${looked}.\n`;
   const lines = findings.map(({ code, message }) => `${code}: ${printable(message)}.\n`);
   const more = untold.map(({ code, count }) => `${code}: ${count} more.\n`);

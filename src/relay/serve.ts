@@ -50,6 +50,8 @@ import { sendersRoute } from './http/v2-senders.ts';
 import { openStore } from './store/open.ts';
 import type { RelayStore } from './store/relay-store.ts';
 import { Sweeps } from './sweep.ts';
+import { LogArchives } from './log-archives.ts';
+import { type LogKeepingSettings, LogPlan } from './log-plan.ts';
 
 export interface ListenAddress {
   host: string;
@@ -76,6 +78,8 @@ export interface RelayOptions {
   sweepMs: number;
   /** Regular backups; absent: none. */
   backups?: BackupSettings;
+  /** How long the log is kept; absent: for ever. */
+  logKeeping?: LogKeepingSettings;
   /** Pushes are refused while less than this is free on the disk of the store. */
   diskFloorBytes: number;
   /** How much is free; absent: what the file system says. */
@@ -306,12 +310,14 @@ async function serve(options: ServeOptions): Promise<Relay> {
     unexpected: (error) => log.error({ err: error }, 'a sweep met an unexpected error'),
   });
   plan = options.backups && backupPlan(options.backups, options);
+  const keeping = options.logKeeping && logPlan(options.logKeeping, options, sweeps, shared.room.take);
   isReady = true;
   failed.then(
     () => {
       isReady = false;
       void sweeps.stop();
       void plan?.stop();
+      void keeping?.stop();
     },
     () => undefined,
   );
@@ -321,11 +327,13 @@ async function serve(options: ServeOptions): Promise<Relay> {
     server.stopAccepting();
     control.listener?.stopAccepting();
     const planEnded = plan?.stop();
+    const keepingEnded = keeping?.stop();
     const drained = Promise.all([handler.drain(), controlHandler.drain(), operator?.drain()]);
     const isDrained = await withinMs(drained, STOP_WITHIN_MS, timers);
     if (!isDrained) log.warn({}, 'some requests did not finish in time and are cut');
     await sweeps.stop();
     await planEnded;
+    await keepingEnded;
     await operator?.close();
     await disk.close();
     hosted?.jwks.close();
@@ -369,6 +377,37 @@ function backupPlan(
     version,
     written: ({ bytes, items, header }) => log.info({ bytes, items, lsn: header.lsn }, 'a backup was written'),
     failed: (error) => log.error({ err: error }, 'a backup could not be written; it is tried again'),
+  });
+}
+
+function logPlan(
+  { keepMs, archiveFolder }: LogKeepingSettings,
+  { engine, store, signer, clock, timers, version, log }: ServeOptions,
+  sweeps: Sweeps,
+  hasRoom: (bytes: number) => boolean,
+): LogPlan {
+  const archives =
+    archiveFolder === undefined
+      ? undefined
+      : new LogArchives({ folder: archiveFolder, relayPubkey: signer.publicKey, store, clock, version });
+  return new LogPlan({
+    keepMs,
+    archives,
+    keeping: engine.logKeeping,
+    store,
+    clock,
+    timers,
+    isClockTrusted: () => sweeps.isClockTrusted,
+    hasRoom,
+    told: {
+      checkpoint: (taken) => {
+        if (taken.type === 'CheckpointTaken') log.info(taken, 'the rows were kept, so that old log records may go');
+        else log.warn({}, 'there is no room to keep the rows, so no log record can go: make room on the disk');
+      },
+      pruned: (records, throughLsn, archive) =>
+        log.info({ records, throughLsn, ...(archive !== undefined && { archive }) }, 'old log records were pruned'),
+      failed: (error) => log.error({ err: error }, 'the log could not be pruned; it is tried again within the hour'),
+    },
   });
 }
 

@@ -5,12 +5,13 @@
  * no beginning, and the next one is taken in its place.
  */
 import type { BulkDatabase } from '../store/bulk.ts';
-import { DEDUP_OWNERS, DEDUP_RUN_BYTES, PREFIX, dueTimeOf, prefixRange } from '../store/keys.ts';
+import { RowsDigest, canonicalRows } from '../store/canonical-rows.ts';
+import { DEDUP_OWNERS, DEDUP_RUN_BYTES, PREFIX, REPLAYED_TABLES, dueTimeOf, prefixRange } from '../store/keys.ts';
 import type { OfflineStore } from '../store/offline.ts';
 import type { Pair } from '../store/pair-block.ts';
 import { runsOf } from '../store/pairs.ts';
 import { DamagedRecord } from '../store/record.ts';
-import { dedupOwnerPair } from '../store/replay.ts';
+import { type ReplayedRows, dedupOwnerPair } from '../store/replay.ts';
 import type { RowCheckpoint } from '../store/row-checkpoints.ts';
 import { decodeRow } from '../store/row-codec.ts';
 import type { Progress } from './finding.ts';
@@ -32,22 +33,20 @@ export interface FoundCheckpoints {
 }
 
 /** Reads every checkpoint to its end. */
-export async function* findCheckpoints({ level, store }: OfflineStore): AsyncGenerator<Progress, FoundCheckpoints> {
+export async function* findCheckpoints({ store }: OfflineStore): AsyncGenerator<Progress, FoundCheckpoints> {
   const found: FoundCheckpoints = { whole: [], damaged: [] };
   let rows = 0;
-  for await (const run of runsOf(level, prefixRange(PREFIX.checkpoint))) {
-    for (const mark of run) {
-      try {
-        const checkpoint = await store.checkpoints.marked(mark);
-        for await (const pairs of store.checkpoints.pairs(checkpoint)) {
-          rows += pairs.length;
-          yield { stage: 'checkpoints', done: rows, of: undefined };
-        }
-        found.whole.push(checkpoint);
-      } catch (error) {
-        if (!(error instanceof DamagedRecord)) throw error;
-        found.damaged.push(error);
+  for await (const mark of store.checkpoints.marks()) {
+    try {
+      const checkpoint = await store.checkpoints.marked(mark);
+      for await (const pairs of store.checkpoints.pairs(checkpoint)) {
+        rows += pairs.length;
+        yield { stage: 'checkpoints', done: rows, of: undefined };
       }
+      found.whole.push(checkpoint);
+    } catch (error) {
+      if (!(error instanceof DamagedRecord)) throw error;
+      found.damaged.push(error);
     }
   }
   return found;
@@ -97,6 +96,19 @@ export async function* loadCheckpoint(
   let owned = 0;
   for await (const run of runsOf(scratch.level, prefixRange(DEDUP_OWNERS))) owned += run.length;
   return { throughLsn, unowned: dedupRows - owned };
+}
+
+/** Whether a replay that came to the record of a checkpoint has the very rows that were kept. */
+export async function isThere(
+  { rows, rowsHash }: RowCheckpoint,
+  replayed: ReplayedRows,
+  scratch: BulkDatabase,
+): Promise<boolean> {
+  await replayed.flush();
+  const digest = new RowsDigest();
+  for await (const run of canonicalRows(scratch.level, REPLAYED_TABLES)) for (const pair of run) digest.add(pair);
+  const found = digest.taken();
+  return found.rows === rows && found.rowsHash === rowsHash;
 }
 
 /** The senders that a due entry names, of the rows that are known until its time. */

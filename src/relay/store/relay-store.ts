@@ -40,6 +40,7 @@ import {
 } from './keys.ts';
 import type { Level } from './level.ts';
 import { type CommitBatch, type EventLog, PRUNED_AT_ONCE } from './log.ts';
+import { type ArchiveStamp, type LogStretch, holdsStretch, writeArchive } from './log-archive.ts';
 import type { LogTree } from './log-tree.ts';
 import { OldestItem } from './oldest-item.ts';
 import { keyBytes } from './packing.ts';
@@ -377,6 +378,16 @@ export class RelayStore implements EventLog, RowReader {
       const target = firstKeyOf(key);
       this.collector.note(target, decodeRow('target', target, value).ackedThrough);
     }
+  }
+
+  /** An archive of these records, piece by piece. Throws `DamagedRecord`. */
+  archive(stretch: LogStretch, stamp: ArchiveStamp): AsyncGenerator<Buffer> {
+    return writeArchive(this.#level, stretch, stamp);
+  }
+
+  /** Whether the archive at `path` is whole and holds exactly these records. */
+  isArchived(path: string, stretch: LogStretch): Promise<boolean> {
+    return holdsStretch(path, this.#level, stretch);
   }
 
   /** Gives back the space of records that were pruned: LevelDB alone would take its time. */

@@ -84,10 +84,15 @@ export class RowCheckpoints {
   /** Every checkpoint that has a mark, in order. Throws `DamagedRecord`. */
   async list(): Promise<RowCheckpoint[]> {
     const found: RowCheckpoint[] = [];
-    for await (const run of runsOf(this.#level, prefixRange(PREFIX.checkpoint))) {
-      for (const pair of run) found.push(await this.marked(pair));
-    }
+    for await (const mark of this.marks()) found.push(await this.marked(mark));
     return found;
+  }
+
+  /** The marks, in order; what else lies among them is left out. */
+  async *marks(): AsyncGenerator<Pair> {
+    for await (const run of runsOf(this.#level, prefixRange(PREFIX.checkpoint))) {
+      for (const mark of run) if (mark[0].length === KEY_BYTES[PREFIX.checkpoint]) yield mark;
+    }
   }
 
   /** The checkpoint of a mark. Throws `DamagedRecord`. */
@@ -129,7 +134,7 @@ export class RowCheckpoints {
   /** Keys of parts that belong to no mark, at most `limit`. */
   async worthless(limit: number): Promise<Buffer[]> {
     const marked = new Set<number>();
-    for await (const key of this.#level.keys(prefixRange(PREFIX.checkpoint))) marked.add(checkpointLsnOf(key));
+    for await (const [key] of this.marks()) marked.add(checkpointLsnOf(key));
     const keys: Buffer[] = [];
     let from = prefixRange(PREFIX.checkpointPart).gte;
     while (keys.length < limit) {

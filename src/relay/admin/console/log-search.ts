@@ -56,6 +56,8 @@ export async function searchLog(query: LogQuery, { log, nameOf, monotonicMs }: L
     }
     if (stretch.isOver) await stretch.pause();
   }
+  // What stands before was pruned, or never was.
+  downTo = 1;
   return answer();
 }
 
