@@ -4,7 +4,7 @@ import { printable } from '../protocol/printable.ts';
 import { type HostCalled, documentOf } from '../relay/audit/event-words.ts';
 import { type ItemLife, type TraceStep, trace } from '../relay/audit/trace.ts';
 import { enrolmentsOf, hostsCalled, keysMeant } from './audited-hosts.ts';
-import { type AuditedStoreFlags, inAuditedStore, withAuditedStore } from './audited-store.ts';
+import { type AuditedStoreFlags, inAuditedStore, withAuditedLog } from './audited-store.ts';
 import { CommandFailed } from './exit.ts';
 import { prunedWords } from './pruned-words.ts';
 import { withProgress } from './work-progress.ts';
@@ -28,7 +28,7 @@ Examples:
   $ poste relay log trace m1 --sender laptop --json`;
 
 export function relayLogTraceCommand(): Command {
-  return withAuditedStore(new Command('trace'))
+  return withAuditedLog(new Command('trace'))
     .description('Tell the life of one item: accepted, moved, acked, expired, lost, forgotten.')
     .argument('<item>', 'the item id')
     .option('--sender <host>', 'only as pushed by this host', hostReference)

@@ -1,8 +1,8 @@
 /**
- * A store that no relay serves from, opened to be looked at: a store folder, or a backup file.
+ * A store that no relay serves from, opened to be looked at: a store folder, a backup file, or an archive of the log.
  *
- * Nothing is appended and no epoch begins. A folder is locked while it is open, so a running relay refuses it. A backup
- * is unpacked into a temporary folder, which `close` removes.
+ * Nothing is appended and no epoch begins. A folder is locked while it is open, so a running relay refuses it. A file is
+ * unpacked into a temporary folder, which `close` removes.
  */
 import { createReadStream, existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -11,15 +11,17 @@ import { join } from 'node:path';
 import { type BackupHeader, readBackup } from './backup.ts';
 import { PREFIX, SCHEMA_KEY, lsnOf, prefixRange } from './keys.ts';
 import { LEVEL_FOLDER, type Level, levelAt } from './level.ts';
+import { readArchive } from './log-archive.ts';
 import { LogTree } from './log-tree.ts';
 import { POSITION_FILE, SCHEMA_VERSION, checkSchema, openLevel } from './open.ts';
+import type { Pair } from './pair-block.ts';
 import { PairFileDamaged } from './pair-file.ts';
 import { PositionFile } from './position.ts';
 import { NOT_PRUNED, type Pruned, readPruned } from './pruned.ts';
 import { finishRebuild } from './rebuild-swap.ts';
 import { DamagedRecord } from './record.ts';
 import { StoreRefused } from './refused.ts';
-import { RelayStore } from './relay-store.ts';
+import { type LogBounds, RelayStore } from './relay-store.ts';
 import { finishSwap, isSwapUnderWay } from './restore-swap.ts';
 import { damagedTables } from './table-check.ts';
 
@@ -115,33 +117,62 @@ export async function unpackBackup(file: string, levelFolder: string): Promise<{
       );
     }
     await level.open({ createIfMissing: true, errorIfExists: true });
-    for await (const run of pairs) {
-      const writes = level.batch();
-      for (const [key, value] of run) writes.put(key, value);
-      await writes.write();
-    }
+    for await (const run of pairs) await written(level, run);
     return { level, header };
   } catch (error) {
     await level.close();
-    if (error instanceof PairFileDamaged) {
-      throw new StoreRefused('damaged', `${file} cannot be used (${error.message}): take another backup`);
-    }
-    const { code } = error as NodeJS.ErrnoException;
-    if (error instanceof StoreRefused || typeof code !== 'string') throw error;
-    if (code.startsWith('LEVEL_')) {
-      throw new StoreRefused('unusable', `${file} cannot be unpacked into ${levelFolder} (${code}): make room there`);
-    }
-    throw new StoreRefused(code === 'ENOENT' ? 'missing' : 'unusable', `${file} cannot be read (${code})`);
+    throw unreadable(error, file, 'take another backup', levelFolder);
   } finally {
     // What was not read to its end would stay open.
     source.destroy();
   }
 }
 
+/**
+ * An archive of the log, as a store that holds nothing but records and what places them in the hash trees. Throws
+ * `StoreRefused` for a file that is no whole archive.
+ */
+export async function openArchive(file: string): Promise<OfflineStore> {
+  const folder = await mkdtemp(join(tmpdir(), 'poste-archive-'));
+  const remove = () => rm(folder, { recursive: true, force: true });
+  const level = levelAt(join(folder, LEVEL_FOLDER));
+  const source = createReadStream(file, { highWaterMark: 1 << 20 });
+  try {
+    await level.open({ createIfMissing: true, errorIfExists: true });
+    const { header } = await readArchive(source, (run) => written(level, run));
+    const pruned = { throughLsn: header.first_lsn - 1, atMs: header.first_time };
+    return await opened(level, undefined, remove, { lastLsn: header.last_lsn, pruned });
+  } catch (error) {
+    await level.close();
+    await remove();
+    throw unreadable(error, file, 'use another copy of it', folder);
+  } finally {
+    source.destroy();
+  }
+}
+
+async function written(level: Level, run: readonly Pair[]): Promise<void> {
+  const writes = level.batch();
+  for (const [key, value] of run) writes.put(key, value);
+  await writes.write();
+}
+
+/** What keeps a file from being unpacked into `folder`, in a sentence. */
+function unreadable(error: unknown, file: string, advice: string, folder: string): unknown {
+  if (error instanceof PairFileDamaged)
+    return new StoreRefused('damaged', `${file} cannot be used (${error.message}): ${advice}`);
+  const { code } = error as NodeJS.ErrnoException;
+  if (error instanceof StoreRefused || typeof code !== 'string') return error;
+  if (code.startsWith('LEVEL_'))
+    return new StoreRefused('unusable', `${file} cannot be unpacked into ${folder} (${code}): make room there`);
+  return new StoreRefused(code === 'ENOENT' ? 'missing' : 'unusable', `${file} cannot be read (${code})`);
+}
+
 async function opened(
   level: Level,
   header: BackupHeader | undefined,
   remove: () => Promise<void>,
+  known?: LogBounds,
 ): Promise<OfflineStore> {
   // Nothing is appended, so nothing is noted in it.
   const scratch = await mkdtemp(join(tmpdir(), 'poste-offline-'));
@@ -150,7 +181,7 @@ async function opened(
     await remove();
   };
   try {
-    const bounds = { lastLsn: await lastRecord(level), pruned: await prunedAsFound(level) };
+    const bounds = known ?? { lastLsn: await lastRecord(level), pruned: await prunedAsFound(level) };
     const { file } = await PositionFile.open(join(scratch, 'position'));
     const store = new RelayStore(level, file, bounds, LogTree.none(level));
     const close = async (): Promise<void> => {
