@@ -22,8 +22,9 @@ export class ReplayedTree {
    * `DamagedRecord`.
    */
   async takePruned(level: Level, throughLsn: number): Promise<void> {
+    if (throughLsn === 0) return;
     const starts = await treeStarts(level);
-    if (throughLsn > 0 && starts[0]?.firstLsn !== 1) throw new DamagedRecord('a part of the hash tree is missing');
+    if (starts[0]?.firstLsn !== 1) throw new DamagedRecord('a part of the hash tree is missing');
     for (const [at, start] of starts.entries()) {
       if (start.firstLsn > throughLsn) return;
       const last = Math.min(throughLsn, (starts[at + 1]?.firstLsn ?? Number.POSITIVE_INFINITY) - 1);
