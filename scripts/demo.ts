@@ -13,7 +13,7 @@ import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { styleText } from 'node:util';
-import { type Envelope, generateSealKey, openEnvelope, sealEnvelope } from '../src/host/sealing.ts';
+import { type Envelope, generateSealKey, openEnvelope, sealEnvelope } from '../src/host/office/sealing.ts';
 import { RelayClient } from '../src/host/transport/relay-client.ts';
 import { canonicalBytes } from '../src/protocol/canonical-json.ts';
 import { sha256Hex } from '../src/protocol/digest.ts';

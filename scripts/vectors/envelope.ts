@@ -14,7 +14,7 @@ import {
   openEnvelope,
   sealKeyId,
   sealSuite,
-} from '../../src/host/sealing.ts';
+} from '../../src/host/office/sealing.ts';
 import { encodeBase64 } from '../../src/protocol/base64.ts';
 import { canonicalBytes, canonicalJson } from '../../src/protocol/canonical-json.ts';
 import { sha256Hex } from '../../src/protocol/digest.ts';

@@ -7,7 +7,7 @@
 import { existsSync } from 'node:fs';
 import { type ClientRequest, type IncomingHttpHeaders, type IncomingMessage, request } from 'node:http';
 import { isObject } from '../protocol/items.ts';
-import { controlSocketPath, socketPathFault } from '../relay/control/socket.ts';
+import { controlSocketFault, controlSocketPath } from '../relay/control/socket.ts';
 import { CommandFailed, type ExitName } from './exit.ts';
 
 /** A relay that says nothing for this long is given up. */
@@ -83,7 +83,7 @@ export class ControlClient {
     signal: AbortSignal | undefined,
   ): Promise<IncomingMessage> {
     const socketPath = controlSocketPath(this.#storeDir);
-    const fault = socketPathFault(socketPath);
+    const fault = controlSocketFault(this.#storeDir);
     if (fault !== undefined) throw new CommandFailed('failure', 'SOCKET_PATH_TOO_LONG', fault);
     const text = body === undefined ? '' : JSON.stringify(body);
     return new Promise((resolve, reject) => {

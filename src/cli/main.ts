@@ -24,14 +24,23 @@ const RELAY_COMMANDS: LazyCommands = {
   'rotate-epoch': async () => (await import('./relay-rotate-epoch.ts')).relayRotateEpochCommand(),
 };
 
+const COMMANDS: LazyCommands = {
+  init: async () => (await import('./init.ts')).initCommand(),
+  daemon: async () => (await import('./daemon.ts')).daemonCommand(),
+  status: async () => (await import('./status.ts')).statusCommand(),
+  relay: async () => {
+    const relay = new Command('relay').description('Run and keep a relay.');
+    await addCommands(relay, RELAY_COMMANDS, WORDS);
+    return relay;
+  },
+};
+
 async function program(): Promise<Command> {
-  const relay = new Command('relay').description('Run and keep a relay.');
-  await addCommands(relay, RELAY_COMMANDS, WORDS);
   const poste = new Command('poste')
     .description('Mail between coding agents on different machines.')
     .version(softwareVersion())
-    .addCommand(relay)
-    .addHelpText('after', '\nExamples:\n  $ poste relay serve\n  $ poste relay hosts\n  $ poste relay keygen');
+    .addHelpText('after', '\nExamples:\n  $ poste init\n  $ poste daemon\n  $ poste status\n  $ poste relay serve');
+  await addCommands(poste, COMMANDS, WORDS);
   return withErrors(poste);
 }
 

@@ -13,12 +13,14 @@ import { StoreFailed } from '../relay/engine/committer.ts';
 import type { LogKeepingSettings } from '../relay/log-plan.ts';
 import type { TrustProxy } from '../relay/http/client-address.ts';
 import { ListenFailed } from '../relay/http/exchange.ts';
-import { type ListenAddress, type Relay, startRelay } from '../relay/serve.ts';
+import { type Relay, startRelay } from '../relay/serve.ts';
+import { type ListenAddress, listenAddressText } from '../system/listen-address.ts';
 import { LEVEL_FOLDER } from '../relay/store/level.ts';
 import { StoreRefused } from '../relay/store/refused.ts';
 import { RELAY_KEY_FILE } from '../relay/store/relay-key.ts';
 import { type DeployKey, deployKey, keyFileOption } from './deploy-key.ts';
-import { CommandFailed, EXIT } from './exit.ts';
+import { CommandFailed } from './exit.ts';
+import { stopSignal } from './stop-signal.ts';
 import { STORE_DIR_DEFAULT } from './store-dir.ts';
 import { storeRefused } from './store-refused.ts';
 import {
@@ -365,23 +367,11 @@ function startText({ relay, key }: Started, flags: ServeFlags, storeDir: string)
 }
 
 function urlOf(host: string, port: number): string {
-  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+  return `http://${listenAddressText({ host, port })}`;
 }
 
 function elapsed(ms: number): Promise<void> {
   return new Promise((done) => {
     setTimeout(done, ms);
-  });
-}
-
-function stopSignal(): Promise<string> {
-  return new Promise((done) => {
-    for (const signal of ['SIGTERM', 'SIGINT'] as const) {
-      process.once(signal, () => {
-        // A second one means now.
-        process.once(signal, () => process.exit(EXIT.interrupted));
-        done(signal);
-      });
-    }
   });
 }

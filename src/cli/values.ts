@@ -9,7 +9,7 @@ import {
   INVITE_LIFETIME_MIN_MS,
 } from '../relay/control/documents.ts';
 import { parseHostReference } from '../relay/control/host-reference.ts';
-import type { ListenAddress } from '../relay/serve.ts';
+import { type ListenAddress, parseListenAddress } from '../system/listen-address.ts';
 
 /** A whole number of at least `least`. */
 export function wholeNumber(least: number): (text: string) => number {
@@ -95,13 +95,9 @@ export function moment(text: string): number {
 
 /** `host:port`, with an IPv6 host in brackets. */
 export function listenAddress(text: string): ListenAddress {
-  const parts = /^(?:\[(?<ipv6>[0-9A-Fa-f:.]+)\]|(?<name>[^:[\]\s]+)):(?<port>[0-9]{1,5})$/.exec(text)?.groups;
-  const host = parts?.['ipv6'] ?? parts?.['name'];
-  const port = Number(parts?.['port']);
-  if (host === undefined || !(port <= 65_535)) {
-    throw new InvalidArgumentError('It must be host:port, as in 127.0.0.1:8787 or [::1]:8787.');
-  }
-  return { host, port };
+  const address = parseListenAddress(text);
+  if (!address) throw new InvalidArgumentError('It must be host:port, as in 127.0.0.1:8787 or [::1]:8787.');
+  return address;
 }
 
 /** As `listenAddress`, or `off`. */

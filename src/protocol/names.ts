@@ -8,6 +8,8 @@ const MESSAGE_ID = '[A-Za-z0-9._-]{1,128}';
 const AGENT_NAME = '[A-Za-z0-9][A-Za-z0-9._-]{0,63}';
 const HOST_NAME = HOST_NAME_PATTERN.slice(1, -1);
 const messageIdPattern = new RegExp(`^${MESSAGE_ID}$`);
+export const AGENT_NAME_PATTERN = `^${AGENT_NAME}$`;
+const agentNamePattern = new RegExp(AGENT_NAME_PATTERN);
 const receiptIdPattern = new RegExp(`^receipt:(${MESSAGE_ID}):(${AGENT_NAME}@${HOST_NAME}):(0|[1-9][0-9]{0,15})$`);
 const hostNamePattern = new RegExp(HOST_NAME_PATTERN);
 
@@ -22,6 +24,11 @@ export function parseHostName(text: string): HostName | undefined {
 /** Host names are compared lowercased. */
 export function foldHostName(name: string): string {
   return name.toLowerCase();
+}
+
+/** Whether an agent may be called so. Agent names are compared lowercased, as host names are. */
+export function isAgentName(text: string): boolean {
+  return agentNamePattern.test(text);
 }
 
 declare const itemIdBrand: unique symbol;

@@ -6,6 +6,8 @@
 import { BODY_BYTES_MAX, LOG_READS_PER_MINUTE, type Limits } from '../protocol/limits.ts';
 import type { Signer } from '../protocol/ed25519.ts';
 import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../protocol/epoch.ts';
+import type { ListenAddress } from '../system/listen-address.ts';
+import { SocketUnavailable } from '../system/unix-socket.ts';
 import type { TakeBackup } from './admin/console/routes.ts';
 import { OperatorSide } from './admin/operator-side.ts';
 import { Watch } from './admin/watch.ts';
@@ -21,7 +23,7 @@ import { backupRoute } from './control/backup.ts';
 import { epochRoute } from './control/epoch.ts';
 import { hostRoutes } from './control/hosts.ts';
 import { inviteRoutes } from './control/invites.ts';
-import { type ControlListener, ControlUnavailable, listenControl } from './control/socket.ts';
+import { type ControlListener, listenControl } from './control/socket.ts';
 import type { RelaySettings } from './core/facts.ts';
 import { DiskGuard, freeBytesOf } from './disk-guard.ts';
 import type { Clock, RandomBytes, Timers } from './engine/ambient.ts';
@@ -52,12 +54,6 @@ import type { RelayStore } from './store/relay-store.ts';
 import { Sweeps } from './sweep.ts';
 import { LogArchives } from './log-archives.ts';
 import { type LogKeepingSettings, LogPlan } from './log-plan.ts';
-
-export interface ListenAddress {
-  host: string;
-  /** 0 takes a free one. */
-  port: number;
-}
 
 export interface RelayOptions {
   storeDir: string;
@@ -448,7 +444,7 @@ async function controlOrNotice(storeDir: string, handler: ExchangeHandler): Prom
   try {
     return { listener: await listenControl(storeDir, handler), notices: [] };
   } catch (error) {
-    if (!(error instanceof ControlUnavailable)) throw error;
+    if (!(error instanceof SocketUnavailable)) throw error;
     return { notices: [`Local commands such as poste relay hosts cannot reach this relay: ${error.message}.`] };
   }
 }

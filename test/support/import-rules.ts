@@ -42,26 +42,42 @@ const RELAY = [
   'relay/audit',
   'relay',
 ];
-const HOST = ['host/core', 'host/store', 'host/transport', 'host/mcp', 'host'];
+const HOST = [
+  'host/core',
+  'host/store',
+  'host/documents',
+  'host/office',
+  'host/wake',
+  'host/transport',
+  'host/local',
+  'host/mcp',
+  'host/web',
+  'host',
+];
 
 /** `relay` and `host` are the composition roots: what lies directly in them, and `relay/admin`. */
 const FOLDERS: Readonly<Record<string, FolderRule>> = {
   protocol: { may: [] },
+  system: { may: ['protocol'] },
   'relay/core': { may: ['protocol'] },
-  'relay/store': { may: ['relay/core', 'protocol'] },
+  'relay/store': { may: ['relay/core', 'protocol', 'system'] },
   'relay/auth': { may: ['relay/core', 'protocol'] },
   'relay/engine': { may: ['relay/core', 'relay/store', 'protocol'] },
   'relay/http': { may: ['relay/engine', 'relay/auth', 'protocol'], mayTypes: ['relay/core'] },
-  'relay/control': { may: ['relay/engine', 'relay/http', 'protocol'], mayTypes: ['relay/core'] },
+  'relay/control': { may: ['relay/engine', 'relay/http', 'protocol', 'system'], mayTypes: ['relay/core'] },
   'relay/audit': { may: ['relay/core', 'relay/store', 'protocol'] },
-  relay: { may: [...RELAY, 'protocol'] },
+  relay: { may: [...RELAY, 'protocol', 'system'] },
   'host/core': { may: ['protocol'] },
-  'host/store': { may: ['host/core', 'protocol'] },
-  // architecture.md gives these two no arrow of their own: anything of their half.
-  'host/transport': { may: [...HOST, 'protocol'] },
-  'host/mcp': { may: [...HOST, 'protocol'] },
-  host: { may: [...HOST, 'protocol'] },
-  cli: { may: [...RELAY, ...HOST, 'protocol'] },
+  'host/store': { may: ['host/core', 'protocol', 'system'] },
+  'host/documents': { may: ['host/core', 'protocol'] },
+  'host/office': { may: ['host/core', 'host/store', 'host/documents', 'protocol'] },
+  'host/wake': { may: ['host/core', 'host/office', 'host/documents', 'protocol'] },
+  'host/transport': { may: ['host/core', 'host/store', 'host/office', 'host/documents', 'protocol'] },
+  'host/local': { may: ['host/core', 'host/office', 'host/documents', 'protocol', 'system'] },
+  'host/mcp': { may: ['host/local', 'host/documents', 'protocol'] },
+  'host/web': { may: ['host/core', 'host/office', 'host/local', 'host/documents', 'protocol'] },
+  host: { may: [...HOST, 'protocol', 'system'] },
+  cli: { may: [...RELAY, ...HOST, 'protocol', 'system'] },
   // Bundled for a browser: of `protocol` it can take what needs no builtin, or the bundle fails.
   console: { may: ['protocol'], mayTypes: ['relay/core'] },
 };

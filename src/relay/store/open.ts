@@ -26,7 +26,8 @@ import { DamagedRecord, checkRecord } from './record.ts';
 import { readPruned } from './pruned.ts';
 import { dropRebuilt, finishRebuild } from './rebuild-swap.ts';
 import { StoreRefused } from './refused.ts';
-import { createRelayKey, readRelayKey, syncFolder } from './relay-key.ts';
+import { syncFolder } from '../../system/sync-folder.ts';
+import { createRelayKey, readRelayKey } from './relay-key.ts';
 import { type LogBounds, RelayStore } from './relay-store.ts';
 import { POSITION_FILE, finishSwap, isSwapUnderWay } from './restore-swap.ts';
 

@@ -12,7 +12,7 @@ import { type FileHandle, open } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { crc32 } from 'node:zlib';
 import type { Epoch } from '../../protocol/epoch.ts';
-import { syncFolder } from './relay-key.ts';
+import { syncFolder } from '../../system/sync-folder.ts';
 
 export interface Position {
   lsn: number;

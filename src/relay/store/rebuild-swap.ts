@@ -14,7 +14,7 @@ import { rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { LEVEL_FOLDER, levelAt } from './level.ts';
 import { StoreRefused } from './refused.ts';
-import { syncFolder } from './relay-key.ts';
+import { syncFolder } from '../../system/sync-folder.ts';
 
 export const REBUILDING_FOLDER = `${LEVEL_FOLDER}.rebuilding`;
 const REBUILT_FOLDER = `${LEVEL_FOLDER}.rebuilt`;

@@ -10,6 +10,7 @@ import { dirname, join } from 'node:path';
 import { text as textOf } from 'node:stream/consumers';
 import { decodeBase64, encodeBase64 } from '../../protocol/base64.ts';
 import { SEED_BYTES, type Signer, signerFromSeed } from '../../protocol/ed25519.ts';
+import { syncFolder } from '../../system/sync-folder.ts';
 import { StoreRefused } from './refused.ts';
 
 export const RELAY_KEY_FILE = 'relay.key';
@@ -69,14 +70,4 @@ export async function createRelayKey(folder: string): Promise<Signer> {
   await rename(aside, path);
   await syncFolder(dirname(path));
   return relaySigner(text, path);
-}
-
-/** Makes a rename or a new file in `folder` durable. */
-export async function syncFolder(folder: string): Promise<void> {
-  const handle = await open(folder, 'r');
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
 }

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { LEVEL_FOLDER } from './level.ts';
 import { openLevel } from './open.ts';
 import { StoreRefused } from './refused.ts';
-import { syncFolder } from './relay-key.ts';
+import { syncFolder } from '../../system/sync-folder.ts';
 
 export interface RestoreNames {
   /** The database that is made of the backup. */

@@ -14,7 +14,7 @@ import Type, { type Static } from 'typebox';
 import { parserOf } from '../../protocol/schemas.ts';
 import { LEVEL_FOLDER } from './level.ts';
 import { StoreRefused } from './refused.ts';
-import { syncFolder } from './relay-key.ts';
+import { syncFolder } from '../../system/sync-folder.ts';
 
 /** The position slots inside the store folder, unless they are put elsewhere. */
 export const POSITION_FILE = 'position';

@@ -11,7 +11,7 @@ import { existsSync } from 'node:fs';
 import { type FileHandle, link, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { PairFileDamaged } from './pair-file.ts';
-import { syncFolder } from './relay-key.ts';
+import { syncFolder } from '../../system/sync-folder.ts';
 
 const PART_RANDOM_BYTES = 4;
 

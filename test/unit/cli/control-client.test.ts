@@ -5,7 +5,8 @@ import { type Socket, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { ControlClient } from '../../../src/cli/control-client.ts';
-import { SOCKET_PATH_BYTES_MAX, controlSocketPath } from '../../../src/relay/control/socket.ts';
+import { controlSocketPath } from '../../../src/relay/control/socket.ts';
+import { SOCKET_PATH_BYTES_MAX } from '../../../src/system/unix-socket.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 describe('a relay that is not there', () => {

@@ -6,11 +6,11 @@
  */
 import { Chacha20Poly1305 } from '@hpke/chacha20poly1305';
 import { CipherSuite, DhkemX25519HkdfSha256, HkdfSha256 } from '@hpke/core';
-import { decodeBase64, encodeBase64 } from '../protocol/base64.ts';
-import { canonicalBytes } from '../protocol/canonical-json.ts';
-import { sha256Hex } from '../protocol/digest.ts';
-import type { Signer } from '../protocol/ed25519.ts';
-import type { PublicKey } from '../protocol/public-key.ts';
+import { decodeBase64, encodeBase64 } from '../../protocol/base64.ts';
+import { canonicalBytes } from '../../protocol/canonical-json.ts';
+import { sha256Hex } from '../../protocol/digest.ts';
+import type { Signer } from '../../protocol/ed25519.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
 
 export const SEAL_ALGORITHM = 'HPKE-v1/X25519-HKDF-SHA256/HKDF-SHA256/ChaCha20Poly1305';
 export const SEAL_INFO = Buffer.from('mail-envelope-v1', 'utf8');

@@ -1,0 +1,219 @@
+/**
+ * What a host can be told: flags, before the environment, before the config file, before what is written here.
+ *
+ * The file is TOML. A key that does not exist, or a value that cannot be, is refused with its line: a setting that is
+ * passed over in silence is worse than none.
+ */
+import { readFileSync } from 'node:fs';
+import { TomlError, type TomlTable, parse as parseToml } from 'smol-toml';
+import { type ListenAddress, listenAddressText, parseListenAddress } from '../system/listen-address.ts';
+
+export const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const;
+export type LogLevel = (typeof LOG_LEVELS)[number];
+
+export interface HostConfig {
+  /** Where paired hosts connect. Nothing listens there while no host is paired and no invite is open. */
+  lanListen: ListenAddress;
+  /** The address that paired hosts are told; `undefined` for the one that they see. */
+  lanAdvertise: ListenAddress | undefined;
+  /** Where the owner's page is shown: of this machine only. */
+  webListen: ListenAddress;
+  /** How long mail is kept that nobody has to handle any more. */
+  retentionDays: number;
+  logLevel: LogLevel;
+}
+
+export const RETENTION_DAYS_MAX = 36_500;
+
+const DEFAULTS: HostConfig = {
+  lanListen: { host: '0.0.0.0', port: 8789 },
+  lanAdvertise: undefined,
+  webListen: { host: '127.0.0.1', port: 8790 },
+  retentionDays: 90,
+  logLevel: 'info',
+};
+
+/** The configuration cannot be used; the message says where and why. */
+export class ConfigRefused extends Error {}
+
+interface Setting<K extends keyof HostConfig> {
+  member: K;
+  environment: string;
+  comment: string;
+  /** As the file of a new host shows it. */
+  example: string;
+  /** The value, or `undefined` when it is none; a number or a boolean comes from the file alone. */
+  parse(value: unknown): HostConfig[K] | undefined;
+  /** Completes "it must be …". */
+  expected: string;
+}
+
+type AnySetting = { [K in keyof HostConfig]: Setting<K> }[keyof HostConfig];
+
+const ADDRESS = 'a text host:port, as in "127.0.0.1:8789" or "[::1]:8789"';
+
+/** By key in the file; a point leads into a table. */
+const SETTINGS: Readonly<Record<string, AnySetting>> = {
+  retention_days: {
+    member: 'retentionDays',
+    environment: 'POSTE_RETENTION_DAYS',
+    comment: 'Days that mail is kept which nobody has to handle any more.',
+    example: String(DEFAULTS.retentionDays),
+    parse: (value) => {
+      const days = typeof value === 'string' && /^[0-9]+(?:\.[0-9]+)?$/.test(value) ? Number(value) : value;
+      return typeof days === 'number' && days > 0 && days <= RETENTION_DAYS_MAX ? days : undefined;
+    },
+    expected: `a number above 0, at most ${RETENTION_DAYS_MAX}`,
+  },
+  log_level: {
+    member: 'logLevel',
+    environment: 'POSTE_LOG_LEVEL',
+    comment: 'debug, info, warn, error or silent.',
+    example: JSON.stringify(DEFAULTS.logLevel),
+    parse: (value) => LOG_LEVELS.find((level) => level === value),
+    expected: `one of ${LOG_LEVELS.join(', ')}`,
+  },
+  'lan.listen': {
+    member: 'lanListen',
+    environment: 'POSTE_LAN_LISTEN',
+    comment:
+      'Where paired hosts connect. Nothing listens there while no host is paired and no\n# pairing invite is open. 127.0.0.1 keeps it to this machine.',
+    example: JSON.stringify(listenAddressText(DEFAULTS.lanListen)),
+    parse: addressOf,
+    expected: ADDRESS,
+  },
+  'lan.advertise': {
+    member: 'lanAdvertise',
+    environment: 'POSTE_LAN_ADVERTISE',
+    comment: 'The address that paired hosts are told, where it is not the one they see.',
+    example: '"laptop.local:8789"',
+    parse: (value) => {
+      const address = addressOf(value);
+      return address?.port === 0 ? undefined : address;
+    },
+    expected: ADDRESS,
+  },
+  'web.listen': {
+    member: 'webListen',
+    environment: 'POSTE_WEB_LISTEN',
+    comment: "Where the owner's page is shown: an address of this machine only.",
+    example: JSON.stringify(listenAddressText(DEFAULTS.webListen)),
+    parse: (value) => {
+      const address = addressOf(value);
+      return address && isLoopback(address.host) ? address : undefined;
+    },
+    expected: 'an address of this machine only, as in "127.0.0.1:8790" or "[::1]:8790"',
+  },
+};
+
+function addressOf(value: unknown): ListenAddress | undefined {
+  return typeof value === 'string' ? parseListenAddress(value) : undefined;
+}
+
+function isLoopback(host: string): boolean {
+  return host === '::1' || host === 'localhost' || /^127(?:\.[0-9]{1,3}){3}$/.test(host);
+}
+
+export interface ConfigSources {
+  /** Need not exist. */
+  file: string;
+  environment: Readonly<Record<string, string | undefined>>;
+  /** What flags said. */
+  flags?: Partial<HostConfig>;
+}
+
+/** Throws `ConfigRefused`. */
+export function loadConfig({ file, environment, flags = {} }: ConfigSources): HostConfig {
+  const config: HostConfig = { ...DEFAULTS, ...configOfToml(textOf(file), file) };
+  for (const setting of Object.values(SETTINGS)) {
+    const text = environment[setting.environment];
+    if (text === undefined || text === '') continue;
+    if (!assign(config, setting, text)) {
+      throw new ConfigRefused(`${setting.environment} must be ${setting.expected.replaceAll('"', '')}`);
+    }
+  }
+  return { ...config, ...flags };
+}
+
+/** What the text of a config file says. Throws `ConfigRefused`, naming `file` and a line. */
+export function configOfToml(text: string, file: string): Partial<HostConfig> {
+  const config: Partial<HostConfig> = {};
+  for (const [key, value] of leaves(parsed(text, file), '')) {
+    const setting = Object.hasOwn(SETTINGS, key) ? SETTINGS[key] : undefined;
+    if (!setting) {
+      const known = Object.keys(SETTINGS).join(', ');
+      throw new ConfigRefused(`${placeOf(text, file, key)}: there is no setting ${key}; there are ${known}`);
+    }
+    if (!assign(config, setting, value)) {
+      throw new ConfigRefused(`${placeOf(text, file, key)}: ${key} must be ${setting.expected}`);
+    }
+  }
+  return config;
+}
+
+function assign(config: Partial<HostConfig>, setting: AnySetting, value: unknown): boolean {
+  const parsedValue = setting.parse(value);
+  if (parsedValue === undefined) return false;
+  Object.assign(config, { [setting.member]: parsedValue });
+  return true;
+}
+
+function textOf(file: string): string {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT') return '';
+    throw new ConfigRefused(`${file} cannot be read (${code ?? 'unknown error'}): mend that and try again`);
+  }
+}
+
+function parsed(text: string, file: string): TomlTable {
+  try {
+    return parseToml(text);
+  } catch (error) {
+    if (!(error instanceof TomlError)) throw error;
+    const why = /^Invalid TOML document: ([^\n]*)/.exec(error.message)?.[1] ?? 'it is no TOML';
+    throw new ConfigRefused(`${file}, line ${error.line}: ${why}`);
+  }
+}
+
+/** Every value with its key, the keys of tables before it. An empty table of ours is no value. */
+function* leaves(table: TomlTable, prefix: string): Generator<[key: string, value: unknown]> {
+  for (const [name, value] of Object.entries(table)) {
+    const key = `${prefix}${name}`;
+    const isTable = typeof value === 'object' && !Array.isArray(value) && !(value instanceof Date);
+    const isOurs = Object.keys(SETTINGS).some((known) => known.startsWith(`${key}.`));
+    if (isTable && isOurs) yield* leaves(value, `${key}.`);
+    else yield [key, value];
+  }
+}
+
+/** `file, line n`: the first line up to which the text, read alone, has the key. */
+function placeOf(text: string, file: string, key: string): string {
+  const lines = text.split('\n');
+  for (let count = 1; count <= lines.length; count++) {
+    let beginning: TomlTable;
+    try {
+      beginning = parseToml(lines.slice(0, count).join('\n'));
+    } catch {
+      continue;
+    }
+    const has = [...leaves(beginning, '')].some(([found]) => found === key);
+    if (has) return `${file}, line ${count}`;
+  }
+  return file;
+}
+
+/** The config file of a new host: every setting with what holds without it. */
+export function newConfigText(): string {
+  const lines = ['# The settings of this host. A line that is commented out shows what holds without it.'];
+  let table = '';
+  for (const [key, { environment, comment, example }] of Object.entries(SETTINGS)) {
+    const [name = '', inTable] = key.split('.');
+    if (inTable !== undefined && name !== table) lines.push('', `[${name}]`);
+    table = inTable === undefined ? '' : name;
+    lines.push('', `# ${comment} (${environment})`, `# ${inTable ?? name} = ${example}`);
+  }
+  return `${lines.join('\n')}\n`;
+}

@@ -1,0 +1,15 @@
+/** Ids of messages that this host sends: 48 bits of time and 80 random ones, so that what is stored together sorts together. */
+import { encodeCrockford } from '../../protocol/crockford.ts';
+import type { ItemId } from '../../protocol/names.ts';
+
+export const MESSAGE_ID_RANDOM_BYTES = 10;
+const TIME_BYTES = 6;
+
+/** 26 characters. Throws `RangeError` unless given 10 bytes and a time that fits 48 bits. */
+export function messageIdFrom(nowMs: number, random: Uint8Array): ItemId {
+  if (random.length !== MESSAGE_ID_RANDOM_BYTES) throw new RangeError('a message id is made of 10 random bytes');
+  const bytes = new Uint8Array(TIME_BYTES + MESSAGE_ID_RANDOM_BYTES);
+  new DataView(bytes.buffer).setBigUint64(0, BigInt(nowMs) << 16n);
+  bytes.set(random, TIME_BYTES);
+  return encodeCrockford(bytes) as ItemId;
+}

@@ -1,0 +1,38 @@
+/** What an operation of the host refuses: a value with a closed code, a sentence, and what a program may want of it. */
+
+/** DO NOT CHANGE a code: programs switch on them. */
+export const REFUSAL_CODES = [
+  'BAD_INPUT', // details.field names the member
+  'UNKNOWN_RECIPIENT', // details.recipients: [{to, suggestions}]
+  'NO_SUCH_AGENT', // details.suggestions
+  'NAME_TAKEN',
+  'NO_SUCH_MESSAGE',
+  'NO_SUCH_SESSION',
+  'IDEMPOTENCY_CONFLICT', // the key was used for other content
+  'TOO_LARGE',
+  'NO_SUCH_PEER',
+  'ALREADY_PAIRED',
+  'PAIRING_REFUSED',
+  'PEER_UNREACHABLE',
+  'NO_SUCH_ROW',
+  'NOT_CANCELLABLE',
+  'NOT_CONFIGURED',
+  'UNAVAILABLE', // may be tried again
+] as const;
+export type RefusalCode = (typeof REFUSAL_CODES)[number];
+
+export interface Refusal {
+  type: 'refusal';
+  code: RefusalCode;
+  /** One sentence for people: what is wrong and what to do. */
+  message: string;
+  details: Readonly<Record<string, unknown>>;
+}
+
+export function refusal(code: RefusalCode, message: string, details: Readonly<Record<string, unknown>> = {}): Refusal {
+  return { type: 'refusal', code, message, details };
+}
+
+export function isRefusal(value: unknown): value is Refusal {
+  return typeof value === 'object' && value !== null && (value as { type?: unknown }).type === 'refusal';
+}

@@ -1,0 +1,47 @@
+/** Which way a row of the outbox goes now. Specification, "Transport choice", rules 1 to 3. Pure. */
+import type { Epoch } from '../../protocol/epoch.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import { isAcceptedIn, mayPush } from './outbox.ts';
+import type { OutboxRow, PeerRow } from './rows.ts';
+
+/** Failed attempts over the LAN, of a row or of a peer, before the relay is asked. */
+export const LAN_ATTEMPTS_BEFORE_RELAY = 2;
+
+/** The relay as it is known now, and whether it can take mail for the peer. */
+export interface RelayFacts {
+  relayPubkey: PublicKey;
+  epoch: Epoch;
+  retentionMs: number;
+  isTargetEnrolled: boolean;
+}
+
+/** `wait`: not now. A row that is due and has to wait is given `time-passed`. */
+export type Transport = 'lan' | 'relay' | 'wait';
+
+/** `relay` is null when none is configured or it may not be used. */
+export function chooseTransport(
+  row: OutboxRow,
+  peer: Pick<PeerRow, 'address' | 'lanFailures' | 'unpairedAtMs'>,
+  relay: RelayFacts | null,
+  nowMs: number,
+): Transport {
+  // Rule 2.
+  if (row.nextAtMs === null || row.nextAtMs > nowMs || peer.unpairedAtMs !== null) return 'wait';
+  const overLan = peer.address === null ? 'wait' : 'lan';
+  switch (row.state) {
+    case 'pending': {
+      if (!relay?.isTargetEnrolled || !mayPush(row, nowMs, relay.retentionMs)) return overLan;
+      // Rules 1 and 3: a peer that answers again has no failures, and its rows none either.
+      const isUnreachable = peer.address === null || peer.lanFailures >= LAN_ATTEMPTS_BEFORE_RELAY;
+      if (!isUnreachable && row.lanAttempts < LAN_ATTEMPTS_BEFORE_RELAY) return overLan;
+      // Where both fail, they take turns.
+      return row.relayAttempts > row.lanAttempts && overLan === 'lan' ? 'lan' : 'relay';
+    }
+    case 'lan-accepted':
+      return overLan;
+    case 'relay-accepted':
+      return relay && !isAcceptedIn(row, relay.relayPubkey, relay.epoch) ? 'relay' : 'wait';
+    default:
+      return 'wait';
+  }
+}

@@ -1,0 +1,53 @@
+/**
+ * Every operation of the daemon, as its socket, the commands and the tools know it: `POST /v1/<name>`, what it takes
+ * and what it gives.
+ *
+ * What does them is in handlers.ts; an operation without a handler does not compile.
+ */
+import { type Static, type TSchema, Type } from 'typebox';
+import { StatusResult } from '../documents/status.ts';
+
+/** In the name of whom: an agent (or the owner), or nobody in particular. */
+export type Acting = 'agent' | 'anybody';
+
+export interface OperationContract {
+  acting: Acting;
+  input: TSchema;
+  output: TSchema;
+}
+
+/** An operation that is only asked. */
+const Nothing = Type.Object({});
+
+export const OPERATIONS = {
+  status: { acting: 'anybody', input: Nothing, output: StatusResult },
+} as const satisfies Readonly<Record<string, OperationContract>>;
+
+export type OperationName = keyof typeof OPERATIONS;
+export type InputOf<N extends OperationName> = Static<(typeof OPERATIONS)[N]['input']>;
+export type OutputOf<N extends OperationName> = Static<(typeof OPERATIONS)[N]['output']>;
+
+export function isOperation(name: string): name is OperationName {
+  return Object.hasOwn(OPERATIONS, name);
+}
+
+/** The header that names the acting agent; `owner` is the person. */
+export const AGENT_HEADER = 'x-poste-agent';
+
+/** An answer that is no success: a refusal, or what keeps the daemon from doing anything. */
+export interface ProblemAnswer {
+  /** Stable, for programs: a `RefusalCode` or one of `SERVER_CODES`. */
+  code: string;
+  /** One sentence for people. */
+  message: string;
+  details: Readonly<Record<string, unknown>>;
+}
+
+export const SERVER_CODES = ['UNKNOWN_OPERATION', 'STORE_FAILED', 'INTERNAL'] as const;
+
+/** What a request may hold: the longest body with every character escaped, and room for the rest. */
+export const REQUEST_BYTES_MAX = 4 << 20;
+
+export function operationTarget(name: OperationName): string {
+  return `/v1/${name}`;
+}

@@ -1,0 +1,194 @@
+/**
+ * Mailboxes: what puts messages in, and what changes an entry. Everything a mailbox shows comes from these rows.
+ *
+ * Invariants, kept inside each transaction:
+ *   - an entry is in `unread` exactly while its state is `unread`, and in `unacked` exactly until it is acked;
+ *   - `MailboxRow` counts what `entry` and `unread` hold;
+ *   - a message and its body are kept as long as `held` counts a mailbox or a sender.
+ */
+import { OWNER_NAME } from '../core/address.ts';
+import {
+  type AgentId,
+  type EntryRow,
+  type MailboxRow,
+  type MessageRef,
+  type MessageRow,
+  OWNER_ID,
+} from '../core/rows.ts';
+import { wakesRecipient } from '../core/waking.ts';
+import type { Reader, Transaction } from '../store/host-store.ts';
+import type { Office } from './office.ts';
+
+/** Whose mailbox a message goes into. */
+export interface Delivery {
+  agentId: AgentId;
+  /** The name it was addressed to, when the mailbox has another one now. */
+  forwardedFrom: string | null;
+}
+
+export interface StoredEntry {
+  agentId: AgentId;
+  position: number;
+  wakes: boolean;
+}
+
+const EMPTY_MAILBOX: MailboxRow = { nextPosition: 1, total: 0, unread: 0, unreadWaking: 0 };
+
+export function mailboxOf(reader: Reader, agentId: AgentId): MailboxRow {
+  return reader.get('mailbox', agentId) ?? EMPTY_MAILBOX;
+}
+
+/**
+ * Puts a message into mailboxes and tells `mail-stored` of each after the commit. One that has it already keeps what it
+ * has, and is left out of what is returned.
+ */
+export function storeMessage(
+  tx: Transaction,
+  office: Office,
+  message: MessageRow,
+  body: string,
+  recipients: readonly Delivery[],
+): StoredEntry[] {
+  const stored: StoredEntry[] = [];
+  for (const { agentId, forwardedFrom } of recipients) {
+    if (tx.get('place', agentId, message.ref) !== undefined) continue;
+    const name = nameOf(tx, agentId);
+    const names = forwardedFrom === null ? [name] : [name, forwardedFrom];
+    const wakes = wakesRecipient(message, body, { names, host: office.identity().hostName });
+    const position = putEntry(tx, agentId, message, { wakes, forwardedFrom });
+    stored.push({ agentId, position, wakes });
+    tx.afterCommit(() => office.tell({ type: 'mail-stored', agentId, position, wakes }));
+  }
+  if (stored.length > 0) hold(tx, message, body, stored.length);
+  return stored;
+}
+
+/** Puts a message that an agent sent into its own view of the thread, unless it is also among its recipients. */
+export function keepSent(tx: Transaction, agentId: AgentId, message: MessageRow, body: string): void {
+  hold(tx, message, body, 1);
+  if (tx.get('place', agentId, message.ref) !== undefined) return;
+  const mailbox = mailboxOf(tx, agentId);
+  tx.put('mailbox', [agentId], { ...mailbox, nextPosition: mailbox.nextPosition + 1 });
+  tx.put('threadEntry', [agentId, message.thread, mailbox.nextPosition], message.ref);
+}
+
+function putEntry(
+  tx: Transaction,
+  agentId: AgentId,
+  message: MessageRow,
+  { wakes, forwardedFrom }: Pick<EntryRow, 'wakes' | 'forwardedFrom'>,
+): number {
+  const mailbox = mailboxOf(tx, agentId);
+  const position = mailbox.nextPosition;
+  const { ref, thread, storedAtMs } = message;
+  const fresh = { state: 'unread', notifiedAtMs: null, readAtMs: null, ackedAtMs: null } as const;
+  tx.put('entry', [agentId, position], { ref, thread, wakes, storedAtMs, forwardedFrom, ...fresh });
+  tx.put('unread', [agentId, position], wakes);
+  tx.put('unacked', [agentId, position], true);
+  tx.put('threadEntry', [agentId, thread, position], ref);
+  tx.put('place', [agentId, ref], position);
+  tx.put('mailbox', [agentId], {
+    nextPosition: position + 1,
+    total: mailbox.total + 1,
+    unread: mailbox.unread + 1,
+    unreadWaking: mailbox.unreadWaking + (wakes ? 1 : 0),
+  });
+  return position;
+}
+
+function hold(tx: Transaction, message: MessageRow, body: string, holders: number): void {
+  const before = tx.get('held', message.ref) ?? 0;
+  if (before === 0) {
+    tx.put('message', [message.ref], message);
+    tx.put('body', [message.ref], body);
+  }
+  tx.put('held', [message.ref], before + holders);
+}
+
+/** One holder less; the last one takes the message along. */
+export function release(tx: Transaction, ref: MessageRef): void {
+  const left = (tx.get('held', ref) ?? 0) - 1;
+  if (left > 0) {
+    tx.put('held', [ref], left);
+    return;
+  }
+  tx.delete('held', [ref]);
+  tx.delete('message', [ref]);
+  tx.delete('body', [ref]);
+}
+
+/** Takes an entry out of a mailbox, whatever its state. */
+export function dropEntry(tx: Transaction, agentId: AgentId, position: number, entry: EntryRow): void {
+  const mailbox = mailboxOf(tx, agentId);
+  const isUnread = entry.state === 'unread';
+  tx.put('mailbox', [agentId], {
+    ...mailbox,
+    total: mailbox.total - 1,
+    unread: mailbox.unread - (isUnread ? 1 : 0),
+    unreadWaking: mailbox.unreadWaking - (isUnread && entry.wakes ? 1 : 0),
+  });
+  tx.delete('entry', [agentId, position]);
+  tx.delete('unread', [agentId, position]);
+  tx.delete('unacked', [agentId, position]);
+  tx.delete('threadEntry', [agentId, entry.thread, position]);
+  tx.delete('place', [agentId, entry.ref]);
+  release(tx, entry.ref);
+}
+
+export type EntryChange = 'notified' | 'read' | 'acked';
+
+/**
+ * Moves an entry forward: told of, read, acked (which is read too). Returns whether anything changed; a step that was
+ * taken, or one behind the entry's state, changes nothing. The caller tells `mail-handled` and the sender.
+ */
+export function advanceEntry(
+  tx: Transaction,
+  agentId: AgentId,
+  position: number,
+  change: EntryChange,
+  nowMs: number,
+): boolean {
+  const entry = tx.get('entry', agentId, position);
+  if (!entry || !isForward(entry, change)) return false;
+  const next = { ...entry, notifiedAtMs: entry.notifiedAtMs ?? nowMs };
+  if (change !== 'notified') {
+    if (entry.state === 'unread') leaveUnread(tx, agentId, position, entry.wakes);
+    next.readAtMs ??= nowMs;
+    next.state = change;
+  }
+  if (change === 'acked') {
+    next.ackedAtMs = nowMs;
+    tx.delete('unacked', [agentId, position]);
+  }
+  tx.put('entry', [agentId, position], next);
+  return true;
+}
+
+function isForward({ state, notifiedAtMs }: EntryRow, change: EntryChange): boolean {
+  switch (change) {
+    case 'notified':
+      return notifiedAtMs === null;
+    case 'read':
+      return state === 'unread';
+    case 'acked':
+      return state !== 'acked';
+  }
+}
+
+function leaveUnread(tx: Transaction, agentId: AgentId, position: number, wakes: boolean): void {
+  const mailbox = mailboxOf(tx, agentId);
+  tx.delete('unread', [agentId, position]);
+  tx.put('mailbox', [agentId], {
+    ...mailbox,
+    unread: mailbox.unread - 1,
+    unreadWaking: mailbox.unreadWaking - (wakes ? 1 : 0),
+  });
+}
+
+/** What the holder of a mailbox is called. Throws when there is none: whoever asks has looked it up. */
+export function nameOf(reader: Reader, agentId: AgentId): string {
+  if (agentId === OWNER_ID) return OWNER_NAME;
+  const agent = reader.get('agent', agentId);
+  if (!agent) throw new Error('invariant: a mailbox belongs to an agent');
+  return agent.name;
+}

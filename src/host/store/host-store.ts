@@ -1,0 +1,329 @@
+/**
+ * The one writer of the host's store: transactions that see each other, written as one synced batch at a time.
+ *
+ *     transact(work) ─▶ work runs alone, sees all before it ─▶ its writes join the group ─▶ one batch, `sync: true` ─▶ answered
+ *
+ * Transactions that come while a batch is being synced form the next group. Invariants:
+ *   - a transaction's writes are in the store together or not at all, and nobody is answered before they are durable;
+ *   - a transaction that throws writes nothing and hinders no other;
+ *   - after the first failed batch nothing is written or answered again (fail-stop): the handle may acknowledge what
+ *     it loses.
+ */
+import type { Keys, TableName, Tables } from '../core/rows.ts';
+import { type KeyStart, PREFIX, endOfRange, keyBytes, keyParts } from './keys.ts';
+import type { HostLevel } from './level.ts';
+import { decodeRow, encodeRow } from './row-codec.ts';
+
+/** A group takes no more transactions when it holds so many writes or bytes. */
+const GROUP_WRITES_MAX = 5000;
+const GROUP_BYTES_MAX = 16 << 20;
+/** How many rows a range is read at a time. */
+const ROWS_AT_ONCE = 200;
+const READ_BYTES = 1 << 20;
+
+/** Thrown to everybody who waits when a batch failed: what became of it is unknown, and the daemon is ending. */
+export class StoreFailed extends Error {
+  constructor(cause: unknown) {
+    super('the store failed; the outcome is unknown', { cause });
+  }
+}
+
+export interface RangeOptions<T extends TableName> {
+  /** Keys before this one are left out. */
+  from?: KeyStart<T>;
+  /** Keys from this one on are left out. */
+  until?: KeyStart<T>;
+  /** From the last key to the first. */
+  reverse?: boolean;
+  /** At most so many rows. */
+  limit?: number;
+}
+
+/** What can be read, at one moment. */
+export interface Reader {
+  get<T extends TableName>(table: T, ...key: Keys[T]): Tables[T] | undefined;
+  /** The rows whose keys begin with `start`, in the order of their keys. */
+  range<T extends TableName>(
+    table: T,
+    start: KeyStart<T>,
+    options?: RangeOptions<T>,
+  ): AsyncGenerator<{ key: Keys[T]; row: Tables[T] }>;
+}
+
+/** What a transaction may do: read what is and what it wrote, and write. */
+export interface Transaction extends Reader {
+  put<T extends TableName>(table: T, key: Keys[T], row: Tables[T]): void;
+  delete<T extends TableName>(table: T, key: Keys[T]): void;
+  /** The next number of a counter, from 1: never given twice. */
+  next(counter: string): number;
+  /** Runs when the transaction is durable, in the order given, before its caller goes on. Must not throw. */
+  afterCommit(effect: () => void): void;
+}
+
+/** Keys as text that sorts as their bytes do; null where a row is deleted. */
+type Writes = Map<string, Buffer | null>;
+
+interface Waiting {
+  work: (tx: Transaction) => Promise<unknown>;
+  resolve: (value: unknown) => void;
+  reject: (error: unknown) => void;
+}
+
+export class HostStore {
+  readonly #level: HostLevel;
+  readonly #onFailed: (error: StoreFailed) => void;
+  #waiting: Waiting[] = [];
+  #running: Promise<void> | undefined;
+  #failure: StoreFailed | undefined;
+  #isClosed = false;
+
+  constructor(level: HostLevel, failed: (error: StoreFailed) => void) {
+    this.#level = level;
+    this.#onFailed = failed;
+  }
+
+  /**
+   * Runs `work` with nothing between its reads and writes, and resolves with what it returned once that is durable.
+   * Throws `StoreFailed`, and whatever `work` throws; then nothing of it is written.
+   */
+  transact<R>(work: (tx: Transaction) => R | Promise<R>): Promise<R> {
+    if (this.#failure) return Promise.reject(this.#failure);
+    if (this.#isClosed) return Promise.reject(new Error('the store is closed'));
+    return new Promise<R>((resolve, reject) => {
+      this.#waiting.push({
+        work: async (tx) => work(tx),
+        resolve: resolve as (value: unknown) => void,
+        reject,
+      });
+      this.#running ??= this.#run();
+    });
+  }
+
+  /** What was durable when it was called; the reader is good until `work` has ended. */
+  async read<R>(work: (reader: Reader) => R | Promise<R>): Promise<R> {
+    if (this.#failure) throw this.#failure;
+    const snapshot = this.#level.snapshot();
+    try {
+      return await work(new View(this.#level, snapshot, []));
+    } finally {
+      await snapshot.close();
+    }
+  }
+
+  /** Ends when everything that was asked before is durable. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await this.#running;
+    await this.#level.close();
+  }
+
+  /** For a copy: every stored key and value as they are now, in order. */
+  async *entries(): AsyncGenerator<[key: Buffer, value: Buffer]> {
+    const snapshot = this.#level.snapshot();
+    try {
+      for await (const entry of this.#level.iterator({ snapshot, fillCache: false, highWaterMarkBytes: READ_BYTES })) {
+        yield entry;
+      }
+    } finally {
+      await snapshot.close();
+    }
+  }
+
+  async #run(): Promise<void> {
+    // Whatever is asked in this turn comes into the first group.
+    await Promise.resolve();
+    while (this.#waiting.length > 0) {
+      if (this.#failure) for (const { reject } of this.#waiting.splice(0)) reject(this.#failure);
+      else await this.#runGroup();
+    }
+    this.#running = undefined;
+  }
+
+  async #runGroup(): Promise<void> {
+    const group: Writes = new Map();
+    const done: { answer: () => void; reject: (error: unknown) => void; effects: (() => void)[] }[] = [];
+    let bytes = 0;
+    for (let next = this.#waiting.shift(); next; next = this.#waiting.shift()) {
+      const { work, resolve, reject } = next;
+      const tx = new OpenTransaction(this.#level, group);
+      try {
+        const value = await work(tx);
+        bytes += tx.mergeInto(group);
+        done.push({ answer: () => resolve(value), reject, effects: tx.effects });
+      } catch (error) {
+        reject(error);
+      } finally {
+        tx.end();
+      }
+      if (group.size >= GROUP_WRITES_MAX || bytes >= GROUP_BYTES_MAX) break;
+    }
+    try {
+      if (group.size > 0) await this.#write(group);
+    } catch (error) {
+      this.#failure = new StoreFailed(error);
+      for (const { reject } of done) reject(this.#failure);
+      this.#onFailed(this.#failure);
+      return;
+    }
+    for (const { answer, effects } of done) {
+      for (const effect of effects) effect();
+      answer();
+    }
+  }
+
+  #write(group: Writes): Promise<void> {
+    const operations = [...group].map(([key, value]) =>
+      value === null
+        ? { type: 'del' as const, key: Buffer.from(key, 'latin1') }
+        : { type: 'put' as const, key: Buffer.from(key, 'latin1'), value },
+    );
+    return this.#level.batch(operations, { sync: true });
+  }
+}
+
+type Snapshot = ReturnType<HostLevel['snapshot']>;
+
+/** The store at one moment, with the writes of `layers` over it, the last one on top. */
+class View implements Reader {
+  readonly #level: HostLevel;
+  readonly #snapshot: Snapshot | undefined;
+  readonly #layers: readonly Writes[];
+
+  constructor(level: HostLevel, snapshot: Snapshot | undefined, layers: readonly Writes[]) {
+    this.#level = level;
+    this.#snapshot = snapshot;
+    this.#layers = layers;
+  }
+
+  get<T extends TableName>(table: T, ...key: Keys[T]): Tables[T] | undefined {
+    const bytes = keyBytes(table, key as unknown as KeyStart<T>);
+    const text = bytes.toString('latin1');
+    for (const layer of this.#layers.toReversed()) {
+      const written = layer.get(text);
+      if (written !== undefined) return written === null ? undefined : decodeRow(table, written);
+    }
+    const value = this.#level.getSync(bytes, this.#snapshot ? { snapshot: this.#snapshot } : {});
+    return value === undefined ? undefined : decodeRow(table, value);
+  }
+
+  async *range<T extends TableName>(
+    table: T,
+    start: KeyStart<T>,
+    options: RangeOptions<T> = {},
+  ): AsyncGenerator<{ key: Keys[T]; row: Tables[T] }> {
+    const { reverse = false, limit = Number.POSITIVE_INFINITY } = options;
+    const first = keyBytes(table, start);
+    const gte = options.from ? latest(first, keyBytes(table, options.from)) : first;
+    const lt = options.until ? earliest(endOfRange(first), keyBytes(table, options.until)) : endOfRange(first);
+    let left = limit;
+    for await (const [bytes, value] of this.#merged(gte, lt, reverse)) {
+      if (left-- <= 0) return;
+      yield { key: keyParts(table, bytes), row: decodeRow(table, value) };
+    }
+  }
+
+  /** Stored and written pairs of a range as one row of keys. */
+  async *#merged(gte: Buffer, lt: Buffer, reverse: boolean): AsyncGenerator<[Buffer, Buffer]> {
+    const written = this.#writtenIn(gte, lt, reverse);
+    let next = written.shift();
+    const isBefore = (a: string, b: string): boolean => (reverse ? a > b : a < b);
+    if (Buffer.compare(gte, lt) >= 0) return;
+    for await (const [bytes, value] of this.#stored(gte, lt, reverse)) {
+      const text = bytes.toString('latin1');
+      for (; next && isBefore(next[0], text); next = written.shift()) {
+        if (next[1]) yield [Buffer.from(next[0], 'latin1'), next[1]];
+      }
+      if (next?.[0] === text) {
+        if (next[1]) yield [bytes, next[1]];
+        next = written.shift();
+      } else yield [bytes, value];
+    }
+    for (; next; next = written.shift()) if (next[1]) yield [Buffer.from(next[0], 'latin1'), next[1]];
+  }
+
+  async *#stored(gte: Buffer, lt: Buffer, reverse: boolean): AsyncGenerator<[Buffer, Buffer]> {
+    const iterator = this.#level.iterator({
+      gte,
+      lt,
+      reverse,
+      highWaterMarkBytes: READ_BYTES,
+      ...(this.#snapshot && { snapshot: this.#snapshot }),
+    });
+    try {
+      for (let rows = await iterator.nextv(ROWS_AT_ONCE); rows.length > 0; rows = await iterator.nextv(ROWS_AT_ONCE)) {
+        yield* rows;
+      }
+    } finally {
+      await iterator.close();
+    }
+  }
+
+  /** What the layers hold of a range, the top layer's word for each key, in order. */
+  #writtenIn(gte: Buffer, lt: Buffer, reverse: boolean): [string, Buffer | null][] {
+    const from = gte.toString('latin1');
+    const until = lt.toString('latin1');
+    const found: Writes = new Map();
+    for (const layer of this.#layers) {
+      for (const [key, value] of layer) if (key >= from && key < until) found.set(key, value);
+    }
+    const order = reverse ? -1 : 1;
+    return [...found].toSorted(([a], [b]) => (a < b ? -order : order));
+  }
+}
+
+function latest(a: Buffer, b: Buffer): Buffer {
+  return Buffer.compare(a, b) < 0 ? b : a;
+}
+
+function earliest(a: Buffer, b: Buffer): Buffer {
+  return Buffer.compare(a, b) < 0 ? a : b;
+}
+
+class OpenTransaction extends View implements Transaction {
+  readonly effects: (() => void)[] = [];
+  readonly #writes: Writes;
+  #isOpen = true;
+
+  constructor(level: HostLevel, group: Writes) {
+    const writes: Writes = new Map();
+    super(level, undefined, [group, writes]);
+    this.#writes = writes;
+  }
+
+  put<T extends TableName>(table: T, key: Keys[T], row: Tables[T]): void {
+    this.#write(table, key, encodeRow(table, row));
+  }
+
+  delete<T extends TableName>(table: T, key: Keys[T]): void {
+    this.#write(table, key, null);
+  }
+
+  next(counter: string): number {
+    const value = (this.get('counter', counter) ?? 0) + 1;
+    this.put('counter', [counter], value);
+    return value;
+  }
+
+  afterCommit(effect: () => void): void {
+    this.effects.push(effect);
+  }
+
+  /** Adds what was written to `group`; returns how many bytes that is. */
+  mergeInto(group: Writes): number {
+    let bytes = 0;
+    for (const [key, value] of this.#writes) {
+      group.set(key, value);
+      bytes += key.length + (value?.length ?? 0);
+    }
+    return bytes;
+  }
+
+  end(): void {
+    this.#isOpen = false;
+  }
+
+  #write<T extends TableName>(table: T, key: Keys[T], value: Buffer | null): void {
+    if (!this.#isOpen) throw new Error(`invariant: ${table} is written inside its transaction (${PREFIX[table]})`);
+    this.#writes.set(keyBytes(table, key as unknown as KeyStart<T>).toString('latin1'), value);
+  }
+}

@@ -1,0 +1,143 @@
+/**
+ * Keys of the host's store, to the byte: one prefix byte for the table, then the parts of the key in order.
+ *
+ *     number   8 bytes, big endian
+ *     text     UTF-8 without NUL, ended by one NUL byte
+ *
+ * So keys of one table sort by their parts, and all keys that begin with the same parts are one range.
+ */
+import type { Keys, TableName } from '../core/rows.ts';
+
+/** DO NOT CHANGE: persisted. A number that was used is never given to another table. */
+export const PREFIX: { readonly [T in TableName]: number } = {
+  identity: 0x01,
+  counter: 0x02,
+  agent: 0x03,
+  agentName: 0x04,
+  session: 0x05,
+  message: 0x10,
+  body: 0x11,
+  mailbox: 0x12,
+  entry: 0x13,
+  unread: 0x14,
+  threadEntry: 0x15,
+  place: 0x16,
+  sent: 0x17,
+  sentBy: 0x18,
+  held: 0x19,
+  unacked: 0x1a,
+  outbox: 0x20,
+  outboxWire: 0x21,
+  outboxDue: 0x22,
+  outboxItem: 0x23,
+  peer: 0x30,
+  peerKey: 0x31,
+  peerName: 0x32,
+  quarantine: 0x40,
+  quarantineWire: 0x41,
+  arrival: 0x42,
+  receipt: 0x43,
+  quarantineItem: 0x44,
+  quarantineUsage: 0x45,
+  idempotency: 0x50,
+  idempotencyDue: 0x51,
+};
+
+/** DO NOT CHANGE: how each part of a key is written. */
+const PARTS: { readonly [T in TableName]: readonly ('text' | 'number')[] } = {
+  identity: [],
+  counter: ['text'],
+  agent: ['text'],
+  agentName: ['text'],
+  session: ['text', 'text'],
+  message: ['text'],
+  body: ['text'],
+  mailbox: ['text'],
+  entry: ['text', 'number'],
+  unread: ['text', 'number'],
+  threadEntry: ['text', 'text', 'number'],
+  place: ['text', 'text'],
+  sent: ['text'],
+  sentBy: ['text', 'number', 'text'],
+  held: ['text'],
+  unacked: ['text', 'number'],
+  outbox: ['number'],
+  outboxWire: ['number'],
+  outboxDue: ['text', 'number', 'number'],
+  outboxItem: ['text', 'text'],
+  peer: ['text'],
+  peerKey: ['text'],
+  peerName: ['text'],
+  quarantine: ['number'],
+  quarantineWire: ['number'],
+  quarantineItem: ['text'],
+  quarantineUsage: ['text'],
+  arrival: ['text', 'text'],
+  receipt: ['text', 'text', 'text'],
+  idempotency: ['text', 'text'],
+  idempotencyDue: ['number', 'text', 'text'],
+};
+
+/** The prefix of what no table holds: the schema's version. DO NOT CHANGE. */
+export const SCHEMA_KEY = Buffer.from([0x00]);
+
+const NUMBER_BYTES = 8;
+const NUL = Buffer.from([0]);
+
+/** The first parts of a key: all keys that begin so are one range. */
+export type KeyStart<T extends TableName> = Keys[T] extends [...infer Parts] ? StartOf<Parts> : never;
+type StartOf<Parts extends unknown[]> = Parts extends [...infer Rest, unknown] ? Parts | StartOf<Rest> : Parts;
+
+/** The bytes of a key, or of the first parts of one. Throws `RangeError` for a part that no key can hold. */
+export function keyBytes<T extends TableName>(table: T, parts: KeyStart<T>): Buffer {
+  const chunks: Buffer[] = [Buffer.from([PREFIX[table]])];
+  const values: readonly unknown[] = parts;
+  for (const [at, part] of values.entries()) {
+    if (PARTS[table][at] === 'number') chunks.push(numberBytes(part));
+    else chunks.push(textBytes(part), NUL);
+  }
+  return Buffer.concat(chunks);
+}
+
+function numberBytes(part: unknown): Buffer {
+  if (typeof part !== 'number' || !Number.isSafeInteger(part) || part < 0) {
+    throw new RangeError('invariant: a number in a key is a whole one, not below zero');
+  }
+  const bytes = Buffer.alloc(NUMBER_BYTES);
+  bytes.writeBigUInt64BE(BigInt(part));
+  return bytes;
+}
+
+function textBytes(part: unknown): Buffer {
+  if (typeof part !== 'string' || part.includes('\0') || !part.isWellFormed()) {
+    throw new RangeError('invariant: a text in a key is Unicode without NUL');
+  }
+  return Buffer.from(part, 'utf8');
+}
+
+/** The parts of a stored key. Throws `RangeError` when the bytes are no key of the table. */
+export function keyParts<T extends TableName>(table: T, bytes: Buffer): Keys[T] {
+  const parts: unknown[] = [];
+  let at = 1;
+  for (const part of PARTS[table]) {
+    const end = part === 'number' ? at + NUMBER_BYTES : bytes.indexOf(0, at);
+    if (end < at || end > bytes.length) throw new RangeError('the key is too short');
+    parts.push(part === 'number' ? Number(bytes.readBigUInt64BE(at)) : bytes.toString('utf8', at, end));
+    at = part === 'number' ? end : end + 1;
+  }
+  if (bytes[0] !== PREFIX[table] || at !== bytes.length) throw new RangeError(`the key is none of ${table}`);
+  return parts as Keys[T];
+}
+
+/** The bytes that follow every key that begins with `start`. */
+export function endOfRange(start: Buffer): Buffer {
+  const end = Buffer.from(start);
+  for (let at = end.length - 1; at >= 0; at--) {
+    const byte = end[at] ?? 0;
+    if (byte < 0xff) {
+      end[at] = byte + 1;
+      return end.subarray(0, at + 1);
+    }
+  }
+  throw new RangeError('invariant: no prefix is all ones');
+}
