@@ -44,7 +44,7 @@ export interface LogPlanTold {
 }
 
 /** A start is not to be slowed by it. */
-const FIRST_AFTER_MS = 60_000;
+const FIRST_AFTER_MS = 10_000;
 /** Little is read when nothing is due. */
 const ASK_EVERY_MS = 3_600_000;
 /** Records that one archive holds, and that are pruned before the next is written. */

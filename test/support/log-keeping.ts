@@ -1,4 +1,9 @@
 /** The plan that keeps the log of an engine bounded, run by hand. */
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { auditedRecords } from '../../src/relay/audit/records.ts';
+import type { LogEntry } from '../../src/relay/core/event.ts';
+import { openArchive } from '../../src/relay/store/offline.ts';
 import { LogArchives } from '../../src/relay/log-archives.ts';
 import { LogPlan, type LogPlanOptions } from '../../src/relay/log-plan.ts';
 import { DAY_MS } from '../../src/protocol/limits.ts';
@@ -64,4 +69,15 @@ export async function keepLog(relay: TestRelay, options: KeptLogOptions = {}): P
   await plan.run();
   await plan.stop();
   return told;
+}
+
+/** Every record of every archive in `folder`, in order, each once. */
+export async function archived(folder: string): Promise<LogEntry[]> {
+  const entries = new Map<number, LogEntry>();
+  for (const name of (await readdir(folder)).toSorted()) {
+    const offline = await openArchive(join(folder, name));
+    for await (const run of auditedRecords(offline)) for (const { lsn, event } of run) entries.set(lsn, { lsn, event });
+    await offline.close();
+  }
+  return [...entries.values()].toSorted((a, b) => a.lsn - b.lsn);
 }
