@@ -19,6 +19,7 @@ import { epochNumbered } from '../support/epochs.ts';
 import { alice, bob } from '../support/hosts.ts';
 import { liveALife } from '../support/life.ts';
 import { type KeptLogOptions, type ToldOfLog, archived, keepLog, logPlanOf } from '../support/log-keeping.ts';
+import { LoopWatch } from '../support/loop-watch.ts';
 import { ManualTimers } from '../support/manual-time.ts';
 import { withRawLevel } from '../support/raw-level.ts';
 import { anyEpoch, backUp, restored } from '../support/restores.ts';
@@ -141,6 +142,26 @@ describe('a log that is kept for a day', () => {
     await plan.stop();
     expect(timers.underWay(3_600_000)).toBe(0);
   });
+
+  test('holds nobody up while it is pruned', async () => {
+    const relay = await openTestRelay();
+    await relay.enrolAll(alice, bob);
+    const stallsMs: number[] = [];
+    for (let day = 0; day < 4; day++) {
+      for (let at = 0; at < 20; at++) {
+        await relay.push(
+          ...Array.from({ length: 100 }, (_no, id) => pushOf(alice, `${day} ${at} ${id}`, [[bob, 'x']])),
+        );
+        await relay.ack(bob, relay.engine.head(bob.key).headSeq);
+      }
+      relay.clock.move(DAY_MS);
+      const watch = new LoopWatch();
+      await keepLog(relay);
+      stallsMs.push(watch.stop());
+    }
+    expect(relay.store.firstLsn).toBeGreaterThan(6000);
+    expect(Math.min(...stallsMs)).toBeLessThan(20);
+  }, 60_000);
 
   test('has few records, however long it goes on', async () => {
     const relay = await openTestRelay();

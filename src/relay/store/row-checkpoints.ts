@@ -31,7 +31,7 @@ import { runsOf } from './pairs.ts';
 import { DamagedRecord, decodeRecord } from './record.ts';
 
 /** Bytes of pairs in a part, about. */
-const PART_BYTES = 256 << 10;
+const PART_BYTES = 128 << 10;
 const PART_BYTES_MAX = 64 << 20;
 const GZIP_LEVEL = 1;
 
