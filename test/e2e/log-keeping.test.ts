@@ -41,6 +41,10 @@ function jsonOf({ code, stdout }: Ended): Record<string, unknown> {
   return JSON.parse(stdout) as Record<string, unknown>;
 }
 
+function log(...args: string[]): Promise<Ended> {
+  return run(['relay', 'log', ...args]);
+}
+
 describe('relay serve --log-keep-days', () => {
   test('prunes what is older into an archive, and everything that looks into the log says so', async () => {
     const folder = await oldStore();
@@ -58,7 +62,6 @@ describe('relay serve --log-keep-days', () => {
     const [name = ''] = await readdir(archives);
     expect(name).toMatch(/^poste-[0-9a-f]{12}-log-000000000001-[0-9]{12}\.archive$/);
     const archive = ['--archive', join(archives, name)];
-    const log = (...args: string[]): Promise<Ended> => run(['relay', 'log', ...args]);
     const store = ['--store-dir', folder];
 
     expect(jsonOf(await log('verify', ...store, '--json'))).toMatchObject({

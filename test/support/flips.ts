@@ -89,10 +89,11 @@ export class FlippedStore {
   }
 }
 
+const always = (): boolean => true;
+
 /** A checkpoint stands for what is gone. */
 async function pruneOnce(engine: Engine, clock: TestClock): Promise<void> {
   await engine.rotateEpoch(rotateEpochOf(epochNumbered(70), { nowMs: clock.nowMs }));
-  const always = (): boolean => true;
   const { logKeeping } = engine;
   await logKeeping.takeCheckpoint(() => clock.nowMs, always, always);
   const throughLsn = await logKeeping.prunable({ keepMs: 0, nowMs: clock.nowMs }, 1000);

@@ -121,9 +121,9 @@ describe('a log that is kept for a day', () => {
   test('leaves no checkpoint where there is no room for one, and tells of it', async () => {
     const relay = await lived();
     expect(await keepLog(relay, { hasRoom: () => false })).toEqual({ ...NOTHING, checkpoints: ['no room'] });
-    const { level, close } = await offlineOf(relay);
-    expect(await level.keys(prefixRange(PREFIX.checkpointPart)).all()).toEqual([]);
-    await close();
+    const offline = await offlineOf(relay);
+    expect(await offline.level.keys(prefixRange(PREFIX.checkpointPart)).all()).toEqual([]);
+    await offline.close();
   });
 
   test('begins soon after the start, asks every hour, and ends with the relay', async () => {
@@ -177,10 +177,10 @@ describe('a log that is kept for a day', () => {
     // Two days, what the hash tree keeps of its last tile, and a checkpoint a day.
     for (const records of kept) expect(records).toBeLessThan(2 * 303 + 256);
     expect(relay.store.lastLsn).toBeGreaterThan(12 * 300);
-    const { level, close } = await offlineOf(relay);
-    expect(await level.keys(prefixRange(PREFIX.log)).all()).toHaveLength(kept.at(-1) ?? 0);
-    expect(await level.keys(prefixRange(PREFIX.checkpoint)).all()).toHaveLength(2);
-    await close();
+    const offline = await offlineOf(relay);
+    expect(await offline.level.keys(prefixRange(PREFIX.log)).all()).toHaveLength(kept.at(-1) ?? 0);
+    expect(await offline.level.keys(prefixRange(PREFIX.checkpoint)).all()).toHaveLength(2);
+    await offline.close();
   }, 60_000);
 });
 
@@ -192,19 +192,19 @@ async function offlineOf(relay: TestRelay): Promise<Awaited<ReturnType<typeof op
   return openOffline(relay.folder);
 }
 
+/** What verify finds after `work`. */
+async function codesAfter(work: (level: Level, relay: TestRelay) => Promise<unknown>): Promise<string[]> {
+  const { relay } = await pruned();
+  await withRawLevel(relay.folder, (level) => work(level, relay));
+  return (await verified(relay.folder)).findings.map(({ code }) => code);
+}
+
+async function checkpointLsns(level: Level): Promise<number[]> {
+  const keys = await level.keys(prefixRange(PREFIX.checkpoint)).all();
+  return keys.map((key) => Number(key.readBigUInt64BE(1)));
+}
+
 describe('an audit of a pruned log', () => {
-  /** What verify finds after `work`. */
-  async function codesAfter(work: (level: Level, relay: TestRelay) => Promise<unknown>): Promise<string[]> {
-    const { relay } = await pruned();
-    await withRawLevel(relay.folder, (level) => work(level, relay));
-    return (await verified(relay.folder)).findings.map(({ code }) => code);
-  }
-
-  async function checkpointLsns(level: Level): Promise<number[]> {
-    const keys = await level.keys(prefixRange(PREFIX.checkpoint)).all();
-    return keys.map((key) => Number(key.readBigUInt64BE(1)));
-  }
-
   test('finds a damaged checkpoint, and begins with the next one', async () => {
     const found = await codesAfter(async (level) => {
       const [first = 0] = await checkpointLsns(level);
