@@ -8,6 +8,7 @@ import { bare } from './bare.ts';
 import { type Timing, latencies } from './figures.ts';
 import { floor } from './floor.ts';
 import { type Growth, byDedupRows, byListLength } from './growth.ts';
+import { mailbox } from './mailbox.ts';
 import { pull } from './pull.ts';
 import { push } from './push.ts';
 import { startBenchRelay } from './relay-process.ts';
@@ -100,6 +101,10 @@ const audited = await inRounds(audit);
 const figure = (of: 'verifyMbPerS' | 'rebuildEventsPerS') => spread(audited.map((one) => one[of]));
 console.log(`  verify, ${audited[0]?.events} events     ${figure('verifyMbPerS')} MB/s`);
 console.log(`  rebuild, ${audited[0]?.events} events    ${figure('rebuildEventsPerS')} events/s`);
+console.log('a host with 100,000 messages of 1 KB in one mailbox');
+for (const { what, medianMs, p99Ms } of await mailbox()) {
+  console.log(`  ${what.padEnd(42)} median ${medianMs.toFixed(2)} ms, p99 ${p99Ms.toFixed(2)} ms`);
+}
 for (const [title, figures] of [
   ["cost of a push by the target's sender list", await byListLength()],
   ["cost of a push by the target's dedup rows", await byDedupRows()],

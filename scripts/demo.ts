@@ -13,7 +13,13 @@ import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { styleText } from 'node:util';
-import { type Envelope, generateSealKey, openEnvelope, sealEnvelope } from '../src/host/office/sealing.ts';
+import {
+  type Envelope,
+  type SealedContent,
+  generateSealKey,
+  openSeal,
+  sealEnvelope,
+} from '../src/host/office/sealing.ts';
 import { RelayClient } from '../src/host/transport/relay-client.ts';
 import { canonicalBytes } from '../src/protocol/canonical-json.ts';
 import { sha256Hex } from '../src/protocol/digest.ts';
@@ -162,7 +168,7 @@ try {
   const received = JSON.parse(wire.toString('utf8')) as Envelope;
   const { sig, hops: _hops, ...signed } = received;
   assert.ok(verifySignature(laptop.signer.publicKey, canonicalBytes(signed), sig));
-  const opened = await openEnvelope(received, sealKey.secret);
+  const opened = JSON.parse((await openSeal(received, sealKey.secret)).toString('utf8')) as SealedContent;
   assert.equal(opened.body, BODY);
   step("server checks laptop's signature and opens the seal", `"${opened.body}"`);
 

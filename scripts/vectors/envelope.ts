@@ -2,7 +2,7 @@
  * Sealed envelopes with a fixed one-time key, so that a client can seal the same bytes and not only open them.
  *
  * `sealEnvelope` has no place for such a key, and must not: two messages under one are open to whoever sees both.
- * So it is sealed here with the suite and the info of sealing.ts, and opened with `openEnvelope` itself.
+ * So it is sealed here with the suite and the info of sealing.ts, and opened with `openSeal` itself.
  */
 import { strict as assert } from 'node:assert';
 import {
@@ -11,7 +11,7 @@ import {
   SEAL_ALGORITHM,
   SEAL_INFO,
   type SealedContent,
-  openEnvelope,
+  openSeal,
   sealKeyId,
   sealSuite,
 } from '../../src/host/office/sealing.ts';
@@ -98,7 +98,7 @@ export async function sealedAgain(story: EnvelopeStory): Promise<{ envelope: Env
   const enc = encodeBase64(new Uint8Array(context.enc));
   const sealed = { key_id: sealKeyId(targetKey.encPub), alg: SEAL_ALGORITHM, enc, ct: encodeBase64(ct) };
   const envelope = { ...head, hops: 0, sealed, sig: from.signer.sign(canonicalBytes({ ...head, sealed })) };
-  assert.deepEqual(await openEnvelope(envelope, targetKey.secret), content);
+  assert.deepEqual(await openSeal(envelope, targetKey.secret), canonicalBytes(content));
   return { envelope, wire: canonicalBytes(envelope) };
 }
 

@@ -7,6 +7,7 @@ import { DamagedRecord } from '../relay/store/record.ts';
 import { type OfflineStore, openArchive, openBackup, openOffline } from '../relay/store/offline.ts';
 import { StoreRefused } from '../relay/store/refused.ts';
 import { CommandFailed } from './exit.ts';
+import { interruption } from './interruption.ts';
 import { STORE_DIR_DEFAULT } from './store-dir.ts';
 import { storeRefused } from './store-refused.ts';
 
@@ -29,30 +30,36 @@ export function withAuditedLog(command: Command): Command {
   return withAuditedStore(command).addOption(archive);
 }
 
-/** Opens the store, lets `work` look into it, and closes it again. Throws `CommandFailed`. */
+/**
+ * Opens the store, lets `work` look into it until the signal aborts, and closes it again; what is temporary is removed
+ * also when the command is interrupted. Throws `CommandFailed`.
+ */
 export async function inAuditedStore<T>(
   flags: AuditedStoreFlags,
-  work: (offline: OfflineStore) => Promise<T>,
+  work: (offline: OfflineStore, signal: AbortSignal) => Promise<T>,
   options: { isChecked?: boolean } = {},
 ): Promise<T> {
+  const interrupted = interruption();
+  const { signal } = interrupted;
   try {
-    const offline = await openAudited(flags, options);
+    const offline = await openAudited(flags, signal, options);
     try {
-      return await work(offline);
+      return await work(offline, signal);
     } finally {
       await offline.close();
     }
   } catch (error) {
-    throw auditFailure(error, flags.archive ?? flags.backup ?? flags.storeDir);
+    throw interrupted.failure() ?? auditFailure(error, flags.archive ?? flags.backup ?? flags.storeDir);
   }
 }
 
 function openAudited(
   { storeDir, backup, archive }: AuditedStoreFlags,
+  signal: AbortSignal,
   options: { isChecked?: boolean },
 ): Promise<OfflineStore> {
-  if (archive !== undefined) return openArchive(resolve(archive));
-  return backup === undefined ? openOffline(resolve(storeDir), options) : openBackup(resolve(backup));
+  if (archive !== undefined) return openArchive(resolve(archive), signal);
+  return backup === undefined ? openOffline(resolve(storeDir), options) : openBackup(resolve(backup), signal);
 }
 
 function auditFailure(error: unknown, place: string): unknown {

@@ -6,9 +6,11 @@ const UNWRITTEN_EXIT: Readonly<Record<UnwrittenReason, ExitName>> = {
   exists: 'conflict',
   'no-folder': 'notFound',
   'is-folder': 'usage',
+  'no-file': 'usage',
   'no-right': 'refused',
   'no-space': 'failure',
   'not-whole': 'temporary',
+  unreadable: 'failure',
   failed: 'failure',
 };
 

@@ -4,6 +4,7 @@ import { Command, CommanderError } from 'commander';
 import { printable } from '../protocol/printable.ts';
 import { CommandFailed, EXIT } from './exit.ts';
 import { type LazyCommands, addCommands } from './lazy.ts';
+import { letReadersLeave } from './stdout.ts';
 import { jsonLine } from './text.ts';
 import { softwareVersion } from './version.ts';
 
@@ -59,11 +60,7 @@ function report(error: CommandFailed): void {
   process.exitCode = EXIT[error.exit];
 }
 
-// Whoever reads the output may stop early, as head does.
-process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code !== 'EPIPE') throw error;
-  process.exit(EXIT.ok);
-});
+letReadersLeave();
 
 try {
   const poste = await program();

@@ -4,6 +4,8 @@ import { Command } from 'commander';
 import { type PublicKey, displayFingerprint } from '../protocol/public-key.ts';
 import { BACKUP_BYTES_ABOUT } from '../relay/control/documents.ts';
 import { type WrittenBackup, checkedBackup, writeBackupFile } from '../relay/store/backup-file.ts';
+import { rowKey } from '../relay/core/rows.ts';
+import { refusedIfDamaged } from '../relay/store/damage.ts';
 import { openOffline } from '../relay/store/offline.ts';
 import { StoreRefused } from '../relay/store/refused.ts';
 import { FileUnwritten } from '../relay/store/whole-file.ts';
@@ -14,6 +16,7 @@ import { interruption } from './interruption.ts';
 import { ProgressLine } from './progress.ts';
 import { type StoreDirFlags, storeDirOption } from './store-dir.ts';
 import { storeRefused } from './store-refused.ts';
+import { passed } from './stdout.ts';
 import { bytesText, jsonLine, timeText } from './text.ts';
 import { softwareVersion } from './version.ts';
 
@@ -28,7 +31,8 @@ const STDOUT = '-';
 const NOTES = `
 A running relay goes on meanwhile: the backup shows one moment, and holds everything that was accepted before it. It is
 written beside <file> first, checked as it comes, and takes its name when it is whole and on disk. It holds no private
-key: keep relay.key somewhere else. What waits in it is sealed, but names, sizes and times are not: keep it private.
+key: keep relay.key somewhere else. The bytes of what waits are compared with their hashes: items that the disk altered are
+said, and are not restored. What waits in it is sealed, but names, sizes and times are not: keep it private.
 
 Examples:
   $ poste relay backup relay.backup
@@ -57,7 +61,7 @@ async function backup(file: string, flags: BackupFlags): Promise<void> {
   try {
     const written =
       file === STDOUT
-        ? await checkedBackup(passedOn(source.chunks()), told)
+        ? await checkedBackup(passedOn(source.chunks(), interrupted.signal), told)
         : await writeBackupFile(source.chunks(), {
             path: resolve(file),
             replaces: flags.force === true,
@@ -66,6 +70,7 @@ async function backup(file: string, flags: BackupFlags): Promise<void> {
     progress.end();
     const output = file === STDOUT ? process.stderr : process.stdout;
     const path = file === STDOUT ? null : resolve(file);
+    if (written.damagedItems > 0) process.stderr.write(warningOf(written, source));
     output.write(flags.json ? jsonLine(documentOf(written, path, source)) : textOf(written, path, source));
   } catch (error) {
     progress.end();
@@ -111,6 +116,12 @@ class BackupSource {
   async *#stopped(): AsyncGenerator<Buffer> {
     const offline = await openOffline(this.#storeDir);
     try {
+      if (!offline.store.get('relay', rowKey.relay)) {
+        throw new StoreRefused(
+          'damaged',
+          `the store at ${this.#storeDir} holds no relay row, so nothing of it can be a backup: poste relay log verify tells more`,
+        );
+      }
       const snapshot = offline.store.snapshot();
       try {
         this.bytesAbout = await snapshot.bytesAbout();
@@ -118,30 +129,29 @@ class BackupSource {
       } finally {
         await snapshot.close();
       }
+    } catch (error) {
+      throw refusedIfDamaged(error, this.#storeDir);
     } finally {
       await offline.close();
     }
   }
 }
 
-async function* passedOn(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+async function* passedOn(chunks: AsyncIterable<Buffer>, signal: AbortSignal): AsyncGenerator<Buffer> {
   for await (const chunk of chunks) {
-    if (!process.stdout.write(chunk)) {
-      await new Promise((drained) => {
-        process.stdout.once('drain', drained);
-      });
-    }
+    await passed(chunk, 'the backup', signal);
     yield chunk;
   }
 }
 
 function documentOf(written: WrittenBackup, path: string | null, { isOnline }: BackupSource): object {
-  const { header, bytes, contentBytes, items, sha256 } = written;
+  const { header, bytes, contentBytes, items, damagedItems, sha256 } = written;
   return {
     file: path,
     bytes,
     content_bytes: contentBytes,
     items,
+    damaged_items: damagedItems,
     lsn: header.lsn,
     epoch: header.epoch,
     sha256,
@@ -152,18 +162,26 @@ function documentOf(written: WrittenBackup, path: string | null, { isOnline }: B
 }
 
 function textOf(written: WrittenBackup, path: string | null, { isOnline }: BackupSource): string {
-  const { header, bytes, items, sha256 } = written;
+  const { header, bytes, items, damagedItems, sha256 } = written;
   const rows = [
     ['file', path ?? 'standard output'],
     ['size', bytesText(bytes)],
     ['taken', `${timeText(header.created_at)}, from the ${isOnline ? 'running relay' : 'stopped store'}`],
-    ['items', `${items} waiting`],
+    ['items', `${items} waiting${damagedItems > 0 ? `, ${damagedItems} of them damaged` : ''}`],
     ['log', `${header.lsn} records`],
     ['epoch', header.epoch],
     ['relay', displayFingerprint(header.relay_pubkey as PublicKey)],
     ['sha256', sha256],
   ];
   return `Backup is whole.\n${rows.map(([name = '', value = '']) => `  ${name.padEnd(8)} ${value}\n`).join('')}`;
+}
+
+/** It is a backup all the same: a restore drops what is damaged. */
+function warningOf({ damagedItems }: WrittenBackup, { isOnline }: BackupSource): string {
+  const then = isOnline
+    ? 'the relay has dropped them, and their senders push them again'
+    : 'the relay drops them when it comes by them, and their senders push them again';
+  return `Warning: ${damagedItems} of the items that wait are missing or altered on the disk. A restore drops them; ${then}. Test the disk and the memory.\n`;
 }
 
 function failureOf(error: unknown): unknown {

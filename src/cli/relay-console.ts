@@ -11,10 +11,11 @@ interface ConsoleFlags extends StoreDirFlags {
 const NOTES = `
 The console is a page of the running relay, for a browser on the same machine: what it does, its hosts and its log. To
 reach it from elsewhere bring its port over by ssh, under the same number: ssh -L 8788:127.0.0.1:8788 <machine>.
+Paste the URL into the browser: what is on a command line, every user of the machine may read, and use first.
 
 Examples:
   $ poste relay console
-  $ xdg-open "$(poste relay console)"`;
+  $ poste relay console --json`;
 
 export function relayConsoleCommand(): Command {
   return new Command('console')

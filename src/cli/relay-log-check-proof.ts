@@ -17,7 +17,8 @@ interface CheckProofFlags {
 const EXAMPLES = `
 A proof is what GET /v2/relay/log/proof, /link or /consistency answered; an accept receipt is a result of a push, or
 its member accept; a checkpoint is what GET /v2/relay/log/checkpoint answered. A receipt whose targets were accepted
-at different times needs a proof of each.
+at different times needs a proof of each; one that a repeated push gave after a key was rotated names another key than
+the record, so keep the first.
 
 Examples:
   $ poste relay log check-proof proof.json --relay-key SHA256:... --accept result.json

@@ -57,7 +57,7 @@ function eventType(text: string, before: string[] | undefined): string[] {
 }
 
 async function show(flags: ShowFlags): Promise<void> {
-  await inAuditedStore(flags, async (offline) => {
+  await inAuditedStore(flags, async (offline, signal) => {
     const enrolments = await enrolmentsOf(offline);
     const called = hostsCalled(enrolments);
     const { host, item, type, since, until, from, limit } = flags;
@@ -71,6 +71,7 @@ async function show(flags: ShowFlags): Promise<void> {
       ...(limit !== undefined && { limit }),
     };
     for await (const entry of chosenEvents(offline, choice)) {
+      signal.throwIfAborted();
       const { lsn, event } = entry;
       const time = timeText(eventTimeMs(event));
       const line = `${String(lsn).padStart(8)}  ${time}  ${event.type.padEnd(16)}  ${printable(eventWords(event, called))}\n`;

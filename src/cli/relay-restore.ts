@@ -11,6 +11,7 @@ import { StoreRefused } from '../relay/store/refused.ts';
 import { confirm, isInteractive } from './confirm.ts';
 import { deployKey, keyFileOption } from './deploy-key.ts';
 import { CommandFailed } from './exit.ts';
+import { interruption } from './interruption.ts';
 import { ProgressLine } from './progress.ts';
 import { type StoreDirFlags, storeDirOption } from './store-dir.ts';
 import { storeRefused } from './store-refused.ts';
@@ -32,7 +33,8 @@ from it: revocations, deny entries, key rotations, newer sender lists and encryp
 the sequence numbers had come. Hosts that enrolled after the backup have to enrol again. A new epoch begins: senders
 push again what was not confirmed, and receivers pull from the beginning.
 
-A dry run works on a copy in the folder for temporary files (TMPDIR), which needs room for the backup unpacked.
+A restore or a rebuild that was interrupted before is finished first, by a dry run too. A dry run works on a copy in the
+folder for temporary files (TMPDIR), which needs room for the backup unpacked.
 
 Examples:
   $ poste relay restore relay.backup --dry-run
@@ -66,6 +68,7 @@ async function restore(file: string, flags: RestoreFlags): Promise<void> {
   }
   const folder = resolve(flags.storeDir);
   const progress = new ProgressLine(process.stderr);
+  const interrupted = interruption();
   try {
     const key = await deployKey(flags.keyFile);
     // A rehearsal copies the store without its lock.
@@ -81,6 +84,7 @@ async function restore(file: string, flags: RestoreFlags): Promise<void> {
       newEpoch: () => epochFromRandom(processRandom(EPOCH_RANDOM_BYTES)),
       isRehearsal,
       goesOnUnread: flags.force === true,
+      signal: interrupted.signal,
       step: (step) => {
         progress.say(`${step} ...`);
         return Promise.resolve();
@@ -100,12 +104,12 @@ async function restore(file: string, flags: RestoreFlags): Promise<void> {
     );
   } catch (error) {
     progress.end();
-    throw error instanceof StoreRefused ? storeRefused(error) : error;
+    throw error instanceof StoreRefused ? storeRefused(error) : (interrupted.failure() ?? error);
   }
 }
 
 function documentOf(report: RestoreReport, isRehearsal: boolean): object {
-  const { backup, replaced, keptAside, unreadable, epoch, lsn, items, carried, missing } = report;
+  const { backup, replaced, keptAside, unreadable, damagedTables, epoch, lsn, items, carried, missing } = report;
   return {
     dry_run: isRehearsal,
     backup,
@@ -114,6 +118,7 @@ function documentOf(report: RestoreReport, isRehearsal: boolean): object {
       lsn: replaced.lsn,
       continues_backup: replaced.continuesBackup,
       unreadable_rows: unreadable,
+      damaged_tables: damagedTables,
     },
     kept_aside: keptAside,
     // A dry run begins none that anybody will see.
@@ -132,11 +137,12 @@ function documentOf(report: RestoreReport, isRehearsal: boolean): object {
       seq_floors: carried.seqFloors,
       lost_items: carried.lost,
     },
-    missing: missing.map(({ senderPubkey, hostName, items: count }) => ({
-      host: hostName,
-      host_pubkey: senderPubkey,
-      items: count,
-    })),
+    missing:
+      missing?.map(({ senderPubkey, hostName, items: count }) => ({
+        host: hostName,
+        host_pubkey: senderPubkey,
+        items: count,
+      })) ?? null,
   };
 }
 
@@ -144,14 +150,17 @@ function documentOf(report: RestoreReport, isRehearsal: boolean): object {
 const LISTED_SENDERS = 20;
 
 function textOf(report: RestoreReport, subject: 'A restore' | 'The restore'): string {
-  const { backup, replaced, keptAside, unreadable, epoch, items, carried, missing } = report;
+  const { backup, replaced, keptAside, unreadable, damagedTables, epoch, items, carried, missing } = report;
   const isDone = subject === 'The restore';
   const lines = [
     `${subject} of the backup of ${timeText(backup.created_at)} (${backup.lsn} log records, epoch ${backup.epoch})`,
     ...(isDone ? [`began the epoch ${epoch}`] : ['would begin a new epoch']),
     `${items} items wait in it${carried.lost > 0 ? `; ${carried.lost} more are damaged in the backup, and are to be pushed again` : ''}`,
-    gapLine(replaced, backup.lsn),
+    gapLine(report),
     ...(keptAside === null ? [] : [`the store that was there ${isDone ? 'is' : 'would be'} kept as ${keptAside}`]),
+    ...(replaced && damagedTables > 0
+      ? [`${damagedTables} of its table files are damaged, and what they said is not taken over: ${REVOKE_AGAIN}`]
+      : []),
     ...(unreadable > 0 ? [`${unreadable} of its rows could not be read, and what they said is not taken over`] : []),
     `taken over: ${carriedText(report)}`,
     ...missingLines(missing),
@@ -159,15 +168,19 @@ function textOf(report: RestoreReport, subject: 'A restore' | 'The restore'): st
   return `${lines.join('\n  ')}\n`;
 }
 
-function gapLine(replaced: RestoreReport['replaced'], lsn: number): string {
+const REVOKE_AGAIN = 'revoke again whom you have revoked since, and expect every invite to be closed';
+
+function gapLine({ replaced, keptAside, damagedTables, backup }: RestoreReport): string {
   if (!replaced) {
-    return 'there is no store to take anything over from: revoke again whom you have revoked since, and expect every invite to be closed';
+    const why = keptAside === null ? 'there is no store' : 'the store that was there cannot be read';
+    return `${why} to take anything over from: ${REVOKE_AGAIN}`;
   }
+  if (damagedTables > 0) return `the store that was there had gone at least to log record ${replaced.lsn}`;
   if (!replaced.continuesBackup) return 'the store that was there is of another history than the backup';
-  return `the store that was there had gone ${replaced.lsn - lsn} log records further`;
+  return `the store that was there had gone ${replaced.lsn - backup.lsn} log records further`;
 }
 
-function carriedText({ carried }: RestoreReport): string {
+function carriedText({ carried, replaced }: RestoreReport): string {
   const parts: [number, string][] = [
     [carried.revoked, 'revocations'],
     [carried.rotated, 'key rotations'],
@@ -180,10 +193,12 @@ function carriedText({ carried }: RestoreReport): string {
     [carried.seqFloors, 'sequence number floors'],
   ];
   const said = parts.filter(([count]) => count > 0).map(([count, what]) => `${count} ${what}`);
-  return said.length === 0 ? 'nothing, as nothing was to be' : said.join(', ');
+  if (said.length > 0) return said.join(', ');
+  return replaced ? 'nothing, as nothing was to be' : 'nothing';
 }
 
 function missingLines(missing: RestoreReport['missing']): string[] {
+  if (missing === null) return [];
   if (missing.length === 0) return ['nothing waits in the store that was there that the backup does not know'];
   const total = missing.reduce((sum, { items }) => sum + items, 0);
   const listed = missing.slice(0, LISTED_SENDERS).map(({ senderPubkey, hostName, items }) => {

@@ -8,6 +8,7 @@ import type { EpochDocument } from '../relay/control/documents.ts';
 import { LEVEL_FOLDER } from '../relay/store/level.ts';
 import { appendAtOnce, openStore } from '../relay/store/open.ts';
 import { StoreRefused } from '../relay/store/refused.ts';
+import { finishSwaps } from '../relay/store/unfinished-swaps.ts';
 import { deployKey, keyFileOption } from './deploy-key.ts';
 import { CommandFailed } from './exit.ts';
 import { type StoreDirFlags, relayOf, storeDirOption } from './store-dir.ts';
@@ -67,6 +68,7 @@ async function ofStopped({ storeDir, positionFile, keyFile }: RotateEpochFlags):
   const nowMs = processClock.nowMs();
   try {
     const key = await deployKey(keyFile);
+    await finishSwaps(folder, { positionFile: positionFile === undefined ? undefined : resolve(positionFile) });
     // Opening would begin an empty one.
     if (!existsSync(join(folder, LEVEL_FOLDER))) {
       throw new StoreRefused('missing', `there is no store at ${folder}: name its folder with --store-dir`);

@@ -101,7 +101,7 @@ export function relayServeCommand(): Command {
         .default(listenDefault, '127.0.0.1:8787'),
     )
     .addOption(
-      new Option('--admin-listen <host:port>', "the operator's health listener, or off")
+      new Option('--admin-listen <host:port>', "the operator's listener (health, metrics, console), or off")
         .argParser(listenAddressOrOff)
         .default(adminDefault, '127.0.0.1:8788'),
     )

@@ -1,4 +1,4 @@
-/** How far a long piece of work is, for whoever watches it, and its end by ctrl-c. */
+/** How far a long piece of work is, for whoever watches it, and its end by ctrl-c or SIGTERM. */
 import type { EventEmitter } from 'node:events';
 import type { Progress } from '../relay/audit/finding.ts';
 import { CommandFailed } from './exit.ts';
@@ -10,6 +10,8 @@ export interface Watched {
   signals: Pick<EventEmitter, 'once' | 'off'>;
   monotonicMs: () => number;
 }
+
+const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 
 const WATCHED: Watched = { output: process.stderr, signals: process, monotonicMs: () => performance.now() };
 
@@ -23,7 +25,7 @@ export async function withProgress<T>(
   const interrupt = (): void => {
     isInterrupted = true;
   };
-  signals.once('SIGINT', interrupt);
+  for (const name of SIGNALS) signals.once(name, interrupt);
   try {
     for (;;) {
       const step = await work.next();
@@ -39,7 +41,7 @@ export async function withProgress<T>(
       line.step(() => progressText(step.value));
     }
   } finally {
-    signals.off('SIGINT', interrupt);
+    for (const name of SIGNALS) signals.off(name, interrupt);
     line.end();
   }
 }

@@ -3,7 +3,28 @@ import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import { useEffect, useRef } from 'preact/hooks';
 import uPlot from 'uplot';
-import { clock } from './text.ts';
+import { clock, count, duration, rate } from './text.ts';
+
+/** What the values are: how they are written, and at which steps the axis is marked. Durations are in milliseconds. */
+export type Unit = 'rate' | 'count' | 'duration';
+
+const WRITTEN: Readonly<Record<Unit, (value: number) => string>> = { rate, count, duration };
+const SECOND_MS = 1000;
+const MINUTE_MS = 60 * SECOND_MS;
+const HOUR_MS = 60 * MINUTE_MS;
+const DAY_MS = 24 * HOUR_MS;
+const STEPS: Readonly<Record<Unit, number[]>> = {
+  rate: decimalSteps(-2, 9),
+  // Half an item is none.
+  count: decimalSteps(0, 12),
+  duration: [
+    ...decimalSteps(-3, 2),
+    ...[1, 2, 5, 10, 15, 30].map((size) => size * SECOND_MS),
+    ...[1, 2, 5, 10, 15, 30].map((size) => size * MINUTE_MS),
+    ...[1, 2, 3, 6, 12].map((size) => size * HOUR_MS),
+    ...[1, 2, 5, 10, 20, 50, 100, 200, 500].map((size) => size * DAY_MS),
+  ],
+};
 
 export interface Line {
   label: string;
@@ -18,14 +39,14 @@ interface ChartProps {
   /** Milliseconds. */
   times: readonly number[];
   lines: readonly Line[];
-  /** A value as people read it. */
-  written: (value: number) => string;
+  unit: Unit;
 }
 
 const HEIGHT = 150;
 const DARK = matchMedia('(prefers-color-scheme: dark)');
 
-export function Chart({ title, times, lines, written }: ChartProps): VNode {
+export function Chart({ title, times, lines, unit }: ChartProps): VNode {
+  const written = WRITTEN[unit];
   const place = useRef<HTMLDivElement>(null);
   const chart = useRef<uPlot>(null);
   const data = [times.map((at) => at / 1000), ...lines.map(({ values }) => [...values])] as uPlot.AlignedData;
@@ -37,7 +58,7 @@ export function Chart({ title, times, lines, written }: ChartProps): VNode {
     if (!current) return undefined;
     const make = (): void => {
       chart.current?.destroy();
-      chart.current = new uPlot(options(lines, written, current.clientWidth), latest.current, current);
+      chart.current = new uPlot(options(lines, unit, current.clientWidth), latest.current, current);
     };
     make();
     const resized = new ResizeObserver(() => {
@@ -68,11 +89,17 @@ export function Chart({ title, times, lines, written }: ChartProps): VNode {
   </figure>`;
 }
 
+/** 1, 2 and 5 times each power of ten. */
+function decimalSteps(fromPower: number, toPower: number): number[] {
+  const powers = Array.from({ length: toPower - fromPower + 1 }, (_none, at) => fromPower + at);
+  return powers.flatMap((power) => [1, 2, 5].map((size) => Number(`${size}e${power}`)));
+}
+
 function said(value: number | null, written: (value: number) => string): string {
   return value === null ? '–' : written(value);
 }
 
-function options(lines: readonly Line[], written: (value: number) => string, width: number): uPlot.Options {
+function options(lines: readonly Line[], unit: Unit, width: number): uPlot.Options {
   const style = getComputedStyle(document.documentElement);
   const colour = (name: string): string => style.getPropertyValue(name).trim();
   const axis: uPlot.Axis = {
@@ -90,7 +117,7 @@ function options(lines: readonly Line[], written: (value: number) => string, wid
     scales: { y: { range: (_chart, _min, max) => [0, max > 0 ? max * 1.1 : 1] } },
     axes: [
       { ...axis, space: 70, size: 26, values: (_chart, ticks) => ticks.map((tick) => clock(tick * 1000)) },
-      { ...axis, size: 58, values: (_chart, ticks) => ticks.map((tick) => written(tick)) },
+      { ...axis, size: 58, incrs: STEPS[unit], values: (_chart, ticks) => ticks.map((tick) => WRITTEN[unit](tick)) },
     ],
     series: [
       {},

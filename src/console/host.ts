@@ -4,8 +4,8 @@ import { html } from 'htm/preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ConsoleHost, ConsoleRevoked, HostShown } from '../protocol/operator-documents.ts';
 import { act, read } from './api.ts';
-import { Bar, Code, Panel, StateMark, Table, Time, Words } from './parts.ts';
-import { failed, hostPlace, notice } from './state.ts';
+import { Bar, Code, NOTHING, Panel, StateMark, Table, Time, Words } from './parts.ts';
+import { failed, hostPlace, notice, samples } from './state.ts';
 import { count } from './text.ts';
 
 type Member = ConsoleHost['lineage'][number];
@@ -13,19 +13,23 @@ type Member = ConsoleHost['lineage'][number];
 export function Host({ hostKey }: { hostKey: string }): VNode {
   const [shown, setShown] = useState<ConsoleHost>();
   const [problem, setProblem] = useState('');
+  // What waits for it changes with the log.
+  const position = samples.value.at(-1)?.log_position ?? 0;
   const load = async (): Promise<void> => {
     try {
       setShown(await read<ConsoleHost>('host', { key: hostKey }));
+      setProblem('');
     } catch (error) {
       setProblem(failed(error));
     }
   };
-  useEffect(() => void load(), [hostKey]);
+  useEffect(() => void load(), [hostKey, position]);
 
-  if (problem) return html`<h1 tabindex="-1">Host</h1><p class="warning" role="alert">${problem}</p>`;
+  if (problem && !shown) return html`<h1 tabindex="-1">Host</h1><p class="warning" role="alert">${problem}</p>`;
   if (!shown) return html`<h1 tabindex="-1">Host</h1><p class="none">Asking the relay…</p>`;
   const { host, quotas, lineage } = shown;
   return html`<h1 tabindex="-1"><${Words} text=${host.host} /> <${StateMark} state=${host.state} /></h1>
+    ${problem && html`<p class="warning" role="alert">${problem}</p>`}
     <div class="columns">
       <${Panel} title="Enrolment">${enrolment(host)}</${Panel}>
       <${Panel} title="Quotas">
@@ -64,11 +68,11 @@ function facts(rows: readonly (readonly [string, ComponentChildren])[]): VNode {
 }
 
 function words(text: string | null): ComponentChildren {
-  return text === null || text === '' ? '–' : html`<${Words} text=${text} />`;
+  return text === null || text === '' ? NOTHING : html`<${Words} text=${text} />`;
 }
 
 function when(at: number | null): ComponentChildren {
-  return at === null ? '–' : html`<${Time} at=${at} />`;
+  return at === null ? NOTHING : html`<${Time} at=${at} />`;
 }
 
 function enrolment(host: HostShown): VNode {
@@ -112,6 +116,10 @@ function Revoke({ host, done }: { host: HostShown; done: () => Promise<void> }):
   const dialog = useRef<HTMLDialogElement>(null);
   const [typed, setTyped] = useState('');
   const [problem, setProblem] = useState('');
+  const forget = (): void => {
+    setTyped('');
+    setProblem('');
+  };
   const revoke = async (event: Event): Promise<void> => {
     event.preventDefault();
     try {
@@ -119,12 +127,14 @@ function Revoke({ host, done }: { host: HostShown; done: () => Promise<void> }):
       dialog.current?.close();
       notice.value = `${host.host} is revoked, for good.`;
       await done();
+      // The button that had the focus is gone with what it did.
+      document.querySelector<HTMLElement>('main h1')?.focus({ preventScroll: true });
     } catch (error) {
       setProblem(failed(error));
     }
   };
   return html`<button type="button" class="danger" onClick=${() => dialog.current?.showModal()}>Revoke…</button>
-    <dialog ref=${dialog} aria-labelledby="revoke-title" onClose=${() => setTyped('')}>
+    <dialog ref=${dialog} aria-labelledby="revoke-title" onClose=${forget}>
       <form onSubmit=${(event: Event) => void revoke(event)}>
         <h2 id="revoke-title">Revoke <${Words} text=${host.host} />?</h2>
         <p>

@@ -4,7 +4,7 @@ import { html } from 'htm/preact';
 import { useEffect, useState } from 'preact/hooks';
 import type { ConsoleHosts, HostShown } from '../protocol/operator-documents.ts';
 import { read } from './api.ts';
-import { Code, StateMark, Table, Words } from './parts.ts';
+import { Code, NOTHING, StateMark, Table, Words } from './parts.ts';
 import { failed, hostPlace } from './state.ts';
 import { bytes, count } from './text.ts';
 
@@ -43,7 +43,7 @@ export function Hosts(): VNode {
         <input
           type="search"
           maxlength="100"
-          placeholder="name, account, owner, fingerprint or key"
+          placeholder="name, account, owner or key"
           value=${search}
           onInput=${(event: { currentTarget: HTMLInputElement }) => setSearch(event.currentTarget.value)}
         />
@@ -83,11 +83,11 @@ function HostTable({ hosts }: { hosts: readonly HostShown[] }): VNode {
       { title: 'state', cell: (host: HostShown) => html`<${StateMark} state=${host.state} />` },
       {
         title: 'account',
-        cell: (host: HostShown) => (host.account === null ? '–' : html`<${Words} text=${host.account} />`),
+        cell: (host: HostShown) => (host.account === null ? NOTHING : html`<${Words} text=${host.account} />`),
       },
       {
         title: 'owner',
-        cell: (host: HostShown) => (host.owner_fp === '' ? '–' : html`<${Words} text=${host.owner_fp} />`),
+        cell: (host: HostShown) => (host.owner_fp === '' ? NOTHING : html`<${Words} text=${host.owner_fp} />`),
       },
       { title: 'fingerprint', cell: (host: HostShown) => html`<${Code} text=${host.fingerprint} />` },
       { title: 'items', isNumber: true, cell: (host: HostShown) => count(host.queue_items) },

@@ -15,13 +15,20 @@ export function Item({ lsn }: { lsn: string }): VNode {
   // While it waits anything may still happen to it.
   const position = isWaiting ? (samples.value.at(-1)?.log_position ?? 0) : 0;
   useEffect(() => {
-    read<ConsoleTrace>('trace', { lsn }).then(setTrace, (error: unknown) => setProblem(failed(error)));
+    read<ConsoleTrace>('trace', { lsn }).then(
+      (found) => {
+        setTrace(found);
+        setProblem('');
+      },
+      (error: unknown) => setProblem(failed(error)),
+    );
   }, [lsn, position]);
 
-  if (problem) return html`<h1 tabindex="-1">Item</h1><p class="warning" role="alert">${problem}</p>`;
+  if (problem && !trace) return html`<h1 tabindex="-1">Item</h1><p class="warning" role="alert">${problem}</p>`;
   if (!trace) return html`<h1 tabindex="-1">Item</h1><p class="none">Asking the relay…</p>`;
   const { sender } = trace;
   return html`<h1 tabindex="-1">Item <${Code} text=${trace.item_id} /></h1>
+    ${problem && html`<p class="warning" role="alert">${problem}</p>`}
     <p class="note">
       ${trace.kind} from <a href=${hostPlace(sender.host_pubkey)}><${Words} text=${sender.name ?? 'unknown host'} /></a>,
       record ${count(trace.lsn)}

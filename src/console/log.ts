@@ -4,13 +4,12 @@ import { html } from 'htm/preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ConsoleHosts, ConsoleLog, LoggedEvent } from '../protocol/operator-documents.ts';
 import { read } from './api.ts';
+import { EVENTS_MAX, type Shown, lookBack, withNewer, withOlder } from './log-pages.ts';
 import { EVENT_NAMES, eventName } from './event-names.ts';
 import { Code, Time, Words } from './parts.ts';
 import { failed, hostPlace, itemPlace, place, samples } from './state.ts';
 import { count } from './text.ts';
 
-/** Events kept on the page while it is live. */
-const EVENTS_MAX = 500;
 const PUBLIC_KEY_CHARACTERS = 44;
 
 interface Filters {
@@ -33,56 +32,79 @@ export function Log(): VNode {
     until: '',
   }));
   const [query, setQuery] = useState<Record<string, string>>();
-  const [events, setEvents] = useState<readonly LoggedEvent[]>([]);
-  const [downTo, setDownTo] = useState(1);
+  const [{ events, downTo, isAll }, setShown] = useState<Shown>({ events: [], downTo: 1, isAll: true });
   const [isLive, setLive] = useState(true);
+  const [isCatchingUp, setCatchingUp] = useState(false);
+  const [isLookingBack, setLookingBack] = useState(false);
   const [problem, setProblem] = useState('');
+  /** Counts what was filtered by: an answer to an earlier one comes too late. */
+  const run = useRef(0);
   const newest = useRef(0);
-  const isAsking = useRef(false);
+  const sampleAsked = useRef(0);
 
   const apply = async (): Promise<void> => {
+    const mine = ++run.current;
+    setLookingBack(true);
     try {
       const next = await queryOf(filters);
-      const found = await read<ConsoleLog>('log', next);
-      newest.current = found.log_position;
+      const found = await lookBack(next, () => mine === run.current);
+      if (mine !== run.current) return;
+      newest.current = found.logPosition;
       setQuery(next);
-      setEvents(found.events);
-      setDownTo(found.searched_down_to);
+      setShown(found);
       setProblem('');
     } catch (error) {
-      setProblem(error instanceof NoSuchHost ? error.message : failed(error));
+      const words = error instanceof NoSuchHost ? error.message : failed(error);
+      if (mine === run.current) setProblem(words);
     }
+    if (mine === run.current) setLookingBack(false);
   };
   const older = async (): Promise<void> => {
+    const mine = run.current;
+    setLookingBack(true);
     try {
-      const found = await read<ConsoleLog>('log', { ...query, before: String(downTo) });
-      setEvents([...events, ...found.events]);
-      setDownTo(found.searched_down_to);
+      const found = await lookBack({ ...query, before: String(downTo) }, () => mine === run.current);
+      if (mine === run.current) {
+        // What somebody looks back for does not go when something new comes.
+        if (events.length + found.events.length > EVENTS_MAX) setLive(false);
+        setShown((before) => withOlder(before, found, downTo));
+        setProblem('');
+      }
     } catch (error) {
       setProblem(failed(error));
     }
+    if (mine === run.current) setLookingBack(false);
   };
-  useEffect(() => void apply(), []);
-
-  const position = samples.value.at(-1)?.log_position ?? 0;
   useEffect(() => {
-    if (!isLive || !query || isAsking.current || position <= newest.current) return;
-    isAsking.current = true;
-    read<ConsoleLog>('log', { ...query, after: String(newest.current) })
-      .then((found) => {
-        // More came than one page: it begins anew, so that looking back leaves nothing out.
-        const isWhole = found.searched_down_to <= newest.current + 1;
+    void apply();
+    // Nobody waits for an answer any more.
+    return () => void run.current++;
+  }, []);
+
+  const sample = samples.value.at(-1);
+  const catchUp = async (): Promise<void> => {
+    const mine = run.current;
+    const after = newest.current;
+    setCatchingUp(true);
+    try {
+      const found = await read<ConsoleLog>('log', { ...query, after: String(after) });
+      if (mine === run.current) {
         newest.current = found.log_position;
-        setEvents((before) => (isWhole ? [...found.events, ...before].slice(0, EVENTS_MAX) : found.events));
-        if (!isWhole) setDownTo(found.searched_down_to);
-        else if (events.length + found.events.length > EVENTS_MAX)
-          setDownTo(events[EVENTS_MAX - found.events.length - 1]?.lsn ?? downTo);
-      })
-      .catch((error: unknown) => setProblem(failed(error)))
-      .finally(() => {
-        isAsking.current = false;
-      });
-  }, [position, isLive, query]);
+        setShown((before) => withNewer(before, found, after));
+        setProblem('');
+      }
+    } catch (error) {
+      setProblem(failed(error));
+    }
+    setCatchingUp(false);
+  };
+  useEffect(() => {
+    if (!isLive || !query || isCatchingUp || !sample) return;
+    // Once for each sample, so that what failed is asked again and nothing is asked all the time.
+    if (sample.log_position <= newest.current || sample.at === sampleAsked.current) return;
+    sampleAsked.current = sample.at;
+    void catchUp();
+  }, [sample, isLive, query, isCatchingUp]);
 
   return html`<h1 tabindex="-1">Log</h1>
     <${FilterForm} filters=${filters} change=${setFilters} apply=${apply} />
@@ -94,16 +116,21 @@ export function Log(): VNode {
     <section class="panel" aria-label="Events">
       ${
         events.length === 0
-          ? html`<p class="none">No event is like that${downTo > 1 ? `, down to record ${count(downTo)}` : ''}.</p>`
+          ? html`<p class="none">${query ? noneFound(isAll, downTo) : problem === '' && 'Asking the relay…'}</p>`
           : html`<ol class="timeline">
               ${events.map((event) => html`<${Entry} key=${event.lsn} event=${event} />`)}
             </ol>`
       }
+      ${isLookingBack && query && html`<p class="note" role="status">Looking through the log…</p>`}
       ${
-        downTo > 1 &&
-        html`<p class="actions"><button type="button" onClick=${() => void older()}>Look further back</button></p>`
+        !isAll &&
+        html`<p class="actions"><button type="button" disabled=${isLookingBack} onClick=${() => void older()}>Look further back</button></p>`
       }
     </section>`;
+}
+
+function noneFound(isAll: boolean, downTo: number): string {
+  return `No event is like that${isAll ? '' : `, down to record ${count(downTo)}`}.`;
 }
 
 interface FilterFormProps {
@@ -175,7 +202,10 @@ async function keyOf(text: string): Promise<string> {
   if (text.length === PUBLIC_KEY_CHARACTERS && text.endsWith('=')) return text;
   const { hosts } = await read<ConsoleHosts>('hosts', { search: text });
   const named = hosts.filter(({ host }) => host.toLowerCase() === text.toLowerCase());
-  const meant = named.length > 0 ? named : hosts;
+  const fitting = named.length > 0 ? named : hosts;
+  // A key that was rotated is one of a host that has another by now.
+  const current = fitting.filter(({ state }) => state !== 'rotated');
+  const meant = current.length > 0 ? current : fitting;
   const [only, ...others] = meant;
   if (!only) throw new NoSuchHost('No host is like that.');
   if (others.length > 0) throw new NoSuchHost(`${count(meant.length)} hosts are like that: give the fingerprint.`);

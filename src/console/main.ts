@@ -91,12 +91,19 @@ async function leave(): Promise<void> {
   }
 }
 
+/** A link that was opened twice leads to the session that it began. Throws why it is not good when there is none. */
+async function resumeInstead(refused: unknown): Promise<void> {
+  await resume().catch(() => {
+    throw refused;
+  });
+}
+
 async function open(): Promise<void> {
   const token = TOKEN.exec(location.hash)?.[1];
   // It stays neither in the address nor in the history.
   if (token !== undefined) history.replaceState(null, '', '/console/#/');
   try {
-    await (token === undefined ? resume() : enter(token));
+    await (token === undefined ? resume() : enter(token).catch(resumeInstead));
     session.value = 'open';
     follow();
   } catch (error) {

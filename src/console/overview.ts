@@ -7,6 +7,7 @@ import type {
   ConsoleOverview,
   ConsoleSample,
   EpochBegun,
+  EpochsRead,
   HostShown,
   RefusalCount,
 } from '../protocol/operator-documents.ts';
@@ -54,6 +55,7 @@ function Figures({ now, known }: { now: ConsoleSample; known: ConsoleOverview })
 }
 
 function Charts({ all }: { all: readonly ConsoleSample[] }): VNode {
+  if (all.length === 0) return html`<p class="none">The first measurements come in a few seconds.</p>`;
   const times = all.map(({ at }) => at);
   const line = (label: string, colour: string, value: (sample: ConsoleSample) => number | null) => ({
     label,
@@ -64,7 +66,7 @@ function Charts({ all }: { all: readonly ConsoleSample[] }): VNode {
     <${Chart}
       title="Items a second"
       times=${times}
-      written=${rate}
+      unit="rate"
       lines=${[
         line('accepted', '--line-1', (one) => one.accepted_per_s),
         line('acked', '--line-2', (one) => one.acked_per_s),
@@ -74,7 +76,7 @@ function Charts({ all }: { all: readonly ConsoleSample[] }): VNode {
     <${Chart}
       title="Commit"
       times=${times}
-      written=${duration}
+      unit="duration"
       lines=${[
         line('p50', '--line-1', (one) => one.commit_p50_ms),
         line('p99', '--line-3', (one) => one.commit_p99_ms),
@@ -83,13 +85,13 @@ function Charts({ all }: { all: readonly ConsoleSample[] }): VNode {
     <${Chart}
       title="Items waiting"
       times=${times}
-      written=${count}
+      unit="count"
       lines=${[line('all queues', '--line-1', (one) => one.queue_items)]}
     />
     <${Chart}
       title="Oldest item"
       times=${times}
-      written=${duration}
+      unit="duration"
       lines=${[line('age', '--line-2', (one) => one.oldest_item_age_ms)]}
     />
   </div>`;
@@ -128,6 +130,12 @@ function Refusals({ refusals, nowMs }: { refusals: readonly RefusalCount[]; nowM
   />`;
 }
 
+const EPOCHS_NOTES: Readonly<Record<EpochsRead, string>> = {
+  'under way': 'The log is still being read; earlier ones may come.',
+  whole: '',
+  failed: 'The log could not be read to its beginning; the messages of the relay say why.',
+};
+
 function Epochs({ known }: { known: ConsoleOverview }): VNode {
   return html`<${Table}
       label="Epochs"
@@ -141,7 +149,7 @@ function Epochs({ known }: { known: ConsoleOverview }): VNode {
         { title: 'record', isNumber: true, cell: (one: EpochBegun) => count(one.lsn) },
       ]}
     />
-    ${!known.are_epochs_whole && html`<p class="note">The log is still being read; earlier ones may come.</p>`}`;
+    ${EPOCHS_NOTES[known.epochs_read] && html`<p class="note">${EPOCHS_NOTES[known.epochs_read]}</p>`}`;
 }
 
 function Relay({ known }: { known: ConsoleOverview }): VNode {

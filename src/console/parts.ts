@@ -7,6 +7,9 @@ import { html } from 'htm/preact';
 import { printable } from '../protocol/printable.ts';
 import { bytes, count, time } from './text.ts';
 
+/** In the place of what there is none of. */
+export const NOTHING = '–';
+
 /** Text of others. */
 export function Words({ text }: { text: string }): VNode {
   return html`<bdi class="words">${printable(text)}</bdi>`;
@@ -56,14 +59,18 @@ export function Table<Row>({ label, columns, rows, keyOf, none }: TableProps<Row
       ${rows.map(
         (row) =>
           html`<tr role="row" key=${keyOf(row)}>
-            ${columns.map(
-              ({ title, cell, isNumber }) =>
-                html`<td role="cell" data-title=${title} class=${isNumber ? 'number' : ''}>${cell(row)}</td>`,
-            )}
+            ${columns.map((column) => html`<${Cell} ...${column} row=${row} />`)}
           </tr>`,
       )}
     </tbody>
   </table>`;
+}
+
+/** One that says nothing is left out of the card of a narrow page. */
+function Cell<Row>({ title, cell, isNumber, row }: Column<Row> & { row: Row }): VNode {
+  const content = cell(row);
+  const kind = content === NOTHING ? 'nothing' : isNumber ? 'number' : '';
+  return html`<td role="cell" data-title=${title} class=${kind}>${content}</td>`;
 }
 
 interface BarProps {

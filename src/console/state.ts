@@ -67,38 +67,66 @@ export function failed(error: unknown): string {
   return error.message;
 }
 
+let soon: ReturnType<typeof setTimeout> | undefined;
+
 export async function loadOverview(): Promise<void> {
+  const before = new Set(samples.value);
   try {
     const loaded = await read<ConsoleOverview>('overview');
+    const known = new Set(loaded.samples.map(({ at }) => at));
+    // Those that the stream brought while this was under way.
+    const newer = samples.value.filter((one) => !before.has(one) && !known.has(one.at));
     overview.value = loaded;
-    samples.value = loaded.samples;
-    if (!loaded.are_epochs_whole) setTimeout(() => void loadOverview(), STILL_READING_MS);
+    samples.value = [...loaded.samples, ...newer].slice(-SAMPLES_KEPT);
+    clearTimeout(soon);
+    if (loaded.epochs_read === 'under way') soon = setTimeout(() => void loadOverview(), STILL_READING_MS);
   } catch (error) {
     failed(error);
   }
 }
 
-/** Follows the relay until the page goes. The browser opens a lost stream again by itself. */
+let stream: EventSource | undefined;
+
+/**
+ * Follows the relay while the page can be seen: a browser has few connections to one place, and those of hidden pages
+ * would be missing for the others. To be called once.
+ */
 export function follow(): void {
-  const stream = new EventSource('/console/live');
-  stream.addEventListener('open', () => {
+  listen();
+  document.addEventListener('visibilitychange', () => {
+    if (document.visibilityState === 'visible') listen();
+    else rest();
+  });
+  setInterval(() => {
+    if (stream) void loadOverview();
+  }, OVERVIEW_EVERY_MS);
+}
+
+/** The browser opens a lost stream again by itself, but not one that was refused. */
+function listen(): void {
+  if (stream || session.value !== 'open' || document.visibilityState !== 'visible') return;
+  const opened = new EventSource('/console/live');
+  stream = opened;
+  opened.addEventListener('open', () => {
     connection.value = 'live';
     void loadOverview();
   });
-  stream.addEventListener('sample', (event: MessageEvent<string>) => {
+  opened.addEventListener('sample', (event: MessageEvent<string>) => {
     const sample = JSON.parse(event.data) as ConsoleSample;
-    samples.value = [...samples.value, sample].slice(-SAMPLES_KEPT);
+    // The overview may have brought it already.
+    if (samples.value.at(-1)?.at !== sample.at) samples.value = [...samples.value, sample].slice(-SAMPLES_KEPT);
   });
-  stream.addEventListener('error', () => {
+  opened.addEventListener('error', () => {
     connection.value = 'lost';
-    // Nothing opens a stream again that was refused: the session may be over.
-    if (stream.readyState !== EventSource.CLOSED) return;
-    void loadOverview().then(() => {
-      if (session.value === 'open') setTimeout(follow, OVERVIEW_EVERY_MS);
-    });
+    if (opened.readyState !== EventSource.CLOSED) return;
+    stream = undefined;
+    // The session may be over.
+    void loadOverview().then(() => setTimeout(listen, OVERVIEW_EVERY_MS));
   });
-  const timer = setInterval(() => {
-    if (stream.readyState === EventSource.CLOSED) clearInterval(timer);
-    else if (document.visibilityState === 'visible') void loadOverview();
-  }, OVERVIEW_EVERY_MS);
+}
+
+function rest(): void {
+  stream?.close();
+  stream = undefined;
+  connection.value = 'connecting';
 }

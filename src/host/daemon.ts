@@ -2,8 +2,8 @@
  * The daemon: opens the store, answers at the local socket, and runs what is done by the clock. The composition root of
  * the host side.
  *
- *     start   store (its lock keeps a second daemon out) ─▶ identity ─▶ socket ─▶ timers
- *     stop    timers ─▶ socket: what came is answered ─▶ store: what was begun is durable
+ *     start   store (its lock keeps a second daemon out) ─▶ identity ─▶ socket ─▶ LAN
+ *     stop    socket and LAN: what came is answered ─▶ store: what was begun is durable
  *
  * When the store fails nothing more is answered, and `failed` resolves: the process is to end.
  */
@@ -16,6 +16,7 @@ import type { Identity, Office } from './office/office.ts';
 import type { HostConfig } from './config.ts';
 import { handlersOf } from './local/handlers.ts';
 import { LocalServer } from './local/server.ts';
+import { LanSide } from './transport/lan-side.ts';
 import { type HostPaths, daemonSocketFault, makePrivateFolder } from './paths.ts';
 import type { HostStore, StoreFailed } from './store/host-store.ts';
 import { HostStoreRefused, openHostStore } from './store/open.ts';
@@ -51,7 +52,7 @@ export interface Daemon {
 }
 
 /** Throws `DaemonRefused`, `HostStoreRefused` or `SocketUnavailable`. */
-export async function startDaemon({ paths, version, log }: DaemonOptions): Promise<Daemon> {
+export async function startDaemon({ paths, config, version, log }: DaemonOptions): Promise<Daemon> {
   const fault = daemonSocketFault(paths);
   if (fault !== undefined) throw new DaemonRefused('socket-path', fault);
   let fail!: (error: StoreFailed) => void;
@@ -71,13 +72,15 @@ export async function startDaemon({ paths, version, log }: DaemonOptions): Promi
       socket: paths.socket,
     };
     await makeSocketFolder(paths);
+    const lan = new LanSide({ office, listen: config.lanListen, advertise: config.lanAdvertise, version });
     const server = await LocalServer.listen({
       socketPath: paths.socket,
       office,
-      handlers: handlersOf({ office, facts }),
+      handlers: handlersOf({ office, facts, pairing: lan }),
     });
+    await lan.start();
     const stop = async (): Promise<void> => {
-      await Promise.race([server.drain(), elapsed(DRAIN_MS)]);
+      await Promise.race([Promise.all([server.drain(), lan.stop()]), elapsed(DRAIN_MS)]);
       server.close();
       await store.close();
     };

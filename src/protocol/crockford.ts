@@ -15,3 +15,19 @@ export function encodeCrockford(bytes: Uint8Array): string {
   }
   return text;
 }
+
+/** What people write for a digit that looks like it. */
+const LOOKALIKES: Readonly<Record<string, string>> = { O: '0', I: '1', L: '1' };
+
+/** The `count` bytes that the digits stand for, letters in either case; `undefined` when they stand for others. */
+export function decodeCrockford(text: string, count: number): Buffer | undefined {
+  if (text.length !== Math.ceil((count * 8) / DIGIT_BITS)) return undefined;
+  let value = 0n;
+  for (const letter of text.toUpperCase()) {
+    const digit = ALPHABET.indexOf(LOOKALIKES[letter] ?? letter);
+    if (digit < 0) return undefined;
+    value = (value << 5n) | BigInt(digit);
+  }
+  const hex = value.toString(16).padStart(count * 2, '0');
+  return hex.length === count * 2 ? Buffer.from(hex, 'hex') : undefined;
+}

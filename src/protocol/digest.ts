@@ -8,3 +8,8 @@ export type Sha256Hex = string & { readonly [sha256HexBrand]: true };
 export function sha256Hex(bytes: Uint8Array | string): Sha256Hex {
   return hash('sha256', bytes, 'hex') as Sha256Hex;
 }
+
+/** Whether the bytes are there and have that hash. */
+export function hasHash(bytes: Uint8Array | undefined, expected: Sha256Hex): bytes is Uint8Array {
+  return bytes !== undefined && sha256Hex(bytes) === expected;
+}

@@ -92,6 +92,10 @@ export type RefusalCount = Static<typeof RefusalCount>;
 export const EpochBegun = Type.Object({ lsn: Count, at: Time, epoch: EpochText, reason: Text }, CLOSED);
 export type EpochBegun = Static<typeof EpochBegun>;
 
+/** How far the log was read for its epochs: to its beginning, not yet, or up to a place that cannot be read. */
+export const EpochsRead = Type.Union([Type.Literal('under way'), Type.Literal('whole'), Type.Literal('failed')]);
+export type EpochsRead = Static<typeof EpochsRead>;
+
 export const ConsoleOverview = Type.Object(
   {
     version: Text,
@@ -107,7 +111,7 @@ export const ConsoleOverview = Type.Object(
     biggest_queues: Type.Array(HostShown),
     refusals: Type.Array(RefusalCount),
     epochs: Type.Array(EpochBegun, { description: 'the newest first' }),
-    are_epochs_whole: Type.Boolean({ description: 'whether the log was read to its beginning' }),
+    epochs_read: EpochsRead,
   },
   CLOSED,
 );

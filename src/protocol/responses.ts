@@ -249,6 +249,17 @@ export const HealthResponse = Type.Object(
         { ...CLOSED, description: 'the last regular backup, where there is a plan for them' },
       ),
     ),
+    last_scrub: Type.Optional(
+      Type.Object(
+        {
+          at: Time,
+          items: Type.Integer({ minimum: 0, description: 'waiting items whose bytes were compared with their hash' }),
+          lost: Type.Integer({ minimum: 0, description: 'those whose bytes were missing or altered' }),
+          unreadable: Type.Integer({ minimum: 0, description: 'rows of items that cannot be read' }),
+        },
+        { ...CLOSED, description: 'the last scrub that came to its end since the start' },
+      ),
+    ),
   },
   CLOSED,
 );

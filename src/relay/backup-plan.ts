@@ -12,6 +12,7 @@ import { join } from 'node:path';
 import { type PublicKey, hostFingerprint } from '../protocol/public-key.ts';
 import type { Cancel, Clock, Timers } from './engine/ambient.ts';
 import type { Engine } from './engine/engine.ts';
+import type { LostItems } from './engine/lost-items.ts';
 import { type WrittenBackup, writeBackupFile } from './store/backup-file.ts';
 
 /** What the operator set. */
@@ -30,6 +31,8 @@ export interface LastBackup {
 
 export interface BackupPlanOptions extends BackupSettings {
   engine: Engine;
+  /** Told of what waits and is damaged. */
+  lostItems: LostItems;
   relayPubkey: PublicKey;
   clock: Clock;
   timers: Timers;
@@ -56,6 +59,7 @@ export class BackupPlan {
   #running: Promise<void> | undefined;
   #isStopped = false;
   #last: LastBackup | undefined;
+  #lastGoodMs = 0;
 
   private constructor(options: BackupPlanOptions) {
     const { relayPubkey, clock, timers } = options;
@@ -76,6 +80,11 @@ export class BackupPlan {
   /** How the last attempt of this process went, or when the newest file of an earlier one was made. */
   get last(): LastBackup | undefined {
     return this.#last;
+  }
+
+  /** When the newest good one was made, by this process or an earlier one; 0 while there is none. */
+  get lastGoodMs(): number {
+    return this.#lastGoodMs;
   }
 
   /** Resolves when no backup is under way; one that is, is given up. */
@@ -130,6 +139,7 @@ export class BackupPlan {
     const backup = await this.#backUp(atMs);
     this.#hasFailed = false;
     this.#last = { isGood: true, atMs };
+    this.#lastGoodMs = atMs;
     this.#options.written(backup);
     await this.#removeOld(atMs);
     return { name: this.#nameAt(atMs), bytes: backup.bytes };
@@ -147,17 +157,18 @@ export class BackupPlan {
     const newestMs = (await this.#files(nowMs)).at(-1)?.timeMs;
     if (newestMs === undefined) return true;
     this.#last ??= { isGood: true, atMs: newestMs };
+    this.#lastGoodMs ||= newestMs;
     return nowMs - newestMs >= everyMs || sinceTriedMs >= everyMs;
   }
 
   async #backUp(atMs: number): Promise<WrittenBackup> {
-    const { engine, folder, version } = this.#options;
+    const { engine, lostItems, folder, version } = this.#options;
     await this.#removeParts();
     const path = join(folder, this.#nameAt(atMs));
     const snapshot = await engine.snapshot();
     try {
-      const chunks = this.#untilStopped(snapshot.chunks({ created_at: atMs, version }));
-      return await writeBackupFile(chunks, { path, replaces: false });
+      const chunks = snapshot.chunks({ created_at: atMs, version }, (damage) => lostItems.foundByBackup(damage));
+      return await writeBackupFile(this.#untilStopped(chunks), { path, replaces: false });
     } finally {
       await snapshot.close();
     }

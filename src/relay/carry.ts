@@ -4,7 +4,7 @@
  * No engine runs: events are decided one after another, each over what those before have made, and become durable in
  * batches as everywhere else. core/decide-restore.ts says what; the order is here.
  */
-import { sha256Hex } from '../protocol/digest.ts';
+import { hasHash } from '../protocol/digest.ts';
 import { DEFAULT_LIMITS } from '../protocol/limits.ts';
 import type { Sha256Hex } from '../protocol/digest.ts';
 import type { PublicKey } from '../protocol/public-key.ts';
@@ -153,7 +153,7 @@ export class Carrier implements RowReader {
       const wires = await this.#store.payloads(rows);
       for (const [at, row] of rows.entries()) {
         const wire = wires[at];
-        if (wire && sha256Hex(wire) === row.wireHash) continue;
+        if (hasHash(wire, row.wireHash)) continue;
         const account = this.get('enrolment', row.targetPubkey)?.account ?? null;
         await this.apply([itemLost(row, account, wire ? 'corrupt' : 'missing', this.#nowMs)]);
       }

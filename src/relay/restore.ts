@@ -7,7 +7,7 @@
  * away.
  */
 import { existsSync } from 'node:fs';
-import { mkdir, mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import type { Signer } from '../protocol/ed25519.ts';
@@ -19,18 +19,19 @@ import { rowKey } from './core/rows.ts';
 import type { BackupHeader } from './store/backup.ts';
 import { LEVEL_FOLDER, type Level } from './store/level.ts';
 import { unpackBackup } from './store/offline.ts';
-import { PositionFile } from './store/position.ts';
+import { makeFolder } from './store/open.ts';
+import { PositionFile, positionFault } from './store/position.ts';
 import { readPruned } from './store/pruned.ts';
-import { finishRebuild } from './store/rebuild-swap.ts';
 import { StoreRefused } from './store/refused.ts';
 import { syncFolder } from '../system/sync-folder.ts';
 import { readRelayKey } from './store/relay-key.ts';
 import { LogTree } from './store/log-tree.ts';
 import { RelayStore } from './store/relay-store.ts';
 import type { ReadReplaced } from './store/replaced.ts';
-import { checkUnpacked, openReplaced, readOrRefuse } from './store/restorable.ts';
+import { checkUnpacked, openReplaced, readOrRefuse, readableOf } from './store/restorable.ts';
 import { type RestoreNames, cloneLevel, removeLeftovers, restoreNames, syncTree } from './store/restore-files.ts';
 import { type StepObserver, decideSwap, finishSwap } from './store/restore-swap.ts';
+import { finishSwaps } from './store/unfinished-swaps.ts';
 import { waitingRows } from './store/waiting-rows.ts';
 
 export interface RestoreOptions {
@@ -42,7 +43,7 @@ export interface RestoreOptions {
   signer?: Signer;
   nowMs: number;
   newEpoch: () => Epoch;
-  /** Shows what a restore would do, and changes nothing. */
+  /** Shows what a restore would do, and changes nothing but to finish what was interrupted before. */
   isRehearsal: boolean;
   /** Whether to go on when the store that is there cannot be read, or not wholly. */
   goesOnUnread: boolean;
@@ -50,6 +51,8 @@ export interface RestoreOptions {
   confirm: (report: RestoreReport) => Promise<void>;
   /** Told each step before it is taken. */
   step?: StepObserver;
+  /** Leaves everything as it is, as long as nothing is decided. */
+  signal?: AbortSignal;
 }
 
 export interface RestoreReport {
@@ -60,14 +63,16 @@ export interface RestoreReport {
   replaced: { epoch: Epoch; lsn: number; continuesBackup: boolean } | null;
   /** Rows of it that could not be read. */
   unreadable: number;
+  /** Its table files that are damaged: nothing was read of them. */
+  damagedTables: number;
   epoch: Epoch;
   /** The last record of the restored store. */
   lsn: number;
   /** Items that wait in the restored store. */
   items: number;
   carried: CarriedFigures;
-  /** Items that wait in the replaced store alone, by who has to push them again. */
-  missing: MissingItems[];
+  /** Items that wait in the replaced store alone, by who has to push them again; `null` when that cannot be told. */
+  missing: MissingItems[] | null;
 }
 
 export interface MissingItems {
@@ -76,18 +81,31 @@ export interface MissingItems {
   items: number;
 }
 
-/** Throws `StoreRefused`, and what `confirm` throws. */
+/** Throws `StoreRefused`, what `confirm` throws, and why the signal aborted. */
 export async function restoreRelay(options: RestoreOptions): Promise<RestoreReport> {
   try {
     const signer = options.signer ?? (await readRelayKey(options.folder));
     if (!signer) throw withoutKey(options.folder);
+    if (options.positionFile !== undefined) await refuseUnusablePosition(options.positionFile);
     return await (options.isRehearsal ? rehearse({ ...options, signer }) : restore({ ...options, signer }));
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
+    const { code, errno, message } = error as NodeJS.ErrnoException;
     // Errors of the system have a number as well; those of commands have an exit.
-    if (typeof code !== 'string' || typeof (error as NodeJS.ErrnoException).errno !== 'number') throw error;
-    throw new StoreRefused('unusable', `the store at ${options.folder} cannot be restored (${code}): mend that first`);
+    const isOfSystem = typeof errno === 'number';
+    if (typeof code !== 'string' || !(isOfSystem || code.startsWith('LEVEL_'))) throw error;
+    const what = isOfSystem ? code : message;
+    throw new StoreRefused('unusable', `the store at ${options.folder} cannot be restored (${what}): mend that first`);
   }
+}
+
+/** Found out before anything is decided: from then on no other place will do without being asked for. */
+async function refuseUnusablePosition(path: string): Promise<void> {
+  const fault = await positionFault(path);
+  if (fault === undefined) return;
+  throw new StoreRefused(
+    'unusable',
+    `the position file ${path} cannot be used (${fault}): name another place with --position-file`,
+  );
 }
 
 type KeyedOptions = RestoreOptions & { signer: Signer };
@@ -99,7 +117,13 @@ function withoutKey(folder: string): StoreRefused {
   );
 }
 
+function positionFileOf({ positionFile }: RestoreOptions): string | undefined {
+  return positionFile === undefined ? undefined : resolve(positionFile);
+}
+
+/** What was interrupted before it is finished here too: the store that a restore would replace is the one after that. */
 async function rehearse(options: KeyedOptions): Promise<RestoreReport> {
+  await finishSwaps(options.folder, { positionFile: positionFileOf(options) });
   const scratch = await mkdtemp(join(tmpdir(), 'poste-rehearsal-'));
   try {
     const levelFolder = join(options.folder, LEVEL_FOLDER);
@@ -114,10 +138,9 @@ async function rehearse(options: KeyedOptions): Promise<RestoreReport> {
 
 async function restore(options: KeyedOptions): Promise<RestoreReport> {
   const { folder, confirm, step } = options;
-  const positionFile = options.positionFile === undefined ? undefined : resolve(options.positionFile);
-  await mkdir(folder, { mode: 0o700, recursive: true });
-  await finishSwap(folder, { positionFile, step });
-  await finishRebuild(folder);
+  const positionFile = positionFileOf(options);
+  await makeFolder(folder);
+  await finishSwaps(folder, { positionFile, step });
   const prepared = await prepare(options, folder);
   const { report, names } = prepared;
   try {
@@ -127,6 +150,8 @@ async function restore(options: KeyedOptions): Promise<RestoreReport> {
     await syncTree(join(folder, names.restored));
     await syncFolder(folder);
     await step?.('the restore is decided');
+    options.signal?.throwIfAborted();
+    if (report.keptAside === null && existsSync(join(folder, LEVEL_FOLDER))) throw begunMeanwhile(options.folder);
     const replaced = report.keptAside === null ? null : names.replaced;
     await decideSwap(folder, { ...names, replaced, positionFile: positionFile ?? null });
   } catch (error) {
@@ -138,6 +163,11 @@ async function restore(options: KeyedOptions): Promise<RestoreReport> {
   await prepared.unlock();
   await finishSwap(folder, { positionFile, step });
   return report;
+}
+
+/** Where there is no store there is no lock to hold. */
+function begunMeanwhile(folder: string): StoreRefused {
+  return new StoreRefused('locked', `a relay began a store at ${folder} meanwhile: stop it, and restore then`);
 }
 
 interface Prepared {
@@ -152,7 +182,8 @@ interface Prepared {
 /** Everything short of the swap, in `folder`, which is that of the options or a copy of it. */
 async function prepare(options: KeyedOptions, folder: string): Promise<Prepared> {
   const { file, nowMs, goesOnUnread, signer, step } = options;
-  const found = await openReplaced(folder, options.folder, goesOnUnread);
+  const place = { folder, shown: options.folder, goesOnUnread };
+  const found = await openReplaced(place);
   const names = restoreNames(options.folder, nowMs);
   const opened = new Set<{ close(): Promise<void> }>();
   if (found?.level) opened.add(found.level);
@@ -161,16 +192,20 @@ async function prepare(options: KeyedOptions, folder: string): Promise<Prepared>
   };
   const discard = async (): Promise<void> => {
     for (const resource of opened) await closeOne(resource);
-    for (const name of [names.restored, names.restoredPosition])
+    for (const name of [names.restored, names.restoredPosition, names.replacedCopy])
       await rm(join(folder, name), { recursive: true, force: true });
   };
   try {
     await removeLeftovers(folder);
     await step?.('the backup is unpacked');
-    const { level, header } = await unpackBackup(file, join(folder, names.restored));
+    const { level, header } = await unpackBackup(file, join(folder, names.restored), options.signal);
     opened.add(level);
     await checkUnpacked(level, header, signer.publicKey, file);
-    const read = found?.level && (await readOrRefuse(found.level, { level, header }, options.folder, goesOnUnread));
+    const copy = join(folder, names.replacedCopy);
+    const readable = found && (await readableOf(found, folder, copy));
+    if (readable) opened.add(readable);
+    const isPartial = found !== undefined && found.damagedTables.size > 0;
+    const read = readable && (await readOrRefuse(readable, isPartial, { level, header }, place));
     await step?.('the replaced store is taken over');
     const { file: position } = await PositionFile.open(join(folder, names.restoredPosition));
     const bounds = { lastLsn: header.lsn, pruned: await readPruned(level) };
@@ -184,12 +219,15 @@ async function prepare(options: KeyedOptions, folder: string): Promise<Prepared>
       keptAside: found ? join(options.folder, names.replaced) : null,
       replaced: replacedOf(read),
       unreadable: read?.unreadable ?? 0,
+      damagedTables: found?.damagedTables.size ?? 0,
       epoch,
       lsn: store.lastLsn,
       items: await countWaiting(level),
       carried: figures,
-      missing: found?.level && read ? await missingItems(found.level, read.store, store) : [],
+      missing: readable && read && !isPartial ? await missingItems(readable, read.store, store) : null,
     };
+    if (readable && readable !== found?.level) await closeOne(readable);
+    await rm(copy, { recursive: true, force: true });
     const { level: replacedLevel } = found ?? {};
     return {
       report,

@@ -29,6 +29,7 @@ import { DiskGuard, freeBytesOf } from './disk-guard.ts';
 import type { Clock, RandomBytes, Timers } from './engine/ambient.ts';
 import type { StoreFailed } from './engine/committer.ts';
 import { Engine } from './engine/engine.ts';
+import { LostItems } from './engine/lost-items.ts';
 import type { TrustProxy } from './http/client-address.ts';
 import { type ExchangeHandler, type HttpServer, type Listen, ListenFailed } from './http/exchange.ts';
 import { Handler } from './http/handler.ts';
@@ -49,6 +50,8 @@ import { pullRoute } from './http/v2-pull.ts';
 import { pushRoute } from './http/v2-push.ts';
 import { rotateRoute } from './http/v2-rotate.ts';
 import { sendersRoute } from './http/v2-senders.ts';
+import { Scrub } from './scrub.ts';
+import { refusedIfDamaged } from './store/damage.ts';
 import { openStore } from './store/open.ts';
 import type { RelayStore } from './store/relay-store.ts';
 import { Sweeps } from './sweep.ts';
@@ -125,7 +128,7 @@ export const STOP_WITHIN_MS = 20_000;
 export async function startRelay(options: RelayOptions): Promise<Relay> {
   const { storeDir, positionFile, clock, randomBytes, limits, admission, enrolmentsMax, dedupRowsMax } = options;
   const newEpoch = () => epochFromRandom(randomBytes(EPOCH_RANDOM_BYTES));
-  const { store, signer, initialised, notices, isClockDoubted } = await openStore({
+  const { store, signer, initialised, notices, epochBegun, isClockDoubted } = await openStore({
     folder: storeDir,
     ...(positionFile !== undefined && { positionFile }),
     ...(options.signer && { signer: options.signer }),
@@ -137,11 +140,12 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
   const settings = { limits, admission, enrolmentsMax, dedupRowsMax };
   // Without an operator's listener there is nobody to count for.
   const watch = options.adminListen ? new Watch(options.version, clock) : undefined;
+  if (epochBegun) watch?.metrics.epochBegun(epochBegun);
   const observed = watch && { observer: watch.observer };
   const engineOptions = { store, settings, signer, monotonicMs, failed: failure.tell, ...observed };
   const engine = await Engine.start(engineOptions, clock.nowMs()).catch(async (error: unknown) => {
     await store.close();
-    throw error;
+    throw refusedIfDamaged(error, storeDir);
   });
   try {
     await engine.heartbeat(clock.nowMs());
@@ -160,7 +164,7 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
   } catch (error) {
     await engine.close();
     await store.close();
-    throw error;
+    throw refusedIfDamaged(error, storeDir);
   }
 }
 
@@ -184,7 +188,16 @@ async function serve(options: ServeOptions): Promise<Relay> {
   const challenges = new Challenges(monotonicMs, randomBytes);
   const { publicKey: relayPubkey } = signer;
   const bodyBytesMax = Math.min(options.bodyBytesMax, BODY_BYTES_MAX);
-  const pageWriter = new PageWriter({ engine, clock, timers, newEpoch });
+  const lostItems = new LostItems({
+    engine,
+    clock,
+    newEpoch,
+    lost: (items, foundBy) =>
+      log.error({ items, foundBy }, 'items were missing or altered on the disk: their senders push them again'),
+    unreadable: (rows, foundBy) =>
+      log.error({ rows, foundBy }, 'rows of queues cannot be read: stop the relay, and run poste relay log verify'),
+  });
+  const pageWriter = new PageWriter({ engine, timers, lostItems });
   const disk = await DiskGuard.start({
     freeBytes: options.freeBytes ?? (() => freeBytesOf(options.storeDir)),
     floorBytes: options.diskFloorBytes,
@@ -240,13 +253,15 @@ async function serve(options: ServeOptions): Promise<Relay> {
     },
   });
   let operator: OperatorSide | undefined;
+  /** When the last backup was handed over to whoever asked for it; 0 when none was. */
+  let handedOverMs = 0;
   const controlHandler = new Handler({
     ...shared,
     routes: [
       ...hostRoutes({ engine, monotonicMs }),
       ...inviteRoutes({ engine, randomBytes }),
       consoleRoute({ clock, operator: () => operator }),
-      backupRoute({ engine, version }),
+      backupRoute({ engine, lostItems, version, taken: (atMs) => void (handedOverMs = atMs) }),
       epochRoute({ engine, randomBytes }),
     ],
     finished: (request) => log.info(request, 'local request'),
@@ -256,6 +271,7 @@ async function serve(options: ServeOptions): Promise<Relay> {
   let server: HttpServer | undefined;
   let admin: HttpServer | undefined;
   let plan: BackupPlan | undefined;
+  let scrub: Scrub | undefined;
   let control: Control;
   try {
     server = await listen({ ...options.listen, handler: (exchange) => handler.handle(exchange) });
@@ -279,6 +295,9 @@ async function serve(options: ServeOptions): Promise<Relay> {
         consoleFolder: options.consoleFolder,
         takeBackup: options.takeBackup ?? (options.backups && (() => takeBackup(plan))),
         lastBackup: () => plan?.last,
+        lastGoodBackupMs: () =>
+          options.backups || handedOverMs > 0 ? Math.max(plan?.lastGoodMs ?? 0, handedOverMs) : undefined,
+        lastScrub: () => scrub?.last,
       });
       const { adminListen } = options;
       const side = operator;
@@ -305,13 +324,15 @@ async function serve(options: ServeOptions): Promise<Relay> {
     isClockDoubted: options.isClockDoubted,
     unexpected: (error) => log.error({ err: error }, 'a sweep met an unexpected error'),
   });
-  plan = options.backups && backupPlan(options.backups, options);
+  plan = options.backups && backupPlan(options.backups, lostItems, options);
+  scrub = startScrub(lostItems, options);
   const keeping = options.logKeeping && logPlan(options.logKeeping, options, sweeps, shared.room.take);
   isReady = true;
   failed.then(
     () => {
       isReady = false;
       void sweeps.stop();
+      void scrub?.stop();
       void plan?.stop();
       void keeping?.stop();
     },
@@ -327,9 +348,7 @@ async function serve(options: ServeOptions): Promise<Relay> {
     const drained = Promise.all([handler.drain(), controlHandler.drain(), operator?.drain()]);
     const isDrained = await withinMs(drained, STOP_WITHIN_MS, timers);
     if (!isDrained) log.warn({}, 'some requests did not finish in time and are cut');
-    await sweeps.stop();
-    await planEnded;
-    await keepingEnded;
+    await Promise.all([sweeps.stop(), scrub?.stop(), planEnded, keepingEnded]);
     await operator?.close();
     await disk.close();
     hosted?.jwks.close();
@@ -360,18 +379,36 @@ function takeBackup(plan: BackupPlan | undefined): ReturnType<TakeBackup> {
   return plan ? plan.takeNow() : Promise.reject(new Error('the relay is starting'));
 }
 
+/** Says of each pass how it went; what was lost is said besides, when it is found. */
+function startScrub(lostItems: LostItems, { engine, clock, timers, randomBytes, watch, log }: ServeOptions): Scrub {
+  return new Scrub({
+    engine,
+    lostItems,
+    clock,
+    timers,
+    randomBytes,
+    scrubbed: (items) => watch?.metrics.scrubbed(items),
+    ended: ({ atMs: _atMs, durationMs, ...counts }) =>
+      log.info({ ...counts, durationMs: Math.round(durationMs) }, 'everything that waits was compared with its hash'),
+    unexpected: (error) => log.error({ err: error }, 'a scrub met an unexpected error'),
+  });
+}
+
 function backupPlan(
   settings: BackupSettings,
+  lostItems: LostItems,
   { engine, signer, clock, timers, version, log }: ServeOptions,
 ): BackupPlan {
   return BackupPlan.start({
     ...settings,
     engine,
+    lostItems,
     relayPubkey: signer.publicKey,
     clock,
     timers,
     version,
-    written: ({ bytes, items, header }) => log.info({ bytes, items, lsn: header.lsn }, 'a backup was written'),
+    written: ({ bytes, items, damagedItems, header }) =>
+      log.info({ bytes, items, damagedItems, lsn: header.lsn }, 'a backup was written'),
     failed: (error) => log.error({ err: error }, 'a backup could not be written; it is tried again'),
   });
 }

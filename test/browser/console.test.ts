@@ -2,6 +2,7 @@
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { printable } from '../../src/protocol/printable.ts';
+import { deferred } from '../support/deferred.ts';
 import { envelopeWire, itemTo, receiptId, receiptWire } from '../support/mail.ts';
 import { ConsoleWindow, browserForSuite, consoleUrl, sample } from '../support/console-browser.ts';
 import { HOSTILE } from '../support/hostile-words.ts';
@@ -52,6 +53,45 @@ describe('the console', () => {
     await one.page.reload();
     await one.heading('Poste relay');
     expect((await one.context.cookies()).filter(({ value }) => value !== '')).toEqual([]);
+  });
+
+  test('a link that was opened twice leads to the session that it began', async () => {
+    const relay = await started();
+    const url = await consoleUrl(relay);
+    const window = await ConsoleWindow.open(suite);
+    await window.page.goto(url);
+    await window.heading('Overview');
+    await window.page.goto('about:blank');
+    await window.page.goto(url);
+    await window.heading('Overview');
+    expect(window.page.url()).not.toContain('token');
+    expect(window.refusals).toEqual(['403 /console/session']);
+    await window.page.getByText('live', { exact: true }).waitFor();
+  });
+
+  test('asks once a second while the log is read, however long that takes', async () => {
+    const relay = await started();
+    const window = await ConsoleWindow.open(suite);
+    const { page } = window;
+    let asked = 0;
+    await page.route('**/console/overview', async (route) => {
+      const response = await route.fetch();
+      const document = (await response.json()) as object;
+      await route.fulfill({ response, json: { ...document, epochs_read: 'under way' } });
+      asked++;
+    });
+    await page.clock.install();
+    await page.goto(await consoleUrl(relay));
+    await window.heading('Overview');
+    await page.getByText('The log is still being read').waitFor();
+    const seconds = 35;
+    for (let second = 0; second < seconds; second++) {
+      await page.clock.runFor(1000);
+      // Another answer comes after those that were asked for before it.
+      await page.evaluate(`fetch('/console/session').then((answer) => answer.text())`);
+    }
+    expect(asked).toBeGreaterThan(seconds / 2);
+    expect(asked).toBeLessThan(seconds + 10);
   });
 
   test('shows how the relay does, as it happens', async () => {
@@ -120,6 +160,152 @@ describe('the console', () => {
     expect(relay.relay.engine.enrolment(next.key)?.revokedAtMs).toBe(relay.clock.wallMs);
     expect(await page.getByRole('button', { name: 'Revoke…' }).count()).toBe(0);
     expect(await window.unsound()).toEqual([]);
+  });
+
+  test('shows what waits for a host as it comes', async () => {
+    const relay = await started();
+    await relay.enrol(alice, bob);
+    const window = await ConsoleWindow.open(suite);
+    await window.enter(relay);
+    await window.go('Hosts');
+    const { page } = window;
+    await page.getByRole('link', { name: 'bob' }).click();
+    await page.getByRole('meter', { name: 'queue, items: 0 of 10,000 items' }).waitFor();
+    await relay.client(alice).push([itemTo([bob], 'first')]);
+    sample(relay);
+    await page.getByRole('meter', { name: 'queue, items: 1 of 10,000 items' }).waitFor();
+
+    // The dialog forgets what went wrong in it, and leaves the focus on something that is there.
+    await page.route('**/console/revoke', (route) => route.abort(), { times: 1 });
+    await page.getByRole('button', { name: 'Revoke…' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByLabel('Type its name to confirm').fill('bob');
+    await page.keyboard.press('Enter');
+    await dialog.getByRole('alert').getByText('the relay does not answer').waitFor();
+    await page.keyboard.press('Escape');
+    await page.getByRole('button', { name: 'Revoke…' }).click();
+    expect(await dialog.getByRole('alert').count()).toBe(0);
+    await dialog.getByLabel('Type its name to confirm').fill('bob');
+    await page.keyboard.press('Enter');
+    await page.getByText('bob is revoked, for good.').waitFor();
+    await expect.poll(() => page.evaluate('document.activeElement.tagName')).toBe('H1');
+  });
+
+  test('finds a host in the log by its name after its key was rotated', async () => {
+    const relay = await started();
+    const next = { ...hostNamed('bob-next'), name: bob.name };
+    await relay.enrol(alice, bob);
+    await relay.client(alice).push([itemTo([bob], 'before')]);
+    await relay.client(bob).request('POST', '/v2/relay/rotate', rotationBody(bob, next));
+    const window = await ConsoleWindow.open(suite);
+    await window.enter(relay);
+    await window.go('Log');
+    const { page } = window;
+    await page.getByRole('link', { name: 'Trace of item before' }).waitFor();
+    await page.getByLabel('Host', { exact: true }).fill('bob');
+    await page.getByLabel('Kind').selectOption('ItemAccepted');
+    await page.keyboard.press('Enter');
+    const events = page.getByRole('region', { name: 'Events' }).getByRole('listitem');
+    await expect.poll(() => events.count()).toBe(1);
+    expect(await page.getByRole('alert').count()).toBe(0);
+  });
+
+  test('an answer that comes after the log was filtered anew is not mixed in', async () => {
+    const relay = await started();
+    await relay.enrol(alice, bob);
+    const window = await ConsoleWindow.open(suite);
+    await window.enter(relay);
+    await window.go('Log');
+    const { page } = window;
+    const events = page.getByRole('region', { name: 'Events' }).getByRole('listitem');
+    await expect.poll(() => events.count()).toBe(5);
+    const asked = deferred();
+    const go = deferred();
+    const answered = deferred();
+    await page.route(
+      '**/console/log?*after=*',
+      async (route) => {
+        asked.resolve();
+        await go.promise;
+        await route.continue();
+        answered.resolve();
+      },
+      { times: 1 },
+    );
+    await relay.client(alice).push([itemTo([bob], 'late')]);
+    sample(relay);
+    await asked.promise;
+    await page.getByLabel('Kind').selectOption('HostEnrolled');
+    await page.getByRole('button', { name: 'Filter' }).click();
+    await expect.poll(() => events.count()).toBe(2);
+    go.resolve();
+    await answered.promise;
+    await page.getByLabel('Kind').selectOption('');
+    await page.getByLabel('Item', { exact: true }).fill('late');
+    // Something that is asked after it was answered after it too.
+    sample(relay);
+    await relay.client(alice).push([itemTo([bob], 'later')]);
+    sample(relay);
+    await page.waitForResponse(/after=/);
+    expect(await events.allTextContents()).toEqual([
+      expect.stringContaining('host enrolled') as unknown,
+      expect.stringContaining('host enrolled') as unknown,
+    ]);
+  });
+
+  test('looking back twice at once leaves nothing out and shows nothing twice', async () => {
+    const relay = await started();
+    await relay.enrol(alice, bob);
+    await relay.client(alice).push(Array.from({ length: 120 }, (_none, at) => itemTo([bob], `item-${at}`)));
+    const window = await ConsoleWindow.open(suite);
+    await window.enter(relay);
+    await window.go('Log');
+    const { page } = window;
+    const events = page.getByRole('region', { name: 'Events' }).getByRole('listitem');
+    await expect.poll(() => events.count()).toBe(50);
+    const asked = deferred();
+    const go = deferred();
+    await page.route('**/console/log?*before=*', async (route) => {
+      asked.resolve();
+      await go.promise;
+      await route.continue();
+    });
+    const back = page.getByRole('button', { name: 'Look further back' });
+    await back.dispatchEvent('click');
+    await asked.promise;
+    await back.dispatchEvent('click');
+    // What comes meanwhile stays.
+    await relay.client(alice).push([itemTo([bob], 'meanwhile')]);
+    sample(relay);
+    await page.getByRole('link', { name: 'Trace of item meanwhile' }).waitFor();
+    go.resolve();
+    await expect.poll(() => events.count()).toBe(101);
+    await back.click();
+    await expect.poll(() => events.count()).toBe(126);
+    const marks = await page.locator('.event-when').allTextContents();
+    const records = marks.map((mark) => Number(mark.split('·')[1]));
+    expect(records).toEqual(Array.from({ length: 126 }, (_none, at) => 126 - at));
+    expect(await window.unsound()).toEqual([]);
+  });
+
+  test('goes on behind answers without an event, and ends where the log does', async () => {
+    const relay = await started();
+    const window = await ConsoleWindow.open(suite);
+    const { page } = window;
+    const before: (string | null)[] = [];
+    // As a log of many records answers, of which the first 90,000 are kept no more.
+    await page.route('**/console/log*', async (route) => {
+      const asked = new URL(route.request().url()).searchParams.get('before');
+      before.push(asked);
+      const position = 150_000;
+      const down = Math.max(90_001, Number(asked ?? position + 1) - 20_000);
+      await route.fulfill({ json: { events: [], searched_down_to: down, log_position: position } });
+    });
+    await window.enter(relay);
+    await window.go('Log');
+    await page.getByText('No event is like that.').waitFor();
+    expect(before).toEqual([null, '130001', '110001', '90001']);
+    expect(await page.getByRole('button', { name: 'Look further back' }).count()).toBe(0);
   });
 
   test('shows the log live, filters it, and traces an item from its acceptance to its ack', async () => {
@@ -191,6 +377,56 @@ describe('the console', () => {
     expect(relay.errors).toHaveLength(1);
   });
 
+  test('marks the axes of its charts at steps that people read, and none twice', async () => {
+    const relay = await started();
+    await relay.enrol(alice, bob);
+    const window = await ConsoleWindow.open(suite);
+    const { page } = window;
+    await page.addInitScript(`
+      const { fillText, clearRect } = CanvasRenderingContext2D.prototype;
+      CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
+        this.canvas.drawn = [...(this.canvas.drawn ?? []), text];
+        return fillText.call(this, text, ...place);
+      };
+      CanvasRenderingContext2D.prototype.clearRect = function (...place) {
+        this.canvas.drawn = [];
+        return clearRect.call(this, ...place);
+      };
+    `);
+    await window.enter(relay);
+    await page.getByText('The first measurements come in a few seconds.').waitFor();
+    expect(await page.locator('.chart').count()).toBe(0);
+    await relay.client(alice).push([itemTo([bob], 'only')]);
+    const marks = (): Promise<string[][]> =>
+      page.evaluate(`Array.from(document.querySelectorAll('.chart canvas'), ({ drawn = [] }) =>
+        drawn.filter((text) => !text.includes(':')))`);
+    await expect
+      .poll(async () => {
+        sample(relay, 5);
+        return (await marks())[3];
+      })
+      .toContain('1 min');
+    const drawn = await marks();
+    expect(drawn[2]).toEqual(['0', '1']);
+    for (const texts of drawn) expect(new Set(texts).size).toBe(texts.length);
+    expect(await window.unsound()).toEqual([]);
+  });
+
+  test('leaves out of a narrow page what says nothing, and keeps a place for what is said aloud', async () => {
+    const relay = await started();
+    await relay.enrol(alice);
+    const window = await ConsoleWindow.open(suite, { viewport: { width: 360, height: 780 } });
+    await window.enter(relay);
+    await window.go('Hosts');
+    const { page } = window;
+    await page.getByRole('link', { name: 'alice' }).waitFor();
+    const titles = await page
+      .getByRole('cell')
+      .evaluateAll((cells) => cells.map((cell) => cell.getAttribute('data-title')));
+    expect(titles).toEqual(['name', 'state', 'fingerprint', 'items', 'bytes']);
+    expect(await page.evaluate(`getComputedStyle(document.querySelector('.notice')).display`)).toBe('block');
+  });
+
   test('goes by keyboard alone', async () => {
     const relay = await started();
     await relay.enrol(alice, bob);
@@ -216,6 +452,31 @@ describe('the console', () => {
     expect(await page.evaluate('getComputedStyle(document.activeElement).outlineStyle')).toBe('solid');
     await page.keyboard.press('Enter');
     await window.heading(/alice/);
+    expect(await window.unsound()).toEqual([]);
+  });
+
+  test('a page that nobody sees holds no stream, and catches up when it is seen again', async () => {
+    const relay = await started();
+    await relay.enrol(alice, bob);
+    const window = await ConsoleWindow.open(suite);
+    await window.enter(relay);
+    const { page } = window;
+    const show = (state: 'hidden' | 'visible'): Promise<unknown> =>
+      page.evaluate(`
+        Object.defineProperty(document, 'visibilityState', { value: '${state}', configurable: true });
+        document.dispatchEvent(new Event('visibilitychange'));
+      `);
+    const ended = (): number =>
+      relay.logged.filter(({ fields }) => (fields as { route?: string }).route === '/console/live').length;
+    expect(ended()).toBe(0);
+    await show('hidden');
+    await expect.poll(ended).toBe(1);
+    await relay.client(alice).push([itemTo([bob], 'unseen')]);
+    sample(relay, 3);
+    await show('visible');
+    await page.getByText('live', { exact: true }).waitFor();
+    await page.getByRole('img', { name: /Items waiting, now: all queues 1/ }).waitFor();
+    expect(ended()).toBe(1);
     expect(await window.unsound()).toEqual([]);
   });
 

@@ -6,10 +6,12 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { ControlClient } from '../../src/cli/control-client.ts';
 import { controlSocketPath } from '../../src/relay/control/socket.ts';
 import { checkedBackup } from '../../src/relay/store/backup-file.ts';
+import { payloadKey } from '../../src/relay/store/keys.ts';
 import { FIRST_ADAPTER } from '../support/adapters.ts';
 import { type HttpRelay, relayForTest } from '../support/http-relay.ts';
 import { alice, bob } from '../support/hosts.ts';
 import { envelopeWire, itemTo } from '../support/mail.ts';
+import { withRawLevel } from '../support/raw-level.ts';
 
 /** Enough that no buffer between a relay and its peer holds all of it. */
 const MUCH_BYTES = 24 << 20;
@@ -49,6 +51,23 @@ describe('GET /v1/backup', () => {
     expect(headers['x-backup-bytes-about']).toMatch(/^[0-9]+$/);
     const written = await checkedBackup(chunks);
     expect(written).toMatchObject({ items: 2, header: { epoch: relay.epoch, lsn: await relay.lastLsn() } });
+  });
+
+  test('says what is damaged in it, and the relay is done with that by then', async () => {
+    const relay = await started();
+    await relay.client(alice).push(['m1', 'm2', 'm3'].map((id) => itemTo([bob], id)));
+    const [, row] = await relay.queue(bob);
+    await relay.stop();
+    await withRawLevel(relay.folder, (level) => level.put(payloadKey(bob.key, row?.seq ?? 0), Buffer.from('other')));
+    await relay.start();
+    const { epoch } = relay;
+    const { chunks } = await streamed(relay);
+    expect(await checkedBackup(chunks)).toMatchObject({ items: 3, damagedItems: 1, header: { epoch } });
+    expect(relay.epoch).not.toBe(epoch);
+    expect((await relay.client(bob).pull()).items.map(({ item_id }) => item_id)).toEqual(['m1', 'm3']);
+    expect(relay.errors).toMatchObject([{ fields: { items: 1, foundBy: 'backup' } }]);
+    const again = await streamed(relay);
+    expect(await checkedBackup(again.chunks)).toMatchObject({ items: 2, damagedItems: 0 });
   });
 
   test('goes to two at once and no more, and a peer that leaves makes room', async () => {

@@ -1,16 +1,19 @@
 /** `poste relay backup`, `restore` and `rotate-epoch`, and the regular backups of `relay serve`, each as a process. */
-import { createHash } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { mkdir, readFile, readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { once } from 'node:events';
 import { type Socket, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { payloadKey, queueKey } from '../../src/relay/store/keys.ts';
 import { RelayClient } from '../../src/host/transport/relay-client.ts';
 import { type PublicKey, displayFingerprint } from '../../src/protocol/public-key.ts';
 import { type TestHost, alice, bob, carol, dave, hostNamed } from '../support/hosts.ts';
 import { envelopeWire, itemTo } from '../support/mail.ts';
+import { rowKeyBytes } from '../../src/relay/store/keys.ts';
 import { type Ended, type RelayProcess, poste, relayProcess, run } from '../support/poste-process.ts';
+import { withRawLevel } from '../support/raw-level.ts';
 import { rotationBody } from '../support/rotations.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
@@ -157,6 +160,59 @@ describe('relay backup', () => {
     expect(await readdir(folder)).toEqual(['store']);
   });
 
+  test.each([
+    ['a reader that leaves', EXIT.failure, /standard output did not take all of the backup \(EPIPE\)/],
+    ['ctrl-c while nobody reads', EXIT.interrupted, /nothing was done/],
+  ])(
+    'to standard output fails after %s, and leaves nothing in the folder for temporary files',
+    async (by, code, said) => {
+      const { folder, storeDir, start } = await store();
+      const relay = await start();
+      for (const host of [alice, bob]) await clientOf(relay, host).enrol();
+      // More than a pipe takes, and than any compression makes small.
+      const items = Array.from({ length: 8 }, (_none, at) => {
+        const [id, ct] = [`m${at}`, randomBytes(200_000).toString('base64')];
+        return itemTo([bob], id, Buffer.from(JSON.stringify({ id, sealed: { alg: 'test', ct, enc: 'e' }, v: 1 })));
+      });
+      const pushed = await clientOf(relay, alice).push(items);
+      expect(pushed.results.map(({ status }) => status)).toEqual(items.map(() => 'accepted'));
+      await stopped(relay);
+      const scratch = join(folder, 'tmp');
+      await mkdir(scratch);
+      const backup = poste(['relay', 'backup', '-', '--store-dir', storeDir], { TMPDIR: scratch });
+      await backup.printed('poste-backup 1');
+      if (by === 'a reader that leaves') backup.leave();
+      else {
+        backup.stall();
+        backup.signal('SIGINT');
+      }
+      const ended = await backup.ended();
+      expect([ended.code, ended.stderr]).toEqual([code, expect.stringMatching(said)]);
+      expect(ended.stderr).toMatch(/^poste: [^\n]+\.\n$/);
+      expect(await readdir(scratch)).toEqual([]);
+    },
+  );
+
+  test('of a stopped store that holds no relay, or one that cannot be read, says so in one sentence', async () => {
+    const { folder, storeDir, command, start } = await store();
+    await stopped(await start());
+    await withRawLevel(storeDir, (level) => level.put(rowKeyBytes('relay', ''), Buffer.from('no row')));
+    const unread = await command('backup', join(folder, 'x'));
+    expect([unread.code, sentenceOf(unread)]).toEqual([
+      EXIT.failure,
+      expect.stringContaining('a relay row cannot be read'),
+    ]);
+    const served = await command('serve', '--listen', '127.0.0.1:0', '--admin-listen', 'off');
+    expect([served.code, sentenceOf(served)]).toEqual([
+      EXIT.failure,
+      expect.stringContaining('a relay row cannot be read'),
+    ]);
+    await withRawLevel(storeDir, (level) => level.del(rowKeyBytes('relay', '')));
+    const none = await command('backup', join(folder, 'x'));
+    expect([none.code, sentenceOf(none)]).toEqual([EXIT.failure, expect.stringContaining('holds no relay row')]);
+    expect(await readdir(folder)).toEqual(['store']);
+  });
+
   test('says what is wrong in one sentence', async () => {
     const { folder, storeDir, command, start } = await store();
     const none = await command('backup', join(folder, 'x'));
@@ -172,6 +228,57 @@ describe('relay backup', () => {
     await rm(join(storeDir, 'control.sock'));
     const locked = await command('backup', join(folder, 'x'));
     expect([locked.code, sentenceOf(locked)]).toEqual([EXIT.conflict, expect.stringContaining('another process')]);
+  });
+});
+
+/** Three items wait for bob, and the bytes of the second are others. */
+async function altered(): Promise<Store & { seqs: number[] }> {
+  const made = await store();
+  const relay = await made.start();
+  for (const host of [alice, bob]) await clientOf(relay, host).enrol();
+  await clientOf(relay, alice).push(['m1', 'm2', 'm3'].map((id) => itemTo([bob], id)));
+  const seqs = (await clientOf(relay, bob).pull()).items.map(({ seq }) => seq);
+  await stopped(relay);
+  await withRawLevel(made.storeDir, (level) => level.put(payloadKey(bob.key, seqs[1] ?? 0), Buffer.from('other')));
+  return { ...made, seqs };
+}
+
+describe('relay backup of a store that the disk altered', () => {
+  test('is written while the relay is stopped, says what is damaged, and can be restored', async () => {
+    const { folder, command } = await altered();
+    const file = join(folder, 'relay.backup');
+    const ended = await command('backup', file);
+    expect(ended.code).toBe(EXIT.ok);
+    expect(ended.stdout).toContain('items    3 waiting, 1 of them damaged');
+    expect(ended.stderr).toMatch(/^Warning: 1 of the items that wait are missing or altered on the disk\..*\n$/);
+    const told = await command('backup', `${file}2`, '--json');
+    expect(JSON.parse(told.stdout)).toMatchObject({ items: 3, damaged_items: 1, online: false });
+    const restored = await command('restore', file, '--yes', '--json');
+    expect(restored.code).toBe(EXIT.ok);
+    expect(JSON.parse(restored.stdout)).toMatchObject({ items: 2, carried: { lost_items: 1 } });
+  });
+
+  test('is written by a running relay, which begins a new epoch for it', async () => {
+    const { folder, command, start } = await altered();
+    const relay = await start();
+    const ended = await command('backup', join(folder, 'relay.backup'), '--json');
+    expect(ended.code).toBe(EXIT.ok);
+    expect(ended.stderr).toContain('the relay has dropped them');
+    const { epoch, ...said } = JSON.parse(ended.stdout) as BackupDocument;
+    expect(said).toMatchObject({ items: 3, damaged_items: 1, online: true });
+    const page = await clientOf(relay, bob).pull();
+    expect(page.items.map(({ item_id }) => item_id)).toEqual(['m1', 'm3']);
+    expect(page.epoch).not.toBe(epoch);
+    await stopped(relay);
+  });
+
+  test('is not written when rows of it cannot be read: a restore would refuse it', async () => {
+    const { folder, storeDir, command, seqs } = await altered();
+    await withRawLevel(storeDir, (level) => level.put(queueKey(bob.key, seqs[0] ?? 0), Buffer.from('no row')));
+    const ended = await command('backup', join(folder, 'relay.backup'));
+    expect(ended.code).toBe(EXIT.failure);
+    expect(sentenceOf(ended)).toContain('run poste relay log verify and then poste relay log rebuild');
+    expect(existsSync(join(folder, 'relay.backup'))).toBe(false);
   });
 });
 
@@ -298,6 +405,16 @@ describe('relay rotate-epoch', () => {
     const { epoch } = JSON.parse(offline.stdout) as { epoch: string };
     expect(epoch).not.toBe(online.stdout.trim());
     expect((await start()).start).toMatchObject({ epoch, notices: [] });
+  });
+
+  test('finishes a rebuild that was interrupted before its last step', async () => {
+    const { command, start, storeDir } = await store();
+    await stopped(await start());
+    await rename(join(storeDir, 'log'), join(storeDir, 'log.rebuilt'));
+    const { stdout, code } = await command('rotate-epoch');
+    expect(code).toBe(EXIT.ok);
+    expect((await start()).start).toMatchObject({ epoch: stdout.trim(), notices: [] });
+    expect(await readdir(storeDir)).not.toContain('log.rebuilt');
   });
 
   test('makes no store where there is none', async () => {

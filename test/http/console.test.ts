@@ -2,6 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { SESSION_IDLE_MS, TOKEN_LIFETIME_MS } from '../../src/relay/admin/console/sessions.ts';
 import { STREAMS_MAX } from '../../src/relay/admin/console/live-streams.ts';
+import { SAMPLE_EVERY_MS } from '../../src/relay/admin/console/sampler.ts';
 import { FIRST_ADAPTER } from '../support/adapters.ts';
 import {
   type EnteredSession,
@@ -11,11 +12,12 @@ import {
   enterConsole,
   ownHost,
 } from '../support/console-session.ts';
-import { type HttpRelay, type HttpRelayChanges, relayForTest } from '../support/http-relay.ts';
+import { HttpRelay, type HttpRelayChanges, relayForTest } from '../support/http-relay.ts';
 import { alice, bob, carol } from '../support/hosts.ts';
 import { itemTo } from '../support/mail.ts';
 import { jsonOf } from '../support/problems.ts';
 import { RawConnection, type RawResponse, rawRequest, requestBytes } from '../support/raw-http.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const READS = ['/session', '/overview', '/live', '/hosts', '/host', '/log', '/trace'];
 const ACTIONS = ['/leave', '/revoke', '/backup'];
@@ -282,7 +284,7 @@ describe('what it shows', () => {
     });
     const session = await enterConsole(relay);
     const overview = async (): Promise<Record<string, unknown>> => jsonOf(await session.get('/overview'));
-    await expect.poll(async () => (await overview())['are_epochs_whole']).toBe(true);
+    await expect.poll(async () => (await overview())['epochs_read']).toBe('whole');
     const epochs = (await overview())['epochs'] as { reason: string; epoch: string }[];
     expect(epochs.map(({ epoch }) => epoch).slice(0, 2)).toEqual(['A-NEWER-EPOCH', 'A-NEW-EPOCH']);
     expect(epochs.at(-1)?.reason).toBe('initialised');
@@ -334,6 +336,14 @@ describe('the stream', () => {
     const response = await stream.response();
     expect(response?.status).toBe(200);
     stream.close();
+  });
+
+  test('has no samples when the listener cannot be had: the start that failed leaves no timer behind', async () => {
+    const relay = await started();
+    const adminListen = { host: '127.0.0.1', port: adminPort(relay) };
+    const other = new HttpRelay(await temporaryFolder(), 'node', { adminListen });
+    await expect(other.start()).rejects.toThrow('cannot be listened on');
+    expect(other.timers.underWay(SAMPLE_EVERY_MS)).toBe(0);
   });
 
   test('of a peer that takes nothing is cut', async () => {

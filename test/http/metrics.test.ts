@@ -1,10 +1,17 @@
 /** `/metrics` of a whole relay: its names, what it counts, and that no label says who. */
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { ControlClient } from '../../src/cli/control-client.ts';
+import { checkedBackup } from '../../src/relay/store/backup-file.ts';
 import { ADAPTERS, type HttpRelay, relayForTest } from '../support/http-relay.ts';
 import { alice, bob, carol, hostNamed } from '../support/hosts.ts';
 import { itemTo } from '../support/mail.ts';
 import '../support/problems.ts';
 import { rawRequest, requestBytes } from '../support/raw-http.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
+
+const LAST_BACKUP = 'poste_relay_last_backup_timestamp_seconds';
 
 /** By name and labels, as they are written. */
 type Samples = ReadonlyMap<string, number>;
@@ -58,6 +65,41 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     expect(metrics.get('poste_relay_store_commit_events_sum')).toBeLessThan(position);
     expect(metrics.get('poste_relay_disk_free_bytes')).toBeGreaterThan(0);
     expect(metrics.get('process_resident_memory_bytes')).toBeGreaterThan(0);
+  });
+
+  test('it counts the epoch that a start began', async () => {
+    const relay = await started();
+    await relay.stop();
+    relay.clock.move(11 * 60_000);
+    await relay.start();
+    expect((await scrape(relay)).get('poste_relay_epoch_rotations_total{reason="stale-heartbeat"}')).toBe(1);
+    await relay.restart();
+    expect((await scrapeText(relay)).match(/^poste_relay_epoch_rotations_total/m)).toBeNull();
+  });
+
+  test('it says when the last good backup was taken: not without a plan, until one is asked for', async () => {
+    const relay = await started();
+    expect((await scrape(relay)).has(LAST_BACKUP)).toBe(false);
+    const { chunks } = await new ControlClient(relay.folder).stream('/v1/backup', new AbortController().signal);
+    await checkedBackup(chunks);
+    const takenS = relay.clock.nowMs() / 1000;
+    await expect.poll(async () => (await scrape(relay)).get(LAST_BACKUP), { interval: 5 }).toBe(takenS);
+  });
+
+  test('it says when the last good backup of a plan was taken, after a restart too, and 0 while there is none', async () => {
+    const relay = await started();
+    const folder = await temporaryFolder();
+    const backups = { folder, keep: 3, everyMs: 86_400_000 };
+    const lastBackup = async () => (await scrape(relay)).get(LAST_BACKUP);
+    await relay.restart({ backups: { ...backups, folder: join(folder, 'missing') } });
+    expect(await lastBackup()).toBe(0);
+    const takenS = relay.clock.nowMs() / 1000;
+    await relay.restart({ backups });
+    await expect.poll(lastBackup, { interval: 5 }).toBe(takenS);
+    relay.clock.move(60_000);
+    await relay.restart({ backups });
+    await expect.poll(lastBackup, { interval: 5 }).toBe(takenS);
+    expect(await readdir(folder)).toHaveLength(1);
   });
 
   test('no label and no name says which host, key, account or path', async () => {

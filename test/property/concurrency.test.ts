@@ -9,6 +9,8 @@ import { expect, test } from 'vitest';
 import { StoreFailed } from '../../src/relay/engine/committer.ts';
 import { pushOf } from '../support/commands.ts';
 import { type TestHost, hostNamed } from '../support/hosts.ts';
+import { inTime } from '../support/in-time.ts';
+import { anyPassingMs, lookedAtClock } from '../support/machine-speed.ts';
 import { storedAndReplayed } from '../support/replay.ts';
 import { type Delay, SlowDisk, microtasks, turns } from '../support/slow-disk.ts';
 import { disposableFolder } from '../support/temporary-folder.ts';
@@ -144,9 +146,13 @@ interface World {
   crowd: Crowd;
 }
 
-async function inWorld(delays: readonly Delay[], work: (world: World) => Promise<void>): Promise<void> {
+async function inWorld(
+  delays: readonly Delay[],
+  passingMs: number,
+  work: (world: World) => Promise<void>,
+): Promise<void> {
   const { folder, remove } = await disposableFolder();
-  const relay = new TestRelay(folder, {});
+  const relay = new TestRelay(folder, { monotonicMs: lookedAtClock(passingMs) });
   await relay.open();
   try {
     await relay.enrolAll(...HOSTS);
@@ -165,8 +171,8 @@ async function inWorld(delays: readonly Delay[], work: (world: World) => Promise
 
 test('nothing is shown, answered or skipped at any moment, and in the end all agrees', async () => {
   await fc.assert(
-    fc.asyncProperty(story, healthy, async (started, delays) => {
-      await inWorld(delays, async ({ relay, disk, crowd }) => {
+    fc.asyncProperty(story, healthy, anyPassingMs, async (started, delays, passingMs) => {
+      await inWorld(delays, passingMs, async ({ relay, disk, crowd }) => {
         const results = await crowd.play(started);
         expect(results.filter(({ status }) => status === 'rejected')).toEqual([]);
         expect(crowd.wrong).toEqual([]);
@@ -181,16 +187,16 @@ test('nothing is shown, answered or skipped at any moment, and in the end all ag
         expect(stored).toEqual(replayed);
       });
     }),
-    { numRuns: 100 },
+    { numRuns: 100, ...inTime(60_000) },
   );
 }, 60_000);
 
 test('a disk that fails loses nothing that was answered, and doubles nothing that is sent again', async () => {
   const failing = fc.tuple(healthy, fc.constantFrom('unwritten' as const, 'written' as const), fc.nat(4));
   await fc.assert(
-    fc.asyncProperty(story, failing, async (started, [delays, fails, after]) => {
+    fc.asyncProperty(story, failing, anyPassingMs, async (started, [delays, fails, after], passingMs) => {
       const sequence = Array.from({ length: after }, (_none, at) => delays[at % delays.length]!);
-      await inWorld([...sequence, { turnsBefore: 1, turnsAfter: 1, fails }], async ({ relay, crowd }) => {
+      await inWorld([...sequence, { turnsBefore: 1, turnsAfter: 1, fails }], passingMs, async ({ relay, crowd }) => {
         const results = await crowd.play(started);
         const errors = results.flatMap((result) => (result.status === 'rejected' ? [result.reason as unknown] : []));
         expect(errors.filter((error) => !(error instanceof StoreFailed))).toEqual([]);
@@ -213,6 +219,6 @@ test('a disk that fails loses nothing that was answered, and doubles nothing tha
         }
       });
     }),
-    { numRuns: 60 },
+    { numRuns: 60, ...inTime(60_000) },
   );
 }, 60_000);

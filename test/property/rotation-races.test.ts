@@ -12,6 +12,8 @@ import type { RelayEvent } from '../../src/relay/core/event.ts';
 import { StoreFailed } from '../../src/relay/engine/committer.ts';
 import { pushOf, rotateOf } from '../support/commands.ts';
 import { type TestHost, hostNamed } from '../support/hosts.ts';
+import { inTime } from '../support/in-time.ts';
+import { anyPassingMs, lookedAtClock } from '../support/machine-speed.ts';
 import { storedAndReplayed } from '../support/replay.ts';
 import { type Delay, SlowDisk, microtasks, turns } from '../support/slow-disk.ts';
 import { disposableFolder } from '../support/temporary-folder.ts';
@@ -200,10 +202,11 @@ function queuesOf(events: readonly RelayEvent[]): { queues: Map<PublicKey, Queue
 
 async function inWorld(
   delays: readonly Delay[],
+  passingMs: number,
   work: (relay: TestRelay, crowd: Crowd) => Promise<void>,
 ): Promise<void> {
   const { folder, remove } = await disposableFolder();
-  const relay = new TestRelay(folder, {});
+  const relay = new TestRelay(folder, { monotonicMs: lookedAtClock(passingMs) });
   await relay.open();
   try {
     const first = KEYS.map((keys) => keys[0]!);
@@ -249,24 +252,24 @@ async function judge(relay: TestRelay, crowd: Crowd): Promise<void> {
 
 test('whatever overtakes what, every item is stored once and is where its host is', async () => {
   await fc.assert(
-    fc.asyncProperty(story, healthy, async (started, delays) => {
-      await inWorld(delays, async (relay, crowd) => {
+    fc.asyncProperty(story, healthy, anyPassingMs, async (started, delays, passingMs) => {
+      await inWorld(delays, passingMs, async (relay, crowd) => {
         const results = await crowd.play(started);
         expect(results.filter(({ status }) => status === 'rejected')).toEqual([]);
         await crowd.rotateAll();
         await judge(relay, crowd);
       });
     }),
-    { numRuns: 80 },
+    { numRuns: 80, ...inTime(60_000) },
   );
 }, 60_000);
 
 test('a disk that fails in the middle loses nothing that was answered, and a retry under new keys doubles nothing', async () => {
   const failing = fc.tuple(healthy, fc.constantFrom('unwritten' as const, 'written' as const), fc.nat(6));
   await fc.assert(
-    fc.asyncProperty(story, failing, async (started, [delays, fails, after]) => {
+    fc.asyncProperty(story, failing, anyPassingMs, async (started, [delays, fails, after], passingMs) => {
       const sequence = Array.from({ length: after }, (_none, at) => delays[at % delays.length]!);
-      await inWorld([...sequence, { turnsBefore: 1, turnsAfter: 1, fails }], async (relay, crowd) => {
+      await inWorld([...sequence, { turnsBefore: 1, turnsAfter: 1, fails }], passingMs, async (relay, crowd) => {
         const results = await crowd.play(started);
         const errors = results.flatMap((result) => (result.status === 'rejected' ? [result.reason as unknown] : []));
         expect(errors.filter((error) => !(error instanceof StoreFailed))).toEqual([]);
@@ -281,6 +284,6 @@ test('a disk that fails in the middle loses nothing that was answered, and a ret
         await judge(relay, crowd);
       });
     }),
-    { numRuns: 60 },
+    { numRuns: 60, ...inTime(60_000) },
   );
 }, 60_000);

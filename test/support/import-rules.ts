@@ -72,7 +72,7 @@ const FOLDERS: Readonly<Record<string, FolderRule>> = {
   'host/documents': { may: ['host/core', 'protocol'] },
   'host/office': { may: ['host/core', 'host/store', 'host/documents', 'protocol'] },
   'host/wake': { may: ['host/core', 'host/office', 'host/documents', 'protocol'] },
-  'host/transport': { may: ['host/core', 'host/store', 'host/office', 'host/documents', 'protocol'] },
+  'host/transport': { may: ['host/core', 'host/store', 'host/office', 'host/documents', 'protocol', 'system'] },
   'host/local': { may: ['host/core', 'host/office', 'host/documents', 'protocol', 'system'] },
   'host/mcp': { may: ['host/local', 'host/documents', 'protocol'] },
   'host/web': { may: ['host/core', 'host/office', 'host/local', 'host/documents', 'protocol'] },

@@ -55,8 +55,8 @@ export interface ModelItem {
   acceptedAtMs: number;
   expiresAtMs: number;
   dedupUntilMs: number;
-  /** What came in one request, or was moved at once, is due together. */
-  request: number;
+  /** What was committed together, or moved at once, is due together. */
+  batch: number;
   isNotice: boolean;
   isForgotten: boolean;
 }
@@ -80,7 +80,11 @@ export class Model {
   readonly #hosts = new Map<PublicKey, ModelHost>();
   readonly #queues = new Map<PublicKey, ModelItem[]>();
   readonly #successors = new Map<PublicKey, PublicKey>();
-  #request = 0;
+  #batch = 0;
+  /** When something was to be forgotten, renewed since or not. */
+  readonly #deadlines: number[] = [];
+  /** The last of the deadlines that passed. */
+  #forgottenMs = 0;
   readonly #settings: RelaySettings;
 
   constructor(settings: RelaySettings) {
@@ -128,9 +132,9 @@ export class Model {
     return this.items.filter((item) => senders.has(item.sender) && !item.isForgotten && !item.isNotice).length;
   }
 
-  /** Items pushed from now on come in another request. */
-  nextRequest(): void {
-    this.#request++;
+  /** Items pushed from now on are committed in another batch. */
+  nextBatch(): void {
+    this.#batch++;
   }
 
   publishSenders({ hostPubkey, senders, iatMs, nowMs }: PublishSenders): string {
@@ -186,11 +190,11 @@ export class Model {
     this.lists.delete(oldPubkey);
 
     const moved = this.queue(oldPubkey).splice(0);
-    this.#request++;
+    this.#batch++;
     let seq = Math.max((this.heads.get(oldPubkey) ?? 0) + 1, (this.heads.get(newPubkey) ?? 0) + 1, nowMs);
     for (const item of moved) {
       this.items.splice(this.items.indexOf(item), 1);
-      Object.assign(item, { target: newPubkey, seq, request: this.#request });
+      Object.assign(item, { target: newPubkey, seq, batch: this.#batch });
       this.items.push(item);
       this.queue(newPubkey).push(item);
       this.heads.set(newPubkey, seq++);
@@ -206,7 +210,10 @@ export class Model {
   }
 
   deny({ hostFp, clientId, account, org, nowMs }: DenyHosts): void {
-    const entry = { hostFp, clientId, account, org, untilMs: nowMs + DENY_KEPT_MS };
+    const selectors = { hostFp, clientId, account, org };
+    const before = this.denied.find((one) => isSameEntry(one, selectors));
+    // The clock may have gone back since.
+    const entry = { ...selectors, untilMs: Math.max(nowMs + DENY_KEPT_MS, before?.untilMs ?? 0) };
     this.denied = [...this.denied.filter((one) => !isSameEntry(one, entry)), entry];
     this.#revokeMatches(entry);
   }
@@ -224,17 +231,18 @@ export class Model {
   sweep(nowMs: number): void {
     const waiting = [...this.#queues.values()].flat();
     const due = waiting.filter(({ expiresAtMs }) => expiresAtMs <= nowMs);
-    const entries = grouped(due, ({ expiresAtMs, request }) => `${expiresAtMs} ${request}`);
+    const entries = grouped(due, ({ expiresAtMs, batch }) => `${expiresAtMs} ${batch}`);
     const oldestFirst = [...entries.values()].toSorted(
-      ([a], [b]) => a!.expiresAtMs - b!.expiresAtMs || a!.request - b!.request,
+      ([a], [b]) => a!.expiresAtMs - b!.expiresAtMs || a!.batch - b!.batch,
     );
     for (const entry of oldestFirst) {
-      // Target by target, in the order of what was pushed together, whatever of it still waits.
-      const inOrder = this.items.filter(({ request }) => request === entry[0]?.request);
+      // Target by target, in the order of what was committed together, whatever of it still waits.
+      const inOrder = this.items.filter(({ batch }) => batch === entry[0]?.batch);
       for (const items of grouped(inOrder, ({ target }) => target).values()) {
         for (const item of items) if (entry.includes(item)) this.#expire(item, nowMs);
       }
     }
+    this.#forgottenMs = Math.max(this.#forgottenMs, ...this.#deadlines.filter((deadlineMs) => deadlineMs <= nowMs));
     for (const item of this.items) if (item.dedupUntilMs <= nowMs) item.isForgotten = true;
     this.denied = this.denied.filter(({ untilMs }) => untilMs > nowMs);
     for (const [hash, expiresAtMs] of this.invites) if (expiresAtMs <= nowMs) this.invites.delete(hash);
@@ -245,6 +253,7 @@ export class Model {
     const queue = this.queue(item.target);
     queue.splice(queue.indexOf(item), 1);
     item.dedupUntilMs = Math.max(item.dedupUntilMs, nowMs + dedupHorizonMs(limits));
+    this.#deadlines.push(item.dedupUntilMs);
     const { sender, pushedTo, itemId, acceptedAtMs } = item;
     const told = this.host(sender).present;
     if (item.isNotice || !this.isLive(told)) return;
@@ -261,7 +270,7 @@ export class Model {
       itemId: `expired:${itemId}:${pushedTo}`,
       wire: canonicalize({ rec, sig: relay.signer.sign(Buffer.from(canonicalize(rec))) }),
       dedupUntilMs: Number.MAX_SAFE_INTEGER,
-      request: ++this.#request,
+      batch: ++this.#batch,
       isNotice: true,
     });
   }
@@ -294,9 +303,11 @@ export class Model {
     const quota = this.#quota(sender, added);
     if (quota) return rejected(`quota:${quota}`);
     for (const { hostPubkey, wire } of added) {
-      const dedupUntilMs = nowMs + retentionMs(limits) + dedupHorizonMs(limits);
-      const request = this.#request;
-      const place = { sender: senderPubkey, itemId, wire: wire.toString(), dedupUntilMs, request, isNotice: false };
+      // What is forgotten already, because the clock went back, would be forgotten at once.
+      const dedupUntilMs = Math.max(nowMs + retentionMs(limits) + dedupHorizonMs(limits), this.#forgottenMs + 1);
+      this.#deadlines.push(dedupUntilMs);
+      const batch = this.#batch;
+      const place = { sender: senderPubkey, itemId, wire: wire.toString(), dedupUntilMs, batch, isNotice: false };
       seqs[keys.indexOf(hostPubkey)] = [this.#append(hostPubkey, nowMs, place)];
     }
     return { verdict: 'accepted', seqs };
@@ -305,7 +316,7 @@ export class Model {
   #append(
     target: PublicKey,
     nowMs: number,
-    item: Pick<ModelItem, 'sender' | 'itemId' | 'wire' | 'dedupUntilMs' | 'request' | 'isNotice'>,
+    item: Pick<ModelItem, 'sender' | 'itemId' | 'wire' | 'dedupUntilMs' | 'batch' | 'isNotice'>,
   ): number {
     const seq = Math.max((this.heads.get(target) ?? 0) + 1, nowMs);
     const expiresAtMs = nowMs + retentionMs(this.#settings.limits);

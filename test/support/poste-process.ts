@@ -82,6 +82,16 @@ export class PosteProcess {
     }
   }
 
+  /** Reads nothing any more, as a reader that ends. */
+  leave(): void {
+    this.#child.stdout?.destroy();
+  }
+
+  /** Takes nothing for now: what the process writes waits in its pipe. */
+  stall(): void {
+    this.#child.stdout?.pause();
+  }
+
   signal(name: NodeJS.Signals): void {
     this.#child.kill(name);
   }

@@ -24,6 +24,7 @@ import type {
 import type { QueueRow } from '../../src/relay/core/rows.ts';
 import type { StoreFailed } from '../../src/relay/engine/committer.ts';
 import { Engine } from '../../src/relay/engine/engine.ts';
+import { type CommittedBatch, NO_OBSERVER } from '../../src/relay/engine/observer.ts';
 import { type OpenStoreOptions, openStore } from '../../src/relay/store/open.ts';
 import type { RelayStore } from '../../src/relay/store/relay-store.ts';
 import { enrolOf } from './commands.ts';
@@ -38,6 +39,8 @@ export interface TestRelayOptions extends SettingsChanges {
   folder?: string;
   clock?: TestClock;
   newEpoch?: OpenStoreOptions['newEpoch'];
+  /** The clock of the process when absent: then it depends on the machine where the engine pauses. */
+  monotonicMs?: () => number;
 }
 
 export async function openTestRelay(options: TestRelayOptions = {}): Promise<TestRelay> {
@@ -55,16 +58,20 @@ export class TestRelay {
   readonly failures: StoreFailed[] = [];
   /** What the last opening told the operator. */
   notices: readonly string[] = [];
+  /** Told of each batch when it is durable, before whoever waited for it. */
+  committed: (batch: CommittedBatch) => void = () => undefined;
   store!: RelayStore;
   engine!: Engine;
   readonly #newEpoch: OpenStoreOptions['newEpoch'];
+  readonly #monotonicMs: () => number;
   #isOpen = false;
 
-  constructor(folder: string, { clock, newEpoch, folder: _folder, ...settings }: TestRelayOptions) {
+  constructor(folder: string, { clock, newEpoch, monotonicMs, folder: _folder, ...settings }: TestRelayOptions) {
     this.folder = folder;
     this.clock = clock ?? new TestClock();
     this.settings = settingsWith(settings);
     this.#newEpoch = newEpoch ?? epochSource();
+    this.#monotonicMs = monotonicMs ?? (() => performance.now());
   }
 
   async open(): Promise<void> {
@@ -81,8 +88,9 @@ export class TestRelay {
       store,
       settings: this.settings,
       signer: relay.signer,
-      monotonicMs: () => performance.now(),
+      monotonicMs: this.#monotonicMs,
       failed: (failure: StoreFailed) => void this.failures.push(failure),
+      observer: { ...NO_OBSERVER, committed: (batch: CommittedBatch) => this.committed(batch) },
     };
     this.engine = await Engine.start(options, this.clock.nowMs);
   }

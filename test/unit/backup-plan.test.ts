@@ -5,10 +5,14 @@ import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { hostFingerprint } from '../../src/protocol/public-key.ts';
 import { BackupPlan } from '../../src/relay/backup-plan.ts';
+import { LostItems } from '../../src/relay/engine/lost-items.ts';
+import { payloadKey, queueKey } from '../../src/relay/store/keys.ts';
 import { openBackup } from '../../src/relay/store/offline.ts';
 import { pushOf } from '../support/commands.ts';
+import { epochSource } from '../support/epochs.ts';
 import { alice, bob, relay as relayHost } from '../support/hosts.ts';
 import { ManualTimers } from '../support/manual-time.ts';
+import { withRawLevel } from '../support/raw-level.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 import { type TestRelay, openTestRelay } from '../support/test-relay.ts';
 
@@ -22,6 +26,8 @@ interface Planned {
   folder: string;
   plan: BackupPlan;
   failures: unknown[];
+  /** How many items were lost, and below zero how many rows could not be read. */
+  lost: number[];
   /** Both clocks go on, and the plan is asked. */
   pass: (ms: number) => Promise<void>;
   /** The monotonic clock alone goes on. */
@@ -35,13 +41,22 @@ async function planned(keep = 3, folder?: string, relay?: TestRelay): Promise<Pl
   let monotonicMs = 0;
   const timers = new ManualTimers();
   const failures: unknown[] = [];
+  const lost: number[] = [];
+  const clock = { nowMs: () => used.clock.nowMs, monotonicMs: () => monotonicMs };
   const plan = BackupPlan.start({
     folder: into,
     keep,
     everyMs: DAY_MS,
     engine: used.engine,
+    lostItems: new LostItems({
+      engine: used.engine,
+      clock,
+      newEpoch: epochSource(50),
+      lost: (items) => lost.push(items),
+      unreadable: (rows) => lost.push(-rows),
+    }),
     relayPubkey: relayHost.key,
-    clock: { nowMs: () => used.clock.nowMs, monotonicMs: () => monotonicMs },
+    clock,
     timers,
     version: '0.0.0-test',
     written: () => undefined,
@@ -60,6 +75,7 @@ async function planned(keep = 3, folder?: string, relay?: TestRelay): Promise<Pl
     folder: into,
     plan,
     failures,
+    lost,
     pass: (ms) => {
       used.clock.move(ms);
       return asked(ms);
@@ -80,6 +96,40 @@ describe('a plan', () => {
     const backup = await openBackup(join(folder, (await files())[0] ?? ''));
     expect(backup.store.get('target', bob.key)?.queueItems).toBe(1);
     await backup.close();
+  });
+
+  test('reports what is damaged as lost, and keeps the backup that says so', async () => {
+    const relay = await openTestRelay();
+    await relay.enrolAll(alice, bob);
+    await relay.push(pushOf(alice, 'm1', [[bob, 'x']]), pushOf(alice, 'm2', [[bob, 'y']]));
+    await relay.close();
+    await withRawLevel(relay.folder, (level) => level.del(payloadKey(bob.key, relay.clock.nowMs)));
+    await relay.open();
+    const { epoch } = relay.engine;
+    const { files, plan, lost } = await planned(3, undefined, relay);
+    expect(await files()).toHaveLength(1);
+    expect(plan.last?.isGood).toBe(true);
+    expect(lost).toEqual([1]);
+    expect(await relay.wires(bob)).toEqual(['y']);
+    expect(relay.engine.epoch).not.toBe(epoch);
+  });
+
+  test('keeps older backups when one cannot be restored because of rows that cannot be read', async () => {
+    const first = await planned(1);
+    await first.relay.enrolAll(alice, bob);
+    await first.relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
+    await first.plan.stop();
+    await first.relay.close();
+    const { clock, folder } = first.relay;
+    await withRawLevel(folder, (level) => level.put(queueKey(bob.key, clock.nowMs), Buffer.from('no row')));
+    await first.relay.open();
+    clock.move(DAY_MS);
+    const second = await planned(1, first.folder, first.relay);
+    expect(await second.files()).toEqual(await first.files());
+    expect(await second.files()).toEqual([`poste-${MARK}-20251120T214823000Z.backup`]);
+    expect(second.failures).toMatchObject([{ reason: 'unreadable' }]);
+    expect(second.lost).toEqual([-1]);
+    expect(second.plan.last?.isGood).toBe(false);
   });
 
   test('takes the next when the interval is over and not before, and keeps the newest', async () => {

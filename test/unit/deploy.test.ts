@@ -15,7 +15,9 @@ import { ITEM_REJECTIONS } from '../../src/protocol/items.ts';
 import { BODY_BYTES_MAX, DEFAULT_LIMITS, WAIT_SECONDS_MAX } from '../../src/protocol/limits.ts';
 import { PROBLEMS } from '../../src/protocol/problem.ts';
 import { type Gauges, RelayMetrics } from '../../src/relay/admin/metrics.ts';
+import { OPERATIONS } from '../../src/relay/http/operations.ts';
 import { STOP_WITHIN_MS } from '../../src/relay/serve.ts';
+import { FIRST_EPOCH } from '../support/commands.ts';
 import {
   deployFile,
   dockerSteps,
@@ -38,6 +40,7 @@ const NOTHING_YET: Gauges = {
   diskFreeBytes: 1,
   isDiskLow: false,
   isReady: true,
+  lastBackupMs: 0,
 };
 const ENVIRONMENT = ['MAIL_RELAY_KEY', 'MAIL_RELAY_KEY_FILE', 'MAIL_RELAY_TRUST_PROXY', 'RELAY_MAX_BODY'];
 
@@ -203,6 +206,35 @@ describe('alerts and dashboard', () => {
     }
   });
 
+  test('select and group by labels that the metrics have, and routes that there are', async () => {
+    const labels = await exportedLabels();
+    const ofEvery = ['instance', 'job'];
+    const unknown: string[] = [];
+    for (const expression of [...rules.map(({ expr }) => expr), ...panelExpressions()]) {
+      const grouped = [...expression.matchAll(/\bby \((?<names>[^)]*)\)/g)].flatMap(
+        ({ groups }) => groups?.['names']?.split(', ') ?? [],
+      );
+      const ofThese = metricsOf(expression).flatMap((name) => Array.from(labels.get(name) ?? []));
+      const known = new Set([...ofEvery, ...ofThese]);
+      unknown.push(...grouped.filter((label) => !known.has(label)));
+      for (const { groups } of expression.matchAll(/(?<metric>[a-z0-9_]+)\{(?<selectors>[^}]*)\}/g)) {
+        const own = new Set([...ofEvery, ...(labels.get(groups?.['metric'] ?? '') ?? [])]);
+        const selected = [...(groups?.['selectors'] ?? '').matchAll(/(?<label>[a-z]+)(?:=~?|!=|!~)"/g)];
+        unknown.push(...selected.map((one) => one.groups?.['label'] ?? '').filter((label) => !own.has(label)));
+      }
+      for (const { groups } of expression.matchAll(/route="(?<path>[^"]*)"/g)) {
+        if (!OPERATIONS.some(({ path }) => path === groups?.['path'])) unknown.push(groups?.['path'] ?? '');
+      }
+    }
+    expect(unknown).toEqual([]);
+    const named = rules.flatMap(({ expr, annotations: { summary } }) =>
+      [...summary.matchAll(/\$labels\.(?<label>[a-z]+)/g)]
+        .map(({ groups }) => groups?.['label'] ?? '')
+        .filter((label) => !ofEvery.includes(label) && !metricsOf(expr).some((name) => labels.get(name)?.has(label))),
+    );
+    expect(named).toEqual([]);
+  });
+
   test('every alert has a severity, a summary and a name of its own', () => {
     expect(rules.length).toBeGreaterThan(10);
     expect(new Set(rules.map(({ alert }) => alert)).size).toBe(rules.length);
@@ -283,6 +315,24 @@ function sources(): string {
 
 function panelExpressions(): string[] {
   return dashboard.panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr));
+}
+
+/** Of every series that has some, the labels, when each metric was counted once. */
+async function exportedLabels(): Promise<Map<string, Set<string>>> {
+  const metrics = new RelayMetrics('0');
+  metrics.unread('unknown target', 1);
+  metrics.finished({ id: '', method: 'GET', route: '/', status: 429, code: 'RATE_LIMITED', durationMs: 1 });
+  const event = { type: 'EpochRotated', epoch: FIRST_EPOCH, reason: 'reset', atMs: 0 } as const;
+  metrics.committed({ entries: [{ lsn: 1, event }], changes: [], durationMs: 1 });
+  const { body } = await metrics.reply(NOTHING_YET);
+  const labels = new Map<string, Set<string>>();
+  for (const { groups } of String(body).matchAll(/^(?<name>[a-z0-9_]+)\{(?<pairs>.*)\} /gm)) {
+    const names = [...(groups?.['pairs'] ?? '').matchAll(/(?<label>[a-z]+)="/g)].map(
+      (one) => one.groups?.['label'] ?? '',
+    );
+    labels.set(groups?.['name'] ?? '', new Set(names));
+  }
+  return labels;
 }
 
 /** As Prometheus knows them: a histogram also with its three series. `up` is its own. */

@@ -13,6 +13,7 @@ import { PositionFile } from '../../src/relay/store/position.ts';
 import { StoreRefused } from '../../src/relay/store/refused.ts';
 import { tableRows } from '../../src/relay/store/table-rows.ts';
 import { collected } from '../support/collected.ts';
+import { damageTables, intoTables, tablesIn } from '../support/damaged-tables.ts';
 import { encKeyOf, enrolOf, inviteOf, pushOf, revokeOf, rotateOf, sendersOf } from '../support/commands.ts';
 import { alice, bob, carol, dave, hostNamed } from '../support/hosts.ts';
 import { withRawLevel } from '../support/raw-level.ts';
@@ -25,6 +26,21 @@ interface World {
   relay: TestRelay;
   /** A backup of it. */
   file: string;
+}
+
+/** As a rebuild leaves the folder before its last step. */
+async function interruptRebuild({ folder }: TestRelay): Promise<void> {
+  await cp(join(folder, 'log'), join(folder, 'log.rebuilt'), { recursive: true });
+  await rename(join(folder, 'log'), join(folder, 'log.replaced-20251120T000000000Z'));
+}
+
+/** As a restore leaves the folder before the restored store takes its place. */
+async function interruptRestore({ folder, clock }: TestRelay, file: string): Promise<void> {
+  await expect(restored(file, folder, clock.nowMs, { step: endBeforeLastRename })).rejects.toThrow('interrupted');
+}
+
+function endBeforeLastRename(step: string): Promise<void> {
+  return step === 'the restored store takes its place' ? Promise.reject(new Error('interrupted')) : Promise.resolve();
 }
 
 /** A relay with mail, a backup of it, and not closed yet. */
@@ -207,9 +223,29 @@ describe('a restored store', () => {
 async function emptyRestored(file: string, nowMs: number): Promise<string> {
   const folder = join(await temporaryFolder(), 'new');
   const report = await restored(file, folder, nowMs);
-  expect(report).toMatchObject({ replaced: null, keptAside: null, missing: [] });
+  expect(report).toMatchObject({ replaced: null, keptAside: null, missing: null });
   return folder;
 }
+
+test('a restore that cannot be carried out to its end says so, and goes on when it can', async () => {
+  const { relay, file } = await backedUp();
+  await relay.close();
+  const folder = join(await temporaryFolder(), 'other disk');
+  await mkdir(folder);
+  const told = restored(file, relay.folder, relay.clock.nowMs, {
+    positionFile: join(folder, 'position'),
+    step: async (step) => {
+      if (step === 'the position is replaced') await rm(folder, { recursive: true });
+    },
+  });
+  await expect(told).rejects.toMatchObject({ reason: 'unusable' });
+  await expect(told).rejects.toThrow(/has happened, .*\(ENOENT: .*other disk.*\): mend that, and start the relay/);
+  await expect(openOffline(relay.folder)).rejects.toThrow('has happened');
+  await mkdir(folder);
+  const offline = await openOffline(relay.folder);
+  expect(offline.store.get('relay', '')?.epoch).not.toBe(relay.engine.epoch);
+  await offline.close();
+});
 
 describe('what was replaced', () => {
   test('is kept aside as it was, and can be opened', async () => {
@@ -251,6 +287,23 @@ describe('a dry run', () => {
     const told = { ...said, epoch: done.epoch };
     expect(told).toEqual(done);
     expect(said).toMatchObject({ carried: { revoked: 1 }, missing: [{ items: 1 }] });
+  });
+
+  test.each([
+    ['rebuild', interruptRebuild],
+    ['restore', interruptRestore],
+  ])('finishes a %s that was interrupted when it had happened, and goes on from there', async (_what, interrupt) => {
+    const { relay, file } = await backedUp();
+    await relay.pushOne(pushOf(alice, 'm3', [[bob, 'three']]));
+    const { lastLsn } = relay.store;
+    await relay.close();
+    await interrupt(relay, file);
+    expect(existsSync(join(relay.folder, 'log'))).toBe(false);
+    const said = await restored(file, relay.folder, relay.clock.nowMs, { isRehearsal: true });
+    expect(said.replaced?.lsn).toBeGreaterThanOrEqual(lastLsn);
+    const left = await readdir(relay.folder);
+    expect(left).toContain('log');
+    expect(left.filter((name) => name === 'log.rebuilt' || name === 'restore.json')).toEqual([]);
   });
 
   test('leaves nothing behind when it is refused', async () => {
@@ -316,6 +369,19 @@ describe('a restore is refused, and the store is what it was', () => {
     }
   });
 
+  test('where a relay began a store in the empty folder meanwhile', async () => {
+    const { relay, file } = await backedUp();
+    const folder = join(await temporaryFolder(), 'new');
+    const refused = restored(file, folder, relay.clock.nowMs, {
+      step: async (step) => {
+        if (step === 'the restore is decided') await (await openTestRelay({ folder, newEpoch: anyEpoch })).close();
+      },
+    });
+    await expect(refused).rejects.toMatchObject({ reason: 'locked' });
+    expect(await namesIn(folder)).toEqual(['log', 'position']);
+    expect((await openTestRelay({ folder })).notices).toEqual([]);
+  });
+
   test('for a newer schema, a key that is not its own, and no key', async () => {
     const { relay, file } = await backedUp();
     const other = hostNamed('other relay').signer;
@@ -330,12 +396,55 @@ describe('a restore is refused, and the store is what it was', () => {
     expect(await refusal(relay, file)).toMatch(/^newer-schema: .*use the newer software/);
   });
 
+  test('for a position file that cannot be written', async () => {
+    const { relay, file } = await backedUp();
+    const folder = await temporaryFolder();
+    await writeFile(join(folder, 'file'), '');
+    for (const [path, code] of [
+      [join(folder, 'none', 'position'), 'ENOENT'],
+      [join(folder, 'file', 'position'), 'ENOTDIR'],
+      [folder, 'EISDIR'],
+    ] as const) {
+      for (const isRehearsal of [false, true]) {
+        expect(await refusal(relay, file, { positionFile: path, isRehearsal })).toBe(
+          `unusable: the position file ${path} cannot be used (${code}): name another place with --position-file`,
+        );
+      }
+    }
+  });
+
+  test('for a folder that cannot be made, and does not wait for ever', async () => {
+    const { relay, file } = await backedUp();
+    for (const folder of ['/proc/store', '/proc/no/store', join(file, 'store')]) {
+      const refused = restored(file, folder, relay.clock.nowMs);
+      await expect(refused).rejects.toThrow(/cannot be used as the store folder \(E[A-Z]+\): name another one/);
+    }
+  });
+
   test('while a relay uses the store', async () => {
     const { relay, file } = await backedUp();
     const refused = restored(file, relay.folder, relay.clock.nowMs);
     await expect(refused).rejects.toMatchObject({ reason: 'locked' });
     await expect(refused).rejects.toThrow('stop it');
     expect((await relay.pushOne(pushOf(alice, 'm5', [[bob, 'x']]))).verdict).toBe('accepted');
+  });
+
+  test.each(['the backup is unpacked', 'the restore is decided'])('when it is interrupted at: %s', async (at) => {
+    const { relay, file } = await backedUp();
+    const controller = new AbortController();
+    const { signal } = controller;
+    const step = (name: string): Promise<void> => {
+      if (name === at) controller.abort(new StoreRefused('unusable', 'interrupted'));
+      return Promise.resolve();
+    };
+    expect(await refusal(relay, file, { signal, step })).toBe('unusable: interrupted');
+  });
+
+  test('when the disk takes no more of it, in one sentence', async () => {
+    const { relay, file } = await backedUp();
+    const full = Object.assign(new Error('IO error: No space left on device'), { code: 'LEVEL_IO_ERROR' });
+    const said = await refusal(relay, file, { confirm: () => Promise.reject(full) });
+    expect(said).toMatch(/^unusable: .*cannot be restored \(IO error: No space left on device\): mend that first$/);
   });
 
   test('when whoever is asked says no', async () => {
@@ -410,6 +519,62 @@ describe('a store that is damaged', () => {
     expect(report).toMatchObject({ unreadable: 1, carried: { revoked: 1 } });
     await relay.open();
     expect(await relay.enrol(enrolOf(carol))).toMatchObject({ type: 'Refusal' });
+  });
+
+  test('in some of its tables gives what the others hold, and no invite and no lapse by what is missing', async () => {
+    const relay = await openTestRelay({ newEpoch: anyEpoch, admission: 'invite' });
+    const [unused, open] = [sha256Hex('unused'), sha256Hex('open')];
+    for (const hash of [unused, open]) await relay.engine.issueInvite(inviteOf(hash, { nowMs: relay.clock.nowMs }));
+    await relay.enrol(enrolOf(alice, { inviteHash: unused }));
+    const file = join(await temporaryFolder(), 'backup');
+    await backUp(relay, file);
+    relay.clock.move(60_000);
+    const late = hostNamed('late');
+    await relay.engine.issueInvite(inviteOf(sha256Hex('late'), { nowMs: relay.clock.nowMs }));
+    await relay.enrol(enrolOf(late, { inviteHash: sha256Hex('late') }));
+    await relay.engine.revokeHost(revokeOf(late, { nowMs: relay.clock.nowMs }));
+    await relay.close();
+    await intoTables(relay.folder);
+    const whole = await tablesIn(relay.folder);
+    await relay.open();
+    // The invite is spent by a row that is about to be lost.
+    await relay.enrol(enrolOf(bob, { inviteHash: open }));
+    await relay.close();
+    await withRawLevel(relay.folder, () => Promise.resolve());
+    const later = (await tablesIn(relay.folder)).filter((name) => !whole.includes(name));
+    expect(later.length).toBeGreaterThan(0);
+    await damageTables(relay.folder, later);
+    const [before, { nowMs }] = [await namesIn(relay.folder), relay.clock];
+    await expect(restored(file, relay.folder, nowMs)).rejects.toThrow('of its table files do not match');
+    expect(await namesIn(relay.folder)).toEqual(before);
+    for (const isRehearsal of [true, false]) {
+      const report = await restored(file, relay.folder, nowMs, { goesOnUnread: true, isRehearsal });
+      expect(report).toMatchObject({
+        damagedTables: later.length,
+        missing: null,
+        carried: { revoked: 1, invites: 1, lapsed: 0 },
+      });
+    }
+    expect((await namesIn(relay.folder)).filter((name) => name.includes('restoring'))).toEqual([]);
+    await relay.open();
+    expect(await relay.enrol(enrolOf(late))).toMatchObject({ type: 'Refusal', code: 'ENROL_REFUSED' });
+    expect(await relay.enrol(enrolOf(carol, { inviteHash: open }))).toMatchObject({ type: 'Refusal' });
+    const [stored, replayed] = await storedAndReplayed(relay.store);
+    expect(stored).toEqual(replayed);
+  });
+
+  test('in all of its tables is replaced when that is meant, and said to be unread', async () => {
+    const { relay, file } = await backedUp();
+    await relay.close();
+    await intoTables(relay.folder);
+    await damageTables(relay.folder);
+    const { nowMs } = relay.clock;
+    await expect(restored(file, relay.folder, nowMs)).rejects.toMatchObject({ reason: 'damaged' });
+    const report = await restored(file, relay.folder, nowMs, { goesOnUnread: true });
+    expect(report).toMatchObject({ replaced: null, missing: null });
+    expect(existsSync(report.keptAside ?? '')).toBe(true);
+    await relay.open();
+    expect(await relay.wires(bob)).toEqual(['one']);
   });
 
   test('or of another relay is not replaced', async () => {

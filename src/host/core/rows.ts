@@ -180,6 +180,8 @@ export interface SentRow {
   agentId: AgentId;
   createdAtMs: number;
   recipients: SentRecipient[];
+  /** Where it stands in its sender's view of the thread; null when the sender is a recipient too. */
+  threadPosition: number | null;
 }
 
 export const OUTBOX_STATES = [
@@ -269,6 +271,8 @@ export interface PeerRow {
   directory: { agents: DirectoryAgent[]; fetchedAtMs: number } | null;
   /** Whether it ever confirmed a delivery: an older program never does. */
   hasConfirmed: boolean;
+  /** The key of this host that it was last known to have pinned: what came after is to be told. */
+  pinnedOurKey: PublicKey;
 }
 
 export interface DirectoryAgent {

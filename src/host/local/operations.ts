@@ -5,6 +5,29 @@
  * What does them is in handlers.ts; an operation without a handler does not compile.
  */
 import { type Static, type TSchema, Type } from 'typebox';
+import {
+  CancelInput,
+  CancelResult,
+  OutboxInput,
+  OutboxResult,
+  QuarantineDiscardInput,
+  QuarantineDiscardResult,
+  QuarantineInput,
+  QuarantineResult,
+  QuarantineRetryInput,
+  QuarantineRetryResult,
+  QuarantineShowInput,
+  QuarantineShowResult,
+} from '../documents/outbox.ts';
+import {
+  AcceptInput,
+  InviteResult,
+  PeerAddressInput,
+  PeerView,
+  PeersResult,
+  RotateKeyResult,
+  UnpairInput,
+} from '../documents/peers.ts';
 import { StatusResult } from '../documents/status.ts';
 
 /** In the name of whom: an agent (or the owner), or nobody in particular. */
@@ -21,6 +44,18 @@ const Nothing = Type.Object({});
 
 export const OPERATIONS = {
   status: { acting: 'anybody', input: Nothing, output: StatusResult },
+  peers: { acting: 'anybody', input: Nothing, output: PeersResult },
+  'pair-invite': { acting: 'anybody', input: Nothing, output: InviteResult },
+  'pair-accept': { acting: 'anybody', input: AcceptInput, output: PeerView },
+  'peer-address': { acting: 'anybody', input: PeerAddressInput, output: PeerView },
+  unpair: { acting: 'anybody', input: UnpairInput, output: PeerView },
+  'rotate-key': { acting: 'anybody', input: Nothing, output: RotateKeyResult },
+  outbox: { acting: 'anybody', input: OutboxInput, output: OutboxResult },
+  'outbox-cancel': { acting: 'anybody', input: CancelInput, output: CancelResult },
+  quarantine: { acting: 'anybody', input: QuarantineInput, output: QuarantineResult },
+  'quarantine-show': { acting: 'anybody', input: QuarantineShowInput, output: QuarantineShowResult },
+  'quarantine-retry': { acting: 'anybody', input: QuarantineRetryInput, output: QuarantineRetryResult },
+  'quarantine-discard': { acting: 'anybody', input: QuarantineDiscardInput, output: QuarantineDiscardResult },
 } as const satisfies Readonly<Record<string, OperationContract>>;
 
 export type OperationName = keyof typeof OPERATIONS;

@@ -10,11 +10,11 @@ import { type JsonBounds, parseJsonBounded } from '../../protocol/bounded-json.t
 import { isObject } from '../../protocol/items.ts';
 import { listenAt } from '../../system/unix-socket.ts';
 import { type Refusal, type RefusalCode, isRefusal, refusal } from '../core/refusal.ts';
+import { parseInput } from '../documents/parse-input.ts';
 import { actingAgent } from '../office/acting-agent.ts';
 import type { Office } from '../office/office.ts';
 import { isStoreFailure } from '../office/store-failure.ts';
 import type { Caller, Handlers } from './handlers.ts';
-import { inputFault } from './input-check.ts';
 import { AGENT_HEADER, OPERATIONS, type ProblemAnswer, REQUEST_BYTES_MAX, isOperation } from './operations.ts';
 
 const INPUT_JSON_BOUNDS: JsonBounds = { depthMax: 16, valuesMax: 10_000, membersMax: 200 };
@@ -129,11 +129,11 @@ export class LocalServer {
     if (!bytes) {
       return refused(refusal('TOO_LARGE', `a request has at most ${REQUEST_BYTES_MAX} bytes`, { field: null }));
     }
-    const input = parseJsonBounded(bytes, INPUT_JSON_BOUNDS);
-    if (!isObject(input)) return refused(refusal('BAD_INPUT', 'the input must be a JSON object', { field: null }));
+    const given = parseJsonBounded(bytes, INPUT_JSON_BOUNDS);
+    if (!isObject(given)) return refused(refusal('BAD_INPUT', 'the input must be a JSON object', { field: null }));
     const { acting, input: schema } = OPERATIONS[name];
-    const fault = inputFault(schema, input);
-    if (fault) return refused(fault);
+    const input = parseInput(schema, given);
+    if (isRefusal(input)) return refused(input);
     const caller = await this.#caller(request.headers[AGENT_HEADER], acting, signal);
     if (isRefusal(caller)) return refused(caller);
     // The table types each handler by its own input, which was just checked.

@@ -63,13 +63,17 @@ export function storeMessage(
   return stored;
 }
 
-/** Puts a message that an agent sent into its own view of the thread, unless it is also among its recipients. */
-export function keepSent(tx: Transaction, agentId: AgentId, message: MessageRow, body: string): void {
+/**
+ * Keeps a message for the agent that sent it, in its view of the thread. Returns the position there, or null when the
+ * agent is also among the recipients.
+ */
+export function keepSent(tx: Transaction, agentId: AgentId, message: MessageRow, body: string): number | null {
   hold(tx, message, body, 1);
-  if (tx.get('place', agentId, message.ref) !== undefined) return;
+  if (tx.get('place', agentId, message.ref) !== undefined) return null;
   const mailbox = mailboxOf(tx, agentId);
   tx.put('mailbox', [agentId], { ...mailbox, nextPosition: mailbox.nextPosition + 1 });
   tx.put('threadEntry', [agentId, message.thread, mailbox.nextPosition], message.ref);
+  return mailbox.nextPosition;
 }
 
 function putEntry(

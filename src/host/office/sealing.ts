@@ -92,8 +92,8 @@ export async function sealEnvelope(
   return { ...head, hops: 0, sealed, sig };
 }
 
-/** What was sealed. Throws `NotOpened`. Whoever opens has checked the signature before. */
-export async function openEnvelope(envelope: Envelope, secret: string): Promise<SealedContent> {
+/** The bytes that were sealed. Throws `NotOpened`. Whoever opens has checked the signature before. */
+export async function openSeal(envelope: Envelope, secret: string): Promise<Buffer> {
   const { sealed, sig: _sig, hops: _hops, ...head } = envelope;
   try {
     const recipientKey = await sealSuite.kem.deserializePrivateKey(keyBytes(secret));
@@ -102,8 +102,7 @@ export async function openEnvelope(envelope: Envelope, secret: string): Promise<
       enc: keyBytes(sealed.enc),
       info: SEAL_INFO,
     });
-    const content = await context.open(keyBytes(sealed.ct), canonicalBytes(head));
-    return JSON.parse(Buffer.from(content).toString('utf8')) as SealedContent;
+    return Buffer.from(await context.open(keyBytes(sealed.ct), canonicalBytes(head)));
   } catch (error) {
     throw new NotOpened('the envelope does not open with this key', { cause: error });
   }

@@ -5,6 +5,7 @@
 import type { Exchange, ExchangeHandler, Reply } from '../http/exchange.ts';
 import type { OpenApiDocument } from '../http/openapi.ts';
 import { jsonReply, problemReply } from '../http/replies.ts';
+import type { ScrubPass } from '../scrub.ts';
 
 export interface Health {
   /** False while the relay starts or drains, and after its store failed. */
@@ -16,6 +17,8 @@ export interface Health {
   uptimeMs: number;
   /** Of the regular backups; absent without a plan for them, or before the first. */
   lastBackup?: { isGood: boolean; atMs: number } | undefined;
+  /** Of the daily scrub; absent before the first pass has ended. */
+  lastScrub?: Pick<ScrubPass, 'atMs' | 'items' | 'lost' | 'unreadable'> | undefined;
 }
 
 export interface OperatorHandlerOptions {
@@ -38,7 +41,7 @@ export function operatorHandler({ health, openApi, metrics, console }: OperatorH
       return;
     }
     exchange.receive(() => undefined);
-    const { isReady, version, epoch, hosts, uptimeMs, lastBackup } = health();
+    const { isReady, version, epoch, hosts, uptimeMs, lastBackup, lastScrub } = health();
     if (!PATHS.has(target)) exchange.reply(problemReply('NOT_FOUND', 'no such route'));
     else if (method !== 'GET') {
       exchange.reply(problemReply('METHOD_NOT_ALLOWED', 'this route takes GET', { headers: { allow: 'GET' } }));
@@ -54,7 +57,12 @@ export function operatorHandler({ health, openApi, metrics, console }: OperatorH
     else {
       const well = { status: 'ready', version, epoch, hosts, uptime_ms: Math.round(uptimeMs) };
       const backup = lastBackup && { last_backup: { at: lastBackup.atMs, ok: lastBackup.isGood } };
-      exchange.reply(jsonReply(200, { ...well, ...backup }));
+      const scrub = lastScrub && { last_scrub: scrubDocument(lastScrub) };
+      exchange.reply(jsonReply(200, { ...well, ...backup, ...scrub }));
     }
   };
+}
+
+function scrubDocument({ atMs, items, lost, unreadable }: NonNullable<Health['lastScrub']>): object {
+  return { at: atMs, items, lost, unreadable };
 }

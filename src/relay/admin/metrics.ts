@@ -7,7 +7,7 @@
 import { Counter, Gauge, Histogram, Registry, collectDefaultMetrics } from 'prom-client';
 import type { ItemRejection } from '../../protocol/items.ts';
 import type { PushOutcome } from '../core/decision.ts';
-import type { RelayEvent } from '../core/event.ts';
+import type { EpochReason, RelayEvent } from '../core/event.ts';
 import type { CommittedBatch, EngineObserver } from '../engine/observer.ts';
 import type { FinishedRequest } from '../http/handler.ts';
 import type { Reply } from '../http/exchange.ts';
@@ -27,6 +27,8 @@ export interface Gauges {
   diskFreeBytes: number;
   isDiskLow: boolean;
   isReady: boolean;
+  /** Milliseconds since 1970; 0 when a plan has none yet, `undefined` without a plan and before any was taken. */
+  lastBackupMs: number | undefined;
 }
 
 /** Long polls last up to 30 seconds. */
@@ -42,7 +44,13 @@ export class RelayMetrics implements EngineObserver {
   readonly #acked = this.#counter('items_acked_total', 'Items that their target has and that were deleted.');
   readonly #expired = this.#counter('items_expired_total', 'Items that nobody called for in time.');
   readonly #lost = this.#counter('items_lost_total', 'Items whose row or bytes were found missing or corrupt.');
-  readonly #epochs = this.#counter('epoch_rotations_total', 'Store generations begun since the start.', ['reason']);
+  readonly #scrubbed = this.#counter(
+    'scrubbed_items_total',
+    'Waiting items whose bytes a scrub compared with their hash.',
+  );
+  readonly #epochs = this.#counter('epoch_rotations_total', 'Store generations begun at the start and since.', [
+    'reason',
+  ]);
   readonly #refused = this.#counter('requests_refused_total', 'Requests answered with a problem, by its code.', [
     'code',
   ]);
@@ -74,6 +82,7 @@ export class RelayMetrics implements EngineObserver {
   readonly #waits = this.#gauge('waiting_pulls', 'Pulls that are held until an item arrives.');
   readonly #diskFree = this.#gauge('disk_free_bytes', 'Room on the disk of the store.');
   readonly #diskLow = this.#gauge('disk_low', '1 while pushes are refused for want of room.');
+  readonly #lastBackup = this.#gauge('last_backup_timestamp_seconds', 'When the last good backup was taken.');
   readonly #ready = this.#gauge('ready', '1 while the relay takes requests.');
 
   constructor(version: string) {
@@ -103,6 +112,14 @@ export class RelayMetrics implements EngineObserver {
     this.#rejected.inc({ code: rejection }, count);
   }
 
+  epochBegun(reason: EpochReason): void {
+    this.#epochs.inc({ reason });
+  }
+
+  scrubbed(items: number): void {
+    this.#scrubbed.inc(items);
+  }
+
   pulled(): void {}
 
   committed({ entries, durationMs }: CommittedBatch): void {
@@ -127,6 +144,8 @@ export class RelayMetrics implements EngineObserver {
     this.#diskFree.set(gauges.diskFreeBytes);
     this.#diskLow.set(gauges.isDiskLow ? 1 : 0);
     this.#ready.set(gauges.isReady ? 1 : 0);
+    if (gauges.lastBackupMs === undefined) this.#lastBackup.remove();
+    else this.#lastBackup.set(gauges.lastBackupMs / 1000);
     const headers = { 'content-type': this.#registry.contentType };
     return { status: 200, headers, body: await this.#registry.metrics() };
   }
@@ -143,7 +162,7 @@ export class RelayMetrics implements EngineObserver {
         this.#lost.inc();
         return;
       case 'EpochRotated':
-        this.#epochs.inc({ reason: event.reason });
+        this.epochBegun(event.reason);
         return;
       default:
     }

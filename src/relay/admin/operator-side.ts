@@ -1,5 +1,4 @@
 /** What stands behind the operator's listener, put together: health, metrics and the console. */
-import { rowKey } from '../core/rows.ts';
 import type { DiskGuard } from '../disk-guard.ts';
 import type { Clock, RandomBytes, Timers } from '../engine/ambient.ts';
 import type { Engine } from '../engine/engine.ts';
@@ -10,6 +9,7 @@ import type { RelayStore } from '../store/relay-store.ts';
 import { Access } from './console/access.ts';
 import { CONSOLE_FOLDER, readAssets } from './console/assets.ts';
 import { EpochHistory } from './console/epoch-history.ts';
+import { itemPlaces } from './console/item-places.ts';
 import { LiveStreams } from './console/live-streams.ts';
 import { ownHosts } from './console/own-hosts.ts';
 import { type TakeBackup, consoleRoutes } from './console/routes.ts';
@@ -42,6 +42,10 @@ export interface OperatorSideOptions {
   takeBackup?: TakeBackup | undefined;
   /** Of the regular backups. */
   lastBackup: () => Health['lastBackup'];
+  /** When the last good one was taken, as in `Gauges`. */
+  lastGoodBackupMs: () => Gauges['lastBackupMs'];
+  /** Of the daily scrub. */
+  lastScrub: () => Health['lastScrub'];
 }
 
 export class OperatorSide {
@@ -82,8 +86,7 @@ export class OperatorSide {
       monotonicMs,
       nameOf: (key) => engine.enrolment(key)?.hostName,
       lastPull: (target) => activity.lastPull(target),
-      isWaiting: (target, seq) =>
-        seq > engine.head(target).ackedThrough && store.get('queue', rowKey.queue(target, seq)) !== undefined,
+      ...itemPlaces(engine, store),
       access,
       sessions: this.#sessions,
       assets,
@@ -104,6 +107,7 @@ export class OperatorSide {
         hosts: engine.liveEnrolments,
         uptimeMs: clock.monotonicMs() - startedMs,
         lastBackup: options.lastBackup(),
+        lastScrub: options.lastScrub(),
       }),
       openApi: options.openApi,
       metrics: () => watch.metrics.reply(gauges()),
@@ -136,13 +140,14 @@ export class OperatorSide {
     await this.#console.drain();
   }
 
-  /** Reads no more of the store. */
+  /** Reads no more of the store, and takes no samples of it; also when it never listened. */
   async close(): Promise<void> {
+    this.#sampler.close();
     await Promise.all([this.#oldest.close(), this.#epochs.close()]);
   }
 
   #gauges(): Gauges {
-    const { engine, store, disk, isReady } = this.#options;
+    const { engine, store, disk, isReady, lastGoodBackupMs } = this.#options;
     const { items, bytes } = engine.waiting;
     const { ageMs } = this.#oldest;
     return {
@@ -156,6 +161,7 @@ export class OperatorSide {
       diskFreeBytes: disk.freeBytes,
       isDiskLow: disk.isLow,
       isReady: isReady(),
+      lastBackupMs: lastGoodBackupMs(),
     };
   }
 }

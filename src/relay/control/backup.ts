@@ -6,6 +6,7 @@
  */
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import type { Engine } from '../engine/engine.ts';
+import type { LostItems } from '../engine/lost-items.ts';
 import type { Reply } from '../http/exchange.ts';
 import { problemReply } from '../http/replies.ts';
 import type { OpenRoute, RelayRequest } from '../http/route.ts';
@@ -16,10 +17,14 @@ const BACKUPS_AT_ONCE = 2;
 
 export interface BackupRouteOptions {
   engine: Engine;
+  /** Told of what waits and is damaged, when it has come by. */
+  lostItems: LostItems;
+  /** Told when one was handed over whole. */
+  taken: (atMs: number) => void;
   version: string;
 }
 
-export function backupRoute({ engine, version }: BackupRouteOptions): OpenRoute {
+export function backupRoute(options: BackupRouteOptions): OpenRoute {
   let underWay = 0;
   return {
     method: 'GET',
@@ -33,7 +38,7 @@ export function backupRoute({ engine, version }: BackupRouteOptions): OpenRoute 
       }
       underWay++;
       try {
-        return await backUp(request, engine, version);
+        return await backUp(request, options);
       } finally {
         underWay--;
       }
@@ -43,12 +48,12 @@ export function backupRoute({ engine, version }: BackupRouteOptions): OpenRoute 
 
 async function backUp(
   { exchange, id, nowMs }: RelayRequest,
-  engine: Engine,
-  version: string,
+  { engine, lostItems, taken, version }: BackupRouteOptions,
 ): Promise<Reply | 'streamed'> {
   const snapshot = await engine.snapshot();
   try {
-    const chunks = snapshot.chunks({ created_at: nowMs, version });
+    // Whoever has the whole backup finds the relay done with what is damaged in it.
+    const chunks = snapshot.chunks({ created_at: nowMs, version }, (damage) => lostItems.foundByBackup(damage));
     const bytesAbout = await snapshot.bytesAbout();
     if (engine.isDraining) return problemReply('UNAVAILABLE', 'the relay is stopping', { close: true });
     const headers = {
@@ -65,7 +70,10 @@ async function backUp(
         await stream.write(chunk);
       }
       if (engine.isDraining) exchange.abort();
-      else stream.end();
+      else {
+        stream.end();
+        if (!exchange.isAborted) taken(nowMs);
+      }
     } catch (error) {
       exchange.abort();
       throw error;

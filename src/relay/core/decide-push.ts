@@ -42,7 +42,8 @@ export function decidePush(command: PushItem, facts: PushFacts): Decided<PushOut
     targets: anew.map((place) => acceptedTarget(place, nowMs)),
     acceptedAtMs: nowMs,
     expiresAtMs,
-    dedupUntilMs: expiresAtMs + facts.dedupHorizonMs,
+    // A clock that went back far: what nobody knows any more would not be known of this item either.
+    dedupUntilMs: Math.max(expiresAtMs + facts.dedupHorizonMs, facts.dedupPurgedMs + 1),
   };
   const newSeqs = new Map(accepted.targets.map(({ hostPubkey, seq }) => [hostPubkey, seq]));
   const targets = places.map(({ pushed: { hostPubkey, wireHash }, known }) => {

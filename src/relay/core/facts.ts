@@ -226,6 +226,8 @@ export interface PushFacts {
   limits: Limits;
   retentionMs: number;
   dedupHorizonMs: number;
+  /** What was to be forgotten by then is forgotten, also when the clock went back since. */
+  dedupPurgedMs: number;
   /** Rows that the sender, under any of its keys, keeps in the dedup table. */
   dedupRows: number;
   dedupRowsMax: number;
@@ -249,6 +251,7 @@ export function pushFacts(command: PushItem, rows: FactSource, settings: RelaySe
     limits,
     retentionMs: retentionMs(limits),
     dedupHorizonMs: dedupHorizonMs(limits),
+    dedupPurgedMs,
     dedupRows,
     dedupRowsMax: settings.dedupRowsMax,
     targets:

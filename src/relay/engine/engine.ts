@@ -71,6 +71,7 @@ import {
 } from '../core/rows.ts';
 import { pageRows } from '../core/page.ts';
 import type { Payload } from '../store/log.ts';
+import type { QueueSlice } from '../store/queue-walk.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import type { StoreSnapshot } from '../store/snapshot.ts';
 import { Committer, type StoreFailed } from './committer.ts';
@@ -415,10 +416,13 @@ export class Engine {
     return this.#committer.answer(decideRotateEpoch(command));
   }
 
-  async reportLostItem(command: ReportLostItem): Promise<void> {
+  /** Answers whether the item still waited: one that is gone by now was not lost. */
+  async reportLostItem(command: ReportLostItem): Promise<boolean> {
     const { targetPubkey } = command;
     for (let wait = this.#waitFor([targetPubkey]); wait; wait = this.#waitFor([targetPubkey])) await wait;
-    await this.#committer.answer(decideLostItem(command, lostItemFacts(command, this.#committer)));
+    const facts = lostItemFacts(command, this.#committer);
+    await this.#committer.answer(decideLostItem(command, facts));
+    return facts.queued !== undefined;
   }
 
   async heartbeat(nowMs: number): Promise<void> {
@@ -435,6 +439,13 @@ export class Engine {
     const page = pageRows(rows, limit, bytesMax);
     this.#observer.pulled(target, page.rows.at(-1)?.seq);
     return { epoch: this.epoch, headSeq, ...page };
+  }
+
+  /** A slice of all queues (store/queue-walk.ts) without what is acked; `undefined` when the walk is at its end. */
+  async waitingSlice(after: Buffer, through: Buffer, bytesMax: number): Promise<QueueSlice | undefined> {
+    const slice = await this.#store.queueSlice(after, through, bytesMax);
+    const waits = ({ targetPubkey, seq }: QueueRow): boolean => seq > this.#heads.get(targetPubkey).ackedThrough;
+    return slice && { ...slice, rows: slice.rows.filter(waits) };
   }
 
   /** The wire bytes of queue rows; `undefined` where they are missing. Unchecked. */

@@ -10,7 +10,7 @@ import { PROBLEMS, type ProblemCode } from '../../protocol/problem.ts';
 import * as requests from '../../protocol/schemas.ts';
 import * as responses from '../../protocol/responses.ts';
 import * as shapes from '../../protocol/shapes.ts';
-import type { Access, Listener, Operation } from './operations.ts';
+import type { Access, Listener, Operation } from './operation.ts';
 
 type Json = null | boolean | number | string | Json[] | { [member: string]: Json };
 type JsonObject = { [member: string]: Json };

@@ -5,11 +5,11 @@
  * slices, and a slow reader holds no snapshot of the store. A payload that does not match its hash is never served:
  * the page ends before it, and the loss is reported.
  */
-import { sha256Hex } from '../../protocol/digest.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
+import { hasHash } from '../../protocol/digest.ts';
 import type { QueueRow } from '../core/rows.ts';
-import type { Clock, Timers } from '../engine/ambient.ts';
+import type { Timers } from '../engine/ambient.ts';
 import type { Engine, Page } from '../engine/engine.ts';
+import type { LostItems } from '../engine/lost-items.ts';
 import type { Exchange, Reply } from './exchange.ts';
 import type { PageEncoder } from './page-encoding.ts';
 import { problemReply } from './replies.ts';
@@ -27,9 +27,8 @@ const PAGE_DEADLINE_MS = 60_000;
 
 export interface PageWriterOptions {
   engine: Engine;
-  clock: Clock;
   timers: Timers;
-  newEpoch: () => Epoch;
+  lostItems: LostItems;
 }
 
 export class PageWriter {
@@ -87,27 +86,21 @@ export class PageWriter {
 
   /** Rows with their wire bytes, up to the first that cannot be served; those acked meanwhile are left out. */
   async #readSlice(rows: readonly QueueRow[]): Promise<Slice> {
-    const { engine } = this.#options;
+    const { engine, lostItems } = this.#options;
     const found = await engine.payloads(rows);
     const slice: Slice = { rows: [], wires: [], lastSeq: undefined, isCut: false };
     for (const [position, row] of rows.entries()) {
       const wire = found[position];
-      if (wire && sha256Hex(wire) === row.wireHash) {
+      if (hasHash(wire, row.wireHash)) {
         slice.rows.push(row);
         slice.wires.push(wire);
       } else if (row.seq > engine.head(row.targetPubkey).ackedThrough) {
-        await this.#reportLost(row);
+        await lostItems.report([row], 'pull');
         return { ...slice, isCut: true };
       }
       slice.lastSeq = row.seq;
     }
     return slice;
-  }
-
-  #reportLost({ targetPubkey, seq }: QueueRow): Promise<void> {
-    const { engine, clock, newEpoch } = this.#options;
-    const freshEpoch = newEpoch();
-    return engine.reportLostItem({ type: 'ReportLostItem', targetPubkey, seq, freshEpoch, nowMs: clock.nowMs() });
   }
 }
 

@@ -3,8 +3,8 @@ import { createHash } from 'node:crypto';
 import { type BackupHeader, readBackup } from './backup.ts';
 import { PREFIX, firstKeyOf, seqOf } from './keys.ts';
 import type { Pair } from './pair-block.ts';
-import { decodeRow } from './row-codec.ts';
-import { writeWholeFile } from './whole-file.ts';
+import { readableTargetRow } from './waiting-rows.ts';
+import { FileUnwritten, writeWholeFile } from './whole-file.ts';
 
 /** What was written. */
 export interface WrittenBackup {
@@ -15,6 +15,8 @@ export interface WrittenBackup {
   contentBytes: number;
   /** Items that wait for their targets, notices among them. */
   items: number;
+  /** Those whose wire bytes were missing or altered in the store already: they are in it as they are. */
+  damagedItems: number;
   /** Of the file. */
   sha256: string;
 }
@@ -35,7 +37,10 @@ export function writeBackupFile(
   return writeWholeFile(source, (chunks) => checkedBackup(chunks, progress), { path, replaces, what: 'the backup' });
 }
 
-/** Reads a backup to its end and checks all of it. Throws `PairFileDamaged`, or what `source` throws. */
+/**
+ * Reads a backup to its end and checks all of it. Throws `PairFileDamaged`, `FileUnwritten` for one that a restore would
+ * refuse, or what `source` throws.
+ */
 export async function checkedBackup(
   source: AsyncIterable<Buffer>,
   progress: (bytes: number) => void = () => undefined,
@@ -58,7 +63,9 @@ export async function checkedBackup(
       tally.add(next.value);
       continue;
     }
-    return { header, bytes, contentBytes: next.value.bytes, items: tally.items, sha256: hash.digest('hex') };
+    const { bytes: contentBytes, damaged_items: damagedItems = 0, unreadable_rows: unreadable = 0 } = next.value;
+    if (unreadable > 0) throw unreadableRows(unreadable);
+    return { header, bytes, contentBytes, items: tally.items, damagedItems, sha256: hash.digest('hex') };
   }
 }
 
@@ -70,11 +77,18 @@ class ItemTally {
   add(run: readonly Pair[]): void {
     for (const [key, value] of run) {
       if (key[0] === PREFIX.target) {
-        const target = firstKeyOf(key);
-        this.#ackedThrough.set(target, decodeRow('target', target, value).ackedThrough);
+        const row = readableTargetRow(key, value);
+        if (row) this.#ackedThrough.set(firstKeyOf(key), row.ackedThrough);
       } else if (key[0] === PREFIX.queue) {
         if (seqOf(key) > (this.#ackedThrough.get(firstKeyOf(key)) ?? 0)) this.items++;
       }
     }
   }
+}
+
+function unreadableRows(count: number): FileUnwritten {
+  return new FileUnwritten(
+    'unreadable',
+    `${count} rows of its queues cannot be read, and a restore refuses a backup that holds one: stop the relay, run poste relay log verify and then poste relay log rebuild, and take it again`,
+  );
 }

@@ -5,9 +5,18 @@
 import Type, { type Static } from 'typebox';
 import { parserOf } from '../../protocol/schemas.ts';
 import { Count, EpochText, PublicKeyText, Time } from '../../protocol/shapes.ts';
-import type { Level } from './level.ts';
-import { BLOCK_BYTES, type PairFileKind, type ReadPairFile, readPairFile, writePairFile } from './pair-file.ts';
+import type { Level, LevelSnapshot } from './level.ts';
+import type { Pair } from './pair-block.ts';
+import {
+  BLOCK_BYTES,
+  type PairFileKind,
+  type ReadPairFile,
+  type SaidOfDamage,
+  readPairFile,
+  writePairFile,
+} from './pair-file.ts';
 import { runsOf } from './pairs.ts';
+import { WireCheck, type WireDamage } from './wire-check.ts';
 
 const PAIRS_AT_ONCE = 512;
 
@@ -29,14 +38,39 @@ const BACKUP: PairFileKind<BackupHeader> = {
   isNone: 'no backup of a relay',
 };
 
-/** Everything that is in `level`, or in the snapshot of it. */
-export function writeBackup(
+/**
+ * Everything that is in `level`, or in the snapshot of it, as it is: wire bytes that are missing or altered too, which a
+ * restore drops. The trailer counts those, and comes when `checked` was told of them and is done.
+ */
+export async function* writeBackup(
   level: Level,
   header: BackupHeader,
-  snapshot?: ReturnType<Level['snapshot']>,
+  snapshot?: LevelSnapshot,
+  checked: (damage: WireDamage) => Promise<void> = () => Promise.resolve(),
 ): AsyncGenerator<Buffer> {
+  const check = new WireCheck(level, snapshot);
+  const ended = async (): Promise<SaidOfDamage> => {
+    const damage = await check.end();
+    await checked(damage);
+    return { damaged_items: damage.items, unreadable_rows: damage.unreadable };
+  };
+  try {
+    yield* writePairFile(BACKUP, header, checkedRuns(level, snapshot, check), ended);
+  } finally {
+    await check.close();
+  }
+}
+
+async function* checkedRuns(
+  level: Level,
+  snapshot: LevelSnapshot | undefined,
+  check: WireCheck,
+): AsyncGenerator<Pair[]> {
   const reading = { pairs: PAIRS_AT_ONCE, bytes: BLOCK_BYTES, ...(snapshot && { snapshot }) };
-  return writePairFile(BACKUP, header, runsOf(level, {}, reading));
+  for await (const run of runsOf(level, {}, reading)) {
+    await check.pass(run);
+    yield run;
+  }
 }
 
 /** Reads the beginning of a backup. Throws `PairFileDamaged`. */

@@ -27,10 +27,15 @@ export class BulkDatabase {
     this.#batch = level.batch();
   }
 
-  /** A new database at `folder`, where nothing is. */
+  /** A new database at `folder`, where nothing is. Throws `BulkFailed`. */
   static async create(folder: string): Promise<BulkDatabase> {
     const level = levelAt(folder);
-    await level.open({ createIfMissing: true, errorIfExists: true });
+    try {
+      await level.open({ createIfMissing: true, errorIfExists: true });
+    } catch (error) {
+      const said = (error as { cause?: Error }).cause?.message ?? (error as Error).message;
+      throw new BulkFailed(`the database at ${folder} cannot be made (${said})`, { cause: error });
+    }
     return new BulkDatabase(level, folder);
   }
 

@@ -5,6 +5,7 @@ import { ClassicLevel } from 'classic-level';
 export const LEVEL_FOLDER = 'log';
 
 export type Level = ClassicLevel<Buffer, Buffer>;
+export type LevelSnapshot = ReturnType<Level['snapshot']>;
 
 const MIB = 1 << 20;
 const LEVEL_OPTIONS = {

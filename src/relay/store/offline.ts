@@ -18,12 +18,12 @@ import type { Pair } from './pair-block.ts';
 import { PairFileDamaged } from './pair-file.ts';
 import { PositionFile } from './position.ts';
 import { NOT_PRUNED, type Pruned, readPruned } from './pruned.ts';
-import { finishRebuild } from './rebuild-swap.ts';
 import { DamagedRecord } from './record.ts';
 import { StoreRefused } from './refused.ts';
 import { type LogBounds, RelayStore } from './relay-store.ts';
-import { finishSwap, isSwapUnderWay } from './restore-swap.ts';
+import { isSwapUnderWay } from './restore-swap.ts';
 import { damagedTables } from './table-check.ts';
+import { finishSwaps } from './unfinished-swaps.ts';
 
 export interface OfflineStore {
   store: RelayStore;
@@ -39,8 +39,7 @@ export interface OfflineStore {
  */
 export async function openOffline(folder: string, { isChecked = false } = {}): Promise<OfflineStore> {
   const levelFolder = join(folder, LEVEL_FOLDER);
-  await finishSwap(folder);
-  await finishRebuild(folder);
+  await finishSwaps(folder);
   if (!existsSync(levelFolder)) {
     throw new StoreRefused('missing', `there is no store at ${folder}: name its folder with --store-dir`);
   }
@@ -85,12 +84,12 @@ function refuseOtherSchema(version: number, place: string): void {
   );
 }
 
-/** Throws `StoreRefused` for a file that is no whole backup, or of a newer schema. */
-export async function openBackup(file: string): Promise<OfflineStore> {
+/** Throws `StoreRefused` for a file that is no whole backup, or of a newer schema, and why the signal aborted. */
+export async function openBackup(file: string, signal?: AbortSignal): Promise<OfflineStore> {
   const folder = await mkdtemp(join(tmpdir(), 'poste-backup-'));
   const remove = () => rm(folder, { recursive: true, force: true });
   try {
-    const { level, header } = await unpackBackup(file, join(folder, LEVEL_FOLDER));
+    const { level, header } = await unpackBackup(file, join(folder, LEVEL_FOLDER), signal);
     try {
       refuseOtherSchema(header.schema_version, file);
     } catch (error) {
@@ -104,8 +103,15 @@ export async function openBackup(file: string): Promise<OfflineStore> {
   }
 }
 
-/** Writes the pairs of a backup into a new database, which is left open. Throws `StoreRefused`. */
-export async function unpackBackup(file: string, levelFolder: string): Promise<{ level: Level; header: BackupHeader }> {
+/**
+ * Writes the pairs of a backup into a new database, which is left open. Throws `StoreRefused`, and why the signal
+ * aborted.
+ */
+export async function unpackBackup(
+  file: string,
+  levelFolder: string,
+  signal?: AbortSignal,
+): Promise<{ level: Level; header: BackupHeader }> {
   const level = levelAt(levelFolder);
   const source = createReadStream(file, { highWaterMark: 1 << 20 });
   try {
@@ -117,7 +123,10 @@ export async function unpackBackup(file: string, levelFolder: string): Promise<{
       );
     }
     await level.open({ createIfMissing: true, errorIfExists: true });
-    for await (const run of pairs) await written(level, run);
+    for await (const run of pairs) {
+      signal?.throwIfAborted();
+      await written(level, run);
+    }
     return { level, header };
   } catch (error) {
     await level.close();
@@ -130,16 +139,19 @@ export async function unpackBackup(file: string, levelFolder: string): Promise<{
 
 /**
  * An archive of the log, as a store that holds nothing but records and what places them in the hash trees. Throws
- * `StoreRefused` for a file that is no whole archive.
+ * `StoreRefused` for a file that is no whole archive, and why the signal aborted.
  */
-export async function openArchive(file: string): Promise<OfflineStore> {
+export async function openArchive(file: string, signal?: AbortSignal): Promise<OfflineStore> {
   const folder = await mkdtemp(join(tmpdir(), 'poste-archive-'));
   const remove = () => rm(folder, { recursive: true, force: true });
   const level = levelAt(join(folder, LEVEL_FOLDER));
   const source = createReadStream(file, { highWaterMark: 1 << 20 });
   try {
     await level.open({ createIfMissing: true, errorIfExists: true });
-    const { header } = await readArchive(source, (run) => written(level, run));
+    const { header } = await readArchive(source, async (run) => {
+      signal?.throwIfAborted();
+      await written(level, run);
+    });
     const pruned = { throughLsn: header.first_lsn - 1, atMs: header.first_time };
     return await opened(level, undefined, remove, { lastLsn: header.last_lsn, pruned });
   } catch (error) {
@@ -174,24 +186,20 @@ async function opened(
   remove: () => Promise<void>,
   known?: LogBounds,
 ): Promise<OfflineStore> {
-  // Nothing is appended, so nothing is noted in it.
-  const scratch = await mkdtemp(join(tmpdir(), 'poste-offline-'));
-  const removeAll = async (): Promise<void> => {
-    await rm(scratch, { recursive: true, force: true });
-    await remove();
-  };
   try {
     const bounds = known ?? { lastLsn: await lastRecord(level), pruned: await prunedAsFound(level) };
-    const { file } = await PositionFile.open(join(scratch, 'position'));
-    const store = new RelayStore(level, file, bounds, LogTree.none(level));
+    const store = new RelayStore(level, await unnotedPosition(), bounds, LogTree.none(level));
     const close = async (): Promise<void> => {
-      await store.close();
-      await removeAll();
+      try {
+        await store.close();
+      } finally {
+        await remove();
+      }
     };
     return { store, level, header, close };
   } catch (error) {
     await level.close();
-    await removeAll();
+    await remove();
     throw error;
   }
 }
@@ -206,6 +214,16 @@ async function prunedAsFound(level: Level): Promise<Pruned> {
       if (lsnOf(key) > 0) return { throughLsn: lsnOf(key) - 1, atMs: 0 };
     }
     return NOT_PRUNED;
+  }
+}
+
+/** Nothing is appended, so nothing is noted in it: its name goes at once, and however the process ends nothing is left. */
+async function unnotedPosition(): Promise<PositionFile> {
+  const scratch = await mkdtemp(join(tmpdir(), 'poste-offline-'));
+  try {
+    return (await PositionFile.open(join(scratch, 'position'))).file;
+  } finally {
+    await rm(scratch, { recursive: true, force: true });
   }
 }
 

@@ -18,18 +18,21 @@ import type { EpochReason, RelayEvent } from '../core/event.ts';
 import { reduce } from '../core/reduce.ts';
 import { type RelayRow, rowKey } from '../core/rows.ts';
 import { PREFIX, SCHEMA_KEY, logKey, lsnOf, prefixRange } from './keys.ts';
+import { isOfTheSystem, refusedIfDamaged } from './damage.ts';
 import { LEVEL_FOLDER, type Level, levelAt } from './level.ts';
 import { LogTree } from './log-tree.ts';
 import { MIGRATIONS, type Migration, migrate } from './migrate.ts';
 import { type Position, PositionFile } from './position.ts';
 import { DamagedRecord, checkRecord } from './record.ts';
 import { readPruned } from './pruned.ts';
-import { dropRebuilt, finishRebuild } from './rebuild-swap.ts';
+import { dropRebuilt } from './rebuild-swap.ts';
 import { StoreRefused } from './refused.ts';
 import { syncFolder } from '../../system/sync-folder.ts';
 import { createRelayKey, readRelayKey } from './relay-key.ts';
 import { type LogBounds, RelayStore } from './relay-store.ts';
-import { POSITION_FILE, finishSwap, isSwapUnderWay } from './restore-swap.ts';
+import { DamagedRow } from './row-codec.ts';
+import { POSITION_FILE, isSwapUnderWay } from './restore-swap.ts';
+import { finishSwaps } from './unfinished-swaps.ts';
 
 export { LEVEL_FOLDER, POSITION_FILE };
 export const SCHEMA_VERSION = 1;
@@ -56,6 +59,8 @@ export interface OpenedStore {
   initialised: boolean;
   /** Sentences for the operator: what was found, and what was done about it. */
   notices: string[];
+  /** Why the opening began an epoch; `undefined` when the stored one goes on. */
+  epochBegun: EpochReason | undefined;
   /** Whether the stored heartbeat and the clock contradict each other. */
   isClockDoubted: boolean;
 }
@@ -77,8 +82,7 @@ export async function openStore(options: OpenStoreOptions): Promise<OpenedStore>
 async function open(options: OpenStoreOptions): Promise<OpenedStore> {
   const { folder, nowMs, newEpoch } = options;
   await makeFolder(folder);
-  await finishSwap(folder, { positionFile: options.positionFile });
-  await finishRebuild(folder);
+  await finishSwaps(folder, { positionFile: options.positionFile });
   const levelFolder = join(folder, LEVEL_FOLDER);
   const positionPath = options.positionFile ?? join(folder, POSITION_FILE);
   const existed = existsSync(positionPath) || holdsDatabase(levelFolder);
@@ -114,7 +118,7 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
       await appendAtOnce(store, event, nowMs);
       await syncFolder(folder);
       await syncFolder(dirname(folder));
-      return { store, signer, initialised: true, notices: [], isClockDoubted: false };
+      return { store, signer, initialised: true, notices: [], epochBegun: undefined, isClockDoubted: false };
     }
     refuseForeignKey(relay, signer, folder);
     const notices: string[] = [];
@@ -129,15 +133,22 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
       await appendAtOnce(store, { type: 'EpochRotated', epoch: newEpoch(), reason: doubt.reason, atMs: nowMs }, nowMs);
     }
     await store.findUncollected();
-    return { store, signer, initialised: false, notices, isClockDoubted: clockDoubt !== undefined };
+    return {
+      store,
+      signer,
+      initialised: false,
+      notices,
+      epochBegun: doubt?.reason,
+      isClockDoubted: clockDoubt !== undefined,
+    };
   } catch (error) {
     for (const resource of opened.toReversed()) await resource.close();
-    if (error instanceof DamagedRecord) throw damaged(levelFolder, error.message);
-    throw error;
+    throw refusedIfDamaged(error, levelFolder);
   }
 }
 
-async function makeFolder(folder: string): Promise<void> {
+/** The store folder, with its parents. Throws `StoreRefused`. */
+export async function makeFolder(folder: string): Promise<void> {
   try {
     await makeWithParents(folder);
   } catch (error) {
@@ -182,7 +193,7 @@ export async function openLevel(folder: string, existed: boolean, positionPath: 
       );
     }
     const said = cause?.message ?? 'unknown error';
-    if (/No space left on device|Permission denied|Read-only file system|Too many open files/.test(said)) {
+    if (isOfTheSystem(said)) {
       throw new StoreRefused(
         'unusable',
         `the database at ${folder} cannot be opened (${said}): mend that, and start the relay again`,
@@ -312,9 +323,14 @@ async function doubtOfPosition(
 }
 
 function doubtOfHeartbeat(store: RelayStore, nowMs: number): Doubt | undefined {
-  const heartbeat = store.get('heartbeat', rowKey.heartbeat);
-  if (!heartbeat) return undefined;
-  const ageMs = nowMs - heartbeat.atMs;
+  const atMs = heartbeatOf(store);
+  if (atMs === undefined) {
+    return {
+      reason: 'stale-heartbeat',
+      sentence: 'The heartbeat in the store is missing or unreadable, so nothing says how old this copy of it is.',
+    };
+  }
+  const ageMs = nowMs - atMs;
   if (ageMs > HEARTBEAT_STALE_MS) {
     const minutes = Math.floor(ageMs / 60_000);
     return {
@@ -329,6 +345,17 @@ function doubtOfHeartbeat(store: RelayStore, nowMs: number): Doubt | undefined {
     };
   }
   return undefined;
+}
+
+/** Every store has one from its first record on. */
+function heartbeatOf(store: RelayStore): number | undefined {
+  try {
+    const atMs = store.get('heartbeat', rowKey.heartbeat)?.atMs;
+    return Number.isSafeInteger(atMs) ? atMs : undefined;
+  } catch (error) {
+    if (error instanceof DamagedRow) return undefined;
+    throw error;
+  }
 }
 
 /** Commits one event and a heartbeat. For a store that no engine runs on. */

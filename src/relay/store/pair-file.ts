@@ -6,11 +6,11 @@
  *   block      u32 length, gzip of pairs (pair-block.ts)
  *   …
  *   end        u32 0
- *   trailer    u32 length, JSON: `PairFileTrailer`; its hash covers every byte before it
+ *   trailer    u32 length, JSON: `PairFileTrailer`; its hash covers every byte before it, and what it says of damage
  *
  * Numbers are big-endian. A file that ends early, holds a byte more, or differs in one from what was written is refused.
  */
-import { createHash } from 'node:crypto';
+import { type Hash, createHash } from 'node:crypto';
 import { promisify } from 'node:util';
 import { gunzip, gzip } from 'node:zlib';
 import Type, { type Static } from 'typebox';
@@ -40,21 +40,29 @@ const PairFileTrailer = Type.Object({
   pairs: Count,
   /** Of all keys and values, before they were compressed. */
   bytes: Count,
-  /** Of everything before the trailer. */
+  /** Of everything before the trailer, and of `damageText`. */
   sha256: HashText,
+  /** Waiting items whose wire bytes were missing or altered already when it was written; of backups, but older ones. */
+  damaged_items: Type.Optional(Count),
+  /** Rows of queues that could not be read; of backups, but older ones. */
+  unreadable_rows: Type.Optional(Count),
 });
 export type PairFileTrailer = Static<typeof PairFileTrailer>;
+
+/** What a trailer says of damage to what the file was made of. */
+export type SaidOfDamage = Pick<PairFileTrailer, 'damaged_items' | 'unreadable_rows'>;
 
 const parseTrailer = parserOf(PairFileTrailer);
 
 /** Thrown for a file that is none of its kind, or not whole, or not as it was written. The message completes a sentence. */
 export class PairFileDamaged extends Error {}
 
-/** The file, piece by piece. Runs may be of any size, and are packed as they come. */
+/** The file, piece by piece. Runs may be of any size, and are packed as they come; `ended` is asked after the last. */
 export async function* writePairFile<H>(
   { magic }: PairFileKind<H>,
   header: H,
   runs: AsyncIterable<readonly Pair[]>,
+  ended: () => Promise<SaidOfDamage> = () => Promise.resolve({}),
 ): AsyncGenerator<Buffer> {
   const hash = createHash('sha256');
   const covered = (part: Buffer): Buffer => {
@@ -64,8 +72,10 @@ export async function* writePairFile<H>(
   yield covered(Buffer.concat([magic, prefixed(Buffer.from(JSON.stringify(header)))]));
   const totals = { pairs: 0, bytes: 0 };
   for await (const block of blocksOf(runs, totals)) yield covered(prefixed(block));
+  const said = await ended();
   yield covered(Buffer.alloc(LENGTH));
-  const trailer: PairFileTrailer = { ...totals, sha256: hash.digest('hex') };
+  hash.update(damageText(said));
+  const trailer: PairFileTrailer = { ...totals, sha256: hash.digest('hex'), ...said };
   yield prefixed(Buffer.from(JSON.stringify(trailer)));
 }
 
@@ -121,14 +131,21 @@ async function* pairsOf(bytes: ByteReader): AsyncGenerator<Pair[], PairFileTrail
     for (const [key, value] of run) totals.bytes += key.length + value.length;
     yield run;
   }
-  const sha256 = bytes.hash();
+  const covered = bytes.hash();
   const trailer = parsed(await block(bytes), parseTrailer);
   if ((await bytes.take(1)) !== undefined) throw new PairFileDamaged('something follows its end');
-  if (trailer.sha256 !== sha256) throw new PairFileDamaged('its SHA-256 does not match');
+  if (trailer.sha256 !== covered.update(damageText(trailer)).digest('hex'))
+    throw new PairFileDamaged('its SHA-256 does not match');
   if (trailer.pairs !== totals.pairs || trailer.bytes !== totals.bytes) {
     throw new PairFileDamaged('its counts do not match');
   }
   return trailer;
+}
+
+/** What a trailer says of damage, as its hash covers it: nothing in older files and in archives. */
+function damageText({ damaged_items, unreadable_rows }: SaidOfDamage): string {
+  if (damaged_items === undefined && unreadable_rows === undefined) return '';
+  return JSON.stringify({ damaged_items, unreadable_rows });
 }
 
 function parsed<T>(text: Buffer, parse: (value: unknown) => T | undefined): T {
@@ -187,7 +204,7 @@ class ByteReader {
   }
 
   /** SHA-256 of everything that was taken so far. */
-  hash(): string {
-    return this.#hash.copy().digest('hex');
+  hash(): Hash {
+    return this.#hash.copy();
   }
 }

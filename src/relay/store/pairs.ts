@@ -1,6 +1,6 @@
 /** Walks of a database for whoever reads all of it: in runs, past the cache, and two at a time in the order of keys. */
 import type { Pair } from './pair-block.ts';
-import type { Level } from './level.ts';
+import type { Level, LevelSnapshot } from './level.ts';
 
 const RUN_PAIRS = 1000;
 const RUN_BYTES = 4 << 20;
@@ -13,7 +13,7 @@ export interface KeyRange {
 
 export interface RunsOptions {
   /** Absent: the database as it is now. */
-  snapshot?: ReturnType<Level['snapshot']>;
+  snapshot?: LevelSnapshot;
   /** How large a run is at most, in pairs, and about, in bytes. */
   pairs?: number;
   bytes?: number;

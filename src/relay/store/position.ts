@@ -8,7 +8,8 @@
  *   0..3 "PSTP"   4..11 number of the write, u64   12..19 LSN, u64   20..51 SHA-256 of the record at that LSN
  *   52..77 epoch, ASCII   78..81 CRC-32 of what stands before, u32; padded with zeros to 512 bytes a slot
  */
-import { type FileHandle, open } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { type FileHandle, access, open, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { crc32 } from 'node:zlib';
 import type { Epoch } from '../../protocol/epoch.ts';
@@ -70,6 +71,21 @@ export async function readPosition(path: string): Promise<Position | undefined> 
     return handle && (await newestSlot(handle))?.position;
   } finally {
     await handle?.close();
+  }
+}
+
+/** What keeps a position from being written there: a code of the system. `undefined` when nothing does. Changes nothing. */
+export async function positionFault(path: string): Promise<string | undefined> {
+  try {
+    const found = await stat(path).catch((error: NodeJS.ErrnoException) => {
+      if (error.code === 'ENOENT') return undefined;
+      throw error;
+    });
+    if (found && !found.isFile()) return found.isDirectory() ? 'EISDIR' : 'no file';
+    await access(dirname(path), constants.W_OK | constants.X_OK);
+    return undefined;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code ?? 'unknown error';
   }
 }
 

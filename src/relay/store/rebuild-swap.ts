@@ -52,9 +52,14 @@ async function refuseOpen(replaced: string, current: string): Promise<void> {
   }
 }
 
+/** Whether a rebuilt database waits to take the place of one that went aside. */
+export function isRebuildUnderWay(folder: string): boolean {
+  return !existsSync(join(folder, LEVEL_FOLDER)) && existsSync(join(folder, REBUILT_FOLDER));
+}
+
 /** Finishes a swap that was interrupted. Does nothing where a database is in its place. */
 export async function finishRebuild(folder: string): Promise<void> {
-  if (!existsSync(join(folder, LEVEL_FOLDER)) && existsSync(join(folder, REBUILT_FOLDER))) await takeLastStep(folder);
+  if (isRebuildUnderWay(folder)) await takeLastStep(folder);
 }
 
 /** Removes what an interrupted rebuild left beside the database that is in use. The caller holds its lock. */

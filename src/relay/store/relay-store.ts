@@ -47,6 +47,7 @@ import { keyBytes } from './packing.ts';
 import type { PositionFile } from './position.ts';
 import { type Pruned, prunedMark } from './pruned.ts';
 import { checkRecord, decodeRecord, encodeRecord } from './record.ts';
+import { type QueueSlice, queueSlice } from './queue-walk.ts';
 import { RowCheckpoints, checkpointMark } from './row-checkpoints.ts';
 import { decodeRow, encodeRow } from './row-codec.ts';
 import { StoreSnapshot } from './snapshot.ts';
@@ -201,6 +202,12 @@ export class RelayStore implements EventLog, RowReader {
     return record;
   }
 
+  /** As `record`, decoded. */
+  entry(lsn: number): LogEntry | undefined {
+    const record = this.record(lsn);
+    return record && decodeRecord(lsn, record);
+  }
+
   /** The records below `beforeLsn`, the newest first, in runs small enough to be read in one turn of the loop. */
   async *readBack(beforeLsn: number): AsyncGenerator<LogEntry[]> {
     for await (const run of storedRecordsBack(this.#level, Math.min(beforeLsn - 1, this.#lastLsn), this.firstLsn))
@@ -233,6 +240,11 @@ export class RelayStore implements EventLog, RowReader {
     } finally {
       await iterator.close();
     }
+  }
+
+  /** Queue rows of all targets: see queue-walk.ts. */
+  queueSlice(after: Buffer, through: Buffer, bytesMax: number): Promise<QueueSlice | undefined> {
+    return queueSlice(this.#level, after, through, bytesMax);
   }
 
   /**

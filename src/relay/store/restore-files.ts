@@ -14,17 +14,24 @@ export interface RestoreNames {
   restoredPosition: string;
   /** What the database that served will be called. */
   replaced: string;
+  /** Where a copy of it may be made, to be read. */
+  replacedCopy: string;
 }
 
 const LEFT_DATABASE = /^log\.restoring-[0-9a-f]{8}$/;
 const LEFT_FILE = /^(?:position\.restoring-[0-9a-f]{8}|restore\.json\.new)$/;
 
 export function restoreNames(folder: string, nowMs: number): RestoreNames {
-  const mark = randomBytes(4).toString('hex');
+  const [mark, copyMark] = [randomBytes(4).toString('hex'), randomBytes(4).toString('hex')];
   const time = new Date(nowMs).toISOString().slice(0, 19).replaceAll(/[-:]/g, '');
   let replaced = `${LEVEL_FOLDER}.replaced-${time}Z`;
   for (let next = 2; existsSync(join(folder, replaced)); next++) replaced = `${LEVEL_FOLDER}.replaced-${time}Z-${next}`;
-  return { restored: `${LEVEL_FOLDER}.restoring-${mark}`, restoredPosition: `position.restoring-${mark}`, replaced };
+  return {
+    restored: `${LEVEL_FOLDER}.restoring-${mark}`,
+    restoredPosition: `position.restoring-${mark}`,
+    replaced,
+    replacedCopy: `${LEVEL_FOLDER}.restoring-${copyMark}`,
+  };
 }
 
 /** Removes what restores that were cut short left behind. Throws `StoreRefused` when one is still under way. */
@@ -47,11 +54,14 @@ async function refuseWhenLocked(path: string, folder: string): Promise<void> {
   }
 }
 
-/** A database that may be opened without a change to the one at `from`. What never changes is shared, not copied. */
-export async function cloneLevel(from: string, to: string): Promise<void> {
+/**
+ * A database that may be opened without a change to the one at `from`. What never changes is shared, not copied.
+ * `without` names files that it is not to have.
+ */
+export async function cloneLevel(from: string, to: string, without: ReadonlySet<string> = new Set()): Promise<void> {
   await mkdir(to, { mode: 0o700 });
   for (const name of await readdir(from)) {
-    if (name === 'LOCK') continue;
+    if (name === 'LOCK' || without.has(name)) continue;
     const [source, copy] = [join(from, name), join(to, name)];
     const isShared = name.endsWith('.ldb') && (await linked(source, copy));
     if (!isShared) await copyFile(source, copy, constants.COPYFILE_FICLONE);

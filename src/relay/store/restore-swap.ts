@@ -60,9 +60,22 @@ export interface FinishOptions {
 
 /** Carries out what a journal in `folder` says; does nothing without one. Throws `StoreRefused`. */
 export async function finishSwap(folder: string, options: FinishOptions = {}): Promise<void> {
-  const { step = unobserved } = options;
   const swap = await readSwap(folder);
   if (!swap) return;
+  try {
+    await carryOut(folder, swap, options);
+  } catch (error) {
+    const { code, errno, path = 'unknown place' } = error as NodeJS.ErrnoException;
+    if (typeof code !== 'string' || typeof errno !== 'number') throw error;
+    throw new StoreRefused(
+      'unusable',
+      `the restore into ${folder} has happened, and cannot be carried out to its end (${code}: ${path}): mend that, and start the relay, which goes on with it`,
+    );
+  }
+}
+
+async function carryOut(folder: string, swap: Swap, options: FinishOptions): Promise<void> {
+  const { step = unobserved } = options;
   const { replaced } = swap;
   const positionPath = options.positionFile ?? swap.positionFile ?? join(folder, POSITION_FILE);
   const [serving, restored] = [join(folder, LEVEL_FOLDER), join(folder, swap.restored)];

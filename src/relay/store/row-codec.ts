@@ -203,11 +203,24 @@ export function encodeRow<T extends TableName>(table: T, row: Tables[T]): Buffer
   return pack([VERSION, ...codecs[table].fields(row)]);
 }
 
-/** Throws when the bytes are of a layout that this software does not know. */
+/** Thrown for bytes that are no row, or one of a layout that this software does not know. */
+export class DamagedRow extends Error {}
+
+/** Throws `DamagedRow`. */
 export function decodeRow<T extends TableName>(table: T, key: string, bytes: Buffer): Tables[T] {
-  const [version, ...fields] = unpackArray(bytes);
-  if (version !== VERSION) throw new Error(`invariant: a ${table} row has layout ${VERSION}, not ${String(version)}`);
-  return codecs[table].row(fields, key);
+  let unpacked: unknown[];
+  try {
+    unpacked = unpackArray(bytes);
+  } catch (error) {
+    throw new DamagedRow(`a ${table} row cannot be read`, { cause: error });
+  }
+  const [version, ...fields] = unpacked;
+  if (version !== VERSION) throw new DamagedRow(`a ${table} row has layout ${VERSION}, not ${String(version)}`);
+  try {
+    return codecs[table].row(fields, key);
+  } catch (error) {
+    throw new DamagedRow(`a ${table} row cannot be read`, { cause: error });
+  }
 }
 
 function usageCodec(): Codec<Tables['share']> {

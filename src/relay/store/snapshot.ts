@@ -8,8 +8,9 @@ import type { RelayRow } from '../core/rows.ts';
 import { type BackupHeader, writeBackup } from './backup.ts';
 import { canonicalRows } from './canonical-rows.ts';
 import { REPLAYED_TABLES } from './keys.ts';
-import type { Level } from './level.ts';
+import type { Level, LevelSnapshot } from './level.ts';
 import type { Pair } from './pair-block.ts';
+import type { WireDamage } from './wire-check.ts';
 
 /** Above every key. */
 const LAST_KEY = Buffer.of(0xff);
@@ -22,7 +23,7 @@ export type BackupStamp = Pick<BackupHeader, 'created_at' | 'version'>;
 
 export class StoreSnapshot {
   readonly #level: Level;
-  readonly #snapshot: ReturnType<Level['snapshot']>;
+  readonly #snapshot: LevelSnapshot;
   readonly #relay: RelayRow;
   readonly #lsn: number;
 
@@ -49,11 +50,14 @@ export class StoreSnapshot {
     return canonicalRows(this.#level, [...REPLAYED_TABLES, 'dedupUntil'], { snapshot: this.#snapshot, ...TURN });
   }
 
-  /** The backup, piece by piece. */
-  chunks({ created_at, version }: BackupStamp): AsyncGenerator<Buffer> {
+  /** The backup, piece by piece. `checked` is told of what waits and is damaged, before the last piece. */
+  chunks(
+    { created_at, version }: BackupStamp,
+    checked?: (damage: WireDamage) => Promise<void>,
+  ): AsyncGenerator<Buffer> {
     const { relayPubkey: relay_pubkey, epoch, schemaVersion: schema_version } = this.#relay;
     const header = { relay_pubkey, epoch, schema_version, lsn: this.#lsn, created_at, version };
-    return writeBackup(this.#level, header, this.#snapshot);
+    return writeBackup(this.#level, header, this.#snapshot, checked);
   }
 
   close(): Promise<void> {

@@ -1,6 +1,6 @@
 /** Every item that waits in a store, for what looks at it as a whole. */
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { QueueRow } from '../core/rows.ts';
+import type { QueueRow, TargetRow } from '../core/rows.ts';
 import { PREFIX, firstKeyOf, prefixRange, queueRowKey, seqOf } from './keys.ts';
 import type { Level } from './level.ts';
 import { decodeRow } from './row-codec.ts';
@@ -27,7 +27,7 @@ export async function* waitingRows(level: Level): AsyncGenerator<WaitingRows> {
       const run = await iterator.nextv(ROWS_AT_ONCE);
       if (run.length === 0) return;
       const waiting = run.filter(([key]) => seqOf(key) > (ackedThrough.get(firstKeyOf(key)) ?? 0));
-      const rows = waiting.flatMap(([key, value]) => queueRow(key, value) ?? []);
+      const rows = waiting.flatMap(([key, value]) => readableQueueRow(key, value) ?? []);
       yield { rows, unreadable: waiting.length - rows.length };
     }
   } finally {
@@ -35,9 +35,19 @@ export async function* waitingRows(level: Level): AsyncGenerator<WaitingRows> {
   }
 }
 
-function queueRow(key: Buffer, value: Buffer): QueueRow | undefined {
+/** `undefined` for a row that cannot be read. */
+export function readableQueueRow(key: Buffer, value: Buffer): QueueRow | undefined {
   try {
     return decodeRow('queue', queueRowKey(key), value);
+  } catch {
+    return undefined;
+  }
+}
+
+/** As `readableQueueRow`. */
+export function readableTargetRow(key: Buffer, value: Buffer): TargetRow | undefined {
+  try {
+    return decodeRow('target', firstKeyOf(key), value);
   } catch {
     return undefined;
   }

@@ -7,7 +7,7 @@
  *   - whatever ends the writing removes what was written aside.
  */
 import { randomBytes } from 'node:crypto';
-import { existsSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { type FileHandle, link, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { PairFileDamaged } from './pair-file.ts';
@@ -15,7 +15,16 @@ import { syncFolder } from '../../system/sync-folder.ts';
 
 const PART_RANDOM_BYTES = 4;
 
-export type UnwrittenReason = 'exists' | 'no-folder' | 'is-folder' | 'no-right' | 'no-space' | 'not-whole' | 'failed';
+export type UnwrittenReason =
+  | 'exists'
+  | 'no-folder'
+  | 'is-folder'
+  | 'no-file'
+  | 'no-right'
+  | 'no-space'
+  | 'not-whole'
+  | 'unreadable'
+  | 'failed';
 
 /** Thrown when there is no file. The message is one sentence, with the next step. */
 export class FileUnwritten extends Error {
@@ -46,7 +55,7 @@ export async function writeWholeFile<T>(
 ): Promise<T> {
   const aside = `${path}.part-${randomBytes(PART_RANDOM_BYTES).toString('hex')}`;
   try {
-    if (!replaces && existsSync(path)) throw exists(path);
+    refuseTaken(path, replaces);
     const file = await open(aside, 'wx', 0o600);
     let written: T;
     try {
@@ -63,6 +72,17 @@ export async function writeWholeFile<T>(
     await rm(aside, { force: true }).catch(() => undefined);
     throw unwritten(error, path, what);
   }
+}
+
+/** Throws `FileUnwritten` for a name that may not be taken. A device or a pipe is no place to rename a file to. */
+function refuseTaken(path: string, replaces: boolean): void {
+  const found = statSync(path, { throwIfNoEntry: false });
+  if (!found) return;
+  if (found.isDirectory()) throw isFolder(path);
+  if (!found.isFile()) {
+    throw new FileUnwritten('no-file', `${path} is no file: name one`);
+  }
+  if (!replaces) throw exists(path);
 }
 
 /** Renames, unless there is a file of the name. */
@@ -106,7 +126,7 @@ function unwritten(error: unknown, path: string, what: string): unknown {
         `there is no folder ${dirname(path)} to write to: make it, or name another`,
       );
     case 'EISDIR':
-      return new FileUnwritten('is-folder', `${path} is a folder: name a file in it`);
+      return isFolder(path);
     case 'EACCES':
     case 'EPERM':
     case 'EROFS':
@@ -117,6 +137,10 @@ function unwritten(error: unknown, path: string, what: string): unknown {
     default:
       return new FileUnwritten('failed', `${path} cannot be written (${code}): name another place`);
   }
+}
+
+function isFolder(path: string): FileUnwritten {
+  return new FileUnwritten('is-folder', `${path} is a folder: name a file in it`);
 }
 
 function exists(path: string): FileUnwritten {

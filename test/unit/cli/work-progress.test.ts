@@ -48,14 +48,14 @@ test('the line is cleared when the work fails', async () => {
   expect(lines.at(-1)).toBe('\r\u001b[K');
 });
 
-test('ctrl-c ends the work at its next step, after it cleaned up', async () => {
+test.each(['SIGINT', 'SIGTERM'])('%s ends the work at its next step, after it cleaned up', async (signal) => {
   const signals = new EventEmitter();
   const seen: string[] = [];
   const long = (async function* (): AsyncGenerator<Progress, void> {
     try {
       for (let done = 0; done < 10; done++) {
         seen.push(`step ${done}`);
-        if (done === 2) signals.emit('SIGINT');
+        if (done === 2) signals.emit(signal);
         yield { stage: 'log', done, of: undefined };
       }
     } finally {
@@ -65,7 +65,7 @@ test('ctrl-c ends the work at its next step, after it cleaned up', async () => {
   const watched = { output: { write: () => undefined }, monotonicMs: () => 0, signals };
   await expect(withProgress(long, watched)).rejects.toMatchObject({ exit: 'interrupted', code: 'INTERRUPTED' });
   expect(seen).toEqual(['step 0', 'step 1', 'step 2', 'cleaned up']);
-  expect(signals.listenerCount('SIGINT')).toBe(0);
+  for (const name of ['SIGINT', 'SIGTERM']) expect(signals.listenerCount(name)).toBe(0);
 });
 
 test('how much there is may be unknown', () => {

@@ -150,6 +150,17 @@ describe('a known item', () => {
     expect(verdictAfterPurge(event.dedupUntilMs)).toBe('accepted');
   });
 
+  test('is kept beyond what was purged already, when the clock went back since', () => {
+    const world = given(enrolled(bob));
+    const relayRow = world.rows.get('relay', '');
+    if (!relayRow) throw new Error('there is a relay row');
+    const dedupPurgedMs = NOON_MS + 50 * DAY_MS;
+    world.rows.put({ table: 'relay', key: '', row: { ...relayRow, dedupPurgedMs } });
+    const push = world.when(pushOf(alice, 'm1', [[bob, 'x']]));
+    expect(push.verdict).toBe('accepted');
+    expect(push.events.at(-1)).toMatchObject({ dedupUntilMs: dedupPurgedMs + 1 });
+  });
+
   test('one conflict among the targets rejects the whole item', () => {
     const push = given(enrolled(bob), enrolled(carol), accepted(alice, 'm1', [[bob, NOON_MS, 'x']])).when(
       pushOf(alice, 'm1', [

@@ -17,7 +17,12 @@ const EVERYTHING: LogQuery = {
 };
 
 function optionsOf(log: LogBack) {
-  const never = { lastPull: () => undefined, isWaiting: () => false };
+  const never = {
+    lastPull: () => undefined,
+    isWaiting: () => false,
+    queuedAt: () => undefined,
+    rotatedAtMs: () => undefined,
+  };
   return { log, nameOf: () => 'named', monotonicMs: () => performance.now(), ...never };
 }
 
@@ -71,7 +76,7 @@ test('one request looks at so many records and says where to go on', async () =>
   async function* read(fromLsn: number): AsyncGenerator<LogEntry> {
     for (let lsn = fromLsn; lsn <= 100_000; lsn++) yield { lsn, event };
   }
-  const log: LogBack = { firstLsn: 1, lastLsn: 100_000, readBack, read };
+  const log: LogBack = { firstLsn: 1, lastLsn: 100_000, readBack, read, entry: (lsn) => ({ lsn, event }) };
   const page = await searchLog({ ...EVERYTHING, type: 'Nothing' }, optionsOf(log));
   expect(page).toEqual({ events: [], searched_down_to: 80_001, log_position: 100_000 });
   expect(runs).toBeLessThanOrEqual(100);
@@ -100,6 +105,7 @@ test('nothing is read of an item that waits where it was put; a pull is said whi
     firstLsn: 1,
     lastLsn: store.lastLsn,
     readBack: (beforeLsn) => store.readBack(beforeLsn),
+    entry: (lsn) => store.entry(lsn),
     read: async function* counted(fromLsn) {
       for await (const entry of store.read(fromLsn)) {
         read++;

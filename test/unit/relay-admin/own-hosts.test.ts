@@ -7,8 +7,13 @@ test('a loopback listener is itself under every loopback name', () => {
 });
 
 test('any other one is itself under its address alone', () => {
-  expect(ownHosts('192.0.2.7', 80)).toEqual(new Set(['192.0.2.7:80']));
-  expect(ownHosts('2001:DB8::7', 80)).toEqual(new Set(['[2001:db8::7]:80']));
+  expect(ownHosts('192.0.2.7', 8788)).toEqual(new Set(['192.0.2.7:8788']));
+  expect(ownHosts('2001:DB8::7', 8788)).toEqual(new Set(['[2001:db8::7]:8788']));
+});
+
+test('on port 80 also without the port, which browsers leave out', () => {
+  expect(ownHosts('192.0.2.7', 80)).toEqual(new Set(['192.0.2.7:80', '192.0.2.7']));
+  expect(ownHosts('2001:db8::7', 80)).toEqual(new Set(['[2001:db8::7]:80', '[2001:db8::7]']));
 });
 
 test('one on every address is itself under those of this machine, and under no other', () => {

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { chmod, mkdir, readFile, readdir, stat, symlink, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readFile, readdir, readlink, stat, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { type BackupFileOptions, type WrittenBackup, writeBackupFile } from '../../../src/relay/store/backup-file.ts';
@@ -148,6 +148,15 @@ async function full(parts: readonly Buffer[], path: string): Promise<WrittenBack
   };
   return writeBackupFile(source(), { path, replaces: false });
 }
+
+test('a device is no file, and is never replaced by one', async () => {
+  const path = join(await temporaryFolder(), 'link');
+  await symlink('/dev/null', path);
+  for (const replaces of [false, true]) {
+    await expect(written([], { path, replaces })).rejects.toMatchObject({ reason: 'no-file' });
+  }
+  expect(await readlink(path)).toBe('/dev/null');
+});
 
 test('a symbolic link is replaced and not followed', async () => {
   const parts = await chunks();

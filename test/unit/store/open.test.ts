@@ -6,7 +6,7 @@ import { signerFromSeed } from '../../../src/protocol/ed25519.ts';
 import { HEARTBEAT_STALE_MS } from '../../../src/protocol/limits.ts';
 import { displayFingerprint } from '../../../src/protocol/public-key.ts';
 import { reduce } from '../../../src/relay/core/reduce.ts';
-import { SCHEMA_KEY, logKey } from '../../../src/relay/store/keys.ts';
+import { SCHEMA_KEY, logKey, rowKeyBytes } from '../../../src/relay/store/keys.ts';
 import {
   LEVEL_FOLDER,
   type OpenStoreOptions,
@@ -19,6 +19,7 @@ import { StoreRefused } from '../../../src/relay/store/refused.ts';
 import { RELAY_KEY_FILE } from '../../../src/relay/store/relay-key.ts';
 import type { RelayStore } from '../../../src/relay/store/relay-store.ts';
 import { collected } from '../../support/collected.ts';
+import { damageTables, intoTables } from '../../support/damaged-tables.ts';
 import { epochNumbered, epochSource } from '../../support/epochs.ts';
 import { accepted, enrolled } from '../../support/events.ts';
 import { alice, bob, relay } from '../../support/hosts.ts';
@@ -31,6 +32,7 @@ interface Opening extends Partial<OpenStoreOptions> {
   folder: string;
 }
 
+const HEARTBEAT_KEY = rowKeyBytes('heartbeat', '');
 const newEpoch = epochSource(1);
 
 function open(opening: Opening): Promise<OpenedStore> {
@@ -364,6 +366,29 @@ describe('damage refuses the store, and nothing is deleted', () => {
     expect(await refusalOf({ folder })).toMatchObject({ reason: 'damaged' });
   });
 
+  test.each([
+    ['the relay row', Buffer.of(0x02), 'a relay row cannot be read'],
+    ['a target row', Buffer.concat([Buffer.of(0x30), Buffer.alloc(32, 7)]), 'a target row cannot be read'],
+  ])('when %s cannot be read', async (_what, key, said) => {
+    const folder = await temporaryFolder();
+    await storeWith(folder);
+    await withRawLevel(folder, (level) => level.put(key, Buffer.from('no row')));
+    const { reason, message } = await refusalOf({ folder });
+    expect(reason).toBe('damaged');
+    expect(message).toContain(said);
+    expect(message).toContain('poste relay log rebuild');
+  });
+
+  test('when LevelDB cannot read one of its tables', async () => {
+    const folder = await temporaryFolder();
+    await storeWith(folder, ...twoEvents);
+    await intoTables(folder);
+    await damageTables(folder);
+    const { reason, message } = await refusalOf({ folder });
+    expect(reason).toBe('damaged');
+    expect(message).toContain('restore a backup');
+  });
+
   test('a refused store is closed again: it can be opened when it is mended', async () => {
     const folder = await temporaryFolder();
     await storeWith(folder);
@@ -461,6 +486,21 @@ describe('doubt begins a new epoch and says why', () => {
     // The new epoch is written with a heartbeat, so that the next start does not doubt again.
     expect(store.get('heartbeat', '')).toEqual({ atMs: NOON_MS + ageMs });
     await store.close();
+  });
+
+  test.each([
+    ['missing', undefined],
+    ['no row', Buffer.from('no row')],
+    ['of no time', Buffer.from('9101', 'hex')],
+  ])('when the heartbeat is %s', async (_what, bytes) => {
+    const folder = await temporaryFolder();
+    const before = await storeWith(folder);
+    await withRawLevel(folder, (level) => (bytes ? level.put(HEARTBEAT_KEY, bytes) : level.del(HEARTBEAT_KEY)));
+    const { epoch, notices, types } = await look({ folder });
+    expect(epoch).not.toBe(before);
+    expect(notices).toEqual([expect.stringContaining('The heartbeat in the store is missing or unreadable')]);
+    expect(types.at(-1)).toBe('EpochRotated');
+    expect((await look({ folder })).notices).toEqual([]);
   });
 
   test.each([

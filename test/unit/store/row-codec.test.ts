@@ -2,7 +2,7 @@ import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { TableName } from '../../../src/relay/core/rows.ts';
 import { pack, unpackArray } from '../../../src/relay/store/packing.ts';
-import { decodeRow, encodeRow } from '../../../src/relay/store/row-codec.ts';
+import { DamagedRow, decodeRow, encodeRow } from '../../../src/relay/store/row-codec.ts';
 import { type KeyedRow, keyedRow } from '../../support/arbitraries.ts';
 
 const tables = Object.keys(keyedRow) as TableName[];
@@ -23,8 +23,11 @@ test.each(tables)('a %s row of an unknown layout is refused', (table) => {
   );
 });
 
-test('bytes that are no array are refused', () => {
-  expect(() => decodeRow('heartbeat', '', pack({ atMs: 1 }))).toThrow('array');
+test.each(tables)('bytes that are no %s row are told from every other failure', (table) => {
+  for (const bytes of [pack({ atMs: 1 }), Buffer.of(0xc1), Buffer.alloc(0), Buffer.from('no row')]) {
+    expect(() => decodeRow(table, '', bytes)).toThrow(DamagedRow);
+    expect(() => decodeRow(table, '', bytes)).toThrow(`a ${table} row cannot be read`);
+  }
 });
 
 test('rows stay as they were written while others are encoded', () => {

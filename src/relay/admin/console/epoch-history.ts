@@ -2,7 +2,7 @@
  * The epochs that the log tells of. Read back from its end, once, when the first operator looks: a long log takes a
  * while, in stretches that hold nobody up, and what was found until then is shown.
  */
-import type { EpochBegun } from '../../../protocol/operator-documents.ts';
+import type { EpochBegun, EpochsRead } from '../../../protocol/operator-documents.ts';
 import type { LogEntry } from '../../core/event.ts';
 import { Stretch } from '../../engine/stretch.ts';
 import type { LogBack } from './log-search.ts';
@@ -18,21 +18,24 @@ export class EpochHistory {
   readonly #options: EpochHistoryOptions;
   readonly #found: EpochBegun[] = [];
   #reading: Promise<void> | undefined;
-  #isWhole = false;
+  #state: EpochsRead = 'under way';
   #isClosed = false;
 
   constructor(options: EpochHistoryOptions) {
     this.#options = options;
   }
 
-  /** Whether the log was read to its beginning. */
-  get isWhole(): boolean {
-    return this.#isWhole;
+  /** How far the log was read. A failure stays: what cannot be read now cannot be read a second later. */
+  get state(): EpochsRead {
+    return this.#state;
   }
 
   /** What was found of the log as it was when it was first asked for, the newest first. Begins to read. */
   found(): readonly EpochBegun[] {
-    this.#reading ??= this.#read().catch(this.#options.unexpected);
+    this.#reading ??= this.#read().catch((error: unknown) => {
+      this.#state = 'failed';
+      this.#options.unexpected(error);
+    });
     return this.#found;
   }
 
@@ -52,7 +55,7 @@ export class EpochHistory {
       if (this.#isClosed) return;
       if (stretch.isOver) await stretch.pause();
     }
-    this.#isWhole = true;
+    this.#state = 'whole';
   }
 }
 

@@ -1,20 +1,29 @@
 /**
  * What became of one accepted item at each of its targets: the log read forwards from its acceptance, until every target
  * is done with it or enough was looked at.
+ *
+ * Of an item that waits nothing more is to be found, and so nothing is read: but the moves that brought it to the key
+ * under which it waits, which are looked up one by one.
  */
 import type { ConsoleTrace, TraceStep } from '../../../protocol/operator-documents.ts';
+import type { ItemId } from '../../../protocol/names.ts';
 import type { PublicKey } from '../../../protocol/public-key.ts';
 import type { AcceptedTarget, ItemAccepted, LogEntry, RelayEvent } from '../../core/event.ts';
 import { Stretch } from '../../engine/stretch.ts';
 import type { LastPull } from './activity.ts';
 import type { LogSearchOptions } from './log-search.ts';
 import { namedKey } from './logged-event.ts';
+import { type Queued, findMove } from './moved-item.ts';
 
 const RECORDS_LOOKED_AT_MAX = 200_000;
 
 export interface TraceOptions extends LogSearchOptions {
   /** Whether an item waits at this very place: then nothing has become of it, and nothing need be read. */
   isWaiting: (target: PublicKey, seq: number) => boolean;
+  /** Where an accepted item was queued last, and the record that accepted it; `undefined` when that is forgotten. */
+  queuedAt: (sender: PublicKey, target: PublicKey, itemId: ItemId) => (Queued & { lsn: number }) | undefined;
+  /** When a rotation put another key in the place of this one. */
+  rotatedAtMs: (key: PublicKey) => number | undefined;
   lastPull: (target: PublicKey) => LastPull | undefined;
 }
 
@@ -36,13 +45,16 @@ export async function traceItem(lsn: number, options: TraceOptions): Promise<Con
       accepted = entry.event;
       const { acceptedAtMs } = accepted;
       paths = accepted.targets.map((target) => new TargetPath(target, lsn, acceptedAtMs));
-      left = paths.filter(({ target: { hostPubkey, seq } }) => !options.isWaiting(hostPubkey, seq));
-      if (left.length === 0) upTo = lastLsn;
+      for (const path of paths) {
+        if (!(await isFollowedToItsPlace(path, accepted, lsn, options, stretch))) left.push(path);
+      }
     } else for (const path of left) path.follow(entry);
     if (left.every(({ isDone }) => isDone) || upTo >= lastLsn || upTo - lsn >= RECORDS_LOOKED_AT_MAX) break;
     if (stretch.isOver) await stretch.pause();
   }
   if (!accepted) return undefined;
+  // Of those that wait and are not left, all is known.
+  if (left.every(({ isDone }) => isDone) && paths.some(({ isDone }) => !isDone)) upTo = lastLsn;
   return {
     item_id: accepted.itemId,
     kind: accepted.kind,
@@ -57,6 +69,32 @@ export async function traceItem(lsn: number, options: TraceOptions): Promise<Con
     searched_up_to: upTo,
     log_position: lastLsn,
   };
+}
+
+/** Whether the item waits, and the path has come to where it does; else nothing is known that the log does not say. */
+async function isFollowedToItsPlace(
+  path: TargetPath,
+  { senderPubkey, itemId }: ItemAccepted,
+  lsn: number,
+  { log, isWaiting, queuedAt, rotatedAtMs }: TraceOptions,
+  stretch: Stretch,
+): Promise<boolean> {
+  const { hostPubkey, seq } = path.target;
+  if (isWaiting(hostPubkey, seq)) return true;
+  const queued = queuedAt(senderPubkey, hostPubkey, itemId);
+  if (queued?.lsn !== lsn || !isWaiting(queued.target, queued.seq)) return false;
+  const moves: LogEntry[] = [];
+  let place: Queued = { target: hostPubkey, seq };
+  while (place.target !== queued.target) {
+    const atMs = rotatedAtMs(place.target);
+    const move = atMs && (await findMove(log, place, atMs, moves.at(-1)?.lsn ?? lsn, stretch));
+    if (!move || move.event.type !== 'ItemsMoved') return false;
+    const { newPubkey, firstSeq, fromSeqs } = move.event;
+    place = { target: newPubkey, seq: firstSeq + fromSeqs.indexOf(place.seq) };
+    moves.push(move);
+  }
+  for (const move of moves) path.follow(move);
+  return true;
 }
 
 /** Where one target's copy is, as the log goes on. */

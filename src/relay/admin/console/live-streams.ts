@@ -4,6 +4,7 @@
  */
 import type { ConsoleSample } from '../../../protocol/operator-documents.ts';
 import type { Exchange, Reply, ReplyStream } from '../../http/exchange.ts';
+import { problemReply } from '../../http/replies.ts';
 import { SECURITY_HEADERS } from './access.ts';
 import { consoleProblem } from './problems.ts';
 import type { Session, Sessions } from './sessions.ts';
@@ -17,6 +18,7 @@ export class LiveStreams {
   readonly #sampler: Sampler;
   readonly #sessions: Sessions;
   readonly #streams = new Set<LiveStream>();
+  #isClosed = false;
 
   constructor(sampler: Sampler, sessions: Sessions) {
     this.#sampler = sampler;
@@ -32,6 +34,8 @@ export class LiveStreams {
     if (this.#streams.size >= STREAMS_MAX) {
       return consoleProblem('TOO_MANY_STREAMS', 'too many pages of this console are open');
     }
+    // Whoever was on the way here when the streams were ended would be waited for at the stop.
+    if (this.#isClosed) return problemReply('UNAVAILABLE', 'the relay is stopping', { close: true });
     const headers = { ...SECURITY_HEADERS, 'content-type': 'text/event-stream', 'x-request-id': requestId };
     const stream = new LiveStream(exchange, exchange.startReply(200, headers));
     this.#streams.add(stream);
@@ -47,7 +51,9 @@ export class LiveStreams {
     return 'streamed';
   }
 
+  /** Ends every stream, for good. */
   close(): void {
+    this.#isClosed = true;
     for (const stream of this.#streams) stream.end();
   }
 }

@@ -18,6 +18,8 @@ export interface LogBack {
   readonly firstLsn: number;
   readBack(beforeLsn: number): AsyncIterable<LogEntry[]>;
   read(fromLsn: number): AsyncIterable<LogEntry>;
+  /** One record; `undefined` when there is none. */
+  entry(lsn: number): LogEntry | undefined;
 }
 
 export interface LogQuery {

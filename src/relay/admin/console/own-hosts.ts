@@ -7,9 +7,13 @@ import { networkInterfaces } from 'node:os';
 
 const LOOPBACK = ['127.0.0.1', 'localhost', '[::1]'];
 
-/** Lower case, with the port. `host` is where the listener listens. */
+/** What browsers leave out of an address and of an origin. */
+const HTTP_PORT = 80;
+
+/** Lower case, with the port, and without it where browsers leave it out. `host` is where the listener listens. */
 export function ownHosts(host: string, port: number): ReadonlySet<string> {
-  return new Set(namesOf(host).map((name) => `${name.toLowerCase()}:${port}`));
+  const names = namesOf(host).map((name) => name.toLowerCase());
+  return new Set([...names.map((name) => `${name}:${port}`), ...(port === HTTP_PORT ? names : [])]);
 }
 
 function namesOf(host: string): string[] {

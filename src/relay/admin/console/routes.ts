@@ -149,7 +149,7 @@ async function overview(options: ConsoleRoutesOptions): Promise<Reply> {
     biggest_queues: await biggestQueues(options),
     refusals: activity.refusals(),
     epochs: begun.toSorted((a, b) => b.lsn - a.lsn).slice(0, EPOCHS_SHOWN_MAX),
-    are_epochs_whole: epochs.isWhole,
+    epochs_read: epochs.state,
   };
   return jsonReply(200, document);
 }

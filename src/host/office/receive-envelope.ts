@@ -1,0 +1,231 @@
+/**
+ * An envelope that a peer sent, judged and delivered.
+ *
+ * In this order (specification, "Receiving host rules", 2 to 4): its form, its id, whose key signed it, the signature,
+ * that its sender lives there and its recipients here, what came under its id before, the seal, the content, and then
+ * each recipient for itself. Whatever fails is kept in quarantine with its reason.
+ */
+import { sha256Hex } from '../../protocol/digest.ts';
+import { verifySignature } from '../../protocol/ed25519.ts';
+import { parseMessageId } from '../../protocol/names.ts';
+import type { ItemId } from '../../protocol/names.ts';
+import { OWNER_NAME, foldName, isSameHost, partsOfAddress } from '../core/address.ts';
+import { MESSAGE_ID_RANDOM_BYTES, messageIdFrom } from '../core/message-id.ts';
+import {
+  type Address,
+  type AgentId,
+  type ArrivalRow,
+  type MessageKind,
+  type MessageRef,
+  type MessageRow,
+  OWNER_ID,
+  type Origin,
+  type PeerRow,
+  type SealKey,
+} from '../core/rows.ts';
+import { type Judgement, accept, duplicate, keep, keepFor } from '../core/verdict.ts';
+import type { Reader, Transaction } from '../store/host-store.ts';
+import { type Delivery, storeMessage } from './mailbox.ts';
+import type { Office } from './office.ts';
+import { Malformed, parseContent, parseEnvelope, signedBytesOf } from './parse-envelope.ts';
+import { issueReceipt, repeatReceipts } from './receipts.ts';
+import { type IncomingItem, isOfPeer, signingPeer } from './incoming.ts';
+import { type Envelope, NotOpened, type SealedContent, openSeal, sealKeyId } from './sealing.ts';
+
+/** Retired keys open what was sealed before for so long. */
+export const RETIRED_SEAL_KEY_MS = 60 * 86_400_000;
+
+/** `only`: the recipients that it is still in quarantine for, when others got it. */
+export async function judgeEnvelope(
+  tx: Transaction,
+  office: Office,
+  item: IncomingItem,
+  only: readonly Address[] | null,
+): Promise<Judgement> {
+  let envelope: Envelope;
+  try {
+    envelope = parseEnvelope(item.wire);
+  } catch (error) {
+    if (error instanceof Malformed) return keep('malformed', error.message);
+    throw error;
+  }
+  if (envelope.id !== item.itemId) return keep('id-mismatch', 'the envelope has another id than the item');
+  const peer = signingPeer(tx, envelope.from_host_pubkey);
+  if (!isPeer(peer)) return peer;
+  if (!isOfPeer(tx, item.senderPubkey, peer))
+    return keep('sender-mismatch', `${peer.hostName} signed it, another host brought it`);
+  const signedBytes = signedBytesOf(envelope);
+  if (!verifySignature(envelope.from_host_pubkey, signedBytes, envelope.sig)) {
+    return keep('bad-signature', `the signature is not that of ${peer.hostName}`);
+  }
+  const misaddressed = judgeAddresses(office, envelope, peer);
+  if (misaddressed) return misaddressed;
+  const contentHash = sha256Hex(signedBytes);
+  const arrival = tx.get('arrival', peer.peerId, envelope.id);
+  if (arrival && arrival.contentHash !== contentHash) {
+    return keep('id-conflict', `${peer.hostName} sent other content under this id before`);
+  }
+  if (arrival && only === null) {
+    return duplicate(() => repeatReceipts(tx, office, peer.peerId, envelope.id as ItemId, arrival));
+  }
+  const content = await openContent(tx, office, envelope);
+  if (!isContent(content)) return content;
+  const first = arrival ?? { contentHash, ...arrivalOf(tx, office, envelope, item) };
+  return judgeRecipients(tx, office, { envelope, content, peer, arrival: first, only });
+}
+
+function judgeAddresses(office: Office, envelope: Envelope, peer: PeerRow): Judgement | undefined {
+  const { hostName } = office.identity();
+  if (!livesOn(envelope.from, peer.hostName))
+    return keep('wrong-from', `${envelope.from} does not live on ${peer.hostName}`);
+  if (!isSameHost(envelope.to_host, hostName)) return keep('wrong-target', `it is for the host ${envelope.to_host}`);
+  const elsewhere = envelope.to.find((address) => !livesOn(address, hostName));
+  return elsewhere === undefined ? undefined : keep('wrong-target', `${elsewhere} does not live here`);
+}
+
+function livesOn(address: string, hostName: string): boolean {
+  const parts = partsOfAddress(address);
+  return parts !== undefined && isSameHost(parts.host, hostName);
+}
+
+async function openContent(reader: Reader, office: Office, envelope: Envelope): Promise<SealedContent | Judgement> {
+  const { key_id: keyId } = envelope.sealed;
+  const key = sealKeysOf(reader, office).find(({ encPub }) => sealKeyId(encPub) === keyId);
+  if (!key) return keep('no-seal-key', `it is sealed to the key ${keyId}, which this host has not or no longer`);
+  try {
+    return parseContent(await openSeal(envelope, key.secret));
+  } catch (error) {
+    if (error instanceof NotOpened) return keep('not-opened', 'the seal does not open');
+    if (error instanceof Malformed) return keep('bad-content', error.message);
+    throw error;
+  }
+}
+
+function sealKeysOf(reader: Reader, office: Office): SealKey[] {
+  const keys = reader.get('identity')?.sealKeys ?? [office.identity().sealKey];
+  const sinceMs = office.nowMs() - RETIRED_SEAL_KEY_MS;
+  return keys.filter(({ retiredAtMs }) => retiredAtMs === null || retiredAtMs > sinceMs);
+}
+
+/** What is noted of an envelope that comes for the first time, and how it is called here. */
+function arrivalOf(
+  tx: Transaction,
+  office: Office,
+  envelope: Envelope,
+  item: IncomingItem,
+): Omit<ArrivalRow, 'contentHash'> {
+  return {
+    ref: freeRef(tx, office, envelope.id),
+    wireHash: sha256Hex(item.wire),
+    senderPubkey: envelope.from_host_pubkey,
+    recipients: [],
+    atMs: office.nowMs(),
+  };
+}
+
+/** Its id, unless a message of somebody else has it here: a peer cannot take the place of another's message. */
+function freeRef(tx: Transaction, office: Office, id: string): MessageRef {
+  const isTaken = (ref: MessageRef): boolean => tx.get('held', ref) !== undefined || tx.get('sent', ref) !== undefined;
+  let ref = id as MessageRef;
+  while (isTaken(ref)) {
+    ref = messageIdFrom(office.nowMs(), office.randomBytes(MESSAGE_ID_RANDOM_BYTES)) as string as MessageRef;
+  }
+  return ref;
+}
+
+interface Opened {
+  envelope: Envelope;
+  content: SealedContent;
+  peer: PeerRow;
+  arrival: ArrivalRow;
+  only: readonly Address[] | null;
+}
+
+function judgeRecipients(tx: Transaction, office: Office, opened: Opened): Judgement {
+  const addresses = opened.only ?? (opened.envelope.to as Address[]);
+  const found = addresses.map((address) => ({ address, delivery: mailboxFor(tx, address) }));
+  const known = found.flatMap(({ address, delivery }) => (delivery ? [{ address, delivery }] : []));
+  const unknown = found.filter(({ delivery }) => !delivery).map(({ address }) => address);
+  const apply = (): void => deliver(tx, office, opened, known);
+  if (unknown.length === 0) return accept(apply);
+  const detail = `no agent of this host is or was called so: ${unknown.join(', ')}`;
+  if (known.length > 0 || opened.only) return keepFor(unknown, 'unknown-agent', detail, apply);
+  return keep('unknown-agent', detail);
+}
+
+/** The mailbox that an address of this host means now; one that was renamed is forwarded to. */
+function mailboxFor(reader: Reader, address: Address): Delivery | undefined {
+  const name = foldName(partsOfAddress(address)?.name ?? '');
+  if (name === OWNER_NAME) return { agentId: OWNER_ID, forwardedFrom: null };
+  const named = reader.get('agentName', name);
+  const agent = named && reader.get('agent', named.agentId);
+  if (!named || !agent || agent.removedAtMs !== null) return undefined;
+  return { agentId: agent.agentId, forwardedFrom: named.retiredAtMs === null ? null : named.name };
+}
+
+function deliver(
+  tx: Transaction,
+  office: Office,
+  { envelope, content, peer, arrival }: Opened,
+  known: { address: Address; delivery: Delivery }[],
+): void {
+  if (known.length === 0) return;
+  const message = messageOf(tx, office, envelope, content, peer, arrival);
+  const recipients = [
+    ...arrival.recipients,
+    ...known.map(({ address, delivery: { agentId } }) => ({ address, agentId })),
+  ];
+  tx.put('arrival', [peer.peerId, envelope.id], { ...arrival, recipients });
+  storeMessage(
+    tx,
+    office,
+    message,
+    content.body,
+    known.map(({ delivery }) => delivery),
+  );
+  for (const agentId of new Set<AgentId>(known.map(({ delivery }) => delivery.agentId))) {
+    issueReceipt(tx, office, { ref: arrival.ref, agentId }, 'delivered');
+  }
+}
+
+function messageOf(
+  reader: Reader,
+  office: Office,
+  envelope: Envelope,
+  content: SealedContent,
+  { peerId }: PeerRow,
+  { ref }: ArrivalRow,
+): MessageRow {
+  const refOf = (id: string): MessageRef => {
+    if (id === envelope.id) return ref;
+    return reader.get('arrival', peerId, id)?.ref ?? (id as MessageRef);
+  };
+  const id = parseMessageId(envelope.id);
+  if (id === undefined) throw new Error('invariant: the id of an envelope was checked');
+  return {
+    ref,
+    id,
+    thread: refOf(content.thread),
+    from: envelope.from as Address,
+    fromAgent: null,
+    fromPeer: peerId,
+    to: envelope.to as Address[],
+    subject: envelope.subject,
+    kind: content.kind as MessageKind,
+    needsReply: content.needs_reply,
+    origin: (content.origin ?? 'agent') as Origin,
+    refs: content.refs,
+    replyTo: content.reply_to === null ? null : refOf(content.reply_to),
+    createdAtMs: envelope.created_at,
+    storedAtMs: office.nowMs(),
+    bodyBytes: Buffer.byteLength(content.body, 'utf8'),
+  };
+}
+
+function isPeer(value: PeerRow | Judgement): value is PeerRow {
+  return 'peerId' in value;
+}
+
+function isContent(value: SealedContent | Judgement): value is SealedContent {
+  return 'body' in value;
+}

@@ -1,0 +1,58 @@
+/** What an agent sent, newest first, with what is known of each recipient. */
+import { type Refusal, isRefusal } from '../core/refusal.ts';
+import type { AgentId, MessageRef } from '../core/rows.ts';
+import { badInput } from '../documents/parse-input.ts';
+import type { SentInput, SentMessage, SentResult } from '../documents/sent.ts';
+import type { Reader } from '../store/host-store.ts';
+import { refuseAbsentAgent } from './known-messages.ts';
+import type { Office } from './office.ts';
+
+const LIMIT_DEFAULT = 20;
+
+/** Refuses `BAD_INPUT` for a cursor that is none, and `NO_SUCH_AGENT`. */
+export async function listSent(office: Office, agentId: AgentId, input: SentInput): Promise<SentResult | Refusal> {
+  const { limit = LIMIT_DEFAULT, cursor } = input;
+  const until = cursor === undefined ? undefined : parseSentCursor(cursor);
+  if (isRefusal(until)) return until;
+  return office.store.read<SentResult | Refusal>(async (reader) => {
+    const absent = refuseAbsentAgent(reader, agentId);
+    if (absent) return absent;
+    const bounds = until ? { until: [agentId, ...until] as [AgentId, number, MessageRef] } : {};
+    const keys: [number, MessageRef][] = [];
+    for await (const { key } of reader.range('sentBy', [agentId], { reverse: true, limit: limit + 1, ...bounds })) {
+      keys.push([key[1], key[2]]);
+    }
+    const shown = keys.slice(0, limit);
+    const last = shown.at(-1);
+    return {
+      messages: shown.map(([, ref]) => sentMessage(reader, ref)),
+      next_cursor: keys.length > limit && last ? sentCursor(last) : null,
+    };
+  });
+}
+
+function sentMessage(reader: Reader, ref: MessageRef): SentMessage {
+  const message = reader.get('message', ref);
+  const sent = reader.get('sent', ref);
+  if (!message || !sent) throw new Error('invariant: what was sent is kept with its message');
+  return {
+    message_id: ref,
+    thread: message.thread,
+    subject: message.subject,
+    kind: message.kind,
+    needs_reply: message.needsReply,
+    created_at: message.createdAtMs,
+    recipients: sent.recipients.map(({ address, state, atMs }) => ({ recipient: address, state, at: atMs })),
+  };
+}
+
+function sentCursor([createdAtMs, ref]: [number, MessageRef]): string {
+  return Buffer.from(`sent:${createdAtMs}:${ref}`).toString('base64url');
+}
+
+function parseSentCursor(cursor: string): [number, MessageRef] | Refusal {
+  const parts = /^sent:(\d{1,16}):([A-Za-z0-9._-]{1,128})$/.exec(Buffer.from(cursor, 'base64url').toString('latin1'));
+  const key: [number, MessageRef] = [Number(parts?.[1]), parts?.[2] as MessageRef];
+  const isOne = parts !== null && Number.isSafeInteger(key[0]) && sentCursor(key) === cursor;
+  return isOne ? key : badInput('cursor', 'is none of this list: give next_cursor of the page before');
+}

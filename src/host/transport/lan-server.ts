@@ -1,0 +1,272 @@
+/**
+ * The listener that paired hosts call: HTTP by node:http, one way for every request.
+ *
+ *     framing ─▶ route ─▶ length ─▶ hop: headers ─▶ room for the body ─▶ body ─▶ hop: signature ─▶ route's answer
+ *
+ * A stranger costs little: bodies of all callers together have a bound, strangers a small share of it and a rate.
+ */
+import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { ListenAddress } from '../../system/listen-address.ts';
+import { type ProblemCode, problemDocument } from '../../protocol/problem.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import type { PeerRow } from '../core/rows.ts';
+import { peerOfKey } from '../office/incoming.ts';
+import type { Office } from '../office/office.ts';
+import { isStoreFailure } from '../office/store-failure.ts';
+import { claimedHop, isHopSigned } from './lan-hop.ts';
+import type { LanReply, LanRequest, LanRoute } from './lan-routes.ts';
+
+const HEADER_BYTES_MAX = 8192;
+/** For the whole of a request to come. */
+const REQUEST_TIMEOUT_MS = 60_000;
+const CONNECTIONS_MAX = 512;
+/** Bodies that are held at once, of everybody and of strangers. */
+const BODY_BYTES_MAX = 64 << 20;
+const STRANGER_BYTES_MAX = 16 << 20;
+/** Requests without a paired caller, from one address in a minute. */
+const STRANGER_REQUESTS_PER_MINUTE = 60;
+const MINUTE_MS = 60_000;
+/** Addresses whose requests are counted; the least recent makes room. */
+const ADDRESSES_MAX = 10_000;
+const SINGLE_HEADERS: ReadonlySet<string> = new Set(['content-length', 'transfer-encoding', 'host']);
+
+interface Fault {
+  code: ProblemCode;
+  detail: string;
+  members?: Readonly<Record<string, unknown>>;
+}
+
+/** Who the hop's headers name, before the body is there. */
+interface Claim {
+  hop: Exclude<ReturnType<typeof claimedHop>, { code: ProblemCode }>;
+  peer: PeerRow | undefined;
+}
+
+export interface LanServerOptions {
+  office: Office;
+  routes: readonly LanRoute[];
+  /** Told of every hop that verified of a paired host. */
+  called: (peer: PeerRow, fromAddress: string) => void;
+}
+
+export class LanServer {
+  readonly #options: LanServerOptions;
+  readonly #server: Server;
+  readonly #addresses = new Map<string, { startedAt: number; count: number }>();
+  #bodyBytes = 0;
+  #strangerBytes = 0;
+  #underWay = 0;
+  #idle: (() => void) | undefined;
+
+  private constructor(options: LanServerOptions) {
+    this.#options = options;
+    const limits = {
+      maxHeaderSize: HEADER_BYTES_MAX,
+      headersTimeout: REQUEST_TIMEOUT_MS,
+      requestTimeout: REQUEST_TIMEOUT_MS,
+    };
+    this.#server = createServer(limits, (request, response) => {
+      this.#underWay++;
+      void this.#serve(request, response).finally(() => {
+        this.#underWay--;
+        if (this.#underWay === 0) this.#idle?.();
+      });
+    });
+    this.#server.maxConnections = CONNECTIONS_MAX;
+  }
+
+  /** Throws what `listen` throws: `EADDRINUSE`, say. */
+  static async listen(address: ListenAddress, options: LanServerOptions): Promise<LanServer> {
+    const lan = new LanServer(options);
+    await new Promise<void>((resolve, reject) => {
+      lan.#server.once('error', reject);
+      lan.#server.listen({ host: address.host, port: address.port, exclusive: true }, () => {
+        lan.#server.off('error', reject);
+        resolve();
+      });
+    });
+    return lan;
+  }
+
+  get port(): number {
+    return (this.#server.address() as AddressInfo).port;
+  }
+
+  /** Takes no new request; resolves when every one that came is answered, and cuts what is left. */
+  async close(): Promise<void> {
+    this.#server.close();
+    this.#server.closeIdleConnections();
+    if (this.#underWay > 0) {
+      await new Promise<void>((resolve) => {
+        this.#idle = resolve;
+      });
+    }
+    this.#server.closeAllConnections();
+  }
+
+  async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    request.on('error', () => undefined);
+    response.on('error', () => undefined);
+    const { office } = this.#options;
+    try {
+      const reply = await this.#replyTo(request);
+      this.#answer(request, response, reply);
+    } catch (error) {
+      if (request.destroyed && !request.complete) return;
+      if (!isStoreFailure(error)) office.log('error', 'a request of the LAN failed', { err: error });
+      this.#answer(request, response, { status: 'problem', code: 'UNAVAILABLE', detail: 'try again later' });
+    }
+  }
+
+  async #replyTo(request: IncomingMessage): Promise<LanReply> {
+    const { method = '', url: target = '' } = request;
+    const callerAddress = unmapped(request.socket.remoteAddress ?? '');
+    const framing = framingFault(request);
+    if (framing) return { status: 'problem', ...framing };
+    const route = this.#route(method, target);
+    if ('code' in route) return { status: 'problem', ...route };
+    const length = Number(request.headers['content-length'] ?? 0);
+    if (length > route.bodyBytesMax) {
+      return {
+        status: 'problem',
+        code: 'BODY_TOO_LARGE',
+        detail: `a body has at most ${route.bodyBytesMax} bytes here`,
+      };
+    }
+    const claim = route.access === 'open' ? undefined : await this.#claim(request, route);
+    if (claim && 'code' in claim) return { status: 'problem', ...claim };
+    const isStranger = !claim?.peer;
+    if (isStranger && !this.#mayStrangerAsk(callerAddress)) {
+      return { status: 'problem', code: 'RATE_LIMITED', detail: 'too many requests from this address' };
+    }
+    if (!this.#hasRoom(length, isStranger)) {
+      return { status: 'problem', code: 'UNAVAILABLE', detail: 'too many bodies at once' };
+    }
+    this.#hold(length, isStranger);
+    try {
+      const body = await bodyOf(request, length);
+      if (!body) return { status: 'problem', code: 'BODY_TOO_LARGE', detail: 'the body is longer than was said' };
+      const lanRequest: LanRequest = { method, target, body, callerAddress };
+      if (!claim) return await route.handle(lanRequest);
+      const caller = await this.#signed(claim, lanRequest);
+      if ('code' in caller) return { status: 'problem', ...caller };
+      if (caller.peer) this.#options.called(caller.peer, callerAddress);
+      return await route.handle({ ...lanRequest, caller });
+    } finally {
+      this.#hold(-length, isStranger);
+    }
+  }
+
+  #route(method: string, target: string): LanRoute | Fault {
+    const path = target.split('?', 1)[0];
+    const ofPath = this.#options.routes.filter((route) => route.path === path);
+    if (ofPath.length === 0) return { code: 'NOT_FOUND', detail: 'there is no such route' };
+    const route = ofPath.find((candidate) => candidate.method === method);
+    return route ?? { code: 'METHOD_NOT_ALLOWED', detail: `this route takes ${ofPath[0]?.method}` };
+  }
+
+  async #claim(request: IncomingMessage, { access }: LanRoute): Promise<Claim | Fault> {
+    const { office } = this.#options;
+    const nowMs = office.nowMs();
+    const hop = claimedHop(request.headers, nowMs);
+    if ('code' in hop) return hop.code === 'CLOCK_SKEW' ? { ...hop, members: { now: nowMs } } : hop;
+    const peer = await office.store.read((reader) => livePeerOf(peerOfKey(reader, hop.key), hop.key));
+    if (!peer && access === 'paired') return { code: 'NOT_ENROLLED', detail: 'the hosts are not paired' };
+    return { hop, peer };
+  }
+
+  async #signed(
+    { hop, peer }: Claim,
+    request: LanRequest,
+  ): Promise<{ key: PublicKey; peer: PeerRow | undefined } | Fault> {
+    const keys = await this.#options.office.store.read((reader) => reader.get('identity')?.keys ?? []);
+    const called = keys.map(({ publicKey }) => publicKey).toReversed();
+    if (!isHopSigned(hop, request, called, peer !== undefined)) {
+      return { code: 'BAD_SIGNATURE', detail: 'the hop is not signed by its key for this host' };
+    }
+    return { key: hop.key, peer };
+  }
+
+  #mayStrangerAsk(address: string): boolean {
+    const now = this.#options.office.monotonicMs();
+    const seen = this.#addresses.get(address);
+    const counted = seen && now - seen.startedAt < MINUTE_MS ? seen : { startedAt: now, count: 0 };
+    counted.count++;
+    this.#addresses.delete(address);
+    this.#addresses.set(address, counted);
+    if (this.#addresses.size > ADDRESSES_MAX) {
+      const oldest = this.#addresses.keys().next();
+      if (!oldest.done) this.#addresses.delete(oldest.value);
+    }
+    return counted.count <= STRANGER_REQUESTS_PER_MINUTE;
+  }
+
+  #hasRoom(bytes: number, isStranger: boolean): boolean {
+    return (
+      this.#bodyBytes + bytes <= BODY_BYTES_MAX && (!isStranger || this.#strangerBytes + bytes <= STRANGER_BYTES_MAX)
+    );
+  }
+
+  #hold(bytes: number, isStranger: boolean): void {
+    this.#bodyBytes += bytes;
+    if (isStranger) this.#strangerBytes += bytes;
+  }
+
+  #answer(request: IncomingMessage, response: ServerResponse, reply: LanReply): void {
+    if (response.headersSent || response.destroyed) return;
+    if (reply.status === 200) {
+      send(response, 200, 'application/json', reply.document);
+      return;
+    }
+    const document = problemDocument(reply.code, reply.detail, reply.members);
+    // Whatever of a body is still to come is not read.
+    if (!request.complete) response.setHeader('connection', 'close');
+    if (reply.code === 'RATE_LIMITED' || reply.code === 'UNAVAILABLE') response.setHeader('retry-after', '10');
+    send(response, document.status, 'application/problem+json', document);
+  }
+}
+
+function send(response: ServerResponse, status: number, type: string, document: object): void {
+  const text = JSON.stringify(document);
+  response.writeHead(status, { 'content-type': type, 'content-length': Buffer.byteLength(text) });
+  response.end(text);
+}
+
+/** A peer by the key it has now; who calls by a retired key, or was let go, is not paired. */
+function livePeerOf(peer: PeerRow | undefined, key: PublicKey): PeerRow | undefined {
+  if (!peer || peer.unpairedAtMs !== null) return undefined;
+  return peer.keys.some(({ publicKey, retiredAtMs }) => publicKey === key && retiredAtMs === null) ? peer : undefined;
+}
+
+/** An IPv4 address as it is written, also when it came mapped into IPv6. */
+function unmapped(address: string): string {
+  return address.startsWith('::ffff:') && address.includes('.') ? address.slice('::ffff:'.length) : address;
+}
+
+function framingFault({ method, rawHeaders, headers, url = '' }: IncomingMessage): Fault | undefined {
+  const names = rawHeaders.filter((_, at) => at % 2 === 0).map((name) => name.toLowerCase());
+  const repeated = names.find(
+    (name, at) => (SINGLE_HEADERS.has(name) || name.startsWith('x-mail-')) && names.indexOf(name) !== at,
+  );
+  if (repeated !== undefined) return { code: 'BAD_REQUEST', detail: `the header ${repeated} is repeated` };
+  if (!/^[!-~]+$/.test(url) || url.includes('#'))
+    return { code: 'BAD_REQUEST', detail: 'the request target is malformed' };
+  const length = headers['content-length'];
+  if (headers['transfer-encoding'] !== undefined || (length === undefined && method !== 'GET')) {
+    return { code: 'LENGTH_REQUIRED', detail: 'a body needs content-length' };
+  }
+  return undefined;
+}
+
+/** The body; `undefined` when more comes than was said. */
+async function bodyOf(request: IncomingMessage, length: number): Promise<Buffer | undefined> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of request as AsyncIterable<Buffer>) {
+    bytes += chunk.length;
+    if (bytes > length) return undefined;
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}

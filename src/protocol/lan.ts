@@ -1,0 +1,76 @@
+/**
+ * The routes that paired hosts speak on a LAN: the shapes of their requests and answers.
+ *
+ * Unknown members are ignored. `port` is this implementation's: without it a host that was called knows only the
+ * address of whoever called, and not where it listens.
+ */
+import Type, { type Static } from 'typebox';
+import { AGENT_NAME_PATTERN } from './names.ts';
+import { PUSHED_KINDS } from './items.ts';
+import { EncKeyText, HostNameText, ItemIdText, PublicKeyText, Signature, Time, WireText } from './shapes.ts';
+
+export const LAN_ROUTES = {
+  hello: '/v1/lan/hello',
+  pair: '/v1/lan/pair',
+  items: '/v1/lan/items',
+  agents: '/v1/lan/agents',
+  rotate: '/v1/lan/rotate',
+  encKey: '/v1/lan/enc-key',
+} as const;
+
+export const LAN_BODY_BYTES_MAX = 8 << 20;
+/** Items of one request. */
+export const LAN_BATCH_MAX = 200;
+/** Agents that one host tells another of. */
+export const LAN_AGENTS_MAX = 5000;
+const ROLES_MAX = 32;
+const MAC_CHARACTERS = 44;
+
+const Port = Type.Integer({ minimum: 1, maximum: 65_535 });
+const AgentName = Type.String({ pattern: AGENT_NAME_PATTERN });
+
+/** The signed advertisement of the key that mail for a host is sealed to. */
+export const LanEncKey = Type.Object({ host_pubkey: PublicKeyText, enc_pub: EncKeyText, at: Time, sig: Signature });
+export type LanEncKey = Static<typeof LanEncKey>;
+
+/** `GET /v1/lan/hello`, of anybody. */
+export const LanHello = Type.Object({ host: HostNameText, pubkey: PublicKeyText, version: Type.String(), now: Time });
+export type LanHello = Static<typeof LanHello>;
+
+/** `POST /v1/lan/pair`, and its answer: each side's word, with the MAC of its role. */
+export const LanPairing = Type.Object({
+  host: HostNameText,
+  pubkey: PublicKeyText,
+  enc_key: LanEncKey,
+  mac: Type.String({ minLength: MAC_CHARACTERS, maxLength: MAC_CHARACTERS }),
+  port: Type.Optional(Port),
+  /** Where it listens, when that is not where its requests come from: `host:port`. */
+  address: Type.Optional(Type.String({ minLength: 3, maxLength: 300 })),
+});
+export type LanPairing = Static<typeof LanPairing>;
+
+/** `POST /v1/lan/items`: each item is judged alone, a malformed one too. */
+export const LanItems = Type.Object({ items: Type.Array(Type.Unknown(), { minItems: 1, maxItems: LAN_BATCH_MAX }) });
+export const LanItem = Type.Object({ kind: Type.Enum([...PUSHED_KINDS]), item_id: ItemIdText, wire_b64: WireText });
+export type LanItem = Static<typeof LanItem>;
+
+/** `status`: `accepted`, `duplicate`, `quarantined` or `rejected:<code>`. */
+export const LanItemsAnswer = Type.Object({
+  results: Type.Array(
+    Type.Object({ item_id: Type.Union([Type.String(), Type.Null()]), status: Type.String({ maxLength: 200 }) }),
+    { maxItems: LAN_BATCH_MAX },
+  ),
+});
+export type LanItemsAnswer = Static<typeof LanItemsAnswer>;
+
+/** `GET /v1/lan/agents`: names and roles, never sessions. */
+export const LanAgents = Type.Object({
+  agents: Type.Array(Type.Object({ name: AgentName, roles: Type.Array(AgentName, { maxItems: ROLES_MAX }) }), {
+    maxItems: LAN_AGENTS_MAX,
+  }),
+});
+export type LanAgents = Static<typeof LanAgents>;
+
+/** `POST /v1/lan/rotate` and `POST /v1/lan/enc-key`. */
+export const LanDone = Type.Object({ host_pubkey: PublicKeyText });
+export type LanDone = Static<typeof LanDone>;

@@ -1,0 +1,73 @@
+import { expect, onTestFinished, test } from 'vitest';
+import type { IncomingItem } from '../../src/host/office/incoming.ts';
+import { receiveItems } from '../../src/host/office/receive.ts';
+import { ITEM_KINDS } from '../../src/protocol/items.ts';
+import { hostileTexts } from '../support/hostile-texts.ts';
+import { addAgent, itemFor, lanItem, mailOf, officeOf, peerIdOf, pin, sendTo } from '../support/paired-offices.ts';
+import { SeededRandom } from '../support/seeded-random.ts';
+
+const SEED = 20_260_101;
+const ITEMS = 600;
+
+/** The bytes with a few of them changed, doubled, cut out or cut off. */
+function damaged(random: SeededRandom, bytes: Buffer): Buffer {
+  const at = random.below(bytes.length);
+  switch (random.below(5)) {
+    case 0:
+      return Buffer.from(bytes.map((byte, place) => (place === at ? random.below(256) : byte)));
+    case 1:
+      return bytes.subarray(0, at);
+    case 2:
+      return Buffer.concat([bytes.subarray(0, at), bytes.subarray(at + 1 + random.below(20))]);
+    case 3:
+      return Buffer.concat([bytes.subarray(0, at), random.bytes(1 + random.below(8)), bytes.subarray(at)]);
+    default:
+      return Buffer.concat([bytes.subarray(0, at), Buffer.from(random.pick(hostileTexts)), bytes.subarray(at)]);
+  }
+}
+
+test(`whatever bytes come, nothing throws, nothing is delivered, and all is kept (seed ${SEED})`, async () => {
+  const random = new SeededRandom(SEED);
+  const alice = await officeOf('alice');
+  onTestFinished(() => alice.close());
+  const bob = await officeOf('bob', alice.clock);
+  onTestFinished(() => bob.close());
+  await pin(alice, bob);
+  await pin(bob, alice);
+  await addAgent(alice, 'anna');
+  await addAgent(bob, 'bert');
+  const message = await sendTo(alice, bob, { from: 'anna', to: ['bert'] });
+  const envelope = await itemFor(alice, bob, message.id);
+  // bob hears of his own receipt, too: signed well, and for nothing that he sent.
+  await pin(bob, bob);
+  await receiveItems(bob.office, [envelope]);
+  const receiptRow = await bob.store().read(async (reader) => {
+    for await (const { row } of reader.range('outbox', [])) return row;
+    throw new Error('bob has a receipt to send');
+  });
+  expect(receiptRow.peerId).toBe(peerIdOf(alice.host));
+  const receipt = await itemFor(bob, alice, receiptRow.itemId);
+  const items: IncomingItem[] = Array.from({ length: ITEMS }, () => {
+    const good = random.pick([envelope, receipt]);
+    const wire = random.chance(0.1) ? random.bytes(random.below(300)) : damaged(random, good.wire);
+    const itemId = random.chance(0.2) ? random.pick(hostileTexts) : good.itemId;
+    const kind = random.chance(0.2) ? random.pick(ITEM_KINDS) : good.kind;
+    return { ...lanItem(alice, kind, itemId, wire), senderPubkey: random.pick([alice, bob]).host.key };
+  });
+  const received = await receiveItems(bob.office, items);
+  // A damaged hop count is another hop count, and a cut of nothing is the item itself.
+  const taken = received.filter(({ status }) => status === 'accepted' || status === 'duplicate');
+  expect(taken.length).toBeLessThan(10);
+  expect(received.some(({ status }) => status === 'accepted')).toBe(false);
+  expect(await mailOf(bob, 'bert')).toEqual([message.ref]);
+  const kept = await bob.store().read(async (reader) => {
+    const rows = [];
+    for await (const { row } of reader.range('quarantine', [])) rows.push(row);
+    return { rows, usage: reader.get('quarantineUsage', 'all') };
+  });
+  expect(kept.rows.length).toBeGreaterThan(ITEMS / 2);
+  expect(kept.usage).toEqual({
+    items: kept.rows.length,
+    bytes: kept.rows.reduce((sum, { wireBytes }) => sum + wireBytes, 0),
+  });
+});

@@ -1,0 +1,393 @@
+/** "What the service does" and "Message (input of mail_send)", sentence by sentence, over a real store. */
+import { describe, expect, test } from 'vitest';
+import { MESSAGE_KINDS } from '../../../src/host/core/rows.ts';
+import { REF_CHARACTERS_MAX } from '../../../src/host/documents/mail.ts';
+import { mailboxOf } from '../../../src/host/office/mailbox.ts';
+import { removeAgent, renameAgent } from '../../../src/host/office/agents.ts';
+import { sendMail } from '../../../src/host/office/send.ts';
+import type { TestOffice } from '../../support/test-office.ts';
+import {
+  accepted,
+  addAgents,
+  addPeer,
+  addSession,
+  idOf,
+  officeOf,
+  refused,
+  send,
+  storedRows,
+} from '../../support/mail-office.ts';
+
+const valid = { to: ['bob'], subject: 's', body: 'b' };
+
+const text = (length: number, of = 'x'): string => of.repeat(length);
+
+describe('every constraint of the table', () => {
+  test.each<[what: string, given: object]>([
+    ['to: 1 item', { to: ['bob'] }],
+    ['to: 20 items', { to: Array.from({ length: 20 }, () => 'bob') }],
+    ['subject: 1 character', { subject: 'x' }],
+    ['subject: 200 characters', { subject: text(200) }],
+    ['subject: 200 characters beyond the basic plane', { subject: text(200, '😀') }],
+    ['body: empty', { body: '' }],
+    ['body: 262,144 characters', { body: text(262_144) }],
+    ['body: 262,144 characters beyond the basic plane', { body: text(262_144, '😀') }],
+    ['refs: 20 items', { refs: Array.from({ length: 20 }, () => text(REF_CHARACTERS_MAX)) }],
+    ['refs: none', { refs: [] }],
+    ['idempotency_key: 100 characters', { idempotency_key: text(100, 'é') }],
+    ['origin: agent', { origin: 'agent' }],
+    ['origin: external', { origin: 'external' }],
+    ...MESSAGE_KINDS.map((kind) => [`kind: ${kind}`, { kind }] as [string, object]),
+  ])('accepted: %s', async (_, given) => {
+    const office = await officeOf(['alice', 'bob']);
+    expect(accepted(await send(office, 'alice', { ...valid, ...given })).recipients).toHaveLength(1);
+  });
+
+  test.each([
+    ['to', { to: undefined }],
+    ['to', { to: [] }],
+    ['to', { to: Array.from({ length: 21 }, () => 'bob') }],
+    ['to', { to: [''] }],
+    ['to', { to: 'bob' }],
+    ['to', { to: ['bob', 7] }],
+    ['to', { to: ['bob smith'] }],
+    ['to', { to: ['bob', 'bob@'] }],
+    ['subject', { subject: undefined }],
+    ['subject', { subject: '' }],
+    ['subject', { subject: text(201) }],
+    ['subject', { subject: text(201, '😀') }],
+    ['subject', { subject: 'half \ud83d' }],
+    ['body', { body: undefined }],
+    ['body', { body: text(262_145) }],
+    ['body', { body: '\udc00' }],
+    ['body', { body: null }],
+    ['kind', { kind: 'shout' }],
+    ['kind', { kind: null }],
+    ['reply_to', { reply_to: 'a b' }],
+    ['reply_to', { reply_to: '' }],
+    ['needs_reply', { needs_reply: 'true' }],
+    ['refs', { refs: Array.from({ length: 21 }, () => 'x') }],
+    ['refs', { refs: [text(REF_CHARACTERS_MAX + 1)] }],
+    ['refs', { refs: ['\ud800'] }],
+    ['idempotency_key', { idempotency_key: text(101) }],
+    ['idempotency_key', { idempotency_key: '\ud800' }],
+    ['origin', { origin: 'elsewhere' }],
+    ['idempotencyKey', { idempotencyKey: 'x' }],
+  ])('refused by name: %s of %j', async (field, given) => {
+    const office = await officeOf(['alice', 'bob']);
+    const before = await storedRows(office);
+    const refusal = refused(await send(office, 'alice', { ...valid, ...given }));
+    expect(refusal).toMatchObject({ code: 'BAD_INPUT', details: { field } });
+    expect(refusal.message.startsWith(field)).toBe(true);
+    expect(await storedRows(office)).toEqual(before);
+    expect(office.told).toEqual([]);
+  });
+
+  test('the defaults: kind message, no reply needed, no refs, from an agent', async () => {
+    const office = await officeOf(['alice', 'bob']);
+    const { message_id } = accepted(await send(office, 'alice', valid));
+    const message = await office.store.read((reader) => reader.get('message', message_id as never));
+    expect(message).toMatchObject({ kind: 'message', needsReply: false, refs: [], origin: 'agent', replyTo: null });
+    expect(message).toMatchObject({ from: 'alice@here', to: ['bob@here'], thread: message_id, bodyBytes: 1 });
+  });
+});
+
+async function officeAndPeers(): Promise<TestOffice> {
+  const office = await officeOf(['alice:qa', 'bob:QA', 'carol:dev']);
+  await addPeer(office, 'laptop', [
+    { name: 'dave', roles: ['qa'] },
+    { name: 'erin', roles: [] },
+    { name: 'owner', roles: ['qa'] },
+  ]);
+  await addPeer(office, 'gone', [{ name: 'frank', roles: ['qa'] }], { unpairedAtMs: 1 });
+  return office;
+}
+
+describe('recipient address forms: an agent name; agent@host; role:<role>; * (everyone); owner', () => {
+  test.each([
+    [['bob'], { 'bob@here': ['bob'] }],
+    [['BOB'], { 'bob@here': ['BOB'] }],
+    [['bob@HERE'], { 'bob@here': ['bob@HERE'] }],
+    [['alice'], { 'alice@here': ['alice'] }],
+    [['owner'], { 'owner@here': ['owner'] }],
+    [['owner@here', 'Owner'], { 'owner@here': ['owner@here', 'Owner'] }],
+    [['owner@laptop'], { 'owner@laptop': ['owner@laptop'] }],
+    [['Dave@Laptop'], { 'dave@laptop': ['Dave@Laptop'] }],
+    [['role:qa'], { 'bob@here': ['role:qa'], 'dave@laptop': ['role:qa'] }],
+    [['*'], { 'bob@here': ['*'], 'carol@here': ['*'], 'dave@laptop': ['*'], 'erin@laptop': ['*'] }],
+    [
+      ['bob', 'role:qa', 'dave@laptop', 'bob@here', 'bob'],
+      { 'bob@here': ['bob', 'role:qa', 'bob@here'], 'dave@laptop': ['role:qa', 'dave@laptop'] },
+    ],
+    [
+      ['*', 'alice'],
+      { 'bob@here': ['*'], 'carol@here': ['*'], 'dave@laptop': ['*'], 'erin@laptop': ['*'], 'alice@here': ['alice'] },
+    ],
+  ])('%j', async (to, expected) => {
+    const { recipients } = accepted(await send(await officeAndPeers(), 'alice', { to }));
+    expect(Object.fromEntries(recipients.map((one) => [one.recipient, one.addressed_as]))).toEqual(expected);
+  });
+
+  test('several addresses on one host are one envelope for it', async () => {
+    const office = await officeOf(['alice']);
+    const laptop = await addPeer(office, 'laptop', [{ name: 'dave', roles: [] }]);
+    const desktop = await addPeer(office, 'desktop', []);
+    const to = ['dave@laptop', 'erin@laptop', 'frank@desktop'];
+    const { message_id } = accepted(await send(office, 'alice', { to }));
+    await office.store.read(async (reader) => {
+      const rows = [];
+      for await (const { row } of reader.range('outbox', [])) rows.push([row.peerId, row.itemId, row.recipients]);
+      expect(rows).toEqual([
+        [laptop.peerId, message_id, ['dave@laptop', 'erin@laptop']],
+        [desktop.peerId, message_id, ['frank@desktop']],
+      ]);
+    });
+  });
+});
+
+describe('a name that never existed on this host is refused, with suggestions', () => {
+  test.each([
+    ['reviwer', 'unknown-agent', ['reviewer']],
+    ['dave', 'unknown-agent', ['dave@laptop']],
+    ['dev', 'unknown-agent', ['role:dev']],
+    ['role:qq', 'empty-role', ['role:qa']],
+    ['dave@latpop', 'unknown-host', ['dave@laptop']],
+    ['frank@gone', 'unknown-host', []],
+    ['poste', 'nobody-reads', []],
+    ['poste@laptop', 'nobody-reads', []],
+  ])('%s: %s, %j', async (to, reason, suggestions) => {
+    const office = await officeOf(['alice', 'reviewer:dev']);
+    await addPeer(office, 'laptop', [{ name: 'dave', roles: ['qa'] }]);
+    await addPeer(office, 'gone', [{ name: 'frank', roles: [] }], { unpairedAtMs: 1 });
+    const before = await storedRows(office);
+    const refusal = refused(await send(office, 'alice', { to: ['reviewer', to] }));
+    expect(refusal).toMatchObject({
+      code: 'UNKNOWN_RECIPIENT',
+      details: { field: 'to', recipients: [{ to, reason, suggestions }] },
+    });
+    for (const suggestion of suggestions) expect(refusal.message).toContain(suggestion);
+    expect(await storedRows(office)).toEqual(before);
+  });
+
+  test('a removed agent is refused, said so, by each of its names', async () => {
+    const office = await officeOf(['alice', 'bob']);
+    accepted(await renameAgent(office, { name: 'bob', new_name: 'robert' }));
+    accepted(await removeAgent(office, { name: 'robert' }));
+    for (const to of ['bob', 'robert']) {
+      expect(refused(await send(office, 'alice', { to: [to] })).details).toMatchObject({
+        recipients: [{ to, reason: 'removed-agent' }],
+      });
+    }
+    // Also when a group in the same list makes all names be looked at.
+    accepted(await send(office, 'owner', { to: ['*'] }));
+    expect(refused(await send(office, 'owner', { to: ['*', 'bob'] })).details).toMatchObject({
+      recipients: [{ to: 'bob', reason: 'removed-agent' }],
+    });
+  });
+
+  test('everyone is refused when there is nobody else', async () => {
+    const office = await officeOf(['alice']);
+    expect(refused(await send(office, 'alice', { to: ['*'] })).details).toMatchObject({
+      recipients: [{ to: '*', reason: 'nobody-else' }],
+    });
+  });
+
+  test('a name that a paired host did not list may be new there: it is sent, and the doubt is said', async () => {
+    const office = await officeOf(['alice']);
+    await addPeer(office, 'laptop', [{ name: 'dave', roles: [] }]);
+    await addPeer(office, 'desktop', null);
+    office.clock.nowMs += 3 * 3_600_000;
+    const to = ['dave@laptop', 'new@laptop', 'any@desktop'];
+    const { recipients } = accepted(await send(office, 'alice', { to }));
+    expect(recipients.map(({ status, detail }) => [status, detail])).toEqual([
+      ['remote', 'Queued for laptop; not delivered yet.'],
+      ['remote', expect.stringContaining('3 h ago')],
+      ['remote', expect.stringContaining('has not told its agents yet')],
+    ]);
+  });
+});
+
+describe('message kind decides waking', () => {
+  test.each([
+    ['request', {}, true],
+    ['task', {}, true],
+    ['decision', {}, true],
+    ['alert', {}, true],
+    ['message', {}, false],
+    ['message', { needs_reply: true }, true],
+    ['message', { body: 'see @bob' }, true],
+    ['message', { body: 'see @carol' }, false],
+    ['reply', {}, false],
+    ['reply', { needs_reply: true }, true],
+    ['reply', { body: '@bob@here: yes' }, true],
+    ['reply', { body: '@bob@laptop: yes' }, false],
+    ['status', {}, false],
+    ['status', { needs_reply: true, body: '@bob' }, false],
+  ])('%s with %j wakes: %s', async (kind, given, wakes) => {
+    const office = await officeOf(['alice', 'bob']);
+    const rung: string[] = [];
+    const result = await sendMail(
+      office,
+      await idOf(office, 'alice'),
+      { ...valid, kind: kind as never, ...given },
+      async (agentId) => {
+        rung.push(agentId);
+        return { isWoken: true, detail: 'Woken by its hook.' };
+      },
+    );
+    const [recipient] = accepted(result).recipients;
+    expect(rung).toEqual(wakes ? [await idOf(office, 'bob')] : []);
+    expect(recipient?.status).toBe(wakes ? 'live-wake' : 'offline');
+    const { unreadWaking } = await office.store.read(async (reader) => mailboxOf(reader, await idOf(office, 'bob')));
+    expect(unreadWaking).toBe(wakes ? 1 : 0);
+  });
+});
+
+describe('the result states per recipient', () => {
+  test('live-wake only on proof, live-next-prompt with a live session, offline without one', async () => {
+    const office = await officeOf(['alice', 'bob', 'carol', 'dave']);
+    await addSession(office, 'bob');
+    await addSession(office, 'carol');
+    const carol = await idOf(office, 'carol');
+    const input = { ...valid, to: ['bob', 'carol', 'dave'], kind: 'request' as const, idempotency_key: 'k' };
+    const ring = async (agentId: string) => ({ isWoken: agentId === carol, detail: 'Rung.' });
+    const result = accepted(await sendMail(office, await idOf(office, 'alice'), input, ring));
+    const statuses = result.recipients.map(({ recipient, status }) => [recipient, status]);
+    expect(statuses).toEqual([
+      ['bob@here', 'live-next-prompt'],
+      ['carol@here', 'live-wake'],
+      ['dave@here', 'offline'],
+    ]);
+    const again = accepted(await sendMail(office, await idOf(office, 'alice'), input, ring));
+    expect(again).toEqual({ ...result, duplicate: true });
+    office.clock.nowMs += 3_600_000;
+    const later = accepted(await send(office, 'alice', { to: ['bob'] }));
+    expect(later.recipients[0]?.status).toBe('offline');
+  });
+
+  test('forwarded: the mailbox was renamed, however often, and the detail says what it is called', async () => {
+    const office = await officeOf(['alice', 'bob']);
+    accepted(await renameAgent(office, { name: 'bob', new_name: 'robert' }));
+    accepted(await renameAgent(office, { name: 'robert', new_name: 'rob' }));
+    const { recipients } = accepted(await send(office, 'alice', { to: ['bob'] }));
+    expect(recipients).toMatchObject([{ recipient: 'rob@here', addressed_as: ['bob'], status: 'forwarded' }]);
+    expect(recipients[0]?.detail).toContain('rob@here');
+    const both = accepted(await send(office, 'alice', { to: ['bob', 'rob'] }));
+    expect(both.recipients).toMatchObject([{ addressed_as: ['bob', 'rob'], status: 'offline' }]);
+  });
+
+  test('a name that another agent took means that one', async () => {
+    const office = await officeOf(['alice', 'bob']);
+    accepted(await renameAgent(office, { name: 'bob', new_name: 'robert' }));
+    await addAgents(office, ['Bob']);
+    const { recipients } = accepted(await send(office, 'alice', { to: ['bob'] }));
+    expect(recipients).toMatchObject([{ recipient: 'Bob@here', status: 'offline' }]);
+  });
+});
+
+describe('idempotency_key: the same key twice sends only once', () => {
+  const keyed = { ...valid, idempotency_key: 'key' };
+
+  test('the same content gives the same result, marked, and stores nothing', async () => {
+    const office = await officeOf(['alice', 'bob']);
+    const first = accepted(await send(office, 'alice', keyed));
+    const before = await storedRows(office);
+    // Defaults that are spelled out are the same content.
+    const again = await send(office, 'alice', {
+      ...keyed,
+      kind: 'message',
+      needs_reply: false,
+      refs: [],
+      origin: 'agent',
+    });
+    expect(accepted(again)).toEqual({ ...first, duplicate: true });
+    expect(first.duplicate).toBe(false);
+    expect(await storedRows(office)).toEqual(before);
+  });
+
+  test('also when both come at once, and when the recipient is gone since', async () => {
+    const office = await officeOf(['alice', 'bob']);
+    const results = (await Promise.all([1, 2, 3].map(() => send(office, 'alice', keyed)))).map(accepted);
+    expect(new Set(results.map(({ message_id }) => message_id)).size).toBe(1);
+    expect(results.filter(({ duplicate }) => duplicate)).toHaveLength(2);
+    accepted(await removeAgent(office, { name: 'bob' }));
+    expect(accepted(await send(office, 'alice', keyed)).duplicate).toBe(true);
+  });
+
+  test.each([
+    { to: ['carol'] },
+    { subject: 'other' },
+    { body: 'other' },
+    { kind: 'task' },
+    { needs_reply: true },
+    { refs: ['x'] },
+    { origin: 'external' },
+  ])('other content is a conflict that names the field: %j', async (other) => {
+    const office = await officeOf(['alice', 'bob', 'carol']);
+    const { message_id } = accepted(await send(office, 'alice', keyed));
+    const before = await storedRows(office);
+    expect(refused(await send(office, 'alice', { ...keyed, ...other }))).toMatchObject({
+      code: 'IDEMPOTENCY_CONFLICT',
+      details: { field: 'idempotency_key', message_id },
+    });
+    expect(await storedRows(office)).toEqual(before);
+  });
+
+  test('a key belongs to the agent that used it', async () => {
+    const office = await officeOf(['alice', 'bob', 'carol']);
+    accepted(await send(office, 'alice', keyed));
+    expect(accepted(await send(office, 'carol', keyed)).duplicate).toBe(false);
+  });
+});
+
+describe('reply_to: id of the message being answered; keeps the thread', () => {
+  test('of a message in the mailbox, or of one that was sent', async () => {
+    const office = await officeOf(['alice', 'bob']);
+    const first = accepted(await send(office, 'alice', valid));
+    const answer = accepted(await send(office, 'bob', { ...valid, to: ['alice'], reply_to: first.message_id }));
+    const after = accepted(await send(office, 'bob', { ...valid, to: ['alice'], reply_to: answer.message_id }));
+    expect([answer.thread, after.thread]).toEqual([first.thread, first.thread]);
+  });
+
+  test('of one that is unknown, or another agent’s, is refused by name', async () => {
+    const office = await officeOf(['alice', 'bob', 'carol']);
+    const { message_id } = accepted(await send(office, 'alice', valid));
+    const before = await storedRows(office);
+    for (const [from, reply_to] of [
+      ['bob', 'nothing'],
+      ['carol', message_id],
+    ] as const) {
+      expect(refused(await send(office, from, { ...valid, to: ['alice'], reply_to }))).toMatchObject({
+        code: 'NO_SUCH_MESSAGE',
+        details: { field: 'reply_to' },
+      });
+    }
+    expect(await storedRows(office)).toEqual(before);
+  });
+});
+
+describe('what no transport carries is refused when it is sent', () => {
+  test('a body that is too long once it is sealed for another host, and only for another host', async () => {
+    const office = await officeOf(['alice', 'bob']);
+    await addPeer(office, 'laptop', [{ name: 'dave', roles: [] }]);
+    const body = '語'.repeat(200_000);
+    accepted(await send(office, 'alice', { to: ['bob'], body }));
+    const before = await storedRows(office);
+    expect(refused(await send(office, 'alice', { to: ['bob', 'dave@laptop'], body }))).toMatchObject({
+      code: 'TOO_LARGE',
+      details: { field: 'body' },
+    });
+    expect(await storedRows(office)).toEqual(before);
+    accepted(await send(office, 'alice', { to: ['dave@laptop'], body: 'x'.repeat(262_144) }));
+    await office.store.read(async (reader) => {
+      for await (const { row } of reader.range('outbox', [])) expect(row.wireBytes).toBeLessThanOrEqual(524_288);
+    });
+  });
+
+  test('an agent that is not here sends nothing', async () => {
+    const office = await officeOf(['alice', 'bob']);
+    const bob = await idOf(office, 'bob');
+    accepted(await removeAgent(office, { name: 'bob' }));
+    expect(refused(await sendMail(office, bob, { ...valid, to: ['alice'] })).code).toBe('NO_SUCH_AGENT');
+  });
+});

@@ -1,0 +1,138 @@
+import { expect, onTestFinished, test } from 'vitest';
+import { issueReceipt } from '../../src/host/office/receipts.ts';
+import { listQuarantine } from '../../src/host/office/quarantine.ts';
+import { receiveItems } from '../../src/host/office/receive.ts';
+import type { AgentId, MessageRef, SentRecipient } from '../../src/host/core/rows.ts';
+import type { IncomingItem } from '../../src/host/office/incoming.ts';
+import { epochNumbered } from '../support/epochs.ts';
+import { hostNamed, relay } from '../support/hosts.ts';
+import {
+  type PairedOffice,
+  addAgent,
+  itemFor,
+  lanItem,
+  mailOf,
+  officeOf,
+  peerIdOf,
+  pin,
+  sendTo,
+} from '../support/paired-offices.ts';
+
+interface World {
+  alice: PairedOffice;
+  bob: PairedOffice;
+}
+
+async function world(): Promise<World> {
+  const alice = await officeOf('alice');
+  onTestFinished(() => alice.close());
+  const bob = await officeOf('bob', alice.clock);
+  onTestFinished(() => bob.close());
+  await pin(alice, bob);
+  await pin(bob, alice);
+  await addAgent(alice, 'anna');
+  await addAgent(bob, 'bert');
+  return { alice, bob };
+}
+
+/** The item as it is pulled from the relay. */
+function pulled(item: IncomingItem, seq = 1): IncomingItem {
+  return { ...item, via: 'relay', relay: { pubkey: relay.key, epoch: epochNumbered(1), seq } };
+}
+
+async function statusesAt({ office }: PairedOffice, ...items: IncomingItem[]): Promise<string[]> {
+  return (await receiveItems(office, items)).map(({ status }) => status);
+}
+
+/** The receipts that wait at bob, as items, lowest seq first. */
+async function receiptsOf({ alice, bob }: World): Promise<IncomingItem[]> {
+  const ids = await bob.store().read(async (reader) => {
+    const found = [];
+    for await (const { row } of reader.range('outbox', [])) found.push(row.itemId);
+    return found;
+  });
+  return Promise.all(ids.map((id) => itemFor(bob, alice, id)));
+}
+
+function recipientsOf({ alice }: World, ref: MessageRef): Promise<SentRecipient[]> {
+  return alice.store().read((reader) => reader.get('sent', ref)?.recipients ?? []);
+}
+
+test('receiving host rule 2: an envelope from the relay goes the same way in as one from the LAN', async () => {
+  const w = await world();
+  const { id, ref } = await sendTo(w.alice, w.bob, { from: 'anna', to: ['bert'] });
+  const item = await itemFor(w.alice, w.bob, id);
+  expect(await statusesAt(w.bob, pulled(item), item)).toEqual(['accepted', 'duplicate']);
+  expect(await mailOf(w.bob, 'bert')).toEqual([ref]);
+});
+
+test('receiving host rule 2: a receipt is checked against the pinned and the retired keys of the recipient host', async () => {
+  const w = await world();
+  const { id, ref } = await sendTo(w.alice, w.bob, { from: 'anna', to: ['bert'] });
+  await statusesAt(w.bob, await itemFor(w.alice, w.bob, id));
+  const [receipt] = (await receiptsOf(w)).map((item) => pulled(item));
+  const next = { publicKey: hostNamed('bob-next').key, pinnedAtMs: 1, retiredAtMs: null };
+  await pin(w.alice, w.bob, { keys: [next] });
+  expect(await statusesAt(w.alice, receipt!)).toEqual(['quarantined']);
+  await pin(w.alice, w.bob, { keys: [{ publicKey: w.bob.host.key, pinnedAtMs: 0, retiredAtMs: 1 }, next] });
+  expect(await statusesAt(w.alice, receipt!)).toEqual(['accepted']);
+  expect(await recipientsOf(w, ref)).toMatchObject([{ state: 'delivered' }]);
+  expect((await listQuarantine(w.alice.office, {})).items).toEqual([]);
+});
+
+test('receiving host rule 3: what was accepted is a duplicate ever after, and changes nothing', async () => {
+  const w = await world();
+  const { id } = await sendTo(w.alice, w.bob, { from: 'anna', to: ['bert'] });
+  const item = await itemFor(w.alice, w.bob, id);
+  expect(await statusesAt(w.bob, item, pulled(item, 1), pulled(item, 2))).toEqual([
+    'accepted',
+    'duplicate',
+    'duplicate',
+  ]);
+  await w.bob.reopen();
+  expect(await statusesAt(w.bob, pulled(item, 3))).toEqual(['duplicate']);
+  expect(await mailOf(w.bob, 'bert')).toHaveLength(1);
+});
+
+test('receiving host rule 4: what is rejected is in the quarantine record, with everything that it names', async () => {
+  const w = await world();
+  const stranger = {
+    ...lanItem(w.alice, 'envelope', 'm1', Buffer.from('no envelope')),
+    senderPubkey: hostNamed('eve').key,
+  };
+  expect(await statusesAt(w.bob, pulled(stranger, 7))).toEqual(['quarantined']);
+  const { items } = await listQuarantine(w.bob.office, {});
+  expect(items).toEqual([
+    {
+      number: 1,
+      via: 'relay',
+      relay: { pubkey: relay.key, epoch: epochNumbered(1), seq: 7 },
+      kind: 'envelope',
+      item_id: 'm1',
+      sender_pubkey: hostNamed('eve').key,
+      host: null,
+      recipients: null,
+      reason: 'malformed',
+      detail: 'it is no JSON object',
+      at: w.bob.clock.nowMs,
+      bytes: 11,
+    },
+  ]);
+});
+
+test('delivery receipt states: applied by state rank, then seq, so that order and repeats do no harm', async () => {
+  const w = await world();
+  const { id, ref } = await sendTo(w.alice, w.bob, { from: 'anna', to: ['bert'] });
+  await statusesAt(w.bob, await itemFor(w.alice, w.bob, id));
+  const [delivered] = await receiptsOf(w);
+  await w.bob.store().transact((tx) => {
+    issueReceipt(tx, w.bob.office, { ref, agentId: 'agent-bert' as AgentId }, 'read');
+  });
+  const [read] = await receiptsOf(w);
+  expect(await statusesAt(w.alice, read!)).toEqual(['accepted']);
+  const known = await recipientsOf(w, ref);
+  expect(known).toMatchObject([{ state: 'read' }]);
+  await statusesAt(w.alice, delivered!, read!, delivered!);
+  expect(await recipientsOf(w, ref)).toEqual(known);
+  expect(await w.alice.store().read((reader) => reader.get('outboxItem', peerIdOf(w.bob.host), id))).toBe(1);
+});

@@ -1,0 +1,81 @@
+/**
+ * `givenRow(changes).when(happening, facts)`: what the state machine of the outbox makes of a row.
+ *
+ *     const step = givenRow({ state: 'pending' }).when({ type: 'lan-accepted' });
+ *     expect(step.row).toMatchObject({ state: 'lan-accepted' });
+ */
+import { type OutboxFacts, type OutboxHappening, type OutboxStep, stepOutbox } from '../../src/host/core/outbox.ts';
+import type { Address, MessageRef, OutboxRow, PeerId, RelayAcceptance } from '../../src/host/core/rows.ts';
+import { sha256Hex } from '../../src/protocol/digest.ts';
+import { acceptReceipt } from '../../src/protocol/documents.ts';
+import { DAY_MS } from '../../src/protocol/limits.ts';
+import type { ItemId } from '../../src/protocol/names.ts';
+import { epochNumbered } from './epochs.ts';
+import { alice, bob, relay } from './hosts.ts';
+import { NOON_MS } from './test-clock.ts';
+
+export const RETENTION_MS = 14 * DAY_MS;
+export const ANNA = 'anna@bob' as Address;
+export const BERT = 'bert@bob' as Address;
+const WIRE_HASH = sha256Hex('the wire bytes');
+
+/** What the relay said when it took the row at `acceptedAtMs`. */
+export function acceptance(acceptedAtMs: number, epoch = epochNumbered(1)): RelayAcceptance {
+  const accept = acceptReceipt({
+    relay_pubkey: relay.key,
+    epoch,
+    sender_pubkey: alice.key,
+    item_id: 'm1' as ItemId,
+    targets: [{ host_pubkey: bob.key, seq: 7, wire_hash: WIRE_HASH }],
+    at: acceptedAtMs,
+  });
+  return { relayPubkey: relay.key, epoch, seq: 7, accept, sig: '', acceptedAtMs, retentionMs: RETENTION_MS };
+}
+
+/** A fresh envelope for anna at bob, made at noon, with `changes`. */
+export function outboxRow(changes: Partial<OutboxRow> = {}): OutboxRow {
+  return {
+    rowId: 1,
+    kind: 'envelope',
+    itemId: 'm1' as ItemId,
+    ref: 'm1' as MessageRef,
+    peerId: 'bob' as PeerId,
+    recipients: [ANNA],
+    wireHash: WIRE_HASH,
+    wireBytes: 14,
+    state: 'pending',
+    createdAtMs: NOON_MS,
+    nextAtMs: NOON_MS,
+    lanAttempts: 0,
+    relayAttempts: 0,
+    firstPushAtMs: null,
+    lanAcceptedAtMs: null,
+    acceptance: null,
+    alertedAtMs: null,
+    lastError: null,
+    confirmed: [],
+    ...changes,
+  };
+}
+
+/** A row that the relay accepted at noon. */
+export function relayAccepted(changes: Partial<OutboxRow> = {}): Partial<OutboxRow> {
+  const taken = acceptance(NOON_MS);
+  return {
+    state: 'relay-accepted',
+    acceptance: taken,
+    firstPushAtMs: NOON_MS,
+    nextAtMs: NOON_MS + RETENTION_MS + DAY_MS,
+    ...changes,
+  };
+}
+
+export function givenRow(changes: Partial<OutboxRow> = {}): {
+  when(happening: OutboxHappening, facts?: Partial<OutboxFacts>): OutboxStep;
+} {
+  const row = outboxRow(changes);
+  return {
+    when: (happening, facts = {}) =>
+      stepOutbox(row, happening, { nowMs: NOON_MS, jitter: 0.5, hasPeerConfirmed: true, ...facts }),
+  };
+}

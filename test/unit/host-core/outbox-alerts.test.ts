@@ -1,0 +1,26 @@
+import { expect, test } from 'vitest';
+import { alertText } from '../../../src/host/core/outbox-alerts.ts';
+import { OUTBOX_ALERTS } from '../../../src/host/core/outbox.ts';
+import { ANNA, BERT } from '../../support/outbox-rows.ts';
+
+const message = { hostName: 'bob', subject: 'Nightly build', recipients: [ANNA, BERT], rowId: 7 };
+
+test.each(OUTBOX_ALERTS)('%s: names the host, the message and those it is about', (alert) => {
+  const { subject, body } = alertText(alert, message);
+  expect(subject).toMatch(/^(Undelivered|Undelivered\/unconfirmed|Delivered after all) to bob$/);
+  expect(body).toContain('Your message "Nightly build" to anna@bob, bert@bob ');
+  expect(body).toMatch(/\.$/);
+});
+
+test('what may have arrived is never called undelivered without a doubt', () => {
+  const unconfirmed = ['unconfirmed', 'never-confirmed'] as const;
+  for (const alert of OUTBOX_ALERTS) {
+    const isUnconfirmed = (unconfirmed as readonly string[]).includes(alert);
+    expect(alertText(alert, message).subject.includes('unconfirmed')).toBe(isUnconfirmed);
+  }
+  for (const alert of unconfirmed) expect(alertText(alert, message).body).toMatch(/may (or may not|well) have arrived/);
+});
+
+test('what is still tried says how to end that', () => {
+  expect(alertText('undelivered', message).body).toContain('poste outbox cancel 7');
+});
