@@ -423,7 +423,7 @@ export class RelayStore implements EventLog, RowReader {
     await this.#position.write({ lsn, recordHash: hash('sha256', record, 'buffer'), epoch: relay.epoch });
   }
 
-  /** The records that go, and the mark. What a replay or the hash tree still needs never goes. */
+  /** The records that go, and the mark. That a checkpoint stands for them is the business of engine/log-keeping.ts. */
   #addPruned(writes: LevelBatch, pruned: Pruned): void {
     const { throughLsn } = pruned;
     const { firstLsn } = this;
