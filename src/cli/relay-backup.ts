@@ -8,10 +8,9 @@ import { rowKey } from '../relay/core/rows.ts';
 import { refusedIfDamaged } from '../relay/store/damage.ts';
 import { openOffline } from '../relay/store/offline.ts';
 import { StoreRefused } from '../relay/store/refused.ts';
-import { FileUnwritten } from '../relay/store/whole-file.ts';
 import { ControlClient } from './control-client.ts';
+import { unwrittenFailure } from './backup-written.ts';
 import { CommandFailed } from './exit.ts';
-import { fileUnwritten } from './file-unwritten.ts';
 import { interruption } from './interruption.ts';
 import { ProgressLine } from './progress.ts';
 import { type StoreDirFlags, storeDirOption } from './store-dir.ts';
@@ -185,6 +184,5 @@ function warningOf({ damagedItems }: WrittenBackup, { isOnline }: BackupSource):
 }
 
 function failureOf(error: unknown): unknown {
-  if (error instanceof StoreRefused) return storeRefused(error);
-  return error instanceof FileUnwritten ? fileUnwritten(error, 'BACKUP') : error;
+  return error instanceof StoreRefused ? storeRefused(error) : unwrittenFailure(error);
 }

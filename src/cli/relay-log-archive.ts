@@ -4,10 +4,10 @@ import { Command, Option } from 'commander';
 import { type PublicKey, displayFingerprint } from '../protocol/public-key.ts';
 import { type WholeArchive, readArchive, writeArchive } from '../relay/store/log-archive.ts';
 import type { OfflineStore } from '../relay/store/offline.ts';
-import { FileUnwritten, writeWholeFile } from '../relay/store/whole-file.ts';
+import { writeBackupAside } from '../system/backup-file.ts';
 import { type AuditedStoreFlags, inAuditedStore, withAuditedStore } from './audited-store.ts';
+import { unwrittenFailure } from './backup-written.ts';
 import { CommandFailed } from './exit.ts';
-import { fileUnwritten } from './file-unwritten.ts';
 import { interruption } from './interruption.ts';
 import { ProgressLine } from './progress.ts';
 import { prunedWords } from './pruned-words.ts';
@@ -68,15 +68,15 @@ async function archive(file: string, flags: ArchiveFlags): Promise<void> {
           yield chunk;
         }
       };
-      const options = { path, replaces: flags.force === true, what: 'the archive' };
-      const whole = await writeWholeFile(chunks(), (source) => readArchive(source), options);
+      const options = { path, replaces: flags.force === true };
+      const whole = await writeBackupAside(chunks(), options, (source) => readArchive(source), 'archive');
       return { ...whole, bytes };
     });
     progress.end();
     process.stdout.write(flags.json ? jsonLine(documentOf(written, path)) : textOf(written, path));
   } catch (error) {
     progress.end();
-    throw interrupted.failure() ?? (error instanceof FileUnwritten ? fileUnwritten(error, 'ARCHIVE') : error);
+    throw interrupted.failure() ?? unwrittenFailure(error, 'archive');
   }
 }
 

@@ -9,10 +9,10 @@
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type PublicKey, hostFingerprint } from '../protocol/public-key.ts';
+import { BackupUnwritten, writeBackupAside } from '../system/backup-file.ts';
 import type { Clock } from './engine/ambient.ts';
 import { readArchive } from './store/log-archive.ts';
 import type { RelayStore } from './store/relay-store.ts';
-import { FileUnwritten, writeWholeFile } from './store/whole-file.ts';
 
 export interface LogArchivesOptions {
   folder: string;
@@ -43,7 +43,7 @@ export class LogArchives {
 
   /**
    * Archives these records, unless an archive of exactly them is there. Answers the name of the file, or `undefined` when
-   * `goesOn` said no before it was whole. Throws `FileUnwritten`.
+   * `goesOn` said no before it was whole. Throws `BackupUnwritten`.
    */
   async archive(firstLsn: number, lastLsn: number, goesOn: () => boolean): Promise<string | undefined> {
     const { folder, store } = this.#options;
@@ -56,7 +56,7 @@ export class LogArchives {
         return name;
       } catch (error) {
         if (error instanceof Stopped) return undefined;
-        if (!(error instanceof FileUnwritten && error.reason === 'exists')) throw error;
+        if (!(error instanceof BackupUnwritten && error.reason === 'exists')) throw error;
         // Of a run that ended before it could prune.
         if (await store.isArchived(path, { firstLsn, lastLsn })) return name;
       }
@@ -78,11 +78,8 @@ export class LogArchives {
         yield chunk;
       }
     };
-    await writeWholeFile(untilStopped(), (chunks) => readArchive(chunks), {
-      path,
-      replaces: false,
-      what: 'the archive',
-    });
+    const options = { path, replaces: false };
+    await writeBackupAside(untilStopped(), options, (chunks) => readArchive(chunks), 'archive');
   }
 
   /** What a process that ended in the middle of one left behind. */

@@ -8,7 +8,7 @@ import type { BulkDatabase } from '../store/bulk.ts';
 import { RowsDigest, canonicalRows } from '../store/canonical-rows.ts';
 import { DEDUP_OWNERS, DEDUP_RUN_BYTES, PREFIX, REPLAYED_TABLES, dueTimeOf, prefixRange } from '../store/keys.ts';
 import type { OfflineStore } from '../store/offline.ts';
-import type { Pair } from '../store/pair-block.ts';
+import type { Pair } from '../../system/pair-block.ts';
 import { runsOf } from '../store/pairs.ts';
 import { DamagedRecord } from '../store/record.ts';
 import { type ReplayedRows, dedupOwnerPair } from '../store/replay.ts';

@@ -1,24 +1,20 @@
 /**
- * A backup file (pair-file.ts): the pairs of the store at one moment, in the order of their keys. The relay's private key
- * is not in it.
+ * A backup of a relay: everything that is in its database at one moment, in the container of
+ * system/backup-container.ts. The relay's private key is not in it.
  */
 import Type, { type Static } from 'typebox';
 import { parserOf } from '../../protocol/schemas.ts';
 import { Count, EpochText, PublicKeyText, Time } from '../../protocol/shapes.ts';
+import { type BackupKind, type ReadContainer, readContainer, writeContainer } from '../../system/backup-container.ts';
+import type { Pair } from '../../system/pair-block.ts';
 import type { Level, LevelSnapshot } from './level.ts';
-import type { Pair } from './pair-block.ts';
-import {
-  BLOCK_BYTES,
-  type PairFileKind,
-  type ReadPairFile,
-  type SaidOfDamage,
-  readPairFile,
-  writePairFile,
-} from './pair-file.ts';
 import { runsOf } from './pairs.ts';
 import { WireCheck, type WireDamage } from './wire-check.ts';
 
+/** DO NOT CHANGE. */
+const MAGIC = 'poste-backup 1\n';
 const PAIRS_AT_ONCE = 512;
+const READ_BYTES = 1 << 20;
 
 const BackupHeader = Type.Object({
   relay_pubkey: PublicKeyText,
@@ -32,8 +28,9 @@ const BackupHeader = Type.Object({
 });
 export type BackupHeader = Static<typeof BackupHeader>;
 
-const BACKUP: PairFileKind<BackupHeader> = {
-  magic: Buffer.from('poste-backup 1\n'),
+/** How a backup of a relay is told from others. */
+export const BACKUP_KIND: BackupKind<BackupHeader> = {
+  magic: MAGIC,
   parseHeader: parserOf(BackupHeader),
   isNone: 'no backup of a relay',
 };
@@ -49,16 +46,20 @@ export async function* writeBackup(
   checked: (damage: WireDamage) => Promise<void> = () => Promise.resolve(),
 ): AsyncGenerator<Buffer> {
   const check = new WireCheck(level, snapshot);
-  const ended = async (): Promise<SaidOfDamage> => {
-    const damage = await check.end();
-    await checked(damage);
-    return { damaged_items: damage.items, unreadable_rows: damage.unreadable };
-  };
   try {
-    yield* writePairFile(BACKUP, header, checkedRuns(level, snapshot, check), ended);
+    yield* writeContainer(MAGIC, header, checkedRuns(level, snapshot, check), async () => {
+      const damage = await check.end();
+      await checked(damage);
+      return { damaged_items: damage.items, unreadable_rows: damage.unreadable };
+    });
   } finally {
     await check.close();
   }
+}
+
+/** Reads the beginning of a backup. Throws `BackupDamaged`. */
+export function readBackup(source: AsyncIterable<Buffer>): Promise<ReadContainer<BackupHeader>> {
+  return readContainer(source, BACKUP_KIND);
 }
 
 async function* checkedRuns(
@@ -66,14 +67,9 @@ async function* checkedRuns(
   snapshot: LevelSnapshot | undefined,
   check: WireCheck,
 ): AsyncGenerator<Pair[]> {
-  const reading = { pairs: PAIRS_AT_ONCE, bytes: BLOCK_BYTES, ...(snapshot && { snapshot }) };
+  const reading = { pairs: PAIRS_AT_ONCE, bytes: READ_BYTES, ...(snapshot && { snapshot }) };
   for await (const run of runsOf(level, {}, reading)) {
     await check.pass(run);
     yield run;
   }
-}
-
-/** Reads the beginning of a backup. Throws `PairFileDamaged`. */
-export function readBackup(source: AsyncIterable<Buffer>): Promise<ReadPairFile<BackupHeader>> {
-  return readPairFile(BACKUP, source);
 }

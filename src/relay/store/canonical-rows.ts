@@ -7,7 +7,7 @@ import type { Sha256Hex } from '../../protocol/digest.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { KEY_BYTES, PREFIX, type REPLAYED_TABLES, firstKeyOf, prefixRange, seqOf } from './keys.ts';
 import type { Level } from './level.ts';
-import { type Pair, pairLengths } from './pair-block.ts';
+import { type Pair, pairLengths } from '../../system/pair-block.ts';
 import { type RunsOptions, runsOf } from './pairs.ts';
 import { decodeRow } from './row-codec.ts';
 

@@ -1,5 +1,5 @@
 /**
- * An archive of the log (pair-file.ts): a stretch of its records as they are stored, under their keys, and what places
+ * An archive of the log (system/backup-container.ts): a stretch of its records as they are stored, under their keys, and what places
  * them in the hash trees.
  *
  * The pairs ascend by key: the records; the tiles of level 0 that hold their hashes, as far as those are stored; the
@@ -10,17 +10,19 @@ import { createReadStream } from 'node:fs';
 import Type, { type Static } from 'typebox';
 import { parserOf } from '../../protocol/schemas.ts';
 import { Count, PublicKeyText, Time } from '../../protocol/shapes.ts';
+import { BackupDamaged, type BackupKind, readContainer, writeContainer } from '../../system/backup-container.ts';
 import { eventTimeMs } from '../core/event.ts';
 import { PREFIX, logKey, logLinkKey, lsnOf, tileKey } from './keys.ts';
 import type { Level } from './level.ts';
 import { leafIndex, treeStarts } from './log-tree.ts';
-import type { Pair } from './pair-block.ts';
-import { PairFileDamaged, type PairFileKind, readPairFile, writePairFile } from './pair-file.ts';
+import type { Pair } from '../../system/pair-block.ts';
 import { runsOf } from './pairs.ts';
 import { DamagedRecord, checkRecord, decodeRecord } from './record.ts';
 import { storedRecords } from './stored-records.ts';
 import { TILE_HASHES } from './tiles.ts';
 
+/** DO NOT CHANGE. */
+const MAGIC = 'poste-log-archive 1\n';
 const RUN_RECORDS = 1000;
 
 const ArchiveHeader = Type.Object({
@@ -36,8 +38,9 @@ const ArchiveHeader = Type.Object({
 });
 export type ArchiveHeader = Static<typeof ArchiveHeader>;
 
-const ARCHIVE: PairFileKind<ArchiveHeader> = {
-  magic: Buffer.from('poste-log-archive 1\n'),
+/** How an archive is told from backups. */
+const ARCHIVE: BackupKind<ArchiveHeader> = {
+  magic: MAGIC,
   parseHeader: parserOf(ArchiveHeader),
   isNone: 'no archive of a log',
 };
@@ -64,7 +67,7 @@ export async function* writeArchive(
     first_time: await timeOf(level, firstLsn),
     last_time: await timeOf(level, lastLsn),
   };
-  yield* writePairFile(ARCHIVE, header, archivedPairs(level, { firstLsn, lastLsn }));
+  yield* writeContainer(MAGIC, header, archivedPairs(level, { firstLsn, lastLsn }));
 }
 
 async function timeOf(level: Level, lsn: number): Promise<number> {
@@ -105,23 +108,23 @@ export interface WholeArchive {
 
 /**
  * Reads an archive to its end: every byte by the SHA-256 of the file, every record by its own checksum and at its place.
- * `pairs` is told of everything in it. Throws `PairFileDamaged`, or what `source` throws.
+ * `pairs` is told of everything in it. Throws `BackupDamaged`, or what `source` throws.
  */
 export async function readArchive(
   source: AsyncIterable<Buffer>,
   pairs: (run: readonly Pair[], header: ArchiveHeader) => Promise<void> | void = () => undefined,
 ): Promise<WholeArchive> {
-  const { header, pairs: runs } = await readPairFile(ARCHIVE, source);
+  const { header, pairs: runs } = await readContainer(source, ARCHIVE);
   let expected = header.first_lsn;
   for (;;) {
     const next = await runs.next();
     if (next.done) {
-      if (expected !== header.last_lsn + 1) throw new PairFileDamaged('it does not hold what its header says');
+      if (expected !== header.last_lsn + 1) throw new BackupDamaged('it does not hold what its header says');
       return { header, records: expected - header.first_lsn, contentBytes: next.value.bytes };
     }
     for (const [key, value] of next.value) {
       if (key[0] !== PREFIX.log) continue;
-      if (lsnOf(key) !== expected) throw new PairFileDamaged(`log record ${expected} is not in it`);
+      if (lsnOf(key) !== expected) throw new BackupDamaged(`log record ${expected} is not in it`);
       expected++;
       checkArchived(lsnOf(key), value);
     }
@@ -133,7 +136,7 @@ function checkArchived(lsn: number, record: Buffer): void {
   try {
     checkRecord(lsn, record);
   } catch (error) {
-    throw error instanceof DamagedRecord ? new PairFileDamaged(error.message) : error;
+    throw error instanceof DamagedRecord ? new BackupDamaged(error.message) : error;
   }
 }
 
@@ -152,7 +155,7 @@ export async function holdsStretch(path: string, level: Level, { firstLsn, lastL
     });
     return isSame && header.first_lsn === firstLsn && header.last_lsn === lastLsn;
   } catch (error) {
-    if (error instanceof PairFileDamaged) return false;
+    if (error instanceof BackupDamaged) return false;
     throw error;
   } finally {
     source.destroy();

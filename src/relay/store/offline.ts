@@ -8,14 +8,14 @@ import { createReadStream, existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { BackupDamaged } from '../../system/backup-container.ts';
 import { type BackupHeader, readBackup } from './backup.ts';
 import { PREFIX, SCHEMA_KEY, lsnOf, prefixRange } from './keys.ts';
 import { LEVEL_FOLDER, type Level, levelAt } from './level.ts';
 import { readArchive } from './log-archive.ts';
 import { LogTree } from './log-tree.ts';
 import { POSITION_FILE, SCHEMA_VERSION, checkSchema, openLevel } from './open.ts';
-import type { Pair } from './pair-block.ts';
-import { PairFileDamaged } from './pair-file.ts';
+import type { Pair } from '../../system/pair-block.ts';
 import { PositionFile } from './position.ts';
 import { NOT_PRUNED, type Pruned, readPruned } from './pruned.ts';
 import { DamagedRecord } from './record.ts';
@@ -171,7 +171,7 @@ async function written(level: Level, run: readonly Pair[]): Promise<void> {
 
 /** What keeps a file from being unpacked into `folder`, in a sentence. */
 function unreadable(error: unknown, file: string, advice: string, folder: string): unknown {
-  if (error instanceof PairFileDamaged)
+  if (error instanceof BackupDamaged)
     return new StoreRefused('damaged', `${file} cannot be used (${error.message}): ${advice}`);
   const { code } = error as NodeJS.ErrnoException;
   if (error instanceof StoreRefused || typeof code !== 'string') return error;

@@ -5,7 +5,7 @@
 import { decodeChecked, encodeChecked } from './checked-value.ts';
 import { PRUNED_KEY } from './keys.ts';
 import type { Level } from './level.ts';
-import type { Pair } from './pair-block.ts';
+import type { Pair } from '../../system/pair-block.ts';
 
 export interface Pruned {
   /** The last record that is gone; 0 when none is. */

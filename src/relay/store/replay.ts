@@ -13,7 +13,7 @@ import type { RowChange, RowReader, TableName, Tables } from '../core/rows.ts';
 import type { BulkDatabase } from './bulk.ts';
 import { DEDUP_OWNERS, queueKey, rowKeyBytes } from './keys.ts';
 import { keyBytes } from './packing.ts';
-import type { Pair } from './pair-block.ts';
+import type { Pair } from '../../system/pair-block.ts';
 import { decodeRow, encodeRow } from './row-codec.ts';
 
 /** Changed rows that are held before they are written. */

@@ -26,7 +26,7 @@ import {
   prefixRange,
 } from './keys.ts';
 import type { Level } from './level.ts';
-import { type Pair, PairBlock, unpackedPairs } from './pair-block.ts';
+import { type Pair, PairBlock, unpackedPairs } from '../../system/pair-block.ts';
 import { runsOf } from './pairs.ts';
 import { DamagedRecord, decodeRecord } from './record.ts';
 

@@ -9,7 +9,7 @@ import { type BackupHeader, writeBackup } from './backup.ts';
 import { canonicalRows } from './canonical-rows.ts';
 import { REPLAYED_TABLES } from './keys.ts';
 import type { Level, LevelSnapshot } from './level.ts';
-import type { Pair } from './pair-block.ts';
+import type { Pair } from '../../system/pair-block.ts';
 import type { WireDamage } from './wire-check.ts';
 
 /** Above every key. */

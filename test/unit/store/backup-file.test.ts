@@ -3,12 +3,16 @@ import { existsSync } from 'node:fs';
 import { chmod, mkdir, readFile, readdir, readlink, stat, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { type BackupFileOptions, type WrittenBackup, writeBackupFile } from '../../../src/relay/store/backup-file.ts';
-import { FileUnwritten } from '../../../src/relay/store/whole-file.ts';
+import {
+  type RelayBackupFileOptions,
+  type WrittenBackup,
+  writeBackupFile,
+} from '../../../src/relay/store/backup-file.ts';
 import { pushOf } from '../../support/commands.ts';
 import { alice, bob, carol } from '../../support/hosts.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 import { openTestRelay } from '../../support/test-relay.ts';
+import { BackupUnwritten } from '../../../src/system/backup-file.ts';
 
 /** The chunks of a backup of two items that wait and one that was acked. */
 async function chunks(): Promise<Buffer[]> {
@@ -32,7 +36,7 @@ async function* sourceOf(parts: readonly Buffer[]): AsyncGenerator<Buffer> {
 
 function written(
   parts: readonly Buffer[],
-  options: Partial<BackupFileOptions> & { path: string },
+  options: Partial<RelayBackupFileOptions> & { path: string },
 ): Promise<WrittenBackup> {
   return writeBackupFile(sourceOf(parts), { replaces: false, ...options });
 }
@@ -126,7 +130,7 @@ describe('there is no file, and nothing left of one', () => {
       ? full(parts, path)
       : written(parts, { path, replaces: true })
     ).catch((error: unknown) => error);
-    if (!(thrown instanceof FileUnwritten)) throw thrown;
+    if (!(thrown instanceof BackupUnwritten)) throw thrown;
     expect(thrown).toMatchObject({ reason });
     expect(thrown.message).toMatch(/^[^\n]+: [^\n]+$/);
     expect((await readdir(folder)).toSorted()).toEqual(['file', 'folder']);

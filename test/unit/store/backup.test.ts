@@ -5,14 +5,14 @@ import { describe, expect, test } from 'vitest';
 import { type BackupHeader, readBackup, writeBackup } from '../../../src/relay/store/backup.ts';
 import { type Level, levelAt } from '../../../src/relay/store/level.ts';
 import { unpackBackup } from '../../../src/relay/store/offline.ts';
-import type { Pair } from '../../../src/relay/store/pair-block.ts';
-import { PairFileDamaged } from '../../../src/relay/store/pair-file.ts';
 import { StoreRefused } from '../../../src/relay/store/refused.ts';
 import { collected } from '../../support/collected.ts';
 import { epochNumbered } from '../../support/epochs.ts';
 import { relay } from '../../support/hosts.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 import { NOON_MS } from '../../support/test-clock.ts';
+import { BackupDamaged } from '../../../src/system/backup-container.ts';
+import type { Pair } from '../../../src/system/pair-block.ts';
 
 const HEADER: BackupHeader = {
   relay_pubkey: relay.key,
@@ -104,7 +104,7 @@ describe('a backup', () => {
 function isRefused(altered: Buffer): Promise<boolean> {
   return pairsOf(altered).then(
     () => false,
-    (error: unknown) => error instanceof PairFileDamaged,
+    (error: unknown) => error instanceof BackupDamaged,
   );
 }
 

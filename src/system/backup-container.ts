@@ -1,26 +1,27 @@
 /**
- * A file of pairs, to the byte, of which a backup and an archive of the log are two kinds:
+ * The container of a backup file, and of an archive of a relay's log, to the byte:
  *
- *   the kind   ASCII, ended by a line feed
+ *   magic      a line that names what it is a backup of, and the version of the layout
  *   header     u32 length, JSON
  *   block      u32 length, gzip of pairs (pair-block.ts)
  *   …
  *   end        u32 0
- *   trailer    u32 length, JSON: `PairFileTrailer`; its hash covers every byte before it, and what it says of damage
+ *   trailer    u32 length, JSON: `BackupTrailer`; its hash covers every byte before it, and what it says of damage
  *
- * Numbers are big-endian. A file that ends early, holds a byte more, or differs in one from what was written is refused.
+ * Numbers are big-endian. The pairs are those of a store at one moment, in the order of their keys. A file that ends
+ * early, holds a byte more, or differs in one from what was written is refused.
  */
 import { type Hash, createHash } from 'node:crypto';
 import { promisify } from 'node:util';
 import { gunzip, gzip } from 'node:zlib';
 import Type, { type Static } from 'typebox';
-import { parserOf } from '../../protocol/schemas.ts';
-import { Count, HashText } from '../../protocol/shapes.ts';
+import { parserOf } from '../protocol/schemas.ts';
+import { Count, HashText } from '../protocol/shapes.ts';
 import { type Pair, PairBlock, unpackedPairs } from './pair-block.ts';
 
 const LENGTH = 4;
 /** Bytes of pairs that are compressed together. */
-export const BLOCK_BYTES = 1 << 20;
+const BLOCK_BYTES = 1 << 20;
 /** More than any block or trailer of ours, and little enough to hold. */
 const BLOCK_BYTES_MAX = 64 << 20;
 /** Compressing is to keep up with the disk. */
@@ -28,54 +29,54 @@ const GZIP_LEVEL = 1;
 /** Blocks that are being compressed while others are written. */
 const GZIPS_AHEAD = 3;
 
-export interface PairFileKind<H> {
-  /** What every file of the kind begins with. */
-  magic: Buffer;
-  parseHeader: (value: unknown) => H | undefined;
+/** What a container is of: its first line, ended by a line feed, and how its header is read. */
+export interface BackupKind<Header> {
+  magic: string;
+  parseHeader: (value: unknown) => Header | undefined;
   /** What a file of no such kind is not, in words that complete "it is …". */
   isNone: string;
 }
 
-const PairFileTrailer = Type.Object({
+const BackupTrailer = Type.Object({
   pairs: Count,
   /** Of all keys and values, before they were compressed. */
   bytes: Count,
   /** Of everything before the trailer, and of `damageText`. */
   sha256: HashText,
-  /** Waiting items whose wire bytes were missing or altered already when it was written; of backups, but older ones. */
+  /** Waiting items whose bytes were missing or altered already when it was written; absent where nobody looked. */
   damaged_items: Type.Optional(Count),
-  /** Rows of queues that could not be read; of backups, but older ones. */
+  /** Rows that could not be read; absent where nobody looked. */
   unreadable_rows: Type.Optional(Count),
 });
-export type PairFileTrailer = Static<typeof PairFileTrailer>;
+export type BackupTrailer = Static<typeof BackupTrailer>;
 
-/** What a trailer says of damage to what the file was made of. */
-export type SaidOfDamage = Pick<PairFileTrailer, 'damaged_items' | 'unreadable_rows'>;
+/** What whoever wrote a backup found wrong with its contents. */
+export type ContentDamage = Pick<BackupTrailer, 'damaged_items' | 'unreadable_rows'>;
 
-const parseTrailer = parserOf(PairFileTrailer);
+const parseTrailer = parserOf(BackupTrailer);
 
-/** Thrown for a file that is none of its kind, or not whole, or not as it was written. The message completes a sentence. */
-export class PairFileDamaged extends Error {}
+/** Thrown for a file that is no backup, or not whole, or not as it was written. The message completes a sentence. */
+export class BackupDamaged extends Error {}
 
-/** The file, piece by piece. Runs may be of any size, and are packed as they come; `ended` is asked after the last. */
-export async function* writePairFile<H>(
-  { magic }: PairFileKind<H>,
-  header: H,
+/** The bytes of a container that holds `runs` of pairs, ascending; `judged` says what is wrong with them when they ended. */
+export async function* writeContainer(
+  magic: string,
+  header: object,
   runs: AsyncIterable<readonly Pair[]>,
-  ended: () => Promise<SaidOfDamage> = () => Promise.resolve({}),
+  judged: () => Promise<ContentDamage> = () => Promise.resolve({}),
 ): AsyncGenerator<Buffer> {
   const hash = createHash('sha256');
   const covered = (part: Buffer): Buffer => {
     hash.update(part);
     return part;
   };
-  yield covered(Buffer.concat([magic, prefixed(Buffer.from(JSON.stringify(header)))]));
+  yield covered(Buffer.concat([Buffer.from(magic), prefixed(Buffer.from(JSON.stringify(header)))]));
   const totals = { pairs: 0, bytes: 0 };
   for await (const block of blocksOf(runs, totals)) yield covered(prefixed(block));
-  const said = await ended();
+  const damage = await judged();
   yield covered(Buffer.alloc(LENGTH));
-  hash.update(damageText(said));
-  const trailer: PairFileTrailer = { ...totals, sha256: hash.digest('hex'), ...said };
+  hash.update(damageText(damage));
+  const trailer: BackupTrailer = { ...totals, sha256: hash.digest('hex'), ...damage };
   yield prefixed(Buffer.from(JSON.stringify(trailer)));
 }
 
@@ -96,54 +97,56 @@ async function* blocksOf(
   for await (const run of runs) {
     for (const pair of run) block.add(pair);
     if (block.bytes >= BLOCK_BYTES) compress();
-    for (; compressing.length > GZIPS_AHEAD; compressing.shift()) yield await (compressing[0] as Promise<Buffer>);
+    while (compressing.length > GZIPS_AHEAD) yield await (compressing.shift() as Promise<Buffer>);
   }
   if (block.bytes > 0) compress();
   for (const compressed of compressing) yield await compressed;
 }
 
-/** A file as it is read; nothing of it may be believed before `pairs` has ended without throwing. */
-export interface ReadPairFile<H> {
-  header: H;
-  /** Runs of pairs, in the order of the file. Throws `PairFileDamaged`. */
-  pairs: AsyncGenerator<Pair[], PairFileTrailer>;
+/** A backup as it is read; nothing of it may be believed before `pairs` has ended without throwing. */
+export interface ReadContainer<Header> {
+  header: Header;
+  /** Runs of pairs, ascending. Throws `BackupDamaged`. */
+  pairs: AsyncGenerator<Pair[], BackupTrailer>;
 }
 
-/** Reads the beginning of a file. Throws `PairFileDamaged`. */
-export async function readPairFile<H>(
-  { magic, parseHeader, isNone }: PairFileKind<H>,
+/** Reads the beginning of a backup. Throws `BackupDamaged`. */
+export async function readContainer<Header>(
   source: AsyncIterable<Buffer>,
-): Promise<ReadPairFile<H>> {
+  { magic, parseHeader, isNone }: BackupKind<Header>,
+): Promise<ReadContainer<Header>> {
   const bytes = new ByteReader(source);
-  const found = await bytes.take(magic.length);
-  if (!found?.equals(magic)) throw new PairFileDamaged(`it is ${isNone}, or of a newer kind`);
+  const expected = Buffer.from(magic);
+  const found = await bytes.take(expected.length);
+  if (!found?.equals(expected)) throw new BackupDamaged(`it is ${isNone}, or of a newer kind`);
   const header = parsed(await block(bytes), parseHeader);
   return { header, pairs: pairsOf(bytes) };
 }
 
-async function* pairsOf(bytes: ByteReader): AsyncGenerator<Pair[], PairFileTrailer> {
+async function* pairsOf(bytes: ByteReader): AsyncGenerator<Pair[], BackupTrailer> {
   const totals = { pairs: 0, bytes: 0 };
   for (let packed = await block(bytes); packed.length > 0; packed = await block(bytes)) {
     const text = await promisify(gunzip)(packed, { maxOutputLength: BLOCK_BYTES_MAX }).catch(() => undefined);
     const run = text && unpackedPairs(text);
-    if (!run) throw new PairFileDamaged('a block of it is altered');
+    if (!run) throw new BackupDamaged('a block of it is altered');
     totals.pairs += run.length;
     for (const [key, value] of run) totals.bytes += key.length + value.length;
     yield run;
   }
   const covered = bytes.hash();
   const trailer = parsed(await block(bytes), parseTrailer);
-  if ((await bytes.take(1)) !== undefined) throw new PairFileDamaged('something follows its end');
-  if (trailer.sha256 !== covered.update(damageText(trailer)).digest('hex'))
-    throw new PairFileDamaged('its SHA-256 does not match');
+  if ((await bytes.take(1)) !== undefined) throw new BackupDamaged('something follows its end');
+  if (trailer.sha256 !== covered.update(damageText(trailer)).digest('hex')) {
+    throw new BackupDamaged('its SHA-256 does not match');
+  }
   if (trailer.pairs !== totals.pairs || trailer.bytes !== totals.bytes) {
-    throw new PairFileDamaged('its counts do not match');
+    throw new BackupDamaged('its counts do not match');
   }
   return trailer;
 }
 
-/** What a trailer says of damage, as its hash covers it: nothing in older files and in archives. */
-function damageText({ damaged_items, unreadable_rows }: SaidOfDamage): string {
+/** What a trailer says of damage, as its hash covers it: nothing where nobody looked. */
+function damageText({ damaged_items, unreadable_rows }: ContentDamage): string {
   if (damaged_items === undefined && unreadable_rows === undefined) return '';
   return JSON.stringify({ damaged_items, unreadable_rows });
 }
@@ -156,17 +159,17 @@ function parsed<T>(text: Buffer, parse: (value: unknown) => T | undefined): T {
     // Said below.
   }
   const document = parse(value);
-  if (!document) throw new PairFileDamaged('its header or trailer is altered');
+  if (!document) throw new BackupDamaged('its header or trailer is altered');
   return document;
 }
 
 async function block(bytes: ByteReader): Promise<Buffer> {
   const length = await bytes.take(LENGTH);
-  if (!length) throw new PairFileDamaged('it ends before its end');
+  if (!length) throw new BackupDamaged('it ends before its end');
   const size = length.readUInt32BE(0);
-  if (size > BLOCK_BYTES_MAX) throw new PairFileDamaged('a block of it is altered');
+  if (size > BLOCK_BYTES_MAX) throw new BackupDamaged('a block of it is altered');
   const content = await bytes.take(size);
-  if (!content) throw new PairFileDamaged('it ends before its end');
+  if (!content) throw new BackupDamaged('it ends before its end');
   return content;
 }
 
