@@ -159,6 +159,7 @@ export class OperatorSide {
       queueBytes: bytes,
       oldestItemAgeS: ageMs === undefined ? undefined : ageMs / 1000,
       logPosition: store.lastLsn,
+      logFirstPosition: store.firstLsn,
       hosts: engine.liveEnrolments,
       waitingPulls: engine.waits,
       diskFreeBytes: disk.freeBytes,
