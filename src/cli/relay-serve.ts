@@ -12,7 +12,7 @@ import type { AuthorityName } from '../relay/core/rows.ts';
 import { StoreFailed } from '../relay/engine/committer.ts';
 import type { LogKeepingSettings } from '../relay/log-plan.ts';
 import type { TrustProxy } from '../relay/http/client-address.ts';
-import { ListenFailed } from '../relay/http/exchange.ts';
+import { ListenFailed } from '../http/exchange.ts';
 import { type Relay, startRelay } from '../relay/serve.ts';
 import { type ListenAddress, listenAddressText } from '../system/listen-address.ts';
 import { LEVEL_FOLDER } from '../relay/store/level.ts';

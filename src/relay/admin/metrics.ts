@@ -10,7 +10,7 @@ import type { PushOutcome } from '../core/decision.ts';
 import type { EpochReason, RelayEvent } from '../core/event.ts';
 import type { CommittedBatch, EngineObserver } from '../engine/observer.ts';
 import type { FinishedRequest } from '../http/handler.ts';
-import type { Reply } from '../http/exchange.ts';
+import type { Reply } from '../../http/exchange.ts';
 
 /** What is asked for when somebody looks, not told when it happens. */
 export interface Gauges {
