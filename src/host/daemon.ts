@@ -18,6 +18,7 @@ import { handlersOf } from './local/handlers.ts';
 import { LocalServer } from './local/server.ts';
 import { LanSide } from './transport/lan-side.ts';
 import { RelaySide } from './transport/relay-side/relay-side.ts';
+import { WebSide } from './web/web-side.ts';
 import { type HostPaths, daemonSocketFault, makePrivateFolder } from './paths.ts';
 import { SYSTEM_TIMERS } from './office/timers.ts';
 import { type HostStore, StoreFailed } from './store/host-store.ts';
@@ -84,10 +85,12 @@ export async function startDaemon({ paths, config, version, log }: DaemonOptions
     wake = waking;
     const relay = new RelaySide({ office });
     const lan = new LanSide({ office, listen: config.lanListen, advertise: config.lanAdvertise, version, relay });
+    const web: WebSide = new WebSide({ office, handlers: () => handlers, listen: config.webListen });
+    const handlers = handlersOf({ office, facts, pairing: lan, relay, web, sessions: waking.desk, ring: waking.ring });
     const server = await LocalServer.listen({
       socketPath: paths.socket,
       office,
-      handlers: handlersOf({ office, facts, pairing: lan, relay, sessions: wake.desk, ring: wake.ring }),
+      handlers,
       backup: () => {
         const { hostName: host, signer } = office.identity();
         return writeHostBackup(store, { host, host_pubkey: signer.publicKey, created_at: office.nowMs(), version });
@@ -98,7 +101,7 @@ export async function startDaemon({ paths, config, version, log }: DaemonOptions
     const sweep = repeatedSweep(office, config.retentionDays * DAY_MS);
     const stop = async (): Promise<void> => {
       await sweep.stop();
-      await Promise.race([Promise.all([server.drain(), lan.stop(), relay.stop()]), elapsed(DRAIN_MS)]);
+      await Promise.race([Promise.all([server.drain(), lan.stop(), relay.stop(), web.stop()]), elapsed(DRAIN_MS)]);
       server.close();
       await waking.close();
       await store.close();

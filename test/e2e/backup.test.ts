@@ -82,7 +82,7 @@ describe('relay backup', () => {
         answered.push(...items);
       }
     })();
-    await expect.poll(() => answered.length, { interval: 5 }).toBeGreaterThan(20);
+    await expect.poll(() => answered.length, { interval: 5, timeout: 30_000 }).toBeGreaterThan(20);
     const before = [...answered];
     const file = join(folder, 'relay.backup');
     const ended = await command('backup', file, '--json');

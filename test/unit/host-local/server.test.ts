@@ -35,7 +35,8 @@ async function started(changes: Partial<Handlers> = {}): Promise<Started> {
   const pairing = { invite: broken, accept: broken };
   const relay = { set: broken, unset: broken, status: broken };
   const sessions = { register: broken, heartbeat: broken, end: broken, wait: broken, heard: broken, list: broken };
-  const handlers = { ...handlersOf({ office, facts, pairing, relay, sessions, ring: broken }), ...changes };
+  const web = { link: broken };
+  const handlers = { ...handlersOf({ office, facts, pairing, relay, web, sessions, ring: broken }), ...changes };
   const server = await LocalServer.listen({ socketPath: path, office, handlers, backup });
   onTestFinished(() => server.close());
   return { client: new DaemonClient(path, '/store'), server, path, logged };
