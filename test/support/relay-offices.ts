@@ -186,7 +186,8 @@ export class RelayOffice {
       const threadPosition = keepSent(tx, agentId, message, body);
       const { ref, createdAtMs } = message;
       const recipients = to.map((address) => {
-        return { address, agentId: null, peerId, state: 'pending', atMs: createdAtMs, seq: 0 } as const;
+        const first = { state: 'pending', atMs: createdAtMs } as const;
+        return { address, agentId: null, peerId, ...first, seq: 0, steps: [first] };
       });
       tx.put('sent', [ref], { ref, agentId, createdAtMs, recipients, threadPosition });
       const peer = tx.get('peer', peerId);
