@@ -5,15 +5,16 @@
  * that ends or falls silent in the middle. Nothing waits for ever.
  */
 import { existsSync } from 'node:fs';
-import { type ClientRequest, type IncomingHttpHeaders, type IncomingMessage, request } from 'node:http';
+import type { IncomingHttpHeaders } from 'node:http';
 import { isObject } from '../protocol/items.ts';
 import { controlSocketFault, controlSocketPath } from '../relay/control/socket.ts';
+import { type Answer, SocketRequestFailed, socketRequest } from '../system/socket-request.ts';
 import { CommandFailed, type ExitName } from './exit.ts';
 
 /** A relay that says nothing for this long is given up. */
 const SILENCE_MS = 30_000;
 /** One document, or one line of a list. */
-const DOCUMENT_BYTES_MAX = 1 << 20;
+const DOCUMENT_CHARACTERS_MAX = 1 << 20;
 
 type Document = Record<string, unknown>;
 
@@ -39,15 +40,10 @@ export class ControlClient {
   /** Every document of a list, or a failure: half a list is none. Throws `CommandFailed`. */
   async list(target: string): Promise<Document[]> {
     const documents: Document[] = [];
-    let rest = '';
-    const response = await this.#success('GET', target, undefined);
-    for await (const text of this.#texts(response)) {
-      const lines = (rest + text).split('\n');
-      rest = lines.pop() ?? '';
-      if (rest.length > DOCUMENT_BYTES_MAX) throw this.#foreign();
-      for (const line of lines) documents.push(this.#parsed(line));
-    }
-    if (rest !== '') throw this.#gone();
+    const answer = await this.#success('GET', target, undefined);
+    await this.#orFailed(async () => {
+      for await (const line of answer.lines()) documents.push(this.#parsed(line));
+    });
     return documents;
   }
 
@@ -56,84 +52,44 @@ export class ControlClient {
     target: string,
     signal: AbortSignal,
   ): Promise<{ headers: IncomingHttpHeaders; chunks: AsyncGenerator<Buffer> }> {
-    const response = await this.#success('GET', target, undefined, signal);
-    return { headers: response.headers, chunks: this.#chunks(response) };
+    const answer = await this.#success('GET', target, undefined, signal);
+    return { headers: answer.headers, chunks: this.#chunks(answer) };
   }
 
   async #answer(method: string, target: string, body: object | undefined): Promise<Document> {
-    return this.#parsed(await this.#text(await this.#success(method, target, body)));
+    return this.#document(await this.#success(method, target, body));
   }
 
-  /** The response, when it is a success. */
-  async #success(
-    method: string,
-    target: string,
-    body: object | undefined,
-    signal?: AbortSignal,
-  ): Promise<IncomingMessage> {
-    const response = await this.#open(method, target, body, signal);
-    if (response.statusCode === 200) return response;
-    throw problemFailure(this.#parsed(await this.#text(response)));
-  }
-
-  #open(
-    method: string,
-    target: string,
-    body: object | undefined,
-    signal: AbortSignal | undefined,
-  ): Promise<IncomingMessage> {
-    const socketPath = controlSocketPath(this.#storeDir);
+  /** The answer, when it is a success. */
+  async #success(method: string, target: string, body: object | undefined, signal?: AbortSignal): Promise<Answer> {
     const fault = controlSocketFault(this.#storeDir);
     if (fault !== undefined) throw new CommandFailed('failure', 'SOCKET_PATH_TOO_LONG', fault);
-    const text = body === undefined ? '' : JSON.stringify(body);
-    return new Promise((resolve, reject) => {
-      const headers = {
-        host: 'relay',
-        ...(body && { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) }),
-      };
-      let open: ClientRequest | IncomingMessage = request({
-        socketPath,
+    const answer = await this.#orFailed(() =>
+      socketRequest({
+        socketPath: controlSocketPath(this.#storeDir),
         method,
-        path: target,
-        headers,
-        agent: false,
-        ...(signal && { signal }),
-      });
-      const outgoing = open;
-      outgoing.setTimeout(this.#silenceMs, () => open.destroy(this.#silent()));
-      outgoing.on('error', (error) => reject(this.#failure(error)));
-      outgoing.on('response', (response) => {
-        open = response;
-        resolve(response);
-      });
-      outgoing.end(text);
-    });
+        target,
+        headers: { host: 'relay', ...(body && { 'content-type': 'application/json' }) },
+        body: body && JSON.stringify(body),
+        silenceMs: this.#silenceMs,
+        signal,
+        documentCharactersMax: DOCUMENT_CHARACTERS_MAX,
+      }),
+    );
+    if (answer.status === 200) return answer;
+    throw problemFailure(await this.#document(answer));
   }
 
-  async #text(response: IncomingMessage): Promise<string> {
-    let all = '';
-    for await (const text of this.#texts(response)) {
-      all += text;
-      if (all.length > DOCUMENT_BYTES_MAX) throw this.#foreign();
-    }
-    return all;
-  }
-
-  async *#chunks(response: IncomingMessage): AsyncGenerator<Buffer> {
+  async *#chunks(answer: Answer): AsyncGenerator<Buffer> {
     try {
-      for await (const chunk of response) yield chunk as Buffer;
+      yield* answer.chunks();
     } catch (error) {
       throw this.#failure(error);
     }
   }
 
-  async *#texts(response: IncomingMessage): AsyncGenerator<string> {
-    response.setEncoding('utf8');
-    try {
-      for await (const text of response) yield text as string;
-    } catch (error) {
-      throw this.#failure(error);
-    }
+  async #document(answer: Answer): Promise<Document> {
+    return this.#parsed(await this.#orFailed(() => answer.text()));
   }
 
   #parsed(text: string): Document {
@@ -147,24 +103,38 @@ export class ControlClient {
     return document;
   }
 
-  #failure(error: unknown): CommandFailed {
-    if (error instanceof CommandFailed) return error;
-    const { code = '' } = error as NodeJS.ErrnoException;
-    if (code === 'ENOENT' || code === 'ECONNREFUSED') return this.#notRunning();
-    if (code === 'EACCES' || code === 'EPERM') {
-      return new CommandFailed(
-        'refused',
-        'NOT_THE_OWNER',
-        `the relay on the store at ${this.#storeDir} takes commands of its own user only: run this as that user`,
-      );
+  async #orFailed<T>(work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (error) {
+      throw this.#failure(error);
     }
-    if (code === 'ECONNRESET' || code === 'EPIPE') return this.#gone();
-    if (code.startsWith('HPE_')) return this.#foreign();
-    return new CommandFailed(
-      'failure',
-      'SOCKET_FAILED',
-      `the local socket of the relay on the store at ${this.#storeDir} cannot be used (${code === '' ? 'unknown error' : code}): check that --store-dir names the folder of a running relay`,
-    );
+  }
+
+  #failure(error: unknown): unknown {
+    if (!(error instanceof SocketRequestFailed)) return error;
+    switch (error.fault) {
+      case 'not listening':
+        return this.#notRunning();
+      case 'not allowed':
+        return new CommandFailed(
+          'refused',
+          'NOT_THE_OWNER',
+          `the relay on the store at ${this.#storeDir} takes commands of its own user only: run this as that user`,
+        );
+      case 'gone':
+        return this.#gone();
+      case 'silent':
+        return this.#silent();
+      case 'foreign':
+        return this.#foreign();
+      case 'failed':
+        return new CommandFailed(
+          'failure',
+          'SOCKET_FAILED',
+          `the local socket of the relay on the store at ${this.#storeDir} cannot be used (${error.code === '' ? 'unknown error' : error.code}): check that --store-dir names the folder of a running relay`,
+        );
+    }
   }
 
   #notRunning(): CommandFailed {

@@ -59,5 +59,6 @@ const EXIT_OF_CODE: Readonly<Record<string, ExitName>> = {
 
 function callFailure({ code, status, message, details }: CallFailed): CommandFailed {
   const exit = EXIT_OF_CODE[code] ?? EXIT_OF_STATUS[status] ?? 'failure';
-  return new CommandFailed(exit, code, message, details);
+  // What refuses says a whole sentence; a command ends it itself.
+  return new CommandFailed(exit, code, message.replace(/\.$/, ''), details);
 }

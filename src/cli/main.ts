@@ -29,6 +29,13 @@ const COMMANDS: LazyCommands = {
   init: async () => (await import('./init.ts')).initCommand(),
   daemon: async () => (await import('./daemon.ts')).daemonCommand(),
   status: async () => (await import('./status.ts')).statusCommand(),
+  agent: async () => (await import('./agent.ts')).agentCommand(),
+  send: async () => (await import('./send.ts')).sendCommand(),
+  reply: async () => (await import('./reply.ts')).replyCommand(),
+  agents: async () => (await import('./agents.ts')).agentsCommand(),
+  inbox: async () => (await import('./inbox.ts')).inboxCommand(),
+  backup: async () => (await import('./backup.ts')).backupCommand(),
+  restore: async () => (await import('./restore.ts')).restoreCommand(),
   relay: async () => {
     const relay = new Command('relay').description('Run and keep a relay.');
     await addCommands(relay, RELAY_COMMANDS, WORDS);

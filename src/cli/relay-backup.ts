@@ -3,19 +3,14 @@ import { resolve } from 'node:path';
 import { Command } from 'commander';
 import { type PublicKey, displayFingerprint } from '../protocol/public-key.ts';
 import { BACKUP_BYTES_ABOUT } from '../relay/control/documents.ts';
-import {
-  BackupUnwritten,
-  type UnwrittenReason,
-  type WrittenBackup,
-  checkedBackup,
-  writeBackupFile,
-} from '../relay/store/backup-file.ts';
+import { type WrittenBackup, checkedBackup, writeBackupFile } from '../relay/store/backup-file.ts';
 import { rowKey } from '../relay/core/rows.ts';
 import { refusedIfDamaged } from '../relay/store/damage.ts';
 import { openOffline } from '../relay/store/offline.ts';
 import { StoreRefused } from '../relay/store/refused.ts';
 import { ControlClient } from './control-client.ts';
-import { CommandFailed, type ExitName } from './exit.ts';
+import { unwrittenFailure } from './backup-written.ts';
+import { CommandFailed } from './exit.ts';
 import { interruption } from './interruption.ts';
 import { ProgressLine } from './progress.ts';
 import { type StoreDirFlags, storeDirOption } from './store-dir.ts';
@@ -188,21 +183,6 @@ function warningOf({ damagedItems }: WrittenBackup, { isOnline }: BackupSource):
   return `Warning: ${damagedItems} of the items that wait are missing or altered on the disk. A restore drops them; ${then}. Test the disk and the memory.\n`;
 }
 
-const UNWRITTEN_EXIT: Readonly<Record<UnwrittenReason, ExitName>> = {
-  exists: 'conflict',
-  'no-folder': 'notFound',
-  'is-folder': 'usage',
-  'no-file': 'usage',
-  'no-right': 'refused',
-  'no-space': 'failure',
-  'not-whole': 'temporary',
-  unreadable: 'failure',
-  failed: 'failure',
-};
-
 function failureOf(error: unknown): unknown {
-  if (error instanceof StoreRefused) return storeRefused(error);
-  if (!(error instanceof BackupUnwritten)) return error;
-  const code = `BACKUP_${error.reason.toUpperCase().replaceAll('-', '_')}`;
-  return new CommandFailed(UNWRITTEN_EXIT[error.reason], code, error.message);
+  return error instanceof StoreRefused ? storeRefused(error) : unwrittenFailure(error);
 }

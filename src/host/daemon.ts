@@ -7,22 +7,26 @@
  *
  * When the store fails nothing more is answered, and `failed` resolves: the process is to end.
  */
-import { randomBytes } from 'node:crypto';
 import { dirname } from 'node:path';
+import { DAY_MS } from '../protocol/limits.ts';
 import { isListening } from '../system/unix-socket.ts';
-import { Bell } from './office/bell.ts';
 import { loadIdentity } from './office/identity.ts';
 import type { Identity, Office } from './office/office.ts';
+import { sweepRetention } from './office/retention.ts';
 import type { HostConfig } from './config.ts';
 import { handlersOf } from './local/handlers.ts';
 import { LocalServer } from './local/server.ts';
 import { LanSide } from './transport/lan-side.ts';
 import { type HostPaths, daemonSocketFault, makePrivateFolder } from './paths.ts';
-import type { HostStore, StoreFailed } from './store/host-store.ts';
+import { type HostStore, StoreFailed } from './store/host-store.ts';
+import { ownOffice } from './own-office.ts';
+import { writeHostBackup } from './store/backup.ts';
 import { HostStoreRefused, openHostStore } from './store/open.ts';
+import { finishRestore } from './store/restored.ts';
 
 /** How long requests may take to end when the daemon stops. */
 const DRAIN_MS = 20_000;
+const SWEEP_EVERY_MS = 3_600_000;
 
 export type DaemonFault = 'listening' | 'socket-path';
 
@@ -62,7 +66,7 @@ export async function startDaemon({ paths, config, version, log }: DaemonOptions
   const store = await openStore(paths, fail);
   try {
     const startedAtMs = Date.now();
-    const { office, identity } = await officeOf(store, log);
+    const office = ownOffice(store, await loadIdentity(store), log);
     const facts = {
       version,
       pid: process.pid,
@@ -77,14 +81,20 @@ export async function startDaemon({ paths, config, version, log }: DaemonOptions
       socketPath: paths.socket,
       office,
       handlers: handlersOf({ office, facts, pairing: lan }),
+      backup: () => {
+        const { hostName: host, signer } = office.identity();
+        return writeHostBackup(store, { host, host_pubkey: signer.publicKey, created_at: office.nowMs(), version });
+      },
     });
     await lan.start();
+    const sweep = repeatedSweep(office, config.retentionDays * DAY_MS);
     const stop = async (): Promise<void> => {
+      await sweep.stop();
       await Promise.race([Promise.all([server.drain(), lan.stop()]), elapsed(DRAIN_MS)]);
       server.close();
       await store.close();
     };
-    return { identity, failed, stop };
+    return { identity: () => office.identity(), failed, stop };
   } catch (error) {
     await store.close();
     throw error;
@@ -93,6 +103,7 @@ export async function startDaemon({ paths, config, version, log }: DaemonOptions
 
 async function openStore({ store }: HostPaths, fail: (error: StoreFailed) => void): Promise<HostStore> {
   try {
+    await finishRestore(store);
     return await openHostStore(store, fail);
   } catch (error) {
     if (!(error instanceof HostStoreRefused) || error.fault !== 'locked') throw error;
@@ -104,25 +115,31 @@ async function openStore({ store }: HostPaths, fail: (error: StoreFailed) => voi
   }
 }
 
-async function officeOf(store: HostStore, log: Office['log']): Promise<{ office: Office; identity: () => Identity }> {
-  const bell = new Bell();
-  let current = await loadIdentity(store);
-  // Before any other listener: whoever is told of a new key finds it.
-  bell.listen((happening) => {
-    if (happening.type === 'identity-changed') current = happening.identity;
-  });
-  const identity = (): Identity => current;
-  const office: Office = {
-    store,
-    identity,
-    nowMs: () => Date.now(),
-    monotonicMs: () => performance.now(),
-    randomBytes: (count) => randomBytes(count),
-    tell: (happening) => bell.tell(happening),
-    listen: (listener) => bell.listen(listener),
-    log,
+/** Drops what was kept long enough: now, and then every hour. */
+function repeatedSweep(office: Office, retentionMs: number): { stop: () => Promise<void> } {
+  const stopping = new AbortController();
+  let underWay: Promise<void> = Promise.resolve();
+  const sweep = async (): Promise<void> => {
+    try {
+      const dropped = await sweepRetention(office, retentionMs, stopping.signal);
+      if (dropped.entries + dropped.sent + dropped.idempotencyKeys > 0)
+        office.log('info', 'mail was kept long enough', { ...dropped });
+    } catch (error) {
+      if (!(error instanceof StoreFailed)) office.log('error', 'the sweep failed', { err: error });
+    }
   };
-  return { office, identity };
+  const next = (): void => {
+    underWay = underWay.then(sweep);
+  };
+  next();
+  const timer = setInterval(next, SWEEP_EVERY_MS);
+  return {
+    stop: () => {
+      clearInterval(timer);
+      stopping.abort();
+      return underWay;
+    },
+  };
 }
 
 /** The store's lock says that no other daemon has this store; another store's may listen at the socket all the same. */

@@ -16,6 +16,7 @@ import { configOfToml, newConfigText } from './config.ts';
 import { newIdentityRow } from './office/identity.ts';
 import { type HostPaths, makePrivateFolder } from './paths.ts';
 import { generateSealKey } from './office/sealing.ts';
+import { finishRestore } from './store/restored.ts';
 import { HostStoreRefused, createHostStore, holdsStore, openHostStore } from './store/open.ts';
 
 export interface InitialisedHost {
@@ -44,6 +45,7 @@ export function defaultHostName(machineName: string): HostName {
 /** Throws `HostStoreRefused`, `ConfigRefused` for a config file that is there and cannot be used, or what the disk says. */
 export async function initialiseHost(paths: HostPaths, hostName: HostName, nowMs: number): Promise<InitialisedHost> {
   const { store, dataFolder, configFile } = paths;
+  await finishRestore(store);
   if (holdsStore(store)) throw exists(store);
   const keptConfig = existsSync(configFile);
   if (keptConfig) configOfToml(readFileSync(configFile, 'utf8'), configFile);

@@ -4,9 +4,6 @@
  */
 import { type ClientRequest, type IncomingMessage, type OutgoingHttpHeaders, request } from 'node:http';
 
-/** One document, or one line of a list. */
-export const DOCUMENT_BYTES_MAX = 32 << 20;
-
 export type RequestFault =
   | 'not listening'
   /** It is another user's. */
@@ -39,6 +36,8 @@ export interface SocketRequest {
   /** Whoever says nothing for this long is given up. */
   silenceMs: number;
   signal?: AbortSignal | undefined;
+  /** A longer document, or line of a list, is no answer. */
+  documentCharactersMax: number;
 }
 
 /** The answer, once its head is there. Throws `SocketRequestFailed`, or an `AbortError`. */
@@ -58,7 +57,7 @@ export function socketRequest(asked: SocketRequest): Promise<Answer> {
     outgoing.on('error', (error) => reject(failureOf(error)));
     outgoing.on('response', (response) => {
       open = response;
-      resolve(new Answer(response));
+      resolve(new Answer(response, asked.documentCharactersMax));
     });
     outgoing.end(body);
   });
@@ -69,8 +68,10 @@ export class Answer {
   readonly status: number;
   readonly headers: IncomingMessage['headers'];
   readonly #response: IncomingMessage;
+  readonly #charactersMax: number;
 
-  constructor(response: IncomingMessage) {
+  constructor(response: IncomingMessage, charactersMax: number) {
+    this.#charactersMax = charactersMax;
     this.status = response.statusCode ?? 0;
     this.headers = response.headers;
     this.#response = response;
@@ -91,7 +92,7 @@ export class Answer {
     for await (const text of this.#texts()) {
       const lines = (rest + text).split('\n');
       rest = lines.pop() ?? '';
-      if (rest.length > DOCUMENT_BYTES_MAX) throw new SocketRequestFailed('foreign');
+      if (rest.length > this.#charactersMax) throw new SocketRequestFailed('foreign');
       yield* lines;
     }
     if (rest !== '') throw new SocketRequestFailed('gone');
@@ -102,7 +103,7 @@ export class Answer {
     let all = '';
     for await (const text of this.#texts()) {
       all += text;
-      if (all.length > DOCUMENT_BYTES_MAX) throw new SocketRequestFailed('foreign');
+      if (all.length > this.#charactersMax) throw new SocketRequestFailed('foreign');
     }
     return all;
   }

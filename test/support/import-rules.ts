@@ -65,7 +65,7 @@ const FOLDERS: Readonly<Record<string, FolderRule>> = {
   'relay/engine': { may: ['relay/core', 'relay/store', 'protocol'] },
   'relay/http': { may: ['relay/engine', 'relay/auth', 'protocol'], mayTypes: ['relay/core'] },
   'relay/control': { may: ['relay/engine', 'relay/http', 'protocol', 'system'], mayTypes: ['relay/core'] },
-  'relay/audit': { may: ['relay/core', 'relay/store', 'protocol'] },
+  'relay/audit': { may: ['relay/core', 'relay/store', 'protocol', 'system'] },
   relay: { may: [...RELAY, 'protocol', 'system'] },
   'host/core': { may: ['protocol'] },
   'host/store': { may: ['host/core', 'protocol', 'system'] },

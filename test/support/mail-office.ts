@@ -91,6 +91,8 @@ export async function send(office: Office, from: string, given: object): Promise
 /** Every table and row, for a comparison of before and after. */
 export async function storedRows(office: TestOffice): Promise<string[]> {
   const rows: string[] = [];
-  for await (const [key, value] of office.store.entries()) rows.push(`${key.toString('hex')} ${value.toString('hex')}`);
+  for await (const run of office.store.pairs()) {
+    for (const [key, value] of run) rows.push(`${key.toString('hex')} ${value.toString('hex')}`);
+  }
   return rows;
 }

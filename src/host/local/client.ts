@@ -4,10 +4,19 @@
  */
 import { isObject } from '../../protocol/items.ts';
 import { type Answer, SocketRequestFailed, type SocketRequest, socketRequest } from '../../system/socket-request.ts';
-import { AGENT_HEADER, type InputOf, type OperationName, type OutputOf, operationTarget } from './operations.ts';
+import {
+  AGENT_HEADER,
+  BACKUP_TARGET,
+  type InputOf,
+  type OperationName,
+  type OutputOf,
+  operationTarget,
+} from './operations.ts';
 
 /** A daemon that says nothing for this long is given up. */
 const SILENCE_MS = 30_000;
+/** The most bytes of bodies that an answer carries, with every character escaped, and room for the rest. */
+const DOCUMENT_CHARACTERS_MAX = 16 << 20;
 
 /** What a program may switch on besides the codes of refusals. */
 export type ClientCode =
@@ -67,13 +76,30 @@ export class DaemonClient {
     return (await this.#document(answer)) as OutputOf<N>;
   }
 
+  /** Everything the host holds, as it comes. Throws `CallFailed`. */
+  async *backup(signal: AbortSignal): AsyncGenerator<Buffer> {
+    const answer = await this.#ask({
+      method: 'GET',
+      target: BACKUP_TARGET,
+      headers: {},
+      silenceMs: SILENCE_MS,
+      signal,
+    });
+    try {
+      yield* answer.chunks();
+    } catch (error) {
+      throw this.#failure(error);
+    }
+  }
+
   /** The answer, when it is a success. */
-  async #ask(asked: Omit<SocketRequest, 'socketPath'>): Promise<Answer> {
+  async #ask(asked: Omit<SocketRequest, 'socketPath' | 'documentCharactersMax'>): Promise<Answer> {
     let answer: Answer;
     try {
       answer = await socketRequest({
         ...asked,
         socketPath: this.#socketPath,
+        documentCharactersMax: DOCUMENT_CHARACTERS_MAX,
         headers: { ...asked.headers, host: 'poste' },
       });
     } catch (error) {

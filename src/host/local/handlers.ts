@@ -1,8 +1,14 @@
 /** What does the operations of the socket: each a function of the office, by the name that operations.ts gives it. */
 import type { Refusal } from '../core/refusal.ts';
 import type { AgentId } from '../core/rows.ts';
-import type { AcceptInput, InviteResult, PeerView } from '../documents/peers.ts';
+import { addAgent, listOwnAgents, removeAgent, renameAgent, setAgentRoles } from '../office/agents.ts';
+import { listAgents } from '../office/directory.ts';
+import { useInbox } from '../office/inbox.ts';
 import type { Office } from '../office/office.ts';
+import { replyMail } from '../office/reply.ts';
+import { sendMail } from '../office/send.ts';
+import { listSent } from '../office/sent-list.ts';
+import type { AcceptInput, InviteResult, PeerView } from '../documents/peers.ts';
 import { cancelOutbox, listOutbox } from '../office/outbox-list.ts';
 import { rotateOwnKey } from '../office/own-key.ts';
 import { listPeers, setAddress, unpair } from '../office/peers.ts';
@@ -41,6 +47,16 @@ export interface Pairing {
 export function handlersOf({ office, facts, pairing }: HandlerParts): Handlers {
   return {
     status: () => readStatus(office, facts),
+    'add-agent': (_, input) => addAgent(office, input),
+    'rename-agent': (_, input) => renameAgent(office, input),
+    'set-agent-roles': (_, input) => setAgentRoles(office, input),
+    'remove-agent': (_, input) => removeAgent(office, input),
+    'list-agents': () => listOwnAgents(office),
+    'mail-agents': ({ agentId }, input) => listAgents(office, agentId, input),
+    'mail-send': ({ agentId }, input) => sendMail(office, agentId, input),
+    'mail-reply': ({ agentId }, input) => replyMail(office, agentId, input),
+    'mail-inbox': ({ agentId }, input) => useInbox(office, agentId, input),
+    'mail-sent': ({ agentId }, input) => listSent(office, agentId, input),
     peers: () => listPeers(office),
     'pair-invite': () => pairing.invite(),
     'pair-accept': (_caller, input) => pairing.accept(input),

@@ -6,6 +6,25 @@
  */
 import { type Static, type TSchema, Type } from 'typebox';
 import {
+  AgentAddInput,
+  AgentDocument,
+  AgentList,
+  AgentRemoved,
+  AgentRemoveInput,
+  AgentRenameInput,
+  AgentRolesInput,
+} from '../documents/agents.ts';
+import {
+  AgentsInput,
+  AgentsResult,
+  InboxInput,
+  InboxResult,
+  ReplyInput,
+  SendInput,
+  SendResult,
+} from '../documents/mail.ts';
+import { SentInput, SentResult } from '../documents/sent.ts';
+import {
   CancelInput,
   CancelResult,
   OutboxInput,
@@ -44,6 +63,16 @@ const Nothing = Type.Object({});
 
 export const OPERATIONS = {
   status: { acting: 'anybody', input: Nothing, output: StatusResult },
+  'add-agent': { acting: 'anybody', input: AgentAddInput, output: AgentDocument },
+  'rename-agent': { acting: 'anybody', input: AgentRenameInput, output: AgentDocument },
+  'set-agent-roles': { acting: 'anybody', input: AgentRolesInput, output: AgentDocument },
+  'remove-agent': { acting: 'anybody', input: AgentRemoveInput, output: AgentRemoved },
+  'list-agents': { acting: 'anybody', input: Nothing, output: AgentList },
+  'mail-agents': { acting: 'anybody', input: AgentsInput, output: AgentsResult },
+  'mail-send': { acting: 'agent', input: SendInput, output: SendResult },
+  'mail-reply': { acting: 'agent', input: ReplyInput, output: SendResult },
+  'mail-inbox': { acting: 'agent', input: InboxInput, output: InboxResult },
+  'mail-sent': { acting: 'agent', input: SentInput, output: SentResult },
   peers: { acting: 'anybody', input: Nothing, output: PeersResult },
   'pair-invite': { acting: 'anybody', input: Nothing, output: InviteResult },
   'pair-accept': { acting: 'anybody', input: AcceptInput, output: PeerView },
@@ -86,3 +115,6 @@ export const REQUEST_BYTES_MAX = 4 << 20;
 export function operationTarget(name: OperationName): string {
   return `/v1/${name}`;
 }
+
+/** Everything the host holds, as a backup. */
+export const BACKUP_TARGET = '/v1/backup';

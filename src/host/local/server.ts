@@ -15,7 +15,14 @@ import { actingAgent } from '../office/acting-agent.ts';
 import type { Office } from '../office/office.ts';
 import { isStoreFailure } from '../office/store-failure.ts';
 import type { Caller, Handlers } from './handlers.ts';
-import { AGENT_HEADER, OPERATIONS, type ProblemAnswer, REQUEST_BYTES_MAX, isOperation } from './operations.ts';
+import {
+  AGENT_HEADER,
+  BACKUP_TARGET,
+  OPERATIONS,
+  type ProblemAnswer,
+  REQUEST_BYTES_MAX,
+  isOperation,
+} from './operations.ts';
 
 const INPUT_JSON_BOUNDS: JsonBounds = { depthMax: 16, valuesMax: 10_000, membersMax: 200 };
 const HEADER_BYTES_MAX = 4096;
@@ -23,6 +30,7 @@ const HEADER_BYTES_MAX = 4096;
 const REQUEST_TIMEOUT_MS = 60_000;
 /** Every session of every agent may wait here at once. */
 const CONNECTIONS_MAX = 1000;
+const BACKUPS_AT_ONCE = 2;
 
 const STATUS_OF: Readonly<Record<RefusalCode, number>> = {
   BAD_INPUT: 400,
@@ -47,6 +55,8 @@ export interface LocalServerOptions {
   socketPath: string;
   office: Office;
   handlers: Handlers;
+  /** Everything the host holds at this moment. */
+  backup: () => AsyncIterable<Buffer>;
 }
 
 /** The answer of a request. */
@@ -60,6 +70,7 @@ export class LocalServer {
   readonly #server: Server;
   readonly #stopping = new AbortController();
   #underWay = 0;
+  #backups = 0;
   #idle: (() => void) | undefined;
 
   private constructor(options: LocalServerOptions) {
@@ -112,7 +123,8 @@ export class LocalServer {
     response.on('error', () => undefined);
     const signal = AbortSignal.any([gone.signal, this.#stopping.signal]);
     try {
-      answer(response, await this.#replyTo(request, signal));
+      if (request.method === 'GET' && request.url === BACKUP_TARGET) await this.#streamBackup(response, gone.signal);
+      else answer(response, await this.#replyTo(request, signal));
     } catch (error) {
       if (gone.signal.aborted) return;
       if (response.headersSent) response.destroy();
@@ -155,6 +167,29 @@ export class LocalServer {
     return refusal('BAD_INPUT', 'it is not said which agent asks: name it with --as or POSTE_AGENT', { field: 'as' });
   }
 
+  async #streamBackup(response: ServerResponse, gone: AbortSignal): Promise<void> {
+    if (this.#backups >= BACKUPS_AT_ONCE) {
+      answer(response, refused(refusal('UNAVAILABLE', 'other backups are being taken: wait for their end')));
+      return;
+    }
+    this.#backups++;
+    try {
+      response.writeHead(200, { 'content-type': 'application/octet-stream' });
+      for await (const chunk of this.#options.backup()) {
+        if (gone.aborted) return;
+        // Half a backup is none: the peer sees the connection end.
+        if (this.#stopping.signal.aborted) {
+          response.destroy();
+          return;
+        }
+        if (!response.write(chunk)) await drained(response, gone);
+      }
+      response.end();
+    } finally {
+      this.#backups--;
+    }
+  }
+
   #replyToFailure(error: unknown, target: string): Reply {
     if (isStoreFailure(error)) {
       const message =
@@ -191,4 +226,17 @@ function answer(response: ServerResponse, { status, document }: Reply): void {
   const text = JSON.stringify(document);
   response.writeHead(status, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) });
   response.end(text);
+}
+
+function drained(response: ServerResponse, gone: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      response.off('drain', done);
+      gone.removeEventListener('abort', done);
+      resolve();
+    };
+    response.once('drain', done);
+    gone.addEventListener('abort', done, { once: true });
+    if (gone.aborted) done();
+  });
 }

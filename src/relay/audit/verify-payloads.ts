@@ -5,7 +5,6 @@
 import { hash } from 'node:crypto';
 import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
 import type { QueueRow } from '../core/rows.ts';
-import type { Pair } from '../store/backup.ts';
 import type { BulkDatabase } from '../store/bulk.ts';
 import {
   KEY_BYTES,
@@ -24,6 +23,7 @@ import { decodeRow } from '../store/row-codec.ts';
 import type { Findings, Progress } from './finding.ts';
 import { isOfStore } from './looked-up.ts';
 import { attempt } from './verify-log.ts';
+import type { Pair } from '../../system/backup-container.ts';
 
 export interface PayloadsAudit {
   payloads: number;

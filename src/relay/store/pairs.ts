@@ -1,6 +1,6 @@
 /** Walks of a database for whoever reads all of it: in runs, past the cache, and two at a time in the order of keys. */
-import type { Pair } from './backup.ts';
 import type { Level } from './level.ts';
+import type { Pair } from '../../system/backup-container.ts';
 
 const RUN_PAIRS = 1000;
 const RUN_BYTES = 4 << 20;

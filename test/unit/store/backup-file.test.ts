@@ -4,8 +4,7 @@ import { chmod, mkdir, readFile, readdir, readlink, stat, symlink, writeFile } f
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import {
-  type BackupFileOptions,
-  BackupUnwritten,
+  type RelayBackupFileOptions,
   type WrittenBackup,
   writeBackupFile,
 } from '../../../src/relay/store/backup-file.ts';
@@ -13,6 +12,7 @@ import { pushOf } from '../../support/commands.ts';
 import { alice, bob, carol } from '../../support/hosts.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 import { openTestRelay } from '../../support/test-relay.ts';
+import { BackupUnwritten } from '../../../src/system/backup-file.ts';
 
 /** The chunks of a backup of two items that wait and one that was acked. */
 async function chunks(): Promise<Buffer[]> {
@@ -36,7 +36,7 @@ async function* sourceOf(parts: readonly Buffer[]): AsyncGenerator<Buffer> {
 
 function written(
   parts: readonly Buffer[],
-  options: Partial<BackupFileOptions> & { path: string },
+  options: Partial<RelayBackupFileOptions> & { path: string },
 ): Promise<WrittenBackup> {
   return writeBackupFile(sourceOf(parts), { replaces: false, ...options });
 }

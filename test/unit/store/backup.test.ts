@@ -2,13 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { readFile, readdir, readlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import {
-  BackupDamaged,
-  type BackupHeader,
-  type Pair,
-  readBackup,
-  writeBackup,
-} from '../../../src/relay/store/backup.ts';
+import { type BackupHeader, readBackup, writeBackup } from '../../../src/relay/store/backup.ts';
 import { type Level, levelAt } from '../../../src/relay/store/level.ts';
 import { unpackBackup } from '../../../src/relay/store/offline.ts';
 import { StoreRefused } from '../../../src/relay/store/refused.ts';
@@ -17,6 +11,7 @@ import { epochNumbered } from '../../support/epochs.ts';
 import { relay } from '../../support/hosts.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 import { NOON_MS } from '../../support/test-clock.ts';
+import { BackupDamaged, type Pair } from '../../../src/system/backup-container.ts';
 
 const HEADER: BackupHeader = {
   relay_pubkey: relay.key,

@@ -1,0 +1,246 @@
+/**
+ * A backup becomes the store of this host, while its daemon is stopped.
+ *
+ * What a step back must not undo, and what becomes of the rest:
+ *   - receipts: their sequence numbers go on above everything that may have been given since (`receiptFloor`);
+ *   - keys and pairings are taken over from the store that was there, as far as it can be read and is this host's: a
+ *     key that was given up does not sign again, and a host that was unpaired does not come back;
+ *   - mail that goes out: a row that waits in the backup is sent again with its own bytes and its own id, and whoever
+ *     has it already says `duplicate`, so nothing arrives twice;
+ *   - mail that comes in: what peers send again is known by its id in the backup, or is new to it and kept;
+ *   - what was stored since the backup is in none of its tables. That is counted, said to whoever restores and, by
+ *     mail of the host itself, to its owner; the store that was there is kept aside.
+ */
+import { randomBytes } from 'node:crypto';
+import { createReadStream, rmSync } from 'node:fs';
+import { BackupDamaged, type ReadContainer, readContainer } from '../system/backup-container.ts';
+import { isListening } from '../system/unix-socket.ts';
+import { type IdentityRow, OWNER_ID } from './core/rows.ts';
+import { identityOf } from './office/identity.ts';
+import type { Office } from './office/office.ts';
+import { ownOffice } from './own-office.ts';
+import { reportToAgent } from './office/reports.ts';
+import { type HostPaths, makePrivateFolder } from './paths.ts';
+import { HOST_BACKUP, type HostBackupHeader } from './store/backup.ts';
+import type { HostStore, Reader, Transaction } from './store/host-store.ts';
+import { HOST_SCHEMA_VERSION, HostStoreRefused, holdsStore, openHostStore } from './store/open.ts';
+import { fillStore, finishRestore, removeUnfinished, takePlace } from './store/restored.ts';
+
+/** Receipts that were given by a clock which went ahead are passed all the same. */
+const RECEIPT_MARGIN_MS = 86_400_000;
+/** A host has few peers, and all of them in memory. */
+const PEERING_TABLES = ['peer', 'peerKey', 'peerName'] as const;
+
+export type RestoreFault = 'file' | 'damaged' | 'newer' | 'running' | 'other-host' | 'unreadable';
+
+/** Nothing was restored; the message says why and what to do. */
+export class RestoreRefused extends Error {
+  readonly fault: RestoreFault;
+
+  constructor(fault: RestoreFault, message: string) {
+    super(message);
+    this.fault = fault;
+  }
+}
+
+/** What a restore replaces, as far as it can be read. */
+export interface ReplacedHost {
+  isReadable: boolean;
+  isSameHost: boolean;
+  /** Messages that the backup does not hold. */
+  messagesSince: number;
+  /** Of them, what waits to go to another host. */
+  outgoingSince: number;
+}
+
+export interface RestorePlan {
+  backup: HostBackupHeader;
+  messages: number;
+  /** Null when there is no store. */
+  replaced: ReplacedHost | null;
+}
+
+export interface RestoreReport extends RestorePlan {
+  receiptFloor: number;
+  /** Where the store that was there is kept. */
+  keptAside: string | null;
+}
+
+export interface RestoreOptions {
+  file: string;
+  paths: HostPaths;
+  nowMs: number;
+  /** Also over a store that cannot be read, or that is another host's. */
+  force: boolean;
+  /** Called before anything is replaced; throws to leave all as it is. */
+  confirm: (plan: RestorePlan) => Promise<void>;
+}
+
+/** Throws `RestoreRefused`, `HostStoreRefused`, or what `confirm` throws. */
+export async function restoreHost({ file, paths, nowMs, force, confirm }: RestoreOptions): Promise<RestoreReport> {
+  const { store: place, dataFolder, socket } = paths;
+  if (await isListening(socket)) throw running(place);
+  makePrivateFolder(dataFolder);
+  await finishRestore(place);
+  const replaced = await openReplaced(place, force);
+  const making = `${place}.restoring-${randomBytes(4).toString('hex')}`;
+  try {
+    removeUnfinished(place);
+    const backup = await storeOfFile(file, making);
+    const restored = await openHostStore(making, () => undefined);
+    let plan: RestorePlan;
+    let receiptFloor: number;
+    try {
+      const seen = replaced === undefined ? null : await compared(restored, replaced);
+      if (seen && seen.isReadable && !seen.isSameHost && !force) throw otherHost(place);
+      plan = { backup, messages: await counted(restored), replaced: seen };
+      await confirm(plan);
+      receiptFloor = await carryOver(restored, plan, replaced ?? 'unreadable', nowMs);
+    } finally {
+      await restored.close();
+    }
+    // The lock of the store that was there is held until it has another name.
+    const keptAside = await takePlace(making, place, nowMs);
+    return { ...plan, receiptFloor, keptAside };
+  } catch (error) {
+    rmSync(making, { recursive: true, force: true });
+    throw error;
+  } finally {
+    if (replaced !== undefined && replaced !== 'unreadable') await replaced.close();
+  }
+}
+
+/** The store that is there, `unreadable`, or `undefined` when there is none. */
+async function openReplaced(place: string, force: boolean): Promise<HostStore | 'unreadable' | undefined> {
+  if (!holdsStore(place)) return undefined;
+  try {
+    return await openHostStore(place, () => undefined);
+  } catch (error) {
+    if (!(error instanceof HostStoreRefused)) throw error;
+    if (error.fault === 'locked') throw running(place);
+    if (force) return 'unreadable';
+    throw new RestoreRefused(
+      'unreadable',
+      `the store at ${place} cannot be read, so that its keys and pairings cannot be taken over: say --force to restore without them`,
+    );
+  }
+}
+
+async function storeOfFile(file: string, folder: string): Promise<HostBackupHeader> {
+  try {
+    const { header, pairs }: ReadContainer<HostBackupHeader> = await readContainer(createReadStream(file), HOST_BACKUP);
+    if (header.schema_version > HOST_SCHEMA_VERSION) {
+      throw new RestoreRefused(
+        'newer',
+        `${file} is of schema ${header.schema_version} and this software knows ${HOST_SCHEMA_VERSION}: use the newer software`,
+      );
+    }
+    await fillStore(folder, pairs);
+    return header;
+  } catch (error) {
+    if (error instanceof BackupDamaged) {
+      throw new RestoreRefused('damaged', `${file} cannot be restored (${error.message}): use another backup`);
+    }
+    const { code, path } = error as NodeJS.ErrnoException;
+    if (path !== file) throw error;
+    throw new RestoreRefused('file', `${file} cannot be read (${code ?? 'unknown error'}): name a backup file`);
+  }
+}
+
+/** What the store that was there has that the restored one has not. */
+async function compared(restored: HostStore, replaced: HostStore | 'unreadable'): Promise<ReplacedHost> {
+  if (replaced === 'unreadable') {
+    return { isReadable: false, isSameHost: false, messagesSince: 0, outgoingSince: 0 };
+  }
+  return replaced.read((before) =>
+    restored.read(async (after) => {
+      const [own, its] = [identityRow(after), identityRow(before)];
+      const known = new Set(its.keys.map(({ publicKey }) => publicKey));
+      const isSameHost = own.keys.every(({ publicKey }) => known.has(publicKey));
+      let messagesSince = 0;
+      for await (const { key } of before.range('message', [])) if (!after.get('message', ...key)) messagesSince++;
+      let outgoingSince = 0;
+      for await (const { row } of before.range('outbox', [])) {
+        if (row.state === 'pending' && after.get('outboxItem', row.peerId, row.itemId) === undefined) outgoingSince++;
+      }
+      return { isReadable: true, isSameHost, messagesSince, outgoingSince };
+    }),
+  );
+}
+
+async function counted(store: HostStore): Promise<number> {
+  return store.read(async (reader) => {
+    let messages = 0;
+    for await (const _ of reader.range('message', [])) messages++;
+    return messages;
+  });
+}
+
+/** Writes into the restored store what must not be undone. Answers the floor of receipts. */
+async function carryOver(
+  restored: HostStore,
+  plan: RestorePlan,
+  replaced: HostStore | 'unreadable',
+  nowMs: number,
+): Promise<number> {
+  const work = async (before: Reader | undefined): Promise<number> =>
+    restored.transact(async (tx) => {
+      const own = identityRow(tx);
+      const its = before && plan.replaced?.isSameHost ? identityRow(before) : undefined;
+      const receiptFloor = Math.max(
+        nowMs + RECEIPT_MARGIN_MS,
+        own.receiptFloor,
+        before ? (await lastReceipt(before)) + 1 : 0,
+        before ? identityRow(before).receiptFloor : 0,
+      );
+      const identity: IdentityRow = { ...(its ?? own), receiptFloor };
+      tx.put('identity', [], identity);
+      if (before && its) await takePairings(tx, before);
+      reportRestore(
+        tx,
+        ownOffice(restored, identityOf(identity), () => undefined),
+        plan,
+      );
+      return receiptFloor;
+    });
+  return replaced === 'unreadable' ? work(undefined) : replaced.read(work);
+}
+
+function identityRow(reader: Reader): IdentityRow {
+  const row = reader.get('identity');
+  if (!row) throw new Error('invariant: a store has an identity');
+  return row;
+}
+
+async function lastReceipt(reader: Reader): Promise<number> {
+  let last = 0;
+  for await (const { row } of reader.range('receipt', [])) last = Math.max(last, row.seq);
+  return last;
+}
+
+async function takePairings(tx: Transaction, before: Reader): Promise<void> {
+  for (const table of PEERING_TABLES) {
+    for await (const { key } of tx.range(table, [])) tx.delete(table, key);
+    for await (const { key, row } of before.range(table, [])) tx.put(table, key, row);
+  }
+}
+
+function reportRestore(tx: Transaction, office: Office, { backup, replaced }: RestorePlan): void {
+  const taken = new Date(backup.created_at).toISOString();
+  const since = replaced?.isReadable
+    ? `${replaced.messagesSince} messages are in the store that was there and not in this one; ${replaced.outgoingSince} of them waited to go to another host.`
+    : 'What came or was sent since then is not in it, and how much that is cannot be said.';
+  const body = `This host was restored from a backup that was taken at ${taken}. ${since} Agents that sent something since then should look whether it is there before they send it again.`;
+  reportToAgent(tx, office, OWNER_ID, { subject: 'Restored from a backup', body, kind: 'alert' });
+}
+
+function running(place: string): RestoreRefused {
+  return new RestoreRefused('running', `a daemon uses the store at ${place}: stop it, and restore then`);
+}
+
+function otherHost(place: string): RestoreRefused {
+  return new RestoreRefused(
+    'other-host',
+    `the store at ${place} is that of another host than the backup: say --force to put the backup in its place`,
+  );
+}

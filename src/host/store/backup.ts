@@ -1,0 +1,67 @@
+/**
+ * A backup of a host: every row of its store at one moment, its private keys among them, in the container of
+ * system/backup-container.ts.
+ */
+import Type, { type Static } from 'typebox';
+import { parserOf } from '../../protocol/schemas.ts';
+import { Count, HostNameText, PublicKeyText, Time } from '../../protocol/shapes.ts';
+import { type BackupKind, writeContainer } from '../../system/backup-container.ts';
+import {
+  type BackupFileOptions,
+  type CheckedContainer,
+  checkedContainer,
+  writeBackupAside,
+} from '../../system/backup-file.ts';
+import type { HostStore } from './host-store.ts';
+import { PREFIX } from './keys.ts';
+import { HOST_SCHEMA_VERSION } from './open.ts';
+
+/** DO NOT CHANGE. */
+const MAGIC = 'poste-host-backup 1\n';
+
+const HostBackupHeader = Type.Object({
+  host: HostNameText,
+  host_pubkey: PublicKeyText,
+  schema_version: Count,
+  created_at: Time,
+  /** The software that wrote it. */
+  version: Type.String(),
+});
+export type HostBackupHeader = Static<typeof HostBackupHeader>;
+
+/** How a backup of a host is told from others. */
+export const HOST_BACKUP: BackupKind<HostBackupHeader> = {
+  magic: MAGIC,
+  parseHeader: parserOf(HostBackupHeader),
+  subject: 'a host',
+};
+
+/** What was written. */
+export interface WrittenHostBackup extends CheckedContainer<HostBackupHeader> {
+  messages: number;
+}
+
+/** Everything that is in the store now. */
+export function writeHostBackup(
+  store: HostStore,
+  stamp: Omit<HostBackupHeader, 'schema_version'>,
+): AsyncGenerator<Buffer> {
+  return writeContainer(MAGIC, { ...stamp, schema_version: HOST_SCHEMA_VERSION }, store.pairs());
+}
+
+/** Writes the backup that `source` is. Throws `BackupUnwritten`, or what `source` throws. */
+export function writeHostBackupFile(
+  source: AsyncIterable<Buffer>,
+  options: BackupFileOptions,
+): Promise<WrittenHostBackup> {
+  return writeBackupAside(source, options, checkedHostBackup);
+}
+
+/** Reads a backup to its end and checks all of it. Throws `BackupDamaged`, or what `source` throws. */
+export async function checkedHostBackup(source: AsyncIterable<Buffer>): Promise<WrittenHostBackup> {
+  let messages = 0;
+  const { checked } = await checkedContainer(source, HOST_BACKUP, (run) => {
+    for (const [key] of run) if (key[0] === PREFIX.message) messages++;
+  });
+  return { ...checked, messages };
+}

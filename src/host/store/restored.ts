@@ -1,0 +1,68 @@
+/**
+ * A backup as a store, and how it takes the place of the one that served.
+ *
+ *     store.restoring-…   being made                             removed by the next restore
+ *     store.restored      whole, and about to take the name      takes it at the next start when there is no `store`
+ *     store.replaced-…    what served before                     its owner's to delete
+ *
+ * So a crash at any point leaves the old store or the new one, never none and never half of one.
+ */
+import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import type { Pair } from '../../system/backup-container.ts';
+import { syncFolder } from '../../system/sync-folder.ts';
+import { levelAt } from './level.ts';
+
+/** Makes a store of runs of pairs at `folder`, which is not there. */
+export async function fillStore(folder: string, runs: AsyncIterable<readonly Pair[]>): Promise<void> {
+  mkdirSync(folder, { mode: 0o700 });
+  const level = levelAt(folder);
+  await level.open({ createIfMissing: true, errorIfExists: true });
+  try {
+    for await (const run of runs) {
+      await level.batch(
+        run.map(([key, value]) => ({ type: 'put', key, value })),
+        { sync: true },
+      );
+    }
+  } finally {
+    await level.close();
+  }
+}
+
+/** Removes what restores that were cut short left behind. The caller holds the lock of `store`, if there is one. */
+export function removeUnfinished(store: string): void {
+  for (const name of readdirSync(dirname(store))) {
+    const isLeft = name.startsWith(`${basename(store)}.restoring-`) || name === basename(restoredName(store));
+    if (isLeft) rmSync(join(dirname(store), name), { recursive: true, force: true });
+  }
+}
+
+/** Puts the store at `made` in the place of `store`; answers where the one that was there is kept, if one was. */
+export async function takePlace(made: string, store: string, nowMs: number): Promise<string | null> {
+  const aside = existsSync(store) ? replacedName(store, nowMs) : null;
+  renameSync(made, restoredName(store));
+  await syncFolder(dirname(store));
+  if (aside !== null) renameSync(store, aside);
+  renameSync(restoredName(store), store);
+  await syncFolder(dirname(store));
+  return aside;
+}
+
+/** Ends a restore that was cut short between its two renames. To be called before the store is looked for. */
+export async function finishRestore(store: string): Promise<void> {
+  if (existsSync(store) || !existsSync(restoredName(store))) return;
+  renameSync(restoredName(store), store);
+  await syncFolder(dirname(store));
+}
+
+function restoredName(store: string): string {
+  return `${store}.restored`;
+}
+
+function replacedName(store: string, nowMs: number): string {
+  const time = new Date(nowMs).toISOString().slice(0, 19).replaceAll(/[-:]/g, '');
+  let name = `${store}.replaced-${time}Z`;
+  for (let next = 2; existsSync(name); next++) name = `${store}.replaced-${time}Z-${next}`;
+  return name;
+}

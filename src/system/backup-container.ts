@@ -1,0 +1,238 @@
+/**
+ * The container of a backup file, to the byte:
+ *
+ *   magic      a line that names what it is a backup of, and the version of the layout
+ *   header     u32 length, JSON
+ *   block      u32 length, gzip of pairs: u32 key length, u32 value length, key, value
+ *   …
+ *   end        u32 0
+ *   trailer    u32 length, JSON: `BackupTrailer`; its hash covers every byte before it, and what it says of damage
+ *
+ * Numbers are big-endian. The pairs are those of a store at one moment, in the order of their keys. A file that ends
+ * early, holds a byte more, or differs in one from what was written is refused.
+ */
+import { type Hash, createHash } from 'node:crypto';
+import { promisify } from 'node:util';
+import { gunzip, gzip } from 'node:zlib';
+import Type, { type Static } from 'typebox';
+import { parserOf } from '../protocol/schemas.ts';
+import { Count, HashText } from '../protocol/shapes.ts';
+
+const LENGTH = 4;
+/** Bytes of pairs that are compressed together. */
+const BLOCK_BYTES = 1 << 20;
+/** More than any block or trailer of ours, and little enough to hold. */
+const BLOCK_BYTES_MAX = 64 << 20;
+/** Compressing is to keep up with the disk. */
+const GZIP_LEVEL = 1;
+/** Blocks that are being compressed while others are written. */
+const GZIPS_AHEAD = 3;
+
+/** What a container is of: its first line, ended by a line feed, and how its header is read. */
+export interface BackupKind<Header> {
+  magic: string;
+  parseHeader: (value: unknown) => Header | undefined;
+  /** Completes "it is no backup of …". */
+  subject: string;
+}
+
+const BackupTrailer = Type.Object({
+  pairs: Count,
+  /** Of all keys and values, before they were compressed. */
+  bytes: Count,
+  /** Of everything before the trailer, and of `damageText`. */
+  sha256: HashText,
+  /** Waiting items whose bytes were missing or altered already when it was written; absent where nobody looked. */
+  damaged_items: Type.Optional(Count),
+  /** Rows that could not be read; absent where nobody looked. */
+  unreadable_rows: Type.Optional(Count),
+});
+export type BackupTrailer = Static<typeof BackupTrailer>;
+
+/** What whoever wrote a backup found wrong with its contents. */
+export type ContentDamage = Pick<BackupTrailer, 'damaged_items' | 'unreadable_rows'>;
+
+const parseTrailer = parserOf(BackupTrailer);
+
+/** Thrown for a file that is no backup, or not whole, or not as it was written. The message completes a sentence. */
+export class BackupDamaged extends Error {}
+
+export type Pair = [key: Buffer, value: Buffer];
+
+/** The bytes of a container that holds `runs` of pairs, ascending; `judged` says what is wrong with them when they ended. */
+export async function* writeContainer(
+  magic: string,
+  header: object,
+  runs: AsyncIterable<readonly Pair[]>,
+  judged: () => Promise<ContentDamage> = () => Promise.resolve({}),
+): AsyncGenerator<Buffer> {
+  const hash = createHash('sha256');
+  const covered = (part: Buffer): Buffer => {
+    hash.update(part);
+    return part;
+  };
+  yield covered(Buffer.concat([Buffer.from(magic), prefixed(Buffer.from(JSON.stringify(header)))]));
+  const totals = { pairs: 0, bytes: 0 };
+  for await (const block of blocksOf(runs, totals)) yield covered(prefixed(block));
+  const damage = await judged();
+  yield covered(Buffer.alloc(LENGTH));
+  hash.update(damageText(damage));
+  const trailer: BackupTrailer = { ...totals, sha256: hash.digest('hex'), ...damage };
+  yield prefixed(Buffer.from(JSON.stringify(trailer)));
+}
+
+async function* blocksOf(
+  runs: AsyncIterable<readonly Pair[]>,
+  totals: { pairs: number; bytes: number },
+): AsyncGenerator<Buffer> {
+  const compressing: Promise<Buffer>[] = [];
+  let parts: Buffer[] = [];
+  let bytes = 0;
+  const compress = (): void => {
+    totals.bytes += bytes;
+    const block = promisify(gzip)(Buffer.concat(parts), { level: GZIP_LEVEL });
+    // One that fails when its reader has gone must not end the process.
+    block.catch(() => undefined);
+    compressing.push(block);
+    parts = [];
+    bytes = 0;
+  };
+  for await (const run of runs) {
+    for (const [key, value] of run) {
+      const lengths = Buffer.allocUnsafe(2 * LENGTH);
+      lengths.writeUInt32BE(key.length, 0);
+      lengths.writeUInt32BE(value.length, LENGTH);
+      parts.push(lengths, key, value);
+      bytes += key.length + value.length;
+      totals.pairs++;
+    }
+    if (bytes >= BLOCK_BYTES) compress();
+    while (compressing.length > GZIPS_AHEAD) yield await (compressing.shift() as Promise<Buffer>);
+  }
+  if (bytes > 0) compress();
+  for (const block of compressing) yield await block;
+}
+
+/** A backup as it is read; nothing of it may be believed before `pairs` has ended without throwing. */
+export interface ReadContainer<Header> {
+  header: Header;
+  /** Runs of pairs, ascending. Throws `BackupDamaged`. */
+  pairs: AsyncGenerator<Pair[], BackupTrailer>;
+}
+
+/** Reads the beginning of a backup. Throws `BackupDamaged`. */
+export async function readContainer<Header>(
+  source: AsyncIterable<Buffer>,
+  { magic, parseHeader, subject }: BackupKind<Header>,
+): Promise<ReadContainer<Header>> {
+  const bytes = new ByteReader(source);
+  const expected = Buffer.from(magic);
+  const found = await bytes.take(expected.length);
+  if (!found?.equals(expected)) throw new BackupDamaged(`it is no backup of ${subject}, or of a newer kind`);
+  const header = parsed(await block(bytes), parseHeader);
+  return { header, pairs: pairsOf(bytes) };
+}
+
+async function* pairsOf(bytes: ByteReader): AsyncGenerator<Pair[], BackupTrailer> {
+  const totals = { pairs: 0, bytes: 0 };
+  for (let packed = await block(bytes); packed.length > 0; packed = await block(bytes)) {
+    const run = unpacked(await promisify(gunzip)(packed, { maxOutputLength: BLOCK_BYTES_MAX }).catch(() => undefined));
+    totals.pairs += run.length;
+    for (const [key, value] of run) totals.bytes += key.length + value.length;
+    yield run;
+  }
+  const covered = bytes.hash();
+  const trailer = parsed(await block(bytes), parseTrailer);
+  if ((await bytes.take(1)) !== undefined) throw new BackupDamaged('something follows its end');
+  if (trailer.sha256 !== covered.update(damageText(trailer)).digest('hex')) {
+    throw new BackupDamaged('its SHA-256 does not match');
+  }
+  if (trailer.pairs !== totals.pairs || trailer.bytes !== totals.bytes) {
+    throw new BackupDamaged('its counts do not match');
+  }
+  return trailer;
+}
+
+/** What a trailer says of damage, as its hash covers it: nothing where nobody looked. */
+function damageText({ damaged_items, unreadable_rows }: ContentDamage): string {
+  if (damaged_items === undefined && unreadable_rows === undefined) return '';
+  return JSON.stringify({ damaged_items, unreadable_rows });
+}
+
+function unpacked(text: Buffer | undefined): Pair[] {
+  if (!text) throw new BackupDamaged('a block of it is altered');
+  const run: Pair[] = [];
+  let at = 0;
+  while (at < text.length) {
+    if (at + 2 * LENGTH > text.length) break;
+    const keyAt = at + 2 * LENGTH;
+    const valueAt = keyAt + text.readUInt32BE(at);
+    const end = valueAt + text.readUInt32BE(at + LENGTH);
+    if (end > text.length) break;
+    run.push([text.subarray(keyAt, valueAt), text.subarray(valueAt, end)]);
+    at = end;
+  }
+  if (at < text.length) throw new BackupDamaged('a block of it is altered');
+  return run;
+}
+
+function parsed<T>(text: Buffer, parse: (value: unknown) => T | undefined): T {
+  let value: unknown;
+  try {
+    value = JSON.parse(text.toString());
+  } catch {
+    // Said below.
+  }
+  const document = parse(value);
+  if (!document) throw new BackupDamaged('its header or trailer is altered');
+  return document;
+}
+
+async function block(bytes: ByteReader): Promise<Buffer> {
+  const length = await bytes.take(LENGTH);
+  if (!length) throw new BackupDamaged('it ends before its end');
+  const size = length.readUInt32BE(0);
+  if (size > BLOCK_BYTES_MAX) throw new BackupDamaged('a block of it is altered');
+  const content = await bytes.take(size);
+  if (!content) throw new BackupDamaged('it ends before its end');
+  return content;
+}
+
+function prefixed(content: Buffer): Buffer {
+  const length = Buffer.allocUnsafe(LENGTH);
+  length.writeUInt32BE(content.length);
+  return Buffer.concat([length, content]);
+}
+
+/** Takes exact numbers of bytes off a stream of chunks, and hashes what was taken. */
+class ByteReader {
+  readonly #chunks: AsyncIterator<Buffer>;
+  readonly #hash = createHash('sha256');
+  #rest: Buffer = Buffer.alloc(0);
+
+  constructor(source: AsyncIterable<Buffer>) {
+    this.#chunks = source[Symbol.asyncIterator]();
+  }
+
+  /** The next bytes; `undefined` when the stream ends before them. */
+  async take(count: number): Promise<Buffer | undefined> {
+    const parts = [this.#rest];
+    let held = this.#rest.length;
+    while (held < count) {
+      const next = await this.#chunks.next();
+      if (next.done) return undefined;
+      parts.push(next.value);
+      held += next.value.length;
+    }
+    const all = Buffer.concat(parts);
+    const taken = all.subarray(0, count);
+    this.#rest = all.subarray(count);
+    this.#hash.update(taken);
+    return taken;
+  }
+
+  /** SHA-256 of everything that was taken so far. */
+  hash(): Hash {
+    return this.#hash.copy();
+  }
+}

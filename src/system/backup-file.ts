@@ -1,0 +1,191 @@
+/**
+ * A backup on its way into a file.
+ *
+ * Invariants:
+ *   - it is written aside (`<file>.part-…`, mode 0600) and takes its name when it is whole, checked and on disk;
+ *   - a file that is there is never replaced unless that was asked for, also when it comes meanwhile;
+ *   - whatever ends the writing removes what was written aside.
+ */
+import { createHash, randomBytes } from 'node:crypto';
+import { statSync } from 'node:fs';
+import { type FileHandle, link, open, rename, rm } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { BackupDamaged, type BackupKind, type ContentDamage, type Pair, readContainer } from './backup-container.ts';
+import { syncFolder } from './sync-folder.ts';
+
+const PART_RANDOM_BYTES = 4;
+
+/** A backup that was read to its end: whole, and as it was written. */
+export interface CheckedContainer<Header> {
+  header: Header;
+  /** Of the file. */
+  bytes: number;
+  /** Of all it holds, before it was compressed. */
+  contentBytes: number;
+  /** Of the file. */
+  sha256: string;
+}
+
+export type UnwrittenReason =
+  | 'exists'
+  | 'no-folder'
+  | 'is-folder'
+  | 'no-file'
+  | 'no-right'
+  | 'no-space'
+  | 'not-whole'
+  | 'unreadable'
+  | 'failed';
+
+/** Thrown when there is no backup. The message is one sentence, with the next step. */
+export class BackupUnwritten extends Error {
+  readonly reason: UnwrittenReason;
+
+  constructor(reason: UnwrittenReason, message: string) {
+    super(message);
+    this.reason = reason;
+  }
+}
+
+export interface BackupFileOptions {
+  path: string;
+  /** Whether a file of the name may be replaced. */
+  replaces: boolean;
+}
+
+/**
+ * Writes the backup that `source` is; `check` is given its bytes as they are written, and reads them to their end.
+ * Throws `BackupUnwritten`, or what `source` or `check` throws.
+ */
+export async function writeBackupAside<Checked>(
+  source: AsyncIterable<Buffer>,
+  { path, replaces }: BackupFileOptions,
+  check: (chunks: AsyncIterable<Buffer>) => Promise<Checked>,
+): Promise<Checked> {
+  const aside = `${path}.part-${randomBytes(PART_RANDOM_BYTES).toString('hex')}`;
+  try {
+    refuseTaken(path, replaces);
+    const file = await open(aside, 'wx', 0o600);
+    let written: Checked;
+    try {
+      written = await check(writtenTo(file, source));
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    if (replaces) await rename(aside, path);
+    else await takeName(aside, path);
+    await syncFolder(dirname(path));
+    return written;
+  } catch (error) {
+    await rm(aside, { force: true }).catch(() => undefined);
+    throw unwritten(error, path);
+  }
+}
+
+/** Throws `BackupUnwritten` for a name that may not be taken. A device or a pipe is no place to rename a file to. */
+function refuseTaken(path: string, replaces: boolean): void {
+  const found = statSync(path, { throwIfNoEntry: false });
+  if (!found) return;
+  if (found.isDirectory()) throw isFolder(path);
+  if (!found.isFile()) {
+    throw new BackupUnwritten('no-file', `${path} is no file: name one, or - to write to standard output`);
+  }
+  if (!replaces) throw exists(path);
+}
+
+/** Renames, unless there is a file of the name. */
+async function takeName(aside: string, path: string): Promise<void> {
+  try {
+    await link(aside, path);
+  } catch (error) {
+    const { code = '' } = error as NodeJS.ErrnoException;
+    if (!['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS'].includes(code)) throw error;
+    // A file system without links: the name is taken by an empty file first.
+    await (await open(path, 'wx', 0o600)).close();
+    await rename(aside, path);
+    return;
+  }
+  await rm(aside);
+}
+
+/** Reads a backup to its end and checks all of it. Throws `BackupDamaged`, or what `source` throws. */
+export async function checkedContainer<Header>(
+  source: AsyncIterable<Buffer>,
+  kind: BackupKind<Header>,
+  seen: (run: readonly Pair[]) => void,
+  progress: (bytes: number) => void = () => undefined,
+): Promise<{ checked: CheckedContainer<Header>; damage: ContentDamage }> {
+  let bytes = 0;
+  const hash = createHash('sha256');
+  const counted = async function* (): AsyncGenerator<Buffer> {
+    for await (const chunk of source) {
+      bytes += chunk.length;
+      hash.update(chunk);
+      progress(bytes);
+      yield chunk;
+    }
+  };
+  const { header, pairs } = await readContainer(counted(), kind);
+  for (;;) {
+    const next = await pairs.next();
+    if (next.done) {
+      const { bytes: contentBytes, ...damage } = next.value;
+      return { checked: { header, bytes, contentBytes, sha256: hash.digest('hex') }, damage };
+    }
+    seen(next.value);
+  }
+}
+
+async function* writtenTo(file: FileHandle, source: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  for await (const chunk of source) {
+    for (let at = 0; at < chunk.length; ) at += (await file.write(chunk, at)).bytesWritten;
+    yield chunk;
+  }
+}
+
+function unwritten(error: unknown, path: string): unknown {
+  if (error instanceof BackupDamaged) {
+    return new BackupUnwritten('not-whole', `the backup did not arrive whole (${error.message}): take it again`);
+  }
+  const { code, syscall } = error as NodeJS.ErrnoException;
+  // What the network or the store did is told by whoever made the source.
+  if (typeof code !== 'string' || typeof syscall !== 'string' || syscall === 'read' || syscall === 'connect') {
+    return error;
+  }
+  switch (code) {
+    case 'EEXIST':
+      return exists(path);
+    case 'ENOENT':
+    case 'ENOTDIR':
+      return new BackupUnwritten(
+        'no-folder',
+        `there is no folder ${dirname(path)} to write to: make it, or name another`,
+      );
+    case 'EISDIR':
+      return isFolder(path);
+    case 'EACCES':
+    case 'EPERM':
+    case 'EROFS':
+      return new BackupUnwritten(
+        'no-right',
+        `${path} may not be written (${code}): name a folder that you may write to`,
+      );
+    case 'ENOSPC':
+    case 'EDQUOT':
+      return new BackupUnwritten(
+        'no-space',
+        `there is no room for ${path} (${code}): make room, or name another place`,
+      );
+    default:
+      return new BackupUnwritten('failed', `${path} cannot be written (${code}): name another place`);
+  }
+}
+
+function isFolder(path: string): BackupUnwritten {
+  return new BackupUnwritten('is-folder', `${path} is a folder: name a file in it`);
+}
+
+function exists(path: string): BackupUnwritten {
+  return new BackupUnwritten('exists', `${path} is there already: name another file, or say --force to replace it`);
+}

@@ -1,0 +1,232 @@
+import { statSync } from 'node:fs';
+import { readFile, readdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import type { InboxResult, SendResult } from '../../src/host/documents/mail.ts';
+import type { StatusResult } from '../../src/host/documents/status.ts';
+import { type Ended, type PosteProcess, poste, run } from '../support/poste-process.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
+
+/** A folder with a host in it, and `poste` in its environment. */
+class Home {
+  readonly folder: string;
+  readonly environment: Readonly<Record<string, string>>;
+
+  constructor(folder: string) {
+    this.folder = folder;
+    this.environment = { POSTE_HOME: folder };
+  }
+
+  run(...args: string[]): Promise<Ended> {
+    return run(args, this.environment);
+  }
+
+  /** What a command prints as JSON; fails when it fails. */
+  async json<T>(...args: string[]): Promise<T> {
+    const { code, stdout, stderr } = await this.run(...args, '--json');
+    if (code !== 0) throw new Error(`${args.join(' ')} ended with ${code}: ${stderr}`);
+    return JSON.parse(stdout) as T;
+  }
+
+  async daemon(): Promise<PosteProcess> {
+    const daemon = poste(['daemon', '--json', '--log-level', 'warn'], this.environment);
+    await daemon.printed('}\n');
+    return daemon;
+  }
+}
+
+async function home(): Promise<Home> {
+  const made = new Home(join(await temporaryFolder(), 'poste'));
+  await made.json('init', '--host', 'here');
+  return made;
+}
+
+const send = (to: string, body: string): string[] => [
+  'send',
+  '--as',
+  'eve',
+  '--to',
+  to,
+  '--subject',
+  's',
+  '--body',
+  body,
+];
+
+describe('a host', () => {
+  test('init, daemon, agents, send, inbox; and all of it is there after kill -9', async () => {
+    const here = await home();
+    const daemon = await here.daemon();
+    expect(statSync(join(here.folder, 'daemon.sock')).mode & 0o777).toBe(0o600);
+    await here.json('agent', 'add', 'eve');
+    await here.json('agent', 'add', 'bob', '--role', 'review');
+    const sent = await here.json<SendResult>(...send('role:review', 'Hello.'));
+    expect(sent.recipients).toMatchObject([{ recipient: 'bob@here', status: 'offline' }]);
+
+    await daemon.kill();
+    const again = await here.daemon();
+    const list = await here.json<InboxResult>('inbox', '--as', 'bob');
+    expect(list.summaries).toMatchObject([{ message_id: sent.message_id, from: 'eve@here', state: 'unread' }]);
+    const read = await here.json<InboxResult>('inbox', 'read', '--as', 'bob', sent.message_id);
+    expect(read.messages).toMatchObject([{ body: 'Hello.' }]);
+    await here.json('reply', '--as', 'bob', sent.message_id, '--body', 'Yes.');
+    expect(await here.json<InboxResult>('inbox', '--as', 'eve')).toMatchObject({ unread: 1 });
+
+    again.signal('SIGTERM');
+    expect(await again.ended()).toMatchObject({ code: 0, stderr: '' });
+    expect(await readdir(here.folder)).toEqual(['config.toml', 'store']);
+  });
+
+  test('what others wrote is framed as theirs and obeys no terminal', async () => {
+    const here = await home();
+    await here.daemon();
+    await here.json('agent', 'add', 'eve');
+    await here.json(...send('owner', 'a\u001b[2Jb\nposte: forged'));
+    const list = await here.json<InboxResult>('inbox', '--owner');
+    const { stdout } = await here.run('inbox', 'read', '--owner', list.summaries?.[0]?.message_id ?? '');
+    expect(stdout).toContain('were written by other agents');
+    expect(stdout).toContain('| a\\u{1b}[2Jb\n| poste: forged\n');
+  });
+
+  test('a second daemon is refused in one sentence, and the first goes on', async () => {
+    const here = await home();
+    const daemon = await here.daemon();
+    const second = await here.run('daemon');
+    expect(second).toMatchObject({ code: 4, stdout: '' });
+    expect(second.stderr).toMatch(/^poste: a daemon runs on the store at \S+ already: poste status shows it\.\n$/);
+    expect((await here.json<StatusResult>('status')).pid).toBe(daemon.pid);
+  });
+
+  test('without a daemon a command says how to start it, and --start does', async () => {
+    const here = await home();
+    expect(await here.run('status')).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/^poste: no daemon is running .*: start it with poste daemon, or .* --start\.\n$/),
+    });
+    const statuses = await Promise.all([1, 2, 3].map(() => here.json<StatusResult>('status', '--start')));
+    const [status] = statuses;
+    onTestFinished(() => endOf(status?.pid));
+    expect(new Set(statuses.map(({ pid }) => pid)).size).toBe(1);
+    expect(statSync(join(here.folder, 'daemon.log')).mode & 0o777).toBe(0o600);
+  });
+
+  test('--start says why the daemon did not start', async () => {
+    const here = await home();
+    await writeFile(join(here.folder, 'config.toml'), 'retention_days = "x"\n');
+    const { code, stderr } = await here.run('status', '--start');
+    expect(code).toBe(1);
+    expect(stderr).toMatch(/^poste: the daemon did not start \(\S+config\.toml, line 1: retention_days must be .*\)/);
+  });
+
+  test('what is no host, what cannot be, and what is missing ends with one sentence and its code', async () => {
+    const here = await home();
+    const nowhere = new Home(join(here.folder, 'nowhere'));
+    const cases: [Home, string[], number, RegExp][] = [
+      [nowhere, ['daemon'], 3, /there is no store at \S+: make one with poste init/],
+      [nowhere, ['backup', 'x'], 3, /there is no store/],
+      [here, ['init'], 4, /there is a host already/],
+      [here, ['init', '--host', '-x'], 2, /It must be letters/],
+      [here, ['send'], 2, /required option '--to/],
+      [here, ['send', '--to', 'a', '--subject', 's'], 2, /there is no body/],
+      [here, ['send', '--to', 'a', '--subject', 's', '--body', 'b', '--kind', 'loud'], 2, /Allowed choices/],
+      [here, ['send', '--as', 'a b', '--to', 'a', '--subject', 's', '--body', 'b'], 2, /name an agent/],
+      [here, ['send', '--to', 'a', '--subject', 's', '--body-file', '/nope'], 3, /cannot be read/],
+      [here, ['inbox', '--owner', '--as', 'x'], 2, /cannot be used with/],
+      [here, ['restore', 'x'], 2, /say --yes/],
+      [here, ['restore', '/nope', '--yes'], 3, /cannot be read/],
+      [here, ['agent', 'add'], 2, /missing required argument/],
+    ];
+    for (const [where, args, code, why] of cases) {
+      const ended = await where.run(...args);
+      expect({ args, code: ended.code }).toEqual({ args, code });
+      expect(ended.stderr).toMatch(why);
+      expect(ended.stderr).not.toContain('    at ');
+    }
+  });
+
+  test('refusals of the daemon have exit codes that scripts can switch on', async () => {
+    const here = await home();
+    await here.daemon();
+    await here.json('agent', 'add', 'eve');
+    const cases: [string[], number, string][] = [
+      [['agent', 'add', 'EVE'], 4, 'NAME_TAKEN'],
+      [['agent', 'remove', 'evee'], 3, 'NO_SUCH_AGENT'],
+      [send('evee', 'x'), 3, 'UNKNOWN_RECIPIENT'],
+      [['send', '--to', 'eve', '--subject', 's', '--body', 'b'], 2, 'BAD_INPUT'],
+      [['inbox', '--as', 'nobody'], 3, 'NO_SUCH_AGENT'],
+      [['inbox', 'read', '--as', 'eve', 'nope'], 3, 'NO_SUCH_MESSAGE'],
+    ];
+    for (const [args, code, name] of cases) {
+      const ended = await here.run(...args, '--json');
+      const { code: said } = JSON.parse(ended.stderr) as { code: string };
+      expect({ args, code: ended.code, said }).toEqual({ args, code, said: name });
+    }
+  });
+});
+
+describe('backup and restore', () => {
+  test('a backup of the running daemon is restored with its mail; what came since is told and kept aside', async () => {
+    const here = await home();
+    const daemon = await here.daemon();
+    await here.json('agent', 'add', 'eve');
+    const first = await here.json<SendResult>(...send('eve', 'before'));
+    const file = join(here.folder, 'poste.backup');
+    const backup = await here.json<{ messages: number }>('backup', file);
+    expect(backup.messages).toBe(1);
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+    expect((await here.run('backup', file)).code).toBe(4);
+    await here.json(...send('eve', 'after'));
+    const before = await here.json<StatusResult>('status');
+
+    expect(await here.run('restore', file, '--yes')).toMatchObject({ code: 4 });
+    daemon.signal('SIGTERM');
+    await daemon.ended();
+    const report = await here.json<{ replaced: object; kept_aside: string; receipt_floor: number }>(
+      'restore',
+      file,
+      '--yes',
+    );
+    expect(report.replaced).toEqual({ readable: true, same_host: true, messages_since: 1, outgoing_since: 0 });
+    expect(report.receipt_floor).toBeGreaterThan(Date.now());
+    expect(statSync(report.kept_aside).isDirectory()).toBe(true);
+
+    await here.daemon();
+    const list = await here.json<InboxResult>('inbox', '--as', 'eve');
+    expect(list.summaries?.map(({ message_id }) => message_id)).toEqual([first.message_id]);
+    const owner = await here.json<InboxResult>('inbox', '--owner');
+    expect(owner.summaries).toMatchObject([{ from: 'poste@here', subject: 'Restored from a backup', kind: 'alert' }]);
+    expect((await here.json<StatusResult>('status')).fingerprint).toBe(before.fingerprint);
+  });
+
+  test('an altered backup and one of another host change nothing', async () => {
+    const [here, other] = [await home(), await home()];
+    const file = join(here.folder, 'poste.backup');
+    await here.json('backup', file);
+    const bytes = await readFile(file);
+    const altered = join(here.folder, 'altered.backup');
+    await writeFile(altered, Buffer.concat([bytes.subarray(0, -1), Buffer.from(' ')]));
+    expect(await here.run('restore', altered, '--yes')).toMatchObject({ code: 1 });
+    expect(await other.run('restore', file, '--yes')).toMatchObject({
+      code: 4,
+      stderr: expect.stringContaining('that of another host'),
+    });
+    expect((await readdir(here.folder)).toSorted()).toEqual(['altered.backup', 'config.toml', 'poste.backup', 'store']);
+    expect(await readdir(other.folder)).toEqual(['config.toml', 'store']);
+  });
+});
+
+/** Ends a daemon that went into the background, and waits until it is gone. */
+async function endOf(pid: number | undefined): Promise<void> {
+  if (pid === undefined) return;
+  process.kill(pid, 'SIGKILL');
+  for (;;) {
+    try {
+      process.kill(pid, 0);
+    } catch {
+      return;
+    }
+    await new Promise((resolve) => {
+      setTimeout(resolve, 10);
+    });
+  }
+}
