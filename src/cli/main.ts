@@ -34,6 +34,7 @@ const COMMANDS: LazyCommands = {
   reply: async () => (await import('./reply.ts')).replyCommand(),
   agents: async () => (await import('./agents.ts')).agentsCommand(),
   inbox: async () => (await import('./inbox.ts')).inboxCommand(),
+  mcp: async () => (await import('./mcp.ts')).mcpCommand(),
   backup: async () => (await import('./backup.ts')).backupCommand(),
   restore: async () => (await import('./restore.ts')).restoreCommand(),
   relay: async () => {

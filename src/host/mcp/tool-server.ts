@@ -1,6 +1,8 @@
 /** One MCP server with the four tools, for a connection of either protocol revision. It keeps nothing: the daemon does. */
 import {
   type CallToolResult,
+  type JsonSchemaType,
+  type JsonSchemaValidator,
   McpServer,
   type StandardSchemaWithJSON,
   fromJsonSchema,
@@ -63,9 +65,9 @@ function problemOf(error: unknown, tool: string, signal: AbortSignal, log: Serve
 
 /** A schema that clients are shown. Values are not held to it here: a refusal of the daemon's says more. */
 function shown(schema: TSchema): StandardSchemaWithJSON {
-  return fromJsonSchema(schema as Parameters<typeof fromJsonSchema>[0], {
-    getValidator:
-      <T>() =>
-      (data: unknown) => ({ valid: true, data: data as T, errorMessage: undefined }),
+  return fromJsonSchema(schema as JsonSchemaType, {
+    getValidator<T>(): JsonSchemaValidator<T> {
+      return (data) => ({ valid: true, data: data as T, errorMessage: undefined });
+    },
   });
 }
