@@ -118,7 +118,7 @@ describe('the socket', () => {
       waits = resolve;
     });
     const status = ({ signal }: Caller): Promise<never> => {
-      signal.addEventListener('abort', aborted);
+      signal.addEventListener('abort', () => aborted());
       waits();
       return new Promise(() => undefined);
     };
