@@ -107,6 +107,11 @@ export class McpProcess implements Transport {
   }
 }
 
+/** Starts `poste mcp`, with nobody who speaks to it. */
+export function mcpProcess(environment: Environment, args: readonly string[]): McpProcess {
+  return new McpProcess(args, environment);
+}
+
 export interface ConnectedMcp {
   client: Client;
   process: McpProcess;
@@ -117,7 +122,7 @@ export async function connectMcp(
   args: readonly string[],
   revision: Revision = '2025-11-25',
 ): Promise<ConnectedMcp> {
-  const process = new McpProcess(args, environment);
+  const process = mcpProcess(environment, args);
   const mode = revision === '2026-07-28' ? { pin: revision } : 'legacy';
   const client = new Client({ name: 'test', version: '0' }, { versionNegotiation: { mode } });
   await client.connect(process);

@@ -24,7 +24,7 @@ const UNKNOWN_OUTCOME =
 /** What an agent is told instead of what a command says. */
 const SAID: Readonly<Partial<Record<ClientCode, string>>> = {
   DAEMON_NOT_RUNNING:
-    "no Poste daemon is running, so nothing was done: ask whom you work for to run poste daemon, or to add --start to this server's arguments, and try again",
+    "no Poste daemon is running, so nothing was done: ask your user to run poste daemon, or to add --start to this server's arguments, and try again",
   DAEMON_GONE: `the Poste daemon ended before it had answered, ${UNKNOWN_OUTCOME}`,
   DAEMON_SILENT: `the Poste daemon did not answer for a long time, ${UNKNOWN_OUTCOME}`,
 };
