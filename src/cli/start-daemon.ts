@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { closeSync, existsSync, openSync, readFileSync, renameSync } from 'node:fs';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { DaemonClient } from '../host/local/client.ts';
 import { type HostPaths, makePrivateFolder } from '../host/paths.ts';
 import { isListening } from '../system/unix-socket.ts';
 import { CommandFailed, EXIT } from './exit.ts';
@@ -36,6 +37,13 @@ export async function startInBackground(paths: HostPaths): Promise<void> {
       if (exitCode !== undefined && exitCode !== EXIT.conflict) throw notStarted(paths, lastLine(paths.logFile));
       if (performance.now() > deadline) throw notStarted(paths, 'it does not answer');
       await elapsed(LOOK_EVERY_MS);
+    }
+    // One that came too late would serve the next time that the store is free: it ends before this command does.
+    const { pid } = await new DaemonClient(paths.socket, paths.store).call('status', {});
+    if (pid !== child.pid && exitCode === undefined) {
+      child.ref();
+      child.kill();
+      await ended;
     }
   } finally {
     over.abort();
