@@ -1,6 +1,6 @@
 /** The four tools as an MCP client meets them: the official client, `poste mcp` and the daemon as processes of their own. */
 import { type CallToolResult, type Client, deserializeMessage } from '@modelcontextprotocol/client';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { BODY_CHARACTERS_MAX, type InboxResult, type SendResult } from '../../src/host/documents/mail.ts';
 import { OPERATIONS } from '../../src/host/local/operations.ts';
 import { type McpProcess, REVISIONS, connectMcp, mcpProcess } from '../support/mcp-client.ts';
@@ -274,6 +274,47 @@ describe('poste mcp and the daemon', () => {
       expect({ args, ...ended }).toMatchObject({ args, code: 2, stdout: '' });
       expect(ended.stderr).toMatch(why);
     }
+  });
+});
+
+describe('the session of poste mcp', () => {
+  /** Resolves when the sessions of eve are such. */
+  const untilSessions = (here: PosteHome, presences: readonly string[]): Promise<void> =>
+    vi.waitFor(
+      async () => {
+        const { sessions } = await here.client.call('session-list', {}, { as: 'eve' });
+        expect(sessions.map(({ presence }) => presence)).toEqual(presences);
+      },
+      { timeout: 20_000, interval: 25 },
+    );
+
+  test('its agent is live while it runs, ended when it ends, and each process has a session of its own', async () => {
+    const { here } = await hostWithAgents();
+    const first = await connectMcp(here.environment, ['--agent', 'eve']);
+    await untilSessions(here, ['live']);
+    const bob = await connectMcp(here.environment, ['--agent', 'bob']);
+    const sent = await answer<SendResult>(bob.client, 'mail_send', { ...MAIL, to: ['eve'] });
+    expect(sent.recipients[0]?.status).toBe('live-next-prompt');
+
+    const second = await connectMcp(here.environment, ['--agent', 'eve']);
+    await untilSessions(here, ['live', 'live']);
+    await first.client.close();
+    expect(await first.process.ended()).toBe(0);
+    second.process.signal('SIGTERM');
+    expect(await second.process.ended()).toBe(0);
+    await untilSessions(here, ['ended', 'ended']);
+    const later = await answer<SendResult>(bob.client, 'mail_send', { ...MAIL, to: ['eve'] });
+    expect(later.recipients[0]?.status).toBe('offline');
+  });
+
+  test('begins when the daemon comes, and is told of once on stderr until then', async () => {
+    const here = await posteHome();
+    const { process } = await connectMcp(here.environment, ['--agent', 'eve']);
+    await process.said('no Poste daemon is running');
+    await here.daemon();
+    await here.client.call('add-agent', { name: 'eve' });
+    await untilSessions(here, ['live']);
+    expect(process.stderr.match(/no Poste daemon is running/g)).toHaveLength(1);
   });
 });
 

@@ -6,8 +6,10 @@
  *
  * Standard output carries the protocol alone.
  */
+import { randomBytes } from 'node:crypto';
 import { StdioServerTransport, serveStdio } from '@modelcontextprotocol/server/stdio';
 import type { DaemonClient } from '../local/client.ts';
+import { AgentSession } from './agent-session.ts';
 import { DaemonLink } from './daemon-link.ts';
 import { type ServerLog, toolServer } from './tool-server.ts';
 
@@ -35,9 +37,11 @@ export function serveMcp({ client, agent, version, log, start }: McpOptions): Se
     // What the message was is the client's, and may be mail.
     onerror: ({ name }) => log(`the client's messages are not all understood (${name})`),
   });
+  const session = new AgentSession(link, `mcp-${randomBytes(8).toString('hex')}`, log);
   return {
     ended: untilClosed(transport),
     close: async () => {
+      await session.end();
       await served.close();
     },
   };
