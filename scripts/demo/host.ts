@@ -42,11 +42,11 @@ export class DemoAgent {
   async use<T extends keyof ToolResults>(tool: T, input: Record<string, unknown> = {}): Promise<ToolResults[T]> {
     const result = await this.call(tool, input);
     if (result.isError) throw new Error(`${tool} refused: ${JSON.stringify(result.content)}`);
-    return result.structuredContent as unknown as ToolResults[T];
+    return result.structuredContent as ToolResults[T];
   }
 
-  async call(tool: keyof ToolResults, input: Record<string, unknown>): Promise<CallToolResult> {
-    return (await this.#client.callTool({ name: tool, arguments: input })) as CallToolResult;
+  call(tool: keyof ToolResults, input: Record<string, unknown>): Promise<CallToolResult> {
+    return this.#client.callTool({ name: tool, arguments: input });
   }
 
   async close(): Promise<void> {

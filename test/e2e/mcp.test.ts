@@ -17,14 +17,14 @@ async function hostWithAgents(): Promise<{ here: PosteHome; daemon: Awaited<Retu
   return { here, daemon };
 }
 
-async function call(client: Client, name: string, input: object = {}): Promise<CallToolResult> {
-  return (await client.callTool({ name, arguments: input as Record<string, unknown> })) as CallToolResult;
+function call(client: Client, name: string, input: object = {}): Promise<CallToolResult> {
+  return client.callTool({ name, arguments: input as Record<string, unknown> });
 }
 
 /** The structured answer of a tool, which its text says too. */
 async function answer<T>(client: Client, name: string, input: object = {}): Promise<T> {
   const result = await call(client, name, input);
-  expect(result.isError ?? false, textOf(result)).toBe(false);
+  if (result.isError) throw new Error(`${name} refused: ${textOf(result)}`);
   expect(JSON.parse(textOf(result))).toEqual(result.structuredContent);
   return result.structuredContent as T;
 }
@@ -38,7 +38,7 @@ interface Problem {
 /** The refusal of a tool: an error result, whose text is a document. */
 async function refusalOf(client: Client, name: string, input: object = {}): Promise<Problem> {
   const result = await call(client, name, input);
-  expect(result.isError, textOf(result)).toBe(true);
+  expect(result.isError).toBe(true);
   expect(result.structuredContent).toBeUndefined();
   return JSON.parse(textOf(result)) as Problem;
 }
@@ -182,7 +182,15 @@ describe('mail_send as the specification says', () => {
     const text = { type: 'string' };
     expect(required).toEqual(['to', 'subject', 'body']);
     expect(Object.keys(properties ?? {})).toEqual([
-      ...['to', 'subject', 'body', 'kind', 'reply_to', 'needs_reply', 'refs', 'idempotency_key', 'origin'],
+      'to',
+      'subject',
+      'body',
+      'kind',
+      'reply_to',
+      'needs_reply',
+      'refs',
+      'idempotency_key',
+      'origin',
     ]);
     expect(properties).toMatchObject({
       to: { type: 'array', minItems: 1, maxItems: 20, items: { ...text, minLength: 1 } },
@@ -241,7 +249,8 @@ describe('poste mcp and the daemon', () => {
     const results = await Promise.all(sends);
     const faults = results.filter(({ isError }) => isError).map((result) => JSON.parse(textOf(result)) as Problem);
     for (const { code } of faults) expect(['DAEMON_GONE', 'DAEMON_NOT_RUNNING']).toContain(code);
-    for (const { code, message } of faults) if (code === 'DAEMON_GONE') expect(message).toContain('idempotency_key');
+    const gone = faults.filter(({ code }) => code === 'DAEMON_GONE');
+    for (const { message } of gone) expect(message).toContain('idempotency_key');
 
     await here.daemon();
     const repeated = await Promise.all(keys.map(send));
@@ -277,17 +286,18 @@ describe('poste mcp and the daemon', () => {
   });
 });
 
-describe('the session of poste mcp', () => {
-  /** Resolves when the sessions of eve are such. */
-  const untilSessions = (here: PosteHome, presences: readonly string[]): Promise<void> =>
-    vi.waitFor(
-      async () => {
-        const { sessions } = await here.client.call('session-list', {}, { as: 'eve' });
-        expect(sessions.map(({ presence }) => presence)).toEqual(presences);
-      },
-      { timeout: 20_000, interval: 25 },
-    );
+/** Resolves when the sessions of eve are such. */
+function untilSessions(here: PosteHome, presences: readonly string[]): Promise<void> {
+  return vi.waitFor(
+    async () => {
+      const { sessions } = await here.client.call('session-list', {}, { as: 'eve' });
+      expect(sessions.map(({ presence }) => presence)).toEqual(presences);
+    },
+    { timeout: 20_000, interval: 25 },
+  );
+}
 
+describe('the session of poste mcp', () => {
   test('its agent is live while it runs, ended when it ends, and each process has a session of its own', async () => {
     const { here } = await hostWithAgents();
     const first = await connectMcp(here.environment, ['--agent', 'eve']);

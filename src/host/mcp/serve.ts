@@ -31,7 +31,7 @@ export interface ServedMcp {
 
 export function serveMcp({ client, agent, version, log, start }: McpOptions): ServedMcp {
   const link = new DaemonLink({ client, agent, start });
-  const transport = new StdioServerTransport();
+  const transport = new ClientTransport();
   const served = serveStdio(() => toolServer({ link, version, log }), {
     transport,
     // What the message was is the client's, and may be mail.
@@ -39,7 +39,7 @@ export function serveMcp({ client, agent, version, log, start }: McpOptions): Se
   });
   const session = new AgentSession(link, `mcp-${randomBytes(8).toString('hex')}`, log);
   return {
-    ended: untilClosed(transport),
+    ended: transport.closed,
     close: async () => {
       await session.end();
       await served.close();
@@ -47,13 +47,20 @@ export function serveMcp({ client, agent, version, log, start }: McpOptions): Se
   };
 }
 
-/** `serveStdio` has its own listener for the end of the connection, and tells nobody. */
-function untilClosed(transport: StdioServerTransport): Promise<void> {
-  const told = transport.onclose;
-  return new Promise((resolve) => {
-    transport.onclose = () => {
-      told?.();
-      resolve();
-    };
-  });
+/** Standard input and output; says when either has ended, which `serveStdio` tells nobody. */
+class ClientTransport extends StdioServerTransport {
+  readonly closed: Promise<void>;
+  #tellClosed!: () => void;
+
+  constructor() {
+    super();
+    this.closed = new Promise((resolve) => {
+      this.#tellClosed = resolve;
+    });
+  }
+
+  override async close(): Promise<void> {
+    await super.close();
+    this.#tellClosed();
+  }
 }
