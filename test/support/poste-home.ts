@@ -10,9 +10,9 @@ export class PosteHome {
   /** Asks its daemon, when it runs. */
   readonly client: DaemonClient;
 
-  constructor(folder: string) {
+  constructor(folder: string, environment: Environment = {}) {
     this.folder = folder;
-    this.environment = { POSTE_HOME: folder };
+    this.environment = { POSTE_HOME: folder, ...environment };
     this.client = new DaemonClient(join(folder, 'daemon.sock'), join(folder, 'store'));
   }
 
@@ -34,10 +34,10 @@ export class PosteHome {
   }
 }
 
-/** A host of this name, without a daemon. */
-export async function posteHome(host = 'here'): Promise<PosteHome> {
-  const made = new PosteHome(join(await temporaryFolder(), 'poste'));
-  await made.json('init', '--host', host);
+/** A new host, without a daemon. */
+export async function posteHome(hostName = 'here', environment: Environment = {}): Promise<PosteHome> {
+  const made = new PosteHome(join(await temporaryFolder(), 'poste'), environment);
+  await made.json('init', '--host', hostName);
   return made;
 }
 
