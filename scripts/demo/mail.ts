@@ -78,7 +78,9 @@ async function showOneHost(builder: DemoAgent, reviewer: DemoAgent): Promise<voi
 
 async function showPairing(desktop: DemoHost, lab: DemoHost): Promise<void> {
   const invite = await desktop.client.call('pair-invite', {});
-  const pinned = await lab.client.call('pair-accept', { code: invite.code, address: invite.address });
+  const [address] = invite.addresses;
+  assert.ok(address);
+  const pinned = await lab.client.call('pair-accept', { code: invite.code, address });
   assert.equal(pinned.fingerprint, invite.fingerprint);
   const own = await lab.client.call('status', {});
   const { peers } = await desktop.client.call('peers', {});
@@ -86,10 +88,7 @@ async function showPairing(desktop: DemoHost, lab: DemoHost): Promise<void> {
     peers.map(({ host, fingerprint }) => [host, fingerprint]),
     [['lab', own.fingerprint]],
   );
-  step(
-    'The hosts are paired by a one-time code: each pins the key of the other',
-    `desktop listens at ${invite.address}`,
-  );
+  step('The hosts are paired by a one-time code: each pins the key of the other', `desktop listens at ${address}`);
 }
 
 async function showTwoHosts(desktop: DemoHost, lab: DemoHost, builder: DemoAgent, tester: DemoAgent): Promise<void> {
