@@ -40,6 +40,7 @@ const COMMANDS: LazyCommands = {
   reply: async () => (await import('./reply.ts')).replyCommand(),
   agents: async () => (await import('./agents.ts')).agentsCommand(),
   inbox: async () => (await import('./inbox.ts')).inboxCommand(),
+  mcp: async () => (await import('./mcp.ts')).mcpCommand(),
   pair: async () => (await import('./pair.ts')).pairCommand(),
   peers: async () => (await import('./peers.ts')).peersCommand(),
   unpair: async () => (await import('./unpair.ts')).unpairCommand(),

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { InboxResult, SendResult } from '../../src/host/documents/mail.ts';
 import type { StatusResult } from '../../src/host/documents/status.ts';
-import { PosteHome, posteHome } from '../support/poste-home.ts';
+import { PosteHome, endDaemon, posteHome } from '../support/poste-home.ts';
 
 const send = (to: string, body: string): string[] => [
   'send',
@@ -70,7 +70,7 @@ describe('a host', () => {
     });
     const statuses = await Promise.all([1, 2, 3].map(() => here.json<StatusResult>('status', '--start')));
     const [status] = statuses;
-    onTestFinished(() => endOf(status?.pid));
+    onTestFinished(() => endDaemon(status?.pid));
     expect(new Set(statuses.map(({ pid }) => pid)).size).toBe(1);
     expect(statSync(join(here.folder, 'daemon.log')).mode & 0o777).toBe(0o600);
   });
@@ -179,19 +179,3 @@ describe('backup and restore', () => {
     expect(await readdir(other.folder)).toEqual(['config.toml', 'store']);
   });
 });
-
-/** Ends a daemon that went into the background, and waits until it is gone. */
-async function endOf(pid: number | undefined): Promise<void> {
-  if (pid === undefined) return;
-  process.kill(pid, 'SIGKILL');
-  for (;;) {
-    try {
-      process.kill(pid, 0);
-    } catch {
-      return;
-    }
-    await new Promise((resolve) => {
-      setTimeout(resolve, 10);
-    });
-  }
-}

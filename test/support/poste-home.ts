@@ -1,15 +1,19 @@
-/** A folder with a host in it, and `poste` as processes in its environment. */
+/** A folder with a host in it, whose daemon and commands are processes of their own. Call these inside a test. */
 import { join } from 'node:path';
+import { DaemonClient } from '../../src/host/local/client.ts';
 import { type Ended, type Environment, type PosteProcess, poste, run } from './poste-process.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 
 export class PosteHome {
   readonly folder: string;
   readonly environment: Environment;
+  /** Asks its daemon, when it runs. */
+  readonly client: DaemonClient;
 
   constructor(folder: string, environment: Environment = {}) {
     this.folder = folder;
     this.environment = { POSTE_HOME: folder, ...environment };
+    this.client = new DaemonClient(join(folder, 'daemon.sock'), join(folder, 'store'));
   }
 
   run(...args: string[]): Promise<Ended> {
@@ -30,9 +34,25 @@ export class PosteHome {
   }
 }
 
-/** A new host. */
+/** A new host, without a daemon. */
 export async function posteHome(hostName = 'here', environment: Environment = {}): Promise<PosteHome> {
   const made = new PosteHome(join(await temporaryFolder(), 'poste'), environment);
   await made.json('init', '--host', hostName);
   return made;
+}
+
+/** Ends a daemon that a command started in the background, and waits until it has gone. */
+export async function endDaemon(pid: number | undefined): Promise<void> {
+  if (pid === undefined) return;
+  process.kill(pid, 'SIGKILL');
+  for (;;) {
+    try {
+      process.kill(pid, 0);
+    } catch {
+      return;
+    }
+    await new Promise((resolve) => {
+      setTimeout(resolve, 10);
+    });
+  }
 }
