@@ -22,6 +22,10 @@ const RELAY_COMMANDS: LazyCommands = {
   console: async () => (await import('./relay-console.ts')).relayConsoleCommand(),
   backup: async () => (await import('./relay-backup.ts')).relayBackupCommand(),
   restore: async () => (await import('./relay-restore.ts')).relayRestoreCommand(),
+  set: async () => (await import('./relay-set.ts')).relaySetCommand(),
+  unset: async () => (await import('./relay-unset.ts')).relayUnsetCommand(),
+  status: async () => (await import('./relay-status.ts')).relayStatusCommand(),
+  quarantine: async () => (await import('./quarantine.ts')).quarantineCommand(),
   'rotate-epoch': async () => (await import('./relay-rotate-epoch.ts')).relayRotateEpochCommand(),
 };
 
@@ -46,7 +50,7 @@ const COMMANDS: LazyCommands = {
   backup: async () => (await import('./backup.ts')).backupCommand(),
   restore: async () => (await import('./restore.ts')).restoreCommand(),
   relay: async () => {
-    const relay = new Command('relay').description('Run and keep a relay.');
+    const relay = new Command('relay').description('Run and keep a relay, and choose the one that this host uses.');
     await addCommands(relay, RELAY_COMMANDS, WORDS);
     return relay;
   },

@@ -2,8 +2,8 @@
  * The daemon: opens the store, answers at the local socket, and runs what is done by the clock. The composition root of
  * the host side.
  *
- *     start   store (its lock keeps a second daemon out) ─▶ identity ─▶ socket ─▶ LAN
- *     stop    socket and LAN: what came is answered ─▶ store: what was begun is durable
+ *     start   store (its lock keeps a second daemon out) ─▶ identity ─▶ socket ─▶ LAN, relay
+ *     stop    socket, LAN and relay: what came is answered ─▶ store: what was begun is durable
  *
  * When the store fails nothing more is answered, and `failed` resolves: the process is to end.
  */
@@ -17,6 +17,7 @@ import type { HostConfig } from './config.ts';
 import { handlersOf } from './local/handlers.ts';
 import { LocalServer } from './local/server.ts';
 import { LanSide } from './transport/lan-side.ts';
+import { RelaySide } from './transport/relay-side/relay-side.ts';
 import { WebSide } from './web/web-side.ts';
 import { type HostPaths, daemonSocketFault, makePrivateFolder } from './paths.ts';
 import { SYSTEM_TIMERS } from './office/timers.ts';
@@ -82,9 +83,10 @@ export async function startDaemon({ paths, config, version, log }: DaemonOptions
     await makeSocketFolder(paths);
     const waking = await startWake(office, SYSTEM_TIMERS);
     wake = waking;
-    const lan = new LanSide({ office, listen: config.lanListen, advertise: config.lanAdvertise, version });
+    const relay = new RelaySide({ office });
+    const lan = new LanSide({ office, listen: config.lanListen, advertise: config.lanAdvertise, version, relay });
     const web: WebSide = new WebSide({ office, handlers: () => handlers, listen: config.webListen });
-    const handlers = handlersOf({ office, facts, pairing: lan, web, sessions: waking.desk, ring: waking.ring });
+    const handlers = handlersOf({ office, facts, pairing: lan, relay, web, sessions: waking.desk, ring: waking.ring });
     const server = await LocalServer.listen({
       socketPath: paths.socket,
       office,
@@ -95,10 +97,11 @@ export async function startDaemon({ paths, config, version, log }: DaemonOptions
       },
     });
     await lan.start();
+    relay.start();
     const sweep = repeatedSweep(office, config.retentionDays * DAY_MS);
     const stop = async (): Promise<void> => {
       await sweep.stop();
-      await Promise.race([Promise.all([server.drain(), lan.stop(), web.stop()]), elapsed(DRAIN_MS)]);
+      await Promise.race([Promise.all([server.drain(), lan.stop(), relay.stop(), web.stop()]), elapsed(DRAIN_MS)]);
       server.close();
       await waking.close();
       await store.close();

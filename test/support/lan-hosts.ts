@@ -66,8 +66,9 @@ export async function openLanHost(name: string): Promise<LanHost> {
   };
   let port = 0;
   let isUp = false;
+  const relay = { factsFor: () => Promise.resolve(null), begin: () => undefined };
   const newSide = (): LanSide =>
-    new LanSide({ office, listen: { host: '127.0.0.1', port }, advertise: undefined, version: '0' });
+    new LanSide({ office, listen: { host: '127.0.0.1', port }, advertise: undefined, version: '0', relay });
   let lan = newSide();
   const down = async (): Promise<void> => {
     if (!isUp) return;

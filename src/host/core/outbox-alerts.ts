@@ -22,6 +22,7 @@ const TITLE: Readonly<Record<OutboxAlert, string>> = {
   'given-up': 'Undelivered to',
   unpaired: 'Undelivered to',
   quarantined: 'Undelivered to',
+  'too-large': 'Undelivered to',
   expired: 'Undelivered to',
   unconfirmed: 'Undelivered/unconfirmed to',
   'never-confirmed': 'Undelivered/unconfirmed to',
@@ -42,6 +43,8 @@ function sentenceOf(alert: OutboxAlert, { hostName, rowId }: AlertedMessage): st
       return `was not confirmed before this host and ${hostName} were unpaired. It is not tried any more.`;
     case 'quarantined':
       return `is held in quarantine by ${hostName}: whoever runs that host can look at it there and let it in.`;
+    case 'too-large':
+      return `is larger than the relay takes, and ${hostName} is out of reach otherwise. It is still tried over the LAN: poste outbox cancel ${rowId} ends that. Send it in smaller parts.`;
     case 'expired':
       return `waited at the relay until its time was up, and ${hostName} never fetched it. Send it again if it still matters.`;
     case 'unconfirmed':

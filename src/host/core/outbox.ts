@@ -53,6 +53,10 @@ export type OutboxHappening =
   | { type: 'receipt'; recipient: Address; state: DeliveryState }
   /** The relay's store began anew. */
   | { type: 'new-epoch'; relayPubkey: PublicKey; epoch: Epoch }
+  /** It went back in time, without a new epoch: what it took may be gone. */
+  | { type: 'relay-rewound'; relayPubkey: PublicKey }
+  /** The relay takes mail for this peer, and did not before. */
+  | { type: 'relay-ready'; relayPubkey: PublicKey; epoch: Epoch }
   /** The peer answers over the LAN again. */
   | { type: 'peer-reached' }
   | { type: 'peer-unpaired' }
@@ -73,6 +77,7 @@ export const OUTBOX_ALERTS = [
   'given-up',
   'unpaired',
   'quarantined',
+  'too-large', // for the relay; over the LAN it is still tried
   'expired',
   'unconfirmed',
   'never-confirmed', // unconfirmed, by a peer that never confirmed anything
@@ -171,10 +176,16 @@ function moveEnvelope(row: OutboxRow, happening: OutboxHappening, facts: OutboxF
       const mark = { type: 'MarkRecipients', recipients: waitingOf(row), state: 'cancelled' } as const;
       return changed(row, { state: 'cancelled', nextAtMs: null }, mark);
     }
+    case 'relay-refused': {
+      const step = moveAny(row, happening, facts);
+      const isNews = happening.code === 'too large' && row.state === 'pending' && row.alertedAtMs === null;
+      return isNews && step.row ? alerted(step.row, 'undelivered', 'too-large', facts) : step;
+    }
     case 'relay-pushing':
-    case 'relay-refused':
     case 'relay-failed':
     case 'new-epoch':
+    case 'relay-rewound':
+    case 'relay-ready':
     case 'time-passed':
       return moveAny(row, happening, facts);
     default:
@@ -187,7 +198,16 @@ function moveAny(
   row: OutboxRow,
   happening: Extract<
     OutboxHappening,
-    { type: 'relay-pushing' | 'relay-refused' | 'relay-failed' | 'new-epoch' | 'time-passed' }
+    {
+      type:
+        | 'relay-pushing'
+        | 'relay-refused'
+        | 'relay-failed'
+        | 'new-epoch'
+        | 'relay-rewound'
+        | 'relay-ready'
+        | 'time-passed';
+    }
   >,
   facts: OutboxFacts,
 ): OutboxStep {
@@ -203,6 +223,17 @@ function moveAny(
       if (row.state !== 'relay-accepted' || isAcceptedIn(row, relayPubkey, epoch)) return unchanged(row);
       return changed(row, { relayAttempts: 0, nextAtMs: facts.nowMs });
     }
+    case 'relay-rewound': {
+      const { acceptance } = row;
+      if (row.state !== 'relay-accepted' || acceptance?.relayPubkey !== happening.relayPubkey) return unchanged(row);
+      return changed(row, { acceptance: { ...acceptance, mayBeLost: true }, relayAttempts: 0, nextAtMs: facts.nowMs });
+    }
+    case 'relay-ready': {
+      const { relayPubkey, epoch } = happening;
+      const isToPush = row.state === 'relay-accepted' && !isAcceptedIn(row, relayPubkey, epoch);
+      if (row.state !== 'pending' && !isToPush) return unchanged(row);
+      return changed(row, { relayAttempts: 0, nextAtMs: Math.min(row.nextAtMs ?? facts.nowMs, facts.nowMs) });
+    }
     case 'time-passed':
       if (!SENDING_STATES.has(row.state) || row.nextAtMs === null || row.nextAtMs > facts.nowMs) return unchanged(row);
       return changed(row, { nextAtMs: facts.nowMs + backoffMs(Infinity, facts.jitter) });
@@ -211,9 +242,9 @@ function moveAny(
   }
 }
 
-/** Whether the relay took the row in this generation of its store. */
+/** Whether the relay took the row in this generation of its store, as far as is known. */
 export function isAcceptedIn({ acceptance }: OutboxRow, relayPubkey: PublicKey, epoch: Epoch): boolean {
-  return acceptance?.relayPubkey === relayPubkey && acceptance.epoch === epoch;
+  return acceptance?.relayPubkey === relayPubkey && acceptance.epoch === epoch && !acceptance.mayBeLost;
 }
 
 function failedOverLan(row: OutboxRow, lastError: string, { nowMs, jitter }: OutboxFacts): OutboxStep {
@@ -331,6 +362,8 @@ function moveReceipt(row: OutboxRow, happening: OutboxHappening, facts: OutboxFa
     case 'relay-refused':
     case 'relay-failed':
     case 'new-epoch':
+    case 'relay-rewound':
+    case 'relay-ready':
     case 'time-passed':
       return moveAny(row, happening, facts).row;
     // A relay of v1 carries no receipts, and nobody confirms or cancels one.

@@ -17,6 +17,9 @@ export const REFUSAL_CODES = [
   'NO_SUCH_ROW',
   'NOT_CANCELLABLE',
   'NOT_CONFIGURED',
+  'NO_RELAY', // none is set
+  'RELAY_KEY_MISMATCH', // details.shown and details.pinned or details.expected: fingerprints
+  'RELAY_UNREACHABLE',
   'UNAVAILABLE', // may be tried again
 ] as const;
 export type RefusalCode = (typeof REFUSAL_CODES)[number];

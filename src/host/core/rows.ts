@@ -228,6 +228,8 @@ export interface RelayAcceptance {
   acceptedAtMs: number;
   /** How long it keeps the item, as it said then. */
   retentionMs: number;
+  /** The relay's store went back in time since, without a new epoch. */
+  mayBeLost?: true;
 }
 
 /** One item for one paired host. Its wire bytes are made once, stored beside it and never change. */
@@ -359,6 +361,45 @@ export interface IdempotencyRow {
   result: unknown;
 }
 
+/** Where the proof that a relay's authority asks for comes from, fresh each time: a file, or what a command prints. */
+export type RelayProofSource = { type: 'file'; path: string } | { type: 'command'; command: string };
+
+/** The relay that this host uses, by its pinned key. */
+export interface RelayRow {
+  /** Without a slash at its end. */
+  url: string;
+  pubkey: PublicKey;
+  pinnedAtMs: number;
+  /** Another key was shown at this address: nothing goes there until the owner confirms it. */
+  seenKey: { pubkey: PublicKey; atMs: number } | null;
+  proof: RelayProofSource | null;
+  /** The store generation that rows and positions are of; null before the relay was reached. */
+  epoch: Epoch | null;
+  /** `iat` of the newest sender list that was published: never gone behind. */
+  sendersIatMs: number;
+}
+
+/** What a relay was made to know of this host, under one key in one epoch. A cache: it is made again when it is missing. */
+export interface RelayEnrolmentRow {
+  /** When the relay showed this host as enrolled. */
+  checkedAtMs: number;
+  authorizedBy: string | null;
+  account: string | null;
+  isCrowded: boolean;
+  /** When a hosted enrolment runs out, as its token says. */
+  validUntilMs: number | null;
+  /** The key to seal to, as it was read back. */
+  encKey: { encPub: string; at: number; checkedAtMs: number } | null;
+  /** The list of paired hosts, as the relay answered for it. */
+  senders: { hash: Sha256Hex; count: number; iat: number; checkedAtMs: number } | null;
+}
+
+/** How far the queue at a relay is dealt with: everything up to there is delivered, known or in quarantine. */
+export interface RelayPositionRow {
+  receivedThrough: number;
+  atMs: number;
+}
+
 /** The key parts of each table, in the order they sort by. */
 export interface Keys {
   identity: [];
@@ -392,6 +433,9 @@ export interface Keys {
   receipt: [PeerId, id: string, recipient: string];
   idempotency: [AgentId, keyHash: Sha256Hex];
   idempotencyDue: [atMs: number, AgentId, keyHash: Sha256Hex];
+  relay: [];
+  relayEnrolment: [relayPubkey: PublicKey, Epoch, hostPubkey: PublicKey];
+  relayPosition: [relayPubkey: PublicKey, Epoch, hostPubkey: PublicKey];
 }
 
 export interface Tables {
@@ -430,6 +474,9 @@ export interface Tables {
   receipt: ReceiptRow;
   idempotency: IdempotencyRow;
   idempotencyDue: true;
+  relay: RelayRow;
+  relayEnrolment: RelayEnrolmentRow;
+  relayPosition: RelayPositionRow;
 }
 
 export type TableName = keyof Tables;

@@ -18,6 +18,16 @@ export interface RelayFacts {
 /** `wait`: not now. A row that is due and has to wait is given `time-passed`. */
 export type Transport = 'lan' | 'relay' | 'wait';
 
+/** Whether it matters for the row, now or next, what a relay can do. */
+export function mayNeedRelay(row: OutboxRow, peer: Pick<PeerRow, 'address' | 'lanFailures'>): boolean {
+  if (row.state === 'relay-accepted') return true;
+  return row.state === 'pending' && (isOutOfReach(peer) || row.lanAttempts >= LAN_ATTEMPTS_BEFORE_RELAY);
+}
+
+function isOutOfReach({ address, lanFailures }: Pick<PeerRow, 'address' | 'lanFailures'>): boolean {
+  return address === null || lanFailures >= LAN_ATTEMPTS_BEFORE_RELAY;
+}
+
 /** `relay` is null when none is configured or it may not be used. */
 export function chooseTransport(
   row: OutboxRow,
@@ -32,8 +42,7 @@ export function chooseTransport(
     case 'pending': {
       if (!relay?.isTargetEnrolled || !mayPush(row, nowMs, relay.retentionMs)) return overLan;
       // Rules 1 and 3: a peer that answers again has no failures, and its rows none either.
-      const isUnreachable = peer.address === null || peer.lanFailures >= LAN_ATTEMPTS_BEFORE_RELAY;
-      if (!isUnreachable && row.lanAttempts < LAN_ATTEMPTS_BEFORE_RELAY) return overLan;
+      if (!isOutOfReach(peer) && row.lanAttempts < LAN_ATTEMPTS_BEFORE_RELAY) return overLan;
       // Where both fail, they take turns.
       return row.relayAttempts > row.lanAttempts && overLan === 'lan' ? 'lan' : 'relay';
     }

@@ -4,6 +4,7 @@ import type { AgentId } from '../core/rows.ts';
 import { addAgent, listOwnAgents, removeAgent, renameAgent, setAgentRoles } from '../office/agents.ts';
 import { listAgents } from '../office/directory.ts';
 import { useInbox } from '../office/inbox.ts';
+import type { RelaySetInput, RelaySetResult, RelayStatusResult, RelayUnsetResult } from '../documents/relay.ts';
 import type { WebLinkResult } from '../documents/web.ts';
 import type { Office } from '../office/office.ts';
 import type { Ring } from '../office/ring.ts';
@@ -40,6 +41,7 @@ export interface HandlerParts {
   office: Office;
   facts: DaemonFacts;
   pairing: Pairing;
+  relay: RelaySetting;
   web: WebDoor;
   sessions: SessionDesk;
   ring: Ring;
@@ -56,7 +58,14 @@ export interface Pairing {
   accept(input: AcceptInput): Promise<PeerView | Refusal>;
 }
 
-export function handlersOf({ office, facts, pairing, web, sessions, ring }: HandlerParts): Handlers {
+/** What uses a relay: it calls. */
+export interface RelaySetting {
+  set(input: RelaySetInput): Promise<RelaySetResult | Refusal>;
+  unset(): Promise<RelayUnsetResult | Refusal>;
+  status(): Promise<RelayStatusResult>;
+}
+
+export function handlersOf({ office, facts, pairing, relay, web, sessions, ring }: HandlerParts): Handlers {
   return {
     status: () => readStatus(office, facts),
     'add-agent': (_, input) => addAgent(office, input),
@@ -77,6 +86,9 @@ export function handlersOf({ office, facts, pairing, web, sessions, ring }: Hand
     'peer-address': (_caller, { host, address }) => setAddress(office, host, address),
     unpair: (_caller, { host }) => unpair(office, host),
     'rotate-key': () => rotateOwnKey(office),
+    'relay-set': (_caller, input) => relay.set(input),
+    'relay-unset': () => relay.unset(),
+    'relay-status': () => relay.status(),
     outbox: (_caller, input) => listOutbox(office, input),
     'outbox-cancel': (_caller, input) => cancelOutbox(office, input),
     quarantine: (_caller, input) => listQuarantine(office, input),

@@ -48,6 +48,7 @@ import {
   RotateKeyResult,
   UnpairInput,
 } from '../documents/peers.ts';
+import { RelaySetInput, RelaySetResult, RelayStatusResult, RelayUnsetResult } from '../documents/relay.ts';
 import {
   SessionEndInput,
   SessionEndResult,
@@ -95,6 +96,9 @@ export const OPERATIONS = {
   'peer-address': { acting: 'anybody', input: PeerAddressInput, output: PeerView },
   unpair: { acting: 'anybody', input: UnpairInput, output: PeerView },
   'rotate-key': { acting: 'anybody', input: Nothing, output: RotateKeyResult },
+  'relay-set': { acting: 'anybody', input: RelaySetInput, output: RelaySetResult },
+  'relay-unset': { acting: 'anybody', input: Nothing, output: RelayUnsetResult },
+  'relay-status': { acting: 'anybody', input: Nothing, output: RelayStatusResult },
   outbox: { acting: 'anybody', input: OutboxInput, output: OutboxResult },
   'outbox-cancel': { acting: 'anybody', input: CancelInput, output: CancelResult },
   quarantine: { acting: 'anybody', input: QuarantineInput, output: QuarantineResult },

@@ -17,5 +17,8 @@ export const STATUS_OF: Readonly<Record<RefusalCode, number>> = {
   NO_SUCH_ROW: 404,
   NOT_CANCELLABLE: 409,
   NOT_CONFIGURED: 409,
+  NO_RELAY: 404,
+  RELAY_KEY_MISMATCH: 403,
+  RELAY_UNREACHABLE: 503,
   UNAVAILABLE: 503,
 };

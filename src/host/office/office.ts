@@ -27,6 +27,8 @@ export type Happening =
   /** An outbox row waits for this peer, or may be tried again. */
   | { type: 'outbox-changed'; peerId: PeerId }
   | { type: 'peers-changed' }
+  /** Another relay is used from now on, or none, or its key was confirmed. */
+  | { type: 'relay-changed' }
   /** This host, or its encryption key, goes on under a new one. */
   | { type: 'identity-changed'; identity: Identity };
 

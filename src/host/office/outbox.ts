@@ -122,12 +122,18 @@ export function afterAttempt(
   return step.row;
 }
 
+/** What happens to all rows of a peer. */
+export type PeerHappening = Extract<
+  OutboxHappening,
+  { type: 'peer-reached' | 'peer-unpaired' | 'new-epoch' | 'relay-rewound' | 'relay-ready' }
+>;
+
 /** Something happened to the peer itself: every row of it that is open takes note. */
 export async function afterPeerChange(
   tx: Transaction,
   office: Office,
   peerId: PeerId,
-  happening: Extract<OutboxHappening, { type: 'peer-reached' | 'peer-unpaired' | 'new-epoch' }>,
+  happening: PeerHappening,
 ): Promise<void> {
   const rowIds: number[] = [];
   for await (const { rowId } of openRows(tx, peerId)) rowIds.push(rowId);

@@ -41,6 +41,9 @@ export const PREFIX: { readonly [T in TableName]: number } = {
   quarantineUsage: 0x45,
   idempotency: 0x50,
   idempotencyDue: 0x51,
+  relay: 0x60,
+  relayEnrolment: 0x61,
+  relayPosition: 0x62,
 };
 
 /** DO NOT CHANGE: how each part of a key is written. */
@@ -76,6 +79,9 @@ const PARTS: { readonly [T in TableName]: readonly ('text' | 'number')[] } = {
   receipt: ['text', 'text', 'text'],
   idempotency: ['text', 'text'],
   idempotencyDue: ['number', 'text', 'text'],
+  relay: [],
+  relayEnrolment: ['text', 'text', 'text'],
+  relayPosition: ['text', 'text', 'text'],
 };
 
 /** The prefix of what no table holds: the schema's version. DO NOT CHANGE. */

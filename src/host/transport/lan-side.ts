@@ -19,7 +19,7 @@ import { ownAddresses } from './callable-address.ts';
 import { LanCallFailed, LanClient } from './lan-client.ts';
 import { encKeyDocument, isInvitersAnswer, lanRoutes, spokenAddress } from './lan-routes.ts';
 import { LanServer } from './lan-server.ts';
-import { OutboxPass } from './outbox-pass.ts';
+import { OutboxPass, type RelayWay } from './outbox-pass.ts';
 import { INVITE_MS, PairingDesk } from './pairing-desk.ts';
 import { type LookReason, PeerLook } from './peer-look.ts';
 import { PeerMoves } from './peer-moves.ts';
@@ -37,6 +37,8 @@ export interface LanSideOptions {
   listen: ListenAddress;
   advertise: ListenAddress | undefined;
   version: string;
+  /** Where rows go that the LAN cannot carry. */
+  relay: RelayWay;
 }
 
 export class LanSide {
@@ -66,6 +68,7 @@ export class LanSide {
     this.#pass = new OutboxPass({
       office: options.office,
       client: this.#client,
+      relay: options.relay,
       doubted: (peerId) => this.#look.begin(peerId, 'doubt'),
     });
     this.#look = new PeerLook({

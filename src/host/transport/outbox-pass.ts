@@ -1,7 +1,8 @@
 /**
- * Empties the outbox: for each paired host, one pass at a time takes the rows that are due and sends them.
+ * Empties the outbox over the LAN: for each paired host, one pass at a time takes the rows that are due and sends them.
  *
  *     due rows ─▶ which way ─▶ one request ─▶ each row's answer ─▶ afterAttempt ─▶ next due row, or sleep until then
+ *                     └─▶ the relay's own pass
  *
  * A pass ends with nothing due; it is begun again by what is queued, by the time the next row is due, and by the peer
  * being reached. A host that does not answer costs one request for all that is due to it.
@@ -11,7 +12,7 @@ import type { LanItem, LanItemsAnswer } from '../../protocol/lan.ts';
 import { LAN_BATCH_MAX } from '../../protocol/lan.ts';
 import type { OutboxHappening } from '../core/outbox.ts';
 import type { OutboxRow, PeerId, PeerRow } from '../core/rows.ts';
-import { chooseTransport } from '../core/transport-choice.ts';
+import { type RelayFacts, type Transport, chooseTransport, mayNeedRelay } from '../core/transport-choice.ts';
 import type { Office } from '../office/office.ts';
 import { afterAttempt, dueRows, nextDueMs, wireOf } from '../office/outbox.ts';
 import { currentKey, markReached, markUnreached } from '../office/peers.ts';
@@ -21,8 +22,10 @@ import { tellOwnKey } from './tell-own-key.ts';
 
 /** Wire bytes of one request: base64 makes a third more of them, the body has a bound, and a slow link is to get on. */
 const BATCH_BYTES_MAX = 2 << 20;
-/** Rows that are put back together when their host does not answer. */
-const PUT_BACK_MAX = 1000;
+/** Due rows of a host that are looked at together: for a batch, and when the host does not answer. */
+const LOOKED_AT_MAX = 2000;
+/** Rows that are due and left to the relay are looked at again after this. */
+const REST_MS = 5_000;
 /** A timer is set for no longer than this: clocks are stepped. */
 const SLEEP_MAX_MS = 60_000;
 
@@ -33,9 +36,18 @@ interface Batch {
   items: LanItem[];
 }
 
+/** The other way that a row may go. */
+export interface RelayWay {
+  /** Null while no relay can be used. */
+  factsFor(peer: PeerRow): Promise<RelayFacts | null>;
+  /** There are rows for it. */
+  begin(): void;
+}
+
 export interface OutboxPassOptions {
   office: Office;
   client: LanClient;
+  relay: RelayWay;
   /** The peer may not know this host's key, by what it answered. */
   doubted: (peerId: PeerId) => void;
 }
@@ -103,32 +115,46 @@ export class OutboxPass {
 
   /** What goes over the LAN now; rows that can go nowhere are given another time. */
   async #nextBatch(peerId: PeerId): Promise<Batch | undefined> {
-    const { office } = this.#options;
-    const nowMs = office.nowMs();
-    const found = await office.store.read(async (reader) => {
-      const peer = reader.get('peer', peerId);
-      if (!peer) return undefined;
-      const rows: OutboxRow[] = [];
-      const items: LanItem[] = [];
-      const waiting: number[] = [];
+    const { office, relay } = this.#options;
+    const due = await this.#dueByWay(peerId);
+    if (!due) return undefined;
+    const { peer, rows } = due;
+    await this.#step(rows.wait.map(({ rowId }) => ({ rowId, happening: { type: 'time-passed' } })));
+    if (rows.relay.length > 0) relay.begin();
+    if (peer.address === null || rows.lan.length === 0) return undefined;
+    const { address } = peer;
+    return office.store.read((reader) => {
+      const batch: Batch = { peer, address, rows: [], items: [] };
       let bytes = 0;
-      for (const row of await dueRows(reader, peerId, nowMs, LAN_BATCH_MAX)) {
-        if (chooseTransport(row, peer, null, nowMs) !== 'lan') {
-          waiting.push(row.rowId);
-          continue;
-        }
-        if (rows.length > 0 && bytes + row.wireBytes > BATCH_BYTES_MAX) break;
+      for (const { rowId } of rows.lan.slice(0, LAN_BATCH_MAX)) {
+        const row = reader.get('outbox', rowId);
+        // Over the relay its receipt may have come meanwhile.
+        if (!row || chooseTransport(row, peer, null, office.nowMs()) !== 'lan') continue;
+        if (batch.rows.length > 0 && bytes + row.wireBytes > BATCH_BYTES_MAX) break;
         bytes += row.wireBytes;
-        rows.push(row);
-        items.push({ kind: row.kind, item_id: row.itemId, wire_b64: encodeBase64(wireOf(reader, row.rowId)) });
+        batch.rows.push(row);
+        batch.items.push({ kind: row.kind, item_id: row.itemId, wire_b64: encodeBase64(wireOf(reader, rowId)) });
       }
-      return { peer, rows, items, waiting };
+      return batch.rows.length > 0 ? batch : undefined;
     });
-    if (!found) return undefined;
-    const { peer, rows, items, waiting } = found;
-    await this.#step(waiting.map((rowId) => ({ rowId, happening: { type: 'time-passed' } })));
-    if (rows.length === 0 || peer.address === null) return undefined;
-    return { peer, address: peer.address, rows, items };
+  }
+
+  /** The rows of a host that are due, by the way that they go. */
+  async #dueByWay(peerId: PeerId): Promise<{ peer: PeerRow; rows: Record<Transport, OutboxRow[]> } | undefined> {
+    const { office, relay } = this.#options;
+    const nowMs = office.nowMs();
+    const due = await office.store.read(async (reader) => {
+      const peer = reader.get('peer', peerId);
+      return peer && { peer, rows: await dueRows(reader, peerId, nowMs, LOOKED_AT_MAX) };
+    });
+    if (!due) return undefined;
+    const { peer } = due;
+    // A host that the LAN reaches does not wait for what a relay says of it.
+    const isNeeded = peer.unpairedAtMs === null && due.rows.some((row) => mayNeedRelay(row, peer));
+    const facts = isNeeded ? await relay.factsFor(peer) : null;
+    const rows: Record<Transport, OutboxRow[]> = { lan: [], relay: [], wait: [] };
+    for (const row of due.rows) rows[chooseTransport(row, peer, facts, nowMs)].push(row);
+    return { peer, rows };
   }
 
   /** Whether the host answered. */
@@ -156,10 +182,9 @@ export class OutboxPass {
         if (error.code === 'NOT_ENROLLED' || error.code === 'BAD_SIGNATURE') this.#options.doubted(peerId);
         return false;
       }
-      const nowMs = office.nowMs();
-      const due = await office.store.read((reader) => dueRows(reader, peerId, nowMs, PUT_BACK_MAX));
+      const due = await this.#dueByWay(peerId);
       await this.#step(
-        due.map(({ rowId }) => ({ rowId, happening })),
+        (due?.rows.lan ?? []).map(({ rowId }) => ({ rowId, happening })),
         (tx) => markUnreached(tx, peerId),
       );
       return false;
@@ -181,7 +206,9 @@ export class OutboxPass {
   async #sleepUntilDue(peerId: PeerId): Promise<void> {
     const { office } = this.#options;
     const dueMs = await office.store.read((reader) => nextDueMs(reader, peerId));
-    this.#sleep(peerId, dueMs === null ? null : Math.max(0, dueMs - office.nowMs()));
+    const inMs = dueMs === null ? null : dueMs - office.nowMs();
+    // What is due now is left to the relay: its pass gives it another time.
+    this.#sleep(peerId, inMs !== null && inMs <= 0 ? REST_MS : inMs);
   }
 
   /** Until the next look; null when only an event begins one. */

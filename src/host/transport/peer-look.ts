@@ -78,7 +78,8 @@ export class PeerLook {
     const host = { address: peer.address, publicKey: currentKey(peer).publicKey };
     try {
       if (await tellOwnKey(office, client, { ...host, peer })) told(peerId);
-      if (reason === 'needed' && isFresh(peer, office.nowMs())) return;
+      // While its mail goes over the relay, only this finds out that it is back.
+      if (reason === 'needed' && peer.lanFailures === 0 && isFresh(peer, office.nowMs())) return;
       const agents = await this.#agentsOf(host, peer);
       await office.store.transact(async (tx) => {
         learnDirectory(tx, office, peerId, agents);

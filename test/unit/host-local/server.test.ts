@@ -33,9 +33,10 @@ async function started(changes: Partial<Handlers> = {}): Promise<Started> {
   const logged = vi.fn<() => void>();
   const office = { ...(await testOffice()), log: logged };
   const pairing = { invite: broken, accept: broken };
+  const relay = { set: broken, unset: broken, status: broken };
   const sessions = { register: broken, heartbeat: broken, end: broken, wait: broken, heard: broken, list: broken };
   const web = { link: broken };
-  const handlers = { ...handlersOf({ office, facts, pairing, web, sessions, ring: broken }), ...changes };
+  const handlers = { ...handlersOf({ office, facts, pairing, relay, web, sessions, ring: broken }), ...changes };
   const server = await LocalServer.listen({ socketPath: path, office, handlers, backup });
   onTestFinished(() => server.close());
   return { client: new DaemonClient(path, '/store'), server, path, logged };

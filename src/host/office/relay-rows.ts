@@ -1,0 +1,134 @@
+/**
+ * The relay that this host uses, what the relay was made to know of it, and how far its queue there is dealt with.
+ * Only this file writes these rows.
+ *
+ * Invariants: enrolments and positions are those of the relay's current epoch alone, so that a generation which comes
+ * back begins at 0; whoever changes the epoch has every open row of the outbox take note in the same transaction.
+ */
+import type { Epoch } from '../../protocol/epoch.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import type { RelayEnrolmentRow, RelayRow } from '../core/rows.ts';
+import type { Reader, Transaction } from '../store/host-store.ts';
+import type { Office } from './office.ts';
+import { type PeerHappening, afterPeerChange } from './outbox.ts';
+import { livePeers } from './peers.ts';
+
+/** One generation of one relay's store, for one key of this host. */
+export interface RelayScope {
+  relayPubkey: PublicKey;
+  epoch: Epoch;
+  hostPubkey: PublicKey;
+}
+
+/** Pins a relay. What the same relay was made to know stays known. */
+export function pinRelay(
+  tx: Transaction,
+  office: Office,
+  pinned: Pick<RelayRow, 'url' | 'pubkey' | 'proof'>,
+): RelayRow {
+  const before = tx.get('relay');
+  const isSame = before?.pubkey === pinned.pubkey;
+  const row: RelayRow = {
+    ...pinned,
+    pinnedAtMs: isSame ? before.pinnedAtMs : office.nowMs(),
+    seenKey: null,
+    epoch: isSame ? before.epoch : null,
+    sendersIatMs: before?.sendersIatMs ?? 0,
+  };
+  tx.put('relay', [], row);
+  tx.afterCommit(() => office.tell({ type: 'relay-changed' }));
+  return row;
+}
+
+/** Uses no relay any more; answers the one that was used. */
+export async function unpinRelay(tx: Transaction, office: Office): Promise<RelayRow | undefined> {
+  const row = tx.get('relay');
+  if (!row) return undefined;
+  tx.delete('relay', []);
+  await dropScopes(tx, () => true);
+  tx.afterCommit(() => office.tell({ type: 'relay-changed' }));
+  return row;
+}
+
+/** Another key than the pinned one was shown: the relay is not used until the owner says so. */
+export function noteSeenKey(tx: Transaction, office: Office, pubkey: PublicKey): void {
+  const row = tx.get('relay');
+  if (!row || row.seenKey?.pubkey === pubkey) return;
+  tx.put('relay', [], { ...row, seenKey: { pubkey, atMs: office.nowMs() } });
+}
+
+/**
+ * The relay is in this epoch now. In another than before its queue is read from the start, this host makes itself known
+ * again, and what the relay took before is pushed again. Answers whether it was another.
+ */
+export async function enterEpoch(
+  tx: Transaction,
+  office: Office,
+  { relayPubkey, epoch }: Pick<RelayScope, 'relayPubkey' | 'epoch'>,
+): Promise<boolean> {
+  const row = tx.get('relay');
+  if (row?.pubkey !== relayPubkey || row.epoch === epoch) return false;
+  tx.put('relay', [], { ...row, epoch });
+  await dropScopes(tx, (scope) => scope.relayPubkey !== relayPubkey || scope.epoch !== epoch);
+  await tellOutbox(tx, office, { type: 'new-epoch', relayPubkey, epoch });
+  return true;
+}
+
+/** The relay's store went back in time in one epoch: as a new epoch, without making this host known again. */
+export async function rewindPosition(tx: Transaction, office: Office, scope: RelayScope): Promise<void> {
+  putPosition(tx, office, scope, 0);
+  await tellOutbox(tx, office, { type: 'relay-rewound', relayPubkey: scope.relayPubkey });
+}
+
+/** Every open row of every paired host takes note. */
+export async function tellOutbox(tx: Transaction, office: Office, happening: PeerHappening): Promise<void> {
+  for (const { peerId } of await livePeers(tx)) await afterPeerChange(tx, office, peerId, happening);
+}
+
+export function enrolmentIn(reader: Reader, scope: RelayScope): RelayEnrolmentRow | undefined {
+  return reader.get('relayEnrolment', ...keyOf(scope));
+}
+
+export function putEnrolment(tx: Transaction, scope: RelayScope, row: RelayEnrolmentRow): void {
+  if (isCurrent(tx, scope)) tx.put('relayEnrolment', keyOf(scope), row);
+}
+
+/** The relay does not know this key: what it was made to know is nothing. */
+export function dropEnrolment(tx: Transaction, scope: RelayScope): void {
+  tx.delete('relayEnrolment', keyOf(scope));
+}
+
+/** Notes the `iat` of a sender list before it is published. */
+export function noteSendersIat(tx: Transaction, relayPubkey: PublicKey, iatMs: number): void {
+  const row = tx.get('relay');
+  if (row?.pubkey === relayPubkey && row.sendersIatMs < iatMs) tx.put('relay', [], { ...row, sendersIatMs: iatMs });
+}
+
+/** Received-through: 0 before anything. */
+export function positionIn(reader: Reader, scope: RelayScope): number {
+  return reader.get('relayPosition', ...keyOf(scope))?.receivedThrough ?? 0;
+}
+
+export function putPosition(tx: Transaction, office: Office, scope: RelayScope, receivedThrough: number): void {
+  if (isCurrent(tx, scope)) tx.put('relayPosition', keyOf(scope), { receivedThrough, atMs: office.nowMs() });
+}
+
+function isCurrent(reader: Reader, { relayPubkey, epoch }: RelayScope): boolean {
+  const row = reader.get('relay');
+  return row?.pubkey === relayPubkey && row.epoch === epoch;
+}
+
+function keyOf({ relayPubkey, epoch, hostPubkey }: RelayScope): [PublicKey, Epoch, PublicKey] {
+  return [relayPubkey, epoch, hostPubkey];
+}
+
+async function dropScopes(tx: Transaction, isOver: (scope: RelayScope) => boolean): Promise<void> {
+  for (const table of ['relayEnrolment', 'relayPosition'] as const) {
+    const over: [PublicKey, Epoch, PublicKey][] = [];
+    for await (const { key } of tx.range(table, [])) {
+      const [relayPubkey, epoch, hostPubkey] = key;
+      if (isOver({ relayPubkey, epoch, hostPubkey })) over.push(key);
+    }
+    for (const key of over) tx.delete(table, key);
+  }
+}

@@ -1,0 +1,219 @@
+/**
+ * Pushes to the relay what goes that way: the due rows of all paired hosts, in batches.
+ *
+ *     due rows ─▶ which way ─▶ `relay-pushing`, durable ─▶ one request ─▶ receipts verified ─▶ each row's happening
+ *
+ * A pass ends with nothing due or with a pause of the link; it is begun again by what is queued, by the time the next
+ * row is due, and by a new session. Retries carry the bytes that were sealed once.
+ */
+import { encodeBase64 } from '../../../protocol/base64.ts';
+import type { Epoch } from '../../../protocol/epoch.ts';
+import type { PublicKey } from '../../../protocol/public-key.ts';
+import { BATCH_SIZE_MAX, type BatchSize, batchOf, batchSizeAfter } from '../../core/batch-size.ts';
+import type { OutboxHappening } from '../../core/outbox.ts';
+import { happeningOfResult } from '../../core/push-result.ts';
+import type { OutboxRow, PeerRow } from '../../core/rows.ts';
+import { type RelayFacts, chooseTransport } from '../../core/transport-choice.ts';
+import type { Office } from '../../office/office.ts';
+import { afterAttempt, dueRows, nextDueMs, wireOf } from '../../office/outbox.ts';
+import { currentKey, livePeers } from '../../office/peers.ts';
+import { isStoreFailure } from '../../office/store-failure.ts';
+import { type ItemToPush, RelayCallFailed } from '../relay-client.ts';
+import type { RelayLink, RelaySession } from './relay-link.ts';
+import type { Targets } from './targets.ts';
+
+/** Due rows of one host that are looked at for one batch. */
+const LOOKED_AT_MAX = 2000;
+/** Between passes while rows are due: most of them wait for the LAN, or for the link. */
+const REST_MS = 1_000;
+const SLEEP_MAX_MS = 60_000;
+
+interface Pushed {
+  row: OutboxRow;
+  targetPubkey: PublicKey;
+  item: ItemToPush;
+}
+
+export interface PushPassOptions {
+  office: Office;
+  link: RelayLink;
+  targets: Targets;
+}
+
+export class PushPass {
+  readonly #options: PushPassOptions;
+  #running: Promise<void> | undefined;
+  #again = false;
+  #timer: NodeJS.Timeout | undefined;
+  #isStopped = false;
+  #size: BatchSize = BATCH_SIZE_MAX;
+
+  constructor(options: PushPassOptions) {
+    this.#options = options;
+  }
+
+  /** What the choice of a way rests on; null while no relay can be used. */
+  async factsFor(peer: PeerRow): Promise<RelayFacts | null> {
+    const { link, targets } = this.#options;
+    const { session } = link;
+    if (!session) return null;
+    const { scope, retentionMs } = session;
+    const isTargetEnrolled = await targets.isEnrolled(session, peer);
+    return { relayPubkey: scope.relayPubkey, epoch: scope.epoch, retentionMs, isTargetEnrolled };
+  }
+
+  begin(): void {
+    if (this.#isStopped) return;
+    this.#again = true;
+    this.#running ??= this.#run();
+  }
+
+  /** Resolves when nothing is under way any more. */
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    clearTimeout(this.#timer);
+    await this.#running;
+  }
+
+  async #run(): Promise<void> {
+    try {
+      while (this.#again && !this.#isStopped) {
+        this.#again = false;
+        await this.#pass();
+      }
+    } catch (error) {
+      if (!isStoreFailure(error)) this.#options.office.log('error', 'nothing could be pushed', { err: error });
+    } finally {
+      this.#running = undefined;
+    }
+  }
+
+  async #pass(): Promise<void> {
+    const { link } = this.#options;
+    while (!this.#isStopped) {
+      const { session } = link;
+      // A new session begins a pass.
+      if (!session) return;
+      if (link.pauseMs > 0) {
+        this.#wakeIn(link.pauseMs);
+        return;
+      }
+      const rows = await this.#dueForRelay(session);
+      const count = batchOf(rows, this.#size, session.limits.max_batch);
+      if (count === 0) break;
+      await this.#push(session, rows.slice(0, count));
+    }
+    await this.#sleepUntilDue();
+  }
+
+  /** The rows that go to the relay now, longest due first. */
+  async #dueForRelay(session: RelaySession): Promise<OutboxRow[]> {
+    const { office } = this.#options;
+    const peers = await office.store.read(livePeers);
+    const found: OutboxRow[] = [];
+    for (const peer of peers) {
+      const dueMs = await office.store.read((reader) => nextDueMs(reader, peer.peerId));
+      if (dueMs === null) continue;
+      const facts = await this.factsFor(peer);
+      const nowMs = office.nowMs();
+      const rows = await office.store.read((reader) => dueRows(reader, peer.peerId, nowMs, LOOKED_AT_MAX));
+      found.push(...rows.filter((row) => chooseTransport(row, peer, facts, nowMs) === 'relay'));
+    }
+    const isTooLarge = (row: OutboxRow): boolean => row.wireBytes > session.limits.max_item_bytes;
+    const tooLarge = found.filter(isTooLarge);
+    if (tooLarge.length > 0) {
+      await this.#step(tooLarge.map((row) => ({ row, happening: { type: 'relay-refused', code: 'too large' } })));
+    }
+    const sendable = found.filter((row) => !isTooLarge(row));
+    return sendable.toSorted((a, b) => (a.nextAtMs ?? 0) - (b.nextAtMs ?? 0) || a.rowId - b.rowId);
+  }
+
+  async #push(session: RelaySession, rows: readonly OutboxRow[]): Promise<void> {
+    const { office, link } = this.#options;
+    const pushed = await this.#leaving(rows);
+    if (pushed.length === 0) return;
+    const startedMs = office.monotonicMs();
+    let answer: Awaited<ReturnType<RelaySession['client']['push']>>;
+    try {
+      answer = await session.client.push(pushed.map(({ item }) => item));
+    } catch (error) {
+      if (!(error instanceof RelayCallFailed)) throw error;
+      // What the daemon itself ended is no failure of the relay.
+      if (this.#isStopped) return;
+      this.#size = batchSizeAfter(this.#size, { type: 'failed' });
+      const happening = { type: 'relay-failed', reason: error.message } as const;
+      await this.#step(pushed.map(({ row }) => ({ row, happening })));
+      await link.failed(session, error);
+      return;
+    }
+    this.#size = batchSizeAfter(this.#size, { type: 'answered', tookMs: office.monotonicMs() - startedMs });
+    const { results } = answer;
+    const epoch = answer.epoch as Epoch;
+    const promise = { retentionMs: session.retentionMs, nowMs: office.nowMs() };
+    const { relayPubkey, hostPubkey: senderPubkey } = session.scope;
+    await this.#step(
+      pushed.map(({ row, targetPubkey }, at) => {
+        const { itemId, wireHash } = row;
+        const asked = { relayPubkey, epoch, senderPubkey, itemId, targetPubkey, wireHash };
+        const happening = happeningOfResult(results[at] ?? { status: '' }, asked, promise);
+        this.#noteRefusal(session, targetPubkey, happening);
+        return { row, happening };
+      }),
+    );
+    link.worked();
+    if (epoch !== session.scope.epoch) link.ended(session);
+  }
+
+  /** The rows whose bytes may leave: that they did is durable before. */
+  #leaving(rows: readonly OutboxRow[]): Promise<Pushed[]> {
+    const { office } = this.#options;
+    return office.store.transact((tx) =>
+      rows.flatMap(({ rowId, peerId }): Pushed[] => {
+        const peer = tx.get('peer', peerId);
+        const row = tx.get('outbox', rowId);
+        const isOpen = row?.state === 'pending' || row?.state === 'relay-accepted';
+        if (!isOpen || !peer || peer.unpairedAtMs !== null) return [];
+        const leaving = afterAttempt(tx, office, rowId, { type: 'relay-pushing' });
+        // A deadline may have ended it.
+        if (leaving?.state !== row.state) return [];
+        const targetPubkey = currentKey(peer).publicKey;
+        const targets = [{ host_pubkey: targetPubkey, wire_b64: encodeBase64(wireOf(tx, rowId)) }];
+        return [{ row: leaving, targetPubkey, item: { kind: row.kind, item_id: row.itemId, targets } }];
+      }),
+    );
+  }
+
+  #noteRefusal(session: RelaySession, targetPubkey: PublicKey, happening: OutboxHappening): void {
+    if (happening.type !== 'relay-refused') return;
+    const { code } = happening;
+    if (code === 'unknown target' || code === 'target revoked') this.#options.targets.noteAbsent(session, targetPubkey);
+    else if (code === 'sender not accepted by target' || code === 'conflict') {
+      this.#options.office.log('warn', 'the relay does not take an item of this host', { code });
+    }
+  }
+
+  #step(steps: readonly { row: OutboxRow; happening: OutboxHappening }[]): Promise<void> {
+    const { office } = this.#options;
+    return office.store.transact((tx) => {
+      for (const { row, happening } of steps) afterAttempt(tx, office, row.rowId, happening);
+    });
+  }
+
+  async #sleepUntilDue(): Promise<void> {
+    const { office } = this.#options;
+    const dueMs = await office.store.read(async (reader) => {
+      let soonest: number | null = null;
+      for (const { peerId } of await livePeers(reader)) {
+        const next = await nextDueMs(reader, peerId);
+        if (next !== null && (soonest === null || next < soonest)) soonest = next;
+      }
+      return soonest;
+    });
+    if (dueMs !== null) this.#wakeIn(Math.max(REST_MS, dueMs - office.nowMs()));
+  }
+
+  #wakeIn(ms: number): void {
+    clearTimeout(this.#timer);
+    if (!this.#isStopped) this.#timer = setTimeout(() => this.begin(), Math.min(SLEEP_MAX_MS, ms));
+  }
+}

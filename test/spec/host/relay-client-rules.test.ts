@@ -1,0 +1,414 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { rotateOwnKey } from '../../../src/host/office/own-key.ts';
+import { learnEncKey, learnRotation, unpair } from '../../../src/host/office/peers.ts';
+import { signedEncKey } from '../../../src/host/office/identity.ts';
+import { retryUnknownKeys } from '../../../src/host/office/quarantine.ts';
+import type { Epoch } from '../../../src/protocol/epoch.ts';
+import { problemDocument } from '../../../src/protocol/problem.ts';
+import { displayFingerprint } from '../../../src/protocol/public-key.ts';
+import { FIRST_ADAPTER } from '../../support/adapters.ts';
+import { FlakyProxy } from '../../support/flaky-proxy.ts';
+import { hostNamed, relay as relayHost } from '../../support/hosts.ts';
+import { hostedRelayForTest } from '../../support/hosted-relay.ts';
+import { type HttpRelay, type HttpRelayChanges, relayForTest } from '../../support/http-relay.ts';
+import { accountToken, cloudKeyOf } from '../../support/local-issuer.ts';
+import { RelayOffice, pinEachOther } from '../../support/relay-offices.ts';
+import { SeededRandom } from '../../support/seeded-random.ts';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
+
+const WITHIN = { timeout: 15_000, interval: 10 };
+const LONG = 40_000;
+
+interface World {
+  relay: HttpRelay;
+  proxy: FlakyProxy;
+  alice: RelayOffice;
+  bob: RelayOffice;
+}
+
+/** Two paired hosts with agents; both reach the relay through the proxy when the test sets it. */
+async function world(changes: HttpRelayChanges = {}): Promise<World> {
+  const relay = await relayForTest(FIRST_ADAPTER, changes);
+  const proxy = await FlakyProxy.open(new SeededRandom(1), () => relay.port);
+  onTestFinished(() => proxy.close());
+  const alice = await RelayOffice.open('alice', relay.clock);
+  const bob = await RelayOffice.open('bob', relay.clock);
+  await pinEachOther(alice, bob);
+  await alice.addAgent('anna');
+  await bob.addAgent('bert');
+  return { relay, proxy, alice, bob };
+}
+
+async function bothUse(w: World): Promise<void> {
+  await w.alice.use(w.proxy.url);
+  await w.bob.use(w.proxy.url);
+  await ready(w.alice);
+  await ready(w.bob);
+}
+
+function until(check: () => Promise<void> | void): Promise<void> {
+  return vi.waitFor(check, WITHIN);
+}
+
+function ready(host: RelayOffice): Promise<void> {
+  return until(async () => expect(await host.status()).toMatchObject({ state: 'ready', problem: null }));
+}
+
+async function rotateEpoch({ relay, clock }: HttpRelay, epoch: string): Promise<void> {
+  await relay.engine.rotateEpoch({ type: 'RotateEpoch', epoch: epoch as never, reason: 'reset', nowMs: clock.nowMs() });
+}
+
+async function doneAt(host: RelayOffice, sent: { ref: never } | { ref: string }): Promise<void> {
+  await until(async () => expect(await host.rowOf(sent as never)).toMatchObject({ state: 'done' }));
+}
+
+test(
+  'relay key pinning: trust on first use, a named key must match, another relay is refused',
+  async () => {
+    const w = await world();
+    w.alice.start();
+    const fingerprint = displayFingerprint(relayHost.key);
+    const { side } = w.alice;
+    const wrong = displayFingerprint(hostNamed('eve').key);
+    expect(await side?.set({ url: w.relay.url, key: wrong })).toMatchObject({ code: 'RELAY_KEY_MISMATCH' });
+    expect(await side?.set({ url: w.relay.url, key: 'what' })).toMatchObject({ code: 'BAD_INPUT' });
+    expect(await side?.set({ url: 'http://relay.example' })).toMatchObject({ code: 'BAD_INPUT' });
+    expect(await side?.set({ url: 'http://127.0.0.1:1' })).toMatchObject({ code: 'RELAY_UNREACHABLE' });
+    expect((await w.alice.status()).relay).toBeNull();
+    expect(await side?.set({ url: w.relay.url })).toMatchObject({ trust: 'first-use', relay: { fingerprint } });
+    expect(await side?.set({ url: w.relay.url, key: fingerprint })).toMatchObject({ trust: 'named' });
+    expect(await side?.set({ url: w.relay.url })).toMatchObject({ trust: 'same' });
+    expect(await side?.unset()).toMatchObject({ relay: { fingerprint } });
+    expect(await side?.unset()).toMatchObject({ code: 'NO_RELAY' });
+  },
+  LONG,
+);
+
+test(
+  'relay key pinning: a key that changed stops relay use until the owner confirms it',
+  async () => {
+    const w = await world();
+    await bothUse(w);
+    const info = (await (await fetch(`${w.relay.url}/v2/relay/info`)).json()) as object;
+    const other = hostNamed('another-relay').key;
+    let isOther = true;
+    w.proxy.instead = (_method, target) =>
+      isOther && target === '/v2/relay/info' ? { status: 200, document: { ...info, relay_pubkey: other } } : undefined;
+    await w.alice.restart();
+    await until(async () => expect((await w.alice.status()).state).toBe('key-changed'));
+    expect((await w.alice.status()).seen_key).toMatchObject({ relay_pubkey: other });
+    isOther = false;
+    const asked = w.proxy.asked.length;
+    await w.alice.restart();
+    await until(async () => expect((await w.alice.status()).state).toBe('key-changed'));
+    await w.alice.sendTo(w.bob, 'anna', ['bert']);
+    await w.alice.pass();
+    expect(w.proxy.asked.slice(asked).filter((line) => line === 'POST /v2/relay/items')).toEqual([]);
+    isOther = true;
+    expect(await w.alice.side?.set({ url: w.proxy.url })).toMatchObject({
+      code: 'RELAY_KEY_MISMATCH',
+      details: { shown: displayFingerprint(other), pinned: displayFingerprint(relayHost.key) },
+    });
+    isOther = false;
+    await w.alice.use(w.proxy.url);
+    await ready(w.alice);
+    expect((await w.alice.status()).seen_key).toBeNull();
+  },
+  LONG,
+);
+
+test(
+  'enrolment rule 10: after 401 NOT_ENROLLED the host enrols and publishes its enc key and senders again, checked',
+  async () => {
+    const w = await world();
+    await bothUse(w);
+    w.proxy.asked.length = 0;
+    let refusals = 1;
+    w.proxy.instead = (method, target) =>
+      method === 'GET' && target.startsWith('/v2/relay/enc-key') && refusals-- > 0
+        ? { status: 401, document: problemDocument('NOT_ENROLLED', 'not enrolled') }
+        : undefined;
+    const sent = await w.alice.sendTo(w.bob, 'anna', ['bert']);
+    await doneAt(w.alice, sent);
+    for (const step of [
+      'POST /v1/relay/challenge',
+      'POST /v1/relay/enrol',
+      'POST /v1/relay/enc-key',
+      'POST /v2/relay/senders',
+    ]) {
+      expect(w.proxy.asked).toContain(step);
+    }
+    expect(await w.alice.status()).toMatchObject({
+      enrolment: { authorized_by: 'host-key', enc_key: { at: expect.any(Number) }, senders: { count: 1 } },
+    });
+  },
+  LONG,
+);
+
+test(
+  'enrolment rule 10: what is known under (relay, epoch, host key) is not done again after a restart',
+  async () => {
+    const w = await world();
+    await bothUse(w);
+    await w.bob.stop();
+    w.proxy.asked.length = 0;
+    await w.alice.restart();
+    await ready(w.alice);
+    expect(w.proxy.asked).not.toContain('POST /v1/relay/enrol');
+    expect(w.proxy.asked).not.toContain('POST /v2/relay/senders');
+  },
+  LONG,
+);
+
+test(
+  'sender allowlist: the keys of paired hosts, published again when they change, never with an older iat',
+  async () => {
+    const w = await world();
+    await bothUse(w);
+    const first = (await w.alice.status()).enrolment?.senders;
+    expect(first?.count).toBe(1);
+    await unpair(w.alice.office, 'bob');
+    await until(async () => expect((await w.alice.status()).enrolment?.senders?.count).toBe(0));
+    const second = (await w.alice.status()).enrolment?.senders;
+    expect(second?.iat).toBeGreaterThan(first?.iat ?? 0);
+    const refused = await w.bob.sendTo(w.alice, 'bert', ['anna']);
+    await until(async () =>
+      expect((await w.bob.rowOf(refused)).lastError).toBe('rejected:sender not accepted by target'),
+    );
+    expect(await w.bob.rowOf(refused)).toMatchObject({ state: 'pending' });
+  },
+  LONG,
+);
+
+test(
+  'sender allowlist: a list of a later time at the relay is outdone, as far as the clocks allow',
+  async () => {
+    const w = await world();
+    await bothUse(w);
+    await w.alice.stop();
+    // As after a restore of the host: it does not know what it published.
+    await w.alice.store.transact(async (tx) => {
+      const row = tx.get('relay');
+      if (row) tx.put('relay', [], { ...row, sendersIatMs: 0 });
+      const scope = [relayHost.key, w.relay.epoch as Epoch, w.alice.key] as const;
+      const known = tx.get('relayEnrolment', ...scope);
+      if (known) tx.put('relayEnrolment', [...scope], { ...known, senders: null });
+    });
+    w.relay.clock.wallMs -= 60_000;
+    await w.alice.restart();
+    await ready(w.alice);
+    expect((await w.alice.status()).enrolment?.senders?.iat).toBeGreaterThan(w.relay.clock.nowMs());
+  },
+  LONG,
+);
+
+test(
+  'hosted enrolment: a fresh token from a file each time, renewed before it runs out',
+  async () => {
+    const hosted = await hostedRelayForTest(FIRST_ADAPTER);
+    const { relay, issuer } = hosted;
+    const alice = await RelayOffice.open('alice', relay.clock);
+    const file = join(await temporaryFolder(), 'token.json');
+    const write = async (): Promise<void> => {
+      const host = { ...hostNamed('alice'), key: alice.key, signer: alice.office.identity().signer };
+      const token = await accountToken(issuer.url, host, { nowMs: relay.clock.nowMs() });
+      await writeFile(file, JSON.stringify({ token, cloud_key: await cloudKeyOf(host) }));
+    };
+    await alice.use(relay.url, { token_file: file });
+    await until(async () => expect((await alice.status()).problem).toMatchObject({ code: 'NO_TOKEN' }));
+    await write();
+    await ready(alice);
+    const first = (await alice.status()).enrolment;
+    expect(first).toMatchObject({ authorized_by: 'account-token', account: 'acme' });
+    relay.clock.move(800_000);
+    await write();
+    await alice.restart();
+    await until(async () =>
+      expect((await alice.status()).enrolment?.valid_until).toBeGreaterThan(first?.valid_until ?? 0),
+    );
+    await alice.stop();
+    expect(JSON.stringify(alice.said)).not.toContain('eyJ');
+  },
+  LONG,
+);
+
+test(
+  'relay set: an invite comes from a command',
+  async () => {
+    const w = await world({ admission: 'invite' });
+    await w.alice.use(w.relay.url, { token_command: 'exit 3' });
+    await until(async () =>
+      expect((await w.alice.status()).problem).toMatchObject({
+        code: 'NO_TOKEN',
+        message: expect.stringContaining('3'),
+      }),
+    );
+  },
+  LONG,
+);
+
+test(
+  'rotation: posted, the position of the new key at 0, enc key and senders published anew and checked',
+  async () => {
+    const w = await world();
+    await bothUse(w);
+    await w.bob.stop();
+    const waiting = await w.alice.sendTo(w.bob, 'anna', ['bert']);
+    await until(async () => expect(await w.alice.rowOf(waiting)).toMatchObject({ state: 'relay-accepted' }));
+    const old = w.bob.key;
+    // The host ends before it told anybody.
+    await rotateOwnKey(w.bob.office);
+    w.proxy.asked.length = 0;
+    await w.bob.restart();
+    await ready(w.bob);
+    await until(async () => expect((await w.bob.mailOf('bert')).map(({ ref }) => ref)).toEqual([waiting.ref]));
+    expect(w.proxy.asked).toContain('POST /v2/relay/rotate');
+    expect(await w.bob.status()).toMatchObject({ enrolment: { enc_key: {}, senders: { count: 1 } } });
+    expect(w.bob.key).not.toBe(old);
+    // Alice learns of it over the LAN; until then her mail is for a revoked key.
+    const next = await w.alice.sendTo(w.bob, 'anna', ['bert']);
+    await until(async () => expect((await w.alice.rowOf(next)).lastError ?? '').not.toBe(''));
+    expect(await w.alice.rowOf(next)).toMatchObject({ state: 'pending' });
+    const identity = await w.bob.store.read((reader) => reader.get('identity'));
+    const bobAtAlice = await w.alice.peerIdOf(w.bob);
+    await w.alice.store.transact(async (tx) => {
+      await learnRotation(tx, w.alice.office, identity!.rotations[0]!);
+      const { encPub: enc_pub, at, sig } = signedEncKey(w.bob.office.identity());
+      learnEncKey(tx, w.alice.office, bobAtAlice, { host_pubkey: w.bob.key, enc_pub, at, sig });
+    });
+    await retryUnknownKeys(w.alice.office);
+    await doneAt(w.alice, waiting);
+    await doneAt(w.alice, next);
+  },
+  LONG,
+);
+
+test(
+  'rotation: a relay that forgot the host is told the chain of its keys again, oldest first',
+  async () => {
+    const w = await world();
+    await w.alice.use(w.proxy.url);
+    await ready(w.alice);
+    await rotateOwnKey(w.alice.office);
+    await rotateOwnKey(w.alice.office);
+    await until(async () =>
+      expect(w.proxy.asked.filter((line) => line === 'POST /v2/relay/rotate').length).toBeGreaterThan(1),
+    );
+    await ready(w.alice);
+    w.proxy.asked.length = 0;
+    await rotateEpoch(w.relay, 'NEXT');
+    await until(async () => expect(await w.alice.status()).toMatchObject({ epoch: 'NEXT', state: 'ready' }));
+    expect(w.proxy.asked.filter((line) => line.includes('rotate') || line.includes('/enrol'))).toEqual([
+      'POST /v2/relay/rotate',
+      'POST /v2/relay/rotate',
+      'POST /v1/relay/enrol',
+    ]);
+  },
+  LONG,
+);
+
+test(
+  'sender outbox row: an item that is larger than the relay takes alerts its sender at once',
+  async () => {
+    const w = await world({ limits: { max_item_bytes: 2000 } });
+    await bothUse(w);
+    const large = await w.alice.sendTo(w.bob, 'anna', ['bert'], 'x'.repeat(3000));
+    await until(async () =>
+      expect(await w.alice.mailOf('anna')).toMatchObject([{ from: 'poste@alice', subject: 'Undelivered to bob' }]),
+    );
+    expect(await w.alice.rowOf(large)).toMatchObject({ state: 'pending', lastError: 'rejected:too large' });
+    expect(w.proxy.asked).not.toContain('POST /v2/relay/items');
+  },
+  LONG,
+);
+
+test(
+  'sender outbox row: over a quota the row is kept and tried again, with the same bytes',
+  async () => {
+    const w = await world({ limits: { max_sender_items: 1 } });
+    await bothUse(w);
+    await w.bob.stop();
+    const first = await w.alice.sendTo(w.bob, 'anna', ['bert']);
+    await until(async () => expect(await w.alice.rowOf(first)).toMatchObject({ state: 'relay-accepted' }));
+    const second = await w.alice.sendTo(w.bob, 'anna', ['bert']);
+    await until(async () => expect((await w.alice.rowOf(second)).lastError).toBe('rejected:quota:sender_items'));
+    const { wireHash, nextAtMs } = await w.alice.rowOf(second);
+    expect(nextAtMs).toBeGreaterThan(w.relay.clock.nowMs());
+    w.bob.start();
+    await doneAt(w.alice, first);
+    w.relay.clock.move(60_000);
+    await w.alice.pass();
+    await doneAt(w.alice, second);
+    expect((await w.alice.rowOf(second)).wireHash).toBe(wireHash);
+  },
+  LONG,
+);
+
+test(
+  'sender outbox row: a result without a receipt that verifies leaves the row pending',
+  async () => {
+    const w = await world();
+    await bothUse(w);
+    await w.bob.stop();
+    w.proxy.instead = (method, target) =>
+      method === 'POST' && target === '/v2/relay/items'
+        ? {
+            status: 200,
+            document: { epoch: w.relay.epoch, results: [{ item_id: null, status: 'rejected:malformed' }] },
+          }
+        : undefined;
+    const sent = await w.alice.sendTo(w.bob, 'anna', ['bert']);
+    await until(async () => expect((await w.alice.rowOf(sent)).relayAttempts).toBeGreaterThan(0));
+    expect(await w.alice.rowOf(sent)).toMatchObject({ state: 'pending', acceptance: null });
+    expect((await w.alice.rowOf(sent)).firstPushAtMs).not.toBeNull();
+    w.proxy.instead = () => undefined;
+    w.relay.clock.move(900_000);
+    w.bob.start();
+    await w.alice.pass();
+    await doneAt(w.alice, sent);
+  },
+  LONG,
+);
+
+test(
+  'retry-after is respected: nothing is asked of the relay before',
+  async () => {
+    const w = await world();
+    await bothUse(w);
+    await w.bob.stop();
+    let askedAtMs = 0;
+    w.proxy.instead = (method, target) => {
+      if (method !== 'POST' || target !== '/v2/relay/items' || askedAtMs > 0) return undefined;
+      askedAtMs = performance.now();
+      return { status: 503, document: problemDocument('UNAVAILABLE', 'not now') };
+    };
+    const sent = await w.alice.sendTo(w.bob, 'anna', ['bert']);
+    await until(() => expect(askedAtMs).toBeGreaterThan(0));
+    await until(async () => expect((await w.alice.rowOf(sent)).relayAttempts).toBe(1));
+    w.relay.clock.move(900_000);
+    await w.alice.pass();
+    await until(async () => expect(await w.alice.rowOf(sent)).toMatchObject({ state: 'relay-accepted' }));
+    expect(performance.now() - askedAtMs).toBeGreaterThanOrEqual(990);
+  },
+  LONG,
+);
+
+test(
+  'an expiry notice ends the row and tells its sender',
+  async () => {
+    const w = await world();
+    await bothUse(w);
+    await w.bob.stop();
+    const sent = await w.alice.sendTo(w.bob, 'anna', ['bert']);
+    await until(async () => expect(await w.alice.rowOf(sent)).toMatchObject({ state: 'relay-accepted' }));
+    w.relay.clock.move(14 * 86_400_000 + 1000);
+    await until(async () => {
+      w.relay.timers.pass(59_000);
+      expect(await w.alice.rowOf(sent)).toMatchObject({ state: 'expired' });
+    });
+    expect(await w.alice.mailOf('anna')).toMatchObject([{ from: 'poste@alice', subject: 'Undelivered to bob' }]);
+  },
+  LONG,
+);

@@ -1,0 +1,252 @@
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { issueReceipt } from '../../../src/host/office/receipts.ts';
+import { listQuarantine } from '../../../src/host/office/quarantine.ts';
+import { QUARANTINE_BOUNDS } from '../../../src/host/office/quarantine-rows.ts';
+import { positionIn } from '../../../src/host/office/relay-rows.ts';
+import { problemDocument } from '../../../src/protocol/problem.ts';
+import type { Epoch } from '../../../src/protocol/epoch.ts';
+import type { AgentId } from '../../../src/host/core/rows.ts';
+import { FIRST_ADAPTER } from '../../support/adapters.ts';
+import { FlakyProxy } from '../../support/flaky-proxy.ts';
+import { hostNamed, relay as relayHost } from '../../support/hosts.ts';
+import { type HttpRelay, relayForTest } from '../../support/http-relay.ts';
+import { itemTo } from '../../support/mail.ts';
+import { RelayOffice, pinEachOther } from '../../support/relay-offices.ts';
+import { SeededRandom } from '../../support/seeded-random.ts';
+
+const WITHIN = { timeout: 15_000, interval: 10 };
+const LONG = 40_000;
+
+interface World {
+  relay: HttpRelay;
+  proxy: FlakyProxy;
+  alice: RelayOffice;
+  bob: RelayOffice;
+}
+
+/** Alice uses the relay; bob is enrolled, and stopped until the test starts him. */
+async function world(): Promise<World> {
+  const relay = await relayForTest(FIRST_ADAPTER);
+  const proxy = await FlakyProxy.open(new SeededRandom(1), () => relay.port);
+  onTestFinished(() => proxy.close());
+  const alice = await RelayOffice.open('alice', relay.clock);
+  const bob = await RelayOffice.open('bob', relay.clock);
+  await pinEachOther(alice, bob);
+  await alice.addAgent('anna');
+  await bob.addAgent('bert');
+  await alice.use(relay.url);
+  await bob.use(proxy.url);
+  await ready(alice);
+  await ready(bob);
+  await bob.stop();
+  return { relay, proxy, alice, bob };
+}
+
+function ready(host: RelayOffice): Promise<void> {
+  return vi.waitFor(async () => expect((await host.status()).state).toBe('ready'), WITHIN);
+}
+
+async function accepted({ alice, bob }: World, count: number): Promise<string[]> {
+  const refs: string[] = [];
+  for (let at = 0; at < count; at++) refs.push((await alice.sendTo(bob, 'anna', ['bert'])).ref);
+  await vi.waitFor(async () => {
+    const states = (await alice.outbox()).filter(({ kind }) => kind === 'envelope').map(({ state }) => state);
+    expect(new Set(states)).toEqual(new Set(['relay-accepted']));
+  }, WITHIN);
+  return refs;
+}
+
+function position({ relay, bob }: World): Promise<number> {
+  const scope = { relayPubkey: relayHost.key, epoch: relay.epoch as Epoch, hostPubkey: bob.key };
+  return bob.store.read((reader) => positionIn(reader, scope));
+}
+
+function ackedThrough({ relay, bob }: World): number {
+  return relay.relay.engine.head(bob.key).ackedThrough;
+}
+
+async function refsOf(host: RelayOffice, name: string): Promise<string[]> {
+  return (await host.mailOf(name)).map(({ ref }) => ref);
+}
+
+function until(check: () => Promise<void>): Promise<void> {
+  return vi.waitFor(check, WITHIN);
+}
+
+test(
+  'receiving host rules 1, 3, 5 and 6: in seq order, done once, received-through to the last, acked after',
+  async () => {
+    const w = await world();
+    const sent = await accepted(w, 5);
+    w.bob.start();
+    await until(async () => expect(await refsOf(w.bob, 'bert')).toEqual(sent));
+    const head = w.relay.relay.engine.head(w.bob.key).headSeq;
+    await until(async () => expect(ackedThrough(w)).toBe(head));
+    expect(await position(w)).toBe(head);
+    await until(async () => expect((await w.alice.outbox()).every(({ state }) => state === 'done')).toBe(true));
+  },
+  LONG,
+);
+
+test(
+  'receiving host rule 2: receipts that come over the relay are applied, by rank',
+  async () => {
+    const w = await world();
+    const [ref] = await accepted(w, 1);
+    w.bob.start();
+    await until(async () => expect(await w.alice.outbox()).toMatchObject([{ state: 'done' }]));
+    await w.bob.store.transact((tx) => {
+      issueReceipt(tx, w.bob.office, { ref: ref as never, agentId: 'agent-bert' as AgentId }, 'read');
+    });
+    await until(async () => {
+      const sent = await w.alice.store.read((reader) => reader.get('sent', ref as never));
+      expect(sent?.recipients).toMatchObject([{ state: 'read' }]);
+    });
+  },
+  LONG,
+);
+
+test(
+  'receiving host rule 4: what is rejected is in quarantine with its place at the relay, and stops nothing',
+  async () => {
+    const w = await world();
+    const eve = hostNamed('eve');
+    await w.relay.enrol(eve);
+    // Eve is on no list of bob's: the list is taken back, as a relay that enforces none would have it.
+    const epoch = w.relay.epoch;
+    const list = { v: 1, type: 'relay-senders', host_pubkey: w.bob.key, senders: [w.alice.key, eve.key] };
+    const { signer } = w.bob.office.identity();
+    const iat = w.relay.clock.nowMs() + 60_000;
+    const { canonicalBytes } = await import('../../../src/protocol/canonical-json.ts');
+    const client = w.relay.client({ name: 'bob' as never, key: w.bob.key, signer });
+    const signedList = { ...list, iat };
+    await client.request('POST', '/v2/relay/senders', {
+      list: signedList,
+      sig: signer.sign(canonicalBytes(signedList)),
+    });
+    const { results } = await w.relay
+      .client(eve)
+      .push([itemTo([{ name: 'bob', key: w.bob.key, signer } as never], 'm-eve')]);
+    expect(results).toMatchObject([{ status: 'accepted' }]);
+    const [ref] = await accepted(w, 1);
+    w.bob.start();
+    await until(async () => expect(await refsOf(w.bob, 'bert')).toEqual([ref]));
+    const { items } = await listQuarantine(w.bob.office, {});
+    expect(items).toMatchObject([
+      { via: 'relay', item_id: 'm-eve', sender_pubkey: eve.key, relay: { pubkey: relayHost.key, epoch } },
+    ]);
+    expect(items[0]?.relay?.seq).toBe(results[0]?.targets?.[0]?.seq);
+    await until(async () => expect(ackedThrough(w)).toBe(w.relay.relay.engine.head(w.bob.key).headSeq));
+  },
+  LONG,
+);
+
+test(
+  'receiving host rule 4: a quarantine without room stops at the item, which stays at the relay',
+  async () => {
+    const w = await world();
+    const sent = await accepted(w, 1);
+    const second = await w.alice.sendTo(w.bob, 'anna', ['nobody-here']);
+    await until(async () => expect(await w.alice.rowOf(second)).toMatchObject({ state: 'relay-accepted' }));
+    const before = QUARANTINE_BOUNDS.itemsMax;
+    QUARANTINE_BOUNDS.itemsMax = 0;
+    onTestFinished(() => void (QUARANTINE_BOUNDS.itemsMax = before));
+    w.bob.start();
+    await until(async () => expect(await refsOf(w.bob, 'bert')).toEqual(sent));
+    await until(async () => expect(w.bob.said.map(({ message }) => message).join()).toContain('quarantine is full'));
+    const seq = (await w.alice.rowOf(second)).acceptance?.seq ?? 0;
+    expect(await position(w)).toBeLessThan(seq);
+    expect(w.relay.relay.engine.head(w.bob.key).ackedThrough).toBeLessThan(seq);
+    QUARANTINE_BOUNDS.itemsMax = before;
+    await w.bob.restart();
+    await until(async () => expect(await position(w)).toBe(seq));
+    expect((await listQuarantine(w.bob.office, {})).items).toMatchObject([{ reason: 'unknown-agent' }]);
+  },
+  LONG,
+);
+
+test(
+  'receiving host rule 6: a failed ack leaves state retryable, and the next pull starts at received-through',
+  async () => {
+    const w = await world();
+    let acks = 0;
+    w.proxy.instead = (_method, target) => {
+      if (!target.startsWith('/v2/relay/ack') || ++acks > 2) return undefined;
+      return { status: 503, document: problemDocument('UNAVAILABLE', 'not now') };
+    };
+    const sent = await accepted(w, 2);
+    w.bob.start();
+    await until(async () => expect(acks).toBeGreaterThan(2));
+    await until(async () => expect(ackedThrough(w)).toBe(await position(w)));
+    expect(await refsOf(w.bob, 'bert')).toEqual(sent);
+  },
+  LONG,
+);
+
+test.each([
+  ['a head below received-through', 'pull'],
+  ['BAD_ACK', 'ack'],
+] as const)(
+  'receiving host rule 7: after %s everything is pulled anew, and what was taken is pushed again',
+  async (_name, how) => {
+    const w = await world();
+    const sent = await accepted(w, 1);
+    w.bob.start();
+    await until(async () => expect(ackedThrough(w)).toBeGreaterThan(0));
+    const waiting = await w.bob.sendTo(w.alice, 'bert', ['anna']);
+    await w.alice.stop();
+    await until(async () => expect(await w.bob.rowOf(waiting)).toMatchObject({ state: 'relay-accepted' }));
+    const pushesBefore = w.proxy.asked.filter((asked) => asked === 'POST /v2/relay/items').length;
+    const isSeen = (): boolean => w.bob.said.some(({ message }) => message.includes('went back in time'));
+    w.proxy.instead = (method, target) => {
+      if (isSeen() || !target.startsWith(how === 'pull' ? '/v2/relay/items?' : '/v2/relay/ack')) return undefined;
+      if (how === 'ack') return { status: 400, document: problemDocument('BAD_ACK', 'beyond', { head_seq: 1 }) };
+      if (method !== 'GET') return undefined;
+      return { status: 200, document: { epoch: w.relay.epoch, head_seq: 1, items: [], last_seq: 1, more: false } };
+    };
+    await w.bob.restart();
+    await until(async () => {
+      // The relay's timers stand still: an empty page would be held back for ever.
+      w.relay.timers.pass(31_000);
+      expect(isSeen()).toBe(true);
+    });
+    await until(async () =>
+      expect(w.proxy.asked.filter((asked) => asked === 'POST /v2/relay/items').length).toBeGreaterThan(pushesBefore),
+    );
+    await until(async () => expect((await w.bob.rowOf(waiting)).acceptance?.mayBeLost).toBeUndefined());
+    expect(await refsOf(w.bob, 'bert')).toEqual(sent);
+  },
+  LONG,
+);
+
+test(
+  'receiving host rule 8: in a new epoch the position is 0, the host makes itself known again, and rows are pushed again',
+  async () => {
+    const w = await world();
+    const sent = await accepted(w, 2);
+    const old = w.relay.epoch;
+    const next = await rotateEpoch(w.relay, 'NEXT');
+    await until(async () => {
+      const rows = await w.alice.outbox();
+      expect(rows.map(({ acceptance }) => acceptance?.epoch)).toEqual([next, next]);
+    });
+    w.bob.start();
+    await until(async () => expect(await refsOf(w.bob, 'bert')).toEqual(sent));
+    await until(async () => expect((await w.alice.outbox()).every(({ state }) => state === 'done')).toBe(true));
+    expect(await w.alice.status()).toMatchObject({ epoch: next, state: 'ready', enrolment: { senders: { count: 1 } } });
+    const scopes = await w.bob.store.read(async (reader) => {
+      const found = [];
+      for await (const { key } of reader.range('relayPosition', [])) found.push(key[1]);
+      return found;
+    });
+    expect(scopes).toEqual([next]);
+    expect(old).not.toBe(next);
+  },
+  LONG,
+);
+
+async function rotateEpoch({ relay, clock }: HttpRelay, epoch: string): Promise<string> {
+  const nowMs = clock.nowMs();
+  await relay.engine.rotateEpoch({ type: 'RotateEpoch', epoch: epoch as never, reason: 'reset', nowMs });
+  return epoch;
+}

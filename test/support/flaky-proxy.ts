@@ -1,0 +1,104 @@
+/** Stands between hosts and a relay: loses requests, loses answers, and brings requests twice, as a seed says. */
+import { type IncomingHttpHeaders, type Server, createServer, request } from 'node:http';
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
+import type { SeededRandom } from './seeded-random.ts';
+
+interface Answer {
+  status: number;
+  headers: IncomingHttpHeaders;
+  body: Buffer;
+}
+
+export class FlakyProxy {
+  /** How often each of these happens to a request. */
+  chances = { lostRequest: 0, lostAnswer: 0, twice: 0 };
+  /** What was asked, oldest first: `METHOD path`. */
+  readonly asked: string[] = [];
+  /** Told of every request before it is passed on; answers what to answer instead. */
+  instead: (method: string, target: string) => { status: number; document: object; headers?: object } | undefined =
+    () => undefined;
+  readonly #server: Server;
+  readonly #random: SeededRandom;
+  readonly #port: () => number;
+
+  private constructor(random: SeededRandom, port: () => number) {
+    this.#random = random;
+    this.#port = port;
+    this.#server = createServer((incoming, outgoing) => {
+      const chunks: Buffer[] = [];
+      incoming.on('data', (chunk: Buffer) => void chunks.push(chunk));
+      incoming.on('end', () => {
+        const { method = '', url = '', headers } = incoming;
+        this.asked.push(`${method} ${url.split('?')[0]}`);
+        this.#pass(method, url, headers, Buffer.concat(chunks)).then(
+          (answer) => {
+            if (!answer) return void outgoing.destroy();
+            const { 'transfer-encoding': _chunked, connection: _connection, ...kept } = answer.headers;
+            const { status, body } = this.#altered(method, url, answer);
+            const isProblem = status >= 400 && answer.status < 400;
+            outgoing.writeHead(status, {
+              ...kept,
+              'content-length': body.length,
+              ...(isProblem && { 'content-type': 'application/problem+json' }),
+              ...(isProblem && status === 503 && { 'retry-after': '1' }),
+            });
+            outgoing.end(body);
+          },
+          () => void outgoing.destroy(),
+        );
+      });
+    });
+  }
+
+  /** `port`: where the relay listens now. */
+  static async open(random: SeededRandom, port: () => number): Promise<FlakyProxy> {
+    const proxy = new FlakyProxy(random, port);
+    proxy.#server.listen(0, '127.0.0.1');
+    await once(proxy.#server, 'listening');
+    return proxy;
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  async close(): Promise<void> {
+    const closed = once(this.#server, 'close');
+    this.#server.close();
+    this.#server.closeAllConnections();
+    await closed;
+  }
+
+  #altered(method: string, target: string, answer: Answer): { status: number; body: Buffer } {
+    const made = this.instead(method, target);
+    return made ? { status: made.status, body: Buffer.from(JSON.stringify(made.document)) } : answer;
+  }
+
+  async #pass(method: string, target: string, headers: IncomingHttpHeaders, body: Buffer): Promise<Answer | undefined> {
+    const { lostRequest, lostAnswer, twice } = this.chances;
+    if (this.#random.chance(lostRequest)) return undefined;
+    if (this.#random.chance(twice)) await this.#forward(method, target, headers, body);
+    const answer = await this.#forward(method, target, headers, body);
+    return this.#random.chance(lostAnswer) ? undefined : answer;
+  }
+
+  #forward(method: string, target: string, headers: IncomingHttpHeaders, body: Buffer): Promise<Answer> {
+    return new Promise((resolve, reject) => {
+      const { connection: _connection, host: _host, 'transfer-encoding': _chunked, ...kept } = headers;
+      const port = this.#port();
+      const passed = { ...kept, host: `127.0.0.1:${port}`, ...(body.length > 0 && { 'content-length': body.length }) };
+      const outgoing = request({ host: '127.0.0.1', port, method, path: target, headers: passed, agent: false });
+      outgoing.on('error', reject);
+      outgoing.on('response', (incoming) => {
+        const chunks: Buffer[] = [];
+        incoming.on('data', (chunk: Buffer) => void chunks.push(chunk));
+        incoming.on('error', reject);
+        incoming.on('end', () =>
+          resolve({ status: incoming.statusCode ?? 0, headers: incoming.headers, body: Buffer.concat(chunks) }),
+        );
+      });
+      outgoing.end(body);
+    });
+  }
+}
