@@ -27,7 +27,7 @@ export function withActingFlags(command: Command, json: string): Command {
   return withDaemonFlags(command.addOption(as), json);
 }
 
-const AGENT_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
+export const AGENT_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 
 /** Asks the daemon for an operation. Throws `CommandFailed`. */
 export async function ask<N extends OperationName>(

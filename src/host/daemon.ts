@@ -18,11 +18,13 @@ import { handlersOf } from './local/handlers.ts';
 import { LocalServer } from './local/server.ts';
 import { LanSide } from './transport/lan-side.ts';
 import { type HostPaths, daemonSocketFault, makePrivateFolder } from './paths.ts';
+import { SYSTEM_TIMERS } from './office/timers.ts';
 import { type HostStore, StoreFailed } from './store/host-store.ts';
 import { ownOffice } from './own-office.ts';
 import { writeHostBackup } from './store/backup.ts';
 import { HostStoreRefused, openHostStore } from './store/open.ts';
 import { finishRestore } from './store/restored.ts';
+import { type Wake, startWake } from './wake/wake.ts';
 
 /** How long requests may take to end when the daemon stops. */
 const DRAIN_MS = 20_000;
@@ -64,6 +66,7 @@ export async function startDaemon({ paths, config, version, log }: DaemonOptions
     fail = resolve;
   });
   const store = await openStore(paths, fail);
+  let wake: Wake | undefined;
   try {
     const startedAtMs = Date.now();
     const office = ownOffice(store, await loadIdentity(store), log);
@@ -76,11 +79,13 @@ export async function startDaemon({ paths, config, version, log }: DaemonOptions
       socket: paths.socket,
     };
     await makeSocketFolder(paths);
+    const waking = await startWake(office, SYSTEM_TIMERS);
+    wake = waking;
     const lan = new LanSide({ office, listen: config.lanListen, advertise: config.lanAdvertise, version });
     const server = await LocalServer.listen({
       socketPath: paths.socket,
       office,
-      handlers: handlersOf({ office, facts, pairing: lan }),
+      handlers: handlersOf({ office, facts, pairing: lan, sessions: wake.desk, ring: wake.ring }),
       backup: () => {
         const { hostName: host, signer } = office.identity();
         return writeHostBackup(store, { host, host_pubkey: signer.publicKey, created_at: office.nowMs(), version });
@@ -92,10 +97,12 @@ export async function startDaemon({ paths, config, version, log }: DaemonOptions
       await sweep.stop();
       await Promise.race([Promise.all([server.drain(), lan.stop()]), elapsed(DRAIN_MS)]);
       server.close();
+      await waking.close();
       await store.close();
     };
     return { identity: () => office.identity(), failed, stop };
   } catch (error) {
+    await wake?.close();
     await store.close();
     throw error;
   }

@@ -78,7 +78,7 @@ export async function addSession(office: Office, name: string): Promise<void> {
   const nowMs = office.nowMs();
   const times = { registeredAtMs: nowMs, seenAtMs: nowMs, endedAtMs: null };
   await office.store.transact((tx) =>
-    tx.put('session', [agentId, 's1'], { agentId, sessionId: 's1', wake: [], ...times }),
+    tx.put('session', [agentId, 's1'], { agentId, sessionId: 's1', wake: [], process: null, woken: null, ...times }),
   );
 }
 

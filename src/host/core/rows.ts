@@ -97,8 +97,17 @@ export type WakeMethod =
   | { type: 'hook' }
   /** A program, run without a shell; the doorbell's text comes as its last argument. */
   | { type: 'command'; argv: string[] }
-  /** Keys sent to a pane, as long as the process in it is the one that registered. */
-  | { type: 'tmux'; socket: string | null; pane: string; pid: number };
+  /** Keys sent to a pane, as long as the session's process is what the pane shows. */
+  | { type: 'tmux'; socket: string | null; pane: string };
+
+export type WakeMethodName = WakeMethod['type'];
+
+/** A process of this machine. Numbers are given again; when it began tells two with one number apart. */
+export interface ProcessMark {
+  pid: number;
+  /** Opaque. */
+  startedAt: string;
+}
 
 export interface SessionRow {
   agentId: AgentId;
@@ -108,6 +117,10 @@ export interface SessionRow {
   seenAtMs: number;
   endedAtMs: number | null;
   wake: WakeMethod[];
+  /** The agent's program: as long as it runs the session is there. */
+  process: ProcessMark | null;
+  /** What woke it last, by proof. */
+  woken: { method: WakeMethodName; atMs: number } | null;
 }
 
 export interface MessageRow {

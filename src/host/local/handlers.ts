@@ -5,6 +5,7 @@ import { addAgent, listOwnAgents, removeAgent, renameAgent, setAgentRoles } from
 import { listAgents } from '../office/directory.ts';
 import { useInbox } from '../office/inbox.ts';
 import type { Office } from '../office/office.ts';
+import type { Ring } from '../office/ring.ts';
 import { replyMail } from '../office/reply.ts';
 import { sendMail } from '../office/send.ts';
 import { listSent } from '../office/sent-list.ts';
@@ -13,6 +14,7 @@ import { cancelOutbox, listOutbox } from '../office/outbox-list.ts';
 import { rotateOwnKey } from '../office/own-key.ts';
 import { listPeers, setAddress, unpair } from '../office/peers.ts';
 import { discardQuarantined, listQuarantine, retryQuarantine, showQuarantined } from '../office/quarantine.ts';
+import type { SessionDesk } from '../office/session-desk.ts';
 import { type DaemonFacts, readStatus } from '../office/status.ts';
 import type { InputOf, OPERATIONS, OperationName, OutputOf } from './operations.ts';
 
@@ -36,6 +38,8 @@ export interface HandlerParts {
   office: Office;
   facts: DaemonFacts;
   pairing: Pairing;
+  sessions: SessionDesk;
+  ring: Ring;
 }
 
 /** What pairs hosts: it listens and calls. */
@@ -44,7 +48,7 @@ export interface Pairing {
   accept(input: AcceptInput): Promise<PeerView | Refusal>;
 }
 
-export function handlersOf({ office, facts, pairing }: HandlerParts): Handlers {
+export function handlersOf({ office, facts, pairing, sessions, ring }: HandlerParts): Handlers {
   return {
     status: () => readStatus(office, facts),
     'add-agent': (_, input) => addAgent(office, input),
@@ -53,8 +57,8 @@ export function handlersOf({ office, facts, pairing }: HandlerParts): Handlers {
     'remove-agent': (_, input) => removeAgent(office, input),
     'list-agents': () => listOwnAgents(office),
     'mail-agents': ({ agentId }, input) => listAgents(office, agentId, input),
-    'mail-send': ({ agentId }, input) => sendMail(office, agentId, input),
-    'mail-reply': ({ agentId }, input) => replyMail(office, agentId, input),
+    'mail-send': ({ agentId }, input) => sendMail(office, agentId, input, ring),
+    'mail-reply': ({ agentId }, input) => replyMail(office, agentId, input, ring),
     'mail-inbox': ({ agentId }, input) => useInbox(office, agentId, input),
     'mail-sent': ({ agentId }, input) => listSent(office, agentId, input),
     peers: () => listPeers(office),
@@ -69,5 +73,11 @@ export function handlersOf({ office, facts, pairing }: HandlerParts): Handlers {
     'quarantine-show': (_caller, input) => showQuarantined(office, input),
     'quarantine-retry': (_caller, input) => retryQuarantine(office, input),
     'quarantine-discard': (_caller, input) => discardQuarantined(office, input),
+    'session-register': ({ agentId }, input) => sessions.register(agentId, input),
+    'session-heartbeat': ({ agentId }, input) => sessions.heartbeat(agentId, input),
+    'session-end': ({ agentId }, input) => sessions.end(agentId, input),
+    'session-wait': ({ agentId, signal }, input) => sessions.wait(agentId, input, signal),
+    'session-heard': ({ agentId }, input) => sessions.heard(agentId, input),
+    'session-list': ({ agentId }) => sessions.list(agentId),
   };
 }

@@ -47,6 +47,18 @@ import {
   RotateKeyResult,
   UnpairInput,
 } from '../documents/peers.ts';
+import {
+  SessionEndInput,
+  SessionEndResult,
+  SessionHeardInput,
+  SessionHeardResult,
+  SessionHeartbeatInput,
+  SessionListResult,
+  SessionRegisterInput,
+  SessionState,
+  SessionWaitInput,
+  SessionWaitResult,
+} from '../documents/sessions.ts';
 import { StatusResult } from '../documents/status.ts';
 
 /** In the name of whom: an agent (or the owner), or nobody in particular. */
@@ -85,6 +97,13 @@ export const OPERATIONS = {
   'quarantine-show': { acting: 'anybody', input: QuarantineShowInput, output: QuarantineShowResult },
   'quarantine-retry': { acting: 'anybody', input: QuarantineRetryInput, output: QuarantineRetryResult },
   'quarantine-discard': { acting: 'anybody', input: QuarantineDiscardInput, output: QuarantineDiscardResult },
+  'session-register': { acting: 'agent', input: SessionRegisterInput, output: SessionState },
+  'session-heartbeat': { acting: 'agent', input: SessionHeartbeatInput, output: SessionState },
+  'session-end': { acting: 'agent', input: SessionEndInput, output: SessionEndResult },
+  'session-wait': { acting: 'agent', input: SessionWaitInput, output: SessionWaitResult },
+  'session-heard': { acting: 'agent', input: SessionHeardInput, output: SessionHeardResult },
+  /** Of the acting agent, or of all. */
+  'session-list': { acting: 'anybody', input: Nothing, output: SessionListResult },
 } as const satisfies Readonly<Record<string, OperationContract>>;
 
 export type OperationName = keyof typeof OPERATIONS;

@@ -17,6 +17,10 @@ export type Happening =
   | { type: 'mail-handled'; agentId: AgentId }
   /** A session came, or can be woken otherwise than before. */
   | { type: 'session-registered'; agentId: AgentId; sessionId: string }
+  /** A session was told what is unread, and shows it to its agent. */
+  | { type: 'session-told'; agentId: AgentId; sessionId: string }
+  /** A session's hook waits for a doorbell from now on. */
+  | { type: 'session-waits'; agentId: AgentId; sessionId: string }
   | { type: 'session-ended'; agentId: AgentId; sessionId: string }
   /** An outbox row waits for this peer, or may be tried again. */
   | { type: 'outbox-changed'; peerId: PeerId }

@@ -32,7 +32,9 @@ async function started(changes: Partial<Handlers> = {}): Promise<Started> {
   const path = join(await temporaryFolder(), 'daemon.sock');
   const logged = vi.fn<() => void>();
   const office = { ...(await testOffice()), log: logged };
-  const handlers = { ...handlersOf({ office, facts, pairing: { invite: broken, accept: broken } }), ...changes };
+  const pairing = { invite: broken, accept: broken };
+  const sessions = { register: broken, heartbeat: broken, end: broken, wait: broken, heard: broken, list: broken };
+  const handlers = { ...handlersOf({ office, facts, pairing, sessions, ring: broken }), ...changes };
   const server = await LocalServer.listen({ socketPath: path, office, handlers, backup });
   onTestFinished(() => server.close());
   return { client: new DaemonClient(path, '/store'), server, path, logged };

@@ -1,0 +1,94 @@
+/**
+ * Hooks that wait for a doorbell, each in a call to the daemon.
+ *
+ * A doorbell answers the call; proof is that whoever waited says so in another call, within a moment. A session has one
+ * waiter: a new wait ends the one before it, which a hook of an earlier turn left behind.
+ */
+import type { AgentId } from '../core/rows.ts';
+import type { SessionWaitResult } from '../documents/sessions.ts';
+import type { Timers } from '../office/timers.ts';
+import type { Rung, RungOutcome } from './rung.ts';
+
+/** Between the answer of a wait and the word that it came. */
+export const HEARD_MS = 1000;
+const RING_BYTES = 16;
+
+const NOTHING: SessionWaitResult = { event: 'nothing', ring: null, text: null };
+const RELEASED: SessionWaitResult = { event: 'released', ring: null, text: null };
+
+interface Rang {
+  ring: string;
+  heard: () => void;
+}
+
+export interface HookWaiterParts {
+  timers: Timers;
+  randomBytes: (count: number) => Buffer;
+}
+
+export class HookWaiters {
+  readonly #parts: HookWaiterParts;
+  readonly #waiting = new Map<string, (answer: SessionWaitResult) => void>();
+  readonly #rang = new Map<string, Rang>();
+
+  constructor(parts: HookWaiterParts) {
+    this.#parts = parts;
+  }
+
+  /** Resolves with a doorbell, when the time is over, or when `signal` is aborted. Waits from the call on. */
+  wait(agentId: AgentId, sessionId: string, waitMs: number, signal: AbortSignal): Promise<SessionWaitResult> {
+    const key = keyOf(agentId, sessionId);
+    this.#waiting.get(key)?.(RELEASED);
+    if (signal.aborted) return Promise.resolve(NOTHING);
+    return new Promise((resolve) => {
+      const answer = (result: SessionWaitResult): void => {
+        cancel();
+        signal.removeEventListener('abort', give);
+        if (this.#waiting.get(key) === answer) this.#waiting.delete(key);
+        resolve(result);
+      };
+      const give = (): void => answer(NOTHING);
+      const cancel = this.#parts.timers.after(waitMs, give);
+      signal.addEventListener('abort', give);
+      this.#waiting.set(key, answer);
+    });
+  }
+
+  /** Whether the doorbell still waited for this. */
+  heard(agentId: AgentId, sessionId: string, ring: string): boolean {
+    const rang = this.#rang.get(keyOf(agentId, sessionId));
+    if (rang?.ring !== ring) return false;
+    rang.heard();
+    return true;
+  }
+
+  /** The session's agent needs no doorbell: whoever waits for one is not to ask again. */
+  release(agentId: AgentId, sessionId: string): void {
+    this.#waiting.get(keyOf(agentId, sessionId))?.(RELEASED);
+  }
+
+  readonly rung: Rung<'hook'> = ({ agentId, sessionId }, _method, text, signal) => {
+    const key = keyOf(agentId, sessionId);
+    const answer = this.#waiting.get(key);
+    if (!answer) return Promise.resolve('unavailable');
+    const ring = this.#parts.randomBytes(RING_BYTES).toString('hex');
+    return new Promise<RungOutcome>((resolve) => {
+      const over = (outcome: RungOutcome): void => {
+        cancel();
+        signal.removeEventListener('abort', give);
+        this.#rang.delete(key);
+        resolve(outcome);
+      };
+      const give = (): void => over('unheard');
+      const cancel = this.#parts.timers.after(HEARD_MS, give);
+      signal.addEventListener('abort', give);
+      this.#rang.set(key, { ring, heard: () => over('heard') });
+      answer({ event: 'doorbell', ring, text });
+    });
+  };
+}
+
+/** Neither part holds a space. */
+function keyOf(agentId: AgentId, sessionId: string): string {
+  return `${agentId} ${sessionId}`;
+}

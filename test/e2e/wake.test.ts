@@ -1,0 +1,236 @@
+/** Agents that are woken, with the program's side of each hook played by the test: `sh -c` and the documented stdin. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import type { SendResult } from '../../src/host/documents/mail.ts';
+import type { SessionListResult, SessionState } from '../../src/host/documents/sessions.ts';
+import { type Ended, type PosteProcess, poste, run } from '../support/poste-process.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
+
+const TEXT = 'You have 1 unread message in Poste. Read it with mail_inbox.';
+
+interface Hooked {
+  hooks: Record<string, { hooks: { command: string }[] }[]>;
+}
+
+/** A host with alice and bob, and a folder for the settings of programs. */
+class Home {
+  readonly folder: string;
+  readonly environment: Readonly<Record<string, string>>;
+
+  constructor(folder: string) {
+    this.folder = folder;
+    this.environment = {
+      POSTE_HOME: join(folder, 'poste'),
+      CLAUDE_CONFIG_DIR: join(folder, 'claude'),
+      CODEX_HOME: join(folder, 'codex'),
+    };
+  }
+
+  async json<T>(...args: string[]): Promise<T> {
+    const { code, stdout, stderr } = await run([...args, '--json'], this.environment);
+    if (code !== 0) throw new Error(`${args.join(' ')} ended with ${code}: ${stderr}`);
+    return JSON.parse(stdout) as T;
+  }
+
+  async daemon(): Promise<PosteProcess> {
+    const daemon = poste(['daemon', '--json', '--log-level', 'warn'], this.environment);
+    await daemon.printed('}\n');
+    return daemon;
+  }
+
+  /** A request of alice to bob; how bob is told. */
+  async request(): Promise<string | undefined> {
+    const args = [
+      'send',
+      '--as',
+      'alice',
+      '--to',
+      'bob',
+      '--subject',
+      'SUBJECT',
+      '--body',
+      'BODY',
+      '--kind',
+      'request',
+    ];
+    const { recipients } = await this.json<SendResult>(...args);
+    return recipients[0]?.status;
+  }
+
+  /** Calls an installed hook as its program does. */
+  hook(settings: Hooked, event: string, environment: Readonly<Record<string, string>> = {}): Promise<Ended> {
+    const command = settings.hooks[event]?.at(-1)?.hooks[0]?.command ?? '';
+    // The program itself: without a shell that stays between it and the hook.
+    const child = spawn('/bin/sh', ['-c', command], {
+      env: { PATH: process.env['PATH'], HOME: this.folder, ...this.environment, ...environment },
+    });
+    onTestFinished(() => {
+      child.kill('SIGKILL');
+    });
+    let stdout = '';
+    let stderr = '';
+    child.stdout.on('data', (chunk: Buffer) => {
+      stdout += chunk.toString();
+    });
+    child.stderr.on('data', (chunk: Buffer) => {
+      stderr += chunk.toString();
+    });
+    child.stdin.end(JSON.stringify({ session_id: 's-1', hook_event_name: event, cwd: '/', transcript_path: '/t' }));
+    return once(child, 'close').then(([code, signal]) => ({ code, signal, stdout, stderr }));
+  }
+
+  async session(): Promise<SessionListResult['sessions'][number] | undefined> {
+    return (await this.json<SessionListResult>('session', 'list')).sessions[0];
+  }
+}
+
+async function home(): Promise<Home> {
+  const made = new Home(await temporaryFolder());
+  await made.json('init', '--host', 'here');
+  return made;
+}
+
+async function homeWithAgents(): Promise<{ here: Home; daemon: PosteProcess }> {
+  const here = await home();
+  const daemon = await here.daemon();
+  for (const name of ['alice', 'bob']) await here.json('agent', 'add', name);
+  return { here, daemon };
+}
+
+async function settingsOf(path: string): Promise<Hooked> {
+  return JSON.parse(await readFile(path, 'utf8')) as Hooked;
+}
+
+const context = (event: string): object => ({
+  hookSpecificOutput: { hookEventName: event, additionalContext: TEXT },
+});
+
+describe('Claude Code', () => {
+  test('is told at its start and its prompts, woken when idle, and gone when it ends', async () => {
+    const { here, daemon } = await homeWithAgents();
+    await here.json('hooks', 'install', 'claude-code', '--agent', 'bob');
+    const settings = await settingsOf(join(here.folder, 'claude', 'settings.json'));
+    expect(await here.request()).toBe('offline');
+    const start = await here.hook(settings, 'SessionStart');
+    expect(start).toMatchObject({ code: 0, stderr: '' });
+    expect(JSON.parse(start.stdout)).toEqual(context('SessionStart'));
+    // It was told, so it is idle in peace until something else comes.
+    const idle = here.hook(settings, 'Stop');
+    await vi.waitFor(async () => expect(await here.request()).toBe('live-wake'), { timeout: 20_000 });
+    const woken = await idle;
+    expect(woken).toMatchObject({ code: 2, stdout: '' });
+    expect(woken.stderr).toMatch(/^You have \d+ unread messages in Poste\. Read them with mail_inbox\.\n$/);
+    expect(await here.session()).toMatchObject({ agent: 'bob', presence: 'live', wake: ['hook'], woken_by: 'hook' });
+    expect(await here.hook(settings, 'SessionEnd')).toMatchObject({ code: 0, stdout: '', stderr: '' });
+    expect(await here.session()).toMatchObject({ presence: 'ended' });
+    daemon.signal('SIGTERM');
+    expect(await daemon.ended()).toMatchObject({ code: 0 });
+    for (const event of ['SessionStart', 'UserPromptSubmit', 'Stop', 'SessionEnd']) {
+      expect(await here.hook(settings, event)).toMatchObject({ code: 0, stdout: '', stderr: '' });
+    }
+  });
+
+  test('has its settings back when the hooks are uninstalled', async () => {
+    const here = await home();
+    await mkdir(join(here.folder, 'claude'));
+    const file = join(here.folder, 'claude', 'settings.json');
+    const before = { model: 'opus', hooks: { Stop: [{ hooks: [{ type: 'command', command: 'say done' }] }] } };
+    const text = `${JSON.stringify(before, null, 4)}\n`;
+    await writeFile(file, text);
+    const dry = await here.json<{ changed: boolean; text: string }>('hooks', 'install', 'claude-code', '--dry-run');
+    expect(dry.changed).toBe(true);
+    expect(await readFile(file, 'utf8')).toBe(text);
+    const { backup } = await here.json<{ backup: string }>('hooks', 'install', 'claude-code');
+    expect(await readFile(file, 'utf8')).toBe(dry.text);
+    expect(await readFile(backup, 'utf8')).toBe(text);
+    expect(await here.json('hooks', 'install', 'claude-code')).toMatchObject({ changed: false, backup: null });
+    await here.json('hooks', 'uninstall', 'claude-code');
+    expect(await readFile(file, 'utf8')).toBe(text);
+    await writeFile(file, '{');
+    const refused = await run(['hooks', 'install', 'claude-code'], here.environment);
+    expect(refused).toMatchObject({ code: 1, stdout: '' });
+    expect(refused.stderr).toBe(`poste: ${file} is no JSON: mend that and try again.\n`);
+  });
+});
+
+test('Codex is woken by its queue, in the folder and with the thread of its session', async () => {
+  const { here } = await homeWithAgents();
+  const bin = join(here.folder, 'bin');
+  await mkdir(bin);
+  const queued = join(here.folder, 'queued');
+  await writeFile(join(bin, 'codex'), `#!/bin/sh\nprintf '%s|' "$CODEX_HOME" "$@" > ${queued}\n`);
+  await chmod(join(bin, 'codex'), 0o700);
+  await here.json('hooks', 'install', 'codex');
+  const settings = await settingsOf(join(here.folder, 'codex', 'hooks.json'));
+  const session = { POSTE_AGENT: 'bob', PATH: `${bin}:${process.env['PATH']}` };
+  expect(await here.hook(settings, 'SessionStart', session)).toMatchObject({ code: 0, stdout: '', stderr: '' });
+  expect(await here.request()).toBe('live-wake');
+  expect(await readFile(queued, 'utf8')).toBe(`${join(here.folder, 'codex')}|queue|--thread|s-1|--message|${TEXT}|`);
+  const prompt = await here.hook(settings, 'UserPromptSubmit', session);
+  expect(JSON.parse(prompt.stdout)).toEqual(context('UserPromptSubmit'));
+});
+
+describe('poste session', () => {
+  test('registers, waits for a doorbell, says what is unread, lists and ends', async () => {
+    const { here } = await homeWithAgents();
+    const as = ['--as', 'bob'];
+    const state = await here.json<SessionState>('session', 'register', 's-2', '--hook', ...as);
+    expect(state).toMatchObject({ session_id: 's-2', unread: 0, text: null });
+    const nothing = await run(['session', 'wait', 's-2', '--timeout', '0', ...as], here.environment);
+    expect(nothing).toMatchObject({ code: 75, stdout: '' });
+    const waiting = run(['session', 'wait', 's-2', ...as], here.environment);
+    await here.request();
+    expect(await waiting).toMatchObject({ code: 0 });
+    expect(await here.json('session', 'heartbeat', 's-2', ...as)).toMatchObject({ unread: 1, text: TEXT });
+    expect(await here.json('session', 'end', 's-2', ...as)).toEqual({ ended: true });
+    expect(await here.json('session', 'end', 's-2', ...as)).toEqual({ ended: false });
+    const gone = await run(['session', 'heartbeat', 's-2', ...as], here.environment);
+    expect(gone).toMatchObject({ code: 3 });
+  });
+
+  test('rings a session when it registers, by its own command', async () => {
+    const { here } = await homeWithAgents();
+    expect(await here.request()).toBe('offline');
+    const rung = join(here.folder, 'rung');
+    const program = join(here.folder, 'ring');
+    await writeFile(program, `#!/bin/sh\nprintf '%s|' "$@" > ${rung}.new && mv ${rung}.new ${rung}\n`);
+    await chmod(program, 0o700);
+    const args = ['session', 'register', 's-3', '--as', 'bob', '--', program, '--title', 'mail'];
+    expect(await run(args, here.environment)).toMatchObject({ code: 0 });
+    const said = await vi.waitFor(() => readFile(rung, 'utf8'), { timeout: 20_000 });
+    expect(said).toBe(`--title|mail|${TEXT}|`);
+  });
+
+  test('a wait does not keep the daemon from stopping', async () => {
+    const { here, daemon } = await homeWithAgents();
+    await here.json('session', 'register', 's-4', '--hook', '--as', 'bob');
+    const waiting = poste(['session', 'wait', 's-4', '--as', 'bob'], here.environment);
+    const isWaiting = async (): Promise<void> => {
+      const { registered_at = 0, seen_at = 0 } = (await here.session()) ?? {};
+      expect(seen_at).toBeGreaterThan(registered_at);
+    };
+    await vi.waitFor(isWaiting, { timeout: 20_000 });
+    const started = performance.now();
+    daemon.signal('SIGTERM');
+    expect(await daemon.ended()).toMatchObject({ code: 0 });
+    expect(performance.now() - started).toBeLessThan(15_000);
+    expect(await waiting.ended()).toMatchObject({ stdout: '' });
+  });
+
+  test.each([
+    [['register', 's', '--as', 'bob', '--tmux'], 2, 'this runs in no tmux pane'],
+    [['register', 's', '--as', 'bob', '--', 'no-such-program-here'], 3, 'there is no program no-such-program-here'],
+    [['register', 's', '--as', 'bob', '--pid', 'x'], 2, 'number of a process'],
+    [['register', '../s', '--as', 'bob'], 2, 'session_id'],
+    [['register', 's', '--as', 'nobody'], 3, 'nobody'],
+    [['register', 's'], 2, 'it is not said which agent asks'],
+  ])('refuses %j', async (args, code, why) => {
+    const { here } = await homeWithAgents();
+    const refused = await run(['session', ...args], here.environment);
+    expect(refused).toMatchObject({ code, stdout: '' });
+    expect(refused.stderr).toContain(why);
+  });
+});
