@@ -13,6 +13,20 @@ export function isInteractive({ input, output }: Terminal): boolean {
   return input.isTTY === true && output.isTTY === true;
 }
 
+/**
+ * Asks on the terminal, unless `yes` was said. Throws `CommandFailed` when there is nobody to ask; `stake` says why one
+ * is asked at all, as in "unpairing ends what waits".
+ */
+export async function confirmed(question: string, { yes, stake }: { yes?: boolean; stake: string }): Promise<void> {
+  if (yes) return;
+  const terminal = { input: process.stdin, output: process.stderr };
+  if (!isInteractive(terminal)) {
+    const message = `there is no terminal to ask on, and ${stake}: say --yes if it is meant`;
+    throw new CommandFailed('usage', 'NOT_CONFIRMED', message);
+  }
+  await confirm(question, terminal);
+}
+
 /** Resolves when the answer is yes. Throws `CommandFailed` for any other answer, and when the input ends. */
 export async function confirm(question: string, { input, output }: Terminal): Promise<void> {
   const lines = createInterface({ input, output });

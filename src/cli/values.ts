@@ -64,6 +64,15 @@ export function inviteLabel(text: string): string {
   return text;
 }
 
+/** Where a host of the LAN listens, as it was written: `host:port`. */
+export function lanAddress(text: string): string {
+  const address = parseListenAddress(text);
+  if (!address || address.port === 0) {
+    throw new InvalidArgumentError('It must be host:port, as in 192.168.1.7:8789 or [fd00::7]:8789.');
+  }
+  return text;
+}
+
 /** A fingerprint, a public key or a name, as it was written. */
 export function hostReference(text: string): string {
   if (!parseHostReference(text)) throw new InvalidArgumentError('It must be a fingerprint, a public key or a name.');

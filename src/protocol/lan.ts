@@ -26,6 +26,15 @@ export const LAN_AGENTS_MAX = 5000;
 const ROLES_MAX = 32;
 const MAC_CHARACTERS = 44;
 
+const PORT = '(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])';
+const HOST = String.raw`(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\])`;
+
+/** `host:port` of a listener, an IPv6 host in brackets. Nothing that could be read as another part of a URL. */
+export const LanAddressText = Type.String({
+  pattern: `^${HOST}:${PORT}$`,
+  description: 'host:port of a LAN listener, as in 192.168.1.7:8789',
+});
+
 const Port = Type.Integer({ minimum: 1, maximum: 65_535 });
 const AgentName = Type.String({ pattern: AGENT_NAME_PATTERN });
 
@@ -45,7 +54,7 @@ export const LanPairing = Type.Object({
   mac: Type.String({ minLength: MAC_CHARACTERS, maxLength: MAC_CHARACTERS }),
   port: Type.Optional(Port),
   /** Where it listens, when that is not where its requests come from: `host:port`. */
-  address: Type.Optional(Type.String({ minLength: 3, maxLength: 300 })),
+  address: Type.Optional(LanAddressText),
 });
 export type LanPairing = Static<typeof LanPairing>;
 

@@ -4,42 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { InboxResult, SendResult } from '../../src/host/documents/mail.ts';
 import type { StatusResult } from '../../src/host/documents/status.ts';
-import { type Ended, type PosteProcess, poste, run } from '../support/poste-process.ts';
-import { temporaryFolder } from '../support/temporary-folder.ts';
-
-/** A folder with a host in it, and `poste` in its environment. */
-class Home {
-  readonly folder: string;
-  readonly environment: Readonly<Record<string, string>>;
-
-  constructor(folder: string) {
-    this.folder = folder;
-    this.environment = { POSTE_HOME: folder };
-  }
-
-  run(...args: string[]): Promise<Ended> {
-    return run(args, this.environment);
-  }
-
-  /** What a command prints as JSON; fails when it fails. */
-  async json<T>(...args: string[]): Promise<T> {
-    const { code, stdout, stderr } = await this.run(...args, '--json');
-    if (code !== 0) throw new Error(`${args.join(' ')} ended with ${code}: ${stderr}`);
-    return JSON.parse(stdout) as T;
-  }
-
-  async daemon(): Promise<PosteProcess> {
-    const daemon = poste(['daemon', '--json', '--log-level', 'warn'], this.environment);
-    await daemon.printed('}\n');
-    return daemon;
-  }
-}
-
-async function home(): Promise<Home> {
-  const made = new Home(join(await temporaryFolder(), 'poste'));
-  await made.json('init', '--host', 'here');
-  return made;
-}
+import { PosteHome, posteHome } from '../support/poste-home.ts';
 
 const send = (to: string, body: string): string[] => [
   'send',
@@ -55,7 +20,7 @@ const send = (to: string, body: string): string[] => [
 
 describe('a host', () => {
   test('init, daemon, agents, send, inbox; and all of it is there after kill -9', async () => {
-    const here = await home();
+    const here = await posteHome();
     const daemon = await here.daemon();
     expect(statSync(join(here.folder, 'daemon.sock')).mode & 0o777).toBe(0o600);
     await here.json('agent', 'add', 'eve');
@@ -78,7 +43,7 @@ describe('a host', () => {
   });
 
   test('what others wrote is framed as theirs and obeys no terminal', async () => {
-    const here = await home();
+    const here = await posteHome();
     await here.daemon();
     await here.json('agent', 'add', 'eve');
     await here.json(...send('owner', 'a\u001b[2Jb\nposte: forged'));
@@ -89,7 +54,7 @@ describe('a host', () => {
   });
 
   test('a second daemon is refused in one sentence, and the first goes on', async () => {
-    const here = await home();
+    const here = await posteHome();
     const daemon = await here.daemon();
     const second = await here.run('daemon');
     expect(second).toMatchObject({ code: 4, stdout: '' });
@@ -98,7 +63,7 @@ describe('a host', () => {
   });
 
   test('without a daemon a command says how to start it, and --start does', async () => {
-    const here = await home();
+    const here = await posteHome();
     expect(await here.run('status')).toMatchObject({
       code: 1,
       stderr: expect.stringMatching(/^poste: no daemon is running .*: start it with poste daemon, or .* --start\.\n$/),
@@ -111,7 +76,7 @@ describe('a host', () => {
   });
 
   test('--start says why the daemon did not start', async () => {
-    const here = await home();
+    const here = await posteHome();
     await writeFile(join(here.folder, 'config.toml'), 'retention_days = "x"\n');
     const { code, stderr } = await here.run('status', '--start');
     expect(code).toBe(1);
@@ -119,9 +84,9 @@ describe('a host', () => {
   });
 
   test('what is no host, what cannot be, and what is missing ends with one sentence and its code', async () => {
-    const here = await home();
-    const nowhere = new Home(join(here.folder, 'nowhere'));
-    const cases: [Home, string[], number, RegExp][] = [
+    const here = await posteHome();
+    const nowhere = new PosteHome(join(here.folder, 'nowhere'));
+    const cases: [PosteHome, string[], number, RegExp][] = [
       [nowhere, ['daemon'], 3, /there is no store at \S+: make one with poste init/],
       [nowhere, ['backup', 'x'], 3, /there is no store/],
       [here, ['init'], 4, /there is a host already/],
@@ -145,7 +110,7 @@ describe('a host', () => {
   });
 
   test('refusals of the daemon have exit codes that scripts can switch on', async () => {
-    const here = await home();
+    const here = await posteHome();
     await here.daemon();
     await here.json('agent', 'add', 'eve');
     const cases: [string[], number, string][] = [
@@ -166,7 +131,7 @@ describe('a host', () => {
 
 describe('backup and restore', () => {
   test('a backup of the running daemon is restored with its mail; what came since is told and kept aside', async () => {
-    const here = await home();
+    const here = await posteHome();
     const daemon = await here.daemon();
     await here.json('agent', 'add', 'eve');
     const first = await here.json<SendResult>(...send('eve', 'before'));
@@ -199,7 +164,7 @@ describe('backup and restore', () => {
   });
 
   test('an altered backup and one of another host change nothing', async () => {
-    const [here, other] = [await home(), await home()];
+    const [here, other] = [await posteHome(), await posteHome()];
     const file = join(here.folder, 'poste.backup');
     await here.json('backup', file);
     const bytes = await readFile(file);

@@ -64,7 +64,7 @@ const FOLDERS: Readonly<Record<string, FolderRule>> = {
   'relay/store': { may: ['relay/core', 'protocol', 'system'] },
   'relay/auth': { may: ['relay/core', 'protocol'] },
   'relay/engine': { may: ['relay/core', 'relay/store', 'protocol'] },
-  'relay/http': { may: ['relay/engine', 'relay/auth', 'protocol'], mayTypes: ['relay/core'] },
+  'relay/http': { may: ['relay/engine', 'relay/auth', 'protocol', 'system'], mayTypes: ['relay/core'] },
   'relay/control': { may: ['relay/engine', 'relay/http', 'protocol', 'system'], mayTypes: ['relay/core'] },
   'relay/audit': { may: ['relay/core', 'relay/store', 'protocol', 'system'] },
   relay: { may: [...RELAY, 'protocol', 'system'] },

@@ -1,5 +1,6 @@
 /** What is shown of paired hosts, and what is asked about pairing and this host's own key. */
 import { type Static, Type } from 'typebox';
+import { LanAddressText } from '../../protocol/lan.ts';
 import { Count, HostNameText, PublicKeyText, Time } from '../../protocol/shapes.ts';
 
 const orNull = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
@@ -8,7 +9,6 @@ const PeerName = Type.String({
   maxLength: 80,
   description: 'The name of a paired host, or its fingerprint.',
 });
-const LanAddress = Type.String({ minLength: 3, maxLength: 300, description: 'host:port of a LAN listener.' });
 
 export const PeerView = Type.Object({
   host: HostNameText,
@@ -34,22 +34,22 @@ export type PeersResult = Static<typeof PeersResult>;
 export const UnpairInput = Type.Object({ host: PeerName });
 export type UnpairInput = Static<typeof UnpairInput>;
 
-export const PeerAddressInput = Type.Object({ host: PeerName, address: LanAddress });
+export const PeerAddressInput = Type.Object({ host: PeerName, address: LanAddressText });
 export type PeerAddressInput = Static<typeof PeerAddressInput>;
 
 export const InviteResult = Type.Object({
   /** To be told to the other host's owner; whoever has it can pair once. */
   code: Type.String(),
   expires_at: Time,
-  /** Where this host listens. */
-  address: Type.String(),
+  /** Where this host can be called, `host:port`, the likeliest first. */
+  addresses: Type.Array(Type.String(), { minItems: 1 }),
   fingerprint: Type.String(),
 });
 export type InviteResult = Static<typeof InviteResult>;
 
 export const AcceptInput = Type.Object({
   code: Type.String({ minLength: 52, maxLength: 100 }),
-  address: LanAddress,
+  address: LanAddressText,
 });
 export type AcceptInput = Static<typeof AcceptInput>;
 

@@ -69,12 +69,14 @@ export async function pinPeer(tx: Transaction, office: Office, host: PairedHost)
     return refusal('NAME_TAKEN', `Another paired host is called ${holder.hostName}; ${hint}`, { host: hostName });
   }
   if (known && currentKey(known).publicKey !== publicKey) {
+    // Whoever has it may have found it: an old key pairs nobody.
     return refusal(
       'PAIRING_REFUSED',
-      `${known.hostName} goes on under a newer key: it cannot be paired by an old one.`,
+      `${known.hostName} went on under a newer key and came with an old one: give it another (poste host rotate-key), let it go here (poste unpair ${known.hostName}), and pair again.`,
     );
   }
-  if (!holder && (await livePeers(tx)).length >= PEERS_MAX) {
+  const isNew = known === undefined || known.unpairedAtMs !== null;
+  if (isNew && (await livePeers(tx)).length >= PEERS_MAX) {
     return refusal('PAIRING_REFUSED', `This host is paired with ${PEERS_MAX} hosts, and takes no more.`);
   }
   const nowMs = office.nowMs();
@@ -88,13 +90,16 @@ export async function pinPeer(tx: Transaction, office: Office, host: PairedHost)
     hostName,
     encKey: known && known.encKey.at > encKey.at ? known.encKey : encKey,
     address: address ?? known?.address ?? null,
-    pairedAtMs: known?.unpairedAtMs === null ? known.pairedAtMs : nowMs,
+    pairedAtMs: isNew ? nowMs : known.pairedAtMs,
     unpairedAtMs: null,
     reachedAtMs: nowMs,
     lanFailures: 0,
     pinnedOurKey: office.identity().signer.publicKey,
   };
-  if (known && !isSameHost(known.hostName, hostName)) tx.delete('peerName', [foldHostName(known.hostName)]);
+  // The name that it had while it was let go may be another's by now.
+  if (known && peerOfName(tx, known.hostName)?.peerId === known.peerId) {
+    tx.delete('peerName', [foldHostName(known.hostName)]);
+  }
   putPeer(tx, peer);
   tx.put('peerKey', [publicKey], peer.peerId);
   tx.put('peerName', [foldHostName(hostName)], peer.peerId);

@@ -22,8 +22,9 @@ import type { SignedRotation } from '../core/rows.ts';
 import type { Office } from '../office/office.ts';
 import { lanHopHeaders } from './lan-hop.ts';
 
-/** For the whole of an answer to come. */
+/** For the whole of an answer to come, and more for what is sent by a slow link. */
 const ANSWER_TIMEOUT_MS = 20_000;
+const SLOWEST_BYTES_PER_MS = 64;
 const ANSWER_BYTES_MAX = 2 << 20;
 
 /** The host did not answer, or not as a host does. `code` is a problem's; `''` when there was none. */
@@ -76,10 +77,13 @@ export class LanClient {
     return this.#call(address, 'POST', LAN_ROUTES.pair, parse.pairing, { body: said });
   }
 
-  /** An answer with another number of results is none. */
+  /** Results in the order of the items; an answer for other items is none. */
   async items(host: CalledHost, items: readonly LanItem[]): Promise<LanItemsAnswer['results']> {
     const { results } = await this.#hop(host, 'POST', LAN_ROUTES.items, parse.items, { items });
-    if (results.length !== items.length) throw new LanCallFailed('the host answered for other items', 200);
+    const isForThem = results.every((result, at) => result.item_id === items[at]?.item_id);
+    if (results.length !== items.length || !isForThem) {
+      throw new LanCallFailed(`the host at ${host.address} answered for other items`, 200);
+    }
     return results;
   }
 
@@ -124,7 +128,8 @@ export class LanClient {
       headers?: Record<string, string>;
     } = {},
   ): Promise<T> {
-    const signal = AbortSignal.any([this.#stopping, AbortSignal.timeout(ANSWER_TIMEOUT_MS)]);
+    const timeoutMs = ANSWER_TIMEOUT_MS + Math.ceil((text?.length ?? 0) / SLOWEST_BYTES_PER_MS);
+    const signal = AbortSignal.any([this.#stopping, AbortSignal.timeout(timeoutMs)]);
     let status: number;
     let bytes: Buffer;
     try {

@@ -22,7 +22,6 @@ import { isPairingMac, pairingMac } from '../../protocol/pairing-code.ts';
 import type { ProblemCode } from '../../protocol/problem.ts';
 import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
 import { RotateRequest, parserOf } from '../../protocol/schemas.ts';
-import { listenAddressText, parseListenAddress } from '../../system/listen-address.ts';
 import { isRefusal } from '../core/refusal.ts';
 import type { PeerRow } from '../core/rows.ts';
 import { ownDirectory } from '../office/own-directory.ts';
@@ -30,8 +29,8 @@ import { signedEncKey } from '../office/identity.ts';
 import type { IncomingItem } from '../office/incoming.ts';
 import type { Office } from '../office/office.ts';
 import { encKeyOf, learnEncKey, learnRotation, pinPeer } from '../office/peers.ts';
-import { retryUnknownKeys } from '../office/quarantine.ts';
 import { receiveItem } from '../office/receive.ts';
+import { callableAddress } from './callable-address.ts';
 import type { PairingDesk } from './pairing-desk.ts';
 
 export interface LanRequest {
@@ -47,7 +46,13 @@ export interface LanRequest {
 
 export type LanReply =
   | { status: 200; document: object }
-  | { status: 'problem'; code: ProblemCode; detail: string; members?: Readonly<Record<string, unknown>> };
+  | {
+      status: 'problem';
+      code: ProblemCode;
+      detail: string;
+      members?: Readonly<Record<string, unknown>>;
+      allow?: string;
+    };
 
 export interface LanRoute {
   method: 'GET' | 'POST';
@@ -64,6 +69,8 @@ export interface LanRouteParts {
   version: string;
   /** What peers are told of where this host listens. */
   listening: () => { port: number; address: string | undefined };
+  /** A key was learned that something in quarantine may wait for. Not waited for: the answer is due. */
+  keyLearned: () => void;
 }
 
 const parsePairing = parserOf(LanPairing);
@@ -108,7 +115,7 @@ export function lanRoutes(parts: LanRouteParts): readonly LanRoute[] {
       path: LAN_ROUTES.rotate,
       access: 'open',
       bodyBytesMax: SMALL_BODY_BYTES_MAX,
-      handle: (request) => takeRotation(request, office),
+      handle: (request) => takeRotation(request, parts),
     },
     {
       method: 'POST',
@@ -138,7 +145,7 @@ function hello({ office, version }: LanRouteParts): object {
 }
 
 /** The acceptor's word: it is pinned before it is answered, so that whoever was answered is pinned here. */
-async function pair(request: LanRequest, { office, desk, listening }: LanRouteParts): Promise<LanReply> {
+async function pair(request: LanRequest, { office, desk, listening, keyLearned }: LanRouteParts): Promise<LanReply> {
   const said = parsePairing(bodyOf(request));
   const publicKey = parsePublicKey(said?.pubkey);
   const hostName = said && parseHostName(said.host);
@@ -147,16 +154,16 @@ async function pair(request: LanRequest, { office, desk, listening }: LanRoutePa
   }
   const { hostName: ownName, signer } = office.identity();
   const parties = { inviter_pubkey: signer.publicKey, acceptor_pubkey: publicKey };
-  const redeemed = desk.redeem(said.mac, parties);
-  if (typeof redeemed === 'string') return problem('ENROL_REFUSED', redeemed, { reason: redeemed });
+  // Before the code: it does not cover this key, and whoever stands between could change it.
   const encKey = encKeyOf(said.enc_key, publicKey);
   if (!encKey) return problem('BAD_SIGNATURE', 'the encryption key is not signed by the host key');
+  const redeemed = desk.redeem(said.mac, parties);
+  if (typeof redeemed === 'string') return problem('ENROL_REFUSED', redeemed, { reason: redeemed });
   const address = addressOfCaller(said, request.callerAddress);
   const pinned = await office.store.transact((tx) => pinPeer(tx, office, { hostName, publicKey, encKey, address }));
   if (isRefusal(pinned)) return problem('ENROL_REFUSED', pinned.message, { reason: pinned.message });
-  desk.close();
   office.log('info', 'a host was paired', { host: pinned.hostName });
-  await retryUnknownKeys(office);
+  keyLearned();
   return ok({
     host: ownName,
     pubkey: signer.publicKey,
@@ -167,12 +174,9 @@ async function pair(request: LanRequest, { office, desk, listening }: LanRoutePa
 }
 
 /** Where a host that says `port` or `address` can be called: it is known by the address that it calls from. */
-export function addressOfCaller({ port, address }: Pick<LanPairing, 'port' | 'address'>, from: string): string | null {
-  if (address !== undefined) {
-    const parsed = parseListenAddress(address);
-    return parsed && parsed.port > 0 ? listenAddressText(parsed) : null;
-  }
-  return port === undefined ? null : listenAddressText({ host: from, port });
+function addressOfCaller({ port, address }: Pick<LanPairing, 'port' | 'address'>, from: string): string | null {
+  if (address !== undefined) return address;
+  return port === undefined ? null : callableAddress({ host: from, port });
 }
 
 /** How a host says where it listens. */
@@ -225,7 +229,7 @@ function idOf(raw: unknown): string | null {
   return isObject(raw) && typeof raw['item_id'] === 'string' ? raw['item_id'].slice(0, 320) : null;
 }
 
-async function takeRotation(request: LanRequest, office: Office): Promise<LanReply> {
+async function takeRotation(request: LanRequest, { office, keyLearned }: LanRouteParts): Promise<LanReply> {
   const said = parseRotate(bodyOf(request));
   const newKey = parsePublicKey(said?.rotation.rec.new_pubkey);
   const oldKey = parsePublicKey(said?.rotation.rec.old_pubkey);
@@ -235,7 +239,7 @@ async function takeRotation(request: LanRequest, office: Office): Promise<LanRep
   const learned = await office.store.transact((tx) => learnRotation(tx, office, rotation));
   if (learned === 'unknown-host') return problem('NOT_ENROLLED', 'the old key is of no paired host');
   if (learned === 'refused') return problem('ENROL_REFUSED', 'the rotation is not one of a key that is pinned here');
-  if (learned === 'learned') await retryUnknownKeys(office);
+  if (learned === 'learned') keyLearned();
   return ok({ host_pubkey: newKey });
 }
 

@@ -3,7 +3,7 @@
  *
  *     framing ─▶ route ─▶ length ─▶ hop: headers ─▶ room for the body ─▶ body ─▶ hop: signature ─▶ route's answer
  *
- * A stranger costs little: bodies of all callers together have a bound, strangers a small share of it and a rate.
+ * What a caller may cost is bounded (caller-limits.ts), strangers' share more than that of paired hosts.
  */
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -14,27 +14,35 @@ import type { PeerRow } from '../core/rows.ts';
 import { peerOfKey } from '../office/incoming.ts';
 import type { Office } from '../office/office.ts';
 import { isStoreFailure } from '../office/store-failure.ts';
+import { CallerLimits } from './caller-limits.ts';
 import { claimedHop, isHopSigned } from './lan-hop.ts';
 import type { LanReply, LanRequest, LanRoute } from './lan-routes.ts';
 
 const HEADER_BYTES_MAX = 8192;
-/** For the whole of a request to come. */
-const REQUEST_TIMEOUT_MS = 60_000;
+/** For the head of a request to come, and for the whole of it: links are slow, and bodies have 8 MiB. */
+const HEADERS_TIMEOUT_MS = 20_000;
+const REQUEST_TIMEOUT_MS = 150_000;
+/** How often that is looked at. */
+const TIMEOUT_CHECK_MS = 5_000;
 const CONNECTIONS_MAX = 512;
-/** Bodies that are held at once, of everybody and of strangers. */
-const BODY_BYTES_MAX = 64 << 20;
-const STRANGER_BYTES_MAX = 16 << 20;
-/** Requests without a paired caller, from one address in a minute. */
-const STRANGER_REQUESTS_PER_MINUTE = 60;
-const MINUTE_MS = 60_000;
-/** Addresses whose requests are counted; the least recent makes room. */
-const ADDRESSES_MAX = 10_000;
+/** How long answers may take to leave when the listener closes. */
+const CLOSE_MS = 5_000;
+/** After these nothing more is taken: what follows may be no request, but a part of this one. */
+const ENDS_CONNECTION: ReadonlySet<ProblemCode> = new Set([
+  'BAD_REQUEST',
+  'LENGTH_REQUIRED',
+  'BODY_TOO_LARGE',
+  'NOT_FOUND',
+  'METHOD_NOT_ALLOWED',
+  'RATE_LIMITED',
+]);
 const SINGLE_HEADERS: ReadonlySet<string> = new Set(['content-length', 'transfer-encoding', 'host']);
 
 interface Fault {
   code: ProblemCode;
   detail: string;
   members?: Readonly<Record<string, unknown>>;
+  allow?: string;
 }
 
 /** Who the hop's headers name, before the body is there. */
@@ -53,18 +61,18 @@ export interface LanServerOptions {
 export class LanServer {
   readonly #options: LanServerOptions;
   readonly #server: Server;
-  readonly #addresses = new Map<string, { startedAt: number; count: number }>();
-  #bodyBytes = 0;
-  #strangerBytes = 0;
+  readonly #limits: CallerLimits;
   #underWay = 0;
   #idle: (() => void) | undefined;
 
   private constructor(options: LanServerOptions) {
     this.#options = options;
+    this.#limits = new CallerLimits(() => options.office.monotonicMs());
     const limits = {
       maxHeaderSize: HEADER_BYTES_MAX,
-      headersTimeout: REQUEST_TIMEOUT_MS,
+      headersTimeout: HEADERS_TIMEOUT_MS,
       requestTimeout: REQUEST_TIMEOUT_MS,
+      connectionsCheckingInterval: TIMEOUT_CHECK_MS,
     };
     this.#server = createServer(limits, (request, response) => {
       this.#underWay++;
@@ -74,6 +82,11 @@ export class LanServer {
       });
     });
     this.#server.maxConnections = CONNECTIONS_MAX;
+    this.#server.on('connection', (socket) => {
+      const left = this.#limits.connected(unmapped(socket.remoteAddress ?? ''));
+      if (left) socket.once('close', left);
+      else socket.destroy();
+    });
   }
 
   /** Throws what `listen` throws: `EADDRINUSE`, say. */
@@ -83,6 +96,8 @@ export class LanServer {
       lan.#server.once('error', reject);
       lan.#server.listen({ host: address.host, port: address.port, exclusive: true }, () => {
         lan.#server.off('error', reject);
+        // A connection that cannot be accepted is told here too, and unheard it would end the process.
+        lan.#server.on('error', (error) => options.office.log('warn', 'a connection failed', { err: error }));
         resolve();
       });
     });
@@ -93,13 +108,17 @@ export class LanServer {
     return (this.#server.address() as AddressInfo).port;
   }
 
-  /** Takes no new request; resolves when every one that came is answered, and cuts what is left. */
+  /** Takes no new request, lets those that came be answered for a while, and cuts what is left. */
   async close(): Promise<void> {
     this.#server.close();
     this.#server.closeIdleConnections();
     if (this.#underWay > 0) {
       await new Promise<void>((resolve) => {
-        this.#idle = resolve;
+        const timer = setTimeout(resolve, CLOSE_MS);
+        this.#idle = () => {
+          clearTimeout(timer);
+          resolve();
+        };
       });
     }
     this.#server.closeAllConnections();
@@ -111,11 +130,11 @@ export class LanServer {
     const { office } = this.#options;
     try {
       const reply = await this.#replyTo(request);
-      this.#answer(request, response, reply);
+      this.#answer(response, reply);
     } catch (error) {
       if (request.destroyed && !request.complete) return;
       if (!isStoreFailure(error)) office.log('error', 'a request of the LAN failed', { err: error });
-      this.#answer(request, response, { status: 'problem', code: 'UNAVAILABLE', detail: 'try again later' });
+      this.#answer(response, { status: 'problem', code: 'UNAVAILABLE', detail: 'try again later' });
     }
   }
 
@@ -136,25 +155,26 @@ export class LanServer {
     }
     const claim = route.access === 'open' ? undefined : await this.#claim(request, route);
     if (claim && 'code' in claim) return { status: 'problem', ...claim };
-    const isStranger = !claim?.peer;
-    if (isStranger && !this.#mayStrangerAsk(callerAddress)) {
+    const isStranger = !claim?.peer || this.#limits.isLiar(callerAddress);
+    if (isStranger && this.#limits.isStrangerTooOften(callerAddress)) {
       return { status: 'problem', code: 'RATE_LIMITED', detail: 'too many requests from this address' };
     }
-    if (!this.#hasRoom(length, isStranger)) {
-      return { status: 'problem', code: 'UNAVAILABLE', detail: 'too many bodies at once' };
-    }
-    this.#hold(length, isStranger);
+    const release = this.#limits.hold(callerAddress, length, isStranger);
+    if (!release) return { status: 'problem', code: 'UNAVAILABLE', detail: 'too many bodies at once' };
     try {
       const body = await bodyOf(request, length);
       if (!body) return { status: 'problem', code: 'BODY_TOO_LARGE', detail: 'the body is longer than was said' };
       const lanRequest: LanRequest = { method, target, body, callerAddress };
       if (!claim) return await route.handle(lanRequest);
       const caller = await this.#signed(claim, lanRequest);
-      if ('code' in caller) return { status: 'problem', ...caller };
+      if ('code' in caller) {
+        this.#limits.markLiar(callerAddress);
+        return { status: 'problem', ...caller };
+      }
       if (caller.peer) this.#options.called(caller.peer, callerAddress);
       return await route.handle({ ...lanRequest, caller });
     } finally {
-      this.#hold(-length, isStranger);
+      release();
     }
   }
 
@@ -163,7 +183,8 @@ export class LanServer {
     const ofPath = this.#options.routes.filter((route) => route.path === path);
     if (ofPath.length === 0) return { code: 'NOT_FOUND', detail: 'there is no such route' };
     const route = ofPath.find((candidate) => candidate.method === method);
-    return route ?? { code: 'METHOD_NOT_ALLOWED', detail: `this route takes ${ofPath[0]?.method}` };
+    const allow = ofPath.map(({ method: allowed }) => allowed).join(', ');
+    return route ?? { code: 'METHOD_NOT_ALLOWED', detail: `this route takes ${allow}`, allow };
   }
 
   async #claim(request: IncomingMessage, { access }: LanRoute): Promise<Claim | Fault> {
@@ -188,40 +209,16 @@ export class LanServer {
     return { key: hop.key, peer };
   }
 
-  #mayStrangerAsk(address: string): boolean {
-    const now = this.#options.office.monotonicMs();
-    const seen = this.#addresses.get(address);
-    const counted = seen && now - seen.startedAt < MINUTE_MS ? seen : { startedAt: now, count: 0 };
-    counted.count++;
-    this.#addresses.delete(address);
-    this.#addresses.set(address, counted);
-    if (this.#addresses.size > ADDRESSES_MAX) {
-      const oldest = this.#addresses.keys().next();
-      if (!oldest.done) this.#addresses.delete(oldest.value);
-    }
-    return counted.count <= STRANGER_REQUESTS_PER_MINUTE;
-  }
-
-  #hasRoom(bytes: number, isStranger: boolean): boolean {
-    return (
-      this.#bodyBytes + bytes <= BODY_BYTES_MAX && (!isStranger || this.#strangerBytes + bytes <= STRANGER_BYTES_MAX)
-    );
-  }
-
-  #hold(bytes: number, isStranger: boolean): void {
-    this.#bodyBytes += bytes;
-    if (isStranger) this.#strangerBytes += bytes;
-  }
-
-  #answer(request: IncomingMessage, response: ServerResponse, reply: LanReply): void {
+  #answer(response: ServerResponse, reply: LanReply): void {
     if (response.headersSent || response.destroyed) return;
     if (reply.status === 200) {
       send(response, 200, 'application/json', reply.document);
       return;
     }
     const document = problemDocument(reply.code, reply.detail, reply.members);
-    // Whatever of a body is still to come is not read.
-    if (!request.complete) response.setHeader('connection', 'close');
+    // What is left of other bodies is passed over, so that the answer is read.
+    if (ENDS_CONNECTION.has(reply.code)) response.setHeader('connection', 'close');
+    if (reply.allow !== undefined) response.setHeader('allow', reply.allow);
     if (reply.code === 'RATE_LIMITED' || reply.code === 'UNAVAILABLE') response.setHeader('retry-after', '10');
     send(response, document.status, 'application/problem+json', document);
   }

@@ -7,27 +7,30 @@
 import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
 import { parseHostName } from '../../protocol/names.ts';
 import { isCodeOf, pairingMac, parsePairingCode } from '../../protocol/pairing-code.ts';
-import { type ListenAddress, listenAddressText, parseListenAddress } from '../../system/listen-address.ts';
+import { type ListenAddress, listenAddressText } from '../../system/listen-address.ts';
 import { type Refusal, isRefusal, refusal } from '../core/refusal.ts';
-import type { PeerId, PeerRow } from '../core/rows.ts';
+import type { PeerRow } from '../core/rows.ts';
 import type { AcceptInput, InviteResult, PeerView } from '../documents/peers.ts';
 import type { Office } from '../office/office.ts';
-import { currentKey, encKeyOf, learnDirectory, livePeers, markReached, peerView, pinPeer } from '../office/peers.ts';
+import { encKeyOf, livePeers, markReached, peerView, pinPeer } from '../office/peers.ts';
 import { retryUnknownKeys } from '../office/quarantine.ts';
 import { isStoreFailure } from '../office/store-failure.ts';
+import { ownAddresses } from './callable-address.ts';
 import { LanCallFailed, LanClient } from './lan-client.ts';
 import { encKeyDocument, isInvitersAnswer, lanRoutes, spokenAddress } from './lan-routes.ts';
 import { LanServer } from './lan-server.ts';
 import { OutboxPass } from './outbox-pass.ts';
 import { INVITE_MS, PairingDesk } from './pairing-desk.ts';
-import { tellOwnKey } from './tell-own-key.ts';
+import { type LookReason, PeerLook } from './peer-look.ts';
+import { PeerMoves } from './peer-moves.ts';
 
-/** How old the names of a peer's agents get before they are asked for again. */
-const DIRECTORY_FRESH_MS = 300_000;
 /** How often peers are looked at for what they do not know yet and what is not known of them. */
 const LOOK_ROUND_MS = 60_000;
 /** A call of a peer is noted in its row no more often than this. */
 const NOTE_CALL_MS = 60_000;
+
+/** What an inviter answers that another code is needed for. */
+const PAIRING_FAULTS: ReadonlySet<string> = new Set(['ENROL_REFUSED', 'BAD_SIGNATURE', 'BAD_REQUEST']);
 
 export interface LanSideOptions {
   office: Office;
@@ -43,10 +46,14 @@ export class LanSide {
   readonly #client: LanClient;
   readonly #desk: PairingDesk;
   readonly #pass: OutboxPass;
+  readonly #look: PeerLook;
+  readonly #moves: PeerMoves;
   #server: LanServer | undefined;
   /** Changes of the listener, one after another. */
   #listening: Promise<void> = Promise.resolve();
-  #rounds: Promise<void> = Promise.resolve();
+  #retries: Promise<void> = Promise.resolve();
+  /** Pairings under way that this host accepts: the other side is told where this one listens. */
+  #accepting = 0;
   #inviteTimer: NodeJS.Timeout | undefined;
   #roundTimer: NodeJS.Timeout | undefined;
   #unlisten: () => void = () => undefined;
@@ -59,25 +66,31 @@ export class LanSide {
     this.#pass = new OutboxPass({
       office: options.office,
       client: this.#client,
-      notKnown: (peerId) => this.#lookRound([peerId]),
+      doubted: (peerId) => this.#look.begin(peerId, 'doubt'),
     });
+    this.#look = new PeerLook({
+      office: options.office,
+      client: this.#client,
+      told: (peerId) => this.#pass.begin(peerId),
+    });
+    this.#moves = new PeerMoves(options.office, this.#client);
   }
 
   /** Listens when a host is paired and begins to send. A port that is taken is said in the log and tried again. */
   async start(): Promise<void> {
     this.#unlisten = this.#office.listen((happening) => {
       if (happening.type === 'outbox-changed') this.#pass.begin(happening.peerId);
-      if (happening.type === 'peers-changed')
-        void this.#listenAsNeeded().catch((error) => this.#sayNotListening(error));
-      if (happening.type === 'peers-changed' || happening.type === 'identity-changed') this.#lookRound();
+      if (happening.type === 'peers-changed') this.#listenAfterwards();
+      if (happening.type === 'peers-changed' || happening.type === 'identity-changed') this.#lookRound('needed');
     });
     await this.#listenAsNeeded().catch((error) => this.#sayNotListening(error));
     this.#roundTimer = setInterval(() => {
-      void this.#listenAsNeeded().catch((error) => this.#sayNotListening(error));
-      this.#lookRound();
+      this.#listenAfterwards();
+      this.#lookRound('needed');
     }, LOOK_ROUND_MS);
     await this.#pass.beginAll();
-    this.#lookRound();
+    // Peers whose mail for this host waits see that it is there.
+    this.#lookRound('doubt');
   }
 
   /** Ends calls and passes, answers what was asked, and closes the listener. */
@@ -87,9 +100,10 @@ export class LanSide {
     clearTimeout(this.#inviteTimer);
     this.#desk.close();
     this.#stopping.abort();
-    await Promise.all([this.#pass.stop(), this.#rounds, this.#listening.catch(() => undefined)]);
+    await Promise.all([this.#pass.stop(), this.#look.stop(), this.#listening.catch(() => undefined)]);
     await this.#server?.close();
     this.#server = undefined;
+    await this.#retries;
   }
 
   /** Where it listens; `undefined` while it does not. */
@@ -107,12 +121,10 @@ export class LanSide {
     }
     clearTimeout(this.#inviteTimer);
     // Nothing but the listener depends on it: the desk itself looks at the clock.
-    this.#inviteTimer = setTimeout(
-      () => void this.#listenAsNeeded().catch((error) => this.#sayNotListening(error)),
-      INVITE_MS + 1000,
-    );
+    this.#inviteTimer = setTimeout(() => this.#listenAfterwards(), INVITE_MS + 1000);
     const { publicKey } = this.#office.identity().signer;
-    return { code, expires_at: expiresAtMs, address: this.#shownAddress(), fingerprint: displayFingerprint(publicKey) };
+    const fingerprint = displayFingerprint(publicKey);
+    return { code, expires_at: expiresAtMs, addresses: this.#shownAddresses(), fingerprint };
   }
 
   /** Pairs with the host that made `code`, at `address`. */
@@ -123,24 +135,18 @@ export class LanSide {
         field: 'code',
       });
     }
-    const called = parseListenAddress(address);
-    if (!called || called.port === 0) {
-      return refusal('BAD_INPUT', 'The address must be host:port, as in 192.168.1.7:8789.', { field: 'address' });
-    }
+    this.#accepting++;
     try {
-      await this.#listenAsNeeded(true);
+      await this.#listenAsNeeded();
+      return await this.#acceptAt(code, address);
     } catch (error) {
-      return cannotListen(this.#options.listen, error);
-    }
-    try {
-      return await this.#acceptAt(code, listenAddressText(called));
-    } catch (error) {
-      if (!(error instanceof LanCallFailed)) throw error;
-      if (error.isAnswered && error.code === 'ENROL_REFUSED') {
-        return refusal('PAIRING_REFUSED', `${error.message}. Ask for a new code: poste pair invite.`);
+      if (!(error instanceof LanCallFailed)) return cannotListen(this.#options.listen, error);
+      if (PAIRING_FAULTS.has(error.code)) {
+        return refusal('PAIRING_REFUSED', `${error.message}: ask for a new code (poste pair invite)`);
       }
-      return refusal('PEER_UNREACHABLE', `${error.message}. Check the address and that the invitation is open.`);
+      return refusal('PEER_UNREACHABLE', `${error.message}: check the address, and that the invitation is open`);
     } finally {
+      this.#accepting--;
       await this.#listenAsNeeded().catch((error) => this.#sayNotListening(error));
     }
   }
@@ -173,16 +179,16 @@ export class LanSide {
     );
     if (isRefusal(pinned)) return pinned;
     office.log('info', 'a host was paired', { host: pinned.hostName });
-    await retryUnknownKeys(office);
+    this.#retryQuarantine();
     return peerView(pinned, office.nowMs());
   }
 
   /** Changes the listener to what is needed now; throws what listening throws. */
-  #listenAsNeeded(isNeeded = false): Promise<void> {
+  #listenAsNeeded(): Promise<void> {
     const change = async (): Promise<void> => {
       if (this.#stopping.signal.aborted) return;
       const peers = await this.#office.store.read(livePeers);
-      const isWanted = isNeeded || this.#desk.isOpen || peers.length > 0;
+      const isWanted = this.#accepting > 0 || this.#desk.isOpen || peers.length > 0;
       if (isWanted && !this.#server) {
         this.#server = await LanServer.listen(this.#options.listen, {
           office: this.#office,
@@ -191,6 +197,7 @@ export class LanSide {
             desk: this.#desk,
             version: this.#options.version,
             listening: () => this.#listeningAt(),
+            keyLearned: () => this.#retryQuarantine(),
           }),
           called: (peer, from) => void this.#noteCall(peer, from).catch((error) => this.#sayFailed(error)),
         });
@@ -211,50 +218,38 @@ export class LanSide {
     return { port: this.port ?? listen.port, address: advertise && listenAddressText(advertise) };
   }
 
-  #shownAddress(): string {
+  #shownAddresses(): string[] {
     const { port, address } = this.#listeningAt();
-    return address ?? listenAddressText({ host: this.#options.listen.host, port });
+    return address === undefined ? ownAddresses({ host: this.#options.listen.host, port }) : [address];
+  }
+
+  #listenAfterwards(): void {
+    void this.#listenAsNeeded().catch((error) => this.#sayNotListening(error));
+  }
+
+  #lookRound(reason: LookReason): void {
+    if (this.#stopping.signal.aborted) return;
+    void this.#look.beginAll(reason).catch((error) => this.#sayFailed(error));
   }
 
   /** A peer called: it is there, and may be somewhere else than before. */
   async #noteCall(peer: PeerRow, from: string): Promise<void> {
-    const known = peer.address === null ? undefined : parseListenAddress(peer.address);
-    const isLoopbackName = known !== undefined && /[a-z]/i.test(known.host) && !known.host.includes(':');
-    // A name is resolved anew for every call, an address is not.
-    const moved = known && !isLoopbackName && known.host !== from ? { host: from, port: known.port } : undefined;
-    const isFresh = peer.reachedAtMs !== null && this.#office.nowMs() - peer.reachedAtMs < NOTE_CALL_MS;
-    if (!moved && isFresh && peer.lanFailures === 0) return;
-    await this.#office.store.transact((tx) =>
-      markReached(tx, this.#office, peer.peerId, moved && listenAddressText(moved)),
-    );
+    const sinceMs = this.#office.nowMs() - (peer.reachedAtMs ?? 0);
+    const moved = await this.#moves.addressAfterCall(peer, from);
+    const isKnown = moved === undefined && peer.lanFailures === 0 && sinceMs >= 0 && sinceMs < NOTE_CALL_MS;
+    if (isKnown || this.#stopping.signal.aborted) return;
+    await this.#office.store.transact((tx) => markReached(tx, this.#office, peer.peerId, moved));
   }
 
-  /** Tells peers what they do not know and asks what is not known of them; one round at a time. */
-  #lookRound(only?: readonly PeerId[]): void {
-    if (this.#stopping.signal.aborted) return;
-    const round = async (): Promise<void> => {
-      const peers = await this.#office.store.read(livePeers);
-      await Promise.all(
-        peers
-          .filter(({ peerId }) => !only || only.includes(peerId))
-          .map((peer) => this.#lookAt(peer, only !== undefined)),
-      );
-    };
-    this.#rounds = this.#rounds.then(round).catch((error) => this.#sayFailed(error));
-  }
-
-  async #lookAt(peer: PeerRow, tellAnyway: boolean): Promise<void> {
-    if (this.#stopping.signal.aborted || peer.address === null) return;
-    const host = { address: peer.address, publicKey: currentKey(peer).publicKey };
-    try {
-      if (await tellOwnKey(this.#office, this.#client, { ...host, peer }, tellAnyway)) this.#pass.begin(peer.peerId);
-      const { directory } = peer;
-      if (directory && this.#office.nowMs() - directory.fetchedAtMs < DIRECTORY_FRESH_MS) return;
-      const agents = await this.#client.agents(host);
-      await this.#office.store.transact((tx) => learnDirectory(tx, this.#office, peer.peerId, agents));
-    } catch (error) {
-      if (!(error instanceof LanCallFailed)) throw error;
-    }
+  /** Something in quarantine may wait for a key that was just learned. */
+  #retryQuarantine(): void {
+    this.#retries = this.#retries.then(async () => {
+      try {
+        if (!this.#stopping.signal.aborted) await retryUnknownKeys(this.#office);
+      } catch (error) {
+        this.#sayFailed(error);
+      }
+    });
   }
 
   #sayNotListening(error: unknown): void {
@@ -268,8 +263,8 @@ export class LanSide {
 }
 
 function cannotListen(listen: ListenAddress, error: unknown): Refusal {
-  const { code } = error as NodeJS.ErrnoException;
-  if (code === undefined) throw error;
+  const { code, syscall } = error as NodeJS.ErrnoException;
+  if (code === undefined || (syscall !== 'listen' && syscall !== 'getaddrinfo')) throw error;
   const where = listenAddressText(listen);
   return refusal(
     'UNAVAILABLE',

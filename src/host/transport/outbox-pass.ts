@@ -14,13 +14,13 @@ import type { OutboxRow, PeerId, PeerRow } from '../core/rows.ts';
 import { chooseTransport } from '../core/transport-choice.ts';
 import type { Office } from '../office/office.ts';
 import { afterAttempt, dueRows, nextDueMs, wireOf } from '../office/outbox.ts';
-import { currentKey, livePeers, markReached, markUnreached } from '../office/peers.ts';
+import { currentKey, markReached, markUnreached } from '../office/peers.ts';
 import { isStoreFailure } from '../office/store-failure.ts';
 import { type LanClient, LanCallFailed } from './lan-client.ts';
 import { tellOwnKey } from './tell-own-key.ts';
 
-/** Wire bytes of one request: base64 makes a third more of them, and the body has a bound. */
-const BATCH_BYTES_MAX = 5 << 20;
+/** Wire bytes of one request: base64 makes a third more of them, the body has a bound, and a slow link is to get on. */
+const BATCH_BYTES_MAX = 2 << 20;
 /** Rows that are put back together when their host does not answer. */
 const PUT_BACK_MAX = 1000;
 /** A timer is set for no longer than this: clocks are stepped. */
@@ -36,8 +36,8 @@ interface Batch {
 export interface OutboxPassOptions {
   office: Office;
   client: LanClient;
-  /** The peer answered that it does not know this host's key. */
-  notKnown: (peerId: PeerId) => void;
+  /** The peer may not know this host's key, by what it answered. */
+  doubted: (peerId: PeerId) => void;
 }
 
 export class OutboxPass {
@@ -51,10 +51,14 @@ export class OutboxPass {
     this.#options = options;
   }
 
-  /** Looks at every paired host: at the start. */
+  /** Looks at every host there is a row for: at the start. Rows of one that was let go have deadlines too. */
   async beginAll(): Promise<void> {
-    const peers = await this.#options.office.store.read(livePeers);
-    for (const { peerId } of peers) this.begin(peerId);
+    const peerIds = await this.#options.office.store.read(async (reader) => {
+      const found: PeerId[] = [];
+      for await (const { row } of reader.range('peer', [])) found.push(row.peerId);
+      return found;
+    });
+    for (const peerId of peerIds) this.begin(peerId);
   }
 
   /** Looks at what is due to a host now, or once more when it is being looked at. */
@@ -77,7 +81,10 @@ export class OutboxPass {
       while (!this.#isStopped && this.#again.delete(peerId)) await this.#pass(peerId);
     } catch (error) {
       // A store that failed ends the daemon.
-      if (!isStoreFailure(error)) this.#options.office.log('error', 'the outbox could not be sent', { err: error });
+      if (!isStoreFailure(error)) {
+        this.#options.office.log('error', 'the outbox could not be sent', { err: error });
+        this.#sleep(peerId, SLEEP_MAX_MS);
+      }
     } finally {
       this.#running.delete(peerId);
     }
@@ -136,6 +143,8 @@ export class OutboxPass {
         rows.map(({ rowId }, at) => ({ rowId, happening: happeningOf(results[at]) })),
         (tx) => markReached(tx, office, peerId),
       );
+      // A host that forgot this one quarantines its items as a stranger's.
+      if (results.some(({ status }) => status === 'quarantined')) this.#options.doubted(peerId);
       return true;
     } catch (error) {
       if (!(error instanceof LanCallFailed)) throw error;
@@ -144,7 +153,7 @@ export class OutboxPass {
       const happening: OutboxHappening = { type: 'lan-failed', reason: error.message };
       if (error.isAnswered) {
         await this.#step(rows.map(({ rowId }) => ({ rowId, happening })));
-        if (error.code === 'NOT_ENROLLED' || error.code === 'BAD_SIGNATURE') this.#options.notKnown(peerId);
+        if (error.code === 'NOT_ENROLLED' || error.code === 'BAD_SIGNATURE') this.#options.doubted(peerId);
         return false;
       }
       const nowMs = office.nowMs();
@@ -172,13 +181,17 @@ export class OutboxPass {
   async #sleepUntilDue(peerId: PeerId): Promise<void> {
     const { office } = this.#options;
     const dueMs = await office.store.read((reader) => nextDueMs(reader, peerId));
+    this.#sleep(peerId, dueMs === null ? null : Math.max(0, dueMs - office.nowMs()));
+  }
+
+  /** Until the next look; null when only an event begins one. */
+  #sleep(peerId: PeerId, ms: number | null): void {
     clearTimeout(this.#timers.get(peerId));
     this.#timers.delete(peerId);
-    if (dueMs === null || this.#isStopped) return;
-    const sleepMs = Math.min(SLEEP_MAX_MS, Math.max(0, dueMs - office.nowMs()));
+    if (ms === null || this.#isStopped) return;
     this.#timers.set(
       peerId,
-      setTimeout(() => this.begin(peerId), sleepMs),
+      setTimeout(() => this.begin(peerId), Math.min(SLEEP_MAX_MS, ms)),
     );
   }
 }

@@ -44,18 +44,22 @@ export class PairingDesk {
     return { code, expiresAtMs: this.#office.nowMs() + INVITE_MS };
   }
 
-  /** The secret, when `mac` proves that the acceptor has it too; a wrong one costs a try. */
+  /** The secret, when `mac` proves that the acceptor has it too: that uses up the code. A wrong one costs a try. */
   redeem(mac: string, parties: PairingParties): { secret: Buffer } | InviteFault {
     const invitation = this.#current();
     if (!invitation) return 'no invitation is open';
-    if (isPairingMac(mac, invitation.secret, 'acceptor', parties)) return { secret: invitation.secret };
+    if (isPairingMac(mac, invitation.secret, 'acceptor', parties)) {
+      // At once: two acceptors may come with one code at the same time.
+      this.close();
+      return { secret: invitation.secret };
+    }
     invitation.triesLeft--;
     if (invitation.triesLeft > 0) return 'the code is wrong';
     this.close();
     return 'the code is used up';
   }
 
-  /** After a host was paired, and when the daemon ends. */
+  /** When it could not be listened for, and when the daemon ends. */
   close(): void {
     this.#invitation = undefined;
   }

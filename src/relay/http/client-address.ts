@@ -2,9 +2,9 @@
  * Who a request without a signature counts against: the address of the client, or its network.
  *
  * Behind a proxy only the entry that the trusted proxy appended is believed: the rightmost one over all lines of the
- * forwarded-for header. Earlier entries are the client's own words. IPv6 clients hold whole /64 networks.
+ * forwarded-for header. Earlier entries are the client's own words.
  */
-import { isIPv4, isIPv6 } from 'node:net';
+import { addressGroup } from '../../system/address-group.ts';
 
 export type TrustProxy = 'none' | 'xff' | 'cloudflare';
 
@@ -22,35 +22,4 @@ function saidByProxy(headers: readonly (readonly [string, string])[], trust: 'xf
   const wanted = trust === 'xff' ? 'x-forwarded-for' : 'cf-connecting-ip';
   const line = headers.findLast(([name]) => name === wanted)?.[1];
   return line?.split(',').at(-1)?.trim();
-}
-
-/** IPv4 as it is, IPv4-mapped IPv6 as IPv4, other IPv6 as its /64; `undefined` when the text is no address. */
-export function addressGroup(text: string): string | undefined {
-  if (isIPv4(text)) return text;
-  const groups = ipv6Groups(text);
-  if (!groups) return undefined;
-  const isMapped = groups.slice(0, 5).every((group) => group === 0) && groups[5] === 0xffff;
-  if (isMapped) {
-    const [high = 0, low = 0] = groups.slice(6);
-    return [high >> 8, high & 255, low >> 8, low & 255].join('.');
-  }
-  const network = groups.slice(0, 4).map((group) => group.toString(16));
-  return `${network.join(':')}::/64`;
-}
-
-/** The eight 16-bit groups of an IPv6 address without zone. */
-function ipv6Groups(text: string): number[] | undefined {
-  if (!isIPv6(text) || text.includes('%')) return undefined;
-  const dotted = text.lastIndexOf('.') > 0 ? text.slice(text.lastIndexOf(':') + 1) : undefined;
-  const plain = dotted === undefined ? text : text.slice(0, -dotted.length) + dottedGroups(dotted);
-  const [before = '', after] = plain.split('::');
-  const left = before === '' ? [] : before.split(':');
-  const right = after === undefined || after === '' ? [] : after.split(':');
-  const zeros = after === undefined ? [] : Array.from({ length: 8 - left.length - right.length }, () => '0');
-  return [...left, ...zeros, ...right].map((group) => Number.parseInt(group, 16));
-}
-
-function dottedGroups(dotted: string): string {
-  const [a = 0, b = 0, c = 0, d = 0] = dotted.split('.').map(Number);
-  return `${((a << 8) | b).toString(16)}:${((c << 8) | d).toString(16)}`;
 }

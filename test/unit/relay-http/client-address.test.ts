@@ -1,7 +1,8 @@
 import { isIPv6 } from 'node:net';
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { addressGroup, clientAddress } from '../../../src/relay/http/client-address.ts';
+import { clientAddress } from '../../../src/relay/http/client-address.ts';
+import { addressGroup } from '../../../src/system/address-group.ts';
 
 describe('addressGroup', () => {
   test.each([

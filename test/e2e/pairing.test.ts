@@ -1,0 +1,183 @@
+import { describe, expect, test } from 'vitest';
+import type { InboxResult, SendResult } from '../../src/host/documents/mail.ts';
+import type { CancelResult, OutboxResult, QuarantineResult } from '../../src/host/documents/outbox.ts';
+import type { InviteResult, PeerView, PeersResult, RotateKeyResult } from '../../src/host/documents/peers.ts';
+import { freePort } from '../support/free-port.ts';
+import { type PosteHome, posteHome } from '../support/poste-home.ts';
+import type { PosteProcess } from '../support/poste-process.ts';
+
+interface LanHome {
+  home: PosteHome;
+  daemon: PosteProcess;
+}
+
+async function lanHome(name: string, agent: string): Promise<LanHome> {
+  const home = await posteHome(name, { POSTE_LAN_LISTEN: '127.0.0.1:0' });
+  const daemon = await home.daemon();
+  await home.json('agent', 'add', agent);
+  return { home, daemon };
+}
+
+async function pairedHomes(): Promise<[here: LanHome, there: LanHome]> {
+  const [here, there] = await Promise.all([lanHome('here', 'eve'), lanHome('there', 'bob')]);
+  const { code, addresses } = await here.home.json<InviteResult>('pair', 'invite');
+  expect(addresses).toEqual([expect.stringMatching(/^127\.0\.0\.1:[1-9]/)]);
+  const [address = ''] = addresses;
+  expect(await there.home.json<PeerView>('pair', 'accept', code, address)).toMatchObject({ host: 'here', address });
+  return [here, there];
+}
+
+function send({ home }: LanHome, from: string, to: string, subject: string): Promise<SendResult> {
+  return home.json<SendResult>('send', '--as', from, '--to', to, '--subject', subject, '--body', 'Hello.');
+}
+
+/** Asks again until it is so: a command is a process, and takes its time. */
+async function until<T>(ask: () => Promise<T>, isSo: (answer: T) => boolean): Promise<T> {
+  const deadline = performance.now() + 30_000;
+  for (;;) {
+    const answer = await ask();
+    if (isSo(answer)) return answer;
+    if (performance.now() > deadline) throw new Error(`it is not so: ${JSON.stringify(answer)}`);
+  }
+}
+
+const inboxOf = ({ home }: LanHome, agent: string) => home.json<InboxResult>('inbox', '--as', agent);
+const outboxOf = ({ home }: LanHome, ...flags: string[]) => home.json<OutboxResult>('outbox', 'list', ...flags);
+
+describe('two hosts', () => {
+  test('are paired by a code, exchange mail with receipts, go on under a new key, and are unpaired', async () => {
+    const [here, there] = await pairedHomes();
+    const { message_id: id } = await send(here, 'eve', 'bob@there', 'first');
+    const got = await until(
+      () => inboxOf(there, 'bob'),
+      ({ unread }) => unread === 1,
+    );
+    expect(got.summaries).toMatchObject([{ message_id: id, from: 'eve@here', subject: 'first' }]);
+    await until(
+      () => outboxOf(here, '--show', 'all'),
+      ({ rows }) => rows.some(({ message_id, state }) => message_id === id && state === 'done'),
+    );
+    await there.home.json('reply', '--as', 'bob', id, '--body', 'Yes.');
+    await until(
+      () => inboxOf(here, 'eve'),
+      ({ unread }) => unread === 1,
+    );
+
+    const rotated = await here.home.json<RotateKeyResult>('host', 'rotate-key', '--yes');
+    expect(rotated.peers).toBe(1);
+    const { peers } = await until(
+      () => there.home.json<PeersResult>('peers'),
+      (list) => list.peers[0]?.host_pubkey === rotated.host_pubkey,
+    );
+    expect(peers).toMatchObject([{ host: 'here', retired_keys: 1, lan_failures: 0 }]);
+    await send(here, 'eve', 'bob@there', 'second');
+    await until(
+      () => inboxOf(there, 'bob'),
+      ({ unread }) => unread === 2,
+    );
+
+    await there.daemon.kill();
+    const { message_id: waiting } = await send(here, 'eve', 'bob@there', 'third');
+    const { rows } = await until(
+      () => outboxOf(here),
+      (list) => list.rows.some(({ lan_attempts }) => lan_attempts > 0),
+    );
+    expect((await here.home.run('outbox')).stdout).toContain(waiting);
+    expect((await here.home.run('peers')).stdout).toMatch(/there .*failed since/);
+    const row = String(rows.find(({ message_id }) => message_id === waiting)?.row);
+    expect(await here.home.json<CancelResult>('outbox', 'cancel', row)).toMatchObject({ was_tried: true });
+    expect(await here.home.run('outbox', 'cancel', row)).toMatchObject({ code: 4 });
+
+    await send(here, 'eve', 'bob@there', 'fourth');
+    expect((await here.home.run('unpair', 'there', '--yes')).stdout).toContain('not paired with there');
+    const told = await inboxOf(here, 'eve');
+    expect(told.summaries).toMatchObject([{ from: 'poste@here', subject: 'Undelivered to there', kind: 'alert' }, {}]);
+    expect((await here.home.run('peers')).stdout).toContain('paired with no other');
+
+    // The other side was not told: what it sends goes into quarantine, by nobody's fault in silence.
+    const again = await there.home.daemon();
+    expect(await send(there, 'bob', 'eve@here', 'fifth')).toMatchObject({ recipients: [{ status: 'remote' }] });
+    expect(await here.home.json<QuarantineResult>('quarantine')).toMatchObject({ total_items: 0 });
+    again.signal('SIGTERM');
+    expect(await again.ended()).toMatchObject({ code: 0 });
+  }, 180_000);
+
+  test('what came for an agent that is not there is shown, let in when it is, or discarded', async () => {
+    const [here, there] = await pairedHomes();
+    await there.home.json('agent', 'add', 'carol');
+    await until(
+      () => here.home.json<PeersResult>('peers'),
+      ({ peers }) => peers[0]?.agents !== null,
+    );
+    await there.home.json('agent', 'remove', 'bob');
+    await send(here, 'eve', 'bob@there', 'for whoever was bob');
+    const kept = await until(
+      () => there.home.json<QuarantineResult>('quarantine'),
+      ({ total_items }) => total_items === 1,
+    );
+    expect(kept.items).toMatchObject([{ number: 1, reason: 'unknown-agent', host: 'here' }]);
+    const shown = await there.home.run('quarantine', 'show', '1');
+    expect(shown.stdout).toContain('unknown-agent');
+    expect(shown.stdout).toContain('| {"created_at"');
+    expect((await there.home.run('quarantine')).stdout).toContain('1 items');
+    expect((await there.home.run('quarantine', 'retry', '1', '7')).stdout).toMatch(
+      /Let in 0\.\n {2}1 stays: .*\n {2}7 is not there/,
+    );
+    await there.home.json('agent', 'add', 'bob');
+    expect((await there.home.run('quarantine', 'retry')).stdout).toContain('Let in 1.');
+    expect(await inboxOf(there, 'bob')).toMatchObject({ unread: 1 });
+    expect((await there.home.run('quarantine')).stdout).toBe('The quarantine is empty.\n');
+    expect((await there.home.run('quarantine', 'discard', '--yes', '1')).stdout).toContain('There is no 1.');
+  }, 180_000);
+});
+
+test('wrong arguments, refusals and what is not there: a sentence, its code, and how it ends', async () => {
+  const here = await lanHome('here', 'eve');
+  const there = await lanHome('there', 'bob');
+  const { home } = here;
+  const { code, addresses } = await there.home.json<InviteResult>('pair', 'invite');
+  const [address = ''] = addresses;
+  const wrong = `${code.slice(0, -4)}${code.endsWith('0000') ? '0001' : '0000'}`;
+  const nobody = `127.0.0.1:${await freePort()}`;
+  const cases: [args: string[], exit: number, code: string, says: RegExp][] = [
+    [['pair'], 2, '', /Usage: poste pair/],
+    [['pair', 'accept', code], 2, 'USAGE', /missing required argument 'address'/],
+    [['pair', 'accept', code, 'laptop'], 2, 'USAGE', /host:port/],
+    [['pair', 'accept', code, 'laptop/x:80'], 2, 'BAD_INPUT', /address/],
+    [['pair', 'accept', '0123', address], 2, 'BAD_INPUT', /code/],
+    [['pair', 'accept', code.replace('-', ''), nobody], 75, 'PEER_UNREACHABLE', /did not answer \(ECONNREFUSED\)/],
+    [['pair', 'accept', wrong, address], 5, 'PAIRING_REFUSED', /the code is wrong.*ask for a new code/],
+    [['peers', 'lost'], 2, 'USAGE', /too many arguments|unknown command/],
+    [['peers', 'address', 'nowhere', '127.0.0.1:9'], 3, 'NO_SUCH_PEER', /not paired with nowhere/],
+    [['unpair', 'nowhere'], 2, 'NOT_CONFIRMED', /no terminal to ask on.*--yes/],
+    [['unpair', 'nowhere', '--yes'], 3, 'NO_SUCH_PEER', /not paired with nowhere/],
+    [['outbox', 'list', '--show', 'some'], 2, 'USAGE', /open, undelivered, all/],
+    [['outbox', 'list', '--limit', '1000'], 2, 'BAD_INPUT', /limit/],
+    [['outbox', 'cancel', '9'], 3, 'NO_SUCH_ROW', /no row 9/],
+    [['outbox', 'cancel', 'x'], 2, 'USAGE', /row/],
+    [['quarantine', 'show', '9'], 3, 'NO_SUCH_ROW', /number 9/],
+    [['quarantine', 'discard', '1'], 2, 'NOT_CONFIRMED', /--yes/],
+    [['quarantine', 'list', '--reason', 'none'], 2, 'USAGE', /malformed/],
+    [['host', 'rotate-key'], 2, 'NOT_CONFIRMED', /--yes/],
+    [['host'], 2, '', /Usage: poste host/],
+  ];
+  for (const [args, exit, problem, says] of cases) {
+    const [plain, json] = await Promise.all([
+      home.run(...args),
+      problem === '' ? undefined : home.run(...args, '--json'),
+    ]);
+    expect({ args, code: plain.code, stdout: plain.stdout }).toEqual({ args, code: exit, stdout: '' });
+    expect(plain.stderr).toMatch(says);
+    if (!json) continue;
+    const said = JSON.parse(json.stderr) as object;
+    expect({ args, exit: json.code, ...said }).toMatchObject({ args, exit, code: problem });
+  }
+  for (const command of ['pair', 'peers', 'unpair', 'outbox', 'quarantine', 'host']) {
+    const { code: exit, stdout } = await home.run(command, '--help');
+    expect({ command, exit }).toEqual({ command, exit: 0 });
+    expect(stdout).toContain(`$ poste ${command}`);
+  }
+
+  // Two wrong tries of five.
+  expect(await home.run('pair', 'accept', code.toLowerCase(), address)).toMatchObject({ code: 0, stderr: '' });
+}, 180_000);

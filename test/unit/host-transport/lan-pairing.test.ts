@@ -1,0 +1,235 @@
+/** Pairing by a code: what pairs, what does not, and what is left when an answer is lost. */
+import { createHmac } from 'node:crypto';
+import { type IncomingMessage, createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { isRefusal } from '../../../src/host/core/refusal.ts';
+import { rotateOwnKey } from '../../../src/host/office/own-key.ts';
+import { listPeers, unpair } from '../../../src/host/office/peers.ts';
+import { encKeyDocument } from '../../../src/host/transport/lan-routes.ts';
+import type { LanPairing } from '../../../src/protocol/lan.ts';
+import { pairingCodeText, pairingMac, parsePairingCode } from '../../../src/protocol/pairing-code.ts';
+import type { PublicKey } from '../../../src/protocol/public-key.ts';
+import { type LanHost, inviteAt, openLanHost, pair, until } from '../../support/lan-hosts.ts';
+
+/** What `acceptor` says to whoever made `code`. */
+function wordOf(acceptor: LanHost, inviter: LanHost, code: string, changes: Partial<LanPairing> = {}): LanPairing {
+  const { hostName, signer } = acceptor.office.identity();
+  const parties = { inviter_pubkey: keyOf(inviter), acceptor_pubkey: signer.publicKey };
+  const mac = pairingMac(parsePairingCode(code)?.secret ?? Buffer.alloc(16), 'acceptor', parties);
+  return {
+    host: hostName,
+    pubkey: signer.publicKey,
+    enc_key: encKeyDocument(acceptor.office),
+    mac,
+    port: 9,
+    ...changes,
+  };
+}
+
+const keyOf = ({ office }: LanHost): PublicKey => office.identity().signer.publicKey;
+
+async function post(address: string, word: LanPairing): Promise<{ status: number; code?: string; detail?: string }> {
+  const response = await fetch(`http://${address}/v1/lan/pair`, { method: 'POST', body: JSON.stringify(word) });
+  return { status: response.status, ...((await response.json()) as object) };
+}
+
+/** A code as the host made it, with another secret. */
+function wrongCode(host: LanHost): string {
+  return pairingCodeText(keyOf(host), Buffer.alloc(16, 7));
+}
+
+const namesOf = async (host: LanHost): Promise<string[]> =>
+  (await listPeers(host.office)).peers.map((peer) => peer.host);
+
+describe('a pairing code', () => {
+  test('pairs one host, once', async () => {
+    const [here, there, other] = [await openLanHost('here'), await openLanHost('there'), await openLanHost('other')];
+    const invitation = await inviteAt(here);
+    expect(await there.lan.accept(invitation)).toMatchObject({ host: 'here' });
+    expect(await other.lan.accept(invitation)).toMatchObject({ code: 'PAIRING_REFUSED' });
+    expect([await namesOf(here), await namesOf(there), await namesOf(other)]).toEqual([['there'], ['here'], []]);
+  });
+
+  test('pairs one host when several come with it at once', async () => {
+    const here = await openLanHost('here');
+    const others = await Promise.all(['a', 'b', 'c', 'd'].map(openLanHost));
+    const invitation = await inviteAt(here);
+    const answers = await Promise.all(others.map((other) => other.lan.accept(invitation)));
+    expect(answers.filter((answer) => !isRefusal(answer))).toHaveLength(1);
+    expect(await namesOf(here)).toHaveLength(1);
+  });
+
+  test('is void after five wrong tries', async () => {
+    const [here, there] = [await openLanHost('here'), await openLanHost('there')];
+    const { code, address } = await inviteAt(here);
+    for (let tries = 1; tries <= 5; tries++) {
+      const answer = await post(address, wordOf(there, here, wrongCode(here)));
+      expect(answer).toMatchObject({ status: 403, detail: tries < 5 ? 'the code is wrong' : 'the code is used up' });
+    }
+    const last = await there.lan.accept({ code, address });
+    expect(last).toMatchObject({ code: 'PAIRING_REFUSED' });
+    expect(await namesOf(here)).toEqual([]);
+  });
+
+  test('is good after four', async () => {
+    const [here, there] = [await openLanHost('here'), await openLanHost('there')];
+    const { code, address } = await inviteAt(here);
+    for (let tries = 1; tries <= 4; tries++) await post(address, wordOf(there, here, wrongCode(here)));
+    expect(await there.lan.accept({ code, address })).toMatchObject({ host: 'here' });
+  });
+
+  test('ends ten minutes after it was made, by the clock that does not go back', async () => {
+    const [here, there] = [await openLanHost('here'), await openLanHost('there')];
+    const { code, address } = await inviteAt(here);
+    const word = wordOf(there, here, code);
+    here.clock.aheadMs = 600_000;
+    expect(await post(address, word)).toMatchObject({ status: 403, detail: 'no invitation is open' });
+    const again = await inviteAt(here);
+    here.clock.aheadMs = 1_190_000;
+    expect(await post(again.address, wordOf(there, here, again.code))).toMatchObject({ status: 200 });
+  });
+
+  test('takes the place of the one before', async () => {
+    const [here, there] = [await openLanHost('here'), await openLanHost('there')];
+    const first = await inviteAt(here);
+    await inviteAt(here);
+    expect(await there.lan.accept(first)).toMatchObject({ code: 'PAIRING_REFUSED' });
+  });
+
+  test('of another host is not even shown to the host that is called', async () => {
+    const [here, there, other] = [await openLanHost('here'), await openLanHost('there'), await openLanHost('other')];
+    const { address } = await inviteAt(here);
+    const { code } = await inviteAt(other);
+    const refused = await there.lan.accept({ code, address });
+    expect(refused).toMatchObject({ code: 'PAIRING_REFUSED', message: expect.stringContaining('is not the one') });
+    expect(await there.lan.accept({ code: 'what', address })).toMatchObject({ code: 'BAD_INPUT' });
+    expect(await there.lan.accept({ code, address: '127.0.0.1:1' })).toMatchObject({ code: 'PEER_UNREACHABLE' });
+    expect(there.lan.port).toBeUndefined();
+  });
+});
+
+describe('an acceptor', () => {
+  test('whose words were changed on the way is refused, and its code stays good', async () => {
+    const [here, there, other] = [await openLanHost('here'), await openLanHost('there'), await openLanHost('other')];
+    const { code, address } = await inviteAt(here);
+    const word = wordOf(there, here, code);
+    const foreign = { ...word, enc_key: encKeyDocument(other.office) };
+    expect(await post(address, foreign)).toMatchObject({ status: 401, code: 'BAD_SIGNATURE' });
+    const bent = { ...word, enc_key: { ...word.enc_key, enc_pub: encKeyDocument(other.office).enc_pub } };
+    expect(await post(address, bent)).toMatchObject({ status: 401, code: 'BAD_SIGNATURE' });
+    const parties = { inviter_pubkey: keyOf(here), acceptor_pubkey: keyOf(there) };
+    const secret = parsePairingCode(code)?.secret ?? Buffer.alloc(0);
+    const wrongRole = { ...word, mac: pairingMac(secret, 'inviter', parties) };
+    expect(await post(address, wrongRole)).toMatchObject({ status: 403, detail: 'the code is wrong' });
+    const noHmac = { ...word, mac: createHmac('sha256', secret).update('').digest('base64') };
+    expect(await post(address, noHmac)).toMatchObject({ status: 403 });
+    for (const broken of [{ mac: 'x' }, { pubkey: 'x' }, { host: '-' }, { address: 'x/y:1' }, { port: 0 }]) {
+      expect(await post(address, { ...word, ...broken })).toMatchObject({ status: 400 });
+    }
+    expect(await namesOf(here)).toEqual([]);
+    expect(await post(address, word)).toMatchObject({ status: 200 });
+  });
+
+  test('with the name of a paired host, of this one, or with a small-order key is refused', async () => {
+    const [here, there, twin] = [await openLanHost('here'), await openLanHost('there'), await openLanHost('THERE')];
+    await pair(here, there);
+    const refused = await twin.lan.accept(await inviteAt(here));
+    expect(refused).toMatchObject({ code: 'PAIRING_REFUSED', message: expect.stringContaining('poste unpair there') });
+    const [namesake, self] = [await openLanHost('Here'), here];
+    expect(await namesake.lan.accept(await inviteAt(here))).toMatchObject({ code: 'PAIRING_REFUSED' });
+    expect(await self.lan.accept(await inviteAt(here))).toMatchObject({ code: 'PAIRING_REFUSED' });
+    const { code, address } = await inviteAt(here);
+    const neutral = Buffer.from([1, ...Array.from({ length: 31 }, () => 0)]).toString('base64');
+    // The neutral point verifies a fixed signature over anything.
+    const sig = Buffer.from([1, ...Array.from({ length: 63 }, () => 0)]).toString('base64');
+    const word = wordOf(there, here, code);
+    const parties = { inviter_pubkey: keyOf(here), acceptor_pubkey: neutral as PublicKey };
+    const mac = pairingMac(parsePairingCode(code)?.secret ?? Buffer.alloc(0), 'acceptor', parties);
+    const small = { ...word, pubkey: neutral, mac, enc_key: { ...word.enc_key, host_pubkey: neutral, sig } };
+    expect(await post(address, small)).toMatchObject({
+      status: 403,
+      detail: expect.stringContaining('not a good one'),
+    });
+    expect(await namesOf(here)).toEqual(['there']);
+  });
+
+  test('is told nothing good by an inviter without the secret, and pins nobody', async () => {
+    const [here, there] = [await openLanHost('here'), await openLanHost('there')];
+    const { code } = await inviteAt(here);
+    const { hostName } = here.office.identity();
+    const liar = createServer((request: IncomingMessage, response) => {
+      request.resume();
+      const hello = { host: hostName, pubkey: keyOf(here), version: '0', now: 0 };
+      const mac = Buffer.alloc(32).toString('base64');
+      const word = { host: hostName, pubkey: keyOf(here), enc_key: encKeyDocument(here.office), mac };
+      response.end(JSON.stringify(request.url === '/v1/lan/hello' ? hello : word));
+    });
+    await new Promise<void>((listening) => liar.listen(0, '127.0.0.1', listening));
+    onTestFinished(() => void liar.close());
+    const { port } = liar.address() as AddressInfo;
+    const refused = await there.lan.accept({ code, address: `127.0.0.1:${port}` });
+    expect(refused).toMatchObject({ code: 'PAIRING_REFUSED', message: expect.stringContaining('did not prove') });
+    expect(await namesOf(there)).toEqual([]);
+  });
+});
+
+describe('what was paired', () => {
+  test('in one half, as an answer was lost, is whole after a new code', async () => {
+    const [here, there] = [await openLanHost('here'), await openLanHost('there')];
+    const { code, address } = await inviteAt(here);
+    // The inviter pins, and nobody hears its answer.
+    await post(address, wordOf(there, here, code));
+    expect([await namesOf(here), await namesOf(there)]).toEqual([['there'], []]);
+    expect(await there.lan.accept({ code, address })).toMatchObject({ code: 'PAIRING_REFUSED' });
+    await pair(here, there);
+    expect([await namesOf(here), await namesOf(there)]).toEqual([['there'], ['here']]);
+    const [peer] = (await listPeers(here.office)).peers;
+    expect(peer).toMatchObject({ address: `127.0.0.1:${there.lan.port}` });
+  });
+
+  test('and let go can be paired again, its name given to another in between', async () => {
+    const [here, bob, carl] = [await openLanHost('here'), await openLanHost('bob'), await openLanHost('BOB')];
+    await pair(here, bob);
+    expect(await unpair(here.office, 'bob')).toMatchObject({ host: 'bob' });
+    await pair(here, carl);
+    // The first bob comes back under another name.
+    const { code, address } = await inviteAt(here);
+    expect(await post(address, wordOf(bob, here, code, { host: 'bob2' }))).toMatchObject({
+      status: 200,
+    });
+    expect((await namesOf(here)).toSorted()).toEqual(['BOB', 'bob2']);
+    expect(await unpair(here.office, 'bob')).toMatchObject({ host_pubkey: keyOf(carl) });
+    expect(await unpair(here.office, 'bob')).toMatchObject({ code: 'NO_SUCH_PEER' });
+  });
+
+  test('under an old key is refused: another key and another pairing are needed', async () => {
+    const [here, there] = [await openLanHost('here'), await openLanHost('there')];
+    await pair(here, there);
+    const { signer } = there.office.identity();
+    const word = (code: string): LanPairing => {
+      const parties = { inviter_pubkey: keyOf(here), acceptor_pubkey: signer.publicKey };
+      const mac = pairingMac(parsePairingCode(code)?.secret ?? Buffer.alloc(16), 'acceptor', parties);
+      return { ...oldWord, mac };
+    };
+    const oldWord = wordOf(there, here, wrongCode(here));
+    const learned = here.changed();
+    await rotateOwnKey(there.office);
+    await learned;
+    const { code, address } = await inviteAt(here);
+    expect(await post(address, word(code))).toMatchObject({
+      status: 403,
+      detail: expect.stringContaining('rotate-key'),
+    });
+  });
+});
+
+test('nothing listens while no host is paired and no invitation is open', async () => {
+  const [here, there] = [await openLanHost('here'), await openLanHost('there')];
+  expect([here.lan.port, there.lan.port]).toEqual([undefined, undefined]);
+  await pair(here, there);
+  expect(here.lan.port).toBeGreaterThan(0);
+  expect(there.lan.port).toBeGreaterThan(0);
+  await unpair(here.office, 'there');
+  await until(here, async () => (here.lan.port === undefined ? true : undefined));
+});
