@@ -3,7 +3,7 @@ import { Connection } from './connection.ts';
 import { type Timing, timed } from './figures.ts';
 import { requestBytes } from './work.ts';
 import { fork } from 'node:child_process';
-import { listenNode } from '../src/relay/http/server-node.ts';
+import { listenNode } from '../src/http/server-node.ts';
 import { listenUws } from '../src/relay/http/server-uws.ts';
 import { loadUws } from '../src/relay/http/uws-binding.ts';
 

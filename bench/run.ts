@@ -5,6 +5,7 @@
 import { audit } from './audit.ts';
 import { backup } from './backup.ts';
 import { bare } from './bare.ts';
+import { disk } from './disk.ts';
 import { type Timing, latencies } from './figures.ts';
 import { floor } from './floor.ts';
 import { type Growth, byDedupRows, byListLength } from './growth.ts';
@@ -101,6 +102,11 @@ const audited = await inRounds(audit);
 const figure = (of: 'verifyMbPerS' | 'rebuildEventsPerS') => spread(audited.map((one) => one[of]));
 console.log(`  verify, ${audited[0]?.events} events     ${figure('verifyMbPerS')} MB/s`);
 console.log(`  rebuild, ${audited[0]?.events} events    ${figure('rebuildEventsPerS')} events/s`);
+const kept = await disk();
+console.log(`on disk after ${kept.items} items of ${kept.itemBytes} bytes were pushed and acked`);
+console.log(
+  `  ${kept.bytesPerItem.toFixed(0)} bytes an item; the second half added ${kept.addedBytesPerItem.toFixed(0)} an item`,
+);
 console.log('a host with 100,000 messages of 1 KB in one mailbox');
 for (const { what, medianMs, p99Ms } of await mailbox()) {
   console.log(`  ${what.padEnd(42)} median ${medianMs.toFixed(2)} ms, p99 ${p99Ms.toFixed(2)} ms`);

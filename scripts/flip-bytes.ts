@@ -5,11 +5,11 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
-import { FlippedStore, type Outcome, type Place } from '../test/support/flips.ts';
+import { FlippedStore, type Outcome, type Place, WRITTEN } from '../test/support/flips.ts';
 
 const step = Number(process.argv[2] ?? 1);
 let neither = 0;
-for (const written of ['in the write-ahead log', 'in a table file'] as const) {
+for (const written of WRITTEN) {
   const folder = await mkdtemp(join(tmpdir(), 'poste-flip-'));
   try {
     const store = await FlippedStore.make(folder, written);

@@ -1,10 +1,10 @@
-/** The store that an audit looks into: the folder of a relay that does not run, or a backup file. */
+/** What an audit looks into: the folder of a relay that does not run, a backup file, or an archive of the log. */
 import { resolve } from 'node:path';
 import { type Command, Option } from 'commander';
 import { BulkFailed } from '../relay/store/bulk.ts';
 import { ReplayFailed } from '../relay/store/replay.ts';
 import { DamagedRecord } from '../relay/store/record.ts';
-import { type OfflineStore, openBackup, openOffline } from '../relay/store/offline.ts';
+import { type OfflineStore, openArchive, openBackup, openOffline } from '../relay/store/offline.ts';
 import { StoreRefused } from '../relay/store/refused.ts';
 import { CommandFailed } from './exit.ts';
 import { interruption } from './interruption.ts';
@@ -14,6 +14,7 @@ import { storeRefused } from './store-refused.ts';
 export interface AuditedStoreFlags {
   storeDir: string;
   backup?: string;
+  archive?: string;
 }
 
 /** Adds `--store-dir` and `--backup`. */
@@ -23,28 +24,42 @@ export function withAuditedStore(command: Command): Command {
     .addOption(new Option('--backup <file>', 'look into this backup file instead'));
 }
 
+/** Adds `--archive` besides, for what needs the log alone. */
+export function withAuditedLog(command: Command): Command {
+  const archive = new Option('--archive <file>', 'look into this archive of the log instead').conflicts('backup');
+  return withAuditedStore(command).addOption(archive);
+}
+
 /**
  * Opens the store, lets `work` look into it until the signal aborts, and closes it again; what is temporary is removed
  * also when the command is interrupted. Throws `CommandFailed`.
  */
 export async function inAuditedStore<T>(
-  { storeDir, backup }: AuditedStoreFlags,
+  flags: AuditedStoreFlags,
   work: (offline: OfflineStore, signal: AbortSignal) => Promise<T>,
   options: { isChecked?: boolean } = {},
 ): Promise<T> {
   const interrupted = interruption();
   const { signal } = interrupted;
   try {
-    const offline =
-      backup === undefined ? await openOffline(resolve(storeDir), options) : await openBackup(resolve(backup), signal);
+    const offline = await openAudited(flags, signal, options);
     try {
       return await work(offline, signal);
     } finally {
       await offline.close();
     }
   } catch (error) {
-    throw interrupted.failure() ?? auditFailure(error, backup ?? storeDir);
+    throw interrupted.failure() ?? auditFailure(error, flags.archive ?? flags.backup ?? flags.storeDir);
   }
+}
+
+function openAudited(
+  { storeDir, backup, archive }: AuditedStoreFlags,
+  signal: AbortSignal,
+  options: { isChecked?: boolean },
+): Promise<OfflineStore> {
+  if (archive !== undefined) return openArchive(resolve(archive), signal);
+  return backup === undefined ? openOffline(resolve(storeDir), options) : openBackup(resolve(backup), signal);
 }
 
 function auditFailure(error: unknown, place: string): unknown {

@@ -1,5 +1,5 @@
-/** What ends a backup command when there is no backup. */
-import { BackupUnwritten, type UnwrittenReason } from '../system/backup-file.ts';
+/** What ends a command that writes a backup or an archive when there is none. */
+import { BackupUnwritten, type UnwrittenReason, type WrittenKind } from '../system/backup-file.ts';
 import { CommandFailed, type ExitName } from './exit.ts';
 
 const UNWRITTEN_EXIT: Readonly<Record<UnwrittenReason, ExitName>> = {
@@ -15,8 +15,8 @@ const UNWRITTEN_EXIT: Readonly<Record<UnwrittenReason, ExitName>> = {
 };
 
 /** Whatever else was thrown is given back. */
-export function unwrittenFailure(error: unknown): unknown {
+export function unwrittenFailure(error: unknown, what: WrittenKind = 'backup'): unknown {
   if (!(error instanceof BackupUnwritten)) return error;
-  const code = `BACKUP_${error.reason.toUpperCase().replaceAll('-', '_')}`;
+  const code = `${what}_${error.reason}`.toUpperCase().replaceAll('-', '_');
   return new CommandFailed(UNWRITTEN_EXIT[error.reason], code, error.message);
 }

@@ -9,17 +9,20 @@ import { wholeNumber } from './values.ts';
 
 interface InboxFlags extends ActingFlags {
   owner?: boolean;
+  web?: boolean;
 }
 
 const NOTES = `
-Reading marks as read, unless --peek is given; an ack says that a message is dealt with.
+Reading marks as read, unless --peek is given; an ack says that a message is dealt with. Paste the link of --web into
+the browser: what is on a command line, every user of the machine may read, and use first.
 
 Examples:
   $ poste inbox --as reviewer
   $ poste inbox read --as reviewer 06EXAMPLE0000000000000000
   $ poste inbox ack --as reviewer 06EXAMPLE0000000000000000
   $ poste inbox thread --as reviewer 06EXAMPLE0000000000000000
-  $ poste inbox list --owner --state all --json`;
+  $ poste inbox list --owner --state all --json
+  $ poste inbox --web`;
 
 export function inboxCommand(): Command {
   return new Command('inbox')
@@ -33,8 +36,24 @@ export function inboxCommand(): Command {
 }
 
 function withInboxFlags(command: Command): Command {
-  const owner = new Option('--owner', 'your own mailbox').conflicts('as');
-  return withActingFlags(command.addOption(owner), 'print the answer as one JSON document');
+  const ours = command.option('--owner', 'your own mailbox').hook('preAction', refuseTwoNames);
+  return withActingFlags(ours, 'print the answer as one JSON document');
+}
+
+/** For a person in a browser. */
+async function showLink(flags: InboxFlags): Promise<void> {
+  const { as: _unasked, ...asked } = flags;
+  const issued = await ask('web-link', {}, asked);
+  process.stdout.write(flags.json ? jsonLine(issued) : `${issued.url}\n`);
+  if (!flags.json) process.stderr.write('It opens your mailbox in a browser of this machine, once, within a minute.\n');
+}
+
+/** `POSTE_AGENT` may be set where the owner asks for their own mail. */
+function refuseTwoNames(command: Command): void {
+  const { owner, web } = command.opts<InboxFlags>();
+  if ((owner || web) && command.getOptionValueSource('as') === 'cli') {
+    throw new CommandFailed('usage', 'USAGE', `${web ? '--web' : '--owner'} means your own mailbox: leave out --as`);
+  }
 }
 
 function listCommand(): Command {
@@ -42,12 +61,14 @@ function listCommand(): Command {
     .description('List messages, the newest first.')
     .addOption(new Option('--state <state>', 'which (default: unread)').choices(['unread', 'unacked', 'all']))
     .option('--limit <n>', 'at most so many', wholeNumber(1))
-    .option('--cursor <cursor>', 'go on after an earlier list');
+    .option('--cursor <cursor>', 'go on after an earlier list')
+    .option('--web', 'print a link that opens your own mailbox in a browser, once');
   return withInboxFlags(command)
     .addHelpText('after', '\nExample:\n  $ poste inbox list --as reviewer --state all')
     .action(async (flags: InboxFlags & Pick<InboxInput, 'state' | 'limit' | 'cursor'>) => {
       const { state, limit, cursor } = flags;
-      await show({ action: 'list', ...given({ state, limit, cursor }) }, flags);
+      if (flags.web) await showLink(flags);
+      else await show({ action: 'list', ...given({ state, limit, cursor }) }, flags);
     });
 }
 

@@ -2,13 +2,14 @@
 import { Command, Option } from 'commander';
 import { printable } from '../protocol/printable.ts';
 import { type PublicKey, displayFingerprint } from '../protocol/public-key.ts';
-import { type StateThen, lsnAt, stateAt } from '../relay/audit/at.ts';
+import { PrunedAway, type StateThen, lsnAt, stateAt } from '../relay/audit/at.ts';
 import { type HostCalled, documentOf } from '../relay/audit/event-words.ts';
 import type { EnrolmentRow, QueueRow, SendersRow, TargetRow, UsageRow } from '../relay/core/rows.ts';
 import { openScratch } from '../relay/store/bulk.ts';
 import type { OfflineStore } from '../relay/store/offline.ts';
 import { hostsCalled, keysFound, keysMeant } from './audited-hosts.ts';
 import { type AuditedStoreFlags, inAuditedStore, withAuditedStore } from './audited-store.ts';
+import { prunedWords } from './pruned-words.ts';
 import { CommandFailed } from './exit.ts';
 import { withProgress } from './work-progress.ts';
 import { jsonLine, table, timeText } from './text.ts';
@@ -55,7 +56,10 @@ async function at(flags: AtFlags): Promise<void> {
     const lsn = await placeOf(flags, offline);
     const scratch = await openScratch();
     try {
-      const shown = await look(await withProgress(stateAt(offline, lsn, scratch)), flags);
+      const state = await withProgress(stateAt(offline, lsn, scratch)).catch((error: unknown) => {
+        throw error instanceof PrunedAway ? prunedAway(offline) : error;
+      });
+      const shown = await look(state, flags);
       process.stdout.write(flags.json ? jsonLine(shownDocument(shown)) : shownText(shown));
     } finally {
       await scratch.close();
@@ -75,7 +79,13 @@ async function placeOf({ lsn, time = 0 }: AtFlags, offline: OfflineStore): Promi
   }
   const found = await withProgress(lsnAt(offline, time));
   if (found > 0) return found;
+  if (offline.store.pruned.throughLsn > 0) throw prunedAway(offline);
   throw new CommandFailed('notFound', 'BEFORE_THE_LOG', 'the log begins later than that: give a later --time');
+}
+
+function prunedAway(offline: OfflineStore): CommandFailed {
+  const advice = 'give a later place, or look into a backup from before';
+  return new CommandFailed('notFound', 'PRUNED', `${prunedWords(offline)}, and no state can be shown of it: ${advice}`);
 }
 
 interface QueueThen extends TargetRow {

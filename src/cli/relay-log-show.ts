@@ -1,11 +1,13 @@
 /** `poste relay log show`: the events of the log, a line each. */
 import { Command, InvalidArgumentError } from 'commander';
 import { printable } from '../protocol/printable.ts';
-import { eventDocument, eventTimeMs, eventWords } from '../relay/audit/event-words.ts';
+import { eventDocument, eventWords } from '../relay/audit/event-words.ts';
 import { type EventChoice, chosenEvents } from '../relay/audit/show.ts';
+import { eventTimeMs } from '../relay/core/event.ts';
 import { EVENT_TYPES } from '../relay/store/record.ts';
 import { enrolmentsOf, hostsCalled, keysMeant } from './audited-hosts.ts';
-import { type AuditedStoreFlags, inAuditedStore, withAuditedStore } from './audited-store.ts';
+import { type AuditedStoreFlags, inAuditedStore, withAuditedLog } from './audited-store.ts';
+import { prunedNotice } from './pruned-words.ts';
 import { written } from './stdout.ts';
 import { jsonLine } from './text.ts';
 import { hostReference, moment, wholeNumber } from './values.ts';
@@ -30,10 +32,11 @@ Types: ${EVENT_TYPES.join(', ')}.
 Examples:
   $ poste relay log show --limit 20
   $ poste relay log show --host laptop --type ItemAccepted ItemsAcked --since 2025-11-20
-  $ poste relay log show --backup poste.backup --json | jq .type`;
+  $ poste relay log show --backup poste.backup --json | jq .type
+  $ poste relay log show --archive poste-log.archive --item m1`;
 
 export function relayLogShowCommand(): Command {
-  return withAuditedStore(new Command('show'))
+  return withAuditedLog(new Command('show'))
     .description('Show what happened: every event, or those that are chosen.')
     .option('--host <host>', 'only events that name this host', hostReference)
     .option('--item <id>', 'only events that name this item')
@@ -74,6 +77,7 @@ async function show(flags: ShowFlags): Promise<void> {
       const line = `${String(lsn).padStart(8)}  ${time}  ${event.type.padEnd(16)}  ${printable(eventWords(event, called))}\n`;
       await written(flags.json ? jsonLine(eventDocument(entry)) : line);
     }
+    if ((from ?? 1) < offline.store.firstLsn) process.stderr.write(prunedNotice(offline));
   });
 }
 

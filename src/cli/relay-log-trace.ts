@@ -4,8 +4,9 @@ import { printable } from '../protocol/printable.ts';
 import { type HostCalled, documentOf } from '../relay/audit/event-words.ts';
 import { type ItemLife, type TraceStep, trace } from '../relay/audit/trace.ts';
 import { enrolmentsOf, hostsCalled, keysMeant } from './audited-hosts.ts';
-import { type AuditedStoreFlags, inAuditedStore, withAuditedStore } from './audited-store.ts';
+import { type AuditedStoreFlags, inAuditedStore, withAuditedLog } from './audited-store.ts';
 import { CommandFailed } from './exit.ts';
+import { prunedWords } from './pruned-words.ts';
 import { withProgress } from './work-progress.ts';
 import { jsonLine } from './text.ts';
 import { hostReference } from './values.ts';
@@ -27,7 +28,7 @@ Examples:
   $ poste relay log trace m1 --sender laptop --json`;
 
 export function relayLogTraceCommand(): Command {
-  return withAuditedStore(new Command('trace'))
+  return withAuditedLog(new Command('trace'))
     .description('Tell the life of one item: accepted, moved, acked, expired, lost, forgotten.')
     .argument('<item>', 'the item id')
     .option('--sender <host>', 'only as pushed by this host', hostReference)
@@ -49,10 +50,11 @@ async function runTrace(itemId: string, flags: TraceFlags): Promise<void> {
     const lives = await withProgress(trace(offline, choice));
     if (lives.length === 0) {
       const whom = sender === undefined && target === undefined ? '' : ' between these hosts';
+      const before = offline.store.firstLsn === 1 ? 'what was refused is not in the log' : prunedWords(offline);
       throw new CommandFailed(
         'notFound',
         'UNKNOWN_ITEM',
-        `no item ${printable(itemId)} was ever accepted${whom}; what was refused is not in the log`,
+        `no item ${printable(itemId)} was ever accepted${whom} in this log; ${before}`,
       );
     }
     process.stdout.write(flags.json ? jsonLine(traceDocument(lives)) : traceText(lives, hostsCalled(enrolments)));

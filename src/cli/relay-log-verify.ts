@@ -2,9 +2,11 @@
 import { resolve } from 'node:path';
 import { Command, Option } from 'commander';
 import { printable } from '../protocol/printable.ts';
+import { displayFingerprint } from '../protocol/public-key.ts';
 import { documentOf } from '../relay/audit/event-words.ts';
+import { verifyArchive } from '../relay/audit/verify-archive.ts';
 import { type VerifyReport, verify } from '../relay/audit/verify.ts';
-import { type AuditedStoreFlags, inAuditedStore, withAuditedStore } from './audited-store.ts';
+import { type AuditedStoreFlags, inAuditedStore, withAuditedLog } from './audited-store.ts';
 import { EXIT } from './exit.ts';
 import { withProgress } from './work-progress.ts';
 import { jsonLine } from './text.ts';
@@ -15,23 +17,26 @@ interface VerifyFlags extends AuditedStoreFlags {
 }
 
 const NOTES = `
-Looked at: every log record (checksum, no gap), every row and the hash trees against a replay of the log, the wire bytes
-of every waiting item against the hash that was accepted, the due indexes, the marks of the collector, the position file
-and the key. tree_size and root_hash in the document are to be those of a checkpoint of that size that somebody kept.
-Nothing is changed. The exit code is 0 when all of it holds, and 1 when anything was found.
+Looked at: every log record (checksum, no gap), every row, every checkpoint of the rows and the hash trees against a
+replay of the log, the wire bytes of every waiting item against the hash that was accepted, the due indexes, the marks of
+the collector, the position file and the key. A log that was pruned is replayed from its oldest checkpoint on, and the
+kept hashes stand in for the records that are gone. Of an archive every record is looked at, and its hash in the tree. tree_size and root_hash in the document are to be those of a
+checkpoint of that size that somebody kept. Nothing is changed. The exit code is 0 when all of it holds, and 1 when
+anything was found.
 
 Examples:
   $ poste relay log verify --store-dir /var/lib/poste
-  $ poste relay log verify --backup poste.backup --json`;
+  $ poste relay log verify --backup poste.backup --json
+  $ poste relay log verify --archive poste-log.archive`;
 
 export function relayLogVerifyCommand(): Command {
-  return withAuditedStore(new Command('verify'))
+  return withAuditedLog(new Command('verify'))
     .description('Check the log, and everything that is kept of it, byte by byte.')
     .addOption(
       new Option(
         '--position-file <file>',
         'where the relay notes its position (default: in the store folder)',
-      ).conflicts('backup'),
+      ).conflicts(['backup', 'archive']),
     )
     .option('--json', 'print one JSON document')
     .addHelpText('after', NOTES)
@@ -40,6 +45,7 @@ export function relayLogVerifyCommand(): Command {
 
 async function runVerify(flags: VerifyFlags): Promise<void> {
   const { storeDir, backup, positionFile } = flags;
+  if (flags.archive !== undefined) return runVerifyArchive(flags);
   const places = {
     folder: resolve(storeDir),
     positionFile: positionFile === undefined ? undefined : resolve(positionFile),
@@ -52,6 +58,22 @@ async function runVerify(flags: VerifyFlags): Promise<void> {
   );
   const elapsedMs = performance.now() - startedMs;
   process.stdout.write(flags.json ? jsonLine(reportDocument(report, elapsedMs)) : reportText(report, elapsedMs));
+  if (report.found > 0) process.exitCode = EXIT.failure;
+}
+
+async function runVerifyArchive(flags: VerifyFlags): Promise<void> {
+  const report = await inAuditedStore(flags, (offline) => withProgress(verifyArchive(offline)));
+  const { findings, firstLsn, lastLsn, hashed, relayPubkey } = report;
+  if (flags.json) {
+    const counts = { first_lsn: firstLsn, last_lsn: lastLsn, hashed, relay_pubkey: relayPubkey ?? null };
+    process.stdout.write(jsonLine({ verified: report.found === 0, ...counts, found: report.found, findings }));
+  } else {
+    const whose = relayPubkey === undefined ? '' : ` of ${displayFingerprint(relayPubkey)}`;
+    const looked = `log records ${firstLsn} to ${lastLsn}${whose}, ${hashed} of them by hashes of the tree`;
+    const lines = findings.map(({ code, message }) => `${code}: ${printable(message)}.\n`);
+    const end = report.found === 0 ? `Verified: ${looked}.\n` : `Not verified: ${report.found} found in ${looked}.\n`;
+    process.stdout.write(`${lines.join('')}${end}`);
+  }
   if (report.found > 0) process.exitCode = EXIT.failure;
 }
 
@@ -74,7 +96,9 @@ function reportText(report: VerifyReport, elapsedMs: number): string {
   const { findings, untold, found, records, rows, payloads, bytes } = report;
   const seconds = elapsedMs / 1000;
   const speed = `${(bytes / 1e6).toFixed(1)} MB in ${seconds.toFixed(1)} s, ${(bytes / 1e6 / seconds).toFixed(0)} MB/s`;
-  const looked = `${records} log records, ${rows} rows and ${payloads} payloads (${speed})`;
+  const gone = report.prunedThrough === 0 ? '' : `, those up to ${report.prunedThrough} were pruned`;
+  const from = (report.replayedFrom ?? 1) === 1 ? '' : `, replayed from ${report.replayedFrom} on`;
+  const looked = `${records} log records${gone}${from}, ${rows} rows and ${payloads} payloads (${speed})`;
   if (found === 0) return `Verified: ${looked}.\n`;
   const lines = findings.map(({ code, message }) => `${code}: ${printable(message)}.\n`);
   const more = untold.map(({ code, count }) => `${code}: ${count} more.\n`);

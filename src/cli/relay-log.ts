@@ -8,6 +8,7 @@ const LOG_COMMANDS: LazyCommands = {
   rebuild: async () => (await import('./relay-log-rebuild.ts')).relayLogRebuildCommand(),
   at: async () => (await import('./relay-log-at.ts')).relayLogAtCommand(),
   trace: async () => (await import('./relay-log-trace.ts')).relayLogTraceCommand(),
+  archive: async () => (await import('./relay-log-archive.ts')).relayLogArchiveCommand(),
   'check-proof': async () => (await import('./relay-log-check-proof.ts')).checkProofCommand(),
 };
 

@@ -10,8 +10,9 @@ import type { IssuerSettings } from '../relay/auth/issuer.ts';
 import type { BackupSettings } from '../relay/backup-plan.ts';
 import type { AuthorityName } from '../relay/core/rows.ts';
 import { StoreFailed } from '../relay/engine/committer.ts';
+import type { LogKeepingSettings } from '../relay/log-plan.ts';
 import type { TrustProxy } from '../relay/http/client-address.ts';
-import { ListenFailed } from '../relay/http/exchange.ts';
+import { ListenFailed } from '../http/exchange.ts';
 import { type Relay, startRelay } from '../relay/serve.ts';
 import { type ListenAddress, listenAddressText } from '../system/listen-address.ts';
 import { LEVEL_FOLDER } from '../relay/store/level.ts';
@@ -64,6 +65,8 @@ interface ServeFlags {
   backupDir?: string;
   backupKeep?: number;
   backupEvery?: number;
+  logKeepDays?: number;
+  logArchiveDir?: string;
   trustProxy?: true | 'xff' | 'cloudflare';
   server?: 'uws' | 'node';
   json?: boolean;
@@ -81,6 +84,7 @@ Examples:
   $ poste relay serve
   $ poste relay serve --store-dir /var/lib/poste --listen 127.0.0.1:8787 --trust-proxy xff
   $ poste relay serve --backup-dir /backups --backup-keep 14 --backup-every 12h
+  $ poste relay serve --log-keep-days 90 --log-archive-dir /archives
   $ poste relay serve --limits '{"retention_days": 2.5, "max_queue_items": 2000}'
   $ poste relay serve --authority account-token --issuer https://accounts.example --relay-url https://mail.example`;
 
@@ -133,6 +137,8 @@ export function relayServeCommand(): Command {
     .option('--backup-dir <dir>', 'write regular backups into this folder')
     .option('--backup-keep <n>', `how many of them to keep (default: ${BACKUPS_KEPT})`, wholeNumber(1))
     .option('--backup-every <time>', 'how often, as 90m, 24h or 7d (default: 24h)', intervalMs)
+    .option('--log-keep-days <n>', 'delete log records that are older (default: keep all)', wholeNumber(1))
+    .option('--log-archive-dir <dir>', 'write what is deleted from the log into this folder before')
     .addOption(
       new Option(
         '--trust-proxy [kind]',
@@ -189,6 +195,7 @@ function relayOptions(
 ): Omit<Parameters<typeof startRelay>[0], 'log'> {
   const issuer = issuerSettings(flags);
   const backups = backupSettings(flags);
+  const logKeeping = logKeepingSettings(flags);
   return {
     storeDir,
     ...(flags.positionFile !== undefined && { positionFile: resolve(flags.positionFile) }),
@@ -204,6 +211,7 @@ function relayOptions(
     dedupRowsMax: flags.maxDedupRows,
     ...(issuer && { issuer }),
     ...(backups && { backups }),
+    ...(logKeeping && { logKeeping }),
     sweepMs: flags.sweepSeconds * 1000,
     diskFloorBytes: flags.diskFloor * 1_048_576,
     trustProxy: trustProxy(flags),
@@ -242,16 +250,35 @@ function backupSettings({ backupDir, backupKeep, backupEvery }: ServeFlags): Bac
     if (idle === undefined) return undefined;
     throw new CommandFailed('usage', 'USAGE', `${idle} says nothing without --backup-dir`);
   }
-  const folder = resolve(backupDir);
+  const folder = usableFolder(backupDir, 'backups', '--backup-dir', 'BACKUP_DIR_UNUSABLE');
+  return { folder, keep: backupKeep ?? BACKUPS_KEPT, everyMs: backupEvery ?? BACKUP_EVERY_MS };
+}
+
+/** `undefined` without `--log-keep-days`: every record is kept. Makes the folder for archives. */
+function logKeepingSettings({ logKeepDays, logArchiveDir }: ServeFlags): LogKeepingSettings | undefined {
+  if (logKeepDays === undefined) {
+    if (logArchiveDir === undefined) return undefined;
+    throw new CommandFailed('usage', 'USAGE', '--log-archive-dir says nothing without --log-keep-days');
+  }
+  const archiveFolder =
+    logArchiveDir === undefined
+      ? undefined
+      : usableFolder(logArchiveDir, 'archives of the log', '--log-archive-dir', 'LOG_ARCHIVE_DIR_UNUSABLE');
+  return { keepMs: logKeepDays * DAY_MS, archiveFolder };
+}
+
+/** The folder, made when it is missing, that may be written to. Throws `CommandFailed`. */
+function usableFolder(named: string, use: string, flag: string, failure: string): string {
+  const folder = resolve(named);
   try {
     if (!existsSync(folder)) mkdirSync(folder, { mode: 0o700 });
     readdirSync(folder);
     accessSync(folder, constants.W_OK | constants.X_OK);
-    return { folder, keep: backupKeep ?? BACKUPS_KEPT, everyMs: backupEvery ?? BACKUP_EVERY_MS };
+    return folder;
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    const message = `${folder} cannot be used for backups (${code ?? 'unknown error'}): name another folder with --backup-dir`;
-    throw new CommandFailed('failure', 'BACKUP_DIR_UNUSABLE', message);
+    const message = `${folder} cannot be used for ${use} (${code ?? 'unknown error'}): name another folder with ${flag}`;
+    throw new CommandFailed('failure', failure, message);
   }
 }
 

@@ -3,7 +3,7 @@ import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import { useEffect, useRef } from 'preact/hooks';
 import uPlot from 'uplot';
-import { clock, count, duration, rate } from './text.ts';
+import { clock, count, duration, rate } from '../page/text.ts';
 
 /** What the values are: how they are written, and at which steps the axis is marked. Durations are in milliseconds. */
 export type Unit = 'rate' | 'count' | 'duration';

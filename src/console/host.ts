@@ -3,10 +3,12 @@ import type { ComponentChildren, VNode } from 'preact';
 import { html } from 'htm/preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ConsoleHost, ConsoleRevoked, HostShown } from '../protocol/operator-documents.ts';
-import { act, read } from './api.ts';
-import { Bar, Code, NOTHING, Panel, StateMark, Table, Time, Words } from './parts.ts';
-import { failed, hostPlace, notice, samples } from './state.ts';
-import { count } from './text.ts';
+import { act, read } from '../page/api.ts';
+import { Bar } from './bar.ts';
+import { Code, NOTHING, Panel, StateMark, Table, Time, Words } from '../page/parts.ts';
+import { failed, notice } from '../page/session.ts';
+import { hostPlace, samples } from './state.ts';
+import { count } from '../page/text.ts';
 
 type Member = ConsoleHost['lineage'][number];
 

@@ -3,10 +3,11 @@ import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import { useEffect, useState } from 'preact/hooks';
 import type { ConsoleHosts, HostShown } from '../protocol/operator-documents.ts';
-import { read } from './api.ts';
-import { Code, NOTHING, StateMark, Table, Words } from './parts.ts';
-import { failed, hostPlace } from './state.ts';
-import { bytes, count } from './text.ts';
+import { read } from '../page/api.ts';
+import { Code, NOTHING, StateMark, Table, Words } from '../page/parts.ts';
+import { failed } from '../page/session.ts';
+import { hostPlace } from './state.ts';
+import { bytes, count } from '../page/text.ts';
 
 const STATES = ['live', 'expired', 'revoked', 'rotated'];
 /** Between two keys of somebody who types. */

@@ -3,10 +3,11 @@ import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import { useEffect, useState } from 'preact/hooks';
 import type { ConsoleTrace, TraceStep } from '../protocol/operator-documents.ts';
-import { read } from './api.ts';
-import { Code, Panel, StateMark, Time, Words } from './parts.ts';
-import { failed, hostPlace, samples } from './state.ts';
-import { bytes, count } from './text.ts';
+import { read } from '../page/api.ts';
+import { Code, Panel, StateMark, Time, Words } from '../page/parts.ts';
+import { failed } from '../page/session.ts';
+import { hostPlace, samples } from './state.ts';
+import { bytes, count } from '../page/text.ts';
 
 export function Item({ lsn }: { lsn: string }): VNode {
   const [trace, setTrace] = useState<ConsoleTrace>();

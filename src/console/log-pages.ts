@@ -1,6 +1,6 @@
 /** What is shown of the log, and how answers of the relay come to it: older ones behind, newer ones before. */
 import type { ConsoleLog, LoggedEvent } from '../protocol/operator-documents.ts';
-import { read } from './api.ts';
+import { read } from '../page/api.ts';
 
 /** Events kept on the page while it is live. */
 export const EVENTS_MAX = 500;

@@ -3,12 +3,13 @@ import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ConsoleHosts, ConsoleLog, LoggedEvent } from '../protocol/operator-documents.ts';
-import { read } from './api.ts';
+import { read } from '../page/api.ts';
 import { EVENTS_MAX, type Shown, lookBack, withNewer, withOlder } from './log-pages.ts';
 import { EVENT_NAMES, eventName } from './event-names.ts';
-import { Code, Time, Words } from './parts.ts';
-import { failed, hostPlace, itemPlace, place, samples } from './state.ts';
-import { count } from './text.ts';
+import { Code, Time, Words } from '../page/parts.ts';
+import { failed } from '../page/session.ts';
+import { hostPlace, itemPlace, place, samples } from './state.ts';
+import { count } from '../page/text.ts';
 
 const PUBLIC_KEY_CHARACTERS = 44;
 

@@ -11,11 +11,12 @@ import type {
   HostShown,
   RefusalCount,
 } from '../protocol/operator-documents.ts';
-import { act } from './api.ts';
+import { act } from '../page/api.ts';
 import { Chart } from './chart.ts';
-import { Code, Panel, Table, Time, Words } from './parts.ts';
-import { failed, hostPlace, notice, overview, samples } from './state.ts';
-import { ago, bytes, count, duration, rate } from './text.ts';
+import { Code, Panel, Table, Time, Words } from '../page/parts.ts';
+import { failed, notice } from '../page/session.ts';
+import { hostPlace, overview, samples } from './state.ts';
+import { ago, bytes, count, duration, rate } from '../page/text.ts';
 
 export function Overview(): VNode {
   const known = overview.value;

@@ -17,6 +17,7 @@ import type { HostConfig } from './config.ts';
 import { handlersOf } from './local/handlers.ts';
 import { LocalServer } from './local/server.ts';
 import { LanSide } from './transport/lan-side.ts';
+import { WebSide } from './web/web-side.ts';
 import { type HostPaths, daemonSocketFault, makePrivateFolder } from './paths.ts';
 import { SYSTEM_TIMERS } from './office/timers.ts';
 import { type HostStore, StoreFailed } from './store/host-store.ts';
@@ -82,10 +83,12 @@ export async function startDaemon({ paths, config, version, log }: DaemonOptions
     const waking = await startWake(office, SYSTEM_TIMERS);
     wake = waking;
     const lan = new LanSide({ office, listen: config.lanListen, advertise: config.lanAdvertise, version });
+    const web: WebSide = new WebSide({ office, handlers: () => handlers, listen: config.webListen });
+    const handlers = handlersOf({ office, facts, pairing: lan, web, sessions: waking.desk, ring: waking.ring });
     const server = await LocalServer.listen({
       socketPath: paths.socket,
       office,
-      handlers: handlersOf({ office, facts, pairing: lan, sessions: wake.desk, ring: wake.ring }),
+      handlers,
       backup: () => {
         const { hostName: host, signer } = office.identity();
         return writeHostBackup(store, { host, host_pubkey: signer.publicKey, created_at: office.nowMs(), version });
@@ -95,7 +98,7 @@ export async function startDaemon({ paths, config, version, log }: DaemonOptions
     const sweep = repeatedSweep(office, config.retentionDays * DAY_MS);
     const stop = async (): Promise<void> => {
       await sweep.stop();
-      await Promise.race([Promise.all([server.drain(), lan.stop()]), elapsed(DRAIN_MS)]);
+      await Promise.race([Promise.all([server.drain(), lan.stop(), web.stop()]), elapsed(DRAIN_MS)]);
       server.close();
       await waking.close();
       await store.close();

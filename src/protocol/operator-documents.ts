@@ -3,6 +3,7 @@
  * since 1970. Names, accounts, reasons and labels are text that others chose: to be shown as text, and as nothing else.
  */
 import Type, { type Static } from 'typebox';
+import { PAGE_PROBLEMS } from './page-documents.ts';
 import { CLOSED, Count, EpochText, PublicKeyText, Time } from './shapes.ts';
 
 const OrNull = <T extends Parameters<typeof Type.Union>[0][number]>(shape: T) => Type.Union([shape, Type.Null()]);
@@ -43,14 +44,6 @@ export const HostShown = Type.Object(
   CLOSED,
 );
 export type HostShown = Static<typeof HostShown>;
-
-export const ConsoleSession = Type.Object(
-  { csrf: Type.String({ description: 'to be sent as x-poste-csrf with every action' }) },
-  CLOSED,
-);
-export type ConsoleSession = Static<typeof ConsoleSession>;
-
-export const ConsoleTokenRequest = Type.Object({ token: Type.String({ maxLength: 100 }) });
 
 /** How the relay does, every few seconds. */
 export const ConsoleSample = Type.Object(
@@ -216,17 +209,12 @@ export type ConsoleTrace = Static<typeof ConsoleTrace>;
 
 /** Problems that only the operator's listener knows, in the form of every other problem. */
 export const OPERATOR_PROBLEMS = {
-  NO_SESSION: { status: 401, title: 'No Session' },
-  FOREIGN_HOST: { status: 403, title: 'Foreign Host' },
-  FOREIGN_ORIGIN: { status: 403, title: 'Foreign Origin' },
-  BAD_CSRF_TOKEN: { status: 403, title: 'Bad CSRF Token' },
-  BAD_CONSOLE_TOKEN: { status: 403, title: 'Bad Console Token' },
+  ...PAGE_PROBLEMS,
   UNKNOWN_HOST_KEY: { status: 404, title: 'Unknown Host Key' },
   UNKNOWN_RECORD: { status: 404, title: 'Unknown Record' },
   NOT_CONFIRMED: { status: 409, title: 'Not Confirmed' },
   BACKUP_UNDER_WAY: { status: 409, title: 'Backup Under Way' },
   BACKUP_FAILED: { status: 500, title: 'Backup Failed' },
-  TOO_MANY_STREAMS: { status: 503, title: 'Too Many Streams' },
 } as const;
 export type OperatorProblemCode = keyof typeof OPERATOR_PROBLEMS;
 

@@ -21,6 +21,7 @@ import { LEVEL_FOLDER, type Level } from './store/level.ts';
 import { unpackBackup } from './store/offline.ts';
 import { makeFolder } from './store/open.ts';
 import { PositionFile, positionFault } from './store/position.ts';
+import { readPruned } from './store/pruned.ts';
 import { StoreRefused } from './store/refused.ts';
 import { syncFolder } from '../system/sync-folder.ts';
 import { readRelayKey } from './store/relay-key.ts';
@@ -207,7 +208,8 @@ async function prepare(options: KeyedOptions, folder: string): Promise<Prepared>
     const read = readable && (await readOrRefuse(readable, isPartial, { level, header }, place));
     await step?.('the replaced store is taken over');
     const { file: position } = await PositionFile.open(join(folder, names.restoredPosition));
-    const store = new RelayStore(level, position, header.lsn, await LogTree.open(level, header.lsn));
+    const bounds = { lastLsn: header.lsn, pruned: await readPruned(level) };
+    const store = new RelayStore(level, position, bounds, await LogTree.open(level, header.lsn));
     opened.delete(level);
     opened.add(store);
     const epoch = options.newEpoch();

@@ -31,12 +31,12 @@ import type { StoreFailed } from './engine/committer.ts';
 import { Engine } from './engine/engine.ts';
 import { LostItems } from './engine/lost-items.ts';
 import type { TrustProxy } from './http/client-address.ts';
-import { type ExchangeHandler, type HttpServer, type Listen, ListenFailed } from './http/exchange.ts';
+import { type ExchangeHandler, type HttpServer, type Listen, ListenFailed } from '../http/exchange.ts';
 import { Handler } from './http/handler.ts';
 import { openApiDocument } from './http/openapi.ts';
 import { describedOperations } from './http/operations.ts';
 import { PageWriter } from './http/page-writer.ts';
-import { listenNode } from './http/server-node.ts';
+import { listenNode } from '../http/server-node.ts';
 import { listenUws } from './http/server-uws.ts';
 import { loadUws } from './http/uws-binding.ts';
 import { enrolmentRoutes } from './http/v1-enrolment.ts';
@@ -55,6 +55,8 @@ import { refusedIfDamaged } from './store/damage.ts';
 import { openStore } from './store/open.ts';
 import type { RelayStore } from './store/relay-store.ts';
 import { Sweeps } from './sweep.ts';
+import { LogArchives } from './log-archives.ts';
+import { type LogKeepingSettings, LogPlan } from './log-plan.ts';
 
 export interface RelayOptions {
   storeDir: string;
@@ -75,6 +77,8 @@ export interface RelayOptions {
   sweepMs: number;
   /** Regular backups; absent: none. */
   backups?: BackupSettings;
+  /** How long the log is kept; absent: for ever. */
+  logKeeping?: LogKeepingSettings;
   /** Pushes are refused while less than this is free on the disk of the store. */
   diskFloorBytes: number;
   /** How much is free; absent: what the file system says. */
@@ -322,6 +326,7 @@ async function serve(options: ServeOptions): Promise<Relay> {
   });
   plan = options.backups && backupPlan(options.backups, lostItems, options);
   scrub = startScrub(lostItems, options);
+  const keeping = options.logKeeping && logPlan(options.logKeeping, options, sweeps, shared.room.take);
   isReady = true;
   failed.then(
     () => {
@@ -329,6 +334,7 @@ async function serve(options: ServeOptions): Promise<Relay> {
       void sweeps.stop();
       void scrub?.stop();
       void plan?.stop();
+      void keeping?.stop();
     },
     () => undefined,
   );
@@ -338,10 +344,11 @@ async function serve(options: ServeOptions): Promise<Relay> {
     server.stopAccepting();
     control.listener?.stopAccepting();
     const planEnded = plan?.stop();
+    const keepingEnded = keeping?.stop();
     const drained = Promise.all([handler.drain(), controlHandler.drain(), operator?.drain()]);
     const isDrained = await withinMs(drained, STOP_WITHIN_MS, timers);
     if (!isDrained) log.warn({}, 'some requests did not finish in time and are cut');
-    await Promise.all([sweeps.stop(), scrub?.stop(), planEnded]);
+    await Promise.all([sweeps.stop(), scrub?.stop(), planEnded, keepingEnded]);
     await operator?.close();
     await disk.close();
     hosted?.jwks.close();
@@ -403,6 +410,37 @@ function backupPlan(
     written: ({ bytes, items, damagedItems, header }) =>
       log.info({ bytes, items, damagedItems, lsn: header.lsn }, 'a backup was written'),
     failed: (error) => log.error({ err: error }, 'a backup could not be written; it is tried again'),
+  });
+}
+
+function logPlan(
+  { keepMs, archiveFolder }: LogKeepingSettings,
+  { engine, store, signer, clock, timers, version, log }: ServeOptions,
+  sweeps: Sweeps,
+  hasRoom: (bytes: number) => boolean,
+): LogPlan {
+  const archives =
+    archiveFolder === undefined
+      ? undefined
+      : new LogArchives({ folder: archiveFolder, relayPubkey: signer.publicKey, store, clock, version });
+  return new LogPlan({
+    keepMs,
+    archives,
+    keeping: engine.logKeeping,
+    store,
+    clock,
+    timers,
+    isClockTrusted: () => sweeps.isClockTrusted,
+    hasRoom,
+    told: {
+      checkpoint: (taken) => {
+        if (taken.type === 'CheckpointTaken') log.info(taken, 'the rows were kept, so that old log records may go');
+        else log.warn({}, 'there is no room to keep the rows, so no log record can go: make room on the disk');
+      },
+      pruned: (records, throughLsn, archive) =>
+        log.info({ records, throughLsn, ...(archive !== undefined && { archive }) }, 'old log records were pruned'),
+      failed: (error) => log.error({ err: error }, 'the log could not be pruned; it is tried again within the hour'),
+    },
   });
 }
 

@@ -43,6 +43,11 @@ export class Sweeps {
     ];
   }
 
+  /** Whether what deletes for good may believe the clock. */
+  get isClockTrusted(): boolean {
+    return this.#guard.isTrusted;
+  }
+
   /** One sweep: expires, forgets, drops old challenges, invites and deny entries. A sweep under way is not joined by another. */
   sweep(): Promise<void> {
     this.#running ??= this.#sweep().finally(() => {

@@ -1,9 +1,9 @@
 /**
- * The container of a backup file, to the byte:
+ * The container of a backup file, and of an archive of a relay's log, to the byte:
  *
  *   magic      a line that names what it is a backup of, and the version of the layout
  *   header     u32 length, JSON
- *   block      u32 length, gzip of pairs: u32 key length, u32 value length, key, value
+ *   block      u32 length, gzip of pairs (pair-block.ts)
  *   …
  *   end        u32 0
  *   trailer    u32 length, JSON: `BackupTrailer`; its hash covers every byte before it, and what it says of damage
@@ -17,6 +17,7 @@ import { gunzip, gzip } from 'node:zlib';
 import Type, { type Static } from 'typebox';
 import { parserOf } from '../protocol/schemas.ts';
 import { Count, HashText } from '../protocol/shapes.ts';
+import { type Pair, PairBlock, unpackedPairs } from './pair-block.ts';
 
 const LENGTH = 4;
 /** Bytes of pairs that are compressed together. */
@@ -32,8 +33,8 @@ const GZIPS_AHEAD = 3;
 export interface BackupKind<Header> {
   magic: string;
   parseHeader: (value: unknown) => Header | undefined;
-  /** Completes "it is no backup of …". */
-  subject: string;
+  /** What a file of no such kind is not, in words that complete "it is …". */
+  isNone: string;
 }
 
 const BackupTrailer = Type.Object({
@@ -56,8 +57,6 @@ const parseTrailer = parserOf(BackupTrailer);
 
 /** Thrown for a file that is no backup, or not whole, or not as it was written. The message completes a sentence. */
 export class BackupDamaged extends Error {}
-
-export type Pair = [key: Buffer, value: Buffer];
 
 /** The bytes of a container that holds `runs` of pairs, ascending; `judged` says what is wrong with them when they ended. */
 export async function* writeContainer(
@@ -86,31 +85,22 @@ async function* blocksOf(
   totals: { pairs: number; bytes: number },
 ): AsyncGenerator<Buffer> {
   const compressing: Promise<Buffer>[] = [];
-  let parts: Buffer[] = [];
-  let bytes = 0;
+  const block = new PairBlock();
   const compress = (): void => {
-    totals.bytes += bytes;
-    const block = promisify(gzip)(Buffer.concat(parts), { level: GZIP_LEVEL });
+    totals.bytes += block.bytes;
+    totals.pairs += block.pairs;
+    const compressed = promisify(gzip)(block.taken(), { level: GZIP_LEVEL });
     // One that fails when its reader has gone must not end the process.
-    block.catch(() => undefined);
-    compressing.push(block);
-    parts = [];
-    bytes = 0;
+    compressed.catch(() => undefined);
+    compressing.push(compressed);
   };
   for await (const run of runs) {
-    for (const [key, value] of run) {
-      const lengths = Buffer.allocUnsafe(2 * LENGTH);
-      lengths.writeUInt32BE(key.length, 0);
-      lengths.writeUInt32BE(value.length, LENGTH);
-      parts.push(lengths, key, value);
-      bytes += key.length + value.length;
-      totals.pairs++;
-    }
-    if (bytes >= BLOCK_BYTES) compress();
+    for (const pair of run) block.add(pair);
+    if (block.bytes >= BLOCK_BYTES) compress();
     while (compressing.length > GZIPS_AHEAD) yield await (compressing.shift() as Promise<Buffer>);
   }
-  if (bytes > 0) compress();
-  for (const block of compressing) yield await block;
+  if (block.bytes > 0) compress();
+  for (const compressed of compressing) yield await compressed;
 }
 
 /** A backup as it is read; nothing of it may be believed before `pairs` has ended without throwing. */
@@ -123,12 +113,12 @@ export interface ReadContainer<Header> {
 /** Reads the beginning of a backup. Throws `BackupDamaged`. */
 export async function readContainer<Header>(
   source: AsyncIterable<Buffer>,
-  { magic, parseHeader, subject }: BackupKind<Header>,
+  { magic, parseHeader, isNone }: BackupKind<Header>,
 ): Promise<ReadContainer<Header>> {
   const bytes = new ByteReader(source);
   const expected = Buffer.from(magic);
   const found = await bytes.take(expected.length);
-  if (!found?.equals(expected)) throw new BackupDamaged(`it is no backup of ${subject}, or of a newer kind`);
+  if (!found?.equals(expected)) throw new BackupDamaged(`it is ${isNone}, or of a newer kind`);
   const header = parsed(await block(bytes), parseHeader);
   return { header, pairs: pairsOf(bytes) };
 }
@@ -136,7 +126,9 @@ export async function readContainer<Header>(
 async function* pairsOf(bytes: ByteReader): AsyncGenerator<Pair[], BackupTrailer> {
   const totals = { pairs: 0, bytes: 0 };
   for (let packed = await block(bytes); packed.length > 0; packed = await block(bytes)) {
-    const run = unpacked(await promisify(gunzip)(packed, { maxOutputLength: BLOCK_BYTES_MAX }).catch(() => undefined));
+    const text = await promisify(gunzip)(packed, { maxOutputLength: BLOCK_BYTES_MAX }).catch(() => undefined);
+    const run = text && unpackedPairs(text);
+    if (!run) throw new BackupDamaged('a block of it is altered');
     totals.pairs += run.length;
     for (const [key, value] of run) totals.bytes += key.length + value.length;
     yield run;
@@ -157,23 +149,6 @@ async function* pairsOf(bytes: ByteReader): AsyncGenerator<Pair[], BackupTrailer
 function damageText({ damaged_items, unreadable_rows }: ContentDamage): string {
   if (damaged_items === undefined && unreadable_rows === undefined) return '';
   return JSON.stringify({ damaged_items, unreadable_rows });
-}
-
-function unpacked(text: Buffer | undefined): Pair[] {
-  if (!text) throw new BackupDamaged('a block of it is altered');
-  const run: Pair[] = [];
-  let at = 0;
-  while (at < text.length) {
-    if (at + 2 * LENGTH > text.length) break;
-    const keyAt = at + 2 * LENGTH;
-    const valueAt = keyAt + text.readUInt32BE(at);
-    const end = valueAt + text.readUInt32BE(at + LENGTH);
-    if (end > text.length) break;
-    run.push([text.subarray(keyAt, valueAt), text.subarray(valueAt, end)]);
-    at = end;
-  }
-  if (at < text.length) throw new BackupDamaged('a block of it is altered');
-  return run;
 }
 
 function parsed<T>(text: Buffer, parse: (value: unknown) => T | undefined): T {

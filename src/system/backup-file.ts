@@ -1,5 +1,5 @@
 /**
- * A backup on its way into a file.
+ * A backup, or an archive, on its way into a file.
  *
  * Invariants:
  *   - it is written aside (`<file>.part-…`, mode 0600) and takes its name when it is whole, checked and on disk;
@@ -10,7 +10,8 @@ import { createHash, randomBytes } from 'node:crypto';
 import { statSync } from 'node:fs';
 import { type FileHandle, link, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { BackupDamaged, type BackupKind, type ContentDamage, type Pair, readContainer } from './backup-container.ts';
+import { BackupDamaged, type BackupKind, type ContentDamage, readContainer } from './backup-container.ts';
+import type { Pair } from './pair-block.ts';
 import { syncFolder } from './sync-folder.ts';
 
 const PART_RANDOM_BYTES = 4;
@@ -37,7 +38,7 @@ export type UnwrittenReason =
   | 'unreadable'
   | 'failed';
 
-/** Thrown when there is no backup. The message is one sentence, with the next step. */
+/** Thrown when there is no file. The message is one sentence, with the next step. */
 export class BackupUnwritten extends Error {
   readonly reason: UnwrittenReason;
 
@@ -46,6 +47,12 @@ export class BackupUnwritten extends Error {
     this.reason = reason;
   }
 }
+
+/** What a file is to be, as messages name it. */
+export type WrittenKind = 'backup' | 'archive';
+
+/** What can be done besides naming a file, of a kind that is also written elsewhere. */
+const OR_ELSE: Readonly<Record<WrittenKind, string>> = { backup: ', or - to write to standard output', archive: '' };
 
 export interface BackupFileOptions {
   path: string;
@@ -61,10 +68,11 @@ export async function writeBackupAside<Checked>(
   source: AsyncIterable<Buffer>,
   { path, replaces }: BackupFileOptions,
   check: (chunks: AsyncIterable<Buffer>) => Promise<Checked>,
+  what: WrittenKind = 'backup',
 ): Promise<Checked> {
   const aside = `${path}.part-${randomBytes(PART_RANDOM_BYTES).toString('hex')}`;
   try {
-    refuseTaken(path, replaces);
+    refuseTaken(path, replaces, what);
     const file = await open(aside, 'wx', 0o600);
     let written: Checked;
     try {
@@ -79,17 +87,17 @@ export async function writeBackupAside<Checked>(
     return written;
   } catch (error) {
     await rm(aside, { force: true }).catch(() => undefined);
-    throw unwritten(error, path);
+    throw unwritten(error, path, what);
   }
 }
 
 /** Throws `BackupUnwritten` for a name that may not be taken. A device or a pipe is no place to rename a file to. */
-function refuseTaken(path: string, replaces: boolean): void {
+function refuseTaken(path: string, replaces: boolean, what: WrittenKind): void {
   const found = statSync(path, { throwIfNoEntry: false });
   if (!found) return;
   if (found.isDirectory()) throw isFolder(path);
   if (!found.isFile()) {
-    throw new BackupUnwritten('no-file', `${path} is no file: name one, or - to write to standard output`);
+    throw new BackupUnwritten('no-file', `${path} is no file: name one${OR_ELSE[what]}`);
   }
   if (!replaces) throw exists(path);
 }
@@ -144,9 +152,9 @@ async function* writtenTo(file: FileHandle, source: AsyncIterable<Buffer>): Asyn
   }
 }
 
-function unwritten(error: unknown, path: string): unknown {
+function unwritten(error: unknown, path: string, what: WrittenKind): unknown {
   if (error instanceof BackupDamaged) {
-    return new BackupUnwritten('not-whole', `the backup did not arrive whole (${error.message}): take it again`);
+    return new BackupUnwritten('not-whole', `the ${what} did not arrive whole (${error.message}): take it again`);
   }
   const { code, syscall } = error as NodeJS.ErrnoException;
   // What the network or the store did is told by whoever made the source.

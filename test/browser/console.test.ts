@@ -4,7 +4,8 @@ import { describe, expect, test } from 'vitest';
 import { printable } from '../../src/protocol/printable.ts';
 import { deferred } from '../support/deferred.ts';
 import { envelopeWire, itemTo, receiptId, receiptWire } from '../support/mail.ts';
-import { ConsoleWindow, browserForSuite, consoleUrl, sample } from '../support/console-browser.ts';
+import { ConsoleWindow, consoleUrl, sample } from '../support/console-browser.ts';
+import { browserForSuite } from '../support/page-browser.ts';
 import { HOSTILE } from '../support/hostile-words.ts';
 import { type HostedRelay, deny, enrolWithToken, hostedRelayForTest } from '../support/hosted-relay.ts';
 import { type HttpRelay, type HttpRelayChanges, relayForTest } from '../support/http-relay.ts';
@@ -13,10 +14,10 @@ import { rotationBody } from '../support/rotations.ts';
 
 const ADMIN = { host: '127.0.0.1', port: 0 };
 
-const suite = browserForSuite();
+const suite = browserForSuite('console');
 
 async function started(changes: HttpRelayChanges = {}): Promise<HttpRelay> {
-  return relayForTest('node', { adminListen: ADMIN, consoleFolder: suite.consoleFolder, ...changes });
+  return relayForTest('node', { adminListen: ADMIN, consoleFolder: suite.pageFolder, ...changes });
 }
 
 /** Mail that waits, mail that was acked, and a push that was rejected. */
@@ -181,7 +182,7 @@ describe('the console', () => {
     const dialog = page.getByRole('dialog');
     await dialog.getByLabel('Type its name to confirm').fill('bob');
     await page.keyboard.press('Enter');
-    await dialog.getByRole('alert').getByText('the relay does not answer').waitFor();
+    await dialog.getByRole('alert').getByText('nothing answers: see that poste is still running').waitFor();
     await page.keyboard.press('Escape');
     await page.getByRole('button', { name: 'Revoke…' }).click();
     expect(await dialog.getByRole('alert').count()).toBe(0);
@@ -572,7 +573,7 @@ describe('words of others', () => {
 
 /** A relay in which everything that others may choose is bad. */
 async function hostile(): Promise<HostedRelay> {
-  const hosted = await hostedRelayForTest('node', { adminListen: ADMIN, consoleFolder: suite.consoleFolder });
+  const hosted = await hostedRelayForTest('node', { adminListen: ADMIN, consoleFolder: suite.pageFolder });
   const { relay } = hosted;
   const claims: [TestHost, Record<string, string>][] = [
     [alice, { account: HOSTILE.image, org: HOSTILE.turned, client_id: HOSTILE.script }],

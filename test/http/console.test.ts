@@ -1,7 +1,7 @@
 /** The doors of the console over raw HTTP, and what is behind them. */
 import { describe, expect, test } from 'vitest';
-import { SESSION_IDLE_MS, TOKEN_LIFETIME_MS } from '../../src/relay/admin/console/sessions.ts';
-import { STREAMS_MAX } from '../../src/relay/admin/console/live-streams.ts';
+import { SESSION_IDLE_MS, TOKEN_LIFETIME_MS } from '../../src/page-access/sessions.ts';
+import { STREAMS_MAX } from '../../src/page-access/live-streams.ts';
 import { SAMPLE_EVERY_MS } from '../../src/relay/admin/console/sampler.ts';
 import { FIRST_ADAPTER } from '../support/adapters.ts';
 import {
@@ -43,7 +43,7 @@ describe('Host', () => {
     ];
     for (const host of foreign) {
       const headers = { host, cookie, 'x-poste-csrf': csrf };
-      for (const path of ['', '/', '/console.js', ...READS]) {
+      for (const path of ['', '/', '/page.js', ...READS]) {
         expect(verdict(await ask(relay, 'GET', path, headers))).toEqual([403, 'FOREIGN_HOST']);
       }
       for (const path of ['/session', ...ACTIONS]) {
@@ -102,13 +102,13 @@ describe('the token', () => {
     const send = (body: unknown): Promise<RawResponse> => ask(relay, 'POST', '/session', {}, body);
     expect((await send({ token })).status).toBe(200);
     for (const bad of [token, '', 'x'.repeat(43), `${late}x`]) {
-      expect(verdict(await send({ token: bad }))).toEqual([403, 'BAD_CONSOLE_TOKEN']);
+      expect(verdict(await send({ token: bad }))).toEqual([403, 'BAD_PAGE_TOKEN']);
     }
     for (const bad of [{}, { token: 1 }, { token: 'x'.repeat(101) }, [], 'text']) {
       expect(verdict(await send(bad))).toEqual([400, 'BAD_REQUEST']);
     }
     relay.clock.move(TOKEN_LIFETIME_MS);
-    expect(verdict(await send({ token: late }))).toEqual([403, 'BAD_CONSOLE_TOKEN']);
+    expect(verdict(await send({ token: late }))).toEqual([403, 'BAD_PAGE_TOKEN']);
   });
 
   test('two at once: one gets in', async () => {
@@ -207,7 +207,7 @@ describe('every answer', () => {
   test('to anything else is 404 or 405, and the public port knows nothing of it', async () => {
     const relay = await started();
     const { cookie } = await enterConsole(relay);
-    for (const path of ['/x', '/session/', '/../livez', '/console.js.map', '/page.html']) {
+    for (const path of ['/x', '/session/', '/../livez', '/page.js.map', '/page.html']) {
       expect((await ask(relay, 'GET', path, { cookie })).status).toBe(404);
     }
     for (const path of ['/', '/overview', '/log'])

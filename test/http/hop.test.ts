@@ -1,6 +1,6 @@
 /** The signed hop: protocol.md section 2, line by line. */
 import { describe, expect, test } from 'vitest';
-import { BODY_DEADLINE_MS } from '../../src/relay/http/body.ts';
+import { BODY_DEADLINE_MS } from '../../src/http/body.ts';
 import { revokeOf } from '../support/commands.ts';
 import { ADAPTERS, relayForSuite, relayForTest } from '../support/http-relay.ts';
 import { type Signed, hopBytes, sha256 } from '../support/hops.ts';

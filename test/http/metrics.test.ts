@@ -53,6 +53,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       poste_relay_queue_bytes: relay.relay.engine.waiting.bytes,
       poste_relay_oldest_item_age_seconds: 7,
       poste_relay_log_position: position,
+      poste_relay_log_first_position: 1,
       poste_relay_hosts: 3,
       poste_relay_waiting_pulls: 0,
       poste_relay_disk_low: 0,

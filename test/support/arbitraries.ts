@@ -83,6 +83,14 @@ export const eventOfType: { [T in RelayEvent['type']]: fc.Arbitrary<RelayEvent &
     schemaVersion: wholeNumber,
     atMs: wholeNumber,
   }),
+  CheckpointTaken: fc.record({
+    type: fc.constant('CheckpointTaken' as const),
+    throughLsn: wholeNumber,
+    rows: wholeNumber,
+    rowsHash: sha256,
+    dueHash: sha256,
+    atMs: wholeNumber,
+  }),
   HostEnrolled: fc.record({
     type: fc.constant('HostEnrolled' as const),
     hostPubkey: publicKey,

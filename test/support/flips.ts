@@ -12,7 +12,8 @@ import { LEVEL_FOLDER, openStore } from '../../src/relay/store/open.ts';
 import { StoreRefused } from '../../src/relay/store/refused.ts';
 import { RELAY_KEY_FILE, relaySigner } from '../../src/relay/store/relay-key.ts';
 import { resultOf } from './audits.ts';
-import { epochSource } from './epochs.ts';
+import { rotateEpochOf } from './commands.ts';
+import { epochNumbered, epochSource } from './epochs.ts';
 import { liveBriefly } from './life.ts';
 import { settingsWith } from './settings.ts';
 import { TestClock } from './test-clock.ts';
@@ -21,7 +22,8 @@ import { TestClock } from './test-clock.ts';
 export const SMALL_STORE_BYTES = 16 << 10;
 
 /** Where LevelDB keeps what was written: still in its write-ahead log, or in a table file. */
-export type Written = 'in the write-ahead log' | 'in a table file';
+export const WRITTEN = ['in the write-ahead log', 'in a table file', 'in a table file, its log pruned'] as const;
+export type Written = (typeof WRITTEN)[number];
 
 export interface Place {
   /** Relative to the store folder. */
@@ -60,10 +62,11 @@ export class FlippedStore {
       clock.nowMs,
     );
     await liveBriefly(engine, clock);
+    if (written === 'in a table file, its log pruned') await pruneOnce(engine, clock);
     await engine.close();
     await store.close();
     // LevelDB moves its write-ahead log into a table when it is opened again.
-    if (written === 'in a table file') await (await openOffline(original)).close();
+    if (written !== 'in the write-ahead log') await (await openOffline(original)).close();
     const places = await placesOf(original);
     if (places.length > SMALL_STORE_BYTES) throw new Error(`the store has ${places.length} bytes`);
     const copy = join(folder, 'copy');
@@ -84,6 +87,17 @@ export class FlippedStore {
     if ((await contentsOf(this.#copy)) === this.#contents) return 'harmless';
     return (await isDoubted(this.#copy, this.#clock.nowMs)) ? 'doubted at the start' : 'neither';
   }
+}
+
+const always = (): boolean => true;
+
+/** A checkpoint stands for what is gone. */
+async function pruneOnce(engine: Engine, clock: TestClock): Promise<void> {
+  await engine.rotateEpoch(rotateEpochOf(epochNumbered(70), { nowMs: clock.nowMs }));
+  const { logKeeping } = engine;
+  await logKeeping.takeCheckpoint(() => clock.nowMs, always, always);
+  const throughLsn = await logKeeping.prunable({ keepMs: 0, nowMs: clock.nowMs }, 1000);
+  await logKeeping.prune(throughLsn ?? 0, always);
 }
 
 async function verdict(folder: string): Promise<'refused' | 'found by verify' | 'verified'> {

@@ -12,6 +12,7 @@ import { decideAck } from '../../src/relay/core/decide-ack.ts';
 import { decideEnrol, decideHostSeen } from '../../src/relay/core/decide-enrolment.ts';
 import { decideLostItem, decideRotateEpoch } from '../../src/relay/core/decide-epoch.ts';
 import { type DecidedExpiry, decideExpire, decidePurge } from '../../src/relay/core/decide-expiry.ts';
+import { decideCheckpoint } from '../../src/relay/core/decide-log-keeping.ts';
 import { decidePublishEncKey, decidePublishSenders } from '../../src/relay/core/decide-publish.ts';
 import { decidePush } from '../../src/relay/core/decide-push.ts';
 import { decideMove, decideRotate } from '../../src/relay/core/decide-rotation.ts';
@@ -119,6 +120,8 @@ export class Given {
         return decidePublishEncKey(command, rows.get('encKey', command.hostPubkey));
       case 'PurgeDedup':
         return decidePurge(command);
+      case 'TakeCheckpoint':
+        return decideCheckpoint(command);
       case 'RevokeHost':
         return decideRevoke(command, rows.get('enrolment', command.hostPubkey));
       case 'RotateKey': {

@@ -59,15 +59,17 @@ const HOST = [
 /** `relay` and `host` are the composition roots: what lies directly in them, and `relay/admin`. */
 const FOLDERS: Readonly<Record<string, FolderRule>> = {
   protocol: { may: [] },
+  http: { may: ['protocol'] },
+  'page-access': { may: ['http', 'protocol'] },
   system: { may: ['protocol'] },
   'relay/core': { may: ['protocol'] },
   'relay/store': { may: ['relay/core', 'protocol', 'system'] },
   'relay/auth': { may: ['relay/core', 'protocol'] },
   'relay/engine': { may: ['relay/core', 'relay/store', 'protocol'] },
-  'relay/http': { may: ['relay/engine', 'relay/auth', 'protocol', 'system'], mayTypes: ['relay/core'] },
-  'relay/control': { may: ['relay/engine', 'relay/http', 'protocol', 'system'], mayTypes: ['relay/core'] },
+  'relay/http': { may: ['relay/engine', 'relay/auth', 'http', 'protocol', 'system'], mayTypes: ['relay/core'] },
+  'relay/control': { may: ['relay/engine', 'relay/http', 'http', 'protocol', 'system'], mayTypes: ['relay/core'] },
   'relay/audit': { may: ['relay/core', 'relay/store', 'protocol', 'system'] },
-  relay: { may: [...RELAY, 'protocol', 'system'] },
+  relay: { may: [...RELAY, 'page-access', 'http', 'protocol', 'system'] },
   'host/core': { may: ['protocol'] },
   'host/store': { may: ['host/core', 'protocol', 'system'] },
   'host/documents': { may: ['host/core', 'protocol'] },
@@ -77,11 +79,15 @@ const FOLDERS: Readonly<Record<string, FolderRule>> = {
   'host/local': { may: ['host/core', 'host/office', 'host/documents', 'protocol', 'system'] },
   'host/hooks': { may: ['host/local', 'host/documents', 'protocol', 'system'] },
   'host/mcp': { may: ['host/local', 'host/documents', 'protocol'] },
-  'host/web': { may: ['host/core', 'host/office', 'host/local', 'host/documents', 'protocol'] },
+  'host/web': {
+    may: ['host/core', 'host/office', 'host/local', 'host/documents', 'page-access', 'http', 'protocol', 'system'],
+  },
   host: { may: [...HOST, 'protocol', 'system'] },
-  cli: { may: [...RELAY, ...HOST, 'protocol', 'system'] },
+  cli: { may: [...RELAY, ...HOST, 'http', 'protocol', 'system'] },
   // Bundled for a browser: of `protocol` it can take what needs no builtin, or the bundle fails.
-  console: { may: ['protocol'], mayTypes: ['relay/core'] },
+  page: { may: ['protocol'] },
+  console: { may: ['page', 'protocol'], mayTypes: ['relay/core'] },
+  mailpage: { may: ['page', 'protocol'], mayTypes: ['host/documents', 'host/core'] },
 };
 
 const CORES: ReadonlySet<string> = new Set(['relay/core', 'host/core']);

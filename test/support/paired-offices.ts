@@ -140,7 +140,8 @@ export function sendTo(here: PairedOffice, there: PairedOffice, letter: Letter):
     const message = newMessage(tx, here.office, { ...given, to, refs: [] }, body, null);
     const threadPosition = keepSent(tx, agentId, message, body);
     const recipients = to.map((address) => {
-      return { address, agentId: null, peerId, state: 'pending', atMs: message.createdAtMs, seq: 0 } as const;
+      const first = { state: 'pending', atMs: message.createdAtMs } as const;
+      return { address, agentId: null, peerId, ...first, seq: 0, steps: [first] };
     });
     const { ref, createdAtMs } = message;
     tx.put('sent', [ref], { ref, agentId, createdAtMs, recipients, threadPosition });

@@ -1,4 +1,5 @@
 /** The log against the rows: a replay through the reducers must give the very bytes that are stored. */
+import type { LogEntry } from '../../src/relay/core/event.ts';
 import type { RowChange } from '../../src/relay/core/rows.ts';
 import { rowKeyBytes } from '../../src/relay/store/keys.ts';
 import type { RelayStore } from '../../src/relay/store/relay-store.ts';
@@ -8,10 +9,14 @@ import { MapRows } from './map-rows.ts';
 
 /**
  * Stored and replayed rows, key to value in hexadecimal. Queue rows that are acked are left out of both; dedup rows that were
- * purged are replayed, but nobody knows them any more.
+ * purged are replayed, but nobody knows them any more. `pruned` is what the log has no more.
  */
-export async function storedAndReplayed(store: RelayStore): Promise<[Map<string, string>, Map<string, string>]> {
+export async function storedAndReplayed(
+  store: RelayStore,
+  pruned: readonly LogEntry[] = [],
+): Promise<[Map<string, string>, Map<string, string>]> {
   const rows = new MapRows();
+  for (const { event } of pruned) rows.apply(event);
   for await (const { event } of store.read(1)) rows.apply(event);
   const acked = new Set<string>();
   const replayed = new Map<string, string>();

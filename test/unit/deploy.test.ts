@@ -34,6 +34,7 @@ const NOTHING_YET: Gauges = {
   queueBytes: 0,
   oldestItemAgeS: 0,
   logPosition: 1,
+  logFirstPosition: 1,
   hosts: 0,
   waitingPulls: 0,
   diskFreeBytes: 1,

@@ -176,6 +176,12 @@ export interface EntryRow {
 
 export type RecipientState = 'pending' | DeliveryState | 'quarantined' | 'undelivered' | 'unconfirmed' | 'cancelled';
 
+/** What was learned of a recipient, and when it was so: by the clock of its host, where that said it. */
+export interface SentStep {
+  state: RecipientState;
+  atMs: number;
+}
+
 export interface SentRecipient {
   address: Address;
   /** Of a recipient on this host. */
@@ -185,6 +191,8 @@ export interface SentRecipient {
   atMs: number;
   /** Of the receipt that gave the state; 0 before any. */
   seq: number;
+  /** Everything that was learned, in that order, at most `SENT_STEPS_MAX`; the last one is the state. */
+  steps: SentStep[];
 }
 
 /** What became of a message that an agent of this host sent. */

@@ -6,6 +6,9 @@ export const SENT_LIMIT_MAX = 100;
 
 export const SentInput = Type.Object(
   {
+    message_id: Type.Optional(
+      Type.String({ minLength: 1, maxLength: 128, description: 'This message alone; without the other members.' }),
+    ),
     limit: Type.Optional(Type.Integer({ minimum: 1, maximum: SENT_LIMIT_MAX })),
     cursor: Type.Optional(
       Type.String({ minLength: 1, maxLength: 400, description: 'next_cursor of the page before.' }),
@@ -41,6 +44,8 @@ export const SentMessage = Type.Object({
       state: Type.Enum([...RECIPIENT_STATES]),
       /** When it came to be so: by the clock of the recipient's host, where that said it. */
       at: Type.Integer(),
+      /** Everything that was learned, in that order; the last is `state`. */
+      steps: Type.Array(Type.Object({ state: Type.Enum([...RECIPIENT_STATES]), at: Type.Integer() })),
     }),
   ),
 });

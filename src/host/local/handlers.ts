@@ -4,10 +4,12 @@ import type { AgentId } from '../core/rows.ts';
 import { addAgent, listOwnAgents, removeAgent, renameAgent, setAgentRoles } from '../office/agents.ts';
 import { listAgents } from '../office/directory.ts';
 import { useInbox } from '../office/inbox.ts';
+import type { WebLinkResult } from '../documents/web.ts';
 import type { Office } from '../office/office.ts';
 import type { Ring } from '../office/ring.ts';
 import { replyMail } from '../office/reply.ts';
 import { sendMail } from '../office/send.ts';
+import { searchMail } from '../office/search.ts';
 import { listSent } from '../office/sent-list.ts';
 import type { AcceptInput, InviteResult, PeerView } from '../documents/peers.ts';
 import { cancelOutbox, listOutbox } from '../office/outbox-list.ts';
@@ -38,8 +40,14 @@ export interface HandlerParts {
   office: Office;
   facts: DaemonFacts;
   pairing: Pairing;
+  web: WebDoor;
   sessions: SessionDesk;
   ring: Ring;
+}
+
+/** What serves the owner's page, from the first link on. */
+export interface WebDoor {
+  link(): Promise<WebLinkResult | Refusal>;
 }
 
 /** What pairs hosts: it listens and calls. */
@@ -48,7 +56,7 @@ export interface Pairing {
   accept(input: AcceptInput): Promise<PeerView | Refusal>;
 }
 
-export function handlersOf({ office, facts, pairing, sessions, ring }: HandlerParts): Handlers {
+export function handlersOf({ office, facts, pairing, web, sessions, ring }: HandlerParts): Handlers {
   return {
     status: () => readStatus(office, facts),
     'add-agent': (_, input) => addAgent(office, input),
@@ -61,6 +69,8 @@ export function handlersOf({ office, facts, pairing, sessions, ring }: HandlerPa
     'mail-reply': ({ agentId }, input) => replyMail(office, agentId, input, ring),
     'mail-inbox': ({ agentId }, input) => useInbox(office, agentId, input),
     'mail-sent': ({ agentId }, input) => listSent(office, agentId, input),
+    'mail-search': ({ agentId }, input) => searchMail(office, agentId, input),
+    'web-link': () => web.link(),
     peers: () => listPeers(office),
     'pair-invite': () => pairing.invite(),
     'pair-accept': (_caller, input) => pairing.accept(input),

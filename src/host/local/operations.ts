@@ -23,6 +23,7 @@ import {
   SendInput,
   SendResult,
 } from '../documents/mail.ts';
+import { SearchInput, SearchResult } from '../documents/search.ts';
 import { SentInput, SentResult } from '../documents/sent.ts';
 import {
   CancelInput,
@@ -60,6 +61,7 @@ import {
   SessionWaitResult,
 } from '../documents/sessions.ts';
 import { StatusResult } from '../documents/status.ts';
+import { WebLinkResult } from '../documents/web.ts';
 
 /** In the name of whom: an agent (or the owner), or nobody in particular. */
 export type Acting = 'agent' | 'anybody';
@@ -85,6 +87,8 @@ export const OPERATIONS = {
   'mail-reply': { acting: 'agent', input: ReplyInput, output: SendResult },
   'mail-inbox': { acting: 'agent', input: InboxInput, output: InboxResult },
   'mail-sent': { acting: 'agent', input: SentInput, output: SentResult },
+  'mail-search': { acting: 'agent', input: SearchInput, output: SearchResult },
+  'web-link': { acting: 'anybody', input: Nothing, output: WebLinkResult },
   peers: { acting: 'anybody', input: Nothing, output: PeersResult },
   'pair-invite': { acting: 'anybody', input: Nothing, output: InviteResult },
   'pair-accept': { acting: 'anybody', input: AcceptInput, output: PeerView },

@@ -6,15 +6,14 @@
  * A handler is told when whoever asked has gone, and when the daemon stops: one that waits ends then.
  */
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
-import { type JsonBounds, parseJsonBounded } from '../../protocol/bounded-json.ts';
-import { isObject } from '../../protocol/items.ts';
 import { listenAt } from '../../system/unix-socket.ts';
-import { type Refusal, type RefusalCode, isRefusal, refusal } from '../core/refusal.ts';
-import { parseInput } from '../documents/parse-input.ts';
+import { type Refusal, isRefusal, refusal } from '../core/refusal.ts';
 import { actingAgent } from '../office/acting-agent.ts';
 import type { Office } from '../office/office.ts';
 import { isStoreFailure } from '../office/store-failure.ts';
 import type { Caller, Handlers } from './handlers.ts';
+import { parseOperationInput, perform } from './perform.ts';
+import { STATUS_OF } from './refusal-status.ts';
 import {
   AGENT_HEADER,
   BACKUP_TARGET,
@@ -24,32 +23,12 @@ import {
   isOperation,
 } from './operations.ts';
 
-const INPUT_JSON_BOUNDS: JsonBounds = { depthMax: 16, valuesMax: 10_000, membersMax: 200 };
 const HEADER_BYTES_MAX = 4096;
 /** For the whole of a request to come. */
 const REQUEST_TIMEOUT_MS = 60_000;
 /** Every session of every agent may wait here at once. */
 const CONNECTIONS_MAX = 1000;
 const BACKUPS_AT_ONCE = 2;
-
-const STATUS_OF: Readonly<Record<RefusalCode, number>> = {
-  BAD_INPUT: 400,
-  UNKNOWN_RECIPIENT: 404,
-  NO_SUCH_AGENT: 404,
-  NAME_TAKEN: 409,
-  NO_SUCH_MESSAGE: 404,
-  NO_SUCH_SESSION: 404,
-  IDEMPOTENCY_CONFLICT: 409,
-  TOO_LARGE: 413,
-  NO_SUCH_PEER: 404,
-  ALREADY_PAIRED: 409,
-  PAIRING_REFUSED: 403,
-  PEER_UNREACHABLE: 503,
-  NO_SUCH_ROW: 404,
-  NOT_CANCELLABLE: 409,
-  NOT_CONFIGURED: 409,
-  UNAVAILABLE: 503,
-};
 
 export interface LocalServerOptions {
   socketPath: string;
@@ -141,16 +120,11 @@ export class LocalServer {
     if (!bytes) {
       return refused(refusal('TOO_LARGE', `a request has at most ${REQUEST_BYTES_MAX} bytes`, { field: null }));
     }
-    const given = parseJsonBounded(bytes, INPUT_JSON_BOUNDS);
-    if (!isObject(given)) return refused(refusal('BAD_INPUT', 'the input must be a JSON object', { field: null }));
-    const { acting, input: schema } = OPERATIONS[name];
-    const input = parseInput(schema, given);
+    const input = parseOperationInput(name, bytes);
     if (isRefusal(input)) return refused(input);
-    const caller = await this.#caller(request.headers[AGENT_HEADER], acting, signal);
+    const caller = await this.#caller(request.headers[AGENT_HEADER], OPERATIONS[name].acting, signal);
     if (isRefusal(caller)) return refused(caller);
-    // The table types each handler by its own input, which was just checked.
-    const handle = this.#options.handlers[name] as (asker: Caller, value: object) => Promise<object>;
-    const output = await handle(caller, input);
+    const output = await perform(this.#options.handlers, name, caller, input);
     return isRefusal(output) ? refused(output) : { status: 200, document: output };
   }
 

@@ -15,6 +15,8 @@ export type Happening =
   | { type: 'mail-stored'; agentId: AgentId; position: number; wakes: boolean }
   /** Something of a mailbox was read or acked. */
   | { type: 'mail-handled'; agentId: AgentId }
+  /** This agent sent a message, or something was learned of the way of one. */
+  | { type: 'sent-changed'; agentId: AgentId }
   /** A session came, or can be woken otherwise than before. */
   | { type: 'session-registered'; agentId: AgentId; sessionId: string }
   /** A session was told what is unread, and shows it to its agent. */

@@ -107,7 +107,7 @@ export function afterAttempt(
         alertSender(tx, office, row, peer, effect);
         break;
       case 'MarkRecipients':
-        markRecipients(tx, row.ref, row.peerId, { ...effect, atMs: nowMs });
+        markRecipients(tx, office, row.ref, row.peerId, { ...effect, atMs: nowMs });
         break;
       case 'DropWire':
         dropOutboxWire(tx, row);

@@ -100,6 +100,7 @@ export async function postMail(
     threadPosition,
   });
   tx.put('sentBy', [senderId, message.createdAtMs, message.ref], true);
+  tx.afterCommit(() => office.tell({ type: 'sent-changed', agentId: senderId }));
   for (const { peer, recipients } of byPeer(targets)) {
     await queueEnvelope(tx, office, peer, message, body, recipients);
   }
@@ -145,8 +146,15 @@ function refuseTooLarge(message: MessageRow, body: string, targets: readonly Tar
 function sentRecipient(target: Target, atMs: number): SentRecipient {
   const { address } = target;
   return target.type === 'local'
-    ? { address, agentId: target.agentId, peerId: null, state: 'delivered', atMs, seq: 0 }
-    : { address, agentId: null, peerId: target.peer.peerId, state: 'pending', atMs, seq: 0 };
+    ? { address, agentId: target.agentId, peerId: null, ...atFirst('delivered', atMs) }
+    : { address, agentId: null, peerId: target.peer.peerId, ...atFirst('pending', atMs) };
+}
+
+function atFirst(
+  state: 'delivered' | 'pending',
+  atMs: number,
+): Pick<SentRecipient, 'state' | 'atMs' | 'seq' | 'steps'> {
+  return { state, atMs, seq: 0, steps: [{ state, atMs }] };
 }
 
 function remember(

@@ -27,7 +27,7 @@ export function issueReceipt(
   const message = tx.get('message', ref);
   if (!message) return;
   if (message.fromPeer === null) {
-    markLocalRecipient(tx, ref, agentId, state, office.nowMs());
+    markLocalRecipient(tx, office, ref, agentId, state, office.nowMs());
     return;
   }
   const arrival = tx.get('arrival', message.fromPeer, message.id);

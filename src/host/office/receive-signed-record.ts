@@ -44,7 +44,7 @@ export function judgeReceipt(tx: Transaction, office: Office, item: IncomingItem
   if (rec.wire_hash !== row.wireHash) return keep('wrong-hash', 'it is for other bytes than were sent');
   const apply = (): void => {
     if (!peer.hasConfirmed) tx.put('peer', [peer.peerId], { ...peer, hasConfirmed: true });
-    applyToSent(tx, row.ref, { peerId: peer.peerId, address }, { state, seq, atMs });
+    applyToSent(tx, office, row.ref, { peerId: peer.peerId, address }, { state, seq, atMs });
     afterAttempt(tx, office, row.rowId, { type: 'receipt', recipient: address, state });
   };
   const known = tx

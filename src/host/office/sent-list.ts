@@ -4,14 +4,15 @@ import type { AgentId, MessageRef } from '../core/rows.ts';
 import { badInput } from '../documents/parse-input.ts';
 import type { SentInput, SentMessage, SentResult } from '../documents/sent.ts';
 import type { Reader } from '../store/host-store.ts';
-import { refuseAbsentAgent } from './known-messages.ts';
+import { noSuchMessage, refuseAbsentAgent } from './known-messages.ts';
 import type { Office } from './office.ts';
 
 const LIMIT_DEFAULT = 20;
 
-/** Refuses `BAD_INPUT` for a cursor that is none, and `NO_SUCH_AGENT`. */
+/** Refuses `BAD_INPUT` for a cursor that is none, `NO_SUCH_MESSAGE` and `NO_SUCH_AGENT`. */
 export async function listSent(office: Office, agentId: AgentId, input: SentInput): Promise<SentResult | Refusal> {
-  const { limit = LIMIT_DEFAULT, cursor } = input;
+  const { message_id, limit = LIMIT_DEFAULT, cursor } = input;
+  if (message_id !== undefined) return oneSent(office, agentId, input, message_id);
   const until = cursor === undefined ? undefined : parseSentCursor(cursor);
   if (isRefusal(until)) return until;
   return office.store.read<SentResult | Refusal>(async (reader) => {
@@ -31,6 +32,22 @@ export async function listSent(office: Office, agentId: AgentId, input: SentInpu
   });
 }
 
+async function oneSent(
+  office: Office,
+  agentId: AgentId,
+  { limit, cursor }: SentInput,
+  messageId: string,
+): Promise<SentResult | Refusal> {
+  if (limit !== undefined) return badInput('limit', 'does not go with message_id');
+  if (cursor !== undefined) return badInput('cursor', 'does not go with message_id');
+  return office.store.read<SentResult | Refusal>((reader) => {
+    const ref = messageId as MessageRef;
+    const isOwn = reader.get('sent', ref)?.agentId === agentId;
+    if (!isOwn) return refuseAbsentAgent(reader, agentId) ?? noSuchMessage('message_id', messageId);
+    return { messages: [sentMessage(reader, ref)], next_cursor: null };
+  });
+}
+
 function sentMessage(reader: Reader, ref: MessageRef): SentMessage {
   const message = reader.get('message', ref);
   const sent = reader.get('sent', ref);
@@ -42,7 +59,12 @@ function sentMessage(reader: Reader, ref: MessageRef): SentMessage {
     kind: message.kind,
     needs_reply: message.needsReply,
     created_at: message.createdAtMs,
-    recipients: sent.recipients.map(({ address, state, atMs }) => ({ recipient: address, state, at: atMs })),
+    recipients: sent.recipients.map(({ address, state, atMs, steps }) => ({
+      recipient: address,
+      state,
+      at: atMs,
+      steps: steps.map((step) => ({ state: step.state, at: step.atMs })),
+    })),
   };
 }
 

@@ -33,7 +33,7 @@ export type HostBackupHeader = Static<typeof HostBackupHeader>;
 export const HOST_BACKUP: BackupKind<HostBackupHeader> = {
   magic: MAGIC,
   parseHeader: parserOf(HostBackupHeader),
-  subject: 'a host',
+  isNone: 'no backup of a host',
 };
 
 /** What was written. */

@@ -9,7 +9,7 @@
  */
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import type { Pair } from '../../system/backup-container.ts';
+import type { Pair } from '../../system/pair-block.ts';
 import { syncFolder } from '../../system/sync-folder.ts';
 import { levelAt } from './level.ts';
 

@@ -2,9 +2,9 @@
  * The operator's listener: health and metrics for whoever watches the process, what the relay speaks for whoever writes
  * a client, and the console. Loopback by default, never public.
  */
-import type { Exchange, ExchangeHandler, Reply } from '../http/exchange.ts';
+import type { Exchange, ExchangeHandler, Reply } from '../../http/exchange.ts';
 import type { OpenApiDocument } from '../http/openapi.ts';
-import { jsonReply, problemReply } from '../http/replies.ts';
+import { jsonReply, problemReply } from '../../http/replies.ts';
 import type { ScrubPass } from '../scrub.ts';
 
 export interface Health {

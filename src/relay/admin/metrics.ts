@@ -10,7 +10,7 @@ import type { PushOutcome } from '../core/decision.ts';
 import type { EpochReason, RelayEvent } from '../core/event.ts';
 import type { CommittedBatch, EngineObserver } from '../engine/observer.ts';
 import type { FinishedRequest } from '../http/handler.ts';
-import type { Reply } from '../http/exchange.ts';
+import type { Reply } from '../../http/exchange.ts';
 
 /** What is asked for when somebody looks, not told when it happens. */
 export interface Gauges {
@@ -19,6 +19,8 @@ export interface Gauges {
   /** Seconds; `undefined` while it is not known yet. */
   oldestItemAgeS: number | undefined;
   logPosition: number;
+  /** The first record that is kept. */
+  logFirstPosition: number;
   /** Live enrolments. */
   hosts: number;
   waitingPulls: number;
@@ -75,6 +77,7 @@ export class RelayMetrics implements EngineObserver {
   readonly #queueBytes = this.#gauge('queue_bytes', 'Wire bytes of the items that wait.');
   readonly #oldest = this.#gauge('oldest_item_age_seconds', 'Age of the waiting item that expires first.');
   readonly #position = this.#gauge('log_position', 'The last durable record of the log.');
+  readonly #firstPosition = this.#gauge('log_first_position', 'The first record of the log that was not pruned.');
   readonly #hosts = this.#gauge('hosts', 'Live enrolments.');
   readonly #waits = this.#gauge('waiting_pulls', 'Pulls that are held until an item arrives.');
   readonly #diskFree = this.#gauge('disk_free_bytes', 'Room on the disk of the store.');
@@ -135,6 +138,7 @@ export class RelayMetrics implements EngineObserver {
     this.#queueBytes.set(gauges.queueBytes);
     this.#oldest.set(gauges.oldestItemAgeS ?? Number.NaN);
     this.#position.set(gauges.logPosition);
+    this.#firstPosition.set(gauges.logFirstPosition);
     this.#hosts.set(gauges.hosts);
     this.#waits.set(gauges.waitingPulls);
     this.#diskFree.set(gauges.diskFreeBytes);

@@ -2,23 +2,26 @@
 import type { DiskGuard } from '../disk-guard.ts';
 import type { Clock, RandomBytes, Timers } from '../engine/ambient.ts';
 import type { Engine } from '../engine/engine.ts';
-import type { Exchange } from '../http/exchange.ts';
+import type { Exchange } from '../../http/exchange.ts';
 import { Handler, type HandlerOptions } from '../http/handler.ts';
 import type { OpenApiDocument } from '../http/openapi.ts';
 import type { RelayStore } from '../store/relay-store.ts';
-import { Access } from './console/access.ts';
-import { CONSOLE_FOLDER, readAssets } from './console/assets.ts';
+import { Access, type PageNames } from '../../page-access/access.ts';
+import { builtPage, readAssets } from '../../page-access/assets.ts';
 import { EpochHistory } from './console/epoch-history.ts';
 import { itemPlaces } from './console/item-places.ts';
-import { LiveStreams } from './console/live-streams.ts';
-import { ownHosts } from './console/own-hosts.ts';
+import { pageLink } from '../../page-access/entry.ts';
+import { LiveStreams, eventText } from '../../page-access/live-streams.ts';
+import { ownHosts } from '../../page-access/own-hosts.ts';
 import { type TakeBackup, consoleRoutes } from './console/routes.ts';
 import { Sampler } from './console/sampler.ts';
-import { Sessions, TOKEN_LIFETIME_MS } from './console/sessions.ts';
+import { Sessions, TOKEN_LIFETIME_MS } from '../../page-access/sessions.ts';
 import { type Health, operatorHandler } from './health.ts';
 import type { Gauges } from './metrics.ts';
 import { OldestItemWatch } from './oldest-item-watch.ts';
 import type { Watch } from './watch.ts';
+
+const PAGE: PageNames = { path: '/console', cookie: 'poste_console', command: 'poste relay console' };
 
 export interface OperatorSideOptions {
   engine: Engine;
@@ -60,7 +63,7 @@ export class OperatorSide {
   #port = 0;
 
   static async start(options: OperatorSideOptions): Promise<OperatorSide> {
-    return new OperatorSide(options, await readAssets(options.consoleFolder ?? CONSOLE_FOLDER));
+    return new OperatorSide(options, await readAssets(options.consoleFolder ?? builtPage('console'), PAGE.path));
   }
 
   private constructor(options: OperatorSideOptions, assets: Awaited<ReturnType<typeof readAssets>>) {
@@ -74,10 +77,13 @@ export class OperatorSide {
     const { activity } = watch;
     const epoch = () => engine.epoch;
     this.#sampler = new Sampler({ activity, gauges, epoch, nowMs: () => clock.nowMs(), timers });
-    this.#streams = new LiveStreams(this.#sampler, this.#sessions);
+    this.#streams = new LiveStreams({
+      sessions: this.#sessions,
+      listen: (send) => this.#sampler.listen((sample) => send(eventText('sample', sample))),
+    });
     this.#epochs = new EpochHistory({ log: store, monotonicMs, unexpected: (error) => unexpected(error, 'none') });
     // Behind 0.0.0.0 addresses come and go, so it is asked for each time.
-    const access = new Access({ sessions: this.#sessions, ownHosts: () => ownHosts(host, this.#port) });
+    const access = new Access({ page: PAGE, sessions: this.#sessions, ownHosts: () => ownHosts(host, this.#port) });
     const routes = consoleRoutes({
       engine,
       rows: store,
@@ -126,10 +132,8 @@ export class OperatorSide {
 
   /** A URL that opens the console once, within a minute. */
   consoleUrl(): { url: string; lifetimeMs: number } {
-    const { host } = this.#options;
-    const name = host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host;
-    const shown = name.includes(':') ? `[${name}]` : name;
-    const url = `http://${shown}:${this.#port}/console/#token=${this.#sessions.issueToken()}`;
+    const address = { host: this.#options.host, port: this.#port };
+    const url = pageLink(address, PAGE.path, this.#sessions.issueToken());
     return { url, lifetimeMs: TOKEN_LIFETIME_MS };
   }
 
@@ -155,6 +159,7 @@ export class OperatorSide {
       queueBytes: bytes,
       oldestItemAgeS: ageMs === undefined ? undefined : ageMs / 1000,
       logPosition: store.lastLsn,
+      logFirstPosition: store.firstLsn,
       hosts: engine.liveEnrolments,
       waitingPulls: engine.waits,
       diskFreeBytes: disk.freeBytes,

@@ -5,6 +5,7 @@
  * of it.
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
+import { eventTimeMs } from '../core/event.ts';
 import {
   EMPTY_TARGET,
   type EnrolmentRow,
@@ -23,13 +24,14 @@ import { runsOf } from '../store/pairs.ts';
 import { ReplayedRows } from '../store/replay.ts';
 import { decodeRow } from '../store/row-codec.ts';
 import { publicKeyFromBytes } from '../../protocol/public-key.ts';
-import { eventTimeMs } from './event-words.ts';
 import type { Progress } from './finding.ts';
 import { auditedRecords } from './records.ts';
+import { findCheckpoints, loadCheckpoint } from './replay-start.ts';
 
 /** The last record that was written by `timeMs`, by the relay's clock; 0 when none was. Throws `DamagedRecord`. */
 export async function* lsnAt(offline: OfflineStore, timeMs: number): AsyncGenerator<Progress, number> {
-  let found = 0;
+  const { pruned } = offline.store;
+  let found = pruned.throughLsn > 0 && pruned.atMs <= timeMs ? pruned.throughLsn : 0;
   for await (const run of auditedRecords(offline)) {
     // The clock may have been set back, so a later record can be an earlier one.
     for (const { lsn, event } of run) if (eventTimeMs(event) <= timeMs) found = lsn;
@@ -38,18 +40,31 @@ export async function* lsnAt(offline: OfflineStore, timeMs: number): AsyncGenera
   return found;
 }
 
-/** Replays the records up to `lsn` into the scratch. Throws `DamagedRecord`. */
+/** Thrown for a place of which too much was pruned. */
+export class PrunedAway extends Error {}
+
+/** Replays the records up to `lsn` into the scratch. Throws `DamagedRecord`, and `PrunedAway`. */
 export async function* stateAt(
   offline: OfflineStore,
   lsn: number,
   { database }: Scratch,
 ): AsyncGenerator<Progress, StateThen> {
   const rows = new ReplayedRows(database);
-  let timeMs = 0;
+  const { pruned } = offline.store;
+  let timeMs = pruned.atMs;
+  let startLsn = 0;
+  if (pruned.throughLsn > 0) {
+    const { whole } = yield* findCheckpoints(offline);
+    // The newest: as little as possible is replayed.
+    const base = whole.findLast(({ throughLsn }) => throughLsn <= lsn && throughLsn >= pruned.throughLsn);
+    if (!base) throw new PrunedAway(`nothing that was kept leads to log record ${lsn}`);
+    startLsn = (yield* loadCheckpoint(offline, base, database)).throughLsn;
+  }
   for await (const run of auditedRecords(offline, { throughLsn: lsn })) {
     for (const entry of run) {
-      rows.apply(entry);
       timeMs = eventTimeMs(entry.event);
+      if (entry.lsn <= startLsn) continue;
+      rows.apply(entry);
       if (rows.isFull) await rows.flush();
     }
     yield { stage: 'replay', done: run.at(-1)?.lsn ?? 0, of: lsn };

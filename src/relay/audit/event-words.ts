@@ -2,18 +2,13 @@
 import type { ItemId } from '../../protocol/names.ts';
 import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
 import { assertNever } from '../core/decision.ts';
-import type { LogEntry, RelayEvent } from '../core/event.ts';
+import { type LogEntry, type RelayEvent, eventTimeMs } from '../core/event.ts';
 import type { DenySelectors } from '../core/rows.ts';
 
 /** How a host is called. */
 export type HostCalled = (key: PublicKey) => string;
 
 export const byFingerprint: HostCalled = displayFingerprint;
-
-/** When the relay's clock said that it happened. */
-export function eventTimeMs(event: RelayEvent): number {
-  return 'acceptedAtMs' in event ? event.acceptedAtMs : event.atMs;
-}
 
 /** One line; ids, names and reasons in it are text of others. */
 export function eventWords(event: RelayEvent, host: HostCalled): string {
@@ -31,6 +26,8 @@ export function eventWords(event: RelayEvent, host: HostCalled): string {
       return `no seq is given again: ${event.floors.map(({ targetPubkey, headSeq }) => `${host(targetPubkey)} goes on after ${headSeq}`).join(', ')}`;
     case 'SchemaMigrated':
       return `the rows were brought to schema ${event.schemaVersion}`;
+    case 'CheckpointTaken':
+      return `the ${event.rows} rows after record ${event.throughLsn} were kept: a replay may begin there`;
     case 'HostEnrolled': {
       const account = event.account === null ? '' : `, account ${event.account}`;
       return `${host(event.hostPubkey)} enrolled as ${event.hostName} by ${event.authorizedBy}${account}`;

@@ -3,7 +3,7 @@ import { KEY_BYTES } from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
 import { type KeyRange, runsOf } from '../store/pairs.ts';
 import type { Findings } from './finding.ts';
-import type { Pair } from '../../system/backup-container.ts';
+import type { Pair } from '../../system/pair-block.ts';
 
 /** The runs of the range; a key that a look-up answers otherwise is a finding. */
 export async function* lookedUp(level: Level, range: KeyRange, findings: Findings): AsyncGenerator<Pair[]> {

@@ -5,6 +5,9 @@
  * the log, so those of waiting items are copied where they are what was accepted; an item without them is reported lost
  * by the relay when it is pulled, and its sender pushes it again. The old database is kept aside.
  *
+ * Where records were pruned, the rows are those of the oldest checkpoint, and what came after it. Checkpoints that are
+ * whole, and that the replay comes by, go over with the log; hashes of pruned records are taken out of the tiles.
+ *
  * A crash at any point leaves the old database in use, or the new one, whole (see swapIn): never a mixture.
  */
 import { rm } from 'node:fs/promises';
@@ -12,10 +15,13 @@ import { join } from 'node:path';
 import { hash } from 'node:crypto';
 import { BulkDatabase, openScratch } from '../store/bulk.ts';
 import {
+  CHECKPOINT_PREFIXES,
   DEDUP_OWNERS,
+  KEY_BYTES,
   PREFIX,
   REPLAYED_TABLES,
   TREE_PREFIXES,
+  checkpointLsnOf,
   dueKey,
   lsnOf,
   payloadKey,
@@ -25,14 +31,17 @@ import {
 } from '../store/keys.ts';
 import type { OfflineStore } from '../store/offline.ts';
 import { runsOf } from '../store/pairs.ts';
+import { prunedMark } from '../store/pruned.ts';
 import { DamagedRecord } from '../store/record.ts';
 import { StoreRefused } from '../store/refused.ts';
 import { ReplayFailed, ReplayedRows } from '../store/replay.ts';
 import { ReplayedTree } from '../store/replayed-tree.ts';
+import type { RowCheckpoint } from '../store/row-checkpoints.ts';
 import { decodeRow } from '../store/row-codec.ts';
 import { REBUILDING_FOLDER, dropRebuilt, swapIn } from '../store/rebuild-swap.ts';
 import type { Progress } from './finding.ts';
 import { auditedRecords } from './records.ts';
+import { beginReplay, findCheckpoints, isThere } from './replay-start.ts';
 import type { QueueRow } from '../core/rows.ts';
 
 /** Due entries are written when so many rows were seen: what one entry names fits in memory. */
@@ -59,12 +68,11 @@ export async function* rebuild(
   folder: string,
   clock: { nowMs: () => number; monotonicMs: () => number },
 ): AsyncGenerator<Progress, Rebuilt> {
-  const { lastLsn } = offline.store;
   const scratch = await openScratch();
   try {
     const startedMs = clock.monotonicMs();
     const replayed = new ReplayedRows(scratch.database);
-    yield* replay(offline, replayed, new ReplayedTree(scratch.database));
+    const { checkpoints, events } = yield* replay(offline, scratch.database, replayed);
     const replayMs = clock.monotonicMs() - startedMs;
     const fresh = join(folder, REBUILDING_FOLDER);
     await dropRebuilt(folder);
@@ -72,7 +80,7 @@ export async function* rebuild(
     let filled: Filled | undefined;
     let isWhole = false;
     try {
-      filled = yield* fill(database, offline, scratch.database, replayed);
+      filled = yield* fill(database, offline, scratch.database, replayed, checkpoints);
       await database.finish();
       isWhole = true;
     } finally {
@@ -84,24 +92,47 @@ export async function* rebuild(
     }
     await offline.close();
     const replaced = await swapIn(folder, clock.nowMs());
-    return { events: lastLsn, ...filled, replaced, replayMs };
+    return { events, ...filled, replaced, replayMs };
   } finally {
     await scratch.close();
   }
 }
 
+interface RebuiltLog {
+  /** How many were replayed. */
+  events: number;
+  /** Those that are whole, and that the replay came by. */
+  checkpoints: RowCheckpoint[];
+}
+
 /** Throws `StoreRefused` at a record that is not whole: what follows it is nobody's guess. */
-async function* replay(offline: OfflineStore, rows: ReplayedRows, tree: ReplayedTree): AsyncGenerator<Progress> {
-  const { lastLsn } = offline.store;
+async function* replay(
+  offline: OfflineStore,
+  scratch: BulkDatabase,
+  rows: ReplayedRows,
+): AsyncGenerator<Progress, RebuiltLog> {
+  const { lastLsn, pruned } = offline.store;
+  const tree = new ReplayedTree(scratch);
+  const checkpoints: RowCheckpoint[] = [];
+  let startLsn = 0;
   try {
+    await tree.takePruned(offline.level, pruned.throughLsn);
+    const found = yield* findCheckpoints(offline);
+    const start = yield* beginReplay(offline, found, scratch);
+    if (!start) throw new DamagedRecord('no checkpoint that is whole stands for what was pruned');
+    startLsn = start.throughLsn;
     for await (const run of auditedRecords(offline)) {
       for (const entry of run) {
-        rows.apply(entry);
+        if (entry.lsn > startLsn) rows.apply(entry);
         tree.add(entry, entry.record);
         if (rows.isFull) await rows.flush();
+        const checkpoint = found.whole.find(({ throughLsn }) => throughLsn === entry.lsn);
+        if (checkpoint && (await isThere(checkpoint, rows, scratch))) checkpoints.push(checkpoint);
       }
       yield { stage: 'replay', done: run.at(-1)?.lsn ?? 0, of: lastLsn };
     }
+    const base = found.whole.find(({ throughLsn }) => throughLsn === startLsn);
+    if (base && !checkpoints.includes(base)) checkpoints.unshift(base);
   } catch (error) {
     if (!(error instanceof DamagedRecord || error instanceof ReplayFailed)) throw error;
     throw new StoreRefused(
@@ -112,6 +143,7 @@ async function* replay(offline: OfflineStore, rows: ReplayedRows, tree: Replayed
   if (lastLsn === 0)
     throw new StoreRefused('damaged', 'nothing was rebuilt, because the log is empty: restore a backup');
   await rows.flush();
+  return { events: lastLsn - startLsn, checkpoints };
 }
 
 type Filled = Pick<Rebuilt, 'rows' | 'payloads' | 'lost' | 'lostItems'>;
@@ -121,6 +153,7 @@ async function* fill(
   { level, store }: OfflineStore,
   scratch: BulkDatabase,
   replayed: ReplayedRows,
+  checkpoints: readonly RowCheckpoint[],
 ): AsyncGenerator<Progress, Filled> {
   const filled = { rows: 0, payloads: 0, lost: 0, lostItems: [] as QueueRow[] };
   const put = async (key: Buffer, value: Buffer): Promise<void> => {
@@ -129,8 +162,17 @@ async function* fill(
   };
   for await (const run of runsOf(level, prefixRange(PREFIX.log))) {
     // What lies under the log's prefix and is no record of it stays behind.
-    for (const [key, value] of run) if (lsnOf(key) > 0) await put(key, value);
+    for (const [key, value] of run) if (lsnOf(key) >= store.firstLsn) await put(key, value);
     yield { stage: 'log', done: lsnOf(run.at(-1)?.[0] ?? Buffer.of()), of: store.lastLsn };
+  }
+  if (store.pruned.throughLsn > 0) await put(...prunedMark(store.pruned));
+  const kept = new Set(checkpoints.map(({ throughLsn }) => throughLsn));
+  for (const prefix of CHECKPOINT_PREFIXES) {
+    for await (const run of runsOf(level, prefixRange(prefix))) {
+      for (const [key, value] of run)
+        if (key.length === KEY_BYTES[prefix] && kept.has(checkpointLsnOf(key))) await put(key, value);
+      yield { stage: 'checkpoints', done: filled.rows, of: undefined };
+    }
   }
   for (const prefix of TREE_PREFIXES) {
     for await (const run of runsOf(scratch.level, prefixRange(prefix))) {

@@ -16,15 +16,15 @@ export interface RecordRange {
 }
 
 /**
- * Runs of the records in the range. Throws `DamagedRecord` at the first that is not whole, after what stands
+ * Runs of the records in the range that are kept: those that were pruned are left out. Throws `DamagedRecord` at the first that is not whole, after what stands
  * before it.
  */
 export async function* auditedRecords(
   { level, store }: OfflineStore,
   { fromLsn = 1, throughLsn = store.lastLsn }: RecordRange = {},
 ): AsyncGenerator<StoredEntry[]> {
-  let expected = fromLsn;
-  for await (const run of runsOf(level, { gte: logKey(fromLsn), lte: logKey(throughLsn) })) {
+  let expected = Math.max(fromLsn, store.firstLsn);
+  for await (const run of runsOf(level, { gte: logKey(expected), lte: logKey(throughLsn) })) {
     const entries: StoredEntry[] = [];
     try {
       for (const [key, bytes] of run) {

@@ -1,8 +1,8 @@
 /** The log's events, chosen by host, item, type and time. */
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { LogEntry } from '../core/event.ts';
+import { type LogEntry, eventTimeMs } from '../core/event.ts';
 import type { OfflineStore } from '../store/offline.ts';
-import { eventTimeMs, hostsOf, itemsOf } from './event-words.ts';
+import { hostsOf, itemsOf } from './event-words.ts';
 import { auditedRecords } from './records.ts';
 
 /** Every choice that is made must be met. */

@@ -7,9 +7,8 @@
 import type { Sha256Hex } from '../../protocol/digest.ts';
 import type { ItemId } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { ItemAccepted, LogEntry } from '../core/event.ts';
+import { type ItemAccepted, type LogEntry, eventTimeMs } from '../core/event.ts';
 import type { OfflineStore } from '../store/offline.ts';
-import { eventTimeMs } from './event-words.ts';
 import type { Progress } from './finding.ts';
 import { auditedRecords } from './records.ts';
 

@@ -5,21 +5,31 @@
  * looked at, so that the operator learns how much is gone.
  */
 import { displayFingerprint } from '../../protocol/public-key.ts';
+import type { BulkDatabase } from '../store/bulk.ts';
 import { PREFIX, lsnOf, prefixRange, queueRowKey } from '../store/keys.ts';
 import type { OfflineStore } from '../store/offline.ts';
 import { runsOf } from '../store/pairs.ts';
 import { DamagedRecord, decodeRecord, guessEvent } from '../store/record.ts';
 import { ReplayFailed, type ReplayedRows } from '../store/replay.ts';
 import type { ReplayedTree } from '../store/replayed-tree.ts';
+import type { RowCheckpoint } from '../store/row-checkpoints.ts';
 import { decodeRow } from '../store/row-codec.ts';
 import { byFingerprint, eventWords } from './event-words.ts';
 import { isOfStore } from './looked-up.ts';
+import { isThere } from './replay-start.ts';
 import { FINDINGS_TOLD_MAX, type FindingCode, type Findings, type Progress } from './finding.ts';
 
-/** What the log is replayed into. */
+/** What the log is replayed into, and from where. */
 export interface Replayed {
   rows: ReplayedRows;
-  tree: ReplayedTree;
+  /** Absent when it cannot begin. */
+  tree: ReplayedTree | undefined;
+  /** Where the rows are. */
+  database: BulkDatabase;
+  /** The rows after this record are there already; `undefined` when there is nothing to begin with. */
+  startLsn: number | undefined;
+  /** Checkpoints that are whole, by their LSN: the replay has to come by the same rows. */
+  checkpoints: ReadonlyMap<number, RowCheckpoint>;
 }
 
 export interface LogAudit {
@@ -42,13 +52,18 @@ export async function* verifyLog(
     if (bad.length < FINDINGS_TOLD_MAX) bad.push(record);
     else findings.addUntold(record.code, 1);
   };
-  let expected = 1;
+  const { firstLsn } = store;
+  let expected = firstLsn;
+  if (replayed.startLsn === undefined) {
+    const what = `log records up to ${firstLsn - 1} were pruned, and no checkpoint that is whole stands for them`;
+    broken({ code: 'CHECKPOINT_MISSING', lsn: firstLsn, what });
+  }
   for await (const run of runsOf(level, prefixRange(PREFIX.log))) {
     for (const [key, bytes] of run) {
       const lsn = lsnOf(key);
       if (!isOfStore(key, findings)) continue;
       if (lsn < expected) {
-        findings.add('KEY_UNEXPECTED', `a log record has the number ${lsn}: they begin at 1`);
+        findings.add('KEY_UNEXPECTED', `a log record has the number ${lsn}: they begin at ${firstLsn}`);
         continue;
       }
       if (lsn > expected) broken({ code: 'RECORD_MISSING', lsn: expected, what: missingWords(expected, lsn - 1) });
@@ -58,10 +73,15 @@ export async function* verifyLog(
       const fault = taken(lsn, bytes, replayed, audit.firstBadLsn !== undefined);
       if (fault) broken(fault);
       if (replayed.rows.isFull) await replayed.rows.flush();
+      const checkpoint = replayed.checkpoints.get(lsn);
+      if (!checkpoint || audit.firstBadLsn !== undefined || lsn <= (replayed.startLsn ?? lsn)) continue;
+      if (await isThere(checkpoint, replayed.rows, replayed.database)) continue;
+      const message = `the rows of checkpoint ${lsn} are not those that the log gives: they had gone wrong before it was taken; poste relay log rebuild leaves it out`;
+      findings.add('CHECKPOINT_DIFFERS', message, { lsn });
     }
     yield { stage: 'log', done: expected - 1, of: store.lastLsn };
   }
-  if (expected === 1) broken({ code: 'RECORD_MISSING', lsn: 1, what: 'the log holds no record' });
+  if (expected === firstLsn) broken({ code: 'RECORD_MISSING', lsn: firstLsn, what: 'the log holds no record' });
   await replayed.rows.flush();
   await tell(offline, bad, findings);
   return audit;
@@ -77,12 +97,17 @@ interface BadRecord {
 }
 
 /** Replays the record unless one before it is bad. */
-function taken(lsn: number, bytes: Buffer, { rows, tree }: Replayed, isBroken: boolean): BadRecord | undefined {
+function taken(
+  lsn: number,
+  bytes: Buffer,
+  { rows, tree, startLsn = 0 }: Replayed,
+  isBroken: boolean,
+): BadRecord | undefined {
   try {
     const entry = decodeRecord(lsn, bytes);
     if (isBroken) return undefined;
-    rows.apply(entry);
-    tree.add(entry, bytes);
+    if (lsn > startLsn) rows.apply(entry);
+    tree?.add(entry, bytes);
     return undefined;
   } catch (error) {
     if (error instanceof DamagedRecord) return { code: 'RECORD_DAMAGED', lsn, what: error.message, bytes };
@@ -99,7 +124,8 @@ async function tell(offline: OfflineStore, bad: readonly BadRecord[], findings: 
   if (bad.length === 0) return;
   const accepted = await acceptedAt(offline, new Set(bad.map(({ lsn }) => lsn)));
   for (const [at, { code, lsn, what, bytes }] of bad.entries()) {
-    const words = code === 'REPLAY_FAILED' ? '' : `: ${meaning(accepted.get(lsn), bytes)}`;
+    const words =
+      code === 'REPLAY_FAILED' || code === 'CHECKPOINT_MISSING' ? '' : `: ${meaning(accepted.get(lsn), bytes)}`;
     const advice = at === 0 ? `. ${ADVICE}` : '';
     findings.add(code, `${what}${words}${advice}`, { lsn });
   }

@@ -23,7 +23,7 @@ import { decodeRow } from '../store/row-codec.ts';
 import type { Findings, Progress } from './finding.ts';
 import { isOfStore } from './looked-up.ts';
 import { attempt } from './verify-log.ts';
-import type { Pair } from '../../system/backup-container.ts';
+import type { Pair } from '../../system/pair-block.ts';
 
 export interface PayloadsAudit {
   payloads: number;

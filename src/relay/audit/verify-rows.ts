@@ -75,8 +75,11 @@ function leftOut(table: TableName, replayed: ReplayedRows): LeftOut {
   }
   if (table !== 'dedup') return () => false;
   const purgedMs = replayed.get('relay', '')?.dedupPurgedMs ?? 0;
-  return (_key, stored, byLog) =>
-    stored === undefined && byLog !== undefined && decodeRow('dedup', '', byLog).dedupUntilMs <= purgedMs;
+  // A checkpoint left out what was purged, and a replay from the first record still has it.
+  return (_key, stored, byLog) => {
+    const alone = stored && byLog ? undefined : attempt(() => decodeRow('dedup', '', (stored ?? byLog) as Buffer));
+    return alone !== undefined && alone.dedupUntilMs <= purgedMs;
+  };
 }
 
 async function tell(

@@ -131,8 +131,13 @@ async function verifyPosition(
     found(`the position file ${path} is missing or unreadable, so nothing outside the store says how far it had come`);
     return;
   }
+  const { throughLsn: pruned } = store.pruned;
   const record = await level.get(logKey(position.lsn));
-  if (!record) {
+  if (position.lsn <= pruned) {
+    found(
+      `the position file is of log record ${position.lsn}, and the log was pruned through ${pruned} since: it is an older copy`,
+    );
+  } else if (!record) {
     found(
       `the log ends at ${store.lastLsn}, before record ${position.lsn}, which it had committed: it is an older copy, or lost its end`,
     );

@@ -9,9 +9,11 @@ import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { openScratch } from '../store/bulk.ts';
 import type { OfflineStore } from '../store/offline.ts';
+import { DamagedRecord } from '../store/record.ts';
 import { ReplayedRows } from '../store/replay.ts';
 import { ReplayedTree } from '../store/replayed-tree.ts';
 import { type Finding, Findings, type FindingCode, type Progress } from './finding.ts';
+import { verifyCheckpoints } from './verify-checkpoints.ts';
 import { verifyDue } from './verify-due.ts';
 import { verifyLog } from './verify-log.ts';
 import { verifyPayloads } from './verify-payloads.ts';
@@ -36,6 +38,12 @@ export interface VerifyReport {
   found: number;
   firstBadLsn: number | undefined;
   lsn: number;
+  /** The last record that is gone; 0 when none is. */
+  prunedThrough: number;
+  /** The first record that was replayed: behind a checkpoint, where those before were pruned. */
+  replayedFrom: number | undefined;
+  /** Those that are whole. */
+  checkpoints: number;
   /** Of the replay; absent when the log does not begin. */
   relayPubkey: PublicKey | undefined;
   epoch: Epoch | undefined;
@@ -58,13 +66,23 @@ export async function* verify(
   const scratch = await openScratch();
   const { database } = scratch;
   try {
+    const kept = yield* readable('the checkpoints', findings, verifyCheckpoints(offline, database, findings));
     const replayed = new ReplayedRows(database);
     const tree = new ReplayedTree(database);
-    const log = yield* readable('the log', findings, verifyLog(offline, { rows: replayed, tree }, findings));
+    const isTreeKnown = yield* readable('the hash trees', findings, takePruned(tree, offline, findings));
+    const parts = {
+      rows: replayed,
+      tree: isTreeKnown ? tree : undefined,
+      database,
+      startLsn: kept?.startLsn,
+      checkpoints: kept?.whole ?? new Map(),
+    };
+    const log = yield* readable('the log', findings, verifyLog(offline, parts, findings));
     const isReplayed = log !== undefined && log.firstBadLsn === undefined;
-    const trees = isReplayed
-      ? yield* readable('the hash trees', findings, verifyTree(offline, database, findings))
-      : undefined;
+    const trees =
+      isReplayed && isTreeKnown
+        ? yield* readable('the hash trees', findings, verifyTree(offline, database, findings))
+        : undefined;
     const rows = isReplayed
       ? yield* readable('the rows', findings, verifyRows(offline, database, replayed, findings))
       : undefined;
@@ -80,20 +98,41 @@ export async function* verify(
       found: findings.total,
       firstBadLsn: log?.firstBadLsn,
       lsn: store.lastLsn,
+      prunedThrough: store.pruned.throughLsn,
+      replayedFrom: kept?.startLsn === undefined ? undefined : kept.startLsn + 1,
+      checkpoints: kept?.whole.size ?? 0,
       relayPubkey: relay?.relayPubkey,
       epoch: relay?.epoch,
-      treeSize: relay && tree.size,
-      rootHash: relay && tree.root.toString('base64'),
+      treeSize: relay && isTreeKnown ? tree.size : undefined,
+      rootHash: relay && isTreeKnown ? tree.root.toString('base64') : undefined,
       records: log?.records ?? 0,
       rows: rows?.rows ?? 0,
       payloads: payloads?.payloads ?? 0,
-      bytes: [log?.bytes, trees, rows?.bytes, payloads?.bytes, due].reduce(
+      bytes: [kept?.bytes, log?.bytes, trees, rows?.bytes, payloads?.bytes, due].reduce(
         (sum: number, bytes) => sum + (bytes ?? 0),
         0,
       ),
     };
   } finally {
     await scratch.close();
+  }
+}
+
+/** Whether the hashes of pruned records are where the trees begin. */
+async function* takePruned(
+  tree: ReplayedTree,
+  { level, store }: OfflineStore,
+  findings: Findings,
+): AsyncGenerator<Progress, boolean> {
+  yield { stage: 'tree', done: 0, of: undefined };
+  try {
+    await tree.takePruned(level, store.pruned.throughLsn);
+    return true;
+  } catch (error) {
+    if (!(error instanceof DamagedRecord)) throw error;
+    const message = `${error.message}, and the records that it was made of were pruned: restore the newest backup that verifies`;
+    findings.add('TREE_MISSING', message);
+    return false;
   }
 }
 

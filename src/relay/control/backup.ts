@@ -7,8 +7,8 @@
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { LostItems } from '../engine/lost-items.ts';
-import type { Reply } from '../http/exchange.ts';
-import { problemReply } from '../http/replies.ts';
+import type { Reply } from '../../http/exchange.ts';
+import { problemReply } from '../../http/replies.ts';
 import type { OpenRoute, RelayRequest } from '../http/route.ts';
 import { BACKUP_BYTES_ABOUT } from './documents.ts';
 import { controlProblem } from './problems.ts';

@@ -1,7 +1,7 @@
 /** `POST /v1/console`: a URL by which a browser on this machine gets into the console, once. */
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import type { Clock } from '../engine/ambient.ts';
-import { jsonReply } from '../http/replies.ts';
+import { jsonReply } from '../../http/replies.ts';
 import type { OpenRoute } from '../http/route.ts';
 import type { ConsoleUrlDocument } from './documents.ts';
 import { controlProblem } from './problems.ts';

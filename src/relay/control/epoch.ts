@@ -3,7 +3,7 @@ import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../../protocol/epoch.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import type { RandomBytes } from '../engine/ambient.ts';
 import type { Engine } from '../engine/engine.ts';
-import { jsonReply } from '../http/replies.ts';
+import { jsonReply } from '../../http/replies.ts';
 import type { OpenRoute } from '../http/route.ts';
 import type { EpochDocument } from './documents.ts';
 

@@ -2,8 +2,8 @@
 import type { EnrolmentRow } from '../core/rows.ts';
 import type { Engine } from '../engine/engine.ts';
 import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
-import type { Reply } from '../http/exchange.ts';
-import { problemReply } from '../http/replies.ts';
+import type { Reply } from '../../http/exchange.ts';
+import { problemReply } from '../../http/replies.ts';
 import { parseHostReference } from './host-reference.ts';
 import { controlProblem } from './problems.ts';
 

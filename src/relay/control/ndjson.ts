@@ -1,5 +1,5 @@
 /** A list as NDJSON, written piece by piece. An end that did not come is seen by the peer: the reply is chunked. */
-import type { Exchange } from '../http/exchange.ts';
+import type { Exchange } from '../../http/exchange.ts';
 
 /** Writes each slice of documents as lines. Throws what `slices` throws; the connection is cut then. */
 export async function streamLines(

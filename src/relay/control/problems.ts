@@ -1,5 +1,5 @@
 /** Problems that only the control socket knows, in the form of every other problem. */
-import type { Reply } from '../http/exchange.ts';
+import type { Reply } from '../../http/exchange.ts';
 
 const CONTROL_PROBLEMS = {
   UNKNOWN_HOST: { status: 404, title: 'Unknown Host' },

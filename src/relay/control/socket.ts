@@ -6,8 +6,8 @@
  */
 import { join } from 'node:path';
 import { SocketUnavailable, isListening, listenAt, socketPathFault } from '../../system/unix-socket.ts';
-import type { ExchangeHandler } from '../http/exchange.ts';
-import { exchangeServer } from '../http/server-node.ts';
+import type { ExchangeHandler } from '../../http/exchange.ts';
+import { exchangeServer } from '../../http/server-node.ts';
 
 export const CONTROL_SOCKET = 'control.sock';
 

@@ -156,6 +156,16 @@ export interface PurgeDedup {
   nowMs: number;
 }
 
+/** Say that the rows after record `throughLsn` are kept beside the log, whole and durable. */
+export interface TakeCheckpoint {
+  type: 'TakeCheckpoint';
+  throughLsn: number;
+  rows: number;
+  rowsHash: Sha256Hex;
+  dueHash: Sha256Hex;
+  nowMs: number;
+}
+
 /** Begin a new store generation. */
 export interface RotateEpoch {
   type: 'RotateEpoch';
@@ -188,5 +198,6 @@ export type Command =
   | AckItems
   | ExpireItems
   | PurgeDedup
+  | TakeCheckpoint
   | RotateEpoch
   | ReportLostItem;

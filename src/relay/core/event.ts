@@ -78,6 +78,21 @@ export interface SchemaMigrated {
   atMs: number;
 }
 
+/**
+ * The rows, as they stood after record `throughLsn`, are kept beside the log (store/row-checkpoints.ts): what came
+ * before can be replayed from there, so those records may go. Changes no row.
+ */
+export interface CheckpointTaken {
+  type: 'CheckpointTaken';
+  throughLsn: number;
+  rows: number;
+  /** Of the rows in the order of their keys. A replay up to `throughLsn` gives the same. */
+  rowsHash: Sha256Hex;
+  /** Of the entries that say until when dedup rows are known, and of whom they are, which the rows do not name. */
+  dueHash: Sha256Hex;
+  atMs: number;
+}
+
 /** A key was admitted, or what is recorded of it changed. */
 export interface HostEnrolled {
   type: 'HostEnrolled';
@@ -340,6 +355,7 @@ export type RelayEvent =
   | EpochRotated
   | RelayRestored
   | SchemaMigrated
+  | CheckpointTaken
   | HostEnrolled
   | HostSeen
   | EnrolmentLapsed
@@ -363,4 +379,9 @@ export type RelayEvent =
 export interface LogEntry {
   lsn: number;
   event: RelayEvent;
+}
+
+/** When the relay's clock said that it happened. */
+export function eventTimeMs(event: RelayEvent): number {
+  return 'acceptedAtMs' in event ? event.acceptedAtMs : event.atMs;
 }

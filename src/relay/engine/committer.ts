@@ -13,7 +13,8 @@ import type { LogEntry, RelayEvent } from '../core/event.ts';
 import type { FactSource } from '../core/facts.ts';
 import { reduce } from '../core/reduce.ts';
 import { type QueueRow, type RowChange, type TableName, type Tables, rowKey } from '../core/rows.ts';
-import type { Payload } from '../store/log.ts';
+import type { BesidePair, Payload } from '../store/log.ts';
+import type { Pruned } from '../store/pruned.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import type { CommittedBatch } from './observer.ts';
 import { RecentRows } from './recent-rows.ts';
@@ -42,6 +43,8 @@ class Batch {
   readonly changes = new RowOverlay();
   readonly payloads: Payload[] = [];
   readonly forgotten: Buffer[] = [];
+  readonly beside: BesidePair[] = [];
+  pruned: Pruned | undefined;
   readonly durable: Promise<void>;
   payloadBytes = 0;
   resolve!: () => void;
@@ -57,7 +60,8 @@ class Batch {
   }
 
   get isEmpty(): boolean {
-    return this.entries.length === 0 && this.changes.size === 0 && this.forgotten.length === 0;
+    const { entries, changes, forgotten, beside, pruned } = this;
+    return entries.length + changes.size + forgotten.length + beside.length === 0 && !pruned;
   }
 }
 
@@ -163,6 +167,20 @@ export class Committer implements FactSource {
     this.#start();
   }
 
+  /** Keeps a pair that is neither record nor row, in the open batch. */
+  keep(pair: BesidePair): void {
+    this.assertWorking();
+    this.#open.beside.push(pair);
+    this.#start();
+  }
+
+  /** Prunes the log, at most `PRUNED_AT_ONCE` records further than before. One at a time: to be durable before the next. */
+  prune(pruned: Pruned): void {
+    this.assertWorking();
+    this.#open.pruned = pruned;
+    this.#start();
+  }
+
   /** Adds a row that no event stands behind: the heartbeat. */
   admitRow(change: RowChange): void {
     this.assertWorking();
@@ -237,6 +255,8 @@ export class Committer implements FactSource {
           payloads: batch.payloads,
           collected,
           forgotten: batch.forgotten,
+          beside: batch.beside,
+          pruned: batch.pruned,
         });
       } catch (error) {
         this.#fail(error);

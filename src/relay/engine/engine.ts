@@ -78,6 +78,7 @@ import { Committer, type StoreFailed } from './committer.ts';
 import { Doors } from './doors.ts';
 import { DurableHeads } from './durable-heads.ts';
 import { Expiry } from './expiry.ts';
+import { LogKeeping } from './log-keeping.ts';
 import { LogProofs } from './log-proofs.ts';
 import { Moves } from './moves.ts';
 import { type CommittedBatch, type EngineObserver, NO_OBSERVER } from './observer.ts';
@@ -118,6 +119,7 @@ export interface Page {
 export class Engine {
   readonly settings: RelaySettings;
   readonly log: LogProofs;
+  readonly logKeeping: LogKeeping;
   readonly #store: RelayStore;
   readonly #monotonicMs: () => number;
   readonly #directory = new Directory();
@@ -161,6 +163,7 @@ export class Engine {
       },
     });
     const committer = this.#committer;
+    this.logKeeping = new LogKeeping({ store, committer, monotonicMs });
     this.#moves = new Moves({ store, committer, monotonicMs });
     const [directory, admissions] = [this.#directory, this.#admissions];
     this.#doors = new Doors({ committer, directory, admissions, monotonicMs });

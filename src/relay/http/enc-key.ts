@@ -11,9 +11,10 @@ import { parseHostName } from '../../protocol/names.ts';
 import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
 import { EncKeyRequest, parserOf } from '../../protocol/schemas.ts';
 import type { Engine } from '../engine/engine.ts';
-import type { Reply } from './exchange.ts';
+import type { Reply } from '../../http/exchange.ts';
 import { onlyParameter } from './query.ts';
-import { jsonReply, problemReply, refusalReply } from './replies.ts';
+import { jsonReply, problemReply } from '../../http/replies.ts';
+import { refusalReply } from './refusals.ts';
 import type { HopRelayRequest, HopRoute } from './route.ts';
 
 const ENC_KEY_BYTES = 32;

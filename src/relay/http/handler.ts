@@ -15,13 +15,14 @@ import type { EnrolmentRow } from '../core/rows.ts';
 import type { Clock, Timers } from '../engine/ambient.ts';
 import { StoreFailed } from '../engine/committer.ts';
 import type { Engine } from '../engine/engine.ts';
-import { type Body, BODY_DEADLINE_MS, type BodyFailure, BodyReader, discardBody } from './body.ts';
+import { type Body, BODY_DEADLINE_MS, type BodyFailure, BodyReader, discardBody } from '../../http/body.ts';
 import { type TrustProxy, clientAddress } from './client-address.ts';
-import type { Exchange, Reply } from './exchange.ts';
-import { type Framing, type Target, isReply, readFraming, readTarget } from './framing.ts';
-import { problemReply, refusalReply } from './replies.ts';
+import type { Exchange, Reply } from '../../http/exchange.ts';
+import { type Framing, type Target, isReply, readFraming, readTarget } from '../../http/framing.ts';
+import { problemReply } from '../../http/replies.ts';
+import { refusalReply } from './refusals.ts';
 import type { CountedAs, RelayRequest, Route, RouteResult } from './route.ts';
-import { SharedBudget } from './shared-budget.ts';
+import { SharedBudget } from '../../http/shared-budget.ts';
 
 /** Request bytes of hosts held at once, over all requests and of one host key. Two bodies of full size fit a share. */
 const BODIES_BYTES_MAX = 64 << 20;

@@ -11,14 +11,13 @@ import {
   ConsoleOverview,
   ConsoleRevokeRequest,
   ConsoleRevoked,
-  ConsoleSession,
-  ConsoleTokenRequest,
   ConsoleTrace,
   ConsoleTraceQuery,
   OPERATOR_PROBLEMS,
   type OperatorProblemCode,
   operatorProblemSchema,
 } from '../../protocol/operator-documents.ts';
+import { PageSession, PageTokenRequest } from '../../protocol/page-documents.ts';
 import { HealthResponse, LiveResponse, OpenApiResponse, ReadyResponse } from '../../protocol/responses.ts';
 import { type Operation, type Success, ok, text } from './operation.ts';
 
@@ -28,7 +27,7 @@ const pageOfConsole = { ...ofConsole, access: 'console page', problems: ['UNAVAI
 const actionOfConsole = { ...ofConsole, method: 'POST', access: 'console action' } as const;
 /** What the doors of the console say to whoever may not pass. */
 const FOREIGN_HOST = refusals('FOREIGN_HOST');
-const NO_ENTRY = refusals('FOREIGN_HOST', 'FOREIGN_ORIGIN', 'BAD_CONSOLE_TOKEN');
+const NO_ENTRY = refusals('FOREIGN_HOST', 'FOREIGN_ORIGIN', 'BAD_PAGE_TOKEN');
 const NO_READ = [...refusals('NO_SESSION'), ...refusals('FOREIGN_HOST', 'FOREIGN_ORIGIN')];
 const NO_ACTION = [...refusals('NO_SESSION'), ...refusals('FOREIGN_HOST', 'FOREIGN_ORIGIN', 'BAD_CSRF_TOKEN')];
 
@@ -87,14 +86,14 @@ export const OPERATOR_OPERATIONS: readonly Operation[] = [
   {
     ...pageOfConsole,
     id: 'consoleScript',
-    path: '/console/console.js',
+    path: '/console/page.js',
     summary: 'Its script.',
     successes: [text('text/javascript', 'the script'), ...FOREIGN_HOST],
   },
   {
     ...pageOfConsole,
     id: 'consoleStyle',
-    path: '/console/console.css',
+    path: '/console/page.css',
     summary: 'Its style.',
     successes: [text('text/css', 'the style'), ...FOREIGN_HOST],
   },
@@ -112,15 +111,15 @@ export const OPERATOR_OPERATIONS: readonly Operation[] = [
     path: '/console/session',
     access: 'console entry',
     summary: 'Turns the one-time token of `poste relay console` into a session: a cookie.',
-    request: { schema: ConsoleTokenRequest },
-    successes: [ok(ConsoleSession, 'a session'), ...NO_ENTRY],
+    request: { schema: PageTokenRequest },
+    successes: [ok(PageSession, 'a session'), ...NO_ENTRY],
   },
   {
     ...ofConsole,
     id: 'consoleSession',
     path: '/console/session',
     summary: 'Shows the session of the cookie.',
-    successes: [ok(ConsoleSession, 'the session'), ...NO_READ],
+    successes: [ok(PageSession, 'the session'), ...NO_READ],
   },
   {
     ...actionOfConsole,

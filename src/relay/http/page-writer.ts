@@ -10,10 +10,10 @@ import type { QueueRow } from '../core/rows.ts';
 import type { Timers } from '../engine/ambient.ts';
 import type { Engine, Page } from '../engine/engine.ts';
 import type { LostItems } from '../engine/lost-items.ts';
-import type { Exchange, Reply } from './exchange.ts';
+import type { Exchange, Reply } from '../../http/exchange.ts';
 import type { PageEncoder } from './page-encoding.ts';
-import { problemReply } from './replies.ts';
-import { SharedBudget } from './shared-budget.ts';
+import { problemReply } from '../../http/replies.ts';
+import { SharedBudget } from '../../http/shared-budget.ts';
 
 /** Wire bytes of one slice, about. */
 const SLICE_BYTES = 512 << 10;

@@ -1,6 +1,6 @@
 /** What a route is, and what the handler gives it: a request that has passed every check the route asks for. */
-import type { Reply, Exchange } from './exchange.ts';
-import type { Body } from './body.ts';
+import type { Reply, Exchange } from '../../http/exchange.ts';
+import type { Body } from '../../http/body.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 
 export interface RelayRequest {

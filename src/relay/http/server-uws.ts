@@ -13,7 +13,7 @@ import {
   type Reply,
   type ReplyStream,
   type RequestHead,
-} from './exchange.ts';
+} from '../../http/exchange.ts';
 import type { HttpRequest, HttpResponse, UwsBinding, us_listen_socket } from './uws-binding.ts';
 
 export function listenUws({ uws, version }: UwsBinding): Listen {

@@ -11,8 +11,9 @@ import { ChallengeRequest, EnrolRequest, parserOf } from '../../protocol/schemas
 import { type Authority, AuthorityUnavailable } from '../auth/authority.ts';
 import type { Challenges } from '../auth/challenges.ts';
 import type { Engine } from '../engine/engine.ts';
-import type { Reply } from './exchange.ts';
-import { authorityUnavailable, jsonReply, problemReply, refusalReply, unacceptablePoint } from './replies.ts';
+import type { Reply } from '../../http/exchange.ts';
+import { jsonReply, problemReply } from '../../http/replies.ts';
+import { authorityUnavailable, refusalReply, unacceptablePoint } from './refusals.ts';
 import type { OpenRoute, RelayRequest } from './route.ts';
 
 export interface EnrolmentRoutesOptions {

@@ -3,7 +3,8 @@ import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-js
 import type { Epoch } from '../../protocol/epoch.ts';
 import { AckRequest, parserOf } from '../../protocol/schemas.ts';
 import type { Engine } from '../engine/engine.ts';
-import { jsonReply, problemReply, refusalReply } from './replies.ts';
+import { jsonReply, problemReply } from '../../http/replies.ts';
+import { refusalReply } from './refusals.ts';
 import type { HopRoute } from './route.ts';
 
 const parseAck = parserOf(AckRequest);

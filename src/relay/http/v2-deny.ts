@@ -8,8 +8,9 @@ import { AuthorityUnavailable } from '../auth/authority.ts';
 import type { Issuer, JwtRefused } from '../auth/issuer.ts';
 import { readDenyEvent } from '../auth/security-event.ts';
 import type { Engine } from '../engine/engine.ts';
-import type { Reply } from './exchange.ts';
-import { authorityUnavailable, problemReply, refusalReply } from './replies.ts';
+import type { Reply } from '../../http/exchange.ts';
+import { problemReply } from '../../http/replies.ts';
+import { authorityUnavailable, refusalReply } from './refusals.ts';
 import type { OpenRoute, RelayRequest } from './route.ts';
 
 const CONTENT_TYPE = 'application/secevent+jwt';

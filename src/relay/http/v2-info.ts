@@ -2,7 +2,7 @@
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 import type { Engine } from '../engine/engine.ts';
-import { jsonReply } from './replies.ts';
+import { jsonReply } from '../../http/replies.ts';
 import type { OptionalHopRoute } from './route.ts';
 
 export interface InfoRouteOptions {

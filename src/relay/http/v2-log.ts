@@ -8,9 +8,9 @@ import { type ItemId, parseMessageId, parseReceiptId } from '../../protocol/name
 import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { ProvenLeaf } from '../engine/log-proofs.ts';
-import type { Reply } from './exchange.ts';
+import type { Reply } from '../../http/exchange.ts';
 import { isRepeated, onlyParameter, wholeNumber } from './query.ts';
-import { jsonReply, problemReply } from './replies.ts';
+import { jsonReply, problemReply } from '../../http/replies.ts';
 import type { HopRelayRequest, HopRoute, OpenRoute, RelayRequest } from './route.ts';
 
 export interface LogRoutesOptions {

@@ -5,11 +5,11 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import { isAdmitted } from '../auth/hop.ts';
 import type { Clock, Timers } from '../engine/ambient.ts';
 import type { Engine, Page } from '../engine/engine.ts';
-import type { Exchange, Reply } from './exchange.ts';
+import type { Exchange, Reply } from '../../http/exchange.ts';
 import { ItemsEncoder, type PageEncoder } from './page-encoding.ts';
 import type { PageWriter } from './page-writer.ts';
 import { wholeNumber } from './query.ts';
-import { problemReply } from './replies.ts';
+import { problemReply } from '../../http/replies.ts';
 import type { HopRelayRequest, HopRoute, RouteResult } from './route.ts';
 
 export interface PullRouteOptions {

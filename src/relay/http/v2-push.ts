@@ -12,8 +12,9 @@ import type { PushItem, WireVerdict } from '../core/command.ts';
 import type { PushOutcome } from '../core/decision.ts';
 import type { Engine } from '../engine/engine.ts';
 import { Stretch } from '../engine/stretch.ts';
-import type { Reply } from './exchange.ts';
-import { problemReply, refusalReply } from './replies.ts';
+import type { Reply } from '../../http/exchange.ts';
+import { problemReply } from '../../http/replies.ts';
+import { refusalReply } from './refusals.ts';
 import type { HopRelayRequest, HopRoute } from './route.ts';
 
 export interface PushRouteOptions {

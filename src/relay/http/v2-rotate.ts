@@ -4,8 +4,9 @@ import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import { isAcceptablePoint, parsePublicKey } from '../../protocol/public-key.ts';
 import { RotateRequest, parserOf } from '../../protocol/schemas.ts';
 import type { Engine } from '../engine/engine.ts';
-import type { Reply } from './exchange.ts';
-import { jsonReply, problemReply, refusalReply, unacceptablePoint } from './replies.ts';
+import type { Reply } from '../../http/exchange.ts';
+import { jsonReply, problemReply } from '../../http/replies.ts';
+import { refusalReply, unacceptablePoint } from './refusals.ts';
 import type { OpenRoute, RelayRequest } from './route.ts';
 import { isDocumentSigned } from './signed-document.ts';
 

@@ -4,8 +4,9 @@ import { type PublicKey, isAcceptablePoint, parsePublicKey } from '../../protoco
 import { SendersRequest, parserOf } from '../../protocol/schemas.ts';
 import type { Engine } from '../engine/engine.ts';
 import { Stretch } from '../engine/stretch.ts';
-import type { Reply } from './exchange.ts';
-import { jsonReply, problemReply, refusalReply } from './replies.ts';
+import type { Reply } from '../../http/exchange.ts';
+import { jsonReply, problemReply } from '../../http/replies.ts';
+import { refusalReply } from './refusals.ts';
 import type { HopRelayRequest, HopRoute } from './route.ts';
 import { isDocumentSigned } from './signed-document.ts';
 

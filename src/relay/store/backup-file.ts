@@ -1,5 +1,4 @@
 /** A backup of a relay on its way into a file; how it gets there is in system/backup-file.ts. */
-import type { Pair } from '../../system/backup-container.ts';
 import {
   type BackupFileOptions,
   BackupUnwritten,
@@ -7,6 +6,7 @@ import {
   checkedContainer,
   writeBackupAside,
 } from '../../system/backup-file.ts';
+import type { Pair } from '../../system/pair-block.ts';
 import { BACKUP_KIND, type BackupHeader } from './backup.ts';
 import { PREFIX, firstKeyOf, seqOf } from './keys.ts';
 import { readableTargetRow } from './waiting-rows.ts';

@@ -5,14 +5,10 @@
 import Type, { type Static } from 'typebox';
 import { parserOf } from '../../protocol/schemas.ts';
 import { Count, EpochText, PublicKeyText, Time } from '../../protocol/shapes.ts';
-import {
-  type BackupKind,
-  type Pair,
-  type ReadContainer,
-  readContainer,
-  writeContainer,
-} from '../../system/backup-container.ts';
+import { type BackupKind, type ReadContainer, readContainer, writeContainer } from '../../system/backup-container.ts';
+import type { Pair } from '../../system/pair-block.ts';
 import type { Level, LevelSnapshot } from './level.ts';
+import { runsOf } from './pairs.ts';
 import { WireCheck, type WireDamage } from './wire-check.ts';
 
 /** DO NOT CHANGE. */
@@ -36,7 +32,7 @@ export type BackupHeader = Static<typeof BackupHeader>;
 export const BACKUP_KIND: BackupKind<BackupHeader> = {
   magic: MAGIC,
   parseHeader: parserOf(BackupHeader),
-  subject: 'a relay',
+  isNone: 'no backup of a relay',
 };
 
 /**
@@ -51,7 +47,7 @@ export async function* writeBackup(
 ): AsyncGenerator<Buffer> {
   const check = new WireCheck(level, snapshot);
   try {
-    yield* writeContainer(MAGIC, header, runsOf(level, snapshot, check), async () => {
+    yield* writeContainer(MAGIC, header, checkedRuns(level, snapshot, check), async () => {
       const damage = await check.end();
       await checked(damage);
       return { damaged_items: damage.items, unreadable_rows: damage.unreadable };
@@ -66,14 +62,14 @@ export function readBackup(source: AsyncIterable<Buffer>): Promise<ReadContainer
   return readContainer(source, BACKUP_KIND);
 }
 
-async function* runsOf(level: Level, snapshot: LevelSnapshot | undefined, check: WireCheck): AsyncGenerator<Pair[]> {
-  const iterator = level.iterator({ fillCache: false, highWaterMarkBytes: READ_BYTES, ...(snapshot && { snapshot }) });
-  try {
-    for (let run = await iterator.nextv(PAIRS_AT_ONCE); run.length > 0; run = await iterator.nextv(PAIRS_AT_ONCE)) {
-      await check.pass(run);
-      yield run;
-    }
-  } finally {
-    await iterator.close();
+async function* checkedRuns(
+  level: Level,
+  snapshot: LevelSnapshot | undefined,
+  check: WireCheck,
+): AsyncGenerator<Pair[]> {
+  const reading = { pairs: PAIRS_AT_ONCE, bytes: READ_BYTES, ...(snapshot && { snapshot }) };
+  for await (const run of runsOf(level, {}, reading)) {
+    await check.pass(run);
+    yield run;
   }
 }

@@ -15,6 +15,7 @@ type HostEvent =
   | 'EpochRotated'
   | 'RelayRestored'
   | 'SchemaMigrated'
+  | 'CheckpointTaken'
   | 'HostEnrolled'
   | 'HostSeen'
   | 'EnrolmentLapsed'
@@ -58,6 +59,21 @@ export const hostEventCodecs: Pick<EventCodecs, HostEvent> = {
     event: (fields) => {
       const [schemaVersion, atMs] = fields as [number, number];
       return { type: 'SchemaMigrated', schemaVersion, atMs };
+    },
+  },
+  CheckpointTaken: {
+    tag: 4,
+    fields: (event) => [event.throughLsn, event.rows, hashBytes(event.rowsHash), hashBytes(event.dueHash), event.atMs],
+    event: (fields) => {
+      const [throughLsn, rows, rowsHash, dueHash, atMs] = fields as [number, number, unknown, unknown, number];
+      return {
+        type: 'CheckpointTaken',
+        throughLsn,
+        rows,
+        rowsHash: hashFrom(rowsHash),
+        dueHash: hashFrom(dueHash),
+        atMs,
+      };
     },
   },
   HostEnrolled: {

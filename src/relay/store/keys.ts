@@ -12,6 +12,9 @@
  *   10      lsn u64                                log record (record.ts)
  *   11      first lsn u64, level u8, index u64     hash tile of the tree that begins there (tiles.ts)
  *   12      first lsn u64                          first leaf of the tree that begins there (tiles.ts)
+ *   13      lsn u64, part u32                      part of the rows after that record (row-checkpoints.ts)
+ *   14      lsn u64                                lsn u64 of the event that vouches for those rows (row-checkpoints.ts)
+ *   15                                             how far the log was pruned (pruned.ts)
  *   20      host key 32                            enrolment row
  *   21      host key 32                            lineage row
  *   22      host key 32                            senders row
@@ -47,6 +50,7 @@ import { type TableName, rowKey } from '../core/rows.ts';
 
 const KEY = 32;
 const NUMBER = 8;
+const PART = 4;
 const EPOCH_CHARACTERS = 26;
 
 export const PREFIX = {
@@ -57,6 +61,9 @@ export const PREFIX = {
   log: 0x10,
   tile: 0x11,
   logLink: 0x12,
+  checkpointPart: 0x13,
+  checkpoint: 0x14,
+  pruned: 0x15,
   enrolment: 0x20,
   lineage: 0x21,
   senders: 0x22,
@@ -90,6 +97,9 @@ export const KEY_BYTES: Readonly<Record<number, number>> = {
   [PREFIX.log]: LOG_KEY_BYTES,
   [PREFIX.tile]: 2 + 2 * NUMBER,
   [PREFIX.logLink]: 1 + NUMBER,
+  [PREFIX.checkpointPart]: 1 + NUMBER + PART,
+  [PREFIX.checkpoint]: 1 + NUMBER,
+  [PREFIX.pruned]: 1,
   [PREFIX.enrolment]: 1 + KEY,
   [PREFIX.lineage]: 1 + KEY,
   [PREFIX.senders]: 1 + KEY,
@@ -139,7 +149,11 @@ export const REPLAYED_TABLES = [
 /** What is kept of the hash trees: all of it follows from the records. */
 export const TREE_PREFIXES: readonly number[] = [PREFIX.tile, PREFIX.logLink];
 
+/** What a checkpoint of the rows is kept in. */
+export const CHECKPOINT_PREFIXES: readonly number[] = [PREFIX.checkpointPart, PREFIX.checkpoint];
+
 export const SCHEMA_KEY: Buffer = Buffer.of(PREFIX.schema);
+export const PRUNED_KEY: Buffer = Buffer.of(PREFIX.pruned);
 
 /** The bytes of a row's textual key. */
 export function rowKeyBytes(table: TableName, key: string): Buffer {
@@ -209,6 +223,29 @@ export function logLinkKey(firstLsn: number): Buffer {
   return numbered(PREFIX.logLink, firstLsn);
 }
 
+/** The rows after the record at `lsn`, in parts. */
+export function checkpointPartKey(lsn: number, part: number): Buffer {
+  const bytes = Buffer.allocUnsafe(1 + NUMBER + PART);
+  bytes[0] = PREFIX.checkpointPart;
+  bytes.writeBigUInt64BE(BigInt(lsn), 1);
+  bytes.writeUInt32BE(part, 1 + NUMBER);
+  return bytes;
+}
+
+/** The record whose rows a part, or a checkpoint, is of. */
+export function checkpointLsnOf(key: Buffer): number {
+  return Number(key.readBigUInt64BE(1));
+}
+
+/** The place of a part among those of its checkpoint. */
+export function checkpointPartOf(key: Buffer): number {
+  return key.readUInt32BE(1 + NUMBER);
+}
+
+export function checkpointKey(lsn: number): Buffer {
+  return numbered(PREFIX.checkpoint, lsn);
+}
+
 /** Of a log key, and of the first leaf of a tree; 0 for a key that is of neither. */
 export function lsnOf(key: Buffer): number {
   return key.length === LOG_KEY_BYTES ? Number(key.readBigUInt64BE(1)) : 0;
@@ -244,6 +281,11 @@ export function dueKey(prefix: number, dueMs: number, lsn: number): Buffer {
   bytes.writeBigUInt64BE(BigInt(dueMs), 1);
   bytes.writeBigUInt64BE(BigInt(lsn), 1 + NUMBER);
   return bytes;
+}
+
+/** When what a due entry names becomes due. */
+export function dueTimeOf(key: Buffer): number {
+  return Number(key.readBigUInt64BE(1));
 }
 
 export function collectedKey(target: PublicKey): Buffer {

@@ -14,15 +14,16 @@
  */
 import type { Epoch } from '../../protocol/epoch.ts';
 import { type LogLink, logLinkBytes, parseLogLink } from '../../protocol/log-link.ts';
-import { type HashReader, leafHash, perfectHash } from '../../protocol/merkle.ts';
+import { HASH_BYTES, type HashReader, leafHash, perfectHash } from '../../protocol/merkle.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { Sha256Hex } from '../../protocol/digest.ts';
 import type { LogEntry, RelayEvent } from '../core/event.ts';
+import { encodeChecked } from './checked-value.ts';
 import { PREFIX, logLinkKey, lsnOf, prefixRange, tileIndexOf, tileKey } from './keys.ts';
 import type { Level } from './level.ts';
 import { DamagedRecord, decodeRecord } from './record.ts';
 import { storedRecords } from './stored-records.ts';
-import { TILE_HASHES, type Tile, decodeChecked, encodeChecked, hashInTiles } from './tiles.ts';
+import { TILE_HASHES, type Tile, decodeTreePart, hashInTiles } from './tiles.ts';
 import { TreeEdge } from './tree-edge.ts';
 
 /** Tiles that a log without a tree gets in one batch while one is made for it: 1 MiB of them. */
@@ -40,7 +41,8 @@ export interface TreeView {
   read: HashReader;
 }
 
-interface TreeStart {
+/** A tree, as its first leaf says. */
+export interface TreeStart {
   epoch: Epoch;
   firstLsn: number;
   relayPubkey: PublicKey;
@@ -61,11 +63,7 @@ export class LogTree {
 
   /** The trees over a log of `lastLsn` records. A log that has none yet gets them. Throws `DamagedRecord`. */
   static async open(level: Level, lastLsn: number): Promise<LogTree> {
-    const starts: TreeStart[] = [];
-    for await (const [key, value] of level.iterator(prefixRange(PREFIX.logLink))) {
-      const { epoch, relay_pubkey: relayPubkey } = linkOf(decodeChecked(key, value));
-      starts.push({ epoch, firstLsn: lsnOf(key), relayPubkey });
-    }
+    const starts = await treeStarts(level);
     const last = starts.at(-1);
     const edge = last ? await storedEdge(level, last.firstLsn) : new TreeEdge();
     const tree = new LogTree(level, starts, edge);
@@ -137,7 +135,7 @@ export class LogTree {
   }
 
   #checked(key: Buffer): Buffer {
-    return decodeChecked(key, this.#level.getSync(key));
+    return decodeTreePart(key, this.#level.getSync(key));
   }
 
   /** Hashes the records that no stored tile holds: fewer than a tile's, unless the log had no tree. */
@@ -187,18 +185,33 @@ export class Growth {
     this.#addLeaf(record);
   }
 
+  /** Begins a tree whose first record was pruned. */
+  beginPruned(start: TreeStart): void {
+    if (this.#last) this.#beginAfter(this.#last, start.epoch, start.firstLsn);
+    else this.#begin(start, null);
+  }
+
+  /** Adds a leaf by its hash, as of a record that was pruned. */
+  addHash(hash: Buffer): void {
+    for (const tile of this.edge.add(hash)) this.#put(this.#current(), tile);
+  }
+
   /** Begins a tree when the event does. */
   #beginWith(event: RelayEvent, firstLsn: number): void {
     if (event.type === 'RelayInitialised') {
       const { epoch, relayPubkey } = event;
       this.#begin({ epoch, firstLsn, relayPubkey }, null);
     } else if (event.type === 'EpochRotated') {
-      const last = this.#current();
-      const root_hash = this.edge.root().toString('hex') as Sha256Hex;
-      const previous = { epoch: last.epoch, size: this.edge.size, root_hash };
-      for (const tile of this.edge.begun()) this.#put(last, tile);
-      this.#begin({ epoch: event.epoch, firstLsn, relayPubkey: last.relayPubkey }, previous);
+      this.#beginAfter(this.#current(), event.epoch, firstLsn);
     }
+  }
+
+  /** Begins a tree after the one of the epoch before, which ends. */
+  #beginAfter(last: TreeStart, epoch: Epoch, firstLsn: number): void {
+    const root_hash = this.edge.root().toString('hex') as Sha256Hex;
+    const previous = { epoch: last.epoch, size: this.edge.size, root_hash };
+    for (const tile of this.edge.begun()) this.#put(last, tile);
+    this.#begin({ epoch, firstLsn, relayPubkey: last.relayPubkey }, previous);
   }
 
   #begin(start: TreeStart, previous: LogLink['previous']): void {
@@ -213,7 +226,7 @@ export class Growth {
   }
 
   #addLeaf(leaf: Buffer): void {
-    for (const tile of this.edge.add(leafHash(leaf))) this.#put(this.#current(), tile);
+    this.addHash(leafHash(leaf));
   }
 
   #put({ firstLsn }: TreeStart, { level, index, hashes }: Tile): void {
@@ -224,6 +237,37 @@ export class Growth {
   #current(): TreeStart {
     if (!this.#last) throw new Error('invariant: the first record of a store begins an epoch');
     return this.#last;
+  }
+}
+
+/** The trees that the store has a first leaf of, in order. Throws `DamagedRecord`. */
+export async function treeStarts(level: Level): Promise<TreeStart[]> {
+  const starts: TreeStart[] = [];
+  for await (const [key, value] of level.iterator(prefixRange(PREFIX.logLink))) {
+    const { epoch, relay_pubkey: relayPubkey } = linkOf(decodeTreePart(key, value));
+    starts.push({ epoch, firstLsn: lsnOf(key), relayPubkey });
+  }
+  return starts;
+}
+
+/** The hashes of the records from `fromLsn` to `throughLsn` of one tree, out of its tiles. Throws `DamagedRecord`. */
+export async function* storedLeafHashes(
+  level: Level,
+  { firstLsn }: Pick<TreeStart, 'firstLsn'>,
+  fromLsn: number,
+  throughLsn: number,
+): AsyncGenerator<Buffer> {
+  let tile: Buffer | undefined;
+  for (let lsn = fromLsn; lsn <= throughLsn; lsn++) {
+    const index = leafIndex({ firstLsn }, lsn);
+    const at = (index % TILE_HASHES) * HASH_BYTES;
+    if (!tile || at === 0) {
+      const key = tileKey(firstLsn, 0, Math.floor(index / TILE_HASHES));
+      tile = decodeTreePart(key, await level.get(key));
+    }
+    const hash = tile.subarray(at, at + HASH_BYTES);
+    if (hash.length < HASH_BYTES) throw new DamagedRecord('a part of the hash tree is missing');
+    yield hash;
   }
 }
 
@@ -244,14 +288,14 @@ async function storedEdge(level: Level, firstLsn: number): Promise<TreeEdge> {
     const ofLevel: Buffer[] = [];
     for (let index = full * TILE_HASHES; index < below; index++) {
       const key = tileKey(firstLsn, tileLevel - 1, index);
-      ofLevel.push(perfectHash(decodeChecked(key, await level.get(key))));
+      ofLevel.push(perfectHash(decodeTreePart(key, await level.get(key))));
     }
     hashes.push(ofLevel);
     if (full === 0) break;
     below = full;
   }
   const edge = new TreeEdge(hashes);
-  if (edge.size === 0) edge.add(leafHash(decodeChecked(link, await level.get(link))));
+  if (edge.size === 0) edge.add(leafHash(decodeTreePart(link, await level.get(link))));
   return edge;
 }
 

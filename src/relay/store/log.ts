@@ -7,6 +7,7 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import type { LogEntry } from '../core/event.ts';
 import type { RowChange } from '../core/rows.ts';
 import type { CollectedSlice } from './collect.ts';
+import type { Pruned } from './pruned.ts';
 
 /** Wire bytes to keep, at the place that their queue row names. */
 export interface Payload {
@@ -14,6 +15,12 @@ export interface Payload {
   seq: number;
   wire: Buffer;
 }
+
+/** A key, and its new value; `null` deletes it. */
+export type BesidePair = readonly [key: Buffer, value: Buffer | null];
+
+/** Records that one batch deletes at most. */
+export const PRUNED_AT_ONCE = 1000;
 
 /** What becomes durable together, or not at all. */
 export interface CommitBatch {
@@ -26,15 +33,25 @@ export interface CommitBatch {
   collected: CollectedSlice | undefined;
   /** Due entries that are dealt with, and dedup rows that are gone already. */
   forgotten: readonly Buffer[];
-  /** What a migration of the schema writes, or deletes with `null` (migrate.ts). Absent in every other batch. */
-  migrated?: readonly (readonly [key: Buffer, value: Buffer | null])[];
+  /**
+   * What is neither record nor row nor wire bytes, or deleted with `null`: what a migration of the schema writes
+   * (migrate.ts), parts and marks of checkpoints (row-checkpoints.ts).
+   */
+  beside?: readonly BesidePair[];
+  /** How far the log is pruned when the batch is durable; at most `PRUNED_AT_ONCE` records further than before. */
+  pruned?: Pruned | undefined;
 }
 
 export interface EventLog {
   /** The last durable record; 0 when there is none. */
   readonly lastLsn: number;
+  /** The first record that is kept: those before it were pruned. */
+  readonly firstLsn: number;
   /** Durable when it resolves. After a rejection nothing is known of the batch, and nothing may be appended again. */
   append(batch: CommitBatch): Promise<void>;
-  /** The records from `fromLsn` on, each checked. Throws `DamagedRecord` at the first that is missing or altered. */
+  /**
+   * The records from `fromLsn` on that are kept, each checked. Throws `DamagedRecord` at the first that is missing or
+   * altered, also when it is pruned meanwhile.
+   */
   read(fromLsn: number): AsyncIterable<LogEntry>;
 }

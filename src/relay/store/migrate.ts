@@ -9,16 +9,14 @@ import type { LogEntry } from '../core/event.ts';
 import { reduce } from '../core/reduce.ts';
 import type { Level } from './level.ts';
 import { PREFIX } from './keys.ts';
+import type { BesidePair } from './log.ts';
 import type { RelayStore } from './relay-store.ts';
-
-/** A key, and its new value; `null` deletes it. */
-export type MigratedPair = readonly [key: Buffer, value: Buffer | null];
 
 /** From schema `from` to the one after it. */
 export interface Migration {
   from: number;
   /** Reads the store as schema `from` left it. The relay row is not its business. */
-  pairs(level: Level): AsyncIterable<MigratedPair>;
+  pairs(level: Level): AsyncIterable<BesidePair>;
 }
 
 /** DO NOT CHANGE a step that was released: stores that took it exist. */
@@ -36,7 +34,7 @@ export async function migrate(
   for (let version = stored; version < newest; version++) {
     const step = migrations.find(({ from }) => from === version);
     if (!step) throw new Error(`invariant: there is a migration from schema ${version}`);
-    const migrated: MigratedPair[] = [];
+    const migrated: BesidePair[] = [];
     for await (const pair of step.pairs(level)) {
       const prefix = pair[0][0];
       if (prefix === PREFIX.log || prefix === PREFIX.payload || prefix === PREFIX.relay) {
@@ -49,6 +47,13 @@ export async function migrate(
       event: { type: 'SchemaMigrated', schemaVersion: version + 1, atMs: nowMs },
     };
     const changes = reduce(entry, store);
-    await store.append({ entries: [entry], changes, payloads: [], collected: undefined, forgotten: [], migrated });
+    await store.append({
+      entries: [entry],
+      changes,
+      payloads: [],
+      collected: undefined,
+      forgotten: [],
+      beside: migrated,
+    });
   }
 }

@@ -1,8 +1,8 @@
 /**
- * A store that no relay serves from, opened to be looked at: a store folder, or a backup file.
+ * A store that no relay serves from, opened to be looked at: a store folder, a backup file, or an archive of the log.
  *
- * Nothing is appended and no epoch begins. A folder is locked while it is open, so a running relay refuses it. A backup
- * is unpacked into a temporary folder, which `close` removes.
+ * Nothing is appended and no epoch begins. A folder is locked while it is open, so a running relay refuses it. A file is
+ * unpacked into a temporary folder, which `close` removes.
  */
 import { createReadStream, existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -12,11 +12,15 @@ import { BackupDamaged } from '../../system/backup-container.ts';
 import { type BackupHeader, readBackup } from './backup.ts';
 import { PREFIX, SCHEMA_KEY, lsnOf, prefixRange } from './keys.ts';
 import { LEVEL_FOLDER, type Level, levelAt } from './level.ts';
+import { readArchive } from './log-archive.ts';
 import { LogTree } from './log-tree.ts';
 import { POSITION_FILE, SCHEMA_VERSION, checkSchema, openLevel } from './open.ts';
+import type { Pair } from '../../system/pair-block.ts';
 import { PositionFile } from './position.ts';
+import { NOT_PRUNED, type Pruned, readPruned } from './pruned.ts';
+import { DamagedRecord } from './record.ts';
 import { StoreRefused } from './refused.ts';
-import { RelayStore } from './relay-store.ts';
+import { type LogBounds, RelayStore } from './relay-store.ts';
 import { isSwapUnderWay } from './restore-swap.ts';
 import { damagedTables } from './table-check.ts';
 import { finishSwaps } from './unfinished-swaps.ts';
@@ -121,36 +125,70 @@ export async function unpackBackup(
     await level.open({ createIfMissing: true, errorIfExists: true });
     for await (const run of pairs) {
       signal?.throwIfAborted();
-      const writes = level.batch();
-      for (const [key, value] of run) writes.put(key, value);
-      await writes.write();
+      await written(level, run);
     }
     return { level, header };
   } catch (error) {
     await level.close();
-    if (error instanceof BackupDamaged) {
-      throw new StoreRefused('damaged', `${file} cannot be used (${error.message}): take another backup`);
-    }
-    const { code } = error as NodeJS.ErrnoException;
-    if (error instanceof StoreRefused || typeof code !== 'string') throw error;
-    if (code.startsWith('LEVEL_')) {
-      throw new StoreRefused('unusable', `${file} cannot be unpacked into ${levelFolder} (${code}): make room there`);
-    }
-    throw new StoreRefused(code === 'ENOENT' ? 'missing' : 'unusable', `${file} cannot be read (${code})`);
+    throw unreadable(error, file, 'take another backup', levelFolder);
   } finally {
     // What was not read to its end would stay open.
     source.destroy();
   }
 }
 
+/**
+ * An archive of the log, as a store that holds nothing but records and what places them in the hash trees. Throws
+ * `StoreRefused` for a file that is no whole archive, and why the signal aborted.
+ */
+export async function openArchive(file: string, signal?: AbortSignal): Promise<OfflineStore> {
+  const folder = await mkdtemp(join(tmpdir(), 'poste-archive-'));
+  const remove = () => rm(folder, { recursive: true, force: true });
+  const level = levelAt(join(folder, LEVEL_FOLDER));
+  const source = createReadStream(file, { highWaterMark: 1 << 20 });
+  try {
+    await level.open({ createIfMissing: true, errorIfExists: true });
+    const { header } = await readArchive(source, async (run) => {
+      signal?.throwIfAborted();
+      await written(level, run);
+    });
+    const pruned = { throughLsn: header.first_lsn - 1, atMs: header.first_time };
+    return await opened(level, undefined, remove, { lastLsn: header.last_lsn, pruned });
+  } catch (error) {
+    await level.close();
+    await remove();
+    throw unreadable(error, file, 'use another copy of it', folder);
+  } finally {
+    source.destroy();
+  }
+}
+
+async function written(level: Level, run: readonly Pair[]): Promise<void> {
+  const writes = level.batch();
+  for (const [key, value] of run) writes.put(key, value);
+  await writes.write();
+}
+
+/** What keeps a file from being unpacked into `folder`, in a sentence. */
+function unreadable(error: unknown, file: string, advice: string, folder: string): unknown {
+  if (error instanceof BackupDamaged)
+    return new StoreRefused('damaged', `${file} cannot be used (${error.message}): ${advice}`);
+  const { code } = error as NodeJS.ErrnoException;
+  if (error instanceof StoreRefused || typeof code !== 'string') return error;
+  if (code.startsWith('LEVEL_'))
+    return new StoreRefused('unusable', `${file} cannot be unpacked into ${folder} (${code}): make room there`);
+  return new StoreRefused(code === 'ENOENT' ? 'missing' : 'unusable', `${file} cannot be read (${code})`);
+}
+
 async function opened(
   level: Level,
   header: BackupHeader | undefined,
   remove: () => Promise<void>,
+  known?: LogBounds,
 ): Promise<OfflineStore> {
   try {
-    const lastLsn = await lastRecord(level);
-    const store = new RelayStore(level, await unnotedPosition(), lastLsn, LogTree.none(level));
+    const bounds = known ?? { lastLsn: await lastRecord(level), pruned: await prunedAsFound(level) };
+    const store = new RelayStore(level, await unnotedPosition(), bounds, LogTree.none(level));
     const close = async (): Promise<void> => {
       try {
         await store.close();
@@ -163,6 +201,19 @@ async function opened(
     await level.close();
     await remove();
     throw error;
+  }
+}
+
+/** A mark that is damaged is for whoever looks at the store to find: the log begins with the first record that is there. */
+async function prunedAsFound(level: Level): Promise<Pruned> {
+  try {
+    return await readPruned(level);
+  } catch (error) {
+    if (!(error instanceof DamagedRecord)) throw error;
+    for await (const key of level.keys(prefixRange(PREFIX.log))) {
+      if (lsnOf(key) > 0) return { throughLsn: lsnOf(key) - 1, atMs: 0 };
+    }
+    return NOT_PRUNED;
   }
 }
 

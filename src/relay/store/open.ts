@@ -24,11 +24,12 @@ import { LogTree } from './log-tree.ts';
 import { MIGRATIONS, type Migration, migrate } from './migrate.ts';
 import { type Position, PositionFile } from './position.ts';
 import { DamagedRecord, checkRecord } from './record.ts';
+import { readPruned } from './pruned.ts';
 import { dropRebuilt } from './rebuild-swap.ts';
 import { StoreRefused } from './refused.ts';
 import { syncFolder } from '../../system/sync-folder.ts';
 import { createRelayKey, readRelayKey } from './relay-key.ts';
-import { RelayStore } from './relay-store.ts';
+import { type LogBounds, RelayStore } from './relay-store.ts';
 import { DamagedRow } from './row-codec.ts';
 import { POSITION_FILE, isSwapUnderWay } from './restore-swap.ts';
 import { finishSwaps } from './unfinished-swaps.ts';
@@ -100,9 +101,10 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
     const signer = options.signer ?? (await readRelayKey(folder)) ?? (await firstKey(folder, checked !== undefined));
     const { file, position } = await openPosition(positionPath);
     opened.push(file);
-    const lastLsn = await checkNewestRecords(level);
+    const bounds = await checkNewestRecords(level);
+    const { lastLsn } = bounds;
     if (checked === undefined && (lastLsn > 0 || position)) throw damaged(levelFolder, 'it holds no schema version');
-    const store = new RelayStore(level, file, lastLsn, await LogTree.open(level, lastLsn));
+    const store = new RelayStore(level, file, bounds, await LogTree.open(level, lastLsn));
     const relay = store.get('relay', rowKey.relay);
     if (!relay) {
       if (checked !== undefined) throw damaged(levelFolder, 'it holds no relay row');
@@ -125,7 +127,7 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
       notices.push(`The store was brought from schema ${checked} to ${newest.version}; its epoch goes on.`);
     }
     const clockDoubt = doubtOfHeartbeat(store, nowMs);
-    const doubt = (await doubtOfPosition(level, position)) ?? clockDoubt;
+    const doubt = (await doubtOfPosition(level, position, bounds)) ?? clockDoubt;
     if (doubt) {
       notices.push(`${doubt.sentence} A new epoch begins; senders will push again what was not confirmed.`);
       await appendAtOnce(store, { type: 'EpochRotated', epoch: newEpoch(), reason: doubt.reason, atMs: nowMs }, nowMs);
@@ -255,13 +257,17 @@ function damaged(folder: string, what: string): StoreRefused {
   );
 }
 
-/** The last LSN, after checking that the newest records are all there and unaltered. Throws `DamagedRecord`. */
-export async function checkNewestRecords(level: Level, atMost: number = CHECKED_RECORDS): Promise<number> {
+/** The bounds of the log, after checking that the newest records are all there and unaltered. Throws `DamagedRecord`. */
+export async function checkNewestRecords(level: Level, atMost: number = CHECKED_RECORDS): Promise<LogBounds> {
+  const pruned = await readPruned(level);
   const [last] = await level.keys({ ...prefixRange(PREFIX.log), reverse: true, limit: 1 }).all();
-  if (!last) return 0;
-  const lastLsn = lsnOf(last);
-  if (lastLsn === 0) throw new DamagedRecord('a key among its log records is none of theirs');
-  let expected = Math.max(1, lastLsn - atMost + 1);
+  if (!last && pruned.throughLsn === 0) return { lastLsn: 0, pruned };
+  const lastLsn = last ? lsnOf(last) : 0;
+  if (last && lastLsn === 0) throw new DamagedRecord('a key among its log records is none of theirs');
+  // The event of the checkpoint that stands for what was pruned comes after it.
+  if (!last || lastLsn <= pruned.throughLsn)
+    throw new DamagedRecord(`log record ${pruned.throughLsn + 1} is missing, and those before it were pruned`);
+  let expected = Math.max(pruned.throughLsn + 1, lastLsn - atMost + 1);
   const iterator = level.iterator({ gte: logKey(expected), lte: last, fillCache: false, highWaterMarkBytes: 4 << 20 });
   try {
     for (;;) {
@@ -275,7 +281,7 @@ export async function checkNewestRecords(level: Level, atMost: number = CHECKED_
   } finally {
     await iterator.close();
   }
-  return lastLsn;
+  return { lastLsn, pruned };
 }
 
 interface Doubt {
@@ -283,11 +289,21 @@ interface Doubt {
   sentence: string;
 }
 
-async function doubtOfPosition(level: Level, position: Position | undefined): Promise<Doubt | undefined> {
+async function doubtOfPosition(
+  level: Level,
+  position: Position | undefined,
+  { pruned }: LogBounds,
+): Promise<Doubt | undefined> {
   if (!position) {
     return {
       reason: 'position-missing',
       sentence: 'The position file is missing or unreadable, so nothing outside the store says how far it had come.',
+    };
+  }
+  if (position.lsn <= pruned.throughLsn) {
+    return {
+      reason: 'position-differs',
+      sentence: `The position file is of log record ${position.lsn}, and the log was pruned through ${pruned.throughLsn} since: it is an older copy, and cannot tell whether this is its history.`,
     };
   }
   const record = await level.get(logKey(position.lsn));

@@ -1,6 +1,6 @@
 /** Walks of a database for whoever reads all of it: in runs, past the cache, and two at a time in the order of keys. */
-import type { Level } from './level.ts';
-import type { Pair } from '../../system/backup-container.ts';
+import type { Level, LevelSnapshot } from './level.ts';
+import type { Pair } from '../../system/pair-block.ts';
 
 const RUN_PAIRS = 1000;
 const RUN_BYTES = 4 << 20;
@@ -11,12 +11,25 @@ export interface KeyRange {
   lte?: Buffer;
 }
 
+export interface RunsOptions {
+  /** Absent: the database as it is now. */
+  snapshot?: LevelSnapshot;
+  /** How large a run is at most, in pairs, and about, in bytes. */
+  pairs?: number;
+  bytes?: number;
+}
+
 /** Every pair of the range, ascending, in runs that are not empty. Throws when LevelDB cannot read one of its files. */
-export async function* runsOf(level: Level, range: KeyRange): AsyncGenerator<Pair[]> {
-  const iterator = level.iterator({ ...range, fillCache: false, highWaterMarkBytes: RUN_BYTES });
+export async function* runsOf(
+  level: Level,
+  range: KeyRange,
+  { snapshot, pairs = RUN_PAIRS, bytes = RUN_BYTES }: RunsOptions = {},
+): AsyncGenerator<Pair[]> {
+  const reading = { fillCache: false, highWaterMarkBytes: bytes, ...(snapshot && { snapshot }) };
+  const iterator = level.iterator({ ...range, ...reading });
   try {
     for (;;) {
-      const run = await iterator.nextv(RUN_PAIRS);
+      const run = await iterator.nextv(pairs);
       if (run.length === 0) return;
       yield run;
     }

@@ -28,6 +28,7 @@ import {
   SCHEMA_KEY,
   collectedKey,
   dueKey,
+  dueTimeOf,
   firstKeyOf,
   logKey,
   payloadKey,
@@ -38,13 +39,16 @@ import {
   seqOf,
 } from './keys.ts';
 import type { Level } from './level.ts';
-import type { CommitBatch, EventLog } from './log.ts';
+import { type CommitBatch, type EventLog, PRUNED_AT_ONCE } from './log.ts';
+import { type ArchiveStamp, type LogStretch, holdsStretch, writeArchive } from './log-archive.ts';
 import type { LogTree } from './log-tree.ts';
 import { OldestItem } from './oldest-item.ts';
 import { keyBytes } from './packing.ts';
 import type { PositionFile } from './position.ts';
+import { type Pruned, prunedMark } from './pruned.ts';
 import { checkRecord, decodeRecord, encodeRecord } from './record.ts';
 import { type QueueSlice, queueSlice } from './queue-walk.ts';
+import { RowCheckpoints, checkpointMark } from './row-checkpoints.ts';
 import { decodeRow, encodeRow } from './row-codec.ts';
 import { StoreSnapshot } from './snapshot.ts';
 import { storedRecords, storedRecordsBack } from './stored-records.ts';
@@ -74,6 +78,12 @@ export interface DueDedup {
   keys: Buffer[];
 }
 
+/** Where the log of a store begins and ends. */
+export interface LogBounds {
+  lastLsn: number;
+  pruned: Pruned;
+}
+
 export class RelayStore implements EventLog, RowReader {
   readonly #level: Level;
   readonly #position: PositionFile;
@@ -81,21 +91,34 @@ export class RelayStore implements EventLog, RowReader {
   /** The Merkle trees over the log. */
   readonly tree: LogTree;
   readonly oldestItem: OldestItem;
+  readonly checkpoints: RowCheckpoints;
   #lastLsn: number;
+  #pruned: Pruned;
   #failed = false;
 
   /** `level` is open and verified, `tree` that of its log; the store owns it and the position file from here on. */
-  constructor(level: Level, position: PositionFile, lastLsn: number, tree: LogTree) {
+  constructor(level: Level, position: PositionFile, { lastLsn, pruned }: LogBounds, tree: LogTree) {
     this.#level = level;
     this.#position = position;
     this.#lastLsn = lastLsn;
+    this.#pruned = pruned;
     this.tree = tree;
+    this.checkpoints = new RowCheckpoints(level);
     this.collector = new Collector(level);
     this.oldestItem = new OldestItem(level);
   }
 
   get lastLsn(): number {
     return this.#lastLsn;
+  }
+
+  get firstLsn(): number {
+    return this.#pruned.throughLsn + 1;
+  }
+
+  /** How far the log was pruned. */
+  get pruned(): Pruned {
+    return this.#pruned;
   }
 
   get<T extends TableName>(table: T, key: string): Tables[T] | undefined {
@@ -121,7 +144,7 @@ export class RelayStore implements EventLog, RowReader {
       writes.del(key);
       if (writes.length >= nextPause) await othersMayGo();
     }
-    for (const [key, value] of batch.migrated ?? []) {
+    for (const [key, value] of batch.beside ?? []) {
       if (value) writes.put(key, value);
       else writes.del(key);
       if (writes.length >= nextPause) await othersMayGo();
@@ -134,6 +157,7 @@ export class RelayStore implements EventLog, RowReader {
       lastRecord = encodeRecord(entry);
       writes.put(logKey(lsn), lastRecord);
       growth.add(entry, lastRecord);
+      if (entry.event.type === 'CheckpointTaken') writes.put(...checkpointMark(entry.event, lsn));
       if (writes.length >= nextPause) await othersMayGo();
     }
     for (const [key, value] of growth.writes) writes.put(key, value);
@@ -148,6 +172,7 @@ export class RelayStore implements EventLog, RowReader {
       if (writes.length >= nextPause) await othersMayGo();
     }
     if (batch.collected) addCollected(writes, batch.collected);
+    if (batch.pruned) this.#addPruned(writes, batch.pruned);
     try {
       await writes.write({ sync: true });
       this.#lastLsn = lsn;
@@ -157,6 +182,7 @@ export class RelayStore implements EventLog, RowReader {
       throw error;
     }
     this.tree.grown(growth);
+    if (batch.pruned) this.#pruned = batch.pruned;
     if (batch.collected) this.collector.committed(batch.collected);
     for (const { table, key, row } of batch.changes) {
       if (table === 'target' && row) this.collector.note(key as PublicKey, row.ackedThrough);
@@ -165,8 +191,8 @@ export class RelayStore implements EventLog, RowReader {
   }
 
   async *read(fromLsn: number): AsyncGenerator<LogEntry> {
-    for await (const [lsn, record] of storedRecords(this.#level, fromLsn, this.#lastLsn))
-      yield decodeRecord(lsn, record);
+    const first = Math.max(fromLsn, this.firstLsn);
+    for await (const [lsn, record] of storedRecords(this.#level, first, this.#lastLsn)) yield decodeRecord(lsn, record);
   }
 
   /** The bytes of one record as they are stored, checked; `undefined` when it was pruned. Throws `DamagedRecord`. */
@@ -184,7 +210,7 @@ export class RelayStore implements EventLog, RowReader {
 
   /** The records below `beforeLsn`, the newest first, in runs small enough to be read in one turn of the loop. */
   async *readBack(beforeLsn: number): AsyncGenerator<LogEntry[]> {
-    for await (const run of storedRecordsBack(this.#level, Math.min(beforeLsn - 1, this.#lastLsn)))
+    for await (const run of storedRecordsBack(this.#level, Math.min(beforeLsn - 1, this.#lastLsn), this.firstLsn))
       yield run.map(([lsn, record]) => decodeRecord(lsn, record));
   }
 
@@ -319,7 +345,7 @@ export class RelayStore implements EventLog, RowReader {
   async #oldestDue(prefix: number, nowMs: number): Promise<{ key: Buffer; dueMs: number; value: Buffer } | undefined> {
     const range = { gte: dueKey(prefix, 0, 0), lt: dueKey(prefix, nowMs + 1, 0), limit: 1 };
     const [first] = await this.#level.iterator(range).all();
-    return first && { key: first[0], dueMs: Number(first[0].readBigUInt64BE(1)), value: first[1] };
+    return first && { key: first[0], dueMs: dueTimeOf(first[0]), value: first[1] };
   }
 
   /** Everything as it is now, for a backup. To be taken while no batch is in flight, and to be closed. */
@@ -366,6 +392,21 @@ export class RelayStore implements EventLog, RowReader {
     }
   }
 
+  /** An archive of these records, piece by piece. Throws `DamagedRecord`. */
+  archive(stretch: LogStretch, stamp: ArchiveStamp): AsyncGenerator<Buffer> {
+    return writeArchive(this.#level, stretch, stamp);
+  }
+
+  /** Whether the archive at `path` is whole and holds exactly these records. */
+  isArchived(path: string, stretch: LogStretch): Promise<boolean> {
+    return holdsStretch(path, this.#level, stretch);
+  }
+
+  /** Gives back the space of records that were pruned: LevelDB alone would take its time. */
+  async compactRecords(fromLsn: number, throughLsn: number): Promise<void> {
+    await this.#level.compactRange(logKey(fromLsn), logKey(throughLsn));
+  }
+
   /** Every stored pair under the row tables, for comparison with a replay: the raw key and value. */
   async *rawRows(): AsyncGenerator<[Buffer, Buffer]> {
     for (const table of REPLAYED_TABLES) yield* this.#level.iterator(prefixRange(PREFIX[table]));
@@ -380,6 +421,16 @@ export class RelayStore implements EventLog, RowReader {
     const relay = this.get('relay', '');
     if (!relay) throw new Error('invariant: a store with records has a relay row');
     await this.#position.write({ lsn, recordHash: hash('sha256', record, 'buffer'), epoch: relay.epoch });
+  }
+
+  /** The records that go, and the mark. That a checkpoint stands for them is the business of engine/log-keeping.ts. */
+  #addPruned(writes: LevelBatch, pruned: Pruned): void {
+    const { throughLsn } = pruned;
+    const { firstLsn } = this;
+    if (throughLsn < firstLsn || throughLsn - firstLsn >= PRUNED_AT_ONCE || throughLsn > this.tree.prunableThrough)
+      throw new Error('invariant: records are pruned in order, in slices, and not before the hash tree holds them');
+    for (let lsn = firstLsn; lsn <= throughLsn; lsn++) writes.del(logKey(lsn));
+    writes.put(...prunedMark(pruned));
   }
 
   /** The row, and what is due because of it. */

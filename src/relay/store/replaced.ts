@@ -4,11 +4,14 @@
  * It may be damaged: that may be why it is replaced. A row that cannot be read is counted and passed over, so that
  * whoever restores can say whether to go on without it.
  */
+import { leafHash } from '../../protocol/merkle.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { ReplacedStore } from '../core/decide-restore.ts';
 import type { RelayRow } from '../core/rows.ts';
 import { PREFIX, logKey, lsnOf, prefixRange } from './keys.ts';
 import type { Level } from './level.ts';
+import { storedLeafHashes, treeStarts } from './log-tree.ts';
+import { DamagedRecord } from './record.ts';
 import { type ListedRow, type ListedTable, tableRows } from './table-rows.ts';
 
 export interface ReadReplaced {
@@ -35,12 +38,11 @@ export async function readReplaced(
   const byHost = async <T extends ListedTable>(table: T): Promise<Map<PublicKey, ListedRow<T>[1]>> =>
     new Map((await rowsOf(table)) as [PublicKey, ListedRow<T>[1]][]);
   const [last] = await level.keys({ ...prefixRange(PREFIX.log), reverse: true, limit: 1 }).all();
-  const record = await level.get(logKey(lastOfBackup.lsn));
   const heads = (await rowsOf('target')).map(([key, { headSeq }]) => [key as PublicKey, headSeq] as const);
   const store: ReplacedStore = {
     epoch: relay.epoch,
     lastLsn: last ? lsnOf(last) : 0,
-    continuesBackup: record?.equals(lastOfBackup.record) === true,
+    continuesBackup: await isOfItsHistory(level, lastOfBackup),
     enrolments: await byHost('enrolment'),
     senders: await byHost('senders'),
     encKeys: await byHost('encKey'),
@@ -50,4 +52,18 @@ export async function readReplaced(
     restores: (await rowsOf('restore')).map(([, row]) => row),
   };
   return { store, unreadable };
+}
+
+/** Whether the store has, or had, this very record there: what was pruned is known by its hash. */
+async function isOfItsHistory(level: Level, { lsn, record }: { lsn: number; record: Buffer }): Promise<boolean> {
+  const own = await level.get(logKey(lsn));
+  if (own) return own.equals(record);
+  try {
+    const tree = (await treeStarts(level)).findLast(({ firstLsn }) => firstLsn <= lsn);
+    if (!tree) return false;
+    for await (const hash of storedLeafHashes(level, tree, lsn, lsn)) return hash.equals(leafHash(record));
+  } catch (error) {
+    if (!(error instanceof DamagedRecord)) throw error;
+  }
+  return false;
 }

@@ -3,15 +3,17 @@
  *
  * A million events leave more rows than belong in memory, so what was changed is held until the next `flush` and what
  * is read again and again (quotas, queues as a whole) a little longer; everything else is on disk. Rows that are acked
- * or that nobody knows any more are left out as the live store leaves them to its collector.
+ * or that nobody knows any more are left out as the live store leaves them to its collector. The database may hold the rows of a
+ * checkpoint already: the replay goes on from there.
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { LogEntry } from '../core/event.ts';
 import { reduce } from '../core/reduce.ts';
-import type { DedupRow, RowChange, RowReader, TableName, Tables } from '../core/rows.ts';
+import type { RowChange, RowReader, TableName, Tables } from '../core/rows.ts';
 import type { BulkDatabase } from './bulk.ts';
 import { DEDUP_OWNERS, queueKey, rowKeyBytes } from './keys.ts';
 import { keyBytes } from './packing.ts';
+import type { Pair } from '../../system/pair-block.ts';
 import { decodeRow, encodeRow } from './row-codec.ts';
 
 /** Changed rows that are held before they are written. */
@@ -89,9 +91,10 @@ export class ReplayedRows implements RowReader {
     if (!change.row) this.#database.del(key);
     else this.#database.put(key, encodeRow(change.table, change.row));
     if (change.table !== 'dedup') return;
-    const owner = dedupOwnerKey(key);
-    if (change.row) this.#database.put(owner, dedupOwner(change.row));
-    else this.#database.del(owner);
+    if (change.row) {
+      const { dedupUntilMs, senderPubkey } = change.row;
+      this.#database.put(...dedupOwnerPair(key, dedupUntilMs, keyBytes(senderPubkey)));
+    } else this.#database.del(dedupOwnerKey(key));
   }
 
   #isAcked({ table, row }: RowChange): boolean {
@@ -112,10 +115,10 @@ export class ReplayedRows implements RowReader {
 }
 
 /** Under the key of a dedup row: until when it is known, and the sender, whom the row's own bytes do not name. */
-function dedupOwner({ senderPubkey, dedupUntilMs }: DedupRow): Buffer {
+export function dedupOwnerPair(key: Buffer, dedupUntilMs: number, sender: Buffer): Pair {
   const value = Buffer.alloc(8);
   value.writeBigUInt64BE(BigInt(dedupUntilMs));
-  return Buffer.concat([value, keyBytes(senderPubkey)]);
+  return [dedupOwnerKey(key), Buffer.concat([value, sender])];
 }
 
 function dedupOwnerKey(key: Buffer): Buffer {

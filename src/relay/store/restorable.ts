@@ -49,7 +49,7 @@ async function holdsUnreadable(level: Level): Promise<boolean> {
 
 async function lastRecordOf(level: Level, file: string): Promise<number> {
   try {
-    return await checkNewestRecords(level, Infinity);
+    return (await checkNewestRecords(level, Infinity)).lastLsn;
   } catch (error) {
     if (error instanceof DamagedRecord) throw damaged(file, error.message);
     throw error;

@@ -6,11 +6,17 @@
  */
 import type { RelayRow } from '../core/rows.ts';
 import { type BackupHeader, writeBackup } from './backup.ts';
+import { canonicalRows } from './canonical-rows.ts';
+import { REPLAYED_TABLES } from './keys.ts';
 import type { Level, LevelSnapshot } from './level.ts';
+import type { Pair } from '../../system/pair-block.ts';
 import type { WireDamage } from './wire-check.ts';
 
 /** Above every key. */
 const LAST_KEY = Buffer.of(0xff);
+
+/** What is read while others wait: judging it holds the loop for about 2 ms. */
+const TURN = { pairs: 250, bytes: 256 << 10 };
 
 /** What a backup says of itself besides what is in the store. */
 export type BackupStamp = Pick<BackupHeader, 'created_at' | 'version'>;
@@ -32,6 +38,16 @@ export class StoreSnapshot {
   /** Bytes on disk, about: what was written last is not in it. */
   bytesAbout(): Promise<number> {
     return this.#level.approximateSize(Buffer.alloc(0), LAST_KEY);
+  }
+
+  /** The last record of that moment. */
+  get lsn(): number {
+    return this.#lsn;
+  }
+
+  /** The rows, and what names the senders of dedup rows, in runs that are read in one turn of the loop. */
+  rows(): AsyncGenerator<Pair[]> {
+    return canonicalRows(this.#level, [...REPLAYED_TABLES, 'dedupUntil'], { snapshot: this.#snapshot, ...TURN });
   }
 
   /** The backup, piece by piece. `checked` is told of what waits and is damaged, before the last piece. */

@@ -37,14 +37,15 @@ export async function* storedRecords(
   if (expected <= throughLsn) throw new DamagedRecord(`log record ${expected} is missing`);
 }
 
-/** The records up to `throughLsn`, undecoded, the newest first. Throws `DamagedRecord` where one is missing. */
+/** The records of this stretch, undecoded, the newest first. Throws `DamagedRecord` where one is missing. */
 export async function* storedRecordsBack(
   level: Level,
   throughLsn: number,
+  fromLsn: number,
 ): AsyncGenerator<[lsn: number, record: Buffer][]> {
   let expected = throughLsn;
   const iterator = level.iterator({
-    gte: logKey(1),
+    gte: logKey(fromLsn),
     lte: logKey(throughLsn),
     reverse: true,
     fillCache: false,
@@ -52,7 +53,7 @@ export async function* storedRecordsBack(
   });
   try {
     for (;;) {
-      if (expected <= 0) return;
+      if (expected < fromLsn) return;
       const run = await iterator.nextv(RUN_RECORDS);
       if (run.length === 0) throw new DamagedRecord(`log record ${expected} is missing`);
       yield run.map(([key, record]): [number, Buffer] => {

@@ -9,15 +9,14 @@
  * Tiles are those of c2sp.org/tlog-tiles. The checksum is our own for the reason that records have one: a flipped bit
  * in a hash would make the relay sign a tree that is not the one it signed before.
  */
-import { crc32 } from 'node:zlib';
 import { HASH_BYTES, perfectHash } from '../../protocol/merkle.ts';
+import { decodeChecked } from './checked-value.ts';
 import { DamagedRecord } from './record.ts';
 
 /** Hashes in a full tile. */
 export const TILE_HASHES = 256;
 /** Levels of the tree from the hashes of one tile to those of the next. */
 const TILE_LEVELS = 8;
-const CHECKSUM_BYTES = 4;
 
 export interface Tile {
   level: number;
@@ -25,19 +24,9 @@ export interface Tile {
   hashes: Buffer;
 }
 
-export function encodeChecked(key: Buffer, bytes: Buffer): Buffer {
-  const checksum = Buffer.allocUnsafe(CHECKSUM_BYTES);
-  checksum.writeUInt32BE(crc32(bytes, crc32(key)));
-  return Buffer.concat([checksum, bytes]);
-}
-
 /** Throws `DamagedRecord` for bytes that were not written under this key. */
-export function decodeChecked(key: Buffer, value: Buffer | undefined): Buffer {
-  if (!value) throw new DamagedRecord('a part of the hash tree is missing');
-  const bytes = value.subarray(CHECKSUM_BYTES);
-  if (value.length <= CHECKSUM_BYTES || value.readUInt32BE(0) !== crc32(bytes, crc32(key)))
-    throw new DamagedRecord('a part of the hash tree does not match its checksum');
-  return bytes;
+export function decodeTreePart(key: Buffer, value: Buffer | undefined): Buffer {
+  return decodeChecked(key, value, 'a part of the hash tree');
 }
 
 /** The hash of a perfect subtree (`HashReader`), out of the tile that it lies in. */

@@ -34,7 +34,8 @@ async function started(changes: Partial<Handlers> = {}): Promise<Started> {
   const office = { ...(await testOffice()), log: logged };
   const pairing = { invite: broken, accept: broken };
   const sessions = { register: broken, heartbeat: broken, end: broken, wait: broken, heard: broken, list: broken };
-  const handlers = { ...handlersOf({ office, facts, pairing, sessions, ring: broken }), ...changes };
+  const web = { link: broken };
+  const handlers = { ...handlersOf({ office, facts, pairing, web, sessions, ring: broken }), ...changes };
   const server = await LocalServer.listen({ socketPath: path, office, handlers, backup });
   onTestFinished(() => server.close());
   return { client: new DaemonClient(path, '/store'), server, path, logged };

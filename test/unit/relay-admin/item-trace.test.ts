@@ -15,6 +15,7 @@ const DAY_MS = 86_400_000;
 function countedLog({ store }: TestRelay): { log: LogBack; read: () => number } {
   let count = 0;
   const log: LogBack = {
+    firstLsn: 1,
     lastLsn: store.lastLsn,
     readBack: (beforeLsn) => store.readBack(beforeLsn),
     entry: (lsn) => {

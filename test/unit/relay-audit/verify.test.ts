@@ -92,6 +92,7 @@ test('a store that lived is verified, whatever happened in it', async () => {
   expect(EVENT_TYPES.filter((type) => !types.has(type))).toEqual([
     'RelayRestored',
     'SchemaMigrated',
+    'CheckpointTaken',
     'EnrolmentLapsed',
     'InviteSpent',
     'SeqFloorsRaised',

@@ -11,7 +11,8 @@ import { epochNumbered } from '../../support/epochs.ts';
 import { relay } from '../../support/hosts.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 import { NOON_MS } from '../../support/test-clock.ts';
-import { BackupDamaged, type Pair } from '../../../src/system/backup-container.ts';
+import { BackupDamaged } from '../../../src/system/backup-container.ts';
+import type { Pair } from '../../../src/system/pair-block.ts';
 
 const HEADER: BackupHeader = {
   relay_pubkey: relay.key,

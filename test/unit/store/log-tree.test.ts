@@ -10,6 +10,7 @@ import { type Level, levelAt } from '../../../src/relay/store/level.ts';
 import { LogTree } from '../../../src/relay/store/log-tree.ts';
 import { LEVEL_FOLDER, POSITION_FILE, openStore } from '../../../src/relay/store/open.ts';
 import { PositionFile } from '../../../src/relay/store/position.ts';
+import { NOT_PRUNED } from '../../../src/relay/store/pruned.ts';
 import { RelayStore } from '../../../src/relay/store/relay-store.ts';
 import { StoreRefused } from '../../../src/relay/store/refused.ts';
 import { epochNumbered, epochSource } from '../../support/epochs.ts';
@@ -202,7 +203,7 @@ async function fullButOne(): Promise<{ subject: Subject; level: Level; position:
   const level = levelAt(join(subject.folder, LEVEL_FOLDER));
   await level.open();
   const { file } = await PositionFile.open(join(subject.folder, POSITION_FILE));
-  subject.store = new RelayStore(level, file, lastLsn, await LogTree.open(level, lastLsn));
+  subject.store = new RelayStore(level, file, { lastLsn, pruned: NOT_PRUNED }, await LogTree.open(level, lastLsn));
   return { subject, level, position: file };
 }
 

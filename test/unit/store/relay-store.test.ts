@@ -12,6 +12,7 @@ import { LogTree } from '../../../src/relay/store/log-tree.ts';
 import { POSITION_FILE, openStore } from '../../../src/relay/store/open.ts';
 import { PositionFile } from '../../../src/relay/store/position.ts';
 import { DamagedRecord } from '../../../src/relay/store/record.ts';
+import { NOT_PRUNED } from '../../../src/relay/store/pruned.ts';
 import { RelayStore } from '../../../src/relay/store/relay-store.ts';
 import { wireOf } from '../../support/commands.ts';
 import { collected } from '../../support/collected.ts';
@@ -27,7 +28,7 @@ async function freshStore(): Promise<{ store: RelayStore; level: Level; position
   const level = levelAt(join(folder, 'level'));
   await level.open();
   const { file } = await PositionFile.open(join(folder, POSITION_FILE));
-  const store = new RelayStore(level, file, 0, await LogTree.open(level, 0));
+  const store = new RelayStore(level, file, { lastLsn: 0, pruned: NOT_PRUNED }, await LogTree.open(level, 0));
   onTestFinished(() => store.close());
   await append(store, initialised);
   return { store, level, position: file, folder };

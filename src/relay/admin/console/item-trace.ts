@@ -27,10 +27,10 @@ export interface TraceOptions extends LogSearchOptions {
   lastPull: (target: PublicKey) => LastPull | undefined;
 }
 
-/** `undefined` when no item was accepted in that record. */
+/** `undefined` when no item was accepted in that record, or when it was pruned. */
 export async function traceItem(lsn: number, options: TraceOptions): Promise<ConsoleTrace | undefined> {
   const { log, monotonicMs, nameOf } = options;
-  if (lsn < 1 || lsn > log.lastLsn) return undefined;
+  if (lsn < log.firstLsn || lsn > log.lastLsn) return undefined;
   const { lastLsn } = log;
   const stretch = new Stretch(monotonicMs);
   let accepted: ItemAccepted | undefined;

@@ -3,9 +3,9 @@
  * not by what is found, so that a filter that fits nothing costs as much as any other.
  */
 import type { ConsoleLog } from '../../../protocol/operator-documents.ts';
-import type { LogEntry, RelayEvent } from '../../core/event.ts';
+import { type LogEntry, type RelayEvent, eventTimeMs } from '../../core/event.ts';
 import { Stretch } from '../../engine/stretch.ts';
-import { type NameOf, isAbout, isOfItem, loggedEvent, timeOf } from './logged-event.ts';
+import { type NameOf, isAbout, isOfItem, loggedEvent } from './logged-event.ts';
 
 const EVENTS_PER_PAGE = 50;
 /** Records one request looks at; the page asks for more. */
@@ -14,6 +14,8 @@ const RECORDS_LOOKED_AT_MAX = 20_000;
 /** What the log gives to whoever looks, durable. */
 export interface LogBack {
   readonly lastLsn: number;
+  /** The first record that is kept. */
+  readonly firstLsn: number;
   readBack(beforeLsn: number): AsyncIterable<LogEntry[]>;
   read(fromLsn: number): AsyncIterable<LogEntry>;
   /** One record; `undefined` when there is none. */
@@ -56,12 +58,14 @@ export async function searchLog(query: LogQuery, { log, nameOf, monotonicMs }: L
     }
     if (stretch.isOver) await stretch.pause();
   }
+  // What stands before was pruned, or never was.
+  downTo = 1;
   return answer();
 }
 
 /** The clock may go back, so that a time says nothing of the records before it. */
 function isWanted(event: RelayEvent, { type, keys, itemId, sinceMs, untilMs }: LogQuery): boolean {
-  const atMs = timeOf(event);
+  const atMs = eventTimeMs(event);
   if (atMs < sinceMs || atMs > untilMs) return false;
   if (type !== undefined && event.type !== type) return false;
   if (itemId !== undefined && !isOfItem(event, itemId)) return false;

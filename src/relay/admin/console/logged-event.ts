@@ -5,7 +5,7 @@
 import type { LoggedEvent } from '../../../protocol/operator-documents.ts';
 import type { PublicKey } from '../../../protocol/public-key.ts';
 import type { DenySelectors } from '../../core/rows.ts';
-import type { LogEntry, RelayEvent } from '../../core/event.ts';
+import { type LogEntry, type RelayEvent, eventTimeMs } from '../../core/event.ts';
 
 /** The name that a key is known by; `undefined` when it was never enrolled. */
 export type NameOf = (key: PublicKey) => string | undefined;
@@ -50,12 +50,8 @@ export function isOfItem(event: RelayEvent, itemId: string): boolean {
   return event.type === 'ItemsExpired' && event.items.some((item) => item.itemId === itemId);
 }
 
-export function timeOf(event: RelayEvent): number {
-  return event.type === 'ItemAccepted' ? event.acceptedAtMs : event.atMs;
-}
-
 function told(event: RelayEvent): Told {
-  const atMs = timeOf(event);
+  const atMs = eventTimeMs(event);
   switch (event.type) {
     case 'RelayInitialised':
       return { atMs, hosts: [], facts: [['epoch', event.epoch]] };
@@ -66,6 +62,15 @@ function told(event: RelayEvent): Told {
         facts: [
           ['epoch', event.epoch],
           ['reason', event.reason],
+        ],
+      };
+    case 'CheckpointTaken':
+      return {
+        atMs,
+        hosts: [],
+        facts: [
+          ['after record', event.throughLsn],
+          ['rows', event.rows],
         ],
       };
     case 'HostEnrolled':

@@ -6,10 +6,9 @@
  * asks reads the log then.
  */
 import type { PublicKey } from '../../../protocol/public-key.ts';
-import type { LogEntry } from '../../core/event.ts';
+import { type LogEntry, eventTimeMs } from '../../core/event.ts';
 import type { Stretch } from '../../engine/stretch.ts';
 import type { LogBack } from './log-search.ts';
-import { timeOf } from './logged-event.ts';
 
 /** Commands are stamped before they wait for each other, so that neighbours may be out of order by so much. */
 const OUT_OF_ORDER_MS = 1000;
@@ -44,7 +43,7 @@ function firstSince(log: LogBack, atMs: number, afterLsn: number): number {
   while (low < high) {
     const middle = Math.floor((low + high) / 2);
     const entry = log.entry(middle);
-    if (entry && timeOf(entry.event) < atMs) low = middle + 1;
+    if (entry && eventTimeMs(entry.event) < atMs) low = middle + 1;
     else high = middle;
   }
   return low;

@@ -1,4 +1,4 @@
-/** The routes of the console: its page, the exchange of a token for a session, what it shows, and its two actions. */
+/** The routes of the console: those of every page, what it shows, and its two actions. */
 import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../../protocol/bounded-json.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../../protocol/limits.ts';
 import {
@@ -6,37 +6,30 @@ import {
   type ConsoleOverview,
   ConsoleRevokeRequest,
   type ConsoleRevoked,
-  ConsoleTokenRequest,
 } from '../../../protocol/operator-documents.ts';
 import { displayFingerprint, parsePublicKey } from '../../../protocol/public-key.ts';
 import { parserOf } from '../../../protocol/schemas.ts';
 import { hostDocument } from '../../control/hosts.ts';
-import type { Reply } from '../../http/exchange.ts';
-import { jsonReply, problemReply, refusalReply } from '../../http/replies.ts';
+import type { Reply } from '../../../http/exchange.ts';
+import { jsonReply, problemReply } from '../../../http/replies.ts';
+import { refusalReply } from '../../http/refusals.ts';
 import type { OpenRoute, RelayRequest } from '../../http/route.ts';
-import type { Access } from './access.ts';
 import type { Activity } from './activity.ts';
-import { ASSET_FILES, type Assets, assetReply, pageReply } from './assets.ts';
 import type { EpochHistory } from './epoch-history.ts';
 import { type HostViewOptions, biggestQueues, hostView, listHosts } from './host-views.ts';
 import { type TraceOptions, traceItem } from './item-trace.ts';
-import type { LiveStreams } from './live-streams.ts';
 import { searchLog } from './log-search.ts';
 import { consoleProblem } from './problems.ts';
 import { Query } from './queries.ts';
+import { type PageParts, pageRoutes } from '../../../page-access/page-routes.ts';
 import { SAMPLE_EVERY_MS, type Sampler } from './sampler.ts';
-import { SESSION_IDLE_MS, type Session, type Sessions } from './sessions.ts';
 
 /** Writes a copy of the store. Rejects when it cannot. */
 export type TakeBackup = () => Promise<{ name: string; bytes: number }>;
 
-export interface ConsoleRoutesOptions extends HostViewOptions, TraceOptions {
-  access: Access;
-  sessions: Sessions;
-  assets: Assets | undefined;
+export interface ConsoleRoutesOptions extends PageParts, HostViewOptions, TraceOptions {
   activity: Activity;
   sampler: Sampler;
-  streams: LiveStreams;
   epochs: EpochHistory;
   relay: { version: string; serverName: string; startedMs: number };
   /** Absent: the console does not offer it. */
@@ -45,41 +38,17 @@ export interface ConsoleRoutesOptions extends HostViewOptions, TraceOptions {
 }
 
 const EPOCHS_SHOWN_MAX = 100;
-const parseToken = parserOf(ConsoleTokenRequest);
 const parseRevoke = parserOf(ConsoleRevokeRequest);
 
 export function consoleRoutes(options: ConsoleRoutesOptions): OpenRoute[] {
-  const { access, sessions, assets, streams } = options;
-  const shared = { access: 'open', counted: undefined, bodyBytesMax: SMALL_BODY_BYTES_MAX } as const;
-  const get = { ...shared, method: 'GET' } as const;
-  const post = { ...shared, method: 'POST' } as const;
+  const { access } = options;
+  const open = { access: 'open', counted: undefined } as const;
+  const get = { ...open, method: 'GET', bodyBytesMax: SMALL_BODY_BYTES_MAX } as const;
+  const post = { ...get, method: 'POST' } as const;
   const backups = new Backups(options);
   return [
-    { ...get, path: '/console', handle: access.behind('page', () => moved('/console/')) },
-    { ...get, path: '/console/', handle: access.behind('page', () => (assets ? pageReply(assets) : notBuilt())) },
-    ...ASSET_FILES.map((file): OpenRoute => {
-      const handle = access.behind('page', ({ query }) =>
-        assets ? assetReply(assets.files[file], query) : notBuilt(),
-      );
-      return { access: 'open', counted: undefined, bodyBytesMax: 0, method: 'GET', path: `/console/${file}`, handle };
-    }),
-    { ...post, path: '/console/session', handle: access.behind('entry', (request) => enter(request, options)) },
-    {
-      ...get,
-      path: '/console/session',
-      handle: access.behind('read', (_request, { csrf }) => jsonReply(200, { csrf })),
-    },
-    {
-      ...post,
-      path: '/console/leave',
-      handle: access.behind('action', (_, session) => leave(session, sessions, access)),
-    },
+    ...pageRoutes(options).map((route): OpenRoute => Object.assign(route, open)),
     { ...get, path: '/console/overview', handle: access.behind('read', () => overview(options)) },
-    {
-      ...get,
-      path: '/console/live',
-      handle: access.behind('read', ({ exchange, id }, session) => streams.serve(exchange, id, session)),
-    },
     { ...get, path: '/console/hosts', handle: access.behind('read', (request) => hosts(request, options)) },
     { ...get, path: '/console/host', handle: access.behind('read', (request) => host(request, options)) },
     { ...get, path: '/console/log', handle: access.behind('read', (request) => log(request, options)) },
@@ -89,43 +58,8 @@ export function consoleRoutes(options: ConsoleRoutesOptions): OpenRoute[] {
   ];
 }
 
-function moved(location: string): Reply {
-  return { status: 308, headers: { location }, body: '' };
-}
-
-function notBuilt(): Reply {
-  return problemReply('UNAVAILABLE', 'the page of the console was not built: npm run build makes it');
-}
-
 function badQuery(): Reply {
   return problemReply('BAD_REQUEST', 'the query is not one that the console makes');
-}
-
-function enter({ body }: RelayRequest, { sessions, access }: ConsoleRoutesOptions): Reply {
-  const parsed = parseToken(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
-  if (!parsed) return problemReply('BAD_REQUEST', 'send {token}');
-  const entered = sessions.exchange(parsed.token);
-  if (!entered) {
-    return consoleProblem(
-      'BAD_CONSOLE_TOKEN',
-      'this link was used before or is older than a minute: poste relay console prints another one',
-    );
-  }
-  const reply = jsonReply(200, { csrf: entered.session.csrf });
-  return {
-    ...reply,
-    headers: { ...reply.headers, 'set-cookie': cookie(access, entered.cookie, SESSION_IDLE_MS / 1000) },
-  };
-}
-
-function leave(session: Session, sessions: Sessions, access: Access): Reply {
-  sessions.end(session);
-  const reply = jsonReply(200, {});
-  return { ...reply, headers: { ...reply.headers, 'set-cookie': cookie(access, '', 0) } };
-}
-
-function cookie(access: Access, value: string, maxAgeS: number): string {
-  return `${access.cookieName()}=${value}; Path=/console; HttpOnly; SameSite=Strict; Max-Age=${maxAgeS}`;
 }
 
 async function overview(options: ConsoleRoutesOptions): Promise<Reply> {

@@ -1,0 +1,21 @@
+/** The HTTP status of each refusal. */
+import type { RefusalCode } from '../core/refusal.ts';
+
+export const STATUS_OF: Readonly<Record<RefusalCode, number>> = {
+  BAD_INPUT: 400,
+  UNKNOWN_RECIPIENT: 404,
+  NO_SUCH_AGENT: 404,
+  NAME_TAKEN: 409,
+  NO_SUCH_MESSAGE: 404,
+  NO_SUCH_SESSION: 404,
+  IDEMPOTENCY_CONFLICT: 409,
+  TOO_LARGE: 413,
+  NO_SUCH_PEER: 404,
+  ALREADY_PAIRED: 409,
+  PAIRING_REFUSED: 403,
+  PEER_UNREACHABLE: 503,
+  NO_SUCH_ROW: 404,
+  NOT_CANCELLABLE: 409,
+  NOT_CONFIGURED: 409,
+  UNAVAILABLE: 503,
+};

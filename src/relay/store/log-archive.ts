@@ -1,0 +1,163 @@
+/**
+ * An archive of the log (system/backup-container.ts): a stretch of its records as they are stored, under their keys, and what places
+ * them in the hash trees.
+ *
+ * The pairs ascend by key: the records; the tiles of level 0 that hold their hashes, as far as those are stored; the
+ * first leaves of the trees up to the last record. So an archive that is unpacked into a database is a log that begins
+ * later than 1, and a reader of logs can read it.
+ */
+import { createReadStream } from 'node:fs';
+import Type, { type Static } from 'typebox';
+import { parserOf } from '../../protocol/schemas.ts';
+import { Count, PublicKeyText, Time } from '../../protocol/shapes.ts';
+import { BackupDamaged, type BackupKind, readContainer, writeContainer } from '../../system/backup-container.ts';
+import { eventTimeMs } from '../core/event.ts';
+import { PREFIX, logKey, logLinkKey, lsnOf, tileKey } from './keys.ts';
+import type { Level } from './level.ts';
+import { leafIndex, treeStarts } from './log-tree.ts';
+import type { Pair } from '../../system/pair-block.ts';
+import { runsOf } from './pairs.ts';
+import { DamagedRecord, checkRecord, decodeRecord } from './record.ts';
+import { storedRecords } from './stored-records.ts';
+import { TILE_HASHES } from './tiles.ts';
+
+/** DO NOT CHANGE. */
+const MAGIC = 'poste-log-archive 1\n';
+const RUN_RECORDS = 1000;
+
+const ArchiveHeader = Type.Object({
+  relay_pubkey: PublicKeyText,
+  first_lsn: Count,
+  last_lsn: Count,
+  /** When the first and the last record were written. */
+  first_time: Time,
+  last_time: Time,
+  created_at: Time,
+  /** The software that wrote it. */
+  version: Type.String(),
+});
+export type ArchiveHeader = Static<typeof ArchiveHeader>;
+
+/** How an archive is told from backups. */
+const ARCHIVE: BackupKind<ArchiveHeader> = {
+  magic: MAGIC,
+  parseHeader: parserOf(ArchiveHeader),
+  isNone: 'no archive of a log',
+};
+
+/** What an archive says of itself besides what is in it. */
+export type ArchiveStamp = Pick<ArchiveHeader, 'relay_pubkey' | 'created_at' | 'version'>;
+
+/** Both ends are in it. */
+export interface LogStretch {
+  firstLsn: number;
+  lastLsn: number;
+}
+
+/** The archive of these records, piece by piece. Throws `DamagedRecord` where one is missing or altered. */
+export async function* writeArchive(
+  level: Level,
+  { firstLsn, lastLsn }: LogStretch,
+  stamp: ArchiveStamp,
+): AsyncGenerator<Buffer> {
+  const header: ArchiveHeader = {
+    ...stamp,
+    first_lsn: firstLsn,
+    last_lsn: lastLsn,
+    first_time: await timeOf(level, firstLsn),
+    last_time: await timeOf(level, lastLsn),
+  };
+  yield* writeContainer(MAGIC, header, archivedPairs(level, { firstLsn, lastLsn }));
+}
+
+async function timeOf(level: Level, lsn: number): Promise<number> {
+  const record = await level.get(logKey(lsn));
+  if (!record) throw new DamagedRecord(`log record ${lsn} is missing`);
+  return eventTimeMs(decodeRecord(lsn, record).event);
+}
+
+async function* archivedPairs(level: Level, { firstLsn, lastLsn }: LogStretch): AsyncGenerator<Pair[]> {
+  let run: Pair[] = [];
+  for await (const [lsn, record] of storedRecords(level, firstLsn, lastLsn)) {
+    checkRecord(lsn, record);
+    run.push([logKey(lsn), record]);
+    if (run.length < RUN_RECORDS) continue;
+    yield run;
+    run = [];
+  }
+  yield run;
+  const starts = (await treeStarts(level)).filter((start) => start.firstLsn <= lastLsn);
+  for (const [at, start] of starts.entries()) {
+    const last = Math.min(lastLsn, (starts[at + 1]?.firstLsn ?? Number.POSITIVE_INFINITY) - 1);
+    if (last < firstLsn) continue;
+    const [from, to] = [Math.max(firstLsn, start.firstLsn), last].map((lsn) =>
+      Math.floor(leafIndex(start, lsn) / TILE_HASHES),
+    ) as [number, number];
+    yield* runsOf(level, { gte: tileKey(start.firstLsn, 0, from), lte: tileKey(start.firstLsn, 0, to) });
+  }
+  yield* runsOf(level, { gte: logLinkKey(0), lte: logLinkKey(lastLsn) });
+}
+
+/** An archive that was read to its end, and is whole. */
+export interface WholeArchive {
+  header: ArchiveHeader;
+  records: number;
+  /** Of all it holds, before it was compressed. */
+  contentBytes: number;
+}
+
+/**
+ * Reads an archive to its end: every byte by the SHA-256 of the file, every record by its own checksum and at its place.
+ * `pairs` is told of everything in it. Throws `BackupDamaged`, or what `source` throws.
+ */
+export async function readArchive(
+  source: AsyncIterable<Buffer>,
+  pairs: (run: readonly Pair[], header: ArchiveHeader) => Promise<void> | void = () => undefined,
+): Promise<WholeArchive> {
+  const { header, pairs: runs } = await readContainer(source, ARCHIVE);
+  let expected = header.first_lsn;
+  for (;;) {
+    const next = await runs.next();
+    if (next.done) {
+      if (expected !== header.last_lsn + 1) throw new BackupDamaged('it does not hold what its header says');
+      return { header, records: expected - header.first_lsn, contentBytes: next.value.bytes };
+    }
+    for (const [key, value] of next.value) {
+      if (key[0] !== PREFIX.log) continue;
+      if (lsnOf(key) !== expected) throw new BackupDamaged(`log record ${expected} is not in it`);
+      expected++;
+      checkArchived(lsnOf(key), value);
+    }
+    await pairs(next.value, header);
+  }
+}
+
+function checkArchived(lsn: number, record: Buffer): void {
+  try {
+    checkRecord(lsn, record);
+  } catch (error) {
+    throw error instanceof DamagedRecord ? new BackupDamaged(error.message) : error;
+  }
+}
+
+/** Whether the archive at `path` is whole and holds these very records of `level`. */
+export async function holdsStretch(path: string, level: Level, { firstLsn, lastLsn }: LogStretch): Promise<boolean> {
+  const source = createReadStream(path, { highWaterMark: 1 << 20 });
+  let isSame = true;
+  try {
+    const { header } = await readArchive(source, async (run) => {
+      const records = run.filter(([key]) => key[0] === PREFIX.log);
+      const own = await level.getMany(
+        records.map(([key]) => key),
+        { fillCache: false },
+      );
+      isSame &&= records.every(([, record], at) => own[at]?.equals(record));
+    });
+    return isSame && header.first_lsn === firstLsn && header.last_lsn === lastLsn;
+  } catch (error) {
+    if (error instanceof BackupDamaged) return false;
+    throw error;
+  } finally {
+    source.destroy();
+  }
+}

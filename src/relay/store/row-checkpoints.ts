@@ -1,0 +1,156 @@
+/**
+ * Checkpoints of the rows: what a replay may begin with when the records before are gone. To the byte (DO NOT CHANGE):
+ *
+ *   a part   checked (checked-value.ts), gzip of pairs (pair-block.ts): the rows as canonical-rows.ts gives them, then
+ *            the entries under 51 (keys.ts) as they are stored, because a dedup row names no sender
+ *   a mark   checked, the LSN of its event `CheckpointTaken`, u64
+ *
+ * Invariants:
+ *   - a mark is written with its event, and that when every part is durable: what has no mark is of a checkpoint that was
+ *     cut short, or of one that is dropped, and worth nothing;
+ *   - the event counts and hashes what is in the parts; it is a leaf of the hash tree.
+ */
+import { promisify } from 'node:util';
+import { gunzip, gzip } from 'node:zlib';
+import type { CheckpointTaken } from '../core/event.ts';
+import { RowsDigest } from './canonical-rows.ts';
+import { decodeChecked, encodeChecked } from './checked-value.ts';
+import {
+  KEY_BYTES,
+  PREFIX,
+  checkpointKey,
+  checkpointLsnOf,
+  checkpointPartKey,
+  checkpointPartOf,
+  logKey,
+  prefixRange,
+} from './keys.ts';
+import type { Level } from './level.ts';
+import { type Pair, PairBlock, unpackedPairs } from '../../system/pair-block.ts';
+import { runsOf } from './pairs.ts';
+import { DamagedRecord, decodeRecord } from './record.ts';
+
+/** Bytes of pairs in a part, about. */
+const PART_BYTES = 128 << 10;
+const PART_BYTES_MAX = 64 << 20;
+const GZIP_LEVEL = 1;
+
+export type TakenDigest = Pick<CheckpointTaken, 'rows' | 'rowsHash' | 'dueHash'>;
+
+/** A checkpoint that is whole, as far as its event says. */
+export interface RowCheckpoint extends TakenDigest {
+  throughLsn: number;
+  eventLsn: number;
+  atMs: number;
+}
+
+/** The mark that is written with an event. */
+export function checkpointMark({ throughLsn }: CheckpointTaken, eventLsn: number): Pair {
+  const key = checkpointKey(throughLsn);
+  const value = Buffer.alloc(8);
+  value.writeBigUInt64BE(BigInt(eventLsn));
+  return [key, encodeChecked(key, value)];
+}
+
+/** The parts of a checkpoint as they are to be stored; `undefined` where a run fills none. Adds to `digest`. */
+export async function* checkpointParts(
+  throughLsn: number,
+  runs: AsyncIterable<readonly Pair[]>,
+  digest: RowsDigest,
+): AsyncGenerator<Pair | undefined> {
+  const block = new PairBlock();
+  let part = 0;
+  const packed = async (): Promise<Pair> => {
+    const key = checkpointPartKey(throughLsn, part++);
+    return [key, encodeChecked(key, await promisify(gzip)(block.taken(), { level: GZIP_LEVEL }))];
+  };
+  for await (const run of runs) {
+    for (const pair of run) {
+      digest.add(pair);
+      block.add(pair);
+    }
+    yield block.bytes < PART_BYTES ? undefined : await packed();
+  }
+  if (block.pairs > 0) yield await packed();
+}
+
+export class RowCheckpoints {
+  readonly #level: Level;
+
+  constructor(level: Level) {
+    this.#level = level;
+  }
+
+  /** Every checkpoint that has a mark, in order. Throws `DamagedRecord`. */
+  async list(): Promise<RowCheckpoint[]> {
+    const found: RowCheckpoint[] = [];
+    for await (const mark of this.marks()) found.push(await this.marked(mark));
+    return found;
+  }
+
+  /** The marks, in order; what else lies among them is left out. */
+  async *marks(): AsyncGenerator<Pair> {
+    for await (const run of runsOf(this.#level, prefixRange(PREFIX.checkpoint))) {
+      for (const mark of run) if (mark[0].length === KEY_BYTES[PREFIX.checkpoint]) yield mark;
+    }
+  }
+
+  /** The checkpoint of a mark. Throws `DamagedRecord`. */
+  async marked([key, value]: Pair): Promise<RowCheckpoint> {
+    const throughLsn = checkpointLsnOf(key);
+    const eventLsn = Number(decodeChecked(key, value, `the mark of checkpoint ${throughLsn}`).readBigUInt64BE(0));
+    const record = await this.#level.get(logKey(eventLsn));
+    if (!record) throw new DamagedRecord(`the event of checkpoint ${throughLsn}, log record ${eventLsn}, is missing`);
+    const { event } = decodeRecord(eventLsn, record);
+    if (event.type !== 'CheckpointTaken' || event.throughLsn !== throughLsn)
+      throw new DamagedRecord(`log record ${eventLsn} is not the event of checkpoint ${throughLsn}`);
+    const { rows, rowsHash, dueHash, atMs } = event;
+    return { throughLsn, eventLsn, rows, rowsHash, dueHash, atMs };
+  }
+
+  /** What a checkpoint holds, in runs. Throws `DamagedRecord`, at the latest at the end: nothing is to be believed before. */
+  async *pairs(checkpoint: TakenDigest & { throughLsn: number }): AsyncGenerator<Pair[]> {
+    const { throughLsn, ...said } = checkpoint;
+    const damaged = (what: string): DamagedRecord => new DamagedRecord(`checkpoint ${throughLsn} ${what}`);
+    const digest = new RowsDigest();
+    let part = 0;
+    for await (const run of runsOf(this.#level, partsOf(throughLsn), { pairs: 4 })) {
+      for (const [key, value] of run) {
+        if (key.length !== KEY_BYTES[PREFIX.checkpointPart]) continue;
+        if (checkpointPartOf(key) !== part) throw damaged(`lacks its part ${part}`);
+        const packed = decodeChecked(key, value, `part ${part++} of checkpoint ${throughLsn}`);
+        const block = await promisify(gunzip)(packed, { maxOutputLength: PART_BYTES_MAX }).catch(() => undefined);
+        const pairs = block && unpackedPairs(block);
+        if (!pairs) throw damaged('has a part that cannot be read');
+        for (const pair of pairs) digest.add(pair);
+        yield pairs;
+      }
+    }
+    const { rows, rowsHash, dueHash } = digest.taken();
+    if (rows !== said.rows || rowsHash !== said.rowsHash || dueHash !== said.dueHash)
+      throw damaged('does not hold what its event says');
+  }
+
+  /** Keys of parts that belong to no mark, at most `limit`. */
+  async worthless(limit: number): Promise<Buffer[]> {
+    const marked = new Set<number>();
+    for await (const [key] of this.marks()) marked.add(checkpointLsnOf(key));
+    const keys: Buffer[] = [];
+    let from = prefixRange(PREFIX.checkpointPart).gte;
+    while (keys.length < limit) {
+      const range = { gte: from, lt: prefixRange(PREFIX.checkpointPart).lt };
+      const [next] = await this.#level.keys({ ...range, limit: 1, fillCache: false }).all();
+      if (!next) break;
+      const lsn = checkpointLsnOf(next);
+      from = checkpointPartKey(lsn + 1, 0);
+      if (marked.has(lsn)) continue;
+      const reading = { gte: next, lt: from, limit: limit - keys.length, fillCache: false };
+      keys.push(...(await this.#level.keys(reading).all()));
+    }
+    return keys;
+  }
+}
+
+function partsOf(lsn: number): { gte: Buffer; lt: Buffer } {
+  return { gte: checkpointPartKey(lsn, 0), lt: checkpointPartKey(lsn + 1, 0) };
+}

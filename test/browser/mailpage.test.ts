@@ -1,0 +1,429 @@
+/** The owner's page in headless Chromium: reading, searching, writing and following mail, by mouse and keyboard, and words of others. */
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
+import { describe, expect, test } from 'vitest';
+import type { Address } from '../../src/host/core/rows.ts';
+import { OWNER_ID } from '../../src/host/core/rows.ts';
+import { useInbox } from '../../src/host/office/inbox.ts';
+import { storeMessage } from '../../src/host/office/mailbox.ts';
+import { newMessage } from '../../src/host/office/new-message.ts';
+import { SEARCH_MESSAGES_MAX } from '../../src/host/office/search.ts';
+import { printable } from '../../src/protocol/printable.ts';
+import { HOSTILE } from '../support/hostile-words.ts';
+import { accepted, idOf, send } from '../support/mail-office.ts';
+import { type MailPage, MailWindow, mailPage } from '../support/mail-page.ts';
+import { browserForSuite } from '../support/page-browser.ts';
+import type { TestOffice } from '../support/test-office.ts';
+
+/** What the page may weigh on its way, compressed. */
+const SCRIPT_BYTES_MAX = 24_000;
+const STYLE_BYTES_MAX = 5_000;
+
+const suite = browserForSuite('mailpage');
+
+async function started(agents?: readonly string[]): Promise<MailPage> {
+  return mailPage({ pageFolder: suite.pageFolder, ...(agents && { agents }) });
+}
+
+async function sendTo(office: TestOffice, from: string, given: object): Promise<string> {
+  return accepted(await send(office, from, { to: ['owner'], ...given })).message_id;
+}
+
+describe('the page of the owner', () => {
+  test('opens with a link that is good once, and stays open over a reload', async () => {
+    const mail = await started();
+    const url = await mail.link();
+    const one = await MailWindow.open(suite);
+    await one.page.goto(url);
+    await one.heading('Inbox');
+    expect(one.page.url()).not.toContain('token');
+    await one.page.reload();
+    await one.heading('Inbox');
+    expect(await one.unsound()).toEqual([]);
+
+    const other = await MailWindow.open(suite);
+    await other.page.goto(url);
+    await other.heading('Poste mail');
+    await other.page.getByRole('alert').getByText('poste inbox --web prints another one').waitFor();
+    await one.page.getByRole('button', { name: 'Sign out' }).click();
+    await one.heading('Poste mail');
+    await one.page.reload();
+    await one.heading('Poste mail');
+    expect((await one.context.cookies()).filter(({ value }) => value !== '')).toEqual([]);
+  });
+
+  test('weighs little, and asks nobody else for anything', async () => {
+    expect(await sizeOf('page.js')).toBeLessThan(SCRIPT_BYTES_MAX);
+    expect(await sizeOf('page.css')).toBeLessThan(STYLE_BYTES_MAX);
+  });
+
+  test('shows mail as it comes, counts what is unread, and marks it', async () => {
+    const mail = await started();
+    await sendTo(mail.office, 'alice', { subject: 'first', kind: 'request' });
+    const window = await MailWindow.open(suite);
+    await window.enter(mail);
+    const { page } = window;
+    const list = page.getByRole('list', { name: 'Messages' }).getByRole('listitem');
+    await page.getByRole('link', { name: /Unread, from alice@here first/ }).waitFor();
+    await sendTo(mail.office, 'bob', { subject: 'second', needs_reply: true, origin: 'external' });
+    await page.getByRole('link', { name: /bob@here second/ }).waitFor();
+    await expect.poll(() => list.count()).toBe(2);
+    await page.getByText('needs a reply', { exact: true }).waitFor();
+    await page.getByText('external', { exact: true }).waitFor();
+    await page.getByRole('link', { name: 'Inbox 2 unread' }).waitFor();
+    expect(await page.title()).toBe('(2) Poste mail');
+
+    await page.getByRole('button', { name: 'Mark read: first' }).click();
+    await expect.poll(() => list.count()).toBe(1);
+    await page.getByLabel('Show').selectOption('Not done');
+    await expect.poll(() => list.count()).toBe(2);
+    await page.getByRole('button', { name: 'Done: first' }).click();
+    await expect.poll(() => list.count()).toBe(1);
+    await page.getByLabel('Show').selectOption('Everything');
+    await expect.poll(() => list.count()).toBe(2);
+    await page.getByText('done', { exact: true }).waitFor();
+    expect(await window.unsound()).toEqual([]);
+  });
+
+  test('shows a conversation, reads it by showing it, and answers in it', async () => {
+    const mail = await started();
+    const { office } = mail;
+    const asked = await sendTo(office, 'alice', {
+      to: ['owner', 'bob'],
+      subject: 'Which one?',
+      body: 'Left\n\tor right?\r\nSay.',
+      refs: ['src/map.ts:3'],
+    });
+    const window = await MailWindow.open(suite);
+    await window.enter(mail);
+    const { page } = window;
+    await page.getByRole('link', { name: /Which one/ }).click();
+    await window.heading('Which one?');
+    expect(await page.locator('.body').textContent()).toBe('Left\n\tor right?\nSay.');
+    await page.getByText('src/map.ts:3').waitFor();
+    const stateAtAlice = async (): Promise<string | undefined> => {
+      const sent = await mail.handlers['mail-sent'](
+        { agentId: await idOf(office, 'alice'), signal: AbortSignal.timeout(1000) },
+        { message_id: asked },
+      );
+      return accepted(sent).messages[0]?.recipients.find(({ recipient }) => recipient === 'owner@here')?.state;
+    };
+    await expect.poll(stateAtAlice).toBe('read');
+    await page.getByRole('button', { name: 'Done' }).click();
+    await page.getByText('done', { exact: true }).waitFor();
+    expect(await stateAtAlice()).toBe('acked');
+
+    await page.getByRole('button', { name: 'Reply to all' }).click();
+    await page.getByLabel('Message', { exact: true }).fill('Left, please.');
+    await page.getByRole('button', { name: 'Send to all' }).click();
+    const outcome = page.getByRole('region', { name: 'Sent' });
+    await outcome.getByText('alice@here').first().waitFor();
+    await outcome.getByText('bob@here').first().waitFor();
+    await page.getByRole('article', { name: 'Message from owner@here' }).getByText('Left, please.').waitFor();
+    for (const name of ['alice', 'bob']) {
+      const inbox = accepted(await useInbox(office, await idOf(office, name), { state: 'all' }));
+      expect(inbox.summaries?.[0]).toMatchObject({ subject: 'Re: Which one?', from: 'owner@here', kind: 'reply' });
+    }
+    expect(await window.unsound()).toEqual([]);
+  });
+
+  test('a long body is shown piece by piece, and is read at its end', async () => {
+    const mail = await started();
+    await sendTo(mail.office, 'alice', { subject: 'long', body: `${'x'.repeat(99)}\n`.repeat(1000) + 'THE END' });
+    const window = await MailWindow.open(suite);
+    await window.enter(mail);
+    const { page } = window;
+    await page.getByRole('link', { name: /long/ }).click();
+    const more = page.getByRole('button', { name: /Show more of/ });
+    await more.waitFor();
+    expect(accepted(await useInbox(mail.office, OWNER_ID, {})).unread).toBe(1);
+    await more.click();
+    await page.getByText('THE END').waitFor();
+    expect((await page.locator('.body').textContent())?.length).toBe(100_007);
+    expect(accepted(await useInbox(mail.office, OWNER_ID, {})).unread).toBe(0);
+    expect(await more.count()).toBe(0);
+  });
+
+  test('writes to whom is suggested, and shows what became of it at each recipient', async () => {
+    const mail = await started(['alice', 'bob:review', 'carol:review']);
+    const { office } = mail;
+    const window = await MailWindow.open(suite);
+    await window.enter(mail);
+    await window.go('Write');
+    const { page } = window;
+    await expect
+      .poll(() =>
+        page.evaluate(`Array.from(document.querySelectorAll('datalist option'), (one) => one.getAttribute('value'))`),
+      )
+      .toEqual(['alice', 'bob', 'carol', 'role:review', '*', 'owner']);
+    const to = page.getByLabel('To', { exact: true });
+    await to.fill('alcie, role:review');
+    await to.press('Enter');
+    await page.getByLabel('Subject').fill('Plan');
+    await page.getByLabel('Message', { exact: true }).fill('Please look.');
+    await page.getByLabel('Kind').selectOption('request');
+    await page.getByRole('button', { name: 'Send', exact: true }).click();
+    await page.getByRole('alert').waitFor();
+    expect(await to.getAttribute('aria-invalid')).toBe('true');
+    await page.getByRole('button', { name: 'Take alice instead' }).click();
+    expect(await page.getByRole('list', { name: 'Recipients' }).getByRole('listitem').count()).toBe(2);
+    // What is being written is there again after a look elsewhere.
+    await window.go('Inbox');
+    await window.go('Write');
+    await page.getByRole('button', { name: 'Send', exact: true }).click();
+    const outcome = page.getByRole('region', { name: 'Sent' });
+    for (const name of ['alice@here', 'bob@here', 'carol@here']) await outcome.getByText(name).waitFor();
+    await outcome.getByRole('link', { name: 'Follow its delivery' }).click();
+    await window.heading('Plan');
+    const steps = page.getByRole('list', { name: 'Delivery to alice@here' }).getByRole('listitem');
+    await expect.poll(() => steps.count()).toBe(1);
+
+    const alice = await idOf(office, 'alice');
+    const { summaries = [] } = accepted(await useInbox(office, alice, {}));
+    const ids = summaries.map(({ message_id }) => message_id);
+    office.clock.nowMs += 60_000;
+    accepted(await useInbox(office, alice, { action: 'read', message_ids: ids }));
+    office.clock.nowMs += 60_000;
+    accepted(await useInbox(office, alice, { action: 'ack', message_ids: ids }));
+    await expect
+      .poll(() => steps.allTextContents())
+      .toEqual([
+        expect.stringMatching(/^In its mailbox/),
+        expect.stringMatching(/^It was told of it/),
+        expect.stringMatching(/^It read it/),
+        expect.stringMatching(/^It is done with it/),
+      ]);
+    await window.go('Sent');
+    await page.getByText('acked', { exact: true }).waitFor();
+    expect(window.refusals.splice(0)).toEqual(['404 /mail/mail-send']);
+    expect(await window.unsound()).toEqual([]);
+  });
+
+  test('what is sent again after an answer that was lost is sent once', async () => {
+    const mail = await started();
+    const window = await MailWindow.open(suite);
+    await window.enter(mail);
+    await window.go('Write');
+    const { page } = window;
+    await page.route(
+      '**/mail/mail-send',
+      async (route) => {
+        await route.fetch();
+        await route.abort();
+      },
+      { times: 1 },
+    );
+    await page.getByLabel('To', { exact: true }).fill('bob');
+    await page.getByLabel('Subject').fill('once');
+    await page.getByRole('button', { name: 'Send', exact: true }).click();
+    await page.getByRole('alert').getByText('nothing answers').waitFor();
+    await page.getByRole('button', { name: 'Send', exact: true }).click();
+    await page.getByRole('region', { name: 'Sent' }).waitFor();
+    expect(accepted(await useInbox(mail.office, await idOf(mail.office, 'bob'), {})).total).toBe(1);
+  });
+
+  test('finds words in sender, subject and body, and says how far it looked', async () => {
+    const mail = await started();
+    const { office } = mail;
+    await sendTo(office, 'bob', { subject: 'old needle' });
+    const message = await office.store.transact((tx) => {
+      for (let count = 0; count < SEARCH_MESSAGES_MAX; count++) put(tx, office, { subject: `hay ${count}` });
+      return undefined;
+    });
+    expect(message).toBeUndefined();
+    await sendTo(office, 'alice', { subject: 'new', body: 'a NEEDLE in it' });
+    const window = await MailWindow.open(suite);
+    await window.enter(mail);
+    const { page } = window;
+    const list = page.getByRole('region', { name: 'Found' }).getByRole('listitem');
+    await page.getByLabel('Search').fill('needle alice');
+    await page.getByText('It stopped after 2,000 messages').waitFor();
+    expect(await list.count()).toBe(1);
+    await Promise.all([page.waitForResponse('**/mail/mail-search'), page.getByLabel('Search').fill('needle')]);
+    await expect.poll(() => list.count()).toBe(1);
+    await page.getByRole('button', { name: 'Search further back' }).click();
+    await page.getByText('The whole mailbox was searched.').waitFor();
+    expect(await list.count()).toBe(2);
+    expect(await window.unsound()).toEqual([]);
+  });
+
+  test('goes by keyboard alone', async () => {
+    const mail = await started();
+    await sendTo(mail.office, 'alice', { subject: 'by keys' });
+    const window = await MailWindow.open(suite);
+    await window.enter(mail);
+    const { page } = window;
+    await page.getByRole('link', { name: /by keys/ }).waitFor();
+    await page.getByRole('link', { name: 'Skip to content' }).focus();
+    await page.keyboard.press('Enter');
+    await expect.poll(() => page.evaluate('document.activeElement.id')).toBe('main');
+    await page.getByRole('link', { name: 'Skip to content' }).focus();
+    expect(await window.tabStops()).toEqual([
+      'Inbox 1 unread',
+      'Sent',
+      'Write',
+      'Sign out',
+      'Search',
+      'Show',
+      expect.stringMatching(/by keys$/),
+      'Mark read: by keys',
+      'Done: by keys',
+    ]);
+    await page.getByRole('link', { name: /by keys/ }).focus();
+    await page.keyboard.press('Enter');
+    await window.heading('by keys');
+    await expect.poll(() => page.evaluate('document.activeElement.tagName')).toBe('H1');
+    await page.getByRole('button', { name: 'Reply' }).focus();
+    await page.keyboard.press('Enter');
+    await expect.poll(() => page.evaluate('document.activeElement.tagName')).toBe('TEXTAREA');
+    await page.keyboard.type('with keys');
+    await page.keyboard.press('Tab');
+    await page.keyboard.press('Tab');
+    await page.keyboard.press('Tab');
+    await page.keyboard.press('Enter');
+    await page.getByRole('region', { name: 'Sent' }).waitFor();
+  });
+});
+
+describe('words of others', () => {
+  test.each([
+    [360, 740, 'light'],
+    [360, 740, 'dark'],
+    [1440, 900, 'light'],
+    [1440, 900, 'dark'],
+  ] as const)('are words and nothing else in every view, %i wide, %i high, %s', async (width, height, colorScheme) => {
+    const mail = await started([`a${'b'.repeat(63)}`, 'alice']);
+    await fill(mail);
+    const window = await MailWindow.open(suite, { viewport: { width, height }, colorScheme });
+    await window.enter(mail);
+    const { page } = window;
+    const shoot = async (name: string): Promise<void> => {
+      expect(await window.unsound()).toEqual([]);
+      const path = join(suite.screenshots, `mail-${name}-${width}-${colorScheme}.png`);
+      await page.screenshot({ path, fullPage: true });
+    };
+    await page.getByLabel('Show').selectOption('Everything');
+    await page.getByText(HOSTILE.image).first().waitFor();
+    await page.getByText(printable(HOSTILE.turned)).first().waitFor();
+    await shoot('inbox');
+    await page
+      .getByRole('link', { name: /Which one/ })
+      .last()
+      .click();
+    await window.heading('Which one?');
+    await page.getByRole('article').nth(2).waitFor();
+    await shoot('conversation');
+    for (const [at, words] of Object.values(HOSTILE).entries()) {
+      await window.go('Inbox');
+      await page.getByLabel('Show').selectOption('Everything');
+      await page
+        .locator('.mail-link', { hasText: printable(words) })
+        .first()
+        .click();
+      await page.locator('.body').first().waitFor();
+      expect(await page.locator('.body').first().textContent()).toBe(`${printable(words)}\n${printable(words)}`);
+      await shoot(`hostile-${at}`);
+    }
+    await window.go('Write');
+    await page.getByLabel('To', { exact: true }).fill(`${HOSTILE.long},<b>hacked()</b>`);
+    await page.getByLabel('To', { exact: true }).press('Enter');
+    await page.getByLabel('Subject').fill(HOSTILE.image);
+    await page.getByRole('button', { name: 'Send', exact: true }).click();
+    await page.getByRole('alert').waitFor();
+    expect(window.refusals.splice(0)).toEqual(['400 /mail/mail-send']);
+    await shoot('write');
+    await window.go('Sent');
+    await page.getByText('delivered', { exact: true }).first().waitFor();
+    await shoot('sent');
+    await page.locator('.mail-link').first().click();
+    await page.locator('.steps').first().waitFor();
+    await shoot('delivery');
+  });
+
+  test('a place that there is not leads to the inbox, or says that there is nothing', async () => {
+    const mail = await started();
+    const window = await MailWindow.open(suite);
+    await window.enter(mail);
+    const { page } = window;
+    for (const path of ['nowhere', '__proto__', 'messages/%E0%A4%A', 'compose/x']) {
+      await page.evaluate(`location.hash = '#/${path}'`);
+      await page.locator('main h1').waitFor();
+    }
+    await page.evaluate(`location.hash = '#/messages/nothing'`);
+    await page.getByText('No message of your mailbox has this id').waitFor();
+    await page.evaluate(`location.hash = '#/messages/%3Cimg%20src=x%3E'`);
+    await page.getByRole('alert').waitFor();
+    await page.evaluate(`location.hash = '#/sent/nothing'`);
+    await page.getByRole('alert').waitFor();
+    expect(window.refusals.splice(0)).toEqual(['400 /mail/mail-inbox', '404 /mail/mail-sent']);
+    expect(await window.unsound()).toEqual([]);
+  });
+});
+
+async function sizeOf(file: string): Promise<number> {
+  return gzipSync(await readFile(join(suite.pageFolder, file))).length;
+}
+
+/** A message of somebody who may be called anything, straight into the mailbox. */
+function put(
+  tx: Parameters<typeof storeMessage>[0],
+  office: TestOffice,
+  {
+    subject,
+    from = 'hay@there',
+    body = '',
+    refs = [],
+  }: { subject: string; from?: string; body?: string; refs?: string[] },
+): void {
+  const given = {
+    from: from as Address,
+    fromAgent: null,
+    to: [from as Address],
+    subject,
+    kind: 'message',
+    needsReply: true,
+    origin: 'external',
+    refs,
+    replyTo: null,
+  } as const;
+  const message = newMessage(tx, office, { ...given, to: [...given.to], refs }, body, null);
+  storeMessage(tx, office, message, body, [{ agentId: OWNER_ID, forwardedFrom: from }]);
+}
+
+/** A mailbox in which everything that others may choose is bad, and a conversation as it should be. */
+async function fill({ office }: MailPage): Promise<void> {
+  await office.store.transact((tx) => {
+    for (const words of Object.values(HOSTILE)) {
+      put(tx, office, { subject: words, from: words, body: `${words}\n${words}`, refs: [words] });
+    }
+  });
+  const long = `a${'b'.repeat(63)}`;
+  office.clock.nowMs += 60_000;
+  const asked = await sendTo(office, 'alice', {
+    to: ['owner', long],
+    subject: 'Which one?',
+    body: 'The build fails on two branches since this morning.\n\nShould I mend the older one first, or leave it?',
+    kind: 'request',
+    refs: ['src/host/daemon.ts:120', 'https://ci.example/builds/4711'],
+  });
+  office.clock.nowMs += 240_000;
+  const answered = await send(office, 'owner', {
+    to: ['alice', long],
+    subject: 'Re: Which one?',
+    body: 'The newer one.',
+    reply_to: asked,
+    kind: 'decision',
+  });
+  office.clock.nowMs += 60_000;
+  await sendTo(office, 'alice', {
+    subject: 'Re: Which one?',
+    body: 'Done: both are green.',
+    reply_to: accepted(answered).message_id,
+  });
+  const alice = await idOf(office, 'alice');
+  const { summaries = [] } = accepted(await useInbox(office, alice, {}));
+  accepted(
+    await useInbox(office, alice, { action: 'read', message_ids: summaries.map(({ message_id }) => message_id) }),
+  );
+}

@@ -1,0 +1,93 @@
+/**
+ * A crash before every write of a checkpoint, of an archive and of the pruning: the folders are copied before the write,
+ * as a crash there would leave them, and each copy must serve what was accepted, verify, and go on where it was left.
+ */
+import { cp, mkdir, readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { DAY_MS } from '../../src/protocol/limits.ts';
+import type { CommitBatch } from '../../src/relay/store/log.ts';
+import { verified } from '../support/audits.ts';
+import { pushOf } from '../support/commands.ts';
+import { alice, bob } from '../support/hosts.ts';
+import { archived, keepLog } from '../support/log-keeping.ts';
+import { storedAndReplayed } from '../support/replay.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
+import { TestClock } from '../support/test-clock.ts';
+import { type TestRelay, openTestRelay } from '../support/test-relay.ts';
+
+/** More than one slice of the pruning. */
+const PUSHES = 1_400;
+
+interface Crash {
+  folder: string;
+  before: string;
+}
+
+function kindOf({ beside, forgotten, pruned, entries }: CommitBatch): string {
+  if (pruned) return 'pruning';
+  if (entries.length > 0) return 'checkpoint event';
+  if (forgotten.length > 0) return 'leftovers';
+  return beside?.some(([, value]) => value === null) ? 'checkpoint dropped' : 'checkpoint part';
+}
+
+/** Copies both folders before every write. */
+function crashing(relay: TestRelay, root: string, crashes: Crash[]): () => void {
+  const { store } = relay;
+  const append = store.append.bind(store);
+  store.append = async (batch) => {
+    const folder = join(await temporaryFolder(), 'crash');
+    await cp(root, folder, { recursive: true });
+    crashes.push({ folder, before: kindOf(batch) });
+    await append(batch);
+  };
+  return () => void (store.append = append);
+}
+
+async function aDayOfMail(relay: TestRelay): Promise<void> {
+  for (let id = 0; id < PUSHES; id += 100) {
+    const day = relay.clock.nowMs;
+    await relay.push(...Array.from({ length: 100 }, (_no, at) => pushOf(alice, `${day}-${id + at}`, [[bob, 'x']])));
+    await relay.ack(bob, relay.engine.head(bob.key).headSeq);
+  }
+  relay.clock.move(DAY_MS);
+}
+
+test('a crash at any write of a pruned log loses nothing and leaves no gap', async () => {
+  const root = await temporaryFolder();
+  const [folder, archives] = [join(root, 'store'), join(root, 'archives')];
+  await mkdir(archives);
+  const relay = await openTestRelay({ folder });
+  await relay.enrolAll(alice, bob);
+  for (let day = 0; day < 2; day++) {
+    await aDayOfMail(relay);
+    expect(await keepLog(relay, { archiveFolder: archives })).toMatchObject({ failures: [] });
+  }
+  await aDayOfMail(relay);
+  await relay.pushOne(pushOf(alice, 'last', [[bob, 'last']]));
+  await relay.engine.heartbeat(relay.clock.nowMs);
+  const crashes: Crash[] = [];
+  const restore = crashing(relay, root, crashes);
+  const whole = await keepLog(relay, { archiveFolder: archives });
+  restore();
+  expect(whole.failures).toEqual([]);
+  const { firstLsn } = relay.store;
+  await relay.close();
+  const seen = new Set(crashes.map(({ before }) => before));
+  expect([...seen]).toEqual(['checkpoint part', 'checkpoint event', 'checkpoint dropped', 'leftovers', 'pruning']);
+  for (const { folder: copy } of crashes) {
+    const again = await openTestRelay({ folder: join(copy, 'store'), clock: new TestClock(relay.clock.nowMs) });
+    expect(again.notices).toEqual([]);
+    expect(await again.wires(bob)).toEqual(['last']);
+    const places = { archiveFolder: join(copy, 'archives') };
+    expect((await keepLog(again, places)).failures).toEqual([]);
+    expect(again.store.firstLsn).toBe(firstLsn);
+    const before = await archived(places.archiveFolder);
+    const [stored, replayed] = await storedAndReplayed(again.store, before);
+    expect(stored).toEqual(replayed);
+    await again.close();
+    expect((await verified(again.folder)).findings).toEqual([]);
+    const names = await readdir(places.archiveFolder);
+    expect(names.filter((name) => !name.endsWith('.archive'))).toEqual([]);
+  }
+}, 240_000);

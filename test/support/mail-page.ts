@@ -1,0 +1,57 @@
+/** The owner's page over an office of this process: agents that write, a listener on loopback, and links to it. */
+import { onTestFinished } from 'vitest';
+import type { BrowserContextOptions } from 'playwright-core';
+import { type Handlers, handlersOf } from '../../src/host/local/handlers.ts';
+import type { Ring } from '../../src/host/office/ring.ts';
+import { WebSide } from '../../src/host/web/web-side.ts';
+import { type BrowserSuite, PageWindow } from './page-browser.ts';
+import { accepted, officeOf } from './mail-office.ts';
+import type { TestOffice } from './test-office.ts';
+
+const FACTS = { version: '1', pid: 1, startedAtMs: 1, store: '/s', config: '/c', socket: '/d' };
+const unasked = (): Promise<never> => Promise.reject(new Error('no test of the page asks for this'));
+const pairing = { invite: unasked, accept: unasked };
+const sessions = { register: unasked, heartbeat: unasked, end: unasked, wait: unasked, heard: unasked, list: unasked };
+/** Nobody has a session that could be woken. */
+const ring: Ring = () => Promise.resolve({ isWoken: false, detail: 'No session of it is live.' });
+
+export interface MailPage {
+  office: TestOffice;
+  web: WebSide;
+  handlers: Handlers;
+  /** A one-time link. */
+  link: () => Promise<string>;
+}
+
+export interface MailPageOptions {
+  pageFolder?: string;
+  agents?: readonly string[];
+  listen?: { host: string; port: number };
+}
+
+export async function mailPage({
+  pageFolder,
+  agents = ['alice', 'bob:review'],
+  listen = { host: '127.0.0.1', port: 0 },
+}: MailPageOptions = {}): Promise<MailPage> {
+  const office = await officeOf(agents);
+  const web: WebSide = new WebSide({ office, handlers: () => handlers, listen, pageFolder });
+  const handlers = handlersOf({ office, facts: FACTS, pairing, web, sessions, ring });
+  onTestFinished(() => web.stop());
+  return { office, web, handlers, link: async () => accepted(await web.link()).url };
+}
+
+export class MailWindow extends PageWindow {
+  static async open(suite: BrowserSuite, options: BrowserContextOptions = {}): Promise<MailWindow> {
+    const opened = new MailWindow(...(await PageWindow.newPage(suite, options)));
+    await opened.watch();
+    return opened;
+  }
+
+  /** Opens the page with a fresh link; it is live when this resolves. */
+  async enter({ link }: MailPage): Promise<void> {
+    await this.page.goto(await link());
+    await this.heading('Inbox');
+    await this.page.getByText('live', { exact: true }).waitFor();
+  }
+}

@@ -1,0 +1,137 @@
+/**
+ * A page of ours in a real browser: headless Chromium against a process that the test runs. Whatever the page should never
+ * do (a violated policy, an error, a dialog, a word too wide) is kept.
+ */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { type Browser, type BrowserContext, type BrowserContextOptions, type Page, chromium } from 'playwright-core';
+import { afterAll, beforeAll, onTestFinished } from 'vitest';
+import { buildPage } from '../../scripts/build-pages.ts';
+import { disposableFolder } from './temporary-folder.ts';
+
+const CHROMIUM = '/usr/bin/chromium';
+/** How long the page may take for anything. */
+const PATIENCE_MS = 8_000;
+
+export interface BrowserSuite {
+  browser: Browser;
+  /** Where the page was built. */
+  pageFolder: string;
+  /** For screenshots; gone at the end unless POSTE_SCREENSHOTS names another folder. */
+  screenshots: string;
+}
+
+/** A browser and a built page for the tests of a file; call it there. */
+export function browserForSuite(page: 'console' | 'mailpage'): BrowserSuite {
+  const suite = {} as BrowserSuite;
+  let remove: (() => Promise<void>) | undefined;
+  beforeAll(async () => {
+    if (!existsSync(CHROMIUM)) {
+      throw new Error(`these tests need Chromium at ${CHROMIUM}: apt-get install chromium, as .ci/run does`);
+    }
+    const disposable = await disposableFolder();
+    remove = disposable.remove;
+    suite.pageFolder = join(disposable.folder, page);
+    suite.screenshots = process.env['POSTE_SCREENSHOTS'] ?? join(disposable.folder, 'screenshots');
+    await buildPage(page, suite.pageFolder);
+    const asRoot = process.getuid?.() === 0 ? ['--no-sandbox'] : [];
+    suite.browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--disable-dev-shm-usage', ...asRoot] });
+  });
+  afterAll(async () => {
+    await suite.browser?.close();
+    await remove?.();
+  });
+  return suite;
+}
+
+/** A window of its own; everything that its page did wrong is in `faults`. */
+export class PageWindow {
+  readonly context: BrowserContext;
+  readonly page: Page;
+  readonly faults: string[] = [];
+  /** Status and path of what was refused; a test that means it takes it out. */
+  readonly refusals: string[] = [];
+
+  protected constructor(context: BrowserContext, page: Page) {
+    this.context = context;
+    this.page = page;
+    page.on('pageerror', (error) => this.faults.push(`error: ${error.message}`));
+    page.on('console', (message) => {
+      // What was refused is told below.
+      if (message.text().startsWith('Failed to load resource')) return;
+      if (message.type() === 'error' || message.type() === 'warning') this.faults.push(message.text());
+    });
+    page.on('response', (response) => {
+      if (response.status() >= 400) this.refusals.push(`${response.status()} ${new URL(response.url()).pathname}`);
+    });
+    page.on('dialog', (dialog) => {
+      this.faults.push(`dialog: ${dialog.message()}`);
+      void dialog.dismiss();
+    });
+    page.on('request', (request) => {
+      if (new URL(request.url()).hostname !== '127.0.0.1') this.faults.push(`asked elsewhere: ${request.url()}`);
+    });
+  }
+
+  /** A context and a page for one test. */
+  protected static async newPage(
+    { browser }: BrowserSuite,
+    options: BrowserContextOptions,
+  ): Promise<[BrowserContext, Page]> {
+    const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, ...options });
+    onTestFinished(() => context.close());
+    context.setDefaultTimeout(PATIENCE_MS);
+    return [context, await context.newPage()];
+  }
+
+  /** To be called before the page goes anywhere. */
+  protected async watch(): Promise<void> {
+    await this.page.exposeFunction('posteFault', (fault: string) => this.faults.push(fault));
+    await this.page.addInitScript(`
+      addEventListener('securitypolicyviolation', (event) => posteFault('policy: ' + event.violatedDirective + ' ' + event.blockedURI));
+      globalThis.hacked = () => posteFault('script of others ran');
+    `);
+  }
+
+  /** Goes to a view by its name in the navigation. */
+  async go(name: string): Promise<void> {
+    await this.page.getByRole('navigation').getByRole('link', { name }).click();
+    await this.heading(name);
+  }
+
+  /** Resolves when the view with this heading is there. */
+  async heading(name: string | RegExp): Promise<void> {
+    await this.page.getByRole('heading', { level: 1, name }).waitFor();
+  }
+
+  /** Everything that is wrong: what is wider than the window, and every fault and refusal so far. */
+  async unsound(): Promise<string[]> {
+    const [wide, widest] = await this.page.evaluate<[number, string[]]>(`(() => {
+      const width = document.documentElement.clientWidth;
+      const wider = [...document.querySelectorAll('main *, header *')].filter((one) => {
+        const { left, right, width: own } = one.getBoundingClientRect();
+        return own > 1 && (right > width + 1 || left < -1);
+      });
+      return [document.documentElement.scrollWidth - width, wider.map((one) => one.outerHTML.slice(0, 120))];
+    })()`);
+    const scrolls = wide === 0 ? [] : [`scrolls sideways by ${wide}`];
+    return [...scrolls, ...widest, ...this.faults, ...this.refusals];
+  }
+
+  /** What the focus is on, by its name, as Tab goes from here; until it leaves the page or comes around. */
+  async tabStops(max = 40): Promise<string[]> {
+    const stops: string[] = [];
+    for (let at = 0; at < max; at++) {
+      await this.page.keyboard.press('Tab');
+      const name = await this.page.evaluate<string>(`(() => {
+        const one = document.activeElement;
+        if (!one || one === document.body) return '';
+        const label = one.labels?.[0]?.querySelector('span')?.textContent;
+        return (label ?? one.getAttribute('aria-label') ?? one.textContent).trim();
+      })()`);
+      if (name === '') break;
+      stops.push(name);
+    }
+    return stops;
+  }
+}
