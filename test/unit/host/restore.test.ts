@@ -25,6 +25,8 @@ import { accepted, idOf, send } from '../../support/mail-office.ts';
 import { hostNamed } from '../../support/hosts.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 
+const agreed = (): Promise<void> => Promise.resolve();
+
 class Host {
   readonly paths: HostPaths;
   readonly file: string;
@@ -59,8 +61,7 @@ class Host {
   }
 
   restore(): Promise<RestoreReport> {
-    const confirm = (): Promise<void> => Promise.resolve();
-    return restoreHost({ file: this.file, paths: this.paths, nowMs: Date.now(), force: false, confirm });
+    return restoreHost({ file: this.file, paths: this.paths, nowMs: Date.now(), force: false, confirm: agreed });
   }
 
   /** The names beside the store. */
@@ -82,7 +83,7 @@ async function pair(office: Office, name: string): Promise<void> {
   const encKey = { hostPubkey: publicKey, encPub, at: 1, sig: '' };
   await office.store.transact(async (tx) => {
     const pinned = await pinPeer(tx, office, { hostName: name as HostName, publicKey, encKey, address: null });
-    await learnDirectory(tx, office, accepted(pinned).peerId, [{ name: 'bob', roles: [] }]);
+    learnDirectory(tx, office, accepted(pinned).peerId, [{ name: 'bob', roles: [] }]);
   });
 }
 
@@ -139,7 +140,7 @@ describe('what a restore of a host does not undo', () => {
           [gone, 'undelivered'],
           [kept, 'pending'],
         ]),
-      ); // prettier-ignore
+      );
       const farMs = Date.now() + 1e12;
       const due = await office.store.read((reader) => dueRows(reader, unpaired!.peerId, farMs, 10));
       expect(due.filter(({ kind }) => kind === 'envelope')).toEqual([]);
