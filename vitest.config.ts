@@ -9,6 +9,8 @@ export default defineConfig({
     maxWorkers: Math.ceil(availableParallelism() * 1.5),
     testTimeout: 60_000,
     hookTimeout: 30_000,
+    // What is polled for ends with the event; a loaded machine may take much longer than a second for it.
+    expect: { poll: { timeout: 30_000 } },
     // A test that logs by mistake should be seen; a test that passes has nothing to say.
     silent: 'passed-only',
   },

@@ -5,6 +5,7 @@ import { LOG_LEVELS, type LogLevel } from '../host/config.ts';
 import { type Daemon, DaemonRefused, startDaemon } from '../host/daemon.ts';
 import { StoreFailed } from '../host/store/host-store.ts';
 import { displayFingerprint } from '../protocol/public-key.ts';
+import { installCommand, uninstallCommand } from './daemon-unit.ts';
 import { CommandFailed } from './exit.ts';
 import { hostFailure, ownConfig, ownPaths } from './host-place.ts';
 import { stopSignal } from './stop-signal.ts';
@@ -30,15 +31,22 @@ Environment:
 
 Examples:
   $ poste daemon
-  $ poste daemon --json --log-level warn`;
+  $ poste daemon --json --log-level warn
+  $ poste daemon install --dry-run`;
 
 export function daemonCommand(): Command {
-  return new Command('daemon')
-    .description('Keep the mail of this host, and carry it.')
-    .addOption(new Option('--log-level <level>', 'what to log on stderr (default: info)').choices(LOG_LEVELS))
-    .option('--json', 'print the start as one JSON document')
-    .addHelpText('after', NOTES)
-    .action(async (flags: DaemonFlags) => serve(flags));
+  return (
+    new Command('daemon')
+      .description('Keep the mail of this host, and carry it.')
+      .addOption(new Option('--log-level <level>', 'what to log on stderr (default: info)').choices(LOG_LEVELS))
+      .option('--json', 'print the start as one JSON document')
+      .addHelpText('after', NOTES)
+      // What stands behind install is a flag of install.
+      .enablePositionalOptions()
+      .addCommand(installCommand())
+      .addCommand(uninstallCommand())
+      .action(async (flags: DaemonFlags) => serve(flags))
+  );
 }
 
 async function serve({ logLevel, json }: DaemonFlags): Promise<void> {

@@ -60,6 +60,7 @@ async function program(): Promise<Command> {
   const poste = new Command('poste')
     .description('Mail between coding agents on different machines.')
     .version(softwareVersion())
+    .enablePositionalOptions()
     .addHelpText('after', '\nExamples:\n  $ poste init\n  $ poste daemon\n  $ poste status\n  $ poste relay serve');
   await addCommands(poste, COMMANDS, WORDS);
   return withErrors(poste);

@@ -6,7 +6,7 @@
  *   - keys and pairings are taken over from the store that was there, as far as it can be read and is this host's: a
  *     key that was given up does not sign again, and a host that was unpaired does not come back;
  *   - mail that goes out: a row that waits in the backup is sent again with its own bytes and its own id, and whoever
- *     has it already says `duplicate`, so nothing arrives twice;
+ *     has it already says `duplicate`, so nothing arrives twice; one for a host that was unpaired since is given up;
  *   - mail that comes in: what peers send again is known by its id in the backup, or is new to it and kept;
  *   - what was stored since the backup is in none of its tables. That is counted, said to whoever restores and, by
  *     mail of the host itself, to its owner; the store that was there is kept aside.
@@ -15,9 +15,10 @@ import { randomBytes } from 'node:crypto';
 import { createReadStream, rmSync } from 'node:fs';
 import { BackupDamaged, type ReadContainer, readContainer } from '../system/backup-container.ts';
 import { isListening } from '../system/unix-socket.ts';
-import { type IdentityRow, OWNER_ID } from './core/rows.ts';
+import { type IdentityRow, OWNER_ID, type PeerId } from './core/rows.ts';
 import { identityOf } from './office/identity.ts';
 import type { Office } from './office/office.ts';
+import { afterPeerChange } from './office/outbox.ts';
 import { ownOffice } from './own-office.ts';
 import { reportToAgent } from './office/reports.ts';
 import { type HostPaths, makePrivateFolder } from './paths.ts';
@@ -195,12 +196,12 @@ async function carryOver(
       );
       const identity: IdentityRow = { ...(its ?? own), receiptFloor };
       tx.put('identity', [], identity);
-      if (before && its) await takePairings(tx, before);
-      reportRestore(
-        tx,
-        ownOffice(restored, identityOf(identity), () => undefined),
-        plan,
-      );
+      const office = ownOffice(restored, identityOf(identity), () => undefined);
+      if (before && its) {
+        await takePairings(tx, before);
+        await endUnpaired(tx, office);
+      }
+      reportRestore(tx, office, plan);
       return receiptFloor;
     });
   return replaced === 'unreadable' ? work(undefined) : replaced.read(work);
@@ -223,6 +224,13 @@ async function takePairings(tx: Transaction, before: Reader): Promise<void> {
     for await (const { key } of tx.range(table, [])) tx.delete(table, key);
     for await (const { key, row } of before.range(table, [])) tx.put(table, key, row);
   }
+}
+
+/** What waits in the backup for a host that was unpaired since goes nowhere, and its senders are told. */
+async function endUnpaired(tx: Transaction, office: Office): Promise<void> {
+  const unpaired: PeerId[] = [];
+  for await (const { row } of tx.range('peer', [])) if (row.unpairedAtMs !== null) unpaired.push(row.peerId);
+  for (const peerId of unpaired) await afterPeerChange(tx, office, peerId, { type: 'peer-unpaired' });
 }
 
 function reportRestore(tx: Transaction, office: Office, { backup, replaced }: RestorePlan): void {

@@ -9,6 +9,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { payloadKey, queueKey } from '../../src/relay/store/keys.ts';
 import { RelayClient } from '../../src/host/transport/relay-client.ts';
 import { type PublicKey, displayFingerprint } from '../../src/protocol/public-key.ts';
+import { deferred } from '../support/deferred.ts';
 import { type TestHost, alice, bob, carol, dave, hostNamed } from '../support/hosts.ts';
 import { envelopeWire, itemTo } from '../support/mail.ts';
 import { rowKeyBytes } from '../../src/relay/store/keys.ts';
@@ -64,8 +65,15 @@ interface BackupDocument {
   online: boolean;
 }
 
+/** Everything that waits for the host, of however many pages. */
 async function ids(relay: RelayProcess, host: TestHost): Promise<string[]> {
-  return (await clientOf(relay, host).pull()).items.map(({ item_id }) => item_id);
+  const all: string[] = [];
+  for (let after = 0; ; ) {
+    const page = await clientOf(relay, host).pull({ after });
+    all.push(...page.items.map(({ item_id }) => item_id));
+    if (!page.more) return all;
+    after = page.last_seq;
+  }
 }
 
 describe('relay backup', () => {
@@ -75,14 +83,16 @@ describe('relay backup', () => {
     for (const host of [alice, bob]) await clientOf(relay, host).enrol();
     const answered: string[] = [];
     const load = { isOver: false };
+    const begun = deferred();
     const pushing = (async () => {
       for (let at = 0; !load.isOver && at < 400; at++) {
         const items = [`m${at}a`, `m${at}b`];
         await clientOf(relay, alice).push(items.map((id) => itemTo([bob], id, envelopeWire(id, 2000))));
         answered.push(...items);
+        if (answered.length > 20) begun.resolve();
       }
     })();
-    await expect.poll(() => answered.length, { interval: 5, timeout: 30_000 }).toBeGreaterThan(20);
+    await Promise.race([begun.promise, pushing]);
     const before = [...answered];
     const file = join(folder, 'relay.backup');
     const ended = await command('backup', file, '--json');
@@ -438,7 +448,8 @@ describe('relay serve --backup-dir', () => {
     const backups = join(folder, 'backups');
     const relay = await start('--backup-dir', backups, '--backup-keep', '2', '--admin-listen', '127.0.0.1:0');
     const written = async (): Promise<string[]> => (existsSync(backups) ? readdir(backups) : []);
-    await expect.poll(async () => (await written()).filter((name) => name.endsWith('.backup')).length).toBe(1);
+    const finished = async (): Promise<number> => (await written()).filter((name) => name.endsWith('.backup')).length;
+    await expect.poll(finished).toBe(1);
     const health = async (): Promise<unknown> => (await fetch(`${relay.start.admin_url}/healthz`)).json();
     await expect.poll(health).toMatchObject({ last_backup: { ok: true } });
     await stopped(relay);

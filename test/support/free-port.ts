@@ -1,10 +1,28 @@
-/** A port of 127.0.0.1 that nobody has. */
+/** Ports of 127.0.0.1 that nobody has. */
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 
+/** Below the ports that systems give to outgoing connections, which nobody can hold for later. */
+const STEADY_PORTS = { from: 20_000, count: 12_000 };
+
 export async function freePort(): Promise<number> {
-  const server = createServer().listen({ host: '127.0.0.1', port: 0 });
-  await once(server, 'listening');
+  return (await listened(0)) ?? freePort();
+}
+
+/** For a server that goes away and comes again: no connection is given the port meanwhile. */
+export async function steadyPort(): Promise<number> {
+  const port = STEADY_PORTS.from + Math.floor(Math.random() * STEADY_PORTS.count);
+  return (await listened(port)) ?? steadyPort();
+}
+
+/** The port that was listened at, free again; `undefined` when it is taken. */
+async function listened(wanted: number): Promise<number | undefined> {
+  const server = createServer().listen({ host: '127.0.0.1', port: wanted });
+  try {
+    await once(server, 'listening');
+  } catch {
+    return undefined;
+  }
   const { port } = server.address() as AddressInfo;
   server.close();
   await once(server, 'close');

@@ -1,9 +1,8 @@
 /** A settings file of another program: read whole, changed as a whole, with a copy of what it was beside it. */
-import { copyFileSync, constants, mkdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
-import { open, rename, rm } from 'node:fs/promises';
+import { mkdirSync, readFileSync, realpathSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
-import { syncFolder } from '../../system/sync-folder.ts';
+import { copyBeside, replaceFile } from '../../system/replace-file.ts';
 import { SettingsRefused } from './hook-settings.ts';
 
 export interface SettingsFile {
@@ -58,44 +57,11 @@ export async function writeSettings(
   try {
     mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
     const backup = text === undefined ? null : copyBeside(path, nowMs);
-    await replace(path, changed);
+    await replaceFile(path, changed);
     return backup;
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === undefined) throw error;
     throw new SettingsRefused(`cannot be written (${code})`);
   }
-}
-
-function copyBeside(path: string, nowMs: number): string {
-  const stamp = new Date(nowMs).toISOString().replaceAll(/[-:]|\.\d+/g, '');
-  for (let number = 1; ; number++) {
-    const copy = `${path}.before-poste-${stamp}${number === 1 ? '' : `-${number}`}`;
-    try {
-      copyFileSync(path, copy, constants.COPYFILE_EXCL);
-      return copy;
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-    }
-  }
-}
-
-/** All of it or nothing, also in a crash. */
-async function replace(path: string, text: string): Promise<void> {
-  const mode = statSync(path, { throwIfNoEntry: false })?.mode ?? 0o600;
-  const beside = `${path}.poste-${process.pid}`;
-  try {
-    const file = await open(beside, 'w', mode & 0o777);
-    try {
-      await file.writeFile(text);
-      await file.sync();
-    } finally {
-      await file.close();
-    }
-    await rename(beside, path);
-  } catch (error) {
-    await rm(beside, { force: true });
-    throw error;
-  }
-  await syncFolder(dirname(path));
 }

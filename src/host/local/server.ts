@@ -149,6 +149,7 @@ export class LocalServer {
     this.#backups++;
     try {
       response.writeHead(200, { 'content-type': 'application/octet-stream' });
+      const over = AbortSignal.any([gone, this.#stopping.signal]);
       for await (const chunk of this.#options.backup()) {
         if (gone.aborted) return;
         // Half a backup is none: the peer sees the connection end.
@@ -156,7 +157,7 @@ export class LocalServer {
           response.destroy();
           return;
         }
-        if (!response.write(chunk)) await drained(response, gone);
+        if (!response.write(chunk)) await drained(response, over);
       }
       response.end();
     } finally {
@@ -202,15 +203,15 @@ function answer(response: ServerResponse, { status, document }: Reply): void {
   response.end(text);
 }
 
-function drained(response: ServerResponse, gone: AbortSignal): Promise<void> {
+function drained(response: ServerResponse, over: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const done = (): void => {
       response.off('drain', done);
-      gone.removeEventListener('abort', done);
+      over.removeEventListener('abort', done);
       resolve();
     };
     response.once('drain', done);
-    gone.addEventListener('abort', done, { once: true });
-    if (gone.aborted) done();
+    over.addEventListener('abort', done, { once: true });
+    if (over.aborted) done();
   });
 }

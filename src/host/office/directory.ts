@@ -52,11 +52,6 @@ export async function listAgents(
   });
 }
 
-/** What this host tells its peers of its agents: names and roles, never sessions. */
-export async function ownDirectory(reader: Reader): Promise<DirectoryAgent[]> {
-  return (await presentAgents(reader)).map(({ name, roles }) => ({ name, roles }));
-}
-
 async function agentsHere(reader: Reader, office: Office): Promise<AgentsResult['agents']> {
   const { hostName: host } = office.identity();
   const agents: AgentsResult['agents'] = [];

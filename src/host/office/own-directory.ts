@@ -1,16 +1,11 @@
 /** What paired hosts are told of the agents here: names and roles, never sessions. */
 import { LAN_AGENTS_MAX } from '../../protocol/lan.ts';
-import { OWNER_ID, type DirectoryAgent } from '../core/rows.ts';
+import type { DirectoryAgent } from '../core/rows.ts';
+import { presentAgents } from './agents.ts';
 import type { Office } from './office.ts';
 
-export function ownDirectory({ store }: Office): Promise<DirectoryAgent[]> {
-  return store.read(async (reader) => {
-    const agents: DirectoryAgent[] = [];
-    for await (const { row } of reader.range('agent', [])) {
-      if (row.removedAtMs !== null || row.agentId === OWNER_ID) continue;
-      agents.push({ name: row.name, roles: row.roles });
-      if (agents.length >= LAN_AGENTS_MAX) break;
-    }
-    return agents;
-  });
+/** By name; of more agents than one answer carries, the first. */
+export async function ownDirectory({ store }: Office): Promise<DirectoryAgent[]> {
+  const agents = await store.read(presentAgents);
+  return agents.slice(0, LAN_AGENTS_MAX).map(({ name, roles }) => ({ name, roles }));
 }

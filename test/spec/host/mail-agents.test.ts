@@ -4,7 +4,8 @@ import { addAgent, listOwnAgents, removeAgent, renameAgent, setAgentRoles } from
 import { AgentAddInput } from '../../../src/host/documents/agents.ts';
 import { parseInput } from '../../../src/host/documents/parse-input.ts';
 import { actingAgent } from '../../../src/host/office/acting-agent.ts';
-import { listAgents, ownDirectory } from '../../../src/host/office/directory.ts';
+import { listAgents } from '../../../src/host/office/directory.ts';
+import { ownDirectory } from '../../../src/host/office/own-directory.ts';
 import { accepted, addAgents, addPeer, addSession, idOf, officeOf, refused, send } from '../../support/mail-office.ts';
 
 describe('mail_agents', () => {
@@ -59,7 +60,7 @@ describe('mail_agents', () => {
   test('tells a peer names and roles only, and nothing of agents that were removed', async () => {
     const office = await officeOf(['alice:qa', 'bob']);
     accepted(await removeAgent(office, { name: 'bob' }));
-    expect(await office.store.read((reader) => ownDirectory(reader))).toEqual([{ name: 'alice', roles: ['qa'] }]);
+    expect(await ownDirectory(office)).toEqual([{ name: 'alice', roles: ['qa'] }]);
   });
 });
 

@@ -1,0 +1,69 @@
+/**
+ * The daemon as a service of its user under systemd: the text of the unit, and where it lies (systemd.unit(5),
+ * systemd.service(5), systemd.syntax(7)).
+ */
+import { isAbsolute, join } from 'node:path';
+
+export const UNIT_NAME = 'poste.service';
+
+/** DO NOT CHANGE: units that were installed are known by it. */
+const FIRST_LINE = '# Written by poste daemon install. poste daemon uninstall takes it away.';
+
+export interface UnitParts {
+  /** Absolute paths: Node.js, and the file that it is to run. */
+  node: string;
+  main: string;
+  /** What says where the host lies, when the environment of a service would not. */
+  environment: Readonly<Record<string, string>>;
+}
+
+/** Throws `RangeError` for a path that no unit can name. */
+export function unitText({ node, main, environment }: UnitParts): string {
+  const variables = Object.entries(environment).map(
+    ([name, value]) => `Environment=${quoted(escaped(`${name}=${value}`))}\n`,
+  );
+  // A variable is put into arguments, never into the program's own path.
+  const command = [quoted(escaped(node)), quoted(escaped(main).replaceAll('$', '$$$$')), 'daemon'].join(' ');
+  return `${FIRST_LINE}
+[Unit]
+Description=Poste: keeps the mail of this host
+# The daemon ends itself on a failed write, and a disk may be full for longer than any count of tries.
+StartLimitIntervalSec=0
+
+[Service]
+Type=exec
+UMask=0077
+${variables.join('')}ExecStart=${command}
+Restart=on-failure
+RestartSec=5s
+# Wrong settings (2) and a host that is not there (3) do not mend themselves. A store in use (4) is free again one day.
+RestartPreventExitStatus=2 3
+# What is under way gets 20 s to finish; what it wrote is then flushed.
+TimeoutStopSec=40s
+
+[Install]
+WantedBy=default.target
+`;
+}
+
+export function isOwnUnit(text: string): boolean {
+  return text.startsWith(`${FIRST_LINE}\n`);
+}
+
+/** Where units of the user lie. */
+export function unitPath(environment: Readonly<Record<string, string | undefined>>, homeFolder: string): string {
+  const named = environment['XDG_CONFIG_HOME'];
+  const config = named !== undefined && isAbsolute(named) ? named : join(homeFolder, '.config');
+  return join(config, 'systemd', 'user', UNIT_NAME);
+}
+
+/** Per cent begins a specifier. */
+function escaped(text: string): string {
+  // oxlint-disable-next-line no-control-regex
+  if (/[\u0000-\u001f\u007f]/.test(text)) throw new RangeError(`a unit cannot name ${JSON.stringify(text)}`);
+  return text.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('%', '%%');
+}
+
+function quoted(text: string): string {
+  return /^[A-Za-z0-9@+=:,./_-]+$/.test(text) ? text : `"${text}"`;
+}

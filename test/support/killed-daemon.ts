@@ -1,0 +1,110 @@
+/** A host's daemon that is killed and begun again on the same store, and asked by whoever does not care when. */
+import { join } from 'node:path';
+import { CallFailed, DaemonClient } from '../../src/host/local/client.ts';
+import { steadyPort } from './free-port.ts';
+import { type Ended, type Environment, type PosteProcess, poste, run } from './poste-process.ts';
+import { temporaryFolder } from './temporary-folder.ts';
+
+/** What a client says when the daemon was killed before or while it was asked. */
+const LOST_CODES: ReadonlySet<string> = new Set(['DAEMON_NOT_RUNNING', 'DAEMON_GONE']);
+
+export class KilledDaemon {
+  readonly name: string;
+  readonly folder: string;
+  readonly client: DaemonClient;
+  readonly lanAddress: string;
+  readonly #environment: Environment;
+  /** The one that runs now, once the one before is dead. */
+  #running: Promise<PosteProcess>;
+  /** Answers that never came. */
+  lost = 0;
+  /** What daemons said that were killed. */
+  readonly #logs: string[] = [];
+
+  /** A new host of this name, its daemon beginning. Call it inside a test. */
+  static async begin(name: string): Promise<KilledDaemon> {
+    const folder = join(await temporaryFolder(), name);
+    const port = await steadyPort();
+    const environment = { POSTE_HOME: folder, POSTE_LAN_LISTEN: `127.0.0.1:${port}` };
+    const made = await run(['init', '--host', name], environment);
+    if (made.code !== 0) throw new Error(`init ended with ${made.code}: ${made.stderr}`);
+    return new KilledDaemon(name, folder, environment);
+  }
+
+  private constructor(name: string, folder: string, environment: Environment) {
+    this.name = name;
+    this.folder = folder;
+    this.#environment = environment;
+    this.lanAddress = environment['POSTE_LAN_LISTEN'] ?? '';
+    this.client = new DaemonClient(join(folder, 'daemon.sock'), join(folder, 'store'));
+    this.#running = Promise.resolve(this.#start());
+  }
+
+  /** Kills the daemon where it stands, which may be before it was ready, and begins another. */
+  killAndBegin(): void {
+    const before = this.#running;
+    this.#running = (async () => {
+      const killed = await before;
+      await killed.kill();
+      this.#logs.push(killed.stderr);
+      return this.#start();
+    })();
+  }
+
+  /** Resolves when a daemon is ready that nobody has killed yet. Rejects when one ends by itself. */
+  async ready(): Promise<void> {
+    for (;;) {
+      const running = this.#running;
+      try {
+        await (await running).printed('}\n');
+        return;
+      } catch (error) {
+        if (running === this.#running) throw error;
+      }
+    }
+  }
+
+  /** What the daemon answers in the end: asked again, in the same words, after every answer that was lost. */
+  async answered<T>(ask: (client: DaemonClient) => Promise<T>): Promise<T> {
+    for (;;) {
+      await this.ready();
+      try {
+        return await ask(this.client);
+      } catch (error) {
+        if (!(error instanceof CallFailed) || !LOST_CODES.has(error.code)) throw error;
+        this.lost++;
+      }
+    }
+  }
+
+  /** The same, by a command that prints JSON. */
+  async commandAnswered<T>(...args: string[]): Promise<T> {
+    for (;;) {
+      await this.ready();
+      const { code, stdout, stderr } = await run([...args, '--json'], this.#environment);
+      if (code === 0) return JSON.parse(stdout) as T;
+      const said = JSON.parse(stderr) as { code: string };
+      if (!LOST_CODES.has(said.code)) throw new Error(`${args.join(' ')} ended with ${code}: ${stderr}`);
+      this.lost++;
+    }
+  }
+
+  /** Stops it as it should be stopped. */
+  async stop(): Promise<Ended> {
+    await this.ready();
+    const running = await this.#running;
+    running.signal('SIGTERM');
+    const ended = await running.ended();
+    this.#logs.push(ended.stderr);
+    return ended;
+  }
+
+  /** The log of every daemon that has ended, from warnings up. */
+  get log(): string {
+    return this.#logs.join('');
+  }
+
+  #start(): PosteProcess {
+    return poste(['daemon', '--json', '--log-level', 'warn'], this.#environment);
+  }
+}

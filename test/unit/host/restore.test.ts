@@ -1,0 +1,186 @@
+/** What a restore of a host carries over from the store that was there, and what becomes of one that was cut short. */
+import { createWriteStream, existsSync } from 'node:fs';
+import { mkdir, readdir, rename } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { describe, expect, test } from 'vitest';
+import { initialiseHost } from '../../../src/host/init.ts';
+import { addAgent } from '../../../src/host/office/agents.ts';
+import { loadIdentity } from '../../../src/host/office/identity.ts';
+import type { Office } from '../../../src/host/office/office.ts';
+import { listOutbox } from '../../../src/host/office/outbox-list.ts';
+import { dueRows } from '../../../src/host/office/outbox.ts';
+import { rotateOwnKey } from '../../../src/host/office/own-key.ts';
+import { learnDirectory, listPeers, peerOfName, pinPeer, unpair } from '../../../src/host/office/peers.ts';
+import { generateSealKey } from '../../../src/host/office/sealing.ts';
+import { ownOffice } from '../../../src/host/own-office.ts';
+import { type HostPaths, hostPaths } from '../../../src/host/paths.ts';
+import { type RestoreReport, restoreHost } from '../../../src/host/restore.ts';
+import { writeHostBackup } from '../../../src/host/store/backup.ts';
+import { openHostStore } from '../../../src/host/store/open.ts';
+import { finishRestore } from '../../../src/host/store/restored.ts';
+import { type HostName, parseHostName } from '../../../src/protocol/names.ts';
+import { accepted, idOf, send } from '../../support/mail-office.ts';
+import { hostNamed } from '../../support/hosts.ts';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
+
+const agreed = (): Promise<void> => Promise.resolve();
+
+class Host {
+  readonly paths: HostPaths;
+  readonly file: string;
+
+  constructor(folder: string) {
+    this.file = join(folder, 'poste.backup');
+    this.paths = hostPaths({
+      environment: { POSTE_HOME: join(folder, 'poste') },
+      homeFolder: folder,
+      workingFolder: folder,
+      userId: undefined,
+      owns: () => false,
+    });
+  }
+
+  /** As its daemon would, while it runs. */
+  async as<T>(work: (office: Office) => Promise<T>): Promise<T> {
+    const store = await openHostStore(this.paths.store, () => undefined);
+    try {
+      return await work(ownOffice(store, await loadIdentity(store), () => undefined));
+    } finally {
+      await store.close();
+    }
+  }
+
+  backup(): Promise<void> {
+    return this.as(async (office) => {
+      const { hostName: host, signer } = office.identity();
+      const header = { host, host_pubkey: signer.publicKey, created_at: office.nowMs(), version: '1' };
+      await pipeline(Readable.from(writeHostBackup(office.store, header)), createWriteStream(this.file));
+    });
+  }
+
+  restore(): Promise<RestoreReport> {
+    return restoreHost({ file: this.file, paths: this.paths, nowMs: Date.now(), force: false, confirm: agreed });
+  }
+
+  /** The names beside the store. */
+  async beside(): Promise<string[]> {
+    return (await readdir(dirname(this.paths.store))).toSorted();
+  }
+}
+
+async function host(): Promise<Host> {
+  const made = new Host(await temporaryFolder());
+  await initialiseHost(made.paths, parseHostName('here') as HostName, Date.now());
+  return made;
+}
+
+/** A paired host with the agent bob. */
+async function pair(office: Office, name: string): Promise<void> {
+  const { key: publicKey } = hostNamed(name);
+  const { enc_pub: encPub } = await generateSealKey();
+  const encKey = { hostPubkey: publicKey, encPub, at: 1, sig: '' };
+  await office.store.transact(async (tx) => {
+    const pinned = await pinPeer(tx, office, { hostName: name as HostName, publicKey, encKey, address: null });
+    learnDirectory(tx, office, accepted(pinned).peerId, [{ name: 'bob', roles: [] }]);
+  });
+}
+
+async function peerNames(office: Office): Promise<string[]> {
+  return (await listPeers(office)).peers.map(({ host: name }) => name).toSorted();
+}
+
+describe('what a restore of a host does not undo', () => {
+  test('keys and pairings are those of the store that was there', async () => {
+    const here = await host();
+    await here.as(async (office) => {
+      await pair(office, 'laptop');
+      await pair(office, 'gone');
+    });
+    await here.backup();
+    const before = await here.as(async (office) => {
+      accepted(await rotateOwnKey(office));
+      accepted(await unpair(office, 'gone'));
+      await pair(office, 'later');
+      return office.store.read((reader) => Promise.resolve(reader.get('identity')));
+    });
+    const report = await here.restore();
+    expect(report.replaced).toMatchObject({ isReadable: true, isSameHost: true });
+    await here.as(async (office) => {
+      const after = await office.store.read((reader) => Promise.resolve(reader.get('identity')));
+      expect(after).toEqual({ ...before, receiptFloor: report.receiptFloor });
+      expect(after?.keys).toHaveLength(2);
+      expect(office.identity().signer.publicKey).not.toBe(report.backup.host_pubkey);
+      expect(await peerNames(office)).toEqual(['laptop', 'later']);
+    });
+  });
+
+  test('what waits for a host that was unpaired since is not sent, and its sender is told', async () => {
+    const here = await host();
+    const [gone, kept] = await here.as(async (office) => {
+      await pair(office, 'gone');
+      await pair(office, 'laptop');
+      accepted(await addAgent(office, { name: 'eve' }));
+      const sent = ['bob@gone', 'bob@laptop'].map((to) => send(office, 'eve', { to: [to] }));
+      return (await Promise.all(sent)).map((result) => accepted(result).message_id);
+    });
+    await here.backup();
+    const unpaired = await here.as(async (office) => {
+      const peer = await office.store.read((reader) => Promise.resolve(peerOfName(reader, 'gone')));
+      accepted(await unpair(office, 'gone'));
+      return peer;
+    });
+    await here.restore();
+    await here.as(async (office) => {
+      const { rows } = accepted(await listOutbox(office, { show: 'all' }));
+      const states = new Map(rows.map(({ message_id, state }) => [message_id, state]));
+      expect(states).toEqual(
+        new Map([
+          [gone, 'undelivered'],
+          [kept, 'pending'],
+        ]),
+      );
+      const farMs = Date.now() + 1e12;
+      const due = await office.store.read((reader) => dueRows(reader, unpaired!.peerId, farMs, 10));
+      expect(due.filter(({ kind }) => kind === 'envelope')).toEqual([]);
+      const told = await office.store.read(async (reader) => reader.get('mailbox', await idOf(office, 'eve')));
+      expect(told).toMatchObject({ unread: 1 });
+    });
+  });
+});
+
+describe('a restore of a host that was cut short', () => {
+  test('between its two renames is finished at the next start', async () => {
+    const here = await host();
+    await here.backup();
+    await here.as((office) => addAgent(office, { name: 'later' }));
+    await here.restore();
+    const { store } = here.paths;
+    // As a crash leaves it: what served has another name, and the restored one has its own not yet.
+    await rename(store, `${store}.restored`);
+    await finishRestore(store);
+    expect((await here.beside()).map((name) => name.replace(/\d{8}T\d{6}Z/, 'TIME'))).toEqual([
+      'config.toml',
+      'store',
+      'store.replaced-TIME',
+    ]);
+    await here.as(async (office) => {
+      const report = await office.store.read((reader) => Promise.resolve(reader.get('mailbox', 'owner' as never)));
+      expect(report).toMatchObject({ unread: 1 });
+    });
+  });
+
+  test('before the first rename leaves the store that served, and the next restore clears up', async () => {
+    const here = await host();
+    await here.backup();
+    const { store } = here.paths;
+    await mkdir(`${store}.restored`);
+    await mkdir(`${store}.restoring-0a0b0c0d`);
+    await finishRestore(store);
+    await here.as((office) => addAgent(office, { name: 'eve' }));
+    const { keptAside } = await here.restore();
+    expect(existsSync(keptAside ?? '')).toBe(true);
+    expect(await here.beside()).toEqual(['config.toml', 'store', keptAside?.slice(dirname(store).length + 1)]);
+  });
+});
