@@ -96,7 +96,7 @@ describe('a host', () => {
       [here, ['send', '--to', 'a', '--subject', 's', '--body', 'b', '--kind', 'loud'], 2, /Allowed choices/],
       [here, ['send', '--as', 'a b', '--to', 'a', '--subject', 's', '--body', 'b'], 2, /name an agent/],
       [here, ['send', '--to', 'a', '--subject', 's', '--body-file', '/nope'], 3, /cannot be read/],
-      [here, ['inbox', '--owner', '--as', 'x'], 2, /cannot be used with/],
+      [here, ['inbox', '--owner', '--as', 'x'], 2, /leave out --as/],
       [here, ['restore', 'x'], 2, /say --yes/],
       [here, ['restore', '/nope', '--yes'], 3, /cannot be read/],
       [here, ['agent', 'add'], 2, /missing required argument/],

@@ -125,7 +125,7 @@ describe('relay console', () => {
     expect(url.origin).toBe(relay.start.admin_url);
     const page = await fetch(url);
     expect([page.status, page.headers.get('content-type')]).toEqual([200, 'text/html; charset=utf-8']);
-    const [script = ''] = /\/console\/console\.js\?[0-9a-f]{16}/.exec(await page.text()) ?? [];
+    const [script = ''] = /\/console\/page\.js\?[0-9a-f]{16}/.exec(await page.text()) ?? [];
     const answer = await fetch(new URL(script, url));
     expect([answer.status, answer.headers.get('content-type')]).toEqual([200, 'text/javascript']);
     expect(answer.headers.get('cache-control')).toContain('immutable');

@@ -13,7 +13,7 @@ import { SeededRandom } from '../support/seeded-random.ts';
 const REQUESTS = 3000;
 const AT_ONCE = 32;
 /** How long a request that may be half a request is given. */
-const QUIET_MS = 40;
+const QUIET_MS = 250;
 
 describe.each(ADAPTERS)('%s', (adapter) => {
   test(`the relay answers ${REQUESTS} random requests and serves on`, async () => {

@@ -198,11 +198,13 @@ describe.each(ADAPTERS)('%s', (adapter) => {
 
     test('a stop ends the refresh', async () => {
       const { relay, issuer } = await hostedRelayForTest(adapter);
-      await expect.poll(() => relay.timers.underWay(JWKS_REFRESH_MS), { interval: 2 }).toBe(1);
+      // Timers of the same length that every relay has.
+      const others = (await relayForTest(adapter)).timers.underWay(JWKS_REFRESH_MS);
+      await expect.poll(() => relay.timers.underWay(JWKS_REFRESH_MS), { interval: 2 }).toBe(others + 1);
       issuer.fail();
       await relay.restart();
       await expect.poll(() => relay.timers.underWay(JWKS_FAILED_REFRESH_MS), { interval: 2 }).toBe(1);
-      expect(relay.timers.underWay(JWKS_REFRESH_MS)).toBe(0);
+      expect(relay.timers.underWay(JWKS_REFRESH_MS)).toBe(others);
       await relay.stop();
       expect(relay.timers.underWay(JWKS_FAILED_REFRESH_MS)).toBe(0);
     });

@@ -119,7 +119,8 @@ describe('reading', () => {
       changed: [id],
       messages: [{ state: 'read', next_body_offset: null }],
     });
-    expect(office.told.slice(before)).toEqual([{ type: 'mail-handled', agentId: await idOf(office, 'bob') }]);
+    const told = office.told.slice(before);
+    expect(told).toContainEqual({ type: 'mail-handled', agentId: await idOf(office, 'bob') });
     expect(await inbox(office, 'bob', { action: 'read', message_ids: [id] })).toMatchObject({ changed: [] });
   });
 
