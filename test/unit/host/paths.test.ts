@@ -8,7 +8,7 @@ function pathsOf(
   return hostPaths({
     environment,
     homeFolder: '/home/ada',
-    workingFolder: '/work',
+    workingFolder: '/srv',
     userId: 1000,
     owns: () => false,
     ...options,
@@ -52,11 +52,11 @@ describe('hostPaths', () => {
   test('POSTE_HOME is before all of them, and may be relative', () => {
     const paths = pathsOf({ POSTE_HOME: 'mine', XDG_CONFIG_HOME: '/c', XDG_DATA_HOME: '/d', XDG_RUNTIME_DIR: '/r' });
     expect(paths).toEqual({
-      configFile: '/work/mine/config.toml',
-      dataFolder: '/work/mine',
-      store: '/work/mine/store',
-      socket: '/work/mine/daemon.sock',
-      logFile: '/work/mine/daemon.log',
+      configFile: '/srv/mine/config.toml',
+      dataFolder: '/srv/mine',
+      store: '/srv/mine/store',
+      socket: '/srv/mine/daemon.sock',
+      logFile: '/srv/mine/daemon.log',
     });
   });
 });
