@@ -39,7 +39,10 @@ export interface TestRelayOptions extends SettingsChanges {
   folder?: string;
   clock?: TestClock;
   newEpoch?: OpenStoreOptions['newEpoch'];
-  /** The clock of the process when absent: then it depends on the machine where the engine pauses. */
+  /**
+   * One that stands still when absent, so that the engine pauses nowhere: by the clock of the process it would depend on
+   * the machine where it pauses, and with that what shares a batch.
+   */
   monotonicMs?: () => number;
 }
 
@@ -71,7 +74,7 @@ export class TestRelay {
     this.clock = clock ?? new TestClock();
     this.settings = settingsWith(settings);
     this.#newEpoch = newEpoch ?? epochSource();
-    this.#monotonicMs = monotonicMs ?? (() => performance.now());
+    this.#monotonicMs = monotonicMs ?? (() => 0);
   }
 
   async open(): Promise<void> {
