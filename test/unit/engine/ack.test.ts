@@ -42,7 +42,7 @@ test('an ack of 10,000 items writes little at once, and so does what follows it'
   const { batches } = new AppendGate(relay.store);
   const ack = await relay.ack(bob, headSeq);
   expect(ack).toEqual({ type: 'Acked', ackedThrough: headSeq, deleted: 10_000, headSeq });
-  expect(batches.map(({ entries, changes }) => [entries.length, changes.length < 10])).toEqual([[1, true]]);
+  expect(batches.map(({ entries, changes }) => [entries.length, [...changes].length < 10])).toEqual([[1, true]]);
   // Others are served while the rows are collected.
   for (let number = 0; relay.store.collector.isPending; number++) {
     await relay.pushOne(pushOf(alice, `c${number}`, [[carol, 'x']]));
