@@ -86,7 +86,16 @@ export async function startDaemon({ paths, config, version, log }: DaemonOptions
     const relay = new RelaySide({ office });
     const lan = new LanSide({ office, listen: config.lanListen, advertise: config.lanAdvertise, version, relay });
     const web: WebSide = new WebSide({ office, handlers: () => handlers, listen: config.webListen });
-    const handlers = handlersOf({ office, facts, pairing: lan, relay, web, sessions: waking.desk, ring: waking.ring });
+    const handlers = handlersOf({
+      office,
+      timers: SYSTEM_TIMERS,
+      facts,
+      pairing: lan,
+      relay,
+      web,
+      sessions: waking.desk,
+      ring: waking.ring,
+    });
     const server = await LocalServer.listen({
       socketPath: paths.socket,
       office,

@@ -2,6 +2,7 @@
 import { onTestFinished } from 'vitest';
 import type { BrowserContextOptions } from 'playwright-core';
 import { type Handlers, handlersOf } from '../../src/host/local/handlers.ts';
+import { SYSTEM_TIMERS } from '../../src/host/office/timers.ts';
 import type { Ring } from '../../src/host/office/ring.ts';
 import { WebSide } from '../../src/host/web/web-side.ts';
 import { type BrowserSuite, PageWindow } from './page-browser.ts';
@@ -37,7 +38,7 @@ export async function mailPage({
 }: MailPageOptions = {}): Promise<MailPage> {
   const office = await officeOf(agents);
   const web: WebSide = new WebSide({ office, handlers: () => handlers, listen, pageFolder });
-  const handlers = handlersOf({ office, facts: FACTS, pairing, relay, web, sessions, ring });
+  const handlers = handlersOf({ office, timers: SYSTEM_TIMERS, facts: FACTS, pairing, relay, web, sessions, ring });
   onTestFinished(() => web.stop());
   return { office, web, handlers, link: async () => accepted(await web.link()).url };
 }

@@ -7,6 +7,7 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import {
   Client,
+  type ClientOptions,
   type JSONRPCMessage,
   type Transport,
   deserializeMessage,
@@ -112,6 +113,11 @@ export function mcpProcess(environment: Environment, args: readonly string[]): M
   return new McpProcess(args, environment);
 }
 
+/** The options of a client that speaks one revision. */
+export function versionNegotiationOf(revision: Revision): ClientOptions {
+  return { versionNegotiation: { mode: revision === '2026-07-28' ? { pin: revision } : 'legacy' } };
+}
+
 export interface ConnectedMcp {
   client: Client;
   process: McpProcess;
@@ -123,8 +129,7 @@ export async function connectMcp(
   revision: Revision = '2025-11-25',
 ): Promise<ConnectedMcp> {
   const process = mcpProcess(environment, args);
-  const mode = revision === '2026-07-28' ? { pin: revision } : 'legacy';
-  const client = new Client({ name: 'test', version: '0' }, { versionNegotiation: { mode } });
+  const client = new Client({ name: 'test', version: '0' }, versionNegotiationOf(revision));
   await client.connect(process);
   return { client, process };
 }

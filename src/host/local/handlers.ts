@@ -4,6 +4,7 @@ import type { AgentId } from '../core/rows.ts';
 import { addAgent, listOwnAgents, removeAgent, renameAgent, setAgentRoles } from '../office/agents.ts';
 import { listAgents } from '../office/directory.ts';
 import { useInbox } from '../office/inbox.ts';
+import { watchInbox } from '../office/inbox-watch.ts';
 import type { RelaySetInput, RelaySetResult, RelayStatusResult, RelayUnsetResult } from '../documents/relay.ts';
 import type { WebLinkResult } from '../documents/web.ts';
 import type { Office } from '../office/office.ts';
@@ -19,6 +20,7 @@ import { listPeers, setAddress, unpair } from '../office/peers.ts';
 import { discardQuarantined, listQuarantine, retryQuarantine, showQuarantined } from '../office/quarantine.ts';
 import type { SessionDesk } from '../office/session-desk.ts';
 import { type DaemonFacts, readStatus } from '../office/status.ts';
+import type { Timers } from '../office/timers.ts';
 import type { InputOf, OPERATIONS, OperationName, OutputOf } from './operations.ts';
 
 export interface Caller {
@@ -39,6 +41,7 @@ export type Handlers = {
 /** What handlers work with besides the office. */
 export interface HandlerParts {
   office: Office;
+  timers: Timers;
   facts: DaemonFacts;
   pairing: Pairing;
   relay: RelaySetting;
@@ -65,7 +68,8 @@ export interface RelaySetting {
   status(): Promise<RelayStatusResult>;
 }
 
-export function handlersOf({ office, facts, pairing, relay, web, sessions, ring }: HandlerParts): Handlers {
+export function handlersOf(parts: HandlerParts): Handlers {
+  const { office, timers, facts, pairing, relay, web, sessions, ring } = parts;
   return {
     status: () => readStatus(office, facts),
     'add-agent': (_, input) => addAgent(office, input),
@@ -77,6 +81,7 @@ export function handlersOf({ office, facts, pairing, relay, web, sessions, ring 
     'mail-send': ({ agentId }, input) => sendMail(office, agentId, input, ring),
     'mail-reply': ({ agentId }, input) => replyMail(office, agentId, input, ring),
     'mail-inbox': ({ agentId }, input) => useInbox(office, agentId, input),
+    'watch-inbox': ({ agentId, signal }, input) => watchInbox(office, timers, agentId, input, signal),
     'mail-sent': ({ agentId }, input) => listSent(office, agentId, input),
     'mail-search': ({ agentId }, input) => searchMail(office, agentId, input),
     'web-link': () => web.link(),

@@ -23,6 +23,7 @@ import {
   SendInput,
   SendResult,
 } from '../documents/mail.ts';
+import { WatchInboxInput, WatchInboxResult } from '../documents/inbox-watch.ts';
 import { SearchInput, SearchResult } from '../documents/search.ts';
 import { SentInput, SentResult } from '../documents/sent.ts';
 import {
@@ -87,6 +88,8 @@ export const OPERATIONS = {
   'mail-send': { acting: 'agent', input: SendInput, output: SendResult },
   'mail-reply': { acting: 'agent', input: ReplyInput, output: SendResult },
   'mail-inbox': { acting: 'agent', input: InboxInput, output: InboxResult },
+  /** Answers late: a client asks for it again and again. */
+  'watch-inbox': { acting: 'agent', input: WatchInboxInput, output: WatchInboxResult },
   'mail-sent': { acting: 'agent', input: SentInput, output: SentResult },
   'mail-search': { acting: 'agent', input: SearchInput, output: SearchResult },
   'web-link': { acting: 'anybody', input: Nothing, output: WebLinkResult },

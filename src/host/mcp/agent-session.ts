@@ -6,12 +6,11 @@
  */
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { CallFailed } from '../local/client.ts';
-import type { DaemonLink } from './daemon-link.ts';
+import { type DaemonLink, RETRY_MS } from './daemon-link.ts';
 import type { ServerLog } from './tool-server.ts';
 
 /** Beats within the time that the daemon says a silent session lives. */
 const BEATS_PER_LIFE = 3;
-const RETRY_MS = 3000;
 /** The end is said once, and not waited for longer. */
 const END_MS = 1000;
 

@@ -5,6 +5,9 @@
 import { CallFailed, type ClientCode, type DaemonClient } from '../local/client.ts';
 import type { InputOf, OperationName, OutputOf } from '../local/operations.ts';
 
+/** A daemon that is away is asked again after this long, by whoever asks it all the time. */
+export const RETRY_MS = 3000;
+
 export interface DaemonLinkOptions {
   client: DaemonClient;
   agent: string;

@@ -1,4 +1,4 @@
-/** One MCP server with the four tools, for a connection of either protocol revision. It keeps nothing: the daemon does. */
+/** One MCP server with the four tools and the inbox, for a connection of either protocol revision. It keeps nothing: the daemon does. */
 import {
   type CallToolResult,
   type JsonSchemaType,
@@ -11,6 +11,8 @@ import type { TSchema } from 'typebox';
 import { CallFailed } from '../local/client.ts';
 import { OPERATIONS, type ProblemAnswer } from '../local/operations.ts';
 import type { DaemonLink } from './daemon-link.ts';
+import { addInboxResource } from './inbox-resource.ts';
+import type { InboxWatch } from './inbox-watch.ts';
 import { failed, succeeded } from './tool-result.ts';
 import { TOOLS, type Tool, instructionsFor } from './tools.ts';
 
@@ -19,14 +21,18 @@ export type ServerLog = (message: string) => void;
 
 export interface ToolServerOptions {
   link: DaemonLink;
+  watch: InboxWatch;
   version: string;
   log: ServerLog;
 }
 
-export function toolServer({ link, version, log }: ToolServerOptions): McpServer {
+export function toolServer({ link, watch, version, log }: ToolServerOptions): McpServer {
   const server = new McpServer(
     { name: 'poste', title: 'Poste', version },
-    { instructions: instructionsFor(link.agent), capabilities: { tools: { listChanged: false } } },
+    {
+      instructions: instructionsFor(link.agent),
+      capabilities: { tools: { listChanged: false }, resources: { subscribe: true, listChanged: false } },
+    },
   );
   for (const tool of TOOLS) {
     const { input, output } = OPERATIONS[tool.operation];
@@ -37,6 +43,7 @@ export function toolServer({ link, version, log }: ToolServerOptions): McpServer
     );
     registered.execution = { taskSupport: 'forbidden' };
   }
+  addInboxResource(server, link, watch);
   return server;
 }
 

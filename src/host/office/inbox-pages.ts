@@ -44,6 +44,18 @@ export function summaryOf(message: MessageRow, entry: EntryRow | undefined): Mes
   };
 }
 
+/** What a list shows of the entry at a position. */
+export function summaryAt(
+  reader: Reader,
+  agentId: AgentId,
+  position: number,
+): { summary: MessageSummary; entry: EntryRow } {
+  const entry = reader.get('entry', agentId, position);
+  const message = entry && reader.get('message', entry.ref);
+  if (!message) throw new Error('invariant: what is in a mailbox is kept');
+  return { summary: summaryOf(message, entry), entry };
+}
+
 /** The entry of a message in a mailbox; `undefined` for one that the agent sent. */
 export function entryOf(reader: Reader, agentId: AgentId, ref: MessageRef): EntryRow | undefined {
   const position = reader.get('place', agentId, ref);

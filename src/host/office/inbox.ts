@@ -18,7 +18,7 @@ import {
 } from '../documents/mail.ts';
 import { badInput } from '../documents/parse-input.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
-import { BodyBudget, cursorOf, entryOf, parseCursor, summaryOf } from './inbox-pages.ts';
+import { BodyBudget, cursorOf, entryOf, parseCursor, summaryAt } from './inbox-pages.ts';
 import { knownMessage, refuseAbsentAgent } from './known-messages.ts';
 import { type EntryChange, advanceEntry, mailboxOf } from './mailbox.ts';
 import type { Office } from './office.ts';
@@ -123,11 +123,9 @@ async function listPage(
   const shown = positions.slice(0, limit);
   const summaries: MessageSummary[] = [];
   for (const position of shown) {
-    const entry = reader.get('entry', agentId, position);
-    const message = entry && reader.get('message', entry.ref);
-    if (!message) throw new Error('invariant: what is in a mailbox is kept');
+    const { summary, entry } = summaryAt(reader, agentId, position);
     if (entry.notifiedAtMs === null) fresh.push(position);
-    summaries.push(summaryOf(message, entry));
+    summaries.push(summary);
   }
   const last = shown.at(-1);
   const next = positions.length > limit && last !== undefined ? cursorOf(`list ${state}`, last) : null;

@@ -6,6 +6,7 @@ import { DaemonClient } from '../../../src/host/local/client.ts';
 import { type Caller, type Handlers, handlersOf } from '../../../src/host/local/handlers.ts';
 import { OPERATIONS, type OperationName } from '../../../src/host/local/operations.ts';
 import { LocalServer } from '../../../src/host/local/server.ts';
+import { SYSTEM_TIMERS } from '../../../src/host/office/timers.ts';
 import { parseInput } from '../../../src/host/documents/parse-input.ts';
 import { isListening } from '../../../src/system/unix-socket.ts';
 import { isRefusal } from '../../../src/host/core/refusal.ts';
@@ -36,7 +37,10 @@ async function started(changes: Partial<Handlers> = {}): Promise<Started> {
   const relay = { set: broken, unset: broken, status: broken };
   const sessions = { register: broken, heartbeat: broken, end: broken, wait: broken, heard: broken, list: broken };
   const web = { link: broken };
-  const handlers = { ...handlersOf({ office, facts, pairing, relay, web, sessions, ring: broken }), ...changes };
+  const handlers = {
+    ...handlersOf({ office, timers: SYSTEM_TIMERS, facts, pairing, relay, web, sessions, ring: broken }),
+    ...changes,
+  };
   const server = await LocalServer.listen({ socketPath: path, office, handlers, backup });
   onTestFinished(() => server.close());
   return { client: new DaemonClient(path, '/store'), server, path, logged };
