@@ -33,6 +33,13 @@ const TRUST: Readonly<Record<RelaySetResult['trust'], string>> = {
   'first-use': 'Nobody vouched for this key: compare the fingerprint with what the operator of the relay says.',
 };
 
+const V1_TRUST = `It speaks only v1, the earlier protocol: nothing proves that it has this key, and it signs no receipts. Mail to it is
+sealed all the same. It is spoken to in v2, and this key is pinned, as soon as it can.`;
+
+function trustText({ relay, trust }: RelaySetResult): string {
+  return relay.protocol === 1 ? V1_TRUST : TRUST[trust];
+}
+
 export function relaySetCommand(): Command {
   const command = new Command('set')
     .description('Use a relay for the mail of this host that the LAN cannot carry.')
@@ -47,7 +54,7 @@ export function relaySetCommand(): Command {
       if (flags.json) process.stdout.write(jsonLine(set));
       else
         process.stdout.write(
-          `${printable(set.relay.url)} is used, with the key\n  ${set.relay.fingerprint}\n${TRUST[set.trust]}\n`,
+          `${printable(set.relay.url)} is used, with the key\n  ${set.relay.fingerprint}\n${trustText(set)}\n`,
         );
     });
 }

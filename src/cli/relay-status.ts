@@ -18,11 +18,14 @@ export function relayStatusCommand(): Command {
     });
 }
 
+type Row = [name: string, value: string];
+
 export function relayStatusText(status: RelayStatusResult): string {
   const { relay } = status;
   if (!relay) return 'No relay is set: poste relay set sets one.\n';
-  const rows: [name: string, value: string][] = [
+  const rows: Row[] = [
     ['key', relay.fingerprint],
+    ...(relay.protocol === 1 ? [['protocol', 'v1: it signs nothing, and carries no receipts'] as Row] : []),
     ['state', stateText(status)],
     ['epoch', status.epoch ?? 'not known yet'],
     ['enrolled', enrolmentText(status)],
@@ -55,14 +58,17 @@ function enrolmentText({ enrolment }: RelayStatusResult): string {
   ].join(', ');
 }
 
-function sendersText({ enrolment }: RelayStatusResult): string {
+function sendersText({ enrolment, relay }: RelayStatusResult): string {
+  if (relay?.protocol === 1) return 'not in v1: it takes mail of every host';
   const senders = enrolment?.senders;
   return senders
     ? `${senders.count} keys of paired hosts, published ${timeText(senders.checked_at)}`
     : 'not published yet';
 }
 
-function receivedText({ received_through: through, head_seq: head, long_poll: isHeldBack }: RelayStatusResult): string {
+function receivedText(status: RelayStatusResult): string {
+  const { relay, received_through: through, head_seq: head, long_poll: isHeldBack } = status;
+  if (isHeldBack !== null && relay?.protocol === 1) return 'by polling';
   const all = head !== null && head <= through ? 'everything that came' : 'not everything yet';
   const how = isHeldBack === null ? '' : isHeldBack ? ', by long poll' : ', by polling';
   return head === null ? 'not asked yet' : `${all}${how}`;

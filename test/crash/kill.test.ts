@@ -5,7 +5,8 @@
  * relay in between, what it gave a receipt for is delivered exactly once and in order, or is still queued.
  */
 import { describe, expect, test } from 'vitest';
-import { type ItemToPush, type PushResult, RelayClient, RelayProblem } from '../../src/host/transport/relay-client.ts';
+import { type ItemToPush, type PushResult, RelayClient } from '../../src/host/transport/relay-client.ts';
+import { RelayProblem } from '../../src/host/transport/relay-request.ts';
 import { canonicalBytes } from '../../src/protocol/canonical-json.ts';
 import { verifySignature } from '../../src/protocol/ed25519.ts';
 import type { PublicKey } from '../../src/protocol/public-key.ts';

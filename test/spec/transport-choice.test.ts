@@ -11,6 +11,7 @@ const RELAY: RelayFacts = {
   epoch: epochNumbered(1),
   retentionMs: RETENTION_MS,
   isTargetEnrolled: true,
+  carriesReceipts: true,
 };
 const REACHABLE = { address: '10.0.0.2:8789', lanFailures: 0, unpairedAtMs: null };
 

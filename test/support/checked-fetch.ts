@@ -3,6 +3,7 @@
  * of src/host and the tests themselves use it. The test fails even where it takes the error for a lost connection.
  */
 import { afterEach } from 'vitest';
+import { NO_RELAY_HEADER } from './flaky-proxy.ts';
 
 const RELAY_PATH = /\/v[12]\/relay\/|^\/(?:livez|readyz|healthz|metrics|openapi\.json)$/;
 
@@ -13,7 +14,7 @@ globalThis.fetch = async (input, init) => {
   const response = await plainFetch(input, init);
   const { url, method } = new Request(input, { ...init, body: null });
   const { pathname, search } = new URL(url);
-  if (!RELAY_PATH.test(pathname)) return response;
+  if (!RELAY_PATH.test(pathname) || response.headers.has(NO_RELAY_HEADER)) return response;
   // Loaded when it is needed: most test files ask no relay anything.
   const { expectDocumented } = await import('./documented-answers.ts');
   const body = method === 'HEAD' ? undefined : Buffer.from(await response.clone().arrayBuffer());

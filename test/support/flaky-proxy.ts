@@ -4,6 +4,9 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import type { SeededRandom } from './seeded-random.ts';
 
+/** In an answer that no relay gave. */
+export const NO_RELAY_HEADER = 'x-no-relay';
+
 interface Answer {
   status: number;
   headers: IncomingHttpHeaders;
@@ -13,8 +16,12 @@ interface Answer {
 export class FlakyProxy {
   /** How often each of these happens to a request. */
   chances = { lostRequest: 0, lostAnswer: 0, twice: 0 };
+  /** Whether nothing of v2 is there: such a request gets 404 and is not passed on. */
+  isV1Only = false;
   /** What was asked, oldest first: `METHOD path`. */
   readonly asked: string[] = [];
+  /** What came with it. */
+  readonly bodies: string[] = [];
   /** Told of every request before it is passed on; answers what to answer instead. */
   instead: (method: string, target: string) => { status: number; document: object; headers?: object } | undefined =
     () => undefined;
@@ -31,6 +38,11 @@ export class FlakyProxy {
       incoming.on('end', () => {
         const { method = '', url = '', headers } = incoming;
         this.asked.push(`${method} ${url.split('?')[0]}`);
+        this.bodies.push(Buffer.concat(chunks).toString('utf8'));
+        if (this.isV1Only && url.startsWith('/v2/')) {
+          outgoing.writeHead(404, { 'content-type': 'text/plain', [NO_RELAY_HEADER]: 'yes' }).end('not found\n');
+          return;
+        }
         this.#pass(method, url, headers, Buffer.concat(chunks)).then(
           (answer) => {
             if (!answer) return void outgoing.destroy();

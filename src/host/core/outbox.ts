@@ -154,7 +154,8 @@ function moveEnvelope(row: OutboxRow, happening: OutboxHappening, facts: OutboxF
       if (!happening.isVerified) return failedAtRelay(row, 'the accept receipt does not verify', facts);
       return acceptedByRelay(row, happening.acceptance, unconfirmedAtMs(happening.acceptance));
     case 'relay-stored':
-      if (row.state !== 'pending') return unchanged(row);
+      // Whatever a relay of v2 said before stands: v1 proves nothing.
+      if (row.state !== 'pending' && row.state !== 'relay-accepted') return unchanged(row);
       return changed(row, { relayAttempts: 0, lastError: null, nextAtMs: nowMs + ASK_AGAIN_MS });
     case 'expired': {
       const { state, acceptance } = row;

@@ -307,8 +307,8 @@ export interface DirectoryAgent {
 export interface QuarantineRow {
   number: number;
   via: 'lan' | 'relay';
-  /** The relay's key, epoch and sequence number; null for the LAN. */
-  relay: { pubkey: PublicKey; epoch: Epoch; seq: number } | null;
+  /** The relay's key, epoch and sequence number, which v1 does not tell; null for the LAN. */
+  relay: { pubkey: PublicKey; epoch: Epoch; seq: number | null } | null;
   kind: ItemKind;
   itemId: string;
   /** Whoever brought it, by its hop or by the relay's word. */
@@ -373,6 +373,8 @@ export interface RelayRow {
   /** Another key was shown at this address: nothing goes there until the owner confirms it. */
   seenKey: { pubkey: PublicKey; atMs: number } | null;
   proof: RelayProofSource | null;
+  /** It answered 404 where v2 says who it is, and never anything else: it is spoken to in v1, which pins no key. */
+  isV1?: true;
   /** The store generation that rows and positions are of; null before the relay was reached. */
   epoch: Epoch | null;
   /** `iat` of the newest sender list that was published: never gone behind. */
@@ -397,6 +399,8 @@ export interface RelayEnrolmentRow {
 /** How far the queue at a relay is dealt with: everything up to there is delivered, known or in quarantine. */
 export interface RelayPositionRow {
   receivedThrough: number;
+  /** Of a relay of v1, which tells no seq: what stands behind the last page that is dealt with. */
+  cursor?: string;
   atMs: number;
 }
 

@@ -13,6 +13,8 @@ export interface RelayFacts {
   epoch: Epoch;
   retentionMs: number;
   isTargetEnrolled: boolean;
+  /** A relay of v1 takes envelopes alone. */
+  carriesReceipts: boolean;
 }
 
 /** `wait`: not now. A row that is due and has to wait is given `time-passed`. */
@@ -38,9 +40,10 @@ export function chooseTransport(
   // Rule 2.
   if (row.nextAtMs === null || row.nextAtMs > nowMs || peer.unpairedAtMs !== null) return 'wait';
   const overLan = peer.address === null ? 'wait' : 'lan';
+  const isCarried = relay !== null && (row.kind === 'envelope' || relay.carriesReceipts);
   switch (row.state) {
     case 'pending': {
-      if (!relay?.isTargetEnrolled || !mayPush(row, nowMs, relay.retentionMs)) return overLan;
+      if (!isCarried || !relay.isTargetEnrolled || !mayPush(row, nowMs, relay.retentionMs)) return overLan;
       // Rules 1 and 3: a peer that answers again has no failures, and its rows none either.
       if (!isOutOfReach(peer) && row.lanAttempts < LAN_ATTEMPTS_BEFORE_RELAY) return overLan;
       // Where both fail, they take turns.
@@ -49,7 +52,7 @@ export function chooseTransport(
     case 'lan-accepted':
       return overLan;
     case 'relay-accepted':
-      return relay && !isAcceptedIn(row, relay.relayPubkey, relay.epoch) ? 'relay' : 'wait';
+      return isCarried && !isAcceptedIn(row, relay.relayPubkey, relay.epoch) ? 'relay' : 'wait';
     default:
       return 'wait';
   }

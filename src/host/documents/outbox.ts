@@ -71,7 +71,7 @@ export type QuarantineInput = Static<typeof QuarantineInput>;
 export const QuarantinedItem = Type.Object({
   number,
   via: Type.Enum(['lan', 'relay']),
-  relay: orNull(Type.Object({ pubkey: Type.String(), epoch: Type.String(), seq: count })),
+  relay: orNull(Type.Object({ pubkey: Type.String(), epoch: Type.String(), seq: orNull(count) })),
   kind: Type.Enum([...ITEM_KINDS]),
   item_id: Type.String(),
   sender_pubkey: Type.String(),

@@ -22,6 +22,8 @@ export const PinnedRelay = Type.Object({
   relay_pubkey: PublicKeyText,
   fingerprint: Type.String(),
   pinned_at: Time,
+  /** Version 1 pins no key: `relay_pubkey` is what its challenges show. */
+  protocol: Type.Enum([1, 2]),
   token_from: orNull(Type.Enum(['file', 'command'])),
 });
 export type PinnedRelay = Static<typeof PinnedRelay>;

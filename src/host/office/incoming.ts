@@ -8,8 +8,8 @@ import type { Reader } from '../store/host-store.ts';
 
 export interface IncomingItem {
   via: 'lan' | 'relay';
-  /** The pinned relay that it came from, and its place there; null over the LAN. */
-  relay: { pubkey: PublicKey; epoch: Epoch; seq: number } | null;
+  /** The relay that it came from, and its place there as far as v1 tells; null over the LAN. */
+  relay: { pubkey: PublicKey; epoch: Epoch; seq: number | null } | null;
   kind: ItemKind;
   itemId: string;
   wire: Buffer;

@@ -24,7 +24,7 @@ export interface RelayScope {
 export function pinRelay(
   tx: Transaction,
   office: Office,
-  pinned: Pick<RelayRow, 'url' | 'pubkey' | 'proof'>,
+  pinned: Pick<RelayRow, 'url' | 'pubkey' | 'proof' | 'isV1'>,
 ): RelayRow {
   const before = tx.get('relay');
   const isSame = before?.pubkey === pinned.pubkey;
@@ -38,6 +38,14 @@ export function pinRelay(
   tx.put('relay', [], row);
   tx.afterCommit(() => office.tell({ type: 'relay-changed' }));
   return row;
+}
+
+/** A relay of v1 speaks v2 now, under the key that its challenges showed: it is pinned. */
+export function noteSpeaksV2(tx: Transaction, pubkey: PublicKey): void {
+  const row = tx.get('relay');
+  if (!row?.isV1 || row.pubkey !== pubkey) return;
+  const { isV1: _isV1, ...pinned } = row;
+  tx.put('relay', [], pinned);
 }
 
 /** Uses no relay any more; answers the one that was used. */
@@ -111,6 +119,16 @@ export function positionIn(reader: Reader, scope: RelayScope): number {
 
 export function putPosition(tx: Transaction, office: Office, scope: RelayScope, receivedThrough: number): void {
   if (isCurrent(tx, scope)) tx.put('relayPosition', keyOf(scope), { receivedThrough, atMs: office.nowMs() });
+}
+
+/** Where the next page of a relay of v1 begins; null at the start of the queue. */
+export function cursorIn(reader: Reader, scope: RelayScope): string | null {
+  return reader.get('relayPosition', ...keyOf(scope))?.cursor ?? null;
+}
+
+export function putCursor(tx: Transaction, office: Office, scope: RelayScope, cursor: string): void {
+  const row = { receivedThrough: 0, cursor, atMs: office.nowMs() };
+  if (isCurrent(tx, scope)) tx.put('relayPosition', keyOf(scope), row);
 }
 
 function isCurrent(reader: Reader, { relayPubkey, epoch }: RelayScope): boolean {

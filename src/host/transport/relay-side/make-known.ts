@@ -9,13 +9,15 @@ import { sha256Hex } from '../../../protocol/digest.ts';
 import { encKeyAdvertisement, senderList } from '../../../protocol/documents.ts';
 import { verifySignature } from '../../../protocol/ed25519.ts';
 import { ISSUED_AHEAD_MAX_MS } from '../../../protocol/limits.ts';
+import type { PublicKey } from '../../../protocol/public-key.ts';
 import { acceptedSenders } from '../../core/accepted-senders.ts';
 import type { RelayEnrolmentRow, RelayProofSource } from '../../core/rows.ts';
 import { signedEncKey } from '../../office/identity.ts';
 import type { Identity, Office } from '../../office/office.ts';
 import { livePeers } from '../../office/peers.ts';
 import { type RelayScope, enrolmentIn, noteSendersIat, putEnrolment } from '../../office/relay-rows.ts';
-import { RelayCallFailed, type RelayClient, RelayProblem, type ShownEncKey } from '../relay-client.ts';
+import type { RelayClient } from '../relay-client.ts';
+import { type Enrolled, RelayCallFailed, RelayProblem, type ShownEncKey } from '../relay-request.ts';
 import { freshProof } from './relay-proof.ts';
 
 /** A hosted enrolment is renewed so long before it runs out. */
@@ -23,17 +25,20 @@ export const RENEW_BEFORE_MS = 120_000;
 /** An `iat` ahead of the relay's clock stays this far below what it takes. */
 const AHEAD_MARGIN_MS = 30_000;
 
-export interface MakeKnown {
+export interface HostAtRelay {
   office: Office;
   identity: Identity;
+  proof: RelayProofSource | null;
+  stopping: AbortSignal;
+}
+
+export interface MakeKnown extends HostAtRelay {
   client: RelayClient;
   scope: RelayScope;
-  proof: RelayProofSource | null;
   /** By the relay's clock. */
   relayNowMs: number;
   /** How many of this host's rotations were posted in this epoch: a relay takes few in a minute. */
   progress: { rotations: number };
-  stopping: AbortSignal;
 }
 
 /** Resolves when the relay knows all of it. Throws `RelayCallFailed` and `ProofUnavailable`. */
@@ -41,11 +46,18 @@ export async function makeKnown(parts: MakeKnown): Promise<RelayEnrolmentRow> {
   const { office, scope, identity } = parts;
   let known = await office.store.read((reader) => enrolmentIn(reader, scope));
   if (!known || isRunningOut(known, office.nowMs())) known = await enrol(parts, known);
-  if (known.encKey?.encPub !== identity.sealKey.encPub) known = await publishEncKey(parts, known);
+  if (known.encKey?.encPub !== identity.sealKey.encPub) {
+    const encKey = await publishEncKey(parts, {
+      publish: (advertisement) => parts.client.publishEncKey(advertisement),
+      shown: () => parts.client.encKeyOf(scope.hostPubkey),
+      otherwise: 'the relay shows another key to seal to than this host published',
+    });
+    known = await noted(parts, { ...known, encKey });
+  }
   return publishSenders(parts, known);
 }
 
-function isRunningOut({ validUntilMs }: RelayEnrolmentRow, nowMs: number): boolean {
+export function isRunningOut({ validUntilMs }: RelayEnrolmentRow, nowMs: number): boolean {
   return validUntilMs !== null && nowMs >= validUntilMs - RENEW_BEFORE_MS;
 }
 
@@ -53,20 +65,10 @@ async function enrol(parts: MakeKnown, before: RelayEnrolmentRow | undefined): P
   const { office, client, scope, identity } = parts;
   if (!before) await postRotations(parts);
   const fresh = parts.proof && (await freshProof(parts.proof, identity.signer, parts.stopping));
-  let known: RelayEnrolmentRow = {
-    checkedAtMs: 0,
-    authorizedBy: before?.authorizedBy ?? null,
-    account: before?.account ?? null,
-    isCrowded: before?.isCrowded ?? false,
-    validUntilMs: fresh?.validUntilMs ?? null,
-    encKey: before?.encKey ?? null,
-    senders: before?.senders ?? null,
-  };
+  let answer: Enrolled | undefined;
   let refused: RelayProblem | undefined;
   try {
-    const enrolled = await client.enrol('', fresh?.proof);
-    const { authorized_by: authorizedBy, account, crowded: isCrowded } = enrolled;
-    known = { ...known, authorizedBy, account, isCrowded };
+    answer = await client.enrol('', fresh?.proof);
   } catch (error) {
     // What a rotation brought over, or an earlier token, may be good for a while yet.
     if (!(error instanceof RelayProblem) || error.status === 429) throw error;
@@ -76,11 +78,27 @@ async function enrol(parts: MakeKnown, before: RelayEnrolmentRow | undefined): P
   if (you?.pubkey !== scope.hostPubkey) {
     throw refused ?? new RelayCallFailed('the relay took the enrolment and does not know this host', 200);
   }
-  if (refused) {
-    office.log('warn', 'the relay did not renew the enrolment', { code: refused.code });
-    known = { ...known, validUntilMs: before?.validUntilMs ?? null };
-  }
-  return noted(parts, { ...known, checkedAtMs: office.nowMs() });
+  if (refused) office.log('warn', 'the relay did not renew the enrolment', { code: refused.code });
+  const validUntilMs = refused ? (before?.validUntilMs ?? null) : (fresh?.validUntilMs ?? null);
+  return noted(parts, enrolled(before, answer, validUntilMs, office.nowMs()));
+}
+
+/** What is known after an enrolment, with what was published before; `answer` is missing when it was refused. */
+export function enrolled(
+  before: RelayEnrolmentRow | undefined,
+  answer: Pick<Enrolled, 'authorized_by' | 'account' | 'crowded'> | undefined,
+  validUntilMs: number | null,
+  nowMs: number,
+): RelayEnrolmentRow {
+  return {
+    checkedAtMs: nowMs,
+    authorizedBy: answer ? answer.authorized_by : (before?.authorizedBy ?? null),
+    account: answer ? answer.account : (before?.account ?? null),
+    isCrowded: answer ? answer.crowded : (before?.isCrowded ?? false),
+    validUntilMs,
+    encKey: before?.encKey ?? null,
+    senders: before?.senders ?? null,
+  };
 }
 
 /** Oldest first. One that the relay has no use for (it never knew the old key) stops none of the others. */
@@ -97,28 +115,37 @@ async function postRotations({ office, client, progress }: MakeKnown): Promise<v
   }
 }
 
-async function publishEncKey(parts: MakeKnown, known: RelayEnrolmentRow): Promise<RelayEnrolmentRow> {
-  const { office, client, identity, scope } = parts;
+export interface EncKeyRoutes {
+  publish: (advertisement: { enc_pub: string; at: number; sig: string }) => Promise<unknown>;
+  /** What the relay shows for this host. */
+  shown: () => Promise<ShownEncKey | null>;
+  /** What it means when that is another. */
+  otherwise: string;
+}
+
+/** Publishes the key to seal to and reads it back. */
+export async function publishEncKey(
+  { office, identity }: HostAtRelay,
+  { publish, shown: read, otherwise }: EncKeyRoutes,
+): Promise<NonNullable<RelayEnrolmentRow['encKey']>> {
+  const { publicKey: hostPubkey } = identity.signer;
   const { encPub, at, sig } = signedEncKey(identity);
   try {
-    await client.publishEncKey({ enc_pub: encPub, at, sig });
+    await publish({ enc_pub: encPub, at, sig });
   } catch (error) {
     if (!(error instanceof RelayProblem) || error.code !== 'STALE_LIST') throw error;
     // The relay has one of a later time: this host was set back to a copy from before it.
-    const later = ((await client.encKeyOf(scope.hostPubkey))?.at ?? at) + 1;
-    const document = encKeyAdvertisement({ host_pubkey: scope.hostPubkey, enc_pub: encPub, at: later });
-    const laterSig = identity.signer.sign(canonicalBytes(document));
-    await client.publishEncKey({ enc_pub: encPub, at: later, sig: laterSig });
+    const later = ((await read())?.at ?? at) + 1;
+    const document = encKeyAdvertisement({ host_pubkey: hostPubkey, enc_pub: encPub, at: later });
+    await publish({ enc_pub: encPub, at: later, sig: identity.signer.sign(canonicalBytes(document)) });
   }
-  const shown = await client.encKeyOf(scope.hostPubkey);
-  if (shown?.enc_pub !== encPub || !isSignedEncKey(shown, scope.hostPubkey)) {
-    throw new RelayCallFailed('the relay shows another key to seal to than this host published', 200);
-  }
-  return noted(parts, { ...known, encKey: { encPub, at: shown.at, checkedAtMs: office.nowMs() } });
+  const shown = await read();
+  if (shown?.enc_pub !== encPub || !isSignedEncKey(shown, hostPubkey)) throw new RelayCallFailed(otherwise, 200);
+  return { encPub, at: shown.at, checkedAtMs: office.nowMs() };
 }
 
 /** Whether the host of this key, and no other, signed the advertisement. */
-export function isSignedEncKey(shown: ShownEncKey, hostPubkey: MakeKnown['scope']['hostPubkey']): boolean {
+export function isSignedEncKey(shown: ShownEncKey, hostPubkey: PublicKey): boolean {
   const { host_pubkey: host, enc_pub: encPub, at, sig } = shown;
   const document = encKeyAdvertisement({ host_pubkey: hostPubkey, enc_pub: encPub, at });
   return host === hostPubkey && verifySignature(hostPubkey, canonicalBytes(document), sig);

@@ -8,18 +8,16 @@
  *   - an ack is asked for only when that is durable, never beyond it, and its failure changes nothing;
  *   - what shows that the store went back in time begins the queue at 0 again.
  */
-import { decodeBase64 } from '../../../protocol/base64.ts';
-import type { IncomingItem } from '../../office/incoming.ts';
 import type { Office } from '../../office/office.ts';
-import { receiveItem } from '../../office/receive.ts';
-import { positionIn, putPosition, rewindPosition } from '../../office/relay-rows.ts';
+import { cursorIn, positionIn, putCursor, putPosition, rewindPosition } from '../../office/relay-rows.ts';
 import { isStoreFailure } from '../../office/store-failure.ts';
-import { type PulledItem, RelayCallFailed } from '../relay-client.ts';
-import type { RelayLink, RelaySession, RelayTiming } from './relay-link.ts';
+import { RelayCallFailed } from '../relay-request.ts';
+import type { V1Page } from '../relay-v1-client.ts';
+import { itemOfV1, itemOfV2 } from './pulled-items.ts';
+import type { RelayLink, RelayTiming } from './relay-link.ts';
+import type { RelaySession, V1Session, V2Session } from './relay-session.ts';
+import { takeItems } from './take-items.ts';
 
-/** Items and wire bytes of one transaction: nobody else writes meanwhile. */
-const CHUNK_ITEMS_MAX = 32;
-const CHUNK_BYTES_MAX = 1 << 20;
 /** Until there may be room in the quarantine again. */
 const FULL_PAUSE_MS = 60_000;
 /** An empty page that came sooner was not held back by the relay. */
@@ -36,7 +34,7 @@ export class PullLoop {
   readonly #options: PullLoopOptions;
   #running: Promise<void> = Promise.resolve();
   /** Up to where the relay has deleted, as far as is known of this session. */
-  #acked: { session: RelaySession; through: number } | undefined;
+  #acked: { session: RelaySession; through: unknown } | undefined;
   /** Items asked for at once: fewer after a page that did not come. */
   #limit = Number.POSITIVE_INFINITY;
   #isHeldBack: boolean | null = null;
@@ -88,11 +86,15 @@ export class PullLoop {
   }
 
   /** One page; answers how long to rest after it. Throws `RelayCallFailed`. */
-  async #turn(session: RelaySession): Promise<number> {
-    const { office, link, timing } = this.#options;
+  #turn(session: RelaySession): Promise<number> {
+    return session.protocol === 2 ? this.#turnInV2(session) : this.#turnInV1(session);
+  }
+
+  async #turnInV2(session: V2Session): Promise<number> {
+    const { office, link, timing, stopping } = this.#options;
     const { client, scope, limits } = session;
     const after = await office.store.read((reader) => positionIn(reader, scope));
-    const acked = await this.#ack(session, after);
+    const acked = await this.#ack(session, after, () => client.ack(scope.epoch, after));
     if (acked === 'rewound' || link.session !== session) return 0;
     const limit = Math.min(this.#limit, limits.max_pull);
     const startedMs = office.monotonicMs();
@@ -110,54 +112,69 @@ export class PullLoop {
       await this.#rewind(session);
       return 0;
     }
-    if (page.items.length === 0) {
+    const { items } = page;
+    if (items.length === 0) {
       const isHeldBack = office.monotonicMs() - startedMs >= HELD_BACK_MS;
       if (wait > 0) this.#isHeldBack = isHeldBack;
       return isHeldBack ? 0 : this.#jittered(timing.pollMs);
     }
-    const done = await this.#receive(session, page.items);
-    return done === page.items.length ? 0 : FULL_PAUSE_MS;
-  }
-
-  /** How many of the first items are done: all, unless there is no room in the quarantine. */
-  async #receive(session: RelaySession, items: readonly PulledItem[]): Promise<number> {
-    const { office, stopping } = this.#options;
-    let done = 0;
-    while (done < items.length && !stopping.aborted) {
-      const chunk = firstChunk(items.slice(done));
-      const taken = await this.#receiveChunk(session, chunk);
-      done += taken;
-      if (taken < chunk.length) {
-        office.log('error', 'mail waits at the relay: the quarantine is full');
-        break;
-      }
-    }
-    return done;
-  }
-
-  /** In one transaction with received-through, which moves to the last item that is done. */
-  #receiveChunk({ scope }: RelaySession, chunk: readonly PulledItem[]): Promise<number> {
-    const { office } = this.#options;
-    return office.store.transact(async (tx) => {
-      let done = 0;
-      for (const item of chunk) {
-        const { status } = await receiveItem(tx, office, incoming(item, scope));
-        if (status === 'rejected') break;
-        done++;
-      }
-      const last = chunk[done - 1];
-      if (last) putPosition(tx, office, scope, last.seq);
-      return done;
+    const taken = items.map((item) => itemOfV2(item, scope));
+    const done = await takeItems(taken, {
+      office,
+      done: (tx, count) => putPosition(tx, office, scope, items[count - 1]?.seq ?? after),
+      stopping,
     });
+    return done === items.length ? 0 : FULL_PAUSE_MS;
+  }
+
+  /** A page of v1 has no seqs: only what stands behind all of it moves the cursor, and known items are duplicates. */
+  async #turnInV1(session: V1Session): Promise<number> {
+    const { office, link, timing, stopping } = this.#options;
+    const { client, scope } = session;
+    const after = await office.store.read((reader) => cursorIn(reader, scope));
+    if (after !== null) {
+      const acked = await this.#ack(session, after, () => client.ack(after));
+      if (acked === 'rewound' || link.session !== session) return 0;
+    }
+    let page: V1Page;
+    try {
+      page = await client.pull(after);
+    } catch (error) {
+      // A cursor that the relay does not know is one of another time.
+      if (!(error instanceof RelayCallFailed) || error.status !== 400 || after === null) throw error;
+      await this.#rewind(session);
+      return 0;
+    }
+    link.worked();
+    this.#isHeldBack = false;
+    const { envelopes, cursor, more } = page;
+    const items = envelopes.map((envelope) => itemOfV1(envelope, scope));
+    const done = await takeItems(items, {
+      office,
+      done: (tx, count) => {
+        if (count === items.length) putCursor(tx, office, scope, cursor);
+      },
+      stopping,
+    });
+    if (done < items.length) return FULL_PAUSE_MS;
+    // Receipts and notices were passed over; and a cursor is what a new epoch shows itself by.
+    if (items.length === 0 && cursor !== after) {
+      await office.store.transact((tx) => putCursor(tx, office, scope, cursor));
+    }
+    return more && cursor !== after ? 0 : this.#jittered(timing.pollMs);
   }
 
   /** Asks the relay to delete what is done; that it could not is no matter: it is asked again before the next page. */
-  async #ack(session: RelaySession, through: number): Promise<'acked' | 'failed' | 'rewound'> {
+  async #ack(
+    session: RelaySession,
+    through: number | string,
+    ask: () => Promise<unknown>,
+  ): Promise<'acked' | 'failed' | 'rewound'> {
     const { link } = this.#options;
     const acked = this.#acked?.session === session ? this.#acked.through : 0;
-    if (through <= acked) return 'acked';
+    if (through === acked) return 'acked';
     try {
-      await session.client.ack(session.scope.epoch, through);
+      await ask();
       this.#acked = { session, through };
     } catch (error) {
       if (!(error instanceof RelayCallFailed)) throw error;
@@ -195,20 +212,4 @@ export class PullLoop {
       stopping.addEventListener('abort', wake, { once: true });
     });
   }
-}
-
-function firstChunk(items: readonly PulledItem[]): readonly PulledItem[] {
-  let characters = 0;
-  const end = items.findIndex(({ wire_b64: wire }, at) => {
-    characters += wire.length;
-    return at > 0 && (at >= CHUNK_ITEMS_MAX || characters > (CHUNK_BYTES_MAX / 3) * 4);
-  });
-  return end === -1 ? items : items.slice(0, end);
-}
-
-/** Bytes that are no base64 are what the relay showed: they are kept as they came, and found malformed. */
-function incoming(item: PulledItem, { relayPubkey, epoch }: RelaySession['scope']): IncomingItem {
-  const { seq, kind, item_id: itemId, sender_pubkey: senderPubkey, wire_b64: text } = item;
-  const wire = decodeBase64(text) ?? Buffer.from(text, 'utf8');
-  return { via: 'relay', relay: { pubkey: relayPubkey, epoch, seq }, kind, itemId, senderPubkey, wire };
 }

@@ -6,20 +6,19 @@
  * A pass ends with nothing due or with a pause of the link; it is begun again by what is queued, by the time the next
  * row is due, and by a new session. Retries carry the bytes that were sealed once.
  */
-import { encodeBase64 } from '../../../protocol/base64.ts';
-import type { Epoch } from '../../../protocol/epoch.ts';
 import type { PublicKey } from '../../../protocol/public-key.ts';
 import { BATCH_SIZE_MAX, type BatchSize, batchOf, batchSizeAfter } from '../../core/batch-size.ts';
 import type { OutboxHappening } from '../../core/outbox.ts';
-import { happeningOfResult } from '../../core/push-result.ts';
 import type { OutboxRow, PeerRow } from '../../core/rows.ts';
 import { type RelayFacts, chooseTransport } from '../../core/transport-choice.ts';
 import type { Office } from '../../office/office.ts';
 import { afterAttempt, dueRows, nextDueMs, wireOf } from '../../office/outbox.ts';
 import { currentKey, livePeers } from '../../office/peers.ts';
 import { isStoreFailure } from '../../office/store-failure.ts';
-import { type ItemToPush, RelayCallFailed } from '../relay-client.ts';
-import type { RelayLink, RelaySession } from './relay-link.ts';
+import { RelayCallFailed } from '../relay-request.ts';
+import type { RelayLink } from './relay-link.ts';
+import { type PushAnswer, type Pushed, requestPush } from './push-request.ts';
+import type { RelaySession } from './relay-session.ts';
 import type { Targets } from './targets.ts';
 
 /** Due rows of one host that are looked at for one batch. */
@@ -28,11 +27,8 @@ const LOOKED_AT_MAX = 2000;
 const REST_MS = 1_000;
 const SLEEP_MAX_MS = 60_000;
 
-interface Pushed {
-  row: OutboxRow;
-  targetPubkey: PublicKey;
-  item: ItemToPush;
-}
+/** What a relay says of a key, in v1 of a name, that it has no queue for. */
+const ABSENT = new Set(['unknown target', 'target revoked', 'recipient host unknown', 'recipient host ambiguous']);
 
 export interface PushPassOptions {
   office: Office;
@@ -57,9 +53,10 @@ export class PushPass {
     const { link, targets } = this.#options;
     const { session } = link;
     if (!session) return null;
-    const { scope, retentionMs } = session;
+    const { scope, retentionMs, protocol } = session;
     const isTargetEnrolled = await targets.isEnrolled(session, peer);
-    return { relayPubkey: scope.relayPubkey, epoch: scope.epoch, retentionMs, isTargetEnrolled };
+    const { relayPubkey, epoch } = scope;
+    return { relayPubkey, epoch, retentionMs, isTargetEnrolled, carriesReceipts: protocol === 2 };
   }
 
   begin(): void {
@@ -133,9 +130,9 @@ export class PushPass {
     const pushed = await this.#leaving(rows);
     if (pushed.length === 0) return;
     const startedMs = office.monotonicMs();
-    let answer: Awaited<ReturnType<RelaySession['client']['push']>>;
+    let answer: PushAnswer;
     try {
-      answer = await session.client.push(pushed.map(({ item }) => item));
+      answer = await requestPush(session, pushed, office.nowMs());
     } catch (error) {
       if (!(error instanceof RelayCallFailed)) throw error;
       // What the daemon itself ended is no failure of the relay.
@@ -147,19 +144,15 @@ export class PushPass {
       return;
     }
     this.#size = batchSizeAfter(this.#size, { type: 'answered', tookMs: office.monotonicMs() - startedMs });
-    const { results } = answer;
-    const epoch = answer.epoch as Epoch;
-    const promise = { retentionMs: session.retentionMs, nowMs: office.nowMs() };
-    const { relayPubkey, hostPubkey: senderPubkey } = session.scope;
+    const { happenings, epoch, stopped } = answer;
     await this.#step(
       pushed.map(({ row, targetPubkey }, at) => {
-        const { itemId, wireHash } = row;
-        const asked = { relayPubkey, epoch, senderPubkey, itemId, targetPubkey, wireHash };
-        const happening = happeningOfResult(results[at] ?? { status: '' }, asked, promise);
+        const happening = happenings[at] ?? { type: 'relay-failed', reason: 'the relay gave no result for it' };
         this.#noteRefusal(session, targetPubkey, happening);
         return { row, happening };
       }),
     );
+    if (stopped) return link.failed(session, stopped);
     link.worked();
     if (epoch !== session.scope.epoch) link.ended(session);
   }
@@ -177,8 +170,7 @@ export class PushPass {
         // A deadline may have ended it.
         if (leaving?.state !== row.state) return [];
         const targetPubkey = currentKey(peer).publicKey;
-        const targets = [{ host_pubkey: targetPubkey, wire_b64: encodeBase64(wireOf(tx, rowId)) }];
-        return [{ row: leaving, targetPubkey, item: { kind: row.kind, item_id: row.itemId, targets } }];
+        return [{ row: leaving, targetPubkey, wire: wireOf(tx, rowId) }];
       }),
     );
   }
@@ -186,7 +178,7 @@ export class PushPass {
   #noteRefusal(session: RelaySession, targetPubkey: PublicKey, happening: OutboxHappening): void {
     if (happening.type !== 'relay-refused') return;
     const { code } = happening;
-    if (code === 'unknown target' || code === 'target revoked') this.#options.targets.noteAbsent(session, targetPubkey);
+    if (ABSENT.has(code)) this.#options.targets.noteAbsent(session, targetPubkey);
     else if (code === 'sender not accepted by target' || code === 'conflict') {
       this.#options.office.log('warn', 'the relay does not take an item of this host', { code });
     }

@@ -2,21 +2,21 @@
  * The connection to the pinned relay: who it is, whether it is the pinned one, in which epoch, and that it knows this
  * host. Pulling and pushing take their session from here and bring back what went wrong.
  *
- *     info ─▶ the pinned key? ─▶ epoch ─▶ rotations, enrolment, enc key, senders, each checked ─▶ session
+ *     info ─▶ the pinned key? ─▶ epoch ─▶ rotations, enrolment, enc key, senders, each checked ─▶ session (connect.ts)
  *
  * A session is of one key of this host and one epoch. What ends it (another epoch, `NOT_ENROLLED`, a key of this host or
  * of the relay) begins all of it again; what is only in the way (no answer, `retry-after`) makes a pause.
  */
-import type { Epoch } from '../../../protocol/epoch.ts';
-import { type Limits, retentionMs } from '../../../protocol/limits.ts';
 import { displayFingerprint } from '../../../protocol/public-key.ts';
 import type { RelayEnrolmentRow, RelayRow } from '../../core/rows.ts';
 import type { Office } from '../../office/office.ts';
-import { type RelayScope, dropEnrolment, enterEpoch, noteSeenKey, tellOutbox } from '../../office/relay-rows.ts';
+import { type RelayScope, dropEnrolment, noteSeenKey, tellOutbox } from '../../office/relay-rows.ts';
 import { isStoreFailure } from '../../office/store-failure.ts';
-import { RelayCallFailed, RelayClient } from '../relay-client.ts';
-import { RENEW_BEFORE_MS, makeKnown } from './make-known.ts';
+import { AnotherRelay, RelayCallFailed } from '../relay-request.ts';
+import { type Connected, connect } from './connect.ts';
+import { RENEW_BEFORE_MS } from './make-known.ts';
 import { ProofUnavailable } from './relay-proof.ts';
+import type { RelaySession } from './relay-session.ts';
 
 export interface RelayTiming {
   /** The pause after the first failure, and the longest. */
@@ -30,17 +30,6 @@ export interface RelayTiming {
 export const RELAY_TIMING: RelayTiming = { pauseFirstMs: 1_000, pauseMaxMs: 300_000, pollMs: 15_000, waitSeconds: 25 };
 /** What the relay says of itself is asked again after this. */
 const REFRESH_MS = 3_600_000;
-/** A relay that promises more is not believed. */
-const RETENTION_MAX_MS = 366 * 86_400_000;
-
-/** Replaced when its scope is another; requests of one that ended are aborted. */
-export interface RelaySession {
-  client: RelayClient;
-  scope: RelayScope;
-  limits: Limits;
-  retentionMs: number;
-  ending: AbortController;
-}
 
 export type LinkState = 'unset' | 'key-changed' | 'connecting' | 'ready' | 'failing';
 
@@ -71,7 +60,7 @@ export class RelayLink {
   #failures = 0;
   #pausedUntilMs = 0;
   #timer: NodeJS.Timeout | undefined;
-  #progress: { scope: string; rotations: number } = { scope: '', rotations: 0 };
+  readonly #progress: { scope: string; rotations: number } = { scope: '', rotations: 0 };
   #waiting: ((session: RelaySession | undefined) => void)[] = [];
 
   constructor(options: RelayLinkOptions) {
@@ -138,7 +127,9 @@ export class RelayLink {
   async failed(session: RelaySession, error: RelayCallFailed): Promise<void> {
     if (this.#options.stopping.aborted || session !== this.#session) return;
     const isOver = error.code === 'EPOCH_CHANGED' || error.status === 401;
-    if (error.code === 'NOT_ENROLLED') await this.#office.store.transact((tx) => dropEnrolment(tx, session.scope));
+    // In v1 nothing but an enrolment tells the new epoch.
+    const isUnknown = error.code === 'NOT_ENROLLED' || (isOver && session.protocol === 1);
+    if (isUnknown) await this.#office.store.transact((tx) => dropEnrolment(tx, session.scope));
     this.#pause(error, isOver);
     if (isOver) this.#end(session);
   }
@@ -204,7 +195,7 @@ export class RelayLink {
     const office = this.#office;
     const { scope, limits, retentionMs: keptMs } = made;
     const { relayPubkey, epoch } = scope;
-    if (this.#session && isSameScope(this.#session.scope, scope)) {
+    if (this.#session?.protocol === made.protocol && isSameScope(this.#session.scope, scope)) {
       Object.assign(this.#session, { limits, retentionMs: keptMs });
       this.#said('ready', undefined);
       return;
@@ -224,49 +215,35 @@ export class RelayLink {
   }
 
   /** Nothing when the relay showed another key, or when it changed here meanwhile. */
-  async #connect(row: RelayRow): Promise<{ session: RelaySession; known: RelayEnrolmentRow } | undefined> {
+  async #connect(row: RelayRow): Promise<Connected | undefined> {
     const office = this.#office;
-    const { stopping } = this.#options;
     const identity = office.identity();
-    const { hostName, signer } = identity;
-    const nowMs = (): number => office.nowMs();
-    const ending = new AbortController();
-    const either = AbortSignal.any([stopping, ending.signal]);
-    const client = new RelayClient({ url: row.url, signer, hostName, nowMs, stopping: either }, row.pubkey);
-    const info = await client.info();
-    if (info.relay_pubkey !== row.pubkey) {
-      await office.store.transact((tx) => noteSeenKey(tx, office, info.relay_pubkey));
+    let made: Connected;
+    try {
+      made = await connect({
+        office,
+        identity,
+        row,
+        progress: this.#progress,
+        noteSkew: (ms) => void (this.#skewMs = ms),
+        stopping: this.#options.stopping,
+      });
+    } catch (error) {
+      if (!(error instanceof AnotherRelay)) throw error;
+      await office.store.transact((tx) => noteSeenKey(tx, office, error.shown));
       office.log('error', 'the relay shows another key than the pinned one: it is not used until poste relay set', {
-        seen: displayFingerprint(info.relay_pubkey),
+        seen: displayFingerprint(error.shown),
       });
       this.#again = true;
       return undefined;
     }
-    this.#skewMs = office.nowMs() - info.now;
-    const scope = { relayPubkey: row.pubkey, epoch: info.epoch as Epoch, hostPubkey: signer.publicKey };
-    const isAnother = await office.store.transact((tx) => enterEpoch(tx, office, scope));
-    if (isAnother && row.epoch !== null) office.log('warn', 'the relay began a new epoch', { epoch: scope.epoch });
-    const name = Object.values(scope).join(' ');
-    if (isAnother || this.#progress.scope !== name) this.#progress = { scope: name, rotations: 0 };
-    const known = await makeKnown({
-      office,
-      identity,
-      client,
-      scope,
-      proof: row.proof,
-      relayNowMs: info.now,
-      progress: this.#progress,
-      stopping,
-    });
     const after = await office.store.read((reader) => reader.get('relay'));
     const isAsBefore = after?.pubkey === row.pubkey && after.url === row.url && office.identity() === identity;
     if (!isAsBefore) {
       this.#again = true;
       return undefined;
     }
-    const { limits } = info;
-    const keptMs = Math.min(RETENTION_MAX_MS, retentionMs(limits));
-    return { session: { client, scope, limits, retentionMs: keptMs, ending }, known };
+    return made;
   }
 
   #pause(error: RelayCallFailed | ProofUnavailable, isOver: boolean): void {
@@ -306,9 +283,10 @@ function codeOf({ code, status }: RelayCallFailed): string {
   return status === 0 ? 'UNREACHABLE' : `HTTP_${status}`;
 }
 
-function keyChanged({ seenKey, pubkey }: RelayRow): LinkProblem {
+function keyChanged({ seenKey, pubkey, isV1 }: RelayRow): LinkProblem {
   const seen = seenKey ? displayFingerprint(seenKey.pubkey) : '';
-  const message = `the relay shows the key ${seen} and not the pinned ${displayFingerprint(pubkey)}: confirm it with poste relay set`;
+  const how = isV1 ? 'poste relay unset and set' : 'poste relay set';
+  const message = `the relay shows the key ${seen} and not ${displayFingerprint(pubkey)} as before: confirm it with ${how}`;
   return { code: 'RELAY_KEY_MISMATCH', message, atMs: seenKey?.atMs ?? 0 };
 }
 

@@ -21,7 +21,8 @@ import type {
 import type { Office } from '../../office/office.ts';
 import { enrolmentIn, pinRelay, positionIn, unpinRelay } from '../../office/relay-rows.ts';
 import type { Reader } from '../../store/host-store.ts';
-import { RelayCallFailed, RelayClient } from '../relay-client.ts';
+import { RelayCallFailed } from '../relay-request.ts';
+import { shownRelay } from './connect.ts';
 import { PullLoop } from './pull-loop.ts';
 import { PushPass } from './push-pass.ts';
 import { RELAY_TIMING, RelayLink, type RelayTiming } from './relay-link.ts';
@@ -97,9 +98,14 @@ export class RelaySide {
         field: 'token_file',
       });
     }
-    const shown = await this.#shownKey(url);
-    if (typeof shown !== 'string') return shown;
+    const relay = await this.#shownRelay(url);
+    if ('code' in relay) return relay;
+    const { pubkey: shown, isV1 } = relay;
     const fingerprint = displayFingerprint(shown);
+    if (isV1 && expected !== undefined) {
+      const message = `The relay at ${url} speaks only v1, which proves no key: it can be used without --key alone.`;
+      return refusal('RELAY_UNREACHABLE', message);
+    }
     if (expected !== undefined && hostFingerprint(shown) !== expected) {
       const message = `The relay at ${url} has the key ${fingerprint}, and not the one that you named: nothing was changed.`;
       return refusal('RELAY_KEY_MISMATCH', message, { shown: fingerprint, expected: input.key });
@@ -107,25 +113,33 @@ export class RelaySide {
     return office.store.transact((tx): RelaySetResult | Refusal => {
       const before = tx.get('relay');
       const isSame = before?.pubkey === shown;
+      if (before && !before.isV1 && isV1 && (isSame || before.url === url)) {
+        const message = `The relay at ${url} spoke v2 and speaks v1 now: it is pinned, and used in v2 alone. poste relay unset lets it go.`;
+        return refusal('RELAY_UNREACHABLE', message);
+      }
       if (before && !isSame && before.url === url && expected === undefined) {
         const pinned = displayFingerprint(before.pubkey);
-        const message = `The relay at ${url} had the key ${pinned} and shows ${fingerprint} now: if its operator confirms that, name it with --key ${fingerprint}.`;
-        return refusal('RELAY_KEY_MISMATCH', message, { shown: fingerprint, pinned });
+        const message = `The relay at ${url} had the key ${pinned} and shows ${fingerprint} now: if its operator confirms that,`;
+        // In v1 no key can be named.
+        if (isV1) return refusal('RELAY_KEY_MISMATCH', `${message} let the former one go: poste relay unset.`);
+        const details = { shown: fingerprint, pinned };
+        return refusal('RELAY_KEY_MISMATCH', `${message} name it with --key ${fingerprint}.`, details);
       }
       const kept = before?.url === url ? before.proof : null;
-      const row = pinRelay(tx, office, { url, pubkey: shown, proof: proofSource(input) ?? kept });
+      const proof = proofSource(input) ?? kept;
+      const row = pinRelay(tx, office, { url, pubkey: shown, proof, ...(isV1 && { isV1 }) });
       const trust = isSame ? 'same' : 'first-use';
       return { relay: pinnedView(row), trust: expected === undefined ? trust : 'named' };
     });
   }
 
-  async #shownKey(url: string): Promise<RelayRow['pubkey'] | Refusal> {
+  async #shownRelay(url: string): Promise<(Pick<RelayRow, 'pubkey'> & { isV1: boolean }) | Refusal> {
     const { hostName, signer } = this.#office.identity();
     const nowMs = (): number => this.#office.nowMs();
     const stopping = this.#stopping.signal;
     try {
-      const { relay_pubkey: shown } = await new RelayClient({ url, signer, hostName, nowMs, stopping }).info();
-      if (isAcceptablePoint(shown)) return shown;
+      const relay = await shownRelay({ url, signer, hostName, nowMs, stopping });
+      if (isAcceptablePoint(relay.pubkey)) return relay;
       return refusal('RELAY_UNREACHABLE', `The key that the relay at ${url} shows is not a good one.`);
     } catch (error) {
       if (!(error instanceof RelayCallFailed)) throw error;
@@ -199,12 +213,13 @@ function proofSource({ token_file: path, token_command: command }: RelaySetInput
   return command === undefined ? null : { type: 'command', command };
 }
 
-function pinnedView({ url, pubkey, pinnedAtMs, proof }: RelayRow): PinnedRelay {
+function pinnedView({ url, pubkey, pinnedAtMs, proof, isV1 }: RelayRow): PinnedRelay {
   return {
     url,
     relay_pubkey: pubkey,
     fingerprint: displayFingerprint(pubkey),
     pinned_at: pinnedAtMs,
+    protocol: isV1 ? 1 : 2,
     token_from: proof?.type ?? null,
   };
 }

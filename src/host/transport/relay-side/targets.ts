@@ -1,5 +1,5 @@
 /**
- * Which paired hosts the relay can take mail for: those whose own word for their encryption key it shows, under the key
+ * Which paired hosts the relay can take mail for: those whose own word for their encryption key it shows (in v1 by the host's name), under the key
  * that is pinned here. A newer key to seal to is learned on the way.
  */
 import type { Epoch } from '../../../protocol/epoch.ts';
@@ -8,9 +8,10 @@ import type { PeerRow } from '../../core/rows.ts';
 import type { Office } from '../../office/office.ts';
 import { afterPeerChange } from '../../office/outbox.ts';
 import { currentKey, learnEncKey } from '../../office/peers.ts';
-import { RelayCallFailed } from '../relay-client.ts';
+import { RelayCallFailed } from '../relay-request.ts';
 import { isSignedEncKey } from './make-known.ts';
-import type { RelayLink, RelaySession } from './relay-link.ts';
+import type { RelayLink } from './relay-link.ts';
+import type { RelaySession } from './relay-session.ts';
 
 /** How long an answer holds. Whoever is not there is asked for more often. */
 const ENROLLED_FRESH_MS = 600_000;
@@ -60,7 +61,8 @@ export class Targets {
   }
 
   async #ask(session: RelaySession, peer: PeerRow, publicKey: PublicKey): Promise<boolean> {
-    const shown = await session.client.encKeyOf(publicKey);
+    const shown =
+      session.protocol === 2 ? await session.client.encKeyOf(publicKey) : await session.client.encKeyOf(peer.hostName);
     if (!shown || !isSignedEncKey(shown, publicKey)) return false;
     const { encKey } = peer;
     if (encKey.hostPubkey !== publicKey || shown.at > encKey.at) {

@@ -1,0 +1,257 @@
+/** A relay that speaks only v1: ours, behind a proxy that has nothing of v2. */
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { rotateOwnKey } from '../../../src/host/office/own-key.ts';
+import { listQuarantine } from '../../../src/host/office/quarantine.ts';
+import { encKeyAdvertisement } from '../../../src/protocol/documents.ts';
+import { canonicalBytes } from '../../../src/protocol/canonical-json.ts';
+import { problemDocument } from '../../../src/protocol/problem.ts';
+import { displayFingerprint } from '../../../src/protocol/public-key.ts';
+import { FIRST_ADAPTER } from '../../support/adapters.ts';
+import { FlakyProxy } from '../../support/flaky-proxy.ts';
+import { hostNamed, relay as relayHost } from '../../support/hosts.ts';
+import { type HttpRelay, type HttpRelayChanges, relayForTest } from '../../support/http-relay.ts';
+import { RelayOffice, pinEachOther } from '../../support/relay-offices.ts';
+import { SeededRandom } from '../../support/seeded-random.ts';
+
+const WITHIN = { timeout: 15_000, interval: 10 };
+const LONG = 40_000;
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+
+interface World {
+  relay: HttpRelay;
+  proxy: FlakyProxy;
+  alice: RelayOffice;
+  bob: RelayOffice;
+}
+
+async function world(changes: HttpRelayChanges = {}): Promise<World> {
+  const relay = await relayForTest(FIRST_ADAPTER, changes);
+  const proxy = await FlakyProxy.open(new SeededRandom(1), () => relay.port);
+  onTestFinished(() => proxy.close());
+  proxy.isV1Only = true;
+  const alice = await RelayOffice.open('alice', relay.clock);
+  const bob = await RelayOffice.open('bob', relay.clock);
+  await pinEachOther(alice, bob);
+  await alice.addAgent('anna');
+  await bob.addAgent('bert');
+  return { relay, proxy, alice, bob };
+}
+
+async function bothUse(w: World): Promise<void> {
+  for (const host of [w.alice, w.bob]) await host.use(w.proxy.url);
+  for (const host of [w.alice, w.bob]) await ready(host);
+}
+
+function until(check: () => Promise<void> | void): Promise<void> {
+  return vi.waitFor(check, WITHIN);
+}
+
+function ready(host: RelayOffice): Promise<void> {
+  return until(async () => expect(await host.status()).toMatchObject({ state: 'ready', problem: null }));
+}
+
+function pushes({ proxy }: World): number {
+  return proxy.asked.filter((line) => line === 'POST /v1/relay/messages').length;
+}
+
+/** A stored row is looked at again in a day, and a refused one sooner. */
+async function stored(w: World, sent: Awaited<ReturnType<RelayOffice['sendTo']>>): Promise<void> {
+  await until(async () => {
+    const { nextAtMs, firstPushAtMs } = await w.alice.rowOf(sent);
+    expect(firstPushAtMs).not.toBeNull();
+    expect(nextAtMs).toBe(w.relay.clock.nowMs() + DAY_MS);
+  });
+}
+
+test(
+  'versioning rule 3: after a 404 for info mail goes by v1, sealed; its row is pending until the receipt comes',
+  async () => {
+    const w = await world();
+    await bothUse(w);
+    expect(await w.alice.status()).toMatchObject({ relay: { protocol: 1 }, enrolment: { senders: null } });
+    const secret = 'a plain word that nobody may see';
+    const sent = await w.alice.sendTo(w.bob, 'anna', ['bert'], secret);
+    await until(async () => expect((await w.bob.mailOf('bert')).map(({ ref }) => ref)).toEqual([sent.ref]));
+    await stored(w, sent);
+    expect(await w.alice.rowOf(sent)).toMatchObject({ state: 'pending', acceptance: null, lastError: null });
+    expect(w.proxy.asked.filter((line) => line.includes('/v2/') && !line.endsWith('/info'))).toEqual([]);
+    expect(w.proxy.bodies.join('\n')).toContain(sent.ref);
+    expect(w.proxy.bodies.join('\n')).not.toContain(secret);
+    // The queue is empty by the ack; the receipt has no way in v1, and waits.
+    await until(async () => expect(await w.relay.queue(keyed(w.bob))).toEqual([]));
+    expect(await w.bob.outbox()).toMatchObject([{ kind: 'receipt', state: 'pending' }]);
+    // As soon as the relay speaks v2 the receipt goes that way.
+    w.proxy.isV1Only = false;
+    for (const host of [w.alice, w.bob]) await host.restart();
+    for (const host of [w.alice, w.bob]) await ready(host);
+    expect(await w.bob.status()).toMatchObject({ relay: { protocol: 2 }, enrolment: { senders: { count: 1 } } });
+    await until(async () => expect(await w.alice.rowOf(sent)).toMatchObject({ state: 'done' }));
+    expect(await w.bob.mailOf('bert')).toHaveLength(1);
+    expect(await w.alice.mailOf('anna')).toEqual([]);
+  },
+  LONG,
+);
+
+test(
+  'versioning rule 3: a pinned relay never falls back, and neither does one that only fails',
+  async () => {
+    const w = await world();
+    const { proxy } = w;
+    proxy.isV1Only = false;
+    await w.alice.use(proxy.url);
+    await ready(w.alice);
+    proxy.isV1Only = true;
+    await w.alice.restart();
+    await until(async () => expect((await w.alice.status()).state).toBe('failing'));
+    const asked = proxy.asked.length;
+    const sent = await w.alice.sendTo(w.bob, 'anna', ['bert']);
+    await until(() => expect(proxy.asked.slice(asked).length).toBeGreaterThan(2));
+    expect(proxy.asked.slice(asked).filter((line) => !line.endsWith('/v2/relay/info'))).toEqual([]);
+    expect(await w.alice.rowOf(sent)).toMatchObject({ state: 'pending', firstPushAtMs: null });
+    expect(await w.alice.side?.set({ url: proxy.url })).toMatchObject({ code: 'RELAY_UNREACHABLE' });
+    expect((await w.alice.status()).relay).toMatchObject({ protocol: 2 });
+    // No 404, no v1; and a key that is named cannot be proved there.
+    proxy.isV1Only = false;
+    proxy.instead = () => ({ status: 503, document: problemDocument('UNAVAILABLE', 'not now') });
+    w.bob.start();
+    expect(await w.bob.side?.set({ url: proxy.url })).toMatchObject({ code: 'RELAY_UNREACHABLE' });
+    proxy.instead = () => undefined;
+    proxy.isV1Only = true;
+    const key = displayFingerprint(relayHost.key);
+    expect(await w.bob.side?.set({ url: proxy.url, key })).toMatchObject({ code: 'RELAY_UNREACHABLE' });
+    expect(await w.bob.side?.set({ url: proxy.url })).toMatchObject({ trust: 'first-use', relay: { protocol: 1 } });
+  },
+  LONG,
+);
+
+test(
+  'v1: the enc key must be of the pinned host key, else the mail waits; a target without one waits too',
+  async () => {
+    const w = await world();
+    await w.alice.use(w.proxy.url);
+    await ready(w.alice);
+    const sent = await w.alice.sendTo(w.bob, 'anna', ['bert']);
+    const lookups = (): number => w.proxy.asked.filter((line) => line === 'GET /v1/relay/enc-key').length;
+    const before = lookups();
+    await w.alice.pass();
+    await until(() => expect(lookups()).toBeGreaterThan(before));
+    expect(await w.alice.rowOf(sent)).toMatchObject({ state: 'pending', firstPushAtMs: null });
+    // Another host of this name is there, and seals to a key that it signed itself.
+    const impostor = { ...hostNamed('eve'), name: 'bob' as never };
+    await w.relay.enrol(impostor);
+    const encPub = w.bob.office.identity().sealKey.encPub;
+    const document = encKeyAdvertisement({ host_pubkey: impostor.key, enc_pub: encPub, at: 1 });
+    const sig = impostor.signer.sign(canonicalBytes(document));
+    await w.relay.client(impostor).publishEncKey({ enc_pub: encPub, at: 1, sig });
+    await w.alice.restart();
+    const asked = lookups();
+    await until(() => expect(lookups()).toBeGreaterThan(asked));
+    await w.alice.pass();
+    expect(await w.alice.rowOf(sent)).toMatchObject({ state: 'pending', firstPushAtMs: null });
+    expect(pushes(w)).toBe(0);
+  },
+  LONG,
+);
+
+test(
+  'v1: a stored row alerts at 72 hours, and is never pushed after the first push and the retention',
+  async () => {
+    const w = await world();
+    await bothUse(w);
+    await w.bob.stop();
+    const sent = await w.alice.sendTo(w.bob, 'anna', ['bert']);
+    await stored(w, sent);
+    const { wireHash } = await w.alice.rowOf(sent);
+    const { clock } = w.relay;
+    clock.move(DAY_MS + 1000);
+    await w.alice.pass();
+    await until(() => expect(pushes(w)).toBe(2));
+    await stored(w, sent);
+    clock.move(2 * DAY_MS);
+    await w.alice.pass();
+    await until(async () =>
+      expect(await w.alice.mailOf('anna')).toMatchObject([{ from: 'poste@alice', subject: 'Undelivered to bob' }]),
+    );
+    clock.move(12 * DAY_MS);
+    const before = pushes(w);
+    const { nextAtMs } = await w.alice.rowOf(sent);
+    await w.alice.pass();
+    await until(async () => expect((await w.alice.rowOf(sent)).nextAtMs).toBeGreaterThan(nextAtMs ?? 0));
+    expect(pushes(w)).toBe(before);
+    expect(await w.alice.rowOf(sent)).toMatchObject({ state: 'pending', wireHash });
+  },
+  LONG,
+);
+
+test(
+  'v1: over a quota the push stops at the limit; what it took is stored, the rest waits and goes later',
+  async () => {
+    const w = await world({ limits: { max_sender_items: 1 } });
+    await bothUse(w);
+    await w.bob.stop();
+    const first = await w.alice.sendTo(w.bob, 'anna', ['bert']);
+    await stored(w, first);
+    const second = await w.alice.sendTo(w.bob, 'anna', ['bert']);
+    await until(async () =>
+      expect(await w.alice.rowOf(second)).toMatchObject({ state: 'pending', lastError: 'rejected:quota:sender_items' }),
+    );
+    w.bob.start();
+    await until(async () => expect(await w.bob.mailOf('bert')).toHaveLength(1));
+    w.relay.clock.move(60_000);
+    // The relay asked for a minute of rest, which a new daemon knows nothing of.
+    await w.alice.restart();
+    await until(async () => expect(await w.bob.mailOf('bert')).toHaveLength(2));
+  },
+  LONG,
+);
+
+test(
+  'v1: what cannot be accepted is in quarantine; in a new epoch the host enrols again, and takes everything once',
+  async () => {
+    const w = await world();
+    await bothUse(w);
+    const refs = [(await w.alice.sendTo(w.bob, 'anna', ['bert'])).ref];
+    await w.alice.sendTo(w.bob, 'anna', ['nobody-here']);
+    await until(async () => expect((await w.bob.mailOf('bert')).map(({ ref }) => ref)).toEqual(refs));
+    await until(async () =>
+      expect((await listQuarantine(w.bob.office, {})).items).toMatchObject([
+        { via: 'relay', reason: 'unknown-agent', sender_pubkey: w.alice.key, relay: { seq: null } },
+      ]),
+    );
+    const { clock } = w.relay;
+    const next = { type: 'RotateEpoch', epoch: 'NEXT' as never, reason: 'reset', nowMs: clock.nowMs() } as const;
+    await w.relay.relay.engine.rotateEpoch(next);
+    for (const host of [w.alice, w.bob]) {
+      await until(async () => expect(await host.status()).toMatchObject({ epoch: 'NEXT', state: 'ready' }));
+    }
+    refs.push((await w.alice.sendTo(w.bob, 'anna', ['bert'])).ref);
+    await until(async () => expect((await w.bob.mailOf('bert')).map(({ ref }) => ref)).toEqual(refs));
+    expect((await listQuarantine(w.bob.office, {})).items).toHaveLength(1);
+  },
+  LONG,
+);
+
+test(
+  'v1: a challenge of another key stops the use of the relay until the owner confirms it',
+  async () => {
+    const w = await world();
+    await w.alice.use(w.proxy.url);
+    await ready(w.alice);
+    const other = hostNamed('another-relay').key;
+    w.proxy.instead = (_method, target) =>
+      target === '/v1/relay/challenge'
+        ? { status: 200, document: { challenge: 'A'.repeat(43) + '=', relay_pubkey: other, expires_at: 1 } }
+        : undefined;
+    // The new key of the host has to enrol.
+    await rotateOwnKey(w.alice.office);
+    await until(async () => expect((await w.alice.status()).state).toBe('key-changed'));
+    expect((await w.alice.status()).seen_key).toMatchObject({ relay_pubkey: other });
+    expect(await w.alice.side?.set({ url: w.proxy.url })).toMatchObject({ code: 'RELAY_KEY_MISMATCH' });
+  },
+  LONG,
+);
+
+function keyed({ key, office, name }: RelayOffice): { name: never; key: RelayOffice['key']; signer: never } {
+  return { name: name as never, key, signer: office.identity().signer as never };
+}
