@@ -33,6 +33,7 @@ const COMMANDS: LazyCommands = {
   init: async () => (await import('./init.ts')).initCommand(),
   daemon: async () => (await import('./daemon.ts')).daemonCommand(),
   status: async () => (await import('./status.ts')).statusCommand(),
+  doctor: async () => (await import('./doctor.ts')).doctorCommand(),
   session: async () => (await import('./session.ts')).sessionCommand(),
   hooks: async () => (await import('./hooks.ts')).hooksCommand(),
   agent: async () => (await import('./agent.ts')).agentCommand(),
@@ -61,7 +62,10 @@ async function program(): Promise<Command> {
     .description('Mail between coding agents on different machines.')
     .version(softwareVersion())
     .enablePositionalOptions()
-    .addHelpText('after', '\nExamples:\n  $ poste init\n  $ poste daemon\n  $ poste status\n  $ poste relay serve');
+    .addHelpText(
+      'after',
+      '\nExamples:\n  $ poste init\n  $ poste daemon\n  $ poste status\n  $ poste doctor\n  $ poste relay serve',
+    );
   await addCommands(poste, COMMANDS, WORDS);
   return withErrors(poste);
 }

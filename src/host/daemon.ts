@@ -14,6 +14,7 @@ import { loadIdentity } from './office/identity.ts';
 import type { Identity, Office } from './office/office.ts';
 import { sweepRetention } from './office/retention.ts';
 import type { HostConfig } from './config.ts';
+import { diagnosisOf } from './diagnosis.ts';
 import { handlersOf } from './local/handlers.ts';
 import { LocalServer } from './local/server.ts';
 import { LanSide } from './transport/lan-side.ts';
@@ -86,12 +87,14 @@ export async function startDaemon({ paths, config, version, log }: DaemonOptions
     const relay = new RelaySide({ office });
     const lan = new LanSide({ office, listen: config.lanListen, advertise: config.lanAdvertise, version, relay });
     const web: WebSide = new WebSide({ office, handlers: () => handlers, listen: config.webListen });
+    const diagnosis = diagnosisOf({ office, facts, lan, lanListen: config.lanListen, relay });
     const handlers = handlersOf({
       office,
       timers: SYSTEM_TIMERS,
       facts,
       pairing: lan,
       relay,
+      diagnosis,
       web,
       sessions: waking.desk,
       ring: waking.ring,

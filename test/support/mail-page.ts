@@ -12,6 +12,7 @@ import type { TestOffice } from './test-office.ts';
 const FACTS = { version: '1', pid: 1, startedAtMs: 1, store: '/s', config: '/c', socket: '/d' };
 const unasked = (): Promise<never> => Promise.reject(new Error('no test of the page asks for this'));
 const relay = { set: unasked, unset: unasked, status: unasked };
+const diagnosis = { doctor: unasked, trace: unasked };
 const pairing = { invite: unasked, accept: unasked };
 const sessions = { register: unasked, heartbeat: unasked, end: unasked, wait: unasked, heard: unasked, list: unasked };
 /** Nobody has a session that could be woken. */
@@ -38,7 +39,17 @@ export async function mailPage({
 }: MailPageOptions = {}): Promise<MailPage> {
   const office = await officeOf(agents);
   const web: WebSide = new WebSide({ office, handlers: () => handlers, listen, pageFolder });
-  const handlers = handlersOf({ office, timers: SYSTEM_TIMERS, facts: FACTS, pairing, relay, web, sessions, ring });
+  const handlers = handlersOf({
+    office,
+    timers: SYSTEM_TIMERS,
+    facts: FACTS,
+    pairing,
+    relay,
+    diagnosis,
+    web,
+    sessions,
+    ring,
+  });
   onTestFinished(() => web.stop());
   return { office, web, handlers, link: async () => accepted(await web.link()).url };
 }

@@ -25,6 +25,7 @@ const FACTS = { version: '1', pid: 1, startedAtMs: 1, store: '/s', config: '/c',
 const unasked = (): Promise<never> => Promise.reject(new Error('no test over MCP asks for this'));
 const relay = { set: unasked, unset: unasked, status: unasked };
 const pairing = { invite: unasked, accept: unasked };
+const diagnosis = { doctor: unasked, trace: unasked };
 const backup = (): AsyncIterable<Buffer> => {
   throw new Error('no test over MCP asks for a backup');
 };
@@ -40,7 +41,7 @@ export async function mcpDaemon(names: readonly string[]): Promise<McpDaemon> {
   const { office, timers, desk, ring } = await wakeOffice(names);
   const web = { link: unasked };
   const watches = new Watches();
-  const own = handlersOf({ office, timers, facts: FACTS, pairing, relay, web, sessions: desk, ring });
+  const own = handlersOf({ office, timers, facts: FACTS, pairing, relay, diagnosis, web, sessions: desk, ring });
   const handlers = { ...own, 'watch-inbox': watches.over(own['watch-inbox']) };
   const socketPath = join(await temporaryFolder(), 'daemon.sock');
   const server = await LocalServer.listen({ socketPath, office, handlers, backup });

@@ -4,6 +4,7 @@
  * Any shell may run it. It replaces the shell, so that the hook's parent is the agent's program; and when Poste is not
  * there any more it does nothing: a hook that fails would wake its agent again and again.
  */
+import { shellWord } from '../../protocol/shell-word.ts';
 import type { HookProgramName } from './hook-program.ts';
 
 /** DO NOT CHANGE what comes before the programs: hooks that were installed are known by it. */
@@ -22,17 +23,12 @@ export interface HookCommand {
 
 export function hookCommand({ program, node, main, agent, home }: HookCommand): string {
   const words = [node, main, 'hooks', 'run', program, ...(agent === undefined ? [] : ['--agent', agent])];
-  const environment = home === undefined ? '' : `env ${quoted(`POSTE_HOME=${home}`)} `;
-  return `exec ${environment}${GUARD}${words.map(quoted).join(' ')}`;
+  const environment = home === undefined ? '' : `env ${shellWord(`POSTE_HOME=${home}`)} `;
+  return `exec ${environment}${GUARD}${words.map(shellWord).join(' ')}`;
 }
 
 /** Whether Poste made it, whatever version and wherever it lay. */
 export function isHookCommand(command: string, program: HookProgramName): boolean {
   const [before, words] = command.split(GUARD);
   return before?.startsWith('exec ') === true && words?.includes(` hooks run ${program}`) === true;
-}
-
-/** As one word of a shell. */
-function quoted(word: string): string {
-  return /^[A-Za-z0-9@%+=:,./_-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }

@@ -5,6 +5,7 @@ import { addAgent, listOwnAgents, removeAgent, renameAgent, setAgentRoles } from
 import { listAgents } from '../office/directory.ts';
 import { useInbox } from '../office/inbox.ts';
 import { watchInbox } from '../office/inbox-watch.ts';
+import type { DoctorResult } from '../documents/doctor.ts';
 import type { RelaySetInput, RelaySetResult, RelayStatusResult, RelayUnsetResult } from '../documents/relay.ts';
 import type { WebLinkResult } from '../documents/web.ts';
 import type { Office } from '../office/office.ts';
@@ -45,6 +46,7 @@ export interface HandlerParts {
   facts: DaemonFacts;
   pairing: Pairing;
   relay: RelaySetting;
+  diagnosis: Diagnosis;
   web: WebDoor;
   sessions: SessionDesk;
   ring: Ring;
@@ -68,10 +70,16 @@ export interface RelaySetting {
   status(): Promise<RelayStatusResult>;
 }
 
+/** What looks at the host and follows one message: it calls, for a bounded time. */
+export interface Diagnosis {
+  doctor(signal: AbortSignal): Promise<DoctorResult>;
+}
+
 export function handlersOf(parts: HandlerParts): Handlers {
-  const { office, timers, facts, pairing, relay, web, sessions, ring } = parts;
+  const { office, timers, facts, pairing, relay, diagnosis, web, sessions, ring } = parts;
   return {
     status: () => readStatus(office, facts),
+    doctor: ({ signal }) => diagnosis.doctor(signal),
     'add-agent': (_, input) => addAgent(office, input),
     'rename-agent': (_, input) => renameAgent(office, input),
     'set-agent-roles': (_, input) => setAgentRoles(office, input),

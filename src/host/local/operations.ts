@@ -24,6 +24,7 @@ import {
   SendResult,
 } from '../documents/mail.ts';
 import { WatchInboxInput, WatchInboxResult } from '../documents/inbox-watch.ts';
+import { DoctorResult } from '../documents/doctor.ts';
 import { SearchInput, SearchResult } from '../documents/search.ts';
 import { SentInput, SentResult } from '../documents/sent.ts';
 import {
@@ -79,6 +80,7 @@ const Nothing = Type.Object({});
 
 export const OPERATIONS = {
   status: { acting: 'anybody', input: Nothing, output: StatusResult },
+  doctor: { acting: 'anybody', input: Nothing, output: DoctorResult },
   'add-agent': { acting: 'anybody', input: AgentAddInput, output: AgentDocument },
   'rename-agent': { acting: 'anybody', input: AgentRenameInput, output: AgentDocument },
   'set-agent-roles': { acting: 'anybody', input: AgentRolesInput, output: AgentDocument },

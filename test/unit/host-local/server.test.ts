@@ -37,10 +37,9 @@ async function started(changes: Partial<Handlers> = {}): Promise<Started> {
   const relay = { set: broken, unset: broken, status: broken };
   const sessions = { register: broken, heartbeat: broken, end: broken, wait: broken, heard: broken, list: broken };
   const web = { link: broken };
-  const handlers = {
-    ...handlersOf({ office, timers: SYSTEM_TIMERS, facts, pairing, relay, web, sessions, ring: broken }),
-    ...changes,
-  };
+  const diagnosis = { doctor: broken, trace: broken };
+  const parts = { office, timers: SYSTEM_TIMERS, facts, pairing, relay, diagnosis, web, sessions, ring: broken };
+  const handlers = { ...handlersOf(parts), ...changes };
   const server = await LocalServer.listen({ socketPath: path, office, handlers, backup });
   onTestFinished(() => server.close());
   return { client: new DaemonClient(path, '/store'), server, path, logged };

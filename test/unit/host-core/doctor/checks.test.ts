@@ -1,0 +1,253 @@
+import { expect, test } from 'vitest';
+import type { Check } from '../../../../src/host/core/doctor/check.ts';
+import { type DaemonFacts, type StoreFacts, daemonChecks } from '../../../../src/host/core/doctor/daemon-checks.ts';
+import { type MailFacts, type WakeFacts, mailChecks, wakeCheck } from '../../../../src/host/core/doctor/mail-checks.ts';
+import { type PeerFacts, type PeerProbe, lanChecks, peerCheck } from '../../../../src/host/core/doctor/peer-checks.ts';
+import { type PlaceFacts, placeChecks } from '../../../../src/host/core/doctor/place-checks.ts';
+import { NOON_MS } from '../../../support/test-clock.ts';
+
+const MINUTE_MS = 60_000;
+const DAY_MS = 86_400_000;
+
+/** What is not as it should be: state, what it is of, and the command. */
+function wrong(checks: readonly Check[]): unknown[] {
+  return checks.flatMap(({ id, about, state, command }) => (state === 'ok' ? [] : [[state, about ?? id, command]]));
+}
+
+const PLACE: PlaceFacts = {
+  config: { path: '/h/config.toml', isThere: true, fault: null },
+  folders: [
+    { path: '/h', holdsKeys: false, found: { isFolder: true, isOwn: true, mode: 0o40755 } },
+    { path: '/h/store', holdsKeys: true, found: { isFolder: true, isOwn: true, mode: 0o40700 } },
+  ],
+  socket: { path: '/h/daemon.sock', fault: null, home: null },
+  freeBytes: 5e9,
+};
+const [home, store] = [PLACE.folders[0]!, PLACE.folders[1]!];
+const storeWith = (changes: object) => ({ folders: [home, { ...store, found: { ...store.found!, ...changes } }] });
+
+test.each<[given: string, then: unknown[], when: Partial<PlaceFacts>]>([
+  ['a host as init makes it', [], {}],
+  ['no config file', [], { config: { ...PLACE.config, isThere: false } }],
+  [
+    'a config file that is not understood',
+    [['broken', 'config', '$EDITOR /h/config.toml']],
+    { config: { ...PLACE.config, fault: { message: 'line 3: no', variable: null } } },
+  ],
+  [
+    'a variable that is not understood',
+    [['broken', 'config', 'unset POSTE_LOG_LEVEL']],
+    { config: { ...PLACE.config, fault: { message: 'no', variable: 'POSTE_LOG_LEVEL' } } },
+  ],
+  ['a store that others may read', [['broken', '/h/store', 'chmod 700 /h/store']], storeWith({ mode: 0o40750 })],
+  [
+    "a store that is another user's",
+    [['broken', '/h/store', 'sudo chown -R "$(id -un)" /h/store']],
+    storeWith({ isOwn: false }),
+  ],
+  ['a store that is a file', [['broken', '/h/store', 'mv /h/store /h/store.aside']], storeWith({ isFolder: false })],
+  [
+    'a home that others may write to, with a space in its name',
+    [['broken', '/h x', "chmod go-w '/h x'"]],
+    { folders: [{ ...home, path: '/h x', found: { ...home.found!, mode: 0o40777 } }, store] },
+  ],
+  ['a home with the sticky bit', [], { folders: [{ ...home, found: { ...home.found!, mode: 0o41777 } }, store] }],
+  ['a folder that is not there yet', [], { folders: [{ ...home, found: null }, store] }],
+  [
+    'a path that is too long for a socket',
+    [['broken', 'socket', 'ln -s /h ~/.poste && export POSTE_HOME=~/.poste']],
+    { socket: { path: '/h/daemon.sock', fault: 'too long', home: '/h' } },
+  ],
+  [
+    'a path that is too long, in the folders of the desktop',
+    [['broken', 'socket', 'export XDG_RUNTIME_DIR=/run/user/$(id -u)']],
+    { socket: { path: '/h/daemon.sock', fault: 'too long', home: null } },
+  ],
+  ['little room', [['note', 'disk', 'df -h /h/store']], { freeBytes: 500e6 }],
+  ['no room', [['broken', 'disk', 'df -h /h/store']], { freeBytes: 1e6 }],
+  ['room that cannot be told', [], { freeBytes: null }],
+])('of the place: %s', (_given, then, when) => {
+  expect(wrong(placeChecks({ ...PLACE, ...when }))).toEqual(then);
+});
+
+const refused = (fault: Extract<StoreFacts, { type: 'refused' }>['fault']): DaemonFacts => ({
+  type: 'absent',
+  store: { type: 'refused', fault, message: 'the store is so' },
+});
+const NOT_RUNNING = ['broken', 'daemon', 'poste daemon'];
+
+test.each<[given: string, facts: DaemonFacts, then: unknown[]]>([
+  ['one that runs', { type: 'running', version: '1', pid: 7 }, []],
+  ['another version', { type: 'running', version: '2', pid: 7 }, [['note', 'daemon', 'kill 7; poste daemon']]],
+  ['none, and a good store', { type: 'absent', store: { type: 'opens' } }, [NOT_RUNNING]],
+  ["none, and another user's store", { type: 'absent', store: { type: 'foreign' } }, [NOT_RUNNING]],
+  ['no host at all', refused('absent'), [['broken', 'store', 'poste init']]],
+  ['a store that is held', refused('locked'), [['broken', 'daemon', "pgrep -af 'poste|cli/main'"]]],
+  ['a damaged store', refused('damaged'), [['broken', 'store', 'poste restore <backup>'], NOT_RUNNING]],
+  ['a newer store', refused('newer'), [['broken', 'store', null], NOT_RUNNING]],
+  ['an unusable store', refused('unusable'), [['broken', 'store', 'ls -la /h/store'], NOT_RUNNING]],
+  [
+    'one that does not know what it is asked',
+    { type: 'other-version' },
+    [['broken', 'daemon', 'kill <process of poste daemon>; poste daemon']],
+  ],
+  ["another user's", { type: 'unusable', code: 'NOT_THE_OWNER', message: 'no' }, [['broken', 'daemon', null]]],
+  [
+    'one that says nothing',
+    { type: 'unusable', code: 'DAEMON_SILENT', message: 'no' },
+    [['broken', 'daemon', 'kill <process of poste daemon>; poste daemon']],
+  ],
+])('of the daemon: %s', (_given, facts, then) => {
+  expect(wrong(daemonChecks(facts, { version: '1', store: '/h/store', isUnit: false }))).toEqual(then);
+});
+
+test('a daemon that systemd keeps is started by systemd', () => {
+  const place = { version: '1', store: '/h/store', isUnit: true };
+  const start = wrong(daemonChecks({ type: 'absent', store: { type: 'opens' } }, place));
+  expect(start).toEqual([['broken', 'daemon', 'systemctl --user start poste.service']]);
+  const restart = wrong(daemonChecks({ type: 'running', version: '2', pid: 7 }, place));
+  expect(restart).toEqual([['note', 'daemon', 'systemctl --user restart poste.service']]);
+});
+
+test('a listener is missed only while a host is paired', () => {
+  const down = { listen: '0.0.0.0:8789', port: null };
+  expect(lanChecks(down, 0)).toEqual([]);
+  expect(wrong(lanChecks(down, 1))).toEqual([['broken', 'lan-listener', "ss -ltnp 'sport = :8789'"]]);
+  expect(wrong(lanChecks({ ...down, port: 8789 }, 1))).toEqual([]);
+});
+
+const PEER: PeerFacts = {
+  host: 'server',
+  address: '10.0.0.2:8789',
+  reachedAtMs: NOON_MS - 3 * DAY_MS,
+  waiting: 0,
+  oldestAtMs: null,
+  probe: null,
+  atRelay: 'absent',
+};
+const ANSWERED: PeerProbe = { type: 'answered', agents: 2, aheadMs: 0 };
+const UNREACHED: PeerProbe = { type: 'unreached', reason: 'it did not answer (ECONNREFUSED)' };
+const WAITING = { waiting: 2, oldestAtMs: NOON_MS - 3 * 3_600_000 };
+const ADDRESS = 'poste peers address server <host:port>';
+
+test.each<[given: string, when: Partial<PeerFacts>, state: Check['state'], command: string | null, words: RegExp]>([
+  ['it answers', { probe: ANSWERED }, 'ok', null, /answers at 10\.0\.0\.2:8789, 2 agents$/],
+  ['its clock is off', { probe: { ...ANSWERED, aheadMs: -120_000 } }, 'note', 'timedatectl', /differ by 2 minutes/],
+  ['it is out of reach and nothing waits', { probe: UNREACHED }, 'note', ADDRESS, /ECONNREFUSED.*3 days ago$/],
+  [
+    'it is out of reach and mail waits',
+    { probe: UNREACHED, ...WAITING },
+    'broken',
+    ADDRESS,
+    /not at the relay either.*2 messages wait for it, the oldest for 3 hours$/,
+  ],
+  [
+    'it is out of reach, and the relay is too',
+    { probe: UNREACHED, atRelay: 'not-seen' },
+    'note',
+    ADDRESS,
+    /does not say/,
+  ],
+  [
+    'it is out of reach, without a relay',
+    { probe: UNREACHED, atRelay: 'no-relay' },
+    'note',
+    ADDRESS,
+    /no relay is set/,
+  ],
+  [
+    'the relay carries for it',
+    { probe: UNREACHED, atRelay: 'carried', ...WAITING },
+    'ok',
+    null,
+    /over the relay; 2 mess/,
+  ],
+  [
+    'nobody knows where it is',
+    { probe: { type: 'no-address' }, address: null, reachedAtMs: null },
+    'note',
+    ADDRESS,
+    /never reached/,
+  ],
+  [
+    'another host has its address',
+    { probe: { type: 'another-host', fingerprint: 'SHA256:x' }, waiting: 1, oldestAtMs: NOON_MS - 5000 },
+    'broken',
+    ADDRESS,
+    /has the key SHA256:x and not its own.*1 message waits for it, for 5 seconds$/,
+  ],
+  [
+    'it has forgotten this host',
+    { probe: { type: 'refused', code: 'NOT_ENROLLED', reason: 'no' } },
+    'broken',
+    'poste pair invite',
+    /not paired with this host any more/,
+  ],
+  [
+    'it refuses the clock of this host',
+    { probe: { type: 'refused', code: 'CLOCK_SKEW', reason: 'no' } },
+    'broken',
+    'timedatectl set-ntp true',
+    /more than 5 minutes/,
+  ],
+  [
+    'it refuses otherwise',
+    { probe: { type: 'refused', code: '', reason: 'it said 500' } },
+    'broken',
+    'poste outbox',
+    /it said 500/,
+  ],
+  ['nobody was asked', { ...WAITING }, 'note', null, /last reached 3 days ago; 2 messages/],
+])('of a paired host: %s', (_given, when, state, command, words) => {
+  const check = peerCheck({ ...PEER, ...when }, NOON_MS);
+  expect([check.state, check.about, check.command]).toEqual([state, 'server', command]);
+  expect(check.sentence).toMatch(words);
+});
+
+const MAIL: MailFacts = {
+  outbox: { pending: { count: 0, oldestAtMs: null, lastError: null }, unconfirmed: { count: 0, oldestAtMs: null } },
+  quarantine: { items: 0, bytes: 0, itemsMax: 10, bytesMax: 100 },
+};
+const pending = (ageMs: number) => ({
+  outbox: { ...MAIL.outbox, pending: { count: 3, oldestAtMs: NOON_MS - ageMs, lastError: 'no answer' } },
+});
+const unconfirmed = (ageMs: number) => ({
+  outbox: { ...MAIL.outbox, unconfirmed: { count: 1, oldestAtMs: NOON_MS - ageMs } },
+});
+const quarantined = (items: number, bytes: number) => ({ quarantine: { ...MAIL.quarantine, items, bytes } });
+
+test.each<[given: string, when: Partial<MailFacts>, then: unknown[]]>([
+  ['nothing', {}, []],
+  ['what waits a little', pending(MINUTE_MS), []],
+  ['what waits for longer than the longest pause', pending(15 * MINUTE_MS), [['note', 'outbox', 'poste outbox']]],
+  ['what waits for three days', pending(3 * DAY_MS), [['broken', 'outbox', 'poste outbox']]],
+  ['what was taken today and is not confirmed', unconfirmed(MINUTE_MS), []],
+  ['what was taken yesterday and is not confirmed', unconfirmed(DAY_MS), [['note', 'outbox', 'poste outbox']]],
+  ['what was not let in', quarantined(1, 5), [['note', 'quarantine', 'poste quarantine']]],
+  ['a quarantine full of items', quarantined(10, 5), [['broken', 'quarantine', 'poste quarantine discard <number>']]],
+  ['a quarantine full of bytes', quarantined(1, 100), [['broken', 'quarantine', 'poste quarantine discard <number>']]],
+])('of mail: %s', (_given, when, then) => {
+  expect(wrong(mailChecks({ ...MAIL, ...when }, NOON_MS))).toEqual(then);
+});
+
+test('what waits says for how long, and why the last attempt failed', () => {
+  const [check] = mailChecks({ ...MAIL, ...pending(3 * DAY_MS) }, NOON_MS);
+  expect(check?.sentence).toBe('3 messages wait to be sent, the oldest for 3 days; the last attempt for it: no answer');
+});
+
+const AGENT: WakeFacts = { agent: 'reviewer', unreadWaking: 0, liveSessions: 0, methods: [], faults: [] };
+const INSTALL = 'poste hooks install claude-code --agent reviewer';
+
+test.each<[given: string, when: Partial<WakeFacts>, then: unknown[]]>([
+  ['no session and no mail', {}, []],
+  ['no session and mail that wakes', { unreadWaking: 2 }, [['note', 'reviewer', INSTALL]]],
+  ['a session that named no way, and mail', { liveSessions: 1, unreadWaking: 2 }, [['note', 'reviewer', INSTALL]]],
+  ['a session that can be woken, and mail', { liveSessions: 1, methods: ['hook'], unreadWaking: 2 }, []],
+  [
+    'a way that cannot work',
+    { liveSessions: 1, methods: ['tmux'], faults: ['its tmux pane %1 is not there'] },
+    [['broken', 'reviewer', 'poste session list --as reviewer']],
+  ],
+])('of an agent: %s', (_given, when, then) => {
+  expect(wrong([wakeCheck({ ...AGENT, ...when })])).toEqual(then);
+});
