@@ -93,11 +93,14 @@ export class LogPlan {
     const goesOn = (): boolean => !this.#isStopped && this.#options.isClockTrusted();
     if (!goesOn()) return;
     const time: KeepingTime = { keepMs, nowMs: nowMs() };
-    if (isCheckpointDue(await keeping.checkpoints(), time)) {
+    const { whole, damaged } = await keeping.checkpoints();
+    // Those that are whole stand in for them.
+    for (const error of damaged) told.failed(error);
+    if (isCheckpointDue(whole, time)) {
       const taken = await keeping.takeCheckpoint(nowMs, goesOn, hasRoom);
       if (taken.type !== 'stopped') told.checkpoint(taken);
     }
-    if (goesOn()) await keeping.dropNeedless(time);
+    if (goesOn()) await keeping.dropNeedless(time, goesOn);
     await this.#prune(time, goesOn);
   }
 
@@ -106,7 +109,7 @@ export class LogPlan {
     const beganAt = store.firstLsn;
     while (goesOn()) {
       const fromLsn = store.firstLsn;
-      const throughLsn = await keeping.prunable(time, RECORDS_AT_ONCE);
+      const throughLsn = await keeping.prunable(time, RECORDS_AT_ONCE, goesOn);
       if (throughLsn === undefined || !goesOn()) break;
       const archive = await archives?.archive(fromLsn, throughLsn, goesOn);
       if (archives && !archive) break;

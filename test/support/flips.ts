@@ -96,7 +96,7 @@ async function pruneOnce(engine: Engine, clock: TestClock): Promise<void> {
   await engine.rotateEpoch(rotateEpochOf(epochNumbered(70), { nowMs: clock.nowMs }));
   const { logKeeping } = engine;
   await logKeeping.takeCheckpoint(() => clock.nowMs, always, always);
-  const throughLsn = await logKeeping.prunable({ keepMs: 0, nowMs: clock.nowMs }, 1000);
+  const throughLsn = await logKeeping.prunable({ keepMs: 0, nowMs: clock.nowMs }, 1000, always);
   await logKeeping.prune(throughLsn ?? 0, always);
 }
 

@@ -79,7 +79,7 @@ describe('a log that is kept for a day', () => {
     await relay.pushOne(pushOf(alice, 'after', [[bob, 'x']]));
     const second = await keepLog(relay);
     expect(second).toMatchObject({ checkpoints: ['CheckpointTaken'], pruned: [lastLsn], failures: [] });
-    expect(await relay.engine.logKeeping.checkpoints()).toHaveLength(2);
+    expect((await relay.engine.logKeeping.checkpoints()).whole).toHaveLength(2);
     expect((await verifiedAfter(relay)).findings).toEqual([]);
     await relay.close();
     await rebuilt(relay.folder);
@@ -276,7 +276,7 @@ describe('an audit of a pruned log', () => {
   test('a state is shown from the oldest checkpoint on, and no earlier one', async () => {
     const { relay } = await pruned();
     const offline = await openOffline(relay.folder);
-    const [first = 0, second = 0] = (await offline.store.checkpoints.list()).map(({ throughLsn }) => throughLsn);
+    const [first = 0, second = 0] = (await offline.store.checkpoints.list()).whole.map(({ throughLsn }) => throughLsn);
     const heads: number[] = [];
     for (const lsn of [first, second - 1, second, offline.store.lastLsn]) {
       const scratch = await openScratch();

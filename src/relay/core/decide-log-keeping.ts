@@ -32,10 +32,9 @@ export function isCheckpointDue(checkpoints: readonly CheckpointTime[], time: Ke
   return !newest || ageOf(newest.atMs, time) !== 'young';
 }
 
-/** Those that a younger one of sufficient age makes needless; `checkpoints` ascend. */
-export function needlessCheckpoints<C extends CheckpointTime>(checkpoints: readonly C[], time: KeepingTime): C[] {
-  const base = checkpoints.findLastIndex(({ atMs }) => ageOf(atMs, time) === 'old');
-  return checkpoints.slice(0, Math.max(base, 0));
+/** The newest of sufficient age, which makes those before it needless; `checkpoints` ascend. */
+export function baseCheckpoint<C extends CheckpointTime>(checkpoints: readonly C[], time: KeepingTime): C | undefined {
+  return checkpoints.findLast(({ atMs }) => ageOf(atMs, time) === 'old');
 }
 
 /** `unknown` is ahead of the clock: of one that was set back since. What stands around it says how old it is. */

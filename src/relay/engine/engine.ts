@@ -180,6 +180,7 @@ export class Engine {
     for (const change of await store.admissionRows()) engine.#admissions.apply(change);
     for (const key of await store.moves()) void engine.#moves.begin(key, nowMs);
     await engine.#doors.revokeDenied(nowMs);
+    await engine.logKeeping.dropWorthless();
     return engine;
   }
 

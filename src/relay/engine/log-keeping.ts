@@ -2,16 +2,21 @@
  * Keeps the log bounded: takes checkpoints of the rows, drops those that are needless, and prunes old records.
  *
  * All of it beside the mail, in slices of batches like any other. A crash at any point leaves parts of a checkpoint that
- * have no mark, which the next one drops first, or a log that begins later than it did: never one with a gap.
+ * have no mark, which the next start drops, or a log that begins later than it did: never one with a gap.
  */
-import { type KeepingTime, ageOf, decideCheckpoint, needlessCheckpoints } from '../core/decide-log-keeping.ts';
+import { type KeepingTime, ageOf, baseCheckpoint, decideCheckpoint } from '../core/decide-log-keeping.ts';
 import { eventTimeMs } from '../core/event.ts';
 import { RowsDigest } from '../store/canonical-rows.ts';
 import { checkpointKey } from '../store/keys.ts';
 import { PRUNED_AT_ONCE } from '../store/log.ts';
 import { DamagedRecord, decodeRecord } from '../store/record.ts';
 import type { RelayStore } from '../store/relay-store.ts';
-import { type RowCheckpoint, type TakenDigest, checkpointParts } from '../store/row-checkpoints.ts';
+import {
+  type ListedCheckpoints,
+  type RowCheckpoint,
+  type TakenDigest,
+  checkpointParts,
+} from '../store/row-checkpoints.ts';
 import type { StoreSnapshot } from '../store/snapshot.ts';
 import type { Committer } from './committer.ts';
 import { Stretch } from './stretch.ts';
@@ -35,19 +40,21 @@ export type TakenCheckpoint =
 
 export class LogKeeping {
   readonly #options: LogKeepingOptions;
+  /** The checkpoint that was last read to its end, by its LSN. */
+  #readThrough = 0;
 
   constructor(options: LogKeepingOptions) {
     this.#options = options;
   }
 
-  /** The checkpoints that are whole, in order. Throws `DamagedRecord`. */
-  checkpoints(): Promise<RowCheckpoint[]> {
+  /** The checkpoints that are whole, in order, and what is wrong with the marks of others. */
+  checkpoints(): Promise<ListedCheckpoints> {
     return this.#options.store.checkpoints.list();
   }
 
   /**
    * Keeps the rows as they are at one moment. `hasRoom` is told of every part before it is written; `goesOn` is asked
-   * as often. Throws `StoreFailed`, and `DamagedRecord` when what was written does not come back.
+   * as often, and while they are read back. Throws `StoreFailed`, and `DamagedRecord` when what was written does not come back.
    */
   async takeCheckpoint(
     nowMs: () => number,
@@ -63,23 +70,28 @@ export class LogKeeping {
     } finally {
       await snapshot.close();
     }
-    if (typeof written === 'string') {
-      await this.dropWorthless();
-      return { type: written };
-    }
+    if (typeof written === 'string') return this.#givenUp(written);
     const { bytes, ...taken } = written;
-    await this.#readBack(taken);
+    if (!(await this.#readBack(taken, goesOn))) return this.#givenUp('stopped');
     while (committer.isFull) await committer.room();
     await committer.answer(decideCheckpoint({ type: 'TakeCheckpoint', ...taken, nowMs: nowMs() }));
     return { type: 'CheckpointTaken', throughLsn: taken.throughLsn, rows: taken.rows, bytes };
   }
 
-  /** Drops the checkpoints that younger ones make needless, and every part that belongs to none. */
-  async dropNeedless(time: KeepingTime): Promise<void> {
-    const { committer } = this.#options;
-    for (const { throughLsn } of needlessCheckpoints(await this.checkpoints(), time))
-      committer.keep([checkpointKey(throughLsn), null]);
-    await committer.durable();
+  /**
+   * Drops the checkpoints that an old one makes needless, once that was read to its end again, and every part that
+   * belongs to none. Throws `DamagedRecord`.
+   */
+  async dropNeedless(time: KeepingTime, goesOn: () => boolean): Promise<void> {
+    const { store, committer } = this.#options;
+    const base = baseCheckpoint((await this.checkpoints()).whole, time);
+    const needless: number[] = [];
+    for await (const lsn of store.checkpoints.lsns()) if (base && lsn < base.throughLsn) needless.push(lsn);
+    if (base && needless.length > 0) {
+      if (!(await this.#isStillWhole(base, goesOn))) return;
+      for (const lsn of needless) committer.keep([checkpointKey(lsn), null]);
+      await committer.durable();
+    }
     await this.dropWorthless();
   }
 
@@ -95,12 +107,13 @@ export class LogKeeping {
   }
 
   /**
-   * The last record that may go: all up to it are old, a checkpoint stands for them and the hash tree holds their
-   * hashes. At most `atMost` records are looked at; `undefined` when none may go.
+   * The last record that may go: all up to it are old, a checkpoint that can still be read stands for them and the hash
+   * tree holds their hashes. At most `atMost` records are looked at; `undefined` when none may go. Throws
+   * `DamagedRecord`.
    */
-  async prunable(time: KeepingTime, atMost: number): Promise<number | undefined> {
+  async prunable(time: KeepingTime, atMost: number, goesOn: () => boolean): Promise<number | undefined> {
     const { store, monotonicMs } = this.#options;
-    const [base] = await this.checkpoints();
+    const [base] = (await this.checkpoints()).whole;
     const { firstLsn, tree } = store;
     const lastLsn = Math.min(base?.throughLsn ?? 0, tree.prunableThrough, firstLsn + atMost - 1);
     if (lastLsn < firstLsn) return undefined;
@@ -113,7 +126,7 @@ export class LogKeeping {
       if (age === 'old') found = lsn;
       if (stretch.isOver) await stretch.pause();
     }
-    return found;
+    return base && found !== undefined && (await this.#isStillWhole(base, goesOn)) ? found : undefined;
   }
 
   /** Prunes the log through a record that `prunable` named. Answers whether all of it went before `goesOn` said no. */
@@ -135,6 +148,11 @@ export class LogKeeping {
     const { store } = this.#options;
     for (let from = fromLsn; from < store.firstLsn && goesOn(); from += COMPACTED_AT_ONCE)
       await store.compactRecords(from, from + COMPACTED_AT_ONCE - 1);
+  }
+
+  async #givenUp(type: 'stopped' | 'no room'): Promise<TakenCheckpoint> {
+    await this.dropWorthless();
+    return { type };
   }
 
   async #write(
@@ -162,12 +180,24 @@ export class LogKeeping {
     return { throughLsn, bytes, ...digest.taken() };
   }
 
-  /** Reads what was written to its end: records may go on the strength of it. */
-  async #readBack(taken: TakenDigest & { throughLsn: number }): Promise<void> {
+  /**
+   * Reads a checkpoint again before anything goes on the strength of it, once in the life of the process: it may be
+   * months old, and the disk may have altered it since. False when `goesOn` said no before. Throws `DamagedRecord`.
+   */
+  async #isStillWhole(base: RowCheckpoint, goesOn: () => boolean): Promise<boolean> {
+    return base.throughLsn === this.#readThrough || this.#readBack(base, goesOn);
+  }
+
+  /** Reads what was written to its end; false when `goesOn` said no before. Throws `DamagedRecord`. */
+  async #readBack(taken: TakenDigest & { throughLsn: number }, goesOn: () => boolean): Promise<boolean> {
     const { store, monotonicMs } = this.#options;
     const stretch = new Stretch(monotonicMs);
-    const parts = store.checkpoints.pairs(taken);
-    while (!(await parts.next()).done) if (stretch.isOver) await stretch.pause();
+    for await (const _pairs of store.checkpoints.pairs(taken)) {
+      if (!goesOn()) return false;
+      if (stretch.isOver) await stretch.pause();
+    }
+    this.#readThrough = taken.throughLsn;
+    return true;
   }
 }
 

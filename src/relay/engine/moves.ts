@@ -4,6 +4,10 @@
  * The rotation itself is one event of fixed size. Its items follow in events of their own, so that a full queue holds
  * the loop no longer than a few; whatever concerns either key waits (`under`) until the last item has arrived and is
  * durable. A crash in between leaves the rest for the next start.
+ *
+ * Where a row cannot be read the move ends, and whatever concerns either key fails from then on: an item that came to
+ * the new key now would get a place behind those that are still to come, and its reader would pass over them. After a
+ * rebuild of the rows the next start moves the rest.
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { MOVED_AT_ONCE, decideMove } from '../core/decide-rotation.ts';
@@ -44,12 +48,15 @@ export class Moves {
     const row = this.#options.committer.get('move', oldPubkey);
     if (!row) return Promise.resolve();
     const keys = [oldPubkey, row.newPubkey];
-    const move = this.#move(oldPubkey, nowMs).finally(() => {
-      for (const key of keys) this.#running.delete(key);
-    });
-    // Whoever waits is told; a move that nobody waits for must not end the process by itself.
-    move.catch(() => undefined);
+    const move = this.#move(oldPubkey, nowMs);
     for (const key of keys) this.#running.set(key, move);
+    move.then(
+      () => {
+        for (const key of keys) this.#running.delete(key);
+      },
+      // Whoever waits is told; a move that nobody waits for must not end the process by itself.
+      () => undefined,
+    );
     return move;
   }
 

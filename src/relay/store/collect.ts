@@ -6,9 +6,9 @@
  * is collected is stored with each slice, so that no scan begins among the tombstones of earlier ones.
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { decodeRow } from './row-codec.ts';
-import { collectedKey, payloadKey, queueKey, queueRowKey } from './keys.ts';
+import { collectedKey, payloadKey, queueKey, seqOf } from './keys.ts';
 import type { Level } from './level.ts';
+import { readableQueueRow } from './waiting-rows.ts';
 
 /** Queue rows a slice deletes at most. */
 export const COLLECTED_ROWS_MAX = 500;
@@ -61,9 +61,10 @@ export class Collector {
         const run = await iterator.nextv(COLLECTED_ROWS_MAX);
         if (run.length === 0) break;
         for (const [key, value] of run) {
-          const row = decodeRow('queue', queueRowKey(key), value);
-          keys.push(key, payloadKey(row.payloadTarget, row.payloadSeq));
-          if (++rows === COLLECTED_ROWS_MAX) through = row.seq;
+          // What a row that cannot be read said was acked like the others; its bytes are where it was accepted, as a rule.
+          const row = readableQueueRow(key, value);
+          keys.push(key, payloadKey(row?.payloadTarget ?? targetPubkey, row?.payloadSeq ?? seqOf(key)));
+          if (++rows === COLLECTED_ROWS_MAX) through = seqOf(key);
         }
       }
     } finally {

@@ -74,6 +74,13 @@ export async function* checkpointParts(
   if (block.pairs > 0) yield await packed();
 }
 
+export interface ListedCheckpoints {
+  /** As far as their events say, in order. */
+  whole: RowCheckpoint[];
+  /** Of marks that are altered, or whose event is. */
+  damaged: DamagedRecord[];
+}
+
 export class RowCheckpoints {
   readonly #level: Level;
 
@@ -81,11 +88,23 @@ export class RowCheckpoints {
     this.#level = level;
   }
 
-  /** Every checkpoint that has a mark, in order. Throws `DamagedRecord`. */
-  async list(): Promise<RowCheckpoint[]> {
-    const found: RowCheckpoint[] = [];
-    for await (const mark of this.marks()) found.push(await this.marked(mark));
+  /** Every checkpoint that has a mark. */
+  async list(): Promise<ListedCheckpoints> {
+    const found: ListedCheckpoints = { whole: [], damaged: [] };
+    for await (const mark of this.marks()) {
+      try {
+        found.whole.push(await this.marked(mark));
+      } catch (error) {
+        if (!(error instanceof DamagedRecord)) throw error;
+        found.damaged.push(error);
+      }
+    }
     return found;
+  }
+
+  /** Of every mark, in order, whatever is in it. */
+  async *lsns(): AsyncGenerator<number> {
+    for await (const [key] of this.marks()) yield checkpointLsnOf(key);
   }
 
   /** The marks, in order; what else lies among them is left out. */
@@ -134,7 +153,7 @@ export class RowCheckpoints {
   /** Keys of parts that belong to no mark, at most `limit`. */
   async worthless(limit: number): Promise<Buffer[]> {
     const marked = new Set<number>();
-    for await (const [key] of this.marks()) marked.add(checkpointLsnOf(key));
+    for await (const lsn of this.lsns()) marked.add(lsn);
     const keys: Buffer[] = [];
     let from = prefixRange(PREFIX.checkpointPart).gte;
     while (keys.length < limit) {

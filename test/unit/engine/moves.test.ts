@@ -2,10 +2,14 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { StoreFailed } from '../../../src/relay/engine/committer.ts';
 import type { PushItem } from '../../../src/relay/core/command.ts';
 import { MOVED_AT_ONCE } from '../../../src/relay/core/decide-rotation.ts';
+import { queueKey } from '../../../src/relay/store/keys.ts';
+import { DamagedRow } from '../../../src/relay/store/row-codec.ts';
 import { AppendGate } from '../../support/append-gate.ts';
+import { rebuilt } from '../../support/audits.ts';
 import { collected } from '../../support/collected.ts';
 import { ackOf, pushOf, rotateOf } from '../../support/commands.ts';
 import { type TestHost, alice, bob, carol, dave } from '../../support/hosts.ts';
+import { withRawLevel } from '../../support/raw-level.ts';
 import { storedAndReplayed } from '../../support/replay.ts';
 import { settled } from '../../support/settled.ts';
 import { SlowDisk, turns } from '../../support/slow-disk.ts';
@@ -211,7 +215,7 @@ describe('a rotation that is cut anywhere', () => {
       const expected = await outcome(whole.relay);
       await whole.relay.close();
       await whole.remove();
-      // How many batches there are depends on how quick the machine is: cut after one more until none is left to cut.
+      // Cut after one more batch until none is left to cut.
       for (let passed = 0, isCut = true; isCut; passed++) {
         const { relay, remove } = await relayAnew();
         const healthy = { turnsBefore: 0, turnsAfter: 0, fails: 'no' } as const;
@@ -249,6 +253,30 @@ describe('a rotation that is cut anywhere', () => {
     expect(await push).toEqual({ verdict: 'accepted', seqs: [NOON_MS + 2 * MANY] });
     expect(await known).toEqual({ verdict: 'duplicate', seqs: [NOON_MS] });
   });
+});
+
+test('a move that comes to a row that cannot be read holds both keys until the rows are rebuilt, and then loses nothing', async () => {
+  const { relay, gate, rotated } = await relayInMove(dave);
+  gate.failOne(new Error('EIO'));
+  await expect(rotated).rejects.toBeInstanceOf(StoreFailed);
+  await relay.close();
+  await withRawLevel(relay.folder, (level) => level.put(queueKey(bob.key, NOON_MS + MANY - 2), Buffer.from('no row')));
+  await relay.open();
+  const late = pushOf(alice, 'late', [[dave, 'late']]);
+  await expect(relay.pushOne(late)).rejects.toBeInstanceOf(DamagedRow);
+  await expect(relay.pushOne(late)).rejects.toBeInstanceOf(DamagedRow);
+  expect(relay.failures).toHaveLength(1);
+  // Nobody else is held up.
+  expect(await relay.pushOne(pushOf(alice, 'other', [[alice, 'x']]))).toMatchObject({ verdict: 'accepted' });
+  await relay.close();
+  await rebuilt(relay.folder);
+  await relay.open();
+  expect((await relay.pushOne(late)).verdict).toBe('accepted');
+  expect(await relay.wires(dave)).toEqual([
+    'own',
+    ...Array.from({ length: MANY }, (_none, at) => `wire ${at}`),
+    'late',
+  ]);
 });
 
 test('an ack under the old key that comes while it is rotated leaves the moved mail where it is', async () => {

@@ -46,6 +46,25 @@ test('acked rows and their wire bytes are deleted, and nothing else is', async (
   expect(await relay.wires(carol)).toHaveLength(3);
 });
 
+test('an acked row that cannot be read is deleted like the others', async () => {
+  const relay = await openTestRelay();
+  await relay.enrolAll(bob);
+  const seqs = await pushMany(relay, bob, 3);
+  // Acked, and not collected before the relay ends.
+  const gate = new AppendGate(relay.store);
+  gate.close();
+  const acked = relay.ack(bob, seqs[2]!);
+  await gate.arrived(1);
+  const closed = relay.close();
+  gate.open();
+  await Promise.all([acked, closed]);
+  await withRawLevel(relay.folder, (level) => level.put(queueKey(bob.key, seqs[1]!), Buffer.from('no row')));
+  await relay.open();
+  await collectAll(relay);
+  expect(relay.failures).toEqual([]);
+  expect(await keysUnder(relay, PREFIX.queue, PREFIX.payload)).toEqual([0, 0]);
+});
+
 test('a slice deletes at most 500 rows', async () => {
   const relay = await openTestRelay();
   await relay.enrolAll(bob);
