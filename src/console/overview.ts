@@ -134,6 +134,7 @@ function Refusals({ refusals, nowMs }: { refusals: readonly RefusalCount[]; nowM
 const EPOCHS_NOTES: Readonly<Record<EpochsRead, string>> = {
   'under way': 'The log is still being read; earlier ones may come.',
   whole: '',
+  pruned: 'The log was pruned: epochs that began before its first record are not told of.',
   failed: 'The log could not be read to its beginning; the messages of the relay say why.',
 };
 

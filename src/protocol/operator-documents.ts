@@ -86,7 +86,12 @@ export const EpochBegun = Type.Object({ lsn: Count, at: Time, epoch: EpochText, 
 export type EpochBegun = Static<typeof EpochBegun>;
 
 /** How far the log was read for its epochs: to its beginning, not yet, or up to a place that cannot be read. */
-export const EpochsRead = Type.Union([Type.Literal('under way'), Type.Literal('whole'), Type.Literal('failed')]);
+export const EpochsRead = Type.Union([
+  Type.Literal('under way'),
+  Type.Literal('whole'),
+  Type.Literal('pruned'),
+  Type.Literal('failed'),
+]);
 export type EpochsRead = Static<typeof EpochsRead>;
 
 export const ConsoleOverview = Type.Object(

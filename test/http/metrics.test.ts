@@ -133,7 +133,7 @@ async function sampled(relay: HttpRelay): Promise<void> {
 }
 
 async function scrapeText(relay: HttpRelay): Promise<string> {
-  const response = await rawRequest(relay.relay.adminPort ?? 0, requestBytes('GET', '/metrics'));
+  const response = await rawRequest(relay.relay.adminPort ?? 0, requestBytes('GET', '/metrics', { host: 'localhost' }));
   expect([response.status, response.headers.get('content-type')]).toEqual([
     200,
     'text/plain; version=0.0.4; charset=utf-8',

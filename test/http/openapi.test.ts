@@ -49,5 +49,5 @@ describe.each(ADAPTERS)('%s', (adapter) => {
 });
 
 function ask(relay: HttpRelay, method: string): Promise<RawResponse> {
-  return rawRequest(relay.relay.adminPort ?? 0, requestBytes(method, PATH), method);
+  return rawRequest(relay.relay.adminPort ?? 0, requestBytes(method, PATH, { host: 'localhost' }), method);
 }

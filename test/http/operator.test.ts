@@ -49,6 +49,20 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     }
   });
 
+  test('a page of elsewhere whose name was pointed here learns nothing; addresses and localhost are asked by', async () => {
+    const relay = await started();
+    const asked = async (host: string, path = '/metrics'): Promise<RawResponse> =>
+      rawRequest(relay.relay.adminPort ?? 0, requestBytes('GET', path, { host }));
+    for (const path of ['/livez', '/readyz', '/healthz', '/openapi.json', '/metrics']) {
+      const response = await asked('evil.example:8788', path);
+      expect([response.status, jsonOf(response)]).toMatchObject([403, { code: 'FOREIGN_HOST' }]);
+    }
+    for (const host of ['127.0.0.1', 'localhost:1', '10.0.0.7:8788', '[::1]:8788', 'LOCALHOST'])
+      expect((await asked(host)).status).toBe(200);
+    for (const host of ['localhost.evil.example', '127.0.0.1.evil.example', 'a', ''])
+      expect((await asked(host)).status).toBe(403);
+  });
+
   test('the public port knows nothing of it', async () => {
     const relay = await started();
     for (const path of ['/livez', '/readyz', '/healthz']) {
@@ -77,7 +91,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
 });
 
 function ask(relay: HttpRelay, method: string, path: string): Promise<RawResponse> {
-  return rawRequest(relay.relay.adminPort ?? 0, requestBytes(method, path));
+  return rawRequest(relay.relay.adminPort ?? 0, requestBytes(method, path, { host: 'localhost' }));
 }
 
 async function answerOf(relay: HttpRelay, method: string, path: string): Promise<[number, Record<string, unknown>]> {

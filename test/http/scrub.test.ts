@@ -19,7 +19,8 @@ test('ten minutes after the start it finds what the disk altered, says so, and a
   await relay.stop();
   await withRawLevel(relay.folder, (level) => level.put(payloadKey(bob.key, row?.seq ?? 0), envelopeWire('other')));
   await relay.start();
-  const answer = async (path: string) => rawRequest(relay.relay.adminPort ?? 0, requestBytes('GET', path));
+  const answer = async (path: string) =>
+    rawRequest(relay.relay.adminPort ?? 0, requestBytes('GET', path, { host: 'localhost' }));
   expect(jsonOf(await answer('/healthz'))['last_scrub']).toBeUndefined();
   const { epoch } = relay;
 

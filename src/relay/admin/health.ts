@@ -5,6 +5,7 @@
 import type { Exchange, ExchangeHandler, Reply } from '../../http/exchange.ts';
 import type { OpenApiDocument } from '../http/openapi.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
+import { pageProblem } from '../../page-access/problems.ts';
 import type { ScrubPass } from '../scrub.ts';
 
 export interface Health {
@@ -25,6 +26,8 @@ export interface OperatorHandlerOptions {
   health: () => Health;
   openApi: OpenApiDocument;
   metrics: () => Promise<Reply>;
+  /** Whether a page of elsewhere may have sent a request with this Host: see `isForeignName`. */
+  isForeign: (host: string) => boolean;
   /** Handles everything that begins with `/console`. */
   console: { handle: ExchangeHandler };
 }
@@ -32,10 +35,16 @@ export interface OperatorHandlerOptions {
 const PATHS = new Set(['/livez', '/readyz', '/healthz', '/openapi.json', '/metrics']);
 const CONSOLE = /^\/console(?:[/?]|$)/;
 
-export function operatorHandler({ health, openApi, metrics, console }: OperatorHandlerOptions): ExchangeHandler {
+export function operatorHandler({
+  health,
+  openApi,
+  metrics,
+  isForeign,
+  console,
+}: OperatorHandlerOptions): ExchangeHandler {
   const document = jsonReply(200, openApi);
   return (exchange: Exchange) => {
-    const { method, target } = exchange.head;
+    const { method, target, headers } = exchange.head;
     if (CONSOLE.test(target)) {
       console.handle(exchange);
       return;
@@ -45,6 +54,8 @@ export function operatorHandler({ health, openApi, metrics, console }: OperatorH
     if (!PATHS.has(target)) exchange.reply(problemReply('NOT_FOUND', 'no such route'));
     else if (method !== 'GET') {
       exchange.reply(problemReply('METHOD_NOT_ALLOWED', 'this route takes GET', { headers: { allow: 'GET' } }));
+    } else if (headers.some(([name, value]) => name === 'host' && isForeign(value))) {
+      exchange.reply(pageProblem('FOREIGN_HOST', 'ask this listener by its address, or as localhost'));
     } else if (target === '/livez') exchange.reply(jsonReply(200, { status: 'live' }));
     else if (target === '/openapi.json') exchange.reply(document);
     else if (target === '/metrics') {

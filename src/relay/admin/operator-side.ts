@@ -12,7 +12,7 @@ import { EpochHistory } from './console/epoch-history.ts';
 import { itemPlaces } from './console/item-places.ts';
 import { pageLink } from '../../page-access/entry.ts';
 import { LiveStreams, eventText } from '../../page-access/live-streams.ts';
-import { ownHosts } from '../../page-access/own-hosts.ts';
+import { isForeignName, ownHosts } from '../../page-access/own-hosts.ts';
 import { type TakeBackup, consoleRoutes } from './console/routes.ts';
 import { Sampler } from './console/sampler.ts';
 import { Sessions, TOKEN_LIFETIME_MS } from '../../page-access/sessions.ts';
@@ -117,6 +117,7 @@ export class OperatorSide {
       }),
       openApi: options.openApi,
       metrics: () => watch.metrics.reply(gauges()),
+      isForeign: (header) => isForeignName(header, host),
       console: this.#console,
     });
   }

@@ -6,10 +6,10 @@ import { initialised } from '../../support/events.ts';
 
 const first = { lsn: 1, event: initialised };
 
-function historyOf(readBack: LogBack['readBack']): { history: EpochHistory; told: unknown[] } {
+function historyOf(readBack: LogBack['readBack'], firstLsn = 1): { history: EpochHistory; told: unknown[] } {
   const told: unknown[] = [];
   // Nothing else of the log is asked for.
-  const log = { readBack } as LogBack;
+  const log = { readBack, firstLsn } as LogBack;
   const history = new EpochHistory({ log, monotonicMs: () => 0, unexpected: (error) => void told.push(error) });
   return { history, told };
 }
@@ -29,6 +29,14 @@ test('is whole when the log was read to its beginning', async () => {
   await expect.poll(() => again.state).toBe('whole');
   expect(again.found().map(({ lsn, reason }) => [lsn, reason])).toEqual([[1, 'initialised']]);
   expect(told).toEqual([]);
+});
+
+test('is not whole when the log was pruned', async () => {
+  const { history } = historyOf(async function* () {
+    yield [{ ...first, lsn: 8 }];
+  }, 7);
+  history.found();
+  await expect.poll(() => history.state).toBe('pruned');
 });
 
 test('a log that cannot be read is told of once, what was found is kept, and it is not read for ever', async () => {

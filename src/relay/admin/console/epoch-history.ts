@@ -25,7 +25,7 @@ export class EpochHistory {
     this.#options = options;
   }
 
-  /** How far the log was read. A failure stays: what cannot be read now cannot be read a second later. */
+  /** How far the log was read: all of it, or all that is kept. A failure stays: what cannot be read now cannot be read a second later. */
   get state(): EpochsRead {
     return this.#state;
   }
@@ -47,7 +47,8 @@ export class EpochHistory {
 
   async #read(): Promise<void> {
     const stretch = new Stretch(this.#options.monotonicMs);
-    for await (const run of this.#options.log.readBack(Number.POSITIVE_INFINITY)) {
+    const { log } = this.#options;
+    for await (const run of log.readBack(Number.POSITIVE_INFINITY)) {
       for (const entry of run) {
         const epoch = epochBegunOf(entry);
         if (epoch) this.#found.push(epoch);
@@ -55,7 +56,7 @@ export class EpochHistory {
       if (this.#isClosed) return;
       if (stretch.isOver) await stretch.pause();
     }
-    this.#state = 'whole';
+    this.#state = log.firstLsn > 1 ? 'pruned' : 'whole';
   }
 }
 
