@@ -7,7 +7,7 @@
  * away.
  */
 import { existsSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import type { Signer } from '../protocol/ed25519.ts';
@@ -192,7 +192,8 @@ async function prepare(options: KeyedOptions, folder: string): Promise<Prepared>
   };
   const discard = async (): Promise<void> => {
     for (const resource of opened) await closeOne(resource);
-    for (const name of [names.restored, names.restoredPosition, names.replacedCopy])
+    await giveUpRestored(folder, names);
+    for (const name of [names.restoredPosition, names.replacedCopy])
       await rm(join(folder, name), { recursive: true, force: true });
   };
   try {
@@ -240,6 +241,15 @@ async function prepare(options: KeyedOptions, folder: string): Promise<Prepared>
     await discard();
     throw error;
   }
+}
+
+/**
+ * What is half removed has another name than before, so that no journal of a decision that was taken back brings it into
+ * use, should the disk show that one again after a crash.
+ */
+async function giveUpRestored(folder: string, { restored, replacedCopy }: RestoreNames): Promise<void> {
+  await rm(join(folder, replacedCopy), { recursive: true, force: true });
+  if (existsSync(join(folder, restored))) await rename(join(folder, restored), join(folder, replacedCopy));
 }
 
 /** Begins the epoch, and appends what is taken over. */

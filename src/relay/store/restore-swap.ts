@@ -47,9 +47,15 @@ export function isSwapUnderWay(folder: string): boolean {
   return existsSync(join(folder, JOURNAL));
 }
 
-/** From here on the restore has happened. */
+/** From here on the restore has happened. Where it cannot be made durable it has not, and nobody may carry it out. */
 export async function decideSwap(folder: string, swap: Swap): Promise<void> {
-  await writeDurably(join(folder, JOURNAL), Buffer.from(JSON.stringify(swap)));
+  const journal = join(folder, JOURNAL);
+  try {
+    await writeDurably(journal, Buffer.from(JSON.stringify(swap)));
+  } catch (error) {
+    await rm(journal, { force: true });
+    throw error;
+  }
 }
 
 export interface FinishOptions {
