@@ -47,7 +47,9 @@ interface Reply {
 export class LocalServer {
   readonly #options: LocalServerOptions;
   readonly #server: Server;
-  readonly #stopping = new AbortController();
+  /** What each request under way is told when whoever asked has gone, and when the daemon stops. */
+  readonly #asked = new Set<AbortController>();
+  #isStopping = false;
   #underWay = 0;
   #backups = 0;
   #idle: (() => void) | undefined;
@@ -79,7 +81,7 @@ export class LocalServer {
   /** Takes no new request, removes the socket, and resolves when every request that came is answered. */
   async drain(): Promise<void> {
     this.#server.close();
-    this.#stopping.abort();
+    this.#stop();
     this.#server.closeIdleConnections();
     if (this.#underWay === 0) return;
     await new Promise<void>((resolve) => {
@@ -90,22 +92,34 @@ export class LocalServer {
   /** Cuts every connection. */
   close(): void {
     this.#server.close();
-    this.#stopping.abort();
+    this.#stop();
     this.#server.closeAllConnections();
   }
 
+  #stop(): void {
+    this.#isStopping = true;
+    for (const asked of this.#asked) asked.abort();
+  }
+
   async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const gone = new AbortController();
-    response.once('close', () => gone.abort());
+    const asked = new AbortController();
+    let isGone = false;
+    if (this.#isStopping) asked.abort();
+    // No signal of two: one that lives as long as the daemon keeps something of each that it was joined to.
+    this.#asked.add(asked);
+    response.once('close', () => {
+      isGone = true;
+      this.#asked.delete(asked);
+      asked.abort();
+    });
     // A peer that resets is told by `close`.
     request.on('error', () => undefined);
     response.on('error', () => undefined);
-    const signal = AbortSignal.any([gone.signal, this.#stopping.signal]);
     try {
-      if (request.method === 'GET' && request.url === BACKUP_TARGET) await this.#streamBackup(response, gone.signal);
-      else answer(response, await this.#replyTo(request, signal));
+      if (request.method === 'GET' && request.url === BACKUP_TARGET) await this.#streamBackup(response, asked.signal);
+      else answer(response, await this.#replyTo(request, asked.signal));
     } catch (error) {
-      if (gone.signal.aborted) return;
+      if (isGone) return;
       if (response.headersSent) response.destroy();
       else answer(response, this.#replyToFailure(error, request.url ?? ''));
     }
@@ -141,7 +155,7 @@ export class LocalServer {
     return refusal('BAD_INPUT', 'it is not said which agent asks: name it with --as or POSTE_AGENT', { field: 'as' });
   }
 
-  async #streamBackup(response: ServerResponse, gone: AbortSignal): Promise<void> {
+  async #streamBackup(response: ServerResponse, over: AbortSignal): Promise<void> {
     if (this.#backups >= BACKUPS_AT_ONCE) {
       answer(response, refused(refusal('UNAVAILABLE', 'other backups are being taken: wait for their end')));
       return;
@@ -149,11 +163,9 @@ export class LocalServer {
     this.#backups++;
     try {
       response.writeHead(200, { 'content-type': 'application/octet-stream' });
-      const over = AbortSignal.any([gone, this.#stopping.signal]);
       for await (const chunk of this.#options.backup()) {
-        if (gone.aborted) return;
         // Half a backup is none: the peer sees the connection end.
-        if (this.#stopping.signal.aborted) {
+        if (over.aborted) {
           response.destroy();
           return;
         }

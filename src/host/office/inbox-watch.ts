@@ -26,11 +26,14 @@ export async function watchInbox(
   { mark, wait_ms = 0 }: WatchInboxInput,
   signal: AbortSignal,
 ): Promise<WatchInboxResult | Refusal> {
-  const timeUp = new AbortController();
-  const over = AbortSignal.any([signal, timeUp.signal]);
-  const cancel = timers.after(wait_ms, () => timeUp.abort());
   let changed: (() => void) | undefined;
-  over.addEventListener('abort', () => changed?.());
+  let isOver = signal.aborted;
+  const end = (): void => {
+    isOver = true;
+    changed?.();
+  };
+  const cancel = timers.after(wait_ms, end);
+  signal.addEventListener('abort', end);
   const endListening = office.listen((happening) => {
     const isOfMailbox = happening.type === 'mail-stored' || happening.type === 'mail-handled';
     if (isOfMailbox && happening.agentId === agentId) changed?.();
@@ -42,11 +45,12 @@ export async function watchInbox(
         changed = resolve;
       });
       const unread = await office.store.read((reader) => unreadSummary(reader, agentId));
-      if (isRefusal(unread) || unread.mark !== mark || wait_ms === 0 || over.aborted) return unread;
+      if (isRefusal(unread) || unread.mark !== mark || wait_ms === 0 || isOver) return unread;
       await change;
     }
   } finally {
     endListening();
+    signal.removeEventListener('abort', end);
     cancel();
   }
 }

@@ -21,7 +21,7 @@ import {
 } from '../../protocol/public-key.ts';
 import { isSameHost } from '../core/address.ts';
 import { type Refusal, refusal } from '../core/refusal.ts';
-import type { DirectoryAgent, PeerEncKey, PeerId, PeerKey, PeerRow, SignedRotation } from '../core/rows.ts';
+import type { PeerEncKey, PeerId, PeerKey, PeerRow, SignedRotation } from '../core/rows.ts';
 import type { PeerView } from '../documents/peers.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { peerOfKey } from './incoming.ts';
@@ -190,9 +190,10 @@ export function learnEncKey(tx: Transaction, office: Office, peerId: PeerId, adv
   return true;
 }
 
-/** What its agents are called, as it says now. */
-export function learnDirectory(tx: Transaction, office: Office, peerId: PeerId, agents: DirectoryAgent[]): void {
-  changePeer(tx, peerId, { directory: { agents, fetchedAtMs: office.nowMs() } });
+/** What its agents are called, as it said when it was asked. */
+export function learnDirectory(tx: Transaction, peerId: PeerId, directory: NonNullable<PeerRow['directory']>): void {
+  // One that was let go meanwhile is asked again when it is paired again.
+  if (tx.get('peer', peerId)?.unpairedAtMs === null) changePeer(tx, peerId, { directory });
 }
 
 /** It answered over the LAN, or called from `address`. */

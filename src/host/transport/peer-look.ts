@@ -80,9 +80,11 @@ export class PeerLook {
       if (await tellOwnKey(office, client, { ...host, peer })) told(peerId);
       // While its mail goes over the relay, only this finds out that it is back.
       if (reason === 'needed' && peer.lanFailures === 0 && isFresh(peer, office.nowMs())) return;
+      // Before the answer: what it says is as old as the question, and a look that follows is not held up by it.
+      const fetchedAtMs = office.nowMs();
       const agents = await this.#agentsOf(host, peer);
       await office.store.transact(async (tx) => {
-        learnDirectory(tx, office, peerId, agents);
+        learnDirectory(tx, peerId, { agents, fetchedAtMs });
         await markReached(tx, office, peerId);
       });
     } catch (error) {

@@ -83,7 +83,8 @@ async function pair(office: Office, name: string): Promise<void> {
   const encKey = { hostPubkey: publicKey, encPub, at: 1, sig: '' };
   await office.store.transact(async (tx) => {
     const pinned = await pinPeer(tx, office, { hostName: name as HostName, publicKey, encKey, address: null });
-    learnDirectory(tx, office, accepted(pinned).peerId, [{ name: 'bob', roles: [] }]);
+    const directory = { agents: [{ name: 'bob', roles: [] }], fetchedAtMs: office.nowMs() };
+    learnDirectory(tx, accepted(pinned).peerId, directory);
   });
 }
 
