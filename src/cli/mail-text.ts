@@ -15,13 +15,17 @@ export function summariesText(summaries: readonly MessageSummary[]): string {
     [
       { title: 'MESSAGE', cell: ({ message_id }) => printable(message_id) },
       { title: 'STATE', cell: ({ state }) => state },
-      { title: 'KIND', cell: ({ kind, needs_reply }) => (needs_reply ? `${kind}, needs reply` : kind) },
+      { title: 'KIND', cell: (summary) => kindText(summary) },
       { title: 'FROM', cell: ({ from }) => printable(from) },
       { title: 'STORED', cell: ({ stored_at }) => timeText(stored_at) },
       { title: 'SUBJECT', cell: ({ subject }) => printable(subject) },
     ],
     summaries,
   );
+}
+
+function kindText({ kind, needs_reply, origin }: MessageSummary): string {
+  return [kind, ...(needs_reply ? ['needs reply'] : []), ...(origin === 'external' ? ['from outside'] : [])].join(', ');
 }
 
 /** A whole message: its head, and every line of its body behind a bar, so that none passes for one of ours. */

@@ -41,6 +41,7 @@ const COMMANDS: LazyCommands = {
   reply: async () => (await import('./reply.ts')).replyCommand(),
   agents: async () => (await import('./agents.ts')).agentsCommand(),
   inbox: async () => (await import('./inbox.ts')).inboxCommand(),
+  sent: async () => (await import('./sent.ts')).sentCommand(),
   mcp: async () => (await import('./mcp.ts')).mcpCommand(),
   pair: async () => (await import('./pair.ts')).pairCommand(),
   peers: async () => (await import('./peers.ts')).peersCommand(),

@@ -3,6 +3,8 @@ import { readFile, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { InboxResult, SendResult } from '../../src/host/documents/mail.ts';
+import type { SearchResult } from '../../src/host/documents/search.ts';
+import type { SentResult } from '../../src/host/documents/sent.ts';
 import type { StatusResult } from '../../src/host/documents/status.ts';
 import { PosteHome, endDaemon, posteHome } from '../support/poste-home.ts';
 
@@ -36,6 +38,16 @@ describe('a host', () => {
     expect(read.messages).toMatchObject([{ body: 'Hello.' }]);
     await here.json('reply', '--as', 'bob', sent.message_id, '--body', 'Yes.');
     expect(await here.json<InboxResult>('inbox', '--as', 'eve')).toMatchObject({ unread: 1 });
+    const { messages } = await here.json<SentResult>('sent', '--as', 'eve');
+    expect(messages).toMatchObject([
+      { message_id: sent.message_id, recipients: [{ recipient: 'bob@here', state: 'read' }] },
+    ]);
+    const way = await here.run('sent', '--as', 'eve', sent.message_id);
+    expect(way.stdout).toMatch(/\nto bob@here\n {2}\S+ \S+ {2}delivered .*\n(?:.*\n)* {2}\S+ \S+ {2}read /);
+    const found = await here.json<SearchResult>('inbox', 'search', '--as', 'bob', 'HELLO', 'eve');
+    expect(found.summaries).toMatchObject([{ message_id: sent.message_id }]);
+    const none = await here.run('inbox', 'search', '--as', 'bob', 'nothing of it');
+    expect(none).toMatchObject({ code: 0, stdout: 'Nothing was found.\n' });
 
     again.signal('SIGTERM');
     expect(await again.ended()).toMatchObject({ code: 0, stderr: '' });
@@ -51,6 +63,34 @@ describe('a host', () => {
     const { stdout } = await here.run('inbox', 'read', '--owner', list.summaries?.[0]?.message_id ?? '');
     expect(stdout).toContain('were written by other agents');
     expect(stdout).toContain('| a\\u{1b}[2Jb\n| poste: forged\n');
+  });
+
+  test('inbox --web prints a link that opens the mailbox once, and the page ends with the daemon', async () => {
+    const here = await posteHome('here', { POSTE_WEB_LISTEN: '127.0.0.1:0' });
+    const daemon = await here.daemon();
+    const { code, stdout, stderr } = await here.run('inbox', '--web');
+    expect({ code, stderr }).toMatchObject({ code: 0, stderr: expect.stringContaining('once') });
+    const { page = '', token } =
+      /^(?<page>http:\/\/127\.0\.0\.1:\d+\/mail)\/#token=(?<token>\S+)\n$/.exec(stdout)?.groups ?? {};
+    const headers = { origin: new URL(page).origin, 'content-type': 'application/json' };
+    const ask = (name: string, body: object, more: Record<string, string> = {}): Promise<Response> =>
+      fetch(`${page}/${name}`, { method: 'POST', headers: { ...headers, ...more }, body: JSON.stringify(body) });
+    expect((await fetch(`${page}/`)).headers.get('content-security-policy')).toContain("default-src 'none'");
+
+    const entered = await ask('session', { token });
+    const [cookie = ''] = entered.headers.getSetCookie();
+    expect(cookie).toMatch(/^poste_mail_\d+=\S+; Path=\/mail; HttpOnly; SameSite=Strict; Max-Age=\d+$/);
+    const { csrf } = (await entered.json()) as { csrf: string };
+    const again = await ask('session', { token });
+    expect(again.headers.getSetCookie()).toEqual([]);
+    expect(await again.json()).toMatchObject({ code: 'BAD_PAGE_TOKEN' });
+
+    const session = { cookie: cookie.split(';', 1)[0] ?? '', 'x-poste-csrf': csrf };
+    expect(await (await ask('mail-inbox', {}, session)).json()).toMatchObject({ unread: 0 });
+    expect(await (await ask('mail-inbox', {})).json()).toMatchObject({ code: 'NO_SESSION' });
+    daemon.signal('SIGTERM');
+    expect(await daemon.ended()).toMatchObject({ code: 0 });
+    await expect(fetch(`${page}/`)).rejects.toThrow('fetch failed');
   });
 
   test('a second daemon is refused in one sentence, and the first goes on', async () => {
@@ -97,6 +137,8 @@ describe('a host', () => {
       [here, ['send', '--as', 'a b', '--to', 'a', '--subject', 's', '--body', 'b'], 2, /name an agent/],
       [here, ['send', '--to', 'a', '--subject', 's', '--body-file', '/nope'], 3, /cannot be read/],
       [here, ['inbox', '--owner', '--as', 'x'], 2, /leave out --as/],
+      [here, ['inbox', 'search', '--owner'], 2, /missing required argument 'word'/],
+      [here, ['sent', '--owner', 'x', '--limit', '2'], 2, /leave out the message/],
       [here, ['restore', 'x'], 2, /say --yes/],
       [here, ['restore', '/nope', '--yes'], 3, /cannot be read/],
       [here, ['agent', 'add'], 2, /missing required argument/],
@@ -120,6 +162,8 @@ describe('a host', () => {
       [['send', '--to', 'eve', '--subject', 's', '--body', 'b'], 2, 'BAD_INPUT'],
       [['inbox', '--as', 'nobody'], 3, 'NO_SUCH_AGENT'],
       [['inbox', 'read', '--as', 'eve', 'nope'], 3, 'NO_SUCH_MESSAGE'],
+      [['inbox', 'search', '--as', 'eve', ' '], 2, 'BAD_INPUT'],
+      [['sent', '--as', 'eve', 'nope'], 3, 'NO_SUCH_MESSAGE'],
     ];
     for (const [args, code, name] of cases) {
       const ended = await here.run(...args, '--json');
