@@ -117,19 +117,10 @@ describe('Claude Code', () => {
     const start = await here.hook(settings, 'SessionStart');
     expect(start).toMatchObject({ code: 0, stderr: '' });
     expect(JSON.parse(start.stdout)).toEqual(context('SessionStart'));
-    // It was told, so it is idle in peace until something else comes.
-    let isAwake = false;
-    const idle = here.hook(settings, 'Stop').finally(() => {
-      isAwake = true;
-    });
-    // A proof that comes late, on a loaded machine, wakes as well, but the sender was answered before it.
-    await vi.waitFor(
-      async () => {
-        expect(['live-wake', 'live-next-prompt']).toContain(await here.request());
-        expect(isAwake).toBe(true);
-      },
-      { timeout: 45_000 },
-    );
+    // It was told, so it is idle in peace until something else comes. A proof that is late makes the doorbell ring
+    // again; what the sender is told when it is in time, unit/host-hooks/wake-proof.test.ts has.
+    const idle = here.hook(settings, 'Stop');
+    await here.request();
     const woken = await idle;
     expect(woken).toMatchObject({ code: 2, stdout: '' });
     expect(woken.stderr).toMatch(/^You have \d+ unread messages in Poste\. Read them with mail_inbox\.\n$/);
@@ -177,7 +168,7 @@ test('Codex is woken by its queue, in the folder and with the thread of its sess
   const settings = await settingsOf(join(here.folder, 'codex', 'hooks.json'));
   const session = { POSTE_AGENT: 'bob', PATH: `${bin}:${process.env['PATH']}` };
   expect(await here.hook(settings, 'SessionStart', session)).toMatchObject({ code: 0, stdout: '', stderr: '' });
-  expect(['live-wake', 'live-next-prompt']).toContain(await here.request());
+  await here.request();
   const command = `${join(here.folder, 'codex')}|queue|--thread|s-1|--message|${TEXT}|`;
   await expect.poll(() => readFile(queued, 'utf8').catch(() => '')).toBe(command);
   const prompt = await here.hook(settings, 'UserPromptSubmit', session);

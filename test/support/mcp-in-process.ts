@@ -3,7 +3,6 @@
  * said, and not of processes. Call it inside a test.
  */
 import { PassThrough } from 'node:stream';
-import { join } from 'node:path';
 import {
   Client,
   type JSONRPCMessage,
@@ -12,23 +11,14 @@ import {
   serializeMessage,
 } from '@modelcontextprotocol/client';
 import { onTestFinished } from 'vitest';
-import { DaemonClient } from '../../src/host/local/client.ts';
-import { type Handlers, handlersOf } from '../../src/host/local/handlers.ts';
-import { LocalServer } from '../../src/host/local/server.ts';
+import type { DaemonClient } from '../../src/host/local/client.ts';
+import type { Handlers } from '../../src/host/local/handlers.ts';
+import type { LocalServer } from '../../src/host/local/server.ts';
 import { type ServedMcp, serveMcp } from '../../src/host/mcp/serve.ts';
 import { type Deferred, deferred } from './deferred.ts';
 import { type Revision, versionNegotiationOf } from './mcp-client.ts';
-import { temporaryFolder } from './temporary-folder.ts';
+import { officeAtSocket } from './socket-office.ts';
 import { type WakeOffice, wakeOffice } from './wake-office.ts';
-
-const FACTS = { version: '1', pid: 1, startedAtMs: 1, store: '/s', config: '/c', socket: '/d' };
-const unasked = (): Promise<never> => Promise.reject(new Error('no test over MCP asks for this'));
-const relay = { set: unasked, unset: unasked, status: unasked };
-const pairing = { invite: unasked, accept: unasked };
-const diagnosis = { doctor: unasked, trace: unasked };
-const backup = (): AsyncIterable<Buffer> => {
-  throw new Error('no test over MCP asks for a backup');
-};
 
 export interface McpDaemon extends Pick<WakeOffice, 'office'> {
   client: DaemonClient;
@@ -38,18 +28,10 @@ export interface McpDaemon extends Pick<WakeOffice, 'office'> {
 
 /** An office with these agents behind a socket. */
 export async function mcpDaemon(names: readonly string[]): Promise<McpDaemon> {
-  const { office, timers, desk, ring } = await wakeOffice(names);
-  const web = { link: unasked };
+  const here = await wakeOffice(names);
   const watches = new Watches();
-  const own = handlersOf({ office, timers, facts: FACTS, pairing, relay, diagnosis, web, sessions: desk, ring });
-  const handlers = { ...own, 'watch-inbox': watches.over(own['watch-inbox']) };
-  const socketPath = join(await temporaryFolder(), 'daemon.sock');
-  const server = await LocalServer.listen({ socketPath, office, handlers, backup });
-  onTestFinished(async () => {
-    await server.drain();
-    server.close();
-  });
-  return { office, server, watches, client: new DaemonClient(socketPath, '/store') };
+  const { server, client } = await officeAtSocket(here, (own) => ({ 'watch-inbox': watches.over(own['watch-inbox']) }));
+  return { office: here.office, server, client, watches };
 }
 
 /** What the daemon is asked of mailboxes by `watch-inbox`: how often, and how many answers are due. */

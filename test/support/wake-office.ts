@@ -7,7 +7,7 @@ import type { SessionDesk } from '../../src/host/office/session-desk.ts';
 import { Doorbells } from '../../src/host/wake/doorbells.ts';
 import { HookWaiters } from '../../src/host/wake/hook-waiters.ts';
 import type { ProcessFacts } from '../../src/host/wake/processes.ts';
-import type { Rung, RungOutcome } from '../../src/host/wake/rung.ts';
+import type { Rung, RungOutcome, Rungs } from '../../src/host/wake/rung.ts';
 import { sessionDesk } from '../../src/host/wake/session-desk.ts';
 import { deferred } from './deferred.ts';
 import { ManualTimers } from './manual-time.ts';
@@ -41,7 +41,8 @@ export const COMMAND: NonNullable<SessionRegisterInput['wake']>[number] = {
   arguments: [],
 };
 
-export async function wakeOffice(names: readonly string[]): Promise<WakeOffice> {
+/** `real` are rungs that do what they do, and not what the test says. */
+export async function wakeOffice(names: readonly string[], real: Partial<Rungs> = {}): Promise<WakeOffice> {
   const office = await officeOf(names);
   const timers = new ManualTimers();
   const waiters = new HookWaiters({ timers, randomBytes: (count) => office.randomBytes(count) });
@@ -53,7 +54,7 @@ export async function wakeOffice(names: readonly string[]): Promise<WakeOffice> 
       rung.push(`${method} ${sessionId}`);
       return Promise.resolve(answers.shift() ?? 'heard');
     };
-  const rungs = { hook: waiters.rung, command: said('command'), tmux: said('tmux') };
+  const rungs = { hook: waiters.rung, command: said('command'), tmux: said('tmux'), ...real };
   const doorbells = new Doorbells({ office, timers, rungs });
   const processes = new Map<number, ProcessFacts>();
   const factsOf = (pid: number): Promise<ProcessFacts | undefined> => Promise.resolve(processes.get(pid));
