@@ -47,7 +47,7 @@ function cancelCommand(): Command {
     .addHelpText('after', '\nExample:\n  $ poste outbox cancel 17')
     .action(async (row: number, flags: DaemonFlags) => {
       const result = await ask('outbox-cancel', { row }, flags);
-      const doubt = result.was_tried ? ' It was tried before, and may have arrived nonetheless.' : '';
+      const doubt = result.was_tried ? ' It was tried already, and may have arrived nonetheless.' : '';
       process.stdout.write(flags.json ? jsonLine(result) : `Row ${row} is cancelled.${doubt}\n`);
     });
 }

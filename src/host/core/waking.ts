@@ -7,7 +7,8 @@
  * letter, digit or `@`, nor a `/` with a word behind it (`@name/package`). Full stops, hyphens and underscores at the
  * end of a sentence do not belong to the name unless the recipient is called so. Quotes and code count like any text.
  */
-import { foldName, isSameHost } from './address.ts';
+import { foldHostName } from '../../protocol/names.ts';
+import { foldName } from './address.ts';
 import type { MessageKind } from './rows.ts';
 
 export interface WakingMessage {
@@ -31,22 +32,37 @@ const WAKING: Readonly<Record<MessageKind, 'always' | 'when asked' | 'never'>> =
   status: 'never',
 };
 
-export function wakesRecipient(message: WakingMessage, body: string, recipient: Mentionable): boolean {
+/** `mentioned` is what the body mentions; asked for only where it matters. */
+export function wakesRecipient(message: WakingMessage, mentioned: () => Mentioned, recipient: Mentionable): boolean {
   const waking = WAKING[message.kind];
   if (waking !== 'when asked') return waking === 'always';
-  return message.needsReply || mentions(body, recipient);
+  return message.needsReply || isMentioned(mentioned(), recipient);
 }
+
+/** What a body mentions: `name` and `name@host`, without case, as written and without what closes a sentence. */
+export type Mentioned = ReadonlySet<string>;
 
 const MENTION =
   /(?<![\p{L}\p{N}._%+/@-])@(?<name>[A-Za-z0-9][A-Za-z0-9._-]{0,63})(?:@(?<host>[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?))?(?![\p{L}\p{N}@]|\/[\p{L}\p{N}])/gu;
 const CLOSING = /[._-]+$/;
 
-export function mentions(body: string, { names, host }: Mentionable): boolean {
-  const wanted = new Set(names.map(foldName));
+/** A body is looked through once, however many it goes to. */
+export function mentionsIn(body: string): Mentioned {
+  const found = new Set<string>();
   for (const { groups } of body.matchAll(MENTION)) {
     const name = foldName(groups?.['name'] ?? '');
-    if (!wanted.has(name) && !wanted.has(name.replace(CLOSING, ''))) continue;
-    if (groups?.['host'] === undefined || isSameHost(groups['host'], host)) return true;
+    const host = groups?.['host'];
+    for (const meant of [name, name.replace(CLOSING, '')]) found.add(mentionOf(meant, host));
   }
-  return false;
+  return found;
+}
+
+export function isMentioned(mentioned: Mentioned, { names, host }: Mentionable): boolean {
+  return names.some(
+    (name) => mentioned.has(mentionOf(foldName(name))) || mentioned.has(mentionOf(foldName(name), host)),
+  );
+}
+
+function mentionOf(foldedName: string, host?: string): string {
+  return host === undefined ? foldedName : `${foldedName}@${foldHostName(host)}`;
 }

@@ -53,7 +53,7 @@ export type CancelInput = Static<typeof CancelInput>;
 
 export const CancelResult = Type.Object({
   cancelled: OutboxRowView,
-  /** Whether it was tried before: then it may have arrived nonetheless. */
+  /** Whether it was tried before, or may be on its way just now: then it may have arrived nonetheless. */
   was_tried: Type.Boolean(),
 });
 export type CancelResult = Static<typeof CancelResult>;

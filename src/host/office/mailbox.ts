@@ -15,7 +15,7 @@ import {
   type MessageRow,
   OWNER_ID,
 } from '../core/rows.ts';
-import { wakesRecipient } from '../core/waking.ts';
+import { type Mentioned, mentionsIn, wakesRecipient } from '../core/waking.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import type { Office } from './office.ts';
 
@@ -50,11 +50,13 @@ export function storeMessage(
   recipients: readonly Delivery[],
 ): StoredEntry[] {
   const stored: StoredEntry[] = [];
+  let found: Mentioned | undefined;
+  const mentioned = (): Mentioned => (found ??= mentionsIn(body));
   for (const { agentId, forwardedFrom } of recipients) {
     if (tx.get('place', agentId, message.ref) !== undefined) continue;
     const name = nameOf(tx, agentId);
     const names = forwardedFrom === null ? [name] : [name, forwardedFrom];
-    const wakes = wakesRecipient(message, body, { names, host: office.identity().hostName });
+    const wakes = wakesRecipient(message, mentioned, { names, host: office.identity().hostName });
     const position = putEntry(tx, agentId, message, { wakes, forwardedFrom });
     stored.push({ agentId, position, wakes });
     tx.afterCommit(() => office.tell({ type: 'mail-stored', agentId, position, wakes }));

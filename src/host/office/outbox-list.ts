@@ -48,7 +48,9 @@ export function cancelOutbox(office: Office, { row: rowId }: CancelInput): Promi
     }
     const after = afterAttempt(tx, office, rowId, { type: 'cancelled' });
     if (!after) throw new Error('invariant: a row of the outbox belongs to a peer');
-    const wasTried = row.lanAttempts > 0 || row.relayAttempts > 0 || row.firstPushAtMs !== null;
+    // One that is due is under way, as far as anybody can tell: an attempt leaves its mark when it has ended.
+    const isDue = row.nextAtMs !== null && row.nextAtMs <= office.nowMs();
+    const wasTried = isDue || row.lanAttempts > 0 || row.relayAttempts > 0 || row.firstPushAtMs !== null;
     return { cancelled: rowView(tx, after), was_tried: wasTried };
   });
 }

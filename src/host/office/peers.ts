@@ -103,6 +103,8 @@ export async function pinPeer(tx: Transaction, office: Office, host: PairedHost)
   putPeer(tx, peer);
   tx.put('peerKey', [publicKey], peer.peerId);
   tx.put('peerName', [foldHostName(hostName)], peer.peerId);
+  // What waits for a host that has just been spoken to goes now.
+  if (known) await afterPeerChange(tx, office, peer.peerId, { type: 'peer-reached' });
   tx.afterCommit(() => office.tell({ type: 'peers-changed' }));
   return peer;
 }

@@ -8,6 +8,8 @@ import { noSuchMessage, refuseAbsentAgent } from './known-messages.ts';
 import type { Office } from './office.ts';
 
 const LIMIT_DEFAULT = 20;
+/** A page of messages to very many is shorter than it was asked for. */
+export const SHOWN_RECIPIENTS_MAX = 5000;
 
 /** Refuses `BAD_INPUT` for a cursor that is none, `NO_SUCH_MESSAGE` and `NO_SUCH_AGENT`. */
 export async function listSent(office: Office, agentId: AgentId, input: SentInput): Promise<SentResult | Refusal> {
@@ -23,12 +25,16 @@ export async function listSent(office: Office, agentId: AgentId, input: SentInpu
     for await (const { key } of reader.range('sentBy', [agentId], { reverse: true, limit: limit + 1, ...bounds })) {
       keys.push([key[1], key[2]]);
     }
-    const shown = keys.slice(0, limit);
-    const last = shown.at(-1);
-    return {
-      messages: shown.map(([, ref]) => sentMessage(reader, ref)),
-      next_cursor: keys.length > limit && last ? sentCursor(last) : null,
-    };
+    const messages: SentMessage[] = [];
+    let recipients = 0;
+    for (const [, ref] of keys.slice(0, limit)) {
+      const message = sentMessage(reader, ref);
+      recipients += message.recipients.length;
+      if (messages.length > 0 && recipients > SHOWN_RECIPIENTS_MAX) break;
+      messages.push(message);
+    }
+    const last = keys[messages.length - 1];
+    return { messages, next_cursor: keys.length > messages.length && last ? sentCursor(last) : null };
   });
 }
 

@@ -56,13 +56,9 @@ export class WebSide implements WebDoor {
   async link(): Promise<WebLinkResult | Refusal> {
     if (this.#stopping.signal.aborted) return refusal('UNAVAILABLE', 'the daemon is stopping: start it again');
     const { office, listen } = this.#options;
-    this.#serving ??= this.#start();
+    this.#serving ??= this.#started();
     const serving = await this.#serving;
-    if (isRefusal(serving)) {
-      // Whatever was in the way may be gone the next time.
-      this.#serving = undefined;
-      return serving;
-    }
+    if (isRefusal(serving)) return serving;
     const address = { host: listen.host, port: serving.server.port };
     const url = pageLink(address, PAGE.path, this.#sessions.issueToken());
     return { url, expires_at: office.nowMs() + TOKEN_LIFETIME_MS };
@@ -71,12 +67,23 @@ export class WebSide implements WebDoor {
   /** Takes no new request, ends every stream, and resolves when every request that came is answered. */
   async stop(): Promise<void> {
     this.#stopping.abort();
-    const serving = await this.#serving;
+    const serving = await this.#serving?.catch(() => undefined);
     if (!serving || isRefusal(serving)) return;
     serving.server.stopAccepting();
     serving.streams.close();
     await serving.handler.drain();
     serving.server.close();
+  }
+
+  /** What was in the way may be gone the next time. */
+  async #started(): Promise<Serving | Refusal> {
+    let serving: Serving | Refusal | undefined;
+    try {
+      serving = await this.#start();
+      return serving;
+    } finally {
+      if (!serving || isRefusal(serving)) this.#serving = undefined;
+    }
   }
 
   async #start(): Promise<Serving | Refusal> {

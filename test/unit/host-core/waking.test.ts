@@ -1,7 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import { mentions } from '../../../src/host/core/waking.ts';
+import { type Mentionable, isMentioned, mentionsIn } from '../../../src/host/core/waking.ts';
 
 const bob = { names: ['bob'], host: 'laptop' };
+
+function mentions(body: string, recipient: Mentionable): boolean {
+  return isMentioned(mentionsIn(body), recipient);
+}
 
 describe('an @mention names the recipient', () => {
   test.each([

@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { type AgentId, type MessageRow, OWNER_ID } from '../../../src/host/core/rows.ts';
 import { addressOf } from '../../../src/host/core/address.ts';
 import {
@@ -49,6 +49,19 @@ function someMessage(office: TestOffice, given: Partial<MessageRow> = {}, body =
 const to = (agentId: AgentId) => ({ agentId, forwardedFrom: null });
 
 describe('a message that is stored', () => {
+  test('is looked through once for mentions, however many it goes to', async () => {
+    const office = await officeWithAgents();
+    const body = 'for @alice and nobody else';
+    const message = await someMessage(office, {}, body);
+    const looks = vi.spyOn(String.prototype, 'matchAll');
+    onTestFinished(() => looks.mockRestore());
+    const stored = await office.store.transact((tx) =>
+      storeMessage(tx, office, message, body, [to(ALICE), to(BOB), to(OWNER_ID)]),
+    );
+    expect(stored.map(({ wakes }) => wakes)).toEqual([true, false, false]);
+    expect(looks).toHaveBeenCalledOnce();
+  });
+
   test('is in the mailbox with everything that finds and counts it, and is told of after the commit', async () => {
     const office = await officeWithAgents();
     const message = await someMessage(office, { kind: 'request' });

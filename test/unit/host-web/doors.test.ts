@@ -1,7 +1,9 @@
 /** The doors of the owner's page over plain HTTP, and what is behind them. */
 import { createServer } from 'node:net';
 import { once } from 'node:events';
+import { rm, writeFile } from 'node:fs/promises';
 import { request } from 'node:http';
+import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { OWNER_ID } from '../../../src/host/core/rows.ts';
 import { useInbox } from '../../../src/host/office/inbox.ts';
@@ -55,6 +57,19 @@ function verdict({ status, document }: PlainAnswer): [number, unknown] {
 }
 
 describe('the link', () => {
+  test('is made again after the page could not be read, which keeps nothing from stopping', async () => {
+    const pageFolder = join(await temporaryFolder(), 'page');
+    await writeFile(pageFolder, 'no folder');
+    const mail = await mailPage({ pageFolder });
+    await expect(mail.web.link()).rejects.toMatchObject({ code: 'ENOTDIR' });
+    await rm(pageFolder);
+    await buildPage('mailpage', pageFolder);
+    expect(accepted(await mail.web.link()).url).toContain('/mail/#token=');
+    const other = await mailPage({ pageFolder: join(pageFolder, 'page.html') });
+    await expect(other.web.link()).rejects.toMatchObject({ code: 'ENOTDIR' });
+    await expect(other.web.stop()).resolves.toBeUndefined();
+  });
+
   test('opens a listener that was not there before, on this machine alone', async () => {
     const mail = await mailPage({ listen: { host: '127.0.0.1', port: 0 }, pageFolder: await built() });
     const { url, expires_at } = accepted(await mail.web.link());
