@@ -34,6 +34,7 @@ const COMMANDS: LazyCommands = {
   daemon: async () => (await import('./daemon.ts')).daemonCommand(),
   status: async () => (await import('./status.ts')).statusCommand(),
   doctor: async () => (await import('./doctor.ts')).doctorCommand(),
+  trace: async () => (await import('./trace.ts')).traceCommand(),
   session: async () => (await import('./session.ts')).sessionCommand(),
   hooks: async () => (await import('./hooks.ts')).hooksCommand(),
   agent: async () => (await import('./agent.ts')).agentCommand(),

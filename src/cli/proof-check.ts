@@ -44,6 +44,8 @@ export interface CheckedProofs {
   relayPubkey: PublicKey;
   isPinned: boolean;
   verified: Verified[];
+  /** The records that are proven, of those that are of items. */
+  items: ItemAccepted[];
 }
 
 // Members that this software does not know do no harm.
@@ -58,11 +60,9 @@ export function checkProofs(documents: ProofDocuments): CheckedProofs {
   const found = proofs.map((proof) => checkProof(proof, relayPubkey, documents));
   const verified = found.flatMap((one) => one.verified);
   refuseUnchecked(documents, verified);
-  if (accept !== undefined) {
-    const items = found.flatMap(({ item }) => (item ? [item] : []));
-    verified.push(checkAccept(accept, relayPubkey, items));
-  }
-  return { relayPubkey, isPinned: relayKey !== undefined, verified };
+  const items = found.flatMap(({ item }) => (item ? [item] : []));
+  if (accept !== undefined) verified.push(checkAccept(accept, relayPubkey, items));
+  return { relayPubkey, isPinned: relayKey !== undefined, verified, items };
 }
 
 /** The one relay that all proofs name, which is the one that is trusted if one is. */

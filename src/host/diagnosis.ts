@@ -1,5 +1,6 @@
 /**
- * Looks at everything of a running host: what its store says, how paired hosts and the relay answer now.
+ * Looks at everything of a running host, or at all that is known of one message: what its store says, how paired hosts
+ * and the relay answer now.
  *
  * Nothing is asked for longer than `LOOK_MS`, and what fails is said beside everything else.
  */
@@ -9,14 +10,18 @@ import type { Check } from './core/doctor/check.ts';
 import { mailChecks, wakeCheck } from './core/doctor/mail-checks.ts';
 import { type PeerFacts, lanChecks, peerCheck } from './core/doctor/peer-checks.ts';
 import { noRelayCheck, relayChecks } from './core/doctor/relay-checks.ts';
+import { type Refusal, isRefusal } from './core/refusal.ts';
 import type { DoctorResult } from './documents/doctor.ts';
 import type { RelayStatusResult } from './documents/relay.ts';
+import type { TraceInput, TraceResult } from './documents/trace.ts';
 import type { Diagnosis } from './local/handlers.ts';
 import { type StoredFacts, storedFacts } from './office/check-facts.ts';
 import type { Office } from './office/office.ts';
 import type { DaemonFacts } from './office/status.ts';
+import { traceMessage } from './office/trace.ts';
 import { probePeer } from './transport/doctor/peer-probe.ts';
 import { type RelayProbe, probeRelay } from './transport/doctor/relay-probe.ts';
+import { withProofs } from './transport/doctor/log-proofs.ts';
 import { LanClient } from './transport/lan-client.ts';
 import { wakeFaults } from './wake/wake-faults.ts';
 
@@ -35,7 +40,10 @@ export interface DiagnosisParts {
 type CalledPeer = StoredFacts['peers'][number];
 
 export function diagnosisOf(parts: DiagnosisParts): Diagnosis {
-  return { doctor: (signal) => examine(parts, signal) };
+  return {
+    doctor: (signal) => examine(parts, signal),
+    trace: (input, signal) => traced(parts, input, signal),
+  };
 }
 
 async function examine(parts: DiagnosisParts, signal: AbortSignal): Promise<DoctorResult> {
@@ -90,4 +98,16 @@ async function wakeCheckOf(
   const faults = await wakeFaults(sessions, inTime);
   const methods = sessions.flatMap(({ wake }) => wake.map(({ type }) => type));
   return wakeCheck({ agent: agent.name, unreadWaking, liveSessions: sessions.length, methods, faults });
+}
+
+/** With the relay's proof for every row that it took. */
+async function traced(
+  { office }: DiagnosisParts,
+  input: TraceInput,
+  signal: AbortSignal,
+): Promise<TraceResult | Refusal> {
+  const trace = await traceMessage(office, input);
+  if (isRefusal(trace)) return trace;
+  const inTime = AbortSignal.any([signal, AbortSignal.timeout(LOOK_MS)]);
+  return { ...trace, rows: await withProofs(office, trace.rows, inTime) };
 }

@@ -1,5 +1,5 @@
 import { statSync } from 'node:fs';
-import { readFile, readdir, writeFile } from 'node:fs/promises';
+import { chmod, readFile, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { InboxResult, SendResult } from '../../src/host/documents/mail.ts';
@@ -7,6 +7,7 @@ import type { SearchResult } from '../../src/host/documents/search.ts';
 import type { SentResult } from '../../src/host/documents/sent.ts';
 import type { StatusResult } from '../../src/host/documents/status.ts';
 import { PosteHome, endDaemon, posteHome } from '../support/poste-home.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const send = (to: string, body: string): string[] => [
   'send',
@@ -113,6 +114,32 @@ describe('a host', () => {
     onTestFinished(() => endDaemon(status?.pid));
     expect(new Set(statuses.map(({ pid }) => pid)).size).toBe(1);
     expect(statSync(join(here.folder, 'daemon.log')).mode & 0o777).toBe(0o600);
+  });
+
+  test('doctor says what is broken and what mends it, with a daemon and without one', async () => {
+    const here = await posteHome();
+    const without = await here.run('doctor');
+    expect(without).toMatchObject({ code: 1, stderr: 'poste: 1 thing is broken.\n' });
+    expect(without.stdout).toMatch(/BROKEN +daemon +does not run.*\n +\$ poste daemon\n/);
+    expect(without.stdout).toMatch(/ok +store +\S+ opens\n/);
+    await chmod(join(here.folder, 'store'), 0o755);
+    await here.daemon();
+    const open = await here.run('doctor', '--json');
+    expect(open.code).toBe(1);
+    expect(JSON.parse(open.stderr)).toMatchObject({ code: 'BROKEN', details: { checks: [{ id: 'folder' }] } });
+    const { checks } = JSON.parse(open.stdout) as { checks: { id: string; state: string; command: string }[] };
+    const broken = checks.find(({ state }) => state === 'broken');
+    expect(broken).toMatchObject({ id: 'folder', command: `chmod 700 ${join(here.folder, 'store')}` });
+    await chmod(join(here.folder, 'store'), 0o700);
+    const well = await here.run('doctor');
+    expect(well).toMatchObject({ code: 0, stderr: '', stdout: expect.stringMatching(/\nNothing is broken\.\n$/) });
+  });
+
+  test('doctor where there is no host yet', async () => {
+    const nowhere = new PosteHome(join(await temporaryFolder(), 'nowhere'));
+    const { code, stdout } = await nowhere.run('doctor');
+    expect(code).toBe(1);
+    expect(stdout).toMatch(/BROKEN +store +.* has not been made yet\n +\$ poste init\n/);
   });
 
   test('--start says why the daemon did not start', async () => {

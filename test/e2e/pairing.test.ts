@@ -158,6 +158,12 @@ test('wrong arguments, refusals and what is not there: a sentence, its code, and
     [['quarantine', 'show', '9'], 3, 'NO_SUCH_ROW', /number 9/],
     [['quarantine', 'discard', '1'], 2, 'NOT_CONFIRMED', /--yes/],
     [['quarantine', 'list', '--reason', 'none'], 2, 'USAGE', /malformed/],
+    [['doctor', 'all'], 2, 'USAGE', /too many arguments/],
+    [['doctor', '--start'], 2, 'USAGE', /unknown option '--start'/],
+    [['trace'], 2, 'USAGE', /missing required argument 'message-id'/],
+    [['trace', 'm1', 'm2'], 2, 'USAGE', /too many arguments/],
+    [['trace', 'x'.repeat(129)], 2, 'BAD_INPUT', /message_id/],
+    [['trace', 'nonesuch'], 3, 'NO_SUCH_MESSAGE', /knows no message nonesuch/],
     [['host', 'rotate-key'], 2, 'NOT_CONFIRMED', /--yes/],
     [['host'], 2, '', /Usage: poste host/],
   ];

@@ -340,6 +340,10 @@ export interface ArrivalRow {
   wireHash: Sha256Hex;
   /** The key that signed it, which receipts name. */
   senderPubkey: PublicKey;
+  /** Which way it came first; of what came before this was kept nothing is known. */
+  via?: 'lan' | 'relay';
+  /** Of one that a relay brought: as it said. */
+  relay?: QuarantineRow['relay'];
   /** Whom it was delivered to, by the addresses that it names. */
   recipients: { address: Address; agentId: AgentId }[];
   atMs: number;

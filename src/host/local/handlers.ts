@@ -6,6 +6,7 @@ import { listAgents } from '../office/directory.ts';
 import { useInbox } from '../office/inbox.ts';
 import { watchInbox } from '../office/inbox-watch.ts';
 import type { DoctorResult } from '../documents/doctor.ts';
+import type { TraceInput, TraceResult } from '../documents/trace.ts';
 import type { RelaySetInput, RelaySetResult, RelayStatusResult, RelayUnsetResult } from '../documents/relay.ts';
 import type { WebLinkResult } from '../documents/web.ts';
 import type { Office } from '../office/office.ts';
@@ -73,6 +74,7 @@ export interface RelaySetting {
 /** What looks at the host and follows one message: it calls, for a bounded time. */
 export interface Diagnosis {
   doctor(signal: AbortSignal): Promise<DoctorResult>;
+  trace(input: TraceInput, signal: AbortSignal): Promise<TraceResult | Refusal>;
 }
 
 export function handlersOf(parts: HandlerParts): Handlers {
@@ -80,6 +82,7 @@ export function handlersOf(parts: HandlerParts): Handlers {
   return {
     status: () => readStatus(office, facts),
     doctor: ({ signal }) => diagnosis.doctor(signal),
+    trace: ({ signal }, input) => diagnosis.trace(input, signal),
     'add-agent': (_, input) => addAgent(office, input),
     'rename-agent': (_, input) => renameAgent(office, input),
     'set-agent-roles': (_, input) => setAgentRoles(office, input),

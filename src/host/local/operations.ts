@@ -63,6 +63,7 @@ import {
   SessionWaitInput,
   SessionWaitResult,
 } from '../documents/sessions.ts';
+import { TraceInput, TraceResult } from '../documents/trace.ts';
 import { StatusResult } from '../documents/status.ts';
 import { WebLinkResult } from '../documents/web.ts';
 
@@ -81,6 +82,7 @@ const Nothing = Type.Object({});
 export const OPERATIONS = {
   status: { acting: 'anybody', input: Nothing, output: StatusResult },
   doctor: { acting: 'anybody', input: Nothing, output: DoctorResult },
+  trace: { acting: 'anybody', input: TraceInput, output: TraceResult },
   'add-agent': { acting: 'anybody', input: AgentAddInput, output: AgentDocument },
   'rename-agent': { acting: 'anybody', input: AgentRenameInput, output: AgentDocument },
   'set-agent-roles': { acting: 'anybody', input: AgentRolesInput, output: AgentDocument },

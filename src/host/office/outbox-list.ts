@@ -79,7 +79,7 @@ function isUndelivered({ state, alertedAtMs }: OutboxRow): boolean {
   return UNDELIVERED_STATES.has(state) || (state === 'pending' && alertedAtMs !== null);
 }
 
-function rowView(reader: Reader, row: OutboxRow): OutboxRowView {
+export function rowView(reader: Reader, row: OutboxRow): OutboxRowView {
   return {
     row: row.rowId,
     kind: row.kind,

@@ -95,7 +95,7 @@ function queueReceipt(
   });
 }
 
-function receiptItemId(msg: ItemId, address: Address, { seq }: ReceiptRow): ItemId {
+export function receiptItemId(msg: ItemId, address: Address, { seq }: ReceiptRow): ItemId {
   return `receipt:${msg}:${address}:${seq}` as ItemId;
 }
 

@@ -118,6 +118,8 @@ function arrivalOf(
     ref: freeRef(tx, office, envelope.id),
     wireHash: sha256Hex(item.wire),
     senderPubkey: envelope.from_host_pubkey,
+    via: item.via,
+    relay: item.relay,
     recipients: [],
     atMs: office.nowMs(),
   };

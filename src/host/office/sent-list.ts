@@ -1,6 +1,6 @@
 /** What an agent sent, newest first, with what is known of each recipient. */
 import { type Refusal, isRefusal } from '../core/refusal.ts';
-import type { AgentId, MessageRef } from '../core/rows.ts';
+import type { AgentId, MessageRef, SentRow } from '../core/rows.ts';
 import { badInput } from '../documents/parse-input.ts';
 import type { SentInput, SentMessage, SentResult } from '../documents/sent.ts';
 import type { Reader } from '../store/host-store.ts';
@@ -65,13 +65,18 @@ function sentMessage(reader: Reader, ref: MessageRef): SentMessage {
     kind: message.kind,
     needs_reply: message.needsReply,
     created_at: message.createdAtMs,
-    recipients: sent.recipients.map(({ address, state, atMs, steps }) => ({
-      recipient: address,
-      state,
-      at: atMs,
-      steps: steps.map((step) => ({ state: step.state, at: step.atMs })),
-    })),
+    recipients: recipientViews(sent),
   };
+}
+
+/** What became of it, recipient by recipient. */
+export function recipientViews({ recipients }: SentRow): SentMessage['recipients'] {
+  return recipients.map(({ address, state, atMs, steps }) => ({
+    recipient: address,
+    state,
+    at: atMs,
+    steps: steps.map((step) => ({ state: step.state, at: step.atMs })),
+  }));
 }
 
 function sentCursor([createdAtMs, ref]: [number, MessageRef]): string {

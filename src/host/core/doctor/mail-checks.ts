@@ -3,7 +3,7 @@ import { shellWord } from '../../../protocol/shell-word.ts';
 import { BACKOFF_MAX_MS, UNDELIVERED_ALERT_MS } from '../outbox.ts';
 import type { WakeMethodName } from '../rows.ts';
 import { type Check, broken, note, ok } from './check.ts';
-import { countText, spanText } from './words.ts';
+import { agoText, countText, spanText } from './words.ts';
 
 /** What another host or the relay took, and no receipt came for so long. */
 export const UNCONFIRMED_NOTE_MS = 86_400_000;
@@ -38,7 +38,7 @@ function unconfirmedCheck({ count, oldestAtMs }: MailFacts['outbox']['unconfirme
   if (count === 0 || oldestAtMs === null) return [];
   const ageMs = nowMs - oldestAtMs;
   const verb = count === 1 ? 'was' : 'were';
-  const sentence = `${countText(count, 'message')} ${verb} taken and not confirmed yet, the oldest ${spanText(ageMs)} ago`;
+  const sentence = `${countText(count, 'message')} ${verb} taken and not confirmed yet, the oldest ${agoText(ageMs)}`;
   return [ageMs < UNCONFIRMED_NOTE_MS ? ok(OUTBOX, sentence) : note(OUTBOX, sentence, 'poste outbox')];
 }
 

@@ -2,7 +2,7 @@
 import { HOP_SKEW_MAX_MS } from '../../../protocol/hop.ts';
 import { shellWord } from '../../../protocol/shell-word.ts';
 import { type Check, broken, note, ok } from './check.ts';
-import { countText, spanText } from './words.ts';
+import { agoText, countText, spanText } from './words.ts';
 
 /** Clocks that differ by more are worth a word: hops are refused at 5 minutes. */
 export const CLOCK_NOTE_MS = 30_000;
@@ -119,7 +119,7 @@ function outOfReach(subject: PeerSubject, peer: PeerFacts, why: string, nowMs: n
 }
 
 function reachedText({ reachedAtMs }: PeerFacts, nowMs: number): string {
-  return reachedAtMs === null ? 'it was never reached' : `it was last reached ${spanText(nowMs - reachedAtMs)} ago`;
+  return reachedAtMs === null ? 'it was never reached' : `it was last reached ${agoText(nowMs - reachedAtMs)}`;
 }
 
 function waitingText({ waiting, oldestAtMs }: PeerFacts, nowMs: number): string {

@@ -8,7 +8,7 @@ import { shellWord } from '../../../protocol/shell-word.ts';
 import type { RelayProofSource } from '../rows.ts';
 import { type Check, type CheckId, type Subject, broken, note, ok } from './check.ts';
 import { CLOCK_NOTE_MS } from './peer-checks.ts';
-import { countText, spanText } from './words.ts';
+import { agoText, countText, spanText } from './words.ts';
 
 /** One look: what it showed, why it did not, or that it was of no use after another. `reason` is a clause. */
 export type Looked<T> = { type: 'seen'; value: T } | { type: 'failed'; reason: string } | { type: 'not-looked' };
@@ -52,6 +52,9 @@ export function noRelayCheck(isNeeded: boolean): Check {
 }
 
 export function relayChecks(facts: RelayCheckFacts, nowMs: number): Check[] {
+  const isAnother = facts.info.type === 'seen' && facts.info.value.fingerprint !== facts.pinned;
+  // What another relay says besides its key is of no use.
+  if (isAnother) return [...reachCheck(facts), keyCheck(facts)];
   return [
     ...reachCheck(facts),
     keyCheck(facts),
@@ -133,14 +136,14 @@ function enrolmentCheck({ url, you, known, proof }: RelayCheckFacts, nowMs: numb
   const subject = of('relay-enrolment');
   if (you.type === 'not-looked') return [];
   if (you.type === 'failed') return [unseen('relay-enrolment', 'whether it knows this host', you.reason)];
-  const token = `poste relay set ${shellWord(url)} --token-file <file>`;
+  const token = tokenCommand(url);
   if (!you.value) {
     const why = known.problem ? `: ${known.problem.message}` : '';
     return [broken(subject, `it does not know this host${why}`, known.problem ? token : 'poste relay status')];
   }
   const { validUntilMs, isCrowded } = known;
   if (validUntilMs !== null && nowMs >= validUntilMs) {
-    const sentence = `the enrolment ran out ${spanText(nowMs - validUntilMs)} ago and was not renewed`;
+    const sentence = `the enrolment ran out ${agoText(nowMs - validUntilMs)} and was not renewed`;
     return [broken(subject, sentence, proof ? 'poste relay status' : token)];
   }
   const until = validUntilMs === null ? '' : `, for ${spanText(validUntilMs - nowMs)} more`;
@@ -200,17 +203,30 @@ function queueCheck({ queue, you, known }: RelayCheckFacts): Check[] {
   return [note(subject, `${count} ${isOne ? 'waits' : 'wait'} there and ${isOne ? 'was' : 'were'} not taken yet`)];
 }
 
+/** Gone by themselves when the relay is well, as it is now. */
+const PASSING: ReadonlySet<string> = new Set([
+  'UNREACHABLE',
+  'RATE_LIMITED',
+  'UNAVAILABLE',
+  'NOT_ENROLLED',
+  'EPOCH_CHANGED',
+]);
+
 /** What the daemon itself ran into; it tries again by itself. */
 function linkCheck({ url, known, info, you, seen }: RelayCheckFacts, nowMs: number): Check[] {
   const { problem } = known;
   const isSaid = seen !== null || info.type === 'failed' || (you.type === 'seen' && !you.value);
   if (!problem || isSaid) return [];
   const { code, message, atMs } = problem;
-  const command =
-    code === 'NO_TOKEN' || code === 'ENROL_REFUSED'
-      ? `poste relay set ${shellWord(url)} --token-file <file>`
-      : 'poste relay status';
-  return [broken(of('relay-link'), `the daemon could not use it ${spanText(nowMs - atMs)} ago: ${message}`, command)];
+  const subject = of('relay-link');
+  const sentence = `the daemon could not use it ${agoText(nowMs - atMs)}: ${message}`;
+  if (PASSING.has(code)) return [note(subject, `${sentence}; it tries again by itself`, 'poste relay status')];
+  const isForToken = code === 'NO_TOKEN' || code === 'ENROL_REFUSED';
+  return [broken(subject, sentence, isForToken ? tokenCommand(url) : 'poste relay status')];
+}
+
+function tokenCommand(url: string): string {
+  return `poste relay set ${shellWord(url)} --token-file <file>`;
 }
 
 /** Makes the relay know this host as if it never had. */

@@ -17,3 +17,8 @@ export function spanText(ms: number): string {
 export function countText(count: number, one: string): string {
   return `${count} ${count === 1 ? one : `${one}s`}`;
 }
+
+/** `a moment ago`, `3 hours ago`. */
+export function agoText(ms: number): string {
+  return ms < 2000 ? 'a moment ago' : `${spanText(ms)} ago`;
+}

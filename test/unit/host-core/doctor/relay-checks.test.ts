@@ -92,7 +92,13 @@ test.each<[given: string, when: Partial<RelayCheckFacts>, then: unknown[]]>([
   ['no list of senders yet', { senders: seen('not-published') }, [['note', 'relay-senders', STATUS]]],
   ['what waits', { queue: seen({ items: 1, more: false }) }, [['note', 'relay-queue', null]]],
   ['a queue that went back in time', known({ receivedThrough: 9 }), [['note', 'relay-queue', STATUS]]],
-  ['a daemon that could not use it', problem('RATE_LIMITED'), [['broken', 'relay-link', STATUS]]],
+  ['a daemon that could not use it', problem('RATE_LIMITED'), [['note', 'relay-link', STATUS]]],
+  ['a daemon that something else kept from it', problem('HTTP_200'), [['broken', 'relay-link', STATUS]]],
+  [
+    'another key, in another epoch, with another clock, before the daemon saw it',
+    { ...shown({ fingerprint: 'SHA256:new', epoch: 'E2', aheadMs: 1e9 }), ...UNASKED, ...problem('NOT_ENROLLED') },
+    [['broken', 'relay-key', CONFIRM]],
+  ],
   ['a daemon without a token', problem('NO_TOKEN'), [['broken', 'relay-link', TOKEN]]],
 ])('of the relay: %s', (_given, when, then) => {
   const checks = relayChecks({ ...GOOD, ...when }, NOON_MS);
