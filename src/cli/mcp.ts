@@ -20,7 +20,7 @@ interface McpFlags {
 const NOTES = `
 An MCP client starts this command and speaks to it over standard input and output; what it has to say itself goes to
 stderr. It asks the daemon for everything, and its agent counts as live while it runs. The tools are mail_send,
-mail_reply, mail_agents and mail_inbox.
+mail_reply, mail_agents and mail_inbox; the resource poste://inbox says what is unread, and can be subscribed to.
 
 Examples:
   $ poste agent add builder
