@@ -7,10 +7,8 @@
  */
 import Type from 'typebox';
 import { decodeBase64 } from '../protocol/base64.ts';
-import { canonicalBytes } from '../protocol/canonical-json.ts';
 import { type Checkpoint, openCheckpoint } from '../protocol/checkpoint.ts';
 import type { AcceptReceipt } from '../protocol/documents.ts';
-import { verifySignature } from '../protocol/ed25519.ts';
 import { isObject } from '../protocol/items.ts';
 import { parseLogLink } from '../protocol/log-link.ts';
 import { HASH_BYTES, leafHash, verifyConsistency, verifyInclusion } from '../protocol/merkle.ts';
@@ -18,7 +16,12 @@ import { type PublicKey, displayFingerprint, isAcceptablePoint, parsePublicKey }
 import { AcceptReceiptShape, LogConsistencyResponse, LogProofResponse } from '../protocol/responses.ts';
 import { parserOf } from '../protocol/schemas.ts';
 import type { ItemAccepted, RelayEvent } from '../relay/core/event.ts';
+import { isDocumentSigned } from '../relay/http/signed-document.ts';
 import { DamagedRecord, decodeProvenRecord } from '../relay/store/record.ts';
+import { type ProvenRotation, hostsOf, provenRotation } from './proven-rotations.ts';
+
+/** Why keys may differ, and what then shows that they are of one host. */
+const ROTATED = '; where a key was rotated since, give the rotation too';
 
 /** The first thing that fails, as a clause. */
 export class NotVerified extends Error {}
@@ -28,6 +31,8 @@ export interface ProofDocuments {
   proofs: readonly unknown[];
   /** A result of a push, or its `accept` alone, parsed. */
   accept?: unknown;
+  /** As they were posted, parsed: of keys that the receipt names in the place of those of the record. */
+  rotations?: readonly unknown[];
   /** Notes, for a consistency proof; `old` for a link too. */
   old?: string;
   new?: string;
@@ -36,7 +41,7 @@ export interface ProofDocuments {
 }
 
 export interface Verified {
-  check: 'checkpoint' | 'inclusion' | 'item' | 'link' | 'consistency' | 'accept';
+  check: 'checkpoint' | 'inclusion' | 'item' | 'link' | 'consistency' | 'rotation' | 'accept';
   sentence: string;
 }
 
@@ -55,13 +60,21 @@ const parseAccept = parserOf(Type.Object(AcceptReceiptShape.properties));
 
 /** Throws `NotVerified`. */
 export function checkProofs(documents: ProofDocuments): CheckedProofs {
-  const { proofs, accept, relayKey } = documents;
+  const { proofs, accept, relayKey, rotations = [] } = documents;
   const relayPubkey = keyOf(proofs, relayKey);
   const found = proofs.map((proof) => checkProof(proof, relayPubkey, documents));
   const verified = found.flatMap((one) => one.verified);
   refuseUnchecked(documents, verified);
   const items = found.flatMap(({ item }) => (item ? [item] : []));
-  if (accept !== undefined) verified.push(checkAccept(accept, relayPubkey, items));
+  if (accept !== undefined) {
+    const proven = rotations.map(checkRotation);
+    for (const { oldPubkey, newPubkey } of proven)
+      verified.push({
+        check: 'rotation',
+        sentence: `${oldPubkey} was rotated into ${newPubkey}, as both keys signed.`,
+      });
+    verified.push(checkAccept(accept, relayPubkey, items, hostsOf(proven)));
+  } else if (rotations.length > 0) throw new NotVerified('a rotation is for an accept receipt, and there is none');
   return { relayPubkey, isPinned: relayKey !== undefined, verified, items };
 }
 
@@ -185,21 +198,34 @@ function checkConsistency(document: unknown, relayPubkey: PublicKey, documents: 
   return { verified: [signed(older, relayPubkey), signed(newer, relayPubkey), { check: 'consistency', sentence }] };
 }
 
+function checkRotation(document: unknown): ProvenRotation {
+  const rotation = provenRotation(document);
+  if (!rotation) throw new NotVerified('a rotation is not signed by both of its keys');
+  return rotation;
+}
+
 /** Every target of the receipt is in one of the records: an item known for some targets is accepted again for others. */
-function checkAccept(value: unknown, relayPubkey: PublicKey, items: readonly ItemAccepted[]): Verified {
+function checkAccept(
+  value: unknown,
+  relayPubkey: PublicKey,
+  items: readonly ItemAccepted[],
+  isOneHost: (one: PublicKey, other: PublicKey) => boolean,
+): Verified {
   const { accept, isSigned } = acceptOf(value, relayPubkey);
   if (accept.relay_pubkey !== relayPubkey) throw new NotVerified('the accept receipt is of another relay');
   if (items.length === 0) throw new NotVerified('an accept receipt needs the proof of its item');
   for (const { itemId, senderPubkey } of items) {
     if (itemId !== accept.item_id) throw new NotVerified('the accept receipt is of another item than the record');
-    if (senderPubkey !== accept.sender_pubkey)
-      throw new NotVerified('the accept receipt names another sender key than the record');
+    if (!isOneHost(senderPubkey, accept.sender_pubkey))
+      throw new NotVerified(`the accept receipt names another sender key than the record${ROTATED}`);
   }
   const recorded = items.flatMap(({ targets }) => targets);
   for (const { host_pubkey: host, seq, wire_hash: wireHash } of accept.targets) {
-    const target = recorded.find(({ hostPubkey }) => hostPubkey === host);
-    if (!target) throw new NotVerified(`the target ${host} of the accept receipt is in no record: give its proof too`);
-    if (target.seq !== seq) throw new NotVerified(`the target ${host} has another seq in the record`);
+    const ofHost = recorded.filter(({ hostPubkey }) => isOneHost(hostPubkey, host));
+    if (ofHost.length === 0)
+      throw new NotVerified(`the target ${host} of the accept receipt is in no record: give its proof too${ROTATED}`);
+    const target = ofHost.find((one) => one.seq === seq);
+    if (!target) throw new NotVerified(`the target ${host} has another seq in the record`);
     if (target.wireHash !== wireHash) throw new NotVerified(`the target ${host} has another wire hash in the record`);
   }
   if (accept.at !== Math.max(...items.map(({ acceptedAtMs }) => acceptedAtMs))) {
@@ -214,7 +240,7 @@ function acceptOf(value: unknown, relayPubkey: PublicKey): { accept: AcceptRecei
   const document = isResult ? value['accept'] : value;
   if (!parseAccept(document)) throw new NotVerified('the accept receipt has not the members of one');
   const accept = document as AcceptReceipt;
-  if (isResult && !verifySignature(relayPubkey, canonicalBytes(accept), value['sig'])) {
+  if (isResult && !isDocumentSigned(relayPubkey, accept, value['sig'])) {
     throw new NotVerified('the accept receipt is not signed by the relay');
   }
   return { accept, isSigned: isResult };

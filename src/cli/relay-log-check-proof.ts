@@ -9,6 +9,7 @@ import { type CheckedProofs, NotVerified, checkProofs } from './proof-check.ts';
 interface CheckProofFlags {
   relayKey?: string;
   accept?: string;
+  rotation?: readonly string[];
   old?: string;
   new?: string;
   json?: boolean;
@@ -18,10 +19,11 @@ const EXAMPLES = `
 A proof is what GET /v2/relay/log/proof, /link or /consistency answered; an accept receipt is a result of a push, or
 its member accept; a checkpoint is what GET /v2/relay/log/checkpoint answered. A receipt whose targets were accepted
 at different times needs a proof of each; one that a repeated push gave after a key was rotated names another key than
-the record, so keep the first.
+the record, and needs the rotation, as it was posted.
 
 Examples:
   $ poste relay log check-proof proof.json --relay-key SHA256:... --accept result.json
+  $ poste relay log check-proof proof.json --relay-key SHA256:... --accept repeated.json --rotation rotation.json
   $ poste relay log check-proof consistency.json --relay-key SHA256:... --old before.txt --new after.txt
   $ poste relay log check-proof link.json --relay-key SHA256:... --old last-of-the-epoch-before.txt`;
 
@@ -31,6 +33,7 @@ export function checkProofCommand(): Command {
     .argument('<file...>', 'proofs as they were served, - for standard input')
     .option('--relay-key <key>', 'the base64 key or the SHA256: fingerprint of the relay that is trusted', relayKey)
     .option('--accept <file>', 'the accept receipt that the proofs are to show')
+    .option('--rotation <file>', 'a rotation between keys of the record and of the receipt; may be repeated', oneMore)
     .option('--old <file>', 'the older checkpoint')
     .option('--new <file>', 'the newer checkpoint')
     .option('--json', 'print one JSON document')
@@ -44,6 +47,7 @@ async function checkProof(files: readonly string[], flags: CheckProofFlags): Pro
   const documents = {
     proofs,
     ...(flags.accept !== undefined && { accept: await jsonOf(flags.accept) }),
+    ...(flags.rotation && { rotations: await Promise.all(flags.rotation.map(jsonOf)) }),
     ...(flags.old !== undefined && { old: await textOf(flags.old) }),
     ...(flags.new !== undefined && { new: await textOf(flags.new) }),
     ...(flags.relayKey !== undefined && { relayKey: flags.relayKey }),
@@ -91,6 +95,10 @@ async function textOf(file: string): Promise<string> {
 
 function nameOf(file: string): string {
   return file === '-' ? 'standard input' : file;
+}
+
+function oneMore(file: string, files: readonly string[] = []): readonly string[] {
+  return [...files, file];
 }
 
 function relayKey(said: string): string {

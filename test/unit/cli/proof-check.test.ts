@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { type ProofDocuments, NotVerified, checkProofs } from '../../../src/cli/proof-check.ts';
+import { canonicalBytes } from '../../../src/protocol/canonical-json.ts';
 import { signCheckpoint } from '../../../src/protocol/checkpoint.ts';
 import { signerFromSeed } from '../../../src/protocol/ed25519.ts';
 import type { Epoch } from '../../../src/protocol/epoch.ts';
@@ -7,7 +8,8 @@ import { leafHash, nodeHash } from '../../../src/protocol/merkle.ts';
 import { type PublicKey, displayFingerprint } from '../../../src/protocol/public-key.ts';
 import { accepted, enrolled } from '../../support/events.ts';
 import { encodeRecord } from '../../../src/relay/store/record.ts';
-import { alice, bob, carol } from '../../support/hosts.ts';
+import { type TestHost, alice, bob, carol, dave, hostNamed } from '../../support/hosts.ts';
+import { rotationBody } from '../../support/rotations.ts';
 import { readVectors } from '../../support/vector-oracle.ts';
 
 type Members = Record<string, unknown>;
@@ -240,4 +242,49 @@ describe('a consistency proof', () => {
 test('proofs of different relays are not taken together', () => {
   const other = { ...proof, relay_pubkey: bob.key };
   expect(outcome({ proofs: [proof, other] })).toContain('different relays');
+});
+
+describe('the receipt of a repeated push after rotations', () => {
+  const erin = hostNamed('erin');
+  const record = accepted(alice, 'm1', [[bob, 7, 'x']]);
+  const known = proofOf(encodeRecord({ lsn: 3, event: record }), 1);
+  const receipt = (sender: TestHost, target: TestHost, changes: Members = {}): Members => {
+    const [recorded] = record.targets;
+    const targets = [{ host_pubkey: target.key, seq: recorded?.seq, wire_hash: recorded?.wireHash, ...changes }];
+    const sender_pubkey = sender.key;
+    const accept = { ...result.accept, sender_pubkey, item_id: 'm1', targets, at: record.acceptedAtMs };
+    return { accept, sig: signer.sign(canonicalBytes(accept)) };
+  };
+  const proofs = [known];
+  const [first, second, third] = [rotationBody(alice, carol), rotationBody(bob, dave), rotationBody(dave, erin)];
+
+  test('is in the log under the keys that they joined, whatever their order', () => {
+    const accept = receipt(carol, erin);
+    const found = ['checkpoint', 'inclusion', 'item', 'rotation', 'rotation', 'rotation', 'accept'];
+    expect(outcome({ proofs, accept, rotations: [third, first, second] })).toEqual(found);
+    expect(outcome({ proofs, accept: receipt(alice, bob), rotations: [first] })).toContain('accept');
+  });
+
+  test('needs every one of them', () => {
+    const accept = receipt(carol, erin);
+    expect(outcome({ proofs, accept })).toContain('give the rotation too');
+    expect(outcome({ proofs, accept, rotations: [second, third] })).toContain('another sender key');
+    expect(outcome({ proofs, accept, rotations: [first, second] })).toContain('in no record');
+    expect(outcome({ proofs, accept: receipt(carol, erin, { seq: 8 }), rotations: [first, second, third] })).toContain(
+      'another seq',
+    );
+  });
+
+  test('takes none that is not signed by both keys, and none without a receipt', () => {
+    const accept = receipt(carol, bob);
+    for (const forged of [
+      rotationBody(alice, carol, { oldSigner: carol }),
+      rotationBody(alice, carol, { newSigner: alice }),
+      { rotation: { ...first.rotation, rec: { ...first.rotation.rec, extra: '\ud800' } } },
+      {},
+      null,
+    ])
+      expect(outcome({ proofs, accept, rotations: [forged] })).toContain('not signed by both');
+    expect(outcome({ proofs, rotations: [first] })).toContain('for an accept receipt');
+  });
 });
