@@ -14,14 +14,13 @@ import { PREFIX, SCHEMA_KEY, lsnOf, prefixRange } from './keys.ts';
 import { LEVEL_FOLDER, type Level, levelAt } from './level.ts';
 import { readArchive } from './log-archive.ts';
 import { LogTree } from './log-tree.ts';
-import { POSITION_FILE, SCHEMA_VERSION, checkSchema, openLevel } from './open.ts';
+import { POSITION_FILE, SCHEMA_VERSION, checkSchema, openLevel, openServing } from './open.ts';
 import type { Pair } from '../../system/pair-block.ts';
 import { PositionFile } from './position.ts';
 import { NOT_PRUNED, type Pruned, readPruned } from './pruned.ts';
 import { DamagedRecord } from './record.ts';
 import { StoreRefused } from './refused.ts';
 import { type LogBounds, RelayStore } from './relay-store.ts';
-import { isSwapUnderWay } from './restore-swap.ts';
 import { damagedTables } from './table-check.ts';
 import { finishSwaps } from './unfinished-swaps.ts';
 
@@ -43,12 +42,8 @@ export async function openOffline(folder: string, { isChecked = false } = {}): P
   if (!existsSync(levelFolder)) {
     throw new StoreRefused('missing', `there is no store at ${folder}: name its folder with --store-dir`);
   }
-  const level = await openLevel(levelFolder, true, join(folder, POSITION_FILE));
-  if (isSwapUnderWay(folder)) {
-    // A restore ended between the question and the lock.
-    await level.close();
-    return openOffline(folder, { isChecked });
-  }
+  const level = await openServing(folder, () => openLevel(levelFolder, true, join(folder, POSITION_FILE)));
+  if (!level) return openOffline(folder, { isChecked });
   try {
     if (isChecked) await refuseDamagedTables(levelFolder);
     const schema = await level.get(SCHEMA_KEY);

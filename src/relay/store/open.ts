@@ -86,12 +86,8 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
   const levelFolder = join(folder, LEVEL_FOLDER);
   const positionPath = options.positionFile ?? join(folder, POSITION_FILE);
   const existed = existsSync(positionPath) || holdsDatabase(levelFolder);
-  const level = await openLevel(levelFolder, existed, positionPath);
-  if (isSwapUnderWay(folder)) {
-    // A restore ended between the question and the lock.
-    await level.close();
-    return open(options);
-  }
+  const level = await openServing(folder, () => openLevel(levelFolder, existed, positionPath));
+  if (!level) return open(options);
   const opened: { close(): Promise<void> }[] = [level];
   try {
     await dropRebuilt(folder);
@@ -145,6 +141,24 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
     for (const resource of opened.toReversed()) await resource.close();
     throw refusedIfDamaged(error, levelFolder);
   }
+}
+
+/**
+ * The database that serves, opened and locked; `undefined` when a restore put another into its place since it was looked
+ * for: what was locked then is the one that went aside.
+ */
+export async function openServing(folder: string, openIt: () => Promise<Level>): Promise<Level | undefined> {
+  const levelFolder = join(folder, LEVEL_FOLDER);
+  const before = identityOf(levelFolder);
+  const level = await openIt();
+  // Where there was none, it was made just now.
+  if (!isSwapUnderWay(folder) && (before === undefined || before === identityOf(levelFolder))) return level;
+  await level.close();
+  return undefined;
+}
+
+function identityOf(folder: string): bigint | undefined {
+  return statSync(folder, { bigint: true, throwIfNoEntry: false })?.ino;
 }
 
 /** The store folder, with its parents. Throws `StoreRefused`. */

@@ -64,21 +64,33 @@ export interface FinishOptions {
   step?: StepObserver | undefined;
 }
 
-/** Carries out what a journal in `folder` says; does nothing without one. Throws `StoreRefused`. */
+/** How often whoever lost a step to another looks again. */
+const ATTEMPTS_MAX = 20;
+
+/**
+ * Carries out what a journal in `folder` says; does nothing without one. A restore and a relay that starts may do it at
+ * once: what one of them did is done for both. Throws `StoreRefused`.
+ */
 export async function finishSwap(folder: string, options: FinishOptions = {}): Promise<void> {
-  const swap = await readSwap(folder);
-  if (!swap) return;
-  try {
-    await carryOut(folder, swap, options);
-  } catch (error) {
-    const { code, errno, path = 'unknown place' } = error as NodeJS.ErrnoException;
-    if (typeof code !== 'string' || typeof errno !== 'number') throw error;
-    throw new StoreRefused(
-      'unusable',
-      `the restore into ${folder} has happened, and cannot be carried out to its end (${code}: ${path}): mend that, and start the relay, which goes on with it`,
-    );
+  for (let attempt = 1; ; attempt++) {
+    const swap = await readSwap(folder);
+    if (!swap) return;
+    try {
+      return await carryOut(folder, swap, options);
+    } catch (error) {
+      const { code, errno, path = 'unknown place' } = error as NodeJS.ErrnoException;
+      if (typeof code !== 'string' || typeof errno !== 'number') throw error;
+      if (TAKEN.has(code) && attempt < ATTEMPTS_MAX) continue;
+      throw new StoreRefused(
+        'unusable',
+        `the restore into ${folder} has happened, and cannot be carried out to its end (${code}: ${path}): mend that, and start the relay, which goes on with it`,
+      );
+    }
   }
 }
+
+/** What a step says that another has taken already. */
+const TAKEN: ReadonlySet<string> = new Set(['ENOENT', 'ENOTEMPTY', 'EEXIST']);
 
 async function carryOut(folder: string, swap: Swap, options: FinishOptions): Promise<void> {
   const { step = unobserved } = options;

@@ -1,7 +1,9 @@
-/** A restore whose decision cannot be made durable has not happened. */
-import { mkdir, readdir } from 'node:fs/promises';
+/** The swap of a restore: a decision that cannot be made durable, two who carry it out, and who opens meanwhile. */
+import { mkdir, readFile, readdir, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test, vi } from 'vitest';
+import { levelAt } from '../../../src/relay/store/level.ts';
+import { openServing } from '../../../src/relay/store/open.ts';
 import { decideSwap, finishSwap, isSwapUnderWay } from '../../../src/relay/store/restore-swap.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 
@@ -10,19 +12,88 @@ vi.mock('../../../src/system/sync-folder.ts', () => ({
   syncFolder: () => (disk.fails ? Promise.reject(new Error('EIO')) : Promise.resolve()),
 }));
 
+const SWAP = {
+  restored: 'log.restoring-00000000',
+  restoredPosition: 'position.restoring-00000000',
+  replaced: 'log.replaced-20260101T000000Z',
+  positionFile: null,
+};
+
+/** A store folder whose restore is decided. */
+async function decided(): Promise<string> {
+  const folder = await temporaryFolder();
+  for (const [name, what] of [
+    ['log', 'old'],
+    [SWAP.restored, 'new'],
+  ] as const) {
+    await mkdir(join(folder, name));
+    await writeFile(join(folder, name, 'CURRENT'), what);
+  }
+  await writeFile(join(folder, 'position'), 'old position');
+  await writeFile(join(folder, SWAP.restoredPosition), 'new position');
+  await decideSwap(folder, SWAP);
+  return folder;
+}
+
 test('a decision whose folder cannot be synced is taken back', async () => {
   const folder = await temporaryFolder();
-  await mkdir(join(folder, 'log.restoring-00000000'));
+  await mkdir(join(folder, SWAP.restored));
   disk.fails = true;
-  const swap = {
-    restored: 'log.restoring-00000000',
-    restoredPosition: 'position.restoring-00000000',
-    replaced: null,
-    positionFile: null,
-  };
-  await expect(decideSwap(folder, swap)).rejects.toThrow('EIO');
+  await expect(decideSwap(folder, SWAP)).rejects.toThrow('EIO');
   disk.fails = false;
   expect(isSwapUnderWay(folder)).toBe(false);
   await finishSwap(folder);
-  expect(await readdir(folder)).toEqual(['log.restoring-00000000']);
+  expect(await readdir(folder)).toEqual([SWAP.restored]);
+});
+
+const STEPS = [
+  'the replaced position is copied aside',
+  'the position is replaced',
+  'the replaced store goes aside',
+  'the restored store takes its place',
+  'the position that is in place is removed',
+  'the journal is removed',
+];
+
+test.each(STEPS)('another carries it out to its end before the step: %s', async (before) => {
+  const folder = await decided();
+  let isDone = false;
+  await finishSwap(folder, {
+    step: async (step) => {
+      if (step !== before || isDone) return;
+      isDone = true;
+      await finishSwap(folder);
+    },
+  });
+  expect(isDone).toBe(true);
+  expect((await readdir(folder)).toSorted()).toEqual([
+    'log',
+    SWAP.replaced,
+    'position',
+    'position.replaced-20260101T000000Z',
+  ]);
+  expect(await readFile(join(folder, 'log', 'CURRENT'), 'utf8')).toBe('new');
+  expect(await readFile(join(folder, SWAP.replaced, 'CURRENT'), 'utf8')).toBe('old');
+  expect(await readFile(join(folder, 'position'), 'utf8')).toBe('new position');
+});
+
+test('a database that went aside while it was opened is not the one that serves', async () => {
+  const folder = await temporaryFolder();
+  const place = (name: string): string => join(folder, name);
+  for (const name of ['log', 'restored']) {
+    const level = levelAt(place(name));
+    await level.open();
+    await level.close();
+  }
+  const replaced = levelAt(place('log'));
+  const opened = await openServing(folder, async () => {
+    await replaced.open();
+    await rename(place('log'), place('replaced'));
+    await rename(place('restored'), place('log'));
+    return replaced;
+  });
+  expect([opened, replaced.status]).toEqual([undefined, 'closed']);
+  const serving = levelAt(place('log'));
+  expect(await openServing(folder, async () => (await serving.open(), serving))).toBe(serving);
+  await serving.close();
 });
