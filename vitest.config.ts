@@ -1,9 +1,17 @@
 import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
 
+/** These keep nothing in modules or globals, so that the files which a worker runs share what they import. */
+const IN_PROCESS = ['test/{unit,spec,property,http}/**/*.test.ts'];
+/** These start processes: each file by itself. */
+const WITH_PROCESSES = ['test/{control,browser,e2e,crash}/**/*.test.ts'];
+
 export default defineConfig({
   test: {
-    include: ['test/**/*.test.ts'],
+    projects: [
+      { extends: true, test: { name: 'in-process', include: IN_PROCESS, isolate: false } },
+      { extends: true, test: { name: 'processes', include: WITH_PROCESSES } },
+    ],
     setupFiles: ['test/support/checked-fetch.ts'],
     // Many tests wait for other processes: one worker for each core would leave cores idle.
     maxWorkers: Math.ceil(availableParallelism() * 1.5),

@@ -19,6 +19,7 @@ import { storedAndReplayed } from '../support/replay.ts';
 import { type Delay, SlowDisk, microtasks, turns } from '../support/slow-disk.ts';
 import { disposableFolder } from '../support/temporary-folder.ts';
 import { TestRelay } from '../support/test-relay.ts';
+import { share } from '../support/thorough.ts';
 
 const DAY_MS = 86_400_000;
 const HOSTS = Array.from({ length: 12 }, (_none, at) => hostNamed(`host${at}`));
@@ -222,6 +223,6 @@ test('whatever comes together, and wherever the disk fails, the store is whole a
         await remove();
       }
     }),
-    { numRuns: 25, ...inTime(90_000) },
+    { numRuns: share(25), ...inTime(90_000) },
   );
 }, 90_000);

@@ -15,6 +15,7 @@ import { storedAndReplayed } from '../support/replay.ts';
 import { type Delay, SlowDisk, microtasks, turns } from '../support/slow-disk.ts';
 import { disposableFolder } from '../support/temporary-folder.ts';
 import { TestRelay, outcomeOf } from '../support/test-relay.ts';
+import { share } from '../support/thorough.ts';
 
 const HOSTS = ['a', 'b', 'c'].map((name) => hostNamed(name));
 
@@ -187,7 +188,7 @@ test('nothing is shown, answered or skipped at any moment, and in the end all ag
         expect(stored).toEqual(replayed);
       });
     }),
-    { numRuns: 100, ...inTime(60_000) },
+    { numRuns: share(100), ...inTime(60_000) },
   );
 }, 60_000);
 
@@ -219,6 +220,6 @@ test('a disk that fails loses nothing that was answered, and doubles nothing tha
         }
       });
     }),
-    { numRuns: 60, ...inTime(60_000) },
+    { numRuns: share(60), ...inTime(60_000) },
   );
 }, 60_000);

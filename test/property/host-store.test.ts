@@ -8,6 +8,7 @@ import type { AgentId } from '../../src/host/core/rows.ts';
 import type { HostStore, Transaction } from '../../src/host/store/host-store.ts';
 import { createHostStore, openHostStore } from '../../src/host/store/open.ts';
 import { disposableFolder } from '../support/temporary-folder.ts';
+import { share } from '../support/thorough.ts';
 
 const AGENTS = ['a', 'a1', 'b'] as AgentId[];
 
@@ -80,7 +81,7 @@ test('every read of every transaction is what a sorted map says, and so is the s
         await remove();
       }
     }),
-    { numRuns: 150 },
+    { numRuns: share(150) },
   );
 });
 

@@ -15,6 +15,7 @@ import { naiveTrees, storedAndNaive, unprovenLeaves } from '../support/log-trees
 import { anyPassingMs, lookedAtClock } from '../support/machine-speed.ts';
 import { disposableFolder } from '../support/temporary-folder.ts';
 import { TestRelay } from '../support/test-relay.ts';
+import { share } from '../support/thorough.ts';
 
 const FIRST_STEPS = [0, 1, 2].map(
   (host): Step => ({ type: 'enrol', host, name: 2, account: null, isAdmitted: true, validForMs: null, invite: 0 }),
@@ -61,6 +62,6 @@ test('the trees are those of the records, and no checkpoint is ever taken back',
         await remove();
       }
     }),
-    { numRuns: 40, ...inTime(60_000) },
+    { numRuns: share(40), ...inTime(60_000) },
   );
 }, 60_000);

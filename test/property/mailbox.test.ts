@@ -12,6 +12,7 @@ import { sendMail } from '../../src/host/office/send.ts';
 import { accepted } from '../support/mail-office.ts';
 import { MailboxModel } from '../support/mailbox-model.ts';
 import { type TestOffice, disposableOffice } from '../support/test-office.ts';
+import { share } from '../support/thorough.ts';
 
 const RETENTION_MS = 1000;
 const NAMES = ['ann', 'bob', 'cat', 'dan'];
@@ -186,6 +187,6 @@ test('mailboxes are what the model says, whatever is sent, read, renamed, remove
         await close();
       }
     }),
-    { numRuns: 60 },
+    { numRuns: share(60) },
   );
 }, 120_000);

@@ -7,6 +7,7 @@ import { epochNumbered } from '../support/epochs.ts';
 import { carol, relay } from '../support/hosts.ts';
 import { ANNA, BERT, RETENTION_MS, acceptance, outboxRow } from '../support/outbox-rows.ts';
 import { NOON_MS } from '../support/test-clock.ts';
+import { share } from '../support/thorough.ts';
 
 const SENDING = new Set(['pending', 'lan-accepted', 'relay-accepted']);
 /** After this no row waits for anything: given up, or accepted at the last moment and unconfirmed. */
@@ -121,7 +122,7 @@ test('whatever happens to an envelope, its row ends done or cancelled, or its se
       expect(alerts.filter((alert) => alert === 'undelivered').length).toBeLessThanOrEqual(1);
       expect(alerts.length).toBeLessThanOrEqual(3);
     }),
-    { numRuns: 300 },
+    { numRuns: share(300) },
   );
 });
 
@@ -132,7 +133,7 @@ test('whatever happens to the row of a receipt, it is gone in the end and nobody
       expect(row).toBeNull();
       expect(alerts).toEqual([]);
     }),
-    { numRuns: 300 },
+    { numRuns: share(300) },
   );
 });
 
@@ -146,6 +147,6 @@ test('a receipt of every recipient makes any row done, whatever happened before'
       }, before.row);
       expect(after).toMatchObject({ state: 'done', nextAtMs: null });
     }),
-    { numRuns: 300 },
+    { numRuns: share(300) },
   );
 });

@@ -11,6 +11,7 @@ import { anyPassingMs, lookedAtClock } from '../support/machine-speed.ts';
 import { storedAndReplayed } from '../support/replay.ts';
 import { disposableFolder } from '../support/temporary-folder.ts';
 import { TestRelay } from '../support/test-relay.ts';
+import { share } from '../support/thorough.ts';
 
 const DAY_MS = 86_400_000;
 
@@ -66,7 +67,7 @@ test('the relay does what the model does, whatever is asked and whenever it stop
     fc.asyncProperty(anySteps, admission, anyPassingMs, async (steps, admitted, passingMs) => {
       expect(await takenAlike(steps, { admitted, passingMs })).toBe(steps.length);
     }),
-    { numRuns: 120, ...inTime(120_000) },
+    { numRuns: share(120), ...inTime(120_000) },
   );
 }, 120_000);
 

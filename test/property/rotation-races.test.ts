@@ -18,6 +18,7 @@ import { storedAndReplayed } from '../support/replay.ts';
 import { type Delay, SlowDisk, microtasks, turns } from '../support/slow-disk.ts';
 import { disposableFolder } from '../support/temporary-folder.ts';
 import { TestRelay, outcomeOf } from '../support/test-relay.ts';
+import { share } from '../support/thorough.ts';
 
 /** The keys of each host, in the order in which it takes them. */
 const KEYS = ['a', 'b', 'c'].map((host) => Array.from({ length: 7 }, (_none, at) => hostNamed(`${host}${at}`)));
@@ -260,7 +261,7 @@ test('whatever overtakes what, every item is stored once and is where its host i
         await judge(relay, crowd);
       });
     }),
-    { numRuns: 80, ...inTime(60_000) },
+    { numRuns: share(80), ...inTime(60_000) },
   );
 }, 60_000);
 
@@ -284,6 +285,6 @@ test('a disk that fails in the middle loses nothing that was answered, and a ret
         await judge(relay, crowd);
       });
     }),
-    { numRuns: 60, ...inTime(60_000) },
+    { numRuns: share(60), ...inTime(60_000) },
   );
 }, 60_000);

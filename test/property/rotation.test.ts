@@ -13,6 +13,7 @@ import { storedAndReplayed } from '../support/replay.ts';
 import { SeededRandom } from '../support/seeded-random.ts';
 import { disposableFolder } from '../support/temporary-folder.ts';
 import { TestRelay } from '../support/test-relay.ts';
+import { IS_THOROUGH, share } from '../support/thorough.ts';
 
 const DAY_MS = 86_400_000;
 const RETENTION_MS = 14 * DAY_MS;
@@ -56,6 +57,7 @@ interface KeyState {
 }
 
 interface World extends Combination {
+  number: number;
   old: TestHost;
   new: TestHost;
   peer: TestHost;
@@ -105,6 +107,7 @@ function worldOf(combination: Combination, number: number): World {
   const empty = {} as KeyState;
   return {
     ...combination,
+    number,
     old: old!,
     new: fresh!,
     peer: peer!,
@@ -117,19 +120,24 @@ function worldOf(combination: Combination, number: number): World {
   };
 }
 
-const worlds: World[] = combinations().map(worldOf);
+/** One combination in three, begun anywhere, unless all are asked for. */
+const STRIDE = IS_THOROUGH ? 1 : 3;
+const BEGUN = Math.floor(Math.random() * STRIDE);
+const worlds: World[] = combinations()
+  .map(worldOf)
+  .filter(({ number }) => number % STRIDE === BEGUN);
 
 let relay: TestRelay;
 let remove: () => Promise<void>;
 
 /** Lets every combination take a step of its own; answers what was wrong with which. */
 async function everywhere(step: (world: World) => unknown): Promise<string[]> {
-  const faults = worlds.map(async (world, number) => {
+  const faults = worlds.map(async (world) => {
     try {
       await step(world);
       return [];
     } catch (error) {
-      const { oldReceived, oldSent, newReceived, newSent } = world;
+      const { number, oldReceived, oldSent, newReceived, newSent } = world;
       const what = `received ${oldReceived}/${newReceived}, sent ${oldSent}/${newSent}`;
       return [`combination ${number} of seed ${SEED} (${what}): ${error instanceof Error ? error.message : 'failed'}`];
     }
@@ -259,7 +267,7 @@ test('two proven accounts that differ refuse the rotation, and nothing changes',
     expect(world.after).toEqual(world.before);
   });
   expect(faults).toEqual([]);
-  expect(worlds.filter(haveOtherAccounts).length).toBeGreaterThan(10);
+  expect(worlds.filter(haveOtherAccounts).length).toBeGreaterThan(share(10));
 });
 
 test('rule 1: the old queue comes after the new, in order, from max(next of old, next of new, now), without gaps', async () => {
@@ -426,5 +434,5 @@ test('what expires is told once, to the key that its sender has now, under the k
     expect(new Set(told).size).toBe(told.length);
   });
   expect(faults).toEqual([]);
-  expect(waiting.flat().length).toBeGreaterThan(100);
+  expect(waiting.flat().length).toBeGreaterThan(share(100));
 });

@@ -2,7 +2,7 @@
  * Holds what `fetch` brings back from a relay to the OpenAPI document, in every test file (vitest.config.ts): the client
  * of src/host and the tests themselves use it. The test fails even where it takes the error for a lost connection.
  */
-import { afterEach } from 'vitest';
+import { afterAll, afterEach } from 'vitest';
 import { NO_RELAY_HEADER } from './flaky-proxy.ts';
 
 const RELAY_PATH = /\/v[12]\/relay\/|^\/(?:livez|readyz|healthz|metrics|openapi\.json)$/;
@@ -10,7 +10,7 @@ const RELAY_PATH = /\/v[12]\/relay\/|^\/(?:livez|readyz|healthz|metrics|openapi\
 const plainFetch = globalThis.fetch;
 const faults: unknown[] = [];
 
-globalThis.fetch = async (input, init) => {
+async function checkedFetch(...[input, init]: Parameters<typeof fetch>): Promise<Response> {
   const response = await plainFetch(input, init);
   const { url, method } = new Request(input, { ...init, body: null });
   const { pathname, search } = new URL(url);
@@ -26,7 +26,13 @@ globalThis.fetch = async (input, init) => {
     throw error;
   }
   return response;
-};
+}
+
+globalThis.fetch = checkedFetch;
+// The files that a worker runs share what is global, and each begins with this one.
+afterAll(() => {
+  globalThis.fetch = plainFetch;
+});
 
 afterEach(() => {
   const [fault] = faults.splice(0);
