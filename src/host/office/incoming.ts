@@ -3,7 +3,7 @@ import type { Epoch } from '../../protocol/epoch.ts';
 import type { ItemKind } from '../../protocol/items.ts';
 import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
 import type { PeerRow } from '../core/rows.ts';
-import { type Judgement, keep } from '../core/verdict.ts';
+import { type Judgement, keep } from './verdict.ts';
 import type { Reader } from '../store/host-store.ts';
 
 export interface IncomingItem {

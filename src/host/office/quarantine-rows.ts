@@ -8,7 +8,7 @@
 import { type Sha256Hex, sha256Hex } from '../../protocol/digest.ts';
 import { ITEM_ID_CHARACTERS_MAX } from '../../protocol/names.ts';
 import type { PeerId, QuarantineRow, QuarantineUsage } from '../core/rows.ts';
-import type { Kept } from '../core/verdict.ts';
+import type { Kept } from './verdict.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { type IncomingItem, peerOfKey } from './incoming.ts';
 import type { Office } from './office.ts';

@@ -19,7 +19,7 @@ import {
 import type { Reader } from '../store/host-store.ts';
 import type { Office } from './office.ts';
 import { QUARANTINE_BOUNDS, quarantineUsage, quarantinedItem, removeFromQuarantine } from './quarantine-rows.ts';
-import { receiveItem } from './receive.ts';
+import { inspectItem, receiveItem } from './receive.ts';
 
 /** Newest first. */
 export function listQuarantine(office: Office, input: QuarantineInput): Promise<QuarantineResult> {
@@ -100,11 +100,16 @@ export function discardQuarantined(
 }
 
 /** `undefined` when it is not there, the row when it stays. */
-function retryOne(office: Office, number: number): Promise<'accepted' | QuarantineRow | undefined> {
+async function retryOne(office: Office, number: number): Promise<'accepted' | QuarantineRow | undefined> {
+  const item = await office.store.read((reader) => {
+    const row = reader.get('quarantine', number);
+    return row && quarantinedItem(reader, row);
+  });
+  if (!item) return undefined;
+  const inspection = await inspectItem(office, item);
   return office.store.transact(async (tx) => {
-    const row = tx.get('quarantine', number);
-    if (!row) return undefined;
-    await receiveItem(tx, office, quarantinedItem(tx, row));
+    if (!tx.get('quarantine', number)) return undefined;
+    await receiveItem(tx, office, inspection);
     return tx.get('quarantine', number) ?? 'accepted';
   });
 }

@@ -4,9 +4,10 @@
  * In this order (specification, "Receiving host rules", 2 to 4): its form, its id, whose key signed it, the signature,
  * that its sender lives there and its recipients here, what came under its id before, the seal, the content, and then
  * each recipient for itself. Whatever fails is kept in quarantine with its reason.
+ *
+ * It only reads, so it may be judged before its transaction and again in it: what is costly is remembered (`Inspection`).
  */
 import { sha256Hex } from '../../protocol/digest.ts';
-import { verifySignature } from '../../protocol/ed25519.ts';
 import { parseMessageId } from '../../protocol/names.ts';
 import type { ItemId } from '../../protocol/names.ts';
 import { OWNER_NAME, foldName, isSameHost, partsOfAddress } from '../core/address.ts';
@@ -23,55 +24,50 @@ import {
   type PeerRow,
   type SealKey,
 } from '../core/rows.ts';
-import { type Judgement, accept, duplicate, keep, keepFor } from '../core/verdict.ts';
+import { type Judgement, accept, duplicate, keep, keepFor } from './verdict.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { type Delivery, storeMessage } from './mailbox.ts';
 import type { Office } from './office.ts';
-import { Malformed, parseContent, parseEnvelope, signedBytesOf } from './parse-envelope.ts';
 import { issueReceipt, repeatReceipts } from './receipts.ts';
 import { type IncomingItem, isOfPeer, signingPeer } from './incoming.ts';
-import { type Envelope, NotOpened, type SealedContent, openSeal, sealKeyId } from './sealing.ts';
+import type { Inspection } from './inspection.ts';
+import { type Envelope, type SealedContent, sealKeyId } from './sealing.ts';
 
 /** Retired keys open what was sealed before for so long. */
 export const RETIRED_SEAL_KEY_MS = 60 * 86_400_000;
 
 /** `only`: the recipients that it is still in quarantine for, when others got it. */
 export async function judgeEnvelope(
-  tx: Transaction,
+  reader: Reader,
   office: Office,
-  item: IncomingItem,
+  inspection: Inspection,
   only: readonly Address[] | null,
 ): Promise<Judgement> {
-  let envelope: Envelope;
-  try {
-    envelope = parseEnvelope(item.wire);
-  } catch (error) {
-    if (error instanceof Malformed) return keep('malformed', error.message);
-    throw error;
-  }
+  const { item } = inspection;
+  const parsed = inspection.envelope();
+  if ('malformed' in parsed) return keep('malformed', parsed.malformed);
+  const { envelope, contentHash } = parsed;
   if (envelope.id !== item.itemId) return keep('id-mismatch', 'the envelope has another id than the item');
-  const peer = signingPeer(tx, envelope.from_host_pubkey);
+  const peer = signingPeer(reader, envelope.from_host_pubkey);
   if (!isPeer(peer)) return peer;
-  if (!isOfPeer(tx, item.senderPubkey, peer))
+  if (!isOfPeer(reader, item.senderPubkey, peer))
     return keep('sender-mismatch', `${peer.hostName} signed it, another host brought it`);
-  const signedBytes = signedBytesOf(envelope);
-  if (!verifySignature(envelope.from_host_pubkey, signedBytes, envelope.sig)) {
+  if (!inspection.isSigned(envelope.from_host_pubkey, parsed.signedBytes, envelope.sig)) {
     return keep('bad-signature', `the signature is not that of ${peer.hostName}`);
   }
   const misaddressed = judgeAddresses(office, envelope, peer);
   if (misaddressed) return misaddressed;
-  const contentHash = sha256Hex(signedBytes);
-  const arrival = tx.get('arrival', peer.peerId, envelope.id);
+  const arrival = reader.get('arrival', peer.peerId, envelope.id);
   if (arrival && arrival.contentHash !== contentHash) {
     return keep('id-conflict', `${peer.hostName} sent other content under this id before`);
   }
   if (arrival && only === null) {
-    return duplicate(() => repeatReceipts(tx, office, peer.peerId, envelope.id as ItemId, arrival));
+    return duplicate((tx) => repeatReceipts(tx, office, peer.peerId, envelope.id as ItemId, arrival));
   }
-  const content = await openContent(tx, office, envelope);
+  const content = await openContent(reader, office, inspection, envelope);
   if (!isContent(content)) return content;
-  const first = arrival ?? { contentHash, ...arrivalOf(tx, office, envelope, item) };
-  return judgeRecipients(tx, office, { envelope, content, peer, arrival: first, only });
+  const first = arrival ?? { contentHash, ...arrivalOf(reader, office, envelope, item) };
+  return judgeRecipients(reader, office, { envelope, content, peer, arrival: first, only });
 }
 
 function judgeAddresses(office: Office, envelope: Envelope, peer: PeerRow): Judgement | undefined {
@@ -88,17 +84,17 @@ function livesOn(address: string, hostName: string): boolean {
   return parts !== undefined && isSameHost(parts.host, hostName);
 }
 
-async function openContent(reader: Reader, office: Office, envelope: Envelope): Promise<SealedContent | Judgement> {
+async function openContent(
+  reader: Reader,
+  office: Office,
+  inspection: Inspection,
+  envelope: Envelope,
+): Promise<SealedContent | Judgement> {
   const { key_id: keyId } = envelope.sealed;
   const key = sealKeysOf(reader, office).find(({ encPub }) => sealKeyId(encPub) === keyId);
   if (!key) return keep('no-seal-key', `it is sealed to the key ${keyId}, which this host has not or no longer`);
-  try {
-    return parseContent(await openSeal(envelope, key.secret));
-  } catch (error) {
-    if (error instanceof NotOpened) return keep('not-opened', 'the seal does not open');
-    if (error instanceof Malformed) return keep('bad-content', error.message);
-    throw error;
-  }
+  const opened = await inspection.content(envelope, key.secret);
+  return 'reason' in opened ? keep(opened.reason, opened.detail) : opened;
 }
 
 function sealKeysOf(reader: Reader, office: Office): SealKey[] {
@@ -109,13 +105,13 @@ function sealKeysOf(reader: Reader, office: Office): SealKey[] {
 
 /** What is noted of an envelope that comes for the first time, and how it is called here. */
 function arrivalOf(
-  tx: Transaction,
+  reader: Reader,
   office: Office,
   envelope: Envelope,
   item: IncomingItem,
 ): Omit<ArrivalRow, 'contentHash'> {
   return {
-    ref: freeRef(tx, office, envelope.id),
+    ref: freeRef(reader, office, envelope.id),
     wireHash: sha256Hex(item.wire),
     senderPubkey: envelope.from_host_pubkey,
     via: item.via,
@@ -126,8 +122,9 @@ function arrivalOf(
 }
 
 /** Its id, unless a message of somebody else has it here: a peer cannot take the place of another's message. */
-function freeRef(tx: Transaction, office: Office, id: string): MessageRef {
-  const isTaken = (ref: MessageRef): boolean => tx.get('held', ref) !== undefined || tx.get('sent', ref) !== undefined;
+function freeRef(reader: Reader, office: Office, id: string): MessageRef {
+  const isTaken = (ref: MessageRef): boolean =>
+    reader.get('held', ref) !== undefined || reader.get('sent', ref) !== undefined;
   let ref = id as MessageRef;
   while (isTaken(ref)) {
     ref = messageIdFrom(office.nowMs(), office.randomBytes(MESSAGE_ID_RANDOM_BYTES)) as string as MessageRef;
@@ -143,12 +140,12 @@ interface Opened {
   only: readonly Address[] | null;
 }
 
-function judgeRecipients(tx: Transaction, office: Office, opened: Opened): Judgement {
+function judgeRecipients(reader: Reader, office: Office, opened: Opened): Judgement {
   const addresses = opened.only ?? (opened.envelope.to as Address[]);
-  const found = addresses.map((address) => ({ address, delivery: mailboxFor(tx, address) }));
+  const found = addresses.map((address) => ({ address, delivery: mailboxFor(reader, address) }));
   const known = found.flatMap(({ address, delivery }) => (delivery ? [{ address, delivery }] : []));
   const unknown = found.filter(({ delivery }) => !delivery).map(({ address }) => address);
-  const apply = (): void => deliver(tx, office, opened, known);
+  const apply = (tx: Transaction): void => deliver(tx, office, opened, known);
   if (unknown.length === 0) return accept(apply);
   const detail = `no agent of this host is or was called so: ${unknown.join(', ')}`;
   if (known.length > 0 || opened.only) return keepFor(unknown, 'unknown-agent', detail, apply);

@@ -4,12 +4,12 @@
  * A receipt counts when the recipient's host signed it, by a pinned or retired key, and it is for a message that this
  * host sent there, to that recipient, in these bytes (specification, "Receiving host rules", 2).
  */
-import { verifySignature } from '../../protocol/ed25519.ts';
 import { isSameHost, partsOfAddress } from '../core/address.ts';
 import type { Address, PeerRow } from '../core/rows.ts';
-import { type Judgement, accept, duplicate, keep } from '../core/verdict.ts';
+import { type Judgement, accept, duplicate, keep } from './verdict.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
-import { type IncomingItem, isOfPeer, peerOfKey, signingPeer } from './incoming.ts';
+import { isOfPeer, peerOfKey, signingPeer } from './incoming.ts';
+import type { Inspection } from './inspection.ts';
 import type { Office } from './office.ts';
 import { outboxRowOf } from './outbox-rows.ts';
 import { afterAttempt } from './outbox.ts';
@@ -17,7 +17,8 @@ import { Malformed } from './parse-envelope.ts';
 import { type SignedRecord, parseNotice, parseReceipt } from './parse-signed-record.ts';
 import { applyToSent } from './sent.ts';
 
-export function judgeReceipt(tx: Transaction, office: Office, item: IncomingItem): Judgement {
+export function judgeReceipt(reader: Reader, office: Office, inspection: Inspection): Judgement {
+  const { item } = inspection;
   const parsed = parsedOr(item.wire, parseReceipt);
   if ('status' in parsed) return parsed;
   const { rec, signedBytes, sig } = parsed;
@@ -25,36 +26,37 @@ export function judgeReceipt(tx: Transaction, office: Office, item: IncomingItem
   if (item.itemId !== `receipt:${msg}:${recipient}:${seq}`) {
     return keep('id-mismatch', 'the receipt is not the one that the item names');
   }
-  const peer = signingPeer(tx, rec.host_pubkey);
+  const peer = signingPeer(reader, rec.host_pubkey);
   if ('status' in peer) return peer;
-  if (!isOfPeer(tx, item.senderPubkey, peer)) {
+  if (!isOfPeer(reader, item.senderPubkey, peer)) {
     return keep('sender-mismatch', `${peer.hostName} signed it, another host brought it`);
   }
-  if (!verifySignature(rec.host_pubkey, signedBytes, sig)) {
+  if (!inspection.isSigned(rec.host_pubkey, signedBytes, sig)) {
     return keep('bad-signature', `the signature is not that of ${peer.hostName}`);
   }
   const address = recipient as Address;
-  const row = outboxRowOf(tx, peer.peerId, msg);
+  const row = outboxRowOf(reader, peer.peerId, msg);
   if (!row) return keep('unknown-message', `no message of this id was sent to ${peer.hostName}`);
   if (!isOn(address, peer) || !row.recipients.includes(address)) {
     return keep('wrong-recipient', `the message was not sent to ${recipient}`);
   }
-  if (!isOwnKey(tx, office, rec.sender_host_pubkey))
+  if (!isOwnKey(reader, office, rec.sender_host_pubkey))
     return keep('wrong-target', 'it is for a key that this host never had');
   if (rec.wire_hash !== row.wireHash) return keep('wrong-hash', 'it is for other bytes than were sent');
-  const apply = (): void => {
+  const apply = (tx: Transaction): void => {
     if (!peer.hasConfirmed) tx.put('peer', [peer.peerId], { ...peer, hasConfirmed: true });
     applyToSent(tx, office, row.ref, { peerId: peer.peerId, address }, { state, seq, atMs });
     afterAttempt(tx, office, row.rowId, { type: 'receipt', recipient: address, state });
   };
-  const known = tx
+  const known = reader
     .get('sent', row.ref)
     ?.recipients.find((sent) => sent.peerId === peer.peerId && sent.address === address);
   const isKnown = known?.seq === seq && known.state === state && row.confirmed.includes(address);
   return isKnown ? duplicate() : accept(apply);
 }
 
-export function judgeNotice(tx: Transaction, office: Office, item: IncomingItem): Judgement {
+export function judgeNotice(reader: Reader, office: Office, inspection: Inspection): Judgement {
+  const { item } = inspection;
   const parsed = parsedOr(item.wire, parseNotice);
   if ('status' in parsed) return parsed;
   const { rec, signedBytes, sig } = parsed;
@@ -63,14 +65,14 @@ export function judgeNotice(tx: Transaction, office: Office, item: IncomingItem)
   }
   const relayPubkey = item.relay?.pubkey;
   if (relayPubkey === undefined) return keep('unknown-sender', 'a notice comes from a relay');
-  if (!verifySignature(relayPubkey, signedBytes, sig)) {
+  if (!inspection.isSigned(relayPubkey, signedBytes, sig)) {
     return keep('bad-signature', 'the signature is not that of the relay');
   }
-  const peer = peerOfKey(tx, rec.target_pubkey);
-  const row = peer && outboxRowOf(tx, peer.peerId, rec.item_id);
+  const peer = peerOfKey(reader, rec.target_pubkey);
+  const row = peer && outboxRowOf(reader, peer.peerId, rec.item_id);
   if (!row) return keep('unknown-message', 'no message of this id was sent to that key');
   const notice = { type: 'expired', relayPubkey, expiredAtMs: rec.expired_at } as const;
-  return accept(() => void afterAttempt(tx, office, row.rowId, notice));
+  return accept((tx) => void afterAttempt(tx, office, row.rowId, notice));
 }
 
 function parsedOr<Rec>(wire: Buffer, parse: (wire: Buffer) => SignedRecord<Rec>): SignedRecord<Rec> | Judgement {

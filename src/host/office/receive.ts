@@ -2,11 +2,15 @@
  * The one way in for what peers and relays bring: judged, then written with its receipts in one transaction, or kept
  * in quarantine. An item comes as often as it likes: once is enough, and again changes nothing.
  *
+ * What is costly of it, signatures and seals, is done before its transaction (`inspectItem`), so that others who write
+ * do not wait for it. The transaction judges again by what is so then.
+ *
  * A partly known message is delivered to those who are here and kept for the others.
  */
-import { type Judgement, keep } from '../core/verdict.ts';
-import type { Transaction } from '../store/host-store.ts';
+import { type Judgement, keep } from './verdict.ts';
+import type { Reader, Transaction } from '../store/host-store.ts';
 import type { IncomingItem } from './incoming.ts';
+import { Inspection } from './inspection.ts';
 import type { Office } from './office.ts';
 import {
   addToQuarantine,
@@ -26,15 +30,25 @@ export type Received =
   | { status: 'accepted' | 'duplicate' | 'quarantined' }
   | { status: 'rejected'; code: typeof QUARANTINE_FULL };
 
+/** Learns what is costly of an item, as far as it matters by what is stored now. Writes nothing. */
+export async function inspectItem(office: Office, item: IncomingItem): Promise<Inspection> {
+  const inspection = new Inspection(item);
+  await office.store.read(async (reader) => {
+    await judge(reader, office, inspection, quarantinedRow(reader, item)?.recipients ?? null);
+  });
+  return inspection;
+}
+
 /** Receives one item as a part of `tx`; several of one page may share it. Nothing in an item makes it throw. */
-export async function receiveItem(tx: Transaction, office: Office, item: IncomingItem): Promise<Received> {
+export async function receiveItem(tx: Transaction, office: Office, inspection: Inspection): Promise<Received> {
+  const { item } = inspection;
   const before = quarantinedRow(tx, item);
-  const { status, kept, apply } = await judge(tx, office, item, before?.recipients ?? null);
+  const { status, kept, apply } = await judge(tx, office, inspection, before?.recipients ?? null);
   if (kept && !before && !hasQuarantineRoom(tx, item)) {
     office.log('error', 'the quarantine is full: look at it with poste quarantine', { via: item.via });
     return { status: 'rejected', code: QUARANTINE_FULL };
   }
-  apply();
+  apply(tx);
   if (kept && before) keepInQuarantine(tx, before, kept);
   else if (kept) {
     const { number, reason, via } = addToQuarantine(tx, office, item, kept);
@@ -44,27 +58,29 @@ export async function receiveItem(tx: Transaction, office: Office, item: Incomin
 }
 
 /** Receives items in their order, in one transaction. */
-export function receiveItems(office: Office, items: readonly IncomingItem[]): Promise<Received[]> {
+export async function receiveItems(office: Office, items: readonly IncomingItem[]): Promise<Received[]> {
+  const inspections: Inspection[] = [];
+  for (const item of items) inspections.push(await inspectItem(office, item));
   return office.store.transact(async (tx) => {
     const received: Received[] = [];
-    for (const item of items) received.push(await receiveItem(tx, office, item));
+    for (const inspection of inspections) received.push(await receiveItem(tx, office, inspection));
     return received;
   });
 }
 
 async function judge(
-  tx: Transaction,
+  reader: Reader,
   office: Office,
-  item: IncomingItem,
+  inspection: Inspection,
   only: Parameters<typeof judgeEnvelope>[3],
 ): Promise<Judgement> {
-  switch (item.kind) {
+  switch (inspection.item.kind) {
     case 'envelope':
-      return judgeEnvelope(tx, office, item, only);
+      return judgeEnvelope(reader, office, inspection, only);
     case 'receipt':
-      return judgeReceipt(tx, office, item);
+      return judgeReceipt(reader, office, inspection);
     case 'expired':
-      return judgeNotice(tx, office, item);
+      return judgeNotice(reader, office, inspection);
     default:
       return keep('malformed', 'it is of no kind that is known here');
   }

@@ -29,7 +29,7 @@ import { signedEncKey } from '../office/identity.ts';
 import type { IncomingItem } from '../office/incoming.ts';
 import type { Office } from '../office/office.ts';
 import { encKeyOf, learnEncKey, learnRotation, pinPeer } from '../office/peers.ts';
-import { receiveItem } from '../office/receive.ts';
+import { receiveItems } from '../office/receive.ts';
 import { callableAddress } from './callable-address.ts';
 import type { PairingDesk } from './pairing-desk.ts';
 
@@ -203,18 +203,16 @@ async function takeItems(request: LanRequest, office: Office): Promise<LanReply>
   const { caller } = request;
   const said = parseItems(bodyOf(request));
   if (!said || !caller) return problem('BAD_REQUEST', 'send {items: [{kind, item_id, wire_b64}]}, 1 to 200 of them');
-  const results: LanItemsAnswer['results'] = await office.store.transact(async (tx) => {
-    const answered: LanItemsAnswer['results'] = [];
-    for (const raw of said.items) {
-      const item = incomingOf(raw, caller.key);
-      if (!item) answered.push({ item_id: idOf(raw), status: 'rejected:malformed' });
-      else {
-        const received = await receiveItem(tx, office, item);
-        const status = received.status === 'rejected' ? `rejected:${received.code}` : received.status;
-        answered.push({ item_id: item.itemId, status });
-      }
-    }
-    return answered;
+  const items = said.items.map((raw) => incomingOf(raw, caller.key));
+  const received = await receiveItems(
+    office,
+    items.filter((item) => item !== undefined),
+  );
+  const results: LanItemsAnswer['results'] = items.map((item, at) => {
+    const outcome = item && received.shift();
+    if (!outcome) return { item_id: idOf(said.items[at]), status: 'rejected:malformed' };
+    const status = outcome.status === 'rejected' ? `rejected:${outcome.code}` : outcome.status;
+    return { item_id: item.itemId, status };
   });
   return ok({ results });
 }

@@ -1,10 +1,14 @@
-/** Takes items that a relay showed, in their order: chunks, each one transaction together with how far it brings us. */
+/**
+ * Takes items that a relay showed, in their order: chunks, each one transaction together with how far it brings us.
+ * Signatures and seals of a chunk are looked at before its transaction: whoever else writes waits for the writing alone.
+ */
 import type { IncomingItem } from '../../office/incoming.ts';
 import type { Office } from '../../office/office.ts';
-import { receiveItem } from '../../office/receive.ts';
+import type { Inspection } from '../../office/inspection.ts';
+import { inspectItem, receiveItem } from '../../office/receive.ts';
 import type { Transaction } from '../../store/host-store.ts';
 
-/** Items and wire bytes of one transaction: nobody else writes meanwhile. */
+/** Items and wire bytes of one transaction. */
 const CHUNK_ITEMS_MAX = 32;
 const CHUNK_BYTES_MAX = 1 << 20;
 
@@ -31,11 +35,13 @@ export async function takeItems(items: readonly IncomingItem[], taking: Taking):
   return done;
 }
 
-function takeChunk(chunk: readonly IncomingItem[], before: number, { office, done }: Taking): Promise<number> {
+async function takeChunk(chunk: readonly IncomingItem[], before: number, { office, done }: Taking): Promise<number> {
+  const inspections: Inspection[] = [];
+  for (const item of chunk) inspections.push(await inspectItem(office, item));
   return office.store.transact(async (tx) => {
     let taken = 0;
-    for (const item of chunk) {
-      const { status } = await receiveItem(tx, office, item);
+    for (const inspection of inspections) {
+      const { status } = await receiveItem(tx, office, inspection);
       if (status === 'rejected') break;
       taken++;
     }

@@ -1,6 +1,7 @@
 /** What is made of an item that a peer or a relay brought. */
-import type { QuarantineReason } from './quarantine-reasons.ts';
-import type { Address } from './rows.ts';
+import type { QuarantineReason } from '../core/quarantine-reasons.ts';
+import type { Address } from '../core/rows.ts';
+import type { Transaction } from '../store/host-store.ts';
 
 /** Why an item, or what is left of it, is kept in quarantine. */
 export interface Kept {
@@ -11,20 +12,25 @@ export interface Kept {
   recipients: Address[] | null;
 }
 
-/** What was judged, and what is to be written when it holds. An item may be delivered to some and kept for others. */
+type Apply = (tx: Transaction) => void;
+
+/**
+ * What was judged, and what is to be written when it holds: in the transaction that it was judged in. An item may be
+ * delivered to some and kept for others.
+ */
 export interface Judgement {
   status: 'accepted' | 'duplicate' | 'quarantined';
   kept: Kept | null;
-  apply: () => void;
+  apply: Apply;
 }
 
-const NOTHING = (): void => {};
+const NOTHING: Apply = () => {};
 
-export function accept(apply: () => void): Judgement {
+export function accept(apply: Apply): Judgement {
   return { status: 'accepted', kept: null, apply };
 }
 
-export function duplicate(apply: () => void = NOTHING): Judgement {
+export function duplicate(apply: Apply = NOTHING): Judgement {
   return { status: 'duplicate', kept: null, apply };
 }
 
@@ -34,6 +40,6 @@ export function keep(reason: QuarantineReason, detail: string): Judgement {
 }
 
 /** It is delivered, and kept for `recipients`. */
-export function keepFor(recipients: Address[], reason: QuarantineReason, detail: string, apply: () => void): Judgement {
+export function keepFor(recipients: Address[], reason: QuarantineReason, detail: string, apply: Apply): Judgement {
   return { status: 'quarantined', kept: { reason, detail, recipients }, apply };
 }
