@@ -18,6 +18,8 @@ export class FlakyProxy {
   chances = { lostRequest: 0, lostAnswer: 0, twice: 0 };
   /** Whether nothing of v2 is there: such a request gets 404 and is not passed on. */
   isV1Only = false;
+  /** Told of every request: whether it is lost on its way there, or its answer on the way back. */
+  cut: (asked: string, target: string) => 'request' | 'answer' | undefined = () => undefined;
   /** What was asked, oldest first: `METHOD path`. */
   readonly asked: string[] = [];
   /** What came with it. */
@@ -89,10 +91,11 @@ export class FlakyProxy {
 
   async #pass(method: string, target: string, headers: IncomingHttpHeaders, body: Buffer): Promise<Answer | undefined> {
     const { lostRequest, lostAnswer, twice } = this.chances;
-    if (this.#random.chance(lostRequest)) return undefined;
+    const cut = this.cut(`${method} ${target.split('?')[0]}`, target);
+    if (cut === 'request' || this.#random.chance(lostRequest)) return undefined;
     if (this.#random.chance(twice)) await this.#forward(method, target, headers, body);
     const answer = await this.#forward(method, target, headers, body);
-    return this.#random.chance(lostAnswer) ? undefined : answer;
+    return cut === 'answer' || this.#random.chance(lostAnswer) ? undefined : answer;
   }
 
   #forward(method: string, target: string, headers: IncomingHttpHeaders, body: Buffer): Promise<Answer> {

@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { expect, onTestFinished, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { rotateOwnKey } from '../../../src/host/office/own-key.ts';
 import { learnEncKey, learnRotation, unpair } from '../../../src/host/office/peers.ts';
 import { signedEncKey } from '../../../src/host/office/identity.ts';
@@ -9,65 +9,22 @@ import type { Epoch } from '../../../src/protocol/epoch.ts';
 import { problemDocument } from '../../../src/protocol/problem.ts';
 import { displayFingerprint } from '../../../src/protocol/public-key.ts';
 import { FIRST_ADAPTER } from '../../support/adapters.ts';
-import { FlakyProxy } from '../../support/flaky-proxy.ts';
 import { hostNamed, relay as relayHost } from '../../support/hosts.ts';
 import { hostedRelayForTest } from '../../support/hosted-relay.ts';
-import { type HttpRelay, type HttpRelayChanges, relayForTest } from '../../support/http-relay.ts';
+import type { HttpRelay } from '../../support/http-relay.ts';
 import { accountToken, cloudKeyOf } from '../../support/local-issuer.ts';
-import { RelayOffice, pinEachOther } from '../../support/relay-offices.ts';
-import { SeededRandom } from '../../support/seeded-random.ts';
+import { RelayOffice } from '../../support/relay-offices.ts';
+import { WORLD_TEST_MS, bothUse, inState, ready, relayWorld, until } from '../../support/relay-world.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
-
-const WITHIN = { timeout: 15_000, interval: 10 };
-const LONG = 40_000;
-
-interface World {
-  relay: HttpRelay;
-  proxy: FlakyProxy;
-  alice: RelayOffice;
-  bob: RelayOffice;
-}
-
-/** Two paired hosts with agents; both reach the relay through the proxy when the test sets it. */
-async function world(changes: HttpRelayChanges = {}): Promise<World> {
-  const relay = await relayForTest(FIRST_ADAPTER, changes);
-  const proxy = await FlakyProxy.open(new SeededRandom(1), () => relay.port);
-  onTestFinished(() => proxy.close());
-  const alice = await RelayOffice.open('alice', relay.clock);
-  const bob = await RelayOffice.open('bob', relay.clock);
-  await pinEachOther(alice, bob);
-  await alice.addAgent('anna');
-  await bob.addAgent('bert');
-  return { relay, proxy, alice, bob };
-}
-
-async function bothUse(w: World): Promise<void> {
-  await w.alice.use(w.proxy.url);
-  await w.bob.use(w.proxy.url);
-  await ready(w.alice);
-  await ready(w.bob);
-}
-
-function until(check: () => Promise<void> | void): Promise<void> {
-  return vi.waitFor(check, WITHIN);
-}
-
-function ready(host: RelayOffice): Promise<void> {
-  return until(async () => expect(await host.status()).toMatchObject({ state: 'ready', problem: null }));
-}
 
 async function rotateEpoch({ relay, clock }: HttpRelay, epoch: string): Promise<void> {
   await relay.engine.rotateEpoch({ type: 'RotateEpoch', epoch: epoch as never, reason: 'reset', nowMs: clock.nowMs() });
 }
 
-async function doneAt(host: RelayOffice, sent: { ref: never } | { ref: string }): Promise<void> {
-  await until(async () => expect(await host.rowOf(sent as never)).toMatchObject({ state: 'done' }));
-}
-
 test(
   'relay key pinning: trust on first use, a named key must match, another relay is refused',
   async () => {
-    const w = await world();
+    const w = await relayWorld();
     w.alice.start();
     const fingerprint = displayFingerprint(relayHost.key);
     const { side } = w.alice;
@@ -83,13 +40,13 @@ test(
     expect(await side?.unset()).toMatchObject({ relay: { fingerprint } });
     expect(await side?.unset()).toMatchObject({ code: 'NO_RELAY' });
   },
-  LONG,
+  WORLD_TEST_MS,
 );
 
 test(
   'relay key pinning: a key that changed stops relay use until the owner confirms it',
   async () => {
-    const w = await world();
+    const w = await relayWorld();
     await bothUse(w);
     const info = (await (await fetch(`${w.relay.url}/v2/relay/info`)).json()) as object;
     const other = hostNamed('another-relay').key;
@@ -116,13 +73,13 @@ test(
     await ready(w.alice);
     expect((await w.alice.status()).seen_key).toBeNull();
   },
-  LONG,
+  WORLD_TEST_MS,
 );
 
 test(
   'enrolment rule 10: after 401 NOT_ENROLLED the host enrols and publishes its enc key and senders again, checked',
   async () => {
-    const w = await world();
+    const w = await relayWorld();
     await bothUse(w);
     w.proxy.asked.length = 0;
     let refusals = 1;
@@ -131,7 +88,7 @@ test(
         ? { status: 401, document: problemDocument('NOT_ENROLLED', 'not enrolled') }
         : undefined;
     const sent = await w.alice.sendTo(w.bob, 'anna', ['bert']);
-    await doneAt(w.alice, sent);
+    await inState(w.alice, sent, 'done');
     for (const step of [
       'POST /v1/relay/challenge',
       'POST /v1/relay/enrol',
@@ -144,13 +101,13 @@ test(
       enrolment: { authorized_by: 'host-key', enc_key: { at: expect.any(Number) }, senders: { count: 1 } },
     });
   },
-  LONG,
+  WORLD_TEST_MS,
 );
 
 test(
   'enrolment rule 10: what is known under (relay, epoch, host key) is not done again after a restart',
   async () => {
-    const w = await world();
+    const w = await relayWorld();
     await bothUse(w);
     await w.bob.stop();
     w.proxy.asked.length = 0;
@@ -159,13 +116,13 @@ test(
     expect(w.proxy.asked).not.toContain('POST /v1/relay/enrol');
     expect(w.proxy.asked).not.toContain('POST /v2/relay/senders');
   },
-  LONG,
+  WORLD_TEST_MS,
 );
 
 test(
   'sender allowlist: the keys of paired hosts, published again when they change, never with an older iat',
   async () => {
-    const w = await world();
+    const w = await relayWorld();
     await bothUse(w);
     const first = (await w.alice.status()).enrolment?.senders;
     expect(first?.count).toBe(1);
@@ -179,13 +136,13 @@ test(
     );
     expect(await w.bob.rowOf(refused)).toMatchObject({ state: 'pending' });
   },
-  LONG,
+  WORLD_TEST_MS,
 );
 
 test(
   'sender allowlist: a list of a later time at the relay is outdone, as far as the clocks allow',
   async () => {
-    const w = await world();
+    const w = await relayWorld();
     await bothUse(w);
     await w.alice.stop();
     // As after a restore of the host: it does not know what it published.
@@ -201,7 +158,7 @@ test(
     await ready(w.alice);
     expect((await w.alice.status()).enrolment?.senders?.iat).toBeGreaterThan(w.relay.clock.nowMs());
   },
-  LONG,
+  WORLD_TEST_MS,
 );
 
 test(
@@ -231,13 +188,13 @@ test(
     await alice.stop();
     expect(JSON.stringify(alice.said)).not.toContain('eyJ');
   },
-  LONG,
+  WORLD_TEST_MS,
 );
 
 test(
   'relay set: an invite comes from a command',
   async () => {
-    const w = await world({ admission: 'invite' });
+    const w = await relayWorld({ admission: 'invite' });
     await w.alice.use(w.relay.url, { token_command: 'exit 3' });
     await until(async () =>
       expect((await w.alice.status()).problem).toMatchObject({
@@ -246,13 +203,13 @@ test(
       }),
     );
   },
-  LONG,
+  WORLD_TEST_MS,
 );
 
 test(
   'rotation: posted, the position of the new key at 0, enc key and senders published anew and checked',
   async () => {
-    const w = await world();
+    const w = await relayWorld();
     await bothUse(w);
     await w.bob.stop();
     const waiting = await w.alice.sendTo(w.bob, 'anna', ['bert']);
@@ -279,16 +236,16 @@ test(
       learnEncKey(tx, w.alice.office, bobAtAlice, { host_pubkey: w.bob.key, enc_pub, at, sig });
     });
     await retryUnknownKeys(w.alice.office);
-    await doneAt(w.alice, waiting);
-    await doneAt(w.alice, next);
+    await inState(w.alice, waiting, 'done');
+    await inState(w.alice, next, 'done');
   },
-  LONG,
+  WORLD_TEST_MS,
 );
 
 test(
   'rotation: a relay that forgot the host is told the chain of its keys again, oldest first',
   async () => {
-    const w = await world();
+    const w = await relayWorld();
     await w.alice.use(w.proxy.url);
     await ready(w.alice);
     await rotateOwnKey(w.alice.office);
@@ -306,13 +263,13 @@ test(
       'POST /v1/relay/enrol',
     ]);
   },
-  LONG,
+  WORLD_TEST_MS,
 );
 
 test(
   'sender outbox row: an item that is larger than the relay takes alerts its sender at once',
   async () => {
-    const w = await world({ limits: { max_item_bytes: 2000 } });
+    const w = await relayWorld({ limits: { max_item_bytes: 2000 } });
     await bothUse(w);
     const large = await w.alice.sendTo(w.bob, 'anna', ['bert'], 'x'.repeat(3000));
     await until(async () =>
@@ -321,13 +278,13 @@ test(
     expect(await w.alice.rowOf(large)).toMatchObject({ state: 'pending', lastError: 'rejected:too large' });
     expect(w.proxy.asked).not.toContain('POST /v2/relay/items');
   },
-  LONG,
+  WORLD_TEST_MS,
 );
 
 test(
   'sender outbox row: over a quota the row is kept and tried again, with the same bytes',
   async () => {
-    const w = await world({ limits: { max_sender_items: 1 } });
+    const w = await relayWorld({ limits: { max_sender_items: 1 } });
     await bothUse(w);
     await w.bob.stop();
     const first = await w.alice.sendTo(w.bob, 'anna', ['bert']);
@@ -337,19 +294,19 @@ test(
     const { wireHash, nextAtMs } = await w.alice.rowOf(second);
     expect(nextAtMs).toBeGreaterThan(w.relay.clock.nowMs());
     w.bob.start();
-    await doneAt(w.alice, first);
+    await inState(w.alice, first, 'done');
     w.relay.clock.move(60_000);
     await w.alice.pass();
-    await doneAt(w.alice, second);
+    await inState(w.alice, second, 'done');
     expect((await w.alice.rowOf(second)).wireHash).toBe(wireHash);
   },
-  LONG,
+  WORLD_TEST_MS,
 );
 
 test(
   'sender outbox row: a result without a receipt that verifies leaves the row pending',
   async () => {
-    const w = await world();
+    const w = await relayWorld();
     await bothUse(w);
     await w.bob.stop();
     w.proxy.instead = (method, target) =>
@@ -367,15 +324,15 @@ test(
     w.relay.clock.move(900_000);
     w.bob.start();
     await w.alice.pass();
-    await doneAt(w.alice, sent);
+    await inState(w.alice, sent, 'done');
   },
-  LONG,
+  WORLD_TEST_MS,
 );
 
 test(
   'retry-after is respected: nothing is asked of the relay before',
   async () => {
-    const w = await world();
+    const w = await relayWorld();
     await bothUse(w);
     await w.bob.stop();
     let askedAtMs = 0;
@@ -392,13 +349,13 @@ test(
     await until(async () => expect(await w.alice.rowOf(sent)).toMatchObject({ state: 'relay-accepted' }));
     expect(performance.now() - askedAtMs).toBeGreaterThanOrEqual(990);
   },
-  LONG,
+  WORLD_TEST_MS,
 );
 
 test(
   'an expiry notice ends the row and tells its sender',
   async () => {
-    const w = await world();
+    const w = await relayWorld();
     await bothUse(w);
     await w.bob.stop();
     const sent = await w.alice.sendTo(w.bob, 'anna', ['bert']);
@@ -410,5 +367,5 @@ test(
     });
     expect(await w.alice.mailOf('anna')).toMatchObject([{ from: 'poste@alice', subject: 'Undelivered to bob' }]);
   },
-  LONG,
+  WORLD_TEST_MS,
 );

@@ -128,7 +128,7 @@ export class RelayLink {
     if (this.#options.stopping.aborted || session !== this.#session) return;
     const isOver = error.code === 'EPOCH_CHANGED' || error.status === 401;
     // In v1 nothing but an enrolment tells the new epoch.
-    const isUnknown = error.code === 'NOT_ENROLLED' || (isOver && session.protocol === 1);
+    const isUnknown = error.code === 'NOT_ENROLLED' || (error.code === 'EPOCH_CHANGED' && session.protocol === 1);
     if (isUnknown) await this.#office.store.transact((tx) => dropEnrolment(tx, session.scope));
     this.#pause(error, isOver);
     if (isOver) this.#end(session);
