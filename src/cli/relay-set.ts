@@ -33,8 +33,8 @@ const TRUST: Readonly<Record<RelaySetResult['trust'], string>> = {
   'first-use': 'Nobody vouched for this key: compare the fingerprint with what the operator of the relay says.',
 };
 
-const V1_TRUST = `It speaks only v1, the earlier protocol: nothing proves that it has this key, and it signs no receipts. Mail to it is
-sealed all the same. It is spoken to in v2, and this key is pinned, as soon as it can.`;
+const V1_TRUST = `It speaks only v1, the earlier protocol: nothing proves that it has this key, and it signs no receipts.
+Mail is sealed all the same. As soon as the relay speaks v2 under this key, it is pinned.`;
 
 function trustText({ relay, trust }: RelaySetResult): string {
   return relay.protocol === 1 ? V1_TRUST : TRUST[trust];
