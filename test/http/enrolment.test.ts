@@ -314,7 +314,8 @@ async function askInTurn(port: number, first: number, end: number, step: number)
       socket.write(challengeOf(client));
       const [answer] = (await once(socket, 'data')) as [Buffer];
       // Whole in one piece, and thousands of them: the other tests look at more than their status.
-      if (!answer.toString('latin1').startsWith('HTTP/1.1 200 ')) throw new Error(`client ${client}: ${answer}`);
+      if (!answer.toString('latin1').startsWith('HTTP/1.1 200 '))
+        throw new Error(`client ${client}: ${answer.toString('latin1')}`);
     }
   } finally {
     socket.destroy();
