@@ -22,5 +22,6 @@ export function isForgotten({ seenAtMs, endedAtMs }: SessionRow, nowMs: number):
 }
 
 export function isLive({ seenAtMs, endedAtMs }: SessionRow, nowMs: number): boolean {
-  return endedAtMs === null && nowMs - seenAtMs < SESSION_LIVE_MS;
+  // Heard of in the future: the clock was set back, and whoever is there says so again soon.
+  return endedAtMs === null && Math.abs(nowMs - seenAtMs) < SESSION_LIVE_MS;
 }

@@ -74,8 +74,9 @@ async function sweepEntries(
     let seen = 0;
     let last = from;
     for await (const { key, row } of tx.range('entry', [agentId], { from: [agentId, from], limit: SLICE_ROWS })) {
-      // None was read before it was stored, and what follows was stored later.
-      if (retentionMs !== null && row.storedAtMs + retentionMs > nowMs) return { dropped, next: null };
+      const isTooYoung = retentionMs !== null && row.storedAtMs + retentionMs > nowMs;
+      // None was read before it was stored, and what follows was stored later, unless the clock was ahead then.
+      if (isTooYoung && row.storedAtMs <= nowMs) return { dropped, next: null };
       seen++;
       last = key[1];
       if (retentionMs !== null && !isEntryDue(row, nowMs, retentionMs)) continue;

@@ -53,6 +53,17 @@ describe('a mailbox', () => {
     expect(refused(await replyMail(office, bob, { message_id: acked, body: '' })).code).toBe('NO_SUCH_MESSAGE');
   });
 
+  test('is swept behind what was stored while the clock was ahead', async () => {
+    const office = await officeOf(['alice', 'bob']);
+    office.clock.nowMs += 365 * DAY_MS;
+    const ahead = await sentTo(office, ['bob']);
+    office.clock.nowMs -= 365 * DAY_MS;
+    const read = await sentTo(office, ['bob']);
+    await mark(office, 'bob', 'mark_read', [ahead, read]);
+    office.clock.nowMs += KEPT_MS;
+    expect(await sweepRetention(office, KEPT_MS)).toMatchObject({ entries: 2 });
+  });
+
   test('is swept in slices, all of it', async () => {
     const office = await officeOf(['alice', 'bob']);
     const ids = await Promise.all(Array.from({ length: 450 }, () => sentTo(office, ['bob'])));

@@ -34,6 +34,15 @@ describe('a session', () => {
     expect(cameOrWent(wake)).toEqual(['session-registered', 'session-registered']);
   });
 
+  test('that was heard of while the clock was ahead is silent until it is heard of again', async () => {
+    const wake = await wakeOffice(['bob']);
+    await wake.register('bob', 's1');
+    wake.office.clock.nowMs -= 86_400_000;
+    expect(await sessions(wake)).toMatchObject([{ presence: 'silent' }]);
+    await wake.register('bob', 's1');
+    expect(await sessions(wake)).toMatchObject([{ presence: 'live' }]);
+  });
+
   test('that registers as before is only heard of; with another way to be woken it is new', async () => {
     const wake = await wakeOffice(['bob']);
     const { nowMs } = wake.office.clock;
