@@ -13,9 +13,23 @@ interface Answer {
   body: Buffer;
 }
 
+/** How often each of these happens to a request, from 0 to 1. */
+export interface Chances {
+  lostRequest: number;
+  /** After the relay acted. */
+  lostAnswer: number;
+  twice: number;
+  /** The answer ends in the middle of its body. */
+  cutAnswer: number;
+  /** The answer comes some turns later than it could. */
+  lateAnswer: number;
+}
+export const NO_CHANCES: Chances = { lostRequest: 0, lostAnswer: 0, twice: 0, cutAnswer: 0, lateAnswer: 0 };
+const LATE_MAX_MS = 50;
+const IDLE_TURN_MS = 3;
+
 export class FlakyProxy {
-  /** How often each of these happens to a request. */
-  chances = { lostRequest: 0, lostAnswer: 0, twice: 0 };
+  chances: Chances = NO_CHANCES;
   /** Whether nothing of v2 is there: such a request gets 404 and is not passed on. */
   isV1Only = false;
   /** Told of every request: whether it is lost on its way there, or its answer on the way back. */
@@ -27,6 +41,8 @@ export class FlakyProxy {
   /** Told of every request before it is passed on; answers what to answer instead. */
   instead: (method: string, target: string) => { status: number; document: object; headers?: object } | undefined =
     () => undefined;
+  /** Requests that are not answered yet, but for pulls: those may be held. */
+  #underWay = 0;
   readonly #server: Server;
   readonly #random: SeededRandom;
   readonly #port: () => number;
@@ -45,6 +61,11 @@ export class FlakyProxy {
           outgoing.writeHead(404, { 'content-type': 'text/plain', [NO_RELAY_HEADER]: 'yes' }).end('not found\n');
           return;
         }
+        const isPull = method === 'GET' && url.startsWith('/v2/relay/items');
+        if (!isPull) {
+          this.#underWay++;
+          outgoing.once('close', () => this.#underWay--);
+        }
         this.#pass(method, url, headers, Buffer.concat(chunks)).then(
           (answer) => {
             if (!answer) return void outgoing.destroy();
@@ -57,7 +78,9 @@ export class FlakyProxy {
               ...(isProblem && { 'content-type': 'application/problem+json' }),
               ...(isProblem && status === 503 && { 'retry-after': '1' }),
             });
-            outgoing.end(body);
+            if (this.#random.chance(this.chances.cutAnswer)) {
+              outgoing.write(body.subarray(0, Math.floor(body.length / 2)), () => outgoing.destroy());
+            } else outgoing.end(body);
           },
           () => void outgoing.destroy(),
         );
@@ -77,6 +100,16 @@ export class FlakyProxy {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
+  /** Resolves when nothing was under way for two turns. */
+  async idle(): Promise<void> {
+    for (let idle = 0; idle < 2; idle = this.#underWay === 0 ? idle + 1 : 0) await late(IDLE_TURN_MS);
+  }
+
+  /** Ends every connection where it stands: whatever was asked is not answered any more. */
+  cutAll(): void {
+    this.#server.closeAllConnections();
+  }
+
   async close(): Promise<void> {
     const closed = once(this.#server, 'close');
     this.#server.close();
@@ -90,11 +123,12 @@ export class FlakyProxy {
   }
 
   async #pass(method: string, target: string, headers: IncomingHttpHeaders, body: Buffer): Promise<Answer | undefined> {
-    const { lostRequest, lostAnswer, twice } = this.chances;
+    const { lostRequest, lostAnswer, twice, lateAnswer } = this.chances;
     const cut = this.cut(`${method} ${target.split('?')[0]}`, target);
     if (cut === 'request' || this.#random.chance(lostRequest)) return undefined;
     if (this.#random.chance(twice)) await this.#forward(method, target, headers, body);
     const answer = await this.#forward(method, target, headers, body);
+    if (this.#random.chance(lateAnswer)) await late(this.#random.below(LATE_MAX_MS));
     return cut === 'answer' || this.#random.chance(lostAnswer) ? undefined : answer;
   }
 
@@ -116,4 +150,10 @@ export class FlakyProxy {
       outgoing.end(body);
     });
   }
+}
+
+function late(ms: number): Promise<void> {
+  return new Promise((resolve) => {
+    setTimeout(resolve, ms);
+  });
 }

@@ -24,11 +24,15 @@ export class KilledDaemon {
   /** A new host of this name, its daemon beginning. Call it inside a test. */
   static async begin(name: string): Promise<KilledDaemon> {
     const folder = join(await temporaryFolder(), name);
-    const port = await steadyPort();
-    const environment = { POSTE_HOME: folder, POSTE_LAN_LISTEN: `127.0.0.1:${port}` };
-    const made = await run(['init', '--host', name], environment);
+    const made = await run(['init', '--host', name], { POSTE_HOME: folder });
     if (made.code !== 0) throw new Error(`init ended with ${made.code}: ${made.stderr}`);
-    return new KilledDaemon(name, folder, environment);
+    return KilledDaemon.over(name, folder);
+  }
+
+  /** The host that is in `folder`, its daemon beginning. */
+  static async over(name: string, folder: string): Promise<KilledDaemon> {
+    const port = await steadyPort();
+    return new KilledDaemon(name, folder, { POSTE_HOME: folder, POSTE_LAN_LISTEN: `127.0.0.1:${port}` });
   }
 
   private constructor(name: string, folder: string, environment: Environment) {
@@ -49,6 +53,17 @@ export class KilledDaemon {
       this.#logs.push(killed.stderr);
       return this.#start();
     })();
+  }
+
+  /** Kills it, and leaves it down until `beginAgain`. */
+  async kill(): Promise<void> {
+    const killed = await this.#running;
+    await killed.kill();
+    this.#logs.push(killed.stderr);
+  }
+
+  beginAgain(more: Environment = {}): void {
+    this.#running = Promise.resolve(this.#start(more));
   }
 
   /** Resolves when a daemon is ready that nobody has killed yet. Rejects when one ends by itself. */
@@ -104,7 +119,7 @@ export class KilledDaemon {
     return this.#logs.join('');
   }
 
-  #start(): PosteProcess {
-    return poste(['daemon', '--json', '--log-level', 'warn'], this.#environment);
+  #start(more: Environment = {}): PosteProcess {
+    return poste(['daemon', '--json', '--log-level', 'warn'], { ...this.#environment, ...more });
   }
 }

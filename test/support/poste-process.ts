@@ -13,6 +13,12 @@ const PATIENCE_MS = 30_000;
 
 export type Environment = Readonly<Record<string, string>>;
 
+/** A process whose wall clock is ahead of this one's, or behind. */
+export function clockAhead(ms: number): Environment {
+  const preload = `const real=Date.now;Date.now=()=>real()+(${ms})`;
+  return { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(preload)}` };
+}
+
 export interface Ended {
   /** The exit code; `null` when a signal ended it. */
   code: number | null;

@@ -4,7 +4,7 @@ import { onTestFinished } from 'vitest';
 import type { Address, AgentId, MessageRef, MessageRow, OutboxRow, PeerId, PeerRow } from '../../src/host/core/rows.ts';
 import { isRefusal } from '../../src/host/core/refusal.ts';
 import { Bell } from '../../src/host/office/bell.ts';
-import { identityOf, newIdentityRow, signedEncKey } from '../../src/host/office/identity.ts';
+import { identityOf, loadIdentity, newIdentityRow, signedEncKey } from '../../src/host/office/identity.ts';
 import { keepSent } from '../../src/host/office/mailbox.ts';
 import { newMessage } from '../../src/host/office/new-message.ts';
 import type { Happening, Identity, Office } from '../../src/host/office/office.ts';
@@ -18,6 +18,7 @@ import { RelaySide } from '../../src/host/transport/relay-side/relay-side.ts';
 import { OutboxPass } from '../../src/host/transport/outbox-pass.ts';
 import { LanClient } from '../../src/host/transport/lan-client.ts';
 import type { HostName } from '../../src/protocol/names.ts';
+import { type Death, Mortality } from './mortal-store.ts';
 import { disposableFolder } from './temporary-folder.ts';
 import { NOON_MS } from './test-clock.ts';
 
@@ -29,21 +30,28 @@ export interface Said {
   message: string;
 }
 
+/** What never goes back is the clock of the process, unless it is given. */
+export interface OfficeClock {
+  nowMs(): number;
+  steadyMs?(): number;
+}
+
 export class RelayOffice {
   readonly name: string;
-  readonly clock: { nowMs(): number };
+  readonly clock: OfficeClock;
   readonly bell = new Bell();
   readonly said: Said[] = [];
-  readonly office: Office;
+  office!: Office;
   store!: HostStore;
   side: RelaySide | undefined;
   readonly timing: Partial<RelayTiming>;
   #pass: OutboxPass | undefined;
+  #mortality!: Mortality;
   #stopping = new AbortController();
   #identity!: Identity;
   readonly #folder: string;
 
-  private constructor(name: string, folder: string, clock: { nowMs(): number }, timing: Partial<RelayTiming>) {
+  private constructor(name: string, folder: string, clock: OfficeClock, timing: Partial<RelayTiming>) {
     this.name = name;
     this.clock = clock;
     this.timing = { ...TIMING, ...timing };
@@ -51,31 +59,33 @@ export class RelayOffice {
     this.bell.listen((happening) => {
       if (happening.type === 'identity-changed') this.#identity = happening.identity;
     });
-    // Like the daemon's; the store changes when it is opened anew.
-    this.office = Object.defineProperty(
-      {
-        identity: () => this.#identity,
-        nowMs: () => this.clock.nowMs(),
-        monotonicMs: () => performance.now(),
-        randomBytes: (count: number) => randomBytes(count),
-        tell: (happening: Happening) => this.bell.tell(happening),
-        listen: (listener: (happening: Happening) => void) => this.bell.listen(listener),
-        log: (level: string, message: string) => void this.said.push({ level, message }),
-      } as unknown as Office,
-      'store',
-      { get: () => this.store },
-    );
+  }
+
+  /** Like the daemon's. What a life that was killed still does stays with its own store. */
+  #live(store: HostStore): void {
+    this.store = store;
+    this.#mortality = new Mortality(store);
+    this.office = {
+      store,
+      identity: () => this.#identity,
+      nowMs: () => this.clock.nowMs(),
+      monotonicMs: () => this.clock.steadyMs?.() ?? performance.now(),
+      randomBytes: (count) => randomBytes(count),
+      tell: (happening) => this.bell.tell(happening),
+      listen: (listener) => this.bell.listen(listener),
+      log: (level, message) => void this.said.push({ level, message }),
+    };
   }
 
   /** For one test; call it inside. */
   static async open(
     name: string,
-    clock: { nowMs(): number } = { nowMs: () => NOON_MS },
+    clock: OfficeClock = { nowMs: () => NOON_MS },
     timing: Partial<RelayTiming> = {},
   ): Promise<RelayOffice> {
     const { folder, remove } = await disposableFolder();
     const host = new RelayOffice(name, folder, clock, timing);
-    host.store = await createHostStore(folder, () => undefined);
+    host.#live(await createHostStore(folder, () => undefined));
     const { enc_pub: encPub, secret } = await generateSealKey();
     const identity = { hostName: name as HostName, seed: randomBytes(32), sealKey: { encPub, secret } };
     const row = newIdentityRow({ ...identity, nowMs: clock.nowMs() });
@@ -135,7 +145,33 @@ export class RelayOffice {
   async restart(): Promise<void> {
     await this.stop();
     await this.store.close();
-    this.store = await openHostStore(this.#folder, () => undefined);
+    this.#live(await openHostStore(this.#folder, () => undefined));
+    this.start();
+  }
+
+  /** Resolves when this life of it was killed: what it was asked then is never answered. */
+  get died(): Promise<void> {
+    return this.#mortality.died;
+  }
+
+  /** Kills it where its store is to die. It is down until `revive`. */
+  async kill(death: Death): Promise<void> {
+    const mortality = this.#mortality;
+    mortality.die(death);
+    await mortality.died;
+    // Requests end; whoever waits for the store waits for ever.
+    this.#stopping.abort();
+    void this.side?.stop();
+    void this.#pass?.stop();
+    this.side = undefined;
+    this.#pass = undefined;
+  }
+
+  /** Starts it anew over what was durable. */
+  async revive(): Promise<void> {
+    await this.store.close();
+    this.#live(await openHostStore(this.#folder, () => undefined));
+    this.#identity = await loadIdentity(this.store);
     this.start();
   }
 
@@ -166,7 +202,13 @@ export class RelayOffice {
   }
 
   /** Sends as `mail_send` does to agents of a paired host: the sender's record, and a sealed row in the outbox. */
-  async sendTo(there: RelayOffice, from: string, names: readonly string[], body = 'words'): Promise<MessageRow> {
+  async sendTo(
+    there: RelayOffice,
+    from: string,
+    names: readonly string[],
+    body = 'words',
+    subject = 'Hello',
+  ): Promise<MessageRow> {
     const peerId = await this.peerIdOf(there);
     const to = names.map((name) => `${name}@${there.name}` as Address);
     return this.store.transact(async (tx) => {
@@ -175,7 +217,7 @@ export class RelayOffice {
         from: `${from}@${this.name}` as Address,
         fromAgent: agentId,
         to,
-        subject: 'Hello',
+        subject,
         kind: 'message',
         needsReply: false,
         origin: 'agent',

@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { EPOCH_RANDOM_BYTES, type Epoch, epochFromRandom } from '../../src/protocol/epoch.ts';
 import { type RestoreOptions, type RestoreReport, restoreRelay } from '../../src/relay/restore.ts';
+import type { Engine } from '../../src/relay/engine/engine.ts';
 import { type WrittenBackup, writeBackupFile } from '../../src/relay/store/backup-file.ts';
 import { relay as relayHost } from './hosts.ts';
 import type { TestRelay } from './test-relay.ts';
@@ -12,10 +13,14 @@ export function anyEpoch(): Epoch {
 }
 
 /** What an engine holds at this moment, as `file`. */
-export async function backUp({ engine, clock }: TestRelay, file: string): Promise<WrittenBackup> {
+export function backUp({ engine, clock }: TestRelay, file: string): Promise<WrittenBackup> {
+  return backUpEngine(engine, clock.nowMs, file);
+}
+
+export async function backUpEngine(engine: Engine, nowMs: number, file: string): Promise<WrittenBackup> {
   const snapshot = await engine.snapshot();
   try {
-    const chunks = snapshot.chunks({ created_at: clock.nowMs, version: '0.0.0-test' });
+    const chunks = snapshot.chunks({ created_at: nowMs, version: '0.0.0-test' });
     return await writeBackupFile(chunks, { path: file, replaces: false });
   } finally {
     await snapshot.close();

@@ -1,0 +1,168 @@
+/** What becomes of hosts while their mail goes over a relay: it arrives exactly once, or its sender is alerted. */
+import { afterAll, expect, test } from 'vitest';
+import { DAY_MS } from '../../../src/protocol/limits.ts';
+import type { OutboxRowView } from '../../../src/host/documents/outbox.ts';
+import type { KilledDaemon } from '../../support/killed-daemon.ts';
+import { clockAhead } from '../../support/poste-process.ts';
+import { RelayPost, type RelayPostOptions, makePairedHosts } from '../../support/relay-post.ts';
+import { SeededRandom } from '../../support/seeded-random.ts';
+
+interface Cell {
+  what: string;
+  options?: Omit<RelayPostOptions, 'paired'>;
+  happens: (post: RelayPost) => Promise<void>;
+  /** How many messages end with an alert; none when absent. */
+  alerted?: number;
+}
+
+const KILLS = 5;
+/** Long enough for a push that is answered late, and for one that is tried again. */
+const RETENTION_MS = 8000;
+
+const CELLS: Cell[] = [
+  {
+    what: 'either host is killed',
+    happens: async (post) => {
+      const random = new SeededRandom(12);
+      for (let kill = 0; kill < KILLS; kill++) {
+        const written = post.write(2);
+        await post.oracle.more(random.below(4));
+        random.pick(post.daemons).killAndBegin();
+        await written;
+      }
+    },
+  },
+  {
+    what: 'the sender goes on under a new key with mail on its way',
+    happens: async (post) => {
+      const [north, south] = [post.daemon('north'), post.daemon('south')];
+      await post.write(2);
+      await south.kill();
+      await post.write(2, [north]);
+      await rotate(north);
+      await post.write(2, [north]);
+      south.beginAgain();
+      await post.write(1);
+      await post.meet();
+    },
+  },
+  {
+    what: 'the receiver goes on under a new key with mail on its way',
+    happens: async (post) => {
+      const [north, south] = [post.daemon('north'), post.daemon('south')];
+      await post.write(2);
+      await south.kill();
+      await post.write(2, [north]);
+      south.beginAgain();
+      await rotate(south);
+      await post.write(2);
+      await post.meet();
+    },
+  },
+  {
+    what: 'the clock of one is further off than a relay takes, and then right again',
+    happens: async (post) => {
+      const south = post.daemon('south');
+      await post.write(1);
+      await restartAt(south, 10 * 60_000);
+      await post.write(2);
+      const state = async (): Promise<unknown> => (await south.client.call('relay-status', {})).problem?.code;
+      await expect.poll(state).toBe('CLOCK_SKEW');
+      await restartAt(south, -4 * 60_000);
+      await post.write(1);
+    },
+  },
+  {
+    what: 'mail expires at the relay',
+    options: {
+      relay: ['--limits', JSON.stringify({ retention_days: RETENTION_MS / DAY_MS }), '--sweep-seconds', '1'],
+    },
+    happens: async (post) => {
+      const [north, south] = [post.daemon('north'), post.daemon('south')];
+      await south.kill();
+      await post.write(3, [north]);
+      await expect.poll(() => undelivered(north)).toEqual(['expired', 'expired', 'expired']);
+      south.beginAgain();
+      await post.write(1, [south]);
+    },
+    alerted: 3,
+  },
+  {
+    what: 'the receiver does not take mail of the sender any more',
+    happens: async (post) => {
+      const [north, south] = [post.daemon('north'), post.daemon('south')];
+      await post.write(1);
+      await post.expectAllDelivered();
+      await south.answered((client) => client.call('unpair', { host: 'north' }));
+      const listed = async (): Promise<unknown> =>
+        (await south.client.call('relay-status', {})).enrolment?.senders?.count;
+      await expect.poll(listed).toBe(1);
+      await post.write(3, [north]);
+      const refused = async (): Promise<number> =>
+        (await rowsOf(north, 'open')).filter(({ last_error: said }) => said?.includes('not accepted')).length;
+      await expect.poll(refused).toBe(3);
+      await restartAt(north, 3 * DAY_MS + 60_000);
+    },
+    alerted: 3,
+  },
+  {
+    what: 'the receiver never comes again',
+    happens: async (post) => {
+      const [north, south] = [post.daemon('north'), post.daemon('south')];
+      await post.write(1);
+      await post.expectAllDelivered();
+      await south.kill();
+      await post.write(2, [north]);
+      const accepted = async (): Promise<number> =>
+        (await rowsOf(north, 'open')).filter(({ state }) => state === 'relay-accepted').length;
+      await expect.poll(accepted).toBe(2);
+      await restartAt(north, 15 * DAY_MS + 60_000);
+      await expect.poll(() => undelivered(north)).toEqual(['unconfirmed', 'unconfirmed']);
+      // What was unconfirmed had not arrived; now it may.
+      await post.relay.kill();
+      south.beginAgain();
+    },
+    alerted: 2,
+  },
+];
+
+async function rotate(daemon: KilledDaemon): Promise<void> {
+  await daemon.answered((client) => client.call('rotate-key', {}));
+}
+
+async function restartAt(daemon: KilledDaemon, aheadMs: number): Promise<void> {
+  await daemon.kill();
+  daemon.beginAgain(clockAhead(aheadMs));
+  await daemon.ready();
+}
+
+async function rowsOf(daemon: KilledDaemon, show: 'open' | 'undelivered'): Promise<OutboxRowView[]> {
+  const { rows } = await daemon.answered((client) => client.call('outbox', { show }));
+  return rows.filter(({ kind }) => kind === 'envelope');
+}
+
+/** How rows ended that no receipt came for. */
+async function undelivered(daemon: KilledDaemon): Promise<string[]> {
+  const rows = await rowsOf(daemon, 'undelivered');
+  return rows.map(({ state }) => state).filter((state) => state !== 'cancelled' && state !== 'pending');
+}
+
+let paired: ReturnType<typeof makePairedHosts> | undefined;
+afterAll(async () => {
+  await (await paired)?.remove();
+});
+
+test.each(CELLS)(
+  '$what',
+  async ({ options, happens, alerted }) => {
+    // Inside the first test, whose processes they are.
+    paired ??= makePairedHosts();
+    const { folder } = await paired;
+    const post = await RelayPost.begin({ ...options, paired: folder });
+    await happens(post);
+    await post.calm();
+    if (alerted === undefined) await post.expectAllDelivered();
+    else expect(await post.expectDeliveredOrAlerted()).toBe(alerted);
+  },
+  180_000,
+);

@@ -1,0 +1,40 @@
+/** A relay's process that is killed and begun again on the same store at the same port. Call these inside a test. */
+import { join } from 'node:path';
+import { steadyPort } from './free-port.ts';
+import { type Ended, type PosteProcess, relayProcess, run } from './poste-process.ts';
+import { temporaryFolder } from './temporary-folder.ts';
+
+export class KilledRelay {
+  readonly port: number;
+  readonly #folder: string;
+  readonly #args: readonly string[];
+  #running!: PosteProcess;
+
+  static async begin(args: readonly string[] = []): Promise<KilledRelay> {
+    const relay = new KilledRelay(await temporaryFolder(), await steadyPort(), args);
+    await relay.beginAgain();
+    return relay;
+  }
+
+  private constructor(folder: string, port: number, args: readonly string[]) {
+    this.#folder = join(folder, 'relay');
+    this.port = port;
+    this.#args = args;
+  }
+
+  async kill(): Promise<void> {
+    await this.#running.kill();
+  }
+
+  async beginAgain(): Promise<void> {
+    const listen = ['--listen', `127.0.0.1:${this.port}`];
+    ({ process: this.#running } = await relayProcess(this.#folder, [...listen, ...this.#args]));
+  }
+
+  /** A command of the operator on its store; fails when it fails. */
+  async command(...args: string[]): Promise<Ended> {
+    const ended = await run(['relay', ...args, '--store-dir', this.#folder]);
+    if (ended.code !== 0) throw new Error(`relay ${args.join(' ')} ended with ${ended.code}: ${ended.stderr}`);
+    return ended;
+  }
+}
