@@ -12,6 +12,7 @@ import { type Growth, byDedupRows, byListLength } from './growth.ts';
 import { mailbox } from './mailbox.ts';
 import { pull } from './pull.ts';
 import { push } from './push.ts';
+import { printRelayedMail } from './relayed-mail.ts';
 import { startBenchRelay } from './relay-process.ts';
 import { stalls } from './stalls.ts';
 
@@ -72,6 +73,11 @@ function print(name: string, rate: string, mbPerS: number, timing: Timing, peakM
   );
 }
 
+// `npm run bench -- mail`: that alone.
+if (process.argv[2] === 'mail') {
+  await printRelayedMail();
+  process.exit();
+}
 const rounds: Round[] = [];
 for (let n = 1; n <= ROUNDS; n++) {
   console.log(
@@ -111,6 +117,7 @@ console.log('a host with 100,000 messages of 1 KB in one mailbox');
 for (const { what, medianMs, p99Ms } of await mailbox()) {
   console.log(`  ${what.padEnd(42)} median ${medianMs.toFixed(2)} ms, p99 ${p99Ms.toFixed(2)} ms`);
 }
+await printRelayedMail();
 for (const [title, figures] of [
   ["cost of a push by the target's sender list", await byListLength()],
   ["cost of a push by the target's dedup rows", await byDedupRows()],

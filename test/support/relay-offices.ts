@@ -7,7 +7,7 @@ import { Bell } from '../../src/host/office/bell.ts';
 import { identityOf, loadIdentity, newIdentityRow, signedEncKey } from '../../src/host/office/identity.ts';
 import { keepSent } from '../../src/host/office/mailbox.ts';
 import { newMessage } from '../../src/host/office/new-message.ts';
-import type { Happening, Identity, Office } from '../../src/host/office/office.ts';
+import type { Identity, Office } from '../../src/host/office/office.ts';
 import { queueEnvelope } from '../../src/host/office/outbox.ts';
 import { peerOfName, pinPeer } from '../../src/host/office/peers.ts';
 import { generateSealKey } from '../../src/host/office/sealing.ts';

@@ -135,7 +135,8 @@ export class TortureWorld {
   }
 
   async #passes(): Promise<void> {
-    await Promise.all(this.hosts.map(({ office, isUp }) => isUp && Promise.race([office.pass(), office.died])));
+    const up = this.hosts.filter(({ isUp }) => isUp);
+    await Promise.all(up.map(({ office }) => Promise.race([office.pass(), office.died])));
   }
 
   // What can go wrong. Each answers what it did, or nothing when there was nothing to do.
