@@ -6,17 +6,14 @@ import { cp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
 import { rotateOwnKey } from '../../src/host/office/own-key.ts';
-import { learnEncKey, learnRotation } from '../../src/host/office/peers.ts';
-import { encKeyDocument } from '../../src/host/transport/lan-routes.ts';
-import { retryUnknownKeys } from '../../src/host/office/quarantine.ts';
 import { DAY_MS } from '../../src/protocol/limits.ts';
 import { FIRST_ADAPTER } from './adapters.ts';
 import { FlakyProxy, NO_CHANCES } from './flaky-proxy.ts';
 import { type HttpRelay, relayForTest } from './http-relay.ts';
-import { RelayOffice } from './relay-offices.ts';
 import { anyEpoch, backUpEngine, restored } from './restores.ts';
 import { SeededRandom } from './seeded-random.ts';
 import { temporaryFolder } from './temporary-folder.ts';
+import { AGENTS, type Host, learnKeysOf, newHost } from './torture-host.ts';
 
 export const RETENTION_DAYS = 2;
 /** A sweep and two heartbeats of the relay. */
@@ -24,12 +21,6 @@ const SWEEP_MS = 60_000;
 const SKEW_MAX_MS = 600_000;
 /** Quotas of some runs: a queue of theirs is full soon. */
 const SMALL = { max_queue_items: 6, max_sender_items: 4, max_batch: 3, max_pull: 4 };
-
-export interface Host {
-  office: RelayOffice;
-  clock: { skewMs: number };
-  isUp: boolean;
-}
 
 /** A message of which it is known, or not, that its sender was told that it is accepted. */
 export interface Asked {
@@ -39,8 +30,6 @@ export interface Asked {
   names: readonly string[];
   isAccepted: boolean;
 }
-
-export const AGENTS = ['one', 'two'] as const;
 
 export class TortureWorld {
   readonly random: SeededRandom;
@@ -71,7 +60,8 @@ export class TortureWorld {
     // Dice of its own: how often they are thrown follows from what is asked when.
     world.proxy = await FlakyProxy.open(new SeededRandom(~seed), () => world.relay.port);
     onTestFinished(() => world.proxy.close());
-    for (const name of random.chance(0.3) ? ['a', 'b', 'c'] : ['a', 'b']) world.hosts.push(await world.#newHost(name));
+    for (const name of random.chance(0.3) ? ['a', 'b', 'c'] : ['a', 'b'])
+      world.hosts.push(await newHost(name, world.relay.clock));
     for (const [here, there] of world.#pairs()) {
       // Somebody who is not paired yet with who writes to it publishes a list without it.
       if (random.chance(0.1)) world.#strangers.push([here, there]);
@@ -79,17 +69,6 @@ export class TortureWorld {
     }
     for (const { office } of world.hosts) await office.use(world.proxy.url);
     return world;
-  }
-
-  async #newHost(name: string): Promise<Host> {
-    const skew = { skewMs: 0 };
-    const clock = {
-      nowMs: () => this.relay.clock.nowMs() + skew.skewMs,
-      steadyMs: () => this.relay.clock.monotonicMs(),
-    };
-    const office = await RelayOffice.open(name, clock);
-    for (const agent of AGENTS) await office.addAgent(agent);
-    return { office, clock: skew, isUp: true };
   }
 
   #pairs(): [Host, Host][] {
@@ -264,20 +243,12 @@ export class TortureWorld {
   }
 
   async #learn(here: Host, there: Host): Promise<void> {
-    const { office } = here.office;
-    const rotations = await there.office.office.store.read((reader) => reader.get('identity')?.rotations ?? []);
     const stranger = this.#strangers.findIndex(([who, whom]) => who === here && whom === there);
     if (stranger >= 0) {
       this.#strangers.splice(stranger, 1);
       await here.office.pin(there.office);
-    } else {
-      const peerId = await here.office.peerIdOf(there.office);
-      await office.store.transact(async (tx) => {
-        for (const rotation of rotations) await learnRotation(tx, office, rotation);
-        learnEncKey(tx, office, peerId, encKeyDocument(there.office.office));
-      });
     }
-    await retryUnknownKeys(office);
+    await learnKeysOf(here, there);
   }
 
   /** Nothing goes wrong any more, and everybody knows everybody. */
