@@ -11,7 +11,7 @@ import { TortureWorld } from '../support/torture-world.ts';
 const { POSTE_TORTURE_RUNS: RUNS, POSTE_TORTURE_SEED: SEED } = process.env;
 const FIRST_SEED = Number(SEED ?? 1);
 const COUNT = Number(RUNS ?? (SEED === undefined ? 10 : 1));
-const ROUNDS = 18;
+const ROUNDS = 12;
 
 const seeds = Array.from({ length: COUNT }, (_, at) => FIRST_SEED + at);
 
