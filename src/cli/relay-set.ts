@@ -36,8 +36,9 @@ const TRUST: Readonly<Record<RelaySetResult['trust'], string>> = {
 const V1_TRUST = `It speaks only v1, the earlier protocol: nothing proves that it has this key, and it signs no receipts.
 Mail is sealed all the same. As soon as the relay speaks v2 under this key, it is pinned.`;
 
-function trustText({ relay, trust }: RelaySetResult): string {
-  return relay.protocol === 1 ? V1_TRUST : TRUST[trust];
+export function relaySetText({ relay, trust }: RelaySetResult): string {
+  const trusted = relay.protocol === 1 ? V1_TRUST : TRUST[trust];
+  return `${printable(relay.url)} is used, with the key\n  ${relay.fingerprint}\n${trusted}\n`;
 }
 
 export function relaySetCommand(): Command {
@@ -51,11 +52,7 @@ export function relaySetCommand(): Command {
     .addHelpText('after', NOTES)
     .action(async (url: string, flags: SetFlags) => {
       const set = await setRelay(url, flags);
-      if (flags.json) process.stdout.write(jsonLine(set));
-      else
-        process.stdout.write(
-          `${printable(set.relay.url)} is used, with the key\n  ${set.relay.fingerprint}\n${trustText(set)}\n`,
-        );
+      process.stdout.write(flags.json ? jsonLine(set) : relaySetText(set));
     });
 }
 

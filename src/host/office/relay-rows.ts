@@ -82,9 +82,10 @@ export async function enterEpoch(
   return true;
 }
 
-/** The relay's store went back in time in one epoch: as a new epoch, without making this host known again. */
+/** The relay's store went back in time in one epoch: what it knew of this host may be gone too, as in a new epoch. */
 export async function rewindPosition(tx: Transaction, office: Office, scope: RelayScope): Promise<void> {
   putPosition(tx, office, scope, 0);
+  dropEnrolment(tx, scope);
   await tellOutbox(tx, office, { type: 'relay-rewound', relayPubkey: scope.relayPubkey });
 }
 
@@ -99,6 +100,11 @@ export function enrolmentIn(reader: Reader, scope: RelayScope): RelayEnrolmentRo
 
 export function putEnrolment(tx: Transaction, scope: RelayScope, row: RelayEnrolmentRow): void {
   if (isCurrent(tx, scope)) tx.put('relayEnrolment', keyOf(scope), row);
+}
+
+/** What an enrolment was followed by. One that was dropped meanwhile stays dropped: all of it is done again. */
+export function addToEnrolment(tx: Transaction, scope: RelayScope, row: RelayEnrolmentRow): void {
+  if (enrolmentIn(tx, scope)) putEnrolment(tx, scope, row);
 }
 
 /** The relay does not know this key: what it was made to know is nothing. */

@@ -14,11 +14,27 @@ import { hostedRelayForTest } from '../../support/hosted-relay.ts';
 import type { HttpRelay } from '../../support/http-relay.ts';
 import { accountToken, cloudKeyOf } from '../../support/local-issuer.ts';
 import { RelayOffice } from '../../support/relay-offices.ts';
-import { WORLD_TEST_MS, bothUse, inState, ready, relayWorld, until } from '../../support/relay-world.ts';
+import {
+  type RelayWorld,
+  WORLD_TEST_MS,
+  bothUse,
+  inState,
+  ready,
+  relayWorld,
+  until,
+} from '../../support/relay-world.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 async function rotateEpoch({ relay, clock }: HttpRelay, epoch: string): Promise<void> {
   await relay.engine.rotateEpoch({ type: 'RotateEpoch', epoch: epoch as never, reason: 'reset', nowMs: clock.nowMs() });
+}
+
+async function refuseNextPull({ proxy }: RelayWorld): Promise<void> {
+  let refusals = 1;
+  proxy.instead = (method, target) =>
+    method === 'GET' && target.startsWith('/v2/relay/items') && refusals-- > 0
+      ? { status: 401, document: problemDocument('NOT_ENROLLED', 'not enrolled') }
+      : undefined;
 }
 
 test(
@@ -162,6 +178,25 @@ test(
 );
 
 test(
+  'sender allowlist: a list that a clock signed which was ahead holds up none when the clock is right again',
+  async () => {
+    const w = await relayWorld();
+    await bothUse(w);
+    await w.alice.stop();
+    const aheadMs = w.relay.clock.nowMs() + 86_400_000;
+    await w.alice.store.transact((tx) => {
+      const row = tx.get('relay');
+      if (row) tx.put('relay', [], { ...row, sendersIatMs: aheadMs });
+    });
+    await unpair(w.alice.office, 'bob');
+    await w.alice.restart();
+    await ready(w.alice);
+    expect((await w.alice.status()).enrolment?.senders).toMatchObject({ count: 0 });
+  },
+  WORLD_TEST_MS,
+);
+
+test(
   'hosted enrolment: a fresh token from a file each time, renewed before it runs out',
   async () => {
     const hosted = await hostedRelayForTest(FIRST_ADAPTER);
@@ -242,9 +277,12 @@ test(
   WORLD_TEST_MS,
 );
 
-test(
-  'rotation: a relay that forgot the host is told the chain of its keys again, oldest first',
-  async () => {
+test.each([
+  ['a new epoch', (w) => rotateEpoch(w.relay, 'NEXT')],
+  ['401 NOT_ENROLLED', refuseNextPull],
+] satisfies [string, (w: RelayWorld) => Promise<void>][])(
+  'rotation: a relay that forgot the host, by %s, is told the chain of its keys again, oldest first',
+  async (_how, forget) => {
     const w = await relayWorld();
     await w.alice.use(w.proxy.url);
     await ready(w.alice);
@@ -253,10 +291,16 @@ test(
     await until(async () =>
       expect(w.proxy.asked.filter((line) => line === 'POST /v2/relay/rotate').length).toBeGreaterThan(1),
     );
+    // The newest key is known with all of it.
+    await until(async () => expect((await w.alice.status()).enrolment?.senders).toMatchObject({ count: 1 }));
     await ready(w.alice);
     w.proxy.asked.length = 0;
-    await rotateEpoch(w.relay, 'NEXT');
-    await until(async () => expect(await w.alice.status()).toMatchObject({ epoch: 'NEXT', state: 'ready' }));
+    await forget(w);
+    await until(() => {
+      // The relay's timers stand still: an empty page would be held back for ever.
+      w.relay.timers.pass(31_000);
+      expect(w.proxy.asked).toContain('POST /v2/relay/senders');
+    });
     expect(w.proxy.asked.filter((line) => line.includes('rotate') || line.includes('/enrol'))).toEqual([
       'POST /v2/relay/rotate',
       'POST /v2/relay/rotate',

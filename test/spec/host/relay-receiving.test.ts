@@ -1,5 +1,7 @@
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { issueReceipt } from '../../../src/host/office/receipts.ts';
+import { rotateOwnKey } from '../../../src/host/office/own-key.ts';
+import { learnRotation } from '../../../src/host/office/peers.ts';
 import { listQuarantine } from '../../../src/host/office/quarantine.ts';
 import { QUARANTINE_BOUNDS } from '../../../src/host/office/quarantine-rows.ts';
 import { positionIn } from '../../../src/host/office/relay-rows.ts';
@@ -16,6 +18,14 @@ import { SeededRandom } from '../../support/seeded-random.ts';
 
 const WITHIN = { timeout: 15_000, interval: 10 };
 const LONG = 40_000;
+
+/** What makes a host known to a relay, in its order. */
+const UPKEEP: ReadonlySet<string> = new Set([
+  'POST /v1/relay/challenge',
+  'POST /v1/relay/enrol',
+  'POST /v1/relay/enc-key',
+  'POST /v2/relay/senders',
+]);
 
 interface World {
   relay: HttpRelay;
@@ -107,6 +117,31 @@ test(
 );
 
 test(
+  'receiving host rule 2: a receipt that a key signed which its host has retired since is applied',
+  async () => {
+    const w = await world();
+    const [ref] = await accepted(w, 1);
+    await w.alice.stop();
+    w.bob.start();
+    await until(async () => expect(await w.bob.outbox()).toMatchObject([{ kind: 'receipt', state: 'relay-accepted' }]));
+    const signedBy = w.bob.key;
+    await w.bob.stop();
+    await rotateOwnKey(w.bob.office);
+    const identity = await w.bob.store.read((reader) => reader.get('identity'));
+    await w.alice.store.transact((tx) => learnRotation(tx, w.alice.office, identity!.rotations[0]!));
+    const peerId = await w.alice.peerIdOf(w.bob);
+    expect((await w.alice.store.read((reader) => reader.get('peer', peerId)))?.keys).toMatchObject([
+      { publicKey: signedBy, retiredAtMs: expect.any(Number) },
+      { publicKey: w.bob.key, retiredAtMs: null },
+    ]);
+    await w.alice.restart();
+    await until(async () => expect(await w.alice.outbox()).toMatchObject([{ ref, state: 'done' }]));
+    expect((await listQuarantine(w.alice.office, {})).items).toEqual([]);
+  },
+  LONG,
+);
+
+test(
   'receiving host rule 4: what is rejected is in quarantine with its place at the relay, and stops nothing',
   async () => {
     const w = await world();
@@ -187,7 +222,7 @@ test.each([
   ['a head below received-through', 'pull'],
   ['BAD_ACK', 'ack'],
 ] as const)(
-  'receiving host rule 7: after %s everything is pulled anew, and what was taken is pushed again',
+  'receiving host rule 7: after %s everything is as in a new epoch: pulled and pushed again, the host known again',
   async (_name, how) => {
     const w = await world();
     const sent = await accepted(w, 1);
@@ -196,7 +231,6 @@ test.each([
     const waiting = await w.bob.sendTo(w.alice, 'bert', ['anna']);
     await w.alice.stop();
     await until(async () => expect(await w.bob.rowOf(waiting)).toMatchObject({ state: 'relay-accepted' }));
-    const pushesBefore = w.proxy.asked.filter((asked) => asked === 'POST /v2/relay/items').length;
     const isSeen = (): boolean => w.bob.said.some(({ message }) => message.includes('went back in time'));
     w.proxy.instead = (method, target) => {
       if (isSeen() || !target.startsWith(how === 'pull' ? '/v2/relay/items?' : '/v2/relay/ack')) return undefined;
@@ -204,6 +238,7 @@ test.each([
       if (method !== 'GET') return undefined;
       return { status: 200, document: { epoch: w.relay.epoch, head_seq: 1, items: [], last_seq: 1, more: false } };
     };
+    w.proxy.asked.length = 0;
     await w.bob.restart();
     await until(async () => {
       // The relay's timers stand still: an empty page would be held back for ever.
@@ -211,8 +246,10 @@ test.each([
       expect(isSeen()).toBe(true);
     });
     await until(async () =>
-      expect(w.proxy.asked.filter((asked) => asked === 'POST /v2/relay/items').length).toBeGreaterThan(pushesBefore),
+      expect(w.proxy.asked.filter((asked) => asked === 'POST /v2/relay/items').length).toBeGreaterThan(0),
     );
+    expect(w.proxy.asked.filter((asked) => UPKEEP.has(asked))).toEqual([...UPKEEP]);
+    expect((await w.bob.status()).enrolment).toMatchObject({ enc_key: {}, senders: { count: 1 } });
     await until(async () => expect((await w.bob.rowOf(waiting)).acceptance?.mayBeLost).toBeUndefined());
     expect(await refsOf(w.bob, 'bert')).toEqual(sent);
   },

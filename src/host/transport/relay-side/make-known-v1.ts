@@ -5,7 +5,7 @@
 import type { Epoch } from '../../../protocol/epoch.ts';
 import type { PublicKey } from '../../../protocol/public-key.ts';
 import type { RelayEnrolmentRow } from '../../core/rows.ts';
-import { type RelayScope, enrolmentIn, putEnrolment } from '../../office/relay-rows.ts';
+import { type RelayScope, addToEnrolment, enrolmentIn, putEnrolment } from '../../office/relay-rows.ts';
 import { RelayProblem } from '../relay-request.ts';
 import type { RelayV1Client } from '../relay-v1-client.ts';
 import { type HostAtRelay, enrolled, isRunningOut, publishEncKey } from './make-known.ts';
@@ -24,17 +24,15 @@ export interface MakeKnownInV1 extends HostAtRelay {
 export async function makeKnownInV1(parts: MakeKnownInV1): Promise<{ scope: RelayScope; known: RelayEnrolmentRow }> {
   const { office, identity, client } = parts;
   const { known: enrolment, scope } = await enrol(parts);
-  const noted = async (row: RelayEnrolmentRow): Promise<RelayEnrolmentRow> => {
-    await office.store.transact((tx) => putEnrolment(tx, scope, row));
-    return row;
-  };
   if (enrolment.encKey?.encPub === identity.sealKey.encPub) return { scope, known: enrolment };
   const encKey = await publishEncKey(parts, {
     publish: (advertisement) => client.publishEncKey(advertisement),
     shown: () => client.encKeyOf(identity.hostName),
     otherwise: 'the relay shows another key for the name of this host: others may have this name there',
   });
-  return { scope, known: await noted({ ...enrolment, encKey }) };
+  const known = { ...enrolment, encKey };
+  await office.store.transact((tx) => addToEnrolment(tx, scope, known));
+  return { scope, known };
 }
 
 async function enrol(parts: MakeKnownInV1): Promise<{ scope: RelayScope; known: RelayEnrolmentRow }> {

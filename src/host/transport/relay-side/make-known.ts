@@ -15,7 +15,7 @@ import type { RelayEnrolmentRow, RelayProofSource } from '../../core/rows.ts';
 import { signedEncKey } from '../../office/identity.ts';
 import type { Identity, Office } from '../../office/office.ts';
 import { livePeers } from '../../office/peers.ts';
-import { type RelayScope, enrolmentIn, noteSendersIat, putEnrolment } from '../../office/relay-rows.ts';
+import { type RelayScope, addToEnrolment, enrolmentIn, noteSendersIat, putEnrolment } from '../../office/relay-rows.ts';
 import type { RelayClient } from '../relay-client.ts';
 import { type Enrolled, RelayCallFailed, RelayProblem, type ShownEncKey } from '../relay-request.ts';
 import { freshProof } from './relay-proof.ts';
@@ -37,7 +37,7 @@ export interface MakeKnown extends HostAtRelay {
   scope: RelayScope;
   /** By the relay's clock. */
   relayNowMs: number;
-  /** How many of this host's rotations were posted in this epoch: a relay takes few in a minute. */
+  /** How many of this host's rotations were posted for this enrolment: a relay takes few in a minute. */
   progress: { rotations: number };
 }
 
@@ -52,7 +52,7 @@ export async function makeKnown(parts: MakeKnown): Promise<RelayEnrolmentRow> {
       shown: () => parts.client.encKeyOf(scope.hostPubkey),
       otherwise: 'the relay shows another key to seal to than this host published',
     });
-    known = await noted(parts, { ...known, encKey });
+    known = await added(parts, { ...known, encKey });
   }
   return publishSenders(parts, known);
 }
@@ -80,7 +80,11 @@ async function enrol(parts: MakeKnown, before: RelayEnrolmentRow | undefined): P
   }
   if (refused) office.log('warn', 'the relay did not renew the enrolment', { code: refused.code });
   const validUntilMs = refused ? (before?.validUntilMs ?? null) : (fresh?.validUntilMs ?? null);
-  return noted(parts, enrolled(before, answer, validUntilMs, office.nowMs()));
+  const row = enrolled(before, answer, validUntilMs, office.nowMs());
+  await office.store.transact((tx) => putEnrolment(tx, scope, row));
+  // A relay that forgets the host in this epoch is told all of them again.
+  parts.progress.rotations = 0;
+  return row;
 }
 
 /** What is known after an enrolment, with what was published before; `answer` is missing when it was refused. */
@@ -159,10 +163,12 @@ async function publishSenders(parts: MakeKnown, known: RelayEnrolmentRow): Promi
   }));
   const hash = sha256Hex(senders.join('\n'));
   if (known.senders?.hash === hash) return known;
-  const soonest = Math.max(office.nowMs(), lastIatMs + 1);
-  // A list that another copy of this host published may be newer, and a clock may be off: a later one is tried then.
   const latest = relayNowMs + ISSUED_AHEAD_MAX_MS - AHEAD_MARGIN_MS;
-  const tries = [soonest, ...[Math.max(relayNowMs, lastIatMs + 1), latest].filter((iat) => iat > soonest)];
+  // One of a clock that was ahead, which the relay cannot have taken, holds up none of now.
+  const afterLast = lastIatMs < latest ? lastIatMs + 1 : 0;
+  const soonest = Math.max(office.nowMs(), afterLast);
+  // A list that another copy of this host published may be newer, and a clock may be off: a later one is tried then.
+  const tries = [soonest, ...[Math.max(relayNowMs, afterLast), latest].filter((iat) => iat > soonest)];
   for (const [at, iat] of tries.entries()) {
     await office.store.transact((tx) => noteSendersIat(tx, scope.relayPubkey, iat));
     const list = senderList({ host_pubkey: scope.hostPubkey, senders, iat });
@@ -171,7 +177,7 @@ async function publishSenders(parts: MakeKnown, known: RelayEnrolmentRow): Promi
       if (answer.senders !== senders.length || answer.iat !== iat) {
         throw new RelayCallFailed('the relay took another list of senders than this host published', 200);
       }
-      return await noted(parts, {
+      return await added(parts, {
         ...known,
         senders: { hash, count: senders.length, iat, checkedAtMs: office.nowMs() },
       });
@@ -183,7 +189,7 @@ async function publishSenders(parts: MakeKnown, known: RelayEnrolmentRow): Promi
   throw new Error('invariant: a list of senders is tried once at least');
 }
 
-async function noted({ office, scope }: MakeKnown, row: RelayEnrolmentRow): Promise<RelayEnrolmentRow> {
-  await office.store.transact((tx) => putEnrolment(tx, scope, row));
+async function added({ office, scope }: MakeKnown, row: RelayEnrolmentRow): Promise<RelayEnrolmentRow> {
+  await office.store.transact((tx) => addToEnrolment(tx, scope, row));
   return row;
 }

@@ -9,7 +9,7 @@
  *   - what shows that the store went back in time begins the queue at 0 again.
  */
 import type { Office } from '../../office/office.ts';
-import { cursorIn, positionIn, putCursor, putPosition, rewindPosition } from '../../office/relay-rows.ts';
+import { cursorIn, positionIn, putCursor, putPosition } from '../../office/relay-rows.ts';
 import { isStoreFailure } from '../../office/store-failure.ts';
 import { RelayCallFailed } from '../relay-request.ts';
 import type { V1Page } from '../relay-v1-client.ts';
@@ -20,6 +20,8 @@ import { takeItems } from './take-items.ts';
 
 /** Until there may be room in the quarantine again. */
 const FULL_PAUSE_MS = 60_000;
+/** A relay that went back in time again so soon is given a rest: it may do so for ever. */
+const REWIND_OFTEN_MS = 60_000;
 /** An empty page that came sooner was not held back by the relay. */
 const HELD_BACK_MS = 900;
 
@@ -37,6 +39,7 @@ export class PullLoop {
   #acked: { session: RelaySession; through: unknown } | undefined;
   /** Items asked for at once: fewer after a page that did not come. */
   #limit = Number.POSITIVE_INFINITY;
+  #rewoundAtMs = Number.NEGATIVE_INFINITY;
   #isHeldBack: boolean | null = null;
   #headSeq: number | null = null;
 
@@ -95,7 +98,8 @@ export class PullLoop {
     const { client, scope, limits } = session;
     const after = await office.store.read((reader) => positionIn(reader, scope));
     const acked = await this.#ack(session, after, () => client.ack(scope.epoch, after));
-    if (acked === 'rewound' || link.session !== session) return 0;
+    if (acked === 'rewind') return this.#rewind(session);
+    if (link.session !== session) return 0;
     const limit = Math.min(this.#limit, limits.max_pull);
     const startedMs = office.monotonicMs();
     // What could not be acked is acked soon, and not when something comes.
@@ -108,10 +112,7 @@ export class PullLoop {
     link.worked();
     this.#limit = limit * 2;
     this.#headSeq = page.head_seq;
-    if (page.head_seq < after) {
-      await this.#rewind(session);
-      return 0;
-    }
+    if (page.head_seq < after) return this.#rewind(session);
     const { items } = page;
     if (items.length === 0) {
       const isHeldBack = office.monotonicMs() - startedMs >= HELD_BACK_MS;
@@ -134,7 +135,8 @@ export class PullLoop {
     const after = await office.store.read((reader) => cursorIn(reader, scope));
     if (after !== null) {
       const acked = await this.#ack(session, after, () => client.ack(after));
-      if (acked === 'rewound' || link.session !== session) return 0;
+      if (acked === 'rewind') return this.#rewind(session);
+      if (link.session !== session) return 0;
     }
     let page: V1Page;
     try {
@@ -142,8 +144,7 @@ export class PullLoop {
     } catch (error) {
       // A cursor that the relay does not know is one of another time.
       if (!(error instanceof RelayCallFailed) || error.status !== 400 || after === null) throw error;
-      await this.#rewind(session);
-      return 0;
+      return this.#rewind(session);
     }
     link.worked();
     this.#isHeldBack = false;
@@ -169,7 +170,7 @@ export class PullLoop {
     session: RelaySession,
     through: number | string,
     ask: () => Promise<unknown>,
-  ): Promise<'acked' | 'failed' | 'rewound'> {
+  ): Promise<'acked' | 'failed' | 'rewind'> {
     const { link } = this.#options;
     const acked = this.#acked?.session === session ? this.#acked.through : 0;
     if (through === acked) return 'acked';
@@ -178,21 +179,22 @@ export class PullLoop {
       this.#acked = { session, through };
     } catch (error) {
       if (!(error instanceof RelayCallFailed)) throw error;
-      if (error.code === 'BAD_ACK') {
-        await this.#rewind(session);
-        return 'rewound';
-      }
+      if (error.code === 'BAD_ACK') return 'rewind';
       await link.failed(session, error);
       return 'failed';
     }
     return 'acked';
   }
 
-  async #rewind(session: RelaySession): Promise<void> {
-    const { office } = this.#options;
+  /** Answers how long to rest after it. */
+  async #rewind(session: RelaySession): Promise<number> {
+    const { office, link, timing } = this.#options;
     office.log('warn', 'the relay went back in time: its queue is read from the start');
     this.#acked = undefined;
-    await office.store.transact((tx) => rewindPosition(tx, office, session.scope));
+    await link.rewound(session);
+    const isOften = office.monotonicMs() - this.#rewoundAtMs < REWIND_OFTEN_MS;
+    this.#rewoundAtMs = office.monotonicMs();
+    return isOften ? this.#jittered(timing.pollMs) : 0;
   }
 
   #jittered(ms: number): number {

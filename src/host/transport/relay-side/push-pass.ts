@@ -135,8 +135,8 @@ export class PushPass {
       answer = await requestPush(session, pushed, office.nowMs());
     } catch (error) {
       if (!(error instanceof RelayCallFailed)) throw error;
-      // What the daemon itself ended is no failure of the relay.
-      if (this.#isStopped) return;
+      // What this host itself ended is no failure of the relay: the rows are as due as before.
+      if (this.#isStopped || session.ending.signal.aborted) return;
       this.#size = batchSizeAfter(this.#size, { type: 'failed' });
       const happening = { type: 'relay-failed', reason: error.message } as const;
       await this.#step(pushed.map(({ row }) => ({ row, happening })));
@@ -153,8 +153,8 @@ export class PushPass {
       }),
     );
     if (stopped) return link.failed(session, stopped);
-    link.worked();
-    if (epoch !== session.scope.epoch) link.ended(session);
+    if (epoch === session.scope.epoch) link.worked();
+    else link.ended(session);
   }
 
   /** The rows whose bytes may leave: that they did is durable before. */

@@ -10,7 +10,7 @@
 import { displayFingerprint } from '../../../protocol/public-key.ts';
 import type { RelayEnrolmentRow, RelayRow } from '../../core/rows.ts';
 import type { Office } from '../../office/office.ts';
-import { type RelayScope, dropEnrolment, noteSeenKey, tellOutbox } from '../../office/relay-rows.ts';
+import { type RelayScope, dropEnrolment, noteSeenKey, rewindPosition, tellOutbox } from '../../office/relay-rows.ts';
 import { isStoreFailure } from '../../office/store-failure.ts';
 import { AnotherRelay, RelayCallFailed } from '../relay-request.ts';
 import { type Connected, connect } from './connect.ts';
@@ -134,8 +134,17 @@ export class RelayLink {
     if (isOver) this.#end(session);
   }
 
-  /** Another epoch than the session's was in an answer. */
+  /** Another epoch than the session's was in an answer. A relay that goes on to differ from itself is left alone. */
   ended(session: RelaySession): void {
+    if (session !== this.#session) return;
+    this.#pause(new RelayCallFailed('the relay answers from another epoch than it says it is in', 200), true);
+    this.#end(session);
+  }
+
+  /** The relay's store went back in time in the session's epoch, which is dealt with as a new one. */
+  async rewound(session: RelaySession): Promise<void> {
+    const office = this.#office;
+    await office.store.transact((tx) => rewindPosition(tx, office, session.scope));
     this.#end(session);
   }
 
@@ -254,7 +263,9 @@ export class RelayLink {
     // A session that ended is begun again at once, unless it ends again.
     const backoffMs = isOver && failures === 1 ? 0 : half + half * jitter;
     const retryAfterMs = (error instanceof RelayCallFailed && error.retryAfterMs) || 0;
-    this.#pausedUntilMs = this.#office.monotonicMs() + Math.max(backoffMs, retryAfterMs);
+    // Another request may have been told to wait longer.
+    const untilMs = this.#office.monotonicMs() + Math.max(backoffMs, retryAfterMs);
+    this.#pausedUntilMs = Math.max(this.#pausedUntilMs, untilMs);
     const code = error instanceof RelayCallFailed ? codeOf(error) : 'NO_TOKEN';
     if (failures > 1 || !isOver) this.#said('failing', { code, message: error.message, atMs: this.#office.nowMs() });
   }
