@@ -163,7 +163,9 @@ export async function showRelay(): Promise<void> {
     const received = JSON.parse(wire.toString('utf8')) as Envelope;
     const { sig, hops: _hops, ...signed } = received;
     assert.ok(verifySignature(laptop.signer.publicKey, canonicalBytes(signed), sig));
-    const opened = JSON.parse((await openSeal(received, sealKey.secret)).toString('utf8')) as SealedContent;
+    const opened = JSON.parse(
+      (await openSeal(received, { encPub: sealKey.enc_pub, secret: sealKey.secret })).toString('utf8'),
+    ) as SealedContent;
     assert.equal(opened.body, BODY);
     step("server checks laptop's signature and opens the seal", `"${opened.body}"`);
 

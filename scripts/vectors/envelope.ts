@@ -13,8 +13,8 @@ import {
   type SealedContent,
   openSeal,
   sealKeyId,
-  sealSuite,
 } from '../../src/host/office/sealing.ts';
+import { sealSuite } from '../../src/host/office/seal-suite.ts';
 import { encodeBase64 } from '../../src/protocol/base64.ts';
 import { canonicalBytes, canonicalJson } from '../../src/protocol/canonical-json.ts';
 import { sha256Hex } from '../../src/protocol/digest.ts';
@@ -98,7 +98,7 @@ export async function sealedAgain(story: EnvelopeStory): Promise<{ envelope: Env
   const enc = encodeBase64(new Uint8Array(context.enc));
   const sealed = { key_id: sealKeyId(targetKey.encPub), alg: SEAL_ALGORITHM, enc, ct: encodeBase64(ct) };
   const envelope = { ...head, hops: 0, sealed, sig: from.signer.sign(canonicalBytes({ ...head, sealed })) };
-  assert.deepEqual(await openSeal(envelope, targetKey.secret), canonicalBytes(content));
+  assert.deepEqual(await openSeal(envelope, targetKey), canonicalBytes(content));
   return { envelope, wire: canonicalBytes(envelope) };
 }
 

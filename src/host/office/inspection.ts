@@ -5,6 +5,7 @@
 import { type Sha256Hex, sha256Hex } from '../../protocol/digest.ts';
 import { verifySignature } from '../../protocol/ed25519.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
+import type { SealKey } from '../core/rows.ts';
 import type { IncomingItem } from './incoming.ts';
 import { Malformed, parseContent, parseEnvelope, signedBytesOf } from './parse-envelope.ts';
 import { type Envelope, NotOpened, type SealedContent, openSeal } from './sealing.ts';
@@ -25,7 +26,7 @@ export class Inspection {
   readonly item: IncomingItem;
   #envelope: ParsedEnvelope | { malformed: string } | undefined;
   #signed: { by: string; isSigned: boolean } | undefined;
-  #content: { secret: string; content: Promise<SealedContent | NotReadable> } | undefined;
+  #content: { encPub: string; content: Promise<SealedContent | NotReadable> } | undefined;
 
   constructor(item: IncomingItem) {
     this.item = item;
@@ -42,9 +43,10 @@ export class Inspection {
     return this.#signed.isSigned;
   }
 
-  /** What was sealed, opened with the X25519 secret in base64. */
-  content(envelope: Envelope, secret: string): Promise<SealedContent | NotReadable> {
-    if (this.#content?.secret !== secret) this.#content = { secret, content: opened(envelope, secret) };
+  /** What was sealed, opened with this key of the host. */
+  content(envelope: Envelope, key: SealKey): Promise<SealedContent | NotReadable> {
+    const { encPub } = key;
+    if (this.#content?.encPub !== encPub) this.#content = { encPub, content: opened(envelope, key) };
     return this.#content.content;
   }
 }
@@ -60,9 +62,9 @@ function parsed(wire: Buffer): ParsedEnvelope | { malformed: string } {
   }
 }
 
-async function opened(envelope: Envelope, secret: string): Promise<SealedContent | NotReadable> {
+async function opened(envelope: Envelope, key: SealKey): Promise<SealedContent | NotReadable> {
   try {
-    return parseContent(await openSeal(envelope, secret));
+    return parseContent(await openSeal(envelope, key));
   } catch (error) {
     if (error instanceof NotOpened) return { reason: 'not-opened', detail: 'the seal does not open' };
     if (error instanceof Malformed) return { reason: 'bad-content', detail: error.message };

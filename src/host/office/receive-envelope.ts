@@ -93,7 +93,7 @@ async function openContent(
   const { key_id: keyId } = envelope.sealed;
   const key = sealKeysOf(reader, office).find(({ encPub }) => sealKeyId(encPub) === keyId);
   if (!key) return keep('no-seal-key', `it is sealed to the key ${keyId}, which this host has not or no longer`);
-  const opened = await inspection.content(envelope, key.secret);
+  const opened = await inspection.content(envelope, key);
   return 'reason' in opened ? keep(opened.reason, opened.detail) : opened;
 }
 

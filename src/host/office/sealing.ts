@@ -4,22 +4,17 @@
  * Nothing but ids, addresses, the subject, sizes, timing and hop counts is outside the seal. The associated data is
  * everything of the envelope that the sender fixes, so no part of it can be changed without the seal breaking.
  */
-import { Chacha20Poly1305 } from '@hpke/chacha20poly1305';
-import { CipherSuite, DhkemX25519HkdfSha256, HkdfSha256 } from '@hpke/core';
+import type { webcrypto } from 'node:crypto';
 import { decodeBase64, encodeBase64 } from '../../protocol/base64.ts';
 import { canonicalBytes } from '../../protocol/canonical-json.ts';
 import { sha256Hex } from '../../protocol/digest.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
+import type { SealKey } from '../core/rows.ts';
+import { sealSuite } from './seal-suite.ts';
 
 export const SEAL_ALGORITHM = 'HPKE-v1/X25519-HKDF-SHA256/HKDF-SHA256/ChaCha20Poly1305';
 export const SEAL_INFO = Buffer.from('mail-envelope-v1', 'utf8');
-
-export const sealSuite = new CipherSuite({
-  kem: new DhkemX25519HkdfSha256(),
-  kdf: new HkdfSha256(),
-  aead: new Chacha20Poly1305(),
-});
 
 /** What the relay operator may see. */
 export interface EnvelopeHead {
@@ -92,11 +87,11 @@ export async function sealEnvelope(
   return { ...head, hops: 0, sealed, sig };
 }
 
-/** The bytes that were sealed. Throws `NotOpened`. Whoever opens has checked the signature before. */
-export async function openSeal(envelope: Envelope, secret: string): Promise<Buffer> {
+/** The bytes that were sealed to `key`. Throws `NotOpened`. Whoever opens has checked the signature before. */
+export async function openSeal(envelope: Envelope, key: Pick<SealKey, 'encPub' | 'secret'>): Promise<Buffer> {
   const { sealed, sig: _sig, hops: _hops, ...head } = envelope;
   try {
-    const recipientKey = await sealSuite.kem.deserializePrivateKey(keyBytes(secret));
+    const recipientKey = await keyPairOf(key);
     const context = await sealSuite.createRecipientContext({
       recipientKey,
       enc: keyBytes(sealed.enc),
@@ -106,6 +101,17 @@ export async function openSeal(envelope: Envelope, secret: string): Promise<Buff
   } catch (error) {
     throw new NotOpened('the envelope does not open with this key', { cause: error });
   }
+}
+
+/** Both halves, so that neither the container of the private one is parsed nor the public one computed for each message. */
+async function keyPairOf({ encPub, secret }: Pick<SealKey, 'encPub' | 'secret'>): Promise<webcrypto.CryptoKeyPair> {
+  const [x, d] = [encPub, secret].map((text) => Buffer.from(keyBytes(text)).toString('base64url'));
+  const jwk = { kty: 'OKP', crv: 'X25519', x, d };
+  const [privateKey, publicKey] = await Promise.all([
+    sealSuite.kem.importKey('jwk', jwk, false),
+    sealSuite.kem.deserializePublicKey(keyBytes(encPub)),
+  ]);
+  return { privateKey, publicKey };
 }
 
 function keyBytes(text: string): Uint8Array<ArrayBuffer> {

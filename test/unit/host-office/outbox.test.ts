@@ -56,7 +56,7 @@ describe('the outbox', () => {
     const envelope = JSON.parse(wire.toString('utf8')) as Envelope;
     expect(envelope).toMatchObject({ to: ['bert@bob', 'berta@bob'], to_host: 'bob', from: 'anna@alice', hops: 0 });
     expect(wire.toString('utf8')).not.toContain('secret');
-    const opened = JSON.parse((await openSeal(envelope, w.bob.sealKey.secret)).toString('utf8')) as object;
+    const opened = JSON.parse((await openSeal(envelope, w.bob.sealKey)).toString('utf8')) as object;
     expect(opened).toEqual({
       kind: 'message',
       needs_reply: false,

@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test, vi } from 'vitest';
 import type { IncomingItem } from '../../../src/host/office/incoming.ts';
 import { wireOf } from '../../../src/host/office/outbox.ts';
-import { sealSuite } from '../../../src/host/office/sealing.ts';
+import { sealSuite } from '../../../src/host/office/seal-suite.ts';
 import type { HostStore } from '../../../src/host/store/host-store.ts';
 import { takeItems } from '../../../src/host/transport/relay-side/take-items.ts';
 import type { Epoch } from '../../../src/protocol/epoch.ts';
