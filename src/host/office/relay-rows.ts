@@ -40,12 +40,16 @@ export function pinRelay(
   return row;
 }
 
-/** A relay of v1 speaks v2 now, under the key that its challenges showed: it is pinned. */
-export function noteSpeaksV2(tx: Transaction, pubkey: PublicKey): void {
+/**
+ * A relay of v1 speaks v2 now, under the key that its challenges showed: it is pinned, and told all that v1 has no words
+ * for, as the rotations of this host.
+ */
+export async function noteSpeaksV2(tx: Transaction, pubkey: PublicKey): Promise<void> {
   const row = tx.get('relay');
   if (!row?.isV1 || row.pubkey !== pubkey) return;
   const { isV1: _isV1, ...pinned } = row;
   tx.put('relay', [], pinned);
+  await dropRows(tx, 'relayEnrolment', (scope) => scope.relayPubkey === pubkey);
 }
 
 /** Uses no relay any more; answers the one that was used. */
@@ -58,10 +62,18 @@ export async function unpinRelay(tx: Transaction, office: Office): Promise<Relay
   return row;
 }
 
-/** Another key than the pinned one was shown: the relay is not used until the owner says so. */
-export function noteSeenKey(tx: Transaction, office: Office, pubkey: PublicKey): void {
+/**
+ * Another key than the pinned one was shown where `asked` said: the relay is not used until the owner says so. One that
+ * the owner set meanwhile showed nothing.
+ */
+export function noteSeenKey(
+  tx: Transaction,
+  office: Office,
+  asked: Pick<RelayRow, 'url' | 'pubkey'>,
+  pubkey: PublicKey,
+): void {
   const row = tx.get('relay');
-  if (!row || row.seenKey?.pubkey === pubkey) return;
+  if (row?.pubkey !== asked.pubkey || row.url !== asked.url || row.seenKey?.pubkey === pubkey) return;
   tx.put('relay', [], { ...row, seenKey: { pubkey, atMs: office.nowMs() } });
 }
 
@@ -147,12 +159,18 @@ function keyOf({ relayPubkey, epoch, hostPubkey }: RelayScope): [PublicKey, Epoc
 }
 
 async function dropScopes(tx: Transaction, isOver: (scope: RelayScope) => boolean): Promise<void> {
-  for (const table of ['relayEnrolment', 'relayPosition'] as const) {
-    const over: [PublicKey, Epoch, PublicKey][] = [];
-    for await (const { key } of tx.range(table, [])) {
-      const [relayPubkey, epoch, hostPubkey] = key;
-      if (isOver({ relayPubkey, epoch, hostPubkey })) over.push(key);
-    }
-    for (const key of over) tx.delete(table, key);
+  for (const table of ['relayEnrolment', 'relayPosition'] as const) await dropRows(tx, table, isOver);
+}
+
+async function dropRows(
+  tx: Transaction,
+  table: 'relayEnrolment' | 'relayPosition',
+  isOver: (scope: RelayScope) => boolean,
+): Promise<void> {
+  const over: [PublicKey, Epoch, PublicKey][] = [];
+  for await (const { key } of tx.range(table, [])) {
+    const [relayPubkey, epoch, hostPubkey] = key;
+    if (isOver({ relayPubkey, epoch, hostPubkey })) over.push(key);
   }
+  for (const key of over) tx.delete(table, key);
 }

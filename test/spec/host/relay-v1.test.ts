@@ -107,6 +107,23 @@ test(
 );
 
 test(
+  'versioning rule 3: a relay that speaks v2 now is told what v1 has no words for: the rotations of this host',
+  async () => {
+    const w = await world();
+    const { alice, proxy } = w;
+    await alice.use(proxy.url);
+    await ready(alice);
+    await rotateOwnKey(alice.office);
+    await until(async () => expect((await alice.status()).enrolment?.enc_key).toMatchObject({}));
+    proxy.isV1Only = false;
+    await alice.restart();
+    await until(async () => expect((await alice.status()).enrolment?.senders).toMatchObject({ count: 1 }));
+    expect(proxy.asked.filter((line) => line === 'POST /v2/relay/rotate')).toHaveLength(1);
+  },
+  WORLD_TEST_MS,
+);
+
+test(
   'v1: the enc key must be of the pinned host key, else the mail waits; a target without one waits too',
   async () => {
     const w = await world();

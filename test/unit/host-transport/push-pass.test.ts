@@ -1,5 +1,6 @@
 /** The pass over a relay alone: the link, the relay and what it knows of targets are told by the test. */
-import { expect, onTestFinished, test } from 'vitest';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { SLOW_MS } from '../../../src/host/core/batch-size.ts';
 import type { MessageRow } from '../../../src/host/core/rows.ts';
 import type { ItemToPush } from '../../../src/host/transport/relay-client.ts';
@@ -18,7 +19,7 @@ const RETRY_MS = 900_000;
 /** What `push` answers, or why it does not. */
 type Answering = (items: readonly ItemToPush[], session: RelaySession) => Promise<unknown>;
 
-async function given(messages: number, push: Answering) {
+async function given(messages: number, push: Answering, isEnrolled = () => Promise.resolve(true)) {
   const clock = { wallMs: NOON_MS, steadyMs: 0 };
   const now = { nowMs: () => clock.wallMs, steadyMs: () => clock.steadyMs };
   const alice = await RelayOffice.open('alice', now);
@@ -42,7 +43,7 @@ async function given(messages: number, push: Answering) {
     worked: () => undefined,
     failed: (_session: RelaySession, error: RelayCallFailed) => Promise.resolve(void failures.push(error)),
   };
-  const targets = { isEnrolled: () => Promise.resolve(true), noteAbsent: () => undefined };
+  const targets = { isEnrolled, noteAbsent: () => undefined };
   const pass = new PushPass({
     office: alice.office,
     link: link as unknown as RelayLink,
@@ -87,4 +88,20 @@ test('a request that this host itself ended counts for nothing: its rows are as 
   if (!message) throw new Error('a message was sent');
   expect(await alice.rowOf(message)).toMatchObject({ state: 'pending', relayAttempts: 0, nextAtMs: clock.wallMs });
   expect(failures).toEqual([]);
+});
+
+test('a pass that broke is begun again by itself', async () => {
+  const { alice, pass } = await given(
+    1,
+    () => Promise.reject(new Error('nothing is pushed')),
+    () => Promise.reject(new Error('it broke')),
+  );
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  onTestFinished(() => void vi.useRealTimers());
+  const broken = (): number => alice.said.filter(({ message }) => message === 'nothing could be pushed').length;
+  pass.begin();
+  while (broken() < 1) await nextTurn();
+  vi.advanceTimersByTime(60_000);
+  while (broken() < 2) await nextTurn();
+  expect(vi.getTimerCount()).toBe(1);
 });

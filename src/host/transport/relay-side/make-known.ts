@@ -137,11 +137,13 @@ export async function publishEncKey(
   try {
     await publish({ enc_pub: encPub, at, sig });
   } catch (error) {
-    if (!(error instanceof RelayProblem) || error.code !== 'STALE_LIST') throw error;
-    // The relay has one of a later time: this host was set back to a copy from before it.
-    const later = ((await read())?.at ?? at) + 1;
-    const document = encKeyAdvertisement({ host_pubkey: hostPubkey, enc_pub: encPub, at: later });
-    await publish({ enc_pub: encPub, at: later, sig: identity.signer.sign(canonicalBytes(document)) });
+    if (!(error instanceof RelayProblem) || (error.code !== 'STALE_LIST' && error.code !== 'IAT_IN_FUTURE'))
+      throw error;
+    // Either the relay has one of a later time, as this host was set back to a copy from before it; or this host's clock
+    // was ahead when the key was made.
+    const other = error.code === 'STALE_LIST' ? ((await read())?.at ?? at) + 1 : office.nowMs();
+    const document = encKeyAdvertisement({ host_pubkey: hostPubkey, enc_pub: encPub, at: other });
+    await publish({ enc_pub: encPub, at: other, sig: identity.signer.sign(canonicalBytes(document)) });
   }
   const shown = await read();
   if (shown?.enc_pub !== encPub || !isSignedEncKey(shown, hostPubkey)) throw new RelayCallFailed(otherwise, 200);

@@ -79,7 +79,10 @@ export class PushPass {
         await this.#pass();
       }
     } catch (error) {
-      if (!isStoreFailure(error)) this.#options.office.log('error', 'nothing could be pushed', { err: error });
+      if (!isStoreFailure(error)) {
+        this.#options.office.log('error', 'nothing could be pushed', { err: error });
+        this.#wakeIn(SLEEP_MAX_MS);
+      }
     } finally {
       this.#running = undefined;
     }

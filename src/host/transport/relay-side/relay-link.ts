@@ -173,7 +173,10 @@ export class RelayLink {
         await this.#establish();
       }
     } catch (error) {
-      if (!isStoreFailure(error)) this.#office.log('error', 'the relay could not be used', { err: error });
+      if (!isStoreFailure(error)) {
+        this.#office.log('error', 'the relay could not be used', { err: error });
+        this.#later(this.#options.timing.pauseMaxMs);
+      }
     } finally {
       this.#establishing = undefined;
     }
@@ -239,7 +242,7 @@ export class RelayLink {
       });
     } catch (error) {
       if (!(error instanceof AnotherRelay)) throw error;
-      await office.store.transact((tx) => noteSeenKey(tx, office, error.shown));
+      await office.store.transact((tx) => noteSeenKey(tx, office, row, error.shown));
       office.log('error', 'the relay shows another key than the pinned one: it is not used until poste relay set', {
         seen: displayFingerprint(error.shown),
       });
