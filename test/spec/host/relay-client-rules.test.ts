@@ -11,9 +11,9 @@ import { displayFingerprint } from '../../../src/protocol/public-key.ts';
 import { FIRST_ADAPTER } from '../../support/adapters.ts';
 import { hostNamed, relay as relayHost } from '../../support/hosts.ts';
 import { hostedRelayForTest } from '../../support/hosted-relay.ts';
-import type { HttpRelay } from '../../support/http-relay.ts';
+import { type HttpRelay, relayForTest } from '../../support/http-relay.ts';
 import { accountToken, cloudKeyOf } from '../../support/local-issuer.ts';
-import { RelayOffice } from '../../support/relay-offices.ts';
+import { RelayOffice, pinEachOther } from '../../support/relay-offices.ts';
 import {
   type RelayWorld,
   WORLD_TEST_MS,
@@ -262,6 +262,7 @@ test(
     // Alice learns of it over the LAN; until then her mail is for a revoked key.
     const next = await w.alice.sendTo(w.bob, 'anna', ['bert']);
     await until(async () => expect((await w.alice.rowOf(next)).lastError ?? '').not.toBe(''));
+    const { wireHash } = await w.alice.rowOf(next);
     expect(await w.alice.rowOf(next)).toMatchObject({ state: 'pending' });
     const identity = await w.bob.store.read((reader) => reader.get('identity'));
     const bobAtAlice = await w.alice.peerIdOf(w.bob);
@@ -273,6 +274,11 @@ test(
     await retryUnknownKeys(w.alice.office);
     await inState(w.alice, waiting, 'done');
     await inState(w.alice, next, 'done');
+    // The request names the new key; what was sealed is sent as it is.
+    expect(await w.alice.rowOf(next)).toMatchObject({
+      wireHash,
+      acceptance: { accept: { targets: [{ host_pubkey: w.bob.key }] } },
+    });
   },
   WORLD_TEST_MS,
 );
@@ -306,6 +312,39 @@ test.each([
       'POST /v2/relay/rotate',
       'POST /v1/relay/enrol',
     ]);
+  },
+  WORLD_TEST_MS,
+);
+
+test(
+  'transport choice rule 1: a target that is not enrolled, or has no enc key, keeps the mail here; it is asked for again',
+  async () => {
+    const relay = await relayForTest(FIRST_ADAPTER);
+    let steadyMs = 0;
+    const clock = { nowMs: () => relay.clock.nowMs(), steadyMs: () => steadyMs };
+    const [alice, bob] = [await RelayOffice.open('alice', clock), await RelayOffice.open('bob', clock)];
+    await pinEachOther(alice, bob);
+    await alice.addAgent('anna');
+    await bob.addAgent('bert');
+    await alice.use(relay.url);
+    await ready(alice);
+    const sent = await alice.sendTo(bob, 'anna', ['bert']);
+    const lookedAt = (): Promise<void> =>
+      until(async () => expect((await alice.rowOf(sent)).nextAtMs).toBeGreaterThan(relay.clock.nowMs()));
+    await lookedAt();
+    const keyed = { name: 'bob' as never, key: bob.key, signer: bob.office.identity().signer };
+    await relay.enrol(keyed);
+    steadyMs += 60_000;
+    relay.clock.move(900_000);
+    await alice.pass();
+    await lookedAt();
+    expect(await alice.rowOf(sent)).toMatchObject({ state: 'pending', firstPushAtMs: null });
+    await bob.use(relay.url);
+    await ready(bob);
+    steadyMs += 60_000;
+    relay.clock.move(900_000);
+    await alice.pass();
+    await inState(alice, sent, 'done');
   },
   WORLD_TEST_MS,
 );

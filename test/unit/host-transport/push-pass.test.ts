@@ -9,7 +9,7 @@ import { PushPass } from '../../../src/host/transport/relay-side/push-pass.ts';
 import type { RelayLink } from '../../../src/host/transport/relay-side/relay-link.ts';
 import type { RelaySession } from '../../../src/host/transport/relay-side/relay-session.ts';
 import type { Targets } from '../../../src/host/transport/relay-side/targets.ts';
-import { DEFAULT_LIMITS } from '../../../src/protocol/limits.ts';
+import { DEFAULT_LIMITS, type Limits } from '../../../src/protocol/limits.ts';
 import { relay } from '../../support/hosts.ts';
 import { RelayOffice, pinEachOther } from '../../support/relay-offices.ts';
 import { NOON_MS } from '../../support/test-clock.ts';
@@ -19,7 +19,12 @@ const RETRY_MS = 900_000;
 /** What `push` answers, or why it does not. */
 type Answering = (items: readonly ItemToPush[], session: RelaySession) => Promise<unknown>;
 
-async function given(messages: number, push: Answering, isEnrolled = () => Promise.resolve(true)) {
+async function given(
+  messages: number,
+  push: Answering,
+  isEnrolled = () => Promise.resolve(true),
+  limits: Partial<Limits> = {},
+) {
   const clock = { wallMs: NOON_MS, steadyMs: 0 };
   const now = { nowMs: () => clock.wallMs, steadyMs: () => clock.steadyMs };
   const alice = await RelayOffice.open('alice', now);
@@ -33,7 +38,7 @@ async function given(messages: number, push: Answering, isEnrolled = () => Promi
     protocol: 2,
     client: { push: (items: readonly ItemToPush[]) => push(items, session) },
     scope: { relayPubkey: relay.key, epoch: 'FIRST', hostPubkey: alice.key },
-    limits: DEFAULT_LIMITS,
+    limits: { ...DEFAULT_LIMITS, ...limits },
     retentionMs: 14 * 86_400_000,
     ending: new AbortController(),
   } as unknown as RelaySession;
@@ -73,6 +78,28 @@ test('batching: after slow pushes fewer items go at once, and more again after q
   }
   // 200 items, halved at each of seven, are one; a quick answer doubles them.
   expect(sizes).toEqual([4, 4, 4, 4, 4, 4, 3, 1, 2, 2]);
+});
+
+test.each([
+  ['max_batch', { max_batch: 3 }, [3, 3, 1]],
+  // Of wire bytes, so that a page holds what one request brought; each row has some 700.
+  ['max_pull_bytes', { max_pull_bytes: 2000 }, [2, 2, 2, 1]],
+])("batching: a request holds no more than the relay's %s", async (_name, limits, expected) => {
+  const sizes: number[] = [];
+  const { alice, pass } = await given(
+    7,
+    (items) => {
+      sizes.push(items.length);
+      return Promise.resolve({ epoch: 'FIRST', results: items.map(() => ({ status: 'rejected:quota:queue_items' })) });
+    },
+    undefined,
+    limits,
+  );
+  for (const { wireBytes } of await alice.outbox()) expect(wireBytes).toBeGreaterThan(667);
+  for (const { wireBytes } of await alice.outbox()) expect(wireBytes).toBeLessThan(1000);
+  pass.begin();
+  await expect.poll(async () => (await alice.outbox()).every(({ relayAttempts }) => relayAttempts === 1)).toBe(true);
+  expect(sizes).toEqual(expected);
 });
 
 test('a request that this host itself ended counts for nothing: its rows are as due as before', async () => {

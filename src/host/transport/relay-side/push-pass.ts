@@ -99,7 +99,9 @@ export class PushPass {
         return;
       }
       const rows = await this.#dueForRelay(session);
-      const count = batchOf(rows, this.#size, session.limits.max_batch);
+      const { max_batch: itemsMax, max_pull_bytes: bytesMax } = session.limits;
+      const { items, bytes } = this.#size;
+      const count = batchOf(rows, { items, bytes: Math.min(bytes, bytesMax) }, itemsMax);
       if (count === 0) break;
       await this.#push(session, rows.slice(0, count));
     }
