@@ -18,6 +18,7 @@ import {
 } from '../../protocol/lan.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { parserOf } from '../../protocol/schemas.ts';
+import { limitedSignal } from '../../system/limited-signal.ts';
 import type { SignedRotation } from '../core/rows.ts';
 import type { Office } from '../office/office.ts';
 import { lanHopHeaders } from './lan-hop.ts';
@@ -129,7 +130,7 @@ export class LanClient {
     } = {},
   ): Promise<T> {
     const timeoutMs = ANSWER_TIMEOUT_MS + Math.ceil((text?.length ?? 0) / SLOWEST_BYTES_PER_MS);
-    const signal = AbortSignal.any([this.#stopping, AbortSignal.timeout(timeoutMs)]);
+    const { signal, over } = limitedSignal(timeoutMs, this.#stopping);
     let status: number;
     let bytes: Buffer;
     try {
@@ -145,6 +146,8 @@ export class LanClient {
     } catch (error) {
       if (error instanceof LanCallFailed) throw error;
       throw new LanCallFailed(`the host at ${address} did not answer (${reasonOf(error)})`, 0, '', error);
+    } finally {
+      over();
     }
     const document = parseJsonBounded(bytes, REQUEST_JSON_BOUNDS);
     if (status !== 200) {

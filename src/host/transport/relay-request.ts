@@ -10,6 +10,7 @@ import { isObject } from '../../protocol/items.ts';
 import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
 import { ChallengeResponse, EncKeyPublished, EncKeyShown, EnrolResponse } from '../../protocol/responses.ts';
 import { parserOf } from '../../protocol/schemas.ts';
+import { limitedSignal } from '../../system/limited-signal.ts';
 
 /** For the whole of an answer to come, besides the time that a pull asked the relay to wait. */
 const ANSWER_TIMEOUT_MS = 30_000;
@@ -88,7 +89,7 @@ export async function sendRelayRequest(
   { url, stopping }: Pick<RelayClientOptions, 'url' | 'stopping'>,
   { method, target, headers = {}, body, longerMs = 0, bounds = REQUEST_JSON_BOUNDS }: RelayRequest,
 ): Promise<Record<string, unknown>> {
-  const inTime = AbortSignal.timeout(ANSWER_TIMEOUT_MS + longerMs);
+  const { signal, over } = limitedSignal(ANSWER_TIMEOUT_MS + longerMs, stopping);
   let status: number;
   let retryAfterMs: number | undefined;
   let bytes: Buffer;
@@ -96,7 +97,7 @@ export async function sendRelayRequest(
     const response = await fetch(url + target, {
       method,
       redirect: 'error',
-      signal: stopping ? AbortSignal.any([stopping, inTime]) : inTime,
+      signal,
       headers: { ...headers, ...(body !== undefined && { 'content-type': 'application/json' }) },
       ...(body !== undefined && { body: JSON.stringify(body) }),
     });
@@ -106,6 +107,8 @@ export async function sendRelayRequest(
   } catch (error) {
     if (error instanceof RelayCallFailed) throw error;
     throw new RelayCallFailed(`the relay did not answer (${reasonOf(error)})`, 0, {}, { cause: error });
+  } finally {
+    over();
   }
   const answer = parseJsonBounded(bytes, bounds);
   if (status < 200 || status > 299) throw new RelayProblem(status, isObject(answer) ? answer : {}, retryAfterMs);
