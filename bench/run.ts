@@ -1,6 +1,6 @@
 /**
  * `npm run bench`: what the README's figures come from. Everything in one run, so that the ratios hold whatever the
- * machine does; requests are made before the clock starts.
+ * machine does; requests are made before the clock starts. `npm run bench -- mail` is mail between two hosts alone.
  */
 import { audit } from './audit.ts';
 import { backup } from './backup.ts';
@@ -73,7 +73,6 @@ function print(name: string, rate: string, mbPerS: number, timing: Timing, peakM
   );
 }
 
-// `npm run bench -- mail`: that alone.
 if (process.argv[2] === 'mail') {
   await printRelayedMail();
   process.exit();

@@ -25,8 +25,12 @@ export function signingPeer(reader: Reader, key: PublicKey): PeerRow | Judgement
   return peer;
 }
 
-/** Whether a key is the peer's, or nobody's as far as is known: a peer's new key may be seen at a relay first. */
-export function isOfPeer(reader: Reader, key: PublicKey, peer: PeerRow): boolean {
+/**
+ * Whether an item that `signingKey` of the peer signed was brought by the peer, or under a key that is nobody's as far as
+ * is known: a peer's new key may be seen at a relay first.
+ */
+export function isBroughtBy(reader: Reader, peer: PeerRow, signingKey: PublicKey, key: PublicKey): boolean {
+  if (key === signingKey) return true;
   const owner = peerOfKey(reader, key);
   return !owner || owner.peerId === peer.peerId;
 }

@@ -29,7 +29,7 @@ import type { Reader, Transaction } from '../store/host-store.ts';
 import { type Delivery, storeMessage } from './mailbox.ts';
 import type { Office } from './office.ts';
 import { issueReceipt, repeatReceipts } from './receipts.ts';
-import { type IncomingItem, isOfPeer, signingPeer } from './incoming.ts';
+import { type IncomingItem, isBroughtBy, signingPeer } from './incoming.ts';
 import type { Inspection } from './inspection.ts';
 import { type Envelope, type SealedContent, sealKeyId } from './sealing.ts';
 
@@ -50,7 +50,7 @@ export async function judgeEnvelope(
   if (envelope.id !== item.itemId) return keep('id-mismatch', 'the envelope has another id than the item');
   const peer = signingPeer(reader, envelope.from_host_pubkey);
   if (!isPeer(peer)) return peer;
-  if (!isOfPeer(reader, item.senderPubkey, peer))
+  if (!isBroughtBy(reader, peer, envelope.from_host_pubkey, item.senderPubkey))
     return keep('sender-mismatch', `${peer.hostName} signed it, another host brought it`);
   if (!inspection.isSigned(envelope.from_host_pubkey, parsed.signedBytes, envelope.sig)) {
     return keep('bad-signature', `the signature is not that of ${peer.hostName}`);

@@ -8,7 +8,7 @@ import { isSameHost, partsOfAddress } from '../core/address.ts';
 import type { Address, PeerRow } from '../core/rows.ts';
 import { type Judgement, accept, duplicate, keep } from './verdict.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
-import { isOfPeer, peerOfKey, signingPeer } from './incoming.ts';
+import { isBroughtBy, peerOfKey, signingPeer } from './incoming.ts';
 import type { Inspection } from './inspection.ts';
 import type { Office } from './office.ts';
 import { outboxRowOf } from './outbox-rows.ts';
@@ -28,7 +28,7 @@ export function judgeReceipt(reader: Reader, office: Office, inspection: Inspect
   }
   const peer = signingPeer(reader, rec.host_pubkey);
   if ('status' in peer) return peer;
-  if (!isOfPeer(reader, item.senderPubkey, peer)) {
+  if (!isBroughtBy(reader, peer, rec.host_pubkey, item.senderPubkey)) {
     return keep('sender-mismatch', `${peer.hostName} signed it, another host brought it`);
   }
   if (!inspection.isSigned(rec.host_pubkey, signedBytes, sig)) {

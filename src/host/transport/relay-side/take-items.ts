@@ -4,8 +4,7 @@
  */
 import type { IncomingItem } from '../../office/incoming.ts';
 import type { Office } from '../../office/office.ts';
-import type { Inspection } from '../../office/inspection.ts';
-import { inspectItem, receiveItem } from '../../office/receive.ts';
+import { inspectItems, receiveItem } from '../../office/receive.ts';
 import type { Transaction } from '../../store/host-store.ts';
 
 /** Items and wire bytes of one transaction. */
@@ -36,8 +35,7 @@ export async function takeItems(items: readonly IncomingItem[], taking: Taking):
 }
 
 async function takeChunk(chunk: readonly IncomingItem[], before: number, { office, done }: Taking): Promise<number> {
-  const inspections: Inspection[] = [];
-  for (const item of chunk) inspections.push(await inspectItem(office, item));
+  const inspections = await inspectItems(office, chunk);
   return office.store.transact(async (tx) => {
     let taken = 0;
     for (const inspection of inspections) {
