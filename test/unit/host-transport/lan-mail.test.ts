@@ -248,8 +248,12 @@ describe('what paired hosts know of each other', () => {
     accepted(await addAgent(there.office, { name: 'carol' }));
     accepted(await removeAgent(there.office, { name: 'bob' }));
     for (const host of [here, there]) host.clock.aheadMs = 300_001;
-    here.office.tell({ type: 'peers-changed' });
-    await until(here, async () => ((await agentsOf(here, 'there'))?.join() === 'carol' ? true : undefined));
+    const askedAgain = async (): Promise<string | undefined> => {
+      // A look that fails, as one that was signed before the clocks moved does, leaves it to the next.
+      here.office.tell({ type: 'peers-changed' });
+      return (await agentsOf(here, 'there'))?.join();
+    };
+    await expect.poll(askedAgain).toBe('carol');
   });
 
   test('is where each listens: one that calls from elsewhere is believed when it answers there alone', async () => {
