@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { hostRotation } from '../../src/protocol/documents.ts';
 import { hostFingerprint } from '../../src/protocol/public-key.ts';
 import { canonicalBytes } from '../../src/protocol/canonical-json.ts';
+import { ANY_ADAPTER } from '../support/adapters.ts';
 import { postJson } from '../support/enrolments.ts';
 import {
   type HostedRelay,
@@ -13,7 +14,6 @@ import {
   hostedRelayForTest,
   postDeny,
 } from '../support/hosted-relay.ts';
-import { ADAPTERS } from '../support/http-relay.ts';
 import { type TestHost, alice, bob, carol, dave, hostNamed } from '../support/hosts.ts';
 import { RELAY_URL, denyToken, signed, signingPair } from '../support/local-issuer.ts';
 import { itemTo } from '../support/mail.ts';
@@ -25,7 +25,7 @@ const DAY_MS = 86_400_000;
 const WAIT_S = 25;
 const alice2 = hostNamed('alice-later');
 
-describe.each(ADAPTERS)('%s', (adapter) => {
+describe.each(ANY_ADAPTER)('%s', (adapter) => {
   /** alice and bob in the account acme, carol in umbrella; alice and carol of one organisation. */
   const started = async (changes: Parameters<typeof hostedRelayForTest>[1] = {}): Promise<HostedRelay> => {
     const hosted = await hostedRelayForTest(adapter, changes);

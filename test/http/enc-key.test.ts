@@ -1,7 +1,8 @@
 /** Encryption-key advertisements over v1 and v2: protocol.md section 4, "Enrolment record", rules 7 and 8. */
 import { canonicalize } from 'json-canonicalize';
 import { describe, expect, test } from 'vitest';
-import { ADAPTERS, type HttpRelay, relayForSuite } from '../support/http-relay.ts';
+import { ANY_ADAPTER } from '../support/adapters.ts';
+import { type HttpRelay, relayForSuite } from '../support/http-relay.ts';
 import { type TestHost, alice, bob, carol, dave, hostNamed } from '../support/hosts.ts';
 import { jsonOf } from '../support/problems.ts';
 import type { RawResponse } from '../support/raw-http.ts';
@@ -10,7 +11,7 @@ const V1 = '/v1/relay/enc-key';
 const V2 = '/v2/relay/enc-key';
 const ENC_PUB = Buffer.alloc(32, 7).toString('base64');
 
-describe.each(ADAPTERS)('%s', (adapter) => {
+describe.each(ANY_ADAPTER)('%s', (adapter) => {
   const suite = relayForSuite(adapter);
   let ats = 0;
 

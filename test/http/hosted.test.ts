@@ -1,9 +1,10 @@
 /** A hosted relay: enrolment by account tokens, what an account may use, and an issuer that is away. */
 import { describe, expect, test } from 'vitest';
 import { JWKS_FAILED_REFRESH_MS, JWKS_REFRESH_MS } from '../../src/relay/auth/jwks.ts';
+import { ANY_ADAPTER } from '../support/adapters.ts';
 import { enrolHost } from '../support/enrolments.ts';
 import { type HostedRelay, enrolAll, enrolWithToken, hostedRelayForTest, postDeny } from '../support/hosted-relay.ts';
-import { ADAPTERS, relayForTest } from '../support/http-relay.ts';
+import { relayForTest } from '../support/http-relay.ts';
 import { type TestHost, alice, bob, carol, dave, hostNamed } from '../support/hosts.ts';
 import { proofOf, signingPair } from '../support/local-issuer.ts';
 import { envelopeWire, itemTo } from '../support/mail.ts';
@@ -12,7 +13,7 @@ import type { RawResponse } from '../support/raw-http.ts';
 
 const MINUTE_MS = 60_000;
 
-describe.each(ADAPTERS)('%s', (adapter) => {
+describe.each(ANY_ADAPTER)('%s', (adapter) => {
   test('enrolment rule 7: a token enrols, and the answer shows the account that it proves', async () => {
     const hosted = await hostedRelayForTest(adapter);
     const { relay } = hosted;

@@ -3,14 +3,15 @@ import { canonicalize } from 'json-canonicalize';
 import { describe, expect, test } from 'vitest';
 import type { ItemToPush, PushResult } from '../../src/host/transport/relay-client.ts';
 import type { PublicKey } from '../../src/protocol/public-key.ts';
-import { ADAPTERS, type HttpRelay, relayForSuite, relayForTest } from '../support/http-relay.ts';
+import { ANY_ADAPTER } from '../support/adapters.ts';
+import { type HttpRelay, relayForSuite, relayForTest } from '../support/http-relay.ts';
 import { type TestHost, alice, bob, carol, dave } from '../support/hosts.ts';
 import { envelopeWire, itemTo, receiptId, receiptWire } from '../support/mail.ts';
 import '../support/problems.ts';
 
 const BAD_RECEIPT = 'rejected:bad receipt';
 
-describe.each(ADAPTERS)('%s', (adapter) => {
+describe.each(ANY_ADAPTER)('%s', (adapter) => {
   const suite = relayForSuite(adapter);
   let ids = 0;
   const newId = (): string => `items-${++ids}`;

@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { ControlClient } from '../../src/cli/control-client.ts';
 import { checkedBackup } from '../../src/relay/store/backup-file.ts';
-import { ADAPTERS, type HttpRelay, relayForTest } from '../support/http-relay.ts';
+import { ANY_ADAPTER } from '../support/adapters.ts';
+import { type HttpRelay, relayForTest } from '../support/http-relay.ts';
 import { alice, bob, carol, hostNamed } from '../support/hosts.ts';
 import { itemTo } from '../support/mail.ts';
 import '../support/problems.ts';
@@ -16,7 +17,7 @@ const LAST_BACKUP = 'poste_relay_last_backup_timestamp_seconds';
 /** By name and labels, as they are written. */
 type Samples = ReadonlyMap<string, number>;
 
-describe.each(ADAPTERS)('%s', (adapter) => {
+describe.each(ANY_ADAPTER)('%s', (adapter) => {
   const started = (): Promise<HttpRelay> => relayForTest(adapter, { adminListen: { host: '127.0.0.1', port: 0 } });
 
   test('it counts what happened to items, requests and batches', async () => {

@@ -1,7 +1,8 @@
 /** Rates: pushes by sender key, challenge and enrol by client address; and who the client is behind a proxy. */
 import { describe, expect, test } from 'vitest';
+import { ANY_ADAPTER } from '../support/adapters.ts';
 import { askChallenge, enrolBody, postJson } from '../support/enrolments.ts';
-import { ADAPTERS, type HttpRelay, relayForTest } from '../support/http-relay.ts';
+import { type HttpRelay, relayForTest } from '../support/http-relay.ts';
 import { type TestHost, alice, bob, carol, hostNamed } from '../support/hosts.ts';
 import { itemTo } from '../support/mail.ts';
 import { jsonOf } from '../support/problems.ts';
@@ -10,7 +11,7 @@ import type { RawResponse } from '../support/raw-http.ts';
 const CHALLENGE = '/v1/relay/challenge';
 const ENROL = '/v1/relay/enrol';
 
-describe.each(ADAPTERS)('%s', (adapter) => {
+describe.each(ANY_ADAPTER)('%s', (adapter) => {
   test('pushes per minute are counted by sender key, whatever they hold', async () => {
     const relay = await relayForTest(adapter, { pushesPerMinute: 3 });
     const namesake = { ...hostNamed('another alice'), name: alice.name };

@@ -3,6 +3,7 @@
  * serves with node:http alone, and so do its tests; test/unit/relay-http/uws-binding.test.ts says where it must load.
  */
 import { loadUws } from '../../src/relay/http/uws-binding.ts';
+import { IS_THOROUGH } from './thorough.ts';
 
 export type Adapter = 'uws' | 'node';
 
@@ -10,3 +11,6 @@ export const ADAPTERS: readonly Adapter[] = loadUws() ? ['uws', 'node'] : ['node
 
 /** uWebSockets.js where it runs. */
 export const FIRST_ADAPTER: Adapter = ADAPTERS[0] ?? 'node';
+
+/** For rules that neither of them decides: one, or both where all is tried. */
+export const ANY_ADAPTER: readonly Adapter[] = IS_THOROUGH ? ADAPTERS : [FIRST_ADAPTER];

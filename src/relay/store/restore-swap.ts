@@ -48,10 +48,10 @@ export function isSwapUnderWay(folder: string): boolean {
 }
 
 /** From here on the restore has happened. Where it cannot be made durable it has not, and nobody may carry it out. */
-export async function decideSwap(folder: string, swap: Swap): Promise<void> {
+export async function decideSwap(folder: string, swap: Swap, write = writeDurably): Promise<void> {
   const journal = join(folder, JOURNAL);
   try {
-    await writeDurably(journal, Buffer.from(JSON.stringify(swap)));
+    await write(journal, Buffer.from(JSON.stringify(swap)));
   } catch (error) {
     await rm(journal, { force: true });
     throw error;

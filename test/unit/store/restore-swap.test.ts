@@ -1,16 +1,11 @@
 /** The swap of a restore: a decision that cannot be made durable, two who carry it out, and who opens meanwhile. */
 import { mkdir, readFile, readdir, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { levelAt } from '../../../src/relay/store/level.ts';
 import { openServing } from '../../../src/relay/store/open.ts';
 import { decideSwap, finishSwap, isSwapUnderWay } from '../../../src/relay/store/restore-swap.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
-
-const disk = vi.hoisted(() => ({ fails: false }));
-vi.mock('../../../src/system/sync-folder.ts', () => ({
-  syncFolder: () => (disk.fails ? Promise.reject(new Error('EIO')) : Promise.resolve()),
-}));
 
 const SWAP = {
   restored: 'log.restoring-00000000',
@@ -35,12 +30,16 @@ async function decided(): Promise<string> {
   return folder;
 }
 
+/** The bytes are there, and a power cut may take them away. */
+async function writeUnsynced(path: string, bytes: Uint8Array): Promise<void> {
+  await writeFile(path, bytes);
+  throw new Error('EIO');
+}
+
 test('a decision whose folder cannot be synced is taken back', async () => {
   const folder = await temporaryFolder();
   await mkdir(join(folder, SWAP.restored));
-  disk.fails = true;
-  await expect(decideSwap(folder, SWAP)).rejects.toThrow('EIO');
-  disk.fails = false;
+  await expect(decideSwap(folder, SWAP, writeUnsynced)).rejects.toThrow('EIO');
   expect(isSwapUnderWay(folder)).toBe(false);
   await finishSwap(folder);
   expect(await readdir(folder)).toEqual([SWAP.restored]);

@@ -1,0 +1,19 @@
+/** In which order test files run: those that wait for other processes first, and beside them those that compute. */
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
+
+/** These wait most, for what is killed to come again and for what is tried again. */
+const WAITS_LONG = /\/(?:crash|relay-mail)\//;
+
+export class TestOrder extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    // oxlint-disable-next-line unicorn/no-array-sort: of the class above, not of an array
+    const sorted = await super.sort(files);
+    const computing = sorted.filter(({ project }) => project.name === 'in-process');
+    const waiting = sorted.filter((file) => !computing.includes(file));
+    const longest = waiting.filter(({ moduleId }) => WAITS_LONG.test(moduleId));
+    const waitingFirst = [...longest, ...waiting.filter((file) => !longest.includes(file))];
+    const both: TestSpecification[] = [];
+    while (waitingFirst.length > 0) both.push(...waitingFirst.splice(0, 1), ...computing.splice(0, 2));
+    return [...both, ...computing];
+  }
+}
