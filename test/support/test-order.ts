@@ -6,7 +6,7 @@ const WAITS_LONG = /\/(?:crash|relay-mail)\//;
 
 export class TestOrder extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
-    // oxlint-disable-next-line unicorn/no-array-sort: of the class above, not of an array
+    // oxlint-disable-next-line unicorn/no-array-sort -- of the class above, not of an array
     const sorted = await super.sort(files);
     const computing = sorted.filter(({ project }) => project.name === 'in-process');
     const waiting = sorted.filter((file) => !computing.includes(file));
