@@ -76,7 +76,7 @@ describe('kill -9', () => {
     expect(oracle.accepted.size).toBeGreaterThan(2000);
     expect(oracle.repeated).toBeGreaterThan(0);
     expect(oracle.deliveredTo(bob).length).toBeGreaterThan(1000);
-  });
+  }, 180_000);
 });
 
 /** What the relay has promised, and what it has handed over. */
