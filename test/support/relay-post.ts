@@ -43,6 +43,12 @@ export async function makePairedHosts(): Promise<{ folder: string; remove: () =>
   return made;
 }
 
+async function openProxy(relay: KilledRelay): Promise<FlakyProxy> {
+  const proxy = await FlakyProxy.open(new SeededRandom(1), () => relay.port);
+  onTestFinished(() => proxy.close());
+  return proxy;
+}
+
 /** Two calls fail for each of the others, as the LAN has to before a relay is asked. */
 async function loseTheOthers(daemon: KilledDaemon): Promise<void> {
   const { client } = daemon;
@@ -65,8 +71,8 @@ export interface RelayPostOptions {
   names?: readonly HostName[];
   /** Arguments of `relay serve`. */
   relay?: readonly string[];
-  /** Whether nothing of v2 is there to be seen. */
-  isV1Only?: boolean;
+  /** Those to whom nothing of v2 is there to be seen; nobody when absent. */
+  v1Only?: readonly HostName[];
 }
 
 /** One accepted message. */
@@ -98,16 +104,18 @@ export class RelayPost {
     paired,
     names = ['north', 'south'],
     relay: args,
-    isV1Only = false,
+    v1Only = [],
   }: RelayPostOptions): Promise<RelayPost> {
     const folder = await temporaryFolder();
     const relay = await KilledRelay.begin(args);
-    const proxy = await FlakyProxy.open(new SeededRandom(1), () => relay.port);
-    onTestFinished(() => proxy.close());
-    proxy.isV1Only = isV1Only;
+    const [proxy, v1Proxy] = [await openProxy(relay), await openProxy(relay)];
+    v1Proxy.isV1Only = true;
+    const urlOf = (name: HostName): string => (v1Only.includes(name) ? v1Proxy : proxy).url;
     await cp(paired, folder, { recursive: true });
     const daemons = await Promise.all(names.map((name) => KilledDaemon.over(name, join(folder, name))));
-    await Promise.all(daemons.map((daemon) => daemon.answered((one) => one.call('relay-set', { url: proxy.url }))));
+    for (const [at, name] of names.entries()) {
+      await daemons[at]?.answered((one) => one.call('relay-set', { url: urlOf(name) }));
+    }
     // A host that the relay does not know yet is asked for again after a minute.
     for (const { client } of daemons) {
       const { state, problem } = await eventually(
@@ -116,7 +124,7 @@ export class RelayPost {
       );
       if (state !== 'ready') throw new Error(`the relay is ${state}: ${problem?.message}`);
     }
-    return new RelayPost(relay, proxy, daemons);
+    return new RelayPost(relay, v1Only.length === names.length ? v1Proxy : proxy, daemons);
   }
 
   private constructor(relay: KilledRelay, proxy: FlakyProxy, daemons: readonly KilledDaemon[]) {

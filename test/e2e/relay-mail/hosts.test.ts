@@ -124,6 +124,23 @@ const CELLS: Cell[] = [
     },
     alerted: 2,
   },
+  {
+    what: 'one speaks only v1, in which no receipts travel: what it sent arrives, and it is told that it heard nothing',
+    options: { v1Only: ['south'] },
+    happens: async (post) => {
+      const [north, south] = [post.daemon('north'), post.daemon('south')];
+      await post.write(2);
+      await post.relay.kill();
+      await post.write(1);
+      await post.relay.beginAgain();
+      await post.arrived();
+      // Its own receipts go when the LAN is there again.
+      await post.meet();
+      await expect.poll(async () => (await rowsOf(north, 'open')).length).toBe(0);
+      await restartAt(south, 3 * DAY_MS + 60_000);
+    },
+    alerted: 3,
+  },
 ];
 
 async function rotate(daemon: KilledDaemon): Promise<void> {

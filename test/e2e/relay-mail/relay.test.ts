@@ -100,7 +100,7 @@ const CELLS: Cell[] = [
   },
   {
     what: 'the relay speaks only v1, loses answers and is killed; receipts come when the LAN is there again',
-    options: { isV1Only: true },
+    options: { v1Only: ['north', 'south'] },
     happens: async (post) => {
       post.proxy.chances = { ...post.proxy.chances, lostAnswer: 0.3, twice: 0.3 };
       await post.write(2);
