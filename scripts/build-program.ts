@@ -13,7 +13,8 @@ const DIST = fileURLToPath(new URL('../dist/', import.meta.url));
 /** These find native parts or workers beside themselves, so they stay where npm put them. */
 const BESIDE = ['classic-level', 'level', 'msgpackr', 'pino', 'prom-client', 'uws-compat', 'uws-current'];
 
-await rm(`${DIST}cli`, { recursive: true, force: true });
+// Whole: what an earlier build left beside it would be packed with it.
+await rm(DIST, { recursive: true, force: true });
 await build({
   entryPoints: [`${SOURCES}cli/main.ts`],
   outbase: SOURCES,
