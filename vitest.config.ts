@@ -1,18 +1,24 @@
-import { statfsSync } from 'node:fs';
+import { realpathSync, statfsSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { defineConfig } from 'vitest/config';
+import { PATIENCE_MS } from './test/support/patience.ts';
+import { SkippedPrograms } from './test/support/skipped-programs.ts';
 import { TestOrder } from './test/support/test-order.ts';
+import { thoroughFiles } from './test/support/thorough-files.ts';
+import { IS_REST } from './test/support/thorough.ts';
 
-/** These keep nothing in modules or globals, so that the files which a worker runs share what they import. */
-const IN_PROCESS = ['test/{unit,spec,property,http}/**/*.test.ts'];
-/** These start processes: each file by itself. */
-const WITH_PROCESSES = ['test/{control,browser,e2e,crash}/**/*.test.ts'];
+/** With POSTE_TEST_THOROUGH=rest only the files that try more than in `npm test`, which has run before. */
+const FILES = IS_REST ? thoroughFiles() : ['test/**/*.test.ts'];
 
 const MEMORY_DISK = '/dev/shm';
 const MEMORY_DISK_BYTES_MIN = 4 * 1024 ** 3;
 
-/** Where tests keep their stores: in memory where there is room, since thousands of them wait for the disk otherwise. */
+/**
+ * Where tests keep their stores: in memory where there is room, since thousands of them wait for the disk otherwise. On
+ * macOS not in the folder of the session, whose name leaves too little of the 103 bytes that a socket's path may have.
+ */
 function temporaryRoot(): string {
+  if (process.platform === 'darwin') return realpathSync('/tmp');
   if (process.env['TMPDIR'] !== undefined) return tmpdir();
   try {
     const { bavail, bsize } = statfsSync(MEMORY_DISK);
@@ -24,21 +30,25 @@ function temporaryRoot(): string {
 
 export default defineConfig({
   test: {
-    projects: [
-      { extends: true, test: { name: 'in-process', include: IN_PROCESS, isolate: false } },
-      { extends: true, test: { name: 'processes', include: WITH_PROCESSES } },
-    ],
+    include: FILES,
+    // Tests keep nothing in modules or globals, so that the files which a worker runs share what they import.
+    isolate: false,
     setupFiles: ['test/support/checked-fetch.ts'],
     env: { TMPDIR: temporaryRoot() },
+    reporters: ['default', new SkippedPrograms()],
     sequence: { sequencer: TestOrder },
     // Many tests wait for other processes: one worker for each core would leave cores idle.
     maxWorkers: availableParallelism() * 2,
-    // Read as one file each: typebox alone is 680 files, and every test file would look each of them up.
-    deps: { optimizer: { ssr: { enabled: true, include: ['typebox', 'typebox/compile'] } } },
-    testTimeout: 60_000,
-    hookTimeout: 30_000,
+    deps: {
+      // Imports of libraries are what Node makes of them; a proxy around each made every use of one cost 200 ns.
+      interopDefault: false,
+      // Read as one file each: typebox alone is 680 files, and every test file would look each of them up.
+      optimizer: { ssr: { enabled: true, include: ['typebox', 'typebox/compile'] } },
+    },
+    testTimeout: 120_000,
+    hookTimeout: 60_000,
     // What is polled for ends with the event; a loaded machine may take much longer than a second for it.
-    expect: { poll: { timeout: 30_000 } },
+    expect: { poll: { timeout: PATIENCE_MS } },
     // A test that logs by mistake should be seen; a test that passes has nothing to say.
     silent: 'passed-only',
   },

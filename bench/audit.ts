@@ -1,8 +1,8 @@
 /** How fast a store is verified and rebuilt: a log of pushes and acks, half of the mail still waiting. */
-import { rebuild } from '../src/relay/audit/rebuild.ts';
-import type { Progress } from '../src/relay/audit/finding.ts';
-import { verify } from '../src/relay/audit/verify.ts';
-import { openOffline } from '../src/relay/store/offline.ts';
+import { rebuild } from '../src/relay/replay/rebuild.ts';
+import type { Progress } from '../src/relay/replay/finding.ts';
+import { verify } from '../src/relay/replay/verify.ts';
+import { openOffline } from '../src/relay/replay/offline.ts';
 import { BenchEngine, anyKey } from './engine.ts';
 
 const EVENTS = Number(process.env['POSTE_BENCH_EVENTS'] ?? 100_000);

@@ -4,8 +4,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../src/protocol/epoch.ts';
-import { restoreRelay } from '../src/relay/restore.ts';
-import { writeBackupFile } from '../src/relay/store/backup-file.ts';
+import { restoreRelay } from '../src/relay/backup/restore.ts';
+import { writeBackupFile, backupOf } from '../src/relay/backup/backup.ts';
 import { readRelayKey } from '../src/relay/store/relay-key.ts';
 import { BenchEngine, anyKey } from './engine.ts';
 
@@ -45,7 +45,7 @@ export async function backup(): Promise<BackupFigures> {
     const snapshot = await relay.engine.snapshot();
     const begun = performance.now();
     const stamp = { created_at: Date.now(), version: 'bench' };
-    const written = await writeBackupFile(snapshot.chunks(stamp), { path: file, replaces: false });
+    const written = await writeBackupFile(backupOf(snapshot, stamp), { path: file, replaces: false });
     const backupS = (performance.now() - begun) / 1000;
     await snapshot.close();
     const signer = await readRelayKey(relay.folder);

@@ -7,8 +7,7 @@ import { sha256Hex } from '../src/protocol/digest.ts';
 import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../src/protocol/epoch.ts';
 import { DEFAULT_LIMITS, type Limits } from '../src/protocol/limits.ts';
 import type { HostName, ItemId } from '../src/protocol/names.ts';
-import type { PublicKey } from '../src/protocol/public-key.ts';
-import { publicKeyFromBytes } from '../src/protocol/public-key.ts';
+import { type PublicKey, publicKeyFromBytes } from '../src/protocol/public-key.ts';
 import type { PushItem } from '../src/relay/core/command.ts';
 import { Engine } from '../src/relay/engine/engine.ts';
 import { openStore } from '../src/relay/store/open.ts';
@@ -49,7 +48,7 @@ export class BenchEngine {
   }
 
   async enrol(hostPubkey: PublicKey): Promise<void> {
-    await this.engine.enrol({
+    await this.engine.admissions.enrol({
       type: 'EnrolHost',
       hostPubkey,
       hostName: 'bench' as HostName,
@@ -90,7 +89,13 @@ export class BenchEngine {
       enrolmentsMax: 100_000,
       dedupRowsMax: 2_000_000,
     } as const;
-    const options = { store, settings, signer: namedSigner('relay'), monotonicMs: () => performance.now(), failed };
+    const options = {
+      store,
+      settings,
+      signer: namedSigner('relay'),
+      monotonicMs: () => performance.now(),
+      onStoreFailed: failed,
+    };
     this.store = store;
     this.engine = await Engine.start(options, Date.now());
   }

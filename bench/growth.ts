@@ -102,7 +102,14 @@ async function publish(relay: BenchEngine, target: PublicKey, senders: PublicKey
 
 async function rotated(relay: BenchEngine, oldPubkey: PublicKey, newPubkey: PublicKey): Promise<PublicKey> {
   const nowMs = Date.now();
-  const outcome = await relay.engine.rotateKey({ type: 'RotateKey', oldPubkey, newPubkey, iatMs: nowMs, nowMs });
+  const outcome = await relay.engine.admissions.rotateKey({
+    type: 'RotateKey',
+    oldPubkey,
+    newPubkey,
+    iatMs: nowMs,
+    signed: null,
+    nowMs,
+  });
   if (outcome.type === 'Refusal') throw new Error(`invariant: the rotation is good, not ${outcome.detail}`);
   return newPubkey;
 }

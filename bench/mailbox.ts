@@ -1,6 +1,6 @@
 /**
  * What a host takes for one message to an agent beside it, and for a list, while its mailbox holds much: operations of
- * the office on a store that syncs every batch.
+ * the context on a store that syncs every batch.
  */
 import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -8,17 +8,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { signerFromSeed } from '../src/protocol/ed25519.ts';
 import type { HostName } from '../src/protocol/names.ts';
+import { RETRY_TIMING } from '../src/host/core/outbox-event.ts';
 import { addressOf } from '../src/host/core/address.ts';
 import { type Refusal, isRefusal } from '../src/host/core/refusal.ts';
 import type { AgentId } from '../src/host/core/rows.ts';
-import { actingAgent } from '../src/host/office/acting-agent.ts';
-import { addAgent } from '../src/host/office/agents.ts';
-import { Bell } from '../src/host/office/bell.ts';
-import { useInbox } from '../src/host/office/inbox.ts';
-import { storeMessage } from '../src/host/office/mailbox.ts';
-import { newMessage } from '../src/host/office/new-message.ts';
-import type { Office } from '../src/host/office/office.ts';
-import { sendMail } from '../src/host/office/send.ts';
+import { actingAgent, addAgent } from '../src/host/agents/agents.ts';
+import { EventBus, type HostContext } from '../src/host/context.ts';
+import { useInbox } from '../src/host/mailbox/inbox.ts';
+import { newMessage, storeMessage } from '../src/host/mailbox/mailbox.ts';
+import { sendMail } from '../src/host/mail/send.ts';
 import { createHostStore } from '../src/host/store/open.ts';
 import { quantile } from './figures.ts';
 
@@ -43,15 +41,15 @@ export async function mailbox(): Promise<MailboxFigures[]> {
     throw error;
   });
   try {
-    const office = officeOver(store);
-    granted(await addAgent(office, { name: 'sender' }));
-    granted(await addAgent(office, { name: 'receiver' }));
-    const sender = granted(await actingAgent(office, 'sender'));
-    const receiver = granted(await actingAgent(office, 'receiver'));
-    await fill(office, sender, receiver);
-    const send = () => sendMail(office, sender, { to: ['receiver'], subject: 'bench', body: BODY });
-    const newest = () => useInbox(office, receiver, { limit: LIST_LIMIT });
-    const all = () => useInbox(office, receiver, { state: 'all', limit: LIST_LIMIT });
+    const context = officeOver(store);
+    granted(await addAgent(context, { name: 'sender' }));
+    granted(await addAgent(context, { name: 'receiver' }));
+    const sender = granted(await actingAgent(context, 'sender'));
+    const receiver = granted(await actingAgent(context, 'receiver'));
+    await fill(context, sender, receiver);
+    const send = () => sendMail(context, sender, { to: ['receiver'], subject: 'bench', body: BODY });
+    const newest = () => useInbox(context, receiver, { limit: LIST_LIMIT });
+    const all = () => useInbox(context, receiver, { state: 'all', limit: LIST_LIMIT });
     return [
       await measured('mail_send to an agent beside it', send),
       await measured(`mail_inbox, ${LIST_LIMIT} unread`, newest),
@@ -63,8 +61,8 @@ export async function mailbox(): Promise<MailboxFigures[]> {
   }
 }
 
-function officeOver(store: Office['store']): Office {
-  const bell = new Bell();
+function officeOver(store: HostContext['store']): HostContext {
+  const bell = new EventBus();
   const signer = signerFromSeed(randomBytes(32));
   const sealKey = { encPub: '', secret: '', sinceMs: 0, retiredAtMs: null };
   return {
@@ -73,14 +71,15 @@ function officeOver(store: Office['store']): Office {
     nowMs: () => Date.now(),
     monotonicMs: () => performance.now(),
     randomBytes,
-    tell: (happening) => bell.tell(happening),
-    listen: (listener) => bell.listen(listener),
+    retry: RETRY_TIMING,
+    emit: (happening) => bell.emit(happening),
+    subscribe: (listener) => bell.subscribe(listener),
     log: () => {},
   };
 }
 
 /** A mailbox as years of mail leave it. */
-async function fill(office: Office, fromAgent: AgentId, agentId: AgentId): Promise<void> {
+async function fill(context: HostContext, fromAgent: AgentId, agentId: AgentId): Promise<void> {
   const given = {
     from: addressOf('sender', BENCH),
     fromAgent,
@@ -95,14 +94,14 @@ async function fill(office: Office, fromAgent: AgentId, agentId: AgentId): Promi
   const recipients = [{ agentId, forwardedFrom: null }];
   for (let done = 0; done < MESSAGES; done += MESSAGES_PER_BATCH) {
     const ids: string[] = [];
-    await office.store.transact((tx) => {
+    await context.store.transact((tx) => {
       for (let at = 0; at < MESSAGES_PER_BATCH; at++) {
-        const message = newMessage(tx, office, given, BODY, null);
-        storeMessage(tx, office, message, BODY, recipients);
+        const message = newMessage(tx, context, given, BODY, null);
+        storeMessage(tx, context, message, BODY, recipients);
         if (at % UNREAD_EVERY !== 0) ids.push(message.ref);
       }
     });
-    granted(await useInbox(office, agentId, { action: 'mark_read', message_ids: ids }));
+    granted(await useInbox(context, agentId, { action: 'mark_read', message_ids: ids }));
   }
 }
 

@@ -1,5 +1,5 @@
 /** Pulls of full pages: every connection pulls the first page of its own target's queue again and again. */
-import { RelayClient } from '../src/host/transport/relay-client.ts';
+import { RelayClient } from '../src/host/relay/relay-client.ts';
 import { Connection } from './connection.ts';
 import { type Timing, timed } from './figures.ts';
 import { targetName } from './push.ts';

@@ -1,5 +1,5 @@
 /** Pushes through HTTP: prepared requests over several connections, each with a sender and a target of its own. */
-import { RelayClient } from '../src/host/transport/relay-client.ts';
+import { RelayClient } from '../src/host/relay/relay-client.ts';
 import { Connection } from './connection.ts';
 import { type Timing, timed } from './figures.ts';
 import type { BenchRelay } from './relay-process.ts';

@@ -6,18 +6,20 @@ import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { RETRY_TIMING } from '../src/host/core/outbox-event.ts';
 import { type Refusal, isRefusal } from '../src/host/core/refusal.ts';
 import type { AgentId } from '../src/host/core/rows.ts';
-import { actingAgent } from '../src/host/office/acting-agent.ts';
-import { addAgent } from '../src/host/office/agents.ts';
-import { identityOf, newIdentityRow, signedEncKey } from '../src/host/office/identity.ts';
-import type { Office } from '../src/host/office/office.ts';
-import { pinPeer } from '../src/host/office/peers.ts';
-import { generateSealKey } from '../src/host/office/sealing.ts';
-import { sendMail } from '../src/host/office/send.ts';
-import { ownOffice } from '../src/host/own-office.ts';
+import { actingAgent, addAgent } from '../src/host/agents/agents.ts';
+import { identityOf, newIdentityRow, signedEncKey } from '../src/host/peers/identity.ts';
+import { createHostContext, type HostContext } from '../src/host/context.ts';
+import { pinPeer } from '../src/host/peers/peers.ts';
+import { generateSealKey } from '../src/host/mail/sealing.ts';
+import { sendMail } from '../src/host/mail/send.ts';
 import { createHostStore } from '../src/host/store/open.ts';
-import { RelaySide } from '../src/host/transport/relay-side/relay-side.ts';
+import { LanCarrier } from '../src/host/lan/send-batch.ts';
+import { LanClient } from '../src/host/lan/lan-client.ts';
+import { OutboxDispatcher } from '../src/host/outbox/dispatcher.ts';
+import { RelayService } from '../src/host/relay/relay-service.ts';
 import type { HostName } from '../src/protocol/names.ts';
 import { quantile } from './figures.ts';
 import { startBenchRelay } from './relay-process.ts';
@@ -40,8 +42,8 @@ export interface RelayedMailFigures {
 }
 
 interface BenchHost {
-  office: Office;
-  side: RelaySide;
+  context: HostContext;
+  side: RelayService;
   agentId: AgentId;
   close(): Promise<void>;
 }
@@ -93,30 +95,38 @@ async function hostNamed(name: string): Promise<BenchHost> {
   const identity = { hostName: name as HostName, seed: randomBytes(32), sealKey: { encPub, secret } };
   const row = newIdentityRow({ ...identity, nowMs: Date.now() });
   await store.transact((tx) => tx.put('identity', [], row));
-  const office = ownOffice(store, identityOf(row), () => undefined);
-  granted(await addAgent(office, { name: 'agent' }));
-  const side = new RelaySide({ office });
+  const context = createHostContext(store, identityOf(row), RETRY_TIMING, () => undefined);
+  granted(await addAgent(context, { name: 'agent' }));
+  const side = new RelayService({ context });
+  const ending = new AbortController();
+  const client = new LanClient(context, ending.signal);
+  const lan = new LanCarrier({ context, client, onDoubt: () => undefined });
+  const outbox = new OutboxDispatcher({ context, lan, relay: side.carrier });
+  await outbox.start();
   const close = async (): Promise<void> => {
+    const ended = outbox.stop();
+    ending.abort();
     await side.stop();
+    await ended;
     await store.close();
     await rm(folder, { recursive: true, force: true });
   };
-  return { office, side, agentId: granted(await actingAgent(office, 'agent')), close };
+  return { context, side, agentId: granted(await actingAgent(context, 'agent')), close };
 }
 
 async function pin(here: BenchHost, there: BenchHost): Promise<void> {
-  const identity = there.office.identity();
+  const identity = there.context.identity();
   const { hostName, signer } = identity;
   const other = { hostName, publicKey: signer.publicKey, encKey: signedEncKey(identity), address: null };
-  granted(await here.office.store.transact((tx) => pinPeer(tx, here.office, other)));
+  granted(await here.context.store.transact((tx) => pinPeer(tx, here.context, other)));
 }
 
-async function ready(side: RelaySide): Promise<void> {
+async function ready(side: RelayService): Promise<void> {
   while ((await side.status()).state !== 'ready') await turn();
 }
 
-async function send({ office, agentId }: BenchHost): Promise<void> {
-  granted(await sendMail(office, agentId, { to: ['agent@bob'], subject: 'bench', body: BODY }));
+async function send({ context, agentId }: BenchHost): Promise<void> {
+  granted(await sendMail(context, agentId, { to: ['agent@bob'], subject: 'bench', body: BODY }));
 }
 
 async function all(host: BenchHost): Promise<void> {
@@ -149,10 +159,10 @@ async function oneByOne(
   return { arrivedMs, confirmedMs };
 }
 
-function counted({ office }: BenchHost, type: 'sent-changed' | 'mail-stored'): Counted {
+function counted({ context }: BenchHost, type: 'sent-changed' | 'mail-stored'): Counted {
   let count = 0;
   let waiting: (() => void)[] = [];
-  office.listen((happening) => {
+  context.subscribe((happening) => {
     if (happening.type !== type) return;
     count++;
     for (const look of waiting) look();

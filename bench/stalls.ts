@@ -47,8 +47,8 @@ export async function stalls(): Promise<Stall[]> {
 
 const rotate: Work = async ({ engine }) => {
   const nowMs = Date.now();
-  const rotation = { oldPubkey: target, newPubkey: replacement, iatMs: nowMs, nowMs };
-  const outcome = await engine.rotateKey({ type: 'RotateKey', ...rotation });
+  const rotation = { oldPubkey: target, newPubkey: replacement, iatMs: nowMs, signed: null, nowMs };
+  const outcome = await engine.admissions.rotateKey({ type: 'RotateKey', ...rotation });
   if (outcome.type !== 'KeyRotated' || outcome.movedItems !== ITEMS) throw new Error('invariant: all items are moved');
 };
 
@@ -62,17 +62,11 @@ const collect: Work = async ({ engine, store }) => {
 };
 
 const expire: Work = async ({ engine }) => {
-  await engine.expire(
-    () => Date.now() + 15 * DAY_MS,
-    () => true,
-  );
+  await engine.expiry.expire(() => Date.now() + 15 * DAY_MS, new AbortController().signal);
 };
 
 const purge: Work = async ({ engine }) => {
-  await engine.purgeDedup(
-    () => Date.now() + 60 * DAY_MS,
-    () => true,
-  );
+  await engine.expiry.purgeDedup(() => Date.now() + 60 * DAY_MS, new AbortController().signal);
 };
 
 async function measured(senders: number, works: readonly (readonly [string, Work])[]): Promise<Stall[]> {

@@ -6,11 +6,11 @@ import { build } from 'esbuild';
 
 const SOURCES = fileURLToPath(new URL('../src/', import.meta.url));
 const DIST = fileURLToPath(new URL('../dist/', import.meta.url));
-const PAGES = ['console', 'mailpage'] as const;
+const PAGES = ['console', 'mail'] as const;
 
-/** `name` is a folder of `src`, and its style has that name too. */
+/** `name` is a folder of `src/web`, and its style has that name too. */
 export async function buildPage(name: (typeof PAGES)[number], folder: string): Promise<void> {
-  const source = join(SOURCES, name);
+  const source = join(SOURCES, 'web', name);
   await mkdir(folder, { recursive: true });
   await build({
     entryPoints: [
@@ -26,7 +26,7 @@ export async function buildPage(name: (typeof PAGES)[number], folder: string): P
     logLevel: 'warning',
   });
   await copyFile(join(source, 'page.html'), join(folder, 'page.html'));
-  await copyFile(join(SOURCES, 'page', 'icon.svg'), join(folder, 'icon.svg'));
+  await copyFile(join(SOURCES, 'web/shared/icon.svg'), join(folder, 'icon.svg'));
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

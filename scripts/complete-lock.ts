@@ -1,16 +1,22 @@
 /**
- * Adds to package-lock.json the optional packages of other platforms that the registry at hand does not carry.
+ * Completes package-lock.json where the registry at hand does not carry the optional packages of other platforms.
  *
  * `npm ci` refuses a lock file that does not name every optional dependency, and a registry mirror of one platform
- * leaves the others out. What this adds has a version, the platform that its name tells, and no hash: npm skips it on
- * every other platform, and checks it by the registry's word where it is wanted.
+ * leaves the others out: their entries are added, with the platform that their names tell. Then every entry that has no
+ * hash gets the one that the registry gives for its version. npm installs an entry without a hash unchecked, so what the
+ * registry cannot answer for is printed, and `test/unit/lock-file.test.ts` knows it by name.
  *
  *   npx tsx scripts/complete-lock.ts
  */
+import { execFile } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
+import { promisify } from 'node:util';
 
 interface LockEntry {
   version?: string;
+  /** Of an alias: the name in the registry. */
+  name?: string;
+  integrity?: string;
   dev?: boolean;
   optional?: boolean;
   os?: string[];
@@ -24,6 +30,7 @@ interface Lock {
 }
 
 const PATH = new URL('../package-lock.json', import.meta.url);
+const FOLDER = 'node_modules/';
 const SYSTEMS = ['aix', 'android', 'darwin', 'freebsd', 'linux', 'netbsd', 'openbsd', 'openharmony', 'sunos', 'win32'];
 const PROCESSORS = ['arm64', 'arm', 'ia32', 'loong64', 'mips64el', 'ppc64', 'riscv64', 's390x', 'wasm32', 'x64'];
 
@@ -37,10 +44,33 @@ for (const [path, entry] of Object.entries(lock.packages)) {
     added++;
   }
 }
+let pinned = 0;
+for (const [path, entry] of Object.entries(lock.packages)) {
+  const { version } = entry;
+  if (path === '' || version === undefined || entry.integrity !== undefined) continue;
+  const wanted = `${entry.name ?? path.slice(path.lastIndexOf(FOLDER) + FOLDER.length)}@${version}`;
+  const integrity = await integrityOf(wanted);
+  if (integrity === undefined) {
+    console.log(`no hash: ${wanted} is not in the registry at hand`);
+    continue;
+  }
+  lock.packages[path] = { version, integrity, ...entry };
+  pinned++;
+}
 const sorted = Object.entries(lock.packages).toSorted(([a], [b]) => (a < b ? -1 : 1));
 lock.packages = Object.fromEntries(sorted);
 writeFileSync(PATH, `${JSON.stringify(lock, null, 2)}\n`);
-console.log(`${added} entries added`);
+console.log(`${added} entries added, ${pinned} pinned by hash`);
+
+/** What the registry says of the tarball of `wanted` (name@version), if it has one. */
+async function integrityOf(wanted: string): Promise<string | undefined> {
+  try {
+    const { stdout } = await promisify(execFile)('npm', ['view', wanted, 'dist.integrity']);
+    return stdout.trim() || undefined;
+  } catch {
+    return undefined;
+  }
+}
 
 /** Whether the package at `path` finds `name` in that version beside or above itself. */
 function isFound(path: string, name: string, range: string): boolean {

@@ -15,8 +15,8 @@ import { relay } from '../test/support/hosts.ts';
 import { liveALife } from '../test/support/life.ts';
 import { TestClock } from '../test/support/test-clock.ts';
 import { Engine } from '../src/relay/engine/engine.ts';
-import { writeBackup } from '../src/relay/store/backup.ts';
-import { openOffline } from '../src/relay/store/offline.ts';
+import { writeBackup } from '../src/relay/backup/backup.ts';
+import { openOffline } from '../src/relay/replay/offline.ts';
 import { SCHEMA_VERSION, openStore } from '../src/relay/store/open.ts';
 
 const FIXTURES = join(import.meta.dirname, '../test/fixtures');
@@ -32,7 +32,7 @@ try {
       settings: settingsWith(),
       signer,
       monotonicMs: () => performance.now(),
-      failed: ({ cause }) => {
+      onStoreFailed: ({ cause }) => {
         throw cause;
       },
     },

@@ -14,6 +14,7 @@ import { deliveryReceiptVectors } from './vectors/delivery-receipt.ts';
 import { enrolmentVectors } from './vectors/enrolment.ts';
 import { envelopeVectors } from './vectors/envelope.ts';
 import { hopVectors, lanHopVectors } from './vectors/hop.ts';
+import { lanHelloVectors } from './vectors/lan-hello.ts';
 import { lanPairingVectors } from './vectors/lan-pairing.ts';
 import { logProofVectors } from './vectors/log-proof.ts';
 import { encKeyVectors, senderListVectors } from './vectors/publications.ts';
@@ -39,6 +40,7 @@ export async function vectorFiles(): Promise<Map<string, string>> {
     ['rotation.json', rotationVectors()],
     ['log-proof.json', logProofVectors()],
     ['lan-hop.json', lanHopVectors()],
+    ['lan-hello.json', lanHelloVectors()],
     ['lan-pairing.json', lanPairingVectors()],
   ];
   return new Map(files.map(([name, content]) => [name, `${JSON.stringify(content, null, 2)}\n`]));

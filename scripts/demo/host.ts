@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { type CallToolResult, Client } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
-import type { AgentsResult, InboxResult, SendResult } from '../../src/host/documents/mail.ts';
+import type { AgentsResult, InboxResult, SendResult } from '../../src/host/api/schemas/mail.ts';
 import { initialiseHost } from '../../src/host/init.ts';
-import { DaemonClient } from '../../src/host/local/client.ts';
+import { DaemonClient } from '../../src/host/api/client.ts';
 import { hostPaths, ownsFolder } from '../../src/host/paths.ts';
 import { parseHostName } from '../../src/protocol/names.ts';
 

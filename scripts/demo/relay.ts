@@ -18,8 +18,8 @@ import {
   generateSealKey,
   openSeal,
   sealEnvelope,
-} from '../../src/host/office/sealing.ts';
-import { RelayClient } from '../../src/host/transport/relay-client.ts';
+} from '../../src/host/mail/sealing.ts';
+import { RelayClient } from '../../src/host/relay/relay-client.ts';
 import { canonicalBytes } from '../../src/protocol/canonical-json.ts';
 import { sha256Hex } from '../../src/protocol/digest.ts';
 import { signerFromSeed, verifySignature } from '../../src/protocol/ed25519.ts';

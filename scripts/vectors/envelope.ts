@@ -8,13 +8,13 @@ import { strict as assert } from 'node:assert';
 import {
   type Envelope,
   type EnvelopeHead,
+  openSeal,
   SEAL_ALGORITHM,
   SEAL_INFO,
   type SealedContent,
-  openSeal,
   sealKeyId,
-} from '../../src/host/office/sealing.ts';
-import { sealSuite } from '../../src/host/office/seal-suite.ts';
+  sealSuite,
+} from '../../src/host/mail/sealing.ts';
 import { encodeBase64 } from '../../src/protocol/base64.ts';
 import { canonicalBytes, canonicalJson } from '../../src/protocol/canonical-json.ts';
 import { sha256Hex } from '../../src/protocol/digest.ts';

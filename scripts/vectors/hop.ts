@@ -3,6 +3,7 @@ import { canonicalJson } from '../../src/protocol/canonical-json.ts';
 import { sha256Hex } from '../../src/protocol/digest.ts';
 import {
   HOP_HEADERS,
+  HOP_NONCE_BYTES,
   type HopFields,
   hopLanMessage,
   hopV1Message,
@@ -154,10 +155,19 @@ export function hopVectors(): object {
 const LAN_REQUESTS = [
   {
     name: 'with a body',
-    note: 'Six lines, as for the relay, under a tag of their own; the last is the key of the host that is called.',
+    note: 'Seven lines, under a tag of their own: behind the key of the host that is called stands the nonce.',
     method: 'POST',
     target: '/v1/lan/items',
     body: '{"items":[]}',
+    nonceByte: 0x51,
+  },
+  {
+    name: 'the same request again',
+    note: 'A try of its own has a nonce of its own: the receiver takes each once.',
+    method: 'POST',
+    target: '/v1/lan/items',
+    body: '{"items":[]}',
+    nonceByte: 0x52,
   },
   {
     name: 'without a body',
@@ -165,6 +175,7 @@ const LAN_REQUESTS = [
     method: 'GET',
     target: '/v1/lan/agents',
     body: null,
+    nonceByte: 0x53,
   },
   {
     name: 'with a query',
@@ -172,21 +183,25 @@ const LAN_REQUESTS = [
     method: 'GET',
     target: '/v1/lan/agents?known=%C3%BC',
     body: null,
+    nonceByte: 0xff,
   },
 ];
 
-function lanHopCase(request: (typeof LAN_REQUESTS)[number]): object {
+function lanHopCase({ nonceByte, ...request }: (typeof LAN_REQUESTS)[number]): object {
   const { method, target, body } = request;
   const fields = { method, target, timestamp: String(AT), bodyHash: sha256Hex(body ?? '') };
-  return { ...request, ...hopParts(fields, hopLanMessage(fields, bob.signer.publicKey), true) };
+  const nonce = Buffer.alloc(HOP_NONCE_BYTES, nonceByte).toString('base64url');
+  const message = hopLanMessage(fields, bob.signer.publicKey, nonce);
+  return { ...request, nonce, ...hopParts(fields, message, true, nonce) };
 }
 
 export function lanHopVectors(): object {
   return {
     description: [
       'Signed hops between paired hosts on a LAN. Each case is one HTTP request of "host" to "receiver".',
-      'Signed are six lines: "mail-hop-lan", method, path with ?query, x-mail-ts, SHA-256 of the body in lowercase hex,',
-      'the public key of the receiving host; joined by one newline (0x0a), with none at the end.',
+      'Signed are seven lines: "mail-hop-lan-2", method, path with ?query, x-mail-ts, SHA-256 of the body in lowercase hex,',
+      'the public key of the receiving host, x-mail-nonce; joined by one newline (0x0a), with none at the end. The nonce is',
+      '16 random bytes in base64url (RFC 4648 section 5, no padding), here 16 equal ones.',
       CONVENTIONS,
     ],
     receiver: hostOf(bob),
@@ -196,7 +211,7 @@ export function lanHopVectors(): object {
 }
 
 /** What is hashed, signed and sent of a hop of alice. */
-function hopParts(fields: HopFields, message: Buffer, isByKey: boolean): object {
+function hopParts(fields: HopFields, message: Buffer, isByKey: boolean, nonce?: string): object {
   const signature = alice.signer.sign(message);
   return {
     body_sha256: fields.bodyHash,
@@ -209,6 +224,7 @@ function hopParts(fields: HopFields, message: Buffer, isByKey: boolean): object 
       [HOP_HEADERS.timestamp]: fields.timestamp,
       [HOP_HEADERS.signature]: signature,
       ...(isByKey && { [HOP_HEADERS.key]: alice.signer.publicKey }),
+      ...(nonce !== undefined && { [HOP_HEADERS.nonce]: nonce }),
     },
   };
 }

@@ -15,6 +15,7 @@ function rotationCase(name: string, from: Party, to: Party, iat: number): object
     old_sig,
     new_sig,
     request: { rotation: { rec: document, old_sig, new_sig } },
+    asked: `/v2/relay/rotation?key=${encodeURIComponent(from.signer.publicKey)}`,
   };
 }
 
@@ -22,7 +23,8 @@ export function rotationVectors(): object {
   return {
     description: [
       'Rotations of a host key. The old and the new key sign the same bytes, the RFC 8785 form of "document"; "request" is',
-      'the body of POST /v2/relay/rotate, which needs no hop. Post a chain oldest first.',
+      'the body of POST /v2/relay/rotate, which needs no hop. Post a chain oldest first. "asked" is the request target of a',
+      'signed GET by which other hosts read the record: the answer is the same JSON object as "request".',
       CONVENTIONS,
     ],
     cases: [

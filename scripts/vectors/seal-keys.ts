@@ -19,6 +19,7 @@ function sealKey(secretByte: number): SealKey {
   return { secret: encodeBase64(secret), encPub: encodeBase64(spki.subarray(-KEY_BYTES)) };
 }
 
+export const aliceSealKey = sealKey(0x12);
 export const bobSealKey = sealKey(0x13);
 export const bobSecondSealKey = sealKey(0x23);
 export const carolSealKey = sealKey(0x14);

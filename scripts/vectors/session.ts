@@ -1,7 +1,7 @@
 /**
  * A whole first session of two hosts with one relay: every request to the byte, and what is answered.
  *
- * test/http/session-vector.test.ts sends exactly these requests to a relay and compares every answer.
+ * test/support/vectors/session.ts sends exactly these requests to a relay and compares every answer.
  */
 import { encodeBase64 } from '../../src/protocol/base64.ts';
 import { canonicalBytes } from '../../src/protocol/canonical-json.ts';

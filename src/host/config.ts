@@ -1,12 +1,13 @@
 /**
- * What a host can be told: flags, before the environment, before the config file, before what is written here.
+ * The configuration of a host. Flags win over environment variables, those over the config file, that over the defaults.
  *
- * The file is TOML. A key that does not exist, or a value that cannot be, is refused with its line: a setting that is
- * passed over in silence is worse than none.
+ * The file is TOML. An unknown key or an invalid value is refused with its line: a setting that is
+ * ignored in silence is worse than none.
  */
 import { readFileSync } from 'node:fs';
 import { TomlError, type TomlTable, parse as parseToml } from 'smol-toml';
-import { type ListenAddress, listenAddressText, parseListenAddress } from '../system/listen-address.ts';
+import { RETRY_TIMING } from './core/outbox-event.ts';
+import { type ListenAddress, listenAddressText, parseListenAddress } from '../lib/listen-address.ts';
 
 export const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
@@ -14,16 +15,25 @@ export type LogLevel = (typeof LOG_LEVELS)[number];
 export interface HostConfig {
   /** Where paired hosts connect. Nothing listens there while no host is paired and no invite is open. */
   lanListen: ListenAddress;
-  /** The address that paired hosts are told; `undefined` for the one that they see. */
+  /** The address that paired hosts are to use; `undefined` for the one that they see. */
   lanAdvertise: ListenAddress | undefined;
-  /** Where the owner's page is shown: of this machine only. */
+  /** The address of the owner's page: a loopback address. */
   webListen: ListenAddress;
-  /** How long mail is kept that nobody has to handle any more. */
+  /** How long read, acked and sent mail is kept. */
   retentionDays: number;
   logLevel: LogLevel;
+  /** The wait after a failed send; each further failure doubles it, up to the longest. */
+  retryFirstSeconds: number;
+  retryLongestSeconds: number;
+  /** Between two pulls from a relay without long polls. */
+  relayPollSeconds: number;
 }
 
 export const RETENTION_DAYS_MAX = 36_500;
+/** An hour: no setting may delay mail longer. */
+export const SETTING_SECONDS_MAX = 3600;
+
+const RELAY_POLL_SECONDS = 15;
 
 const DEFAULTS: HostConfig = {
   lanListen: { host: '0.0.0.0', port: 8789 },
@@ -31,6 +41,9 @@ const DEFAULTS: HostConfig = {
   webListen: { host: '127.0.0.1', port: 8790 },
   retentionDays: 90,
   logLevel: 'info',
+  retryFirstSeconds: RETRY_TIMING.firstMs / 1000,
+  retryLongestSeconds: RETRY_TIMING.longestMs / 1000,
+  relayPollSeconds: RELAY_POLL_SECONDS,
 };
 
 /** The configuration cannot be used; the message says where and why. */
@@ -40,9 +53,9 @@ interface Setting<K extends keyof HostConfig> {
   member: K;
   environment: string;
   comment: string;
-  /** As the file of a new host shows it. */
+  /** The line in the config file of a new host. */
   example: string;
-  /** The value, or `undefined` when it is none; a number or a boolean comes from the file alone. */
+  /** The value, or `undefined` when it is invalid; only the file can give a number or a boolean. */
   parse(value: unknown): HostConfig[K] | undefined;
   /** Completes "it must be …". */
   expected: string;
@@ -52,18 +65,14 @@ type AnySetting = { [K in keyof HostConfig]: Setting<K> }[keyof HostConfig];
 
 const ADDRESS = 'a text host:port, as in "127.0.0.1:8789" or "[::1]:8789"';
 
-/** By key in the file; a point leads into a table. */
+/** By key in the file; a dot leads into a table. */
 const SETTINGS: Readonly<Record<string, AnySetting>> = {
   retention_days: {
     member: 'retentionDays',
     environment: 'POSTE_RETENTION_DAYS',
     comment: 'Days that mail is kept which nobody has to handle any more.',
     example: String(DEFAULTS.retentionDays),
-    parse: (value) => {
-      const days = typeof value === 'string' && /^[0-9]+(?:\.[0-9]+)?$/.test(value) ? Number(value) : value;
-      return typeof days === 'number' && days > 0 && days <= RETENTION_DAYS_MAX ? days : undefined;
-    },
-    expected: `a number above 0, at most ${RETENTION_DAYS_MAX}`,
+    ...numberUpTo(RETENTION_DAYS_MAX),
   },
   log_level: {
     member: 'logLevel',
@@ -104,7 +113,40 @@ const SETTINGS: Readonly<Record<string, AnySetting>> = {
     },
     expected: 'an address of this machine only, as in "127.0.0.1:8790" or "[::1]:8790"',
   },
+  'retry.first_seconds': {
+    member: 'retryFirstSeconds',
+    environment: 'POSTE_RETRY_FIRST_SECONDS',
+    comment: 'Seconds until mail that could not be sent is tried again. Each failure doubles them.',
+    example: String(DEFAULTS.retryFirstSeconds),
+    ...numberUpTo(SETTING_SECONDS_MAX),
+  },
+  'retry.longest_seconds': {
+    member: 'retryLongestSeconds',
+    environment: 'POSTE_RETRY_LONGEST_SECONDS',
+    comment: 'Seconds that they grow to at most.',
+    example: String(DEFAULTS.retryLongestSeconds),
+    ...numberUpTo(SETTING_SECONDS_MAX),
+  },
+  'relay.poll_seconds': {
+    member: 'relayPollSeconds',
+    environment: 'POSTE_RELAY_POLL_SECONDS',
+    comment:
+      'Seconds between two pulls from a relay that answers at once when it has nothing, as\n# one does that speaks only v1.',
+    example: String(DEFAULTS.relayPollSeconds),
+    ...numberUpTo(SETTING_SECONDS_MAX),
+  },
 };
+
+/** A number above 0, as a number or as text. */
+function numberUpTo(most: number): { parse: (value: unknown) => number | undefined; expected: string } {
+  return {
+    parse: (value) => {
+      const number = typeof value === 'string' && /^[0-9]+(?:\.[0-9]+)?$/.test(value) ? Number(value) : value;
+      return typeof number === 'number' && number > 0 && number <= most ? number : undefined;
+    },
+    expected: `a number above 0, at most ${most}`,
+  };
+}
 
 function addressOf(value: unknown): ListenAddress | undefined {
   return typeof value === 'string' ? parseListenAddress(value) : undefined;
@@ -118,7 +160,7 @@ export interface ConfigSources {
   /** Need not exist. */
   file: string;
   environment: Readonly<Record<string, string | undefined>>;
-  /** What flags said. */
+  /** The settings from flags. */
   flags?: Partial<HostConfig>;
 }
 
@@ -132,10 +174,13 @@ export function loadConfig({ file, environment, flags = {} }: ConfigSources): Ho
       throw new ConfigRefused(`${setting.environment} must be ${setting.expected.replaceAll('"', '')}`);
     }
   }
+  if (config.retryLongestSeconds < config.retryFirstSeconds) {
+    throw new ConfigRefused('retry.longest_seconds must be at least retry.first_seconds');
+  }
   return { ...config, ...flags };
 }
 
-/** What the text of a config file says. Throws `ConfigRefused`, naming `file` and a line. */
+/** Parses the text of a config file. Throws `ConfigRefused`, naming `file` and a line. */
 export function configOfToml(text: string, file: string): Partial<HostConfig> {
   const config: Partial<HostConfig> = {};
   for (const [key, value] of leaves(parsed(text, file), '')) {
@@ -178,7 +223,7 @@ function parsed(text: string, file: string): TomlTable {
   }
 }
 
-/** Every value with its key, the keys of tables before it. An empty table of ours is no value. */
+/** Every value with its full key. An empty table of ours is no value. */
 function* leaves(table: TomlTable, prefix: string): Generator<[key: string, value: unknown]> {
   for (const [name, value] of Object.entries(table)) {
     const key = `${prefix}${name}`;
@@ -205,7 +250,7 @@ function placeOf(text: string, file: string, key: string): string {
   return file;
 }
 
-/** The config file of a new host: every setting with what holds without it. */
+/** The config file of a new host: every setting, with its default. */
 export function newConfigText(): string {
   const lines = ['# The settings of this host. A line that is commented out shows what holds without it.'];
   let table = '';

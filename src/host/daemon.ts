@@ -1,29 +1,32 @@
 /**
- * The daemon: opens the store, answers at the local socket, and runs what is done by the clock. The composition root of
- * the host side.
+ * The daemon: opens the store, serves the local socket, the LAN and the relay link, and runs periodic jobs. The composition
+ * root of the host.
  *
  *     start   store (its lock keeps a second daemon out) ─▶ identity ─▶ socket ─▶ LAN, relay
- *     stop    socket, LAN and relay: what came is answered ─▶ store: what was begun is durable
+ *     stop    socket, LAN and relay: every request is answered ─▶ store: every transaction is durable
  *
- * When the store fails nothing more is answered, and `failed` resolves: the process is to end.
+ * When the store fails, no request is answered any more, and `failed` resolves: the process must end.
  */
 import { dirname } from 'node:path';
 import { DAY_MS } from '../protocol/limits.ts';
-import { isListening } from '../system/unix-socket.ts';
-import { loadIdentity } from './office/identity.ts';
-import type { Identity, Office } from './office/office.ts';
-import { sweepRetention } from './office/retention.ts';
+import { isListening } from '../lib/unix-socket.ts';
+import { loadIdentity } from './peers/identity.ts';
+import { createHostContext, type HostContext, type Identity } from './context.ts';
+import { reportQuarantineLosses } from './inbound/quarantine-rows.ts';
+import { sweepRetention } from './mailbox/retention.ts';
 import type { HostConfig } from './config.ts';
-import { diagnosisOf } from './diagnosis.ts';
-import { handlersOf } from './local/handlers.ts';
-import { LocalServer } from './local/server.ts';
-import { LanSide } from './transport/lan-side.ts';
-import { RelaySide } from './transport/relay-side/relay-side.ts';
-import { WebSide } from './web/web-side.ts';
+import type { RetryTiming } from './core/outbox-event.ts';
+import { diagnosisOf } from './doctor/diagnosis.ts';
+import { handlersOf } from './api/handlers.ts';
+import { LocalServer } from './api/server.ts';
+import { OutboxDispatcher } from './outbox/dispatcher.ts';
+import { LanService } from './lan/lan-service.ts';
+import type { RelayTiming } from './relay/relay-link.ts';
+import { RelayService } from './relay/relay-service.ts';
+import { WebService } from './web/web-service.ts';
 import { type HostPaths, daemonSocketFault, makePrivateFolder } from './paths.ts';
-import { SYSTEM_TIMERS } from './office/timers.ts';
+import { systemTimers } from '../lib/clock.ts';
 import { type HostStore, StoreFailed } from './store/host-store.ts';
-import { ownOffice } from './own-office.ts';
 import { writeHostBackup } from './store/backup.ts';
 import { HostStoreRefused, openHostStore } from './store/open.ts';
 import { finishRestore } from './store/restored.ts';
@@ -49,14 +52,14 @@ export interface DaemonOptions {
   paths: HostPaths;
   config: HostConfig;
   version: string;
-  log: Office['log'];
+  log: HostContext['log'];
 }
 
 export interface Daemon {
   identity: () => Identity;
   /** Resolves when the store failed; never otherwise. */
   failed: Promise<StoreFailed>;
-  /** Ends what was begun, within 25 s. */
+  /** Finishes the work under way, within 25 s. */
   stop(): Promise<void>;
 }
 
@@ -72,7 +75,8 @@ export async function startDaemon({ paths, config, version, log }: DaemonOptions
   let wake: Wake | undefined;
   try {
     const startedAtMs = Date.now();
-    const office = ownOffice(store, await loadIdentity(store), log);
+    const timing = timingOf(config);
+    const context = createHostContext(store, await loadIdentity(store), timing.retry, log);
     const facts = {
       version,
       pid: process.pid,
@@ -82,48 +86,61 @@ export async function startDaemon({ paths, config, version, log }: DaemonOptions
       socket: paths.socket,
     };
     await makeSocketFolder(paths);
-    const waking = await startWake(office, SYSTEM_TIMERS);
+    const waking = await startWake(context, systemTimers);
     wake = waking;
-    const relay = new RelaySide({ office });
-    const lan = new LanSide({ office, listen: config.lanListen, advertise: config.lanAdvertise, version, relay });
-    const web: WebSide = new WebSide({ office, handlers: () => handlers, listen: config.webListen });
-    const diagnosis = diagnosisOf({ office, facts, lan, lanListen: config.lanListen, relay });
+    const relay = new RelayService({ context, timing: timing.relay });
+    const lan = new LanService({ context, listen: config.lanListen, advertise: config.lanAdvertise, version });
+    const outbox = new OutboxDispatcher({ context, lan: lan.carrier, relay: relay.carrier });
+    const web: WebService = new WebService({ context, handlers: () => handlers, listen: config.webListen });
+    const diagnosis = diagnosisOf({ context, facts, lan, lanListen: config.lanListen, relay });
     const handlers = handlersOf({
-      office,
-      timers: SYSTEM_TIMERS,
+      context,
+      timers: systemTimers,
       facts,
       pairing: lan,
       relay,
       diagnosis,
       web,
-      sessions: waking.desk,
-      ring: waking.ring,
+      sessions: waking.sessions,
+      wakeAgent: waking.wakeAgent,
     });
     const server = await LocalServer.listen({
       socketPath: paths.socket,
-      office,
+      context,
       handlers,
       backup: () => {
-        const { hostName: host, signer } = office.identity();
-        return writeHostBackup(store, { host, host_pubkey: signer.publicKey, created_at: office.nowMs(), version });
+        const { hostName: host, signer } = context.identity();
+        return writeHostBackup(store, { host, host_pubkey: signer.publicKey, created_at: context.nowMs(), version });
       },
     });
     await lan.start();
     relay.start();
-    const sweep = repeatedSweep(office, config.retentionDays * DAY_MS);
+    await outbox.start();
+    const sweep = repeatedSweep(context, config.retentionDays * DAY_MS);
     const stop = async (): Promise<void> => {
       await sweep.stop();
-      await Promise.race([Promise.all([server.drain(), lan.stop(), relay.stop(), web.stop()]), elapsed(DRAIN_MS)]);
+      await Promise.race([
+        Promise.all([server.drain(), outbox.stop(), lan.stop(), relay.stop(), web.stop()]),
+        elapsed(DRAIN_MS),
+      ]);
       server.close();
       await waking.close();
       await store.close();
     };
-    return { identity: () => office.identity(), failed, stop };
+    return { identity: () => context.identity(), failed, stop };
   } catch (error) {
     await wake?.close();
     await store.close();
     throw error;
   }
+}
+
+/** A relay that does not answer is tried again sooner than a row, and its longest pause is shorter. */
+function timingOf(config: HostConfig): { retry: RetryTiming; relay: Partial<RelayTiming> } {
+  const { retryFirstSeconds, retryLongestSeconds, relayPollSeconds } = config;
+  const retry = { firstMs: retryFirstSeconds * 1000, longestMs: retryLongestSeconds * 1000 };
+  const relay = { pauseFirstMs: retry.firstMs / 5, pauseMaxMs: retry.longestMs / 3, pollMs: relayPollSeconds * 1000 };
+  return { retry, relay };
 }
 
 async function openStore({ store }: HostPaths, fail: (error: StoreFailed) => void): Promise<HostStore> {
@@ -140,17 +157,18 @@ async function openStore({ store }: HostPaths, fail: (error: StoreFailed) => voi
   }
 }
 
-/** Drops what was kept long enough: now, and then every hour. */
-function repeatedSweep(office: Office, retentionMs: number): { stop: () => Promise<void> } {
+/** Runs the retention sweep now, and then every hour. */
+function repeatedSweep(context: HostContext, retentionMs: number): { stop: () => Promise<void> } {
   const stopping = new AbortController();
   let underWay: Promise<void> = Promise.resolve();
   const sweep = async (): Promise<void> => {
     try {
-      const dropped = await sweepRetention(office, retentionMs, stopping.signal);
+      await reportQuarantineLosses(context);
+      const dropped = await sweepRetention(context, retentionMs, stopping.signal);
       if (dropped.entries + dropped.sent + dropped.idempotencyKeys > 0)
-        office.log('info', 'mail was kept long enough', { ...dropped });
+        context.log('info', 'mail was kept long enough', { ...dropped });
     } catch (error) {
-      if (!(error instanceof StoreFailed)) office.log('error', 'the sweep failed', { err: error });
+      if (!(error instanceof StoreFailed)) context.log('error', 'the sweep failed', { err: error });
     }
   };
   const next = (): void => {
@@ -167,7 +185,7 @@ function repeatedSweep(office: Office, retentionMs: number): { stop: () => Promi
   };
 }
 
-/** The store's lock says that no other daemon has this store; another store's may listen at the socket all the same. */
+/** The store's lock proves that no other daemon has this store; but the daemon of another store may listen at the socket. */
 async function makeSocketFolder({ socket, store }: HostPaths): Promise<void> {
   makePrivateFolder(dirname(socket));
   if (!(await isListening(socket))) return;

@@ -1,8 +1,8 @@
 /**
- * Makes a host: its keys in a new store, and a config file.
+ * Makes a host (`poste init`): a new store with its keys, and a config file.
  *
- * The store is made aside and takes its name when it is whole, so that whatever cuts the making short leaves no host
- * that is half one. A config file that is there already is kept.
+ * The store is made under another name and renamed when it is complete, so that an interruption leaves no
+ * half of a host. An existing config file is kept.
  */
 import { randomBytes } from 'node:crypto';
 import { existsSync, readFileSync, readdirSync, renameSync, rmSync } from 'node:fs';
@@ -11,11 +11,11 @@ import { basename, dirname, join } from 'node:path';
 import { SEED_BYTES } from '../protocol/ed25519.ts';
 import { type HostName, parseHostName } from '../protocol/names.ts';
 import type { PublicKey } from '../protocol/public-key.ts';
-import { syncFolder } from '../system/sync-folder.ts';
+import { syncFolder } from '../lib/sync-folder.ts';
 import { configOfToml, newConfigText } from './config.ts';
-import { newIdentityRow } from './office/identity.ts';
+import { newIdentityRow } from './peers/identity.ts';
 import { type HostPaths, makePrivateFolder } from './paths.ts';
-import { generateSealKey } from './office/sealing.ts';
+import { generateSealKey } from './mail/sealing.ts';
 import { finishRestore } from './store/restored.ts';
 import { HostStoreRefused, createHostStore, holdsStore, openHostStore } from './store/open.ts';
 
@@ -24,7 +24,7 @@ export interface InitialisedHost {
   publicKey: PublicKey;
   store: string;
   configFile: string;
-  /** Whether the config file was there before. */
+  /** Whether the config file existed before. */
   keptConfig: boolean;
 }
 
@@ -42,7 +42,7 @@ export function defaultHostName(machineName: string): HostName {
   return parseHostName(fitting) ?? ('host' as HostName);
 }
 
-/** Throws `HostStoreRefused`, `ConfigRefused` for a config file that is there and cannot be used, or what the disk says. */
+/** Throws `HostStoreRefused`, `ConfigRefused` for an existing config file that cannot be used, or errors of the disk. */
 export async function initialiseHost(paths: HostPaths, hostName: HostName, nowMs: number): Promise<InitialisedHost> {
   const { store, dataFolder, configFile } = paths;
   await finishRestore(store);
@@ -78,7 +78,7 @@ async function makeStore(folder: string, hostName: HostName, nowMs: number): Pro
   return key.publicKey;
 }
 
-/** What inits that were killed left behind; one that is under way holds its lock. */
+/** Removes what killed inits left behind; an init under way holds its store's lock. */
 async function removeLeftovers(store: string): Promise<void> {
   const prefix = `${basename(store)}.making-`;
   for (const name of readdirSync(dirname(store)).filter((found) => found.startsWith(prefix))) {

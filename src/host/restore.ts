@@ -1,35 +1,36 @@
 /**
- * A backup becomes the store of this host, while its daemon is stopped.
+ * Restores a backup as the store of this host, while its daemon is stopped.
  *
- * What a step back must not undo, and what becomes of the rest:
- *   - receipts: their sequence numbers go on above everything that may have been given since (`receiptFloor`);
- *   - keys and pairings are taken over from the store that was there, as far as it can be read and is this host's: a
- *     key that was given up does not sign again, and a host that was unpaired does not come back;
- *   - mail that goes out: a row that waits in the backup is sent again with its own bytes and its own id, and whoever
- *     has it already says `duplicate`, so nothing arrives twice; one for a host that was unpaired since is given up;
- *   - mail that comes in: what peers send again is known by its id in the backup, or is new to it and kept;
- *   - what was stored since the backup is in none of its tables. That is counted, said to whoever restores and, by
- *     mail of the host itself, to its owner; the store that was there is kept aside.
+ * What going back in time must not undo, and what happens to the rest:
+ *   - receipts: their seqs continue above every seq that may have been issued since the backup (`receiptFloor`);
+ *   - keys and pairings come from the present store, if it can be read and is this host's: a
+ *     retired key does not sign again, and an unpaired host does not come back;
+ *   - outgoing mail: a row that waits in the backup is sent again with the same bytes and id, and a receiver that
+ *     has it answers `duplicate`, so nothing arrives twice; a row for a host that was unpaired since is given up;
+ *   - incoming mail: what peers send again is a duplicate if the backup knows its id, and is stored if not;
+ *   - messages since the backup are missing. They are counted, reported to the user who restores and, by mail of the
+ *     host itself, to its owner; the replaced store is kept beside the new one.
  */
 import { randomBytes } from 'node:crypto';
 import { createReadStream, rmSync } from 'node:fs';
-import { BackupDamaged, type ReadContainer, readContainer } from '../system/backup-container.ts';
-import { isListening } from '../system/unix-socket.ts';
+import { BackupDamaged, type ReadContainer, readContainer } from '../lib/backup-container.ts';
+import { isListening } from '../lib/unix-socket.ts';
 import { type IdentityRow, OWNER_ID, type PeerId } from './core/rows.ts';
-import { identityOf } from './office/identity.ts';
-import type { Office } from './office/office.ts';
-import { afterPeerChange } from './office/outbox.ts';
-import { ownOffice } from './own-office.ts';
-import { reportToAgent } from './office/reports.ts';
+import { RETRY_TIMING } from './core/outbox-event.ts';
+import { identityOf } from './peers/identity.ts';
+import { createHostContext, type HostContext } from './context.ts';
+import { afterPeerChange } from './outbox/outbox.ts';
+import { reportToAgent } from './mailbox/reports.ts';
 import { type HostPaths, makePrivateFolder } from './paths.ts';
 import { HOST_BACKUP, type HostBackupHeader } from './store/backup.ts';
 import type { HostStore, Reader, Transaction } from './store/host-store.ts';
 import { HOST_SCHEMA_VERSION, HostStoreRefused, holdsStore, openHostStore } from './store/open.ts';
 import { fillStore, finishRestore, removeUnfinished, takePlace } from './store/restored.ts';
+import { isoTime } from '../protocol/time.ts';
 
-/** Receipts that were given by a clock which went ahead are passed all the same. */
+/** Covers receipts from a time when the clock was ahead. */
 const RECEIPT_MARGIN_MS = 86_400_000;
-/** A host has few peers, and all of them in memory. */
+/** Copied in one transaction: a host has few peers. */
 const PEERING_TABLES = ['peer', 'peerKey', 'peerName'] as const;
 
 export type RestoreFault = 'file' | 'damaged' | 'newer' | 'running' | 'other-host' | 'unreadable';
@@ -44,13 +45,13 @@ export class RestoreRefused extends Error {
   }
 }
 
-/** What a restore replaces, as far as it can be read. */
+/** The store that a restore replaces, as far as it can be read. */
 export interface ReplacedHost {
   isReadable: boolean;
   isSameHost: boolean;
   /** Messages that the backup does not hold. */
   messagesSince: number;
-  /** Of them, what waits to go to another host. */
+  /** How many of them wait to be sent to another host. */
   outgoingSince: number;
 }
 
@@ -63,7 +64,7 @@ export interface RestorePlan {
 
 export interface RestoreReport extends RestorePlan {
   receiptFloor: number;
-  /** Where the store that was there is kept. */
+  /** The folder that the replaced store was renamed to. */
   keptAside: string | null;
 }
 
@@ -71,9 +72,9 @@ export interface RestoreOptions {
   file: string;
   paths: HostPaths;
   nowMs: number;
-  /** Also over a store that cannot be read, or that is another host's. */
+  /** Also replace a store that cannot be read, or that is another host's. */
   force: boolean;
-  /** Called before anything is replaced; throws to leave all as it is. */
+  /** Called before anything is replaced; throws to cancel. */
   confirm: (plan: RestorePlan) => Promise<void>;
 }
 
@@ -100,7 +101,7 @@ export async function restoreHost({ file, paths, nowMs, force, confirm }: Restor
     } finally {
       await restored.close();
     }
-    // The lock of the store that was there is held until it has another name.
+    // The lock of the replaced store is held until it is renamed.
     const keptAside = await takePlace(making, place, nowMs);
     return { ...plan, receiptFloor, keptAside };
   } catch (error) {
@@ -111,7 +112,7 @@ export async function restoreHost({ file, paths, nowMs, force, confirm }: Restor
   }
 }
 
-/** The store that is there, `unreadable`, or `undefined` when there is none. */
+/** The present store, `unreadable`, or `undefined` when there is none. */
 async function openReplaced(place: string, force: boolean): Promise<HostStore | 'unreadable' | undefined> {
   if (!holdsStore(place)) return undefined;
   try {
@@ -148,7 +149,7 @@ async function storeOfFile(file: string, folder: string): Promise<HostBackupHead
   }
 }
 
-/** What the store that was there has that the restored one has not. */
+/** What the replaced store has that the restored one lacks. */
 async function compared(restored: HostStore, replaced: HostStore | 'unreadable'): Promise<ReplacedHost> {
   if (replaced === 'unreadable') {
     return { isReadable: false, isSameHost: false, messagesSince: 0, outgoingSince: 0 };
@@ -177,7 +178,7 @@ async function counted(store: HostStore): Promise<number> {
   });
 }
 
-/** Writes into the restored store what must not be undone. Answers the floor of receipts. */
+/** Copies into the restored store what must not be undone. Returns the floor of receipts. */
 async function carryOver(
   restored: HostStore,
   plan: RestorePlan,
@@ -196,12 +197,12 @@ async function carryOver(
       );
       const identity: IdentityRow = { ...(its ?? own), receiptFloor };
       tx.put('identity', [], identity);
-      const office = ownOffice(restored, identityOf(identity), () => undefined);
+      const context = createHostContext(restored, identityOf(identity), RETRY_TIMING, () => undefined);
       if (before && its) {
         await takePairings(tx, before);
-        await endUnpaired(tx, office);
+        await endUnpaired(tx, context);
       }
-      reportRestore(tx, office, plan);
+      reportRestore(tx, context, plan);
       return receiptFloor;
     });
   return replaced === 'unreadable' ? work(undefined) : replaced.read(work);
@@ -226,20 +227,20 @@ async function takePairings(tx: Transaction, before: Reader): Promise<void> {
   }
 }
 
-/** What waits in the backup for a host that was unpaired since goes nowhere, and its senders are told. */
-async function endUnpaired(tx: Transaction, office: Office): Promise<void> {
+/** Gives up the rows for hosts that were unpaired since the backup, and reports that to their senders. */
+async function endUnpaired(tx: Transaction, context: HostContext): Promise<void> {
   const unpaired: PeerId[] = [];
   for await (const { row } of tx.range('peer', [])) if (row.unpairedAtMs !== null) unpaired.push(row.peerId);
-  for (const peerId of unpaired) await afterPeerChange(tx, office, peerId, { type: 'peer-unpaired' });
+  for (const peerId of unpaired) await afterPeerChange(tx, context, peerId, { type: 'peer-unpaired' });
 }
 
-function reportRestore(tx: Transaction, office: Office, { backup, replaced }: RestorePlan): void {
-  const taken = new Date(backup.created_at).toISOString();
+function reportRestore(tx: Transaction, context: HostContext, { backup, replaced }: RestorePlan): void {
+  const taken = isoTime(backup.created_at);
   const since = replaced?.isReadable
     ? `${replaced.messagesSince} messages are in the store that was there and not in this one; ${replaced.outgoingSince} of them waited to go to another host.`
-    : 'What came or was sent since then is not in it, and how much that is cannot be said.';
+    : 'What came or was sent since then is not in it, and how much that is, is unknown.';
   const body = `This host was restored from a backup that was taken at ${taken}. ${since} Agents that sent something since then should look whether it is there before they send it again.`;
-  reportToAgent(tx, office, OWNER_ID, { subject: 'Restored from a backup', body, kind: 'alert' });
+  reportToAgent(tx, context, OWNER_ID, { subject: 'Restored from a backup', body, kind: 'alert' });
 }
 
 function running(place: string): RestoreRefused {

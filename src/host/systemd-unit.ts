@@ -1,19 +1,19 @@
 /**
- * The daemon as a service of its user under systemd: the text of the unit, and where it lies (systemd.unit(5),
+ * The daemon as a systemd user service: the text of its unit, and the unit's path (systemd.unit(5),
  * systemd.service(5), systemd.syntax(7)).
  */
 import { isAbsolute, join } from 'node:path';
 
 export const UNIT_NAME = 'poste.service';
 
-/** DO NOT CHANGE: units that were installed are known by it. */
+/** DO NOT CHANGE: installed units are recognised by it. */
 const FIRST_LINE = '# Written by poste daemon install. poste daemon uninstall takes it away.';
 
 export interface UnitParts {
   /** Absolute paths: Node.js, and the file that it is to run. */
   node: string;
   main: string;
-  /** What says where the host lies, when the environment of a service would not. */
+  /** The variables that lead to the host's files, when a service's environment would not. */
   environment: Readonly<Record<string, string>>;
 }
 
@@ -22,7 +22,7 @@ export function unitText({ node, main, environment }: UnitParts): string {
   const variables = Object.entries(environment).map(
     ([name, value]) => `Environment=${quoted(escaped(`${name}=${value}`))}\n`,
   );
-  // A variable is put into arguments, never into the program's own path.
+  // systemd expands variables in arguments, but not in the program's own path.
   const command = [quoted(escaped(node)), quoted(escaped(main).replaceAll('$', '$$$$')), 'daemon'].join(' ');
   return `${FIRST_LINE}
 [Unit]
@@ -50,14 +50,14 @@ export function isOwnUnit(text: string): boolean {
   return text.startsWith(`${FIRST_LINE}\n`);
 }
 
-/** Where units of the user lie. */
+/** The path of the user's unit. */
 export function unitPath(environment: Readonly<Record<string, string | undefined>>, homeFolder: string): string {
   const named = environment['XDG_CONFIG_HOME'];
   const config = named !== undefined && isAbsolute(named) ? named : join(homeFolder, '.config');
   return join(config, 'systemd', 'user', UNIT_NAME);
 }
 
-/** Per cent begins a specifier. */
+/** A percent sign begins a specifier. */
 function escaped(text: string): string {
   // oxlint-disable-next-line no-control-regex
   if (/[\u0000-\u001f\u007f]/.test(text)) throw new RangeError(`a unit cannot name ${JSON.stringify(text)}`);

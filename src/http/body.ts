@@ -1,11 +1,11 @@
 /**
- * Receives a request body: bounded, counted against all bodies in flight, and hashed while it streams in.
+ * Receives a request body: bounded, counted against all bodies under way, and hashed while it streams in.
  */
 import { createHash } from 'node:crypto';
 import type { Sha256Hex } from '../protocol/digest.ts';
 import { EMPTY_BODY_HASH } from '../protocol/hop.ts';
+import type { Budget, Claim, Holder } from './budget.ts';
 import type { Exchange } from './exchange.ts';
-import type { SharedBudget } from './shared-budget.ts';
 
 /** A body that has not arrived by then is given up. */
 export const BODY_DEADLINE_MS = 60_000;
@@ -22,9 +22,18 @@ export interface Body {
   hash: Sha256Hex;
 }
 
+/** `no budget`: there was no room for it, or its room was given to another. */
 export type BodyFailure = 'too large' | 'no budget' | 'aborted' | 'late';
 
 const EMPTY: Body = { type: 'Body', bytes: Buffer.alloc(0), hash: EMPTY_BODY_HASH };
+
+/** What the bytes of a body count against. */
+export interface BodyRoom {
+  budget: Budget;
+  holders: readonly Holder[];
+  /** The declared length. */
+  expectedBytes: number;
+}
 
 /**
  * The body of `exchange`, at most `bytesMax`. Must be called before the handler first yields. What it holds of the
@@ -32,19 +41,23 @@ const EMPTY: Body = { type: 'Body', bytes: Buffer.alloc(0), hash: EMPTY_BODY_HAS
  */
 export class BodyReader {
   readonly #exchange: Exchange;
-  readonly #budget: SharedBudget | undefined;
-  readonly #caller: string;
+  readonly #keepsBytes: boolean;
+  readonly #claim: Claim | undefined;
   readonly #bytesMax: number;
   #received = 0;
-  #held = 0;
   #finish: ((result: Body | BodyFailure) => void) | undefined;
 
-  /** Without a budget the bytes are hashed and not kept; else they count against `caller`. */
-  constructor(exchange: Exchange, budget: SharedBudget | undefined, caller: string, bytesMax: number) {
+  /** Without room the bytes are hashed and not kept. */
+  constructor(exchange: Exchange, room: BodyRoom | undefined, bytesMax: number) {
     this.#exchange = exchange;
-    this.#budget = budget;
-    this.#caller = caller;
+    this.#keepsBytes = room !== undefined;
     this.#bytesMax = bytesMax;
+    this.#claim = room?.budget.claim({
+      holders: room.holders,
+      expectedBytes: room.expectedBytes,
+      deadlineMs: BODY_DEADLINE_MS,
+      cut: () => this.#finish?.('no budget'),
+    });
   }
 
   read(): Promise<Body | BodyFailure> {
@@ -62,28 +75,28 @@ export class BodyReader {
           this.#received += chunk.length;
           if (this.#received > this.#bytesMax) return this.#finish('too large');
           hash.update(chunk);
-          if (this.#budget) {
-            if (!this.#budget.take(this.#caller, chunk.length)) return this.#finish('no budget');
-            this.#held += chunk.length;
+          if (this.#keepsBytes) {
+            this.#claim?.moved(chunk.length);
+            if (!this.#claim?.grow(chunk.length)) return this.#finish('no budget');
             chunks.push(Buffer.from(chunk));
           }
         }
         if (!isLast) return;
+        this.#claim?.peerDone();
         if (this.#received === 0) return this.#finish(EMPTY);
-        const bytes = chunks.length === 1 ? chunks[0] : Buffer.concat(chunks, this.#held);
+        const bytes = chunks.length === 1 ? chunks[0] : Buffer.concat(chunks);
         this.#finish({ type: 'Body', bytes: bytes ?? EMPTY.bytes, hash: hash.digest('hex') as Sha256Hex });
       });
     });
   }
 
-  /** Ends a read that takes too long. */
+  /** Ends a read that takes too long, or that nobody waits for any more. */
   giveUp(): void {
     this.#finish?.('late');
   }
 
   release(): void {
-    this.#budget?.give(this.#caller, this.#held);
-    this.#held = 0;
+    this.#claim?.release();
   }
 }
 

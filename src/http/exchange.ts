@@ -3,6 +3,7 @@
  * these; nothing else knows which server runs.
  */
 import type { ProblemCode } from '../protocol/problem.ts';
+import type { Connections } from './connections.ts';
 
 export interface RequestHead {
   /** As sent: methods are case-sensitive. */
@@ -37,14 +38,21 @@ export interface Exchange {
   /** Calls `listener` once, when the connection goes before the reply is sent. */
   onAborted(listener: () => void): void;
   reply(reply: Reply): void;
-  /** Begins a reply whose body is written in pieces. */
-  startReply(status: number, headers: Readonly<Record<string, string>>): ReplyStream;
+  /**
+   * Begins a reply whose body is written in pieces. `taken` is told of bytes that the peer took, as they go and at
+   * least as many as are told of.
+   */
+  startReply(status: number, headers: Readonly<Record<string, string>>, taken?: (bytes: number) => void): ReplyStream;
   /** Cuts the connection. */
   abort(): void;
+  /** The connection counts against the client at `address` while this exchange lasts: behind a proxy that is not the peer. */
+  isOf(address: string): void;
+  /** The request is proven to come from a host that we know. */
+  isProven(): void;
 }
 
 export interface ReplyStream {
-  /** Resolves when the peer has taken enough that more may be written; also when the connection goes. */
+  /** Resolves when the peer has taken almost all of it, so that more may be written; also when the connection goes. */
   write(chunk: Buffer): Promise<void>;
   end(): void;
 }
@@ -67,6 +75,8 @@ export interface ListenOptions {
   /** 0 takes a free one. */
   port: number;
   handler: ExchangeHandler;
+  /** Counts and limits the connections; absent: nobody does. */
+  connections?: Connections;
 }
 
 /** Thrown when the address cannot be had. */

@@ -1,5 +1,6 @@
 /** The plain node:http adapter: for where no uWebSockets.js loads (another C library, another platform), and for what the operator speaks to. */
 import type { Socket } from 'node:net';
+import type { Connection, Connections } from './connections.ts';
 import { type IncomingMessage, STATUS_CODES, type Server, type ServerResponse, createServer } from 'node:http';
 import {
   type BodySink,
@@ -21,8 +22,22 @@ const REQUEST_TIMEOUT_MS = 120_000;
 /** A peer that neither sends nor takes anything for this long is gone; longer than any wait. */
 const IDLE_TIMEOUT_MS = 60_000;
 
+/** Written at once, so that it shows how fast the peer takes it. */
+const PIECE_BYTES = 64 << 10;
+
+export interface ServerLimits {
+  /** Counts and limits the connections; absent: nobody does. */
+  connections?: Connections | undefined;
+  /** How long a peer may neither send nor take anything; 0: for ever. */
+  idleTimeoutMs?: number;
+}
+
 /** A server that hands its requests to `handler`; where it listens is its caller's. */
-export function exchangeServer(handler: ExchangeHandler): Server {
+export function exchangeServer(
+  handler: ExchangeHandler,
+  { connections, idleTimeoutMs = IDLE_TIMEOUT_MS }: ServerLimits = {},
+): Server {
+  const open = new WeakMap<Socket, Connection>();
   // What comes on a connection before the request in front is answered, or after an answer that closes, is never
   // served: behind doubtful framing it may be no request at all. The other adapter keeps to the same.
   const current = new WeakMap<Socket, NodeExchange>();
@@ -42,21 +57,31 @@ export function exchangeServer(handler: ExchangeHandler): Server {
         earlier.closeAfterwards();
         return;
       }
-      const exchange = new NodeExchange(request, response);
+      const connection = open.get(socket);
+      connection?.moved();
+      const exchange = new NodeExchange(request, response, connection);
       current.set(socket, exchange);
       response.once('close', () => {
+        connection?.settled();
         if (!exchange.closes) current.delete(socket);
       });
       handler(exchange);
     },
   );
-  server.setTimeout(IDLE_TIMEOUT_MS);
+  if (connections) {
+    server.on('connection', (socket) => {
+      const connection = connections.opened(socket.remoteAddress ?? '', () => socket.destroy());
+      open.set(socket, connection);
+      socket.once('close', () => connection.closed());
+    });
+  }
+  server.setTimeout(idleTimeoutMs);
   return server;
 }
 
-export const listenNode: Listen = ({ host, port, handler }) =>
+export const listenNode: Listen = ({ host, port, handler, connections }) =>
   new Promise<HttpServer>((resolve, reject) => {
-    const server = exchangeServer(handler);
+    const server = exchangeServer(handler, { connections });
     // Not once: a connection that cannot be accepted is told here too, and unheard it would end the process.
     server.on('error', (error: NodeJS.ErrnoException) => {
       reject(
@@ -79,7 +104,8 @@ export const listenNode: Listen = ({ host, port, handler }) =>
     });
   });
 
-function headOf(request: IncomingMessage): RequestHead {
+/** What a request of node:http says before its body. */
+export function headOf(request: IncomingMessage): RequestHead {
   const headers: [string, string][] = [];
   const { rawHeaders } = request;
   for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
@@ -97,13 +123,16 @@ class NodeExchange implements Exchange, ReplyStream {
   readonly head: RequestHead;
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
+  readonly #connection: Connection | undefined;
+  #taken: ((bytes: number) => void) | undefined;
   #isAborted = false;
   #closes = false;
   readonly #abortListeners: (() => void)[] = [];
 
-  constructor(request: IncomingMessage, response: ServerResponse) {
+  constructor(request: IncomingMessage, response: ServerResponse, connection: Connection | undefined) {
     this.#request = request;
     this.#response = response;
+    this.#connection = connection;
     this.head = headOf(request);
     response.on('close', () => {
       if (response.writableFinished || this.#isAborted) return;
@@ -130,7 +159,10 @@ class NodeExchange implements Exchange, ReplyStream {
   }
 
   receive(sink: BodySink): void {
-    this.#request.on('data', (chunk: Buffer) => sink(chunk, false));
+    this.#request.on('data', (chunk: Buffer) => {
+      this.#connection?.moved();
+      sink(chunk, false);
+    });
     this.#request.on('end', () => sink(new Uint8Array(0), true));
   }
 
@@ -147,14 +179,42 @@ class NodeExchange implements Exchange, ReplyStream {
     this.#end(body);
   }
 
-  startReply(status: number, headers: Readonly<Record<string, string>>): ReplyStream {
+  startReply(status: number, headers: Readonly<Record<string, string>>, taken?: (bytes: number) => void): ReplyStream {
+    this.#taken = taken;
     if (!this.#isAborted) this.#response.writeHead(status, STATUS_CODES[status] ?? '', headers);
     return this;
   }
 
   async write(chunk: Buffer): Promise<void> {
-    if (this.#isAborted || this.#response.write(chunk)) return;
-    await new Promise<void>((resolve) => {
+    for (let at = 0; at < chunk.length && !this.#isAborted; at += PIECE_BYTES) {
+      const piece = chunk.subarray(at, at + PIECE_BYTES);
+      if (!this.#response.write(piece)) await this.#drained();
+      this.#taken?.(piece.length);
+      this.#connection?.moved();
+    }
+  }
+
+  end(): void {
+    if (!this.#isAborted) this.#end('');
+  }
+
+  abort(): void {
+    const { socket } = this.#request;
+    // What waits in the socket goes with it; a local socket has no such way.
+    if (socket.remoteAddress === undefined) socket.destroy();
+    else socket.resetAndDestroy();
+  }
+
+  isOf(address: string): void {
+    this.#connection?.named(address);
+  }
+
+  isProven(): void {
+    this.#connection?.proven();
+  }
+
+  #drained(): Promise<void> {
+    return new Promise((resolve) => {
       const done = (): void => {
         this.#response.off('drain', done);
         this.#response.off('close', done);
@@ -163,14 +223,6 @@ class NodeExchange implements Exchange, ReplyStream {
       this.#response.on('drain', done);
       this.#response.on('close', done);
     });
-  }
-
-  end(): void {
-    if (!this.#isAborted) this.#end('');
-  }
-
-  abort(): void {
-    this.#request.socket.destroy();
   }
 
   /** A closing reply goes out first; what the peer still sends is not read. */

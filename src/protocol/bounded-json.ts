@@ -19,6 +19,9 @@ export interface JsonBounds {
 /** A request body: `items` of `targets` of two members, and room for members that are ignored. */
 export const REQUEST_JSON_BOUNDS: JsonBounds = { depthMax: 32, valuesMax: 60_000, membersMax: 1000 };
 
+/** One item of a page, which has five members, and room for members that are ignored. */
+export const ITEM_JSON_BOUNDS: JsonBounds = { depthMax: 8, valuesMax: 200, membersMax: 100 };
+
 /** An envelope as a host sealed it. */
 export const ENVELOPE_JSON_BOUNDS: JsonBounds = { depthMax: 32, valuesMax: 10_000, membersMax: 1000 };
 
@@ -50,6 +53,82 @@ export function parseJsonBounded(bytes: Buffer, bounds: JsonBounds): unknown {
   } catch {
     return undefined;
   }
+}
+
+/** A page in parts. */
+export interface SplitJson {
+  /** The value with the array left empty; `undefined` as `parseJsonBounded` answers it. */
+  rest: unknown;
+  /** The bytes of each element, in their order. Each is still to be parsed, and may be no JSON. */
+  elements: Buffer[];
+}
+
+/**
+ * Takes the elements of the array `member` out of a JSON object before anything is parsed: an element that cannot be
+ * read leaves the others readable. At most `elementsMax`; what follows the one before the last is the last.
+ */
+export function splitJsonArray(bytes: Buffer, member: string, bounds: JsonBounds, elementsMax: number): SplitJson {
+  const array = findArray(bytes, `"${member}"`, elementsMax);
+  if (!array) return { rest: parseJsonBounded(bytes, bounds), elements: [] };
+  const { from, until, commas } = array;
+  const around = Buffer.concat([bytes.subarray(0, from), bytes.subarray(until)]);
+  const starts = [from, ...commas.map((at) => at + 1)];
+  const elements = starts.map((start, at) => trimmed(bytes.subarray(start, commas[at] ?? until)));
+  const isEmpty = elements.length === 1 && elements[0]?.length === 0;
+  return { rest: parseJsonBounded(around, bounds), elements: isEmpty ? [] : elements };
+}
+
+/** Where the contents of the array are, and the commas between its elements. */
+function findArray(
+  bytes: Buffer,
+  name: string,
+  elementsMax: number,
+): { from: number; until: number; commas: number[] } | undefined {
+  const commas: number[] = [];
+  let depth = 0;
+  let isName = false;
+  let isNamed = false;
+  let from = -1;
+  for (let at = 0; at < bytes.length; at++) {
+    switch (MEANING[bytes[at]!]!) {
+      case STRING: {
+        const end = endOfString(bytes, at + 1);
+        if (depth === 1 && isName) {
+          isNamed = bytes.toString('latin1', at, end + 1) === name;
+          isName = false;
+        }
+        at = end;
+        break;
+      }
+      case COMMA:
+        if (depth === 1) isName = true;
+        else if (depth === 2 && from >= 0 && commas.length < elementsMax - 1) commas.push(at);
+        break;
+      case OPEN:
+        depth++;
+        if (depth === 1) isName = bytes[at] === OPEN_OBJECT;
+        else if (depth === 2 && isNamed && bytes[at] === OPEN_ARRAY) from = at + 1;
+        break;
+      case CLOSE:
+        depth--;
+        if (depth === 1 && from >= 0) return { from, until: at, commas };
+        break;
+      default:
+    }
+  }
+  return undefined;
+}
+
+function trimmed(bytes: Buffer): Buffer {
+  let from = 0;
+  let until = bytes.length;
+  while (from < until && isSpace(bytes[from])) from++;
+  while (until > from && isSpace(bytes[until - 1])) until--;
+  return bytes.subarray(from, until);
+}
+
+function isSpace(byte: number | undefined): boolean {
+  return byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
 }
 
 function isWithin(bytes: Buffer, { depthMax, valuesMax, membersMax }: JsonBounds): boolean {

@@ -141,16 +141,40 @@ export function deliveryReceipt(fields: Omit<DeliveryReceipt, 'v' | 'type'>): De
   return { v: 1, type: 'receipt', ...fields };
 }
 
-/** What proves on a LAN that both sides know one pairing code: no signature but a MAC under the secret of the code. */
-export interface LanPair {
-  v: 1;
+/**
+ * What proves on a LAN that both sides know one pairing code and that nobody changed a word between them: no signature
+ * but a MAC under the secret of the code, over this document.
+ */
+export type LanPair = {
+  v: 2;
   type: 'lan-pair';
-  /** Of whoever makes the MAC. */
-  role: 'acceptor' | 'inviter';
   inviter_pubkey: PublicKey;
   acceptor_pubkey: PublicKey;
+  /** Everything of the request or answer that carries the MAC but its `mac`; members that nobody knows stay. */
+  body: Readonly<Record<string, unknown>>;
+} & LanPairRole;
+
+/** Who makes the MAC. The inviter's also covers the request that it answers, by that request's MAC. */
+export type LanPairRole = { role: 'acceptor' } | { role: 'inviter'; acceptor_mac: string };
+
+export function lanPair(fields: Pick<LanPair, 'inviter_pubkey' | 'acceptor_pubkey' | 'body'> & LanPairRole): LanPair {
+  return { v: 2, type: 'lan-pair', ...fields };
 }
 
-export function lanPair(fields: Omit<LanPair, 'v' | 'type'>): LanPair {
-  return { v: 1, type: 'lan-pair', ...fields };
+/** A host's word that it listens at an address, for whoever made the nonce. */
+export interface LanHelloWord {
+  v: 1;
+  type: 'lan-hello';
+  /** Base64url of 16 to 32 bytes, as it was asked with. */
+  nonce: string;
+  /** Of the host that answers and signs. */
+  pubkey: PublicKey;
+  /** `host:port` as it was dialled and asked with. */
+  address: string;
+  /** Milliseconds since the Unix epoch, as the answer says. */
+  now: number;
+}
+
+export function lanHelloWord(fields: Omit<LanHelloWord, 'v' | 'type'>): LanHelloWord {
+  return { v: 1, type: 'lan-hello', ...fields };
 }

@@ -11,3 +11,8 @@ export function epochFromRandom(random: Uint8Array): Epoch {
   if (random.length !== EPOCH_RANDOM_BYTES) throw new RangeError('an epoch is made of 16 random bytes');
   return encodeCrockford(random) as Epoch;
 }
+
+/** The epoch that another relay than ours may have made: opaque, of characters that a key of a store can hold. */
+export function parseEpoch(text: string): Epoch | undefined {
+  return /^[!-~]{1,64}$/.test(text) ? (text as Epoch) : undefined;
+}

@@ -3,7 +3,8 @@
  *
  * v2 (`x-mail-key` present): tag, method, path with `?query`, timestamp, body hash, the relay's public key.
  * v1: tag, method, path without query, timestamp, body hash.
- * LAN: the lines of v2 under a tag of its own, with the key of the receiving host in place of the relay's.
+ * LAN: the lines of v2 under a tag of its own, with the key of the receiving host in place of the relay's, and a nonce
+ * behind it, so that the receiver takes each hop once.
  */
 import { type Sha256Hex, sha256Hex } from './digest.ts';
 import type { PublicKey } from './public-key.ts';
@@ -13,6 +14,8 @@ export const HOP_HEADERS = {
   timestamp: 'x-mail-ts',
   signature: 'x-mail-sig',
   key: 'x-mail-key',
+  /** On a LAN alone. */
+  nonce: 'x-mail-nonce',
 } as const;
 
 /** How far `x-mail-ts` may be from the relay's clock, either way. */
@@ -39,15 +42,27 @@ export function hopV2Message(fields: HopFields, relayPubkey: PublicKey): Buffer 
   return keyedMessage('mail-hop-v2', fields, relayPubkey);
 }
 
-/** The bytes a host signs for the paired host on its LAN whose key is `receiverPubkey`; `target` is as sent. */
-export function hopLanMessage(fields: HopFields, receiverPubkey: PublicKey): Buffer {
-  return keyedMessage('mail-hop-lan', fields, receiverPubkey);
+/** 16 bytes in base64url: the last character has four bits to spare, which are 0. */
+export const HOP_NONCE_BYTES = 16;
+export const HOP_NONCE_PATTERN = '^[A-Za-z0-9_-]{21}[AQgw]$';
+const noncePattern = new RegExp(HOP_NONCE_PATTERN);
+
+/**
+ * The bytes a host signs for the paired host on its LAN whose key is `receiverPubkey`. `target` is as sent, `nonce` the
+ * `x-mail-nonce` value, which `isHopNonce`.
+ */
+export function hopLanMessage(fields: HopFields, receiverPubkey: PublicKey, nonce: string): Buffer {
+  return keyedMessage('mail-hop-lan-2', fields, receiverPubkey, nonce);
 }
 
-/** Whoever is called stands in the last line, so that it cannot replay the hop at another. */
-function keyedMessage(tag: string, fields: HopFields, calledPubkey: PublicKey): Buffer {
+export function isHopNonce(text: unknown): text is string {
+  return typeof text === 'string' && noncePattern.test(text);
+}
+
+/** The host or relay that is called stands in it, so that it cannot replay the hop at another. */
+function keyedMessage(tag: string, fields: HopFields, calledPubkey: PublicKey, ...others: string[]): Buffer {
   const { method, target, timestamp, bodyHash } = fields;
-  return Buffer.from([tag, method, target, timestamp, bodyHash, calledPubkey].join('\n'), 'utf8');
+  return Buffer.from([tag, method, target, timestamp, bodyHash, calledPubkey, ...others].join('\n'), 'utf8');
 }
 
 /** The bytes a v1 caller signs: the query is not part of them. */

@@ -19,6 +19,8 @@ export const LAN_ROUTES = {
 } as const;
 
 export const LAN_BODY_BYTES_MAX = 8 << 20;
+/** Wire bytes of one item: what a message of every allowed length becomes when it is sealed, with room. */
+export const LAN_ITEM_BYTES_MAX = 4 << 20;
 /** Items of one request. */
 export const LAN_BATCH_MAX = 200;
 /** Agents that one host tells another of. */
@@ -42,8 +44,23 @@ const AgentName = Type.String({ pattern: AGENT_NAME_PATTERN });
 export const LanEncKey = Type.Object({ host_pubkey: PublicKeyText, enc_pub: EncKeyText, at: Time, sig: Signature });
 export type LanEncKey = Static<typeof LanEncKey>;
 
-/** `GET /v1/lan/hello`, of anybody. */
-export const LanHello = Type.Object({ host: HostNameText, pubkey: PublicKeyText, version: Type.String(), now: Time });
+/** Base64url of 16 to 32 bytes, as whoever asks chose them. */
+export const HELLO_NONCE_PATTERN = '^[A-Za-z0-9_-]{22,43}$';
+
+/** `GET /v1/lan/hello?nonce=&address=`: an address that the host is to sign, percent-encoded as every query is. */
+export const LanHelloQuery = Type.Object({
+  nonce: Type.String({ pattern: HELLO_NONCE_PATTERN }),
+  address: LanAddressText,
+});
+
+/** `GET /v1/lan/hello`, of anybody. `sig` only over an address that is the host's own (documents.ts, `LanHelloWord`). */
+export const LanHello = Type.Object({
+  host: HostNameText,
+  pubkey: PublicKeyText,
+  version: Type.String(),
+  now: Time,
+  sig: Type.Optional(Signature),
+});
 export type LanHello = Static<typeof LanHello>;
 
 /** `POST /v1/lan/pair`, and its answer: each side's word, with the MAC of its role. */
@@ -72,7 +89,7 @@ export const LanItemsAnswer = Type.Object({
 });
 export type LanItemsAnswer = Static<typeof LanItemsAnswer>;
 
-/** `GET /v1/lan/agents`: names and roles, never sessions. */
+/** The answer of `GET /v1/lan/agents` and the body of `POST /v1/lan/agents`: names and roles, never sessions. */
 export const LanAgents = Type.Object({
   agents: Type.Array(Type.Object({ name: AgentName, roles: Type.Array(AgentName, { maxItems: ROLES_MAX }) }), {
     maxItems: LAN_AGENTS_MAX,
@@ -80,6 +97,6 @@ export const LanAgents = Type.Object({
 });
 export type LanAgents = Static<typeof LanAgents>;
 
-/** `POST /v1/lan/rotate` and `POST /v1/lan/enc-key`. */
+/** `POST /v1/lan/rotate`, `POST /v1/lan/enc-key` and `POST /v1/lan/agents`. */
 export const LanDone = Type.Object({ host_pubkey: PublicKeyText });
 export type LanDone = Static<typeof LanDone>;

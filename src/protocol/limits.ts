@@ -1,5 +1,6 @@
 /** The limits of the protocol: the twelve that `GET /v2/relay/info` reports, and the fixed ones. */
 
+export const HOUR_MS = 3_600_000;
 export const DAY_MS = 86_400_000;
 
 /** Exactly the documented members and their documented defaults. Sizes in bytes. */
@@ -44,6 +45,9 @@ export const CROWDED_NAME_ENROLMENTS = 16;
 export const LISTED_SENDERS_MAX = 256;
 /** How far `iat` of a list or rotation, or `at` of an advertisement, may lie ahead of the relay's clock. */
 export const ISSUED_AHEAD_MAX_MS = 300_000;
+
+/** Sender lists, and encryption keys, that one host may publish, each alone: every one is a record that stays. */
+export const PUBLICATIONS_PER_HOUR = 60;
 
 /** A deny entry is kept this long: longer than any account token lives. */
 export const DENY_KEPT_MS = DAY_MS;

@@ -94,6 +94,17 @@ export const EpochsRead = Type.Union([
 ]);
 export type EpochsRead = Static<typeof EpochsRead>;
 
+/** A queue that the relay leaves as it is, because its rows of it contradict each other. */
+export const BrokenQueueShown = Type.Object(
+  {
+    host_pubkey: PublicKeyText,
+    host: Type.Union([Text, Type.Null()], { description: 'the name that the key is known by' }),
+    reason: Text,
+  },
+  CLOSED,
+);
+export type BrokenQueueShown = Static<typeof BrokenQueueShown>;
+
 export const ConsoleOverview = Type.Object(
   {
     version: Text,
@@ -107,6 +118,9 @@ export const ConsoleOverview = Type.Object(
     sample_every_ms: Count,
     samples: Type.Array(ConsoleSample),
     biggest_queues: Type.Array(HostShown),
+    broken_queues: Type.Array(BrokenQueueShown, { description: 'found since the start' }),
+    damaged_rows: Type.Array(Text, { description: 'names of the first that were found since the start' }),
+    damaged_rows_found: Count,
     refusals: Type.Array(RefusalCount),
     epochs: Type.Array(EpochBegun, { description: 'the newest first' }),
     epochs_read: EpochsRead,

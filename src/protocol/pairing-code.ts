@@ -2,13 +2,14 @@
  * The code by which one host invites another on a LAN, and the MAC that proves that a side knows it.
  *
  * A code carries 32 bytes: the first 16 of the SHA-256 of the inviter's key, then a secret of 16. Whoever accepts knows
- * by the first half whom it speaks to before it sends anything, and both sides prove by the second that they have it.
+ * by the first half whom it speaks to before it sends anything. The second half is the key of both sides' MACs, which
+ * cover every word of the exchange.
  */
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { decodeBase64 } from './base64.ts';
-import { canonicalBytes } from './canonical-json.ts';
+import { NotCanonicalisable, canonicalBytes } from './canonical-json.ts';
 import { decodeCrockford, encodeCrockford } from './crockford.ts';
-import { type LanPair, lanPair } from './documents.ts';
+import { lanPair } from './documents.ts';
 import { type PublicKey, hostFingerprint } from './public-key.ts';
 
 export const PAIRING_SECRET_BYTES = 16;
@@ -41,18 +42,26 @@ export function isCodeOf({ keyHash }: PairingCode, inviter: PublicKey): boolean 
   return hostFingerprint(inviter).startsWith(keyHash);
 }
 
-export type PairingParties = Pick<LanPair, 'inviter_pubkey' | 'acceptor_pubkey'>;
+/** What a MAC covers. */
+export type PairingWords = Parameters<typeof lanPair>[0];
 
-/** Base64 of the HMAC-SHA256 that the side of `role` sends. */
-export function pairingMac(secret: Uint8Array, role: LanPair['role'], parties: PairingParties): string {
+/** Base64 of the HMAC-SHA256 that the side of `words.role` sends. Throws `NotCanonicalisable`. */
+export function pairingMac(secret: Uint8Array, words: PairingWords): string {
   return createHmac('sha256', secret)
-    .update(canonicalBytes(lanPair({ role, ...parties })))
+    .update(canonicalBytes(lanPair(words)))
     .digest('base64');
 }
 
-/** Whether `mac` is that of `role`; takes as long for a wrong one. */
-export function isPairingMac(mac: string, secret: Uint8Array, role: LanPair['role'], parties: PairingParties): boolean {
+/** Whether `mac` covers exactly these words; takes as long for a wrong one. */
+export function isPairingMac(mac: string, secret: Uint8Array, words: PairingWords): boolean {
   const given = decodeBase64(mac);
-  const expected = Buffer.from(pairingMac(secret, role, parties), 'base64');
+  let expected: Buffer;
+  try {
+    expected = Buffer.from(pairingMac(secret, words), 'base64');
+  } catch (error) {
+    // What has no canonical form has no MAC.
+    if (error instanceof NotCanonicalisable) return false;
+    throw error;
+  }
   return given?.length === expected.length && timingSafeEqual(given, expected);
 }

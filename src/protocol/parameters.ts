@@ -32,6 +32,10 @@ export const EncKeyByNameQuery = Type.Object({ host: HostNameText });
 
 export const EncKeyByKeyQuery = Type.Object({ key: PublicKeyText });
 
+export const RotationQuery = Type.Object({
+  key: Type.String({ ...PublicKeyText, description: 'the key that was replaced' }),
+});
+
 const OfEpoch = Type.Optional(Type.String({ ...EpochText, description: 'the current one unless another is named' }));
 
 export const LogEpochQuery = Type.Object({ epoch: OfEpoch });

@@ -1,4 +1,5 @@
 /** Error bodies: RFC 9457 problem documents with a stable `code`. */
+import { printableWithin } from './printable.ts';
 
 /** Every code, its HTTP status and its title. DO NOT CHANGE a code or its status: clients switch on them. */
 export const PROBLEMS = {
@@ -8,6 +9,7 @@ export const PROBLEMS = {
   NOT_ENROLLED: { status: 401, title: 'Not Enrolled' },
   BAD_SIGNATURE: { status: 401, title: 'Bad Signature' },
   CLOCK_SKEW: { status: 401, title: 'Clock Skew' },
+  REPLAYED_HOP: { status: 401, title: 'Replayed Hop' },
   NO_CHALLENGE: { status: 401, title: 'No Open Challenge' },
   ENROL_REFUSED: { status: 403, title: 'Enrolment Refused' },
   KEY_MISMATCH: { status: 403, title: 'Key Mismatch' },
@@ -45,4 +47,25 @@ export function problemDocument(
 ): ProblemDocument {
   const { status, title } = PROBLEMS[code];
   return { type: 'about:blank', title, status, detail, code, ...members };
+}
+
+const CODE = /^[A-Z][A-Z0-9_]{0,63}$/;
+const DETAIL_CHARACTERS_MAX = 300;
+
+/** The code of an answer that may be anything; `''` when it has none that could be one. */
+export function problemCodeOf(document: unknown): string {
+  const code = memberOf(document, 'code');
+  return CODE.test(code) ? code : '';
+}
+
+/** What an answer that may be anything says of itself, for people: printable, and of some length. */
+export function problemText(document: unknown): string {
+  const code = problemCodeOf(document);
+  const detail = printableWithin(memberOf(document, 'detail'), DETAIL_CHARACTERS_MAX);
+  return [code, detail].filter((text) => text !== '').join(': ');
+}
+
+function memberOf(document: unknown, name: 'code' | 'detail'): string {
+  const value = typeof document === 'object' && document !== null ? (document as Record<string, unknown>)[name] : '';
+  return typeof value === 'string' ? value : '';
 }

@@ -19,6 +19,7 @@ import {
   PublicKeyText,
   Seq,
   Signature,
+  SignedRotationShape,
   Time,
   WireText,
 } from './shapes.ts';
@@ -53,6 +54,15 @@ export const RotateResponse = Type.Object(
     moved_items: Count,
     head_seq: Seq,
     epoch: EpochText,
+  },
+  CLOSED,
+);
+
+export const RotationShown = Type.Object(
+  {
+    rotation: Type.Union([SignedRotationShape, Type.Null()], {
+      description: 'what the host posted when it replaced the key; null when the relay has no such record',
+    }),
   },
   CLOSED,
 );
@@ -248,6 +258,12 @@ export const HealthResponse = Type.Object(
         { at: Time, ok: Type.Boolean({ description: 'whether it was written' }) },
         { ...CLOSED, description: 'the last regular backup, where there is a plan for them' },
       ),
+    ),
+    broken_queues: Type.Optional(
+      Type.Integer({ minimum: 1, description: 'queues that are left as they are: their rows are at fault' }),
+    ),
+    damaged_rows: Type.Optional(
+      Type.Integer({ minimum: 1, description: 'rows of the database that were found damaged since the start' }),
     ),
     last_scrub: Type.Optional(
       Type.Object(

@@ -18,6 +18,7 @@ import {
   PublicKeyText,
   Seq,
   Signature,
+  SignedRotationShape,
   Time,
   WireText,
 } from './shapes.ts';
@@ -39,20 +40,7 @@ export const AccountProof = Type.Object({
   cert: Signature,
 });
 
-/** Unknown members of the record are kept: the signatures cover them. */
-export const RotateRequest = Type.Object({
-  rotation: Type.Object({
-    rec: Type.Object({
-      v: Type.Literal(1),
-      type: Type.Literal('host-rotation'),
-      old_pubkey: PublicKeyText,
-      new_pubkey: PublicKeyText,
-      iat: Time,
-    }),
-    old_sig: Signature,
-    new_sig: Signature,
-  }),
-});
+export const RotateRequest = Type.Object({ rotation: SignedRotationShape });
 
 /** Not JSON: the token itself. */
 export const DenyRequest = Type.String({

@@ -14,6 +14,8 @@ const ENC_KEY_CHARACTERS = 44;
 /** A response whose members are all known: one that is added or forgotten is a drift. */
 export const CLOSED = { additionalProperties: false } as const;
 
+export const orNull = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
+
 export const PublicKeyText = Type.String({
   minLength: PUBLIC_KEY_CHARACTERS,
   maxLength: PUBLIC_KEY_CHARACTERS,
@@ -80,4 +82,17 @@ export const LOG_PROOF_HASHES_MAX = 54;
 export const LogHashes = Type.Array(Type.String({ minLength: 44, maxLength: 44, description: 'base64 of 32 bytes' }), {
   maxItems: LOG_PROOF_HASHES_MAX,
   description: 'of RFC 9162, from the leaves to the root',
+});
+
+/** Unknown members of the record are kept: the signatures cover them. */
+export const SignedRotationShape = Type.Object({
+  rec: Type.Object({
+    v: Type.Literal(1),
+    type: Type.Literal('host-rotation'),
+    old_pubkey: PublicKeyText,
+    new_pubkey: PublicKeyText,
+    iat: Time,
+  }),
+  old_sig: Signature,
+  new_sig: Signature,
 });

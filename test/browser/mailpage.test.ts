@@ -3,31 +3,29 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
-import type { Address } from '../../src/host/core/rows.ts';
-import { OWNER_ID } from '../../src/host/core/rows.ts';
-import { useInbox } from '../../src/host/office/inbox.ts';
-import { storeMessage } from '../../src/host/office/mailbox.ts';
-import { newMessage } from '../../src/host/office/new-message.ts';
-import { SEARCH_MESSAGES_MAX } from '../../src/host/office/search.ts';
+import { type Address, type MessageRef, OWNER_ID } from '../../src/host/core/rows.ts';
+import { useInbox } from '../../src/host/mailbox/inbox.ts';
+import { newMessage, storeMessage } from '../../src/host/mailbox/mailbox.ts';
+import { SEARCH_MESSAGES_MAX } from '../../src/host/mailbox/search.ts';
 import { printable } from '../../src/protocol/printable.ts';
 import { HOSTILE } from '../support/hostile-words.ts';
-import { accepted, idOf, send } from '../support/mail-office.ts';
+import { accepted, idOf, send } from '../support/mail-context.ts';
 import { type MailPage, MailWindow, mailPage } from '../support/mail-page.ts';
 import { browserForSuite } from '../support/page-browser.ts';
-import type { TestOffice } from '../support/test-office.ts';
+import type { TestContext } from '../support/test-context.ts';
 
 /** What the page may weigh on its way, compressed. */
 const SCRIPT_BYTES_MAX = 24_000;
 const STYLE_BYTES_MAX = 5_000;
 
-const suite = browserForSuite('mailpage');
+const suite = browserForSuite('mail');
 
 async function started(agents?: readonly string[]): Promise<MailPage> {
   return mailPage({ pageFolder: suite.pageFolder, ...(agents && { agents }) });
 }
 
-async function sendTo(office: TestOffice, from: string, given: object): Promise<string> {
-  return accepted(await send(office, from, { to: ['owner'], ...given })).message_id;
+async function sendTo(context: TestContext, from: string, given: object): Promise<string> {
+  return accepted(await send(context, from, { to: ['owner'], ...given })).message_id;
 }
 
 describe('the page of the owner', () => {
@@ -60,13 +58,13 @@ describe('the page of the owner', () => {
 
   test('shows mail as it comes, counts what is unread, and marks it', async () => {
     const mail = await started();
-    await sendTo(mail.office, 'alice', { subject: 'first', kind: 'request' });
+    await sendTo(mail.context, 'alice', { subject: 'first', kind: 'request' });
     const window = await MailWindow.open(suite);
     await window.enter(mail);
     const { page } = window;
     const list = page.getByRole('list', { name: 'Messages' }).getByRole('listitem');
     await page.getByRole('link', { name: /Unread, from alice@here first/ }).waitFor();
-    await sendTo(mail.office, 'bob', { subject: 'second', needs_reply: true, origin: 'external' });
+    await sendTo(mail.context, 'bob', { subject: 'second', needs_reply: true, origin: 'external' });
     await page.getByRole('link', { name: /bob@here second/ }).waitFor();
     await expect.poll(() => list.count()).toBe(2);
     await page.getByText('needs a reply', { exact: true }).waitFor();
@@ -88,8 +86,8 @@ describe('the page of the owner', () => {
 
   test('shows a conversation, reads it by showing it, and answers in it', async () => {
     const mail = await started();
-    const { office } = mail;
-    const asked = await sendTo(office, 'alice', {
+    const { context } = mail;
+    const asked = await sendTo(context, 'alice', {
       to: ['owner', 'bob'],
       subject: 'Which one?',
       body: 'Left\n\tor right?\r\nSay.',
@@ -104,7 +102,7 @@ describe('the page of the owner', () => {
     await page.getByText('src/map.ts:3').waitFor();
     const stateAtAlice = async (): Promise<string | undefined> => {
       const sent = await mail.handlers['mail-sent'](
-        { agentId: await idOf(office, 'alice'), signal: AbortSignal.timeout(1000) },
+        { agentId: await idOf(context, 'alice'), signal: AbortSignal.timeout(1000) },
         { message_id: asked },
       );
       return accepted(sent).messages[0]?.recipients.find(({ recipient }) => recipient === 'owner@here')?.state;
@@ -122,7 +120,7 @@ describe('the page of the owner', () => {
     await outcome.getByText('bob@here').first().waitFor();
     await page.getByRole('article', { name: 'Message from owner@here' }).getByText('Left, please.').waitFor();
     for (const name of ['alice', 'bob']) {
-      const inbox = accepted(await useInbox(office, await idOf(office, name), { state: 'all' }));
+      const inbox = accepted(await useInbox(context, await idOf(context, name), { state: 'all' }));
       expect(inbox.summaries?.[0]).toMatchObject({ subject: 'Re: Which one?', from: 'owner@here', kind: 'reply' });
     }
     expect(await window.unsound()).toEqual([]);
@@ -130,24 +128,24 @@ describe('the page of the owner', () => {
 
   test('a long body is shown piece by piece, and is read at its end', async () => {
     const mail = await started();
-    await sendTo(mail.office, 'alice', { subject: 'long', body: `${'x'.repeat(99)}\n`.repeat(1000) + 'THE END' });
+    await sendTo(mail.context, 'alice', { subject: 'long', body: `${'x'.repeat(99)}\n`.repeat(1000) + 'THE END' });
     const window = await MailWindow.open(suite);
     await window.enter(mail);
     const { page } = window;
     await page.getByRole('link', { name: /long/ }).click();
     const more = page.getByRole('button', { name: /Show more of/ });
     await more.waitFor();
-    expect(accepted(await useInbox(mail.office, OWNER_ID, {})).unread).toBe(1);
+    expect(accepted(await useInbox(mail.context, OWNER_ID, {})).unread).toBe(1);
     await more.click();
     await page.getByText('THE END').waitFor();
     expect((await page.locator('.body').textContent())?.length).toBe(100_007);
-    expect(accepted(await useInbox(mail.office, OWNER_ID, {})).unread).toBe(0);
+    expect(accepted(await useInbox(mail.context, OWNER_ID, {})).unread).toBe(0);
     expect(await more.count()).toBe(0);
   });
 
   test('writes to whom is suggested, and shows what became of it at each recipient', async () => {
     const mail = await started(['alice', 'bob:review', 'carol:review']);
-    const { office } = mail;
+    const { context } = mail;
     const window = await MailWindow.open(suite);
     await window.enter(mail);
     await window.go('Write');
@@ -179,13 +177,13 @@ describe('the page of the owner', () => {
     const steps = page.getByRole('list', { name: 'Delivery to alice@here' }).getByRole('listitem');
     await expect.poll(() => steps.count()).toBe(1);
 
-    const alice = await idOf(office, 'alice');
-    const { summaries = [] } = accepted(await useInbox(office, alice, {}));
+    const alice = await idOf(context, 'alice');
+    const { summaries = [] } = accepted(await useInbox(context, alice, {}));
     const ids = summaries.map(({ message_id }) => message_id);
-    office.clock.nowMs += 60_000;
-    accepted(await useInbox(office, alice, { action: 'read', message_ids: ids }));
-    office.clock.nowMs += 60_000;
-    accepted(await useInbox(office, alice, { action: 'ack', message_ids: ids }));
+    context.clock.nowMs += 60_000;
+    accepted(await useInbox(context, alice, { action: 'read', message_ids: ids }));
+    context.clock.nowMs += 60_000;
+    accepted(await useInbox(context, alice, { action: 'ack', message_ids: ids }));
     await expect
       .poll(() => steps.allTextContents())
       .toEqual([
@@ -220,19 +218,19 @@ describe('the page of the owner', () => {
     await page.getByRole('alert').getByText('nothing answers').waitFor();
     await page.getByRole('button', { name: 'Send', exact: true }).click();
     await page.getByRole('region', { name: 'Sent' }).waitFor();
-    expect(accepted(await useInbox(mail.office, await idOf(mail.office, 'bob'), {})).total).toBe(1);
+    expect(accepted(await useInbox(mail.context, await idOf(mail.context, 'bob'), {})).total).toBe(1);
   });
 
   test('finds words in sender, subject and body, and says how far it looked', async () => {
     const mail = await started();
-    const { office } = mail;
-    await sendTo(office, 'bob', { subject: 'old needle' });
-    const message = await office.store.transact((tx) => {
-      for (let count = 0; count < SEARCH_MESSAGES_MAX; count++) put(tx, office, { subject: `hay ${count}` });
+    const { context } = mail;
+    await sendTo(context, 'bob', { subject: 'old needle' });
+    const message = await context.store.transact((tx) => {
+      for (let count = 0; count < SEARCH_MESSAGES_MAX; count++) put(tx, context, { subject: `hay ${count}` });
       return undefined;
     });
     expect(message).toBeUndefined();
-    await sendTo(office, 'alice', { subject: 'new', body: 'a NEEDLE in it' });
+    await sendTo(context, 'alice', { subject: 'new', body: 'a NEEDLE in it' });
     const window = await MailWindow.open(suite);
     await window.enter(mail);
     const { page } = window;
@@ -250,7 +248,7 @@ describe('the page of the owner', () => {
 
   test('goes by keyboard alone', async () => {
     const mail = await started();
-    await sendTo(mail.office, 'alice', { subject: 'by keys' });
+    await sendTo(mail.context, 'alice', { subject: 'by keys' });
     const window = await MailWindow.open(suite);
     await window.enter(mail);
     const { page } = window;
@@ -286,34 +284,64 @@ describe('the page of the owner', () => {
   });
 });
 
+describe('a message that cannot be shown', () => {
+  test('leaves the others of its conversation and of the inbox: one with a time that no calendar has', async () => {
+    const mail = await started();
+    const { context } = mail;
+    await context.store.transact((tx) => {
+      const first = put(tx, context, { subject: 'good', body: 'It can be read.' });
+      // Of a host that took it before such times were malformed.
+      tx.put('message', [first], { ...tx.get('message', first)!, createdAtMs: 8.64e15 + 1 });
+    });
+    const window = await MailWindow.open(suite);
+    await window.enter(mail);
+    await window.page.getByRole('link', { name: /good/ }).click();
+    await window.page.getByText('It can be read.').waitFor();
+    await window.page.getByText('never', { exact: true }).waitFor();
+    expect(await window.unsound()).toEqual([]);
+  });
+
+  test('is shown as that, whatever the reason', async () => {
+    const mail = await started();
+    const { context } = mail;
+    const first = await sendTo(context, 'alice', { subject: 'one', body: 'The first.' });
+    const second = await sendTo(context, 'alice', { subject: 'two', body: 'The second.', reply_to: first });
+    const window = await MailWindow.open(suite);
+    await window.enter(mail);
+    await window.page.getByRole('link', { name: /one/ }).waitFor();
+    // A fault of ours that only the second message has.
+    await window.page.evaluate(`{
+      const split = String.prototype.split;
+      String.prototype.split = function (...given) {
+        if (String(this) === 'The second.') throw new Error('a fault');
+        return split.apply(this, given);
+      };
+    }`);
+    await window.page.evaluate(`location.hash = '#/messages/${second}'`);
+    await window.page.getByText('The first.').waitFor();
+    await window.page.getByRole('alert').getByText('A message of this conversation cannot be shown.').waitFor();
+    expect(await window.page.getByText('The second.').count()).toBe(0);
+  });
+});
+
 describe('words of others', () => {
-  test.each([
-    [360, 740, 'light'],
-    [360, 740, 'dark'],
-    [1440, 900, 'light'],
-    [1440, 900, 'dark'],
-  ] as const)('are words and nothing else in every view, %i wide, %i high, %s', async (width, height, colorScheme) => {
+  test('are words and nothing else in every view, at both widths, light and dark', async () => {
     const mail = await started([`a${'b'.repeat(63)}`, 'alice']);
     await fill(mail);
-    const window = await MailWindow.open(suite, { viewport: { width, height }, colorScheme });
+    const window = await MailWindow.open(suite, { reducedMotion: 'reduce' });
     await window.enter(mail);
     const { page } = window;
-    const shoot = async (name: string): Promise<void> => {
-      expect(await window.unsound()).toEqual([]);
-      const path = join(suite.screenshots, `mail-${name}-${width}-${colorScheme}.png`);
-      await page.screenshot({ path, fullPage: true });
-    };
     await page.getByLabel('Show').selectOption('Everything');
     await page.getByText(HOSTILE.image).first().waitFor();
     await page.getByText(printable(HOSTILE.turned)).first().waitFor();
-    await shoot('inbox');
+    await window.soundInEveryLayout('mail-inbox');
     await page
       .getByRole('link', { name: /Which one/ })
       .last()
       .click();
     await window.heading('Which one?');
     await page.getByRole('article').nth(2).waitFor();
-    await shoot('conversation');
+    await window.soundInEveryLayout('mail-conversation');
     for (const [at, words] of Object.values(HOSTILE).entries()) {
       await window.go('Inbox');
       await page.getByLabel('Show').selectOption('Everything');
@@ -323,7 +351,7 @@ describe('words of others', () => {
         .click();
       await page.locator('.body').first().waitFor();
       expect(await page.locator('.body').first().textContent()).toBe(`${printable(words)}\n${printable(words)}`);
-      await shoot(`hostile-${at}`);
+      await window.soundInEveryLayout(`mail-hostile-${at}`);
     }
     await window.go('Write');
     await page.getByLabel('To', { exact: true }).fill(`${HOSTILE.long},<b>hacked()</b>`);
@@ -332,13 +360,13 @@ describe('words of others', () => {
     await page.getByRole('button', { name: 'Send', exact: true }).click();
     await page.getByRole('alert').waitFor();
     expect(window.refusals.splice(0)).toEqual(['400 /mail/mail-send']);
-    await shoot('write');
+    await window.soundInEveryLayout('mail-write');
     await window.go('Sent');
     await page.getByText('delivered', { exact: true }).first().waitFor();
-    await shoot('sent');
+    await window.soundInEveryLayout('mail-sent');
     await page.locator('.mail-link').first().click();
     await page.locator('.steps').first().waitFor();
-    await shoot('delivery');
+    await window.soundInEveryLayout('mail-delivery');
   });
 
   test('a place that there is not leads to the inbox, or says that there is nothing', async () => {
@@ -368,14 +396,14 @@ async function sizeOf(file: string): Promise<number> {
 /** A message of somebody who may be called anything, straight into the mailbox. */
 function put(
   tx: Parameters<typeof storeMessage>[0],
-  office: TestOffice,
+  context: TestContext,
   {
     subject,
     from = 'hay@there',
     body = '',
     refs = [],
   }: { subject: string; from?: string; body?: string; refs?: string[] },
-): void {
+): MessageRef {
   const given = {
     from: from as Address,
     fromAgent: null,
@@ -387,43 +415,44 @@ function put(
     refs,
     replyTo: null,
   } as const;
-  const message = newMessage(tx, office, { ...given, to: [...given.to], refs }, body, null);
-  storeMessage(tx, office, message, body, [{ agentId: OWNER_ID, forwardedFrom: from }]);
+  const message = newMessage(tx, context, { ...given, to: [...given.to], refs }, body, null);
+  storeMessage(tx, context, message, body, [{ agentId: OWNER_ID, forwardedFrom: from }]);
+  return message.ref;
 }
 
 /** A mailbox in which everything that others may choose is bad, and a conversation as it should be. */
-async function fill({ office }: MailPage): Promise<void> {
-  await office.store.transact((tx) => {
+async function fill({ context }: MailPage): Promise<void> {
+  await context.store.transact((tx) => {
     for (const words of Object.values(HOSTILE)) {
-      put(tx, office, { subject: words, from: words, body: `${words}\n${words}`, refs: [words] });
+      put(tx, context, { subject: words, from: words, body: `${words}\n${words}`, refs: [words] });
     }
   });
   const long = `a${'b'.repeat(63)}`;
-  office.clock.nowMs += 60_000;
-  const asked = await sendTo(office, 'alice', {
+  context.clock.nowMs += 60_000;
+  const asked = await sendTo(context, 'alice', {
     to: ['owner', long],
     subject: 'Which one?',
     body: 'The build fails on two branches since this morning.\n\nShould I mend the older one first, or leave it?',
     kind: 'request',
     refs: ['src/host/daemon.ts:120', 'https://ci.example/builds/4711'],
   });
-  office.clock.nowMs += 240_000;
-  const answered = await send(office, 'owner', {
+  context.clock.nowMs += 240_000;
+  const answered = await send(context, 'owner', {
     to: ['alice', long],
     subject: 'Re: Which one?',
     body: 'The newer one.',
     reply_to: asked,
     kind: 'decision',
   });
-  office.clock.nowMs += 60_000;
-  await sendTo(office, 'alice', {
+  context.clock.nowMs += 60_000;
+  await sendTo(context, 'alice', {
     subject: 'Re: Which one?',
     body: 'Done: both are green.',
     reply_to: accepted(answered).message_id,
   });
-  const alice = await idOf(office, 'alice');
-  const { summaries = [] } = accepted(await useInbox(office, alice, {}));
+  const alice = await idOf(context, 'alice');
+  const { summaries = [] } = accepted(await useInbox(context, alice, {}));
   accepted(
-    await useInbox(office, alice, { action: 'read', message_ids: summaries.map(({ message_id }) => message_id) }),
+    await useInbox(context, alice, { action: 'read', message_ids: summaries.map(({ message_id }) => message_id) }),
   );
 }

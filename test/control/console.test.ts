@@ -1,6 +1,6 @@
 /** `POST /v1/console`: a link that opens the console once. */
 import { expect, test } from 'vitest';
-import { ControlClient } from '../../src/cli/control-client.ts';
+import { ControlClient } from '../../src/cli/relay/control-client.ts';
 import { FIRST_ADAPTER } from '../support/adapters.ts';
 import { relayForTest } from '../support/http-relay.ts';
 

@@ -1,8 +1,8 @@
 /** `/v1/hosts`: who is in, whom an operator means, and who is in no longer. */
 import { describe, expect, test } from 'vitest';
-import { ControlClient } from '../../src/cli/control-client.ts';
+import { ControlClient } from '../../src/cli/relay/control-client.ts';
 import { displayFingerprint, hostFingerprint } from '../../src/protocol/public-key.ts';
-import type { HostDocument } from '../../src/relay/control/documents.ts';
+import type { HostDocument } from '../../src/relay/operator/documents.ts';
 import { ADAPTERS, FIRST_ADAPTER } from '../support/adapters.ts';
 import { accountEnrolOf, enrolOf, rotateOf } from '../support/commands.ts';
 import { hostDocumentOf } from '../support/host-documents.ts';
@@ -22,12 +22,12 @@ describe('GET /v1/hosts', () => {
     const nowMs = relay.clock.nowMs();
     await relay.enrol(alice, bob);
     const account = { account: 'acme', org: 'org-1', clientId: 'client-1', validUntilMs: nowMs };
-    await engine.enrol(enrolOf(carol, { authorizedBy: 'account-token', answer: { ok: true, ...account } }));
+    await engine.admissions.enrol(enrolOf(carol, { authorizedBy: 'account-token', answer: { ok: true, ...account } }));
     const wire = envelopeWire('m2');
     await relay.client(alice).push([itemTo([bob], 'm1'), itemTo([bob], 'm2', wire)]);
     const [first] = await relay.queue(bob);
     await relay.client(bob).ack(relay.epoch, first?.seq ?? 0);
-    await engine.rotateKey(rotateOf(alice, dave));
+    await engine.admissions.rotateKey(rotateOf(alice, dave));
     await revoke(relay, dave.key);
     const head = engine.head(bob.key).headSeq;
     expect(await sortedHosts(relay)).toEqual(
@@ -62,7 +62,7 @@ describe('GET /v1/hosts', () => {
   test('a token that is still valid is live', async () => {
     const relay = await started();
     const answer = { ok: true, account: 'acme', validUntilMs: relay.clock.nowMs() + 1 };
-    await relay.relay.engine.enrol(enrolOf(alice, { authorizedBy: 'account-token', answer }));
+    await relay.relay.engine.admissions.enrol(enrolOf(alice, { authorizedBy: 'account-token', answer }));
     expect(await sortedHosts(relay)).toMatchObject([{ state: 'live' }]);
     relay.clock.move(1);
     expect(await sortedHosts(relay)).toMatchObject([{ state: 'expired' }]);
@@ -71,7 +71,7 @@ describe('GET /v1/hosts', () => {
   test('lists more hosts than go out at once, each of them once', async () => {
     const relay = await started();
     const hosts = Array.from({ length: 1234 }, (_, at) => hostNamed(`host-${at}`));
-    await Promise.all(hosts.map((host) => relay.relay.engine.enrol(enrolOf(host))));
+    await Promise.all(hosts.map((host) => relay.relay.engine.admissions.enrol(enrolOf(host))));
     const listed = await new ControlClient(relay.folder).list('/v1/hosts');
     expect(new Set(listed.map(({ host_pubkey }) => host_pubkey))).toEqual(new Set(hosts.map(({ key }) => key)));
     expect(listed).toHaveLength(hosts.length);
@@ -90,8 +90,8 @@ describe('GET /v1/hosts/find', () => {
   test('a former key means the host as it is now, over every rotation', async () => {
     const relay = await started();
     await relay.enrol(alice);
-    await relay.relay.engine.rotateKey(rotateOf(alice, bob));
-    await relay.relay.engine.rotateKey(rotateOf(bob, carol));
+    await relay.relay.engine.admissions.rotateKey(rotateOf(alice, bob));
+    await relay.relay.engine.admissions.rotateKey(rotateOf(bob, carol));
     for (const former of [alice.key, bob.key, displayFingerprint(alice.key)]) {
       expect(await find(relay, former)).toMatchObject({ host: { host_pubkey: carol.key }, is_former_key: true });
     }
@@ -115,7 +115,7 @@ describe('GET /v1/hosts/find', () => {
   test('a crowded name is a conflict, and lists twenty', async () => {
     const relay = await started();
     const crowd = Array.from({ length: 25 }, (_, at) => ({ ...hostNamed(`crowd ${at}`), name: alice.name }));
-    for (const host of crowd) await relay.relay.engine.enrol(enrolOf(host));
+    for (const host of crowd) await relay.relay.engine.admissions.enrol(enrolOf(host));
     const found = find(relay, 'alice');
     await expect(found).rejects.toThrow('25 hosts carry this name');
     const { details } = await found.catch((error: unknown) => error as { details: { fingerprints: string[] } });
@@ -178,29 +178,29 @@ describe('POST /v1/hosts/revoke', () => {
   test('by a former key it is the present one that is revoked', async () => {
     const relay = await started();
     await relay.enrol(alice);
-    await relay.relay.engine.rotateKey(rotateOf(alice, bob));
+    await relay.relay.engine.admissions.rotateKey(rotateOf(alice, bob));
     expect(await revoke(relay, alice.key)).toMatchObject({ host: { host_pubkey: bob.key }, is_new: true });
-    expect(relay.relay.engine.liveEnrolments).toBe(0);
+    expect(relay.relay.engine.directory.liveCount).toBe(0);
     expect(await revoke(relay, displayFingerprint(alice.key))).toMatchObject({ is_new: false });
   });
 
   test('of a host and its own rotation at once, whichever came first, no key of it stays', async () => {
     const relay = await started();
     await relay.enrol(alice);
-    await Promise.all([relay.relay.engine.rotateKey(rotateOf(alice, bob)), revoke(relay, alice.key)]);
-    expect(relay.relay.engine.liveEnrolments).toBe(0);
+    await Promise.all([relay.relay.engine.admissions.rotateKey(rotateOf(alice, bob)), revoke(relay, alice.key)]);
+    expect(relay.relay.engine.directory.liveCount).toBe(0);
   });
 
   test('revokes one of two namesakes, of the one that is meant', async () => {
     const relay = await started();
     const { engine } = relay.relay;
-    await engine.enrol(accountEnrolOf(alice, 'acme'));
-    await engine.enrol(accountEnrolOf({ ...bob, name: alice.name }, 'other'));
+    await engine.admissions.enrol(accountEnrolOf(alice, 'acme'));
+    await engine.admissions.enrol(accountEnrolOf({ ...bob, name: alice.name }, 'other'));
     await expect(revoke(relay, 'alice')).rejects.toMatchObject({ code: 'AMBIGUOUS_HOST' });
-    expect(engine.liveEnrolments).toBe(2);
+    expect(engine.directory.liveCount).toBe(2);
     await revoke(relay, displayFingerprint(bob.key));
-    expect(engine.enrolment(alice.key)?.revokedAtMs).toBeNull();
-    expect(engine.enrolment(bob.key)?.revokedAtMs).not.toBeNull();
+    expect(engine.directory.get(alice.key)?.revokedAtMs).toBeNull();
+    expect(engine.directory.get(bob.key)?.revokedAtMs).not.toBeNull();
   });
 
   test.each([{}, { host: 5 }, { host: null }, { host: '' }, { host: 'x'.repeat(101) }, [], 'alice'])(

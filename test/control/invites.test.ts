@@ -1,7 +1,7 @@
 /** `/v1/invites`: tokens that let one host in, and which of them are open. */
 import { createHash } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { ControlClient } from '../../src/cli/control-client.ts';
+import { ControlClient } from '../../src/cli/relay/control-client.ts';
 import { INVITES_MAX } from '../../src/relay/core/decide-admission.ts';
 import { FIRST_ADAPTER } from '../support/adapters.ts';
 import { enrolHost } from '../support/enrolments.ts';
@@ -86,9 +86,9 @@ test('too many open invites are refused for the time being', async () => {
   const { engine } = relay.relay;
   const nowMs = relay.clock.nowMs();
   const hashes = Array.from({ length: INVITES_MAX }, (_, at) => createHash('sha256').update(String(at)).digest('hex'));
-  type Hash = Parameters<typeof engine.issueInvite>[0]['inviteHash'];
+  type Hash = Parameters<typeof engine.admissions.issueInvite>[0]['inviteHash'];
   const command = { type: 'IssueInvite', label: '', expiresAtMs: nowMs + 1, nowMs } as const;
-  await Promise.all(hashes.map((hash) => engine.issueInvite({ ...command, inviteHash: hash as Hash })));
+  await Promise.all(hashes.map((hash) => engine.admissions.issueInvite({ ...command, inviteHash: hash as Hash })));
   await expect(issue(relay)).rejects.toMatchObject({ exit: 'temporary', code: 'UNAVAILABLE' });
   relay.clock.move(1);
   relay.timers.pass(59_000);

@@ -5,9 +5,9 @@ import { mkdir, rename, symlink, writeFile } from 'node:fs/promises';
 import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { ControlClient } from '../../src/cli/control-client.ts';
-import { controlSocketPath } from '../../src/relay/control/socket.ts';
-import { SOCKET_PATH_BYTES_MAX } from '../../src/system/unix-socket.ts';
+import { ControlClient } from '../../src/cli/relay/control-client.ts';
+import { controlSocketPath } from '../../src/relay/operator/socket.ts';
+import { SOCKET_PATH_BYTES_MAX } from '../../src/lib/unix-socket.ts';
 import { STOP_WITHIN_MS } from '../../src/relay/serve.ts';
 import { StoreFailed } from '../../src/relay/engine/committer.ts';
 import { FIRST_ADAPTER } from '../support/adapters.ts';
@@ -165,7 +165,7 @@ describe('what comes over it', () => {
     await relay.enrol(alice);
     const { engine } = relay.relay;
     const client = new ControlClient(relay.folder);
-    engine.issueInvite = () => Promise.reject(new Error('a broken invariant'));
+    engine.admissions.issueInvite = () => Promise.reject(new Error('a broken invariant'));
     await expect(client.post('/v1/invites', { label: '', lifetime_ms: 60_000 })).rejects.toMatchObject({
       exit: 'temporary',
       code: 'UNAVAILABLE',
@@ -225,8 +225,9 @@ describe('a stop', () => {
 function heldInvite(relay: HttpRelay): { arrived: ReturnType<typeof deferred>; gate: ReturnType<typeof deferred> } {
   const [arrived, gate] = [deferred(), deferred()];
   const { engine } = relay.relay;
-  const issue = engine.issueInvite.bind(engine);
-  engine.issueInvite = async (command) => {
+  const { admissions } = engine;
+  const issue = admissions.issueInvite.bind(admissions);
+  admissions.issueInvite = async (command) => {
     const issued = await issue(command);
     arrived.resolve();
     await gate.promise;

@@ -6,9 +6,10 @@ import { expect, test } from 'vitest';
 import { createHostStore, openHostStore } from '../../src/host/store/open.ts';
 import { SeededRandom } from '../support/seeded-random.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
+import { share } from '../support/thorough.ts';
 
 const WRITER = fileURLToPath(new URL('../support/host-store-writer.ts', import.meta.url));
-const ROUNDS = 8;
+const ROUNDS = share(8);
 
 test(`${ROUNDS} kills: every transaction that was acknowledged is there, whole, and no number is given twice`, async () => {
   const folder = await temporaryFolder();

@@ -32,7 +32,7 @@ async function crashedEverywhere(): Promise<Crashed> {
   const file = join(await temporaryFolder(), 'backup');
   await backUp(relay, file);
   await relay.pushOne(pushOf(alice, 'm2', [[bob, 'two']]));
-  await relay.engine.revokeHost(revokeOf(carol, { nowMs: relay.clock.nowMs }));
+  await relay.engine.admissions.revokeHost(revokeOf(carol, { nowMs: relay.clock.nowMs }));
   const oldEpoch = relay.engine.epoch;
   await relay.close();
   const crashes: Crash[] = [];

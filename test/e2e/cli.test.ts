@@ -1,25 +1,21 @@
-/** The `poste` command as its users meet it: real processes, their output and how they end. */
+/**
+ * A relay as its operator meets it: real processes, their output and how they end. What its flags mean and what it refuses
+ * is tested in process (unit/cli/relay/serve.test.ts).
+ */
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { chmod, mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { RelayClient } from '../../src/host/transport/relay-client.ts';
+import { RelayClient } from '../../src/host/relay/relay-client.ts';
 import type { PublicKey } from '../../src/protocol/public-key.ts';
-import { SCHEMA_KEY } from '../../src/relay/store/keys.ts';
-import { openStore } from '../../src/relay/store/open.ts';
 import { FIRST_ADAPTER } from '../support/adapters.ts';
-import { enrolBody } from '../support/enrolments.ts';
-import { epochNumbered } from '../support/epochs.ts';
 import { freePort } from '../support/free-port.ts';
 import { hopBytes } from '../support/hops.ts';
 import { type TestHost, alice, bob } from '../support/hosts.ts';
-import { issuerForTest, proofOf } from '../support/local-issuer.ts';
 import { itemTo } from '../support/mail.ts';
 import { jsonOf } from '../support/problems.ts';
 import {
   type Ended,
-  type Environment,
   type RelayProcess,
   type StartDocument,
   poste,
@@ -28,15 +24,11 @@ import {
   serveArgs,
 } from '../support/poste-process.ts';
 import { RawConnection, rawRequest, requestBytes } from '../support/raw-http.ts';
-import { withRawLevel } from '../support/raw-level.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const EXIT = { ok: 0, failure: 1, usage: 2, conflict: 4, refused: 5, interrupted: 130 };
 /** What a stack trace would show. */
 const STACK = /\n\s+at |node:internal/;
-const OTHER_KEY = Buffer.from('0123456789abcdefghijklmnopqrstuv').toString('base64');
-const HOSTED = ['--authority', 'account-token'];
-const ISSUER = 'https://accounts.example';
 const KEY_PATTERN = /^[A-Za-z0-9+/]{43}=\n$/;
 
 describe('relay serve', () => {
@@ -90,18 +82,6 @@ describe('relay serve', () => {
     expect(await terminate(relay)).toMatchObject({ code: EXIT.ok, stdout: `${JSON.stringify(start)}\n` });
   });
 
-  test('its key is relay.key in the store folder, 0600, the base64 of 32 bytes and a newline', async () => {
-    const storeDir = join(await temporaryFolder(), 'deep', 'store');
-    const relay = await relayProcess(storeDir);
-    const path = join(storeDir, 'relay.key');
-    expect((await stat(path)).mode & 0o777).toBe(0o600);
-    expect((await stat(storeDir)).mode & 0o777).toBe(0o700);
-    const text = await readFile(path, 'utf8');
-    expect(text).toMatch(KEY_PATTERN);
-    await terminate(relay);
-    expect(relay.process.stdout + relay.process.stderr).not.toContain(text.trim());
-  });
-
   test('a restart keeps the key, the epoch and the mail; so does a kill -9', async () => {
     const storeDir = await temporaryFolder();
     const first = await relayProcess(storeDir);
@@ -133,79 +113,7 @@ describe('relay serve', () => {
     }
   });
 
-  test('--limits overrides documented limits, days in fractions too; the others stay', async () => {
-    const limits = JSON.stringify({ retention_days: 0.25, max_batch: 2, max_item_bytes: 1000 });
-    const relay = await relayProcess(await temporaryFolder(), ['--limits', limits]);
-    const info = await clientOf(relay, alice).info();
-    expect(info.limits).toMatchObject({ retention_days: 0.25, max_batch: 2, max_item_bytes: 1000, max_pull: 500 });
-    expect(Object.keys(info.limits)).toHaveLength(12);
-    const { version } = JSON.parse(
-      await readFile(new URL('../../package.json', import.meta.url), 'utf8'),
-    ) as typeof info;
-    expect(info.version).toBe(version);
-  });
-
-  test('RELAY_MAX_BODY bounds request bodies', async () => {
-    const relay = await relayProcess(await temporaryFolder(), [], { RELAY_MAX_BODY: '1000' });
-    await clientOf(relay, alice).enrol();
-    const statuses: number[] = [];
-    for (const bytes of [1000, 1001]) {
-      const relayPubkey = relay.start.relay_pubkey as PublicKey;
-      const body = '{"items":[]}'.padEnd(bytes);
-      const hop = { host: alice, relayPubkey, method: 'POST', target: '/v2/relay/items', body, timestamp: Date.now() };
-      statuses.push((await rawRequest(portOf(relay), hopBytes(hop))).status);
-    }
-    expect(statuses).toEqual([200, 413]);
-  });
-
-  test.each<[string, readonly string[], Environment, number[]]>([
-    ['MAIL_RELAY_TRUST_PROXY=xff', [], { MAIL_RELAY_TRUST_PROXY: 'xff' }, [200, 200, 200, 429]],
-    ['MAIL_RELAY_TRUST_PROXY=cloudflare', [], { MAIL_RELAY_TRUST_PROXY: 'cloudflare' }, [200, 429, 200, 200]],
-    ['--trust-proxy', ['--trust-proxy'], { MAIL_RELAY_TRUST_PROXY: 'cloudflare' }, [200, 200, 200, 429]],
-    ['no proxy', [], { MAIL_RELAY_TRUST_PROXY: '' }, [200, 429, 429, 429]],
-  ])('%s says whom the client address is believed of', async (_what, args, environment, statuses) => {
-    const relay = await relayProcess(await temporaryFolder(), ['--enrol-rate', '1', ...args], environment);
-    const answered: number[] = [];
-    for (const header of ['x-forwarded-for', 'cf-connecting-ip']) {
-      for (const address of ['1.1.1.1', '2.2.2.2']) {
-        const body = JSON.stringify({ pubkey: bob.key });
-        const bytes = requestBytes('POST', '/v1/relay/challenge', { [header]: address }, body);
-        answered.push((await rawRequest(portOf(relay), bytes)).status);
-      }
-    }
-    expect(answered).toEqual(statuses);
-  });
-
-  test('--authority account-token admits with tokens of the issuer, and SIGTERM ends it all the same', async () => {
-    const issuer = await issuerForTest();
-    const { issuer: url, relayUrl } = issuer.settings;
-    const args = ['--authority', 'account-token', '--issuer', url, '--relay-url', relayUrl];
-    const relay = await relayProcess(await temporaryFolder(), args);
-    expect(relay.start).toMatchObject({ authority: 'account-token', issuer: url });
-    await expect(clientOf(relay, alice).enrol()).rejects.toMatchObject({ status: 403, code: 'ENROL_REFUSED' });
-    const post = (path: string, body: unknown): Promise<Response> =>
-      fetch(`${relay.start.url}${path}`, { method: 'POST', body: JSON.stringify(body) });
-    const { challenge } = (await (await post('/v1/relay/challenge', { pubkey: alice.key })).json()) as {
-      challenge: string;
-    };
-    const signed = { relay_pubkey: relay.start.relay_pubkey };
-    const sent = { proof: await proofOf(url, alice, { nowMs: Date.now() }) };
-    const response = await post('/v1/relay/enrol', enrolBody(alice, challenge, { signed, sent }));
-    expect(await response.json()).toMatchObject({ authorized_by: 'account-token', account: 'acme' });
-    expect(issuer.requests).toBe(1);
-    expect(await terminate(relay)).toMatchObject({ code: EXIT.ok, signal: null, stderr: '' });
-  });
-
-  test('the start shows the issuer, which need not be there', async () => {
-    const args = ['--authority', 'account-token', '--issuer', 'http://127.0.0.1:1', '--relay-url', 'https://m.example'];
-    const process = poste(serveArgs(await temporaryFolder(), args));
-    await process.printed('authority    account-token of http://127.0.0.1:1\n');
-    await expect.poll(() => process.stderr).toContain("the issuer's keys could not be fetched");
-    process.signal('SIGTERM');
-    expect(await process.ended()).toMatchObject({ code: EXIT.ok });
-  });
-
-  test('SIGTERM and SIGINT end it with 0, well inside 25 s, also while a pull is held', async () => {
+  test('SIGTERM and SIGINT end it with 0, within 25 s, also while a pull is held', async () => {
     for (const [signal, server] of [
       ['SIGTERM', FIRST_ADAPTER],
       ['SIGINT', 'node'],
@@ -217,7 +125,7 @@ describe('relay serve', () => {
       relay.process.signal(signal);
       expect(jsonOf(await held.response())).toMatchObject({ items: [], more: false });
       expect(await relay.process.ended()).toMatchObject({ code: EXIT.ok, signal: null, stderr: '' });
-      expect(performance.now() - beganMs).toBeLessThan(10_000);
+      expect(performance.now() - beganMs).toBeLessThan(25_000);
     }
   });
 
@@ -253,142 +161,6 @@ describe('relay serve', () => {
     expect(lines.find(({ route, status }) => route === '/v2/relay/items' && status === 200)).toBeDefined();
     for (const secret of [alice.key, bob.key, 'in-the-log', 'sealed', 'alice']) expect(stderr).not.toContain(secret);
   });
-});
-
-describe('relay keygen', () => {
-  test('prints one base64 line of 32 bytes and nothing else, each time another', async () => {
-    const [first, second] = [await run(['relay', 'keygen']), await run(['relay', 'keygen'])];
-    for (const ended of [first, second]) {
-      expect(ended).toMatchObject({ code: EXIT.ok, stderr: '' });
-      expect(ended.stdout).toMatch(KEY_PATTERN);
-      expect(Buffer.from(ended.stdout, 'base64')).toHaveLength(32);
-    }
-    expect(first.stdout).not.toBe(second.stdout);
-  });
-
-  test('its key is taken as MAIL_RELAY_KEY, and is not written to the store folder', async () => {
-    const { stdout: key } = await run(['relay', 'keygen']);
-    const storeDir = await temporaryFolder();
-    const first = await relayProcess(storeDir, [], { MAIL_RELAY_KEY: key.trim() });
-    expect(first.start.key).toBe('MAIL_RELAY_KEY');
-    expect(existsSync(join(storeDir, 'relay.key'))).toBe(false);
-    await terminate(first);
-    const second = await relayProcess(storeDir, [], { MAIL_RELAY_KEY: key });
-    expect(second.start).toMatchObject({ relay_pubkey: first.start.relay_pubkey, epoch: first.start.epoch });
-    await terminate(second);
-    expect(first.process.stdout + second.process.stdout + second.process.stderr).not.toContain(key.trim());
-  });
-
-  test.each<[string, (file: string) => { args: string[]; environment: Environment }]>([
-    ['--key-file', (file) => ({ args: ['--key-file', file], environment: { MAIL_RELAY_KEY_FILE: '/nowhere' } })],
-    ['MAIL_RELAY_KEY_FILE', (file) => ({ args: [], environment: { MAIL_RELAY_KEY_FILE: file } })],
-  ])('its key is taken from the file that %s names, and is not written to the store folder', async (_how, named) => {
-    const { file, key } = await keyFile(0o640);
-    const { args, environment } = named(file);
-    const storeDir = await temporaryFolder();
-    const first = await relayProcess(storeDir, args, environment);
-    expect(first.start).toMatchObject({ key: file, notices: [] });
-    expect(existsSync(join(storeDir, 'relay.key'))).toBe(false);
-    await terminate(first);
-    const second = await relayProcess(storeDir, [], { MAIL_RELAY_KEY: key });
-    expect(second.start).toMatchObject({ relay_pubkey: first.start.relay_pubkey, epoch: first.start.epoch });
-    await terminate(second);
-    expect(first.process.stdout + first.process.stderr).not.toContain(key);
-  });
-
-  test('a key file that every user may read is used, and told of', async () => {
-    const { file } = await keyFile(0o644);
-    const relay = await relayProcess(await temporaryFolder(), ['--key-file', file]);
-    const notice = `Every user of this machine may open the key file ${file}: take that right away (chmod o= ${file}).`;
-    expect(relay.start.notices).toEqual([notice]);
-    const { stderr } = await terminate(relay);
-    expect(JSON.parse(stderr)).toMatchObject({ msg: notice });
-  });
-});
-
-describe('what goes wrong is one sentence, an exit code and no stack trace', () => {
-  test.each<[readonly string[], RegExp]>([
-    [['--lsten', '127.0.0.1:1'], /unknown option '--lsten'\n\(Did you mean --listen\?\)/],
-    [['extra'], /too many arguments/],
-    [['--listen', '127.0.0.1:65536'], /It must be host:port/],
-    [['--limits', '{"max_everything":1}'], /There is no limit max_everything; there are max_item_bytes, /],
-    [['--limits', '{"max_batch":1.5}'], /max_batch must be a whole number/],
-    [['--enrol-rate', '0'], /It must be a whole number, at least 1/],
-    [['--trust-proxy', 'nginx'], /Allowed choices are xff, cloudflare/],
-    [['--authority', 'oidc'], /Allowed choices are host-key, account-token/],
-    [['--issuer', 'accounts.example'], /It must be an absolute URL/],
-    [['--issuer', 'http://accounts.example'], /It must be https; plain http is for this machine only/],
-    [['--issuer', 'https://accounts.example/?tenant=1'], /It must be a URL without a query/],
-    [['--jwks-url', 'http://192.168.0.1/jwks.json'], /It must be https; plain http is for this machine only/],
-    [['--jwks-url', 'file:///etc/jwks.json'], /It must be an absolute URL/],
-    [['--relay-url', 'https://user:pass@mail.example'], /without user or fragment/],
-    [['--relay-url', 'https://mail.example/#here'], /without user or fragment/],
-    [['--issuer', ISSUER], /--issuer says nothing without --authority account-token/],
-    [['--relay-url', ISSUER], /--relay-url says nothing without --authority account-token/],
-    [['--jwks-url', ISSUER], /--jwks-url says nothing without --authority account-token/],
-    [[...HOSTED, '--relay-url', ISSUER], /--authority account-token needs --issuer/],
-    [[...HOSTED, '--issuer', ISSUER], /--authority account-token needs --relay-url/],
-    [
-      [...HOSTED, '--issuer', ISSUER, '--relay-url', ISSUER, '--admission', 'invite'],
-      /proves either an account or an invite/,
-    ],
-  ])('relay serve %j is a usage error', async (args, said) => {
-    const storeDir = join(await temporaryFolder(), 'store');
-    const ended = await run(serveArgs(storeDir, args));
-    expect(ended.code).toBe(EXIT.usage);
-    expect(ended.stdout).toBe('');
-    expect(ended.stderr).toMatch(said);
-    expect(ended.stderr).not.toMatch(STACK);
-    expect(existsSync(storeDir)).toBe(false);
-  });
-
-  test.each<[Environment, RegExp]>([
-    [{ MAIL_RELAY_TRUST_PROXY: 'nginx' }, /MAIL_RELAY_TRUST_PROXY must be xff or cloudflare/],
-    [{ RELAY_MAX_BODY: '8388609' }, /RELAY_MAX_BODY must be a number of bytes from 1 to 8388608/],
-  ])('the environment %j is a usage error', async (environment, said) => {
-    const storeDir = join(await temporaryFolder(), 'store');
-    const ended = await run(serveArgs(storeDir), environment);
-    expect(ended.code).toBe(EXIT.usage);
-    expect(sentenceOf(ended)).toMatch(said);
-    expect(existsSync(storeDir)).toBe(false);
-  });
-
-  test.each([[['relay']], [['relay', 'serv']]])('%j is a usage error', async (args) => {
-    const ended = await run(args);
-    expect(ended).toMatchObject({ code: EXIT.usage, stdout: '' });
-    expect(ended.stderr).not.toMatch(STACK);
-  });
-
-  test.each([[['--help']], [['relay', 'serve', '--help']]])(
-    '%j is help with an example, and no error',
-    async (args) => {
-      const ended = await run(args);
-      expect(ended).toMatchObject({ code: EXIT.ok, stderr: '' });
-      expect(ended.stdout).toContain('$ poste relay serve');
-    },
-  );
-
-  test('a port that is taken is a conflict, which names it', async () => {
-    const taken = await relayProcess(await temporaryFolder(), ['--listen', `127.0.0.1:${await freePort()}`]);
-    const address = `127.0.0.1:${portOf(taken)}`;
-    for (const args of [
-      ['--listen', address, '--server', FIRST_ADAPTER],
-      ['--listen', address, '--server', 'node'],
-      ['--admin-listen', address],
-    ]) {
-      const ended = await run(serveArgs(await temporaryFolder(), args));
-      expect(ended.code).toBe(EXIT.conflict);
-      expect(sentenceOf(ended)).toContain(address);
-    }
-    expect((await clientOf(taken, alice).info()).v).toBe(2);
-  });
-
-  test('an address that is not of this machine is a conflict too', async () => {
-    const ended = await run(serveArgs(await temporaryFolder(), ['--listen', '192.0.2.1:8787']));
-    expect(ended.code).toBe(EXIT.conflict);
-    expect(sentenceOf(ended)).toContain('192.0.2.1:8787');
-  });
-
   test('a store that another process uses is a conflict, and that process serves on', async () => {
     const storeDir = await temporaryFolder();
     const first = await relayProcess(storeDir);
@@ -398,100 +170,28 @@ describe('what goes wrong is one sentence, an exit code and no stack trace', () 
     await clientOf(first, alice).enrol();
     expect((await terminate(first)).code).toBe(EXIT.ok);
   });
+});
 
-  describe('with a store that has run', () => {
-    test('another key, from the environment or in relay.key, is refused', async () => {
-      const { storeDir, key } = await usedStore();
-      const ofEnvironment = await run(serveArgs(storeDir), { MAIL_RELAY_KEY: OTHER_KEY });
-      expect(refusalOf(ofEnvironment, key)).toMatch(/not the one of the store .* fingerprint SHA256:/);
-      await writeFile(join(storeDir, 'relay.key'), `${OTHER_KEY}\n`);
-      expect(refusalOf(await run(serveArgs(storeDir)), key)).toMatch(/not the one of the store/);
-      const json = await run([...serveArgs(storeDir), '--json']);
-      expect(json).toMatchObject({ code: EXIT.refused, stdout: '' });
-      expect(JSON.parse(json.stderr)).toMatchObject({ code: 'STORE_FOREIGN_KEY', details: {} });
-      const again = await relayProcess(storeDir, [], { MAIL_RELAY_KEY: key });
-      expect((await terminate(again)).code).toBe(EXIT.ok);
-    });
-
-    test('a key that is none is refused, and not repeated', async () => {
-      const { storeDir, key } = await usedStore();
-      const none = OTHER_KEY.slice(0, 40);
-      const ofEnvironment = await run(serveArgs(storeDir), { MAIL_RELAY_KEY: none });
-      expect(refusalOf(ofEnvironment, key)).toMatch(/MAIL_RELAY_KEY does not hold a relay key/);
-      await writeFile(join(storeDir, 'relay.key'), none);
-      expect(refusalOf(await run(serveArgs(storeDir)), key)).toMatch(/relay\.key does not hold a relay key/);
-    });
-
-    test('a key file with another key, none, or that is not there is refused', async () => {
-      const { storeDir, key } = await usedStore();
-      const { file } = await keyFile(0o600, OTHER_KEY);
-      const args = [...serveArgs(storeDir), '--key-file', file];
-      expect(refusalOf(await run(args), key)).toMatch(/not the one of the store/);
-      await writeFile(file, OTHER_KEY.slice(0, 40));
-      expect(refusalOf(await run(args), key)).toContain(`${file} does not hold a relay key`);
-      await writeFile(file, `${key}\n`.padEnd(100_000, 'x'));
-      expect(refusalOf(await run(args), key)).toContain(`${file} does not hold a relay key`);
-      await rm(file);
-      expect(refusalOf(await run(args), key)).toContain(`there is no key file at ${file}`);
-      await mkdir(file);
-      expect(refusalOf(await run(args), key)).toContain(`${file} cannot be read (EISDIR)`);
-    });
-
-    test('two keys at once are refused', async () => {
-      const { storeDir, key } = await usedStore();
-      const { file } = await keyFile(0o600, key);
-      const ended = await run([...serveArgs(storeDir), '--key-file', file], { MAIL_RELAY_KEY: key });
-      expect(ended.code).toBe(EXIT.usage);
-      expect(sentenceOf(ended)).toMatch(/give its key in one way/);
-      expect(ended.stderr).not.toContain(key);
-    });
-
-    test('a key that is gone, or cannot be read, is refused', async () => {
-      const { storeDir, key } = await usedStore();
-      await rm(join(storeDir, 'relay.key'));
-      expect(refusalOf(await run(serveArgs(storeDir)), key)).toMatch(/has no relay\.key/);
-      await mkdir(join(storeDir, 'relay.key'));
-      expect(refusalOf(await run(serveArgs(storeDir)), key)).toMatch(/relay\.key cannot be read \(EISDIR\)/);
-    });
-
-    test('a newer schema is refused, and says which software would do', async () => {
-      const { storeDir, key } = await usedStore();
-      await withRawLevel(storeDir, (level) => level.put(SCHEMA_KEY, Buffer.of(0, 0, 0, 2)));
-      const ended = await run(serveArgs(storeDir));
-      expect(refusalOf(ended, key)).toMatch(/schema 2 .* up to 1: start the newer software/);
-    });
-
-    test('a store that lost its database is damaged, and says what to do', async () => {
-      const { storeDir } = await usedStore();
-      await rm(join(storeDir, 'log', 'CURRENT'));
-      const ended = await run(serveArgs(storeDir));
-      expect(ended.code).toBe(EXIT.failure);
-      expect(sentenceOf(ended)).toMatch(/restore a backup/);
-    });
+describe('a command as a process', () => {
+  test('relay keygen prints one line and nothing else, and ends with 0', async () => {
+    const ended = await run(['relay', 'keygen']);
+    expect(ended).toMatchObject({ code: EXIT.ok, signal: null, stderr: '' });
+    expect(ended.stdout).toMatch(KEY_PATTERN);
   });
 
-  test('a store folder that is a file is one sentence', async () => {
-    const path = join(await temporaryFolder(), 'file');
-    await writeFile(path, '');
-    const ended = await run(serveArgs(path));
-    expect(ended.code).toBe(EXIT.failure);
-    expect(sentenceOf(ended)).toContain('cannot be used as the store folder');
+  test('--help is help, and no error', async () => {
+    const ended = await run(['--help']);
+    expect(ended).toMatchObject({ code: EXIT.ok, signal: null, stderr: '' });
+    expect(ended.stdout).toContain('$ poste relay serve');
   });
 
-  test('errors of --json are one document with code, message and details, those of usage too', async () => {
-    const usage = await run([...serveArgs('nowhere', ['--listen', 'x']), '--json']);
-    expect(usage).toMatchObject({ code: EXIT.usage, stdout: '' });
-    const message = expect.stringContaining('It must be host:port') as string;
-    expect(JSON.parse(usage.stderr)).toEqual({ code: 'USAGE', message, details: {} });
-    const path = join(await temporaryFolder(), 'file');
-    await writeFile(path, '');
-    const ended = await run([...serveArgs(path), '--json']);
-    expect(ended).toMatchObject({ code: EXIT.failure, stdout: '' });
-    expect(JSON.parse(ended.stderr)).toEqual({
-      code: 'STORE_UNUSABLE',
-      message: expect.stringContaining(path) as string,
-      details: {},
-    });
+  test('what cannot be is one sentence, an exit code and no stack trace', async () => {
+    const storeDir = join(await temporaryFolder(), 'store');
+    const usage = await run(serveArgs(storeDir, ['--lsten', '127.0.0.1:1']));
+    expect(usage).toMatchObject({ code: EXIT.usage, signal: null, stdout: '' });
+    expect(usage.stderr).toMatch(/unknown option '--lsten'\n\(Did you mean --listen\?\)/);
+    expect(usage.stderr).not.toMatch(STACK);
+    expect(existsSync(storeDir)).toBe(false);
   });
 });
 
@@ -532,29 +232,4 @@ function sentenceOf({ stdout, stderr }: Ended): string {
   expect(stderr).toMatch(/^poste: [^\n]+\.\n$/);
   expect(stderr).not.toMatch(STACK);
   return stderr;
-}
-
-/** The sentence of a relay that refuses its key or its store; no key may be in it. */
-function refusalOf(ended: Ended, key: string): string {
-  expect(ended.code).toBe(EXIT.refused);
-  for (const secret of [key, OTHER_KEY]) expect(ended.stderr).not.toContain(secret.slice(0, 12));
-  return sentenceOf(ended);
-}
-
-/** A store as a first start leaves it, and its key. */
-async function usedStore(): Promise<{ storeDir: string; key: string }> {
-  const storeDir = await temporaryFolder();
-  const { store } = await openStore({ folder: storeDir, nowMs: Date.now(), newEpoch: () => epochNumbered(1) });
-  await store.close();
-  return { storeDir, key: (await readFile(join(storeDir, 'relay.key'), 'utf8')).trim() };
-}
-
-/** A key file outside every store; a new key when none is given. */
-async function keyFile(mode: number, key?: string): Promise<{ file: string; key: string }> {
-  const written = key ?? (await run(['relay', 'keygen'])).stdout.trim();
-  const file = join(await temporaryFolder(), 'deploy.key');
-  await writeFile(file, `${written}\n`);
-  // Whatever the umask is.
-  await chmod(file, mode);
-  return { file, key: written };
 }

@@ -2,12 +2,13 @@
 import { randomBytes } from 'node:crypto';
 import { readdir } from 'node:fs/promises';
 import { expect, test } from 'vitest';
-import { CallFailed } from '../../src/host/local/client.ts';
-import type { SendResult } from '../../src/host/documents/mail.ts';
+import { CallFailed } from '../../src/host/api/client.ts';
+import type { SendResult } from '../../src/host/api/schemas/mail.ts';
 import { KilledDaemon } from '../support/killed-daemon.ts';
 
 const STOP_MS = 25_000;
-const ENDED_CODES: ReadonlySet<string> = new Set(['DAEMON_NOT_RUNNING', 'DAEMON_GONE']);
+/** Nothing was done, or it is not known whether. A request that came while the daemon stopped gets `UNAVAILABLE`. */
+const ENDED_CODES: ReadonlySet<string> = new Set(['DAEMON_NOT_RUNNING', 'DAEMON_GONE', 'UNAVAILABLE']);
 
 function isEnd(error: unknown): boolean {
   return error instanceof CallFailed && ENDED_CODES.has(error.code);

@@ -1,11 +1,10 @@
+/** A host as its owner meets it: its daemon, and the commands that ask it. */
 import { statSync } from 'node:fs';
 import { chmod, readFile, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import type { InboxResult, SendResult } from '../../src/host/documents/mail.ts';
-import type { SearchResult } from '../../src/host/documents/search.ts';
-import type { SentResult } from '../../src/host/documents/sent.ts';
-import type { StatusResult } from '../../src/host/documents/status.ts';
+import type { InboxResult, SearchResult, SendResult, SentResult } from '../../src/host/api/schemas/mail.ts';
+import type { StatusResult } from '../../src/host/api/schemas/daemon.ts';
 import { PosteHome, endDaemon, posteHome } from '../support/poste-home.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
@@ -24,7 +23,7 @@ const send = (to: string, body: string): string[] => [
 describe('a host', () => {
   test('init, daemon, agents, send, inbox; and all of it is there after kill -9', async () => {
     const here = await posteHome();
-    const daemon = await here.daemon();
+    const daemon = await here.daemonProcess();
     expect(statSync(join(here.folder, 'daemon.sock')).mode & 0o777).toBe(0o600);
     await here.json('agent', 'add', 'eve');
     await here.json('agent', 'add', 'bob', '--role', 'review');
@@ -32,7 +31,7 @@ describe('a host', () => {
     expect(sent.recipients).toMatchObject([{ recipient: 'bob@here', status: 'offline' }]);
 
     await daemon.kill();
-    const again = await here.daemon();
+    const again = await here.daemonProcess();
     const list = await here.json<InboxResult>('inbox', '--as', 'bob');
     expect(list.summaries).toMatchObject([{ message_id: sent.message_id, from: 'eve@here', state: 'unread' }]);
     const read = await here.json<InboxResult>('inbox', 'read', '--as', 'bob', sent.message_id);
@@ -48,7 +47,7 @@ describe('a host', () => {
     const found = await here.json<SearchResult>('inbox', 'search', '--as', 'bob', 'HELLO', 'eve');
     expect(found.summaries).toMatchObject([{ message_id: sent.message_id }]);
     const none = await here.run('inbox', 'search', '--as', 'bob', 'nothing of it');
-    expect(none).toMatchObject({ code: 0, stdout: 'Nothing was found.\n' });
+    expect(none).toMatchObject({ code: 0, stdout: 'No message matches.\n' });
 
     again.signal('SIGTERM');
     expect(await again.ended()).toMatchObject({ code: 0, stderr: '' });
@@ -96,8 +95,8 @@ describe('a host', () => {
 
   test('a second daemon is refused in one sentence, and the first goes on', async () => {
     const here = await posteHome();
-    const daemon = await here.daemon();
-    const second = await here.run('daemon');
+    const daemon = await here.daemonProcess();
+    const second = await here.runProcess('daemon');
     expect(second).toMatchObject({ code: 4, stdout: '' });
     expect(second.stderr).toMatch(/^poste: a daemon runs on the store at \S+ already: poste status shows it\.\n$/);
     expect((await here.json<StatusResult>('status')).pid).toBe(daemon.pid);
@@ -159,14 +158,14 @@ describe('a host', () => {
       [here, ['init'], 4, /there is a host already/],
       [here, ['init', '--host', '-x'], 2, /It must be letters/],
       [here, ['send'], 2, /required option '--to/],
-      [here, ['send', '--to', 'a', '--subject', 's'], 2, /there is no body/],
+      [here, ['send', '--to', 'a', '--subject', 's'], 2, /no body given/],
       [here, ['send', '--to', 'a', '--subject', 's', '--body', 'b', '--kind', 'loud'], 2, /Allowed choices/],
-      [here, ['send', '--as', 'a b', '--to', 'a', '--subject', 's', '--body', 'b'], 2, /name an agent/],
+      [here, ['send', '--as', 'a b', '--to', 'a', '--subject', 's', '--body', 'b'], 2, /not the name of an agent/],
       [here, ['send', '--to', 'a', '--subject', 's', '--body-file', '/nope'], 3, /cannot be read/],
       [here, ['inbox', '--owner', '--as', 'x'], 2, /leave out --as/],
       [here, ['inbox', 'search', '--owner'], 2, /missing required argument 'word'/],
       [here, ['sent', '--owner', 'x', '--limit', '2'], 2, /leave out the message/],
-      [here, ['restore', 'x'], 2, /say --yes/],
+      [here, ['restore', 'x'], 2, /add --yes/],
       [here, ['restore', '/nope', '--yes'], 3, /cannot be read/],
       [here, ['agent', 'add'], 2, /missing required argument/],
     ];

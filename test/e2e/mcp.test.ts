@@ -1,20 +1,19 @@
-/** The four tools as an MCP client meets them: the official client, `poste mcp` and the daemon as processes of their own. */
+/** The four tools as an MCP client meets them: the official client, and `poste mcp`, as a process where that matters. */
 import { type CallToolResult, type Client, deserializeMessage } from '@modelcontextprotocol/client';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { BODY_CHARACTERS_MAX, type InboxResult, type SendResult } from '../../src/host/documents/mail.ts';
-import { OPERATIONS } from '../../src/host/local/operations.ts';
-import { type McpProcess, REVISIONS, connectMcp, mcpProcess } from '../support/mcp-client.ts';
+import { BODY_CHARACTERS_MAX, type InboxResult, type SendResult } from '../../src/host/api/schemas/mail.ts';
+import { OPERATIONS } from '../../src/host/api/operations.ts';
+import { type McpProcess, REVISIONS, connectMcp, connectMcpHere, mcpProcess } from '../support/mcp-client.ts';
 import { type PosteHome, endDaemon, posteHome } from '../support/poste-home.ts';
-import { run } from '../support/poste-process.ts';
 
 const MAIL = { to: ['bob'], subject: 's', body: 'b' };
 
 /** A host with the agents eve and bob, and its daemon. */
-async function hostWithAgents(): Promise<{ here: PosteHome; daemon: Awaited<ReturnType<PosteHome['daemon']>> }> {
+async function hostWithAgents(): Promise<{ here: PosteHome }> {
   const here = await posteHome();
-  const daemon = await here.daemon();
+  await here.daemon();
   for (const name of ['eve', 'bob']) await here.client.call('add-agent', { name });
-  return { here, daemon };
+  return { here };
 }
 
 function call(client: Client, name: string, input: object = {}): Promise<CallToolResult> {
@@ -95,7 +94,7 @@ describe.each(REVISIONS)('the tools over MCP %s', (revision) => {
 
   test('the list of tools is made of the schemas of the operations, with honest annotations', async () => {
     const { here } = await hostWithAgents();
-    const { client } = await connectMcp(here.environment, ['--agent', 'eve'], revision);
+    const { client } = await connectMcpHere(here.environment, ['--agent', 'eve'], revision);
     const { tools } = await client.listTools();
     const hints = tools.map(({ name, annotations }) => [name, annotations?.readOnlyHint, annotations?.idempotentHint]);
     expect(hints).toEqual([
@@ -118,7 +117,7 @@ describe.each(REVISIONS)('the tools over MCP %s', (revision) => {
 
   test('a refusal is an error result with its code, one sentence and what may help', async () => {
     const { here } = await hostWithAgents();
-    const { client, process } = await connectMcp(here.environment, ['--agent', 'eve'], revision);
+    const { client, process } = await connectMcpHere(here.environment, ['--agent', 'eve'], revision);
     await answer(client, 'mail_send', { ...MAIL, idempotency_key: 'k' });
     const cases: [tool: string, input: object, code: string, details: object][] = [
       [
@@ -162,8 +161,8 @@ describe.each(REVISIONS)('the tools over MCP %s', (revision) => {
 
   test('a body of the greatest length goes through, however its characters are escaped', async () => {
     const { here } = await hostWithAgents();
-    const eve = await connectMcp(here.environment, ['--agent', 'eve'], revision);
-    const bob = await connectMcp(here.environment, ['--agent', 'bob'], revision);
+    const eve = await connectMcpHere(here.environment, ['--agent', 'eve'], revision);
+    const bob = await connectMcpHere(here.environment, ['--agent', 'bob'], revision);
     const body = '\u0001'.repeat(BODY_CHARACTERS_MAX);
     const { message_id } = await answer<SendResult>(eve.client, 'mail_send', { ...MAIL, body });
     const input = { action: 'read', message_ids: [message_id], max_bytes: 1 << 20 };
@@ -175,7 +174,7 @@ describe.each(REVISIONS)('the tools over MCP %s', (revision) => {
 describe('mail_send as the specification says', () => {
   test('its input is the table of section "Message (input of mail_send)"', async () => {
     const { here } = await hostWithAgents();
-    const { client } = await connectMcp(here.environment, ['--agent', 'eve']);
+    const { client } = await connectMcpHere(here.environment, ['--agent', 'eve']);
     const { tools } = await client.listTools();
     const { required, properties } = tools.find(({ name }) => name === 'mail_send')?.inputSchema ?? {};
     const kinds = ['message', 'request', 'reply', 'status', 'decision', 'alert', 'task'];
@@ -209,7 +208,7 @@ describe('mail_send as the specification says', () => {
 describe('poste mcp and the daemon', () => {
   test('without a daemon the tools say how to start one, and work as soon as it runs', async () => {
     const here = await posteHome();
-    const { client, process } = await connectMcp(here.environment, ['--agent', 'eve']);
+    const { client, process } = await connectMcpHere(here.environment, ['--agent', 'eve']);
     expect(await refusalOf(client, 'mail_inbox')).toMatchObject({
       code: 'DAEMON_NOT_RUNNING',
       message: expect.stringContaining('poste daemon'),
@@ -222,7 +221,7 @@ describe('poste mcp and the daemon', () => {
 
   test('--start starts the daemon once, for calls that come together', async () => {
     const here = await posteHome();
-    const { client } = await connectMcp(here.environment, ['--agent', 'eve', '--start']);
+    const { client } = await connectMcpHere(here.environment, ['--agent', 'eve', '--start']);
     const refused = await Promise.all([1, 2, 3].map(() => refusalOf(client, 'mail_inbox')));
     const { pid } = await here.client.call('status', {});
     onTestFinished(() => endDaemon(pid));
@@ -232,14 +231,16 @@ describe('poste mcp and the daemon', () => {
   test('--start says why no daemon could be started', async () => {
     const here = await posteHome();
     const nowhere = { POSTE_HOME: `${here.folder}/nowhere` };
-    const { client } = await connectMcp(nowhere, ['--agent', 'eve', '--start']);
+    const { client } = await connectMcpHere(nowhere, ['--agent', 'eve', '--start']);
     const refused = await refusalOf(client, 'mail_inbox');
     expect(refused).toMatchObject({ code: 'DAEMON_NOT_STARTED', message: expect.stringContaining('poste init') });
   });
 
   test('a daemon that is killed in the middle: what was asked is told to be uncertain, and a repeat with its key sends once', async () => {
-    const { here, daemon } = await hostWithAgents();
-    const { client, process } = await connectMcp(here.environment, ['--agent', 'eve']);
+    const here = await posteHome();
+    const daemon = await here.daemonProcess();
+    for (const name of ['eve', 'bob']) await here.client.call('add-agent', { name });
+    const { client, process } = await connectMcpHere(here.environment, ['--agent', 'eve']);
     const keys = Array.from({ length: 40 }, (_, number) => `k${number}`);
     const send = (key: string): Promise<CallToolResult> => call(client, 'mail_send', { ...MAIL, idempotency_key: key });
     await send('k0');
@@ -252,18 +253,18 @@ describe('poste mcp and the daemon', () => {
     const gone = faults.filter(({ code }) => code === 'DAEMON_GONE');
     for (const { message } of gone) expect(message).toContain('idempotency_key');
 
-    await here.daemon();
+    await here.daemonProcess();
     const repeated = await Promise.all(keys.map(send));
     const ids = repeated.map(({ structuredContent }) => (structuredContent as SendResult).message_id);
     expect(new Set(ids).size).toBe(keys.length);
-    const bob = await connectMcp(here.environment, ['--agent', 'bob']);
+    const bob = await connectMcpHere(here.environment, ['--agent', 'bob']);
     expect(await answer(bob.client, 'mail_inbox')).toMatchObject({ total: keys.length });
     expectProtocolOnly(process);
   });
 
   test('an agent that does not exist is said at once, with what it may have been meant', async () => {
     const { here } = await hostWithAgents();
-    const { client, process } = await connectMcp(here.environment, ['--agent', 'evee']);
+    const { client, process } = await connectMcpHere(here.environment, ['--agent', 'evee']);
     await process.said('evee');
     const refused = await refusalOf(client, 'mail_send', MAIL);
     expect(refused).toMatchObject({ code: 'NO_SUCH_AGENT', details: { suggestions: ['eve'] } });
@@ -274,12 +275,12 @@ describe('poste mcp and the daemon', () => {
   test('a name that is none, no name, and the name of the owner end the command with one sentence', async () => {
     const here = await posteHome();
     const cases: [string[], RegExp][] = [
-      [['mcp'], /not said whose tools/],
-      [['mcp', '--agent', 'a b'], /name an agent/],
-      [['mcp', '--agent', 'Owner'], /for a person/],
+      [['mcp'], /no agent given/],
+      [['mcp', '--agent', 'a b'], /not the name of an agent/],
+      [['mcp', '--agent', 'Owner'], /owner is a person/],
     ];
     for (const [args, why] of cases) {
-      const ended = await run(args, here.environment);
+      const ended = await here.run(...args);
       expect({ args, ...ended }).toMatchObject({ args, code: 2, stdout: '' });
       expect(ended.stderr).toMatch(why);
     }
@@ -319,7 +320,7 @@ describe('the session of poste mcp', () => {
 
   test('begins when the daemon comes, and is told of once on stderr until then', async () => {
     const here = await posteHome();
-    const { process } = await connectMcp(here.environment, ['--agent', 'eve']);
+    const { process } = await connectMcpHere(here.environment, ['--agent', 'eve']);
     await process.said('no Poste daemon is running');
     await here.daemon();
     await here.client.call('add-agent', { name: 'eve' });

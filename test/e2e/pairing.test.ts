@@ -1,14 +1,15 @@
+/** Two hosts on a LAN, by the commands of their owners. */
 import { describe, expect, test } from 'vitest';
-import type { InboxResult, SendResult } from '../../src/host/documents/mail.ts';
-import type { CancelResult, OutboxResult, QuarantineResult } from '../../src/host/documents/outbox.ts';
-import type { InviteResult, PeerView, PeersResult, RotateKeyResult } from '../../src/host/documents/peers.ts';
+import type { InboxResult, SendResult } from '../../src/host/api/schemas/mail.ts';
+import type { CancelResult, OutboxResult, QuarantineResult } from '../../src/host/api/schemas/outbox.ts';
+import type { InviteResult, PeerView, PeersResult, RotateKeyResult } from '../../src/host/api/schemas/peers.ts';
 import { freePort } from '../support/free-port.ts';
 import { type PosteHome, posteHome } from '../support/poste-home.ts';
-import type { PosteProcess } from '../support/poste-process.ts';
+import type { CommandRun } from '../support/command-run.ts';
 
 interface LanHome {
   home: PosteHome;
-  daemon: PosteProcess;
+  daemon: CommandRun;
 }
 
 async function lanHome(name: string, agent: string): Promise<LanHome> {
@@ -63,8 +64,8 @@ describe('two hosts', () => {
       ({ unread }) => unread === 1,
     );
 
-    const rotated = await here.home.json<RotateKeyResult>('host', 'rotate-key', '--yes');
-    expect(rotated.peers).toBe(1);
+    const rotated = await here.home.json<RotateKeyResult & { unaware: string[] }>('host', 'rotate-key', '--yes');
+    expect(rotated).toMatchObject({ peers: 1, unaware: [] });
     const { peers } = await until(
       () => there.home.json<PeersResult>('peers'),
       (list) => list.peers[0]?.host_pubkey === rotated.host_pubkey,
@@ -75,8 +76,14 @@ describe('two hosts', () => {
       () => inboxOf(there, 'bob'),
       ({ unread }) => unread === 2,
     );
+    // With its receipt: what is not confirmed when the hosts are unpaired is told of.
+    await until(
+      () => outboxOf(here),
+      ({ rows }) => rows.length === 0,
+    );
 
-    await there.daemon.kill();
+    await there.daemon.stop();
+    expect((await here.home.run('host', 'rotate-key', '--yes')).stdout).toContain('1, not told yet: there.');
     const { message_id: waiting } = await send(here, 'eve', 'bob@there', 'third');
     const { rows } = await until(
       () => outboxOf(here),
@@ -92,7 +99,7 @@ describe('two hosts', () => {
     expect((await here.home.run('unpair', 'there', '--yes')).stdout).toContain('not paired with there');
     const told = await inboxOf(here, 'eve');
     expect(told.summaries).toMatchObject([{ from: 'poste@here', subject: 'Undelivered to there', kind: 'alert' }, {}]);
-    expect((await here.home.run('peers')).stdout).toContain('paired with no other');
+    expect((await here.home.run('peers')).stdout).toContain('not paired with any host');
 
     // The other side was not told: what it sends goes into quarantine, by nobody's fault in silence.
     const again = await there.home.daemon();
@@ -109,7 +116,7 @@ describe('two hosts', () => {
       () => here.home.json<PeersResult>('peers'),
       ({ peers }) => peers[0]?.agents !== null,
     );
-    await there.home.json('agent', 'remove', 'bob');
+    await there.home.json('agent', 'remove', '--yes', 'bob');
     await send(here, 'eve', 'bob@there', 'for whoever was bob');
     const kept = await until(
       () => there.home.json<QuarantineResult>('quarantine'),
@@ -121,13 +128,13 @@ describe('two hosts', () => {
     expect(shown.stdout).toContain('| {"created_at"');
     expect((await there.home.run('quarantine')).stdout).toContain('1 items');
     expect((await there.home.run('quarantine', 'retry', '1', '7')).stdout).toMatch(
-      /Let in 0\.\n {2}1 stays: .*\n {2}7 is not there/,
+      /Let in 0\.\n {2}1 stays: .*\n {2}7 was not found/,
     );
     await there.home.json('agent', 'add', 'bob');
     expect((await there.home.run('quarantine', 'retry')).stdout).toContain('Let in 1.');
     expect(await inboxOf(there, 'bob')).toMatchObject({ unread: 1 });
     expect((await there.home.run('quarantine')).stdout).toBe('The quarantine is empty.\n');
-    expect((await there.home.run('quarantine', 'discard', '--yes', '1')).stdout).toContain('There is no 1.');
+    expect((await there.home.run('quarantine', 'discard', '--yes', '1')).stdout).toContain('Not found: 1.');
   }, 180_000);
 });
 
@@ -184,6 +191,6 @@ test('wrong arguments, refusals and what is not there: a sentence, its code, and
     expect(stdout).toContain(`$ poste ${command}`);
   }
 
-  // Two wrong tries of five.
+  // Wrong tries use up nothing.
   expect(await home.run('pair', 'accept', code.toLowerCase(), address)).toMatchObject({ code: 0, stderr: '' });
 }, 180_000);

@@ -4,9 +4,10 @@ import { once } from 'node:events';
 import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import type { SendResult } from '../../src/host/documents/mail.ts';
-import type { SessionListResult, SessionState } from '../../src/host/documents/sessions.ts';
-import { type Ended, type PosteProcess, poste, run } from '../support/poste-process.ts';
+import type { SendResult } from '../../src/host/api/schemas/mail.ts';
+import type { SessionListResult, SessionState } from '../../src/host/api/schemas/agents.ts';
+import { type CommandRun, daemonHere, runHere } from '../support/command-run.ts';
+import { type Ended, poste } from '../support/poste-process.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const TEXT = 'You have 1 unread message in Poste. Read it with mail_inbox.';
@@ -29,16 +30,18 @@ class Home {
     };
   }
 
+  run(...args: string[]): Promise<Ended> {
+    return runHere(args, { environment: this.environment });
+  }
+
   async json<T>(...args: string[]): Promise<T> {
-    const { code, stdout, stderr } = await run([...args, '--json'], this.environment);
+    const { code, stdout, stderr } = await this.run(...args, '--json');
     if (code !== 0) throw new Error(`${args.join(' ')} ended with ${code}: ${stderr}`);
     return JSON.parse(stdout) as T;
   }
 
-  async daemon(): Promise<PosteProcess> {
-    const daemon = poste(['daemon', '--json', '--log-level', 'warn'], this.environment);
-    await daemon.printed('}\n');
-    return daemon;
+  daemon(): Promise<CommandRun> {
+    return daemonHere(this.environment);
   }
 
   /** A request of alice to bob; how bob is told. */
@@ -93,7 +96,7 @@ async function home(): Promise<Home> {
   return made;
 }
 
-async function homeWithAgents(): Promise<{ here: Home; daemon: PosteProcess }> {
+async function homeWithAgents(): Promise<{ here: Home; daemon: CommandRun }> {
   const here = await home();
   const daemon = await here.daemon();
   for (const name of ['alice', 'bob']) await here.json('agent', 'add', name);
@@ -118,7 +121,7 @@ describe('Claude Code', () => {
     expect(start).toMatchObject({ code: 0, stderr: '' });
     expect(JSON.parse(start.stdout)).toEqual(context('SessionStart'));
     // It was told, so it is idle in peace until something else comes. A proof that is late makes the doorbell ring
-    // again; what the sender is told when it is in time, unit/host-hooks/wake-proof.test.ts has.
+    // again; what the sender is told when it is in time, unit/host/hooks/wake-proof.test.ts has.
     const idle = here.hook(settings, 'Stop');
     await here.request();
     const woken = await idle;
@@ -151,9 +154,9 @@ describe('Claude Code', () => {
     await here.json('hooks', 'uninstall', 'claude-code');
     expect(await readFile(file, 'utf8')).toBe(text);
     await writeFile(file, '{');
-    const refused = await run(['hooks', 'install', 'claude-code'], here.environment);
+    const refused = await runHere(['hooks', 'install', 'claude-code'], { environment: here.environment });
     expect(refused).toMatchObject({ code: 1, stdout: '' });
-    expect(refused.stderr).toBe(`poste: ${file} is no JSON: mend that and try again.\n`);
+    expect(refused.stderr).toBe(`poste: ${file} is no JSON: repair it and try again.\n`);
   });
 });
 
@@ -181,15 +184,17 @@ describe('poste session', () => {
     const as = ['--as', 'bob'];
     const state = await here.json<SessionState>('session', 'register', 's-2', '--hook', ...as);
     expect(state).toMatchObject({ session_id: 's-2', unread: 0, text: null });
-    const nothing = await run(['session', 'wait', 's-2', '--timeout', '0', ...as], here.environment);
+    const nothing = await runHere(['session', 'wait', 's-2', '--timeout', '0', ...as], {
+      environment: here.environment,
+    });
     expect(nothing).toMatchObject({ code: 75, stdout: '' });
-    const waiting = run(['session', 'wait', 's-2', ...as], here.environment);
+    const waiting = runHere(['session', 'wait', 's-2', ...as], { environment: here.environment });
     await here.request();
     expect(await waiting).toMatchObject({ code: 0 });
     expect(await here.json('session', 'heartbeat', 's-2', ...as)).toMatchObject({ unread: 1, text: TEXT });
     expect(await here.json('session', 'end', 's-2', ...as)).toEqual({ ended: true });
     expect(await here.json('session', 'end', 's-2', ...as)).toEqual({ ended: false });
-    const gone = await run(['session', 'heartbeat', 's-2', ...as], here.environment);
+    const gone = await runHere(['session', 'heartbeat', 's-2', ...as], { environment: here.environment });
     expect(gone).toMatchObject({ code: 3 });
   });
 
@@ -201,7 +206,7 @@ describe('poste session', () => {
     await writeFile(program, `#!/bin/sh\nprintf '%s|' "$@" > ${rung}.new && mv ${rung}.new ${rung}\n`);
     await chmod(program, 0o700);
     const args = ['session', 'register', 's-3', '--as', 'bob', '--', program, '--title', 'mail'];
-    expect(await run(args, here.environment)).toMatchObject({ code: 0 });
+    expect(await here.run(...args)).toMatchObject({ code: 0 });
     const said = await vi.waitFor(() => readFile(rung, 'utf8'), { timeout: 20_000 });
     expect(said).toBe(`--title|mail|${TEXT}|`);
   });
@@ -223,15 +228,15 @@ describe('poste session', () => {
   });
 
   test.each([
-    [['register', 's', '--as', 'bob', '--tmux'], 2, 'this runs in no tmux pane'],
+    [['register', 's', '--as', 'bob', '--tmux'], 2, 'this is not a tmux pane'],
     [['register', 's', '--as', 'bob', '--', 'no-such-program-here'], 3, 'there is no program no-such-program-here'],
-    [['register', 's', '--as', 'bob', '--pid', 'x'], 2, 'number of a process'],
+    [['register', 's', '--as', 'bob', '--pid', 'x'], 2, 'must be a process id'],
     [['register', '../s', '--as', 'bob'], 2, 'session_id'],
     [['register', 's', '--as', 'nobody'], 3, 'nobody'],
-    [['register', 's'], 2, 'it is not said which agent asks'],
+    [['register', 's'], 2, 'no agent given: use --as NAME or POSTE_AGENT'],
   ])('refuses %j', async (args, code, why) => {
     const { here } = await homeWithAgents();
-    const refused = await run(['session', ...args], here.environment);
+    const refused = await runHere(['session', ...args], { environment: here.environment });
     expect(refused).toMatchObject({ code, stdout: '' });
     expect(refused.stderr).toContain(why);
   });

@@ -2,7 +2,8 @@
 import { describe, expect, test } from 'vitest';
 import { PROBLEMS, type ProblemCode } from '../../src/protocol/problem.ts';
 import { enrolBody } from '../support/enrolments.ts';
-import { ADAPTERS, type HttpRelay, relayForSuite } from '../support/http-relay.ts';
+import { ANY_ADAPTER } from '../support/adapters.ts';
+import { type HttpRelay, relayForSuite } from '../support/http-relay.ts';
 import { alice, bob, dave } from '../support/hosts.ts';
 import { itemTo } from '../support/mail.ts';
 import { jsonOf } from '../support/problems.ts';
@@ -67,12 +68,12 @@ const largeBodies: [string, () => Buffer][] = [
   ['100,000 items', () => Buffer.from(`{"items":[${'0,'.repeat(99_990)}0]}`)],
 ];
 
-describe.each(ADAPTERS)('%s', (adapter) => {
+describe.each(ANY_ADAPTER)('%s', (adapter) => {
   const suite = relayForSuite(adapter);
 
   const enrolled = async (): Promise<HttpRelay> => {
     const relay = suite.current;
-    if (!relay.relay.engine.enrolment(bob.key)) await relay.enrol(alice, bob);
+    if (!relay.relay.engine.directory.get(bob.key)) await relay.enrol(alice, bob);
     return relay;
   };
 
@@ -203,7 +204,7 @@ async function withNothingStored(relay: HttpRelay, work: () => Promise<void>): P
   expect((await relay.client(bob).ownInfo()).you).toMatchObject({ host: 'bob' });
   expect(await relay.lastLsn()).toBe(lsn);
   expect(await relay.queue(bob)).toEqual(waiting);
-  expect(relay.relay.engine.enrolment(dave.key)).toBeUndefined();
+  expect(relay.relay.engine.directory.get(dave.key)).toBeUndefined();
   expect(relay.errors).toEqual([]);
 }
 

@@ -1,8 +1,8 @@
 /** The doors of the console over raw HTTP, and what is behind them. */
 import { describe, expect, test } from 'vitest';
-import { SESSION_IDLE_MS, TOKEN_LIFETIME_MS } from '../../src/page-access/sessions.ts';
-import { STREAMS_MAX } from '../../src/page-access/live-streams.ts';
-import { SAMPLE_EVERY_MS } from '../../src/relay/admin/console/sampler.ts';
+import { SESSION_IDLE_MS, TOKEN_LIFETIME_MS } from '../../src/http/browser-session/sessions.ts';
+import { STREAMS_MAX } from '../../src/http/browser-session/live-streams.ts';
+import { SAMPLE_EVERY_MS } from '../../src/relay/operator/sampler.ts';
 import { FIRST_ADAPTER } from '../support/adapters.ts';
 import {
   type EnteredSession,
@@ -156,7 +156,7 @@ describe('the session', () => {
         expect(verdict(await session.post(path, body, { 'x-poste-csrf': token }))).toEqual([403, 'BAD_CSRF_TOKEN']);
       }
     }
-    expect(relay.relay.engine.enrolment(alice.key)?.revokedAtMs).toBeNull();
+    expect(relay.relay.engine.directory.get(alice.key)?.revokedAtMs).toBeNull();
   });
 
   test('is over when it is left, after twelve idle hours, and when the relay starts again', async () => {
@@ -257,7 +257,7 @@ describe('what it shows', () => {
     expect(verdict(await revoke({ host_pubkey: bob.key, confirm: 'BOB' }))).toEqual([409, 'NOT_CONFIRMED']);
     expect(verdict(await revoke({ host_pubkey: bob.key }))).toEqual([400, 'BAD_REQUEST']);
     expect(verdict(await revoke({ host_pubkey: 'x', confirm: 'bob' }))).toEqual([400, 'BAD_REQUEST']);
-    expect(relay.relay.engine.enrolment(bob.key)?.revokedAtMs).toBeNull();
+    expect(relay.relay.engine.directory.get(bob.key)?.revokedAtMs).toBeNull();
     expect(jsonOf(await revoke({ host_pubkey: bob.key, confirm: 'bob' }))).toMatchObject({
       is_new: true,
       host: { state: 'revoked' },
@@ -357,7 +357,7 @@ describe('the stream', () => {
           relay.timers.pass(2000 * 500);
           return relay.logged.filter(({ fields }) => (fields as { route?: string }).route === '/console/live').length;
         },
-        { timeout: 20_000, interval: 1 },
+        { interval: 1 },
       )
       .toBe(1);
     stream.close();

@@ -78,7 +78,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     const { results } = await hosted.relay.client(bob).push([itemTo([alice], 'm1')]);
     expect(results[0]?.status).toBe('rejected:target revoked');
     expect(await rotate(hosted, alice, alice2)).toBeProblem('ENROL_REFUSED');
-    expect(hosted.relay.relay.engine.enrolment(alice2.key)).toBeUndefined();
+    expect(hosted.relay.relay.engine.directory.get(alice2.key)).toBeUndefined();
   });
 
   test('enrolment rule 9: the fingerprint of a former key means the host that goes on under another', async () => {
@@ -271,5 +271,5 @@ function rotate({ relay }: HostedRelay, from: TestHost, to: TestHost): Promise<R
 /** Nobody is revoked. */
 async function expectUnchanged(hosted: HostedRelay): Promise<void> {
   expect((await pull(hosted, alice)).status).toBe(200);
-  expect(hosted.relay.relay.engine.liveEnrolments).toBe(3);
+  expect(hosted.relay.relay.engine.directory.liveCount).toBe(3);
 }

@@ -1,4 +1,4 @@
-/** Encryption-key advertisements over v1 and v2: protocol.md section 4, "Enrolment record", rules 7 and 8. */
+/** Keys to seal to, in v1 and v2: docs/protocol.md, "POST /v1/relay/enc-key"; "Enrolment record", rules 7 and 8. */
 import { canonicalize } from 'json-canonicalize';
 import { describe, expect, test } from 'vitest';
 import { ANY_ADAPTER } from '../support/adapters.ts';
@@ -17,7 +17,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
 
   const enrolled = async (): Promise<HttpRelay> => {
     const relay = suite.current;
-    if (!relay.relay.engine.enrolment(alice.key)) await relay.enrol(alice, bob, carol);
+    if (!relay.relay.engine.directory.get(alice.key)) await relay.enrol(alice, bob, carol);
     return relay;
   };
 

@@ -1,4 +1,4 @@
-/** The errors of protocol.md section 3, row by row, and the order in which they are looked for. */
+/** docs/protocol.md, "Errors", row by row, and the order in which they are looked for. */
 import { describe, expect, test } from 'vitest';
 import { askChallenge, enrolBody, enrolHost, openChallenge, postJson, sendEnrol } from '../support/enrolments.ts';
 import { ADAPTERS, type HttpRelay, relayForSuite, relayForTest } from '../support/http-relay.ts';
@@ -18,7 +18,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
 
   const enrolled = async (): Promise<HttpRelay> => {
     const relay = suite.current;
-    if (!relay.relay.engine.enrolment(bob.key)) await relay.enrol(alice, bob);
+    if (!relay.relay.engine.directory.get(bob.key)) await relay.enrol(alice, bob);
     return relay;
   };
 
@@ -87,7 +87,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     '/readyz',
     '/healthz',
     '/metrics',
-    '/v2/relay/rotation',
+    '/v2/relay/rotations',
     '/v2/relay/deny',
   ])('404 NOT_FOUND: %s is no route, for any method', async (path) => {
     const relay = await enrolled();
@@ -105,6 +105,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     ['/v2/relay/senders', 'POST'],
     ['/v1/relay/enc-key', 'POST, GET'],
     ['/v2/relay/enc-key', 'GET'],
+    ['/v2/relay/rotation', 'GET'],
     ['/v1/relay/messages', 'POST, GET'],
     ['/v1/relay/ack', 'POST'],
   ])('405 METHOD_NOT_ALLOWED: %s takes %s, and says so', async (path, allow) => {

@@ -1,4 +1,4 @@
-/** The signed hop: protocol.md section 2, line by line. */
+/** The signed hop: docs/protocol.md, "The signed hop", line by line. */
 import { describe, expect, test } from 'vitest';
 import { BODY_DEADLINE_MS } from '../../src/http/body.ts';
 import { revokeOf } from '../support/commands.ts';
@@ -23,7 +23,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     target = PULL,
   ): Promise<RawResponse> => {
     const relay = suite.current;
-    if (!relay.relay.engine.enrolment(bob.key)) await relay.enrol(alice, bob);
+    if (!relay.relay.engine.directory.get(bob.key)) await relay.enrol(alice, bob);
     return relay.send(relay.hop(bob, 'GET', target), signed, headers);
   };
 
@@ -38,7 +38,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     const connection = await RawConnection.open(relay.port);
     connection.send(bytes.subarray(0, -1));
     await expect.poll(() => relay.timers.underWay(BODY_DEADLINE_MS), { interval: 2 }).toBe(1);
-    await relay.relay.engine.revokeHost(revokeOf(alice));
+    await relay.relay.engine.admissions.revokeHost(revokeOf(alice));
     const response = await connection.send(bytes.subarray(-1)).response('POST');
     connection.close();
     expect(response).toBeProblem('NOT_ENROLLED');

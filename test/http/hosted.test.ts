@@ -28,7 +28,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
       crowded: false,
       epoch: relay.epoch,
     });
-    expect(relay.relay.engine.enrolment(alice.key)).toMatchObject({
+    expect(relay.relay.engine.directory.get(alice.key)).toMatchObject({
       org: 'org-1',
       clientId: 'client of alice',
       validUntilMs: Math.floor(relay.clock.nowMs() / 1000) * 1000 + 15 * MINUTE_MS,
@@ -46,14 +46,14 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     expect(elsewhere.body.toString()).not.toContain('api.example');
     const proof = await proofOf(hosted.issuer.url, bob);
     expect(await enrolHost(relay, alice, { sent: { proof } })).toBeProblem('ENROL_REFUSED');
-    expect(relay.relay.engine.liveEnrolments).toBe(0);
+    expect(relay.relay.engine.directory.liveCount).toBe(0);
   });
 
   test('enrolment rule 1: a token does not replace the signature of the host key', async () => {
     const hosted = await hostedRelayForTest(adapter);
     const proof = await proofOf(hosted.issuer.url, alice);
     expect(await enrolHost(hosted.relay, alice, { signer: bob, sent: { proof } })).toBeProblem('BAD_SIGNATURE');
-    expect(hosted.relay.relay.engine.liveEnrolments).toBe(0);
+    expect(hosted.relay.relay.engine.directory.liveCount).toBe(0);
   });
 
   test('a token ends the hop and nothing else: the host stays a target and keeps its name', async () => {

@@ -22,7 +22,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     expect(await enrolHost(relay, bob, shown(TOKEN))).toBeProblem('ENROL_REFUSED', {
       reason: 'this relay lets invited hosts in, and the proof is no open invite',
     });
-    expect(relay.relay.engine.liveEnrolments).toBe(1);
+    expect(relay.relay.engine.directory.liveCount).toBe(1);
   });
 
   test('an invite holds until its hour, and not at it', async () => {
@@ -52,7 +52,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
       reason: 'this relay lets invited hosts in, and the proof is no open invite',
     });
     expect(refused.body.toString()).not.toContain(TOKEN);
-    expect(relay.relay.engine.enrolment(alice.key)).toBeUndefined();
+    expect(relay.relay.engine.directory.get(alice.key)).toBeUndefined();
     expect((await enrolHost(relay, alice, shown(TOKEN))).status).toBe(200);
   });
 
@@ -66,7 +66,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     const refused = answers.filter(({ status }) => status !== 200);
     expect(refused).toHaveLength(3);
     for (const answer of refused) expect(answer).toBeProblem('ENROL_REFUSED');
-    expect(relay.relay.engine.liveEnrolments).toBe(1);
+    expect(relay.relay.engine.directory.liveCount).toBe(1);
     await relay.stop();
     const { events } = await relay.stored();
     expect(events.filter(({ type }) => type === 'InviteSpent')).toHaveLength(1);
@@ -98,7 +98,12 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     const relay = await invited(TOKEN, `${TOKEN}-2`);
     await enrolHost(relay, alice, shown(TOKEN));
     const nowMs = relay.clock.nowMs();
-    await relay.relay.engine.revokeHost({ type: 'RevokeHost', hostPubkey: alice.key, cause: 'operator', nowMs });
+    await relay.relay.engine.admissions.revokeHost({
+      type: 'RevokeHost',
+      hostPubkey: alice.key,
+      cause: 'operator',
+      nowMs,
+    });
     expect(await enrolHost(relay, alice, shown(`${TOKEN}-2`))).toBeProblem('ENROL_REFUSED');
     expect((await enrolHost(relay, bob, shown(`${TOKEN}-2`))).status).toBe(200);
   });
@@ -116,7 +121,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     await issue(relay, TOKEN);
     expect((await enrolHost(relay, alice, shown(TOKEN))).status).toBe(200);
     expect((await enrolHost(relay, bob)).status).toBe(200);
-    expect(await relay.relay.engine.openInvites(relay.clock.nowMs())).toHaveLength(1);
+    expect(await relay.relay.engine.admissions.openInvites(relay.clock.nowMs())).toHaveLength(1);
   });
 });
 
@@ -127,7 +132,7 @@ function shown(proof: unknown): EnrolChanges {
 async function issue(relay: HttpRelay, token: string): Promise<void> {
   const nowMs = relay.clock.nowMs();
   const inviteHash = sha256Hex(token);
-  await relay.relay.engine.issueInvite({
+  await relay.relay.engine.admissions.issueInvite({
     type: 'IssueInvite',
     inviteHash,
     label: '',

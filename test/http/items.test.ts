@@ -1,7 +1,7 @@
-/** POST /v2/relay/items: its numbered rules, and how section 4 of protocol.md answers each item. */
+/** POST /v2/relay/items: its numbered rules, and how docs/protocol.md answers each item. */
 import { canonicalize } from 'json-canonicalize';
 import { describe, expect, test } from 'vitest';
-import type { ItemToPush, PushResult } from '../../src/host/transport/relay-client.ts';
+import type { ItemToPush, PushResult } from '../../src/host/relay/relay-client.ts';
 import type { PublicKey } from '../../src/protocol/public-key.ts';
 import { ANY_ADAPTER } from '../support/adapters.ts';
 import { type HttpRelay, relayForSuite, relayForTest } from '../support/http-relay.ts';
@@ -18,7 +18,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
 
   const enrolled = async (): Promise<HttpRelay> => {
     const relay = suite.current;
-    if (!relay.relay.engine.enrolment(alice.key)) await relay.enrol(alice, bob, carol);
+    if (!relay.relay.engine.directory.get(alice.key)) await relay.enrol(alice, bob, carol);
     return relay;
   };
 

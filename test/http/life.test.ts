@@ -32,6 +32,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
       items: [
         { seq, kind: 'envelope', item_id: 'life-1', sender_pubkey: alice.key, wire_b64: wire.toString('base64') },
       ],
+      unreadable: [],
       last_seq: seq,
       more: false,
     });
@@ -39,7 +40,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     const acked = await relay.client(bob).ack(relay.epoch, seq);
     expect(acked).toEqual({ acked_through: seq, deleted: 1, head_seq: seq });
     const after = await relay.client(bob).pull({ after: seq });
-    expect(after).toEqual({ epoch: relay.epoch, head_seq: seq, items: [], last_seq: seq, more: false });
+    expect(after).toEqual({ epoch: relay.epoch, head_seq: seq, items: [], unreadable: [], last_seq: seq, more: false });
   });
 
   test('a receipt travels back to the sender', async () => {
@@ -221,7 +222,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     expect(await statusOf(laptopAnew, serverAnew, 'third')).toBe('duplicate');
 
     // Revoke: the server is let in no more, and nothing is stored for it.
-    await relay.relay.engine.revokeHost(revokeOf(serverAnew));
+    await relay.relay.engine.admissions.revokeHost(revokeOf(serverAnew));
     await expect(relay.client(serverAnew).pull()).rejects.toMatchObject({ status: 401 });
     await expect(relay.client(serverAnew).enrol()).rejects.toMatchObject({ status: 403 });
     expect(await statusOf(laptopAnew, serverAnew, 'sixth')).toBe('rejected:target revoked');

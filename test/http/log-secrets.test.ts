@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { FIRST_ADAPTER } from '../support/adapters.ts';
 import { ask, consoleToken, enterConsole } from '../support/console-session.ts';
-import { ControlClient } from '../../src/cli/control-client.ts';
+import { ControlClient } from '../../src/cli/relay/control-client.ts';
 import { hopBytes } from '../support/hops.ts';
 import { enrolWithToken, hostedRelayForTest } from '../support/hosted-relay.ts';
 import { relayForTest } from '../support/http-relay.ts';

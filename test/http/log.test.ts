@@ -241,8 +241,8 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
       const { leaf } = provenLeaf(await askProof(relay, alice, 'm1', bob));
       const { engine } = relay.relay;
       const iatMs = relay.clock.nowMs();
-      await engine.rotateKey({ ...rotateOf(alice, aliceAgain), iatMs });
-      await engine.rotateKey({ ...rotateOf(bob, bobAgain), iatMs });
+      await engine.admissions.rotateKey({ ...rotateOf(alice, aliceAgain), iatMs });
+      await engine.admissions.rotateKey({ ...rotateOf(bob, bobAgain), iatMs });
       for (const target of [bob, bobAgain]) {
         expect(provenLeaf(await askProof(relay, aliceAgain, 'm1', target)).leaf).toEqual(leaf);
         expect(await askProof(relay, carol, 'm1', target)).toBeProblem('NOT_FOUND');
@@ -271,11 +271,11 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
       const nowMs = (): number => relay.clock.nowMs();
       relay.clock.move(15 * DAY_MS);
       await engine.heartbeat(nowMs());
-      await engine.expire(nowMs, () => true);
+      await engine.expiry.expire(nowMs, new AbortController().signal);
       expect(await relay.queue(bob)).toEqual([]);
       expect(provenEvent(await askProof(relay, alice, 'm1', bob))).toMatchObject({ itemId: 'm1' });
       relay.clock.move(60 * DAY_MS);
-      await engine.purgeDedup(nowMs, () => true);
+      await engine.expiry.purgeDedup(nowMs, new AbortController().signal);
       const forgotten = await askProof(relay, alice, 'm1', bob);
       const unknown = await askProof(relay, alice, 'm2', bob);
       expect([forgotten.status, forgotten.body.toString()]).toEqual([404, unknown.body.toString()]);

@@ -1,14 +1,14 @@
 /** `/metrics` of a whole relay: its names, what it counts, and that no label says who. */
+import '../support/problems.ts';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { ControlClient } from '../../src/cli/control-client.ts';
-import { checkedBackup } from '../../src/relay/store/backup-file.ts';
+import { ControlClient } from '../../src/cli/relay/control-client.ts';
+import { checkedBackup } from '../../src/relay/backup/backup.ts';
 import { ANY_ADAPTER } from '../support/adapters.ts';
 import { type HttpRelay, relayForTest } from '../support/http-relay.ts';
 import { alice, bob, carol, hostNamed } from '../support/hosts.ts';
 import { itemTo } from '../support/mail.ts';
-import '../support/problems.ts';
 import { rawRequest, requestBytes } from '../support/raw-http.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
@@ -57,6 +57,8 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
       poste_relay_log_first_position: 1,
       poste_relay_hosts: 3,
       poste_relay_waiting_pulls: 0,
+      poste_relay_broken_queues: 0,
+      poste_relay_damaged_rows: 0,
       poste_relay_disk_low: 0,
       poste_relay_ready: 1,
       [`poste_relay_build_info{version="0.0.0-test",node="${process.versions.node}"}`]: 1,

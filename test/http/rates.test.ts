@@ -1,5 +1,8 @@
 /** Rates: pushes by sender key, challenge and enrol by client address; and who the client is behind a proxy. */
 import { describe, expect, test } from 'vitest';
+import { canonicalBytes } from '../../src/protocol/canonical-json.ts';
+import { encKeyAdvertisement, senderList } from '../../src/protocol/documents.ts';
+import { PUBLICATIONS_PER_HOUR } from '../../src/protocol/limits.ts';
 import { ANY_ADAPTER } from '../support/adapters.ts';
 import { askChallenge, enrolBody, postJson } from '../support/enrolments.ts';
 import { type HttpRelay, relayForTest } from '../support/http-relay.ts';
@@ -38,6 +41,30 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     relay.clock.move(retryAfterS * 1000);
     expect(await pushOf(relay, alice, ['m4'])).toBe(200);
     expect(await pushOf(relay, alice, ['m5'])).toBe(429);
+  });
+
+  test('sender lists and encryption keys are counted by the hour, each by host key, and apart from pushes', async () => {
+    const relay = await relayForTest(adapter, { pushesPerMinute: 1 });
+    await relay.enrol(alice, bob);
+    const lsn = await relay.lastLsn();
+    for (let count = 0; count < PUBLICATIONS_PER_HOUR; count++) {
+      const iat = relay.clock.nowMs() + count;
+      expect((await publishSenders(relay, alice, iat)).status).toBe(200);
+      expect((await publishEncKey(relay, alice, iat)).status).toBe(200);
+    }
+    const later = relay.clock.nowMs() + PUBLICATIONS_PER_HOUR;
+    for (const refused of [await publishSenders(relay, alice, later), await publishEncKey(relay, alice, later)]) {
+      expect(refused).toBeProblem('RATE_LIMITED');
+      const retryAfterS = Number(refused.headers.get('retry-after'));
+      expect(retryAfterS).toBeGreaterThan(50);
+      expect(retryAfterS).toBeLessThanOrEqual(60);
+    }
+    expect((await publishSenders(relay, bob, later)).status).toBe(200);
+    expect(await pushOf(relay, alice, ['m1'])).toBe(200);
+    relay.clock.move(60_000);
+    expect((await publishSenders(relay, alice, later)).status).toBe(200);
+    // One for each that was taken, and none for those that were refused.
+    expect((await relay.lastLsn()) - lsn).toBe(2 * PUBLICATIONS_PER_HOUR + 2);
   });
 
   test('pulls, acks and info are not counted', async () => {
@@ -145,4 +172,17 @@ async function statusesFrom(
   for (const one of headers)
     responses.push(await postJson(relay, path, path === CHALLENGE ? { pubkey: bob.key } : {}, one));
   return responses.map(({ status }) => status);
+}
+
+function publishSenders(relay: HttpRelay, host: TestHost, iat: number): Promise<RawResponse> {
+  const list = senderList({ host_pubkey: host.key, senders: [carol.key], iat });
+  const body = JSON.stringify({ list, sig: host.signer.sign(canonicalBytes(list)) });
+  return relay.send(relay.hop(host, 'POST', '/v2/relay/senders', body));
+}
+
+function publishEncKey(relay: HttpRelay, host: TestHost, at: number): Promise<RawResponse> {
+  const encPub = Buffer.alloc(32, 7).toString('base64');
+  const document = encKeyAdvertisement({ host_pubkey: host.key, enc_pub: encPub, at });
+  const body = JSON.stringify({ enc_pub: encPub, at, sig: host.signer.sign(canonicalBytes(document)) });
+  return relay.send(relay.hop(host, 'POST', '/v1/relay/enc-key', body));
 }

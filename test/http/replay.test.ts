@@ -1,4 +1,4 @@
-/** Every hop route is idempotent, so that a replay inside the window changes nothing (protocol.md section 2). */
+/** Hop routes are idempotent: a replay inside the window changes nothing (docs/protocol.md, "The signed hop"). */
 import { canonicalize } from 'json-canonicalize';
 import { describe, expect, test } from 'vitest';
 import { ANY_ADAPTER } from '../support/adapters.ts';
@@ -97,6 +97,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     expect(rotated['moved_items']).toBe(1);
     // Not to the old key any more: that is refused now, however often it is sent.
     recorder.requests.splice(-2, 1);
+    await recorder.send(alice, 'GET', `/v2/relay/rotation?key=${encodeURIComponent(dave.key)}`);
     // The last of these finds no room.
     const full = ['m6', 'm7', 'm8', 'm9'].map((id) => itemTo([bob], id));
     const refused = await recorder.send(carol, 'POST', '/v2/relay/items', { items: full });

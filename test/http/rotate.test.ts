@@ -1,4 +1,4 @@
-/** POST /v2/relay/rotate: protocol.md section 4, and what the host and its peers see of it. */
+/** POST /v2/relay/rotate: docs/protocol.md, "Keys that change", and what the host and its peers see of it. */
 import { canonicalize } from 'json-canonicalize';
 import { setImmediate as immediate } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
@@ -16,10 +16,18 @@ import { type RotationChanges, rotationBody } from '../support/rotations.ts';
 import { NOON_MS } from '../support/test-clock.ts';
 
 const PATH = '/v2/relay/rotate';
+const SHOWN = '/v2/relay/rotation';
 const SMALL_ORDER = Buffer.from(`01${'00'.repeat(31)}`, 'hex').toString('base64');
 
 function rotate(relay: HttpRelay, from: TestHost, to: TestHost, changes: RotationChanges = {}): Promise<RawResponse> {
   return postJson(relay, PATH, rotationBody(from, to, changes));
+}
+
+/** What the relay shows `asker` of how the key of `host` was replaced. */
+async function shownRotation(relay: HttpRelay, asker: TestHost, host: TestHost): Promise<unknown> {
+  const response = await relay.send(relay.hop(asker, 'GET', `${SHOWN}?key=${encodeURIComponent(host.key)}`));
+  expect(response.status).toBe(200);
+  return jsonOf(response);
 }
 
 /** A receipt for alice, with number `seq`. */
@@ -51,6 +59,33 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
       acked_through: 0,
     });
     expect(await relay.client(carol).ack(relay.epoch, head_seq)).toMatchObject({ deleted: 2 });
+  });
+
+  test('the record is shown under the old key as it was posted, to any enrolled host, also after a restart', async () => {
+    const relay = await relayForTest(adapter);
+    await relay.enrol(alice, bob);
+    const posted = rotationBody(bob, carol, { rec: { unknown: { 'signed too': [1] } } });
+    expect((await postJson(relay, PATH, posted)).status).toBe(200);
+    await postJson(relay, PATH, rotationBody(carol, dave));
+    for (const isRestarted of [false, true]) {
+      if (isRestarted) await relay.restart();
+      expect(await shownRotation(relay, alice, bob)).toEqual(posted);
+      // One record a request: the new key asks for the next.
+      expect(await shownRotation(relay, dave, carol)).toEqual(rotationBody(carol, dave));
+      for (const host of [alice, dave, hostNamed('nobody')])
+        expect(await shownRotation(relay, alice, host)).toEqual({ rotation: null });
+    }
+  });
+
+  test('the record is shown to enrolled hosts alone, and asked for by a key', async () => {
+    const relay = await relayForTest(adapter);
+    await relay.enrol(alice, bob);
+    await rotate(relay, bob, carol);
+    const target = `${SHOWN}?key=${encodeURIComponent(bob.key)}`;
+    expect(await relay.send(relay.hop(bob, 'GET', target))).toBeProblem('NOT_ENROLLED');
+    expect(await relay.send(relay.hop(dave, 'GET', target))).toBeProblem('NOT_ENROLLED');
+    for (const query of ['', '?key=', '?key=bob', `?key=${bob.key.slice(1)}`, `?key=${bob.key}&key=${bob.key}`])
+      expect(await relay.send(relay.hop(alice, 'GET', SHOWN + query))).toBeProblem('BAD_REQUEST');
   });
 
   test('the same rotation again is 200 with moved_items 0, and changes nothing', async () => {
@@ -151,10 +186,12 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     const list = { v: 1, type: 'relay-senders', host_pubkey: bob.key, senders: [first, ...others], iat: NOON_MS };
     const body = JSON.stringify({ list, sig: bob.signer.sign(Buffer.from(canonicalize(list))) });
     // Each key that nobody enrolled costs a millisecond, with pauses in between.
-    const enrolment = engine.enrolment.bind(engine);
+    const { directory } = engine;
+    const enrolment = directory.get.bind(directory);
     let rotated: Promise<unknown> | undefined;
-    engine.enrolment = (key) => {
-      if (key === first) rotated ??= engine.rotateKey({ ...rotateOf(bob, carol), nowMs: relay.clock.nowMs() });
+    directory.get = (key) => {
+      if (key === first)
+        rotated ??= engine.admissions.rotateKey({ ...rotateOf(bob, carol), nowMs: relay.clock.nowMs() });
       return enrolment(key);
     };
     expect(await relay.send(relay.hop(bob, 'POST', '/v2/relay/senders', body))).toBeProblem('NOT_ENROLLED');
@@ -220,7 +257,7 @@ describe.each(ANY_ADAPTER)('%s: a rotation is refused', (adapter) => {
   /** Two hosts of this test alone, the first of them enrolled; nothing that the test does may be logged. */
   const hosts = async (): Promise<{ relay: HttpRelay; old: TestHost; fresh: TestHost }> => {
     const relay = suite.current;
-    const number = relay.relay.engine.liveEnrolments;
+    const number = relay.relay.engine.directory.liveCount;
     const [old, fresh] = [hostNamed(`old-${number}`), hostNamed(`fresh-${number}`)];
     await relay.enrol(old);
     return { relay, old, fresh };
@@ -288,7 +325,7 @@ describe.each(ANY_ADAPTER)('%s: a rotation is refused', (adapter) => {
     const { relay, old, fresh } = await hosts();
     const lsn = await relay.lastLsn();
     expect(await rotate(relay, old, fresh, changes(old, fresh))).toBeProblem('BAD_SIGNATURE');
-    expect(relay.relay.engine.enrolment(old.key)?.revokedAtMs).toBeNull();
+    expect(relay.relay.engine.directory.get(old.key)?.revokedAtMs).toBeNull();
     expect(await relay.lastLsn()).toBe(lsn);
   });
 
@@ -310,7 +347,7 @@ describe.each(ANY_ADAPTER)('%s: a rotation is refused', (adapter) => {
   test('as ENROL_REFUSED for a revoked key on either side', async () => {
     const { relay, old, fresh } = await hosts();
     await relay.enrol(fresh);
-    await relay.relay.engine.revokeHost(revokeOf(fresh));
+    await relay.relay.engine.admissions.revokeHost(revokeOf(fresh));
     expect(await rotate(relay, old, fresh)).toBeProblem('ENROL_REFUSED', { reason: 'the new key is revoked' });
     expect(await rotate(relay, fresh, hostNamed('away'))).toBeProblem('ENROL_REFUSED', {
       reason: 'the old key is revoked',
@@ -326,8 +363,8 @@ describe.each(ANY_ADAPTER)('%s: a rotation is refused', (adapter) => {
 
   test('as ENROL_REFUSED between two accounts', async () => {
     const { relay, old, fresh } = await hosts();
-    await relay.relay.engine.enrol(accountEnrolOf(old, `acme of ${old.name}`));
-    await relay.relay.engine.enrol(accountEnrolOf(fresh, `umbrella of ${old.name}`));
+    await relay.relay.engine.admissions.enrol(accountEnrolOf(old, `acme of ${old.name}`));
+    await relay.relay.engine.admissions.enrol(accountEnrolOf(fresh, `umbrella of ${old.name}`));
     expect(await rotate(relay, old, fresh)).toBeProblem('ENROL_REFUSED', {
       reason: 'the keys belong to different accounts',
     });
@@ -335,7 +372,7 @@ describe.each(ANY_ADAPTER)('%s: a rotation is refused', (adapter) => {
 
   test('as ENROL_REFUSED by a deny entry for the new key', async () => {
     const { relay, old, fresh } = await hosts();
-    await relay.relay.engine.denyHosts(denyOf({ hostFp: hostFingerprint(fresh.key) }));
+    await relay.relay.engine.admissions.denyHosts(denyOf({ hostFp: hostFingerprint(fresh.key) }));
     expect(await rotate(relay, old, fresh)).toBeProblem('ENROL_REFUSED', { reason: 'the host is on the deny-list' });
   });
 

@@ -1,4 +1,4 @@
-/** POST /v2/relay/senders: protocol.md section 4 and "Sender allowlist". */
+/** POST /v2/relay/senders: docs/protocol.md, "POST /v2/relay/senders"; "Sender allowlist". */
 import { canonicalize } from 'json-canonicalize';
 import { describe, expect, test } from 'vitest';
 import { ANY_ADAPTER } from '../support/adapters.ts';
@@ -23,7 +23,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
 
   const enrolled = async (): Promise<HttpRelay> => {
     const relay = suite.current;
-    if (!relay.relay.engine.enrolment(alice.key)) await relay.enrol(alice, bob, carol);
+    if (!relay.relay.engine.directory.get(alice.key)) await relay.enrol(alice, bob, carol);
     return relay;
   };
 

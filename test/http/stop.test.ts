@@ -205,7 +205,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     const failure = new StoreFailed(new Error('no space'));
     engine.push = () => Promise.reject(failure);
     engine.ack = () => Promise.reject(failure);
-    engine.enrol = () => Promise.reject(failure);
+    engine.admissions.enrol = () => Promise.reject(failure);
     const push = relay.hop(alice, 'POST', '/v2/relay/items', '{"items":[]}');
     expect(await relay.send(push)).toBeProblem('UNAVAILABLE');
     const ack = relay.hop(alice, 'POST', '/v2/relay/ack', JSON.stringify({ epoch: relay.epoch, through: 0 }));

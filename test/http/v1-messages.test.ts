@@ -1,4 +1,4 @@
-/** The v1 routes: protocol.md section 4, "v1 messages"; "Enrolment record", rules 6 and 7. */
+/** The v1 routes: docs/protocol.md, "v1"; "Enrolment record", rules 6 and 7. */
 import { describe, expect, test } from 'vitest';
 import { ANY_ADAPTER } from '../support/adapters.ts';
 import { epochNumbered } from '../support/epochs.ts';
@@ -187,10 +187,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     // A notice for alice, in front of an envelope.
     await push(relay, [envelope('m2')]);
     relay.clock.move(14 * DAY_MS);
-    await relay.relay.engine.expire(
-      () => relay.clock.nowMs(),
-      () => true,
-    );
+    await relay.relay.engine.expiry.expire(() => relay.clock.nowMs(), new AbortController().signal);
     await push(relay, [envelope('m3', 'alice')], bob);
     expect((await relay.queue(alice)).map(({ kind }) => kind)).toEqual(['expired', 'envelope']);
     const page = await pull(relay, '', alice);

@@ -64,4 +64,4 @@ test('the trees are those of the records, and no checkpoint is ever taken back',
     }),
     { numRuns: share(40), ...inTime(60_000) },
   );
-}, 60_000);
+});

@@ -3,15 +3,14 @@ import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { isRefusal } from '../../src/host/core/refusal.ts';
 import type { AgentId } from '../../src/host/core/rows.ts';
-import { actingAgent } from '../../src/host/office/acting-agent.ts';
-import { addAgent, removeAgent, renameAgent } from '../../src/host/office/agents.ts';
-import { useInbox } from '../../src/host/office/inbox.ts';
-import { mailboxOf } from '../../src/host/office/mailbox.ts';
-import { sweepRetention } from '../../src/host/office/retention.ts';
-import { sendMail } from '../../src/host/office/send.ts';
-import { accepted } from '../support/mail-office.ts';
+import { actingAgent, addAgent, removeAgent, renameAgent } from '../../src/host/agents/agents.ts';
+import { useInbox } from '../../src/host/mailbox/inbox.ts';
+import { mailboxOf } from '../../src/host/mailbox/mailbox.ts';
+import { sweepRetention } from '../../src/host/mailbox/retention.ts';
+import { sendMail } from '../../src/host/mail/send.ts';
+import { accepted } from '../support/mail-context.ts';
 import { MailboxModel } from '../support/mailbox-model.ts';
-import { type TestOffice, disposableOffice } from '../support/test-office.ts';
+import { type TestContext, disposableContext } from '../support/test-context.ts';
 import { share } from '../support/thorough.ts';
 
 const RETENTION_MS = 1000;
@@ -65,27 +64,27 @@ const FIRST_STEPS: Step[] = [
 class Comparison {
   readonly #model = new MailboxModel();
   readonly #ids: AgentId[] = [];
-  readonly #office: TestOffice;
+  readonly #context: TestContext;
 
-  constructor(office: TestOffice) {
-    this.#office = office;
+  constructor(context: TestContext) {
+    this.#context = context;
   }
 
-  /** What the office did, and what it should have done. */
+  /** What the context did, and what it should have done. */
   async take(step: Step): Promise<Seen> {
-    const office = this.#office;
-    const { nowMs } = office.clock;
+    const context = this.#context;
+    const { nowMs } = context.clock;
     switch (step.type) {
       case 'add': {
-        const added = await addAgent(office, { name: step.name, roles: step.roles });
-        if (!isRefusal(added)) this.#ids.push(accepted(await actingAgent(office, step.name)));
+        const added = await addAgent(context, { name: step.name, roles: step.roles });
+        if (!isRefusal(added)) this.#ids.push(accepted(await actingAgent(context, step.name)));
         return { seen: !isRefusal(added), expected: this.#model.add(step.name, step.roles) };
       }
       case 'wait':
-        office.clock.nowMs += step.ms;
+        context.clock.nowMs += step.ms;
         return NOTHING;
       case 'sweep':
-        await sweepRetention(office, RETENTION_MS);
+        await sweepRetention(context, RETENTION_MS);
         this.#model.sweep(nowMs, RETENTION_MS);
         return NOTHING;
       default:
@@ -94,7 +93,7 @@ class Comparison {
   }
 
   async #takeOf(step: Extract<Step, { agent: number }>, nowMs: number): Promise<Seen> {
-    const office = this.#office;
+    const context = this.#context;
     const present = this.#model.present();
     const agent = present[step.agent % Math.max(1, present.length)];
     if (agent === undefined) return NOTHING;
@@ -102,11 +101,11 @@ class Comparison {
     const agentId = this.#ids[agent]!;
     switch (step.type) {
       case 'rename': {
-        const renamed = await renameAgent(office, { name: present_name, new_name: step.name });
+        const renamed = await renameAgent(context, { name: present_name, new_name: step.name });
         return { seen: !isRefusal(renamed), expected: this.#model.rename(agent, step.name) };
       }
       case 'remove':
-        accepted(await removeAgent(office, { name: present_name }));
+        accepted(await removeAgent(context, { name: present_name }));
         this.#model.remove(agent);
         return NOTHING;
       case 'send': {
@@ -114,7 +113,7 @@ class Comparison {
         const answered = step.answers === null ? undefined : known[step.answers % Math.max(1, known.length)];
         const { to, kind } = step;
         const given = { to, kind, subject: 's', body: 'b', ...(answered !== undefined && { reply_to: answered }) };
-        const sent = await sendMail(office, agentId, given);
+        const sent = await sendMail(context, agentId, given);
         if (isRefusal(sent)) {
           return {
             seen: undefined,
@@ -135,7 +134,7 @@ class Comparison {
         if (known.length === 0) return NOTHING;
         const message_ids = step.messages.map((at) => known[at % known.length]!);
         const action = step.to === 'read' ? 'mark_read' : 'ack';
-        const { changed } = accepted(await useInbox(office, agentId, { action, message_ids }));
+        const { changed } = accepted(await useInbox(context, agentId, { action, message_ids }));
         return { seen: changed, expected: this.#model.mark(agent, message_ids, step.to, nowMs) };
       }
     }
@@ -143,22 +142,22 @@ class Comparison {
 
   /** Every mailbox, by every list and every counter, and every message that is stored. */
   async state(): Promise<Seen> {
-    const office = this.#office;
+    const context = this.#context;
     const seen: unknown[] = [];
     const expected: unknown[] = [];
     for (const agent of this.#model.present()) {
       const agentId = this.#ids[agent]!;
       for (const state of ['unread', 'unacked', 'all'] as const) {
-        const { summaries } = accepted(await useInbox(office, agentId, { state, limit: 100 }));
+        const { summaries } = accepted(await useInbox(context, agentId, { state, limit: 100 }));
         seen.push(summaries?.map((one) => one.message_id));
         expected.push(this.#model.list(agent, state));
       }
-      const { total, unread, unreadWaking } = await office.store.read((reader) => mailboxOf(reader, agentId));
+      const { total, unread, unreadWaking } = await context.store.read((reader) => mailboxOf(reader, agentId));
       seen.push({ total, unread, unreadWaking });
       expected.push(this.#model.counts(agent));
     }
     const stored: string[] = [];
-    await office.store.read(async (reader) => {
+    await context.store.read(async (reader) => {
       for await (const { key } of reader.range('body', [])) stored.push(key[0]);
     });
     seen.push(stored.toSorted(byText));
@@ -174,9 +173,9 @@ function byText(a: string, b: string): number {
 test('mailboxes are what the model says, whatever is sent, read, renamed, removed and swept', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 40 }), async (steps) => {
-      const { office, close } = await disposableOffice();
+      const { context, close } = await disposableContext();
       try {
-        const comparison = new Comparison(office);
+        const comparison = new Comparison(context);
         for (const one of [...FIRST_STEPS, ...steps]) {
           const { seen, expected } = await comparison.take(one);
           expect(seen).toEqual(expected);
@@ -189,4 +188,4 @@ test('mailboxes are what the model says, whatever is sent, read, renamed, remove
     }),
     { numRuns: share(60) },
   );
-}, 120_000);
+});

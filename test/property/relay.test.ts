@@ -69,7 +69,7 @@ test('the relay does what the model does, whatever is asked and whenever it stop
     }),
     { numRuns: share(120), ...inTime(120_000) },
   );
-}, 120_000);
+});
 
 test('a request that pauses comes in several batches, and what came first expires first', async () => {
   const item = { sender: 0, size: 4, verdict: 'ok', isV1: false, isLiteral: false } as const;

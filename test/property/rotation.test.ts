@@ -253,7 +253,7 @@ beforeAll(async () => {
     world.accounts = [usageOf(world.oldAccount), usageOf(world.newAccount)];
   });
   if (faults.length > 0) throw new Error(faults.join('\n'));
-}, 60_000);
+});
 
 afterAll(async () => {
   await relay?.close();

@@ -24,8 +24,8 @@ test('enrolment record rule 1: hosts are identified by key; a name is a label', 
   await relay.enrol(enrolOf(alice, { hostName: 'renamed' as HostName }));
   expect(await relay.wires(alice)).toEqual(['for alice']);
   expect(await relay.wires(bob)).toEqual(['for bob']);
-  expect(relay.engine.enrolment(alice.key)).toMatchObject({ hostName: 'renamed', enrolledAtMs: NOON_MS });
-  expect(relay.engine.liveEnrolments).toBe(2);
+  expect(relay.engine.directory.get(alice.key)).toMatchObject({ hostName: 'renamed', enrolledAtMs: NOON_MS });
+  expect(relay.engine.directory.liveCount).toBe(2);
 });
 
 describe('enrolment record rule 2: a name is unique only inside a proven account, for live rows', () => {
@@ -52,7 +52,7 @@ test('enrolment record rule 3: re-enrolling the same host key is idempotent', as
   relay.clock.move(60_000);
   expect(await relay.enrol(accountEnrolOf(alice, 'acme'))).toEqual(first);
   expect(relay.store.lastLsn).toBe(logEnd);
-  expect(relay.engine.liveEnrolments).toBe(1);
+  expect(relay.engine.directory.liveCount).toBe(1);
 });
 
 test('enrolment record rule 4: re-enrolment does not clear revoked_at: a revoked key stays revoked', () => {
@@ -85,5 +85,5 @@ test('enrolment record rule 6: more than 16 live enrolments of a name are crowde
   }
   const crowded = answers.map((answer) => answer.type === 'Enrolled' && answer.crowded);
   expect(crowded).toEqual(Array.from({ length: 20 }, (_none, at) => at >= 16));
-  expect(relay.engine.liveEnrolments).toBe(20);
+  expect(relay.engine.directory.liveCount).toBe(20);
 });

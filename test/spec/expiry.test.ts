@@ -2,13 +2,17 @@
 import { canonicalize } from 'json-canonicalize';
 import { expect, test } from 'vitest';
 import { verifySignature } from '../../src/protocol/ed25519.ts';
-import { enrolOf, expireOf, pushOf } from '../support/commands.ts';
+import { verified } from '../support/audits.ts';
+import { collected } from '../support/collected.ts';
+import { enrolOf, expireOf, pushOf, rotateOf } from '../support/commands.ts';
+import { epochNumbered } from '../support/epochs.ts';
 import { accepted, enrolled } from '../support/events.ts';
+import { withoutCharge } from '../support/faulty-history.ts';
 import { given } from '../support/given.ts';
 import { alice, bob, carol, dave, relay as relayHost } from '../support/hosts.ts';
 import { storedAndReplayed } from '../support/replay.ts';
 import { NOON_MS } from '../support/test-clock.ts';
-import { type TestRelay, openTestRelay } from '../support/test-relay.ts';
+import { type TestRelay, openTestRelay, outcomeOf } from '../support/test-relay.ts';
 
 const DAY_MS = 86_400_000;
 const RETENTION_MS = 14 * DAY_MS;
@@ -180,6 +184,20 @@ test('dedup record: kept for the horizon after its item expired, then forgotten 
   expect(relay.dedupRows(alice)).toBe(1);
 });
 
+test('dedup record: what is forgotten is one event, by the time until which it was to be known', () => {
+  const senders = [{ senderPubkey: alice.key, rows: 2 }];
+  const purge = given(
+    accepted(alice, 'm1', [
+      [bob, NOON_MS, 'x'],
+      [carol, NOON_MS, 'x'],
+    ]),
+  ).when({ type: 'PurgeDedup', beforeMs: NOON_MS + 5, senders, nowMs: NOON_MS + 9 });
+  expect(purge.outcome).toEqual({ type: 'Done' });
+  expect(purge.events).toEqual([{ type: 'DedupPurged', beforeMs: NOON_MS + 5, senders, atMs: NOON_MS + 9 }]);
+  expect(purge.after().get('sender', alice.key)).toBeUndefined();
+  expect(purge.after().get('relay', '')?.dedupPurgedMs).toBe(NOON_MS + 5);
+});
+
 test('dedup record: the horizon counts from the expiry, also when the relay slept through it', async () => {
   const relay = await open();
   await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
@@ -209,6 +227,65 @@ test('dedup record: kept for the horizon after its item is acked', async () => {
   relay.clock.move(1);
   await relay.sweep();
   expect(relay.dedupRows(alice)).toBe(0);
+});
+
+test('dedup record: kept for the horizon after its item is acked, also when that is long after expires_at', async () => {
+  const relay = await open();
+  // More than one event extends; carol's is on time.
+  const ids = Array.from({ length: 150 }, (_none, at) => `m${at}`);
+  const push = () => relay.push(...ids.map((id) => pushOf(alice, id, [[bob, 'x']])));
+  await push();
+  await relay.rotate(rotateOf(bob, dave));
+  await relay.pushOne(pushOf(alice, 'on time', [[carol, 'x']]));
+  relay.clock.move(RETENTION_MS - 1);
+  await relay.ack(carol, relay.engine.head(carol.key).headSeq);
+  // Nothing swept in time: the relay slept.
+  relay.clock.move(5 * DAY_MS + 1);
+  await relay.reopen();
+  const late = relay.engine.head(dave.key).headSeq;
+  const lsn = relay.store.lastLsn;
+  expect(await relay.ack(dave, late)).toMatchObject({ type: 'Acked', deleted: 150, ackedThrough: late });
+  const ackedAtMs = relay.clock.nowMs;
+  const types = (await collected(relay.store.read(lsn + 1))).map(({ event }) => event.type);
+  expect([...new Set(types)]).toEqual(['DedupExtended', 'ItemsAcked']);
+  expect(types.length).toBeGreaterThan(2);
+  relay.clock.nowMs = ackedAtMs + HORIZON_MS - 1;
+  await relay.sweep();
+  // The others went at their time.
+  expect(relay.dedupRows(alice)).toBe(150);
+  const again = await relay.push(...ids.map((id) => pushOf(alice, id, [[dave, 'x']])));
+  expect(new Set(again.map((outcome) => outcomeOf(outcome).verdict))).toEqual(new Set(['duplicate']));
+  relay.clock.move(1);
+  await relay.sweep();
+  expect(relay.dedupRows(alice)).toBe(0);
+  await relay.close();
+  expect((await verified(relay.folder)).findings).toEqual([]);
+});
+
+test('dedup record: an ack that is refused keeps nothing for longer, however often it comes', async () => {
+  const relay = await open();
+  await relay.push(pushOf(alice, 'm1', [[bob, 'x']]), pushOf(alice, 'm2', [[carol, 'x']]));
+  await withoutCharge(relay, bob);
+  relay.clock.move(RETENTION_MS);
+  const { lastLsn } = relay.store;
+  const { headSeq } = relay.engine.head(carol.key);
+  for (let times = 0; times < 3; times++) {
+    expect(await relay.ack(bob, headSeq)).toMatchObject({ code: 'UNAVAILABLE' });
+    expect(await relay.ack(carol, headSeq + 1)).toMatchObject({ code: 'BAD_ACK' });
+    expect(await relay.ack(carol, headSeq, { epoch: epochNumbered(99) })).toMatchObject({ code: 'EPOCH_CHANGED' });
+  }
+  expect(relay.store.lastLsn).toBe(lastLsn);
+});
+
+test('dedup record: not forgotten while its item waits because its queue is at fault', async () => {
+  const relay = await open();
+  await relay.push(pushOf(alice, 'm1', [[bob, 'x']]), pushOf(alice, 'm2', [[carol, 'x']]));
+  await withoutCharge(relay, bob);
+  relay.clock.move(RETENTION_MS + 2 * HORIZON_MS);
+  await relay.sweep();
+  expect(relay.engine.brokenQueues).toHaveLength(1);
+  expect((await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]))).verdict).toBe('duplicate');
+  expect(await relay.queue(bob)).toHaveLength(1);
 });
 
 test('dedup record: a purge gives back quota:dedup_rows', async () => {
@@ -276,10 +353,11 @@ test('expiry sweep: stops and reopens between slices leave one notice per envelo
   relay.clock.move(RETENTION_MS);
   for (let round = 0; round < 4; round++) {
     let asked = 0;
-    const sweep = relay.engine.expire(
-      () => relay.clock.nowMs,
-      () => asked++ === 0,
-    );
+    const sweep = relay.engine.expiry.expire(() => relay.clock.nowMs, {
+      get aborted() {
+        return asked++ > 0;
+      },
+    });
     await Promise.all([sweep, relay.engine.durable()]);
     await relay.reopen();
   }
@@ -293,11 +371,11 @@ test('expiry sweep: the same due entry again, as after a crash before it was for
   const relay = await open();
   await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
   const nowMs = relay.clock.move(RETENTION_MS);
-  const due = (await relay.store.dueItems(nowMs))!;
+  const due = (await relay.store.due.items(nowMs))!;
   await relay.expire();
-  const dueItems = relay.store.dueItems.bind(relay.store);
+  const dueItems = relay.store.due.items.bind(relay.store.due);
   let isFirst = true;
-  relay.store.dueItems = async (atMs) => {
+  relay.store.due.items = async (atMs) => {
     if (!isFirst) return dueItems(atMs);
     isFirst = false;
     return due;
@@ -361,9 +439,9 @@ test('dedup record: an id accepted anew in the very batch that forgets it is kno
   await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
   await relay.ack(bob, NOON_MS);
   relay.clock.move(RETENTION_MS + HORIZON_MS);
-  const dueDedup = relay.store.dueDedup.bind(relay.store);
+  const dueDedup = relay.store.due.dedup.bind(relay.store.due);
   const pushed: Promise<{ verdict: string }>[] = [];
-  relay.store.dueDedup = async (atMs) => {
+  relay.store.due.dedup = async (atMs) => {
     const due = await dueDedup(atMs);
     // When the purge is admitted, and before its batch is written.
     if (due) process.nextTick(() => pushed.push(relay.pushOne(pushOf(alice, 'm1', [[bob, 'y']]))));

@@ -1,5 +1,5 @@
 /**
- * Protocol.md, section 4, POST /v2/relay/items: "Checks, first failure wins, for the whole item".
+ * The checks of docs/protocol.md, "POST /v2/relay/items", in order: the first that fails decides for the whole item.
  *
  * Every rejection has an item that fails just that check. For each pair of neighbours one item fails both, in every
  * arrangement of its targets: the earlier check must name it.
@@ -9,7 +9,7 @@ import { type To, pushOf } from '../support/commands.ts';
 import { accepted, enrolled, enrolledInAccount } from '../support/events.ts';
 import { type Given, given } from '../support/given.ts';
 import { decidePush } from '../../src/relay/core/decide-push.ts';
-import { pushFacts } from '../../src/relay/core/facts.ts';
+import { pushFacts } from '../../src/relay/core/push-facts.ts';
 import { settingsWith } from '../support/settings.ts';
 import { alice, bob, carol, dave, hostNamed } from '../support/hosts.ts';
 import { NOON_MS } from '../support/test-clock.ts';
@@ -100,7 +100,7 @@ test.each<[string, string, readonly To[], Parameters<typeof pushOf>[3]]>([
 /** The verdict when every target published a list that does not hold alice. */
 const unwelcome = (targets: readonly To[], changes: Parameters<typeof pushOf>[3] = {}): unknown => {
   const command = pushOf(alice, 'm1', targets, changes);
-  const facts = pushFacts(command, world().rows, settingsWith());
+  const facts = pushFacts(command, world().rows, world().rows.directory, settingsWith());
   for (const target of facts.targets) target.acceptsSender = false;
   return decidePush(command, facts).outcome;
 };

@@ -1,32 +1,33 @@
+import { sha256Hex } from '../../src/protocol/digest.ts';
 import { expect, onTestFinished, test } from 'vitest';
-import { issueReceipt } from '../../src/host/office/receipts.ts';
-import { listQuarantine } from '../../src/host/office/quarantine.ts';
-import { receiveItems } from '../../src/host/office/receive.ts';
+import { issueReceipt } from '../../src/host/mail/receipts.ts';
+import { listQuarantine } from '../../src/host/inbound/quarantine.ts';
+import { receiveItems } from '../../src/host/inbound/receive.ts';
 import type { AgentId, MessageRef, SentRecipient } from '../../src/host/core/rows.ts';
-import type { IncomingItem } from '../../src/host/office/incoming.ts';
+import type { IncomingItem } from '../../src/host/inbound/verify.ts';
 import { epochNumbered } from '../support/epochs.ts';
 import { hostNamed, relay } from '../support/hosts.ts';
 import {
-  type PairedOffice,
+  type PairedContext,
   addAgent,
   itemFor,
   lanItem,
   mailOf,
-  officeOf,
+  pairedContext,
   peerIdOf,
   pin,
   sendTo,
-} from '../support/paired-offices.ts';
+} from '../support/paired-contexts.ts';
 
 interface World {
-  alice: PairedOffice;
-  bob: PairedOffice;
+  alice: PairedContext;
+  bob: PairedContext;
 }
 
 async function world(): Promise<World> {
-  const alice = await officeOf('alice');
+  const alice = await pairedContext('alice');
   onTestFinished(() => alice.close());
-  const bob = await officeOf('bob', alice.clock);
+  const bob = await pairedContext('bob', alice.clock);
   onTestFinished(() => bob.close());
   await pin(alice, bob);
   await pin(bob, alice);
@@ -40,8 +41,8 @@ function pulled(item: IncomingItem, seq = 1): IncomingItem {
   return { ...item, via: 'relay', relay: { pubkey: relay.key, epoch: epochNumbered(1), seq } };
 }
 
-async function statusesAt({ office }: PairedOffice, ...items: IncomingItem[]): Promise<string[]> {
-  return (await receiveItems(office, items)).map(({ status }) => status);
+async function statusesAt({ context }: PairedContext, ...items: IncomingItem[]): Promise<string[]> {
+  return (await receiveItems(context, items)).map(({ status }) => status);
 }
 
 /** The receipts that wait at bob, as items, lowest seq first. */
@@ -74,10 +75,12 @@ test('receiving host rule 2: a receipt is checked against the pinned and the ret
   const next = { publicKey: hostNamed('bob-next').key, pinnedAtMs: 1, retiredAtMs: null };
   await pin(w.alice, w.bob, { keys: [next] });
   expect(await statusesAt(w.alice, receipt!)).toEqual(['quarantined']);
-  await pin(w.alice, w.bob, { keys: [{ publicKey: w.bob.host.key, pinnedAtMs: 0, retiredAtMs: 1 }, next] });
+  await pin(w.alice, w.bob, {
+    keys: [{ publicKey: w.bob.host.key, pinnedAtMs: 0, retiredAtMs: w.alice.clock.nowMs }, next],
+  });
   expect(await statusesAt(w.alice, receipt!)).toEqual(['accepted']);
   expect(await recipientsOf(w, ref)).toMatchObject([{ state: 'delivered' }]);
-  expect((await listQuarantine(w.alice.office, {})).items).toEqual([]);
+  expect((await listQuarantine(w.alice.context, {})).items).toEqual([]);
 });
 
 test('receiving host rule 3: what was accepted is a duplicate ever after, and changes nothing', async () => {
@@ -101,7 +104,7 @@ test('receiving host rule 4: what is rejected is in the quarantine record, with 
     senderPubkey: hostNamed('eve').key,
   };
   expect(await statusesAt(w.bob, pulled(stranger, 7))).toEqual(['quarantined']);
-  const { items } = await listQuarantine(w.bob.office, {});
+  const { items } = await listQuarantine(w.bob.context, {});
   expect(items).toEqual([
     {
       number: 1,
@@ -116,6 +119,9 @@ test('receiving host rule 4: what is rejected is in the quarantine record, with 
       detail: 'it is no JSON object',
       at: w.bob.clock.nowMs,
       bytes: 11,
+      wire_hash: sha256Hex(stranger.wire),
+      has_bytes: true,
+      room: 'relays',
     },
   ]);
 });
@@ -126,7 +132,7 @@ test('delivery receipt states: applied by state rank, then seq, so that order an
   await statusesAt(w.bob, await itemFor(w.alice, w.bob, id));
   const [delivered] = await receiptsOf(w);
   await w.bob.store().transact((tx) => {
-    issueReceipt(tx, w.bob.office, { ref, agentId: 'agent-bert' as AgentId }, 'read');
+    issueReceipt(tx, w.bob.context, { ref, agentId: 'agent-bert' as AgentId }, 'read');
   });
   const [read] = await receiptsOf(w);
   expect(await statusesAt(w.alice, read!)).toEqual(['accepted']);

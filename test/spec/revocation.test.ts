@@ -1,4 +1,4 @@
-/** "Enrolment record", rule 4; "Enrolment" (authentication), rule 9; "Enrolment" (states), the row of revocation. */
+/** "Enrolment record", rule 4; "Enrolment", rule 9; "Enrolment states", the row of revocation. */
 import { expect, test } from 'vitest';
 import { DENY_KEPT_MS } from '../../src/protocol/limits.ts';
 import { hostFingerprint } from '../../src/protocol/public-key.ts';
@@ -27,24 +27,24 @@ async function open(): Promise<TestRelay> {
 
 function liveOf(relay: TestRelay): string[] {
   return [alice, bob, carol, dave]
-    .filter(({ key }) => relay.engine.enrolment(key)?.revokedAtMs === null)
+    .filter(({ key }) => relay.engine.directory.get(key)?.revokedAtMs === null)
     .map(({ name }) => name);
 }
 
 test('enrolment record rule 4: a revoked key stays revoked, whatever authority speaks for it', async () => {
   const relay = await open();
-  expect(await relay.engine.revokeHost(revokeOf(dave))).toEqual({ type: 'Revoked', isNew: true });
+  expect(await relay.engine.admissions.revokeHost(revokeOf(dave))).toEqual({ type: 'Revoked', isNew: true });
   for (const again of [enrolOf(dave), accountEnrolOf(dave, 'acme')])
     expect(await relay.enrol(again)).toMatchObject({ code: 'ENROL_REFUSED' });
   await relay.reopen();
   relay.clock.move(DENY_KEPT_MS * 100);
   expect(await relay.enrol(enrolOf(dave))).toMatchObject({ code: 'ENROL_REFUSED' });
-  expect(relay.engine.enrolment(dave.key)?.revokedAtMs).toBe(NOON_MS);
+  expect(relay.engine.directory.get(dave.key)?.revokedAtMs).toBe(NOON_MS);
 });
 
 test('enrolment record rule 4: a revoked host is no target, and cannot rotate away', async () => {
   const relay = await open();
-  await relay.engine.revokeHost(revokeOf(bob));
+  await relay.engine.admissions.revokeHost(revokeOf(bob));
   expect((await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]))).verdict).toBe('rejected:target revoked');
   expect(await relay.rotate(rotateOf(bob, carol))).toMatchObject({ code: 'ENROL_REFUSED' });
   expect(await relay.rotate(rotateOf(carol, bob))).toMatchObject({ code: 'ENROL_REFUSED' });
@@ -54,7 +54,7 @@ test('enrolment record rule 4: mail for a revoked host expires as always, its se
   const relay = await open();
   await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
   await relay.pushOne(pushOf(bob, 'm2', [[alice, 'x']]));
-  await relay.engine.revokeHost(revokeOf(bob));
+  await relay.engine.admissions.revokeHost(revokeOf(bob));
   relay.clock.move(RETENTION_MS);
   await relay.sweep();
   expect((await relay.queue(alice)).map(({ itemId }) => itemId)).toEqual([`expired:m1:${bob.key}`]);
@@ -99,7 +99,7 @@ test('enrolment rule 9: an entry stops what comes later, for a day and over a re
   relay.clock.move(1);
   expect(await relay.enrol(accountEnrolOf(bob, 'acme'))).toMatchObject({ type: 'Enrolled' });
   expect(await relay.rotate(rotateOf(alice, carol))).toMatchObject({ type: 'KeyRotated' });
-  await relay.engine.lapseAdmissions(relay.clock.nowMs);
+  await relay.engine.admissions.lapse(relay.clock.nowMs);
   const [stored, replayed] = await storedAndReplayed(relay.store);
   expect(stored).toEqual(replayed);
 });
@@ -119,7 +119,7 @@ test('enrolment rule 9: a crash between the entry and the revocations leaves nob
   await expect(denied).rejects.toThrow('the store failed');
   gate.open();
   await relay.reopen();
-  await relay.store.append({ entries: [entry!], changes, payloads: [], forgotten: [], collected: undefined });
+  await relay.store.append({ entries: [entry!], changes, payloads: [] });
   await relay.reopen();
   await relay.engine.durable();
   expect(liveOf(relay)).toEqual(['carol', 'dave']);
@@ -128,7 +128,7 @@ test('enrolment rule 9: a crash between the entry and the revocations leaves nob
 test('enrolment rule 9: whoever waits for mail of a denied host is told to look again', async () => {
   const relay = await open();
   const ended = new Promise<number | null | undefined>((resolve) => {
-    relay.engine.onArrival(alice.key, () => resolve(relay.engine.enrolment(alice.key)?.revokedAtMs));
+    relay.engine.onArrival(alice.key, () => resolve(relay.engine.directory.get(alice.key)?.revokedAtMs));
   });
   await relay.deny(denyOf({ hostFp: hostFingerprint(alice.key) }));
   expect(await ended).toBe(NOON_MS);

@@ -1,6 +1,16 @@
-/** "POST /v2/relay/rotate", rules 1 to 3 and what is said beside them; "Lineage" of protocol.md section 4. */
+/** "POST /v2/relay/rotate", rules 1 to 3 and what is said beside them; docs/protocol.md, "Keys that change". */
 import { describe, expect, test } from 'vitest';
-import { accountEnrolOf, encKeyOf, enrolOf, pushOf, revokeOf, rotateOf, sendersOf } from '../support/commands.ts';
+import { hostFingerprint } from '../../src/protocol/public-key.ts';
+import {
+  accountEnrolOf,
+  denyOf,
+  encKeyOf,
+  enrolOf,
+  pushOf,
+  revokeOf,
+  rotateOf,
+  sendersOf,
+} from '../support/commands.ts';
 import { type TestHost, alice, bob, carol, dave, hostNamed } from '../support/hosts.ts';
 import { storedAndReplayed } from '../support/replay.ts';
 import { NOON_MS } from '../support/test-clock.ts';
@@ -26,9 +36,13 @@ describe('rotate rule 1', () => {
     const relay = await open();
     await relay.enrol(accountEnrolOf(bob, 'acme'));
     await relay.rotate(rotateOf(bob, carol));
-    expect(relay.engine.enrolment(carol.key)).toMatchObject({ hostName: 'bob', account: 'acme', revokedAtMs: null });
-    expect(relay.engine.findByName(bob.name, null)).toMatchObject({ hostPubkey: carol.key });
-    expect(relay.engine.liveEnrolments).toBe(2);
+    expect(relay.engine.directory.get(carol.key)).toMatchObject({
+      hostName: 'bob',
+      account: 'acme',
+      revokedAtMs: null,
+    });
+    expect(relay.engine.directory.findByName(bob.name, null)).toMatchObject({ hostPubkey: carol.key });
+    expect(relay.engine.directory.liveCount).toBe(2);
   });
 
   test('rotate rule 1: queued items move, re-sequenced in order', async () => {
@@ -117,11 +131,41 @@ describe('rotate rule 2', () => {
   });
 });
 
+const keyOf = (turn: number): TestHost => hostNamed(`turn ${turn}`);
+
+test('rotate rule 2: the old key stays swapped in lists, in deny entries and in receipts, however often a host rotates', async () => {
+  const relay = await openTestRelay();
+  const TURNS = 70;
+  await relay.enrolAll(keyOf(0), bob, carol);
+  // The one named the first key, the other one in the middle: both are dropped of the lineage by then.
+  await relay.publishSenders(sendersOf(bob, [keyOf(0)]));
+  for (let turn = 0; turn < TURNS; turn++) {
+    if (turn === 4) await relay.publishSenders(sendersOf(carol, [keyOf(4)], { iatMs: relay.clock.nowMs }));
+    const rotated = await relay.rotate(rotateOf(keyOf(turn), keyOf(turn + 1), { iatMs: relay.clock.nowMs }));
+    expect(rotated).toMatchObject({ type: 'KeyRotated' });
+    relay.clock.move(DAY_MS);
+  }
+  const present = keyOf(TURNS);
+  expect(relay.engine.lineage(present.key)).not.toContain(keyOf(4).key);
+  const expectSwapped = async (id: string): Promise<void> => {
+    for (const target of [bob, carol])
+      expect((await relay.pushOne(pushOf(present, id, [[target, 'x']]))).verdict).toBe('accepted');
+    expect((await relay.pushOne(pushOf(alice, id, [[bob, 'x']]))).verdict).toBe(NOT_ACCEPTED);
+  };
+  await expectSwapped('m1');
+  await relay.reopen();
+  await expectSwapped('m2');
+  expect(relay.engine.directory.keysOf(present.key).size).toBe(TURNS + 1);
+  // Kept out by its first key, it does not come in by the next one.
+  await relay.deny(denyOf({ hostFp: hostFingerprint(keyOf(0).key) }));
+  expect(relay.engine.directory.get(present.key)?.revokedAtMs).toBe(relay.clock.nowMs);
+});
+
 describe('rotate rule 3', () => {
   test('rotate rule 3: the old key is revoked and stays so', async () => {
     const relay = await open();
     await relay.rotate(rotateOf(bob, carol));
-    expect(relay.engine.enrolment(bob.key)?.revokedAtMs).toBe(NOON_MS);
+    expect(relay.engine.directory.get(bob.key)?.revokedAtMs).toBe(NOON_MS);
     expect(await relay.enrol(enrolOf(bob))).toMatchObject({ code: 'ENROL_REFUSED' });
     expect(await verdictOf(relay, alice, 'm1', bob)).toBe('rejected:target revoked');
     await relay.reopen();
@@ -131,11 +175,11 @@ describe('rotate rule 3', () => {
   test('rotate rule 3: the new key MUST NOT be revoked', async () => {
     const relay = await open();
     await relay.enrolAll(carol);
-    await relay.engine.revokeHost(revokeOf(carol));
+    await relay.engine.admissions.revokeHost(revokeOf(carol));
     const { lastLsn } = relay.store;
     expect(await relay.rotate(rotateOf(bob, carol))).toMatchObject({ code: 'ENROL_REFUSED' });
     expect(relay.store.lastLsn).toBe(lastLsn);
-    expect(relay.engine.enrolment(bob.key)?.revokedAtMs).toBeNull();
+    expect(relay.engine.directory.get(bob.key)?.revokedAtMs).toBeNull();
   });
 
   test('rotate rule 3: a circle is refused, however long', async () => {

@@ -52,6 +52,29 @@ test('sender allowlist rule 2: the same list again changes nothing, another one 
   expect(relay.store.lastLsn).toBe(logEnd);
 });
 
+test('sender allowlist rule 2: the same senders at a newer iat are no new list, and make older ones stale', async () => {
+  const relay = await open();
+  await relay.publishSenders(sendersOf(bob, [alice, carol]));
+  const renewed = sendersOf(bob, [carol, alice], { iatMs: NOON_MS + 2 });
+  const logEnd = relay.store.lastLsn;
+  expect(await relay.publishSenders(renewed)).toEqual({ type: 'SendersListed', senders: 2, iatMs: NOON_MS + 2 });
+  expect(relay.store.entry(logEnd + 1)?.event).toEqual({
+    type: 'SendersRenewed',
+    hostPubkey: bob.key,
+    iatMs: NOON_MS + 2,
+    atMs: NOON_MS,
+  });
+  expect(relay.store.record(logEnd + 1)?.length).toBeLessThan(100);
+  // One that the host signed before, and that comes late.
+  expect(await relay.publishSenders(sendersOf(bob, [alice], { iatMs: NOON_MS + 1 }))).toMatchObject({
+    code: 'STALE_LIST',
+  });
+  await relay.reopen();
+  expect(await relay.publishSenders(renewed)).toMatchObject({ type: 'SendersListed' });
+  expect(relay.store.lastLsn).toBe(logEnd + 1);
+  expect((await relay.pushOne(pushOf(carol, 'm1', [[bob, 'x']]))).verdict).toBe('accepted');
+});
+
 test('sender allowlist rule 3: an iat more than 5 minutes ahead is refused', () => {
   const world = given(enrolled(bob));
   expect(world.when(sendersOf(bob, [], { iatMs: NOON_MS + AHEAD_MAX_MS })).verdict).toBe('SendersListed');
@@ -130,5 +153,5 @@ test('sender allowlist rule 4: a retired key that is listed lets in its host and
   await relay.rotate(rotateOf(alice, anew));
   expect((await relay.pushOne(pushOf(anew, 'm1', [[bob, 'x']]))).verdict).toBe('accepted');
   expect((await relay.pushOne(pushOf(carol, 'm1', [[bob, 'x']]))).verdict).toBe(NOT_ACCEPTED);
-  expect(relay.engine.enrolment(alice.key)?.revokedAtMs).toBe(NOON_MS);
+  expect(relay.engine.directory.get(alice.key)?.revokedAtMs).toBe(NOON_MS);
 });

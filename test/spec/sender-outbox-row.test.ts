@@ -1,28 +1,30 @@
 import { describe, expect, test } from 'vitest';
+import { RETRY_TIMING, type OutboxEvent } from '../../src/host/core/outbox-event.ts';
 import {
   ASK_AGAIN_MS,
-  BACKOFF_FIRST_MS,
-  BACKOFF_MAX_MS,
   GIVE_UP_MS,
   LAN_CONFIRM_MS,
-  type OutboxHappening,
+  LAN_DOUBT_MS,
   QUARANTINE_ALERT_MS,
   UNDELIVERED_ALERT_MS,
   backoffMs,
   mayPush,
 } from '../../src/host/core/outbox.ts';
 import { alertText } from '../../src/host/core/outbox-alerts.ts';
-import { OUTBOX_STATES, type OutboxState } from '../../src/host/core/rows.ts';
+import { type Address, OUTBOX_STATES, type OutboxState } from '../../src/host/core/rows.ts';
 import { DAY_MS } from '../../src/protocol/limits.ts';
+import { isPrintable } from '../../src/protocol/printable.ts';
 import { epochNumbered } from '../support/epochs.ts';
 import { carol, relay } from '../support/hosts.ts';
 import { ANNA, BERT, RETENTION_MS, acceptance, givenRow, outboxRow, relayAccepted } from '../support/outbox-rows.ts';
 import { NOON_MS } from '../support/test-clock.ts';
 
 const DEADLINE_MS = NOON_MS + RETENTION_MS + DAY_MS;
-const delivered: OutboxHappening = { type: 'receipt', recipient: ANNA, state: 'delivered' };
-const passed: OutboxHappening = { type: 'time-passed' };
-const epoch2: OutboxHappening = { type: 'new-epoch', relayPubkey: relay.key, epoch: epochNumbered(2) };
+const delivered: OutboxEvent = { type: 'receipt', recipient: ANNA, state: 'delivered' };
+const passed: OutboxEvent = { type: 'time-passed' };
+const epoch2: OutboxEvent = { type: 'new-epoch', relayPubkey: relay.key, epoch: epochNumbered(2) };
+const ready: OutboxEvent = { type: 'relay-ready', relayPubkey: relay.key, epoch: epochNumbered(1) };
+const rewound: OutboxEvent = { type: 'relay-rewound', relayPubkey: relay.key };
 const dropWire = { type: 'DropWire' } as const;
 
 describe('sender outbox row, over the relay', () => {
@@ -43,14 +45,14 @@ describe('sender outbox row, over the relay', () => {
     });
   });
 
-  test.each<[string, OutboxHappening]>([
+  test.each<[string, OutboxEvent]>([
     ['a receipt that does not verify', { type: 'relay-accepted', acceptance: acceptance(NOON_MS), isVerified: false }],
     ['a rejected or missing result', { type: 'relay-refused', code: 'quota:queue_items' }],
     ['a lost response', { type: 'relay-failed', reason: 'socket hang up' }],
-  ])('pending: %s leaves it pending, retried with backoff', (_why, happening) => {
-    const { row, effects } = givenRow({ firstPushAtMs: NOON_MS }).when(happening);
+  ])('pending: %s leaves it pending, retried with backoff', (_why, event) => {
+    const { row, effects } = givenRow({ firstPushAtMs: NOON_MS }).when(event);
     expect(row).toMatchObject({ state: 'pending', relayAttempts: 1, acceptance: null });
-    expect(row?.nextAtMs).toBe(NOON_MS + backoffMs(1, 0.5));
+    expect(row?.nextAtMs).toBe(NOON_MS + backoffMs(1, { jitter: 0.5, retry: RETRY_TIMING }));
     expect(row?.lastError).not.toBeNull();
     // Same wire bytes: nothing drops or makes them.
     expect(effects).toEqual([]);
@@ -110,7 +112,7 @@ describe('sender outbox row, over the relay', () => {
     const nowMs = NOON_MS + DAY_MS;
     const again = givenRow(relayAccepted()).when(epoch2, { nowMs });
     expect(again).toEqual({ row: outboxRow(relayAccepted({ nextAtMs: nowMs })), effects: [] });
-    const same: OutboxHappening = { ...epoch2, epoch: epochNumbered(1) };
+    const same: OutboxEvent = { ...epoch2, epoch: epochNumbered(1) };
     expect(givenRow(relayAccepted()).when(same, { nowMs }).row).toEqual(outboxRow(relayAccepted()));
     // The new acceptance counts from then on.
     const taken = acceptance(nowMs, epochNumbered(2));
@@ -136,15 +138,15 @@ describe('sender outbox row, over the relay', () => {
   });
 
   test('relay-accepted rows are not moved by what happens over the LAN', () => {
-    const overLan: OutboxHappening[] = [
+    const overLan: OutboxEvent[] = [
       { type: 'lan-accepted' },
       { type: 'lan-quarantined' },
       { type: 'lan-failed', reason: 'x' },
       { type: 'lan-rejected', code: 'x' },
       { type: 'peer-reached' },
     ];
-    for (const happening of overLan) {
-      expect(givenRow(relayAccepted()).when(happening)).toEqual({ row: outboxRow(relayAccepted()), effects: [] });
+    for (const event of overLan) {
+      expect(givenRow(relayAccepted()).when(event)).toEqual({ row: outboxRow(relayAccepted()), effects: [] });
     }
   });
 
@@ -164,19 +166,88 @@ describe('sender outbox row, over the relay', () => {
   test('a relay of v1 gives no receipt: the row stays pending and is shown to it again after a day', () => {
     const { row, effects } = givenRow({ relayAttempts: 1 }).when({ type: 'relay-stored' });
     expect(row).toMatchObject({ state: 'pending', relayAttempts: 0, nextAtMs: NOON_MS + ASK_AGAIN_MS });
+    expect(row?.relayStoredAtMs).toBe(NOON_MS);
     expect(effects).toEqual([]);
     const late = givenRow().when({ type: 'relay-stored' }, { nowMs: NOON_MS + UNDELIVERED_ALERT_MS - 1 });
     expect(late.row?.nextAtMs).toBe(NOON_MS + UNDELIVERED_ALERT_MS);
   });
+
+  test('what a relay of v1 took is never called undelivered: there is no confirmation, whatever ends it', () => {
+    const stored = { relayStoredAtMs: NOON_MS, recipients: ['bert@bob' as Address] };
+    const waited = givenRow(stored).when({ type: 'time-passed' }, { nowMs: NOON_MS + UNDELIVERED_ALERT_MS });
+    expect(waited.effects).toMatchObject([
+      { type: 'MarkRecipients', state: 'unconfirmed' },
+      { type: 'Alert', alert: 'stored-in-v1' },
+    ]);
+    // It is shown to the relay again all the same.
+    expect(waited.row).toMatchObject({ state: 'pending', alertedAtMs: NOON_MS + UNDELIVERED_ALERT_MS });
+    const givenUp = givenRow(stored).when({ type: 'time-passed' }, { nowMs: NOON_MS + GIVE_UP_MS });
+    expect(givenUp.row).toMatchObject({ state: 'unconfirmed', nextAtMs: null });
+    const unpaired = givenRow(stored).when({ type: 'peer-unpaired' });
+    expect(unpaired.row).toMatchObject({ state: 'unconfirmed' });
+    const given = { hostName: 'bob', subject: 'Hello', recipients: stored.recipients, rowId: 7 };
+    const { subject, body } = alertText('stored-in-v1', given);
+    expect(subject).toBe('Undelivered/unconfirmed to bob');
+    expect(body).toMatch(/There is no confirmation: the relay speaks only v1.*poste outbox cancel 7/);
+    expect(body).not.toMatch(/Send it again/);
+  });
 });
 
 describe('sender outbox row, over the LAN', () => {
-  test('pending: what the peer took waits for the receipt, and is shown to it again after a day', () => {
-    const { row, effects } = givenRow({ lanAttempts: 4, lastError: 'x' }).when({ type: 'lan-accepted' });
+  test('pending: what the peer took waits for the receipt, and is doubted after five minutes', () => {
+    const { row, effects } = givenRow({ lanAttempts: 4, relayAttempts: 2, lastError: 'x' }).when({
+      type: 'lan-accepted',
+    });
     expect(row).toEqual(
-      outboxRow({ state: 'lan-accepted', lanAcceptedAtMs: NOON_MS, nextAtMs: NOON_MS + ASK_AGAIN_MS }),
+      outboxRow({ state: 'lan-accepted', lanAcceptedAtMs: NOON_MS, nextAtMs: NOON_MS + LAN_DOUBT_MS }),
     );
     expect(effects).toEqual([]);
+  });
+
+  test('lan-accepted: shown again and taken again, it waits as long as it waited already, a day at most', () => {
+    const row = { state: 'lan-accepted', lanAcceptedAtMs: NOON_MS } as const;
+    for (const [waitedMs, nextMs] of [
+      [1, LAN_DOUBT_MS],
+      [LAN_DOUBT_MS, LAN_DOUBT_MS],
+      [7 * LAN_DOUBT_MS, 7 * LAN_DOUBT_MS],
+      [ASK_AGAIN_MS + 1, ASK_AGAIN_MS],
+    ] as const) {
+      const nowMs = NOON_MS + waitedMs;
+      const { row: next } = givenRow({ ...row, nextAtMs: nowMs }).when({ type: 'lan-accepted' }, { nowMs });
+      expect(next).toMatchObject({ lanAcceptedAtMs: NOON_MS, nextAtMs: nowMs + nextMs });
+    }
+  });
+
+  test('lan-accepted: what the relay takes is relay-accepted; what it does not take is shown to the peer next', () => {
+    const nowMs = NOON_MS + LAN_DOUBT_MS;
+    const given = givenRow({ state: 'lan-accepted', lanAcceptedAtMs: NOON_MS, nextAtMs: nowMs });
+    const taken = acceptance(nowMs);
+    const step = given.when({ type: 'relay-accepted', acceptance: taken, isVerified: true }, { nowMs });
+    expect(step).toMatchObject({ row: { state: 'relay-accepted', acceptance: taken }, effects: [] });
+    for (const event of [
+      { type: 'relay-accepted', acceptance: taken, isVerified: false },
+      { type: 'relay-refused', code: 'too large' },
+      { type: 'relay-failed', reason: 'x' },
+    ] as const) {
+      const { row, effects } = given.when(event, { nowMs });
+      expect(row).toMatchObject({ state: 'lan-accepted', relayAttempts: 1, lanAttempts: 0 });
+      expect(row?.nextAtMs).toBe(nowMs + backoffMs(1, { jitter: 0.5, retry: RETRY_TIMING }));
+      expect(effects).toEqual([]);
+    }
+    // A relay of v1 proves nothing: the peer is asked next, after as long as it waited.
+    const stored = given.when({ type: 'relay-stored' }, { nowMs });
+    expect(stored.row).toMatchObject({ state: 'lan-accepted', relayAttempts: 1, nextAtMs: nowMs + LAN_DOUBT_MS });
+  });
+
+  test.each<OutboxEvent>([
+    { type: 'peer-reached' },
+    { type: 'relay-ready', relayPubkey: relay.key, epoch: epochNumbered(1) },
+  ])('lan-accepted: another way to the peer ($type) makes it due at once, but not before it is doubted', (event) => {
+    const given = givenRow({ state: 'lan-accepted', lanAcceptedAtMs: NOON_MS, nextAtMs: NOON_MS + DAY_MS });
+    const doubtedAtMs = NOON_MS + LAN_DOUBT_MS;
+    for (const nowMs of [NOON_MS, doubtedAtMs, doubtedAtMs + 5]) {
+      expect(given.when(event, { nowMs }).row?.nextAtMs).toBe(Math.max(nowMs, doubtedAtMs));
+    }
   });
 
   test('lan-accepted: taken again, the time of the first answer counts; unconfirmed after 72 hours', () => {
@@ -196,16 +267,29 @@ describe('sender outbox row, over the LAN', () => {
     expect(failed.row).toMatchObject({
       lanAttempts: 2,
       lastError: 'ECONNREFUSED',
-      nextAtMs: NOON_MS + backoffMs(2, 0.5),
+      nextAtMs: NOON_MS + backoffMs(2, { jitter: 0.5, retry: RETRY_TIMING }),
     });
     const refused = givenRow().when({ type: 'lan-rejected', code: 'quarantine full' });
     expect(refused.row).toMatchObject({ state: 'pending', lanAttempts: 1, lastError: 'rejected:quarantine full' });
   });
 
+  test.each([
+    { type: 'lan-failed', reason: `\u202e${'x'.repeat(1 << 20)}` },
+    { type: 'lan-rejected', code: `\u001b[2J${'x'.repeat(1 << 20)}` },
+    { type: 'relay-failed', reason: `\u202e${'x'.repeat(1 << 20)}` },
+    { type: 'relay-refused', code: `\u001b[2J${'x'.repeat(1 << 20)}` },
+  ] as const)('what a row keeps of the words of others is short and printable: $type', (event) => {
+    const { lastError = '' } = givenRow().when(event).row ?? {};
+    expect(lastError).toHaveLength(500);
+    expect(isPrintable(lastError ?? '')).toBe(true);
+  });
+
   test('backoff doubles from its first value to its cap, spread over the upper half', () => {
-    expect([1, 2, 3].map((attempts) => backoffMs(attempts, 1))).toEqual([5_000, 10_000, 20_000]);
-    expect(backoffMs(1, 0)).toBe(BACKOFF_FIRST_MS / 2);
-    expect(backoffMs(1000, 1)).toBe(BACKOFF_MAX_MS);
+    expect([1, 2, 3].map((attempts) => backoffMs(attempts, { jitter: 1, retry: RETRY_TIMING }))).toEqual([
+      5_000, 10_000, 20_000,
+    ]);
+    expect(backoffMs(1, { jitter: 0, retry: RETRY_TIMING })).toBe(RETRY_TIMING.firstMs / 2);
+    expect(backoffMs(1000, { jitter: 1, retry: RETRY_TIMING })).toBe(RETRY_TIMING.longestMs);
   });
 
   test('pending: 72 hours alert once, and it is still tried', () => {
@@ -257,7 +341,11 @@ describe('sender outbox row, over the LAN', () => {
 
   test('a row that is due and cannot be sent is put off by the cap', () => {
     const { row } = givenRow().when(passed);
-    expect(row).toMatchObject({ state: 'pending', lanAttempts: 0, nextAtMs: NOON_MS + backoffMs(Infinity, 0.5) });
+    expect(row).toMatchObject({
+      state: 'pending',
+      lanAttempts: 0,
+      nextAtMs: NOON_MS + backoffMs(Infinity, { jitter: 0.5, retry: RETRY_TIMING }),
+    });
     expect(givenRow({ nextAtMs: NOON_MS + 1 }).when(passed).row?.nextAtMs).toBe(NOON_MS + 1);
   });
 
@@ -352,5 +440,155 @@ describe('sender outbox row, of a receipt', () => {
     expect(refused.row).toMatchObject({ state: 'pending', relayAttempts: 1 });
     const end = givenRow(receipt).when(passed, { nowMs: NOON_MS + GIVE_UP_MS });
     expect(end).toEqual({ row: null, effects: [dropWire] });
+  });
+});
+
+describe('sender outbox row: what is learned of the relay', () => {
+  test('a relay that went back in time is given the row again, and the same receipt counts no more', () => {
+    const row = outboxRow(relayAccepted({ relayAttempts: 2 }));
+    const step = givenRow(row).when(rewound, { nowMs: NOON_MS + 5 });
+    const mayBeLost = { ...row.acceptance!, mayBeLost: true };
+    expect(step.row).toEqual({ ...row, acceptance: mayBeLost, relayAttempts: 0, nextAtMs: NOON_MS + 5 });
+    // Of another relay, or of a row that none has, it says nothing.
+    expect(givenRow(row).when({ type: 'relay-rewound', relayPubkey: carol.key }).row).toEqual(row);
+    expect(givenRow({}).when(rewound).row).toMatchObject({ acceptance: null, nextAtMs: NOON_MS });
+    expect(givenRow({ state: 'done', nextAtMs: null }).when(rewound).row).toMatchObject({ nextAtMs: null });
+  });
+
+  test('a relay that takes mail for the peer now makes what waits due, and what another epoch took', () => {
+    const waiting = { relayAttempts: 3, nextAtMs: NOON_MS + 60_000 };
+    expect(givenRow(waiting).when(ready).row).toMatchObject({ relayAttempts: 0, nextAtMs: NOON_MS });
+    // What is due since before stays due since then.
+    expect(givenRow({ nextAtMs: NOON_MS - 5 }).when(ready).row).toMatchObject({ nextAtMs: NOON_MS - 5 });
+    const accepted = outboxRow(relayAccepted());
+    expect(givenRow(accepted).when(ready).row).toEqual(accepted);
+    expect(givenRow(accepted).when({ ...ready, epoch: epochNumbered(2) }).row).toMatchObject({ nextAtMs: NOON_MS });
+    expect(givenRow({ state: 'done', nextAtMs: null }).when(ready).row).toMatchObject({ nextAtMs: null });
+  });
+
+  test('an item that is too large for the relay alerts once, and only while it is pending', () => {
+    const refused: OutboxEvent = { type: 'relay-refused', code: 'too large' };
+    const step = givenRow({ firstPushAtMs: NOON_MS }).when(refused);
+    expect(step.effects).toContainEqual({ type: 'Alert', alert: 'too-large', recipients: [ANNA] });
+    expect(step.row).toMatchObject({ state: 'pending', alertedAtMs: NOON_MS, relayAttempts: 1 });
+    expect(givenRow({ alertedAtMs: NOON_MS - 1 }).when(refused).effects).toEqual([]);
+    expect(givenRow(relayAccepted()).when(refused).effects).toEqual([]);
+    expect(givenRow({}).when({ type: 'relay-refused', code: 'conflict' }).effects).toEqual([]);
+  });
+
+  test('a notice of the very moment of acceptance counts', () => {
+    const notice: OutboxEvent = { type: 'expired', relayPubkey: relay.key, expiredAtMs: NOON_MS };
+    expect(givenRow(relayAccepted()).when(notice).row).toMatchObject({ state: 'expired' });
+    expect(givenRow(relayAccepted()).when({ ...notice, expiredAtMs: NOON_MS - 1 }).row).toMatchObject({
+      state: 'relay-accepted',
+    });
+  });
+});
+
+describe('a row that was taken over the LAN', () => {
+  const taken = { state: 'lan-accepted', lanAcceptedAtMs: NOON_MS, nextAtMs: NOON_MS + LAN_DOUBT_MS } as const;
+
+  test('is in quarantine when the peer says so of what is shown to it again', () => {
+    expect(givenRow(taken).when({ type: 'lan-quarantined' }).row).toMatchObject({
+      state: 'quarantined',
+      nextAtMs: NOON_MS + QUARANTINE_ALERT_MS,
+    });
+  });
+
+  test('is shown again with backoff when the peer did not answer', () => {
+    expect(givenRow(taken).when({ type: 'lan-failed', reason: 'no answer' }).row).toMatchObject({
+      state: 'lan-accepted',
+      lanAttempts: 1,
+      lastError: 'no answer',
+    });
+  });
+
+  test('counts from when it was taken, and not from when it was written', () => {
+    const late = { ...taken, lanAcceptedAtMs: NOON_MS + DAY_MS, nextAtMs: NOON_MS + 9 * DAY_MS };
+    const endsMs = NOON_MS + DAY_MS + LAN_CONFIRM_MS;
+    expect(givenRow(late).when(passed, { nowMs: endsMs - 1 }).row).toMatchObject({
+      state: 'lan-accepted',
+      nextAtMs: endsMs,
+    });
+    expect(givenRow(late).when(passed, { nowMs: endsMs }).row).toMatchObject({ state: 'unconfirmed' });
+  });
+
+  test('that is to be shown again sooner than it is doubted is not put off', () => {
+    const sooner = { ...taken, nextAtMs: NOON_MS + 5 };
+    for (const happening of [ready, { type: 'peer-reached' } as const]) {
+      expect(givenRow(sooner).when(happening).row).toMatchObject({ nextAtMs: NOON_MS + 5 });
+    }
+  });
+});
+
+describe('what is over stays as it is', () => {
+  const over = relayAccepted({ state: 'done', nextAtMs: null, confirmed: [ANNA] });
+
+  test.each<[string, OutboxEvent]>([
+    ['a notice that it expired', { type: 'expired', relayPubkey: relay.key, expiredAtMs: NOON_MS + 1 }],
+    ['a relay that went back in time', rewound],
+    ['a relay that takes mail again', { ...ready, epoch: epochNumbered(2) }],
+    ['a new epoch', epoch2],
+    ['an answer of v1', { type: 'relay-stored' }],
+    ['time', passed],
+  ])('%s changes nothing of it', (_given, happening) => {
+    expect(givenRow(over).when(happening)).toEqual({ row: outboxRow(over), effects: [] });
+  });
+});
+
+test('a row that a relay of v2 has says nothing of v1', () => {
+  expect(givenRow(relayAccepted()).when({ type: 'relay-stored' }).row).not.toHaveProperty('relayStoredAtMs');
+});
+
+test('a peer that answers again does not put off what is due since before', () => {
+  const due = givenRow({ nextAtMs: NOON_MS - 5 }).when({ type: 'peer-reached' });
+  expect(due.row).toMatchObject({ nextAtMs: NOON_MS - 5 });
+});
+
+test('a receipt of one of two recipients is kept, and nobody is told', () => {
+  const step = givenRow({ recipients: [ANNA, BERT] }).when(delivered);
+  expect(step.row).toMatchObject({ state: 'pending', confirmed: [ANNA] });
+  expect(step.effects).toEqual([]);
+});
+
+test('a row that lost its time gets that of its alert', () => {
+  const { row } = givenRow({ nextAtMs: null }).when(passed);
+  expect(row).toMatchObject({ nextAtMs: NOON_MS + UNDELIVERED_ALERT_MS });
+});
+
+test('a row that a relay has, without its receipt, is pushed again, and is given up like any other', () => {
+  const row = relayAccepted({ acceptance: null, nextAtMs: NOON_MS + DAY_MS });
+  expect(givenRow(row).when(rewound).row).toEqual(outboxRow(row));
+  expect(givenRow(row).when(ready).row).toMatchObject({ nextAtMs: NOON_MS });
+  expect(givenRow(row).when(passed, { nowMs: NOON_MS + GIVE_UP_MS - 1 }).row).toMatchObject({
+    state: 'relay-accepted',
+    nextAtMs: NOON_MS + GIVE_UP_MS,
+  });
+  expect(givenRow(row).when(passed, { nowMs: NOON_MS + GIVE_UP_MS }).row).toMatchObject({ state: 'unconfirmed' });
+});
+
+describe('the row of a delivery receipt', () => {
+  const receipt = { kind: 'receipt' } as const;
+
+  test('is tried no later than at its end', () => {
+    const nowMs = NOON_MS + GIVE_UP_MS - 1;
+    const { row } = givenRow(receipt).when({ type: 'lan-failed', reason: 'no answer' }, { nowMs });
+    expect(row).toMatchObject({ lanAttempts: 1, nextAtMs: NOON_MS + GIVE_UP_MS });
+    expect(givenRow(receipt).when(passed, { nowMs: nowMs + 1 }).row).toBeNull();
+  });
+
+  test('waits no longer when the peer answers again', () => {
+    const waiting = { ...receipt, lanAttempts: 4, nextAtMs: NOON_MS + 60_000 };
+    expect(givenRow(waiting).when({ type: 'peer-reached' }).row).toMatchObject({ lanAttempts: 0, nextAtMs: NOON_MS });
+    expect(givenRow({ ...waiting, nextAtMs: NOON_MS - 5 }).when({ type: 'peer-reached' }).row).toMatchObject({
+      nextAtMs: NOON_MS - 5,
+    });
+    const taken = outboxRow({ ...receipt, ...relayAccepted({ lanAttempts: 4, nextAtMs: NOON_MS + 60_000 }) });
+    expect(givenRow(taken).when({ type: 'peer-reached' }).row).toEqual(taken);
+  });
+
+  test('is kept when the accept receipt of the relay does not verify', () => {
+    const step = givenRow(receipt).when({ type: 'relay-accepted', acceptance: acceptance(NOON_MS), isVerified: false });
+    expect(step.row).toMatchObject({ state: 'pending', relayAttempts: 1, acceptance: null });
   });
 });

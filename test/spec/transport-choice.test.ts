@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { type RelayFacts, chooseTransport } from '../../src/host/core/transport-choice.ts';
+import { LAN_DOUBT_MS } from '../../src/host/core/outbox.ts';
+import { type RelayFacts, chooseTransport, mayNeedRelay } from '../../src/host/core/transport-choice.ts';
 import type { OutboxRow } from '../../src/host/core/rows.ts';
 import { epochNumbered } from '../support/epochs.ts';
 import { carol, relay } from '../support/hosts.ts';
@@ -42,6 +43,10 @@ test('transport choice rule 1: where both fail they take turns', () => {
   expect(chosen({ lanAttempts: 2, relayAttempts: 3 }, { address: null })).toBe('relay');
 });
 
+test('transport choice rule 3: a row that has waited for long goes over the LAN all the same, which answers', () => {
+  expect(chosen({ createdAtMs: NOON_MS - 2 * LAN_DOUBT_MS })).toBe('lan');
+});
+
 test('transport choice rule 2: nothing is tried before its next_at', () => {
   const peers = [{}, { lanFailures: 9 }];
   for (const peer of peers) expect(chosen({ nextAtMs: NOON_MS + 1, lanAttempts: 5 }, peer)).toBe('wait');
@@ -72,5 +77,41 @@ test('transport choice: what ended, and what is for an unpaired host, waits', ()
     expect(chosen({ state })).toBe('wait');
   }
   expect(chosen({}, { unpairedAtMs: 1 } as never)).toBe('wait');
-  expect(chosen({ state: 'lan-accepted' })).toBe('lan');
+});
+
+test('transport choice: what the peer took over the LAN goes to the relay too when it is not confirmed in time', () => {
+  const taken = { state: 'lan-accepted', lanAcceptedAtMs: NOON_MS - LAN_DOUBT_MS } as const;
+  expect(chosen(taken)).toBe('relay');
+  expect(chosen({ ...taken, lanAcceptedAtMs: NOON_MS - LAN_DOUBT_MS + 1 })).toBe('lan');
+  expect(chosen(taken, {}, null)).toBe('lan');
+  expect(chosen(taken, {}, { ...RELAY, isTargetEnrolled: false })).toBe('lan');
+  expect(chosen({ ...taken, firstPushAtMs: NOON_MS - RETENTION_MS })).toBe('lan');
+  // They take turns.
+  expect(chosen({ ...taken, relayAttempts: 1 })).toBe('lan');
+  expect(chosen({ ...taken, relayAttempts: 1, lanAttempts: 1 })).toBe('relay');
+  expect(chosen({ ...taken, nextAtMs: NOON_MS + 1 })).toBe('wait');
+  expect(mayNeedRelay(outboxRow(taken), REACHABLE)).toBe(true);
+});
+
+test('transport choice: a delivery receipt does not go to a relay that speaks only v1', () => {
+  const receipt = { kind: 'receipt', lanAttempts: 2 } as const;
+  expect(chosen(receipt)).toBe('relay');
+  expect(chosen(receipt, {}, { ...RELAY, carriesReceipts: false })).toBe('lan');
+  expect(chosen(receipt, { address: null }, { ...RELAY, carriesReceipts: false })).toBe('wait');
+  expect(chosen({ lanAttempts: 2 }, {}, { ...RELAY, carriesReceipts: false })).toBe('relay');
+});
+
+const needs = (
+  changes: Partial<OutboxRow>,
+  peer: { address: string | null; lanFailures: number } = REACHABLE,
+): boolean => mayNeedRelay(outboxRow(changes), peer);
+
+test('transport choice: what a relay can do matters for what it or the LAN took, and where the LAN failed twice', () => {
+  expect(needs({})).toBe(false);
+  expect([1, 2, 3].map((lanAttempts) => needs({ lanAttempts }))).toEqual([false, true, true]);
+  expect([1, 2, 3].map((lanFailures) => needs({}, { ...REACHABLE, lanFailures }))).toEqual([false, true, true]);
+  expect(needs({}, { address: null, lanFailures: 0 })).toBe(true);
+  expect(needs(relayAccepted())).toBe(true);
+  expect(needs({ state: 'lan-accepted' })).toBe(true);
+  expect(needs({ state: 'done', lanAttempts: 9 }, { address: null, lanFailures: 9 })).toBe(false);
 });

@@ -1,17 +1,17 @@
 /** A gate before the store's `append`: holds batches until the test lets them through, or fails them. */
-import type { CommitBatch } from '../../src/relay/store/log.ts';
+import type { LogBatch } from '../../src/relay/store/durable-log.ts';
 import type { RelayStore } from '../../src/relay/store/relay-store.ts';
 
 export class AppendGate {
   /** Every batch that came to the gate, in order, whatever became of it. */
-  readonly batches: CommitBatch[] = [];
+  readonly batches: LogBatch[] = [];
   readonly #waiting: ((error?: Error) => void)[] = [];
   readonly #arrivals: { count: number; resolve: () => void }[] = [];
   #isOpen = true;
 
   constructor(store: RelayStore) {
     const append = store.append.bind(store);
-    store.append = async (batch: CommitBatch): Promise<void> => {
+    store.append = async (batch: LogBatch): Promise<void> => {
       this.batches.push(batch);
       for (const { resolve } of this.#arrivals.filter(({ count }) => count <= this.batches.length)) resolve();
       if (!this.#isOpen) {

@@ -47,6 +47,7 @@ const acceptedTarget = fc.record({
   wireHash: sha256,
   bytes: wholeNumber,
 });
+const signedRotation = fc.record({ record: text, oldSig: text, newSig: text });
 const lineageMember = fc.record({ hostPubkey: publicKey, retiredAtMs: fc.option(wholeNumber) });
 const restoreRow = fc.record({
   atMs: wholeNumber,
@@ -143,6 +144,7 @@ export const eventOfType: { [T in RelayEvent['type']]: fc.Arbitrary<RelayEvent &
     items: wholeNumber,
     bytes: wholeNumber,
     charges: fc.array(fc.record({ account: text, items: fc.integer(), bytes: fc.maxSafeInteger() }), { maxLength: 4 }),
+    signed: fc.option(signedRotation),
     atMs: wholeNumber,
   }),
   ItemsMoved: fc.record({
@@ -189,6 +191,12 @@ export const eventOfType: { [T in RelayEvent['type']]: fc.Arbitrary<RelayEvent &
     type: fc.constant('SendersPublished' as const),
     hostPubkey: publicKey,
     senders: fc.array(publicKey, { maxLength: 5 }),
+    iatMs: wholeNumber,
+    atMs: wholeNumber,
+  }),
+  SendersRenewed: fc.record({
+    type: fc.constant('SendersRenewed' as const),
+    hostPubkey: publicKey,
     iatMs: wholeNumber,
     atMs: wholeNumber,
   }),
@@ -249,6 +257,13 @@ export const eventOfType: { [T in RelayEvent['type']]: fc.Arbitrary<RelayEvent &
       }),
       { maxLength: 5 },
     ),
+    atMs: wholeNumber,
+  }),
+  DedupExtended: fc.record({
+    type: fc.constant('DedupExtended' as const),
+    targetPubkey: publicKey,
+    items: fc.array(fc.record({ itemId, senderPubkey: publicKey, pushedTo: publicKey }), { maxLength: 4 }),
+    dedupUntilMs: wholeNumber,
     atMs: wholeNumber,
   }),
   DedupPurged: fc.record({
@@ -324,6 +339,7 @@ export const keyedRow: { [T in keyof Tables]: fc.Arbitrary<KeyedRow<T>> } = {
   encKey: fc
     .tuple(publicKey, fc.record({ encPub: text, atMs: wholeNumber, sig: text }))
     .map(([key, row]) => ({ key, row })),
+  rotation: fc.tuple(publicKey, signedRotation).map(([key, row]) => ({ key, row })),
   deny: fc
     .tuple(denySelectors, text, wholeNumber)
     .map(([selectors, reason, untilMs]) => ({ key: rowKey.deny(selectors), row: { ...selectors, reason, untilMs } })),

@@ -1,8 +1,8 @@
 /** Audits to their end. */
-import type { Progress } from '../../src/relay/audit/finding.ts';
-import { type Rebuilt, rebuild } from '../../src/relay/audit/rebuild.ts';
-import { type VerifyOptions, type VerifyReport, verify } from '../../src/relay/audit/verify.ts';
-import { openOffline } from '../../src/relay/store/offline.ts';
+import type { Progress } from '../../src/relay/replay/finding.ts';
+import { type Rebuilt, rebuild } from '../../src/relay/replay/rebuild.ts';
+import { type VerifyOptions, type VerifyReport, verify } from '../../src/relay/replay/verify.ts';
+import { openOffline } from '../../src/relay/replay/offline.ts';
 import { NOON_MS } from './test-clock.ts';
 
 /** What a generator of progress comes to. */

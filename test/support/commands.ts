@@ -8,6 +8,7 @@ import type {
   DenyHosts,
   EnrolHost,
   ExpireItems,
+  ExtendDedup,
   IssueInvite,
   NoteHostSeen,
   PublishEncKey,
@@ -20,6 +21,7 @@ import type {
 } from '../../src/relay/core/command.ts';
 import { epochNumbered } from './epochs.ts';
 import type { TestHost } from './hosts.ts';
+import { signedRotation } from './rotations.ts';
 import { NOON_MS } from './test-clock.ts';
 
 /** The epoch of stores and rows that the helpers make, until something rotates it. */
@@ -96,7 +98,8 @@ export function encKeyOf(host: TestHost, encPub: string, changes: Partial<Publis
 
 /** The host of `from` goes on as `to`. */
 export function rotateOf(from: TestHost, to: TestHost, changes: Partial<RotateKey> = {}): RotateKey {
-  return { type: 'RotateKey', oldPubkey: from.key, newPubkey: to.key, iatMs: NOON_MS, nowMs: NOON_MS, ...changes };
+  const keys = { oldPubkey: from.key, newPubkey: to.key };
+  return { type: 'RotateKey', ...keys, iatMs: NOON_MS, signed: signedRotation(from, to), nowMs: NOON_MS, ...changes };
 }
 
 export function revokeOf(host: TestHost, changes: Partial<RevokeHost> = {}): RevokeHost {
@@ -112,6 +115,11 @@ export function denyOf(changes: Partial<DenyHosts>): DenyHosts {
 /** The operator lets in whoever brings the token with this hash. */
 export function inviteOf(inviteHash: Sha256Hex, changes: Partial<IssueInvite> = {}): IssueInvite {
   return { type: 'IssueInvite', inviteHash, label: '', expiresAtMs: NOON_MS + 86_400_000, nowMs: NOON_MS, ...changes };
+}
+
+/** What is known of these items of `target`, which are acked after their time, is kept for the horizon from now on. */
+export function extendOf(target: TestHost, seqs: number[], nowMs: number): ExtendDedup {
+  return { type: 'ExtendDedup', targetPubkey: target.key, seqs, nowMs };
 }
 
 /** The sweep gives up these items of `target`. */

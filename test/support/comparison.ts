@@ -279,7 +279,7 @@ export class Comparison {
       }
       case 'revoke': {
         const { key } = HOSTS[one.host]!;
-        const answer = await engine.revokeHost(revokeOf(HOSTS[one.host]!, { nowMs: clock.nowMs }));
+        const answer = await engine.admissions.revokeHost(revokeOf(HOSTS[one.host]!, { nowMs: clock.nowMs }));
         return { seen: answer.type === 'Refusal' ? answer.code : answer.type, expected: this.#model.revoke(key) };
       }
       case 'deny': {
@@ -291,7 +291,7 @@ export class Comparison {
       case 'invite': {
         const inviteHash = INVITES[one.invite]!;
         const command = inviteOf(inviteHash, { expiresAtMs: clock.nowMs + one.forMs, nowMs: clock.nowMs });
-        await engine.issueInvite(command);
+        await engine.admissions.issueInvite(command);
         this.#model.invite(command);
         return NOTHING;
       }
@@ -311,7 +311,7 @@ export class Comparison {
       }
       case 'sweep':
         await this.#relay.sweep();
-        await engine.lapseAdmissions(clock.nowMs);
+        await engine.admissions.lapse(clock.nowMs);
         this.#model.sweep(clock.nowMs);
         return NOTHING;
       case 'clock':
@@ -332,7 +332,7 @@ export class Comparison {
     const model = this.#model;
     // An opening answers before its revocations are durable.
     await engine.durable();
-    const seen: unknown[] = [engine.liveEnrolments, engine.epoch];
+    const seen: unknown[] = [engine.directory.liveCount, engine.epoch];
     const expected: unknown[] = [model.live().length, this.#epoch];
     for (const host of HOSTS) {
       const { key } = host;
@@ -422,7 +422,7 @@ export class Comparison {
     const answer = await this.#relay.ack(host, through, isStale ? { epoch: epochNumbered(0) } : {});
     const seen = answer.type === 'Acked' ? answer : { code: answer.code, members: answer.members };
     if (isStale) return { seen, expected: { code: 'EPOCH_CHANGED', members: { epoch: this.#epoch } } };
-    const { verdict, deleted } = this.#model.ack(key, through);
+    const { verdict, deleted } = this.#model.ack(key, through, this.#relay.clock.nowMs);
     if (verdict !== 'Acked') return { seen, expected: { code: verdict, members: { head_seq: headSeq } } };
     return { seen, expected: { type: 'Acked', ackedThrough: this.#model.acked.get(key) ?? 0, deleted, headSeq } };
   }
@@ -431,7 +431,7 @@ export class Comparison {
     const answer = await this.#relay.enrol(command);
     const { verdict, lapsing } = this.#model.enrol(command);
     // Of several that are equally old, any one may give way.
-    const lapsed = lapsing.filter((key) => this.#relay.engine.enrolment(key) === undefined);
+    const lapsed = lapsing.filter((key) => this.#relay.engine.directory.get(key) === undefined);
     for (const key of lapsed) this.#model.enrolments.delete(key);
     return {
       seen: [answer.type === 'Enrolled' ? answer.type : answer.code, lapsed.length],

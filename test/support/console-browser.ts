@@ -1,6 +1,6 @@
 /** The console of a relay in this process, whose samples come when the test says that time has passed. */
 import type { BrowserContextOptions } from 'playwright-core';
-import { ControlClient } from '../../src/cli/control-client.ts';
+import { ControlClient } from '../../src/cli/relay/control-client.ts';
 import type { HttpRelay } from './http-relay.ts';
 import { type BrowserSuite, PageWindow } from './page-browser.ts';
 

@@ -1,5 +1,5 @@
 /** The console over raw HTTP, by whoever has a link: what a browser would send, and each part of it wrong. */
-import { ControlClient } from '../../src/cli/control-client.ts';
+import { ControlClient } from '../../src/cli/relay/control-client.ts';
 import type { HttpRelay } from './http-relay.ts';
 import { jsonOf } from './problems.ts';
 import { type RawResponse, rawRequest, requestBytes } from './raw-http.ts';

@@ -3,9 +3,15 @@
  * same idempotency key, whenever an answer was lost. Some answers it loses itself.
  */
 import { setImmediate as turn } from 'node:timers/promises';
-import type { InboxInput, InboxResult, MessageSummary, ReplyInput, SendInput } from '../../src/host/documents/mail.ts';
-import type { SentMessage } from '../../src/host/documents/sent.ts';
-import type { InputOf, OperationName, OutputOf } from '../../src/host/local/operations.ts';
+import type {
+  InboxInput,
+  InboxResult,
+  MessageSummary,
+  ReplyInput,
+  SendInput,
+  SentMessage,
+} from '../../src/host/api/schemas/mail.ts';
+import type { InputOf, OperationName, OutputOf } from '../../src/host/api/operations.ts';
 import type { KilledDaemon } from './killed-daemon.ts';
 import type { MailOracle } from './mail-oracle.ts';
 import type { SeededRandom } from './seeded-random.ts';

@@ -14,7 +14,7 @@ export function deployFile(name: string): string {
 }
 
 export function operatorsGuide(): string {
-  return readFileSync(repositoryPath('src/relay/README.md'), 'utf8');
+  return readFileSync(repositoryPath('docs/operating.md'), 'utf8');
 }
 
 /** The settings of a unit file: every value of each, by `Section.Name`. */

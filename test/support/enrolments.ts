@@ -1,4 +1,4 @@
-/** Enrolment by hand: the challenge and the signed claims of protocol.md section 4, each part of which may be wrong. */
+/** Enrolment by hand: the challenge and the signed claims of docs/protocol.md, each part of which may be wrong. */
 import { canonicalize } from 'json-canonicalize';
 import type { HttpRelay } from './http-relay.ts';
 import { type TestHost, relay as relayHost } from './hosts.ts';

@@ -9,12 +9,14 @@ import type {
   InviteIssued,
   ItemAccepted,
   ItemsAcked,
+  ItemsExpired,
   ItemsMoved,
   KeyRotated,
   RelayInitialised,
 } from '../../src/relay/core/event.ts';
 import { FIRST_EPOCH, wireOf } from './commands.ts';
 import { type TestHost, relay } from './hosts.ts';
+import { signedRotation } from './rotations.ts';
 import { NOON_MS } from './test-clock.ts';
 
 /** The first event of every store. */
@@ -107,6 +109,22 @@ export function acked(
   };
 }
 
+/** A notice waits for `host`: one of its items expired at a host that is gone since. */
+export function noticed(host: TestHost, seq: number, wire: string = 'notice'): ItemsExpired {
+  const expiresAtMs = NOON_MS + retentionMs(DEFAULT_LIMITS);
+  const itemId = `expired:m0:${relay.key}` as ItemId;
+  return {
+    type: 'ItemsExpired',
+    targetPubkey: relay.key,
+    relayPubkey: relay.key,
+    items: [],
+    account: null,
+    dedupUntilMs: 0,
+    notices: [{ targetPubkey: host.key, seq, itemId, wire, wireHash: sha256Hex(wire), expiresAtMs }],
+    atMs: NOON_MS,
+  };
+}
+
 /** `from` went on as `to`, which was not enrolled, with an empty queue. */
 export function rotated(from: TestHost, to: TestHost, changes: Partial<KeyRotated> = {}): KeyRotated {
   const atMs = changes.atMs ?? NOON_MS;
@@ -134,6 +152,7 @@ export function rotated(from: TestHost, to: TestHost, changes: Partial<KeyRotate
     items: 0,
     bytes: 0,
     charges: [],
+    signed: signedRotation(from, to),
     atMs,
     ...changes,
   };

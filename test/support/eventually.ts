@@ -1,8 +1,8 @@
 /** What is asked again and again, for helpers of tests: in a test itself `expect.poll` says what differs. */
 import { setTimeout as elapsed } from 'node:timers/promises';
+import { PATIENCE_MS } from './patience.ts';
 
 const EVERY_MS = 50;
-const PATIENCE_MS = 90_000;
 
 /** The first answer that is as wanted, or the last one when none was in time. */
 export async function eventually<T>(ask: () => Promise<T>, isWanted: (answer: T) => boolean): Promise<T> {

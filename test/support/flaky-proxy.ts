@@ -6,11 +6,20 @@ import type { SeededRandom } from './seeded-random.ts';
 
 /** In an answer that no relay gave. */
 export const NO_RELAY_HEADER = 'x-no-relay';
+/** Requests of a proxy to the relay behind it. */
+export const passedOn = new WeakSet<object>();
 
 interface Answer {
   status: number;
   headers: IncomingHttpHeaders;
   body: Buffer;
+}
+
+interface Instead {
+  status: number;
+  document: object;
+  /** Another relay than ours answers so: our OpenAPI document does not describe it. */
+  isForeign?: true;
 }
 
 /** How often each of these happens to a request, from 0 to 1. */
@@ -39,8 +48,7 @@ export class FlakyProxy {
   /** What came with it. */
   readonly bodies: string[] = [];
   /** Told of every request before it is passed on; answers what to answer instead. */
-  instead: (method: string, target: string) => { status: number; document: object; headers?: object } | undefined =
-    () => undefined;
+  instead: (method: string, target: string) => Instead | undefined = () => undefined;
   /** Requests that are not answered yet, but for pulls: those may be held. */
   #underWay = 0;
   readonly #server: Server;
@@ -70,11 +78,12 @@ export class FlakyProxy {
           (answer) => {
             if (!answer) return void outgoing.destroy();
             const { 'transfer-encoding': _chunked, connection: _connection, ...kept } = answer.headers;
-            const { status, body } = this.#altered(method, url, answer);
+            const { status, body, isForeign } = this.#altered(method, url, answer);
             const isProblem = status >= 400 && answer.status < 400;
             outgoing.writeHead(status, {
               ...kept,
               'content-length': body.length,
+              ...(isForeign && { [NO_RELAY_HEADER]: 'yes' }),
               ...(isProblem && { 'content-type': 'application/problem+json' }),
               ...(isProblem && status === 503 && { 'retry-after': '1' }),
             });
@@ -117,9 +126,9 @@ export class FlakyProxy {
     await closed;
   }
 
-  #altered(method: string, target: string, answer: Answer): { status: number; body: Buffer } {
+  #altered(method: string, target: string, answer: Answer): { status: number; body: Buffer; isForeign?: true } {
     const made = this.instead(method, target);
-    return made ? { status: made.status, body: Buffer.from(JSON.stringify(made.document)) } : answer;
+    return made ? { ...made, body: Buffer.from(JSON.stringify(made.document)) } : answer;
   }
 
   async #pass(method: string, target: string, headers: IncomingHttpHeaders, body: Buffer): Promise<Answer | undefined> {
@@ -138,6 +147,7 @@ export class FlakyProxy {
       const port = this.#port();
       const passed = { ...kept, host: `127.0.0.1:${port}`, ...(body.length > 0 && { 'content-length': body.length }) };
       const outgoing = request({ host: '127.0.0.1', port, method, path: target, headers: passed, agent: false });
+      passedOn.add(outgoing);
       outgoing.on('error', reject);
       outgoing.on('response', (incoming) => {
         const chunks: Buffer[] = [];

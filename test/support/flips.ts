@@ -5,9 +5,9 @@
 import { cp, mkdir, readFile, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { signerFromSeed } from '../../src/protocol/ed25519.ts';
-import { verify } from '../../src/relay/audit/verify.ts';
+import { verify } from '../../src/relay/replay/verify.ts';
 import { Engine } from '../../src/relay/engine/engine.ts';
-import { openOffline } from '../../src/relay/store/offline.ts';
+import { openOffline } from '../../src/relay/replay/offline.ts';
 import { LEVEL_FOLDER, openStore } from '../../src/relay/store/open.ts';
 import { StoreRefused } from '../../src/relay/store/refused.ts';
 import { RELAY_KEY_FILE, relaySigner } from '../../src/relay/store/relay-key.ts';
@@ -54,11 +54,11 @@ export class FlippedStore {
     await mkdir(original);
     const clock = new TestClock();
     const seed = Buffer.alloc(32, 1);
-    await writeFile(join(original, RELAY_KEY_FILE), `${seed.toString('base64')}\n`);
+    await writeFile(join(original, RELAY_KEY_FILE), `${seed.toString('base64')}\n`, { mode: 0o600 });
     const opened = await openStore({ folder: original, nowMs: clock.nowMs, newEpoch: epochSource() });
     const { store } = opened;
     const engine = await Engine.start(
-      { store, settings: settingsWith(), signer: signerFromSeed(seed), monotonicMs: () => 0, failed: rethrow },
+      { store, settings: settingsWith(), signer: signerFromSeed(seed), monotonicMs: () => 0, onStoreFailed: rethrow },
       clock.nowMs,
     );
     await liveBriefly(engine, clock);
@@ -89,15 +89,19 @@ export class FlippedStore {
   }
 }
 
-const always = (): boolean => true;
+const never = new AbortController().signal;
 
 /** A checkpoint stands for what is gone. */
 async function pruneOnce(engine: Engine, clock: TestClock): Promise<void> {
   await engine.rotateEpoch(rotateEpochOf(epochNumbered(70), { nowMs: clock.nowMs }));
-  const { logKeeping } = engine;
-  await logKeeping.takeCheckpoint(() => clock.nowMs, always, always);
-  const throughLsn = await logKeeping.prunable({ keepMs: 0, nowMs: clock.nowMs }, 1000, always);
-  await logKeeping.prune(throughLsn ?? 0, always);
+  const { logRetention } = engine;
+  await logRetention.takeCheckpoint(
+    () => clock.nowMs,
+    never,
+    () => true,
+  );
+  const throughLsn = await logRetention.prunable({ keepMs: 0, nowMs: clock.nowMs }, 1000, never);
+  await logRetention.prune(throughLsn ?? 0, never);
 }
 
 async function verdict(folder: string): Promise<'refused' | 'found by verify' | 'verified'> {

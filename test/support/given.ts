@@ -6,40 +6,41 @@
  *
  * Every history begins with `RelayInitialised`. Nothing is stored, nothing waits.
  */
+import { assertNever } from '../../src/lib/assert-never.ts';
 import type { Command, ExpireItems } from '../../src/relay/core/command.ts';
 import { decideDeny, decideInvite, decideLapse, decideRevoke } from '../../src/relay/core/decide-admission.ts';
-import { decideAck } from '../../src/relay/core/decide-ack.ts';
+import { decideAck, decideExtend } from '../../src/relay/core/decide-ack.ts';
 import { decideEnrol, decideHostSeen } from '../../src/relay/core/decide-enrolment.ts';
 import { decideLostItem, decideRotateEpoch } from '../../src/relay/core/decide-epoch.ts';
 import { type DecidedExpiry, decideExpire, decidePurge } from '../../src/relay/core/decide-expiry.ts';
-import { decideCheckpoint } from '../../src/relay/core/decide-log-keeping.ts';
+import { decideCheckpoint } from '../../src/relay/core/decide-log-retention.ts';
 import { decidePublishEncKey, decidePublishSenders } from '../../src/relay/core/decide-publish.ts';
 import { decidePush } from '../../src/relay/core/decide-push.ts';
 import { decideMove, decideRotate } from '../../src/relay/core/decide-rotation.ts';
-import {
-  type AckOutcome,
-  type Decided,
-  type Done,
-  type EncKeyOutcome,
-  type EnrolOutcome,
-  type EpochOutcome,
-  type InviteOutcome,
-  type PushOutcome,
-  type Refusal,
-  type RevokeOutcome,
-  type RotateOutcome,
-  type SendersOutcome,
-  assertNever,
+import type {
+  AckOutcome,
+  Decided,
+  Done,
+  EncKeyOutcome,
+  EnrolOutcome,
+  EpochOutcome,
+  InviteOutcome,
+  PushOutcome,
+  Refusal,
+  RevokeOutcome,
+  RotateOutcome,
+  SendersOutcome,
 } from '../../src/relay/core/decision.ts';
 import type { RelayEvent } from '../../src/relay/core/event.ts';
 import {
   ackFacts,
   enrolFacts,
   expireFacts,
+  extendFacts,
   lostItemFacts,
-  pushFacts,
   rotateFacts,
 } from '../../src/relay/core/facts.ts';
+import { pushFacts } from '../../src/relay/core/push-facts.ts';
 import { rowKey } from '../../src/relay/core/rows.ts';
 import type { TestHost } from './hosts.ts';
 import { initialised } from './events.ts';
@@ -111,9 +112,11 @@ export class Given {
       case 'NoteHostSeen':
         return decideHostSeen(command, rows.get('enrolment', command.hostPubkey));
       case 'PushItem':
-        return decidePush(command, pushFacts(command, rows, this.#settings));
+        return decidePush(command, pushFacts(command, rows, rows.directory, this.#settings));
       case 'AckItems':
         return decideAck(command, ackFacts(command, rows, rows.released(command.targetPubkey, command.through)));
+      case 'ExtendDedup':
+        return decideExtend(command, extendFacts(command, rows, this.#settings));
       case 'PublishSenders':
         return decidePublishSenders(command, rows.get('senders', command.hostPubkey));
       case 'PublishEncKey':

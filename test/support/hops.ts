@@ -1,5 +1,5 @@
 /**
- * Signed hops, made here from the words of protocol.md section 2 and not with the code under test, each part of which
+ * Signed hops, made here from docs/protocol.md ("The signed hop") and not with the code under test, each part of which
  * a test may get wrong on purpose.
  */
 import { createHash } from 'node:crypto';

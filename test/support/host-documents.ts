@@ -1,6 +1,6 @@
 /** Hosts as the control socket shows them. */
 import { displayFingerprint } from '../../src/protocol/public-key.ts';
-import type { HostDocument } from '../../src/relay/control/documents.ts';
+import type { HostDocument } from '../../src/relay/operator/documents.ts';
 import type { TestHost } from './hosts.ts';
 import { NOON_MS } from './test-clock.ts';
 

@@ -5,12 +5,13 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, onTestFinished } from 'vitest';
 import { randomBytes } from 'node:crypto';
-import { RelayClient } from '../../src/host/transport/relay-client.ts';
+import { RelayClient } from '../../src/host/relay/relay-client.ts';
 import { DEFAULT_LIMITS, type Limits } from '../../src/protocol/limits.ts';
 import { epochFromRandom } from '../../src/protocol/epoch.ts';
 import type { RelayEvent } from '../../src/relay/core/event.ts';
 import type { QueueRow } from '../../src/relay/core/rows.ts';
-import { type Relay, type RelayOptions, STOP_WITHIN_MS, startRelay } from '../../src/relay/serve.ts';
+import type { Relay, RelayOptions } from '../../src/relay/options.ts';
+import { STOP_WITHIN_MS, startRelay } from '../../src/relay/serve.ts';
 import { openStore } from '../../src/relay/store/open.ts';
 import { PositionFile } from '../../src/relay/store/position.ts';
 import type { Adapter } from './adapters.ts';

@@ -1,10 +1,16 @@
 /** A host's daemon that is killed and begun again on the same store, and asked by whoever does not care when. */
 import { join } from 'node:path';
-import { CallFailed, DaemonClient } from '../../src/host/local/client.ts';
+import { CallFailed, DaemonClient } from '../../src/host/api/client.ts';
 import { steadyPort } from './free-port.ts';
 import { type Ended, type Environment, type PosteProcess, poste, run } from './poste-process.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 
+/** What failed is tried again soon: nobody waits in a test for what a network needs. */
+const SOON: Environment = {
+  POSTE_RETRY_FIRST_SECONDS: '0.1',
+  POSTE_RETRY_LONGEST_SECONDS: '1',
+  POSTE_RELAY_POLL_SECONDS: '0.2',
+};
 /** What a client says when the daemon was killed before or while it was asked. */
 const LOST_CODES: ReadonlySet<string> = new Set(['DAEMON_NOT_RUNNING', 'DAEMON_GONE']);
 
@@ -32,7 +38,7 @@ export class KilledDaemon {
   /** The host that is in `folder`, its daemon beginning. */
   static async over(name: string, folder: string): Promise<KilledDaemon> {
     const port = await steadyPort();
-    return new KilledDaemon(name, folder, { POSTE_HOME: folder, POSTE_LAN_LISTEN: `127.0.0.1:${port}` });
+    return new KilledDaemon(name, folder, { ...SOON, POSTE_HOME: folder, POSTE_LAN_LISTEN: `127.0.0.1:${port}` });
   }
 
   private constructor(name: string, folder: string, environment: Environment) {

@@ -1,29 +1,42 @@
 /** Hosts with a listener on loopback, each with a store of its own and real keys. */
 import { randomBytes } from 'node:crypto';
+import { cp } from 'node:fs/promises';
+import { RETRY_TIMING } from '../../src/host/core/outbox-event.ts';
 import { onTestFinished } from 'vitest';
 import { isRefusal } from '../../src/host/core/refusal.ts';
-import type { OutboxRow, PeerRow, QuarantineRow } from '../../src/host/core/rows.ts';
-import type { PeerView } from '../../src/host/documents/peers.ts';
-import { Bell } from '../../src/host/office/bell.ts';
-import { identityOf, loadIdentity, newIdentityRow } from '../../src/host/office/identity.ts';
-import type { Happening, Identity, Office } from '../../src/host/office/office.ts';
-import { peerOfName } from '../../src/host/office/peers.ts';
-import { generateSealKey } from '../../src/host/office/sealing.ts';
+import type { QuarantineRow } from '../../src/host/core/quarantine.ts';
+import type { OutboxRow, PeerRow } from '../../src/host/core/rows.ts';
+import type { PeerView } from '../../src/host/api/schemas/peers.ts';
+import { EventBus, type HostContext, type HostEvent, type Identity } from '../../src/host/context.ts';
+import { loadIdentity, newIdentityRow } from '../../src/host/peers/identity.ts';
+import { peerOfName } from '../../src/host/peers/peers.ts';
+import { generateSealKey } from '../../src/host/mail/sealing.ts';
 import type { HostStore } from '../../src/host/store/host-store.ts';
 import { createHostStore, openHostStore } from '../../src/host/store/open.ts';
-import { LanSide } from '../../src/host/transport/lan-side.ts';
+import { LanService } from '../../src/host/lan/lan-service.ts';
+import type { RelayTransport } from '../../src/host/outbox/carrier.ts';
+import { OutboxDispatcher } from '../../src/host/outbox/dispatcher.ts';
 import { parseHostName } from '../../src/protocol/names.ts';
 import { disposableFolder } from './temporary-folder.ts';
+import { PATIENCE_MS } from './patience.ts';
 
-/** How long a test waits for what must come. */
-const PATIENCE_MS = 20_000;
+/** For hosts that use no relay. */
+const NO_RELAY: RelayTransport = {
+  isUsable: false,
+  pauseMs: 0,
+  factsFor: () => null,
+  ask: () => Promise.resolve(),
+  send: () => Promise.resolve({ events: [] }),
+};
 
 export interface LanHost {
-  office: Office;
-  readonly lan: LanSide;
-  told: Happening[];
+  context: HostContext;
+  readonly lan: LanService;
+  told: HostEvent[];
   /** Both clocks go ahead by this. */
   clock: { aheadMs: number };
+  /** Another host over a copy of all that this one has: as somebody who got at its home would start it. */
+  copy(): Promise<LanHost>;
   /** Ends its daemon, as far as the LAN is concerned. */
   down(): Promise<void>;
   /** Starts it again over what is stored, at the port that it had. */
@@ -32,27 +45,31 @@ export interface LanHost {
   changed(): Promise<void>;
 }
 
-export async function openLanHost(name: string): Promise<LanHost> {
-  const { folder, remove } = await disposableFolder();
+/** A host of its own, or over what `home` holds: a copy of the folder of another, made while that was down. */
+export async function openLanHost(name: string, home?: Awaited<ReturnType<typeof disposableFolder>>): Promise<LanHost> {
+  const { folder, remove } = home ?? (await disposableFolder());
   const clock = { aheadMs: 0 };
   let waiting: (() => void)[] = [];
   const wake = (): void => {
     for (const resolve of waiting.splice(0)) resolve();
   };
-  let store = watched(await createHostStore(folder, () => undefined), wake);
-  const { enc_pub: encPub, secret } = await generateSealKey();
-  const hostName = parseHostName(name);
-  if (hostName === undefined) throw new Error(`${name} is no host name`);
-  const row = newIdentityRow({ hostName, seed: randomBytes(32), sealKey: { encPub, secret }, nowMs: Date.now() });
-  await store.transact((tx) => tx.put('identity', [], row));
-  let identity: Identity = identityOf(row);
-  const bell = new Bell();
-  const told: Happening[] = [];
-  bell.listen((happening) => {
-    if (happening.type === 'identity-changed') identity = happening.identity;
-    told.push(happening);
+  const open = home ? openHostStore : createHostStore;
+  let store = watched(await open(folder, () => undefined), wake);
+  if (!home) {
+    const { enc_pub: encPub, secret } = await generateSealKey();
+    const hostName = parseHostName(name);
+    if (hostName === undefined) throw new Error(`${name} is no host name`);
+    const row = newIdentityRow({ hostName, seed: randomBytes(32), sealKey: { encPub, secret }, nowMs: Date.now() });
+    await store.transact((tx) => tx.put('identity', [], row));
+  }
+  let identity: Identity = await loadIdentity(store);
+  const events = new EventBus();
+  const told: HostEvent[] = [];
+  events.subscribe((event) => {
+    if (event.type === 'identity-changed') identity = event.identity;
+    told.push(event);
   });
-  const office: Office = {
+  const context: HostContext = {
     get store() {
       return store;
     },
@@ -60,45 +77,60 @@ export async function openLanHost(name: string): Promise<LanHost> {
     nowMs: () => Date.now() + clock.aheadMs,
     monotonicMs: () => performance.now() + clock.aheadMs,
     randomBytes: (count) => randomBytes(count),
-    tell: (happening) => bell.tell(happening),
-    listen: (listener) => bell.listen(listener),
+    retry: RETRY_TIMING,
+    emit: (event) => events.emit(event),
+    subscribe: (listener) => events.subscribe(listener),
     log: wake,
   };
   let port = 0;
   let isUp = false;
-  const relay = { factsFor: () => Promise.resolve(null), begin: () => undefined };
-  const newSide = (): LanSide =>
-    new LanSide({ office, listen: { host: '127.0.0.1', port }, advertise: undefined, version: '0', relay });
+  const newSide = (): LanService =>
+    new LanService({ context, listen: { host: '127.0.0.1', port }, advertise: undefined, version: '0' });
+  const newOutbox = (): OutboxDispatcher => new OutboxDispatcher({ context, lan: lan.carrier, relay: NO_RELAY });
   let lan = newSide();
+  let outbox = newOutbox();
   const down = async (): Promise<void> => {
     if (!isUp) return;
     isUp = false;
     port = lan.port ?? port;
+    const ended = outbox.stop();
     await lan.stop();
+    await ended;
     await store.close();
   };
   const up = async (): Promise<void> => {
     store = watched(await openHostStore(folder, () => undefined), wake);
     identity = await loadIdentity(store);
     lan = newSide();
+    outbox = newOutbox();
     isUp = true;
     await lan.start();
+    await outbox.start();
   };
   isUp = true;
   await lan.start();
+  await outbox.start();
   onTestFinished(async () => {
     await down();
     waiting = [];
     await remove();
   });
   const changed = (): Promise<void> => new Promise((resolve) => waiting.push(resolve));
+  const copy = async (): Promise<LanHost> => {
+    const copied = await disposableFolder();
+    await down();
+    await cp(folder, copied.folder, { recursive: true });
+    await up();
+    return openLanHost(name, copied);
+  };
   return {
-    office,
+    context,
     get lan() {
       return lan;
     },
     told,
     clock,
+    copy,
     down,
     up,
     changed,
@@ -154,20 +186,20 @@ export async function pairedLanHosts(): Promise<[here: LanHost, there: LanHost]>
   return [here, there];
 }
 
-export function peerOf({ office }: LanHost, name: string): Promise<PeerRow | undefined> {
-  return office.store.read((reader) => peerOfName(reader, name));
+export function peerOf({ context }: LanHost, name: string): Promise<PeerRow | undefined> {
+  return context.store.read((reader) => peerOfName(reader, name));
 }
 
-export function outboxRowsOf({ office }: LanHost): Promise<OutboxRow[]> {
-  return office.store.read(async (reader) => {
+export function outboxRowsOf({ context }: LanHost): Promise<OutboxRow[]> {
+  return context.store.read(async (reader) => {
     const rows: OutboxRow[] = [];
     for await (const { row } of reader.range('outbox', [])) rows.push(row);
     return rows;
   });
 }
 
-export function quarantineOf({ office }: LanHost): Promise<QuarantineRow[]> {
-  return office.store.read(async (reader) => {
+export function quarantineOf({ context }: LanHost): Promise<QuarantineRow[]> {
+  return context.store.read(async (reader) => {
     const rows: QuarantineRow[] = [];
     for await (const { row } of reader.range('quarantine', [])) rows.push(row);
     return rows;

@@ -43,29 +43,31 @@ export async function liveALife(engine: Engine, clock: TestClock): Promise<void>
     });
   };
   const now = () => ({ nowMs: clock.nowMs });
-  for (const host of [alice, bob, carol]) await engine.enrol(enrolOf(host, now()));
-  await engine.enrol(accountEnrolOf(dave, 'acme', now()));
+  for (const host of [alice, bob, carol]) await engine.admissions.enrol(enrolOf(host, now()));
+  await engine.admissions.enrol(accountEnrolOf(dave, 'acme', now()));
   await engine.noteHostSeen(hostSeenOf(alice, clock.nowMs));
   await engine.publishSenders(sendersOf(bob, [alice, carol], { iatMs: clock.nowMs, ...now() }));
   await engine.publishEncKey(encKeyOf(bob, Buffer.alloc(32, 7).toString('base64'), now()));
   const invite = sha256Hex('invite');
-  await engine.issueInvite(inviteOf(invite, { label: 'for erin', expiresAtMs: clock.nowMs + DAY_MS, ...now() }));
-  await engine.enrol(enrolOf(erin, { inviteHash: invite, ...now() }));
+  await engine.admissions.issueInvite(
+    inviteOf(invite, { label: 'for erin', expiresAtMs: clock.nowMs + DAY_MS, ...now() }),
+  );
+  await engine.admissions.enrol(enrolOf(erin, { inviteHash: invite, ...now() }));
   clock.move(1_000);
   for (const id of ['m1', 'm2', 'm3']) await push(alice, id, [bob, `${id} for bob`]);
   await push(bob, 'both', [carol, 'both for carol'], [dave, 'both for dave']);
   await push(alice, 'c1', [carol, 'c1 for carol']);
   await ack(bob, engine.head(bob.key).headSeq - 2);
   clock.move(1_000);
-  await engine.rotateKey(rotateOf(carol, carolAfter, { iatMs: clock.nowMs, ...now() }));
+  await engine.admissions.rotateKey(rotateOf(carol, carolAfter, { iatMs: clock.nowMs, ...now() }));
   await engine.durable();
   await engine.reportLostItem(
     reportLostOf(bob, engine.head(bob.key).headSeq, { freshEpoch: epochNumbered(50), ...now() }),
   );
-  await engine.denyHosts(denyOf({ account: 'acme', reason: 'gone', ...now() }));
-  await engine.revokeHost(revokeOf(erin, now()));
+  await engine.admissions.denyHosts(denyOf({ account: 'acme', reason: 'gone', ...now() }));
+  await engine.admissions.revokeHost(revokeOf(erin, now()));
   clock.move(retentionMs(DEFAULT_LIMITS) + 1);
-  await engine.lapseAdmissions(clock.nowMs);
+  await engine.admissions.lapse(clock.nowMs);
   await sweep(engine, clock);
   await push(alice, 'late', [bob, 'late for bob'], [carolAfter, 'late for carol']);
   clock.move(dedupHorizonMs(DEFAULT_LIMITS) + 1);
@@ -79,8 +81,8 @@ export async function liveALife(engine: Engine, clock: TestClock): Promise<void>
 
 async function sweep(engine: Engine, clock: TestClock): Promise<void> {
   const now = () => clock.nowMs;
-  await engine.expire(now, () => true);
-  await engine.purgeDedup(now, () => true);
+  await engine.expiry.expire(now, new AbortController().signal);
+  await engine.expiry.purgeDedup(now, new AbortController().signal);
 }
 
 /** Little of everything that stays: enrolments, a list, mail that waits, was acked, was moved. */
@@ -88,15 +90,15 @@ export async function liveBriefly(engine: Engine, clock: TestClock): Promise<voi
   const now = () => ({ nowMs: clock.nowMs });
   const push = (id: string, ...to: To[]) =>
     engine.push([pushOf(alice, id, to, now())], (outcomes) => Promise.resolve(outcomes));
-  await engine.enrol(enrolOf(bob, now()));
-  await engine.enrol(accountEnrolOf(carol, 'acme', now()));
+  await engine.admissions.enrol(enrolOf(bob, now()));
+  await engine.admissions.enrol(accountEnrolOf(carol, 'acme', now()));
   await engine.publishSenders(sendersOf(bob, [alice], { iatMs: clock.nowMs, ...now() }));
   await push('m1', [bob, 'm1 for bob']);
   await push('m2', [bob, 'm2 for bob'], [carol, 'm2 for carol']);
   await engine.durable();
   const { epoch } = engine;
   await engine.ack({ type: 'AckItems', targetPubkey: bob.key, epoch, through: clock.nowMs, ...now() });
-  await engine.rotateKey(rotateOf(carol, carolAfter, { iatMs: clock.nowMs, ...now() }));
+  await engine.admissions.rotateKey(rotateOf(carol, carolAfter, { iatMs: clock.nowMs, ...now() }));
   await engine.heartbeat(clock.nowMs);
   await engine.durable();
 }

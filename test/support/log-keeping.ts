@@ -1,11 +1,11 @@
-/** The plan that keeps the log of an engine bounded, run by hand. */
+/** The job that keeps the log of an engine bounded, run by hand. */
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { auditedRecords } from '../../src/relay/audit/records.ts';
+import { auditedRecords } from '../../src/relay/replay/records.ts';
 import type { LogEntry } from '../../src/relay/core/event.ts';
-import { openArchive } from '../../src/relay/store/offline.ts';
-import { LogArchives } from '../../src/relay/log-archives.ts';
-import { LogPlan, type LogPlanOptions } from '../../src/relay/log-plan.ts';
+import { openArchive } from '../../src/relay/replay/offline.ts';
+import { LogArchives } from '../../src/relay/jobs/log-archives.ts';
+import { RetentionJob, type RetentionJobOptions } from '../../src/relay/jobs/retention-job.ts';
 import { DAY_MS } from '../../src/protocol/limits.ts';
 import { relay as relayHost } from './hosts.ts';
 import { ManualTimers } from './manual-time.ts';
@@ -20,7 +20,7 @@ export interface ToldOfLog {
   failures: unknown[];
 }
 
-export interface KeptLogOptions extends Partial<Pick<LogPlanOptions, 'hasRoom' | 'isClockTrusted' | 'timers'>> {
+export interface KeptLogOptions extends Partial<Pick<RetentionJobOptions, 'hasRoom' | 'isClockTrusted' | 'timers'>> {
   days?: number;
   archiveFolder?: string;
 }
@@ -28,7 +28,7 @@ export interface KeptLogOptions extends Partial<Pick<LogPlanOptions, 'hasRoom' |
 export function logPlanOf(
   { engine, store, clock }: TestRelay,
   { days = 1, archiveFolder, ...options }: KeptLogOptions = {},
-): { plan: LogPlan; told: ToldOfLog } {
+): { plan: RetentionJob; told: ToldOfLog } {
   const told: ToldOfLog = { checkpoints: [], pruned: [], archives: [], failures: [] };
   const ambient = { nowMs: () => clock.nowMs, monotonicMs: () => performance.now() };
   const archives =
@@ -41,23 +41,21 @@ export function logPlanOf(
           clock: ambient,
           version: '0.0.0-test',
         });
-  const plan = new LogPlan({
+  const plan = new RetentionJob({
     keepMs: days * DAY_MS,
     archives,
-    keeping: engine.logKeeping,
+    retention: engine.logRetention,
     store,
     clock: ambient,
     timers: new ManualTimers(),
     isClockTrusted: () => true,
     hasRoom: () => true,
-    told: {
-      checkpoint: ({ type }) => told.checkpoints.push(type),
-      pruned: (_records, throughLsn, archive) => {
-        told.pruned.push(throughLsn);
-        if (archive !== undefined) told.archives.push(archive);
-      },
-      failed: (error) => told.failures.push(error),
+    onCheckpoint: ({ type }) => told.checkpoints.push(type),
+    onPruned: (_records, throughLsn, archive) => {
+      told.pruned.push(throughLsn);
+      if (archive !== undefined) told.archives.push(archive);
     },
+    onFailed: (error) => told.failures.push(error),
     ...options,
   });
   return { plan, told };

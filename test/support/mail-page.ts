@@ -1,26 +1,26 @@
-/** The owner's page over an office of this process: agents that write, a listener on loopback, and links to it. */
+/** The owner's page over a host of this process: agents that write, a listener on loopback, and links to it. */
 import { onTestFinished } from 'vitest';
 import type { BrowserContextOptions } from 'playwright-core';
-import { type Handlers, handlersOf } from '../../src/host/local/handlers.ts';
-import { SYSTEM_TIMERS } from '../../src/host/office/timers.ts';
-import type { Ring } from '../../src/host/office/ring.ts';
-import { WebSide } from '../../src/host/web/web-side.ts';
+import { type Handlers, handlersOf } from '../../src/host/api/handlers.ts';
+import { systemTimers } from '../../src/lib/clock.ts';
+import type { WakeAgent } from '../../src/host/agents/sessions.ts';
+import { WebService } from '../../src/host/web/web-service.ts';
 import { type BrowserSuite, PageWindow } from './page-browser.ts';
-import { accepted, officeOf } from './mail-office.ts';
-import type { TestOffice } from './test-office.ts';
+import { accepted, contextOf } from './mail-context.ts';
+import type { TestContext } from './test-context.ts';
 
 const FACTS = { version: '1', pid: 1, startedAtMs: 1, store: '/s', config: '/c', socket: '/d' };
 const unasked = (): Promise<never> => Promise.reject(new Error('no test of the page asks for this'));
 const relay = { set: unasked, unset: unasked, status: unasked };
 const diagnosis = { doctor: unasked, trace: unasked };
-const pairing = { invite: unasked, accept: unasked };
+const pairing = { invite: unasked, accept: unasked, freshenDirectories: () => Promise.resolve() };
 const sessions = { register: unasked, heartbeat: unasked, end: unasked, wait: unasked, heard: unasked, list: unasked };
 /** Nobody has a session that could be woken. */
-const ring: Ring = () => Promise.resolve({ isWoken: false, detail: 'No session of it is live.' });
+const wakeAgent: WakeAgent = () => Promise.resolve({ isWoken: false, detail: 'No session of it is live.' });
 
 export interface MailPage {
-  office: TestOffice;
-  web: WebSide;
+  context: TestContext;
+  web: WebService;
   handlers: Handlers;
   /** A one-time link. */
   link: () => Promise<string>;
@@ -37,21 +37,21 @@ export async function mailPage({
   agents = ['alice', 'bob:review'],
   listen = { host: '127.0.0.1', port: 0 },
 }: MailPageOptions = {}): Promise<MailPage> {
-  const office = await officeOf(agents);
-  const web: WebSide = new WebSide({ office, handlers: () => handlers, listen, pageFolder });
+  const context = await contextOf(agents);
+  const web: WebService = new WebService({ context, handlers: () => handlers, listen, pageFolder });
   const handlers = handlersOf({
-    office,
-    timers: SYSTEM_TIMERS,
+    context,
+    timers: systemTimers,
     facts: FACTS,
     pairing,
     relay,
     diagnosis,
     web,
     sessions,
-    ring,
+    wakeAgent,
   });
   onTestFinished(() => web.stop());
-  return { office, web, handlers, link: async () => accepted(await web.link()).url };
+  return { context, web, handlers, link: async () => accepted(await web.link()).url };
 }
 
 export class MailWindow extends PageWindow {

@@ -1,5 +1,5 @@
 /** Time that the tests of a whole relay move by hand. */
-import type { Cancel, Clock, Timers } from '../../src/relay/engine/ambient.ts';
+import type { Cancel, Clock, Timers } from '../../src/lib/clock.ts';
 import { NOON_MS } from './test-clock.ts';
 
 /** The wall clock stands still; the monotonic one runs on by itself and jumps when told. */

@@ -1,9 +1,10 @@
 /**
- * The official MCP client and `poste mcp` as its child process. Everything that the process writes is kept, so that a
+ * The official MCP client, and `poste mcp` as its child process or in this one. Everything that the process writes is kept, so that a
  * test can hold its standard output to the protocol. Call it inside a test, after the build.
  */
-import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { PassThrough, type Readable, type Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import {
   Client,
@@ -13,8 +14,10 @@ import {
   deserializeMessage,
   serializeMessage,
 } from '@modelcontextprotocol/client';
-import { onTestFinished } from 'vitest';
+import { run } from '../../src/cli/run.ts';
+import { commandContext } from './command-run.ts';
 import type { Environment } from './poste-process.ts';
+import { atTestEnd } from './test-end.ts';
 
 const MAIN = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
 
@@ -22,32 +25,62 @@ const MAIN = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
 export const REVISIONS = ['2025-11-25', '2026-07-28'] as const;
 export type Revision = (typeof REVISIONS)[number];
 
-/** Lines of JSON to and from a child process. */
+/** What serves the tools, as a process or in this one. */
+interface Server {
+  stdin: Writable;
+  stdout: Readable;
+  stderr: Readable;
+  /** Resolves with the exit code, or the signal that ended it. */
+  ended: Promise<number | string | null>;
+  signal: (name: NodeJS.Signals) => void;
+}
+
+function serverProcess(args: readonly string[], environment: Environment): Server {
+  const { PATH = '', HOME = '' } = process.env;
+  const child = spawn(process.execPath, [MAIN, 'mcp', ...args], { env: { PATH, HOME, ...environment } });
+  const { stdin, stdout, stderr } = child;
+  const ended = once(child, 'close').then(() => child.exitCode ?? child.signalCode);
+  return { stdin, stdout, stderr, ended, signal: (name) => void child.kill(name) };
+}
+
+function serverHere(args: readonly string[], environment: Environment): Server {
+  const [stdin, stdout, stderr] = [new PassThrough(), new PassThrough(), new PassThrough()];
+  const context = commandContext({ environment, stdin });
+  const ended = run(['mcp', ...args], { ...context, stdout, stderr });
+  const signal = (name: NodeJS.Signals): void => {
+    // Nothing outlives what a test asks of a process here: a kill is a signal like another.
+    if (context.signals.listenerCount('SIGTERM') > 0) context.signals.emit(name === 'SIGKILL' ? 'SIGTERM' : name);
+  };
+  return { stdin, stdout, stderr, ended, signal };
+}
+
+/** Lines of JSON to and from a server. */
 export class McpProcess implements Transport {
-  readonly #child: ChildProcessWithoutNullStreams;
-  readonly #closed: Promise<unknown>;
+  readonly #server: Server;
   #stdout = '';
   #stderr = '';
   #read = 0;
+  #hasEnded = false;
   onclose?: () => void;
   onerror?: (error: Error) => void;
   onmessage?: (message: JSONRPCMessage) => void;
 
-  constructor(args: readonly string[], environment: Environment) {
-    const { PATH = '', HOME = '' } = process.env;
-    this.#child = spawn(process.execPath, [MAIN, 'mcp', ...args], { env: { PATH, HOME, ...environment } });
-    this.#closed = once(this.#child, 'close');
-    this.#child.stdout.setEncoding('utf8').on('data', (text: string) => {
+  constructor(server: Server) {
+    this.#server = server;
+    server.stdout.setEncoding('utf8').on('data', (text: string) => {
       this.#stdout += text;
       this.#deliver();
     });
-    this.#child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    server.stderr.setEncoding('utf8').on('data', (text: string) => {
       this.#stderr += text;
     });
-    // A process that is gone takes nothing more.
-    this.#child.stdin.on('error', () => undefined);
-    void this.#closed.then(() => this.onclose?.());
-    onTestFinished(() => this.kill());
+    // A server that is gone takes nothing more.
+    server.stdin.on('error', () => undefined);
+    void server.ended.then(() => {
+      this.#hasEnded = true;
+      this.onclose?.();
+    });
+    atTestEnd(() => this.kill());
   }
 
   get stdout(): string {
@@ -66,34 +99,33 @@ export class McpProcess implements Transport {
 
   /** Whatever bytes a client may send. */
   write(text: string): void {
-    this.#child.stdin.write(text);
+    this.#server.stdin.write(text);
   }
 
   /** Ends standard input, as a client that ends. */
   async close(): Promise<void> {
-    this.#child.stdin.end();
-    await this.#closed;
+    this.#server.stdin.end();
+    await this.#server.ended;
   }
 
   signal(name: NodeJS.Signals): void {
-    this.#child.kill(name);
+    this.#server.signal(name);
   }
 
   /** The exit code, or the signal that ended it. */
-  async ended(): Promise<number | string | null> {
-    await this.#closed;
-    return this.#child.exitCode ?? this.#child.signalCode;
+  ended(): Promise<number | string | null> {
+    return this.#server.ended;
   }
 
   async kill(): Promise<void> {
-    this.#child.kill('SIGKILL');
-    await this.#closed;
+    if (!this.#hasEnded) this.#server.signal('SIGKILL');
+    await this.#server.ended;
   }
 
   /** Resolves when standard error holds `text`. */
   async said(text: string): Promise<void> {
     const deadline = AbortSignal.timeout(30_000);
-    while (!this.#stderr.includes(text)) await once(this.#child.stderr, 'data', { signal: deadline });
+    while (!this.#stderr.includes(text)) await once(this.#server.stderr, 'data', { signal: deadline });
   }
 
   #deliver(): void {
@@ -110,7 +142,7 @@ export class McpProcess implements Transport {
 
 /** Starts `poste mcp`, with nobody who speaks to it. */
 export function mcpProcess(environment: Environment, args: readonly string[]): McpProcess {
-  return new McpProcess(args, environment);
+  return new McpProcess(serverProcess(args, environment));
 }
 
 /** The options of a client that speaks one revision. */
@@ -123,12 +155,25 @@ export interface ConnectedMcp {
   process: McpProcess;
 }
 
-export async function connectMcp(
+/** `poste mcp` as a process, and a client at it. */
+export function connectMcp(
   environment: Environment,
   args: readonly string[],
   revision: Revision = '2025-11-25',
 ): Promise<ConnectedMcp> {
-  const process = mcpProcess(environment, args);
+  return connected(mcpProcess(environment, args), revision);
+}
+
+/** The same in this process. */
+export function connectMcpHere(
+  environment: Environment,
+  args: readonly string[],
+  revision: Revision = '2025-11-25',
+): Promise<ConnectedMcp> {
+  return connected(new McpProcess(serverHere(args, environment)), revision);
+}
+
+async function connected(process: McpProcess, revision: Revision): Promise<ConnectedMcp> {
   const client = new Client({ name: 'test', version: '0' }, versionNegotiationOf(revision));
   await client.connect(process);
   return { client, process };

@@ -11,27 +11,29 @@ import {
   serializeMessage,
 } from '@modelcontextprotocol/client';
 import { onTestFinished } from 'vitest';
-import type { DaemonClient } from '../../src/host/local/client.ts';
-import type { Handlers } from '../../src/host/local/handlers.ts';
-import type { LocalServer } from '../../src/host/local/server.ts';
+import type { DaemonClient } from '../../src/host/api/client.ts';
+import type { Handlers } from '../../src/host/api/handlers.ts';
+import type { LocalServer } from '../../src/host/api/server.ts';
 import { type ServedMcp, serveMcp } from '../../src/host/mcp/serve.ts';
 import { type Deferred, deferred } from './deferred.ts';
 import { type Revision, versionNegotiationOf } from './mcp-client.ts';
-import { officeAtSocket } from './socket-office.ts';
-import { type WakeOffice, wakeOffice } from './wake-office.ts';
+import { contextAtSocket } from './socket-context.ts';
+import { type WakeContext, wakeContext } from './wake-context.ts';
 
-export interface McpDaemon extends Pick<WakeOffice, 'office'> {
+export interface McpDaemon extends Pick<WakeContext, 'context'> {
   client: DaemonClient;
   watches: Watches;
   server: LocalServer;
 }
 
-/** An office with these agents behind a socket. */
+/** A host with these agents behind a socket. */
 export async function mcpDaemon(names: readonly string[]): Promise<McpDaemon> {
-  const here = await wakeOffice(names);
+  const here = await wakeContext(names);
   const watches = new Watches();
-  const { server, client } = await officeAtSocket(here, (own) => ({ 'watch-inbox': watches.over(own['watch-inbox']) }));
-  return { office: here.office, server, client, watches };
+  const { server, client } = await contextAtSocket(here, (own) => ({
+    'watch-inbox': watches.over(own['watch-inbox']),
+  }));
+  return { context: here.context, server, client, watches };
 }
 
 /** What the daemon is asked of mailboxes by `watch-inbox`: how often, and how many answers are due. */

@@ -248,12 +248,16 @@ export class Model {
     for (const [hash, expiresAtMs] of this.invites) if (expiresAtMs <= nowMs) this.invites.delete(hash);
   }
 
+  /** An item that ends after its time is known for the horizon from there on. */
+  #extend(item: ModelItem, nowMs: number): void {
+    item.dedupUntilMs = Math.max(item.dedupUntilMs, nowMs + dedupHorizonMs(this.#settings.limits));
+    this.#deadlines.push(item.dedupUntilMs);
+  }
+
   #expire(item: ModelItem, nowMs: number): void {
-    const { limits } = this.#settings;
     const queue = this.queue(item.target);
     queue.splice(queue.indexOf(item), 1);
-    item.dedupUntilMs = Math.max(item.dedupUntilMs, nowMs + dedupHorizonMs(limits));
-    this.#deadlines.push(item.dedupUntilMs);
+    this.#extend(item, nowMs);
     const { sender, pushedTo, itemId, acceptedAtMs } = item;
     const told = this.host(sender).present;
     if (item.isNotice || !this.isLive(told)) return;
@@ -328,11 +332,14 @@ export class Model {
     return seq;
   }
 
-  ack(target: PublicKey, through: number): { verdict: string; deleted: number } {
+  ack(target: PublicKey, through: number, nowMs: number): { verdict: string; deleted: number } {
     if (through > (this.heads.get(target) ?? 0)) return { verdict: 'BAD_ACK', deleted: 0 };
-    this.acked.set(target, Math.max(through, this.acked.get(target) ?? 0));
     const queue = this.queue(target);
     const left = queue.filter(({ seq }) => seq > through);
+    for (const item of queue) if (item.seq <= through && item.expiresAtMs <= nowMs) this.#extend(item, nowMs);
+    // What releases nothing short of the head is not noted.
+    if (left.length < queue.length || through === this.heads.get(target))
+      this.acked.set(target, Math.max(through, this.acked.get(target) ?? 0));
     return { verdict: 'Acked', deleted: queue.splice(0, queue.length, ...left).length - left.length };
   }
 
@@ -399,7 +406,7 @@ export class Model {
     return this.denied.some((entry) => entry.untilMs > nowMs && isMeant(entry, keys, claims));
   }
 
-  /** Which quota the new places of one item would pass, in the order of protocol.md section 4. */
+  /** Which quota the new places of one item would pass, in the order of docs/protocol.md. */
   #quota(sender: ReadonlySet<PublicKey>, added: PushItem['item']['targets']): string | undefined {
     const { limits, dedupRowsMax } = this.#settings;
     const queues = added.map(({ hostPubkey, wire }) => plus(usageOf(this.queue(hostPubkey)), 1, wire.length));

@@ -1,10 +1,11 @@
 /**
- * `givenRow(changes).when(happening, facts)`: what the state machine of the outbox makes of a row.
+ * `givenRow(changes).when(event, facts)`: what the state machine of the outbox makes of a row.
  *
  *     const step = givenRow({ state: 'pending' }).when({ type: 'lan-accepted' });
  *     expect(step.row).toMatchObject({ state: 'lan-accepted' });
  */
-import { type OutboxFacts, type OutboxHappening, type OutboxStep, stepOutbox } from '../../src/host/core/outbox.ts';
+import { RETRY_TIMING, type OutboxFacts, type OutboxEvent, type OutboxStep } from '../../src/host/core/outbox-event.ts';
+import { stepOutbox } from '../../src/host/core/outbox.ts';
 import type { Address, MessageRef, OutboxRow, PeerId, RelayAcceptance } from '../../src/host/core/rows.ts';
 import { sha256Hex } from '../../src/protocol/digest.ts';
 import { acceptReceipt } from '../../src/protocol/documents.ts';
@@ -71,11 +72,17 @@ export function relayAccepted(changes: Partial<OutboxRow> = {}): Partial<OutboxR
 }
 
 export function givenRow(changes: Partial<OutboxRow> = {}): {
-  when(happening: OutboxHappening, facts?: Partial<OutboxFacts>): OutboxStep;
+  when(event: OutboxEvent, facts?: Partial<OutboxFacts>): OutboxStep;
 } {
   const row = outboxRow(changes);
   return {
-    when: (happening, facts = {}) =>
-      stepOutbox(row, happening, { nowMs: NOON_MS, jitter: 0.5, hasPeerConfirmed: true, ...facts }),
+    when: (event, facts = {}) =>
+      stepOutbox(row, event, {
+        nowMs: NOON_MS,
+        jitter: 0.5,
+        retry: RETRY_TIMING,
+        hasPeerConfirmed: true,
+        ...facts,
+      }),
   };
 }

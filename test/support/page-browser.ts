@@ -2,46 +2,62 @@
  * A page of ours in a real browser: headless Chromium against a process that the test runs. Whatever the page should never
  * do (a violated policy, an error, a dialog, a word too wide) is kept.
  */
-import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Browser, type BrowserContext, type BrowserContextOptions, type Page, chromium } from 'playwright-core';
-import { afterAll, beforeAll, onTestFinished } from 'vitest';
+import { afterAll, beforeAll, beforeEach, onTestFinished, vi } from 'vitest';
 import { buildPage } from '../../scripts/build-pages.ts';
+import { CHROMIUM, findProgram, neededProgram } from './programs.ts';
 import { disposableFolder } from './temporary-folder.ts';
-
-const CHROMIUM = '/usr/bin/chromium';
-/** How long the page may take for anything. */
-const PATIENCE_MS = 8_000;
+import { IS_THOROUGH } from './thorough.ts';
+import { PATIENCE_MS } from './patience.ts';
 
 export interface BrowserSuite {
   browser: Browser;
   /** Where the page was built. */
   pageFolder: string;
-  /** For screenshots; gone at the end unless POSTE_SCREENSHOTS names another folder. */
-  screenshots: string;
 }
 
+const WIDE = { width: 1440, height: 900 };
+const NARROW = { width: 360, height: 740 };
+/** The colours change no width: each width has one of them, and both where all is tried. The last one stays. */
+const LAYOUTS = [
+  { size: WIDE, colorScheme: 'light' },
+  ...(IS_THOROUGH
+    ? [{ size: WIDE, colorScheme: 'dark' } as const, { size: NARROW, colorScheme: 'light' } as const]
+    : []),
+  { size: NARROW, colorScheme: 'dark' },
+] as const;
+
+/** A folder that is to keep screenshots: each costs as much as a view that is opened. */
+const SCREENSHOTS = process.env['POSTE_SCREENSHOTS'];
+
 /** A browser and a built page for the tests of a file; call it there. */
-export function browserForSuite(page: 'console' | 'mailpage'): BrowserSuite {
+export function browserForSuite(page: 'console' | 'mail'): BrowserSuite {
   const suite = {} as BrowserSuite;
   let remove: (() => Promise<void>) | undefined;
+  const executablePath = findProgram(CHROMIUM);
+  beforeEach((context) => {
+    neededProgram(context, CHROMIUM);
+  });
   beforeAll(async () => {
-    if (!existsSync(CHROMIUM)) {
-      throw new Error(`these tests need Chromium at ${CHROMIUM}: apt-get install chromium, as .ci/run does`);
-    }
+    if (executablePath === undefined) return;
     const disposable = await disposableFolder();
     remove = disposable.remove;
     suite.pageFolder = join(disposable.folder, page);
-    suite.screenshots = process.env['POSTE_SCREENSHOTS'] ?? join(disposable.folder, 'screenshots');
     await buildPage(page, suite.pageFolder);
     const asRoot = process.getuid?.() === 0 ? ['--no-sandbox'] : [];
-    suite.browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--disable-dev-shm-usage', ...asRoot] });
+    suite.browser = await chromium.launch({ executablePath, args: ['--disable-dev-shm-usage', ...asRoot] });
   });
   afterAll(async () => {
     await suite.browser?.close();
     await remove?.();
   });
   return suite;
+}
+
+/** What a test still holds of the page's requests ends with its window: otherwise it would fail in nobody's name. */
+async function letGo(page: Page): Promise<void> {
+  if (!page.isClosed()) await page.unrouteAll({ behavior: 'ignoreErrors' });
 }
 
 /** A window of its own; everything that its page did wrong is in `faults`. */
@@ -81,7 +97,15 @@ export class PageWindow {
     const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, ...options });
     onTestFinished(() => context.close());
     context.setDefaultTimeout(PATIENCE_MS);
-    return [context, await context.newPage()];
+    const page = await context.newPage();
+    onTestFinished(() => letGo(page));
+    return [context, page];
+  }
+
+  /** Closes the window before its test ends. */
+  async close(): Promise<void> {
+    await letGo(this.page);
+    await this.context.close();
   }
 
   /** To be called before the page goes anywhere. */
@@ -116,6 +140,25 @@ export class PageWindow {
     })()`);
     const scrolls = wide === 0 ? [] : [`scrolls sideways by ${wide}`];
     return [...scrolls, ...widest, ...this.faults, ...this.refusals];
+  }
+
+  /** The view is sound in every layout, and in the last one when this resolves. `name` is that of its screenshots. */
+  async soundInEveryLayout(name: string): Promise<void> {
+    for (const { size, colorScheme } of LAYOUTS) {
+      await this.page.setViewportSize(size);
+      await this.page.emulateMedia({ colorScheme });
+      // Charts take their new width in the next frame.
+      await vi.waitFor(
+        async () => {
+          const faults = await this.unsound();
+          if (faults.length > 0) throw new Error(`${name}, ${size.width} wide: ${faults.join('; ')}`);
+        },
+        { timeout: PATIENCE_MS },
+      );
+      if (SCREENSHOTS === undefined) continue;
+      const path = join(SCREENSHOTS, `${name}-${size.width}-${colorScheme}.png`);
+      await this.page.screenshot({ path, fullPage: true });
+    }
   }
 
   /** What the focus is on, by its name, as Tab goes from here; until it leaves the page or comes around. */

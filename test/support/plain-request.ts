@@ -1,5 +1,6 @@
 /** One request over loopback with exactly these headers, as no browser would send it. */
 import { type OutgoingHttpHeaders, request } from 'node:http';
+import { PATIENCE_MS } from './patience.ts';
 
 export interface PlainAnswer {
   status: number;
@@ -23,7 +24,7 @@ export function plainRequest(
   return new Promise((resolve, reject) => {
     const length = method === 'GET' ? {} : { 'content-length': Buffer.byteLength(body) };
     const options = { host: '127.0.0.1', port, method, path, headers: { ...length, ...headers }, agent: false };
-    const outgoing = request({ ...options, timeout: 10_000 }, (response) => {
+    const outgoing = request({ ...options, timeout: PATIENCE_MS }, (response) => {
       let text = '';
       response.setEncoding('utf8');
       response.on('data', (chunk: string) => (text += chunk));

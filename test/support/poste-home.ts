@@ -1,7 +1,11 @@
-/** A folder with a host in it, whose daemon and commands are processes of their own. Call these inside a test. */
+/**
+ * A folder with a host in it. Commands run in this process; its daemon does too, unless a test wants one that it can kill.
+ * Call these inside a test.
+ */
 import { join } from 'node:path';
-import { DaemonClient } from '../../src/host/local/client.ts';
+import { DaemonClient } from '../../src/host/api/client.ts';
 import { type Ended, type Environment, type PosteProcess, poste, run } from './poste-process.ts';
+import { type CommandRun, daemonHere, runHere } from './command-run.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 
 export class PosteHome {
@@ -17,6 +21,11 @@ export class PosteHome {
   }
 
   run(...args: string[]): Promise<Ended> {
+    return runHere(args, { environment: this.environment });
+  }
+
+  /** A command as a process of its own. */
+  runProcess(...args: string[]): Promise<Ended> {
     return run(args, this.environment);
   }
 
@@ -27,7 +36,12 @@ export class PosteHome {
     return JSON.parse(stdout) as T;
   }
 
-  async daemon(): Promise<PosteProcess> {
+  /** A daemon in this process. */
+  daemon(): Promise<CommandRun> {
+    return daemonHere(this.environment);
+  }
+
+  async daemonProcess(): Promise<PosteProcess> {
     const daemon = poste(['daemon', '--json', '--log-level', 'warn'], this.environment);
     await daemon.printed('}\n');
     return daemon;

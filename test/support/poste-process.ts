@@ -5,11 +5,11 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import { onTestFinished } from 'vitest';
+import { atTestEnd } from './test-end.ts';
 
 const MAIN = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
 /** How long a process may take to start or to end before its test fails. */
-const PATIENCE_MS = 30_000;
+const PATIENCE_MS = 90_000;
 
 export type Environment = Readonly<Record<string, string>>;
 
@@ -50,10 +50,15 @@ export class PosteProcess {
   #stdout = '';
   #stderr = '';
 
-  constructor(args: readonly string[], environment: Environment) {
+  constructor(args: readonly string[], environment: Environment, openFilesMax?: number) {
     const { PATH = '', HOME = '' } = process.env;
     const env = { PATH, HOME, NO_COLOR: '1', ...environment };
-    this.#child = spawn(process.execPath, [MAIN, ...args], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+    const command = [process.execPath, MAIN, ...args];
+    const [program = '', ...rest] =
+      openFilesMax === undefined
+        ? command
+        : ['/bin/sh', '-c', `ulimit -n ${openFilesMax} && exec "$0" "$@"`, ...command];
+    this.#child = spawn(program, rest, { env, stdio: ['ignore', 'pipe', 'pipe'] });
     this.#ended = once(this.#child, 'close');
     this.#child.stdout?.on('data', (chunk: Buffer) => {
       this.#stdout += chunk.toString();
@@ -118,10 +123,10 @@ export class PosteProcess {
   }
 }
 
-/** Starts `poste`; call it inside a test. */
-export function poste(args: readonly string[], environment: Environment = {}): PosteProcess {
-  const started = new PosteProcess(args, environment);
-  onTestFinished(() => started.kill());
+/** Starts `poste`, which may open `openFilesMax` files; call it inside a test. */
+export function poste(args: readonly string[], environment: Environment = {}, openFilesMax?: number): PosteProcess {
+  const started = new PosteProcess(args, environment, openFilesMax);
+  atTestEnd(() => started.kill());
   return started;
 }
 
@@ -148,7 +153,12 @@ export async function relayProcess(
 
 /** The arguments of `relay serve`: free ports and a quiet log unless `args` say otherwise. */
 export function serveArgs(storeDir: string, args: readonly string[] = []): string[] {
-  const defaults = Object.entries({ '--listen': '127.0.0.1:0', '--admin-listen': 'off', '--log-level': 'warn' });
+  const defaults = Object.entries({
+    '--listen': '127.0.0.1:0',
+    '--admin-listen': 'off',
+    '--log-level': 'warn',
+    '--backup-dir': 'off',
+  });
   const added = defaults.flatMap(([name, value]) => (args.includes(name) ? [] : [name, value]));
   return ['relay', 'serve', '--store-dir', storeDir, ...added, ...args];
 }

@@ -1,8 +1,8 @@
-/** `src/protocol/README.md` as a machine can read it: its fenced blocks and its tables. */
+/** `docs/protocol.md` as a machine can read it: its fenced blocks and its tables. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-export const PROTOCOL_DOCUMENT = readFileSync(join(import.meta.dirname, '../../src/protocol/README.md'), 'utf8');
+export const PROTOCOL_DOCUMENT = readFileSync(join(import.meta.dirname, '../../docs/protocol.md'), 'utf8');
 
 export interface FencedBlock {
   language: string;

@@ -6,6 +6,7 @@ import { once } from 'node:events';
 import { type Socket, connect } from 'node:net';
 import { expectDocumented } from './documented-answers.ts';
 import { SentRequests } from './sent-requests.ts';
+import { PATIENCE_MS } from './patience.ts';
 
 export interface RawResponse {
   status: number;
@@ -15,7 +16,6 @@ export interface RawResponse {
 }
 
 /** How long a peer may take before the test fails. */
-const PATIENCE_MS = 10_000;
 
 export class RawConnection {
   readonly #socket: Socket;

@@ -4,64 +4,31 @@
  */
 import { cp } from 'node:fs/promises';
 import { join } from 'node:path';
-import { onTestFinished } from 'vitest';
-import type { MessageSummary } from '../../src/host/documents/mail.ts';
+import { atTestEnd } from './test-end.ts';
+import type { MessageSummary } from '../../src/host/api/schemas/mail.ts';
 import { eventually } from './eventually.ts';
 import { FlakyProxy, NO_CHANCES } from './flaky-proxy.ts';
 import { KilledDaemon } from './killed-daemon.ts';
 import { KilledRelay } from './killed-relay.ts';
 import { MailOracle } from './mail-oracle.ts';
+import { makePairedStores } from './paired-stores.ts';
 import { SeededRandom } from './seeded-random.ts';
-import { disposableFolder, temporaryFolder } from './temporary-folder.ts';
+import { temporaryFolder } from './temporary-folder.ts';
 
 export const HOST_NAMES = ['north', 'south', 'west'] as const;
 export type HostName = (typeof HOST_NAMES)[number];
-/** Nobody listens there. */
-const NOWHERE = '127.0.0.1:1';
 const AGENT = 'agent';
 const DELIVERED: ReadonlySet<string> = new Set(['delivered', 'notified', 'read', 'acked']);
 
-/**
- * Folders of hosts that were paired over the LAN and lost each other there: made once, and copied for each test. Whoever
- * makes it removes it.
- */
-export async function makePairedHosts(): Promise<{ folder: string; remove: () => Promise<void> }> {
-  const made = await disposableFolder();
-  const daemons = await Promise.all(HOST_NAMES.map((name) => KilledDaemon.begin(name)));
-  for (const daemon of daemons) await daemon.answered((client) => client.call('add-agent', { name: AGENT }));
-  for (const [at, accepting] of daemons.entries()) {
-    for (const inviting of daemons.slice(0, at)) {
-      const { code } = await inviting.answered((client) => client.call('pair-invite', {}));
-      await accepting.answered((client) => client.call('pair-accept', { code, address: inviting.lanAddress }));
-    }
-  }
-  for (const daemon of daemons) await loseTheOthers(daemon);
-  for (const daemon of daemons) {
-    await daemon.stop();
-    await cp(join(daemon.folder, 'store'), join(made.folder, daemon.name, 'store'), { recursive: true });
-  }
-  return made;
+/** Homes of hosts that are paired and lost each other on the LAN: made once, and copied for each test. */
+export function makePairedHosts(): Promise<{ folder: string; remove: () => Promise<void> }> {
+  return makePairedStores(HOST_NAMES, AGENT);
 }
 
 async function openProxy(relay: KilledRelay): Promise<FlakyProxy> {
   const proxy = await FlakyProxy.open(new SeededRandom(1), () => relay.port);
-  onTestFinished(() => proxy.close());
+  atTestEnd(() => proxy.close());
   return proxy;
-}
-
-/** Two calls fail for each of the others, as the LAN has to before a relay is asked. */
-async function loseTheOthers(daemon: KilledDaemon): Promise<void> {
-  const { client } = daemon;
-  for (const host of HOST_NAMES.filter((name) => name !== daemon.name)) {
-    await client.call('peer-address', { host, address: NOWHERE });
-    for (const failures of [1, 2]) {
-      await client.call('mail-send', { to: [`${AGENT}@${host}`], subject: 'lost', body: 'words' }, { as: AGENT });
-      const failed = async (): Promise<number> =>
-        (await client.call('peers', {})).peers.find((peer) => peer.host === host)?.lan_failures ?? 0;
-      await eventually(failed, (count) => count >= failures);
-    }
-  }
-  for (const { row } of (await client.call('outbox', {})).rows) await client.call('outbox-cancel', { row });
 }
 
 export interface RelayPostOptions {
@@ -180,6 +147,19 @@ export class RelayPost {
       () => this.#mail(),
       (mail) => mail.every(({ times }) => times === 1),
     );
+  }
+
+  /**
+   * Resolves when every sender knows that its message was seen, so that nothing is on its way any more. To look at a
+   * mailbox makes a receipt: a test that only saw the mail arrive has receipts of its own under way.
+   */
+  async settled(): Promise<void> {
+    const mail = await eventually(
+      () => this.#mail(),
+      (seen) => seen.every(({ state }) => state === 'notified'),
+    );
+    const late = mail.filter(({ state }) => state !== 'notified');
+    if (late.length > 0) throw new Error(`not settled: ${JSON.stringify(late)}`);
   }
 
   /**

@@ -2,7 +2,7 @@
 import type { LogEntry } from '../../src/relay/core/event.ts';
 import type { RowChange } from '../../src/relay/core/rows.ts';
 import { rowKeyBytes } from '../../src/relay/store/keys.ts';
-import type { RelayStore } from '../../src/relay/store/relay-store.ts';
+import type { StoreReader } from '../../src/relay/store/store-reader.ts';
 import { encodeRow } from '../../src/relay/store/row-codec.ts';
 import { collected } from './collected.ts';
 import { MapRows } from './map-rows.ts';
@@ -12,7 +12,7 @@ import { MapRows } from './map-rows.ts';
  * purged are replayed, but nobody knows them any more. `pruned` is what the log has no more.
  */
 export async function storedAndReplayed(
-  store: RelayStore,
+  store: StoreReader,
   pruned: readonly LogEntry[] = [],
 ): Promise<[Map<string, string>, Map<string, string>]> {
   const rows = new MapRows();
@@ -21,10 +21,11 @@ export async function storedAndReplayed(
   const acked = new Set<string>();
   const replayed = new Map<string, string>();
   for (const change of rows.all()) {
-    const key = rowKeyBytes(change.table, change.key).toString('hex');
+    const stored = rowKeyBytes(change.table, change.key);
+    const key = stored.toString('hex');
     if (isAcked(change, rows)) acked.add(key);
     else if (change.row && !isPurged(change, rows))
-      replayed.set(key, encodeRow(change.table, change.row).toString('hex'));
+      replayed.set(key, encodeRow(change.table, stored, change.row).toString('hex'));
   }
   const stored = new Map<string, string>();
   for (const [key, value] of await collected(store.rawRows())) {

@@ -1,9 +1,9 @@
 /** Backups and restores inside the process of a test, over stores that no relay serves from. */
 import { randomBytes } from 'node:crypto';
 import { EPOCH_RANDOM_BYTES, type Epoch, epochFromRandom } from '../../src/protocol/epoch.ts';
-import { type RestoreOptions, type RestoreReport, restoreRelay } from '../../src/relay/restore.ts';
+import { type RestoreOptions, type RestoreReport, restoreRelay } from '../../src/relay/backup/restore.ts';
 import type { Engine } from '../../src/relay/engine/engine.ts';
-import { type WrittenBackup, writeBackupFile } from '../../src/relay/store/backup-file.ts';
+import { writeBackupFile, type WrittenBackup, backupOf } from '../../src/relay/backup/backup.ts';
 import { relay as relayHost } from './hosts.ts';
 import type { TestRelay } from './test-relay.ts';
 
@@ -20,7 +20,7 @@ export function backUp({ engine, clock }: TestRelay, file: string): Promise<Writ
 export async function backUpEngine(engine: Engine, nowMs: number, file: string): Promise<WrittenBackup> {
   const snapshot = await engine.snapshot();
   try {
-    const chunks = snapshot.chunks({ created_at: nowMs, version: '0.0.0-test' });
+    const chunks = backupOf(snapshot, { created_at: nowMs, version: '0.0.0-test' });
     return await writeBackupFile(chunks, { path: file, replaces: false });
   } finally {
     await snapshot.close();

@@ -1,5 +1,6 @@
-/** Rotations by hand: the record of protocol.md section 4 and its two signatures, each part of which may be wrong. */
+/** Rotations by hand: the record of docs/protocol.md and its two signatures, each part of which may be wrong. */
 import { canonicalize } from 'json-canonicalize';
+import type { RotationRow } from '../../src/relay/core/rows.ts';
 import type { TestHost } from './hosts.ts';
 import { NOON_MS } from './test-clock.ts';
 
@@ -27,4 +28,10 @@ export function rotationBody(from: TestHost, to: TestHost, changes: RotationChan
       new_sig: (changes.newSigner ?? to).signer.sign(message),
     },
   };
+}
+
+/** The record that the host of `from` goes on as `to`, as a relay keeps it. */
+export function signedRotation(from: TestHost, to: TestHost): RotationRow {
+  const { rec, old_sig: oldSig, new_sig: newSig } = rotationBody(from, to).rotation;
+  return { record: canonicalize(rec), oldSig, newSig };
 }

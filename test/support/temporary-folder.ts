@@ -2,12 +2,12 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { onTestFinished } from 'vitest';
+import { atTestEnd } from './test-end.ts';
 
 /** Call it inside a test; it is removed after everything that the test registered later was cleaned up. */
 export async function temporaryFolder(): Promise<string> {
   const { folder, remove } = await disposableFolder();
-  onTestFinished(remove);
+  atTestEnd(remove);
   return folder;
 }
 

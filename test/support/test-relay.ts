@@ -92,7 +92,7 @@ export class TestRelay {
       settings: this.settings,
       signer: relay.signer,
       monotonicMs: this.#monotonicMs,
-      failed: (failure: StoreFailed) => void this.failures.push(failure),
+      onStoreFailed: (failure: StoreFailed) => void this.failures.push(failure),
       observer: { ...NO_OBSERVER, committed: (batch: CommittedBatch) => this.committed(batch) },
     };
     this.engine = await Engine.start(options, this.clock.nowMs);
@@ -128,7 +128,7 @@ export class TestRelay {
   }
 
   enrol(command: EnrolHost): Promise<EnrolOutcome | Refusal> {
-    return this.engine.enrol({ ...command, nowMs: this.clock.nowMs });
+    return this.engine.admissions.enrol({ ...command, nowMs: this.clock.nowMs });
   }
 
   async enrolAll(...hosts: readonly TestHost[]): Promise<void> {
@@ -147,11 +147,11 @@ export class TestRelay {
   }
 
   rotate(command: RotateKey): Promise<RotateOutcome | Refusal> {
-    return this.engine.rotateKey({ ...command, nowMs: this.clock.nowMs });
+    return this.engine.admissions.rotateKey({ ...command, nowMs: this.clock.nowMs });
   }
 
   async deny(command: DenyHosts): Promise<void> {
-    await this.engine.denyHosts({ ...command, nowMs: this.clock.nowMs });
+    await this.engine.admissions.denyHosts({ ...command, nowMs: this.clock.nowMs });
   }
 
   /** A whole sweep at the clock's time: expires, then forgets. */
@@ -161,17 +161,11 @@ export class TestRelay {
   }
 
   async expire(): Promise<void> {
-    await this.engine.expire(
-      () => this.clock.nowMs,
-      () => true,
-    );
+    await this.engine.expiry.expire(() => this.clock.nowMs, new AbortController().signal);
   }
 
   async purge(): Promise<void> {
-    await this.engine.purgeDedup(
-      () => this.clock.nowMs,
-      () => true,
-    );
+    await this.engine.expiry.purgeDedup(() => this.clock.nowMs, new AbortController().signal);
   }
 
   /** How many dedup rows a sender is counted for. */

@@ -35,9 +35,9 @@ export async function faultsAfter(world: TortureWorld): Promise<string[]> {
     faults.push(...left.map((row) => `${row.itemId} is ${row.state}, and its sender was not told`));
   }
   for (const host of world.hosts) {
-    const { quarantined } = await host.office.status();
-    if (quarantined > 0) faults.push(`${quarantined} in quarantine at ${host.office.name}`);
-    for (const { level, message } of host.office.said) if (level === 'error') faults.push(`said: ${message}`);
+    const { quarantined } = await host.context.status();
+    if (quarantined > 0) faults.push(`${quarantined} in quarantine at ${host.context.name}`);
+    for (const { level, message } of host.context.said) if (level === 'error') faults.push(`said: ${message}`);
   }
   const boxes = new Map<Host, Record<string, Mail[]>>();
   for (const host of world.hosts) boxes.set(host, await mailboxesOf(host));
@@ -51,7 +51,7 @@ function isUnsettled({ kind, nextAtMs, alertedAtMs }: OutboxRow): boolean {
 }
 
 async function openRows(world: TortureWorld): Promise<OutboxRow[]> {
-  const rows = await Promise.all(world.hosts.map(({ office }) => office.outbox()));
+  const rows = await Promise.all(world.hosts.map(({ context }) => context.outbox()));
   return rows.flat();
 }
 
@@ -69,17 +69,17 @@ async function isQuietIn(world: TortureWorld): Promise<boolean> {
 }
 
 async function isAnythingQueued(world: TortureWorld): Promise<boolean> {
-  for (const { office } of world.hosts) {
-    const { rows } = await world.relay.relay.engine.page(office.key, 0, 1);
+  for (const { context } of world.hosts) {
+    const { rows } = await world.relay.relay.engine.page(context.key, 0, 1);
     if (rows.length > 0) return true;
   }
   return false;
 }
 
-async function mailboxesOf({ office }: Host): Promise<Record<string, Mail[]>> {
+async function mailboxesOf({ context }: Host): Promise<Record<string, Mail[]>> {
   const boxes: Record<string, Mail[]> = {};
   for (const name of AGENTS) {
-    boxes[name] = await office.store.read(async (reader) => {
+    boxes[name] = await context.store.read(async (reader) => {
       const mail: Mail[] = [];
       for await (const { row } of reader.range('entry', [`agent-${name}` as AgentId])) {
         const message = reader.get('message', row.ref);
@@ -104,9 +104,9 @@ async function faultsOf(
     .filter(({ from: voice, replyTo }) => voice.startsWith('poste@') && replyTo === sent?.ref);
   for (const name of AGENTS) {
     const times = (boxes.get(to)?.[name] ?? []).filter((mail) => mail.subject === subject).length;
-    const address = `${name}@${to.office.name}` as Address;
+    const address = `${name}@${to.context.name}` as Address;
     const isMeant = names.includes(name) && sent !== undefined;
-    const what = `${subject} of ${from.office.name} to ${address}`;
+    const what = `${subject} of ${from.context.name} to ${address}`;
     if (times > (isMeant ? 1 : 0)) faults.push(`${what} arrived ${times} times`);
     if (!isMeant) continue;
     const state = sent.states.get(address) ?? '';
@@ -117,16 +117,18 @@ async function faultsOf(
     }
   }
   if (alerts.length > 0 && world.excuses.size === 0) {
-    faults.push(`${subject} of ${from.office.name}: alerted for nothing: ${alerts.map((mail) => mail.subject).join()}`);
+    faults.push(
+      `${subject} of ${from.context.name}: alerted for nothing: ${alerts.map((mail) => mail.subject).join()}`,
+    );
   }
   return faults;
 }
 
 async function sentAs(
-  { office }: Host,
+  { context }: Host,
   subject: string,
 ): Promise<{ ref: string; states: ReadonlyMap<Address, string> } | undefined> {
-  return office.store.read(async (reader) => {
+  return context.store.read(async (reader) => {
     for await (const { row } of reader.range('sent', [])) {
       if (reader.get('message', row.ref)?.subject !== subject) continue;
       return { ref: row.ref, states: new Map(row.recipients.map(({ address, state }) => [address, state])) };

@@ -5,7 +5,7 @@
 import { cp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
-import { rotateOwnKey } from '../../src/host/office/own-key.ts';
+import { rotateOwnKey } from '../../src/host/peers/identity.ts';
 import { DAY_MS } from '../../src/protocol/limits.ts';
 import { FIRST_ADAPTER } from './adapters.ts';
 import { FlakyProxy, NO_CHANCES } from './flaky-proxy.ts';
@@ -65,9 +65,9 @@ export class TortureWorld {
     for (const [here, there] of world.#pairs()) {
       // Somebody who is not paired yet with who writes to it publishes a list without it.
       if (random.chance(0.1)) world.#strangers.push([here, there]);
-      else await here.office.pin(there.office);
+      else await here.context.pin(there.context);
     }
-    for (const { office } of world.hosts) await office.use(world.proxy.url);
+    for (const { context } of world.hosts) await context.use(world.proxy.url);
     return world;
   }
 
@@ -106,16 +106,16 @@ export class TortureWorld {
     const names = random.chance(0.2) ? AGENTS : [random.pick(AGENTS)];
     const asked: Asked = { subject: `m${this.asked.length}`, from, to, names, isAccepted: false };
     this.asked.push(asked);
-    const { office } = from;
-    const sending = office.sendTo(to.office, random.pick(AGENTS), names, 'words', asked.subject).then(() => {
+    const { context } = from;
+    const sending = context.sendTo(to.context, random.pick(AGENTS), names, 'words', asked.subject).then(() => {
       asked.isAccepted = true;
     });
-    await Promise.race([sending, office.died]);
+    await Promise.race([sending, context.died]);
   }
 
   async #passes(): Promise<void> {
     const up = this.hosts.filter(({ isUp }) => isUp);
-    await Promise.all(up.map(({ office }) => Promise.race([office.pass(), office.died])));
+    await Promise.all(up.map(({ context }) => Promise.race([context.pass(), context.died])));
   }
 
   // What can go wrong. Each answers what it did, or nothing when there was nothing to do.
@@ -186,32 +186,32 @@ export class TortureWorld {
     const host = this.#anyUp();
     if (!host) return undefined;
     const death = { inTransactions: 1 + this.random.below(6), isDurable: this.random.chance(0.5) };
-    const { office } = host;
-    const killed = office.kill(death);
+    const { context } = host;
+    const killed = context.kill(death);
     // What brings it to that transaction; whoever never comes there is killed where it stands.
     await this.#send();
     await Promise.race([killed, Promise.all([this.#passes(), elapsed(20)])]);
-    await office.kill({ inTransactions: 0, isDurable: false });
+    await context.kill({ inTransactions: 0, isDurable: false });
     await killed;
-    if (this.random.chance(0.7)) await office.revive();
+    if (this.random.chance(0.7)) await context.revive();
     else host.isUp = false;
-    return `${office.name} ${JSON.stringify(death)}${host.isUp ? '' : ' and stays down'}`;
+    return `${context.name} ${JSON.stringify(death)}${host.isUp ? '' : ' and stays down'}`;
   }
 
   async revive(): Promise<string | undefined> {
     const host = this.hosts.find(({ isUp }) => !isUp);
     if (!host) return undefined;
-    await host.office.revive();
+    await host.context.revive();
     host.isUp = true;
-    return host.office.name;
+    return host.context.name;
   }
 
   async rotate(): Promise<string | undefined> {
     const host = this.#anyUp();
     // Whoever is paired after a rotation never learns of the key before it, and keeps its mail in quarantine.
     if (!host || this.#strangers.some(([, whom]) => whom === host)) return undefined;
-    await rotateOwnKey(host.office.office);
-    return host.office.name;
+    await rotateOwnKey(host.context.context);
+    return host.context.name;
   }
 
   /** Two meet on the LAN, and one tells the other of its keys. */
@@ -219,13 +219,13 @@ export class TortureWorld {
     const [here, there] = this.random.pick(this.#pairs());
     if (!here.isUp || !there.isUp) return undefined;
     await this.#learn(here, there);
-    return `${here.office.name} ${there.office.name}`;
+    return `${here.context.name} ${there.context.name}`;
   }
 
   skew(): string {
     const host = this.random.pick(this.hosts);
     host.clock.skewMs = this.random.below(2 * SKEW_MAX_MS) - SKEW_MAX_MS;
-    return `${host.office.name} ${host.clock.skewMs}`;
+    return `${host.context.name} ${host.clock.skewMs}`;
   }
 
   /** Longer than the relay keeps anything. */
@@ -246,7 +246,7 @@ export class TortureWorld {
     const stranger = this.#strangers.findIndex(([who, whom]) => who === here && whom === there);
     if (stranger >= 0) {
       this.#strangers.splice(stranger, 1);
-      await here.office.pin(there.office);
+      await here.context.pin(there.context);
     }
     await learnKeysOf(here, there);
   }
@@ -256,7 +256,7 @@ export class TortureWorld {
     this.calm();
     for (const host of this.hosts) {
       host.clock.skewMs = 0;
-      if (!host.isUp) await host.office.revive();
+      if (!host.isUp) await host.context.revive();
       host.isUp = true;
     }
     for (const [here, there] of this.#pairs()) await this.#learn(here, there);

@@ -1,7 +1,7 @@
 /**
  * Whether a relay's answer proves that it took one row: the only thing that moves a row to relay-accepted.
  *
- * Specification, "Sender outbox row", first line of the table. Pure; the signature is checked here.
+ * Specification, "Sender outbox row (relay path)", first line of the table. Pure; the signature is checked here.
  */
 import { canonicalBytes } from '../../protocol/canonical-json.ts';
 import type { Sha256Hex } from '../../protocol/digest.ts';
@@ -9,6 +9,7 @@ import type { AcceptReceipt } from '../../protocol/documents.ts';
 import { verifySignature } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
+import type { OutboxEvent } from './outbox-event.ts';
 
 /** What was asked of the relay, and of which. */
 export interface PushedRow {
@@ -32,7 +33,11 @@ export const RECEIPT_FAULTS = [
   'target', // the row's target is not in it, or more than once
   'hash',
   'signature',
+  'size', // it is kept with the row, and this one is too long
 ] as const;
+
+/** Of the signed bytes; ours have fewer than 1,000. */
+const RECEIPT_BYTES_MAX = 16_384;
 export type ReceiptFault = (typeof RECEIPT_FAULTS)[number];
 
 /** The seq that the relay gave the row, or what of the receipt is not the row's. */
@@ -55,5 +60,39 @@ export function checkAcceptReceipt(
     // A value that no canonical form carries was signed by nobody.
     return { fault: 'signature' };
   }
+  if (signed.length > RECEIPT_BYTES_MAX) return { fault: 'size' };
   return verifySignature(pushed.relayPubkey, signed, sig) ? { seq: target.seq } : { fault: 'signature' };
+}
+
+/** What the relay's result for one pushed row makes happen to it. Pure. */
+
+interface RelayResult {
+  status: string;
+  accept?: AcceptReceipt;
+  sig?: string;
+}
+
+/** Of the relay, as it said of itself. */
+interface RelayPromise {
+  retentionMs: number;
+  /** This host's clock: an acceptance in the future would never run out. */
+  nowMs: number;
+}
+
+export function outboxEventOfResult(
+  { status, accept, sig }: RelayResult,
+  pushed: PushedRow,
+  { retentionMs, nowMs }: RelayPromise,
+): OutboxEvent {
+  const code = /^rejected:(.*)/s.exec(status)?.[1];
+  if (code !== undefined) return { type: 'relay-refused', code: code.slice(0, 100) };
+  if (!accept || sig === undefined) return { type: 'relay-failed', reason: 'the relay gave no result for it' };
+  const checked = checkAcceptReceipt(accept, sig, pushed);
+  if ('fault' in checked) {
+    return { type: 'relay-failed', reason: `the accept receipt does not verify (${checked.fault})` };
+  }
+  const { relayPubkey, epoch } = pushed;
+  const acceptedAtMs = Math.min(accept.at, nowMs);
+  const acceptance = { relayPubkey, epoch, seq: checked.seq, accept, sig, acceptedAtMs, retentionMs };
+  return { type: 'relay-accepted', acceptance, isVerified: true };
 }

@@ -7,7 +7,7 @@ import { type HostName, foldHostName, isAgentName, parseHostName } from '../../p
 import type { Address } from './rows.ts';
 
 export const OWNER_NAME = 'owner';
-/** As whom the host itself reports; nobody reads what comes for it. */
+/** The sender of the host's own reports; mail to it is read by nobody. */
 export const HOST_VOICE = 'poste';
 
 export type AddressForm =
@@ -15,7 +15,7 @@ export type AddressForm =
   | { type: 'role'; text: string; role: string }
   | { type: 'everyone'; text: string };
 
-/** The form of a text as somebody wrote it, or `undefined` when it is none: nothing is trimmed or guessed. */
+/** Parses an address; `undefined` when it has no valid form. Nothing is trimmed or guessed. */
 export function parseAddress(text: string): AddressForm | undefined {
   if (text === '*') return { type: 'everyone', text };
   if (text.startsWith('role:')) {
@@ -35,7 +35,7 @@ export function addressOf(name: string, host: HostName): Address {
   return `${name}@${host}` as Address;
 }
 
-/** The parts of a concrete address; `undefined` when it is none. */
+/** The parts of a concrete address; `undefined` when it has no valid form. */
 export function partsOfAddress(address: string): { name: string; host: HostName } | undefined {
   const form = parseAddress(address);
   return form?.type === 'agent' && form.host !== null ? { name: form.name, host: form.host } : undefined;
@@ -44,6 +44,10 @@ export function partsOfAddress(address: string): { name: string; host: HostName 
 /** Names of agents and roles are compared lowercased. */
 export function foldName(name: string): string {
   return name.toLowerCase();
+}
+
+export function isSameName(a: string, b: string): boolean {
+  return foldName(a) === foldName(b);
 }
 
 export function isSameHost(a: string, b: string): boolean {

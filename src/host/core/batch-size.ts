@@ -12,12 +12,9 @@ export const BATCH_SIZE_MIN: BatchSize = { items: 1, bytes: 64 << 10 };
 /** An answer that took longer is slow. */
 export const SLOW_MS = 5_000;
 
-export type BatchOutcome = { type: 'answered'; tookMs: number } | { type: 'failed' };
-
-/** The size of the next batch. */
-export function batchSizeAfter(size: BatchSize, outcome: BatchOutcome): BatchSize {
-  const isGood = outcome.type === 'answered' && outcome.tookMs <= SLOW_MS;
-  const factor = isGood ? 2 : 0.5;
+/** The size of the next batch, by how long the answer took; `Infinity` when none came. */
+export function batchSizeAfter(size: BatchSize, tookMs: number): BatchSize {
+  const factor = tookMs <= SLOW_MS ? 2 : 0.5;
   return {
     items: within(Math.floor(size.items * factor), BATCH_SIZE_MIN.items, BATCH_SIZE_MAX.items),
     bytes: within(Math.floor(size.bytes * factor), BATCH_SIZE_MIN.bytes, BATCH_SIZE_MAX.bytes),

@@ -1,6 +1,6 @@
-/** Places in a text, counted in Unicode code points: the characters of the specification. */
+/** Positions in a text, counted in Unicode code points: the specification's characters. */
 
-/** Where `count` code points after the code unit `from` are over, in code units; the end of a text that has fewer. */
+/** The index (in code units) that is `count` code points after index `from`; the end of a shorter text. */
 export function codeUnitAfter(text: string, count: number, from = 0): number {
   let at = from;
   for (let left = count; left > 0 && at < text.length; left--) at += widthAt(text, at);

@@ -1,125 +1,132 @@
 /**
- * When an agent's doorbell rings: one coalesced doorbell for what is unread, not two within the cooldown, none for a
- * mailbox that was drained. Pure.
+ * Decides when the daemon tries to wake an agent: one doorbell for all its unread mail, never two within the cooldown,
+ * none for a mailbox without unread mail that wakes. Pure.
  *
- * Which mail wakes is decided when it is stored (waking.ts); here only the mailbox as it is counts. Invariants:
- *   - no doorbell rings while another one does, nor while nothing that wakes is unread;
- *   - two doorbells for what was unread without a break are a cooldown apart;
- *   - whatever wakes and was not told rings as soon as somebody can hear it, after the cooldown.
+ * waking.ts decides which mail wakes, when it is stored; this file reads only the present mailbox. Invariants:
+ *   - an agent has at most one attempt at a time, and none while no unread message wakes;
+ *   - two attempts for the same unread mail are at least a cooldown apart;
+ *   - mail that wakes and that the agent was not notified of gets an attempt as soon as a session can take one, after
+ *     the cooldown.
  */
 
-/** Between the end of a doorbell and the next one for the same unread mail. */
+/** Between the end of one attempt and the next one for the same unread mail. */
 export const DOORBELL_COOLDOWN_MS = 15_000;
-/** The longest pause between doorbells that nothing proves to have been heard. */
+/** The longest pause between attempts of which none was proven to have been heard. */
 export const DOORBELL_RETRY_MAX_MS = 600_000;
 
 export interface Doorbell {
-  /** When the last doorbell for what is unread now was over; null before the first. */
+  /** When the last attempt for the present unread mail ended; null before the first. */
   lastAtMs: number | null;
-  /** How many in a row were not proven to have been heard. */
+  /** How many attempts in a row were not proven to have been heard. */
   unheard: number;
-  /** The doorbell that rings now. */
-  ringing: {
-    /** The mailbox was drained since it began. */
+  /** The attempt under way. */
+  attempt: {
+    /** The mailbox had no unread mail that wakes at some moment since it began. */
     isOutdated: boolean;
-    /** Somebody came who could hear a doorbell since it began. */
+    /** A session that can be woken came since it began. */
     hasNewListener: boolean;
   } | null;
-  /** Nobody was there who could hear the last one: it waits for somebody who can. */
+  /** No session could be tried last time: the next attempt waits until one can be. */
   isStranded: boolean;
-  /** A session came that was not told of what is unread. */
+  /** A session came that was not told of the unread mail. */
   hasNewSession: boolean;
 }
 
 export const QUIET_DOORBELL: Doorbell = {
   lastAtMs: null,
   unheard: 0,
-  ringing: null,
+  attempt: null,
   isStranded: false,
   hasNewSession: false,
 };
 
-/** What is unread and wakes, as it is when something happens. */
+/** The unread mail that wakes, at the moment of an event. */
 export interface WakingMail {
   isUnread: boolean;
-  /** The agent was told of the newest such message. */
-  isTold: boolean;
+  /** The agent was notified of the newest such message. */
+  isNotified: boolean;
 }
 
-export type DoorbellHappening =
+export type DoorbellEvent =
   /** Mail came or was handled, or time has passed. */
-  | { type: 'look' }
-  /** A session came that knows nothing of what is unread. */
-  | { type: 'session-came' }
+  | { type: 'check' }
+  /** A session came that knows nothing of the unread mail. */
+  | { type: 'session-registered' }
   /** A session can be woken now that could not be before. */
-  | { type: 'listener-came' }
-  /** The agent was shown what is unread in another way. */
-  | { type: 'told' }
-  /** The doorbell is over: `nobody` was there to try it on, or it was tried with proof (`heard`) or without. */
-  | { type: 'rung'; outcome: RingOutcome };
+  | { type: 'session-wakeable' }
+  /** The agent was told of its unread mail in another way. */
+  | { type: 'notified' }
+  /** The attempt ended. */
+  | { type: 'attempted'; outcome: AttemptOutcome };
 
-export type RingOutcome = 'heard' | 'unheard' | 'nobody';
+/** `heard` only on proof; `unheard`: tried, without proof; `nobody`: no session could be tried. */
+export type AttemptOutcome = 'heard' | 'unheard' | 'nobody';
 
 export interface DoorbellStep {
   doorbell: Doorbell;
-  /** Rings from now on, until `rung`. */
-  rings: boolean;
-  /** When to look again, if nothing happens before; null for not at all. */
+  /** An attempt begins now; `attempted` ends it. */
+  startsAttempt: boolean;
+  /** When to send `check`, if no other event comes before; null for never. */
   nextAtMs: number | null;
 }
 
-/** `nowMs` of a clock that never goes back. */
-export function stepDoorbell(
-  before: Doorbell,
-  mail: WakingMail,
-  happening: DoorbellHappening,
-  nowMs: number,
-): DoorbellStep {
-  const doorbell = mail.isUnread ? happened(before, happening, nowMs) : drained(happened(before, happening, nowMs));
-  const isDue = mail.isUnread && (!mail.isTold || doorbell.hasNewSession);
-  if (!isDue || doorbell.ringing || doorbell.isStranded) return { doorbell, rings: false, nextAtMs: null };
+/** The state after one event, and what to do now. `nowMs` is of a clock that never goes back. */
+export function stepDoorbell(before: Doorbell, mail: WakingMail, event: DoorbellEvent, nowMs: number): DoorbellStep {
+  const doorbell = mail.isUnread ? afterEvent(before, event, nowMs) : drained(afterEvent(before, event, nowMs));
+  const isDue = mail.isUnread && (!mail.isNotified || doorbell.hasNewSession);
+  if (!isDue || doorbell.attempt || doorbell.isStranded) return { doorbell, startsAttempt: false, nextAtMs: null };
   const dueAtMs = doorbell.lastAtMs === null ? nowMs : doorbell.lastAtMs + pauseMs(doorbell.unheard);
-  if (nowMs < dueAtMs) return { doorbell, rings: false, nextAtMs: dueAtMs };
-  const ringing = { isOutdated: false, hasNewListener: false };
-  return { doorbell: { ...doorbell, ringing }, rings: true, nextAtMs: null };
+  if (nowMs < dueAtMs) return { doorbell, startsAttempt: false, nextAtMs: dueAtMs };
+  const attempt = { isOutdated: false, hasNewListener: false };
+  return { doorbell: { ...doorbell, attempt }, startsAttempt: true, nextAtMs: null };
 }
 
-function happened(doorbell: Doorbell, happening: DoorbellHappening, nowMs: number): Doorbell {
-  switch (happening.type) {
-    case 'look':
+function afterEvent(doorbell: Doorbell, event: DoorbellEvent, nowMs: number): Doorbell {
+  switch (event.type) {
+    case 'check':
       return doorbell;
-    case 'told':
+    case 'notified':
       return { ...doorbell, hasNewSession: false };
-    case 'session-came':
+    case 'session-registered':
       return withListener({ ...doorbell, hasNewSession: true });
-    case 'listener-came':
+    case 'session-wakeable':
       return withListener(doorbell);
-    case 'rung':
-      return rung(doorbell, happening.outcome, nowMs);
+    case 'attempted':
+      return afterAttempt(doorbell, event.outcome, nowMs);
   }
 }
 
 function withListener(doorbell: Doorbell): Doorbell {
-  const ringing = doorbell.ringing && { ...doorbell.ringing, hasNewListener: true };
-  return { ...doorbell, ringing, isStranded: false, unheard: 0 };
+  const attempt = doorbell.attempt && { ...doorbell.attempt, hasNewListener: true };
+  return { ...doorbell, attempt, isStranded: false, unheard: 0 };
 }
 
-function rung(doorbell: Doorbell, outcome: RingOutcome, nowMs: number): Doorbell {
-  const { ringing } = doorbell;
-  if (!ringing) throw new Error('invariant: only a doorbell that rings can be over');
-  const over = { ...doorbell, ringing: null };
-  if (outcome === 'nobody') return { ...over, isStranded: !ringing.hasNewListener };
-  if (ringing.isOutdated) return over;
+function afterAttempt(doorbell: Doorbell, outcome: AttemptOutcome, nowMs: number): Doorbell {
+  const { attempt } = doorbell;
+  if (!attempt) throw new Error('invariant: only an attempt under way can end');
+  const over = { ...doorbell, attempt: null };
+  if (outcome === 'nobody') return { ...over, isStranded: !attempt.hasNewListener };
+  if (attempt.isOutdated) return over;
   if (outcome === 'heard') return { ...over, lastAtMs: nowMs, unheard: 0, hasNewSession: false };
-  return { ...over, lastAtMs: nowMs, unheard: ringing.hasNewListener ? 0 : doorbell.unheard + 1 };
+  return { ...over, lastAtMs: nowMs, unheard: attempt.hasNewListener ? 0 : doorbell.unheard + 1 };
 }
 
-/** What comes next is another unread set. */
+/** Mail that comes from now on begins a new set of unread mail. */
 function drained(doorbell: Doorbell): Doorbell {
-  const ringing = doorbell.ringing && { ...doorbell.ringing, isOutdated: true };
-  return { ...QUIET_DOORBELL, isStranded: doorbell.isStranded, ringing };
+  const attempt = doorbell.attempt && { ...doorbell.attempt, isOutdated: true };
+  return { ...QUIET_DOORBELL, isStranded: doorbell.isStranded, attempt };
 }
 
 function pauseMs(unheard: number): number {
   return Math.min(DOORBELL_COOLDOWN_MS * 2 ** unheard, DOORBELL_RETRY_MAX_MS);
+}
+
+/**
+ * What a doorbell tells an agent: constant text and a count, never a word of a peer. One printable line, because it is
+ * typed into terminals and given to programs as one argument.
+ */
+export function doorbellText(unread: number): string {
+  return unread === 1
+    ? 'You have 1 unread message in Poste. Read it with mail_inbox.'
+    : `You have ${unread} unread messages in Poste. Read them with mail_inbox.`;
 }

@@ -1,5 +1,5 @@
-/** Ids of messages that this host sends: 48 bits of time and 80 random ones, so that what is stored together sorts together. */
-import { encodeCrockford } from '../../protocol/crockford.ts';
+/** Ids of messages that this host sends: 48 bits of time, then 80 random bits, so that ids sort by time. */
+import { decodeCrockford, encodeCrockford } from '../../protocol/crockford.ts';
 import type { ItemId } from '../../protocol/names.ts';
 
 export const MESSAGE_ID_RANDOM_BYTES = 10;
@@ -12,4 +12,10 @@ export function messageIdFrom(nowMs: number, random: Uint8Array): ItemId {
   new DataView(bytes.buffer).setBigUint64(0, BigInt(nowMs) << 16n);
   bytes.set(random, TIME_BYTES);
   return encodeCrockford(bytes) as ItemId;
+}
+
+/** When a message of this host was sent, by its id; `undefined` for an id of another kind. */
+export function messageIdTimeMs(id: string): number | undefined {
+  const bytes = decodeCrockford(id, TIME_BYTES + MESSAGE_ID_RANDOM_BYTES);
+  return bytes?.readUIntBE(0, TIME_BYTES);
 }

@@ -1,5 +1,5 @@
 /** What the sender of a message is told when it does not arrive, or arrives after all. Pure. */
-import type { OutboxAlert } from './outbox.ts';
+import type { OutboxAlert } from './outbox-event.ts';
 import type { Address } from './rows.ts';
 
 export interface AlertedMessage {
@@ -11,7 +11,7 @@ export interface AlertedMessage {
   rowId: number;
 }
 
-/** The subject and body of the report. Specification, "Sender outbox row", "Also happens". */
+/** The subject and body of the report. Specification, "Sender outbox row (relay path)", last column. */
 export function alertText(alert: OutboxAlert, message: AlertedMessage): { subject: string; body: string } {
   const { hostName } = message;
   return { subject: `${TITLE[alert]} ${hostName}`, body: `${named(message)} ${sentenceOf(alert, message)}` };
@@ -26,6 +26,7 @@ const TITLE: Readonly<Record<OutboxAlert, string>> = {
   expired: 'Undelivered to',
   unconfirmed: 'Undelivered/unconfirmed to',
   'never-confirmed': 'Undelivered/unconfirmed to',
+  'stored-in-v1': 'Undelivered/unconfirmed to',
   'delivered-after-all': 'Delivered after all to',
 };
 
@@ -42,7 +43,7 @@ function sentenceOf(alert: OutboxAlert, { hostName, rowId }: AlertedMessage): st
     case 'unpaired':
       return `was not confirmed before this host and ${hostName} were unpaired. It is not tried any more.`;
     case 'quarantined':
-      return `is held in quarantine by ${hostName}: whoever runs that host can look at it there and let it in.`;
+      return `is held in quarantine by ${hostName}: the owner of that host can look at it and let it in.`;
     case 'too-large':
       return `is larger than the relay takes, and ${hostName} is out of reach otherwise. It is still tried over the LAN: poste outbox cancel ${rowId} ends that. Send it in smaller parts.`;
     case 'expired':
@@ -51,6 +52,8 @@ function sentenceOf(alert: OutboxAlert, { hostName, rowId }: AlertedMessage): st
       return `was handed over, and ${hostName} has confirmed no delivery. It may or may not have arrived.`;
     case 'never-confirmed':
       return `was handed over. There is no delivery confirmation: ${hostName} has never sent one and may run an older version, so the message may well have arrived.`;
+    case 'stored-in-v1':
+      return `was taken by the relay. There is no confirmation: the relay speaks only v1, which tells nobody what arrived, so the message may well have arrived. It is still tried until ${hostName} confirms it over the LAN: poste outbox cancel ${rowId} ends that.`;
     case 'delivered-after-all':
       return `has been delivered. What was reported of it before is settled.`;
   }

@@ -1,7 +1,7 @@
 /**
- * The states of an outbox row: what one happening makes of it, and what is to be done besides.
+ * The states of an outbox row: what one event makes of it, and what is to be done besides.
  *
- * Specification, "Sender outbox row" and "Limits"; the path over the LAN, which it leaves open, is decided here.
+ * Specification, "Sender outbox row (relay path)" and "Limits". It leaves the path over the LAN open: decided here.
  * Pure: time and the dice come as facts, signatures as verdicts. Invariants:
  *   - the row of an envelope ends done or cancelled, or its sender has been alerted: none is lost in silence;
  *   - a delivery receipt of every recipient makes it done from any state, and corrects an earlier alert;
@@ -9,10 +9,12 @@
  *     may have to be sent again;
  *   - the row of a receipt is dropped in the end and never alerts anybody.
  */
-import type { DeliveryState } from '../../protocol/documents.ts';
+import { assertNever } from '../../lib/assert-never.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
+import { printableWithin } from '../../protocol/printable.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
+import type { OutboxAlert, OutboxEffect, OutboxEvent, OutboxFacts, OutboxStep } from './outbox-event.ts';
 import type { Address, OutboxRow, OutboxState, RecipientState, RelayAcceptance } from './rows.ts';
 
 /** A row that is not delivered by then alerts its sender, once, and goes on. */
@@ -21,92 +23,35 @@ export const UNDELIVERED_ALERT_MS = 3 * DAY_MS;
 export const GIVE_UP_MS = 60 * DAY_MS;
 /** How long after its retention a relay's item may still be confirmed. */
 export const RELAY_GRACE_MS = DAY_MS;
-/** What a peer took over the LAN and never confirmed is shown to it again, which makes it confirm again. */
+/**
+ * What a peer took over the LAN and did not confirm within this goes over the relay too, and is shown to the peer again,
+ * which makes it confirm again: nobody signed that it was the peer who took it.
+ */
+export const LAN_DOUBT_MS = 300_000;
+/** Between two times that it is shown again: at first `LAN_DOUBT_MS`, then as long as it waits already, at most this. */
 export const ASK_AGAIN_MS = DAY_MS;
 /** After so long without a receipt the sender is told. */
 export const LAN_CONFIRM_MS = 3 * DAY_MS;
 /** Receipts of those who did get a message that is quarantined for others are waited for before anybody is told. */
 export const QUARANTINE_ALERT_MS = 60_000;
-export const BACKOFF_FIRST_MS = 5_000;
-export const BACKOFF_MAX_MS = 900_000;
-
-export type OutboxHappening =
-  /** The peer answered `accepted` or `duplicate`, after its commit. */
-  | { type: 'lan-accepted' }
-  | { type: 'lan-quarantined' }
-  /** The peer answered, and did not take it. `code` is what follows `rejected:`. */
-  | { type: 'lan-rejected'; code: string }
-  /** No answer. */
-  | { type: 'lan-failed'; reason: string }
-  /** The bytes are about to leave for the relay; durable before they do. */
-  | { type: 'relay-pushing' }
-  /** Whether the receipt verifies: key, item, target and hash. */
-  | { type: 'relay-accepted'; acceptance: RelayAcceptance; isVerified: boolean }
-  /** A relay that speaks only v1 has it, and gives no receipt. */
-  | { type: 'relay-stored' }
-  /** A rejected or missing result. */
-  | { type: 'relay-refused'; code: string }
-  | { type: 'relay-failed'; reason: string }
-  /** A notice that verifies. */
-  | { type: 'expired'; relayPubkey: PublicKey; expiredAtMs: number }
-  /** A delivery receipt that verifies. */
-  | { type: 'receipt'; recipient: Address; state: DeliveryState }
-  /** The relay's store began anew. */
-  | { type: 'new-epoch'; relayPubkey: PublicKey; epoch: Epoch }
-  /** It went back in time, without a new epoch: what it took may be gone. */
-  | { type: 'relay-rewound'; relayPubkey: PublicKey }
-  /** The relay takes mail for this peer, and did not before. */
-  | { type: 'relay-ready'; relayPubkey: PublicKey; epoch: Epoch }
-  /** The peer answers over the LAN again. */
-  | { type: 'peer-reached' }
-  | { type: 'peer-unpaired' }
-  | { type: 'cancelled' }
-  /** It is due and there is no way to send it now, or only time passed. */
-  | { type: 'time-passed' };
-
-export interface OutboxFacts {
-  nowMs: number;
-  /** From 0 to below 1, thrown for this step: spreads attempts. */
-  jitter: number;
-  /** Whether the peer ever confirmed anything. */
-  hasPeerConfirmed: boolean;
-}
-
-export const OUTBOX_ALERTS = [
-  'undelivered', // 72 hours, still tried
-  'given-up',
-  'unpaired',
-  'quarantined',
-  'too-large', // for the relay; over the LAN it is still tried
-  'expired',
-  'unconfirmed',
-  'never-confirmed', // unconfirmed, by a peer that never confirmed anything
-  'delivered-after-all', // corrects whatever was said before
-] as const;
-export type OutboxAlert = (typeof OUTBOX_ALERTS)[number];
-
-export type OutboxEffect =
-  /** The local sender is told; `recipients` are those it is about. */
-  | { type: 'Alert'; alert: OutboxAlert; recipients: Address[] }
-  | { type: 'MarkRecipients'; recipients: Address[]; state: RecipientState }
-  | { type: 'DropWire' };
-
-export interface OutboxStep {
-  /** Null when the row is dropped. */
-  row: OutboxRow | null;
-  effects: OutboxEffect[];
-}
+/** What a row keeps of the words of others. */
+const ERROR_CHARACTERS_MAX = 500;
 
 /** States in which the wire bytes may have to be sent again. */
 const SENDING_STATES: ReadonlySet<OutboxState> = new Set(['pending', 'lan-accepted', 'relay-accepted']);
 
-/** What `happening` makes of `row`. Does not change `row`. */
-export function stepOutbox(row: OutboxRow, happening: OutboxHappening, facts: OutboxFacts): OutboxStep {
-  if (row.kind === 'receipt') return stepReceiptRow(row, happening, facts);
-  const moved = moveEnvelope(row, happening, facts);
+/** Whether its bytes are still to be sent, or may have to be. */
+export function isSending({ state }: OutboxRow): boolean {
+  return SENDING_STATES.has(state);
+}
+
+/** What `event` makes of `row`. Does not change `row`. */
+export function stepOutbox(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts): OutboxStep {
+  if (row.kind === 'receipt') return stepReceiptRow(row, event, facts);
+  const moved = moveEnvelope(row, event, facts);
   const late = moved.row ? meetDeadlines(moved.row, facts) : moved;
   const effects = [...moved.effects, ...late.effects];
-  if (SENDING_STATES.has(row.state) && late.row && !SENDING_STATES.has(late.row.state)) {
+  if (isSending(row) && late.row && !isSending(late.row)) {
     effects.push({ type: 'DropWire' });
   }
   return { row: late.row, effects };
@@ -115,12 +60,18 @@ export function stepOutbox(row: OutboxRow, happening: OutboxHappening, facts: Ou
 /** Whether a row may be pushed to a relay that keeps items for `retentionMs`: later its dedup may be gone. */
 export function mayPush(row: OutboxRow, nowMs: number, retentionMs: number): boolean {
   if (row.state === 'relay-accepted') return true;
-  return row.state === 'pending' && (row.firstPushAtMs === null || nowMs < row.firstPushAtMs + retentionMs);
+  const isUnconfirmed = row.state === 'pending' || row.state === 'lan-accepted';
+  return isUnconfirmed && (row.firstPushAtMs === null || nowMs < row.firstPushAtMs + retentionMs);
+}
+
+/** When it is to be doubted that the peer has what was taken over the LAN. */
+export function lanDoubtAtMs({ lanAcceptedAtMs, createdAtMs }: OutboxRow): number {
+  return (lanAcceptedAtMs ?? createdAtMs) + LAN_DOUBT_MS;
 }
 
 /** How long the `attempts`-th failure in a row keeps a row back: doubling, and by the dice between half and whole. */
-export function backoffMs(attempts: number, jitter: number): number {
-  const whole = Math.min(BACKOFF_MAX_MS, BACKOFF_FIRST_MS * 2 ** Math.min(attempts - 1, 30));
+export function backoffMs(attempts: number, { jitter, retry }: Pick<OutboxFacts, 'jitter' | 'retry'>): number {
+  const whole = Math.min(retry.longestMs, retry.firstMs * 2 ** Math.min(attempts - 1, 30));
   return Math.round(whole * (0.5 + jitter / 2));
 }
 
@@ -129,17 +80,18 @@ export function unconfirmedAtMs({ acceptedAtMs, retentionMs }: RelayAcceptance):
   return acceptedAtMs + retentionMs + RELAY_GRACE_MS;
 }
 
-function moveEnvelope(row: OutboxRow, happening: OutboxHappening, facts: OutboxFacts): OutboxStep {
+function moveEnvelope(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts): OutboxStep {
   const { nowMs } = facts;
-  switch (happening.type) {
+  switch (event.type) {
     case 'lan-accepted':
       if (row.state !== 'pending' && row.state !== 'lan-accepted') return unchanged(row);
       return changed(row, {
         state: 'lan-accepted',
         lanAcceptedAtMs: row.lanAcceptedAtMs ?? nowMs,
         lanAttempts: 0,
+        relayAttempts: 0,
         lastError: null,
-        nextAtMs: nowMs + ASK_AGAIN_MS,
+        nextAtMs: nowMs + askAgainMs(row, nowMs),
       });
     case 'lan-quarantined': {
       if (row.state !== 'pending' && row.state !== 'lan-accepted') return unchanged(row);
@@ -147,39 +99,47 @@ function moveEnvelope(row: OutboxRow, happening: OutboxHappening, facts: OutboxF
       return changed(row, { state: 'quarantined', nextAtMs: nowMs + QUARANTINE_ALERT_MS }, mark);
     }
     case 'lan-rejected':
-      return failedOverLan(row, `rejected:${happening.code}`, facts);
+      return failedOverLan(row, `rejected:${event.code}`, facts);
     case 'lan-failed':
-      return failedOverLan(row, happening.reason, facts);
+      return failedOverLan(row, event.reason, facts);
     case 'relay-accepted':
-      if (!happening.isVerified) return failedAtRelay(row, 'the accept receipt does not verify', facts);
-      return acceptedByRelay(row, happening.acceptance, unconfirmedAtMs(happening.acceptance));
+      if (!event.isVerified) return failedAtRelay(row, 'the accept receipt does not verify', facts);
+      return acceptedByRelay(row, event.acceptance, unconfirmedAtMs(event.acceptance));
     case 'relay-stored':
       // Whatever a relay of v2 said before stands: v1 proves nothing.
-      if (row.state !== 'pending' && row.state !== 'relay-accepted') return unchanged(row);
-      return changed(row, { relayAttempts: 0, lastError: null, nextAtMs: nowMs + ASK_AGAIN_MS });
+      if (!isSending(row)) return unchanged(row);
+      // The peer is asked next, where the LAN reaches it.
+      if (row.state === 'lan-accepted')
+        return changed(row, { relayAttempts: 1, nextAtMs: nowMs + askAgainMs(row, nowMs) });
+      return changed(row, {
+        relayAttempts: 0,
+        lastError: null,
+        nextAtMs: nowMs + ASK_AGAIN_MS,
+        ...(row.state === 'pending' && { relayStoredAtMs: nowMs }),
+      });
     case 'expired': {
       const { state, acceptance } = row;
       // A notice of before this acceptance comes again when a relay's queue is read anew.
-      const isOfIt =
-        happening.relayPubkey === acceptance?.relayPubkey && happening.expiredAtMs >= acceptance.acceptedAtMs;
+      const isOfIt = event.relayPubkey === acceptance?.relayPubkey && event.expiredAtMs >= acceptance.acceptedAtMs;
       return state === 'relay-accepted' && isOfIt ? ended(row, 'expired', 'expired', facts) : unchanged(row);
     }
     case 'receipt':
-      return confirmed(row, happening.recipient);
+      return confirmed(row, event.recipient);
     case 'peer-reached':
+      if (row.state === 'lan-accepted') return doubtedSoon(row, nowMs);
       if (row.state !== 'pending') return unchanged(row);
       return changed(row, { lanAttempts: 0, nextAtMs: Math.min(row.nextAtMs ?? nowMs, nowMs) });
     case 'peer-unpaired':
-      if (!SENDING_STATES.has(row.state)) return unchanged(row);
-      return ended(row, row.state === 'pending' ? 'undelivered' : 'unconfirmed', 'unpaired', facts);
+      if (!isSending(row)) return unchanged(row);
+      return ended(row, isWithNobody(row) ? 'undelivered' : 'unconfirmed', 'unpaired', facts);
     case 'cancelled': {
       if (row.state !== 'pending') return unchanged(row);
       const mark = { type: 'MarkRecipients', recipients: waitingOf(row), state: 'cancelled' } as const;
       return changed(row, { state: 'cancelled', nextAtMs: null }, mark);
     }
     case 'relay-refused': {
-      const step = moveAny(row, happening, facts);
-      const isNews = happening.code === 'too large' && row.state === 'pending' && row.alertedAtMs === null;
+      const step = moveAny(row, event, facts);
+      const isNews = event.code === 'too large' && row.state === 'pending' && row.alertedAtMs === null;
       return isNews && step.row ? alerted(step.row, 'undelivered', 'too-large', facts) : step;
     }
     case 'relay-pushing':
@@ -188,17 +148,17 @@ function moveEnvelope(row: OutboxRow, happening: OutboxHappening, facts: OutboxF
     case 'relay-rewound':
     case 'relay-ready':
     case 'time-passed':
-      return moveAny(row, happening, facts);
+      return moveAny(row, event, facts);
     default:
-      return assertNever(happening);
+      return assertNever(event);
   }
 }
 
 /** What is the same for both kinds. */
 function moveAny(
   row: OutboxRow,
-  happening: Extract<
-    OutboxHappening,
+  event: Extract<
+    OutboxEvent,
     {
       type:
         | 'relay-pushing'
@@ -212,34 +172,35 @@ function moveAny(
   >,
   facts: OutboxFacts,
 ): OutboxStep {
-  switch (happening.type) {
+  switch (event.type) {
     case 'relay-pushing':
       return changed(row, { firstPushAtMs: row.firstPushAtMs ?? facts.nowMs });
     case 'relay-refused':
-      return failedAtRelay(row, `rejected:${happening.code}`, facts);
+      return failedAtRelay(row, `rejected:${event.code}`, facts);
     case 'relay-failed':
-      return failedAtRelay(row, happening.reason, facts);
+      return failedAtRelay(row, event.reason, facts);
     case 'new-epoch': {
-      const { relayPubkey, epoch } = happening;
+      const { relayPubkey, epoch } = event;
       if (row.state !== 'relay-accepted' || isAcceptedIn(row, relayPubkey, epoch)) return unchanged(row);
       return changed(row, { relayAttempts: 0, nextAtMs: facts.nowMs });
     }
     case 'relay-rewound': {
       const { acceptance } = row;
-      if (row.state !== 'relay-accepted' || acceptance?.relayPubkey !== happening.relayPubkey) return unchanged(row);
+      if (row.state !== 'relay-accepted' || acceptance?.relayPubkey !== event.relayPubkey) return unchanged(row);
       return changed(row, { acceptance: { ...acceptance, mayBeLost: true }, relayAttempts: 0, nextAtMs: facts.nowMs });
     }
     case 'relay-ready': {
-      const { relayPubkey, epoch } = happening;
+      const { relayPubkey, epoch } = event;
+      if (row.state === 'lan-accepted') return doubtedSoon(row, facts.nowMs);
       const isToPush = row.state === 'relay-accepted' && !isAcceptedIn(row, relayPubkey, epoch);
       if (row.state !== 'pending' && !isToPush) return unchanged(row);
       return changed(row, { relayAttempts: 0, nextAtMs: Math.min(row.nextAtMs ?? facts.nowMs, facts.nowMs) });
     }
     case 'time-passed':
-      if (!SENDING_STATES.has(row.state) || row.nextAtMs === null || row.nextAtMs > facts.nowMs) return unchanged(row);
-      return changed(row, { nextAtMs: facts.nowMs + backoffMs(Infinity, facts.jitter) });
+      if (!isSending(row) || row.nextAtMs === null || row.nextAtMs > facts.nowMs) return unchanged(row);
+      return changed(row, { nextAtMs: facts.nowMs + backoffMs(Infinity, facts) });
     default:
-      return assertNever(happening);
+      return assertNever(event);
   }
 }
 
@@ -248,20 +209,33 @@ export function isAcceptedIn({ acceptance }: OutboxRow, relayPubkey: PublicKey, 
   return acceptance?.relayPubkey === relayPubkey && acceptance.epoch === epoch && !acceptance.mayBeLost;
 }
 
-function failedOverLan(row: OutboxRow, lastError: string, { nowMs, jitter }: OutboxFacts): OutboxStep {
+function failedOverLan(row: OutboxRow, error: string, facts: OutboxFacts): OutboxStep {
   if (row.state !== 'pending' && row.state !== 'lan-accepted') return unchanged(row);
   const lanAttempts = row.lanAttempts + 1;
-  return changed(row, { lanAttempts, lastError, nextAtMs: nowMs + backoffMs(lanAttempts, jitter) });
+  const lastError = printableWithin(error, ERROR_CHARACTERS_MAX);
+  return changed(row, { lanAttempts, lastError, nextAtMs: facts.nowMs + backoffMs(lanAttempts, facts) });
 }
 
-function failedAtRelay(row: OutboxRow, lastError: string, { nowMs, jitter }: OutboxFacts): OutboxStep {
-  if (row.state !== 'pending' && row.state !== 'relay-accepted') return unchanged(row);
+/** How long it is waited for a receipt of what the peer took over the LAN, before it is asked for again. */
+function askAgainMs({ lanAcceptedAtMs }: OutboxRow, nowMs: number): number {
+  return Math.min(ASK_AGAIN_MS, Math.max(LAN_DOUBT_MS, nowMs - (lanAcceptedAtMs ?? nowMs)));
+}
+
+/** There is another way to it, or the peer is somewhere else than it was: what it took before is doubted now, or soon. */
+function doubtedSoon(row: OutboxRow, nowMs: number): OutboxStep {
+  const atMs = Math.max(nowMs, lanDoubtAtMs(row));
+  return changed(row, { nextAtMs: Math.min(row.nextAtMs ?? atMs, atMs) });
+}
+
+function failedAtRelay(row: OutboxRow, error: string, facts: OutboxFacts): OutboxStep {
+  if (!isSending(row)) return unchanged(row);
   const relayAttempts = row.relayAttempts + 1;
-  return changed(row, { relayAttempts, lastError, nextAtMs: nowMs + backoffMs(relayAttempts, jitter) });
+  const lastError = printableWithin(error, ERROR_CHARACTERS_MAX);
+  return changed(row, { relayAttempts, lastError, nextAtMs: facts.nowMs + backoffMs(relayAttempts, facts) });
 }
 
 function acceptedByRelay(row: OutboxRow, acceptance: RelayAcceptance, nextAtMs: number): OutboxStep {
-  if (row.state !== 'pending' && row.state !== 'relay-accepted') return unchanged(row);
+  if (!isSending(row)) return unchanged(row);
   return changed(row, { state: 'relay-accepted', acceptance, relayAttempts: 0, lastError: null, nextAtMs });
 }
 
@@ -281,9 +255,12 @@ function meetDeadlines(row: OutboxRow, facts: OutboxFacts): OutboxStep {
   switch (row.state) {
     case 'pending': {
       const alertAtMs = row.createdAtMs + UNDELIVERED_ALERT_MS;
-      if (nowMs >= row.createdAtMs + GIVE_UP_MS) return ended(row, 'undelivered', 'given-up', facts);
+      const isGivenUp = nowMs >= row.createdAtMs + GIVE_UP_MS;
+      if (isGivenUp && isWithNobody(row)) return ended(row, 'undelivered', 'given-up', facts);
+      if (isGivenUp) return ended(row, 'unconfirmed', unconfirmed, facts);
       if (row.alertedAtMs !== null) return unchanged(row);
-      if (nowMs >= alertAtMs) return alerted(row, 'undelivered', 'undelivered', facts);
+      if (nowMs >= alertAtMs && isWithNobody(row)) return alerted(row, 'undelivered', 'undelivered', facts);
+      if (nowMs >= alertAtMs) return alerted(row, 'unconfirmed', 'stored-in-v1', facts);
       return changed(row, { nextAtMs: Math.min(row.nextAtMs ?? alertAtMs, alertAtMs) });
     }
     case 'lan-accepted': {
@@ -310,6 +287,11 @@ function meetDeadlines(row: OutboxRow, facts: OutboxFacts): OutboxStep {
   }
 }
 
+/** Whether nobody is known to have taken it: not the peer, and no relay. */
+function isWithNobody({ state, relayStoredAtMs }: OutboxRow): boolean {
+  return state === 'pending' && relayStoredAtMs === undefined;
+}
+
 /** In `state` nothing more is tried, and the sender knows. */
 function ended(
   row: OutboxRow,
@@ -332,8 +314,8 @@ function alerted(row: OutboxRow, state: RecipientState, alert: OutboxAlert, { no
 }
 
 /** The row of a delivery receipt: once somebody has it there is nothing to wait for. */
-function stepReceiptRow(row: OutboxRow, happening: OutboxHappening, facts: OutboxFacts): OutboxStep {
-  const moved = moveReceipt(row, happening, facts);
+function stepReceiptRow(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts): OutboxStep {
+  const moved = moveReceipt(row, event, facts);
   if (!moved) return DROPPED;
   const { acceptance, createdAtMs } = moved;
   const endsAtMs = acceptance ? acceptance.acceptedAtMs + acceptance.retentionMs : createdAtMs + GIVE_UP_MS;
@@ -341,18 +323,18 @@ function stepReceiptRow(row: OutboxRow, happening: OutboxHappening, facts: Outbo
   return changed(moved, { nextAtMs: Math.min(moved.nextAtMs ?? endsAtMs, endsAtMs) });
 }
 
-function moveReceipt(row: OutboxRow, happening: OutboxHappening, facts: OutboxFacts): OutboxRow | null {
-  switch (happening.type) {
+function moveReceipt(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts): OutboxRow | null {
+  switch (event.type) {
     case 'lan-accepted':
     case 'lan-quarantined':
     case 'peer-unpaired':
       return null;
     case 'lan-rejected':
-      return failedOverLan(row, `rejected:${happening.code}`, facts).row;
+      return failedOverLan(row, `rejected:${event.code}`, facts).row;
     case 'lan-failed':
-      return failedOverLan(row, happening.reason, facts).row;
+      return failedOverLan(row, event.reason, facts).row;
     case 'relay-accepted': {
-      const { acceptance, isVerified } = happening;
+      const { acceptance, isVerified } = event;
       if (!isVerified) return failedAtRelay(row, 'the accept receipt does not verify', facts).row;
       return acceptedByRelay(row, acceptance, acceptance.acceptedAtMs + acceptance.retentionMs).row;
     }
@@ -366,7 +348,7 @@ function moveReceipt(row: OutboxRow, happening: OutboxHappening, facts: OutboxFa
     case 'relay-rewound':
     case 'relay-ready':
     case 'time-passed':
-      return moveAny(row, happening, facts).row;
+      return moveAny(row, event, facts).row;
     // A relay of v1 carries no receipts, and nobody confirms or cancels one.
     case 'relay-stored':
     case 'expired':
@@ -374,7 +356,7 @@ function moveReceipt(row: OutboxRow, happening: OutboxHappening, facts: OutboxFa
     case 'cancelled':
       return row;
     default:
-      return assertNever(happening);
+      return assertNever(event);
   }
 }
 
@@ -391,8 +373,4 @@ function changed(row: OutboxRow, changes: Partial<OutboxRow>, ...effects: Outbox
 
 function unchanged(row: OutboxRow): OutboxStep {
   return { row, effects: [] };
-}
-
-function assertNever(value: never): never {
-  throw new Error(`invariant: ${JSON.stringify(value)} is none of its kind`);
 }

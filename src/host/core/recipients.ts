@@ -1,13 +1,13 @@
 /**
- * Whom addresses mean: concrete agents here and at paired hosts, before anything is stored or leaves.
+ * Expands addresses to concrete agents, here and at paired hosts, before anything is stored or sent.
  *
  * Rules ("What the service does", 2 and 5):
- *   - `*` is every agent here and at every paired host but the sender; the owner is a person and not among them;
- *   - `role:<role>` is every agent with that role but the sender; one that nobody has is refused;
- *   - a name that was renamed means the agent that has another name now, until another agent takes the name;
+ *   - `*` is every agent here and at every paired host except the sender; the owner, a person, is not among them;
+ *   - `role:<role>` is every agent with that role except the sender; a role that no agent has is refused;
+ *   - a former name means the agent that was renamed, until another agent takes the name;
  *   - a name that never existed here, a removed agent and a host that is not paired are refused;
- *   - a name at a paired host is not refused because that host's directory, which may be old, does not list it;
- *   - whoever several addresses mean is one recipient.
+ *   - a name at a paired host is accepted even when that host's directory, which may be old, does not list it;
+ *   - an agent that several addresses mean is one recipient.
  */
 import { type HostName, foldHostName } from '../../protocol/names.ts';
 import { type AddressForm, HOST_VOICE, OWNER_NAME, addressOf, foldName } from './address.ts';
@@ -17,9 +17,9 @@ import { type Address, type AgentId, type AgentNameRow, type AgentRow, OWNER_ID,
 export interface AddressBook {
   hostName: HostName;
   senderId: AgentId;
-  /** By folded name. Those that the addresses need, or all. */
+  /** By folded name: the rows that the addresses need, or all. */
   names: ReadonlyMap<string, AgentNameRow>;
-  /** Those that the names and the groups need, removed ones too. */
+  /** The agents that the names and groups need, removed ones included. */
   agents: ReadonlyMap<AgentId, AgentRow>;
   /** Hosts that are paired now. */
   peers: readonly PeerRow[];
@@ -29,9 +29,9 @@ export interface LocalTarget {
   type: 'local';
   agentId: AgentId;
   address: Address;
-  /** The addresses that meant it, as they were written. */
+  /** The addresses that mean it, as written. */
   addressedAs: string[];
-  /** The name that was written, when the agent has another one now. */
+  /** The former name that was written, if it was one. */
   forwardedFrom: string | null;
 }
 
@@ -40,7 +40,7 @@ export interface RemoteTarget {
   peer: PeerRow;
   address: Address;
   addressedAs: string[];
-  /** Whether the peer's directory, as far as it is known, lists it. */
+  /** Whether the known directory of the peer lists it. */
   isListed: boolean;
 }
 
@@ -63,7 +63,7 @@ export interface Unresolved {
 }
 
 export interface Expansion {
-  /** In the order in which they were first meant. */
+  /** In the order of the first address that means each. */
   targets: Target[];
   unresolved: Unresolved[];
 }
@@ -77,6 +77,17 @@ export function expandRecipients(forms: readonly AddressForm[], book: AddressBoo
     else for (const target of found) merge(meant, target, form.text);
   }
   return { targets: [...meant.values()], unresolved };
+}
+
+/** The paired hosts whose directories decide what these addresses mean: all of them for a group. */
+export function decidingPeers(forms: readonly AddressForm[], book: AddressBook): PeerRow[] {
+  if (forms.some(({ type }) => type !== 'agent')) return [...book.peers];
+  const found = forms.map((form) => targetsOf(form, book));
+  // A name that is unknown here may be an agent's name at a paired host: suggest it.
+  if (found.includes('unknown-agent')) return [...book.peers];
+  const targets = found.flatMap((one) => (typeof one === 'string' ? [] : one));
+  const unlisted = targets.flatMap((target) => (target.type === 'remote' && !target.isListed ? [target.peer] : []));
+  return [...new Set(unlisted)];
 }
 
 function targetsOf(form: AddressForm, book: AddressBook): Target[] | UnresolvedReason {
@@ -118,7 +129,7 @@ function namedHere(folded: string, book: AddressBook): Target[] | UnresolvedReas
   return [{ ...target, forwardedFrom: known.retiredAtMs === null ? null : known.name }];
 }
 
-/** The recipient with this id, whatever it is called; what a reply goes to. */
+/** The recipient of a reply: the agent with this id, whatever its present name. */
 export function agentById(agentId: AgentId, book: AddressBook): LocalTarget | undefined {
   if (agentId === OWNER_ID) return localTarget(OWNER_ID, OWNER_NAME, book);
   const agent = book.agents.get(agentId);
@@ -133,7 +144,7 @@ function remoteTarget(peer: PeerRow, name: string, isListed: boolean): RemoteTar
   return { type: 'remote', peer, address: addressOf(name, peer.hostName), addressedAs: [], isListed };
 }
 
-/** Agents here and elsewhere that belong to a group, the sender left out, by host and name. */
+/** The agents of a group, here and at paired hosts, without the sender, by host and name. */
 function membersOf(book: AddressBook, belongs: (agent: { name: string; roles: string[] }) => boolean): Target[] {
   const here = [...book.agents.values()]
     .filter((agent) => agent.removedAtMs === null && agent.agentId !== book.senderId && belongs(agent))
@@ -156,7 +167,7 @@ function byName(a: { name: string }, b: { name: string }): number {
   return foldName(a.name) < foldName(b.name) ? -1 : 1;
 }
 
-/** Adds a target, or another address to one that is there. A present name outweighs one that is forwarded. */
+/** Adds a target, or another address to a known one. A present name outweighs a forwarded one. */
 export function merge(meant: Map<string, Target>, target: Target, addressedAs: string): void {
   const key = target.type === 'local' ? target.agentId : foldName(target.address);
   const before = meant.get(key) ?? target;

@@ -1,4 +1,4 @@
-/** What an operation of the host refuses: a value with a closed code, a sentence, and what a program may want of it. */
+/** Refusals of operations: a value with a closed code, a sentence for people, and details for programs. */
 
 /** DO NOT CHANGE a code: programs switch on them. */
 export const REFUSAL_CODES = [

@@ -1,36 +1,35 @@
 /**
  * Everything a host keeps, as rows: plain values, one table each, written by transactions of the store.
  *
- * Keys are listed in `Keys`, rows in `Tables`. Times are milliseconds since the Unix epoch. What other hosts see of any
- * of this is in protocol/; the names here are the specification's.
+ * tables.ts says which table holds which rows under which key; quarantine.ts has the rows of the quarantine. Times are
+ * milliseconds since the Unix epoch. protocol/ has what other hosts see; the names are the specification's.
  */
 import type { HostName, ItemId } from '../../protocol/names.ts';
 import type { AcceptReceipt, DeliveryState, HostRotation } from '../../protocol/documents.ts';
 import type { Sha256Hex } from '../../protocol/digest.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
-import type { ItemKind, PushedKind } from '../../protocol/items.ts';
+import type { PushedKind } from '../../protocol/items.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { QuarantineReason } from './quarantine-reasons.ts';
 
 declare const agentIdBrand: unique symbol;
-/** Who an agent is, whatever its name: 32 hexadecimal digits, or `owner`. */
+/** The lasting id of an agent, whatever its name: 32 hexadecimal digits, or `owner`. */
 export type AgentId = string & { readonly [agentIdBrand]: true };
 
 declare const peerIdBrand: unique symbol;
-/** Who a paired host is, whatever its key and name: 32 hexadecimal digits. */
+/** The lasting id of a paired host, whatever its key and name: 32 hexadecimal digits. */
 export type PeerId = string & { readonly [peerIdBrand]: true };
 
 declare const messageRefBrand: unique symbol;
-/** How a message is called on this host. It is its id, unless a peer sent an id that was taken here. */
+/** The name of a message on this host: its id, unless a peer sent an id that another message already had. */
 export type MessageRef = string & { readonly [messageRefBrand]: true };
 
 declare const addressBrand: unique symbol;
 /** `agent@host`, a concrete recipient or sender. */
 export type Address = string & { readonly [addressBrand]: true };
 
-/** The mailbox of the person whose host this is. */
+/** The id of the owner's mailbox: the person whose host this is. */
 export const OWNER_ID = 'owner' as AgentId;
-/** Agents may not be called so: the person, and the host itself when it reports. */
+/** Names that no agent may have: the owner's, and the sender of the host's own reports. */
 export const RESERVED_NAMES: ReadonlySet<string> = new Set(['owner', 'poste']);
 
 export const MESSAGE_KINDS = ['message', 'request', 'reply', 'status', 'decision', 'alert', 'task'] as const;
@@ -47,7 +46,7 @@ export interface HostKey {
   retiredAtMs: number | null;
 }
 
-/** A key that mail to this host is sealed to. Exactly one is not retired; retired ones still open for 60 days. */
+/** An encryption key of this host. Exactly one is not retired; a retired one still opens mail for 60 days. */
 export interface SealKey {
   /** Base64 of the X25519 key. */
   encPub: string;
@@ -68,10 +67,12 @@ export interface IdentityRow {
   createdAtMs: number;
   keys: HostKey[];
   sealKeys: SealKey[];
-  /** Oldest first; posted again to whoever does not know them. */
+  /** Oldest first; sent again to peers and relays that do not know them. */
   rotations: SignedRotation[];
   /** Receipt sequence numbers are never below this: set by a restore. */
   receiptFloor: number;
+  /** Retention deleted sent messages up to this time: a later receipt for one of them is not from a stranger. */
+  sentForgottenMs?: number;
 }
 
 export interface AgentRow {
@@ -83,26 +84,26 @@ export interface AgentRow {
   removedAtMs: number | null;
 }
 
-/** A name that exists or existed: mail to one that was renamed is forwarded. */
+/** A present or former name of an agent: mail to a former one is forwarded. */
 export interface AgentNameRow {
   agentId: AgentId;
   name: string;
-  /** When the agent got another name. */
+  /** When the agent gave up this name. */
   retiredAtMs: number | null;
 }
 
 /** How a session can be woken. */
 export type WakeMethod =
-  /** The session's own hook waits for the daemon's word. */
+  /** The session's own hook waits in a call to the daemon. */
   | { type: 'hook' }
   /** A program, run without a shell; the doorbell's text comes as its last argument. */
   | { type: 'command'; argv: string[] }
-  /** Keys sent to a pane, as long as the session's process is what the pane shows. */
+  /** Keys sent to a tmux pane, while the pane shows the session's process. */
   | { type: 'tmux'; socket: string | null; pane: string };
 
 export type WakeMethodName = WakeMethod['type'];
 
-/** A process of this machine. Numbers are given again; when it began tells two with one number apart. */
+/** A process of this machine. Process ids are reused; the start time tells two processes with one id apart. */
 export interface ProcessMark {
   pid: number;
   /** Opaque. */
@@ -117,22 +118,22 @@ export interface SessionRow {
   seenAtMs: number;
   endedAtMs: number | null;
   wake: WakeMethod[];
-  /** The agent's program: as long as it runs the session is there. */
+  /** The agent's program: while it runs, the session is live. */
   process: ProcessMark | null;
-  /** What woke it last, by proof. */
+  /** The method that last woke it, by proof. */
   woken: { method: WakeMethodName; atMs: number } | null;
 }
 
 export interface MessageRow {
   ref: MessageRef;
-  /** As its sender gave it. */
+  /** The id that its sender gave it. */
   id: ItemId;
   thread: MessageRef;
   from: Address;
-  /** Of a sender on this host; null for a peer's and for the host's own reports. */
+  /** The sender, if it is an agent of this host; null for mail from peers and for the host's own reports. */
   fromAgent: AgentId | null;
   fromPeer: PeerId | null;
-  /** Everybody it went to, as far as this host was told. */
+  /** All recipients that this host knows of. */
   to: Address[];
   subject: string;
   kind: MessageKind;
@@ -147,7 +148,7 @@ export interface MessageRow {
   bodyBytes: number;
 }
 
-/** What a mailbox holds, counted. Changed in the transaction that changes what is counted. */
+/** The counts of a mailbox, changed in the same transaction as the rows that they count. */
 export interface MailboxRow {
   nextPosition: number;
   total: number;
@@ -166,17 +167,17 @@ export interface EntryRow {
   /** Whether it wakes an idle recipient. */
   wakes: boolean;
   storedAtMs: number;
-  /** When the agent, or a program on its behalf, was told of it. */
+  /** When the agent, or a program on its behalf, was notified of it. */
   notifiedAtMs: number | null;
   readAtMs: number | null;
   ackedAtMs: number | null;
-  /** The name it was addressed to, when the mailbox has another one now. */
+  /** The former name of the mailbox's agent that it was addressed to, if it was one. */
   forwardedFrom: string | null;
 }
 
 export type RecipientState = 'pending' | DeliveryState | 'quarantined' | 'undelivered' | 'unconfirmed' | 'cancelled';
 
-/** What was learned of a recipient, and when it was so: by the clock of its host, where that said it. */
+/** A state that a recipient reached, and when: by its host's clock, if a receipt says it. */
 export interface SentStep {
   state: RecipientState;
   atMs: number;
@@ -184,14 +185,14 @@ export interface SentStep {
 
 export interface SentRecipient {
   address: Address;
-  /** Of a recipient on this host. */
+  /** Set for a recipient on this host. */
   agentId: AgentId | null;
   peerId: PeerId | null;
   state: RecipientState;
   atMs: number;
-  /** Of the receipt that gave the state; 0 before any. */
+  /** The seq of the receipt that gave the state; 0 without one. */
   seq: number;
-  /** Everything that was learned, in that order, at most `SENT_STEPS_MAX`; the last one is the state. */
+  /** All known states in the order in which they became known, at most `SENT_STEPS_MAX`; the last one is `state`. */
   steps: SentStep[];
 }
 
@@ -201,7 +202,7 @@ export interface SentRow {
   agentId: AgentId;
   createdAtMs: number;
   recipients: SentRecipient[];
-  /** Where it stands in its sender's view of the thread; null when the sender is a recipient too. */
+  /** Its position in the sender's view of the thread; null when the sender is a recipient too. */
   threadPosition: number | null;
 }
 
@@ -218,7 +219,7 @@ export const OUTBOX_STATES = [
 ] as const;
 export type OutboxState = (typeof OUTBOX_STATES)[number];
 
-/** What the relay said when it took a row's item. */
+/** The relay's signed receipt for a row's item. */
 export interface RelayAcceptance {
   relayPubkey: PublicKey;
   epoch: Epoch;
@@ -226,9 +227,9 @@ export interface RelayAcceptance {
   accept: AcceptReceipt;
   sig: string;
   acceptedAtMs: number;
-  /** How long it keeps the item, as it said then. */
+  /** The relay's retention when it accepted the item. */
   retentionMs: number;
-  /** The relay's store went back in time since, without a new epoch. */
+  /** Since then the relay's store went back in time without a new epoch. */
   mayBeLost?: true;
 }
 
@@ -246,17 +247,19 @@ export interface OutboxRow {
   wireBytes: number;
   state: OutboxState;
   createdAtMs: number;
-  /** When something is to be done about it: another attempt, or a deadline. Null when nothing is. */
+  /** The time of the next attempt or deadline; null when the row is finished. */
   nextAtMs: number | null;
   /** Failed attempts over the LAN since the last success. */
   lanAttempts: number;
   relayAttempts: number;
-  /** When its bytes may first have reached a relay. */
+  /** The first time at which its bytes may have reached a relay. */
   firstPushAtMs: number | null;
-  /** When the peer said over the LAN that it has it. Only a delivery receipt proves that. */
+  /** When the peer accepted it over the LAN. That is no proof: only a delivery receipt is. */
   lanAcceptedAtMs: number | null;
   acceptance: RelayAcceptance | null;
-  /** When the sender was told that it is still not delivered. */
+  /** When a relay of version 1 last answered that it has it: without proof, and without confirmation. */
+  relayStoredAtMs?: number;
+  /** When the host alerted the sender that it is still not delivered. */
   alertedAtMs: number | null;
   lastError: string | null;
   /** Recipients whose delivery receipt came. */
@@ -285,17 +288,21 @@ export interface PeerRow {
   encKey: PeerEncKey;
   /** `host:port` where its LAN listener was last known. */
   address: string | null;
+  /** The port of its listener, as it said when it was paired; absent in rows from before this was recorded. */
+  port?: number;
   pairedAtMs: number;
   unpairedAtMs: number | null;
   reachedAtMs: number | null;
   /** Failed LAN attempts since it was last reached. */
   lanFailures: number;
-  /** What its agents are called, as it last said. */
+  /** The last list of agents that it sent. */
   directory: { agents: DirectoryAgent[]; fetchedAtMs: number } | null;
   /** Whether it ever confirmed a delivery: an older program never does. */
   hasConfirmed: boolean;
-  /** The key of this host that it was last known to have pinned: what came after is to be told. */
+  /** The key of this host that it last pinned: later rotations must be sent to it. */
   pinnedOurKey: PublicKey;
+  /** The key of this host that its mail or receipts last proved it to know; it may have learned that key from a relay. */
+  shownOurKey?: PublicKey;
 }
 
 export interface DirectoryAgent {
@@ -303,35 +310,15 @@ export interface DirectoryAgent {
   roles: string[];
 }
 
-/** What the receiver may not accept is kept here, never dropped in silence. */
-export interface QuarantineRow {
-  number: number;
-  via: 'lan' | 'relay';
-  /** The relay's key, epoch and sequence number, which v1 does not tell; null for the LAN. */
-  relay: { pubkey: PublicKey; epoch: Epoch; seq: number | null } | null;
-  kind: ItemKind;
-  itemId: string;
-  /** Whoever brought it, by its hop or by the relay's word. */
-  senderPubkey: PublicKey;
-  /** The paired host that has this key. */
-  peerId: PeerId | null;
-  /** Whom it still waits for, when it went to others; null when nobody got it. */
-  recipients: Address[] | null;
-  reason: QuarantineReason;
-  /** For people. */
-  detail: string;
-  wireHash: Sha256Hex;
-  wireBytes: number;
-  atMs: number;
+/** Where an item stood at the relay that delivered it. */
+export interface ItemAtRelay {
+  pubkey: PublicKey;
+  epoch: Epoch;
+  /** Null from a relay that speaks only v1. */
+  seq: number | null;
 }
 
-/** What is kept in quarantine, of everybody or of one sender. */
-export interface QuarantineUsage {
-  items: number;
-  bytes: number;
-}
-
-/** An envelope that came from a peer: what came before under its id. Kept for ever. */
+/** An envelope that came from a peer, by its id, so that a repeat is known. Kept for ever. */
 export interface ArrivalRow {
   ref: MessageRef;
   /** SHA-256 of the envelope's signed bytes, its signature and hops left out. */
@@ -340,11 +327,11 @@ export interface ArrivalRow {
   wireHash: Sha256Hex;
   /** The key that signed it, which receipts name. */
   senderPubkey: PublicKey;
-  /** Which way it came first; of what came before this was kept nothing is known. */
+  /** The transport that first brought it; absent in rows from before this was recorded. */
   via?: 'lan' | 'relay';
-  /** Of one that a relay brought: as it said. */
-  relay?: QuarantineRow['relay'];
-  /** Whom it was delivered to, by the addresses that it names. */
+  /** Set when a relay brought it, by the relay's claim. */
+  relay?: ItemAtRelay | null;
+  /** The recipients that it was delivered to, by the addresses in the envelope. */
   recipients: { address: Address; agentId: AgentId }[];
   atMs: number;
 }
@@ -356,7 +343,7 @@ export interface ReceiptRow {
   atMs: number;
 }
 
-/** What an agent's idempotency key stood for. */
+/** The first use of an agent's idempotency key. */
 export interface IdempotencyRow {
   contentHash: Sha256Hex;
   ref: MessageRef;
@@ -377,7 +364,9 @@ export interface RelayRow {
   /** Another key was shown at this address: nothing goes there until the owner confirms it. */
   seenKey: { pubkey: PublicKey; atMs: number } | null;
   proof: RelayProofSource | null;
-  /** It answered 404 where v2 says who it is, and never anything else: it is spoken to in v1, which pins no key. */
+  /** Certificates, in PEM, of the authorities that may have signed that of the relay, and the file that they came from. */
+  ca?: { pem: string; path: string };
+  /** It only ever answered 404 to v2's info route: this host speaks v1 to it, which pins no key. */
   isV1?: true;
   /** The store generation that rows and positions are of; null before the relay was reached. */
   epoch: Epoch | null;
@@ -385,106 +374,25 @@ export interface RelayRow {
   sendersIatMs: number;
 }
 
-/** What a relay was made to know of this host, under one key in one epoch. A cache: it is made again when it is missing. */
+/** What this host registered at a relay, under one host key in one epoch. A cache: when it is missing, it is made again. */
 export interface RelayEnrolmentRow {
   /** When the relay showed this host as enrolled. */
   checkedAtMs: number;
   authorizedBy: string | null;
   account: string | null;
   isCrowded: boolean;
-  /** When a hosted enrolment runs out, as its token says. */
+  /** When a hosted enrolment expires, by its token. */
   validUntilMs: number | null;
-  /** The key to seal to, as it was read back. */
+  /** The encryption key that the relay has for this host, as it was read back. */
   encKey: { encPub: string; at: number; checkedAtMs: number } | null;
-  /** The list of paired hosts, as the relay answered for it. */
+  /** The list of accepted senders that the relay has, by its answer. */
   senders: { hash: Sha256Hex; count: number; iat: number; checkedAtMs: number } | null;
 }
 
-/** How far the queue at a relay is dealt with: everything up to there is delivered, known or in quarantine. */
+/** How far this host received its queue at a relay: everything up to there is delivered, known or in quarantine. */
 export interface RelayPositionRow {
   receivedThrough: number;
-  /** Of a relay of v1, which tells no seq: what stands behind the last page that is dealt with. */
+  /** Of a v1 relay, which has no seq: the cursor after the last received page. */
   cursor?: string;
   atMs: number;
 }
-
-/** The key parts of each table, in the order they sort by. */
-export interface Keys {
-  identity: [];
-  counter: [name: string];
-  agent: [AgentId];
-  agentName: [foldedName: string];
-  session: [AgentId, sessionId: string];
-  message: [MessageRef];
-  body: [MessageRef];
-  mailbox: [AgentId];
-  entry: [AgentId, position: number];
-  unread: [AgentId, position: number];
-  threadEntry: [AgentId, thread: MessageRef, position: number];
-  place: [AgentId, MessageRef];
-  held: [MessageRef];
-  unacked: [AgentId, position: number];
-  sent: [MessageRef];
-  sentBy: [AgentId, createdAtMs: number, MessageRef];
-  outbox: [rowId: number];
-  outboxWire: [rowId: number];
-  outboxDue: [PeerId, nextAtMs: number, rowId: number];
-  outboxItem: [PeerId, itemId: string];
-  peer: [PeerId];
-  peerKey: [PublicKey];
-  peerName: [foldedName: string];
-  quarantine: [number: number];
-  quarantineWire: [number: number];
-  quarantineItem: [digest: Sha256Hex];
-  quarantineUsage: [scope: string];
-  arrival: [PeerId, id: string];
-  receipt: [PeerId, id: string, recipient: string];
-  idempotency: [AgentId, keyHash: Sha256Hex];
-  idempotencyDue: [atMs: number, AgentId, keyHash: Sha256Hex];
-  relay: [];
-  relayEnrolment: [relayPubkey: PublicKey, Epoch, hostPubkey: PublicKey];
-  relayPosition: [relayPubkey: PublicKey, Epoch, hostPubkey: PublicKey];
-}
-
-export interface Tables {
-  identity: IdentityRow;
-  /** Numbers that only go up: `outbox`, `quarantine`. */
-  counter: number;
-  agent: AgentRow;
-  agentName: AgentNameRow;
-  session: SessionRow;
-  message: MessageRow;
-  body: string;
-  mailbox: MailboxRow;
-  entry: EntryRow;
-  /** Whether it wakes. */
-  unread: boolean;
-  /** What an agent received of a thread, and what it sent: those have positions too, and no entry. */
-  threadEntry: MessageRef;
-  place: number;
-  /** How many mailboxes and senders keep a message. */
-  held: number;
-  unacked: true;
-  sent: SentRow;
-  sentBy: true;
-  outbox: OutboxRow;
-  outboxWire: Buffer;
-  outboxDue: true;
-  outboxItem: number;
-  peer: PeerRow;
-  peerKey: PeerId;
-  peerName: PeerId;
-  quarantine: QuarantineRow;
-  quarantineWire: Buffer;
-  quarantineItem: number;
-  quarantineUsage: QuarantineUsage;
-  arrival: ArrivalRow;
-  receipt: ReceiptRow;
-  idempotency: IdempotencyRow;
-  idempotencyDue: true;
-  relay: RelayRow;
-  relayEnrolment: RelayEnrolmentRow;
-  relayPosition: RelayPositionRow;
-}
-
-export type TableName = keyof Tables;

@@ -1,15 +1,15 @@
 /**
- * What somebody may have meant who wrote a name that does not exist: the nearest known ones by edit distance.
+ * Suggestions for a name that does not exist: the nearest known names by edit distance.
  *
  * The distance counts insertions, deletions, changes and swaps of neighbours (optimal string alignment), without case.
- * A name that was written without a host is also compared with the names of agents elsewhere.
+ * A name without a host is also compared with the names of agents at paired hosts.
  */
 const SUGGESTIONS_MAX = 3;
 const DISTANCE_MAX = 3;
-/** So many characters may have one mistake. */
+/** One mistake is allowed for each such number of characters. */
 const CHARACTERS_PER_MISTAKE = 3;
 
-/** At most three of `known`, nearest first, then in the order of the alphabet. */
+/** At most three of `known`, nearest first, then alphabetically. */
 export function suggestions(written: string, known: Iterable<string>): string[] {
   const text = written.toLowerCase();
   const limit = Math.min(DISTANCE_MAX, Math.max(1, Math.floor(text.length / CHARACTERS_PER_MISTAKE)));
@@ -30,7 +30,7 @@ function formsOf(candidate: string, text: string): string[] {
   return text.includes('@') ? [folded] : [folded, folded.split('@', 1)[0] ?? folded];
 }
 
-/** The edit distance, or something above `limit` as soon as it is clear that it is above. */
+/** The edit distance, or a number above `limit` as soon as it must be above. */
 function distanceOf(a: string, b: string, limit: number): number {
   if (Math.abs(a.length - b.length) > limit) return limit + 1;
   let before: number[] = [];
@@ -40,7 +40,8 @@ function distanceOf(a: string, b: string, limit: number): number {
     for (let column = 1; column <= b.length; column++) {
       const isSame = a[row - 1] === b[column - 1];
       let least = Math.min(above[column]! + 1, here[column - 1]! + 1, above[column - 1]! + (isSame ? 0 : 1));
-      if (row > 1 && column > 1 && a[row - 1] === b[column - 2] && a[row - 2] === b[column - 1]) {
+      // Before the first characters stands nothing: it is the same as none of the other's.
+      if (a[row - 1] === b[column - 2] && a[row - 2] === b[column - 1]) {
         least = Math.min(least, before[column - 2]! + 1);
       }
       here.push(least);

@@ -1,7 +1,7 @@
 /** Which way a row of the outbox goes now. Specification, "Transport choice", rules 1 to 3. Pure. */
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { isAcceptedIn, mayPush } from './outbox.ts';
+import { isAcceptedIn, lanDoubtAtMs, mayPush } from './outbox.ts';
 import type { OutboxRow, PeerRow } from './rows.ts';
 
 /** Failed attempts over the LAN, of a row or of a peer, before the relay is asked. */
@@ -22,11 +22,12 @@ export type Transport = 'lan' | 'relay' | 'wait';
 
 /** Whether it matters for the row, now or next, what a relay can do. */
 export function mayNeedRelay(row: OutboxRow, peer: Pick<PeerRow, 'address' | 'lanFailures'>): boolean {
-  if (row.state === 'relay-accepted') return true;
+  if (row.state === 'relay-accepted' || row.state === 'lan-accepted') return true;
   return row.state === 'pending' && (isOutOfReach(peer) || row.lanAttempts >= LAN_ATTEMPTS_BEFORE_RELAY);
 }
 
-function isOutOfReach({ address, lanFailures }: Pick<PeerRow, 'address' | 'lanFailures'>): boolean {
+/** Whether the LAN does not reach the peer, as far as is known. */
+export function isOutOfReach({ address, lanFailures }: Pick<PeerRow, 'address' | 'lanFailures'>): boolean {
   return address === null || lanFailures >= LAN_ATTEMPTS_BEFORE_RELAY;
 }
 
@@ -42,15 +43,15 @@ export function chooseTransport(
   const overLan = peer.address === null ? 'wait' : 'lan';
   const isCarried = relay !== null && (row.kind === 'envelope' || relay.carriesReceipts);
   switch (row.state) {
-    case 'pending': {
+    case 'pending':
+    case 'lan-accepted': {
       if (!isCarried || !relay.isTargetEnrolled || !mayPush(row, nowMs, relay.retentionMs)) return overLan;
       // Rules 1 and 3: a peer that answers again has no failures, and its rows none either.
-      if (!isOutOfReach(peer) && row.lanAttempts < LAN_ATTEMPTS_BEFORE_RELAY) return overLan;
+      const isDoubted = row.state === 'lan-accepted' && nowMs >= lanDoubtAtMs(row);
+      if (!isDoubted && !isOutOfReach(peer) && row.lanAttempts < LAN_ATTEMPTS_BEFORE_RELAY) return overLan;
       // Where both fail, they take turns.
       return row.relayAttempts > row.lanAttempts && overLan === 'lan' ? 'lan' : 'relay';
     }
-    case 'lan-accepted':
-      return overLan;
     case 'relay-accepted':
       return isCarried && !isAcceptedIn(row, relay.relayPubkey, relay.epoch) ? 'relay' : 'wait';
     default:

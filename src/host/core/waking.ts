@@ -2,10 +2,12 @@
  * Whether a message wakes an idle recipient ("What the service does", 3): kinds `request`, `task`, `decision` and
  * `alert` do; `message` and `reply` only with `needs_reply` or when the body mentions the recipient; `status` never.
  *
- * A mention is `@name` or `@name@host` with the name of the recipient and the name of its host, without case. Before
- * the `@` stands nothing, or a character that no word, e-mail address or path ends with; after the name stands no
- * letter, digit or `@`, nor a `/` with a word behind it (`@name/package`). Full stops, hyphens and underscores at the
- * end of a sentence do not belong to the name unless the recipient is called so. Quotes and code count like any text.
+ * A mention is `@name` or `@name@host` with the name of the recipient and the name of its host, without case. Names are
+ * ASCII, so any other letter ends one, as in languages that write no spaces. Before the `@` stands nothing, or a
+ * character that ends no e-mail address and no path; a letter of a script that writes no spaces may stand there. After
+ * the name stands no `@`, and no `/` with a word behind it (`@name/package`); mentions joined by `/` all count.
+ * Full stops, hyphens and underscores at the end of a sentence do not belong to the name unless the recipient is called
+ * so. Quotes and code count like any text.
  */
 import { foldHostName } from '../../protocol/names.ts';
 import { foldName } from './address.ts';
@@ -17,7 +19,7 @@ export interface WakingMessage {
 }
 
 export interface Mentionable {
-  /** What the recipient is called, and was called when the message was written. */
+  /** The recipient's present name, and its name when the message was written. */
   names: readonly string[];
   host: string;
 }
@@ -32,7 +34,7 @@ const WAKING: Readonly<Record<MessageKind, 'always' | 'when asked' | 'never'>> =
   status: 'never',
 };
 
-/** `mentioned` is what the body mentions; asked for only where it matters. */
+/** `mentioned` returns what the body mentions; it is called only when that matters. */
 export function wakesRecipient(message: WakingMessage, mentioned: () => Mentioned, recipient: Mentionable): boolean {
   const waking = WAKING[message.kind];
   if (waking !== 'when asked') return waking === 'always';
@@ -42,17 +44,28 @@ export function wakesRecipient(message: WakingMessage, mentioned: () => Mentione
 /** What a body mentions: `name` and `name@host`, without case, as written and without what closes a sentence. */
 export type Mentioned = ReadonlySet<string>;
 
-const MENTION =
-  /(?<![\p{L}\p{N}._%+/@-])@(?<name>[A-Za-z0-9][A-Za-z0-9._-]{0,63})(?:@(?<host>[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?))?(?![\p{L}\p{N}@]|\/[\p{L}\p{N}])/gu;
+const AGENT = '[A-Za-z0-9][A-Za-z0-9._-]{0,63}';
+const HOST = '[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?';
+const MENTION = `@${AGENT}(?:@${HOST}[._-]*)?`;
+/** Letters of scripts that write spaces between words: before an `@` they end an e-mail address. */
+const SPACED = String.raw`\p{Script=Latin}\p{Script=Greek}\p{Script=Cyrillic}\p{N}`;
+/** One mention, or several joined by `/`. The end that it asks for keeps it from taking a part of a name for the name. */
+const MENTIONS = new RegExp(
+  String.raw`(?<![${SPACED}._%+/@-])${MENTION}(?:/${MENTION})*(?![A-Za-z0-9._@-]|/[A-Za-z0-9])`,
+  'gu',
+);
 const CLOSING = /[._-]+$/;
 
-/** A body is looked through once, however many it goes to. */
+/** A body is scanned once, however many recipients it has. */
 export function mentionsIn(body: string): Mentioned {
   const found = new Set<string>();
-  for (const { groups } of body.matchAll(MENTION)) {
-    const name = foldName(groups?.['name'] ?? '');
-    const host = groups?.['host'];
-    for (const meant of [name, name.replace(CLOSING, '')]) found.add(mentionOf(meant, host));
+  for (const [mentions] of body.matchAll(MENTIONS)) {
+    for (const mention of mentions.split('/')) {
+      const [name = '', host] = mention.slice(1).split('@');
+      const folded = foldName(name);
+      for (const meant of [folded, folded.replace(CLOSING, '')])
+        found.add(mentionOf(meant, host?.replace(CLOSING, '')));
+    }
   }
   return found;
 }

@@ -1,22 +1,22 @@
 /**
- * What a hook does when an agent's program calls it: tells the daemon what happens in the session, and the agent how
- * many messages wait. A hook never hinders its agent: without a daemon, an agent or a session it says nothing and
- * succeeds, and but for the one that waits while the agent is idle it takes a moment at most.
+ * Runs a hook that an agent's program calls: reports the session's event to the daemon, and tells the agent how
+ * many messages wait. A hook never blocks its agent: without a daemon, an agent or a session it prints nothing and
+ * succeeds, and only the hook of an idle agent takes longer than a moment.
  */
 import { setTimeout as elapsed } from 'node:timers/promises';
-import { SESSION_WAIT_MS_MAX, type SessionState } from '../documents/sessions.ts';
-import { CallFailed, type CallOptions, type DaemonClient } from '../local/client.ts';
-import type { HookMoment, HookProgram, HookSurroundings } from './hook-program.ts';
+import { SESSION_WAIT_MS_MAX, type SessionState } from '../api/schemas/agents.ts';
+import { CallFailed, type CallOptions, type DaemonClient } from '../api/client.ts';
+import type { HookMoment, HookProgram, HookSurroundings } from './programs.ts';
 
-/** For all that a hook asks of the daemon, but for waiting: Claude Code ends a SessionEnd hook after 1.5 s. */
+/** The time limit of all calls to the daemon except waits: Claude Code ends a SessionEnd hook after 1.5 s. */
 export const HOOK_MS = 1000;
-/** A daemon that was there and is gone may come back for so long. */
+/** How long a waiting hook expects a lost daemon to come back. */
 export const DAEMON_BACK_MS = 120_000;
 const DAEMON_BACK_EVERY_MS = 2000;
-/** How much longer than asked a wait may take. */
+/** The most by which a wait may exceed what was asked for. */
 const WAIT_SLACK_MS = 15_000;
 
-/** DO NOT CHANGE: what wakes an agent of Claude Code. */
+/** DO NOT CHANGE: the exit code with which Claude Code wakes the agent. */
 const WAKE_EXIT = 2;
 
 export interface HookOutcome {
@@ -29,15 +29,15 @@ const QUIET: HookOutcome = { exitCode: 0, stdout: '', stderr: '' };
 
 export interface HookCall {
   program: HookProgram;
-  /** What came on stdin. */
+  /** The text on stdin. */
   input: string;
-  /** The agent in whose name; `undefined` when nobody said. */
+  /** The acting agent; `undefined` when none was given. */
   agent: string | undefined;
   client: Pick<DaemonClient, 'call'>;
   /** The agent's program, which called the hook. */
   pid: number;
   surroundings: HookSurroundings;
-  /** Aborted when that program has gone. */
+  /** Aborted when that program has ended. */
   gone: AbortSignal;
 }
 
@@ -47,9 +47,9 @@ export async function runHook(call: HookCall): Promise<HookOutcome> {
   const event = eventOf(input, program);
   if (!event || agent === undefined) return QUIET;
   try {
-    return await happen(call, event, agent);
+    return await handleEvent(call, event, agent);
   } catch {
-    // No daemon, no such agent, too many sessions: for whoever looks at poste, not for an agent at work.
+    // No daemon, no such agent, too many sessions: that is for the user of `poste`, and not for an agent at work.
     return QUIET;
   }
 }
@@ -72,20 +72,20 @@ function eventOf(input: string, { entries }: HookProgram): HookEvent | undefined
   if (typeof document !== 'object' || document === null) return undefined;
   const { session_id: sessionId, hook_event_name: name, agent_id: subagent } = document as Record<string, unknown>;
   const entry = entries.find(({ event }) => event === name);
-  // A subagent has no mailbox of its own, and its events are none of the session's.
+  // A subagent has no mailbox of its own, and its events are not the session's.
   if (!entry || subagent !== undefined || typeof sessionId !== 'string' || !SESSION_ID.test(sessionId))
     return undefined;
   return { name: entry.event, moment: entry.moment, sessionId };
 }
 
-async function happen(call: HookCall, { name, moment, sessionId }: HookEvent, as: string): Promise<HookOutcome> {
+async function handleEvent(call: HookCall, { name, moment, sessionId }: HookEvent, as: string): Promise<HookOutcome> {
   const { client, gone } = call;
   const options = { as, signal: AbortSignal.any([gone, AbortSignal.timeout(HOOK_MS)]) };
   switch (moment) {
     case 'start':
-      return told(name, await register(call, sessionId, { tell: true }, options));
+      return contextOutcome(name, await register(call, sessionId, { tell: true }, options));
     case 'prompt':
-      return told(name, await register(call, sessionId, { tell: true, at_work: true }, options));
+      return contextOutcome(name, await register(call, sessionId, { tell: true, at_work: true }, options));
     case 'idle':
       await register(call, sessionId, {}, options);
       return waitForDoorbell(call, sessionId, as);
@@ -95,7 +95,7 @@ async function happen(call: HookCall, { name, moment, sessionId }: HookEvent, as
   }
 }
 
-/** Always whole: the daemon may not have been there when the session began. */
+/** Registers at every event: the daemon may not have run when the session began. */
 function register(
   { client, program, pid, surroundings }: HookCall,
   sessionId: string,
@@ -106,8 +106,8 @@ function register(
   return client.call('session-register', { session_id: sessionId, wake, pid, ...given }, options);
 }
 
-/** Both programs take context for the agent in this form, at these events. */
-function told(event: string, { text }: SessionState): HookOutcome {
+/** The output by which both programs add context for the agent at these events. */
+function contextOutcome(event: string, { text }: SessionState): HookOutcome {
   if (text === null) return QUIET;
   const document = { hookSpecificOutput: { hookEventName: event, additionalContext: text } };
   return { ...QUIET, stdout: `${JSON.stringify(document)}\n` };
@@ -123,7 +123,7 @@ async function waitForDoorbell({ client, gone }: HookCall, sessionId: string, as
       lostSinceMs = undefined;
       if (event === 'released') return QUIET;
       if (event === 'nothing' || ring === null || text === null || gone.aborted) continue;
-      // What was not counted rings again.
+      // An unconfirmed doorbell is tried again.
       if (await isCounted(client, sessionId, ring, { as, signal: gone })) {
         return { exitCode: WAKE_EXIT, stdout: '', stderr: `${text}\n` };
       }
@@ -146,7 +146,7 @@ async function isCounted(
   try {
     return (await client.call('session-heard', { session_id: sessionId, ring }, options)).counted;
   } catch (error) {
-    // It may have counted, and then nothing rings again: a wake too many is better than none.
+    // It may have been confirmed, and then it is not tried again: one wake too many is better than none.
     if (error instanceof CallFailed && error.status === 0) return true;
     throw error;
   }

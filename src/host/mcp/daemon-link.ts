@@ -1,31 +1,31 @@
 /**
- * The daemon as the tools of one agent ask it. Every call is a connection of its own, so a daemon that went and came back
- * is simply asked again. What goes wrong is said as an agent needs it: it has tools, and no command line.
+ * Calls the daemon for the tools of one agent. Every call has its own connection, so a restarted daemon
+ * is simply called again. Failures are worded for an agent, which has tools and no command line.
  */
-import { CallFailed, type ClientCode, type DaemonClient } from '../local/client.ts';
-import type { InputOf, OperationName, OutputOf } from '../local/operations.ts';
+import { CallFailed, type ClientCode, type DaemonClient } from '../api/client.ts';
+import type { InputOf, OperationName, OutputOf } from '../api/operations.ts';
 
-/** A daemon that is away is asked again after this long, by whoever asks it all the time. */
+/** How long background calls wait before they try a missing daemon again. */
 export const RETRY_MS = 3000;
 
 export interface DaemonLinkOptions {
   client: DaemonClient;
   agent: string;
-  /** Starts a daemon and resolves when it answers; throws `CallFailed`. Without it none is started. */
+  /** Starts a daemon and resolves when it answers; throws `CallFailed`. Absent: no daemon is started. */
   start?: (() => Promise<void>) | undefined;
 }
 
 export interface LinkCallOptions {
   signal?: AbortSignal | undefined;
-  /** Longer than the daemon is asked to wait. */
+  /** Must be longer than the wait that is asked for. */
   silenceMs?: number;
 }
 
 const UNKNOWN_OUTCOME =
   'so it is not known whether this was done: if you gave an idempotency_key, make the same call again with it; else doing it again may do it twice';
 
-/** What an agent is told instead of what a command says. */
-const SAID: Readonly<Partial<Record<ClientCode, string>>> = {
+/** The messages for agents that differ from those of commands. */
+const MESSAGE_FOR_AGENTS: Readonly<Partial<Record<ClientCode, string>>> = {
   DAEMON_NOT_RUNNING:
     "no Poste daemon is running, so nothing was done: ask your user to run poste daemon, or to add --start to this server's arguments, and try again",
   DAEMON_GONE: `the Poste daemon ended before it had answered, ${UNKNOWN_OUTCOME}`,
@@ -44,7 +44,7 @@ export class DaemonLink {
     return this.#options.agent;
   }
 
-  /** Asks in the agent's name, and starts the daemon when none runs and that is wanted. Throws `CallFailed`. */
+  /** Calls an operation as the agent; starts a daemon when none runs and `start` is given. Throws `CallFailed`. */
   async call<N extends OperationName>(name: N, input: InputOf<N>, options: LinkCallOptions = {}): Promise<OutputOf<N>> {
     try {
       return await this.callRunning(name, input, options);
@@ -55,7 +55,7 @@ export class DaemonLink {
     return this.callRunning(name, input, options);
   }
 
-  /** The same, and starts nothing. */
+  /** The same, without starting a daemon. */
   async callRunning<N extends OperationName>(
     name: N,
     input: InputOf<N>,
@@ -69,7 +69,7 @@ export class DaemonLink {
     }
   }
 
-  /** Calls that come while it starts wait for the same start. */
+  /** Calls during a start wait for the same start. */
   #started(start: () => Promise<void>): Promise<void> {
     this.#starting ??= start().finally(() => {
       this.#starting = undefined;
@@ -84,6 +84,6 @@ export function isNotRunning(error: unknown): boolean {
 
 function forAgents(error: unknown): unknown {
   if (!(error instanceof CallFailed)) return error;
-  const said = SAID[error.code as ClientCode];
-  return said === undefined ? error : new CallFailed(error.code, error.status, said, error.details);
+  const message = MESSAGE_FOR_AGENTS[error.code as ClientCode];
+  return message === undefined ? error : new CallFailed(error.code, error.status, message, error.details);
 }

@@ -9,14 +9,13 @@
  */
 import { randomBytes } from 'node:crypto';
 import type { Readable, Writable } from 'node:stream';
-import { type JSONRPCMessage, type McpServer, isJSONRPCNotification } from '@modelcontextprotocol/server';
-import { StdioServerTransport, serveStdio } from '@modelcontextprotocol/server/stdio';
-import type { DaemonClient } from '../local/client.ts';
-import { AgentSession } from './agent-session.ts';
-import { DaemonLink } from './daemon-link.ts';
-import { INBOX_URI } from './inbox-resource.ts';
-import { InboxWatch } from './inbox-watch.ts';
-import { type ServerLog, toolServer } from './tool-server.ts';
+import { setTimeout as elapsed } from 'node:timers/promises';
+import { isJSONRPCNotification, type JSONRPCMessage, type McpServer } from '@modelcontextprotocol/server';
+import { serveStdio, StdioServerTransport } from '@modelcontextprotocol/server/stdio';
+import { CallFailed, type DaemonClient } from '../api/client.ts';
+import { DaemonLink, RETRY_MS } from './daemon-link.ts';
+import { INBOX_URI, InboxWatch } from './inbox-resource.ts';
+import { type ServerLog, toolServer } from './tools.ts';
 
 export interface McpOptions {
   client: DaemonClient;
@@ -25,8 +24,8 @@ export interface McpOptions {
   log: ServerLog;
   /** Starts a daemon and resolves when it answers; throws `CallFailed`. */
   start: (() => Promise<void>) | undefined;
-  /** What the client speaks over; absent: standard input and output. */
-  streams?: ClientStreams | undefined;
+  /** The client's stdio. */
+  streams: ClientStreams;
 }
 
 export interface ClientStreams {
@@ -35,19 +34,19 @@ export interface ClientStreams {
 }
 
 export interface ServedMcp {
-  /** Resolves when the client has gone. */
+  /** Resolves when the client has disconnected. */
   ended: Promise<void>;
   /** Ends the session and the connection. */
   close(): Promise<void>;
 }
 
-export function serveMcp({ client, agent, version, log, start, streams = process }: McpOptions): ServedMcp {
+export function serveMcp({ client, agent, version, log, start, streams }: McpOptions): ServedMcp {
   const link = new DaemonLink({ client, agent, start });
-  // What the message was is the client's, and may be mail.
+  // Never log the message itself: it may hold mail.
   const onerror = ({ name }: Error): void => log(`the client's messages are not all understood (${name})`);
   let server: McpServer | undefined;
   const watch = new InboxWatch(link, () => {
-    // A client that has gone needs no word.
+    // The client may have disconnected.
     void server?.server.sendResourceUpdated({ uri: INBOX_URI }).catch(() => undefined);
   });
   const makeServer = (): McpServer => {
@@ -66,7 +65,7 @@ export function serveMcp({ client, agent, version, log, start, streams = process
   };
 }
 
-/** The client's streams; says what `serveStdio` tells nobody: that it listens for the inbox, and that it has gone. */
+/** The client's streams; also reports what `serveStdio` does not: that the client subscribed to the inbox, or disconnected. */
 class ClientTransport extends StdioServerTransport {
   readonly closed: Promise<void>;
   readonly #listens: () => void;
@@ -91,9 +90,76 @@ class ClientTransport extends StdioServerTransport {
   }
 }
 
-/** Whether it tells the client that it is told of the inbox from now on. */
+/** Whether the message acknowledges the client's subscription to the inbox. */
 function grantsInbox(message: JSONRPCMessage): boolean {
   if (!isJSONRPCNotification(message) || message.method !== 'notifications/subscriptions/acknowledged') return false;
   const { resourceSubscriptions } = Object(message.params?.['notifications']) as { resourceSubscriptions?: unknown };
   return Array.isArray(resourceSubscriptions) && resourceSubscriptions.includes(INBOX_URI);
+}
+
+/**
+ * The session of one MCP process: its agent is live while the process runs.
+ *
+ * It registers again well before it would count as silent. While no daemon runs, or the agent does not exist, it tries
+ * again soon, so that the session is live shortly after either changes.
+ */
+
+/** Registrations within the time after which a silent session is not live. */
+const BEATS_PER_LIFE = 3;
+/** The time limit of the one call that ends the session. */
+const END_MS = 1000;
+
+class AgentSession {
+  readonly #link: DaemonLink;
+  readonly #sessionId: string;
+  readonly #log: ServerLog;
+  readonly #ending = new AbortController();
+  readonly #beats: Promise<void>;
+  #isRegistered = false;
+  /** The code that was last logged, so that a missing daemon is logged once. */
+  #lastFault = '';
+
+  constructor(link: DaemonLink, sessionId: string, log: ServerLog) {
+    this.#link = link;
+    this.#sessionId = sessionId;
+    this.#log = log;
+    this.#beats = this.#beat();
+  }
+
+  /** Ends the session. Never throws. */
+  async end(): Promise<void> {
+    this.#ending.abort();
+    await this.#beats;
+    if (!this.#isRegistered) return;
+    try {
+      const signal = AbortSignal.timeout(END_MS);
+      await this.#link.callRunning('session-end', { session_id: this.#sessionId }, { signal });
+    } catch {
+      // Without this call it is not live either once it was silent for long enough.
+    }
+  }
+
+  async #beat(): Promise<void> {
+    const { signal } = this.#ending;
+    while (!signal.aborted) {
+      const waitMs = await this.#register(signal);
+      await elapsed(waitMs, undefined, { signal, ref: false }).catch(() => undefined);
+    }
+  }
+
+  /** Registers the session. Resolves with how long to wait for the next time. */
+  async #register(signal: AbortSignal): Promise<number> {
+    try {
+      const { live_ms } = await this.#link.callRunning('session-register', { session_id: this.#sessionId }, { signal });
+      this.#isRegistered = true;
+      this.#lastFault = '';
+      return live_ms / BEATS_PER_LIFE;
+    } catch (error) {
+      if (signal.aborted) return 0;
+      const { code, message } = error instanceof CallFailed ? error : { code: 'INTERNAL', message: String(error) };
+      if (code !== this.#lastFault) this.#log(message);
+      this.#lastFault = code;
+      return RETRY_MS;
+    }
+  }
 }

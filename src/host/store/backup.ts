@@ -1,17 +1,17 @@
 /**
  * A backup of a host: every row of its store at one moment, its private keys among them, in the container of
- * system/backup-container.ts.
+ * lib/backup-container.ts.
  */
 import Type, { type Static } from 'typebox';
 import { parserOf } from '../../protocol/schemas.ts';
 import { Count, HostNameText, PublicKeyText, Time } from '../../protocol/shapes.ts';
-import { type BackupKind, writeContainer } from '../../system/backup-container.ts';
+import { type BackupKind, writeContainer } from '../../lib/backup-container.ts';
 import {
   type BackupFileOptions,
   type CheckedContainer,
   checkedContainer,
   writeBackupAside,
-} from '../../system/backup-file.ts';
+} from '../../lib/backup-file.ts';
 import type { HostStore } from './host-store.ts';
 import { PREFIX } from './keys.ts';
 import { HOST_SCHEMA_VERSION } from './open.ts';
@@ -24,24 +24,24 @@ const HostBackupHeader = Type.Object({
   host_pubkey: PublicKeyText,
   schema_version: Count,
   created_at: Time,
-  /** The software that wrote it. */
+  /** The version of the software that wrote it. */
   version: Type.String(),
 });
 export type HostBackupHeader = Static<typeof HostBackupHeader>;
 
-/** How a backup of a host is told from others. */
+/** The container format of host backups. */
 export const HOST_BACKUP: BackupKind<HostBackupHeader> = {
   magic: MAGIC,
   parseHeader: parserOf(HostBackupHeader),
   isNone: 'no backup of a host',
 };
 
-/** What was written. */
+/** What the backup holds. */
 export interface WrittenHostBackup extends CheckedContainer<HostBackupHeader> {
   messages: number;
 }
 
-/** Everything that is in the store now. */
+/** The content of the store at one moment. */
 export function writeHostBackup(
   store: HostStore,
   stamp: Omit<HostBackupHeader, 'schema_version'>,
@@ -49,7 +49,7 @@ export function writeHostBackup(
   return writeContainer(MAGIC, { ...stamp, schema_version: HOST_SCHEMA_VERSION }, store.pairs());
 }
 
-/** Writes the backup that `source` is. Throws `BackupUnwritten`, or what `source` throws. */
+/** Writes the backup from `source` to a file. Throws `BackupUnwritten`, or what `source` throws. */
 export function writeHostBackupFile(
   source: AsyncIterable<Buffer>,
   options: BackupFileOptions,
@@ -57,7 +57,7 @@ export function writeHostBackupFile(
   return writeBackupAside(source, options, checkedHostBackup);
 }
 
-/** Reads a backup to its end and checks all of it. Throws `BackupDamaged`, or what `source` throws. */
+/** Reads a whole backup and checks all of it. Throws `BackupDamaged`, or what `source` throws. */
 export async function checkedHostBackup(source: AsyncIterable<Buffer>): Promise<WrittenHostBackup> {
   let messages = 0;
   const { checked } = await checkedContainer(source, HOST_BACKUP, (run) => {

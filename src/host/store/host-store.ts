@@ -4,24 +4,51 @@
  *     transact(work) ─▶ work runs alone, sees all before it ─▶ its writes join the group ─▶ one batch, `sync: true` ─▶ answered
  *
  * Transactions that come while a batch is being synced form the next group. Invariants:
- *   - a transaction's writes are in the store together or not at all, and nobody is answered before they are durable;
- *   - a transaction that throws writes nothing and hinders no other;
+ *   - a transaction's writes are in the store together or not at all, and its caller waits until they are durable;
+ *   - a transaction that throws writes nothing, and others go on;
  *   - after the first failed batch nothing is written or answered again (fail-stop): the handle may acknowledge what
  *     it loses.
  */
-import type { Keys, TableName, Tables } from '../core/rows.ts';
-import { type KeyStart, PREFIX, endOfRange, keyBytes, keyParts } from './keys.ts';
+import { Packr } from 'msgpackr';
+import type { Keys, TableName, Tables } from '../core/tables.ts';
+import { endOfRange, keyBytes, keyParts, type KeyStart, PREFIX } from './keys.ts';
 import type { HostLevel } from './level.ts';
-import { decodeRow, encodeRow } from './row-codec.ts';
 
-/** A group takes no more transactions when it holds so many writes or bytes. */
+/**
+ * Rows of the host's store to bytes and back: msgpack of `[version, row]`; wire bytes and bodies stand as they are.
+ *
+ * DO NOT CHANGE what a version means: a row that changes its meaning gets a version of its own and is read as both.
+ */
+
+const VERSION = 1;
+// Every row must be readable by itself, and own its bytes.
+const packr = new Packr({ useRecords: false, copyBuffers: true });
+
+function encodeRow<T extends TableName>(table: T, row: Tables[T]): Buffer {
+  if (table === 'outboxWire' || table === 'quarantineWire') return row as Buffer;
+  if (table === 'body') return Buffer.from(row as string, 'utf8');
+  return Buffer.from(packr.pack([VERSION, row]));
+}
+
+/** Throws when the bytes are no row: the store is damaged. */
+function decodeRow<T extends TableName>(table: T, bytes: Buffer): Tables[T] {
+  if (table === 'outboxWire' || table === 'quarantineWire') return Buffer.from(bytes) as Tables[T];
+  if (table === 'body') return bytes.toString('utf8') as Tables[T];
+  const stored: unknown = packr.unpack(bytes);
+  if (!Array.isArray(stored) || stored.length !== 2 || stored[0] !== VERSION) {
+    throw new RangeError(`a row of ${table} has a layout that this software does not know`);
+  }
+  return stored[1] as Tables[T];
+}
+
+/** A group with this many writes or bytes takes no more transactions. */
 const GROUP_WRITES_MAX = 5000;
 const GROUP_BYTES_MAX = 16 << 20;
-/** How many rows a range is read at a time. */
+/** How many rows of a range are read at once. */
 const ROWS_AT_ONCE = 200;
 const READ_BYTES = 1 << 20;
 
-/** Thrown to everybody who waits when a batch failed: what became of it is unknown, and the daemon is ending. */
+/** A batch failed. Thrown to every caller that waits: the outcome is unknown, and the daemon is ending. */
 export class StoreFailed extends Error {
   constructor(cause: unknown) {
     super('the store failed; the outcome is unknown', { cause });
@@ -35,11 +62,11 @@ export interface RangeOptions<T extends TableName> {
   until?: KeyStart<T>;
   /** From the last key to the first. */
   reverse?: boolean;
-  /** At most so many rows. */
+  /** The most rows to return. */
   limit?: number;
 }
 
-/** What can be read, at one moment. */
+/** Reads one snapshot of the store. */
 export interface Reader {
   get<T extends TableName>(table: T, ...key: Keys[T]): Tables[T] | undefined;
   /** The rows whose keys begin with `start`, in the order of their keys. */
@@ -50,13 +77,13 @@ export interface Reader {
   ): AsyncGenerator<{ key: Keys[T]; row: Tables[T] }>;
 }
 
-/** What a transaction may do: read what is and what it wrote, and write. */
+/** Reads the store with the transaction's own writes, and writes. */
 export interface Transaction extends Reader {
   put<T extends TableName>(table: T, key: Keys[T], row: Tables[T]): void;
   delete<T extends TableName>(table: T, key: Keys[T]): void;
-  /** The next number of a counter, from 1: never given twice. */
+  /** The next number of a counter, from 1; never the same number twice. */
   next(counter: string): number;
-  /** Runs when the transaction is durable, in the order given, before its caller goes on. Must not throw. */
+  /** Runs `run` once the transaction is durable, in the order of these calls, before the caller gets its result. Must not throw. */
   afterCommit(effect: () => void): void;
 }
 
@@ -83,8 +110,8 @@ export class HostStore {
   }
 
   /**
-   * Runs `work` with nothing between its reads and writes, and resolves with what it returned once that is durable.
-   * Throws `StoreFailed`, and whatever `work` throws; then nothing of it is written.
+   * Runs `work` alone, and resolves with its result once its writes are durable.
+   * Throws `StoreFailed`, or what `work` throws: then nothing of it is written.
    */
   transact<R>(work: (tx: Transaction) => R | Promise<R>): Promise<R> {
     if (this.#failure) return Promise.reject(this.#failure);
@@ -99,7 +126,7 @@ export class HostStore {
     });
   }
 
-  /** What was durable when it was called; the reader is good until `work` has ended. */
+  /** Reads what was durable at the call; the reader is valid until `work` ends. */
   async read<R>(work: (reader: Reader) => R | Promise<R>): Promise<R> {
     if (this.#failure) throw this.#failure;
     const snapshot = this.#level.snapshot();
@@ -110,14 +137,14 @@ export class HostStore {
     }
   }
 
-  /** Ends when everything that was asked before is durable. */
+  /** Closes the store once all earlier transactions are durable. */
   async close(): Promise<void> {
     this.#isClosed = true;
     await this.#running;
     await this.#level.close();
   }
 
-  /** For a copy: runs of every stored key and value as they are when the first is asked for, in order. */
+  /** Every stored key and value, in runs and in order, as of the first read; for a copy. */
   async *pairs(): AsyncGenerator<[key: Buffer, value: Buffer][]> {
     if (this.#failure) throw this.#failure;
     const snapshot = this.#level.snapshot();
@@ -133,7 +160,7 @@ export class HostStore {
   }
 
   async #run(): Promise<void> {
-    // Whatever is asked in this turn comes into the first group.
+    // All transactions of this turn come into the first group.
     await Promise.resolve();
     while (this.#waiting.length > 0) {
       if (this.#failure) for (const { reject } of this.#waiting.splice(0)) reject(this.#failure);
@@ -225,7 +252,7 @@ class View implements Reader {
     }
   }
 
-  /** Stored and written pairs of a range as one row of keys. */
+  /** Merges the stored and the written pairs of a range in key order. */
   async *#merged(gte: Buffer, lt: Buffer, reverse: boolean): AsyncGenerator<[Buffer, Buffer]> {
     const written = this.#writtenIn(gte, lt, reverse);
     let next = written.shift();
@@ -261,7 +288,7 @@ class View implements Reader {
     }
   }
 
-  /** What the layers hold of a range, the top layer's word for each key, in order. */
+  /** The writes of the layers in a range, in order; the top layer wins for each key. */
   #writtenIn(gte: Buffer, lt: Buffer, reverse: boolean): [string, Buffer | null][] {
     const from = gte.toString('latin1');
     const until = lt.toString('latin1');
@@ -311,7 +338,7 @@ class OpenTransaction extends View implements Transaction {
     this.effects.push(effect);
   }
 
-  /** Adds what was written to `group`; returns how many bytes that is. */
+  /** Adds the writes to `group`; returns their size in bytes. */
   mergeInto(group: Writes): number {
     let bytes = 0;
     for (const [key, value] of this.#writes) {

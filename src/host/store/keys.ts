@@ -6,9 +6,9 @@
  *
  * So keys of one table sort by their parts, and all keys that begin with the same parts are one range.
  */
-import type { Keys, TableName } from '../core/rows.ts';
+import type { Keys, TableName } from '../core/tables.ts';
 
-/** DO NOT CHANGE: persisted. A number that was used is never given to another table. */
+/** DO NOT CHANGE: persisted. Never give a used number to another table. */
 export const PREFIX: { readonly [T in TableName]: number } = {
   identity: 0x01,
   counter: 0x02,
@@ -39,6 +39,8 @@ export const PREFIX: { readonly [T in TableName]: number } = {
   receipt: 0x43,
   quarantineItem: 0x44,
   quarantineUsage: 0x45,
+  quarantineOldest: 0x46,
+  quarantineLoss: 0x47,
   idempotency: 0x50,
   idempotencyDue: 0x51,
   relay: 0x60,
@@ -75,6 +77,8 @@ const PARTS: { readonly [T in TableName]: readonly ('text' | 'number')[] } = {
   quarantineWire: ['number'],
   quarantineItem: ['text'],
   quarantineUsage: ['text'],
+  quarantineOldest: ['text', 'number'],
+  quarantineLoss: ['text'],
   arrival: ['text', 'text'],
   receipt: ['text', 'text', 'text'],
   idempotency: ['text', 'text'],
@@ -84,17 +88,17 @@ const PARTS: { readonly [T in TableName]: readonly ('text' | 'number')[] } = {
   relayPosition: ['text', 'text', 'text'],
 };
 
-/** The prefix of what no table holds: the schema's version. DO NOT CHANGE. */
+/** The prefix of the schema's version, which is in no table. DO NOT CHANGE. */
 export const SCHEMA_KEY = Buffer.from([0x00]);
 
 const NUMBER_BYTES = 8;
 const NUL = Buffer.from([0]);
 
-/** The first parts of a key: all keys that begin so are one range. */
+/** The first parts of a key: all keys that begin with them are one range. */
 export type KeyStart<T extends TableName> = Keys[T] extends [...infer Parts] ? StartOf<Parts> : never;
 type StartOf<Parts extends unknown[]> = Parts extends [...infer Rest, unknown] ? Parts | StartOf<Rest> : Parts;
 
-/** The bytes of a key, or of the first parts of one. Throws `RangeError` for a part that no key can hold. */
+/** The bytes of a key, or of its first parts. Throws `RangeError` for a part that no key can hold. */
 export function keyBytes<T extends TableName>(table: T, parts: KeyStart<T>): Buffer {
   const chunks: Buffer[] = [Buffer.from([PREFIX[table]])];
   const values: readonly unknown[] = parts;

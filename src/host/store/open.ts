@@ -1,8 +1,8 @@
 /**
- * Opens the host's store, or refuses with one sentence.
+ * Opens or makes the host's store. Every refusal is one sentence.
  *
- * The folder is the owner's alone. A store that exists is never made anew in silence: LevelDB would open an empty one
- * over a lost file.
+ * Only the owner can read the folder. An existing store is never made anew in silence: LevelDB would open an empty one
+ * if a file is lost.
  */
 import { chmodSync, existsSync, mkdirSync, readdirSync } from 'node:fs';
 import { SCHEMA_KEY } from './keys.ts';
@@ -55,7 +55,7 @@ export async function openHostStore(folder: string, failed: (error: StoreFailed)
   return new HostStore(level, failed);
 }
 
-/** Whether the folder holds anything of a store. */
+/** Whether the folder holds any file of a store. */
 export function holdsStore(folder: string): boolean {
   return existsSync(folder) && readdirSync(folder).some((name) => name !== 'LOCK' && !name.startsWith('LOG'));
 }

@@ -1,19 +1,19 @@
 /**
- * A backup as a store, and how it takes the place of the one that served.
+ * Makes a store of a backup, and puts it in the place of the present one.
  *
  *     store.restoring-…   being made                             removed by the next restore
- *     store.restored      whole, and about to take the name      takes it at the next start when there is no `store`
- *     store.replaced-…    what served before                     its owner's to delete
+ *     store.restored      complete, about to be renamed          renamed at the next start when there is no `store`
+ *     store.replaced-…    the store before the restore           its owner may delete it
  *
- * So a crash at any point leaves the old store or the new one, never none and never half of one.
+ * So a crash at any point leaves the old store or the new one, whole.
  */
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import type { Pair } from '../../system/pair-block.ts';
-import { syncFolder } from '../../system/sync-folder.ts';
+import type { Pair } from '../../lib/pair-block.ts';
+import { syncFolder } from '../../lib/sync-folder.ts';
 import { levelAt } from './level.ts';
 
-/** Makes a store of runs of pairs at `folder`, which is not there. */
+/** Makes a store from runs of pairs at `folder`, which must not exist. */
 export async function fillStore(folder: string, runs: AsyncIterable<readonly Pair[]>): Promise<void> {
   mkdirSync(folder, { mode: 0o700 });
   const level = levelAt(folder);
@@ -30,7 +30,7 @@ export async function fillStore(folder: string, runs: AsyncIterable<readonly Pai
   }
 }
 
-/** Removes what restores that were cut short left behind. The caller holds the lock of `store`, if there is one. */
+/** Removes what interrupted restores left behind. The caller holds the lock of `store`, if there is one. */
 export function removeUnfinished(store: string): void {
   for (const name of readdirSync(dirname(store))) {
     const isLeft = name.startsWith(`${basename(store)}.restoring-`) || name === basename(restoredName(store));
@@ -38,7 +38,7 @@ export function removeUnfinished(store: string): void {
   }
 }
 
-/** Puts the store at `made` in the place of `store`; answers where the one that was there is kept, if one was. */
+/** Renames the store at `made` to `store`. Returns where the store that was there is kept, if there was one. */
 export async function takePlace(made: string, store: string, nowMs: number): Promise<string | null> {
   const aside = existsSync(store) ? replacedName(store, nowMs) : null;
   renameSync(made, restoredName(store));
@@ -49,7 +49,7 @@ export async function takePlace(made: string, store: string, nowMs: number): Pro
   return aside;
 }
 
-/** Ends a restore that was cut short between its two renames. To be called before the store is looked for. */
+/** Finishes a restore that was interrupted between its two renames. Call it before opening the store. */
 export async function finishRestore(store: string): Promise<void> {
   if (existsSync(store) || !existsSync(restoredName(store))) return;
   renameSync(restoredName(store), store);

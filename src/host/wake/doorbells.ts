@@ -1,219 +1,217 @@
 /**
- * Rings the doorbells of this host's agents: hears what happens, looks at the mailbox, lets the core decide, climbs the
- * ladder, and keeps what was proven.
+ * Runs the doorbells of this host's agents: takes events, reads the mailbox, lets the core decide, tries the wake
+ * methods, and records what was proven.
  *
- *     what happened ─▶ mailbox as it is ─▶ stepDoorbell ─▶ ladder ─▶ heard: entries notified, session recorded
- *                                               ▲  └─▶ timer            │
- *                                               └──── what came of it ◀─┘
+ *     event ─▶ mailbox ─▶ stepDoorbell ─▶ wake methods ─▶ heard: entries notified, session recorded
+ *                          ▲  └─▶ timer        │
+ *                          └──── `attempted` ◀─┘
  *
- * What an agent was told is in its mailbox (`notifiedAtMs`), so a daemon that starts again knows it; the cooldown is
- * not kept. For one agent everything here happens one after the other.
+ * The mailbox keeps what an agent was notified of (`notifiedAtMs`), so a daemon that starts again knows it; the cooldown
+ * is lost. The events of one agent are handled one after another.
  */
-import { type Doorbell, type DoorbellHappening, QUIET_DOORBELL, stepDoorbell } from '../core/doorbell.ts';
+import { type Doorbell, type DoorbellEvent, QUIET_DOORBELL, stepDoorbell } from '../core/doorbell.ts';
 import type { AgentId, WakeMethodName } from '../core/rows.ts';
-import type { Happening, Office } from '../office/office.ts';
-import type { WakeOutcome } from '../office/ring.ts';
-import { agentsPresent, recordWoken } from '../office/sessions.ts';
-import type { Cancel, Timers } from '../office/timers.ts';
-import { type Unread, markTold, unreadOf } from '../office/waking-mail.ts';
-import { type LadderResult, climbLadder } from './ladder.ts';
-import type { Rungs } from './rung.ts';
+import type { HostEvent, HostContext } from '../context.ts';
+import { agentsPresent, recordWoken, type WakeResult } from '../agents/sessions.ts';
+import type { Cancel, Timers } from '../../lib/clock.ts';
+import { type Unread, markUnreadNotified, unreadOf } from '../mailbox/waking-mail.ts';
+import { type WakeAttempt, tryWakeMethods, type WakeMethodTable } from './wake-methods.ts';
 
-/** How long a sender waits to hear whether the recipient was woken. */
-export const RING_WAIT_MS = 1500;
+/** How long a send waits for proof that the recipient was woken. */
+export const WAKE_WAIT_MS = 1500;
 
-/** What a sender is told. */
+/** The sentence in the answer to the sender. */
 const WOKEN_BY: Readonly<Record<WakeMethodName, string>> = {
   hook: 'Woken now: the hook of its session took the doorbell.',
   command: 'Woken now: the wake command of its session succeeded.',
   tmux: 'Woken now: the doorbell was typed into its terminal.',
 };
 const NOT_WOKEN = {
-  told: 'It was told of what is unread.',
+  notified: 'It was told of its unread mail.',
   later: 'A doorbell rang a moment ago; it rings again if this stays unread.',
   unheard: 'A doorbell was tried, and nothing proves that it was heard.',
   nobody: 'None of its sessions can be woken now.',
   underWay: 'Its doorbell is still being rung.',
 } as const;
 
-/** What is known of one agent's doorbell. */
-interface Post {
+/** The doorbell of one agent. */
+interface DoorbellState {
   doorbell: Doorbell;
-  queue: DoorbellHappening[];
-  /** Looks and decides, as long as there is something in the queue. */
+  queue: DoorbellEvent[];
+  /** Handles the queue; absent when the queue is empty. */
   running: Promise<void> | undefined;
-  /** The doorbell that rings, until what came of it is in the queue. */
-  ringing: Promise<void> | undefined;
+  /** The attempt under way; absent once `attempted` is in the queue. */
+  attempt: Promise<void> | undefined;
   cancelTimer: Cancel;
-  /** The last that rang. */
-  last: LadderResult | undefined;
-  /** How many were heard. */
+  /** The last attempt that ended. */
+  last: WakeAttempt | undefined;
+  /** How many attempts were heard. */
   heard: number;
-  /** Whether a doorbell is due after a pause. */
+  /** Whether an attempt is due after a pause. */
   isDueLater: boolean;
 }
 
 export interface DoorbellParts {
-  office: Office;
+  context: HostContext;
   timers: Timers;
-  rungs: Rungs;
+  methods: WakeMethodTable;
 }
 
 export class Doorbells {
   readonly #parts: DoorbellParts;
-  readonly #posts = new Map<AgentId, Post>();
+  readonly #states = new Map<AgentId, DoorbellState>();
   readonly #closing = new AbortController();
-  readonly #endListening: () => void;
+  readonly #unsubscribe: () => void;
 
   constructor(parts: DoorbellParts) {
     this.#parts = parts;
-    this.#endListening = parts.office.listen((happening) => this.#hear(happening));
+    this.#unsubscribe = parts.context.subscribe((event) => this.#onHostEvent(event));
   }
 
-  /** What came while no daemon ran, or was not rung before it ended, rings for those who are there. */
+  /** Checks every agent with a live session: mail may have come, or an attempt may have been lost, while no daemon ran. */
   async start(): Promise<void> {
-    for (const agentId of await agentsPresent(this.#parts.office)) this.#happen(agentId, { type: 'look' });
+    for (const agentId of await agentsPresent(this.#parts.context)) this.#enqueue(agentId, { type: 'check' });
   }
 
-  /** For who sends: after the commit, bounded in time. Never rejects. */
-  readonly ring = async (agentId: AgentId): Promise<WakeOutcome> => {
-    const post = this.#post(agentId);
-    const heardBefore = post.heard;
-    this.#happen(agentId, { type: 'look' });
-    const isSettled = await this.#settledInTime(post);
-    if (post.heard > heardBefore && post.last?.by) return { isWoken: true, detail: WOKEN_BY[post.last.by.method] };
+  /** Wakes the recipient of a send. Called after the commit; bounded in time. Never rejects. */
+  readonly wakeAgent = async (agentId: AgentId): Promise<WakeResult> => {
+    const state = this.#stateOf(agentId);
+    const heardBefore = state.heard;
+    this.#enqueue(agentId, { type: 'check' });
+    const isSettled = await this.#settledInTime(state);
+    if (state.heard > heardBefore && state.last?.by) return { isWoken: true, detail: WOKEN_BY[state.last.by.method] };
     if (!isSettled) return { isWoken: false, detail: NOT_WOKEN.underWay };
-    return { isWoken: false, detail: whyNot(post) };
+    return { isWoken: false, detail: whyNot(state) };
   };
 
-  /** Rings no more. Resolves when nothing here is under way. */
+  /** Ends all attempts. Resolves when none is under way. */
   async close(): Promise<void> {
-    this.#endListening();
+    this.#unsubscribe();
     this.#closing.abort();
-    await Promise.all([...this.#posts.values()].map((post) => this.#settled(post)));
-    for (const { cancelTimer } of this.#posts.values()) cancelTimer();
+    await Promise.all([...this.#states.values()].map((state) => this.#settled(state)));
+    for (const { cancelTimer } of this.#states.values()) cancelTimer();
   }
 
-  #hear(happening: Happening): void {
-    switch (happening.type) {
+  #onHostEvent(event: HostEvent): void {
+    switch (event.type) {
       case 'mail-stored':
-        if (happening.wakes) this.#happen(happening.agentId, { type: 'look' });
+        if (event.wakes) this.#enqueue(event.agentId, { type: 'check' });
         return;
       case 'mail-handled':
-        // Of an agent that nobody rings for there is nothing to take back.
-        if (this.#posts.has(happening.agentId)) this.#happen(happening.agentId, { type: 'look' });
+        // An agent without a doorbell has no attempt to outdate.
+        if (this.#states.has(event.agentId)) this.#enqueue(event.agentId, { type: 'check' });
         return;
       case 'session-registered':
-        this.#happen(happening.agentId, { type: 'session-came' });
+        this.#enqueue(event.agentId, { type: 'session-registered' });
         return;
-      case 'session-told':
-        this.#happen(happening.agentId, { type: 'told' });
-        this.#happen(happening.agentId, { type: 'listener-came' });
+      case 'session-notified':
+        this.#enqueue(event.agentId, { type: 'notified' });
+        this.#enqueue(event.agentId, { type: 'session-wakeable' });
         return;
       case 'session-waits':
-        this.#happen(happening.agentId, { type: 'listener-came' });
+        this.#enqueue(event.agentId, { type: 'session-wakeable' });
         return;
       default:
     }
   }
 
-  #happen(agentId: AgentId, happening: DoorbellHappening): void {
-    const post = this.#post(agentId);
-    // What came of a doorbell is taken in also while this closes: whoever waits for it is to end.
-    if (this.#closing.signal.aborted && happening.type !== 'rung') return;
-    post.queue.push(happening);
-    post.running ??= this.#run(agentId, post);
+  #enqueue(agentId: AgentId, event: DoorbellEvent): void {
+    const state = this.#stateOf(agentId);
+    // The end of an attempt is handled also while this closes: callers wait for it.
+    if (this.#closing.signal.aborted && event.type !== 'attempted') return;
+    state.queue.push(event);
+    state.running ??= this.#run(agentId, state);
   }
 
-  async #run(agentId: AgentId, post: Post): Promise<void> {
+  async #run(agentId: AgentId, state: DoorbellState): Promise<void> {
     try {
-      while (post.queue.length > 0) {
-        const mail = await this.#parts.office.store.read((reader) => unreadOf(reader, agentId));
-        for (const happening of post.queue.splice(0)) this.#step(agentId, post, mail, happening);
+      while (state.queue.length > 0) {
+        const mail = await this.#parts.context.store.read((reader) => unreadOf(reader, agentId));
+        for (const event of state.queue.splice(0)) this.#step(agentId, state, mail, event);
       }
     } catch (error) {
-      // A store that failed ends the daemon; nothing here knows better.
-      post.queue = [];
-      this.#parts.office.log('warn', 'a doorbell could not be decided', { err: error });
+      // A store that failed ends the daemon.
+      state.queue = [];
+      this.#parts.context.log('warn', 'a doorbell could not be decided', { err: error });
     }
-    // With the look at the queue: what comes from now on starts the next run.
-    post.running = undefined;
+    // In the same turn as the last check of the queue: the next event starts the next run.
+    state.running = undefined;
   }
 
-  #step(agentId: AgentId, post: Post, mail: Unread, happening: DoorbellHappening): void {
-    const nowMs = this.#parts.office.monotonicMs();
-    const { doorbell, rings, nextAtMs } = stepDoorbell(post.doorbell, mail.waking, happening, nowMs);
-    post.doorbell = doorbell;
-    post.cancelTimer();
-    post.isDueLater = nextAtMs !== null;
+  #step(agentId: AgentId, state: DoorbellState, mail: Unread, event: DoorbellEvent): void {
+    const nowMs = this.#parts.context.monotonicMs();
+    const { doorbell, startsAttempt, nextAtMs } = stepDoorbell(state.doorbell, mail.waking, event, nowMs);
+    state.doorbell = doorbell;
+    state.cancelTimer();
+    state.isDueLater = nextAtMs !== null;
     if (nextAtMs !== null && !this.#closing.signal.aborted) {
-      const look = (): void => this.#happen(agentId, { type: 'look' });
-      post.cancelTimer = this.#parts.timers.after(Math.max(0, nextAtMs - nowMs), look);
+      const check = (): void => this.#enqueue(agentId, { type: 'check' });
+      state.cancelTimer = this.#parts.timers.after(Math.max(0, nextAtMs - nowMs), check);
     }
-    if (!rings) return;
-    post.ringing = this.#ring(agentId, post, mail);
+    if (!startsAttempt) return;
+    state.attempt = this.#attempt(agentId, state, mail);
   }
 
-  async #ring(agentId: AgentId, post: Post, { text, until }: Unread): Promise<void> {
-    const { office, rungs } = this.#parts;
-    let result: LadderResult = { outcome: 'nobody', by: null };
+  async #attempt(agentId: AgentId, state: DoorbellState, { text, until }: Unread): Promise<void> {
+    const { context, methods } = this.#parts;
+    let result: WakeAttempt = { outcome: 'nobody', by: null };
     try {
-      if (text === null) throw new Error('invariant: whoever is rung for has unread mail');
-      result = await climbLadder(office, rungs, agentId, text, this.#closing.signal);
+      if (text === null) throw new Error('invariant: an attempt is made only for unread mail');
+      result = await tryWakeMethods(context, methods, agentId, text, this.#closing.signal);
       const { by } = result;
       if (by) {
-        await office.store.transact(async (tx) => {
-          recordWoken(tx, office, by.session, by.method);
-          await markTold(tx, office, agentId, until);
+        await context.store.transact(async (tx) => {
+          recordWoken(tx, context, by.session, by.method);
+          await markUnreadNotified(tx, context, agentId, until);
         });
       }
     } catch (error) {
-      office.log('warn', 'a doorbell failed', { err: error });
+      context.log('warn', 'a doorbell failed', { err: error });
     }
-    post.last = result;
-    if (result.by) post.heard++;
-    post.ringing = undefined;
-    this.#happen(agentId, { type: 'rung', outcome: result.outcome });
+    state.last = result;
+    if (result.by) state.heard++;
+    state.attempt = undefined;
+    this.#enqueue(agentId, { type: 'attempted', outcome: result.outcome });
   }
 
-  #settledInTime(post: Post): Promise<boolean> {
+  #settledInTime(state: DoorbellState): Promise<boolean> {
     return new Promise((resolve) => {
-      const cancel = this.#parts.timers.after(RING_WAIT_MS, () => resolve(false));
-      void this.#settled(post).then(() => {
+      const cancel = this.#parts.timers.after(WAKE_WAIT_MS, () => resolve(false));
+      void this.#settled(state).then(() => {
         cancel();
         resolve(true);
       });
     });
   }
 
-  /** Resolves when nothing is under way for an agent; a doorbell that is due later is not waited for. */
-  async #settled(post: Post): Promise<void> {
-    while (post.running ?? post.ringing) {
-      await post.running;
-      await post.ringing;
+  /** Resolves when nothing is under way for an agent; it does not wait for an attempt that is due later. */
+  async #settled(state: DoorbellState): Promise<void> {
+    while (state.running ?? state.attempt) {
+      await state.running;
+      await state.attempt;
     }
   }
 
-  #post(agentId: AgentId): Post {
-    const known = this.#posts.get(agentId);
+  #stateOf(agentId: AgentId): DoorbellState {
+    const known = this.#states.get(agentId);
     if (known) return known;
-    const post: Post = {
+    const state: DoorbellState = {
       doorbell: QUIET_DOORBELL,
       queue: [],
       running: undefined,
-      ringing: undefined,
+      attempt: undefined,
       cancelTimer: () => undefined,
       last: undefined,
       heard: 0,
       isDueLater: false,
     };
-    this.#posts.set(agentId, post);
-    return post;
+    this.#states.set(agentId, state);
+    return state;
   }
 }
 
-function whyNot({ doorbell, isDueLater, last }: Post): string {
+function whyNot({ doorbell, isDueLater, last }: DoorbellState): string {
   if (doorbell.isStranded) return NOT_WOKEN.nobody;
   if (last?.outcome === 'unheard') return NOT_WOKEN.unheard;
-  return isDueLater ? NOT_WOKEN.later : NOT_WOKEN.told;
+  return isDueLater ? NOT_WOKEN.later : NOT_WOKEN.notified;
 }

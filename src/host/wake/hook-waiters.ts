@@ -1,22 +1,24 @@
 /**
- * Hooks that wait for a doorbell, each in a call to the daemon.
+ * Hooks that wait for a doorbell, each in a call to the daemon (`session-wait`).
  *
- * A doorbell answers the call; proof is that whoever waited says so in another call, within a moment. A session has one
- * waiter: a new wait ends the one before it, which a hook of an earlier turn left behind.
+ * A doorbell answers the call. Proof that the hook got it is a second call (`session-heard`) within a moment. A session
+ * has one waiter: a new wait ends the one before it, which a hook of an earlier turn left behind.
  */
 import type { AgentId } from '../core/rows.ts';
-import type { SessionWaitResult } from '../documents/sessions.ts';
-import type { Timers } from '../office/timers.ts';
-import type { Rung, RungOutcome } from './rung.ts';
+import type { SessionWaitResult } from '../api/schemas/agents.ts';
+import type { Timers } from '../../lib/clock.ts';
+import type { TryWake, TryWakeOutcome } from './wake-methods.ts';
 
-/** Between the answer of a wait and the word that it came. */
+/** Between the answer to a wait and the call that confirms it. */
 export const HEARD_MS = 1000;
 const RING_BYTES = 16;
 
 const NOTHING: SessionWaitResult = { event: 'nothing', ring: null, text: null };
 const RELEASED: SessionWaitResult = { event: 'released', ring: null, text: null };
 
-interface Rang {
+/** A doorbell that a hook got and has not confirmed yet. */
+interface Unconfirmed {
+  /** The id of the doorbell. */
   ring: string;
   heard: () => void;
 }
@@ -29,7 +31,7 @@ export interface HookWaiterParts {
 export class HookWaiters {
   readonly #parts: HookWaiterParts;
   readonly #waiting = new Map<string, (answer: SessionWaitResult) => void>();
-  readonly #rang = new Map<string, Rang>();
+  readonly #unconfirmed = new Map<string, Unconfirmed>();
 
   constructor(parts: HookWaiterParts) {
     this.#parts = parts;
@@ -54,35 +56,35 @@ export class HookWaiters {
     });
   }
 
-  /** Whether the doorbell still waited for this. */
+  /** The hook confirms the doorbell `ring`. Returns whether the doorbell still waited for that. */
   heard(agentId: AgentId, sessionId: string, ring: string): boolean {
-    const rang = this.#rang.get(keyOf(agentId, sessionId));
-    if (rang?.ring !== ring) return false;
-    rang.heard();
+    const doorbell = this.#unconfirmed.get(keyOf(agentId, sessionId));
+    if (doorbell?.ring !== ring) return false;
+    doorbell.heard();
     return true;
   }
 
-  /** The session's agent needs no doorbell: whoever waits for one is not to ask again. */
+  /** The session's agent needs no doorbell: its hook stops waiting. */
   release(agentId: AgentId, sessionId: string): void {
     this.#waiting.get(keyOf(agentId, sessionId))?.(RELEASED);
   }
 
-  readonly rung: Rung<'hook'> = ({ agentId, sessionId }, _method, text, signal) => {
+  readonly tryHook: TryWake<'hook'> = ({ agentId, sessionId }, _method, text, signal) => {
     const key = keyOf(agentId, sessionId);
     const answer = this.#waiting.get(key);
     if (!answer) return Promise.resolve('unavailable');
     const ring = this.#parts.randomBytes(RING_BYTES).toString('hex');
-    return new Promise<RungOutcome>((resolve) => {
-      const over = (outcome: RungOutcome): void => {
+    return new Promise<TryWakeOutcome>((resolve) => {
+      const over = (outcome: TryWakeOutcome): void => {
         cancel();
         signal.removeEventListener('abort', give);
-        this.#rang.delete(key);
+        this.#unconfirmed.delete(key);
         resolve(outcome);
       };
       const give = (): void => over('unheard');
       const cancel = this.#parts.timers.after(HEARD_MS, give);
       signal.addEventListener('abort', give);
-      this.#rang.set(key, { ring, heard: () => over('heard') });
+      this.#unconfirmed.set(key, { ring, heard: () => over('heard') });
       answer({ event: 'doorbell', ring, text });
     });
   };

@@ -1,7 +1,8 @@
-/** What the operating system says of a process: by `/proc` where there is one, else by `ps`. */
+/** Facts about processes, from `/proc` or else `ps`; and running a program for a bounded time. */
+import { spawn } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
+import type { Readable } from 'node:stream';
 import type { ProcessMark } from '../core/rows.ts';
-import { runBounded } from './run-bounded.ts';
 
 const PS_MS = 1000;
 
@@ -23,7 +24,7 @@ export async function processFacts(pid: number, signal: AbortSignal): Promise<Pr
   return stat === undefined ? undefined : factsOfStat(pid, boot.trim(), stat);
 }
 
-/** Whether it still is the process that it was. */
+/** Whether the same process still runs. */
 export async function isRunning(mark: ProcessMark, factsOf: FactsOf, signal: AbortSignal): Promise<boolean> {
   const facts = await factsOf(mark.pid, signal);
   return facts?.mark.startedAt === mark.startedAt;
@@ -64,5 +65,78 @@ async function textOf(path: string): Promise<string | undefined> {
     return await readFile(path, 'utf8');
   } catch {
     return undefined;
+  }
+}
+
+/** The time between SIGTERM and SIGKILL. */
+const END_MS = 500;
+const OUTPUT_BYTES_MAX = 64 * 1024;
+
+interface RunOptions {
+  timeoutMs: number;
+  /** Ends it early. */
+  signal: AbortSignal;
+}
+
+interface Ran {
+  /** Its exit code; null when it could not be started, or was ended. */
+  code: number | null;
+  stdout: string;
+  stderr: string;
+}
+
+/**
+ * Runs a program without a shell. Never rejects. Its stdin is empty, and 64 KiB of each output are kept. It leads its own
+ * process group, which is ended as a whole.
+ */
+export function runBounded(program: string, args: readonly string[], { timeoutMs, signal }: RunOptions): Promise<Ran> {
+  if (signal.aborted) return Promise.resolve({ code: null, stdout: '', stderr: '' });
+  return new Promise((resolve) => {
+    const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'], detached: true, cwd: '/' });
+    const stdout = collected(child.stdout);
+    const stderr = collected(child.stderr);
+    let killing: NodeJS.Timeout | undefined;
+    const end = (): void => {
+      sendToGroup(child.pid, 'SIGTERM');
+      killing ??= setTimeout(() => sendToGroup(child.pid, 'SIGKILL'), END_MS);
+    };
+    const timer = setTimeout(end, timeoutMs);
+    signal.addEventListener('abort', end);
+    const done = (code: number | null): void => {
+      clearTimeout(timer);
+      clearTimeout(killing);
+      signal.removeEventListener('abort', end);
+      // A child of the program may hold its ends of the pipes open.
+      child.stdout.destroy();
+      child.stderr.destroy();
+      resolve({ code, stdout: stdout(), stderr: stderr() });
+    };
+    child.once('error', () => done(null));
+    child.once('exit', (code) => {
+      // Its children end too, if it was ended.
+      if (killing) sendToGroup(child.pid, 'SIGKILL');
+      // The rest of its output is in the pipe.
+      setImmediate(() => done(code));
+    });
+  });
+}
+
+/** Returns a function that returns the stream's text so far. */
+function collected(stream: Readable): () => string {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  stream.on('data', (chunk: Buffer) => {
+    bytes += chunk.length;
+    if (bytes <= OUTPUT_BYTES_MAX) chunks.push(chunk);
+  });
+  return () => Buffer.concat(chunks).toString('utf8');
+}
+
+function sendToGroup(pid: number | undefined, name: NodeJS.Signals): void {
+  if (pid === undefined) return;
+  try {
+    process.kill(-pid, name);
+  } catch {
+    // It has ended.
   }
 }

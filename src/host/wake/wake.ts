@@ -1,34 +1,32 @@
-/** Everything that wakes: put together for the daemon, and closed as one. */
-import type { Office } from '../office/office.ts';
-import type { Ring } from '../office/ring.ts';
-import type { SessionDesk } from '../office/session-desk.ts';
-import type { Timers } from '../office/timers.ts';
-import { commandRung } from './command-rung.ts';
+/** Puts together what wakes agents: doorbells, wake methods, sessions. */
+import type { HostContext } from '../context.ts';
+import type { WakeAgent } from '../agents/sessions.ts';
+import type { SessionService } from '../api/handlers.ts';
+import type { Timers } from '../../lib/clock.ts';
+import { tmuxMethod, tryCommand } from './wake-methods.ts';
 import { Doorbells } from './doorbells.ts';
 import { HookWaiters } from './hook-waiters.ts';
 import { processFacts } from './processes.ts';
-import { sessionDesk } from './session-desk.ts';
-import { SessionKeeper } from './session-keeper.ts';
-import { tmuxRung } from './tmux-rung.ts';
+import { createSessionService, SessionKeeper } from './session-service.ts';
 
 export interface Wake {
-  desk: SessionDesk;
-  /** For whoever sends. */
-  ring: Ring;
-  /** Resolves when nothing is under way; the store may be closed then. */
+  sessions: SessionService;
+  /** For operations that send. */
+  wakeAgent: WakeAgent;
+  /** Resolves when nothing is under way; then the store may be closed. */
   close(): Promise<void>;
 }
 
-export async function startWake(office: Office, timers: Timers): Promise<Wake> {
+export async function startWake(context: HostContext, timers: Timers): Promise<Wake> {
   const closing = new AbortController();
-  const waiters = new HookWaiters({ timers, randomBytes: (count) => office.randomBytes(count) });
-  const rungs = { hook: waiters.rung, command: commandRung, tmux: tmuxRung({ factsOf: processFacts }) };
-  const doorbells = new Doorbells({ office, timers, rungs });
+  const waiters = new HookWaiters({ timers, randomBytes: (count) => context.randomBytes(count) });
+  const methods = { hook: waiters.tryHook, command: tryCommand, tmux: tmuxMethod({ factsOf: processFacts }) };
+  const doorbells = new Doorbells({ context, timers, methods });
   await doorbells.start();
-  const keeper = new SessionKeeper({ office, timers, factsOf: processFacts });
+  const keeper = new SessionKeeper({ context, timers, factsOf: processFacts });
   return {
-    desk: sessionDesk({ office, waiters, factsOf: processFacts, signal: closing.signal }),
-    ring: doorbells.ring,
+    sessions: createSessionService({ context, waiters, factsOf: processFacts, signal: closing.signal }),
+    wakeAgent: doorbells.wakeAgent,
     async close() {
       closing.abort();
       await Promise.all([keeper.close(), doorbells.close()]);

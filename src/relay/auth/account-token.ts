@@ -1,8 +1,8 @@
 /**
- * The authority of a hosted relay: a host enrols with an account token ("Enrolment", rule 7; protocol.md section 4).
+ * The authority of a hosted relay: a host enrols with an account token ("Enrolment", rule 7; docs/protocol.md).
  *
  * The proof is `{token, cloud_key, cert}`. The token names the host key (`sub`) and the cloud key (`cnf.jkt`); the host
- * key certifies the cloud key (`cert`). So nobody enrols with a token that was issued to another.
+ * key certifies the cloud key (`cert`). So no host enrols with a token that was issued to another.
  */
 import { type JWK, calculateJwkThumbprint } from 'jose';
 import { canonicalBytes } from '../../protocol/canonical-json.ts';

@@ -2,7 +2,7 @@
  * Who may enrol: the pluggable authority ("Enrolment", rule 5).
  *
  * It is asked after the host key's signature over the challenge has been verified. Its answer is stored with the
- * enrolment. It may take its time and may fail; a failure is `AuthorityUnavailable`, which enrols nobody.
+ * enrolment. It may take its time and may fail; a failure is `AuthorityUnavailable`, and the host is not enrolled.
  */
 import type { HostName } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
@@ -25,7 +25,7 @@ export interface Authority {
 
 export class AuthorityUnavailable extends Error {}
 
-/** The default of self-hosted relays: whoever holds the host key may enrol; quotas bound what it can use. */
+/** The default of self-hosted relays: any holder of a host key may enrol; quotas limit what it can use. */
 export const hostKeyAuthority: Authority = {
   name: 'host-key',
   ask: () => Promise.resolve({ ok: true }),

@@ -31,13 +31,13 @@ export async function fetchKeySet(fetch: Fetch, url: string, signal: AbortSignal
   return keySet;
 }
 
-/** Whether nobody on the way can have put keys of their own there: https, or plain http to this machine. */
+/** Whether the keys cannot be replaced on the way: https, or plain http to this machine. */
 export function isTrustedTransport({ protocol, hostname }: URL): boolean {
   if (protocol === 'https:') return true;
   return protocol === 'http:' && /^(?:localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\])$/.test(hostname);
 }
 
-/** Counted as they come, unpacked: what a header says of their length binds nobody. */
+/** Counted as they arrive, unpacked: a length header proves nothing. */
 async function boundedBytes(response: Response): Promise<Buffer> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;

@@ -85,7 +85,7 @@ function candidates(header: HeaderLookup, { byKey, byName }: HopLookUps): Enrolm
   return name ? byName(name) : refusal('BAD_SIGNATURE', `${HOP_HEADERS.host} is not a host name`);
 }
 
-/** The host whose signature covers this request at this relay; `undefined` when nobody's does. */
+/** The host whose signature covers this request at this relay; `undefined` when no signature does. */
 export function verifiedHop(claim: HopClaim, request: HopRequest, relayPubkey: PublicKey): EnrolmentRow | undefined {
   const { method, target, bodyHash } = request;
   const fields = { method, target: signedTarget(target), timestamp: claim.timestamp, bodyHash };

@@ -42,7 +42,7 @@ export interface IssuedJwt {
 
 export interface JwtRefused {
   type: 'JwtRefused';
-  /** `form`: it is none. `signature`: it is nobody's. `claims`: it is not for this relay, or not now. */
+  /** `form`: it is no token. `signature`: no key verifies it. `claims`: it is not for this relay, or not now. */
   fault: 'form' | 'signature' | 'claims';
   reason: string;
 }
@@ -99,7 +99,7 @@ export function jwtRefused(fault: JwtRefused['fault'], reason: string): JwtRefus
   return { type: 'JwtRefused', fault, reason };
 }
 
-/** A claim that names somebody. */
+/** A claim that names an account, org or client. */
 export function isName(value: unknown): value is string {
   return isNameOrEmpty(value) && value !== '';
 }

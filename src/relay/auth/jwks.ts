@@ -4,9 +4,9 @@
  * Invariants ("Enrolment", rule 8), all in monotonic time:
  *   - only the newest set that was fetched verifies, so a removed key stops at once;
  *   - it is refreshed every 10 minutes, and for unknown `kid`s at most once a minute;
- *   - a set that cannot be refreshed is used until an hour after it was asked for; then nobody is let in
+ *   - a set that cannot be refreshed is used until an hour after it was asked for; then no host is admitted
  *     (`AuthorityUnavailable`);
- *   - whoever asks at the same time shares one fetch, and an outage is no reason to ask more often than every 10 s.
+ *   - simultaneous look-ups share one fetch, and during an outage there is at most one every 10 s.
  */
 import type { CryptoKey } from 'jose';
 import { AuthorityUnavailable } from './authority.ts';
@@ -27,7 +27,7 @@ export interface JwksOptions {
   fetch: Fetch;
   monotonicMs: () => number;
   timers: { after: (ms: number, run: () => void) => () => void };
-  /** Told why a fetch failed. */
+  /** Called with the reason when a fetch failed. */
   failed: (reason: string) => void;
 }
 
@@ -64,7 +64,7 @@ export class Jwks {
 
   /**
    * The issuer's key of this `kid` for `alg`; `undefined` when it has none. Throws `AuthorityUnavailable` when that
-   * cannot be said: there is no set young enough, or the `kid` is in none and the newest fetch failed.
+   * is unknown: there is no set young enough, or the `kid` is in none and the newest fetch failed.
    */
   async key(kid: string, alg: SigningAlgorithm): Promise<CryptoKey | undefined> {
     const calledMs = this.#options.monotonicMs();

@@ -1,32 +1,34 @@
 /**
- * Rates per minute, each caller alone, in a table that never grows beyond its bound.
+ * Rates per minute or another period, each caller alone, in a table that never grows beyond its bound.
  *
  * The generic cell rate algorithm: one number a caller, the time at which it would be even again. A caller may use a
- * minute's worth at once; after that it waits its turn.
+ * period's worth at once; after that it waits its turn.
  */
 
 const MINUTE_MS = 60_000;
-export const RATE_TABLE_MAX = 10_000;
+const RATE_TABLE_MAX = 10_000;
 /** Sums of fractions of a millisecond are never exact. */
 const ROUNDING_MS = 0.01;
 
 export class RateLimiter {
-  readonly #perMinute: number;
+  readonly #count: number;
+  readonly #periodMs: number;
   readonly #monotonicMs: () => number;
   /** When each caller is even again, least recent first. */
   readonly #evenAtMs = new Map<string, number>();
 
-  constructor(perMinute: number, monotonicMs: () => number) {
-    this.#perMinute = perMinute;
+  constructor(count: number, monotonicMs: () => number, periodMs: number = MINUTE_MS) {
+    this.#count = count;
+    this.#periodMs = periodMs;
     this.#monotonicMs = monotonicMs;
   }
 
   /** Counts one request. 0 when it may pass, else the whole seconds to wait. */
   take(caller: string): number {
     const nowMs = this.#monotonicMs();
-    const intervalMs = MINUTE_MS / this.#perMinute;
+    const intervalMs = this.#periodMs / this.#count;
     const evenAtMs = Math.max(this.#evenAtMs.get(caller) ?? nowMs, nowMs);
-    const waitMs = evenAtMs + intervalMs - MINUTE_MS - nowMs;
+    const waitMs = evenAtMs + intervalMs - this.#periodMs - nowMs;
     this.#evenAtMs.delete(caller);
     if (waitMs > ROUNDING_MS) {
       this.#evenAtMs.set(caller, evenAtMs);

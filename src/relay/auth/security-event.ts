@@ -2,7 +2,7 @@
  * Reads a deny entry out of a Security Event Token (RFC 8417) that the issuer pushed.
  *
  * - `typ` must be `secevent+jwt`: the issuer's other tokens for this relay have the same `iss` and `aud`.
- * - A token may be delivered again, by the issuer or by somebody who saw it: the entry it makes is the same, and its
+ * - A token may be delivered again, by the issuer or by a third party that saw it: the entry it makes is the same, and its
  *   time to stand begins anew. Were it good for ever, it could keep out hosts that the issuer let in again later; so it
  *   is taken for a day after `iat`, as long as an entry stands. An issuer whose delivery took longer issues it anew.
  */
@@ -39,7 +39,7 @@ function isSecurityEventType(typ: unknown): boolean {
   return typeof typ === 'string' && /^(?:application\/)?secevent\+jwt$/i.test(typ);
 }
 
-/** `undefined` unless every selector that is there is one, and one is there: without any, everybody would be meant. */
+/** `undefined` unless at least one selector is set and all that are set are valid: an entry without any would match every host. */
 function denyEvent(event: unknown): DenyEvent | undefined {
   if (!isObject(event)) return undefined;
   const { host_fp: hostFp, client_id: clientId, account, org, reason } = event;

@@ -1,7 +1,7 @@
 /**
  * The tokens that were used, so that none serves two hosts: `jti` is unique ("Enrolment", rule 7).
  *
- * In memory only. A restart forgets it, and that lets nobody in: `sub` binds a token to one host key anyway. The table
+ * In memory only. A restart forgets it, and that admits no other host: `sub` binds a token to one host key anyway. The table
  * is bounded; when it is full, no other token is taken until the oldest has ended.
  */
 import { sha256Hex } from '../../protocol/digest.ts';

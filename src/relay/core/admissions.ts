@@ -1,13 +1,13 @@
 /**
- * Who is kept out and who was invited, in memory beside the deny and invite rows: an enrolment is held against the
- * deny entries, and a range must not be read while a command is being decided.
+ * The deny entries and the open invites, in memory beside their rows: an enrolment is matched against all deny entries,
+ * and a range must not be read while a command is being decided.
  *
- * Invariant: equals `new Admissions()` told every deny and invite row again.
+ * Invariant: equals a `new Admissions()` to which every deny and invite row was applied.
  */
 import type { Sha256Hex } from '../../protocol/digest.ts';
 import { type DenyRow, type DenySelectors, type InviteRow, type RowChange, rowKey } from './rows.ts';
 
-/** What a deny entry is held against: a host as it is, or as it would be. */
+/** What a deny entry is matched against: a host as it is, or as it would be. */
 export interface DeniableHost {
   /** Fingerprints of every key of its lineage. */
   fingerprints: ReadonlySet<Sha256Hex>;
@@ -18,8 +18,8 @@ export interface DeniableHost {
 
 export class Admissions {
   readonly #denied = new Map<string, DenyRow>();
-  /** The same entries, filed under one selector of each: a host is held against the few that may mean it. */
-  readonly #filed = new Map<string, Map<string, DenyRow>>();
+  /** The same entries by one selector of each: a host is matched against the few that may apply. */
+  readonly #byBucket = new Map<string, Map<string, DenyRow>>();
   readonly #invites = new Map<string, InviteRow>();
 
   get deniedCount(): number {
@@ -30,7 +30,7 @@ export class Admissions {
     return this.#invites.size;
   }
 
-  /** Tells of a changed row; of other tables nothing is kept. */
+  /** Applies a changed row; rows of other tables are ignored. */
   apply(change: RowChange): void {
     if (change.table === 'deny') this.#applyDeny(change.key, change.row);
     else if (change.table === 'invite') put(this.#invites, change.key, change.row);
@@ -41,10 +41,10 @@ export class Admissions {
   }
 
   isDenied(host: DeniableHost, nowMs: number): boolean {
-    for (const place of placesOf(host)) {
-      for (const entry of this.#filed.get(place)?.values() ?? []) {
-        if (entry.untilMs > nowMs && isMatch(entry, host)) return true;
-      }
+    for (const bucket of bucketsOf(host)) {
+      const entries = this.#byBucket.get(bucket);
+      if (!entries) continue;
+      for (const entry of entries.values()) if (entry.untilMs > nowMs && isMatch(entry, host)) return true;
     }
     return false;
   }
@@ -53,7 +53,7 @@ export class Admissions {
     return [...this.#invites.values()].filter(({ expiresAtMs }) => expiresAtMs > nowMs);
   }
 
-  /** What may be forgotten, at most `max` of it. */
+  /** The expired entries and invites, at most `max` of them. */
   lapsed(nowMs: number, max: number): { denied: DenySelectors[]; invites: Sha256Hex[] } {
     const denied: DenySelectors[] = [];
     const invites: Sha256Hex[] = [];
@@ -69,33 +69,33 @@ export class Admissions {
   }
 
   #applyDeny(key: string, row: DenyRow | null): void {
-    // The selectors are the key: both rows are filed in the same place.
+    // The selectors are the key, so both rows have the same bucket.
     const selectors = row ?? this.#denied.get(key);
     put(this.#denied, key, row);
     if (!selectors) return;
-    const place = placeOf(selectors);
-    const filed = this.#filed.get(place) ?? new Map<string, DenyRow>();
-    put(filed, key, row);
-    put(this.#filed, place, filed.size > 0 ? filed : null);
+    const bucket = bucketOf(selectors);
+    const entries = this.#byBucket.get(bucket) ?? new Map<string, DenyRow>();
+    put(entries, key, row);
+    put(this.#byBucket, bucket, entries.size > 0 ? entries : null);
   }
 }
 
-/** Where an entry is filed: under the selector that the fewest hosts share. */
-function placeOf({ hostFp, clientId, account, org }: DenySelectors): string {
+/** The bucket of an entry: the selector that the fewest hosts share. */
+function bucketOf({ hostFp, clientId, account, org }: DenySelectors): string {
   if (hostFp !== null) return `host ${hostFp}`;
   if (clientId !== null) return `client ${clientId}`;
   return account === null ? `org ${org ?? ''}` : `account ${account}`;
 }
 
-/** Wherever an entry that means this host may be filed. */
-function* placesOf({ fingerprints, clientId, account, org }: DeniableHost): Generator<string> {
+/** The buckets that may hold an entry for this host. */
+function* bucketsOf({ fingerprints, clientId, account, org }: DeniableHost): Generator<string> {
   for (const fingerprint of fingerprints) yield `host ${fingerprint}`;
   if (clientId !== null) yield `client ${clientId}`;
   if (account !== null) yield `account ${account}`;
   if (org !== null) yield `org ${org}`;
 }
 
-/** Several selectors in one entry are a conjunction. */
+/** Every selector of an entry must match. */
 export function isMatch({ hostFp, clientId, account, org }: DenySelectors, host: DeniableHost): boolean {
   if (hostFp !== null && !host.fingerprints.has(hostFp)) return false;
   if (clientId !== null && clientId !== host.clientId) return false;

@@ -1,5 +1,5 @@
 /**
- * The commands: what somebody asks for, authenticated, parsed, bounded, and stamped by the shell with the time, with
+ * The commands: requests of hosts, operator and timers, authenticated, parsed, bounded, and stamped by the shell with the time, with
  * random ids and, where a signature decides, with its verdict. Nothing here reads a clock or draws a number.
  */
 import type { Sha256Hex } from '../../protocol/digest.ts';
@@ -8,7 +8,7 @@ import type { PushedItem } from '../../protocol/items.ts';
 import type { HostName } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { EpochReason, HostRevoked } from './event.ts';
-import type { AuthorityName, DenySelectors } from './rows.ts';
+import type { AuthorityName, DenySelectors, RotationRow } from './rows.ts';
 
 /** What an authority says of a host key that wants to enrol. */
 export interface AuthorityAnswer {
@@ -56,6 +56,8 @@ export interface RotateKey {
   oldPubkey: PublicKey;
   newPubkey: PublicKey;
   iatMs: number;
+  /** The record as both keys signed it; null where it was not kept. */
+  signed: RotationRow | null;
   nowMs: number;
 }
 
@@ -103,7 +105,7 @@ export interface PublishSenders {
   nowMs: number;
 }
 
-/** Show this encryption key to whoever asks. The advertisement's signature has been verified. */
+/** Show this encryption key to enrolled hosts. The advertisement's signature has been verified. */
 export interface PublishEncKey {
   type: 'PublishEncKey';
   hostPubkey: PublicKey;
@@ -135,6 +137,15 @@ export interface AckItems {
   targetPubkey: PublicKey;
   epoch: Epoch;
   through: number;
+  nowMs: number;
+}
+
+/** Keep what is known of these items of one target, which are acked after their time, for the horizon from now on. */
+export interface ExtendDedup {
+  type: 'ExtendDedup';
+  targetPubkey: PublicKey;
+  /** Ascending; at most `EXTENDED_AT_ONCE`. */
+  seqs: number[];
   nowMs: number;
 }
 
@@ -196,6 +207,7 @@ export type Command =
   | PublishEncKey
   | PushItem
   | AckItems
+  | ExtendDedup
   | ExpireItems
   | PurgeDedup
   | TakeCheckpoint

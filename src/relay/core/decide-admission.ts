@@ -49,12 +49,21 @@ export function decideDeny(command: DenyHosts, isKnown: boolean, standing: numbe
 
 /** The live hosts that a deny entry means. */
 export function deniedHosts(selectors: DenySelectors, rows: RowReader, directory: Directory): EnrolmentRow[] {
-  const { hostFp } = selectors;
-  const known = hostFp === null ? undefined : directory.byFingerprint(hostFp);
+  const others = { ...selectors, hostFp: null };
+  return [...hostsMeant(selectors, rows, directory)].filter(
+    (host) => host.revokedAtMs === null && isMatch(others, { ...host, fingerprints: new Set() }),
+  );
+}
+
+/** By its fingerprint alone: the host that has or had the key with it, or every host where the entry names none. */
+function* hostsMeant({ hostFp }: DenySelectors, rows: RowReader, directory: Directory): Generator<EnrolmentRow> {
+  if (hostFp === null) {
+    yield* directory.all();
+    return;
+  }
+  const known = directory.byFingerprint(hostFp);
   const row = known && directory.get(presentKey(rows, known));
-  const candidates = hostFp === null ? [...directory.all()] : row ? [row] : [];
-  const fingerprints = new Set(hostFp === null ? [] : [hostFp]);
-  return candidates.filter((host) => host.revokedAtMs === null && isMatch(selectors, { ...host, fingerprints }));
+  if (row) yield row;
 }
 
 export function decideInvite(command: IssueInvite, open: number): Decided<InviteOutcome> | Refusal {

@@ -5,14 +5,14 @@
  *   - hosts are keys: a name is a label, and unique only inside a proven account;
  *   - re-enrolling the same key is idempotent and never clears `revoked_at`;
  *   - a weaker authority never overwrites what a stronger one recorded;
- *   - crowding never refuses anybody.
+ *   - a crowded name refuses no host.
  */
 import { CROWDED_NAME_ENROLMENTS } from '../../protocol/limits.ts';
 import type { EnrolHost, NoteHostSeen } from './command.ts';
 import { type Decided, type Done, type EnrolOutcome, type Refusal, decided, refusal } from './decision.ts';
 import type { EnrolmentLapsed, HostEnrolled, RelayEvent } from './event.ts';
 import type { EnrolFacts } from './facts.ts';
-import type { AuthorityName, EnrolmentRow } from './rows.ts';
+import type { AuthorityName, EnrolmentRecord, EnrolmentRow } from './rows.ts';
 
 const AUTHORITY_RANK: Readonly<Record<AuthorityName, number>> = { 'host-key': 0, 'account-token': 1 };
 
@@ -24,7 +24,7 @@ export function decideEnrol(command: EnrolHost, facts: EnrolFacts): Decided<Enro
     return refusal('ENROL_REFUSED', 'the authority of this relay refused the host key', { reason });
   }
   if (facts.isDenied) return notAdmitted('the host is on the deny-list');
-  const record = enrolmentRecord(command, enrolment);
+  const record = recordAfter(command, enrolment);
   if (record.account !== null && facts.namesakeAccounts.has(record.account)) {
     return refusal('NAME_TAKEN', 'another live key of this account carries the host name');
   }
@@ -56,16 +56,14 @@ function notAdmitted(reason: string): Refusal {
   return refusal('ENROL_REFUSED', reason, { reason });
 }
 
-/** The first accepted hop of a key is remembered, so that the key does not lapse. */
+/** The first accepted hop of a key is recorded, so that the enrolment does not lapse. */
 export function decideHostSeen(command: NoteHostSeen, enrolment: EnrolmentRow | undefined): Decided<Done> {
   const done: Done = { type: 'Done' };
   if (!enrolment || enrolment.seen) return decided(done);
   return decided(done, { type: 'HostSeen', hostPubkey: command.hostPubkey, atMs: command.nowMs });
 }
 
-type EnrolmentRecord = Omit<EnrolmentRow, 'hostPubkey' | 'revokedAtMs' | 'rotatedTo' | 'seen'>;
-
-function enrolmentRecord(command: EnrolHost, before: EnrolmentRow | undefined): EnrolmentRecord {
+function recordAfter(command: EnrolHost, before: EnrolmentRow | undefined): EnrolmentRecord {
   const { answer } = command;
   const weaker = before !== undefined && AUTHORITY_RANK[command.authorizedBy] < AUTHORITY_RANK[before.authorizedBy];
   const proven = weaker
@@ -85,7 +83,7 @@ function enrolmentRecord(command: EnrolHost, before: EnrolmentRow | undefined): 
     hostName: command.hostName,
     ownerFp: command.ownerFp,
     ...proven,
-    // The authority that is asked says how long, also where what a stronger one recorded stays.
+    // The authority that answered now decides how long, even where the record of a stronger one stays.
     validUntilMs: answer.validUntilMs ?? null,
     enrolledAtMs: before?.enrolledAtMs ?? command.nowMs,
   };

@@ -11,8 +11,8 @@ export function decideRotateEpoch(command: RotateEpoch): Decided<EpochOutcome> {
 }
 
 /**
- * Its sender pushes again in the new epoch; an item that is gone by now was not lost. A notice is nobody's to push: it is
- * dropped, and no epoch ends for it.
+ * Its sender pushes again in the new epoch; an item that is gone by now was not lost. No sender can push a lost notice
+ * again, so it is dropped and the epoch goes on.
  */
 export function decideLostItem(command: ReportLostItem, facts: LostItemFacts): Decided<Done> {
   const done: Done = { type: 'Done' };

@@ -1,13 +1,12 @@
 /**
- * Decides what expires, who is told, and what dedup forgets.
+ * Decides which items expire, which senders get a notice, and which dedup rows are forgotten.
  *
  * Invariants ("Item at the relay"; "Expiry notice"; "Dedup record"):
  *   - an expired envelope leaves a tombstone, and its sender gets one notice;
  *   - an expired receipt or notice is dropped without a word;
  *   - nothing expires before its time, and nothing is forgotten before its horizon.
  */
-import { expiryNotice } from '../../protocol/documents.ts';
-import type { ExpiryNotice } from '../../protocol/documents.ts';
+import { expiryNotice, type ExpiryNotice } from '../../protocol/documents.ts';
 import type { ItemId } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { ExpireItems, PurgeDedup } from './command.ts';

@@ -4,6 +4,8 @@
  * Invariants ("Sender allowlist", rules 1 to 3; "Encryption-key advertisement"):
  *   - a newer statement replaces an older one, never the other way;
  *   - the same statement again changes nothing, so that a replayed hop is harmless;
+ *   - a list of the same senders at a later time is noted by its time alone: it makes older ones stale, also those that
+ *     this relay never saw, and the host that checks its answer is answered with the time that it signed;
  *   - nothing is taken that was issued more than 5 minutes ahead of this clock.
  */
 import { ISSUED_AHEAD_MAX_MS, LISTED_SENDERS_MAX } from '../../protocol/limits.ts';
@@ -23,9 +25,9 @@ export function decidePublishSenders(
   if (iatMs > nowMs + ISSUED_AHEAD_MAX_MS) return issuedAhead();
   const senders = [...new Set(command.senders)].toSorted();
   const outcome: SendersOutcome = { type: 'SendersListed', senders: senders.length, iatMs };
-  if (published && published.iatMs >= iatMs) {
-    return published.iatMs === iatMs && haveSameKeys(published.senders, senders) ? decided(outcome) : stale();
-  }
+  const isSame = published !== undefined && haveSameKeys(published.senders, senders);
+  if (published && published.iatMs >= iatMs) return isSame && published.iatMs === iatMs ? decided(outcome) : stale();
+  if (isSame) return decided(outcome, { type: 'SendersRenewed', hostPubkey, iatMs, atMs: nowMs });
   return decided(outcome, { type: 'SendersPublished', hostPubkey, senders, iatMs, atMs: nowMs });
 }
 

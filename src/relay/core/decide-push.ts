@@ -2,55 +2,53 @@
  * Decides whether one pushed item is stored, a duplicate, or rejected.
  *
  * Invariants ("POST /v2/relay/items", rules 2 to 5 and 7):
- *   - every new target gets its place in one event, or none does;
+ *   - every new target gets its seq in one event, or none does;
  *   - a known (sender, item, target) never gets a second sequence number;
  *   - a sequence number is max(the next of the target, now in milliseconds) and never one that was given before.
  */
 import type { ItemRejection, PushedTarget } from '../../protocol/items.ts';
 import type { PushItem } from './command.ts';
-import { type Decided, type PushOutcome, decided } from './decision.ts';
+import { type Decided, type PushOutcome, type StoredTarget, decided } from './decision.ts';
 import type { AcceptedTarget, ItemAccepted, RelayEvent } from './event.ts';
-import type { KnownItem, PushFacts, PushTargetFacts } from './facts.ts';
-import type { UsageRow } from './rows.ts';
+import type { PushFacts, PushTargetFacts } from './push-facts.ts';
+import type { DedupRow, UsageRow } from './rows.ts';
 
 /** One target of the item: what was pushed, what is known of the target, and the item as known there. */
-interface Place {
+interface TargetState {
   pushed: PushedTarget;
   target: PushTargetFacts;
-  /** Known with the same bytes, or by its id alone where that decides; when `lost`, it is stored anew. */
-  known: KnownItem | undefined;
+  /** Known with the same bytes, or by its id alone where that decides. */
+  known: DedupRow | undefined;
+  /** Known so and not lost. Without it the item is stored anew. */
+  kept: DedupRow | undefined;
 }
 
 export function decidePush(command: PushItem, facts: PushFacts): Decided<PushOutcome> {
   const unfit = requestRejection(command, facts);
   if (unfit) return rejected(unfit);
-  const places = placesOf(command, facts);
-  const rejection = targetRejection(places) ?? contentRejection(command, places);
+  const states = targetStates(command, facts);
+  const rejection = targetRejection(states) ?? contentRejection(command, states);
   if (rejection) return rejected(rejection);
-  const anew = places.filter(({ known }) => known === undefined || known.lost);
-  if (anew.length === 0) return decided(storedBefore(places));
+  const { senderPubkey, item, nowMs } = command;
+  const targets = states.map((state) => storedTarget(state, nowMs));
+  const kept = states.flatMap((state) => state.kept ?? []);
+  if (kept.length === states.length) return decided(storedBefore(targets, kept));
+  const anew = states.filter((state) => !state.kept);
   const overQuota = quotaRejection(anew, facts);
   if (overQuota) return rejected(overQuota);
 
-  const { senderPubkey, item, nowMs } = command;
   const expiresAtMs = nowMs + facts.retentionMs;
   const accepted: ItemAccepted = {
     type: 'ItemAccepted',
     senderPubkey,
     itemId: item.itemId,
     kind: item.kind,
-    targets: anew.map((place) => acceptedTarget(place, nowMs)),
+    targets: anew.map((state) => acceptedTarget(state, nowMs)),
     acceptedAtMs: nowMs,
     expiresAtMs,
-    // A clock that went back far: what nobody knows any more would not be known of this item either.
+    // With a clock that went back far, an item with this time would be forgotten at once.
     dedupUntilMs: Math.max(expiresAtMs + facts.dedupHorizonMs, facts.dedupPurgedMs + 1),
   };
-  const newSeqs = new Map(accepted.targets.map(({ hostPubkey, seq }) => [hostPubkey, seq]));
-  const targets = places.map(({ pushed: { hostPubkey, wireHash }, known }) => {
-    const seq = newSeqs.get(hostPubkey) ?? known?.row.seq;
-    if (seq === undefined) throw new Error('invariant: every target is new or known');
-    return { hostPubkey, seq, wireHash };
-  });
   const outcome: PushOutcome = { type: 'ItemStored', status: 'accepted', targets, atMs: nowMs };
   return decided(outcome, ...repairs(anew, command), accepted);
 }
@@ -59,13 +57,13 @@ function rejected(rejection: ItemRejection): Decided<PushOutcome> {
   return decided<PushOutcome>({ type: 'ItemRejected', rejection });
 }
 
-function placesOf({ item, isKnownById }: PushItem, facts: PushFacts): Place[] {
+function targetStates({ item, isKnownById }: PushItem, facts: PushFacts): TargetState[] {
   return item.targets.map((pushed, position) => {
     const target = facts.targets[position];
     if (!target) throw new Error('invariant: there are facts for every target');
     const known = target.known.filter(({ row }) => isKnownById || row.wireHash === pushed.wireHash);
     // Known under several keys of a host: one that is not lost will do.
-    return { pushed, target, known: known.find(({ lost }) => !lost) ?? known[0] };
+    return { pushed, target, known: known[0]?.row, kept: known.find(({ lost }) => !lost)?.row };
   });
 }
 
@@ -81,43 +79,38 @@ function requestRejection(command: PushItem, { limits, targets: facts }: PushFac
 }
 
 /** Each check is over all targets before the next check begins. */
-function targetRejection(places: readonly Place[]): ItemRejection | undefined {
-  if (places.some(({ target }) => !target.enrolment)) return 'unknown target';
-  if (places.some(({ target }) => target.enrolment?.revokedAtMs !== null)) return 'target revoked';
-  if (places.some(({ target }) => !target.acceptsSender)) return 'sender not accepted by target';
+function targetRejection(states: readonly TargetState[]): ItemRejection | undefined {
+  if (states.some(({ target }) => !target.enrolment)) return 'unknown target';
+  if (states.some(({ target }) => target.enrolment?.revokedAtMs !== null)) return 'target revoked';
+  if (states.some(({ target }) => !target.acceptsSender)) return 'sender not accepted by target';
   return undefined;
 }
 
-function contentRejection({ wireVerdict }: PushItem, places: readonly Place[]): ItemRejection | undefined {
+function contentRejection({ wireVerdict }: PushItem, states: readonly TargetState[]): ItemRejection | undefined {
   if (wireVerdict !== 'ok') return wireVerdict;
-  return places.some(({ target, known }) => target.known.length > 0 && !known) ? 'conflict' : undefined;
+  return states.some(({ target, known }) => target.known.length > 0 && !known) ? 'conflict' : undefined;
 }
 
-/** All targets are known: the original sequence numbers, under the keys of this request. */
-function storedBefore(places: readonly Place[]): PushOutcome {
-  let atMs = 0;
-  const targets = places.map(({ pushed: { hostPubkey, wireHash }, known }) => {
-    if (!known) throw new Error('invariant: every target of a duplicate is known');
-    atMs = Math.max(atMs, known.row.acceptedAtMs);
-    return { hostPubkey, seq: known.row.seq, wireHash };
-  });
+/** All targets are known. */
+function storedBefore(targets: StoredTarget[], kept: readonly DedupRow[]): PushOutcome {
+  const atMs = Math.max(...kept.map(({ acceptedAtMs }) => acceptedAtMs));
   return { type: 'ItemStored', status: 'duplicate', targets, atMs };
 }
 
-function acceptedTarget({ pushed, target }: Place, nowMs: number): AcceptedTarget {
-  return {
-    hostPubkey: pushed.hostPubkey,
-    seq: Math.max(target.queue.headSeq + 1, nowMs),
-    wireHash: pushed.wireHash,
-    bytes: pushed.bytes,
-  };
+/** The key of this request, with the original sequence number or the next one. */
+function storedTarget({ pushed: { hostPubkey, wireHash }, target, kept }: TargetState, nowMs: number): StoredTarget {
+  return { hostPubkey, seq: kept ? kept.seq : Math.max(target.queue.headSeq + 1, nowMs), wireHash };
+}
+
+function acceptedTarget(state: TargetState, nowMs: number): AcceptedTarget {
+  return { ...storedTarget(state, nowMs), bytes: state.pushed.bytes };
 }
 
 /**
  * Quotas of the item as a whole, each over all targets that add something. A lost item is still counted in the rows:
- * it takes its old place, and no limit keeps a push from repairing it.
+ * it takes its old seq, and no limit keeps a push from repairing it.
  */
-function quotaRejection(anew: readonly Place[], facts: PushFacts): ItemRejection | undefined {
+function quotaRejection(anew: readonly TargetState[], facts: PushFacts): ItemRejection | undefined {
   const { limits } = facts;
   const added = anew.filter(({ known }) => known === undefined);
   const accounts = new Map<string, UsageRow>();
@@ -140,12 +133,11 @@ function quotaRejection(anew: readonly Place[], facts: PushFacts): ItemRejection
   return undefined;
 }
 
-/** A loss is said in the log before it is repaired, and ends the epoch so that other senders look too. */
-function repairs(anew: readonly Place[], { item, freshEpoch, nowMs }: PushItem): RelayEvent[] {
+/** A loss is logged before it is repaired, and ends the epoch, so that other senders check their items too. */
+function repairs(anew: readonly TargetState[], { item, freshEpoch, nowMs }: PushItem): RelayEvent[] {
   const events: RelayEvent[] = [];
-  for (const { known, target } of anew) {
-    if (!known) continue;
-    const { row } = known;
+  for (const { known: row, target } of anew) {
+    if (!row) continue;
     events.push({
       type: 'ItemLost',
       targetPubkey: row.queuedTarget,

@@ -1,14 +1,14 @@
 /**
  * Decides what a store that was made of a backup takes over from the store that it replaces.
  *
- * Invariants (protocol.md, section 5):
+ * Invariants ("Restore and doubt", rule 1):
  *   - what was taken away stays away: revoked keys, denied hosts, spent invites, lapsed enrolments;
  *   - authority is never made: a host that enrolled after the backup has to enrol again;
- *   - a rotation is done again, so that no queue is left under a key that nobody has;
+ *   - a rotation is done again, so that no queue is left under a key that no host has;
  *   - no sequence number is given twice, and a newer statement of a host replaces an older one.
  *
  * All of it is events, decided in this order and in the epoch that the restore begins: the epoch of the backup ends
- * where the backup ended, and nobody is ever shown two histories of it.
+ * where the backup ended, and no reader ever sees two histories of it.
  */
 import type { Sha256Hex } from '../../protocol/digest.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
@@ -25,6 +25,7 @@ import {
   type EncKeyRow,
   type EnrolmentRow,
   type RestoreRow,
+  type RotationRow,
   type RowReader,
   type SendersRow,
   rowKey,
@@ -44,6 +45,8 @@ export interface ReplacedStore {
   enrolments: ReadonlyMap<PublicKey, EnrolmentRow>;
   senders: ReadonlyMap<PublicKey, SendersRow>;
   encKeys: ReadonlyMap<PublicKey, EncKeyRow>;
+  /** By the key that was replaced. */
+  rotations: ReadonlyMap<PublicKey, RotationRow>;
   denied: readonly DenyRow[];
   openInvites: ReadonlySet<string>;
   /** The last sequence number of every target. */
@@ -94,40 +97,51 @@ export function decideSeqFloors(replaced: ReplacedStore, rows: RowReader, atMs: 
   return slices(floors).map((slice) => ({ type: 'SeqFloorsRaised', floors: slice, atMs }));
 }
 
+/** The enrolment of a key that was rotated. */
+export interface RotatedRow extends EnrolmentRow {
+  revokedAtMs: number;
+  rotatedTo: PublicKey;
+}
+
 /** The rotated keys of the replaced store, each after those that were rotated into it. */
-export function rotationsInOrder({ enrolments }: ReplacedStore): EnrolmentRow[] {
-  const rotated = [...enrolments.values()]
-    .filter(({ rotatedTo }) => rotatedTo !== null)
-    .toSorted((a, b) => (a.revokedAtMs ?? 0) - (b.revokedAtMs ?? 0));
+export function rotationsInOrder({ enrolments }: ReplacedStore): RotatedRow[] {
+  const rotated = [...enrolments.values()].filter(isRotated).toSorted((a, b) => a.revokedAtMs - b.revokedAtMs);
   const waitsFor = new Map<PublicKey, number>();
-  for (const { rotatedTo } of rotated) if (rotatedTo) waitsFor.set(rotatedTo, (waitsFor.get(rotatedTo) ?? 0) + 1);
+  for (const { rotatedTo } of rotated) waitsFor.set(rotatedTo, (waitsFor.get(rotatedTo) ?? 0) + 1);
   const ready = rotated.filter(({ hostPubkey }) => !waitsFor.has(hostPubkey));
   for (const { rotatedTo } of ready) {
-    if (!rotatedTo) continue;
     const left = (waitsFor.get(rotatedTo) ?? 0) - 1;
     waitsFor.set(rotatedTo, left);
     const next = enrolments.get(rotatedTo);
     // Appended while it is walked: a chain follows its beginning.
-    if (left === 0 && next && next.rotatedTo !== null) ready.push(next);
+    if (left === 0 && next && isRotated(next)) ready.push(next);
   }
   return ready;
+}
+
+/** A rotation revokes the old key in the same event. */
+function isRotated(row: EnrolmentRow): row is RotatedRow {
+  return row.rotatedTo !== null;
 }
 
 /**
  * One rotation again, over the restored rows. Both keys signed it once, so neither the deny-list nor the clock is
  * asked. Where the restored store knows the old key as live, its queue, name and authority go on under the new one.
- * Where it never knew it, only the two keys are joined: the new one has to enrol by itself.
+ * Where it never knew it, only the two keys are joined: the new one has to enrol by itself. In another history the keys
+ * may have gone the other way: then the new one is revoked here.
  */
-export function decideCarriedRotation(gone: EnrolmentRow, facts: RotateFacts, nowMs: number): RelayEvent[] {
-  const { hostPubkey: oldPubkey, rotatedTo: newPubkey } = gone;
-  if (newPubkey === null) return [];
+export function decidePreservedRotation(
+  gone: RotatedRow,
+  signed: RotationRow | null,
+  facts: RotateFacts,
+  nowMs: number,
+): RelayEvent[] {
+  const { hostPubkey: oldPubkey, rotatedTo: newPubkey, revokedAtMs: iatMs } = gone;
   const { replacing } = facts;
   const old = facts.old ?? withoutAuthority(gone);
   const isPossible = old.revokedAtMs === null && (replacing?.revokedAtMs ?? null) === null;
-  // In another history the keys may have gone the other way.
-  if (!isPossible || facts.oldLineage.some(({ hostPubkey }) => hostPubkey === newPubkey)) return [];
-  const iatMs = gone.revokedAtMs ?? nowMs;
-  const command: RotateKey = { type: 'RotateKey', oldPubkey, newPubkey, iatMs, nowMs };
+  if (!isPossible) return [];
+  const command: RotateKey = { type: 'RotateKey', oldPubkey, newPubkey, iatMs, signed, nowMs };
   const rotated = keyRotated(command, old, facts);
   if (facts.old) return [rotated];
   const joined = [enrolled(old, nowMs), rotated];
@@ -139,21 +153,22 @@ export function decideCarriedRotation(gone: EnrolmentRow, facts: RotateFacts, no
 }
 
 /** Every key that the replaced store knew as revoked or rotated. */
-export function decideCarriedRevocations(replaced: ReplacedStore, rows: RowReader, atMs: number): RelayEvent[] {
+export function decidePreservedRevocations(replaced: ReplacedStore, rows: RowReader, atMs: number): RelayEvent[] {
   const events: RelayEvent[] = [];
   for (const gone of replaced.enrolments.values()) {
     if (gone.revokedAtMs === null) continue;
     const row = rows.get('enrolment', gone.hostPubkey);
     if (row && row.revokedAtMs !== null) continue;
-    // A key that is not known could enrol as any other.
-    if (!row) events.push(enrolled(gone, atMs));
+    // A key that is not known could enrol as any other. It has no account here: the account was never charged for what
+    // the backup may have in its queue, and would be released of it when that is acked or expires.
+    if (!row) events.push(enrolled(withoutAuthority(gone), atMs));
     events.push(revoked(gone.hostPubkey, 'carried', atMs));
   }
   return events;
 }
 
 /** Enrolments that were never used and gave way to others. Only what became of the backup can tell of them. */
-export function decideCarriedLapses(
+export function decidePreservedLapses(
   replaced: ReplacedStore,
   { rows, directory }: RestoredRows,
   atMs: number,
@@ -161,11 +176,11 @@ export function decideCarriedLapses(
   if (!replaced.continuesBackup) return [];
   return [...directory.all()]
     .filter((row) => row.revokedAtMs === null && !row.seen && !replaced.enrolments.has(row.hostPubkey))
-    .map((enrolment) => lapsed({ enrolment, charged: chargedFor(rows, enrolment.hostPubkey) }, atMs));
+    .map((enrolment) => lapsed({ enrolment, charged: chargedFor(rows, directory, enrolment.hostPubkey) }, atMs));
 }
 
 /** All of them, also those whose time has passed by a clock that may be wrong: a sweep forgets those. */
-export function decideCarriedDenials(replaced: ReplacedStore, rows: RowReader, atMs: number): RelayEvent[] {
+export function decidePreservedDenials(replaced: ReplacedStore, rows: RowReader, atMs: number): RelayEvent[] {
   return replaced.denied.flatMap(({ hostFp, clientId, account, org, reason, untilMs }): RelayEvent[] => {
     const selectors = { hostFp, clientId, account, org };
     const known = rows.get('deny', rowKey.deny(selectors));
@@ -199,8 +214,8 @@ export function decideSpentInvites(
   return slices(spent).map((invites) => ({ type: 'AdmissionsLapsed', denied: [], invites, atMs }));
 }
 
-/** The newer sender lists and advertisements, also of hosts that have yet to enrol again: neither lets anybody in. */
-export function decideCarriedStatements(replaced: ReplacedStore, rows: RowReader, atMs: number): RelayEvent[] {
+/** The newer sender lists and advertisements, also of hosts that have yet to enrol again: neither admits a host. */
+export function decidePreservedStatements(replaced: ReplacedStore, rows: RowReader, atMs: number): RelayEvent[] {
   const events: RelayEvent[] = [];
   for (const [hostPubkey, { senders, iatMs }] of replaced.senders) {
     const known = rows.get('senders', hostPubkey);

@@ -7,7 +7,7 @@
  *   - the same rotation again changes nothing, a circle is refused, and a revoked key never comes back.
  *
  * The rotation is one event whatever waits; the items follow in events of `MOVED_AT_ONCE`, and commands for either key
- * wait until the last of them (engine/moves.ts).
+ * wait until the last of them (engine/queue-migrations.ts).
  */
 import { ISSUED_AHEAD_MAX_MS } from '../../protocol/limits.ts';
 import type { MoveItems, RotateKey } from './command.ts';
@@ -25,7 +25,7 @@ export function decideRotate(command: RotateKey, facts: RotateFacts): Decided<Ro
   const { newPubkey, iatMs, nowMs } = command;
   const { old, replacing, newQueue } = facts;
   if (!old) return refusal('NOT_ENROLLED', 'not enrolled');
-  if (old.revokedAtMs !== null && old.rotatedTo === newPubkey) {
+  if (old.rotatedTo === newPubkey) {
     return decided({ type: 'KeyRotated', hostPubkey: newPubkey, movedItems: 0, headSeq: newQueue.headSeq });
   }
   if (old.revokedAtMs !== null) return refused('the old key is revoked');
@@ -48,7 +48,7 @@ export function decideRotate(command: RotateKey, facts: RotateFacts): Decided<Ro
 
 /** What the rotation of `old` makes of both keys, whether or not it may be. */
 export function keyRotated(command: RotateKey, old: EnrolmentRow, facts: RotateFacts): KeyRotated {
-  const { oldPubkey, newPubkey, iatMs, nowMs } = command;
+  const { oldPubkey, newPubkey, iatMs, signed, nowMs } = command;
   const { replacing, oldQueue, newQueue } = facts;
   const firstSeq = Math.max(oldQueue.headSeq + 1, newQueue.headSeq + 1, nowMs);
   const { items, bytes, notices } = facts.waiting;
@@ -64,12 +64,13 @@ export function keyRotated(command: RotateKey, old: EnrolmentRow, facts: RotateF
     enrolledAtMs: replacing?.enrolledAtMs ?? nowMs,
     seen: old.seen || replacing?.seen === true,
     lineage: joinedLineage(command, facts),
-    movesSenders: facts.oldSendersIatMs !== undefined && facts.oldSendersIatMs > (facts.newSendersIatMs ?? -1),
+    movesSenders: (facts.oldSendersIatMs ?? -1) > (facts.newSendersIatMs ?? -1),
     firstSeq,
     moved: items + notices,
     items,
     bytes,
     charges: charges(old.account, replacing?.account ?? null, proven.account, facts),
+    signed,
     atMs: nowMs,
   };
 }
@@ -121,7 +122,7 @@ function outlives(replacing: EnrolmentRow, old: EnrolmentRow): boolean {
 
 /** A name is unique inside a proven account: where another host of it has the name, the new key keeps its own. */
 function isNameFree(old: EnrolmentRow, account: string | null, { namesakeAccounts }: RotateFacts): boolean {
-  return account === null || account === old.account || !namesakeAccounts.has(account);
+  return account === old.account || !namesakeAccounts.has(account);
 }
 
 function charges(

@@ -95,8 +95,3 @@ export interface Decided<O> {
 export function decided<O>(outcome: O, ...events: RelayEvent[]): Decided<O> {
   return { type: 'Decided', events, outcome };
 }
-
-/** Ends a switch over a closed union. */
-export function assertNever(value: never): never {
-  throw new Error(`invariant: unexpected ${JSON.stringify(value)}`);
-}

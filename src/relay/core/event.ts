@@ -7,9 +7,9 @@
 import type { Sha256Hex } from '../../protocol/digest.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { ItemKind, PushedKind } from '../../protocol/items.ts';
-import type { HostName, ItemId } from '../../protocol/names.ts';
+import type { ItemId } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { AuthorityName, DenySelectors, LineageMember, RestoreRow } from './rows.ts';
+import type { DenySelectors, EnrolmentRecord, LineageMember, RestoreRow, RotationRow } from './rows.ts';
 
 /** The first event of every store. */
 export interface RelayInitialised {
@@ -39,8 +39,8 @@ export interface EpochRotated {
 }
 
 /**
- * The store was made of a backup. What a rewind must not undo follows in events of its own, in the epoch that began
- * with it.
+ * The store was restored from a backup. What a rewind must not undo follows in events of its own, in the epoch that the
+ * restore began.
  */
 export interface RelayRestored {
   type: 'RelayRestored';
@@ -50,7 +50,7 @@ export interface RelayRestored {
   /** The last record of the backup. */
   backupLsn: number;
   backupCreatedAtMs: number;
-  /** The store that gave way; `null` where there was none, or none that could be read. */
+  /** The store that was replaced; `null` where there was none, or none that could be read. */
   replacedEpoch: Epoch | null;
   replacedLsn: number | null;
   /** Restores that the replaced store knew of and the backup does not, the newest last. */
@@ -94,17 +94,9 @@ export interface CheckpointTaken {
 }
 
 /** A key was admitted, or what is recorded of it changed. */
-export interface HostEnrolled {
+export interface HostEnrolled extends EnrolmentRecord {
   type: 'HostEnrolled';
   hostPubkey: PublicKey;
-  hostName: HostName;
-  ownerFp: string;
-  account: string | null;
-  org: string | null;
-  clientId: string | null;
-  authorizedBy: AuthorityName;
-  enrolledAtMs: number;
-  validUntilMs: number | null;
   /** The account that was charged for its queue until now, when another is from now on. */
   formerAccount: string | null;
   /** What the host has queued and its account is charged from now on: zero unless the account changed. */
@@ -120,7 +112,7 @@ export interface HostSeen {
   atMs: number;
 }
 
-/** An enrolment that was never used gave way to a new one. */
+/** An enrolment that was never used lapsed to make room for a new one. */
 export interface EnrolmentLapsed {
   type: 'EnrolmentLapsed';
   hostPubkey: PublicKey;
@@ -131,11 +123,11 @@ export interface EnrolmentLapsed {
   atMs: number;
 }
 
-/** A live key is admitted no longer, for good. */
+/** A live key is revoked, for good. */
 export interface HostRevoked {
   type: 'HostRevoked';
   hostPubkey: PublicKey;
-  /** `carried`: another history of this store knew it as revoked, and a restore left that behind. */
+  /** `carried`: preserved by a restore from the store that the backup replaced. */
   cause: 'operator' | 'denied' | 'carried';
   atMs: number;
 }
@@ -149,24 +141,15 @@ export interface AccountCharge {
 }
 
 /**
- * A host goes on under another key. The old key's queue is the new one's from here on, at `firstSeq` and after it, in
+ * A host changed its key; the record is of the new key. The old key's queue is the new one's from here on, at `firstSeq` and after it, in
  * its order; `ItemsMoved` brings the items over.
  */
-export interface KeyRotated {
+export interface KeyRotated extends EnrolmentRecord {
   type: 'KeyRotated';
   oldPubkey: PublicKey;
   newPubkey: PublicKey;
   /** When the host issued the rotation. */
   iatMs: number;
-  /** What is recorded of the new key from now on. */
-  hostName: HostName;
-  ownerFp: string;
-  account: string | null;
-  org: string | null;
-  clientId: string | null;
-  authorizedBy: AuthorityName;
-  enrolledAtMs: number;
-  validUntilMs: number | null;
   seen: boolean;
   /** All keys of the host, the new one last. */
   lineage: LineageMember[];
@@ -179,6 +162,8 @@ export interface KeyRotated {
   items: number;
   bytes: number;
   charges: AccountCharge[];
+  /** The record as both keys signed it. Null in logs from before it was kept. */
+  signed: RotationRow | null;
   atMs: number;
 }
 
@@ -195,7 +180,7 @@ export interface ItemsMoved {
   atMs: number;
 }
 
-/** An authority's word that some hosts are to be kept out; those that are in are revoked by events of their own. */
+/** An authority denies some hosts; those that are enrolled are revoked by events of their own. */
 export interface DenyEntryAdded extends DenySelectors {
   type: 'DenyEntryAdded';
   reason: string;
@@ -203,7 +188,7 @@ export interface DenyEntryAdded extends DenySelectors {
   atMs: number;
 }
 
-/** The operator lets one more host in: whoever brings the token with this hash. */
+/** The operator admits one more host: the one that shows the token with this hash. */
 export interface InviteIssued {
   type: 'InviteIssued';
   inviteHash: Sha256Hex;
@@ -219,7 +204,7 @@ export interface InviteSpent {
   atMs: number;
 }
 
-/** The time of these deny entries and invites passed. */
+/** These deny entries and invites expired. */
 export interface AdmissionsLapsed {
   type: 'AdmissionsLapsed';
   denied: DenySelectors[];
@@ -232,6 +217,17 @@ export interface SendersPublished {
   hostPubkey: PublicKey;
   /** Ascending, without repetition. */
   senders: PublicKey[];
+  iatMs: number;
+  atMs: number;
+}
+
+/**
+ * A host published the senders again that it takes mail of, at a later time: a list of before is refused from here on.
+ * Without them, so that hosts cannot fill the log with lists that change nothing.
+ */
+export interface SendersRenewed {
+  type: 'SendersRenewed';
+  hostPubkey: PublicKey;
   iatMs: number;
   atMs: number;
 }
@@ -312,7 +308,7 @@ export interface QueuedNotice {
   expiresAtMs: number;
 }
 
-/** A slice of one target's items was not called for in time. */
+/** Some of one target's items were not acked in time. */
 export interface ItemsExpired {
   type: 'ItemsExpired';
   targetPubkey: PublicKey;
@@ -322,6 +318,19 @@ export interface ItemsExpired {
   /** Until then their tombstones are kept: the horizon counts from the expiry, however late it came. */
   dedupUntilMs: number;
   notices: QueuedNotice[];
+  atMs: number;
+}
+
+/**
+ * Items are acked after their time, because no sweep came by: what is known of them is kept for the horizon from here
+ * on, and not only from their deadline. The ack itself follows.
+ */
+export interface DedupExtended {
+  type: 'DedupExtended';
+  targetPubkey: PublicKey;
+  /** By what dedup knows them under. */
+  items: Pick<ExpiredItem, 'itemId' | 'senderPubkey' | 'pushedTo'>[];
+  dedupUntilMs: number;
   atMs: number;
 }
 
@@ -367,10 +376,12 @@ export type RelayEvent =
   | InviteSpent
   | AdmissionsLapsed
   | SendersPublished
+  | SendersRenewed
   | EncKeyPublished
   | ItemAccepted
   | ItemsAcked
   | ItemsExpired
+  | DedupExtended
   | DedupPurged
   | ItemLost
   | SeqFloorsRaised;
@@ -381,7 +392,7 @@ export interface LogEntry {
   event: RelayEvent;
 }
 
-/** When the relay's clock said that it happened. */
+/** The time of the event, by the relay's clock. */
 export function eventTimeMs(event: RelayEvent): number {
   return 'acceptedAtMs' in event ? event.acceptedAtMs : event.atMs;
 }

@@ -8,11 +8,10 @@ import { type Limits, dedupHorizonMs, retentionMs } from '../../protocol/limits.
 import { foldHostName } from '../../protocol/names.ts';
 import { type PublicKey, hostFingerprint } from '../../protocol/public-key.ts';
 import type { Admissions } from './admissions.ts';
-import type { AckItems, EnrolHost, ExpireItems, PushItem, ReportLostItem, RotateKey } from './command.ts';
+import type { AckItems, EnrolHost, ExpireItems, ExtendDedup, ReportLostItem, RotateKey } from './command.ts';
 import type { Directory } from './directory.ts';
 import type { Released } from './queue-index.ts';
 import {
-  type DedupRow,
   EMPTY_TARGET,
   type EnrolmentRow,
   type InviteRow,
@@ -21,16 +20,15 @@ import {
   type QueueRow,
   type RelayRow,
   type RowReader,
-  type SendersRow,
   type TargetRow,
   type UsageRow,
   rowKey,
 } from './rows.ts';
 
-/** What the operator set. */
+/** The operator's settings. */
 export interface RelaySettings {
   limits: Limits;
-  /** Who may enrol: whoever its authority lets in, or of those only whoever brings an invite. */
+  /** Which hosts may enrol: all that the authority admits, or of those only hosts with an invite. */
   admission: 'open' | 'invite';
   enrolmentsMax: number;
   dedupRowsMax: number;
@@ -61,7 +59,10 @@ export function presentKey(rows: RowReader, key: PublicKey): PublicKey {
   }
 }
 
-/** Every key that rotations joined with this one; the key alone when it never rotated. The present one comes last. */
+/**
+ * The keys that rotations joined with this one and under which something may be known; the key alone when it never
+ * rotated. The present one comes last. `Directory.keysOf` has those of before as well.
+ */
 export function lineageOf(rows: RowReader, key: PublicKey): readonly PublicKey[] {
   return lineageMembers(rows, key).map(({ hostPubkey }) => hostPubkey);
 }
@@ -75,9 +76,9 @@ function lineageMembers(rows: RowReader, key: PublicKey): readonly LineageMember
  * What the account of a host is charged for: its queue, and what was counted under a key that it gave up when the row was
  * lost (a rotation moves what is there).
  */
-export function chargedFor(rows: RowReader, key: PublicKey): UsageRow {
+export function chargedFor(rows: RowReader, directory: Directory, key: PublicKey): UsageRow {
   const charged: UsageRow = { ...NO_USAGE };
-  for (const member of lineageOf(rows, key)) {
+  for (const member of directory.keysOf(key)) {
     const { queueItems, queueBytes } = targetRow(rows, member);
     charged.items += queueItems;
     charged.bytes += queueBytes;
@@ -124,21 +125,21 @@ export function enrolFacts(
     invite: inviteHash && rows.get('invite', inviteHash),
     isDenied: admissions.isDenied(
       {
-        fingerprints: fingerprints(rows, hostPubkey),
+        fingerprints: fingerprints(directory, hostPubkey),
         clientId: answer.clientId ?? enrolment?.clientId ?? null,
         account: answer.account ?? enrolment?.account ?? null,
         org: answer.org ?? enrolment?.org ?? null,
       },
       nowMs,
     ),
-    lapsing: lapsing && { enrolment: lapsing, charged: chargedFor(rows, lapsing.hostPubkey) },
-    charged: chargedFor(rows, hostPubkey),
+    lapsing: lapsing && { enrolment: lapsing, charged: chargedFor(rows, directory, lapsing.hostPubkey) },
+    charged: chargedFor(rows, directory, hostPubkey),
   };
 }
 
 /** Fingerprints of every key of the host. */
-export function fingerprints(rows: RowReader, ...keys: readonly PublicKey[]): Set<Sha256Hex> {
-  return new Set(keys.flatMap((key) => lineageOf(rows, key).map(hostFingerprint)));
+export function fingerprints(directory: Directory, ...keys: readonly PublicKey[]): Set<Sha256Hex> {
+  return new Set(keys.flatMap((key) => Array.from(directory.keysOf(key), hostFingerprint)));
 }
 
 /** Items of a queue and their wire bytes, and the notices, for which no quota is charged. */
@@ -152,7 +153,7 @@ export interface RotateFacts {
   newLineage: readonly LineageMember[];
   /** How long after its last push something may be known under a key. */
   knownForMs: number;
-  /** The proven accounts of the live enrolments of other hosts that carry the old key's name. */
+  /** The proven accounts of the live enrolments that carry the old key's name, that of the new key left out. */
   namesakeAccounts: ReadonlySet<string | null>;
   isDenied: boolean;
   oldQueue: TargetRow;
@@ -177,8 +178,8 @@ export function rotateFacts(
   const old = rows.get('enrolment', oldPubkey);
   const replacing = rows.get('enrolment', newPubkey);
   const namesakes = old ? directory.liveByName(foldHostName(old.hostName)) : [];
-  const others = namesakes.filter((key) => key !== oldPubkey && key !== newPubkey);
-  const keys = fingerprints(rows, oldPubkey, newPubkey);
+  const others = namesakes.filter((key) => key !== newPubkey);
+  const keys = fingerprints(directory, oldPubkey, newPubkey);
   const { limits } = settings;
   return {
     old,
@@ -190,129 +191,12 @@ export function rotateFacts(
     isDenied: [old, replacing].some((row) => row && admissions.isDenied({ ...row, fingerprints: keys }, nowMs)),
     oldQueue: targetRow(rows, oldPubkey),
     newQueue: targetRow(rows, newPubkey),
-    oldCharged: chargedFor(rows, oldPubkey),
-    newCharged: chargedFor(rows, newPubkey),
+    oldCharged: chargedFor(rows, directory, oldPubkey),
+    newCharged: chargedFor(rows, directory, newPubkey),
     waiting,
     oldSendersIatMs: rows.get('senders', oldPubkey)?.iatMs,
     newSendersIatMs: rows.get('senders', newPubkey)?.iatMs,
   };
-}
-
-/** A (sender, item, target) that is known, over every key of both lineages. */
-export interface KnownItem {
-  row: DedupRow;
-  /** Queued, but its row or payload is gone. */
-  lost: boolean;
-}
-
-/**
- * Rows that one push may ask for at most, over the keys of its sender and of its targets. Hosts that never changed
- * their keys need one for each target.
- */
-export const KNOWN_ROWS_ASKED_MAX = 4096;
-
-export interface PushTargetFacts {
-  enrolment: EnrolmentRow | undefined;
-  /** False when the target published a list that does not hold the sender. */
-  acceptsSender: boolean;
-  known: KnownItem[];
-  queue: TargetRow;
-  /** What the sender, under any of its keys, has queued there. */
-  share: UsageRow;
-  account: UsageRow;
-}
-
-export interface PushFacts {
-  limits: Limits;
-  retentionMs: number;
-  dedupHorizonMs: number;
-  /** What was to be forgotten by then is forgotten, also when the clock went back since. */
-  dedupPurgedMs: number;
-  /** Rows that the sender, under any of its keys, keeps in the dedup table. */
-  dedupRows: number;
-  dedupRowsMax: number;
-  /** One for each target of the command, in its order; none when there are too many, or too many keys behind them. */
-  targets: PushTargetFacts[];
-}
-
-export function pushFacts(command: PushItem, rows: FactSource, settings: RelaySettings): PushFacts {
-  const senders = lineageOf(rows, command.senderPubkey);
-  // What is known is known under these keys.
-  const known = senders.filter((sender) => rows.get('sender', sender));
-  const { dedupPurgedMs } = relayRow(rows);
-  const { limits } = settings;
-  const { itemId, targets } = command.item;
-  const hosts = targets.length > limits.max_targets ? [] : targets.map(({ hostPubkey }) => hostPubkey);
-  const lineages = hosts.map((host) => lineageOf(rows, host));
-  const asked = lineages.reduce((sum, members) => sum + members.length, 0) * Math.max(known.length, 1);
-  let dedupRows = 0;
-  for (const sender of known) dedupRows += rows.get('sender', sender)?.dedupRows ?? 0;
-  return {
-    limits,
-    retentionMs: retentionMs(limits),
-    dedupHorizonMs: dedupHorizonMs(limits),
-    dedupPurgedMs,
-    dedupRows,
-    dedupRowsMax: settings.dedupRowsMax,
-    targets:
-      asked > KNOWN_ROWS_ASKED_MAX
-        ? []
-        : hosts.map((target, at) => {
-            const keys = known.flatMap((sender) => (lineages[at] ?? []).map((member) => [sender, member] as const));
-            const items = keys.flatMap(([sender, member]) => {
-              const row = rows.get('dedup', rowKey.dedup(sender, member, itemId));
-              return row && row.dedupUntilMs > dedupPurgedMs ? knownItem(row, rows) : [];
-            });
-            return pushTargetFacts(target, senders, items, rows);
-          }),
-  };
-}
-
-function pushTargetFacts(
-  target: PublicKey,
-  senders: readonly PublicKey[],
-  known: KnownItem[],
-  rows: RowReader,
-): PushTargetFacts {
-  const enrolment = rows.get('enrolment', target);
-  const share: UsageRow = { ...NO_USAGE };
-  for (const sender of senders) {
-    const used = rows.get('share', rowKey.share(target, sender));
-    share.items += used?.items ?? 0;
-    share.bytes += used?.bytes ?? 0;
-  }
-  const account = enrolment?.account;
-  return {
-    enrolment,
-    acceptsSender: isAcceptedSender(rows.get('senders', target), senders),
-    known,
-    queue: targetRow(rows, target),
-    share,
-    account: (account ? rows.get('account', account) : undefined) ?? NO_USAGE,
-  };
-}
-
-/** A listed key admits the host that has it, under every key that rotations joined. */
-function isAcceptedSender(list: SendersRow | undefined, senders: readonly PublicKey[]): boolean {
-  return !list || senders.some((sender) => isListed(list.senders, sender));
-}
-
-function isListed(ascending: readonly PublicKey[], key: PublicKey): boolean {
-  let low = 0;
-  let high = ascending.length;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if ((ascending[middle] ?? '') < key) low = middle + 1;
-    else high = middle;
-  }
-  return ascending[low] === key;
-}
-
-function knownItem(row: DedupRow, rows: FactSource): KnownItem {
-  const { queuedTarget, queuedSeq, expired } = row;
-  if (expired || queuedSeq <= targetRow(rows, queuedTarget).ackedThrough) return { row, lost: false };
-  const queued = rows.get('queue', rowKey.queue(queuedTarget, queuedSeq));
-  return { row, lost: !queued || !rows.hasPayload(queued) };
 }
 
 export interface AckFacts {
@@ -330,6 +214,21 @@ export function ackFacts(command: AckItems, rows: RowReader, released: Released)
     account: rows.get('enrolment', command.targetPubkey)?.account ?? null,
     released,
   };
+}
+
+export interface ExtendFacts {
+  dedupHorizonMs: number;
+  /** Of the rows asked for: those that still wait. */
+  waiting: QueueRow[];
+}
+
+export function extendFacts(command: ExtendDedup, rows: RowReader, settings: RelaySettings): ExtendFacts {
+  const { targetPubkey, seqs } = command;
+  const { ackedThrough } = targetRow(rows, targetPubkey);
+  const waiting = seqs.flatMap((seq) =>
+    seq > ackedThrough ? (rows.get('queue', rowKey.queue(targetPubkey, seq)) ?? []) : [],
+  );
+  return { dedupHorizonMs: dedupHorizonMs(settings.limits), waiting };
 }
 
 export interface LostItemFacts {
@@ -354,7 +253,7 @@ export interface ExpireFacts {
   account: string | null;
   /** Of the rows asked for: those that still wait and are past their time, in order. */
   due: QueueRow[];
-  /** The live key under which each sender is to be told, and the head of that queue; absent when it is no host any more. */
+  /** The live key of each sender, which gets the notice, and the head of its queue; absent when it is no host any more. */
   tellAt: ReadonlyMap<PublicKey, { key: PublicKey; headSeq: number }>;
 }
 

@@ -1,8 +1,8 @@
 /**
- * One target's queue in memory: sequence number, size and sender of every waiting item, about 16 bytes each.
+ * One target's queue in memory: sequence number, size, sender and deadline of every waiting item, about 24 bytes each.
  *
  * An ack can release 10,000 items; what it releases must be known before it is decided, without reading 10,000 rows
- * in the loop. Loaded from the queue rows on first need, then told every event.
+ * in the loop. Loaded from the queue rows on first need, then updated with every event.
  * Invariant: `seqs` ascends, and holds exactly the queue rows above `ackedThrough`.
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
@@ -11,8 +11,10 @@ import type { ReleasedShare } from './event.ts';
 export interface IndexedItem {
   seq: number;
   bytes: number;
-  /** `null` for a notice, which counts towards nobody's share. */
+  /** `null` for a notice, which counts towards no sender's share. */
   senderPubkey: PublicKey | null;
+  /** When it is to expire; a notice, of which nothing is known afterwards, at infinity. */
+  expiresAtMs: number;
 }
 
 export interface Released {
@@ -32,13 +34,14 @@ export class QueueIndex {
   #seqs = new Float64Array(INITIAL_CAPACITY);
   #bytes = new Uint32Array(INITIAL_CAPACITY);
   #senders = new Uint32Array(INITIAL_CAPACITY);
+  #deadlines = new Float64Array(INITIAL_CAPACITY);
   /** Items lie in [#start, #end). */
   #start = 0;
   #end = 0;
   readonly #senderNumbers = new Map<PublicKey, number>();
   readonly #senderKeys: PublicKey[] = [];
 
-  /** Places held in memory, about 16 bytes each. */
+  /** Places held in memory, about 24 bytes each. */
   get capacity(): number {
     return this.#seqs.length;
   }
@@ -56,6 +59,7 @@ export class QueueIndex {
     this.#seqs[this.#end] = item.seq;
     this.#bytes[this.#end] = item.bytes;
     this.#senders[this.#end] = item.senderPubkey === null ? NO_SENDER : this.#senderNumber(item.senderPubkey);
+    this.#deadlines[this.#end] = item.expiresAtMs;
     this.#end++;
   }
 
@@ -92,6 +96,16 @@ export class QueueIndex {
     return { through: reached, items: at - this.#start - notices, bytes, notices, shares };
   }
 
+  /** Items up to `through` that have expired by `nowMs` and still wait: the first `max`. */
+  late(through: number, nowMs: number, max: number): number[] {
+    const stop = this.#firstAbove(through);
+    const seqs: number[] = [];
+    for (let at = this.#start; at < stop && seqs.length < max; at++) {
+      if (this.#at(this.#deadlines, at) <= nowMs) seqs.push(this.#at(this.#seqs, at));
+    }
+    return seqs;
+  }
+
   /** Forgets everything at or below `through`. */
   dropThrough(through: number): void {
     this.#start = this.#firstAbove(through);
@@ -106,7 +120,8 @@ export class QueueIndex {
       this.dropThrough(seq);
       return;
     }
-    for (const column of [this.#seqs, this.#bytes, this.#senders]) column.copyWithin(at, at + 1, this.#end);
+    for (const column of [this.#seqs, this.#bytes, this.#senders, this.#deadlines])
+      column.copyWithin(at, at + 1, this.#end);
     this.#end--;
   }
 
@@ -118,6 +133,7 @@ export class QueueIndex {
     this.#seqs = new Float64Array(INITIAL_CAPACITY);
     this.#bytes = new Uint32Array(INITIAL_CAPACITY);
     this.#senders = new Uint32Array(INITIAL_CAPACITY);
+    this.#deadlines = new Float64Array(INITIAL_CAPACITY);
   }
 
   /** The first position whose seq is above `through`. */
@@ -146,6 +162,7 @@ export class QueueIndex {
     this.#seqs = moved(this.#seqs, new Float64Array(capacity), this.#start, this.#end);
     this.#bytes = moved(this.#bytes, new Uint32Array(capacity), this.#start, this.#end);
     this.#senders = moved(this.#senders, new Uint32Array(capacity), this.#start, this.#end);
+    this.#deadlines = moved(this.#deadlines, new Float64Array(capacity), this.#start, this.#end);
     this.#start = 0;
     this.#end = live;
   }

@@ -1,5 +1,6 @@
 /** The dedup rows, and how many of them each sender key keeps. */
-import type { ItemsMoved, RelayEvent } from './event.ts';
+import type { DedupExtended, ItemsExpired, ItemsMoved, RelayEvent } from './event.ts';
+import { movedRow } from './reduce-queues.ts';
 import { type DedupRow, type RowChange, type RowReader, rowKey } from './rows.ts';
 
 export function reduceDedup(event: RelayEvent, lsn: number, rows: RowReader): RowChange[] {
@@ -26,12 +27,9 @@ export function reduceDedup(event: RelayEvent, lsn: number, rows: RowReader): Ro
       return [...changes, ...counted(rows, senderPubkey, targets.length)];
     }
     case 'ItemsExpired':
-      return event.items.flatMap(({ senderPubkey, pushedTo, itemId }): RowChange[] => {
-        const key = rowKey.dedup(senderPubkey, pushedTo, itemId);
-        const row = rows.get('dedup', key);
-        const dedupUntilMs = Math.max(row?.dedupUntilMs ?? 0, event.dedupUntilMs);
-        return row ? [{ table: 'dedup', key, row: { ...row, expired: true, dedupUntilMs } }] : [];
-      });
+      return kept(event, { expired: true }, rows);
+    case 'DedupExtended':
+      return kept(event, {}, rows);
     case 'ItemsMoved':
       return event.fromSeqs.flatMap((fromSeq, position) => moved(event, fromSeq, event.firstSeq + position, rows));
     case 'DedupPurged':
@@ -47,10 +45,24 @@ export function reduceDedup(event: RelayEvent, lsn: number, rows: RowReader): Ro
   }
 }
 
-/** The row stays where it is and says where the item went. */
+/** The rows of these items, as far as there are any, stay until the event says or longer. */
+function kept(
+  { items, dedupUntilMs }: ItemsExpired | DedupExtended,
+  changes: Partial<DedupRow>,
+  rows: RowReader,
+): RowChange[] {
+  return items.flatMap(({ senderPubkey, pushedTo, itemId }): RowChange[] => {
+    const key = rowKey.dedup(senderPubkey, pushedTo, itemId);
+    const before = rows.get('dedup', key);
+    if (!before) return [];
+    const untilMs = Math.max(before.dedupUntilMs, dedupUntilMs);
+    return [{ table: 'dedup', key, row: { ...before, ...changes, dedupUntilMs: untilMs } }];
+  });
+}
+
+/** The row stays where it is and says where the item went. Of a notice there is none. */
 function moved({ oldPubkey, newPubkey }: ItemsMoved, fromSeq: number, queuedSeq: number, rows: RowReader): RowChange[] {
-  const queued = rows.get('queue', rowKey.queue(oldPubkey, fromSeq));
-  if (!queued || queued.kind === 'expired') return [];
+  const queued = movedRow(rows, oldPubkey, fromSeq);
   const key = rowKey.dedup(queued.senderPubkey, queued.payloadTarget, queued.itemId);
   const row = rows.get('dedup', key);
   if (row?.queuedTarget !== oldPubkey || row.queuedSeq !== fromSeq) return [];

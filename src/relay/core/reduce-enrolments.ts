@@ -1,22 +1,15 @@
 /** The enrolment rows: which keys are admitted, under what name and authority, and which of them are one host. */
 import type { KeyRotated, RelayEvent } from './event.ts';
-import type { EnrolmentRow, RowChange, RowReader } from './rows.ts';
+import { type EnrolmentRow, type RowChange, type RowReader, enrolmentRecord } from './rows.ts';
 
 export function reduceEnrolments(event: RelayEvent, rows: RowReader): RowChange[] {
   switch (event.type) {
     case 'HostEnrolled': {
-      const { hostPubkey, hostName, ownerFp, account, org, clientId, authorizedBy, enrolledAtMs, validUntilMs } = event;
+      const { hostPubkey } = event;
       const before = rows.get('enrolment', hostPubkey);
       const row: EnrolmentRow = {
         hostPubkey,
-        hostName,
-        ownerFp,
-        account,
-        org,
-        clientId,
-        authorizedBy,
-        enrolledAtMs,
-        validUntilMs,
+        ...enrolmentRecord(event),
         revokedAtMs: before?.revokedAtMs ?? null,
         rotatedTo: before?.rotatedTo ?? null,
         seen: before?.seen ?? false,
@@ -42,20 +35,12 @@ export function reduceEnrolments(event: RelayEvent, rows: RowReader): RowChange[
 }
 
 function rotated(event: KeyRotated, rows: RowReader): RowChange[] {
-  const { oldPubkey, newPubkey, hostName, ownerFp, account, org, clientId, authorizedBy } = event;
-  const { enrolledAtMs, validUntilMs, seen, lineage: members, atMs } = event;
+  const { oldPubkey, newPubkey, seen, lineage: members, atMs } = event;
   const before = rows.get('enrolment', oldPubkey);
   if (!before) throw new Error('invariant: a key that was rotated is enrolled');
   const row: EnrolmentRow = {
     hostPubkey: newPubkey,
-    hostName,
-    ownerFp,
-    account,
-    org,
-    clientId,
-    authorizedBy,
-    enrolledAtMs,
-    validUntilMs,
+    ...enrolmentRecord(event),
     revokedAtMs: null,
     rotatedTo: null,
     seen,

@@ -5,6 +5,7 @@
  * collected afterwards (see store/collect.ts).
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
+import { BrokenQueue } from './broken-queue.ts';
 import type { AcceptedTarget, ItemAccepted, ItemsExpired, ItemsMoved, KeyRotated, RelayEvent } from './event.ts';
 import { targetRow } from './facts.ts';
 import { type QueueRow, type RowChange, type RowReader, type TargetRow, rowKey } from './rows.ts';
@@ -35,7 +36,7 @@ export function reduceQueues(event: RelayEvent, rows: RowReader): RowChange[] {
     case 'ItemLost': {
       const { targetPubkey, seq, kind, bytes } = event;
       const gone: RowChange = { table: 'queue', key: rowKey.queue(targetPubkey, seq), row: null };
-      // Nobody is charged for a notice.
+      // No quota is charged for a notice.
       if (kind === 'expired') return [gone];
       const before = targetRow(rows, targetPubkey);
       const row = { ...before, queueItems: before.queueItems - 1, queueBytes: before.queueBytes - bytes };
@@ -71,11 +72,17 @@ function rotated(event: KeyRotated, rows: RowReader): RowChange[] {
   ];
 }
 
+/** The row of an item that is moved, before it is. Throws `BrokenQueue` when there is none. */
+export function movedRow(rows: RowReader, oldPubkey: PublicKey, fromSeq: number): QueueRow {
+  const row = rows.get('queue', rowKey.queue(oldPubkey, fromSeq));
+  if (!row) throw new BrokenQueue(oldPubkey, 'invariant: an item that is moved is queued');
+  return row;
+}
+
 function moved({ oldPubkey, newPubkey, fromSeqs, firstSeq, left }: ItemsMoved, rows: RowReader): RowChange[] {
   const changes: RowChange[] = fromSeqs.flatMap((fromSeq, position): RowChange[] => {
     const key = rowKey.queue(oldPubkey, fromSeq);
-    const before = rows.get('queue', key);
-    if (!before) throw new Error('invariant: an item that is moved is queued');
+    const before = movedRow(rows, oldPubkey, fromSeq);
     const seq = firstSeq + position;
     return [
       { table: 'queue', key, row: null, leavesPayload: true },
@@ -131,10 +138,10 @@ function expired(event: ItemsExpired, rows: RowReader): RowChange[] {
     key: rowKey.queue(targetPubkey, seq),
     row: null,
   }));
-  for (const { targetPubkey: told, seq, itemId, wire, wireHash, expiresAtMs } of notices) {
-    targets.set(told, { ...(targets.get(told) ?? targetRow(rows, told)), headSeq: seq });
+  for (const { targetPubkey: sender, seq, itemId, wire, wireHash, expiresAtMs } of notices) {
+    targets.set(sender, { ...(targets.get(sender) ?? targetRow(rows, sender)), headSeq: seq });
     const row: QueueRow = {
-      targetPubkey: told,
+      targetPubkey: sender,
       seq,
       kind: 'expired',
       itemId,
@@ -143,10 +150,10 @@ function expired(event: ItemsExpired, rows: RowReader): RowChange[] {
       bytes: wire.length,
       acceptedAtMs: atMs,
       expiresAtMs,
-      payloadTarget: told,
+      payloadTarget: sender,
       payloadSeq: seq,
     };
-    changes.push({ table: 'queue', key: rowKey.queue(told, seq), row });
+    changes.push({ table: 'queue', key: rowKey.queue(sender, seq), row });
   }
   for (const [key, row] of targets) changes.push({ table: 'target', key, row });
   return changes;

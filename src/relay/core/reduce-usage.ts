@@ -2,13 +2,17 @@
  * Usage, against which quotas are held: of each sender at each target, and of each proven account.
  *
  * Invariants: a share is the sum over the queue rows of that sender at that target; an account is the sum of
- * `queueItems` and `queueBytes` over every key of its hosts. A row that would say zero is deleted.
+ * `queueItems` and `queueBytes` over every key of its hosts. A row that would say zero is deleted; where one would say
+ * less, the queue that the event is about is broken.
  */
+import type { PublicKey } from '../../protocol/public-key.ts';
+import { BrokenQueue, queueOf } from './broken-queue.ts';
 import type { RelayEvent } from './event.ts';
+import { movedRow } from './reduce-queues.ts';
 import { NO_USAGE, type RowChange, type RowReader, rowKey } from './rows.ts';
 
 export function reduceUsage(event: RelayEvent, rows: RowReader): RowChange[] {
-  const usage = new UsageChanges(rows);
+  const usage = new UsageChanges(rows, queueOf(event));
   switch (event.type) {
     case 'ItemAccepted':
       for (const { hostPubkey, bytes } of event.targets) {
@@ -39,9 +43,8 @@ export function reduceUsage(event: RelayEvent, rows: RowReader): RowChange[] {
       break;
     case 'ItemsMoved':
       for (const fromSeq of event.fromSeqs) {
-        const queued = rows.get('queue', rowKey.queue(event.oldPubkey, fromSeq));
-        if (!queued || queued.kind === 'expired') continue;
-        const { senderPubkey, bytes } = queued;
+        const { kind, senderPubkey, bytes } = movedRow(rows, event.oldPubkey, fromSeq);
+        if (kind === 'expired') continue;
         usage.add('share', rowKey.share(event.oldPubkey, senderPubkey), -1, -bytes);
         usage.add('share', rowKey.share(event.newPubkey, senderPubkey), 1, bytes);
       }
@@ -61,22 +64,30 @@ export function reduceUsage(event: RelayEvent, rows: RowReader): RowChange[] {
 /** Sums the changes of one event, which may touch one account through several targets. */
 class UsageChanges {
   readonly #rows: RowReader;
+  readonly #queue: PublicKey | undefined;
   readonly #changed = new Map<string, RowChange & { table: 'share' | 'account' }>();
 
-  constructor(rows: RowReader) {
+  constructor(rows: RowReader, queue: PublicKey | undefined) {
     this.#rows = rows;
+    this.#queue = queue;
   }
 
   add(table: 'share' | 'account', key: string | null, items: number, bytes: number): void {
     if (key === null || (items === 0 && bytes === 0)) return;
     const mark = table + key;
-    const before = this.#changed.has(mark) ? this.#changed.get(mark)?.row : this.#rows.get(table, key);
-    const after = { items: (before ?? NO_USAGE).items + items, bytes: (before ?? NO_USAGE).bytes + bytes };
-    if (after.items < 0 || after.bytes < 0) throw new Error('invariant: usage never falls below zero');
+    const changed = this.#changed.get(mark);
+    const before = (changed ? changed.row : this.#rows.get(table, key)) ?? NO_USAGE;
+    const after = { items: before.items + items, bytes: before.bytes + bytes };
+    if (after.items < 0 || after.bytes < 0) throw this.#belowZero();
     this.#changed.set(mark, { table, key, row: after.items === 0 && after.bytes === 0 ? null : after });
   }
 
   changes(): RowChange[] {
     return [...this.#changed.values()];
+  }
+
+  #belowZero(): Error {
+    const what = 'invariant: usage never falls below zero';
+    return this.#queue === undefined ? new Error(what) : new BrokenQueue(this.#queue, what);
   }
 }

@@ -20,7 +20,7 @@ export interface RelayRow {
   dedupPurgedMs: number;
 }
 
-/** When the relay last said that it lives. One row, written without an event. */
+/** The last heartbeat of the relay. One row, written without an event. */
 export interface HeartbeatRow {
   atMs: number;
 }
@@ -39,9 +39,8 @@ export interface RestoreRow {
 
 export type AuthorityName = 'host-key' | 'account-token';
 
-/** One host key that this relay has admitted at some time. */
-export interface EnrolmentRow {
-  hostPubkey: PublicKey;
+/** What is recorded of an admitted key: by the events that admit one, and in its row. */
+export interface EnrolmentRecord {
   hostName: HostName;
   /** The host's own unproven claim; decides nothing. */
   ownerFp: string;
@@ -52,6 +51,17 @@ export interface EnrolmentRow {
   enrolledAtMs: number;
   /** The hop is refused afterwards; the host stays a target. */
   validUntilMs: number | null;
+}
+
+/** The record alone, of an event or a row that holds it. */
+export function enrolmentRecord(holder: EnrolmentRecord): EnrolmentRecord {
+  const { hostName, ownerFp, account, org, clientId, authorizedBy, enrolledAtMs, validUntilMs } = holder;
+  return { hostName, ownerFp, account, org, clientId, authorizedBy, enrolledAtMs, validUntilMs };
+}
+
+/** One host key that this relay has admitted at some time. */
+export interface EnrolmentRow extends EnrolmentRecord {
+  hostPubkey: PublicKey;
   revokedAtMs: number | null;
   /** The key that took this one's place, when a rotation revoked it. */
   rotatedTo: PublicKey | null;
@@ -71,7 +81,7 @@ export interface LineageRow {
   members: LineageMember[];
 }
 
-/** Whom an authority wants out: every selector that is there must match. At least one is. */
+/** The hosts that an authority denies: every selector that is set must match. At least one is set. */
 export interface DenySelectors {
   /** Fingerprint of any key of the host's lineage. */
   hostFp: Sha256Hex | null;
@@ -80,14 +90,14 @@ export interface DenySelectors {
   org: string | null;
 }
 
-/** A deny entry: it stops enrolments and rotations until it lapses. */
+/** A deny entry: it stops enrolments and rotations until it expires. */
 export interface DenyRow extends DenySelectors {
   /** For people. */
   reason: string;
   untilMs: number;
 }
 
-/** An invite that nobody has used. Known by the hash of its token alone. */
+/** An unused invite. Only the hash of its token is stored. */
 export interface InviteRow {
   /** For people. */
   label: string;
@@ -104,7 +114,7 @@ export interface MoveRow {
   left: number;
 }
 
-/** Whose mail a target takes. Absent: everybody's. */
+/** The senders whose mail a target accepts. Absent: all. */
 export interface SendersRow {
   /** Ascending, so that a push finds its sender in a few steps. */
   senders: PublicKey[];
@@ -119,6 +129,15 @@ export interface EncKeyRow {
   atMs: number;
   /** Base64, over the advertisement. */
   sig: string;
+}
+
+/** The record by which a key was replaced, as both keys signed it. Kept under the old key, and shown to other hosts. */
+export interface RotationRow {
+  /** The canonical form of the record, with members that this version does not know. */
+  record: string;
+  /** Base64, over the record. */
+  oldSig: string;
+  newSig: string;
 }
 
 /** One target's queue as a whole. Absent means all zero. */
@@ -168,7 +187,7 @@ export interface DedupRow {
   bytes: number;
   acceptedAtMs: number;
   dedupUntilMs: number;
-  /** Where its queue row is, or was when it was acked: a rotation moves it, and `seq` stays what the sender was told. */
+  /** Where its queue row is, or was when it was acked: a rotation moves it; `seq` stays as in the accept receipt. */
   queuedTarget: PublicKey;
   queuedSeq: number;
   /** The place in the log where it was accepted. */
@@ -186,6 +205,7 @@ export interface Tables {
   lineage: LineageRow;
   senders: SendersRow;
   encKey: EncKeyRow;
+  rotation: RotationRow;
   deny: DenyRow;
   invite: InviteRow;
   target: TargetRow;

@@ -1,49 +1,60 @@
 /**
  * Group commit: the one writer of the store.
  *
- * Events admitted while a batch is being synced form the next batch. Whoever decides sees them through the overlay at
- * once; nobody is answered before `durable` resolves. One batch is in flight at a time.
+ * Events admitted while a batch is being synced form the next batch. Decisions see them through the overlay at
+ * once; no request is answered before `durable` resolves. One batch is in flight at a time.
  *
  * Invariants:
  *   - what is readable here is what the rows will be when every admitted batch is durable;
- *   - after the first failed batch nothing is admitted, answered or written again (fail-stop).
+ *   - after the first failed batch nothing is admitted, answered or written again (fail-stop);
+ *   - an admission is reduced whole before anything of it is kept. A throw there ends the relay as a failed batch does,
+ *     except for `BrokenQueue`: the rows of one queue are at fault, and the caller learns that nothing was admitted.
  */
+import { BrokenQueue, queueOf } from '../core/broken-queue.ts';
 import type { Decided, Refusal } from '../core/decision.ts';
 import type { LogEntry, RelayEvent } from '../core/event.ts';
 import type { FactSource } from '../core/facts.ts';
 import { reduce } from '../core/reduce.ts';
-import { type QueueRow, type RowChange, type TableName, type Tables, rowKey } from '../core/rows.ts';
-import type { BesidePair, Payload } from '../store/log.ts';
+import { type QueueRow, type RowChange, type RowReader, type TableName, type Tables, rowKey } from '../core/rows.ts';
+import type { CheckpointWrite, EventLog, Forgotten, LogBatch, Payload } from '../store/durable-log.ts';
 import type { Pruned } from '../store/pruned.ts';
-import type { RelayStore } from '../store/relay-store.ts';
+import type { Collector } from '../store/collect.ts';
+import { DamagedRow } from '../store/checksum.ts';
 import type { CommittedBatch } from './observer.ts';
 import { RecentRows } from './recent-rows.ts';
-import { RowOverlay } from './row-overlay.ts';
+import { OverlaidRows, RowOverlay } from './row-overlay.ts';
 
 /** A batch that holds this many payload bytes takes no more; the next one waits for it. */
 export const BATCH_PAYLOAD_BYTES_MAX = 8 << 20;
 /** The same for changed rows: a batch is to be synced soon, not to grow for ever. */
 export const BATCH_CHANGES_MAX = 1500;
 
-/** Thrown to everybody who waits when a batch failed: the outcome is unknown, and the relay is ending. */
+/** Thrown to all that wait when a batch failed: the outcome is unknown, and the relay is ending. */
 export class StoreFailed extends Error {
   constructor(cause: unknown) {
     super('the store failed; the outcome is unknown', { cause });
   }
 }
 
-/** What other parts of the engine keep beside the rows, told of every change at the moment it is admitted. */
+/** Other parts of the engine that keep state beside the rows: called for every change at the moment it is admitted. */
 export interface AdmissionObserver {
   admitted(event: RelayEvent): void;
   changing(change: RowChange): void;
+}
+
+/** An event at its place, and what it changes. */
+interface Reduced {
+  entry: LogEntry;
+  changes: RowChange[];
 }
 
 class Batch {
   readonly entries: LogEntry[] = [];
   readonly changes = new RowOverlay();
   readonly payloads: Payload[] = [];
-  readonly forgotten: Buffer[] = [];
-  readonly beside: BesidePair[] = [];
+  readonly forgotten: Forgotten[] = [];
+  readonly checkpoints: CheckpointWrite[] = [];
+  heartbeatMs: number | undefined;
   pruned: Pruned | undefined;
   readonly durable: Promise<void>;
   payloadBytes = 0;
@@ -55,30 +66,47 @@ class Batch {
       this.resolve = resolve;
       this.reject = reject;
     });
-    // Whoever waits is told; a batch that nobody waits for must not end the process by itself.
+    // Requests that wait get the error; a batch without one must not end the process.
     this.durable.catch(() => undefined);
   }
 
+  asLogBatch(changes: RowChange[], collected: LogBatch['collected']): LogBatch {
+    const { entries, payloads, forgotten, checkpoints, heartbeatMs, pruned } = this;
+    const node = { heartbeatMs, checkpoints };
+    return { entries, changes, payloads, collected, forgotten: together(forgotten), pruned, node };
+  }
+
   get isEmpty(): boolean {
-    const { entries, changes, forgotten, beside, pruned } = this;
-    return entries.length + changes.size + forgotten.length + beside.length === 0 && !pruned;
+    const { entries, changes, forgotten, checkpoints, heartbeatMs, pruned } = this;
+    const writes = entries.length + changes.size + forgotten.length + checkpoints.length;
+    return writes === 0 && heartbeatMs === undefined && !pruned;
   }
 }
 
 export interface CommitterOptions {
-  store: RelayStore;
+  /** Where batches go. */
+  log: EventLog;
+  /** What is stored: the rows of every durable batch, at least. */
+  view: FactSource;
+  /** Gives back the space of acked items, a slice with each batch. */
+  collector: Collector;
   observer: AdmissionObserver;
-  /** Told of each batch when it is durable, before anybody who waited for it. */
+  /** Called for each batch when it is durable, before the requests that waited for it continue. */
   published: (batch: CommittedBatch) => void;
   /** Milliseconds that never go back: how long a batch took. */
   monotonicMs: () => number;
+  /** Called when an event could not be admitted, because the rows of one queue are at fault. */
+  broken: (error: BrokenQueue) => void;
   failed: (error: StoreFailed) => void;
 }
 
 export class Committer implements FactSource {
-  readonly #store: RelayStore;
+  readonly #log: EventLog;
+  readonly #view: FactSource;
+  readonly #collector: Collector;
   readonly #observer: AdmissionObserver;
   readonly #published: CommitterOptions['published'];
+  readonly #broken: CommitterOptions['broken'];
   readonly #onFailed: CommitterOptions['failed'];
   readonly #monotonicMs: () => number;
   readonly #recent = new RecentRows();
@@ -94,27 +122,30 @@ export class Committer implements FactSource {
   /** What is to run while no batch is in flight. */
   #between: (() => void)[] = [];
 
-  constructor({ store, observer, published, monotonicMs, failed }: CommitterOptions) {
-    this.#store = store;
+  constructor({ log, view, collector, observer, published, monotonicMs, broken, failed }: CommitterOptions) {
+    this.#log = log;
+    this.#view = view;
+    this.#collector = collector;
     this.#observer = observer;
     this.#published = published;
     this.#monotonicMs = monotonicMs;
+    this.#broken = broken;
     this.#onFailed = failed;
-    this.#lastLsn = store.lastLsn;
-    if (store.collector.isPending) this.#start();
+    this.#lastLsn = log.lastLsn;
+    if (collector.isPending) this.#start();
   }
 
   get<T extends TableName>(table: T, key: string): Tables[T] | undefined {
     const change = this.#open.changes.get(table, key) ?? this.#flying?.changes.get(table, key);
     if (change) return (change.row ?? undefined) as Tables[T] | undefined;
-    return this.#recent.get(table, key, () => this.#store.get(table, key));
+    return this.#recent.get(table, key, () => this.#view.get(table, key));
   }
 
   hasPayload(row: QueueRow): boolean {
     const { targetPubkey, seq, payloadTarget, payloadSeq } = row;
     const key = rowKey.queue(targetPubkey, seq);
     const pending = this.#open.changes.get('queue', key) ?? this.#flying?.changes.get('queue', key);
-    return (pending && payloadTarget === targetPubkey && payloadSeq === seq) || this.#store.hasPayload(row);
+    return (pending && payloadTarget === targetPubkey && payloadSeq === seq) || this.#view.hasPayload(row);
   }
 
   /** Throws `StoreFailed` after a failed batch. */
@@ -135,11 +166,15 @@ export class Committer implements FactSource {
     this.assertWorking();
   }
 
-  /** Adds decided events to the open batch, in their order. Synchronous; durable later. */
+  /**
+   * Adds decided events to the open batch, in their order. Synchronous; durable later. Throws `StoreFailed`, and
+   * `BrokenQueue` or `DamagedRow` when nothing of them was added.
+   */
   admit(events: readonly RelayEvent[], payloads: readonly Payload[] = []): void {
     this.assertWorking();
+    const reduced = this.#reducedOrRefused(events);
     try {
-      for (const event of events) this.#reduce(event);
+      for (const one of reduced) this.#add(one);
     } catch (error) {
       // Half an admission must never be committed.
       throw this.#fail(error);
@@ -160,17 +195,17 @@ export class Committer implements FactSource {
     return decision.type === 'Decided' ? decision.outcome : decision;
   }
 
-  /** Gives back the space of stored keys that nothing reads any more. */
-  forget(keys: readonly Buffer[]): void {
+  /** Deletes stored entries and rows that nothing reads any more. */
+  forget(forgotten: Forgotten): void {
     this.assertWorking();
-    this.#open.forgotten.push(...keys);
+    this.#open.forgotten.push(forgotten);
     this.#start();
   }
 
-  /** Keeps a pair that is neither record nor row, in the open batch. */
-  keep(pair: BesidePair): void {
+  /** Keeps or drops a part of a row checkpoint, in the open batch. */
+  writeCheckpoint(...writes: readonly CheckpointWrite[]): void {
     this.assertWorking();
-    this.#open.beside.push(pair);
+    this.#open.checkpoints.push(...writes);
     this.#start();
   }
 
@@ -181,10 +216,10 @@ export class Committer implements FactSource {
     this.#start();
   }
 
-  /** Adds a row that no event stands behind: the heartbeat. */
-  admitRow(change: RowChange): void {
+  /** Notes in the open batch that the relay is alive. */
+  beat(atMs: number): void {
     this.assertWorking();
-    this.#change(change);
+    this.#open.heartbeatMs = atMs;
     this.#start();
   }
 
@@ -217,11 +252,32 @@ export class Committer implements FactSource {
     await this.#idle;
   }
 
-  #reduce(event: RelayEvent): void {
-    const entry = { lsn: ++this.#lastLsn, event };
+  #reducedOrRefused(events: readonly RelayEvent[]): Reduced[] {
+    try {
+      return this.#reduced(events);
+    } catch (error) {
+      if (error instanceof BrokenQueue) this.#broken(error);
+      throw error instanceof BrokenQueue || error instanceof DamagedRow ? error : this.#fail(error);
+    }
+  }
+
+  /** What the events make of the rows, each over those before it. Keeps nothing. */
+  #reduced(events: readonly RelayEvent[]): Reduced[] {
+    const rows = new OverlaidRows(this);
+    return events.map((event, at) => {
+      const entry = { lsn: this.#lastLsn + 1 + at, event };
+      const changes = reducedOne(entry, at === 0 ? this : rows);
+      // Most admissions are of one event, and nothing reads its changes before they are added.
+      if (events.length > 1) for (const change of changes) rows.changes.set(change);
+      return { entry, changes };
+    });
+  }
+
+  #add({ entry, changes }: Reduced): void {
+    this.#lastLsn = entry.lsn;
     this.#open.entries.push(entry);
-    for (const change of reduce(entry, this)) this.#change(change);
-    this.#observer.admitted(event);
+    for (const change of changes) this.#change(change);
+    this.#observer.admitted(entry.event);
   }
 
   #change(change: RowChange): void {
@@ -248,16 +304,8 @@ export class Committer implements FactSource {
       const changes = batch.changes.changes();
       const startedMs = this.#monotonicMs();
       try {
-        const collected = await this.#store.collector.nextSlice();
-        await this.#store.append({
-          entries: batch.entries,
-          changes,
-          payloads: batch.payloads,
-          collected,
-          forgotten: batch.forgotten,
-          beside: batch.beside,
-          pruned: batch.pruned,
-        });
+        const collected = await this.#collector.nextSlice();
+        await this.#log.append(batch.asLogBatch(changes, collected));
       } catch (error) {
         this.#fail(error);
         return;
@@ -273,10 +321,10 @@ export class Committer implements FactSource {
 
   get #isWorkLeft(): boolean {
     if (this.#failure) return false;
-    return !this.#open.isEmpty || (this.#store.collector.isPending && !this.#isClosing);
+    return !this.#open.isEmpty || (this.#collector.isPending && !this.#isClosing);
   }
 
-  /** Everybody who waits is told, and nothing is written any more: the batch in flight may be durable or not. */
+  /** Rejects all that wait and writes nothing any more: the batch in flight may be durable or not. */
   #fail(error: unknown): StoreFailed {
     if (this.#failure) return this.#failure;
     const failure = new StoreFailed(error);
@@ -288,4 +336,22 @@ export class Committer implements FactSource {
     this.#onFailed(failure);
     return failure;
   }
+}
+
+/** As `reduce`; a row that cannot be read is at fault for the queue that the event is about, where it is about one. */
+function reducedOne(entry: LogEntry, rows: RowReader): RowChange[] {
+  try {
+    return reduce(entry, rows);
+  } catch (error) {
+    const queue = error instanceof DamagedRow ? queueOf(entry.event) : undefined;
+    throw queue === undefined ? error : new BrokenQueue(queue, (error as Error).message, { cause: error });
+  }
+}
+
+function together(forgotten: readonly Forgotten[]): Forgotten {
+  return {
+    expiryEntries: forgotten.flatMap(({ expiryEntries }) => expiryEntries),
+    dedupEntries: forgotten.flatMap(({ dedupEntries }) => dedupEntries),
+    dedupRows: forgotten.flatMap(({ dedupRows }) => dedupRows),
+  };
 }

@@ -1,14 +1,14 @@
 /**
- * What of each queue is durable, and who waits for more.
+ * What of each queue is durable, and which long polls wait for more.
  *
- * LevelDB shows a batch before our write of it resolves and its position is noted. An item handed over from such a batch could be lost in a crash and its
- * sequence number given to another one, which the receiver would then skip; so pages end at the heads kept here.
+ * LevelDB shows a batch before our write of it resolves and its position is noted. An item that was handed over from such
+ * a batch could be lost in a crash and its sequence number given to another item, which the receiver would then skip; so
+ * pages end at the heads kept here.
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { EMPTY_TARGET, type RowChange, type TargetRow, type UsageRow } from '../core/rows.ts';
 import type { RelayStore } from '../store/relay-store.ts';
-
-type Waiter = () => void;
+import { OnceListeners } from './once-listeners.ts';
 
 /** Long polls of one host at a time: one more ends the oldest. */
 const WAITS_PER_TARGET_MAX = 8;
@@ -16,7 +16,7 @@ const WAITS_PER_TARGET_MAX = 8;
 export class DurableHeads {
   readonly #store: RelayStore;
   readonly #rows = new Map<PublicKey, TargetRow>();
-  readonly #waiters = new Map<PublicKey, Set<Waiter>>();
+  readonly #waiters = new OnceListeners();
   #items = 0;
   #bytes = 0;
 
@@ -45,19 +45,17 @@ export class DurableHeads {
     return { items: this.#items, bytes: this.#bytes };
   }
 
-  /** Long polls that are under way. */
+  /** Open long polls. */
   get waits(): number {
-    let waits = 0;
-    for (const waiters of this.#waiters.values()) waits += waiters.size;
-    return waits;
+    return this.#waiters.count;
   }
 
-  /** Told before a change is written, while the stored row is still the durable one. */
+  /** To be called before a change is written, while the stored row is still the durable one. */
   changing(change: RowChange): void {
     if (change.table === 'target') this.get(change.key as PublicKey);
   }
 
-  /** Told when changes are durable. */
+  /** To be called when changes are durable. */
   published(changes: readonly RowChange[]): void {
     for (const change of changes) {
       if (change.table !== 'target') continue;
@@ -71,30 +69,16 @@ export class DurableHeads {
     }
   }
 
-  /** Calls `waiter` once, when something durable was added for `target` or when it is woken. Answers how to stop. */
-  wait(target: PublicKey, waiter: Waiter): () => void {
-    const waiters = this.#waiters.get(target) ?? new Set();
-    const [oldest] = waiters;
-    if (oldest && waiters.size >= WAITS_PER_TARGET_MAX) {
-      waiters.delete(oldest);
-      oldest();
-    }
-    waiters.add(waiter);
-    this.#waiters.set(target, waiters);
-    return () => {
-      waiters.delete(waiter);
-      if (waiters.size === 0 && this.#waiters.get(target) === waiters) this.#waiters.delete(target);
-    };
+  /** Calls `waiter` once, when an item for `target` is durable or `wake` is called. Returns a function that stops it. */
+  wait(target: PublicKey, waiter: () => void): () => void {
+    return this.#waiters.add(target, waiter, WAITS_PER_TARGET_MAX);
   }
 
   wake(target: PublicKey): void {
-    const waiters = this.#waiters.get(target);
-    if (!waiters) return;
-    this.#waiters.delete(target);
-    for (const waiter of waiters) waiter();
+    this.#waiters.call(target);
   }
 
   wakeAll(): void {
-    for (const target of this.#waiters.keys()) this.wake(target);
+    this.#waiters.callAll();
   }
 }

@@ -1,110 +1,76 @@
 /**
  * The engine: facts, decide, reduce, commit, answer; and the reads of durable state.
  *
- * One way: a command is admitted in one synchronous stretch (facts → decide → reduce into the open batch), then waits
- * until everything it saw is durable, and only then is answered. What a command needs of a range is in memory before
- * that stretch begins. A refusal waits too: it may rest on an item that is not durable yet.
+ * A command is admitted in one synchronous run (facts → decide → reduce into the open batch), then waits until everything
+ * it read is durable, and only then is answered. The ranges of rows that a command needs are in memory before that run
+ * begins. A refusal waits too: it may rest on an item that is not durable yet.
+ *
+ * Here: the composition, reads, and the commands of one row. Pushes, acks, admissions and expiry have files of their own.
  */
-import { type Sha256Hex } from '../../protocol/digest.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { ItemRejection } from '../../protocol/items.ts';
-import { type HostName, foldHostName } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { Admissions } from '../core/admissions.ts';
 import type {
   AckItems,
-  DenyHosts,
-  EnrolHost,
-  IssueInvite,
   NoteHostSeen,
   PublishEncKey,
   PublishSenders,
   PushItem,
   ReportLostItem,
-  RevokeHost,
   RotateEpoch,
-  RotateKey,
 } from '../core/command.ts';
-import { decideAck } from '../core/decide-ack.ts';
-import { decideEnrol, decideHostSeen } from '../core/decide-enrolment.ts';
+import { decideHostSeen } from '../core/decide-enrolment.ts';
 import { decideLostItem, decideRotateEpoch } from '../core/decide-epoch.ts';
 import { decidePublishEncKey, decidePublishSenders } from '../core/decide-publish.ts';
-import { decidePush } from '../core/decide-push.ts';
-import { decideRotate } from '../core/decide-rotation.ts';
-import {
-  type AckOutcome,
-  type Done,
-  type EncKeyOutcome,
-  type EnrolOutcome,
-  type EpochOutcome,
-  type InviteOutcome,
-  type PushOutcome,
-  type Refusal,
-  type RevokeOutcome,
-  type RotateOutcome,
-  type SendersOutcome,
-  refusal,
+import type {
+  AckOutcome,
+  EncKeyOutcome,
+  EpochOutcome,
+  PushOutcome,
+  Refusal,
+  SendersOutcome,
 } from '../core/decision.ts';
 import { Directory } from '../core/directory.ts';
-import type { RelayEvent } from '../core/event.ts';
-import {
-  type RelaySettings,
-  ackFacts,
-  enrolFacts,
-  lineageOf,
-  lostItemFacts,
-  presentKey,
-  pushFacts,
-  relayRow,
-  rotateFacts,
-  targetRow,
-} from '../core/facts.ts';
-import {
-  type EncKeyRow,
-  type EnrolmentRow,
-  type InviteRow,
-  type QueueRow,
-  type TargetRow,
-  type UsageRow,
-  rowKey,
-} from '../core/rows.ts';
+import { type RelaySettings, lineageOf, lostItemFacts, presentKey, relayRow, targetRow } from '../core/facts.ts';
+import type { EncKeyRow, RotationRow, EnrolmentRow, QueueRow, TargetRow, UsageRow } from '../core/rows.ts';
 import { pageRows } from '../core/page.ts';
-import type { Payload } from '../store/log.ts';
-import type { QueueSlice } from '../store/queue-walk.ts';
+import type { FoundRow } from '../store/damaged-rows.ts';
+import type { QueueSlice } from '../store/scan.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import type { StoreSnapshot } from '../store/snapshot.ts';
 import { Committer, type StoreFailed } from './committer.ts';
-import { Doors } from './doors.ts';
+import { AccessControl } from './access-control.ts';
 import { DurableHeads } from './durable-heads.ts';
 import { Expiry } from './expiry.ts';
-import { LogKeeping } from './log-keeping.ts';
+import { LogRetention } from './log-retention.ts';
 import { LogProofs } from './log-proofs.ts';
-import { Moves } from './moves.ts';
+import { QueueMigrations } from './queue-migrations.ts';
 import { type CommittedBatch, type EngineObserver, NO_OBSERVER } from './observer.ts';
+import { type QueueFault, QueueFaults, isDamagedRow } from './queue-faults.ts';
 import { QueueIndexes } from './queue-indexes.ts';
-import { Stretch } from './stretch.ts';
+import { TimeSlice } from './time-slice.ts';
+import { Acks } from './acks.ts';
+import { OnceListeners } from './once-listeners.ts';
+import { type Pushed, Pushes } from './pushes.ts';
+import { QueueReadiness } from './queue-readiness.ts';
 
-/** Senders whose shares one step of an ack releases: each is a row to read and to write. */
-const ACK_SENDERS_MAX = 250;
+/** What others may read of the enrolments. */
+export type HostDirectory = Omit<Directory, 'apply'>;
 
 export interface EngineOptions {
   store: RelayStore;
   settings: RelaySettings;
   /** The relay's own key: it signs expiry notices and checkpoints of the log. */
   signer: Signer;
-  /** Milliseconds that never go back, for stretches only. */
+  /** Milliseconds that never go back, for time slices only. */
   monotonicMs: () => number;
-  /** Called once, when a batch failed: the process is to end. */
-  failed: (error: StoreFailed) => void;
-  /** Told of what is done; absent: nobody counts. */
+  /** Called once, when a batch failed: the process must end. */
+  onStoreFailed: (error: StoreFailed) => void;
+  /** Called once for each queue whose rows are at fault. */
+  onBrokenQueue?: (fault: QueueFault) => void;
   observer?: EngineObserver;
-}
-
-/** What a push came to, as its caller prepared it. */
-export interface Pushed<T> {
-  type: 'Pushed';
-  answer: T;
 }
 
 /** One pull: the rows of a page, in order; their wire bytes are read with `payloads`. */
@@ -112,76 +78,104 @@ export interface Page {
   epoch: Epoch;
   headSeq: number;
   rows: QueueRow[];
-  /** Whether another item with a higher seq is queued. */
+  /** Whether an item with a higher seq is queued. */
   more: boolean;
 }
 
 export class Engine {
   readonly settings: RelaySettings;
+  /** Which hosts are admitted: the commands. */
+  readonly admissions: AccessControl;
+  /** Which hosts are admitted: the enrolments, with everything admitted so far, durable or not. */
+  readonly directory: HostDirectory;
+  readonly expiry: Expiry;
   readonly log: LogProofs;
-  readonly logKeeping: LogKeeping;
+  readonly logRetention: LogRetention;
   readonly #store: RelayStore;
   readonly #monotonicMs: () => number;
-  readonly #directory = new Directory();
-  readonly #admissions = new Admissions();
   readonly #committer: Committer;
   readonly #heads: DurableHeads;
-  readonly #indexes: QueueIndexes;
-  readonly #moves: Moves;
-  readonly #doors: Doors;
-  readonly #expiry: Expiry;
+  readonly #migrations: QueueMigrations;
+  readonly #queues: QueueReadiness;
+  readonly #pushes: Pushes;
+  readonly #acks: Acks;
+  readonly #enrolmentEnded = new OnceListeners();
   readonly #observer: EngineObserver;
+  readonly #faults: QueueFaults;
   #epoch: Epoch;
   #findingOldest: Promise<QueueRow | undefined> | undefined;
   #isDraining = false;
 
-  private constructor({ store, settings, signer, monotonicMs, failed, observer = NO_OBSERVER }: EngineOptions) {
+  private constructor(options: EngineOptions, memory: { directory: Directory; admissions: Admissions }) {
+    const { store, settings, signer, monotonicMs, onStoreFailed, onBrokenQueue, observer = NO_OBSERVER } = options;
+    const { directory, admissions } = memory;
     this.settings = settings;
+    this.directory = directory;
     this.log = new LogProofs(store, signer);
     this.#store = store;
     this.#monotonicMs = monotonicMs;
     this.#observer = observer;
     this.#heads = new DurableHeads(store);
+    const faults = new QueueFaults(onBrokenQueue ?? (() => undefined));
+    this.#faults = faults;
     this.#epoch = relayRow(store).epoch;
-    this.#indexes = new QueueIndexes({
+    const indexes = new QueueIndexes({
       store,
       durable: () => this.#committer.durable(),
       targetRow: (target) => targetRow(this.#committer, target),
     });
-    this.#committer = new Committer({
-      store,
-      failed,
+    const committer = new Committer({
+      log: store,
+      view: store,
+      collector: store.collector,
+      failed: onStoreFailed,
       monotonicMs,
       published: (batch) => this.#published(batch),
+      broken: (error) => faults.note(error),
       observer: {
-        admitted: (event) => this.#indexes.admitted(event),
+        admitted: (event) => indexes.admitted(event),
         changing: (change) => {
           this.#heads.changing(change);
-          this.#admissions.apply(change);
-          if (change.table === 'enrolment') this.#directory.apply(change.key as PublicKey, change.row);
+          admissions.apply(change);
+          if (change.table === 'enrolment') directory.apply(change.key as PublicKey, change.row);
         },
       },
     });
-    const committer = this.#committer;
-    this.logKeeping = new LogKeeping({ store, committer, monotonicMs });
-    this.#moves = new Moves({ store, committer, monotonicMs });
-    const [directory, admissions] = [this.#directory, this.#admissions];
-    this.#doors = new Doors({ committer, directory, admissions, monotonicMs });
-    const waitFor = (targets: readonly PublicKey[]) => this.#waitFor(targets);
-    this.#expiry = new Expiry({ store, committer, settings, signer, monotonicMs, waitFor });
+    this.#committer = committer;
+    const migrations = new QueueMigrations({ store, committer, monotonicMs, faults });
+    this.#migrations = migrations;
+    const queues = new QueueReadiness({ indexes, migrations, faults });
+    this.#queues = queues;
+    const commands = { committer, settings, directory, queues, monotonicMs };
+    this.#pushes = new Pushes({ ...commands, observer });
+    this.#acks = new Acks(commands);
+    this.admissions = new AccessControl({ ...commands, admissions, migrations });
+    this.expiry = new Expiry({ store, committer, settings, signer, monotonicMs, queues, faults });
+    this.logRetention = new LogRetention({ store, committer, monotonicMs });
   }
 
-  /** An engine over an opened store. What a crash cut short goes on. */
+  /** An engine over an opened store. Continues what a crash cut short. */
   static async start(options: EngineOptions, nowMs: number): Promise<Engine> {
     const { store } = options;
-    const engine = new Engine(options);
+    const memory = { directory: new Directory(), admissions: new Admissions() };
+    const engine = new Engine(options, memory);
     await engine.#heads.countStored();
-    for (const row of await store.enrolments()) engine.#directory.apply(row.hostPubkey, row);
-    for (const change of await store.admissionRows()) engine.#admissions.apply(change);
-    for (const key of await store.moves()) void engine.#moves.begin(key, nowMs);
-    await engine.#doors.revokeDenied(nowMs);
-    await engine.logKeeping.dropWorthless();
+    for (const row of await store.enrolments()) memory.directory.apply(row.hostPubkey, row);
+    for (const change of await store.admissionRows()) memory.admissions.apply(change);
+    for (const key of await store.moves()) void engine.#migrations.begin(key, nowMs);
+    await engine.admissions.revokeDenied(nowMs);
+    await engine.logRetention.dropWorthless();
     return engine;
+  }
+
+  /** Damaged rows of the store that a request or the scrub found. */
+  get damagedRows(): FoundRow[] {
+    return this.#store.damagedRows.all;
+  }
+
+  /** Checks the next rows of the store after `after` and records which are damaged. Returns where to continue. */
+  checkRows(after: Buffer): Promise<Buffer | undefined> {
+    return this.#store.checkRows(after);
   }
 
   /** The current epoch, durable. */
@@ -189,39 +183,11 @@ export class Engine {
     return this.#epoch;
   }
 
-  get liveEnrolments(): number {
-    return this.#directory.liveCount;
-  }
-
-  enrolment(key: PublicKey): EnrolmentRow | undefined {
-    return this.#directory.get(key);
-  }
-
-  /** The one live host that a name means to a caller with this proven account ("Enrolment record", rules 6 and 7). */
-  findByName(name: HostName, account: string | null): EnrolmentRow | 'unknown' | 'ambiguous' {
-    return this.#directory.findByName(name, account);
-  }
-
-  /** The live enrolments that carry a name; none when it is crowded. */
-  namesakes(name: HostName): EnrolmentRow[] {
-    return this.#directory.namesakes(name);
-  }
-
   /** Every enrolment, revoked ones included, at one moment and durable. */
   async enrolments(): Promise<EnrolmentRow[]> {
-    const rows = [...this.#directory.all()];
+    const rows = [...this.directory.all()];
     await this.#committer.durable();
     return rows;
-  }
-
-  /** The live enrolments that carry a name, however many. */
-  carriers(name: HostName): EnrolmentRow[] {
-    return this.#directory.liveByName(foldHostName(name)).flatMap((key) => this.#directory.get(key) ?? []);
-  }
-
-  /** The key with this fingerprint, live or not. */
-  keyOfFingerprint(fingerprint: Sha256Hex): PublicKey | undefined {
-    return this.#directory.byFingerprint(fingerprint);
   }
 
   /** The key that the host of this key has now. */
@@ -229,7 +195,7 @@ export class Engine {
     return presentKey(this.#committer, key);
   }
 
-  /** Every key that rotations joined with this one. */
+  /** The keys that rotations joined with this one and under which items may be known. */
   lineage(key: PublicKey): readonly PublicKey[] {
     return lineageOf(this.#committer, key);
   }
@@ -239,82 +205,37 @@ export class Engine {
     return this.#heads.get(target);
   }
 
-  /** What waits in all queues together, durable. Expiry notices are left out, as in the quotas. */
+  /** Items and bytes waiting in all queues, durable. Without expiry notices, as in the quotas. */
   get waiting(): UsageRow {
     return this.#heads.waiting;
   }
 
-  /** Long polls that are under way. */
+  /** The queues whose rows are at fault: nothing is changed there. */
+  get brokenQueues(): QueueFault[] {
+    return this.#faults.all;
+  }
+
+  /** Open long polls. */
   get waits(): number {
     return this.#heads.waits;
   }
 
   /**
-   * The waiting item that expires first: the oldest, while the retention stays the same. The first time after a start
-   * it may take long, never at the cost of others; it ends early when `goesOn` says no.
+   * The waiting item that expires first: the oldest, while the retention stays the same. The first call after a start
+   * may take long, in time slices; it ends early when `signal` aborts.
    */
-  oldestWaiting(goesOn: () => boolean = () => true): Promise<QueueRow | undefined> {
+  oldestWaiting(signal?: AbortSignal): Promise<QueueRow | undefined> {
     const isGone = (target: PublicKey, seq: number): boolean => seq <= this.#heads.get(target).ackedThrough;
-    const stretch = new Stretch(this.#monotonicMs);
-    this.#findingOldest ??= this.#store.oldestItem.find(isGone, stretch, goesOn).finally(() => {
+    const slice = new TimeSlice(this.#monotonicMs);
+    this.#findingOldest ??= this.#store.oldestItem.find(isGone, slice, signal).finally(() => {
       this.#findingOldest = undefined;
     });
     return this.#findingOldest;
   }
 
-  /** Tells whoever counts of pushed items that were refused before they were commands. */
+  /** Reports to the observer pushed items that were rejected before they became commands. */
   noteUnread(rejection: ItemRejection, count: number): void {
     if (count > 0) this.#observer.unread(rejection, count);
-  }
-
-  async enrol(command: EnrolHost): Promise<EnrolOutcome | Refusal> {
-    const facts = enrolFacts(command, this.#committer, this.#directory, this.#admissions, this.settings);
-    return this.#committer.answer(decideEnrol(command, facts));
-  }
-
-  /** The host goes on under its new key; answered when its whole queue is there. */
-  async rotateKey(command: RotateKey): Promise<RotateOutcome | Refusal> {
-    const { oldPubkey, newPubkey, nowMs } = command;
-    const keys = [oldPubkey, newPubkey];
-    for (;;) {
-      const wait = this.#committer.isFull ? this.#committer.room() : this.#waitFor(keys);
-      const index = this.#indexes.get(oldPubkey);
-      if (wait) await wait;
-      else if (!index) await this.#indexes.load(oldPubkey);
-      else {
-        const { settings } = this;
-        const waiting = index.released(Infinity, Infinity);
-        const facts = rotateFacts(command, this.#committer, this.#directory, this.#admissions, settings, waiting);
-        const decision = decideRotate(command, facts);
-        if (decision.type === 'Refusal') return this.#committer.answer(decision);
-        this.#committer.admit(decision.events);
-        await this.#moves.begin(oldPubkey, nowMs);
-        return this.#committer.answer({ ...decision, events: [] });
-      }
-    }
-  }
-
-  async revokeHost(command: RevokeHost): Promise<RevokeOutcome | Refusal> {
-    return this.#doors.revokeHost(command);
-  }
-
-  /** From now on these hosts are kept out; those that are in are revoked when this resolves. */
-  async denyHosts(command: DenyHosts): Promise<Done | Refusal> {
-    return this.#doors.denyHosts(command);
-  }
-
-  async issueInvite(command: IssueInvite): Promise<InviteOutcome | Refusal> {
-    return this.#doors.issueInvite(command);
-  }
-
-  /** The invites that nobody has used and whose time has not passed, durable. */
-  async openInvites(nowMs: number): Promise<InviteRow[]> {
-    return this.#doors.openInvites(nowMs);
-  }
-
-  /** Forgets deny entries and invites whose time passed. */
-  async lapseAdmissions(nowMs: number): Promise<void> {
-    await this.#doors.lapse(nowMs);
   }
 
   async publishSenders(command: PublishSenders): Promise<SendersOutcome | Refusal> {
@@ -325,115 +246,64 @@ export class Engine {
     return this.#committer.answer(decidePublishEncKey(command, this.#committer.get('encKey', command.hostPubkey)));
   }
 
-  /** The advertised encryption key of a live host, when it is durable. */
+  /** The advertised encryption key of a live host, durable. */
   async encKey(hostPubkey: PublicKey): Promise<EncKeyRow | undefined> {
-    const enrolment = this.#directory.get(hostPubkey);
+    const enrolment = this.directory.get(hostPubkey);
     const row = enrolment && enrolment.revokedAtMs === null ? this.#committer.get('encKey', hostPubkey) : undefined;
     await this.#committer.durable();
     return row;
   }
 
+  /** The signed record by which this key was replaced, if it was kept; durable. */
+  async rotation(oldPubkey: PublicKey): Promise<RotationRow | undefined> {
+    const row = this.#committer.get('rotation', oldPubkey);
+    await this.#committer.durable();
+    return row;
+  }
+
   async noteHostSeen(command: NoteHostSeen): Promise<void> {
-    await this.#committer.answer(decideHostSeen(command, this.#directory.get(command.hostPubkey)));
+    await this.#committer.answer(decideHostSeen(command, this.directory.get(command.hostPubkey)));
   }
 
   /**
-   * Each item alone and in order. `prepare` turns the outcomes into an answer while they are being synced; the answer
-   * is given out when everything it rests on is durable. Nothing is tried after an outcome at which `stopsAt` says so.
+   * Decides each item alone and in order; nothing after an outcome for which `stopsAt` is true. `prepare` turns the
+   * outcomes into an answer while they are being synced; the answer is returned when everything it rests on is durable.
    */
-  async push<T>(
+  push<T>(
     commands: readonly PushItem[],
     prepare: (outcomes: PushOutcome[], epoch: Epoch) => T | Promise<T>,
     stopsAt: (outcome: PushOutcome) => boolean = () => false,
   ): Promise<Pushed<T> | Refusal> {
-    const outcomes: PushOutcome[] = [];
-    const stretch = new Stretch(this.#monotonicMs);
-    for (const command of commands) {
-      if (stretch.isOver) await stretch.pause();
-      for (let wait = this.#obstacle(command); wait; wait = this.#obstacle(command)) await wait;
-      // Revoked while its request was under way: what it had pushed by then stays, and it is told nothing of it.
-      const sender = this.#directory.get(command.senderPubkey);
-      if (sender && sender.revokedAtMs !== null) return this.#committer.answer(refusal('NOT_ENROLLED', 'not enrolled'));
-      const decision = decidePush(command, pushFacts(command, this.#committer, this.settings));
-      this.#committer.admit(decision.events, payloadsOf(command, decision.events));
-      outcomes.push(decision.outcome);
-      if (stopsAt(decision.outcome)) break;
-    }
-    const durable = this.#committer.durable();
-    const [answer] = await Promise.all([prepare(outcomes, relayRow(this.#committer).epoch), durable]);
-    this.#observer.pushed(outcomes);
-    return { type: 'Pushed', answer };
+    return this.#pushes.push(commands, prepare, stopsAt);
   }
 
-  /** In steps where many senders are concerned: an ack that a crash cuts short has released what it had recorded. */
-  async ack(command: AckItems): Promise<AckOutcome | Refusal> {
-    const { targetPubkey, through } = command;
-    const stretch = new Stretch(this.#monotonicMs);
-    for (let deleted = 0; ; ) {
-      for (let move = this.#moves.under([targetPubkey]); move; move = this.#moves.under([targetPubkey])) await move;
-      if (this.#committer.isFull) {
-        await this.#committer.room();
-        continue;
-      }
-      const index = this.#indexes.get(targetPubkey);
-      if (!index) {
-        await this.#indexes.load(targetPubkey);
-        continue;
-      }
-      const released = index.released(through, ACK_SENDERS_MAX);
-      const decision = decideAck(command, ackFacts(command, this.#committer, released));
-      if (decision.type === 'Refusal') return this.#committer.answer(decision);
-      this.#committer.admit(decision.events);
-      const { outcome } = decision;
-      deleted += outcome.deleted;
-      if (outcome.ackedThrough >= through)
-        return this.#committer.answer({ ...decision, events: [], outcome: { ...outcome, deleted } });
-      if (stretch.isOver) await stretch.pause();
-    }
-  }
-
-  /** Expires everything whose time came; the sweep ends when `goesOn` says no. See expiry.ts. */
-  async expire(nowMs: () => number, goesOn: () => boolean): Promise<void> {
-    await this.#expiry.expire(nowMs, goesOn);
-  }
-
-  /** Forgets the dedup rows whose horizon passed. As `expire`. */
-  async purgeDedup(nowMs: () => number, goesOn: () => boolean): Promise<void> {
-    await this.#expiry.purgeDedup(nowMs, goesOn);
-  }
-
-  /** What a command for these queues waits for: their items to be moved, or their indexes to be loaded. */
-  #waitFor(targets: readonly PublicKey[]): Promise<void> | undefined {
-    const move = this.#moves.under(targets);
-    if (move) return move;
-    for (const target of targets) {
-      const loading = this.#indexes.loading(target);
-      if (loading) return loading;
-    }
-    return undefined;
+  /** Releases the items of one queue up to `through`. */
+  ack(command: AckItems): Promise<AckOutcome | Refusal> {
+    return this.#acks.ack(command);
   }
 
   async rotateEpoch(command: RotateEpoch): Promise<EpochOutcome> {
     return this.#committer.answer(decideRotateEpoch(command));
   }
 
-  /** Answers whether the item still waited: one that is gone by now was not lost. */
+  /** Returns whether the item still waited: one that is gone by now was not lost. */
   async reportLostItem(command: ReportLostItem): Promise<boolean> {
     const { targetPubkey } = command;
-    for (let wait = this.#waitFor([targetPubkey]); wait; wait = this.#waitFor([targetPubkey])) await wait;
+    const queues = this.#queues;
+    for (let wait = queues.waitFor([targetPubkey]); wait; wait = queues.waitFor([targetPubkey])) await wait;
     const facts = lostItemFacts(command, this.#committer);
     await this.#committer.answer(decideLostItem(command, facts));
     return facts.queued !== undefined;
   }
 
   async heartbeat(nowMs: number): Promise<void> {
-    this.#committer.admitRow({ table: 'heartbeat', key: rowKey.heartbeat, row: { atMs: nowMs } });
+    this.#committer.beat(nowMs);
     await this.#committer.durable();
   }
 
-  /** The durable items of `target` above `after`: at most `limit`, and about `max_pull_bytes`, but at least one. */
+  /** The durable items of `target` after `after`: at most `limit`, and about `max_pull_bytes`, but at least one. */
   async page(target: PublicKey, after: number, limit: number): Promise<Page> {
-    for (let move = this.#moves.under([target]); move; move = this.#moves.under([target])) await move;
+    await this.#queues.migrated(target);
     const { headSeq, ackedThrough } = this.#heads.get(target);
     const { max_pull_bytes: bytesMax } = this.settings.limits;
     const rows = await this.#store.queueRows(target, Math.max(after, ackedThrough), headSeq, limit + 1);
@@ -442,24 +312,42 @@ export class Engine {
     return { epoch: this.epoch, headSeq, ...page };
   }
 
-  /** A slice of all queues (store/queue-walk.ts) without what is acked; `undefined` when the walk is at its end. */
+  /**
+   * A slice of all queues (store/scan.ts) without what is acked; `undefined` when the walk is at its end. A queue
+   * whose target row is damaged is left out: the store notes the row.
+   */
   async waitingSlice(after: Buffer, through: Buffer, bytesMax: number): Promise<QueueSlice | undefined> {
     const slice = await this.#store.queueSlice(after, through, bytesMax);
-    const waits = ({ targetPubkey, seq }: QueueRow): boolean => seq > this.#heads.get(targetPubkey).ackedThrough;
+    const waits = ({ targetPubkey, seq }: QueueRow): boolean => {
+      try {
+        return seq > this.#heads.get(targetPubkey).ackedThrough;
+      } catch (error) {
+        if (!isDamagedRow(error)) throw error;
+        return false;
+      }
+    };
     return slice && { ...slice, rows: slice.rows.filter(waits) };
   }
 
-  /** The wire bytes of queue rows; `undefined` where they are missing. Unchecked. */
+  /** The wire bytes of queue rows, unchecked; `undefined` where they are missing. */
   payloads(rows: readonly QueueRow[]): Promise<(Buffer | undefined)[]> {
     return this.#store.payloads(rows);
   }
 
-  /** Calls `waiter` once, when an item for `target` became durable or the waits are ended. Answers how to stop. */
+  /** Calls `waiter` once, when an item for `target` is durable or the waits end. Returns a function that stops it. */
   onArrival(target: PublicKey, waiter: () => void): () => void {
     return this.#heads.wait(target, waiter);
   }
 
-  /** Ends every wait, now and from now on: the relay is draining. */
+  /**
+   * Calls `listener` once, when it is durable that the enrolment of `key` ended: it was revoked, or a rotation put
+   * another key in its place. Returns a function that stops it.
+   */
+  onEnrolmentEnded(key: PublicKey, listener: () => void): () => void {
+    return this.#enrolmentEnded.add(key, listener);
+  }
+
+  /** Ends every wait, now and in future: the relay is draining. */
   endWaits(): void {
     this.#isDraining = true;
     this.#heads.wakeAll();
@@ -474,15 +362,15 @@ export class Engine {
     await this.#committer.durable();
   }
 
-  /** Everything that is durable, at one moment between two batches; to be closed. Rejects with `StoreFailed`. */
+  /** A view of everything durable, between two batches; the caller closes it. Rejects with `StoreFailed`. */
   snapshot(): Promise<StoreSnapshot> {
     return this.#committer.betweenBatches(() => this.#store.snapshot());
   }
 
-  /** Finishes what is being written; the store may be closed then. What was not collected yet is left for the next start. */
+  /** Finishes what is being written; then the store may be closed. The next start collects what is left to collect. */
   async close(): Promise<void> {
-    // One that began at the start belongs to no request, and would write on into a closed store.
-    await this.#moves.ended();
+    // A migration that began at the start belongs to no request and would write into a closed store.
+    await this.#migrations.ended();
     await this.#committer.close();
   }
 
@@ -491,32 +379,14 @@ export class Engine {
     const { epoch } = this;
     for (const change of changes) if (change.table === 'relay' && change.row) this.#epoch = change.row.epoch;
     this.#heads.published(changes);
-    // Whoever waits in the epoch that ended would wait for items that come in another.
+    // Long polls of the epoch that ended would wait for items that come in another.
     if (this.epoch !== epoch) this.#heads.wakeAll();
     for (const change of changes) {
-      // A revoked host waits for nothing any more.
-      if (change.table === 'enrolment' && change.row?.revokedAtMs) this.#heads.wake(change.row.hostPubkey);
+      if (change.table !== 'enrolment' || !change.row?.revokedAtMs) continue;
+      // Ends the long polls and the open requests of a revoked host.
+      this.#heads.wake(change.row.hostPubkey);
+      this.#enrolmentEnded.call(change.row.hostPubkey);
     }
     this.#observer.committed(batch);
   }
-
-  /**
-   * What a push waits for; `undefined` when it is to be decided now. Asked and decided in one stretch: an await
-   * between the two would let the load of an index begin that never sees the item.
-   */
-  #obstacle({ item }: PushItem): Promise<void> | undefined {
-    if (this.#committer.isFull) return this.#committer.room();
-    return this.#waitFor(item.targets.map(({ hostPubkey }) => hostPubkey));
-  }
-}
-
-/** The wire bytes of the targets that were new. */
-function payloadsOf({ item }: PushItem, events: readonly RelayEvent[]): Payload[] {
-  const accepted = events.at(-1);
-  if (accepted?.type !== 'ItemAccepted') return [];
-  return accepted.targets.map(({ hostPubkey, seq }) => {
-    const pushed = item.targets.find((target) => target.hostPubkey === hostPubkey);
-    if (!pushed) throw new Error('invariant: an accepted target was pushed');
-    return { targetPubkey: hostPubkey, seq, wire: pushed.wire };
-  });
 }

@@ -1,9 +1,11 @@
 /**
- * What time does to a queue and to what is known of it: items expire, their senders are told, dedup forgets.
+ * What time does to a queue and to dedup: items expire, their senders get a notice, dedup rows are forgotten.
  *
- * Entry by entry of what is due, in portions that hold the loop for a few milliseconds. A crash in between leaves the
- * entry, and the next sweep finds of it what is still there.
+ * Goes entry by entry through what is due, in batches that hold the event loop for a few milliseconds. A crash leaves the
+ * entry, and the next sweep finds the rest of it. Where the rows of a queue are at fault, or an entry is damaged, the
+ * items stay where they are, with the entry that names them, and the sweep goes on to the next.
  */
+import type { StopSignal } from '../../lib/periodic-task.ts';
 import { canonicalBytes, canonicalJson } from '../../protocol/canonical-json.ts';
 import { sha256Hex } from '../../protocol/digest.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
@@ -20,7 +22,10 @@ import type { QueuedNotice } from '../core/event.ts';
 import { type RelaySettings, expireFacts } from '../core/facts.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import type { Committer } from './committer.ts';
-import { Portion, Stretch } from './stretch.ts';
+import { type QueueFaults, isBrokenQueue } from './queue-faults.ts';
+import type { QueueReadiness } from './queue-readiness.ts';
+import { AdaptiveBatch, TimeSlice } from './time-slice.ts';
+import type { DueEntryName } from '../store/durable-log.ts';
 
 export interface ExpiryOptions {
   store: RelayStore;
@@ -29,68 +34,106 @@ export interface ExpiryOptions {
   /** The relay's own key: it signs the notices. */
   signer: Signer;
   monotonicMs: () => number;
-  /** What a command for these queues waits for. */
-  waitFor: (targets: readonly PublicKey[]) => Promise<void> | undefined;
+  queues: QueueReadiness;
+  faults: QueueFaults;
+}
+
+/** How much is done before other work gets its turn. */
+interface Pace {
+  timeSlice: TimeSlice;
+  batch: AdaptiveBatch;
 }
 
 export class Expiry {
   readonly #options: ExpiryOptions;
+  /** The time of the first entry that the last sweep left: its items still wait, so they stay known. */
+  #leftFromMs = Infinity;
 
   constructor(options: ExpiryOptions) {
     this.#options = options;
   }
 
   /**
-   * Expires everything whose time came. `nowMs` is asked once for each entry: a clock set back in the middle would pass
-   * items over and forget them all the same. The sweep ends when `goesOn` says no.
+   * Expires everything whose time has come, until `signal` aborts. Reads `nowMs` once for each entry: with a clock set
+   * back in the middle of one, items would be passed over and their entry forgotten all the same.
    */
-  async expire(nowMs: () => number, goesOn: () => boolean): Promise<void> {
+  async expire(nowMs: () => number, signal: StopSignal): Promise<void> {
     const { store, committer, monotonicMs } = this.#options;
-    const stretch = new Stretch(monotonicMs);
-    const portion = new Portion(EXPIRED_AT_ONCE, monotonicMs);
-    while (goesOn()) {
+    const pace = { timeSlice: new TimeSlice(monotonicMs), batch: new AdaptiveBatch(EXPIRED_AT_ONCE, monotonicMs) };
+    this.#leftFromMs = Infinity;
+    for (let after: DueEntryName | undefined; !signal.aborted; ) {
       const atMs = nowMs();
-      const due = await store.dueItems(atMs);
+      const due = await store.due.items(atMs, after);
       if (!due) return;
-      for (const [targetPubkey, seqs] of due.targets) {
-        while (seqs.length > 0) {
-          if (stretch.isOver) await stretch.pause();
-          const slice = seqs.splice(0, portion.size);
-          await this.#expireSlice({ type: 'ExpireItems', targetPubkey, seqs: slice, nowMs: atMs }, portion);
-        }
+      let isDone = due.targets !== undefined;
+      for (const [targetPubkey, seqs] of due.targets ?? []) {
+        const isExpired = await this.#expireQueue({ type: 'ExpireItems', targetPubkey, seqs, nowMs: atMs }, pace);
+        isDone &&= isExpired;
       }
-      committer.forget([due.key]);
+      if (isDone) committer.forget({ expiryEntries: [due], dedupEntries: [], dedupRows: [] });
+      else {
+        after = due;
+        this.#leftFromMs = Math.min(this.#leftFromMs, due.dueMs);
+      }
       await committer.durable();
     }
   }
 
-  /** Forgets the dedup rows whose horizon passed. As `expire`. */
-  async purgeDedup(nowMs: () => number, goesOn: () => boolean): Promise<void> {
+  /** Forgets the dedup rows whose horizon has passed; only after `expire`, so that no waiting item is forgotten. */
+  async purgeDedup(nowMs: () => number, signal: StopSignal): Promise<void> {
     const { store, committer } = this.#options;
-    while (goesOn()) {
+    while (!signal.aborted) {
       const atMs = nowMs();
-      const due = await store.dueDedup(atMs);
+      const due = await store.due.dedup(Math.min(atMs, this.#leftFromMs));
       if (!due) return;
       const senders = Array.from(due.senders, ([senderPubkey, rows]) => ({ senderPubkey, rows }));
       const decision = decidePurge({ type: 'PurgeDedup', beforeMs: due.dueMs, senders, nowMs: atMs });
       committer.admit(decision.events);
-      committer.forget(due.keys);
+      committer.forget(due.forgotten);
       await committer.durable();
     }
   }
 
-  async #expireSlice(command: ExpireItems, portion: Portion): Promise<void> {
-    const { committer, settings, waitFor } = this.#options;
+  /** Whether all items of the command are gone. */
+  async #expireQueue({ seqs, ...command }: ExpireItems, { timeSlice, batch }: Pace): Promise<boolean> {
+    const left = [...seqs];
+    let isDone = true;
+    try {
+      while (left.length > 0) {
+        if (timeSlice.isOver) await timeSlice.pause();
+        const slice = { ...command, seqs: left.splice(0, batch.size) };
+        const isExpired = await this.#expireSlice(slice, batch);
+        isDone &&= isExpired;
+      }
+      return isDone;
+    } catch (error) {
+      const fault = this.#options.faults.faultAt(command.targetPubkey, error);
+      if (!isBrokenQueue(fault)) throw fault;
+      return false;
+    }
+  }
+
+  /** As above. A sender whose own queue is at fault can get no notice, so its items stay. */
+  async #expireSlice(slice: ExpireItems, batch: AdaptiveBatch): Promise<boolean> {
+    const { committer, settings, queues } = this.#options;
+    let command = slice;
     for (;;) {
       const facts = expireFacts(command, committer, settings);
       const keys = [command.targetPubkey, ...Array.from(facts.tellAt.values(), ({ key }) => key)];
-      const wait = committer.isFull ? committer.room() : waitFor(keys);
-      if (wait) {
-        await wait;
-        continue;
+      const wait = committer.isFull ? committer.room() : queues.waitFor(keys);
+      if (!wait) {
+        batch.run(() => this.#admit(decideExpire(command, facts)));
+        return command.seqs.length === slice.seqs.length;
       }
-      portion.run(() => this.#admit(decideExpire(command, facts)));
-      return;
+      try {
+        await wait;
+      } catch (error) {
+        if (!isBrokenQueue(error) || error.targetPubkey === command.targetPubkey) throw error;
+        const isTellable = (sender: PublicKey): boolean => facts.tellAt.get(sender)?.key !== error.targetPubkey;
+        const tellable = facts.due.filter(({ senderPubkey }) => isTellable(senderPubkey));
+        if (tellable.length === facts.due.length) throw error;
+        command = { ...slice, seqs: tellable.map(({ seq }) => seq) };
+      }
     }
   }
 

@@ -1,8 +1,8 @@
 /**
  * What the relay can prove of its log: signed checkpoints, that one continues another, and that a record is in it.
  *
- * Everything here is of durable records. An item is proven to its sender alone: whoever else asks gets the answer of an
- * item that never was.
+ * Everything here is of durable records. An item is proven to its sender alone: all others get the answer of an item
+ * that never existed.
  */
 import { signCheckpoint } from '../../protocol/checkpoint.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
@@ -10,7 +10,8 @@ import type { Epoch } from '../../protocol/epoch.ts';
 import { consistencyProof, inclusionProof, rootHash } from '../../protocol/merkle.ts';
 import type { ItemId } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { KNOWN_ROWS_ASKED_MAX, relayRow } from '../core/facts.ts';
+import { relayRow } from '../core/facts.ts';
+import { KNOWN_ROWS_ASKED_MAX } from '../core/push-facts.ts';
 import { type DedupRow, rowKey } from '../core/rows.ts';
 import { type TreeView, leafIndex } from '../store/log-tree.ts';
 import { decodeRecord } from '../store/record.ts';
@@ -41,7 +42,7 @@ export interface AcceptedItem {
 export class LogProofs {
   readonly #store: RelayStore;
   readonly #signer: Signer;
-  /** The newest that was asked for. */
+  /** The newest note that was signed. */
   #signed: { epoch: Epoch; size: number; note: string } | undefined;
 
   constructor(store: RelayStore, signer: Signer) {

@@ -1,27 +1,28 @@
 /**
- * What becomes of waiting items whose wire bytes are not those that were accepted, whoever finds them: each leaves its
- * queue and what is known of it, a new epoch begins, and its sender pushes it again (design/protocol.md §5).
+ * Handles waiting items whose wire bytes are missing or altered, for pulls, scrub and backups alike: each leaves its queue
+ * and the dedup rows, a new epoch begins, and its sender pushes it again ("Restore and doubt", rule 4).
  */
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { QueueRow } from '../core/rows.ts';
 import type { WireDamage } from '../store/wire-check.ts';
-import type { Clock } from './ambient.ts';
+import type { Clock } from '../../lib/clock.ts';
 import type { Engine } from './engine.ts';
+import { isRowFault } from './queue-faults.ts';
 
-/** Reported together: deciding them holds the loop for a few milliseconds. */
+/** Reported together: deciding them holds the event loop for a few milliseconds. */
 const REPORTED_AT_ONCE = 100;
 
-/** Who looked at the bytes. */
+/** What found the loss. */
 export type LostFinder = 'pull' | 'scrub' | 'backup';
 
 export interface LostItemsOptions {
   engine: Engine;
   clock: Clock;
   newEpoch: () => Epoch;
-  /** Told of items that were lost, when that is durable. */
-  lost: (items: number, foundBy: LostFinder) => void;
-  /** Told of rows that cannot be read: what they were is not known, so nothing can be done about them here. */
-  unreadable: (rows: number, foundBy: LostFinder) => void;
+  /** Called when the loss of items is durable. */
+  onLost: (items: number, foundBy: LostFinder) => void;
+  /** Called for rows that cannot be read: which items they were is unknown, so nothing can be done about them here. */
+  onUnreadable: (rows: number, foundBy: LostFinder) => void;
 }
 
 export class LostItems {
@@ -32,36 +33,42 @@ export class LostItems {
   }
 
   /**
-   * Reports those of `rows` that still wait: hosts see one new epoch for all that are committed in one batch. Answers
-   * how many those were. Throws `StoreFailed`.
+   * Reports those of `rows` that still wait, and returns how many those were: hosts see one new epoch for all that are
+   * committed in one batch. Throws `StoreFailed`. A queue whose rows are at fault, or that needs a damaged row, keeps its
+   * lost items: a pull of it throws `BrokenQueue` or `DamagedRow`, and a walk over all queues goes on.
    */
   async report(rows: readonly Pick<QueueRow, 'targetPubkey' | 'seq'>[], foundBy: LostFinder): Promise<number> {
     let items = 0;
     for (let at = 0; at < rows.length; at += REPORTED_AT_ONCE) {
-      items += await this.#reportTogether(rows.slice(at, at + REPORTED_AT_ONCE));
+      items += await this.#reportTogether(rows.slice(at, at + REPORTED_AT_ONCE), foundBy);
     }
-    if (items > 0) this.#options.lost(items, foundBy);
+    if (items > 0) this.#options.onLost(items, foundBy);
     return items;
   }
 
-  /** Reports what was found in the snapshot of which a backup is made. Throws `StoreFailed`. */
+  /** Reports the damage found in the snapshot of a backup. Throws `StoreFailed`. */
   async foundByBackup({ places, unreadable }: WireDamage): Promise<void> {
-    this.tellUnreadable(unreadable, 'backup');
+    this.reportUnreadable(unreadable, 'backup');
     await this.report(places, 'backup');
   }
 
-  tellUnreadable(rows: number, foundBy: LostFinder): void {
-    if (rows > 0) this.#options.unreadable(rows, foundBy);
+  reportUnreadable(rows: number, foundBy: LostFinder): void {
+    if (rows > 0) this.#options.onUnreadable(rows, foundBy);
   }
 
-  async #reportTogether(rows: readonly Pick<QueueRow, 'targetPubkey' | 'seq'>[]): Promise<number> {
+  async #reportTogether(rows: readonly Pick<QueueRow, 'targetPubkey' | 'seq'>[], foundBy: LostFinder): Promise<number> {
     const { engine, clock, newEpoch } = this.#options;
     const nowMs = clock.nowMs();
-    const waited = await Promise.all(
+    const reports = await Promise.allSettled(
       rows.map(({ targetPubkey, seq }) =>
         engine.reportLostItem({ type: 'ReportLostItem', targetPubkey, seq, freshEpoch: newEpoch(), nowMs }),
       ),
     );
-    return waited.filter(Boolean).length;
+    let waited = 0;
+    for (const report of reports) {
+      if (report.status === 'fulfilled') waited += report.value ? 1 : 0;
+      else if (foundBy === 'pull' || !isRowFault(report.reason)) throw report.reason;
+    }
+    return waited;
   }
 }

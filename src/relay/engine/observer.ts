@@ -1,4 +1,4 @@
-/** What the engine tells whoever counts: metrics and the operator's console. Told, never asked, and nothing waits for it. */
+/** What the engine reports to metrics and the operator's console. It never waits for them. */
 import type { ItemRejection } from '../../protocol/items.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { PushOutcome } from '../core/decision.ts';

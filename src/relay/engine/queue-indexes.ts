@@ -1,16 +1,16 @@
 /**
- * The queue indexes that are in memory: loaded on first need, told every event, dropped when others need the room.
+ * The queue indexes that are in memory: loaded on first need, updated with every event, dropped when others need the room.
  *
  * While an index loads, commands for its target wait (`loading`), so that no event can pass by unseen: the load begins
  * when everything admitted is durable, and reads durable rows only.
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { RelayEvent } from '../core/event.ts';
-import { QueueIndex } from '../core/queue-index.ts';
+import { type IndexedItem, QueueIndex } from '../core/queue-index.ts';
 import type { TargetRow } from '../core/rows.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 
-/** Places for items in memory at most, over all targets; about 16 bytes each. The index in use always stays. */
+/** Places for items in memory at most, over all targets; about 24 bytes each. The index in use always stays. */
 const INDEXED_ITEMS_MAX = 1_000_000;
 /** Queue rows read at a time: decoding them holds the loop for about 2 ms. */
 const LOAD_ROWS = 250;
@@ -57,21 +57,23 @@ export class QueueIndexes {
     await loading;
   }
 
-  /** Tells of an admitted event. */
+  /** To be called for every admitted event. */
   admitted(event: RelayEvent): void {
     switch (event.type) {
-      case 'ItemAccepted':
+      case 'ItemAccepted': {
+        const { senderPubkey, expiresAtMs } = event;
         for (const { hostPubkey, seq, bytes } of event.targets) {
-          this.#loaded.get(hostPubkey)?.append({ seq, bytes, senderPubkey: event.senderPubkey });
+          this.#loaded.get(hostPubkey)?.append({ seq, bytes, senderPubkey, expiresAtMs });
         }
         return;
+      }
       case 'ItemsAcked':
         this.#loaded.get(event.targetPubkey)?.dropThrough(event.through);
         return;
       case 'ItemsExpired':
         for (const { seq } of event.items) this.#loaded.get(event.targetPubkey)?.drop(seq);
         for (const { targetPubkey, seq, wire } of event.notices) {
-          this.#loaded.get(targetPubkey)?.append({ seq, bytes: wire.length, senderPubkey: null });
+          this.#loaded.get(targetPubkey)?.append(indexedNotice(seq, wire.length));
         }
         return;
       case 'ItemLost':
@@ -92,9 +94,8 @@ export class QueueIndexes {
     const index = new QueueIndex();
     for (let after = ackedThrough; ; ) {
       const rows = await this.#options.store.queueRows(target, after, headSeq, LOAD_ROWS);
-      for (const { seq, bytes, kind, senderPubkey } of rows) {
-        index.append({ seq, bytes, senderPubkey: kind === 'expired' ? null : senderPubkey });
-      }
+      for (const { seq, bytes, kind, senderPubkey, expiresAtMs } of rows)
+        index.append(kind === 'expired' ? indexedNotice(seq, bytes) : { seq, bytes, senderPubkey, expiresAtMs });
       const last = rows.at(-1);
       if (!last || rows.length < LOAD_ROWS) break;
       after = last.seq;
@@ -112,4 +113,8 @@ export class QueueIndexes {
       items -= index.capacity;
     }
   }
+}
+
+function indexedNotice(seq: number, bytes: number): IndexedItem {
+  return { seq, bytes, senderPubkey: null, expiresAtMs: Infinity };
 }

@@ -1,8 +1,8 @@
 /**
- * The rows that almost every command reads, as they stand with everything admitted, so that LevelDB is asked for the
- * rest only. That a row is absent is kept too.
+ * The rows that almost every command reads, as they stand with everything admitted, so that only the
+ * rest is read from LevelDB. That a row is absent is kept too.
  *
- * Invariant: told of every change at the moment it is admitted; a failed batch ends the process, so nothing is undone.
+ * Invariant: `changed` is called for every change at the moment it is admitted; a failed batch ends the process, so nothing is undone.
  */
 import type { RowChange, TableName, Tables } from '../core/rows.ts';
 

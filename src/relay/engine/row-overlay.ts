@@ -1,5 +1,5 @@
 /** The changed rows of one batch, the last change of each. */
-import type { RowChange, TableName } from '../core/rows.ts';
+import type { RowChange, RowReader, TableName, Tables } from '../core/rows.ts';
 
 export class RowOverlay {
   readonly #tables = new Map<TableName, Map<string, RowChange>>();
@@ -23,5 +23,29 @@ export class RowOverlay {
 
   changes(): RowChange[] {
     return Array.from(this.#tables.values(), (rows) => Array.from(rows.values())).flat();
+  }
+}
+
+/** The rows of `base` with the changes of an overlay before them. */
+export class OverlaidRows implements RowReader {
+  #changes = new RowOverlay();
+  readonly #base: RowReader;
+
+  constructor(base: RowReader) {
+    this.#base = base;
+  }
+
+  get changes(): RowOverlay {
+    return this.#changes;
+  }
+
+  get<T extends TableName>(table: T, key: string): Tables[T] | undefined {
+    const change = this.#changes.get(table, key);
+    return change ? ((change.row ?? undefined) as Tables[T] | undefined) : this.#base.get(table, key);
+  }
+
+  /** Forgets the changes: the base has them. */
+  clear(): void {
+    this.#changes = new RowOverlay();
   }
 }

@@ -4,7 +4,7 @@
  * Behind a proxy only the entry that the trusted proxy appended is believed: the rightmost one over all lines of the
  * forwarded-for header. Earlier entries are the client's own words.
  */
-import { addressGroup } from '../../system/address-group.ts';
+import { addressGroup } from '../../lib/address-group.ts';
 
 export type TrustProxy = 'none' | 'xff' | 'cloudflare';
 

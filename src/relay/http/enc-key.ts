@@ -1,7 +1,10 @@
 /**
  * `POST /v1/relay/enc-key`, `GET /v1/relay/enc-key?host=` and `GET /v2/relay/enc-key?key=`: the keys that mail is sealed to.
- * The relay shows what the host signed; whether to believe it is decided by whoever pinned the host's key.
+ * The relay shows what the host signed; a reader decides whether to trust it, by the host key that it pinned.
  */
+import { type Operation, ok } from './operation.ts';
+import { EncKeyPublished, EncKeyShown } from '../../protocol/responses.ts';
+import { EncKeyByKeyQuery, EncKeyByNameQuery } from '../../protocol/parameters.ts';
 import { decodeBase64 } from '../../protocol/base64.ts';
 import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
 import { canonicalBytes } from '../../protocol/canonical-json.ts';
@@ -15,25 +18,58 @@ import type { Reply } from '../../http/exchange.ts';
 import { onlyParameter } from './query.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
 import { refusalReply } from './refusals.ts';
-import type { HopRelayRequest, HopRoute } from './route.ts';
+import { type HopRelayRequest, type HopRoute, hopRoute } from './route.ts';
+
+export const PUBLISH_ENC_KEY = {
+  listener: 'relay',
+  id: 'publishEncKey',
+  method: 'POST',
+  path: '/v1/relay/enc-key',
+  access: 'hop by key or name',
+  summary: 'Publishes the key that mail for the caller is sealed to.',
+  request: { schema: EncKeyRequest },
+  successes: [ok(EncKeyPublished, 'the advertisement is shown to whoever asks')],
+  problems: ['IAT_IN_FUTURE', 'STALE_LIST', 'RATE_LIMITED'],
+} as const satisfies Operation;
+
+export const ENC_KEY_BY_NAME = {
+  listener: 'relay',
+  id: 'encKeyByName',
+  method: 'GET',
+  path: '/v1/relay/enc-key',
+  access: 'hop by key or name',
+  summary: 'Shows the advertised key of the host with this name.',
+  query: EncKeyByNameQuery,
+  successes: [ok(EncKeyShown, 'what the host signed')],
+  problems: [],
+} as const satisfies Operation;
+
+export const ENC_KEY_BY_KEY = {
+  listener: 'relay',
+  id: 'encKeyByKey',
+  method: 'GET',
+  path: '/v2/relay/enc-key',
+  access: 'hop by key',
+  summary: 'Shows the advertised key of the host with this host key.',
+  query: EncKeyByKeyQuery,
+  successes: [ok(EncKeyShown, 'what the host signed')],
+  problems: [],
+} as const satisfies Operation;
 
 const ENC_KEY_BYTES = 32;
 const parseEncKey = parserOf(EncKeyRequest);
 
 export function encKeyRoutes({ engine, bodyBytesMax }: { engine: Engine; bodyBytesMax: number }): HopRoute[] {
-  const shared = { access: 'hop', counted: undefined, bodyBytesMax } as const;
-  const [v1, v2] = ['/v1/relay/enc-key', '/v2/relay/enc-key'];
+  const read = { counted: undefined, bodyBytesMax } as const;
   return [
-    {
-      ...shared,
-      method: 'POST',
-      path: v1,
-      counted: 'push',
+    hopRoute(PUBLISH_ENC_KEY, {
+      counted: 'encKey',
       fillsDisk: true,
+      bodyBytesMax,
       handle: (request) => publish(request, engine),
-    },
-    { ...shared, method: 'GET', path: v1, handle: (request) => readByName(request, engine) },
-    { ...shared, method: 'GET', path: v2, handle: (request) => readByKey(request, engine) },
+    }),
+    hopRoute(ENC_KEY_BY_NAME, { ...read, handle: (request) => readByName(request, engine) }),
+    hopRoute(ENC_KEY_BY_KEY, { ...read, handle: (request) => readByKey(request, engine) }),
   ];
 }
 
@@ -63,7 +99,7 @@ async function readByKey({ query }: HopRelayRequest, engine: Engine): Promise<Re
 async function readByName({ query, caller }: HopRelayRequest, engine: Engine): Promise<Reply> {
   const name = parseHostName(onlyParameter(query, 'host') ?? '');
   if (!name) return problemReply('BAD_REQUEST', 'host is a host name');
-  const found = engine.findByName(name, caller.account);
+  const found = engine.directory.findByName(name, caller.account);
   return typeof found === 'string' ? jsonReply(200, { enc_key: null }) : shown(found.hostPubkey, engine);
 }
 

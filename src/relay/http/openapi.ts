@@ -1,6 +1,6 @@
 /**
  * The OpenAPI 3.1 document: a pure function of the table of operations. Every schema that protocol/ exports is a component
- * under its own name, so that whoever generates a client gets the names that we use.
+ * under its own name, so that generated clients have the names that we use.
  */
 import { IsSchema, type TObject, type TSchema } from 'typebox';
 import * as parameters from '../../protocol/parameters.ts';
@@ -39,7 +39,7 @@ refuses bytes that it cannot read as HTTP/1.1 (400, 431 or 505 in its own words)
 A hop is signed with the host key over the method, the path from \`/v1\` or \`/v2\` on, the time, the SHA-256 of the body
 and, beside \`x-mail-key\`, the query and the key of the relay.`;
 
-/** What may be said of any request to an operation of the relay: its framing, its size, and that the relay stops. */
+/** The problems of every operation of the relay: framing, size, and a relay that stops. */
 const OF_ANY_OPERATION: readonly ProblemCode[] = ['BAD_REQUEST', 'LENGTH_REQUIRED', 'BODY_TOO_LARGE', 'UNAVAILABLE'];
 const OF_ANY_HOP: readonly ProblemCode[] = ['NOT_ENROLLED', 'BAD_SIGNATURE', 'CLOCK_SKEW'];
 /** What answers: a listener, or the console on that of the operator. */
@@ -234,7 +234,7 @@ function headersMember(status: number, operation: Answered): { headers?: JsonObj
   return { headers: Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }])) };
 }
 
-/** The schemas of the document: a named one is said once and referred to. */
+/** The schemas of the document: a named one is written once and referred to. */
 class Components {
   readonly #names = new Map<unknown, string>();
   readonly #used = new Map<string, Json>();

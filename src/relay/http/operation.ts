@@ -1,4 +1,4 @@
-/** What is said of one operation: by the OpenAPI document, and by the tests that hold each answer to it. */
+/** The description of one operation, for the OpenAPI document and for the tests that hold each answer to it. */
 import Type, { type TObject, type TSchema } from 'typebox';
 import type { ProblemCode } from '../../protocol/problem.ts';
 
@@ -6,8 +6,8 @@ import type { ProblemCode } from '../../protocol/problem.ts';
 export type Listener = 'relay' | 'operator';
 
 /**
- * `hop by key or name`: the earlier protocol finds callers by name too. Behind the doors of the console: its page for
- * anybody who comes by its own address, the entry for whoever brings a token, the rest for a session.
+ * `hop by key or name`: the earlier protocol finds callers by name too. Of the console: its page needs the address of the
+ * listener, the entry a one-time token, the rest a session.
  */
 export type Access =
   | 'open'
@@ -40,7 +40,7 @@ export interface Operation {
   query?: TObject;
   /** JSON unless a content type says otherwise. */
   request?: { schema: TSchema; contentType?: string };
-  /** What is no problem document. */
+  /** The answers that are no problem documents. */
   successes: readonly Success[];
   /** The problems of this operation, besides those that every operation of its access may answer. */
   problems: readonly ProblemCode[];

@@ -1,26 +1,40 @@
 /**
- * Every operation of the relay, in one table: what the OpenAPI document says and what the tests hold each answer to.
- *
- * A new route gets a new entry in relay-operations.ts: a route without one does not start (`describedOperations`). What
- * every operation of an access may answer is added by openapi.ts.
+ * Every operation of hosts, in the order of the OpenAPI document. An operation is described beside its handler, in the
+ * file of its route; the tests hold each answer to the description. `openapi.ts` adds what every operation of an access
+ * may answer.
  */
+import { CHALLENGE, ENROL } from './v1-enrolment.ts';
+import { ROTATE, ROTATION } from './v2-rotate.ts';
+import { DENY } from './v2-deny.ts';
+import { INFO } from './v2-info.ts';
+import { PUBLISH_SENDERS } from './v2-senders.ts';
+import { ENC_KEY_BY_KEY, ENC_KEY_BY_NAME, PUBLISH_ENC_KEY } from './enc-key.ts';
+import { PUSH } from './v2-push.ts';
+import { PULL } from './v2-pull.ts';
+import { ACK } from './v2-ack.ts';
+import { V1_ACK, V1_PULL, V1_PUSH } from './v1-messages.ts';
+import { LOG_CHECKPOINT, LOG_CONSISTENCY, LOG_LINK, LOG_PROOF } from './v2-log.ts';
 import type { Operation } from './operation.ts';
-import { OPERATOR_OPERATIONS } from './operator-operations.ts';
-import { RELAY_OPERATIONS } from './relay-operations.ts';
-import type { Route } from './route.ts';
 
-export const OPERATIONS: readonly Operation[] = [...RELAY_OPERATIONS, ...OPERATOR_OPERATIONS];
-
-/** The operations of a relay with these routes, and the operator's. Throws when a route is not described as it is. */
-export function describedOperations(routes: readonly Pick<Route, 'method' | 'path' | 'access'>[]): Operation[] {
-  const described = routes.map(({ method, path, access }) => {
-    const found = RELAY_OPERATIONS.find((one) => one.method === method && one.path === path);
-    if (!found) throw new Error(`invariant: ${method} ${path} is described`);
-    const byName = path.startsWith('/v1/') ? 'hop by key or name' : 'hop by key';
-    if (found.access !== (access === 'hop' ? byName : access)) {
-      throw new Error(`invariant: ${method} ${path} is described with its access`);
-    }
-    return found;
-  });
-  return [...described, ...OPERATOR_OPERATIONS];
-}
+export const RELAY_OPERATIONS: readonly Operation[] = [
+  CHALLENGE,
+  ENROL,
+  ROTATE,
+  ROTATION,
+  DENY,
+  INFO,
+  PUBLISH_SENDERS,
+  PUBLISH_ENC_KEY,
+  ENC_KEY_BY_NAME,
+  ENC_KEY_BY_KEY,
+  PUSH,
+  PULL,
+  ACK,
+  V1_PUSH,
+  V1_PULL,
+  V1_ACK,
+  LOG_CHECKPOINT,
+  LOG_LINK,
+  LOG_CONSISTENCY,
+  LOG_PROOF,
+];

@@ -48,7 +48,7 @@ export class ItemsEncoder implements PageEncoder {
 
 /**
  * `GET /v1/relay/messages`: envelopes alone, as the JSON that they are. Receipts and notices are passed over by the
- * cursor: whoever speaks v1 cannot read them.
+ * cursor: clients of v1 cannot read them.
  */
 export class EnvelopesEncoder implements PageEncoder {
   #lead = '{"envelopes":[';

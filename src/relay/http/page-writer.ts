@@ -3,85 +3,117 @@
  *
  * So a page of 8 MiB holds about one slice in memory instead of several copies of itself, the loop is free between
  * slices, and a slow reader holds no snapshot of the store. A payload that does not match its hash is never served:
- * the page ends before it, and the loss is reported.
+ * the page ends before it, and the loss is reported. A page whose host loses its enrolment is cut.
  */
 import { hasHash } from '../../protocol/digest.ts';
+import { Budget, type Claim, type Holder } from '../../http/budget.ts';
 import type { QueueRow } from '../core/rows.ts';
-import type { Timers } from '../engine/ambient.ts';
+import type { Clock, Timers } from '../../lib/clock.ts';
 import type { Engine, Page } from '../engine/engine.ts';
 import type { LostItems } from '../engine/lost-items.ts';
-import type { Exchange, Reply } from '../../http/exchange.ts';
+import type { Reply } from '../../http/exchange.ts';
+import type { HeldBytes } from './held-bytes.ts';
 import type { PageEncoder } from './page-encoding.ts';
 import { problemReply } from '../../http/replies.ts';
-import { SharedBudget } from '../../http/shared-budget.ts';
+import type { HopRelayRequest } from './route.ts';
 
 /** Wire bytes of one slice, about. */
 const SLICE_BYTES = 512 << 10;
 /** What a page under way may hold in memory: slices as read and as encoded, and what the connection has not sent. */
 const PAGE_HELD_BYTES_MAX = 2 << 20;
-/** Over all pages under way, and of one host. */
-const PAGES_HELD_BYTES_MAX = 128 << 20;
+/** A page of 64 KiB of wire bytes: up to here it has room of its own. */
+const SMALL_PAGE_HELD_BYTES_MAX = 256 << 10;
+/** Of one host. */
 const PAGES_SHARE_BYTES = 4 * PAGE_HELD_BYTES_MAX;
 /** A page that was not taken by then is cut. */
 const PAGE_DEADLINE_MS = 60_000;
 
 export interface PageWriterOptions {
   engine: Engine;
+  clock: Clock;
   timers: Timers;
   lostItems: LostItems;
+  heldBytes: HeldBytes;
 }
 
 export class PageWriter {
   readonly #options: PageWriterOptions;
-  readonly #budget = new SharedBudget(PAGES_HELD_BYTES_MAX, PAGES_SHARE_BYTES);
+  readonly #budget: Budget;
 
   constructor(options: PageWriterOptions) {
     this.#options = options;
+    this.#budget = new Budget({
+      bytesMax: options.heldBytes.pages,
+      small: { bytesMax: options.heldBytes.smallPages, claimBytesMax: SMALL_PAGE_HELD_BYTES_MAX },
+      monotonicMs: () => options.clock.monotonicMs(),
+    });
   }
 
-  /** Streams the page as the reply of `exchange`. */
-  async write(
-    page: Page,
-    after: number,
-    encoder: PageEncoder,
-    exchange: Exchange,
-    headers: Readonly<Record<string, string>>,
-  ): Promise<'streamed' | Reply> {
-    const caller = page.rows[0]?.targetPubkey ?? '';
-    const heldBytes = heldAtMost(page.rows);
-    if (!this.#budget.take(caller, heldBytes)) {
-      return problemReply('UNAVAILABLE', 'too many pages are being sent to this host, or in all');
-    }
-    const cancel = this.#options.timers.after(PAGE_DEADLINE_MS, () => exchange.abort());
-    let isBegun = false;
+  /** Streams the page as the reply to `request`. */
+  async write(page: Page, after: number, encoder: PageEncoder, request: HopRelayRequest): Promise<'streamed' | Reply> {
+    const { exchange, caller } = request;
+    const { engine, timers } = this.#options;
+    const claim = this.#budget.claim({
+      holders: holdersOf(request),
+      bytes: heldAtMost(page.rows),
+      expectedBytes: encodedBytes(page.rows),
+      deadlineMs: PAGE_DEADLINE_MS,
+      cut: () => exchange.abort(),
+    });
+    if (!claim) return problemReply('UNAVAILABLE', 'too many pages are being sent to this host, or in all');
+    const cancel = timers.after(PAGE_DEADLINE_MS, () => exchange.abort());
+    let state: 'reading' | 'begun' | 'ended' = 'reading';
+    const stopWatching = engine.onEnrolmentEnded(caller.hostPubkey, () => {
+      if (state === 'begun') exchange.abort();
+      state = 'ended';
+    });
     try {
       const slices = slicesOf(page.rows);
-      // Read before the reply begins: until then a failure can still be said.
-      let slice = await this.#readSlice(slices[0] ?? []);
-      const stream = exchange.startReply(200, { 'content-type': 'application/json', ...headers });
-      isBegun = true;
-      let lastSeq = after;
-      for (let n = 0; n < slices.length && !exchange.isAborted; ) {
-        const bytes = encoder.items(slice.rows, slice.wires);
-        const written = bytes.length > 0 ? stream.write(bytes) : undefined;
-        lastSeq = slice.lastSeq ?? lastSeq;
-        if (slice.isCut) break;
-        // The next one is read while this one goes out.
-        [slice] = await Promise.all([this.#readSlice(slices[++n] ?? []), written]);
-      }
-      const isWhole = lastSeq === page.rows.at(-1)?.seq;
-      // Waited for like the slices: the page is under way until the peer has taken it.
-      await stream.write(Buffer.from(encoder.end(lastSeq, page.more || !isWhole)));
-      stream.end();
+      // Read before the reply begins: until then a failure can still be answered.
+      const first = await this.#readSlice(slices[0] ?? []);
+      // Looked up again: the page and the slice were waited for.
+      if (engine.directory.get(caller.hostPubkey)?.revokedAtMs !== null)
+        return problemReply('NOT_ENROLLED', 'not enrolled');
+      state = 'begun';
+      await this.#send(page, after, encoder, request, { slices, first, claim });
       return 'streamed';
     } catch (error) {
       // Half a page cannot be taken back: the peer sees the connection end.
-      if (isBegun) exchange.abort();
+      if (state !== 'reading') exchange.abort();
       throw error;
     } finally {
       cancel();
-      this.#budget.give(caller, heldBytes);
+      stopWatching();
+      claim.release();
     }
+  }
+
+  async #send(
+    page: Page,
+    after: number,
+    encoder: PageEncoder,
+    { exchange, id }: HopRelayRequest,
+    { slices, first, claim }: { slices: QueueRow[][]; first: Slice; claim: Claim },
+  ): Promise<void> {
+    const headers = { 'content-type': 'application/json', 'x-request-id': id };
+    const stream = exchange.startReply(200, headers, (bytes) => claim.moved(bytes));
+    let slice = first;
+    let lastSeq = after;
+    for (let n = 0; n < slices.length && !exchange.isAborted; ) {
+      const bytes = encoder.items(slice.rows, slice.wires);
+      const written = bytes.length > 0 ? stream.write(bytes) : undefined;
+      lastSeq = slice.lastSeq ?? lastSeq;
+      if (slice.isCut) {
+        await written;
+        break;
+      }
+      // The next one is read while this one goes out.
+      [slice] = await Promise.all([this.#readSlice(slices[++n] ?? []), written]);
+    }
+    const isWhole = lastSeq === page.rows.at(-1)?.seq;
+    // Waited for like the slices: the page is under way until the peer has taken it.
+    await stream.write(Buffer.from(encoder.end(lastSeq, page.more || !isWhole)));
+    stream.end();
   }
 
   /** Rows with their wire bytes, up to the first that cannot be served; those acked meanwhile are left out. */
@@ -111,6 +143,23 @@ interface Slice {
   lastSeq: number | undefined;
   /** Whether it ends before a row that was lost. */
   isCut: boolean;
+}
+
+/** Whom a page counts against: the host alone has a fixed share, the others weigh when there is no room. */
+function holdersOf({ caller, clientAddress }: HopRelayRequest): Holder[] {
+  const { hostPubkey, account } = caller;
+  const holders: Holder[] = [
+    { kind: 'key', name: hostPubkey, bytesMax: PAGES_SHARE_BYTES },
+    { kind: 'address', name: clientAddress },
+  ];
+  return account === null ? holders : [...holders, { kind: 'account', name: account }];
+}
+
+/** About: as base64, and as text no more. */
+function encodedBytes(rows: readonly QueueRow[]): number {
+  let bytes = 0;
+  for (const row of rows) bytes += row.bytes * (4 / 3);
+  return bytes;
 }
 
 /** A small page holds less than a large one. */

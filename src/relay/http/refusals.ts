@@ -1,4 +1,4 @@
-/** What the relay answers where it decided against a request. */
+/** The replies to requests that the relay refused. */
 import type { Reply } from '../../http/exchange.ts';
 import { problemReply } from '../../http/replies.ts';
 import type { Refusal } from '../core/decision.ts';
@@ -11,7 +11,7 @@ export function authorityUnavailable(): Reply {
   return problemReply('AUTHORITY_UNAVAILABLE', 'the authority of this relay cannot be asked now');
 }
 
-/** A key that is well encoded and no point that anybody may enrol or rotate to. */
+/** A well-encoded key whose point must not be enrolled or rotated to. */
 export function unacceptablePoint(): Reply {
   return problemReply('ENROL_REFUSED', 'the key is not an acceptable Ed25519 point', {
     members: { reason: 'bad key' },

@@ -2,6 +2,7 @@
 import type { Reply, Exchange } from '../../http/exchange.ts';
 import type { Body } from '../../http/body.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
+import type { Operation } from './operation.ts';
 
 export interface RelayRequest {
   exchange: Exchange;
@@ -25,7 +26,9 @@ export interface HopRelayRequest extends RelayRequest {
 export type RouteResult = Reply | 'streamed';
 
 /** What requests are counted as, each against a limit of its own. */
-export type CountedAs = 'challenge' | 'enrol' | 'rotate' | 'deny' | 'push' | 'log';
+export type CountedAs = 'challenge' | 'enrol' | 'rotate' | 'deny' | 'push' | 'senders' | 'encKey' | 'log';
+/** What is counted for each host; everything else is counted for each client address. */
+export type CountedForHosts = 'push' | 'senders' | 'encKey';
 
 interface RouteBase {
   method: 'GET' | 'POST';
@@ -38,7 +41,7 @@ interface RouteBase {
 /** Anybody may call it; `counted` routes are counted per client address. */
 export interface OpenRoute extends RouteBase {
   access: 'open';
-  counted: Exclude<CountedAs, 'push'> | undefined;
+  counted: Exclude<CountedAs, CountedForHosts> | undefined;
   handle: (request: RelayRequest) => RouteResult | Promise<RouteResult>;
 }
 
@@ -51,8 +54,22 @@ export interface OptionalHopRoute extends RouteBase {
 /** Only an enrolled host may call it. */
 export interface HopRoute extends RouteBase {
   access: 'hop';
-  counted: 'push' | undefined;
+  counted: CountedForHosts | undefined;
   handle: (request: HopRelayRequest) => RouteResult | Promise<RouteResult>;
 }
 
 export type Route = OpenRoute | OptionalHopRoute | HopRoute;
+
+/** What a route adds to the operation that it answers. */
+type RestOf<R extends Route> = Omit<R, 'method' | 'path' | 'access'>;
+
+export function openRoute({ method, path }: Operation & { access: 'open' }, rest: RestOf<OpenRoute>): OpenRoute {
+  return { method, path, access: 'open', ...rest };
+}
+
+export function hopRoute(
+  { method, path }: Operation & { access: 'hop by key' | 'hop by key or name' },
+  rest: RestOf<HopRoute>,
+): HopRoute {
+  return { method, path, access: 'hop', ...rest };
+}

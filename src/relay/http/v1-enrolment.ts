@@ -1,4 +1,6 @@
 /** `POST /v1/relay/challenge` and `POST /v1/relay/enrol`: how a host key is admitted. */
+import { type Operation, ok } from './operation.ts';
+import { ChallengeResponse, EnrolResponse } from '../../protocol/responses.ts';
 import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
 import { canonicalBytes } from '../../protocol/canonical-json.ts';
 import { sha256Hex } from '../../protocol/digest.ts';
@@ -6,18 +8,52 @@ import { enrolClaim } from '../../protocol/documents.ts';
 import { verifySignature } from '../../protocol/ed25519.ts';
 import { CHALLENGE_LIFETIME_MS, SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import { parseHostName } from '../../protocol/names.ts';
-import { type PublicKey, isAcceptablePoint, parsePublicKey } from '../../protocol/public-key.ts';
+import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
 import { ChallengeRequest, EnrolRequest, parserOf } from '../../protocol/schemas.ts';
 import { type Authority, AuthorityUnavailable } from '../auth/authority.ts';
 import type { Challenges } from '../auth/challenges.ts';
+import type { InspectedKeys } from '../auth/inspected-keys.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
 import { authorityUnavailable, refusalReply, unacceptablePoint } from './refusals.ts';
-import type { OpenRoute, RelayRequest } from './route.ts';
+import { type OpenRoute, type RelayRequest, openRoute } from './route.ts';
+
+export const CHALLENGE = {
+  listener: 'relay',
+  id: 'challenge',
+  method: 'POST',
+  path: '/v1/relay/challenge',
+  access: 'open',
+  summary: 'Asks for a challenge, for a host key to enrol with.',
+  request: { schema: ChallengeRequest },
+  successes: [ok(ChallengeResponse, 'an open challenge')],
+  problems: ['ENROL_REFUSED', 'RATE_LIMITED', 'CHALLENGES_FULL'],
+} as const satisfies Operation;
+
+export const ENROL = {
+  listener: 'relay',
+  id: 'enrol',
+  method: 'POST',
+  path: '/v1/relay/enrol',
+  access: 'open',
+  summary: 'Enrols a host key by its signature over an open challenge, this relay and the claims.',
+  request: { schema: EnrolRequest },
+  successes: [ok(EnrolResponse, 'the key is enrolled')],
+  problems: [
+    'BAD_SIGNATURE',
+    'NO_CHALLENGE',
+    'ENROL_REFUSED',
+    'NAME_TAKEN',
+    'RATE_LIMITED',
+    'ENROLMENTS_FULL',
+    'AUTHORITY_UNAVAILABLE',
+  ],
+} as const satisfies Operation;
 
 export interface EnrolmentRoutesOptions {
   engine: Engine;
+  keys: InspectedKeys;
   challenges: Challenges;
   authority: Authority;
   relayPubkey: PublicKey;
@@ -27,10 +63,10 @@ const parseChallenge = parserOf(ChallengeRequest);
 const parseEnrol = parserOf(EnrolRequest);
 
 export function enrolmentRoutes(options: EnrolmentRoutesOptions): OpenRoute[] {
-  const shared = { method: 'POST', access: 'open', bodyBytesMax: SMALL_BODY_BYTES_MAX } as const;
+  const bodyBytesMax = SMALL_BODY_BYTES_MAX;
   return [
-    { ...shared, path: '/v1/relay/challenge', counted: 'challenge', handle: (request) => challenge(request, options) },
-    { ...shared, path: '/v1/relay/enrol', counted: 'enrol', handle: (request) => enrol(request, options) },
+    openRoute(CHALLENGE, { counted: 'challenge', bodyBytesMax, handle: (request) => challenge(request, options) }),
+    openRoute(ENROL, { counted: 'enrol', bodyBytesMax, handle: (request) => enrol(request, options) }),
   ];
 }
 
@@ -38,7 +74,7 @@ function challenge({ body, clientAddress, nowMs }: RelayRequest, options: Enrolm
   const parsed = parseChallenge(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
   const pubkey = parsePublicKey(parsed?.pubkey);
   if (!pubkey) return problemReply('BAD_REQUEST', 'send {pubkey}: base64 of the 32-byte host key');
-  if (!isEntryAllowed(pubkey, options.engine)) return unacceptablePoint();
+  if (!options.keys.isAcceptable(pubkey)) return unacceptablePoint();
   const text = options.challenges.issue(pubkey, clientAddress);
   if (text === undefined) {
     return problemReply('CHALLENGES_FULL', 'too many challenges are open', {
@@ -50,14 +86,14 @@ function challenge({ body, clientAddress, nowMs }: RelayRequest, options: Enrolm
 }
 
 async function enrol({ body, clientAddress, nowMs }: RelayRequest, options: EnrolmentRoutesOptions): Promise<Reply> {
-  const { engine, challenges, authority, relayPubkey } = options;
+  const { engine, keys, challenges, authority, relayPubkey } = options;
   const parsed = parseEnrol(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
   const hostPubkey = parsePublicKey(parsed?.pubkey);
   const hostName = parsed && parseHostName(parsed.host);
   if (!parsed || !hostPubkey || !hostName) {
     return problemReply('BAD_REQUEST', 'send {host, pubkey, owner_fp, sig} as the protocol describes them');
   }
-  if (!isEntryAllowed(hostPubkey, engine)) return unacceptablePoint();
+  if (!keys.isAcceptable(hostPubkey)) return unacceptablePoint();
   const { host, owner_fp: ownerFp, sig, proof } = parsed;
   const used = challenges.use(hostPubkey, clientAddress, (text) => {
     const fields = { challenge: text, relay_pubkey: relayPubkey, host, pubkey: hostPubkey, owner_fp: ownerFp };
@@ -82,7 +118,7 @@ async function enrol({ body, clientAddress, nowMs }: RelayRequest, options: Enro
     inviteHash: typeof proof === 'string' ? sha256Hex(proof) : undefined,
     nowMs,
   } as const;
-  const outcome = await engine.enrol(command);
+  const outcome = await engine.admissions.enrol(command);
   if (outcome.type === 'Refusal') return refusalReply(outcome);
   return jsonReply(200, {
     host: outcome.host,
@@ -93,9 +129,4 @@ async function enrol({ body, clientAddress, nowMs }: RelayRequest, options: Enro
     crowded: outcome.crowded,
     epoch: engine.epoch,
   });
-}
-
-/** Keys that are enrolled were inspected then; the inspection costs a millisecond. */
-function isEntryAllowed(key: PublicKey, engine: Engine): boolean {
-  return engine.enrolment(key) !== undefined || isAcceptablePoint(key);
 }

@@ -2,26 +2,72 @@
  * `POST` and `GET /v1/relay/messages`, `POST /v1/relay/ack`: the earlier protocol, over the same queues, dedup, quotas and
  * allowlists. Hosts are named, not keyed; an envelope is stored exactly once by its id, whatever its bytes.
  */
+import { type Operation, ok } from './operation.ts';
+import { V1AckResponse, V1PullResponse, V1PushResponse } from '../../protocol/responses.ts';
+import { V1PullQuery } from '../../protocol/parameters.ts';
 import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
 import { NotCanonicalisable, canonicalBytes } from '../../protocol/canonical-json.ts';
 import { sha256Hex } from '../../protocol/digest.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import { type PushedItem, isObject } from '../../protocol/items.ts';
 import { parseHostName, parseMessageId } from '../../protocol/names.ts';
-import { V1AckRequest, V1PushRequest, parserOf } from '../../protocol/schemas.ts';
+import { V1AckRequest, V1PushRequest, parserOf, WellFormedV1Push } from '../../protocol/schemas.ts';
 import type { PushItem } from '../core/command.ts';
 import type { PushOutcome } from '../core/decision.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 import type { Engine } from '../engine/engine.ts';
-import { Stretch } from '../engine/stretch.ts';
+import { TimeSlice } from '../engine/time-slice.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { EnvelopesEncoder, cursorText, parseCursor } from './page-encoding.ts';
 import type { PageWriter } from './page-writer.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
 import { refusalReply } from './refusals.ts';
-import type { HopRelayRequest, HopRoute, RouteResult } from './route.ts';
+import { type HopRelayRequest, type HopRoute, type RouteResult, hopRoute } from './route.ts';
 import { epochChanged, pageReply } from './v2-pull.ts';
 import { wireVerdict } from './v2-push.ts';
+
+export const V1_PUSH = {
+  listener: 'relay',
+  id: 'v1Push',
+  method: 'POST',
+  path: '/v1/relay/messages',
+  access: 'hop by key or name',
+  summary: 'Gives envelopes to the relay, each for a host that it names.',
+  request: { schema: WellFormedV1Push },
+  successes: [
+    ok(V1PushResponse, 'what became of each envelope'),
+    {
+      status: 429,
+      schema: V1PushResponse,
+      description: 'over a limit of the target or the sender: it stopped there',
+    },
+  ],
+  problems: ['RATE_LIMITED'],
+} as const satisfies Operation;
+
+export const V1_PULL = {
+  listener: 'relay',
+  id: 'v1Pull',
+  method: 'GET',
+  path: '/v1/relay/messages',
+  access: 'hop by key or name',
+  summary: 'Hands over a page of the envelopes that wait for the caller.',
+  query: V1PullQuery,
+  successes: [ok(V1PullResponse, 'a page')],
+  problems: ['EPOCH_CHANGED'],
+} as const satisfies Operation;
+
+export const V1_ACK = {
+  listener: 'relay',
+  id: 'v1Ack',
+  method: 'POST',
+  path: '/v1/relay/ack',
+  access: 'hop by key or name',
+  summary: 'Says that the caller has everything up to the cursor: it is deleted.',
+  request: { schema: V1AckRequest },
+  successes: [ok(V1AckResponse, 'what is acked')],
+  problems: ['BAD_ACK', 'EPOCH_CHANGED'],
+} as const satisfies Operation;
 
 export interface V1RoutesOptions {
   engine: Engine;
@@ -33,22 +79,20 @@ export interface V1RoutesOptions {
 
 const parsePush = parserOf(V1PushRequest);
 const parseAck = parserOf(V1AckRequest);
-/** What a sender over a quota is asked to wait, in seconds. */
+/** The `retry-after` of a sender over a quota, in seconds. */
 const QUOTA_RETRY_S = 60;
 
 export function v1MessageRoutes(options: V1RoutesOptions): HopRoute[] {
-  const shared = { access: 'hop', bodyBytesMax: options.bodyBytesMax } as const;
-  const path = '/v1/relay/messages';
+  const { bodyBytesMax } = options;
   return [
-    { ...shared, method: 'POST', path, counted: 'push', fillsDisk: true, handle: (request) => push(request, options) },
-    { ...shared, method: 'GET', path, counted: undefined, handle: (request) => pull(request, options) },
-    {
-      ...shared,
-      method: 'POST',
-      path: '/v1/relay/ack',
-      counted: undefined,
-      handle: (request) => ack(request, options),
-    },
+    hopRoute(V1_PUSH, {
+      counted: 'push',
+      fillsDisk: true,
+      bodyBytesMax,
+      handle: (request) => push(request, options),
+    }),
+    hopRoute(V1_PULL, { counted: undefined, bodyBytesMax, handle: (request) => pull(request, options) }),
+    hopRoute(V1_ACK, { counted: undefined, bodyBytesMax, handle: (request) => ack(request, options) }),
   ];
 }
 
@@ -67,11 +111,11 @@ async function push({ body, caller, nowMs }: HopRelayRequest, options: V1RoutesO
   const values = parsePush(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS))?.envelopes;
   if (!values) return problemReply('BAD_REQUEST', 'send {envelopes: [...]}');
   if (values.length > batchMax) return problemReply('BAD_REQUEST', `a request may hold ${batchMax} envelopes`);
-  const stretch = new Stretch(monotonicMs);
+  const slice = new TimeSlice(monotonicMs);
   const freshEpoch = options.newEpoch();
   const parsed: Parsed[] = [];
   for (const value of values) {
-    if (stretch.isOver) await stretch.pause();
+    if (slice.isOver) await slice.pause();
     parsed.push(parseEnvelope(value, caller, freshEpoch, nowMs, engine));
   }
   const commands = parsed.filter((one) => 'type' in one);
@@ -89,7 +133,7 @@ function parseEnvelope(value: unknown, caller: EnrolmentRow, freshEpoch: Epoch, 
   const name = typeof nameText === 'string' ? parseHostName(nameText) : undefined;
   const wire = canonicalOrNothing(value);
   if (!itemId || !name || !wire) return { id: itemId ?? null, status: 'error', error: 'malformed' };
-  const found = engine.findByName(name, caller.account);
+  const found = engine.directory.findByName(name, caller.account);
   if (typeof found === 'string') return { id: itemId, status: 'error', error: `recipient host ${found}` };
   const target = { hostPubkey: found.hostPubkey, wire, wireHash: sha256Hex(wire), bytes: wire.length };
   const item: PushedItem = { kind: 'envelope', itemId, targets: [target] };

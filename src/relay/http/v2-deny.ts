@@ -1,8 +1,10 @@
 /**
- * `POST /v2/relay/deny`: the issuer pushes whom it admits no longer, as RFC 8935 says. Only a hosted relay has this route.
+ * `POST /v2/relay/deny`: the issuer pushes a deny entry (RFC 8935). Only a hosted relay has this route.
  *
- * 202 means that the entry is on disk, that everybody it matched is revoked, and that their waiting pulls have ended.
+ * 202 means that the entry is on disk, that every host it matched is revoked, and that their waiting pulls have ended.
  */
+import type { Operation } from './operation.ts';
+import { DenyRequest } from '../../protocol/schemas.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import { AuthorityUnavailable } from '../auth/authority.ts';
 import type { Issuer, JwtRefused } from '../auth/issuer.ts';
@@ -11,9 +13,22 @@ import type { Engine } from '../engine/engine.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { problemReply } from '../../http/replies.ts';
 import { authorityUnavailable, refusalReply } from './refusals.ts';
-import type { OpenRoute, RelayRequest } from './route.ts';
+import { type OpenRoute, type RelayRequest, openRoute } from './route.ts';
 
 const CONTENT_TYPE = 'application/secevent+jwt';
+
+export const DENY = {
+  listener: 'relay',
+  id: 'deny',
+  method: 'POST',
+  path: '/v2/relay/deny',
+  access: 'open',
+  isHostedOnly: true,
+  summary: 'Takes a deny-list entry from the account service (RFC 8935), and revokes what it matches.',
+  request: { schema: DenyRequest, contentType: CONTENT_TYPE },
+  successes: [{ status: 202, description: 'the entry is kept, and matching enrolments are revoked' }],
+  problems: ['BAD_SIGNATURE', 'ENROL_REFUSED', 'RATE_LIMITED', 'AUTHORITY_UNAVAILABLE'],
+} as const satisfies Operation;
 
 export interface DenyRouteOptions {
   engine: Engine;
@@ -21,14 +36,11 @@ export interface DenyRouteOptions {
 }
 
 export function denyRoute(options: DenyRouteOptions): OpenRoute {
-  return {
-    method: 'POST',
-    path: '/v2/relay/deny',
-    access: 'open',
+  return openRoute(DENY, {
     counted: 'deny',
     bodyBytesMax: SMALL_BODY_BYTES_MAX,
     handle: (request) => deny(request, options),
-  };
+  });
 }
 
 async function deny({ exchange, body, nowMs }: RelayRequest, { engine, issuer }: DenyRouteOptions): Promise<Reply> {
@@ -45,7 +57,15 @@ async function deny({ exchange, body, nowMs }: RelayRequest, { engine, issuer }:
   }
   if (event.type === 'JwtRefused') return tokenRefusal(event);
   const { hostFp, clientId, account, org, reason } = event;
-  const outcome = await engine.denyHosts({ type: 'DenyHosts', hostFp, clientId, account, org, reason, nowMs });
+  const outcome = await engine.admissions.denyHosts({
+    type: 'DenyHosts',
+    hostFp,
+    clientId,
+    account,
+    org,
+    reason,
+    nowMs,
+  });
   return outcome.type === 'Refusal' ? refusalReply(outcome) : { status: 202, headers: {}, body: '' };
 }
 

@@ -1,9 +1,22 @@
 /** `GET /v2/relay/info`: who this relay is. It never fails because of its hop: `you` is simply absent. */
+import { type Operation, ok } from './operation.ts';
+import { InfoResponse } from '../../protocol/responses.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 import type { Engine } from '../engine/engine.ts';
 import { jsonReply } from '../../http/replies.ts';
 import type { OptionalHopRoute } from './route.ts';
+
+export const INFO = {
+  listener: 'relay',
+  id: 'info',
+  method: 'GET',
+  path: '/v2/relay/info',
+  access: 'optional hop',
+  summary: 'Says who the relay is, and with a good hop what it holds for the caller.',
+  successes: [ok(InfoResponse, 'the identity of the relay')],
+  problems: [],
+} as const satisfies Operation;
 
 export interface InfoRouteOptions {
   engine: Engine;
@@ -14,13 +27,14 @@ export interface InfoRouteOptions {
 }
 
 export function infoRoute({ engine, relayPubkey, version, bodyBytesMax }: InfoRouteOptions): OptionalHopRoute {
+  const { method, path, access } = INFO;
   return {
-    method: 'GET',
-    path: '/v2/relay/info',
-    access: 'optional hop',
+    method,
+    path,
+    access,
     bodyBytesMax,
     handle: async ({ nowMs }, caller) => {
-      // What is said of the caller rests on its enrolment.
+      // The members about the caller rest on its enrolment.
       await engine.durable();
       return jsonReply(200, {
         v: 2,

@@ -1,7 +1,10 @@
 /**
- * `GET /v2/relay/log/...`: what the relay proves of its log. Checkpoints, links and consistency are for everybody, who
- * learns sizes and hashes; that an item is in the log is proven to its sender alone.
+ * `GET /v2/relay/log/...`: what the relay proves of its log. Checkpoints, links and consistency are public: they
+ * show sizes and hashes. That an item is in the log is proven to its sender alone.
  */
+import { type Operation, ok } from './operation.ts';
+import { CheckpointResponse, LogConsistencyResponse, LogProofResponse } from '../../protocol/responses.ts';
+import { LogConsistencyQuery, LogEpochQuery, LogProofQuery } from '../../protocol/parameters.ts';
 import { encodeBase64 } from '../../protocol/base64.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import { type ItemId, parseMessageId, parseReceiptId } from '../../protocol/names.ts';
@@ -11,7 +14,63 @@ import type { ProvenLeaf } from '../engine/log-proofs.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { isRepeated, onlyParameter, wholeNumber } from './query.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
-import type { HopRelayRequest, HopRoute, OpenRoute, RelayRequest } from './route.ts';
+import {
+  type HopRelayRequest,
+  type HopRoute,
+  type OpenRoute,
+  type RelayRequest,
+  hopRoute,
+  openRoute,
+} from './route.ts';
+
+export const LOG_CHECKPOINT = {
+  listener: 'relay',
+  id: 'logCheckpoint',
+  method: 'GET',
+  path: '/v2/relay/log/checkpoint',
+  access: 'open',
+  summary:
+    'Shows the newest signed checkpoint of the log, or the last one of an earlier epoch. Public, as links and consistency proofs are.',
+  query: LogEpochQuery,
+  successes: [{ ...ok(CheckpointResponse, 'a signed note'), contentType: 'text/plain' }],
+  problems: ['NOT_FOUND', 'RATE_LIMITED'],
+} as const satisfies Operation;
+
+export const LOG_LINK = {
+  listener: 'relay',
+  id: 'logLink',
+  method: 'GET',
+  path: '/v2/relay/log/link',
+  access: 'open',
+  summary: 'Proves the first leaf of an epoch: what it commits of the epoch before.',
+  query: LogEpochQuery,
+  successes: [ok(LogProofResponse, 'an inclusion proof of leaf 0')],
+  problems: ['NOT_FOUND', 'RATE_LIMITED'],
+} as const satisfies Operation;
+
+export const LOG_CONSISTENCY = {
+  listener: 'relay',
+  id: 'logConsistency',
+  method: 'GET',
+  path: '/v2/relay/log/consistency',
+  access: 'open',
+  summary: 'Proves that one size of the log of an epoch continues another.',
+  query: LogConsistencyQuery,
+  successes: [ok(LogConsistencyResponse, 'a consistency proof')],
+  problems: ['NOT_FOUND', 'RATE_LIMITED'],
+} as const satisfies Operation;
+
+export const LOG_PROOF = {
+  listener: 'relay',
+  id: 'logProof',
+  method: 'GET',
+  path: '/v2/relay/log/proof',
+  access: 'hop by key',
+  summary: 'Proves to the sender of an item that the record which accepted it is in the log.',
+  query: LogProofQuery,
+  successes: [ok(LogProofResponse, 'an inclusion proof of the record')],
+  problems: ['NOT_FOUND'],
+} as const satisfies Operation;
 
 export interface LogRoutesOptions {
   engine: Engine;
@@ -21,19 +80,12 @@ export interface LogRoutesOptions {
 
 export function logRoutes(options: LogRoutesOptions): [OpenRoute, OpenRoute, OpenRoute, HopRoute] {
   const { bodyBytesMax } = options;
-  const open = { method: 'GET', access: 'open', counted: 'log', bodyBytesMax: SMALL_BODY_BYTES_MAX } as const;
+  const open = { counted: 'log', bodyBytesMax: SMALL_BODY_BYTES_MAX } as const;
   return [
-    { ...open, path: '/v2/relay/log/checkpoint', handle: (request) => checkpoint(request, options) },
-    { ...open, path: '/v2/relay/log/link', handle: (request) => link(request, options) },
-    { ...open, path: '/v2/relay/log/consistency', handle: (request) => consistency(request, options) },
-    {
-      method: 'GET',
-      path: '/v2/relay/log/proof',
-      access: 'hop',
-      counted: undefined,
-      bodyBytesMax,
-      handle: (request) => proof(request, options),
-    },
+    openRoute(LOG_CHECKPOINT, { ...open, handle: (request) => checkpoint(request, options) }),
+    openRoute(LOG_LINK, { ...open, handle: (request) => link(request, options) }),
+    openRoute(LOG_CONSISTENCY, { ...open, handle: (request) => consistency(request, options) }),
+    hopRoute(LOG_PROOF, { counted: undefined, bodyBytesMax, handle: (request) => proof(request, options) }),
   ];
 }
 

@@ -1,16 +1,31 @@
 /** `GET /v2/relay/items`: hands over a page, held back until there is something when the caller waits. */
+import { type Operation, ok } from './operation.ts';
+import { PullResponse } from '../../protocol/responses.ts';
+import { PullQuery } from '../../protocol/parameters.ts';
 import { WAIT_SECONDS_MAX } from '../../protocol/limits.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { isAdmitted } from '../auth/hop.ts';
-import type { Clock, Timers } from '../engine/ambient.ts';
+import type { Clock, Timers } from '../../lib/clock.ts';
 import type { Engine, Page } from '../engine/engine.ts';
 import type { Exchange, Reply } from '../../http/exchange.ts';
 import { ItemsEncoder, type PageEncoder } from './page-encoding.ts';
 import type { PageWriter } from './page-writer.ts';
 import { wholeNumber } from './query.ts';
 import { problemReply } from '../../http/replies.ts';
-import type { HopRelayRequest, HopRoute, RouteResult } from './route.ts';
+import { type HopRelayRequest, type HopRoute, type RouteResult, hopRoute } from './route.ts';
+
+export const PULL = {
+  listener: 'relay',
+  id: 'pull',
+  method: 'GET',
+  path: '/v2/relay/items',
+  access: 'hop by key',
+  summary: 'Hands over a page of what waits for the caller, and with `wait` holds an empty one back.',
+  query: PullQuery,
+  successes: [ok(PullResponse, 'a page')],
+  problems: ['EPOCH_CHANGED'],
+} as const satisfies Operation;
 
 export interface PullRouteOptions {
   engine: Engine;
@@ -20,7 +35,7 @@ export interface PullRouteOptions {
   bodyBytesMax: number;
 }
 
-interface PullQuery {
+interface PullChoice {
   after: number;
   limit: number;
   epoch: string | undefined;
@@ -28,14 +43,11 @@ interface PullQuery {
 }
 
 export function pullRoute(options: PullRouteOptions): HopRoute {
-  return {
-    method: 'GET',
-    path: '/v2/relay/items',
-    access: 'hop',
+  return hopRoute(PULL, {
     counted: undefined,
     bodyBytesMax: options.bodyBytesMax,
     handle: (request) => pull(request, options),
-  };
+  });
 }
 
 async function pull(request: HopRelayRequest, options: PullRouteOptions): Promise<RouteResult> {
@@ -51,7 +63,7 @@ async function pull(request: HopRelayRequest, options: PullRouteOptions): Promis
   if (page.rows.length === 0 && waitS > 0) {
     await arrival(hostPubkey, page, waitS, exchange, options);
     // Revoked or rotated while it waited, or its token ended.
-    const enrolment = engine.enrolment(hostPubkey);
+    const enrolment = engine.directory.get(hostPubkey);
     if (!enrolment || !isAdmitted(enrolment, clock.nowMs())) return problemReply('NOT_ENROLLED', 'not enrolled');
     page = await engine.page(hostPubkey, after, limit);
   }
@@ -63,10 +75,10 @@ export function pageReply(
   page: Page,
   after: number,
   encoder: PageEncoder,
-  { exchange, id }: HopRelayRequest,
+  request: HopRelayRequest,
   writer: PageWriter,
 ): RouteResult | Promise<RouteResult> {
-  if (page.rows.length > 0) return writer.write(page, after, encoder, exchange, { 'x-request-id': id });
+  if (page.rows.length > 0) return writer.write(page, after, encoder, request);
   return { status: 200, headers: { 'content-type': 'application/json' }, body: encoder.end(after, page.more) };
 }
 
@@ -85,7 +97,7 @@ function arrival(
 ): Promise<void> {
   return new Promise((resolve) => {
     // What happened between the page and here is not waited for.
-    const isOver = engine.isDraining || exchange.isAborted || engine.enrolment(target)?.revokedAtMs !== null;
+    const isOver = engine.isDraining || exchange.isAborted || engine.directory.get(target)?.revokedAtMs !== null;
     if (isOver || engine.head(target).headSeq > headSeq || engine.epoch !== epoch) {
       resolve();
       return;
@@ -102,7 +114,7 @@ function arrival(
 }
 
 /** The query, or what is wrong with it. */
-function parsePullQuery(query: string | undefined, pullMax: number): PullQuery | string {
+function parsePullQuery(query: string | undefined, pullMax: number): PullChoice | string {
   const parameters = new URLSearchParams(query ?? '');
   for (const name of ['after', 'limit', 'epoch', 'wait']) {
     if (parameters.getAll(name).length > 1) return `${name} is repeated`;

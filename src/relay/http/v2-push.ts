@@ -1,21 +1,35 @@
 /** `POST /v2/relay/items`: what a sender asks the relay to keep, item by item. */
+import { type Operation, ok } from './operation.ts';
+import { PushResponse } from '../../protocol/responses.ts';
 import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
 import { canonicalJson } from '../../protocol/canonical-json.ts';
 import { acceptReceipt } from '../../protocol/documents.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import { type PushedItem, itemIdToEcho, parsePushedItem } from '../../protocol/items.ts';
-import { PushRequest, parserOf } from '../../protocol/schemas.ts';
+import { PushRequest, parserOf, WellFormedPush } from '../../protocol/schemas.ts';
 import { inspectEnvelope, isSignedReceipt } from '../../protocol/wire.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { PushItem, WireVerdict } from '../core/command.ts';
 import type { PushOutcome } from '../core/decision.ts';
 import type { Engine } from '../engine/engine.ts';
-import { Stretch } from '../engine/stretch.ts';
+import { TimeSlice } from '../engine/time-slice.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { problemReply } from '../../http/replies.ts';
 import { refusalReply } from './refusals.ts';
-import type { HopRelayRequest, HopRoute } from './route.ts';
+import { type HopRelayRequest, type HopRoute, hopRoute } from './route.ts';
+
+export const PUSH = {
+  listener: 'relay',
+  id: 'push',
+  method: 'POST',
+  path: '/v2/relay/items',
+  access: 'hop by key',
+  summary: 'Gives items to the relay. Each is judged alone; what is accepted is on disk.',
+  request: { schema: WellFormedPush },
+  successes: [ok(PushResponse, 'what became of each item')],
+  problems: ['RATE_LIMITED'],
+} as const satisfies Operation;
 
 export interface PushRouteOptions {
   engine: Engine;
@@ -28,15 +42,12 @@ export interface PushRouteOptions {
 const parsePush = parserOf(PushRequest);
 
 export function pushRoute(options: PushRouteOptions): HopRoute {
-  return {
-    method: 'POST',
-    path: '/v2/relay/items',
-    access: 'hop',
+  return hopRoute(PUSH, {
     counted: 'push',
     fillsDisk: true,
     bodyBytesMax: options.bodyBytesMax,
     handle: (request) => push(request, options),
-  };
+  });
 }
 
 /** One element of the request: a command, or the item's id when it is malformed. */
@@ -48,11 +59,11 @@ async function push({ body, caller, nowMs }: HopRelayRequest, options: PushRoute
   const values = parsePush(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS))?.items;
   if (!values) return problemReply('BAD_REQUEST', 'send {items: [...]}');
   if (values.length > batchMax) return problemReply('BAD_REQUEST', `a request may hold ${batchMax} items`);
-  const stretch = new Stretch(monotonicMs);
+  const slice = new TimeSlice(monotonicMs);
   const parsed: Parsed[] = [];
   const freshEpoch = options.newEpoch();
   for (const value of values) {
-    if (stretch.isOver) await stretch.pause();
+    if (slice.isOver) await slice.pause();
     const item = parsePushedItem(value, { targetsMax, itemBytesMax });
     const shared = {
       type: 'PushItem' as const,
@@ -81,7 +92,7 @@ export function wireVerdict({ kind, itemId, targets }: PushedItem, sender: Publi
   let mismatched = false;
   for (const { wire } of targets) {
     if (kind === 'receipt') {
-      if (!isSignedReceipt(wire, itemId, engine.lineage(sender))) return 'bad receipt';
+      if (!isSignedReceipt(wire, itemId, [...engine.directory.keysOf(sender)])) return 'bad receipt';
       continue;
     }
     const verdict = inspectEnvelope(wire, itemId);
@@ -99,11 +110,11 @@ async function answer(
   sender: PublicKey,
   { signer, monotonicMs }: PushRouteOptions,
 ): Promise<Reply> {
-  const stretch = new Stretch(monotonicMs);
+  const slice = new TimeSlice(monotonicMs);
   const results: Promise<string>[] = [];
   let answered = 0;
   for (const one of parsed) {
-    if (stretch.isOver) await stretch.pause();
+    if (slice.isOver) await slice.pause();
     if (one.type === 'Malformed') {
       results.push(Promise.resolve(JSON.stringify({ item_id: one.itemId, status: 'rejected:malformed' })));
       continue;

@@ -1,33 +1,71 @@
-/** `POST /v2/relay/rotate`: a host goes on under a new key. The record is signed by both, and needs no hop. */
+/**
+ * `POST /v2/relay/rotate`: a host goes on under a new key. The record is signed by both, and needs no hop.
+ * `GET /v2/relay/rotation?key=`: that record, for hosts that know only the old key. The relay vouches for nothing of it.
+ */
+import { type Operation, ok } from './operation.ts';
+import { RotateResponse, RotationShown } from '../../protocol/responses.ts';
+import { RotationQuery } from '../../protocol/parameters.ts';
 import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
+import { canonicalJson } from '../../protocol/canonical-json.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
-import { isAcceptablePoint, parsePublicKey } from '../../protocol/public-key.ts';
+import { parsePublicKey } from '../../protocol/public-key.ts';
 import { RotateRequest, parserOf } from '../../protocol/schemas.ts';
+import type { InspectedKeys } from '../auth/inspected-keys.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
+import { onlyParameter } from './query.ts';
 import { refusalReply, unacceptablePoint } from './refusals.ts';
-import type { OpenRoute, RelayRequest } from './route.ts';
-import { isDocumentSigned } from './signed-document.ts';
+import {
+  type HopRelayRequest,
+  type HopRoute,
+  type OpenRoute,
+  type RelayRequest,
+  hopRoute,
+  openRoute,
+} from './route.ts';
+import { isDocumentSigned } from '../../protocol/signed-document.ts';
+
+export const ROTATE = {
+  listener: 'relay',
+  id: 'rotate',
+  method: 'POST',
+  path: '/v2/relay/rotate',
+  access: 'open',
+  summary: 'Goes on under a new host key: the mail of the old one is moved. Both keys sign the record.',
+  request: { schema: RotateRequest },
+  successes: [ok(RotateResponse, 'the new key stands for the host; a repeat moves nothing')],
+  problems: ['IAT_IN_FUTURE', 'NOT_ENROLLED', 'BAD_SIGNATURE', 'ENROL_REFUSED', 'RATE_LIMITED'],
+} as const satisfies Operation;
+
+export const ROTATION = {
+  listener: 'relay',
+  id: 'rotation',
+  method: 'GET',
+  path: '/v2/relay/rotation',
+  access: 'hop by key',
+  summary: 'Shows the record by which a host replaced this key, as both keys signed it.',
+  query: RotationQuery,
+  successes: [ok(RotationShown, 'what the host signed')],
+  problems: [],
+} as const satisfies Operation;
 
 export interface RotateRouteOptions {
   engine: Engine;
+  keys: InspectedKeys;
 }
 
 const parseRotate = parserOf(RotateRequest);
 
 export function rotateRoute(options: RotateRouteOptions): OpenRoute {
-  return {
-    method: 'POST',
-    path: '/v2/relay/rotate',
-    access: 'open',
+  return openRoute(ROTATE, {
     counted: 'rotate',
     bodyBytesMax: SMALL_BODY_BYTES_MAX,
     handle: (request) => rotate(request, options),
-  };
+  });
 }
 
-async function rotate({ body, nowMs }: RelayRequest, { engine }: RotateRouteOptions): Promise<Reply> {
+async function rotate({ body, nowMs }: RelayRequest, { engine, keys }: RotateRouteOptions): Promise<Reply> {
   const parsed = parseRotate(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
   const oldPubkey = parsePublicKey(parsed?.rotation.rec.old_pubkey);
   const newPubkey = parsePublicKey(parsed?.rotation.rec.new_pubkey);
@@ -35,14 +73,39 @@ async function rotate({ body, nowMs }: RelayRequest, { engine }: RotateRouteOpti
     return problemReply('BAD_REQUEST', 'send {rotation: {rec, old_sig, new_sig}} as the protocol describes them');
   }
   const { rec, old_sig: oldSig, new_sig: newSig } = parsed.rotation;
-  // Keys that are enrolled were inspected then; the inspection costs a millisecond.
-  if (!engine.enrolment(oldPubkey)) return problemReply('NOT_ENROLLED', 'not enrolled');
-  if (!engine.enrolment(newPubkey) && !isAcceptablePoint(newPubkey)) return unacceptablePoint();
+  if (!engine.directory.get(oldPubkey)) return problemReply('NOT_ENROLLED', 'not enrolled');
+  if (!keys.isAcceptable(newPubkey)) return unacceptablePoint();
   if (!isDocumentSigned(oldPubkey, rec, oldSig) || !isDocumentSigned(newPubkey, rec, newSig)) {
     return problemReply('BAD_SIGNATURE', 'the rotation is not signed by both keys');
   }
-  const outcome = await engine.rotateKey({ type: 'RotateKey', oldPubkey, newPubkey, iatMs: rec.iat, nowMs });
+  const signed = { record: canonicalJson(rec), oldSig, newSig };
+  const outcome = await engine.admissions.rotateKey({
+    type: 'RotateKey',
+    oldPubkey,
+    newPubkey,
+    iatMs: rec.iat,
+    signed,
+    nowMs,
+  });
   if (outcome.type === 'Refusal') return refusalReply(outcome);
   const { hostPubkey, movedItems, headSeq } = outcome;
   return jsonReply(200, { host_pubkey: hostPubkey, moved_items: movedItems, head_seq: headSeq, epoch: engine.epoch });
+}
+
+/** One record a request: its `new_pubkey` asks for the next. */
+export function rotationRoute({ engine, bodyBytesMax }: { engine: Engine; bodyBytesMax: number }): HopRoute {
+  return hopRoute(ROTATION, {
+    counted: undefined,
+    bodyBytesMax,
+    handle: (request) => showRotation(request, engine),
+  });
+}
+
+async function showRotation({ query }: HopRelayRequest, engine: Engine): Promise<Reply> {
+  const key = parsePublicKey(onlyParameter(query, 'key'));
+  if (!key) return problemReply('BAD_REQUEST', 'key is the percent-encoded base64 of a host key');
+  const row = await engine.rotation(key);
+  if (!row) return jsonReply(200, { rotation: null });
+  const rec = JSON.parse(row.record) as Record<string, unknown>;
+  return jsonReply(200, { rotation: { rec, old_sig: row.oldSig, new_sig: row.newSig } });
 }

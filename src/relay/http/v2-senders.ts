@@ -1,17 +1,33 @@
 /** `POST /v2/relay/senders`: whose mail the caller takes from now on. */
+import { type Operation, ok } from './operation.ts';
+import { SendersResponse } from '../../protocol/responses.ts';
 import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
-import { type PublicKey, isAcceptablePoint, parsePublicKey } from '../../protocol/public-key.ts';
+import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
 import { SendersRequest, parserOf } from '../../protocol/schemas.ts';
+import type { InspectedKeys } from '../auth/inspected-keys.ts';
 import type { Engine } from '../engine/engine.ts';
-import { Stretch } from '../engine/stretch.ts';
+import { TimeSlice } from '../engine/time-slice.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
 import { refusalReply } from './refusals.ts';
-import type { HopRelayRequest, HopRoute } from './route.ts';
-import { isDocumentSigned } from './signed-document.ts';
+import { type HopRelayRequest, type HopRoute, hopRoute } from './route.ts';
+import { isDocumentSigned } from '../../protocol/signed-document.ts';
+
+export const PUBLISH_SENDERS = {
+  listener: 'relay',
+  id: 'publishSenders',
+  method: 'POST',
+  path: '/v2/relay/senders',
+  access: 'hop by key',
+  summary: 'Publishes the senders whose mail the caller takes.',
+  request: { schema: SendersRequest },
+  successes: [ok(SendersResponse, 'the list is in force')],
+  problems: ['IAT_IN_FUTURE', 'KEY_MISMATCH', 'STALE_LIST', 'RATE_LIMITED'],
+} as const satisfies Operation;
 
 export interface SendersRouteOptions {
   engine: Engine;
+  keys: InspectedKeys;
   monotonicMs: () => number;
   bodyBytesMax: number;
 }
@@ -19,15 +35,12 @@ export interface SendersRouteOptions {
 const parseSenders = parserOf(SendersRequest);
 
 export function sendersRoute(options: SendersRouteOptions): HopRoute {
-  return {
-    method: 'POST',
-    path: '/v2/relay/senders',
-    access: 'hop',
-    counted: 'push',
+  return hopRoute(PUBLISH_SENDERS, {
+    counted: 'senders',
     fillsDisk: true,
     bodyBytesMax: options.bodyBytesMax,
     handle: (request) => publish(request, options),
-  };
+  });
 }
 
 async function publish({ body, caller, nowMs }: HopRelayRequest, options: SendersRouteOptions): Promise<Reply> {
@@ -40,8 +53,8 @@ async function publish({ body, caller, nowMs }: HopRelayRequest, options: Sender
   if (!isDocumentSigned(hostPubkey, list, sig)) return problemReply('BAD_SIGNATURE', 'sig does not cover the list');
   const senders = await acceptableKeys(list.senders, options);
   if (!senders) return problemReply('BAD_REQUEST', 'the list holds a key that is no acceptable Ed25519 point');
-  // Rotated or revoked while the keys were inspected: a list that stays behind with the old key helps nobody.
-  if (engine.enrolment(hostPubkey)?.revokedAtMs !== null) return problemReply('NOT_ENROLLED', 'not enrolled');
+  // The caller was rotated or revoked while the keys were inspected: a list under the old key would be lost.
+  if (engine.directory.get(hostPubkey)?.revokedAtMs !== null) return problemReply('NOT_ENROLLED', 'not enrolled');
   const callerPubkey = caller.hostPubkey;
   const command = { type: 'PublishSenders', callerPubkey, hostPubkey, senders, iatMs: list.iat, nowMs } as const;
   const outcome = await engine.publishSenders(command);
@@ -49,17 +62,17 @@ async function publish({ body, caller, nowMs }: HopRelayRequest, options: Sender
   return jsonReply(200, { senders: outcome.senders, iat: outcome.iatMs });
 }
 
-/** The keys, or `undefined` when one is none. Keys that are enrolled were inspected then; others cost a millisecond. */
+/** The keys, or `undefined` when one is none. */
 async function acceptableKeys(
   texts: readonly string[],
-  { engine, monotonicMs }: SendersRouteOptions,
+  { keys: inspected, monotonicMs }: SendersRouteOptions,
 ): Promise<PublicKey[] | undefined> {
-  const stretch = new Stretch(monotonicMs);
+  const slice = new TimeSlice(monotonicMs);
   const keys = new Set<PublicKey>();
   for (const text of texts) {
-    if (stretch.isOver) await stretch.pause();
+    if (slice.isOver) await slice.pause();
     const key = parsePublicKey(text);
-    if (!key || !(engine.enrolment(key) || keys.has(key) || isAcceptablePoint(key))) return undefined;
+    if (!key || !inspected.isAcceptable(key)) return undefined;
     keys.add(key);
   }
   return [...keys];

@@ -5,8 +5,8 @@
 import { mkdtemp, open, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Level, levelAt } from './level.ts';
-import { syncFolder } from '../../system/sync-folder.ts';
+import { type Level, levelAt, makeLevelFolder } from './level.ts';
+import { syncFolder } from '../../lib/sync-folder.ts';
 
 /** Writes are handed to LevelDB when this many bytes or writes have come together. */
 const BATCH_BYTES = 4 << 20;
@@ -29,14 +29,15 @@ export class BulkDatabase {
 
   /** A new database at `folder`, where nothing is. Throws `BulkFailed`. */
   static async create(folder: string): Promise<BulkDatabase> {
-    const level = levelAt(folder);
     try {
+      await makeLevelFolder(folder);
+      const level = levelAt(folder);
       await level.open({ createIfMissing: true, errorIfExists: true });
+      return new BulkDatabase(level, folder);
     } catch (error) {
       const said = (error as { cause?: Error }).cause?.message ?? (error as Error).message;
       throw new BulkFailed(`the database at ${folder} cannot be made (${said})`, { cause: error });
     }
-    return new BulkDatabase(level, folder);
   }
 
   /** Not to be read before the next `flush`. */

@@ -6,9 +6,12 @@
  * is collected is stored with each slice, so that no scan begins among the tombstones of earlier ones.
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { collectedKey, payloadKey, queueKey, seqOf } from './keys.ts';
+import { collectedKey, queueKey, seqOf } from './keys.ts';
+import type { Pair } from '../../lib/pair-block.ts';
 import type { Level } from './level.ts';
-import { readableQueueRow } from './waiting-rows.ts';
+import { wholeBytes, withChecksum } from './checksum.ts';
+import { readableQueueRow, runsOf } from './scan.ts';
+import type { QueueRow } from '../core/rows.ts';
 
 /** Queue rows a slice deletes at most. */
 export const COLLECTED_ROWS_MAX = 500;
@@ -16,8 +19,8 @@ const SLICE_BYTES = 1 << 20;
 
 export interface CollectedSlice {
   targetPubkey: PublicKey;
-  /** Keys to delete. */
-  keys: Buffer[];
+  /** The rows to delete, and where the wire bytes of each lie. */
+  items: Pick<QueueRow, 'seq' | 'payloadTarget' | 'payloadSeq'>[];
   /** Every queue row up to here is gone when the slice is committed. */
   through: number;
 }
@@ -46,31 +49,23 @@ export class Collector {
     const next = this.#pending.entries().next();
     if (next.done) return undefined;
     const [targetPubkey, ackedThrough] = next.value;
-    const iterator = this.#level.iterator({
+    const range = {
       gt: queueKey(targetPubkey, this.#collectedThrough(targetPubkey)),
       lte: queueKey(targetPubkey, ackedThrough),
       limit: COLLECTED_ROWS_MAX,
-      highWaterMarkBytes: SLICE_BYTES,
-      fillCache: false,
-    });
-    const keys: Buffer[] = [];
-    let through = ackedThrough;
-    let rows = 0;
-    try {
-      for (;;) {
-        const run = await iterator.nextv(COLLECTED_ROWS_MAX);
-        if (run.length === 0) break;
-        for (const [key, value] of run) {
-          // What a row that cannot be read said was acked like the others; its bytes are where it was accepted, as a rule.
-          const row = readableQueueRow(key, value);
-          keys.push(key, payloadKey(row?.payloadTarget ?? targetPubkey, row?.payloadSeq ?? seqOf(key)));
-          if (++rows === COLLECTED_ROWS_MAX) through = seqOf(key);
-        }
+    };
+    const items: CollectedSlice['items'] = [];
+    for await (const run of runsOf(this.#level, range, { pairs: COLLECTED_ROWS_MAX, bytes: SLICE_BYTES })) {
+      for (const [key, value] of run) {
+        // A row that cannot be read was acked like the others; its bytes are where it was accepted, as a rule.
+        const row = readableQueueRow(key, value);
+        const seq = seqOf(key);
+        items.push({ seq, payloadTarget: row?.payloadTarget ?? targetPubkey, payloadSeq: row?.payloadSeq ?? seq });
       }
-    } finally {
-      await iterator.close();
     }
-    return { targetPubkey, keys, through };
+    const last = items.at(-1);
+    const through = last && items.length === COLLECTED_ROWS_MAX ? last.seq : ackedThrough;
+    return { targetPubkey, items, through };
   }
 
   /** Tells that a slice is durable. */
@@ -85,9 +80,20 @@ export class Collector {
   #collectedThrough(target: PublicKey): number {
     const known = this.#collected.get(target);
     if (known !== undefined) return known;
-    const stored = this.#level.getSync(collectedKey(target));
-    const through = stored ? Number(stored.readBigUInt64BE(0)) : 0;
+    const key = collectedKey(target);
+    const stored = this.#level.getSync(key);
+    // From a mark that is damaged nothing is to be concluded: the next slice looks from the beginning, and writes it anew.
+    const mark = stored && wholeBytes(key, stored);
+    const through = mark ? Number(mark.readBigUInt64BE(0)) : 0;
     this.#collected.set(target, through);
     return through;
   }
+}
+
+/** What says that every queue row of `target` up to `through` is collected. */
+export function collectedMark(target: PublicKey, through: number): Pair {
+  const key = collectedKey(target);
+  const bytes = Buffer.alloc(8);
+  bytes.writeBigUInt64BE(BigInt(through));
+  return [key, withChecksum(key, bytes)];
 }

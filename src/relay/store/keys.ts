@@ -2,7 +2,7 @@
  * Every key of the relay's LevelDB, to the byte. DO NOT CHANGE a prefix or a layout: add one.
  *
  * Keys are fixed-width per prefix and big-endian, so that byte order is the order of the numbers. Textual ids are
- * hashed: no id of a stranger ever shapes a key.
+ * hashed: no id of a stranger ever shapes a key. The values of rows, of 42, 43 and 51 have a checksum (checksum.ts).
  *
  *   prefix  then                                   value
  *   01                                             schema version, u32
@@ -21,6 +21,7 @@
  *   23      host key 32                            encryption key row
  *   24      SHA-256 of the selectors 32            deny row
  *   25      hash of the token 32                   invite row
+ *   26      rotated key 32                         rotation row
  *   30      target key 32                          target row
  *   31      target key 32, sender key 32           share row
  *   32      SHA-256 of the account 32              account row
@@ -70,6 +71,7 @@ export const PREFIX = {
   encKey: 0x23,
   deny: 0x24,
   invite: 0x25,
+  rotation: 0x26,
   target: 0x30,
   share: 0x31,
   account: 0x32,
@@ -106,6 +108,7 @@ export const KEY_BYTES: Readonly<Record<number, number>> = {
   [PREFIX.encKey]: 1 + KEY,
   [PREFIX.deny]: 1 + KEY,
   [PREFIX.invite]: 1 + KEY,
+  [PREFIX.rotation]: 1 + KEY,
   [PREFIX.target]: 1 + KEY,
   [PREFIX.share]: 1 + 2 * KEY,
   [PREFIX.account]: 1 + KEY,
@@ -137,6 +140,7 @@ export const REPLAYED_TABLES = [
   'encKey',
   'deny',
   'invite',
+  'rotation',
   'target',
   'share',
   'account',
@@ -169,6 +173,7 @@ export function rowKeyBytes(table: TableName, key: string): Buffer {
     case 'lineage':
     case 'senders':
     case 'encKey':
+    case 'rotation':
     case 'target':
     case 'sender':
     case 'move':
@@ -186,7 +191,7 @@ export function rowKeyBytes(table: TableName, key: string): Buffer {
     case 'queue':
       return queueKey(head(key), Number(key.slice(PUBLIC_KEY_CHARACTERS)));
     case 'dedup':
-      return Buffer.concat([Buffer.of(PREFIX.dedup), hash('sha256', key, 'buffer')]);
+      return dedupKey(hash('sha256', key, 'buffer'));
   }
 }
 
@@ -288,6 +293,11 @@ export function dueTimeOf(key: Buffer): number {
   return Number(key.readBigUInt64BE(1));
 }
 
+/** The first LSN of the batch of a due entry, or the number that a rebuild gave it. */
+export function dueLsnOf(key: Buffer): number {
+  return Number(key.readBigUInt64BE(1 + NUMBER));
+}
+
 export function collectedKey(target: PublicKey): Buffer {
   return keyed(PREFIX.collected, target);
 }
@@ -299,6 +309,11 @@ export function restoreTimeOf(key: Buffer): number {
 
 /** Where the sender's key begins in the key of a share row. */
 export const SHARE_SENDER_AT = 1 + KEY;
+
+/** Of a dedup row, by the SHA-256 under which it is stored. */
+export function dedupKey(name: Buffer): Buffer {
+  return Buffer.concat([Buffer.of(PREFIX.dedup), name]);
+}
 
 /** The keys of the share rows of one target. */
 export function sharesOf(target: PublicKey): { gte: Buffer; lte: Buffer } {

@@ -1,4 +1,5 @@
 /** The LevelDB handle of the relay and its options. They shape no byte on disk and may be changed at any time. */
+import { mkdir } from 'node:fs/promises';
 import { ClassicLevel } from 'classic-level';
 
 /** The LevelDB folder inside the store folder. */
@@ -17,7 +18,19 @@ const LEVEL_OPTIONS = {
   maxOpenFiles: 500,
 } as const;
 
-/** The store at `folder`, not yet opened. */
+/** Makes the folder of a new database, for its owner alone: LevelDB itself would let everybody read it. */
+export async function makeLevelFolder(folder: string): Promise<void> {
+  await mkdir(folder, { mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EEXIST') throw error;
+  });
+}
+
+/** The store at `folder`, not yet opened. To be opened at once: one that is not opens itself, with other options. */
 export function levelAt(folder: string): Level {
   return new ClassicLevel<Buffer, Buffer>(folder, LEVEL_OPTIONS);
+}
+
+/** Makes what LevelDB can of a damaged database: only ever of a copy that is thrown away. */
+export async function repairLevel(folder: string): Promise<void> {
+  await ClassicLevel.repair(folder);
 }

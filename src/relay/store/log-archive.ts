@@ -1,24 +1,23 @@
 /**
- * An archive of the log (system/backup-container.ts): a stretch of its records as they are stored, under their keys, and what places
- * them in the hash trees.
+ * An archive of the log (lib/backup-container.ts): a stretch of its records as they are stored, under their keys, and
+ * what places them in the hash trees.
  *
  * The pairs ascend by key: the records; the tiles of level 0 that hold their hashes, as far as those are stored; the
  * first leaves of the trees up to the last record. So an archive that is unpacked into a database is a log that begins
  * later than 1, and a reader of logs can read it.
  */
-import { createReadStream } from 'node:fs';
 import Type, { type Static } from 'typebox';
+import { createReadStream } from 'node:fs';
 import { parserOf } from '../../protocol/schemas.ts';
 import { Count, PublicKeyText, Time } from '../../protocol/shapes.ts';
-import { BackupDamaged, type BackupKind, readContainer, writeContainer } from '../../system/backup-container.ts';
+import { BackupDamaged, type BackupKind, readContainer, writeContainer } from '../../lib/backup-container.ts';
 import { eventTimeMs } from '../core/event.ts';
 import { PREFIX, logKey, logLinkKey, lsnOf, tileKey } from './keys.ts';
 import type { Level } from './level.ts';
 import { leafIndex, treeStarts } from './log-tree.ts';
-import type { Pair } from '../../system/pair-block.ts';
-import { runsOf } from './pairs.ts';
+import type { Pair } from '../../lib/pair-block.ts';
+import { runsOf, storedRecords } from './scan.ts';
 import { DamagedRecord, checkRecord, decodeRecord } from './record.ts';
-import { storedRecords } from './stored-records.ts';
 import { TILE_HASHES } from './tiles.ts';
 
 /** DO NOT CHANGE. */

@@ -18,13 +18,12 @@ import { HASH_BYTES, type HashReader, leafHash, perfectHash } from '../../protoc
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { Sha256Hex } from '../../protocol/digest.ts';
 import type { LogEntry, RelayEvent } from '../core/event.ts';
-import { encodeChecked } from './checked-value.ts';
+import { encodeChecked } from './checksum.ts';
 import { PREFIX, logLinkKey, lsnOf, prefixRange, tileIndexOf, tileKey } from './keys.ts';
 import type { Level } from './level.ts';
 import { DamagedRecord, decodeRecord } from './record.ts';
-import { storedRecords } from './stored-records.ts';
-import { TILE_HASHES, type Tile, decodeTreePart, hashInTiles } from './tiles.ts';
-import { TreeEdge } from './tree-edge.ts';
+import { storedRecords } from './scan.ts';
+import { decodeTreePart, hashInTiles, type Tile, TILE_HASHES, TreeEdge } from './tiles.ts';
 
 /** Tiles that a log without a tree gets in one batch while one is made for it: 1 MiB of them. */
 const MADE_AT_ONCE = 128;
@@ -69,11 +68,6 @@ export class LogTree {
     const tree = new LogTree(level, starts, edge);
     await tree.#catchUp(lastLsn);
     return tree;
-  }
-
-  /** No trees: of a log that is only looked at, and to which nothing is appended. */
-  static none(level: Level): LogTree {
-    return new LogTree(level, [], new TreeEdge());
   }
 
   /** What the next records make of the trees. Nothing is seen of it before `grown`. */

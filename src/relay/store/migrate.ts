@@ -1,59 +1,141 @@
 /**
  * Brings a store of an older schema to the one that this software writes, a step at a time.
  *
- * A step becomes durable in one batch: what it writes, the event that says so, and the schema version that the relay
- * row carries. A crash at any point leaves the schema before the step or the one after it, and the next start goes on
- * from there. The epoch goes on: nothing that a host knows has changed. Log records and wire bytes are never rewritten.
+ * The rows of a large store do not fit into one batch. So a step is
+ *   1. a batch after which the store says the new schema first: from here on older software refuses it;
+ *   2. batches that rewrite what is stored, each bounded and synced;
+ *   3. a batch with the event that says so, and with the schema that the relay row carries.
+ * Between the first and the last the relay row says the older schema. Whoever opens such a store goes on with the step
+ * before any other row is read, so a crash at any point loses nothing, and no row of the old form is read as one of the
+ * new. The epoch goes on: nothing that a host knows has changed. Log records and wire bytes are never rewritten.
+ *
+ * The position outside the store stays as it is: whether the store is an older copy is looked at after the migration, and
+ * after a crash in between the next start has to see it as well.
  */
 import type { LogEntry } from '../core/event.ts';
 import { reduce } from '../core/reduce.ts';
+import { type RelayRow, rowKey } from '../core/rows.ts';
 import type { Level } from './level.ts';
-import { PREFIX } from './keys.ts';
-import type { BesidePair } from './log.ts';
+import { PREFIX, SCHEMA_KEY, prefixRange, rowKeyBytes } from './keys.ts';
+import { runsOf } from './scan.ts';
 import type { RelayStore } from './relay-store.ts';
+import { CHECKSUM_SCHEMA, DamagedRow, ROW_PREFIXES, isOfSchemaOne, withChecksum } from './checksum.ts';
+import { decodeRow, encodeRow, rowOf } from './row-codec.ts';
+
+/** A key and its new value, or `null`: the key is deleted. Migrations write outside the log. */
+export type ExtraWrite = readonly [key: Buffer, value: Buffer | null];
 
 /** From schema `from` to the one after it. */
 export interface Migration {
   from: number;
-  /** Reads the store as schema `from` left it. The relay row is not its business. */
-  pairs(level: Level): AsyncIterable<BesidePair>;
+  /**
+   * What is to be written, a batch at a time. Reads the store as schema `from` left it, or as this step did when it was
+   * cut short: what has its new form already is left as it is. The relay row is not its business.
+   */
+  batches(level: Level): AsyncIterable<readonly ExtraWrite[]>;
 }
 
-/** DO NOT CHANGE a step that was released: stores that took it exist. */
-export const MIGRATIONS: readonly Migration[] = [];
+/** Rows of one batch, in number and in bytes, about. */
+const BATCH = { pairs: 5000, bytes: 1 << 20 };
 
-/** Throws, with the store as it was, when a step is missing or fails. */
+/** To schema 2: every row and due entry gets a checksum. One that cannot be read stays as it is, and counts as damaged. */
+const checksums: Migration = {
+  from: 1,
+  async *batches(level) {
+    for (const prefix of ROW_PREFIXES) {
+      if (prefix === PREFIX.relay) continue;
+      for await (const run of runsOf(level, prefixRange(prefix), BATCH)) {
+        const bare = run.filter(([key, value]) => isOfSchemaOne(key, value));
+        if (bare.length > 0) yield bare.map(([key, bytes]): ExtraWrite => [key, withChecksum(key, bytes)]);
+      }
+    }
+  },
+};
+
+/** DO NOT CHANGE a step that was released: stores that took it exist. */
+export const MIGRATIONS: readonly Migration[] = [checksums];
+
+/** The schema that the store says first; 0 when that cannot be read, `undefined` when it says none. */
+export async function schemaSaid(level: Level): Promise<number | undefined> {
+  const value = await level.get(SCHEMA_KEY);
+  return value && (value.length === 4 ? value.readUInt32BE(0) : 0);
+}
+
+/** The relay row of a store that says `schema` first: only one of schema 1 may be without checksum. Throws `DamagedRow`. */
+export async function relayRowOf(level: Level, schema: number): Promise<RelayRow | undefined> {
+  const key = rowKeyBytes('relay', rowKey.relay);
+  const value = await level.get(key);
+  if (!value) return undefined;
+  const isBare = schema < CHECKSUM_SCHEMA && isOfSchemaOne(key, value);
+  return isBare ? rowOf('relay', key, value) : decodeRow('relay', key, value);
+}
+
+/** As `relayRowOf`; `undefined` for one that cannot be read. */
+export async function readableRelayRow(level: Level, schema: number): Promise<RelayRow | undefined> {
+  try {
+    return await relayRowOf(level, schema);
+  } catch (error) {
+    if (error instanceof DamagedRow) return undefined;
+    throw error;
+  }
+}
+
+/** Takes every step from the schema of `relay` to `newest`. Throws, with the store as a crash there would leave it. */
 export async function migrate(
   level: Level,
   store: RelayStore,
-  stored: number,
+  relay: RelayRow,
   newest: number,
   migrations: readonly Migration[],
   nowMs: number,
 ): Promise<void> {
-  for (let version = stored; version < newest; version++) {
-    const step = migrations.find(({ from }) => from === version);
-    if (!step) throw new Error(`invariant: there is a migration from schema ${version}`);
-    const migrated: BesidePair[] = [];
-    for await (const pair of step.pairs(level)) {
-      const prefix = pair[0][0];
-      if (prefix === PREFIX.log || prefix === PREFIX.payload || prefix === PREFIX.relay) {
-        throw new Error(`invariant: a migration leaves keys under ${String(prefix)} alone`);
-      }
-      migrated.push(pair);
-    }
-    const entry: LogEntry = {
-      lsn: store.lastLsn + 1,
-      event: { type: 'SchemaMigrated', schemaVersion: version + 1, atMs: nowMs },
-    };
-    const changes = reduce(entry, store);
+  for (let row = relay; row.schemaVersion < newest; ) {
+    const schemaVersion = row.schemaVersion + 1;
+    await rewrite(level, row, migrations);
+    const entry: LogEntry = { lsn: store.lastLsn + 1, event: { type: 'SchemaMigrated', schemaVersion, atMs: nowMs } };
     await store.append({
       entries: [entry],
-      changes,
+      changes: reduce(entry, store),
       payloads: [],
-      collected: undefined,
-      forgotten: [],
-      beside: migrated,
+      node: { leavesPosition: true },
     });
+    row = { ...row, schemaVersion };
   }
+}
+
+/** Gives the rows of a copy, which is read and thrown away, the form of the newest schema. */
+export async function rewriteCopy(level: Level, relay: RelayRow): Promise<void> {
+  for (const { from } of MIGRATIONS) {
+    if (from >= relay.schemaVersion) await rewrite(level, { ...relay, schemaVersion: from }, MIGRATIONS);
+  }
+}
+
+/** A step but for its event. */
+async function rewrite(level: Level, relay: RelayRow, migrations: readonly Migration[]): Promise<void> {
+  const step = migrations.find(({ from }) => from === relay.schemaVersion);
+  if (!step) throw new Error(`invariant: there is a migration from schema ${relay.schemaVersion}`);
+  const relayKey = rowKeyBytes('relay', rowKey.relay);
+  const schema = Buffer.alloc(4);
+  schema.writeUInt32BE(step.from + 1);
+  await write(level, [
+    [SCHEMA_KEY, schema],
+    [relayKey, encodeRow('relay', relayKey, relay)],
+  ]);
+  for await (const batch of step.batches(level)) {
+    const kept = batch.find(([key]) => KEPT.has(key[0]));
+    if (kept) throw new Error(`invariant: a migration leaves keys under ${String(kept[0][0])} alone`);
+    await write(level, batch);
+  }
+}
+
+/** Prefixes of keys that no migration may touch. */
+const KEPT: ReadonlySet<number | undefined> = new Set([PREFIX.schema, PREFIX.log, PREFIX.payload, PREFIX.relay]);
+
+async function write(level: Level, pairs: readonly ExtraWrite[]): Promise<void> {
+  const batch = level.batch();
+  for (const [key, value] of pairs) {
+    if (value) batch.put(key, value);
+    else batch.del(key);
+  }
+  await batch.write({ sync: true });
 }

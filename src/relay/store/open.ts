@@ -1,45 +1,40 @@
 /**
  * Opens the relay's store, or refuses with one sentence.
  *
- * What is looked at: the lock, the schema, the newest log records (no gap, every checksum), the key, the position noted
- * outside LevelDB, the heartbeat. Damage inside the log refuses. A log that ends before the noted
- * position, or a heartbeat that tells of time that this store did not live, begins a new epoch: senders push again
- * and dedup absorbs what is still here. Nothing is repaired in silence.
+ * It checks the lock, the schema, the newest log records (no gap, every checksum), the key, the position outside LevelDB
+ * and the heartbeat. A damaged log is refused. When the relay cannot prove that its store is current (the log ends before
+ * the noted position, or the heartbeat is too old or in the future), it starts a new epoch and logs why: senders push
+ * again, and dedup absorbs what is still here. Nothing is repaired silently.
  */
-import { existsSync, readdirSync, statSync } from 'node:fs';
-import { hash } from 'node:crypto';
-import { mkdir } from 'node:fs/promises';
+import { createReadStream, existsSync, readdirSync, statSync } from 'node:fs';
+import { mkdir, readdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
-import { HEARTBEAT_STALE_MS } from '../../protocol/limits.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import type { EpochReason, RelayEvent } from '../core/event.ts';
 import { reduce } from '../core/reduce.ts';
-import { type RelayRow, rowKey } from '../core/rows.ts';
-import { PREFIX, SCHEMA_KEY, logKey, lsnOf, prefixRange } from './keys.ts';
-import { isOfTheSystem, refusedIfDamaged } from './damage.ts';
-import { LEVEL_FOLDER, type Level, levelAt } from './level.ts';
+import type { RelayRow } from '../core/rows.ts';
+import { PREFIX, logKey, lsnOf, prefixRange } from './keys.ts';
+import { isOfTheSystem, refusedIfDamaged, StoreRefused } from './refused.ts';
+import { LEVEL_FOLDER, type Level, levelAt, makeLevelFolder } from './level.ts';
 import { LogTree } from './log-tree.ts';
-import { MIGRATIONS, type Migration, migrate } from './migrate.ts';
-import { type Position, PositionFile } from './position.ts';
+import { MIGRATIONS, type Migration, migrate, relayRowOf, schemaSaid } from './migrate.ts';
+import { PositionFile } from './position.ts';
 import { DamagedRecord, checkRecord } from './record.ts';
 import { readPruned } from './pruned.ts';
-import { dropRebuilt } from './rebuild-swap.ts';
-import { StoreRefused } from './refused.ts';
-import { syncFolder } from '../../system/sync-folder.ts';
+import { dropRebuilt, finishCutovers, isRestoreUnderWay, POSITION_FILE } from './cutover.ts';
+import { syncFolder } from '../../lib/sync-folder.ts';
 import { createRelayKey, readRelayKey } from './relay-key.ts';
-import { type LogBounds, RelayStore } from './relay-store.ts';
-import { DamagedRow } from './row-codec.ts';
-import { POSITION_FILE, isSwapUnderWay } from './restore-swap.ts';
-import { finishSwaps } from './unfinished-swaps.ts';
+import { RelayStore } from './relay-store.ts';
+import type { LogBounds } from './store-reader.ts';
+import { heartbeatCheck, positionCheck } from './epoch-reset.ts';
+import { EmbeddedLog } from './durable-log.ts';
 
 export { LEVEL_FOLDER, POSITION_FILE };
-export const SCHEMA_VERSION = 1;
-/** How many of the newest records are checked: far more than LevelDB's own log ever holds. */
+export const SCHEMA_VERSION = 2;
+/** How many of the newest records are checked: far more than LevelDB's write-ahead log ever holds. */
 const CHECKED_RECORDS = 200_000;
-/** A heartbeat may be this far ahead: clocks are stepped by a little all the time. */
-const HEARTBEAT_AHEAD_MS = 60_000;
 
 export interface OpenStoreOptions {
   folder: string;
@@ -70,19 +65,26 @@ export async function openStore(options: OpenStoreOptions): Promise<OpenedStore>
   try {
     return await open(options);
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (error instanceof StoreRefused || typeof code !== 'string') throw error;
-    throw new StoreRefused(
-      'unusable',
-      `the store at ${options.folder} cannot be used (${code}): mend that, and start the relay again`,
-    );
+    throw unusableStore(error, options.folder);
   }
+}
+
+/** The error to throw for `error`: a refusal when the system or LevelDB could not read or write the store. */
+export function unusableStore(error: unknown, folder: string): unknown {
+  const { code, message } = error as NodeJS.ErrnoException;
+  if (error instanceof StoreRefused || typeof code !== 'string') return error;
+  // Of LevelDB the code says nothing.
+  const what = code.startsWith('LEVEL_') ? message : code;
+  return new StoreRefused(
+    'unusable',
+    `the store at ${folder} cannot be used (${what}): mend that, and start the relay again`,
+  );
 }
 
 async function open(options: OpenStoreOptions): Promise<OpenedStore> {
   const { folder, nowMs, newEpoch } = options;
   await makeFolder(folder);
-  await finishSwaps(folder, { positionFile: options.positionFile });
+  await finishCutovers(folder, { positionFile: options.positionFile });
   const levelFolder = join(folder, LEVEL_FOLDER);
   const positionPath = options.positionFile ?? join(folder, POSITION_FILE);
   const existed = existsSync(positionPath) || holdsDatabase(levelFolder);
@@ -91,19 +93,19 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
   const opened: { close(): Promise<void> }[] = [level];
   try {
     await dropRebuilt(folder);
-    const schema = await level.get(SCHEMA_KEY);
+    const schema = await schemaSaid(level);
     const newest = options.schema ?? { version: SCHEMA_VERSION, migrations: MIGRATIONS };
-    const checked = schema ? checkSchema(schema, levelFolder, newest.version) : undefined;
-    const signer = options.signer ?? (await readRelayKey(folder)) ?? (await firstKey(folder, checked !== undefined));
+    if (schema !== undefined) checkSchema(schema, levelFolder, newest.version);
+    const signer = options.signer ?? (await readRelayKey(folder)) ?? (await firstKey(folder, schema !== undefined));
     const { file, position } = await openPosition(positionPath);
     opened.push(file);
     const bounds = await checkNewestRecords(level);
     const { lastLsn } = bounds;
-    if (checked === undefined && (lastLsn > 0 || position)) throw damaged(levelFolder, 'it holds no schema version');
-    const store = new RelayStore(level, file, bounds, await LogTree.open(level, lastLsn));
-    const relay = store.get('relay', rowKey.relay);
+    if (schema === undefined && (lastLsn > 0 || position)) throw damaged(levelFolder, 'it holds no schema version');
+    const store = new RelayStore(level, new EmbeddedLog(file), bounds, await LogTree.open(level, lastLsn));
+    const relay = await relayRowOf(level, schema ?? newest.version);
     if (!relay) {
-      if (checked !== undefined) throw damaged(levelFolder, 'it holds no relay row');
+      if (schema !== undefined) throw damaged(levelFolder, 'it holds no relay row');
       const event: RelayEvent = {
         type: 'RelayInitialised',
         relayPubkey: signer.publicKey,
@@ -118,15 +120,16 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
     }
     refuseForeignKey(relay, signer, folder);
     const notices: string[] = [];
-    if (checked !== undefined && checked < newest.version) {
-      await migrate(level, store, checked, newest.version, newest.migrations, nowMs);
-      notices.push(`The store was brought from schema ${checked} to ${newest.version}; its epoch goes on.`);
+    refuseContradiction(schema, relay.schemaVersion, levelFolder);
+    if (relay.schemaVersion < newest.version) {
+      await migrate(level, store, relay, newest.version, newest.migrations, nowMs);
+      notices.push(`The store was brought from schema ${relay.schemaVersion} to ${newest.version}; its epoch goes on.`);
     }
-    const clockDoubt = doubtOfHeartbeat(store, nowMs);
-    const doubt = (await doubtOfPosition(level, position, bounds)) ?? clockDoubt;
-    if (doubt) {
-      notices.push(`${doubt.sentence} A new epoch begins; senders will push again what was not confirmed.`);
-      await appendAtOnce(store, { type: 'EpochRotated', epoch: newEpoch(), reason: doubt.reason, atMs: nowMs }, nowMs);
+    const ofHeartbeat = heartbeatCheck(store, nowMs);
+    const reset = (await positionCheck(level, position, bounds.pruned)) ?? ofHeartbeat;
+    if (reset) {
+      notices.push(`${reset.sentence} A new epoch begins; senders will push again what was not confirmed.`);
+      await appendAtOnce(store, { type: 'EpochRotated', epoch: newEpoch(), reason: reset.reason, atMs: nowMs }, nowMs);
     }
     await store.findUncollected();
     return {
@@ -134,8 +137,8 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
       signer,
       initialised: false,
       notices,
-      epochBegun: doubt?.reason,
-      isClockDoubted: clockDoubt !== undefined,
+      epochBegun: reset?.reason,
+      isClockDoubted: ofHeartbeat !== undefined,
     };
   } catch (error) {
     for (const resource of opened.toReversed()) await resource.close();
@@ -152,7 +155,7 @@ export async function openServing(folder: string, openIt: () => Promise<Level>):
   const before = identityOf(levelFolder);
   const level = await openIt();
   // Where there was none, it was made just now.
-  if (!isSwapUnderWay(folder) && (before === undefined || before === identityOf(levelFolder))) return level;
+  if (!isRestoreUnderWay(folder) && (before === undefined || before === identityOf(levelFolder))) return level;
   await level.close();
   return undefined;
 }
@@ -188,6 +191,8 @@ function holdsDatabase(folder: string): boolean {
 }
 
 export async function openLevel(folder: string, existed: boolean, positionPath: string): Promise<Level> {
+  if (existed) await refuseUnreadable(folder);
+  else await makeLevelFolder(folder);
   const level = levelAt(folder);
   try {
     await level.open({ createIfMissing: !existed });
@@ -220,6 +225,30 @@ export async function openLevel(folder: string, existed: boolean, positionPath: 
   }
 }
 
+/** What LevelDB recovers from: its write-ahead logs, and what names its table files. */
+const RECOVERED_FROM = /^(?:CURRENT|MANIFEST-\d+|\d+\.log)$/;
+
+/**
+ * Reads what LevelDB is about to recover from. It passes over what it cannot read of its write-ahead log, and deletes
+ * that afterwards: one error of the disk would lose what is there. Throws `StoreRefused`.
+ */
+async function refuseUnreadable(folder: string): Promise<void> {
+  const names = await readdir(folder).catch(() => []);
+  for (const name of names.filter((one) => RECOVERED_FROM.test(one))) {
+    try {
+      for await (const _chunk of createReadStream(join(folder, name), { highWaterMark: 1 << 20 }));
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      // Of a relay that serves, which the lock will tell.
+      if (code === 'ENOENT') continue;
+      throw new StoreRefused(
+        'unusable',
+        `the database at ${folder} cannot be opened (${code ?? 'unknown error'} while reading ${name}): mend that, and start the relay again`,
+      );
+    }
+  }
+}
+
 async function openPosition(path: string): ReturnType<typeof PositionFile.open> {
   try {
     return await PositionFile.open(path);
@@ -232,17 +261,20 @@ async function openPosition(path: string): ReturnType<typeof PositionFile.open> 
   }
 }
 
-/** The stored schema, which is `newest` or older. Throws `StoreRefused`. */
-export function checkSchema(stored: Buffer, folder: string, newest: number): number {
-  const version = stored.length === 4 ? stored.readUInt32BE(0) : 0;
-  if (version < 1) throw damaged(folder, 'its schema version is unreadable');
-  if (version > newest) {
-    throw new StoreRefused(
-      'newer-schema',
-      `the store has schema ${version} and this software knows schemas up to ${newest}: start the newer software`,
-    );
-  }
-  return version;
+/** Throws `StoreRefused` unless the schema that a store says first is `newest` or older. */
+export function checkSchema(said: number, folder: string, newest: number): void {
+  if (said < 1) throw damaged(folder, 'its schema version is unreadable');
+  if (said <= newest) return;
+  throw new StoreRefused(
+    'newer-schema',
+    `the store has schema ${said} and this software knows schemas up to ${newest}: start the newer software`,
+  );
+}
+
+/** What a store says first is the schema of its relay row, or the next one while a migration is under way. */
+function refuseContradiction(said: number | undefined, ofRelay: number, folder: string): void {
+  if (said === ofRelay || said === ofRelay + 1) return;
+  throw damaged(folder, `it says schema ${String(said)} first, and its relay row says ${ofRelay}`);
 }
 
 /** The key of a store that has none beside it yet. */
@@ -298,88 +330,13 @@ export async function checkNewestRecords(level: Level, atMost: number = CHECKED_
   return { lastLsn, pruned };
 }
 
-interface Doubt {
-  reason: EpochReason;
-  sentence: string;
-}
-
-async function doubtOfPosition(
-  level: Level,
-  position: Position | undefined,
-  { pruned }: LogBounds,
-): Promise<Doubt | undefined> {
-  if (!position) {
-    return {
-      reason: 'position-missing',
-      sentence: 'The position file is missing or unreadable, so nothing outside the store says how far it had come.',
-    };
-  }
-  if (position.lsn <= pruned.throughLsn) {
-    return {
-      reason: 'position-differs',
-      sentence: `The position file is of log record ${position.lsn}, and the log was pruned through ${pruned.throughLsn} since: it is an older copy, and cannot tell whether this is its history.`,
-    };
-  }
-  const record = await level.get(logKey(position.lsn));
-  if (!record) {
-    return {
-      reason: 'position-ahead',
-      sentence: `The store ends before log record ${position.lsn}, which it had committed: it is an older copy, or it lost its end.`,
-    };
-  }
-  if (!hash('sha256', record, 'buffer').equals(position.recordHash)) {
-    return {
-      reason: 'position-differs',
-      sentence: `Log record ${position.lsn} is not the one that was committed: this is another history of the store.`,
-    };
-  }
-  return undefined;
-}
-
-function doubtOfHeartbeat(store: RelayStore, nowMs: number): Doubt | undefined {
-  const atMs = heartbeatOf(store);
-  if (atMs === undefined) {
-    return {
-      reason: 'stale-heartbeat',
-      sentence: 'The heartbeat in the store is missing or unreadable, so nothing says how old this copy of it is.',
-    };
-  }
-  const ageMs = nowMs - atMs;
-  if (ageMs > HEARTBEAT_STALE_MS) {
-    const minutes = Math.floor(ageMs / 60_000);
-    return {
-      reason: 'stale-heartbeat',
-      sentence: `The last heartbeat in the store is ${minutes} minutes old: it may be an older copy.`,
-    };
-  }
-  if (ageMs < -HEARTBEAT_AHEAD_MS) {
-    return {
-      reason: 'future-heartbeat',
-      sentence: 'The last heartbeat in the store lies in the future: this clock, or the one before it, is wrong.',
-    };
-  }
-  return undefined;
-}
-
-/** Every store has one from its first record on. */
-function heartbeatOf(store: RelayStore): number | undefined {
-  try {
-    const atMs = store.get('heartbeat', rowKey.heartbeat)?.atMs;
-    return Number.isSafeInteger(atMs) ? atMs : undefined;
-  } catch (error) {
-    if (error instanceof DamagedRow) return undefined;
-    throw error;
-  }
-}
-
 /** Commits one event and a heartbeat. For a store that no engine runs on. */
 export async function appendAtOnce(store: RelayStore, event: RelayEvent, nowMs: number): Promise<void> {
   const entry = { lsn: store.lastLsn + 1, event };
   await store.append({
     entries: [entry],
-    changes: [...reduce(entry, store), { table: 'heartbeat', key: rowKey.heartbeat, row: { atMs: nowMs } }],
+    changes: reduce(entry, store),
     payloads: [],
-    collected: undefined,
-    forgotten: [],
+    node: { heartbeatMs: nowMs },
   });
 }

@@ -13,7 +13,7 @@ import { type FileHandle, access, open, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { crc32 } from 'node:zlib';
 import type { Epoch } from '../../protocol/epoch.ts';
-import { syncFolder } from '../../system/sync-folder.ts';
+import { syncFolder } from '../../lib/sync-folder.ts';
 
 export interface Position {
   lsn: number;

@@ -1,11 +1,11 @@
 /**
- * How far the log was pruned: checked (checked-value.ts), the LSN of the last record that is gone, u64, and when it was
+ * How far the log was pruned: checked (checksum.ts), the LSN of the last record that is gone, u64, and when it was
  * written, u64. DO NOT CHANGE. Written in the batch that deletes the records, so that what is left has no gap.
  */
-import { decodeChecked, encodeChecked } from './checked-value.ts';
+import { decodeChecked, encodeChecked } from './checksum.ts';
 import { PRUNED_KEY } from './keys.ts';
 import type { Level } from './level.ts';
-import type { Pair } from '../../system/pair-block.ts';
+import type { Pair } from '../../lib/pair-block.ts';
 
 export interface Pruned {
   /** The last record that is gone; 0 when none is. */

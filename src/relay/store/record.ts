@@ -3,29 +3,24 @@
  *
  *   0      format, u8: 1
  *   1..4   CRC-32 (ISO-HDLC) of the LSN (u64) followed by the body, u32
- *   5..    body: a MessagePack array of the event's tag, its version and its fields (event-codec-*.ts)
+ *   5..    body: a MessagePack array of the event's tag, its version and its fields (event-codec.ts)
  *
  * Numbers are big-endian. The checksum is our own because LevelDB's recovery passes over damage in silence, and it
  * covers the LSN so that no record is taken for another. The bytes as stored are also a Merkle leaf (RFC 6962).
  */
 import { crc32 } from 'node:zlib';
 import type { LogEntry, RelayEvent } from '../core/event.ts';
-import { hostEventCodecs } from './event-codec-hosts.ts';
-import { itemEventCodecs } from './event-codec-items.ts';
-import type { EventCodec, EventCodecs } from './event-codec.ts';
+import { EVENT_CODECS, type EventCodec } from './event-codec.ts';
 import { NotListed, pack, unpackArray } from './packing.ts';
 
 const FORMAT = 1;
 const HEADER_BYTES = 5;
 const VERSION = 1;
 
-const codecs: EventCodecs = { ...hostEventCodecs, ...itemEventCodecs };
-const byTag = new Map<unknown, EventCodec<RelayEvent>>(
-  Object.values(codecs).map((codec) => [codec.tag, codec as unknown as EventCodec<RelayEvent>]),
-);
+const byTag = new Map<unknown, EventCodec>(Object.values(EVENT_CODECS).map((codec) => [codec.tag, codec]));
 
 /** Every event there is, by the name of its type. */
-export const EVENT_TYPES: readonly RelayEvent['type'][] = Object.keys(codecs) as RelayEvent['type'][];
+export const EVENT_TYPES: readonly RelayEvent['type'][] = Object.keys(EVENT_CODECS) as RelayEvent['type'][];
 
 /** Thrown for bytes that are no record at this LSN: altered, moved, or of an unknown format. */
 export class DamagedRecord extends Error {}
@@ -89,7 +84,7 @@ function checksum(lsn: number, body: Buffer): number {
 }
 
 function encodeEvent(event: RelayEvent): unknown[] {
-  const codec = codecs[event.type] as unknown as EventCodec<RelayEvent>;
+  const codec = EVENT_CODECS[event.type];
   return [codec.tag, VERSION, ...codec.fields(event)];
 }
 

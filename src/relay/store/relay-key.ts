@@ -5,15 +5,18 @@
  */
 import { randomBytes } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { open, rename } from 'node:fs/promises';
+import { open, rename, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { text as textOf } from 'node:stream/consumers';
 import { decodeBase64, encodeBase64 } from '../../protocol/base64.ts';
 import { SEED_BYTES, type Signer, signerFromSeed } from '../../protocol/ed25519.ts';
-import { syncFolder } from '../../system/sync-folder.ts';
+import { syncFolder } from '../../lib/sync-folder.ts';
+import { shellWord } from '../../lib/shell-word.ts';
 import { StoreRefused } from './refused.ts';
 
 export const RELAY_KEY_FILE = 'relay.key';
+/** The rights of everybody but the owner and the group, which an operator gives on purpose. */
+const OTHERS = 0o007;
 /** More than any key file has; nothing behind it is read. */
 const KEY_FILE_BYTES_MAX = 1024;
 
@@ -34,9 +37,20 @@ export function relaySigner(text: string, source: string): Signer {
   return signerFromSeed(seed);
 }
 
-/** The signer of `relay.key` in `folder`, or `undefined` when there is no such file. */
-export function readRelayKey(folder: string): Promise<Signer | undefined> {
-  return readKeyFile(join(folder, RELAY_KEY_FILE));
+/**
+ * The signer of `relay.key` in `folder`, or `undefined` when there is no such file. Throws `StoreRefused`, also when
+ * every user of the machine may open it: who has the key can pretend to be this relay.
+ */
+export async function readRelayKey(folder: string): Promise<Signer | undefined> {
+  const path = join(folder, RELAY_KEY_FILE);
+  const signer = await readKeyFile(path);
+  if (!signer) return undefined;
+  const { mode } = await stat(path);
+  if ((mode & OTHERS) === 0) return signer;
+  throw new StoreRefused(
+    'unreadable-key',
+    `every user of this machine may open ${path} (mode ${(mode & 0o777).toString(8).padStart(4, '0')}): run chmod 600 ${shellWord(path)}`,
+  );
 }
 
 /** The signer of the key file at `path`, or `undefined` when there is no such file. Throws `StoreRefused`. */

@@ -1,7 +1,7 @@
 /**
  * Checkpoints of the rows: what a replay may begin with when the records before are gone. To the byte (DO NOT CHANGE):
  *
- *   a part   checked (checked-value.ts), gzip of pairs (pair-block.ts): the rows as canonical-rows.ts gives them, then
+ *   a part   checked (checksum.ts), gzip of pairs (pair-block.ts): the rows as `canonicalRows` gives them, then
  *            the entries under 51 (keys.ts) as they are stored, because a dedup row names no sender
  *   a mark   checked, the LSN of its event `CheckpointTaken`, u64
  *
@@ -10,25 +10,32 @@
  *     cut short, or of one that is dropped, and worth nothing;
  *   - the event counts and hashes what is in the parts; it is a leaf of the hash tree.
  */
+import { createHash } from 'node:crypto';
 import { promisify } from 'node:util';
 import { gunzip, gzip } from 'node:zlib';
+import { type Pair, PairBlock, pairLengths, unpackedPairs } from '../../lib/pair-block.ts';
+import type { Sha256Hex } from '../../protocol/digest.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
 import type { CheckpointTaken } from '../core/event.ts';
-import { RowsDigest } from './canonical-rows.ts';
-import { decodeChecked, encodeChecked } from './checked-value.ts';
+import { decodeChecked, encodeChecked, withoutChecksum } from './checksum.ts';
 import {
-  KEY_BYTES,
-  PREFIX,
   checkpointKey,
   checkpointLsnOf,
   checkpointPartKey,
   checkpointPartOf,
+  firstKeyOf,
+  KEY_BYTES,
   logKey,
+  PREFIX,
   prefixRange,
+  type REPLAYED_TABLES,
+  seqOf,
 } from './keys.ts';
 import type { Level } from './level.ts';
-import { type Pair, PairBlock, unpackedPairs } from '../../system/pair-block.ts';
-import { runsOf } from './pairs.ts';
 import { DamagedRecord, decodeRecord } from './record.ts';
+import { rowOf } from './row-codec.ts';
+import { runsOf, type RunsOptions } from './scan.ts';
+import type { CheckpointPartName } from './durable-log.ts';
 
 /** Bytes of pairs in a part, about. */
 const PART_BYTES = 128 << 10;
@@ -52,17 +59,27 @@ export function checkpointMark({ throughLsn }: CheckpointTaken, eventLsn: number
   return [key, encodeChecked(key, value)];
 }
 
-/** The parts of a checkpoint as they are to be stored; `undefined` where a run fills none. Adds to `digest`. */
+/** A part as it is stored. */
+export function checkpointPart({ throughLsn, part, packed }: PackedPart): Pair {
+  const key = checkpointPartKey(throughLsn, part);
+  return [key, encodeChecked(key, packed)];
+}
+
+/** A part, compressed. */
+export interface PackedPart extends CheckpointPartName {
+  packed: Buffer;
+}
+
+/** The parts of a checkpoint, in order; `undefined` where a run fills none. Adds to `digest`. */
 export async function* checkpointParts(
   throughLsn: number,
   runs: AsyncIterable<readonly Pair[]>,
   digest: RowsDigest,
-): AsyncGenerator<Pair | undefined> {
+): AsyncGenerator<PackedPart | undefined> {
   const block = new PairBlock();
   let part = 0;
-  const packed = async (): Promise<Pair> => {
-    const key = checkpointPartKey(throughLsn, part++);
-    return [key, encodeChecked(key, await promisify(gzip)(block.taken(), { level: GZIP_LEVEL }))];
+  const packed = async (): Promise<PackedPart> => {
+    return { throughLsn, part: part++, packed: await promisify(gzip)(block.taken(), { level: GZIP_LEVEL }) };
   };
   for await (const run of runs) {
     for (const pair of run) {
@@ -150,26 +167,95 @@ export class RowCheckpoints {
       throw damaged('does not hold what its event says');
   }
 
-  /** Keys of parts that belong to no mark, at most `limit`. */
-  async worthless(limit: number): Promise<Buffer[]> {
+  /** Parts that belong to no mark, at most `limit`. */
+  async worthless(limit: number): Promise<CheckpointPartName[]> {
     const marked = new Set<number>();
     for await (const lsn of this.lsns()) marked.add(lsn);
-    const keys: Buffer[] = [];
+    const parts: CheckpointPartName[] = [];
     let from = prefixRange(PREFIX.checkpointPart).gte;
-    while (keys.length < limit) {
+    while (parts.length < limit) {
       const range = { gte: from, lt: prefixRange(PREFIX.checkpointPart).lt };
       const [next] = await this.#level.keys({ ...range, limit: 1, fillCache: false }).all();
       if (!next) break;
-      const lsn = checkpointLsnOf(next);
-      from = checkpointPartKey(lsn + 1, 0);
-      if (marked.has(lsn)) continue;
-      const reading = { gte: next, lt: from, limit: limit - keys.length, fillCache: false };
-      keys.push(...(await this.#level.keys(reading).all()));
+      const throughLsn = checkpointLsnOf(next);
+      from = checkpointPartKey(throughLsn + 1, 0);
+      if (marked.has(throughLsn)) continue;
+      const reading = { gte: next, lt: from, limit: limit - parts.length, fillCache: false };
+      for (const key of await this.#level.keys(reading).all())
+        if (key.length === KEY_BYTES[PREFIX.checkpointPart]) parts.push({ throughLsn, part: checkpointPartOf(key) });
     }
-    return keys;
+    return parts;
   }
 }
 
 function partsOf(lsn: number): { gte: Buffer; lt: Buffer } {
   return { gte: checkpointPartKey(lsn, 0), lt: checkpointPartKey(lsn + 1, 0) };
+}
+
+/** A table, or the index that says of whom dedup rows are. */
+type KeptTable = (typeof REPLAYED_TABLES)[number] | 'dedupUntil';
+
+/**
+ * The pairs of these tables as a replay gives them, ascending and without checksums; runs may be empty. It leaves out
+ * acked queue rows and purged dedup rows, which the collector may or may not have deleted yet. The bytes of a row are the
+ * same in every schema. Throws `DamagedRow`.
+ */
+export async function* canonicalRows(
+  level: Level,
+  tables: readonly KeptTable[],
+  options?: RunsOptions,
+): AsyncGenerator<Pair[]> {
+  const known = new KnownRows();
+  for (const table of tables) {
+    for await (const run of runsOf(level, prefixRange(PREFIX[table]), options)) {
+      const ofTable = run.filter(([key]) => key.length === KEY_BYTES[PREFIX[table]]);
+      const rows = ofTable.map(([key, value]): Pair => [key, withoutChecksum(key, value)]);
+      yield rows.filter(([key, bytes]) => known.has(table, key, bytes));
+    }
+  }
+}
+
+/** Which rows are known; asked in the order of the tables, of which the first ones decide. */
+class KnownRows {
+  readonly #ackedThrough = new Map<PublicKey, number>();
+  #purgedMs = 0;
+
+  has(table: KeptTable, key: Buffer, bytes: Buffer): boolean {
+    switch (table) {
+      case 'relay':
+        this.#purgedMs = rowOf('relay', key, bytes).dedupPurgedMs;
+        return true;
+      case 'target': {
+        const { ackedThrough } = rowOf('target', key, bytes);
+        if (ackedThrough > 0) this.#ackedThrough.set(firstKeyOf(key), ackedThrough);
+        return true;
+      }
+      case 'queue':
+        return seqOf(key) > (this.#ackedThrough.get(firstKeyOf(key)) ?? 0);
+      case 'dedup':
+        return rowOf('dedup', key, bytes).dedupUntilMs > this.#purgedMs;
+      default:
+        return true;
+    }
+  }
+}
+
+/** Counts and hashes what `canonicalRows` gives. */
+export class RowsDigest {
+  rows = 0;
+  readonly #rows = createHash('sha256');
+  readonly #due = createHash('sha256');
+
+  add(pair: Pair): void {
+    const isRow = pair[0][0] !== PREFIX.dedupUntil;
+    if (isRow) this.rows++;
+    const hash = isRow ? this.#rows : this.#due;
+    hash.update(pairLengths(pair)).update(pair[0]).update(pair[1]);
+  }
+
+  /** Of everything that was added; nothing can be added afterwards. */
+  taken(): { rows: number; rowsHash: Sha256Hex; dueHash: Sha256Hex } {
+    const { rows } = this;
+    return { rows, rowsHash: this.#rows.digest('hex') as Sha256Hex, dueHash: this.#due.digest('hex') as Sha256Hex };
+  }
 }

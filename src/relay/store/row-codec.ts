@@ -1,13 +1,16 @@
 /**
- * Rows to bytes and back. A row is an array whose first element is the version of its layout.
+ * Rows to stored values and back. A row is an array whose first element is the version of its layout; around it stands
+ * the checksum of checksum.ts, which every decoding checks.
  *
  * What a row's textual key already says is not stored again. DO NOT CHANGE a layout: add a version.
  */
-import type { Epoch } from '../../protocol/epoch.ts';
 import { ITEM_KINDS } from '../../protocol/items.ts';
-import type { HostName, ItemId } from '../../protocol/names.ts';
+import type { ItemId } from '../../protocol/names.ts';
 import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key.ts';
 import type { AuthorityName, TableName, Tables } from '../core/rows.ts';
+import { DamagedRow, withChecksum, withoutChecksum } from './checksum.ts';
+import { type Layout, asIs, hash, key, listOf, oneOf, orNull, tuple } from './fields.ts';
+import { firstKeyOf, queueRowKey } from './keys.ts';
 import { hashBytes, hashFrom, keyBytes, keyFrom, listed, pack, unpackArray } from './packing.ts';
 
 interface Codec<Row> {
@@ -20,212 +23,145 @@ const VERSION = 1;
 /** DO NOT CHANGE the order: stored as its position. */
 const AUTHORITIES: readonly AuthorityName[] = ['host-key', 'account-token'];
 
-const codecs: { [T in TableName]: Codec<Tables[T]> } = {
-  relay: {
-    fields: (row) => [keyBytes(row.relayPubkey), row.epoch, row.schemaVersion, row.initialisedAtMs, row.dedupPurgedMs],
-    row: ([relayPubkey, epoch, schemaVersion, initialisedAtMs, dedupPurgedMs]) => ({
-      relayPubkey: keyFrom(relayPubkey),
-      epoch: epoch as Epoch,
-      schemaVersion: schemaVersion as number,
-      initialisedAtMs: initialisedAtMs as number,
-      dedupPurgedMs: dedupPurgedMs as number,
-    }),
+const usage = { items: asIs, bytes: asIs };
+const enrolment = tuple<Omit<Tables['enrolment'], 'hostPubkey'>>({
+  hostName: asIs,
+  ownerFp: asIs,
+  account: asIs,
+  org: asIs,
+  clientId: asIs,
+  authorizedBy: oneOf(AUTHORITIES),
+  enrolledAtMs: asIs,
+  validUntilMs: asIs,
+  revokedAtMs: asIs,
+  rotatedTo: orNull(key),
+  seen: asIs,
+});
+
+/** By hand, as is the one of dedup rows: every item has one of each, and the place of moved items is stored at the end. */
+const queueCodec: Codec<Tables['queue']> = {
+  fields: (row) => {
+    const own = row.payloadTarget === row.targetPubkey && row.payloadSeq === row.seq;
+    const payload = own ? [] : [keyBytes(row.payloadTarget), row.payloadSeq];
+    const { itemId, senderPubkey, wireHash, bytes, acceptedAtMs, expiresAtMs } = row;
+    const kind = ITEM_KINDS.indexOf(row.kind);
+    return [kind, itemId, keyBytes(senderPubkey), hashBytes(wireHash), bytes, acceptedAtMs, expiresAtMs, ...payload];
   },
-  heartbeat: {
-    fields: (row) => [row.atMs],
-    row: ([atMs]) => ({ atMs: atMs as number }),
-  },
-  restore: {
-    fields: (row) => [
-      row.atMs,
-      row.epoch,
-      row.backupEpoch,
-      row.backupLsn,
-      row.backupCreatedAtMs,
-      row.replacedEpoch,
-      row.replacedLsn,
-    ],
-    row: ([atMs, epoch, backupEpoch, backupLsn, backupCreatedAtMs, replacedEpoch, replacedLsn]) => ({
-      atMs: atMs as number,
-      epoch: epoch as Epoch,
-      backupEpoch: backupEpoch as Epoch,
-      backupLsn: backupLsn as number,
-      backupCreatedAtMs: backupCreatedAtMs as number,
-      replacedEpoch: replacedEpoch as Epoch | null,
-      replacedLsn: replacedLsn as number | null,
-    }),
-  },
-  enrolment: {
-    fields: (row) => [
-      row.hostName,
-      row.ownerFp,
-      row.account,
-      row.org,
-      row.clientId,
-      AUTHORITIES.indexOf(row.authorizedBy),
-      row.enrolledAtMs,
-      row.validUntilMs,
-      row.revokedAtMs,
-      row.rotatedTo && keyBytes(row.rotatedTo),
-      row.seen,
-    ],
-    row: (
-      [hostName, ownerFp, account, org, clientId, authority, enrolledAtMs, validUntilMs, revokedAtMs, rotatedTo, seen],
-      key,
-    ) => ({
-      hostPubkey: key as PublicKey,
-      hostName: hostName as HostName,
-      ownerFp: ownerFp as string,
-      account: account as string | null,
-      org: org as string | null,
-      clientId: clientId as string | null,
-      authorizedBy: listed(AUTHORITIES, authority),
-      enrolledAtMs: enrolledAtMs as number,
-      validUntilMs: validUntilMs as number | null,
-      revokedAtMs: revokedAtMs as number | null,
-      rotatedTo: rotatedTo === null ? null : keyFrom(rotatedTo),
-      seen: seen as boolean,
-    }),
-  },
-  lineage: {
-    fields: (row) => [row.members.map(({ hostPubkey, retiredAtMs }) => [keyBytes(hostPubkey), retiredAtMs])],
-    row: ([members]) => ({
-      members: (members as [unknown, number | null][]).map(([key, retiredAtMs]) => ({
-        hostPubkey: keyFrom(key),
-        retiredAtMs,
-      })),
-    }),
-  },
-  senders: {
-    fields: (row) => [row.senders.map(keyBytes), row.iatMs],
-    row: ([senders, iatMs]) => ({ senders: (senders as unknown[]).map(keyFrom), iatMs: iatMs as number }),
-  },
-  encKey: {
-    fields: (row) => [row.encPub, row.atMs, row.sig],
-    row: ([encPub, atMs, sig]) => ({ encPub: encPub as string, atMs: atMs as number, sig: sig as string }),
-  },
-  deny: {
-    fields: (row) => [row.hostFp && hashBytes(row.hostFp), row.clientId, row.account, row.org, row.reason, row.untilMs],
-    row: ([hostFp, clientId, account, org, reason, untilMs]) => ({
-      hostFp: hostFp === null ? null : hashFrom(hostFp),
-      clientId: clientId as string | null,
-      account: account as string | null,
-      org: org as string | null,
-      reason: reason as string,
-      untilMs: untilMs as number,
-    }),
-  },
-  invite: {
-    fields: (row) => [row.label, row.issuedAtMs, row.expiresAtMs],
-    row: ([label, issuedAtMs, expiresAtMs]) => ({
-      label: label as string,
-      issuedAtMs: issuedAtMs as number,
+  row: ([kind, itemId, sender, wireHash, bytes, acceptedAtMs, expiresAtMs, payloadTarget, payloadSeq], key) => {
+    const targetPubkey = key.slice(0, PUBLIC_KEY_CHARACTERS) as PublicKey;
+    const seq = Number(key.slice(PUBLIC_KEY_CHARACTERS));
+    return {
+      targetPubkey,
+      seq,
+      kind: listed(ITEM_KINDS, kind),
+      itemId: itemId as ItemId,
+      senderPubkey: keyFrom(sender),
+      wireHash: hashFrom(wireHash),
+      bytes: bytes as number,
+      acceptedAtMs: acceptedAtMs as number,
       expiresAtMs: expiresAtMs as number,
-    }),
-  },
-  target: {
-    fields: (row) => [row.headSeq, row.ackedThrough, row.queueItems, row.queueBytes],
-    row: ([headSeq, ackedThrough, queueItems, queueBytes]) => ({
-      headSeq: headSeq as number,
-      ackedThrough: ackedThrough as number,
-      queueItems: queueItems as number,
-      queueBytes: queueBytes as number,
-    }),
-  },
-  share: usageCodec(),
-  account: usageCodec(),
-  sender: {
-    fields: (row) => [row.dedupRows],
-    row: ([dedupRows]) => ({ dedupRows: dedupRows as number }),
-  },
-  move: {
-    fields: (row) => [keyBytes(row.newPubkey), row.nextSeq, row.left],
-    row: ([newPubkey, nextSeq, left]) => ({
-      newPubkey: keyFrom(newPubkey),
-      nextSeq: nextSeq as number,
-      left: left as number,
-    }),
-  },
-  queue: {
-    fields: (row) => {
-      const own = row.payloadTarget === row.targetPubkey && row.payloadSeq === row.seq;
-      const payload = own ? [] : [keyBytes(row.payloadTarget), row.payloadSeq];
-      const { itemId, senderPubkey, wireHash, bytes, acceptedAtMs, expiresAtMs } = row;
-      const kind = ITEM_KINDS.indexOf(row.kind);
-      return [kind, itemId, keyBytes(senderPubkey), hashBytes(wireHash), bytes, acceptedAtMs, expiresAtMs, ...payload];
-    },
-    row: ([kind, itemId, sender, wireHash, bytes, acceptedAtMs, expiresAtMs, payloadTarget, payloadSeq], key) => {
-      const targetPubkey = key.slice(0, PUBLIC_KEY_CHARACTERS) as PublicKey;
-      const seq = Number(key.slice(PUBLIC_KEY_CHARACTERS));
-      return {
-        targetPubkey,
-        seq,
-        kind: listed(ITEM_KINDS, kind),
-        itemId: itemId as ItemId,
-        senderPubkey: keyFrom(sender),
-        wireHash: hashFrom(wireHash),
-        bytes: bytes as number,
-        acceptedAtMs: acceptedAtMs as number,
-        expiresAtMs: expiresAtMs as number,
-        payloadTarget: payloadTarget === undefined ? targetPubkey : keyFrom(payloadTarget),
-        payloadSeq: payloadSeq === undefined ? seq : (payloadSeq as number),
-      };
-    },
-  },
-  dedup: {
-    fields: (row) => {
-      const { wireHash, seq, bytes, acceptedAtMs, dedupUntilMs, expired, lsn, queuedTarget, queuedSeq } = row;
-      const unmoved = queuedTarget === row.targetPubkey && queuedSeq === seq;
-      const moved = unmoved ? [] : [keyBytes(queuedTarget), queuedSeq];
-      return [hashBytes(wireHash), seq, bytes, acceptedAtMs, dedupUntilMs, expired, lsn, ...moved];
-    },
-    row: ([wireHash, seq, bytes, acceptedAtMs, dedupUntilMs, expired, lsn, queuedTarget, queuedSeq], key) => {
-      const targetPubkey = key.slice(PUBLIC_KEY_CHARACTERS, 2 * PUBLIC_KEY_CHARACTERS) as PublicKey;
-      return {
-        senderPubkey: key.slice(0, PUBLIC_KEY_CHARACTERS) as PublicKey,
-        targetPubkey,
-        itemId: key.slice(2 * PUBLIC_KEY_CHARACTERS) as ItemId,
-        wireHash: hashFrom(wireHash),
-        seq: seq as number,
-        bytes: bytes as number,
-        acceptedAtMs: acceptedAtMs as number,
-        dedupUntilMs: dedupUntilMs as number,
-        queuedTarget: queuedTarget === undefined ? targetPubkey : keyFrom(queuedTarget),
-        queuedSeq: (queuedSeq ?? seq) as number,
-        lsn: lsn as number,
-        expired: expired as boolean,
-      };
-    },
+      payloadTarget: payloadTarget === undefined ? targetPubkey : keyFrom(payloadTarget),
+      payloadSeq: payloadSeq === undefined ? seq : (payloadSeq as number),
+    };
   },
 };
 
-export function encodeRow<T extends TableName>(table: T, row: Tables[T]): Buffer {
-  return pack([VERSION, ...codecs[table].fields(row)]);
+const dedupCodec: Codec<Tables['dedup']> = {
+  fields: (row) => {
+    const { wireHash, seq, bytes, acceptedAtMs, dedupUntilMs, expired, lsn, queuedTarget, queuedSeq } = row;
+    const unmoved = queuedTarget === row.targetPubkey && queuedSeq === seq;
+    const moved = unmoved ? [] : [keyBytes(queuedTarget), queuedSeq];
+    return [hashBytes(wireHash), seq, bytes, acceptedAtMs, dedupUntilMs, expired, lsn, ...moved];
+  },
+  row: ([wireHash, seq, bytes, acceptedAtMs, dedupUntilMs, expired, lsn, queuedTarget, queuedSeq], key) => {
+    const targetPubkey = key.slice(PUBLIC_KEY_CHARACTERS, 2 * PUBLIC_KEY_CHARACTERS) as PublicKey;
+    return {
+      senderPubkey: key.slice(0, PUBLIC_KEY_CHARACTERS) as PublicKey,
+      targetPubkey,
+      itemId: key.slice(2 * PUBLIC_KEY_CHARACTERS) as ItemId,
+      wireHash: hashFrom(wireHash),
+      seq: seq as number,
+      bytes: bytes as number,
+      acceptedAtMs: acceptedAtMs as number,
+      dedupUntilMs: dedupUntilMs as number,
+      queuedTarget: queuedTarget === undefined ? targetPubkey : keyFrom(queuedTarget),
+      queuedSeq: (queuedSeq ?? seq) as number,
+      lsn: lsn as number,
+      expired: expired as boolean,
+    };
+  },
+};
+
+const codecs: { [T in TableName]: Codec<Tables[T]> } = {
+  relay: codecOf({ relayPubkey: key, epoch: asIs, schemaVersion: asIs, initialisedAtMs: asIs, dedupPurgedMs: asIs }),
+  heartbeat: codecOf({ atMs: asIs }),
+  restore: codecOf({
+    atMs: asIs,
+    epoch: asIs,
+    backupEpoch: asIs,
+    backupLsn: asIs,
+    backupCreatedAtMs: asIs,
+    replacedEpoch: asIs,
+    replacedLsn: asIs,
+  }),
+  enrolment: {
+    fields: enrolment.pack,
+    row: (fields, hostPubkey) => ({ hostPubkey: hostPubkey as PublicKey, ...enrolment.unpack(fields) }),
+  },
+  lineage: codecOf({ members: listOf(tuple({ hostPubkey: key, retiredAtMs: asIs })) }),
+  senders: codecOf({ senders: listOf(key), iatMs: asIs }),
+  encKey: codecOf({ encPub: asIs, atMs: asIs, sig: asIs }),
+  deny: codecOf({ hostFp: orNull(hash), clientId: asIs, account: asIs, org: asIs, reason: asIs, untilMs: asIs }),
+  invite: codecOf({ label: asIs, issuedAtMs: asIs, expiresAtMs: asIs }),
+  rotation: codecOf({ record: asIs, oldSig: asIs, newSig: asIs }),
+  target: codecOf({ headSeq: asIs, ackedThrough: asIs, queueItems: asIs, queueBytes: asIs }),
+  share: codecOf(usage),
+  account: codecOf(usage),
+  sender: codecOf({ dedupRows: asIs }),
+  move: codecOf({ newPubkey: key, nextSeq: asIs, left: asIs }),
+  queue: queueCodec,
+  dedup: dedupCodec,
+};
+
+/** Of a row that is stored whole. */
+function codecOf<Row extends object>(layout: Layout<Row>): Codec<Row> {
+  const { pack: fields, unpack: row } = tuple(layout);
+  return { fields, row };
 }
 
-/** Thrown for bytes that are no row, or one of a layout that this software does not know. */
-export class DamagedRow extends Error {}
+/** What is stored under `key` for a row of the table. */
+export function encodeRow<T extends TableName>(table: T, key: Buffer, row: Tables[T]): Buffer {
+  return withChecksum(key, pack([VERSION, ...codecs[table].fields(row)]));
+}
 
-/** Throws `DamagedRow`. */
-export function decodeRow<T extends TableName>(table: T, key: string, bytes: Buffer): Tables[T] {
+/**
+ * The row that is stored under `key`. `text` is its textual key, which only a dedup row needs to say whose it is: of a
+ * hash it cannot be told. Throws `DamagedRow` for what was not written under this key, or has a layout that this
+ * software does not know.
+ */
+export function decodeRow<T extends TableName>(table: T, key: Buffer, value: Buffer, text?: string): Tables[T] {
+  return rowOf(table, key, withoutChecksum(key, value), text);
+}
+
+/** The row of bytes that have no checksum, as schema 1 and the parts of a checkpoint have them. Throws `DamagedRow`. */
+export function rowOf<T extends TableName>(table: T, key: Buffer, bytes: Buffer, text?: string): Tables[T] {
   let unpacked: unknown[];
   try {
     unpacked = unpackArray(bytes);
   } catch (error) {
-    throw new DamagedRow(`a ${table} row cannot be read`, { cause: error });
+    throw new DamagedRow(key, 'cannot be read', { cause: error });
   }
   const [version, ...fields] = unpacked;
-  if (version !== VERSION) throw new DamagedRow(`a ${table} row has layout ${VERSION}, not ${String(version)}`);
+  if (version !== VERSION) throw new DamagedRow(key, `has layout ${String(version)}, not ${VERSION}`);
   try {
-    return codecs[table].row(fields, key);
+    return codecs[table].row(fields, text ?? textualKey(table, key));
   } catch (error) {
-    throw new DamagedRow(`a ${table} row cannot be read`, { cause: error });
+    throw new DamagedRow(key, 'cannot be read', { cause: error });
   }
 }
 
-function usageCodec(): Codec<Tables['share']> {
-  return {
-    fields: (row) => [row.items, row.bytes],
-    row: ([items, bytes]) => ({ items: items as number, bytes: bytes as number }),
-  };
+/** As much of the textual key as the decoders want. */
+function textualKey(table: TableName, key: Buffer): string {
+  if (table === 'queue') return queueRowKey(key);
+  return table === 'enrolment' ? firstKeyOf(key) : '';
 }

@@ -1,5 +1,6 @@
 /**
- * Holds the wire bytes that go into a backup against the hashes that were accepted, while they pass by.
+ * Holds the wire bytes that go into a backup against the hashes that were accepted, and its rows against their checksums,
+ * while they pass by.
  *
  * The pairs of a store ascend, so its queue rows come before all wire bytes. A second walk over the rows keeps step with
  * the bytes; only rows whose bytes lie under another key, which a rotation moved, are kept in memory.
@@ -9,7 +10,8 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import type { QueueRow } from '../core/rows.ts';
 import { PREFIX, firstKeyOf, payloadKey, prefixRange } from './keys.ts';
 import type { Level, LevelSnapshot } from './level.ts';
-import { readableQueueRow, readableTargetRow } from './waiting-rows.ts';
+import { MARK_PREFIXES, isRowKey, wholeBytes } from './checksum.ts';
+import { readableQueueRow, readableTargetRow } from './scan.ts';
 
 const ROWS_AT_ONCE = 200;
 const READ_BYTES = 128 << 10;
@@ -22,7 +24,7 @@ export interface WireDamage {
   items: number;
   /** Where they are queued, the first 10,000 of them. */
   places: Pick<QueueRow, 'targetPubkey' | 'seq'>[];
-  /** Rows of queues that cannot be read: a restore refuses a backup that holds one. */
+  /** Rows that are damaged: a restore refuses a backup that holds one. */
   unreadable: number;
 }
 
@@ -46,6 +48,7 @@ export class WireCheck {
       if (key[0] === PREFIX.target) this.#noteTarget(key, value);
       else if (key[0] === PREFIX.queue) this.#noteRow(key, value);
       else if (key[0] === PREFIX.payload) await this.#compare(key, value);
+      else if (isRowKey(key) && !MARK_PREFIXES.has(key[0]) && !wholeBytes(key, value)) this.#damage.unreadable++;
     }
   }
 

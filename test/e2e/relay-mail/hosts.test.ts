@@ -1,21 +1,25 @@
 /** What becomes of hosts while their mail goes over a relay: it arrives exactly once, or its sender is alerted. */
-import { afterAll, expect, test } from 'vitest';
+import { type ExpectStatic, afterAll, beforeAll, test } from 'vitest';
 import { DAY_MS } from '../../../src/protocol/limits.ts';
-import type { OutboxRowView } from '../../../src/host/documents/outbox.ts';
+import type { OutboxRowView } from '../../../src/host/api/schemas/outbox.ts';
 import type { KilledDaemon } from '../../support/killed-daemon.ts';
 import { clockAhead } from '../../support/poste-process.ts';
 import { RelayPost, type RelayPostOptions, makePairedHosts } from '../../support/relay-post.ts';
 import { SeededRandom } from '../../support/seeded-random.ts';
+import { besideOthers } from '../../support/test-end.ts';
+import { IS_THOROUGH, share } from '../../support/thorough.ts';
 
 interface Cell {
   what: string;
   options?: Omit<RelayPostOptions, 'paired'>;
-  happens: (post: RelayPost) => Promise<void>;
+  happens: (post: RelayPost, expect: ExpectStatic) => Promise<void>;
+  /** Only with `npm run test:thorough`: what it rests on is tested in one process as well. */
+  isThorough?: boolean;
   /** How many messages end with an alert; none when absent. */
   alerted?: number;
 }
 
-const KILLS = 5;
+const KILLS = share(5);
 /** Long enough for a push that is answered late, and for one that is tried again. */
 const RETENTION_MS = 8000;
 
@@ -34,6 +38,7 @@ const CELLS: Cell[] = [
   },
   {
     what: 'the sender goes on under a new key with mail on its way',
+    isThorough: true,
     happens: async (post) => {
       const [north, south] = [post.daemon('north'), post.daemon('south')];
       await post.write(2);
@@ -61,7 +66,8 @@ const CELLS: Cell[] = [
   },
   {
     what: 'the clock of one is further off than a relay takes, and then right again',
-    happens: async (post) => {
+    isThorough: true,
+    happens: async (post, expect) => {
       const south = post.daemon('south');
       await post.write(1);
       await restartAt(south, 10 * 60_000);
@@ -74,10 +80,11 @@ const CELLS: Cell[] = [
   },
   {
     what: 'mail expires at the relay',
+    isThorough: true,
     options: {
       relay: ['--limits', JSON.stringify({ retention_days: RETENTION_MS / DAY_MS }), '--sweep-seconds', '1'],
     },
-    happens: async (post) => {
+    happens: async (post, expect) => {
       const [north, south] = [post.daemon('north'), post.daemon('south')];
       await south.kill();
       await post.write(3, [north]);
@@ -89,10 +96,11 @@ const CELLS: Cell[] = [
   },
   {
     what: 'the receiver does not take mail of the sender any more',
-    happens: async (post) => {
+    happens: async (post, expect) => {
       const [north, south] = [post.daemon('north'), post.daemon('south')];
       await post.write(1);
-      await post.outcome(0);
+      // A receipt that comes after the unpairing goes into quarantine, as everything of a host that is not paired.
+      await post.settled();
       await south.answered((client) => client.call('unpair', { host: 'north' }));
       const listed = async (): Promise<unknown> =>
         (await south.client.call('relay-status', {})).enrolment?.senders?.count;
@@ -107,7 +115,8 @@ const CELLS: Cell[] = [
   },
   {
     what: 'the receiver never comes again',
-    happens: async (post) => {
+    isThorough: true,
+    happens: async (post, expect) => {
       const [north, south] = [post.daemon('north'), post.daemon('south')];
       await post.write(1);
       await post.outcome(0);
@@ -126,14 +135,17 @@ const CELLS: Cell[] = [
   },
   {
     what: 'one speaks only v1, in which no receipts travel: what it sent arrives, and it is told that it heard nothing',
+    isThorough: true,
     options: { v1Only: ['south'] },
-    happens: async (post) => {
+    happens: async (post, expect) => {
       const [north, south] = [post.daemon('north'), post.daemon('south')];
       await post.write(2);
       await post.relay.kill();
       await post.write(1);
       await post.relay.beginAgain();
       await post.arrived();
+      // What is still on its way to the relay would take the LAN, and be heard.
+      await expect.poll(() => waitingReceipts(north)).toBe(0);
       // Its own receipts go when the LAN is there again.
       await post.meet();
       await expect.poll(async () => (await rowsOf(north, 'open')).length).toBe(0);
@@ -158,27 +170,33 @@ async function rowsOf(daemon: KilledDaemon, show: 'open' | 'undelivered'): Promi
   return rows.filter(({ kind }) => kind === 'envelope');
 }
 
+async function waitingReceipts(daemon: KilledDaemon): Promise<number> {
+  const { rows } = await daemon.answered((client) => client.call('outbox', { show: 'open', receipts: true }));
+  return rows.filter(({ kind, state }) => kind === 'receipt' && state === 'pending').length;
+}
+
 /** How rows ended that no receipt came for. */
 async function undelivered(daemon: KilledDaemon): Promise<string[]> {
   const rows = await rowsOf(daemon, 'undelivered');
   return rows.map(({ state }) => state).filter((state) => state !== 'cancelled' && state !== 'pending');
 }
 
-let paired: ReturnType<typeof makePairedHosts> | undefined;
+let paired: ReturnType<typeof makePairedHosts>;
+beforeAll(() => {
+  paired = makePairedHosts();
+});
 afterAll(async () => {
-  await (await paired)?.remove();
+  await (await paired).remove();
 });
 
-test.each(CELLS)(
+test.concurrent.for(CELLS.filter(({ isThorough }) => IS_THOROUGH || !isThorough))(
   '$what',
-  async ({ options, happens, alerted = 0 }) => {
-    // Inside the first test, whose processes they are.
-    paired ??= makePairedHosts();
+  { timeout: 180_000 },
+  besideOthers(async ({ options, happens, alerted = 0 }, { expect }) => {
     const { folder } = await paired;
     const post = await RelayPost.begin({ ...options, paired: folder });
-    await happens(post);
+    await happens(post, expect);
     await post.calm();
     expect(await post.outcome(alerted)).toEqual({ wrong: [], alerted, quarantined: 0 });
-  },
-  180_000,
+  }),
 );

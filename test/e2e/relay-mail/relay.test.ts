@@ -1,17 +1,21 @@
 /** What a relay, its operator and the way to it can do to mail: it arrives exactly once all the same, and its sender knows. */
 import { join } from 'node:path';
-import { afterAll, expect, test } from 'vitest';
+import { type ExpectStatic, afterAll, beforeAll, test } from 'vitest';
 import { HOST_NAMES, RelayPost, type RelayPostOptions, makePairedHosts } from '../../support/relay-post.ts';
 import { SeededRandom } from '../../support/seeded-random.ts';
+import { besideOthers } from '../../support/test-end.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
+import { IS_THOROUGH, share } from '../../support/thorough.ts';
 
 interface Cell {
   what: string;
   options?: Omit<RelayPostOptions, 'paired'>;
-  happens: (post: RelayPost) => Promise<void>;
+  happens: (post: RelayPost, expect: ExpectStatic) => Promise<void>;
+  /** Only with `npm run test:thorough`: what it rests on is tested in one process as well. */
+  isThorough?: boolean;
 }
 
-const KILLS = 4;
+const KILLS = share(4);
 
 const CELLS: Cell[] = [
   {
@@ -49,6 +53,7 @@ const CELLS: Cell[] = [
   },
   {
     what: 'the epoch is rotated while mail waits',
+    isThorough: true,
     happens: async (post) => {
       const south = post.daemon('south');
       await post.write(2);
@@ -72,7 +77,8 @@ const CELLS: Cell[] = [
   },
   {
     what: 'no push is answered for a while, after the relay acted',
-    happens: async (post) => {
+    isThorough: true,
+    happens: async (post, expect) => {
       let pushes = 0;
       post.proxy.instead = (method, target) => {
         if (method !== 'POST' || target !== '/v2/relay/items') return undefined;
@@ -86,8 +92,9 @@ const CELLS: Cell[] = [
   },
   {
     what: 'a queue is full until its host comes',
+    isThorough: true,
     options: { relay: ['--limits', JSON.stringify({ max_queue_items: 3 })] },
-    happens: async (post) => {
+    happens: async (post, expect) => {
       const [north, south] = [post.daemon('north'), post.daemon('south')];
       await post.write(1);
       await south.kill();
@@ -100,6 +107,7 @@ const CELLS: Cell[] = [
   },
   {
     what: 'the relay speaks only v1, loses answers and is killed; receipts come when the LAN is there again',
+    isThorough: true,
     options: { v1Only: ['north', 'south'] },
     happens: async (post) => {
       post.proxy.chances = { ...post.proxy.chances, lostAnswer: 0.3, twice: 0.3 };
@@ -114,21 +122,22 @@ const CELLS: Cell[] = [
   },
 ];
 
-let paired: ReturnType<typeof makePairedHosts> | undefined;
+let paired: ReturnType<typeof makePairedHosts>;
+beforeAll(() => {
+  paired = makePairedHosts();
+});
 afterAll(async () => {
-  await (await paired)?.remove();
+  await (await paired).remove();
 });
 
-test.each(CELLS)(
+test.concurrent.for(CELLS.filter(({ isThorough }) => IS_THOROUGH || !isThorough))(
   '$what',
-  async ({ options, happens }) => {
-    // Inside the first test, whose processes they are.
-    paired ??= makePairedHosts();
+  { timeout: 180_000 },
+  besideOthers(async ({ options, happens }, { expect }) => {
     const { folder } = await paired;
     const post = await RelayPost.begin({ ...options, paired: folder });
-    await happens(post);
+    await happens(post, expect);
     await post.calm();
     expect(await post.outcome(0)).toEqual({ wrong: [], alerted: 0, quarantined: 0 });
-  },
-  180_000,
+  }),
 );

@@ -1,10 +1,10 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { rotateOwnKey } from '../../../src/host/office/own-key.ts';
-import { learnEncKey, learnRotation, unpair } from '../../../src/host/office/peers.ts';
-import { signedEncKey } from '../../../src/host/office/identity.ts';
-import { retryUnknownKeys } from '../../../src/host/office/quarantine.ts';
+import { listOutbox } from '../../../src/host/outbox/outbox-list.ts';
+import { rotateOwnKey, signedEncKey } from '../../../src/host/peers/identity.ts';
+import { learnEncKey, learnRotation, unpair } from '../../../src/host/peers/peers.ts';
+import { retryUnknownKeys } from '../../../src/host/inbound/quarantine.ts';
 import type { Epoch } from '../../../src/protocol/epoch.ts';
 import { problemDocument } from '../../../src/protocol/problem.ts';
 import { displayFingerprint } from '../../../src/protocol/public-key.ts';
@@ -13,7 +13,7 @@ import { hostNamed, relay as relayHost } from '../../support/hosts.ts';
 import { hostedRelayForTest } from '../../support/hosted-relay.ts';
 import { type HttpRelay, relayForTest } from '../../support/http-relay.ts';
 import { accountToken, cloudKeyOf } from '../../support/local-issuer.ts';
-import { RelayOffice, pinEachOther } from '../../support/relay-offices.ts';
+import { RelayContext, pinEachOther } from '../../support/relay-contexts.ts';
 import {
   type RelayWorld,
   WORLD_TEST_MS,
@@ -21,9 +21,11 @@ import {
   inState,
   ready,
   relayWorld,
+  showsNoRotations,
   until,
 } from '../../support/relay-world.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
+import { NOON_MS } from '../../support/test-clock.ts';
 
 async function rotateEpoch({ relay, clock }: HttpRelay, epoch: string): Promise<void> {
   await relay.engine.rotateEpoch({ type: 'RotateEpoch', epoch: epoch as never, reason: 'reset', nowMs: clock.nowMs() });
@@ -80,10 +82,13 @@ test(
     await w.alice.pass();
     expect(w.proxy.asked.slice(asked).filter((line) => line === 'POST /v2/relay/items')).toEqual([]);
     isOther = true;
-    expect(await w.alice.side?.set({ url: w.proxy.url })).toMatchObject({
+    const refused = await w.alice.side?.set({ url: w.proxy.url });
+    expect(refused).toMatchObject({
       code: 'RELAY_KEY_MISMATCH',
       details: { shown: displayFingerprint(other), pinned: displayFingerprint(relayHost.key) },
+      message: expect.stringContaining("--key SHA256:<the fingerprint that the relay's operator gives you>"),
     });
+    expect(JSON.stringify(refused)).not.toContain(`--key ${displayFingerprint(other)}`);
     isOther = false;
     await w.alice.use(w.proxy.url);
     await ready(w.alice);
@@ -120,6 +125,106 @@ test(
   WORLD_TEST_MS,
 );
 
+test.each([
+  ['in words of its own', 401, { error: 'not enrolled' }, true],
+  ['by a code that nobody knows', 401, problemDocument('NOT_ENROLLED', 'x', { code: 'HOST_UNKNOWN' }), true],
+  ['a bad signature', 401, problemDocument('BAD_SIGNATURE', 'x'), false],
+  ['a clock', 401, problemDocument('CLOCK_SKEW', 'x', { now: NOON_MS }), false],
+] as const)(
+  'enrolment rule 10: a 401 that is not about a signature or a clock means not enrolled: %s',
+  async (_words, status, document, isEnrolledAnew) => {
+    const w = await relayWorld();
+    await w.alice.use(w.proxy.url);
+    await ready(w.alice);
+    w.proxy.asked.length = 0;
+    let refusals = 1;
+    w.proxy.instead = (method, target) =>
+      method === 'GET' && target.startsWith('/v2/relay/items') && refusals-- > 0
+        ? { status, document, isForeign: true }
+        : undefined;
+    await until(() => {
+      // An empty page would be held back for ever.
+      w.relay.timers.pass(31_000);
+      expect(refusals).toBeLessThan(0);
+    });
+    await ready(w.alice);
+    expect(w.proxy.asked.includes('POST /v1/relay/enrol')).toBe(isEnrolledAnew);
+  },
+  WORLD_TEST_MS,
+);
+
+test(
+  'enrolment rule 10: a relay that forgot the host while something is published to it is told all of it again',
+  async () => {
+    const w = await relayWorld();
+    await w.alice.use(w.proxy.url);
+    await ready(w.alice);
+    await w.alice.stop();
+    // The list of senders is another now, so that it is the first thing that the next start asks for with a hop.
+    await unpair(w.alice.context, 'bob');
+    w.proxy.asked.length = 0;
+    let refusals = 1;
+    w.proxy.instead = (_method, target) =>
+      target === '/v2/relay/senders' && refusals-- > 0
+        ? { status: 401, document: problemDocument('NOT_ENROLLED', 'not enrolled') }
+        : undefined;
+    await w.alice.restart();
+    await ready(w.alice);
+    expect(w.proxy.asked).toContain('POST /v1/relay/enrol');
+    expect((await w.alice.status()).enrolment?.senders).toMatchObject({ count: 0 });
+  },
+  WORLD_TEST_MS,
+);
+
+test(
+  'a delivery receipt that the relay took is no message that waits for a confirmation',
+  async () => {
+    const w = await relayWorld();
+    await bothUse(w);
+    const sent = await w.alice.sendTo(w.bob, 'anna', ['bert']);
+    await inState(w.alice, sent, 'done');
+    const [receipt] = (await listOutbox(w.bob.context, { receipts: true })).rows;
+    expect(receipt).toMatchObject({ kind: 'receipt', state: 'relay-accepted' });
+    expect((await listOutbox(w.bob.context, {})).rows).toEqual([]);
+    expect((await w.bob.status()).outbox).toEqual({ pending: 0, relay_accepted: 0, receipts_pending: 0 });
+    expect(await w.bob.side?.unset()).toMatchObject({ relay_accepted: 0 });
+  },
+  WORLD_TEST_MS,
+);
+
+test.each([
+  ['GET /v2/relay/enc-key', { enc_key: null }, 'encKey'],
+  ['POST /v2/relay/senders', { senders: 7, iat: 1 }, 'senders'],
+] as const)(
+  'enrolment rule 10: the result of publishing is checked: %s answers %j',
+  async (asked, document, published) => {
+    const w = await relayWorld();
+    w.proxy.instead = (method, target) =>
+      `${method} ${target.split('?')[0]}` === asked ? { status: 200, document } : undefined;
+    await w.alice.use(w.proxy.url);
+    await until(async () => expect((await w.alice.status()).problem).not.toBeNull());
+    expect((await w.alice.status()).state).toBe('failing');
+    const { enrolment } = await w.alice.status();
+    expect(published === 'encKey' ? enrolment?.enc_key : enrolment?.senders).toBeNull();
+    w.proxy.instead = () => undefined;
+    await ready(w.alice);
+    expect((await w.alice.status()).enrolment).toMatchObject({ enc_key: {}, senders: { count: 1 } });
+  },
+  WORLD_TEST_MS,
+);
+
+test(
+  'a relay may promise to keep mail for longer than a year and is believed for 366 days',
+  async () => {
+    const w = await relayWorld({ limits: { retention_days: 4000 } });
+    await bothUse(w);
+    const sent = await w.alice.sendTo(w.bob, 'anna', ['bert']);
+    await inState(w.alice, sent, 'done');
+    expect((await w.alice.rowOf(sent)).acceptance?.retentionMs).toBe(366 * 86_400_000);
+  },
+  WORLD_TEST_MS,
+);
+
 test(
   'enrolment rule 10: what is known under (relay, epoch, host key) is not done again after a restart',
   async () => {
@@ -142,7 +247,7 @@ test(
     await bothUse(w);
     const first = (await w.alice.status()).enrolment?.senders;
     expect(first?.count).toBe(1);
-    await unpair(w.alice.office, 'bob');
+    await unpair(w.alice.context, 'bob');
     await until(async () => expect((await w.alice.status()).enrolment?.senders?.count).toBe(0));
     const second = (await w.alice.status()).enrolment?.senders;
     expect(second?.iat).toBeGreaterThan(first?.iat ?? 0);
@@ -188,7 +293,7 @@ test(
       const row = tx.get('relay');
       if (row) tx.put('relay', [], { ...row, sendersIatMs: aheadMs });
     });
-    await unpair(w.alice.office, 'bob');
+    await unpair(w.alice.context, 'bob');
     await w.alice.restart();
     await ready(w.alice);
     expect((await w.alice.status()).enrolment?.senders).toMatchObject({ count: 0 });
@@ -201,10 +306,10 @@ test(
   async () => {
     const hosted = await hostedRelayForTest(FIRST_ADAPTER);
     const { relay, issuer } = hosted;
-    const alice = await RelayOffice.open('alice', relay.clock);
+    const alice = await RelayContext.open('alice', relay.clock);
     const file = join(await temporaryFolder(), 'token.json');
     const write = async (): Promise<void> => {
-      const host = { ...hostNamed('alice'), key: alice.key, signer: alice.office.identity().signer };
+      const host = { ...hostNamed('alice'), key: alice.key, signer: alice.context.identity().signer };
       const token = await accountToken(issuer.url, host, { nowMs: relay.clock.nowMs() });
       await writeFile(file, JSON.stringify({ token, cloud_key: await cloudKeyOf(host) }));
     };
@@ -245,13 +350,14 @@ test(
   'rotation: posted, the position of the new key at 0, enc key and senders published anew and checked',
   async () => {
     const w = await relayWorld();
+    showsNoRotations(w);
     await bothUse(w);
     await w.bob.stop();
     const waiting = await w.alice.sendTo(w.bob, 'anna', ['bert']);
     await until(async () => expect(await w.alice.rowOf(waiting)).toMatchObject({ state: 'relay-accepted' }));
     const old = w.bob.key;
     // The host ends before it told anybody.
-    await rotateOwnKey(w.bob.office);
+    await rotateOwnKey(w.bob.context);
     w.proxy.asked.length = 0;
     await w.bob.restart();
     await ready(w.bob);
@@ -267,11 +373,11 @@ test(
     const identity = await w.bob.store.read((reader) => reader.get('identity'));
     const bobAtAlice = await w.alice.peerIdOf(w.bob);
     await w.alice.store.transact(async (tx) => {
-      await learnRotation(tx, w.alice.office, identity!.rotations[0]!);
-      const { encPub: enc_pub, at, sig } = signedEncKey(w.bob.office.identity());
-      learnEncKey(tx, w.alice.office, bobAtAlice, { host_pubkey: w.bob.key, enc_pub, at, sig });
+      await learnRotation(tx, w.alice.context, identity!.rotations[0]!);
+      const { encPub: enc_pub, at, sig } = signedEncKey(w.bob.context.identity());
+      learnEncKey(tx, w.alice.context, bobAtAlice, { host_pubkey: w.bob.key, enc_pub, at, sig });
     });
-    await retryUnknownKeys(w.alice.office);
+    await retryUnknownKeys(w.alice.context);
     await inState(w.alice, waiting, 'done');
     await inState(w.alice, next, 'done');
     // The request names the new key; what was sealed is sent as it is.
@@ -292,8 +398,8 @@ test.each([
     const w = await relayWorld();
     await w.alice.use(w.proxy.url);
     await ready(w.alice);
-    await rotateOwnKey(w.alice.office);
-    await rotateOwnKey(w.alice.office);
+    await rotateOwnKey(w.alice.context);
+    await rotateOwnKey(w.alice.context);
     await until(async () =>
       expect(w.proxy.asked.filter((line) => line === 'POST /v2/relay/rotate').length).toBeGreaterThan(1),
     );
@@ -322,7 +428,7 @@ test(
     const relay = await relayForTest(FIRST_ADAPTER);
     let steadyMs = 0;
     const clock = { nowMs: () => relay.clock.nowMs(), steadyMs: () => steadyMs };
-    const [alice, bob] = [await RelayOffice.open('alice', clock), await RelayOffice.open('bob', clock)];
+    const [alice, bob] = [await RelayContext.open('alice', clock), await RelayContext.open('bob', clock)];
     await pinEachOther(alice, bob);
     await alice.addAgent('anna');
     await bob.addAgent('bert');
@@ -332,7 +438,7 @@ test(
     const lookedAt = (): Promise<void> =>
       until(async () => expect((await alice.rowOf(sent)).nextAtMs).toBeGreaterThan(relay.clock.nowMs()));
     await lookedAt();
-    const keyed = { name: 'bob' as never, key: bob.key, signer: bob.office.identity().signer };
+    const keyed = { name: 'bob' as never, key: bob.key, signer: bob.context.identity().signer };
     await relay.enrol(keyed);
     steadyMs += 60_000;
     relay.clock.move(900_000);

@@ -1,18 +1,17 @@
 /** What keeps a host known at its relay, whatever fails meanwhile; and how links that are slow or broken are spared. */
 import { join } from 'node:path';
-import { writeFile } from 'node:fs/promises';
+import { rename, writeFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
 import type { AgentId } from '../../../src/host/core/rows.ts';
-import { signedEncKey } from '../../../src/host/office/identity.ts';
-import { rotateOwnKey } from '../../../src/host/office/own-key.ts';
-import { learnRotation } from '../../../src/host/office/peers.ts';
+import { rotateOwnKey, signedEncKey } from '../../../src/host/peers/identity.ts';
+import { learnRotation } from '../../../src/host/peers/peers.ts';
 import {
   discardQuarantined,
   listQuarantine,
   retryQuarantine,
   retryUnknownKeys,
-} from '../../../src/host/office/quarantine.ts';
-import { issueReceipt } from '../../../src/host/office/receipts.ts';
+} from '../../../src/host/inbound/quarantine.ts';
+import { issueReceipt } from '../../../src/host/mail/receipts.ts';
 import { canonicalBytes } from '../../../src/protocol/canonical-json.ts';
 import { sha256Hex } from '../../../src/protocol/digest.ts';
 import { encKeyAdvertisement } from '../../../src/protocol/documents.ts';
@@ -20,7 +19,7 @@ import { FIRST_ADAPTER } from '../../support/adapters.ts';
 import { hostedRelayForTest } from '../../support/hosted-relay.ts';
 import { hostNamed, relay as relayHost } from '../../support/hosts.ts';
 import { accountToken, cloudKeyOf } from '../../support/local-issuer.ts';
-import { RelayOffice } from '../../support/relay-offices.ts';
+import { RelayContext } from '../../support/relay-contexts.ts';
 import {
   type RelayWorld,
   WORLD_TEST_MS,
@@ -28,6 +27,7 @@ import {
   inState,
   ready,
   relayWorld,
+  showsNoRotations,
   until,
 } from '../../support/relay-world.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
@@ -38,8 +38,8 @@ const RETRY_MS = 900_000;
 async function aliceLearns({ alice, bob }: RelayWorld): Promise<void> {
   const rotation = (await bob.store.read((reader) => reader.get('identity')))?.rotations.at(-1);
   if (!rotation) throw new Error('bob has rotated');
-  expect(await alice.store.transact((tx) => learnRotation(tx, alice.office, rotation))).toBe('learned');
-  await retryUnknownKeys(alice.office);
+  expect(await alice.store.transact((tx) => learnRotation(tx, alice.context, rotation))).toBe('learned');
+  await retryUnknownKeys(alice.context);
 }
 
 /** The requests that make a key of a host known, in their order, and the first page with its ack. */
@@ -60,6 +60,7 @@ test.each(['request', 'answer'] as const)(
   async (lost) => {
     const w = await relayWorld();
     const { proxy, alice, bob } = w;
+    showsNoRotations(w);
     await bothUse(w);
     const refs: string[] = [];
     for (const step of STEPS) {
@@ -67,7 +68,7 @@ test.each(['request', 'answer'] as const)(
       const sent = await alice.sendTo(bob, 'anna', ['bert']);
       refs.push(sent.ref);
       await inState(alice, sent, 'relay-accepted');
-      await rotateOwnKey(bob.office);
+      await rotateOwnKey(bob.context);
       let isCut = false;
       proxy.cut = (asked) => {
         isCut ||= asked === step;
@@ -81,7 +82,7 @@ test.each(['request', 'answer'] as const)(
       await ready(bob);
       await until(async () => expect((await bob.mailOf('bert')).map(({ ref }) => ref)).toEqual(refs));
       const { client } = { client: w.relay.client({ name: 'bob' as never, ...signerOf(bob) }) };
-      expect((await client.encKeyOf(bob.key))?.enc_pub).toBe(bob.office.identity().sealKey.encPub);
+      expect((await client.encKeyOf(bob.key))?.enc_pub).toBe(bob.context.identity().sealKey.encPub);
       expect(await bob.status()).toMatchObject({ enrolment: { enc_key: {}, senders: { count: 1 } } });
       const scopes = await bob.store.read(async (reader) => {
         const found: string[][] = [];
@@ -92,13 +93,13 @@ test.each(['request', 'answer'] as const)(
       await aliceLearns(w);
       await inState(alice, sent, 'done');
     }
-    expect((await listQuarantine(bob.office, {})).items).toEqual([]);
+    expect((await listQuarantine(bob.context, {})).items).toEqual([]);
   },
   2 * WORLD_TEST_MS,
 );
 
-function signerOf({ office, key }: RelayOffice): { key: RelayOffice['key']; signer: never } {
-  return { key, signer: office.identity().signer as never };
+function signerOf({ context, key }: RelayContext): { key: RelayContext['key']; signer: never } {
+  return { key, signer: context.identity().signer as never };
 }
 
 test(
@@ -106,17 +107,18 @@ test(
   async () => {
     const w = await relayWorld();
     const { alice, bob } = w;
+    showsNoRotations(w);
     await bothUse(w);
-    await rotateOwnKey(bob.office);
+    await rotateOwnKey(bob.context);
     await ready(bob);
     const sent = await bob.sendTo(alice, 'bert', ['anna']);
     await until(async () =>
-      expect((await listQuarantine(alice.office, {})).items).toMatchObject([{ reason: 'unknown-sender' }]),
+      expect((await listQuarantine(alice.context, {})).items).toMatchObject([{ reason: 'unknown-sender' }]),
     );
     expect(await alice.mailOf('anna')).toEqual([]);
     await aliceLearns(w);
     expect((await alice.mailOf('anna')).map(({ ref }) => ref)).toEqual([sent.ref]);
-    expect((await listQuarantine(alice.office, {})).items).toEqual([]);
+    expect((await listQuarantine(alice.context, {})).items).toEqual([]);
     await inState(bob, sent, 'done');
   },
   WORLD_TEST_MS,
@@ -133,7 +135,7 @@ test(
     const later = relay.clock.nowMs() + 60_000;
     const other = Buffer.alloc(32, 9).toString('base64');
     const document = encKeyAdvertisement({ host_pubkey: bob.key, enc_pub: other, at: later });
-    const { signer } = bob.office.identity();
+    const { signer } = bob.context.identity();
     const client = relay.client({ name: 'bob' as never, ...signerOf(bob) });
     await client.publishEncKey({ enc_pub: other, at: later, sig: signer.sign(canonicalBytes(document)) });
     await bob.store.transact(async (tx) => {
@@ -144,7 +146,7 @@ test(
     await bob.restart();
     await ready(bob);
     const shown = await client.encKeyOf(bob.key);
-    expect(shown).toMatchObject({ enc_pub: signedEncKey(bob.office.identity()).encPub, at: later + 1 });
+    expect(shown).toMatchObject({ enc_pub: signedEncKey(bob.context.identity()).encPub, at: later + 1 });
     expect((await bob.status()).enrolment?.enc_key?.at).toBe(later + 1);
     const sent = await alice.sendTo(bob, 'anna', ['bert']);
     await inState(alice, sent, 'done');
@@ -159,7 +161,7 @@ test(
   async () => {
     const { proxy, relay } = await relayWorld();
     let aheadMs = 86_400_000;
-    const carol = await RelayOffice.open('carol', { nowMs: () => relay.clock.nowMs() + aheadMs });
+    const carol = await RelayContext.open('carol', { nowMs: () => relay.clock.nowMs() + aheadMs });
     aheadMs = 0;
     await carol.use(proxy.url);
     await ready(carol);
@@ -172,12 +174,14 @@ test(
   'hosted enrolment: a token from a command; when it runs out and there is no other, mail waits for one',
   async () => {
     const { relay, issuer } = await hostedRelayForTest(FIRST_ADAPTER);
-    const alice = await RelayOffice.open('alice', relay.clock);
+    const alice = await RelayContext.open('alice', relay.clock);
     const file = join(await temporaryFolder(), 'token.json');
     const write = async (): Promise<void> => {
       const host = { ...hostNamed('alice'), ...signerOf(alice) };
       const token = await accountToken(issuer.url, host, { nowMs: relay.clock.nowMs() });
-      await writeFile(file, JSON.stringify({ token, cloud_key: await cloudKeyOf(host) }));
+      // The command may run at any moment: it finds all of the file or none.
+      await writeFile(`${file}.new`, JSON.stringify({ token, cloud_key: await cloudKeyOf(host) }));
+      await rename(`${file}.new`, file);
     };
     await write();
     await alice.use(relay.url, { token_command: `cat '${file}' && mv '${file}' '${file}.used'` });
@@ -203,7 +207,7 @@ test(
     const token = 'poste-invite-an-open-one';
     const nowMs = w.relay.clock.nowMs();
     const invite = { inviteHash: sha256Hex(token), label: '', nowMs, expiresAtMs: nowMs + 3_600_000 };
-    await w.relay.relay.engine.issueInvite({ type: 'IssueInvite', ...invite });
+    await w.relay.relay.engine.admissions.issueInvite({ type: 'IssueInvite', ...invite });
     await w.bob.use(w.proxy.url);
     await until(async () => expect((await w.bob.status()).problem).toMatchObject({ code: 'ENROL_REFUSED' }));
     await w.alice.use(w.proxy.url, { token_command: `echo ${token}` });
@@ -267,7 +271,7 @@ test(
     await bothUse(w);
     const sent = await alice.sendTo(bob, 'anna', ['bert', 'carl', 'dora']);
     await until(async () =>
-      expect((await listQuarantine(bob.office, {})).items).toMatchObject([
+      expect((await listQuarantine(bob.context, {})).items).toMatchObject([
         { reason: 'unknown-agent', recipients: ['carl@bob', 'dora@bob'] },
       ]),
     );
@@ -275,25 +279,25 @@ test(
     // One receipt of three does not end the row.
     await until(async () => expect((await alice.rowOf(sent)).confirmed).toEqual(['bert@bob']));
     expect((await alice.rowOf(sent)).state).toBe('relay-accepted');
-    const number = (await listQuarantine(bob.office, {})).items[0]?.number ?? 0;
+    const number = (await listQuarantine(bob.context, {})).items[0]?.number ?? 0;
     await bob.addAgent('carl');
-    expect(await retryQuarantine(bob.office, { numbers: [number] })).toMatchObject({
+    expect(await retryQuarantine(bob.context, { numbers: [number] })).toMatchObject({
       accepted: [],
       kept: [{ number, reason: 'unknown-agent' }],
     });
-    expect((await listQuarantine(bob.office, {})).items).toMatchObject([{ recipients: ['dora@bob'] }]);
+    expect((await listQuarantine(bob.context, {})).items).toMatchObject([{ recipients: ['dora@bob'] }]);
     await bob.addAgent('dora');
-    expect(await retryQuarantine(bob.office, {})).toMatchObject({ accepted: [number], kept: [] });
+    expect(await retryQuarantine(bob.context, {})).toMatchObject({ accepted: [number], kept: [] });
     await inState(alice, sent, 'done');
     for (const name of ['bert', 'carl', 'dora']) expect(await bob.mailOf(name)).toHaveLength(1);
     const next = await alice.sendTo(bob, 'anna', ['nobody']);
-    await until(async () => expect((await listQuarantine(bob.office, {})).total_items).toBe(1));
-    const [item] = (await listQuarantine(bob.office, {})).items;
-    const discarded = await discardQuarantined(bob.office, { numbers: [item?.number ?? 0] });
+    await until(async () => expect((await listQuarantine(bob.context, {})).total_items).toBe(1));
+    const [item] = (await listQuarantine(bob.context, {})).items;
+    const discarded = await discardQuarantined(bob.context, { numbers: [item?.number ?? 0] });
     expect(discarded).toEqual({ discarded: [item?.number], not_found: [] });
     expect(await alice.rowOf(next)).toMatchObject({ state: 'relay-accepted' });
     await bob.store.transact((tx) => {
-      issueReceipt(tx, bob.office, { ref: sent.ref, agentId: 'agent-bert' as AgentId }, 'read');
+      issueReceipt(tx, bob.context, { ref: sent.ref, agentId: 'agent-bert' as AgentId }, 'read');
     });
     await until(async () => {
       const record = await alice.store.read((reader) => reader.get('sent', sent.ref));

@@ -1,14 +1,15 @@
 /** A relay that speaks only v1: ours, behind a proxy that has nothing of v2. */
 import { expect, test } from 'vitest';
-import { rotateOwnKey } from '../../../src/host/office/own-key.ts';
-import { listQuarantine } from '../../../src/host/office/quarantine.ts';
+import { rotateOwnKey } from '../../../src/host/peers/identity.ts';
+import { wireOf } from '../../../src/host/outbox/outbox.ts';
+import { listQuarantine } from '../../../src/host/inbound/quarantine.ts';
 import { encKeyAdvertisement } from '../../../src/protocol/documents.ts';
 import { canonicalBytes } from '../../../src/protocol/canonical-json.ts';
 import { problemDocument } from '../../../src/protocol/problem.ts';
 import { displayFingerprint } from '../../../src/protocol/public-key.ts';
 import { hostNamed, relay as relayHost } from '../../support/hosts.ts';
 import type { HttpRelayChanges } from '../../support/http-relay.ts';
-import type { RelayOffice } from '../../support/relay-offices.ts';
+import type { RelayContext } from '../../support/relay-contexts.ts';
 import {
   type RelayWorld,
   type SentMessage,
@@ -113,7 +114,7 @@ test(
     const { alice, proxy } = w;
     await alice.use(proxy.url);
     await ready(alice);
-    await rotateOwnKey(alice.office);
+    await rotateOwnKey(alice.context);
     // The new key enrols beside the former one, which has the name as well.
     await until(async () => expect((await alice.status()).enrolment).not.toBeNull());
     proxy.isV1Only = false;
@@ -136,7 +137,7 @@ test(
     // Another host of this name is there, and seals to a key that it signed itself.
     const impostor = { ...hostNamed('eve'), name: 'bob' as never };
     await w.relay.enrol(impostor);
-    const encPub = w.bob.office.identity().sealKey.encPub;
+    const encPub = w.bob.context.identity().sealKey.encPub;
     const document = encKeyAdvertisement({ host_pubkey: impostor.key, enc_pub: encPub, at: 1 });
     const sig = impostor.signer.sign(canonicalBytes(document));
     await w.relay.client(impostor).publishEncKey({ enc_pub: encPub, at: 1, sig });
@@ -172,7 +173,9 @@ test(
     expect(pushes(w)).toBe(2);
     await later(2 * DAY_MS);
     await until(async () =>
-      expect(await w.alice.mailOf('anna')).toMatchObject([{ from: 'poste@alice', subject: 'Undelivered to bob' }]),
+      expect(await w.alice.mailOf('anna')).toMatchObject([
+        { from: 'poste@alice', subject: 'Undelivered/unconfirmed to bob' },
+      ]),
     );
     expect(await w.alice.rowOf(sent)).toMatchObject({ state: 'pending', wireHash });
     const before = pushes(w);
@@ -197,6 +200,8 @@ test(
     );
     w.bob.start();
     await until(async () => expect(await w.bob.mailOf('bert')).toHaveLength(1));
+    // There is room when it is acked, and not when it has arrived.
+    await until(() => expect(w.proxy.asked).toContain('POST /v1/relay/ack'));
     w.relay.clock.move(60_000);
     // The relay asked for a minute of rest, which a new daemon knows nothing of.
     await w.alice.restart();
@@ -214,7 +219,7 @@ test(
     await w.alice.sendTo(w.bob, 'anna', ['nobody-here']);
     await until(async () => expect((await w.bob.mailOf('bert')).map(({ ref }) => ref)).toEqual(refs));
     await until(async () =>
-      expect((await listQuarantine(w.bob.office, {})).items).toMatchObject([
+      expect((await listQuarantine(w.bob.context, {})).items).toMatchObject([
         { via: 'relay', reason: 'unknown-agent', sender_pubkey: w.alice.key, relay: { seq: null } },
       ]),
     );
@@ -226,7 +231,7 @@ test(
     }
     refs.push((await w.alice.sendTo(w.bob, 'anna', ['bert'])).ref);
     await until(async () => expect((await w.bob.mailOf('bert')).map(({ ref }) => ref)).toEqual(refs));
-    expect((await listQuarantine(w.bob.office, {})).items).toHaveLength(1);
+    expect((await listQuarantine(w.bob.context, {})).items).toHaveLength(1);
   },
   WORLD_TEST_MS,
 );
@@ -243,7 +248,7 @@ test(
         ? { status: 200, document: { challenge: 'A'.repeat(43) + '=', relay_pubkey: other, expires_at: 1 } }
         : undefined;
     // The new key of the host has to enrol.
-    await rotateOwnKey(w.alice.office);
+    await rotateOwnKey(w.alice.context);
     await until(async () => expect((await w.alice.status()).state).toBe('key-changed'));
     expect((await w.alice.status()).seen_key).toMatchObject({ relay_pubkey: other });
     expect(await w.alice.side?.set({ url: w.proxy.url })).toMatchObject({ code: 'RELAY_KEY_MISMATCH' });
@@ -251,6 +256,40 @@ test(
   WORLD_TEST_MS,
 );
 
-function keyed({ key, office, name }: RelayOffice): { name: never; key: RelayOffice['key']; signer: never } {
-  return { name: name as never, key, signer: office.identity().signer as never };
+test.each([
+  ['nests deeply', () => ({ id: 'deep', a: JSON.parse(`${'['.repeat(100)}${']'.repeat(100)}`) as unknown })],
+  ['holds 60,000 values', () => ({ id: 'wide', a: Array.from({ length: 60_000 }, (_, at) => at) })],
+  ['has an id that is a number', () => ({ id: 5 })],
+  ['is no object', () => 'words'],
+])(
+  'v1: an envelope that %s is in quarantine, and what stands beside it comes',
+  async (_what, strange) => {
+    const w = await world();
+    await w.bob.use(w.proxy.url);
+    await ready(w.bob);
+    const sent = [await w.alice.sendTo(w.bob, 'anna', ['bert']), await w.alice.sendTo(w.bob, 'anna', ['bert'])];
+    const rows = await Promise.all(sent.map((message) => w.alice.rowOf(message)));
+    const wires = await w.alice.store.read((reader) => rows.map(({ rowId }) => wireOf(reader, rowId).toString()));
+    const [first, second] = wires.map((wire) => JSON.parse(wire) as object);
+    const asked: string[] = [];
+    w.proxy.instead = (method, target) => {
+      if (!target.startsWith('/v1/relay/messages') && !target.startsWith('/v1/relay/ack')) return undefined;
+      asked.push(`${method} ${target}`);
+      if (method === 'POST') return { status: 200, document: { cursor: 'next' }, isForeign: true };
+      const envelopes = target.includes('after=next') ? [] : [first, strange(), second];
+      return { status: 200, document: { envelopes, cursor: 'next', more: false }, isForeign: true };
+    };
+    await w.bob.restart();
+    await until(async () =>
+      expect((await w.bob.mailOf('bert')).map(({ ref }) => ref)).toEqual(sent.map(({ ref }) => ref)),
+    );
+    expect((await listQuarantine(w.bob.context, {})).items).toMatchObject([{ kind: 'envelope', reason: 'malformed' }]);
+    // It is stepped over: the next page is asked for behind it.
+    await until(() => expect(asked.at(-1)).toBe('GET /v1/relay/messages?after=next'));
+  },
+  WORLD_TEST_MS,
+);
+
+function keyed({ key, context, name }: RelayContext): { name: never; key: RelayContext['key']; signer: never } {
+  return { name: name as never, key, signer: context.identity().signer as never };
 }

@@ -25,7 +25,31 @@ describe('loadConfig', () => {
       webListen: { host: '127.0.0.1', port: 8790 },
       retentionDays: 90,
       logLevel: 'info',
+      retryFirstSeconds: 5,
+      retryLongestSeconds: 900,
+      relayPollSeconds: 15,
     });
+  });
+
+  test('when what failed is tried again, and how often a relay is asked, may be shortened', async () => {
+    const file = '[retry]\nfirst_seconds = 0.05\nlongest_seconds = 1\n[relay]\npoll_seconds = 0.1\n';
+    expect(await configOf(file)).toMatchObject({
+      retryFirstSeconds: 0.05,
+      retryLongestSeconds: 1,
+      relayPollSeconds: 0.1,
+    });
+    const environment = {
+      POSTE_RETRY_FIRST_SECONDS: '2',
+      POSTE_RETRY_LONGEST_SECONDS: '3',
+      POSTE_RELAY_POLL_SECONDS: '4',
+    };
+    expect(await configOf(file, environment)).toMatchObject({
+      retryFirstSeconds: 2,
+      retryLongestSeconds: 3,
+      relayPollSeconds: 4,
+    });
+    const why = 'retry.longest_seconds must be at least retry.first_seconds';
+    await expect(configOf('retry.longest_seconds = 4')).rejects.toThrow(why);
   });
 
   test('flags are before the environment, that before the file, that before the defaults', async () => {
@@ -61,6 +85,9 @@ describe('loadConfig', () => {
     ['POSTE_LOG_LEVEL', 'loud'],
     ['POSTE_LAN_LISTEN', '8789'],
     ['POSTE_WEB_LISTEN', '0.0.0.0:8790'],
+    ['POSTE_RETRY_FIRST_SECONDS', '0'],
+    ['POSTE_RETRY_LONGEST_SECONDS', '3601'],
+    ['POSTE_RELAY_POLL_SECONDS', '-1'],
   ])('%s=%s is refused with its name', async (name, value) => {
     await expect(configOf('', { [name]: value })).rejects.toThrow(new RegExp(`^${name} must be `));
   });
@@ -112,6 +139,6 @@ test('the file of a new host says what holds without it, also when every comment
   const uncommented = newConfigText().replaceAll(/^# (?=[a-z_]+ = )/gm, '');
   const { lanAdvertise, ...said } = configOfToml(uncommented, 'config.toml');
   expect(loadConfig({ file: '/nowhere', environment: {} })).toMatchObject(said);
-  expect(Object.keys(said)).toHaveLength(4);
+  expect(Object.keys(said)).toHaveLength(7);
   expect(lanAdvertise).toBeDefined();
 });

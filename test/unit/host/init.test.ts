@@ -2,7 +2,7 @@ import { mkdir, readFile, readdir, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { defaultHostName, initialiseHost } from '../../../src/host/init.ts';
-import { identityOf, loadIdentity, signedEncKey } from '../../../src/host/office/identity.ts';
+import { identityOf, loadIdentity, signedEncKey } from '../../../src/host/peers/identity.ts';
 import { type HostPaths, hostPaths } from '../../../src/host/paths.ts';
 import { openHostStore } from '../../../src/host/store/open.ts';
 import { canonicalBytes } from '../../../src/protocol/canonical-json.ts';

@@ -6,22 +6,21 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { describe, expect, test } from 'vitest';
 import { initialiseHost } from '../../../src/host/init.ts';
-import { addAgent } from '../../../src/host/office/agents.ts';
-import { loadIdentity } from '../../../src/host/office/identity.ts';
-import type { Office } from '../../../src/host/office/office.ts';
-import { listOutbox } from '../../../src/host/office/outbox-list.ts';
-import { dueRows } from '../../../src/host/office/outbox.ts';
-import { rotateOwnKey } from '../../../src/host/office/own-key.ts';
-import { learnDirectory, listPeers, peerOfName, pinPeer, unpair } from '../../../src/host/office/peers.ts';
-import { generateSealKey } from '../../../src/host/office/sealing.ts';
-import { ownOffice } from '../../../src/host/own-office.ts';
+import { RETRY_TIMING } from '../../../src/host/core/outbox-event.ts';
+import { addAgent } from '../../../src/host/agents/agents.ts';
+import { loadIdentity, rotateOwnKey } from '../../../src/host/peers/identity.ts';
+import { createHostContext, type HostContext } from '../../../src/host/context.ts';
+import { listOutbox } from '../../../src/host/outbox/outbox-list.ts';
+import { dueRows } from '../../../src/host/outbox/outbox.ts';
+import { learnDirectory, listPeers, peerOfName, pinPeer, unpair } from '../../../src/host/peers/peers.ts';
+import { generateSealKey } from '../../../src/host/mail/sealing.ts';
 import { type HostPaths, hostPaths } from '../../../src/host/paths.ts';
 import { type RestoreReport, restoreHost } from '../../../src/host/restore.ts';
 import { writeHostBackup } from '../../../src/host/store/backup.ts';
 import { openHostStore } from '../../../src/host/store/open.ts';
 import { finishRestore } from '../../../src/host/store/restored.ts';
 import { type HostName, parseHostName } from '../../../src/protocol/names.ts';
-import { accepted, idOf, send } from '../../support/mail-office.ts';
+import { accepted, idOf, send } from '../../support/mail-context.ts';
 import { hostNamed } from '../../support/hosts.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 
@@ -43,20 +42,20 @@ class Host {
   }
 
   /** As its daemon would, while it runs. */
-  async as<T>(work: (office: Office) => Promise<T>): Promise<T> {
+  async as<T>(work: (context: HostContext) => Promise<T>): Promise<T> {
     const store = await openHostStore(this.paths.store, () => undefined);
     try {
-      return await work(ownOffice(store, await loadIdentity(store), () => undefined));
+      return await work(createHostContext(store, await loadIdentity(store), RETRY_TIMING, () => undefined));
     } finally {
       await store.close();
     }
   }
 
   backup(): Promise<void> {
-    return this.as(async (office) => {
-      const { hostName: host, signer } = office.identity();
-      const header = { host, host_pubkey: signer.publicKey, created_at: office.nowMs(), version: '1' };
-      await pipeline(Readable.from(writeHostBackup(office.store, header)), createWriteStream(this.file));
+    return this.as(async (context) => {
+      const { hostName: host, signer } = context.identity();
+      const header = { host, host_pubkey: signer.publicKey, created_at: context.nowMs(), version: '1' };
+      await pipeline(Readable.from(writeHostBackup(context.store, header)), createWriteStream(this.file));
     });
   }
 
@@ -77,64 +76,64 @@ async function host(): Promise<Host> {
 }
 
 /** A paired host with the agent bob. */
-async function pair(office: Office, name: string): Promise<void> {
+async function pair(context: HostContext, name: string): Promise<void> {
   const { key: publicKey } = hostNamed(name);
   const { enc_pub: encPub } = await generateSealKey();
   const encKey = { hostPubkey: publicKey, encPub, at: 1, sig: '' };
-  await office.store.transact(async (tx) => {
-    const pinned = await pinPeer(tx, office, { hostName: name as HostName, publicKey, encKey, address: null });
-    const directory = { agents: [{ name: 'bob', roles: [] }], fetchedAtMs: office.nowMs() };
-    learnDirectory(tx, accepted(pinned).peerId, directory);
+  await context.store.transact(async (tx) => {
+    const pinned = await pinPeer(tx, context, { hostName: name as HostName, publicKey, encKey, address: null });
+    const directory = { agents: [{ name: 'bob', roles: [] }], fetchedAtMs: context.nowMs() };
+    learnDirectory(tx, accepted(pinned).peerId, directory, context.nowMs());
   });
 }
 
-async function peerNames(office: Office): Promise<string[]> {
-  return (await listPeers(office)).peers.map(({ host: name }) => name).toSorted();
+async function peerNames(context: HostContext): Promise<string[]> {
+  return (await listPeers(context)).peers.map(({ host: name }) => name).toSorted();
 }
 
 describe('what a restore of a host does not undo', () => {
   test('keys and pairings are those of the store that was there', async () => {
     const here = await host();
-    await here.as(async (office) => {
-      await pair(office, 'laptop');
-      await pair(office, 'gone');
+    await here.as(async (context) => {
+      await pair(context, 'laptop');
+      await pair(context, 'gone');
     });
     await here.backup();
-    const before = await here.as(async (office) => {
-      accepted(await rotateOwnKey(office));
-      accepted(await unpair(office, 'gone'));
-      await pair(office, 'later');
-      return office.store.read((reader) => Promise.resolve(reader.get('identity')));
+    const before = await here.as(async (context) => {
+      accepted(await rotateOwnKey(context));
+      accepted(await unpair(context, 'gone'));
+      await pair(context, 'later');
+      return context.store.read((reader) => Promise.resolve(reader.get('identity')));
     });
     const report = await here.restore();
     expect(report.replaced).toMatchObject({ isReadable: true, isSameHost: true });
-    await here.as(async (office) => {
-      const after = await office.store.read((reader) => Promise.resolve(reader.get('identity')));
+    await here.as(async (context) => {
+      const after = await context.store.read((reader) => Promise.resolve(reader.get('identity')));
       expect(after).toEqual({ ...before, receiptFloor: report.receiptFloor });
       expect(after?.keys).toHaveLength(2);
-      expect(office.identity().signer.publicKey).not.toBe(report.backup.host_pubkey);
-      expect(await peerNames(office)).toEqual(['laptop', 'later']);
+      expect(context.identity().signer.publicKey).not.toBe(report.backup.host_pubkey);
+      expect(await peerNames(context)).toEqual(['laptop', 'later']);
     });
   });
 
   test('what waits for a host that was unpaired since is not sent, and its sender is told', async () => {
     const here = await host();
-    const [gone, kept] = await here.as(async (office) => {
-      await pair(office, 'gone');
-      await pair(office, 'laptop');
-      accepted(await addAgent(office, { name: 'eve' }));
-      const sent = ['bob@gone', 'bob@laptop'].map((to) => send(office, 'eve', { to: [to] }));
+    const [gone, kept] = await here.as(async (context) => {
+      await pair(context, 'gone');
+      await pair(context, 'laptop');
+      accepted(await addAgent(context, { name: 'eve' }));
+      const sent = ['bob@gone', 'bob@laptop'].map((to) => send(context, 'eve', { to: [to] }));
       return (await Promise.all(sent)).map((result) => accepted(result).message_id);
     });
     await here.backup();
-    const unpaired = await here.as(async (office) => {
-      const peer = await office.store.read((reader) => Promise.resolve(peerOfName(reader, 'gone')));
-      accepted(await unpair(office, 'gone'));
+    const unpaired = await here.as(async (context) => {
+      const peer = await context.store.read((reader) => Promise.resolve(peerOfName(reader, 'gone')));
+      accepted(await unpair(context, 'gone'));
       return peer;
     });
     await here.restore();
-    await here.as(async (office) => {
-      const { rows } = accepted(await listOutbox(office, { show: 'all' }));
+    await here.as(async (context) => {
+      const { rows } = accepted(await listOutbox(context, { show: 'all' }));
       const states = new Map(rows.map(({ message_id, state }) => [message_id, state]));
       expect(states).toEqual(
         new Map([
@@ -142,10 +141,10 @@ describe('what a restore of a host does not undo', () => {
           [kept, 'pending'],
         ]),
       );
-      const farMs = Date.now() + 1e12;
-      const due = await office.store.read((reader) => dueRows(reader, unpaired!.peerId, farMs, 10));
+      const later = { ...context, nowMs: () => Date.now() + 1e12 };
+      const due = await dueRows(later, unpaired!.peerId, 10);
       expect(due.filter(({ kind }) => kind === 'envelope')).toEqual([]);
-      const told = await office.store.read(async (reader) => reader.get('mailbox', await idOf(office, 'eve')));
+      const told = await context.store.read(async (reader) => reader.get('mailbox', await idOf(context, 'eve')));
       expect(told).toMatchObject({ unread: 1 });
     });
   });
@@ -155,7 +154,7 @@ describe('a restore of a host that was cut short', () => {
   test('between its two renames is finished at the next start', async () => {
     const here = await host();
     await here.backup();
-    await here.as((office) => addAgent(office, { name: 'later' }));
+    await here.as((context) => addAgent(context, { name: 'later' }));
     await here.restore();
     const { store } = here.paths;
     // As a crash leaves it: what served has another name, and the restored one has its own not yet.
@@ -166,8 +165,8 @@ describe('a restore of a host that was cut short', () => {
       'store',
       'store.replaced-TIME',
     ]);
-    await here.as(async (office) => {
-      const report = await office.store.read((reader) => Promise.resolve(reader.get('mailbox', 'owner' as never)));
+    await here.as(async (context) => {
+      const report = await context.store.read((reader) => Promise.resolve(reader.get('mailbox', 'owner' as never)));
       expect(report).toMatchObject({ unread: 1 });
     });
   });
@@ -179,7 +178,7 @@ describe('a restore of a host that was cut short', () => {
     await mkdir(`${store}.restored`);
     await mkdir(`${store}.restoring-0a0b0c0d`);
     await finishRestore(store);
-    await here.as((office) => addAgent(office, { name: 'eve' }));
+    await here.as((context) => addAgent(context, { name: 'eve' }));
     const { keptAside } = await here.restore();
     expect(existsSync(keptAside ?? '')).toBe(true);
     expect(await here.beside()).toEqual(['config.toml', 'store', keptAside?.slice(dirname(store).length + 1)]);

@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { BODY_DEADLINE_MS, BodyReader, discardBody } from '../../../src/http/body.ts';
 import type { BodySink, Exchange } from '../../../src/http/exchange.ts';
-import { SharedBudget } from '../../../src/http/shared-budget.ts';
+import { Budget, type Holder, SLOW_AFTER_MS } from '../../../src/http/budget.ts';
 import { sha256 } from '../../support/hops.ts';
 import { ManualTimers } from '../../support/manual-time.ts';
 import { settled } from '../../support/settled.ts';
@@ -32,10 +32,24 @@ class BodyOnly {
   }
 }
 
-function reading(bytesMax: number, budget = new SharedBudget(1000, 1000), caller = 'caller') {
+let nowMs = 0;
+const monotonicMs = (): number => nowMs;
+
+function budgetOf(bytesMax: number): Budget {
+  return new Budget({ bytesMax, monotonicMs });
+}
+
+function reading(bytesMax: number, budget = budgetOf(1000), holders: Holder[] = []) {
   const body = new BodyOnly();
-  const reader = new BodyReader(body.exchange, budget, caller, bytesMax);
+  const reader = new BodyReader(body.exchange, { budget, holders, expectedBytes: 10 }, bytesMax);
   return { body, reader, budget, result: reader.read() };
+}
+
+/** Whether the budget has room for as much more, while nothing that it holds is slow. */
+function hasRoom(budget: Budget, bytes: number, holders: Holder[] = []): boolean {
+  const claim = budget.claim({ bytes, holders, expectedBytes: 10, deadlineMs: 1000, cut: () => undefined });
+  claim?.release();
+  return claim !== undefined;
 }
 
 test('a body comes whole, with the hash of all of it', async () => {
@@ -74,7 +88,7 @@ test('exactly as many bytes as allowed are fine', async () => {
 
 describe('the budget over all bodies', () => {
   test('only bytes that arrived count, and a body over it is refused', async () => {
-    const budget = new SharedBudget(10, 10);
+    const budget = budgetOf(10);
     const first = reading(100, budget);
     const second = reading(100, budget);
     first.body.send('1234567');
@@ -86,39 +100,56 @@ describe('the budget over all bodies', () => {
   });
 
   test('a caller that holds its share is refused, and nobody else', async () => {
-    const budget = new SharedBudget(10, 4);
-    const slow = reading(100, budget, 'slow');
+    const budget = budgetOf(10);
+    const slowHost: Holder[] = [{ kind: 'key', name: 'slow', bytesMax: 4 }];
+    const slow = reading(100, budget, slowHost);
     slow.body.send('1234');
-    const more = reading(100, budget, 'slow');
+    const more = reading(100, budget, slowHost);
     more.body.send('5');
     expect(await more.result).toBe('no budget');
-    const other = reading(100, budget, 'other');
+    const other = reading(100, budget, [{ kind: 'key', name: 'other', bytesMax: 4 }]);
     other.body.send('1234', true);
     expect(await other.result).toMatchObject({ hash: sha256('1234') });
     slow.reader.release();
-    expect(budget.take('slow', 4)).toBe(true);
+    expect(hasRoom(budget, 4, slowHost)).toBe(true);
+  });
+
+  test('a body that stalls makes room for one that comes, and one that has come whole does not', async () => {
+    const budget = budgetOf(10);
+    const stalled = reading(100, budget);
+    stalled.body.send('123');
+    const whole = reading(100, budget);
+    whole.body.send('4567', true);
+    nowMs += SLOW_AFTER_MS;
+    const next = reading(100, budget);
+    next.body.send('123456', true);
+    expect(await stalled.result).toBe('no budget');
+    expect(await whole.result).toMatchObject({ hash: sha256('4567') });
+    expect(await next.result).toMatchObject({ hash: sha256('123456') });
+    nowMs += SLOW_AFTER_MS;
+    expect(hasRoom(budget, 1)).toBe(false);
   });
 
   test('what a body held is given back once, whatever came of it', () => {
-    const budget = new SharedBudget(10, 10);
+    const budget = budgetOf(10);
     const { body, reader } = reading(100, budget);
     body.send('12345');
     body.abort();
-    expect(budget.take('other', 6)).toBe(false);
+    expect(hasRoom(budget, 6)).toBe(false);
     reader.release();
     reader.release();
-    expect(budget.take('other', 10)).toBe(true);
-    expect(budget.take('other', 1)).toBe(false);
+    expect(hasRoom(budget, 10)).toBe(true);
+    expect(hasRoom(budget, 11)).toBe(false);
   });
 
   test('a body without a budget is hashed and not kept, and counted all the same', async () => {
     const body = new BodyOnly();
-    const result = new BodyReader(body.exchange, undefined, 'caller', 5).read();
+    const result = new BodyReader(body.exchange, undefined, 5).read();
     body.send('abc');
     body.send('de', true);
     expect(await result).toEqual({ type: 'Body', bytes: Buffer.alloc(0), hash: sha256('abcde') });
     const long = new BodyOnly();
-    const tooLong = new BodyReader(long.exchange, undefined, 'caller', 5).read();
+    const tooLong = new BodyReader(long.exchange, undefined, 5).read();
     long.send('abcdef');
     expect(await tooLong).toBe('too large');
   });

@@ -6,6 +6,7 @@ import {
   ENVELOPE_JSON_BOUNDS,
   REQUEST_JSON_BOUNDS,
   parseJsonBounded,
+  splitJsonArray,
 } from '../../../src/protocol/bounded-json.ts';
 import { BODY_BYTES_MAX } from '../../../src/protocol/limits.ts';
 
@@ -197,6 +198,61 @@ describe('bounded JSON: the value is what JSON.parse makes of it', () => {
     );
   });
 });
+
+const DEEP = `${'['.repeat(5000)}${']'.repeat(5000)}`;
+
+describe('bounded JSON: the elements of an array taken out unparsed', () => {
+  it.each([
+    ['none', '{"items":[],"more":true}', []],
+    ['none but spaces', '{"items":[ \n\t],"more":true}', []],
+    ['what nests deeper than can be parsed', `{"more":true,"items":[1,${DEEP},2]}`, ['1', DEEP, '2']],
+    ['what is no JSON', '{"items":[{"a":},nonsense, "b" ],"more":true}', ['{"a":}', 'nonsense', '"b"']],
+    ['brackets, commas and quotes in strings', '{"items":["[{,\\"","]}"],"more":true}', ['"[{,\\""', '"]}"']],
+    ['members of the same name inside', '{"x":{"items":[1]},"items":[{"items":[2]}],"more":true}', ['{"items":[2]}']],
+    ['a text of that name before', '{"name":"items","other":[1],"items":[2],"more":true}', ['2']],
+  ] as const)('%s', (_what, text, elements) => {
+    const found = split(text);
+    expect(found.rest).toMatchObject({ more: true, items: [] });
+    expect(found.elements).toEqual(elements);
+  });
+
+  it('takes what follows the last but one as the last, when there are too many', () => {
+    expect(split('{"items":[1,2,3,4,5]}', 3)).toEqual({ rest: { items: [] }, elements: ['1', '2', '3,4,5'] });
+  });
+
+  it('an element that is no UTF-8 leaves the others and the rest', () => {
+    const bytes = Buffer.concat([Buffer.from('{"items":["'), Buffer.from([0xff]), Buffer.from('",7],"more":true}')]);
+    const { rest, elements } = splitJsonArray(bytes, 'items', WIDE, 100);
+    expect(rest).toEqual({ items: [], more: true });
+    expect(elements.map((element) => parseJsonBounded(element, WIDE))).toEqual([undefined, 7]);
+  });
+
+  it('property: of every object, what JSON.parse makes of its elements and its rest', () => {
+    const spaced = fc.tuple(
+      fc.dictionary(fc.string(), fc.jsonValue(), { maxKeys: 3 }),
+      fc.array(fc.jsonValue(), { maxLength: 5 }),
+      fc.dictionary(fc.string(), fc.jsonValue(), { maxKeys: 3 }),
+      fc.constantFrom(undefined, 1, '\t'),
+    );
+    fc.assert(
+      fc.property(spaced, ([before, items, after, space]) => {
+        const value = { ...before, items, ...after };
+        fc.pre(Object.hasOwn(value, 'items') && value.items === items);
+        const text = JSON.stringify(value, null, space);
+        fc.pre(text.isWellFormed());
+        const { rest, elements } = split(text);
+        expect(rest).toEqual({ ...(JSON.parse(text) as object), items: [] });
+        expect(elements.map((element) => JSON.parse(element) as unknown)).toEqual(JSON.parse(JSON.stringify(items)));
+      }),
+      { numRuns: 300 },
+    );
+  });
+});
+
+function split(text: string, elementsMax = 100): { rest: unknown; elements: string[] } {
+  const { rest, elements } = splitJsonArray(Buffer.from(text, 'utf8'), 'items', WIDE, elementsMax);
+  return { rest, elements: elements.map((bytes) => bytes.toString('utf8')) };
+}
 
 function depthOf(value: unknown): number {
   if (typeof value !== 'object' || value === null) return 0;

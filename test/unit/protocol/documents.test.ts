@@ -7,6 +7,7 @@ import {
   deliveryReceipt,
   enrolClaim,
   expiryNotice,
+  lanHelloWord,
   lanPair,
 } from '../../../src/protocol/documents.ts';
 import type { Epoch } from '../../../src/protocol/epoch.ts';
@@ -45,7 +46,10 @@ const delivered = deliveryReceipt({
   sender_host_pubkey: 'S' as PublicKey,
   wire_hash: 'ff' as Sha256Hex,
 });
-const pair = lanPair({ role: 'inviter', inviter_pubkey: 'I' as PublicKey, acceptor_pubkey: 'A' as PublicKey });
+const parties = { inviter_pubkey: 'I' as PublicKey, acceptor_pubkey: 'A' as PublicKey };
+const asks = lanPair({ role: 'acceptor', ...parties, body: { host: 'a', port: 1 } });
+const hello = lanHelloWord({ nonce: 'N', pubkey: 'P' as PublicKey, address: 'h:1', now: 4 });
+const pair = lanPair({ role: 'inviter', ...parties, body: { host: 'i' }, acceptor_mac: 'M' });
 
 describe('signed documents: exactly the members that are signed', () => {
   it('what a host signs to enrol', () => {
@@ -73,14 +77,22 @@ describe('signed documents: exactly the members that are signed', () => {
   });
 
   it('what pairs two hosts', () => {
+    expect(canonicalJson(asks)).toBe(
+      '{"acceptor_pubkey":"A","body":{"host":"a","port":1},"inviter_pubkey":"I","role":"acceptor","type":"lan-pair","v":2}',
+    );
     expect(canonicalJson(pair)).toBe(
-      '{"acceptor_pubkey":"A","inviter_pubkey":"I","role":"inviter","type":"lan-pair","v":1}',
+      '{"acceptor_mac":"M","acceptor_pubkey":"A","body":{"host":"i"},"inviter_pubkey":"I","role":"inviter","type":"lan-pair","v":2}',
     );
   });
 
+  it('that a host listens at an address', () => {
+    expect(canonicalJson(hello)).toBe('{"address":"h:1","nonce":"N","now":4,"pubkey":"P","type":"lan-hello","v":1}');
+  });
+
   it('each has `v` and a `type` of its own, so that no signature is good for two kinds', () => {
-    const documents = [enrol, accept, expiry, delivered, pair];
-    expect(new Set(documents.map(({ v }) => v))).toEqual(new Set([1]));
+    const documents = [enrol, accept, expiry, delivered, pair, hello];
+    // A pairing of version 1 covered the keys alone: it was never released.
+    expect(documents.map(({ v }) => v)).toEqual([1, 1, 1, 1, 2, 1]);
     expect(new Set(documents.map(({ type }) => type)).size).toBe(documents.length);
   });
 

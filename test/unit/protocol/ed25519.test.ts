@@ -22,6 +22,7 @@ import {
   littleEndian,
   torsionPoints,
 } from '../../support/edwards25519.ts';
+import { share } from '../../support/thorough.ts';
 
 hashes.sha512 = sha512;
 
@@ -106,6 +107,7 @@ describe('Ed25519 signer (RFC 8032)', () => {
         expect(signature).toHaveLength(88);
         expect(signature).toBe(Buffer.from(nobleSign(message, seed)).toString('base64'));
       }),
+      { numRuns: share(100) },
     );
   });
 
@@ -155,7 +157,7 @@ describe('Ed25519 verifier', () => {
           seen[valid ? 'valid' : 'invalid']++;
         },
       ),
-      { numRuns: 200 },
+      { numRuns: share(200) },
     );
     expect(Math.min(seen.valid, seen.invalid)).toBeGreaterThan(0);
   });
@@ -167,6 +169,7 @@ describe('Ed25519 verifier', () => {
         expect(isValid(key, MESSAGE, signature)).toBe(false);
         expect(nobleVerifies(key, MESSAGE, signature)).toBe(false);
       }),
+      { numRuns: share(100) },
     );
   });
 

@@ -8,6 +8,7 @@ import {
   HOP_SKEW_MAX_MS,
   type HopFields,
   hopLanMessage,
+  isHopNonce,
   hopV1Message,
   hopV2Message,
   parseHopTimestamp,
@@ -55,10 +56,24 @@ describe('signed hop: the bytes that are signed', () => {
     );
   });
 
-  it('LAN: the lines of v2 under a tag of their own, so that neither is ever good for the other', () => {
-    const [tag, ...lines] = hopLanMessage(hop(), RELAY).toString('utf8').split('\n');
+  it('LAN: the lines of v2 and a nonce, under a tag of their own, so that neither is ever good for the other', () => {
+    const [tag, ...lines] = hopLanMessage(hop(), RELAY, 'AAAAAAAAAAAAAAAAAAAAAA').toString('utf8').split('\n');
     const [, ...linesOfV2] = hopV2Message(hop(), RELAY).toString('utf8').split('\n');
-    expect([tag, lines]).toEqual(['mail-hop-lan', linesOfV2]);
+    expect([tag, lines]).toEqual(['mail-hop-lan-2', [...linesOfV2, 'AAAAAAAAAAAAAAAAAAAAAA']]);
+  });
+
+  it('LAN: a nonce is the canonical base64url of 16 bytes', () => {
+    for (const byte of [0, 0x51, 0xff]) expect(isHopNonce(Buffer.alloc(16, byte).toString('base64url'))).toBe(true);
+    const others = [
+      '',
+      'A'.repeat(21),
+      'A'.repeat(23),
+      `${'A'.repeat(21)}B`,
+      `${'A'.repeat(21)}=`,
+      `${'+'.repeat(21)}A`,
+    ];
+    for (const text of [...others, `${'A'.repeat(22)}\n`, undefined, ['A'.repeat(22)]])
+      expect(isHopNonce(text)).toBe(false);
   });
 
   it('v2: `?` differs from no query, and nothing of the query is decoded or put in order (trap 21)', () => {
@@ -127,6 +142,7 @@ describe('signed hop: the bytes that are signed', () => {
       timestamp: 'x-mail-ts',
       signature: 'x-mail-sig',
       key: 'x-mail-key',
+      nonce: 'x-mail-nonce',
     });
     expect(HOP_SKEW_MAX_MS).toBe(300_000);
   });

@@ -1,8 +1,14 @@
 import { hash } from 'node:crypto';
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { PUSHED_KINDS, type PushedItem, isObject, itemIdToEcho } from '../../../src/protocol/items.ts';
-import { type ItemBounds, parsePushedItem as parseBounded } from '../../../src/protocol/items.ts';
+import {
+  isObject,
+  type ItemBounds,
+  itemIdToEcho,
+  parsePushedItem as parseBounded,
+  PUSHED_KINDS,
+  type PushedItem,
+} from '../../../src/protocol/items.ts';
 
 const BOUNDS: ItemBounds = { targetsMax: 64, itemBytesMax: 524_288 };
 

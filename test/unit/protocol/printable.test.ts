@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { isPrintable, printable } from '../../../src/protocol/printable.ts';
+import { isPrintable, jsonEscape, printable, printableWithin } from '../../../src/protocol/printable.ts';
 
 describe('printable', () => {
   test.each([
@@ -27,6 +27,39 @@ describe('printable', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary' }), (text) => {
         expect(isPrintable(printable(text))).toBe(true);
+      }),
+    );
+  });
+});
+
+describe('printable and bounded', () => {
+  test.each([
+    ['ab', 4, 'ab'],
+    ['abcd', 4, 'abcd'],
+    ['abcde', 4, 'abc…'],
+    ['a\u202e', 20, 'a\\u{202e}'],
+    ['\u202e\u202e', 10, '\\u{202e}\\…'],
+  ])('of %j within %i', (text, max, shown) => {
+    expect(printableWithin(text, max)).toBe(shown);
+  });
+
+  test('property: printable, never longer, and the text itself where that is both', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary' }), fc.integer({ min: 1, max: 12 }), (text, max) => {
+        const shown = printableWithin(text, max);
+        expect(shown.length).toBeLessThanOrEqual(max);
+        expect(isPrintable(shown)).toBe(true);
+        expect(shown === text).toBe(isPrintable(text) && text.length <= max);
+      }),
+    );
+  });
+
+  test('property: a JSON text with every other character escaped is the same JSON', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary' }), (text) => {
+        const escaped = printable(JSON.stringify(text), jsonEscape);
+        expect(isPrintable(escaped)).toBe(true);
+        expect(JSON.parse(escaped)).toBe(text);
       }),
     );
   });

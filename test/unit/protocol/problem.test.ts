@@ -1,7 +1,13 @@
 import { describe, expect, it } from 'vitest';
-import { PROBLEMS, type ProblemCode, problemDocument } from '../../../src/protocol/problem.ts';
+import {
+  PROBLEMS,
+  type ProblemCode,
+  problemCodeOf,
+  problemDocument,
+  problemText,
+} from '../../../src/protocol/problem.ts';
 
-/** The table of protocol.md, section 3. */
+/** The table of docs/protocol.md, "Errors". */
 const STATUSES: Record<ProblemCode, number> = {
   BAD_REQUEST: 400,
   BAD_ACK: 400,
@@ -9,6 +15,7 @@ const STATUSES: Record<ProblemCode, number> = {
   NOT_ENROLLED: 401,
   BAD_SIGNATURE: 401,
   CLOCK_SKEW: 401,
+  REPLAYED_HOP: 401,
   NO_CHALLENGE: 401,
   ENROL_REFUSED: 403,
   KEY_MISMATCH: 403,
@@ -55,5 +62,25 @@ describe('problem documents (RFC 9457)', () => {
       code: 'EPOCH_CHANGED',
       epoch: 'E2',
     });
+  });
+});
+
+describe('an answer that may be anything', () => {
+  it.each([
+    ['a problem', { code: 'BAD_ACK', detail: 'beyond' }, 'BAD_ACK', 'BAD_ACK: beyond'],
+    ['a code that nobody knows yet', { code: 'TEAPOT_2', detail: '' }, 'TEAPOT_2', 'TEAPOT_2'],
+    ['a code without an end', { code: 'A'.repeat(1 << 20), detail: 'why' }, '', 'why'],
+    ['a code that a terminal obeys', { code: 'BAD\u001b[2J' }, '', ''],
+    ['words that turn text around', { detail: 'a\u202eb\n' }, '', 'a\\u{202e}b\\u{a}'],
+    ['other types', { code: 5, detail: ['x'] }, '', ''],
+    ['no object', 'words', '', ''],
+    ['nothing', undefined, '', ''],
+  ])('%s has a code and words of some length, or none', (_what, document, code, text) => {
+    expect(problemCodeOf(document)).toBe(code);
+    expect(problemText(document)).toBe(text);
+  });
+
+  it('words without an end are cut', () => {
+    expect(problemText({ detail: 'x'.repeat(1 << 20) })).toHaveLength(300);
   });
 });

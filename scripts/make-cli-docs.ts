@@ -1,0 +1,150 @@
+/**
+ * Writes docs/cli.md, the reference of every command, from the commands themselves:
+ *
+ *   npm run docs:cli
+ *
+ * test/e2e/commands.test.ts fails when the page and this script differ.
+ */
+import { EventEmitter } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
+import { pathToFileURL } from 'node:url';
+import type { Argument, Command, Option } from 'commander';
+import { EXIT, type ExitName } from '../src/cli/lib/exit.ts';
+import type { CommandContext } from '../src/cli/lib/context.ts';
+import { posteCommand } from '../src/cli/run.ts';
+
+export const CLI_PAGE = join(import.meta.dirname, '../docs/cli.md');
+
+const EXIT_MEANINGS: Readonly<Record<ExitName, string>> = {
+  ok: 'done',
+  failure:
+    'failed; `doctor`, `trace`, `relay log verify` and `relay log check-proof` also end so when they find something wrong',
+  usage: 'a flag, an argument or a command that does not exist, or a value that cannot be read',
+  notFound: 'what was named is not there: a message, an agent, a host, an item, a file',
+  conflict: 'something is in the way: a port or a store in use, a name that several hosts have, a file that exists',
+  refused: 'refused: a key that is not the right one, a newer store, a relay or daemon of another user',
+  temporary: 'not now: no daemon runs, something does not answer, or a limit is reached; try again later',
+  interrupted: 'interrupted by ctrl-c',
+};
+
+const HEAD = `<!-- Made by npm run docs:cli from the commands. Do not edit. -->
+
+# Commands
+
+Every command of \`poste\`, as its \`--help\` shows it. Data goes to standard output, everything else to standard error. With \`--json\` the data is one JSON document, or one on each line where a command goes on printing, and an error is \`{code, message, details}\`.
+
+Every command ends with one of these exit codes:
+
+| code | name | meaning |
+|---|---|---|
+`;
+
+/** What commands are built with. None of them runs, and the environment changes no default. */
+const CONTEXT: CommandContext = {
+  stdin: process.stdin,
+  stdout: new PassThrough(),
+  stderr: new PassThrough(),
+  env: {},
+  signals: new EventEmitter(),
+  program: 'poste',
+  abort: (exitCode) => process.exit(exitCode),
+  exitCode: EXIT.ok,
+};
+
+/** The whole page. */
+export async function cliPage(): Promise<string> {
+  const exits = Object.entries(EXIT) as [ExitName, number][];
+  const rows = exits.map(([name, code]) => `| ${code} | ${name} | ${EXIT_MEANINGS[name]} |`);
+  const sections = leaves(await posteCommand(undefined, CONTEXT)).map(({ name, command }) => section(name, command));
+  return `${HEAD}${rows.join('\n')}\n\n${sections.join('\n')}`;
+}
+
+interface NamedCommand {
+  /** With the names of its parents: `poste relay log`. */
+  name: string;
+  command: Command;
+}
+
+/** The command and all below it, in the order in which help shows them. */
+function leaves(command: Command, parents = ''): NamedCommand[] {
+  const name = `${parents}${command.name()}`;
+  const children = command.commands.filter((child) => child.name() !== 'help');
+  return [{ name, command }, ...children.flatMap((child) => leaves(child, `${name} `))];
+}
+
+function section(name: string, command: Command): string {
+  const help = command.createHelp();
+  const children = help.visibleCommands(command).filter((child) => child.name() !== 'help');
+  const parts = [`## ${name}\n`, `${command.description()}\n`, `    ${name} ${command.usage()}\n`];
+  if (children.length > 0) parts.push(childTable(name, children));
+  const byDefault = defaultChildOf(command);
+  if (byDefault !== undefined) parts.push(`Without a command: \`${name} ${byDefault}\`.\n`);
+  const args = help.visibleArguments(command);
+  if (args.length > 0) parts.push(table(['argument', 'meaning'], args.map(argumentRow)));
+  const options = help.visibleOptions(command).filter(({ long }) => long !== '--help');
+  if (options.length > 0) parts.push(table(['flag', 'default', 'meaning'], options.map(optionRow)));
+  const notes = notesOf(command);
+  if (notes !== '') parts.push(`\`\`\`text\n${notes}\n\`\`\`\n`);
+  return parts.join('\n');
+}
+
+/** The command that runs where none of the children is named. Commander keeps it to itself. */
+function defaultChildOf(command: Command): string | undefined {
+  return (command as unknown as { _defaultCommandName?: string | null })._defaultCommandName ?? undefined;
+}
+
+function childTable(name: string, children: readonly Command[]): string {
+  const rows = children.map((child) => {
+    const full = `${name} ${child.name()}`;
+    return [`[\`${full}\`](#${full.replaceAll(' ', '-')})`, child.description()];
+  });
+  return table(['command', 'what it does'], rows);
+}
+
+function argumentRow(argument: Argument): string[] {
+  return [`\`${argument.name()}\``, argument.description];
+}
+
+function optionRow(option: Option): string[] {
+  const { flags, description, argChoices, mandatory } = option;
+  const choices = argChoices ? `; one of ${argChoices.map((choice) => `\`${choice}\``).join(', ')}` : '';
+  // Some say their default in words, because it is found only when the command runs.
+  const inWords = / \(default: (?<words>[^)]*)\)/.exec(description);
+  const byDefault = mandatory ? 'must be given' : (inWords?.groups?.['words'] ?? defaultText(option));
+  return [`\`${flags}\``, byDefault, `${description.replace(inWords?.[0] ?? '', '')}${choices}`];
+}
+
+function defaultText({ defaultValue, defaultValueDescription }: Option): string {
+  if (defaultValueDescription !== undefined) return defaultValueDescription;
+  if (defaultValue === undefined || defaultValue === false) return '';
+  return typeof defaultValue === 'string' ? `\`${defaultValue}\`` : JSON.stringify(defaultValue);
+}
+
+/** What a command's help says below its options: notes, environment, examples. */
+function notesOf(command: Command): string {
+  let shown = '';
+  command.configureOutput({
+    writeOut: (text) => {
+      shown += text;
+    },
+  });
+  command.outputHelp();
+  return shown.slice(command.helpInformation().length).trim();
+}
+
+function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const lines = [head, head.map(() => '---'), ...rows.map((row) => row.map(cell))];
+  return `${lines.map((line) => `| ${line.join(' | ')} |`).join('\n')}\n`;
+}
+
+/** A \`|\` would end the cell, and \`<name>\` outside of code would be HTML. */
+function cell(text: string): string {
+  const escaped = text.replaceAll('|', String.raw`\|`);
+  return escaped.startsWith('`') ? escaped : escaped.replaceAll(/(?<!`)<(?<name>[^>`]*)>/g, '`<$<name>>`');
+}
+
+if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
+  writeFileSync(CLI_PAGE, await cliPage());
+}

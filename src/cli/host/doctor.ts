@@ -1,0 +1,145 @@
+/** `poste doctor`: checks everything about this host, and shows the command that repairs what is broken. */
+import { existsSync } from 'node:fs';
+import { getuid } from 'node:process';
+import { Command } from 'commander';
+import { type Check, CHECK_AREAS, type CheckArea, type DoctorResult } from '../../host/api/schemas/daemon.ts';
+import {
+  daemonChecks,
+  type DaemonFacts,
+  type DaemonPlace,
+  idleStore,
+  placeChecks,
+  type PlaceFacts,
+  placeFacts,
+} from '../../host/doctor/local-checks.ts';
+import { mailChecks } from '../../host/doctor/mail-checks.ts';
+import { peerCheck } from '../../host/doctor/peer-checks.ts';
+import { countText } from '../../host/core/spans.ts';
+import { CallFailed, DaemonClient } from '../../host/api/client.ts';
+import type { HostPaths } from '../../host/paths.ts';
+import { unitPath } from '../../host/systemd-unit.ts';
+import { printable } from '../../protocol/printable.ts';
+import { type CommandContext, homeFolder } from '../lib/context.ts';
+import { CommandFailed } from '../lib/exit.ts';
+import { ownPaths } from '../lib/host-paths.ts';
+import { jsonLine } from '../lib/format.ts';
+import { softwareVersion } from '../../lib/package-root.ts';
+
+const NOTES = `
+Checks the config, the folders, the daemon and its store. Then the daemon checks every paired host, the relay (its key,
+epoch and clock, and what it knows about this host), the mail that waits or is in quarantine, and how agents can be woken.
+Nothing is changed. If something is broken, the command ends with 1, and shows below each broken check the command that
+repairs it. Without a daemon it checks what can be checked without one.
+
+Examples:
+  $ poste doctor
+  $ poste doctor --json`;
+
+const TITLES: Readonly<Record<CheckArea, string>> = {
+  host: 'This host',
+  daemon: 'The daemon',
+  peers: 'Paired hosts',
+  relay: 'The relay',
+  mail: 'Mail on its way',
+  wake: 'Agents',
+};
+
+interface Examined {
+  /** Null while no daemon answers. */
+  host: string | null;
+  fingerprint: string | null;
+  checks: Check[];
+}
+
+export function doctorCommand(context: CommandContext): Command {
+  return new Command('doctor')
+    .option('--json', 'print it as one JSON document')
+    .addHelpText('after', NOTES)
+    .action(async ({ json }: { json?: boolean }) => {
+      const examined = await examine(context);
+      const { checks } = examined;
+      const [broken, notes] = (['broken', 'note'] as const).map(
+        (state) => checks.filter((one) => one.state === state).length,
+      );
+      const counts = { ok: broken === 0, broken, notes };
+      context.stdout.write(json ? jsonLine({ ...counts, ...examined }) : textOf(examined, broken ?? 0, notes ?? 0));
+      if (!broken) return;
+      throw new CommandFailed(
+        'failure',
+        'BROKEN',
+        `${countText(broken, 'thing')} ${broken === 1 ? 'is' : 'are'} broken`,
+        {
+          checks: checks.filter(({ state }) => state === 'broken').map(({ id, about }) => ({ id, about })),
+        },
+      );
+    });
+}
+
+async function examine(context: CommandContext): Promise<Examined> {
+  const paths = ownPaths(context);
+  const place = await placeFacts({ paths, environment: context.env, userId: getuid?.() });
+  const here: DaemonPlace = {
+    version: softwareVersion(),
+    store: paths.store,
+    isUnit: existsSync(unitPath(context.env, homeFolder(context))),
+  };
+  const local = placeChecks(place);
+  const asked = await askDaemon(paths);
+  if ('checks' in asked) {
+    const { host, fingerprint, checks, ...running } = asked;
+    return { host, fingerprint, checks: [...local, ...daemonChecks({ type: 'running', ...running }, here), ...checks] };
+  }
+  const { facts, seen } = asked.type === 'absent' ? await withoutDaemon(paths, place) : { facts: asked, seen: [] };
+  return { host: null, fingerprint: null, checks: [...local, ...daemonChecks(facts, here), ...seen] };
+}
+
+async function askDaemon({
+  socket,
+  store,
+}: HostPaths): Promise<DoctorResult | Exclude<DaemonFacts, { type: 'running' }> | { type: 'absent' }> {
+  try {
+    return await new DaemonClient(socket, store).call('doctor', {});
+  } catch (error) {
+    if (!(error instanceof CallFailed)) throw error;
+    const { code, message } = error;
+    if (code === 'DAEMON_NOT_RUNNING') return { type: 'absent' };
+    return code === 'NOT_UNDERSTOOD' ? { type: 'other-version' } : { type: 'unusable', code, message };
+  }
+}
+
+/** What its store says, when it can be opened. */
+async function withoutDaemon(paths: HostPaths, place: PlaceFacts): Promise<{ facts: DaemonFacts; seen: Check[] }> {
+  const nowMs = Date.now();
+  const { store, stored } = await idleStore(paths, place, nowMs);
+  const facts: DaemonFacts = { type: 'absent', store };
+  if (!stored) return { facts, seen: [] };
+  const { peers, mail } = stored;
+  return { facts, seen: [...peers.map((peer) => peerCheck(peer.facts, nowMs)), ...mailChecks(mail, nowMs)] };
+}
+
+function textOf({ host, fingerprint, checks }: Examined, broken: number, notes: number): string {
+  const head = host === null ? '' : `Host ${host}, ${fingerprint}\n\n`;
+  const width = Math.min(LABEL_CHARACTERS_MAX, Math.max(...checks.map((check) => labelOf(check).length)));
+  const areas = CHECK_AREAS.flatMap((area) => {
+    const lines = checks.filter((check) => check.area === area).map((check) => checkText(check, width));
+    return lines.length === 0 ? [] : [`${TITLES[area]}\n${lines.join('')}`];
+  });
+  const look = notes === 0 ? '' : `${countText(notes, 'thing')} ${notes === 1 ? 'is' : 'are'} worth a look`;
+  const end = broken > 0 ? look : `Nothing is broken${look === '' ? '' : `, ${look}`}`;
+  return `${head}${areas.join('\n')}${end === '' ? '' : `\n${end}.\n`}`;
+}
+
+const MARKS: Readonly<Record<Check['state'], string>> = { ok: 'ok', note: 'note', broken: 'BROKEN' };
+const LABEL_CHARACTERS_MAX = 24;
+
+function checkText(check: Check, width: number): string {
+  const { state, sentence, command } = check;
+  const line = `  ${MARKS[state].padEnd(6)}  ${labelOf(check).padEnd(width)}  ${printable(sentence)}\n`;
+  return command === null ? line : `${line}${''.padEnd(width + 12)}$ ${printable(command)}\n`;
+}
+
+/** Which paired host or agent, or what of the area. */
+function labelOf({ id, area, about }: Check): string {
+  if (about !== null && id !== 'folder') return printable(about);
+  return id.startsWith(`${area}-`) ? id.slice(area.length + 1) : id;
+}

@@ -1,0 +1,89 @@
+/** `poste status` and `poste host rotate-key`: the daemon of this host, and the key of this host. */
+import { setTimeout } from 'node:timers/promises';
+import { Command } from 'commander';
+import type { StatusResult } from '../../host/api/schemas/daemon.ts';
+import { confirmed } from '../lib/input.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { ask, type DaemonFlags, withDaemonFlags } from '../lib/daemon-call.ts';
+import { jsonLine, formatTime, formatFields } from '../lib/format.ts';
+
+const STATUS_NOTES = `
+Examples:
+  $ poste status
+  $ poste status --json`;
+
+export function statusCommand(context: CommandContext): Command {
+  const command = new Command('status');
+  return withDaemonFlags(command, 'print it as one JSON document')
+    .addHelpText('after', STATUS_NOTES)
+    .action(async (flags: DaemonFlags) => {
+      const status = await ask(context, 'status', {}, flags);
+      context.stdout.write(flags.json ? jsonLine(status) : statusText(status));
+    });
+}
+
+function statusText(status: StatusResult): string {
+  const rows = [
+    ['fingerprint', status.fingerprint],
+    ['running', `since ${formatTime(status.started_at)}, process ${status.pid}, version ${status.version}`],
+    ['agents', String(status.agents)],
+    ['for you', `${status.owner_unread} unread`],
+    ['store', status.store],
+    ['config', status.config],
+    ['socket', status.socket],
+  ];
+  return `Host ${status.host}\n${formatFields(rows, 12)}`;
+}
+
+/** How long the command waits for paired hosts to learn the new key. */
+const TOLD_WITHIN_MS = 1_000;
+const LOOK_AGAIN_MS = 100;
+
+const ROTATE_NOTES = `
+The old key signs the new one, so paired hosts accept it without pairing again. Hosts that answer learn the new key at once;
+the others learn it when they answer, or from the relay with the next mail. This command lists the hosts that do not know
+the new key yet, and poste doctor lists them until they do. Mail that was sealed for the old key can be read for 60 days.
+Make a backup afterwards: an older one holds the old key, which no host accepts any more.
+
+Examples:
+  $ poste host rotate-key
+  $ poste host rotate-key --yes --json`;
+
+export function hostCommand(context: CommandContext): Command {
+  return new Command('host')
+    .addCommand(rotateKeyCommand(context))
+    .addHelpText('after', '\nExample:\n  $ poste host rotate-key');
+}
+
+function rotateKeyCommand(context: CommandContext): Command {
+  const command = new Command('rotate-key')
+    .description('Give this host a new key, and tell paired hosts.')
+    .option('--yes', 'do not ask for confirmation');
+  return withDaemonFlags(command, 'print the keys as one JSON document')
+    .addHelpText('after', ROTATE_NOTES)
+    .action(async (flags: DaemonFlags & { yes?: boolean }) => {
+      const stake = 'a new key cannot be undone';
+      await confirmed(context, 'Give this host a new key? It never uses the old one again.', { ...flags, stake });
+      const rotated = await ask(context, 'rotate-key', {}, flags);
+      const unaware = rotated.peers === 0 ? [] : await hostsNotTold(context, flags);
+      const told = rotated.peers === 0 ? '' : `  paired hosts ${toldText(rotated.peers, unaware)}\n`;
+      const text = `This host has a new key.\n  fingerprint  ${rotated.fingerprint}\n${told}`;
+      context.stdout.write(flags.json ? jsonLine({ ...rotated, unaware }) : text);
+    });
+}
+
+/** The paired hosts that do not know the new key, once those that answer have been told. */
+async function hostsNotTold(context: CommandContext, flags: DaemonFlags): Promise<string[]> {
+  for (let waitedMs = 0; ; waitedMs += LOOK_AGAIN_MS) {
+    const { peers } = await ask(context, 'peers', {}, flags);
+    const unaware = peers.filter((peer) => !peer.knows_our_key).map(({ host }) => host);
+    if (unaware.length === 0 || waitedMs >= TOLD_WITHIN_MS) return unaware;
+    await setTimeout(LOOK_AGAIN_MS);
+  }
+}
+
+function toldText(peers: number, unaware: readonly string[]): string {
+  if (unaware.length === 0) return `${peers}, all of them know it`;
+  return `${peers}, not told yet: ${unaware.join(', ')}. They learn it over the LAN when they answer, or
+               from the relay with the next mail. poste doctor lists those that do not know it.`;
+}

@@ -1,0 +1,148 @@
+/** `poste pair`, `poste peers` and `poste unpair`: the hosts that exchange mail with this one. */
+import { text as readAll } from 'node:stream/consumers';
+import { Command } from 'commander';
+import type { InviteResult, PeerView } from '../../host/api/schemas/peers.ts';
+import { confirmed } from '../lib/input.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { ask, type DaemonFlags, withDaemonFlags } from '../lib/daemon-call.ts';
+import { jsonLine, table, formatTime } from '../lib/format.ts';
+import { lanAddress } from '../lib/values.ts';
+
+/** Pairing sends two requests to the other host, which may be slow. */
+const ACCEPT_SILENCE_MS = 90_000;
+
+const PAIR_NOTES = `
+One host invites; the other accepts, with the code and the address of the first. A code pairs one host within ten minutes:
+send it where nobody else can read it. It also protects the names and addresses that the hosts exchange. You need not
+compare the fingerprints; they are shown in case you want to.
+
+Examples:
+  $ poste pair invite
+  $ poste pair accept 0123-4567-... 192.168.1.7:8789`;
+
+export function pairCommand(context: CommandContext): Command {
+  return new Command('pair')
+    .addCommand(inviteCommand(context))
+    .addCommand(acceptCommand(context))
+    .addHelpText('after', PAIR_NOTES);
+}
+
+function inviteCommand(context: CommandContext): Command {
+  const command = new Command('invite').description('Print a code that lets one host pair with this one.');
+  return withDaemonFlags(command, 'print the code and where to call as one JSON document')
+    .addHelpText('after', '\nExample:\n  $ poste pair invite')
+    .action(async (flags: DaemonFlags) => {
+      const invitation = await ask(context, 'pair-invite', {}, flags);
+      context.stdout.write(flags.json ? jsonLine(invitation) : invitationText(invitation));
+    });
+}
+
+function acceptCommand(context: CommandContext): Command {
+  const command = new Command('accept')
+    .description('Pair with the host that printed the code.')
+    .argument('<code>', 'the code; - for standard input')
+    .argument('<address>', 'where that host listens, host:port', lanAddress);
+  return withDaemonFlags(command, 'print the paired host as one JSON document')
+    .addHelpText('after', '\nExample:\n  $ poste pair accept - 192.168.1.7:8789 < code.txt')
+    .action(async (said: string, address: string, flags: DaemonFlags) => {
+      const code = said === '-' ? (await readAll(context.stdin)).trim() : said;
+      const peer = await ask(context, 'pair-accept', { code, address }, flags, { silenceMs: ACCEPT_SILENCE_MS });
+      context.stdout.write(flags.json ? jsonLine(peer) : pairedText(peer));
+    });
+}
+
+function invitationText({ code, expires_at, addresses, fingerprint }: InviteResult): string {
+  const [address = ''] = addresses;
+  const others = addresses.slice(1).map((other) => `  or at        ${other}\n`);
+  return [
+    `On the other host, until ${formatTime(expires_at)}, and once:\n`,
+    `  poste pair accept ${code} ${address}\n`,
+    ...others,
+    `  fingerprint  ${fingerprint}\n`,
+  ].join('');
+}
+
+function pairedText({ host, fingerprint, address }: PeerView): string {
+  return `Paired with ${host}.\n  fingerprint  ${fingerprint}\n  address      ${address ?? 'unknown'}\n`;
+}
+
+const PEERS_NOTES = `
+Name a host by its name or its fingerprint (SHA256:...). Poste learns the new address of a host when that host connects. If
+neither host can reach the other any more, set the address yourself.
+
+Examples:
+  $ poste peers
+  $ poste peers --json
+  $ poste peers address laptop 192.168.1.9:8789`;
+
+export function peersCommand(context: CommandContext): Command {
+  return new Command('peers')
+    .addCommand(listCommand(context), { isDefault: true })
+    .addCommand(addressCommand(context))
+    .addHelpText('after', PEERS_NOTES);
+}
+
+function listCommand(context: CommandContext): Command {
+  return withDaemonFlags(new Command('list').description('List them.'), 'print them as one JSON document')
+    .addHelpText('after', '\nExample:\n  $ poste peers list --json')
+    .action(async (flags: DaemonFlags) => {
+      const list = await ask(context, 'peers', {}, flags);
+      context.stdout.write(flags.json ? jsonLine(list) : peerTable(list.peers));
+    });
+}
+
+function addressCommand(context: CommandContext): Command {
+  const command = new Command('address')
+    .description('Set the address of a paired host.')
+    .argument('<host>', 'its name or fingerprint')
+    .argument('<address>', 'host:port', lanAddress);
+  return withDaemonFlags(command, 'print the host as one JSON document')
+    .addHelpText('after', '\nExample:\n  $ poste peers address laptop 192.168.1.9:8789')
+    .action(async (host: string, address: string, flags: DaemonFlags) => {
+      const peer = await ask(context, 'peer-address', { host, address }, flags);
+      context.stdout.write(flags.json ? jsonLine(peer) : `${peer.host} is now at ${peer.address}.\n`);
+    });
+}
+
+function peerTable(peers: readonly PeerView[]): string {
+  if (peers.length === 0) return 'This host is not paired with any host: see poste pair --help.\n';
+  return table<PeerView>(
+    [
+      { title: 'HOST', cell: ({ host }) => host },
+      { title: 'ADDRESS', cell: ({ address }) => address ?? '-' },
+      { title: 'REACHED', cell: reachedText },
+      { title: 'AGENTS', cell: ({ agents }) => (agents === null ? '-' : String(agents)), isNumber: true },
+      { title: 'PAIRED', cell: ({ paired_at }) => formatTime(paired_at) },
+      { title: 'FINGERPRINT', cell: ({ fingerprint }) => fingerprint },
+      { title: 'OUR KEY', cell: ({ knows_our_key }) => (knows_our_key ? 'known' : 'not known') },
+    ],
+    peers,
+  );
+}
+
+function reachedText({ reached_at, lan_failures }: PeerView): string {
+  const reached = reached_at === null ? 'never' : formatTime(reached_at);
+  return lan_failures === 0 ? reached : `${reached}, ${lan_failures} failed since`;
+}
+
+const UNPAIR_NOTES = `
+Mail that waits for the host is not sent, and its senders are notified. Mail from the host goes into quarantine. The other
+host is not notified: run unpair there too. To pair again you need a new code.
+
+Examples:
+  $ poste unpair laptop
+  $ poste unpair --yes SHA256:YGR2P3VavhgDVqsg8srBFpjJ/ubLObVE88XbdF2hP3Y`;
+
+export function unpairCommand(context: CommandContext): Command {
+  const command = new Command('unpair')
+    .argument('<host>', 'its name or fingerprint')
+    .option('--yes', 'do not ask for confirmation');
+  return withDaemonFlags(command, 'print the host as one JSON document')
+    .addHelpText('after', UNPAIR_NOTES)
+    .action(async (host: string, flags: DaemonFlags & { yes?: boolean }) => {
+      const stake = 'unpairing cancels the mail that waits for that host';
+      await confirmed(context, `Unpair ${host}? The mail that waits for it is cancelled.`, { ...flags, stake });
+      const peer = await ask(context, 'unpair', { host }, flags);
+      context.stdout.write(flags.json ? jsonLine(peer) : `This host is not paired with ${peer.host} any more.\n`);
+    });
+}

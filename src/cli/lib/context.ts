@@ -1,0 +1,42 @@
+/**
+ * What a command gets from its caller: streams, environment, signals. `main.ts` passes those of its process; a test
+ * passes its own, so that commands run side by side in one process.
+ *
+ * Commands write to these streams and end by returning or throwing. None of them uses `process.stdout`, `process.env`,
+ * `process.exit` and the like (test/unit/cli/run.test.ts). Only two things come from the process itself: the working
+ * folder, which relative paths start from, and the process id.
+ */
+import type { EventEmitter } from 'node:events';
+import { homedir } from 'node:os';
+import type { Readable, Writable } from 'node:stream';
+import { Option } from 'commander';
+
+export type InputStream = Readable & { isTTY?: boolean };
+export type OutputStream = Writable & { isTTY?: boolean; columns?: number; fd?: number };
+
+export interface CommandContext {
+  readonly stdin: InputStream;
+  readonly stdout: OutputStream;
+  readonly stderr: OutputStream;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Emits SIGINT and SIGTERM. */
+  readonly signals: Pick<EventEmitter, 'once' | 'off'>;
+  /** The path of `main.js`, for commands that start a daemon, or write a service or a hook. */
+  readonly program: string;
+  /** Ends the process at once, at a second signal. */
+  readonly abort: (exitCode: number) => void;
+  /** The exit code of a command that returns. */
+  exitCode: number;
+}
+
+/** The home folder of the user. */
+export function homeFolder({ env }: CommandContext): string {
+  return env['HOME'] ?? homedir();
+}
+
+/** An option that names an agent. Its default is POSTE_AGENT, unless that is empty. */
+export function agentOption({ env }: CommandContext, flags: string, description: string): Option {
+  const agent = env['POSTE_AGENT'];
+  if (agent === undefined || agent === '') return new Option(flags, `${description} (default: POSTE_AGENT)`);
+  return new Option(flags, description).default(agent, 'POSTE_AGENT');
+}

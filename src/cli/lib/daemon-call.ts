@@ -1,0 +1,123 @@
+/** How commands ask the daemon: the flags they share, and how they start it when none is running. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { closeSync, existsSync, openSync, readFileSync, renameSync } from 'node:fs';
+import { setTimeout as elapsed } from 'node:timers/promises';
+import type { Command } from 'commander';
+import { CallFailed, type CallOptions, DaemonClient } from '../../host/api/client.ts';
+import type { InputOf, OperationName, OutputOf } from '../../host/api/operations.ts';
+import { daemonSocketFault, type HostPaths, makePrivateFolder } from '../../host/paths.ts';
+import { isAgentName } from '../../protocol/names.ts';
+import { isListening } from '../../lib/unix-socket.ts';
+import { agentOption, type CommandContext } from './context.ts';
+import { CommandFailed, EXIT } from './exit.ts';
+import { hostFailure, ownPaths } from './host-paths.ts';
+
+export interface DaemonFlags {
+  start?: boolean;
+  json?: boolean;
+}
+
+export interface ActingFlags extends DaemonFlags {
+  as?: string;
+}
+
+/** `--start` and `--json`. */
+export function withDaemonFlags(command: Command, json: string): Command {
+  return command.option('--start', 'start the daemon first if it is not running').option('--json', json);
+}
+
+/** `--as`, and what `withDaemonFlags` adds. */
+export function withActingFlags(context: CommandContext, command: Command, json: string): Command {
+  const as = agentOption(context, '--as <name>', 'the agent to act as; owner is you');
+  return withDaemonFlags(command.addOption(as), json);
+}
+
+/** Throws `CommandFailed` when the text of `flag` cannot be the name of an agent. */
+export function requireAgentName(name: string, flag: string): void {
+  if (isAgentName(name)) return;
+  const message = `${flag} is not the name of an agent: use letters, digits, dots, hyphens and underscores, at most 64`;
+  throw new CommandFailed('usage', 'USAGE', message);
+}
+
+/** Asks the daemon for an operation. Throws `CommandFailed`. */
+export async function ask<N extends OperationName>(
+  context: CommandContext,
+  name: N,
+  input: InputOf<N>,
+  flags: ActingFlags,
+  options: Omit<CallOptions, 'as'> = {},
+): Promise<OutputOf<N>> {
+  const { as } = flags;
+  if (as !== undefined) requireAgentName(as, '--as or POSTE_AGENT');
+  const paths = ownPaths(context);
+  const fault = daemonSocketFault(paths);
+  if (fault !== undefined) throw new CommandFailed('failure', 'SOCKET_PATH_TOO_LONG', fault);
+  const client = new DaemonClient(paths.socket, paths.store);
+  const once = (): Promise<OutputOf<N>> => client.call(name, input, { ...options, as });
+  try {
+    return await once();
+  } catch (error) {
+    if (!flags.start || !(error instanceof CallFailed) || error.code !== 'DAEMON_NOT_RUNNING') throw hostFailure(error);
+  }
+  await startInBackground(context, paths);
+  try {
+    return await once();
+  } catch (error) {
+    throw hostFailure(error);
+  }
+}
+
+const START_MS = 20_000;
+const LOOK_EVERY_MS = 25;
+
+/** Throws `CommandFailed`. */
+export async function startInBackground({ env, program }: CommandContext, paths: HostPaths): Promise<void> {
+  makePrivateFolder(paths.dataFolder);
+  if (existsSync(paths.logFile)) renameSync(paths.logFile, `${paths.logFile}.old`);
+  const log = openSync(paths.logFile, 'a', 0o600);
+  const child = spawn(process.execPath, [program, 'daemon'], {
+    detached: true,
+    stdio: ['ignore', log, log],
+    cwd: '/',
+    env,
+  });
+  closeSync(log);
+  child.unref();
+  const over = new AbortController();
+  const ended = once(child, 'exit', { signal: over.signal }).then(
+    ([code]) => code as number | null,
+    () => undefined,
+  );
+  let exitCode: number | null | undefined;
+  void ended.then((code) => {
+    exitCode = code;
+  });
+  try {
+    const deadline = performance.now() + START_MS;
+    // Another command may start a daemon at the same time: then that one answers.
+    while (!(await isListening(paths.socket))) {
+      if (exitCode !== undefined && exitCode !== EXIT.conflict) throw notStarted(paths, lastLine(paths.logFile));
+      if (performance.now() > deadline) throw notStarted(paths, 'it does not answer');
+      await elapsed(LOOK_EVERY_MS);
+    }
+    // Ours came too late, and would serve as soon as the other frees the store: stop it before this command ends.
+    const { pid } = await new DaemonClient(paths.socket, paths.store).call('status', {});
+    if (pid !== child.pid && exitCode === undefined) {
+      child.ref();
+      child.kill();
+      await ended;
+    }
+  } finally {
+    over.abort();
+  }
+}
+
+function notStarted({ logFile }: HostPaths, why: string): CommandFailed {
+  return new CommandFailed('failure', 'DAEMON_NOT_STARTED', `the daemon did not start (${why}): see ${logFile}`);
+}
+
+function lastLine(file: string): string {
+  const line = readFileSync(file, 'utf8').trimEnd().split('\n').at(-1) ?? '';
+  return line.replace(/^poste: /, '').replace(/\.$/, '');
+}

@@ -1,0 +1,82 @@
+/** How commands end: exit codes that scripts can switch on, one clear sentence on stderr, and signals. */
+import type { CommandContext } from './context.ts';
+
+/** DO NOT CHANGE: scripts switch on these. */
+export const EXIT = {
+  ok: 0,
+  failure: 1,
+  usage: 2,
+  notFound: 3,
+  conflict: 4,
+  refused: 5,
+  temporary: 75,
+  interrupted: 130,
+} as const;
+
+export type ExitName = keyof typeof EXIT;
+
+/** Ends a command. `message` says what is wrong and what to do next; it never holds key material. */
+export class CommandFailed extends Error {
+  readonly exit: ExitName;
+  /** Printed with `--json`. DO NOT CHANGE: programs switch on it. */
+  readonly code: string;
+  /** Printed with `--json`: what else a program may want to know. */
+  readonly details: Readonly<Record<string, unknown>>;
+
+  constructor(exit: ExitName, code: string, message: string, details: Readonly<Record<string, unknown>> = {}) {
+    super(message);
+    this.exit = exit;
+    this.code = code;
+    this.details = details;
+  }
+}
+
+const EXIT_OF_STATUS: Readonly<Record<number, ExitName>> = {
+  400: 'usage',
+  403: 'refused',
+  404: 'notFound',
+  409: 'conflict',
+  503: 'temporary',
+};
+
+/** How a command ends when the daemon or the relay answered with this HTTP status. */
+export function exitOfStatus(status: number): ExitName {
+  return EXIT_OF_STATUS[status] ?? 'failure';
+}
+
+const STOP_SIGNALS = ['SIGINT', 'SIGTERM'] as const;
+
+/** Calls `onFirst` at the first SIGINT or SIGTERM; a second one ends the process at once. */
+function onStopSignal({ signals, abort }: CommandContext, onFirst: (name: string) => void): void {
+  for (const name of STOP_SIGNALS) {
+    signals.once(name, () => {
+      signals.once(name, () => abort(EXIT.interrupted));
+      onFirst(name);
+    });
+  }
+}
+
+/** For a command that serves: resolves with the name of the signal that tells it to stop. */
+export function stopSignal(context: CommandContext): Promise<string> {
+  return new Promise((resolve) => onStopSignal(context, resolve));
+}
+
+interface Interruption {
+  /** Aborts at the signal. */
+  signal: AbortSignal;
+  /** The failure of a command that was interrupted. */
+  failure: () => CommandFailed | undefined;
+}
+
+/** For a command that must remove what it began to write: it stops the work first, and then ends. */
+export function interruption(context: CommandContext): Interruption {
+  const controller = new AbortController();
+  onStopSignal(context, () => controller.abort());
+  return {
+    signal: controller.signal,
+    failure: () =>
+      controller.signal.aborted
+        ? new CommandFailed('interrupted', 'INTERRUPTED', 'nothing was done, because the command was interrupted')
+        : undefined,
+  };
+}

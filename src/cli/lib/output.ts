@@ -1,0 +1,142 @@
+/** What a command writes while it works: chunks on standard output, and a progress line on standard error. */
+import { once } from 'node:events';
+import type { Progress } from '../../relay/replay/finding.ts';
+import type { CommandContext, OutputStream } from './context.ts';
+import { CommandFailed, EXIT } from './exit.ts';
+
+/** Outputs that are useless unless complete, as a backup is. `writeChunk` handles their errors. */
+const NEEDED_COMPLETE = new WeakSet<OutputStream>();
+
+/** Ends the process with 0 when the reader of stdout closes it early, as head does. Throws other errors. Call it once. */
+export function exitOnEpipe(stdout: OutputStream, exit: (exitCode: number) => void): void {
+  stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (NEEDED_COMPLETE.has(stdout)) return;
+    if (error.code !== 'EPIPE') throw error;
+    exit(EXIT.ok);
+  });
+}
+
+/** Waits while the reader is slower. */
+export async function write({ stdout }: CommandContext, text: string): Promise<void> {
+  if (!stdout.write(text)) await once(stdout, 'drain');
+}
+
+/** Writes one chunk of an output that is useless unless complete. Throws `CommandFailed`, or the reason of the signal. */
+export async function writeChunk(
+  { stdout }: CommandContext,
+  chunk: Buffer,
+  { what, signal }: { what: string; signal: AbortSignal },
+): Promise<void> {
+  NEEDED_COMPLETE.add(stdout);
+  signal.throwIfAborted();
+  await new Promise<void>((resolve, reject) => {
+    const abort = (): void => reject(signal.reason as Error);
+    signal.addEventListener('abort', abort);
+    stdout.write(chunk, (error) => {
+      signal.removeEventListener('abort', abort);
+      if (!error) resolve();
+      else reject(outputFailed(error, what));
+    });
+  });
+}
+
+function outputFailed(error: NodeJS.ErrnoException, what: string): CommandFailed {
+  return new CommandFailed(
+    'failure',
+    'OUTPUT_FAILED',
+    `standard output closed before all of ${what} was written (${error.code ?? error.message}), and a part of it is useless: check the program or file that receives it, and run the command again`,
+  );
+}
+
+const EVERY_MS = 100;
+const ERASE_LINE = '\r\x1b[K';
+const MEGABYTE = 1_000_000;
+
+interface ProgressOutput {
+  isTTY?: boolean;
+  write(text: string): unknown;
+}
+
+/** One line on standard error that is written over and over. Nothing is written when that is no terminal. */
+export class ProgressLine {
+  readonly #output: ProgressOutput;
+  readonly #monotonicMs: () => number;
+  readonly #startedMs: number;
+  #shownMs = Number.NEGATIVE_INFINITY;
+  #isShown = false;
+
+  constructor(output: ProgressOutput, monotonicMs: () => number = () => performance.now()) {
+    this.#output = output;
+    this.#monotonicMs = monotonicMs;
+    this.#startedMs = monotonicMs();
+  }
+
+  /** `bytesAbout` is an estimate; 0 when there is none. */
+  bytes(what: string, bytes: number, bytesAbout: number): void {
+    this.step((nowMs) => this.#formatBytes({ what, bytes, bytesAbout }, nowMs));
+  }
+
+  /** Shows a text that changes often, at most ten times a second. */
+  step(text: (nowMs: number) => string): void {
+    const nowMs = this.#monotonicMs();
+    if (nowMs - this.#shownMs < EVERY_MS) return;
+    this.#shownMs = nowMs;
+    this.say(text(nowMs));
+  }
+
+  #formatBytes(
+    { what, bytes, bytesAbout }: { what: string; bytes: number; bytesAbout: number },
+    nowMs: number,
+  ): string {
+    const share = bytesAbout > 0 ? `, about ${Math.min(99, Math.floor((100 * bytes) / bytesAbout))}%` : '';
+    const speed = bytes / MEGABYTE / (Math.max(1, nowMs - this.#startedMs) / 1000);
+    return `${what}: ${(bytes / MEGABYTE).toFixed(1)} MB${share}, ${speed.toFixed(0)} MB/s`;
+  }
+
+  say(text: string): void {
+    if (this.#output.isTTY !== true) return;
+    this.#isShown = true;
+    this.#output.write(ERASE_LINE + text);
+  }
+
+  /** Erases the line. */
+  end(): void {
+    if (this.#isShown) this.#output.write(ERASE_LINE);
+    this.#isShown = false;
+  }
+}
+
+const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
+
+/** Runs the work, shows its progress, and resolves with its result. Ctrl-c or SIGTERM ends it with `CommandFailed`. */
+export async function withProgress<T>(
+  { stderr, signals }: Pick<CommandContext, 'stderr' | 'signals'>,
+  work: AsyncGenerator<Progress, T>,
+  monotonicMs: () => number = () => performance.now(),
+): Promise<T> {
+  const line = new ProgressLine(stderr, monotonicMs);
+  let isInterrupted = false;
+  const interrupt = (): void => {
+    isInterrupted = true;
+  };
+  for (const name of SIGNALS) signals.once(name, interrupt);
+  try {
+    for (;;) {
+      const step = await work.next();
+      if (step.done) return step.value;
+      if (isInterrupted) {
+        await work.return(undefined as T);
+        throw new CommandFailed('interrupted', 'INTERRUPTED', 'nothing was changed, because the work was interrupted');
+      }
+      line.step(() => progressText(step.value));
+    }
+  } finally {
+    for (const name of SIGNALS) signals.off(name, interrupt);
+    line.end();
+  }
+}
+
+export function progressText({ stage, done, of }: Progress): string {
+  const share = of ? ` (${Math.min(100, Math.floor((done / of) * 100))} %)` : '';
+  return `${stage}: ${done}${of === undefined ? '' : ` of ${of}`}${share}`;
+}

@@ -1,0 +1,165 @@
+/** `poste agent`: the owner manages the agents of this host. `poste agents`: whom an agent can send mail to. */
+import { Command } from 'commander';
+import type { AgentDocument } from '../../host/api/schemas/agents.ts';
+import type { AgentsResult } from '../../host/api/schemas/mail.ts';
+import { isSameName } from '../../host/core/address.ts';
+import { printable } from '../../protocol/printable.ts';
+import { confirmed } from '../lib/input.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { type ActingFlags, ask, type DaemonFlags, withActingFlags, withDaemonFlags } from '../lib/daemon-call.ts';
+import { jsonLine, table, formatTime } from '../lib/format.ts';
+
+const AGENT_NOTES = `
+Mail to a former name of an agent is forwarded to it. A removed agent's mail is dropped.
+
+Examples:
+  $ poste agent add reviewer --role review
+  $ poste agent rename reviewer critic
+  $ poste agent roles critic review security
+  $ poste agent list
+  $ poste agent remove critic`;
+
+export function agentCommand(context: CommandContext): Command {
+  return new Command('agent')
+    .addCommand(addCommand(context))
+    .addCommand(renameCommand(context))
+    .addCommand(rolesCommand(context))
+    .addCommand(listCommand(context))
+    .addCommand(removeCommand(context))
+    .addHelpText('after', AGENT_NOTES);
+}
+
+const ONE = 'print the agent as one JSON document';
+
+function addCommand(context: CommandContext): Command {
+  const command = new Command('add')
+    .description('Add an agent, with a mailbox of its own.')
+    .argument('<name>', "the agent's name");
+  return withDaemonFlags(command.option('--role <role...>', 'a role of the agent: mail to role:<role> reaches it'), ONE)
+    .addHelpText('after', '\nExample:\n  $ poste agent add reviewer --role review')
+    .action(async (name: string, flags: DaemonFlags & { role?: string[] }) => {
+      const agent = await ask(context, 'add-agent', { name, ...(flags.role && { roles: flags.role }) }, flags);
+      context.stdout.write(flags.json ? jsonLine(agent) : `Added ${agent.address}.\n`);
+    });
+}
+
+function renameCommand(context: CommandContext): Command {
+  const command = new Command('rename')
+    .description('Rename an agent. Mail to its old name is forwarded.')
+    .argument('<name>', 'its current name')
+    .argument('<new-name>', 'its new name');
+  return withDaemonFlags(command, ONE)
+    .addHelpText('after', '\nExample:\n  $ poste agent rename reviewer critic')
+    .action(async (name: string, newName: string, flags: DaemonFlags) => {
+      const agent = await ask(context, 'rename-agent', { name, new_name: newName }, flags);
+      context.stdout.write(flags.json ? jsonLine(agent) : `Renamed to ${agent.address}.\n`);
+    });
+}
+
+function rolesCommand(context: CommandContext): Command {
+  const command = new Command('roles')
+    .description('Replace the roles of an agent.')
+    .argument('<name>', "the agent's name")
+    .argument('[roles...]', 'its new roles; without any, it has none');
+  return withDaemonFlags(command, ONE)
+    .addHelpText('after', '\nExample:\n  $ poste agent roles critic review security')
+    .action(async (name: string, roles: string[], flags: DaemonFlags) => {
+      const agent = await ask(context, 'set-agent-roles', { name, roles }, flags);
+      const text = `${agent.address} has ${agent.roles.length === 0 ? 'no role' : agent.roles.join(', ')}.\n`;
+      context.stdout.write(flags.json ? jsonLine(agent) : text);
+    });
+}
+
+function listCommand(context: CommandContext): Command {
+  return withDaemonFlags(new Command('list').description('List them.'), 'print them as one JSON document')
+    .addHelpText('after', '\nExample:\n  $ poste agent list --json')
+    .action(async (flags: DaemonFlags) => {
+      const list = await ask(context, 'list-agents', {}, flags);
+      context.stdout.write(flags.json ? jsonLine(list) : agentTable(list.agents));
+    });
+}
+
+function agentTable(agents: readonly AgentDocument[]): string {
+  if (agents.length === 0) return 'No agents yet: add one with poste agent add.\n';
+  return table<AgentDocument>(
+    [
+      { title: 'NAME', cell: ({ name }) => name },
+      { title: 'ROLES', cell: ({ roles }) => roles.join(',') },
+      { title: 'PRESENCE', cell: ({ presence }) => presence },
+      { title: 'UNREAD', cell: ({ unread }) => String(unread), isNumber: true },
+      { title: 'MAIL', cell: ({ total }) => String(total), isNumber: true },
+      { title: 'SINCE', cell: ({ created_at }) => formatTime(created_at) },
+      { title: 'FORMERLY', cell: ({ former_names }) => former_names.join(',') },
+    ],
+    agents,
+  );
+}
+
+function removeCommand(context: CommandContext): Command {
+  const command = new Command('remove')
+    .description('Remove an agent and delete its mailbox.')
+    .argument('<name>', "the agent's name")
+    .option('--yes', 'do not ask for confirmation');
+  return withDaemonFlags(command, 'print what was removed as one JSON document')
+    .addHelpText('after', '\nExamples:\n  $ poste agent remove critic\n  $ poste agent remove --yes critic')
+    .action(async (name: string, flags: DaemonFlags & { yes?: boolean }) => {
+      if (!flags.yes) await confirmRemoval(context, name, flags);
+      const removed = await ask(context, 'remove-agent', { name }, flags);
+      const { dropped, dropped_unread: unread } = removed;
+      const text = `Removed ${removed.name}, with ${messagesText(dropped, unread)}.\n`;
+      context.stdout.write(flags.json ? jsonLine(removed) : text);
+    });
+}
+
+/** Asks, and says what would be lost. For an unknown agent the daemon answers, and suggests similar names. */
+async function confirmRemoval(context: CommandContext, name: string, flags: DaemonFlags): Promise<void> {
+  const { agents } = await ask(context, 'list-agents', {}, flags);
+  const agent = agents.find((one) => isSameName(one.name, name));
+  if (!agent) return;
+  const lost = messagesText(agent.total, agent.unread);
+  const stake = `removing ${agent.name} deletes its mailbox with ${lost}`;
+  await confirmed(context, `Remove ${agent.name} and delete its mailbox with ${lost}? This cannot be undone.`, {
+    stake,
+  });
+}
+
+function messagesText(total: number, unread: number): string {
+  if (total === 0) return 'no message';
+  return `${total === 1 ? '1 message' : `${total} messages`} (${unread} unread)`;
+}
+
+type Listed = AgentsResult['agents'][number];
+
+const AGENTS_NOTES = `
+Lists the agents of this host and of paired hosts. HEARD is the age of the list that a paired host sent.
+
+Examples:
+  $ poste agents
+  $ poste agents --host laptop --role review --json`;
+
+export function agentsCommand(context: CommandContext): Command {
+  const command = new Command('agents')
+    .option('--host <name>', 'only agents of this host')
+    .option('--role <role>', 'only agents with this role');
+  return withActingFlags(context, command, 'print them as one JSON document')
+    .addHelpText('after', AGENTS_NOTES)
+    .action(async (flags: ActingFlags & { host?: string; role?: string }) => {
+      const { host, role } = flags;
+      const asked = { ...(host !== undefined && { host }), ...(role !== undefined && { role }) };
+      const result = await ask(context, 'mail-agents', asked, flags);
+      context.stdout.write(flags.json ? jsonLine(result) : reachableTable(result));
+    });
+}
+
+function reachableTable({ agents }: AgentsResult): string {
+  if (agents.length === 0) return 'No agent matches.\n';
+  return table<Listed>(
+    [
+      { title: 'ADDRESS', cell: ({ address }) => printable(address) },
+      { title: 'ROLES', cell: ({ roles }) => printable(roles.join(',')) },
+      { title: 'PRESENCE', cell: ({ presence }) => presence },
+      { title: 'HEARD', cell: ({ directory_age_seconds: age }) => (age === null ? '' : `${age} s ago`) },
+    ],
+    agents,
+  );
+}

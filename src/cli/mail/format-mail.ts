@@ -1,0 +1,70 @@
+/** Formats mail for a terminal: text of others is made printable and marked as theirs. */
+import { printable } from '../../protocol/printable.ts';
+import type { MessageSummary, SendResult, WholeMessage } from '../../host/api/schemas/mail.ts';
+import { table, formatTime, formatFields } from '../lib/format.ts';
+
+/** What became of a message, recipient by recipient. */
+export function sentText(result: SendResult): string {
+  const lines = result.recipients.map(({ recipient, status, detail }) => `  ${recipient}: ${status} (${detail})\n`);
+  const before = result.duplicate ? ' earlier, under the same idempotency key; nothing was sent now' : '';
+  return `Accepted ${result.message_id}${before}.\n${lines.join('')}${listsText(result)}`;
+}
+
+/** From this age on, the sender to a group is warned that a host's list of agents is old. */
+const LIST_AGE_SHOWN_S = 60;
+
+function listsText({ directories = [] }: SendResult): string {
+  const lines = directories.map(({ host, age_seconds: age }) => {
+    if (age === null) return `${host} has not sent its list of agents yet: none of them gets this.\n`;
+    const minutes = Math.floor(age / 60);
+    const old = `The list of agents at ${host} is ${minutes === 1 ? '1 minute' : `${minutes} minutes`} old`;
+    return age < LIST_AGE_SHOWN_S ? '' : `${old}: an agent added since does not get this.\n`;
+  });
+  return lines.join('');
+}
+
+export function summariesText(summaries: readonly MessageSummary[]): string {
+  return table<MessageSummary>(
+    [
+      { title: 'MESSAGE', cell: ({ message_id }) => printable(message_id) },
+      { title: 'STATE', cell: ({ state }) => state },
+      { title: 'KIND', cell: (summary) => kindText(summary) },
+      { title: 'FROM', cell: ({ from }) => printable(from) },
+      { title: 'STORED', cell: ({ stored_at }) => formatTime(stored_at) },
+      { title: 'SUBJECT', cell: ({ subject }) => printable(subject) },
+    ],
+    summaries,
+  );
+}
+
+function kindText({ kind, needs_reply, origin }: MessageSummary): string {
+  return [kind, ...(needs_reply ? ['needs reply'] : []), ...(origin === 'external' ? ['from outside'] : [])].join(', ');
+}
+
+/** A whole message. Every line of its body starts with a bar, so that it cannot look like output of ours. */
+export function messageText(message: WholeMessage): string {
+  const { message_id, from, to, subject, kind, needs_reply, origin, created_at, refs, body } = message;
+  const head = [
+    ['message', message_id],
+    ['from', `${from}${origin === 'external' ? ' (content from outside)' : ''}`],
+    ['to', to.join(', ')],
+    ['sent', formatTime(created_at)],
+    ['kind', needs_reply ? `${kind}, needs a reply` : kind],
+    ['subject', subject],
+    ...refs.map((ref) => ['ref', ref]),
+  ];
+  const shown = body
+    .split('\n')
+    .map((line) => `| ${printableLine(line)}\n`)
+    .join('');
+  const rest = message.next_body_offset === null ? '' : `(continues: --offset ${message.next_body_offset})\n`;
+  return `${formatFields(head, 8, '')}${shown}${rest}`;
+}
+
+/** Tabs stay. */
+function printableLine(line: string): string {
+  return line
+    .split('\t')
+    .map((part) => printable(part))
+    .join('\t');
+}

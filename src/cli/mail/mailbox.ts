@@ -1,0 +1,271 @@
+/** `poste inbox` and `poste sent`: the mail that an agent, or the owner, received and sent. */
+import { Command, Option } from 'commander';
+import {
+  type InboxInput,
+  type InboxResult,
+  READ_MAX,
+  type SearchResult,
+  type SentInput,
+  type SentMessage,
+  type SentResult,
+} from '../../host/api/schemas/mail.ts';
+import { printable } from '../../protocol/printable.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { type ActingFlags, ask, withActingFlags } from '../lib/daemon-call.ts';
+import { CommandFailed } from '../lib/exit.ts';
+import { jsonLine, table, formatTime, formatFields } from '../lib/format.ts';
+import { wholeNumber } from '../lib/values.ts';
+import { messageText, summariesText } from './format-mail.ts';
+
+export interface MailboxFlags extends ActingFlags {
+  owner?: boolean;
+}
+
+export interface PageFlags {
+  limit?: number;
+  cursor?: string;
+}
+
+/** `--owner` beside `--as`, `--start` and `--json`. */
+export function withMailboxFlags(context: CommandContext, command: Command): Command {
+  const ours = command.option('--owner', 'read your own mailbox').hook('preAction', refuseTwoNames);
+  return withActingFlags(context, ours, 'print the answer as one JSON document');
+}
+
+/** `--limit` and `--cursor`. */
+export function withPageFlags(command: Command): Command {
+  return command
+    .option('--limit <n>', 'list at most this many', wholeNumber(1))
+    .option('--cursor <cursor>', 'continue after the cursor of an earlier answer');
+}
+
+/** The agent that the request acts as. */
+export function actingFlagsOf({ owner, ...flags }: MailboxFlags): ActingFlags {
+  return owner ? { ...flags, as: 'owner' } : flags;
+}
+
+/** The members that are not undefined. */
+export function given<T extends object>(members: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  const entries = Object.entries(members).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(entries) as { [K in keyof T]?: Exclude<T[K], undefined> };
+}
+
+/** The default of `--as` is no conflict: POSTE_AGENT may be set while the owner reads their own mail. */
+function refuseTwoNames(command: Command): void {
+  const { owner, web } = command.opts<MailboxFlags & { web?: boolean }>();
+  if ((owner || web) && command.getOptionValueSource('as') === 'cli') {
+    throw new CommandFailed('usage', 'USAGE', `${web ? '--web' : '--owner'} means your own mailbox: leave out --as`);
+  }
+}
+
+const INBOX_NOTES = `
+Reading marks messages as read, unless you add --peek. An ack says that you have dealt with a message. Paste the link of
+--web into the browser; do not pass it on a command line, where every user of the machine can read it and use it first.
+
+Examples:
+  $ poste inbox --as reviewer
+  $ poste inbox read --as reviewer 06EXAMPLE0000000000000000
+  $ poste inbox ack --as reviewer 06EXAMPLE0000000000000000
+  $ poste inbox thread --as reviewer 06EXAMPLE0000000000000000
+  $ poste inbox search --as reviewer flaky test
+  $ poste inbox list --owner --state all --json
+  $ poste inbox --web`;
+
+export function inboxCommand(context: CommandContext): Command {
+  return new Command('inbox')
+    .addCommand(listCommand(context), { isDefault: true })
+    .addCommand(readCommand(context))
+    .addCommand(markCommand(context, 'mark-read', 'mark_read', 'Mark messages as read without showing them.'))
+    .addCommand(markCommand(context, 'ack', 'ack', 'Acknowledge messages: you have dealt with them.'))
+    .addCommand(threadCommand(context))
+    .addCommand(searchCommand(context))
+    .addHelpText('after', INBOX_NOTES);
+}
+
+/** Prints a link that opens the owner's mailbox in a browser. */
+async function showLink(context: CommandContext, flags: MailboxFlags): Promise<void> {
+  const { as: _unasked, ...asked } = flags;
+  const issued = await ask(context, 'web-link', {}, asked);
+  context.stdout.write(flags.json ? jsonLine(issued) : `${issued.url}\n`);
+  if (!flags.json)
+    context.stderr.write('The link opens your mailbox in a browser on this machine. It works once, within a minute.\n');
+}
+
+function listCommand(context: CommandContext): Command {
+  const command = new Command('list')
+    .description('List messages, the newest first.')
+    .addOption(new Option('--state <state>', 'which messages (default: unread)').choices(['unread', 'unacked', 'all']))
+    .option('--web', 'print a link that opens your own mailbox in a browser; it works once');
+  return withMailboxFlags(context, withPageFlags(command))
+    .addHelpText('after', '\nExample:\n  $ poste inbox list --as reviewer --state all')
+    .action(async (flags: MailboxFlags & PageFlags & Pick<InboxInput, 'state'> & { web?: boolean }) => {
+      const { state, limit, cursor } = flags;
+      if (flags.web) await showLink(context, flags);
+      else await show(context, { action: 'list', ...given({ state, limit, cursor }) }, flags);
+    });
+}
+
+function readCommand(context: CommandContext): Command {
+  const command = new Command('read')
+    .description('Read messages.')
+    .argument('<message...>', `their ids, at most ${READ_MAX}`)
+    .option('--peek', 'do not mark them as read')
+    .option('--offset <n>', 'show the body of one message from this character on', wholeNumber(0));
+  return withMailboxFlags(context, command)
+    .addHelpText('after', '\nExample:\n  $ poste inbox read --as reviewer 06EXAMPLE0000000000000000')
+    .action(async (messages: string[], flags: MailboxFlags & { peek?: boolean; offset?: number }) => {
+      const { peek, offset } = flags;
+      await show(context, { action: 'read', message_ids: messages, ...given({ peek, body_offset: offset }) }, flags);
+    });
+}
+
+function markCommand(context: CommandContext, name: string, action: 'mark_read' | 'ack', description: string): Command {
+  const command = new Command(name).description(description).argument('<message...>', `their ids, at most ${READ_MAX}`);
+  return withMailboxFlags(context, command)
+    .addHelpText('after', `\nExample:\n  $ poste inbox ${name} --as reviewer 06EXAMPLE0000000000000000`)
+    .action(async (messages: string[], flags: MailboxFlags) => show(context, { action, message_ids: messages }, flags));
+}
+
+function threadCommand(context: CommandContext): Command {
+  const command = new Command('thread')
+    .description('Show a conversation, the oldest message first.')
+    .argument('<thread>', 'the id of the thread');
+  return withMailboxFlags(context, withPageFlags(command))
+    .addHelpText('after', '\nExample:\n  $ poste inbox thread --as reviewer 06EXAMPLE0000000000000000')
+    .action(async (thread: string, flags: MailboxFlags & PageFlags) => {
+      const { limit, cursor } = flags;
+      await show(context, { action: 'thread', thread, ...given({ limit, cursor }) }, flags);
+    });
+}
+
+function searchCommand(context: CommandContext): Command {
+  const command = new Command('search')
+    .description('Search the sender, the subject and the body. The newest message comes first.')
+    .argument('<word...>', 'every word must occur; case does not matter');
+  return withMailboxFlags(context, withPageFlags(command))
+    .addHelpText('after', '\nExample:\n  $ poste inbox search --as reviewer flaky test')
+    .action(async (words: string[], flags: MailboxFlags & PageFlags) => {
+      const { limit, cursor } = flags;
+      const asked = { text: words.join(' '), ...given({ limit, cursor }) };
+      const result = await ask(context, 'mail-search', asked, actingFlagsOf(flags));
+      context.stdout.write(flags.json ? jsonLine(result) : foundText(result));
+    });
+}
+
+async function show(context: CommandContext, input: InboxInput, flags: MailboxFlags): Promise<void> {
+  const acting = actingFlagsOf(flags);
+  const result = await ask(context, 'mail-inbox', input, acting);
+  context.stdout.write(flags.json ? jsonLine(result) : inboxText(result, acting.as ?? ''));
+  const missing = result.not_found ?? [];
+  if (missing.length === 0) return;
+  throw new CommandFailed('notFound', 'NO_SUCH_MESSAGE', `not in this mailbox: ${missing.join(', ')}`, {
+    not_found: missing,
+  });
+}
+
+function inboxText(result: InboxResult, as: string): string {
+  const { notice, unread, total, summaries, messages, changed, next_cursor } = result;
+  const parts = [`${as}: ${unread} unread of ${total}.\n`];
+  // The words of others come under the sentence that says whose they are.
+  if ((summaries?.length ?? 0) + (messages?.length ?? 0) > 0) parts.push(`${notice}\n`);
+  if (summaries && summaries.length > 0) parts.push(`\n${summariesText(summaries)}`);
+  for (const message of messages ?? []) parts.push(`\n${messageText(message)}`);
+  if (!messages && changed) parts.push(`Changed: ${changed.length}.\n`);
+  if (next_cursor !== null) parts.push(`\nMore: --cursor ${next_cursor}\n`);
+  return parts.join('');
+}
+
+function foundText({ notice, summaries, looked_at, looked_back_to, next_cursor }: SearchResult): string {
+  const found = summaries.length === 0 ? 'No message matches.\n' : `${notice}\n\n${summariesText(summaries)}`;
+  if (next_cursor === null || looked_back_to === null) return found;
+  const back = `Searched ${looked_at} messages, back to ${formatTime(looked_back_to)}`;
+  return `${found}\n${back}. Older ones: --cursor ${next_cursor}\n`;
+}
+
+const SENT_NOTES = `
+Without a message, lists what was sent, the newest first, with the state at each recipient. With a message, shows its
+delivery to each recipient, step by step. The steps are those that the recipient's host reported.
+
+Examples:
+  $ poste sent --as builder
+  $ poste sent --as builder 06EXAMPLE0000000000000000
+  $ poste sent --owner --limit 50 --json`;
+
+export function sentCommand(context: CommandContext): Command {
+  const command = new Command('sent').argument(
+    '[message]',
+    'the id of a sent message: show its delivery to each recipient',
+  );
+  return withMailboxFlags(context, withPageFlags(command))
+    .addHelpText('after', SENT_NOTES)
+    .action(async (message: string | undefined, flags: MailboxFlags & PageFlags) => {
+      const result = await ask(context, 'mail-sent', inputOf(message, flags), actingFlagsOf(flags));
+      context.stdout.write(flags.json ? jsonLine(result) : sentResultText(result, message !== undefined));
+    });
+}
+
+function inputOf(message: string | undefined, { limit, cursor }: PageFlags): SentInput {
+  if (message === undefined) return given({ limit, cursor });
+  if (limit !== undefined || cursor !== undefined) {
+    throw new CommandFailed('usage', 'USAGE', '--limit and --cursor page through the list: leave out the message');
+  }
+  return { message_id: message };
+}
+
+function sentResultText({ messages, next_cursor }: SentResult, isOne: boolean): string {
+  if (isOne) return messages.map(deliveryText).join('');
+  if (messages.length === 0) return 'Nothing was sent.\n';
+  const more = next_cursor === null ? '' : `\nMore: --cursor ${next_cursor}\n`;
+  return `${sentListText(messages)}${more}`;
+}
+
+type Recipient = SentMessage['recipients'][number];
+
+const STATE_WORDS: Readonly<Record<Recipient['state'], string>> = {
+  pending: 'waits for its host',
+  delivered: 'stored in its mailbox',
+  notified: 'notified of it',
+  read: 'read',
+  acked: 'acknowledged as done',
+  quarantined: 'quarantined by its host',
+  undelivered: 'not delivered',
+  unconfirmed: 'accepted by its host, but never confirmed',
+  cancelled: 'cancelled',
+};
+
+/** A line for each recipient of each message. */
+export function sentListText(messages: readonly SentMessage[]): string {
+  const rows = messages.flatMap((message) =>
+    message.recipients.map((recipient, at) => ({ message, recipient, isFirst: at === 0 })),
+  );
+  type Row = (typeof rows)[number];
+  return table<Row>(
+    [
+      { title: 'MESSAGE', cell: ({ message, isFirst }) => (isFirst ? printable(message.message_id) : '') },
+      { title: 'SENT', cell: ({ message, isFirst }) => (isFirst ? formatTime(message.created_at) : '') },
+      { title: 'TO', cell: ({ recipient }) => printable(recipient.recipient) },
+      { title: 'STATE', cell: ({ recipient }) => recipient.state },
+      { title: 'SINCE', cell: ({ recipient }) => formatTime(recipient.at) },
+      { title: 'SUBJECT', cell: ({ message, isFirst }) => (isFirst ? printable(message.subject) : '') },
+    ],
+    rows,
+  );
+}
+
+/** One message and its way to each recipient. */
+export function deliveryText({ message_id, thread, subject, kind, created_at, recipients }: SentMessage): string {
+  const head = [
+    ['message', message_id],
+    ['thread', thread],
+    ['sent', formatTime(created_at)],
+    ['kind', kind],
+    ['subject', subject],
+  ];
+  return `${formatFields(head, 8, '')}${recipients.map(timelineText).join('')}`;
+}
+
+/** The steps that are known of one recipient, the earliest first. */
+export function timelineText({ recipient, steps }: Pick<Recipient, 'recipient' | 'steps'>): string {
+  const lines = steps.map(({ state, at }) => `  ${formatTime(at)}  ${state.padEnd(11)}  ${STATE_WORDS[state]}\n`);
+  return `to ${printable(recipient)}\n${lines.join('')}`;
+}

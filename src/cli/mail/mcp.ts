@@ -1,0 +1,69 @@
+/** `poste mcp`: the mail tools of one agent, for a program that speaks MCP over standard input and output. */
+import { Command } from 'commander';
+import { OWNER_NAME } from '../../host/core/address.ts';
+import { CallFailed, DaemonClient } from '../../host/api/client.ts';
+import { serveMcp } from '../../host/mcp/serve.ts';
+import { daemonSocketFault } from '../../host/paths.ts';
+import { printable } from '../../protocol/printable.ts';
+import { type CommandContext, agentOption } from '../lib/context.ts';
+import { CommandFailed, stopSignal } from '../lib/exit.ts';
+import { ownPaths } from '../lib/host-paths.ts';
+import { requireAgentName, startInBackground } from '../lib/daemon-call.ts';
+import { softwareVersion } from '../../lib/package-root.ts';
+
+interface McpFlags {
+  agent?: string;
+  start?: boolean;
+}
+
+const NOTES = `
+An MCP client starts this command and talks to it over standard input and output; errors go to standard error. The agent
+counts as live while the command runs. The tools are mail_send, mail_reply, mail_agents and mail_inbox. The resource
+poste://inbox lists the unread mail, and clients can subscribe to it.
+
+Examples:
+  $ poste agent add builder
+  $ claude mcp add poste -- poste mcp --agent builder --start
+  $ codex mcp add poste -- poste mcp --agent builder --start`;
+
+export function mcpCommand(context: CommandContext): Command {
+  return new Command('mcp')
+    .addOption(agentOption(context, '--agent <name>', 'the agent whose mail the tools read and send'))
+    .option('--start', 'start the daemon if it is not running')
+    .addHelpText('after', NOTES)
+    .action(async (flags: McpFlags) => serve(context, flags));
+}
+
+async function serve(context: CommandContext, { agent, start }: McpFlags): Promise<void> {
+  const signalled = stopSignal(context);
+  const paths = ownPaths(context);
+  const fault = daemonSocketFault(paths);
+  if (fault !== undefined) throw new CommandFailed('failure', 'SOCKET_PATH_TOO_LONG', fault);
+  const served = serveMcp({
+    client: new DaemonClient(paths.socket, paths.store),
+    agent: agentOf(agent),
+    version: softwareVersion(),
+    log: (message) => context.stderr.write(`poste mcp: ${printable(message)}.\n`),
+    streams: context,
+    start: start ? () => startInBackground(context, paths).catch(refuse) : undefined,
+  });
+  await Promise.race([served.ended, signalled]);
+  await served.close();
+}
+
+function agentOf(name: string | undefined): string {
+  if (name === undefined || name === '') {
+    throw new CommandFailed('usage', 'USAGE', 'no agent given: use --agent NAME or POSTE_AGENT');
+  }
+  requireAgentName(name, '--agent or POSTE_AGENT');
+  if (name.toLowerCase() === OWNER_NAME) {
+    const message = 'owner is a person, who reads mail with poste inbox --owner: name an agent with --agent';
+    throw new CommandFailed('usage', 'USAGE', message);
+  }
+  return name;
+}
+
+function refuse(error: unknown): never {
+  if (!(error instanceof CommandFailed)) throw error;
+  throw new CallFailed(error.code, 0, error.message, error.details);
+}

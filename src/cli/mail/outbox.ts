@@ -1,0 +1,85 @@
+/** `poste outbox`: what is on its way to paired hosts. */
+import { Command, Option } from 'commander';
+import {
+  OUTBOX_PAGE_MAX,
+  type OutboxInput,
+  type OutboxResult,
+  type OutboxRowView,
+} from '../../host/api/schemas/outbox.ts';
+import { printable } from '../../protocol/printable.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { type DaemonFlags, ask, withDaemonFlags } from '../lib/daemon-call.ts';
+import { jsonLine, table, formatTime } from '../lib/format.ts';
+import { wholeNumber } from '../lib/values.ts';
+
+const NOTES = `
+A row is one message, or one delivery receipt, for one host. A message is done when the host has signed that it delivered
+it to every recipient. Add --receipts to list delivery receipts too; hosts do not confirm those.
+
+Examples:
+  $ poste outbox
+  $ poste outbox list --show undelivered
+  $ poste outbox list --show all --host laptop --json
+  $ poste outbox cancel 17`;
+
+export function outboxCommand(context: CommandContext): Command {
+  return new Command('outbox')
+    .addCommand(listCommand(context), { isDefault: true })
+    .addCommand(cancelCommand(context))
+    .addHelpText('after', NOTES);
+}
+
+function listCommand(context: CommandContext): Command {
+  const command = new Command('list')
+    .description('List rows, the newest first.')
+    .addOption(new Option('--show <which>', 'which rows (default: open)').choices(['open', 'undelivered', 'all']))
+    .option('--host <name>', 'only rows for this host')
+    .option('--receipts', 'list delivery receipts too')
+    .option('--limit <n>', `list at most this many, up to ${OUTBOX_PAGE_MAX}`, wholeNumber(1))
+    .option('--before <row>', 'continue after an earlier list', wholeNumber(1));
+  return withDaemonFlags(command, 'print the rows as one JSON document')
+    .addHelpText('after', '\nExample:\n  $ poste outbox list --show undelivered')
+    .action(async ({ start, json, ...asked }: DaemonFlags & OutboxInput) => {
+      const list = await ask(context, 'outbox', asked, { ...(start && { start }) });
+      context.stdout.write(json ? jsonLine(list) : outboxText(list, asked));
+    });
+}
+
+function cancelCommand(context: CommandContext): Command {
+  const command = new Command('cancel')
+    .description('Cancel a row that no other host has accepted yet.')
+    .argument('<row>', 'its number', wholeNumber(1));
+  return withDaemonFlags(command, 'print the row as one JSON document')
+    .addHelpText('after', '\nExample:\n  $ poste outbox cancel 17')
+    .action(async (row: number, flags: DaemonFlags) => {
+      const result = await ask(context, 'outbox-cancel', { row }, flags);
+      const doubt = result.was_tried ? ' It was sent already, and may have arrived nonetheless.' : '';
+      context.stdout.write(flags.json ? jsonLine(result) : `Cancelled row ${row}.${doubt}\n`);
+    });
+}
+
+export function outboxText({ rows, next_before }: OutboxResult, { show = 'open', host }: OutboxInput): string {
+  if (rows.length === 0) {
+    const where = host === undefined ? '' : ` for ${printable(host)}`;
+    if (show === 'undelivered') return `No row${where} is undelivered.\n`;
+    return show === 'open' ? `No row${where} is open.\n` : `The outbox has no row${where}.\n`;
+  }
+  const more = next_before === null ? '' : `More: --before ${next_before}\n`;
+  return `${table(COLUMNS, rows)}${more}`;
+}
+
+const COLUMNS = [
+  { title: 'ROW', cell: ({ row }: OutboxRowView) => String(row), isNumber: true },
+  { title: 'KIND', cell: ({ kind }: OutboxRowView) => kind },
+  { title: 'STATE', cell: ({ state }: OutboxRowView) => state },
+  { title: 'HOST', cell: ({ host }: OutboxRowView) => host },
+  { title: 'MESSAGE', cell: ({ message_id }: OutboxRowView) => printable(message_id) },
+  { title: 'SINCE', cell: ({ created_at }: OutboxRowView) => formatTime(created_at) },
+  { title: 'NEXT', cell: ({ next_at }: OutboxRowView) => (next_at === null ? '-' : formatTime(next_at)) },
+  { title: 'FAILED', cell: failures, isNumber: true },
+  { title: 'LAST ERROR', cell: ({ last_error }: OutboxRowView) => printable(last_error ?? '') },
+];
+
+function failures({ lan_attempts, relay_attempts }: OutboxRowView): string {
+  return String(lan_attempts + relay_attempts);
+}

@@ -1,0 +1,198 @@
+/** `poste quarantine`: what this host received and did not let in. */
+import { Command, Option } from 'commander';
+import { QUARANTINE_REASONS } from '../../host/core/quarantine.ts';
+import {
+  QUARANTINE_PAGE_MAX,
+  type QuarantineInput,
+  type QuarantineResult,
+  type QuarantineRetryResult,
+  type QuarantineShowResult,
+  type QuarantinedItem,
+} from '../../host/api/schemas/outbox.ts';
+import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
+import { printable } from '../../protocol/printable.ts';
+import { confirmed } from '../lib/input.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { type DaemonFlags, ask, withDaemonFlags } from '../lib/daemon-call.ts';
+import { formatBytes, jsonLine, table, formatTime, formatFields } from '../lib/format.ts';
+import { wholeNumber } from '../lib/values.ts';
+
+/** Longer than a full quarantine takes to be received again. */
+const RETRY_SILENCE_MS = 600_000;
+const WIRE_CHARACTERS_SHOWN = 2000;
+
+const NOTES = `
+This host drops nothing silently. It keeps, with a reason, every item that no paired host signed, that cannot be decrypted,
+or that is for no agent here. It tries such items again when you pair with a host, or when a host rotates its key. Paired
+hosts, relays and unpaired hosts have separate quotas. When the quota of unpaired hosts is full, the oldest item goes;
+when another quota is full, new items are kept without their bytes.
+
+Examples:
+  $ poste quarantine
+  $ poste quarantine list --reason unknown-agent
+  $ poste quarantine show 3
+  $ poste quarantine retry 3 4
+  $ poste quarantine discard --yes 3`;
+
+/** `poste relay quarantine` lists what came over relays, and where in their queues it was. */
+export function quarantineCommand(context: CommandContext, of: 'all' | 'relay' = 'all'): Command {
+  return new Command('quarantine')
+    .addCommand(listCommand(context, of), { isDefault: true })
+    .addCommand(showCommand(context))
+    .addCommand(retryCommand(context))
+    .addCommand(discardCommand(context))
+    .addHelpText('after', NOTES);
+}
+
+function listCommand(context: CommandContext, of: 'all' | 'relay'): Command {
+  const command = new Command('list')
+    .description('List items, the newest first.')
+    .option('--host <name>', 'only items of this paired host')
+    .addOption(new Option('--reason <reason>', 'only items with this reason').choices(QUARANTINE_REASONS))
+    .addOption(new Option('--via <way>', 'only items that came over this transport').choices(['lan', 'relay']))
+    .option('--limit <n>', `list at most this many, up to ${QUARANTINE_PAGE_MAX}`, wholeNumber(1))
+    .option('--before <number>', 'continue after an earlier list', wholeNumber(1));
+  return withDaemonFlags(command, 'print the items as one JSON document')
+    .addHelpText('after', '\nExample:\n  $ poste quarantine list --host laptop')
+    .action(async ({ start, json, ...asked }: DaemonFlags & QuarantineInput) => {
+      const wanted = of === 'relay' ? { via: 'relay' as const, ...asked } : asked;
+      const list = await ask(context, 'quarantine', wanted, { ...(start && { start }) });
+      context.stdout.write(json ? jsonLine(list) : quarantineText(list, of));
+    });
+}
+
+function showCommand(context: CommandContext): Command {
+  const command = new Command('show')
+    .description('Show one item with its bytes.')
+    .argument('<number>', 'its number', wholeNumber(1));
+  return withDaemonFlags(command, 'print the item, its bytes in base64, as one JSON document')
+    .addHelpText('after', '\nExample:\n  $ poste quarantine show 3')
+    .action(async (number: number, flags: DaemonFlags) => {
+      const shown = await ask(context, 'quarantine-show', { number }, flags);
+      context.stdout.write(flags.json ? jsonLine(shown) : quarantinedItemText(shown));
+    });
+}
+
+function retryCommand(context: CommandContext): Command {
+  const command = new Command('retry')
+    .description('Try to receive items again; without numbers, all of them.')
+    .argument('[number...]', 'their numbers', numbers);
+  return withDaemonFlags(command, 'print what became of them as one JSON document')
+    .addHelpText('after', '\nExample:\n  $ poste quarantine retry 3 4')
+    .action(async (named: number[] | undefined, flags: DaemonFlags) => {
+      const asked = named && named.length > 0 ? { numbers: named } : {};
+      const result = await ask(context, 'quarantine-retry', asked, flags, { silenceMs: RETRY_SILENCE_MS });
+      context.stdout.write(flags.json ? jsonLine(result) : retriedText(result));
+    });
+}
+
+function discardCommand(context: CommandContext): Command {
+  const command = new Command('discard')
+    .description('Delete items for good. Their senders are not notified.')
+    .argument('<number...>', 'their numbers', numbers)
+    .option('--yes', 'do not ask for confirmation');
+  return withDaemonFlags(command, 'print what became of them as one JSON document')
+    .addHelpText('after', '\nExample:\n  $ poste quarantine discard --yes 3')
+    .action(async (named: number[], flags: DaemonFlags & { yes?: boolean }) => {
+      const stake = 'discarded items cannot be restored';
+      await confirmed(context, `Delete ${named.length} items of the quarantine for good?`, { ...flags, stake });
+      const result = await ask(context, 'quarantine-discard', { numbers: named }, flags);
+      const missing = result.not_found.length === 0 ? '' : ` Not found: ${result.not_found.join(', ')}.`;
+      context.stdout.write(flags.json ? jsonLine(result) : `Discarded ${result.discarded.length}.${missing}\n`);
+    });
+}
+
+function numbers(text: string, before: number[] | undefined): number[] {
+  return [...(before ?? []), wholeNumber(1)(text)];
+}
+
+export function quarantineText(result: QuarantineResult, of: 'all' | 'relay'): string {
+  const { items, next_before, total_items, total_bytes } = result;
+  if (total_items === 0) return 'The quarantine is empty.\n';
+  const more = next_before === null ? '' : `More: --before ${next_before}\n`;
+  const shown =
+    items.length === 0
+      ? 'No item matches.\n'
+      : table(of === 'relay' ? [...COLUMNS.slice(0, 1), ...RELAY_COLUMNS, ...COLUMNS.slice(1)] : COLUMNS, items);
+  const all = `${total_items} items, ${formatBytes(total_bytes)} in total.\n`;
+  return `${shown}${more}${all}${result.rooms.map(roomText).join('')}`;
+}
+
+const ROOM_TEXT: Readonly<Record<Room['room'], string>> = {
+  hosts: 'paired hosts over the LAN',
+  relays: 'relays',
+  strangers: 'unpaired hosts',
+};
+
+/** Empty for a quota that was never used. */
+function roomText({ room, items, bytes, items_max, bytes_max, without_bytes, dropped }: Room): string {
+  if (items + without_bytes + dropped === 0) return '';
+  const parts = [`${items} of at most ${items_max}, ${formatBytes(bytes)} of at most ${formatBytes(bytes_max)}`];
+  if (without_bytes > 0) parts.push(`${without_bytes} more without their bytes, because the quota was full`);
+  if (dropped > 0) parts.push(`${dropped} dropped for newer ones`);
+  return `  ${ROOM_TEXT[room]}: ${parts.join('; ')}\n`;
+}
+
+type Room = QuarantineResult['rooms'][number];
+
+const COLUMNS = [
+  { title: 'NUMBER', cell: ({ number }: QuarantinedItem) => String(number), isNumber: true },
+  { title: 'KIND', cell: ({ kind }: QuarantinedItem) => printable(kind) || '-' },
+  { title: 'VIA', cell: ({ via }: QuarantinedItem) => via },
+  { title: 'FROM', cell: ({ host, sender_pubkey }: QuarantinedItem) => printable(host ?? sender_pubkey) || '-' },
+  { title: 'SINCE', cell: ({ at }: QuarantinedItem) => formatTime(at) },
+  { title: 'BYTES', cell: ({ bytes }: QuarantinedItem) => String(bytes), isNumber: true },
+  { title: 'REASON', cell: ({ reason, detail }: QuarantinedItem) => printable(`${reason}: ${detail}`) },
+];
+
+/** Enough of a key or an epoch to tell them apart; `show` prints all of it. */
+const ID_CHARACTERS_SHOWN = 15;
+
+const RELAY_COLUMNS = [
+  { title: 'RELAY', cell: ({ relay }: QuarantinedItem) => (relay ? shortId(relayName(relay)) : '-') },
+  { title: 'EPOCH', cell: ({ relay }: QuarantinedItem) => (relay ? shortId(relay.epoch) : '-') },
+  { title: 'SEQ', cell: ({ relay }: QuarantinedItem) => String(relay?.seq ?? '-'), isNumber: true },
+];
+
+function shortId(text: string): string {
+  return printable(text).slice(0, ID_CHARACTERS_SHOWN);
+}
+
+function relayName({ pubkey }: NonNullable<QuarantinedItem['relay']>): string {
+  const key = parsePublicKey(pubkey);
+  return key ? displayFingerprint(key) : pubkey;
+}
+
+/** A stranger chose the bytes: they are made printable and start with a bar. */
+export function quarantinedItemText({ item, wire_b64 }: QuarantineShowResult): string {
+  const wire = Buffer.from(wire_b64 ?? '', 'base64').toString('utf8');
+  const cut = wire.length > WIRE_CHARACTERS_SHOWN ? `\n  (${item.bytes} bytes; --json shows all of them)` : '';
+  const rows = [
+    ['item', item.item_id],
+    ['kind', `${item.kind === '' ? 'none' : item.kind}, over ${item.via}`],
+    ['from', item.host ?? 'an unpaired host'],
+    ['key', item.sender_pubkey],
+    ...(item.relay
+      ? [
+          ['relay', relayName(item.relay)],
+          ['epoch', item.relay.epoch],
+          ['seq', String(item.relay.seq ?? 'none: the relay speaks v1')],
+        ]
+      : []),
+    ['since', formatTime(item.at)],
+    ['reason', `${item.reason}: ${item.detail}`],
+    ...(item.recipients ? [['waits for', item.recipients.join(', ')]] : []),
+    ['SHA-256', item.wire_hash],
+  ];
+  const shown =
+    wire_b64 === null
+      ? `  Its ${item.bytes} bytes were not kept, because the quota was full: it must be sent again.`
+      : `  | ${printable(wire.slice(0, WIRE_CHARACTERS_SHOWN))}${cut}`;
+  return `Number ${item.number}\n${formatFields(rows, 10)}${shown}\n`;
+}
+
+function retriedText({ accepted, kept, not_found }: QuarantineRetryResult): string {
+  const reasons = kept.map(({ number, reason, detail }) => `  ${number} stays: ${printable(`${reason}: ${detail}`)}\n`);
+  const missing = not_found.map((number) => `  ${number} was not found\n`);
+  return `Let in ${accepted.length}.\n${reasons.join('')}${missing.join('')}`;
+}

@@ -1,0 +1,145 @@
+/** `poste send` and `poste reply`: a new message, or an answer to one. */
+import { readFileSync } from 'node:fs';
+import { text as readAll } from 'node:stream/consumers';
+import { Command, Option } from 'commander';
+import { BODY_CHARACTERS_MAX, type SendInput } from '../../host/api/schemas/mail.ts';
+import { MESSAGE_KINDS, ORIGINS } from '../../host/core/rows.ts';
+import type { CommandContext, InputStream } from '../lib/context.ts';
+import { type ActingFlags, ask, withActingFlags } from '../lib/daemon-call.ts';
+import { CommandFailed } from '../lib/exit.ts';
+import { jsonLine } from '../lib/format.ts';
+import { sentText } from './format-mail.ts';
+
+interface SendFlags extends MessageFlags {
+  to: string[];
+  subject: string;
+  replyTo?: string;
+}
+
+const SEND_NOTES = `
+"Accepted" means that this host stored the message, or queued it for another host; it is not a delivery yet. An address
+is an agent's name, agent@host, role:<role>, * for everyone, or owner. The kinds request, task, decision and alert wake
+an idle recipient; message and reply only with --needs-reply or an @mention; status never.
+
+Examples:
+  $ poste send --as builder --to reviewer --subject 'Ready' --body 'Branch fix-7 is ready.'
+  $ git log -1 | poste send --as builder --to role:review --subject 'Please review' --body-file - --kind request --needs-reply
+  $ POSTE_AGENT=builder poste send --to '*' owner --subject 'Done' --body 'All green.' --json`;
+
+export function sendCommand(context: CommandContext): Command {
+  const command = new Command('send')
+    .requiredOption('--to <address...>', 'the recipients, at most 20')
+    .requiredOption('--subject <text>', 'the subject, at most 200 characters')
+    .option('--reply-to <message>', 'a message: this one joins its thread');
+  return withMessageFlags(context, command)
+    .addHelpText('after', SEND_NOTES)
+    .action(async (flags: SendFlags) => {
+      const { to, subject, replyTo } = flags;
+      const rest = await messageOf(context, flags);
+      const input = { to, subject, ...rest, ...(replyTo !== undefined && { reply_to: replyTo }) };
+      const result = await ask(context, 'mail-send', input, flags);
+      context.stdout.write(flags.json ? jsonLine(result) : sentText(result));
+    });
+}
+
+interface ReplyFlags extends MessageFlags {
+  subject?: string;
+  toAll?: boolean;
+}
+
+const REPLY_NOTES = `
+The answer goes to the sender of the message, in the same thread.
+
+Examples:
+  $ poste reply --as reviewer 06EXAMPLE0000000000000000 --body 'Looks good.'
+  $ poste reply --as reviewer 06EXAMPLE0000000000000000 --to-all --body-file review.md`;
+
+export function replyCommand(context: CommandContext): Command {
+  const command = new Command('reply')
+    .argument('<message>', 'the id of the message')
+    .option('--subject <text>', 'the subject (default: that of the message)')
+    .option('--to-all', 'send it to the other recipients of the message too');
+  return withMessageFlags(context, command)
+    .addHelpText('after', REPLY_NOTES)
+    .action(async (message: string, flags: ReplyFlags) => {
+      const { subject, toAll } = flags;
+      const rest = await messageOf(context, flags);
+      const input = {
+        message_id: message,
+        ...rest,
+        ...(subject !== undefined && { subject }),
+        ...(toAll && { to_all: true }),
+      };
+      const result = await ask(context, 'mail-reply', input, flags);
+      context.stdout.write(flags.json ? jsonLine(result) : sentText(result));
+    });
+}
+
+export interface MessageFlags extends ActingFlags {
+  body?: string;
+  bodyFile?: string;
+  kind?: SendInput['kind'];
+  needsReply?: boolean;
+  ref?: string[];
+  idempotencyKey?: string;
+  origin?: SendInput['origin'];
+}
+
+export function withMessageFlags(context: CommandContext, command: Command): Command {
+  const described = command
+    .addOption(new Option('--body <text>', 'the body of the message').conflicts('bodyFile'))
+    .option('--body-file <file>', 'a file with the body of the message; - reads standard input')
+    .addOption(new Option('--kind <kind>', 'the kind of the message').choices(MESSAGE_KINDS))
+    .option('--needs-reply', 'ask for an answer')
+    .option('--ref <ref...>', 'what the message refers to: paths, links, commits')
+    .option('--idempotency-key <key>', 'a key of your choice: a repeated send with the same key sends nothing')
+    .addOption(new Option('--origin <origin>', 'external if you pass on content from outside').choices(ORIGINS));
+  return withActingFlags(context, described, 'print the result as one JSON document');
+}
+
+/** The part of the input that both commands have. Throws `CommandFailed`. */
+export async function messageOf(
+  { stdin }: CommandContext,
+  flags: MessageFlags,
+): Promise<Pick<SendInput, 'body' | 'kind' | 'needs_reply' | 'refs' | 'idempotency_key' | 'origin'>> {
+  const { kind, needsReply, ref, idempotencyKey, origin } = flags;
+  return {
+    body: await bodyOf(stdin, flags),
+    ...(kind && { kind }),
+    ...(needsReply && { needs_reply: true }),
+    ...(ref && { refs: ref }),
+    ...(idempotencyKey !== undefined && { idempotency_key: idempotencyKey }),
+    ...(origin && { origin }),
+  };
+}
+
+async function bodyOf(stdin: InputStream, { body, bodyFile }: MessageFlags): Promise<string> {
+  if (body !== undefined) return body;
+  if (bodyFile === undefined) {
+    throw new CommandFailed(
+      'usage',
+      'USAGE',
+      'no body given: use --body TEXT, --body-file FILE, or --body-file - for standard input',
+    );
+  }
+  const text = bodyFile === '-' ? await readAll(stdin) : contentsOf(bodyFile);
+  if (text.length > 2 * BODY_CHARACTERS_MAX) {
+    throw new CommandFailed('usage', 'BAD_INPUT', `the body is too long: at most ${BODY_CHARACTERS_MAX} characters`, {
+      field: 'body',
+    });
+  }
+  return text;
+}
+
+function contentsOf(file: string): string {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw new CommandFailed(
+      'notFound',
+      'BODY_UNREADABLE',
+      `${file} cannot be read (${code ?? 'unknown error'}): name another file with --body-file`,
+    );
+  }
+}

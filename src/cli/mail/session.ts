@@ -1,0 +1,214 @@
+/** `poste session`: how scripts and hooks register the session of an agent, and wait for its doorbell. */
+import { Command, InvalidArgumentError, Option } from 'commander';
+import {
+  SESSION_WAIT_MS_MAX,
+  type SessionListResult,
+  type SessionRegisterInput,
+  type SessionState,
+} from '../../host/api/schemas/agents.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { type ActingFlags, ask, withActingFlags } from '../lib/daemon-call.ts';
+import { CommandFailed } from '../lib/exit.ts';
+import { findProgram } from '../lib/find-program.ts';
+import { jsonLine, table, formatTime } from '../lib/format.ts';
+
+const NOTES = `
+The program of an agent registers a session when it starts, and ends it when it stops. In between it sends heartbeats, or
+names its process with --pid: the session then lives as long as the process. When mail must wake the agent, the daemon
+uses the best method that the session registered.
+
+Examples:
+  $ poste session register build-7 --as backend --pid $$
+  $ poste session register build-7 --as backend --pid $$ --tmux
+  $ poste session register build-7 --as backend -- notify-send Poste
+  $ poste session wait build-7 --as backend && echo wake up
+  $ poste session list
+  $ poste session end build-7 --as backend`;
+
+export function sessionCommand(context: CommandContext): Command {
+  return new Command('session')
+    .addCommand(registerCommand(context))
+    .addCommand(heartbeatCommand(context))
+    .addCommand(waitCommand(context))
+    .addCommand(endCommand(context))
+    .addCommand(listCommand(context))
+    .addHelpText('after', NOTES);
+}
+
+const SESSION_ARGUMENT = ['<session>', 'the name of the session: letters, digits, dots, hyphens, underscores'] as const;
+const STATE = 'print the state as one JSON document';
+/** Longer than the longest wait of one call. */
+const WAIT_SILENCE_MS = SESSION_WAIT_MS_MAX + 15_000;
+
+interface RegisterFlags extends ActingFlags {
+  hook?: boolean;
+  tmux?: boolean;
+  pid?: number;
+}
+
+function registerCommand(context: CommandContext): Command {
+  const command = new Command('register')
+    .description('Register a session, and how to wake it.')
+    .argument(...SESSION_ARGUMENT)
+    .argument(
+      '[command...]',
+      'after --: a program that wakes it, run without a shell, with the text as the last argument',
+    )
+    .option('--hook', 'the session waits with poste session wait')
+    .option('--tmux', "type into this tmux pane while it shows the session's process")
+    .addOption(new Option('--pid <pid>', "the session's process").argParser(processNumber));
+  return withActingFlags(context, command, STATE)
+    .addHelpText('after', '\nExample:\n  $ poste session register build-7 --as backend --pid $$ --tmux')
+    .action(async (session: string, words: string[], flags: RegisterFlags) => {
+      const { hook = false, tmux = false, pid } = flags;
+      const wake: NonNullable<SessionRegisterInput['wake']> = [];
+      if (hook) wake.push({ type: 'hook' });
+      if (words.length > 0) wake.push(commandMethod(context, words));
+      if (tmux) wake.push(tmuxMethod(context, pid));
+      const input = { session_id: session, wake, ...(pid !== undefined && { pid }) };
+      printState(context, await ask(context, 'session-register', input, flags), flags);
+    });
+}
+
+function processNumber(text: string): number {
+  if (!/^[1-9][0-9]{0,9}$/.test(text)) throw new InvalidArgumentError('It must be a process id.');
+  return Number(text);
+}
+
+function commandMethod(
+  context: CommandContext,
+  [name = '', ...args]: readonly string[],
+): {
+  type: 'command';
+  program: string;
+  arguments: string[];
+} {
+  const program = findProgram(name, context.env['PATH']);
+  if (program === undefined) {
+    throw new CommandFailed(
+      'notFound',
+      'NO_SUCH_PROGRAM',
+      `there is no program ${name}: give the name or the path of an installed one`,
+    );
+  }
+  return { type: 'command', program, arguments: args };
+}
+
+function tmuxMethod(context: CommandContext, pid: number | undefined): { type: 'tmux'; socket: string; pane: string } {
+  const { TMUX = '', TMUX_PANE: pane } = context.env;
+  const [socket = ''] = TMUX.split(',');
+  if (socket === '' || pane === undefined) {
+    throw new CommandFailed(
+      'usage',
+      'NOT_IN_TMUX',
+      'this is not a tmux pane: leave out --tmux, or run the command inside tmux',
+    );
+  }
+  if (pid === undefined) {
+    const why = '--tmux needs --pid: the daemon types into a terminal only while it shows that process';
+    throw new CommandFailed('usage', 'USAGE', why);
+  }
+  return { type: 'tmux', socket, pane };
+}
+
+function heartbeatCommand(context: CommandContext): Command {
+  const command = new Command('heartbeat')
+    .description('Report that a session is still alive.')
+    .argument(...SESSION_ARGUMENT);
+  return withActingFlags(context, command, STATE)
+    .addHelpText('after', '\nExample:\n  $ poste session heartbeat build-7 --as backend')
+    .action(async (session: string, flags: ActingFlags) => {
+      printState(context, await ask(context, 'session-heartbeat', { session_id: session }, flags), flags);
+    });
+}
+
+function printState(context: CommandContext, state: SessionState, { json }: ActingFlags): void {
+  const text = state.text ?? 'No unread messages.';
+  context.stdout.write(json ? jsonLine(state) : `${text}\n`);
+}
+
+interface WaitFlags extends ActingFlags {
+  timeout?: number;
+}
+
+function waitCommand(context: CommandContext): Command {
+  const command = new Command('wait')
+    .description('Wait for the doorbell of a session that was registered with --hook, and print its text.')
+    .argument(...SESSION_ARGUMENT)
+    .addOption(
+      new Option('--timeout <seconds>', 'how long to wait (default: without end); exits with 75 afterwards').argParser(
+        seconds,
+      ),
+    );
+  return withActingFlags(context, command, 'print the doorbell as one JSON document')
+    .addHelpText('after', '\nExample:\n  $ poste session wait build-7 --as backend --timeout 600')
+    .action(async (session: string, flags: WaitFlags) => {
+      const text = await doorbell(context, session, flags);
+      context.stdout.write(flags.json ? jsonLine({ text }) : `${text}\n`);
+    });
+}
+
+function seconds(text: string): number {
+  const value = /^[0-9]+(?:\.[0-9]+)?$/.test(text) ? Number(text) : Number.NaN;
+  if (!(value <= 1_000_000)) throw new InvalidArgumentError('It must be a number of seconds, at most 1000000.');
+  return value;
+}
+
+async function doorbell(context: CommandContext, session: string, flags: WaitFlags): Promise<string> {
+  const untilMs = flags.timeout === undefined ? Number.POSITIVE_INFINITY : performance.now() + flags.timeout * 1000;
+  for (;;) {
+    const wait_ms = Math.min(SESSION_WAIT_MS_MAX, Math.max(0, Math.ceil(untilMs - performance.now())));
+    const asked = { session_id: session, wait_ms };
+    const { event, ring, text } = await ask(context, 'session-wait', asked, flags, { silenceMs: WAIT_SILENCE_MS });
+    if (event === 'released') {
+      throw new CommandFailed(
+        'temporary',
+        'RELEASED',
+        'no doorbell: the session ended, is busy, or waits in another process',
+      );
+    }
+    if (event === 'doorbell' && ring !== null && text !== null) {
+      const { counted } = await ask(context, 'session-heard', { session_id: session, ring }, flags);
+      if (counted) return text;
+    }
+    if (performance.now() >= untilMs) throw new CommandFailed('temporary', 'NOTHING_RANG', 'no doorbell in that time');
+  }
+}
+
+function endCommand(context: CommandContext): Command {
+  const command = new Command('end').description('End a session.').argument(...SESSION_ARGUMENT);
+  return withActingFlags(context, command, 'print whether it existed as one JSON document')
+    .addHelpText('after', '\nExample:\n  $ poste session end build-7 --as backend')
+    .action(async (session: string, flags: ActingFlags) => {
+      const result = await ask(context, 'session-end', { session_id: session }, flags);
+      if (flags.json) context.stdout.write(jsonLine(result));
+      else context.stdout.write(result.ended ? 'Ended.\n' : 'There is no such session, or it has ended already.\n');
+    });
+}
+
+function listCommand(context: CommandContext): Command {
+  const command = new Command('list').description('List the sessions of an agent, or of all agents.');
+  return withActingFlags(context, command, 'print them as one JSON document')
+    .addHelpText('after', '\nExample:\n  $ poste session list --json')
+    .action(async (flags: ActingFlags) => {
+      const list = await ask(context, 'session-list', {}, flags);
+      context.stdout.write(flags.json ? jsonLine(list) : listText(list.sessions));
+    });
+}
+
+type Session = SessionListResult['sessions'][number];
+
+function listText(sessions: readonly Session[]): string {
+  if (sessions.length === 0) return 'No sessions.\n';
+  return table<Session>(
+    [
+      { title: 'AGENT', cell: ({ agent }) => agent },
+      { title: 'SESSION', cell: ({ session_id }) => session_id },
+      { title: 'IS', cell: ({ presence }) => presence },
+      { title: 'SEEN', cell: ({ seen_at }) => formatTime(seen_at) },
+      { title: 'WAKE BY', cell: ({ wake }) => (wake.length === 0 ? '-' : wake.join(', ')) },
+      { title: 'WOKEN BY', cell: ({ woken_by }) => woken_by ?? '-' },
+    ],
+    sessions,
+  );
+}

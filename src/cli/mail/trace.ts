@@ -1,0 +1,242 @@
+/** `poste trace`: everything this host knows about one message: outbox, relay and its proof, receiver and receipts. */
+import { Command } from 'commander';
+import type { TraceResult, TraceRow } from '../../host/api/schemas/outbox.ts';
+import { countText } from '../../host/core/spans.ts';
+import { printable } from '../../protocol/printable.ts';
+import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
+import { isoTime } from '../../protocol/time.ts';
+import type { ItemAccepted } from '../../relay/core/event.ts';
+import { checkProofs, NotVerified, type Verified } from '../../relay/replay/proof-check.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { ask, type DaemonFlags, withDaemonFlags } from '../lib/daemon-call.ts';
+import { CommandFailed } from '../lib/exit.ts';
+import { formatFields, jsonLine } from '../lib/format.ts';
+
+const TRACE_NOTES = `
+For a message that this host sent, shows each row of the outbox, the receipt of the relay that accepted it, the relay's
+proof that it is in the log (verified as poste relay log check-proof does), and what each recipient confirmed. For a
+message that this host received, shows the sender, the transport, the mailboxes and the receipts that were sent. If the
+relay cannot be reached, the rest is shown. If a proof does not verify, the command ends with 1.
+
+Each time comes from the host on which the step happened: clocks may differ.
+
+Examples:
+  $ poste trace 06EXAMPLE0000000000000000
+  $ poste trace 06EXAMPLE0000000000000000 --json`;
+
+export function traceCommand(context: CommandContext): Command {
+  const command = new Command('trace').argument('<message-id>', 'its id, on this host or at its sender');
+  return withDaemonFlags(command, 'print it as one JSON document')
+    .addHelpText('after', TRACE_NOTES)
+    .action(async (messageId: string, flags: DaemonFlags) => {
+      const trace = await ask(context, 'trace', { message_id: messageId }, flags);
+      const checked = trace.rows.map(checkRow);
+      const rows = trace.rows.map((row, at) => ({ ...row, checked: checked[at] }));
+      context.stdout.write(flags.json ? jsonLine({ ...trace, rows }) : traceText(trace, checked));
+      refuseUnproven(checked);
+    });
+}
+
+function refuseUnproven(checked: readonly CheckedRow[]): void {
+  const reasons = checked.flatMap((one) => (one.state === 'failed' ? [one.reason] : []));
+  if (reasons.length === 0) return;
+  const rows = `${countText(reasons.length, 'row')} ${reasons.length === 1 ? 'is' : 'are'}`;
+  throw new CommandFailed('failure', 'NOT_VERIFIED', `${rows} not proven: ${reasons.join('; ')}`, { reasons });
+}
+
+/** What the proof of a relay is worth for one row of the outbox. */
+export type CheckedRow =
+  | { state: 'verified'; verified: Verified[] }
+  /** The relay's receipt and its log disagree, or it denies what it signed. `reason` is a clause. */
+  | { state: 'failed'; reason: string }
+  /** No relay accepted it, or no proof is available now. */
+  | { state: 'none'; reason: string };
+
+/**
+ * Checks that the proof is about this row: its item, its bytes, this host and the target. The proof itself is verified as
+ * in `poste relay log check-proof`, against the key that signed the receipt, which is the pinned one.
+ */
+export function checkRow(row: TraceRow): CheckedRow {
+  const { acceptance, proof } = row;
+  if (!acceptance) return { state: 'none', reason: 'no relay has accepted it' };
+  if (acceptance.fault !== null)
+    return { state: 'failed', reason: `the ${acceptance.fault} of the relay's receipt is wrong` };
+  if (!proof || proof.state === 'none') return { state: 'none', reason: proof?.reason ?? 'no relay was asked' };
+  if (proof.state === 'denied') {
+    return {
+      state: 'failed',
+      reason: `the relay signed that it accepted the item, and now denies it: ${proof.reason}`,
+    };
+  }
+  const { relay_pubkey: relayKey, accept, sig } = acceptance;
+  const proofs = [proof.document];
+  try {
+    const { verified, items } = checkProofs({ proofs, relayKey });
+    const [item] = items;
+    const fault = item ? faultOf(item, row) : 'the proof is about no item';
+    if (!item || fault !== undefined) return { state: 'failed', reason: fault ?? '' };
+    // A push that is repeated after a key rotation gets a receipt that names another key than the record.
+    const isSame =
+      item.senderPubkey === accept.sender_pubkey &&
+      item.targets.some(({ hostPubkey }) => hostPubkey === accept.targets[0]?.host_pubkey);
+    if (!isSame) return { state: 'verified', verified };
+    return { state: 'verified', verified: checkProofs({ proofs, relayKey, accept: { accept, sig } }).verified };
+  } catch (error) {
+    if (error instanceof NotVerified) return { state: 'failed', reason: error.message };
+    throw error;
+  }
+}
+
+function faultOf(item: ItemAccepted, row: TraceRow): string | undefined {
+  if (item.itemId !== row.item_id) return 'the record is about another item';
+  if (!row.own_keys.includes(item.senderPubkey)) return 'the record names a sender that is not this host';
+  const target = item.targets.find(({ hostPubkey }) => row.host_keys.includes(hostPubkey));
+  if (!target) return `the record names no key of ${row.host}`;
+  if (target.wireHash !== row.wire_hash) return 'the record has other bytes than this host sent';
+  return target.seq === row.acceptance?.seq ? undefined : 'the record and the receipt have different seqs';
+}
+
+/** What happened to the message, in the order in which this host learned of it. */
+export function traceText(trace: TraceResult, checked: readonly CheckedRow[]): string {
+  return [
+    headText(trace),
+    ...(trace.arrival ? [arrivalText(trace.arrival)] : []),
+    ...trace.mailboxes.map(mailboxText),
+    ...trace.recipients.map(recipientText),
+    ...trace.rows.map((row, at) => rowText(row, checked[at])),
+  ].join('\n');
+}
+
+function headText(trace: TraceResult): string {
+  const {
+    message_id: id,
+    sender_id: senderId,
+    kind,
+    from,
+    to,
+    subject,
+    created_at: createdAt,
+    stored_at: storedAt,
+  } = trace;
+  return lines(`Message ${id}`, [
+    ...(senderId === id ? [] : [['called', `${senderId} by its sender`] as const]),
+    ['kind', kind],
+    ['from', from],
+    ['to', to.join(', ')],
+    ['subject', subject],
+    ['written', isoTime(createdAt)],
+    ['stored', `${isoTime(storedAt)} on this host`],
+  ]);
+}
+
+function arrivalText(arrival: NonNullable<TraceResult['arrival']>): string {
+  const { host, via, relay, item_id: itemId, fingerprint, at, wire_hash: wireHash, receipts } = arrival;
+  const way = via === null ? 'not known' : via === 'lan' ? 'over the LAN' : relayWay(relay);
+  const head = lines(`Came from ${host}`, [
+    ['signed by', fingerprint],
+    ['way', way],
+    ['item', itemId],
+    ['bytes', `SHA-256 ${wireHash}`],
+    ['stored', isoTime(at)],
+  ]);
+  return `${head}${receipts.map(receiptText).join('')}`;
+}
+
+function relayWay(relay: NonNullable<TraceResult['arrival']>['relay']): string {
+  if (!relay) return 'over a relay';
+  const key = parsePublicKey(relay.pubkey);
+  const seq = relay.seq === null ? '' : `, seq ${relay.seq}`;
+  return `over the relay ${key ? displayFingerprint(key) : relay.pubkey}${seq} of epoch ${relay.epoch}`;
+}
+
+function receiptText({ recipient, state, at, row }: NonNullable<TraceResult['arrival']>['receipts'][number]): string {
+  const way =
+    row === null
+      ? 'delivered, or its host is no longer paired'
+      : `on its way: ${row.state}${errorText(row.last_error)}`;
+  return pair('receipt', `${isoTime(at)} ${recipient}: ${state} (${way})`);
+}
+
+function mailboxText(mailbox: TraceResult['mailboxes'][number]): string {
+  const { agent, state, forwarded_from: forwardedFrom } = mailbox;
+  const was = forwardedFrom === null ? '' : `, addressed to ${forwardedFrom}`;
+  return steps(`In the mailbox of ${agent}: ${state}${was}`, [
+    [mailbox.stored_at, 'stored'],
+    [mailbox.notified_at, 'the agent was notified'],
+    [mailbox.read_at, 'read'],
+    [mailbox.acked_at, 'acked'],
+  ]);
+}
+
+function recipientText({ recipient, state, steps: known }: TraceResult['recipients'][number]): string {
+  return steps(
+    `Recipient ${recipient}: ${state}`,
+    known.map((step) => [step.at, step.state]),
+  );
+}
+
+function rowText(row: TraceRow, checked: CheckedRow | undefined): string {
+  const { acceptance } = row;
+  const pushed: Step[] = [
+    [row.first_push_at, 'first pushed to a relay'],
+    // A receipt follows the push, whatever the relay's clock says.
+    [acceptance?.accepted_at ?? null, acceptance ? acceptanceText(acceptance) : ''],
+  ];
+  const overLan: Step[] = [[row.lan_accepted_at, `${row.host} accepted it over the LAN`]];
+  const isLanFirst = (row.lan_accepted_at ?? Infinity) < (row.first_push_at ?? Infinity);
+  const head = steps(`Outbox row ${row.row} to ${row.host}: ${row.state}${errorText(row.last_error)}`, [
+    [row.created_at, `queued: ${row.bytes} bytes, SHA-256 ${row.wire_hash}`],
+    ...(isLanFirst ? [...overLan, ...pushed] : [...pushed, ...overLan]),
+    [row.alerted_at, 'its sender was alerted'],
+    [row.next_at, row.state === 'pending' ? 'next attempt' : 'next check'],
+  ]);
+  const tried =
+    row.lan_attempts + row.relay_attempts === 0
+      ? ''
+      : pair('failed', `${row.lan_attempts} attempts over the LAN, ${row.relay_attempts} at a relay`);
+  const confirmed = row.confirmed.length === 0 ? '' : pair('confirmed', `by ${row.confirmed.join(', ')}`);
+  return `${head}${tried}${confirmed}${acceptance && checked ? proofText(checked) : ''}`;
+}
+
+function acceptanceText({
+  fingerprint,
+  seq,
+  epoch,
+  fault,
+  may_be_lost: mayBeLost,
+}: NonNullable<TraceRow['acceptance']>): string {
+  const worth = fault === null ? 'its receipt verifies' : `ITS RECEIPT IS INVALID: the ${fault} is wrong`;
+  const lost = mayBeLost ? '; its store was restored since, so this host pushes the item again' : '';
+  return `the relay ${fingerprint} accepted it as seq ${seq} of epoch ${epoch}: ${worth}${lost}`;
+}
+
+function proofText(checked: CheckedRow): string {
+  switch (checked.state) {
+    case 'verified':
+      return checked.verified.map(({ sentence }) => pair('proven', sentence)).join('');
+    case 'failed':
+      return pair('NOT PROVEN', checked.reason);
+    case 'none':
+      return pair('no proof', checked.reason);
+  }
+}
+
+function errorText(error: string | null): string {
+  return error === null ? '' : `, last error: ${error}`;
+}
+
+function lines(title: string, pairs: readonly (readonly [name: string, value: string])[]): string {
+  return `${printable(title)}\n${formatFields(pairs, 11)}`;
+}
+
+function pair(name: string, value: string): string {
+  return formatFields([[name, value]], 11);
+}
+
+type Step = readonly [at: number | null, what: string];
+
+/** The steps that happened, in the order given: their times come from several clocks, so they are not sorted. */
+function steps(title: string, all: readonly Step[]): string {
+  const lines = all.flatMap(([at, what]) => (at === null ? [] : [`  ${isoTime(at)}  ${printable(what)}\n`]));
+  return `${printable(title)}\n${lines.join('')}`;
+}

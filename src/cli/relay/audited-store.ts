@@ -1,0 +1,185 @@
+/**
+ * What an audit reads: the folder of a stopped relay, a backup file, or an archive of the log. Which hosts of it an
+ * operator means, and what a pruned log no longer holds.
+ */
+import { resolve } from 'node:path';
+import { type Command, Option } from 'commander';
+import { foldHostName } from '../../protocol/names.ts';
+import { printable } from '../../protocol/printable.ts';
+import { displayFingerprint, hostFingerprint, type PublicKey } from '../../protocol/public-key.ts';
+import { isoTime } from '../../protocol/time.ts';
+import type { EnrolmentRow } from '../../relay/core/rows.ts';
+import { parseHostReference } from '../../relay/operator/host-reference.ts';
+import type { FormatHost } from '../../relay/core/describe-event.ts';
+import { ReplayFailed } from '../../relay/replay/replay.ts';
+import { BulkFailed } from '../../relay/store/bulk.ts';
+import { type OfflineStore, openArchive, openBackup, openOffline } from '../../relay/replay/offline.ts';
+import { DamagedRecord } from '../../relay/store/record.ts';
+import { isOfTheSystem, StoreRefused } from '../../relay/store/refused.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { CommandFailed, interruption } from '../lib/exit.ts';
+import { STORE_DIR_DEFAULT, storeRefused } from './store-dir.ts';
+
+export interface AuditedStoreFlags {
+  storeDir: string;
+  backup?: string;
+  archive?: string;
+}
+
+/** Adds `--store-dir` and `--backup`. */
+export function withAuditedStore(command: Command): Command {
+  return command
+    .addOption(new Option('--store-dir <dir>', 'the store folder of a stopped relay').default(STORE_DIR_DEFAULT))
+    .addOption(new Option('--backup <file>', 'read this backup file instead'));
+}
+
+/** Adds `--archive` besides, for what needs the log alone. */
+export function withAuditedLog(command: Command): Command {
+  const archive = new Option('--archive <file>', 'read this archive of the log instead').conflicts('backup');
+  return withAuditedStore(command).addOption(archive);
+}
+
+/**
+ * Opens the store, lets `work` look into it until the signal aborts, and closes it again; what is temporary is removed
+ * also when the command is interrupted. Throws `CommandFailed`.
+ */
+export async function inAuditedStore<T>(
+  context: CommandContext,
+  flags: AuditedStoreFlags,
+  work: (offline: OfflineStore, signal: AbortSignal) => Promise<T>,
+  options: { isChecked?: boolean } = {},
+): Promise<T> {
+  const interrupted = interruption(context);
+  const { signal } = interrupted;
+  try {
+    const offline = await openAudited(flags, signal, options);
+    try {
+      return await work(offline, signal);
+    } finally {
+      await offline.close();
+    }
+  } catch (error) {
+    throw interrupted.failure() ?? auditFailure(error, flags.archive ?? flags.backup ?? flags.storeDir);
+  }
+}
+
+function openAudited(
+  { storeDir, backup, archive }: AuditedStoreFlags,
+  signal: AbortSignal,
+  options: { isChecked?: boolean },
+): Promise<OfflineStore> {
+  if (archive !== undefined) return openArchive(resolve(archive), signal);
+  return backup === undefined ? openOffline(resolve(storeDir), options) : openBackup(resolve(backup), signal);
+}
+
+function auditFailure(error: unknown, place: string): unknown {
+  if (error instanceof StoreRefused) return storeRefused(error);
+  if (error instanceof DamagedRecord || error instanceof ReplayFailed) {
+    return new CommandFailed(
+      'failure',
+      'LOG_DAMAGED',
+      `the log of ${place} cannot be read any further (${error.message}): run poste relay log verify to see why`,
+    );
+  }
+  if (error instanceof BulkFailed) {
+    return new CommandFailed(
+      'failure',
+      'NO_SPACE',
+      `${error.message}: free some space, or choose another folder for temporary files with TMPDIR`,
+    );
+  }
+  const { code, message } = error as NodeJS.ErrnoException;
+  if (code === 'LEVEL_CORRUPTION' || code === 'LEVEL_IO_ERROR') {
+    if (isOfTheSystem(message)) {
+      const sentence = `the database of ${place} cannot be read (${message}): repair that first; the data itself may be intact`;
+      return new CommandFailed('failure', 'UNUSABLE', sentence);
+    }
+    return new CommandFailed(
+      'failure',
+      'STORE_DAMAGED',
+      `the database of ${place} cannot be read (${message}): restore the newest backup that verifies`,
+    );
+  }
+  // What the file system refused.
+  if (typeof code === 'string' && /^E[A-Z]+$/.test(code)) {
+    return new CommandFailed(
+      'failure',
+      'UNUSABLE',
+      `the store of ${place} cannot be used (${message}): repair that first`,
+    );
+  }
+  return error;
+}
+
+const FINGERPRINT_CHARACTERS = 8;
+
+/** The enrolments that the store has; none where they cannot be read, as verify will tell. */
+export async function enrolmentsOf({ store }: OfflineStore): Promise<EnrolmentRow[]> {
+  try {
+    return await store.enrolments();
+  } catch {
+    return [];
+  }
+}
+
+/** `laptop/YGR2P3Va`: the name and the first characters of the fingerprint, of which a stranger chose the name. */
+export function hostsCalled(enrolments: readonly EnrolmentRow[]): FormatHost {
+  const names = new Map(enrolments.map(({ hostPubkey, hostName }) => [hostPubkey, hostName]));
+  return (key) => {
+    const fingerprint = displayFingerprint(key);
+    const name = names.get(key);
+    if (name === undefined) return fingerprint;
+    return `${printable(name)}/${fingerprint.slice('SHA256:'.length).slice(0, FINGERPRINT_CHARACTERS)}`;
+  };
+}
+
+/** Every key of every host that is meant: a host is the keys that rotations joined. Throws `CommandFailed`. */
+export function keysMeant(text: string, enrolments: readonly EnrolmentRow[]): Set<PublicKey> {
+  const keys = keysFound(text, enrolments);
+  if (keys.size > 0) return keys;
+  throw new CommandFailed(
+    'notFound',
+    'UNKNOWN_HOST',
+    `no host is known as ${printable(text)}: use a fingerprint, a public key or a name of an enrolment in the store`,
+  );
+}
+
+/** As `keysMeant`, and none where there is no such host. */
+export function keysFound(text: string, enrolments: readonly EnrolmentRow[]): Set<PublicKey> {
+  const reference = parseHostReference(text);
+  const isMeant = (key: PublicKey, name: EnrolmentRow['hostName']): boolean => {
+    switch (reference?.type) {
+      case 'Fingerprint':
+        return hostFingerprint(key) === reference.fingerprint;
+      case 'Key':
+        return key === reference.hostPubkey;
+      case 'Name':
+        return foldHostName(name) === foldHostName(reference.name);
+      default:
+        return false;
+    }
+  };
+  const meant = enrolments.filter(({ hostPubkey, hostName }) => isMeant(hostPubkey, hostName));
+  const keys = new Set(meant.map(({ hostPubkey }) => hostPubkey));
+  if (reference?.type === 'Key') keys.add(reference.hostPubkey);
+  for (let before = -1; before < keys.size; ) {
+    before = keys.size;
+    for (const { hostPubkey, rotatedTo } of enrolments) {
+      if (rotatedTo === null || !(keys.has(hostPubkey) || keys.has(rotatedTo))) continue;
+      keys.add(hostPubkey).add(rotatedTo);
+    }
+  }
+  return keys;
+}
+
+/** Begins a sentence. */
+export function prunedWords({ store }: OfflineStore): string {
+  const { throughLsn, atMs } = store.pruned;
+  return `the log was pruned through record ${throughLsn}, written ${isoTime(atMs)}`;
+}
+
+/** A sentence for whoever looked for what may have been before; empty where nothing was pruned. */
+export function prunedNotice(offline: OfflineStore): string {
+  if (offline.store.pruned.throughLsn === 0) return '';
+  return `poste: ${prunedWords(offline)}; earlier records are in archives of the log and in older backups.\n`;
+}

@@ -1,0 +1,171 @@
+/** `poste relay backup <file>`: writes everything the relay holds into one file, whether the relay runs or not. */
+import { resolve } from 'node:path';
+import { Command } from 'commander';
+import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
+import { BACKUP_BYTES_ABOUT } from '../../relay/operator/documents.ts';
+import { checkedBackup, writeBackupFile, type WrittenBackup, backupOf } from '../../relay/backup/backup.ts';
+import { rowKey } from '../../relay/core/rows.ts';
+import { refusedIfDamaged, StoreRefused } from '../../relay/store/refused.ts';
+import { openOffline } from '../../relay/replay/offline.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { ControlClient } from './control-client.ts';
+import { backupPath, unwrittenFailure, writtenToStdout } from '../lib/backup-output.ts';
+import { type CommandFailed, interruption } from '../lib/exit.ts';
+import { ProgressLine } from '../lib/output.ts';
+import { type StoreDirFlags, storeDirOption, storeRefused } from './store-dir.ts';
+import { formatBytes, formatFields, jsonLine, formatTime } from '../lib/format.ts';
+import { softwareVersion } from '../../lib/package-root.ts';
+
+interface BackupFlags extends StoreDirFlags {
+  force?: boolean;
+  json?: boolean;
+}
+
+const NOTES = `
+You need not stop the relay: the backup holds everything that was accepted up to one moment. Poste writes it beside <file>,
+checks it while it writes, and renames it when it is complete and on disk. It does not hold relay.key: keep a copy of that
+somewhere else. Poste compares the bytes of waiting items with their hashes, and reports items that the disk has altered; a
+restore drops them. Mail in the backup is sealed, but names, sizes and times are not: keep it private.
+
+Examples:
+  $ poste relay backup relay.backup
+  $ poste relay backup /backups/relay-$(date +%F).backup --store-dir /var/lib/poste
+  $ poste relay backup - | ssh elsewhere 'cat > relay.backup'`;
+
+export function relayBackupCommand(context: CommandContext): Command {
+  return new Command('backup')
+    .argument('<file>', 'the file to write; - for standard output')
+    .addOption(storeDirOption())
+    .option('--force', 'replace an existing file')
+    .option('--json', 'print what was written as one JSON document')
+    .addHelpText('after', NOTES)
+    .action(async (file: string, flags: BackupFlags) => backup(context, file, flags));
+}
+
+async function backup(context: CommandContext, file: string, flags: BackupFlags): Promise<void> {
+  const path = backupPath(context, file);
+  const progress = new ProgressLine(context.stderr);
+  const interrupted = interruption(context);
+  const source = new BackupSource(resolve(flags.storeDir), interrupted.signal);
+  const onProgress = (bytes: number): void => progress.bytes('backup', bytes, source.bytesAbout);
+  try {
+    const written =
+      path === null
+        ? await checkedBackup(writtenToStdout(context, source.chunks(), interrupted.signal), onProgress)
+        : await writeBackupFile(source.chunks(), {
+            path,
+            replaces: flags.force === true,
+            progress: onProgress,
+          });
+    progress.end();
+    const output = path === null ? context.stderr : context.stdout;
+    if (written.damagedItems > 0) context.stderr.write(warningOf(written, source));
+    output.write(flags.json ? jsonLine(documentOf(written, path, source)) : textOf(written, path, source));
+  } catch (error) {
+    progress.end();
+    throw interrupted.failure() ?? failureOf(error);
+  }
+}
+
+/** Reads from the relay if it runs, or else from its store. It connects when the first chunk is read. */
+class BackupSource {
+  bytesAbout = 0;
+  isOnline = true;
+  readonly #storeDir: string;
+  readonly #signal: AbortSignal;
+
+  constructor(storeDir: string, signal: AbortSignal) {
+    this.#storeDir = storeDir;
+    this.#signal = signal;
+  }
+
+  async *chunks(): AsyncGenerator<Buffer> {
+    const running = await this.#running();
+    this.isOnline = running !== undefined;
+    for await (const chunk of running ?? this.#stopped()) {
+      this.#signal.throwIfAborted();
+      yield chunk;
+    }
+  }
+
+  /** `undefined` when no relay answers. */
+  async #running(): Promise<AsyncGenerator<Buffer> | undefined> {
+    try {
+      const { headers, chunks } = await new ControlClient(this.#storeDir).stream('/v1/backup', this.#signal);
+      this.bytesAbout = Number(headers[BACKUP_BYTES_ABOUT] ?? 0);
+      return chunks;
+    } catch (error) {
+      // A process that runs but does not answer holds the lock of the store.
+      const { code } = error as CommandFailed;
+      if (code !== 'RELAY_NOT_RUNNING' && code !== 'SOCKET_PATH_TOO_LONG') throw error;
+      return undefined;
+    }
+  }
+
+  async *#stopped(): AsyncGenerator<Buffer> {
+    const offline = await openOffline(this.#storeDir);
+    try {
+      if (!offline.store.get('relay', rowKey.relay)) {
+        throw new StoreRefused(
+          'damaged',
+          `the store at ${this.#storeDir} holds no relay row, so it cannot be backed up: run poste relay log verify to see why`,
+        );
+      }
+      const snapshot = offline.store.snapshot();
+      try {
+        this.bytesAbout = await snapshot.bytesAbout();
+        yield* backupOf(snapshot, { created_at: Date.now(), version: softwareVersion() });
+      } finally {
+        await snapshot.close();
+      }
+    } catch (error) {
+      throw refusedIfDamaged(error, this.#storeDir);
+    } finally {
+      await offline.close();
+    }
+  }
+}
+
+function documentOf(written: WrittenBackup, path: string | null, { isOnline }: BackupSource): object {
+  const { header, bytes, contentBytes, items, damagedItems, sha256 } = written;
+  return {
+    file: path,
+    bytes,
+    content_bytes: contentBytes,
+    items,
+    damaged_items: damagedItems,
+    lsn: header.lsn,
+    epoch: header.epoch,
+    sha256,
+    created_at: header.created_at,
+    relay_pubkey: header.relay_pubkey,
+    online: isOnline,
+  };
+}
+
+function textOf(written: WrittenBackup, path: string | null, { isOnline }: BackupSource): string {
+  const { header, bytes, items, damagedItems, sha256 } = written;
+  const rows = [
+    ['file', path ?? 'standard output'],
+    ['size', formatBytes(bytes)],
+    ['taken', `${formatTime(header.created_at)}, from the ${isOnline ? 'running relay' : 'stopped store'}`],
+    ['items', `${items} waiting${damagedItems > 0 ? `, ${damagedItems} of them damaged` : ''}`],
+    ['log', `${header.lsn} records`],
+    ['epoch', header.epoch],
+    ['relay', displayFingerprint(header.relay_pubkey as PublicKey)],
+    ['sha256', sha256],
+  ];
+  return `The backup is complete.\n${formatFields(rows, 8)}`;
+}
+
+/** The backup is usable nevertheless: a restore drops the damaged items. */
+function warningOf({ damagedItems }: WrittenBackup, { isOnline }: BackupSource): string {
+  const then = isOnline
+    ? 'the relay has dropped them, and their senders push them again'
+    : 'the relay drops them when it reads them, and their senders push them again';
+  return `Warning: ${damagedItems} of the waiting items are missing or altered on the disk. A restore drops them; ${then}. Test the disk and the memory.\n`;
+}
+
+function failureOf(error: unknown): unknown {
+  return error instanceof StoreRefused ? storeRefused(error) : unwrittenFailure(error);
+}

@@ -1,0 +1,205 @@
+/**
+ * Speaks to the running relay through the control socket of its store folder.
+ *
+ * Every failure ends the command with one sentence and the next step: no relay, another user's relay, a relay that stops
+ * or falls silent in the middle. No request waits without end.
+ */
+import { existsSync } from 'node:fs';
+import type { IncomingHttpHeaders } from 'node:http';
+import { resolve } from 'node:path';
+import { isObject } from '../../protocol/items.ts';
+import { controlSocketFault, controlSocketPath } from '../../relay/operator/socket.ts';
+import { type Answer, SocketRequestFailed, socketRequest } from '../../lib/socket-request.ts';
+import { CommandFailed, exitOfStatus } from '../lib/exit.ts';
+import type { StoreDirFlags } from './store-dir.ts';
+
+/** A request fails when the relay sends nothing for this long. */
+const SILENCE_MS = 30_000;
+/** One document, or one line of a list. */
+const DOCUMENT_CHARACTERS_MAX = 1 << 20;
+
+type Document = Record<string, unknown>;
+
+/** The relay that runs on the store which `--store-dir` names. */
+export function relayOf({ storeDir }: StoreDirFlags): ControlClient {
+  return new ControlClient(resolve(storeDir));
+}
+
+export class ControlClient {
+  readonly #storeDir: string;
+  readonly #silenceMs: number;
+
+  constructor(storeDir: string, silenceMs: number = SILENCE_MS) {
+    this.#storeDir = storeDir;
+    this.#silenceMs = silenceMs;
+  }
+
+  /** Throws `CommandFailed`. */
+  get(target: string): Promise<Document> {
+    return this.#answer('GET', target, undefined);
+  }
+
+  /** Throws `CommandFailed`. */
+  post(target: string, body: object): Promise<Document> {
+    return this.#answer('POST', target, body);
+  }
+
+  /** The complete list. Throws `CommandFailed`, also when the list breaks off. */
+  async list(target: string): Promise<Document[]> {
+    const documents: Document[] = [];
+    const answer = await this.#success('GET', target, undefined);
+    await this.#orFailed(async () => {
+      for await (const line of answer.lines()) documents.push(this.#parsed(line));
+    });
+    return documents;
+  }
+
+  /** The headers of a reply, and its bytes as they arrive. Reading throws `CommandFailed` when they break off. */
+  async stream(
+    target: string,
+    signal: AbortSignal,
+  ): Promise<{ headers: IncomingHttpHeaders; chunks: AsyncGenerator<Buffer> }> {
+    const answer = await this.#success('GET', target, undefined, signal);
+    return { headers: answer.headers, chunks: this.#chunks(answer) };
+  }
+
+  async #answer(method: string, target: string, body: object | undefined): Promise<Document> {
+    return this.#document(await this.#success(method, target, body));
+  }
+
+  /** The answer, when it is a success. */
+  async #success(method: string, target: string, body: object | undefined, signal?: AbortSignal): Promise<Answer> {
+    const fault = controlSocketFault(this.#storeDir);
+    if (fault !== undefined) throw new CommandFailed('failure', 'SOCKET_PATH_TOO_LONG', fault);
+    const answer = await this.#orFailed(() =>
+      socketRequest({
+        socketPath: controlSocketPath(this.#storeDir),
+        method,
+        target,
+        headers: { host: 'relay', ...(body && { 'content-type': 'application/json' }) },
+        body: body && JSON.stringify(body),
+        silenceMs: this.#silenceMs,
+        signal,
+        documentCharactersMax: DOCUMENT_CHARACTERS_MAX,
+      }),
+    );
+    if (answer.status === 200) return answer;
+    throw problemFailure(await this.#document(answer));
+  }
+
+  async *#chunks(answer: Answer): AsyncGenerator<Buffer> {
+    try {
+      yield* answer.chunks();
+    } catch (error) {
+      throw this.#failure(error);
+    }
+  }
+
+  async #document(answer: Answer): Promise<Document> {
+    return this.#parsed(await this.#orFailed(() => answer.text()));
+  }
+
+  #parsed(text: string): Document {
+    let document: unknown;
+    try {
+      document = JSON.parse(text);
+    } catch {
+      throw this.#foreign();
+    }
+    if (!isObject(document)) throw this.#foreign();
+    return document;
+  }
+
+  async #orFailed<T>(work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (error) {
+      throw this.#failure(error);
+    }
+  }
+
+  #failure(error: unknown): unknown {
+    if (!(error instanceof SocketRequestFailed)) return error;
+    switch (error.fault) {
+      case 'not listening':
+        return this.#notRunning();
+      case 'not allowed':
+        return new CommandFailed(
+          'refused',
+          'NOT_THE_OWNER',
+          `the relay on the store at ${this.#storeDir} accepts commands from its own user only: run this as that user`,
+        );
+      case 'not trusted':
+        return new CommandFailed(
+          'refused',
+          'SOCKET_NOT_TRUSTED',
+          `${error.detail}: nothing was sent, as what answers there may be somebody else's; give this command as the relay's own user, with a store folder of that user alone`,
+        );
+      case 'gone':
+        return this.#gone();
+      case 'silent':
+        return this.#silent();
+      case 'foreign':
+        return this.#foreign();
+      case 'failed':
+        return new CommandFailed(
+          'failure',
+          'SOCKET_FAILED',
+          `the local socket of the relay on the store at ${this.#storeDir} cannot be used (${error.code === '' ? 'unknown error' : error.code}): check that --store-dir names the folder of a running relay`,
+        );
+    }
+  }
+
+  #notRunning(): CommandFailed {
+    if (!existsSync(this.#storeDir)) {
+      return new CommandFailed(
+        'failure',
+        'NO_STORE',
+        `there is no store folder at ${this.#storeDir}: name the folder of the running relay with --store-dir`,
+      );
+    }
+    return new CommandFailed(
+      'failure',
+      'RELAY_NOT_RUNNING',
+      `no relay is running on the store at ${this.#storeDir}: start it with poste relay serve --store-dir ${this.#storeDir}, or name another folder`,
+    );
+  }
+
+  #gone(): CommandFailed {
+    return new CommandFailed(
+      'temporary',
+      'RELAY_GONE',
+      'the relay closed the connection in the middle of its answer, so it may or may not have done what you asked: check that it runs, and try again',
+    );
+  }
+
+  #silent(): CommandFailed {
+    return new CommandFailed(
+      'temporary',
+      'RELAY_SILENT',
+      `the relay did not answer for ${this.#silenceMs / 1000} seconds, so it may or may not have done what you asked: check that it is healthy, and try again`,
+    );
+  }
+
+  #foreign(): CommandFailed {
+    return new CommandFailed(
+      'failure',
+      'NOT_UNDERSTOOD',
+      `what answers at ${controlSocketPath(this.#storeDir)} is not understood: run the relay and this command in the same version`,
+    );
+  }
+}
+
+/** What the relay said of a request that it did not do. */
+function problemFailure(problem: Document): CommandFailed {
+  const { type: _type, title: _title, status, detail, code, ...details } = problem;
+  // These mean an unknown route, not an unknown host.
+  if (code === 'NOT_FOUND' || code === 'METHOD_NOT_ALLOWED') {
+    return new CommandFailed(
+      'failure',
+      'UNKNOWN_TO_RELAY',
+      'the running relay does not know this command: run the relay and this command in the same version',
+    );
+  }
+  return new CommandFailed(exitOfStatus(Number(status)), String(code), String(detail), details);
+}

@@ -1,0 +1,274 @@
+/**
+ * What an operator asks of the running relay: `poste relay hosts`, `admit`, `revoke` and `console`.
+ */
+import { Command, Option } from 'commander';
+import { foldHostName } from '../../protocol/names.ts';
+import { printable } from '../../protocol/printable.ts';
+import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
+import type {
+  ConsoleUrlDocument,
+  FoundHostDocument,
+  HostDocument,
+  InviteDocument,
+  IssuedInviteDocument,
+  RevokedHostDocument,
+} from '../../relay/operator/documents.ts';
+import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { type Column, jsonLine, table, formatTime } from '../lib/format.ts';
+import { hostReference, inviteLabel, inviteLifetimeMs } from '../lib/values.ts';
+import { relayOf } from './control-client.ts';
+import { type StoreDirFlags, storeDirOption } from './store-dir.ts';
+
+interface HostsFlags extends StoreDirFlags {
+  name?: string;
+  account?: string;
+  live?: boolean;
+  revoked?: boolean;
+  all?: boolean;
+  json?: boolean;
+}
+
+const HOSTS_EXAMPLES = `
+Examples:
+  $ poste relay hosts
+  $ poste relay hosts --name 'build-*' --all
+  $ poste relay hosts --store-dir /var/lib/poste --json`;
+
+export function relayHostsCommand(context: CommandContext): Command {
+  return new Command('hosts')
+    .addOption(storeDirOption())
+    .option('--name <pattern>', 'only hosts with this name; * matches any text, and ? one character')
+    .option('--account <account>', 'only hosts of this proven account')
+    .addOption(new Option('--live', 'only hosts that are not revoked (the default)').conflicts(['revoked', 'all']))
+    .addOption(new Option('--revoked', 'only hosts that are revoked or changed their key').conflicts('all'))
+    .option('--all', 'every host key that was ever admitted')
+    .option('--json', 'print one JSON document')
+    .addHelpText('after', HOSTS_EXAMPLES)
+    .action(async (flags: HostsFlags) => listHosts(context, flags));
+}
+
+async function listHosts(context: CommandContext, flags: HostsFlags): Promise<void> {
+  const all = (await relayOf(flags).list('/v1/hosts')) as unknown as HostDocument[];
+  const chosen = chosenHosts(all, filterOf(flags));
+  if (flags.json) context.stdout.write(jsonLine({ hosts: chosen }));
+  else if (chosen.length > 0) context.stdout.write(hostTable(chosen));
+  else context.stderr.write(all.length === 0 ? 'No host has enrolled yet.\n' : 'No host matches.\n');
+}
+
+function filterOf({ name, account, revoked, all }: HostsFlags): HostFilter {
+  return { name, account, which: all ? 'all' : revoked ? 'revoked' : 'live' };
+}
+
+export interface HostFilter {
+  /** `*` stands for any text and `?` for one character; letters of either case are the same. */
+  name: string | undefined;
+  account: string | undefined;
+  /** `live`: not revoked. `revoked`: revoked or rotated. */
+  which: 'live' | 'revoked' | 'all';
+}
+
+/** By name, then the oldest first. */
+export function chosenHosts(hosts: readonly HostDocument[], filter: HostFilter): HostDocument[] {
+  const isNamed = namePattern(filter.name ?? '*');
+  return hosts
+    .filter(({ host, account, revoked_at }) => {
+      if (filter.which !== 'all' && (revoked_at === null) !== (filter.which === 'live')) return false;
+      return isNamed(host) && (filter.account === undefined || account === filter.account);
+    })
+    .toSorted((a, b) => {
+      const [first, second] = [foldHostName(a.host), foldHostName(b.host)];
+      if (first !== second) return first < second ? -1 : 1;
+      return a.enrolled_at - b.enrolled_at || (a.host_pubkey < b.host_pubkey ? -1 : 1);
+    });
+}
+
+const HOST_COLUMNS: readonly Column<HostDocument>[] = [
+  { title: 'NAME', cell: ({ host }) => printable(host) },
+  { title: 'FINGERPRINT', cell: ({ fingerprint }) => fingerprint },
+  { title: 'ACCOUNT', cell: ({ account }) => (account === null ? '-' : printable(account)) },
+  { title: 'AUTHORITY', cell: ({ authorized_by }) => printable(authorized_by) },
+  { title: 'ENROLLED', cell: ({ enrolled_at }) => formatTime(enrolled_at) },
+  { title: 'STATE', cell: hostState },
+  { title: 'ITEMS', cell: ({ queue_items }) => String(queue_items), isNumber: true },
+  { title: 'BYTES', cell: ({ queue_bytes }) => String(queue_bytes), isNumber: true },
+  { title: 'ACKED', cell: ({ acked_through }) => String(acked_through), isNumber: true },
+];
+
+export function hostTable(hosts: readonly HostDocument[]): string {
+  return table(HOST_COLUMNS, hosts);
+}
+
+export function hostState({ state, valid_until, revoked_at, rotated_to }: HostDocument): string {
+  if (state === 'rotated') return `rotated to ${fingerprintOf(rotated_to)}`;
+  if (state === 'revoked') return `revoked ${formatTime(revoked_at ?? Number.NaN)}`;
+  return state === 'expired' ? `expired token ${formatTime(valid_until ?? Number.NaN)}` : 'live';
+}
+
+function fingerprintOf(key: PublicKey | null): string {
+  return key === null ? 'another key' : displayFingerprint(key);
+}
+
+function namePattern(pattern: string): (name: string) => boolean {
+  const wanted = foldHostName(pattern);
+  return (name) => isMatch(wanted, foldHostName(name));
+}
+
+/** In time that grows with pattern times name: after a star, only the last star is tried again. */
+function isMatch(pattern: string, name: string): boolean {
+  let at = 0;
+  let star = -1;
+  let retry = 0;
+  for (let from = 0; from < name.length; ) {
+    if (pattern[at] === '*') {
+      star = at++;
+      retry = from;
+    } else if (pattern[at] === '?' || pattern[at] === name[from]) {
+      at++;
+      from++;
+    } else if (star >= 0) {
+      at = star + 1;
+      from = ++retry;
+    } else return false;
+  }
+  while (pattern[at] === '*') at++;
+  return at === pattern.length;
+}
+
+interface AdmitFlags extends StoreDirFlags {
+  label: string;
+  expires: number;
+  list?: boolean;
+  json?: boolean;
+}
+
+const LIFETIME_DEFAULT = '7d';
+
+const ADMIT_NOTES = `
+A relay that serves with --admission invite admits a new host only with such a token. A token admits one host. Hosts that are
+admitted need none to enrol again.
+
+Examples:
+  $ poste relay admit --label "laptop of Ada" > invite.txt
+  $ poste relay admit --expires 12h
+  $ poste relay admit --list`;
+
+export function relayAdmitCommand(context: CommandContext): Command {
+  return new Command('admit')
+    .addOption(storeDirOption())
+    .addOption(
+      new Option('--label <text>', 'a label for the list, for example the person who gets it')
+        .argParser(inviteLabel)
+        .default(''),
+    )
+    .addOption(
+      new Option('--expires <time>', 'how long it is valid: minutes, hours or days, for example 30m, 12h or 7d')
+        .argParser(inviteLifetimeMs)
+        .default(inviteLifetimeMs(LIFETIME_DEFAULT), LIFETIME_DEFAULT),
+    )
+    .addOption(new Option('--list', 'list the open invites instead').conflicts(['label', 'expires']))
+    .option('--json', 'print one JSON document')
+    .addHelpText('after', ADMIT_NOTES)
+    .action(async (flags: AdmitFlags) => (flags.list ? listInvites(context, flags) : admit(context, flags)));
+}
+
+async function admit(context: CommandContext, flags: AdmitFlags): Promise<void> {
+  const request = { label: flags.label, lifetime_ms: flags.expires };
+  const invite = (await relayOf(flags).post('/v1/invites', request)) as unknown as IssuedInviteDocument;
+  if (flags.json) context.stdout.write(jsonLine(invite));
+  else context.stdout.write(`${invite.token}\n`);
+  if (flags.json) return;
+  context.stderr.write(`The token admits one host until ${formatTime(invite.expires_at)}. It is not shown again.\n`);
+  if (invite.admission === 'open') {
+    context.stderr.write('This relay serves with --admission open: hosts can enrol without an invite too.\n');
+  }
+}
+
+const INVITE_COLUMNS: readonly Column<InviteDocument>[] = [
+  { title: 'ISSUED', cell: ({ issued_at }) => formatTime(issued_at) },
+  { title: 'EXPIRES', cell: ({ expires_at }) => formatTime(expires_at) },
+  { title: 'LABEL', cell: ({ label }) => (label === '' ? '-' : printable(label)) },
+];
+
+async function listInvites(context: CommandContext, flags: AdmitFlags): Promise<void> {
+  const open = (await relayOf(flags).list('/v1/invites')) as unknown as InviteDocument[];
+  const invites = open.toSorted((a, b) => a.expires_at - b.expires_at || a.issued_at - b.issued_at);
+  if (flags.json) context.stdout.write(jsonLine({ invites }));
+  else if (invites.length > 0) context.stdout.write(table(INVITE_COLUMNS, invites));
+  else context.stderr.write('No invite is open.\n');
+}
+
+interface RevokeFlags extends StoreDirFlags {
+  yes?: boolean;
+  json?: boolean;
+}
+
+const REVOKE_NOTES = `
+Name a host by its fingerprint (SHA256:... or 64 hex digits), by its base64 public key, or by its name if no other host has
+the same. From then on the relay refuses the key, which can never enrol again. Mail that waits for it expires.
+
+Examples:
+  $ poste relay revoke laptop
+  $ poste relay revoke --yes SHA256:YGR2P3VavhgDVqsg8srBFpjJ/ubLObVE88XbdF2hP3Y`;
+
+export function relayRevokeCommand(context: CommandContext): Command {
+  return new Command('revoke')
+    .argument('<host>', 'fingerprint, public key or name', hostReference)
+    .addOption(storeDirOption())
+    .option('--yes', 'do not ask for confirmation')
+    .option('--json', 'print the host as one JSON document')
+    .addHelpText('after', REVOKE_NOTES)
+    .action(async (reference: string, flags: RevokeFlags) => revoke(context, reference, flags));
+}
+
+async function revoke(context: CommandContext, reference: string, flags: RevokeFlags): Promise<void> {
+  requireConfirmation(context, { yes: flags.yes, stake: 'a revocation cannot be undone' });
+  const relay = relayOf(flags);
+  const found = (await relay.get(`/v1/hosts/find?${new URLSearchParams({ host: reference }).toString()}`)) as unknown;
+  const { host, is_former_key } = found as FoundHostDocument;
+  if (is_former_key) context.stderr.write(`That is a former key of ${described(host)}.\n`);
+  if (!flags.yes && host.revoked_at === null) {
+    await confirm(`Revoke ${described(host)}? It can never enrol again under this key.`, terminalOf(context));
+  }
+  // By its key: another host may have taken the name since.
+  const answer = (await relay.post('/v1/hosts/revoke', { host: host.host_pubkey })) as unknown as RevokedHostDocument;
+  if (flags.json) context.stdout.write(jsonLine(answer));
+  else context.stdout.write(revokedText(answer));
+}
+
+function revokedText({ host, is_new }: RevokedHostDocument): string {
+  if (!is_new) return `${described(host)} was revoked before; nothing has changed.\n`;
+  const waiting = host.queue_items === 0 ? '' : ` What waits for it (${host.queue_items} items) expires in time.`;
+  return `Revoked ${described(host)}, for good.${waiting}\n`;
+}
+
+function described({ host, fingerprint, account }: HostDocument): string {
+  return `${printable(host)} (${fingerprint}${account === null ? '' : `, account ${printable(account)}`})`;
+}
+
+interface ConsoleFlags extends StoreDirFlags {
+  json?: boolean;
+}
+
+const CONSOLE_NOTES = `
+The console is a web page of the running relay, for a browser on the same machine. It shows the activity, the hosts and the
+log of the relay. To open it from another machine, forward the port by ssh: ssh -L 8788:127.0.0.1:8788 <machine>. Paste the
+URL into the browser; do not pass it on a command line, where every user of the machine can read it and use it first.
+
+Examples:
+  $ poste relay console
+  $ poste relay console --json`;
+
+export function relayConsoleCommand(context: CommandContext): Command {
+  return new Command('console')
+    .addOption(storeDirOption())
+    .option('--json', 'print one JSON document')
+    .addHelpText('after', CONSOLE_NOTES)
+    .action(async (flags: ConsoleFlags) => openConsole(context, flags));
+}
+
+async function openConsole(context: CommandContext, flags: ConsoleFlags): Promise<void> {
+  const issued = (await relayOf(flags).post('/v1/console', {})) as unknown as ConsoleUrlDocument;
+  context.stdout.write(flags.json ? jsonLine(issued) : `${issued.url}\n`);
+  if (!flags.json) context.stderr.write('The URL opens the console once, within a minute.\n');
+}

@@ -1,0 +1,119 @@
+/** `poste relay log archive <file>`: log records as one file, before they are pruned or after all of them were kept. */
+import { resolve } from 'node:path';
+import { Command, Option } from 'commander';
+import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
+import { type WholeArchive, readArchive, writeArchive } from '../../relay/store/log-archive.ts';
+import type { OfflineStore } from '../../relay/replay/offline.ts';
+import { writeBackupAside } from '../../lib/backup-file.ts';
+import { type AuditedStoreFlags, inAuditedStore, prunedWords, withAuditedStore } from './audited-store.ts';
+import { unwrittenFailure } from '../lib/backup-output.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { CommandFailed, interruption } from '../lib/exit.ts';
+import { ProgressLine } from '../lib/output.ts';
+import { formatBytes, jsonLine, formatTime, formatFields } from '../lib/format.ts';
+import { wholeNumber } from '../lib/values.ts';
+import { softwareVersion } from '../../lib/package-root.ts';
+
+interface ArchiveFlags extends AuditedStoreFlags {
+  from?: number;
+  through?: number;
+  force?: boolean;
+  json?: boolean;
+}
+
+const NOTES = `
+Every record that is kept, or those from --from up to --through. Nothing is deleted: a relay prunes its log by itself,
+with relay serve --log-keep-days, and archives what goes with --log-archive-dir. poste relay log show, trace and verify
+look into an archive with --archive. While the relay runs, take a backup and archive the log of that.
+
+Examples:
+  $ poste relay log archive log-2025.archive --store-dir /var/lib/poste
+  $ poste relay log archive old.archive --backup poste.backup --through 250000`;
+
+export function relayLogArchiveCommand(context: CommandContext): Command {
+  return withAuditedStore(new Command('archive'))
+    .argument('<file>', 'the file to write')
+    .addOption(new Option('--from <lsn>', 'begin at this log record').argParser(wholeNumber(1)))
+    .addOption(new Option('--through <lsn>', 'end with this log record').argParser(wholeNumber(1)))
+    .option('--force', 'replace an existing file')
+    .option('--json', 'print what was written as one JSON document')
+    .addHelpText('after', NOTES)
+    .action(async (file: string, flags: ArchiveFlags) => archive(context, file, flags));
+}
+
+interface Written extends WholeArchive {
+  /** Of the file. */
+  bytes: number;
+}
+
+async function archive(context: CommandContext, file: string, flags: ArchiveFlags): Promise<void> {
+  const progress = new ProgressLine(context.stderr);
+  const interrupted = interruption(context);
+  const path = resolve(file);
+  try {
+    const written = await inAuditedStore(context, flags, async (offline): Promise<Written> => {
+      const stretch = stretchOf(flags, offline);
+      const relay_pubkey = offline.store.get('relay', '')?.relayPubkey;
+      if (!relay_pubkey)
+        throw new CommandFailed('failure', 'STORE_DAMAGED', 'the store does not say whose log it holds');
+      const stamp = { relay_pubkey, created_at: Date.now(), version: softwareVersion() };
+      let bytes = 0;
+      const chunks = async function* (): AsyncGenerator<Buffer> {
+        for await (const chunk of writeArchive(offline.level, stretch, stamp)) {
+          interrupted.signal.throwIfAborted();
+          bytes += chunk.length;
+          progress.bytes('archive', bytes, 0);
+          yield chunk;
+        }
+      };
+      const options = { path, replaces: flags.force === true };
+      const whole = await writeBackupAside(chunks(), options, (source) => readArchive(source), 'archive');
+      return { ...whole, bytes };
+    });
+    progress.end();
+    context.stdout.write(flags.json ? jsonLine(documentOf(written, path)) : textOf(written, path));
+  } catch (error) {
+    progress.end();
+    throw interrupted.failure() ?? unwrittenFailure(error, 'archive');
+  }
+}
+
+/** What is asked for, of what is there. Throws `CommandFailed`. */
+function stretchOf({ from, through }: ArchiveFlags, offline: OfflineStore): { firstLsn: number; lastLsn: number } {
+  const { firstLsn, lastLsn } = offline.store;
+  if (lastLsn === 0) throw new CommandFailed('failure', 'STORE_DAMAGED', 'the log is empty: restore a backup');
+  if (through !== undefined && through > lastLsn)
+    throw new CommandFailed(
+      'notFound',
+      'BEYOND_THE_LOG',
+      `the log ends at record ${lastLsn}: give a --through up to there`,
+    );
+  const stretch = { firstLsn: from ?? firstLsn, lastLsn: through ?? lastLsn };
+  if (stretch.firstLsn < firstLsn || stretch.lastLsn < firstLsn)
+    throw new CommandFailed('notFound', 'PRUNED', `${prunedWords(offline)}: what came before is not here any more`);
+  if (stretch.firstLsn <= stretch.lastLsn) return stretch;
+  if (from !== undefined && from > lastLsn)
+    throw new CommandFailed(
+      'notFound',
+      'BEYOND_THE_LOG',
+      `the log ends at record ${lastLsn}: give a --from up to there`,
+    );
+  throw new CommandFailed('usage', 'USAGE', '--from is to be a record before that of --through');
+}
+
+function documentOf({ header, records, contentBytes, bytes }: Written, file: string): object {
+  const { first_lsn, last_lsn, first_time, last_time, relay_pubkey } = header;
+  const content_bytes = contentBytes;
+  return { file, bytes, content_bytes, records, first_lsn, last_lsn, first_time, last_time, relay_pubkey };
+}
+
+function textOf({ header, records, bytes }: Written, file: string): string {
+  const rows = [
+    ['file', file],
+    ['size', formatBytes(bytes)],
+    ['records', `${records}, from ${header.first_lsn} to ${header.last_lsn}`],
+    ['written', `${formatTime(header.first_time)} to ${formatTime(header.last_time)}`],
+    ['relay', displayFingerprint(header.relay_pubkey as PublicKey)],
+  ];
+  return `The archive is complete.\n${formatFields(rows, 8)}`;
+}

@@ -1,0 +1,213 @@
+/** `poste relay log at`: a queue, a quota or an allowlist as it was at one place of the log. */
+import { Command, Option } from 'commander';
+import { printable } from '../../protocol/printable.ts';
+import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
+import { isoTime } from '../../protocol/time.ts';
+import { PrunedAway, type StateThen, lsnAt, stateAt } from '../../relay/replay/at.ts';
+import type { FormatHost } from '../../relay/core/describe-event.ts';
+import { documentOf } from '../../relay/replay/event-document.ts';
+import type { EnrolmentRow, QueueRow, SendersRow, TargetRow, UsageRow } from '../../relay/core/rows.ts';
+import { openScratch } from '../../relay/store/bulk.ts';
+import type { OfflineStore } from '../../relay/replay/offline.ts';
+import {
+  type AuditedStoreFlags,
+  hostsCalled,
+  inAuditedStore,
+  keysFound,
+  keysMeant,
+  prunedWords,
+  withAuditedStore,
+} from './audited-store.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { CommandFailed } from '../lib/exit.ts';
+import { withProgress } from '../lib/output.ts';
+import { jsonLine, table, formatTime } from '../lib/format.ts';
+import { hostReference, moment, wholeNumber } from '../lib/values.ts';
+
+interface AtFlags extends AuditedStoreFlags {
+  lsn?: number;
+  time?: number;
+  queue?: string;
+  quota?: string;
+  allowlist?: string;
+  hosts?: boolean;
+  json?: boolean;
+}
+
+const NOTES = `
+The state is replayed from the log. At a time means after the last record that was written by then. A host is named by
+its fingerprint, its public key or the name it had then, and is all keys that rotations had joined.
+
+Examples:
+  $ poste relay log at --lsn 1200 --hosts
+  $ poste relay log at --time 2025-11-20T21:48Z --queue laptop
+  $ poste relay log at --time 2025-11-20 --quota acme --json`;
+
+export function relayLogAtCommand(context: CommandContext): Command {
+  return withAuditedStore(new Command('at'))
+    .addOption(new Option('--lsn <n>', 'after this log record').argParser(wholeNumber(1)).conflicts('time'))
+    .option('--time <time>', 'at this time', moment)
+    .option('--queue <host>', 'what waited for this host', hostReference)
+    .option('--quota <host or account>', 'what was charged to this host, by sender, or to this account')
+    .option('--allowlist <host>', 'whose mail this host took', hostReference)
+    .option('--hosts', 'who was enrolled')
+    .option('--json', 'print one JSON document')
+    .addHelpText('after', NOTES)
+    .action(async (flags: AtFlags) => at(context, flags));
+}
+
+async function at(context: CommandContext, flags: AtFlags): Promise<void> {
+  if (flags.lsn === undefined && flags.time === undefined) {
+    throw new CommandFailed('usage', 'USAGE', 'say at which place of the log: --lsn or --time');
+  }
+  await inAuditedStore(context, flags, async (offline) => {
+    const lsn = await placeOf(context, flags, offline);
+    const scratch = await openScratch();
+    try {
+      const state = await withProgress(context, stateAt(offline, lsn, scratch)).catch((error: unknown) => {
+        throw error instanceof PrunedAway ? prunedAway(offline) : error;
+      });
+      const shown = await look(state, flags);
+      context.stdout.write(flags.json ? jsonLine(shownDocument(shown)) : shownText(shown));
+    } finally {
+      await scratch.close();
+    }
+  });
+}
+
+async function placeOf(context: CommandContext, { lsn, time = 0 }: AtFlags, offline: OfflineStore): Promise<number> {
+  const { lastLsn } = offline.store;
+  if (lsn !== undefined) {
+    if (lsn <= lastLsn) return lsn;
+    throw new CommandFailed(
+      'notFound',
+      'BEYOND_THE_LOG',
+      `the log ends at record ${lastLsn}: give an --lsn up to there`,
+    );
+  }
+  const found = await withProgress(context, lsnAt(offline, time));
+  if (found > 0) return found;
+  if (offline.store.pruned.throughLsn > 0) throw prunedAway(offline);
+  throw new CommandFailed('notFound', 'BEFORE_THE_LOG', 'the log begins later than that: give a later --time');
+}
+
+function prunedAway(offline: OfflineStore): CommandFailed {
+  const advice = 'give a later place, or look into a backup from before';
+  return new CommandFailed('notFound', 'PRUNED', `${prunedWords(offline)}, and no state can be shown of it: ${advice}`);
+}
+
+interface QueueThen extends TargetRow {
+  hostPubkey: PublicKey;
+  items: QueueRow[];
+}
+
+/** What was asked for, as it was. */
+interface Shown {
+  state: StateThen;
+  called: FormatHost;
+  enrolments: readonly EnrolmentRow[];
+  hosts?: readonly EnrolmentRow[];
+  queues?: QueueThen[];
+  quotas?: { hostPubkey: PublicKey; queue: TargetRow; shares: { senderPubkey: PublicKey; usage: UsageRow }[] }[];
+  account?: { account: string; usage: UsageRow };
+  allowlists?: { hostPubkey: PublicKey; list: SendersRow | undefined }[];
+}
+
+async function look(state: StateThen, { queue, quota, allowlist, hosts }: AtFlags): Promise<Shown> {
+  const enrolments = await state.enrolments();
+  const shown: Shown = { state, called: hostsCalled(enrolments), enrolments };
+  if (hosts) shown.hosts = enrolments;
+  if (queue !== undefined) {
+    shown.queues = [];
+    for (const hostPubkey of keysMeant(queue, enrolments)) {
+      const items: QueueRow[] = [];
+      for await (const run of state.queue(hostPubkey)) items.push(...run);
+      shown.queues.push({ hostPubkey, ...state.queueAsWhole(hostPubkey), items });
+    }
+  }
+  if (quota !== undefined) {
+    const keys = keysFound(quota, enrolments);
+    if (keys.size > 0) {
+      shown.quotas = [];
+      for (const hostPubkey of keys) shown.quotas.push({ hostPubkey, ...(await state.quota(hostPubkey)) });
+    } else if (enrolments.some(({ account }) => account === quota)) {
+      shown.account = { account: quota, usage: state.account(quota) };
+    } else {
+      throw new CommandFailed(
+        'notFound',
+        'UNKNOWN_HOST',
+        `no host and no account was known as ${printable(quota)} then`,
+      );
+    }
+  }
+  if (allowlist !== undefined) {
+    const keys = [...keysMeant(allowlist, enrolments)];
+    shown.allowlists = keys.map((hostPubkey) => ({ hostPubkey, list: state.allowlist(hostPubkey) }));
+  }
+  return shown;
+}
+
+function shownDocument({ state, called: _called, enrolments: _enrolments, ...asked }: Shown): object {
+  const { lsn, timeMs, relay } = state;
+  return {
+    lsn,
+    time: timeMs,
+    epoch: relay.epoch,
+    relay_pubkey: relay.relayPubkey,
+    ...(documentOf(asked) as object),
+  };
+}
+
+function shownText({ state, called, enrolments, hosts, queues, quotas, account, allowlists }: Shown): string {
+  const { lsn, timeMs, relay } = state;
+  const live = enrolments.filter(({ revokedAtMs }) => revokedAtMs === null).length;
+  const parts = [`After log record ${lsn}, written ${isoTime(timeMs)}: epoch ${relay.epoch}, ${live} live hosts.\n`];
+  if (hosts) parts.push(table(HOST_COLUMNS, hosts));
+  for (const { hostPubkey, headSeq, ackedThrough, queueItems, queueBytes, items } of queues ?? []) {
+    const whole = `${queueItems} items, ${queueBytes} B, last seq ${headSeq}, acked through ${ackedThrough}`;
+    parts.push(`Queue of ${called(hostPubkey)}: ${whole}.\n${items.length > 0 ? itemTable(items, called) : ''}`);
+  }
+  for (const { hostPubkey, queue, shares } of quotas ?? []) {
+    const lines = shares.map(({ senderPubkey, usage }) => `  ${called(senderPubkey)}: ${usageText(usage)}\n`);
+    const whole = usageText({ items: queue.queueItems, bytes: queue.queueBytes });
+    parts.push(`Charged to ${called(hostPubkey)}: ${whole}.\n${lines.join('')}`);
+  }
+  if (account) parts.push(`Charged to the account ${printable(account.account)}: ${usageText(account.usage)}.\n`);
+  for (const { hostPubkey, list } of allowlists ?? []) {
+    const senders = list?.senders.map((key) => `  ${called(key)}  ${displayFingerprint(key)}\n`).join('');
+    const whom = list ? `of ${list.senders.length} senders, by its list of ${formatTime(list.iatMs)}` : 'of anybody';
+    parts.push(`${called(hostPubkey)} took mail ${whom}.\n${senders ?? ''}`);
+  }
+  return parts.join('\n');
+}
+
+const HOST_COLUMNS = [
+  { title: 'NAME', cell: ({ hostName }: EnrolmentRow) => printable(hostName) },
+  { title: 'FINGERPRINT', cell: ({ hostPubkey }: EnrolmentRow) => displayFingerprint(hostPubkey) },
+  { title: 'ACCOUNT', cell: ({ account }: EnrolmentRow) => (account === null ? '-' : printable(account)) },
+  { title: 'ENROLLED', cell: ({ enrolledAtMs }: EnrolmentRow) => formatTime(enrolledAtMs) },
+  {
+    title: 'STATE',
+    cell: ({ revokedAtMs, rotatedTo }: EnrolmentRow) =>
+      rotatedTo !== null ? `rotated to ${displayFingerprint(rotatedTo)}` : revokedAtMs === null ? 'live' : 'revoked',
+  },
+];
+
+function itemTable(items: readonly QueueRow[], called: FormatHost): string {
+  return table(
+    [
+      { title: 'SEQ', cell: ({ seq }: QueueRow) => String(seq), isNumber: true },
+      { title: 'KIND', cell: ({ kind }: QueueRow) => kind },
+      { title: 'ITEM', cell: ({ itemId }: QueueRow) => printable(itemId) },
+      { title: 'SENDER', cell: ({ senderPubkey }: QueueRow) => called(senderPubkey) },
+      { title: 'BYTES', cell: ({ bytes }: QueueRow) => String(bytes), isNumber: true },
+      { title: 'ACCEPTED', cell: ({ acceptedAtMs }: QueueRow) => formatTime(acceptedAtMs) },
+      { title: 'EXPIRES', cell: ({ expiresAtMs }: QueueRow) => formatTime(expiresAtMs) },
+    ],
+    items,
+  );
+}
+
+function usageText({ items, bytes }: UsageRow): string {
+  return `${items} items, ${bytes} B`;
+}

@@ -1,0 +1,107 @@
+/** `poste relay log check-proof`: verifies offline what a relay proved of its log. */
+import { readFile } from 'node:fs/promises';
+import { text } from 'node:stream/consumers';
+import { Command, InvalidArgumentError } from 'commander';
+import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { CommandFailed } from '../lib/exit.ts';
+import { type CheckedProofs, NotVerified, checkProofs } from '../../relay/replay/proof-check.ts';
+
+interface CheckProofFlags {
+  relayKey?: string;
+  accept?: string;
+  rotation?: readonly string[];
+  old?: string;
+  new?: string;
+  json?: boolean;
+}
+
+const EXAMPLES = `
+A proof is what GET /v2/relay/log/proof, /link or /consistency answered; an accept receipt is a result of a push, or
+its member accept; a checkpoint is what GET /v2/relay/log/checkpoint answered. A receipt whose targets were accepted
+at different times needs a proof of each; one that a repeated push gave after a key was rotated names another key than
+the record, and needs the rotation, as it was posted.
+
+Examples:
+  $ poste relay log check-proof proof.json --relay-key SHA256:... --accept result.json
+  $ poste relay log check-proof proof.json --relay-key SHA256:... --accept repeated.json --rotation rotation.json
+  $ poste relay log check-proof consistency.json --relay-key SHA256:... --old before.txt --new after.txt
+  $ poste relay log check-proof link.json --relay-key SHA256:... --old last-of-the-epoch-before.txt`;
+
+export function checkProofCommand(context: CommandContext): Command {
+  return new Command('check-proof')
+    .argument('<file...>', 'proofs as they were served, - for standard input')
+    .option('--relay-key <key>', 'the base64 key or the SHA256: fingerprint of the relay that is trusted', relayKey)
+    .option('--accept <file>', 'the accept receipt that the proofs are to show')
+    .option('--rotation <file>', 'a rotation between keys of the record and of the receipt; may be repeated', oneMore)
+    .option('--old <file>', 'the older checkpoint')
+    .option('--new <file>', 'the newer checkpoint')
+    .option('--json', 'print one JSON document')
+    .addHelpText('after', EXAMPLES)
+    .action((files: string[], flags: CheckProofFlags) => checkProof(context, files, flags));
+}
+
+async function checkProof(context: CommandContext, files: readonly string[], flags: CheckProofFlags): Promise<void> {
+  const proofs: unknown[] = [];
+  for (const file of files) proofs.push(await jsonOf(context, file));
+  const documents = {
+    proofs,
+    ...(flags.accept !== undefined && { accept: await jsonOf(context, flags.accept) }),
+    ...(flags.rotation && { rotations: await Promise.all(flags.rotation.map((file) => jsonOf(context, file))) }),
+    ...(flags.old !== undefined && { old: await textOf(context, flags.old) }),
+    ...(flags.new !== undefined && { new: await textOf(context, flags.new) }),
+    ...(flags.relayKey !== undefined && { relayKey: flags.relayKey }),
+  };
+  const checked = verified(() => checkProofs(documents));
+  const fingerprint = displayFingerprint(checked.relayPubkey);
+  if (flags.json) {
+    const { relayPubkey, isPinned } = checked;
+    const document = { relay_pubkey: relayPubkey, fingerprint, pinned: isPinned, verified: checked.verified };
+    context.stdout.write(`${JSON.stringify(document)}\n`);
+    return;
+  }
+  context.stdout.write(checked.verified.map(({ sentence }) => `${sentence}\n`).join(''));
+  if (!checked.isPinned)
+    context.stderr.write(`poste: compare ${fingerprint} with the relay that you trust, or give --relay-key.\n`);
+}
+
+function verified(check: () => CheckedProofs): CheckedProofs {
+  try {
+    return check();
+  } catch (error) {
+    if (error instanceof NotVerified) throw new CommandFailed('failure', 'NOT_VERIFIED', error.message);
+    throw error;
+  }
+}
+
+async function jsonOf(context: CommandContext, file: string): Promise<unknown> {
+  const content = await textOf(context, file);
+  try {
+    return JSON.parse(content);
+  } catch {
+    throw new CommandFailed('failure', 'NOT_VERIFIED', `${nameOf(file)} holds no JSON`);
+  }
+}
+
+async function textOf(context: CommandContext, file: string): Promise<string> {
+  try {
+    return file === '-' ? await text(context.stdin) : await readFile(file, 'utf8');
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    const exit = code === 'ENOENT' ? 'notFound' : 'failure';
+    throw new CommandFailed(exit, 'NO_FILE', `${nameOf(file)} cannot be read (${code ?? 'unknown error'})`);
+  }
+}
+
+function nameOf(file: string): string {
+  return file === '-' ? 'standard input' : file;
+}
+
+function oneMore(file: string, files: readonly string[] = []): readonly string[] {
+  return [...files, file];
+}
+
+function relayKey(said: string): string {
+  if (parsePublicKey(said) || /^SHA256:[A-Za-z0-9+/]{43}$/.test(said)) return said;
+  throw new InvalidArgumentError('It must be the base64 of a public key, or a fingerprint as in SHA256:...');
+}

@@ -1,0 +1,87 @@
+/** `poste relay log rebuild`: makes everything but the log anew, from the log. */
+import { resolve } from 'node:path';
+import { Command, Option } from 'commander';
+import { printable } from '../../protocol/printable.ts';
+import { displayFingerprint } from '../../protocol/public-key.ts';
+import { systemClock } from '../../lib/clock.ts';
+import { type Rebuilt, rebuild } from '../../relay/replay/rebuild.ts';
+import { inAuditedStore } from './audited-store.ts';
+import { confirm, isInteractive, terminalOf } from '../lib/input.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { CommandFailed } from '../lib/exit.ts';
+import { withProgress } from '../lib/output.ts';
+import { STORE_DIR_DEFAULT, type StoreDirFlags } from './store-dir.ts';
+import { jsonLine } from '../lib/format.ts';
+
+interface RebuildFlags extends StoreDirFlags {
+  yes?: boolean;
+  json?: boolean;
+}
+
+const NOTES = `
+Rows, indexes and marks are made by a replay; the log goes over byte for byte, and no sequence number changes. Wire
+bytes are not in the log: those of waiting items are copied. The former database stays beside the new one until you
+delete it. The log itself must be whole: poste relay log verify tells.
+
+Examples:
+  $ poste relay log rebuild --store-dir /var/lib/poste
+  $ poste relay log rebuild --yes --json`;
+
+export function relayLogRebuildCommand(context: CommandContext): Command {
+  return new Command('rebuild')
+    .addOption(new Option('--store-dir <dir>', 'the store folder of a stopped relay').default(STORE_DIR_DEFAULT))
+    .option('--yes', 'do not ask for confirmation')
+    .option('--json', 'print one JSON document')
+    .addHelpText('after', NOTES)
+    .action(async (flags: RebuildFlags) => runRebuild(context, flags));
+}
+
+async function runRebuild(context: CommandContext, flags: RebuildFlags): Promise<void> {
+  const folder = resolve(flags.storeDir);
+  await inAuditedStore(context, flags, async (offline) => {
+    if (!flags.yes) {
+      const terminal = terminalOf(context);
+      if (!isInteractive(terminal)) {
+        throw new CommandFailed('usage', 'USAGE', 'without a terminal nobody can be asked: say --yes to rebuild');
+      }
+      await confirm(`Rebuild the store at ${printable(folder)} from ${offline.store.lastLsn} log records?`, terminal);
+    }
+    const rebuilt = await withProgress(context, rebuild(offline, folder, systemClock));
+    context.stdout.write(flags.json ? jsonLine(rebuiltDocument(rebuilt)) : rebuiltText(rebuilt));
+  });
+}
+
+function rebuiltDocument({ events, rows, payloads, lost, lostItems, replaced, replayMs }: Rebuilt): object {
+  return {
+    events,
+    rows,
+    payloads,
+    lost,
+    lost_items: lostItems.map(({ targetPubkey, seq, kind, itemId, senderPubkey }) => ({
+      target_pubkey: targetPubkey,
+      seq,
+      kind,
+      item_id: itemId,
+      sender_pubkey: senderPubkey,
+    })),
+    replaced,
+    events_per_second: perSecond(events, replayMs),
+  };
+}
+
+function rebuiltText({ events, rows, payloads, lost, lostItems, replaced, replayMs }: Rebuilt): string {
+  const speed = `${perSecond(events, replayMs)} events/s`;
+  const lines = lostItems.map(({ targetPubkey, seq, kind, itemId }) => {
+    return `  ${kind} ${printable(itemId)} for ${displayFingerprint(targetPubkey)} at seq ${seq}\n`;
+  });
+  const more = lost > lostItems.length ? `  and ${lost - lostItems.length} more\n` : '';
+  const losses =
+    lost === 0
+      ? ''
+      : `Without wire bytes, so that the relay will report them lost when they are pulled (${lost}):\n${lines.join('')}${more}`;
+  return `Rebuilt: ${rows} rows of ${events} events (${speed}), ${payloads} payloads kept.\n${losses}The former database is ${printable(replaced)}: delete it when the relay runs well.\n`;
+}
+
+function perSecond(events: number, elapsedMs: number): number {
+  return Math.round((events / Math.max(elapsedMs, 1)) * 1000);
+}

@@ -1,0 +1,90 @@
+/** `poste relay log show`: the events of the log, a line each. */
+import { Command, InvalidArgumentError } from 'commander';
+import { printable } from '../../protocol/printable.ts';
+import { isoTime } from '../../protocol/time.ts';
+import { describeEvent } from '../../relay/core/describe-event.ts';
+import { eventDocument } from '../../relay/replay/event-document.ts';
+import { chosenEvents, type EventChoice } from '../../relay/replay/records.ts';
+import { eventTimeMs } from '../../relay/core/event.ts';
+import { EVENT_TYPES } from '../../relay/store/record.ts';
+import {
+  type AuditedStoreFlags,
+  enrolmentsOf,
+  hostsCalled,
+  inAuditedStore,
+  keysMeant,
+  prunedNotice,
+  withAuditedLog,
+} from './audited-store.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { write } from '../lib/output.ts';
+import { jsonLine } from '../lib/format.ts';
+import { hostReference, moment, wholeNumber } from '../lib/values.ts';
+
+interface ShowFlags extends AuditedStoreFlags {
+  host?: string;
+  item?: string;
+  type?: string[];
+  since?: number;
+  until?: number;
+  from?: number;
+  limit?: number;
+  json?: boolean;
+}
+
+const NOTES = `
+Every choice must be met. A host is named by its fingerprint, its public key or its name, and is all keys that
+rotations joined; it is shown as its name and the first characters of its fingerprint. Times are in UTC.
+
+Types: ${EVENT_TYPES.join(', ')}.
+
+Examples:
+  $ poste relay log show --limit 20
+  $ poste relay log show --host laptop --type ItemAccepted ItemsAcked --since 2025-11-20
+  $ poste relay log show --backup poste.backup --json | jq .type
+  $ poste relay log show --archive poste-log.archive --item m1`;
+
+export function relayLogShowCommand(context: CommandContext): Command {
+  return withAuditedLog(new Command('show'))
+    .option('--host <host>', 'only events that name this host', hostReference)
+    .option('--item <id>', 'only events that name this item')
+    .option('--type <type...>', 'only events of these types', eventType)
+    .option('--since <time>', 'only events from this time on', moment)
+    .option('--until <time>', 'only events up to this time', moment)
+    .option('--from <lsn>', 'begin at this log record', wholeNumber(1))
+    .option('--limit <n>', 'show no more than so many', wholeNumber(1))
+    .option('--json', 'print a JSON document a line')
+    .addHelpText('after', NOTES)
+    .action(async (flags: ShowFlags) => show(context, flags));
+}
+
+function eventType(text: string, before: string[] | undefined): string[] {
+  const type = EVENT_TYPES.find((one) => one.toLowerCase() === text.toLowerCase());
+  if (!type) throw new InvalidArgumentError(`There is no such type; there are ${EVENT_TYPES.join(', ')}.`);
+  return [...(before ?? []), type];
+}
+
+async function show(context: CommandContext, flags: ShowFlags): Promise<void> {
+  await inAuditedStore(context, flags, async (offline, signal) => {
+    const enrolments = await enrolmentsOf(offline);
+    const called = hostsCalled(enrolments);
+    const { host, item, type, since, until, from, limit } = flags;
+    const choice: EventChoice = {
+      ...(host !== undefined && { hosts: keysMeant(host, enrolments) }),
+      ...(item !== undefined && { itemId: item }),
+      ...(type !== undefined && { types: new Set(type) }),
+      ...(since !== undefined && { sinceMs: since }),
+      ...(until !== undefined && { untilMs: until }),
+      ...(from !== undefined && { fromLsn: from }),
+      ...(limit !== undefined && { limit }),
+    };
+    for await (const entry of chosenEvents(offline, choice)) {
+      signal.throwIfAborted();
+      const { lsn, event } = entry;
+      const time = isoTime(eventTimeMs(event));
+      const line = `${String(lsn).padStart(8)}  ${time}  ${event.type.padEnd(16)}  ${printable(describeEvent(event).sentence(called))}\n`;
+      await write(context, flags.json ? jsonLine(eventDocument(entry)) : line);
+    }
+    if ((from ?? 1) < offline.store.firstLsn) context.stderr.write(prunedNotice(offline));
+  });
+}

@@ -1,0 +1,204 @@
+/** `poste relay restore <file>`: replaces the store by a backup. Revocations and the like since then stay in force. */
+import { resolve } from 'node:path';
+import { Command, Option } from 'commander';
+import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../../protocol/epoch.ts';
+import { printable } from '../../protocol/printable.ts';
+import { displayFingerprint } from '../../protocol/public-key.ts';
+import { systemClock, systemRandom } from '../../lib/clock.ts';
+import { isRelayListening } from '../../relay/operator/socket.ts';
+import { type RestoreReport, restoreRelay } from '../../relay/backup/restore.ts';
+import { StoreRefused } from '../../relay/store/refused.ts';
+import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { deployKey, keyFileOption } from './relay-key.ts';
+import { interruption } from '../lib/exit.ts';
+import { ProgressLine } from '../lib/output.ts';
+import { type StoreDirFlags, storeDirOption, storeRefused } from './store-dir.ts';
+import { jsonLine, formatTime } from '../lib/format.ts';
+
+interface RestoreFlags extends StoreDirFlags {
+  positionFile?: string;
+  keyFile?: string;
+  dryRun?: boolean;
+  force?: boolean;
+  yes?: boolean;
+  json?: boolean;
+}
+
+const NOTES = `
+Stop the relay first. relay.key or MAIL_RELAY_KEY must be the key of the backup. Poste checks the whole backup before it
+replaces anything, and keeps the former store aside. From the former store it preserves what a restore must not undo:
+revocations, deny entries, key rotations, newer sender lists and encryption keys, used invites, and the highest sequence
+numbers. Hosts that enrolled after the backup must enrol again. The relay starts a new epoch: senders push again what was not
+confirmed, and receivers pull from the beginning.
+
+If an earlier restore or rebuild was interrupted, this command finishes it first, even with --dry-run. A dry run works on a
+copy in the folder for temporary files (TMPDIR), which needs space for the unpacked backup.
+
+Examples:
+  $ poste relay restore relay.backup --dry-run
+  $ poste relay restore relay.backup --store-dir /var/lib/poste
+  $ poste relay restore relay.backup --yes --json`;
+
+export function relayRestoreCommand(context: CommandContext): Command {
+  return new Command('restore')
+    .argument('<file>', 'a file that poste relay backup wrote')
+    .addOption(storeDirOption('the store folder of the stopped relay'))
+    .addOption(keyFileOption())
+    .option('--position-file <file>', 'the position file, as for relay serve (default: position in the store folder)')
+    .addOption(new Option('--dry-run', 'show what would change, and change nothing').conflicts('yes'))
+    .option('--force', 'restore even if the former store is damaged, so that not all of it can be preserved')
+    .option('--yes', 'do not ask for confirmation')
+    .option('--json', 'print what was done as one JSON document')
+    .addHelpText('after', NOTES)
+    .action(async (file: string, flags: RestoreFlags) => restore(context, file, flags));
+}
+
+async function restore(context: CommandContext, file: string, flags: RestoreFlags): Promise<void> {
+  const isRehearsal = flags.dryRun === true;
+  if (!isRehearsal) {
+    const advice = ', or try --dry-run first';
+    requireConfirmation(context, { yes: flags.yes, stake: 'a restore replaces the store', advice });
+  }
+  const folder = resolve(flags.storeDir);
+  const progress = new ProgressLine(context.stderr);
+  const interrupted = interruption(context);
+  try {
+    const key = await deployKey(context, flags.keyFile);
+    // A dry run copies the store without taking its lock.
+    if (await isRelayListening(folder)) {
+      throw new StoreRefused('locked', `a relay is using the store at ${folder}: stop it first`);
+    }
+    const report = await restoreRelay({
+      file: resolve(file),
+      folder,
+      ...(flags.positionFile !== undefined && { positionFile: resolve(flags.positionFile) }),
+      ...(key && { signer: key.signer }),
+      nowMs: systemClock.nowMs(),
+      newEpoch: () => epochFromRandom(systemRandom(EPOCH_RANDOM_BYTES)),
+      isRehearsal,
+      goesOnUnread: flags.force === true,
+      signal: interrupted.signal,
+      step: (step) => {
+        progress.say(`${step} ...`);
+        return Promise.resolve();
+      },
+      confirm: async (plan) => {
+        progress.end();
+        if (flags.yes) return;
+        context.stderr.write(textOf(plan, 'A restore'));
+        await confirm('Replace the store now?', terminalOf(context));
+      },
+    });
+    progress.end();
+    context.stdout.write(
+      flags.json
+        ? jsonLine(documentOf(report, isRehearsal))
+        : textOf(report, isRehearsal ? 'A restore' : 'The restore'),
+    );
+  } catch (error) {
+    progress.end();
+    throw error instanceof StoreRefused ? storeRefused(error) : (interrupted.failure() ?? error);
+  }
+}
+
+function documentOf(report: RestoreReport, isRehearsal: boolean): object {
+  const { backup, replaced, keptAside, unreadable, damagedTables, epoch, lsn, items, carried, missing } = report;
+  return {
+    dry_run: isRehearsal,
+    backup,
+    replaced: replaced && {
+      epoch: replaced.epoch,
+      lsn: replaced.lsn,
+      continues_backup: replaced.continuesBackup,
+      unreadable_rows: unreadable,
+      damaged_tables: damagedTables,
+    },
+    kept_aside: keptAside,
+    // Nobody will see the epoch of a dry run.
+    epoch: isRehearsal ? null : epoch,
+    lsn,
+    items,
+    carried: {
+      revoked: carried.revoked,
+      rotated: carried.rotated,
+      moved_items: carried.movedItems,
+      deny_entries: carried.denied,
+      invites_closed: carried.invites,
+      lapsed: carried.lapsed,
+      sender_lists: carried.senderLists,
+      enc_keys: carried.encKeys,
+      seq_floors: carried.seqFloors,
+      lost_items: carried.lost,
+    },
+    missing:
+      missing?.map(({ senderPubkey, hostName, items: count }) => ({
+        host: hostName,
+        host_pubkey: senderPubkey,
+        items: count,
+      })) ?? null,
+  };
+}
+
+/** Senders that are listed by name. */
+const LISTED_SENDERS = 20;
+
+function textOf(report: RestoreReport, subject: 'A restore' | 'The restore'): string {
+  const { backup, replaced, keptAside, unreadable, damagedTables, epoch, items, carried, missing } = report;
+  const isDone = subject === 'The restore';
+  const lines = [
+    `${subject} of the backup of ${formatTime(backup.created_at)} (${backup.lsn} log records, epoch ${backup.epoch})`,
+    ...(isDone ? [`began the epoch ${epoch}`] : ['would begin a new epoch']),
+    `${items} items wait in it${carried.lost > 0 ? `; ${carried.lost} more are damaged in the backup, and must be pushed again` : ''}`,
+    gapLine(report),
+    ...(keptAside === null ? [] : [`the former store ${isDone ? 'is' : 'would be'} kept as ${keptAside}`]),
+    ...(replaced && damagedTables > 0
+      ? [`${damagedTables} of its table files are damaged, and their contents are not preserved: ${REVOKE_AGAIN}`]
+      : []),
+    ...(unreadable > 0 ? [`${unreadable} of its rows could not be read, and are not preserved`] : []),
+    `preserved: ${preservedText(report)}`,
+    ...missingLines(missing),
+  ];
+  return `${lines.join('\n  ')}\n`;
+}
+
+const REVOKE_AGAIN = 'revoke again the hosts that you revoked since, and expect every invite to be closed';
+
+function gapLine({ replaced, keptAside, damagedTables, backup }: RestoreReport): string {
+  if (!replaced) {
+    const why = keptAside === null ? 'there is no store' : 'the former store cannot be read';
+    return `${why}, so nothing is preserved: ${REVOKE_AGAIN}`;
+  }
+  if (damagedTables > 0) return `the former store reached at least log record ${replaced.lsn}`;
+  if (!replaced.continuesBackup) return 'the former store has another history than the backup';
+  return `the former store was ${replaced.lsn - backup.lsn} log records ahead`;
+}
+
+function preservedText({ carried, replaced }: RestoreReport): string {
+  const parts: [number, string][] = [
+    [carried.revoked, 'revocations'],
+    [carried.rotated, 'key rotations'],
+    [carried.movedItems, 'items moved to new keys'],
+    [carried.denied, 'deny entries'],
+    [carried.invites, 'invites closed'],
+    [carried.lapsed, 'lapsed enrolments'],
+    [carried.senderLists, 'sender lists'],
+    [carried.encKeys, 'encryption keys'],
+    [carried.seqFloors, 'sequence number floors'],
+  ];
+  const said = parts.filter(([count]) => count > 0).map(([count, what]) => `${count} ${what}`);
+  if (said.length > 0) return said.join(', ');
+  return replaced ? 'nothing to preserve' : 'nothing';
+}
+
+function missingLines(missing: RestoreReport['missing']): string[] {
+  if (missing === null) return [];
+  if (missing.length === 0) return ['every item that waits in the former store is in the backup'];
+  const total = missing.reduce((sum, { items }) => sum + items, 0);
+  const listed = missing.slice(0, LISTED_SENDERS).map(({ senderPubkey, hostName, items }) => {
+    const name = hostName === '' ? '' : `${printable(hostName)} `;
+    return `  ${items} by ${name}${displayFingerprint(senderPubkey)}`;
+  });
+  const rest = missing.length > LISTED_SENDERS ? [`  and by ${missing.length - LISTED_SENDERS} others`] : [];
+  return [`${total} items are to be pushed again, as the backup does not know them:`, ...listed, ...rest];
+}

@@ -1,0 +1,98 @@
+/** `poste relay rotate-epoch`: starts a new epoch, so that every host notices that the store was restored. */
+import { existsSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { Command } from 'commander';
+import { EPOCH_RANDOM_BYTES, type Epoch, epochFromRandom } from '../../protocol/epoch.ts';
+import { systemClock, systemRandom } from '../../lib/clock.ts';
+import type { EpochDocument } from '../../relay/operator/documents.ts';
+import { LEVEL_FOLDER } from '../../relay/store/level.ts';
+import { appendAtOnce, openStore, unusableStore } from '../../relay/store/open.ts';
+import { StoreRefused } from '../../relay/store/refused.ts';
+import { finishCutovers } from '../../relay/store/cutover.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { deployKey, keyFileOption } from './relay-key.ts';
+import type { CommandFailed } from '../lib/exit.ts';
+import { relayOf } from './control-client.ts';
+import { type StoreDirFlags, storeDirOption, storeRefused } from './store-dir.ts';
+import { jsonLine } from '../lib/format.ts';
+
+interface RotateEpochFlags extends StoreDirFlags {
+  positionFile?: string;
+  keyFile?: string;
+  json?: boolean;
+}
+
+const NOTES = `
+Run it after you restored the store by other means than poste relay restore (a snapshot of the volume, a copy of the files),
+and before the relay serves again. Hosts then pull from the beginning, and senders push again what was not confirmed. On a
+running relay it takes effect at once. relay.key or MAIL_RELAY_KEY must be the key of the store.
+
+Examples:
+  $ poste relay rotate-epoch --store-dir /var/lib/poste
+  $ poste relay rotate-epoch --store-dir /var/lib/poste --json`;
+
+export function relayRotateEpochCommand(context: CommandContext): Command {
+  return new Command('rotate-epoch')
+    .addOption(storeDirOption('the store folder of a stopped relay, or of a running one'))
+    .addOption(keyFileOption())
+    .option('--position-file <file>', 'the position file, as for relay serve (default: position in the store folder)')
+    .option('--json', 'print the epoch as one JSON document')
+    .addHelpText('after', NOTES)
+    .action(async (flags: RotateEpochFlags) => rotateEpoch(context, flags));
+}
+
+async function rotateEpoch(context: CommandContext, flags: RotateEpochFlags): Promise<void> {
+  const document = (await ofRunning(flags)) ?? (await ofStopped(context, flags));
+  context.stdout.write(flags.json ? jsonLine(document) : `${document.epoch}\n`);
+  if (!flags.json) context.stderr.write('This is the epoch from now on. Senders push again what was not confirmed.\n');
+}
+
+/** `undefined` when no relay answers. */
+async function ofRunning(flags: RotateEpochFlags): Promise<EpochDocument | undefined> {
+  try {
+    return (await relayOf(flags).post('/v1/epoch', {})) as unknown as EpochDocument;
+  } catch (error) {
+    // A process that runs but does not answer holds the lock of the store.
+    const { code } = error as CommandFailed;
+    if (code !== 'RELAY_NOT_RUNNING' && code !== 'SOCKET_PATH_TOO_LONG') throw error;
+    return undefined;
+  }
+}
+
+function newEpoch(): Epoch {
+  return epochFromRandom(systemRandom(EPOCH_RANDOM_BYTES));
+}
+
+async function ofStopped(
+  context: CommandContext,
+  { storeDir, positionFile, keyFile }: RotateEpochFlags,
+): Promise<EpochDocument> {
+  const folder = resolve(storeDir);
+  const nowMs = systemClock.nowMs();
+  try {
+    const key = await deployKey(context, keyFile);
+    await finishCutovers(folder, { positionFile: positionFile === undefined ? undefined : resolve(positionFile) });
+    // Opening would begin an empty one.
+    if (!existsSync(join(folder, LEVEL_FOLDER))) {
+      throw new StoreRefused('missing', `there is no store at ${folder}: name its folder with --store-dir`);
+    }
+    const { store, notices } = await openStore({
+      folder,
+      ...(positionFile !== undefined && { positionFile: resolve(positionFile) }),
+      ...(key && { signer: key.signer }),
+      nowMs,
+      newEpoch,
+    });
+    try {
+      for (const notice of notices) context.stderr.write(`${notice}\n`);
+      const epoch = newEpoch();
+      await appendAtOnce(store, { type: 'EpochRotated', epoch, reason: 'reset', atMs: nowMs }, nowMs);
+      return { epoch };
+    } finally {
+      await store.close();
+    }
+  } catch (error) {
+    const refused = unusableStore(error, folder);
+    throw refused instanceof StoreRefused ? storeRefused(refused) : refused;
+  }
+}

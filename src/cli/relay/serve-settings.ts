@@ -1,0 +1,216 @@
+/** The flags and variables of `poste relay serve` as the settings of a relay; each that cannot be is refused. */
+import { accessSync, constants, existsSync, mkdirSync, readdirSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { BODY_BYTES_MAX, DAY_MS, type Limits } from '../../protocol/limits.ts';
+import { ITEM_ID_CHARACTERS_MAX } from '../../protocol/names.ts';
+import { PUBLIC_KEY_CHARACTERS } from '../../protocol/public-key.ts';
+import { systemClock, systemRandom, systemTimers } from '../../lib/clock.ts';
+import type { IssuerSettings } from '../../relay/auth/issuer.ts';
+import type { BackupSettings } from '../../relay/jobs/backup-job.ts';
+import type { AuthorityName } from '../../relay/core/rows.ts';
+import type { LogRetentionSettings } from '../../relay/jobs/retention-job.ts';
+import type { TrustProxy } from '../../relay/http/client-address.ts';
+import type { startRelay } from '../../relay/serve.ts';
+import type { ListenAddress } from '../../lib/listen-address.ts';
+import type { CommandContext } from '../lib/context.ts';
+import type { DeployKey } from './relay-key.ts';
+import { CommandFailed } from '../lib/exit.ts';
+import { softwareVersion } from '../../lib/package-root.ts';
+
+/** "Limits": the backup plan. */
+export const BACKUPS_KEPT = 7;
+const BACKUP_EVERY_MS = DAY_MS;
+/** Where a hosted relay writes them when nothing else is said, in the store folder. */
+const OWN_BACKUPS = 'backups';
+
+/** Bytes of a request with one item of the longest id for one target, but for its wire bytes. */
+const LARGEST_REQUEST_BESIDE = JSON.stringify({
+  items: [
+    {
+      kind: 'envelope',
+      item_id: 'x'.repeat(ITEM_ID_CHARACTERS_MAX),
+      targets: [{ host_pubkey: 'x'.repeat(PUBLIC_KEY_CHARACTERS), wire_b64: '' }],
+    },
+  ],
+}).length;
+
+export interface ServeFlags {
+  storeDir: string;
+  keyFile?: string;
+  listen: ListenAddress;
+  /** Empty for `off`: commander keeps no `undefined` of a parser. */
+  adminListen: ListenAddress | '';
+  limits: Limits;
+  pushesPerMinute: number;
+  enrolRate: number;
+  maxEnrolments: number;
+  maxConnections?: number;
+  maxConnectionsPerAddress?: number;
+  admission: 'open' | 'invite';
+  authority: AuthorityName;
+  issuer?: string;
+  relayUrl?: string;
+  jwksUrl?: string;
+  maxDedupRows: number;
+  sweepSeconds: number;
+  diskFloor: number;
+  positionFile?: string;
+  backupDir?: string;
+  backupKeep?: number;
+  backupEvery?: number;
+  logKeepDays?: number;
+  logArchiveDir?: string;
+  trustProxy?: true | 'xff' | 'cloudflare';
+  server?: 'uws' | 'node';
+  json?: boolean;
+  logLevel: string;
+}
+
+export function relayOptions(
+  context: CommandContext,
+  flags: ServeFlags,
+  storeDir: string,
+  key: DeployKey | undefined,
+): Omit<Parameters<typeof startRelay>[0], 'log'> {
+  const issuer = issuerSettings(flags);
+  const backups = backupSettings(flags, storeDir);
+  const logRetention = logRetentionSettings(flags);
+  return {
+    storeDir,
+    ...(flags.positionFile !== undefined && { positionFile: resolve(flags.positionFile) }),
+    ...(key && { signer: key.signer }),
+    ...(flags.server && { server: flags.server }),
+    listen: flags.listen,
+    adminListen: flags.adminListen === '' ? undefined : flags.adminListen,
+    limits: flags.limits,
+    pushesPerMinute: flags.pushesPerMinute,
+    enrolRate: flags.enrolRate,
+    enrolmentsMax: flags.maxEnrolments,
+    connections: {
+      ...(flags.maxConnections !== undefined && { max: flags.maxConnections }),
+      ...(flags.maxConnectionsPerAddress !== undefined && { perAddressMax: flags.maxConnectionsPerAddress }),
+    },
+    admission: flags.admission,
+    dedupRowsMax: flags.maxDedupRows,
+    ...(issuer && { issuer }),
+    ...(backups && { backups }),
+    ...(logRetention && { logRetention }),
+    sweepMs: flags.sweepSeconds * 1000,
+    diskFloorBytes: flags.diskFloor * 1_048_576,
+    trustProxy: trustProxy(context, flags),
+    bodyBytesMax: bodyBytesMax(context),
+    version: softwareVersion(),
+    clock: systemClock,
+    timers: systemTimers,
+    randomBytes: systemRandom,
+  };
+}
+
+/** `undefined` with the authority host-key. */
+function issuerSettings({ authority, issuer, relayUrl, jwksUrl, admission }: ServeFlags): IssuerSettings | undefined {
+  if (authority === 'host-key') {
+    const given = Object.entries({ '--issuer': issuer, '--relay-url': relayUrl, '--jwks-url': jwksUrl });
+    const idle = given.find(([, url]) => url !== undefined);
+    if (!idle) return undefined;
+    throw new CommandFailed('usage', 'USAGE', `${idle[0]} says nothing without --authority account-token`);
+  }
+  if (issuer === undefined || relayUrl === undefined) {
+    const missing = issuer === undefined ? '--issuer' : '--relay-url';
+    throw new CommandFailed('usage', 'USAGE', `--authority account-token needs ${missing}`);
+  }
+  if (admission === 'invite') {
+    const message = 'a host proves either an account or an invite: leave out --admission invite, or --authority';
+    throw new CommandFailed('usage', 'USAGE', message);
+  }
+  return { issuer, relayUrl, jwksUrl: jwksUrl ?? `${issuer.replace(/\/$/, '')}/.well-known/jwks.json` };
+}
+
+/** Whether it is a hosted relay that takes the daily backup of the specification by default. */
+export function hasOwnBackups({ backupDir, authority }: ServeFlags): boolean {
+  return backupDir === undefined && authority === 'account-token';
+}
+
+/** What the operator is told of backups where no folder was named. */
+export function backupNoticeOf(flags: ServeFlags, storeDir: string): string[] {
+  if (flags.backupDir !== undefined) return [];
+  return hasOwnBackups(flags)
+    ? [
+        `Daily backups are written to ${join(storeDir, OWN_BACKUPS)}, which is on the disk of the store: name a folder on another disk with --backup-dir.`,
+      ]
+    : ['No regular backups are taken: name a folder for them with --backup-dir, or say --backup-dir off.'];
+}
+
+/** `undefined` where none are to be taken. Makes the folder: the first backup is due at the start. */
+function backupSettings(flags: ServeFlags, storeDir: string): BackupSettings | undefined {
+  const { backupKeep, backupEvery } = flags;
+  const named = flags.backupDir === 'off' ? undefined : flags.backupDir;
+  const backupDir = hasOwnBackups(flags) ? join(storeDir, OWN_BACKUPS) : named;
+  if (backupDir === undefined) {
+    const idle =
+      backupKeep === undefined ? (backupEvery === undefined ? undefined : '--backup-every') : '--backup-keep';
+    if (idle === undefined) return undefined;
+    throw new CommandFailed('usage', 'USAGE', `${idle} says nothing without --backup-dir`);
+  }
+  const folder = usableFolder(backupDir, 'backups', '--backup-dir', 'BACKUP_DIR_UNUSABLE');
+  return { folder, keep: backupKeep ?? BACKUPS_KEPT, everyMs: backupEvery ?? BACKUP_EVERY_MS };
+}
+
+/** `undefined` without `--log-keep-days`: every record is kept. Makes the folder for archives. */
+function logRetentionSettings({ logKeepDays, logArchiveDir }: ServeFlags): LogRetentionSettings | undefined {
+  if (logKeepDays === undefined) {
+    if (logArchiveDir === undefined) return undefined;
+    throw new CommandFailed('usage', 'USAGE', '--log-archive-dir says nothing without --log-keep-days');
+  }
+  const archiveFolder =
+    logArchiveDir === undefined
+      ? undefined
+      : usableFolder(logArchiveDir, 'archives of the log', '--log-archive-dir', 'LOG_ARCHIVE_DIR_UNUSABLE');
+  return { keepMs: logKeepDays * DAY_MS, archiveFolder };
+}
+
+/** The folder, made when it is missing, that may be written to. Throws `CommandFailed`. */
+function usableFolder(named: string, use: string, flag: string, failure: string): string {
+  const folder = resolve(named);
+  try {
+    if (!existsSync(folder)) mkdirSync(folder, { mode: 0o700 });
+    readdirSync(folder);
+    accessSync(folder, constants.W_OK | constants.X_OK);
+    return folder;
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    const message = `${folder} cannot be used for ${use} (${code ?? 'unknown error'}): name another folder with ${flag}`;
+    throw new CommandFailed('failure', failure, message);
+  }
+}
+
+/** An item that no request can carry would be promised by `/v2/relay/info` and refused. */
+export function refuseUnpushable({ max_item_bytes: itemBytesMax }: Limits, bodyBytes: number): void {
+  const most = Math.max(0, Math.floor((bodyBytes - LARGEST_REQUEST_BESIDE) / 4) * 3);
+  if (itemBytesMax <= most) return;
+  throw new CommandFailed(
+    'usage',
+    'USAGE',
+    `max_item_bytes is ${itemBytesMax}, and a request of ${bodyBytes} bytes carries an item of ${most} at most: lower it with --limits '{"max_item_bytes": ${most}}', or let requests be larger (RELAY_MAX_BODY, up to ${BODY_BYTES_MAX})`,
+  );
+}
+
+function trustProxy(context: CommandContext, flags: ServeFlags): TrustProxy {
+  if (flags.trustProxy === true) return 'xff';
+  if (flags.trustProxy) return flags.trustProxy;
+  const said = context.env['MAIL_RELAY_TRUST_PROXY'];
+  if (said === undefined || said === '') return 'none';
+  if (said === 'xff' || said === 'cloudflare') return said;
+  throw new CommandFailed('usage', 'BAD_ENVIRONMENT', 'MAIL_RELAY_TRUST_PROXY must be xff or cloudflare');
+}
+
+export function bodyBytesMax(context: CommandContext): number {
+  const said = context.env['RELAY_MAX_BODY'];
+  if (said === undefined || said === '') return BODY_BYTES_MAX;
+  const bytes = Number(said);
+  if (/^[0-9]+$/.test(said) && bytes >= 1 && bytes <= BODY_BYTES_MAX) return bytes;
+  throw new CommandFailed(
+    'usage',
+    'BAD_ENVIRONMENT',
+    `RELAY_MAX_BODY must be a number of bytes from 1 to ${BODY_BYTES_MAX}`,
+  );
+}

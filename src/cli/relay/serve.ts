@@ -1,0 +1,245 @@
+/** `poste relay serve`: runs the relay until it is told to stop. */
+import { join, resolve } from 'node:path';
+import { Command, Option } from 'commander';
+import { BODY_BYTES_MAX, DEFAULT_LIMITS } from '../../protocol/limits.ts';
+import { displayFingerprint } from '../../protocol/public-key.ts';
+import { StoreFailed } from '../../relay/engine/committer.ts';
+import { ListenFailed } from '../../http/exchange.ts';
+import { TooFewFiles } from '../../relay/connection-limits.ts';
+import type { Relay } from '../../relay/options.ts';
+import { startRelay } from '../../relay/serve.ts';
+import { type ListenAddress, listenAddressText } from '../../lib/listen-address.ts';
+import { LEVEL_FOLDER } from '../../relay/store/level.ts';
+import { makeFolder } from '../../relay/store/open.ts';
+import { StoreRefused } from '../../relay/store/refused.ts';
+import { RELAY_KEY_FILE } from '../../relay/store/relay-key.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { formatFields } from '../lib/format.ts';
+import { deployKey, keyFileOption } from './relay-key.ts';
+import { CommandFailed, stopSignal } from '../lib/exit.ts';
+import { commandLog } from '../lib/log.ts';
+import { STORE_DIR_DEFAULT, storeRefused } from './store-dir.ts';
+import {
+  intervalMs,
+  issuerUrl,
+  limitsOverridden,
+  listenAddress,
+  listenAddressOrOff,
+  seconds,
+  trustedUrl,
+  webUrl,
+  wholeNumber,
+} from '../lib/values.ts';
+import { softwareVersion } from '../../lib/package-root.ts';
+import {
+  BACKUPS_KEPT,
+  type ServeFlags,
+  relayOptions,
+  hasOwnBackups,
+  backupNoticeOf,
+  refuseUnpushable,
+  bodyBytesMax,
+} from './serve-settings.ts';
+
+/** How long the answers of a failing relay may take. */
+const FAILED_STOP_MS = 3000;
+
+const EXAMPLES = `
+Environment:
+  MAIL_RELAY_KEY          the relay's base64 private key, instead of relay.key in the store folder
+  MAIL_RELAY_KEY_FILE     the file that holds it: as --key-file
+  MAIL_RELAY_TRUST_PROXY  xff or cloudflare: as --trust-proxy
+  RELAY_MAX_BODY          largest request body in bytes, at most ${BODY_BYTES_MAX}
+
+Examples:
+  $ poste relay serve
+  $ poste relay serve --store-dir /var/lib/poste --listen 127.0.0.1:8787 --trust-proxy xff
+  $ poste relay serve --backup-dir /backups --backup-keep 14 --backup-every 12h
+  $ poste relay serve --log-keep-days 90 --log-archive-dir /archives
+  $ poste relay serve --limits '{"retention_days": 2.5, "max_queue_items": 2000}'
+  $ poste relay serve --authority account-token --issuer https://accounts.example --relay-url https://mail.example`;
+
+export function relayServeCommand(context: CommandContext): Command {
+  const listenDefault: ListenAddress = { host: '127.0.0.1', port: 8787 };
+  const adminDefault: ListenAddress = { host: '127.0.0.1', port: 8788 };
+  return new Command('serve')
+    .option('--store-dir <dir>', 'where the store, relay.key and position lie', STORE_DIR_DEFAULT)
+    .addOption(keyFileOption())
+    .addOption(
+      new Option('--listen <host:port>', 'where hosts connect')
+        .argParser(listenAddress)
+        .default(listenDefault, '127.0.0.1:8787'),
+    )
+    .addOption(
+      new Option('--admin-listen <host:port>', "the operator's listener (health, metrics, console), or off")
+        .argParser(listenAddressOrOff)
+        .default(adminDefault, '127.0.0.1:8788'),
+    )
+    .addOption(
+      new Option('--limits <json>', 'override documented limits; retention_days may be a fraction')
+        .argParser(limitsOverridden)
+        .default(DEFAULT_LIMITS, 'the documented ones'),
+    )
+    .option('--pushes-per-minute <n>', 'push requests of one host', wholeNumber(1), 600)
+    .option('--enrol-rate <n>', 'challenges, and enrolments, per minute of one client address', wholeNumber(1), 30)
+    .option('--max-enrolments <n>', 'live enrolments', wholeNumber(1), 10_000)
+    .option('--max-connections <n>', 'connections at once (default: by how many files may be open)', wholeNumber(2))
+    .option(
+      '--max-connections-per-address <n>',
+      'of these, of one address or IPv6 /64 network (default: a quarter, from 256 to 1024)',
+      wholeNumber(2),
+    )
+    .addOption(
+      new Option('--admission <who>', 'who may enrol: anybody, or whoever brings an invite of poste relay admit')
+        .choices(['open', 'invite'])
+        .default('open'),
+    )
+    .addOption(
+      new Option('--authority <name>', 'what lets a host in: its key alone, or a token of an account service')
+        .choices(['host-key', 'account-token'])
+        .default('host-key'),
+    )
+    .addOption(new Option('--issuer <url>', 'the account service: iss of its tokens').argParser(issuerUrl))
+    .addOption(new Option('--relay-url <url>', 'this relay, as aud of its tokens names it').argParser(webUrl))
+    .addOption(
+      new Option('--jwks-url <url>', "where the issuer's keys are (default: <issuer>/.well-known/jwks.json)").argParser(
+        trustedUrl,
+      ),
+    )
+    .option('--max-dedup-rows <n>', 'dedup rows one sender may keep', wholeNumber(1), 1_000_000)
+    .option('--sweep-seconds <s>', 'how often to sweep', seconds, 60)
+    .option('--disk-floor <mib>', 'refuse pushes while less is free on the disk', wholeNumber(0), 256)
+    .option('--position-file <file>', 'where to note how far the log had come (default: position in the store folder)')
+    .option(
+      '--backup-dir <dir>',
+      'write regular backups into this folder, or off (default: backups in the store folder with --authority account-token, else off)',
+    )
+    .option('--backup-keep <n>', `how many of them to keep (default: ${BACKUPS_KEPT})`, wholeNumber(1))
+    .option('--backup-every <time>', 'how often, as 90m, 24h or 7d (default: 24h)', intervalMs)
+    .option('--log-keep-days <n>', 'delete log records that are older (default: keep all)', wholeNumber(1))
+    .option('--log-archive-dir <dir>', 'write what is deleted from the log into this folder before')
+    .addOption(
+      new Option(
+        '--trust-proxy [kind]',
+        'believe the client address that the proxy in front says (xff without a kind)',
+      ).choices(['xff', 'cloudflare']),
+    )
+    .addOption(new Option('--server <kind>', 'the HTTP server (default: uws where it runs)').choices(['uws', 'node']))
+    .addOption(
+      new Option('--log-level <level>', 'what to log on stderr')
+        .choices(['debug', 'info', 'warn', 'error', 'silent'])
+        .default('info'),
+    )
+    .option('--json', 'print the start as one JSON document')
+    .addHelpText('after', EXAMPLES)
+    .action(async (flags: ServeFlags) => serve(context, flags));
+}
+
+async function serve(context: CommandContext, flags: ServeFlags): Promise<void> {
+  const storeDir = resolve(flags.storeDir);
+  const log = commandLog(context, flags.logLevel);
+  // Before anybody can know that the relay is ready, and end it.
+  const signalled = stopSignal(context);
+  refuseUnpushable(flags.limits, bodyBytesMax(context));
+  const key = await orRefused(() => deployKey(context, flags.keyFile));
+  const backupNotice = backupNoticeOf(flags, storeDir);
+  // The folder of its backups lies in it.
+  if (hasOwnBackups(flags)) await orRefused(() => makeFolder(storeDir));
+  const relay = await orRefused(() => startRelay({ ...relayOptions(context, flags, storeDir, key), log }));
+  const start = {
+    relay,
+    key: key?.place ?? join(storeDir, RELAY_KEY_FILE),
+    notices: [...(key?.notices ?? []), ...backupNotice, ...relay.notices],
+  };
+  for (const notice of start.notices) log.warn({}, notice);
+  context.stdout.write(
+    flags.json ? `${JSON.stringify(startDocument(start, flags, storeDir))}\n` : startText(start, flags, storeDir),
+  );
+  const ended = await Promise.race([relay.failed, signalled]);
+  if (ended instanceof Error) {
+    log.error({ err: ended.cause }, 'the store failed: nothing more is acknowledged');
+    // Whoever waits is told; whatever still holds the process afterwards does not.
+    await Promise.race([relay.stop().catch(() => undefined), elapsed(FAILED_STOP_MS)]);
+    throw new CommandFailed(
+      'failure',
+      'STORE_FAILED',
+      `${ended.message}; free disk space or replace the disk, then start the relay again`,
+    );
+  }
+  log.info({ signal: ended }, 'stopping');
+  await relay.stop();
+  log.info({}, 'stopped');
+}
+
+/** What `start` gives, or the one sentence that ends the command. */
+async function orRefused<T>(start: () => Promise<T>): Promise<T> {
+  try {
+    return await start();
+  } catch (error) {
+    if (error instanceof StoreRefused) throw storeRefused(error);
+    if (error instanceof StoreFailed) {
+      throw new CommandFailed(
+        'failure',
+        'STORE_FAILED',
+        'the store cannot be written to: free disk space or replace the disk, then start the relay again',
+      );
+    }
+    if (error instanceof TooFewFiles) throw new CommandFailed('refused', 'TOO_FEW_FILES', error.message);
+    if (error instanceof ListenFailed) {
+      throw new CommandFailed('conflict', 'LISTEN_FAILED', error.message);
+    }
+    throw error;
+  }
+}
+
+interface Started {
+  relay: Relay;
+  /** Where its key is. */
+  key: string;
+  notices: readonly string[];
+}
+
+function startDocument({ relay, key, notices }: Started, flags: ServeFlags, storeDir: string): object {
+  return {
+    url: urlOf(flags.listen.host, relay.port),
+    admin_url:
+      flags.adminListen && relay.adminPort !== undefined ? urlOf(flags.adminListen.host, relay.adminPort) : null,
+    store: join(storeDir, LEVEL_FOLDER),
+    key,
+    relay_pubkey: relay.signer.publicKey,
+    fingerprint: displayFingerprint(relay.signer.publicKey),
+    epoch: relay.engine.epoch,
+    server: relay.serverName,
+    authority: flags.authority,
+    issuer: flags.issuer ?? null,
+    initialised: relay.initialised,
+    notices,
+    pid: process.pid,
+  };
+}
+
+function startText({ relay, key }: Started, flags: ServeFlags, storeDir: string): string {
+  const admin =
+    flags.adminListen && relay.adminPort !== undefined ? urlOf(flags.adminListen.host, relay.adminPort) : 'off';
+  const rows = [
+    ['address', urlOf(flags.listen.host, relay.port)],
+    ['operator', admin],
+    ['store', `${join(storeDir, LEVEL_FOLDER)}${relay.initialised ? ' (new)' : ''}`],
+    ['key', key],
+    ['fingerprint', displayFingerprint(relay.signer.publicKey)],
+    ['epoch', relay.engine.epoch],
+    ['server', relay.serverName],
+    ['authority', flags.issuer === undefined ? flags.authority : `${flags.authority} of ${flags.issuer}`],
+  ];
+  return `Poste relay ${softwareVersion()} is ready.\n${formatFields(rows, 12)}`;
+}
+
+function urlOf(host: string, port: number): string {
+  return `http://${listenAddressText({ host, port })}`;
+}
+
+function elapsed(ms: number): Promise<void> {
+  return new Promise((done) => {
+    setTimeout(done, ms);
+  });
+}

@@ -1,0 +1,83 @@
+/**
+ * The `poste` command as a function: arguments in, exit code out. Data goes to stdout, everything else to stderr; errors
+ * are one sentence and an exit code.
+ *
+ * Nothing here belongs to a process: `main.ts` runs it with the streams and signals of its own.
+ */
+import { Command, CommanderError } from 'commander';
+import { printable } from '../protocol/printable.ts';
+import { COMMANDS, addCommands } from './commands.ts';
+import type { CommandContext, OutputStream } from './lib/context.ts';
+import { CommandFailed, EXIT } from './lib/exit.ts';
+import { jsonLine } from './lib/format.ts';
+import { softwareVersion } from '../lib/package-root.ts';
+
+/** The width of help that goes to a file or a pipe. */
+const HELP_COLUMNS = 80;
+
+/** Runs `poste` with these arguments (without node and the script) and resolves with its exit code. Throws bugs only. */
+export async function run(argv: readonly string[], context: CommandContext): Promise<number> {
+  const isJson = argv.includes('--json');
+  try {
+    const poste = await posteCommand(argv, context, isJson);
+    await poste.parseAsync(argv, { from: 'user' });
+    return context.exitCode;
+  } catch (error) {
+    if (error instanceof CommandFailed) {
+      const { code, message, details } = error;
+      context.stderr.write(isJson ? jsonLine({ code, message, details }) : `poste: ${printable(message)}.\n`);
+      return EXIT[error.exit];
+    }
+    if (!(error instanceof CommanderError)) throw error;
+    // Commander has printed it; help and version are no errors.
+    if (error.exitCode === 0) return EXIT.ok;
+    if (isJson) {
+      const message = error.message.replace(/^error: /, '');
+      context.stderr.write(`${JSON.stringify({ code: 'USAGE', message, details: {} })}\n`);
+    }
+    return EXIT.usage;
+  }
+}
+
+/**
+ * `poste` with the command loaded that `argv` names, and every other by its name and summary. Without `argv` every command
+ * is loaded.
+ */
+export async function posteCommand(
+  argv: readonly string[] | undefined,
+  context: CommandContext,
+  isJson = false,
+): Promise<Command> {
+  const poste = new Command('poste')
+    .description('Mail between coding agents on different machines.')
+    .version(softwareVersion())
+    .enablePositionalOptions()
+    .addHelpText(
+      'after',
+      '\nExamples:\n  $ poste init\n  $ poste daemon\n  $ poste status\n  $ poste doctor\n  $ poste relay serve',
+    );
+  const words = argv?.filter((word) => !word.startsWith('-'));
+  await addCommands(poste, COMMANDS, context, words);
+  return withErrors(poste, context, isJson);
+}
+
+/** Usage errors end as exceptions, all the way down, and hint at what was meant. */
+function withErrors(command: Command, context: CommandContext, isJson: boolean): Command {
+  const { stdout, stderr } = context;
+  command.configureOutput({
+    writeOut: (text) => stdout.write(text),
+    // As JSON the error is one document, which `run` prints.
+    writeErr: (text) => isJson || stderr.write(text),
+    getOutHelpWidth: () => helpWidth(stdout),
+    getErrHelpWidth: () => helpWidth(stderr),
+  });
+  // A command that is not loaded shows no flags or arguments in a list, so none does.
+  command.configureHelp({ subcommandTerm: (child) => child.name() });
+  command.exitOverride().showSuggestionAfterError().showHelpAfterError('(see --help)');
+  for (const child of command.commands) withErrors(child, context, isJson);
+  return command;
+}
+
+function helpWidth({ isTTY, columns }: OutputStream): number {
+  return isTTY && columns !== undefined ? columns : HELP_COLUMNS;
+}

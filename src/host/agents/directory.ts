@@ -1,0 +1,72 @@
+/** `mail_agents`: lists the agents of this host, and of paired hosts as far as those sent their lists. */
+import { addressOf, foldName, isSameHost } from '../core/address.ts';
+import { type Refusal, refusal } from '../core/refusal.ts';
+import type { AgentId, DirectoryAgent, PeerId } from '../core/rows.ts';
+import { suggestions } from '../core/suggestions.ts';
+import type { AgentsInput, AgentsResult } from '../api/schemas/mail.ts';
+import type { Reader } from '../store/host-store.ts';
+import { type Directories, pairedPeers } from './address-book.ts';
+import { presentAgents } from './agents.ts';
+import { nameOf, refuseAbsentAgent } from '../mailbox/mailbox.ts';
+import type { HostContext } from '../context.ts';
+import { hasLiveSession } from './sessions.ts';
+
+const SECOND_MS = 1000;
+
+/** The agents of this host first, then those of each paired host, by name. `agentId` is the caller; null for the owner's commands. */
+export async function listAgents(
+  context: HostContext,
+  agentId: AgentId | null,
+  input: AgentsInput,
+  directories?: Directories,
+): Promise<AgentsResult | Refusal> {
+  await directories?.freshenDirectories(await context.store.read((reader) => peerIdsOf(reader, input.host)));
+  return context.store.read(async (reader) => {
+    const absent = agentId === null ? undefined : refuseAbsentAgent(reader, agentId);
+    if (absent) return absent;
+    const { hostName } = context.identity();
+    const peers = await pairedPeers(reader);
+    const hosts = [hostName, ...peers.map((peer) => peer.hostName)];
+    const isWanted = (host: string) => input.host === undefined || isSameHost(host, input.host);
+    if (!hosts.some(isWanted)) {
+      const near = suggestions(input.host ?? '', hosts);
+      const message = `host: this host is not paired with ${input.host}; it knows ${hosts.join(', ')}.`;
+      return refusal('NO_SUCH_PEER', message, { field: 'host', suggestions: near });
+    }
+    const agents = isWanted(hostName) ? await agentsHere(reader, context) : [];
+    for (const peer of peers.filter((peer) => isWanted(peer.hostName))) {
+      const { directory } = peer;
+      if (!directory) continue;
+      const ageSeconds = Math.max(0, Math.floor((context.nowMs() - directory.fetchedAtMs) / SECOND_MS));
+      for (const { name, roles } of directory.agents.toSorted(byName)) {
+        const address = addressOf(name, peer.hostName);
+        const host = peer.hostName;
+        agents.push({ address, name, host, roles, presence: 'remote', directory_age_seconds: ageSeconds });
+      }
+    }
+    const role = input.role === undefined ? undefined : foldName(input.role);
+    return {
+      you: agentId === null ? null : addressOf(nameOf(reader, agentId), hostName),
+      agents: agents.filter(({ roles }) => role === undefined || roles.some((one) => foldName(one) === role)),
+    };
+  });
+}
+
+async function peerIdsOf(reader: Reader, host: string | undefined): Promise<Set<PeerId>> {
+  const peers = (await pairedPeers(reader)).filter((peer) => host === undefined || isSameHost(peer.hostName, host));
+  return new Set(peers.map(({ peerId }) => peerId));
+}
+
+async function agentsHere(reader: Reader, context: HostContext): Promise<AgentsResult['agents']> {
+  const { hostName: host } = context.identity();
+  const agents: AgentsResult['agents'] = [];
+  for (const { agentId, name, roles } of await presentAgents(reader)) {
+    const presence = (await hasLiveSession(reader, context, agentId)) ? 'live' : 'offline';
+    agents.push({ address: addressOf(name, host), name, host, roles, presence, directory_age_seconds: null });
+  }
+  return agents;
+}
+
+function byName(a: DirectoryAgent, b: DirectoryAgent): number {
+  return foldName(a.name) < foldName(b.name) ? -1 : 1;
+}

@@ -1,0 +1,254 @@
+/**
+ * Sessions of agents: which are live, since when, and how each can be woken.
+ *
+ * A session is live while it calls (`register`, `heartbeat`, a wait for a doorbell) or while its program runs. One that is
+ * silent for `SESSION_LIVE_MS` is not live, and neither is one that ended.
+ */
+import type { SessionEndResult, SessionListResult, SessionState } from '../api/schemas/agents.ts';
+import type { HostContext } from '../context.ts';
+import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
+import type { AgentId, ProcessMark, SessionRow, WakeMethod, WakeMethodName } from '../core/rows.ts';
+import { nameOf, refuseAbsentAgent } from '../mailbox/mailbox.ts';
+import { markUnreadNotified, unreadOf } from '../mailbox/waking-mail.ts';
+import type { Reader, Transaction } from '../store/host-store.ts';
+
+/** Sessions of one agent, ended and silent ones included. */
+export const SESSIONS_PER_AGENT_MAX = 100;
+
+export interface Registration {
+  sessionId: string;
+  wake: WakeMethod[];
+  process: ProcessMark | null;
+  /** The caller shows the answer's text to the agent now. */
+  showsText: boolean;
+}
+
+/**
+ * Registers a session, or marks it as seen when it is live and can be woken as before. Emits
+ * `session-registered` when anything about it is new, unless this answer already shows the unread mail.
+ * Refuses `NO_SUCH_AGENT`, and `UNAVAILABLE` when the agent has as many live sessions as it may.
+ */
+export function registerSession(
+  context: HostContext,
+  agentId: AgentId,
+  { sessionId, wake, process, showsText }: Registration,
+): Promise<SessionState | Refusal> {
+  const nowMs = context.nowMs();
+  return context.store.transact(async (tx) => {
+    const absent = refuseAbsentAgent(tx, agentId);
+    if (absent) return absent;
+    const before = tx.get('session', agentId, sessionId);
+    const isKnown = before !== undefined && isLive(before, nowMs) && isSame(before, wake, process);
+    if (!before) {
+      const full = await makeRoom(tx, agentId, nowMs);
+      if (full) return full;
+    }
+    tx.put('session', [agentId, sessionId], {
+      agentId,
+      sessionId,
+      registeredAtMs: isKnown ? before.registeredAtMs : nowMs,
+      seenAtMs: nowMs,
+      endedAtMs: null,
+      wake,
+      process,
+      woken: before?.woken ?? null,
+    });
+    if (!isKnown && !showsText) tx.afterCommit(() => context.emit({ type: 'session-registered', agentId, sessionId }));
+    return stateOf(tx, context, agentId, sessionId, showsText);
+  });
+}
+
+/** Marks a session as seen. Refuses `NO_SUCH_SESSION` when it is unknown or ended. */
+export function heartbeatSession(
+  context: HostContext,
+  agentId: AgentId,
+  { sessionId, showsText }: Pick<Registration, 'sessionId' | 'showsText'>,
+): Promise<SessionState | Refusal> {
+  return context.store.transact<SessionState | Refusal>((tx) => {
+    const refused = markSeen(tx, context, agentId, sessionId, showsText);
+    return isRefusal(refused) ? refused : stateOf(tx, context, agentId, sessionId, showsText);
+  });
+}
+
+export function endSession(context: HostContext, agentId: AgentId, sessionId: string): Promise<SessionEndResult> {
+  return context.store.transact((tx) => {
+    const session = tx.get('session', agentId, sessionId);
+    if (!session || session.endedAtMs !== null) return { ended: false };
+    tx.put('session', [agentId, sessionId], { ...session, endedAtMs: context.nowMs() });
+    tx.afterCommit(() => context.emit({ type: 'session-ended', agentId, sessionId }));
+    return { ended: true };
+  });
+}
+
+/** The sessions of one agent, or of all; the last seen first. */
+export function listSessions(context: HostContext, agentId: AgentId | null): Promise<SessionListResult> {
+  return context.store.read(async (reader) => {
+    const found: SessionRow[] = [];
+    const start: [] | [AgentId] = agentId === null ? [] : [agentId];
+    for await (const { row } of reader.range('session', start)) found.push(row);
+    const nowMs = context.nowMs();
+    const sessions = found
+      .toSorted((a, b) => b.seenAtMs - a.seenAtMs)
+      .map((row) => ({
+        agent: nameOf(reader, row.agentId),
+        session_id: row.sessionId,
+        presence: presenceOf(row, nowMs),
+        registered_at: row.registeredAtMs,
+        seen_at: row.seenAtMs,
+        ended_at: row.endedAtMs,
+        pid: row.process?.pid ?? null,
+        wake: row.wake.map(({ type }) => type),
+        woken_by: row.woken?.method ?? null,
+        woken_at: row.woken?.atMs ?? null,
+      }));
+    return { sessions };
+  });
+}
+
+/** The last seen first. */
+export async function liveSessions(reader: Reader, agentId: AgentId, nowMs: number): Promise<SessionRow[]> {
+  const live: SessionRow[] = [];
+  for await (const { row } of reader.range('session', [agentId])) if (isLive(row, nowMs)) live.push(row);
+  return live.toSorted((a, b) => b.seenAtMs - a.seenAtMs);
+}
+
+/** The agents that have a live session. */
+export function agentsPresent(context: HostContext): Promise<Set<AgentId>> {
+  return context.store.read(async (reader) => {
+    const present = new Set<AgentId>();
+    for await (const { row } of reader.range('session', [])) if (isLive(row, context.nowMs())) present.add(row.agentId);
+    return present;
+  });
+}
+
+/** Records the method that woke this session, by proof. */
+export function recordWoken(tx: Transaction, context: HostContext, session: SessionRow, method: WakeMethodName): void {
+  const { agentId, sessionId } = session;
+  const present = tx.get('session', agentId, sessionId);
+  if (!present) return;
+  tx.put('session', [agentId, sessionId], { ...present, woken: { method, atMs: context.nowMs() } });
+}
+
+/** Sessions that did not end and name their program: they are live while it runs. */
+export function sessionsWithProgram(context: HostContext): Promise<(SessionRow & { process: ProcessMark })[]> {
+  return context.store.read(async (reader) => {
+    const found: (SessionRow & { process: ProcessMark })[] = [];
+    for await (const { row } of reader.range('session', [])) {
+      if (row.endedAtMs === null && row.process !== null) found.push({ ...row, process: row.process });
+    }
+    return found;
+  });
+}
+
+/** Marks the sessions of `running` as seen, and deletes the rows of old sessions. */
+export function tidySessions(context: HostContext, running: readonly SessionRow[]): Promise<void> {
+  return context.store.transact(async (tx) => {
+    for (const { agentId, sessionId, process } of running) {
+      const session = tx.get('session', agentId, sessionId);
+      const isSameProgram = session?.process?.startedAt === process?.startedAt;
+      if (session?.endedAtMs === null && isSameProgram) markSeen(tx, context, agentId, sessionId, false);
+    }
+    const nowMs = context.nowMs();
+    for await (const { key, row } of tx.range('session', [])) if (isForgotten(row, nowMs)) tx.delete('session', key);
+  });
+}
+
+function markSeen(
+  tx: Transaction,
+  context: HostContext,
+  agentId: AgentId,
+  sessionId: string,
+  showsText: boolean,
+): Refusal | undefined {
+  const session = tx.get('session', agentId, sessionId);
+  if (!session || session.endedAtMs !== null) {
+    return refusal(
+      'NO_SUCH_SESSION',
+      `there is no session ${sessionId} of this agent, or it ended: register it with poste session register`,
+      { session_id: sessionId },
+    );
+  }
+  const nowMs = context.nowMs();
+  tx.put('session', [agentId, sessionId], { ...session, seenAtMs: nowMs });
+  // Mail that came while it was silent could not wake it.
+  const isBack = !isLive(session, nowMs) && !showsText;
+  if (isBack) tx.afterCommit(() => context.emit({ type: 'session-registered', agentId, sessionId }));
+  return undefined;
+}
+
+async function stateOf(
+  tx: Transaction,
+  context: HostContext,
+  agentId: AgentId,
+  sessionId: string,
+  showsText: boolean,
+): Promise<SessionState> {
+  const { unread, text, until } = await unreadOf(tx, agentId);
+  if (showsText) {
+    if (unread > 0) await markUnreadNotified(tx, context, agentId, until);
+    tx.afterCommit(() => context.emit({ type: 'session-notified', agentId, sessionId }));
+  }
+  return { session_id: sessionId, live_ms: SESSION_LIVE_MS, unread, text };
+}
+
+function isSame(session: SessionRow, wake: readonly WakeMethod[], process: ProcessMark | null): boolean {
+  return JSON.stringify([session.wake, session.process]) === JSON.stringify([wake, process]);
+}
+
+/** Deletes the session that was silent for the longest time when there are too many. */
+async function makeRoom(tx: Transaction, agentId: AgentId, nowMs: number): Promise<Refusal | undefined> {
+  const sessions: SessionRow[] = [];
+  for await (const { row } of tx.range('session', [agentId])) sessions.push(row);
+  if (sessions.length < SESSIONS_PER_AGENT_MAX) return undefined;
+  const [oldest] = sessions.filter((row) => !isLive(row, nowMs)).toSorted((a, b) => a.seenAtMs - b.seenAtMs);
+  if (!oldest) {
+    return refusal(
+      'UNAVAILABLE',
+      `this agent has ${SESSIONS_PER_AGENT_MAX} live sessions, and may have no more: end one with poste session end`,
+    );
+  }
+  tx.delete('session', [agentId, oldest.sessionId]);
+  return undefined;
+}
+
+/** Whether the agent has a live session. */
+export async function hasLiveSession(reader: Reader, context: HostContext, agentId: AgentId): Promise<boolean> {
+  for await (const { row } of reader.range('session', [agentId])) if (isLive(row, context.nowMs())) return true;
+  return false;
+}
+
+/** What came of waking a recipient. */
+export interface WakeResult {
+  /** True only on proof: the recipient was woken now. */
+  isWoken: boolean;
+  /** By what, or why not. One sentence. */
+  detail: string;
+}
+
+/** Wakes a recipient whose new message wakes. Called after the commit; bounded in time; does not throw. */
+export type WakeAgent = (agentId: AgentId) => Promise<WakeResult>;
+
+/** A session that is silent for this long is not live. */
+export const SESSION_LIVE_MS = 180_000;
+
+/** How long an ended session is shown. */
+export const ENDED_KEPT_MS = 86_400_000;
+/** How long a session is kept that fell silent without an end. */
+export const SILENT_KEPT_MS = 7 * 86_400_000;
+
+type Presence = 'live' | 'silent' | 'ended';
+
+function presenceOf(session: SessionRow, nowMs: number): Presence {
+  if (session.endedAtMs !== null) return 'ended';
+  return isLive(session, nowMs) ? 'live' : 'silent';
+}
+
+/** Whether its row can be deleted. */
+function isForgotten({ seenAtMs, endedAtMs }: SessionRow, nowMs: number): boolean {
+  return endedAtMs === null ? nowMs - seenAtMs >= SILENT_KEPT_MS : nowMs - endedAtMs >= ENDED_KEPT_MS;
+}
+
+export function isLive({ seenAtMs, endedAtMs }: SessionRow, nowMs: number): boolean {
+  // Seen in the future: the clock was set back, and a live session calls again soon.
+  return endedAtMs === null && Math.abs(nowMs - seenAtMs) < SESSION_LIVE_MS;
+}

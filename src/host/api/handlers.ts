@@ -1,0 +1,221 @@
+/** The handlers of the daemon's operations (operations.ts), and the way from a request's bytes to a handler's answer. */
+import type { TSchema } from 'typebox';
+import type { Timers } from '../../lib/clock.ts';
+import { type JsonBounds, parseJsonBounded } from '../../protocol/bounded-json.ts';
+import { isObject } from '../../protocol/items.ts';
+import { displayFingerprint } from '../../protocol/public-key.ts';
+import type { Directories } from '../agents/address-book.ts';
+import { addAgent, listOwnAgents, removeAgent, renameAgent, setAgentRoles } from '../agents/agents.ts';
+import { listAgents } from '../agents/directory.ts';
+import type { WakeAgent } from '../agents/sessions.ts';
+import type { HostContext } from '../context.ts';
+import { type Refusal, refusal, type RefusalCode } from '../core/refusal.ts';
+import { type AgentId, OWNER_ID } from '../core/rows.ts';
+import { discardQuarantined, listQuarantine, retryQuarantine, showQuarantined } from '../inbound/quarantine.ts';
+import { replyMail } from '../mail/reply.ts';
+import { sendMail } from '../mail/send.ts';
+import { listSent } from '../mail/sent.ts';
+import { watchInbox } from '../mailbox/inbox-watch.ts';
+import { useInbox } from '../mailbox/inbox.ts';
+import { searchMail } from '../mailbox/search.ts';
+import { cancelOutbox, listOutbox } from '../outbox/outbox-list.ts';
+import { rotateOwnKey } from '../peers/identity.ts';
+import { listPeers, setAddress, unpair } from '../peers/peers.ts';
+import { type InputOf, type OperationName, OPERATIONS, type OutputOf } from './operations.ts';
+import type { DoctorResult, StatusResult, WebLinkResult } from './schemas/daemon.ts';
+import { parseInput } from './schemas/parse-input.ts';
+import type {
+  AcceptInput,
+  InviteResult,
+  PeerView,
+  RelaySetInput,
+  RelaySetResult,
+  RelayStatusResult,
+  RelayUnsetResult,
+} from './schemas/peers.ts';
+import type { TraceInput, TraceResult } from './schemas/outbox.ts';
+
+/** The HTTP status of each refusal. */
+export const STATUS_OF: Readonly<Record<RefusalCode, number>> = {
+  BAD_INPUT: 400,
+  UNKNOWN_RECIPIENT: 404,
+  NO_SUCH_AGENT: 404,
+  NAME_TAKEN: 409,
+  NO_SUCH_MESSAGE: 404,
+  NO_SUCH_SESSION: 404,
+  IDEMPOTENCY_CONFLICT: 409,
+  TOO_LARGE: 413,
+  NO_SUCH_PEER: 404,
+  ALREADY_PAIRED: 409,
+  PAIRING_REFUSED: 403,
+  PEER_UNREACHABLE: 503,
+  NO_SUCH_ROW: 404,
+  NOT_CANCELLABLE: 409,
+  NOT_CONFIGURED: 409,
+  NO_RELAY: 404,
+  RELAY_KEY_MISMATCH: 403,
+  RELAY_UNREACHABLE: 503,
+  UNAVAILABLE: 503,
+};
+
+const INPUT_JSON_BOUNDS: JsonBounds = { depthMax: 16, valuesMax: 10_000, membersMax: 200 };
+
+/** Parses the input of an operation by its schema. Refuses `BAD_INPUT`. */
+export function parseOperationInput(name: OperationName, bytes: Buffer): object | Refusal {
+  const given = parseJsonBounded(bytes, INPUT_JSON_BOUNDS);
+  if (!isObject(given)) return refusal('BAD_INPUT', 'the input must be a JSON object', { field: null });
+  // Every operation takes an object.
+  return parseInput<TSchema>(OPERATIONS[name].input, given) as object;
+}
+
+/** Calls the handler. `input` was parsed for this operation, and `caller` is one that it allows. */
+export function perform(
+  handlers: Handlers,
+  name: OperationName,
+  caller: Caller,
+  input: object,
+): Promise<object | Refusal> {
+  // The table types each handler by its own input and caller.
+  const handle = handlers[name] as (asker: Caller, value: object) => Promise<object>;
+  return handle(caller, input);
+}
+
+export interface Caller {
+  /** The acting agent; null when the operation needs none. */
+  agentId: AgentId | null;
+  /** Aborted when the client disconnects, and when the daemon stops. */
+  signal: AbortSignal;
+}
+
+type CallerOf<N extends OperationName> = (typeof OPERATIONS)[N]['acting'] extends 'agent'
+  ? Caller & { agentId: AgentId }
+  : Caller;
+
+export type Handlers = {
+  readonly [N in OperationName]: (caller: CallerOf<N>, input: InputOf<N>) => Promise<OutputOf<N> | Refusal>;
+};
+
+/** The parts of the daemon that handlers call. */
+export interface HandlerParts {
+  context: HostContext;
+  timers: Timers;
+  facts: DaemonFacts;
+  pairing: Pairing;
+  relay: RelaySetting;
+  diagnosis: Diagnosis;
+  web: WebLinks;
+  sessions: SessionService;
+  wakeAgent: WakeAgent;
+}
+
+/** Makes links to the owner's page; the first one starts its listener. */
+export interface WebLinks {
+  link(): Promise<WebLinkResult | Refusal>;
+}
+
+/** Pairs hosts and calls them, over the LAN. */
+export interface Pairing extends Directories {
+  invite(): Promise<InviteResult | Refusal>;
+  accept(input: AcceptInput): Promise<PeerView | Refusal>;
+}
+
+/** Sets and shows the relay of this host. */
+export interface RelaySetting {
+  set(input: RelaySetInput): Promise<RelaySetResult | Refusal>;
+  unset(): Promise<RelayUnsetResult | Refusal>;
+  status(): Promise<RelayStatusResult>;
+}
+
+/** Checks the whole host, or traces one message; asks paired hosts and the relay, for a bounded time. */
+export interface Diagnosis {
+  doctor(signal: AbortSignal): Promise<DoctorResult>;
+  trace(input: TraceInput, signal: AbortSignal): Promise<TraceResult | Refusal>;
+}
+
+export function handlersOf(parts: HandlerParts): Handlers {
+  const { context, timers, facts, pairing, relay, diagnosis, web, sessions, wakeAgent } = parts;
+  return {
+    status: () => readStatus(context, facts),
+    doctor: ({ signal }) => diagnosis.doctor(signal),
+    trace: ({ signal }, input) => diagnosis.trace(input, signal),
+    'add-agent': (_, input) => addAgent(context, input),
+    'rename-agent': (_, input) => renameAgent(context, input),
+    'set-agent-roles': (_, input) => setAgentRoles(context, input),
+    'remove-agent': (_, input) => removeAgent(context, input),
+    'list-agents': () => listOwnAgents(context),
+    'mail-agents': ({ agentId }, input) => listAgents(context, agentId, input, pairing),
+    'mail-send': ({ agentId }, input) => sendMail(context, agentId, input, { wakeAgent, directories: pairing }),
+    'mail-reply': ({ agentId }, input) => replyMail(context, agentId, input, wakeAgent),
+    'mail-inbox': ({ agentId }, input) => useInbox(context, agentId, input),
+    'watch-inbox': ({ agentId, signal }, input) => watchInbox(context, timers, agentId, input, signal),
+    'mail-sent': ({ agentId }, input) => listSent(context, agentId, input),
+    'mail-search': ({ agentId }, input) => searchMail(context, agentId, input),
+    'web-link': () => web.link(),
+    peers: () => listPeers(context),
+    'pair-invite': () => pairing.invite(),
+    'pair-accept': (_caller, input) => pairing.accept(input),
+    'peer-address': (_caller, { host, address }) => setAddress(context, host, address),
+    unpair: (_caller, { host }) => unpair(context, host),
+    'rotate-key': () => rotateOwnKey(context),
+    'relay-set': (_caller, input) => relay.set(input),
+    'relay-unset': () => relay.unset(),
+    'relay-status': () => relay.status(),
+    outbox: (_caller, input) => listOutbox(context, input),
+    'outbox-cancel': (_caller, input) => cancelOutbox(context, input),
+    quarantine: (_caller, input) => listQuarantine(context, input),
+    'quarantine-show': (_caller, input) => showQuarantined(context, input),
+    'quarantine-retry': (_caller, input) => retryQuarantine(context, input),
+    'quarantine-discard': (_caller, input) => discardQuarantined(context, input),
+    'session-register': ({ agentId }, input) => sessions.register(agentId, input),
+    'session-heartbeat': ({ agentId }, input) => sessions.heartbeat(agentId, input),
+    'session-end': ({ agentId }, input) => sessions.end(agentId, input),
+    'session-wait': ({ agentId, signal }, input) => sessions.wait(agentId, input, signal),
+    'session-heard': ({ agentId }, input) => sessions.heard(agentId, input),
+    'session-list': ({ agentId }) => sessions.list(agentId),
+  };
+}
+
+/** The session operations: rows of the store, and the hooks that wait in this process. */
+export interface SessionService {
+  register(agentId: AgentId, input: InputOf<'session-register'>): Promise<OutputOf<'session-register'> | Refusal>;
+  heartbeat(agentId: AgentId, input: InputOf<'session-heartbeat'>): Promise<OutputOf<'session-register'> | Refusal>;
+  end(agentId: AgentId, input: InputOf<'session-end'>): Promise<OutputOf<'session-end'>>;
+  /** Resolves with a doorbell, or when `wait_ms` have passed, or `signal` is aborted. */
+  wait(
+    agentId: AgentId,
+    input: InputOf<'session-wait'>,
+    signal: AbortSignal,
+  ): Promise<OutputOf<'session-wait'> | Refusal>;
+  /** A hook confirms that it got its doorbell: proof that the agent is woken. */
+  heard(agentId: AgentId, input: InputOf<'session-heard'>): Promise<OutputOf<'session-heard'>>;
+  /** The sessions of one agent, or of all. */
+  list(agentId: AgentId | null): Promise<OutputOf<'session-list'>>;
+}
+
+/** What daemon.ts knows of this process. */
+export interface DaemonFacts {
+  version: string;
+  pid: number;
+  startedAtMs: number;
+  store: string;
+  config: string;
+  socket: string;
+}
+
+function readStatus(context: HostContext, { startedAtMs, ...facts }: DaemonFacts): Promise<StatusResult> {
+  const { hostName, signer, sealKey } = context.identity();
+  return context.store.read(async (reader) => {
+    let agents = 0;
+    for await (const { row } of reader.range('agent', [])) if (row.removedAtMs === null) agents++;
+    return {
+      host: hostName,
+      host_pubkey: signer.publicKey,
+      fingerprint: displayFingerprint(signer.publicKey),
+      enc_pub: sealKey.encPub,
+      ...facts,
+      started_at: startedAtMs,
+      agents,
+      owner_unread: reader.get('mailbox', OWNER_ID)?.unread ?? 0,
+    };
+  });
+}

@@ -1,0 +1,98 @@
+/**
+ * Every operation of the daemon, for its socket, the commands and the tools: `POST /v1/<name>`, its input
+ * and its output.
+ *
+ * handlers.ts has the handlers; an operation without a handler does not compile.
+ */
+import { type Static, type TSchema, Type } from 'typebox';
+import * as agents from './schemas/agents.ts';
+import * as mail from './schemas/mail.ts';
+import * as daemon from './schemas/daemon.ts';
+import * as outbox from './schemas/outbox.ts';
+import * as peers from './schemas/peers.ts';
+
+/** Who an operation acts for: an agent (or the owner), or nobody in particular. */
+export type Acting = 'agent' | 'anybody';
+
+export interface OperationContract {
+  acting: Acting;
+  input: TSchema;
+  output: TSchema;
+}
+
+/** The input of an operation that takes none. */
+const Nothing = Type.Object({});
+
+export const OPERATIONS = {
+  status: { acting: 'anybody', input: Nothing, output: daemon.StatusResult },
+  doctor: { acting: 'anybody', input: Nothing, output: daemon.DoctorResult },
+  trace: { acting: 'anybody', input: outbox.TraceInput, output: outbox.TraceResult },
+  'add-agent': { acting: 'anybody', input: agents.AgentAddInput, output: agents.AgentDocument },
+  'rename-agent': { acting: 'anybody', input: agents.AgentRenameInput, output: agents.AgentDocument },
+  'set-agent-roles': { acting: 'anybody', input: agents.AgentRolesInput, output: agents.AgentDocument },
+  'remove-agent': { acting: 'anybody', input: agents.AgentRemoveInput, output: agents.AgentRemoved },
+  'list-agents': { acting: 'anybody', input: Nothing, output: agents.AgentList },
+  'mail-agents': { acting: 'anybody', input: mail.AgentsInput, output: mail.AgentsResult },
+  'mail-send': { acting: 'agent', input: mail.SendInput, output: mail.SendResult },
+  'mail-reply': { acting: 'agent', input: mail.ReplyInput, output: mail.SendResult },
+  'mail-inbox': { acting: 'agent', input: mail.InboxInput, output: mail.InboxResult },
+  /** A long poll: the answer may wait, and clients ask again. */
+  'watch-inbox': { acting: 'agent', input: mail.WatchInboxInput, output: mail.WatchInboxResult },
+  'mail-sent': { acting: 'agent', input: mail.SentInput, output: mail.SentResult },
+  'mail-search': { acting: 'agent', input: mail.SearchInput, output: mail.SearchResult },
+  'web-link': { acting: 'anybody', input: Nothing, output: daemon.WebLinkResult },
+  peers: { acting: 'anybody', input: Nothing, output: peers.PeersResult },
+  'pair-invite': { acting: 'anybody', input: Nothing, output: peers.InviteResult },
+  'pair-accept': { acting: 'anybody', input: peers.AcceptInput, output: peers.PeerView },
+  'peer-address': { acting: 'anybody', input: peers.PeerAddressInput, output: peers.PeerView },
+  unpair: { acting: 'anybody', input: peers.UnpairInput, output: peers.PeerView },
+  'rotate-key': { acting: 'anybody', input: Nothing, output: peers.RotateKeyResult },
+  'relay-set': { acting: 'anybody', input: peers.RelaySetInput, output: peers.RelaySetResult },
+  'relay-unset': { acting: 'anybody', input: Nothing, output: peers.RelayUnsetResult },
+  'relay-status': { acting: 'anybody', input: Nothing, output: peers.RelayStatusResult },
+  outbox: { acting: 'anybody', input: outbox.OutboxInput, output: outbox.OutboxResult },
+  'outbox-cancel': { acting: 'anybody', input: outbox.CancelInput, output: outbox.CancelResult },
+  quarantine: { acting: 'anybody', input: outbox.QuarantineInput, output: outbox.QuarantineResult },
+  'quarantine-show': { acting: 'anybody', input: outbox.QuarantineShowInput, output: outbox.QuarantineShowResult },
+  'quarantine-retry': { acting: 'anybody', input: outbox.QuarantineRetryInput, output: outbox.QuarantineRetryResult },
+  'quarantine-discard': {
+    acting: 'anybody',
+    input: outbox.QuarantineDiscardInput,
+    output: outbox.QuarantineDiscardResult,
+  },
+  'session-register': { acting: 'agent', input: agents.SessionRegisterInput, output: agents.SessionState },
+  'session-heartbeat': { acting: 'agent', input: agents.SessionHeartbeatInput, output: agents.SessionState },
+  'session-end': { acting: 'agent', input: agents.SessionEndInput, output: agents.SessionEndResult },
+  'session-wait': { acting: 'agent', input: agents.SessionWaitInput, output: agents.SessionWaitResult },
+  'session-heard': { acting: 'agent', input: agents.SessionHeardInput, output: agents.SessionHeardResult },
+  /** Of the acting agent, or of all. */
+  'session-list': { acting: 'anybody', input: Nothing, output: agents.SessionListResult },
+} as const satisfies Readonly<Record<string, OperationContract>>;
+
+export type OperationName = keyof typeof OPERATIONS;
+export type InputOf<N extends OperationName> = Static<(typeof OPERATIONS)[N]['input']>;
+export type OutputOf<N extends OperationName> = Static<(typeof OPERATIONS)[N]['output']>;
+
+/** The header that names the acting agent; `owner` is the person. */
+export const AGENT_HEADER = 'x-poste-agent';
+
+/** The body of every answer that is not 200: a refusal, or a fault of the request or the daemon. */
+export interface ProblemAnswer {
+  /** Stable, for programs: a `RefusalCode`, one of `SERVER_CODES`, or a `ProblemCode` when the HTTP request is refused. */
+  code: string;
+  /** One sentence for people. */
+  message: string;
+  details: Readonly<Record<string, unknown>>;
+}
+
+export const SERVER_CODES = ['UNKNOWN_OPERATION', 'STORE_FAILED', 'INTERNAL'] as const;
+
+/** The longest request: the longest body of a message with every character escaped, and room for the rest. */
+export const REQUEST_BYTES_MAX = 4 << 20;
+
+export function operationTarget(name: OperationName): string {
+  return `/v1/${name}`;
+}
+
+/** The path of the backup. */
+export const BACKUP_TARGET = '/v1/backup';

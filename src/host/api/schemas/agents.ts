@@ -1,0 +1,196 @@
+/** Inputs and results of the operations on agents and their sessions. */
+import { type Static, Type } from 'typebox';
+import { AGENT_NAME_PATTERN } from '../../../protocol/names.ts';
+import { CLOSED, Count, Time, orNull } from '../../../protocol/shapes.ts';
+
+export const ROLES_MAX = 20;
+
+const name = Type.String({
+  pattern: AGENT_NAME_PATTERN,
+  description: 'Letters, digits, full stop, underscore and hyphen, at most 64; the first a letter or digit.',
+});
+const roles = Type.Array(name, { maxItems: ROLES_MAX, description: 'What role:<role> finds it by.' });
+
+export const AgentAddInput = Type.Object({ name, roles: Type.Optional(roles) }, CLOSED);
+export type AgentAddInput = Static<typeof AgentAddInput>;
+
+export const AgentRenameInput = Type.Object({ name, new_name: name }, CLOSED);
+export type AgentRenameInput = Static<typeof AgentRenameInput>;
+
+/** Replaces all roles of the agent. */
+export const AgentRolesInput = Type.Object({ name, roles }, CLOSED);
+export type AgentRolesInput = Static<typeof AgentRolesInput>;
+
+export const AgentRemoveInput = Type.Object({ name }, CLOSED);
+export type AgentRemoveInput = Static<typeof AgentRemoveInput>;
+
+export const AgentDocument = Type.Object({
+  name: Type.String(),
+  address: Type.String(),
+  roles: Type.Array(Type.String()),
+  /** Former names; mail to them is forwarded to it. */
+  former_names: Type.Array(Type.String()),
+  presence: Type.Enum(['live', 'offline']),
+  unread: Type.Integer(),
+  total: Type.Integer(),
+  /** Milliseconds since the Unix epoch. */
+  created_at: Type.Integer(),
+});
+export type AgentDocument = Static<typeof AgentDocument>;
+
+export const AgentList = Type.Object({ agents: Type.Array(AgentDocument) });
+export type AgentList = Static<typeof AgentList>;
+
+export const AgentRemoved = Type.Object({
+  name: Type.String(),
+  /** How many messages its mailbox held, and how many of them were unread. */
+  dropped: Type.Integer(),
+  dropped_unread: Type.Integer(),
+});
+export type AgentRemoved = Static<typeof AgentRemoved>;
+
+/** The longest wait for a doorbell; a hook then waits again. Well below `SESSION_LIVE_MS`. */
+export const SESSION_WAIT_MS_MAX = 55_000;
+const WAKE_METHODS_MAX = 4;
+const WAKE_ARGUMENTS_MAX = 64;
+export const WAKE_ARGUMENT_CHARACTERS_MAX = 4096;
+
+const sessionId = Type.String({
+  minLength: 1,
+  maxLength: 128,
+  pattern: '^[A-Za-z0-9._-]+$',
+  description: 'What the session calls itself.',
+});
+// oxlint-disable-next-line no-control-regex -- no program can be given a NUL
+const argument = Type.String({ maxLength: WAKE_ARGUMENT_CHARACTERS_MAX, pattern: '^[^\\u0000]*$' });
+const absolutePath = Type.String({
+  maxLength: WAKE_ARGUMENT_CHARACTERS_MAX,
+  pattern: '^/[^\\u0000]*$',
+  description: 'An absolute path.',
+});
+
+const WakeMethodInput = Type.Union([
+  Type.Object({ type: Type.Literal('hook') }, CLOSED),
+  Type.Object(
+    {
+      type: Type.Literal('command'),
+      /** Run without a shell; the doorbell's text comes as one more argument. */
+      program: absolutePath,
+      arguments: Type.Array(argument, { maxItems: WAKE_ARGUMENTS_MAX }),
+    },
+    CLOSED,
+  ),
+  Type.Object(
+    {
+      type: Type.Literal('tmux'),
+      socket: Type.Union([absolutePath, Type.Null()]),
+      pane: Type.String({ pattern: '^%[0-9]{1,9}$' }),
+    },
+    CLOSED,
+  ),
+]);
+
+export const SessionRegisterInput = Type.Object({
+  session_id: sessionId,
+  /** In any order: the daemon knows which is best. */
+  wake: Type.Optional(Type.Array(WakeMethodInput, { maxItems: WAKE_METHODS_MAX })),
+  /** The agent's program: while it runs, the session is live. The daemon types into a tmux pane only while the pane shows it. */
+  pid: Type.Optional(Type.Integer({ minimum: 2, maximum: 2 ** 31 - 1 })),
+  /** The caller shows the answer's text to the agent now. */
+  tell: Type.Optional(Type.Boolean()),
+  /** The agent works: it need not be woken, and its hook stops waiting. */
+  at_work: Type.Optional(Type.Boolean()),
+});
+export type SessionRegisterInput = Static<typeof SessionRegisterInput>;
+
+export const SessionHeartbeatInput = Type.Object({
+  session_id: sessionId,
+  tell: SessionRegisterInput.properties.tell,
+  at_work: SessionRegisterInput.properties.at_work,
+});
+export type SessionHeartbeatInput = Static<typeof SessionHeartbeatInput>;
+
+export const SessionState = Type.Object(
+  {
+    session_id: Type.String(),
+    /** The session is not live once it was silent for this long and its program does not run. */
+    live_ms: Type.Integer(),
+    unread: Count,
+    /** The text for the agent; null when nothing is unread. */
+    text: Type.Union([Type.String(), Type.Null()]),
+  },
+  CLOSED,
+);
+export type SessionState = Static<typeof SessionState>;
+
+export const SessionEndInput = Type.Object({ session_id: sessionId });
+export type SessionEndInput = Static<typeof SessionEndInput>;
+
+export const SessionEndResult = Type.Object(
+  {
+    /** False when the session was unknown or had ended. */
+    ended: Type.Boolean(),
+  },
+  CLOSED,
+);
+export type SessionEndResult = Static<typeof SessionEndResult>;
+
+export const SessionWaitInput = Type.Object({
+  session_id: sessionId,
+  wait_ms: Type.Integer({ minimum: 0, maximum: SESSION_WAIT_MS_MAX }),
+});
+export type SessionWaitInput = Static<typeof SessionWaitInput>;
+
+export const SessionWaitResult = Type.Object(
+  {
+    /** `released`: the session ended, works, or has a newer wait; do not wait again. */
+    event: Type.Enum(['doorbell', 'nothing', 'released']),
+    /** The id of the doorbell: send it back with `session-heard` before you wake the agent. */
+    ring: Type.Union([Type.String(), Type.Null()]),
+    text: Type.Union([Type.String(), Type.Null()]),
+  },
+  CLOSED,
+);
+export type SessionWaitResult = Static<typeof SessionWaitResult>;
+
+export const SessionHeardInput = Type.Object({
+  session_id: sessionId,
+  ring: Type.String({ minLength: 1, maxLength: 64 }),
+});
+export type SessionHeardInput = Static<typeof SessionHeardInput>;
+
+export const SessionHeardResult = Type.Object(
+  {
+    /** Whether the doorbell still waited for it: then wake the agent. */
+    counted: Type.Boolean(),
+  },
+  CLOSED,
+);
+export type SessionHeardResult = Static<typeof SessionHeardResult>;
+
+const method = Type.Enum(['hook', 'command', 'tmux']);
+
+export const SessionListResult = Type.Object(
+  {
+    sessions: Type.Array(
+      Type.Object(
+        {
+          agent: Type.String(),
+          session_id: Type.String(),
+          presence: Type.Enum(['live', 'silent', 'ended']),
+          registered_at: Time,
+          seen_at: Time,
+          ended_at: orNull(Time),
+          pid: Type.Union([Type.Integer(), Type.Null()]),
+          wake: Type.Array(method),
+          /** The method that last woke it, by proof. */
+          woken_by: Type.Union([method, Type.Null()]),
+          woken_at: orNull(Time),
+        },
+        CLOSED,
+      ),
+    ),
+  },
+  CLOSED,
+);
+export type SessionListResult = Static<typeof SessionListResult>;

@@ -1,0 +1,117 @@
+/** Results of the operations on the daemon itself: its checks (`doctor`), its status, the link to the owner's page. */
+import { type Static, Type } from 'typebox';
+import { CLOSED, Count, EncKeyText, HostNameText, PublicKeyText, Time } from '../../../protocol/shapes.ts';
+
+export const WebLinkResult = Type.Object({
+  /** Opens the page once. */
+  url: Type.String(),
+  /** Milliseconds since the Unix epoch. */
+  expires_at: Type.Integer(),
+});
+export type WebLinkResult = Static<typeof WebLinkResult>;
+
+export const StatusResult = Type.Object(
+  {
+    host: HostNameText,
+    host_pubkey: PublicKeyText,
+    fingerprint: Type.String(),
+    enc_pub: EncKeyText,
+    version: Type.String(),
+    pid: Type.Integer(),
+    started_at: Time,
+    store: Type.String(),
+    config: Type.String(),
+    socket: Type.String(),
+    /** Agents that were not removed. */
+    agents: Count,
+    /** Unread messages of the owner. */
+    owner_unread: Count,
+  },
+  CLOSED,
+);
+export type StatusResult = Static<typeof StatusResult>;
+
+export const CHECK_AREAS = ['host', 'daemon', 'peers', 'relay', 'mail', 'wake'] as const;
+export type CheckArea = (typeof CHECK_AREAS)[number];
+
+/** `ok`: as it should be. `note`: worth knowing, nothing to do now. `broken`: does not work until somebody repairs it. */
+const CHECK_STATES = ['ok', 'note', 'broken'] as const;
+type CheckState = (typeof CHECK_STATES)[number];
+
+/** DO NOT CHANGE an id: programs switch on them. */
+const CHECK_IDS = [
+  'config',
+  'folder',
+  'socket',
+  'disk',
+  'daemon',
+  'store',
+  'lan-listener',
+  'peer',
+  'own-key',
+  'relay',
+  'relay-reach',
+  'relay-key',
+  'relay-epoch',
+  'relay-clock',
+  'relay-enrolment',
+  'relay-enc-key',
+  'relay-senders',
+  'relay-queue',
+  'relay-link',
+  'outbox',
+  'quarantine',
+  'wake',
+] as const;
+export type CheckId = (typeof CHECK_IDS)[number];
+
+/** One finding about a host: a sentence, whether somebody must act, and the command that repairs it. */
+export interface Check {
+  area: CheckArea;
+  id: CheckId;
+  /** The paired host, agent or folder that it is about, if there may be several. */
+  about: string | null;
+  state: CheckState;
+  /** May quote text of other hosts. */
+  sentence: string;
+  /** For a shell; a text in `<…>` is for the reader to fill in. */
+  command: string | null;
+}
+
+/** What a check is about. */
+export type Subject = Pick<Check, 'area' | 'id'> & { about?: string };
+
+export function ok(subject: Subject, sentence: string): Check {
+  return found(subject, 'ok', sentence, null);
+}
+
+export function note(subject: Subject, sentence: string, command: string | null = null): Check {
+  return found(subject, 'note', sentence, command);
+}
+
+export function broken(subject: Subject, sentence: string, command: string | null): Check {
+  return found(subject, 'broken', sentence, command);
+}
+
+function found({ area, id, about }: Subject, state: CheckState, sentence: string, command: string | null): Check {
+  return { area, id, about: about ?? null, state, sentence, command };
+}
+
+export const CheckDocument = Type.Object({
+  area: Type.Enum([...CHECK_AREAS]),
+  id: Type.Enum([...CHECK_IDS]),
+  about: Type.Union([Type.String(), Type.Null()]),
+  state: Type.Enum([...CHECK_STATES]),
+  sentence: Type.String(),
+  command: Type.Union([Type.String(), Type.Null()]),
+});
+
+/** The daemon's own checks; `poste doctor` adds those that need no daemon. */
+export const DoctorResult = Type.Object({
+  host: Type.String(),
+  fingerprint: Type.String(),
+  version: Type.String(),
+  pid: Type.Integer(),
+  checks: Type.Array(CheckDocument),
+});
+export type DoctorResult = Static<typeof DoctorResult>;

@@ -1,0 +1,86 @@
+/** Validates the input of an operation by its schema: returns a typed value, or a refusal that names the member. */
+import type { Static, TSchema } from 'typebox';
+import { Compile, type Validator } from 'typebox/compile';
+import { type Refusal, refusal } from '../../core/refusal.ts';
+
+/** Each schema is compiled at its first use: a command needs one of many. */
+const validators = new WeakMap<TSchema, Validator>();
+
+/**
+ * `BAD_INPUT` with `details.field`, the wrong member. Characters are Unicode code points; a text that is not valid
+ * Unicode (a lone surrogate) is refused, because it could not be stored, hashed or sealed unchanged.
+ */
+export function parseInput<T extends TSchema>(schema: T, value: unknown): Static<T> | Refusal {
+  const validator = validatorOf(schema);
+  if (!validator.Check(value)) return refuse(validator, value);
+  const broken = brokenText(value, '');
+  if (broken !== undefined) return badInput(broken, 'holds a lone surrogate, which is no Unicode text');
+  return value as Static<T>;
+}
+
+/** A refusal of one member, `path` as in `to[0]`. */
+export function badInput(path: string, problem: string): Refusal {
+  const field = path.split('[', 1)[0] ?? path;
+  return refusal('BAD_INPUT', `${path} ${problem}`, { field, path });
+}
+
+function validatorOf(schema: TSchema): Validator {
+  const known = validators.get(schema);
+  if (known) return known;
+  const validator: Validator = Compile(schema);
+  validators.set(schema, validator);
+  return validator;
+}
+
+function refuse(validator: Validator, value: unknown): Refusal {
+  const [error] = validator.Errors(value);
+  if (!error) throw new Error('invariant: what does not pass has an error');
+  const path = pathOf(error.instancePath);
+  const params = error.params as Record<string, unknown>;
+  switch (error.keyword) {
+    case 'required':
+      return badInput(joined(path, firstOf(params['requiredProperties'])), 'is missing');
+    // How the library says that a closed object has another member.
+    case 'boolean':
+      return badInput(path, 'is no member of the input');
+    case 'enum':
+      return badInput(path, `must be one of ${(params['allowedValues'] as unknown[]).join(', ')}`);
+    default:
+      return badInput(path || 'input', error.message);
+  }
+}
+
+function firstOf(names: unknown): string {
+  return Array.isArray(names) ? String(names[0]) : '';
+}
+
+function joined(path: string, member: string): string {
+  return path === '' ? member : `${path}.${member}`;
+}
+
+/** `/to/0` as `to[0]`. */
+function pathOf(pointer: string): string {
+  let path = '';
+  for (const part of pointer.split('/').slice(1)) {
+    if (/^\d+$/.test(part)) path += `[${part}]`;
+    else path = joined(path, part.replaceAll('~1', '/').replaceAll('~0', '~'));
+  }
+  return path;
+}
+
+/** The path of the first text that is not valid Unicode. */
+function brokenText(value: unknown, path: string): string | undefined {
+  if (typeof value === 'string') return value.isWellFormed() ? undefined : path;
+  if (Array.isArray(value)) {
+    for (const [at, element] of value.entries()) {
+      const broken = brokenText(element, `${path}[${at}]`);
+      if (broken !== undefined) return broken;
+    }
+  } else if (typeof value === 'object' && value !== null) {
+    for (const [name, member] of Object.entries(value)) {
+      const broken = brokenText(member, joined(path, name));
+      if (broken !== undefined) return broken;
+    }
+  }
+  return undefined;
+}

@@ -1,0 +1,144 @@
+/** Inputs and results of the operations on paired hosts, this host's key and its relay. */
+import { type Static, Type } from 'typebox';
+import { LanAddressText } from '../../../protocol/lan.ts';
+import { LimitsShape } from '../../../protocol/responses.ts';
+import { Count, EpochText, HostNameText, orNull, PublicKeyText, Seq, Time } from '../../../protocol/shapes.ts';
+
+const PeerName = Type.String({
+  minLength: 1,
+  maxLength: 80,
+  description: 'The name of a paired host, or its fingerprint.',
+});
+
+export const PeerView = Type.Object({
+  host: HostNameText,
+  host_pubkey: PublicKeyText,
+  fingerprint: Type.String(),
+  /** Keys it had before. */
+  retired_keys: Count,
+  address: orNull(Type.String()),
+  paired_at: Time,
+  reached_at: orNull(Time),
+  /** Failed attempts over the LAN since it was last reached. */
+  lan_failures: Count,
+  /** How many agents its list has; null before it sent one. */
+  agents: orNull(Count),
+  directory_age_seconds: orNull(Count),
+  has_confirmed: Type.Boolean(),
+  /** Whether it is known to have this host's present key. */
+  knows_our_key: Type.Boolean(),
+});
+export type PeerView = Static<typeof PeerView>;
+
+export const PeersResult = Type.Object({ peers: Type.Array(PeerView) });
+export type PeersResult = Static<typeof PeersResult>;
+
+export const UnpairInput = Type.Object({ host: PeerName });
+export type UnpairInput = Static<typeof UnpairInput>;
+
+export const PeerAddressInput = Type.Object({ host: PeerName, address: LanAddressText });
+export type PeerAddressInput = Static<typeof PeerAddressInput>;
+
+export const InviteResult = Type.Object({
+  /** For the other host's owner; it pairs one host, once. */
+  code: Type.String(),
+  expires_at: Time,
+  /** Where this host can be called, `host:port`, the likeliest first. */
+  addresses: Type.Array(Type.String(), { minItems: 1 }),
+  fingerprint: Type.String(),
+});
+export type InviteResult = Static<typeof InviteResult>;
+
+export const AcceptInput = Type.Object({
+  code: Type.String({ minLength: 52, maxLength: 100 }),
+  address: LanAddressText,
+});
+export type AcceptInput = Static<typeof AcceptInput>;
+
+export const RotateKeyResult = Type.Object({
+  host_pubkey: PublicKeyText,
+  fingerprint: Type.String(),
+  old_pubkey: PublicKeyText,
+  /** Paired hosts that the new key is sent to; those that answer get it at once. */
+  peers: Count,
+});
+export type RotateKeyResult = Static<typeof RotateKeyResult>;
+
+const Text = Type.String({ minLength: 1, maxLength: 4096 });
+
+/** Twice the size of a bundle of all public authorities. */
+export const CA_CHARACTERS_MAX = 1 << 19;
+
+export const RelaySetInput = Type.Object({
+  url: Type.String({ minLength: 1, maxLength: 4096, description: 'The address of the relay.' }),
+  /** Its fingerprint. Without it, the first key that the relay shows is pinned. */
+  key: Type.Optional(Type.String({ minLength: 1, maxLength: 100 })),
+  /** An absolute path; the file is read for every enrolment. */
+  token_file: Type.Optional(Text),
+  /** Run by `sh -c` for every enrolment. */
+  token_command: Type.Optional(Text),
+  /** Certificates (PEM) that are trusted for this relay besides Node's own, and the file they came from. */
+  ca: Type.Optional(Type.Object({ pem: Type.String({ minLength: 1, maxLength: CA_CHARACTERS_MAX }), path: Text })),
+});
+export type RelaySetInput = Static<typeof RelaySetInput>;
+
+export const PinnedRelay = Type.Object({
+  url: Type.String(),
+  relay_pubkey: PublicKeyText,
+  fingerprint: Type.String(),
+  pinned_at: Time,
+  /** With version 1 no key is pinned: `relay_pubkey` is the key of its challenges. */
+  protocol: Type.Enum([1, 2]),
+  token_from: orNull(Type.Enum(['file', 'command'])),
+  /** The file with the certificate of its private authority. */
+  ca_file: orNull(Type.String()),
+});
+export type PinnedRelay = Static<typeof PinnedRelay>;
+
+export const RelaySetResult = Type.Object({
+  relay: PinnedRelay,
+  /** `same`: the key was pinned before. `named`: it is the key that the input names. `first-use`: pinned unverified. */
+  trust: Type.Enum(['same', 'named', 'first-use']),
+});
+export type RelaySetResult = Static<typeof RelaySetResult>;
+
+export const RelayUnsetResult = Type.Object({
+  relay: PinnedRelay,
+  /** Messages at the relay without a delivery receipt; delivery receipts themselves are left out. */
+  relay_accepted: Count,
+});
+export type RelayUnsetResult = Static<typeof RelayUnsetResult>;
+
+const LINK_STATES = ['unset', 'key-changed', 'connecting', 'ready', 'failing'] as const;
+
+export const RelayStatusResult = Type.Object({
+  relay: orNull(PinnedRelay),
+  state: Type.Enum([...LINK_STATES]),
+  problem: orNull(Type.Object({ code: Type.String(), message: Type.String(), at: Time })),
+  /** Another key that the relay showed and the owner has not confirmed. */
+  seen_key: orNull(Type.Object({ relay_pubkey: PublicKeyText, fingerprint: Type.String(), at: Time })),
+  epoch: orNull(EpochText),
+  /** How far this host's clock is ahead of the relay's, in milliseconds. */
+  clock_ahead_ms: orNull(Type.Integer()),
+  limits: orNull(LimitsShape),
+  enrolment: orNull(
+    Type.Object({
+      checked_at: Time,
+      authorized_by: orNull(Type.String()),
+      account: orNull(Type.String()),
+      crowded: Type.Boolean(),
+      valid_until: orNull(Time),
+      enc_key: orNull(Type.Object({ at: Time, checked_at: Time })),
+      senders: orNull(Type.Object({ count: Count, iat: Time, checked_at: Time })),
+    }),
+  ),
+  received_through: Seq,
+  head_seq: orNull(Seq),
+  /** Whether the relay supports long polls; null before that is known. */
+  long_poll: orNull(Type.Boolean()),
+  /** Messages; `receipts_pending` counts delivery receipts that wait for a transport. */
+  outbox: Type.Object({ pending: Count, relay_accepted: Count, receipts_pending: Count }),
+  /** Items from a relay in quarantine. */
+  quarantined: Count,
+});
+export type RelayStatusResult = Static<typeof RelayStatusResult>;

@@ -1,0 +1,191 @@
+/**
+ * Checks a running host (`poste doctor`), or traces one message (`poste trace`): reads the store, and asks paired hosts
+ * and the relay.
+ *
+ * Paired hosts and the relay are asked in parallel, each for at most `PROBE_MS`, so that none uses up the time of the
+ * other. A probe that fails is reported beside the others.
+ */
+import { type ListenAddress, listenAddressText } from '../../lib/listen-address.ts';
+import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
+import type { DaemonFacts, Diagnosis } from '../api/handlers.ts';
+import type { Check, DoctorResult } from '../api/schemas/daemon.ts';
+import type { RelayStatusResult } from '../api/schemas/peers.ts';
+import type { AskedProof, TraceInput, TraceResult, TraceRow } from '../api/schemas/outbox.ts';
+import type { HostContext } from '../context.ts';
+import { isRefusal, type Refusal } from '../core/refusal.ts';
+import type { PeerId, PeerRow } from '../core/rows.ts';
+import { LanClient } from '../lan/lan-client.ts';
+import { traceMessage } from '../mail/trace.ts';
+import { knowsOurKey } from '../peers/peers.ts';
+import { RelayClient } from '../relay/relay-client.ts';
+import { callerTrusting, RelayCallFailed, RelayProblem } from '../relay/relay-request.ts';
+import { wakeFaults } from '../wake/wake-methods.ts';
+import { mailChecks, wakeCheck } from './mail-checks.ts';
+import { type StoredFacts, storedFacts } from './stored-facts.ts';
+import { lanChecks, ownKeyCheck, type OwnKeyFacts, peerCheck, type PeerFacts, probePeer } from './peer-checks.ts';
+import { noRelayCheck, relayChecks } from './relay-checks.ts';
+import { probeRelay, type RelayProbe } from './relay-probe.ts';
+
+/** The time for all requests over the LAN, and for all requests to the relay. The daemon's clients wait longer. */
+const PROBE_MS = 8_000;
+
+export interface DiagnosisParts {
+  context: HostContext;
+  facts: DaemonFacts;
+  /** The port of the LAN listener; `undefined` while there is none. */
+  lan: { readonly port: number | undefined };
+  lanListen: ListenAddress;
+  relay: { status(): Promise<RelayStatusResult> };
+  probeMs?: { lan: number; relay: number };
+}
+
+type CalledPeer = StoredFacts['peers'][number];
+
+export function diagnosisOf(parts: DiagnosisParts): Diagnosis {
+  return {
+    doctor: (signal) => examine(parts, signal),
+    trace: (input, signal) => traced(parts, input, signal),
+  };
+}
+
+async function examine(parts: DiagnosisParts, signal: AbortSignal): Promise<DoctorResult> {
+  const { context, facts, lan, lanListen } = parts;
+  const { hostName, signer } = context.identity();
+  const { lan: lanMs, relay: relayMs } = parts.probeMs ?? { lan: PROBE_MS, relay: PROBE_MS };
+  const lanTime = AbortSignal.any([signal, AbortSignal.timeout(lanMs)]);
+  const relayTime = AbortSignal.any([signal, AbortSignal.timeout(relayMs)]);
+  const stored = await context.store.read((reader) => storedFacts(reader, context.nowMs()));
+  const unaware = stored.peers.map(({ row }) => row).filter((row) => !knowsOurKey(row, signer.publicKey));
+  const [peers, relay, wake] = await Promise.all([
+    calledPeers(context, stored, lanTime),
+    askedRelay(parts, stored, unaware, relayTime),
+    Promise.all(stored.agents.map((agent) => wakeCheckOf(agent, lanTime))),
+  ]);
+  const reached = peers.map(({ row, facts: seen }): PeerFacts => {
+    return { ...seen, atRelay: relay ? (relay.atRelay.get(row.peerId) ?? 'not-seen') : 'no-relay' };
+  });
+  const ownKey: OwnKeyFacts = {
+    unaware: peers
+      .filter(({ row }) => unaware.includes(row))
+      .map(({ facts: { host, probe } }) => ({ host, isAnswering: probe?.type === 'answered' })),
+    atRelay: relay ? relay.rotations : 'no-relay',
+  };
+  const nowMs = context.nowMs();
+  const isNeeded = reached.some(({ probe }) => probe?.type !== 'answered');
+  const checks: Check[] = [
+    ...lanChecks({ listen: listenAddressText(lanListen), port: lan.port ?? null }, reached.length),
+    ...reached.map((peer) => peerCheck(peer, nowMs)),
+    ...ownKeyCheck(ownKey),
+    ...(relay ? relayChecks(relay.facts, nowMs) : [noRelayCheck(isNeeded)]),
+    ...mailChecks(stored.mail, nowMs),
+    ...wake,
+  ];
+  const { version, pid } = facts;
+  return { host: hostName, fingerprint: displayFingerprint(signer.publicKey), version, pid, checks };
+}
+
+async function calledPeers(context: HostContext, { peers }: StoredFacts, inTime: AbortSignal): Promise<CalledPeer[]> {
+  const client = new LanClient(context, inTime);
+  return Promise.all(
+    peers.map(async ({ row, facts }) => ({ row, facts: { ...facts, probe: await probePeer(context, client, row) } })),
+  );
+}
+
+interface AskedRelay {
+  facts: RelayProbe['facts'];
+  /** Whether it accepts mail for each paired host. */
+  atRelay: ReadonlyMap<PeerId, PeerFacts['atRelay']>;
+  rotations: Exclude<OwnKeyFacts['atRelay'], 'no-relay'>;
+}
+
+/** Asks for all paired hosts: whether the LAN reaches them is not known yet. */
+async function askedRelay(
+  { context, relay }: DiagnosisParts,
+  stored: StoredFacts,
+  unaware: readonly PeerRow[],
+  inTime: AbortSignal,
+): Promise<AskedRelay | undefined> {
+  const row = await context.store.read((reader) => reader.get('relay'));
+  if (!row) return undefined;
+  const probe = await probeRelay(context, row, await relay.status(), inTime);
+  const rows = stored.peers.map((peer) => peer.row);
+  const [carried, rotations] = await Promise.all([
+    probe.carriesFor(rows),
+    probe.showsRotations(new Set(unaware.map(({ pinnedOurKey }) => pinnedOurKey))),
+  ]);
+  const atRelay = new Map(rows.map(({ peerId }, at) => [peerId, carried[at] ?? 'not-seen'] as const));
+  return { facts: probe.facts, atRelay, rotations };
+}
+
+async function wakeCheckOf(
+  { agent, unreadWaking, sessions }: StoredFacts['agents'][number],
+  inTime: AbortSignal,
+): Promise<Check> {
+  const faults = await wakeFaults(sessions, inTime);
+  const methods = sessions.flatMap(({ wake }) => wake.map(({ type }) => type));
+  return wakeCheck({ agent: agent.name, unreadWaking, liveSessions: sessions.length, methods, faults });
+}
+
+/** The trace, with the relay's proof for every row that it accepted. */
+async function traced(
+  { context }: DiagnosisParts,
+  input: TraceInput,
+  signal: AbortSignal,
+): Promise<TraceResult | Refusal> {
+  const trace = await traceMessage(context, input);
+  if (isRefusal(trace)) return trace;
+  const inTime = AbortSignal.any([signal, AbortSignal.timeout(PROBE_MS)]);
+  return { ...trace, rows: await withProofs(context, trace.rows, inTime) };
+}
+
+/**
+ * Asks the pinned relay for proofs that the items it accepted from this host are in its log.
+ *
+ * The daemon does not verify the proofs: the receiver of the trace does, offline.
+ */
+
+/** The rows with the relay's answers; `inTime` ends every request. */
+async function withProofs(context: HostContext, rows: readonly TraceRow[], inTime: AbortSignal): Promise<TraceRow[]> {
+  const relay = await context.store.read((reader) => reader.get('relay'));
+  const { hostName, signer } = context.identity();
+  const nowMs = (): number => context.nowMs();
+  const caller = callerTrusting(relay?.ca);
+  const client =
+    relay && new RelayClient({ url: relay.url, signer, hostName, nowMs, stopping: inTime, caller }, relay.pubkey);
+  return Promise.all(
+    rows.map(async (row) => {
+      const { acceptance } = row;
+      if (!acceptance) return row;
+      if (!relay || !client) return { ...row, proof: none('no relay is set any more that could be asked') };
+      if (acceptance.relay_pubkey !== relay.pubkey)
+        return { ...row, proof: none('another relay took it than the one that is set now') };
+      if (relay.seenKey)
+        return { ...row, proof: none('the relay shows another key, and is not asked: see poste doctor') };
+      return { ...row, proof: await proofOf(client, row, acceptance) };
+    }),
+  );
+}
+
+async function proofOf(
+  client: RelayClient,
+  { item_id: itemId }: TraceRow,
+  { accept, must_know: mustKnow }: NonNullable<TraceRow['acceptance']>,
+): Promise<AskedProof> {
+  const [target] = accept.targets;
+  const query = new URLSearchParams({ item_id: itemId, target: (target?.host_pubkey ?? '') as PublicKey });
+  try {
+    const document = await client.request('GET', `/v2/relay/log/proof?${query.toString()}`);
+    return { state: 'served', document };
+  } catch (error) {
+    if (!(error instanceof RelayCallFailed)) throw error;
+    if (!(error instanceof RelayProblem) || error.status !== 404) return none(error.message);
+    const detail = error.document['detail'];
+    // The relay keeps only the hash of a pruned record, and says so.
+    const isPruned = typeof detail === 'string' && detail.includes('pruned');
+    return mustKnow && !isPruned ? { state: 'denied', reason: error.message } : none(error.message);
+  }
+}
+
+function none(reason: string): AskedProof {
+  return { state: 'none', reason };
+}

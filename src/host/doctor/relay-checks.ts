@@ -1,0 +1,256 @@
+/**
+ * Checks of the relay: whether it is the pinned one, knows this host's present keys and senders, and delivers its queue.
+ *
+ * Pure. Every probe has its own outcome: a failed one does not affect the others.
+ */
+import { assertNever } from '../../lib/assert-never.ts';
+import { HOP_SKEW_MAX_MS } from '../../protocol/hop.ts';
+import { shellWord } from '../../lib/shell-word.ts';
+import type { RelayProofSource } from '../core/rows.ts';
+import { broken, type Check, type CheckId, note, ok, type Subject } from '../api/schemas/daemon.ts';
+import { CLOCK_NOTE_MS } from './peer-checks.ts';
+import { agoText, countText, spanText } from '../core/spans.ts';
+
+/** A placeholder for the key that only the relay's operator can confirm. */
+export const OPERATORS_KEY = "SHA256:<the fingerprint that the relay's operator gives you>";
+
+/** The outcome of one probe; `reason` is a clause. */
+export type ProbeResult<T> = { type: 'seen'; value: T } | { type: 'failed'; reason: string; code?: string };
+
+/** The outcome of a probe that is left out when an earlier one showed that it is of no use. */
+export type Probed<T> = ProbeResult<T> | { type: 'skipped' };
+
+export interface RelayCheckFacts {
+  url: string;
+  /** It speaks only version 1, which has few things to ask for. */
+  isV1: boolean;
+  proof: RelayProofSource | null;
+  /** Fingerprints. `seen`: another key that it showed, and that the owner has not confirmed. */
+  pinned: string;
+  seen: { fingerprint: string; atMs: number } | null;
+  /** From the daemon's own state. */
+  known: {
+    epoch: string | null;
+    problem: { code: string; message: string; atMs: number } | null;
+    /** When a hosted enrolment expires. */
+    validUntilMs: number | null;
+    isCrowded: boolean;
+    receivedThrough: number;
+  };
+  /** A v1 relay shows neither epoch nor clock. */
+  info: ProbeResult<{ fingerprint: string; epoch: string | null; aheadMs: number | null }>;
+  /** Whether the pinned key signed a checkpoint of its log, in the epoch that it shows. */
+  signedLog: Probed<'proven' | 'not-signed' | 'another-epoch'>;
+  /** Its record of this host; null when it has none. */
+  you: Probed<{ headSeq: number; ackedThrough: number } | null>;
+  /** The encryption key that it shows for this host. */
+  encKey: Probed<'own' | 'none' | 'another' | 'not-signed'>;
+  /** Whether its list of accepted senders is the list of paired hosts. */
+  senders: Probed<'as-paired' | 'another' | 'not-published'>;
+  /** How many items wait there; `more` when not all were counted. */
+  queue: Probed<{ items: number; more: boolean }>;
+}
+
+/** `isNeeded`: a paired host cannot be reached without a relay. */
+export function noRelayCheck(isNeeded: boolean): Check {
+  const subject = { area: 'relay', id: 'relay' } as const;
+  if (!isNeeded) return ok(subject, 'none is set: mail goes over the LAN alone');
+  return note(subject, 'none is set, and the LAN does not reach every paired host', 'poste relay set <url>');
+}
+
+export function relayChecks(facts: RelayCheckFacts, nowMs: number): Check[] {
+  const isAnother = facts.info.type === 'seen' && facts.info.value.fingerprint !== facts.pinned;
+  // Of a relay with another key, only the key matters.
+  if (isAnother) return [...reachCheck(facts), keyCheck(facts)];
+  return [
+    ...reachCheck(facts),
+    keyCheck(facts),
+    ...epochCheck(facts),
+    ...clockCheck(facts),
+    ...enrolmentCheck(facts, nowMs),
+    ...encKeyCheck(facts),
+    ...sendersCheck(facts),
+    ...queueCheck(facts),
+    ...linkCheck(facts, nowMs),
+  ];
+}
+
+function of(id: CheckId): Subject {
+  return { area: 'relay', id };
+}
+
+function shownBy<T>(probe: Probed<T>): T | undefined {
+  return probe.type === 'seen' ? probe.value : undefined;
+}
+
+/** For a probe that failed although others did not. */
+function unseen(id: CheckId, what: string, reason: string): Check {
+  return note(of(id), `${what} could not be seen: ${reason}`, 'poste doctor');
+}
+
+function reachCheck({ url, info }: RelayCheckFacts): Check[] {
+  if (info.type === 'seen') return [ok(of('relay-reach'), `${url} answers`)];
+  // curl may trust other authorities.
+  const isNotTrusted = info.code === 'CERTIFICATE_NOT_TRUSTED';
+  const command = isNotTrusted
+    ? `poste relay set ${shellWord(url)} --ca <file with the certificate of its authority>`
+    : `curl -i ${shellWord(`${url}/v2/relay/info`)}`;
+  return [broken(of('relay-reach'), `${url} cannot be used: ${info.reason}`, command)];
+}
+
+/** Specification, "Relay key pinning": a changed key is reported until the owner confirms it. */
+function keyCheck({ url, isV1, pinned, seen, info, signedLog }: RelayCheckFacts): Check {
+  const subject = of('relay-key');
+  const shown = info.type === 'seen' && info.value.fingerprint !== pinned ? info.value.fingerprint : seen?.fingerprint;
+  if (shown !== undefined) {
+    const sentence = `it shows the key ${shown} and not the pinned ${pinned}: it is not used until its operator tells you the new one`;
+    // Never suggest the shown key: an agent that follows the advice would confirm an impostor. Version 1 can name no key.
+    const command = isV1 ? 'poste relay unset' : `poste relay set ${shellWord(url)} --key ${OPERATORS_KEY}`;
+    return broken(subject, sentence, command);
+  }
+  if (shownBy(signedLog) === 'not-signed') {
+    const sentence = `it says that it has the pinned key ${pinned}, and its log is not signed by it: something else answers at ${url}`;
+    return broken(subject, sentence, `curl -i ${shellWord(`${url}/v2/relay/log/checkpoint`)}`);
+  }
+  if (isV1) return note(subject, `it speaks only version 1, which proves no key: it showed ${pinned} when it was set`);
+  if (info.type !== 'seen') return ok(subject, `${pinned} is pinned`);
+  const proven = signedLog.type === 'seen' ? ', and its log is signed by it' : '';
+  return ok(subject, `it is the pinned ${pinned}${proven}`);
+}
+
+function epochCheck({ info, known, signedLog }: RelayCheckFacts): Check[] {
+  const epoch = info.type === 'seen' ? info.value.epoch : null;
+  if (epoch === null) return [];
+  const subject = of('relay-epoch');
+  if (shownBy(signedLog) === 'another-epoch') {
+    return [note(subject, `it says the epoch ${epoch}, and its log is signed for another one`, 'poste doctor')];
+  }
+  if (known.epoch === null)
+    return [note(subject, `${epoch}, which the daemon has not entered yet`, 'poste relay status')];
+  if (known.epoch === epoch) return [ok(subject, epoch)];
+  const sentence = `it began the epoch ${epoch} after ${known.epoch}: the daemon begins there anew by itself`;
+  return [note(subject, sentence, 'poste relay status')];
+}
+
+function clockCheck({ info }: RelayCheckFacts): Check[] {
+  const aheadMs = info.type === 'seen' ? info.value.aheadMs : null;
+  if (aheadMs === null) return [];
+  const subject = of('relay-clock');
+  const offMs = Math.abs(aheadMs);
+  if (offMs <= CLOCK_NOTE_MS)
+    return [ok(subject, `this clock and the relay's agree within ${spanText(CLOCK_NOTE_MS)}`)];
+  const sentence = `this clock is ${spanText(offMs)} ${aheadMs > 0 ? 'ahead of' : 'behind'} the relay's`;
+  if (offMs <= HOP_SKEW_MAX_MS) return [note(subject, sentence, 'timedatectl')];
+  const refused = `${sentence}: it refuses whatever is off by more than ${spanText(HOP_SKEW_MAX_MS)}`;
+  return [broken(subject, refused, 'timedatectl set-ntp true')];
+}
+
+function enrolmentCheck({ url, you, known, proof }: RelayCheckFacts, nowMs: number): Check[] {
+  const subject = of('relay-enrolment');
+  if (you.type === 'skipped') return [];
+  if (you.type === 'failed') return [unseen('relay-enrolment', 'whether it knows this host', you.reason)];
+  const token = tokenCommand(url);
+  if (!you.value) {
+    const why = known.problem ? `: ${known.problem.message}` : '';
+    return [broken(subject, `it does not know this host${why}`, known.problem ? token : 'poste relay status')];
+  }
+  const { validUntilMs, isCrowded } = known;
+  if (validUntilMs !== null && nowMs >= validUntilMs) {
+    const sentence = `the enrolment ran out ${agoText(nowMs - validUntilMs)} and was not renewed`;
+    return [broken(subject, sentence, proof ? 'poste relay status' : token)];
+  }
+  const until = validUntilMs === null ? '' : `, for ${spanText(validUntilMs - nowMs)} more`;
+  if (!isCrowded) return [ok(subject, `it knows this host${until}`)];
+  return [note(subject, `it knows this host${until}; many hosts have its name there, which older programs go by`)];
+}
+
+function encKeyCheck(facts: RelayCheckFacts): Check[] {
+  const { encKey } = facts;
+  const subject = of('relay-enc-key');
+  if (encKey.type === 'skipped') return [];
+  if (encKey.type === 'failed') return [unseen('relay-enc-key', 'the key to seal to that it hands out', encKey.reason)];
+  switch (encKey.value) {
+    case 'own':
+      return [ok(subject, "it hands out this host's own key to seal to")];
+    case 'none':
+      return [broken(subject, 'it hands out no key to seal to for this host: nobody can send here', anew(facts))];
+    case 'another':
+      return [broken(subject, 'it hands out another key to seal to than the one this host has now', anew(facts))];
+    case 'not-signed':
+      return [broken(subject, 'the key to seal to that it hands out is not signed by this host', anew(facts))];
+    default:
+      return assertNever(encKey.value);
+  }
+}
+
+function sendersCheck(facts: RelayCheckFacts): Check[] {
+  const { senders } = facts;
+  const subject = of('relay-senders');
+  if (senders.type === 'skipped') return [];
+  if (senders.type === 'failed') return [unseen('relay-senders', 'whose mail it takes for this host', senders.reason)];
+  switch (senders.value) {
+    case 'as-paired':
+      return [ok(subject, 'it takes mail for this host from the paired hosts and nobody else')];
+    case 'another': {
+      const sentence = 'it takes mail for this host by another list than the paired hosts of now';
+      return [broken(subject, sentence, anew(facts))];
+    }
+    case 'not-published':
+      return [note(subject, 'it does not have the list of accepted senders of this host yet', 'poste relay status')];
+    default:
+      return assertNever(senders.value);
+  }
+}
+
+function queueCheck({ queue, you, known }: RelayCheckFacts): Check[] {
+  const subject = of('relay-queue');
+  if (queue.type === 'skipped') return [];
+  if (queue.type === 'failed') return [unseen('relay-queue', 'what waits for this host', queue.reason)];
+  // When that probe failed, this check cannot see it.
+  const headSeq = shownBy(you)?.headSeq ?? Infinity;
+  if (headSeq < known.receivedThrough) {
+    return [note(subject, 'it went back in time: the daemon reads its queue from the start', 'poste relay status')];
+  }
+  const { items, more } = queue.value;
+  if (items === 0) return [ok(subject, 'nothing waits there for this host')];
+  const isOne = items === 1;
+  const count = `${more ? 'more than ' : ''}${countText(items, 'item')}`;
+  return [note(subject, `${count} ${isOne ? 'waits' : 'wait'} there and ${isOne ? 'was' : 'were'} not taken yet`)];
+}
+
+/** Problems that go away by themselves once the relay works, as it does now. */
+const PASSING: ReadonlySet<string> = new Set([
+  'UNREACHABLE',
+  'RATE_LIMITED',
+  'UNAVAILABLE',
+  'NOT_ENROLLED',
+  'EPOCH_CHANGED',
+]);
+
+/** The daemon's own last problem; the daemon tries again by itself. */
+function linkCheck({ url, known, info, you, seen }: RelayCheckFacts, nowMs: number): Check[] {
+  const { problem } = known;
+  const isReported = seen !== null || info.type === 'failed' || shownBy(you) === null;
+  if (!problem || isReported) return [];
+  const { code, message, atMs } = problem;
+  const subject = of('relay-link');
+  const sentence = `the daemon could not use it ${agoText(nowMs - atMs)}: ${message}`;
+  if (PASSING.has(code)) return [note(subject, `${sentence}; it tries again by itself`, 'poste relay status')];
+  const isForToken = code === 'NO_TOKEN' || code === 'ENROL_REFUSED';
+  return [broken(subject, sentence, isForToken ? tokenCommand(url) : 'poste relay status')];
+}
+
+function tokenCommand(url: string): string {
+  return `poste relay set ${shellWord(url)} --token-file <file>`;
+}
+
+/** The command that registers this host at the relay from scratch. */
+function anew({ url, pinned, proof }: RelayCheckFacts): string {
+  const token =
+    proof === null
+      ? ''
+      : proof.type === 'file'
+        ? ` --token-file ${shellWord(proof.path)}`
+        : ` --token-command ${shellWord(proof.command)}`;
+  return `poste relay unset && poste relay set ${shellWord(url)} --key ${pinned}${token}`;
+}

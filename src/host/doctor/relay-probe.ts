@@ -1,0 +1,206 @@
+/**
+ * Asks the pinned relay what it knows of this host. Every probe is its own request, so that none hides another.
+ *
+ * It probes the list of senders by publishing it again: the same list under the same `iat` changes
+ * nothing, and the relay refuses another one as stale.
+ */
+import { canonicalBytes } from '../../protocol/canonical-json.ts';
+import { openCheckpoint } from '../../protocol/checkpoint.ts';
+import { sha256Hex } from '../../protocol/digest.ts';
+import { senderList } from '../../protocol/documents.ts';
+import type { Epoch } from '../../protocol/epoch.ts';
+import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
+import { acceptedSenders } from '../core/peer-keys.ts';
+import type { PeerFacts } from './peer-checks.ts';
+import type { ProbeResult, Probed, RelayCheckFacts } from './relay-checks.ts';
+import type { PeerRow, RelayEnrolmentRow, RelayRow } from '../core/rows.ts';
+import type { RelayStatusResult } from '../api/schemas/peers.ts';
+import type { HostContext } from '../context.ts';
+import { rotationsSince } from '../peers/identity.ts';
+import { currentKey, livePeers } from '../peers/peers.ts';
+import { enrolmentIn } from '../relay/relay-rows.ts';
+import { RelayClient, type RelayInfo } from '../relay/relay-client.ts';
+import { type RelayClientOptions, RelayCallFailed, RelayProblem, callerTrusting } from '../relay/relay-request.ts';
+import { shownRelay } from '../relay/connect.ts';
+import { isSignedEncKey } from '../relay/register-host.ts';
+
+/** Waiting items are counted up to this number. */
+const COUNTED_ITEMS_MAX = 20;
+/** How many paired hosts are asked for in parallel. */
+const AT_ONCE = 8;
+
+type ShownInfo = Extract<RelayCheckFacts['info'], { type: 'seen' }>['value'];
+
+const SKIPPED = { type: 'skipped' } as const;
+
+export interface RelayProbe {
+  facts: RelayCheckFacts;
+  /** Whether the relay accepts mail for each of these paired hosts. */
+  carriesFor(peers: readonly PeerRow[]): Promise<PeerFacts['atRelay'][]>;
+  /** Whether it shows this host's rotations away from each of these keys. */
+  showsRotations(keys: ReadonlySet<PublicKey>): Promise<'shown' | 'not-shown' | 'not-seen'>;
+}
+
+/** `inTime` ends every request. */
+export async function probeRelay(
+  context: HostContext,
+  row: RelayRow,
+  status: RelayStatusResult,
+  inTime: AbortSignal,
+): Promise<RelayProbe> {
+  const { hostName, signer } = context.identity();
+  const nowMs = (): number => context.nowMs();
+  const caller = callerTrusting(row.ca);
+  const options: RelayClientOptions = { url: row.url, signer, hostName, nowMs, stopping: inTime, caller };
+  const client = new RelayClient(options, row.pubkey);
+  const isV1 = row.isV1 === true;
+  const info = await resultOf(() => (isV1 ? infoInV1(options) : infoOf(client, nowMs)));
+  const pinned = displayFingerprint(row.pubkey);
+  // A relay that shows or showed another key is asked nothing more; a v1 relay has
+  // nothing to ask for.
+  const isUsable = !isV1 && info.type === 'seen' && info.value.fingerprint === pinned && !row.seenKey;
+  const probe = <T>(ask: () => Promise<T>): Promise<Probed<T>> => (isUsable ? resultOf(ask) : Promise.resolve(SKIPPED));
+  const you = await probe(async () => youOf(await client.ownInfo()));
+  const isKnown = you.type === 'seen' && you.value !== null;
+  const probeAsKnown = <T>(ask: () => Promise<T>): Promise<Probed<T>> =>
+    isKnown ? resultOf(ask) : Promise.resolve(SKIPPED);
+  const epoch = info.type === 'seen' ? (info.value.epoch as Epoch) : null;
+  const [signedLog, encKey, senders, queue] = await Promise.all([
+    probe(() => signedLogOf(client, row, epoch)).then(withoutLog),
+    probeAsKnown(() => encKeyAt(client, context)),
+    probeAsKnown(() => sendersAt(client, context, row, epoch)),
+    probeAsKnown(async () => {
+      const page = await client.pull({ after: status.received_through, limit: COUNTED_ITEMS_MAX });
+      return { items: page.items.length + page.unreadable.length, more: page.more };
+    }),
+  ]);
+  return {
+    facts: {
+      url: row.url,
+      isV1,
+      proof: row.proof,
+      pinned,
+      seen: row.seenKey && { fingerprint: displayFingerprint(row.seenKey.pubkey), atMs: row.seenKey.atMs },
+      known: {
+        epoch: row.epoch,
+        problem: status.problem && { ...status.problem, atMs: status.problem.at },
+        validUntilMs: status.enrolment?.valid_until ?? null,
+        isCrowded: status.enrolment?.crowded ?? false,
+        receivedThrough: status.received_through,
+      },
+      info,
+      you,
+      signedLog,
+      encKey,
+      senders,
+      queue,
+    },
+    carriesFor: async (peers) => (isKnown ? carriedPeers(client, peers) : peers.map(() => 'not-seen')),
+    showsRotations: async (keys) => (isKnown ? shownRotations(client, context, keys) : 'not-seen'),
+  };
+}
+
+async function infoOf(client: RelayClient, nowMs: () => number): Promise<ShownInfo> {
+  const askedMs = nowMs();
+  const { relay_pubkey: key, epoch, now } = await client.info();
+  const aheadMs = Math.round((askedMs + nowMs()) / 2 - now);
+  return { fingerprint: displayFingerprint(key), epoch, aheadMs };
+}
+
+async function infoInV1(options: RelayClientOptions): Promise<ShownInfo> {
+  const { pubkey } = await shownRelay(options);
+  return { fingerprint: displayFingerprint(pubkey), epoch: null, aheadMs: null };
+}
+
+async function resultOf<T>(ask: () => Promise<T>): Promise<ProbeResult<T>> {
+  try {
+    return { type: 'seen', value: await ask() };
+  } catch (error) {
+    if (!(error instanceof RelayCallFailed)) throw error;
+    return { type: 'failed', reason: error.message, code: error.code };
+  }
+}
+
+function youOf({ you }: RelayInfo): { headSeq: number; ackedThrough: number } | null {
+  return you ? { headSeq: you.head_seq, ackedThrough: you.acked_through } : null;
+}
+
+/** Only the holder of the pinned key can sign the log; anybody can answer `info`. */
+async function signedLogOf(
+  client: RelayClient,
+  { pubkey }: RelayRow,
+  epoch: Epoch | null,
+): Promise<'proven' | 'not-signed' | 'another-epoch'> {
+  const { checkpoint } = await client.request('GET', '/v2/relay/log/link');
+  const opened = typeof checkpoint === 'string' ? openCheckpoint(checkpoint, pubkey) : undefined;
+  if (!opened) return 'not-signed';
+  return opened.epoch === epoch ? 'proven' : 'another-epoch';
+}
+
+/** A relay may have no log to show, or show none now: that says nothing about its key. */
+function withoutLog(probe: RelayCheckFacts['signedLog']): RelayCheckFacts['signedLog'] {
+  return probe.type === 'failed' ? SKIPPED : probe;
+}
+
+async function encKeyAt(client: RelayClient, context: HostContext): Promise<'own' | 'none' | 'another' | 'not-signed'> {
+  const { signer, sealKey } = context.identity();
+  const shown = await client.encKeyOf(signer.publicKey);
+  if (!shown) return 'none';
+  if (!isSignedEncKey(shown, signer.publicKey)) return 'not-signed';
+  return shown.enc_pub === sealKey.encPub ? 'own' : 'another';
+}
+
+async function sendersAt(
+  client: RelayClient,
+  context: HostContext,
+  row: RelayRow,
+  epoch: Epoch | null,
+): Promise<'as-paired' | 'another' | 'not-published'> {
+  const { signer } = context.identity();
+  const published = (): Promise<{ senders: ReturnType<typeof acceptedSenders>; list: RelayEnrolmentRow['senders'] }> =>
+    context.store.read(async (reader) => {
+      const scope = epoch && { relayPubkey: row.pubkey, epoch, hostPubkey: signer.publicKey };
+      const list = (scope && enrolmentIn(reader, scope)?.senders) ?? null;
+      return { senders: acceptedSenders(await livePeers(reader)), list };
+    });
+  const { senders, list } = await published();
+  if (!list || list.hash !== sha256Hex(senders.join('\n'))) return 'not-published';
+  const document = senderList({ host_pubkey: signer.publicKey, senders, iat: list.iat });
+  try {
+    const answer = await client.publishSenders(document, signer.sign(canonicalBytes(document)));
+    return answer.senders === senders.length && answer.iat === list.iat ? 'as-paired' : 'another';
+  } catch (error) {
+    if (!(error instanceof RelayProblem) || error.code !== 'STALE_LIST') throw error;
+    // The daemon may have published a newer list meanwhile.
+    return (await published()).list?.iat === list.iat ? 'another' : 'as-paired';
+  }
+}
+
+async function carriedPeers(client: RelayClient, peers: readonly PeerRow[]): Promise<PeerFacts['atRelay'][]> {
+  const carried: PeerFacts['atRelay'][] = [];
+  for (let from = 0; from < peers.length; from += AT_ONCE) {
+    const asked = peers.slice(from, from + AT_ONCE).map(async (peer): Promise<PeerFacts['atRelay']> => {
+      const { publicKey } = currentKey(peer);
+      const shown = await resultOf(() => client.encKeyOf(publicKey));
+      if (shown.type !== 'seen') return 'not-seen';
+      return shown.value !== null && isSignedEncKey(shown.value, publicKey) ? 'carried' : 'absent';
+    });
+    carried.push(...(await Promise.all(asked)));
+  }
+  return carried;
+}
+
+/** The rotations are this host's own, so it compares them with its stored ones. */
+async function shownRotations(
+  client: RelayClient,
+  context: HostContext,
+  keys: ReadonlySet<PublicKey>,
+): Promise<'shown' | 'not-shown' | 'not-seen'> {
+  const identity = await context.store.read((reader) => reader.get('identity'));
+  for (const { rec } of [...keys].flatMap((key) => (identity ? rotationsSince(identity, key) : []))) {
+    const shown = await resultOf(() => client.rotationOf(rec.old_pubkey));
+    if (shown.type !== 'seen') return 'not-seen';
+    if (shown.value?.rec.new_pubkey !== rec.new_pubkey) return 'not-shown';
+  }
+  return 'shown';
+}

@@ -1,0 +1,183 @@
+/**
+ * Hooks in the settings of a program: adds ours, or removes them, and changes nothing else.
+ *
+ *     { "hooks": { "<event>": [ { "matcher"?: …, "hooks": [ { "type": "command", "command": … } ] } ] } }
+ */
+import { mkdirSync, readFileSync, realpathSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
+import { parse as parseToml, TomlError } from 'smol-toml';
+import { copyBeside, replaceFile } from '../../lib/replace-file.ts';
+import { shellWord } from '../../lib/shell-word.ts';
+import type { HookProgram, HookProgramName } from './programs.ts';
+
+/** The settings are not in the documented form; the message completes "<file> …". */
+export class SettingsRefused extends Error {}
+
+type Json = Record<string, unknown>;
+
+/** The settings with exactly these hooks of ours. Pure. Throws `SettingsRefused`. */
+export function withHooks(settings: unknown, program: HookProgram, command: string): Json {
+  const cleaned = withoutHooks(settings, program);
+  const hooks = { ...(cleaned['hooks'] as Json | undefined) };
+  for (const { event, members } of program.entries) {
+    const groups = (hooks[event] as unknown[] | undefined) ?? [];
+    hooks[event] = [...groups, { hooks: [{ type: 'command', command, ...members }] }];
+  }
+  return { ...cleaned, hooks };
+}
+
+/** The settings without our hooks, and without lists that held only those. Pure. Throws `SettingsRefused`. */
+export function withoutHooks(settings: unknown, program: HookProgram): Json {
+  if (!isRecord(settings)) throw new SettingsRefused('is no JSON object');
+  const { hooks } = settings;
+  if (hooks === undefined) return settings;
+  if (!isRecord(hooks)) throw new SettingsRefused('has "hooks" that are no object');
+  const left: Json = {};
+  for (const [event, groups] of Object.entries(hooks)) {
+    if (!Array.isArray(groups)) throw new SettingsRefused(`has hooks of ${event} that are no list`);
+    const kept = groups.flatMap((group: unknown) => cleanedGroup(group, event, program));
+    if (kept.length > 0 || groups.length === 0) left[event] = kept;
+  }
+  const isEmptied = Object.keys(left).length === 0 && Object.keys(hooks).length > 0;
+  const { hooks: _hooks, ...others } = settings;
+  return isEmptied ? others : { ...settings, hooks: left };
+}
+
+function cleanedGroup(group: unknown, event: string, program: HookProgram): unknown[] {
+  if (!isRecord(group) || !Array.isArray(group['hooks'])) {
+    throw new SettingsRefused(`has a hook of ${event} that is no { "hooks": […] }`);
+  }
+  const handlers: unknown[] = group['hooks'];
+  const kept = handlers.filter((handler) => !isOurs(handler, program));
+  if (kept.length === handlers.length) return [group];
+  return kept.length === 0 ? [] : [{ ...group, hooks: kept }];
+}
+
+function isOurs(handler: unknown, { name }: HookProgram): boolean {
+  return isRecord(handler) && typeof handler['command'] === 'string' && isHookCommand(handler['command'], name);
+}
+
+function isRecord(value: unknown): value is Json {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** A settings file of another program: read whole, changed as a whole, with a copy of what it was beside it. */
+
+export interface SettingsFile {
+  /** The real path: the file may be a symbolic link. */
+  path: string;
+  /** `undefined` when there is none. */
+  text: string | undefined;
+  settings: unknown;
+}
+
+/** Throws `SettingsRefused`; its message completes "<path> …". */
+export function readSettings(path: string): SettingsFile {
+  const real = realPath(path);
+  let text: string;
+  try {
+    text = readFileSync(real, 'utf8');
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT') return { path: real, text: undefined, settings: {} };
+    throw new SettingsRefused(`cannot be read (${code ?? 'unknown error'})`);
+  }
+  if (text.trim() === '') return { path: real, text, settings: {} };
+  try {
+    return { path: real, text, settings: JSON.parse(text) as unknown };
+  } catch {
+    throw new SettingsRefused('is no JSON');
+  }
+}
+
+function realPath(path: string): string {
+  try {
+    return realpathSync(path);
+  } catch {
+    return path;
+  }
+}
+
+/** The new text of the file; `undefined` when nothing changes. */
+export function changedText({ text, settings }: SettingsFile, changed: unknown): string | undefined {
+  if (text !== undefined && isDeepStrictEqual(settings, changed)) return undefined;
+  // Keep the indentation.
+  const indent = /^[[{]\s*?\n([ \t]+)/.exec(text ?? '')?.[1] ?? '  ';
+  return `${JSON.stringify(changed, null, indent)}\n`;
+}
+
+/** Writes the file; returns the path of the copy of its old content, or null. Throws `SettingsRefused`. */
+export async function writeSettings(
+  { path, text }: SettingsFile,
+  changed: string,
+  nowMs: number,
+): Promise<string | null> {
+  try {
+    mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+    const backup = text === undefined ? null : copyBeside(path, nowMs);
+    await replaceFile(path, changed);
+    return backup;
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === undefined) throw error;
+    throw new SettingsRefused(`cannot be written (${code})`);
+  }
+}
+
+const TRUST = 'Codex runs a hook only when you trust it: give it the command /hooks once.';
+
+/** What the owner must also do in Codex, in sentences; reads its `config.toml`. Throws `SettingsRefused` when that is no TOML. */
+export function codexNotices(folder: string): string[] {
+  const path = join(folder, 'config.toml');
+  let text: string;
+  try {
+    text = readFileSync(path, 'utf8');
+  } catch {
+    return [TRUST];
+  }
+  let config: Record<string, unknown>;
+  try {
+    config = parseToml(text);
+  } catch (error) {
+    if (!(error instanceof TomlError)) throw error;
+    throw new SettingsRefused(`cannot be used as long as ${path}, line ${error.line}, is no TOML`);
+  }
+  const features = config['features'] as Record<string, unknown> | undefined;
+  const isOff = features?.['hooks'] === false || features?.['codex_hooks'] === false;
+  const off = `Hooks are turned off in ${path}: set hooks = true in its table [features].`;
+  return isOff ? [off, TRUST] : [TRUST];
+}
+
+/**
+ * The command line of a hook, as it is written into a program's settings.
+ *
+ * Any shell may run it. It replaces the shell, so that the hook's parent is the agent's program. When Poste is not
+ * installed any more it does nothing: a hook that fails would wake its agent again and again.
+ */
+
+/** DO NOT CHANGE: installed hooks are recognised by it. */
+const GUARD = `/bin/sh -c '[ -x "$1" ] && [ -f "$2" ] || exit 0; exec "$@"' poste-hook `;
+
+interface HookCommand {
+  program: HookProgramName;
+  /** Node.js, and the file that it is to run. */
+  node: string;
+  main: string;
+  /** The agent whose sessions these are; without it, the session's environment names the agent. */
+  agent?: string | undefined;
+  /** `POSTE_HOME`, if the host's files are not in their default folders. */
+  home?: string | undefined;
+}
+
+export function hookCommand({ program, node, main, agent, home }: HookCommand): string {
+  const words = [node, main, 'hooks', 'run', program, ...(agent === undefined ? [] : ['--agent', agent])];
+  const environment = home === undefined ? '' : `env ${shellWord(`POSTE_HOME=${home}`)} `;
+  return `exec ${environment}${GUARD}${words.map(shellWord).join(' ')}`;
+}
+
+/** Whether Poste wrote this command, in any version and from any folder. */
+export function isHookCommand(command: string, program: HookProgramName): boolean {
+  const [before, words] = command.split(GUARD);
+  return before?.startsWith('exec ') === true && words?.includes(` hooks run ${program}`) === true;
+}

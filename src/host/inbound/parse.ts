@@ -1,0 +1,168 @@
+/**
+ * Parses what strangers sent, from bytes to typed values: envelopes, their opened content, and the signed records (delivery
+ * receipts, expiry notices). Every known member has its type, length and pattern, or the item is malformed. Unknown members
+ * stay, and signature and seal cover them.
+ */
+import { decodeBase64 } from '../../protocol/base64.ts';
+import { ENVELOPE_JSON_BOUNDS, parseJsonBounded, RECEIPT_JSON_BOUNDS } from '../../protocol/bounded-json.ts';
+import { canonicalBytes } from '../../protocol/canonical-json.ts';
+import { DELIVERY_STATES, type DeliveryReceipt, type ExpiryNotice } from '../../protocol/documents.ts';
+import { isObject } from '../../protocol/items.ts';
+import { parseHostName, parseMessageId } from '../../protocol/names.ts';
+import { parsePublicKey } from '../../protocol/public-key.ts';
+import { isTime } from '../../protocol/time.ts';
+import { BODY_CHARACTERS_MAX, REF_CHARACTERS_MAX, REFS_MAX, SUBJECT_CHARACTERS_MAX } from '../api/schemas/mail.ts';
+import { partsOfAddress } from '../core/address.ts';
+import { MESSAGE_KINDS, ORIGINS } from '../core/rows.ts';
+import { type Envelope, SEAL_ALGORITHM, type SealedContent } from '../mail/sealing.ts';
+
+/** Recipients on one host: `*` and roles may mean many. */
+export const ENVELOPE_RECIPIENTS_MAX = 1000;
+const X25519_KEY_BYTES = 32;
+const SIGNATURE_CHARACTERS = 88;
+/** The length of the tag: a shorter text is no ciphertext. */
+const CIPHERTEXT_BYTES_MIN = 16;
+
+/** The message says what is wrong with the item, for people. */
+export class Malformed extends Error {}
+
+/** Throws `Malformed`. */
+export function parseEnvelope(wire: Buffer): Envelope {
+  const value = parseJsonBounded(wire, ENVELOPE_JSON_BOUNDS);
+  check(isObject(value), 'it is no JSON object');
+  const { v, type, id, from, from_host_pubkey: key, to, to_host: toHost, subject, created_at: at, hops, sig } = value;
+  check(v === 1 && type === 'envelope', 'it is no envelope of version 1');
+  check(isText(id) && parseMessageId(id) !== undefined, 'id is no message id');
+  check(isText(from) && partsOfAddress(from) !== undefined, 'from is no address');
+  check(parsePublicKey(key) !== undefined, 'from_host_pubkey is no public key');
+  checkRecipients(to);
+  check(isText(toHost) && parseHostName(toHost) !== undefined, 'to_host is no host name');
+  check(isTextWithin(subject, 1, SUBJECT_CHARACTERS_MAX), `subject has 1 to ${SUBJECT_CHARACTERS_MAX} characters`);
+  check(isTime(at), 'created_at is no time');
+  check(isCount(hops), 'hops is no count');
+  check(isText(sig) && sig.length === SIGNATURE_CHARACTERS, 'sig is no signature');
+  checkSealed(value['sealed']);
+  checkCanonical(wire, value);
+  return value as unknown as Envelope;
+}
+
+/** What the host key signs: the envelope without its signature and hops. */
+export function signedBytesOf(envelope: Envelope): Buffer {
+  const { sig: _sig, hops: _hops, ...signed } = envelope;
+  return canonicalBytes(signed);
+}
+
+/** The opened content of an envelope. Throws `Malformed`. */
+export function parseContent(plaintext: Buffer): SealedContent {
+  const value = parseJsonBounded(plaintext, ENVELOPE_JSON_BOUNDS);
+  check(isObject(value), 'what was sealed is no JSON object');
+  const { kind, needs_reply: needsReply, origin, refs, reply_to: replyTo, thread, body } = value;
+  check((MESSAGE_KINDS as readonly unknown[]).includes(kind), 'kind is none of the kinds');
+  check(typeof needsReply === 'boolean', 'needs_reply is neither true nor false');
+  check(origin === null || (ORIGINS as readonly unknown[]).includes(origin), 'origin is none of the origins');
+  check(Array.isArray(refs) && refs.length <= REFS_MAX, `refs is no list of at most ${REFS_MAX}`);
+  check(
+    refs.every((ref) => isTextWithin(ref, 0, REF_CHARACTERS_MAX)),
+    `a ref has at most ${REF_CHARACTERS_MAX} characters`,
+  );
+  check(replyTo === null || (isText(replyTo) && parseMessageId(replyTo) !== undefined), 'reply_to is no message id');
+  check(isText(thread) && parseMessageId(thread) !== undefined, 'thread is no message id');
+  check(isTextWithin(body, 0, BODY_CHARACTERS_MAX), `body has at most ${BODY_CHARACTERS_MAX} characters`);
+  checkCanonical(plaintext, value);
+  return value as unknown as SealedContent;
+}
+
+/** Requires the canonical bytes of the value: parsers may read other forms in different ways. */
+function checkCanonical(bytes: Buffer, value: unknown): void {
+  let canonical: Buffer;
+  try {
+    canonical = canonicalBytes(value);
+  } catch {
+    throw new Malformed('it holds what no canonical form carries');
+  }
+  check(canonical.equals(bytes), 'it is not in canonical form');
+}
+
+function check(holds: boolean, otherwise: string): asserts holds {
+  if (!holds) throw new Malformed(otherwise);
+}
+
+function isText(value: unknown): value is string {
+  return typeof value === 'string';
+}
+
+/** An integer from 0 on that a double holds exactly. */
+function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0;
+}
+
+function checkRecipients(to: unknown): void {
+  check(Array.isArray(to) && to.length > 0, 'to names nobody');
+  check(to.length <= ENVELOPE_RECIPIENTS_MAX, `to names more than ${ENVELOPE_RECIPIENTS_MAX}`);
+  check(
+    to.every((address) => isText(address) && partsOfAddress(address) !== undefined),
+    'to holds what is no address',
+  );
+  check(new Set(to.map((address: string) => address.toLowerCase())).size === to.length, 'to names a recipient twice');
+}
+
+function checkSealed(sealed: unknown): void {
+  check(isObject(sealed), 'sealed is no object');
+  const { key_id: keyId, alg, enc, ct } = sealed;
+  check(isText(keyId) && /^[0-9a-f]{16}$/.test(keyId), 'sealed.key_id is none');
+  check(alg === SEAL_ALGORITHM, 'sealed.alg is not known here');
+  check(isText(enc) && decodeBase64(enc)?.length === X25519_KEY_BYTES, 'sealed.enc is no key');
+  check(isText(ct) && (decodeBase64(ct)?.length ?? 0) >= CIPHERTEXT_BYTES_MIN, 'sealed.ct is no ciphertext');
+}
+
+/** Counts code points, as the input of `mail_send` does. */
+function isTextWithin(value: unknown, min: number, max: number): value is string {
+  if (typeof value !== 'string' || value.length < min || value.length > 2 * max) return false;
+  if (value.length <= max) return true;
+  let characters = 0;
+  for (const _character of value) if (++characters > max) return false;
+  return true;
+}
+
+export interface SignedRecord<Rec> {
+  rec: Rec;
+  /** The signed bytes: the canonical form of `rec`, unknown members included. */
+  signedBytes: Buffer;
+  sig: string;
+}
+
+/** Throws `Malformed`. */
+export function parseReceipt(wire: Buffer): SignedRecord<DeliveryReceipt> {
+  const { rec, sig } = parseRecord(wire);
+  check(rec['v'] === 1 && rec['type'] === 'receipt', 'it is no receipt of version 1');
+  const { msg, recipient, seq, state, at, host_pubkey: host, sender_host_pubkey: sender, wire_hash: hash } = rec;
+  check(isText(msg) && parseMessageId(msg) !== undefined, 'msg is no message id');
+  check(isText(recipient) && partsOfAddress(recipient) !== undefined, 'recipient is no address');
+  check(isCount(seq), 'seq is no number');
+  check((DELIVERY_STATES as readonly unknown[]).includes(state), 'state is none of the states');
+  check(isTime(at), 'at is no time');
+  check(parsePublicKey(host) !== undefined, 'host_pubkey is no public key');
+  check(parsePublicKey(sender) !== undefined, 'sender_host_pubkey is no public key');
+  check(isText(hash) && /^[0-9a-f]{64}$/.test(hash), 'wire_hash is no hash');
+  return { rec: rec as unknown as DeliveryReceipt, signedBytes: canonicalBytes(rec), sig };
+}
+
+/** Throws `Malformed`. */
+export function parseNotice(wire: Buffer): SignedRecord<ExpiryNotice> {
+  const { rec, sig } = parseRecord(wire);
+  check(rec['v'] === 1 && rec['type'] === 'relay-expired', 'it is no expiry notice of version 1');
+  const { item_id: itemId, target_pubkey: target, accepted_at: acceptedAt, expired_at: expiredAt } = rec;
+  check(isText(itemId) && parseMessageId(itemId) !== undefined, 'item_id is no message id');
+  check(parsePublicKey(target) !== undefined, 'target_pubkey is no public key');
+  check(isTime(acceptedAt) && isTime(expiredAt), 'accepted_at or expired_at is no time');
+  return { rec: rec as unknown as ExpiryNotice, signedBytes: canonicalBytes(rec), sig };
+}
+
+function parseRecord(wire: Buffer): { rec: Record<string, unknown>; sig: string } {
+  const value = parseJsonBounded(wire, RECEIPT_JSON_BOUNDS);
+  check(isObject(value) && Object.keys(value).length === 2, 'it is no JSON object of rec and sig');
+  const { rec, sig } = value;
+  check(isObject(rec) && isText(sig), 'it is no JSON object of rec and sig');
+  checkCanonical(wire, value);
+  return { rec, sig };
+}

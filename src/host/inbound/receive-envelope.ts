@@ -1,0 +1,239 @@
+/**
+ * Judges and delivers an envelope that a peer sent.
+ *
+ * It checks, in this order ("Receiving host rules", 2 to 4): form, id, whose key signed it, signature,
+ * that the sender lives on that host and the recipients here, what came under its id before, the seal, the content, and
+ * each recipient. What fails is kept in quarantine with its reason.
+ *
+ * Judging only reads, so it runs before the transaction and again in it; `Inspection` caches the expensive checks.
+ */
+import { sha256Hex } from '../../protocol/digest.ts';
+import { type ItemId, parseMessageId } from '../../protocol/names.ts';
+import { OWNER_NAME, foldName, isSameHost, partsOfAddress } from '../core/address.ts';
+import { MESSAGE_ID_RANDOM_BYTES, messageIdFrom } from '../core/message-id.ts';
+import {
+  type Address,
+  type AgentId,
+  type ArrivalRow,
+  type MessageKind,
+  type MessageRef,
+  type MessageRow,
+  OWNER_ID,
+  type Origin,
+  type PeerRow,
+  type SealKey,
+} from '../core/rows.ts';
+import {
+  accept,
+  duplicate,
+  type IncomingItem,
+  type Inspection,
+  type Judgement,
+  keep,
+  keepFor,
+  signingPeer,
+} from './verify.ts';
+import type { Reader, Transaction } from '../store/host-store.ts';
+import { type Delivery, storeMessage } from '../mailbox/mailbox.ts';
+import type { HostContext } from '../context.ts';
+import { noteKnowsOurKey } from '../peers/peers.ts';
+import { issueReceipt, repeatReceipts } from '../mail/receipts.ts';
+import { type Envelope, type SealedContent, sealKeyId } from '../mail/sealing.ts';
+
+/** How long a retired encryption key still opens mail. */
+export const RETIRED_SEAL_KEY_MS = 60 * 86_400_000;
+
+/** `only`: the recipients that it is still in quarantine for, if others got it before. */
+export async function judgeEnvelope(
+  reader: Reader,
+  context: HostContext,
+  inspection: Inspection,
+  only: readonly Address[] | null,
+): Promise<Judgement> {
+  const { item } = inspection;
+  const parsed = inspection.envelope();
+  if ('malformed' in parsed) return keep('malformed', parsed.malformed);
+  const { envelope, contentHash } = parsed;
+  if (envelope.id !== item.itemId) return keep('id-mismatch', 'the envelope has another id than the item');
+  const { from_host_pubkey: key, created_at: writtenAtMs } = envelope;
+  const peer = signingPeer(reader, context, item, { key, writtenAtMs });
+  if (!isPeer(peer)) return peer;
+  if (!inspection.isSigned(key, parsed.signedBytes, envelope.sig)) {
+    return keep('bad-signature', `the signature is not that of ${peer.hostName}`);
+  }
+  const misaddressed = judgeAddresses(context, envelope, peer);
+  if (misaddressed) return misaddressed;
+  const arrival = reader.get('arrival', peer.peerId, envelope.id);
+  if (arrival && arrival.contentHash !== contentHash) {
+    return keep('id-conflict', `${peer.hostName} sent other content under this id before`);
+  }
+  if (arrival && only === null) {
+    return duplicate((tx) => repeatReceipts(tx, context, peer.peerId, envelope.id as ItemId, arrival));
+  }
+  const content = await openContent(reader, context, inspection, envelope);
+  if (!isContent(content)) return content;
+  const first = arrival ?? { contentHash, ...arrivalOf(reader, context, envelope, item) };
+  return judgeRecipients(reader, context, { envelope, content, peer, arrival: first, only });
+}
+
+function judgeAddresses(context: HostContext, envelope: Envelope, peer: PeerRow): Judgement | undefined {
+  const { hostName } = context.identity();
+  if (!livesOn(envelope.from, peer.hostName))
+    return keep('wrong-from', `${envelope.from} does not live on ${peer.hostName}`);
+  if (!isSameHost(envelope.to_host, hostName)) return keep('wrong-target', `it is for the host ${envelope.to_host}`);
+  const elsewhere = envelope.to.find((address) => !livesOn(address, hostName));
+  return elsewhere === undefined ? undefined : keep('wrong-target', `${elsewhere} does not live here`);
+}
+
+function livesOn(address: string, hostName: string): boolean {
+  const parts = partsOfAddress(address);
+  return parts !== undefined && isSameHost(parts.host, hostName);
+}
+
+async function openContent(
+  reader: Reader,
+  context: HostContext,
+  inspection: Inspection,
+  envelope: Envelope,
+): Promise<SealedContent | Judgement> {
+  const { key_id: keyId } = envelope.sealed;
+  const key = sealKeysOf(reader, context).find(({ encPub }) => sealKeyId(encPub) === keyId);
+  if (!key) return keep('no-seal-key', `it is sealed to the key ${keyId}, which this host has not or no longer`);
+  const opened = await inspection.content(envelope, key);
+  return 'reason' in opened ? keep(opened.reason, opened.detail) : opened;
+}
+
+function sealKeysOf(reader: Reader, context: HostContext): SealKey[] {
+  const keys = reader.get('identity')?.sealKeys ?? [context.identity().sealKey];
+  const sinceMs = context.nowMs() - RETIRED_SEAL_KEY_MS;
+  return keys.filter(({ retiredAtMs }) => retiredAtMs === null || retiredAtMs > sinceMs);
+}
+
+/** The new `ArrivalRow` of an envelope that comes for the first time, with its id on this host. */
+function arrivalOf(
+  reader: Reader,
+  context: HostContext,
+  envelope: Envelope,
+  item: IncomingItem,
+): Omit<ArrivalRow, 'contentHash'> {
+  return {
+    ref: freeRef(reader, context, envelope.id),
+    wireHash: sha256Hex(item.wire),
+    senderPubkey: envelope.from_host_pubkey,
+    via: item.via,
+    relay: item.relay,
+    recipients: [],
+    atMs: context.nowMs(),
+  };
+}
+
+/** The envelope's id, unless another message here has it: a peer must not replace another sender's message. */
+function freeRef(reader: Reader, context: HostContext, id: string): MessageRef {
+  const isTaken = (ref: MessageRef): boolean =>
+    reader.get('held', ref) !== undefined || reader.get('sent', ref) !== undefined;
+  let ref = id as MessageRef;
+  while (isTaken(ref)) {
+    ref = messageIdFrom(context.nowMs(), context.randomBytes(MESSAGE_ID_RANDOM_BYTES)) as string as MessageRef;
+  }
+  return ref;
+}
+
+interface Opened {
+  envelope: Envelope;
+  content: SealedContent;
+  peer: PeerRow;
+  arrival: ArrivalRow;
+  only: readonly Address[] | null;
+}
+
+function judgeRecipients(reader: Reader, context: HostContext, opened: Opened): Judgement {
+  const addresses = opened.only ?? (opened.envelope.to as Address[]);
+  const found = addresses.map((address) => ({ address, delivery: mailboxFor(reader, address) }));
+  const known = found.flatMap(({ address, delivery }) => (delivery ? [{ address, delivery }] : []));
+  const unknown = found.filter(({ delivery }) => !delivery).map(({ address }) => address);
+  const apply = (tx: Transaction): void => deliver(tx, context, opened, known);
+  if (unknown.length === 0) return accept(apply);
+  const detail = `no agent of this host is or was called so: ${unknown.join(', ')}`;
+  if (known.length > 0 || opened.only) return keepFor(unknown, 'unknown-agent', detail, apply);
+  return keep('unknown-agent', detail);
+}
+
+/** The mailbox that an address of this host means now; a former name is forwarded. */
+function mailboxFor(reader: Reader, address: Address): Delivery | undefined {
+  const name = foldName(partsOfAddress(address)?.name ?? '');
+  if (name === OWNER_NAME) return { agentId: OWNER_ID, forwardedFrom: null };
+  const named = reader.get('agentName', name);
+  const agent = named && reader.get('agent', named.agentId);
+  if (!named || !agent || agent.removedAtMs !== null) return undefined;
+  return { agentId: agent.agentId, forwardedFrom: named.retiredAtMs === null ? null : named.name };
+}
+
+function deliver(
+  tx: Transaction,
+  context: HostContext,
+  { envelope, content, peer, arrival }: Opened,
+  known: { address: Address; delivery: Delivery }[],
+): void {
+  if (known.length === 0) return;
+  const message = messageOf(tx, context, envelope, content, peer, arrival);
+  // Senders know this host's encryption key only by its signature, so a key that it rotated away retires with it.
+  if (envelope.sealed.key_id === sealKeyId(context.identity().sealKey.encPub))
+    noteKnowsOurKey(tx, context, peer.peerId);
+  const recipients = [
+    ...arrival.recipients,
+    ...known.map(({ address, delivery: { agentId } }) => ({ address, agentId })),
+  ];
+  tx.put('arrival', [peer.peerId, envelope.id], { ...arrival, recipients });
+  storeMessage(
+    tx,
+    context,
+    message,
+    content.body,
+    known.map(({ delivery }) => delivery),
+  );
+  for (const agentId of new Set<AgentId>(known.map(({ delivery }) => delivery.agentId))) {
+    issueReceipt(tx, context, { ref: arrival.ref, agentId }, 'delivered');
+  }
+}
+
+function messageOf(
+  reader: Reader,
+  context: HostContext,
+  envelope: Envelope,
+  content: SealedContent,
+  { peerId }: PeerRow,
+  { ref }: ArrivalRow,
+): MessageRow {
+  const refOf = (id: string): MessageRef => {
+    if (id === envelope.id) return ref;
+    return reader.get('arrival', peerId, id)?.ref ?? (id as MessageRef);
+  };
+  const id = parseMessageId(envelope.id);
+  if (id === undefined) throw new Error('invariant: the id of an envelope was checked');
+  return {
+    ref,
+    id,
+    thread: refOf(content.thread),
+    from: envelope.from as Address,
+    fromAgent: null,
+    fromPeer: peerId,
+    to: envelope.to as Address[],
+    subject: envelope.subject,
+    kind: content.kind as MessageKind,
+    needsReply: content.needs_reply,
+    origin: (content.origin ?? 'agent') as Origin,
+    refs: content.refs,
+    replyTo: content.reply_to === null ? null : refOf(content.reply_to),
+    createdAtMs: envelope.created_at,
+    storedAtMs: context.nowMs(),
+    bodyBytes: Buffer.byteLength(content.body, 'utf8'),
+  };
+}
+
+function isPeer(value: PeerRow | Judgement): value is PeerRow {
+  return 'peerId' in value;
+}
+
+function isContent(value: SealedContent | Judgement): value is SealedContent {
+  return 'body' in value;
+}

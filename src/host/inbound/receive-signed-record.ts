@@ -1,0 +1,102 @@
+/**
+ * Judges and applies the delivery receipt of a peer, and a relay's notice that an item expired.
+ *
+ * A receipt counts when the recipient's host signed it, by a present or retired key, and it is for a message that this
+ * host sent there, to that recipient, in these bytes ("Receiving host rules", 2). A retired key counts
+ * under the rules of core/peer-keys.ts, and for no message that was sent after it was given up.
+ */
+import { messageIdTimeMs } from '../core/message-id.ts';
+import { retiredAt } from '../core/peer-keys.ts';
+import type { Address } from '../core/rows.ts';
+import { accept, duplicate, type Inspection, type Judgement, keep, peerOfKey, signingPeer } from './verify.ts';
+import type { Reader, Transaction } from '../store/host-store.ts';
+import type { HostContext } from '../context.ts';
+import { outboxRowOf } from '../outbox/outbox-rows.ts';
+import { afterAttempt } from '../outbox/outbox.ts';
+import { Malformed, parseNotice, parseReceipt, type SignedRecord } from './parse.ts';
+import { noteKnowsOurKey } from '../peers/peers.ts';
+import { applyToSent } from '../mail/sent.ts';
+
+export function judgeReceipt(reader: Reader, context: HostContext, inspection: Inspection): Judgement {
+  const { item } = inspection;
+  const parsed = parsedOr(item.wire, parseReceipt);
+  if ('status' in parsed) return parsed;
+  const { rec, signedBytes, sig } = parsed;
+  const { msg, recipient, seq, state, at: atMs } = rec;
+  if (item.itemId !== `receipt:${msg}:${recipient}:${seq}`) {
+    return keep('id-mismatch', 'the receipt is not the one that the item names');
+  }
+  const peer = signingPeer(reader, context, item, { key: rec.host_pubkey, writtenAtMs: atMs });
+  if ('status' in peer) return peer;
+  if (!inspection.isSigned(rec.host_pubkey, signedBytes, sig)) {
+    return keep('bad-signature', `the signature is not that of ${peer.hostName}`);
+  }
+  const address = recipient as Address;
+  const row = outboxRowOf(reader, peer.peerId, msg);
+  // It was applied before, or its message was deleted since: nothing to apply it to.
+  if (!row && isForgotten(reader, msg)) return duplicate();
+  if (!row) return keep('unknown-message', `no message of this id was sent to ${peer.hostName}`);
+  const retiredAtMs = retiredAt(peer, rec.host_pubkey);
+  if (retiredAtMs !== null && row.createdAtMs > retiredAtMs) {
+    return keep('retired-key', `${peer.hostName} gave up the key that signed it before the message was sent`);
+  }
+  // By the name that its host had then: it may be paired under another since.
+  if (!row.recipients.includes(address)) {
+    return keep('wrong-recipient', `the message was not sent to ${recipient}`);
+  }
+  if (!isOwnKey(reader, context, rec.sender_host_pubkey))
+    return keep('wrong-target', 'it is for a key that this host never had');
+  if (rec.wire_hash !== row.wireHash) return keep('wrong-hash', 'it is for other bytes than were sent');
+  const apply = (tx: Transaction): void => {
+    if (!peer.hasConfirmed) tx.put('peer', [peer.peerId], { ...peer, hasConfirmed: true });
+    if (rec.sender_host_pubkey === context.identity().signer.publicKey) noteKnowsOurKey(tx, context, peer.peerId);
+    applyToSent(tx, context, row.ref, { peerId: peer.peerId, address }, { state, seq, atMs });
+    afterAttempt(tx, context, row.rowId, { type: 'receipt', recipient: address, state });
+  };
+  const known = reader
+    .get('sent', row.ref)
+    ?.recipients.find((sent) => sent.peerId === peer.peerId && sent.address === address);
+  const isKnown = known?.seq === seq && known.state === state && row.confirmed.includes(address);
+  return isKnown ? duplicate() : accept(apply);
+}
+
+export function judgeNotice(reader: Reader, context: HostContext, inspection: Inspection): Judgement {
+  const { item } = inspection;
+  const parsed = parsedOr(item.wire, parseNotice);
+  if ('status' in parsed) return parsed;
+  const { rec, signedBytes, sig } = parsed;
+  if (item.itemId !== `expired:${rec.item_id}:${rec.target_pubkey}`) {
+    return keep('id-mismatch', 'the notice is not the one that the item names');
+  }
+  const relayPubkey = item.relay?.pubkey;
+  if (relayPubkey === undefined) return keep('unknown-sender', 'a notice comes from a relay');
+  if (!inspection.isSigned(relayPubkey, signedBytes, sig)) {
+    return keep('bad-signature', 'the signature is not that of the relay');
+  }
+  const peer = peerOfKey(reader, rec.target_pubkey);
+  const row = peer && outboxRowOf(reader, peer.peerId, rec.item_id);
+  if (!row && isForgotten(reader, rec.item_id)) return duplicate();
+  if (!row) return keep('unknown-message', 'no message of this id was sent to that key');
+  const notice = { type: 'expired', relayPubkey, expiredAtMs: rec.expired_at } as const;
+  return accept((tx) => void afterAttempt(tx, context, row.rowId, notice));
+}
+
+function parsedOr<Rec>(wire: Buffer, parse: (wire: Buffer) => SignedRecord<Rec>): SignedRecord<Rec> | Judgement {
+  try {
+    return parse(wire);
+  } catch (error) {
+    if (error instanceof Malformed) return keep('malformed', error.message);
+    throw error;
+  }
+}
+
+function isOwnKey(reader: Reader, context: HostContext, key: string): boolean {
+  const { publicKey } = context.identity().signer;
+  return key === publicKey || reader.get('identity')?.keys.some((known) => known.publicKey === key) === true;
+}
+
+/** Whether a message of this id may have been sent here and deleted by retention since. */
+function isForgotten(reader: Reader, id: string): boolean {
+  const sentAtMs = messageIdTimeMs(id);
+  return sentAtMs !== undefined && sentAtMs <= (reader.get('identity')?.sentForgottenMs ?? 0);
+}

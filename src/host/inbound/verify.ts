@@ -1,0 +1,176 @@
+/** What judging an inbound item rests on: the item, its expensive checks, the peer behind a key, and the judgement. */
+import { type Sha256Hex, sha256Hex } from '../../protocol/digest.ts';
+import { verifySignature } from '../../protocol/ed25519.ts';
+import type { Epoch } from '../../protocol/epoch.ts';
+import { parsePublicKey, type PublicKey } from '../../protocol/public-key.ts';
+import type { HostContext } from '../context.ts';
+import { doubtOfSignature, retiredAt } from '../core/peer-keys.ts';
+import type { QuarantineReason } from '../core/quarantine.ts';
+import type { Address, PeerRow, SealKey } from '../core/rows.ts';
+import { type Envelope, NotOpened, openSeal, type SealedContent } from '../mail/sealing.ts';
+import type { Reader, Transaction } from '../store/host-store.ts';
+import { Malformed, parseContent, parseEnvelope, signedBytesOf } from './parse.ts';
+
+/**
+ * Caches the expensive checks of one inbound item: parse, signature, HPKE open. They depend only on bytes and keys, so
+ * they run before the transaction.
+ */
+
+interface ParsedEnvelope {
+  envelope: Envelope;
+  signedBytes: Buffer;
+  /** SHA-256 of the signed bytes. */
+  contentHash: Sha256Hex;
+}
+
+interface NotReadable {
+  reason: 'not-opened' | 'bad-content';
+  detail: string;
+}
+
+export class Inspection {
+  readonly item: IncomingItem;
+  #envelope: ParsedEnvelope | { malformed: string } | undefined;
+  #signed: { by: string; isSigned: boolean } | undefined;
+  #content: { encPub: string; content: Promise<SealedContent | NotReadable> } | undefined;
+
+  constructor(item: IncomingItem) {
+    this.item = item;
+  }
+
+  /** The parsed envelope, or what is wrong with it. */
+  envelope(): ParsedEnvelope | { malformed: string } {
+    return (this.#envelope ??= parsed(this.item.wire));
+  }
+
+  /** Whether `key` signed the item with `sig` over `signedBytes`: an item has one signature. */
+  isSigned(key: PublicKey, signedBytes: Buffer, sig: string): boolean {
+    if (this.#signed?.by !== key) this.#signed = { by: key, isSigned: verifySignature(key, signedBytes, sig) };
+    return this.#signed.isSigned;
+  }
+
+  /** The sealed content, opened with this key of the host. */
+  content(envelope: Envelope, key: SealKey): Promise<SealedContent | NotReadable> {
+    const { encPub } = key;
+    if (this.#content?.encPub !== encPub) this.#content = { encPub, content: opened(envelope, key) };
+    return this.#content.content;
+  }
+}
+
+function parsed(wire: Buffer): ParsedEnvelope | { malformed: string } {
+  try {
+    const envelope = parseEnvelope(wire);
+    const signedBytes = signedBytesOf(envelope);
+    return { envelope, signedBytes, contentHash: sha256Hex(signedBytes) };
+  } catch (error) {
+    if (error instanceof Malformed) return { malformed: error.message };
+    throw error;
+  }
+}
+
+async function opened(envelope: Envelope, key: SealKey): Promise<SealedContent | NotReadable> {
+  try {
+    return parseContent(await openSeal(envelope, key));
+  } catch (error) {
+    if (error instanceof NotOpened) return { reason: 'not-opened', detail: 'the seal does not open' };
+    if (error instanceof Malformed) return { reason: 'bad-content', detail: error.message };
+    throw error;
+  }
+}
+
+/** The sender key of an item whose bringer is unknown. */
+export const NOBODYS_KEY = '' as PublicKey;
+
+export interface IncomingItem {
+  via: 'lan' | 'relay';
+  /** The relay that brought it, and its seq there (null in v1); null over the LAN. */
+  relay: { pubkey: PublicKey; epoch: Epoch; seq: number | null } | null;
+  /** An `ItemKind`, or the text that a relay gave instead. */
+  kind: string;
+  itemId: string;
+  wire: Buffer;
+  /** The key that brought it: verified by its hop over the LAN, else by the relay's claim. */
+  senderPubkey: PublicKey;
+}
+
+/** An item's own claim of its origin, before its signature is verified. */
+export interface Signing {
+  key: PublicKey;
+  /** When it was written, by its own claim. */
+  writtenAtMs: number;
+}
+
+/** The paired host that has or had `signing.key`, if its signature counts for this item; else the judgement that keeps the item. */
+export function signingPeer(
+  reader: Reader,
+  context: HostContext,
+  item: IncomingItem,
+  signing: Signing,
+): PeerRow | Judgement {
+  const peer = peerOfKey(reader, signing.key);
+  if (!peer) return keep('unknown-sender', 'it is signed by a key of no paired host');
+  if (peer.unpairedAtMs !== null) return keep('unpaired', `${peer.hostName} is not paired with this host any more`);
+  const doubt = doubtOfSignature(peer, {
+    via: item.via,
+    signingKey: signing.key,
+    bringingKey: item.senderPubkey,
+    bringer: peerOfKey(reader, item.senderPubkey),
+    writtenAtMs: signing.writtenAtMs,
+    nowMs: context.nowMs(),
+  });
+  return doubt ? keep(doubt.reason, doubt.detail) : peer;
+}
+
+/** Whether a paired host gave up this key for another. */
+export function isGivenUp(reader: Reader, key: PublicKey): boolean {
+  const peer = peerOfKey(reader, key);
+  return peer !== undefined && peer.unpairedAtMs === null && retiredAt(peer, key) !== null;
+}
+
+export function peerOfKey(reader: Reader, key: PublicKey): PeerRow | undefined {
+  // A relay may claim any text.
+  const peerId = parsePublicKey(key) && reader.get('peerKey', key);
+  const peer = peerId === undefined ? undefined : reader.get('peer', peerId);
+  return peer?.keys.some(({ publicKey }) => publicKey === key) ? peer : undefined;
+}
+
+/** Why an item, or a part of it, is kept in quarantine. */
+export interface Kept {
+  reason: QuarantineReason;
+  /** For people: one clause, without any text of the body. */
+  detail: string;
+  /** The recipients that did not get it, when others did. */
+  recipients: Address[] | null;
+}
+
+type Apply = (tx: Transaction) => void;
+
+/**
+ * The judgement of an item, and the writes that carry it out, in the transaction in which it was judged. An item may be
+ * delivered to some and kept for others.
+ */
+export interface Judgement {
+  status: 'accepted' | 'duplicate' | 'quarantined';
+  kept: Kept | null;
+  apply: Apply;
+}
+
+const NOTHING: Apply = () => {};
+
+export function accept(apply: Apply): Judgement {
+  return { status: 'accepted', kept: null, apply };
+}
+
+export function duplicate(apply: Apply = NOTHING): Judgement {
+  return { status: 'duplicate', kept: null, apply };
+}
+
+/** Keeps the whole item. */
+export function keep(reason: QuarantineReason, detail: string): Judgement {
+  return { status: 'quarantined', kept: { reason, detail, recipients: null }, apply: NOTHING };
+}
+
+/** Delivers the item, and keeps it for `recipients`. */
+export function keepFor(recipients: Address[], reason: QuarantineReason, detail: string, apply: Apply): Judgement {
+  return { status: 'quarantined', kept: { reason, detail, recipients }, apply };
+}

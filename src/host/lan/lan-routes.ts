@@ -1,0 +1,270 @@
+/**
+ * What paired hosts ask for over the LAN, and what they are answered: after the commit, always.
+ *
+ * Who calls is judged by its hop. A host that is not paired may bring items, which go into quarantine; it learns
+ * nothing else. `hello`, `pair` and `rotate` carry their own proof or need none.
+ */
+import { decodeBase64 } from '../../protocol/base64.ts';
+import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
+import { canonicalBytes } from '../../protocol/canonical-json.ts';
+import { lanHelloWord } from '../../protocol/documents.ts';
+import {
+  LanAgents,
+  LanEncKey,
+  LanHelloQuery,
+  LanItem,
+  LanItems,
+  type LanItemsAnswer,
+  LanPairing,
+  LAN_BODY_BYTES_MAX,
+  LAN_ROUTES,
+} from '../../protocol/lan.ts';
+import { isObject } from '../../protocol/items.ts';
+import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
+import { parseHostName } from '../../protocol/names.ts';
+import type { ProblemCode } from '../../protocol/problem.ts';
+import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
+import { RotateRequest, parserOf } from '../../protocol/schemas.ts';
+import { isRefusal } from '../core/refusal.ts';
+import type { PeerRow } from '../core/rows.ts';
+import { ownDirectory } from '../agents/agents.ts';
+import type { IncomingItem } from '../inbound/verify.ts';
+import type { HostContext } from '../context.ts';
+import { encKeyOf, learnDirectory, learnEncKey, learnRotation, pinPeer } from '../peers/peers.ts';
+import { receiveUnderHop } from '../inbound/receive.ts';
+import type { ListenAddress } from '../../lib/listen-address.ts';
+import { isDialledAt } from '../peers/callable-address.ts';
+import { inviterMessage, type ListeningAt, type PairingInvite } from '../peers/pairing.ts';
+
+export interface LanRequest {
+  method: string;
+  /** As sent. */
+  target: string;
+  body: Buffer;
+  /** Of the connection, without a port. */
+  callerAddress: string;
+  /** This host's end of the connection. */
+  calledAt: ListenAddress;
+  /** Whoever signed the hop; absent on routes without one. */
+  caller?: { key: PublicKey; peer: PeerRow | undefined };
+}
+
+export type LanReply =
+  | { status: 200; document: object }
+  | {
+      status: 'problem';
+      code: ProblemCode;
+      detail: string;
+      members?: Readonly<Record<string, unknown>>;
+      allow?: string;
+    };
+
+export interface LanRoute {
+  method: 'GET' | 'POST';
+  path: string;
+  /** `paired`: a hop of a paired host. `signed`: a hop of any host. `open`: no hop. */
+  access: 'open' | 'signed' | 'paired';
+  bodyBytesMax: number;
+  handle(request: LanRequest): Promise<LanReply>;
+}
+
+export interface LanRouteParts {
+  context: HostContext;
+  desk: PairingInvite;
+  version: string;
+  /** What peers are told of where this host listens. */
+  listening: () => ListeningAt;
+  /**
+   * `host:port` of a host that calls from `from` and says that it listens at `port`, when it proves that; else null. No MAC
+   * covers where a call comes from.
+   */
+  addressOfCaller: (caller: { publicKey: PublicKey; port: number | undefined; from: string }) => Promise<string | null>;
+  /** A key was learned that something in quarantine may wait for. Not waited for: the answer is due. */
+  keyLearned: () => void;
+}
+
+const parsePairing = parserOf(LanPairing);
+const parseItems = parserOf(LanItems);
+const parseItem = parserOf(LanItem);
+const parseRotate = parserOf(RotateRequest);
+const parseEncKey = parserOf(LanEncKey);
+const parseAgents = parserOf(LanAgents);
+const parseHelloQuery = parserOf(LanHelloQuery);
+
+/** What a host brings by its former key is not even kept: the host itself tries again under the key that it has. */
+const RETIRED_HOP_KEY = 'the host gave up the key of this hop for another';
+
+/** As much as an answer of `GET /v1/lan/agents` may have. */
+const AGENTS_BODY_BYTES_MAX = 2 << 20;
+
+export function lanRoutes(parts: LanRouteParts): readonly LanRoute[] {
+  const { context } = parts;
+  return [
+    {
+      method: 'GET',
+      path: LAN_ROUTES.hello,
+      access: 'open',
+      bodyBytesMax: 0,
+      handle: async (request) => hello(request, parts),
+    },
+    {
+      method: 'POST',
+      path: LAN_ROUTES.pair,
+      access: 'open',
+      bodyBytesMax: SMALL_BODY_BYTES_MAX,
+      handle: (request) => pair(request, parts),
+    },
+    {
+      method: 'POST',
+      path: LAN_ROUTES.items,
+      access: 'signed',
+      bodyBytesMax: LAN_BODY_BYTES_MAX,
+      handle: (request) => takeItems(request, context),
+    },
+    {
+      method: 'GET',
+      path: LAN_ROUTES.agents,
+      access: 'paired',
+      bodyBytesMax: 0,
+      handle: async () => ok({ agents: await ownDirectory(context) }),
+    },
+    {
+      method: 'POST',
+      path: LAN_ROUTES.agents,
+      access: 'paired',
+      bodyBytesMax: AGENTS_BODY_BYTES_MAX,
+      handle: (request) => takeAgents(request, context),
+    },
+    {
+      method: 'POST',
+      path: LAN_ROUTES.rotate,
+      access: 'open',
+      bodyBytesMax: SMALL_BODY_BYTES_MAX,
+      handle: (request) => takeRotation(request, parts),
+    },
+    {
+      method: 'POST',
+      path: LAN_ROUTES.encKey,
+      access: 'paired',
+      bodyBytesMax: SMALL_BODY_BYTES_MAX,
+      handle: (request) => takeEncKey(request, context),
+    },
+  ];
+}
+
+function ok(document: object): LanReply {
+  return { status: 200, document };
+}
+
+function problem(code: ProblemCode, detail: string, members?: Readonly<Record<string, unknown>>): LanReply {
+  return { status: 'problem', code, detail, ...(members && { members }) };
+}
+
+function bodyOf({ body }: LanRequest): unknown {
+  return parseJsonBounded(body, REQUEST_JSON_BOUNDS);
+}
+
+/** Signed, where the caller asks for it, over an address that is this host's own: so a host that passes the request on is found out. */
+function hello({ target, calledAt }: LanRequest, { context, version, listening }: LanRouteParts): LanReply {
+  const { hostName, signer } = context.identity();
+  const now = context.nowMs();
+  const said = { host: hostName, pubkey: signer.publicKey, version, now };
+  const query = new URLSearchParams(target.split('?', 2)[1] ?? '');
+  if (!query.has('nonce') && !query.has('address')) return ok(said);
+  const asked = parseHelloQuery(Object.fromEntries(query));
+  if (!asked || !isBase64url(asked.nonce))
+    return problem('BAD_REQUEST', 'ask with nonce, 16 to 32 bytes in base64url, and address, host:port');
+  const { nonce, address } = asked;
+  if (!isDialledAt(address, calledAt, listening().address)) return ok(said);
+  const word = lanHelloWord({ nonce, pubkey: signer.publicKey, address, now });
+  return ok({ ...said, sig: signer.sign(canonicalBytes(word)) });
+}
+
+function isBase64url(text: string): boolean {
+  return Buffer.from(text, 'base64url').toString('base64url') === text;
+}
+
+/** The acceptor's message. The acceptor is pinned before it is answered, so every host that has an answer is pinned. */
+async function pair(request: LanRequest, parts: LanRouteParts): Promise<LanReply> {
+  const { context, desk, listening, addressOfCaller, keyLearned } = parts;
+  const said = parsePairing(bodyOf(request));
+  const publicKey = parsePublicKey(said?.pubkey);
+  const hostName = said && parseHostName(said.host);
+  if (!said || !publicKey || hostName === undefined) {
+    return problem('BAD_REQUEST', 'send {host, pubkey, enc_key, mac} as the protocol describes them');
+  }
+  const parties = { inviter_pubkey: context.identity().signer.publicKey, acceptor_pubkey: publicKey };
+  const redeemed = desk.redeem(said, parties);
+  if (typeof redeemed === 'string') return problem('ENROL_REFUSED', redeemed, { reason: redeemed });
+  const encKey = encKeyOf(said.enc_key, publicKey);
+  if (!encKey) return problem('BAD_SIGNATURE', 'the encryption key is not signed by the host key');
+  const { port } = said;
+  const address = said.address ?? (await addressOfCaller({ publicKey, port, from: request.callerAddress }));
+  const pinned = await context.store.transact((tx) =>
+    pinPeer(tx, context, { hostName, publicKey, encKey, address, port }),
+  );
+  if (isRefusal(pinned)) return problem('ENROL_REFUSED', pinned.message, { reason: pinned.message });
+  context.log('info', 'a host was paired', { host: pinned.hostName });
+  keyLearned();
+  return ok(inviterMessage(context, redeemed.secret, parties, listening(), said.mac));
+}
+
+/** In their order and in one transaction: the answer is given when all of it is durable. */
+async function takeItems(request: LanRequest, context: HostContext): Promise<LanReply> {
+  const { caller } = request;
+  const said = parseItems(bodyOf(request));
+  if (!said || !caller) return problem('BAD_REQUEST', 'send {items: [{kind, item_id, wire_b64}]}, 1 to 200 of them');
+  const items = said.items.map((raw) => incomingOf(raw, caller.key));
+  const whole = items.filter((item) => item !== undefined);
+  const received = await receiveUnderHop(context, whole, caller.key);
+  if (!received) return problem('NOT_ENROLLED', RETIRED_HOP_KEY);
+  const results: LanItemsAnswer['results'] = items.map((item, at) => {
+    const outcome = item && received.shift();
+    if (!outcome) return { item_id: idOf(said.items[at]), status: 'rejected:malformed' };
+    const status = outcome.status === 'rejected' ? `rejected:${outcome.code}` : outcome.status;
+    return { item_id: item.itemId, status };
+  });
+  return ok({ results });
+}
+
+function incomingOf(raw: unknown, senderPubkey: PublicKey): IncomingItem | undefined {
+  const item = parseItem(raw);
+  const wire = item && decodeBase64(item.wire_b64);
+  return wire && { via: 'lan', relay: null, kind: item.kind, itemId: item.item_id, wire, senderPubkey };
+}
+
+function idOf(raw: unknown): string | null {
+  return isObject(raw) && typeof raw['item_id'] === 'string' ? raw['item_id'].slice(0, 320) : null;
+}
+
+async function takeRotation(request: LanRequest, { context, keyLearned }: LanRouteParts): Promise<LanReply> {
+  const said = parseRotate(bodyOf(request));
+  const newKey = parsePublicKey(said?.rotation.rec.new_pubkey);
+  const oldKey = parsePublicKey(said?.rotation.rec.old_pubkey);
+  if (!said || !newKey || !oldKey) return problem('BAD_REQUEST', 'send {rotation: {rec, old_sig, new_sig}}');
+  const { rec, old_sig, new_sig } = said.rotation;
+  const rotation = { rec: { ...rec, old_pubkey: oldKey, new_pubkey: newKey }, old_sig, new_sig };
+  const learned = await context.store.transact((tx) => learnRotation(tx, context, rotation));
+  if (learned === 'unknown-host') return problem('NOT_ENROLLED', 'the old key is of no paired host');
+  if (learned === 'refused') return problem('ENROL_REFUSED', 'the rotation is not one of a key that is pinned here');
+  if (learned === 'learned') keyLearned();
+  return ok({ host_pubkey: newKey });
+}
+
+async function takeAgents(request: LanRequest, context: HostContext): Promise<LanReply> {
+  const said = parseAgents(bodyOf(request));
+  const peer = request.caller?.peer;
+  if (!said || !peer) return problem('BAD_REQUEST', 'send {agents: [{name, roles}]}');
+  const directory = { agents: said.agents, fetchedAtMs: context.nowMs() };
+  await context.store.transact((tx) => learnDirectory(tx, peer.peerId, directory, context.nowMs()));
+  return ok({ host_pubkey: context.identity().signer.publicKey });
+}
+
+async function takeEncKey(request: LanRequest, context: HostContext): Promise<LanReply> {
+  const said = parseEncKey(bodyOf(request));
+  const peer = request.caller?.peer;
+  if (!said || !peer) return problem('BAD_REQUEST', 'send {host_pubkey, enc_pub, at, sig}');
+  const isTaken = await context.store.transact((tx) => learnEncKey(tx, context, peer.peerId, said));
+  if (!isTaken) return problem('KEY_MISMATCH', 'the encryption key is not signed by the key that calls');
+  return ok({ host_pubkey: said.host_pubkey });
+}

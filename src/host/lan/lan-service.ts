@@ -1,0 +1,294 @@
+/**
+ * Everything of the LAN that the daemon runs: the listener, pairing, the carrier of the outbox, and what peers are told
+ * and asked besides mail (a new key of this host, the names of their agents).
+ *
+ * The listener is up only while a host is paired or an invitation is open.
+ */
+import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
+import { parseHostName } from '../../protocol/names.ts';
+import { isCodeOf, parsePairingCode } from '../../protocol/pairing-code.ts';
+import { limitedSignal } from '../../lib/limited-signal.ts';
+import { type ListenAddress, listenAddressText } from '../../lib/listen-address.ts';
+import { type Refusal, isRefusal, refusal } from '../core/refusal.ts';
+import type { PeerId, PeerRow } from '../core/rows.ts';
+import type { AcceptInput, InviteResult, PeerView } from '../api/schemas/peers.ts';
+import { type HostContext, isStoreFailure } from '../context.ts';
+import { encKeyOf, livePeers, markReached, peerView, pinPeer } from '../peers/peers.ts';
+import { ownAddresses } from '../peers/callable-address.ts';
+import { LanCallFailed, LanClient } from './lan-client.ts';
+import { lanRoutes } from './lan-routes.ts';
+import { LanServer } from './lan-server.ts';
+import { LanCarrier } from './send-batch.ts';
+import { acceptorMessage, INVITE_MS, isFromInviter, type ListeningAt, PairingInvite } from '../peers/pairing.ts';
+import { type SyncReason, PeerSync } from './peer-sync.ts';
+import { PeerAddressCheck } from './peer-address-check.ts';
+import { QuarantineRetries } from '../inbound/quarantine.ts';
+
+/** How often each peer is told what it does not know yet, and asked what is not known of it. */
+const SYNC_EVERY_MS = 60_000;
+/** A call of a peer is noted in its row no more often than this. */
+const NOTE_CALL_MS = 60_000;
+
+/** How long a sender waits for paired hosts to name their agents. */
+const FRESHEN_MS = 2_000;
+/** What was learned so lately is not asked for again. */
+const DIRECTORY_NEW_MS = 2_000;
+
+/** What an inviter answers that another code is needed for. */
+const PAIRING_FAULTS: ReadonlySet<string> = new Set(['ENROL_REFUSED', 'BAD_SIGNATURE', 'BAD_REQUEST']);
+
+export interface LanServiceOptions {
+  context: HostContext;
+  listen: ListenAddress;
+  advertise: ListenAddress | undefined;
+  version: string;
+}
+
+export class LanService {
+  /** Takes what the outbox has for hosts that the LAN reaches. */
+  readonly carrier: LanCarrier;
+  readonly #options: LanServiceOptions;
+  readonly #context: HostContext;
+  readonly #stopping = new AbortController();
+  readonly #client: LanClient;
+  readonly #invite: PairingInvite;
+  readonly #sync: PeerSync;
+  readonly #addressCheck: PeerAddressCheck;
+  readonly #retries: QuarantineRetries;
+  #server: LanServer | undefined;
+  /** Changes of the listener, one after another. */
+  #listening: Promise<void> = Promise.resolve();
+  /** Pairings under way that this host accepts: the other side is told where this one listens. */
+  #accepting = 0;
+  #inviteTimer: NodeJS.Timeout | undefined;
+  #roundTimer: NodeJS.Timeout | undefined;
+  #unsubscribe: () => void = () => undefined;
+
+  constructor(options: LanServiceOptions) {
+    this.#options = options;
+    this.#context = options.context;
+    this.#client = new LanClient(options.context, this.#stopping.signal);
+    this.#invite = new PairingInvite(options.context);
+    this.carrier = new LanCarrier({
+      context: options.context,
+      client: this.#client,
+      onDoubt: (peerId) => void this.#sync.begin(peerId, 'doubt'),
+    });
+    this.#sync = new PeerSync({ context: options.context, client: this.#client });
+    this.#addressCheck = new PeerAddressCheck(options.context, this.#client);
+    this.#retries = new QuarantineRetries(options.context);
+  }
+
+  /** Listens when a host is paired. A port that is taken is logged and tried again. */
+  async start(): Promise<void> {
+    this.#unsubscribe = this.#context.subscribe((event) => {
+      if (event.type === 'peers-changed') this.#listenAfterwards();
+      if (event.type === 'peers-changed' || event.type === 'identity-changed') this.#syncAll('needed');
+      if (event.type === 'agents-changed') this.#syncAll('agents-changed');
+    });
+    await this.#listenAsNeeded().catch((error) => this.#logNotListening(error));
+    this.#roundTimer = setInterval(() => {
+      this.#listenAfterwards();
+      this.#syncAll('needed');
+    }, SYNC_EVERY_MS);
+    // Peers whose mail for this host waits learn that it is there.
+    this.#syncAll('doubt');
+  }
+
+  /** Ends calls, answers what was asked, and closes the listener. */
+  async stop(): Promise<void> {
+    this.#unsubscribe();
+    clearInterval(this.#roundTimer);
+    clearTimeout(this.#inviteTimer);
+    this.#invite.close();
+    this.#stopping.abort();
+    await Promise.all([this.#sync.stop(), this.#listening.catch(() => undefined)]);
+    await this.#server?.close();
+    this.#server = undefined;
+    await this.#retries.stop();
+  }
+
+  /** Where it listens; `undefined` while it does not. */
+  get port(): number | undefined {
+    return this.#server?.port;
+  }
+
+  async invite(): Promise<InviteResult | Refusal> {
+    const { code, expiresAtMs } = this.#invite.open();
+    try {
+      await this.#listenAsNeeded();
+    } catch (error) {
+      this.#invite.close();
+      return cannotListen(this.#options.listen, error);
+    }
+    clearTimeout(this.#inviteTimer);
+    // Nothing but the listener depends on it: the desk itself looks at the clock.
+    this.#inviteTimer = setTimeout(() => this.#listenAfterwards(), INVITE_MS + 1000);
+    const { publicKey } = this.#context.identity().signer;
+    const fingerprint = displayFingerprint(publicKey);
+    return { code, expires_at: expiresAtMs, addresses: this.#shownAddresses(), fingerprint };
+  }
+
+  /**
+   * Asks these paired hosts, side by side, who their agents are, unless that was learned just now. Resolves when all
+   * answered or `FRESHEN_MS` is over; one that is known not to answer is not waited for.
+   */
+  async freshenDirectories(peerIds: ReadonlySet<PeerId>): Promise<void> {
+    const nowMs = this.#context.nowMs();
+    const peers = await this.#context.store.read(livePeers);
+    const asked = peers.filter(({ peerId, address, lanFailures, directory }) => {
+      const ageMs = directory ? nowMs - directory.fetchedAtMs : Infinity;
+      const isNew = ageMs >= 0 && ageMs < DIRECTORY_NEW_MS;
+      const isSilent = lanFailures > 0 || this.#sync.wasUnanswered(peerId);
+      return peerIds.has(peerId) && address !== null && !isSilent && !isNew;
+    });
+    if (asked.length === 0) return;
+    const { signal, over } = limitedSignal(FRESHEN_MS, this.#stopping.signal);
+    const ended = new Promise<void>((resolve) => {
+      signal.addEventListener('abort', () => resolve(), { once: true });
+    });
+    try {
+      await Promise.race([Promise.all(asked.map(({ peerId }) => this.#sync.begin(peerId, 'doubt'))), ended]);
+    } finally {
+      over();
+    }
+  }
+
+  /** Pairs with the host that made `code`, at `address`. */
+  async accept({ code: text, address }: AcceptInput): Promise<PeerView | Refusal> {
+    const code = parsePairingCode(text);
+    if (!code) {
+      return refusal('BAD_INPUT', 'That is no pairing code: it has 52 digits and letters in 13 groups.', {
+        field: 'code',
+      });
+    }
+    this.#accepting++;
+    try {
+      await this.#listenAsNeeded();
+      return await this.#acceptAt(code, address);
+    } catch (error) {
+      if (!(error instanceof LanCallFailed)) return cannotListen(this.#options.listen, error);
+      if (PAIRING_FAULTS.has(error.code)) {
+        return refusal('PAIRING_REFUSED', `${error.message}: ask for a new code (poste pair invite)`);
+      }
+      return refusal('PEER_UNREACHABLE', `${error.message}: check the address, and that the invitation is open`);
+    } finally {
+      this.#accepting--;
+      await this.#listenAsNeeded().catch((error) => this.#logNotListening(error));
+    }
+  }
+
+  async #acceptAt(
+    code: NonNullable<ReturnType<typeof parsePairingCode>>,
+    address: string,
+  ): Promise<PeerView | Refusal> {
+    const inviter = parsePublicKey((await this.#client.hello(address)).pubkey);
+    if (!inviter || !isCodeOf(code, inviter)) {
+      return refusal('PAIRING_REFUSED', `The host at ${address} is not the one that made this code.`);
+    }
+    const context = this.#context;
+    const parties = { inviter_pubkey: inviter, acceptor_pubkey: context.identity().signer.publicKey };
+    const said = acceptorMessage(context, code.secret, parties, this.#listeningAt());
+    const answer = await this.#client.pair(address, said);
+    const encKey = encKeyOf(answer.enc_key, inviter);
+    const name = parseHostName(answer.host);
+    if (!isFromInviter(answer, code.secret, parties, said.mac) || !encKey || name === undefined) {
+      return refusal('PAIRING_REFUSED', `The host at ${address} did not prove that it made this code.`);
+    }
+    const pinned = await context.store.transact((tx) =>
+      pinPeer(tx, context, {
+        hostName: name,
+        publicKey: inviter,
+        encKey,
+        address: answer.address ?? address,
+        port: answer.port,
+      }),
+    );
+    if (isRefusal(pinned)) return pinned;
+    context.log('info', 'a host was paired', { host: pinned.hostName });
+    this.#retries.begin();
+    return peerView(context, pinned);
+  }
+
+  /** Changes the listener to what is needed now; throws what listening throws. */
+  #listenAsNeeded(): Promise<void> {
+    const change = async (): Promise<void> => {
+      if (this.#stopping.signal.aborted) return;
+      const peers = await this.#context.store.read(livePeers);
+      const isWanted = this.#accepting > 0 || this.#invite.isOpen || peers.length > 0;
+      if (isWanted && !this.#server) {
+        this.#server = await LanServer.listen(this.#options.listen, {
+          context: this.#context,
+          routes: lanRoutes({
+            context: this.#context,
+            desk: this.#invite,
+            version: this.#options.version,
+            listening: () => this.#listeningAt(),
+            addressOfCaller: (caller) => this.#addressCheck.addressOfCaller(caller),
+            keyLearned: () => this.#retries.begin(),
+          }),
+          called: (peer, from) => void this.#noteCall(peer, from).catch((error) => this.#logFailed(error)),
+        });
+        this.#context.log('info', 'listening for paired hosts', { port: this.#server.port });
+      } else if (!isWanted && this.#server) {
+        const server = this.#server;
+        this.#server = undefined;
+        await server.close();
+        this.#context.log('info', 'not listening any more: no host is paired and no invitation is open');
+      }
+    };
+    this.#listening = this.#listening.catch(() => undefined).then(change);
+    return this.#listening;
+  }
+
+  #listeningAt(): ListeningAt {
+    const { advertise, listen } = this.#options;
+    return { port: this.port ?? listen.port, address: advertise && listenAddressText(advertise) };
+  }
+
+  #shownAddresses(): string[] {
+    const { port, address } = this.#listeningAt();
+    return address === undefined ? ownAddresses({ host: this.#options.listen.host, port }) : [address];
+  }
+
+  #listenAfterwards(): void {
+    void this.#listenAsNeeded().catch((error) => this.#logNotListening(error));
+  }
+
+  #syncAll(reason: SyncReason): void {
+    if (this.#stopping.signal.aborted) return;
+    void this.#sync.beginAll(reason).catch((error) => this.#logFailed(error));
+  }
+
+  /**
+   * A peer called, so it is up; its address may have changed. A peer that accepted an invitation calls when it has stored
+   * the pairing; it refused a question about its agents that came before.
+   */
+  async #noteCall(peer: PeerRow, from: string): Promise<void> {
+    if (!peer.directory) void this.#sync.begin(peer.peerId, 'needed');
+    const sinceMs = this.#context.nowMs() - (peer.reachedAtMs ?? 0);
+    const moved = await this.#addressCheck.addressAfterCall(peer, from);
+    const isKnown = moved === undefined && peer.lanFailures === 0 && sinceMs >= 0 && sinceMs < NOTE_CALL_MS;
+    if (isKnown || this.#stopping.signal.aborted) return;
+    await this.#context.store.transact((tx) => markReached(tx, this.#context, peer.peerId, moved));
+  }
+
+  #logNotListening(error: unknown): void {
+    if (isStoreFailure(error)) return;
+    this.#context.log('error', cannotListen(this.#options.listen, error).message);
+  }
+
+  #logFailed(error: unknown): void {
+    if (!isStoreFailure(error)) this.#context.log('error', 'a task of the LAN failed', { err: error });
+  }
+}
+
+function cannotListen(listen: ListenAddress, error: unknown): Refusal {
+  const { code, syscall } = error as NodeJS.ErrnoException;
+  if (code === undefined || (syscall !== 'listen' && syscall !== 'getaddrinfo')) throw error;
+  const where = listenAddressText(listen);
+  return refusal(
+    'UNAVAILABLE',
+    `${where} cannot be listened at (${code}): choose another with lan.listen in the config file.`,
+  );
+}

@@ -1,0 +1,152 @@
+/**
+ * Tells paired hosts what they do not know of this one (a new key, other agents), and asks them for the names of their
+ * agents. One exchange at a time with each peer.
+ *
+ * A peer that was restored from before a rotation has forgotten this host's new key, and takes this host for a stranger.
+ * So in doubt this host asks for something that only paired hosts get, and tells everything again when that is refused.
+ */
+import type { PeerId, PeerRow } from '../core/rows.ts';
+import { type HostContext, isStoreFailure } from '../context.ts';
+import { ownDirectory } from '../agents/agents.ts';
+import { currentKey, learnDirectory, livePeers, markReached } from '../peers/peers.ts';
+import { type CalledHost, type LanClient, LanCallFailed } from './lan-client.ts';
+import { sendOwnKey } from './send-own-key.ts';
+
+/** How old the names of a peer's agents get before they are asked for again. */
+const DIRECTORY_FRESH_MS = 300_000;
+
+export interface PeerSyncOptions {
+  context: HostContext;
+  client: LanClient;
+}
+
+/**
+ * `needed`: ask for what is not known, or too old. `doubt`: ask in any case, which shows whether the peer knows this
+ * host. `agents-changed`: tell the peer which agents are here now.
+ */
+export type SyncReason = 'needed' | 'doubt' | 'agents-changed';
+
+export class PeerSync {
+  readonly #options: PeerSyncOptions;
+  readonly #running = new Map<PeerId, Promise<void>>();
+  readonly #again = new Map<PeerId, Set<SyncReason>>();
+  /** Peers that did not answer when they were last asked. */
+  readonly #unanswered = new Set<PeerId>();
+  #isStopped = false;
+
+  constructor(options: PeerSyncOptions) {
+    this.#options = options;
+  }
+
+  /** Whether the peer did not answer when it was last asked. The next round asks it again. */
+  wasUnanswered(peerId: PeerId): boolean {
+    return this.#unanswered.has(peerId);
+  }
+
+  /** Exchanges news with a peer now, or once more when that is under way; resolves when it has ended, well or not. */
+  begin(peerId: PeerId, reason: SyncReason): Promise<void> {
+    if (this.#isStopped) return Promise.resolve();
+    const reasons = this.#again.get(peerId) ?? new Set();
+    this.#again.set(peerId, reasons.add(reason));
+    const running = this.#running.get(peerId) ?? this.#run(peerId);
+    this.#running.set(peerId, running);
+    return running;
+  }
+
+  async beginAll(reason: SyncReason): Promise<void> {
+    const peers = await this.#options.context.store.read(livePeers);
+    for (const { peerId } of peers) void this.begin(peerId, reason);
+  }
+
+  /** Resolves when no exchange is under way. The maker of the client ends its requests. */
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    await Promise.all(this.#running.values());
+  }
+
+  async #run(peerId: PeerId): Promise<void> {
+    try {
+      for (let reasons = this.#next(peerId); reasons; reasons = this.#next(peerId))
+        await this.#syncOnce(peerId, reasons);
+    } catch (error) {
+      // A store that failed ends the daemon.
+      const { context } = this.#options;
+      if (!isStoreFailure(error))
+        context.log('error', 'news could not be exchanged with a paired host', { err: error });
+    } finally {
+      this.#running.delete(peerId);
+    }
+  }
+
+  #next(peerId: PeerId): ReadonlySet<SyncReason> | undefined {
+    const reasons = this.#again.get(peerId);
+    this.#again.delete(peerId);
+    return this.#isStopped ? undefined : reasons;
+  }
+
+  async #syncOnce(peerId: PeerId, reasons: ReadonlySet<SyncReason>): Promise<void> {
+    const { context, client } = this.#options;
+    const peer = await context.store.read((reader) => reader.get('peer', peerId));
+    if (!peer || peer.unpairedAtMs !== null || peer.address === null) {
+      this.#unanswered.delete(peerId);
+      return;
+    }
+    const host = { address: peer.address, publicKey: currentKey(peer).publicKey };
+    try {
+      if (await sendOwnKey(context, client, { ...host, peer })) this.#noteKnown(peerId);
+      if (reasons.has('agents-changed')) await this.#tellAgents(host);
+      if (!reasons.has('doubt')) {
+        // While its mail goes over the relay, only this finds out that it is back.
+        const isNeeded = this.wasUnanswered(peerId) || peer.lanFailures > 0 || !isFresh(peer, context.nowMs());
+        if (!reasons.has('needed') || !isNeeded) return;
+      }
+      // Noted before the answer comes: the answer is as old as the question.
+      const fetchedAtMs = context.nowMs();
+      const agents = await this.#agentsOf(host, peer);
+      this.#unanswered.delete(peerId);
+      await context.store.transact(async (tx) => {
+        learnDirectory(tx, peerId, { agents, fetchedAtMs }, context.nowMs());
+        await markReached(tx, context, peerId);
+      });
+    } catch (error) {
+      if (!(error instanceof LanCallFailed)) throw error;
+      if (error.isAnswered) this.#unanswered.delete(peerId);
+      else this.#unanswered.add(peerId);
+    }
+  }
+
+  /** A host that does not take it asks by itself within minutes. */
+  async #tellAgents(host: CalledHost): Promise<void> {
+    const { context, client } = this.#options;
+    try {
+      await client.tellAgents(host, await ownDirectory(context));
+    } catch (error) {
+      if (!(error instanceof LanCallFailed) || !error.isAnswered) throw error;
+    }
+  }
+
+  async #agentsOf(host: CalledHost, peer: PeerRow): Promise<Awaited<ReturnType<LanClient['agents']>>> {
+    const { context, client } = this.#options;
+    try {
+      return await client.agents(host);
+    } catch (error) {
+      if (!(error instanceof LanCallFailed) || error.code !== 'NOT_ENROLLED') throw error;
+      await sendOwnKey(context, client, { ...host, peer }, true);
+    }
+    const agents = await client.agents(host);
+    this.#noteKnown(peer.peerId);
+    return agents;
+  }
+
+  /** The peer knows this host's key now: rows that waited for that may go. */
+  #noteKnown(peerId: PeerId): void {
+    this.#options.context.emit({ type: 'outbox-changed', peerId });
+  }
+}
+
+function isFresh({ directory }: PeerRow, nowMs: number): boolean {
+  if (!directory) return false;
+  const ageMs = nowMs - directory.fetchedAtMs;
+  // A clock that was set back makes nothing young.
+  return ageMs >= 0 && ageMs < DIRECTORY_FRESH_MS;
+}

@@ -1,0 +1,265 @@
+/**
+ * The one way to send a message of an agent of this host: store it, put it into mailboxes here, queue it for other hosts,
+ * all in one transaction; then, once it is durable, wake idle recipients.
+ *
+ * Invariants: a refusal comes before any write; a known idempotency key sends nothing.
+ */
+import { canonicalBytes } from '../../protocol/canonical-json.ts';
+import { type Sha256Hex, sha256Hex } from '../../protocol/digest.ts';
+import { LAN_ITEM_BYTES_MAX } from '../../protocol/lan.ts';
+import { DEFAULT_LIMITS } from '../../protocol/limits.ts';
+import { hasLiveSession, type WakeAgent } from '../agents/sessions.ts';
+import { RECIPIENTS_MAX, type SendResult } from '../api/schemas/mail.ts';
+import type { HostContext } from '../context.ts';
+import { addressOf } from '../core/address.ts';
+import { byPeer, type LocalTarget, type RemoteTarget, type Target } from '../core/recipients.ts';
+import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
+import type { AgentId, IdempotencyRow, MessageKind, MessageRow, Origin, SentRecipient } from '../core/rows.ts';
+import { keepSent, nameOf, newMessage, storeMessage } from '../mailbox/mailbox.ts';
+import { queueEnvelope } from '../outbox/outbox.ts';
+import type { Reader, Transaction } from '../store/host-store.ts';
+
+/** The message to send, with every default filled in. */
+export interface Mail {
+  subject: string;
+  body: string;
+  kind: MessageKind;
+  needsReply: boolean;
+  refs: string[];
+  origin: Origin;
+  answers: MessageRow | null;
+  targets: readonly Target[];
+  /** Recipients that a reply to all cannot reach any more. */
+  leftOut: readonly { recipient: string; detail: string }[];
+  /** The ages of the directories that its addresses were expanded with. */
+  directories?: NonNullable<SendResult['directories']>;
+}
+
+/** An idempotency key, and the operation with its complete input that the key stands for. */
+export interface Idempotency {
+  keyHash: Sha256Hex;
+  contentHash: Sha256Hex;
+}
+
+export interface Posted {
+  result: SendResult;
+  idempotency: Idempotency | null;
+  /** The recipients to wake, by their index in `result.recipients`. */
+  toWake: { agentId: AgentId; at: number }[];
+}
+
+/** `content` is a plain JSON value. */
+export function idempotencyOf(key: string | undefined, content: object): Idempotency | null {
+  if (key === undefined) return null;
+  return { keyHash: sha256Hex(key), contentHash: sha256Hex(canonicalBytes(content)) };
+}
+
+/** The result of the key's first use, or a refusal when that had other content. `undefined` for a new key. */
+export function sentBefore(
+  reader: Reader,
+  agentId: AgentId,
+  idempotency: Idempotency | null,
+): Posted | Refusal | undefined {
+  const known = idempotency && reader.get('idempotency', agentId, idempotency.keyHash);
+  if (!known) return undefined;
+  if (known.contentHash !== idempotency.contentHash) {
+    return refusal(
+      'IDEMPOTENCY_CONFLICT',
+      'idempotency_key was used for other content: nothing was sent. Take another key for another message.',
+      { field: 'idempotency_key', message_id: known.ref },
+    );
+  }
+  return { result: { ...(known.result as SendResult), duplicate: true }, idempotency: null, toWake: [] };
+}
+
+/** Writes a message with its entries, outbox rows and sent row. Refuses before any write what no transport can carry. */
+export async function postMail(
+  tx: Transaction,
+  context: HostContext,
+  senderId: AgentId,
+  mail: Mail,
+  idempotency: Idempotency | null,
+): Promise<Posted | Refusal> {
+  const { subject, body, kind, needsReply, refs, origin, answers, targets } = mail;
+  const from = addressOf(nameOf(tx, senderId), context.identity().hostName);
+  const to = targets.map(({ address }) => address);
+  const replyTo = answers?.ref ?? null;
+  const given = { from, fromAgent: senderId, to, subject, kind, needsReply, origin, refs, replyTo };
+  const message = newMessage(tx, context, given, body, answers?.thread ?? null);
+  const isLocal = targets.every(({ type }) => type === 'local');
+  const wireBytes = isLocal ? 0 : envelopeBytesMax(message, body);
+  const tooLarge = refuseTooLarge(wireBytes, targets);
+  if (tooLarge) return tooLarge;
+
+  const locals = targets.filter((target) => target.type === 'local');
+  const entries = storeMessage(tx, context, message, body, locals);
+  const threadPosition = keepSent(tx, senderId, message, body);
+  tx.put('sent', [message.ref], {
+    ref: message.ref,
+    agentId: senderId,
+    createdAtMs: message.createdAtMs,
+    recipients: targets.map((target) => sentRecipient(target, message.createdAtMs)),
+    threadPosition,
+  });
+  tx.put('sentBy', [senderId, message.createdAtMs, message.ref], true);
+  tx.afterCommit(() => context.emit({ type: 'sent-changed', agentId: senderId }));
+  for (const { peer, recipients } of byPeer(targets)) {
+    await queueEnvelope(tx, context, peer, message, body, recipients);
+  }
+
+  const recipients: SendResult['recipients'] = [];
+  const waking = new Set(entries.filter(({ wakes }) => wakes).map(({ agentId }) => agentId));
+  const toWake: Posted['toWake'] = [];
+  for (const [at, target] of targets.entries()) {
+    if (target.type === 'local' && waking.has(target.agentId)) toWake.push({ agentId: target.agentId, at });
+    const note =
+      target.type === 'local' ? await noteLocal(tx, context, target) : noteRemote(context, target, wireBytes);
+    recipients.push({ recipient: target.address, addressed_as: target.addressedAs, ...note });
+  }
+  const result: SendResult = {
+    message_id: message.id,
+    thread: message.thread,
+    duplicate: false,
+    recipients,
+    ...(mail.directories && mail.directories.length > 0 && { directories: mail.directories }),
+    ...(mail.leftOut.length > 0 && { left_out: [...mail.leftOut] }),
+  };
+  if (idempotency) remember(tx, context, senderId, idempotency, result, message);
+  return { result, idempotency, toWake };
+}
+
+/** `wireBytes`: the size of the sealed envelope; 0 when the message stays on this host. */
+function refuseTooLarge(wireBytes: number, targets: readonly Target[]): Refusal | undefined {
+  if (targets.length > RECIPIENTS_MAX) {
+    return refusal(
+      'TOO_LARGE',
+      `to means ${targets.length} agents; one message goes to at most ${RECIPIENTS_MAX}: nothing was sent. Name fewer.`,
+      { field: 'to', recipients: targets.length, recipients_max: RECIPIENTS_MAX },
+    );
+  }
+  if (wireBytes <= LAN_ITEM_BYTES_MAX) return undefined;
+  return refusal(
+    'TOO_LARGE',
+    `body becomes ${wireBytes} bytes when it is sealed for another host, which takes at most ${LAN_ITEM_BYTES_MAX}: nothing was sent. Send it in parts, or put it where refs can point to it.`,
+    { field: 'body', bytes: wireBytes, bytes_max: LAN_ITEM_BYTES_MAX },
+  );
+}
+
+function sentRecipient(target: Target, atMs: number): SentRecipient {
+  const { address } = target;
+  return target.type === 'local'
+    ? { address, agentId: target.agentId, peerId: null, ...atFirst('delivered', atMs) }
+    : { address, agentId: null, peerId: target.peer.peerId, ...atFirst('pending', atMs) };
+}
+
+function atFirst(
+  state: 'delivered' | 'pending',
+  atMs: number,
+): Pick<SentRecipient, 'state' | 'atMs' | 'seq' | 'steps'> {
+  return { state, atMs, seq: 0, steps: [{ state, atMs }] };
+}
+
+function remember(
+  tx: Transaction,
+  context: HostContext,
+  senderId: AgentId,
+  { keyHash, contentHash }: Idempotency,
+  result: SendResult,
+  { ref }: MessageRow,
+): void {
+  const row: IdempotencyRow = { contentHash, ref, atMs: context.nowMs(), result };
+  tx.put('idempotency', [senderId, keyHash], row);
+  tx.put('idempotencyDue', [row.atMs, senderId, keyHash], true);
+}
+
+type RecipientNote = Pick<SendResult['recipients'][number], 'status' | 'detail'>;
+
+async function noteLocal(reader: Reader, context: HostContext, target: LocalTarget): Promise<RecipientNote> {
+  const hasSession = await hasLiveSession(reader, context, target.agentId);
+  const waits = hasSession
+    ? 'In its mailbox; a session of it is live and sees it on its next prompt.'
+    : 'In its mailbox; no session of it is live, the message waits.';
+  if (target.forwardedFrom !== null) {
+    return { status: 'forwarded', detail: `${target.forwardedFrom} is called ${target.address} now. ${waits}` };
+  }
+  return { status: hasSession ? 'live-next-prompt' : 'offline', detail: waits };
+}
+
+function noteRemote(context: HostContext, { peer, isListed }: RemoteTarget, wireBytes: number): RecipientNote {
+  const isForLan = wireBytes > DEFAULT_LIMITS.max_item_bytes;
+  const way = isForLan ? ' It is too large for a relay: it goes over the LAN, or in parts.' : '';
+  const queued = `Queued for ${peer.hostName}; not delivered yet.${way}`;
+  if (isListed) return { status: 'remote', detail: queued };
+  const doubt = peer.directory
+    ? `Its list of agents, from ${ageInWords(context.nowMs() - peer.directory.fetchedAtMs)} ago, does not have this one.`
+    : 'It has not sent its list of agents yet, so the name is not checked.';
+  return { status: 'remote', detail: `${queued} ${doubt}` };
+}
+
+const MINUTE_MS = 60_000;
+
+function ageInWords(ageMs: number): string {
+  const minutes = Math.max(0, Math.floor(ageMs / MINUTE_MS));
+  if (minutes < 120) return `${minutes} min`;
+  return minutes < 2880 ? `${Math.floor(minutes / 60)} h` : `${Math.floor(minutes / 1440)} days`;
+}
+
+/**
+ * Wakes the recipients that the message wakes, and puts the outcome into the result, also into the stored result of the
+ * idempotency key. Without proof a recipient's status stays as it is.
+ */
+export async function wakeRecipients(
+  context: HostContext,
+  senderId: AgentId,
+  { result, idempotency, toWake }: Posted,
+  wakeAgent: WakeAgent | undefined,
+): Promise<SendResult> {
+  if (!wakeAgent || toWake.length === 0) return result;
+  const outcomes = await Promise.all(
+    toWake.map(async ({ agentId, at }) => ({ at, outcome: await wakeAgent(agentId) })),
+  );
+  const recipients = result.recipients.map((recipient) => ({ ...recipient }));
+  for (const { at, outcome } of outcomes) {
+    const recipient = recipients[at];
+    if (!recipient) throw new Error('invariant: who is woken is a recipient');
+    recipient.detail = `${recipient.detail} ${outcome.detail}`;
+    if (outcome.isWoken && recipient.status !== 'forwarded') {
+      recipient.status = 'live-wake';
+      recipient.detail = outcome.detail;
+    }
+  }
+  const woken = { ...result, recipients };
+  if (idempotency) {
+    await context.store.transact((tx) => {
+      const known = tx.get('idempotency', senderId, idempotency.keyHash);
+      if (known?.ref === result.message_id) {
+        tx.put('idempotency', [senderId, idempotency.keyHash], { ...known, result: woken });
+      }
+    });
+  }
+  return woken;
+}
+
+/** Runs `work`, which posts or refuses, as one transaction, and wakes recipients once it is durable. */
+export async function postAndWake(
+  context: HostContext,
+  senderId: AgentId,
+  wakeAgent: WakeAgent | undefined,
+  work: (tx: Transaction) => Promise<Posted | Refusal>,
+): Promise<SendResult | Refusal> {
+  const posted = await context.store.transact(work);
+  return isRefusal(posted) ? posted : wakeRecipients(context, senderId, posted, wakeAgent);
+}
+
+/** The tag of ChaCha20-Poly1305. */
+const TAG_BYTES = 16;
+/** More than names, keys, hashes and the signature of an envelope take. */
+const FRAME_BYTES = 1024;
+
+/** An upper bound of the size of the sealed envelope with this message. */
+function envelopeBytesMax(message: MessageRow, body: string): number {
+  const { id, from, to, subject, kind, needsReply, origin, refs, replyTo, thread } = message;
+  const head = canonicalBytes({ id, from, to, subject });
+  const content = canonicalBytes({ kind, needs_reply: needsReply, origin, refs, reply_to: replyTo, thread, body });
+  return FRAME_BYTES + head.length + Math.ceil((content.length + TAG_BYTES) / 3) * 4;
+}

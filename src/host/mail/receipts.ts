@@ -1,0 +1,129 @@
+/**
+ * Delivery receipts that this host issues: signed, and queued for the host that sent the message.
+ *
+ * A receipt names the recipient as the envelope did, whatever the agent's present name. Of one (message, recipient) at
+ * most one receipt waits to be sent: a higher one replaces a lower one.
+ */
+import { canonicalBytes } from '../../protocol/canonical-json.ts';
+import { type DeliveryState, deliveryReceipt } from '../../protocol/documents.ts';
+import type { ItemId } from '../../protocol/names.ts';
+import { type ReceiptClock, nextReceipt, repeatedReceipt } from '../core/receipts.ts';
+import type { Address, AgentId, ArrivalRow, MessageRef, PeerId, ReceiptRow } from '../core/rows.ts';
+import type { Transaction } from '../store/host-store.ts';
+import type { HostContext } from '../context.ts';
+import { addOutboxRow, dropOutboxRow, outboxRowOf } from '../outbox/outbox-rows.ts';
+import { parseReceipt } from '../inbound/parse.ts';
+import { markLocalRecipient } from './sent.ts';
+
+/**
+ * Tells the sender's host that an agent here has a message (`delivered`), was notified of it, read it or acked it; when the
+ * sender is on this host, updates the sent row instead. A state that the last receipt covers is not repeated.
+ */
+export function issueReceipt(
+  tx: Transaction,
+  context: HostContext,
+  { ref, agentId }: { ref: MessageRef; agentId: AgentId },
+  state: DeliveryState,
+): void {
+  const message = tx.get('message', ref);
+  if (!message) return;
+  if (message.fromPeer === null) {
+    markLocalRecipient(tx, context, ref, agentId, state, context.nowMs());
+    return;
+  }
+  const arrival = tx.get('arrival', message.fromPeer, message.id);
+  if (!arrival) throw new Error('invariant: what a peer sent has arrived');
+  for (const { address } of arrival.recipients.filter((recipient) => recipient.agentId === agentId)) {
+    const last = tx.get('receipt', message.fromPeer, message.id, address);
+    const receipt = nextReceipt(last, state, clockOf(tx, context));
+    if (receipt)
+      queueReceipt(tx, context, { peerId: message.fromPeer, msg: message.id, address, arrival }, receipt, last);
+  }
+}
+
+/** Issues the last receipts again, for a sender that proves not to know them. A receipt that still waits is not doubled. */
+export function repeatReceipts(
+  tx: Transaction,
+  context: HostContext,
+  peerId: PeerId,
+  msg: ItemId,
+  arrival: ArrivalRow,
+): void {
+  for (const { address } of arrival.recipients) {
+    const last = tx.get('receipt', peerId, msg, address);
+    if (!last) throw new Error('invariant: a delivered message has a receipt');
+    if (outboxRowOf(tx, peerId, receiptItemId(msg, address, last))) continue;
+    queueReceipt(tx, context, { peerId, msg, address, arrival }, repeatedReceipt(last, clockOf(tx, context)), last);
+  }
+}
+
+/**
+ * Reissues a receipt that a relay refused as not this host's: its key was rotated since, and a relay
+ * that never knew the old key cannot attribute it. The new receipt has the present key and the next seq, and may go
+ * by either transport. Returns false when the present key signed it: then nothing changes.
+ */
+export function signReceiptAnew(tx: Transaction, context: HostContext, rowId: number): boolean {
+  const row = tx.get('outbox', rowId);
+  const wire = tx.get('outboxWire', rowId);
+  const address = row?.recipients[0];
+  if (row?.kind !== 'receipt' || !wire || address === undefined) return false;
+  const { rec } = parseReceipt(wire);
+  const { seq, state, at: atMs, sender_host_pubkey: senderPubkey, wire_hash: wireHash } = rec;
+  const msg = rec.msg as ItemId;
+  if (rec.host_pubkey === context.identity().signer.publicKey) return false;
+  dropOutboxRow(tx, row);
+  const { peerId, ref } = row;
+  const last = tx.get('receipt', peerId, msg, address) ?? { seq, state, atMs };
+  // A later receipt includes this one's state.
+  if (last.seq > seq) return true;
+  const subject = { peerId, msg, address, arrival: { ref, senderPubkey, wireHash } };
+  queueReceipt(tx, context, subject, repeatedReceipt(last, clockOf(tx, context)), last);
+  return true;
+}
+
+interface ReceiptSubject {
+  peerId: PeerId;
+  msg: ItemId;
+  address: Address;
+  arrival: Pick<ArrivalRow, 'ref' | 'senderPubkey' | 'wireHash'>;
+}
+
+function queueReceipt(
+  tx: Transaction,
+  context: HostContext,
+  { peerId, msg, address, arrival }: ReceiptSubject,
+  receipt: ReceiptRow,
+  last: ReceiptRow | undefined,
+): void {
+  const unsent = last && outboxRowOf(tx, peerId, receiptItemId(msg, address, last));
+  if (unsent?.state === 'pending') dropOutboxRow(tx, unsent);
+  tx.put('receipt', [peerId, msg, address], receipt);
+  if (tx.get('peer', peerId)?.unpairedAtMs !== null) return;
+  const { signer } = context.identity();
+  const rec = deliveryReceipt({
+    msg,
+    recipient: address,
+    seq: receipt.seq,
+    state: receipt.state,
+    at: receipt.atMs,
+    host_pubkey: signer.publicKey,
+    sender_host_pubkey: arrival.senderPubkey,
+    wire_hash: arrival.wireHash,
+  });
+  addOutboxRow(tx, context, {
+    kind: 'receipt',
+    itemId: receiptItemId(msg, address, receipt),
+    ref: arrival.ref,
+    peerId,
+    recipients: [address],
+    wire: canonicalBytes({ rec, sig: signer.sign(canonicalBytes(rec)) }),
+  });
+}
+
+export function receiptItemId(msg: ItemId, address: Address, { seq }: ReceiptRow): ItemId {
+  return `receipt:${msg}:${address}:${seq}` as ItemId;
+}
+
+function clockOf(tx: Transaction, context: HostContext): ReceiptClock {
+  return { nowMs: context.nowMs(), floor: tx.get('identity')?.receiptFloor ?? 0 };
+}

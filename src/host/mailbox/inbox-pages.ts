@@ -1,0 +1,91 @@
+/**
+ * What `mail_inbox` shows: summaries and whole messages from the rows of one mailbox, in pages with opaque cursors.
+ *
+ * A page of bodies holds whole messages, as many as fit. A first message that does not fit is cut between two code
+ * points, and its `next_body_offset` says where the rest begins.
+ */
+import { codeUnitAfter, fittingRun } from '../core/code-points.ts';
+import type { Refusal } from '../core/refusal.ts';
+import type { AgentId, EntryRow, MessageRef, MessageRow } from '../core/rows.ts';
+import { type MessageSummary, SHOWN_TO_MAX, type WholeMessage } from '../api/schemas/mail.ts';
+import { badInput } from '../api/schemas/parse-input.ts';
+import type { Reader } from '../store/host-store.ts';
+
+/** A cursor holds its action, and a number with a meaning for that action. */
+export function cursorOf(action: string, at: number): string {
+  return Buffer.from(`${action}:${at}`).toString('base64url');
+}
+
+export function parseCursor(action: string, cursor: string): number | Refusal {
+  const text = Buffer.from(cursor, 'base64url').toString('latin1');
+  const at = text.startsWith(`${action}:`) ? Number(text.slice(action.length + 1)) : Number.NaN;
+  const isOne = Number.isSafeInteger(at) && at >= 0 && cursorOf(action, at) === cursor;
+  return isOne ? at : badInput('cursor', `is none of action ${action}: give next_cursor of the page before`);
+}
+
+export function summaryOf(message: MessageRow, entry: EntryRow | undefined): MessageSummary {
+  const { id: _id, ref, thread, replyTo, from, to, subject, kind, needsReply, origin } = message;
+  return {
+    message_id: ref,
+    thread,
+    reply_to: replyTo,
+    from,
+    to: to.slice(0, SHOWN_TO_MAX),
+    to_count: to.length,
+    subject,
+    kind,
+    needs_reply: needsReply,
+    origin,
+    created_at: message.createdAtMs,
+    stored_at: message.storedAtMs,
+    state: entry?.state ?? 'sent',
+    forwarded_from: entry?.forwardedFrom ?? null,
+    body_bytes: message.bodyBytes,
+  };
+}
+
+/** What a list shows of the entry at a position. */
+export function summaryAt(
+  reader: Reader,
+  agentId: AgentId,
+  position: number,
+): { summary: MessageSummary; entry: EntryRow } {
+  const entry = reader.get('entry', agentId, position);
+  const message = entry && reader.get('message', entry.ref);
+  if (!message) throw new Error('invariant: what is in a mailbox is kept');
+  return { summary: summaryOf(message, entry), entry };
+}
+
+/** The entry of a message in a mailbox; `undefined` for one that the agent sent. */
+export function entryOf(reader: Reader, agentId: AgentId, ref: MessageRef): EntryRow | undefined {
+  const position = reader.get('place', agentId, ref);
+  return position === undefined ? undefined : reader.get('entry', agentId, position);
+}
+
+/** Fills one answer with bodies until its bytes are used up. */
+export class BodyBudget {
+  readonly #bytesMax: number;
+  #left: number;
+  #isEmpty = true;
+
+  constructor(bytesMax: number) {
+    this.#bytesMax = bytesMax;
+    this.#left = bytesMax;
+  }
+
+  /** The message with its body from a code point on, or `undefined` when it belongs to the next page. */
+  show(reader: Reader, message: MessageRow, entry: EntryRow | undefined, fromCodePoint = 0): WholeMessage | undefined {
+    const refsBytes = message.refs.reduce((bytes, ref) => bytes + Buffer.byteLength(ref), 0);
+    const remaining = this.#left - refsBytes;
+    if (!this.#isEmpty && (remaining <= 0 || (fromCodePoint === 0 && message.bodyBytes > remaining))) return undefined;
+    const body = reader.get('body', message.ref) ?? '';
+    const from = codeUnitAfter(body, fromCodePoint);
+    // The first message always has room for its refs and some of its body.
+    const { end, codePoints } = fittingRun(body, from, this.#isEmpty ? this.#bytesMax : remaining);
+    const shown = body.slice(from, end);
+    const next = end < body.length ? fromCodePoint + codePoints : null;
+    this.#isEmpty = false;
+    this.#left = next === null ? remaining - Buffer.byteLength(shown) : 0;
+    return { ...summaryOf(message, entry), refs: message.refs, body: shown, next_body_offset: next };
+  }
+}

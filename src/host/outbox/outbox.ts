@@ -1,0 +1,212 @@
+/**
+ * The outbox: what is queued for paired hosts, what an attempt makes of it, and what the owner may see and cancel.
+ *
+ * A message is sealed once for each host, when it is sent; every attempt over every transport carries these bytes.
+ */
+import { canonicalBytes } from '../../protocol/canonical-json.ts';
+import { alertText } from '../core/outbox-alerts.ts';
+import type { OutboxAlert, OutboxEvent } from '../core/outbox-event.ts';
+import { stepOutbox } from '../core/outbox.ts';
+import {
+  type Address,
+  type MessageRef,
+  type MessageRow,
+  OWNER_ID,
+  type OutboxRow,
+  type PeerId,
+  type PeerRow,
+} from '../core/rows.ts';
+import { bySending, sendOrder } from '../core/send-order.ts';
+import type { Reader, Transaction } from '../store/host-store.ts';
+import type { HostContext } from '../context.ts';
+import { addOutboxRow, dropOutboxRow, dropOutboxWire, openRows, putOutboxRow } from './outbox-rows.ts';
+import { reportToAgent } from '../mailbox/reports.ts';
+import { sealEnvelope } from '../mail/sealing.ts';
+import { markRecipients } from '../mail/sent.ts';
+
+/** Waiting rows of a peer that are read to keep the order: behind more than these, a message may overtake another. */
+const WAITING_MAX = 2000;
+
+/** Seals a message of this host for a paired one and queues it there. `recipients` live on that host, none twice. */
+export async function queueEnvelope(
+  tx: Transaction,
+  context: HostContext,
+  peer: PeerRow,
+  message: MessageRow,
+  body: string,
+  recipients: readonly Address[],
+): Promise<void> {
+  const { signer } = context.identity();
+  const envelope = await sealEnvelope(
+    {
+      v: 1,
+      type: 'envelope',
+      id: message.id,
+      from: message.from,
+      from_host_pubkey: signer.publicKey,
+      to: [...recipients],
+      to_host: peer.hostName,
+      subject: message.subject,
+      created_at: message.createdAtMs,
+    },
+    {
+      kind: message.kind,
+      needs_reply: message.needsReply,
+      origin: message.origin,
+      refs: message.refs,
+      reply_to: message.replyTo === null ? null : wireIdOf(tx, message.replyTo),
+      thread: message.thread === message.ref ? message.id : wireIdOf(tx, message.thread),
+      body,
+    },
+    peer.encKey.encPub,
+    signer,
+  );
+  const { ref, id: itemId } = message;
+  const { peerId } = peer;
+  const wire = canonicalBytes(envelope);
+  addOutboxRow(tx, context, { kind: 'envelope', itemId, ref, peerId, recipients: [...recipients], wire });
+}
+
+/**
+ * The rows of a peer that are due, at most `limit` of the longest due, in the order in which they were queued. Messages
+ * leave in the order in which they were sent, and are put off or brought forward for that (`core/send-order.ts`).
+ */
+export async function dueRows(context: HostContext, peerId: PeerId, limit: number): Promise<OutboxRow[]> {
+  const nowMs = context.nowMs();
+  const open = (reader: Reader): Promise<OpenRows> => openNow(reader, context, { peerId, nowMs, limit });
+  const found = await context.store.read(open);
+  const { sooner, later } = sendOrder(found.due, found.waiting);
+  if (sooner.length === 0 && later.length === 0) return found.due.toSorted(bySending);
+  return context.store.transact(async (tx) => {
+    const { due, waiting } = await open(tx);
+    const order = sendOrder(due, waiting);
+    const dueSinceMs = due[0]?.nextAtMs ?? nowMs;
+    for (const row of order.sooner) putOutboxRow(tx, row, { ...row, nextAtMs: dueSinceMs });
+    for (const { row, untilMs } of order.later) putOutboxRow(tx, row, { ...row, nextAtMs: untilMs });
+    return (await open(tx)).due.toSorted(bySending);
+  });
+}
+
+interface OpenRows {
+  due: OutboxRow[];
+  /** Those that may wait for another try: no longer than the longest wait between two, and `WAITING_MAX` of them. */
+  waiting: OutboxRow[];
+}
+
+async function openNow(
+  reader: Reader,
+  { retry }: HostContext,
+  { peerId, nowMs, limit }: { peerId: PeerId; nowMs: number; limit: number },
+): Promise<OpenRows> {
+  const due: OutboxRow[] = [];
+  for await (const row of openRows(reader, peerId, { untilMs: nowMs })) if (due.push(row) >= limit) break;
+  const waiting: OutboxRow[] = [];
+  // They matter for those that are due.
+  if (due.length === 0) return { due, waiting };
+  const soon = { fromMs: nowMs + 1, untilMs: nowMs + retry.longestMs };
+  for await (const row of openRows(reader, peerId, soon)) if (waiting.push(row) >= WAITING_MAX) break;
+  return { due, waiting };
+}
+
+/** When the next row of a peer is due; null when none will be. */
+export async function nextDueMs(reader: Reader, peerId: PeerId): Promise<number | null> {
+  for await (const { key } of reader.range('outboxDue', [peerId], { limit: 1 })) return key[1];
+  return null;
+}
+
+/** The first row of a peer that is due after `nowMs`. */
+export async function nextOpenRow(reader: Reader, peerId: PeerId, nowMs: number): Promise<OutboxRow | undefined> {
+  for await (const row of openRows(reader, peerId, { fromMs: nowMs + 1, limit: 1 })) return row;
+  return undefined;
+}
+
+/** The bytes to send. Throws when the row is not one to be sent any more. */
+export function wireOf(reader: Reader, rowId: number): Buffer {
+  const wire = reader.get('outboxWire', rowId);
+  if (!wire) throw new Error('invariant: a row that is tried has its wire bytes');
+  return wire;
+}
+
+/**
+ * What `event` makes of a row, with all that follows: indexes, wire bytes, the sender's record, alerts. Returns the
+ * row as it is now; undefined when it is gone, or was already (another receipt took its place).
+ */
+export function afterAttempt(
+  tx: Transaction,
+  context: HostContext,
+  rowId: number,
+  event: OutboxEvent,
+): OutboxRow | undefined {
+  const row = tx.get('outbox', rowId);
+  const peer = row && tx.get('peer', row.peerId);
+  if (!row || !peer) return undefined;
+  const nowMs = context.nowMs();
+  const facts = { nowMs, jitter: diceOf(context), retry: context.retry, hasPeerConfirmed: peer.hasConfirmed };
+  const step = stepOutbox(row, event, facts);
+  for (const effect of step.effects) {
+    switch (effect.type) {
+      case 'Alert':
+        alertSender(tx, context, row, peer, effect);
+        break;
+      case 'MarkRecipients':
+        markRecipients(tx, context, row.ref, row.peerId, { ...effect, atMs: nowMs });
+        break;
+      case 'DropWire':
+        dropOutboxWire(tx, row);
+        break;
+    }
+  }
+  if (!step.row) {
+    dropOutboxRow(tx, row);
+    return undefined;
+  }
+  if (!isSameRow(row, step.row)) putOutboxRow(tx, row, step.row);
+  return step.row;
+}
+
+/** What happens to all rows of a peer. */
+export type PeerEvent = Extract<
+  OutboxEvent,
+  { type: 'peer-reached' | 'peer-unpaired' | 'new-epoch' | 'relay-rewound' | 'relay-ready' }
+>;
+
+/** Something happened to the peer itself: every row of it that is open takes note. */
+export async function afterPeerChange(
+  tx: Transaction,
+  context: HostContext,
+  peerId: PeerId,
+  event: PeerEvent,
+): Promise<void> {
+  const rowIds: number[] = [];
+  for await (const { rowId } of openRows(tx, peerId)) rowIds.push(rowId);
+  for (const rowId of rowIds) afterAttempt(tx, context, rowId, event);
+  tx.afterCommit(() => context.emit({ type: 'outbox-changed', peerId }));
+}
+
+/** How a message of this host, or one that came, is called outside: not every reference is an id. */
+function wireIdOf(reader: Reader, ref: MessageRef): string {
+  return reader.get('message', ref)?.id ?? ref;
+}
+
+/** From 0 to below 1. */
+function diceOf(context: HostContext): number {
+  return context.randomBytes(4).readUInt32BE() / 2 ** 32;
+}
+
+function alertSender(
+  tx: Transaction,
+  context: HostContext,
+  row: OutboxRow,
+  { hostName }: PeerRow,
+  { alert, recipients }: { alert: OutboxAlert; recipients: Address[] },
+): void {
+  const message = tx.get('message', row.ref);
+  const agentId = tx.get('sent', row.ref)?.agentId ?? message?.fromAgent ?? OWNER_ID;
+  const subject = message?.subject ?? row.itemId;
+  const report = alertText(alert, { hostName, subject, recipients, rowId: row.rowId });
+  reportToAgent(tx, context, agentId, { ...report, kind: 'alert', ...(message && { about: message }) });
+}
+
+function isSameRow(a: OutboxRow, b: OutboxRow): boolean {
+  return (Object.keys({ ...a, ...b }) as (keyof OutboxRow)[]).every((name) => a[name] === b[name]);
+}

@@ -1,0 +1,132 @@
+/** This host's identity: its stored keys, its signed encryption key, and the rotation of both. */
+import { canonicalBytes } from '../../protocol/canonical-json.ts';
+import { encKeyAdvertisement, hostRotation } from '../../protocol/documents.ts';
+import { SEED_BYTES, signerFromSeed } from '../../protocol/ed25519.ts';
+import type { LanEncKey } from '../../protocol/lan.ts';
+import type { HostName } from '../../protocol/names.ts';
+import { displayFingerprint } from '../../protocol/public-key.ts';
+import type { RotateKeyResult } from '../api/schemas/peers.ts';
+import type { HostContext, Identity } from '../context.ts';
+import type { HostKey, IdentityRow, PeerEncKey, SealKey, SignedRotation } from '../core/rows.ts';
+import { generateSealKey } from '../mail/sealing.ts';
+import type { HostStore } from '../store/host-store.ts';
+import { livePeers } from './peers.ts';
+
+export interface NewIdentity {
+  hostName: HostName;
+  /** 32 random bytes. */
+  seed: Buffer;
+  /** An X25519 key pair, base64. */
+  sealKey: Pick<SealKey, 'encPub' | 'secret'>;
+  nowMs: number;
+}
+
+/** The identity row of a new host. */
+export function newIdentityRow({ hostName, seed, sealKey, nowMs }: NewIdentity): IdentityRow {
+  const { publicKey } = signerFromSeed(seed);
+  const life = { sinceMs: nowMs, retiredAtMs: null };
+  return {
+    hostName,
+    createdAtMs: nowMs,
+    keys: [{ publicKey, seed: seed.toString('base64'), ...life }],
+    sealKeys: [{ ...sealKey, ...life }],
+    rotations: [],
+    receiptFloor: 0,
+  };
+}
+
+/** The identity in a stored row. Throws unless it has one present key of each kind, and the seed belongs to the key. */
+export function identityOf(row: IdentityRow): Identity {
+  const { publicKey, seed } = living(row.keys);
+  const signer = signerFromSeed(Buffer.from(seed, 'base64'));
+  if (signer.publicKey !== publicKey) throw new Error('invariant: the seed of the host key is that of another key');
+  return { hostName: row.hostName, signer, sealKey: living(row.sealKeys) };
+}
+
+/** The identity in the store. Throws when there is none. */
+export function loadIdentity(store: HostStore): Promise<Identity> {
+  return store.read((reader) => {
+    const row = reader.get('identity');
+    if (!row) throw new Error('invariant: a store has an identity');
+    return identityOf(row);
+  });
+}
+
+/** The signed advertisement of the encryption key, for paired hosts and relays: the same document for the same keys. */
+export function signedEncKey({ signer, sealKey }: Identity): PeerEncKey {
+  const advertisement = encKeyAdvertisement({
+    host_pubkey: signer.publicKey,
+    enc_pub: sealKey.encPub,
+    at: sealKey.sinceMs,
+  });
+  return {
+    hostPubkey: signer.publicKey,
+    encPub: sealKey.encPub,
+    at: sealKey.sinceMs,
+    sig: signer.sign(canonicalBytes(advertisement)),
+  };
+}
+
+/** The same document as paired hosts get it. */
+export function encKeyDocument(identity: Identity): LanEncKey {
+  const { hostPubkey, encPub, at, sig } = signedEncKey(identity);
+  return { host_pubkey: hostPubkey, enc_pub: encPub, at, sig };
+}
+
+function living<K extends HostKey | SealKey>(keys: readonly K[]): K {
+  const [key, another] = keys.filter(({ retiredAtMs }) => retiredAtMs === null);
+  if (!key || another) throw new Error('invariant: a host has exactly one key of a kind that is not retired');
+  return key;
+}
+
+/**
+ * Rotates this host's keys: both the old and the new key sign the rotation, which is kept for peers that do not know it yet.
+ *
+ * One transaction retires the old keys, adds the new ones and keeps the rotation. Mail sealed to the old
+ * encryption key still opens for 60 days, and peers still verify what the old key signed.
+ */
+
+/** Resolves when the new key is durable; it is sent to peers afterwards. */
+export async function rotateOwnKey(context: HostContext): Promise<RotateKeyResult> {
+  const seed = context.randomBytes(SEED_BYTES);
+  const { enc_pub: encPub, secret } = await generateSealKey();
+  return context.store.transact(async (tx) => {
+    const row = tx.get('identity');
+    if (!row) throw new Error('invariant: a store has an identity');
+    const { signer: oldSigner } = identityOf(row);
+    const newSigner = signerFromSeed(seed);
+    // Never earlier than the previous rotation, whatever the clock says.
+    const iat = Math.max(context.nowMs(), (row.rotations.at(-1)?.rec.iat ?? 0) + 1);
+    const rec = hostRotation({ old_pubkey: oldSigner.publicKey, new_pubkey: newSigner.publicKey, iat });
+    const bytes = canonicalBytes(rec);
+    const rotation: SignedRotation = { rec, old_sig: oldSigner.sign(bytes), new_sig: newSigner.sign(bytes) };
+    const life = { sinceMs: iat, retiredAtMs: null };
+    const next: IdentityRow = {
+      ...row,
+      keys: [...retired(row.keys, iat), { publicKey: newSigner.publicKey, seed: seed.toString('base64'), ...life }],
+      sealKeys: [...retired(row.sealKeys, iat), { encPub, secret, ...life }],
+      rotations: [...row.rotations, rotation],
+    };
+    const identity = identityOf(next);
+    tx.put('identity', [], next);
+    const peers = await livePeers(tx);
+    tx.afterCommit(() => context.emit({ type: 'identity-changed', identity }));
+    return {
+      host_pubkey: newSigner.publicKey,
+      fingerprint: displayFingerprint(newSigner.publicKey),
+      old_pubkey: oldSigner.publicKey,
+      peers: peers.length,
+    };
+  });
+}
+
+/** The rotations that lead from `key` to the present key, oldest first; all rotations when `key` is not this host's. */
+export function rotationsSince({ rotations }: IdentityRow, key: string): SignedRotation[] {
+  const at = rotations.findIndex(({ rec }) => rec.old_pubkey === key);
+  if (at >= 0) return rotations.slice(at);
+  return rotations.at(-1)?.rec.new_pubkey === key ? [] : rotations;
+}
+
+function retired<K extends HostKey | SealKey>(keys: readonly K[], atMs: number): K[] {
+  return keys.map((key) => (key.retiredAtMs === null ? { ...key, retiredAtMs: atMs } : key));
+}

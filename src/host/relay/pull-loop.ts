@@ -1,0 +1,223 @@
+/**
+ * Takes what waits for this host at the relay, in the order of its seqs.
+ *
+ *     page after received-through ─▶ chunks: items received and received-through, one transaction each ─▶ ack
+ *
+ * Specification, "Receiving host rules". Invariants:
+ *   - received-through moves over items that are done, without a gap, in the transaction that makes the last of them so;
+ *   - an ack is asked for only when that is durable, never beyond it, and its failure changes nothing;
+ *   - what shows that the store went back in time begins the queue at 0 again.
+ */
+import { type HostContext, isStoreFailure } from '../context.ts';
+import { cursorIn, positionIn, putCursor, putPosition } from './relay-rows.ts';
+import { RelayCallFailed } from './relay-request.ts';
+import type { V1Page } from './relay-v1-client.ts';
+import type { PeerRotations } from './peer-rotations.ts';
+import { itemOfV1, placedItems } from './pulled-items.ts';
+import type { RelayLink, RelayTiming } from './relay-link.ts';
+import type { RelaySession, V1Session, V2Session } from './relay-session.ts';
+import { takeItems } from './take-items.ts';
+
+/** After something that is no fault of the relay's. */
+const FAILED_PAUSE_MS = 60_000;
+/** A relay that went back in time again so soon is given a rest: it may do so for ever. */
+const REWIND_OFTEN_MS = 60_000;
+/** An empty page that came sooner was not held back by the relay. */
+const HELD_BACK_MS = 900;
+
+export interface PullLoopOptions {
+  context: HostContext;
+  link: RelayLink;
+  timing: RelayTiming;
+  rotations: PeerRotations;
+  stopping: AbortSignal;
+}
+
+export class PullLoop {
+  readonly #options: PullLoopOptions;
+  #running: Promise<void> = Promise.resolve();
+  /** Up to where the relay has deleted, as far as is known of this session. */
+  #acked: { session: RelaySession; through: unknown } | undefined;
+  /** Items asked for at once: fewer after a page that did not come. */
+  #limit = Number.POSITIVE_INFINITY;
+  #rewoundAtMs = Number.NEGATIVE_INFINITY;
+  #isHeldBack: boolean | null = null;
+  #headSeq: number | null = null;
+
+  constructor(options: PullLoopOptions) {
+    this.#options = options;
+  }
+
+  /** Whether the relay holds an empty page back; null before one came. */
+  get isHeldBack(): boolean | null {
+    return this.#isHeldBack;
+  }
+
+  /** The last seq that the relay gave an item for this host. */
+  get headSeq(): number | null {
+    return this.#headSeq;
+  }
+
+  start(): void {
+    this.#running = this.#run();
+  }
+
+  /** Resolves when nothing is under way any more. */
+  stop(): Promise<void> {
+    return this.#running;
+  }
+
+  async #run(): Promise<void> {
+    const { context, link, stopping } = this.#options;
+    for (;;) {
+      await this.#sleep(link.pauseMs);
+      const session = await link.ready();
+      if (!session || stopping.aborted) return;
+      if (link.pauseMs > 0) continue;
+      try {
+        await this.#sleep(await this.#turn(session));
+      } catch (error) {
+        if (stopping.aborted || isStoreFailure(error)) return;
+        if (error instanceof RelayCallFailed) {
+          this.#limit = Math.max(1, Math.floor(Math.min(this.#limit, session.limits.max_pull) / 2));
+          await link.failed(session, error);
+        } else {
+          context.log('error', 'what the relay holds could not be taken', { err: error });
+          await this.#sleep(FAILED_PAUSE_MS);
+        }
+      }
+    }
+  }
+
+  /** One page; answers how long to rest after it. Throws `RelayCallFailed`. */
+  #turn(session: RelaySession): Promise<number> {
+    return session.protocol === 2 ? this.#turnInV2(session) : this.#turnInV1(session);
+  }
+
+  async #turnInV2(session: V2Session): Promise<number> {
+    const { context, link, timing, stopping } = this.#options;
+    const { client, scope, limits } = session;
+    const after = await context.store.read((reader) => positionIn(reader, scope));
+    const acked = await this.#ack(session, after, () => client.ack(scope.epoch, after));
+    if (acked === 'rewind') return this.#rewind(session);
+    if (link.session !== session) return 0;
+    const limit = Math.max(1, Math.min(this.#limit, limits.max_pull));
+    const startedMs = context.monotonicMs();
+    // What could not be acked is acked soon, and not when something comes.
+    const wait = acked === 'failed' ? 0 : timing.waitSeconds;
+    const page = await client.pull({ after, limit, epoch: scope.epoch, wait });
+    if (page.epoch !== scope.epoch) {
+      link.ended(session);
+      return 0;
+    }
+    link.worked();
+    this.#limit = limit * 2;
+    this.#headSeq = page.head_seq;
+    if (page.head_seq < after) return this.#rewind(session);
+    const placed = placedItems(page, after, scope);
+    if (placed.length === 0) {
+      const isHeldBack = context.monotonicMs() - startedMs >= HELD_BACK_MS;
+      if (wait > 0) this.#isHeldBack = isHeldBack;
+      return isHeldBack ? 0 : this.#jittered(timing.pollMs);
+    }
+    const items = placed.map(({ item }) => item);
+    await this.#options.rotations.learnSenders(session, items);
+    const throughOf = (count: number): number => placed[count - 1]?.through ?? after;
+    const done = await takeItems(items, {
+      context,
+      done: (tx, count) => putPosition(tx, context, scope, throughOf(count)),
+      stopping,
+    });
+    if (done < items.length) return 0;
+    // All of it is in quarantine, and the same page would come again.
+    if (throughOf(done) === after) throw new RelayCallFailed('the relay showed no item that has a place', 200);
+    return 0;
+  }
+
+  /** A page of v1 has no seqs: only what stands behind all of it moves the cursor, and known items are duplicates. */
+  async #turnInV1(session: V1Session): Promise<number> {
+    const { context, link, timing, stopping } = this.#options;
+    const { client, scope } = session;
+    const after = await context.store.read((reader) => cursorIn(reader, scope));
+    if (after !== null) {
+      const acked = await this.#ack(session, after, () => client.ack(after));
+      if (acked === 'rewind') return this.#rewind(session);
+      if (link.session !== session) return 0;
+    }
+    let page: V1Page;
+    try {
+      page = await client.pull(after);
+    } catch (error) {
+      // A cursor that the relay does not know is one of another time.
+      if (!(error instanceof RelayCallFailed) || error.status !== 400 || after === null) throw error;
+      return this.#rewind(session);
+    }
+    link.worked();
+    this.#isHeldBack = false;
+    const { envelopes, cursor, more } = page;
+    const items = envelopes.map((envelope) => itemOfV1(envelope, scope));
+    const done = await takeItems(items, {
+      context,
+      done: (tx, count) => {
+        if (count === items.length) putCursor(tx, context, scope, cursor);
+      },
+      stopping,
+    });
+    if (done < items.length) return 0;
+    // Receipts and notices were passed over; and a cursor is what a new epoch shows itself by.
+    if (items.length === 0 && cursor !== after) {
+      await context.store.transact((tx) => putCursor(tx, context, scope, cursor));
+    }
+    return more && cursor !== after ? 0 : this.#jittered(timing.pollMs);
+  }
+
+  /** Asks the relay to delete what is done; that it could not is no matter: it is asked again before the next page. */
+  async #ack(
+    session: RelaySession,
+    through: number | string,
+    ask: () => Promise<unknown>,
+  ): Promise<'acked' | 'failed' | 'rewind'> {
+    const { link } = this.#options;
+    const acked = this.#acked?.session === session ? this.#acked.through : 0;
+    if (through === acked) return 'acked';
+    try {
+      await ask();
+      this.#acked = { session, through };
+    } catch (error) {
+      if (!(error instanceof RelayCallFailed)) throw error;
+      if (error.code === 'BAD_ACK') return 'rewind';
+      await link.failed(session, error);
+      return 'failed';
+    }
+    return 'acked';
+  }
+
+  /** Answers how long to rest after it. */
+  async #rewind(session: RelaySession): Promise<number> {
+    const { context, link, timing } = this.#options;
+    context.log('warn', 'the relay went back in time: its queue is read from the start');
+    this.#acked = undefined;
+    await link.rewound(session);
+    const isOften = context.monotonicMs() - this.#rewoundAtMs < REWIND_OFTEN_MS;
+    this.#rewoundAtMs = context.monotonicMs();
+    return isOften ? this.#jittered(timing.pollMs) : 0;
+  }
+
+  #jittered(ms: number): number {
+    return ms * (0.5 + this.#options.context.randomBytes(1).readUInt8() / 256);
+  }
+
+  #sleep(ms: number): Promise<void> {
+    const { stopping } = this.#options;
+    if (ms <= 0 || stopping.aborted) return Promise.resolve();
+    return new Promise((resolve) => {
+      const wake = (): void => {
+        clearTimeout(timer);
+        stopping.removeEventListener('abort', wake);
+        resolve();
+      };
+      const timer = setTimeout(wake, ms);
+      stopping.addEventListener('abort', wake, { once: true });
+    });
+  }
+}

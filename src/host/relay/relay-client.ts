@@ -1,0 +1,245 @@
+/**
+ * Speaks the relay's v2 protocol for one host: signs hops, sends requests, and holds every answer to its shape, its
+ * size and its time. Nothing is followed elsewhere.
+ *
+ * It decides nothing: whether to retry, what to pin, and what an answer means for an outbox row is its caller's.
+ */
+import { type Static, Type } from 'typebox';
+import { ITEM_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
+import { sha256Hex } from '../../protocol/digest.ts';
+import type { AcceptReceipt, SenderList } from '../../protocol/documents.ts';
+import { parseEpoch } from '../../protocol/epoch.ts';
+import { HOP_HEADERS, hopV2Message } from '../../protocol/hop.ts';
+import { type ItemKind, type PushedKind, isObject } from '../../protocol/items.ts';
+import type { Limits } from '../../protocol/limits.ts';
+import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
+import {
+  AckResponse,
+  InfoResponse,
+  ItemStored,
+  PullResponse,
+  PushResponse,
+  RotateResponse,
+  RotationShown,
+  SendersResponse,
+} from '../../protocol/responses.ts';
+import type { SignedRotation } from '../core/rows.ts';
+import {
+  type Enrolled,
+  RelayCallFailed,
+  type RelayClientOptions,
+  type ShownEncKey,
+  enrolAt,
+  noRelay,
+  openParser,
+  parseEncKeyPublished,
+  parseEncKeyShown,
+  sendRelayRequest,
+  shaped,
+} from './relay-request.ts';
+
+export type RelayInfo = Omit<Static<typeof InfoResponse>, 'relay_pubkey' | 'limits'> & {
+  relay_pubkey: PublicKey;
+  limits: Limits;
+};
+export interface ItemToPush {
+  kind: PushedKind;
+  item_id: string;
+  targets: { host_pubkey: PublicKey; wire_b64: string }[];
+}
+
+/** `status` is `''` for a result that is none. */
+export interface PushResult {
+  item_id: string | null;
+  status: string;
+  targets?: { host_pubkey: PublicKey; seq: number }[];
+  accept?: AcceptReceipt;
+  sig?: string;
+}
+
+export interface PulledItem {
+  seq: number;
+  kind: ItemKind;
+  item_id: string;
+  sender_pubkey: PublicKey;
+  wire_b64: string;
+}
+
+export interface PulledPage {
+  epoch: string;
+  head_seq: number;
+  items: PulledItem[];
+  /** Items of the page that have not this shape. Their seq is null where it cannot be read. */
+  unreadable: { seq: number | null; bytes: Buffer }[];
+  last_seq: number;
+  more: boolean;
+}
+
+export interface PullOptions {
+  after?: number;
+  limit?: number;
+  epoch?: string;
+  /** Seconds to wait for an item when there is none. */
+  wait?: number;
+}
+
+/** One item that cannot be read does not make the others unreadable. */
+const ANY_PULLED = openParser(PullResponse.properties.items.items);
+const ANY_STORED = openParser(ItemStored);
+const STATUS_CHARACTERS_MAX = 200;
+const ANY_REJECTED = openParser(
+  Type.Object({
+    item_id: Type.Union([Type.String(), Type.Null()]),
+    status: Type.String({ pattern: '^rejected:', maxLength: STATUS_CHARACTERS_MAX }),
+  }),
+);
+const parse = {
+  rotate: openParser(RotateResponse),
+  rotation: openParser(RotationShown),
+  info: openParser(InfoResponse),
+  senders: openParser(SendersResponse),
+  push: openParser(Type.Object({ ...PushResponse.properties, results: Type.Array(Type.Unknown()) })),
+  pull: openParser(Type.Object({ ...PullResponse.properties, items: Type.Array(Type.Unknown()) })),
+  ack: openParser(AckResponse),
+};
+
+export class RelayClient {
+  readonly #options: RelayClientOptions;
+  #relayPubkey: PublicKey | undefined;
+
+  /** `relayPubkey` is the pinned key of the relay; without one the first answer of `info` is taken. */
+  constructor(options: RelayClientOptions, relayPubkey?: PublicKey) {
+    this.#options = options;
+    this.#relayPubkey = relayPubkey;
+  }
+
+  // Every method throws `RelayCallFailed`; `RelayProblem` of these when the relay answered and refused.
+
+  /** Without a hop: who the relay is. */
+  async info(): Promise<RelayInfo> {
+    const info = shaped(await this.#send('GET', '/v2/relay/info', {}, undefined), parse.info) as RelayInfo;
+    if (parsePublicKey(info.relay_pubkey) === undefined || parseEpoch(info.epoch) === undefined) throw noRelay();
+    this.#relayPubkey ??= info.relay_pubkey;
+    return info;
+  }
+
+  /** With a hop: `you` says what the relay holds for this host. */
+  async ownInfo(): Promise<RelayInfo> {
+    return shaped(await this.request('GET', '/v2/relay/info'), parse.info) as RelayInfo;
+  }
+
+  /** Asks for a challenge and enrols with it; `proof` is what the relay's authority asks for. */
+  async enrol(ownerFp = '', proof?: unknown): Promise<Enrolled> {
+    return enrolAt(this.#options, await this.#pinnedKey(), ownerFp, proof);
+  }
+
+  /** Carries its own proof. */
+  async rotate(rotation: SignedRotation): Promise<Static<typeof RotateResponse>> {
+    return shaped(await this.#send('POST', '/v2/relay/rotate', {}, { rotation }), parse.rotate);
+  }
+
+  async publishEncKey(advertisement: { enc_pub: string; at: number; sig: string }): Promise<{ at: number }> {
+    return shaped(await this.request('POST', '/v1/relay/enc-key', advertisement), parseEncKeyPublished);
+  }
+
+  /** What the host of this key published; null when it is unknown, revoked, or published nothing. */
+  async encKeyOf(key: PublicKey): Promise<ShownEncKey | null> {
+    const target = `/v2/relay/enc-key?key=${encodeURIComponent(key)}`;
+    return shaped(await this.request('GET', target), parseEncKeyShown).enc_key;
+  }
+
+  /** The record by which the host of this key replaced it; null when the relay has none. */
+  async rotationOf(key: PublicKey): Promise<SignedRotation | null> {
+    const target = `/v2/relay/rotation?key=${encodeURIComponent(key)}`;
+    const { rotation } = shaped(await this.request('GET', target), parse.rotation);
+    const oldKey = parsePublicKey(rotation?.rec.old_pubkey);
+    const newKey = parsePublicKey(rotation?.rec.new_pubkey);
+    if (!rotation) return null;
+    if (!oldKey || !newKey) throw noRelay();
+    return { ...rotation, rec: { ...rotation.rec, old_pubkey: oldKey, new_pubkey: newKey } };
+  }
+
+  async publishSenders(list: SenderList, sig: string): Promise<{ senders: number; iat: number }> {
+    return shaped(await this.request('POST', '/v2/relay/senders', { list, sig }), parse.senders);
+  }
+
+  /** Each item's outcome is in `results`, as many as there are items. */
+  async push(items: readonly ItemToPush[]): Promise<{ epoch: string; results: PushResult[] }> {
+    const { epoch, results } = shaped(await this.request('POST', '/v2/relay/items', { items }), parse.push);
+    if (results.length !== items.length) throw new RelayCallFailed('the relay answered for other items', 200);
+    return { epoch, results: results.map(resultOf) };
+  }
+
+  /** 409 `EPOCH_CHANGED` when `epoch` is not the current one. */
+  async pull(options: PullOptions = {}): Promise<PulledPage> {
+    const query = new URLSearchParams();
+    for (const [name, value] of Object.entries(options)) if (value !== undefined) query.set(name, String(value));
+    const target = query.size === 0 ? '/v2/relay/items' : `/v2/relay/items?${query.toString()}`;
+    await this.#pinnedKey();
+    const headers = this.hopHeaders('GET', target, '');
+    const longerMs = (options.wait ?? 0) * 1000;
+    const request = { method: 'GET', target, headers, longerMs, unparsed: 'items' };
+    const page = shaped(await sendRelayRequest(this.#options, request), parse.pull);
+    const items: PulledItem[] = [];
+    const unreadable: PulledPage['unreadable'] = [];
+    for (const bytes of page.items as Buffer[]) {
+      const value = parseJsonBounded(bytes, ITEM_JSON_BOUNDS);
+      const item = ANY_PULLED(value);
+      if (item) items.push(item as PulledItem);
+      else unreadable.push({ seq: seqOf(value), bytes });
+    }
+    return { ...page, items, unreadable };
+  }
+
+  /** 400 `BAD_ACK` when `through` lies beyond the head. */
+  async ack(epoch: string, through: number): Promise<Static<typeof AckResponse>> {
+    return shaped(await this.request('POST', '/v2/relay/ack', { epoch, through }), parse.ack);
+  }
+
+  /** One signed request, which may take `longerMs` more than others. */
+  async request(method: string, target: string, body?: unknown, longerMs = 0): Promise<Record<string, unknown>> {
+    await this.#pinnedKey();
+    const text = body === undefined ? undefined : JSON.stringify(body);
+    return this.#send(method, target, this.hopHeaders(method, target, text ?? ''), body, longerMs);
+  }
+
+  /** The headers of a signed hop. `info` or a pinned key must have come first. */
+  hopHeaders(method: string, target: string, bodyText: string): Record<string, string> {
+    const { signer, hostName, nowMs } = this.#options;
+    if (!this.#relayPubkey) throw new Error('invariant: the key of the relay is known before a hop is signed');
+    const timestamp = String(nowMs());
+    const message = hopV2Message({ method, target, timestamp, bodyHash: sha256Hex(bodyText) }, this.#relayPubkey);
+    return {
+      [HOP_HEADERS.host]: hostName,
+      [HOP_HEADERS.key]: signer.publicKey,
+      [HOP_HEADERS.timestamp]: timestamp,
+      [HOP_HEADERS.signature]: signer.sign(message),
+    };
+  }
+
+  async #pinnedKey(): Promise<PublicKey> {
+    if (!this.#relayPubkey) await this.info();
+    if (!this.#relayPubkey) throw new TypeError('the relay showed no public key');
+    return this.#relayPubkey;
+  }
+
+  #send(
+    method: string,
+    target: string,
+    headers: Record<string, string>,
+    body: unknown,
+    longerMs = 0,
+  ): Promise<Record<string, unknown>> {
+    return sendRelayRequest(this.#options, { method, target, headers, body, longerMs });
+  }
+}
+
+function seqOf(value: unknown): number | null {
+  const seq = isObject(value) ? value['seq'] : undefined;
+  return Number.isSafeInteger(seq) ? (seq as number) : null;
+}
+
+function resultOf(value: unknown): PushResult {
+  const known: unknown = ANY_STORED(value) ?? ANY_REJECTED(value) ?? { item_id: null, status: '' };
+  return known as PushResult;
+}

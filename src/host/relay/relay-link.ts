@@ -1,0 +1,313 @@
+/**
+ * The connection to the pinned relay. The link checks the relay's key and epoch and registers this host; pulling and
+ * pushing take their session from it and report what went wrong.
+ *
+ *     info ─▶ the pinned key? ─▶ epoch ─▶ rotations, enrolment, enc key, senders, each checked ─▶ session (connect.ts)
+ *
+ * A session belongs to one key of this host and one epoch. Another epoch, `NOT_ENROLLED`, or a new key on either side
+ * ends it, and all steps begin again. No answer or `retry-after` only makes a pause.
+ */
+import { displayFingerprint } from '../../protocol/public-key.ts';
+import type { RelayEnrolmentRow, RelayRow } from '../core/rows.ts';
+import { type HostContext, isStoreFailure } from '../context.ts';
+import { type RelayScope, dropEnrolment, noteSeenKey, rewindPosition, notifyOutbox } from './relay-rows.ts';
+import { AnotherRelay, RelayCallFailed, isNotEnrolled } from './relay-request.ts';
+import { type Connected, connect } from './connect.ts';
+import { RENEW_BEFORE_MS } from './register-host.ts';
+import { TokenUnavailable } from './enrolment-token.ts';
+import type { RelaySession } from './relay-session.ts';
+
+export interface RelayTiming {
+  /** The pause after the first failure, and the longest. */
+  pauseFirstMs: number;
+  pauseMaxMs: number;
+  /** Between pulls where the relay does not hold an empty page back. */
+  pollMs: number;
+  /** How long a pull asks the relay to wait. */
+  waitSeconds: number;
+}
+/** The config of a host may say otherwise (daemon.ts). */
+export const RELAY_TIMING: RelayTiming = { pauseFirstMs: 1_000, pauseMaxMs: 300_000, pollMs: 15_000, waitSeconds: 25 };
+/** The relay's info is read again after this. */
+const REFRESH_MS = 3_600_000;
+
+export type LinkState = 'unset' | 'key-changed' | 'connecting' | 'ready' | 'failing';
+
+export interface LinkProblem {
+  code: string;
+  message: string;
+  atMs: number;
+}
+
+export interface RelayLinkOptions {
+  context: HostContext;
+  timing: RelayTiming;
+  stopping: AbortSignal;
+}
+
+export class RelayLink {
+  readonly #options: RelayLinkOptions;
+  readonly #context: HostContext;
+  #session: RelaySession | undefined;
+  #ending = new AbortController();
+  #state: LinkState = 'connecting';
+  #problem: LinkProblem | undefined;
+  #skewMs: number | null = null;
+  #establishing: Promise<void> | undefined;
+  #again = false;
+  #failures = 0;
+  #pausedUntilMs = 0;
+  #timer: NodeJS.Timeout | undefined;
+  readonly #progress: { scope: string; rotations: number } = { scope: '', rotations: 0 };
+  #waiting: ((session: RelaySession | undefined) => void)[] = [];
+
+  constructor(options: RelayLinkOptions) {
+    this.#options = options;
+    this.#context = options.context;
+    options.stopping.addEventListener('abort', () => this.#release(undefined), { once: true });
+  }
+
+  get session(): RelaySession | undefined {
+    return this.#session;
+  }
+
+  get state(): LinkState {
+    return this.#state;
+  }
+
+  /** Why the relay cannot be used at present. */
+  get problem(): LinkProblem | undefined {
+    return this.#problem;
+  }
+
+  /** How far this host's clock is ahead of the relay's. */
+  get skewMs(): number | null {
+    return this.#skewMs;
+  }
+
+  /** How long nothing may be asked of the relay. */
+  get pauseMs(): number {
+    return Math.max(0, this.#pausedUntilMs - this.#context.monotonicMs());
+  }
+
+  /** The session, when there is one; `undefined` when this host stops. */
+  ready(): Promise<RelaySession | undefined> {
+    if (this.#session || this.#options.stopping.aborted) return Promise.resolve(this.#session);
+    return new Promise((resolve) => {
+      this.#waiting.push(resolve);
+    });
+  }
+
+  /** Goes through all steps again: reads the relay's info, and publishes what changed here. */
+  refresh(): void {
+    if (this.#options.stopping.aborted) return;
+    clearTimeout(this.#timer);
+    this.#again = true;
+    this.#establishing ??= this.#run();
+  }
+
+  /** Begins again with the relay that is pinned now, without a pause. */
+  restart(): void {
+    this.#leave();
+    this.#failures = 0;
+    this.#pausedUntilMs = 0;
+    this.#problem = undefined;
+    this.refresh();
+  }
+
+  /** A request of the session succeeded. */
+  worked(): void {
+    this.#failures = 0;
+    if (this.#session) this.#setState('ready', undefined);
+  }
+
+  /** A request of `session` failed. Pauses, and ends the session where the failure says so. */
+  async failed(session: RelaySession, error: RelayCallFailed): Promise<void> {
+    if (this.#options.stopping.aborted || session !== this.#session) return;
+    const isOver = error.code === 'EPOCH_CHANGED' || error.status === 401;
+    // In v1 nothing but an enrolment tells the new epoch.
+    const isUnknown = isNotEnrolled(error) || (error.code === 'EPOCH_CHANGED' && session.protocol === 1);
+    if (isUnknown) await this.#context.store.transact((tx) => dropEnrolment(tx, session.scope));
+    this.#pause(error, isOver);
+    if (isOver) this.#end(session);
+  }
+
+  /** An answer came from another epoch than the session's. When that happens again and again, the pauses grow. */
+  ended(session: RelaySession): void {
+    if (session !== this.#session) return;
+    this.#pause(new RelayCallFailed('the relay answers from another epoch than it says it is in', 200), true);
+    this.#end(session);
+  }
+
+  /** The relay's store went back in time within the session's epoch. That is handled as a new epoch is. */
+  async rewound(session: RelaySession): Promise<void> {
+    const context = this.#context;
+    await context.store.transact((tx) => rewindPosition(tx, context, session.scope));
+    this.#end(session);
+  }
+
+  async stop(): Promise<void> {
+    clearTimeout(this.#timer);
+    await this.#establishing;
+  }
+
+  #end(session: RelaySession): void {
+    if (this.#session !== session) return;
+    this.#leave();
+    this.#state = 'connecting';
+    this.refresh();
+  }
+
+  async #run(): Promise<void> {
+    // Its promise is kept before it can end.
+    await Promise.resolve();
+    try {
+      while (this.#again && !this.#options.stopping.aborted) {
+        if (this.pauseMs > 0) {
+          this.#later(this.pauseMs);
+          break;
+        }
+        this.#again = false;
+        await this.#establish();
+      }
+    } catch (error) {
+      if (!isStoreFailure(error)) {
+        this.#context.log('error', 'the relay could not be used', { err: error });
+        this.#later(this.#options.timing.pauseMaxMs);
+      }
+    } finally {
+      this.#establishing = undefined;
+    }
+  }
+
+  async #establish(): Promise<void> {
+    const context = this.#context;
+    const row = await context.store.read((reader) => reader.get('relay'));
+    if (!row || row.seenKey) {
+      this.#leave();
+      this.#setState(row ? 'key-changed' : 'unset', row && keyChanged(row));
+      return;
+    }
+    try {
+      const made = await this.#connect(row);
+      if (!made) return;
+      await this.#enter(made.session);
+      this.#later(refreshInMs(made.known, context.nowMs()));
+    } catch (error) {
+      if (this.#options.stopping.aborted) return;
+      if (!(error instanceof RelayCallFailed) && !(error instanceof TokenUnavailable)) throw error;
+      this.#pause(error, false);
+      this.#later(this.pauseMs);
+    }
+  }
+
+  async #enter(made: RelaySession): Promise<void> {
+    const context = this.#context;
+    const { scope, limits, retentionMs: keptMs } = made;
+    const { relayPubkey, epoch } = scope;
+    if (this.#session?.protocol === made.protocol && isSameScope(this.#session.scope, scope)) {
+      Object.assign(this.#session, { limits, retentionMs: keptMs });
+      this.#setState('ready', undefined);
+      return;
+    }
+    this.#leave();
+    this.#ending = made.ending;
+    this.#session = made;
+    this.#setState('ready', undefined);
+    // Rows that this brings forward are sent at once, so the session is there first.
+    await context.store.transact((tx) => notifyOutbox(tx, context, { type: 'relay-ready', relayPubkey, epoch }));
+    this.#release(made);
+  }
+
+  #leave(): void {
+    this.#session = undefined;
+    this.#ending.abort();
+  }
+
+  /** Undefined when the relay showed another key, or when the pinned relay or this host's key changed meanwhile. */
+  async #connect(row: RelayRow): Promise<Connected | undefined> {
+    const context = this.#context;
+    const identity = context.identity();
+    let made: Connected;
+    try {
+      made = await connect({
+        context,
+        identity,
+        row,
+        progress: this.#progress,
+        noteSkew: (ms) => void (this.#skewMs = ms),
+        stopping: this.#options.stopping,
+      });
+    } catch (error) {
+      if (!(error instanceof AnotherRelay)) throw error;
+      await context.store.transact((tx) => noteSeenKey(tx, context, row, error.shown));
+      context.log('error', 'the relay shows another key than the pinned one: it is not used until poste relay set', {
+        seen: displayFingerprint(error.shown),
+      });
+      this.#again = true;
+      return undefined;
+    }
+    const after = await context.store.read((reader) => reader.get('relay'));
+    const isAsBefore = after?.pubkey === row.pubkey && after.url === row.url && context.identity() === identity;
+    if (!isAsBefore) {
+      this.#again = true;
+      return undefined;
+    }
+    return made;
+  }
+
+  #pause(error: RelayCallFailed | TokenUnavailable, isOver: boolean): void {
+    const { pauseFirstMs, pauseMaxMs } = this.#options.timing;
+    const failures = ++this.#failures;
+    const half = Math.min(pauseMaxMs, pauseFirstMs * 2 ** Math.min(failures - 1, 30)) / 2;
+    const jitter = this.#context.randomBytes(1).readUInt8() / 256;
+    // A session that ended is begun again at once, unless it ends again.
+    const backoffMs = isOver && failures === 1 ? 0 : half + half * jitter;
+    const retryAfterMs = (error instanceof RelayCallFailed && error.retryAfterMs) || 0;
+    // Another request may have been told to wait longer.
+    const untilMs = this.#context.monotonicMs() + Math.max(backoffMs, retryAfterMs);
+    this.#pausedUntilMs = Math.max(this.#pausedUntilMs, untilMs);
+    const code = error instanceof RelayCallFailed ? codeOf(error) : 'NO_TOKEN';
+    if (failures > 1 || !isOver)
+      this.#setState('failing', { code, message: error.message, atMs: this.#context.nowMs() });
+  }
+
+  #setState(state: LinkState, problem: LinkProblem | undefined): void {
+    if (problem && problem.code !== this.#problem?.code) {
+      this.#context.log('warn', `the relay: ${problem.message}`, { code: problem.code });
+    }
+    if (!problem && this.#problem && state === 'ready') this.#context.log('info', 'the relay can be used again');
+    this.#state = state;
+    this.#problem = problem;
+  }
+
+  #later(ms: number): void {
+    clearTimeout(this.#timer);
+    if (!this.#options.stopping.aborted) this.#timer = setTimeout(() => this.refresh(), ms);
+  }
+
+  #release(session: RelaySession | undefined): void {
+    for (const resolve of this.#waiting.splice(0)) resolve(session);
+  }
+}
+
+function codeOf({ code, status }: RelayCallFailed): string {
+  if (code !== '') return code;
+  return status === 0 ? 'UNREACHABLE' : `HTTP_${status}`;
+}
+
+function keyChanged({ seenKey, pubkey, isV1 }: RelayRow): LinkProblem {
+  const seen = seenKey ? displayFingerprint(seenKey.pubkey) : '';
+  const how = isV1 ? 'poste relay unset and set' : 'poste relay set';
+  const message = `the relay shows the key ${seen} and not ${displayFingerprint(pubkey)} as before: confirm it with ${how}`;
+  return { code: 'RELAY_KEY_MISMATCH', message, atMs: seenKey?.atMs ?? 0 };
+}
+
+function refreshInMs({ validUntilMs }: RelayEnrolmentRow, nowMs: number): number {
+  if (validUntilMs === null) return REFRESH_MS;
+  return Math.min(REFRESH_MS, Math.max(RENEW_BEFORE_MS / 4, validUntilMs - RENEW_BEFORE_MS - nowMs));
+}
+
+function isSameScope(a: RelayScope | undefined, b: RelayScope): boolean {
+  return a?.relayPubkey === b.relayPubkey && a.epoch === b.epoch && a.hostPubkey === b.hostPubkey;
+}

@@ -1,0 +1,246 @@
+/**
+ * One request to a relay and its answer, held to its shape, its size and its time. Nothing is followed elsewhere.
+ */
+import type { Static, TSchema } from 'typebox';
+import { REQUEST_JSON_BOUNDS, parseJsonBounded, splitJsonArray } from '../../protocol/bounded-json.ts';
+import { canonicalBytes } from '../../protocol/canonical-json.ts';
+import { enrolClaim } from '../../protocol/documents.ts';
+import type { Signer } from '../../protocol/ed25519.ts';
+import { parseEpoch } from '../../protocol/epoch.ts';
+import { isObject } from '../../protocol/items.ts';
+import { printableWithin } from '../../protocol/printable.ts';
+import { problemCodeOf, problemText } from '../../protocol/problem.ts';
+import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
+import { ChallengeResponse, EncKeyPublished, EncKeyShown, EnrolResponse } from '../../protocol/responses.ts';
+import { parserOf } from '../../protocol/schemas.ts';
+import { type HttpAnswer, HttpCaller, HttpRequestFailed } from '../../lib/http-request.ts';
+import { limitedSignal } from '../../lib/limited-signal.ts';
+
+/** For the whole of an answer to come, besides the time that a pull asked the relay to wait. */
+const ANSWER_TIMEOUT_MS = 30_000;
+/** A page of 8 MiB of wire bytes in base64, and room for relays with larger pages. */
+const ANSWER_BYTES_MAX = 32 << 20;
+/** Items of a page that are told apart: what follows is one item, which nobody can read. */
+const ELEMENTS_MAX = 10_000;
+const REASON_CHARACTERS_MAX = 300;
+const RETRY_AFTER_MAX_MS = 3_600_000;
+const PLAIN_CALLER = new HttpCaller();
+
+/** A code of this file: the relay answered, and nobody who is trusted vouches for its certificate. */
+export const CERTIFICATE_NOT_TRUSTED = 'CERTIFICATE_NOT_TRUSTED';
+const NOT_TRUSTED: ReadonlySet<string> = new Set([
+  'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
+  'SELF_SIGNED_CERT_IN_CHAIN',
+  'DEPTH_ZERO_SELF_SIGNED_CERT',
+  'UNABLE_TO_GET_ISSUER_CERT',
+  'UNABLE_TO_GET_ISSUER_CERT_LOCALLY',
+  'CERT_UNTRUSTED',
+  'CERT_SIGNATURE_FAILURE',
+  'INVALID_CA',
+]);
+/** What else may be wrong with a certificate, as people say it. */
+const UNFIT: ReadonlyMap<string, string> = new Map([
+  ['CERT_HAS_EXPIRED', 'that ran out'],
+  ['CERT_NOT_YET_VALID', 'that is not good yet'],
+  ['CERT_REVOKED', 'that was revoked'],
+  ['ERR_TLS_CERT_ALTNAME_INVALID', 'of another name'],
+]);
+
+let lastCaller: { pem: string; caller: HttpCaller } | undefined;
+
+/** For a relay whose authority is private: its certificates, in PEM, are trusted beside those of Node. */
+export function callerTrusting(ca: { pem: string } | undefined): HttpCaller | undefined {
+  if (!ca) return undefined;
+  if (lastCaller?.pem !== ca.pem) lastCaller = { pem: ca.pem, caller: new HttpCaller({ ca: ca.pem }) };
+  return lastCaller.caller;
+}
+
+/** No answer that can be used. `status` is 0 when there was none at all. */
+export class RelayCallFailed extends Error {
+  readonly status: number;
+  /** A code as problem.ts has them, or `''` when the answer was no problem document. */
+  readonly code: string;
+  readonly document: Readonly<Record<string, unknown>>;
+  /** How long the relay asks to be left alone. */
+  readonly retryAfterMs: number | undefined;
+
+  constructor(
+    message: string,
+    status = 0,
+    document: Readonly<Record<string, unknown>> = {},
+    more: { retryAfterMs?: number | undefined; cause?: unknown } = {},
+  ) {
+    super(message, { cause: more.cause });
+    this.status = status;
+    this.code = problemCodeOf(document);
+    this.document = document;
+    this.retryAfterMs = more.retryAfterMs;
+  }
+}
+
+/** An answer that is no success: what the relay said of it, as far as it said anything. */
+export class RelayProblem extends RelayCallFailed {
+  constructor(status: number, document: Readonly<Record<string, unknown>>, retryAfterMs?: number) {
+    super(`the relay answered ${status} ${problemText(document)}`, status, document, { retryAfterMs });
+  }
+}
+
+/** What a 401 may mean beside that the relay does not know this host. */
+const OF_ONE_REQUEST: ReadonlySet<string> = new Set(['BAD_SIGNATURE', 'CLOCK_SKEW', 'NO_CHALLENGE', 'REPLAYED_HOP']);
+
+/** Whether the relay does not know this host (specification, "Enrolment", rule 10), whatever words it has for that. */
+export function isNotEnrolled({ status, code }: RelayCallFailed): boolean {
+  return status === 401 && !OF_ONE_REQUEST.has(code);
+}
+
+/** Another relay than the one that was meant answers: `shown` is its key. */
+export class AnotherRelay extends RelayCallFailed {
+  readonly shown: PublicKey;
+
+  constructor(shown: PublicKey) {
+    super('a challenge came from another relay than the pinned one', 200);
+    this.shown = shown;
+  }
+}
+
+export interface RelayClientOptions {
+  /** The relay's address, without a trailing slash; a path prefix is allowed. */
+  url: string;
+  signer: Signer;
+  hostName: string;
+  nowMs: () => number;
+  /** Ends what is under way. */
+  stopping?: AbortSignal;
+  /** Whose certificates are trusted; those of Node alone when absent. */
+  caller?: HttpCaller | undefined;
+}
+
+export interface RelayRequest {
+  method: string;
+  target: string;
+  headers?: Record<string, string>;
+  body?: unknown;
+  /** More than others may take. */
+  longerMs?: number;
+  /** An array of the answer whose elements are not parsed: they stand in it as their bytes. */
+  unparsed?: string;
+}
+
+/** The JSON object that the relay answers. Throws `RelayProblem` when it refuses, and `RelayCallFailed`. */
+export async function sendRelayRequest(
+  { url, stopping, caller = PLAIN_CALLER }: Pick<RelayClientOptions, 'url' | 'stopping' | 'caller'>,
+  { method, target, headers = {}, body, longerMs = 0, unparsed }: RelayRequest,
+): Promise<Record<string, unknown>> {
+  const { signal, over } = limitedSignal(ANSWER_TIMEOUT_MS + longerMs, stopping);
+  let said: HttpAnswer;
+  try {
+    said = await caller.request(url + target, {
+      method,
+      headers: { ...headers, ...(body !== undefined && { 'content-type': 'application/json' }) },
+      body: body === undefined ? undefined : JSON.stringify(body),
+      signal,
+      answerBytesMax: ANSWER_BYTES_MAX,
+    });
+  } catch (error) {
+    if (!(error instanceof HttpRequestFailed)) throw error;
+    throw failedCall(error);
+  } finally {
+    over();
+  }
+  const { status, body: bytes, headers: answered } = said;
+  const retryAfterMs = retryAfterOf(answered['retry-after']);
+  const isGood = status >= 200 && status <= 299;
+  const answer = parsedAnswer(bytes, isGood ? unparsed : undefined);
+  if (!isGood) throw new RelayProblem(status, answer ?? {}, retryAfterMs);
+  if (!answer) throw noRelay();
+  return answer;
+}
+
+function failedCall(error: HttpRequestFailed): RelayCallFailed {
+  const { code, status } = error;
+  const more = { cause: error };
+  if (NOT_TRUSTED.has(code)) {
+    const message = `the relay answers, and its certificate is not trusted here (${code})`;
+    return new RelayCallFailed(message, 0, { code: CERTIFICATE_NOT_TRUSTED }, more);
+  }
+  const unfit = UNFIT.get(code);
+  if (unfit !== undefined)
+    return new RelayCallFailed(`the relay answers with a certificate ${unfit} (${code})`, 0, {}, more);
+  const reason = printableWithin(error.message, REASON_CHARACTERS_MAX);
+  return new RelayCallFailed(`the relay did not answer (${reason})`, status, {}, more);
+}
+
+function parsedAnswer(bytes: Buffer, unparsed: string | undefined): Record<string, unknown> | undefined {
+  if (unparsed === undefined) {
+    const answer = parseJsonBounded(bytes, REQUEST_JSON_BOUNDS);
+    return isObject(answer) ? answer : undefined;
+  }
+  const { rest, elements } = splitJsonArray(bytes, unparsed, REQUEST_JSON_BOUNDS, ELEMENTS_MAX);
+  // A second array of this name would be another page than the one that was split.
+  if (!isObject(rest) || !Array.isArray(rest[unparsed]) || rest[unparsed].length > 0) return undefined;
+  return { ...rest, [unparsed]: elements };
+}
+
+/** The typed answer. Throws `RelayCallFailed` when it has another shape. */
+export function shaped<T>(answer: unknown, parseAnswer: (value: unknown) => T | undefined): T {
+  const value = parseAnswer(answer);
+  if (value === undefined) throw noRelay();
+  return value;
+}
+
+export function noRelay(): RelayCallFailed {
+  return new RelayCallFailed('what answers there is no relay of this protocol', 200);
+}
+
+/** Members that are not known here are ignored: the schemas of the relay have none. */
+export function openParser<T extends TSchema>(schema: T): (value: unknown) => Static<T> | undefined {
+  const text = JSON.stringify(schema, (name, value: unknown) => (name === 'additionalProperties' ? undefined : value));
+  return parserOf(JSON.parse(text) as T);
+}
+
+export type Enrolled = Static<typeof EnrolResponse>;
+export type ShownEncKey = NonNullable<Static<typeof EncKeyShown>['enc_key']>;
+
+const parseChallenge = openParser(ChallengeResponse);
+const parseEnrolled = openParser(EnrolResponse);
+export const parseEncKeyShown = openParser(EncKeyShown);
+export const parseEncKeyPublished = openParser(EncKeyPublished);
+
+/** Asks for a challenge: its text, and the key of the relay that it is of. */
+export async function askChallenge(
+  options: RelayClientOptions,
+): Promise<{ challenge: string; relayPubkey: PublicKey }> {
+  const body = { pubkey: options.signer.publicKey };
+  const asked = await sendRelayRequest(options, { method: 'POST', target: '/v1/relay/challenge', body });
+  const { challenge, relay_pubkey: shown } = shaped(asked, parseChallenge);
+  const relayPubkey = parsePublicKey(shown);
+  if (relayPubkey === undefined) throw noRelay();
+  return { challenge, relayPubkey };
+}
+
+/** Enrols with a challenge of the relay of this key; `proof` is what its authority asks for. Throws `AnotherRelay`. */
+export async function enrolAt(
+  options: RelayClientOptions,
+  relayPubkey: PublicKey,
+  ownerFp: string,
+  proof: unknown,
+): Promise<Enrolled> {
+  const { signer, hostName: host } = options;
+  const { publicKey: pubkey } = signer;
+  const { challenge, relayPubkey: shown } = await askChallenge(options);
+  if (shown !== relayPubkey) throw new AnotherRelay(shown);
+  const fields = { challenge, relay_pubkey: relayPubkey, host, pubkey, owner_fp: ownerFp };
+  const sig = signer.sign(canonicalBytes(enrolClaim(fields)));
+  const body = { host, pubkey, owner_fp: ownerFp, sig, proof };
+  const enrolled = shaped(
+    await sendRelayRequest(options, { method: 'POST', target: '/v1/relay/enrol', body }),
+    parseEnrolled,
+  );
+  if (parseEpoch(enrolled.epoch) === undefined) throw noRelay();
+  return enrolled;
+}
+
+/** Seconds; a date is not read: the clocks may differ. */
+function retryAfterOf(text = ''): number | undefined {
+  return /^[0-9]{1,9}$/.test(text) ? Math.min(RETRY_AFTER_MAX_MS, Number(text) * 1000) : undefined;
+}

@@ -1,0 +1,256 @@
+/**
+ * Everything of the relay that the daemon runs: the link, the carrier of the outbox, the pulls, and what the owner sets
+ * and sees.
+ */
+import { displayFingerprint, hostFingerprint, isAcceptablePoint, parseFingerprint } from '../../protocol/public-key.ts';
+import { OPERATORS_KEY } from '../doctor/relay-checks.ts';
+import { type Refusal, refusal } from '../core/refusal.ts';
+import { parseRelayUrl } from '../core/relay-url.ts';
+import type { RelayProofSource, RelayRow } from '../core/rows.ts';
+import type {
+  PinnedRelay,
+  RelaySetInput,
+  RelaySetResult,
+  RelayStatusResult,
+  RelayUnsetResult,
+} from '../api/schemas/peers.ts';
+import type { HostContext } from '../context.ts';
+import { enrolmentIn, pinRelay, positionIn, unpinRelay } from './relay-rows.ts';
+import type { Reader } from '../store/host-store.ts';
+import { certificatesOf } from '../../lib/certificates.ts';
+import { CERTIFICATE_NOT_TRUSTED, RelayCallFailed, callerTrusting } from './relay-request.ts';
+import { QuarantineRetries } from '../inbound/quarantine.ts';
+import { shownRelay } from './connect.ts';
+import { PeerRotations } from './peer-rotations.ts';
+import { PullLoop } from './pull-loop.ts';
+import { RelayCarrier } from './push-batch.ts';
+import { RELAY_TIMING, RelayLink, type RelayTiming } from './relay-link.ts';
+import { EnrolledPeers } from './enrolled-peers.ts';
+
+export interface RelayServiceOptions {
+  context: HostContext;
+  timing?: Partial<RelayTiming>;
+}
+
+export class RelayService {
+  /** Takes what the outbox has for the relay. */
+  readonly carrier: RelayCarrier;
+  readonly #context: HostContext;
+  readonly #stopping = new AbortController();
+  readonly #link: RelayLink;
+  readonly #pull: PullLoop;
+  readonly #retries: QuarantineRetries;
+  #unlisten: () => void = () => undefined;
+
+  constructor({ context, timing: changes = {} }: RelayServiceOptions) {
+    const timing = { ...RELAY_TIMING, ...changes };
+    const stopping = this.#stopping.signal;
+    this.#context = context;
+    this.#link = new RelayLink({ context, timing, stopping });
+    this.#retries = new QuarantineRetries(context);
+    const rotations = new PeerRotations({ context, keyLearned: () => this.#retries.begin() });
+    const enrolledPeers = new EnrolledPeers(context, this.#link, rotations);
+    this.carrier = new RelayCarrier({ context, link: this.#link, enrolledPeers });
+    this.#pull = new PullLoop({ context, link: this.#link, timing, rotations, stopping });
+  }
+
+  start(): void {
+    this.#unlisten = this.#context.subscribe(({ type }) => {
+      if (type === 'peers-changed' || type === 'identity-changed') this.#link.refresh();
+      if (type === 'relay-changed') this.#link.restart();
+    });
+    this.#link.refresh();
+    this.#pull.start();
+  }
+
+  /** Ends requests under way; what they would have done is done again. */
+  async stop(): Promise<void> {
+    this.#unlisten();
+    this.#stopping.abort();
+    await Promise.all([this.#link.stop(), this.#pull.stop()]);
+    await this.#retries.stop();
+  }
+
+  /** Pins the relay at an address. A key that changed there has to be named. */
+  async set(input: RelaySetInput): Promise<RelaySetResult | Refusal> {
+    const context = this.#context;
+    const parsed = parseRelayUrl(input.url);
+    if ('fault' in parsed) return refusal('BAD_INPUT', sentence(parsed.fault), { field: 'url' });
+    const { url } = parsed;
+    const expected = input.key === undefined ? undefined : parseFingerprint(input.key);
+    if (input.key !== undefined && expected === undefined) {
+      return refusal('BAD_INPUT', 'The fingerprint must look like SHA256:… or have 64 hexadecimal digits.', {
+        field: 'key',
+      });
+    }
+    if (input.token_file !== undefined && input.token_command !== undefined) {
+      return refusal('BAD_INPUT', 'The token comes from a file or from a command, not from both.', {
+        field: 'token_file',
+      });
+    }
+    const known = await context.store.read((reader) => reader.get('relay'));
+    const ca = trustedOf(input, url) ?? (known?.url === url ? known.ca : undefined);
+    if (ca && 'code' in ca) return ca;
+    const relay = await this.#shownRelay(url, ca);
+    if ('code' in relay) return relay;
+    const { pubkey: shown, isV1 } = relay;
+    const fingerprint = displayFingerprint(shown);
+    if (isV1 && expected !== undefined) {
+      const message = `The relay at ${url} speaks only v1, which proves no key: it can be used without --key alone.`;
+      return refusal('RELAY_UNREACHABLE', message);
+    }
+    if (expected !== undefined && hostFingerprint(shown) !== expected) {
+      const message = `The relay at ${url} has the key ${fingerprint}, and not the one that you named: nothing was changed.`;
+      return refusal('RELAY_KEY_MISMATCH', message, { shown: fingerprint, expected: input.key });
+    }
+    return context.store.transact((tx): RelaySetResult | Refusal => {
+      const before = tx.get('relay');
+      const isSame = before?.pubkey === shown;
+      if (before && !before.isV1 && isV1 && (isSame || before.url === url)) {
+        const message = `The relay at ${url} spoke v2 and speaks v1 now: it is pinned, and used in v2 alone. poste relay unset lets it go.`;
+        return refusal('RELAY_UNREACHABLE', message);
+      }
+      if (before && !isSame && before.url === url && expected === undefined) {
+        const pinned = displayFingerprint(before.pubkey);
+        const message = `The relay at ${url} had the key ${pinned} and shows ${fingerprint} now: ask its operator which is right.`;
+        // In v1 no key can be named.
+        if (isV1) return refusal('RELAY_KEY_MISMATCH', `${message} poste relay unset lets this relay go.`);
+        const details = { shown: fingerprint, pinned };
+        return refusal('RELAY_KEY_MISMATCH', `${message} Name that one: --key ${OPERATORS_KEY}.`, details);
+      }
+      const kept = before?.url === url ? before.proof : null;
+      const proof = proofSource(input) ?? kept;
+      const row = pinRelay(tx, context, { url, pubkey: shown, proof, ...(ca && { ca }), ...(isV1 && { isV1 }) });
+      const trust = isSame ? 'same' : 'first-use';
+      return { relay: pinnedView(row), trust: expected === undefined ? trust : 'named' };
+    });
+  }
+
+  async #shownRelay(
+    url: string,
+    ca: RelayRow['ca'],
+  ): Promise<(Pick<RelayRow, 'pubkey'> & { isV1: boolean }) | Refusal> {
+    const { hostName, signer } = this.#context.identity();
+    const nowMs = (): number => this.#context.nowMs();
+    const stopping = this.#stopping.signal;
+    try {
+      const relay = await shownRelay({ url, signer, hostName, nowMs, stopping, caller: callerTrusting(ca) });
+      if (isAcceptablePoint(relay.pubkey)) return relay;
+      return refusal('RELAY_UNREACHABLE', `The key that the relay at ${url} shows is not a good one.`);
+    } catch (error) {
+      if (!(error instanceof RelayCallFailed)) throw error;
+      if (error.code === CERTIFICATE_NOT_TRUSTED) {
+        const given = ca ? `: the authority of ${ca.path} did not sign it` : '';
+        const message = `${url} cannot be used: ${error.message}${given}. If a private authority signed it, name its certificate: poste relay set ${url} --ca <file>.`;
+        return refusal('RELAY_UNREACHABLE', message);
+      }
+      return refusal('RELAY_UNREACHABLE', `${url} cannot be used: ${error.message}. Check the address and try again.`);
+    }
+  }
+
+  /** Uses no relay any more. Mail that it took may still arrive; no expiry notice will be seen. */
+  async unset(): Promise<RelayUnsetResult | Refusal> {
+    const context = this.#context;
+    return context.store.transact(async (tx) => {
+      const row = await unpinRelay(tx, context);
+      if (!row) return refusal('NO_RELAY', 'No relay is set: poste relay set sets one.');
+      const { relay_accepted: accepted } = await outboxCounts(tx);
+      return { relay: pinnedView(row), relay_accepted: accepted };
+    });
+  }
+
+  status(): Promise<RelayStatusResult> {
+    const context = this.#context;
+    const link = this.#link;
+    return context.store.read(async (reader) => {
+      const row = reader.get('relay');
+      const { publicKey: hostPubkey } = context.identity().signer;
+      const scope = row?.epoch ? { relayPubkey: row.pubkey, epoch: row.epoch, hostPubkey } : undefined;
+      const known = scope && enrolmentIn(reader, scope);
+      const { problem } = link;
+      let quarantined = 0;
+      for await (const { row: item } of reader.range('quarantine', [])) if (item.via === 'relay') quarantined++;
+      return {
+        relay: row ? pinnedView(row) : null,
+        state: row ? link.state : 'unset',
+        problem: row && problem ? { code: problem.code, message: problem.message, at: problem.atMs } : null,
+        seen_key: row?.seenKey
+          ? {
+              relay_pubkey: row.seenKey.pubkey,
+              fingerprint: displayFingerprint(row.seenKey.pubkey),
+              at: row.seenKey.atMs,
+            }
+          : null,
+        epoch: row?.epoch ?? null,
+        clock_ahead_ms: row ? link.skewMs : null,
+        limits: link.session?.limits ?? null,
+        enrolment: known
+          ? {
+              checked_at: known.checkedAtMs,
+              authorized_by: known.authorizedBy,
+              account: known.account,
+              crowded: known.isCrowded,
+              valid_until: known.validUntilMs,
+              enc_key: known.encKey && { at: known.encKey.at, checked_at: known.encKey.checkedAtMs },
+              senders: known.senders && {
+                count: known.senders.count,
+                iat: known.senders.iat,
+                checked_at: known.senders.checkedAtMs,
+              },
+            }
+          : null,
+        received_through: scope ? positionIn(reader, scope) : 0,
+        head_seq: row ? this.#pull.headSeq : null,
+        long_poll: row ? this.#pull.isHeldBack : null,
+        outbox: await outboxCounts(reader),
+        quarantined,
+      };
+    });
+  }
+}
+
+function proofSource({ token_file: path, token_command: command }: RelaySetInput): RelayProofSource | null {
+  if (path !== undefined) return { type: 'file', path };
+  return command === undefined ? null : { type: 'command', command };
+}
+
+/** The certificates that are named for a relay; a refusal when they cannot be used. */
+function trustedOf({ ca }: RelaySetInput, url: string): RelayRow['ca'] | Refusal {
+  if (!ca) return undefined;
+  if (!url.startsWith('https:')) {
+    return refusal('BAD_INPUT', `A relay at ${url} shows no certificate: --ca is for https.`, { field: 'ca' });
+  }
+  const pem = certificatesOf(ca.pem);
+  if (pem !== undefined) return { pem, path: ca.path };
+  const message = `${ca.path} holds no certificate that can be read: it must be PEM, with -----BEGIN CERTIFICATE-----.`;
+  return refusal('BAD_INPUT', message, { field: 'ca' });
+}
+
+function pinnedView({ url, pubkey, pinnedAtMs, proof, ca, isV1 }: RelayRow): PinnedRelay {
+  return {
+    url,
+    relay_pubkey: pubkey,
+    fingerprint: displayFingerprint(pubkey),
+    pinned_at: pinnedAtMs,
+    protocol: isV1 ? 1 : 2,
+    token_from: proof?.type ?? null,
+    ca_file: ca?.path ?? null,
+  };
+}
+
+async function outboxCounts(reader: Reader): Promise<RelayStatusResult['outbox']> {
+  const counts = { pending: 0, relay_accepted: 0, receipts_pending: 0 };
+  for await (const { row } of reader.range('peer', [])) {
+    for await (const { key } of reader.range('outboxDue', [row.peerId])) {
+      const { kind, state } = reader.get('outbox', key[2]) ?? {};
+      if (kind === 'receipt') counts.receipts_pending += state === 'pending' ? 1 : 0;
+      else if (state === 'pending') counts.pending++;
+      else if (state === 'relay-accepted') counts.relay_accepted++;
+    }
+  }
+  return counts;
+}
+
+function sentence(text: string): string {
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
+}

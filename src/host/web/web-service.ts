@@ -1,0 +1,188 @@
+/**
+ * The owner's page: its listener, routes and live events. The listener takes connections from this machine only, and runs
+ * from the first link until the daemon stops.
+ */
+import { STATUS_CODES } from 'node:http';
+import { Access, type PageNames } from '../../http/browser-session/access.ts';
+import { builtPage, readAssets } from '../../http/browser-session/assets.ts';
+import { pageLink } from '../../http/browser-session/entry.ts';
+import { eventText, LiveStreams, STILL_HERE } from '../../http/browser-session/live-streams.ts';
+import { ownHosts } from '../../http/browser-session/own-hosts.ts';
+import { type PageRoute, pageRoutes } from '../../http/browser-session/page-routes.ts';
+import { Sessions, TOKEN_LIFETIME_MS } from '../../http/browser-session/sessions.ts';
+import { connectionsOfAll } from '../../http/connections.ts';
+import { type HttpServer, ListenFailed, type Reply } from '../../http/exchange.ts';
+import type { RequestPipeline } from '../../http/pipeline.ts';
+import { jsonReply, otherProblemReply } from '../../http/replies.ts';
+import { listenNode } from '../../http/server-node.ts';
+import type { ListenAddress } from '../../lib/listen-address.ts';
+import { type Handlers, parseOperationInput, perform, STATUS_OF, type WebLinks } from '../api/handlers.ts';
+import { type OperationName, REQUEST_BYTES_MAX } from '../api/operations.ts';
+import type { WebLinkResult } from '../api/schemas/daemon.ts';
+import type { HostContext, HostEvent } from '../context.ts';
+import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
+import { OWNER_ID } from '../core/rows.ts';
+import { pagePipeline } from './page-pipeline.ts';
+
+const PAGE: PageNames = { path: '/mail', cookie: 'poste_mail', command: 'poste inbox --web' };
+
+/** Any user of this machine can connect: idle connections give way. */
+const CONNECTIONS_MAX = 64;
+
+export interface WebServiceOptions {
+  context: HostContext;
+  /** Called at the first link: the handlers need this service themselves. */
+  handlers: () => Handlers;
+  listen: ListenAddress;
+  /** Where the built page is; absent: in `dist`. */
+  pageFolder?: string | undefined;
+}
+
+interface Serving {
+  server: HttpServer;
+  handler: RequestPipeline<PageRoute>;
+  streams: LiveStreams;
+}
+
+export class WebService implements WebLinks {
+  readonly #options: WebServiceOptions;
+  readonly #sessions: Sessions;
+  readonly #stopping = new AbortController();
+  #serving: Promise<Serving | Refusal> | undefined;
+
+  constructor(options: WebServiceOptions) {
+    const { context } = options;
+    this.#options = options;
+    this.#sessions = new Sessions(
+      () => context.monotonicMs(),
+      (count) => context.randomBytes(count),
+    );
+  }
+
+  /** A link that opens the page once, within a minute. Refuses `UNAVAILABLE` when the page cannot be served. */
+  async link(): Promise<WebLinkResult | Refusal> {
+    if (this.#stopping.signal.aborted) return refusal('UNAVAILABLE', 'the daemon is stopping: start it again');
+    const { context, listen } = this.#options;
+    this.#serving ??= this.#started();
+    const serving = await this.#serving;
+    if (isRefusal(serving)) return serving;
+    const address = { host: listen.host, port: serving.server.port };
+    const url = pageLink(address, PAGE.path, this.#sessions.issueToken());
+    return { url, expires_at: context.nowMs() + TOKEN_LIFETIME_MS };
+  }
+
+  /** Takes no new request, ends every stream, and resolves when every request that came is answered. */
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    const serving = await this.#serving?.catch(() => undefined);
+    if (!serving || isRefusal(serving)) return;
+    serving.server.stopAccepting();
+    serving.streams.close();
+    await serving.handler.drain();
+    serving.server.close();
+  }
+
+  /** After a failure the next link tries again. */
+  async #started(): Promise<Serving | Refusal> {
+    let serving: Serving | Refusal | undefined;
+    try {
+      serving = await this.#start();
+      return serving;
+    } finally {
+      if (!serving || isRefusal(serving)) this.#serving = undefined;
+    }
+  }
+
+  async #start(): Promise<Serving | Refusal> {
+    const { context, handlers, listen, pageFolder = builtPage('mail') } = this.#options;
+    const assets = await readAssets(pageFolder, PAGE.path);
+    if (!assets) return refusal('UNAVAILABLE', 'the page was not built with this program: npm run build makes it');
+    let port = listen.port;
+    const sessions = this.#sessions;
+    const access = new Access({ page: PAGE, sessions, ownHosts: () => ownHosts(listen.host, port) });
+    const streams = new LiveStreams({ sessions, listen: (send) => listenForMail(context, send) });
+    const routes = [
+      ...pageRoutes({ access, sessions, assets, streams }),
+      ...mailRoutes({ access, handlers: handlers(), stopping: this.#stopping.signal }),
+    ];
+    const unexpected = (error: unknown): void => context.log('error', 'a request of the page failed', { err: error });
+    const handler = pagePipeline({ routes, unexpected });
+    try {
+      const server = await listenNode({
+        ...listen,
+        handler: (exchange) => handler.handle(exchange),
+        connections: connectionsOfAll(CONNECTIONS_MAX),
+      });
+      ({ port } = server);
+      return { server, handler, streams };
+    } catch (error) {
+      if (!(error instanceof ListenFailed)) throw error;
+      return refusal('UNAVAILABLE', `the page cannot be served: ${error.message} with web.listen in the config`);
+    }
+  }
+}
+
+/** The operations of the page, all as the owner: it can read and write mail, and nothing else. */
+const SHOWN: readonly OperationName[] = [
+  'mail-inbox',
+  'mail-search',
+  'mail-send',
+  'mail-reply',
+  'mail-agents',
+  'mail-sent',
+];
+
+interface MailRoutesOptions {
+  access: Access;
+  handlers: Handlers;
+  /** Aborted when the daemon stops. */
+  stopping: AbortSignal;
+}
+
+/** All by POST: even a list marks mail as notified. */
+function mailRoutes({ access, handlers, stopping }: MailRoutesOptions): PageRoute[] {
+  return SHOWN.map((name) => ({
+    method: 'POST',
+    path: `${access.page.path}/${name}`,
+    bodyBytesMax: REQUEST_BYTES_MAX,
+    handle: access.behind('action', async ({ body }) => {
+      const input = parseOperationInput(name, body.bytes);
+      if (isRefusal(input)) return refused(input);
+      const output = await perform(handlers, name, { agentId: OWNER_ID, signal: stopping }, input);
+      return isRefusal(output) ? refused(output) : jsonReply(200, output);
+    }),
+  }));
+}
+
+function refused({ code, message, details }: Refusal): Reply {
+  const status = STATUS_OF[code];
+  return otherProblemReply({ status, title: STATUS_CODES[status] ?? 'Refused' }, code, message, { details });
+}
+
+/** The browser takes a stream that is silent for a minute as lost. */
+const STILL_HERE_EVERY_MS = 20_000;
+
+/** Calls `send` for each event from now on: only that something is new, never what. Returns the function that ends it. */
+function listenForMail(context: HostContext, send: (text: string) => void): () => void {
+  const stop = context.subscribe((event) => {
+    const name = nameOf(event);
+    if (name) send(eventText(name, {}));
+  });
+  const timer = setInterval(() => send(STILL_HERE), STILL_HERE_EVERY_MS);
+  return () => {
+    stop();
+    clearInterval(timer);
+  };
+}
+
+function nameOf(event: HostEvent): 'mail' | 'sent' | undefined {
+  switch (event.type) {
+    case 'mail-stored':
+    case 'mail-handled':
+      return event.agentId === OWNER_ID ? 'mail' : undefined;
+    case 'sent-changed':
+      return event.agentId === OWNER_ID ? 'sent' : undefined;
+    default:
+      return undefined;
+  }
+}

@@ -1,0 +1,205 @@
+/**
+ * The one way every request of every server goes:
+ *
+ *     target ─▶ route and method ─▶ framing and size ─▶ who calls (the server's word) ─▶ body ─▶ the route ─▶ reply
+ *
+ * What the head decides is decided before the body is read. Nothing that a request does may throw out of here, and
+ * every exchange gets exactly one reply or is cut.
+ */
+import type { ProblemCode } from '../protocol/problem.ts';
+import {
+  BODY_DEADLINE_MS,
+  type Body,
+  type BodyFailure,
+  BodyReader,
+  type BodyRoom,
+  type DeadlineTimers,
+  discardBody,
+} from './body.ts';
+import type { Exchange, Reply } from './exchange.ts';
+import { type Framing, isReply, readFraming, readTarget } from './framing.ts';
+import { problemReply } from './replies.ts';
+
+export interface PipelineRoute {
+  method: string;
+  path: string;
+  bodyBytesMax: number;
+}
+
+/** A request whose head is good, and the route that it asks for. */
+export interface RoutedHead<R extends PipelineRoute> {
+  route: R;
+  exchange: Exchange;
+  /** The request id. */
+  id: string;
+  /** What follows `?`; `undefined` without one. */
+  query: string | undefined;
+  framing: Framing;
+}
+
+/** A request that may be read. */
+export interface AcceptedRequest {
+  /** What the body counts against; without it the body is hashed and not kept. */
+  room?: BodyRoom | undefined;
+  /** Calls `end` when the request may not be answered any more; answers what ends the watching. */
+  watch?: (end: (reply: Reply) => void) => () => void;
+  handle: (body: Body) => RouteResult | Promise<RouteResult>;
+}
+
+/** A reply, or `streamed` when the route writes it piece by piece itself. */
+export type RouteResult = Reply | 'streamed';
+
+/** How a request ended. */
+export interface Finished {
+  id: string;
+  /** The path of a route, or `none`. */
+  route: string;
+  status: number;
+  /** The code of the problem document, when the reply is one. */
+  code?: ProblemCode;
+}
+
+export interface PipelineOptions<R extends PipelineRoute> {
+  routes: readonly R[];
+  timers: DeadlineTimers;
+  randomId: () => string;
+  /** The path by which a route is known, where it is another than the request's. */
+  routePath?: (path: string) => string;
+  /** The detail of the 503 that requests get while the server stops. */
+  stopping: string;
+  /** A body that nobody wants is let in up to this size, so that the peer reads the reply and keeps its connection. */
+  discardBytesMax: number;
+  /**
+   * Who calls, and whether the body may come; a reply refuses. An exchange of uWebSockets.js needs its answer at once:
+   * there it must not be a promise.
+   */
+  accept: (head: RoutedHead<R>) => AcceptedRequest | Reply | Promise<AcceptedRequest | Reply>;
+  /** The reply for what the route at `path` threw; `none` before a route is found. */
+  failed: (error: unknown, id: string, path: string) => Reply;
+  /** The last word on every reply but the streamed ones: headers that all of them have. */
+  complete?: (reply: Reply, id: string) => Reply;
+  /** Called with what should not happen: an error of the pipeline itself, whose exchange is cut. */
+  unexpected: (error: unknown, id: string) => void;
+  /** Called for every request that ended, for logs and metrics. */
+  finished?: (exchange: Exchange, how: Finished) => void;
+}
+
+export class RequestPipeline<R extends PipelineRoute> {
+  readonly #options: PipelineOptions<R>;
+  readonly #routes = new Map<string, R[]>();
+  readonly #active = new Set<Promise<void>>();
+  #isDraining = false;
+
+  constructor(options: PipelineOptions<R>) {
+    this.#options = options;
+    for (const route of options.routes) this.#routes.set(route.path, [...(this.#routes.get(route.path) ?? []), route]);
+  }
+
+  /** Begins to handle an exchange. Never throws. */
+  handle(exchange: Exchange): void {
+    const id = this.#options.randomId();
+    const done = this.#run(exchange, id).catch((error: unknown) => {
+      this.#options.unexpected(error, id);
+      exchange.abort();
+    });
+    this.#active.add(done);
+    void done.finally(() => this.#active.delete(done));
+  }
+
+  /** From now on new requests get 503; resolves when those under way are answered. */
+  async drain(): Promise<void> {
+    this.#isDraining = true;
+    while (this.#active.size > 0) await Promise.all(this.#active);
+  }
+
+  async #run(exchange: Exchange, id: string): Promise<void> {
+    const { complete, finished } = this.#options;
+    const { path, result } = await this.#result(exchange, id);
+    if (result === 'streamed') return finished?.(exchange, { id, route: path, status: 200 });
+    const reply = complete?.(result, id) ?? result;
+    exchange.reply({ ...reply, close: reply.close === true || this.#isDraining });
+    const { status, problem } = reply;
+    finished?.(exchange, { id, route: path, status, ...(problem && { code: problem }) });
+  }
+
+  async #result(exchange: Exchange, id: string): Promise<{ path: string; result: RouteResult }> {
+    const target = readTarget(exchange.head);
+    if (isReply(target)) return { path: 'none', result: target };
+    const framing = readFraming(exchange.head);
+    const asked = this.#options.routePath?.(target.path) ?? target.path;
+    const routes = this.#routes.get(asked);
+    const path = routes ? asked : 'none';
+    try {
+      const route = this.#routeOrRefusal(framing, routes, exchange.head.method);
+      if (isReply(route) || isReply(framing)) {
+        const refused = isReply(route) ? route : (framing as Reply);
+        return { path, result: await this.#refuse(exchange, framing, refused) };
+      }
+      return { path, result: await this.#handleRoute({ route, exchange, id, query: target.query, framing }) };
+    } catch (error) {
+      return { path, result: this.#options.failed(error, id, path) };
+    }
+  }
+
+  #routeOrRefusal(framing: Framing | Reply, routes: readonly R[] | undefined, method: string): R | Reply {
+    if (this.#isDraining) return problemReply('UNAVAILABLE', this.#options.stopping, { close: true });
+    if (!routes) return problemReply('NOT_FOUND', 'no such route');
+    const route = routes.find((one) => one.method === method);
+    if (!route) {
+      const allow = routes.map((one) => one.method).join(', ');
+      return problemReply('METHOD_NOT_ALLOWED', `this route takes ${allow}`, { headers: { allow } });
+    }
+    if (isReply(framing)) return framing;
+    return framing.contentLength > route.bodyBytesMax ? bodyRefusal('too large', route) : route;
+  }
+
+  async #handleRoute(head: RoutedHead<R>): Promise<RouteResult> {
+    const { exchange, framing, route } = head;
+    const { accept, timers } = this.#options;
+    const answer = accept(head);
+    // Without a wait where there is none to make: the body has to be received before this yields.
+    const accepted = answer instanceof Promise ? await answer : answer;
+    if (isReply(accepted)) return this.#refuse(exchange, framing, accepted);
+    const reader = new BodyReader(exchange, accepted.room, route.bodyBytesMax);
+    const cancel = timers.after(BODY_DEADLINE_MS, () => reader.giveUp());
+    let ended: Reply | undefined;
+    const stopWatching = accepted.watch?.((reply) => {
+      ended = reply;
+      reader.giveUp();
+    });
+    try {
+      const body = await reader.read();
+      cancel();
+      stopWatching?.();
+      if (typeof body === 'string') return ended ? { ...ended, close: true } : bodyRefusal(body, route);
+      return await accepted.handle(body);
+    } finally {
+      cancel();
+      stopWatching?.();
+      reader.release();
+    }
+  }
+
+  /** Lets a body of fair size arrive before refusing, so that the peer reads the refusal and keeps its connection. */
+  async #refuse(exchange: Exchange, framing: Framing | Reply, reply: Reply): Promise<Reply> {
+    // Where a body of doubtful framing ends is not known.
+    if (isReply(framing)) return { ...reply, close: true };
+    if (reply.close !== true && framing.contentLength > 0) {
+      if (framing.contentLength > this.#options.discardBytesMax) return { ...reply, close: true };
+      await discardBody(exchange, this.#options.timers);
+    }
+    return reply;
+  }
+}
+
+function bodyRefusal(failure: BodyFailure, { bodyBytesMax }: PipelineRoute): Reply {
+  switch (failure) {
+    case 'too large':
+      return problemReply('BODY_TOO_LARGE', `the body may have ${bodyBytesMax} bytes`, { close: true });
+    case 'no budget':
+      return problemReply('UNAVAILABLE', 'too much is being received at once', { close: true });
+    case 'late':
+    case 'aborted':
+      return problemReply('BAD_REQUEST', 'the body did not arrive in time', { close: true });
+  }
+}

@@ -1,0 +1,142 @@
+/**
+ * One HTTP request to another machine: its connection, its answer and their sizes and times are bounded. Nothing is
+ * followed elsewhere, and connections are kept for the requests that come soon.
+ *
+ * Getting a connection has a time of its own: where packets vanish nobody says so, and whoever asks has another way.
+ */
+import {
+  type ClientRequest,
+  Agent as HttpAgent,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  request,
+} from 'node:http';
+import { Agent as HttpsAgent, request as requestOverTls } from 'node:https';
+import { createSecureContext, rootCertificates } from 'node:tls';
+
+/** For a connection, its TLS handshake included. */
+export const CONNECT_TIMEOUT_MS = 4_000;
+/** Servers end idle connections after 5 seconds and more: whoever reuses one that they ended has no answer. */
+const IDLE_CONNECTION_MS = 4_000;
+
+export interface HttpRequest {
+  method: string;
+  headers: Readonly<Record<string, string>>;
+  body?: string | undefined;
+  /** Ends the request; its reason may be a `TimeoutError`. */
+  signal: AbortSignal;
+  answerBytesMax: number;
+}
+
+export interface HttpAnswer {
+  status: number;
+  headers: IncomingHttpHeaders;
+  body: Buffer;
+}
+
+/** No whole answer came. `message` is a clause for people, `code` what the system calls it, or `''`. */
+export class HttpRequestFailed extends Error {
+  readonly code: string;
+  /** Of an answer that began; 0 when none did. */
+  readonly status: number;
+
+  constructor(message: string, code = '', status = 0, cause?: unknown) {
+    super(message, { cause });
+    this.code = code;
+    this.status = status;
+  }
+}
+
+export interface HttpCallerOptions {
+  /** Certificates of authorities that are trusted beside those of Node, in PEM. */
+  ca?: string | undefined;
+  connectTimeoutMs?: number;
+  /** Instead of those of Node, for tests. */
+  agent?: HttpAgent;
+}
+
+export class HttpCaller {
+  readonly #connectTimeoutMs: number;
+  readonly #plain: HttpAgent;
+  readonly #overTls: HttpAgent;
+
+  constructor({ ca, connectTimeoutMs = CONNECT_TIMEOUT_MS, agent }: HttpCallerOptions = {}) {
+    const kept = { keepAlive: true, timeout: IDLE_CONNECTION_MS };
+    this.#connectTimeoutMs = connectTimeoutMs;
+    this.#plain = agent ?? new HttpAgent(kept);
+    // Made once: it takes milliseconds.
+    const trusting = ca !== undefined && { secureContext: createSecureContext({ ca: [...rootCertificates, ca] }) };
+    this.#overTls = agent ?? new HttpsAgent({ ...kept, ...trusting });
+  }
+
+  /** The answer, once all of it is there. Throws `HttpRequestFailed`. */
+  request(url: string, asked: HttpRequest): Promise<HttpAnswer> {
+    const { method, headers, body, signal, answerBytesMax } = asked;
+    const isOverTls = url.startsWith('https:');
+    const agent = isOverTls ? this.#overTls : this.#plain;
+    return new Promise((resolve, reject) => {
+      if (signal.aborted) {
+        reject(failure(signal.reason));
+        return;
+      }
+      let outgoing: ClientRequest;
+      try {
+        outgoing = (isOverTls ? requestOverTls : request)(url, { method, headers, agent });
+      } catch (error) {
+        // An address that no request can be made of.
+        reject(failure(error));
+        return;
+      }
+      const end = (): void => void outgoing.destroy(failure(signal.reason));
+      signal.addEventListener('abort', end, { once: true });
+      outgoing.once('close', () => signal.removeEventListener('abort', end));
+      this.#limitConnecting(outgoing, isOverTls ? 'secureConnect' : 'connect');
+      outgoing.on('error', (error) => reject(failure(error)));
+      outgoing.once('response', (incoming) => {
+        wholeAnswer(incoming, answerBytesMax).then(resolve, (error: unknown) => {
+          outgoing.destroy();
+          reject(signal.aborted ? failure(signal.reason) : failure(error));
+        });
+      });
+      outgoing.end(body);
+    });
+  }
+
+  #limitConnecting(outgoing: ClientRequest, connected: 'connect' | 'secureConnect'): void {
+    const ms = this.#connectTimeoutMs;
+    const late = (): void => {
+      outgoing.destroy(new HttpRequestFailed(`no connection within ${ms / 1000} seconds`, 'CONNECT_TIMEOUT'));
+    };
+    outgoing.once('socket', (socket) => {
+      if (outgoing.reusedSocket) return;
+      const timer = setTimeout(late, ms);
+      const over = (): void => clearTimeout(timer);
+      socket.once(connected, over);
+      outgoing.once('close', over);
+    });
+  }
+}
+
+async function wholeAnswer(incoming: IncomingMessage, bytesMax: number): Promise<HttpAnswer> {
+  const { statusCode: status = 0, headers } = incoming;
+  if (status >= 300 && status <= 399 && headers.location !== undefined) {
+    throw new HttpRequestFailed('it sends elsewhere, and nothing is followed', '', 0);
+  }
+  const chunks: Buffer[] = [];
+  let length = 0;
+  for await (const chunk of incoming as AsyncIterable<Buffer>) {
+    length += chunk.length;
+    if (length > bytesMax) throw new HttpRequestFailed('the answer is too long', '', status);
+    chunks.push(chunk);
+  }
+  return { status, headers, body: Buffer.concat(chunks) };
+}
+
+function failure(error: unknown): HttpRequestFailed {
+  if (error instanceof HttpRequestFailed) return error;
+  const { code = '', name, message } = error as { code?: string | number; name: string; message: string };
+  // A DOMException has a number for its code.
+  const text = typeof code === 'string' ? code : '';
+  if (name === 'TimeoutError') return new HttpRequestFailed('no answer in time', '', 0, error);
+  return new HttpRequestFailed(text === '' ? message : text, text, 0, error);
+}

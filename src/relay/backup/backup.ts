@@ -1,0 +1,233 @@
+/**
+ * A backup of a relay: everything that is in its database at one moment, in the container of lib/backup-container.ts.
+ * Written as a stream of pieces or into a file, checked, and unpacked into a new database. The relay's private key is
+ * not in it.
+ */
+import Type, { type Static } from 'typebox';
+import {
+  type BackupKind,
+  type ReadContainer,
+  readContainer,
+  writeContainer,
+  BackupDamaged,
+} from '../../lib/backup-container.ts';
+import {
+  type BackupFileOptions,
+  BackupUnwritten,
+  type CheckedContainer,
+  checkedContainer,
+  writeBackupAside,
+} from '../../lib/backup-file.ts';
+import type { Pair } from '../../lib/pair-block.ts';
+import { parserOf } from '../../protocol/schemas.ts';
+import { Count, EpochText, PublicKeyText, Time } from '../../protocol/shapes.ts';
+import { CHECKSUM_SCHEMA, isOfSchemaOne, isRowKey, withChecksum } from '../store/checksum.ts';
+import { firstKeyOf, PREFIX, seqOf } from '../store/keys.ts';
+import { type Level, type LevelSnapshot, levelAt, makeLevelFolder } from '../store/level.ts';
+import { SCHEMA_VERSION } from '../store/open.ts';
+import { readableTargetRow, runsOf } from '../store/scan.ts';
+import type { StoreSnapshot } from '../store/snapshot.ts';
+import { WireCheck, type WireDamage } from '../store/wire-check.ts';
+import { createReadStream } from 'node:fs';
+import { StoreRefused } from '../store/refused.ts';
+
+/** DO NOT CHANGE. */
+const MAGIC = 'poste-backup 1\n';
+const PAIRS_AT_ONCE = 512;
+const READ_BYTES = 1 << 20;
+
+const BackupHeader = Type.Object({
+  relay_pubkey: PublicKeyText,
+  epoch: EpochText,
+  schema_version: Count,
+  /** The last log record in it. */
+  lsn: Count,
+  created_at: Time,
+  /** The software that wrote it. */
+  version: Type.String(),
+});
+export type BackupHeader = Static<typeof BackupHeader>;
+
+/** How a backup of a relay is told from others. */
+export const BACKUP_KIND: BackupKind<BackupHeader> = {
+  magic: MAGIC,
+  parseHeader: parserOf(BackupHeader),
+  isNone: 'no backup of a relay',
+};
+
+/**
+ * Everything that is in `level`, or in the snapshot of it, as it is: wire bytes that are missing or altered too, which a
+ * restore drops. The trailer counts those, and comes when `checked` was told of them and is done.
+ */
+export async function* writeBackup(
+  level: Level,
+  header: BackupHeader,
+  snapshot?: LevelSnapshot,
+  checked: (damage: WireDamage) => Promise<void> = () => Promise.resolve(),
+): AsyncGenerator<Buffer> {
+  const check = new WireCheck(level, snapshot);
+  try {
+    yield* writeContainer(MAGIC, header, checkedRuns(level, snapshot, check), async () => {
+      const damage = await check.end();
+      await checked(damage);
+      return { damaged_items: damage.items, unreadable_rows: damage.unreadable };
+    });
+  } finally {
+    await check.close();
+  }
+}
+
+/** What a backup says of itself besides what is in the store. */
+export type BackupStamp = Pick<BackupHeader, 'created_at' | 'version'>;
+
+/** The backup of a store at the moment of its snapshot, piece by piece. `checked`: see `writeBackup`. */
+export function backupOf(
+  { level, handle, relay, lsn }: StoreSnapshot,
+  { created_at, version }: BackupStamp,
+  checked?: (damage: WireDamage) => Promise<void>,
+): AsyncGenerator<Buffer> {
+  const { relayPubkey: relay_pubkey, epoch, schemaVersion: schema_version } = relay;
+  return writeBackup(level, { relay_pubkey, epoch, schema_version, lsn, created_at, version }, handle, checked);
+}
+
+/** Reads the beginning of a backup. The rows of one of schema 1 get their checksums. Throws `BackupDamaged`. */
+export async function readBackup(source: AsyncIterable<Buffer>): Promise<ReadContainer<BackupHeader>> {
+  const { header, pairs } = await readContainer(source, BACKUP_KIND);
+  return { header, pairs: header.schema_version < CHECKSUM_SCHEMA ? withChecksums(pairs) : pairs };
+}
+
+async function* withChecksums(pairs: ReadContainer<BackupHeader>['pairs']): ReadContainer<BackupHeader>['pairs'] {
+  for (;;) {
+    const next = await pairs.next();
+    if (next.done) return next.value;
+    yield next.value.map(
+      ([key, value]): Pair => [key, isRowKey(key) && isOfSchemaOne(key, value) ? withChecksum(key, value) : value],
+    );
+  }
+}
+
+async function* checkedRuns(
+  level: Level,
+  snapshot: LevelSnapshot | undefined,
+  check: WireCheck,
+): AsyncGenerator<Pair[]> {
+  const reading = { pairs: PAIRS_AT_ONCE, bytes: READ_BYTES, ...(snapshot && { snapshot }) };
+  for await (const run of runsOf(level, {}, reading)) {
+    await check.pass(run);
+    yield run;
+  }
+}
+
+/**
+ * Writes the pairs of a backup into a new database, which is left open. Its rows have the form of this schema; what it
+ * says of its schema is what the backup says. Throws `StoreRefused`, and why the signal aborted.
+ */
+export async function unpackBackup(
+  file: string,
+  levelFolder: string,
+  signal?: AbortSignal,
+): Promise<{ level: Level; header: BackupHeader }> {
+  const source = createReadStream(file, { highWaterMark: 1 << 20 });
+  let level: Level | undefined;
+  try {
+    const { header, pairs } = await readBackup(source);
+    if (header.schema_version > SCHEMA_VERSION) {
+      throw new StoreRefused(
+        'newer-schema',
+        `${file} is of schema ${header.schema_version} and this software knows schemas up to ${SCHEMA_VERSION}: use the newer software`,
+      );
+    }
+    await makeLevelFolder(levelFolder);
+    // Opened in the same breath: a level that is not opens itself, and would not mind what is there.
+    level = levelAt(levelFolder);
+    await level.open({ createIfMissing: true, errorIfExists: true });
+    for await (const run of pairs) {
+      signal?.throwIfAborted();
+      await writePairs(level, run);
+    }
+    return { level, header };
+  } catch (error) {
+    await level?.close();
+    throw unpackFailure(error, file, 'take another backup', levelFolder);
+  } finally {
+    // What was not read to its end would stay open.
+    source.destroy();
+  }
+}
+
+export async function writePairs(level: Level, run: readonly Pair[]): Promise<void> {
+  const writes = level.batch();
+  for (const [key, value] of run) writes.put(key, value);
+  await writes.write();
+}
+
+/** What keeps a file from being unpacked into `folder`, in a sentence. */
+export function unpackFailure(error: unknown, file: string, advice: string, folder: string): unknown {
+  if (error instanceof BackupDamaged)
+    return new StoreRefused('damaged', `${file} cannot be used (${error.message}): ${advice}`);
+  const { code } = error as NodeJS.ErrnoException;
+  if (error instanceof StoreRefused || typeof code !== 'string') return error;
+  if (code.startsWith('LEVEL_'))
+    return new StoreRefused('unusable', `${file} cannot be unpacked into ${folder} (${code}): make room there`);
+  return new StoreRefused(code === 'ENOENT' ? 'missing' : 'unusable', `${file} cannot be read (${code})`);
+}
+
+/** What was written. */
+export interface WrittenBackup extends CheckedContainer<BackupHeader> {
+  /** Items that wait for their targets, notices among them. */
+  items: number;
+  /** Those whose wire bytes were missing or altered in the store already: they are in it as they are. */
+  damagedItems: number;
+}
+
+export interface RelayBackupFileOptions extends BackupFileOptions {
+  /** Told how many bytes of the file there are. */
+  progress?: (bytes: number) => void;
+}
+
+/** Writes the backup that `source` is. Throws `BackupUnwritten`, or what `source` throws. */
+export function writeBackupFile(
+  source: AsyncIterable<Buffer>,
+  { progress, ...options }: RelayBackupFileOptions,
+): Promise<WrittenBackup> {
+  return writeBackupAside(source, options, (chunks) => checkedBackup(chunks, progress));
+}
+
+/**
+ * Reads a backup to its end and checks all of it. Throws `BackupDamaged`, `BackupUnwritten` for one that a restore would
+ * refuse, or what `source` throws.
+ */
+export async function checkedBackup(
+  source: AsyncIterable<Buffer>,
+  progress?: (bytes: number) => void,
+): Promise<WrittenBackup> {
+  const tally = new ItemTally();
+  const { checked, damage } = await checkedContainer(source, BACKUP_KIND, (run) => tally.add(run), progress);
+  const { damaged_items: damagedItems = 0, unreadable_rows: unreadable = 0 } = damage;
+  if (unreadable > 0) throw unreadableRows(unreadable);
+  return { ...checked, items: tally.items, damagedItems };
+}
+
+/** Counts the items that wait. Pairs ascend, so a target's row is seen before its queue. */
+class ItemTally {
+  items = 0;
+  readonly #ackedThrough = new Map<string, number>();
+
+  add(run: readonly Pair[]): void {
+    for (const [key, value] of run) {
+      if (key[0] === PREFIX.target) {
+        const row = readableTargetRow(key, value);
+        if (row) this.#ackedThrough.set(firstKeyOf(key), row.ackedThrough);
+      } else if (key[0] === PREFIX.queue) {
+        if (seqOf(key) > (this.#ackedThrough.get(firstKeyOf(key)) ?? 0)) this.items++;
+      }
+    }
+  }
+}
+
+function unreadableRows(count: number): BackupUnwritten {
+  return new BackupUnwritten(
+    'unreadable',
+    `${count} of its rows are damaged, and a restore refuses a backup that holds one: stop the relay, run poste relay log verify and then poste relay log rebuild, and take it again`,
+  );
+}

@@ -1,0 +1,256 @@
+/**
+ * What a restore must know before it replaces anything: that the backup is what it says, that it is this relay's, and
+ * what can be read of the store that gives way.
+ */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { leafHash } from '../../protocol/merkle.ts';
+import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
+import type { ReplacedStore } from '../core/decide-restore.ts';
+import type { RelayRow } from '../core/rows.ts';
+import { MARK_PREFIXES, ROW_PREFIXES, wholeBytes } from '../store/checksum.ts';
+import { damageIn, StoreRefused } from '../store/refused.ts';
+import { logKey, lsnOf, PREFIX, prefixRange } from '../store/keys.ts';
+import { type Level, LEVEL_FOLDER, repairLevel } from '../store/level.ts';
+import { storedLeafHashes, treeStarts } from '../store/log-tree.ts';
+import { readableRelayRow, rewriteCopy, schemaSaid } from '../store/migrate.ts';
+import { checkNewestRecords, checkSchema, openLevel, SCHEMA_VERSION } from '../store/open.ts';
+import { DamagedRecord } from '../store/record.ts';
+import { type ListedRow, type ListedTable, runsOf, tableRows } from '../store/scan.ts';
+import { damagedTables } from '../store/table-check.ts';
+import type { BackupHeader } from './backup.ts';
+import { cloneLevel } from './restore-files.ts';
+
+/** Checks an unpacked backup, its whole log included. Throws `StoreRefused`. */
+export async function checkUnpacked(level: Level, header: BackupHeader, own: PublicKey, file: string): Promise<void> {
+  const schema = await schemaSaid(level);
+  if (schema !== undefined) checkSchema(schema, file, SCHEMA_VERSION);
+  const relay = await readableRelayRow(level, SCHEMA_VERSION);
+  const isAsSaid = relay?.relayPubkey === header.relay_pubkey && relay.epoch === header.epoch;
+  if (!schema || !isAsSaid || (await lastRecordOf(level, file)) !== header.lsn) {
+    throw damaged(file, 'it does not hold what its header says');
+  }
+  if (await holdsUnreadable(level)) throw damaged(file, 'some of its rows cannot be read');
+  if (header.relay_pubkey === own) return;
+  throw new StoreRefused(
+    'foreign-key',
+    `${file} is of another relay, whose key has the fingerprint ${displayFingerprint(header.relay_pubkey as PublicKey)}: restore it where that key is`,
+  );
+}
+
+async function holdsUnreadable(level: Level): Promise<boolean> {
+  for (const prefix of ROW_PREFIXES) {
+    if (MARK_PREFIXES.has(prefix)) continue;
+    for await (const run of runsOf(level, prefixRange(prefix)))
+      if (run.some(([key, value]) => !wholeBytes(key, value))) return true;
+  }
+  return false;
+}
+
+async function lastRecordOf(level: Level, file: string): Promise<number> {
+  try {
+    return (await checkNewestRecords(level, Infinity)).lastLsn;
+  } catch (error) {
+    if (error instanceof DamagedRecord) throw damaged(file, error.message);
+    throw error;
+  }
+}
+
+function damaged(file: string, what: string): StoreRefused {
+  return new StoreRefused('damaged', `${file} cannot be used (${what}): take another backup`);
+}
+
+/** The store that gives way. */
+export interface FoundStore {
+  /** Open, and so locked; `undefined` when it cannot be opened. */
+  level: Level | undefined;
+  /** Its table files that do not match their checksums. */
+  damagedTables: ReadonlySet<string>;
+}
+
+export interface ReplacedPlace {
+  folder: string;
+  /** How messages name the folder. */
+  shown: string;
+  /** Whether to go on when it cannot be read, or not wholly. */
+  goesOnUnread: boolean;
+}
+
+/**
+ * The database in the folder; `undefined` when there is none. Its table files are held against their checksums before
+ * anything of them is believed. Throws `StoreRefused`, for one that cannot be read too, unless `goesOnUnread`.
+ */
+export async function openReplaced({ folder, shown, goesOnUnread }: ReplacedPlace): Promise<FoundStore | undefined> {
+  const levelFolder = join(folder, LEVEL_FOLDER);
+  if (!existsSync(levelFolder)) return undefined;
+  let level: Level;
+  try {
+    level = await openLevel(levelFolder, true, levelFolder);
+  } catch (error) {
+    if (!(error instanceof StoreRefused)) throw error;
+    if (error.reason === 'locked') {
+      throw new StoreRefused('locked', `a relay is using the store at ${shown}: stop it, and restore then`);
+    }
+    if (error.reason !== 'damaged') throw error;
+    if (goesOnUnread) return { level: undefined, damagedTables: new Set() };
+    throw unread(shown, 'it cannot be opened');
+  }
+  try {
+    const damaged = new Set((await damagedTables(levelFolder)).map(({ file }) => file));
+    if (damaged.size === 0 || goesOnUnread) return { level, damagedTables: damaged };
+    throw unread(shown, `${damaged.size} of its table files do not match their checksums`);
+  } catch (error) {
+    await level.close();
+    throw error;
+  }
+}
+
+/**
+ * What is read of a store: itself, or a copy, which the caller closes and removes, where tables of it are damaged or its
+ * rows are of an older schema; `undefined` when nothing can be. A copy is without damaged tables: what lay in those is
+ * missing, and what they had replaced or deleted may be there again. Its rows have the form of this schema.
+ */
+export async function readableOf(found: FoundStore, folder: string, copy: string): Promise<Level | undefined> {
+  const isDamaged = found.damagedTables.size > 0;
+  if (!isDamaged && !(found.level && (await olderRelayRow(found.level)))) return found.level;
+  await cloneLevel(join(folder, LEVEL_FOLDER), copy, found.damagedTables);
+  try {
+    // Of a copy that is thrown away: the store itself is never repaired.
+    if (isDamaged) await repairLevel(copy);
+    const level = await openLevel(copy, true, copy);
+    const older = await olderRelayRow(level);
+    if (older) await rewriteCopy(level, older);
+    return level;
+  } catch (error) {
+    if (error instanceof StoreRefused ? error.reason === 'damaged' : damageIn(error) !== undefined) return undefined;
+    throw error;
+  }
+}
+
+/**
+ * What is to be taken over; `undefined` when nothing can be read. `isPartial` of a copy without damaged tables. Throws
+ * `StoreRefused`.
+ */
+export async function readOrRefuse(
+  readable: Level,
+  isPartial: boolean,
+  restored: { level: Level; header: BackupHeader },
+  place: ReplacedPlace,
+): Promise<ReadReplaced | undefined> {
+  const { goesOnUnread, shown } = place;
+  try {
+    return await read(readable, isPartial, restored, place);
+  } catch (error) {
+    const what = damageIn(error);
+    if (what === undefined) throw error;
+    if (goesOnUnread) return undefined;
+    throw unread(shown, what);
+  }
+}
+
+async function read(
+  level: Level,
+  isPartial: boolean,
+  restored: { level: Level; header: BackupHeader },
+  { goesOnUnread, shown }: ReplacedPlace,
+): Promise<ReadReplaced | undefined> {
+  const { lsn, relay_pubkey } = restored.header;
+  const schema = await schemaSaid(level);
+  if (schema !== undefined) checkSchema(schema, shown, SCHEMA_VERSION);
+  const relay = await readableRelayRow(level, SCHEMA_VERSION);
+  if (!relay) {
+    if (goesOnUnread) return undefined;
+    throw unread(shown, 'it holds no relay row');
+  }
+  if (relay.relayPubkey !== relay_pubkey) {
+    throw new StoreRefused(
+      'foreign-key',
+      `the store at ${shown} is of another relay, whose key has the fingerprint ${displayFingerprint(relay.relayPubkey)}: name another folder with --store-dir`,
+    );
+  }
+  const record = await restored.level.get(logKey(lsn));
+  if (!record) throw new Error('invariant: a checked backup holds its last record');
+  const replaced = await readReplaced(level, relay, { lsn, record });
+  if (replaced.unreadable > 0 && !goesOnUnread)
+    throw unread(shown, `${replaced.unreadable} of its rows cannot be read`);
+  return isPartial ? { ...replaced, store: certainOf(replaced.store) } : replaced;
+}
+
+/** Of a store that was read in part: that a row is missing tells nothing, and neither does an invite that is there. */
+function certainOf(store: ReplacedStore): ReplacedStore {
+  return { ...store, continuesBackup: false, openInvites: new Set() };
+}
+
+function unread(folder: string, what: string): StoreRefused {
+  return new StoreRefused(
+    'damaged',
+    `the store at ${folder} is damaged (${what}), so what was revoked, rotated or published since the backup cannot all be taken over: say --force to restore all the same, and revoke again whom you have revoked since`,
+  );
+}
+
+/** The relay row of a store whose rows are of an older schema, or were not all brought to this one. */
+async function olderRelayRow(level: Level): Promise<RelayRow | undefined> {
+  const schema = await schemaSaid(level);
+  if (schema === undefined || schema < 1 || schema > SCHEMA_VERSION) return undefined;
+  const relay = await readableRelayRow(level, schema);
+  return relay && relay.schemaVersion < SCHEMA_VERSION ? relay : undefined;
+}
+
+/**
+ * What a restore preserves of the store that it replaces. That store may be damaged: rows that cannot be read are
+ * counted and skipped, and the operator decides whether to go on without them.
+ */
+export interface ReadReplaced {
+  store: ReplacedStore;
+  /** Rows that could not be read. */
+  unreadable: number;
+}
+
+/** `lastOfBackup` is the backup's last record, as stored there. */
+async function readReplaced(
+  level: Level,
+  relay: RelayRow,
+  lastOfBackup: { lsn: number; record: Buffer },
+): Promise<ReadReplaced> {
+  let unreadable = 0;
+  const rowsOf = async <T extends ListedTable>(table: T): Promise<ListedRow<T>[]> => {
+    const rows: ListedRow<T>[] = [];
+    for await (const row of tableRows(level, table)) {
+      if (row) rows.push(row);
+      else unreadable++;
+    }
+    return rows;
+  };
+  const byHost = async <T extends ListedTable>(table: T): Promise<Map<PublicKey, ListedRow<T>[1]>> =>
+    new Map((await rowsOf(table)) as [PublicKey, ListedRow<T>[1]][]);
+  const [last] = await level.keys({ ...prefixRange(PREFIX.log), reverse: true, limit: 1 }).all();
+  const heads = (await rowsOf('target')).map(([key, { headSeq }]) => [key as PublicKey, headSeq] as const);
+  const store: ReplacedStore = {
+    epoch: relay.epoch,
+    lastLsn: last ? lsnOf(last) : 0,
+    continuesBackup: await isOfItsHistory(level, lastOfBackup),
+    enrolments: await byHost('enrolment'),
+    senders: await byHost('senders'),
+    encKeys: await byHost('encKey'),
+    rotations: await byHost('rotation'),
+    denied: (await rowsOf('deny')).map(([, row]) => row),
+    openInvites: new Set((await rowsOf('invite')).map(([hash]) => hash)),
+    heads: new Map(heads),
+    restores: (await rowsOf('restore')).map(([, row]) => row),
+  };
+  return { store, unreadable };
+}
+
+/** Whether the store has, or had, this very record there: what was pruned is known by its hash. */
+async function isOfItsHistory(level: Level, { lsn, record }: { lsn: number; record: Buffer }): Promise<boolean> {
+  const own = await level.get(logKey(lsn));
+  if (own) return own.equals(record);
+  try {
+    const tree = (await treeStarts(level)).findLast(({ firstLsn }) => firstLsn <= lsn);
+    if (!tree) return false;
+    for await (const hash of storedLeafHashes(level, tree, lsn, lsn)) return hash.equals(leafHash(record));
+  } catch (error) {
+    if (!(error instanceof DamagedRecord)) throw error;
+  }
+  return false;
+}

@@ -1,0 +1,303 @@
+/**
+ * Puts a backup in the place of the store, and preserves what a rewind must not undo (core/decide-restore.ts).
+ *
+ * One way: lock → unpack beside what is there → check all of it → read the replaced store → append what it says →
+ * ask → sync → cutover (store/cutover.ts). Until the cutover is decided nothing of the store that is there changes,
+ * and whatever ends a restore before leaves that store as it was. A rehearsal does the same over a copy, which it
+ * throws away.
+ */
+import { existsSync } from 'node:fs';
+import { mkdtemp, rename, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import type { Signer } from '../../protocol/ed25519.ts';
+import type { Epoch } from '../../protocol/epoch.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import { type PreservedFigures, RestoreMerge } from './restore-merge.ts';
+import { type ReplacedStore, decideRestore } from '../core/decide-restore.ts';
+import { relayRow } from '../core/facts.ts';
+import { rowKey } from '../core/rows.ts';
+import { type BackupHeader, unpackBackup } from './backup.ts';
+import { LEVEL_FOLDER, type Level } from '../store/level.ts';
+import { MIGRATIONS, migrate } from '../store/migrate.ts';
+import { SCHEMA_VERSION, makeFolder } from '../store/open.ts';
+import { PositionFile, positionFault } from '../store/position.ts';
+import { readPruned } from '../store/pruned.ts';
+import { StoreRefused } from '../store/refused.ts';
+import { syncFolder } from '../../lib/sync-folder.ts';
+import { readRelayKey } from '../store/relay-key.ts';
+import { LogTree } from '../store/log-tree.ts';
+import { RelayStore } from '../store/relay-store.ts';
+import { checkUnpacked, openReplaced, readableOf, readOrRefuse, type ReadReplaced } from './restorable.ts';
+import { type RestoreNames, cloneLevel, removeLeftovers, restoreNames, syncTree } from './restore-files.ts';
+import { decideRestoreCutover, finishRestore, finishCutovers, type StepObserver } from '../store/cutover.ts';
+import { waitingRows } from '../store/scan.ts';
+import { EmbeddedLog } from '../store/durable-log.ts';
+
+export interface RestoreOptions {
+  file: string;
+  folder: string;
+  /** Where the position slots lie; inside `folder` when absent. */
+  positionFile?: string;
+  /** The deploy secret's key, when there is one; else `relay.key` in the folder. */
+  signer?: Signer;
+  nowMs: number;
+  newEpoch: () => Epoch;
+  /** Shows what a restore would do, and changes nothing but to finish what was interrupted before. */
+  isRehearsal: boolean;
+  /** Whether to go on when the store that is there cannot be read, or not wholly. */
+  goesOnUnread: boolean;
+  /** Asked when everything is ready; throws to leave everything as it is. */
+  confirm: (report: RestoreReport) => Promise<void>;
+  /** Told each step before it is taken. */
+  step?: StepObserver;
+  /** Leaves everything as it is, as long as nothing is decided. */
+  signal?: AbortSignal;
+}
+
+export interface RestoreReport {
+  backup: BackupHeader;
+  /** What the database that served is called from now on; `null` when there was none. */
+  keptAside: string | null;
+  /** The store that gives way; `null` when there was none, or none that could be read. */
+  replaced: { epoch: Epoch; lsn: number; continuesBackup: boolean } | null;
+  /** Rows of it that could not be read. */
+  unreadable: number;
+  /** Its table files that are damaged: nothing was read of them. */
+  damagedTables: number;
+  epoch: Epoch;
+  /** The last record of the restored store. */
+  lsn: number;
+  /** Items that wait in the restored store. */
+  items: number;
+  carried: PreservedFigures;
+  /** Items that wait in the replaced store alone, by who has to push them again; `null` when that cannot be told. */
+  missing: MissingItems[] | null;
+}
+
+export interface MissingItems {
+  senderPubkey: PublicKey;
+  hostName: string;
+  items: number;
+}
+
+/** Throws `StoreRefused`, what `confirm` throws, and why the signal aborted. */
+export async function restoreRelay(options: RestoreOptions): Promise<RestoreReport> {
+  try {
+    const signer = options.signer ?? (await readRelayKey(options.folder));
+    if (!signer) throw withoutKey(options.folder);
+    if (options.positionFile !== undefined) await refuseUnusablePosition(options.positionFile);
+    return await (options.isRehearsal ? rehearse({ ...options, signer }) : restore({ ...options, signer }));
+  } catch (error) {
+    const { code, errno, message } = error as NodeJS.ErrnoException;
+    // Errors of the system have a number as well; those of commands have an exit.
+    const isOfSystem = typeof errno === 'number';
+    if (typeof code !== 'string' || !(isOfSystem || code.startsWith('LEVEL_'))) throw error;
+    const what = isOfSystem ? code : message;
+    throw new StoreRefused('unusable', `the store at ${options.folder} cannot be restored (${what}): mend that first`);
+  }
+}
+
+/** Found out before anything is decided: from then on no other place will do without being asked for. */
+async function refuseUnusablePosition(path: string): Promise<void> {
+  const fault = await positionFault(path);
+  if (fault === undefined) return;
+  throw new StoreRefused(
+    'unusable',
+    `the position file ${path} cannot be used (${fault}): name another place with --position-file`,
+  );
+}
+
+type KeyedOptions = RestoreOptions & { signer: Signer };
+
+function withoutKey(folder: string): StoreRefused {
+  return new StoreRefused(
+    'missing-key',
+    `there is no relay.key in ${folder}, and no backup holds it: put the relay's own key there, or give it as MAIL_RELAY_KEY`,
+  );
+}
+
+function positionFileOf({ positionFile }: RestoreOptions): string | undefined {
+  return positionFile === undefined ? undefined : resolve(positionFile);
+}
+
+/** What was interrupted before it is finished here too: the store that a restore would replace is the one after that. */
+async function rehearse(options: KeyedOptions): Promise<RestoreReport> {
+  await finishCutovers(options.folder, { positionFile: positionFileOf(options) });
+  const scratch = await mkdtemp(join(tmpdir(), 'poste-rehearsal-'));
+  try {
+    const levelFolder = join(options.folder, LEVEL_FOLDER);
+    if (existsSync(levelFolder)) await cloneLevel(levelFolder, join(scratch, LEVEL_FOLDER));
+    const prepared = await prepare(options, scratch);
+    await prepared.discard();
+    return prepared.report;
+  } finally {
+    await rm(scratch, { recursive: true, force: true });
+  }
+}
+
+async function restore(options: KeyedOptions): Promise<RestoreReport> {
+  const { folder, confirm, step } = options;
+  const positionFile = positionFileOf(options);
+  await makeFolder(folder);
+  await finishCutovers(folder, { positionFile, step });
+  const prepared = await prepare(options, folder);
+  const { report, names } = prepared;
+  try {
+    await confirm(report);
+    await step?.('the restored store is synced');
+    await prepared.closeRestored();
+    await syncTree(join(folder, names.restored));
+    await syncFolder(folder);
+    await step?.('the restore is decided');
+    options.signal?.throwIfAborted();
+    if (report.keptAside === null && existsSync(join(folder, LEVEL_FOLDER))) throw begunMeanwhile(options.folder);
+    const replaced = report.keptAside === null ? null : names.replaced;
+    await decideRestoreCutover(folder, { ...names, replaced, positionFile: positionFile ?? null });
+  } catch (error) {
+    await prepared.discard();
+    throw error;
+  }
+  // It has happened: an end from here on is gone on from by whoever opens the store next.
+  await step?.('the replaced store is unlocked');
+  await prepared.unlock();
+  await finishRestore(folder, { positionFile, step });
+  return report;
+}
+
+/** Where there is no store there is no lock to hold. */
+function begunMeanwhile(folder: string): StoreRefused {
+  return new StoreRefused('locked', `a relay began a store at ${folder} meanwhile: stop it, and restore then`);
+}
+
+interface Prepared {
+  report: RestoreReport;
+  names: RestoreNames;
+  closeRestored: () => Promise<void>;
+  unlock: () => Promise<void>;
+  /** Leaves nothing but what was there. */
+  discard: () => Promise<void>;
+}
+
+/** Everything short of the cutover, in `folder`, which is that of the options or a copy of it. */
+async function prepare(options: KeyedOptions, folder: string): Promise<Prepared> {
+  const { file, nowMs, goesOnUnread, signer, step } = options;
+  const place = { folder, shown: options.folder, goesOnUnread };
+  const found = await openReplaced(place);
+  const names = restoreNames(options.folder, nowMs);
+  const opened = new Set<{ close(): Promise<void> }>();
+  if (found?.level) opened.add(found.level);
+  const closeOne = async (resource: { close(): Promise<void> }): Promise<void> => {
+    if (opened.delete(resource)) await resource.close();
+  };
+  const discard = async (): Promise<void> => {
+    for (const resource of opened) await closeOne(resource);
+    await giveUpRestored(folder, names);
+    for (const name of [names.restoredPosition, names.replacedCopy])
+      await rm(join(folder, name), { recursive: true, force: true });
+  };
+  try {
+    await removeLeftovers(folder);
+    await step?.('the backup is unpacked');
+    const { level, header } = await unpackBackup(file, join(folder, names.restored), options.signal);
+    opened.add(level);
+    await checkUnpacked(level, header, signer.publicKey, file);
+    const copy = join(folder, names.replacedCopy);
+    const readable = found && (await readableOf(found, folder, copy));
+    if (readable) opened.add(readable);
+    const isPartial = found !== undefined && found.damagedTables.size > 0;
+    const read = readable && (await readOrRefuse(readable, isPartial, { level, header }, place));
+    await step?.('the replaced store is taken over');
+    const { file: position } = await PositionFile.open(join(folder, names.restoredPosition));
+    const bounds = { lastLsn: header.lsn, pruned: await readPruned(level) };
+    const store = new RelayStore(level, new EmbeddedLog(position), bounds, await LogTree.open(level, header.lsn));
+    opened.delete(level);
+    opened.add(store);
+    await migrate(level, store, relayRow(store), SCHEMA_VERSION, MIGRATIONS, nowMs);
+    const epoch = options.newEpoch();
+    const figures = await merged(store, level, header, read?.store, { epoch, nowMs });
+    const report: RestoreReport = {
+      backup: header,
+      keptAside: found ? join(options.folder, names.replaced) : null,
+      replaced: replacedOf(read),
+      unreadable: read?.unreadable ?? 0,
+      damagedTables: found?.damagedTables.size ?? 0,
+      epoch,
+      lsn: store.lastLsn,
+      items: await countWaiting(level),
+      carried: figures,
+      missing: readable && read && !isPartial ? await missingItems(readable, read.store, store) : null,
+    };
+    if (readable && readable !== found?.level) await closeOne(readable);
+    await rm(copy, { recursive: true, force: true });
+    const { level: replacedLevel } = found ?? {};
+    return {
+      report,
+      names,
+      closeRestored: () => closeOne(store),
+      unlock: async () => (replacedLevel ? closeOne(replacedLevel) : undefined),
+      discard,
+    };
+  } catch (error) {
+    await discard();
+    throw error;
+  }
+}
+
+/**
+ * What is half removed has another name than before, so that no journal of a decision that was taken back brings it into
+ * use, should the disk show that one again after a crash.
+ */
+async function giveUpRestored(folder: string, { restored, replacedCopy }: RestoreNames): Promise<void> {
+  await rm(join(folder, replacedCopy), { recursive: true, force: true });
+  if (existsSync(join(folder, restored))) await rename(join(folder, restored), join(folder, replacedCopy));
+}
+
+/** Begins the epoch, and appends what is preserved of the replaced store. */
+async function merged(
+  store: RelayStore,
+  level: Level,
+  { epoch: backupEpoch, lsn, created_at }: BackupHeader,
+  replaced: ReplacedStore | undefined,
+  { epoch, nowMs }: { epoch: Epoch; nowMs: number },
+): Promise<PreservedFigures> {
+  const merge = await RestoreMerge.start(store, level, nowMs);
+  const command = {
+    epoch,
+    backupEpoch: backupEpoch as Epoch,
+    backupLsn: lsn,
+    backupCreatedAtMs: created_at,
+    nowMs,
+  };
+  await merge.apply(decideRestore(command, replaced, merge.rows));
+  await merge.merge(replaced);
+  return merge.figures;
+}
+
+function replacedOf(read: ReadReplaced | undefined): RestoreReport['replaced'] {
+  if (!read) return null;
+  const { epoch, lastLsn: lsn, continuesBackup } = read.store;
+  return { epoch, lsn, continuesBackup };
+}
+
+async function countWaiting(level: Level): Promise<number> {
+  let items = 0;
+  for await (const { rows } of waitingRows(level)) items += rows.length;
+  return items;
+}
+
+/** Notices are left out: nobody pushes those. */
+async function missingItems(level: Level, replaced: ReplacedStore, restored: RelayStore): Promise<MissingItems[]> {
+  const missing = new Map<PublicKey, number>();
+  for await (const { rows } of waitingRows(level)) {
+    for (const { kind, senderPubkey, payloadTarget, itemId } of rows) {
+      if (kind === 'expired' || restored.get('dedup', rowKey.dedup(senderPubkey, payloadTarget, itemId))) continue;
+      missing.set(senderPubkey, (missing.get(senderPubkey) ?? 0) + 1);
+    }
+  }
+  return Array.from(missing, ([senderPubkey, items]) => ({
+    senderPubkey,
+    hostName: replaced.enrolments.get(senderPubkey)?.hostName ?? '',
+    items,
+  })).toSorted((a, b) => b.items - a.items);
+}

@@ -1,0 +1,173 @@
+/**
+ * The facts of a push: its sender, each of its targets, and what is known of the item there under every key that sender and
+ * target ever had.
+ */
+import { type Limits, dedupHorizonMs, retentionMs } from '../../protocol/limits.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import type { PushItem } from './command.ts';
+import type { Directory } from './directory.ts';
+import {
+  type DedupRow,
+  type EnrolmentRow,
+  NO_USAGE,
+  type RowReader,
+  type SendersRow,
+  type TargetRow,
+  type UsageRow,
+  rowKey,
+} from './rows.ts';
+import { type FactSource, type RelaySettings, lineageOf, relayRow, targetRow } from './facts.ts';
+
+/** A (sender, item, target) that is known, over every key of both lineages. */
+export interface KnownItem {
+  row: DedupRow;
+  /** Queued, but its row or payload is gone. */
+  lost: boolean;
+}
+
+/**
+ * Rows that one push asks for in one go at most, over the keys of its sender and of its targets. Hosts that never changed
+ * their keys need one for each target. Where there are more, they are looked for before (engine/wide-pushes.ts).
+ */
+export const KNOWN_ROWS_ASKED_MAX = 4096;
+/** The same with a search before: the keys of a sender and of 64 targets, all of whom have as many as there may be. */
+export const KNOWN_ROWS_SEARCHED_MAX = 262_144;
+
+/** Of a host, to be looked for one by one. */
+const FEW_KEYS = 16;
+
+export interface PushTargetFacts {
+  enrolment: EnrolmentRow | undefined;
+  /** False when the target published a list that does not hold the sender. */
+  acceptsSender: boolean;
+  known: KnownItem[];
+  queue: TargetRow;
+  /** What the sender, under any of its keys, has queued there. */
+  share: UsageRow;
+  account: UsageRow;
+}
+
+export interface PushFacts {
+  limits: Limits;
+  retentionMs: number;
+  dedupHorizonMs: number;
+  /** What was to be forgotten by then is forgotten, also when the clock went back since. */
+  dedupPurgedMs: number;
+  /** Rows that the sender, under any of its keys, keeps in the dedup table. */
+  dedupRows: number;
+  dedupRowsMax: number;
+  /** One for each target of the command, in its order; none when there are too many, or too many keys behind them. */
+  targets: PushTargetFacts[];
+}
+
+/** A key of the sender and a key of a target under which an item may be known. */
+export type KnownKeyPair = readonly [sender: PublicKey, target: PublicKey];
+
+/** Under which keys the item of a push may be known. */
+export interface KnownKeys {
+  /** Every key of the sender, and those of them under which anything is known. */
+  senders: readonly PublicKey[];
+  known: readonly PublicKey[];
+  /** The keys of each target, in the order of the command; none when there are more targets than the limit. */
+  lineages: readonly (readonly PublicKey[])[];
+  /** How many rows there are to ask for. */
+  asked: number;
+}
+
+export function knownKeys({ senderPubkey, item }: PushItem, rows: RowReader, { limits }: RelaySettings): KnownKeys {
+  const senders = lineageOf(rows, senderPubkey);
+  const known = senders.filter((sender) => rows.get('sender', sender));
+  const { targets } = item;
+  const hosts = targets.length > limits.max_targets ? [] : targets;
+  const lineages = hosts.map(({ hostPubkey }) => lineageOf(rows, hostPubkey));
+  const asked = lineages.reduce((sum, members) => sum + members.length, 0) * Math.max(known.length, 1);
+  return { senders, known, lineages, asked };
+}
+
+/** `found`: where the item is known, for each target, when that was looked for before. */
+export function pushFacts(
+  command: PushItem,
+  rows: FactSource,
+  directory: Directory,
+  settings: RelaySettings,
+  found?: readonly (readonly KnownKeyPair[])[],
+): PushFacts {
+  const { senders, known, lineages, asked } = knownKeys(command, rows, settings);
+  const senderKeys = directory.keysOf(command.senderPubkey);
+  const { dedupPurgedMs } = relayRow(rows);
+  const { limits } = settings;
+  const { itemId, targets } = command.item;
+  let dedupRows = 0;
+  for (const sender of known) dedupRows += rows.get('sender', sender)?.dedupRows ?? 0;
+  const isTooMany = asked > KNOWN_ROWS_ASKED_MAX && !found;
+  const placesAt = (at: number): readonly KnownKeyPair[] =>
+    found?.[at] ?? known.flatMap((sender) => (lineages[at] ?? []).map((member) => [sender, member] as const));
+  return {
+    limits,
+    retentionMs: retentionMs(limits),
+    dedupHorizonMs: dedupHorizonMs(limits),
+    dedupPurgedMs,
+    dedupRows,
+    dedupRowsMax: settings.dedupRowsMax,
+    targets: targets.slice(0, isTooMany ? 0 : lineages.length).map(({ hostPubkey: target }, at) => {
+      const items = placesAt(at).flatMap(([sender, member]) => {
+        const row = rows.get('dedup', rowKey.dedup(sender, member, itemId));
+        return row && row.dedupUntilMs > dedupPurgedMs ? knownItem(row, rows) : [];
+      });
+      const acceptsSender = isAcceptedSender(rows.get('senders', target), senderKeys);
+      return pushTargetFacts(target, senders, acceptsSender, items, rows);
+    }),
+  };
+}
+
+function pushTargetFacts(
+  target: PublicKey,
+  senders: readonly PublicKey[],
+  acceptsSender: boolean,
+  known: KnownItem[],
+  rows: RowReader,
+): PushTargetFacts {
+  const enrolment = rows.get('enrolment', target);
+  const share: UsageRow = { ...NO_USAGE };
+  for (const sender of senders) {
+    const used = rows.get('share', rowKey.share(target, sender));
+    share.items += used?.items ?? 0;
+    share.bytes += used?.bytes ?? 0;
+  }
+  const account = enrolment?.account;
+  return {
+    enrolment,
+    acceptsSender,
+    known,
+    queue: targetRow(rows, target),
+    share,
+    account: (account ? rows.get('account', account) : undefined) ?? NO_USAGE,
+  };
+}
+
+/** A listed key admits the host that has it or had it, however often that changed its key since. */
+function isAcceptedSender(list: SendersRow | undefined, keys: ReadonlySet<PublicKey>): boolean {
+  if (!list) return true;
+  // A host has one key as a rule, and a list up to 256.
+  if (keys.size > FEW_KEYS) return list.senders.some((listed) => keys.has(listed));
+  for (const key of keys) if (isListed(list.senders, key)) return true;
+  return false;
+}
+
+function isListed(ascending: readonly PublicKey[], key: PublicKey): boolean {
+  let low = 0;
+  let high = ascending.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if ((ascending[middle] ?? '') < key) low = middle + 1;
+    else high = middle;
+  }
+  return ascending[low] === key;
+}
+
+function knownItem(row: DedupRow, rows: FactSource): KnownItem {
+  const { queuedTarget, queuedSeq, expired } = row;
+  if (expired || queuedSeq <= targetRow(rows, queuedTarget).ackedThrough) return { row, lost: false };
+  const queued = rows.get('queue', rowKey.queue(queuedTarget, queuedSeq));
+  return { row, lost: !queued || !rows.hasPayload(queued) };
+}

@@ -1,0 +1,133 @@
+/**
+ * Which hosts are admitted: enrolments, key rotations, revocations, deny entries, invites.
+ *
+ * A deny entry is in force from the moment it is admitted; the hosts that it names are revoked after it, in time slices.
+ * A crash in between leaves some of them live, and the next start revokes the rest (`revokeDenied`).
+ */
+import type { Admissions } from '../core/admissions.ts';
+import type { DenyHosts, EnrolHost, IssueInvite, RevokeHost, RotateKey } from '../core/command.ts';
+import { decideDeny, decideInvite, decideLapse, decideRevoke, deniedHosts } from '../core/decide-admission.ts';
+import { decideEnrol } from '../core/decide-enrolment.ts';
+import { decideRotate } from '../core/decide-rotation.ts';
+import type { Done, EnrolOutcome, InviteOutcome, Refusal, RevokeOutcome, RotateOutcome } from '../core/decision.ts';
+import type { Directory } from '../core/directory.ts';
+import { type RelaySettings, enrolFacts, fingerprints, rotateFacts } from '../core/facts.ts';
+import type { EnrolmentRow, InviteRow } from '../core/rows.ts';
+import type { Committer } from './committer.ts';
+import type { QueueMigrations } from './queue-migrations.ts';
+import type { QueueReadiness } from './queue-readiness.ts';
+import { TimeSlice } from './time-slice.ts';
+
+/** Deny entries and invites that one event forgets: a hundred thousand may expire at one moment. */
+const LAPSED_AT_ONCE = 250;
+
+export interface AccessControlOptions {
+  committer: Committer;
+  directory: Directory;
+  admissions: Admissions;
+  settings: RelaySettings;
+  queues: QueueReadiness;
+  migrations: QueueMigrations;
+  monotonicMs: () => number;
+}
+
+export class AccessControl {
+  readonly #options: AccessControlOptions;
+
+  constructor(options: AccessControlOptions) {
+    this.#options = options;
+  }
+
+  async enrol(command: EnrolHost): Promise<EnrolOutcome | Refusal> {
+    const { committer, directory, admissions, settings } = this.#options;
+    return committer.answer(decideEnrol(command, enrolFacts(command, committer, directory, admissions, settings)));
+  }
+
+  /** Replaces a host's key. Resolves when its whole queue is under the new key. */
+  async rotateKey(command: RotateKey): Promise<RotateOutcome | Refusal> {
+    const { committer, directory, admissions, settings, queues, migrations } = this.#options;
+    const { oldPubkey, newPubkey, nowMs } = command;
+    const keys = [oldPubkey, newPubkey];
+    for (;;) {
+      const wait = committer.isFull ? committer.room() : queues.waitFor(keys);
+      const index = queues.index(oldPubkey);
+      if (wait) await wait;
+      else if (!index) await queues.loadIndex(oldPubkey);
+      else {
+        const waiting = index.released(Infinity, Infinity);
+        const facts = rotateFacts(command, committer, directory, admissions, settings, waiting);
+        const decision = decideRotate(command, facts);
+        if (decision.type === 'Refusal') return committer.answer(decision);
+        committer.admit(decision.events);
+        await migrations.begin(oldPubkey, nowMs);
+        return committer.answer({ ...decision, events: [] });
+      }
+    }
+  }
+
+  async revokeHost(command: RevokeHost): Promise<RevokeOutcome | Refusal> {
+    const { committer, directory } = this.#options;
+    return committer.answer(decideRevoke(command, directory.get(command.hostPubkey)));
+  }
+
+  /** Refuses these hosts from now on. Resolves when those that are live are revoked. */
+  async denyHosts(command: DenyHosts): Promise<Done | Refusal> {
+    const { committer, directory, admissions } = this.#options;
+    const decision = decideDeny(command, admissions.hasEntry(command), admissions.deniedCount);
+    if (decision.type === 'Refusal') return committer.answer(decision);
+    committer.admit(decision.events);
+    await this.#revokeAll(deniedHosts(command, committer, directory), command.nowMs);
+    return committer.answer({ ...decision, events: [] });
+  }
+
+  /** Revokes live hosts that a deny entry names: a crash may have come between the two. */
+  async revokeDenied(nowMs: number): Promise<void> {
+    const { directory, admissions } = this.#options;
+    if (admissions.deniedCount === 0) return;
+    const isDenied = (host: EnrolmentRow): boolean => {
+      const keys = fingerprints(directory, host.hostPubkey);
+      return admissions.isDenied({ ...host, fingerprints: keys }, nowMs);
+    };
+    const live = [...directory.all()].filter(({ revokedAtMs }) => revokedAtMs === null);
+    await this.#revokeAll(live.filter(isDenied), nowMs);
+  }
+
+  async issueInvite(command: IssueInvite): Promise<InviteOutcome | Refusal> {
+    const { committer, admissions } = this.#options;
+    return committer.answer(decideInvite(command, admissions.inviteCount));
+  }
+
+  /** Invites that are neither used nor expired, durable. */
+  async openInvites(nowMs: number): Promise<InviteRow[]> {
+    const rows = this.#options.admissions.openInvites(nowMs);
+    await this.#options.committer.durable();
+    return rows;
+  }
+
+  /** Forgets expired deny entries and invites. */
+  async lapse(nowMs: number): Promise<void> {
+    const { committer, admissions, monotonicMs } = this.#options;
+    const slice = new TimeSlice(monotonicMs);
+    for (;;) {
+      const lapsed = admissions.lapsed(nowMs, LAPSED_AT_ONCE);
+      const { events } = decideLapse({ type: 'LapseAdmissions', ...lapsed, nowMs });
+      if (events.length === 0) break;
+      committer.admit(events);
+      if (slice.isOver) await slice.pause();
+      while (committer.isFull) await committer.room();
+    }
+    await committer.durable();
+  }
+
+  async #revokeAll(hosts: readonly EnrolmentRow[], nowMs: number): Promise<void> {
+    const { committer, directory, monotonicMs } = this.#options;
+    const slice = new TimeSlice(monotonicMs);
+    for (const { hostPubkey } of hosts) {
+      if (slice.isOver) await slice.pause();
+      while (committer.isFull) await committer.room();
+      const command = { type: 'RevokeHost', hostPubkey, cause: 'denied', nowMs } as const;
+      const decision = decideRevoke(command, directory.get(hostPubkey));
+      if (decision.type === 'Decided') committer.admit(decision.events);
+    }
+  }
+}

@@ -1,0 +1,144 @@
+/**
+ * Pushes: each item of a request is decided alone and in order, and the request is answered when all of it is durable.
+ *
+ * An item is decided in the same synchronous run in which nothing was left to wait for (`#obstacle`). The items of hosts
+ * that had many keys are searched for first, in time slices (wide-pushes.ts). A queue whose rows are at fault, and a
+ * damaged row, reject the items that need them and no others of the request.
+ */
+import type { Epoch } from '../../protocol/epoch.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import type { PushItem } from '../core/command.ts';
+import { decidePush } from '../core/decide-push.ts';
+import { type PushOutcome, type Refusal, refusal } from '../core/decision.ts';
+import type { Directory } from '../core/directory.ts';
+import type { RelayEvent } from '../core/event.ts';
+import { type RelaySettings, relayRow } from '../core/facts.ts';
+import {
+  KNOWN_ROWS_ASKED_MAX,
+  KNOWN_ROWS_SEARCHED_MAX,
+  type KnownKeys,
+  type KnownKeyPair,
+  knownKeys,
+  pushFacts,
+} from '../core/push-facts.ts';
+import type { Payload } from '../store/durable-log.ts';
+import type { Committer } from './committer.ts';
+import type { EngineObserver } from './observer.ts';
+import { isRowFault } from './queue-faults.ts';
+import type { QueueReadiness } from './queue-readiness.ts';
+import { TimeSlice } from './time-slice.ts';
+import { WidePushes } from './wide-pushes.ts';
+
+export interface PushesOptions {
+  committer: Committer;
+  directory: Directory;
+  settings: RelaySettings;
+  queues: QueueReadiness;
+  observer: EngineObserver;
+  monotonicMs: () => number;
+}
+
+/** The answer to a push, as its caller prepared it. */
+export interface Pushed<T> {
+  type: 'Pushed';
+  answer: T;
+}
+
+export class Pushes {
+  readonly #options: PushesOptions;
+  readonly #wide: WidePushes;
+
+  constructor(options: PushesOptions) {
+    this.#options = options;
+    this.#wide = new WidePushes(options.committer, options.monotonicMs);
+  }
+
+  /** See `Engine.push`. */
+  async push<T>(
+    commands: readonly PushItem[],
+    prepare: (outcomes: PushOutcome[], epoch: Epoch) => T | Promise<T>,
+    stopsAt: (outcome: PushOutcome) => boolean,
+  ): Promise<Pushed<T> | Refusal> {
+    const { committer, observer, monotonicMs } = this.#options;
+    const outcomes: PushOutcome[] = [];
+    const slice = new TimeSlice(monotonicMs);
+    for (const command of commands) {
+      if (slice.isOver) await slice.pause();
+      const outcome = await this.#pushOne(command);
+      if (outcome.type === 'Refusal') return committer.answer(outcome);
+      outcomes.push(outcome);
+      if (stopsAt(outcome)) break;
+    }
+    const durable = committer.durable();
+    const [answer] = await Promise.all([prepare(outcomes, relayRow(committer).epoch), durable]);
+    observer.pushed(outcomes);
+    return { type: 'Pushed', answer };
+  }
+
+  async #pushOne(command: PushItem): Promise<PushOutcome | Refusal> {
+    try {
+      const { itemId } = command.item;
+      const obstacle = () => this.#obstacle(command) ?? this.#wide.pendingFor(itemId);
+      for (let wait = obstacle(); wait; wait = obstacle()) await wait;
+      if (this.#knownKeys(command).asked <= KNOWN_ROWS_ASKED_MAX) return this.#decide(command);
+      return await this.#wide.inTurn(itemId, () => this.#pushWide(command));
+    } catch (error) {
+      if (!isRowFault(error)) throw error;
+      return { type: 'ItemRejected', rejection: 'target unavailable' };
+    }
+  }
+
+  /** Searches for what is known of an item of hosts that had many keys; anew when one of them rotates meanwhile. */
+  async #pushWide(command: PushItem): Promise<PushOutcome | Refusal> {
+    let keys = this.#knownKeys(command);
+    while (keys.asked <= KNOWN_ROWS_SEARCHED_MAX) {
+      const found = await this.#wide.find(command, keys);
+      for (let wait = this.#obstacle(command); wait; wait = this.#obstacle(command)) await wait;
+      const now = this.#knownKeys(command);
+      if (haveSameKeys(keys, now)) return this.#decide(command, found);
+      keys = now;
+    }
+    return this.#decide(command);
+  }
+
+  #decide(command: PushItem, found?: KnownKeyPair[][]): PushOutcome | Refusal {
+    const { committer, directory, settings } = this.#options;
+    // The sender may be revoked while its request runs: items pushed by then stay, and the request is refused.
+    const sender = directory.get(command.senderPubkey);
+    if (sender && sender.revokedAtMs !== null) return refusal('NOT_ENROLLED', 'not enrolled');
+    const decision = decidePush(command, pushFacts(command, committer, directory, settings, found));
+    committer.admit(decision.events, payloadsOf(command, decision.events));
+    return decision.outcome;
+  }
+
+  #knownKeys(command: PushItem): KnownKeys {
+    return knownKeys(command, this.#options.committer, this.#options.settings);
+  }
+
+  /** What a push waits for; `undefined` when it is to be decided now, in the same synchronous run. */
+  #obstacle({ item }: PushItem): Promise<void> | undefined {
+    const { committer, queues } = this.#options;
+    if (committer.isFull) return committer.room();
+    return queues.waitFor(item.targets.map(({ hostPubkey }) => hostPubkey));
+  }
+}
+
+/** Whether no host of the push has rotated in between. */
+function haveSameKeys(before: KnownKeys, now: KnownKeys): boolean {
+  return areSame(before.senders, now.senders) && before.lineages.every((keys, at) => areSame(keys, now.lineages[at]));
+}
+
+function areSame(keys: readonly PublicKey[], others: readonly PublicKey[] = []): boolean {
+  return keys.length === others.length && keys.every((key, at) => key === others[at]);
+}
+
+/** The wire bytes of the targets that were new. */
+function payloadsOf({ item }: PushItem, events: readonly RelayEvent[]): Payload[] {
+  const accepted = events.at(-1);
+  if (accepted?.type !== 'ItemAccepted') return [];
+  return accepted.targets.map(({ hostPubkey, seq }) => {
+    const pushed = item.targets.find((target) => target.hostPubkey === hostPubkey);
+    if (!pushed) throw new Error('invariant: an accepted target was pushed');
+    return { targetPubkey: hostPubkey, seq, wire: pushed.wire };
+  });
+}

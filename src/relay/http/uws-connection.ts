@@ -1,0 +1,189 @@
+/**
+ * The connections of a uWebSockets.js app, and which exchange is on which of them.
+ *
+ * uWebSockets.js tells of a connection by a `res` when it opens and by another one with each request, and does not say
+ * which belong together. What can be relied upon: a request's data, be it empty, is given at once to the `onData` of its
+ * connection. So each connection waits with an `onData` of its own, and an exchange begins with the first call of that.
+ *
+ * Invariants: every connection has its own `onAborted` at all times, set again in the very call that ended a reply (an
+ * end takes it away), so that it is known when `res` is gone; and its own `onData` whenever a request may come (the last
+ * chunk takes it away).
+ *
+ * A request whose framing leaves open whether there is any data (`isDoubtful`) cannot be joined to its connection. It is
+ * refused in any case, and its reply ends with the connection; it is left alone when any connection without an exchange
+ * of its address closes before, as that may be its own.
+ */
+import type { Connection, Connections } from '../../http/connections.ts';
+import type { ExchangeHandler, RequestHead } from '../../http/exchange.ts';
+import { DoubtfulExchange, type ExchangeConnection, UwsExchange } from './uws-exchange.ts';
+import type { HttpRequest, HttpResponse } from './uws-binding.ts';
+
+/** Of a length that both releases read. */
+const PLAIN_LENGTH = /^[0-9]{1,9}$/;
+
+export class UwsConnections {
+  readonly #handler: ExchangeHandler;
+  readonly #connections: Connections;
+  /** Without an `onData`: their last request has come whole. */
+  readonly #unarmed = new Set<UwsConnection>();
+  /** The request whose data comes next. */
+  #arriving: { res: HttpResponse; head: RequestHead } | undefined;
+  /** Requests of doubtful framing that are not answered yet. */
+  readonly #doubtful = new Set<DoubtfulExchange>();
+  #isClosingDoubtful = false;
+  /** The connection of the reply that is just being ended. */
+  #ending: UwsConnection | undefined;
+
+  constructor(handler: ExchangeHandler, connections: Connections) {
+    this.#handler = handler;
+    this.#connections = connections;
+  }
+
+  opened(res: HttpResponse): void {
+    const peerAddress = addressOf(res);
+    const connection = new UwsConnection(res, peerAddress, this);
+    connection.counted = this.#connections.opened(peerAddress, () => connection.close());
+  }
+
+  /** uWebSockets.js does not name the connection: for all but the one whose reply is being ended, `onAborted` follows. */
+  closing(): void {
+    if (this.#ending) this.#ending.gone();
+  }
+
+  requested(res: HttpResponse, req: HttpRequest): void {
+    // A second request may have come in the same bytes as the one before.
+    for (const connection of this.#unarmed) connection.awaitData();
+    this.#unarmed.clear();
+    const head = headOf(res, req);
+    if (isDoubtful(head)) this.#refuse(res, head);
+    else this.#arriving = { res, head };
+  }
+
+  #refuse(res: HttpResponse, head: RequestHead): void {
+    const exchange = new DoubtfulExchange(res, head, (close) => {
+      this.#doubtful.delete(exchange);
+      this.#isClosingDoubtful = true;
+      close();
+      this.#isClosingDoubtful = false;
+    });
+    this.#doubtful.add(exchange);
+    this.#handler(exchange);
+  }
+
+  /** The exchange that begins with data on `connection`; `undefined` for data that no exchange waits for. */
+  begun(connection: UwsConnection): UwsExchange | undefined {
+    const { res, head } = this.#arriving ?? {};
+    this.#arriving = undefined;
+    return res && head && new UwsExchange(res, head, connection);
+  }
+
+  handle(exchange: UwsExchange): void {
+    this.#handler(exchange);
+  }
+
+  /** Nothing more comes of the request on `connection`: its `onData` is gone. */
+  hasData(connection: UwsConnection): void {
+    this.#unarmed.add(connection);
+  }
+
+  /** Runs `end`, which ends the reply on `connection`. */
+  ending(connection: UwsConnection, end: () => void): void {
+    this.#ending = connection;
+    end();
+    this.#ending = undefined;
+  }
+
+  /** `peerAddress` of a connection that had no exchange. */
+  gone(connection: UwsConnection, peerAddress: string | undefined): void {
+    this.#unarmed.delete(connection);
+    if (this.#isClosingDoubtful) return;
+    for (const exchange of this.#doubtful) {
+      if (exchange.head.peerAddress !== peerAddress) continue;
+      this.#doubtful.delete(exchange);
+      exchange.peerGone();
+    }
+  }
+}
+
+class UwsConnection implements ExchangeConnection {
+  /** As it is counted; there from the moment on in which it is. */
+  counted: Connection | undefined;
+  readonly #res: HttpResponse;
+  readonly #peerAddress: string;
+  readonly #all: UwsConnections;
+  readonly #whenData = (chunk: ArrayBuffer, isLast: boolean): void => this.#data(new Uint8Array(chunk), isLast);
+  readonly #whenAborted = (): void => this.gone();
+  #exchange: UwsExchange | undefined;
+  #isGone = false;
+
+  constructor(res: HttpResponse, peerAddress: string, all: UwsConnections) {
+    this.#res = res;
+    this.#peerAddress = peerAddress;
+    this.#all = all;
+    this.#awaitEnd();
+    this.awaitData();
+  }
+
+  awaitData(): void {
+    this.#res.onData(this.#whenData);
+  }
+
+  /** Ends the reply of the exchange: `end` does. */
+  endReply(end: () => void): void {
+    this.#exchange = undefined;
+    this.#all.ending(this, end);
+    if (this.#isGone) return;
+    this.#awaitEnd();
+    this.counted?.settled();
+  }
+
+  close(): void {
+    if (!this.#isGone) this.#res.close();
+  }
+
+  /** It is closed: nothing may touch its `res` any more. */
+  gone(): void {
+    if (this.#isGone) return;
+    this.#isGone = true;
+    this.counted?.closed();
+    this.#all.gone(this, this.#exchange ? undefined : this.#peerAddress);
+    this.#exchange?.peerGone();
+  }
+
+  #awaitEnd(): void {
+    this.#res.onAborted(this.#whenAborted);
+  }
+
+  #data(chunk: Uint8Array, isLast: boolean): void {
+    this.counted?.moved();
+    if (isLast) this.#all.hasData(this);
+    if (!this.#exchange) {
+      this.#exchange = this.#all.begun(this);
+      if (this.#exchange) this.#all.handle(this.#exchange);
+    }
+    this.#exchange?.bodyChunk(chunk, isLast);
+  }
+}
+
+function headOf(res: HttpResponse, req: HttpRequest): RequestHead {
+  const headers: [string, string][] = [];
+  req.forEach((name, value) => headers.push([name, value]));
+  const query = req.getQuery() as string | undefined;
+  return {
+    method: req.getCaseSensitiveMethod(),
+    target: query === undefined ? req.getUrl() : `${req.getUrl()}?${query}`,
+    headers,
+    peerAddress: addressOf(res),
+  };
+}
+
+function addressOf(res: HttpResponse): string {
+  return Buffer.from(res.getRemoteAddressAsText()).toString('latin1');
+}
+
+/** Whether its data may come later than its head, or never. framing.ts refuses every such request. */
+function isDoubtful({ headers }: RequestHead): boolean {
+  return headers.some(
+    ([name, value]) => name === 'transfer-encoding' || (name === 'content-length' && !PLAIN_LENGTH.test(value)),
+  );
+}

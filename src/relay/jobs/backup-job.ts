@@ -1,0 +1,217 @@
+/**
+ * The regular backups of a running relay, written into a folder that the operator names.
+ *
+ * Invariants:
+ *   - one at a time, and none before the newest is older than the interval, by the names of the files or, when the wall
+ *     clock was set back, by the time that this process has run;
+ *   - only files that a backup job of this relay named are ever removed, and never the newest;
+ *   - a failed backup is logged and tried again later: mail goes on.
+ */
+import { readdir, rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { type PublicKey, hostFingerprint } from '../../protocol/public-key.ts';
+import type { Clock, Timers } from '../../lib/clock.ts';
+import { PeriodicTask } from '../../lib/periodic-task.ts';
+import type { Engine } from '../engine/engine.ts';
+import type { LostItems } from '../engine/lost-items.ts';
+import { writeBackupFile, type WrittenBackup, backupOf } from '../backup/backup.ts';
+
+/** The operator's settings. */
+export interface BackupSettings {
+  folder: string;
+  /** How many are kept. */
+  keep: number;
+  everyMs: number;
+}
+
+/** How the last attempt went. */
+export interface LastBackup {
+  isGood: boolean;
+  atMs: number;
+}
+
+export interface BackupJobOptions extends BackupSettings {
+  engine: Engine;
+  /** Gets the damage that a backup finds. */
+  lostItems: LostItems;
+  relayPubkey: PublicKey;
+  clock: Clock;
+  timers: Timers;
+  version: string;
+  onWritten: (backup: WrittenBackup) => void;
+  onFailed: (error: unknown) => void;
+}
+
+/** How often the job checks whether a backup is due. */
+const ASK_EVERY_MS = 45_000;
+/** After a failure, unless the interval is shorter. */
+const RETRY_MS = 600_000;
+/** Of the fingerprint of the relay's key: relays may share a folder. */
+const MARK_CHARACTERS = 12;
+
+export class BackupJob {
+  readonly #options: BackupJobOptions;
+  readonly #name: RegExp;
+  readonly #mark: string;
+  readonly #task: PeriodicTask;
+  /** Of the last attempt, or of the start. */
+  #triedMs: number;
+  #hasFailed = false;
+  #last: LastBackup | undefined;
+  #lastGoodMs = 0;
+
+  private constructor(options: BackupJobOptions) {
+    const { relayPubkey, clock, timers, onFailed } = options;
+    this.#options = options;
+    this.#mark = hostFingerprint(relayPubkey).slice(0, MARK_CHARACTERS);
+    this.#name = new RegExp(`^poste-${this.#mark}-(?<time>[0-9]{8}T[0-9]{9}Z)\\.backup(?<part>\\.part-[0-9a-f]{8})?$`);
+    this.#triedMs = clock.monotonicMs();
+    const work = () => this.#attempt();
+    this.#task = new PeriodicTask({ timers, everyMs: ASK_EVERY_MS, work, onError: onFailed });
+  }
+
+  /** Starts the job; a first backup begins at once when one is due. */
+  static start(options: BackupJobOptions): BackupJob {
+    const job = new BackupJob(options);
+    void job.backUpIfDue();
+    return job;
+  }
+
+  /** How the last attempt of this process went, or when the newest file of an earlier one was made. */
+  get last(): LastBackup | undefined {
+    return this.#last;
+  }
+
+  /** When the newest good one was made, by this process or an earlier one; 0 while there is none. */
+  get lastGoodMs(): number {
+    return this.#lastGoodMs;
+  }
+
+  /** Gives up a backup under way, and resolves when it has ended. */
+  stop(): Promise<void> {
+    return this.#task.stop();
+  }
+
+  /** Takes one now, due or not; when one is under way, after that. Rejects when it fails. */
+  async takeNow(): Promise<{ name: string; bytes: number }> {
+    let taken: Promise<{ name: string; bytes: number }> | undefined;
+    await this.#task.runOther(async () => {
+      taken = this.#take(this.#options.clock.nowMs());
+      await taken.catch(() => undefined);
+    });
+    if (!taken) throw stopping();
+    return taken;
+  }
+
+  /** Takes a backup if one is due. Never rejects, and joins one that is under way. */
+  backUpIfDue(): Promise<void> {
+    return this.#task.run();
+  }
+
+  async #attempt(): Promise<void> {
+    const { clock, onFailed } = this.#options;
+    try {
+      if (!(await this.#isDue())) return;
+      this.#triedMs = clock.monotonicMs();
+      await this.#take(clock.nowMs());
+    } catch (error) {
+      if (this.#task.signal.aborted) return;
+      this.#hasFailed = true;
+      this.#triedMs = clock.monotonicMs();
+      this.#last = { isGood: false, atMs: clock.nowMs() };
+      onFailed(error);
+    }
+  }
+
+  async #take(atMs: number): Promise<{ name: string; bytes: number }> {
+    const backup = await this.#backUp(atMs);
+    this.#hasFailed = false;
+    this.#last = { isGood: true, atMs };
+    this.#lastGoodMs = atMs;
+    this.#options.onWritten(backup);
+    await this.#removeOld(atMs);
+    return { name: this.#nameAt(atMs), bytes: backup.bytes };
+  }
+
+  #nameAt(atMs: number): string {
+    return `poste-${this.#mark}-${timeName(atMs)}.backup`;
+  }
+
+  async #isDue(): Promise<boolean> {
+    const { clock, everyMs } = this.#options;
+    const sinceTriedMs = clock.monotonicMs() - this.#triedMs;
+    if (this.#hasFailed) return sinceTriedMs >= Math.min(RETRY_MS, everyMs);
+    const nowMs = clock.nowMs();
+    const newestMs = (await this.#files(nowMs)).at(-1)?.timeMs;
+    if (newestMs === undefined) return true;
+    this.#last ??= { isGood: true, atMs: newestMs };
+    this.#lastGoodMs ||= newestMs;
+    return nowMs - newestMs >= everyMs || sinceTriedMs >= everyMs;
+  }
+
+  async #backUp(atMs: number): Promise<WrittenBackup> {
+    const { engine, lostItems, folder, version } = this.#options;
+    await this.#removeParts();
+    const path = join(folder, this.#nameAt(atMs));
+    const snapshot = await engine.snapshot();
+    try {
+      const chunks = backupOf(snapshot, { created_at: atMs, version }, (damage) => lostItems.foundByBackup(damage));
+      return await writeBackupFile(this.#untilStopped(chunks), { path, replaces: false });
+    } finally {
+      await snapshot.close();
+    }
+  }
+
+  async *#untilStopped(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+    for await (const chunk of chunks) {
+      if (this.#task.signal.aborted) throw stopping();
+      yield chunk;
+    }
+  }
+
+  async #removeOld(nowMs: number): Promise<void> {
+    const { folder, keep } = this.#options;
+    for (const { name } of (await this.#files(nowMs)).slice(0, -keep)) await rm(join(folder, name), { force: true });
+  }
+
+  /** What a process that ended in the middle of one left behind. */
+  async #removeParts(): Promise<void> {
+    const { folder } = this.#options;
+    for (const name of await readdir(folder)) {
+      if (this.#name.exec(name)?.groups?.['part'] !== undefined) await rm(join(folder, name), { force: true });
+    }
+  }
+
+  /** The job's own files, in the order they were made. */
+  async #files(nowMs: number): Promise<{ name: string; timeMs: number }[]> {
+    const files: { name: string; timeMs: number }[] = [];
+    for (const name of await readdir(this.#options.folder)) {
+      const { time, part } = this.#name.exec(name)?.groups ?? {};
+      if (time === undefined || part !== undefined || !(await this.#isFile(name))) continue;
+      const timeMs = timeOf(time);
+      if (!Number.isNaN(timeMs)) files.push({ name, timeMs });
+    }
+    // One that lies ahead is of a clock that was set back since: all others are newer.
+    const ordered = (timeMs: number): number => (timeMs > nowMs ? timeMs - Number.MAX_SAFE_INTEGER : timeMs);
+    return files.toSorted((a, b) => ordered(a.timeMs) - ordered(b.timeMs));
+  }
+
+  async #isFile(name: string): Promise<boolean> {
+    return (await stat(join(this.#options.folder, name))).isFile();
+  }
+}
+
+function stopping(): Error {
+  return new Error('the relay is stopping');
+}
+
+/** `20251120T214823000Z`: to the millisecond, in UTC, sorted as text as by time. */
+function timeName(timeMs: number): string {
+  return new Date(timeMs).toISOString().replaceAll(/[-:.]/g, '');
+}
+
+function timeOf(name: string): number {
+  const [year, month, day] = [name.slice(0, 4), name.slice(4, 6), name.slice(6, 8)];
+  const [hour, minute, second, ms] = [name.slice(9, 11), name.slice(11, 13), name.slice(13, 15), name.slice(15, 18)];
+  return Date.parse(`${year}-${month}-${day}T${hour}:${minute}:${second}.${ms}Z`);
+}

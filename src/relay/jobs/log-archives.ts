@@ -1,0 +1,92 @@
+/**
+ * The archives of a running relay's log, in a folder that the operator names.
+ *
+ * Invariants:
+ *   - the name of an archive is returned when it is complete, checked and on disk;
+ *   - none is ever replaced or removed: where an archive of the same name holds other records, as after a restore, the
+ *     new one gets another name.
+ */
+import { readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { type PublicKey, hostFingerprint } from '../../protocol/public-key.ts';
+import { BackupUnwritten, writeBackupAside } from '../../lib/backup-file.ts';
+import type { Clock } from '../../lib/clock.ts';
+import type { StopSignal } from '../../lib/periodic-task.ts';
+import { readArchive } from '../store/log-archive.ts';
+import type { RelayStore } from '../store/relay-store.ts';
+
+export interface LogArchivesOptions {
+  folder: string;
+  relayPubkey: PublicKey;
+  store: RelayStore;
+  clock: Clock;
+  version: string;
+}
+
+/** Of the fingerprint of the relay's key: relays may share a folder. */
+const MARK_CHARACTERS = 12;
+/** Names sort like records. */
+const LSN_DIGITS = 12;
+/** Archives of one name that hold different records. */
+const SAME_NAME_MAX = 100;
+
+/** Thrown when the relay stops in the middle. */
+class Stopped extends Error {}
+
+export class LogArchives {
+  readonly #options: LogArchivesOptions;
+  readonly #mark: string;
+
+  constructor(options: LogArchivesOptions) {
+    this.#options = options;
+    this.#mark = hostFingerprint(options.relayPubkey).slice(0, MARK_CHARACTERS);
+  }
+
+  /**
+   * Archives these records, unless there is an archive of exactly them. Returns the name of the file, or `undefined` when
+   * `signal` aborted before it was complete. Throws `BackupUnwritten`.
+   */
+  async archive(firstLsn: number, lastLsn: number, signal: StopSignal): Promise<string | undefined> {
+    const { folder, store } = this.#options;
+    await this.#removeParts();
+    for (let attempt = 1; attempt <= SAME_NAME_MAX; attempt++) {
+      const name = this.#nameOf(firstLsn, lastLsn, attempt);
+      const path = join(folder, name);
+      try {
+        await this.#write(path, firstLsn, lastLsn, signal);
+        return name;
+      } catch (error) {
+        if (error instanceof Stopped) return undefined;
+        if (!(error instanceof BackupUnwritten && error.reason === 'exists')) throw error;
+        // From a run that ended before it could prune.
+        if (await store.isArchived(path, { firstLsn, lastLsn })) return name;
+      }
+    }
+    throw new Error(`${folder} holds too many archives of the log records ${firstLsn} to ${lastLsn}`);
+  }
+
+  #nameOf(firstLsn: number, lastLsn: number, attempt: number): string {
+    const [first, last] = [firstLsn, lastLsn].map((lsn) => String(lsn).padStart(LSN_DIGITS, '0'));
+    return `poste-${this.#mark}-log-${first}-${last}${attempt === 1 ? '' : `-${attempt}`}.archive`;
+  }
+
+  async #write(path: string, firstLsn: number, lastLsn: number, signal: StopSignal): Promise<void> {
+    const { store, clock, relayPubkey, version } = this.#options;
+    const stamp = { relay_pubkey: relayPubkey, created_at: clock.nowMs(), version };
+    const untilStopped = async function* (): AsyncGenerator<Buffer> {
+      for await (const chunk of store.archive({ firstLsn, lastLsn }, stamp)) {
+        if (signal.aborted) throw new Stopped('the relay is stopping');
+        yield chunk;
+      }
+    };
+    const options = { path, replaces: false };
+    await writeBackupAside(untilStopped(), options, (chunks) => readArchive(chunks), 'archive');
+  }
+
+  /** Removes what an interrupted process left behind. */
+  async #removeParts(): Promise<void> {
+    const { folder } = this.#options;
+    const part = new RegExp(`^poste-${this.#mark}-log-[0-9-]+\\.archive\\.part-[0-9a-f]{8}$`);
+    for (const name of await readdir(folder)) if (part.test(name)) await rm(join(folder, name), { force: true });
+  }
+}

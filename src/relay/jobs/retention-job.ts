@@ -1,0 +1,107 @@
+/**
+ * Keeps the log of a running relay as long as the operator wants, and no longer: checkpoints of the rows, archives of old
+ * records, pruning.
+ *
+ * Invariants:
+ *   - one run at a time; a run that fails is logged, and the next one tries again: mail goes on;
+ *   - nothing is pruned while the clock is not trusted, because a clock that jumped ahead would make everything old;
+ *   - with a folder for archives, no record is pruned before an archive of it is on disk there.
+ */
+import { isCheckpointDue, type KeepingTime } from '../core/decide-log-retention.ts';
+import type { Clock, Timers } from '../../lib/clock.ts';
+import { PeriodicTask, type StopSignal, stopSignal } from '../../lib/periodic-task.ts';
+import { StoreFailed } from '../engine/committer.ts';
+import type { LogRetention, TakenCheckpoint } from '../engine/log-retention.ts';
+import type { LogArchives } from './log-archives.ts';
+import type { RelayStore } from '../store/relay-store.ts';
+
+/** The operator's settings. */
+export interface LogRetentionSettings {
+  /** How long records are kept. */
+  keepMs: number;
+  /** Where records are archived before they are pruned. */
+  archiveFolder: string | undefined;
+}
+
+export interface RetentionJobOptions {
+  keepMs: number;
+  archives: LogArchives | undefined;
+  retention: LogRetention;
+  store: RelayStore;
+  clock: Clock;
+  timers: Timers;
+  isClockTrusted: () => boolean;
+  /** Called with the bytes that are about to be written; false when there is no room. */
+  hasRoom: (bytes: number) => boolean;
+  onCheckpoint: (taken: Exclude<TakenCheckpoint, { type: 'stopped' }>) => void;
+  onPruned: (records: number, throughLsn: number, archive: string | undefined) => void;
+  onFailed: (error: unknown) => void;
+}
+
+/** A start has enough to do. */
+const FIRST_AFTER_MS = 10_000;
+/** A run that finds nothing due reads little. */
+const RUN_EVERY_MS = 3_600_000;
+/** Records of one archive, pruned before the next archive is written. */
+const RECORDS_AT_ONCE = 1_000_000;
+
+export class RetentionJob {
+  readonly #options: RetentionJobOptions;
+  readonly #task: PeriodicTask;
+
+  constructor(options: RetentionJobOptions) {
+    this.#options = options;
+    this.#task = new PeriodicTask({
+      timers: options.timers,
+      firstAfterMs: FIRST_AFTER_MS,
+      everyMs: RUN_EVERY_MS,
+      work: (signal) => this.#run(signal),
+      onError: (error) => {
+        // A failed batch ends the process by itself.
+        if (!(error instanceof StoreFailed)) options.onFailed(error);
+      },
+    });
+  }
+
+  /** Does what is due, or joins the run under way. Never rejects. */
+  run(): Promise<void> {
+    return this.#task.run();
+  }
+
+  /** Resolves when no run is under way; one that is ends after its slice. */
+  stop(): Promise<void> {
+    return this.#task.stop();
+  }
+
+  async #run(stopped: AbortSignal): Promise<void> {
+    const { keepMs, retention, clock, isClockTrusted, hasRoom, onCheckpoint, onFailed } = this.#options;
+    const nowMs = (): number => clock.nowMs();
+    const signal = stopSignal(stopped, () => !isClockTrusted());
+    if (signal.aborted) return;
+    const time: KeepingTime = { keepMs, nowMs: nowMs() };
+    const { whole, damaged } = await retention.checkpoints();
+    // The whole checkpoints replace them.
+    for (const error of damaged) onFailed(error);
+    if (isCheckpointDue(whole, time)) {
+      const taken = await retention.takeCheckpoint(nowMs, signal, hasRoom);
+      if (taken.type !== 'stopped') onCheckpoint(taken);
+    }
+    if (!signal.aborted) await retention.dropNeedless(time, signal);
+    await this.#prune(time, signal);
+  }
+
+  async #prune(time: KeepingTime, signal: StopSignal): Promise<void> {
+    const { retention, store, archives, onPruned } = this.#options;
+    const beganAt = store.firstLsn;
+    while (!signal.aborted) {
+      const fromLsn = store.firstLsn;
+      const throughLsn = await retention.prunable(time, RECORDS_AT_ONCE, signal);
+      if (throughLsn === undefined || signal.aborted) break;
+      const archive = await archives?.archive(fromLsn, throughLsn, signal);
+      if (archives && !archive) break;
+      await retention.prune(throughLsn, signal);
+      onPruned(store.firstLsn - fromLsn, store.firstLsn - 1, archive);
+    }
+    await retention.compact(beganAt, signal);
+  }
+}

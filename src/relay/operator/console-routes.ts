@@ -1,0 +1,243 @@
+/** The routes of the console: those of every page, what it shows, and its two actions. */
+import { type PageParts, pageRoutes } from '../../http/browser-session/page-routes.ts';
+import type { Reply } from '../../http/exchange.ts';
+import { jsonReply, otherProblemReply, problemReply } from '../../http/replies.ts';
+import { parseJsonBounded, REQUEST_JSON_BOUNDS } from '../../protocol/bounded-json.ts';
+import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
+import { ITEM_ID_CHARACTERS_MAX } from '../../protocol/names.ts';
+import {
+  type ConsoleBackup,
+  type ConsoleOverview,
+  type ConsoleRevoked,
+  ConsoleRevokeRequest,
+  OPERATOR_PROBLEMS,
+  type OperatorProblemCode,
+} from '../../protocol/operator-documents.ts';
+import { displayFingerprint, parsePublicKey, type PublicKey } from '../../protocol/public-key.ts';
+import { parserOf } from '../../protocol/schemas.ts';
+import { refusalReply } from '../http/refusals.ts';
+import type { OpenRoute, RelayRequest } from '../http/route.ts';
+import type { Activity } from './activity.ts';
+import type { EpochHistory } from './epoch-history.ts';
+import { biggestQueues, hostView, type HostViewOptions, listHosts } from './host-views.ts';
+import { hostDocument } from './hosts.ts';
+import { traceItem, type TraceOptions } from './item-trace.ts';
+import { searchLog } from './log-search.ts';
+import { SAMPLE_EVERY_MS, type Sampler } from './sampler.ts';
+
+/** What the console's requests say behind `?`. A parameter that is repeated or malformed makes the whole query no good. */
+
+const SEARCH_CHARACTERS_MAX = 100;
+const TYPE_PATTERN = /^[A-Za-z]{1,40}$/;
+
+class Query {
+  readonly #parameters: URLSearchParams;
+  #isGood = true;
+
+  constructor(query: string | undefined) {
+    this.#parameters = new URLSearchParams(query ?? '');
+    const names = [...this.#parameters.keys()];
+    if (new Set(names).size < names.length) this.#isGood = false;
+  }
+
+  /** Whether everything that was asked for was fine. */
+  get isGood(): boolean {
+    return this.#isGood;
+  }
+
+  wholeNumber(name: string): number | undefined {
+    return this.#parsed(name, (text) => {
+      const value = Number(text);
+      return /^[0-9]{1,16}$/.test(text) && Number.isSafeInteger(value) ? value : undefined;
+    });
+  }
+
+  publicKey(name: string): PublicKey | undefined {
+    return this.#parsed(name, parsePublicKey);
+  }
+
+  word(name: string): string | undefined {
+    return this.#parsed(name, (text) => (TYPE_PATTERN.test(text) ? text : undefined));
+  }
+
+  itemId(name: string): string | undefined {
+    return this.#parsed(name, (text) => (text.length <= ITEM_ID_CHARACTERS_MAX ? text : undefined));
+  }
+
+  search(name: string): string | undefined {
+    return this.#parsed(name, (text) => (text.length <= SEARCH_CHARACTERS_MAX ? text : undefined));
+  }
+
+  #parsed<T>(name: string, parse: (text: string) => T | undefined): T | undefined {
+    const text = this.#parameters.get(name);
+    if (text === null || text === '') return undefined;
+    const value = parse(text);
+    if (value === undefined) this.#isGood = false;
+    return value;
+  }
+}
+
+/** Writes a copy of the store. Rejects when it cannot. */
+export type TakeBackup = () => Promise<{ name: string; bytes: number }>;
+
+export interface ConsoleRoutesOptions extends PageParts, HostViewOptions, TraceOptions {
+  activity: Activity;
+  sampler: Sampler;
+  epochs: EpochHistory;
+  relay: { version: string; serverName: string; startedMs: number };
+  /** Absent: the console does not offer it. */
+  takeBackup: TakeBackup | undefined;
+  unexpected: (error: unknown, requestId: string) => void;
+}
+
+const EPOCHS_SHOWN_MAX = 100;
+const DAMAGED_ROWS_SHOWN_MAX = 10;
+const parseRevoke = parserOf(ConsoleRevokeRequest);
+
+export function consoleRoutes(options: ConsoleRoutesOptions): OpenRoute[] {
+  const { access } = options;
+  const open = { access: 'open', counted: undefined } as const;
+  const get = { ...open, method: 'GET', bodyBytesMax: SMALL_BODY_BYTES_MAX } as const;
+  const post = { ...get, method: 'POST' } as const;
+  const backups = new Backups(options);
+  return [
+    ...pageRoutes(options).map((route): OpenRoute => Object.assign(route, open)),
+    { ...get, path: '/console/overview', handle: access.behind('read', () => overview(options)) },
+    { ...get, path: '/console/hosts', handle: access.behind('read', (request) => hosts(request, options)) },
+    { ...get, path: '/console/host', handle: access.behind('read', (request) => host(request, options)) },
+    { ...get, path: '/console/log', handle: access.behind('read', (request) => log(request, options)) },
+    { ...get, path: '/console/trace', handle: access.behind('read', (request) => trace(request, options)) },
+    { ...post, path: '/console/revoke', handle: access.behind('action', (request) => revoke(request, options)) },
+    { ...post, path: '/console/backup', handle: access.behind('action', ({ id }) => backups.take(id)) },
+  ];
+}
+
+function badQuery(): Reply {
+  return problemReply('BAD_REQUEST', 'the query is not one that the console makes');
+}
+
+async function overview(options: ConsoleRoutesOptions): Promise<Reply> {
+  const { engine, activity, sampler, epochs, clock, relay, takeBackup } = options;
+  const { relayPubkey } = options.rows.get('relay', '') ?? {};
+  if (relayPubkey === undefined) throw new Error('invariant: an open store has a relay row');
+  const read = epochs.found();
+  const known = new Set(read.map(({ lsn }) => lsn));
+  const begun = [...activity.epochs().filter(({ lsn }) => !known.has(lsn)), ...read];
+  const document: ConsoleOverview = {
+    version: relay.version,
+    relay_pubkey: relayPubkey,
+    fingerprint: displayFingerprint(relayPubkey),
+    server: relay.serverName,
+    admission: engine.settings.admission,
+    uptime_ms: clock.monotonicMs() - relay.startedMs,
+    now: clock.nowMs(),
+    can_take_backup: takeBackup !== undefined,
+    sample_every_ms: SAMPLE_EVERY_MS,
+    samples: [...sampler.samples],
+    biggest_queues: await biggestQueues(options),
+    broken_queues: engine.brokenQueues.map(({ targetPubkey, reason }) => ({
+      host_pubkey: targetPubkey,
+      host: engine.directory.get(targetPubkey)?.hostName ?? null,
+      reason,
+    })),
+    damaged_rows: engine.damagedRows.slice(0, DAMAGED_ROWS_SHOWN_MAX).map(({ name }) => name),
+    damaged_rows_found: engine.damagedRows.length,
+    refusals: activity.refusals(),
+    epochs: begun.toSorted((a, b) => b.lsn - a.lsn).slice(0, EPOCHS_SHOWN_MAX),
+    epochs_read: epochs.state,
+  };
+  return jsonReply(200, document);
+}
+
+async function hosts(request: RelayRequest, options: ConsoleRoutesOptions): Promise<Reply> {
+  const query = new Query(request.query);
+  const search = query.search('search') ?? '';
+  const state = query.word('state');
+  return query.isGood ? jsonReply(200, await listHosts(search, state, options)) : badQuery();
+}
+
+async function host(request: RelayRequest, options: ConsoleRoutesOptions): Promise<Reply> {
+  const { engine } = options;
+  const key = new Query(request.query).publicKey('key');
+  const row = key && engine.directory.get(key);
+  await engine.durable();
+  return row ? jsonReply(200, hostView(row, options)) : unknownHost();
+}
+
+async function log(request: RelayRequest, options: ConsoleRoutesOptions): Promise<Reply> {
+  const query = new Query(request.query);
+  const key = query.publicKey('host');
+  const type = query.word('type');
+  const itemId = query.itemId('item');
+  const searched = {
+    beforeLsn: query.wholeNumber('before') ?? Number.MAX_SAFE_INTEGER,
+    afterLsn: query.wholeNumber('after') ?? 0,
+    sinceMs: query.wholeNumber('since') ?? 0,
+    untilMs: query.wholeNumber('until') ?? Number.MAX_SAFE_INTEGER,
+    ...(type !== undefined && { type }),
+    ...(itemId !== undefined && { itemId }),
+    ...(key && { keys: options.engine.directory.keysOf(key) }),
+  };
+  return query.isGood ? jsonReply(200, await searchLog(searched, options)) : badQuery();
+}
+
+async function trace(request: RelayRequest, options: ConsoleRoutesOptions): Promise<Reply> {
+  const query = new Query(request.query);
+  const lsn = query.wholeNumber('lsn');
+  if (lsn === undefined || !query.isGood) return badQuery();
+  const found = await traceItem(lsn, options);
+  return found ? jsonReply(200, found) : consoleProblem('UNKNOWN_RECORD', 'no item was accepted in that record');
+}
+
+async function revoke({ body, nowMs }: RelayRequest, { engine }: ConsoleRoutesOptions): Promise<Reply> {
+  const parsed = parseRevoke(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
+  const hostPubkey = parsed && parsePublicKey(parsed.host_pubkey);
+  if (!parsed || !hostPubkey) return problemReply('BAD_REQUEST', 'send {host_pubkey, confirm}');
+  const row = engine.directory.get(hostPubkey);
+  if (!row) return unknownHost();
+  if (parsed.confirm !== row.hostName) {
+    return consoleProblem('NOT_CONFIRMED', 'the name that was typed is not the name of this host');
+  }
+  const outcome = await engine.admissions.revokeHost({ type: 'RevokeHost', hostPubkey, cause: 'operator', nowMs });
+  if (outcome.type === 'Refusal') return refusalReply(outcome);
+  const revoked = engine.directory.get(hostPubkey);
+  if (!revoked) throw new Error('invariant: a revoked key keeps its enrolment');
+  const document: ConsoleRevoked = { host: hostDocument(revoked, engine, nowMs), is_new: outcome.isNew };
+  return jsonReply(200, document);
+}
+
+function unknownHost(): Reply {
+  return consoleProblem('UNKNOWN_HOST_KEY', 'no host was ever admitted under this key');
+}
+
+/** One backup at a time. */
+class Backups {
+  readonly #options: Pick<ConsoleRoutesOptions, 'takeBackup' | 'clock' | 'unexpected'>;
+  #isUnderWay = false;
+
+  constructor(options: Pick<ConsoleRoutesOptions, 'takeBackup' | 'clock' | 'unexpected'>) {
+    this.#options = options;
+  }
+
+  async take(requestId: string): Promise<Reply> {
+    const { takeBackup, clock, unexpected } = this.#options;
+    if (!takeBackup) return problemReply('UNAVAILABLE', 'this relay takes no backups from its console');
+    if (this.#isUnderWay) return consoleProblem('BACKUP_UNDER_WAY', 'a backup is being taken already');
+    this.#isUnderWay = true;
+    try {
+      const document: ConsoleBackup = { ...(await takeBackup()), taken_at: clock.nowMs() };
+      return jsonReply(200, document);
+    } catch (error) {
+      unexpected(error, requestId);
+      return consoleProblem('BACKUP_FAILED', 'the backup could not be taken: the log of the relay says why');
+    } finally {
+      this.#isUnderWay = false;
+    }
+  }
+}
+
+/** Problems of the console, in the form of every other problem. */
+
+function consoleProblem(code: OperatorProblemCode, detail: string): Reply {
+  return otherProblemReply(OPERATOR_PROBLEMS[code], code, detail);
+}

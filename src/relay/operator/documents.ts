@@ -1,0 +1,66 @@
+/**
+ * The documents of the control socket, for both of its ends. Times are milliseconds since 1970.
+ *
+ * Lists are NDJSON, a document a line; errors are problem documents, as on the public routes.
+ */
+import Type from 'typebox';
+import { DAY_MS } from '../../protocol/limits.ts';
+import type { HostShown } from '../../protocol/operator-documents.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+
+/** One host key that was ever admitted. */
+export type HostDocument = HostShown & { host_pubkey: PublicKey; rotated_to: PublicKey | null };
+
+export interface FoundHostDocument {
+  host: HostDocument;
+  /** Whether a key was named that the host has given up: `host` is what it is now. */
+  is_former_key: boolean;
+}
+
+export interface RevokedHostDocument {
+  host: HostDocument;
+  /** False when it was revoked before. */
+  is_new: boolean;
+}
+
+export interface InviteDocument {
+  label: string;
+  issued_at: number;
+  expires_at: number;
+}
+
+export interface IssuedInviteDocument extends InviteDocument {
+  /** Shown only here: the relay keeps its hash. */
+  token: string;
+  /** Whether this relay asks for an invite at all. */
+  admission: 'open' | 'invite';
+}
+
+/** A header of a backup: how many bytes it will have, about. */
+export const BACKUP_BYTES_ABOUT = 'x-backup-bytes-about';
+
+export interface EpochDocument {
+  epoch: string;
+}
+
+export const INVITE_LABEL_CHARACTERS_MAX = 100;
+export const INVITE_LIFETIME_MIN_MS = 60_000;
+export const INVITE_LIFETIME_MAX_MS = 365 * DAY_MS;
+
+/** Longer than any name, fingerprint or key. */
+const REFERENCE_CHARACTERS_MAX = 100;
+
+export const RevokeRequest = Type.Object({
+  host: Type.String({ maxLength: REFERENCE_CHARACTERS_MAX, description: 'a fingerprint, a public key or a name' }),
+});
+
+export const InviteRequest = Type.Object({
+  label: Type.String({ maxLength: INVITE_LABEL_CHARACTERS_MAX }),
+  lifetime_ms: Type.Integer({ minimum: INVITE_LIFETIME_MIN_MS, maximum: INVITE_LIFETIME_MAX_MS }),
+});
+
+/** A URL with a one-time token, by which a browser on this machine gets in. */
+export interface ConsoleUrlDocument {
+  url: string;
+  expires_at: number;
+}

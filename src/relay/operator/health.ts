@@ -1,0 +1,85 @@
+/**
+ * The requests of the operator's listener: health, metrics, the OpenAPI document and the console. On the loopback
+ * interface by default, never public.
+ */
+import type { Exchange, ExchangeHandler, Reply } from '../../http/exchange.ts';
+import type { OpenApiDocument } from '../http/openapi.ts';
+import { jsonReply, problemReply } from '../../http/replies.ts';
+import { pageProblem } from '../../http/browser-session/problems.ts';
+import type { ScrubPass } from '../jobs/scrub.ts';
+
+export interface Health {
+  /** False while the relay starts or drains, and after its store failed. */
+  isReady: boolean;
+  version: string;
+  epoch: string;
+  /** Live enrolments. */
+  hosts: number;
+  uptimeMs: number;
+  /** Queues whose rows are at fault: nothing is changed there. */
+  brokenQueues: number;
+  /** Damaged rows found since the start. */
+  damagedRows: number;
+  /** Of the regular backups; absent without them, or before the first. */
+  lastBackup?: { isGood: boolean; atMs: number } | undefined;
+  /** Of the daily scrub; absent before the first pass has ended. */
+  lastScrub?: Pick<ScrubPass, 'atMs' | 'items' | 'lost' | 'unreadable'> | undefined;
+}
+
+export interface OperatorHandlerOptions {
+  health: () => Health;
+  openApi: OpenApiDocument;
+  metrics: () => Promise<Reply>;
+  /** Whether a page of another site may have sent a request with this Host: see `isForeignName`. */
+  isForeign: (host: string) => boolean;
+  /** Handles everything that begins with `/console`. */
+  console: { handle: ExchangeHandler };
+}
+
+const PATHS = new Set(['/livez', '/readyz', '/healthz', '/openapi.json', '/metrics']);
+const CONSOLE = /^\/console(?:[/?]|$)/;
+
+export function operatorHandler({
+  health,
+  openApi,
+  metrics,
+  isForeign,
+  console,
+}: OperatorHandlerOptions): ExchangeHandler {
+  const document = jsonReply(200, openApi);
+  return (exchange: Exchange) => {
+    const { method, target, headers } = exchange.head;
+    if (CONSOLE.test(target)) {
+      console.handle(exchange);
+      return;
+    }
+    exchange.receive(() => undefined);
+    const { isReady, version, epoch, hosts, uptimeMs, brokenQueues, damagedRows, lastBackup, lastScrub } = health();
+    if (!PATHS.has(target)) exchange.reply(problemReply('NOT_FOUND', 'no such route'));
+    else if (method !== 'GET') {
+      exchange.reply(problemReply('METHOD_NOT_ALLOWED', 'this route takes GET', { headers: { allow: 'GET' } }));
+    } else if (headers.some(([name, value]) => name === 'host' && isForeign(value))) {
+      exchange.reply(pageProblem('FOREIGN_HOST', 'ask this listener by its address, or as localhost'));
+    } else if (target === '/livez') exchange.reply(jsonReply(200, { status: 'live' }));
+    else if (target === '/openapi.json') exchange.reply(document);
+    else if (target === '/metrics') {
+      metrics().then(
+        (reply) => exchange.reply(reply),
+        () => exchange.abort(),
+      );
+    } else if (!isReady) exchange.reply(problemReply('UNAVAILABLE', 'the relay is not ready'));
+    else if (target === '/readyz') exchange.reply(jsonReply(200, { status: 'ready' }));
+    else {
+      const well = { status: 'ready', version, epoch, hosts, uptime_ms: Math.round(uptimeMs) };
+      const broken = brokenQueues > 0 && { broken_queues: brokenQueues };
+      const damaged = damagedRows > 0 && { damaged_rows: damagedRows };
+      const backup = lastBackup && { last_backup: { at: lastBackup.atMs, ok: lastBackup.isGood } };
+      const scrub = lastScrub && { last_scrub: scrubDocument(lastScrub) };
+      exchange.reply(jsonReply(200, { ...well, ...broken, ...damaged, ...backup, ...scrub }));
+    }
+  };
+}
+
+function scrubDocument({ atMs, items, lost, unreadable }: NonNullable<Health['lastScrub']>): object {
+  return { at: atMs, items, lost, unreadable };
+}

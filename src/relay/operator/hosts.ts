@@ -1,0 +1,163 @@
+/** `GET /v1/hosts`, `GET /v1/hosts/find` and `POST /v1/hosts/revoke`: who is in, and who is to be no longer. */
+import type { Reply } from '../../http/exchange.ts';
+import { isReply } from '../../http/framing.ts';
+import { jsonReply, problemReply } from '../../http/replies.ts';
+import { parseJsonBounded, REQUEST_JSON_BOUNDS } from '../../protocol/bounded-json.ts';
+import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
+import type { HostState } from '../../protocol/operator-documents.ts';
+import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
+import { parserOf } from '../../protocol/schemas.ts';
+import type { EnrolmentRow } from '../core/rows.ts';
+import type { Engine } from '../engine/engine.ts';
+import { TimeSlice } from '../engine/time-slice.ts';
+import { refusalReply } from '../http/refusals.ts';
+import type { OpenRoute, RelayRequest } from '../http/route.ts';
+import { type FoundHostDocument, type HostDocument, type RevokedHostDocument, RevokeRequest } from './documents.ts';
+import { parseHostReference } from './host-reference.ts';
+import { streamLines } from './ndjson.ts';
+import { controlProblem } from './problems.ts';
+
+/** Which host an operator means. */
+
+/** Fingerprints that one answer lists. */
+const LISTED_NAMESAKES_MAX = 20;
+
+interface FoundHost {
+  type: 'FoundHost';
+  /** Under the key that the host has now. */
+  row: EnrolmentRow;
+  /** Whether a key was named that it has given up. */
+  isFormerKey: boolean;
+}
+
+/** The host, or the reply that says why there is none. Synchronous: what is done to the host is done to this one. */
+function findHost(text: string, engine: Engine): FoundHost | Reply {
+  const reference = parseHostReference(text);
+  switch (reference?.type) {
+    case undefined:
+      return problemReply('BAD_REQUEST', 'a host is named by its fingerprint, its public key or its name');
+    case 'Fingerprint':
+      return foundByKey(engine.directory.byFingerprint(reference.fingerprint), engine);
+    case 'Key':
+      return foundByKey(reference.hostPubkey, engine);
+    case 'Name': {
+      const carriers = engine.directory.carriers(reference.name);
+      const [row] = carriers;
+      if (!row)
+        return controlProblem(
+          'UNKNOWN_HOST',
+          'no host carries this name that is not revoked: poste relay hosts --all lists every one',
+        );
+      if (carriers.length === 1) return { type: 'FoundHost', row, isFormerKey: false };
+      const some = carriers.slice(0, LISTED_NAMESAKES_MAX);
+      const listed = some.map(({ hostPubkey }) => displayFingerprint(hostPubkey)).toSorted();
+      const detail = `${carriers.length} hosts carry this name, so say which by its fingerprint: ${listed.join(', ')}`;
+      return controlProblem('AMBIGUOUS_HOST', detail, { fingerprints: listed });
+    }
+  }
+}
+
+function foundByKey(key: PublicKey | undefined, engine: Engine): FoundHost | Reply {
+  const present = key && engine.presentKey(key);
+  const row = present && engine.directory.get(present);
+  if (!row)
+    return controlProblem(
+      'UNKNOWN_HOST',
+      'no host was ever admitted under this key: poste relay hosts --all lists every one',
+    );
+  return { type: 'FoundHost', row, isFormerKey: row.hostPubkey !== key };
+}
+
+/** Each host's queue is a row to read. */
+const HOSTS_AT_ONCE = 100;
+
+export interface HostRoutesOptions {
+  engine: Engine;
+  monotonicMs: () => number;
+}
+
+const parseRevoke = parserOf(RevokeRequest);
+
+export function hostRoutes({ engine, monotonicMs }: HostRoutesOptions): OpenRoute[] {
+  const shared = { access: 'open', counted: undefined, bodyBytesMax: SMALL_BODY_BYTES_MAX } as const;
+  return [
+    {
+      ...shared,
+      method: 'GET',
+      path: '/v1/hosts',
+      handle: ({ exchange, id, nowMs }) => streamLines(exchange, id, allHosts(engine, nowMs, monotonicMs)),
+    },
+    { ...shared, method: 'GET', path: '/v1/hosts/find', handle: (request) => find(request, engine) },
+    { ...shared, method: 'POST', path: '/v1/hosts/revoke', handle: (request) => revoke(request, engine) },
+  ];
+}
+
+/** Every host key that was ever admitted, slice by slice. */
+export async function* allHosts(
+  engine: Engine,
+  nowMs: number,
+  monotonicMs: () => number,
+): AsyncGenerator<HostDocument[]> {
+  const rows = await engine.enrolments();
+  const slice = new TimeSlice(monotonicMs);
+  for (let from = 0; from < rows.length; from += HOSTS_AT_ONCE) {
+    if (slice.isOver) await slice.pause();
+    yield rows.slice(from, from + HOSTS_AT_ONCE).map((row) => hostDocument(row, engine, nowMs));
+  }
+}
+
+async function find({ query, nowMs }: RelayRequest, engine: Engine): Promise<Reply> {
+  const found = findHost(new URLSearchParams(query ?? '').get('host') ?? '', engine);
+  await engine.durable();
+  if (isReply(found)) return found;
+  const { row, isFormerKey } = found;
+  const document: FoundHostDocument = { host: hostDocument(row, engine, nowMs), is_former_key: isFormerKey };
+  return jsonReply(200, document);
+}
+
+async function revoke({ body, nowMs }: RelayRequest, engine: Engine): Promise<Reply> {
+  const parsed = parseRevoke(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
+  if (!parsed) return problemReply('BAD_REQUEST', 'send {host}: a fingerprint, a public key or a name');
+  const found = findHost(parsed.host, engine);
+  if (isReply(found)) {
+    await engine.durable();
+    return found;
+  }
+  const { hostPubkey } = found.row;
+  const outcome = await engine.admissions.revokeHost({ type: 'RevokeHost', hostPubkey, cause: 'operator', nowMs });
+  if (outcome.type === 'Refusal') return refusalReply(outcome);
+  const row = engine.directory.get(hostPubkey);
+  if (!row) throw new Error('invariant: a revoked key keeps its enrolment');
+  const document: RevokedHostDocument = { host: hostDocument(row, engine, nowMs), is_new: outcome.isNew };
+  return jsonReply(200, document);
+}
+
+export function hostDocument(row: EnrolmentRow, engine: Engine, nowMs: number): HostDocument {
+  const { headSeq, ackedThrough, queueItems, queueBytes } = engine.head(row.hostPubkey);
+  return {
+    host: row.hostName,
+    host_pubkey: row.hostPubkey,
+    fingerprint: displayFingerprint(row.hostPubkey),
+    state: stateOf(row, nowMs),
+    account: row.account,
+    org: row.org,
+    client_id: row.clientId,
+    owner_fp: row.ownerFp,
+    authorized_by: row.authorizedBy,
+    enrolled_at: row.enrolledAtMs,
+    valid_until: row.validUntilMs,
+    revoked_at: row.revokedAtMs,
+    rotated_to: row.rotatedTo,
+    seen: row.seen,
+    queue_items: queueItems,
+    queue_bytes: queueBytes,
+    head_seq: headSeq,
+    acked_through: ackedThrough,
+  };
+}
+
+function stateOf({ rotatedTo, revokedAtMs, validUntilMs }: EnrolmentRow, nowMs: number): HostState {
+  if (rotatedTo !== null) return 'rotated';
+  if (revokedAtMs !== null) return 'revoked';
+  return validUntilMs !== null && validUntilMs <= nowMs ? 'expired' : 'live';
+}

@@ -1,0 +1,98 @@
+/**
+ * The console's view of the log: read backwards from a record in small runs, filtered, a page at a time. The records that
+ * one request reads are limited, not those it finds, so that a filter without a match costs as much as any other.
+ */
+import type { ConsoleLog, LoggedEvent } from '../../protocol/operator-documents.ts';
+import { type LogEntry, type RelayEvent, eventTimeMs } from '../core/event.ts';
+import { TimeSlice } from '../engine/time-slice.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import { type EventHost, describeEvent } from '../core/describe-event.ts';
+
+const EVENTS_PER_PAGE = 50;
+/** Records that one request reads; the page asks for more. */
+const RECORDS_LOOKED_AT_MAX = 20_000;
+
+/** A restore can raise the floors of hundreds of queues. */
+const HOSTS_SHOWN_MAX = 100;
+
+/** The name under which a key enrolled; `undefined` when it never did. */
+export type NameOf = (key: PublicKey) => string | undefined;
+
+/** The durable log, for reading. */
+export interface LogBack {
+  readonly lastLsn: number;
+  /** The first record that is kept. */
+  readonly firstLsn: number;
+  readBack(beforeLsn: number): AsyncIterable<LogEntry[]>;
+  read(fromLsn: number): AsyncIterable<LogEntry>;
+  /** One record; `undefined` when there is none. */
+  entry(lsn: number): LogEntry | undefined;
+}
+
+export interface LogQuery {
+  /** Records below this one. */
+  beforeLsn: number;
+  /** Records above this one. */
+  afterLsn: number;
+  type?: string;
+  /** Every key of one host. */
+  keys?: ReadonlySet<string>;
+  itemId?: string;
+  sinceMs: number;
+  untilMs: number;
+}
+
+export interface LogSearchOptions {
+  log: LogBack;
+  nameOf: NameOf;
+  monotonicMs: () => number;
+}
+
+export async function searchLog(query: LogQuery, { log, nameOf, monotonicMs }: LogSearchOptions): Promise<ConsoleLog> {
+  const { lastLsn } = log;
+  const found: ConsoleLog['events'] = [];
+  const slice = new TimeSlice(monotonicMs);
+  let lookedAt = 0;
+  let downTo = Math.min(query.beforeLsn, lastLsn + 1);
+  const answer = (): ConsoleLog => ({ events: found, searched_down_to: downTo, log_position: lastLsn });
+  for await (const run of log.readBack(downTo)) {
+    for (const entry of run) {
+      if (entry.lsn <= query.afterLsn) return answer();
+      downTo = entry.lsn;
+      lookedAt++;
+      if (isWanted(entry.event, query)) found.push(loggedEvent(entry, nameOf));
+      if (found.length === EVENTS_PER_PAGE || lookedAt === RECORDS_LOOKED_AT_MAX) return answer();
+    }
+    if (slice.isOver) await slice.pause();
+  }
+  // The records before were pruned, or there are none.
+  downTo = 1;
+  return answer();
+}
+
+/** The clock may go back, so the time of a record says nothing about the records before it. */
+export function isWanted(event: RelayEvent, { type, keys, itemId, sinceMs, untilMs }: LogQuery): boolean {
+  const atMs = eventTimeMs(event);
+  if (atMs < sinceMs || atMs > untilMs) return false;
+  if (type !== undefined && event.type !== type) return false;
+  if (itemId === undefined && keys === undefined) return true;
+  const { hosts, itemIds } = describeEvent(event);
+  if (itemId !== undefined && !itemIds.some((id) => id === itemId)) return false;
+  return keys === undefined || hosts.some(({ key }) => keys.has(key));
+}
+
+export function loggedEvent({ lsn, event }: LogEntry, nameOf: NameOf): LoggedEvent {
+  const { hosts, facts } = describeEvent(event);
+  return {
+    lsn,
+    type: event.type,
+    at: eventTimeMs(event),
+    hosts: hosts.slice(0, HOSTS_SHOWN_MAX).map((one) => namedKey(one, nameOf)),
+    item_id: 'itemId' in event ? event.itemId : null,
+    facts: [...facts],
+  };
+}
+
+export function namedKey({ role, key }: EventHost, nameOf: NameOf): LoggedEvent['hosts'][number] {
+  return { role, host_pubkey: key, name: nameOf(key) ?? null };
+}

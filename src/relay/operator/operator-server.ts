@@ -1,0 +1,180 @@
+/** Composes what the operator's listener serves: health, metrics and the console. */
+import type { DiskGuard } from '../jobs/disk-guard.ts';
+import type { Clock, RandomBytes, Timers } from '../../lib/clock.ts';
+import type { Engine } from '../engine/engine.ts';
+import type { Exchange } from '../../http/exchange.ts';
+import { Handler, type HandlerOptions } from '../http/handler.ts';
+import type { OpenApiDocument } from '../http/openapi.ts';
+import type { RelayStore } from '../store/relay-store.ts';
+import { Access, type PageNames } from '../../http/browser-session/access.ts';
+import { builtPage, readAssets } from '../../http/browser-session/assets.ts';
+import { EpochHistory } from './epoch-history.ts';
+import { itemPositions } from './item-trace.ts';
+import { pageLink } from '../../http/browser-session/entry.ts';
+import { LiveStreams, eventText } from '../../http/browser-session/live-streams.ts';
+import { isForeignName, ownHosts } from '../../http/browser-session/own-hosts.ts';
+import { type TakeBackup, consoleRoutes } from './console-routes.ts';
+import { Sampler } from './sampler.ts';
+import { Sessions, TOKEN_LIFETIME_MS } from '../../http/browser-session/sessions.ts';
+import { type Health, operatorHandler } from './health.ts';
+import type { Gauges } from './metrics.ts';
+import { OldestItemWatch } from './oldest-item-watch.ts';
+import type { Watch } from './watch.ts';
+
+const PAGE: PageNames = { path: '/console', cookie: 'poste_console', command: 'poste relay console' };
+
+export interface OperatorServerOptions {
+  engine: Engine;
+  store: RelayStore;
+  watch: Watch;
+  disk: DiskGuard;
+  clock: Clock;
+  timers: Timers;
+  randomBytes: RandomBytes;
+  version: string;
+  serverName: string;
+  startedMs: number;
+  isReady: () => boolean;
+  /** Connections to the listener of hosts. */
+  openConnections: () => number;
+  openApi: OpenApiDocument;
+  /** Where it is to listen. */
+  host: string;
+  /** Of the handler of the console; its routes are made here. */
+  handler: Omit<HandlerOptions, 'routes'>;
+  /** Where the built page is; absent: in `dist`. */
+  consoleFolder?: string | undefined;
+  takeBackup?: TakeBackup | undefined;
+  /** Of the regular backups. */
+  lastBackup: () => Health['lastBackup'];
+  /** When the last good one was taken, as in `Gauges`. */
+  lastGoodBackupMs: () => Gauges['lastBackupMs'];
+  /** Of the daily scrub. */
+  lastScrub: () => Health['lastScrub'];
+}
+
+export class OperatorServer {
+  readonly #options: OperatorServerOptions;
+  readonly #sessions: Sessions;
+  readonly #oldest: OldestItemWatch;
+  readonly #sampler: Sampler;
+  readonly #streams: LiveStreams;
+  readonly #epochs: EpochHistory;
+  readonly #console: Handler;
+  #handle: (exchange: Exchange) => void;
+  #port = 0;
+
+  static async start(options: OperatorServerOptions): Promise<OperatorServer> {
+    return new OperatorServer(options, await readAssets(options.consoleFolder ?? builtPage('console'), PAGE.path));
+  }
+
+  private constructor(options: OperatorServerOptions, assets: Awaited<ReturnType<typeof readAssets>>) {
+    const { engine, store, watch, clock, timers, randomBytes, host, version, serverName, startedMs } = options;
+    const { unexpected } = options.handler;
+    const monotonicMs = () => clock.monotonicMs();
+    const onError = (error: unknown) => unexpected(error, 'none');
+    const gauges = () => this.#gauges();
+    this.#options = options;
+    this.#sessions = new Sessions(monotonicMs, randomBytes);
+    this.#oldest = new OldestItemWatch({ engine, clock, timers, onError });
+    const { activity } = watch;
+    const epoch = () => engine.epoch;
+    this.#sampler = new Sampler({ activity, gauges, epoch, nowMs: () => clock.nowMs(), timers, onError });
+    this.#streams = new LiveStreams({
+      sessions: this.#sessions,
+      listen: (send) => this.#sampler.listen((sample) => send(eventText('sample', sample))),
+    });
+    this.#epochs = new EpochHistory({ log: store, monotonicMs, onError });
+    // With 0.0.0.0 the machine's addresses may change, so they are read each time.
+    const access = new Access({ page: PAGE, sessions: this.#sessions, ownHosts: () => ownHosts(host, this.#port) });
+    const routes = consoleRoutes({
+      engine,
+      rows: store,
+      log: store,
+      clock,
+      monotonicMs,
+      nameOf: (key) => engine.directory.get(key)?.hostName,
+      lastPull: (target) => activity.lastPull(target),
+      ...itemPositions(engine, store),
+      access,
+      sessions: this.#sessions,
+      assets,
+      activity,
+      sampler: this.#sampler,
+      streams: this.#streams,
+      epochs: this.#epochs,
+      relay: { version, serverName, startedMs },
+      takeBackup: options.takeBackup,
+      unexpected,
+    });
+    this.#console = new Handler({ ...options.handler, routes });
+    this.#handle = operatorHandler({
+      health: () => ({
+        isReady: options.isReady(),
+        version,
+        epoch: engine.epoch,
+        hosts: engine.directory.liveCount,
+        uptimeMs: clock.monotonicMs() - startedMs,
+        brokenQueues: engine.brokenQueues.length,
+        damagedRows: store.damagedRows.count,
+        lastBackup: options.lastBackup(),
+        lastScrub: options.lastScrub(),
+      }),
+      openApi: options.openApi,
+      metrics: () => watch.metrics.reply(gauges()),
+      isForeign: (header) => isForeignName(header, host),
+      console: this.#console,
+    });
+  }
+
+  handle(exchange: Exchange): void {
+    this.#handle(exchange);
+  }
+
+  /** To be called with the port on which it listens. */
+  listening(port: number): void {
+    this.#port = port;
+  }
+
+  /** A URL that opens the console once, within a minute. */
+  consoleUrl(): { url: string; lifetimeMs: number } {
+    const address = { host: this.#options.host, port: this.#port };
+    const url = pageLink(address, PAGE.path, this.#sessions.issueToken());
+    return { url, lifetimeMs: TOKEN_LIFETIME_MS };
+  }
+
+  /** Ends every stream, and resolves when the console is done with its requests. */
+  async drain(): Promise<void> {
+    this.#sampler.close();
+    this.#streams.close();
+    await this.#console.drain();
+  }
+
+  /** Stops reading the store; also to be called when it never listened. */
+  async close(): Promise<void> {
+    this.#sampler.close();
+    await Promise.all([this.#oldest.close(), this.#epochs.close()]);
+  }
+
+  #gauges(): Gauges {
+    const { engine, store, disk, isReady, openConnections, lastGoodBackupMs } = this.#options;
+    const { items, bytes } = engine.waiting;
+    const { ageMs } = this.#oldest;
+    return {
+      queueItems: items,
+      queueBytes: bytes,
+      oldestItemAgeS: ageMs === undefined ? undefined : ageMs / 1000,
+      logPosition: store.lastLsn,
+      logFirstPosition: store.firstLsn,
+      hosts: engine.directory.liveCount,
+      waitingPulls: engine.waits,
+      brokenQueues: engine.brokenQueues.length,
+      openConnections: openConnections(),
+      damagedRows: store.damagedRows.count,
+      diskFreeBytes: disk.freeBytes,
+      isDiskLow: disk.isLow,
+      isReady: isReady(),
+      lastBackupMs: lastGoodBackupMs(),
+    };
+  }
+}

@@ -1,0 +1,102 @@
+/** Measures the relay every two seconds, keeps the samples of the last quarter of an hour, and passes each to listeners. */
+import type { ConsoleSample } from '../../protocol/operator-documents.ts';
+import type { Timers } from '../../lib/clock.ts';
+import { PeriodicTask } from '../../lib/periodic-task.ts';
+import type { Gauges } from './metrics.ts';
+import type { Activity } from './activity.ts';
+
+export const SAMPLE_EVERY_MS = 2_000;
+const SAMPLES_KEPT = 450;
+
+export interface SamplerOptions {
+  activity: Activity;
+  gauges: () => Gauges;
+  epoch: () => string;
+  nowMs: () => number;
+  timers: Timers;
+  onError: (error: unknown) => void;
+  /** The memory of this process; absent: asked of the system. */
+  rssBytes?: () => number;
+}
+
+export class Sampler {
+  readonly #options: SamplerOptions;
+  readonly #samples: ConsoleSample[] = [];
+  readonly #listeners = new Set<(sample: ConsoleSample) => void>();
+  readonly #task: PeriodicTask;
+  #rssBytes = 0;
+
+  constructor(options: SamplerOptions) {
+    const { timers, onError } = options;
+    this.#options = options;
+    this.#task = new PeriodicTask({ timers, everyMs: SAMPLE_EVERY_MS, work: () => this.#take(), onError });
+  }
+
+  /** The oldest first. */
+  get samples(): readonly ConsoleSample[] {
+    return this.#samples;
+  }
+
+  /** Returns a function that stops it. */
+  listen(listener: (sample: ConsoleSample) => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+
+  close(): void {
+    void this.#task.stop();
+    this.#listeners.clear();
+  }
+
+  #take(): void {
+    const sample = this.#sample();
+    this.#samples.push(sample);
+    if (this.#samples.length > SAMPLES_KEPT) this.#samples.shift();
+    for (const listener of this.#listeners) listener(sample);
+  }
+
+  #sample(): ConsoleSample {
+    const { activity, gauges, epoch, nowMs } = this.#options;
+    const { accepted, acked, rejected, requests, commitMs } = activity.take();
+    const now = gauges();
+    return {
+      at: nowMs(),
+      accepted_per_s: perS(accepted),
+      acked_per_s: perS(acked),
+      rejected_per_s: perS(rejected),
+      requests_per_s: perS(requests),
+      commit_p50_ms: quantile(commitMs, 0.5),
+      commit_p99_ms: quantile(commitMs, 0.99),
+      queue_items: now.queueItems,
+      queue_bytes: now.queueBytes,
+      oldest_item_age_ms: now.oldestItemAgeS === undefined ? null : now.oldestItemAgeS * 1000,
+      disk_free_bytes: now.diskFreeBytes,
+      is_disk_low: now.isDiskLow,
+      hosts: now.hosts,
+      waiting_pulls: now.waitingPulls,
+      log_position: now.logPosition,
+      epoch: epoch(),
+      rss_bytes: this.#memory(),
+    };
+  }
+
+  /** Asking opens a file; when none can be opened, the last answer is used. */
+  #memory(): number {
+    try {
+      const { rssBytes = () => process.memoryUsage.rss() } = this.#options;
+      this.#rssBytes = rssBytes();
+    } catch {
+      // The next sample tries again.
+    }
+    return this.#rssBytes;
+  }
+}
+
+function perS(count: number): number {
+  return (count * 1000) / SAMPLE_EVERY_MS;
+}
+
+/** Of ascending values; `null` of none. */
+function quantile(ascending: Float64Array, share: number): number | null {
+  return ascending[Math.min(ascending.length - 1, Math.floor(ascending.length * share))] ?? null;
+}

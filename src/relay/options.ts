@@ -1,0 +1,84 @@
+/** What a relay is started with, and what a started relay offers. */
+import type { ListenAddress } from '../lib/listen-address.ts';
+import type { Clock, RandomBytes, Timers } from '../lib/clock.ts';
+import type { Signer } from '../protocol/ed25519.ts';
+import type { Limits } from '../protocol/limits.ts';
+import type { IssuerSettings } from './auth/issuer.ts';
+import type { AskedLimits } from './connection-limits.ts';
+import type { RelaySettings } from './core/facts.ts';
+import type { StoreFailed } from './engine/committer.ts';
+import type { Engine } from './engine/engine.ts';
+import type { TrustProxy } from './http/client-address.ts';
+import type { HeldBytes } from './http/held-bytes.ts';
+import type { BackupSettings } from './jobs/backup-job.ts';
+import type { LogRetentionSettings } from './jobs/retention-job.ts';
+import type { TakeBackup } from './operator/console-routes.ts';
+
+export interface RelayOptions {
+  storeDir: string;
+  positionFile?: string;
+  /** The key of the deploy secret; absent: the one beside the store. */
+  signer?: Signer;
+  listen: ListenAddress;
+  /** `undefined`: no operator listener. */
+  adminListen: ListenAddress | undefined;
+  limits: Limits;
+  pushesPerMinute: number;
+  enrolRate: number;
+  enrolmentsMax: number;
+  admission: RelaySettings['admission'];
+  dedupRowsMax: number;
+  /** The issuer whose account tokens admit hosts; absent: the host-key challenge alone does. */
+  issuer?: IssuerSettings;
+  sweepMs: number;
+  /** Regular backups; absent: none. */
+  backups?: BackupSettings;
+  /** How long the log is kept; absent: for ever. */
+  logRetention?: LogRetentionSettings;
+  /** Pushes are refused while less than this is free on the disk of the store. */
+  diskFloorBytes: number;
+  /** The free bytes; absent: asked of the file system. */
+  freeBytes?: () => Promise<number>;
+  trustProxy: TrustProxy;
+  /** How many connections are open at once; absent: derived from the open-files limit. */
+  connections?: AskedLimits;
+  /** How many files this process may open; absent: asked of the system. */
+  openFilesMax?: number;
+  /** Largest request body of the routes with a hop. */
+  bodyBytesMax: number;
+  /** What request bodies and pages may hold in memory; absent: `HELD_BYTES`. */
+  heldBytes?: HeldBytes;
+  version: string;
+  /** The folder of the console's page; absent: where the build puts it. */
+  consoleFolder?: string;
+  /** Writes a backup when the console asks for one; absent: the regular backups do, if there are any. */
+  takeBackup?: TakeBackup;
+  /** Which server to use; absent: uWebSockets.js where one runs, else node:http. */
+  server?: 'uws' | 'node';
+  clock: Clock;
+  timers: Timers;
+  randomBytes: RandomBytes;
+  log: RelayLogger;
+}
+
+export interface RelayLogger {
+  info(fields: object, message: string): void;
+  warn(fields: object, message: string): void;
+  error(fields: object, message: string): void;
+}
+
+export interface Relay {
+  readonly engine: Engine;
+  readonly signer: Signer;
+  /** Whether this start created the store. */
+  readonly initialised: boolean;
+  /** What the start found and did, a sentence each. */
+  readonly notices: readonly string[];
+  readonly serverName: string;
+  readonly port: number;
+  readonly adminPort: number | undefined;
+  /** Resolves when the store failed: the process must exit non-zero. */
+  readonly failed: Promise<StoreFailed>;
+  /** Not ready → accepts nothing new → finishes requests, within `STOP_WITHIN_MS` → flushes → closes. */
+  stop(): Promise<void>;
+}

@@ -1,0 +1,139 @@
+/**
+ * The state as it was at one place of the log: what a replay up to there gives.
+ *
+ * What was acked by then is gone. Wire bytes are of no replay: an item that waited then is shown by what the log says
+ * of it.
+ */
+import { type PublicKey, publicKeyFromBytes } from '../../protocol/public-key.ts';
+import { eventTimeMs } from '../core/event.ts';
+import {
+  EMPTY_TARGET,
+  type EnrolmentRow,
+  NO_USAGE,
+  type QueueRow,
+  type RelayRow,
+  type SendersRow,
+  type TargetRow,
+  type UsageRow,
+} from '../core/rows.ts';
+import { relayRow } from '../core/facts.ts';
+import type { Scratch } from '../store/bulk.ts';
+import { PREFIX, SHARE_SENDER_AT, prefixRange, queueKey, sharesOf } from '../store/keys.ts';
+import type { OfflineStore } from './offline.ts';
+import { runsOf } from '../store/scan.ts';
+import { ReplayedRows } from './replay.ts';
+import { decodeRow } from '../store/row-codec.ts';
+import type { Progress } from './finding.ts';
+import { auditedRecords } from './records.ts';
+import { findCheckpoints, loadCheckpoint } from './checkpoints.ts';
+
+/** The last record that was written by `timeMs`, by the relay's clock; 0 when none was. Throws `DamagedRecord`. */
+export async function* lsnAt(offline: OfflineStore, timeMs: number): AsyncGenerator<Progress, number> {
+  const { pruned } = offline.store;
+  let found = pruned.throughLsn > 0 && pruned.atMs <= timeMs ? pruned.throughLsn : 0;
+  for await (const run of auditedRecords(offline)) {
+    // The clock may have been set back, so a later record can be an earlier one.
+    for (const { lsn, event } of run) if (eventTimeMs(event) <= timeMs) found = lsn;
+    yield { stage: 'looking', done: run.at(-1)?.lsn ?? 0, of: offline.store.lastLsn };
+  }
+  return found;
+}
+
+/** Thrown for a place of which too much was pruned. */
+export class PrunedAway extends Error {}
+
+/** Replays the records up to `lsn` into the scratch. Throws `DamagedRecord`, and `PrunedAway`. */
+export async function* stateAt(
+  offline: OfflineStore,
+  lsn: number,
+  { database }: Scratch,
+): AsyncGenerator<Progress, StateThen> {
+  const rows = new ReplayedRows(database);
+  const { pruned } = offline.store;
+  let timeMs = pruned.atMs;
+  let startLsn = 0;
+  if (pruned.throughLsn > 0) {
+    const { whole } = yield* findCheckpoints(offline);
+    // The newest: as little as possible is replayed.
+    const base = whole.findLast(({ throughLsn }) => throughLsn <= lsn && throughLsn >= pruned.throughLsn);
+    if (!base) throw new PrunedAway(`nothing that was kept leads to log record ${lsn}`);
+    startLsn = (yield* loadCheckpoint(offline, base, database)).throughLsn;
+  }
+  for await (const run of auditedRecords(offline, { throughLsn: lsn })) {
+    for (const entry of run) {
+      timeMs = eventTimeMs(entry.event);
+      if (entry.lsn <= startLsn) continue;
+      rows.apply(entry);
+      if (rows.isFull) await rows.flush();
+    }
+    yield { stage: 'replay', done: run.at(-1)?.lsn ?? 0, of: lsn };
+  }
+  await rows.flush();
+  return new StateThen({ database, rows, lsn, timeMs });
+}
+
+export interface QuotaThen {
+  queue: TargetRow;
+  shares: { senderPubkey: PublicKey; usage: UsageRow }[];
+}
+
+/** Read only while the scratch is open. */
+export class StateThen {
+  readonly lsn: number;
+  /** When that record was written. */
+  readonly timeMs: number;
+  readonly #rows: ReplayedRows;
+  readonly #level: Scratch['database']['level'];
+
+  constructor(of: { database: Scratch['database']; rows: ReplayedRows; lsn: number; timeMs: number }) {
+    this.lsn = of.lsn;
+    this.timeMs = of.timeMs;
+    this.#rows = of.rows;
+    this.#level = of.database.level;
+  }
+
+  get relay(): RelayRow {
+    return relayRow(this.#rows);
+  }
+
+  async enrolments(): Promise<EnrolmentRow[]> {
+    const rows: EnrolmentRow[] = [];
+    for await (const run of runsOf(this.#level, prefixRange(PREFIX.enrolment))) {
+      for (const [key, value] of run) rows.push(decodeRow('enrolment', key, value));
+    }
+    return rows.toSorted((a, b) => a.enrolledAtMs - b.enrolledAtMs);
+  }
+
+  queueAsWhole(target: PublicKey): TargetRow {
+    return this.#rows.get('target', target) ?? EMPTY_TARGET;
+  }
+
+  /** The waiting items, ascending, in runs. */
+  async *queue(target: PublicKey): AsyncGenerator<QueueRow[]> {
+    const { ackedThrough } = this.queueAsWhole(target);
+    const range = { gte: queueKey(target, ackedThrough + 1), lte: queueKey(target, Number.MAX_SAFE_INTEGER) };
+    for await (const run of runsOf(this.#level, range)) {
+      yield run.map(([key, value]) => decodeRow('queue', key, value));
+    }
+  }
+
+  async quota(target: PublicKey): Promise<QuotaThen> {
+    const shares: QuotaThen['shares'] = [];
+    for await (const run of runsOf(this.#level, sharesOf(target))) {
+      for (const [key, value] of run) {
+        const senderPubkey = publicKeyFromBytes(key.subarray(SHARE_SENDER_AT));
+        shares.push({ senderPubkey, usage: decodeRow('share', key, value) });
+      }
+    }
+    return { queue: this.queueAsWhole(target), shares };
+  }
+
+  account(account: string): UsageRow {
+    return this.#rows.get('account', account) ?? NO_USAGE;
+  }
+
+  /** Whose mail the target took; `undefined`: everybody's. */
+  allowlist(target: PublicKey): SendersRow | undefined {
+    return this.#rows.get('senders', target);
+  }
+}

@@ -1,0 +1,78 @@
+/** What an audit found wrong: a code for programs, and a sentence for the operator that says what it means. */
+
+export type FindingCode =
+  | 'RECORD_MISSING'
+  | 'RECORD_DAMAGED'
+  | 'REPLAY_FAILED'
+  | 'CHECKPOINT_MISSING'
+  | 'CHECKPOINT_DAMAGED'
+  | 'CHECKPOINT_DIFFERS'
+  | 'TREE_MISSING'
+  | 'TREE_DIFFERS'
+  | 'TREE_UNEXPECTED'
+  | 'ROW_MISSING'
+  | 'ROW_UNEXPECTED'
+  | 'ROW_DIFFERS'
+  | 'ROW_DAMAGED'
+  | 'CHARGE_DIFFERS'
+  | 'PAYLOAD_MISSING'
+  | 'PAYLOAD_DIFFERS'
+  | 'PAYLOAD_UNEXPECTED'
+  | 'DUE_MISSING'
+  | 'DUE_DAMAGED'
+  | 'MARK_DIFFERS'
+  | 'IDENTITY_DIFFERS'
+  | 'POSITION_DIFFERS'
+  | 'KEY_UNEXPECTED'
+  | 'LOOKUP_DIFFERS'
+  | 'DATABASE_DAMAGED';
+
+export interface Finding {
+  code: FindingCode;
+  message: string;
+  /** For programs: where it is. */
+  details: Readonly<Record<string, unknown>>;
+}
+
+/** Of each code so many are told in full; the others are counted. */
+export const FINDINGS_TOLD_MAX = 20;
+
+/** Collects what is found, within bounds. */
+export class Findings {
+  readonly told: Finding[] = [];
+  readonly #counts = new Map<FindingCode, number>();
+
+  add(code: FindingCode, message: string, details: Finding['details'] = {}): void {
+    if (this.#count(code, 1) <= FINDINGS_TOLD_MAX) this.told.push({ code, message, details });
+  }
+
+  /** Counts findings that are not told. */
+  addUntold(code: FindingCode, count: number): void {
+    if (count > 0) this.#count(code, count);
+  }
+
+  get total(): number {
+    return [...this.#counts.values()].reduce((sum, count) => sum + count, 0);
+  }
+
+  /** How many of each code are not told. */
+  get untold(): { code: FindingCode; count: number }[] {
+    const told = (code: FindingCode): number => this.told.filter((finding) => finding.code === code).length;
+    const left = [...this.#counts].map(([code, count]) => ({ code, count: count - told(code) }));
+    return left.filter(({ count }) => count > 0);
+  }
+
+  #count(code: FindingCode, count: number): number {
+    const counted = (this.#counts.get(code) ?? 0) + count;
+    this.#counts.set(code, counted);
+    return counted;
+  }
+}
+
+/** How far a long piece of work is. */
+export interface Progress {
+  stage: string;
+  done: number;
+  /** How much there is, when it is known. */
+  of: number | undefined;
+}

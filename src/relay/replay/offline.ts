@@ -1,0 +1,168 @@
+/**
+ * A store that no relay serves from, opened to be looked at: a store folder, a backup file, or an archive of the log.
+ *
+ * Nothing is appended and no epoch begins. A folder is locked while it is open, so a running relay refuses it. A file is
+ * unpacked into a temporary folder, which `close` removes.
+ */
+import { createReadStream, existsSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type BackupHeader, unpackBackup, writePairs, unpackFailure } from '../backup/backup.ts';
+import { PREFIX, lsnOf, prefixRange } from '../store/keys.ts';
+import { LEVEL_FOLDER, type Level, levelAt } from '../store/level.ts';
+import { readArchive } from '../store/log-archive.ts';
+import { readableRelayRow, schemaSaid } from '../store/migrate.ts';
+import { POSITION_FILE, SCHEMA_VERSION, checkSchema, openLevel, openServing } from '../store/open.ts';
+import { NOT_PRUNED, type Pruned, readPruned } from '../store/pruned.ts';
+import { DamagedRecord } from '../store/record.ts';
+import { StoreRefused } from '../store/refused.ts';
+import { type LogBounds, StoreReader } from '../store/store-reader.ts';
+import { damagedTables } from '../store/table-check.ts';
+import { finishCutovers } from '../store/cutover.ts';
+
+export interface OfflineStore {
+  store: StoreReader;
+  level: Level;
+  /** Of a backup. */
+  header: BackupHeader | undefined;
+  close(): Promise<void>;
+}
+
+/**
+ * Throws `StoreRefused`: locked, missing, damaged, of a newer schema. With `isChecked` the table files are held against
+ * their checksums before anything of them is read.
+ */
+export async function openOffline(folder: string, { isChecked = false } = {}): Promise<OfflineStore> {
+  const levelFolder = join(folder, LEVEL_FOLDER);
+  await finishCutovers(folder);
+  if (!existsSync(levelFolder)) {
+    throw new StoreRefused('missing', `there is no store at ${folder}: name its folder with --store-dir`);
+  }
+  const level = await openServing(folder, () => openLevel(levelFolder, true, join(folder, POSITION_FILE)));
+  if (!level) return openOffline(folder, { isChecked });
+  try {
+    if (isChecked) await refuseDamagedTables(levelFolder);
+    const schema = await schemaSaid(level);
+    // Anything else that is wrong with it is for whoever looks at the store to find.
+    if (schema !== undefined && schema > 0) {
+      checkSchema(schema, levelFolder, SCHEMA_VERSION);
+      refuseOlderSchema(schema, (await readableRelayRow(level, schema))?.schemaVersion ?? schema, folder);
+    }
+  } catch (error) {
+    await level.close();
+    throw error;
+  }
+  return opened(level, undefined, () => Promise.resolve());
+}
+
+/** Files that are named in one sentence. */
+const NAMED_TABLES_MAX = 5;
+
+async function refuseDamagedTables(levelFolder: string): Promise<void> {
+  const damages = await damagedTables(levelFolder);
+  if (damages.length === 0) return;
+  const named = damages.slice(0, NAMED_TABLES_MAX).map(({ file, what, offset }) => `${file} ${what} at byte ${offset}`);
+  const more = damages.length > named.length ? `, and ${damages.length - named.length} more` : '';
+  throw new StoreRefused(
+    'damaged',
+    `the database at ${levelFolder} has damaged table files (${named.join('; ')}${more}), of which nothing was read: restore the newest backup that verifies; senders push again what it lacks`,
+  );
+}
+
+/** Rows of an older schema are brought to this one by the relay, and by nobody who only looks. */
+function refuseOlderSchema(said: number, ofRelay: number, place: string): void {
+  const version = Math.min(said, ofRelay);
+  if (version === SCHEMA_VERSION) return;
+  throw new StoreRefused(
+    'unusable',
+    `${place} is of schema ${version} and this software looks at schema ${SCHEMA_VERSION}: start the relay on it once, which brings it there`,
+  );
+}
+
+/**
+ * A backup of this schema or an older one. Throws `StoreRefused` for a file that is no whole backup, or of a newer schema,
+ * and why the signal aborted.
+ */
+export async function openBackup(file: string, signal?: AbortSignal): Promise<OfflineStore> {
+  const folder = await mkdtemp(join(tmpdir(), 'poste-backup-'));
+  const remove = () => rm(folder, { recursive: true, force: true });
+  try {
+    const { level, header } = await unpackBackup(file, join(folder, LEVEL_FOLDER), signal);
+    return await opened(level, header, remove);
+  } catch (error) {
+    await remove();
+    throw error;
+  }
+}
+
+/**
+ * An archive of the log, as a store that holds nothing but records and what places them in the hash trees. Throws
+ * `StoreRefused` for a file that is no whole archive, and why the signal aborted.
+ */
+export async function openArchive(file: string, signal?: AbortSignal): Promise<OfflineStore> {
+  const folder = await mkdtemp(join(tmpdir(), 'poste-archive-'));
+  const remove = () => rm(folder, { recursive: true, force: true });
+  const level = levelAt(join(folder, LEVEL_FOLDER));
+  const source = createReadStream(file, { highWaterMark: 1 << 20 });
+  try {
+    await level.open({ createIfMissing: true, errorIfExists: true });
+    const { header } = await readArchive(source, async (run) => {
+      signal?.throwIfAborted();
+      await writePairs(level, run);
+    });
+    const pruned = { throughLsn: header.first_lsn - 1, atMs: header.first_time };
+    return await opened(level, undefined, remove, { lastLsn: header.last_lsn, pruned });
+  } catch (error) {
+    await level.close();
+    await remove();
+    throw unpackFailure(error, file, 'use another copy of it', folder);
+  } finally {
+    source.destroy();
+  }
+}
+
+async function opened(
+  level: Level,
+  header: BackupHeader | undefined,
+  remove: () => Promise<void>,
+  known?: LogBounds,
+): Promise<OfflineStore> {
+  try {
+    const bounds = known ?? { lastLsn: await lastRecord(level), pruned: await prunedAsFound(level) };
+    const store = new StoreReader(level, bounds);
+    const close = async (): Promise<void> => {
+      try {
+        await store.close();
+      } finally {
+        await remove();
+      }
+    };
+    return { store, level, header, close };
+  } catch (error) {
+    await level.close();
+    await remove();
+    throw error;
+  }
+}
+
+/** A mark that is damaged is for whoever looks at the store to find: the log begins with the first record that is there. */
+async function prunedAsFound(level: Level): Promise<Pruned> {
+  try {
+    return await readPruned(level);
+  } catch (error) {
+    if (!(error instanceof DamagedRecord)) throw error;
+    for await (const key of level.keys(prefixRange(PREFIX.log))) {
+      if (lsnOf(key) > 0) return { throughLsn: lsnOf(key) - 1, atMs: 0 };
+    }
+    return NOT_PRUNED;
+  }
+}
+
+/** The last LSN, whatever keys lie there besides. */
+async function lastRecord(level: Level): Promise<number> {
+  for await (const key of level.keys({ ...prefixRange(PREFIX.log), reverse: true })) {
+    if (lsnOf(key) > 0) return lsnOf(key);
+  }
+  return 0;
+}

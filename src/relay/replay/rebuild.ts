@@ -1,0 +1,267 @@
+/**
+ * Makes the rows and hash trees anew from the log alone, in a new database that then takes the old one's place.
+ *
+ * The log's records go over byte for byte, and every seq comes from them: none is ever renumbered. Wire bytes are not in
+ * the log, so those of waiting items are copied where they are what was accepted; an item without them is reported lost
+ * by the relay when it is pulled, and its sender pushes it again. The old database is kept aside.
+ *
+ * Where records were pruned, the rows are those of the oldest checkpoint, and what came after it. Checkpoints that are
+ * whole, and that the replay comes by, go over with the log; hashes of pruned records are taken out of the tiles.
+ *
+ * A crash at any point leaves the old database in use, or the new one, whole (see store/cutover.ts): never a mixture.
+ */
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { hash } from 'node:crypto';
+import { BulkDatabase, openScratch } from '../store/bulk.ts';
+import {
+  CHECKPOINT_PREFIXES,
+  DEDUP_OWNERS,
+  KEY_BYTES,
+  PREFIX,
+  REPLAYED_TABLES,
+  SCHEMA_KEY,
+  TREE_PREFIXES,
+  checkpointLsnOf,
+  dueKey,
+  lsnOf,
+  payloadKey,
+  prefixRange,
+  rowKeyBytes,
+} from '../store/keys.ts';
+import type { OfflineStore } from './offline.ts';
+import { SCHEMA_VERSION } from '../store/open.ts';
+import { runsOf } from '../store/scan.ts';
+import { prunedMark } from '../store/pruned.ts';
+import { DamagedRecord } from '../store/record.ts';
+import { StoreRefused } from '../store/refused.ts';
+import { ReplayedRows, ReplayedTree, ReplayFailed } from './replay.ts';
+import type { RowCheckpoint } from '../store/row-checkpoints.ts';
+import { withChecksum } from '../store/checksum.ts';
+import { decodeRow } from '../store/row-codec.ts';
+import { dropRebuilt, REBUILDING_FOLDER, cutOverToRebuilt } from '../store/cutover.ts';
+import type { Progress } from './finding.ts';
+import { auditedRecords } from './records.ts';
+import { beginReplay, findCheckpoints, isThere } from './checkpoints.ts';
+import type { QueueRow } from '../core/rows.ts';
+
+/** Due entries are written when so many rows were seen: what one entry names fits in memory. */
+const DUE_ROWS = 10_000;
+/** Items without wire bytes that are named. */
+const LOST_NAMED_MAX = 100;
+
+export interface Rebuilt {
+  events: number;
+  rows: number;
+  payloads: number;
+  /** Waiting items without their wire bytes, the first of them named. */
+  lost: number;
+  lostItems: readonly QueueRow[];
+  /** The folder of the former database. */
+  replaced: string;
+  /** How long the replay took, without copying. */
+  replayMs: number;
+}
+
+/** Rebuilds the store that is open as `offline`, and closes it before the cutover. Throws `StoreRefused`. */
+export async function* rebuild(
+  offline: OfflineStore,
+  folder: string,
+  clock: { nowMs: () => number; monotonicMs: () => number },
+): AsyncGenerator<Progress, Rebuilt> {
+  const scratch = await openScratch();
+  try {
+    const startedMs = clock.monotonicMs();
+    const replayed = new ReplayedRows(scratch.database);
+    const { checkpoints, events } = yield* replay(offline, scratch.database, replayed);
+    const replayMs = clock.monotonicMs() - startedMs;
+    const fresh = join(folder, REBUILDING_FOLDER);
+    await dropRebuilt(folder);
+    const database = await BulkDatabase.create(fresh);
+    let filled: Filled | undefined;
+    let isWhole = false;
+    try {
+      filled = yield* fill(database, offline, scratch.database, replayed, checkpoints);
+      await database.finish();
+      isWhole = true;
+    } finally {
+      // Also when the caller leaves in the middle.
+      if (!isWhole) {
+        await database.close();
+        await rm(fresh, { recursive: true, force: true });
+      }
+    }
+    await offline.close();
+    const replaced = await cutOverToRebuilt(folder, clock.nowMs());
+    return { events, ...filled, replaced, replayMs };
+  } finally {
+    await scratch.close();
+  }
+}
+
+interface RebuiltLog {
+  /** How many were replayed. */
+  events: number;
+  /** Those that are whole, and that the replay came by. */
+  checkpoints: RowCheckpoint[];
+}
+
+/** Throws `StoreRefused` at a record that is not whole: what follows it is nobody's guess. */
+async function* replay(
+  offline: OfflineStore,
+  scratch: BulkDatabase,
+  rows: ReplayedRows,
+): AsyncGenerator<Progress, RebuiltLog> {
+  const { lastLsn, pruned } = offline.store;
+  const tree = new ReplayedTree(scratch);
+  const checkpoints: RowCheckpoint[] = [];
+  let startLsn = 0;
+  try {
+    await tree.takePruned(offline.level, pruned.throughLsn);
+    const found = yield* findCheckpoints(offline);
+    const start = yield* beginReplay(offline, found, scratch);
+    if (!start) throw new DamagedRecord('no checkpoint that is whole stands for what was pruned');
+    startLsn = start.throughLsn;
+    for await (const run of auditedRecords(offline)) {
+      for (const entry of run) {
+        if (entry.lsn > startLsn) rows.apply(entry);
+        tree.add(entry, entry.record);
+        if (rows.isFull) await rows.flush();
+        const checkpoint = found.whole.find(({ throughLsn }) => throughLsn === entry.lsn);
+        if (checkpoint && (await isThere(checkpoint, rows, scratch))) checkpoints.push(checkpoint);
+      }
+      yield { stage: 'replay', done: run.at(-1)?.lsn ?? 0, of: lastLsn };
+    }
+    const base = found.whole.find(({ throughLsn }) => throughLsn === startLsn);
+    if (base && !checkpoints.includes(base)) checkpoints.unshift(base);
+  } catch (error) {
+    if (!(error instanceof DamagedRecord || error instanceof ReplayFailed)) throw error;
+    throw new StoreRefused(
+      'damaged',
+      `nothing was rebuilt, because the log is damaged (${error.message}): poste relay log verify tells more; restore the newest backup that verifies`,
+    );
+  }
+  if (lastLsn === 0)
+    throw new StoreRefused('damaged', 'nothing was rebuilt, because the log is empty: restore a backup');
+  await rows.flush();
+  return { events: lastLsn - startLsn, checkpoints };
+}
+
+type Filled = Pick<Rebuilt, 'rows' | 'payloads' | 'lost' | 'lostItems'>;
+
+async function* fill(
+  database: BulkDatabase,
+  { level, store }: OfflineStore,
+  scratch: BulkDatabase,
+  replayed: ReplayedRows,
+  checkpoints: readonly RowCheckpoint[],
+): AsyncGenerator<Progress, Filled> {
+  const filled = { rows: 0, payloads: 0, lost: 0, lostItems: [] as QueueRow[] };
+  const put = async (key: Buffer, value: Buffer): Promise<void> => {
+    database.put(key, value);
+    if (database.isFull) await database.flush();
+  };
+  for await (const run of runsOf(level, prefixRange(PREFIX.log))) {
+    // What lies under the log's prefix and is no record of it stays behind.
+    for (const [key, value] of run) if (lsnOf(key) >= store.firstLsn) await put(key, value);
+    yield { stage: 'log', done: lsnOf(run.at(-1)?.[0] ?? Buffer.of()), of: store.lastLsn };
+  }
+  if (store.pruned.throughLsn > 0) await put(...prunedMark(store.pruned));
+  const kept = new Set(checkpoints.map(({ throughLsn }) => throughLsn));
+  for (const prefix of CHECKPOINT_PREFIXES) {
+    for await (const run of runsOf(level, prefixRange(prefix))) {
+      for (const [key, value] of run)
+        if (key.length === KEY_BYTES[prefix] && kept.has(checkpointLsnOf(key))) await put(key, value);
+      yield { stage: 'checkpoints', done: filled.rows, of: undefined };
+    }
+  }
+  for (const prefix of TREE_PREFIXES) {
+    for await (const run of runsOf(scratch.level, prefixRange(prefix))) {
+      for (const [key, value] of run) await put(key, value);
+      yield { stage: 'tree', done: filled.rows, of: undefined };
+    }
+  }
+  const heartbeat = await level.get(rowKeyBytes('heartbeat', ''));
+  if (heartbeat) await put(rowKeyBytes('heartbeat', ''), heartbeat);
+  const schema = Buffer.alloc(4);
+  // The form of the rows below. Where the log says an older one, the next start goes on with the migration.
+  schema.writeUInt32BE(SCHEMA_VERSION);
+  await put(SCHEMA_KEY, schema);
+  const purgedMs = replayed.get('relay', '')?.dedupPurgedMs ?? 0;
+  const expiry = new DueEntries(PREFIX.expiry, store.lastLsn);
+  for (const table of REPLAYED_TABLES) {
+    for await (const run of runsOf(scratch.level, prefixRange(PREFIX[table]))) {
+      for (const [key, value] of run) {
+        if (table === 'dedup' && decodeRow('dedup', key, value).dedupUntilMs <= purgedMs) continue;
+        if (table === 'queue') {
+          const row = decodeRow('queue', key, value);
+          if (row.seq <= (replayed.get('target', row.targetPubkey)?.ackedThrough ?? 0)) continue;
+          expiry.add(row.expiresAtMs, key.subarray(1));
+          if (expiry.isFull) expiry.writeTo(database);
+          const wire = await level.get(payloadKey(row.payloadTarget, row.payloadSeq), { fillCache: false });
+          if (wire && hash('sha256', wire, 'hex') === row.wireHash) {
+            await put(payloadKey(row.payloadTarget, row.payloadSeq), wire);
+            filled.payloads++;
+          } else {
+            filled.lost++;
+            if (filled.lostItems.length < LOST_NAMED_MAX) filled.lostItems.push(row);
+          }
+        }
+        await put(key, value);
+        filled.rows++;
+      }
+      yield { stage: 'rows', done: filled.rows, of: undefined };
+    }
+  }
+  expiry.writeTo(database);
+  const dedup = new DueEntries(PREFIX.dedupUntil, store.lastLsn);
+  for await (const run of runsOf(scratch.level, prefixRange(DEDUP_OWNERS))) {
+    for (const [key, owner] of run) {
+      const dueMs = Number(owner.readBigUInt64BE(0));
+      if (dueMs <= purgedMs) continue;
+      dedup.add(dueMs, owner.subarray(8), key.subarray(1));
+      if (dedup.isFull) dedup.writeTo(database);
+    }
+    if (database.isFull) await database.flush();
+  }
+  dedup.writeTo(database);
+  return filled;
+}
+
+/** Due entries of an index that is made anew. Their second number tells entries of one time apart, and is no LSN. */
+class DueEntries {
+  readonly #prefix: number;
+  readonly #below: number;
+  readonly #parts = new Map<number, Buffer[]>();
+  #rows = 0;
+  #written = 0;
+
+  /** `lastLsn`: entries of batches to come carry greater numbers. */
+  constructor(prefix: number, lastLsn: number) {
+    this.#prefix = prefix;
+    this.#below = lastLsn;
+  }
+
+  get isFull(): boolean {
+    return this.#rows >= DUE_ROWS;
+  }
+
+  add(dueMs: number, ...run: Buffer[]): void {
+    const parts = this.#parts.get(dueMs);
+    if (parts) parts.push(...run);
+    else this.#parts.set(dueMs, [...run]);
+    this.#rows++;
+  }
+
+  writeTo(database: BulkDatabase): void {
+    if (this.#rows === 0) return;
+    if (this.#written > this.#below) throw new Error('invariant: fewer due entries of a time than log records');
+    for (const [dueMs, parts] of this.#parts) {
+      const key = dueKey(this.#prefix, dueMs, this.#written);
+      database.put(key, withChecksum(key, Buffer.concat(parts)));
+    }
+    this.#parts.clear();
+    this.#rows = 0;
+    this.#written++;
+  }
+}

@@ -1,0 +1,158 @@
+/**
+ * What holds the store together besides log and rows: every key under a known prefix, one identity everywhere, the
+ * marks that are written without an event, and what lies outside the database (position, relay key, backup header).
+ */
+import { hash } from 'node:crypto';
+import { join } from 'node:path';
+import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
+import type { RelayRow } from '../core/rows.ts';
+import { KEY_BYTES, PREFIX, collectedKey, firstKeyOf, logKey, prefixRange, rowKeyBytes } from '../store/keys.ts';
+import type { Level } from '../store/level.ts';
+import type { OfflineStore } from './offline.ts';
+import { readableRelayRow, schemaSaid } from '../store/migrate.ts';
+import { POSITION_FILE, SCHEMA_VERSION } from '../store/open.ts';
+import { runsOf } from '../store/scan.ts';
+import { readPosition } from '../store/position.ts';
+import { StoreRefused } from '../store/refused.ts';
+import { readRelayKey } from '../store/relay-key.ts';
+import { wholeBytes } from '../store/checksum.ts';
+import { decodeRow } from '../store/row-codec.ts';
+import { rowName } from '../store/row-name.ts';
+import type { Findings } from './finding.ts';
+import { isOfStore } from './walks.ts';
+import { attempt } from './verify-log.ts';
+import { ackedThroughs } from './verify-payloads.ts';
+
+/** Where a store folder keeps what is not in its database. */
+export interface StorePlaces {
+  folder: string;
+  /** Inside `folder` when absent. */
+  positionFile: string | undefined;
+}
+
+/** `relay` is the row that the replay gave; `places` is absent for a backup. */
+export async function verifyStore(
+  offline: OfflineStore,
+  relay: RelayRow | undefined,
+  places: StorePlaces | undefined,
+  findings: Findings,
+): Promise<void> {
+  const { level } = offline;
+  await verifyKeys(level, findings);
+  await verifyMarks(level, findings);
+  const stored = await readableRelayRow(level, SCHEMA_VERSION);
+  const identity = relay ?? stored;
+  if ((await schemaSaid(level)) !== identity?.schemaVersion) {
+    findings.add('IDENTITY_DIFFERS', 'the schema version that the store says first is not the one of its log');
+  }
+  if (!identity) return;
+  if (offline.header) verifyHeader(offline, identity, findings);
+  if (!places) return;
+  await verifyPosition(offline, identity, places, findings);
+  await verifyRelayKey(identity, places.folder, findings);
+}
+
+/** Keys under prefixes that no store has; those under known ones are judged where they are walked. */
+async function verifyKeys(level: Level, findings: Findings): Promise<void> {
+  const known = Object.values(PREFIX).toSorted((a, b) => a - b);
+  for (const [at, prefix] of [...known, undefined].entries()) {
+    const before = known[at - 1];
+    const range = {
+      gte: before === undefined ? Buffer.alloc(0) : Buffer.of(before + 1),
+      ...(prefix !== undefined && { lt: Buffer.of(prefix) }),
+    };
+    for await (const run of runsOf(level, range)) for (const [key] of run) isOfStore(key, findings);
+  }
+  for (const prefix of [PREFIX.schema, PREFIX.heartbeat, PREFIX.collected]) {
+    for await (const run of runsOf(level, prefixRange(prefix))) for (const [key] of run) isOfStore(key, findings);
+  }
+}
+
+/** The heartbeat, and how far each queue is collected: no event says them, but they keep bounds. */
+async function verifyMarks(level: Level, findings: Findings): Promise<void> {
+  const heartbeatKey = rowKeyBytes('heartbeat', '');
+  const heartbeat = await level.get(heartbeatKey);
+  const beat = heartbeat && attempt(() => decodeRow('heartbeat', heartbeatKey, heartbeat));
+  if (!beat || !Number.isSafeInteger(beat.atMs)) {
+    const message = 'the heartbeat is missing or cannot be read: the relay cannot tell whether this is an older copy';
+    findings.add('MARK_DIFFERS', message);
+  }
+  const through = await ackedThroughs(level);
+  for await (const run of runsOf(level, prefixRange(PREFIX.collected))) {
+    for (const [key, value] of run) {
+      if (key.length !== KEY_BYTES[PREFIX.collected]) continue;
+      const target = firstKeyOf(key);
+      const bytes = wholeBytes(key, value);
+      if (!bytes) {
+        const message = `${rowName(key)} does not match its checksum: the relay writes it anew when it collects that queue`;
+        findings.add('MARK_DIFFERS', message, { host_pubkey: target, key: key.toString('hex') });
+        continue;
+      }
+      if (Number(bytes.readBigUInt64BE(0)) > (through.get(target) ?? 0)) {
+        const message = `the queue of ${displayFingerprint(target)} is marked as collected further than it was acked: what it acks would stay on disk; poste relay log rebuild drops the mark`;
+        findings.add('MARK_DIFFERS', message, { host_pubkey: target, key: collectedKey(target).toString('hex') });
+      }
+    }
+  }
+}
+
+function verifyHeader({ header, store }: OfflineStore, relay: RelayRow, findings: Findings): void {
+  if (!header) return;
+  const differences = [
+    [header.relay_pubkey, relay.relayPubkey, 'relay key'],
+    [header.epoch, relay.epoch, 'epoch'],
+    [header.schema_version, relay.schemaVersion, 'schema'],
+    [header.lsn, store.lastLsn, 'last log record'],
+  ].filter(([said, is]) => said !== is);
+  for (const [said, is, what] of differences) {
+    const message = `the backup says ${String(said)} as its ${String(what)} and holds ${String(is)}`;
+    findings.add('IDENTITY_DIFFERS', message);
+  }
+}
+
+async function verifyPosition(
+  { level, store }: OfflineStore,
+  relay: RelayRow,
+  { folder, positionFile }: StorePlaces,
+  findings: Findings,
+): Promise<void> {
+  const path = positionFile ?? join(folder, POSITION_FILE);
+  const position = await readPosition(path);
+  const found = (what: string): void => {
+    findings.add('POSITION_DIFFERS', `${what}; at its next start the relay begins a new epoch`);
+  };
+  if (!position) {
+    found(`the position file ${path} is missing or unreadable, so nothing outside the store says how far it had come`);
+    return;
+  }
+  const { throughLsn: pruned } = store.pruned;
+  const record = await level.get(logKey(position.lsn));
+  if (position.lsn <= pruned) {
+    found(
+      `the position file is of log record ${position.lsn}, and the log was pruned through ${pruned} since: it is an older copy`,
+    );
+  } else if (!record) {
+    found(
+      `the log ends at ${store.lastLsn}, before record ${position.lsn}, which it had committed: it is an older copy, or lost its end`,
+    );
+  } else if (!hash('sha256', record, 'buffer').equals(position.recordHash)) {
+    found(`log record ${position.lsn} is not the one that was committed: this is another history of the store`);
+  } else if (position.lsn === store.lastLsn && position.epoch !== relay.epoch) {
+    found(`the position file names the epoch ${position.epoch}, and the log ends in ${relay.epoch}`);
+  }
+}
+
+async function verifyRelayKey(relay: RelayRow, folder: string, findings: Findings): Promise<void> {
+  let own: PublicKey | undefined;
+  try {
+    own = (await readRelayKey(folder))?.publicKey;
+  } catch (error) {
+    if (!(error instanceof StoreRefused)) throw error;
+    findings.add('IDENTITY_DIFFERS', error.message);
+    return;
+  }
+  // Without the file the key comes from the deploy secret.
+  if (own === undefined || own === relay.relayPubkey) return;
+  const message = `relay.key is the key of ${displayFingerprint(own)}, and the store is of ${displayFingerprint(relay.relayPubkey)}: give the store its own key back`;
+  findings.add('IDENTITY_DIFFERS', message);
+}

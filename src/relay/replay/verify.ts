@@ -1,0 +1,162 @@
+/**
+ * Whether a store is what its log says: checksums and places of every record, hash trees and rows against a replay, the
+ * charges against what waits, the wire bytes against their hashes, the due indexes, and what lies outside the database.
+ *
+ * Streaming: the replay is kept in a temporary database, walks go past the cache, and findings are bounded. Nothing of
+ * the store is written.
+ */
+import type { Epoch } from '../../protocol/epoch.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import { openScratch } from '../store/bulk.ts';
+import { isOfTheSystem } from '../store/refused.ts';
+import type { OfflineStore } from './offline.ts';
+import { DamagedRecord } from '../store/record.ts';
+import { ReplayedRows, ReplayedTree } from './replay.ts';
+import { type Finding, Findings, type FindingCode, type Progress } from './finding.ts';
+import { verifyCharges } from './verify-charges.ts';
+import { verifyCheckpoints } from './checkpoints.ts';
+import { verifyDue } from './verify-due.ts';
+import { verifyLog, verifyTree } from './verify-log.ts';
+import { verifyPayloads } from './verify-payloads.ts';
+import { verifyChecksums, verifyRows } from './verify-rows.ts';
+import { type StorePlaces, verifyStore } from './verify-store.ts';
+
+export interface VerifyOptions {
+  /** Absent for a backup. */
+  places?: StorePlaces | undefined;
+  /** Rows whose due times are held in memory together. */
+  partRows?: number;
+}
+
+/** Some tens of megabytes. */
+const PART_ROWS = 100_000;
+
+export interface VerifyReport {
+  findings: readonly Finding[];
+  /** Found and not told, because there are too many. */
+  untold: readonly { code: FindingCode; count: number }[];
+  found: number;
+  firstBadLsn: number | undefined;
+  lsn: number;
+  /** The last record that is gone; 0 when none is. */
+  prunedThrough: number;
+  /** The first record that was replayed: behind a checkpoint, where those before were pruned. */
+  replayedFrom: number | undefined;
+  /** Those that are whole. */
+  checkpoints: number;
+  /** Of the replay; absent when the log does not begin. */
+  relayPubkey: PublicKey | undefined;
+  epoch: Epoch | undefined;
+  /** Of the tree of that epoch, as a checkpoint says them. */
+  treeSize: number | undefined;
+  rootHash: string | undefined;
+  records: number;
+  rows: number;
+  payloads: number;
+  /** Keys and values that were read. */
+  bytes: number;
+}
+
+export async function* verify(
+  offline: OfflineStore,
+  { places, partRows = PART_ROWS }: VerifyOptions = {},
+): AsyncGenerator<Progress, VerifyReport> {
+  const { level, store } = offline;
+  const findings = new Findings();
+  const scratch = await openScratch();
+  const { database } = scratch;
+  try {
+    const kept = yield* readable('the checkpoints', findings, verifyCheckpoints(offline, database, findings));
+    const replayed = new ReplayedRows(database);
+    const tree = new ReplayedTree(database);
+    const isTreeKnown = yield* readable('the hash trees', findings, takePruned(tree, offline, findings));
+    const parts = {
+      rows: replayed,
+      tree: isTreeKnown ? tree : undefined,
+      database,
+      startLsn: kept?.startLsn,
+      checkpoints: kept?.whole ?? new Map(),
+    };
+    const log = yield* readable('the log', findings, verifyLog(offline, parts, findings));
+    const isReplayed = log !== undefined && log.firstBadLsn === undefined;
+    const trees =
+      isReplayed && isTreeKnown
+        ? yield* readable('the hash trees', findings, verifyTree(offline, database, findings))
+        : undefined;
+    const rows = isReplayed
+      ? yield* readable('the rows', findings, verifyRows(offline, database, replayed, findings))
+      : yield* readable('the rows', findings, verifyChecksums(offline, findings));
+    if (isReplayed) yield* readable('the charges', findings, verifyCharges(database, replayed, findings));
+    const payloads = yield* readable('the wire bytes', findings, verifyPayloads(level, database, findings));
+    const due = isReplayed
+      ? yield* readable('the due indexes', findings, verifyDue(level, database, replayed, partRows, findings))
+      : undefined;
+    const relay = isReplayed ? replayed.get('relay', '') : undefined;
+    yield* readable('the keys', findings, only(verifyStore(offline, relay, places, findings)));
+    return {
+      findings: findings.told,
+      untold: findings.untold,
+      found: findings.total,
+      firstBadLsn: log?.firstBadLsn,
+      lsn: store.lastLsn,
+      prunedThrough: store.pruned.throughLsn,
+      replayedFrom: kept?.startLsn === undefined ? undefined : kept.startLsn + 1,
+      checkpoints: kept?.whole.size ?? 0,
+      relayPubkey: relay?.relayPubkey,
+      epoch: relay?.epoch,
+      treeSize: relay && isTreeKnown ? tree.size : undefined,
+      rootHash: relay && isTreeKnown ? tree.root.toString('base64') : undefined,
+      records: log?.records ?? 0,
+      rows: rows?.rows ?? 0,
+      payloads: payloads?.payloads ?? 0,
+      bytes: [kept?.bytes, log?.bytes, trees, rows?.bytes, payloads?.bytes, due].reduce(
+        (sum: number, bytes) => sum + (bytes ?? 0),
+        0,
+      ),
+    };
+  } finally {
+    await scratch.close();
+  }
+}
+
+/** Whether the hashes of pruned records are where the trees begin. */
+async function* takePruned(
+  tree: ReplayedTree,
+  { level, store }: OfflineStore,
+  findings: Findings,
+): AsyncGenerator<Progress, boolean> {
+  yield { stage: 'tree', done: 0, of: undefined };
+  try {
+    await tree.takePruned(level, store.pruned.throughLsn);
+    return true;
+  } catch (error) {
+    if (!(error instanceof DamagedRecord)) throw error;
+    const message = `${error.message}, and the records that it was made of were pruned: restore the newest backup that verifies`;
+    findings.add('TREE_MISSING', message);
+    return false;
+  }
+}
+
+/** Where LevelDB cannot read one of its files, that is a finding, and the next part goes on. */
+async function* readable<T>(
+  what: string,
+  findings: Findings,
+  part: AsyncGenerator<Progress, T>,
+): AsyncGenerator<Progress, T | undefined> {
+  try {
+    return yield* part;
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code !== 'LEVEL_CORRUPTION' && code !== 'LEVEL_IO_ERROR') throw error;
+    const advice = isOfTheSystem(message)
+      ? 'the system could not read a file, whose bytes may all be right: look at the disk, and verify again'
+      : 'a table file is damaged; restore the newest backup that verifies';
+    findings.add('DATABASE_DAMAGED', `the database cannot read ${what} (${message}): ${advice}`);
+    return undefined;
+  }
+}
+
+async function* only<T>(part: Promise<T>): AsyncGenerator<Progress, T> {
+  yield { stage: 'store', done: 0, of: undefined };
+  return part;
+}

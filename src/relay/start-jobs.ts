@@ -1,0 +1,117 @@
+/** Starts the jobs of a relay: the sweep, the scrub, the regular backups, the retention of the log. */
+import { Services } from '../lib/services.ts';
+import type { Signer } from '../protocol/ed25519.ts';
+import type { Challenges } from './auth/challenges.ts';
+import type { Engine } from './engine/engine.ts';
+import type { LostItems } from './engine/lost-items.ts';
+import { BackupJob } from './jobs/backup-job.ts';
+import { LogArchives } from './jobs/log-archives.ts';
+import { RetentionJob } from './jobs/retention-job.ts';
+import { Scrub } from './jobs/scrub.ts';
+import { Sweeps } from './jobs/sweep.ts';
+import type { Watch } from './operator/watch.ts';
+import type { RelayOptions } from './options.ts';
+import type { RelayStore } from './store/relay-store.ts';
+
+export interface JobsOptions {
+  relay: RelayOptions;
+  engine: Engine;
+  store: RelayStore;
+  signer: Signer;
+  challenges: Challenges;
+  lostItems: LostItems;
+  watch: Watch | undefined;
+  isClockDoubted: boolean;
+  /** Called with the bytes that are about to be written; false when there is no room. */
+  hasRoom: (bytes: number) => boolean;
+}
+
+export interface Jobs {
+  scrub: Scrub;
+  /** `undefined` when the operator wants none. */
+  backups: BackupJob | undefined;
+  /** Draining gives up what the jobs are doing. */
+  services: Services;
+}
+
+export function startJobs(options: JobsOptions): Jobs {
+  const { relay, engine, challenges, isClockDoubted } = options;
+  const { clock, timers, log } = relay;
+  const sweeps = new Sweeps({
+    engine,
+    challenges,
+    clock,
+    timers,
+    everyMs: relay.sweepMs,
+    isClockDoubted,
+    onError: (error) => log.error({ err: error }, 'a sweep met an unexpected error'),
+  });
+  const backups = startBackups(options);
+  const scrub = startScrub(options);
+  const retention = startRetention(options, sweeps);
+  const services = new Services();
+  for (const [name, job] of Object.entries({ sweeps, backups, scrub, retention })) {
+    if (job) services.add(name, { drain: () => void job.stop(), stop: () => job.stop() });
+  }
+  return { scrub, backups, services };
+}
+
+/** Logs every pass; lost items are logged when they are found. */
+function startScrub({ relay, engine, lostItems, watch }: JobsOptions): Scrub {
+  const { clock, timers, randomBytes, log } = relay;
+  return new Scrub({
+    engine,
+    lostItems,
+    clock,
+    timers,
+    randomBytes,
+    onScrubbed: (items) => watch?.metrics.scrubbed(items),
+    onPassEnded: ({ atMs: _atMs, durationMs, ...counts }) =>
+      log.info({ ...counts, durationMs: Math.round(durationMs) }, 'everything that waits was compared with its hash'),
+    onError: (error) => log.error({ err: error }, 'a scrub met an unexpected error'),
+  });
+}
+
+function startBackups({ relay, engine, signer, lostItems }: JobsOptions): BackupJob | undefined {
+  const { backups, clock, timers, version, log } = relay;
+  if (!backups) return undefined;
+  return BackupJob.start({
+    ...backups,
+    engine,
+    lostItems,
+    relayPubkey: signer.publicKey,
+    clock,
+    timers,
+    version,
+    onWritten: ({ bytes, items, damagedItems, header }) =>
+      log.info({ bytes, items, damagedItems, lsn: header.lsn }, 'a backup was written'),
+    onFailed: (error) => log.error({ err: error }, 'a backup could not be written; it is tried again'),
+  });
+}
+
+function startRetention(
+  { relay, engine, store, signer, hasRoom }: JobsOptions,
+  sweeps: Sweeps,
+): RetentionJob | undefined {
+  const { logRetention, clock, timers, version, log } = relay;
+  if (!logRetention) return undefined;
+  const { keepMs, archiveFolder: folder } = logRetention;
+  const relayPubkey = signer.publicKey;
+  return new RetentionJob({
+    keepMs,
+    archives: folder === undefined ? undefined : new LogArchives({ folder, relayPubkey, store, clock, version }),
+    retention: engine.logRetention,
+    store,
+    clock,
+    timers,
+    isClockTrusted: () => sweeps.isClockTrusted,
+    hasRoom,
+    onCheckpoint: (taken) => {
+      if (taken.type === 'CheckpointTaken') log.info(taken, 'the rows were kept, so that old log records may go');
+      else log.warn({}, 'there is no room to keep the rows, so no log record can go: make room on the disk');
+    },
+    onPruned: (records, throughLsn, archive) =>
+      log.info({ records, throughLsn, ...(archive !== undefined && { archive }) }, 'old log records were pruned'),
+    onFailed: (error) => log.error({ err: error }, 'the log could not be pruned; it is tried again within the hour'),
+  });
+}

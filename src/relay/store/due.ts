@@ -1,0 +1,269 @@
+/**
+ * The index of what becomes due (keys.ts, 42 and 51): items that expire, and dedup rows that may be forgotten.
+ *
+ * One entry for each batch and time, in order of time. It may name rows that are long gone: each reader skips those.
+ */
+import type { Pair } from '../../lib/pair-block.ts';
+import { type PublicKey, publicKeyFromBytes } from '../../protocol/public-key.ts';
+import type { QueueRow } from '../core/rows.ts';
+import { DamagedRow, wholeBytes, withChecksum, withoutChecksum } from './checksum.ts';
+import type { DamagedRows } from './damaged-rows.ts';
+import type { DueEntryName, Forgotten } from './durable-log.ts';
+import {
+  DEDUP_RUN_BYTES,
+  KEY_BYTES,
+  EXPIRY_RUN_BYTES,
+  PREFIX,
+  dedupKey,
+  dueKey,
+  dueLsnOf,
+  dueTimeOf,
+  prefixRange,
+  queueKey,
+} from './keys.ts';
+import type { Level } from './level.ts';
+import { decodeRow } from './row-codec.ts';
+import { readableQueueRow, runsOf } from './scan.ts';
+
+/** Dedup rows that are looked up before other work gets its turn. */
+const DEDUP_ROWS_AT_ONCE = 500;
+const SEARCH_RUN = { pairs: 100, bytes: 256 << 10 };
+const NO_RUNS = Buffer.alloc(0);
+
+export interface DueItems extends DueEntryName {
+  /**
+   * Sequence numbers, ascending, of rows that may be gone by now. Absent for a damaged entry: its items expire after a
+   * rebuild has made the entries anew.
+   */
+  targets: ReadonlyMap<PublicKey, number[]> | undefined;
+}
+
+export interface DueDedup {
+  dueMs: number;
+  /** How many rows of each sender key. */
+  senders: ReadonlyMap<PublicKey, number>;
+  /** The entries and their rows. */
+  forgotten: Forgotten;
+}
+
+export class DueIndex {
+  readonly #level: Level;
+  readonly #damagedRows: DamagedRows;
+
+  constructor(level: Level, damagedRows: DamagedRows) {
+    this.#level = level;
+    this.#damagedRows = damagedRows;
+  }
+
+  /** The oldest entry of items whose time came by `nowMs`, by target; the next one behind the entry `after`. */
+  async items(nowMs: number, after?: DueEntryName): Promise<DueItems | undefined> {
+    const entry = await this.#oldest(PREFIX.expiry, nowMs, after);
+    if (!entry) return undefined;
+    const [key, value] = entry;
+    const name = nameOf(key);
+    const runs = this.#wholeOrNoted(key, value);
+    if (!runs) return { ...name, targets: undefined };
+    const targets = new Map<PublicKey, number[]>();
+    for (let at = 0; at < runs.length; at += EXPIRY_RUN_BYTES) {
+      const target = publicKeyFromBytes(runs.subarray(at, at + 32));
+      const seqs = targets.get(target) ?? [];
+      seqs.push(Number(runs.readBigUInt64BE(at + 32)));
+      targets.set(target, seqs);
+    }
+    return { ...name, targets };
+  }
+
+  /**
+   * The dedup rows of the oldest time that may be forgotten by `nowMs`: those that are still there and were not renewed.
+   * All entries of that time together: once that time is purged, none of its rows is known any more, and a row accepted
+   * anew would hide that the old one was counted. When one of the entries or rows is damaged, nobody knows how many rows
+   * there are of each sender, so nothing is due until a rebuild has made them anew.
+   */
+  async dedup(nowMs: number): Promise<DueDedup | undefined> {
+    try {
+      return await this.#dedup(nowMs);
+    } catch (error) {
+      if (!(error instanceof DamagedRow)) throw error;
+      this.#damagedRows.note(error);
+      return undefined;
+    }
+  }
+
+  async #dedup(nowMs: number): Promise<DueDedup | undefined> {
+    const oldest = await this.#oldest(PREFIX.dedupUntil, nowMs);
+    if (!oldest) return undefined;
+    withoutChecksum(...oldest);
+    const dueMs = dueTimeOf(oldest[0]);
+    const range = { gte: dueKey(PREFIX.dedupUntil, dueMs, 0), lt: dueKey(PREFIX.dedupUntil, dueMs + 1, 0) };
+    const found = await this.#level.iterator(range).all();
+    const entries = found.filter(([key]) => key.length === KEY_BYTES[PREFIX.dedupUntil]);
+    const gone = new Map<string, Buffer>();
+    const senders = new Map<PublicKey, number>();
+    for (const entry of entries) {
+      const value = withoutChecksum(...entry);
+      for (let from = 0; from < value.length; from += DEDUP_RUN_BYTES * DEDUP_ROWS_AT_ONCE) {
+        const runs = value.subarray(from, from + DEDUP_RUN_BYTES * DEDUP_ROWS_AT_ONCE);
+        await this.#findDue(runs, dueMs, gone, senders);
+        await othersTurn();
+      }
+    }
+    const dedupEntries = entries.map(([key]) => nameOf(key));
+    return { dueMs, senders, forgotten: { expiryEntries: [], dedupEntries, dedupRows: [...gone.values()] } };
+  }
+
+  /** Adds the rows of these runs that may be forgotten, and how many each sender has of them. */
+  async #findDue(
+    runs: Buffer,
+    dueMs: number,
+    gone: Map<string, Buffer>,
+    senders: Map<PublicKey, number>,
+  ): Promise<void> {
+    const starts = Array.from({ length: runs.length / DEDUP_RUN_BYTES }, (_none, at) => at * DEDUP_RUN_BYTES);
+    const names = starts.map((at) => runs.subarray(at + 32, at + DEDUP_RUN_BYTES));
+    const keys = names.map(dedupKey);
+    const values = await this.#level.getMany(keys);
+    for (const [position, name] of names.entries()) {
+      const [key, value, at] = [keys[position], values[position], starts[position] ?? 0];
+      // The key holds hashes of the ids; the deadline is in the value.
+      if (!key || !value || decodeRow('dedup', key, value).dedupUntilMs > dueMs) continue;
+      const mark = name.toString('hex');
+      // A row written twice is due twice.
+      if (gone.has(mark)) continue;
+      gone.set(mark, name);
+      const sender = publicKeyFromBytes(runs.subarray(at, at + 32));
+      senders.set(sender, (senders.get(sender) ?? 0) + 1);
+    }
+  }
+
+  /** The first entry behind `after`. A key of another length is none of the relay's: it is noted and skipped. */
+  async #oldest(prefix: number, nowMs: number, after?: DueEntryName): Promise<Pair | undefined> {
+    const lt = dueKey(prefix, nowMs + 1, 0);
+    for (let behind = after ? dueKey(prefix, after.dueMs, after.lsn) : prefixRange(prefix).gte; ; ) {
+      const [first] = await this.#level.iterator({ gt: behind, lt, limit: 1 }).all();
+      if (!first || first[0].length === KEY_BYTES[prefix]) return first;
+      this.#damagedRows.note(new DamagedRow(first[0], 'has a key of another length'));
+      behind = first[0];
+    }
+  }
+
+  #wholeOrNoted(key: Buffer, value: Buffer): Buffer | undefined {
+    try {
+      return withoutChecksum(key, value);
+    } catch (error) {
+      if (!(error instanceof DamagedRow)) throw error;
+      this.#damagedRows.note(error);
+      return undefined;
+    }
+  }
+}
+
+function nameOf(key: Buffer): DueEntryName {
+  return { dueMs: dueTimeOf(key), lsn: dueLsnOf(key) };
+}
+
+/** The due entries of one batch, by prefix and time. */
+export class DueEntries {
+  readonly #runs = new Map<string, { prefix: number; dueMs: number; parts: Buffer[] }>();
+
+  add(prefix: number, dueMs: number, ...parts: Buffer[]): void {
+    const mark = `${prefix} ${dueMs}`;
+    const run = this.#runs.get(mark);
+    if (run) run.parts.push(...parts);
+    else this.#runs.set(mark, { prefix, dueMs, parts });
+  }
+
+  *entries(firstLsn: number): Generator<[Buffer, Buffer]> {
+    for (const { prefix, dueMs, parts } of this.#runs.values()) {
+      const key = dueKey(prefix, dueMs, firstLsn);
+      yield [key, withChecksum(key, Buffer.concat(parts))];
+    }
+  }
+}
+
+/** Lets other work of the event loop run. */
+export function othersTurn(): Promise<void> {
+  return new Promise((resolve) => {
+    setImmediate(resolve);
+  });
+}
+
+/** A time slice of the event loop. */
+export interface Pauses {
+  readonly isOver: boolean;
+  pause(): Promise<void>;
+}
+
+/** Whether what lay there is gone by the state of its queue alone. */
+type IsGone = (target: PublicKey, seq: number) => boolean;
+
+interface Place {
+  key: Buffer;
+  /** Of the next run in that entry. */
+  at: number;
+}
+
+/**
+ * Finds the waiting item that expires first: the oldest one, as long as the retention stays the same.
+ *
+ * Entries also name items that are long gone. The search skips each of them once: what is gone never comes back at a
+ * place that was passed, unless the clock was set back (`added`).
+ */
+export class OldestItem {
+  readonly #level: Level;
+  /** Everything before it is gone. */
+  #place: Place = { key: prefixRange(PREFIX.expiry).gte, at: 0 };
+  /** The earliest time that was added while a search was under way. */
+  #addedMs = Number.POSITIVE_INFINITY;
+
+  constructor(level: Level) {
+    this.#level = level;
+  }
+
+  /** Tells that an item that expires then is durable. */
+  added(expiresAtMs: number): void {
+    if (expiresAtMs < this.#addedMs) this.#addedMs = expiresAtMs;
+  }
+
+  /** `undefined` when nothing waits, or when `signal` aborts. One search at a time. */
+  async find(isGone: IsGone, pauses: Pauses, signal?: AbortSignal): Promise<QueueRow | undefined> {
+    this.#goBack();
+    const range = { gte: this.#place.key, lt: prefixRange(PREFIX.expiry).lt };
+    try {
+      for await (const entries of runsOf(this.#level, range, SEARCH_RUN)) {
+        for (const [key, value] of entries) {
+          // An entry that cannot be read is skipped here: the sweep reports it.
+          const runs = wholeBytes(key, value) ?? NO_RUNS;
+          const start = key.equals(this.#place.key) ? this.#place.at : 0;
+          for (let at = start; at < runs.length; at += EXPIRY_RUN_BYTES) {
+            this.#place = { key, at };
+            const row = this.#waiting(runs.subarray(at, at + EXPIRY_RUN_BYTES), isGone);
+            if (row) return row;
+            if (!pauses.isOver) continue;
+            await pauses.pause();
+            if (signal?.aborted) return undefined;
+          }
+          this.#place = { key, at: runs.length };
+        }
+      }
+      return undefined;
+    } finally {
+      this.#goBack();
+    }
+  }
+
+  #waiting(run: Buffer, isGone: IsGone): QueueRow | undefined {
+    const target = publicKeyFromBytes(run.subarray(0, 32));
+    const seq = Number(run.readBigUInt64BE(32));
+    if (isGone(target, seq)) return undefined;
+    const key = queueKey(target, seq);
+    const value = this.#level.getSync(key, { fillCache: false });
+    return value && readableQueueRow(key, value);
+  }
+
+  /** To what was added before the place: items are added behind it, unless the clock was set back. */
+  #goBack(): void {
+    const from = dueKey(PREFIX.expiry, Math.min(this.#addedMs, Number.MAX_SAFE_INTEGER), 0);
+    if (Buffer.compare(from, this.#place.key) < 0) this.#place = { key: from, at: 0 };
+    this.#addedMs = Number.POSITIVE_INFINITY;
+  }
+}

@@ -1,0 +1,141 @@
+/**
+ * The two seams of the log.
+ *
+ * The engine writes to an `EventLog`: batches that say what happens to the log, without a key of LevelDB. The relay's
+ * store implements it: it turns a batch into writes to its LevelDB, the view. A `DurableLog` then decides when the batch
+ * is durable. The embedded form syncs LevelDB and notes the position outside it; a log that is kept elsewhere would store
+ * the encoded batch first and write the view without a sync.
+ *
+ * A batch has a shared part, which every copy of the log applies alike, and a part of this node alone. The boundaries of
+ * batches are part of the log: due entries are named by the first LSN of their batch (keys.ts, 42 and 51).
+ */
+import { hash } from 'node:crypto';
+import type { Epoch } from '../../protocol/epoch.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import type { LogEntry } from '../core/event.ts';
+import type { RowChange } from '../core/rows.ts';
+import type { CollectedSlice } from './collect.ts';
+import type { PositionFile } from './position.ts';
+import type { Pruned } from './pruned.ts';
+
+/** Wire bytes to store, at the place that their queue row names. */
+export interface Payload {
+  targetPubkey: PublicKey;
+  seq: number;
+  wire: Buffer;
+}
+
+/** What one batch of items made due at one time. `lsn` is the first of the batch, or one that a rebuild chose. */
+export interface DueEntryName {
+  dueMs: number;
+  lsn: number;
+}
+
+/** Due entries that are dealt with, and dedup rows that nothing reads any more. */
+export interface Forgotten {
+  expiryEntries: readonly DueEntryName[];
+  dedupEntries: readonly DueEntryName[];
+  /** By the SHA-256 of sender, target and item id under which each row is stored. */
+  dedupRows: readonly Buffer[];
+}
+
+/** The place of a part of a row checkpoint. */
+export interface CheckpointPartName {
+  throughLsn: number;
+  part: number;
+}
+
+/** What is kept or dropped of row checkpoints (row-checkpoints.ts). */
+export type CheckpointWrite =
+  | ({ type: 'part'; packed: Buffer } & CheckpointPartName)
+  | ({ type: 'drop part' } & CheckpointPartName)
+  | { type: 'drop mark'; throughLsn: number };
+
+/** What concerns this node alone: a log that several nodes share does not carry it. */
+export interface NodePart {
+  /** When the node was last alive. A shared log renews its lease instead. */
+  heartbeatMs?: number | undefined;
+  checkpoints?: readonly CheckpointWrite[];
+  /** The position outside LevelDB is not noted: it may lie behind, and the next start still has to compare it. */
+  leavesPosition?: boolean;
+}
+
+/** Records that one batch deletes at most. */
+export const PRUNED_AT_ONCE = 1000;
+
+/** What becomes durable together, or not at all. */
+export interface LogBatch {
+  /** Contiguous, the first directly after `lastLsn`. There may be none: a heartbeat, a collection. */
+  entries: readonly LogEntry[];
+  /** What `reduce` makes of the entries, at most one change for each row. A deleted queue row drops its wire bytes. */
+  changes: Iterable<RowChange>;
+  payloads: readonly Payload[];
+  /** Acked rows whose space is given back, with their wire bytes. */
+  collected?: CollectedSlice | undefined;
+  forgotten?: Forgotten;
+  /** How far the log is pruned: at most `PRUNED_AT_ONCE` records further than before. */
+  pruned?: Pruned | undefined;
+  node?: NodePart;
+}
+
+export interface EventLog {
+  /** The last durable record; 0 when there is none. */
+  readonly lastLsn: number;
+  /** The first record that was not pruned. */
+  readonly firstLsn: number;
+  /**
+   * Durable when it resolves. After a rejection the outcome is unknown, and nothing may be appended any more. One batch
+   * at a time.
+   */
+  append(batch: LogBatch): Promise<void>;
+  /**
+   * The records from `fromLsn` on that were not pruned, each checked. Throws `DamagedRecord` at the first that is missing
+   * or altered, or that is pruned meanwhile.
+   */
+  read(fromLsn: number): AsyncIterable<LogEntry>;
+}
+
+/** A batch as a log stores it. `firstLsn - 1 === lastLsn` when it holds no record. */
+export interface EncodedBatch {
+  firstLsn: number;
+  lastLsn: number;
+  /** As stored: the leaves of the hash tree. */
+  records: readonly Buffer[];
+  /** The epoch after the batch; `undefined` in a store that is not initialised. */
+  epoch: Epoch | undefined;
+  batch: LogBatch;
+}
+
+/** The writes of one batch to the view. */
+export interface ViewWrites {
+  write(options: { sync: boolean }): Promise<void>;
+}
+
+/** Decides when a batch is durable. Of the batches of one log it is given one at a time. */
+export interface DurableLog {
+  /** Writes the view too. Durable when it resolves; after a rejection the outcome is unknown. */
+  append(batch: EncodedBatch, view: ViewWrites): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** The log that LevelDB itself holds: one synced write, then the position outside (position.ts). */
+export class EmbeddedLog implements DurableLog {
+  readonly #position: PositionFile;
+
+  /** The log owns the position file from here on. */
+  constructor(position: PositionFile) {
+    this.#position = position;
+  }
+
+  async append({ lastLsn, records, epoch, batch }: EncodedBatch, view: ViewWrites): Promise<void> {
+    await view.write({ sync: true });
+    const last = records.at(-1);
+    if (!last || batch.node?.leavesPosition) return;
+    if (!epoch) throw new Error('invariant: a store with records has a relay row');
+    await this.#position.write({ lsn: lastLsn, recordHash: hash('sha256', last, 'buffer'), epoch });
+  }
+
+  close(): Promise<void> {
+    return this.#position.close();
+  }
+}

@@ -1,0 +1,222 @@
+/**
+ * Every walk over stored keys: pairs in runs, log records, rows of a table, waiting items, slices of the queues.
+ *
+ * Walks pass LevelDB's cache by unless they say otherwise, so that a backup or an audit does not push out what the
+ * mail needs. An iterator is closed however a walk ends.
+ */
+import type { Pair } from '../../lib/pair-block.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import { type QueueRow, rowKey, type TableName, type Tables, type TargetRow } from '../core/rows.ts';
+import { firstKeyOf, logKey, lsnOf, PREFIX, prefixRange, seqOf } from './keys.ts';
+import type { Level, LevelSnapshot } from './level.ts';
+import { DamagedRecord } from './record.ts';
+import { decodeRow } from './row-codec.ts';
+
+const RUN_PAIRS = 1000;
+const RUN_BYTES = 4 << 20;
+/** A run that holds up the event loop for no longer than other work may wait. */
+const SHORT_RUN = { pairs: 100, bytes: 256 << 10 };
+const TABLE_RUN = { pairs: 500, bytes: 1 << 20 };
+/** The wire bytes of the items of one run must fit into memory. */
+const WAITING_RUN = { pairs: 64, bytes: 1 << 20 };
+/** Decoding these rows holds the event loop for about a millisecond. */
+const QUEUE_RUN = { pairs: 100, bytes: 64 << 10 };
+
+export interface KeyRange {
+  gt?: Buffer;
+  gte?: Buffer;
+  lt?: Buffer;
+  lte?: Buffer;
+  /** Descending keys. */
+  reverse?: boolean;
+  /** Pairs of the whole walk at most. */
+  limit?: number;
+}
+
+export interface RunsOptions {
+  /** Absent: the database as it is now. */
+  snapshot?: LevelSnapshot;
+  /** Pairs of one run at most, and its bytes, about. */
+  pairs?: number;
+  bytes?: number;
+  /** Whether LevelDB keeps in its cache what is read; it does not when absent. */
+  fillCache?: boolean;
+}
+
+/** Every pair of the range, ascending, in runs that are not empty. Throws when LevelDB cannot read one of its files. */
+export async function* runsOf(
+  level: Level,
+  range: KeyRange,
+  { snapshot, pairs = RUN_PAIRS, bytes = RUN_BYTES, fillCache = false }: RunsOptions = {},
+): AsyncGenerator<Pair[]> {
+  const iterator = level.iterator({ ...range, fillCache, highWaterMarkBytes: bytes, ...(snapshot && { snapshot }) });
+  try {
+    for (;;) {
+      const run = await iterator.nextv(pairs);
+      if (run.length === 0) return;
+      yield run;
+    }
+  } finally {
+    await iterator.close();
+  }
+}
+
+/** A record as it is stored, undecoded and unchecked. */
+export type StoredRecord = [lsn: number, record: Buffer];
+
+/**
+ * The records from `fromLsn` through `throughLsn`, in runs. Throws `DamagedRecord` at the first that is missing, after the
+ * records before it.
+ */
+export async function* recordRuns(level: Level, fromLsn: number, throughLsn: number): AsyncGenerator<StoredRecord[]> {
+  let expected = fromLsn;
+  for await (const run of runsOf(level, { gte: logKey(fromLsn), lte: logKey(throughLsn) })) {
+    const records: StoredRecord[] = [];
+    for (const [key, record] of run) {
+      if (lsnOf(key) !== expected) break;
+      records.push([expected++, record]);
+    }
+    yield records;
+    if (records.length < run.length) throw missingRecord(expected);
+  }
+  if (expected <= throughLsn) throw missingRecord(expected);
+}
+
+/** As `recordRuns`, the newest first, in short runs. */
+export async function* recordRunsBack(
+  level: Level,
+  throughLsn: number,
+  fromLsn: number,
+): AsyncGenerator<StoredRecord[]> {
+  let expected = throughLsn;
+  const range = { gte: logKey(fromLsn), lte: logKey(throughLsn), reverse: true };
+  for await (const run of runsOf(level, range, SHORT_RUN)) {
+    yield run.map(([key, record]): StoredRecord => {
+      if (lsnOf(key) !== expected) throw missingRecord(expected);
+      return [expected--, record];
+    });
+  }
+  if (expected >= fromLsn) throw missingRecord(expected);
+}
+
+/** As `recordRuns`, one by one. */
+export async function* storedRecords(level: Level, fromLsn: number, throughLsn: number): AsyncGenerator<StoredRecord> {
+  for await (const run of recordRuns(level, fromLsn, throughLsn)) yield* run;
+}
+
+export function missingRecord(lsn: number): DamagedRecord {
+  return new DamagedRecord(`log record ${lsn} is missing`);
+}
+
+/** The tables whose textual keys can be told from what is stored. */
+export type ListedTable = 'restore' | 'enrolment' | 'senders' | 'encKey' | 'deny' | 'invite' | 'rotation' | 'target';
+
+export type ListedRow<T extends ListedTable> = [key: string, row: Tables[T]];
+
+/** Every row of a table, by key; `undefined` in place of a row that cannot be read. */
+export async function* tableRows<T extends ListedTable>(
+  level: Level,
+  table: T,
+): AsyncGenerator<ListedRow<T> | undefined> {
+  for await (const run of runsOf(level, prefixRange(PREFIX[table]), TABLE_RUN))
+    for (const [key, value] of run) {
+      const row = readableRow(table, key, value);
+      yield row && [textualKey(table, key, row), row];
+    }
+}
+
+function textualKey(table: ListedTable, key: Buffer, row: Tables[TableName]): string {
+  switch (table) {
+    case 'deny':
+      return rowKey.deny(row as Tables['deny']);
+    case 'restore':
+      return rowKey.restore(row as Tables['restore']);
+    case 'invite':
+      return key.subarray(1).toString('hex');
+    default:
+      return firstKeyOf(key);
+  }
+}
+
+export interface WaitingRows {
+  rows: QueueRow[];
+  /** Rows among them that cannot be read. */
+  unreadable: number;
+}
+
+/** Every item that waits in a store. */
+export async function* waitingRows(level: Level): AsyncGenerator<WaitingRows> {
+  const ackedThrough = new Map<PublicKey, number>();
+  for await (const listed of tableRows(level, 'target')) {
+    if (listed) ackedThrough.set(listed[0] as PublicKey, listed[1].ackedThrough);
+  }
+  for await (const run of runsOf(level, prefixRange(PREFIX.queue), WAITING_RUN)) {
+    const waiting = run.filter(([key]) => seqOf(key) > (ackedThrough.get(firstKeyOf(key)) ?? 0));
+    const rows = waiting.flatMap(([key, value]) => readableQueueRow(key, value) ?? []);
+    yield { rows, unreadable: waiting.length - rows.length };
+  }
+}
+
+/** Before every queue, and behind every queue. */
+export const FIRST_PLACE: Buffer = prefixRange(PREFIX.queue).gte;
+export const LAST_PLACE: Buffer = prefixRange(PREFIX.queue).lt;
+
+/** The place before the queue of a target with this key, whether there is such a queue or not. */
+export function placeOf(targetKey: Buffer): Buffer {
+  return Buffer.concat([FIRST_PLACE, targetKey]);
+}
+
+export interface QueueSlice {
+  /** By target, then by seq. */
+  rows: QueueRow[];
+  /** Rows that cannot be read. */
+  unreadable: number;
+  /** Where the next slice begins. */
+  place: Buffer;
+}
+
+/**
+ * The queue rows behind `after`, up to `through`: as many as have `bytesMax` wire bytes together, but at least one;
+ * `undefined` when there are none. Rows that were acked and are not collected yet are among them.
+ *
+ * For a walk that may take hours: no iterator stays open between two slices, so deleted rows really go. The walk does
+ * not see what is added behind it.
+ */
+export async function queueSlice(
+  level: Level,
+  after: Buffer,
+  through: Buffer,
+  bytesMax: number,
+): Promise<QueueSlice | undefined> {
+  const slice: QueueSlice = { rows: [], unreadable: 0, place: after };
+  let bytes = 0;
+  for await (const run of runsOf(level, { gt: after, lte: through, limit: QUEUE_RUN.pairs }, QUEUE_RUN)) {
+    for (const [key, value] of run) {
+      const row = readableQueueRow(key, value);
+      bytes += row?.bytes ?? 0;
+      if (bytes > bytesMax && slice.rows.length > 0) return slice;
+      if (row) slice.rows.push(row);
+      else slice.unreadable++;
+      slice.place = key;
+    }
+  }
+  return slice.place === after ? undefined : slice;
+}
+
+/** `undefined` for a row that cannot be read. */
+export function readableQueueRow(key: Buffer, value: Buffer): QueueRow | undefined {
+  return readableRow('queue', key, value);
+}
+
+/** `undefined` for a row that cannot be read. */
+export function readableTargetRow(key: Buffer, value: Buffer): TargetRow | undefined {
+  return readableRow('target', key, value);
+}
+
+function readableRow<T extends TableName>(table: T, key: Buffer, value: Buffer): Tables[T] | undefined {
+  try {
+    return decodeRow(table, key, value);
+  } catch {
+    return undefined;
+  }
+}

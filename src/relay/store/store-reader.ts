@@ -1,0 +1,231 @@
+/**
+ * What is read of a relay's LevelDB: rows, records, wire bytes. Writes nothing.
+ *
+ * A stopped store, a backup and an archive are opened with this reader alone; relay-store.ts adds the writer.
+ */
+import type { PublicKey } from '../../protocol/public-key.ts';
+import type { LogEntry } from '../core/event.ts';
+import {
+  type EnrolmentRow,
+  type QueueRow,
+  type RowChange,
+  type RowReader,
+  type TableName,
+  type Tables,
+  type TargetRow,
+  rowKey,
+} from '../core/rows.ts';
+import {
+  PREFIX,
+  REPLAYED_TABLES,
+  firstKeyOf,
+  logKey,
+  payloadKey,
+  prefixRange,
+  queueKey,
+  rowKeyBytes,
+  seqOf,
+} from './keys.ts';
+import { damagedBehind, DamagedRows } from './damaged-rows.ts';
+import type { Level } from './level.ts';
+import { type ArchiveStamp, type LogStretch, holdsStretch, writeArchive } from './log-archive.ts';
+import { DueIndex } from './due.ts';
+import type { Pruned } from './pruned.ts';
+import { checkRecord, decodeRecord } from './record.ts';
+import { type QueueSlice, queueSlice, storedRecords, recordRunsBack, runsOf } from './scan.ts';
+import { RowCheckpoints } from './row-checkpoints.ts';
+import { DamagedRow } from './checksum.ts';
+import { decodeRow } from './row-codec.ts';
+import { StoreSnapshot } from './snapshot.ts';
+
+const READ_BYTES = 4 << 20;
+
+/** Where the log of a store begins and ends. */
+export interface LogBounds {
+  lastLsn: number;
+  pruned: Pruned;
+}
+
+export class StoreReader implements RowReader {
+  /** Damaged rows that a read or a walk of this store found. */
+  readonly damagedRows = new DamagedRows();
+  readonly checkpoints: RowCheckpoints;
+  readonly due: DueIndex;
+  protected readonly level: Level;
+  protected bounds: LogBounds;
+
+  /** `level` is open; the reader owns it from here on. */
+  constructor(level: Level, bounds: LogBounds) {
+    this.level = level;
+    this.bounds = bounds;
+    this.checkpoints = new RowCheckpoints(level);
+    this.due = new DueIndex(level, this.damagedRows);
+  }
+
+  /** The last durable record; 0 when there is none. */
+  get lastLsn(): number {
+    return this.bounds.lastLsn;
+  }
+
+  /** The first record that was not pruned. */
+  get firstLsn(): number {
+    return this.bounds.pruned.throughLsn + 1;
+  }
+
+  /** How far the log was pruned. */
+  get pruned(): Pruned {
+    return this.bounds.pruned;
+  }
+
+  /** Throws `DamagedRow`. */
+  get<T extends TableName>(table: T, key: string): Tables[T] | undefined {
+    const stored = rowKeyBytes(table, key);
+    const value = this.level.getSync(stored);
+    return value && this.#row(table, stored, value, key);
+  }
+
+  hasPayload(row: QueueRow): boolean {
+    return this.level.getSync(payloadKey(row.payloadTarget, row.payloadSeq)) !== undefined;
+  }
+
+  async *read(fromLsn: number): AsyncGenerator<LogEntry> {
+    const first = Math.max(fromLsn, this.firstLsn);
+    for await (const [lsn, record] of storedRecords(this.level, first, this.lastLsn)) yield decodeRecord(lsn, record);
+  }
+
+  /** The bytes of one record as they are stored, checked; `undefined` when it was pruned. Throws `DamagedRecord`. */
+  record(lsn: number): Buffer | undefined {
+    const record = this.level.getSync(logKey(lsn));
+    if (record) checkRecord(lsn, record);
+    return record;
+  }
+
+  /** As `record`, decoded. */
+  entry(lsn: number): LogEntry | undefined {
+    const record = this.record(lsn);
+    return record && decodeRecord(lsn, record);
+  }
+
+  /** The records below `beforeLsn`, the newest first, in runs small enough to be read in one turn of the loop. */
+  async *readBack(beforeLsn: number): AsyncGenerator<LogEntry[]> {
+    for await (const run of recordRunsBack(this.level, Math.min(beforeLsn - 1, this.lastLsn), this.firstLsn))
+      yield run.map(([lsn, record]) => decodeRecord(lsn, record));
+  }
+
+  /** Every target row: the queues as a whole. */
+  async *targets(): AsyncGenerator<TargetRow> {
+    for await (const { row } of this.targetRows()) yield row;
+  }
+
+  protected async *targetRows(): AsyncGenerator<{ key: PublicKey; row: TargetRow }> {
+    for await (const [key, value] of this.level.iterator(prefixRange(PREFIX.target)))
+      yield { key: firstKeyOf(key), row: this.#row('target', key, value) };
+  }
+
+  /** Queue rows with `after` < seq <= `through`, ascending, at most `limit`. */
+  async queueRows(target: PublicKey, after: number, through: number, limit: number): Promise<QueueRow[]> {
+    if (after >= through) return [];
+    const range = { gt: queueKey(target, after), lte: queueKey(target, through), limit };
+    const rows: QueueRow[] = [];
+    for await (const run of runsOf(this.level, range, { pairs: limit, bytes: READ_BYTES, fillCache: true }))
+      for (const [key, value] of run) rows.push(this.#row('queue', key, value));
+    return rows;
+  }
+
+  /** Queue rows of all targets: see `queueSlice` in scan.ts. */
+  queueSlice(after: Buffer, through: Buffer, bytesMax: number): Promise<QueueSlice | undefined> {
+    return queueSlice(this.level, after, through, bytesMax);
+  }
+
+  /** Checks the next rows of every table behind `after`, and notes damaged ones. Returns where to continue. */
+  async checkRows(after: Buffer): Promise<Buffer | undefined> {
+    const walked = await damagedBehind(this.level, after);
+    for (const error of walked?.damaged ?? []) this.damagedRows.note(error);
+    return walked?.place;
+  }
+
+  /**
+   * The wire bytes of `rows`, in their order; `undefined` where they are missing. One scan where the payloads lie
+   * together, which they do unless a rotation moved rows.
+   */
+  async payloads(rows: readonly QueueRow[]): Promise<(Buffer | undefined)[]> {
+    const [first, last] = [rows[0], rows.at(-1)];
+    if (!first || !last) return [];
+    if (rows.some((row) => row.payloadTarget !== first.payloadTarget)) {
+      const keys = rows.map((row) => payloadKey(row.payloadTarget, row.payloadSeq));
+      return this.level.getMany(keys, { fillCache: false });
+    }
+    const range = {
+      gte: payloadKey(first.payloadTarget, first.payloadSeq),
+      lte: payloadKey(first.payloadTarget, last.payloadSeq),
+    };
+    const found = new Map<number, Buffer>();
+    for await (const run of runsOf(this.level, range, { pairs: rows.length, bytes: READ_BYTES }))
+      for (const [key, wire] of run) found.set(seqOf(key), wire);
+    return rows.map((row) => found.get(row.payloadSeq));
+  }
+
+  /** Everything as it is now, for a backup. To be taken while no batch is in flight, and to be closed. */
+  snapshot(): StoreSnapshot {
+    const relay = this.get('relay', rowKey.relay);
+    if (!relay) throw new Error('invariant: a store that is backed up is initialised');
+    return new StoreSnapshot(this.level, relay, this.lastLsn);
+  }
+
+  /** Every deny and invite row. */
+  async admissionRows(): Promise<RowChange[]> {
+    const changes: RowChange[] = [];
+    for await (const [key, value] of this.level.iterator(prefixRange(PREFIX.deny))) {
+      const row = this.#row('deny', key, value);
+      changes.push({ table: 'deny', key: rowKey.deny(row), row });
+    }
+    for await (const [key, value] of this.level.iterator(prefixRange(PREFIX.invite))) {
+      changes.push({ table: 'invite', key: key.subarray(1).toString('hex'), row: this.#row('invite', key, value) });
+    }
+    return changes;
+  }
+
+  /** The rotated keys whose queues are still on their way. */
+  async moves(): Promise<PublicKey[]> {
+    const keys = await this.level.keys(prefixRange(PREFIX.move)).all();
+    return keys.map(firstKeyOf);
+  }
+
+  /** Every enrolment row, in order of enrolment. */
+  async enrolments(): Promise<EnrolmentRow[]> {
+    const rows: EnrolmentRow[] = [];
+    for await (const [key, value] of this.level.iterator(prefixRange(PREFIX.enrolment))) {
+      rows.push(this.#row('enrolment', key, value));
+    }
+    return rows.toSorted((a, b) => a.enrolledAtMs - b.enrolledAtMs);
+  }
+
+  /** An archive of these records, piece by piece. Throws `DamagedRecord`. */
+  archive(stretch: LogStretch, stamp: ArchiveStamp): AsyncGenerator<Buffer> {
+    return writeArchive(this.level, stretch, stamp);
+  }
+
+  /** Whether the archive at `path` is whole and holds exactly these records. */
+  isArchived(path: string, stretch: LogStretch): Promise<boolean> {
+    return holdsStretch(path, this.level, stretch);
+  }
+
+  /** Every stored pair under the row tables, for comparison with a replay: the raw key and value. */
+  async *rawRows(): AsyncGenerator<[Buffer, Buffer]> {
+    for (const table of REPLAYED_TABLES) yield* this.level.iterator(prefixRange(PREFIX[table]));
+  }
+
+  async close(): Promise<void> {
+    await this.level.close();
+  }
+
+  /** As `decodeRow`; a damaged row is noted. */
+  #row<T extends TableName>(table: T, key: Buffer, value: Buffer, text?: string): Tables[T] {
+    try {
+      return decodeRow(table, key, value, text);
+    } catch (error) {
+      if (error instanceof DamagedRow) this.damagedRows.note(error);
+      throw error;
+    }
+  }
+}

@@ -1,0 +1,133 @@
+/** A small time chart: uPlot, in the colours of the style, as wide as its place. What it shows is said in words beside it. */
+import type { VNode } from 'preact';
+import { html } from 'htm/preact';
+import { useEffect, useRef } from 'preact/hooks';
+import uPlot from 'uplot';
+import { clock, count, duration, rate } from '../shared/text.ts';
+
+/** What the values are: how they are written, and at which steps the axis is marked. Durations are in milliseconds. */
+export type Unit = 'rate' | 'count' | 'duration';
+
+const WRITTEN: Readonly<Record<Unit, (value: number) => string>> = { rate, count, duration };
+const SECOND_MS = 1000;
+const MINUTE_MS = 60 * SECOND_MS;
+const HOUR_MS = 60 * MINUTE_MS;
+const DAY_MS = 24 * HOUR_MS;
+const STEPS: Readonly<Record<Unit, number[]>> = {
+  rate: decimalSteps(-2, 9),
+  // Half an item is none.
+  count: decimalSteps(0, 12),
+  duration: [
+    ...decimalSteps(-3, 2),
+    ...[1, 2, 5, 10, 15, 30].map((size) => size * SECOND_MS),
+    ...[1, 2, 5, 10, 15, 30].map((size) => size * MINUTE_MS),
+    ...[1, 2, 3, 6, 12].map((size) => size * HOUR_MS),
+    ...[1, 2, 5, 10, 20, 50, 100, 200, 500].map((size) => size * DAY_MS),
+  ],
+};
+
+export interface Line {
+  label: string;
+  /** A colour of the style: `--line-1`. */
+  colour: string;
+  /** `null` where nothing is known. */
+  values: readonly (number | null)[];
+}
+
+interface ChartProps {
+  title: string;
+  /** Milliseconds. */
+  times: readonly number[];
+  lines: readonly Line[];
+  unit: Unit;
+}
+
+const HEIGHT = 150;
+const DARK = matchMedia('(prefers-color-scheme: dark)');
+
+export function Chart({ title, times, lines, unit }: ChartProps): VNode {
+  const written = WRITTEN[unit];
+  const place = useRef<HTMLDivElement>(null);
+  const chart = useRef<uPlot>(null);
+  const data = [times.map((at) => at / 1000), ...lines.map(({ values }) => [...values])] as uPlot.AlignedData;
+  const latest = useRef(data);
+  latest.current = data;
+
+  useEffect(() => {
+    const { current } = place;
+    if (!current) return undefined;
+    const make = (): void => {
+      chart.current?.destroy();
+      chart.current = new uPlot(options(lines, unit, current.clientWidth), latest.current, current);
+    };
+    make();
+    const resized = new ResizeObserver(() => {
+      chart.current?.setSize({ width: current.clientWidth, height: HEIGHT });
+    });
+    resized.observe(current);
+    DARK.addEventListener('change', make);
+    return () => {
+      resized.disconnect();
+      DARK.removeEventListener('change', make);
+      chart.current?.destroy();
+    };
+  }, []);
+  useEffect(() => chart.current?.setData(data), [times]);
+
+  const words = lines.map(({ label, values }) => `${label} ${said(values.at(-1) ?? null, written)}`).join(', ');
+  return html`<figure class="chart">
+    <figcaption>
+      <span class="chart-title">${title}</span>
+      <span class="chart-keys">
+        ${lines.map(
+          ({ label, colour, values }) =>
+            html`<span class="chart-key"><i class=${`swatch swatch${colour}`}></i>${label} <b>${said(values.at(-1) ?? null, written)}</b></span>`,
+        )}
+      </span>
+    </figcaption>
+    <div class="chart-place" ref=${place} role="img" aria-label="${title}, now: ${words}"></div>
+  </figure>`;
+}
+
+/** 1, 2 and 5 times each power of ten. */
+function decimalSteps(fromPower: number, toPower: number): number[] {
+  const powers = Array.from({ length: toPower - fromPower + 1 }, (_none, at) => fromPower + at);
+  return powers.flatMap((power) => [1, 2, 5].map((size) => Number(`${size}e${power}`)));
+}
+
+function said(value: number | null, written: (value: number) => string): string {
+  return value === null ? '–' : written(value);
+}
+
+function options(lines: readonly Line[], unit: Unit, width: number): uPlot.Options {
+  const style = getComputedStyle(document.documentElement);
+  const colour = (name: string): string => style.getPropertyValue(name).trim();
+  const axis: uPlot.Axis = {
+    stroke: colour('--soft'),
+    grid: { stroke: colour('--edge'), width: 1 },
+    ticks: { show: false },
+    font: '11px system-ui, sans-serif',
+  };
+  return {
+    width: Math.max(width, 1),
+    height: HEIGHT,
+    legend: { show: false },
+    cursor: { show: false },
+    padding: [8, 8, 0, 0],
+    scales: { y: { range: (_chart, _min, max) => [0, max > 0 ? max * 1.1 : 1] } },
+    axes: [
+      { ...axis, space: 70, size: 26, values: (_chart, ticks) => ticks.map((tick) => clock(tick * 1000)) },
+      { ...axis, size: 58, incrs: STEPS[unit], values: (_chart, ticks) => ticks.map((tick) => WRITTEN[unit](tick)) },
+    ],
+    series: [
+      {},
+      ...lines.map(({ label, colour: name }) => ({
+        label,
+        stroke: colour(name),
+        width: 1.5,
+        spanGaps: true,
+        points: { show: false },
+      })),
+    ],
+  };
+}

@@ -1,0 +1,208 @@
+/** How the relay does: figures, charts of the last minutes, what waits where, what is refused, which epochs there were. */
+import type { VNode } from 'preact';
+import { html } from 'htm/preact';
+import { useState } from 'preact/hooks';
+import type {
+  BrokenQueueShown,
+  ConsoleBackup,
+  ConsoleOverview,
+  ConsoleSample,
+  EpochBegun,
+  EpochsRead,
+  HostShown,
+  RefusalCount,
+} from '../../protocol/operator-documents.ts';
+import { act } from '../shared/api.ts';
+import { Chart } from './chart.ts';
+import { Code, Panel, Table, Time, Words } from '../shared/parts.ts';
+import { failed, notice } from '../shared/session.ts';
+import { hostPlace, overview, samples } from './state.ts';
+import { ago, bytes, count, duration, rate } from '../shared/text.ts';
+
+export function Overview(): VNode {
+  const known = overview.value;
+  if (!known) return html`<p class="none">Asking the relay…</p>`;
+  const all = samples.value;
+  const now = all.at(-1);
+  return html`<h1 tabindex="-1">Overview</h1>
+    ${known.broken_queues.map((one) => html`<${BrokenQueue} key=${one.host_pubkey} broken=${one} />`)}
+    ${known.damaged_rows_found > 0 && html`<${DamagedRows} known=${known} />`}
+    ${now && html`<${Figures} now=${now} known=${known} />`}
+    <${Charts} all=${all} />
+    <div class="columns">
+      <${Panel} title="Biggest queues"><${BiggestQueues} hosts=${known.biggest_queues} /></${Panel}>
+      <${Panel} title="Refused in the last hour"><${Refusals} refusals=${known.refusals} nowMs=${known.now} /></${Panel}>
+    </div>
+    <${Panel} title="Epochs"><${Epochs} known=${known} /></${Panel}>
+    <${Panel} title="This relay"><${Relay} known=${known} /></${Panel}>`;
+}
+
+function BrokenQueue({ broken }: { broken: BrokenQueueShown }): VNode {
+  const name =
+    broken.host === null ? html`<${Code} text=${broken.host_pubkey} />` : html`<${Words} text=${broken.host} />`;
+  return html`<p class="warning" role="alert">
+    The rows of the queue of <a href=${hostPlace(broken.host_pubkey)}>${name}</a> are at fault (<${Words}
+      text=${broken.reason}
+    />): its mail is handed over, and acks, expiries and rotations of it are refused. Stop the relay, and run${' '}
+    <${Code} text="poste relay log verify" />.
+  </p>`;
+}
+
+function DamagedRows({ known }: { known: ConsoleOverview }): VNode {
+  const { damaged_rows: names, damaged_rows_found: found } = known;
+  const more = found > names.length ? ` and ${found - names.length} more` : '';
+  return html`<p class="warning" role="alert">
+    Rows of the store are damaged (<${Words} text=${names.join(', ') + more} />): whatever needs them is refused. Stop
+    the relay, run <${Code} text="poste relay log verify" />, and then <${Code} text="poste relay log rebuild" />.
+  </p>`;
+}
+
+function Figures({ now, known }: { now: ConsoleSample; known: ConsoleOverview }): VNode {
+  const oldest = now.queue_items === 0 && now.oldest_item_age_ms === 0 ? 'none' : duration(now.oldest_item_age_ms);
+  const figures: [name: string, value: string, kind?: string][] = [
+    ['accepted', `${rate(now.accepted_per_s)} /s`],
+    ['commit p99', now.commit_p99_ms === null ? '–' : duration(now.commit_p99_ms)],
+    ['items waiting', count(now.queue_items)],
+    ['bytes waiting', bytes(now.queue_bytes)],
+    ['oldest item', oldest],
+    ['disk free', bytes(now.disk_free_bytes), now.is_disk_low ? 'bad' : ''],
+    ['hosts', count(now.hosts)],
+    ['up for', duration(known.uptime_ms)],
+  ];
+  return html`${
+    now.is_disk_low &&
+    html`<p class="warning" role="alert">The disk is almost full: pushes are refused until there is room.</p>`
+  }
+    <dl class="figures">
+      ${figures.map(([name, value, kind = '']) => html`<div class="figure ${kind}"><dt>${name}</dt><dd>${value}</dd></div>`)}
+    </dl>`;
+}
+
+function Charts({ all }: { all: readonly ConsoleSample[] }): VNode {
+  if (all.length === 0) return html`<p class="none">The first measurements come in a few seconds.</p>`;
+  const times = all.map(({ at }) => at);
+  const line = (label: string, colour: string, value: (sample: ConsoleSample) => number | null) => ({
+    label,
+    colour,
+    values: all.map(value),
+  });
+  return html`<div class="charts">
+    <${Chart}
+      title="Items a second"
+      times=${times}
+      unit="rate"
+      lines=${[
+        line('accepted', '--line-1', (one) => one.accepted_per_s),
+        line('acked', '--line-2', (one) => one.acked_per_s),
+        line('rejected', '--line-3', (one) => one.rejected_per_s),
+      ]}
+    />
+    <${Chart}
+      title="Commit"
+      times=${times}
+      unit="duration"
+      lines=${[
+        line('p50', '--line-1', (one) => one.commit_p50_ms),
+        line('p99', '--line-3', (one) => one.commit_p99_ms),
+      ]}
+    />
+    <${Chart}
+      title="Items waiting"
+      times=${times}
+      unit="count"
+      lines=${[line('all queues', '--line-1', (one) => one.queue_items)]}
+    />
+    <${Chart}
+      title="Oldest item"
+      times=${times}
+      unit="duration"
+      lines=${[line('age', '--line-2', (one) => one.oldest_item_age_ms)]}
+    />
+  </div>`;
+}
+
+function BiggestQueues({ hosts }: { hosts: readonly HostShown[] }): VNode {
+  return html`<${Table}
+    label="Biggest queues"
+    none="Nothing waits for anybody."
+    rows=${hosts}
+    keyOf=${(host: HostShown) => host.host_pubkey}
+    columns=${[
+      {
+        title: 'host',
+        cell: (host: HostShown) => html`<a href=${hostPlace(host.host_pubkey)}><${Words} text=${host.host} /></a>`,
+      },
+      { title: 'items', isNumber: true, cell: (host: HostShown) => count(host.queue_items) },
+      { title: 'bytes', isNumber: true, cell: (host: HostShown) => bytes(host.queue_bytes) },
+    ]}
+  />`;
+}
+
+function Refusals({ refusals, nowMs }: { refusals: readonly RefusalCount[]; nowMs: number }): VNode {
+  return html`<${Table}
+    label="Refused in the last hour"
+    none="Nothing was refused."
+    rows=${refusals}
+    keyOf=${(one: RefusalCount) => `${one.what} ${one.reason}`}
+    columns=${[
+      { title: 'code', cell: (one: RefusalCount) => html`<${Code} text=${one.reason} />` },
+      { title: 'of', cell: (one: RefusalCount) => one.what },
+      { title: 'this minute', isNumber: true, cell: (one: RefusalCount) => count(one.last_minute) },
+      { title: 'this hour', isNumber: true, cell: (one: RefusalCount) => count(one.last_hour) },
+      { title: 'last', isNumber: true, cell: (one: RefusalCount) => ago(one.last_at, nowMs) },
+    ]}
+  />`;
+}
+
+const EPOCHS_NOTES: Readonly<Record<EpochsRead, string>> = {
+  'under way': 'The log is still being read; earlier ones may come.',
+  whole: '',
+  pruned: 'The log was pruned: epochs that began before its first record are not told of.',
+  failed: 'The log could not be read to its beginning; the messages of the relay say why.',
+};
+
+function Epochs({ known }: { known: ConsoleOverview }): VNode {
+  return html`<${Table}
+      label="Epochs"
+      none="None was found yet."
+      rows=${known.epochs}
+      keyOf=${(one: EpochBegun) => one.lsn}
+      columns=${[
+        { title: 'began', cell: (one: EpochBegun) => html`<${Time} at=${one.at} />` },
+        { title: 'why', cell: (one: EpochBegun) => html`<${Words} text=${one.reason} />` },
+        { title: 'epoch', cell: (one: EpochBegun) => html`<${Code} text=${one.epoch} />` },
+        { title: 'record', isNumber: true, cell: (one: EpochBegun) => count(one.lsn) },
+      ]}
+    />
+    ${EPOCHS_NOTES[known.epochs_read] && html`<p class="note">${EPOCHS_NOTES[known.epochs_read]}</p>`}`;
+}
+
+function Relay({ known }: { known: ConsoleOverview }): VNode {
+  const rows: [string, VNode | string][] = [
+    ['version', known.version],
+    ['server', known.server],
+    ['admission', known.admission],
+    ['fingerprint', html`<${Code} text=${known.fingerprint} />`],
+    ['public key', html`<${Code} text=${known.relay_pubkey} />`],
+  ];
+  return html`<dl class="facts">
+      ${rows.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}
+    </dl>
+    ${known.can_take_backup && html`<${Backup} />`}`;
+}
+
+function Backup(): VNode {
+  const [isUnderWay, setUnderWay] = useState(false);
+  const take = async (): Promise<void> => {
+    setUnderWay(true);
+    notice.value = 'The backup is being taken…';
+    try {
+      const backup = await act<ConsoleBackup>('backup', {});
+      notice.value = `The backup ${backup.name} is whole: ${bytes(backup.bytes)}.`;
+    } catch (error) {
+      notice.value = failed(error);
+    }
+    setUnderWay(false);
+  };
+  return html`<p><button type="button" disabled=${isUnderWay} onClick=${() => void take()}>Take a backup</button></p>`;
+}

@@ -1,0 +1,73 @@
+/** Begins a conversation. */
+import type { VNode } from 'preact';
+import { html } from 'htm/preact';
+import { useState } from 'preact/hooks';
+import { RecipientsField, type Unknown } from './recipients-field.ts';
+import { BodyField, type Options, OptionFields, Outcome, useSending } from './send-form.ts';
+
+const EMPTY = { to: [] as readonly string[], subject: '', body: '' };
+const FIRST: Options = { kind: 'message', needsReply: false };
+/** Kept while the page is open, so that the owner can look something up and come back to the draft. */
+const kept = { draft: EMPTY, options: FIRST };
+
+export function Compose(): VNode {
+  const [draft, setDraft] = useState(kept.draft);
+  const [options, setOptions] = useState(kept.options);
+  const sending = useSending();
+  Object.assign(kept, { draft, options });
+  const { to, subject, body } = draft;
+  const field = sending.problem?.details['field'];
+  const submit = (event: Event): void => {
+    event.preventDefault();
+    const { kind, needsReply } = options;
+    void sending.send('mail-send', { to, subject, body, kind, needs_reply: needsReply });
+  };
+  const another = (): void => {
+    setDraft(EMPTY);
+    setOptions(FIRST);
+    sending.again();
+  };
+  if (sending.result) {
+    // It was sent: no draft any more.
+    Object.assign(kept, { draft: EMPTY, options: FIRST });
+    return html`<h1 tabindex="-1">Write</h1>
+      <div class="panel">
+        <${Outcome} result=${sending.result} />
+        <p class="actions"><button type="button" onClick=${another}>Write another</button></p>
+      </div>`;
+  }
+  return html`<h1 tabindex="-1">Write</h1>
+    <form class="panel" aria-label="New message" onSubmit=${submit}>
+      <${RecipientsField}
+        to=${to}
+        change=${(changed: readonly string[]) => setDraft((before) => ({ ...before, to: changed }))}
+        unknown=${unknownOf(sending.problem?.details['recipients'])}
+        isBad=${field === 'to'}
+      />
+      <label class="field">
+        <span>Subject</span>
+        <input
+          value=${subject}
+          aria-invalid=${field === 'subject' ? 'true' : undefined}
+          onInput=${(event: { currentTarget: HTMLInputElement }) => {
+            const { value } = event.currentTarget;
+            setDraft((before) => ({ ...before, subject: value }));
+          }}
+        />
+      </label>
+      <${BodyField}
+        value=${body}
+        change=${(text: string) => setDraft((before) => ({ ...before, body: text }))}
+        isBad=${field === 'body'}
+      />
+      <${OptionFields} options=${options} change=${setOptions} />
+      ${sending.words && html`<p class="warning" role="alert">${sending.words}</p>`}
+      <p class="actions">
+        <button type="submit" class="primary" disabled=${sending.isUnderWay}>Send</button>
+      </p>
+    </form>`;
+}
+
+function unknownOf(recipients: unknown): Unknown[] {
+  return Array.isArray(recipients) ? (recipients as Unknown[]) : [];
+}

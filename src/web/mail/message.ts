@@ -1,0 +1,149 @@
+/** One message of a conversation: sender, recipients and text, with its actions. */
+import { html } from 'htm/preact';
+import type { VNode } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import type { WholeMessage } from '../../host/api/schemas/mail.ts';
+import { printable } from '../../protocol/printable.ts';
+import { Time, Words } from '../shared/parts.ts';
+import { failed } from '../shared/session.ts';
+import { bytes } from '../shared/text.ts';
+import { BodyField, OptionFields, type Options, Outcome, useSending } from './send-form.ts';
+import { askInbox, deliveryPlace, mark } from './state.ts';
+import { Marks } from './summaries.ts';
+
+interface MessageProps {
+  message: WholeMessage;
+  /** Whether it is the one that was opened. */
+  isMeant: boolean;
+  /** Whether its subject is the heading of the page. */
+  isFirst: boolean;
+}
+
+export function Message({ message, isMeant, isFirst }: MessageProps): VNode {
+  const { message_id, from, subject, body, state, refs, created_at } = message;
+  const [rest, setRest] = useState<{ text: string; next: number | null }>();
+  const [answering, setAnswering] = useState<'sender' | 'all'>();
+  const [problem, setProblem] = useState('');
+  const next = rest ? rest.next : message.next_body_offset;
+  const isSent = state === 'sent';
+  const readOn = async (): Promise<void> => {
+    if (next === null) return;
+    try {
+      const { messages = [] } = await askInbox({ action: 'read', message_ids: [message_id], body_offset: next });
+      const [more] = messages;
+      if (more) setRest({ text: (rest?.text ?? '') + more.body, next: more.next_body_offset });
+      setProblem('');
+    } catch (error) {
+      setProblem(failed(error));
+    }
+  };
+  return html`<article class=${isMeant ? 'panel is-meant' : 'panel'} aria-label="Message from ${printable(from)}">
+    <header class="message-head">
+      <p class="message-from">
+        <${Words} text=${from} />${isSent && html` <span class="mark">sent by you</span>`}
+        <span class="message-time"><${Time} at=${created_at} /></span>
+      </p>
+      <p class="message-to">To ${recipients(message)}</p>
+      ${!isFirst && html`<h2 class="message-subject"><${Words} text=${subject} /></h2>`}
+      <p class="message-marks"><${Marks} message=${message} /></p>
+    </header>
+    <${BodyText} text=${body + (rest?.text ?? '')} />
+    ${
+      next !== null &&
+      html`<p class="actions">
+        <button type="button" onClick=${() => void readOn()}>Show more of ${bytes(message.body_bytes)}</button>
+      </p>`
+    }
+    ${refs.length > 0 && html`<${Refs} refs=${refs} />`}
+    ${problem && html`<p class="warning" role="alert">${problem}</p>`}
+    <p class="actions">
+      <button type="button" onClick=${() => setAnswering('sender')}>${isSent ? 'Follow up' : 'Reply'}</button>
+      ${
+        message.to_count > 1 &&
+        !isSent &&
+        html`<button type="button" onClick=${() => setAnswering('all')}>Reply to all</button>`
+      }
+      ${
+        (state === 'unread' || state === 'read') &&
+        html`<button type="button" onClick=${() => void mark('ack', [message_id])}>Done</button>`
+      }
+      ${isSent && html`<a class="button" href=${deliveryPlace(message_id)}>Delivery</a>`}
+    </p>
+    ${
+      answering &&
+      html`<${Reply}
+        key=${answering}
+        message=${message}
+        isToAll=${answering === 'all'}
+        close=${() => setAnswering(undefined)}
+      />`
+    }
+  </article>`;
+}
+
+function recipients({ to, to_count }: WholeMessage): (VNode | string)[] {
+  const shown = to.flatMap((address, at) => [at > 0 ? ', ' : '', html`<${Words} text=${address} />`]);
+  return to_count > to.length ? [...shown, ` and ${to_count - to.length} more`] : shown;
+}
+
+/** References are untrusted text too: shown, never followed. */
+function Refs({ refs }: { refs: readonly string[] }): VNode {
+  return html`<section class="refs" aria-label="References">
+    <h3>References</h3>
+    <ul>
+      ${refs.map((ref) => html`<li><${Words} text=${ref} /></li>`)}
+    </ul>
+  </section>`;
+}
+
+/** The body of a message: untrusted text, shown as text in its own lines. */
+function BodyText({ text }: { text: string }): VNode {
+  if (text === '') return html`<p class="none">It has no body.</p>`;
+  return html`<div class="body" dir="auto">${lines(text)}</div>`;
+}
+
+/** Line ends and tabs stay; other invisible characters are written out. */
+function lines(text: string): string {
+  const shown = text.replaceAll('\r\n', '\n').split('\n');
+  return shown
+    .map((line) =>
+      line
+        .split('\t')
+        .map((part) => printable(part))
+        .join('\t'),
+    )
+    .join('\n');
+}
+
+interface ReplyProps {
+  message: WholeMessage;
+  isToAll: boolean;
+  close: () => void;
+}
+
+/** The form that answers a message, below it. */
+function Reply({ message, isToAll, close }: ReplyProps): VNode {
+  const [body, setBody] = useState('');
+  const [options, setOptions] = useState<Options>({ kind: 'reply', needsReply: false });
+  const sending = useSending();
+  const form = useRef<HTMLFormElement>(null);
+  useEffect(() => form.current?.querySelector('textarea')?.focus(), []);
+  const submit = (event: Event): void => {
+    event.preventDefault();
+    const { kind, needsReply } = options;
+    const input = { message_id: message.message_id, body, kind, needs_reply: needsReply, to_all: isToAll };
+    void sending.send('mail-reply', input);
+  };
+  if (sending.result) return html`<${Outcome} result=${sending.result} />`;
+  return html`<form ref=${form} class="reply" aria-label=${isToAll ? 'Reply to all' : 'Reply'} onSubmit=${submit}>
+    <${BodyField} value=${body} change=${setBody} isBad=${sending.problem?.details['field'] === 'body'} />
+    <${OptionFields} options=${options} change=${setOptions} />
+    ${sending.words && html`<p class="warning" role="alert">${sending.words}</p>`}
+    <p class="actions">
+      <button type="submit" class="primary" disabled=${sending.isUnderWay}>
+        ${isToAll ? 'Send to all' : 'Send reply'}
+      </button>
+      <button type="button" onClick=${close}>Discard</button>
+    </p>
+  </form>`;
+}

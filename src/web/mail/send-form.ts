@@ -1,0 +1,136 @@
+/** The common part of a new message and a reply: kind, options, sending once, and the result. */
+import type { VNode } from 'preact';
+import { html } from 'htm/preact';
+import { useRef, useState } from 'preact/hooks';
+import type { SendResult } from '../../host/api/schemas/mail.ts';
+import { type Problem, act } from '../shared/api.ts';
+import { Words } from '../shared/parts.ts';
+import { failed } from '../shared/session.ts';
+import { deliveryPlace, messagePlace } from './state.ts';
+
+const KINDS = ['message', 'request', 'reply', 'status', 'decision', 'alert', 'task'] as const;
+/** The page's texts for each status. */
+const STATUS_WORDS: Readonly<Record<string, string>> = {
+  'live-wake': 'woken',
+  'live-next-prompt': 'at its next prompt',
+  offline: 'waits in its mailbox',
+  forwarded: 'forwarded',
+  remote: 'queued for its host',
+};
+
+export interface Sending {
+  isUnderWay: boolean;
+  result: SendResult | undefined;
+  problem: Problem | undefined;
+  /** What is wrong, as text; `''` when nothing is. */
+  words: string;
+  /** Sends `input` by an operation. The same input again, after a lost answer, is sent once. */
+  send: (operation: 'mail-send' | 'mail-reply', input: object) => Promise<void>;
+  again: () => void;
+}
+
+export function useSending(): Sending {
+  const [isUnderWay, setUnderWay] = useState(false);
+  const [result, setResult] = useState<SendResult>();
+  const [problem, setProblem] = useState<Problem>();
+  const [words, setWords] = useState('');
+  const sent = useRef({ content: '', key: '' });
+  const send = async (operation: string, input: object): Promise<void> => {
+    const content = JSON.stringify(input);
+    if (sent.current.content !== content) sent.current = { content, key: crypto.randomUUID() };
+    setUnderWay(true);
+    try {
+      setResult(await act<SendResult>(operation, { ...input, idempotency_key: sent.current.key }));
+      setProblem(undefined);
+      setWords('');
+    } catch (error) {
+      setWords(failed(error));
+      setProblem(error as Problem);
+    }
+    setUnderWay(false);
+  };
+  const again = (): void => {
+    sent.current = { content: '', key: '' };
+    setResult(undefined);
+  };
+  return { isUnderWay, result, problem, words, send, again };
+}
+
+export interface Options {
+  kind: string;
+  needsReply: boolean;
+}
+
+interface OptionFieldsProps {
+  options: Options;
+  change: (options: Options) => void;
+}
+
+export function OptionFields({ options, change }: OptionFieldsProps): VNode {
+  return html`<div class="filters">
+    <label>
+      <span>Kind</span>
+      <select
+        value=${options.kind}
+        onChange=${(event: { currentTarget: HTMLSelectElement }) => change({ ...options, kind: event.currentTarget.value })}
+      >
+        ${KINDS.map((kind) => html`<option value=${kind}>${kind}</option>`)}
+      </select>
+    </label>
+    <label class="switch">
+      <input
+        type="checkbox"
+        checked=${options.needsReply}
+        onChange=${(event: { currentTarget: HTMLInputElement }) =>
+          change({ ...options, needsReply: event.currentTarget.checked })}
+      />
+      <span>Needs a reply (wakes an idle agent)</span>
+    </label>
+  </div>`;
+}
+
+interface BodyFieldProps {
+  value: string;
+  change: (text: string) => void;
+  isBad: boolean;
+}
+
+export function BodyField({ value, change, isBad }: BodyFieldProps): VNode {
+  return html`<label class="field">
+    <span>Message</span>
+    <textarea
+      rows="8"
+      aria-invalid=${isBad ? 'true' : undefined}
+      value=${value}
+      onInput=${(event: { currentTarget: HTMLTextAreaElement }) => change(event.currentTarget.value)}
+    ></textarea>
+  </label>`;
+}
+
+/** The result of a send, for each recipient. */
+export function Outcome({ result }: { result: SendResult }): VNode {
+  const { recipients, left_out = [], message_id, thread } = result;
+  return html`<section class="outcome" aria-label="Sent">
+    <p role="status"><strong>It is sent.</strong> That is no delivery yet:</p>
+    <ul class="recipients">
+      ${recipients.map(
+        ({ recipient, status, detail }) =>
+          html`<li>
+            <${Words} text=${recipient} /> <span class="mark mark-${status}">${STATUS_WORDS[status] ?? status}</span>
+            <span class="recipient-detail"><${Words} text=${detail} /></span>
+          </li>`,
+      )}
+      ${left_out.map(
+        ({ recipient, detail }) =>
+          html`<li>
+            <${Words} text=${recipient} /> <span class="mark mark-lost">left out</span>
+            <span class="recipient-detail"><${Words} text=${detail} /></span>
+          </li>`,
+      )}
+    </ul>
+    <p class="actions">
+      <a class="button" href=${deliveryPlace(message_id)}>Follow its delivery</a>
+      <a class="button" href=${messagePlace(thread)}>Show the conversation</a>
+    </p>
+  </section>`;
+}

@@ -1,0 +1,143 @@
+/**
+ * Every command once as a process: from the bundle, with its own standard output and exit code. What it does and refuses
+ * beyond that is tried in process. Those that serve or wait, and those whose pipes matter, are processes in other files of
+ * this folder.
+ */
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { CLI_PAGE, cliPage } from '../../scripts/make-cli-docs.ts';
+import { RelayClient } from '../../src/host/relay/relay-client.ts';
+import { posteCommand } from '../../src/cli/run.ts';
+import type { PublicKey } from '../../src/protocol/public-key.ts';
+import { type RelayHere, commandContext, relayHere } from '../support/command-run.ts';
+import { type TestHost, alice, bob } from '../support/hosts.ts';
+import { itemTo } from '../support/mail.ts';
+import { PosteHome, posteHome } from '../support/poste-home.ts';
+import { type Environment, run } from '../support/poste-process.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
+
+/** Processes of cli, daemon, mcp, wake and operator-commands. */
+const ELSEWHERE = ['daemon', 'session', 'hooks', 'mcp', 'relay serve', 'relay keygen', 'relay console'];
+/** What was run here, without its arguments. */
+const ran = new Set<string>(ELSEWHERE);
+
+type Document = Record<string, unknown>;
+
+/** The document that a command prints as a process; fails when it fails. `name` is the command, which `args` follow. */
+async function printed(environment: Environment, name: string, ...args: string[]): Promise<Document> {
+  const { code, signal, stdout, stderr } = await run([...name.split(' '), ...args, '--json'], environment);
+  expect({ name, code, signal, stderr: code === 0 ? '' : stderr }).toEqual({ name, code: 0, signal: null, stderr: '' });
+  ran.add(name);
+  return JSON.parse(stdout.split('\n', 1)[0] ?? '') as Document;
+}
+
+test('of a host', { timeout: 120_000 }, async () => {
+  const environment = { POSTE_LAN_LISTEN: '127.0.0.1:0', POSTE_HOME: join(await temporaryFolder(), 'here') };
+  expect(await printed(environment, 'init', '--host', 'here')).toMatchObject({ host: 'here' });
+  const here = new PosteHome(environment.POSTE_HOME, environment);
+  const there = await posteHome('there', { POSTE_LAN_LISTEN: '127.0.0.1:0' });
+  const [daemon] = await Promise.all([here.daemon(), there.daemon()]);
+  const { code, addresses } = await there.client.call('pair-invite', {});
+  const { start: relay } = await relayHere(join(await temporaryFolder(), 'relay'));
+  const shown = (name: string, ...args: string[]): Promise<Document> => printed(environment, name, ...args);
+
+  expect(await shown('agent', 'add', 'eve')).toMatchObject({ address: 'eve@here' });
+  const as = ['--as', 'eve'];
+  const sent = await shown('send', ...as, '--to', 'eve', '--subject', 's', '--body', 'b');
+  const id = String(sent['message_id']);
+  expect(await shown('pair', 'accept', code, addresses[0] ?? '')).toMatchObject({ host: 'there' });
+  expect(await shown('relay set', relay.url)).toMatchObject({ relay: { url: relay.url } });
+  const backup = join(environment.POSTE_HOME, 'poste.backup');
+  expect(await shown('reply', ...as, id, '--body', 'Yes.')).toMatchObject({ thread: id });
+  const all = await Promise.all([
+    shown('agents', ...as),
+    shown('inbox', ...as),
+    shown('sent', ...as),
+    shown('trace', id),
+    shown('status'),
+    shown('doctor'),
+    shown('peers'),
+    shown('outbox'),
+    shown('quarantine'),
+    shown('relay status'),
+    shown('relay quarantine'),
+    shown('backup', backup),
+  ]);
+  expect(all).toMatchObject([
+    { you: 'eve@here' },
+    { summaries: [{ from: 'eve@here' }, {}] },
+    { messages: [{}, {}] },
+    { message_id: id },
+    { host: 'here' },
+    { ok: true },
+    { peers: [{ host: 'there' }] },
+    { rows: [] },
+    { items: [] },
+    { relay: { url: relay.url } },
+    { items: [] },
+    { file: backup },
+  ]);
+  expect(await shown('host', 'rotate-key', '--yes')).toMatchObject({ peers: 1 });
+  expect(await shown('relay unset')).toMatchObject({ relay: { url: relay.url } });
+  expect(await shown('unpair', 'there', '--yes')).toMatchObject({ host: 'there' });
+  await daemon.stop();
+  expect(await shown('restore', backup, '--yes')).toMatchObject({ replaced: { same_host: true } });
+});
+
+test('of a relay', { timeout: 120_000 }, async () => {
+  const folder = await temporaryFolder();
+  const storeDir = join(folder, 'store');
+  const relay = await relayHere(storeDir);
+  for (const host of [alice, bob]) await clientOf(relay, host).enrol();
+  await clientOf(relay, alice).push([itemTo([bob], 'm1')]);
+  const target = `/v2/relay/log/proof?item_id=m1&target=${encodeURIComponent(bob.key)}`;
+  const proof = join(folder, 'proof.json');
+  await writeFile(proof, JSON.stringify(await clientOf(relay, alice).request('GET', target)));
+  const shown = (name: string, ...args: string[]): Promise<Document> =>
+    printed({}, `relay ${name}`, ...args, '--store-dir', storeDir);
+
+  const backup = join(folder, 'relay.backup');
+  expect(await Promise.all([shown('hosts'), shown('admit'), shown('backup', backup)])).toMatchObject([
+    { hosts: [{ host: 'alice' }, { host: 'bob' }] },
+    { admission: 'open' },
+    { items: 1, online: true },
+  ]);
+  expect(await shown('revoke', 'alice', '--yes')).toMatchObject({ is_new: true });
+  expect(await shown('rotate-epoch')).toMatchObject({ epoch: expect.any(String) as string });
+  await relay.process.stop();
+  const { relay_pubkey: key } = relay.start;
+  expect(await printed({}, 'relay log check-proof', proof, '--relay-key', key)).toMatchObject({ pinned: true });
+  // They open the store one at a time.
+  expect(await shown('log verify')).toMatchObject({ verified: true });
+  expect(await shown('log show', '--limit', '1')).toMatchObject({ lsn: 1 });
+  expect(await shown('log at', '--lsn', '1')).toMatchObject({ lsn: 1 });
+  expect(await shown('log trace', 'm1')).toMatchObject({ items: [{ item_id: 'm1' }] });
+  expect(await shown('log archive', join(folder, 'log.archive'))).toMatchObject({ first_lsn: 1 });
+  expect(await shown('log rebuild', '--yes')).toMatchObject({ lost: 0 });
+  expect(await shown('restore', backup, '--yes')).toMatchObject({ carried: { revoked: 1 } });
+});
+
+test('none was left out', async () => {
+  const poste = await posteCommand(undefined, commandContext());
+  const relay = poste.commands.find((command) => command.name() === 'relay');
+  const log = relay?.commands.find((command) => command.name() === 'log');
+  const names = [
+    ...poste.commands.filter((command) => command !== relay).map((command) => command.name()),
+    ...(relay?.commands ?? []).filter((command) => command !== log).map((command) => `relay ${command.name()}`),
+    ...(log?.commands ?? []).map((command) => `relay log ${command.name()}`),
+  ];
+  expect([...ran].toSorted()).toEqual(names.toSorted());
+});
+
+// Here, because loading every command costs seconds.
+test('docs/cli.md is what the commands say of themselves now: npm run docs:cli writes it', async () => {
+  const page = await cliPage();
+  expect(page.match(/^## poste/gm)?.length).toBeGreaterThan(50);
+  expect(page).toBe(await readFile(CLI_PAGE, 'utf8'));
+});
+
+function clientOf({ start }: RelayHere, host: TestHost): RelayClient {
+  const options = { url: start.url, signer: host.signer, hostName: host.name, nowMs: () => Date.now() };
+  return new RelayClient(options, start.relay_pubkey as PublicKey);
+}

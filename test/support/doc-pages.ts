@@ -1,0 +1,156 @@
+/**
+ * The Markdown pages of the repository as a test can read them: headings with their anchors, links, code, numbered rules,
+ * and the commands and flags that they name.
+ */
+import { readFileSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+
+const ROOT = join(import.meta.dirname, '../..');
+/** Folders whose files are nobody's pages. */
+const NOT_OURS = new Set(['node_modules', 'dist', '.git', 'stryker']);
+
+export interface DocPage {
+  /** Relative to the repository, as `docs/mail.md`. */
+  path: string;
+  text: string;
+  /** Without fenced blocks, their lines kept empty. */
+  prose: string;
+  headings: Heading[];
+}
+
+export interface Heading {
+  title: string;
+  level: number;
+  /** As GitHub makes it, a repeated one with its number. */
+  anchor: string;
+  /** What stands below it, up to the next heading. */
+  body: string;
+}
+
+export interface Place {
+  page: string;
+  line: number;
+}
+
+/** Every file of the repository with one of these endings, relative to it, sorted. */
+export function filesEnding(...endings: string[]): string[] {
+  const found: string[] = [];
+  const visit = (folder: string): void => {
+    for (const entry of readdirSync(join(ROOT, folder), { withFileTypes: true })) {
+      const path = folder === '' ? entry.name : `${folder}/${entry.name}`;
+      if (entry.isDirectory() && !NOT_OURS.has(entry.name)) visit(path);
+      else if (entry.isFile() && endings.some((ending) => path.endsWith(ending))) found.push(path);
+    }
+  };
+  visit('');
+  return found.toSorted();
+}
+
+export function readText(path: string): string {
+  return readFileSync(join(ROOT, path), 'utf8');
+}
+
+export function docPage(path: string, text = readText(path)): DocPage {
+  const prose = text.replaceAll(/^( *)(```|~~~)[^]*?^\1\2$/gm, (block) => block.replaceAll(/[^\n]/g, ''));
+  return { path, text, prose, headings: headingsOf(prose) };
+}
+
+function headingsOf(prose: string): Heading[] {
+  const found = [...prose.matchAll(/^(?<marks>#{1,6}) (?<title>.+)$/gm)];
+  const seen = new Map<string, number>();
+  return found.map((match, at) => {
+    const { marks = '', title = '' } = match.groups ?? {};
+    const slug = anchorOf(title);
+    const before = seen.get(slug) ?? 0;
+    seen.set(slug, before + 1);
+    const body = prose.slice(match.index + match[0].length, found[at + 1]?.index);
+    return { title: plain(title), level: marks.length, anchor: before === 0 ? slug : `${slug}-${before}`, body };
+  });
+}
+
+/** The anchor that GitHub gives a heading. */
+export function anchorOf(title: string): string {
+  return plain(title)
+    .toLowerCase()
+    .replaceAll(/[^\p{L}\p{N}\p{M} _-]/gu, '')
+    .replaceAll(' ', '-');
+}
+
+/** A title without code marks and links. */
+function plain(title: string): string {
+  return title.replaceAll(/\[(?<text>[^\]]*)\]\([^)]*\)/g, '$<text>').replaceAll('`', '');
+}
+
+export interface Link extends Place {
+  target: string;
+}
+
+/** Every link and picture of a page, as it is written. */
+export function linksOf({ path, prose }: DocPage): Link[] {
+  const withoutCode = prose.replaceAll(/`[^`\n]*`/g, (code) => ' '.repeat(code.length));
+  const links = withoutCode.matchAll(/\]\((?<target>[^)\s]+)\)|\b(?:src|href)="(?<other>[^"]+)"/g);
+  return Array.from(links, ({ groups, index }) => {
+    return { page: path, line: lineAt(prose, index), target: groups?.['target'] ?? groups?.['other'] ?? '' };
+  });
+}
+
+export interface Code extends Place {
+  text: string;
+}
+
+/** What stands in backquotes outside of fenced blocks. */
+export function codeOf({ path, prose }: DocPage): Code[] {
+  const spans = prose.matchAll(/`(?<text>[^`\n]+)`/g);
+  return Array.from(spans, ({ groups, index }) => {
+    return { page: path, line: lineAt(prose, index), text: groups?.['text'] ?? '' };
+  });
+}
+
+/** Every call of `poste` that a page shows, from `poste` to the end of the command: in code, and in fenced blocks. */
+export function callsOf(page: DocPage): Code[] {
+  const calls: Code[] = [];
+  const prose = page.prose.split('\n');
+  for (const [at, line] of page.text.split('\n').entries()) {
+    const isProse = prose[at] === line && !line.startsWith('    ');
+    const codes = isProse ? Array.from(line.matchAll(/`([^`]+)`/g), (match) => match[1] ?? '') : [line];
+    for (const code of codes) {
+      for (const part of code.split(/\||&&|;|\s#\s|\s&(?:\s|$)/)) {
+        const call = CALL.exec(part.trim())?.groups;
+        if (call && (isProse || call['prompt'] !== undefined)) {
+          calls.push({ page: page.path, line: at + 1, text: call['words'] ?? '' });
+        }
+      }
+    }
+  }
+  return calls;
+}
+
+/** A prompt, settings and programs that run another one, then `poste` with its words. */
+const CALL =
+  /^(?<prompt>[a-z]*[$#] )?(?:[A-Z_]+=\S+ |sudo (?:-u \S+ )?|npx |exec )*(?:poste(?: poste)?|as_relay) (?<words>[a-z-].*)$/;
+
+/** The numbers of the list that a section of rules begins with. */
+export function rulesOf({ body }: Heading): number[] {
+  return Array.from(body.matchAll(/^(?<number>\d+)\. /gm), ({ groups }) => Number(groups?.['number']));
+}
+
+/** `1 to 3, 5 and 7` as numbers. */
+export function numbersIn(text: string): number[] {
+  return text.split(/, | and /).flatMap((part) => {
+    const [from = 0, to = from] = part.split(' to ').map(Number);
+    return Array.from({ length: to - from + 1 }, (_, at) => from + at);
+  });
+}
+
+export function lineAt(text: string, index: number): number {
+  return text.slice(0, index).split('\n').length;
+}
+
+/** The comments of a TypeScript source, with the lines on which they begin. A comment of several lines is one text. */
+export function commentsOf(path: string, source = readText(path)): Code[] {
+  const comments = source.matchAll(/^[ \t]*(?:\/\*\*?(?<block>[^]*?)\*\/|\/\/(?<line>.*(?:\n[ \t]*\/\/.*)*))/gm);
+  return Array.from(comments, ({ groups, index }) => {
+    const text = (groups?.['block'] ?? groups?.['line'] ?? '').replaceAll(/\n[ \t]*(?:\*|\/\/)?[ \t]?/g, ' ');
+    return { page: path, line: lineAt(source, index), text };
+  });
+}

@@ -1,0 +1,52 @@
+/** A host of this process behind a socket, as its daemon would serve it: for whoever asks it from the other side. */
+import { join } from 'node:path';
+import { onTestFinished } from 'vitest';
+import { DaemonClient } from '../../src/host/api/client.ts';
+import { type Handlers, handlersOf } from '../../src/host/api/handlers.ts';
+import { LocalServer } from '../../src/host/api/server.ts';
+import { temporaryFolder } from './temporary-folder.ts';
+import type { WakeContext } from './wake-context.ts';
+
+const FACTS = { version: '1', pid: 1, startedAtMs: 1, store: '/s', config: '/c', socket: '/d' };
+const unasked = (): Promise<never> => Promise.reject(new Error('no test over this socket asks for that'));
+const relay = { set: unasked, unset: unasked, status: unasked };
+const pairing = { invite: unasked, accept: unasked, freshenDirectories: () => Promise.resolve() };
+const web = { link: unasked };
+const diagnosis = { doctor: unasked, trace: unasked };
+const backup = (): AsyncIterable<Buffer> => {
+  throw new Error('no test over this socket asks for a backup');
+};
+
+export interface SocketContext {
+  server: LocalServer;
+  client: DaemonClient;
+  /** What POSTE_HOME is for commands that ask it. */
+  home: string;
+}
+
+/** Mail, sessions and agents; `changed` may put other handlers in the place of some. Call it inside a test. */
+export async function contextAtSocket(
+  { context, timers, sessions, wakeAgent }: WakeContext,
+  changed: (handlers: Handlers) => Partial<Handlers> = () => ({}),
+): Promise<SocketContext> {
+  const own = handlersOf({
+    context,
+    timers,
+    facts: FACTS,
+    pairing,
+    relay,
+    diagnosis,
+    web,
+    sessions,
+    wakeAgent,
+  });
+  const home = await temporaryFolder();
+  const socketPath = join(home, 'daemon.sock');
+  const handlers = { ...own, ...changed(own) };
+  const server = await LocalServer.listen({ socketPath, context, handlers, backup });
+  onTestFinished(async () => {
+    await server.drain();
+    server.close();
+  });
+  return { server, client: new DaemonClient(socketPath, '/store'), home };
+}

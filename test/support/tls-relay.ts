@@ -1,0 +1,31 @@
+/** TLS before a relay on this machine, with a certificate of a private authority. */
+import { once } from 'node:events';
+import { request } from 'node:http';
+import { createServer } from 'node:https';
+import type { AddressInfo } from 'node:net';
+import { onTestFinished } from 'vitest';
+import { passedOn } from './flaky-proxy.ts';
+import { SERVER } from './test-authority.ts';
+
+/** For one test. Answers the address; `port` is where the relay listens. */
+export async function tlsBefore(port: () => number): Promise<string> {
+  const server = createServer(SERVER, (incoming, outgoing) => {
+    const { method, url, headers } = incoming;
+    const passed = request({ host: '127.0.0.1', port: port(), method, path: url, headers, agent: false });
+    passedOn.add(passed);
+    passed.on('response', (answer) => {
+      outgoing.writeHead(answer.statusCode ?? 0, answer.headers);
+      answer.pipe(outgoing);
+    });
+    passed.on('error', () => outgoing.destroy());
+    outgoing.on('close', () => passed.destroy());
+    incoming.pipe(passed);
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}

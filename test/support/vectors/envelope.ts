@@ -1,0 +1,167 @@
+/**
+ * The vectors of sealed envelopes, sealed and opened again by an HPKE of its own: RFC 9180 written out over node:crypto,
+ * base mode and one message, as somebody would in a language without a library for it.
+ */
+import {
+  type KeyObject,
+  createCipheriv,
+  createDecipheriv,
+  createHmac,
+  createPrivateKey,
+  createPublicKey,
+  diffieHellman,
+} from 'node:crypto';
+import { expect } from 'vitest';
+import {
+  type Document,
+  type HostKeys,
+  type SignedCase,
+  type VectorChecks,
+  base64Of,
+  bytes,
+  each,
+  eachSigned,
+  jcs,
+  readVectors,
+  sha256Of,
+  utf8,
+} from './oracle.ts';
+
+interface EnvelopeCase extends SignedCase {
+  target: { name: string; pubkey: string; enc_pub: string; secret: string };
+  ephemeral_secret: string;
+  info: string;
+  aad: string;
+  content: Document;
+  plaintext: string;
+  envelope: Document & { sealed: { key_id: string; alg: string; enc: string; ct: string } };
+  wire: string;
+  wire_hash: string;
+  push_item: Document;
+}
+
+const TAG_BYTES = 16;
+/** RFC 9180, section 7: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, ChaCha20Poly1305. */
+const KEM_SUITE = Buffer.concat([Buffer.from('KEM'), Buffer.from('0020', 'hex')]);
+const HPKE_SUITE = Buffer.concat([Buffer.from('HPKE'), Buffer.from('002000010003', 'hex')]);
+
+function privateKey(secret: Buffer): KeyObject {
+  const der = Buffer.concat([Buffer.from('302e020100300506032b656e04220420', 'hex'), secret]);
+  return createPrivateKey({ key: der, format: 'der', type: 'pkcs8' });
+}
+
+function publicKey(raw: Buffer): KeyObject {
+  const der = Buffer.concat([Buffer.from('302a300506032b656e032100', 'hex'), raw]);
+  return createPublicKey({ key: der, format: 'der', type: 'spki' });
+}
+
+function hmac(key: Uint8Array, ...parts: Uint8Array[]): Buffer {
+  return createHmac('sha256', key).update(Buffer.concat(parts)).digest();
+}
+
+function labeledExtract(suite: Buffer, salt: Buffer, label: string, secret: Buffer): Buffer {
+  return hmac(salt, Buffer.from('HPKE-v1'), suite, Buffer.from(label), secret);
+}
+
+/** At most one block of HKDF, which is all that this suite asks for. */
+function labeledExpand(suite: Buffer, key: Buffer, label: string, info: Buffer, length: number): Buffer {
+  const size = Buffer.from([length >> 8, length & 255]);
+  return hmac(key, size, Buffer.from('HPKE-v1'), suite, Buffer.from(label), info, Buffer.from([1])).subarray(0, length);
+}
+
+interface MessageKeys {
+  key: Buffer;
+  nonce: Buffer;
+}
+
+function messageKeys(secret: Buffer, ofOther: Buffer, enc: Buffer, recipient: Buffer, info: string): MessageKeys {
+  const exchanged = diffieHellman({ privateKey: privateKey(secret), publicKey: publicKey(ofOther) });
+  const none = Buffer.alloc(0);
+  const extracted = labeledExtract(KEM_SUITE, none, 'eae_prk', exchanged);
+  const shared = labeledExpand(KEM_SUITE, extracted, 'shared_secret', Buffer.concat([enc, recipient]), 32);
+  const context = Buffer.concat([
+    Buffer.from([0]),
+    labeledExtract(HPKE_SUITE, none, 'psk_id_hash', none),
+    labeledExtract(HPKE_SUITE, none, 'info_hash', Buffer.from(info)),
+  ]);
+  const root = labeledExtract(HPKE_SUITE, shared, 'secret', none);
+  return {
+    key: labeledExpand(HPKE_SUITE, root, 'key', context, 32),
+    nonce: labeledExpand(HPKE_SUITE, root, 'base_nonce', context, 12),
+  };
+}
+
+function seal({ key, nonce }: MessageKeys, aad: string, plaintext: string): Buffer {
+  const cipher = createCipheriv('chacha20-poly1305', key, nonce, { authTagLength: TAG_BYTES });
+  cipher.setAAD(utf8(aad), { plaintextLength: Buffer.byteLength(plaintext) });
+  return Buffer.concat([cipher.update(plaintext, 'utf8'), cipher.final(), cipher.getAuthTag()]);
+}
+
+function open({ key, nonce }: MessageKeys, aad: string, sealed: Buffer): string {
+  const decipher = createDecipheriv('chacha20-poly1305', key, nonce, { authTagLength: TAG_BYTES });
+  decipher.setAAD(utf8(aad), { plaintextLength: sealed.length - TAG_BYTES });
+  decipher.setAuthTag(sealed.subarray(-TAG_BYTES));
+  return Buffer.concat([decipher.update(sealed.subarray(0, -TAG_BYTES)), decipher.final()]).toString('utf8');
+}
+
+const { host, cases } = readVectors('envelope.json') as { host: HostKeys; cases: EnvelopeCase[] };
+
+const opened = each(cases, 'the recipient opens it', ({ target, envelope, info, aad, plaintext, content }) => {
+  const { enc, ct, alg, key_id } = envelope.sealed;
+  const [recipient, sender] = [bytes(target.enc_pub), bytes(enc)];
+  const keys = messageKeys(bytes(target.secret), sender, sender, recipient, info);
+  expect(open(keys, aad, bytes(ct))).toBe(plaintext);
+  expect(() => open(keys, `${aad} `, bytes(ct))).toThrow(/authenticate/);
+  expect(plaintext).toBe(jcs(content));
+  expect(info).toBe('mail-envelope-v1');
+  expect(alg).toBe('HPKE-v1/X25519-HKDF-SHA256/HKDF-SHA256/ChaCha20Poly1305');
+  expect(key_id).toBe(sha256Of(recipient).slice(0, 16));
+});
+
+const sealed = each(cases, 'the sender seals the same bytes', ({ target, envelope, ephemeral_secret, ...rest }) => {
+  const { enc, ct } = envelope.sealed;
+  const recipient = bytes(target.enc_pub);
+  const keys = messageKeys(bytes(ephemeral_secret), recipient, bytes(enc), recipient, rest.info);
+  expect(seal(keys, rest.aad, rest.plaintext).toString('base64')).toBe(ct);
+  const spki = createPublicKey(privateKey(bytes(ephemeral_secret))).export({ format: 'der', type: 'spki' });
+  expect(spki.subarray(-32).toString('base64')).toBe(enc);
+});
+
+const HEAD_MEMBERS = ['created_at', 'from', 'from_host_pubkey', 'id', 'subject', 'to', 'to_host', 'type', 'v'];
+
+/** Signed, and pushed as it is. */
+const pushed = eachSigned(
+  cases,
+  ({ envelope, target, signature }) => {
+    const { sealed: box, hops: _hops, sig: _sig, ...head } = envelope;
+    const wire = jcs(envelope);
+    const targets = [{ host_pubkey: target.pubkey, wire_b64: base64Of(wire) }];
+    return {
+      document: { ...head, sealed: box },
+      signed: [[signature, host]],
+      members: {
+        aad: jcs(head),
+        wire,
+        wire_hash: sha256Of(utf8(wire)),
+        push_item: { kind: 'envelope', item_id: head['id'], targets },
+      },
+    };
+  },
+  ({ envelope, target, signature }) => {
+    const { sealed: _sealed, hops, sig, ...head } = envelope;
+    expect(Object.keys(head).toSorted()).toEqual(HEAD_MEMBERS);
+    expect(head).toMatchObject({ v: 1, type: 'envelope', from_host_pubkey: host.pubkey, to_host: target.name });
+    expect(hops).toBe(0);
+    expect(sig).toBe(signature);
+  },
+);
+
+const keysOnce = {
+  name: 'no one-time key is used twice',
+  run: () => expect(new Set(cases.map(({ ephemeral_secret }) => ephemeral_secret)).size).toBe(cases.length),
+};
+
+export const ENVELOPE: VectorChecks = {
+  file: 'envelope.json',
+  checks: [...opened, ...sealed, ...pushed, keysOnce],
+};

@@ -1,0 +1,97 @@
+/** A context with its doorbells: the test moves the time, and says what each wake method does. */
+import { onTestFinished } from 'vitest';
+import type { SessionRegisterInput, SessionState, SessionWaitResult } from '../../src/host/api/schemas/agents.ts';
+import type { WakeMethodName } from '../../src/host/core/rows.ts';
+import type { WakeAgent } from '../../src/host/agents/sessions.ts';
+import type { SessionService } from '../../src/host/api/handlers.ts';
+import { Doorbells } from '../../src/host/wake/doorbells.ts';
+import { HookWaiters } from '../../src/host/wake/hook-waiters.ts';
+import type { ProcessFacts } from '../../src/host/wake/processes.ts';
+import type { TryWake, TryWakeOutcome, WakeMethodTable } from '../../src/host/wake/wake-methods.ts';
+import { createSessionService } from '../../src/host/wake/session-service.ts';
+import { deferred } from './deferred.ts';
+import { ManualTimers } from './manual-time.ts';
+import { accepted, idOf, contextOf } from './mail-context.ts';
+import { posixUtility } from './programs.ts';
+import type { TestContext } from './test-context.ts';
+
+export interface WakeContext {
+  context: TestContext;
+  timers: ManualTimers;
+  doorbells: Doorbells;
+  sessions: SessionService;
+  wakeAgent: WakeAgent;
+  /** Every command and terminal that was tried, in order: `command build`. */
+  tried: string[];
+  /** What the next commands and terminals answer; `heard` when nothing is answering. */
+  answers: TryWakeOutcome[];
+  /** The processes that run, by number. */
+  processes: Map<number, ProcessFacts>;
+  /** The clock and what falls due. */
+  pass(ms: number): void;
+  register(agent: string, sessionId: string, given?: Partial<SessionRegisterInput>): Promise<SessionState>;
+  /** Resolves when the session's hook waits, with what will be the answer. */
+  wait(agent: string, sessionId: string, waitMs?: number): Promise<{ answer: Promise<SessionWaitResult> }>;
+  /** Resolves when no doorbell is under way; one that is due later is not waited for. */
+  quiet(agent: string): Promise<void>;
+}
+
+export const COMMAND: NonNullable<SessionRegisterInput['wake']>[number] = {
+  type: 'command',
+  program: posixUtility('true'),
+  arguments: [],
+};
+
+/** `real`: methods that really run, and do not do what the test says. */
+export async function wakeContext(names: readonly string[], real: Partial<WakeMethodTable> = {}): Promise<WakeContext> {
+  const context = await contextOf(names);
+  const timers = new ManualTimers();
+  const waiters = new HookWaiters({ timers, randomBytes: (count) => context.randomBytes(count) });
+  const tried: string[] = [];
+  const answers: TryWakeOutcome[] = [];
+  const answering =
+    (method: WakeMethodName): TryWake =>
+    ({ sessionId }) => {
+      tried.push(`${method} ${sessionId}`);
+      return Promise.resolve(answers.shift() ?? 'heard');
+    };
+  const methods = { hook: waiters.tryHook, command: answering('command'), tmux: answering('tmux'), ...real };
+  const doorbells = new Doorbells({ context, timers, methods });
+  const processes = new Map<number, ProcessFacts>();
+  const factsOf = (pid: number): Promise<ProcessFacts | undefined> => Promise.resolve(processes.get(pid));
+  const sessions = createSessionService({ context, waiters, factsOf, signal: new AbortController().signal });
+  // Before the store is closed.
+  onTestFinished(() => doorbells.close());
+  return {
+    context,
+    timers,
+    doorbells,
+    sessions,
+    wakeAgent: doorbells.wakeAgent,
+    tried,
+    answers,
+    processes,
+    pass(ms) {
+      context.clock.nowMs += ms;
+      timers.pass(ms);
+    },
+    async register(agent, sessionId, given = {}) {
+      return accepted(await sessions.register(await idOf(context, agent), { session_id: sessionId, ...given }));
+    },
+    async wait(agent, sessionId, waitMs = 50_000) {
+      const agentId = await idOf(context, agent);
+      const waits = deferred();
+      const endListening = context.subscribe(({ type }) => {
+        if (type === 'session-waits') waits.resolve();
+      });
+      const input = { session_id: sessionId, wait_ms: waitMs };
+      const answer = sessions.wait(agentId, input, new AbortController().signal).then(accepted);
+      await Promise.race([waits.promise, answer]);
+      endListening();
+      return { answer };
+    },
+    async quiet(agent) {
+      await doorbells.wakeAgent(await idOf(context, agent));
+    },
+  };
+}

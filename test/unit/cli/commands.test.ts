@@ -1,0 +1,105 @@
+/** The table of commands: a command is loaded only when it is named, so that the rest starts fast. */
+import { readFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import { afterEach, expect, test, vi } from 'vitest';
+import { COMMANDS, type CommandTable } from '../../../src/cli/commands.ts';
+import { EXIT } from '../../../src/cli/lib/exit.ts';
+import { posteCommand } from '../../../src/cli/run.ts';
+import { commandContext, runHere } from '../../support/command-run.ts';
+
+const SOURCES = join(import.meta.dirname, '../../../src');
+const STATIC_IMPORT = /^(?:import|export) (?!type )(?<names>[^;]*?)from '(?<from>\.[^']+)';$/gm;
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+/** Notes in `loaded` each command that is loaded from now on. */
+function watchLoads(table: CommandTable, loaded: string[], parent = ''): void {
+  for (const [name, entry] of Object.entries(table)) {
+    if ('commands' in entry) {
+      watchLoads(entry.commands, loaded, `${parent}${name} `);
+      continue;
+    }
+    const { load } = entry;
+    vi.spyOn(entry, 'load').mockImplementation((context) => {
+      loaded.push(parent + name);
+      return load(context);
+    });
+  }
+}
+
+async function loadedBy(...args: string[]): Promise<string[]> {
+  const loaded: string[] = [];
+  watchLoads(COMMANDS, loaded);
+  await runHere(args);
+  vi.restoreAllMocks();
+  return loaded;
+}
+
+test.each([
+  [[]],
+  [['--help']],
+  [['help']],
+  [['--version']],
+  [['sned']],
+  [['relay']],
+  [['relay', '--help']],
+  [['help', 'relay']],
+  [['relay', 'log', '--help']],
+])('poste %s loads no command', async (args) => {
+  expect(await loadedBy(...args)).toEqual([]);
+});
+
+test.each([
+  [['status', '--help'], 'status'],
+  [['help', 'status'], 'status'],
+  [['agents', '--as', 'poste', '--no-such-flag'], 'agents'],
+  [['relay', 'revoke', '--no-such-flag', 'relay'], 'relay revoke'],
+  [['relay', 'help', 'keygen'], 'relay keygen'],
+  [['relay', 'log', 'archive', '--help'], 'relay log archive'],
+])('poste %s loads %s alone', async (args, name) => {
+  expect(await loadedBy(...args)).toEqual([name]);
+});
+
+test('nothing that starting the program imports is part of a command', () => {
+  const files = staticImports(join(SOURCES, 'cli/main.ts'));
+  expect(files).toContain('cli/commands.ts');
+  expect(files.filter((file) => !/^cli\/(?:[a-z]+|lib\/[a-z-]+)\.ts$|^lib\/|^protocol\//.test(file))).toEqual([]);
+  expect(files.length).toBeLessThan(15);
+});
+
+/** The file and all that it imports before it runs, below src. */
+function staticImports(file: string, found = new Set<string>()): string[] {
+  if (found.has(relative(SOURCES, file))) return [...found];
+  found.add(relative(SOURCES, file));
+  for (const { groups } of readFileSync(file, 'utf8').matchAll(STATIC_IMPORT)) {
+    const names = (groups?.['names'] ?? '').split(/[{},]/).map((name) => name.trim());
+    if (names.every((name) => name === '' || name.startsWith('type '))) continue;
+    staticImports(join(dirname(file), groups?.['from'] ?? ''), found);
+  }
+  return [...found];
+}
+
+test('help lists every command with its summary, also beside one that is loaded', async () => {
+  const { code, stdout } = await runHere(['--help']);
+  expect(code).toBe(EXIT.ok);
+  const listed = new Map(stdout.split('\n').map((line) => [line.trim().split(/\s{2,}/)[0], line] as const));
+  for (const name of Object.keys(COMMANDS)) expect(listed.get(name)).toBeDefined();
+  const beside = await posteCommand(['status'], commandContext());
+  expect(beside.commands.map((command) => [command.name(), command.description()])).toEqual(
+    Object.entries(COMMANDS).map(([name, { summary }]) => [name, summary]),
+  );
+});
+
+test('a mistyped command is a usage error, and names the one that was meant', async () => {
+  for (const [args, meant] of [
+    [['sned'], 'send'],
+    [['relay', 'serv'], 'serve'],
+    [['relay', 'log', 'verfy'], 'verify'],
+  ] as const) {
+    const { code, stdout, stderr } = await runHere(args);
+    expect({ code, stdout }).toEqual({ code: EXIT.usage, stdout: '' });
+    expect(stderr).toContain(`(Did you mean ${meant}?)`);
+  }
+});

@@ -1,0 +1,213 @@
+import { InvalidArgumentError } from 'commander';
+import { describe, expect, test } from 'vitest';
+import {
+  inviteLabel,
+  intervalMs,
+  inviteLifetimeMs,
+  issuerUrl,
+  limitsOverridden,
+  listenAddress,
+  listenAddressOrOff,
+  moment,
+  seconds,
+  trustedUrl,
+  webUrl,
+  wholeNumber,
+} from '../../../../src/cli/lib/values.ts';
+import { DEFAULT_LIMITS } from '../../../../src/protocol/limits.ts';
+
+describe('listenAddress', () => {
+  test.each([
+    ['127.0.0.1:8787', { host: '127.0.0.1', port: 8787 }],
+    ['localhost:0', { host: 'localhost', port: 0 }],
+    ['[::1]:65535', { host: '::1', port: 65_535 }],
+    ['[::ffff:127.0.0.1]:1', { host: '::ffff:127.0.0.1', port: 1 }],
+  ])('%s', (text, address) => {
+    expect(listenAddress(text)).toEqual(address);
+    expect(listenAddressOrOff(text)).toEqual(address);
+  });
+
+  test.each([
+    '',
+    ':',
+    ':80',
+    '127.0.0.1',
+    '127.0.0.1:',
+    '127.0.0.1:65536',
+    '127.0.0.1:-1',
+    '127.0.0.1:8e3',
+    '::1:80',
+    '[::1]',
+    '[x]:1',
+    'a b:1',
+    '127.0.0.1:80 ',
+    'off',
+  ])('%j is none', (text) => {
+    expect(() => listenAddress(text)).toThrow(InvalidArgumentError);
+  });
+
+  test('off', () => {
+    expect(listenAddressOrOff('off')).toBeUndefined();
+    expect(() => listenAddressOrOff('OFF')).toThrow(InvalidArgumentError);
+  });
+});
+
+describe('URLs are taken as they are written', () => {
+  test.each(['https://a.example', 'https://A.example/', 'https://a.example:8443/b/', 'http://127.0.0.1:9000/c'])(
+    '%s',
+    (text) => {
+      for (const parse of [webUrl, trustedUrl, issuerUrl]) expect(parse(text)).toBe(text);
+    },
+  );
+
+  test.each(['', 'a.example', '//a.example', 'https:a.example', 'https://', 'ftp://a.example', 'https://a b.example'])(
+    '%j is none',
+    (text) => {
+      for (const parse of [webUrl, trustedUrl, issuerUrl]) expect(() => parse(text)).toThrow(InvalidArgumentError);
+    },
+  );
+
+  test.each(['https://u@a.example', 'https://u:p@a.example', 'https://a.example/#', 'https://ä.example', ' https://a'])(
+    '%j is none either',
+    (text) => {
+      expect(() => webUrl(text)).toThrow(InvalidArgumentError);
+    },
+  );
+
+  test('one that only names may be plain http; one that keys come from may not, unless it is of this machine', () => {
+    expect(webUrl('http://a.example/?q')).toBe('http://a.example/?q');
+    expect(() => trustedUrl('http://a.example')).toThrow(InvalidArgumentError);
+    expect(trustedUrl('https://a.example/jwks?tenant=1')).toBe('https://a.example/jwks?tenant=1');
+    expect(() => issuerUrl('https://a.example/?tenant=1')).toThrow(InvalidArgumentError);
+  });
+});
+
+describe('limitsOverridden', () => {
+  test('puts the given limits over the documented ones', () => {
+    expect(limitsOverridden('{}')).toEqual(DEFAULT_LIMITS);
+    const given = { retention_days: 0.001, max_batch: 1, max_queue_bytes: Number.MAX_SAFE_INTEGER };
+    expect(limitsOverridden(JSON.stringify(given))).toEqual({ ...DEFAULT_LIMITS, ...given });
+    expect(DEFAULT_LIMITS.max_batch).toBe(200);
+  });
+
+  test.each([
+    ['', 'It must be a JSON object'],
+    ['{', 'It must be a JSON object'],
+    ['[]', 'It must be a JSON object'],
+    ['null', 'It must be a JSON object'],
+    ['5', 'It must be a JSON object'],
+    ['{"max_everything":1}', 'There is no limit max_everything'],
+    ['{"__proto__":1}', 'There is no limit __proto__'],
+    ['{"toString":1}', 'There is no limit toString'],
+    ['{"max_batch":0}', 'max_batch must be a number above 0'],
+    ['{"max_batch":-1}', 'max_batch must be a number above 0'],
+    ['{"max_batch":null}', 'max_batch must be a number above 0'],
+    ['{"max_batch":"5"}', 'max_batch must be a number above 0'],
+    ['{"max_batch":1e400}', 'max_batch must be a number above 0'],
+    ['{"max_batch":1.5}', 'max_batch must be a whole number'],
+    ['{"retention_days":0}', 'retention_days must be a number above 0 and at most 3650'],
+    ['{"retention_days":3651}', 'retention_days must be a number above 0 and at most 3650'],
+  ])('%j: %s', (text, said) => {
+    expect(() => limitsOverridden(text)).toThrow(said);
+  });
+});
+
+describe('numbers', () => {
+  test('wholeNumber takes decimal digits from its least on', () => {
+    expect([wholeNumber(1)('1'), wholeNumber(0)('0'), wholeNumber(1)('9007199254740991')]).toEqual([1, 0, 2 ** 53 - 1]);
+    for (const text of ['0', '', '-1', '+1', '1.0', '1e3', '0x1', ' 1', '9007199254740992', 'Infinity']) {
+      expect(() => wholeNumber(1)(text)).toThrow('It must be a whole number, at least 1.');
+    }
+  });
+
+  test('seconds takes fractions above 0, up to a day', () => {
+    expect(['1', '0.5', '86400'].map(seconds)).toEqual([1, 0.5, 86_400]);
+    for (const text of ['0', '0.0', '', '-1', '.5', '1.', '1e3', '86400.1', 'x']) {
+      expect(() => seconds(text)).toThrow('It must be a number of seconds above 0');
+    }
+  });
+});
+
+describe('invites', () => {
+  test.each([
+    ['1m', 60_000],
+    ['30m', 1_800_000],
+    ['12h', 43_200_000],
+    ['7d', 604_800_000],
+    ['365d', 31_536_000_000],
+    ['525600m', 31_536_000_000],
+  ])('%s is a lifetime', (text, lifetimeMs) => {
+    expect(inviteLifetimeMs(text)).toBe(lifetimeMs);
+  });
+
+  test.each([
+    '',
+    '7',
+    'd',
+    '0m',
+    '0d',
+    '-1d',
+    '+1d',
+    '1.5h',
+    '366d',
+    '525601m',
+    '1w',
+    '1s',
+    '7D',
+    ' 7d',
+    '1e3m',
+    '7d\n',
+  ])('%j is none', (text) => {
+    expect(() => inviteLifetimeMs(text)).toThrow('It must be a time from 1m to 365d');
+  });
+
+  test('a label is up to 100 printable characters', () => {
+    for (const text of ['', "Ada's laptop", 'Grüße', 'x'.repeat(100)]) expect(inviteLabel(text)).toBe(text);
+    for (const text of ['x'.repeat(101), 'a\nb', '\u001b[2J', 'a\u202eb', '\ud800']) {
+      expect(() => inviteLabel(text)).toThrow('It must be at most 100 printable characters.');
+    }
+  });
+});
+
+describe('intervalMs', () => {
+  test.each([
+    ['1m', 60_000],
+    ['24h', 86_400_000],
+    ['365d', 31_536_000_000],
+  ])('%s', (text, ms) => {
+    expect(intervalMs(text)).toBe(ms);
+  });
+
+  test.each(['', '0m', '59s', '24', 'h', '366d', '-1h', '1.5h', '1h ', '9999999m'])('%j is refused', (text) => {
+    expect(() => intervalMs(text)).toThrow('It must be a time from 1m to 365d, for example 90m, 24h or 7d.');
+  });
+});
+
+describe('moment', () => {
+  test.each([
+    ['2025-11-20', Date.UTC(2025, 10, 20)],
+    ['2025-11-20T21:48', Date.UTC(2025, 10, 20, 21, 48)],
+    ['2025-11-20 21:48:23', Date.UTC(2025, 10, 20, 21, 48, 23)],
+    ['2025-11-20T21:48:23.5Z', Date.UTC(2025, 10, 20, 21, 48, 23, 500)],
+    ['2025-11-20T21:48+02:00', Date.UTC(2025, 10, 20, 19, 48)],
+    ['1763675303000', 1_763_675_303_000],
+  ])('%j is a time', (text, timeMs) => {
+    expect(moment(text)).toBe(timeMs);
+  });
+
+  test.each([
+    '',
+    'now',
+    '2025',
+    '2025-11',
+    '2025-13-01',
+    '2025-02-30',
+    '2025-11-20T25:00Z',
+    '0',
+    '-1',
+    '1.5',
+    '2025-11-20Z',
+  ])('%j is none', (text) => {
+    expect(() => moment(text)).toThrow('It must be a time, for example 2025-11-20');
+  });
+});

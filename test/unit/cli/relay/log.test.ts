@@ -1,0 +1,331 @@
+/** `poste relay log` against store folders and backup files. */
+import { cp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { displayFingerprint } from '../../../../src/protocol/public-key.ts';
+import { writeBackup } from '../../../../src/relay/backup/backup.ts';
+import { PREFIX, SCHEMA_KEY, logKey, prefixRange, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
+import type { Level } from '../../../../src/relay/store/level.ts';
+import { openOffline } from '../../../../src/relay/replay/offline.ts';
+import { LEVEL_FOLDER, SCHEMA_VERSION } from '../../../../src/relay/store/open.ts';
+import { decodeRow } from '../../../../src/relay/store/row-codec.ts';
+import { collected } from '../../../support/collected.ts';
+import { alice, bob, carol } from '../../../support/hosts.ts';
+import { liveALife } from '../../../support/life.ts';
+import { relayHere, runHere } from '../../../support/command-run.ts';
+import type { Ended, Environment } from '../../../support/poste-process.ts';
+import { withRawLevel } from '../../../support/raw-level.ts';
+import { disposableFolder, temporaryFolder } from '../../../support/temporary-folder.ts';
+import { NOON_MS } from '../../../support/test-clock.ts';
+import { TestRelay } from '../../../support/test-relay.ts';
+
+const EXIT = { ok: 0, failure: 1, usage: 2, notFound: 3, conflict: 4, refused: 5 };
+
+let store: string;
+let backup: string;
+let remove: () => Promise<void>;
+
+beforeAll(async () => {
+  const disposable = await disposableFolder();
+  ({ remove } = disposable);
+  store = join(disposable.folder, 'store');
+  backup = join(disposable.folder, 'poste.backup');
+  const relay = new TestRelay(store, {});
+  await relay.open();
+  await liveALife(relay.engine, relay.clock);
+  await relay.close();
+  const offline = await openOffline(store);
+  const { level, store: opened } = offline;
+  const row = opened.get('relay', '');
+  const header = {
+    relay_pubkey: row?.relayPubkey ?? '',
+    epoch: row?.epoch ?? '',
+    schema_version: SCHEMA_VERSION,
+    lsn: opened.lastLsn,
+    created_at: NOON_MS,
+    version: '0.1.0',
+  };
+  await writeFile(backup, Buffer.concat(await collected(writeBackup(level, header))));
+  await offline.close();
+});
+
+afterAll(() => remove());
+
+/** `poste relay log <args>`. */
+function log(...args: string[]): Promise<Ended> {
+  return run(['relay', 'log', ...args]);
+}
+
+function jsonOf({ stdout, stderr, code }: Ended): Record<string, unknown> {
+  expect([code, stderr]).toEqual([EXIT.ok, '']);
+  return JSON.parse(stdout) as Record<string, unknown>;
+}
+
+/** A copy of the store that may be damaged. */
+async function copied(): Promise<string> {
+  const folder = join(await temporaryFolder(), 'store');
+  await cp(store, folder, { recursive: true });
+  return folder;
+}
+
+const places = (): [string, string[]][] => [
+  ['a store folder', ['--store-dir', store]],
+  ['a backup file', ['--backup', backup]],
+];
+
+describe.each([0, 1])('of %#: folder, backup', (at) => {
+  const place = (): string[] => places()[at]?.[1] ?? [];
+
+  test('verify says that all is well, in words and as one document', async () => {
+    const ended = await log('verify', ...place());
+    expect(ended).toMatchObject({ code: EXIT.ok, stderr: '' });
+    expect(ended.stdout).toMatch(/^Verified: 38 log records, [0-9]+ rows and 4 payloads \(.* MB\/s\)\.\n$/);
+    expect(jsonOf(await log('verify', ...place(), '--json'))).toMatchObject({
+      verified: true,
+      first_bad_lsn: null,
+      found: 0,
+      findings: [],
+      lsn: 38,
+      records: 38,
+    });
+  });
+
+  test('show is a line an event, or a document a line', async () => {
+    const ended = await log('show', ...place(), '--host', 'bob', '--type', 'ItemAccepted', '--limit', '2');
+    expect(ended).toMatchObject({ code: EXIT.ok, stderr: '' });
+    const lines = ended.stdout.trimEnd().split('\n');
+    expect(lines).toHaveLength(2);
+    expect(lines[0]).toMatch(
+      /^ +11 {2}2025-11-20T21:48:24\.000Z {2}ItemAccepted +envelope m1 of alice\/\S{8} accepted/,
+    );
+    const asJson = await log('show', ...place(), '--json', '--item', 'm2');
+    const documents = asJson.stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line) as unknown);
+    expect(documents).toMatchObject([
+      { lsn: 12, type: 'ItemAccepted', item_id: 'm2', sender_pubkey: alice.key, targets: [{ host_pubkey: bob.key }] },
+      { type: 'ItemsExpired', target_pubkey: bob.key },
+    ]);
+  });
+
+  test('trace tells a life, and what no log can know', async () => {
+    const ended = await log('trace', 'c1', ...place());
+    expect(ended).toMatchObject({ code: EXIT.ok, stderr: '' });
+    expect(ended.stdout).toMatch(/^envelope c1 of alice\/\S{8} for carol\/\S{8}: expired\n/);
+    expect(ended.stdout).toContain(`moved from seq ${NOON_MS + 1001} to seq ${NOON_MS + 2001} of carol/`);
+    expect(ended.stdout).toContain('A repeated push that was answered duplicate changed nothing');
+    const { items } = jsonOf(await log('trace', 'both', '--target', carol.key, '--json', ...place()));
+    expect(items).toMatchObject([{ item_id: 'both', target_pubkey: carol.key, state: 'expired' }]);
+  });
+
+  test('at shows what was, after a record or at a time', async () => {
+    const document = jsonOf(await log('at', '--lsn', '15', '--queue', 'bob', '--hosts', '--json', ...place()));
+    expect(document).toMatchObject({ lsn: 15, queues: [{ host_pubkey: bob.key, queue_items: 3 }] });
+    expect((document['hosts'] as object[]).length).toBe(5);
+    const ended = await log('at', '--time', '2025-11-20T21:48:24Z', '--queue', 'bob', '--quota', 'acme', ...place());
+    expect(ended).toMatchObject({ code: EXIT.ok, stderr: '' });
+    expect(ended.stdout).toMatch(/^After log record 16, /);
+    expect(ended.stdout).toContain('Charged to the account acme: 1 items, 13 B.');
+    expect(ended.stdout).toMatch(/m2 .*\n.*m3 /);
+    const listed = await log(
+      'at',
+      '--lsn',
+      '38',
+      '--allowlist',
+      displayFingerprint(bob.key),
+      '--quota',
+      'bob',
+      ...place(),
+    );
+    expect(listed.stdout).toContain('took mail of 2 senders');
+    expect(listed.stdout).toMatch(/Charged to bob\/\S{8}: 1 items, 12 B\.\n {2}alice/);
+  });
+});
+
+test('an audit leaves store and backup as they were', async () => {
+  const folder = await copied();
+  const before = await readFile(backup);
+  await log('verify', '--store-dir', folder);
+  await log('trace', 'm1', '--store-dir', folder);
+  await log('verify', '--backup', backup);
+  expect((await readFile(backup)).equals(before)).toBe(true);
+  const relay = new TestRelay(folder, {});
+  relay.clock.move((await withRawLevel(folder, heartbeatOf)) - relay.clock.nowMs);
+  await relay.open();
+  expect(relay.notices).toEqual([]);
+  await relay.close();
+});
+
+async function heartbeatOf(level: Level): Promise<number> {
+  const key = rowKeyBytes('heartbeat', '');
+  return decodeRow('heartbeat', key, (await level.get(key)) as Buffer).atMs;
+}
+
+describe('a damaged store', () => {
+  test('is told by verify, with the first bad LSN, and exit code 1', async () => {
+    const folder = await copied();
+    await withRawLevel(folder, (level) => level.del(logKey(12)));
+    const ended = await log('verify', '--store-dir', folder);
+    expect(ended).toMatchObject({ code: EXIT.failure, stderr: '' });
+    expect(ended.stdout).toMatch(/^RECORD_MISSING: log record 12 is missing: /);
+    expect(ended.stdout).toMatch(/\nNot verified: 1 found in 37 log records, /);
+    const asJson = await log('verify', '--store-dir', folder, '--json');
+    expect(asJson).toMatchObject({ code: EXIT.failure, stderr: '' });
+    expect(JSON.parse(asJson.stdout)).toMatchObject({
+      verified: false,
+      first_bad_lsn: 12,
+      found: 1,
+      findings: [{ code: 'RECORD_MISSING', details: { lsn: 12 } }],
+    });
+  });
+
+  test('is read by the others as far as the log goes', async () => {
+    const folder = await copied();
+    await withRawLevel(folder, (level) => level.del(logKey(12)));
+    const shown = await log('show', '--store-dir', folder);
+    expect(shown.code).toBe(EXIT.failure);
+    expect(shown.stdout.trimEnd().split('\n')).toHaveLength(11);
+    expect(shown.stderr).toMatch(/^poste: the log of .* cannot be read any further \(log record 12 is missing\): /);
+    expect((await log('show', '--from', '13', '--store-dir', folder)).code).toBe(EXIT.ok);
+    for (const args of [
+      ['at', '--lsn', '20'],
+      ['trace', 'm1'],
+      ['rebuild', '--yes'],
+    ]) {
+      const ended = await log(...args, '--store-dir', folder);
+      expect(ended).toMatchObject({ code: EXIT.failure, stdout: '' });
+      expect(ended.stderr).toContain('log record 12 is missing');
+    }
+    expect((await log('at', '--lsn', '11', '--store-dir', folder)).code).toBe(EXIT.ok);
+  });
+
+  test('whose rows are damaged is mended by rebuild', async () => {
+    const folder = await copied();
+    await withRawLevel(folder, (level) => level.clear(prefixRange(PREFIX.queue)));
+    expect((await log('verify', '--store-dir', folder)).stdout).toContain('ROW_MISSING: the queue row of ');
+    const unasked = await log('rebuild', '--store-dir', folder);
+    expect(unasked.code).toBe(EXIT.usage);
+    expect(sentenceOf(unasked)).toContain('say --yes');
+    const ended = await log('rebuild', '--store-dir', folder, '--yes');
+    expect(ended).toMatchObject({ code: EXIT.ok, stderr: '' });
+    expect(ended.stdout).toMatch(/^Rebuilt: [0-9]+ rows of 38 events \([0-9]+ events\/s\), 4 payloads kept\.\n/);
+    expect(ended.stdout).toContain('log.replaced-');
+    expect((await log('verify', '--store-dir', folder)).code).toBe(EXIT.ok);
+    expect(jsonOf(await log('rebuild', '--store-dir', folder, '--yes', '--json'))).toMatchObject({
+      events: 38,
+      lost: 0,
+      lost_items: [],
+    });
+  });
+
+  test('whose table file, CURRENT or MANIFEST is damaged is one sentence', async () => {
+    const sentences: string[] = [];
+    for (const [name, damage] of [
+      [/\.ldb$/, 'flip'],
+      [/\.ldb$/, 'remove'],
+      [/^CURRENT$/, 'remove'],
+      [/^MANIFEST/, 'remove'],
+      [/^MANIFEST/, 'flip'],
+    ] as const) {
+      const folder = await copied();
+      // Opened twice, so that all of it is in a table.
+      for (const _time of [1, 2]) await withRawLevel(folder, (level) => level.get(SCHEMA_KEY));
+      const file = (await readdir(join(folder, LEVEL_FOLDER))).find((one) => name.test(one)) ?? 'none';
+      const path = join(folder, LEVEL_FOLDER, file);
+      if (damage === 'remove') await rm(path);
+      else {
+        const bytes = await readFile(path);
+        bytes.writeUInt8(bytes.readUInt8(20) ^ 1, 20);
+        await writeFile(path, bytes);
+      }
+      const ended = await log('verify', '--store-dir', folder);
+      expect(ended.code).toBe(EXIT.failure);
+      sentences.push(sentenceOf(ended));
+    }
+    expect(sentences[0]).toContain('has a block that does not match its checksum');
+    for (const sentence of sentences) expect(sentence).toMatch(/restore/);
+  });
+});
+
+describe('what goes wrong is one sentence and an exit code', () => {
+  test('a relay that runs', async () => {
+    const storeDir = await temporaryFolder();
+    await relayHere(storeDir);
+    for (const args of [['show'], ['verify'], ['rebuild', '--yes'], ['at', '--lsn', '1'], ['trace', 'x']]) {
+      const ended = await log(...args, '--store-dir', storeDir);
+      expect(ended.code).toBe(EXIT.conflict);
+      expect(sentenceOf(ended)).toContain('another process is using the store');
+    }
+  });
+
+  test('no store, no backup, a file that is none, a newer schema', async () => {
+    const none = await log('verify', '--store-dir', join(store, 'none'));
+    expect(none.code).toBe(EXIT.notFound);
+    expect(sentenceOf(none)).toContain('there is no store at');
+    expect((await log('show', '--backup', join(store, 'none'))).code).toBe(EXIT.notFound);
+    const foreign = await log('verify', '--backup', import.meta.filename);
+    expect(foreign.code).toBe(EXIT.failure);
+    expect(sentenceOf(foreign)).toContain('it is no backup of a relay');
+    const folder = await copied();
+    await withRawLevel(folder, (level) => level.put(SCHEMA_KEY, Buffer.from([0, 0, 0, SCHEMA_VERSION + 1])));
+    const newer = await log('verify', '--store-dir', folder, '--json');
+    expect(newer).toMatchObject({ code: EXIT.refused, stdout: '' });
+    expect(JSON.parse(newer.stderr)).toMatchObject({ code: 'STORE_NEWER_SCHEMA' });
+  });
+
+  test('what is not in the log', async () => {
+    for (const [args, said] of [
+      [['trace', 'never'], 'no item never was ever accepted'],
+      [['trace', 'm1', '--sender', 'nobody'], 'no host is known as nobody'],
+      [['show', '--host', 'nobody'], 'no host is known as nobody'],
+      [['at', '--lsn', '39'], 'the log ends at record 38'],
+      [['at', '--time', '2001-01-01'], 'the log begins later'],
+      [['at', '--lsn', '2', '--queue', 'bob'], 'no host is known as bob'],
+      [['at', '--lsn', '38', '--quota', 'umbrella'], 'no host and no account'],
+    ] as const) {
+      const ended = await log(...args, '--backup', backup);
+      expect(ended.code).toBe(EXIT.notFound);
+      expect(sentenceOf(ended)).toContain(said);
+    }
+  });
+
+  test.each<[string[], RegExp]>([
+    [['show', '--type', 'Nothing'], /There is no such type; there are RelayInitialised/],
+    [['show', '--since', 'yesterday'], /It must be a time/],
+    [['show', '--from', '0'], /at least 1/],
+    [['show', '--host', 'a b'], /fingerprint, a public key or a name/],
+    [['at'], /--lsn or --time/],
+    [['at', '--lsn', '1', '--time', '2025-11-20'], /cannot be used with/],
+    [['trace'], /missing required argument 'item'/],
+    [['verify', 'x'], /too many arguments/],
+    [['verify', '--backup', 'x', '--position-file', 'y'], /cannot be used with/],
+    [['verfy'], /Did you mean verify/],
+  ])('relay log %j is a usage error', async (args, said) => {
+    const ended = await log(...args);
+    expect(ended).toMatchObject({ code: EXIT.usage, stdout: '' });
+    expect(ended.stderr).toMatch(said);
+    expect(ended.stderr).not.toMatch(/\n\s+at /);
+  });
+
+  test.each([['show'], ['verify'], ['rebuild'], ['at'], ['trace']])(
+    'relay log %s --help shows examples',
+    async (name) => {
+      const ended = await log(name, '--help');
+      expect(ended).toMatchObject({ code: EXIT.ok, stderr: '' });
+      expect(ended.stdout).toContain(`$ poste relay log ${name}`);
+    },
+  );
+});
+
+/** One sentence on standard error, and nothing anywhere else. */
+function sentenceOf({ stdout, stderr }: Ended): string {
+  expect(stdout).toBe('');
+  expect(stderr).toMatch(/^poste: [^\n]+\.\n$/);
+  return stderr;
+}
+
+/** `poste` in this process. */
+function run(args: readonly string[], environment: Environment = {}): Promise<Ended> {
+  return runHere(args, { environment });
+}

@@ -1,0 +1,68 @@
+/** The `poste` command as a function: what it is given is all that it uses, and it ends with an exit code. */
+import { readFileSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { EXIT } from '../../../src/cli/lib/exit.ts';
+import { softwareVersion } from '../../../src/lib/package-root.ts';
+import { runHere } from '../../support/command-run.ts';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
+
+const SOURCES = join(import.meta.dirname, '../../../src/cli');
+/** What belongs to the process: only main.ts hands it out. */
+const OF_THE_PROCESS =
+  /\bprocess\.(?:stdin|stdout|stderr|env|argv|exit|exitCode|on|once|off|kill)\b|\bconsole\.(?:log|warn|error)\(|\bhomedir\(/;
+const MAY_USE_IT = new Set(['main.ts', 'lib/context.ts']);
+
+test('no command uses streams, environment, signals or the exit of the process', () => {
+  const all = readdirSync(SOURCES, { recursive: true, encoding: 'utf8' });
+  const files = all.filter((name) => name.endsWith('.ts') && !MAY_USE_IT.has(name));
+  expect(files.length).toBeGreaterThan(40);
+  const found = files.flatMap((name) => {
+    const lines = readFileSync(join(SOURCES, name), 'utf8').split('\n');
+    return lines.filter((line) => OF_THE_PROCESS.test(line)).map((line) => `${name}: ${line.trim()}`);
+  });
+  expect(found).toEqual([]);
+  expect(readFileSync(join(SOURCES, 'main.ts'), 'utf8')).toMatch(OF_THE_PROCESS);
+});
+
+test.each(['--version', '-V'])('%s is the version, and no error', async (flag) => {
+  expect(await runHere([flag])).toEqual({ code: EXIT.ok, signal: null, stdout: `${softwareVersion()}\n`, stderr: '' });
+});
+
+test('commands side by side keep their environments, outputs and exit codes apart', async () => {
+  const [here, there] = [join(await temporaryFolder(), 'a'), join(await temporaryFolder(), 'b')];
+  const [made, other, wrong] = await Promise.all([
+    runHere(['init', '--host', 'here', '--json'], { environment: { POSTE_HOME: here } }),
+    runHere(['init', '--host', 'there', '--json'], { environment: { POSTE_HOME: there } }),
+    runHere(['init', '--hsot', 'x'], { environment: { POSTE_HOME: there } }),
+  ]);
+  expect([made.code, other.code, wrong.code]).toEqual([EXIT.ok, EXIT.ok, EXIT.usage]);
+  expect(JSON.parse(made.stdout)).toMatchObject({ host: 'here', store: join(here, 'store') });
+  expect(JSON.parse(other.stdout)).toMatchObject({ host: 'there', store: join(there, 'store') });
+  expect(wrong).toMatchObject({ stdout: '', stderr: expect.stringContaining('--host') as string });
+});
+
+test('the environment that is given is used, and not that of the process', async () => {
+  const environment = { POSTE_HOME: join(await temporaryFolder(), 'none') };
+  process.env['POSTE_AGENT'] = 'not a name';
+  try {
+    const unnamed = await runHere(['mcp'], { environment });
+    expect(unnamed).toMatchObject({
+      code: EXIT.usage,
+      stderr: expect.stringContaining('use --agent NAME or POSTE_AGENT') as string,
+    });
+    const named = await runHere(['mcp'], { environment: { ...environment, POSTE_AGENT: 'owner' } });
+    expect(named).toMatchObject({ code: EXIT.usage, stderr: expect.stringContaining('owner is a person') as string });
+  } finally {
+    delete process.env['POSTE_AGENT'];
+  }
+  const status = await runHere(['status'], { environment });
+  expect(status.stderr).toContain(environment.POSTE_HOME);
+});
+
+test('an empty POSTE_AGENT counts as none', async () => {
+  const environment = { POSTE_HOME: join(await temporaryFolder(), 'none'), POSTE_AGENT: '' };
+  const { code, stderr } = await runHere(['mcp'], { environment });
+  expect(code).toBe(EXIT.usage);
+  expect(stderr).toContain('use --agent NAME or POSTE_AGENT');
+});

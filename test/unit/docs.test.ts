@@ -1,0 +1,449 @@
+/**
+ * What the pages say is so, wherever a machine can tell: links and anchors, commands and flags, scripts, paths, and every
+ * rule that a comment or the name of a test cites.
+ */
+import { existsSync } from 'node:fs';
+import { join, posix } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import {
+  type Code,
+  type DocPage,
+  type Heading,
+  anchorOf,
+  callsOf,
+  codeOf,
+  commentsOf,
+  docPage,
+  filesEnding,
+  linksOf,
+  numbersIn,
+  readText,
+  rulesOf,
+} from '../support/doc-pages.ts';
+import { tableRows } from '../support/protocol-document.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+const pages = new Map(filesEnding('.md').map((path) => [path, docPage(path)]));
+const sources = filesEnding('.ts').filter((path) => /^(?:src|test|scripts|bench)\//.test(path));
+/** Of every source, read once. */
+const comments = sources.flatMap((path) => commentsOf(path));
+const specification = page('docs/specification.md');
+const protocol = page('docs/protocol.md');
+
+function page(path: string): DocPage {
+  const found = pages.get(path);
+  if (!found) throw new Error(`there is no page ${path}`);
+  return found;
+}
+
+describe('links', () => {
+  test('lead to a file of the repository and, with an anchor, to a heading of it', () => {
+    const links = [...pages.values()].flatMap(linksOf);
+    expect(links.length).toBeGreaterThan(80);
+    expect(links.map(brokenLink).filter((found) => found !== '')).toEqual([]);
+  });
+
+  test('would be found broken: a file or a heading that is not there', () => {
+    const links = linksOf(
+      docPage('docs/x.md', '# A\n[a](none.md), [b](mail.md#no-such), [c](#a), [d](#b), ![e](e.svg)'),
+    );
+    expect(links.map(brokenLink).map((found) => found !== '')).toEqual([true, true, false, true, true]);
+    expect(anchorOf('`poste host`: What, *is* it?')).toBe('poste-host-what-is-it');
+  });
+});
+
+describe('commands', () => {
+  const commands = commandsOf(page('docs/cli.md'));
+  /** Of programs that are not ours. */
+  const FOREIGN_FLAGS = new Set([
+    '--agent', // of claude mcp add, behind --
+    '--container',
+    '--debug',
+    '--network',
+    '--omit',
+    '--stop-timeout',
+    '--thread',
+    '--message',
+    '--ulimit',
+    '--mutate',
+    '--test',
+    '--prefix',
+  ]);
+
+  test('and flags that a page shows are those of docs/cli.md', () => {
+    const calls = [...pages.values()].flatMap(callsOf);
+    expect(calls.length).toBeGreaterThan(150);
+    expect(calls.map((call) => wrongCall(call)).filter((found) => found !== '')).toEqual([]);
+  });
+
+  test('would be found wrong: a command, a flag, or an argument too many', () => {
+    const calls = ['relay serve --store-dir /x --limits \'{"retention_days": 2.5}\'', 'relay', 'inbox --web'];
+    const wrong = ['relay sreve', 'relay serve --stroe-dir x', 'status everything', 'inbox --wbe'];
+    const found = [...calls, ...wrong].filter((text) => wrongCall({ page: 'x.md', line: 1, text }) !== '');
+    expect(found).toEqual(wrong);
+  });
+
+  test('flags alone in code are flags of some command', () => {
+    const known = new Set([...commands.values()].flatMap(({ flags }) => Array.from(flags)));
+    const flags = [...pages.values()].flatMap(codeOf).filter(({ text }) => text.startsWith('--'));
+    expect(flags.length).toBeGreaterThan(40);
+    const unknown = flags.filter(({ text }) => {
+      const [flag = ''] = text.split(/[ =]/);
+      if (['--', '--help'].includes(flag)) return false;
+      return !known.has(flag) && !FOREIGN_FLAGS.has(flag);
+    });
+    expect(unknown.map(({ page: at, line, text }) => `${at}:${line} ${text}`)).toEqual([]);
+  });
+
+  test('of npm are scripts of package.json', () => {
+    const { scripts } = JSON.parse(readText('package.json')) as { scripts: Record<string, string> };
+    const called = [...pages.values()].flatMap(({ path, text }) =>
+      Array.from(
+        text.matchAll(/\bnpm (?:run (?:--silent )?(?<script>[a-z:-]+)|(?<own>start|test)\b)/g),
+        ({ groups }) => {
+          return { path, script: groups?.['script'] ?? groups?.['own'] ?? '' };
+        },
+      ),
+    );
+    expect(called.length).toBeGreaterThan(10);
+    expect(called.filter(({ script }) => !Object.hasOwn(scripts, script))).toEqual([]);
+  });
+
+  interface KnownCommand {
+    flags: Set<string>;
+    children: Set<string>;
+    /** Which child runs where none is named. */
+    byDefault: string;
+    takesArguments: boolean;
+  }
+
+  function commandsOf(reference: DocPage): Map<string, KnownCommand> {
+    const known = new Map<string, KnownCommand>();
+    for (const { title, level, body } of reference.headings) {
+      if (level !== 2) continue;
+      const rows = [...body.matchAll(/^\| `(?<flags>-[^`]+)` \|/gm)].map(({ groups }) => groups?.['flags'] ?? '');
+      const flags = new Set(rows.flatMap((row) => row.match(/(?<![\w-])--?[a-zA-Z][a-z-]*/g) ?? []));
+      const usage = /^ {4}(?<usage>poste.*)$/m.exec(body)?.groups?.['usage'] ?? '';
+      const byDefault = /^Without a command: `(?<name>[^`]+)`/m.exec(body)?.groups?.['name'] ?? '';
+      known.set(title, {
+        flags,
+        children: new Set(),
+        byDefault,
+        takesArguments: /[<[](?!options|command)/.test(usage),
+      });
+      const [, parent = '', name = ''] = /^(.*) (\S+)$/.exec(title) ?? [];
+      known.get(parent)?.children.add(name);
+    }
+    return known;
+  }
+
+  /** Says what is wrong with a call, else nothing. */
+  function wrongCall({ page: at, line, text }: Code): string {
+    let name = 'poste';
+    let isArgument = false;
+    for (const word of text.replaceAll(/'[^']*'|"[^"]*"/g, 'quoted').split(/[\s,]+/)) {
+      const command = commands.get(name);
+      if (word === '--') break;
+      if (/^--?[a-zA-Z]/.test(word)) {
+        const [flag = ''] = word.split('=');
+        const known = [
+          '--help',
+          '-h',
+          ...(command?.flags ?? []),
+          ...(commands.get(command?.byDefault ?? '')?.flags ?? []),
+        ];
+        if (!known.includes(flag)) return `${at}:${line} poste ${text}: ${flag}`;
+        isArgument = true;
+      } else if (!isArgument && command?.children.has(word)) name = `${name} ${word}`;
+      else if (!isArgument && command && !command.takesArguments && /^[a-z]/.test(word)) {
+        return `${at}:${line} poste ${text}: ${word}`;
+      } else isArgument = true;
+    }
+    return '';
+  }
+});
+
+describe('paths', () => {
+  const EXTENSION = /\.(?:ts|md|json|mjs|js|yml|conf|service|css|html|svg)$/;
+  const all = filesEnding('');
+  const names = new Set(all.map((path) => path.split('/').at(-1) ?? ''));
+  const folders = new Set(all.flatMap((path) => path.split('/').map((_, at, parts) => parts.slice(0, at).join('/'))));
+  /** Files that are made: by a build, at a first start, by a program of others, in an example. */
+  const MADE =
+    /^(?:dist\/|stryker\/|node_modules\/|main\.js$|package-lock\.json$|\.mcp\.json$|settings\.json$|hooks\.json$|config\.toml$)/;
+
+  test('that the pages name in code are there', () => {
+    const codes = [...pages.values()].flatMap(codeOf).filter(({ text }) => isPath(text));
+    expect(codes.length).toBeGreaterThan(60);
+    expect(missing(codes)).toEqual([]);
+  });
+
+  test('that comments name are there', () => {
+    const named = comments.flatMap(({ page: from, line, text }) => {
+      const paths = text.matchAll(
+        /(?<![\w./:@~-])(?:[a-z0-9.-]+\/)+[a-z0-9.-]*[a-z0-9]\.(?:ts|md|json)\b|(?<=`)[a-z0-9-]+\.(?:ts|md)(?=`)/g,
+      );
+      return Array.from(paths, ([found]) => ({ page: from, line, text: found }));
+    });
+    expect(named.length).toBeGreaterThan(60);
+    expect(missing(named)).toEqual([]);
+  });
+
+  function isPath(text: string): boolean {
+    return (
+      /^[\w.*{},-][\w.*{},/-]*$/.test(text) && (EXTENSION.test(text) || /^(?:src|test|docs|scripts|bench)\//.test(text))
+    );
+  }
+
+  function missing(codes: readonly Code[]): string[] {
+    return codes
+      .filter(({ page: from, text }) => !exists(from, text))
+      .map((code) => `${code.page}:${code.line} ${code.text}`);
+  }
+
+  /** Whether a path as it is written means a file or a folder: seen from the repository, from src, from its half or from itself. */
+  function exists(from: string, text: string): boolean {
+    if (MADE.test(text)) return true;
+    if (!text.includes('/')) return names.has(text) || existsSync(join(ROOT, text));
+    const roots = ['', 'src', 'src/relay', 'src/host', 'test', 'test/unit', from.split('/').slice(0, -1).join('/')];
+    return roots.some((root) => {
+      const path = join(root, text).replace(/\/$/, '');
+      if (!text.includes('*')) return all.includes(path) || folders.has(path);
+      const pattern = new RegExp(`^${path.replaceAll('.', String.raw`\.`).replaceAll('*', '[^/]*')}(?:/|$)`);
+      return all.some((file) => pattern.test(file));
+    });
+  }
+});
+
+describe('citations', () => {
+  const shortNames = new Map(
+    tableRows(specification.text, 'short name', 'section').map(([name = '', link = '']) => [
+      name,
+      /\[(?<title>[^\]]*)\]/.exec(link)?.groups?.['title'] ?? '',
+    ]),
+  );
+
+  test('of a rule in the name of a test mean a rule of the specification', () => {
+    const cited = sources
+      .filter((path) => path.startsWith('test/'))
+      .flatMap((path) => {
+        const text = readText(path);
+        const all = text.matchAll(/['`"](?<name>[a-z][a-z ]*?) rules? (?<numbers>\d+(?:(?:, | and | to )\d+)*)[: '`]/g);
+        return Array.from(all, ({ groups }) => ({
+          path,
+          name: groups?.['name'] ?? '',
+          numbers: groups?.['numbers'] ?? '',
+        }));
+      });
+    expect(cited.length).toBeGreaterThan(150);
+    const wrong = cited.filter(({ name, numbers }) => !hasRules(shortNames.get(name) ?? '', numbers));
+    expect(wrong).toEqual([]);
+  });
+
+  test('of a section and a rule in a comment mean those of the specification', () => {
+    const cited = comments.flatMap(({ page: path, line, text }) => {
+      const rules = text.matchAll(
+        /"(?<title>[A-Z][^"]{3,60})",? (?:rules? )?(?<numbers>\d+(?:(?:, | and | to )\d+)*)(?!\w|\.\d)/g,
+      );
+      return Array.from(rules, ({ groups }) => {
+        return { at: `${path}:${line}`, title: groups?.['title'] ?? '', numbers: groups?.['numbers'] ?? '' };
+      });
+    });
+    expect(cited.length).toBeGreaterThan(30);
+    expect(cited.filter(({ title, numbers }) => !hasRules(title, numbers))).toEqual([]);
+  });
+
+  test('of a section alone, after "Specification", "docs/<page>.md" or "Invariants", mean a heading', () => {
+    const found = comments.flatMap(({ page: path, line, text }) => {
+      const lists = text.matchAll(
+        /(?<named>[Ss]pecification|docs\/[a-z-]+\.md|Invariants)[,:]? \(?(?<titles>"[^"]+"(?:(?:,|;| and|, rules? [\d, and to]+;) "[^"]+")*)/g,
+      );
+      return Array.from(lists).flatMap(({ groups }) => {
+        const titles = Array.from(groups?.['titles']?.matchAll(/"([^"]+)"/g) ?? [], (match) => match[1]);
+        return titles.map((title) => ({ at: `${path}:${line}`, named: groups?.['named'] ?? '', title }));
+      });
+    });
+    expect(found.length).toBeGreaterThan(20);
+    const wrong = found.filter(({ named, title }) => {
+      // Behind a page the specification may be cited too, without its name.
+      const cited = named.startsWith('docs/') ? [page(named), specification] : [specification];
+      return !cited.some(({ headings }) => headings.some((heading) => heading.title === title));
+    });
+    expect(wrong).toEqual([]);
+  });
+
+  test('of a page mean one that is there, and no section by number', () => {
+    const wrong = comments.filter(({ text }) =>
+      [...text.matchAll(/(?<path>[\w./-]*[\w-]+\.md)\b(?<section>,? (?:section|§) ?\d)?/g)].some(
+        ({ groups }) => groups?.['section'] !== undefined || !isKnownPage(groups?.['path'] ?? ''),
+      ),
+    );
+    expect(wrong.map(({ page: at, line }) => `${at}:${line}`)).toEqual([]);
+  });
+
+  function hasRules(title: string, numbers: string): boolean {
+    const section = sectionOf(title);
+    const rules = section ? rulesOf(section) : [];
+    return numbersIn(numbers).every((number) => rules.includes(number));
+  }
+
+  function sectionOf(title: string): Heading | undefined {
+    return specification.headings.find((heading) => heading.title === title);
+  }
+});
+
+describe('the specification', () => {
+  test('numbers the rules of each section from 1 without a gap', () => {
+    const numbered = specification.headings.filter((heading) => rulesOf(heading).length > 0);
+    expect(numbered.length).toBeGreaterThan(11);
+    for (const heading of numbered) {
+      const rules = rulesOf(heading);
+      expect({ title: heading.title, rules }).toEqual({ title: heading.title, rules: rules.map((_, at) => at + 1) });
+    }
+  });
+
+  test('has the same limits, routes and defaults as the protocol', () => {
+    const limits = tableRows(specification.text, 'field', 'value').map(([name = '', value = '']) => [
+      name,
+      Number.parseInt(value, 10),
+    ]);
+    const defaults = tableRows(protocol.text, 'limit', 'default', '').map(([name = '', value = '']) => [
+      name,
+      Number(value),
+    ]);
+    expect(limits).toEqual(defaults);
+    const routes = tableRows(specification.text, 'method', 'path', 'access', 'largest body').flatMap(
+      ([methods = '', path = '']) => methods.split(', ').map((method) => `${method} ${path}`),
+    );
+    const all = new Set(
+      tableRows(protocol.text, 'method', 'path', 'access', 'largest body').map(([method, path]) => `${method} ${path}`),
+    );
+    expect(routes.filter((route) => !all.has(route))).toEqual([]);
+  });
+});
+
+describe('the README', () => {
+  test('has at most 120 lines', () => {
+    expect(page('README.md').text.trimEnd().split('\n').length).toBeLessThanOrEqual(120);
+  });
+
+  test('names every page of docs, so that a reader finds it', () => {
+    const linked = new Set(linksOf(page('README.md')).map(({ target }) => target.split('#')[0]));
+    const ofDocs = [...pages.keys()].filter((path) => path.startsWith('docs/'));
+    expect(ofDocs.filter((path) => !linked.has(path))).toEqual([]);
+  });
+});
+
+describe('docs/architecture.md', () => {
+  const architecture = page('docs/architecture.md');
+  const rows = architecture.text.split('\n').filter((line) => line.startsWith('| `'));
+
+  test('has the import rules that the linter keeps', () => {
+    const { overrides } = JSON.parse(readText('.oxlintrc.json')) as { overrides: { rules: object }[] };
+    const kept = new Map<string, string>();
+    for (const { groups } of JSON.stringify(overrides).matchAll(
+      /"message":"src\/(?<folder>[a-z/-]+) may import (?<others>[^";]+)/g,
+    )) {
+      kept.set(groups?.['folder'] ?? '', groups?.['others'] === 'nothing of ours' ? '' : (groups?.['others'] ?? ''));
+    }
+    expect(kept.size).toBeGreaterThan(20);
+    const base = namesIn(
+      /The \*base of the host\* is (?<names>.*)\.$/m.exec(architecture.text)?.groups?.['names'] ?? '',
+    );
+    const rules = architecture.headings.find(({ title }) => title === 'Import rules')?.body ?? '';
+    const told = new Map<string, string>();
+    for (const { groups } of rules.matchAll(/^\| (?<folders>`.*?) \| (?<others>.*) \|$/gm)) {
+      const others = namesIn((groups?.['others'] ?? '').replace('base of the host', base.join(', ')));
+      for (const folder of namesIn(groups?.['folders'] ?? '')) told.set(folder, others.join(', '));
+    }
+    expect(Object.fromEntries(told)).toEqual(Object.fromEntries(kept));
+  });
+
+  test('says what lives in every folder of src', () => {
+    const folders = new Set(
+      sources.flatMap((path) => /^src\/(?<folder>[a-z]+(?:\/[a-z-]+)?)\//.exec(path)?.groups?.['folder'] ?? []),
+    );
+    expect(folders.size).toBeGreaterThan(25);
+    const told = rows.flatMap((row) => namesIn(row.split('|')[1] ?? '').map((name) => name.replace(/\/$/, '')));
+    const within = [...folders].filter(
+      (folder) => !told.includes(folder) && !told.includes(folder.split('/')[0] ?? ''),
+    );
+    expect(within).toEqual([]);
+    expect(told.filter((folder) => !existsSync(join(ROOT, 'src', folder)))).toEqual([]);
+  });
+});
+
+describe('the walks of docs/architecture.md', () => {
+  const walks = page('docs/architecture.md').headings.filter(({ title }) => /^Walk \d/.test(title));
+
+  test('are three, each with the count of its files', () => {
+    expect(walks.map(({ title }) => title)).toHaveLength(3);
+    for (const { title, body } of walks) {
+      const count = Number(/\((?<count>\d+) files\)/.exec(title)?.groups?.['count']);
+      expect({ title, count: stepsOf(body).flatMap(({ files }) => files).length }).toEqual({ title, count });
+    }
+  });
+
+  test('name files that are there, each reached from an earlier one by an import, or by what the step says', () => {
+    for (const { title, body } of walks) {
+      const before = new Set<string>();
+      const unreached: string[] = [];
+      for (const { files, reason } of stepsOf(body)) {
+        for (const file of files) {
+          if (!sources.includes(`src/${file}`)) unreached.push(`${title}: there is no src/${file}`);
+          else if (before.size > 0 && reason === '' && !isReached(file, before)) unreached.push(`${title}: ${file}`);
+          before.add(file);
+        }
+      }
+      expect(unreached).toEqual([]);
+    }
+  });
+});
+
+/** Says where a link leads to nothing, else nothing. */
+function brokenLink({ page: from, line, target }: { page: string; line: number; target: string }): string {
+  if (/^[a-z]+:/.test(target)) return '';
+  const [path = '', anchor] = target.split('#');
+  const to = path === '' ? from : join(from, '..', path);
+  const headings = pages.get(to)?.headings ?? (to === 'docs/x.md' ? [{ anchor: 'a' }] : undefined);
+  if (to !== 'docs/x.md' && !existsSync(join(ROOT, to))) return `${from}:${line} ${target}`;
+  if (anchor !== undefined && !headings?.some((heading) => heading.anchor === anchor))
+    return `${from}:${line} ${target}`;
+  return '';
+}
+
+function isKnownPage(path: string): boolean {
+  return pages.has(path) || /leveldb\/doc\/|^review\.md$/.test(path);
+}
+
+/** `a`, `b` (types) as its names, with what stands behind them. */
+function namesIn(text: string): string[] {
+  return text
+    .replaceAll('`', '')
+    .split(/, | and /)
+    .map((name) => name.trim())
+    .filter((name) => name !== '–' && name !== '');
+}
+
+/** A step: its files, and how it is reached where no import says it: `(over the local socket)`. */
+function stepsOf(body: string): { files: string[]; reason: string }[] {
+  return [...body.matchAll(/^\d+\. (?<step>.*)$/gm)].map(({ groups }) => {
+    const [head = '', rest = ''] = (groups?.['step'] ?? '').split(': ', 2);
+    const reason = /\((?<reason>[^)]*)\)/.exec(head)?.groups?.['reason'] ?? '';
+    const files = Array.from(
+      head.replace(/\([^)]*\)/, '').matchAll(/`(?<file>[^`]+\.ts)`/g),
+      (match) => match.groups?.['file'] ?? '',
+    );
+    if (files.length === 0 || rest === '') throw new Error(`a step names its files, then what they do: ${head}`);
+    return { files, reason };
+  });
+}
+
+function isReached(file: string, before: ReadonlySet<string>): boolean {
+  return [...before].some((from) => importsOf(from).has(file)) || [...importsOf(file)].some((to) => before.has(to));
+}
+
+function importsOf(file: string): Set<string> {
+  const specifiers = readText(`src/${file}`).matchAll(/\b(?:from|import\()\s*'(?<specifier>\.[^']+)'/g);
+  return new Set(Array.from(specifiers, ({ groups }) => posix.join(posix.dirname(file), groups?.['specifier'] ?? '')));
+}

@@ -1,0 +1,254 @@
+import assert from 'node:assert/strict';
+import * as fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import {
+  type Doorbell,
+  DOORBELL_COOLDOWN_MS,
+  DOORBELL_RETRY_MAX_MS,
+  type DoorbellEvent,
+  type DoorbellStep,
+  doorbellText,
+  QUIET_DOORBELL,
+  type AttemptOutcome,
+  stepDoorbell,
+  type WakingMail,
+} from '../../../../src/host/core/doorbell.ts';
+
+const NOW = 1_000_000;
+const DRAINED: WakingMail = { isUnread: false, isNotified: false };
+const UNTOLD: WakingMail = { isUnread: true, isNotified: false };
+const TOLD: WakingMail = { isUnread: true, isNotified: true };
+
+/** Whatever happened so far, each a mailbox, a event and a time after the one before. */
+type Past = [mail: WakingMail, event: DoorbellEvent, afterMs: number][];
+
+function given(past: Past = []): { when: (...now: Past[number]) => DoorbellStep } {
+  let doorbell: Doorbell = QUIET_DOORBELL;
+  let nowMs = NOW;
+  for (const [mail, event, afterMs] of past) {
+    nowMs += afterMs;
+    ({ doorbell } = stepDoorbell(doorbell, mail, event, nowMs));
+  }
+  return { when: (mail, event, afterMs) => stepDoorbell(doorbell, mail, event, nowMs + afterMs) };
+}
+
+const check = { type: 'check' } as const;
+const attempted = (outcome: AttemptOutcome): DoorbellEvent => ({ type: 'attempted', outcome });
+const HEARD: Past = [
+  [UNTOLD, check, 0],
+  [TOLD, attempted('heard'), 100],
+];
+
+describe('a doorbell', () => {
+  test('rings for mail that wakes and was not told', () => {
+    expect(given().when(UNTOLD, check, 0)).toMatchObject({ startsAttempt: true, nextAtMs: null });
+  });
+
+  test('does not ring for a drained mailbox, nor for what was told', () => {
+    expect(given().when(DRAINED, check, 0)).toMatchObject({ startsAttempt: false, nextAtMs: null });
+    expect(given().when(TOLD, check, 0)).toMatchObject({ startsAttempt: false, nextAtMs: null });
+  });
+
+  test('does not ring while another one does', () => {
+    expect(given([[UNTOLD, check, 0]]).when(UNTOLD, check, 5)).toMatchObject({ startsAttempt: false, nextAtMs: null });
+  });
+
+  test('that was heard rings again for more mail, a cooldown after it was over', () => {
+    const early = given(HEARD).when(UNTOLD, check, DOORBELL_COOLDOWN_MS - 1);
+    expect(early).toMatchObject({ startsAttempt: false, nextAtMs: NOW + 100 + DOORBELL_COOLDOWN_MS });
+    expect(given(HEARD).when(UNTOLD, check, DOORBELL_COOLDOWN_MS)).toMatchObject({ startsAttempt: true });
+  });
+
+  test('rings at once for mail that came after a drain', () => {
+    expect(given([...HEARD, [DRAINED, check, 10]]).when(UNTOLD, check, 10)).toMatchObject({ startsAttempt: true });
+  });
+
+  test('that was waiting for the cooldown is cancelled by a drain', () => {
+    const waiting: Past = [...HEARD, [UNTOLD, check, 10]];
+    expect(given(waiting).when(DRAINED, check, 10)).toMatchObject({ startsAttempt: false, nextAtMs: null });
+  });
+
+  test('that was drained while it rang leaves no cooldown behind', () => {
+    const drainedDuringAttempt: Past = [
+      [UNTOLD, check, 0],
+      [DRAINED, check, 10],
+      [UNTOLD, check, 10],
+    ];
+    expect(given(drainedDuringAttempt).when(UNTOLD, attempted('heard'), 10)).toMatchObject({ startsAttempt: true });
+  });
+
+  test('that nothing proved is tried again after longer and longer pauses', () => {
+    const past: Past = [
+      [UNTOLD, check, 0],
+      [UNTOLD, attempted('unheard'), 0],
+    ];
+    expect(given(past).when(UNTOLD, check, 0).nextAtMs).toBe(NOW + 2 * DOORBELL_COOLDOWN_MS);
+    for (let times = 0; times < 20; times++) {
+      past.push([UNTOLD, check, DOORBELL_RETRY_MAX_MS], [UNTOLD, attempted('unheard'), 0]);
+    }
+    const at = NOW + 20 * DOORBELL_RETRY_MAX_MS;
+    expect(given(past).when(UNTOLD, check, 0).nextAtMs).toBe(at + DOORBELL_RETRY_MAX_MS);
+  });
+
+  test('that nobody was there for waits for somebody, and rings for them without a cooldown', () => {
+    const past: Past = [
+      [UNTOLD, check, 0],
+      [UNTOLD, attempted('nobody'), 0],
+    ];
+    expect(given(past).when(UNTOLD, check, DOORBELL_RETRY_MAX_MS)).toMatchObject({
+      startsAttempt: false,
+      nextAtMs: null,
+    });
+    expect(given(past).when(UNTOLD, { type: 'session-wakeable' }, 1)).toMatchObject({ startsAttempt: true });
+    expect(given(past).when(UNTOLD, { type: 'session-registered' }, 1)).toMatchObject({ startsAttempt: true });
+  });
+
+  test('rings at once when the clock of the process has just begun', () => {
+    expect(stepDoorbell(QUIET_DOORBELL, UNTOLD, check, 0)).toEqual({
+      doorbell: { ...QUIET_DOORBELL, attempt: { isOutdated: false, hasNewListener: false } },
+      startsAttempt: true,
+      nextAtMs: null,
+    });
+  });
+
+  test('that nobody was there for keeps when the last one was over, and how many were not heard', () => {
+    const before: Doorbell = { ...QUIET_DOORBELL, lastAtMs: 7, unheard: 2, hasNewSession: true };
+    const attempt = { isOutdated: false, hasNewListener: false };
+    const step = stepDoorbell({ ...before, attempt }, UNTOLD, attempted('nobody'), NOW);
+    expect(step.doorbell).toEqual({ ...before, isStranded: true });
+  });
+
+  test('that was heard does not ring again for what it told', () => {
+    expect(given(HEARD).when(TOLD, check, DOORBELL_COOLDOWN_MS)).toMatchObject({
+      startsAttempt: false,
+      nextAtMs: null,
+    });
+  });
+
+  test('rings again for whoever came while it found nobody', () => {
+    const past: Past = [
+      [UNTOLD, check, 0],
+      [UNTOLD, { type: 'session-wakeable' }, 0],
+    ];
+    expect(given(past).when(UNTOLD, attempted('nobody'), 1)).toMatchObject({ startsAttempt: true });
+  });
+
+  test('rings for a new session although another one was told, and not for a new listener', () => {
+    expect(given().when(TOLD, { type: 'session-registered' }, 0)).toMatchObject({ startsAttempt: true });
+    expect(given().when(TOLD, { type: 'session-wakeable' }, 0)).toMatchObject({ startsAttempt: false });
+    expect(given([[TOLD, { type: 'session-registered' }, 0]]).when(TOLD, attempted('heard'), 1)).toMatchObject({
+      startsAttempt: false,
+    });
+  });
+
+  test('of a new session is not needed when it was told in another way', () => {
+    const past: Past = [...HEARD, [TOLD, { type: 'session-registered' }, 10]];
+    expect(given(past).when(TOLD, check, 0).nextAtMs).toBe(NOW + 100 + DOORBELL_COOLDOWN_MS);
+    expect(given(past).when(TOLD, { type: 'notified' }, 0).nextAtMs).toBeNull();
+  });
+
+  test('that does not ring cannot be over', () => {
+    expect(() => given().when(UNTOLD, attempted('heard'), 0)).toThrow('invariant');
+  });
+});
+
+test('the text of a doorbell is constant but for the count', () => {
+  expect(doorbellText(1)).toBe('You have 1 unread message in Poste. Read it with mail_inbox.');
+  expect(doorbellText(3)).toBe('You have 3 unread messages in Poste. Read them with mail_inbox.');
+});
+
+/** A mailbox, its doorbell and the time, and the three promises held at every step. */
+class Street {
+  nowMs = 0;
+  mail = DRAINED;
+  doorbell = QUIET_DOORBELL;
+  nextAtMs: number | null = null;
+  /** Which unread set it is: a drain ends one. */
+  set = 0;
+  attempt: { set: number; hasMore: boolean } | null = null;
+  lastRung: { set: number; endMs: number } | null = null;
+  heard = 0;
+
+  happen(event: DoorbellEvent): void {
+    const isNews = event.type === 'session-registered';
+    const step = stepDoorbell(this.doorbell, this.mail, event, this.nowMs);
+    const knewOfNewSession = this.doorbell.hasNewSession || isNews;
+    this.doorbell = step.doorbell;
+    this.nextAtMs = step.nextAtMs;
+    if (!step.startsAttempt) return;
+    assert.equal(this.attempt, null);
+    assert(this.mail.isUnread);
+    assert(!this.mail.isNotified || knewOfNewSession);
+    if (this.lastRung?.set === this.set) {
+      assert(this.nowMs - this.lastRung.endMs >= DOORBELL_COOLDOWN_MS);
+    }
+    this.attempt = { set: this.set, hasMore: false };
+  }
+
+  arrive(): void {
+    this.mail = UNTOLD;
+    if (this.attempt) this.attempt.hasMore = true;
+    this.happen(check);
+  }
+
+  drain(): void {
+    this.mail = DRAINED;
+    this.set++;
+    this.happen(check);
+  }
+
+  end(outcome: AttemptOutcome): void {
+    const { attempt } = this;
+    if (!attempt) return;
+    this.attempt = null;
+    if (outcome !== 'nobody') this.lastRung = { set: attempt.set, endMs: this.nowMs };
+    if (outcome === 'heard') this.heard++;
+    if (outcome === 'heard' && this.mail.isUnread && !attempt.hasMore) this.mail = TOLD;
+    this.happen(attempted(outcome));
+  }
+
+  pass(ms: number): void {
+    const untilMs = this.nowMs + ms;
+    while (this.nextAtMs !== null && this.nextAtMs <= untilMs) {
+      this.nowMs = Math.max(this.nowMs, this.nextAtMs);
+      this.nextAtMs = null;
+      this.happen(check);
+    }
+    this.nowMs = untilMs;
+  }
+}
+
+const outcomes = fc.constantFrom<AttemptOutcome>('heard', 'unheard', 'nobody');
+const steps = fc.array(
+  fc.oneof(
+    fc.constant((street: Street) => street.arrive()),
+    fc.constant((street: Street) => street.drain()),
+    fc.constant((street: Street) => street.happen({ type: 'session-registered' })),
+    fc.constant((street: Street) => street.happen({ type: 'session-wakeable' })),
+    fc.constant((street: Street) => street.happen({ type: 'notified' })),
+    outcomes.map((outcome) => (street: Street) => street.end(outcome)),
+    fc.nat(3 * DOORBELL_COOLDOWN_MS).map((ms) => (street: Street) => street.pass(ms)),
+  ),
+  { maxLength: 60 },
+);
+
+test('property: never two doorbells within the cooldown for the same unread set, none for a drained one, and new waking mail after a drain rings in the end', () => {
+  fc.assert(
+    fc.property(steps, (all) => {
+      const street = new Street();
+      for (const step of all) step(street);
+      street.end('nobody');
+      street.drain();
+      const heardBefore = street.heard;
+      street.arrive();
+      street.happen({ type: 'session-wakeable' });
+      for (let times = 0; times < 3; times++) {
+        street.end('heard');
+        street.pass(DOORBELL_RETRY_MAX_MS);
+      }
+      expect(street.heard).toBeGreaterThan(heardBefore);
+      expect(street.mail).toEqual(TOLD);
+    }),
+    { numRuns: 1000 },
+  );
+});

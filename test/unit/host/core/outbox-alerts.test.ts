@@ -1,0 +1,43 @@
+import { expect, test } from 'vitest';
+import { alertText } from '../../../../src/host/core/outbox-alerts.ts';
+import { OUTBOX_ALERTS } from '../../../../src/host/core/outbox-event.ts';
+import { ANNA, BERT } from '../../../support/outbox-rows.ts';
+
+const message = { hostName: 'bob', subject: 'Nightly build', recipients: [ANNA, BERT], rowId: 7 };
+
+test.each(OUTBOX_ALERTS)('%s: names the host, the message and those it is about', (alert) => {
+  const { subject, body } = alertText(alert, message);
+  expect(subject).toMatch(/^(Undelivered|Undelivered\/unconfirmed|Delivered after all) to bob$/);
+  expect(body).toContain('Your message "Nightly build" to anna@bob, bert@bob ');
+  expect(body).toMatch(/\.$/);
+});
+
+test('what may have arrived is never called undelivered without a doubt', () => {
+  const unconfirmed = ['unconfirmed', 'never-confirmed', 'stored-in-v1'] as const;
+  for (const alert of OUTBOX_ALERTS) {
+    const isUnconfirmed = (unconfirmed as readonly string[]).includes(alert);
+    expect(alertText(alert, message).subject.includes('unconfirmed')).toBe(isUnconfirmed);
+  }
+  for (const alert of unconfirmed) expect(alertText(alert, message).body).toMatch(/may (or may not|well) have arrived/);
+});
+
+test('what is still tried says how to end that', () => {
+  expect(alertText('undelivered', message).body).toContain('poste outbox cancel 7');
+});
+
+test('each says what happened and not what happened to another', () => {
+  const bodies = OUTBOX_ALERTS.map((alert) => alertText(alert, message).body);
+  expect(new Set(bodies).size).toBe(OUTBOX_ALERTS.length);
+  const said: [(typeof OUTBOX_ALERTS)[number], RegExp][] = [
+    ['undelivered', /for 72 hours/],
+    ['given-up', /for 60 days and is not tried any more/],
+    ['unpaired', /were unpaired/],
+    ['quarantined', /in quarantine/],
+    ['too-large', /larger than the relay takes/],
+    ['expired', /until its time was up/],
+    ['unconfirmed', /has confirmed no delivery/],
+  ];
+  for (const [alert, words] of said) {
+    expect(OUTBOX_ALERTS.filter((one) => words.test(alertText(one, message).body))).toEqual([alert]);
+  }
+});

@@ -1,0 +1,128 @@
+import * as fc from 'fast-check';
+import { expect, test } from 'vitest';
+import {
+  deliveryRank,
+  movesRecipient,
+  nextReceipt,
+  repeatedReceipt,
+  SENT_STEPS_MAX,
+  withStep,
+} from '../../../../src/host/core/receipts.ts';
+import type { Address, ReceiptRow, RecipientState, SentRecipient } from '../../../../src/host/core/rows.ts';
+import { DELIVERY_STATES, type DeliveryState } from '../../../../src/protocol/documents.ts';
+import { NOON_MS } from '../../../support/test-clock.ts';
+
+const PENDING: SentRecipient = {
+  address: 'bob@there' as Address,
+  agentId: null,
+  peerId: null,
+  state: 'pending',
+  atMs: 1,
+  seq: 0,
+  steps: [{ state: 'pending', atMs: 1 }],
+};
+
+test('what is learned comes behind what was known, and is the state', () => {
+  const read = withStep(withStep(PENDING, { state: 'delivered', atMs: 2, seq: 5 }), { state: 'read', atMs: 4, seq: 6 });
+  expect(read).toMatchObject({ state: 'read', atMs: 4, seq: 6 });
+  expect(read.steps.map(({ state, atMs }) => [state, atMs])).toEqual([
+    ['pending', 1],
+    ['delivered', 2],
+    ['read', 4],
+  ]);
+});
+
+test('the same state again is no new step', () => {
+  const twice = withStep(withStep(PENDING, { state: 'read', atMs: 2, seq: 5 }), { state: 'read', atMs: 3, seq: 6 });
+  expect(twice.steps).toEqual([
+    { state: 'pending', atMs: 1 },
+    { state: 'read', atMs: 3 },
+  ]);
+});
+
+test('the same state again takes the place of the last step alone, and a state of before is a new step', () => {
+  const steps = (['pending', 'delivered', 'read'] as const).map((state, atMs) => ({ state, atMs }));
+  const known: SentRecipient = { ...PENDING, state: 'read', steps };
+  expect(withStep(known, { state: 'read', atMs: 9 }).steps).toEqual([steps[0], steps[1], { state: 'read', atMs: 9 }]);
+  expect(withStep(known, { state: 'delivered', atMs: 9 }).steps).toEqual([...steps, { state: 'delivered', atMs: 9 }]);
+  expect(withStep({ ...PENDING, steps: [] }, { state: 'read', atMs: 9 }).steps).toEqual([{ state: 'read', atMs: 9 }]);
+});
+
+test('what is said without a receipt keeps its seq', () => {
+  const given = withStep({ ...PENDING, seq: 7 }, { state: 'undelivered', atMs: 2 });
+  expect(given.seq).toBe(7);
+});
+
+test('the oldest steps make room', () => {
+  let known = PENDING;
+  for (let at = 0; at < 100; at++) known = withStep(known, { state: at % 2 ? 'pending' : 'undelivered', atMs: at });
+  expect(known.steps.length).toBe(SENT_STEPS_MAX);
+  expect(known.steps.at(-1)).toEqual({ state: known.state, atMs: 99 });
+});
+
+const clock = { nowMs: NOON_MS, floor: 0 };
+
+test('the first receipt has the milliseconds as its seq, the next ones count up', () => {
+  const first = nextReceipt(undefined, 'delivered', clock);
+  expect(first).toEqual({ seq: NOON_MS, state: 'delivered', atMs: NOON_MS });
+  expect(nextReceipt(first, 'read', { ...clock, nowMs: NOON_MS - 500 })).toMatchObject({ seq: NOON_MS + 1 });
+});
+
+test('a state that was said, or a lower one, is not said again', () => {
+  const read: ReceiptRow = { seq: 5, state: 'read', atMs: 1 };
+  for (const state of ['delivered', 'notified', 'read'] as const)
+    expect(nextReceipt(read, state, clock)).toBeUndefined();
+  expect(nextReceipt(read, 'acked', clock)).toMatchObject({ seq: 6, state: 'acked' });
+  expect(repeatedReceipt(read, clock)).toEqual({ seq: 6, state: 'read', atMs: NOON_MS });
+});
+
+test('no seq is below the floor of a restore, so none is used twice', () => {
+  const floor = NOON_MS + 1000;
+  const copied: ReceiptRow = { seq: NOON_MS, state: 'delivered', atMs: NOON_MS };
+  expect(nextReceipt(copied, 'read', { nowMs: NOON_MS, floor })).toMatchObject({ seq: floor });
+  expect(nextReceipt(undefined, 'read', { nowMs: NOON_MS, floor })).toMatchObject({ seq: floor });
+  expect(repeatedReceipt(copied, { nowMs: NOON_MS, floor })).toMatchObject({ seq: floor });
+});
+
+/** What is known of a recipient after all of these, in this order. */
+function apply(all: { state: DeliveryState; seq: number }[]): { state: RecipientState; seq: number } {
+  const nothing: { state: RecipientState; seq: number } = { state: 'pending', seq: 0 };
+  return all.reduce((known, receipt) => (movesRecipient(known, receipt) ? receipt : known), nothing);
+}
+
+test('receipts in any order and number end in the same state: the highest rank, then the highest seq', () => {
+  const receipts = fc.array(
+    fc.record({ state: fc.constantFrom(...DELIVERY_STATES), seq: fc.integer({ min: 1, max: 9 }) }),
+    {
+      minLength: 1,
+    },
+  );
+  fc.assert(
+    fc.property(receipts, fc.infiniteStream(fc.nat()), (all, dice) => {
+      const shuffled = [...all, ...all]
+        .map((receipt) => ({ receipt, at: dice.next().value as number }))
+        .toSorted((a, b) => a.at - b.at)
+        .map(({ receipt }) => receipt);
+      expect(apply(shuffled)).toEqual(apply(all));
+      expect(apply([apply(all) as { state: DeliveryState; seq: number }, ...all])).toEqual(apply(all));
+    }),
+  );
+});
+
+test('whatever was said without a receipt is below every receipt', () => {
+  for (const state of ['pending', 'quarantined', 'undelivered', 'unconfirmed', 'cancelled'] as const) {
+    expect(movesRecipient({ state, seq: 99 }, { state: 'delivered', seq: 1 })).toBe(true);
+  }
+});
+
+test('states rank from 1 on, and what was said without a receipt is 0', () => {
+  expect(DELIVERY_STATES.map(deliveryRank)).toEqual([1, 2, 3, 4]);
+  expect((['pending', 'undelivered', 'cancelled'] as RecipientState[]).map(deliveryRank)).toEqual([0, 0, 0]);
+});
+
+test('of two receipts of one state the later seq counts, and the same again changes nothing', () => {
+  const known = { state: 'read', seq: 5 } as const;
+  expect([4, 5, 6].map((seq) => movesRecipient(known, { state: 'read', seq }))).toEqual([false, false, true]);
+  expect(movesRecipient(known, { state: 'acked', seq: 1 })).toBe(true);
+  expect(movesRecipient(known, { state: 'notified', seq: 9 })).toBe(false);
+});

@@ -1,0 +1,474 @@
+import { expect, test } from 'vitest';
+import type { Check } from '../../../../src/host/api/schemas/daemon.ts';
+import {
+  daemonChecks,
+  type DaemonFacts,
+  placeChecks,
+  type PlaceFacts,
+  type StoreFacts,
+} from '../../../../src/host/doctor/local-checks.ts';
+import { type MailFacts, type WakeFacts, mailChecks, wakeCheck } from '../../../../src/host/doctor/mail-checks.ts';
+import {
+  type OwnKeyFacts,
+  type PeerFacts,
+  type PeerProbe,
+  lanChecks,
+  ownKeyCheck,
+  peerCheck,
+} from '../../../../src/host/doctor/peer-checks.ts';
+import { agoText, spanText } from '../../../../src/host/core/spans.ts';
+import { NOON_MS } from '../../../support/test-clock.ts';
+
+const MINUTE_MS = 60_000;
+const DAY_MS = 86_400_000;
+
+/** What is not as it should be: state, what it is of, and the command. */
+function wrong(checks: readonly Check[]): unknown[] {
+  return checks.flatMap(({ id, about, state, command }) => (state === 'ok' ? [] : [[state, about ?? id, command]]));
+}
+
+/** What every check says. */
+function words(checks: readonly Check[]): string[] {
+  return checks.map(({ id, state, sentence }) => `${id} ${state}: ${sentence}`);
+}
+
+const PLACE: PlaceFacts = {
+  config: { path: '/h/config.toml', isThere: true, fault: null },
+  folders: [
+    { path: '/h', holdsKeys: false, found: { isFolder: true, isOwn: true, mode: 0o40755 } },
+    { path: '/h/store', holdsKeys: true, found: { isFolder: true, isOwn: true, mode: 0o40700 } },
+  ],
+  socket: { path: '/h/daemon.sock', fault: null, home: null },
+  freeBytes: 5e9,
+};
+const [home, store] = [PLACE.folders[0]!, PLACE.folders[1]!];
+const storeWith = (changes: object) => ({ folders: [home, { ...store, found: { ...store.found!, ...changes } }] });
+
+test.each<[given: string, then: unknown[], when: Partial<PlaceFacts>]>([
+  ['a host as init makes it', [], {}],
+  ['no config file', [], { config: { ...PLACE.config, isThere: false } }],
+  [
+    'a config file that is not understood',
+    [['broken', 'config', '$EDITOR /h/config.toml']],
+    { config: { ...PLACE.config, fault: { message: 'line 3: no', variable: null } } },
+  ],
+  [
+    'a variable that is not understood',
+    [['broken', 'config', 'unset POSTE_LOG_LEVEL']],
+    { config: { ...PLACE.config, fault: { message: 'no', variable: 'POSTE_LOG_LEVEL' } } },
+  ],
+  ['a store that others may read', [['broken', '/h/store', 'chmod 700 /h/store']], storeWith({ mode: 0o40750 })],
+  [
+    "a store that is another user's",
+    [['broken', '/h/store', 'sudo chown -R "$(id -un)" /h/store']],
+    storeWith({ isOwn: false }),
+  ],
+  ['a store that is a file', [['broken', '/h/store', 'mv /h/store /h/store.aside']], storeWith({ isFolder: false })],
+  [
+    'a home that others may write to, with a space in its name',
+    [['broken', '/h x', "chmod go-w '/h x'"]],
+    { folders: [{ ...home, path: '/h x', found: { ...home.found!, mode: 0o40777 } }, store] },
+  ],
+  ['a home with the sticky bit', [], { folders: [{ ...home, found: { ...home.found!, mode: 0o41777 } }, store] }],
+  ['a folder that is not there yet', [], { folders: [{ ...home, found: null }, store] }],
+  [
+    'a path that is too long for a socket',
+    [['broken', 'socket', 'ln -s /h ~/.poste && export POSTE_HOME=~/.poste']],
+    { socket: { path: '/h/daemon.sock', fault: 'too long', home: '/h' } },
+  ],
+  [
+    'a path that is too long, in the folders of the desktop',
+    [['broken', 'socket', 'export XDG_RUNTIME_DIR=/run/user/$(id -u)']],
+    { socket: { path: '/h/daemon.sock', fault: 'too long', home: null } },
+  ],
+  ['little room', [['note', 'disk', 'df -h /h/store']], { freeBytes: 500e6 }],
+  ['no room', [['broken', 'disk', 'df -h /h/store']], { freeBytes: 1e6 }],
+  ['room that cannot be told', [], { freeBytes: null }],
+])('of the place: %s', (_given, then, when) => {
+  expect(wrong(placeChecks({ ...PLACE, ...when }))).toEqual(then);
+});
+
+test('what is well of the place is said too', () => {
+  expect(words(placeChecks(PLACE))).toEqual([
+    'config ok: /h/config.toml is understood',
+    'folder ok: /h is yours (mode 0755)',
+    'folder ok: /h/store is yours (mode 0700)',
+    'socket ok: /h/daemon.sock',
+    'disk ok: 5.0 GB are free',
+  ]);
+});
+
+test.each<[given: string, freeBytes: number, then: string]>([
+  ['one byte too few', (64 << 20) - 1, 'disk broken: 67 MB are free: the daemon ends at the first write that fails'],
+  ['just enough', 64 << 20, 'disk note: 67 MB are free'],
+  ['one byte too few to be at ease', (1 << 30) - 1, 'disk note: 1073 MB are free'],
+  ['enough to be at ease', 1 << 30, 'disk ok: 1.1 GB are free'],
+])('of the room on the disk: %s', (_given, freeBytes, then) => {
+  expect(words(placeChecks({ ...PLACE, freeBytes })).at(-1)).toBe(then);
+});
+
+test('little room is looked for where the user stands as long as no folder holds keys', () => {
+  expect(wrong(placeChecks({ ...PLACE, folders: [home], freeBytes: 0 }))).toEqual([['broken', 'disk', 'df -h .']]);
+});
+
+const refused = (fault: Extract<StoreFacts, { type: 'refused' }>['fault']): DaemonFacts => ({
+  type: 'absent',
+  store: { type: 'refused', fault, message: 'the store is so' },
+});
+const NOT_RUNNING = ['broken', 'daemon', 'poste daemon'];
+
+test.each<[given: string, facts: DaemonFacts, then: unknown[]]>([
+  ['one that runs', { type: 'running', version: '1', pid: 7 }, []],
+  ['another version', { type: 'running', version: '2', pid: 7 }, [['note', 'daemon', 'kill 7; poste daemon']]],
+  ['none, and a good store', { type: 'absent', store: { type: 'opens' } }, [NOT_RUNNING]],
+  ["none, and another user's store", { type: 'absent', store: { type: 'foreign' } }, [NOT_RUNNING]],
+  ['no host at all', refused('absent'), [['broken', 'store', 'poste init']]],
+  ['a store that is held', refused('locked'), [['broken', 'daemon', "pgrep -af 'poste|cli/main'"]]],
+  ['a damaged store', refused('damaged'), [['broken', 'store', 'poste restore <backup>'], NOT_RUNNING]],
+  ['a newer store', refused('newer'), [['broken', 'store', null], NOT_RUNNING]],
+  ['an unusable store', refused('unusable'), [['broken', 'store', 'ls -la /h/store'], NOT_RUNNING]],
+  [
+    'one that does not know what it is asked',
+    { type: 'other-version' },
+    [['broken', 'daemon', 'kill <process of poste daemon>; poste daemon']],
+  ],
+  ["another user's", { type: 'unusable', code: 'NOT_THE_OWNER', message: 'no' }, [['broken', 'daemon', null]]],
+  ["maybe another's", { type: 'unusable', code: 'SOCKET_NOT_TRUSTED', message: 'no' }, [['broken', 'daemon', null]]],
+  [
+    'one that says nothing',
+    { type: 'unusable', code: 'DAEMON_SILENT', message: 'no' },
+    [['broken', 'daemon', 'kill <process of poste daemon>; poste daemon']],
+  ],
+])('of the daemon: %s', (_given, facts, then) => {
+  expect(wrong(daemonChecks(facts, { version: '1', store: '/h/store', isUnit: false }))).toEqual(then);
+});
+
+function said(facts: DaemonFacts): string[] {
+  return words(daemonChecks(facts, { version: '1', store: '/h/store', isUnit: false }));
+}
+
+test('each state of the daemon has its own sentence, and a good store one beside it', () => {
+  expect(said({ type: 'running', version: '1', pid: 7 })).toEqual([
+    'daemon ok: runs as process 7, version 1',
+    'store ok: /h/store is open',
+  ]);
+  expect(said({ type: 'other-version' })).toEqual([
+    'daemon broken: the running daemon is of another version than this command',
+  ]);
+  expect(said({ type: 'absent', store: { type: 'opens' } })).toEqual([
+    'daemon broken: does not run: nothing is sent or received, and no agent is woken',
+    'store ok: /h/store opens',
+  ]);
+});
+
+test('a daemon that systemd keeps is started by systemd', () => {
+  const place = { version: '1', store: '/h/store', isUnit: true };
+  const start = wrong(daemonChecks({ type: 'absent', store: { type: 'opens' } }, place));
+  expect(start).toEqual([['broken', 'daemon', 'systemctl --user start poste.service']]);
+  const restart = wrong(daemonChecks({ type: 'running', version: '2', pid: 7 }, place));
+  expect(restart).toEqual([['note', 'daemon', 'systemctl --user restart poste.service']]);
+});
+
+test('a listener is missed only while a host is paired', () => {
+  const down = { listen: '0.0.0.0:8789', port: null };
+  expect(lanChecks(down, 0)).toEqual([]);
+  expect(wrong(lanChecks(down, 1))).toEqual([['broken', 'lan-listener', "ss -ltnp 'sport = :8789'"]]);
+  expect(words(lanChecks({ ...down, port: 8789 }, 1))).toEqual([
+    'lan-listener ok: paired hosts are listened for at port 8789',
+  ]);
+});
+
+const PEER: PeerFacts = {
+  host: 'server',
+  address: '10.0.0.2:8789',
+  reachedAtMs: NOON_MS - 3 * DAY_MS,
+  waiting: 0,
+  oldestAtMs: null,
+  refusedByList: 0,
+  probe: null,
+  atRelay: 'absent',
+};
+const ANSWERED: PeerProbe = { type: 'answered', agents: 2, aheadMs: 0, isDoubted: false };
+const UNREACHED: PeerProbe = { type: 'unreached', reason: 'it did not answer (ECONNREFUSED)' };
+const WAITING = { waiting: 2, oldestAtMs: NOON_MS - 3 * 3_600_000 };
+const ADDRESS = 'poste peers address server <host:port>';
+
+test.each<[given: string, when: Partial<PeerFacts>, state: Check['state'], command: string | null, words: RegExp]>([
+  ['it answers', { probe: ANSWERED }, 'ok', null, /answers at 10\.0\.0\.2:8789, 2 agents$/],
+  [
+    'it does not prove where it is',
+    { probe: { ...ANSWERED, isDoubted: true } },
+    'note',
+    ADDRESS,
+    /does not prove.*tunnel/,
+  ],
+  ["its clock is almost as this host's", { probe: { ...ANSWERED, aheadMs: -30_000 } }, 'ok', null, /2 agents$/],
+  ['its clock is off by more', { probe: { ...ANSWERED, aheadMs: 30_001 } }, 'note', 'timedatectl', /by 30 seconds$/],
+  ['its clock is off', { probe: { ...ANSWERED, aheadMs: -120_000 } }, 'note', 'timedatectl', /differ by 2 minutes/],
+  ['it is out of reach and nothing waits', { probe: UNREACHED }, 'note', ADDRESS, /ECONNREFUSED.*3 days ago$/],
+  [
+    'it is out of reach and mail waits',
+    { probe: UNREACHED, ...WAITING },
+    'broken',
+    ADDRESS,
+    /not at the relay either.*2 messages wait for it, the oldest for 3 hours$/,
+  ],
+  [
+    'it is out of reach, and the relay is too',
+    { probe: UNREACHED, atRelay: 'not-seen' },
+    'note',
+    ADDRESS,
+    /does not say/,
+  ],
+  [
+    'it is out of reach, without a relay',
+    { probe: UNREACHED, atRelay: 'no-relay' },
+    'note',
+    ADDRESS,
+    /no relay is set/,
+  ],
+  [
+    'the relay carries for it',
+    { probe: UNREACHED, atRelay: 'carried', ...WAITING },
+    'ok',
+    null,
+    /over the relay; 2 mess/,
+  ],
+  [
+    'the relay refuses by its list',
+    { probe: UNREACHED, atRelay: 'carried', ...WAITING, refusedByList: 2 },
+    'broken',
+    'poste pair invite',
+    /takes no mail from this host.*2 messages are refused; 2 messages wait for it, the oldest for 3 hours; pair again$/,
+  ],
+  [
+    'the relay refuses one message by its list',
+    { probe: UNREACHED, atRelay: 'carried', refusedByList: 1 },
+    'broken',
+    'poste pair invite',
+    /: 1 message is refused; pair again$/,
+  ],
+  ['it answers again what the relay refused', { probe: ANSWERED, ...WAITING, refusedByList: 2 }, 'ok', null, /answers/],
+  [
+    'nobody knows where it is',
+    { probe: { type: 'no-address' }, address: null, reachedAtMs: null },
+    'note',
+    ADDRESS,
+    /^no address of it on the LAN is known, and .*; it was never reached$/,
+  ],
+  [
+    'another host has its address',
+    { probe: { type: 'another-host', fingerprint: 'SHA256:x' }, waiting: 1, oldestAtMs: NOON_MS - 5000 },
+    'broken',
+    ADDRESS,
+    /has the key SHA256:x and not its own.*1 message waits for it, for 5 seconds$/,
+  ],
+  [
+    'it has forgotten this host',
+    { probe: { type: 'refused', code: 'NOT_ENROLLED', reason: 'no' } },
+    'broken',
+    'poste pair invite',
+    /not paired with this host any more/,
+  ],
+  [
+    'it refuses the clock of this host',
+    { probe: { type: 'refused', code: 'CLOCK_SKEW', reason: 'no' } },
+    'broken',
+    'timedatectl set-ntp true',
+    /more than 5 minutes/,
+  ],
+  [
+    'it refuses otherwise',
+    { probe: { type: 'refused', code: '', reason: 'it said 500' } },
+    'broken',
+    'poste outbox',
+    /it said 500/,
+  ],
+  ['nobody was asked', { ...WAITING }, 'note', null, /last reached 3 days ago; 2 messages/],
+])('of a paired host: %s', (_given, when, state, command, words) => {
+  const check = peerCheck({ ...PEER, ...when }, NOON_MS);
+  expect([check.state, check.about, check.command]).toEqual([state, 'server', command]);
+  expect(check.sentence).toMatch(words);
+});
+
+const BOB = { host: 'bob', isAnswering: true };
+const CAROL = { host: 'carol', isAnswering: false };
+
+test.each<[given: string, when: OwnKeyFacts, then: unknown[], words: RegExp]>([
+  ['everybody knows', { unaware: [], atRelay: 'not-shown' }, [], /^$/],
+  [
+    'those who do not answer',
+    { unaware: [BOB], atRelay: 'not-shown' },
+    [['note', 'own-key', null]],
+    /new key yet: bob; the daemon sends it over the LAN/,
+  ],
+  [
+    'the relay shows it',
+    { unaware: [BOB, CAROL], atRelay: 'shown' },
+    [['note', 'own-key', null]],
+    /new key yet: bob, carol; the relay shows/,
+  ],
+  [
+    'nothing tells one of them',
+    { unaware: [BOB, CAROL], atRelay: 'not-shown' },
+    [['broken', 'own-key', 'poste peers address carol <host:port>']],
+    /bob, carol; the LAN does not reach carol, and the relay shows no record/,
+  ],
+  [
+    'there is no relay',
+    { unaware: [CAROL], atRelay: 'no-relay' },
+    [['broken', 'own-key', 'poste peers address carol <host:port>']],
+    /no relay is set: mail waits/,
+  ],
+])('of the new key of this host: %s', (_given, when, then, words) => {
+  const checks = ownKeyCheck(when);
+  expect(wrong(checks)).toEqual(then);
+  expect(checks.map(({ sentence }) => sentence).join('')).toMatch(words);
+});
+
+const MAIL: MailFacts = {
+  outbox: {
+    pending: { count: 0, oldestAtMs: null, lastError: null },
+    unconfirmed: { count: 0, oldestAtMs: null },
+    refusedReceipts: { count: 0, lastError: null },
+  },
+  quarantine: { items: 0, bare: 0, dropped: 0 },
+};
+const pending = (ageMs: number) => ({
+  outbox: { ...MAIL.outbox, pending: { count: 3, oldestAtMs: NOON_MS - ageMs, lastError: 'no answer' } },
+});
+const unconfirmed = (ageMs: number) => ({
+  outbox: { ...MAIL.outbox, unconfirmed: { count: 1, oldestAtMs: NOON_MS - ageMs } },
+});
+const quarantined = (items: number, bare: number, dropped = 0) => ({ quarantine: { items, bare, dropped } });
+
+test.each<[given: string, when: Partial<MailFacts>, then: unknown[]]>([
+  ['nothing', {}, []],
+  ['what waits a little', pending(MINUTE_MS), []],
+  ['what waits for longer than the longest pause', pending(15 * MINUTE_MS), [['note', 'outbox', 'poste outbox']]],
+  ['what waits for three days', pending(3 * DAY_MS), [['broken', 'outbox', 'poste outbox']]],
+  ['what was taken today and is not confirmed', unconfirmed(MINUTE_MS), []],
+  ['what was taken yesterday and is not confirmed', unconfirmed(DAY_MS), [['note', 'outbox', 'poste outbox']]],
+  [
+    'receipts that are refused',
+    { outbox: { ...MAIL.outbox, refusedReceipts: { count: 2, lastError: 'rejected:bad receipt' } } },
+    [['note', 'outbox', 'poste outbox list --receipts']],
+  ],
+  ['what was not let in', quarantined(1, 0), [['note', 'quarantine', 'poste quarantine']]],
+  ['what made room for newer items of strangers', quarantined(9, 0, 4), [['note', 'quarantine', 'poste quarantine']]],
+  [
+    'items for whose bytes there was no room',
+    quarantined(10, 1),
+    [['broken', 'quarantine', 'poste quarantine discard <number>']],
+  ],
+])('of mail: %s', (_given, when, then) => {
+  expect(wrong(mailChecks({ ...MAIL, ...when }, NOON_MS))).toEqual(then);
+});
+
+test('what waits says for how long, and why the last attempt failed', () => {
+  const [check] = mailChecks({ ...MAIL, ...pending(3 * DAY_MS) }, NOON_MS);
+  expect(check?.sentence).toBe('3 messages wait to be sent, the oldest for 3 days; the last attempt for it: no answer');
+});
+
+const count = (of: keyof MailFacts['outbox'], facts: object): Partial<MailFacts> => ({
+  outbox: { ...MAIL.outbox, [of]: { ...MAIL.outbox[of], ...facts } },
+});
+const TWO_HOURS_AGO = { oldestAtMs: NOON_MS - 2 * 3_600_000 };
+const NOTHING_WAITS = 'outbox ok: nothing waits to be sent';
+const NOTHING_KEPT = 'quarantine ok: nothing is in quarantine';
+
+test.each<[given: string, when: Partial<MailFacts>, then: string[]]>([
+  ['nothing', {}, [NOTHING_WAITS, NOTHING_KEPT]],
+  [
+    'one that was not tried yet',
+    count('pending', { count: 1, oldestAtMs: NOON_MS - MINUTE_MS }),
+    ['outbox ok: 1 message waits to be sent, the oldest for 60 seconds', NOTHING_KEPT],
+  ],
+  [
+    'one that was taken',
+    count('unconfirmed', { count: 1, ...TWO_HOURS_AGO }),
+    [NOTHING_WAITS, 'outbox ok: 1 message was taken and not confirmed yet, the oldest 2 hours ago', NOTHING_KEPT],
+  ],
+  [
+    'two that were taken',
+    count('unconfirmed', { count: 2, ...TWO_HOURS_AGO }),
+    [NOTHING_WAITS, 'outbox ok: 2 messages were taken and not confirmed yet, the oldest 2 hours ago', NOTHING_KEPT],
+  ],
+  [
+    'one refused receipt',
+    count('refusedReceipts', { count: 1, lastError: 'rejected:x' }),
+    [
+      NOTHING_WAITS,
+      'outbox note: 1 delivery receipt is refused (rejected:x): senders do not learn what arrived',
+      NOTHING_KEPT,
+    ],
+  ],
+  [
+    'two refused receipts',
+    count('refusedReceipts', { count: 2, lastError: 'rejected:x' }),
+    [
+      NOTHING_WAITS,
+      'outbox note: 2 delivery receipts are refused (rejected:x): senders do not learn what arrived',
+      NOTHING_KEPT,
+    ],
+  ],
+  ['one that was kept out', quarantined(1, 0), [NOTHING_WAITS, 'quarantine note: 1 item came and was not let in']],
+  [
+    'what was kept out and made room',
+    quarantined(9, 0, 4),
+    [
+      NOTHING_WAITS,
+      'quarantine note: 9 items came and were not let in; 4 of hosts that are not paired made room for newer ones',
+    ],
+  ],
+])('in words, of mail: %s', (_given, when, then) => {
+  expect(words(mailChecks({ ...MAIL, ...when }, NOON_MS))).toEqual(then);
+});
+
+const AGENT: WakeFacts = { agent: 'reviewer', unreadWaking: 0, liveSessions: 0, methods: [], faults: [] };
+const INSTALL = 'poste hooks install claude-code --agent reviewer';
+
+test.each<[given: string, when: Partial<WakeFacts>, then: unknown[]]>([
+  ['no session and no mail', {}, []],
+  ['no session and mail that wakes', { unreadWaking: 2 }, [['note', 'reviewer', INSTALL]]],
+  ['a session that named no way, and mail', { liveSessions: 1, unreadWaking: 2 }, [['note', 'reviewer', INSTALL]]],
+  ['a session that can be woken, and mail', { liveSessions: 1, methods: ['hook'], unreadWaking: 2 }, []],
+  [
+    'a way that cannot work',
+    { liveSessions: 1, methods: ['tmux'], faults: ['its tmux pane %1 is not there'] },
+    [['broken', 'reviewer', 'poste session list --as reviewer']],
+  ],
+])('of an agent: %s', (_given, when, then) => {
+  expect(wrong([wakeCheck({ ...AGENT, ...when })])).toEqual(then);
+});
+
+test.each<[given: string, when: Partial<WakeFacts>, then: string]>([
+  ['no session and no mail', {}, 'wake ok: has no session now: mail waits for its next one'],
+  [
+    'no session and mail that wakes',
+    { unreadWaking: 2 },
+    'wake note: has no session now: mail waits for its next one; 2 messages that should wake it unread',
+  ],
+  ['a session that named no way', { liveSessions: 1 }, 'wake ok: cannot be woken: its 1 session named no way'],
+  [
+    'three sessions with two ways',
+    { liveSessions: 3, methods: ['hook', 'tmux', 'hook'], unreadWaking: 1 },
+    'wake ok: can be woken by hook, tmux; 1 message that should wake it unread',
+  ],
+])('in words, of an agent: %s', (_given, when, then) => {
+  expect(words([wakeCheck({ ...AGENT, ...when })])).toEqual([then]);
+});
+
+test.each<[ms: number, span: string, ago: string]>([
+  [-1, '0 seconds', 'a moment ago'],
+  [999, '0 seconds', 'a moment ago'],
+  [1999, '1 second', 'a moment ago'],
+  [2000, '2 seconds', '2 seconds ago'],
+  [119_999, '119 seconds', '119 seconds ago'],
+  [120_000, '2 minutes', '2 minutes ago'],
+  [7_199_999, '119 minutes', '119 minutes ago'],
+  [7_200_000, '2 hours', '2 hours ago'],
+  [172_800_000, '2 days', '2 days ago'],
+])('%i ms are told in the largest unit that is twice in it', (ms, span, ago) => {
+  expect([spanText(ms), agoText(ms)]).toEqual([span, ago]);
+});

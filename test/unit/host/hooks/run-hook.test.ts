@@ -1,0 +1,201 @@
+import { describe, expect, test } from 'vitest';
+import { CLAUDE_CODE, CODEX, type HookProgram } from '../../../../src/host/hooks/programs.ts';
+import { type HookOutcome, runHook } from '../../../../src/host/hooks/run-hook.ts';
+import { CallFailed } from '../../../../src/host/api/client.ts';
+
+const TEXT = 'You have 2 unread messages in Poste. Read them with mail_inbox.';
+const STATE = { session_id: 's', live_ms: 1, unread: 2, text: TEXT };
+const QUIET: HookOutcome = { exitCode: 0, stdout: '', stderr: '' };
+
+/** What Claude Code sends, as its reference has it. */
+const CLAUDE_INPUT = {
+  session_id: '0a1b2c3d-0000-4000-8000-0123456789ab',
+  transcript_path: '/home/u/.claude/projects/p/0a1b.jsonl',
+  cwd: '/home/u/p',
+  permission_mode: 'default',
+};
+/** What Codex sends, as its schemas have it. */
+const CODEX_INPUT = {
+  session_id: '01a072a7-6d07-76a1-828b-300553a73a70',
+  transcript_path: null,
+  cwd: '/home/u/p',
+  model: 'gpt-5',
+  permission_mode: 'default',
+  turn_id: 't1',
+};
+
+type Answer = object | Error;
+
+interface Daemon {
+  asked: [name: string, input: object][];
+  run: (program: HookProgram, input: object | string, given?: { gone?: AbortSignal }) => Promise<HookOutcome>;
+}
+
+/** A daemon that answers each operation with these, in order. */
+function daemon(answers: Readonly<Record<string, Answer[]>>): Daemon {
+  const asked: Daemon['asked'] = [];
+  const client = {
+    call(name: string, input: object): Promise<never> {
+      asked.push([name, input]);
+      const answer = answers[name]?.shift() ?? new CallFailed('DAEMON_NOT_RUNNING', 0, 'no daemon');
+      return answer instanceof Error ? Promise.reject(answer) : Promise.resolve(answer as never);
+    },
+  };
+  return {
+    asked,
+    run: (program, input, given = {}) =>
+      runHook({
+        program,
+        input: typeof input === 'string' ? input : JSON.stringify(input),
+        agent: 'backend',
+        client,
+        pid: 77,
+        surroundings: {
+          environment: { PATH: '/bin', CODEX_HOME: '/c' },
+          findProgram: (name) => `/bin/${name}`,
+        },
+        gone: new AbortController().signal,
+        ...given,
+      }),
+  };
+}
+
+const context = (event: string): string =>
+  `${JSON.stringify({ hookSpecificOutput: { hookEventName: event, additionalContext: TEXT } })}\n`;
+
+describe('the hooks of Claude Code', () => {
+  test('SessionStart registers the session and tells the count as context', async () => {
+    const { run, asked } = daemon({ 'session-register': [STATE] });
+    const outcome = await run(CLAUDE_CODE, { ...CLAUDE_INPUT, hook_event_name: 'SessionStart', source: 'startup' });
+    expect(outcome).toEqual({ ...QUIET, stdout: context('SessionStart') });
+    const { session_id } = CLAUDE_INPUT;
+    expect(asked).toEqual([['session-register', { session_id, wake: [{ type: 'hook' }], pid: 77, tell: true }]]);
+  });
+
+  test('UserPromptSubmit says that the agent works, and nothing when nothing is unread', async () => {
+    const { run, asked } = daemon({ 'session-register': [STATE, { ...STATE, unread: 0, text: null }] });
+    const input = { ...CLAUDE_INPUT, hook_event_name: 'UserPromptSubmit', prompt: 'go' };
+    expect(await run(CLAUDE_CODE, input)).toEqual({ ...QUIET, stdout: context('UserPromptSubmit') });
+    expect(asked[0]?.[1]).toMatchObject({ tell: true, at_work: true });
+    expect(await run(CLAUDE_CODE, input)).toEqual(QUIET);
+  });
+
+  test('Stop waits as long as it takes, and exits with 2 and the count on stderr when a doorbell is counted', async () => {
+    const doorbell = { event: 'doorbell', ring: 'r', text: TEXT };
+    const { run, asked } = daemon({
+      'session-register': [STATE],
+      'session-wait': [{ event: 'nothing', ring: null, text: null }, doorbell, doorbell],
+      'session-heard': [{ counted: false }, { counted: true }],
+    });
+    const input = { ...CLAUDE_INPUT, hook_event_name: 'Stop', stop_hook_active: false, last_assistant_message: 'ok' };
+    expect(await run(CLAUDE_CODE, input)).toEqual({ exitCode: 2, stdout: '', stderr: `${TEXT}\n` });
+    const names = asked.map(([name]) => name);
+    const cycle = ['session-wait', 'session-heard'];
+    expect(names).toEqual(['session-register', 'session-wait', ...cycle, ...cycle]);
+    expect(asked[0]?.[1]).not.toHaveProperty('tell');
+  });
+
+  test('Stop wakes when it is not known whether its word was counted', async () => {
+    const { run } = daemon({
+      'session-register': [STATE],
+      'session-wait': [{ event: 'doorbell', ring: 'r', text: TEXT }],
+      'session-heard': [new CallFailed('DAEMON_GONE', 0, 'gone')],
+    });
+    expect(await run(CLAUDE_CODE, { ...CLAUDE_INPUT, hook_event_name: 'Stop' })).toMatchObject({ exitCode: 2 });
+  });
+
+  test('Stop ends quietly when it is released, when the session is unknown, and when its program has gone', async () => {
+    const input = { ...CLAUDE_INPUT, hook_event_name: 'Stop' };
+    const released = { event: 'released', ring: null, text: null };
+    const first = daemon({ 'session-register': [STATE], 'session-wait': [released] });
+    expect(await first.run(CLAUDE_CODE, input)).toEqual(QUIET);
+    const unknown = new CallFailed('NO_SUCH_SESSION', 404, 'no');
+    const second = daemon({ 'session-register': [STATE], 'session-wait': [unknown] });
+    expect(await second.run(CLAUDE_CODE, input)).toEqual(QUIET);
+    const third = daemon({ 'session-register': [STATE] });
+    expect(await third.run(CLAUDE_CODE, input, { gone: AbortSignal.abort() })).toEqual(QUIET);
+    expect(third.asked).toHaveLength(1);
+  });
+
+  test('Stop looks for a daemon that was there a moment ago, and waits on', async () => {
+    const lost = new CallFailed('DAEMON_NOT_RUNNING', 0, 'no daemon');
+    const { run } = daemon({
+      'session-register': [STATE],
+      'session-wait': [lost, { event: 'doorbell', ring: 'r', text: TEXT }],
+      'session-heard': [{ counted: true }],
+    });
+    expect(await run(CLAUDE_CODE, { ...CLAUDE_INPUT, hook_event_name: 'Stop' })).toMatchObject({ exitCode: 2 });
+  });
+
+  test('SessionEnd ends the session', async () => {
+    const { run, asked } = daemon({ 'session-end': [{ ended: true }] });
+    expect(await run(CLAUDE_CODE, { ...CLAUDE_INPUT, hook_event_name: 'SessionEnd', reason: 'other' })).toEqual(QUIET);
+    expect(asked).toEqual([['session-end', { session_id: CLAUDE_INPUT.session_id }]]);
+  });
+});
+
+describe('the hooks of Codex', () => {
+  test('SessionStart registers a command that queues the text for the thread', async () => {
+    const { run, asked } = daemon({ 'session-register': [STATE] });
+    const outcome = await run(CODEX, { ...CODEX_INPUT, hook_event_name: 'SessionStart', source: 'resume' });
+    expect(outcome).toEqual({ ...QUIET, stdout: context('SessionStart') });
+    const queue = ['/bin/codex', 'queue', '--thread', CODEX_INPUT.session_id, '--message'];
+    const args = ['PATH=/bin', 'CODEX_HOME=/c', ...queue];
+    expect(asked[0]?.[1]).toMatchObject({ wake: [{ type: 'command', program: '/usr/bin/env', arguments: args }] });
+  });
+
+  test('UserPromptSubmit and SessionEnd say what they say of Claude Code', async () => {
+    const { run, asked } = daemon({ 'session-register': [STATE], 'session-end': [{ ended: true }] });
+    const prompt = { ...CODEX_INPUT, hook_event_name: 'UserPromptSubmit', prompt: 'go' };
+    expect(await run(CODEX, prompt)).toEqual({ ...QUIET, stdout: context('UserPromptSubmit') });
+    expect(await run(CODEX, { ...CODEX_INPUT, hook_event_name: 'SessionEnd', reason: 'exit' })).toEqual(QUIET);
+    expect(asked.map(([name]) => name)).toEqual(['session-register', 'session-end']);
+  });
+});
+
+describe('a hook never hinders its agent', () => {
+  const start = { ...CLAUDE_INPUT, hook_event_name: 'SessionStart' };
+
+  test.each(['SessionStart', 'UserPromptSubmit', 'Stop', 'SessionEnd'])(
+    '%s is quiet without a daemon',
+    async (event) => {
+      expect(await daemon({}).run(CLAUDE_CODE, { ...CLAUDE_INPUT, hook_event_name: event })).toEqual(QUIET);
+    },
+  );
+
+  test.each([
+    ['no JSON', '{'],
+    ['no object', 'null'],
+    ['an event that is not ours', { ...start, hook_event_name: 'PreToolUse' }],
+    ['a member of every object', { ...start, hook_event_name: 'toString' }],
+    ['no session', { hook_event_name: 'SessionStart' }],
+    ['a session that no file or key could be called', { ...start, session_id: '../x y' }],
+    ['an event of a subagent', { ...start, agent_id: 'a1' }],
+  ])('it asks nothing for %s', async (_what, input) => {
+    const { run, asked } = daemon({ 'session-register': [STATE] });
+    expect(await run(CLAUDE_CODE, input)).toEqual(QUIET);
+    expect(asked).toEqual([]);
+  });
+
+  test('it is quiet when nobody said whose session it is', async () => {
+    const { asked } = daemon({});
+    const client = { call: () => Promise.reject(new Error('not to be asked')) };
+    const surroundings = { environment: {}, findProgram: () => undefined };
+    const gone = new AbortController().signal;
+    const call = {
+      program: CLAUDE_CODE,
+      input: JSON.stringify(start),
+      agent: undefined,
+      client,
+      pid: 77,
+      surroundings,
+    };
+    expect(await runHook({ ...call, gone })).toEqual(QUIET);
+    expect(asked).toEqual([]);
+  });
+
+  test('it is quiet when the agent is unknown', async () => {
+    const { run } = daemon({ 'session-register': [new CallFailed('NO_SUCH_AGENT', 404, 'no')] });
+    expect(await run(CLAUDE_CODE, start)).toEqual(QUIET);
+  });
+});

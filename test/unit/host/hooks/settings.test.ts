@@ -1,0 +1,156 @@
+import { execFile } from 'node:child_process';
+import { mkdir, readFile, readdir, stat, symlink, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { describe, expect, test } from 'vitest';
+import { CLAUDE_CODE, CODEX } from '../../../../src/host/hooks/programs.ts';
+import {
+  changedText,
+  codexNotices,
+  hookCommand,
+  isHookCommand,
+  readSettings,
+  SettingsRefused,
+  withHooks,
+  withoutHooks,
+  writeSettings,
+} from '../../../../src/host/hooks/settings.ts';
+import { BASH, neededProgram } from '../../../support/programs.ts';
+import { temporaryFolder } from '../../../support/temporary-folder.ts';
+
+const OURS = hookCommand({ program: 'claude-code', node: '/usr/bin/node', main: '/opt/poste/main.js' });
+const THEIRS = {
+  model: 'opus',
+  permissions: { allow: ['Bash(git:*)'] },
+  hooks: {
+    Stop: [{ hooks: [{ type: 'command', command: 'say done' }] }],
+    PreToolUse: [{ matcher: 'Bash', hooks: [{ type: 'command', command: 'poste hooks run claude-code' }] }],
+    Notification: [],
+  },
+};
+
+describe('hooks in settings', () => {
+  test('Claude Code gets four hooks; the one at Stop wakes from the background', () => {
+    expect(withHooks({}, CLAUDE_CODE, OURS)).toEqual({
+      hooks: {
+        SessionStart: [{ hooks: [{ type: 'command', command: OURS, timeout: 10 }] }],
+        UserPromptSubmit: [{ hooks: [{ type: 'command', command: OURS, timeout: 10 }] }],
+        Stop: [{ hooks: [{ type: 'command', command: OURS, timeout: 86_400, async: true, asyncRewake: true }] }],
+        SessionEnd: [{ hooks: [{ type: 'command', command: OURS, timeout: 10 }] }],
+      },
+    });
+  });
+
+  test('Codex gets three, and its SessionEnd no more time than Codex gives', () => {
+    const { hooks } = withHooks({}, CODEX, 'c') as { hooks: Record<string, unknown> };
+    expect(Object.keys(hooks)).toEqual(['SessionStart', 'UserPromptSubmit', 'SessionEnd']);
+    expect(hooks['SessionEnd']).toEqual([{ hooks: [{ type: 'command', command: 'c', timeout: 3 }] }]);
+  });
+
+  test('everything else stays, in its order', () => {
+    const after = withHooks(THEIRS, CLAUDE_CODE, OURS) as typeof THEIRS;
+    expect(Object.keys(after)).toEqual(['model', 'permissions', 'hooks']);
+    expect(after.hooks.Stop[0]).toEqual(THEIRS.hooks.Stop[0]);
+    expect(after.hooks.PreToolUse).toEqual(THEIRS.hooks.PreToolUse);
+    expect(after.hooks.Notification).toEqual([]);
+  });
+
+  test('installing again, also from elsewhere and for another agent, leaves one of each', () => {
+    const elsewhere = hookCommand({ program: 'claude-code', node: '/n', main: '/m', agent: 'x', home: "/it's" });
+    const twice = withHooks(withHooks(THEIRS, CLAUDE_CODE, elsewhere), CLAUDE_CODE, OURS);
+    expect(twice).toEqual(withHooks(THEIRS, CLAUDE_CODE, OURS));
+  });
+
+  test('uninstalling takes exactly ours, also out of a group that others share', () => {
+    expect(withoutHooks(withHooks(THEIRS, CLAUDE_CODE, OURS), CLAUDE_CODE)).toEqual(THEIRS);
+    expect(withoutHooks(withHooks({}, CLAUDE_CODE, OURS), CLAUDE_CODE)).toEqual({});
+    const shared = { hooks: { Stop: [{ matcher: '*', hooks: [{ command: OURS }, { command: 'say done' }] }] } };
+    const left = { hooks: { Stop: [{ matcher: '*', hooks: [{ command: 'say done' }] }] } };
+    expect(withoutHooks(shared, CLAUDE_CODE)).toEqual(left);
+    expect(withoutHooks(shared, CODEX)).toEqual(shared);
+  });
+
+  test.each([
+    [[], 'is no JSON object'],
+    [{ hooks: [] }, 'has "hooks" that are no object'],
+    [{ hooks: { Stop: {} } }, 'has hooks of Stop that are no list'],
+    [{ hooks: { Stop: ['say done'] } }, 'has a hook of Stop that is no'],
+  ])('settings of another shape are refused: %j', (settings, why) => {
+    expect(() => withHooks(settings, CLAUDE_CODE, OURS)).toThrow(SettingsRefused);
+    expect(() => withHooks(settings, CLAUDE_CODE, OURS)).toThrow(why);
+  });
+});
+
+describe('the command of a hook', () => {
+  test('is known whatever it holds', () => {
+    const command = { node: "/o'clock/node", main: '/a b/main.js', agent: 'x', home: '/h' };
+    expect(isHookCommand(hookCommand({ program: 'codex', ...command }), 'codex')).toBe(true);
+    expect(isHookCommand(hookCommand({ program: 'codex', ...command }), 'claude-code')).toBe(false);
+    expect(isHookCommand('poste hooks run codex', 'codex')).toBe(false);
+  });
+
+  test.for(['sh', 'bash'])(
+    'runs in %s with every word whole, and does nothing when Poste is gone',
+    async (name, context) => {
+      const shell = name === 'bash' ? neededProgram(context, BASH) : name;
+      const folder = join(await temporaryFolder(), "it's $HOME");
+      await mkdir(folder);
+      const main = join(folder, 'main.mjs');
+      await writeFile(main, 'console.log(JSON.stringify([process.argv.slice(2), process.env.POSTE_HOME]))');
+      const given = { program: 'codex', node: process.execPath, agent: 'x', home: folder } as const;
+      const run = async (command: string): Promise<string> =>
+        (await promisify(execFile)(shell, ['-c', command])).stdout;
+      expect(JSON.parse(await run(hookCommand({ ...given, main })))).toEqual([
+        ['hooks', 'run', 'codex', '--agent', 'x'],
+        folder,
+      ]);
+      expect(await run(hookCommand({ ...given, main: `${main}.gone` }))).toBe('');
+      expect(await run(hookCommand({ ...given, main, node: '/no/such/node' }))).toBe('');
+    },
+  );
+});
+
+describe('a settings file', () => {
+  test('is replaced as a whole, with its mode and indentation, and a copy of what it was', async () => {
+    const folder = await temporaryFolder();
+    const real = join(folder, 'real.json');
+    const link = join(folder, 'settings.json');
+    await writeFile(real, '{\n\t"a": 1\n}\n', { mode: 0o640 });
+    await symlink(real, link);
+    const file = readSettings(link);
+    const text = changedText(file, { a: 1, b: 2 });
+    expect(text).toBe('{\n\t"a": 1,\n\t"b": 2\n}\n');
+    const backups = [await writeSettings(file, text ?? '', 0), await writeSettings(file, text ?? '', 0)];
+    expect(backups).toEqual([`${real}.before-poste-19700101T000000Z`, `${real}.before-poste-19700101T000000Z-2`]);
+    expect(await readFile(backups[0] ?? '', 'utf8')).toBe(file.text);
+    expect(await readFile(link, 'utf8')).toBe(text);
+    expect((await stat(real)).mode & 0o777).toBe(0o640);
+    expect(await readdir(folder)).toHaveLength(4);
+    expect(changedText(readSettings(link), { a: 1, b: 2 })).toBeUndefined();
+  });
+
+  test('is made, with its folder, when there is none', async () => {
+    const path = join(await temporaryFolder(), 'new', 'settings.json');
+    expect(await writeSettings(readSettings(path), '{}\n', 0)).toBeNull();
+    expect((await stat(path)).mode & 0o777).toBe(0o600);
+  });
+
+  test('is refused when it is no JSON or cannot be read', async () => {
+    const folder = await temporaryFolder();
+    await writeFile(join(folder, 'broken.json'), '{"a": 1,}');
+    expect(() => readSettings(join(folder, 'broken.json'))).toThrow(new SettingsRefused('is no JSON'));
+    expect(() => readSettings(folder)).toThrow('cannot be read (EISDIR)');
+  });
+});
+
+describe('the config of Codex', () => {
+  test('is told when it turns hooks off, and refused when it is broken', async () => {
+    const folder = await temporaryFolder();
+    expect(codexNotices(folder)).toHaveLength(1);
+    const config = join(folder, 'config.toml');
+    await writeFile(config, '[features]\nhooks = false\n');
+    expect(codexNotices(folder)[0]).toContain('set hooks = true');
+    await writeFile(config, 'model = "o"\n[features\n');
+    expect(() => codexNotices(folder)).toThrow('config.toml, line 2, is no TOML');
+  });
+});

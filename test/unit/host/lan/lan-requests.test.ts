@@ -1,0 +1,314 @@
+/** What the listener answers to each caller: hops, strangers, and bytes that no client would send. */
+import { randomBytes } from 'node:crypto';
+import { connect } from 'node:net';
+import { describe, expect, test } from 'vitest';
+import { wireOf } from '../../../../src/host/outbox/outbox.ts';
+import { rotateOwnKey } from '../../../../src/host/peers/identity.ts';
+import { setAddress, unpair } from '../../../../src/host/peers/peers.ts';
+import { signerFromSeed } from '../../../../src/protocol/ed25519.ts';
+import {
+  type LanHost,
+  inviteAt,
+  openLanHost,
+  outboxRowsOf,
+  pairedLanHosts,
+  quarantineOf,
+  until,
+} from '../../../support/lan-hosts.ts';
+import { type Answer, ask, hop, keyOf, signerOf } from '../../../support/lan-requests.ts';
+import { accepted, addAgents, send } from '../../../support/mail-context.ts';
+import { callingAddress } from '../../../support/loopback.ts';
+
+const AGENTS = { method: 'GET', target: '/v1/lan/agents' };
+const ITEMS = { method: 'POST', target: '/v1/lan/items' };
+
+describe('a hop', () => {
+  test('of a paired host is answered; of another, for another, or at another time it is not', async () => {
+    const [here, there] = await pairedLanHosts();
+    const good = { signer: signerOf(there), called: keyOf(here), ...AGENTS };
+    expect(await hop(here, good)).toMatchObject({ status: 200, document: { agents: [] } });
+    const stranger = signerFromSeed(randomBytes(32));
+    expect(await hop(here, { ...good, signer: stranger })).toMatchObject({
+      status: 401,
+      document: { code: 'NOT_ENROLLED' },
+    });
+    // As a host that was called could show it to the next.
+    expect(await hop(here, { ...good, called: keyOf(there) })).toMatchObject({
+      status: 401,
+      document: { code: 'BAD_SIGNATURE' },
+    });
+    const late = await hop(here, { ...good, nowMs: Date.now() - 301_000 });
+    expect(late).toMatchObject({ status: 401, document: { code: 'CLOCK_SKEW', now: expect.any(Number) } });
+    expect(await hop(here, { ...good, nowMs: Date.now() + 310_000 })).toMatchObject({ status: 401 });
+    expect(await hop(here, { ...good, target: '/v1/lan/agents?all' })).toMatchObject({ status: 200 });
+    const unsigned = await ask(here, 'GET', '/v1/lan/agents', {}, '');
+    expect(unsigned).toMatchObject({ status: 401, document: { code: 'BAD_SIGNATURE' } });
+    const enc = { signer: stranger, called: keyOf(here), method: 'POST', target: '/v1/lan/enc-key', body: {} };
+    expect(await hop(here, enc)).toMatchObject({ status: 401, document: { code: 'NOT_ENROLLED' } });
+  });
+
+  test('of a host that was let go is a stranger’s', async () => {
+    const [here, there] = await pairedLanHosts();
+    await unpair(here.context, 'there');
+    await inviteAt(here);
+    const asked = { signer: signerOf(there), called: keyOf(here), ...AGENTS };
+    expect(await hop(here, asked)).toMatchObject({ status: 401, document: { code: 'NOT_ENROLLED' } });
+  });
+
+  test('for a retired key of the called host is taken; by a retired key of the caller it is not', async () => {
+    const [here, there] = await pairedLanHosts();
+    const [oldHere, oldThere] = [keyOf(here), signerOf(there)];
+    await rotateOwnKey(here.context);
+    expect(await hop(here, { signer: oldThere, called: oldHere, ...AGENTS })).toMatchObject({ status: 200 });
+    // As long as what was sealed to its retired keys opens.
+    here.clock.aheadMs = 60 * 86_400_000;
+    const late = { signer: oldThere, nowMs: Date.now() + here.clock.aheadMs, ...AGENTS };
+    expect(await hop(here, { ...late, called: oldHere })).toMatchObject({
+      status: 401,
+      document: { code: 'BAD_SIGNATURE' },
+    });
+    expect(await hop(here, { ...late, called: keyOf(here), from: '127.0.0.8' })).toMatchObject({ status: 200 });
+    here.clock.aheadMs = 0;
+    await rotateOwnKey(there.context);
+    await until(here, async () => {
+      const { status } = await hop(here, { signer: signerOf(there), called: keyOf(here), ...AGENTS });
+      return status === 200 ? true : undefined;
+    });
+    expect(await hop(here, { signer: oldThere, called: keyOf(here), ...AGENTS })).toMatchObject({ status: 401 });
+  });
+});
+
+describe('items', () => {
+  test('are accepted, duplicate, quarantined or rejected, each for itself and once', async () => {
+    const [here, there] = await pairedLanHosts();
+    await addAgents(here.context, ['eve']);
+    await addAgents(there.context, ['bob']);
+    await setAddress(here.context, 'there', '127.0.0.1:1');
+    for (const subject of ['one', 'two']) {
+      accepted(await send(here.context, 'eve', { to: ['bob@there'], subject }));
+    }
+    const rows = await outboxRowsOf(here);
+    const items = await here.context.store.read((reader) =>
+      rows.map(({ kind, itemId, rowId }) => ({
+        kind,
+        item_id: itemId,
+        wire_b64: wireOf(reader, rowId).toString('base64'),
+      })),
+    );
+    const [first, second] = items;
+    if (!first || !second) throw new Error('there are two rows');
+    const tampered = Buffer.from(second.wire_b64, 'base64').toString().replace('"two"', '"owt"');
+    const asked = { signer: signerOf(here), called: keyOf(there), ...ITEMS };
+    const body = {
+      items: [
+        first,
+        first,
+        { ...second, wire_b64: Buffer.from(tampered).toString('base64') },
+        { ...second, wire_b64: 'QR==' },
+        { kind: 'parcel', item_id: 'x', wire_b64: 'AAAA' },
+        'nothing',
+      ],
+    };
+    const answer = await hop(there, { ...asked, body });
+    expect(answer).toMatchObject({
+      status: 200,
+      document: {
+        results: [
+          { item_id: first.item_id, status: 'accepted' },
+          { item_id: first.item_id, status: 'duplicate' },
+          { item_id: second.item_id, status: 'quarantined' },
+          { item_id: second.item_id, status: 'rejected:malformed' },
+          { item_id: 'x', status: 'rejected:malformed' },
+          { item_id: null, status: 'rejected:malformed' },
+        ],
+      },
+    });
+    // The same items again.
+    expect(await hop(there, { ...asked, body })).toMatchObject({
+      document: { results: [{ status: 'duplicate' }, { status: 'duplicate' }, { status: 'quarantined' }, {}, {}, {}] },
+    });
+    expect(await quarantineOf(there)).toMatchObject([{ reason: 'bad-signature' }]);
+    expect(await hop(there, { ...asked, body: { items: [second] } })).toMatchObject({
+      document: { results: [{ status: 'accepted' }] },
+    });
+    for (const broken of [{}, { items: [] }, { items: Array.from({ length: 201 }, () => first) }]) {
+      expect(await hop(there, { ...asked, body: broken })).toMatchObject({ status: 400 });
+    }
+  });
+
+  test('of a stranger go into quarantine, whoever signed them', async () => {
+    const [here, there] = await pairedLanHosts();
+    const item = { kind: 'envelope', item_id: 'a', wire_b64: Buffer.from('{}').toString('base64') };
+    const stranger = signerFromSeed(randomBytes(32));
+    const answer = await hop(here, { signer: stranger, called: keyOf(here), ...ITEMS, body: { items: [item] } });
+    expect(answer).toMatchObject({ status: 200, document: { results: [{ item_id: 'a', status: 'quarantined' }] } });
+    expect(await quarantineOf(here)).toMatchObject([{ senderPubkey: stranger.publicKey, peerId: null }]);
+    expect(await quarantineOf(there)).toEqual([]);
+  });
+});
+
+describe('a rotation', () => {
+  test('of a paired host that no canonical form carries is refused, as one that nobody signed', async () => {
+    const [here, there] = await pairedLanHosts();
+    const rec = { v: 1, type: 'host-rotation', old_pubkey: keyOf(there), new_pubkey: keyOf(here), iat: 1 };
+    const sig = 'A'.repeat(86) + '==';
+    const rotation = { rec: { ...rec, more: '\ud800' }, old_sig: sig, new_sig: sig };
+    const answer = await ask(here, 'POST', '/v1/lan/rotate', {}, JSON.stringify({ rotation }));
+    expect(answer).toMatchObject({ status: 403, document: { code: 'ENROL_REFUSED' } });
+  });
+});
+
+describe('strangers', () => {
+  test('are heard sixty times a minute from one address; paired hosts are not counted with them', async () => {
+    const [here, there] = await pairedLanHosts();
+    const hello = (): Promise<Answer> => ask(here, 'GET', '/v1/lan/hello', { connection: 'close' }, '', '127.0.0.3');
+    const first: number[] = [];
+    for (let asked = 0; asked < 61; asked++) first.push((await hello()).status);
+    expect(first).toEqual([...Array.from({ length: 60 }, () => 200), 429]);
+    const peer = { signer: signerOf(there), called: keyOf(here), ...AGENTS, from: '127.0.0.3' };
+    expect(await hop(here, peer)).toMatchObject({ status: 200 });
+    here.clock.aheadMs = 60_000;
+    expect(await hello()).toMatchObject({ status: 200 });
+  });
+
+  test('who name a paired host falsely are counted as strangers from then on', async () => {
+    const [here, there] = await pairedLanHosts();
+    const lie = { signer: signerOf(there), called: keyOf(there), ...AGENTS, from: '127.0.0.4' };
+    for (let asked = 0; asked < 61; asked++) expect(await hop(here, lie)).toMatchObject({ status: 401 });
+    expect(await hop(here, lie)).toMatchObject({ status: 429 });
+    const peer = { signer: signerOf(there), called: keyOf(here), ...AGENTS };
+    expect(await hop(here, peer)).toMatchObject({ status: 200 });
+  });
+
+  test('have 64 connections from one address: the next takes the place of the idlest', async () => {
+    const here = await openLanHost('here');
+    await inviteAt(here);
+    const open: Connection[] = [];
+    for (let at = 0; at < 64; at++) open.push(await connected(here));
+    expect(await ask(here, 'GET', '/v1/lan/hello', { connection: 'close' }, '')).toMatchObject({ status: 200 });
+    expect(await open[0]?.closed).toBe('');
+    expect(open.filter(({ socket }) => socket.destroyed)).toHaveLength(1);
+    for (const each of open) each.socket.destroy();
+    await Promise.all(open.map((each) => each.closed));
+  });
+
+  test('who open all the connections there may be from eight addresses keep no paired host out', async () => {
+    const [here, there] = await pairedLanHosts();
+    const strangers: Connection[] = [];
+    for (let at = 0; at < 8; at++) {
+      const from = `127.0.1.${at}`;
+      strangers.push(...(await Promise.all(Array.from({ length: 64 }, () => connected(here, from)))));
+    }
+    const asked = { signer: signerOf(there), called: keyOf(here), ...AGENTS };
+    expect(await hop(here, { ...asked, from: '127.0.0.9' })).toMatchObject({ status: 200 });
+    expect(await hop(here, asked)).toMatchObject({ status: 200 });
+    for (const each of strangers) each.socket.destroy();
+    await Promise.all(strangers.map((each) => each.closed));
+  });
+});
+
+interface Connection {
+  socket: ReturnType<typeof connect>;
+  closed: Promise<string>;
+}
+
+function connected({ lan }: LanHost, localAddress = '127.0.0.1'): Promise<Connection> {
+  return new Promise((resolve) => {
+    const socket = connect({ port: lan.port ?? 0, host: '127.0.0.1', localAddress: callingAddress(localAddress) });
+    const closed = new Promise<string>((done) => {
+      let said = '';
+      socket.on('data', (chunk: Buffer) => {
+        said += chunk.toString('latin1');
+      });
+      socket.on('error', () => undefined);
+      socket.on('close', () => done(said));
+    });
+    socket.on('connect', () => resolve({ socket, closed }));
+  });
+}
+
+/** What comes back until the host ends the connection, which it must. */
+async function exchanged(host: LanHost, bytes: string): Promise<string> {
+  const { socket, closed } = await connected(host);
+  socket.write(Buffer.from(bytes, 'latin1'));
+  const late = setTimeout(() => socket.destroy(new Error('late')), 10_000);
+  const said = await closed;
+  clearTimeout(late);
+  return said;
+}
+
+describe('framing', () => {
+  const HEAD = 'host: x\r\nconnection: close\r\n';
+  const cases: [what: string, bytes: string, status: number | null][] = [
+    ['a good request', `GET /v1/lan/hello HTTP/1.1\r\n${HEAD}\r\n`, 200],
+    [
+      'a chunked body',
+      `POST /v1/lan/pair HTTP/1.1\r\n${HEAD}transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n`,
+      411,
+    ],
+    ['no length', `POST /v1/lan/pair HTTP/1.1\r\n${HEAD}\r\n`, 411],
+    ['two lengths', `POST /v1/lan/pair HTTP/1.1\r\n${HEAD}content-length: 2\r\ncontent-length: 3\r\n\r\n{}`, 400],
+    [
+      'a length and chunks',
+      `POST /v1/lan/pair HTTP/1.1\r\n${HEAD}content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n`,
+      400,
+    ],
+    ['a negative length', `POST /v1/lan/pair HTTP/1.1\r\n${HEAD}content-length: -2\r\n\r\n{}`, 400],
+    ['a repeated host', `GET /v1/lan/hello HTTP/1.1\r\n${HEAD}host: y\r\n\r\n`, 400],
+    ['a repeated header of the hop', `GET /v1/lan/agents HTTP/1.1\r\n${HEAD}x-mail-ts: 1\r\nX-Mail-Ts: 2\r\n\r\n`, 400],
+    ['too long a body', `POST /v1/lan/pair HTTP/1.1\r\n${HEAD}content-length: 8193\r\n\r\n`, 413],
+    ['far too long a body', `POST /v1/lan/items HTTP/1.1\r\n${HEAD}content-length: 8388609\r\n\r\n`, 413],
+    ['a body where none belongs', `GET /v1/lan/hello HTTP/1.1\r\n${HEAD}content-length: 2\r\n\r\n{}`, 413],
+    ['too long a head', `GET /v1/lan/hello HTTP/1.1\r\n${HEAD}x: ${'y'.repeat(10_000)}\r\n\r\n`, 431],
+    ['a target with a fragment', `GET /v1/lan/hello#x HTTP/1.1\r\n${HEAD}\r\n`, 400],
+    ['a target beyond ASCII', `GET /v1/lan/hell\u00f6 HTTP/1.1\r\n${HEAD}\r\n`, 400],
+    ['another route', `GET /v1/relay/info HTTP/1.1\r\n${HEAD}\r\n`, 404],
+    ['another path', `GET /v1/lan/../lan/hello HTTP/1.1\r\n${HEAD}\r\n`, 404],
+    ['another method', `PUT /v1/lan/hello HTTP/1.1\r\n${HEAD}content-length: 0\r\n\r\n`, 405],
+    ['no HTTP', 'hello\r\n\r\n', 400],
+    ['half a body', `POST /v1/lan/pair HTTP/1.1\r\n${HEAD}content-length: 2\r\n\r\n[]`, 400],
+    ['a broken body', `POST /v1/lan/pair HTTP/1.1\r\n${HEAD}content-length: 3\r\n\r\n{"a`, 400],
+    ['a body that is no UTF-8', `POST /v1/lan/rotate HTTP/1.1\r\n${HEAD}content-length: 4\r\n\r\n{"\xff"`, 400],
+  ];
+
+  test('that is wrong is refused, and the connection ends', async () => {
+    const here = await openLanHost('here');
+    await inviteAt(here);
+    for (const [what, bytes, status] of cases) {
+      const said = await exchanged(here, bytes);
+      expect({ what, status: Number(/^HTTP\/1\.1 (\d{3})/.exec(said)?.[1]) }).toEqual({ what, status });
+    }
+    const put = await exchanged(here, `PUT /v1/lan/hello HTTP/1.1\r\n${HEAD}content-length: 0\r\n\r\n`);
+    expect(put.toLowerCase()).toContain('\r\nallow: get\r\n');
+    const smuggled = await exchanged(
+      here,
+      `POST /v1/lan/pair HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\nGET /v1/lan/hello HTTP/1.1\r\n${HEAD}\r\n`,
+    );
+    expect(smuggled).not.toContain('"version"');
+  });
+
+  test('of several requests at once: each is answered, in their order', async () => {
+    const here = await openLanHost('here');
+    await inviteAt(here);
+    const said = await exchanged(
+      here,
+      `GET /v1/lan/hello HTTP/1.1\r\nhost: x\r\n\r\nGET /v1/lan/agents HTTP/1.1\r\nhost: x\r\n\r\nGET /v1/lan/hello HTTP/1.1\r\n${HEAD}\r\n`,
+    );
+    expect([...said.matchAll(/HTTP\/1\.1 (\d{3})/g)].map(([, status]) => status)).toEqual(['200', '401', '200']);
+  });
+
+  test('a body that never comes ends with its connection, and holds up no stop', async () => {
+    const here = await openLanHost('here');
+    await inviteAt(here);
+    const { socket, closed } = await connected(here);
+    socket.write(`POST /v1/lan/pair HTTP/1.1\r\n${HEAD}content-length: 100\r\n\r\n{`);
+    await ask(here, 'GET', '/v1/lan/hello', { connection: 'close' }, '');
+    socket.resetAndDestroy();
+    await closed;
+    const slow = await connected(here);
+    slow.socket.write(`POST /v1/lan/pair HTTP/1.1\r\n${HEAD}content-length: 100\r\n\r\n{`);
+    await ask(here, 'GET', '/v1/lan/hello', { connection: 'close' }, '');
+    await here.down();
+    expect(await slow.closed).toBe('');
+  });
+});

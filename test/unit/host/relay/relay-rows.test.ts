@@ -1,0 +1,308 @@
+import { expect, test } from 'vitest';
+import type { Address, MessageRef, OutboxRow, RelayRow } from '../../../../src/host/core/rows.ts';
+import { addOutboxRow } from '../../../../src/host/outbox/outbox-rows.ts';
+import { afterAttempt } from '../../../../src/host/outbox/outbox.ts';
+import type { ItemId } from '../../../../src/protocol/names.ts';
+import { addPeer } from '../../../support/mail-context.ts';
+import { acceptance } from '../../../support/outbox-rows.ts';
+import {
+  type RelayScope,
+  addToEnrolment,
+  cursorIn,
+  dropEnrolment,
+  enrolmentIn,
+  enterEpoch,
+  noteSeenKey,
+  noteSendersIat,
+  noteSpeaksV2,
+  pinRelay,
+  positionIn,
+  putCursor,
+  putEnrolment,
+  putPosition,
+  rewindPosition,
+  unpinRelay,
+} from '../../../../src/host/relay/relay-rows.ts';
+import { alice, hostNamed, relay } from '../../../support/hosts.ts';
+import { type TestContext, testContext } from '../../../support/test-context.ts';
+
+const url = 'https://relay.example';
+const another = hostNamed('another-relay').key;
+const scope: RelayScope = { relayPubkey: relay.key, epoch: 'FIRST' as never, hostPubkey: alice.key };
+const known = {
+  checkedAtMs: 0,
+  authorizedBy: 'host-key' as const,
+  account: null,
+  isCrowded: false,
+  validUntilMs: null,
+  encKey: null,
+  senders: null,
+};
+
+function pinned(context: TestContext): Promise<RelayRow> {
+  return context.store.transact((tx) => {
+    const row = { ...pinRelay(tx, context, { url, pubkey: relay.key, proof: null }), epoch: scope.epoch };
+    tx.put('relay', [], row);
+    return row;
+  });
+}
+
+test('a key that the former relay showed is not held against the one that the owner set meanwhile', async () => {
+  const context = await testContext();
+  const asked = await pinned(context);
+  await context.store.transact((tx) => {
+    pinRelay(tx, context, { url, pubkey: another, proof: null });
+    noteSeenKey(tx, context, asked, another);
+  });
+  expect(await context.store.read((reader) => reader.get('relay'))).toMatchObject({ pubkey: another, seenKey: null });
+});
+
+test('what follows an enrolment does not bring back one that was dropped', async () => {
+  const context = await testContext();
+  await pinned(context);
+  const encKey = { encPub: 'x', at: 1, checkedAtMs: 1 };
+  await context.store.transact((tx) => {
+    putEnrolment(tx, scope, known);
+    addToEnrolment(tx, scope, { ...known, encKey });
+  });
+  expect(await context.store.read((reader) => enrolmentIn(reader, scope))).toMatchObject({ encKey });
+  await context.store.transact((tx) => {
+    dropEnrolment(tx, scope);
+    addToEnrolment(tx, scope, { ...known, encKey });
+  });
+  expect(await context.store.read((reader) => enrolmentIn(reader, scope))).toBeUndefined();
+});
+
+test('receiving host rule 7: on a rewind received-through goes back to 0, and the host is not known there any more', async () => {
+  const context = await testContext();
+  await pinned(context);
+  await context.store.transact(async (tx) => {
+    putEnrolment(tx, scope, known);
+    putPosition(tx, context, scope, 70);
+    expect(positionIn(tx, scope)).toBe(70);
+    await rewindPosition(tx, context, scope);
+  });
+  expect(await context.store.read((reader) => positionIn(reader, scope))).toBe(0);
+  expect(await context.store.read((reader) => enrolmentIn(reader, scope))).toBeUndefined();
+});
+
+test('receiving host rule 8: in another epoch the position begins at 0, and again in the first when that comes back', async () => {
+  const context = await testContext();
+  await pinned(context);
+  const second = { ...scope, epoch: 'SECOND' as never };
+  const enter = (to: RelayScope): Promise<boolean> => context.store.transact((tx) => enterEpoch(tx, context, to));
+  await context.store.transact((tx) => putPosition(tx, context, scope, 70));
+  expect(await enter(scope)).toBe(false);
+  expect(await context.store.read((reader) => positionIn(reader, scope))).toBe(70);
+  expect(await enter(second)).toBe(true);
+  expect(await context.store.read((reader) => positionIn(reader, second))).toBe(0);
+  await context.store.transact((tx) => putPosition(tx, context, second, 80));
+  expect(await enter(scope)).toBe(true);
+  expect(await context.store.read((reader) => positionIn(reader, scope))).toBe(0);
+  // What was still under way for the former epoch changes nothing.
+  await context.store.transact((tx) => putPosition(tx, context, second, 90));
+  expect(await context.store.read((reader) => positionIn(reader, second))).toBe(0);
+});
+
+function relayOf(context: TestContext): Promise<RelayRow | undefined> {
+  return context.store.read((reader) => reader.get('relay'));
+}
+
+test('a relay that is set again under its key keeps since when, its epoch and the iat of its list', async () => {
+  const context = await testContext();
+  const first = await pinned(context);
+  context.clock.nowMs += 1000;
+  await context.store.transact((tx) => {
+    noteSendersIat(tx, relay.key, 70);
+    noteSeenKey(tx, context, { url, pubkey: relay.key }, another);
+  });
+  await context.store.transact((tx) => void pinRelay(tx, context, { url: `${url}/b`, pubkey: relay.key, proof: null }));
+  expect(await relayOf(context)).toEqual({
+    url: `${url}/b`,
+    pubkey: relay.key,
+    proof: null,
+    pinnedAtMs: first.pinnedAtMs,
+    seenKey: null,
+    epoch: scope.epoch,
+    sendersIatMs: 70,
+  });
+});
+
+test('a relay of another key is in no epoch yet, and takes no list that is older than the last', async () => {
+  const context = await testContext();
+  expect((await pinned(context)).sendersIatMs).toBe(0);
+  await context.store.transact((tx) => noteSendersIat(tx, relay.key, 70));
+  context.clock.nowMs += 1000;
+  await context.store.transact((tx) => void pinRelay(tx, context, { url, pubkey: another, proof: null }));
+  expect(await relayOf(context)).toMatchObject({ pinnedAtMs: context.nowMs(), epoch: null, sendersIatMs: 70 });
+});
+
+test('a relay that is set and one that is unset are told to the daemon, after the commit', async () => {
+  const context = await testContext();
+  const told = { type: 'relay-changed' };
+  await pinned(context);
+  expect(context.told).toEqual([told]);
+  const dropped = await context.store.transact((tx) => unpinRelay(tx, context));
+  expect(dropped?.pubkey).toBe(relay.key);
+  expect(context.told).toEqual([told, told]);
+  expect(await context.store.transact((tx) => unpinRelay(tx, context))).toBeUndefined();
+  expect(context.told).toEqual([told, told]);
+});
+
+test('nothing is kept of a relay that is unset', async () => {
+  const context = await testContext();
+  await pinned(context);
+  await context.store.transact((tx) => {
+    putEnrolment(tx, scope, known);
+    putPosition(tx, context, scope, 70);
+  });
+  await context.store.transact((tx) => unpinRelay(tx, context));
+  expect(await relayOf(context)).toBeUndefined();
+  expect(await context.store.read((reader) => enrolmentIn(reader, scope))).toBeUndefined();
+  expect(await context.store.read((reader) => positionIn(reader, scope))).toBe(0);
+});
+
+test('a relay of version 1 that speaks v2 is told everything again, and its position stays', async () => {
+  const context = await testContext();
+  const v1 = { ...(await pinned(context)), isV1: true as const };
+  const ofAnother = { ...scope, relayPubkey: another };
+  await context.store.transact(async (tx) => {
+    tx.put('relay', [], v1);
+    putEnrolment(tx, scope, known);
+    tx.put('relayEnrolment', [another, scope.epoch, alice.key], known);
+    putPosition(tx, context, scope, 70);
+    await noteSpeaksV2(tx, another);
+  });
+  expect(await relayOf(context)).toHaveProperty('isV1', true);
+  await context.store.transact((tx) => noteSpeaksV2(tx, relay.key));
+  expect(await relayOf(context)).not.toHaveProperty('isV1');
+  expect(await context.store.read((reader) => enrolmentIn(reader, scope))).toBeUndefined();
+  expect(await context.store.read((reader) => enrolmentIn(reader, ofAnother))).toEqual(known);
+  expect(await context.store.read((reader) => positionIn(reader, scope))).toBe(70);
+  // It is not the first time any more: what it was told since stays known.
+  await context.store.transact(async (tx) => {
+    putEnrolment(tx, scope, known);
+    await noteSpeaksV2(tx, relay.key);
+  });
+  expect(await context.store.read((reader) => enrolmentIn(reader, scope))).toEqual(known);
+});
+
+test('relay key pinning: the first time that another key was shown is kept, and one that was asked elsewhere shows nothing', async () => {
+  const context = await testContext();
+  const { pubkey } = await pinned(context);
+  const note = (asked: { url: string; pubkey: typeof pubkey }, key: typeof pubkey): Promise<void> =>
+    context.store.transact((tx) => noteSeenKey(tx, context, asked, key));
+  await note({ url: 'https://former.example', pubkey }, another);
+  await note({ url, pubkey: hostNamed('former-relay').key }, another);
+  expect(await relayOf(context)).toMatchObject({ seenKey: null });
+  const atMs = context.nowMs();
+  await note({ url, pubkey }, another);
+  context.clock.nowMs += 1000;
+  await note({ url, pubkey }, another);
+  expect(await relayOf(context)).toMatchObject({ seenKey: { pubkey: another, atMs } });
+  const third = hostNamed('third-relay').key;
+  await note({ url, pubkey }, third);
+  expect(await relayOf(context)).toMatchObject({ seenKey: { pubkey: third, atMs: atMs + 1000 } });
+});
+
+test('sender allowlist: the iat of a list is never noted lower, nor for another relay', async () => {
+  const context = await testContext();
+  await pinned(context);
+  const note = (key: typeof another, iatMs: number): Promise<void> =>
+    context.store.transact((tx) => noteSendersIat(tx, key, iatMs));
+  await note(relay.key, 70);
+  await note(relay.key, 69);
+  await note(another, 90);
+  expect(await relayOf(context)).toMatchObject({ sendersIatMs: 70 });
+  await note(relay.key, 71);
+  expect(await relayOf(context)).toMatchObject({ sendersIatMs: 71 });
+});
+
+test('in a new epoch what was known of others goes too, and another relay changes no epoch', async () => {
+  const context = await testContext();
+  await pinned(context);
+  const second = { ...scope, epoch: 'SECOND' as never };
+  const ofAnother = { ...second, relayPubkey: another };
+  await context.store.transact((tx) => {
+    putEnrolment(tx, scope, known);
+    tx.put('relayEnrolment', [another, second.epoch, alice.key], known);
+    tx.put('relayPosition', [another, second.epoch, alice.key], { receivedThrough: 3, atMs: 0 });
+  });
+  expect(await context.store.transact((tx) => enterEpoch(tx, context, ofAnother))).toBe(false);
+  expect(await relayOf(context)).toMatchObject({ epoch: scope.epoch });
+  expect(await context.store.transact((tx) => enterEpoch(tx, context, second))).toBe(true);
+  expect(await relayOf(context)).toMatchObject({ epoch: second.epoch });
+  expect(await context.store.read((reader) => enrolmentIn(reader, scope))).toBeUndefined();
+  expect(await context.store.read((reader) => enrolmentIn(reader, ofAnother))).toBeUndefined();
+  expect(await context.store.read((reader) => positionIn(reader, ofAnother))).toBe(0);
+});
+
+test('nothing is noted of a relay or an epoch that is not the one in use', async () => {
+  const context = await testContext();
+  await pinned(context);
+  const others = [
+    { ...scope, relayPubkey: another },
+    { ...scope, epoch: 'SECOND' as never },
+  ];
+  await context.store.transact((tx) => {
+    for (const other of others) {
+      putEnrolment(tx, other, known);
+      putPosition(tx, context, other, 70);
+      putCursor(tx, context, other, 'c');
+    }
+  });
+  for (const other of others) {
+    expect(await context.store.read((reader) => enrolmentIn(reader, other))).toBeUndefined();
+    expect(await context.store.read((reader) => positionIn(reader, other))).toBe(0);
+    expect(await context.store.read((reader) => cursorIn(reader, other))).toBeNull();
+  }
+});
+
+test('the cursor of a relay of version 1 goes with its position', async () => {
+  const context = await testContext();
+  await pinned(context);
+  expect(await context.store.read((reader) => cursorIn(reader, scope))).toBeNull();
+  await context.store.transact((tx) => putCursor(tx, context, scope, 'c1'));
+  expect(await context.store.read((reader) => cursorIn(reader, scope))).toBe('c1');
+  expect(await context.store.read((reader) => positionIn(reader, scope))).toBe(0);
+  await context.store.transact((tx) => rewindPosition(tx, context, scope));
+  expect(await context.store.read((reader) => cursorIn(reader, scope))).toBeNull();
+});
+
+test('without a relay nothing is noted of one', async () => {
+  const context = await testContext();
+  await context.store.transact(async (tx) => {
+    noteSeenKey(tx, context, { url, pubkey: relay.key }, another);
+    noteSendersIat(tx, relay.key, 70);
+    await noteSpeaksV2(tx, relay.key);
+    expect(await enterEpoch(tx, context, scope)).toBe(false);
+    putPosition(tx, context, scope, 70);
+  });
+  expect(await relayOf(context)).toBeUndefined();
+  expect(await context.store.read((reader) => positionIn(reader, scope))).toBe(0);
+});
+
+test('every open row of every paired host takes note of a new epoch and of a rewind', async () => {
+  const context = await testContext();
+  await pinned(context);
+  const { peerId } = await addPeer(context, 'there');
+  const taken = acceptance(context.nowMs(), scope.epoch);
+  const rowId = await context.store.transact((tx) => {
+    const row = addOutboxRow(tx, context, {
+      kind: 'envelope',
+      itemId: 'm1' as ItemId,
+      ref: 'm1' as MessageRef,
+      peerId,
+      recipients: ['bob@there' as Address],
+      wire: Buffer.from('x'),
+    });
+    afterAttempt(tx, context, row.rowId, { type: 'relay-accepted', acceptance: taken, isVerified: true });
+    return row.rowId;
+  });
+  const row = (): Promise<OutboxRow | undefined> => context.store.read((reader) => reader.get('outbox', rowId));
+  expect((await row())?.nextAtMs).toBeGreaterThan(context.nowMs());
+  await context.store.transact((tx) => enterEpoch(tx, context, { ...scope, epoch: 'SECOND' as never }));
+  expect(await row()).toMatchObject({ state: 'relay-accepted', nextAtMs: context.nowMs() });
+  await context.store.transact((tx) => rewindPosition(tx, context, scope));
+  expect((await row())?.acceptance).toMatchObject({ mayBeLost: true });
+});

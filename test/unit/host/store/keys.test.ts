@@ -1,0 +1,54 @@
+import * as fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { PREFIX, endOfRange, keyBytes, keyParts } from '../../../../src/host/store/keys.ts';
+import type { AgentId } from '../../../../src/host/core/rows.ts';
+
+const text = fc
+  .string({ unit: 'grapheme', maxLength: 6 })
+  .filter((value) => value.isWellFormed() && !value.includes('\0'));
+const number = fc.oneof(fc.nat(300), fc.maxSafeNat());
+const key = fc.tuple(text, number);
+const bytesOf = ([agent, position]: [string, number]): Buffer => keyBytes('entry', [agent as AgentId, position]);
+
+describe('keys', () => {
+  test('no two tables share a prefix', () => {
+    expect(new Set(Object.values(PREFIX)).size).toBe(Object.keys(PREFIX).length);
+  });
+
+  test('sort as their parts do: text by its UTF-8 bytes, then the number', () => {
+    fc.assert(
+      fc.property(key, key, (one, other) => {
+        const byText = Buffer.compare(Buffer.from(one[0]), Buffer.from(other[0]));
+        const expected = byText === 0 ? Math.sign(one[1] - other[1]) : byText;
+        expect(Buffer.compare(bytesOf(one), bytesOf(other))).toBe(expected);
+      }),
+    );
+  });
+
+  test('give back their parts', () => {
+    fc.assert(
+      fc.property(key, (parts) => {
+        expect(keyParts('entry', bytesOf(parts))).toEqual(parts);
+      }),
+    );
+  });
+
+  test('all that begin with the same parts are one range, and no other key lies in it', () => {
+    fc.assert(
+      fc.property(text, key, (agent, other) => {
+        const start = keyBytes('entry', [agent as AgentId]);
+        const bytes = bytesOf(other);
+        const isInside = Buffer.compare(bytes, start) >= 0 && Buffer.compare(bytes, endOfRange(start)) < 0;
+        expect(isInside).toBe(other[0] === agent);
+      }),
+    );
+  });
+
+  test('a part that no key can hold is a broken invariant', () => {
+    for (const bad of ['a\0b', '\ud800']) expect(() => keyBytes('agent', [bad as AgentId])).toThrow(RangeError);
+    for (const bad of [-1, 1.5, Number.NaN, 2 ** 53]) expect(() => keyBytes('outbox', [bad])).toThrow(RangeError);
+    expect(() => keyParts('entry', Buffer.from([PREFIX.entry, 1]))).toThrow(RangeError);
+    expect(() => keyParts('entry', keyBytes('outbox', [1]))).toThrow(RangeError);
+    expect(() => endOfRange(Buffer.from([0xff, 0xff]))).toThrow(RangeError);
+  });
+});

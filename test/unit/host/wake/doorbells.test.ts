@@ -1,0 +1,219 @@
+import { describe, expect, test } from 'vitest';
+import { DOORBELL_COOLDOWN_MS } from '../../../../src/host/core/doorbell.ts';
+import type { EntryRow } from '../../../../src/host/core/rows.ts';
+import { SendInput, type SendResult } from '../../../../src/host/api/schemas/mail.ts';
+import { parseInput } from '../../../../src/host/api/schemas/parse-input.ts';
+import { useInbox } from '../../../../src/host/mailbox/inbox.ts';
+import { sendMail } from '../../../../src/host/mail/send.ts';
+import { Doorbells, WAKE_WAIT_MS } from '../../../../src/host/wake/doorbells.ts';
+import { HEARD_MS } from '../../../../src/host/wake/hook-waiters.ts';
+import { accepted, idOf } from '../../../support/mail-context.ts';
+import { settled } from '../../../support/settled.ts';
+import { COMMAND, type WakeContext, wakeContext } from '../../../support/wake-context.ts';
+
+const HOOK = { type: 'hook' } as const;
+
+/** A request, which wakes, from alice to bob. */
+async function request(wake: WakeContext, given: object = {}): Promise<SendResult['recipients'][number]> {
+  const { context, wakeAgent } = wake;
+  const input = { to: ['bob'], subject: 'build', body: 'please', kind: 'request', ...given };
+  const result = accepted(
+    await sendMail(context, await idOf(context, 'alice'), accepted(parseInput(SendInput, input)), { wakeAgent }),
+  );
+  const [recipient] = result.recipients;
+  if (!recipient) throw new Error('nobody was sent to');
+  return recipient;
+}
+
+async function readAll({ context }: WakeContext): Promise<void> {
+  const bob = await idOf(context, 'bob');
+  const { summaries = [] } = accepted(await useInbox(context, bob, {}));
+  accepted(
+    await useInbox(context, bob, { action: 'read', message_ids: summaries.map(({ message_id }) => message_id) }),
+  );
+}
+
+async function entriesOf({ context }: WakeContext): Promise<EntryRow[]> {
+  const bob = await idOf(context, 'bob');
+  return context.store.read(async (reader) => {
+    const entries: EntryRow[] = [];
+    for await (const { row } of reader.range('entry', [bob])) entries.push(row);
+    return entries;
+  });
+}
+
+describe('mail_send with doorbells', () => {
+  test('says live-wake on proof, marks the mail notified and records what woke the session', async () => {
+    const wake = await wakeContext(['alice', 'bob']);
+    await wake.register('bob', 's1', { wake: [COMMAND] });
+    const recipient = await request(wake);
+    expect(recipient).toMatchObject({ status: 'live-wake' });
+    expect(recipient.detail).toContain('Woken now');
+    expect(wake.tried).toEqual(['command s1']);
+    expect(await entriesOf(wake)).toMatchObject([{ notifiedAtMs: wake.context.clock.nowMs, state: 'unread' }]);
+    expect(await wake.sessions.list(null)).toMatchObject({ sessions: [{ session_id: 's1', woken_by: 'command' }] });
+    const sent = await wake.context.store.read((reader) => reader.range('sent', []).next());
+    expect(sent.value).toMatchObject({ row: { recipients: [{ state: 'notified' }] } });
+  });
+
+  test('says live-next-prompt when nothing proves the wake, and the mail stays as it is', async () => {
+    const wake = await wakeContext(['alice', 'bob']);
+    wake.answers.push('unheard');
+    await wake.register('bob', 's1', { wake: [COMMAND] });
+    const recipient = await request(wake);
+    expect(recipient).toMatchObject({ status: 'live-next-prompt' });
+    expect(recipient.detail).toContain('nothing proves');
+    expect(await entriesOf(wake)).toMatchObject([{ notifiedAtMs: null }]);
+  });
+
+  test('does not ring for kind status, nor for a message that asks for nothing', async () => {
+    const wake = await wakeContext(['alice', 'bob']);
+    await wake.register('bob', 's1', { wake: [COMMAND] });
+    expect(await request(wake, { kind: 'status', needs_reply: true })).toMatchObject({ status: 'live-next-prompt' });
+    expect(await request(wake, { kind: 'message' })).toMatchObject({ status: 'live-next-prompt' });
+    expect(wake.tried).toEqual([]);
+  });
+
+  test('says offline when no session is live, and rings when one registers', async () => {
+    const wake = await wakeContext(['alice', 'bob']);
+    expect(await request(wake)).toMatchObject({ status: 'offline' });
+    await wake.register('bob', 's1', { wake: [COMMAND] });
+    await wake.quiet('bob');
+    expect(wake.tried).toEqual(['command s1']);
+    expect(await entriesOf(wake)).toMatchObject([{ notifiedAtMs: wake.context.clock.nowMs }]);
+  });
+
+  test('coalesces what comes within the cooldown into one doorbell', async () => {
+    const wake = await wakeContext(['alice', 'bob']);
+    await wake.register('bob', 's1', { wake: [COMMAND] });
+    await request(wake);
+    const second = await request(wake);
+    await request(wake);
+    expect(second).toMatchObject({ status: 'live-next-prompt' });
+    expect(second.detail).toContain('rings again if this stays unread');
+    expect(wake.tried).toHaveLength(1);
+    wake.pass(DOORBELL_COOLDOWN_MS);
+    await wake.quiet('bob');
+    expect(wake.tried).toHaveLength(2);
+    expect((await entriesOf(wake)).every(({ notifiedAtMs }) => notifiedAtMs !== null)).toBe(true);
+  });
+
+  test('cancels the doorbell of a mailbox that was drained', async () => {
+    const wake = await wakeContext(['alice', 'bob']);
+    await wake.register('bob', 's1', { wake: [COMMAND] });
+    await request(wake);
+    await request(wake);
+    await readAll(wake);
+    wake.pass(10 * DOORBELL_COOLDOWN_MS);
+    await wake.quiet('bob');
+    expect(wake.tried).toHaveLength(1);
+    await request(wake);
+    expect(wake.tried).toHaveLength(2);
+  });
+
+  test('waits a bounded time for a doorbell that takes long', async () => {
+    const wake = await wakeContext(['alice', 'bob']);
+    await wake.register('bob', 's1', { wake: [HOOK] });
+    const bob = await idOf(wake.context, 'bob');
+    const { answer: waiting } = await wake.wait('bob', 's1');
+    const sending = request(wake);
+    expect(await waiting).toMatchObject({ event: 'doorbell' });
+    const ringing = wake.wakeAgent(bob);
+    await settled({ ringing });
+    expect(HEARD_MS).toBeLessThan(WAKE_WAIT_MS);
+    wake.pass(HEARD_MS);
+    expect(await sending).toMatchObject({ status: 'live-next-prompt' });
+    expect(await ringing).toMatchObject({ isWoken: false });
+  });
+});
+
+describe('a hook that waits', () => {
+  test('is answered with constant text and a count; its word that it heard is the proof', async () => {
+    const wake = await wakeContext(['alice', 'bob']);
+    await wake.register('bob', 's1', { wake: [HOOK] });
+    const bob = await idOf(wake.context, 'bob');
+    const { answer: waiting } = await wake.wait('bob', 's1');
+    const sending = request(wake, { subject: 'SUBJECT', body: 'BODY' });
+    const answer = await waiting;
+    expect(answer).toEqual({
+      event: 'doorbell',
+      ring: expect.stringMatching(/^[0-9a-f]{32}$/),
+      text: 'You have 1 unread message in Poste. Read it with mail_inbox.',
+    });
+    expect(await wake.sessions.heard(bob, { session_id: 's1', ring: 'another' })).toEqual({ counted: false });
+    expect(await wake.sessions.heard(bob, { session_id: 's1', ring: answer.ring ?? '' })).toEqual({ counted: true });
+    expect(await sending).toMatchObject({ status: 'live-wake' });
+    expect(await wake.sessions.heard(bob, { session_id: 's1', ring: answer.ring ?? '' })).toEqual({ counted: false });
+  });
+
+  test('is answered at once when mail came while nobody waited', async () => {
+    const wake = await wakeContext(['alice', 'bob']);
+    await wake.register('bob', 's1', { wake: [HOOK] });
+    expect(await request(wake)).toMatchObject({ status: 'live-next-prompt' });
+    const { answer } = await wake.wait('bob', 's1');
+    expect(await answer).toMatchObject({ event: 'doorbell' });
+  });
+
+  test('is not woken again for what its agent was told', async () => {
+    const wake = await wakeContext(['alice', 'bob']);
+    await wake.register('bob', 's1', { wake: [HOOK] });
+    await request(wake);
+    expect(await wake.register('bob', 's1', { wake: [HOOK], tell: true, at_work: true })).toMatchObject({ unread: 1 });
+    const { answer: waiting } = await wake.wait('bob', 's1', 5000);
+    await wake.quiet('bob');
+    expect(await settled({ waiting })).toEqual([]);
+    wake.pass(5000);
+    expect(await waiting).toMatchObject({ event: 'nothing' });
+  });
+
+  test('waits no longer when its agent works, ends, or waits elsewhere', async () => {
+    const wake = await wakeContext(['alice', 'bob']);
+    await wake.register('bob', 's1', { wake: [HOOK] });
+    const bob = await idOf(wake.context, 'bob');
+    const first = await wake.wait('bob', 's1');
+    const second = await wake.wait('bob', 's1');
+    expect(await first.answer).toMatchObject({ event: 'released' });
+    accepted(await wake.sessions.heartbeat(bob, { session_id: 's1', at_work: true }));
+    expect(await second.answer).toMatchObject({ event: 'released' });
+    const third = await wake.wait('bob', 's1');
+    expect(await wake.sessions.end(bob, { session_id: 's1' })).toEqual({ ended: true });
+    expect(await third.answer).toMatchObject({ event: 'released' });
+    const again = wake.sessions.wait(bob, { session_id: 's1', wait_ms: 0 }, new AbortController().signal);
+    expect(await again).toMatchObject({ code: 'NO_SUCH_SESSION' });
+  });
+});
+
+test('a session that registers and tells its agent itself is not rung for', async () => {
+  const wake = await wakeContext(['alice', 'bob']);
+  await request(wake);
+  const state = await wake.register('bob', 's1', { wake: [COMMAND], tell: true });
+  expect(state).toMatchObject({ unread: 1, text: 'You have 1 unread message in Poste. Read it with mail_inbox.' });
+  await wake.quiet('bob');
+  wake.pass(DOORBELL_COOLDOWN_MS);
+  await wake.quiet('bob');
+  expect(wake.tried).toEqual([]);
+  await request(wake);
+  expect(wake.tried).toEqual(['command s1']);
+});
+
+test('doorbells that start again ring for what was not told, and only for that', async () => {
+  const wake = await wakeContext(['alice', 'bob', 'carol']);
+  await wake.register('bob', 's1', { wake: [COMMAND] });
+  await wake.register('carol', 's2', { wake: [COMMAND] });
+  await request(wake, { to: ['carol'] });
+  wake.answers.push('unheard');
+  await request(wake);
+  await wake.doorbells.close();
+  wake.tried.splice(0);
+  const { context, timers } = wake;
+  const command = ({ sessionId }: { sessionId: string }) => {
+    wake.tried.push(sessionId);
+    return Promise.resolve('heard' as const);
+  };
+  const again = new Doorbells({ context, timers, methods: { hook: command, command, tmux: command } });
+  await again.start();
+  await again.wakeAgent(await idOf(context, 'bob'));
+  await again.wakeAgent(await idOf(context, 'carol'));
+  await again.close();
+  expect(wake.tried).toEqual(['s1']);
+});

@@ -1,0 +1,191 @@
+import { chmod, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, test, vi } from 'vitest';
+import type { AgentId, SessionRow } from '../../../../src/host/core/rows.ts';
+import { tmuxMethod, tryCommand } from '../../../../src/host/wake/wake-methods.ts';
+import {
+  factsOfPs,
+  factsOfStat,
+  type ProcessFacts,
+  processFacts,
+  runBounded,
+} from '../../../../src/host/wake/processes.ts';
+import { posixUtility } from '../../../support/programs.ts';
+import { temporaryFolder } from '../../../support/temporary-folder.ts';
+
+const TEXT = 'You have 1 unread message in Poste. Read it with mail_inbox.';
+const AGENT: ProcessFacts = {
+  mark: { pid: 100, startedAt: 'boot 7' },
+  parentPid: 90,
+  group: 100,
+  foregroundGroup: 100,
+};
+const SHELL: ProcessFacts = { mark: { pid: 90, startedAt: 'boot 5' }, parentPid: 1, group: 90, foregroundGroup: 100 };
+const never = (): AbortSignal => new AbortController().signal;
+
+const session = (given: Partial<SessionRow> = {}): SessionRow => ({
+  agentId: 'a'.repeat(32) as AgentId,
+  sessionId: 's1',
+  registeredAtMs: 0,
+  seenAtMs: 0,
+  endedAtMs: null,
+  wake: [],
+  process: AGENT.mark,
+  woken: null,
+  ...given,
+});
+
+async function script(folder: string, name: string, lines: string): Promise<string> {
+  const path = join(folder, name);
+  await writeFile(path, `#!/bin/sh\n${lines}\n`);
+  await chmod(path, 0o700);
+  return path;
+}
+
+describe('the command rung', () => {
+  test('gives the text as the last argument, without a shell, and takes exit 0 as proof', async () => {
+    const folder = await temporaryFolder();
+    const said = join(folder, 'said');
+    const program = await script(folder, 'wake', `printf '%s|' "$@" > ${said}`);
+    const argv = [program, '$(id)', '; true'];
+    expect(await tryCommand(session(), { type: 'command', argv }, TEXT, never())).toBe('heard');
+    expect(await readFile(said, 'utf8')).toBe(`$(id)|; true|${TEXT}|`);
+  });
+
+  test('is unheard when the program fails or is not there', async () => {
+    for (const program of [posixUtility('false'), '/no/such/program']) {
+      expect(await tryCommand(session(), { type: 'command', argv: [program] }, TEXT, never())).toBe('unheard');
+    }
+  });
+});
+
+describe('a program that is run', () => {
+  test('is ended with all that it started when its time is over', async () => {
+    const folder = await temporaryFolder();
+    const program = await script(folder, 'stubborn', `trap '' TERM\nsleep 1000 & echo $!; wait; sleep 1000`);
+    const started = performance.now();
+    const { code, stdout } = await runBounded(program, [], { timeoutMs: 1000, signal: never() });
+    expect(code).toBeNull();
+    expect(performance.now() - started).toBeLessThan(20_000);
+    await vi.waitFor(async () => expect(await processFacts(Number(stdout), never())).toBeUndefined());
+  });
+
+  test('is ended early when whoever runs it stops', async () => {
+    const stopping = new AbortController();
+    const running = runBounded(posixUtility('sleep'), ['1000'], { timeoutMs: 60_000, signal: stopping.signal });
+    stopping.abort();
+    expect(await running).toMatchObject({ code: null });
+    expect(await runBounded(posixUtility('true'), [], { timeoutMs: 60_000, signal: stopping.signal })).toMatchObject({
+      code: null,
+    });
+  });
+});
+
+interface FakeTmux {
+  program: string;
+  calls: () => Promise<string[]>;
+}
+
+/** Says `pane` of a pane and writes down what it is asked. */
+async function fakeTmux(pane: string, sendKeys = 'exit 0'): Promise<FakeTmux> {
+  const folder = await temporaryFolder();
+  const log = join(folder, 'calls');
+  await writeFile(log, '');
+  const lines = `printf '%s|' "$@" >> ${log}; echo >> ${log}
+case "$*" in *display-message*) echo '${pane}';; *send-keys*) ${sendKeys};; esac`;
+  const calls = async (): Promise<string[]> => (await readFile(log, 'utf8')).trimEnd().split('\n');
+  return { program: await script(folder, 'tmux', lines), calls };
+}
+
+const TYPED = ['display-message', 'send-keys', 'display-message', 'send-keys'];
+
+describe('the tmux rung', () => {
+  const processes = new Map([AGENT, SHELL].map((facts) => [facts.mark.pid, facts]));
+  const factsOf = (pid: number) => Promise.resolve(processes.get(pid));
+  const method = { type: 'tmux', socket: '/tmp/tmux', pane: '%3' } as const;
+
+  test('types the text literally, waits, checks again and presses Enter', async () => {
+    const tmux = await fakeTmux('0 0 90');
+    const rung = tmuxMethod({ factsOf, program: tmux.program });
+    const started = performance.now();
+    expect(await rung(session(), method, TEXT, never())).toBe('heard');
+    expect(performance.now() - started).toBeGreaterThanOrEqual(150);
+    const calls = await tmux.calls();
+    expect(calls.map((call) => call.split('|')[2])).toEqual(TYPED);
+    expect(calls[1]).toBe(`-S|/tmp/tmux|send-keys|-t|%3|-l|--|${TEXT}|`);
+    expect(calls[3]).toBe('-S|/tmp/tmux|send-keys|-t|%3|Enter|');
+  });
+
+  test.each([
+    ['the pane is dead', '1 0 90', AGENT],
+    ['the pane shows its history', '0 1 90', AGENT],
+    ['the pane is not there', '', AGENT],
+    ['the program lives in another pane', '0 0 77', AGENT],
+    ['the program ended and its number was given to another one', '0 0 90', { ...AGENT, mark: SHELL.mark }],
+    ['another program is in the foreground', '0 0 90', { ...AGENT, foregroundGroup: 90 }],
+    ['the program ended', '0 0 90', undefined],
+  ])('types nothing when %s', async (_why, pane, facts) => {
+    const tmux = await fakeTmux(pane);
+    const rung = tmuxMethod({
+      factsOf: (pid) => Promise.resolve(pid === 100 ? facts : processes.get(pid)),
+      program: tmux.program,
+    });
+    expect(await rung(session(), method, TEXT, never())).toBe('unavailable');
+    expect((await tmux.calls()).every((call) => call.includes('display-message'))).toBe(true);
+  });
+
+  test('types nothing for a session without a program', async () => {
+    const tmux = await fakeTmux('0 0 90');
+    const rung = tmuxMethod({ factsOf, program: tmux.program });
+    expect(await rung(session({ process: null }), method, TEXT, never())).toBe('unavailable');
+  });
+
+  test('does not press Enter when the program ended after the text', async () => {
+    const tmux = await fakeTmux('0 0 90');
+    let asked = 0;
+    const rung = tmuxMethod({
+      factsOf: (pid) => Promise.resolve(pid === 100 && asked++ > 1 ? undefined : processes.get(pid)),
+      program: tmux.program,
+    });
+    expect(await rung(session(), method, TEXT, never())).toBe('unheard');
+    expect((await tmux.calls()).some((call) => call.includes('Enter'))).toBe(false);
+  });
+
+  test('is unheard when tmux cannot type, unavailable when there is no tmux', async () => {
+    const tmux = await fakeTmux('0 0 90', 'exit 1');
+    expect(await tmuxMethod({ factsOf, program: tmux.program })(session(), method, TEXT, never())).toBe('unheard');
+    const none = tmuxMethod({ factsOf, program: '/no/such/tmux' });
+    expect(await none(session(), method, TEXT, never())).toBe('unavailable');
+  });
+});
+
+describe('what the operating system says of a process', () => {
+  test('this process runs, with a start that stays; one that ended is not there', async () => {
+    const first = await processFacts(process.pid, never());
+    const second = await processFacts(process.pid, never());
+    expect(first?.mark).toEqual(second?.mark);
+    expect(first?.parentPid).toBe(process.ppid);
+    expect(await processFacts(2 ** 22 + 1, never())).toBeUndefined();
+  });
+
+  test('a name with spaces and brackets hides nothing of /proc/<pid>/stat', () => {
+    const fields = ['S', '90', '100', '90', '34816', '100', ...Array.from({ length: 13 }, () => '0'), '555', '0'];
+    expect(factsOfStat(100, 'boot', `100 (a ) R 1 (b) ${fields.join(' ')}`)).toEqual({
+      mark: { pid: 100, startedAt: 'boot 555' },
+      parentPid: 90,
+      group: 100,
+      foregroundGroup: 100,
+    });
+    expect(factsOfStat(100, 'boot', `100 (a) Z ${fields.slice(1).join(' ')}`)).toBeUndefined();
+  });
+
+  test('a line of ps says the same', () => {
+    expect(factsOfPs(100, '   90   100   100 S+   Fri Nov 21 08:00:01 2025\n')).toEqual({
+      mark: { pid: 100, startedAt: 'Fri Nov 21 08:00:01 2025' },
+      parentPid: 90,
+      group: 100,
+      foregroundGroup: 100,
+    });
+    expect(factsOfPs(100, '   90   100   100 Z+   Fri Nov 21 08:00:01 2025\n')).toBeUndefined();
+  });
+});

@@ -1,0 +1,62 @@
+/** No file of src is longer than 400 lines and no function longer than 80, but for those named here, which only shrink. */
+import { execFile } from 'node:child_process';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { temporaryFolder } from '../support/temporary-folder.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+const FILE_LINES_MAX = 400;
+const FUNCTION_LINES_MAX = 80;
+
+/** What is longer, and how long it may be: lower a number when you shorten one, and add none. */
+const LONGER: Readonly<Record<string, number>> = {
+  'src/relay/core/describe-event.ts: function describeEvent': 182,
+  'src/relay/serve.ts: async function serve': 127,
+  'src/web/console/log.ts: function Log': 106,
+};
+
+interface Finding {
+  filename: string;
+  message: string;
+}
+
+/** What is too long in the folder `src` below `root`, with its lines: files by path, functions by path and name. */
+async function tooLong(root: string): Promise<Record<string, number>> {
+  const config = join(await temporaryFolder(), 'lengths.json');
+  const rules = { 'max-lines': ['error', FILE_LINES_MAX], 'max-lines-per-function': ['error', FUNCTION_LINES_MAX] };
+  writeFileSync(config, JSON.stringify({ categories: { correctness: 'off' }, rules }));
+  const oxlint = join(ROOT, 'node_modules/oxlint/bin/oxlint');
+  const output = await new Promise<string>((resolve, reject) => {
+    const ran = [oxlint, '-c', config, '-f', 'json', 'src'];
+    // The linter ends with 1 when it found something; what it prints is the whole answer.
+    execFile(process.execPath, ran, { cwd: root }, (error, stdout, stderr) =>
+      stdout === '' ? reject(new Error(stderr, { cause: error })) : resolve(stdout),
+    );
+  });
+  const { diagnostics } = JSON.parse(output) as { diagnostics: Finding[] };
+  const found = diagnostics.map(({ filename, message }): [string, number] => {
+    const [, what = message, lines] = /^(?:File|The (.+)) has too many lines \((\d+)\)/.exec(message) ?? [];
+    return [what === message ? filename : `${filename}: ${what.replaceAll('`', '')}`, Number(lines)];
+  });
+  return Object.fromEntries(found);
+}
+
+test('the files and functions of src are short, but for the exceptions, none of which grew or is one no longer', async () => {
+  const found = await tooLong(ROOT);
+  expect(Object.keys(found).toSorted()).toEqual(Object.keys(LONGER).toSorted());
+  const grown = Object.entries(found).filter(([name, lines]) => !(lines <= (LONGER[name] ?? 0)));
+  expect(grown).toEqual([]);
+});
+
+function sourceOf(name: string, lines: number): string {
+  return `function ${name}() {\n${'//\n'.repeat(lines - 2)}}\n`;
+}
+
+test('a file of 401 lines and a function of 81 are found, and shorter ones are not', async () => {
+  const root = await temporaryFolder();
+  mkdirSync(join(root, 'src'));
+  writeFileSync(join(root, 'src/short.ts'), sourceOf('short', 80) + '//\n'.repeat(320));
+  writeFileSync(join(root, 'src/long.ts'), sourceOf('long', 81) + '\n'.repeat(320));
+  expect(await tooLong(root)).toEqual({ 'src/long.ts': 401, 'src/long.ts: function long': 81 });
+});

@@ -1,0 +1,45 @@
+/** A timer that meets an error ends nothing. */
+import { expect, test } from 'vitest';
+import { Activity } from '../../../src/relay/operator/activity.ts';
+import { SAMPLE_EVERY_MS, Sampler } from '../../../src/relay/operator/sampler.ts';
+import { guardedTimers } from '../../../src/lib/clock.ts';
+import { ManualClock, ManualTimers } from '../../support/manual-time.ts';
+
+const tooManyFiles = (): never => {
+  throw Object.assign(new Error('EMFILE: too many open files'), { code: 'EMFILE' });
+};
+
+test('what a callback throws is told, and the next time it runs again', () => {
+  const timers = new ManualTimers();
+  const told: unknown[] = [];
+  const guarded = guardedTimers(timers, (error) => void told.push(error));
+  let runs = 0;
+  const cancel = guarded.every(10, () => {
+    runs++;
+    if (runs < 3) tooManyFiles();
+  });
+  guarded.after(5, tooManyFiles);
+  timers.pass(30);
+  expect([runs, told.length]).toEqual([3, 3]);
+  cancel();
+  timers.pass(30);
+  expect(runs).toBe(3);
+});
+
+test('the sampler goes on when no file may be opened, with the memory that it last knew', () => {
+  const timers = new ManualTimers();
+  const clock = new ManualClock();
+  const answers = [() => 1000, tooManyFiles, () => 3000];
+  const sampler = new Sampler({
+    activity: new Activity(clock),
+    gauges: () => ({}) as never,
+    epoch: () => 'E',
+    nowMs: () => clock.nowMs(),
+    timers,
+    onError: tooManyFiles,
+    rssBytes: () => answers.shift()?.() ?? 0,
+  });
+  timers.pass(3 * SAMPLE_EVERY_MS);
+  expect(sampler.samples.map(({ rss_bytes }) => rss_bytes)).toEqual([1000, 1000, 3000]);
+  sampler.close();
+});

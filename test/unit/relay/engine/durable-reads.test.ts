@@ -1,0 +1,155 @@
+import { describe, expect, test } from 'vitest';
+import { sha256Hex } from '../../../../src/protocol/digest.ts';
+import type { LogBatch } from '../../../../src/relay/store/durable-log.ts';
+import { AppendGate } from '../../../support/append-gate.ts';
+import { enrolOf, pushOf, revokeOf, rotateEpochOf } from '../../../support/commands.ts';
+import { deferred } from '../../../support/deferred.ts';
+import { epochNumbered } from '../../../support/epochs.ts';
+import { alice, bob, carol } from '../../../support/hosts.ts';
+import { settled } from '../../../support/settled.ts';
+import { NOON_MS } from '../../../support/test-clock.ts';
+import { openTestRelay } from '../../../support/test-relay.ts';
+
+test('a page ends at the durable head while a batch is in flight', async () => {
+  const relay = await openTestRelay();
+  await relay.enrolAll(bob);
+  await relay.pushOne(pushOf(alice, 'm1', [[bob, 'durable']]));
+  const gate = new AppendGate(relay.store);
+  gate.close();
+  const push = relay.pushOne(pushOf(alice, 'm2', [[bob, 'in flight']]));
+  await gate.arrived(1);
+  expect(await relay.engine.page(bob.key, 0, 500)).toMatchObject({
+    headSeq: NOON_MS,
+    rows: [{ itemId: 'm1' }],
+    more: false,
+  });
+  gate.open();
+  await push;
+  expect(await relay.engine.page(bob.key, 0, 500)).toMatchObject({
+    headSeq: NOON_MS + 1,
+    rows: [{ itemId: 'm1' }, { itemId: 'm2' }],
+  });
+});
+
+test('a page does not show rows that LevelDB holds but has not confirmed', async () => {
+  const relay = await openTestRelay();
+  await relay.enrolAll(bob);
+  // Writes the batch at once and confirms it late, as a slow disk does.
+  const append = relay.store.append.bind(relay.store);
+  const written = deferred();
+  const confirmed = deferred();
+  relay.store.append = async (batch: LogBatch) => {
+    await append(batch);
+    written.resolve();
+    await confirmed.promise;
+  };
+  const push = relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
+  await written.promise;
+  expect(relay.store.get('target', bob.key)?.headSeq).toBe(NOON_MS);
+  expect(await relay.engine.page(bob.key, 0, 500)).toMatchObject({ headSeq: 0, rows: [], more: false });
+  expect(relay.engine.head(bob.key).headSeq).toBe(0);
+  expect(await settled({ push })).toEqual([]);
+  confirmed.resolve();
+  await push;
+  expect(await relay.wires(bob)).toEqual(['x']);
+});
+
+test('an ack in flight still shows its items, and a durable one does not', async () => {
+  const relay = await openTestRelay();
+  await relay.enrolAll(bob);
+  await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
+  await relay.ack(bob, 0);
+  const gate = new AppendGate(relay.store);
+  gate.close();
+  const ack = relay.ack(bob, NOON_MS);
+  await gate.arrived(1);
+  expect(await relay.wires(bob)).toEqual(['x']);
+  gate.open();
+  await ack;
+  expect(await relay.queue(bob)).toEqual([]);
+});
+
+test('the epoch shown is the durable one', async () => {
+  const relay = await openTestRelay();
+  const gate = new AppendGate(relay.store);
+  gate.close();
+  const rotation = relay.engine.rotateEpoch(rotateEpochOf(epochNumbered(7)));
+  await gate.arrived(1);
+  expect(relay.engine.epoch).toBe(epochNumbered(1));
+  expect((await relay.engine.page(bob.key, 0, 1)).epoch).toBe(epochNumbered(1));
+  gate.open();
+  expect(await rotation).toEqual({ type: 'EpochBegun', epoch: epochNumbered(7) });
+  expect(relay.engine.epoch).toBe(epochNumbered(7));
+});
+
+describe('a wait for arrivals', () => {
+  test('ends when something durable arrived, and not a moment before', async () => {
+    const relay = await openTestRelay();
+    await relay.enrolAll(bob, carol);
+    const woken: string[] = [];
+    relay.engine.onArrival(bob.key, () => woken.push('bob'));
+    relay.engine.onArrival(carol.key, () => woken.push('carol'));
+    const gate = new AppendGate(relay.store);
+    gate.close();
+    const push = relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
+    await gate.arrived(1);
+    expect(woken).toEqual([]);
+    gate.open();
+    await push;
+    expect(woken).toEqual(['bob']);
+    await relay.pushOne(pushOf(alice, 'm2', [[bob, 'x']]));
+    expect(woken).toEqual(['bob']);
+  });
+
+  test('is not ended by an ack, a duplicate or a stopped wait', async () => {
+    const relay = await openTestRelay();
+    await relay.enrolAll(bob);
+    await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
+    const woken: string[] = [];
+    relay.engine.onArrival(bob.key, () => woken.push('waiting'));
+    const stop = relay.engine.onArrival(bob.key, () => woken.push('stopped'));
+    stop();
+    await relay.ack(bob, NOON_MS);
+    await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
+    expect(woken).toEqual([]);
+    await relay.pushOne(pushOf(alice, 'm2', [[bob, 'x']]));
+    expect(woken).toEqual(['waiting']);
+  });
+
+  test('is ended by draining, for everybody', async () => {
+    const relay = await openTestRelay();
+    const woken: string[] = [];
+    for (const host of [alice, bob]) relay.engine.onArrival(host.key, () => woken.push(host.name));
+    relay.engine.endWaits();
+    expect(woken.toSorted()).toEqual(['alice', 'bob']);
+    expect(relay.engine.isDraining).toBe(true);
+  });
+});
+
+test('hosts and invites are listed when they are durable, and as they were when somebody asked', async () => {
+  const relay = await openTestRelay();
+  await relay.enrolAll(alice);
+  const gate = new AppendGate(relay.store);
+  gate.close();
+  const enrolled = relay.enrol(enrolOf(bob));
+  const issued = relay.engine.admissions.issueInvite({
+    type: 'IssueInvite',
+    inviteHash: sha256Hex('token'),
+    label: 'for carol',
+    expiresAtMs: NOON_MS + 1,
+    nowMs: NOON_MS,
+  });
+  const hosts = relay.engine.enrolments();
+  const invites = relay.engine.admissions.openInvites(NOON_MS);
+  const revoked = relay.engine.admissions.revokeHost(revokeOf(bob));
+  await gate.arrived(1);
+  expect(await settled({ hosts, invites })).toEqual([]);
+  gate.open();
+  await Promise.all([enrolled, issued, revoked]);
+  expect(await hosts).toMatchObject([
+    { hostPubkey: alice.key, revokedAtMs: null },
+    { hostPubkey: bob.key, revokedAtMs: null },
+  ]);
+  expect(await invites).toEqual([{ label: 'for carol', issuedAtMs: NOON_MS, expiresAtMs: NOON_MS + 1 }]);
+  expect(await relay.engine.admissions.openInvites(NOON_MS + 1)).toEqual([]);
+});

@@ -1,0 +1,75 @@
+import { expect, test } from 'vitest';
+import { openCheckpoint } from '../../../../src/protocol/checkpoint.ts';
+import type { ItemId } from '../../../../src/protocol/names.ts';
+import { AppendGate } from '../../../support/append-gate.ts';
+import { pushOf } from '../../../support/commands.ts';
+import { alice, bob, carol, relay as relayHost } from '../../../support/hosts.ts';
+import { type TestRelay, openTestRelay } from '../../../support/test-relay.ts';
+
+const item = { itemId: 'm1' as ItemId, senders: [alice.key], targets: [bob.key] };
+
+async function enrolledRelay(): Promise<TestRelay> {
+  const relay = await openTestRelay();
+  await relay.enrolAll(alice, bob, carol);
+  return relay;
+}
+
+const sizeOf = ({ engine }: TestRelay): number | undefined =>
+  openCheckpoint(engine.log.checkpoint() ?? '', relayHost.key)?.size;
+
+test('nothing is proven of a batch that is on its way', async () => {
+  const relay = await enrolledRelay();
+  const before = sizeOf(relay);
+  const gate = new AppendGate(relay.store);
+  gate.close();
+  const pushed = relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
+  await gate.arrived(1);
+  expect([sizeOf(relay), relay.engine.log.item(item)]).toEqual([before, 'unknown']);
+  gate.open();
+  await pushed;
+  expect(sizeOf(relay)).toBe((before ?? 0) + 1);
+  expect(relay.engine.log.item(item)).toMatchObject({ index: before });
+});
+
+test('nothing is proven of a batch that LevelDB shows and the store never took for durable', async () => {
+  const relay = await enrolledRelay();
+  const before = sizeOf(relay);
+  relay.store.tree.grown = () => {
+    throw new Error('EIO');
+  };
+  await expect(relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]))).rejects.toThrow('the store failed');
+  expect(relay.store.get('dedup', alice.key + bob.key + item.itemId)).toBeDefined();
+  expect([sizeOf(relay), relay.engine.log.item(item)]).toEqual([before, 'unknown']);
+});
+
+test('an item whose record is gone is pruned, to its sender alone', async () => {
+  const relay = await enrolledRelay();
+  await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
+  relay.store.record = () => undefined;
+  expect(relay.engine.log.item(item)).toBe('pruned');
+  expect(relay.engine.log.item({ ...item, senders: [carol.key] })).toBe('unknown');
+});
+
+test('a record that is not the one of the item is shown to nobody', async () => {
+  const relay = await enrolledRelay();
+  await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
+  await relay.pushOne(pushOf(carol, 'm1', [[bob, 'y']]));
+  const { store } = relay;
+  const row = store.get('dedup', carol.key + bob.key + item.itemId);
+  const get = store.get.bind(store);
+  store.get = ((table: string, key: string) =>
+    table === 'dedup' && key.startsWith(alice.key)
+      ? { ...row, senderPubkey: alice.key }
+      : get(table as 'dedup', key)) as never;
+  expect(() => relay.engine.log.item(item)).toThrow('invariant');
+});
+
+test('the own pair of keys comes before the others of the lineages', async () => {
+  const relay = await enrolledRelay();
+  await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
+  await relay.pushOne(pushOf(carol, 'm1', [[bob, 'y']]));
+  const [ofAlice, ofCarol] = [alice, carol].map(({ key }) => relay.engine.log.item({ ...item, senders: [key] }));
+  expect(ofAlice).not.toEqual(ofCarol);
+  expect(relay.engine.log.item({ ...item, senders: [carol.key, alice.key] })).toEqual(ofCarol);
+  expect(relay.engine.log.item({ ...item, senders: [alice.key, carol.key] })).toEqual(ofAlice);
+});

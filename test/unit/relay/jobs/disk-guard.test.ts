@@ -1,0 +1,90 @@
+import { describe, expect, test } from 'vitest';
+import { DiskGuard } from '../../../../src/relay/jobs/disk-guard.ts';
+import { ManualTimers } from '../../../support/manual-time.ts';
+import { settled } from '../../../support/settled.ts';
+
+const FLOOR = 1_000;
+
+async function guarded(free: { bytes: number; fails?: boolean }) {
+  const timers = new ManualTimers();
+  const changes: [boolean, number][] = [];
+  let asked = 0;
+  const guard = await DiskGuard.start({
+    freeBytes: () => {
+      asked++;
+      return free.fails ? Promise.reject(new Error('no such file system')) : Promise.resolve(free.bytes);
+    },
+    floorBytes: FLOOR,
+    timers,
+    onError: (error) => {
+      throw error;
+    },
+    onChange: (isLow, bytes) => changes.push([isLow, bytes]),
+  });
+  return { guard, timers, changes, asked: () => asked };
+}
+
+describe('room on the disk', () => {
+  test('is there at the floor and not below it', async () => {
+    expect((await guarded({ bytes: FLOOR })).guard.isLow).toBe(false);
+    expect((await guarded({ bytes: FLOOR - 1 })).guard.isLow).toBe(true);
+  });
+
+  test('is asked for every five seconds, and a change is told once', async () => {
+    const free = { bytes: 5_000 };
+    const { guard, timers, changes } = await guarded(free);
+    free.bytes = 10;
+    timers.pass(4_999);
+    await settled({});
+    expect(guard.isLow).toBe(false);
+    timers.pass(1);
+    await settled({});
+    timers.pass(5_000);
+    await settled({});
+    expect([guard.isLow, guard.freeBytes, changes]).toEqual([true, 10, [[true, 10]]]);
+    free.bytes = 2_000;
+    timers.pass(5_000);
+    await settled({});
+    expect([guard.isLow, changes]).toEqual([
+      false,
+      [
+        [true, 10],
+        [false, 2_000],
+      ],
+    ]);
+    await guard.close();
+  });
+
+  test('is asked for at once when much was taken', async () => {
+    const free = { bytes: 5_000 };
+    const { guard, asked } = await guarded(free);
+    free.bytes = 900;
+    guard.taken(100);
+    expect(asked()).toBe(1);
+    guard.taken(25);
+    await settled({});
+    expect([asked(), guard.isLow]).toEqual([2, true]);
+    guard.taken(124);
+    await settled({});
+    expect(asked()).toBe(2);
+    await guard.close();
+  });
+
+  test('that cannot be asked for stays as it was last', async () => {
+    const free = { bytes: 10, fails: false };
+    const { guard, timers } = await guarded(free);
+    free.fails = true;
+    timers.pass(5_000);
+    await settled({});
+    expect([guard.isLow, guard.freeBytes]).toEqual([true, 10]);
+    await guard.close();
+  });
+
+  test('a closed guard asks no more', async () => {
+    const { guard, timers, asked } = await guarded({ bytes: 10 });
+    await guard.close();
+    timers.pass(60_000);
+    await settled({});
+    expect(asked()).toBe(1);
+  });
+});

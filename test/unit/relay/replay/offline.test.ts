@@ -1,0 +1,57 @@
+/** Stores that are looked at while no relay serves from them: what is left of that on the disk. */
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { openBackup, openOffline } from '../../../../src/relay/replay/offline.ts';
+import { pushOf } from '../../../support/commands.ts';
+import { alice, bob } from '../../../support/hosts.ts';
+import { backUp } from '../../../support/restores.ts';
+import { temporaryFolder } from '../../../support/temporary-folder.ts';
+import { openTestRelay } from '../../../support/test-relay.ts';
+
+/** A folder for temporary files of this test alone. */
+async function ownTemporaries(): Promise<string> {
+  const before = process.env['TMPDIR'];
+  onTestFinished(() => {
+    if (before === undefined) delete process.env['TMPDIR'];
+    else process.env['TMPDIR'] = before;
+  });
+  const folder = await temporaryFolder();
+  process.env['TMPDIR'] = folder;
+  return folder;
+}
+
+test('a store folder that is looked at has no temporary files, so that none can be left', async () => {
+  const relay = await openTestRelay();
+  await relay.close();
+  const temporaries = await ownTemporaries();
+  const offline = await openOffline(relay.folder);
+  expect(await readdir(temporaries)).toEqual([]);
+  expect(offline.store.lastLsn).toBeGreaterThan(0);
+  await offline.close();
+});
+
+test('a backup that was looked at, or could not be, leaves none', async () => {
+  const relay = await openTestRelay();
+  await relay.enrolAll(alice, bob);
+  await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
+  const file = join(relay.folder, 'relay.backup');
+  await backUp(relay, file);
+  const temporaries = await ownTemporaries();
+  const offline = await openBackup(file);
+  expect(await readdir(temporaries)).toHaveLength(1);
+  await offline.close();
+  await expect(openBackup(join(relay.folder, 'position'))).rejects.toThrow('cannot be used');
+  expect(await readdir(temporaries)).toEqual([]);
+});
+
+test('a backup whose unpacking is interrupted leaves none', async () => {
+  const relay = await openTestRelay();
+  await relay.enrolAll(alice);
+  const file = join(relay.folder, 'relay.backup');
+  await backUp(relay, file);
+  const temporaries = await ownTemporaries();
+  const reason = new Error('interrupted');
+  await expect(openBackup(file, AbortSignal.abort(reason))).rejects.toBe(reason);
+  expect(await readdir(temporaries)).toEqual([]);
+});

@@ -1,0 +1,51 @@
+import { mkdir, readdir, rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { damageIn } from '../../../../src/relay/store/refused.ts';
+import { openOffline } from '../../../../src/relay/replay/offline.ts';
+import { LEVEL_FOLDER } from '../../../../src/relay/store/open.ts';
+import { pushOf } from '../../../support/commands.ts';
+import { alice, bob } from '../../../support/hosts.ts';
+import { openTestRelay } from '../../../support/test-relay.ts';
+
+function ioError(said: string): Error {
+  return Object.assign(new Error(`IO error: /store/log/000007.ldb: ${said}`), { code: 'LEVEL_IO_ERROR' });
+}
+
+test.each([
+  'Input/output error',
+  'No space left on device',
+  'Permission denied',
+  'Structure needs cleaning',
+  'Disk quota exceeded',
+  'Stale file handle',
+])('%s is the word of the system, of no byte', (said) => {
+  expect(damageIn(ioError(said))).toBeUndefined();
+});
+
+test('a file that is gone is damage', () => {
+  expect(damageIn(ioError('No such file or directory'))).toContain('No such file');
+  expect(damageIn(Object.assign(new Error('Corruption: bad block'), { code: 'LEVEL_CORRUPTION' }))).toContain('bad');
+});
+
+test('what the system cannot read while opening is told as that, without advice to begin empty', async () => {
+  const relay = await openTestRelay();
+  await relay.enrolAll(bob);
+  await relay.pushOne(pushOf(alice, 'm1', [[bob, 'one']]));
+  await relay.close();
+  const folder = join(relay.folder, LEVEL_FOLDER);
+  const names = await readdir(folder);
+  const log = join(folder, names.find((name) => name.endsWith('.log')) ?? '');
+  await rename(log, `${log}.aside`);
+  // Reading it fails as a disk does that fails: by the system's own word.
+  await mkdir(log);
+  await expect(relay.open()).rejects.toMatchObject({ reason: 'unusable' });
+  await expect(relay.open()).rejects.toThrow(/\(EISDIR while reading .*\): mend that, and start the relay again$/);
+  await expect(openOffline(relay.folder)).rejects.toMatchObject({ reason: 'unusable' });
+  // Nothing was made of it meanwhile: with the disk well again, everything is there.
+  await rm(log, { recursive: true });
+  await rename(`${log}.aside`, log);
+  await relay.open();
+  expect(relay.notices).toEqual([]);
+  expect(await relay.wires(bob)).toEqual(['one']);
+});

@@ -1,0 +1,43 @@
+/** Stores of every schema that was released, kept as backups: this software must open them. */
+import { existsSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { openBackup } from '../../../../src/relay/replay/offline.ts';
+import { SCHEMA_VERSION } from '../../../../src/relay/store/open.ts';
+import { verify } from '../../../../src/relay/replay/verify.ts';
+import { resultOf, verified } from '../../../support/audits.ts';
+import { fixtureBackup, fixtureStore } from '../../../support/fixture-stores.ts';
+import { alice, bob } from '../../../support/hosts.ts';
+import { carolAfter } from '../../../support/life.ts';
+import { openTestRelay } from '../../../support/test-relay.ts';
+import { TestClock } from '../../../support/test-clock.ts';
+
+const SCHEMAS = Array.from({ length: SCHEMA_VERSION }, (_none, at) => at + 1);
+
+test.each(SCHEMAS)('there is a fixture of schema %i', (schema) => {
+  expect(existsSync(fixtureBackup(schema))).toBe(true);
+});
+
+test.each(SCHEMAS)(
+  'the store of schema %i opens, keeps its epoch, serves its queues and is verified',
+  async (schema) => {
+    const { folder, header } = await fixtureStore(schema);
+    const relay = await openTestRelay({ folder, clock: new TestClock(header.created_at) });
+    const migrated = `The store was brought from schema ${schema} to ${SCHEMA_VERSION}; its epoch goes on.`;
+    expect(relay.notices).toEqual(schema < SCHEMA_VERSION ? [migrated] : []);
+    expect(relay.engine.epoch).toBe(header.epoch);
+    expect(await relay.wires(bob)).toEqual([expect.stringContaining('"item_id":"late"'), 'last for bob'].slice(1));
+    expect(await relay.wires(carolAfter)).toEqual(['last for carol']);
+    expect(await relay.queue(alice)).toHaveLength(2);
+    await relay.close();
+    expect((await verified(folder)).findings).toEqual([]);
+  },
+);
+
+test.each(SCHEMAS)('the backup of schema %i is verified as it lies there', async (schema) => {
+  const offline = await openBackup(fixtureBackup(schema));
+  try {
+    expect(await resultOf(verify(offline))).toMatchObject({ findings: [], lsn: 38, records: 38 });
+  } finally {
+    await offline.close();
+  }
+});

@@ -1,0 +1,143 @@
+import { readFile, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { type Position, PositionFile } from '../../../../src/relay/store/position.ts';
+import { epochNumbered } from '../../../support/epochs.ts';
+import { temporaryFolder } from '../../../support/temporary-folder.ts';
+
+const SLOT_BYTES = 512;
+/** Magic, number, LSN, hash, epoch and checksum; the rest of a slot is padding. */
+const MEANINGFUL_BYTES = 82;
+
+const positionAt = (lsn: number): Position => ({ lsn, recordHash: Buffer.alloc(32, lsn), epoch: epochNumbered(lsn) });
+
+async function positionPath(): Promise<string> {
+  return join(await temporaryFolder(), 'position');
+}
+
+async function write(path: string, ...positions: readonly Position[]): Promise<void> {
+  const { file } = await PositionFile.open(path);
+  for (const position of positions) await file.write(position);
+  await file.close();
+}
+
+async function read(path: string): Promise<Position | undefined> {
+  const { file, position } = await PositionFile.open(path);
+  await file.close();
+  return position;
+}
+
+test('a new file holds no position, and only its owner may read it', async () => {
+  const path = await positionPath();
+  expect(await read(path)).toBeUndefined();
+  expect((await stat(path)).mode & 0o777).toBe(0o600);
+});
+
+test('the newest position is found, however many were written', async () => {
+  const path = await positionPath();
+  for (let lsn = 1; lsn <= 5; lsn++) {
+    await write(path, positionAt(lsn));
+    expect(await read(path)).toEqual(positionAt(lsn));
+  }
+  await write(path, positionAt(6), positionAt(7), positionAt(8));
+  expect(await read(path)).toEqual(positionAt(8));
+});
+
+test('the newest is the one written last, also when its LSN is lower', async () => {
+  const path = await positionPath();
+  await write(path, positionAt(9), positionAt(4));
+  expect(await read(path)).toEqual(positionAt(4));
+});
+
+test('the largest numbers survive', async () => {
+  const path = await positionPath();
+  const large = { lsn: Number.MAX_SAFE_INTEGER, recordHash: Buffer.alloc(32, 0xff), epoch: epochNumbered(255) };
+  await write(path, large);
+  expect(await read(path)).toEqual(large);
+});
+
+/** The file after positions 1 and 2 were written: number 1 lies in the second slot, number 2 in the first. */
+async function twoPositions(): Promise<{ path: string; bytes: Buffer }> {
+  const path = await positionPath();
+  await write(path, positionAt(1), positionAt(2));
+  return { path, bytes: await readFile(path) };
+}
+
+describe('damage', () => {
+  test.each([
+    ['newer', 0, 1],
+    ['older', SLOT_BYTES, 2],
+  ])('a torn write of the %s slot leaves the other one', async (_which, start, left) => {
+    const { path, bytes } = await twoPositions();
+    for (const torn of [0, 1, 4, 12, 20, 52, 78, 81]) {
+      const damaged = Buffer.from(bytes);
+      damaged.fill(0, start + torn, start + SLOT_BYTES);
+      await writeFile(path, damaged);
+      expect(await read(path)).toEqual(positionAt(left));
+    }
+  });
+
+  test.each([
+    ['newer', 0, 1],
+    ['older', SLOT_BYTES, 2],
+  ])('a flip in any byte of the %s slot leaves the other one', async (_which, start, left) => {
+    const { path, bytes } = await twoPositions();
+    const undetected: number[] = [];
+    for (let at = start; at < start + MEANINGFUL_BYTES; at++) {
+      const damaged = Buffer.from(bytes);
+      damaged[at]! ^= 1 << (at & 7);
+      await writeFile(path, damaged);
+      if ((await read(path))?.lsn !== left) undetected.push(at);
+    }
+    expect(undetected).toEqual([]);
+  });
+
+  test('a flip in the padding changes nothing', async () => {
+    const { path, bytes } = await twoPositions();
+    const damaged = Buffer.from(bytes);
+    damaged[MEANINGFUL_BYTES]! ^= 0xff;
+    damaged[SLOT_BYTES - 1]! ^= 0xff;
+    await writeFile(path, damaged);
+    expect(await read(path)).toEqual(positionAt(2));
+  });
+
+  test('two damaged slots, an empty or a cut file hold no position', async () => {
+    const { path, bytes } = await twoPositions();
+    const damaged = Buffer.from(bytes);
+    damaged[30]! ^= 1;
+    damaged[SLOT_BYTES + 30]! ^= 1;
+    for (const content of [damaged, Buffer.alloc(0), bytes.subarray(0, 40), Buffer.alloc(1024)]) {
+      await writeFile(path, content);
+      expect(await read(path)).toBeUndefined();
+    }
+  });
+
+  test('a file cut in its second slot holds the first', async () => {
+    const { path, bytes } = await twoPositions();
+    await writeFile(path, bytes.subarray(0, SLOT_BYTES + 10));
+    expect(await read(path)).toEqual(positionAt(2));
+  });
+
+  test('the next write goes over the damaged slot, never over the whole one', async () => {
+    const { path, bytes } = await twoPositions();
+    const damaged = Buffer.from(bytes);
+    damaged[30]! ^= 1;
+    await writeFile(path, damaged);
+    await write(path, positionAt(3));
+    const slots = await readFile(path);
+    expect(slots.subarray(SLOT_BYTES).equals(bytes.subarray(SLOT_BYTES))).toBe(true);
+    expect(await read(path)).toEqual(positionAt(3));
+  });
+});
+
+test('a written position lies in the file at once', async () => {
+  const path = await positionPath();
+  const { file } = await PositionFile.open(path);
+  await file.write(positionAt(1));
+  expect(await read(path)).toEqual(positionAt(1));
+  await file.close();
+});
+
+test('a folder in the place of the file is an error that names its code', async () => {
+  await expect(PositionFile.open(await temporaryFolder())).rejects.toMatchObject({ code: 'EISDIR' });
+});

@@ -1,0 +1,155 @@
+/** What a backup finds while it is written: wire bytes that are not those that were accepted, against a naive look. */
+import { randomInt } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { sha256Hex } from '../../../../src/protocol/digest.ts';
+import { checkedBackup, writeBackupFile, backupOf } from '../../../../src/relay/backup/backup.ts';
+import { PREFIX, dueKey, payloadKey, queueKey, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
+import type { Level } from '../../../../src/relay/store/level.ts';
+import { openOffline } from '../../../../src/relay/replay/offline.ts';
+import { waitingRows } from '../../../../src/relay/store/scan.ts';
+import type { WireDamage } from '../../../../src/relay/store/wire-check.ts';
+import { collected } from '../../../support/collected.ts';
+import { pushOf, rotateOf } from '../../../support/commands.ts';
+import { alice, bob, carol, dave } from '../../../support/hosts.ts';
+import { withRawLevel } from '../../../support/raw-level.ts';
+import { restored } from '../../../support/restores.ts';
+import { temporaryFolder } from '../../../support/temporary-folder.ts';
+import { NOON_MS } from '../../../support/test-clock.ts';
+import { type TestRelay, openTestRelay } from '../../../support/test-relay.ts';
+
+/** Three items of alice's for bob and for carol; bob went on as dave, who had one of his own. */
+async function filled(): Promise<TestRelay> {
+  const relay = await openTestRelay();
+  await relay.enrolAll(alice, bob, carol, dave);
+  for (const target of [bob, carol]) {
+    await relay.push(...[0, 1, 2].map((n) => pushOf(alice, `m${n}`, [[target, `${target.name} ${n}`]])));
+  }
+  await relay.pushOne(pushOf(alice, 'own', [[dave, 'own']]));
+  await relay.rotate(rotateOf(bob, dave));
+  return relay;
+}
+
+/** Lets `work` at the closed store, and takes a backup of what is left. */
+async function backedUp(
+  relay: TestRelay,
+  work: (level: Level) => Promise<unknown>,
+): Promise<{ bytes: Buffer; damage: WireDamage; naive: string[] }> {
+  await relay.close();
+  await withRawLevel(relay.folder, work);
+  const naive = await withRawLevel(relay.folder, naiveDamage);
+  const offline = await openOffline(relay.folder);
+  const snapshot = offline.store.snapshot();
+  try {
+    let damage: WireDamage | undefined;
+    const chunks = backupOf(snapshot, { created_at: NOON_MS, version: '0' }, async (found) => void (damage = found));
+    const bytes = Buffer.concat(await collected(chunks));
+    if (!damage) throw new Error('nobody was told');
+    return { bytes, damage, naive };
+  } finally {
+    await snapshot.close();
+    await offline.close();
+  }
+}
+
+/** Every waiting row looked up by itself. */
+async function naiveDamage(level: Level): Promise<string[]> {
+  const damaged: string[] = [];
+  for await (const { rows } of waitingRows(level)) {
+    for (const { targetPubkey, seq, wireHash, payloadTarget, payloadSeq } of rows) {
+      const wire = await level.get(payloadKey(payloadTarget, payloadSeq));
+      if (!wire || sha256Hex(wire) !== wireHash) damaged.push(`${targetPubkey} ${seq}`);
+    }
+  }
+  return damaged.toSorted();
+}
+
+async function* once(bytes: Buffer): AsyncGenerator<Buffer> {
+  yield bytes;
+}
+
+const placesOf = ({ places }: WireDamage): string[] =>
+  places.map(({ targetPubkey, seq }) => `${targetPubkey} ${seq}`).toSorted();
+
+const CASES: readonly [string, (level: Level) => Promise<unknown>, number][] = [
+  ['nothing', async () => undefined, 0],
+  ['altered bytes', (level) => level.put(payloadKey(carol.key, NOON_MS + 1), Buffer.from('carol X')), 1],
+  ['missing bytes', (level) => level.del(payloadKey(carol.key, NOON_MS)), 1],
+  ['missing bytes at the end', (level) => level.del(payloadKey(carol.key, NOON_MS + 2)), 1],
+  ['altered bytes of a moved item', (level) => level.put(payloadKey(bob.key, NOON_MS), Buffer.from('bob X')), 1],
+  ['missing bytes of a moved item', (level) => level.del(payloadKey(bob.key, NOON_MS + 2)), 1],
+  ['bytes that nobody names', (level) => level.put(payloadKey(alice.key, 7), Buffer.from('x')), 0],
+  [
+    'all bytes',
+    async (level) => {
+      for (const { key } of [bob, carol]) for (const n of [0, 1, 2]) await level.del(payloadKey(key, NOON_MS + n));
+      await level.del(payloadKey(dave.key, NOON_MS));
+    },
+    7,
+  ],
+];
+
+describe('a backup of a store with', () => {
+  test.each(CASES)('%s says what waits and is damaged, and holds it as it is', async (_what, work, count) => {
+    const { bytes, damage, naive } = await backedUp(await filled(), work);
+    expect(damage).toMatchObject({ items: count, unreadable: 0 });
+    expect(placesOf(damage)).toEqual(naive);
+    expect(naive).toHaveLength(count);
+    expect(await checkedBackup(once(bytes))).toMatchObject({ items: 7, damagedItems: count });
+  });
+
+  test('damage of any kind and place says what a look at each item says', async () => {
+    for (let round = 0; round < 10; round++) {
+      const { damage, naive } = await backedUp(await filled(), async (level) => {
+        for (const { key } of [bob, carol, dave]) {
+          for (const seq of [NOON_MS, NOON_MS + 1, NOON_MS + 2]) {
+            const what = randomInt(6);
+            if (what === 0) await level.del(payloadKey(key, seq));
+            if (what === 1) await level.put(payloadKey(key, seq), Buffer.from('x'));
+            if (what === 2) await level.del(queueKey(key, seq));
+          }
+        }
+      });
+      expect(placesOf(damage)).toEqual(naive);
+      expect(damage.items).toBe(naive.length);
+    }
+  });
+
+  test('an acked item that lost its bytes and is not collected yet says nothing of it', async () => {
+    const relay = await filled();
+    relay.store.collector.nextSlice = () => Promise.resolve(undefined);
+    await relay.ack(carol, NOON_MS + 1);
+    const { damage } = await backedUp(relay, (level) => level.del(payloadKey(carol.key, NOON_MS + 1)));
+    expect(damage).toEqual({ items: 0, places: [], unreadable: 0 });
+  });
+
+  test('damaged items can be restored: they are dropped, and their senders push them again', async () => {
+    const { bytes } = await backedUp(await filled(), (level) => level.del(payloadKey(carol.key, NOON_MS)));
+    const folder = await temporaryFolder();
+    const file = join(folder, 'relay.backup');
+    expect(await writeBackupFile(once(bytes), { path: file, replaces: false })).toMatchObject({ damagedItems: 1 });
+    const report = await restored(file, join(folder, 'store'), NOON_MS + 1);
+    expect(report).toMatchObject({ items: 6, carried: { lost: 1 } });
+  });
+});
+
+test.each([
+  ['of a queue', queueKey(carol.key, NOON_MS)],
+  ['of a sender', rowKeyBytes('sender', alice.key)],
+  ['of what expires', dueKey(PREFIX.expiry, NOON_MS, 1)],
+])(
+  'a backup with a damaged row %s is no backup: a restore would refuse it, and an older file stays',
+  async (_of, key) => {
+    const { bytes, damage } = await backedUp(await filled(), (level) => level.put(key, Buffer.from('no row')));
+    expect(damage).toMatchObject({ items: 0, unreadable: 1 });
+    const path = join(await temporaryFolder(), 'relay.backup');
+    const refusal = { reason: 'unreadable', message: expect.stringContaining('1 of its rows are damaged') };
+    await expect(writeBackupFile(once(bytes), { path, replaces: false })).rejects.toMatchObject(refusal);
+    expect(existsSync(path)).toBe(false);
+    await writeFile(path, 'older');
+    await expect(writeBackupFile(once(bytes), { path, replaces: true })).rejects.toMatchObject(refusal);
+    expect(await readFile(path, 'utf8')).toBe('older');
+  },
+);
