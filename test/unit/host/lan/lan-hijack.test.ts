@@ -212,7 +212,8 @@ describe('the address of a paired host', () => {
     const { asked } = await between(() => there.lan.port ?? 0, { address: thief, port: there.lan.port ?? 0 });
     const dialled = `${thief}:${port}`;
     expect(await there.lan.accept({ code, address: dialled })).toMatchObject({ host: 'here', address: dialled });
-    expect(asked).toEqual(['GET /v1/lan/hello']);
+    // `there` may have called `here` through the thief once more meanwhile: then it is asked once more.
+    expect([...new Set(asked)]).toEqual(['GET /v1/lan/hello']);
     const listensAt = there.lan.port ?? 0;
     expect(await peerOf(here, 'there')).toMatchObject({ address: null, port: listensAt });
     expect(await signedHop({ signer: signerOf(there), called: keyOf(here), ...AGENTS })(here)).toMatchObject({
