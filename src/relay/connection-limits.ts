@@ -70,7 +70,7 @@ export function connectionLimits(
   return { limits: { max, perAddressMax }, notices };
 }
 
-export interface HostConnectionsOptions {
+interface HostConnectionsOptions {
   limits: ConnectionLimits;
   trustProxy: TrustProxy;
   monotonicMs: () => number;

@@ -25,7 +25,7 @@ import { rotateRoute, rotationRoute } from './http/v2-rotate.ts';
 import { sendersRoute } from './http/v2-senders.ts';
 import type { RelayOptions } from './options.ts';
 
-export interface HostApiOptions {
+interface HostApiOptions {
   relay: Pick<RelayOptions, 'version' | 'bodyBytesMax' | 'issuer' | 'log'>;
   shared: Omit<HandlerOptions, 'routes' | 'finished'>;
   signer: Signer;
@@ -36,7 +36,7 @@ export interface HostApiOptions {
 }
 
 /** The handler, and the keys of the issuer on a relay that has one: those are fetched once `jwks.start` is called. */
-export interface HostApi {
+interface HostApi {
   handler: Handler;
   jwks: Jwks | undefined;
 }

@@ -61,7 +61,7 @@ export interface RelayOptions {
   log: RelayLogger;
 }
 
-export interface RelayLogger {
+interface RelayLogger {
   info(fields: object, message: string): void;
   warn(fields: object, message: string): void;
   error(fields: object, message: string): void;

@@ -58,7 +58,7 @@ export async function startRelay(given: RelayOptions): Promise<Relay> {
     // Nothing reads the counts of a relay without an operator listener.
     const watch = options.adminListen ? new Watch(options.version, clock) : undefined;
     if (epochBegun) watch?.metrics.epochBegun(epochBegun);
-    store.damagedRows.tell(({ kind }) =>
+    store.damagedRows.subscribe(({ kind }) =>
       log.error(
         { kind },
         'a row of the store is damaged: stop the relay, run poste relay log verify, and then poste relay log rebuild',

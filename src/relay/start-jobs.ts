@@ -13,7 +13,7 @@ import type { Watch } from './operator/watch.ts';
 import type { RelayOptions } from './options.ts';
 import type { RelayStore } from './store/relay-store.ts';
 
-export interface JobsOptions {
+interface JobsOptions {
   relay: RelayOptions;
   engine: Engine;
   store: RelayStore;

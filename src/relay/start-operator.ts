@@ -18,7 +18,7 @@ import type { RelayOptions } from './options.ts';
 import type { Jobs } from './start-jobs.ts';
 import type { RelayStore } from './store/relay-store.ts';
 
-export interface OperatorOptions {
+interface OperatorOptions {
   options: RelayOptions;
   services: Services;
   shared: Omit<HandlerOptions, 'routes' | 'finished'>;
@@ -37,7 +37,7 @@ export interface OperatorOptions {
   jobs: () => Jobs | undefined;
 }
 
-export interface Operator {
+interface Operator {
   adminPort: number | undefined;
   /** Why local commands cannot reach this relay, if they cannot. */
   notices: string[];

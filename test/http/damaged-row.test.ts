@@ -3,7 +3,6 @@ import { expect, test } from 'vitest';
 import type { ItemId } from '../../src/protocol/names.ts';
 import { rowKey } from '../../src/relay/core/rows.ts';
 import { queueKey, rowKeyBytes } from '../../src/relay/store/keys.ts';
-import { rowName } from '../../src/relay/store/row-name.ts';
 import { FIRST_ADAPTER } from '../support/adapters.ts';
 import { adminPort, enterConsole } from '../support/console-session.ts';
 import { flipValue } from '../support/flipped-rows.ts';
@@ -12,6 +11,7 @@ import { alice, bob, carol } from '../support/hosts.ts';
 import { itemTo } from '../support/mail.ts';
 import { jsonOf } from '../support/problems.ts';
 import { rawRequest, requestBytes } from '../support/raw-http.ts';
+import { rowName } from '../../src/relay/store/checksum.ts';
 
 test('what needs it is refused, and the log, /healthz, the metrics and the console tell, the log of nobody', async () => {
   const relay = await relayForTest(FIRST_ADAPTER, { adminListen: { host: '127.0.0.1', port: 0 } });

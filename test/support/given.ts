@@ -9,12 +9,12 @@
 import { assertNever } from '../../src/lib/assert-never.ts';
 import type { Command, ExpireItems } from '../../src/relay/core/command.ts';
 import { decideDeny, decideInvite, decideLapse, decideRevoke } from '../../src/relay/core/decide-admission.ts';
-import { decideAck, decideExtend } from '../../src/relay/core/decide-ack.ts';
-import { decideEnrol, decideHostSeen } from '../../src/relay/core/decide-enrolment.ts';
-import { decideLostItem, decideRotateEpoch } from '../../src/relay/core/decide-epoch.ts';
-import { type DecidedExpiry, decideExpire, decidePurge } from '../../src/relay/core/decide-expiry.ts';
-import { decideCheckpoint } from '../../src/relay/core/decide-log-retention.ts';
-import { decidePublishEncKey, decidePublishSenders } from '../../src/relay/core/decide-publish.ts';
+import {
+  decideEnrol,
+  decideHostSeen,
+  decidePublishEncKey,
+  decidePublishSenders,
+} from '../../src/relay/core/decide-enrolment.ts';
 import { decidePush } from '../../src/relay/core/decide-push.ts';
 import { decideMove, decideRotate } from '../../src/relay/core/decide-rotation.ts';
 import type {
@@ -46,6 +46,14 @@ import type { TestHost } from './hosts.ts';
 import { initialised } from './events.ts';
 import { MapRows } from './map-rows.ts';
 import { type SettingsChanges, settingsWith } from './settings.ts';
+import {
+  type DecidedExpiry,
+  decideExpire,
+  decidePurge,
+  decideAck,
+  decideExtend,
+} from '../../src/relay/core/decide-queue.ts';
+import { decideLostItem, decideRotateEpoch, decideCheckpoint } from '../../src/relay/core/decide-log.ts';
 
 export type AnyOutcome =
   | RotateOutcome

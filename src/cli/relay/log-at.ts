@@ -5,7 +5,6 @@ import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts
 import { isoTime } from '../../protocol/time.ts';
 import { PrunedAway, type StateThen, lsnAt, stateAt } from '../../relay/replay/at.ts';
 import type { FormatHost } from '../../relay/core/describe-event.ts';
-import { documentOf } from '../../relay/replay/event-document.ts';
 import type { EnrolmentRow, QueueRow, SendersRow, TargetRow, UsageRow } from '../../relay/core/rows.ts';
 import { openScratch } from '../../relay/store/bulk.ts';
 import type { OfflineStore } from '../../relay/replay/offline.ts';
@@ -23,6 +22,7 @@ import { CommandFailed } from '../lib/exit.ts';
 import { withProgress } from '../lib/output.ts';
 import { jsonLine, table, formatTime } from '../lib/format.ts';
 import { hostReference, moment, wholeNumber } from '../lib/values.ts';
+import { documentOf } from '../../relay/replay/records.ts';
 
 interface AtFlags extends AuditedStoreFlags {
   lsn?: number;

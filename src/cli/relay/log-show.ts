@@ -3,8 +3,7 @@ import { Command, InvalidArgumentError } from 'commander';
 import { printable } from '../../protocol/printable.ts';
 import { isoTime } from '../../protocol/time.ts';
 import { describeEvent } from '../../relay/core/describe-event.ts';
-import { eventDocument } from '../../relay/replay/event-document.ts';
-import { chosenEvents, type EventChoice } from '../../relay/replay/records.ts';
+import { chosenEvents, type EventChoice, eventDocument } from '../../relay/replay/records.ts';
 import { eventTimeMs } from '../../relay/core/event.ts';
 import { EVENT_TYPES } from '../../relay/store/record.ts';
 import {

@@ -3,9 +3,7 @@ import { Command } from 'commander';
 import { printable } from '../../protocol/printable.ts';
 import { isoTime } from '../../protocol/time.ts';
 import type { FormatHost } from '../../relay/core/describe-event.ts';
-import { documentOf } from '../../relay/replay/event-document.ts';
 import type { LifeStep } from '../../relay/core/item-life.ts';
-import { type TracedItem, trace } from '../../relay/replay/trace.ts';
 import {
   type AuditedStoreFlags,
   enrolmentsOf,
@@ -20,6 +18,7 @@ import { CommandFailed } from '../lib/exit.ts';
 import { withProgress } from '../lib/output.ts';
 import { jsonLine } from '../lib/format.ts';
 import { hostReference } from '../lib/values.ts';
+import { documentOf, type TracedItem, trace } from '../../relay/replay/records.ts';
 
 interface TraceFlags extends AuditedStoreFlags {
   sender?: string;

@@ -3,7 +3,6 @@ import { resolve } from 'node:path';
 import { Command, Option } from 'commander';
 import { printable } from '../../protocol/printable.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
-import { documentOf } from '../../relay/replay/event-document.ts';
 import { verifyArchive } from '../../relay/replay/verify-log.ts';
 import { type VerifyReport, verify } from '../../relay/replay/verify.ts';
 import { type AuditedStoreFlags, inAuditedStore, withAuditedLog } from './audited-store.ts';
@@ -11,6 +10,7 @@ import type { CommandContext } from '../lib/context.ts';
 import { EXIT } from '../lib/exit.ts';
 import { withProgress } from '../lib/output.ts';
 import { jsonLine } from '../lib/format.ts';
+import { documentOf } from '../../relay/replay/records.ts';
 
 interface VerifyFlags extends AuditedStoreFlags {
   positionFile?: string;

@@ -18,9 +18,9 @@ import { hasSecretMember } from './key-set.ts';
 import { SeenTokens } from './seen-tokens.ts';
 
 /** `exp` lies at most this long after `iat`. */
-export const TOKEN_LIFETIME_MAX_MS = 900_000;
+const TOKEN_LIFETIME_MAX_MS = 900_000;
 
-export interface AccountTokenOptions {
+interface AccountTokenOptions {
   issuer: Issuer;
   nowMs: () => number;
   monotonicMs: () => number;

@@ -18,7 +18,7 @@ import { type Refusal, refusal } from '../core/decision.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 
 /** A header by its lower-case name; `undefined` when absent. */
-export type HeaderLookup = (name: string) => string | undefined;
+type HeaderLookup = (name: string) => string | undefined;
 
 /** A hop of an enrolled host whose time is right; not yet verified. */
 export interface HopClaim {
@@ -31,13 +31,13 @@ export interface HopClaim {
 }
 
 /** Whom a hop may come from. */
-export interface HopLookUps {
+interface HopLookUps {
   byKey: (key: PublicKey) => EnrolmentRow | undefined;
   /** `undefined` on routes that take no hop by name. None when the name is crowded. */
   byName: ((name: HostName) => EnrolmentRow[]) | undefined;
 }
 
-export interface HopRequest {
+interface HopRequest {
   /** Upper case. */
   method: string;
   /** Path and query, byte for byte as sent. */

@@ -14,7 +14,7 @@ import type { Jwks } from './jwks.ts';
 import { KID_CHARACTERS_MAX, SIGNING_ALGORITHMS, type SigningAlgorithm } from './key-set.ts';
 
 /** How far `iat` and `nbf` may lie ahead of the relay's clock. */
-export const ISSUER_AHEAD_MAX_MS = 60_000;
+const ISSUER_AHEAD_MAX_MS = 60_000;
 
 const CLAIMS_JSON_BOUNDS: JsonBounds = { depthMax: 8, valuesMax: 500, membersMax: 100 };
 /** Up to 256 characters, none of them a control character or half a pair: names go into rows and logs. */
@@ -47,7 +47,7 @@ export interface JwtRefused {
   reason: string;
 }
 
-export interface IssuerOptions extends Omit<IssuerSettings, 'jwksUrl'> {
+interface IssuerOptions extends Omit<IssuerSettings, 'jwksUrl'> {
   jwks: Jwks;
   nowMs: () => number;
 }

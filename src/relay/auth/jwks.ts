@@ -15,14 +15,14 @@ import type { KeySet, SigningAlgorithm } from './key-set.ts';
 
 export const JWKS_REFRESH_MS = 600_000;
 export const JWKS_STALE_MAX_MS = 3_600_000;
-export const JWKS_UNKNOWN_KID_MS = 60_000;
+const JWKS_UNKNOWN_KID_MS = 60_000;
 /** After a failure the timer tries again this soon, so that what was removed in an outage stops soon after it. */
 export const JWKS_FAILED_REFRESH_MS = 60_000;
 /** Requests start no fetch this soon after one that failed. */
-export const JWKS_RETRY_MS = 10_000;
+const JWKS_RETRY_MS = 10_000;
 export const JWKS_FETCH_MS = 5000;
 
-export interface JwksOptions {
+interface JwksOptions {
   url: string;
   fetch: Fetch;
   monotonicMs: () => number;

@@ -16,7 +16,7 @@ export const DENY_EVENT = 'urn:mail-relay:deny';
 const HOST_FP_PATTERN = /^[0-9a-f]{64}$/;
 const REASON_CHARACTERS_MAX = 256;
 
-export interface DenyEvent extends DenySelectors {
+interface DenyEvent extends DenySelectors {
   type: 'DenyEvent';
   reason: string;
 }

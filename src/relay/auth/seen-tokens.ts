@@ -8,7 +8,7 @@ import { sha256Hex } from '../../protocol/digest.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 
 /** More than a hundred new tokens a second for the whole of their 15 minutes. */
-export const SEEN_TOKENS_MAX = 100_000;
+const SEEN_TOKENS_MAX = 100_000;
 
 interface SeenToken {
   hostPubkey: PublicKey;

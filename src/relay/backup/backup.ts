@@ -26,10 +26,10 @@ import { firstKeyOf, PREFIX, seqOf } from '../store/keys.ts';
 import { type Level, type LevelSnapshot, levelAt, makeLevelFolder } from '../store/level.ts';
 import { SCHEMA_VERSION } from '../store/open.ts';
 import { readableTargetRow, runsOf } from '../store/scan.ts';
-import type { StoreSnapshot } from '../store/snapshot.ts';
 import { WireCheck, type WireDamage } from '../store/wire-check.ts';
 import { createReadStream } from 'node:fs';
 import { StoreRefused } from '../store/refused.ts';
+import type { StoreSnapshot } from '../store/store-reader.ts';
 
 /** DO NOT CHANGE. */
 const MAGIC = 'poste-backup 1\n';
@@ -78,7 +78,7 @@ export async function* writeBackup(
 }
 
 /** What a backup says of itself besides what is in the store. */
-export type BackupStamp = Pick<BackupHeader, 'created_at' | 'version'>;
+type BackupStamp = Pick<BackupHeader, 'created_at' | 'version'>;
 
 /** The backup of a store at the moment of its snapshot, piece by piece. `checked`: see `writeBackup`. */
 export function backupOf(

@@ -61,14 +61,14 @@ function damaged(file: string, what: string): StoreRefused {
 }
 
 /** The store that gives way. */
-export interface FoundStore {
+interface FoundStore {
   /** Open, and so locked; `undefined` when it cannot be opened. */
   level: Level | undefined;
   /** Its table files that do not match their checksums. */
   damagedTables: ReadonlySet<string>;
 }
 
-export interface ReplacedPlace {
+interface ReplacedPlace {
   folder: string;
   /** How messages name the folder. */
   shown: string;

@@ -9,7 +9,6 @@ import { hasHash, type Sha256Hex } from '../../protocol/digest.ts';
 import { DEFAULT_LIMITS } from '../../protocol/limits.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { Admissions } from '../core/admissions.ts';
-import { itemLost } from '../core/decide-epoch.ts';
 import {
   type ReplacedStore,
   type RotatedRow,
@@ -33,6 +32,7 @@ import { OverlaidRows } from '../engine/row-overlay.ts';
 import type { Level } from '../store/level.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import { tableRows, waitingRows } from '../store/scan.ts';
+import { itemLost } from '../core/decide-log.ts';
 
 /** Changed rows of one batch, about. */
 const BATCH_CHANGES = 1000;

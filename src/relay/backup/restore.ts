@@ -21,8 +21,7 @@ import { type BackupHeader, unpackBackup } from './backup.ts';
 import { LEVEL_FOLDER, type Level } from '../store/level.ts';
 import { MIGRATIONS, migrate } from '../store/migrate.ts';
 import { SCHEMA_VERSION, makeFolder } from '../store/open.ts';
-import { PositionFile, positionFault } from '../store/position.ts';
-import { readPruned } from '../store/pruned.ts';
+import { PositionFile, positionFault, readPruned } from '../store/position.ts';
 import { StoreRefused } from '../store/refused.ts';
 import { syncFolder } from '../../lib/sync-folder.ts';
 import { readRelayKey } from '../store/relay-key.ts';
@@ -75,7 +74,7 @@ export interface RestoreReport {
   missing: MissingItems[] | null;
 }
 
-export interface MissingItems {
+interface MissingItems {
   senderPubkey: PublicKey;
   hostName: string;
   items: number;

@@ -1,18 +1,33 @@
 /**
- * Decides whether a host key is enrolled, and under what name, account and authority.
+ * Decides whether a host key is enrolled, and under what name, account and authority; and what an enrolled host publishes
+ * about itself: whose mail it takes, and the key to seal its mail with.
  *
- * Invariants ("Enrolment record", rules 1 to 6):
+ * Invariants ("Enrolment record", rules 1 to 6; "Sender allowlist", rules 1 to 3; "Encryption-key advertisement"):
  *   - hosts are keys: a name is a label, and unique only inside a proven account;
  *   - re-enrolling the same key is idempotent and never clears `revoked_at`;
  *   - a weaker authority never overwrites what a stronger one recorded;
- *   - a crowded name refuses no host.
+ *   - a crowded name refuses no host;
+ *   - a newer statement replaces an older one, never the other way, and the same statement again changes nothing, so that
+ *     a replayed hop is harmless;
+ *   - a list of the same senders at a later time is recorded by its time alone: it makes older ones stale, also those that
+ *     this relay never saw, and the answer to the host holds the time that it signed;
+ *   - nothing is taken that was issued more than 5 minutes ahead of this clock.
  */
-import { CROWDED_NAME_ENROLMENTS } from '../../protocol/limits.ts';
-import type { EnrolHost, NoteHostSeen } from './command.ts';
-import { type Decided, type Done, type EnrolOutcome, type Refusal, decided, refusal } from './decision.ts';
+import { CROWDED_NAME_ENROLMENTS, ISSUED_AHEAD_MAX_MS, LISTED_SENDERS_MAX } from '../../protocol/limits.ts';
+import type { EnrolHost, NoteHostSeen, PublishEncKey, PublishSenders } from './command.ts';
+import {
+  type Decided,
+  type Done,
+  type EnrolOutcome,
+  type Refusal,
+  decided,
+  refusal,
+  type EncKeyOutcome,
+  type SendersOutcome,
+} from './decision.ts';
 import type { EnrolmentLapsed, HostEnrolled, RelayEvent } from './event.ts';
 import type { EnrolFacts } from './facts.ts';
-import type { AuthorityName, EnrolmentRecord, EnrolmentRow } from './rows.ts';
+import type { AuthorityName, EnrolmentRecord, EnrolmentRow, EncKeyRow, SendersRow } from './rows.ts';
 
 const AUTHORITY_RANK: Readonly<Record<AuthorityName, number>> = { 'host-key': 0, 'account-token': 1 };
 
@@ -120,4 +135,48 @@ export function lapsed(lapsing: NonNullable<EnrolFacts['lapsing']>, atMs: number
     releasedBytes: isCharged ? charged.bytes : 0,
     atMs,
   };
+}
+
+export function decidePublishSenders(
+  command: PublishSenders,
+  published: SendersRow | undefined,
+): Decided<SendersOutcome> | Refusal {
+  const { callerPubkey, hostPubkey, iatMs, nowMs } = command;
+  if (hostPubkey !== callerPubkey) return refusal('KEY_MISMATCH', 'the list names another host key than the caller');
+  if (command.senders.length > LISTED_SENDERS_MAX) {
+    return refusal('BAD_REQUEST', `a list may hold ${LISTED_SENDERS_MAX} senders`);
+  }
+  if (iatMs > nowMs + ISSUED_AHEAD_MAX_MS) return issuedAhead();
+  const senders = [...new Set(command.senders)].toSorted();
+  const outcome: SendersOutcome = { type: 'SendersListed', senders: senders.length, iatMs };
+  const isSame = published !== undefined && haveSameKeys(published.senders, senders);
+  if (published && published.iatMs >= iatMs) return isSame && published.iatMs === iatMs ? decided(outcome) : stale();
+  if (isSame) return decided(outcome, { type: 'SendersRenewed', hostPubkey, iatMs, atMs: nowMs });
+  return decided(outcome, { type: 'SendersPublished', hostPubkey, senders, iatMs, atMs: nowMs });
+}
+
+export function decidePublishEncKey(
+  command: PublishEncKey,
+  published: EncKeyRow | undefined,
+): Decided<EncKeyOutcome> | Refusal {
+  const { hostPubkey, encPub, advertisedAtMs, sig, nowMs } = command;
+  if (advertisedAtMs > nowMs + ISSUED_AHEAD_MAX_MS) return issuedAhead();
+  const outcome: EncKeyOutcome = { type: 'EncKeyShown', atMs: advertisedAtMs };
+  if (published && published.atMs >= advertisedAtMs) {
+    return published.atMs === advertisedAtMs && published.encPub === encPub ? decided(outcome) : stale();
+  }
+  return decided(outcome, { type: 'EncKeyPublished', hostPubkey, encPub, advertisedAtMs, sig, atMs: nowMs });
+}
+
+function haveSameKeys(listed: readonly string[], asked: readonly string[]): boolean {
+  const keys = new Set(listed);
+  return keys.size === asked.length && asked.every((key) => keys.has(key));
+}
+
+function issuedAhead(): Refusal {
+  return refusal('IAT_IN_FUTURE', 'issued more than 5 minutes ahead of the clock of this relay');
+}
+
+function stale(): Refusal {
+  return refusal('STALE_LIST', 'a newer one is published, or another one of the same time');
 }

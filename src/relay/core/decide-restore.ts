@@ -55,7 +55,7 @@ export interface ReplacedStore {
 }
 
 /** Make this store the one that serves. */
-export interface RestoreRelay {
+interface RestoreRelay {
   epoch: Epoch;
   backupEpoch: Epoch;
   backupLsn: number;
@@ -64,7 +64,7 @@ export interface RestoreRelay {
 }
 
 /** The store as the backup has it, and as the events before have made it. */
-export interface RestoredRows {
+interface RestoredRows {
   rows: RowReader;
   directory: Directory;
 }

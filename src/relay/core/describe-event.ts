@@ -23,12 +23,12 @@ export interface EventHost {
   key: PublicKey;
 }
 
-export interface EventFact {
+interface EventFact {
   name: string;
   value: string;
 }
 
-export interface EventDescription {
+interface EventDescription {
   /** One line. A function, because most readers need no sentence and a fingerprint costs a hash. */
   sentence: (host: FormatHost) => string;
   hosts: readonly EventHost[];

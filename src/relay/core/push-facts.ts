@@ -19,7 +19,7 @@ import {
 import { type FactSource, type RelaySettings, lineageOf, relayRow, targetRow } from './facts.ts';
 
 /** A (sender, item, target) that is known, over every key of both lineages. */
-export interface KnownItem {
+interface KnownItem {
   row: DedupRow;
   /** Queued, but its row or payload is gone. */
   lost: boolean;
@@ -27,7 +27,7 @@ export interface KnownItem {
 
 /**
  * Rows that one push asks for in one go at most, over the keys of its sender and of its targets. Hosts that never changed
- * their keys need one for each target. Where there are more, they are looked for before (engine/wide-pushes.ts).
+ * their keys need one for each target. Where there are more, they are looked for before (engine/pushes.ts).
  */
 export const KNOWN_ROWS_ASKED_MAX = 4096;
 /** The same with a search before: the keys of a sender and of 64 targets, all of whom have as many as there may be. */

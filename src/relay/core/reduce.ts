@@ -4,13 +4,20 @@
  * The live commit, replay, rebuild and the tests all call this one function. Pure: `rows` shows the state before the
  * event; the changes are the state after it, and no key is changed twice in one answer.
  */
-import type { LogEntry, RelayEvent } from './event.ts';
+import type { LogEntry, RelayEvent, DedupExtended, ItemsExpired, ItemsMoved, KeyRotated } from './event.ts';
 import { relayRow } from './facts.ts';
-import { reduceDedup } from './reduce-dedup.ts';
-import { reduceEnrolments } from './reduce-enrolments.ts';
-import { reduceQueues } from './reduce-queues.ts';
-import { reduceUsage } from './reduce-usage.ts';
-import { type RowChange, rowKey, type RowReader } from './rows.ts';
+import { reduceQueues, movedRow } from './reduce-queues.ts';
+import {
+  type RowChange,
+  rowKey,
+  type RowReader,
+  type DedupRow,
+  type EnrolmentRow,
+  enrolmentRecord,
+  NO_USAGE,
+} from './rows.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import { BrokenQueue, queueOf } from './decision.ts';
 
 export function reduce({ lsn, event }: LogEntry, rows: RowReader): RowChange[] {
   return [
@@ -111,5 +118,222 @@ function reduceAdmissions(event: RelayEvent, rows: RowReader): RowChange[] {
       ];
     default:
       return [];
+  }
+}
+
+/** The dedup rows, and how many of them each sender key keeps. */
+export function reduceDedup(event: RelayEvent, lsn: number, rows: RowReader): RowChange[] {
+  switch (event.type) {
+    case 'ItemAccepted': {
+      const { senderPubkey, itemId, acceptedAtMs, dedupUntilMs, targets } = event;
+      const changes = targets.map(({ hostPubkey, wireHash, seq, bytes }): RowChange => {
+        const row: DedupRow = {
+          senderPubkey,
+          itemId,
+          targetPubkey: hostPubkey,
+          wireHash,
+          seq,
+          bytes,
+          acceptedAtMs,
+          dedupUntilMs,
+          queuedTarget: hostPubkey,
+          queuedSeq: seq,
+          lsn,
+          expired: false,
+        };
+        return { table: 'dedup', key: rowKey.dedup(senderPubkey, hostPubkey, itemId), row };
+      });
+      return [...changes, ...counted(rows, senderPubkey, targets.length)];
+    }
+    case 'ItemsExpired':
+      return kept(event, { expired: true }, rows);
+    case 'DedupExtended':
+      return kept(event, {}, rows);
+    case 'ItemsMoved':
+      return event.fromSeqs.flatMap((fromSeq, position) => dedupMoved(event, fromSeq, event.firstSeq + position, rows));
+    case 'DedupPurged':
+      return event.senders.flatMap(({ senderPubkey, rows: count }) => counted(rows, senderPubkey, -count));
+    case 'ItemLost': {
+      if (event.kind === 'expired') return [];
+      const { senderPubkey, pushedTo, itemId } = event;
+      const key = rowKey.dedup(senderPubkey, pushedTo, itemId);
+      return [{ table: 'dedup', key, row: null }, ...counted(rows, senderPubkey, -1)];
+    }
+    default:
+      return [];
+  }
+}
+
+/** The rows of these items, as far as there are any, stay until the event says or longer. */
+function kept(
+  { items, dedupUntilMs }: ItemsExpired | DedupExtended,
+  changes: Partial<DedupRow>,
+  rows: RowReader,
+): RowChange[] {
+  return items.flatMap(({ senderPubkey, pushedTo, itemId }): RowChange[] => {
+    const key = rowKey.dedup(senderPubkey, pushedTo, itemId);
+    const before = rows.get('dedup', key);
+    if (!before) return [];
+    const untilMs = Math.max(before.dedupUntilMs, dedupUntilMs);
+    return [{ table: 'dedup', key, row: { ...before, ...changes, dedupUntilMs: untilMs } }];
+  });
+}
+
+/** The row stays where it is and says where the item went. Of a notice there is none. */
+function dedupMoved(
+  { oldPubkey, newPubkey }: ItemsMoved,
+  fromSeq: number,
+  queuedSeq: number,
+  rows: RowReader,
+): RowChange[] {
+  const queued = movedRow(rows, oldPubkey, fromSeq);
+  const key = rowKey.dedup(queued.senderPubkey, queued.payloadTarget, queued.itemId);
+  const row = rows.get('dedup', key);
+  if (row?.queuedTarget !== oldPubkey || row.queuedSeq !== fromSeq) return [];
+  return [{ table: 'dedup', key, row: { ...row, queuedTarget: newPubkey, queuedSeq } }];
+}
+
+function counted(rows: RowReader, sender: DedupRow['senderPubkey'], change: number): RowChange[] {
+  const dedupRows = (rows.get('sender', sender)?.dedupRows ?? 0) + change;
+  return [{ table: 'sender', key: sender, row: dedupRows > 0 ? { dedupRows } : null }];
+}
+
+/** The enrolment rows: which keys are admitted, under what name and authority, and which of them are one host. */
+export function reduceEnrolments(event: RelayEvent, rows: RowReader): RowChange[] {
+  switch (event.type) {
+    case 'HostEnrolled': {
+      const { hostPubkey } = event;
+      const before = rows.get('enrolment', hostPubkey);
+      const row: EnrolmentRow = {
+        hostPubkey,
+        ...enrolmentRecord(event),
+        revokedAtMs: before?.revokedAtMs ?? null,
+        rotatedTo: before?.rotatedTo ?? null,
+        seen: before?.seen ?? false,
+      };
+      return [{ table: 'enrolment', key: hostPubkey, row }];
+    }
+    case 'HostSeen': {
+      const before = rows.get('enrolment', event.hostPubkey);
+      return before ? [{ table: 'enrolment', key: event.hostPubkey, row: { ...before, seen: true } }] : [];
+    }
+    case 'EnrolmentLapsed':
+      return [{ table: 'enrolment', key: event.hostPubkey, row: null }];
+    case 'HostRevoked': {
+      const before = rows.get('enrolment', event.hostPubkey);
+      const row = before && { ...before, revokedAtMs: event.atMs };
+      return row ? [{ table: 'enrolment', key: event.hostPubkey, row }] : [];
+    }
+    case 'KeyRotated':
+      return rotated(event, rows);
+    default:
+      return [];
+  }
+}
+
+function rotated(event: KeyRotated, rows: RowReader): RowChange[] {
+  const { oldPubkey, newPubkey, seen, lineage: members, atMs } = event;
+  const before = rows.get('enrolment', oldPubkey);
+  if (!before) throw new Error('invariant: a key that was rotated is enrolled');
+  const row: EnrolmentRow = {
+    hostPubkey: newPubkey,
+    ...enrolmentRecord(event),
+    revokedAtMs: null,
+    rotatedTo: null,
+    seen,
+  };
+  return [
+    { table: 'enrolment', key: oldPubkey, row: { ...before, revokedAtMs: atMs, rotatedTo: newPubkey } },
+    { table: 'enrolment', key: newPubkey, row },
+    { table: 'lineage', key: oldPubkey, row: null },
+    { table: 'lineage', key: newPubkey, row: { members } },
+  ];
+}
+
+/**
+ * Usage, against which quotas are held: of each sender at each target, and of each proven account.
+ *
+ * Invariants: a share is the sum over the queue rows of that sender at that target; an account is the sum of
+ * `queueItems` and `queueBytes` over every key of its hosts. A row of zero is deleted; where one would fall below zero,
+ * the queue that the event is about is broken.
+ */
+export function reduceUsage(event: RelayEvent, rows: RowReader): RowChange[] {
+  const usage = new UsageChanges(rows, queueOf(event));
+  switch (event.type) {
+    case 'ItemAccepted':
+      for (const { hostPubkey, bytes } of event.targets) {
+        usage.add('share', rowKey.share(hostPubkey, event.senderPubkey), 1, bytes);
+        usage.add('account', rows.get('enrolment', hostPubkey)?.account ?? null, 1, bytes);
+      }
+      break;
+    case 'ItemsAcked':
+      for (const { senderPubkey, items, bytes } of event.shares) {
+        usage.add('share', rowKey.share(event.targetPubkey, senderPubkey), -items, -bytes);
+      }
+      usage.add('account', event.account, -event.items, -event.bytes);
+      break;
+    case 'ItemsExpired':
+      for (const { kind, senderPubkey, bytes } of event.items) {
+        if (kind === 'expired') continue;
+        usage.add('share', rowKey.share(event.targetPubkey, senderPubkey), -1, -bytes);
+        usage.add('account', event.account, -1, -bytes);
+      }
+      break;
+    case 'ItemLost':
+      if (event.kind === 'expired') break;
+      usage.add('share', rowKey.share(event.targetPubkey, event.senderPubkey), -1, -event.bytes);
+      usage.add('account', event.account, -1, -event.bytes);
+      break;
+    case 'KeyRotated':
+      for (const { account, items, bytes } of event.charges) usage.add('account', account, items, bytes);
+      break;
+    case 'ItemsMoved':
+      for (const fromSeq of event.fromSeqs) {
+        const { kind, senderPubkey, bytes } = movedRow(rows, event.oldPubkey, fromSeq);
+        if (kind === 'expired') continue;
+        usage.add('share', rowKey.share(event.oldPubkey, senderPubkey), -1, -bytes);
+        usage.add('share', rowKey.share(event.newPubkey, senderPubkey), 1, bytes);
+      }
+      break;
+    case 'HostEnrolled':
+      usage.add('account', event.formerAccount, -event.chargedItems, -event.chargedBytes);
+      usage.add('account', event.account, event.chargedItems, event.chargedBytes);
+      break;
+    case 'EnrolmentLapsed':
+      usage.add('account', event.account, -event.releasedItems, -event.releasedBytes);
+      break;
+    default:
+  }
+  return usage.changes();
+}
+
+/** Sums the changes of one event, which may touch one account through several targets. */
+class UsageChanges {
+  readonly #rows: RowReader;
+  readonly #queue: PublicKey | undefined;
+  readonly #changed = new Map<string, RowChange & { table: 'share' | 'account' }>();
+
+  constructor(rows: RowReader, queue: PublicKey | undefined) {
+    this.#rows = rows;
+    this.#queue = queue;
+  }
+
+  add(table: 'share' | 'account', key: string | null, items: number, bytes: number): void {
+    if (key === null || (items === 0 && bytes === 0)) return;
+    const mark = table + key;
+    const changed = this.#changed.get(mark);
+    const before = (changed ? changed.row : this.#rows.get(table, key)) ?? NO_USAGE;
+    const after = { items: before.items + items, bytes: before.bytes + bytes };
+    if (after.items < 0 || after.bytes < 0) throw this.#belowZero();
+    this.#changed.set(mark, { table, key, row: after.items === 0 && after.bytes === 0 ? null : after });
+  }
+
+  changes(): RowChange[] {
+    return [...this.#changed.values()];
+  }
+
+  #belowZero(): Error {
+    const what = 'invariant: usage never falls below zero';
+    return this.#queue === undefined ? new Error(what) : new BrokenQueue(this.#queue, what);
   }
 }

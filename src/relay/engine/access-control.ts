@@ -21,7 +21,7 @@ import { TimeSlice } from './time-slice.ts';
 /** Deny entries and invites that one event forgets: a hundred thousand may expire at one moment. */
 const LAPSED_AT_ONCE = 250;
 
-export interface AccessControlOptions {
+interface AccessControlOptions {
   committer: Committer;
   directory: Directory;
   admissions: Admissions;

@@ -5,7 +5,6 @@
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { AckItems } from '../core/command.ts';
-import { EXTENDED_AT_ONCE, decideAck, decideExtend } from '../core/decide-ack.ts';
 import type { AckOutcome, Refusal } from '../core/decision.ts';
 import type { RelayEvent } from '../core/event.ts';
 import { type RelaySettings, ackFacts, extendFacts } from '../core/facts.ts';
@@ -13,11 +12,12 @@ import type { Committer } from './committer.ts';
 import { brokenQueueRefusal, isBrokenQueue } from './queue-faults.ts';
 import type { QueueReadiness } from './queue-readiness.ts';
 import { AdaptiveBatch, TimeSlice } from './time-slice.ts';
+import { EXTENDED_AT_ONCE, decideAck, decideExtend } from '../core/decide-queue.ts';
 
 /** Senders whose shares one step releases: each is a row to read and to write. */
 const ACK_SENDERS_MAX = 250;
 
-export interface AcksOptions {
+interface AcksOptions {
   committer: Committer;
   settings: RelaySettings;
   queues: QueueReadiness;

@@ -10,19 +10,17 @@
  *   - an admission is reduced whole before anything of it is kept. A throw there ends the relay as a failed batch does,
  *     except for `BrokenQueue`: the rows of one queue are at fault, and the caller learns that nothing was admitted.
  */
-import { BrokenQueue, queueOf } from '../core/broken-queue.ts';
-import type { Decided, Refusal } from '../core/decision.ts';
+import { type Decided, type Refusal, BrokenQueue, queueOf } from '../core/decision.ts';
 import type { LogEntry, RelayEvent } from '../core/event.ts';
 import type { FactSource } from '../core/facts.ts';
 import { reduce } from '../core/reduce.ts';
 import { type QueueRow, type RowChange, type RowReader, type TableName, type Tables, rowKey } from '../core/rows.ts';
 import type { CheckpointWrite, EventLog, Forgotten, LogBatch, Payload } from '../store/durable-log.ts';
-import type { Pruned } from '../store/pruned.ts';
 import type { Collector } from '../store/collect.ts';
 import { DamagedRow } from '../store/checksum.ts';
 import type { CommittedBatch } from './observer.ts';
-import { RecentRows } from './recent-rows.ts';
-import { OverlaidRows, RowOverlay } from './row-overlay.ts';
+import { OverlaidRows, RowOverlay, RecentRows } from './row-overlay.ts';
+import type { Pruned } from '../store/position.ts';
 
 /** A batch that holds this many payload bytes takes no more; the next one waits for it. */
 export const BATCH_PAYLOAD_BYTES_MAX = 8 << 20;
@@ -37,7 +35,7 @@ export class StoreFailed extends Error {
 }
 
 /** Other parts of the engine that keep state beside the rows: called for every change at the moment it is admitted. */
-export interface AdmissionObserver {
+interface AdmissionObserver {
   admitted(event: RelayEvent): void;
   changing(change: RowChange): void;
 }
@@ -83,7 +81,7 @@ class Batch {
   }
 }
 
-export interface CommitterOptions {
+interface CommitterOptions {
   /** Where batches go. */
   log: EventLog;
   /** What is stored: the rows of every durable batch, at least. */

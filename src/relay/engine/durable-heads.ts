@@ -8,7 +8,6 @@
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { EMPTY_TARGET, type RowChange, type TargetRow, type UsageRow } from '../core/rows.ts';
 import type { RelayStore } from '../store/relay-store.ts';
-import { OnceListeners } from './once-listeners.ts';
 
 /** Long polls of one host at a time: one more ends the oldest. */
 const WAITS_PER_TARGET_MAX = 8;
@@ -80,5 +79,49 @@ export class DurableHeads {
 
   wakeAll(): void {
     this.#waiters.callAll();
+  }
+}
+
+type Listener = () => void;
+
+/** Callbacks by host key, each called at most once: long polls wait for items, open requests for a revocation. */
+export class OnceListeners {
+  readonly #byKey = new Map<PublicKey, Set<Listener>>();
+
+  get count(): number {
+    let count = 0;
+    for (const listeners of this.#byKey.values()) count += listeners.size;
+    return count;
+  }
+
+  /**
+   * Keeps `listener` until `key` is called. Where `key` has `max` listeners already, the oldest is called now. Returns a
+   * function that removes the listener.
+   */
+  add(key: PublicKey, listener: Listener, max = Infinity): () => void {
+    const listeners = this.#byKey.get(key) ?? new Set();
+    const [oldest] = listeners;
+    if (oldest && listeners.size >= max) {
+      listeners.delete(oldest);
+      oldest();
+    }
+    listeners.add(listener);
+    this.#byKey.set(key, listeners);
+    return () => {
+      listeners.delete(listener);
+      if (listeners.size === 0 && this.#byKey.get(key) === listeners) this.#byKey.delete(key);
+    };
+  }
+
+  /** Calls and removes the listeners of `key`. */
+  call(key: PublicKey): void {
+    const listeners = this.#byKey.get(key);
+    if (!listeners) return;
+    this.#byKey.delete(key);
+    for (const listener of listeners) listener();
+  }
+
+  callAll(): void {
+    for (const key of this.#byKey.keys()) this.call(key);
   }
 }

@@ -21,9 +21,7 @@ import type {
   ReportLostItem,
   RotateEpoch,
 } from '../core/command.ts';
-import { decideHostSeen } from '../core/decide-enrolment.ts';
-import { decideLostItem, decideRotateEpoch } from '../core/decide-epoch.ts';
-import { decidePublishEncKey, decidePublishSenders } from '../core/decide-publish.ts';
+import { decideHostSeen, decidePublishEncKey, decidePublishSenders } from '../core/decide-enrolment.ts';
 import type {
   AckOutcome,
   EncKeyOutcome,
@@ -35,14 +33,11 @@ import type {
 import { Directory } from '../core/directory.ts';
 import { type RelaySettings, lineageOf, lostItemFacts, presentKey, relayRow, targetRow } from '../core/facts.ts';
 import type { EncKeyRow, RotationRow, EnrolmentRow, QueueRow, TargetRow, UsageRow } from '../core/rows.ts';
-import { pageRows } from '../core/page.ts';
-import type { FoundRow } from '../store/damaged-rows.ts';
-import type { QueueSlice } from '../store/scan.ts';
+import type { QueueSlice, FoundRow } from '../store/scan.ts';
 import type { RelayStore } from '../store/relay-store.ts';
-import type { StoreSnapshot } from '../store/snapshot.ts';
 import { Committer, type StoreFailed } from './committer.ts';
 import { AccessControl } from './access-control.ts';
-import { DurableHeads } from './durable-heads.ts';
+import { DurableHeads, OnceListeners } from './durable-heads.ts';
 import { Expiry } from './expiry.ts';
 import { LogRetention } from './log-retention.ts';
 import { LogProofs } from './log-proofs.ts';
@@ -52,14 +47,16 @@ import { type QueueFault, QueueFaults, isDamagedRow } from './queue-faults.ts';
 import { QueueIndexes } from './queue-indexes.ts';
 import { TimeSlice } from './time-slice.ts';
 import { Acks } from './acks.ts';
-import { OnceListeners } from './once-listeners.ts';
 import { type Pushed, Pushes } from './pushes.ts';
 import { QueueReadiness } from './queue-readiness.ts';
+import type { StoreSnapshot } from '../store/store-reader.ts';
+import { pageRows } from '../core/decide-queue.ts';
+import { decideLostItem, decideRotateEpoch } from '../core/decide-log.ts';
 
 /** What others may read of the enrolments. */
-export type HostDirectory = Omit<Directory, 'apply'>;
+type HostDirectory = Omit<Directory, 'apply'>;
 
-export interface EngineOptions {
+interface EngineOptions {
   store: RelayStore;
   settings: RelaySettings;
   /** The relay's own key: it signs expiry notices and checkpoints of the log. */

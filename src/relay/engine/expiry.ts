@@ -11,13 +11,6 @@ import { sha256Hex } from '../../protocol/digest.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { ExpireItems } from '../core/command.ts';
-import {
-  type DecidedExpiry,
-  EXPIRED_AT_ONCE,
-  type UnsignedNotice,
-  decideExpire,
-  decidePurge,
-} from '../core/decide-expiry.ts';
 import type { QueuedNotice } from '../core/event.ts';
 import { type RelaySettings, expireFacts } from '../core/facts.ts';
 import type { RelayStore } from '../store/relay-store.ts';
@@ -26,8 +19,15 @@ import { type QueueFaults, isBrokenQueue } from './queue-faults.ts';
 import type { QueueReadiness } from './queue-readiness.ts';
 import { AdaptiveBatch, TimeSlice } from './time-slice.ts';
 import type { DueEntryName } from '../store/durable-log.ts';
+import {
+  type DecidedExpiry,
+  EXPIRED_AT_ONCE,
+  type UnsignedNotice,
+  decideExpire,
+  decidePurge,
+} from '../core/decide-queue.ts';
 
-export interface ExpiryOptions {
+interface ExpiryOptions {
   store: RelayStore;
   committer: Committer;
   settings: RelaySettings;

@@ -27,13 +27,13 @@ export interface ProvenLeaf {
   proof: Buffer[];
 }
 
-export interface ProvenGrowth {
+interface ProvenGrowth {
   epoch: Epoch;
   proof: Buffer[];
 }
 
 /** An item as it was accepted: of any of these senders, for any of these targets, those named first preferred. */
-export interface AcceptedItem {
+interface AcceptedItem {
   itemId: ItemId;
   senders: readonly PublicKey[];
   targets: readonly PublicKey[];

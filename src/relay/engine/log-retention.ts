@@ -4,7 +4,6 @@
  * All of it runs beside the mail, in ordinary batches, until its signal aborts. A crash at any point leaves parts of a
  * checkpoint that have no mark, which the next start drops, or a log that begins later than it did: never one with a gap.
  */
-import { type KeepingTime, ageOf, baseCheckpoint, decideCheckpoint } from '../core/decide-log-retention.ts';
 import { eventTimeMs } from '../core/event.ts';
 import {
   checkpointParts,
@@ -16,18 +15,19 @@ import {
 import { PRUNED_AT_ONCE } from '../store/durable-log.ts';
 import { DamagedRecord, decodeRecord } from '../store/record.ts';
 import type { RelayStore } from '../store/relay-store.ts';
-import type { StoreSnapshot } from '../store/snapshot.ts';
 import type { Committer } from './committer.ts';
 import { TimeSlice } from './time-slice.ts';
 import type { StopSignal } from '../../lib/periodic-task.ts';
 import { CHECKSUM_BYTES } from '../store/checksum.ts';
+import type { StoreSnapshot } from '../store/store-reader.ts';
+import { type KeepingTime, ageOf, baseCheckpoint, decideCheckpoint } from '../core/decide-log.ts';
 
 /** Parts of a checkpoint that one batch drops. */
 const PARTS_AT_ONCE = 250;
 /** Pruned records whose space is given back in one go: a stop waits for it. */
 const COMPACTED_AT_ONCE = 100_000;
 
-export interface LogRetentionOptions {
+interface LogRetentionOptions {
   store: RelayStore;
   committer: Committer;
   monotonicMs: () => number;

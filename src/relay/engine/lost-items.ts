@@ -15,7 +15,7 @@ const REPORTED_AT_ONCE = 100;
 /** What found the loss. */
 export type LostFinder = 'pull' | 'scrub' | 'backup';
 
-export interface LostItemsOptions {
+interface LostItemsOptions {
   engine: Engine;
   clock: Clock;
   newEpoch: () => Epoch;

@@ -2,7 +2,7 @@
  * Pushes: each item of a request is decided alone and in order, and the request is answered when all of it is durable.
  *
  * An item is decided in the same synchronous run in which nothing was left to wait for (`#obstacle`). The items of hosts
- * that had many keys are searched for first, in time slices (wide-pushes.ts). A queue whose rows are at fault, and a
+ * that had many keys are searched for first, in time slices (`WideSearch`). A queue whose rows are at fault, and a
  * damaged row, reject the items that need them and no others of the request.
  */
 import type { Epoch } from '../../protocol/epoch.ts';
@@ -27,9 +27,10 @@ import type { EngineObserver } from './observer.ts';
 import { isRowFault } from './queue-faults.ts';
 import type { QueueReadiness } from './queue-readiness.ts';
 import { TimeSlice } from './time-slice.ts';
-import { WidePushes } from './wide-pushes.ts';
+import type { ItemId } from '../../protocol/names.ts';
+import { type RowReader, rowKey } from '../core/rows.ts';
 
-export interface PushesOptions {
+interface PushesOptions {
   committer: Committer;
   directory: Directory;
   settings: RelaySettings;
@@ -46,11 +47,11 @@ export interface Pushed<T> {
 
 export class Pushes {
   readonly #options: PushesOptions;
-  readonly #wide: WidePushes;
+  readonly #wide: WideSearch;
 
   constructor(options: PushesOptions) {
     this.#options = options;
-    this.#wide = new WidePushes(options.committer, options.monotonicMs);
+    this.#wide = new WideSearch(options.committer, options.monotonicMs);
   }
 
   /** See `Engine.push`. */
@@ -141,4 +142,58 @@ function payloadsOf({ item }: PushItem, events: readonly RelayEvent[]): Payload[
     if (!pushed) throw new Error('invariant: an accepted target was pushed');
     return { targetPubkey: hostPubkey, seq, wire: pushed.wire };
   });
+}
+
+/**
+ * Searches for what is known of an item whose sender and targets had so many keys that one search for all of them would
+ * hold the event loop: in time slices, before the item is decided.
+ *
+ * Other hosts push meanwhile. An item of the same id waits (`pendingFor`), so that no row appears behind the search; a row
+ * that was found is read again when the item is decided; the search is repeated when the keys have changed. One search at
+ * a time, so that hosts which change their keys often get their share of the event loop and no more.
+ */
+class WideSearch {
+  readonly #rows: RowReader;
+  readonly #monotonicMs: () => number;
+  #current: { itemId: ItemId; done: Promise<void> } | undefined;
+
+  constructor(rows: RowReader, monotonicMs: () => number) {
+    this.#rows = rows;
+    this.#monotonicMs = monotonicMs;
+  }
+
+  /** The search that another push of this item waits for. */
+  pendingFor(itemId: ItemId): Promise<void> | undefined {
+    return this.#current?.itemId === itemId ? this.#current.done : undefined;
+  }
+
+  /** Runs `work`, the push of an item, when no other search is under way. */
+  async inTurn<T>(itemId: ItemId, work: () => Promise<T>): Promise<T> {
+    while (this.#current) await this.#current.done;
+    let end!: () => void;
+    this.#current = { itemId, done: new Promise((resolve) => (end = resolve)) };
+    try {
+      return await work();
+    } finally {
+      this.#current = undefined;
+      end();
+    }
+  }
+
+  /** Where the item is known, for each target. */
+  async find({ item }: PushItem, { known, lineages }: KnownKeys): Promise<KnownKeyPair[][]> {
+    const slice = new TimeSlice(this.#monotonicMs);
+    const found: KnownKeyPair[][] = [];
+    for (const members of lineages) {
+      const places: KnownKeyPair[] = [];
+      for (const sender of known) {
+        for (const member of members) {
+          if (this.#rows.get('dedup', rowKey.dedup(sender, member, item.itemId))) places.push([sender, member]);
+          if (slice.isOver) await slice.pause();
+        }
+      }
+      found.push(places);
+    }
+    return found;
+  }
 }

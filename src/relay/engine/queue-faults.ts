@@ -6,8 +6,7 @@
  * next start.
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { BrokenQueue } from '../core/broken-queue.ts';
-import { type Refusal, refusal } from '../core/decision.ts';
+import { type Refusal, refusal, BrokenQueue } from '../core/decision.ts';
 import { DamagedRow } from '../store/checksum.ts';
 import { StoreFailed } from './committer.ts';
 

@@ -15,7 +15,7 @@ const INDEXED_ITEMS_MAX = 1_000_000;
 /** Queue rows read at a time: decoding them holds the loop for about 2 ms. */
 const LOAD_ROWS = 250;
 
-export interface QueueIndexesOptions {
+interface QueueIndexesOptions {
   store: RelayStore;
   /** Resolves when everything admitted so far is durable. */
   durable: () => Promise<void>;

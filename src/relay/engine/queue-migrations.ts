@@ -20,7 +20,7 @@ import { AdaptiveBatch, TimeSlice } from './time-slice.ts';
 /** Rows looked up in the store at a time: decoding them holds the loop for about 2 ms. */
 const READ_ROWS = 3 * MOVED_AT_ONCE;
 
-export interface QueueMigrationsOptions {
+interface QueueMigrationsOptions {
   store: RelayStore;
   committer: Committer;
   monotonicMs: () => number;

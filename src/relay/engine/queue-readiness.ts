@@ -11,7 +11,7 @@ import type { QueueFaults } from './queue-faults.ts';
 import type { QueueIndexes } from './queue-indexes.ts';
 import type { QueueMigrations } from './queue-migrations.ts';
 
-export interface QueueReadinessOptions {
+interface QueueReadinessOptions {
   indexes: QueueIndexes;
   migrations: QueueMigrations;
   faults: QueueFaults;

@@ -24,7 +24,7 @@ export interface OpenApiDocument {
   components: { schemas: JsonObject; responses: JsonObject; headers: JsonObject };
 }
 
-export interface OpenApiOptions {
+interface OpenApiOptions {
   /** The software version. */
   version: string;
   operations: readonly Operation[];
@@ -43,7 +43,7 @@ and, beside \`x-mail-key\`, the query and the key of the relay.`;
 const OF_ANY_OPERATION: readonly ProblemCode[] = ['BAD_REQUEST', 'LENGTH_REQUIRED', 'BODY_TOO_LARGE', 'UNAVAILABLE'];
 const OF_ANY_HOP: readonly ProblemCode[] = ['NOT_ENROLLED', 'BAD_SIGNATURE', 'CLOCK_SKEW'];
 /** What answers: a listener, or the console on that of the operator. */
-export type Answering = Listener | 'console';
+type Answering = Listener | 'console';
 
 /** What a request that is no operation is answered with. */
 const OF_NO_OPERATION: Readonly<Record<Answering, readonly ProblemCode[]>> = {

@@ -28,7 +28,7 @@ const PAGES_SHARE_BYTES = 4 * PAGE_HELD_BYTES_MAX;
 /** A page that was not taken by then is cut. */
 const PAGE_DEADLINE_MS = 60_000;
 
-export interface PageWriterOptions {
+interface PageWriterOptions {
   engine: Engine;
   clock: Clock;
   timers: Timers;

@@ -28,7 +28,7 @@ export type RouteResult = Reply | 'streamed';
 /** What requests are counted as, each against a limit of its own. */
 export type CountedAs = 'challenge' | 'enrol' | 'rotate' | 'deny' | 'push' | 'senders' | 'encKey' | 'log';
 /** What is counted for each host; everything else is counted for each client address. */
-export type CountedForHosts = 'push' | 'senders' | 'encKey';
+type CountedForHosts = 'push' | 'senders' | 'encKey';
 
 interface RouteBase {
   method: 'GET' | 'POST';

@@ -11,7 +11,7 @@ import type { ListenOptions } from 'uws-current';
 export type { HttpRequest, HttpResponse, us_listen_socket } from 'uws-current';
 
 /** The typings leave this constant out. */
-export type Uws = typeof uws & { LIBUS_LISTEN_EXCLUSIVE_PORT: ListenOptions };
+type Uws = typeof uws & { LIBUS_LISTEN_EXCLUSIVE_PORT: ListenOptions };
 
 export interface UwsBinding {
   uws: Uws;

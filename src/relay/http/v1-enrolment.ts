@@ -51,7 +51,7 @@ export const ENROL = {
   ],
 } as const satisfies Operation;
 
-export interface EnrolmentRoutesOptions {
+interface EnrolmentRoutesOptions {
   engine: Engine;
   keys: InspectedKeys;
   challenges: Challenges;

@@ -69,7 +69,7 @@ export const V1_ACK = {
   problems: ['BAD_ACK', 'EPOCH_CHANGED'],
 } as const satisfies Operation;
 
-export interface V1RoutesOptions {
+interface V1RoutesOptions {
   engine: Engine;
   newEpoch: () => Epoch;
   monotonicMs: () => number;

@@ -30,7 +30,7 @@ export const DENY = {
   problems: ['BAD_SIGNATURE', 'ENROL_REFUSED', 'RATE_LIMITED', 'AUTHORITY_UNAVAILABLE'],
 } as const satisfies Operation;
 
-export interface DenyRouteOptions {
+interface DenyRouteOptions {
   engine: Engine;
   issuer: Issuer;
 }

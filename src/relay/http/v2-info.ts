@@ -18,7 +18,7 @@ export const INFO = {
   problems: [],
 } as const satisfies Operation;
 
-export interface InfoRouteOptions {
+interface InfoRouteOptions {
   engine: Engine;
   relayPubkey: PublicKey;
   /** The software version. */

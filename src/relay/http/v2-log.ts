@@ -72,7 +72,7 @@ export const LOG_PROOF = {
   problems: ['NOT_FOUND'],
 } as const satisfies Operation;
 
-export interface LogRoutesOptions {
+interface LogRoutesOptions {
   engine: Engine;
   relayPubkey: PublicKey;
   bodyBytesMax: number;

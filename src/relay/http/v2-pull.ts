@@ -27,7 +27,7 @@ export const PULL = {
   problems: ['EPOCH_CHANGED'],
 } as const satisfies Operation;
 
-export interface PullRouteOptions {
+interface PullRouteOptions {
   engine: Engine;
   clock: Clock;
   timers: Timers;

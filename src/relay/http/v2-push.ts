@@ -31,7 +31,7 @@ export const PUSH = {
   problems: ['RATE_LIMITED'],
 } as const satisfies Operation;
 
-export interface PushRouteOptions {
+interface PushRouteOptions {
   engine: Engine;
   signer: Signer;
   newEpoch: () => Epoch;

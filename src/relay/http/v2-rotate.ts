@@ -50,7 +50,7 @@ export const ROTATION = {
   problems: [],
 } as const satisfies Operation;
 
-export interface RotateRouteOptions {
+interface RotateRouteOptions {
   engine: Engine;
   keys: InspectedKeys;
 }

@@ -25,7 +25,7 @@ export const PUBLISH_SENDERS = {
   problems: ['IAT_IN_FUTURE', 'KEY_MISMATCH', 'STALE_LIST', 'RATE_LIMITED'],
 } as const satisfies Operation;
 
-export interface SendersRouteOptions {
+interface SendersRouteOptions {
   engine: Engine;
   keys: InspectedKeys;
   monotonicMs: () => number;

@@ -25,12 +25,12 @@ export interface BackupSettings {
 }
 
 /** How the last attempt went. */
-export interface LastBackup {
+interface LastBackup {
   isGood: boolean;
   atMs: number;
 }
 
-export interface BackupJobOptions extends BackupSettings {
+interface BackupJobOptions extends BackupSettings {
   engine: Engine;
   /** Gets the damage that a backup finds. */
   lostItems: LostItems;

@@ -15,7 +15,7 @@ import type { StopSignal } from '../../lib/periodic-task.ts';
 import { readArchive } from '../store/log-archive.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 
-export interface LogArchivesOptions {
+interface LogArchivesOptions {
   folder: string;
   relayPubkey: PublicKey;
   store: RelayStore;

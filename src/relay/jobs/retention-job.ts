@@ -7,13 +7,13 @@
  *   - nothing is pruned while the clock is not trusted, because a clock that jumped ahead would make everything old;
  *   - with a folder for archives, no record is pruned before an archive of it is on disk there.
  */
-import { isCheckpointDue, type KeepingTime } from '../core/decide-log-retention.ts';
 import type { Clock, Timers } from '../../lib/clock.ts';
 import { PeriodicTask, type StopSignal, stopSignal } from '../../lib/periodic-task.ts';
 import { StoreFailed } from '../engine/committer.ts';
 import type { LogRetention, TakenCheckpoint } from '../engine/log-retention.ts';
 import type { LogArchives } from './log-archives.ts';
 import type { RelayStore } from '../store/relay-store.ts';
+import { isCheckpointDue, type KeepingTime } from '../core/decide-log.ts';
 
 /** The operator's settings. */
 export interface LogRetentionSettings {

@@ -4,7 +4,7 @@
  *
  * LevelDB checks nothing when it reads, so damage on the disk would be found only when the data is needed, perhaps weeks
  * later. Lost wire bytes are handled as at a pull (engine/lost-items.ts); a damaged row is recorded by the store
- * (store/damaged-rows.ts).
+ * (store/scan.ts).
  *
  * Invariants:
  *   - small slices, each followed by a pause at least nine times as long: a pass takes a tenth of the event loop and of
@@ -20,8 +20,7 @@ import { PeriodicTask } from '../../lib/periodic-task.ts';
 import { StoreFailed } from '../engine/committer.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { LostItems } from '../engine/lost-items.ts';
-import { FIRST_PLACE, LAST_PLACE, placeOf } from '../store/scan.ts';
-import { FIRST_ROW } from '../store/damaged-rows.ts';
+import { FIRST_PLACE, LAST_PLACE, placeOf, FIRST_ROW } from '../store/scan.ts';
 
 /** A start has enough to do. */
 const FIRST_AFTER_MS = 10 * 60_000;
@@ -49,7 +48,7 @@ export interface ScrubPass {
   durationMs: number;
 }
 
-export interface ScrubOptions {
+interface ScrubOptions {
   engine: Engine;
   lostItems: LostItems;
   clock: Clock;

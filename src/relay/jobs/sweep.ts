@@ -11,7 +11,7 @@ import type { Engine } from '../engine/engine.ts';
 import { isRowFault } from '../engine/queue-faults.ts';
 import { ClockGuard } from './clock-guard.ts';
 
-export interface SweepOptions {
+interface SweepOptions {
   engine: Engine;
   challenges: Challenges;
   clock: Clock;

@@ -21,7 +21,7 @@ const COMMITS_MAX = 20_000;
 const EPOCHS_MAX = 1000;
 
 /** The counts since the last `take`. */
-export interface Counted {
+interface Counted {
   accepted: number;
   acked: number;
   rejected: number;

@@ -16,7 +16,7 @@ import { backupOf } from '../backup/backup.ts';
 
 const BACKUPS_AT_ONCE = 2;
 
-export interface BackupRouteOptions {
+interface BackupRouteOptions {
   engine: Engine;
   /** Gets the damage that the backup finds. */
   lostItems: LostItems;

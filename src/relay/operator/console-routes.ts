@@ -80,7 +80,7 @@ class Query {
 /** Writes a copy of the store. Rejects when it cannot. */
 export type TakeBackup = () => Promise<{ name: string; bytes: number }>;
 
-export interface ConsoleRoutesOptions extends PageParts, HostViewOptions, TraceOptions {
+interface ConsoleRoutesOptions extends PageParts, HostViewOptions, TraceOptions {
   activity: Activity;
   sampler: Sampler;
   epochs: EpochHistory;

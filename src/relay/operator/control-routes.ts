@@ -27,7 +27,7 @@ import { controlProblem } from './problems.ts';
 const TOKEN_PREFIX = 'poste-invite-';
 const TOKEN_RANDOM_BYTES = 32;
 
-export interface InviteRoutesOptions {
+interface InviteRoutesOptions {
   engine: Engine;
   randomBytes: RandomBytes;
 }

@@ -7,7 +7,7 @@ import type { LogEntry } from '../core/event.ts';
 import { TimeSlice } from '../engine/time-slice.ts';
 import type { LogBack } from './log-search.ts';
 
-export interface EpochHistoryOptions {
+interface EpochHistoryOptions {
   log: LogBack;
   monotonicMs: () => number;
   onError: (error: unknown) => void;

@@ -26,7 +26,7 @@ export interface Health {
   lastScrub?: Pick<ScrubPass, 'atMs' | 'items' | 'lost' | 'unreadable'> | undefined;
 }
 
-export interface OperatorHandlerOptions {
+interface OperatorHandlerOptions {
   health: () => Health;
   openApi: OpenApiDocument;
   metrics: () => Promise<Reply>;

@@ -3,7 +3,7 @@ import type { Sha256Hex } from '../../protocol/digest.ts';
 import { type HostName, parseHostName } from '../../protocol/names.ts';
 import { type PublicKey, parseFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
 
-export type HostReference =
+type HostReference =
   | { type: 'Fingerprint'; fingerprint: Sha256Hex }
   | { type: 'Key'; hostPubkey: PublicKey }
   | { type: 'Name'; name: HostName };

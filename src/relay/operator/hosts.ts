@@ -71,7 +71,7 @@ function foundByKey(key: PublicKey | undefined, engine: Engine): FoundHost | Rep
 /** Each host's queue is a row to read. */
 const HOSTS_AT_ONCE = 100;
 
-export interface HostRoutesOptions {
+interface HostRoutesOptions {
   engine: Engine;
   monotonicMs: () => number;
 }

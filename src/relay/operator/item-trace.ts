@@ -33,7 +33,7 @@ interface Queued {
 }
 
 /** What the rows say about where items are. */
-export interface ItemPositions {
+interface ItemPositions {
   /** Whether an item waits at this position. */
   isWaiting: (target: PublicKey, seq: number) => boolean;
   /** Where an accepted item was last queued, and the record that accepted it; `undefined` when that is forgotten. */

@@ -16,7 +16,7 @@ const RECORDS_LOOKED_AT_MAX = 20_000;
 const HOSTS_SHOWN_MAX = 100;
 
 /** The name under which a key enrolled; `undefined` when it never did. */
-export type NameOf = (key: PublicKey) => string | undefined;
+type NameOf = (key: PublicKey) => string | undefined;
 
 /** The durable log, for reading. */
 export interface LogBack {

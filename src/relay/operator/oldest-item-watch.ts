@@ -8,7 +8,7 @@ import type { Engine } from '../engine/engine.ts';
 
 const ASK_EVERY_MS = 5_000;
 
-export interface OldestItemWatchOptions {
+interface OldestItemWatchOptions {
   engine: Engine;
   clock: Clock;
   timers: Timers;

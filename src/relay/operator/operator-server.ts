@@ -23,7 +23,7 @@ import type { Watch } from './watch.ts';
 
 const PAGE: PageNames = { path: '/console', cookie: 'poste_console', command: 'poste relay console' };
 
-export interface OperatorServerOptions {
+interface OperatorServerOptions {
   engine: Engine;
   store: RelayStore;
   watch: Watch;

@@ -8,7 +8,7 @@ import type { Activity } from './activity.ts';
 export const SAMPLE_EVERY_MS = 2_000;
 const SAMPLES_KEPT = 450;
 
-export interface SamplerOptions {
+interface SamplerOptions {
   activity: Activity;
   gauges: () => Gauges;
   epoch: () => string;

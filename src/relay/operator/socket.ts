@@ -10,12 +10,12 @@ import { connectionsOfAll } from '../../http/connections.ts';
 import type { ExchangeHandler } from '../../http/exchange.ts';
 import { exchangeServer } from '../../http/server-node.ts';
 
-export const CONTROL_SOCKET = 'control.sock';
+const CONTROL_SOCKET = 'control.sock';
 
 /** Commands of the operator that may be under way at once. */
 const CONTROL_CONNECTIONS_MAX = 32;
 
-export interface ControlListener {
+interface ControlListener {
   /** Takes no new connections, and removes the socket. */
   stopAccepting(): void;
   /** Cuts every connection. */

@@ -21,11 +21,10 @@ import type { Scratch } from '../store/bulk.ts';
 import { PREFIX, SHARE_SENDER_AT, prefixRange, queueKey, sharesOf } from '../store/keys.ts';
 import type { OfflineStore } from './offline.ts';
 import { runsOf } from '../store/scan.ts';
-import { ReplayedRows } from './replay.ts';
+import { ReplayedRows, findCheckpoints, loadCheckpoint } from './replay.ts';
 import { decodeRow } from '../store/row-codec.ts';
 import type { Progress } from './finding.ts';
 import { auditedRecords } from './records.ts';
-import { findCheckpoints, loadCheckpoint } from './checkpoints.ts';
 
 /** The last record that was written by `timeMs`, by the relay's clock; 0 when none was. Throws `DamagedRecord`. */
 export async function* lsnAt(offline: OfflineStore, timeMs: number): AsyncGenerator<Progress, number> {
@@ -72,7 +71,7 @@ export async function* stateAt(
   return new StateThen({ database, rows, lsn, timeMs });
 }
 
-export interface QuotaThen {
+interface QuotaThen {
   queue: TargetRow;
   shares: { senderPubkey: PublicKey; usage: UsageRow }[];
 }

@@ -14,12 +14,12 @@ import { LEVEL_FOLDER, type Level, levelAt } from '../store/level.ts';
 import { readArchive } from '../store/log-archive.ts';
 import { readableRelayRow, schemaSaid } from '../store/migrate.ts';
 import { POSITION_FILE, SCHEMA_VERSION, checkSchema, openLevel, openServing } from '../store/open.ts';
-import { NOT_PRUNED, type Pruned, readPruned } from '../store/pruned.ts';
 import { DamagedRecord } from '../store/record.ts';
 import { StoreRefused } from '../store/refused.ts';
 import { type LogBounds, StoreReader } from '../store/store-reader.ts';
 import { damagedTables } from '../store/table-check.ts';
 import { finishCutovers } from '../store/cutover.ts';
+import { NOT_PRUNED, type Pruned, readPruned } from '../store/position.ts';
 
 export interface OfflineStore {
   store: StoreReader;

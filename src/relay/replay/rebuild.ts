@@ -32,18 +32,17 @@ import {
 import type { OfflineStore } from './offline.ts';
 import { SCHEMA_VERSION } from '../store/open.ts';
 import { runsOf } from '../store/scan.ts';
-import { prunedMark } from '../store/pruned.ts';
 import { DamagedRecord } from '../store/record.ts';
 import { StoreRefused } from '../store/refused.ts';
-import { ReplayedRows, ReplayedTree, ReplayFailed } from './replay.ts';
+import { ReplayedRows, ReplayedTree, ReplayFailed, beginReplay, findCheckpoints, isThere } from './replay.ts';
 import type { RowCheckpoint } from '../store/row-checkpoints.ts';
 import { withChecksum } from '../store/checksum.ts';
 import { decodeRow } from '../store/row-codec.ts';
 import { dropRebuilt, REBUILDING_FOLDER, cutOverToRebuilt } from '../store/cutover.ts';
 import type { Progress } from './finding.ts';
 import { auditedRecords } from './records.ts';
-import { beginReplay, findCheckpoints, isThere } from './checkpoints.ts';
 import type { QueueRow } from '../core/rows.ts';
+import { prunedMark } from '../store/position.ts';
 
 /** Due entries are written when so many rows were seen: what one entry names fits in memory. */
 const DUE_ROWS = 10_000;

@@ -1,18 +1,22 @@
-/** The records of a log as events: each one checked and in its place, all of them or those that a choice selects. */
+/** The records of a log as events, checked and in order: all of them, those that a filter selects, the lives of one item. */
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { eventTimeMs, type LogEntry } from '../core/event.ts';
+import { eventTimeMs, type LogEntry, type ItemAccepted } from '../core/event.ts';
 import { logKey, lsnOf } from '../store/keys.ts';
 import { DamagedRecord, decodeRecord } from '../store/record.ts';
 import { runsOf } from '../store/scan.ts';
 import { describeEvent, hostsOf } from '../core/describe-event.ts';
 import type { OfflineStore } from './offline.ts';
+import type { Sha256Hex } from '../../protocol/digest.ts';
+import type { ItemId } from '../../protocol/names.ts';
+import { ItemLife, type ItemState, type LifeStep } from '../core/item-life.ts';
+import type { Progress } from './finding.ts';
 
-export interface StoredEntry extends LogEntry {
+interface StoredEntry extends LogEntry {
   /** As it is stored. */
   record: Buffer;
 }
 
-export interface RecordRange {
+interface RecordRange {
   fromLsn?: number;
   throughLsn?: number;
 }
@@ -78,4 +82,70 @@ function isChosen({ event }: LogEntry, { hosts, itemId, types, sinceMs, untilMs 
   if (timeMs < (sinceMs ?? 0) || timeMs > (untilMs ?? Number.POSITIVE_INFINITY)) return false;
   if (itemId !== undefined && !describeEvent(event).itemIds.some((id) => id === itemId)) return false;
   return !hosts || [...hostsOf(event)].some((key) => hosts.has(key));
+}
+
+/** With the names of every other document: `atMs` is `at`, `hostPubkey` is `host_pubkey`. */
+export function eventDocument({ lsn, event }: LogEntry): Record<string, unknown> {
+  const { type, ...members } = event;
+  return { lsn, time: eventTimeMs(event), type, ...(documentOf(members) as object) };
+}
+
+/** Values as documents show them, all the way down. */
+export function documentOf(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(documentOf);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, one]) => [documentName(name), documentOf(one)]));
+}
+
+function documentName(name: string): string {
+  const withoutUnit = name.replace(/Ms$/, '');
+  return withoutUnit.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}
+
+/** One item for one target, from one acceptance on. */
+export interface TracedItem {
+  itemId: ItemId;
+  kind: ItemAccepted['kind'];
+  senderPubkey: PublicKey;
+  /** The key it was pushed to. */
+  targetPubkey: PublicKey;
+  wireHash: Sha256Hex;
+  bytes: number;
+  expiresAtMs: number;
+  state: ItemState;
+  steps: LifeStep[];
+}
+
+export interface TraceChoice {
+  itemId: string;
+  /** Only of these senders. */
+  senders?: ReadonlySet<PublicKey>;
+  /** Only pushed to these keys. */
+  targets?: ReadonlySet<PublicKey>;
+}
+
+/** Throws `DamagedRecord`. */
+export async function* trace(offline: OfflineStore, choice: TraceChoice): AsyncGenerator<Progress, TracedItem[]> {
+  const lives: ItemLife[] = [];
+  for await (const run of auditedRecords(offline)) {
+    for (const entry of run) {
+      for (const life of lives) life.follow(entry);
+      lives.push(...acceptedIn(entry, choice));
+    }
+    yield { stage: 'trace', done: run.at(-1)?.lsn ?? 0, of: offline.store.lastLsn };
+  }
+  return lives.map(tracedItem);
+}
+
+function acceptedIn({ lsn, event }: LogEntry, { itemId, senders, targets }: TraceChoice): ItemLife[] {
+  if (event.type !== 'ItemAccepted' || event.itemId !== itemId) return [];
+  if (senders && !senders.has(event.senderPubkey)) return [];
+  const chosen = event.targets.filter(({ hostPubkey }) => !targets || targets.has(hostPubkey));
+  return chosen.map((target) => new ItemLife(lsn, event, target));
+}
+
+function tracedItem({ accepted, target, state, steps }: ItemLife): TracedItem {
+  const { itemId, kind, senderPubkey, expiresAtMs } = accepted;
+  const { hostPubkey: targetPubkey, wireHash, bytes } = target;
+  return { itemId, kind, senderPubkey, targetPubkey, wireHash, bytes, expiresAtMs, state, steps };
 }

@@ -1,10 +1,12 @@
 /**
  * A replay of the log: the rows that it gives, and the hash trees, in a database of its own under the keys of the store.
  *
- * A million events leave more rows than belong in memory, so what was changed is held until the next `flush` and what
- * is read again and again (quotas, queues as a whole) a little longer; everything else is on disk. Rows that are acked
- * or that nobody knows any more are left out as the live store leaves them to its collector. The database may hold the rows of a
- * checkpoint already: the replay goes on from there.
+ * A million events leave more rows than belong in memory, so changed rows are held until the next `flush`, and rows that
+ * are read often (quotas, target rows) a little longer; everything else is on disk. Acked items and purged dedup rows are
+ * left out, as the live store leaves them to its collector.
+ *
+ * A replay begins with the first record or, when that was pruned, with a checkpoint of the rows. Every checkpoint is read
+ * to its end and compared with its event, whether it is needed or not; a replay takes the first that is whole.
  */
 import type { Pair } from '../../lib/pair-block.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
@@ -12,13 +14,27 @@ import type { LogEntry } from '../core/event.ts';
 import { reduce } from '../core/reduce.ts';
 import type { RowChange, RowReader, TableName, Tables } from '../core/rows.ts';
 import type { BulkDatabase } from '../store/bulk.ts';
-import { DEDUP_OWNERS, queueKey, rowKeyBytes } from '../store/keys.ts';
+import {
+  DEDUP_OWNERS,
+  queueKey,
+  rowKeyBytes,
+  DEDUP_RUN_BYTES,
+  dueTimeOf,
+  PREFIX,
+  prefixRange,
+  REPLAYED_TABLES,
+} from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
 import { Growth, storedLeafHashes, treeStarts } from '../store/log-tree.ts';
 import { keyBytes } from '../store/packing.ts';
 import { DamagedRecord } from '../store/record.ts';
 import { decodeRow, encodeRow } from '../store/row-codec.ts';
 import { TreeEdge } from '../store/tiles.ts';
+import { withChecksum } from '../store/checksum.ts';
+import { canonicalRows, type RowCheckpoint, RowsDigest } from '../store/row-checkpoints.ts';
+import { runsOf } from '../store/scan.ts';
+import type { Progress } from './finding.ts';
+import type { OfflineStore } from './offline.ts';
 
 /** Changed rows that are held before they are written. */
 const CHANGED_MAX = 5_000;
@@ -120,7 +136,7 @@ export class ReplayedRows implements RowReader {
 }
 
 /** Under the key of a dedup row: until when it is known, and the sender, whom the row's own bytes do not name. */
-export function dedupOwnerPair(key: Buffer, dedupUntilMs: number, sender: Buffer): Pair {
+function dedupOwnerPair(key: Buffer, dedupUntilMs: number, sender: Buffer): Pair {
   const value = Buffer.alloc(8);
   value.writeBigUInt64BE(BigInt(dedupUntilMs));
   return [dedupOwnerKey(key), Buffer.concat([value, sender])];
@@ -192,4 +208,115 @@ export class ReplayedTree {
   #write(): void {
     for (const [key, value] of this.#growth.writes.splice(0)) this.#database.put(key, value);
   }
+}
+
+const KEY = 32;
+
+interface ReplayStart {
+  /** The rows after this record are in the scratch; 0 when there are none. */
+  throughLsn: number;
+  /** Dedup rows among them of which nothing says whose they are. */
+  unowned: number;
+}
+
+interface FoundCheckpoints {
+  /** In order. */
+  whole: RowCheckpoint[];
+  /** What is wrong with the others. */
+  damaged: DamagedRecord[];
+}
+
+/** Reads every checkpoint to its end. */
+export async function* findCheckpoints({ store }: OfflineStore): AsyncGenerator<Progress, FoundCheckpoints> {
+  const found: FoundCheckpoints = { whole: [], damaged: [] };
+  let rows = 0;
+  for await (const mark of store.checkpoints.marks()) {
+    try {
+      const checkpoint = await store.checkpoints.marked(mark);
+      for await (const pairs of store.checkpoints.pairs(checkpoint)) {
+        rows += pairs.length;
+        yield { stage: 'checkpoints', done: rows, of: undefined };
+      }
+      found.whole.push(checkpoint);
+    } catch (error) {
+      if (!(error instanceof DamagedRecord)) throw error;
+      found.damaged.push(error);
+    }
+  }
+  return found;
+}
+
+/**
+ * Brings the rows that a replay of this log begins with into the scratch, where nothing is yet: none, or those of the
+ * oldest checkpoint. `undefined` when records are gone that no checkpoint stands for.
+ */
+export async function* beginReplay(
+  offline: OfflineStore,
+  { whole }: FoundCheckpoints,
+  scratch: BulkDatabase,
+): AsyncGenerator<Progress, ReplayStart | undefined> {
+  const { store } = offline;
+  const { throughLsn: pruned } = store.pruned;
+  if (pruned === 0) return { throughLsn: 0, unowned: 0 };
+  const base = whole.find(({ throughLsn }) => throughLsn >= pruned);
+  return base && (yield* loadCheckpoint(offline, base, scratch));
+}
+
+/** Brings the rows of a checkpoint into the scratch, where nothing is yet. Throws `DamagedRecord`. */
+export async function* loadCheckpoint(
+  { store }: OfflineStore,
+  checkpoint: RowCheckpoint,
+  scratch: BulkDatabase,
+): AsyncGenerator<Progress, ReplayStart> {
+  const { throughLsn, rows } = checkpoint;
+  let dedupRows = 0;
+  let loaded = 0;
+  for await (const pairs of store.checkpoints.pairs(checkpoint)) {
+    for (const [key, value] of pairs) {
+      if (key[0] === PREFIX.dedupUntil) continue;
+      if (key[0] === PREFIX.dedup) dedupRows++;
+      loaded++;
+      scratch.put(key, withChecksum(key, value));
+      if (scratch.isFull) await scratch.flush();
+    }
+    yield { stage: 'rows', done: loaded, of: rows };
+  }
+  await scratch.flush();
+  // Whose a dedup row is stands in the entry of the time that it is known until.
+  for await (const pairs of store.checkpoints.pairs(checkpoint)) {
+    for (const pair of pairs) if (pair[0][0] === PREFIX.dedupUntil) await addOwners(pair, scratch);
+  }
+  await scratch.flush();
+  let owned = 0;
+  for await (const run of runsOf(scratch.level, prefixRange(DEDUP_OWNERS))) owned += run.length;
+  return { throughLsn, unowned: dedupRows - owned };
+}
+
+/** Whether a replay that came to the record of a checkpoint has the very rows that were kept. */
+export async function isThere(
+  { rows, rowsHash }: RowCheckpoint,
+  replayed: ReplayedRows,
+  scratch: BulkDatabase,
+): Promise<boolean> {
+  await replayed.flush();
+  const digest = new RowsDigest();
+  for await (const run of canonicalRows(scratch.level, REPLAYED_TABLES)) for (const pair of run) digest.add(pair);
+  const found = digest.taken();
+  return found.rows === rows && found.rowsHash === rowsHash;
+}
+
+/** The senders that a due entry names, of the rows that are known until its time. */
+async function addOwners([due, runs]: Pair, scratch: BulkDatabase): Promise<void> {
+  const dueMs = dueTimeOf(due);
+  const named: { key: Buffer; sender: Buffer }[] = [];
+  for (let at = 0; at + DEDUP_RUN_BYTES <= runs.length; at += DEDUP_RUN_BYTES) {
+    const key = Buffer.concat([Buffer.of(PREFIX.dedup), runs.subarray(at + KEY, at + DEDUP_RUN_BYTES)]);
+    named.push({ key, sender: runs.subarray(at, at + KEY) });
+  }
+  const rows = await scratch.level.getMany(named.map(({ key }) => key));
+  for (const [at, { key, sender }] of named.entries()) {
+    const row = rows[at];
+    if (row && decodeRow('dedup', key, row).dedupUntilMs === dueMs) scratch.put(...dedupOwnerPair(key, dueMs, sender));
+  }
+  if (scratch.isFull) await scratch.flush();
 }

@@ -11,9 +11,8 @@ import { DEDUP_OWNERS, DEDUP_RUN_BYTES, EXPIRY_RUN_BYTES, PREFIX, prefixRange, s
 import type { Level } from '../store/level.ts';
 import { runsOf } from '../store/scan.ts';
 import type { ReplayedRows } from './replay.ts';
-import { wholeBytes } from '../store/checksum.ts';
+import { wholeBytes, rowName } from '../store/checksum.ts';
 import { decodeRow } from '../store/row-codec.ts';
-import { rowName } from '../store/row-name.ts';
 import type { Findings, Progress } from './finding.ts';
 import { isOfStore, lookedUp } from './walks.ts';
 

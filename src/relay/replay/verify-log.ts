@@ -7,7 +7,17 @@
 import { HASH_BYTES, leafHash } from '../../protocol/merkle.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import type { BulkDatabase } from '../store/bulk.ts';
-import { lsnOf, PREFIX, prefixRange, tileIndexOf, tileKey, tileLevelOf, TREE_PREFIXES, treeOf } from '../store/keys.ts';
+import {
+  lsnOf,
+  PREFIX,
+  prefixRange,
+  tileIndexOf,
+  tileKey,
+  tileLevelOf,
+  TREE_PREFIXES,
+  treeOf,
+  CHECKPOINT_PREFIXES,
+} from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
 import { leafIndex, type TreeStart, treeStarts } from '../store/log-tree.ts';
 import { DamagedRecord, decodeRecord, guessEvent } from '../store/record.ts';
@@ -17,14 +27,14 @@ import { byFingerprint, describeEvent } from '../core/describe-event.ts';
 import { FINDINGS_TOLD_MAX, type FindingCode, Findings, type Progress, type Finding } from './finding.ts';
 import { runsOf } from '../store/scan.ts';
 import { decodeTreePart, TILE_HASHES } from '../store/tiles.ts';
-import { isThere } from './checkpoints.ts';
 import type { OfflineStore } from './offline.ts';
 import { auditedRecords } from './records.ts';
-import { type ReplayedRows, type ReplayedTree, ReplayFailed } from './replay.ts';
+import { type ReplayedRows, type ReplayedTree, ReplayFailed, beginReplay, findCheckpoints, isThere } from './replay.ts';
 import { isOfStore, joined, lookedUp } from './walks.ts';
+import { readPruned } from '../store/position.ts';
 
 /** What the log is replayed into, and from where. */
-export interface Replayed {
+interface Replayed {
   rows: ReplayedRows;
   /** Absent when it cannot begin. */
   tree: ReplayedTree | undefined;
@@ -36,7 +46,7 @@ export interface Replayed {
   checkpoints: ReadonlyMap<number, RowCheckpoint>;
 }
 
-export interface LogAudit {
+interface LogAudit {
   records: number;
   bytes: number;
   /** The first record that is missing, altered, or contradicts those before it. */
@@ -291,4 +301,62 @@ class LeafHashes {
     const hash = this.#tile?.subarray(at, at + HASH_BYTES);
     return hash?.length === HASH_BYTES ? hash : undefined;
   }
+}
+
+interface CheckpointsAudit {
+  /** The rows after this record are in the scratch; `undefined` when no checkpoint stands for what was pruned. */
+  startLsn: number | undefined;
+  /** By their LSN. */
+  whole: ReadonlyMap<number, RowCheckpoint>;
+  bytes: number;
+}
+
+/**
+ * Verifies what stands for the pruned records: the mark that says how far the log was pruned, and the checkpoints of the
+ * rows, each against its event. Loads the rows with which the replay begins into the scratch.
+ */
+export async function* verifyCheckpoints(
+  offline: OfflineStore,
+  scratch: BulkDatabase,
+  findings: Findings,
+): AsyncGenerator<Progress, CheckpointsAudit> {
+  const { level } = offline;
+  await verifyMark(level, findings);
+  const bytes = await verifyKeys(level, findings);
+  const found = yield* findCheckpoints(offline);
+  for (const { message } of found.damaged) {
+    const advice = 'the one before or after it stands in for it; the relay takes another in its time';
+    findings.add('CHECKPOINT_DAMAGED', `${message}: ${advice}`);
+  }
+  const start = yield* beginReplay(offline, found, scratch);
+  if (start && start.unowned > 0) {
+    const message = `nothing says when ${start.unowned} dedup rows of checkpoint ${start.throughLsn} may be forgotten, so they never would be`;
+    findings.add('DUE_MISSING', message);
+  }
+  const whole = new Map(found.whole.map((checkpoint) => [checkpoint.throughLsn, checkpoint]));
+  return { startLsn: start?.throughLsn, whole, bytes };
+}
+
+async function verifyMark(level: Level, findings: Findings): Promise<void> {
+  for await (const run of runsOf(level, prefixRange(PREFIX.pruned))) for (const [key] of run) isOfStore(key, findings);
+  try {
+    await readPruned(level);
+  } catch (error) {
+    if (!(error instanceof DamagedRecord)) throw error;
+    findings.add('MARK_DIFFERS', `${error.message}: restore the newest backup that verifies`);
+  }
+}
+
+/** Parts without a mark are of a checkpoint that was cut short. Answers how many bytes were read. */
+async function verifyKeys(level: Level, findings: Findings): Promise<number> {
+  let bytes = 0;
+  for (const prefix of CHECKPOINT_PREFIXES) {
+    for await (const run of lookedUp(level, prefixRange(prefix), findings)) {
+      for (const [key, value] of run) {
+        bytes += key.length + value.length;
+        isOfStore(key, findings);
+      }
+    }
+  }
+  return bytes;
 }

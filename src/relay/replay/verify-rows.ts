@@ -6,13 +6,22 @@
  * rightly and a look-up wrongly.
  */
 import { hash } from 'node:crypto';
-import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
-import { rowKey, type TableName, type Tables } from '../core/rows.ts';
+import { displayFingerprint, type PublicKey, publicKeyFromBytes } from '../../protocol/public-key.ts';
+import { rowKey, type TableName, type Tables, NO_USAGE, type UsageRow } from '../core/rows.ts';
 import type { BulkDatabase } from '../store/bulk.ts';
-import { MARK_PREFIXES, ROW_PREFIXES, wholeBytes } from '../store/checksum.ts';
-import { firstKeyOf, PREFIX, prefixRange, REPLAYED_TABLES, seqOf } from '../store/keys.ts';
+import { MARK_PREFIXES, ROW_PREFIXES, wholeBytes, rowName, rowOwner } from '../store/checksum.ts';
+import {
+  firstKeyOf,
+  PREFIX,
+  prefixRange,
+  REPLAYED_TABLES,
+  seqOf,
+  DEDUP_OWNERS,
+  SHARE_SENDER_AT,
+  queueKey,
+  sharesOf,
+} from '../store/keys.ts';
 import { decodeRow } from '../store/row-codec.ts';
-import { rowName, rowOwner } from '../store/row-name.ts';
 import { runsOf } from '../store/scan.ts';
 import { joined, isOfStore, lookedUp } from './walks.ts';
 import { type Findings, FINDINGS_TOLD_MAX, type Progress } from './finding.ts';
@@ -20,8 +29,9 @@ import type { OfflineStore } from './offline.ts';
 import { auditedRecords } from './records.ts';
 import type { ReplayedRows } from './replay.ts';
 import { attempt } from './verify-log.ts';
+import { presentKey, targetRow } from '../core/facts.ts';
 
-export interface RowsAudit {
+interface RowsAudit {
   rows: number;
   bytes: number;
 }
@@ -150,7 +160,7 @@ function changed(table: TableName, key: Buffer, stored: Buffer, byLog: Buffer): 
   return words.length === 0 ? 'it is stored in other bytes' : words.join(', ');
 }
 
-/** Names a stored row as store/row-name.ts does. */
+/** Names a stored row as store/checksum.ts does. */
 type RowNames = (table: TableName, key: Buffer) => string;
 
 /**
@@ -185,4 +195,151 @@ async function rowNames(offline: OfflineStore, hashed: ReadonlySet<string>): Pro
 /** Whether the key is a hash of what it means. */
 function isHashed(table: TableName): boolean {
   return table === 'account' || table === 'deny' || table === 'dedup';
+}
+
+const KEY = 32;
+const TIME = 8;
+const CHARGE_ADVICE =
+  'What would be released beyond that cannot be acked and cannot expire, and poste relay log rebuild counts the same: restore the newest backup that verifies';
+
+/**
+ * Verifies that quotas are charged for what there is: the waiting items of every queue counted anew, for their target,
+ * their senders and their accounts, and the dedup rows of every sender key.
+ *
+ * Counts the rows of a complete replay, which `scratch` holds: what differs here was wrong when the log was written, and a
+ * rebuild gives the same again. The relay refuses to release more than is charged.
+ */
+export async function* verifyCharges(
+  scratch: BulkDatabase,
+  replayed: ReplayedRows,
+  findings: Findings,
+): AsyncGenerator<Progress, void> {
+  const audit = new ChargesAudit(scratch, replayed, findings);
+  let done = 0;
+  for await (const run of runsOf(scratch.level, prefixRange(PREFIX.target))) {
+    for (const [key] of run) {
+      await audit.countQueue(firstKeyOf(key));
+      yield { stage: 'charges', done: ++done, of: undefined };
+    }
+  }
+  audit.verifyTargets();
+  await audit.verifyAccounts();
+  await audit.verifySenders();
+}
+
+class ChargesAudit {
+  readonly #scratch: BulkDatabase;
+  readonly #rows: ReplayedRows;
+  readonly #findings: Findings;
+  /** What every queue is to be charged for, items that are on their way to it included. */
+  readonly #waiting = new Map<PublicKey, UsageRow>();
+
+  constructor(scratch: BulkDatabase, rows: ReplayedRows, findings: Findings) {
+    this.#scratch = scratch;
+    this.#rows = rows;
+    this.#findings = findings;
+  }
+
+  /** Counts one queue, and holds the shares of its senders against it. */
+  async countQueue(target: PublicKey): Promise<void> {
+    const { ackedThrough, headSeq } = targetRow(this.#rows, target);
+    const shares = new Map<PublicKey, UsageRow>();
+    let waiting = NO_USAGE;
+    const range = {
+      gte: queueKey(target, ackedThrough + 1),
+      lte: queueKey(target, Math.max(headSeq, ackedThrough + 1)),
+    };
+    for await (const run of runsOf(this.#scratch.level, range)) {
+      for (const [key, value] of run) {
+        const { kind, senderPubkey, bytes } = decodeRow('queue', key, value);
+        // Nobody is charged for a notice.
+        if (kind === 'expired') continue;
+        waiting = sum(waiting, { items: 1, bytes });
+        shares.set(senderPubkey, sum(shares.get(senderPubkey), { items: 1, bytes }));
+      }
+    }
+    // A rotation charges the new key for all of it at once; the items follow.
+    const charged = this.#rows.get('move', target)?.newPubkey ?? target;
+    this.#waiting.set(charged, sum(this.#waiting.get(charged), waiting));
+    for await (const run of runsOf(this.#scratch.level, sharesOf(target))) {
+      for (const [key] of run) {
+        const sender = publicKeyFromBytes(key.subarray(SHARE_SENDER_AT));
+        if (!shares.has(sender)) shares.set(sender, NO_USAGE);
+      }
+    }
+    for (const [sender, waits] of shares) {
+      const row = this.#rows.get('share', rowKey.share(target, sender));
+      this.#compare(`${displayFingerprint(sender)} as a sender to ${displayFingerprint(target)}`, row, waits);
+    }
+  }
+
+  verifyTargets(): void {
+    for (const [target, waits] of this.#waiting) {
+      const { queueItems: items, queueBytes: bytes } = targetRow(this.#rows, target);
+      this.#compare(`the queue of ${displayFingerprint(target)}`, { items, bytes }, waits);
+    }
+  }
+
+  /** An account is charged for the queues of its hosts, whatever their keys were. */
+  async verifyAccounts(): Promise<void> {
+    const accounts = new Map<string, UsageRow>();
+    for await (const run of runsOf(this.#scratch.level, prefixRange(PREFIX.enrolment))) {
+      for (const [key, value] of run) {
+        const { account } = decodeRow('enrolment', key, value);
+        if (account !== null) accounts.set(account, NO_USAGE);
+      }
+    }
+    for (const [target, waits] of this.#waiting) {
+      const account = this.#rows.get('enrolment', presentKey(this.#rows, target))?.account ?? null;
+      if (account !== null) accounts.set(account, sum(accounts.get(account), waits));
+    }
+    const hashes = new Set(Array.from(accounts.keys(), (account) => hash('sha256', account, 'hex')));
+    for (const [account, waits] of accounts)
+      this.#compare(`the account ${account}`, this.#rows.get('account', account), waits);
+    for await (const run of runsOf(this.#scratch.level, prefixRange(PREFIX.account))) {
+      for (const [key, value] of run) {
+        const mark = key.subarray(1).toString('hex');
+        // The row says no name: it is stored under the hash of it.
+        if (!hashes.has(mark))
+          this.#compare(`an account without hosts (key ${mark})`, decodeRow('account', key, value), NO_USAGE);
+      }
+    }
+  }
+
+  /** What each sender key keeps in the dedup table, but for what was purged. */
+  async verifySenders(): Promise<void> {
+    const purgedMs = this.#rows.get('relay', rowKey.relay)?.dedupPurgedMs ?? 0;
+    const kept = new Map<PublicKey, number>();
+    for await (const run of runsOf(this.#scratch.level, prefixRange(DEDUP_OWNERS))) {
+      for (const [, owner] of run) {
+        if (Number(owner.readBigUInt64BE(0)) <= purgedMs) continue;
+        const sender = publicKeyFromBytes(owner.subarray(TIME, TIME + KEY));
+        kept.set(sender, (kept.get(sender) ?? 0) + 1);
+      }
+    }
+    for await (const run of runsOf(this.#scratch.level, prefixRange(PREFIX.sender)))
+      for (const [key] of run) if (!kept.has(firstKeyOf(key))) kept.set(firstKeyOf(key), 0);
+    for (const [sender, rows] of kept) {
+      const counted = this.#rows.get('sender', sender)?.dedupRows ?? 0;
+      if (counted === rows) continue;
+      const who = displayFingerprint(sender);
+      const message = `${who} is charged for ${counted} dedup rows, and ${rows} are kept of it: its quota of them is held against the wrong number`;
+      this.#findings.add('CHARGE_DIFFERS', message, { host_pubkey: sender });
+    }
+  }
+
+  #compare(who: string, row: UsageRow | undefined, waits: UsageRow): void {
+    const charged = row ?? NO_USAGE;
+    if (charged.items === waits.items && charged.bytes === waits.bytes) return;
+    const message = `${who} is charged for ${words(charged)}, and ${words(waits)} wait. ${CHARGE_ADVICE}`;
+    this.#findings.add('CHARGE_DIFFERS', message);
+  }
+}
+
+function sum(to: UsageRow = NO_USAGE, { items, bytes }: UsageRow): UsageRow {
+  return { items: to.items + items, bytes: to.bytes + bytes };
+}
+
+function words({ items, bytes }: UsageRow): string {
+  return `${items} items of ${bytes} bytes`;
 }

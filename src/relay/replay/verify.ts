@@ -13,13 +13,10 @@ import type { OfflineStore } from './offline.ts';
 import { DamagedRecord } from '../store/record.ts';
 import { ReplayedRows, ReplayedTree } from './replay.ts';
 import { type Finding, Findings, type FindingCode, type Progress } from './finding.ts';
-import { verifyCharges } from './verify-charges.ts';
-import { verifyCheckpoints } from './checkpoints.ts';
 import { verifyDue } from './verify-due.ts';
-import { verifyLog, verifyTree } from './verify-log.ts';
-import { verifyPayloads } from './verify-payloads.ts';
-import { verifyChecksums, verifyRows } from './verify-rows.ts';
-import { type StorePlaces, verifyStore } from './verify-store.ts';
+import { verifyLog, verifyTree, verifyCheckpoints } from './verify-log.ts';
+import { verifyChecksums, verifyRows, verifyCharges } from './verify-rows.ts';
+import { type StorePlaces, verifyStore, verifyPayloads } from './verify-store.ts';
 
 export interface VerifyOptions {
   /** Absent for a backup. */

@@ -35,7 +35,7 @@ export function isOfStore(key: Buffer, findings: Findings | undefined): boolean 
 }
 
 /** One key of two walks, and what either has there. */
-export interface Joined {
+interface Joined {
   key: Buffer;
   left: Buffer | undefined;
   right: Buffer | undefined;

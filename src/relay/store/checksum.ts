@@ -20,9 +20,19 @@
  * What leaves the database goes without it: the rows of a checkpoint are hashed as the bytes alone.
  */
 import { crc32 } from 'node:zlib';
-import { DEDUP_RUN_BYTES, EXPIRY_RUN_BYTES, PREFIX, REPLAYED_TABLES } from './keys.ts';
+import {
+  DEDUP_RUN_BYTES,
+  EXPIRY_RUN_BYTES,
+  PREFIX,
+  REPLAYED_TABLES,
+  KEY_BYTES,
+  dueTimeOf,
+  restoreTimeOf,
+  seqOf,
+} from './keys.ts';
 import { DamagedRecord } from './record.ts';
-import { rowName, rowSort } from './row-name.ts';
+import { displayFingerprint, publicKeyFromBytes } from '../../protocol/public-key.ts';
+import { isoTime } from '../../protocol/time.ts';
 
 /** The first schema whose rows have it. */
 export const CHECKSUM_SCHEMA = 2;
@@ -129,4 +139,60 @@ export function decodeChecked(key: Buffer, value: Buffer | undefined, what: stri
   if (value.length <= CHECKSUM_BYTES || value.readUInt32BE(0) !== crc32(bytes, crc32(key)))
     throw new DamagedRecord(`${what} does not match its checksum`);
   return bytes;
+}
+
+const KEY = 32;
+
+const KINDS = new Map<number, string>(Object.entries(PREFIX).map(([kind, prefix]) => [prefix, kind]));
+
+/** The table, or what else the prefix of the key is of. */
+export function rowKind(key: Buffer): string {
+  return KINDS.get(key[0] ?? 0) ?? 'unknown';
+}
+
+/** As "a target row": says nothing of whom it is. */
+function rowSort(key: Buffer): string {
+  const kind = rowKind(key);
+  return `${/^[aeiou]/.test(kind) ? 'an' : 'a'} ${kind} row`;
+}
+
+/** As "the target row of SHA256:…". */
+export function rowName(key: Buffer): string {
+  const kind = rowKind(key);
+  if (KEY_BYTES[key[0] ?? 0] !== key.length) return `the ${kind} row under the key ${key.toString('hex')}`;
+  switch (key[0]) {
+    case PREFIX.expiry:
+    case PREFIX.dedupUntil:
+      return `the ${kind} entry of ${isoTime(dueTimeOf(key))}`;
+    case PREFIX.collected:
+      return `the mark that says how far the queue of ${hostAt(key, 0)} is collected`;
+    default:
+      return `the ${kind} row of ${rowOwner(key)}`;
+  }
+}
+
+/** Of what a row is. */
+export function rowOwner(key: Buffer): string {
+  switch (key[0]) {
+    case PREFIX.relay:
+    case PREFIX.heartbeat:
+      return 'the relay';
+    case PREFIX.restore:
+      return `the restore of ${isoTime(restoreTimeOf(key))}`;
+    case PREFIX.queue:
+      return `${hostAt(key, 0)} at seq ${seqOf(key)}`;
+    case PREFIX.share:
+      return `sender ${hostAt(key, 1)} at ${hostAt(key, 0)}`;
+    case PREFIX.account:
+    case PREFIX.deny:
+    case PREFIX.dedup:
+    case PREFIX.invite:
+      return `key ${key.subarray(1).toString('hex')}`;
+    default:
+      return key.length > KEY ? hostAt(key, 0) : `key ${key.toString('hex')}`;
+  }
+}
+
+function hostAt(key: Buffer, position: number): string {
+  return displayFingerprint(publicKeyFromBytes(key.subarray(1 + position * KEY, 1 + (position + 1) * KEY)));
 }

@@ -41,7 +41,7 @@ const Swap = Type.Object({
   /** Where the position is that the relay reads; `null` when it is in the store folder, which may be moved. */
   positionFile: Type.Union([Type.String({ minLength: 1 }), Type.Null()]),
 });
-export type RestoreCutover = Static<typeof Swap>;
+type RestoreCutover = Static<typeof Swap>;
 
 const parseCutover = parserOf(Swap);
 

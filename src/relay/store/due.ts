@@ -7,7 +7,6 @@ import type { Pair } from '../../lib/pair-block.ts';
 import { type PublicKey, publicKeyFromBytes } from '../../protocol/public-key.ts';
 import type { QueueRow } from '../core/rows.ts';
 import { DamagedRow, wholeBytes, withChecksum, withoutChecksum } from './checksum.ts';
-import type { DamagedRows } from './damaged-rows.ts';
 import type { DueEntryName, Forgotten } from './durable-log.ts';
 import {
   DEDUP_RUN_BYTES,
@@ -23,14 +22,14 @@ import {
 } from './keys.ts';
 import type { Level } from './level.ts';
 import { decodeRow } from './row-codec.ts';
-import { readableQueueRow, runsOf } from './scan.ts';
+import { readableQueueRow, runsOf, type DamagedRows } from './scan.ts';
 
 /** Dedup rows that are looked up before other work gets its turn. */
 const DEDUP_ROWS_AT_ONCE = 500;
 const SEARCH_RUN = { pairs: 100, bytes: 256 << 10 };
 const NO_RUNS = Buffer.alloc(0);
 
-export interface DueItems extends DueEntryName {
+interface DueItems extends DueEntryName {
   /**
    * Sequence numbers, ascending, of rows that may be gone by now. Absent for a damaged entry: its items expire after a
    * rebuild has made the entries anew.
@@ -38,7 +37,7 @@ export interface DueItems extends DueEntryName {
   targets: ReadonlyMap<PublicKey, number[]> | undefined;
 }
 
-export interface DueDedup {
+interface DueDedup {
   dueMs: number;
   /** How many rows of each sender key. */
   senders: ReadonlyMap<PublicKey, number>;
@@ -188,7 +187,7 @@ export function othersTurn(): Promise<void> {
 }
 
 /** A time slice of the event loop. */
-export interface Pauses {
+interface Pauses {
   readonly isOver: boolean;
   pause(): Promise<void>;
 }

@@ -15,8 +15,7 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import type { LogEntry } from '../core/event.ts';
 import type { RowChange } from '../core/rows.ts';
 import type { CollectedSlice } from './collect.ts';
-import type { PositionFile } from './position.ts';
-import type { Pruned } from './pruned.ts';
+import type { PositionFile, Pruned } from './position.ts';
 
 /** Wire bytes to store, at the place that their queue row names. */
 export interface Payload {
@@ -52,7 +51,7 @@ export type CheckpointWrite =
   | { type: 'drop mark'; throughLsn: number };
 
 /** What concerns this node alone: a log that several nodes share does not carry it. */
-export interface NodePart {
+interface NodePart {
   /** When the node was last alive. A shared log renews its lease instead. */
   heartbeatMs?: number | undefined;
   checkpoints?: readonly CheckpointWrite[];
@@ -96,7 +95,7 @@ export interface EventLog {
 }
 
 /** A batch as a log stores it. `firstLsn - 1 === lastLsn` when it holds no record. */
-export interface EncodedBatch {
+interface EncodedBatch {
   firstLsn: number;
   lastLsn: number;
   /** As stored: the leaves of the hash tree. */
@@ -107,7 +106,7 @@ export interface EncodedBatch {
 }
 
 /** The writes of one batch to the view. */
-export interface ViewWrites {
+interface ViewWrites {
   write(options: { sync: boolean }): Promise<void>;
 }
 

@@ -14,7 +14,7 @@
  *   12      first lsn u64                          first leaf of the tree that begins there (tiles.ts)
  *   13      lsn u64, part u32                      part of the rows after that record (row-checkpoints.ts)
  *   14      lsn u64                                lsn u64 of the event that vouches for those rows (row-checkpoints.ts)
- *   15                                             how far the log was pruned (pruned.ts)
+ *   15                                             how far the log was pruned (position.ts)
  *   20      host key 32                            enrolment row
  *   21      host key 32                            lineage row
  *   22      host key 32                            senders row
@@ -85,7 +85,7 @@ export const PREFIX = {
   dedupUntil: 0x51,
 } as const;
 
-export const LOG_KEY_BYTES = 1 + NUMBER;
+const LOG_KEY_BYTES = 1 + NUMBER;
 /** What a due entry says of one queue row, and of one dedup row. */
 export const EXPIRY_RUN_BYTES = KEY + NUMBER;
 export const DEDUP_RUN_BYTES = 2 * KEY;

@@ -35,7 +35,7 @@ const ArchiveHeader = Type.Object({
   /** The software that wrote it. */
   version: Type.String(),
 });
-export type ArchiveHeader = Static<typeof ArchiveHeader>;
+type ArchiveHeader = Static<typeof ArchiveHeader>;
 
 /** How an archive is told from backups. */
 const ARCHIVE: BackupKind<ArchiveHeader> = {

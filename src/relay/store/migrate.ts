@@ -23,7 +23,7 @@ import { CHECKSUM_SCHEMA, DamagedRow, ROW_PREFIXES, isOfSchemaOne, withChecksum 
 import { decodeRow, encodeRow, rowOf } from './row-codec.ts';
 
 /** A key and its new value, or `null`: the key is deleted. Migrations write outside the log. */
-export type ExtraWrite = readonly [key: Buffer, value: Buffer | null];
+type ExtraWrite = readonly [key: Buffer, value: Buffer | null];
 
 /** From schema `from` to the one after it. */
 export interface Migration {

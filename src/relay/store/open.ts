@@ -20,15 +20,13 @@ import { isOfTheSystem, refusedIfDamaged, StoreRefused } from './refused.ts';
 import { LEVEL_FOLDER, type Level, levelAt, makeLevelFolder } from './level.ts';
 import { LogTree } from './log-tree.ts';
 import { MIGRATIONS, type Migration, migrate, relayRowOf, schemaSaid } from './migrate.ts';
-import { PositionFile } from './position.ts';
+import { PositionFile, readPruned, heartbeatCheck, positionCheck } from './position.ts';
 import { DamagedRecord, checkRecord } from './record.ts';
-import { readPruned } from './pruned.ts';
 import { dropRebuilt, finishCutovers, isRestoreUnderWay, POSITION_FILE } from './cutover.ts';
 import { syncFolder } from '../../lib/sync-folder.ts';
 import { createRelayKey, readRelayKey } from './relay-key.ts';
 import { RelayStore } from './relay-store.ts';
 import type { LogBounds } from './store-reader.ts';
-import { heartbeatCheck, positionCheck } from './epoch-reset.ts';
 import { EmbeddedLog } from './durable-log.ts';
 
 export { LEVEL_FOLDER, POSITION_FILE };

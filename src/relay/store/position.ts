@@ -1,12 +1,15 @@
 /**
- * How far the log had come, written outside LevelDB after each batch and before any answer.
+ * How far the log has come, how far it was pruned, and whether a store that is opened can be current.
  *
- * A store copied back from ten minutes ago, or one whose last record was lost with a flipped bit, looks whole from
- * inside. The position says from outside what must be there. Two slots are written in turn, so that a torn write
- * leaves the other one:
+ * The position is written outside LevelDB after each batch and before any answer. A store copied back from ten minutes
+ * ago, or one whose last record was lost with a flipped bit, looks whole from inside; the position says from outside what
+ * must be there. Two slots are written in turn, so that a torn write leaves the other one:
  *
  *   0..3 "PSTP"   4..11 number of the write, u64   12..19 LSN, u64   20..51 SHA-256 of the record at that LSN
  *   52..77 epoch, ASCII   78..81 CRC-32 of what stands before, u32; padded with zeros to 512 bytes a slot
+ *
+ * The mark of pruning lies in LevelDB, written in the batch that deletes the records: a checked value (checksum.ts) of the
+ * LSN of the last record that is gone, u64, and when that was written, u64. DO NOT CHANGE either layout.
  */
 import { constants } from 'node:fs';
 import { type FileHandle, access, open, stat } from 'node:fs/promises';
@@ -14,6 +17,14 @@ import { dirname } from 'node:path';
 import { crc32 } from 'node:zlib';
 import type { Epoch } from '../../protocol/epoch.ts';
 import { syncFolder } from '../../lib/sync-folder.ts';
+import { decodeChecked, encodeChecked, DamagedRow } from './checksum.ts';
+import { PRUNED_KEY, logKey } from './keys.ts';
+import type { Level } from './level.ts';
+import type { Pair } from '../../lib/pair-block.ts';
+import { hash } from 'node:crypto';
+import { HEARTBEAT_STALE_MS } from '../../protocol/limits.ts';
+import type { EpochReason } from '../core/event.ts';
+import { rowKey, type RowReader } from '../core/rows.ts';
 
 export interface Position {
   lsn: number;
@@ -127,4 +138,109 @@ function decodeSlot(slot: Buffer): { writes: number; position: Position } | unde
     epoch: slot.toString('latin1', 52, CHECKED_BYTES) as Epoch,
   };
   return { writes: Number(slot.readBigUInt64BE(4)), position };
+}
+
+export interface Pruned {
+  /** The last record that is gone; 0 when none is. */
+  throughLsn: number;
+  /** When it was written, by the relay's clock. */
+  atMs: number;
+}
+
+export const NOT_PRUNED: Pruned = { throughLsn: 0, atMs: 0 };
+const NUMBER = 8;
+
+export function prunedMark({ throughLsn, atMs }: Pruned): Pair {
+  const bytes = Buffer.alloc(2 * NUMBER);
+  bytes.writeBigUInt64BE(BigInt(throughLsn), 0);
+  bytes.writeBigUInt64BE(BigInt(atMs), NUMBER);
+  return [PRUNED_KEY, encodeChecked(PRUNED_KEY, bytes)];
+}
+
+/** Throws `DamagedRecord`. */
+export async function readPruned(level: Level): Promise<Pruned> {
+  const value = await level.get(PRUNED_KEY);
+  if (!value) return NOT_PRUNED;
+  const bytes = decodeChecked(PRUNED_KEY, value, 'the mark that says how far the log was pruned');
+  return { throughLsn: Number(bytes.readBigUInt64BE(0)), atMs: Number(bytes.readBigUInt64BE(NUMBER)) };
+}
+
+/** A heartbeat may be this far ahead: small clock steps are common. */
+const HEARTBEAT_AHEAD_MS = 60_000;
+
+/** Why the store may not be current, so that a new epoch must begin. */
+interface EpochReset {
+  reason: EpochReason;
+  sentence: string;
+}
+
+/** Why the position does not prove that the store is current; `undefined` when it does. */
+export async function positionCheck(
+  level: Level,
+  position: Position | undefined,
+  pruned: Pruned,
+): Promise<EpochReset | undefined> {
+  if (!position) {
+    return {
+      reason: 'position-missing',
+      sentence: 'The position file is missing or unreadable, so nothing outside the store says how far it had come.',
+    };
+  }
+  if (position.lsn <= pruned.throughLsn) {
+    return {
+      reason: 'position-differs',
+      sentence: `The position file is of log record ${position.lsn}, and the log was pruned through ${pruned.throughLsn} since: it is an older copy, and cannot tell whether this is its history.`,
+    };
+  }
+  const record = await level.get(logKey(position.lsn));
+  if (!record) {
+    return {
+      reason: 'position-ahead',
+      sentence: `The store ends before log record ${position.lsn}, which it had committed: it is an older copy, or it lost its end.`,
+    };
+  }
+  if (!hash('sha256', record, 'buffer').equals(position.recordHash)) {
+    return {
+      reason: 'position-differs',
+      sentence: `Log record ${position.lsn} is not the one that was committed: this is another history of the store.`,
+    };
+  }
+  return undefined;
+}
+
+/** Why the heartbeat does not show that the store is recent; `undefined` when it does. */
+export function heartbeatCheck(rows: RowReader, nowMs: number): EpochReset | undefined {
+  const atMs = heartbeatOf(rows);
+  if (atMs === undefined) {
+    return {
+      reason: 'stale-heartbeat',
+      sentence: 'The heartbeat in the store is missing or unreadable, so nothing says how old this copy of it is.',
+    };
+  }
+  const ageMs = nowMs - atMs;
+  if (ageMs > HEARTBEAT_STALE_MS) {
+    const minutes = Math.floor(ageMs / 60_000);
+    return {
+      reason: 'stale-heartbeat',
+      sentence: `The last heartbeat in the store is ${minutes} minutes old: it may be an older copy.`,
+    };
+  }
+  if (ageMs < -HEARTBEAT_AHEAD_MS) {
+    return {
+      reason: 'future-heartbeat',
+      sentence: 'The last heartbeat in the store lies in the future: this clock, or the one before it, is wrong.',
+    };
+  }
+  return undefined;
+}
+
+/** Every store has one from its first record on. */
+function heartbeatOf(rows: RowReader): number | undefined {
+  try {
+    const atMs = rows.get('heartbeat', rowKey.heartbeat)?.atMs;
+    return Number.isSafeInteger(atMs) ? atMs : undefined;
+  } catch (error) {
+    if (error instanceof DamagedRow) return undefined;
+    throw error;
+  }
 }

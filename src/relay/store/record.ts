@@ -3,15 +3,187 @@
  *
  *   0      format, u8: 1
  *   1..4   CRC-32 (ISO-HDLC) of the LSN (u64) followed by the body, u32
- *   5..    body: a MessagePack array of the event's tag, its version and its fields (event-codec.ts)
+ *   5..    body: a MessagePack array of the event's tag, its version and its fields in the order of the layouts below
  *
  * Numbers are big-endian. The checksum is our own because LevelDB's recovery passes over damage in silence, and it
  * covers the LSN so that no record is taken for another. The bytes as stored are also a Merkle leaf (RFC 6962).
+ *
+ * DO NOT CHANGE a tag or the order of the fields of an event: add a version.
  */
 import { crc32 } from 'node:zlib';
-import type { LogEntry, RelayEvent } from '../core/event.ts';
-import { EVENT_CODECS, type EventCodec } from './event-codec.ts';
-import { NotListed, pack, unpackArray } from './packing.ts';
+import type { LogEntry, RelayEvent, KeyRotated } from '../core/event.ts';
+import { NotListed, pack, unpackArray, type Layout, asIs, hash, key, listOf, oneOf, orNull, tuple } from './packing.ts';
+import { ITEM_KINDS, PUSHED_KINDS } from '../../protocol/items.ts';
+import type { DenySelectors, RestoreRow } from '../core/rows.ts';
+
+/** How one type of event becomes an array and comes back. */
+interface EventCodec<E extends RelayEvent = RelayEvent> {
+  tag: number;
+  fields(event: E): unknown[];
+  event(fields: unknown[]): E;
+}
+
+type Members<T extends RelayEvent['type']> = Omit<RelayEvent & { type: T }, 'type'>;
+
+/** The one event whose records end in two ways: see `rotationCodec`. */
+type Special = 'KeyRotated';
+type Layouts = {
+  readonly [T in Exclude<RelayEvent['type'], Special>]: readonly [tag: number, layout: Layout<Members<T>>];
+};
+
+const restore: Layout<RestoreRow> = {
+  epoch: asIs,
+  backupEpoch: asIs,
+  backupLsn: asIs,
+  backupCreatedAtMs: asIs,
+  replacedEpoch: asIs,
+  replacedLsn: asIs,
+  atMs: asIs,
+};
+const selectors: Layout<DenySelectors> = { hostFp: orNull(hash), clientId: asIs, account: asIs, org: asIs };
+const enrolment = {
+  hostName: asIs,
+  ownerFp: asIs,
+  account: asIs,
+  org: asIs,
+  clientId: asIs,
+  authorizedBy: asIs,
+  enrolledAtMs: asIs,
+  validUntilMs: asIs,
+};
+const usage = { items: asIs, bytes: asIs };
+const item = { itemId: asIs, senderPubkey: key, pushedTo: key };
+
+const LAYOUTS_OF_HOSTS = {
+  RelayInitialised: [1, { relayPubkey: key, epoch: asIs, schemaVersion: asIs, atMs: asIs }],
+  EpochRotated: [2, { epoch: asIs, reason: asIs, atMs: asIs }],
+  RelayRestored: [3, { ...restore, earlier: listOf(tuple(restore)) }],
+  SchemaMigrated: [5, { schemaVersion: asIs, atMs: asIs }],
+  CheckpointTaken: [4, { throughLsn: asIs, rows: asIs, rowsHash: hash, dueHash: hash, atMs: asIs }],
+  HostEnrolled: [
+    10,
+    { hostPubkey: key, ...enrolment, formerAccount: asIs, chargedItems: asIs, chargedBytes: asIs, atMs: asIs },
+  ],
+  HostSeen: [11, { hostPubkey: key, atMs: asIs }],
+  EnrolmentLapsed: [12, { hostPubkey: key, account: asIs, releasedItems: asIs, releasedBytes: asIs, atMs: asIs }],
+  HostRevoked: [15, { hostPubkey: key, cause: asIs, atMs: asIs }],
+} satisfies Partial<Layouts>;
+
+const LAYOUTS_OF_MAIL = {
+  DenyEntryAdded: [17, { ...selectors, reason: asIs, untilMs: asIs, atMs: asIs }],
+  InviteIssued: [18, { inviteHash: hash, label: asIs, expiresAtMs: asIs, atMs: asIs }],
+  InviteSpent: [19, { inviteHash: hash, hostPubkey: key, atMs: asIs }],
+  AdmissionsLapsed: [30, { denied: listOf(tuple(selectors)), invites: listOf(hash), atMs: asIs }],
+  SendersPublished: [13, { hostPubkey: key, senders: listOf(key), iatMs: asIs, atMs: asIs }],
+  SendersRenewed: [31, { hostPubkey: key, iatMs: asIs, atMs: asIs }],
+  EncKeyPublished: [14, { hostPubkey: key, encPub: asIs, advertisedAtMs: asIs, sig: asIs, atMs: asIs }],
+  ItemAccepted: [
+    20,
+    {
+      senderPubkey: key,
+      itemId: asIs,
+      kind: oneOf(PUSHED_KINDS),
+      targets: listOf(tuple({ hostPubkey: key, seq: asIs, wireHash: hash, bytes: asIs })),
+      acceptedAtMs: asIs,
+      expiresAtMs: asIs,
+      dedupUntilMs: asIs,
+    },
+  ],
+  ItemsAcked: [
+    21,
+    {
+      targetPubkey: key,
+      through: asIs,
+      ...usage,
+      notices: asIs,
+      account: asIs,
+      shares: listOf(tuple({ senderPubkey: key, ...usage })),
+      atMs: asIs,
+    },
+  ],
+  ItemsExpired: [
+    22,
+    {
+      targetPubkey: key,
+      relayPubkey: key,
+      items: listOf(tuple({ seq: asIs, kind: oneOf(ITEM_KINDS), ...item, bytes: asIs })),
+      account: asIs,
+      dedupUntilMs: asIs,
+      notices: listOf(
+        tuple({ targetPubkey: key, seq: asIs, itemId: asIs, wire: asIs, wireHash: hash, expiresAtMs: asIs }),
+      ),
+      atMs: asIs,
+    },
+  ],
+  DedupExtended: [32, { targetPubkey: key, items: listOf(tuple(item)), dedupUntilMs: asIs, atMs: asIs }],
+  DedupPurged: [24, { beforeMs: asIs, senders: listOf(tuple({ senderPubkey: key, rows: asIs })), atMs: asIs }],
+  ItemLost: [
+    23,
+    {
+      targetPubkey: key,
+      seq: asIs,
+      kind: oneOf(ITEM_KINDS),
+      senderPubkey: key,
+      itemId: asIs,
+      pushedTo: key,
+      bytes: asIs,
+      account: asIs,
+      reason: asIs,
+      atMs: asIs,
+    },
+  ],
+  ItemsMoved: [25, { oldPubkey: key, newPubkey: key, fromSeqs: asIs, firstSeq: asIs, left: asIs, atMs: asIs }],
+  SeqFloorsRaised: [26, { floors: listOf(tuple({ targetPubkey: key, headSeq: asIs })), atMs: asIs }],
+} satisfies Partial<Layouts>;
+
+const rotation = tuple<Omit<KeyRotated, 'type' | 'signed' | 'atMs'>>({
+  oldPubkey: key,
+  newPubkey: key,
+  iatMs: asIs,
+  ...enrolment,
+  seen: asIs,
+  lineage: listOf(tuple({ hostPubkey: key, retiredAtMs: asIs })),
+  movesSenders: asIs,
+  firstSeq: asIs,
+  moved: asIs,
+  ...usage,
+  charges: listOf(tuple({ account: asIs, ...usage })),
+});
+const ROTATION_FIELDS = 19;
+
+/** Ends with the time, and the signed record in three fields; records from before it was kept end with the time. */
+const rotationCodec: EventCodec<KeyRotated> = {
+  tag: 16,
+  fields: ({ signed, ...event }) => {
+    const record = signed ? [signed.record, signed.oldSig, signed.newSig] : [];
+    return [...rotation.pack(event), event.atMs, ...record];
+  },
+  event: (fields) => {
+    const [atMs, record, oldSig = '', newSig = ''] = fields.slice(ROTATION_FIELDS) as [number, ...string[]];
+    const signed = record === undefined ? null : { record, oldSig, newSig };
+    return { type: 'KeyRotated', ...rotation.unpack(fields), signed, atMs };
+  },
+};
+
+/** By type. */
+const EVENT_CODECS: { readonly [T in RelayEvent['type']]: EventCodec } = {
+  ...codecsOf(LAYOUTS_OF_HOSTS),
+  KeyRotated: rotationCodec,
+  ...codecsOf(LAYOUTS_OF_MAIL),
+};
+
+function codecsOf<T extends Partial<Layouts>>(layouts: T): { readonly [K in keyof T]: EventCodec } {
+  const codecs = Object.entries(layouts).map(([type, [tag, layout]]) => {
+    const { pack, unpack } = tuple<object>(layout);
+    const codec: EventCodec = {
+      tag,
+      fields: pack,
+      event: (fields) => Object.assign({ type }, unpack(fields)) as RelayEvent,
+    };
+    return [type, codec];
+  });
+  return Object.fromEntries(codecs) as { readonly [K in keyof T]: EventCodec };
+}
 
 const FORMAT = 1;
 const HEADER_BYTES = 5;

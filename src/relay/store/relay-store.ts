@@ -28,7 +28,6 @@ import type { Level } from './level.ts';
 import type { LogTree } from './log-tree.ts';
 import { DueEntries, OldestItem, othersTurn } from './due.ts';
 import { keyBytes } from './packing.ts';
-import { type Pruned, prunedMark } from './pruned.ts';
 import { encodeRecord } from './record.ts';
 import { readableQueueRow } from './scan.ts';
 import { checkpointMark, checkpointPart } from './row-checkpoints.ts';
@@ -42,6 +41,7 @@ import {
   PRUNED_AT_ONCE,
 } from './durable-log.ts';
 import { type LogBounds, StoreReader } from './store-reader.ts';
+import { type Pruned, prunedMark } from './position.ts';
 
 /** LevelDB batches that are given as arrays cost ten times as much of the event loop. */
 type LevelBatch = ReturnType<Level['batch']>;

@@ -66,7 +66,7 @@ export function checkpointPart({ throughLsn, part, packed }: PackedPart): Pair {
 }
 
 /** A part, compressed. */
-export interface PackedPart extends CheckpointPartName {
+interface PackedPart extends CheckpointPartName {
   packed: Buffer;
 }
 

@@ -9,9 +9,24 @@ import type { ItemId } from '../../protocol/names.ts';
 import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key.ts';
 import type { AuthorityName, TableName, Tables } from '../core/rows.ts';
 import { DamagedRow, withChecksum, withoutChecksum } from './checksum.ts';
-import { type Layout, asIs, hash, key, listOf, oneOf, orNull, tuple } from './fields.ts';
 import { firstKeyOf, queueRowKey } from './keys.ts';
-import { hashBytes, hashFrom, keyBytes, keyFrom, listed, pack, unpackArray } from './packing.ts';
+import {
+  hashBytes,
+  hashFrom,
+  keyBytes,
+  keyFrom,
+  listed,
+  pack,
+  unpackArray,
+  type Layout,
+  asIs,
+  hash,
+  key,
+  listOf,
+  oneOf,
+  orNull,
+  tuple,
+} from './packing.ts';
 
 interface Codec<Row> {
   fields(row: Row): unknown[];

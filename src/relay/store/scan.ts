@@ -7,10 +7,11 @@
 import type { Pair } from '../../lib/pair-block.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { type QueueRow, rowKey, type TableName, type Tables, type TargetRow } from '../core/rows.ts';
-import { firstKeyOf, logKey, lsnOf, PREFIX, prefixRange, seqOf } from './keys.ts';
+import { firstKeyOf, logKey, lsnOf, PREFIX, prefixRange, seqOf, KEY_BYTES } from './keys.ts';
 import type { Level, LevelSnapshot } from './level.ts';
 import { DamagedRecord } from './record.ts';
 import { decodeRow } from './row-codec.ts';
+import { DamagedRow, ROW_PREFIXES, wholeBytes, rowKind, rowName } from './checksum.ts';
 
 const RUN_PAIRS = 1000;
 const RUN_BYTES = 4 << 20;
@@ -62,13 +63,13 @@ export async function* runsOf(
 }
 
 /** A record as it is stored, undecoded and unchecked. */
-export type StoredRecord = [lsn: number, record: Buffer];
+type StoredRecord = [lsn: number, record: Buffer];
 
 /**
  * The records from `fromLsn` through `throughLsn`, in runs. Throws `DamagedRecord` at the first that is missing, after the
  * records before it.
  */
-export async function* recordRuns(level: Level, fromLsn: number, throughLsn: number): AsyncGenerator<StoredRecord[]> {
+async function* recordRuns(level: Level, fromLsn: number, throughLsn: number): AsyncGenerator<StoredRecord[]> {
   let expected = fromLsn;
   for await (const run of runsOf(level, { gte: logKey(fromLsn), lte: logKey(throughLsn) })) {
     const records: StoredRecord[] = [];
@@ -104,7 +105,7 @@ export async function* storedRecords(level: Level, fromLsn: number, throughLsn: 
   for await (const run of recordRuns(level, fromLsn, throughLsn)) yield* run;
 }
 
-export function missingRecord(lsn: number): DamagedRecord {
+function missingRecord(lsn: number): DamagedRecord {
   return new DamagedRecord(`log record ${lsn} is missing`);
 }
 
@@ -138,7 +139,7 @@ function textualKey(table: ListedTable, key: Buffer, row: Tables[TableName]): st
   }
 }
 
-export interface WaitingRows {
+interface WaitingRows {
   rows: QueueRow[];
   /** Rows among them that cannot be read. */
   unreadable: number;
@@ -219,4 +220,80 @@ function readableRow<T extends TableName>(table: T, key: Buffer, value: Buffer):
   } catch {
     return undefined;
   }
+}
+
+/** A failing disk may damage thousands of rows: so many are listed. */
+const KEPT_MAX = 1000;
+
+/** A damaged row, as the operator sees it. */
+export interface FoundRow {
+  /** The table, or what else it is. */
+  kind: string;
+  /** As `rowName` has it. */
+  name: string;
+}
+
+/**
+ * The damaged rows of an open store: those that a read came across, and those that the daily walk over all rows finds.
+ * Every request that needs a damaged row is refused until a rebuild, so the operator hears of each row once.
+ */
+export class DamagedRows {
+  readonly #found = new Map<string, FoundRow>();
+  #onFound: (row: FoundRow) => void = () => undefined;
+
+  /** The first thousand, in the order in which they were found. */
+  get all(): FoundRow[] {
+    return [...this.#found.values()];
+  }
+
+  get count(): number {
+    return this.#found.size;
+  }
+
+  note({ key }: DamagedRow): void {
+    const mark = key.toString('latin1');
+    if (this.#found.has(mark) || this.#found.size >= KEPT_MAX) return;
+    const row = { kind: rowKind(key), name: rowName(key) };
+    this.#found.set(mark, row);
+    this.#onFound(row);
+  }
+
+  /** Calls `onFound` once for each row, also for those that were found before. */
+  subscribe(onFound: (row: FoundRow) => void): void {
+    this.#onFound = onFound;
+    for (const row of this.#found.values()) onFound(row);
+  }
+}
+
+/** Checking these rows takes about a millisecond. */
+const ROWS_AT_ONCE = 500;
+const READ_BYTES = 128 << 10;
+
+/** Before every row. */
+export const FIRST_ROW: Buffer = Buffer.alloc(0);
+
+interface WalkedRows {
+  damaged: DamagedRow[];
+  /** Where the next slice begins. */
+  place: Buffer;
+}
+
+/**
+ * Compares the next rows behind `after` with their checksums; `undefined` when there are none. This also finds a row that
+ * lies under the key of another. No iterator stays open between two slices.
+ */
+export async function damagedBehind(level: Level, after: Buffer): Promise<WalkedRows | undefined> {
+  for (const prefix of ROW_PREFIXES) {
+    const { gte, lt } = prefixRange(prefix);
+    if (Buffer.compare(after, lt) >= 0) continue;
+    const from = Buffer.compare(after, gte) >= 0 ? { gt: after } : { gte };
+    const reading = { limit: ROWS_AT_ONCE, fillCache: false, highWaterMarkBytes: READ_BYTES };
+    const rows = await level.iterator({ ...from, lt, ...reading }).all();
+    const last = rows.at(-1);
+    if (!last) continue;
+    const damaged = rows.filter(([key, value]) => key.length !== KEY_BYTES[prefix] || !wholeBytes(key, value));
+    const place = last[0];
+    return { damaged: damaged.map(([key]) => new DamagedRow(key, 'does not match its checksum')), place };
+  }
+  return undefined;
 }

@@ -14,6 +14,7 @@ import {
   type Tables,
   type TargetRow,
   rowKey,
+  type RelayRow,
 } from '../core/rows.ts';
 import {
   PREFIX,
@@ -26,17 +27,24 @@ import {
   rowKeyBytes,
   seqOf,
 } from './keys.ts';
-import { damagedBehind, DamagedRows } from './damaged-rows.ts';
-import type { Level } from './level.ts';
+import type { Level, LevelSnapshot } from './level.ts';
 import { type ArchiveStamp, type LogStretch, holdsStretch, writeArchive } from './log-archive.ts';
 import { DueIndex } from './due.ts';
-import type { Pruned } from './pruned.ts';
 import { checkRecord, decodeRecord } from './record.ts';
-import { type QueueSlice, queueSlice, storedRecords, recordRunsBack, runsOf } from './scan.ts';
-import { RowCheckpoints } from './row-checkpoints.ts';
+import {
+  type QueueSlice,
+  queueSlice,
+  storedRecords,
+  recordRunsBack,
+  runsOf,
+  damagedBehind,
+  DamagedRows,
+} from './scan.ts';
+import { RowCheckpoints, canonicalRows } from './row-checkpoints.ts';
 import { DamagedRow } from './checksum.ts';
 import { decodeRow } from './row-codec.ts';
-import { StoreSnapshot } from './snapshot.ts';
+import type { Pruned } from './position.ts';
+import type { Pair } from '../../lib/pair-block.ts';
 
 const READ_BYTES = 4 << 20;
 
@@ -227,5 +235,46 @@ export class StoreReader implements RowReader {
       if (error instanceof DamagedRow) this.damagedRows.note(error);
       throw error;
     }
+  }
+}
+
+/** Above every key. */
+const LAST_KEY = Buffer.of(0xff);
+
+/** One turn of the event loop: judging these rows takes about 2 ms. */
+const TURN = { pairs: 250, bytes: 256 << 10 };
+
+/**
+ * A store at one moment, to be read while it goes on. It keeps what was stored at that moment readable, however much is
+ * deleted meanwhile, so it must be closed whether the reading succeeds or not.
+ */
+export class StoreSnapshot {
+  readonly level: Level;
+  readonly handle: LevelSnapshot;
+  /** The relay row of that moment. */
+  readonly relay: RelayRow;
+  /** The last record of that moment. */
+  readonly lsn: number;
+
+  /** `relay` and `lsn` are of the moment at which this is called. */
+  constructor(level: Level, relay: RelayRow, lsn: number) {
+    this.level = level;
+    this.handle = level.snapshot();
+    this.relay = relay;
+    this.lsn = lsn;
+  }
+
+  /** Bytes on disk, about: the last writes are not counted. */
+  bytesAbout(): Promise<number> {
+    return this.level.approximateSize(Buffer.alloc(0), LAST_KEY);
+  }
+
+  /** The rows, and the entries that name the senders of dedup rows, in runs of one turn of the event loop. */
+  rows(): AsyncGenerator<Pair[]> {
+    return canonicalRows(this.level, [...REPLAYED_TABLES, 'dedupUntil'], { snapshot: this.handle, ...TURN });
+  }
+
+  close(): Promise<void> {
+    return this.handle.close();
   }
 }

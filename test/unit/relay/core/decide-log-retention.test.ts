@@ -1,11 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import {
-  ageOf,
-  baseCheckpoint,
-  decideCheckpoint,
-  isCheckpointDue,
-} from '../../../../src/relay/core/decide-log-retention.ts';
 import { sha256Hex } from '../../../../src/protocol/digest.ts';
+import { ageOf, baseCheckpoint, decideCheckpoint, isCheckpointDue } from '../../../../src/relay/core/decide-log.ts';
 
 const DAY = { keepMs: 100, nowMs: 1000 };
 const at = (...times: number[]) => times.map((atMs, index) => ({ throughLsn: index + 1, atMs }));

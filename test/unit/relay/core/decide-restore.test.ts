@@ -16,7 +16,6 @@ import {
   rotationsInOrder,
 } from '../../../../src/relay/core/decide-restore.ts';
 import type { ExpireItems } from '../../../../src/relay/core/command.ts';
-import { decideExpire } from '../../../../src/relay/core/decide-expiry.ts';
 import { decideEnrol } from '../../../../src/relay/core/decide-enrolment.ts';
 import type { RelayEvent } from '../../../../src/relay/core/event.ts';
 import { enrolFacts, expireFacts, lineageOf, presentKey, rotateFacts } from '../../../../src/relay/core/facts.ts';
@@ -37,6 +36,7 @@ import { MapRows } from '../../../support/map-rows.ts';
 import { signedRotation } from '../../../support/rotations.ts';
 import { settingsWith } from '../../../support/settings.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
+import { decideExpire } from '../../../../src/relay/core/decide-queue.ts';
 
 const LATER_MS = NOON_MS + 3_600_000;
 const SETTINGS = settingsWith();

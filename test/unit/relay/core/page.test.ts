@@ -1,10 +1,10 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { pageRows } from '../../../../src/relay/core/page.ts';
 import type { QueueRow } from '../../../../src/relay/core/rows.ts';
 import { accepted } from '../../../support/events.ts';
 import { alice, bob } from '../../../support/hosts.ts';
 import { MapRows } from '../../../support/map-rows.ts';
+import { pageRows } from '../../../../src/relay/core/decide-queue.ts';
 
 const rows = (sizes: readonly number[]): QueueRow[] => {
   const map = new MapRows();

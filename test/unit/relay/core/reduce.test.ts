@@ -1,13 +1,16 @@
 import { describe, expect, test } from 'vitest';
 import { sha256Hex } from '../../../../src/protocol/digest.ts';
 import type { HostName, ItemId } from '../../../../src/protocol/names.ts';
-import { BrokenQueue, queueOf } from '../../../../src/relay/core/broken-queue.ts';
 import { type ItemLost, type ItemsExpired, type RelayEvent, eventTimeMs } from '../../../../src/relay/core/event.ts';
-import { reduceDedup } from '../../../../src/relay/core/reduce-dedup.ts';
-import { reduceEnrolments } from '../../../../src/relay/core/reduce-enrolments.ts';
-import { reduce, reducePublications, reduceRelay } from '../../../../src/relay/core/reduce.ts';
+import {
+  reduce,
+  reducePublications,
+  reduceRelay,
+  reduceDedup,
+  reduceEnrolments,
+  reduceUsage,
+} from '../../../../src/relay/core/reduce.ts';
 import { reduceQueues } from '../../../../src/relay/core/reduce-queues.ts';
-import { reduceUsage } from '../../../../src/relay/core/reduce-usage.ts';
 import { type DedupRow, rowKey } from '../../../../src/relay/core/rows.ts';
 import { epochNumbered } from '../../../support/epochs.ts';
 import {
@@ -27,6 +30,7 @@ import { alice, bob, carol, dave, relay } from '../../../support/hosts.ts';
 import { MapRows } from '../../../support/map-rows.ts';
 import { signedRotation } from '../../../support/rotations.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
+import { BrokenQueue, queueOf } from '../../../../src/relay/core/decision.ts';
 
 const sent = accepted(alice, 'm1', [
   [bob, NOON_MS, 'for bob'],

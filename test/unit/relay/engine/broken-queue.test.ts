@@ -1,6 +1,5 @@
 /** One queue whose rows contradict themselves: what becomes of it, and that everybody else's mail goes on. */
 import { describe, expect, test } from 'vitest';
-import { BrokenQueue } from '../../../../src/relay/core/broken-queue.ts';
 import { LostItems } from '../../../../src/relay/engine/lost-items.ts';
 import { PREFIX, firstKeyOf, payloadKey, prefixRange, queueKey } from '../../../../src/relay/store/keys.ts';
 import { rebuilt } from '../../../support/audits.ts';
@@ -13,6 +12,7 @@ import { withRawLevel } from '../../../support/raw-level.ts';
 import { storedAndReplayed } from '../../../support/replay.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 import { type TestRelay, openTestRelay, outcomeOf } from '../../../support/test-relay.ts';
+import { BrokenQueue } from '../../../../src/relay/core/decision.ts';
 
 const RETENTION_MS = 14 * 86_400_000;
 const REFUSED = { type: 'Refusal', code: 'UNAVAILABLE' };

@@ -5,9 +5,7 @@ import { rowKey } from '../../../../src/relay/core/rows.ts';
 import { PREFIX, collectedKey, queueKey, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
 import { isRowFault } from '../../../../src/relay/engine/queue-faults.ts';
 import { SCHEMA_VERSION } from '../../../../src/relay/store/open.ts';
-import { ROW_PREFIXES } from '../../../../src/relay/store/checksum.ts';
-import { rowKind, rowName } from '../../../../src/relay/store/row-name.ts';
-import { FIRST_ROW } from '../../../../src/relay/store/damaged-rows.ts';
+import { ROW_PREFIXES, rowKind, rowName } from '../../../../src/relay/store/checksum.ts';
 import { refusedIfDamaged, StoreRefused } from '../../../../src/relay/store/refused.ts';
 import { rebuilt, verified } from '../../../support/audits.ts';
 import { fixtureStore } from '../../../support/fixture-stores.ts';
@@ -18,6 +16,7 @@ import { withRawLevel } from '../../../support/raw-level.ts';
 import { storedAndReplayed } from '../../../support/replay.ts';
 import { NOON_MS, TestClock } from '../../../support/test-clock.ts';
 import { TestRelay, openTestRelay, outcomeOf } from '../../../support/test-relay.ts';
+import { FIRST_ROW } from '../../../../src/relay/store/scan.ts';
 
 const RETENTION_MS = 14 * 86_400_000;
 const KNOWN_MS = 2 * RETENTION_MS;

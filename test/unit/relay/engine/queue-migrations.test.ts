@@ -4,7 +4,6 @@ import { StoreFailed } from '../../../../src/relay/engine/committer.ts';
 import type { PushItem } from '../../../../src/relay/core/command.ts';
 import { MOVED_AT_ONCE } from '../../../../src/relay/core/decide-rotation.ts';
 import { queueKey } from '../../../../src/relay/store/keys.ts';
-import { BrokenQueue } from '../../../../src/relay/core/broken-queue.ts';
 import { AppendGate } from '../../../support/append-gate.ts';
 import { rebuilt } from '../../../support/audits.ts';
 import { collected } from '../../../support/collected.ts';
@@ -18,6 +17,7 @@ import { disposableFolder, temporaryFolder } from '../../../support/temporary-fo
 import { NOON_MS } from '../../../support/test-clock.ts';
 import { TestRelay, openTestRelay, outcomeOf } from '../../../support/test-relay.ts';
 import { IS_THOROUGH } from '../../../support/thorough.ts';
+import { BrokenQueue } from '../../../../src/relay/core/decision.ts';
 
 /** More than two batches take: a batch has room for three or four slices. */
 const MANY = (IS_THOROUGH ? 12 : 9) * MOVED_AT_ONCE + 7;

@@ -6,9 +6,8 @@ import { type LostFinder, LostItems } from '../../../../src/relay/engine/lost-it
 import { Scrub, type ScrubPass } from '../../../../src/relay/jobs/scrub.ts';
 import { PREFIX, payloadKey, queueKey, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
 import type { Level } from '../../../../src/relay/store/level.ts';
-import { DamagedRow } from '../../../../src/relay/store/checksum.ts';
+import { DamagedRow, rowName } from '../../../../src/relay/store/checksum.ts';
 import { decodeRow, encodeRow } from '../../../../src/relay/store/row-codec.ts';
-import { rowName } from '../../../../src/relay/store/row-name.ts';
 import { AppendGate } from '../../../support/append-gate.ts';
 import { collected } from '../../../support/collected.ts';
 import { pushOf, rotateOf } from '../../../support/commands.ts';

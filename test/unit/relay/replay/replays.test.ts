@@ -3,9 +3,13 @@ import { beforeAll, afterAll, describe, expect, test } from 'vitest';
 import type { RelayEvent } from '../../../../src/relay/core/event.ts';
 import { type StateThen, lsnAt, stateAt } from '../../../../src/relay/replay/at.ts';
 import { describeEvent, hostsOf } from '../../../../src/relay/core/describe-event.ts';
-import { eventDocument } from '../../../../src/relay/replay/event-document.ts';
-import { chosenEvents, type EventChoice } from '../../../../src/relay/replay/records.ts';
-import { type TraceChoice, trace } from '../../../../src/relay/replay/trace.ts';
+import {
+  chosenEvents,
+  type EventChoice,
+  eventDocument,
+  type TraceChoice,
+  trace,
+} from '../../../../src/relay/replay/records.ts';
 import { type Scratch, openScratch } from '../../../../src/relay/store/bulk.ts';
 import { logKey } from '../../../../src/relay/store/keys.ts';
 import { type OfflineStore, openOffline } from '../../../../src/relay/replay/offline.ts';

@@ -9,8 +9,7 @@ import { PREFIX, logKey, logLinkKey, prefixRange, tileKey } from '../../../../sr
 import { type Level, levelAt } from '../../../../src/relay/store/level.ts';
 import { LogTree } from '../../../../src/relay/store/log-tree.ts';
 import { LEVEL_FOLDER, POSITION_FILE, openStore } from '../../../../src/relay/store/open.ts';
-import { PositionFile } from '../../../../src/relay/store/position.ts';
-import { NOT_PRUNED } from '../../../../src/relay/store/pruned.ts';
+import { PositionFile, NOT_PRUNED } from '../../../../src/relay/store/position.ts';
 import { RelayStore } from '../../../../src/relay/store/relay-store.ts';
 import { StoreRefused } from '../../../../src/relay/store/refused.ts';
 import { epochNumbered, epochSource } from '../../../support/epochs.ts';

@@ -1,0 +1,137 @@
+/**
+ * Decides what leaves a queue: the page that a pull hands over, what an ack releases, which items expire and which senders
+ * get a notice, and which dedup rows are forgotten.
+ *
+ * Invariants ("POST /v2/relay/ack"; "Item at the relay"; "Expiry notice"; "Dedup record"):
+ *   - `acked_through` never goes back, never passes the head, and is only moved in the epoch its caller knows;
+ *   - an ack that says nothing new changes nothing, nor does one that releases nothing short of the head: there are as
+ *     many of those as milliseconds, and each would be a record that stays;
+ *   - an expired envelope leaves a tombstone, and its sender gets one notice;
+ *   - an expired receipt or notice is dropped without a notice;
+ *   - nothing expires before its time, and nothing is forgotten before its horizon.
+ */
+import { expiryNotice, type ExpiryNotice } from '../../protocol/documents.ts';
+import type { ItemId } from '../../protocol/names.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import type { ExpireItems, PurgeDedup, AckItems, ExtendDedup } from './command.ts';
+import { type Decided, type Done, decided, type AckOutcome, type Refusal, refusal } from './decision.ts';
+import type { ExpiredItem, ItemsExpired, QueuedNotice } from './event.ts';
+import type { ExpireFacts, AckFacts, ExtendFacts } from './facts.ts';
+import type { QueueRow } from './rows.ts';
+
+/** Items that one command expires at most: each notice is signed before others get their turn. */
+export const EXPIRED_AT_ONCE = 100;
+
+/** A notice whose bytes are not signed yet. */
+export interface UnsignedNotice extends Omit<QueuedNotice, 'wire' | 'wireHash'> {
+  rec: ExpiryNotice;
+}
+
+/** The event but for the signed bytes of its notices. */
+export interface DecidedExpiry extends Omit<ItemsExpired, 'notices'> {
+  notices: UnsignedNotice[];
+}
+
+/** `undefined` when nothing of it is due. */
+export function decideExpire(command: ExpireItems, facts: ExpireFacts): DecidedExpiry | undefined {
+  const { targetPubkey, nowMs } = command;
+  if (facts.due.length === 0) return undefined;
+  const heads = new Map<PublicKey, number>();
+  const notices = facts.due.flatMap((row) => {
+    const teller = facts.tellAt.get(row.senderPubkey);
+    if (row.kind !== 'envelope' || !teller) return [];
+    const seq = Math.max((heads.get(teller.key) ?? teller.headSeq) + 1, nowMs);
+    heads.set(teller.key, seq);
+    return notice(row, teller.key, seq, nowMs, facts.retentionMs);
+  });
+  const { relayPubkey, account } = facts;
+  return {
+    type: 'ItemsExpired',
+    targetPubkey,
+    relayPubkey,
+    items: facts.due.map(expired),
+    account,
+    dedupUntilMs: nowMs + facts.dedupHorizonMs,
+    notices,
+    atMs: nowMs,
+  };
+}
+
+export function decidePurge({ beforeMs, senders, nowMs }: PurgeDedup): Decided<Done> {
+  return decided({ type: 'Done' }, { type: 'DedupPurged', beforeMs, senders, atMs: nowMs });
+}
+
+/** `target_pubkey` is the key that the sender pushed to, which its row holds, whatever was rotated since. */
+function notice(
+  row: QueueRow,
+  targetPubkey: PublicKey,
+  seq: number,
+  nowMs: number,
+  retentionMs: number,
+): UnsignedNotice {
+  const { itemId, payloadTarget: pushedTo, acceptedAtMs } = row;
+  return {
+    targetPubkey,
+    seq,
+    itemId: `expired:${itemId}:${pushedTo}` as ItemId,
+    expiresAtMs: nowMs + retentionMs,
+    rec: expiryNotice({ item_id: itemId, target_pubkey: pushedTo, accepted_at: acceptedAtMs, expired_at: nowMs }),
+  };
+}
+
+function expired({ seq, kind, itemId, senderPubkey, payloadTarget, bytes }: QueueRow): ExpiredItem {
+  return { seq, kind, itemId, senderPubkey, pushedTo: payloadTarget, bytes };
+}
+
+/** Dedup rows that one event extends: each is read and written. */
+export const EXTENDED_AT_ONCE = 100;
+
+export function decideAck(command: AckItems, facts: AckFacts): Decided<AckOutcome> | Refusal {
+  const { through, targetPubkey } = command;
+  const { headSeq, ackedThrough } = facts.queue;
+  if (command.epoch !== facts.epoch) {
+    return refusal('EPOCH_CHANGED', 'the store began a new epoch', { epoch: facts.epoch });
+  }
+  if (through > headSeq) {
+    return refusal('BAD_ACK', 'through lies beyond the head', { head_seq: headSeq });
+  }
+  if (through <= ackedThrough) return decided<AckOutcome>({ type: 'Acked', ackedThrough, deleted: 0, headSeq });
+  // An ack that releases the items of many senders is decided in steps; `released` says how far this one goes.
+  const { released, account } = facts;
+  if (released.items + released.notices === 0 && through < headSeq)
+    return decided<AckOutcome>({ type: 'Acked', ackedThrough: through, deleted: 0, headSeq });
+  const outcome: AckOutcome = {
+    type: 'Acked',
+    ackedThrough: released.through,
+    deleted: released.items + released.notices,
+    headSeq,
+  };
+  return decided(outcome, { type: 'ItemsAcked', targetPubkey, ...released, account, atMs: command.nowMs });
+}
+
+/** Before an ack of items whose deadline has passed. */
+export function decideExtend({ targetPubkey, nowMs }: ExtendDedup, facts: ExtendFacts): Decided<Done> {
+  const done: Done = { type: 'Done' };
+  const items = facts.waiting
+    .filter(({ kind }) => kind !== 'expired')
+    .map(({ itemId, senderPubkey, payloadTarget: pushedTo }) => ({ itemId, senderPubkey, pushedTo }));
+  if (items.length === 0) return decided(done);
+  const dedupUntilMs = nowMs + facts.dedupHorizonMs;
+  return decided(done, { type: 'DedupExtended', targetPubkey, items, dedupUntilMs, atMs: nowMs });
+}
+
+/** The page of a pull ("GET /v2/relay/items", rule 2): of `rows`, ascending and one more than `limit` where there are more: those that fit one page. */
+export function pageRows(
+  rows: readonly QueueRow[],
+  limit: number,
+  bytesMax: number,
+): { rows: QueueRow[]; more: boolean } {
+  let bytes = 0;
+  let count = 0;
+  for (const row of rows) {
+    bytes += row.bytes;
+    if (count === limit || (count > 0 && bytes > bytesMax)) break;
+    count++;
+  }
+  return { rows: rows.slice(0, count), more: rows.length > count };
+}
