@@ -4,8 +4,8 @@ import { type Timing, timed } from './figures.ts';
 import { requestBytes } from './work.ts';
 import { fork } from 'node:child_process';
 import { listenNode } from '../src/http/server-node.ts';
-import { listenUws } from '../src/relay/http/server-uws.ts';
 import { loadUws } from '../src/relay/http/uws-binding.ts';
+import { listenUws } from '../src/relay/http/uws-connection.ts';
 
 export interface BareLoad {
   connections: number;

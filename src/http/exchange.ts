@@ -1,5 +1,5 @@
 /**
- * One request and its reply, as every HTTP server of ours shows it. The adapters (server-uws.ts, server-node.ts) make
+ * One request and its reply, as every HTTP server of ours shows it. The adapters (uws-connection.ts, server-node.ts) make
  * these; nothing else knows which server runs.
  */
 import type { ProblemCode } from '../protocol/problem.ts';

@@ -9,10 +9,10 @@ import type { RelaySettings } from './core/facts.ts';
 import type { StoreFailed } from './engine/committer.ts';
 import type { Engine } from './engine/engine.ts';
 import type { TrustProxy } from './http/client-address.ts';
-import type { HeldBytes } from './http/held-bytes.ts';
 import type { BackupSettings } from './jobs/backup-job.ts';
 import type { LogRetentionSettings } from './jobs/retention-job.ts';
 import type { TakeBackup } from './operator/console-routes.ts';
+import type { HeldBytes } from './http/page-writer.ts';
 
 export interface RelayOptions {
   storeDir: string;

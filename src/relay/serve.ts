@@ -17,19 +17,19 @@ import type { StoreFailed } from './engine/committer.ts';
 import { Engine } from './engine/engine.ts';
 import { LostItems } from './engine/lost-items.ts';
 import { hostApi, rateLimits } from './host-api.ts';
-import { HELD_BYTES } from './http/held-bytes.ts';
 import { openApiDocument } from './http/openapi.ts';
 import { describedOperations } from './operations.ts';
-import { listenUws } from './http/server-uws.ts';
 import { loadUws } from './http/uws-binding.ts';
 import { DiskGuard, freeBytesOf } from './jobs/disk-guard.ts';
-import { Watch } from './operator/watch.ts';
 import type { Relay, RelayOptions } from './options.ts';
 import { type Jobs, startJobs } from './start-jobs.ts';
 import { startOperator } from './start-operator.ts';
 import { refusedIfDamaged } from './store/refused.ts';
 import { openStore } from './store/open.ts';
 import type { RelayStore } from './store/relay-store.ts';
+import { HELD_BYTES } from './http/page-writer.ts';
+import { listenUws } from './http/uws-connection.ts';
+import { Watch } from './operator/activity.ts';
 
 /** Requests get this long to finish at a stop; then they are cut, and what was admitted is still written. */
 export const STOP_WITHIN_MS = 20_000;

@@ -9,9 +9,9 @@ import { LogArchives } from './jobs/log-archives.ts';
 import { RetentionJob } from './jobs/retention-job.ts';
 import { Scrub } from './jobs/scrub.ts';
 import { Sweeps } from './jobs/sweep.ts';
-import type { Watch } from './operator/watch.ts';
 import type { RelayOptions } from './options.ts';
 import type { RelayStore } from './store/relay-store.ts';
+import type { Watch } from './operator/activity.ts';
 
 interface JobsOptions {
   relay: RelayOptions;

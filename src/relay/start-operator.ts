@@ -13,10 +13,10 @@ import { consoleRoute, epochRoute, inviteRoutes } from './operator/control-route
 import { hostRoutes } from './operator/hosts.ts';
 import { OperatorServer } from './operator/operator-server.ts';
 import { listenControl } from './operator/socket.ts';
-import type { Watch } from './operator/watch.ts';
 import type { RelayOptions } from './options.ts';
 import type { Jobs } from './start-jobs.ts';
 import type { RelayStore } from './store/relay-store.ts';
+import type { Watch } from './operator/activity.ts';
 
 interface OperatorOptions {
   options: RelayOptions;

@@ -1,13 +1,13 @@
 /** Peers that send or take nothing while there is no room left: they give way, and small requests never wait for them. */
 import { describe, expect, test } from 'vitest';
 import { SLOW_AFTER_MS } from '../../src/http/budget.ts';
-import { HELD_BYTES } from '../../src/relay/http/held-bytes.ts';
 import { ADAPTERS, type Adapter, type HttpRelay, relayForTest } from '../support/http-relay.ts';
 import { hopBytes } from '../support/hops.ts';
 import { type TestHost, alice, bob, carol, dave } from '../support/hosts.ts';
 import { envelopeWire, itemTo } from '../support/mail.ts';
 import '../support/problems.ts';
 import { RawConnection, type RawResponse } from '../support/raw-http.ts';
+import { HELD_BYTES } from '../../src/relay/http/page-writer.ts';
 
 const ITEMS = '/v2/relay/items';
 const MIB = 1 << 20;

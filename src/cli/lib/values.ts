@@ -7,8 +7,8 @@ import {
   INVITE_LABEL_CHARACTERS_MAX,
   INVITE_LIFETIME_MAX_MS,
   INVITE_LIFETIME_MIN_MS,
+  parseHostReference,
 } from '../../relay/operator/documents.ts';
-import { parseHostReference } from '../../relay/operator/host-reference.ts';
 import { type ListenAddress, parseListenAddress } from '../../lib/listen-address.ts';
 
 /** A whole number of at least `least`. */

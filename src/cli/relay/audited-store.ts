@@ -9,7 +9,6 @@ import { printable } from '../../protocol/printable.ts';
 import { displayFingerprint, hostFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import { isoTime } from '../../protocol/time.ts';
 import type { EnrolmentRow } from '../../relay/core/rows.ts';
-import { parseHostReference } from '../../relay/operator/host-reference.ts';
 import type { FormatHost } from '../../relay/core/describe-event.ts';
 import { ReplayFailed } from '../../relay/replay/replay.ts';
 import { BulkFailed } from '../../relay/store/bulk.ts';
@@ -19,6 +18,7 @@ import { isOfTheSystem, StoreRefused } from '../../relay/store/refused.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, interruption } from '../lib/exit.ts';
 import { STORE_DIR_DEFAULT, storeRefused } from './store-dir.ts';
+import { parseHostReference } from '../../relay/operator/documents.ts';
 
 export interface AuditedStoreFlags {
   storeDir: string;

@@ -9,13 +9,13 @@ import { canonicalBytes } from '../../protocol/canonical-json.ts';
 import { cloudKeyCertificate } from '../../protocol/documents.ts';
 import { verifySignature } from '../../protocol/ed25519.ts';
 import { isObject } from '../../protocol/items.ts';
-import { hostFingerprint } from '../../protocol/public-key.ts';
+import { hostFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import { AccountProof, parserOf } from '../../protocol/schemas.ts';
 import type { AuthorityAnswer } from '../core/command.ts';
 import { type Authority, AuthorityUnavailable, type EnrolmentQuestion } from './authority.ts';
 import { type IssuedJwt, type Issuer, isName, isNameOrEmpty } from './issuer.ts';
 import { hasSecretMember } from './key-set.ts';
-import { SeenTokens } from './seen-tokens.ts';
+import { sha256Hex } from '../../protocol/digest.ts';
 
 /** `exp` lies at most this long after `iat`. */
 const TOKEN_LIFETIME_MAX_MS = 900_000;
@@ -88,4 +88,50 @@ function grantOf({ claims, expMs }: IssuedJwt): Grant | undefined {
 async function thumbprintOf(cloudKey: Readonly<Record<string, unknown>>): Promise<string | undefined> {
   if (hasSecretMember(cloudKey) || !['OKP', 'EC', 'RSA'].includes(cloudKey['kty'] as string)) return undefined;
   return calculateJwkThumbprint(cloudKey as JWK, 'sha256').catch(() => undefined);
+}
+
+/** More than a hundred new tokens a second for the whole of their 15 minutes. */
+const SEEN_TOKENS_MAX = 100_000;
+
+interface SeenToken {
+  hostPubkey: PublicKey;
+  endsMs: number;
+}
+
+/**
+ * The tokens that were used, so that none serves two hosts: `jti` is unique ("Enrolment", rule 7). A bounded table in
+ * memory: a restart admits no other host, since `sub` binds a token to one host key anyway; when the table is full, no
+ * other token is taken until the oldest has ended.
+ */
+export class SeenTokens {
+  readonly #monotonicMs: () => number;
+  readonly #max: number;
+  /** By the hash of `jti`, whose length is the issuer's choice; oldest first. */
+  readonly #seen = new Map<string, SeenToken>();
+
+  constructor(monotonicMs: () => number, max: number = SEEN_TOKENS_MAX) {
+    this.#monotonicMs = monotonicMs;
+    this.#max = max;
+  }
+
+  /** Notes that `hostPubkey` used the token, which is in force for `leftMs` more. */
+  use(jti: string, hostPubkey: PublicKey, leftMs: number): 'used' | 'used by another' | 'full' {
+    const nowMs = this.#monotonicMs();
+    this.#forgetEnded(nowMs);
+    const name = sha256Hex(jti);
+    const seen = this.#seen.get(name);
+    if (seen && seen.endsMs > nowMs) return seen.hostPubkey === hostPubkey ? 'used' : 'used by another';
+    if (this.#seen.size >= this.#max) return 'full';
+    this.#seen.delete(name);
+    this.#seen.set(name, { hostPubkey, endsMs: nowMs + leftMs });
+    return 'used';
+  }
+
+  /** Up to the first that is in force: those behind it wait for it, at most the lifetime of a token. */
+  #forgetEnded(nowMs: number): void {
+    for (const [name, { endsMs }] of this.#seen) {
+      if (endsMs > nowMs) return;
+      this.#seen.delete(name);
+    }
+  }
 }

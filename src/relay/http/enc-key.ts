@@ -15,10 +15,8 @@ import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
 import { EncKeyRequest, parserOf } from '../../protocol/schemas.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { Reply } from '../../http/exchange.ts';
-import { onlyParameter } from './query.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
-import { refusalReply } from './refusals.ts';
-import { type HopRelayRequest, type HopRoute, hopRoute } from './route.ts';
+import { type HopRelayRequest, type HopRoute, hopRoute, onlyParameter, refusalReply } from './route.ts';
 
 export const PUBLISH_ENC_KEY = {
   listener: 'relay',

@@ -24,11 +24,10 @@ import type { Body, BodyRoom } from '../../http/body.ts';
 import { Budget, type Holder } from '../../http/budget.ts';
 import { type TrustProxy, clientAddress } from './client-address.ts';
 import type { Exchange, Reply } from '../../http/exchange.ts';
-import type { HeldBytes } from './held-bytes.ts';
 import { type AcceptedRequest, type Finished, RequestPipeline, type RoutedHead } from '../../http/pipeline.ts';
 import { problemReply } from '../../http/replies.ts';
-import { refusalReply } from './refusals.ts';
-import type { CountedAs, RelayRequest, Route, RouteResult } from './route.ts';
+import { type CountedAs, type RelayRequest, type Route, type RouteResult, refusalReply } from './route.ts';
+import type { HeldBytes } from './page-writer.ts';
 
 /** A body up to here has room of its own. */
 const SMALL_BODY_BYTES_MAX = 64 << 10;

@@ -1,8 +1,10 @@
-/** What a route is, and what the handler gives it: a request that has passed every check the route asks for. */
+/** What a route is, what the handler gives it, and what routes share: query parameters, replies to refused requests. */
 import type { Reply, Exchange } from '../../http/exchange.ts';
 import type { Body } from '../../http/body.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 import type { Operation } from './operation.ts';
+import { problemReply } from '../../http/replies.ts';
+import type { Refusal } from '../core/decision.ts';
 
 export interface RelayRequest {
   exchange: Exchange;
@@ -72,4 +74,36 @@ export function hopRoute(
   rest: RestOf<HopRoute>,
 ): HopRoute {
   return { method, path, access: 'hop', ...rest };
+}
+
+/** The value of a parameter that is there exactly once. */
+export function onlyParameter(query: string | undefined, name: string): string | undefined {
+  const values = new URLSearchParams(query ?? '').getAll(name);
+  return values.length === 1 ? values[0] : undefined;
+}
+
+export function isRepeated(query: string | undefined, name: string): boolean {
+  return new URLSearchParams(query ?? '').getAll(name).length > 1;
+}
+
+/** A whole number of at most 16 digits, sign and fraction left out. */
+export function wholeNumber(text: string): number | undefined {
+  if (!/^[0-9]{1,16}$/.test(text)) return undefined;
+  const value = Number(text);
+  return Number.isSafeInteger(value) ? value : undefined;
+}
+
+export function refusalReply({ code, detail, members }: Refusal): Reply {
+  return problemReply(code, detail, { members });
+}
+
+export function authorityUnavailable(): Reply {
+  return problemReply('AUTHORITY_UNAVAILABLE', 'the authority of this relay cannot be asked now');
+}
+
+/** A well-encoded key whose point must not be enrolled or rotated to. */
+export function unacceptablePoint(): Reply {
+  return problemReply('ENROL_REFUSED', 'the key is not an acceptable Ed25519 point', {
+    members: { reason: 'bad key' },
+  });
 }

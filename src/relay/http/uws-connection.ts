@@ -1,7 +1,11 @@
 /**
- * The connections of a uWebSockets.js app, and which exchange is on which of them.
+ * The uWebSockets.js adapter: its server, the connections, and which exchange is on which of them.
  *
- * uWebSockets.js tells of a connection by a `res` when it opens and by another one with each request, and does not say
+ * A throw in a handler, or a return without reply and without `onAborted`, ends the whole process (SIGABRT); so nothing
+ * throws, every connection has an `onAborted` at all times, and nothing touches `res` after an abort or an end. Chunks
+ * are neutered after the callback.
+ *
+ * uWebSockets.js reports a connection by a `res` when it opens and by another one with each request, and does not say
  * which belong together. What can be relied upon: a request's data, be it empty, is given at once to the `onData` of its
  * connection. So each connection waits with an `onData` of its own, and an exchange begins with the first call of that.
  *
@@ -13,15 +17,21 @@
  * refused in any case, and its reply ends with the connection; it is left alone when any connection without an exchange
  * of its address closes before, as that may be its own.
  */
-import type { Connection, Connections } from '../../http/connections.ts';
-import type { ExchangeHandler, RequestHead } from '../../http/exchange.ts';
+import { type Connection, type Connections, connectionsOfAll } from '../../http/connections.ts';
+import {
+  type ExchangeHandler,
+  type RequestHead,
+  type HttpServer,
+  type Listen,
+  ListenFailed,
+} from '../../http/exchange.ts';
 import { DoubtfulExchange, type ExchangeConnection, UwsExchange } from './uws-exchange.ts';
-import type { HttpRequest, HttpResponse } from './uws-binding.ts';
+import type { HttpRequest, HttpResponse, UwsBinding, us_listen_socket } from './uws-binding.ts';
 
 /** Of a length that both releases read. */
 const PLAIN_LENGTH = /^[0-9]{1,9}$/;
 
-export class UwsConnections {
+class UwsConnections {
   readonly #handler: ExchangeHandler;
   readonly #connections: Connections;
   /** Without an `onData`: their last request has come whole. */
@@ -186,4 +196,39 @@ function isDoubtful({ headers }: RequestHead): boolean {
   return headers.some(
     ([name, value]) => name === 'transfer-encoding' || (name === 'content-length' && !PLAIN_LENGTH.test(value)),
   );
+}
+
+export function listenUws({ uws, version }: UwsBinding): Listen {
+  return async ({ host, port, handler, connections }): Promise<HttpServer> => {
+    const app = uws.App();
+    const open = new UwsConnections(handler, connections ?? connectionsOfAll(Infinity));
+    app.filter((res, count) => {
+      if (Number(count) > 0) open.opened(res);
+      else open.closing();
+    });
+    app.any('/*', (res, req) => open.requested(res, req));
+    const socket = await new Promise<us_listen_socket | false>((resolve) => {
+      // Exclusive: refuse the port when another process has it, instead of sharing it.
+      app.listen(host, port, uws.LIBUS_LISTEN_EXCLUSIVE_PORT, resolve);
+    });
+    if (!socket)
+      throw new ListenFailed(
+        `${host}:${port} cannot be listened on: another process may have it; choose another address`,
+      );
+    let isListening = true;
+    const stopAccepting = (): void => {
+      if (isListening) uws.us_listen_socket_close(socket);
+      isListening = false;
+    };
+    return {
+      name: `uWebSockets.js ${version}`,
+      port: uws.us_socket_local_port(socket),
+      stopAccepting,
+      close: () => {
+        stopAccepting();
+        // After the replies that wait for their turn, see `UwsExchange.reply`.
+        setImmediate(() => app.close());
+      },
+    };
+  };
 }

@@ -16,8 +16,14 @@ import type { InspectedKeys } from '../auth/inspected-keys.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
-import { authorityUnavailable, refusalReply, unacceptablePoint } from './refusals.ts';
-import { type OpenRoute, type RelayRequest, openRoute } from './route.ts';
+import {
+  type OpenRoute,
+  type RelayRequest,
+  openRoute,
+  authorityUnavailable,
+  refusalReply,
+  unacceptablePoint,
+} from './route.ts';
 
 export const CHALLENGE = {
   listener: 'relay',

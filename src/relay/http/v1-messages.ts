@@ -18,11 +18,9 @@ import type { EnrolmentRow } from '../core/rows.ts';
 import type { Engine } from '../engine/engine.ts';
 import { TimeSlice } from '../engine/time-slice.ts';
 import type { Reply } from '../../http/exchange.ts';
-import { EnvelopesEncoder, cursorText, parseCursor } from './page-encoding.ts';
-import type { PageWriter } from './page-writer.ts';
+import { type PageWriter, EnvelopesEncoder, cursorText, parseCursor } from './page-writer.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
-import { refusalReply } from './refusals.ts';
-import { type HopRelayRequest, type HopRoute, type RouteResult, hopRoute } from './route.ts';
+import { type HopRelayRequest, type HopRoute, type RouteResult, hopRoute, refusalReply } from './route.ts';
 import { epochChanged, pageReply } from './v2-pull.ts';
 import { wireVerdict } from './v2-push.ts';
 

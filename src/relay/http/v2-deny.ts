@@ -12,8 +12,7 @@ import { readDenyEvent } from '../auth/security-event.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { problemReply } from '../../http/replies.ts';
-import { authorityUnavailable, refusalReply } from './refusals.ts';
-import { type OpenRoute, type RelayRequest, openRoute } from './route.ts';
+import { type OpenRoute, type RelayRequest, openRoute, authorityUnavailable, refusalReply } from './route.ts';
 
 const CONTENT_TYPE = 'application/secevent+jwt';
 

@@ -12,7 +12,6 @@ import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { ProvenLeaf } from '../engine/log-proofs.ts';
 import type { Reply } from '../../http/exchange.ts';
-import { isRepeated, onlyParameter, wholeNumber } from './query.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
 import {
   type HopRelayRequest,
@@ -21,6 +20,9 @@ import {
   type RelayRequest,
   hopRoute,
   openRoute,
+  isRepeated,
+  onlyParameter,
+  wholeNumber,
 } from './route.ts';
 
 export const LOG_CHECKPOINT = {

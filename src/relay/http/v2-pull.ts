@@ -1,6 +1,9 @@
-/** `GET /v2/relay/items`: hands over a page, held back until there is something when the caller waits. */
+/**
+ * `GET /v2/relay/items`: hands over a page, held back until there is something when the caller waits; and
+ * `POST /v2/relay/ack`: the caller has everything up to `through`.
+ */
 import { type Operation, ok } from './operation.ts';
-import { PullResponse } from '../../protocol/responses.ts';
+import { PullResponse, AckResponse } from '../../protocol/responses.ts';
 import { PullQuery } from '../../protocol/parameters.ts';
 import { WAIT_SECONDS_MAX } from '../../protocol/limits.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
@@ -9,11 +12,11 @@ import { isAdmitted } from '../auth/hop.ts';
 import type { Clock, Timers } from '../../lib/clock.ts';
 import type { Engine, Page } from '../engine/engine.ts';
 import type { Exchange, Reply } from '../../http/exchange.ts';
-import { ItemsEncoder, type PageEncoder } from './page-encoding.ts';
-import type { PageWriter } from './page-writer.ts';
-import { wholeNumber } from './query.ts';
-import { problemReply } from '../../http/replies.ts';
-import { type HopRelayRequest, type HopRoute, type RouteResult, hopRoute } from './route.ts';
+import { type PageWriter, ItemsEncoder, type PageEncoder } from './page-writer.ts';
+import { problemReply, jsonReply } from '../../http/replies.ts';
+import { type HopRelayRequest, type HopRoute, type RouteResult, hopRoute, wholeNumber, refusalReply } from './route.ts';
+import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
+import { AckRequest, parserOf } from '../../protocol/schemas.ts';
 
 export const PULL = {
   listener: 'relay',
@@ -127,4 +130,35 @@ function parsePullQuery(query: string | undefined, pullMax: number): PullChoice 
   if (waitS === undefined || waitS > WAIT_SECONDS_MAX)
     return `wait is a number of seconds, at most ${WAIT_SECONDS_MAX}`;
   return { after, limit: Math.min(limit, pullMax), epoch: parameters.get('epoch') ?? undefined, waitS };
+}
+
+export const ACK = {
+  listener: 'relay',
+  id: 'ack',
+  method: 'POST',
+  path: '/v2/relay/ack',
+  access: 'hop by key',
+  summary: 'Says that the caller has everything up to `through`: it is deleted.',
+  request: { schema: AckRequest },
+  successes: [ok(AckResponse, 'what is acked')],
+  problems: ['BAD_ACK', 'EPOCH_CHANGED'],
+} as const satisfies Operation;
+
+const parseAck = parserOf(AckRequest);
+
+export function ackRoute({ engine, bodyBytesMax }: { engine: Engine; bodyBytesMax: number }): HopRoute {
+  return hopRoute(ACK, {
+    counted: undefined,
+    bodyBytesMax,
+    handle: async ({ body, caller, nowMs }) => {
+      const parsed = parseAck(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
+      if (!parsed) return problemReply('BAD_REQUEST', 'send {epoch, through}: a text and a sequence number');
+      const { epoch, through } = parsed;
+      const targetPubkey = caller.hostPubkey;
+      const outcome = await engine.ack({ type: 'AckItems', targetPubkey, epoch: epoch as Epoch, through, nowMs });
+      if (outcome.type === 'Refusal') return refusalReply(outcome);
+      const { ackedThrough, deleted, headSeq } = outcome;
+      return jsonReply(200, { acked_through: ackedThrough, deleted, head_seq: headSeq });
+    },
+  });
 }

@@ -16,8 +16,7 @@ import type { Engine } from '../engine/engine.ts';
 import { TimeSlice } from '../engine/time-slice.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { problemReply } from '../../http/replies.ts';
-import { refusalReply } from './refusals.ts';
-import { type HopRelayRequest, type HopRoute, hopRoute } from './route.ts';
+import { type HopRelayRequest, type HopRoute, hopRoute, refusalReply } from './route.ts';
 
 export const PUSH = {
   listener: 'relay',

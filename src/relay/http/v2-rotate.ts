@@ -14,8 +14,6 @@ import type { InspectedKeys } from '../auth/inspected-keys.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
-import { onlyParameter } from './query.ts';
-import { refusalReply, unacceptablePoint } from './refusals.ts';
 import {
   type HopRelayRequest,
   type HopRoute,
@@ -23,6 +21,9 @@ import {
   type RelayRequest,
   hopRoute,
   openRoute,
+  onlyParameter,
+  refusalReply,
+  unacceptablePoint,
 } from './route.ts';
 import { isDocumentSigned } from '../../protocol/signed-document.ts';
 

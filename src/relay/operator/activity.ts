@@ -9,7 +9,8 @@ import type { PushOutcome } from '../core/decision.ts';
 import type { Clock } from '../../lib/clock.ts';
 import type { CommittedBatch, EngineObserver } from '../engine/observer.ts';
 import type { FinishedRequest } from '../http/handler.ts';
-import { epochBegunOf } from './epoch-history.ts';
+import { RelayMetrics } from './metrics.ts';
+import { epochBegunOf } from './log-search.ts';
 
 const MINUTE_MS = 60_000;
 const MINUTES_KEPT = 60;
@@ -175,5 +176,39 @@ class Refusals {
     const first = Math.max(this.#minute + 1, minute - MINUTES_KEPT + 1);
     for (let at = first; at <= minute; at++) this.#counts[at % MINUTES_KEPT] = 0;
     this.#minute = Math.max(this.#minute, minute);
+  }
+}
+
+/** Metrics for machines and activity for the console, as one observer. Made before the engine. */
+export class Watch {
+  readonly metrics: RelayMetrics;
+  readonly activity: Activity;
+  readonly observer: EngineObserver;
+
+  constructor(version: string, clock: Clock) {
+    const metrics = new RelayMetrics(version);
+    const activity = new Activity(clock);
+    this.metrics = metrics;
+    this.activity = activity;
+    this.observer = {
+      pushed: (outcomes) => {
+        metrics.pushed(outcomes);
+        activity.pushed(outcomes);
+      },
+      unread: (rejection, count) => {
+        metrics.unread(rejection, count);
+        activity.unread(rejection, count);
+      },
+      pulled: (target, through) => activity.pulled(target, through),
+      committed: (batch) => {
+        metrics.committed(batch);
+        activity.committed(batch);
+      },
+    };
+  }
+
+  finished(request: FinishedRequest): void {
+    this.metrics.finished(request);
+    this.activity.finished(request);
   }
 }

@@ -15,14 +15,12 @@ import {
 } from '../../protocol/operator-documents.ts';
 import { displayFingerprint, parsePublicKey, type PublicKey } from '../../protocol/public-key.ts';
 import { parserOf } from '../../protocol/schemas.ts';
-import { refusalReply } from '../http/refusals.ts';
-import type { OpenRoute, RelayRequest } from '../http/route.ts';
+import { type OpenRoute, type RelayRequest, refusalReply } from '../http/route.ts';
 import type { Activity } from './activity.ts';
-import type { EpochHistory } from './epoch-history.ts';
 import { biggestQueues, hostView, type HostViewOptions, listHosts } from './host-views.ts';
 import { hostDocument } from './hosts.ts';
 import { traceItem, type TraceOptions } from './item-trace.ts';
-import { searchLog } from './log-search.ts';
+import { searchLog, type EpochHistory } from './log-search.ts';
 import { SAMPLE_EVERY_MS, type Sampler } from './sampler.ts';
 
 /** What the console's requests say behind `?`. A parameter that is repeated or malformed makes the whole query no good. */

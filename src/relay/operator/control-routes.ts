@@ -12,8 +12,7 @@ import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import { isPrintable } from '../../protocol/printable.ts';
 import { parserOf } from '../../protocol/schemas.ts';
 import type { Engine } from '../engine/engine.ts';
-import { refusalReply } from '../http/refusals.ts';
-import type { OpenRoute, RelayRequest } from '../http/route.ts';
+import { type OpenRoute, type RelayRequest, refusalReply } from '../http/route.ts';
 import {
   type ConsoleUrlDocument,
   type EpochDocument,

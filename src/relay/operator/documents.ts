@@ -6,7 +6,9 @@
 import Type from 'typebox';
 import { DAY_MS } from '../../protocol/limits.ts';
 import type { HostShown } from '../../protocol/operator-documents.ts';
-import type { PublicKey } from '../../protocol/public-key.ts';
+import { type PublicKey, parseFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
+import type { Sha256Hex } from '../../protocol/digest.ts';
+import { type HostName, parseHostName } from '../../protocol/names.ts';
 
 /** One host key that was ever admitted. */
 export type HostDocument = HostShown & { host_pubkey: PublicKey; rotated_to: PublicKey | null };
@@ -63,4 +65,19 @@ export const InviteRequest = Type.Object({
 export interface ConsoleUrlDocument {
   url: string;
   expires_at: number;
+}
+
+type HostReference =
+  | { type: 'Fingerprint'; fingerprint: Sha256Hex }
+  | { type: 'Key'; hostPubkey: PublicKey }
+  | { type: 'Name'; name: HostName };
+
+/** How an operator names a host: by a fingerprint, by a public key, or by its name. No text is two of them. */
+export function parseHostReference(text: string): HostReference | undefined {
+  const fingerprint = parseFingerprint(text);
+  if (fingerprint) return { type: 'Fingerprint', fingerprint };
+  const hostPubkey = parsePublicKey(text);
+  if (hostPubkey) return { type: 'Key', hostPubkey };
+  const name = parseHostName(text);
+  return name && { type: 'Name', name };
 }

@@ -10,10 +10,14 @@ import { parserOf } from '../../protocol/schemas.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 import type { Engine } from '../engine/engine.ts';
 import { TimeSlice } from '../engine/time-slice.ts';
-import { refusalReply } from '../http/refusals.ts';
-import type { OpenRoute, RelayRequest } from '../http/route.ts';
-import { type FoundHostDocument, type HostDocument, type RevokedHostDocument, RevokeRequest } from './documents.ts';
-import { parseHostReference } from './host-reference.ts';
+import { type OpenRoute, type RelayRequest, refusalReply } from '../http/route.ts';
+import {
+  type FoundHostDocument,
+  type HostDocument,
+  type RevokedHostDocument,
+  RevokeRequest,
+  parseHostReference,
+} from './documents.ts';
 import { streamLines } from './ndjson.ts';
 import { controlProblem } from './problems.ts';
 

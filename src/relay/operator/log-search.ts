@@ -1,8 +1,8 @@
 /**
- * The console's view of the log: read backwards from a record in small runs, filtered, a page at a time. The records that
- * one request reads are limited, not those it finds, so that a filter without a match costs as much as any other.
+ * The console's view of the log: its events and its epochs, read backwards in small runs and in time slices. The records
+ * that one request reads are limited, not those it finds, so that a filter without a match costs as much as any other.
  */
-import type { ConsoleLog, LoggedEvent } from '../../protocol/operator-documents.ts';
+import type { ConsoleLog, LoggedEvent, EpochBegun, EpochsRead } from '../../protocol/operator-documents.ts';
 import { type LogEntry, type RelayEvent, eventTimeMs } from '../core/event.ts';
 import { TimeSlice } from '../engine/time-slice.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
@@ -95,4 +95,63 @@ export function loggedEvent({ lsn, event }: LogEntry, nameOf: NameOf): LoggedEve
 
 export function namedKey({ role, key }: EventHost, nameOf: NameOf): LoggedEvent['hosts'][number] {
   return { role, host_pubkey: key, name: nameOf(key) ?? null };
+}
+
+interface EpochHistoryOptions {
+  log: LogBack;
+  monotonicMs: () => number;
+  onError: (error: unknown) => void;
+}
+
+/** The epochs in the log. The log is read once, when an operator first looks; until the end the console shows what was found. */
+export class EpochHistory {
+  readonly #options: EpochHistoryOptions;
+  readonly #found: EpochBegun[] = [];
+  #reading: Promise<void> | undefined;
+  #state: EpochsRead = 'under way';
+  #isClosed = false;
+
+  constructor(options: EpochHistoryOptions) {
+    this.#options = options;
+  }
+
+  /** How far the log was read. A failure is final: a log that cannot be read now cannot be read a second later. */
+  get state(): EpochsRead {
+    return this.#state;
+  }
+
+  /** The epochs found so far, the newest first. The first call starts the reading. */
+  found(): readonly EpochBegun[] {
+    this.#reading ??= this.#read().catch((error: unknown) => {
+      this.#state = 'failed';
+      this.#options.onError(error);
+    });
+    return this.#found;
+  }
+
+  /** Resolves when the reading has ended. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await this.#reading;
+  }
+
+  async #read(): Promise<void> {
+    const slice = new TimeSlice(this.#options.monotonicMs);
+    const { log } = this.#options;
+    for await (const run of log.readBack(Number.POSITIVE_INFINITY)) {
+      for (const entry of run) {
+        const epoch = epochBegunOf(entry);
+        if (epoch) this.#found.push(epoch);
+      }
+      if (this.#isClosed) return;
+      if (slice.isOver) await slice.pause();
+    }
+    this.#state = log.firstLsn > 1 ? 'pruned' : 'whole';
+  }
+}
+
+export function epochBegunOf({ lsn, event }: LogEntry): EpochBegun | undefined {
+  if (event.type === 'EpochRotated') return { lsn, at: event.atMs, epoch: event.epoch, reason: event.reason };
+  if (event.type === 'RelayInitialised') return { lsn, at: event.atMs, epoch: event.epoch, reason: 'initialised' };
+  return undefined;
 }

@@ -8,18 +8,17 @@ import type { OpenApiDocument } from '../http/openapi.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import { Access, type PageNames } from '../../http/browser-session/access.ts';
 import { builtPage, readAssets } from '../../http/browser-session/assets.ts';
-import { EpochHistory } from './epoch-history.ts';
 import { itemPositions } from './item-trace.ts';
 import { pageLink } from '../../http/browser-session/entry.ts';
 import { LiveStreams, eventText } from '../../http/browser-session/live-streams.ts';
 import { isForeignName, ownHosts } from '../../http/browser-session/own-hosts.ts';
 import { type TakeBackup, consoleRoutes } from './console-routes.ts';
-import { Sampler } from './sampler.ts';
+import { Sampler, OldestItemWatch } from './sampler.ts';
 import { Sessions, TOKEN_LIFETIME_MS } from '../../http/browser-session/sessions.ts';
 import { type Health, operatorHandler } from './health.ts';
 import type { Gauges } from './metrics.ts';
-import { OldestItemWatch } from './oldest-item-watch.ts';
-import type { Watch } from './watch.ts';
+import type { Watch } from './activity.ts';
+import { EpochHistory } from './log-search.ts';
 
 const PAGE: PageNames = { path: '/console', cookie: 'poste_console', command: 'poste relay console' };
 

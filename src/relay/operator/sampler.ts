@@ -1,9 +1,10 @@
 /** Measures the relay every two seconds, keeps the samples of the last quarter of an hour, and passes each to listeners. */
 import type { ConsoleSample } from '../../protocol/operator-documents.ts';
-import type { Timers } from '../../lib/clock.ts';
+import type { Timers, Clock } from '../../lib/clock.ts';
 import { PeriodicTask } from '../../lib/periodic-task.ts';
 import type { Gauges } from './metrics.ts';
 import type { Activity } from './activity.ts';
+import type { Engine } from '../engine/engine.ts';
 
 export const SAMPLE_EVERY_MS = 2_000;
 const SAMPLES_KEPT = 450;
@@ -99,4 +100,53 @@ function perS(count: number): number {
 /** Of ascending values; `null` of none. */
 function quantile(ascending: Float64Array, share: number): number | null {
   return ascending[Math.min(ascending.length - 1, Math.floor(ascending.length * share))] ?? null;
+}
+
+const ASK_EVERY_MS = 5_000;
+
+interface OldestItemWatchOptions {
+  engine: Engine;
+  clock: Clock;
+  timers: Timers;
+  onError: (error: unknown) => void;
+}
+
+/**
+ * The age of the oldest waiting item, looked up on a timer: readers get the last answer and never wait. The first answer
+ * after a start may take long.
+ */
+export class OldestItemWatch {
+  readonly #options: OldestItemWatchOptions;
+  readonly #task: PeriodicTask;
+  /** `null` when nothing waits; `undefined` while nothing is known. */
+  #acceptedAtMs: number | null | undefined;
+
+  constructor(options: OldestItemWatchOptions) {
+    const { timers, onError } = options;
+    this.#options = options;
+    this.#task = new PeriodicTask({ timers, everyMs: ASK_EVERY_MS, work: (signal) => this.#ask(signal), onError });
+    void this.#task.run();
+  }
+
+  /** 0 when nothing waits; `undefined` while nothing is known. */
+  get ageMs(): number | undefined {
+    if (this.#acceptedAtMs === undefined) return undefined;
+    return this.#acceptedAtMs === null ? 0 : Math.max(0, this.#options.clock.nowMs() - this.#acceptedAtMs);
+  }
+
+  /** Asks now, or joins the look-up under way. Never rejects. */
+  ask(): Promise<void> {
+    return this.#task.run();
+  }
+
+  /** Resolves when the store may be closed. */
+  close(): Promise<void> {
+    return this.#task.stop();
+  }
+
+  async #ask(signal: AbortSignal): Promise<void> {
+    // A damaged row makes the age unknown; a store that fails ends the process by itself.
+    const row = await this.#options.engine.oldestWaiting(signal).catch(() => 'unknown' as const);
+    this.#acceptedAtMs = row === 'unknown' ? undefined : (row?.acceptedAtMs ?? null);
+  }
 }

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { SeenTokens } from '../../../../src/relay/auth/seen-tokens.ts';
 import { alice, bob } from '../../../support/hosts.ts';
+import { SeenTokens } from '../../../../src/relay/auth/account-token.ts';
 
 test('enrolment rule 7: a token serves one host key, for as long as it is in force', () => {
   let nowMs = 0;

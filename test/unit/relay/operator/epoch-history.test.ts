@@ -1,7 +1,6 @@
 /** The epochs that the log tells of, and a log that cannot be read. */
 import { expect, test } from 'vitest';
-import { EpochHistory } from '../../../../src/relay/operator/epoch-history.ts';
-import type { LogBack } from '../../../../src/relay/operator/log-search.ts';
+import { type LogBack, EpochHistory } from '../../../../src/relay/operator/log-search.ts';
 import { initialised } from '../../../support/events.ts';
 
 const first = { lsn: 1, event: initialised };
