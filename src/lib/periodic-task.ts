@@ -1,5 +1,5 @@
 /**
- * Work that is repeated on a timer.
+ * Work that must not overlap with itself, run when it is asked for (`SingleFlightTask`) or on a timer too (`PeriodicTask`).
  *
  * Invariants:
  *   - one run at a time: a tick or a call during a run joins it;
@@ -20,30 +20,29 @@ export function stopSignal(signal: StopSignal, isForbidden: () => boolean): Stop
   };
 }
 
-export interface PeriodicTaskOptions {
-  timers: Timers;
-  everyMs: number;
-  /** A first run after this time; absent: after `everyMs`. */
-  firstAfterMs?: number;
+export interface SingleFlightOptions {
   /** To end soon after `signal` aborts. */
   work: (signal: AbortSignal) => Promise<void> | void;
   /** Called with what `work` throws, but not after `stop`. */
   onError: (error: unknown) => void;
 }
 
-export class PeriodicTask {
-  readonly #options: PeriodicTaskOptions;
-  readonly #cancels: Cancel[];
+export interface PeriodicTaskOptions extends SingleFlightOptions {
+  timers: Timers;
+  everyMs: number;
+  /** A first run after this time; absent: after `everyMs`. */
+  firstAfterMs?: number;
+}
+
+export class SingleFlightTask {
+  readonly #options: SingleFlightOptions;
   readonly #stopped = new AbortController();
   #running: Promise<void> | undefined;
+  /** The run that is to follow the one under way. */
+  #next: Promise<void> | undefined;
 
-  /** Starts the timers. */
-  constructor(options: PeriodicTaskOptions) {
-    const { timers, everyMs, firstAfterMs } = options;
-    const run = (): void => void this.run();
+  constructor(options: SingleFlightOptions) {
     this.#options = options;
-    this.#cancels = [timers.every(everyMs, run)];
-    if (firstAfterMs !== undefined) this.#cancels.push(timers.after(firstAfterMs, run));
   }
 
   /** Aborts at `stop`. */
@@ -61,8 +60,18 @@ export class PeriodicTask {
     return this.#running ?? this.#start(this.#options.work);
   }
 
+  /** A whole run from now on: at once, or after the run under way, which may have missed what changed. Never rejects. */
+  rerun(): Promise<void> {
+    if (!this.#running) return this.run();
+    this.#next ??= this.#running.then(() => {
+      this.#next = undefined;
+      return this.rerun();
+    });
+    return this.#next;
+  }
+
   /** As `run`, of other work that must not overlap with it; waits for the run under way. */
-  async runOther(work: PeriodicTaskOptions['work']): Promise<void> {
+  async runOther(work: SingleFlightOptions['work']): Promise<void> {
     while (this.#running) await this.#running;
     await this.#start(work);
   }
@@ -70,11 +79,10 @@ export class PeriodicTask {
   /** Resolves when no run is under way. */
   async stop(): Promise<void> {
     this.#stopped.abort();
-    for (const cancel of this.#cancels) cancel();
     await this.#running;
   }
 
-  #start(work: PeriodicTaskOptions['work']): Promise<void> {
+  #start(work: SingleFlightOptions['work']): Promise<void> {
     if (this.signal.aborted) return Promise.resolve();
     let running: Promise<void> | void = undefined;
     try {
@@ -94,5 +102,23 @@ export class PeriodicTask {
 
   #report(error: unknown): void {
     if (!this.signal.aborted) this.#options.onError(error);
+  }
+}
+
+export class PeriodicTask extends SingleFlightTask {
+  readonly #cancels: Cancel[];
+
+  /** Starts the timers. */
+  constructor(options: PeriodicTaskOptions) {
+    super(options);
+    const { timers, everyMs, firstAfterMs } = options;
+    const run = (): void => void this.run();
+    this.#cancels = [timers.every(everyMs, run)];
+    if (firstAfterMs !== undefined) this.#cancels.push(timers.after(firstAfterMs, run));
+  }
+
+  override stop(): Promise<void> {
+    for (const cancel of this.#cancels) cancel();
+    return super.stop();
   }
 }

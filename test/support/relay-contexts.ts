@@ -260,6 +260,10 @@ export class RelayContext {
     return row;
   }
 
+  answered(): void {
+    this.side?.answered();
+  }
+
   status(): ReturnType<RelayService['status']> {
     if (!this.side) throw new Error('it has not been started');
     return this.side.status();

@@ -35,7 +35,11 @@ export interface DiagnosisParts {
   /** The port of the LAN listener; `undefined` while there is none. */
   lan: { readonly port: number | undefined };
   lanListen: ListenAddress;
-  relay: { status(): Promise<RelayStatusResult> };
+  relay: {
+    status(): Promise<RelayStatusResult>;
+    /** The relay answers: the daemon need not wait out an earlier failure. */
+    answered(): void;
+  };
   probeMs?: { lan: number; relay: number };
 }
 
@@ -108,6 +112,7 @@ async function askedRelay(
   const row = await context.store.read((reader) => reader.get('relay'));
   if (!row) return undefined;
   const probe = await probeRelay(context, row, await relay.status(), inTime);
+  if (probe.facts.info.type === 'seen') relay.answered();
   const rows = stored.peers.map((peer) => peer.row);
   const [carried, rotations] = await Promise.all([
     probe.carriesFor(rows),

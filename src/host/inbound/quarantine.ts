@@ -12,6 +12,7 @@ import {
   type QuarantineShowInput,
   type QuarantineShowResult,
 } from '../api/schemas/outbox.ts';
+import { SingleFlightTask } from '../../lib/periodic-task.ts';
 import { type HostContext, isStoreFailure } from '../context.ts';
 import { isSameHost } from '../core/address.ts';
 import {
@@ -157,34 +158,13 @@ function itemView(reader: Reader, row: QuarantineRow): QuarantinedItem {
   };
 }
 
-/** Runs `retryUnknownKeys` whenever a key was learned, one round after another. */
-export class QuarantineRetries {
-  readonly #context: HostContext;
-  #rounds: Promise<void> = Promise.resolve();
-  #isStopped = false;
-
-  constructor(context: HostContext) {
-    this.#context = context;
-  }
-
-  begin(): void {
-    this.#rounds = this.#rounds.then(() => this.#round());
-  }
-
-  /** Resolves when no round is under way. */
-  async stop(): Promise<void> {
-    this.#isStopped = true;
-    await this.#rounds;
-  }
-
-  async #round(): Promise<void> {
-    if (this.#isStopped) return;
-    try {
-      await retryUnknownKeys(this.#context);
-    } catch (error) {
-      if (!isStoreFailure(error)) {
-        this.#context.log('error', 'what is in quarantine could not be received again', { err: error });
-      }
-    }
-  }
+/** Receives again what waits for a key, after each key that is learned (`rerun`): one round after another. */
+export function quarantineRetries(context: HostContext): SingleFlightTask {
+  return new SingleFlightTask({
+    work: async () => void (await retryUnknownKeys(context)),
+    onError: (error) => {
+      if (isStoreFailure(error)) return;
+      context.log('error', 'what is in quarantine could not be received again', { err: error });
+    },
+  });
 }

@@ -22,7 +22,9 @@ import { LanCarrier } from './send-batch.ts';
 import { acceptorMessage, INVITE_MS, isFromInviter, type ListeningAt, PairingInvite } from '../peers/pairing.ts';
 import { type SyncReason, PeerSync } from './peer-sync.ts';
 import { PeerAddressCheck } from './peer-address-check.ts';
-import { QuarantineRetries } from '../inbound/quarantine.ts';
+import { quarantineRetries } from '../inbound/quarantine.ts';
+import { systemTimers } from '../../lib/clock.ts';
+import { PeriodicTask, type SingleFlightTask } from '../../lib/periodic-task.ts';
 
 /** How often each peer is told what it does not know yet, and asked what is not known of it. */
 const SYNC_EVERY_MS = 60_000;
@@ -54,14 +56,14 @@ export class LanService {
   readonly #invite: PairingInvite;
   readonly #sync: PeerSync;
   readonly #addressCheck: PeerAddressCheck;
-  readonly #retries: QuarantineRetries;
+  readonly #retries: SingleFlightTask;
   #server: LanServer | undefined;
   /** Changes of the listener, one after another. */
   #listening: Promise<void> = Promise.resolve();
   /** Pairings under way that this host accepts: the other side is told where this one listens. */
   #accepting = 0;
   #inviteTimer: NodeJS.Timeout | undefined;
-  #roundTimer: NodeJS.Timeout | undefined;
+  #rounds: PeriodicTask | undefined;
   #unsubscribe: () => void = () => undefined;
 
   constructor(options: LanServiceOptions) {
@@ -76,7 +78,7 @@ export class LanService {
     });
     this.#sync = new PeerSync({ context: options.context, client: this.#client });
     this.#addressCheck = new PeerAddressCheck(options.context, this.#client);
-    this.#retries = new QuarantineRetries(options.context);
+    this.#retries = quarantineRetries(options.context);
   }
 
   /** Listens when a host is paired. A port that is taken is logged and tried again. */
@@ -87,10 +89,15 @@ export class LanService {
       if (event.type === 'agents-changed') this.#syncAll('agents-changed');
     });
     await this.#listenAsNeeded().catch((error) => this.#logNotListening(error));
-    this.#roundTimer = setInterval(() => {
-      this.#listenAfterwards();
-      this.#syncAll('needed');
-    }, SYNC_EVERY_MS);
+    this.#rounds = new PeriodicTask({
+      timers: systemTimers,
+      everyMs: SYNC_EVERY_MS,
+      work: async () => {
+        this.#listenAfterwards();
+        await this.#sync.beginAll('needed');
+      },
+      onError: (error) => this.#logFailed(error),
+    });
     // Peers whose mail for this host waits learn that it is there.
     this.#syncAll('doubt');
   }
@@ -98,11 +105,10 @@ export class LanService {
   /** Ends calls, answers what was asked, and closes the listener. */
   async stop(): Promise<void> {
     this.#unsubscribe();
-    clearInterval(this.#roundTimer);
     clearTimeout(this.#inviteTimer);
     this.#invite.close();
     this.#stopping.abort();
-    await Promise.all([this.#sync.stop(), this.#listening.catch(() => undefined)]);
+    await Promise.all([this.#rounds?.stop(), this.#sync.stop(), this.#listening.catch(() => undefined)]);
     await this.#server?.close();
     this.#server = undefined;
     await this.#retries.stop();
@@ -206,7 +212,7 @@ export class LanService {
     );
     if (isRefusal(pinned)) return pinned;
     context.log('info', 'a host was paired', { host: pinned.hostName });
-    this.#retries.begin();
+    void this.#retries.rerun();
     return peerView(context, pinned);
   }
 
@@ -225,7 +231,7 @@ export class LanService {
             version: this.#options.version,
             listening: () => this.#listeningAt(),
             addressOfCaller: (caller) => this.#addressCheck.addressOfCaller(caller),
-            keyLearned: () => this.#retries.begin(),
+            keyLearned: () => void this.#retries.rerun(),
           }),
           called: (peer, from) => void this.#noteCall(peer, from).catch((error) => this.#logFailed(error)),
         });

@@ -6,11 +6,12 @@
  * So in doubt this host asks for something that only paired hosts get, and tells everything again when that is refused.
  */
 import type { PeerId, PeerRow } from '../core/rows.ts';
+import { SingleFlightTask } from '../../lib/periodic-task.ts';
 import { type HostContext, isStoreFailure } from '../context.ts';
 import { ownDirectory } from '../agents/agents.ts';
-import { currentKey, learnDirectory, livePeers, markReached } from '../peers/peers.ts';
+import { encKeyDocument, rotationsSince } from '../peers/identity.ts';
+import { currentKey, learnDirectory, livePeers, markPinnedOurKey, markReached } from '../peers/peers.ts';
 import { type CalledHost, type LanClient, LanCallFailed } from './lan-client.ts';
-import { sendOwnKey } from './send-own-key.ts';
 
 /** How old the names of a peer's agents get before they are asked for again. */
 const DIRECTORY_FRESH_MS = 300_000;
@@ -26,10 +27,16 @@ export interface PeerSyncOptions {
  */
 export type SyncReason = 'needed' | 'doubt' | 'agents-changed';
 
+/** With one peer. */
+interface Exchange {
+  task: SingleFlightTask;
+  /** Why the next one begins. */
+  reasons: Set<SyncReason>;
+}
+
 export class PeerSync {
   readonly #options: PeerSyncOptions;
-  readonly #running = new Map<PeerId, Promise<void>>();
-  readonly #again = new Map<PeerId, Set<SyncReason>>();
+  readonly #exchanges = new Map<PeerId, Exchange>();
   /** Peers that did not answer when they were last asked. */
   readonly #unanswered = new Set<PeerId>();
   #isStopped = false;
@@ -46,11 +53,9 @@ export class PeerSync {
   /** Exchanges news with a peer now, or once more when that is under way; resolves when it has ended, well or not. */
   begin(peerId: PeerId, reason: SyncReason): Promise<void> {
     if (this.#isStopped) return Promise.resolve();
-    const reasons = this.#again.get(peerId) ?? new Set();
-    this.#again.set(peerId, reasons.add(reason));
-    const running = this.#running.get(peerId) ?? this.#run(peerId);
-    this.#running.set(peerId, running);
-    return running;
+    const { task, reasons } = this.#exchanges.get(peerId) ?? this.#exchangeWith(peerId);
+    reasons.add(reason);
+    return task.rerun();
   }
 
   async beginAll(reason: SyncReason): Promise<void> {
@@ -61,27 +66,26 @@ export class PeerSync {
   /** Resolves when no exchange is under way. The maker of the client ends its requests. */
   async stop(): Promise<void> {
     this.#isStopped = true;
-    await Promise.all(this.#running.values());
+    await Promise.all([...this.#exchanges.values()].map(({ task }) => task.stop()));
   }
 
-  async #run(peerId: PeerId): Promise<void> {
-    try {
-      for (let reasons = this.#next(peerId); reasons; reasons = this.#next(peerId))
-        await this.#syncOnce(peerId, reasons);
-    } catch (error) {
-      // A store that failed ends the daemon.
-      const { context } = this.#options;
-      if (!isStoreFailure(error))
+  #exchangeWith(peerId: PeerId): Exchange {
+    const { context } = this.#options;
+    const reasons = new Set<SyncReason>();
+    const task = new SingleFlightTask({
+      work: () => {
+        const now = new Set(reasons);
+        reasons.clear();
+        return this.#syncOnce(peerId, now);
+      },
+      onError: (error) => {
+        if (isStoreFailure(error)) return;
         context.log('error', 'news could not be exchanged with a paired host', { err: error });
-    } finally {
-      this.#running.delete(peerId);
-    }
-  }
-
-  #next(peerId: PeerId): ReadonlySet<SyncReason> | undefined {
-    const reasons = this.#again.get(peerId);
-    this.#again.delete(peerId);
-    return this.#isStopped ? undefined : reasons;
+      },
+    });
+    const exchange = { task, reasons };
+    this.#exchanges.set(peerId, exchange);
+    return exchange;
   }
 
   async #syncOnce(peerId: PeerId, reasons: ReadonlySet<SyncReason>): Promise<void> {
@@ -149,4 +153,35 @@ function isFresh({ directory }: PeerRow, nowMs: number): boolean {
   const ageMs = nowMs - directory.fetchedAtMs;
   // A clock that was set back makes nothing young.
   return ageMs >= 0 && ageMs < DIRECTORY_FRESH_MS;
+}
+
+/**
+ * Sends this host's new key to a paired host: the rotations, oldest first, then the key to seal to. The peer's row says
+ * which key it has pinned, so this host sends the new one until the peer has it, even across restarts.
+ *
+ * Returns whether there was anything to send. `anyway`: the peer does not know this host's key although it should, so
+ * everything is sent. Throws `LanCallFailed`.
+ */
+export async function sendOwnKey(
+  context: HostContext,
+  client: LanClient,
+  host: CalledHost & { peer: PeerRow },
+  anyway = false,
+): Promise<boolean> {
+  const { publicKey } = context.identity().signer;
+  if (host.peer.pinnedOurKey === publicKey && !anyway) return false;
+  const identity = await context.store.read((reader) => reader.get('identity'));
+  if (!identity) throw new Error('invariant: a store has an identity');
+  const rotations = anyway ? identity.rotations : rotationsSince(identity, host.peer.pinnedOurKey);
+  for (const rotation of rotations) {
+    try {
+      await client.rotate(host, rotation);
+    } catch (error) {
+      // It may have pinned this host under a later key.
+      if (!anyway || !(error instanceof LanCallFailed) || !error.isAnswered) throw error;
+    }
+  }
+  await client.encKey(host, encKeyDocument(context.identity()));
+  await context.store.transact((tx) => markPinnedOurKey(tx, host.peer.peerId, publicKey));
+  return true;
 }

@@ -12,7 +12,7 @@ import type { Carrier, Sent } from '../outbox/carrier.ts';
 import { wireOf } from '../outbox/outbox.ts';
 import { currentKey } from '../peers/peers.ts';
 import { type LanClient, LanCallFailed } from './lan-client.ts';
-import { sendOwnKey } from './send-own-key.ts';
+import { sendOwnKey } from './peer-sync.ts';
 
 /** Wire bytes of one request: base64 makes a third more of them, the body has a bound, and a link may be slow. */
 const BATCH_BYTES_MAX = 2 << 20;

@@ -59,6 +59,7 @@ export class EnrolledPeers {
         isEnrolled = await this.#askFor(session, newest, newestKey);
         this.#note(session, newestKey, isEnrolled);
       }
+      this.#link.answered();
       if (isEnrolled && !wasEnrolled) await this.#noteReady(session, peer);
     } catch (error) {
       if (!(error instanceof RelayCallFailed)) throw error;

@@ -70,7 +70,7 @@ export class PullLoop {
   async #run(): Promise<void> {
     const { context, link, stopping } = this.#options;
     for (;;) {
-      await this.#sleep(link.pauseMs);
+      await this.#sleep(link.pauseMs, link.resumed);
       const session = await link.ready();
       if (!session || stopping.aborted) return;
       if (link.pauseMs > 0) continue;
@@ -182,6 +182,7 @@ export class PullLoop {
     if (through === acked) return 'acked';
     try {
       await ask();
+      link.answered();
       this.#acked = { session, through };
     } catch (error) {
       if (!(error instanceof RelayCallFailed)) throw error;
@@ -207,17 +208,20 @@ export class PullLoop {
     return ms * (0.5 + this.#options.context.randomBytes(1).readUInt8() / 256);
   }
 
-  #sleep(ms: number): Promise<void> {
+  /** Ends early when this host stops, and when `woken` is aborted. */
+  #sleep(ms: number, woken?: AbortSignal): Promise<void> {
     const { stopping } = this.#options;
     if (ms <= 0 || stopping.aborted) return Promise.resolve();
     return new Promise((resolve) => {
       const wake = (): void => {
         clearTimeout(timer);
         stopping.removeEventListener('abort', wake);
+        woken?.removeEventListener('abort', wake);
         resolve();
       };
       const timer = setTimeout(wake, ms);
       stopping.addEventListener('abort', wake, { once: true });
+      woken?.addEventListener('abort', wake, { once: true });
     });
   }
 }

@@ -5,7 +5,8 @@
  *     info ─▶ the pinned key? ─▶ epoch ─▶ rotations, enrolment, enc key, senders, each checked ─▶ session (connect.ts)
  *
  * A session belongs to one key of this host and one epoch. Another epoch, `NOT_ENROLLED`, or a new key on either side
- * ends it, and all steps begin again. No answer or `retry-after` only makes a pause.
+ * ends it, and all steps begin again. A failure or `retry-after` makes a pause. When the relay answers any request again,
+ * the pause after a failure ends at once; what `retry-after` asked for is kept.
  */
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import type { RelayEnrolmentRow, RelayRow } from '../core/rows.ts';
@@ -16,6 +17,7 @@ import { type Connected, connect } from './connect.ts';
 import { RENEW_BEFORE_MS } from './register-host.ts';
 import { TokenUnavailable } from './enrolment-token.ts';
 import type { RelaySession } from './relay-session.ts';
+import { SingleFlightTask } from '../../lib/periodic-task.ts';
 
 export interface RelayTiming {
   /** The pause after the first failure, and the longest. */
@@ -53,10 +55,13 @@ export class RelayLink {
   #state: LinkState = 'connecting';
   #problem: LinkProblem | undefined;
   #skewMs: number | null = null;
-  #establishing: Promise<void> | undefined;
-  #again = false;
+  readonly #establishing: SingleFlightTask;
+  /** Since the relay last did what it was asked for: requests that failed, and sessions that it ended. */
   #failures = 0;
-  #pausedUntilMs = 0;
+  #endings = 0;
+  #backoffUntilMs = 0;
+  #retryAfterUntilMs = 0;
+  #resuming = new AbortController();
   #timer: NodeJS.Timeout | undefined;
   readonly #progress: { scope: string; rotations: number } = { scope: '', rotations: 0 };
   #waiting: ((session: RelaySession | undefined) => void)[] = [];
@@ -64,6 +69,14 @@ export class RelayLink {
   constructor(options: RelayLinkOptions) {
     this.#options = options;
     this.#context = options.context;
+    this.#establishing = new SingleFlightTask({
+      work: () => this.#establish(),
+      onError: (error) => {
+        if (isStoreFailure(error)) return;
+        this.#context.log('error', 'the relay could not be used', { err: error });
+        this.#later(options.timing.pauseMaxMs);
+      },
+    });
     options.stopping.addEventListener('abort', () => this.#release(undefined), { once: true });
   }
 
@@ -87,7 +100,12 @@ export class RelayLink {
 
   /** How long nothing may be asked of the relay. */
   get pauseMs(): number {
-    return Math.max(0, this.#pausedUntilMs - this.#context.monotonicMs());
+    return Math.max(0, Math.max(this.#backoffUntilMs, this.#retryAfterUntilMs) - this.#context.monotonicMs());
+  }
+
+  /** Aborted when the present pause is cut short. */
+  get resumed(): AbortSignal {
+    return this.#resuming.signal;
   }
 
   /** The session, when there is one; `undefined` when this host stops. */
@@ -102,23 +120,33 @@ export class RelayLink {
   refresh(): void {
     if (this.#options.stopping.aborted) return;
     clearTimeout(this.#timer);
-    this.#again = true;
-    this.#establishing ??= this.#run();
+    void this.#establishing.rerun();
   }
 
   /** Begins again with the relay that is pinned now, without a pause. */
   restart(): void {
     this.#leave();
     this.#failures = 0;
-    this.#pausedUntilMs = 0;
+    this.#endings = 0;
+    this.#retryAfterUntilMs = 0;
     this.#problem = undefined;
+    this.#resume();
     this.refresh();
   }
 
   /** A request of the session succeeded. */
   worked(): void {
     this.#failures = 0;
+    this.#endings = 0;
+    this.answered();
     if (this.#session) this.#setState('ready', undefined);
+  }
+
+  /** The relay answers, whatever was asked: what waits out a failure tries again now. */
+  answered(): void {
+    if (this.#backoffUntilMs <= this.#context.monotonicMs()) return;
+    this.#resume();
+    if (!this.#session) this.refresh();
   }
 
   /** A request of `session` failed. Pauses, and ends the session where the failure says so. */
@@ -148,7 +176,7 @@ export class RelayLink {
 
   async stop(): Promise<void> {
     clearTimeout(this.#timer);
-    await this.#establishing;
+    await this.#establishing.stop();
   }
 
   #end(session: RelaySession): void {
@@ -158,29 +186,8 @@ export class RelayLink {
     this.refresh();
   }
 
-  async #run(): Promise<void> {
-    // Its promise is kept before it can end.
-    await Promise.resolve();
-    try {
-      while (this.#again && !this.#options.stopping.aborted) {
-        if (this.pauseMs > 0) {
-          this.#later(this.pauseMs);
-          break;
-        }
-        this.#again = false;
-        await this.#establish();
-      }
-    } catch (error) {
-      if (!isStoreFailure(error)) {
-        this.#context.log('error', 'the relay could not be used', { err: error });
-        this.#later(this.#options.timing.pauseMaxMs);
-      }
-    } finally {
-      this.#establishing = undefined;
-    }
-  }
-
   async #establish(): Promise<void> {
+    if (this.pauseMs > 0) return this.#later(this.pauseMs);
     const context = this.#context;
     const row = await context.store.read((reader) => reader.get('relay'));
     if (!row || row.seenKey) {
@@ -190,7 +197,8 @@ export class RelayLink {
     }
     try {
       const made = await this.#connect(row);
-      if (!made) return;
+      if (!made) return this.refresh();
+      this.answered();
       await this.#enter(made.session);
       this.#later(refreshInMs(made.known, context.nowMs()));
     } catch (error) {
@@ -244,32 +252,34 @@ export class RelayLink {
       context.log('error', 'the relay shows another key than the pinned one: it is not used until poste relay set', {
         seen: displayFingerprint(error.shown),
       });
-      this.#again = true;
       return undefined;
     }
     const after = await context.store.read((reader) => reader.get('relay'));
     const isAsBefore = after?.pubkey === row.pubkey && after.url === row.url && context.identity() === identity;
-    if (!isAsBefore) {
-      this.#again = true;
-      return undefined;
-    }
-    return made;
+    return isAsBefore ? made : undefined;
   }
 
   #pause(error: RelayCallFailed | TokenUnavailable, isOver: boolean): void {
     const { pauseFirstMs, pauseMaxMs } = this.#options.timing;
-    const failures = ++this.#failures;
-    const half = Math.min(pauseMaxMs, pauseFirstMs * 2 ** Math.min(failures - 1, 30)) / 2;
+    // Counted apart: a relay that comes back in another epoch ends the session once, however long it gave no answer.
+    const count = isOver ? ++this.#endings : ++this.#failures;
+    const half = Math.min(pauseMaxMs, pauseFirstMs * 2 ** Math.min(count - 1, 30)) / 2;
     const jitter = this.#context.randomBytes(1).readUInt8() / 256;
-    // A session that ended is begun again at once, unless it ends again.
-    const backoffMs = isOver && failures === 1 ? 0 : half + half * jitter;
+    const nowMs = this.#context.monotonicMs();
+    // A session that ended is begun again at once, unless it ends again. Another request may have to wait longer.
+    if (isOver && count === 1) this.#resume();
+    else this.#backoffUntilMs = Math.max(this.#backoffUntilMs, nowMs + half + half * jitter);
     const retryAfterMs = (error instanceof RelayCallFailed && error.retryAfterMs) || 0;
-    // Another request may have been told to wait longer.
-    const untilMs = this.#context.monotonicMs() + Math.max(backoffMs, retryAfterMs);
-    this.#pausedUntilMs = Math.max(this.#pausedUntilMs, untilMs);
+    this.#retryAfterUntilMs = Math.max(this.#retryAfterUntilMs, nowMs + retryAfterMs);
     const code = error instanceof RelayCallFailed ? codeOf(error) : 'NO_TOKEN';
-    if (failures > 1 || !isOver)
-      this.#setState('failing', { code, message: error.message, atMs: this.#context.nowMs() });
+    if (count > 1 || !isOver) this.#setState('failing', { code, message: error.message, atMs: this.#context.nowMs() });
+  }
+
+  /** Ends the pause that a failure made. */
+  #resume(): void {
+    this.#backoffUntilMs = 0;
+    this.#resuming.abort();
+    this.#resuming = new AbortController();
   }
 
   #setState(state: LinkState, problem: LinkProblem | undefined): void {

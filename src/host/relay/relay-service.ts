@@ -19,7 +19,8 @@ import { enrolmentIn, pinRelay, positionIn, unpinRelay } from './relay-rows.ts';
 import type { Reader } from '../store/host-store.ts';
 import { certificatesOf } from '../../lib/certificates.ts';
 import { CERTIFICATE_NOT_TRUSTED, RelayCallFailed, callerTrusting } from './relay-request.ts';
-import { QuarantineRetries } from '../inbound/quarantine.ts';
+import { quarantineRetries } from '../inbound/quarantine.ts';
+import type { SingleFlightTask } from '../../lib/periodic-task.ts';
 import { shownRelay } from './connect.ts';
 import { PeerRotations } from './peer-rotations.ts';
 import { PullLoop } from './pull-loop.ts';
@@ -39,7 +40,7 @@ export class RelayService {
   readonly #stopping = new AbortController();
   readonly #link: RelayLink;
   readonly #pull: PullLoop;
-  readonly #retries: QuarantineRetries;
+  readonly #retries: SingleFlightTask;
   #unlisten: () => void = () => undefined;
 
   constructor({ context, timing: changes = {} }: RelayServiceOptions) {
@@ -47,8 +48,8 @@ export class RelayService {
     const stopping = this.#stopping.signal;
     this.#context = context;
     this.#link = new RelayLink({ context, timing, stopping });
-    this.#retries = new QuarantineRetries(context);
-    const rotations = new PeerRotations({ context, keyLearned: () => this.#retries.begin() });
+    this.#retries = quarantineRetries(context);
+    const rotations = new PeerRotations({ context, keyLearned: () => void this.#retries.rerun() });
     const enrolledPeers = new EnrolledPeers(context, this.#link, rotations);
     this.carrier = new RelayCarrier({ context, link: this.#link, enrolledPeers });
     this.#pull = new PullLoop({ context, link: this.#link, timing, rotations, stopping });
@@ -69,6 +70,11 @@ export class RelayService {
     this.#stopping.abort();
     await Promise.all([this.#link.stop(), this.#pull.stop()]);
     await this.#retries.stop();
+  }
+
+  /** The relay answered a request of another part of the daemon. */
+  answered(): void {
+    this.#link.answered();
   }
 
   /** Pins the relay at an address. A key that changed there has to be named. */

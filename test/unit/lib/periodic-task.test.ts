@@ -38,6 +38,40 @@ test('a tick and a call during a run join it', async () => {
   await task.stop();
 });
 
+test('calls for a whole run during a run share one run after it', async () => {
+  const gates = [deferred(), deferred()];
+  let runs = 0;
+  const { task } = taskOf({ work: () => gates[runs++]?.promise });
+  const first = task.rerun();
+  const second = task.rerun();
+  expect(task.rerun()).toBe(second);
+  expect(runs).toBe(1);
+  gates[0]?.resolve();
+  await first;
+  await Promise.resolve();
+  expect(runs).toBe(2);
+  gates[1]?.resolve();
+  await second;
+  expect(runs).toBe(2);
+});
+
+test('a whole run that was asked for does not begin after the stop', async () => {
+  const gate = deferred();
+  let runs = 0;
+  const { task } = taskOf({
+    work: () => {
+      runs++;
+      return gate.promise;
+    },
+  });
+  void task.run();
+  const second = task.rerun();
+  const stopped = task.stop();
+  gate.resolve();
+  await Promise.all([second, stopped]);
+  expect(runs).toBe(1);
+});
+
 test('an error is reported, and the next run comes all the same', async () => {
   let runs = 0;
   const { task, timers, errors } = taskOf({

@@ -30,7 +30,10 @@ type Status = ReturnType<RelayContext['status']>;
 async function checksOf(
   context: HostContext,
   port: number | undefined,
-  relay: { status(): Status } = { status: () => Promise.reject(new Error('no relay is set')) },
+  relay: { status(): Status; answered(): void } = {
+    status: () => Promise.reject(new Error('no relay is set')),
+    answered: () => undefined,
+  },
   probeMs?: { lan: number; relay: number },
 ): Promise<Check[]> {
   const given = { context, facts: FACTS, lan: { port }, lanListen: LISTEN, relay };
@@ -107,7 +110,10 @@ test('an item that waits is counted and left there', async () => {
   // Its daemon's side without what takes the items.
   const status = bob.status.bind(bob);
   const received = { ...(await status()), received_through: 0 };
-  const checks = await checksOf(alice.context, 8789, { status: () => Promise.resolve(received) });
+  const checks = await checksOf(alice.context, 8789, {
+    status: () => Promise.resolve(received),
+    answered: () => undefined,
+  });
   expect(checks.find(({ id }) => id === 'relay-queue')?.sentence).toMatch(/^1 item waits/);
   expect((await clientOf(alice, relay).pull()).items).toHaveLength(1);
 });
@@ -161,7 +167,10 @@ test('whoever says that it has the pinned key is asked for a signature of it', a
     const row = { url, pubkey: relayHost.key, pinnedAtMs: 1, seenKey: null, proof: null, epoch, sendersIatMs: 0 };
     tx.put('relay', [], row);
   });
-  const checks = await checksOf(alice.context, undefined, { status: () => Promise.resolve(status) });
+  const checks = await checksOf(alice.context, undefined, {
+    status: () => Promise.resolve(status),
+    answered: () => undefined,
+  });
   expect(wrong(checks)).toEqual(['relay-key broken', 'relay-enrolment broken']);
 });
 

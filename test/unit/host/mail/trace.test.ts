@@ -78,7 +78,10 @@ test('a relay has to know what it took for the retention twice and 7 days, in it
 
 const WITHIN = { timeout: PATIENCE_MS, interval: 10 };
 const FACTS = { version: '1', pid: 7, startedAtMs: 0, store: '/s', config: '/c', socket: '/d' };
-const relayUnasked = { status: () => Promise.reject(new Error('a trace asks for no status')) };
+const relayUnasked = {
+  status: () => Promise.reject(new Error('a trace asks for no status')),
+  answered: () => undefined,
+};
 
 async function traceOf(context: HostContext, messageId: string): Promise<TraceResult> {
   const parts = { context, facts: FACTS, lan: { port: undefined }, lanListen: { host: '127.0.0.1', port: 1 } };

@@ -71,9 +71,12 @@ async function given(asked: Partial<Asked>, { maxPull = 500, protocol = 2 } = {}
   const used = protocol === 2 ? client : clientV1;
   const session = { protocol, client: used, scope, limits: { max_pull: maxPull } } as unknown as RelaySession;
   const stopping = new AbortController();
+  const resuming = new AbortController();
   const link = {
     session,
     pauseMs: 0,
+    resumed: resuming.signal,
+    answered: () => undefined,
     ready: async (): Promise<RelaySession | undefined> => {
       link.pauseMs = 0;
       return session;
@@ -102,7 +105,7 @@ async function given(asked: Partial<Asked>, { maxPull = 500, protocol = 2 } = {}
   });
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
   onTestFinished(() => void vi.useRealTimers());
-  return { context, loop, link, session, pulls, cursors, acks, seen, stopping };
+  return { context, loop, link, session, pulls, cursors, acks, seen, stopping, resuming };
 }
 
 /** Of the event loop; a store answers within far fewer. */
@@ -303,6 +306,23 @@ test('after a page that did not come half as many are asked for, one at least, a
   await resting();
   for (let turn = 1; turn < 7; turn++) await rested();
   expect(pulls.map(({ limit }) => limit)).toEqual([5, 2, 1, 1, 2, 4, 5]);
+});
+
+test('a relay that answers another request is pulled from at once, whatever is left of the pause', async () => {
+  let isDown = true;
+  const { loop, pulls, resuming, seen } = await given({
+    pull: () => {
+      if (isDown) throw new RelayCallFailed('no answer');
+      return pageOf();
+    },
+  });
+  loop.start();
+  await resting();
+  expect([pulls.length, seen.failures.length]).toEqual([1, 1]);
+  isDown = false;
+  resuming.abort();
+  await resting();
+  expect([pulls.length, seen.worked]).toEqual([2, 1]);
 });
 
 test('a relay that takes none at once is asked for one', async () => {

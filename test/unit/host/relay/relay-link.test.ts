@@ -1,11 +1,15 @@
 /** How long a relay is left alone: what the link makes of what its users bring back. */
 import { expect, onTestFinished, test } from 'vitest';
-import { RelayCallFailed } from '../../../../src/host/relay/relay-request.ts';
+import { RelayCallFailed, RelayProblem } from '../../../../src/host/relay/relay-request.ts';
 import { RELAY_TIMING, RelayLink } from '../../../../src/host/relay/relay-link.ts';
 import type { RelaySession } from '../../../../src/host/relay/relay-session.ts';
+import { problemDocument } from '../../../../src/protocol/problem.ts';
 import { FIRST_ADAPTER } from '../../../support/adapters.ts';
 import { relayForTest } from '../../../support/http-relay.ts';
 import { RelayContext } from '../../../support/relay-contexts.ts';
+
+/** So many that the pause between two is long. */
+const FAILURES = 7;
 
 /** Of a host that knows a relay; the clock of its pauses stands still. */
 async function linkForTest(): Promise<{ link: RelayLink; session: () => Promise<RelaySession> }> {
@@ -47,4 +51,44 @@ test('a relay that answers from another epoch than it says it is in is asked aga
   link.ended(second);
   expect(link.pauseMs).toBeGreaterThan(0);
   expect(link.problem).toMatchObject({ message: expect.stringContaining('another epoch') });
+});
+
+test('a relay that comes back in another epoch is asked again at once, however long it gave no answer', async () => {
+  const { link, session } = await linkForTest();
+  const first = await session();
+  for (let failures = 0; failures < FAILURES; failures++) await link.failed(first, new RelayCallFailed(''));
+  expect(link.pauseMs).toBeGreaterThan(30_000);
+  const { resumed } = link;
+  await link.failed(first, new RelayProblem(409, problemDocument('EPOCH_CHANGED', 'another one')));
+  expect([link.pauseMs, resumed.aborted]).toEqual([0, true]);
+  expect(await session()).not.toBe(first);
+});
+
+test('a relay that ends each new session is left alone for longer and longer', async () => {
+  const { link, session } = await linkForTest();
+  const pauses: number[] = [];
+  const over = new RelayProblem(409, problemDocument('EPOCH_CHANGED', 'another one'));
+  const first = await session();
+  await link.failed(first, over);
+  const second = await session();
+  await link.failed(second, over);
+  pauses.push(link.pauseMs);
+  link.answered();
+  const third = await session();
+  await link.failed(third, over);
+  pauses.push(link.pauseMs);
+  expect(pauses[0]).toBeGreaterThanOrEqual(1_000);
+  expect(pauses[1]).toBeGreaterThanOrEqual(2_000);
+});
+
+test('one request that the relay answers ends the pause after another, but not one that the relay asked for', async () => {
+  const { link, session } = await linkForTest();
+  const made = await session();
+  for (let failures = 0; failures < FAILURES; failures++) await link.failed(made, new RelayCallFailed(''));
+  const { resumed } = link;
+  link.worked();
+  expect([link.pauseMs, resumed.aborted]).toEqual([0, true]);
+  await link.failed(made, new RelayCallFailed('', 429, {}, { retryAfterMs: 600_000 }));
+  link.worked();
+  expect(link.pauseMs).toBe(600_000);
 });
