@@ -2,8 +2,8 @@
  * The daemon: opens the store, serves the local socket, the LAN and the relay link, and runs periodic jobs. The composition
  * root of the host.
  *
- *     start   store (its lock keeps a second daemon out) ─▶ identity ─▶ socket ─▶ LAN, relay
- *     stop    socket, LAN and relay: every request is answered ─▶ store: every transaction is durable
+ *     start   store (its lock keeps a second daemon out) ─▶ identity ─▶ socket ─▶ LAN, relay, outbox
+ *     stop    all of these drain: every request is answered ─▶ doorbells ─▶ store: every transaction is durable
  *
  * When the store fails, no request is answered any more, and `failed` resolves: the process must end.
  */
@@ -11,7 +11,7 @@ import { dirname } from 'node:path';
 import { DAY_MS } from '../protocol/limits.ts';
 import { isListening } from '../lib/unix-socket.ts';
 import { loadIdentity } from './peers/identity.ts';
-import { createHostContext, type HostContext, type Identity } from './context.ts';
+import { createHostContext, type HostContext, type Identity, isStoreFailure } from './context.ts';
 import { reportQuarantineLosses } from './inbound/quarantine-rows.ts';
 import { sweepRetention } from './mailbox/retention.ts';
 import type { HostConfig } from './config.ts';
@@ -26,11 +26,13 @@ import { RelayService } from './relay/relay-service.ts';
 import { WebService } from './web/web-service.ts';
 import { type HostPaths, daemonSocketFault, makePrivateFolder } from './paths.ts';
 import { systemTimers } from '../lib/clock.ts';
-import { type HostStore, StoreFailed } from './store/host-store.ts';
+import { PeriodicTask } from '../lib/periodic-task.ts';
+import { Services } from '../lib/services.ts';
+import type { HostStore, StoreFailed } from './store/host-store.ts';
 import { writeHostBackup } from './store/backup.ts';
 import { HostStoreRefused, openHostStore } from './store/open.ts';
 import { finishRestore } from './store/restored.ts';
-import { type Wake, startWake } from './wake/wake.ts';
+import { startWake } from './wake/wake.ts';
 
 /** How long requests may take to end when the daemon stops. */
 const DRAIN_MS = 20_000;
@@ -72,67 +74,61 @@ export async function startDaemon({ paths, config, version, log }: DaemonOptions
     fail = resolve;
   });
   const store = await openStore(paths, fail);
-  let wake: Wake | undefined;
+  const services = new Services();
+  services.add('store', { stop: () => store.close() });
+  const stop = async (): Promise<void> => {
+    try {
+      await Promise.race([services.drain(), elapsed(DRAIN_MS)]);
+    } finally {
+      await services.stop();
+    }
+  };
   try {
-    const startedAtMs = Date.now();
-    const timing = timingOf(config);
-    const context = createHostContext(store, await loadIdentity(store), timing.retry, log);
-    const facts = {
-      version,
-      pid: process.pid,
-      startedAtMs,
-      store: paths.store,
-      config: paths.configFile,
-      socket: paths.socket,
-    };
-    await makeSocketFolder(paths);
-    const waking = await startWake(context, systemTimers);
-    wake = waking;
-    const relay = new RelayService({ context, timing: timing.relay });
-    const lan = new LanService({ context, listen: config.lanListen, advertise: config.lanAdvertise, version });
-    const outbox = new OutboxDispatcher({ context, lan: lan.carrier, relay: relay.carrier });
-    const web: WebService = new WebService({ context, handlers: () => handlers, listen: config.webListen });
-    const diagnosis = diagnosisOf({ context, facts, lan, lanListen: config.lanListen, relay });
-    const handlers = handlersOf({
-      context,
-      timers: systemTimers,
-      facts,
-      pairing: lan,
-      relay,
-      diagnosis,
-      web,
-      sessions: waking.sessions,
-      wakeAgent: waking.wakeAgent,
-    });
-    const server = await LocalServer.listen({
-      socketPath: paths.socket,
-      context,
-      handlers,
-      backup: () => {
-        const { hostName: host, signer } = context.identity();
-        return writeHostBackup(store, { host, host_pubkey: signer.publicKey, created_at: context.nowMs(), version });
-      },
-    });
-    await lan.start();
-    relay.start();
-    await outbox.start();
-    const sweep = repeatedSweep(context, config.retentionDays * DAY_MS);
-    const stop = async (): Promise<void> => {
-      await sweep.stop();
-      await Promise.race([
-        Promise.all([server.drain(), outbox.stop(), lan.stop(), relay.stop(), web.stop()]),
-        elapsed(DRAIN_MS),
-      ]);
-      server.close();
-      await waking.close();
-      await store.close();
-    };
-    return { identity: () => context.identity(), failed, stop };
+    return { identity: await startServices({ paths, config, version, log }, store, services), failed, stop };
   } catch (error) {
-    await wake?.close();
-    await store.close();
+    await stop().catch((failure: unknown) => log('error', 'the daemon did not end cleanly', { err: failure }));
     throw error;
   }
+}
+
+/** Adds each service when it has started, so that a failure of a later one stops it. Returns this host's identity. */
+async function startServices(
+  { paths, config, version, log }: DaemonOptions,
+  store: HostStore,
+  services: Services,
+): Promise<Daemon['identity']> {
+  const timing = timingOf(config);
+  const context = createHostContext(store, await loadIdentity(store), timing.retry, log);
+  const { store: folder, configFile, socket: socketPath } = paths;
+  const daemon = { version, pid: process.pid, startedAtMs: Date.now() };
+  const facts = { ...daemon, store: folder, config: configFile, socket: socketPath };
+  await makeSocketFolder(paths);
+  const waking = await startWake(context, systemTimers);
+  services.add('doorbells', { stop: () => waking.close() });
+  const relay = new RelayService({ context, timing: timing.relay });
+  const lan = new LanService({ context, listen: config.lanListen, advertise: config.lanAdvertise, version });
+  const outbox = new OutboxDispatcher({ context, lan: lan.carrier, relay: relay.carrier });
+  const web: WebService = new WebService({ context, handlers: () => handlers, listen: config.webListen });
+  const diagnosis = diagnosisOf({ context, facts, lan, lanListen: config.lanListen, relay });
+  const { sessions, wakeAgent } = waking;
+  const timers = systemTimers;
+  const handlers = handlersOf({ context, timers, facts, pairing: lan, relay, diagnosis, web, sessions, wakeAgent });
+  const backup = (): AsyncIterable<Buffer> => {
+    const { hostName: host, signer } = context.identity();
+    return writeHostBackup(store, { host, host_pubkey: signer.publicKey, created_at: context.nowMs(), version });
+  };
+  const server = await LocalServer.listen({ socketPath, context, handlers, backup });
+  services.add('socket', { drain: () => server.drain(), stop: () => server.close() });
+  services.add('page', { drain: () => web.stop() });
+  services.add('LAN', { drain: () => lan.stop() });
+  await lan.start();
+  services.add('relay', { drain: () => relay.stop() });
+  relay.start();
+  services.add('outbox', { drain: () => outbox.stop() });
+  await outbox.start();
+  const sweep = retentionSweep(context, config.retentionDays * DAY_MS);
+  services.add('sweep', { drain: () => sweep.stop() });
+  return () => context.identity();
 }
 
 /** A relay that does not answer is tried again sooner than a row, and its longest pause is shorter. */
@@ -157,32 +153,23 @@ async function openStore({ store }: HostPaths, fail: (error: StoreFailed) => voi
   }
 }
 
-/** Runs the retention sweep now, and then every hour. */
-function repeatedSweep(context: HostContext, retentionMs: number): { stop: () => Promise<void> } {
-  const stopping = new AbortController();
-  let underWay: Promise<void> = Promise.resolve();
-  const sweep = async (): Promise<void> => {
-    try {
+/** Now, and then every hour. */
+function retentionSweep(context: HostContext, retentionMs: number): PeriodicTask {
+  const sweep = new PeriodicTask({
+    timers: systemTimers,
+    everyMs: SWEEP_EVERY_MS,
+    work: async (signal) => {
       await reportQuarantineLosses(context);
-      const dropped = await sweepRetention(context, retentionMs, stopping.signal);
+      const dropped = await sweepRetention(context, retentionMs, signal);
       if (dropped.entries + dropped.sent + dropped.idempotencyKeys > 0)
         context.log('info', 'mail was kept long enough', { ...dropped });
-    } catch (error) {
-      if (!(error instanceof StoreFailed)) context.log('error', 'the sweep failed', { err: error });
-    }
-  };
-  const next = (): void => {
-    underWay = underWay.then(sweep);
-  };
-  next();
-  const timer = setInterval(next, SWEEP_EVERY_MS);
-  return {
-    stop: () => {
-      clearInterval(timer);
-      stopping.abort();
-      return underWay;
     },
-  };
+    onError: (error) => {
+      if (!isStoreFailure(error)) context.log('error', 'the sweep failed', { err: error });
+    },
+  });
+  void sweep.run();
+  return sweep;
 }
 
 /** The store's lock proves that no other daemon has this store; but the daemon of another store may listen at the socket. */

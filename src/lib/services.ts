@@ -6,7 +6,7 @@
  */
 export interface Service {
   drain?: () => Promise<unknown> | void;
-  stop: () => Promise<void> | void;
+  stop?: () => Promise<void> | void;
 }
 
 export class Services {
@@ -37,7 +37,7 @@ export class Services {
     const failures: Error[] = [];
     for (const { name, service } of this.#services.toReversed()) {
       try {
-        await service.stop();
+        await service.stop?.();
       } catch (error) {
         failures.push(new Error(`${name} did not stop`, { cause: error }));
       }
