@@ -1,4 +1,4 @@
-/** The handler of the requests of hosts: its routes and its rate limits. */
+/** The handler of the requests of hosts: its operations and its rate limits; and the table of all operations of a relay. */
 import { BODY_BYTES_MAX, HOUR_MS, LOG_READS_PER_MINUTE, PUBLICATIONS_PER_HOUR } from '../protocol/limits.ts';
 import type { Epoch } from '../protocol/epoch.ts';
 import type { Signer } from '../protocol/ed25519.ts';
@@ -10,18 +10,11 @@ import { Issuer } from './auth/issuer.ts';
 import { Jwks } from './auth/jwks.ts';
 import { RateLimiter } from './auth/rate-limit.ts';
 import type { LostItems } from './engine/lost-items.ts';
-import { encKeyRoutes } from './http/enc-key.ts';
 import { Handler, type HandlerOptions } from './http/handler.ts';
 import { PageWriter } from './http/page-writer.ts';
-import { enrolmentRoutes } from './http/v1-enrolment.ts';
-import { v1MessageRoutes } from './http/v1-messages.ts';
-import { denyRoute } from './http/v2-deny.ts';
-import { infoRoute } from './http/v2-info.ts';
-import { logRoutes } from './http/v2-log.ts';
-import { pullRoute, ackRoute } from './http/v2-pull.ts';
-import { pushRoute } from './http/v2-push.ts';
-import { rotateRoute, rotationRoute } from './http/v2-rotate.ts';
-import { sendersRoute } from './http/v2-senders.ts';
+import { type Operation, routeOf } from './http/operation.ts';
+import { RELAY_OPERATIONS } from './http/operations.ts';
+import { OPERATOR_OPERATIONS } from './operator/operations.ts';
 import type { RelayOptions } from './options.ts';
 
 interface HostApiOptions {
@@ -34,39 +27,40 @@ interface HostApiOptions {
   finished: HandlerOptions['finished'];
 }
 
-/** The handler, and the keys of the issuer on a relay that has one: those are fetched once `jwks.start` is called. */
 interface HostApi {
   handler: Handler;
+  /** The issuer's keys, on a relay that has an issuer: they are fetched once `jwks.start` is called. */
   jwks: Jwks | undefined;
+  /** Everything that this relay answers, to hosts and to its operator. */
+  operations: readonly Operation[];
 }
+
+/** Every operation of relays: what the OpenAPI document describes, and the tests hold each answer to. */
+export const OPERATIONS: readonly Operation[] = [...RELAY_OPERATIONS, ...OPERATOR_OPERATIONS];
 
 export function hostApi({ relay, shared, signer, challenges, lostItems, newEpoch, finished }: HostApiOptions): HostApi {
   const { engine, relayPubkey, clock, timers, heldBytes } = shared;
-  const { version } = relay;
-  const monotonicMs = () => clock.monotonicMs();
-  const bodyBytesMax = Math.min(relay.bodyBytesMax, BODY_BYTES_MAX);
-  const pageWriter = new PageWriter({ engine, clock, timers, lostItems, heldBytes });
-  const keys = new InspectedKeys((key) => engine.directory.get(key) !== undefined);
   const hosted = hostedParts(relay, shared);
-  const handler = new Handler({
-    ...shared,
-    routes: [
-      ...enrolmentRoutes({ engine, keys, challenges, authority: hosted?.authority ?? hostKeyAuthority, relayPubkey }),
-      ...(hosted ? [denyRoute({ engine, issuer: hosted.issuer })] : []),
-      rotateRoute({ engine, keys }),
-      rotationRoute({ engine, bodyBytesMax }),
-      infoRoute({ engine, relayPubkey, version, bodyBytesMax }),
-      pushRoute({ engine, signer, newEpoch, monotonicMs, bodyBytesMax }),
-      pullRoute({ engine, clock, timers, pageWriter, bodyBytesMax }),
-      ackRoute({ engine, bodyBytesMax }),
-      ...v1MessageRoutes({ engine, newEpoch, monotonicMs, pageWriter, bodyBytesMax }),
-      sendersRoute({ engine, keys, monotonicMs, bodyBytesMax }),
-      ...encKeyRoutes({ engine, bodyBytesMax }),
-      ...logRoutes({ engine, relayPubkey, bodyBytesMax }),
-    ],
-    finished,
-  });
-  return { handler, jwks: hosted?.jwks };
+  const parts = {
+    engine,
+    relayPubkey,
+    signer,
+    challenges,
+    keys: new InspectedKeys((key) => engine.directory.get(key) !== undefined),
+    authority: hosted?.authority ?? hostKeyAuthority,
+    issuer: hosted?.issuer,
+    pageWriter: new PageWriter({ engine, clock, timers, lostItems, heldBytes }),
+    newEpoch,
+    clock,
+    timers,
+    monotonicMs: () => clock.monotonicMs(),
+    version: relay.version,
+    bodyBytesMax: Math.min(relay.bodyBytesMax, BODY_BYTES_MAX),
+  };
+  const isAnswered = ({ isHostedOnly }: Operation): boolean => hosted !== undefined || !isHostedOnly;
+  const routes = RELAY_OPERATIONS.filter(isAnswered).map((operation) => routeOf(operation, parts));
+  const handler = new Handler({ ...shared, routes, finished });
+  return { handler, jwks: hosted?.jwks, operations: OPERATIONS.filter(isAnswered) };
 }
 
 type Rates = Pick<RelayOptions, 'enrolRate' | 'pushesPerMinute' | 'clock'>;

@@ -18,7 +18,6 @@ import { Engine } from './engine/engine.ts';
 import { LostItems } from './engine/lost-items.ts';
 import { hostApi, rateLimits } from './host-api.ts';
 import { openApiDocument } from './http/openapi.ts';
-import { describedOperations } from './operations.ts';
 import { loadUws } from './http/uws-binding.ts';
 import { DiskGuard, freeBytesOf } from './jobs/disk-guard.ts';
 import type { Relay, RelayOptions } from './options.ts';
@@ -162,7 +161,7 @@ async function serve(parts: ServeParts): Promise<Served> {
     unexpected: (error: unknown, requestId: string) =>
       log.error({ err: error, requestId }, 'a request met an unexpected error'),
   };
-  const { handler, jwks } = hostApi({
+  const { handler, jwks, operations } = hostApi({
     relay: options,
     shared,
     signer,
@@ -203,7 +202,7 @@ async function serve(parts: ServeParts): Promise<Served> {
     disk,
     startedMs,
     serverName: server.name,
-    openApi: openApiDocument({ version, operations: describedOperations(handler.routes) }),
+    openApi: openApiDocument({ version, operations }),
     isReady: () => isReady,
     openConnections: () => connections.open,
     jobs: () => jobs,

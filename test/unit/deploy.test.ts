@@ -15,7 +15,7 @@ import { ITEM_REJECTIONS } from '../../src/protocol/items.ts';
 import { BODY_BYTES_MAX, DEFAULT_LIMITS, WAIT_SECONDS_MAX } from '../../src/protocol/limits.ts';
 import { PROBLEMS } from '../../src/protocol/problem.ts';
 import { type Gauges, RelayMetrics } from '../../src/relay/operator/metrics.ts';
-import { OPERATIONS } from '../../src/relay/operations.ts';
+import { OPERATIONS } from '../../src/relay/host-api.ts';
 import { STOP_WITHIN_MS } from '../../src/relay/serve.ts';
 import { commandContext } from '../support/command-run.ts';
 import { FIRST_EPOCH } from '../support/commands.ts';

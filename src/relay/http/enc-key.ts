@@ -2,7 +2,7 @@
  * `POST /v1/relay/enc-key`, `GET /v1/relay/enc-key?host=` and `GET /v2/relay/enc-key?key=`: the keys that mail is sealed to.
  * The relay shows what the host signed; a reader decides whether to trust it, by the host key that it pinned.
  */
-import { type Operation, ok } from './operation.ts';
+import { type HostOperation, type RelayParts, ok } from './operation.ts';
 import { EncKeyPublished, EncKeyShown } from '../../protocol/responses.ts';
 import { EncKeyByKeyQuery, EncKeyByNameQuery } from '../../protocol/parameters.ts';
 import { decodeBase64 } from '../../protocol/base64.ts';
@@ -16,7 +16,7 @@ import { EncKeyRequest, parserOf } from '../../protocol/schemas.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
-import { type HopRelayRequest, type HopRoute, hopRoute, onlyParameter, refusalReply } from './route.ts';
+import { type HopRelayRequest, onlyParameter, refusalReply } from './route.ts';
 
 export const PUBLISH_ENC_KEY = {
   listener: 'relay',
@@ -28,7 +28,10 @@ export const PUBLISH_ENC_KEY = {
   request: { schema: EncKeyRequest },
   successes: [ok(EncKeyPublished, 'the advertisement is shown to whoever asks')],
   problems: ['IAT_IN_FUTURE', 'STALE_LIST', 'RATE_LIMITED'],
-} as const satisfies Operation;
+  counted: 'encKey',
+  fillsDisk: true,
+  handle: publish,
+} as const satisfies HostOperation;
 
 export const ENC_KEY_BY_NAME = {
   listener: 'relay',
@@ -40,7 +43,8 @@ export const ENC_KEY_BY_NAME = {
   query: EncKeyByNameQuery,
   successes: [ok(EncKeyShown, 'what the host signed')],
   problems: [],
-} as const satisfies Operation;
+  handle: readByName,
+} as const satisfies HostOperation;
 
 export const ENC_KEY_BY_KEY = {
   listener: 'relay',
@@ -52,26 +56,13 @@ export const ENC_KEY_BY_KEY = {
   query: EncKeyByKeyQuery,
   successes: [ok(EncKeyShown, 'what the host signed')],
   problems: [],
-} as const satisfies Operation;
+  handle: readByKey,
+} as const satisfies HostOperation;
 
 const ENC_KEY_BYTES = 32;
 const parseEncKey = parserOf(EncKeyRequest);
 
-export function encKeyRoutes({ engine, bodyBytesMax }: { engine: Engine; bodyBytesMax: number }): HopRoute[] {
-  const read = { counted: undefined, bodyBytesMax } as const;
-  return [
-    hopRoute(PUBLISH_ENC_KEY, {
-      counted: 'encKey',
-      fillsDisk: true,
-      bodyBytesMax,
-      handle: (request) => publish(request, engine),
-    }),
-    hopRoute(ENC_KEY_BY_NAME, { ...read, handle: (request) => readByName(request, engine) }),
-    hopRoute(ENC_KEY_BY_KEY, { ...read, handle: (request) => readByKey(request, engine) }),
-  ];
-}
-
-async function publish({ body, caller, nowMs }: HopRelayRequest, engine: Engine): Promise<Reply> {
+async function publish({ body, caller, nowMs }: HopRelayRequest, { engine }: RelayParts): Promise<Reply> {
   const parsed = parseEncKey(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
   if (!parsed || decodeBase64(parsed.enc_pub)?.length !== ENC_KEY_BYTES) {
     return problemReply('BAD_REQUEST', 'send {enc_pub, at, sig} as the protocol describes them');
@@ -87,14 +78,14 @@ async function publish({ body, caller, nowMs }: HopRelayRequest, engine: Engine)
   return outcome.type === 'Refusal' ? refusalReply(outcome) : jsonReply(200, { at: outcome.atMs });
 }
 
-async function readByKey({ query }: HopRelayRequest, engine: Engine): Promise<Reply> {
+async function readByKey({ query }: HopRelayRequest, { engine }: RelayParts): Promise<Reply> {
   const key = parsePublicKey(onlyParameter(query, 'key'));
   if (!key) return problemReply('BAD_REQUEST', 'key is the percent-encoded base64 of a host key');
   return shown(key, engine);
 }
 
 /** A name is a label: it answers only when exactly one live host carries it, or exactly one of the caller's account. */
-async function readByName({ query, caller }: HopRelayRequest, engine: Engine): Promise<Reply> {
+async function readByName({ query, caller }: HopRelayRequest, { engine }: RelayParts): Promise<Reply> {
   const name = parseHostName(onlyParameter(query, 'host') ?? '');
   if (!name) return problemReply('BAD_REQUEST', 'host is a host name');
   const found = engine.directory.findByName(name, caller.account);

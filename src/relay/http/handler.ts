@@ -98,11 +98,6 @@ export class Handler {
     });
   }
 
-  /** Every route that it answers. */
-  get routes(): readonly Route[] {
-    return this.#options.routes;
-  }
-
   /** Begins to handle an exchange. Never throws. */
   handle(exchange: Exchange): void {
     this.#startedMs.set(exchange, this.#options.clock.monotonicMs());

@@ -1,6 +1,29 @@
-/** The description of one operation, for the OpenAPI document and for the tests that hold each answer to it. */
+/**
+ * An operation: its description, for the OpenAPI document and for the tests that hold each answer to it; and, of those of
+ * hosts, what does it. So an operation without a handler, or a handler without a description, does not compile.
+ */
 import Type, { type TObject, type TSchema } from 'typebox';
+import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import type { ProblemCode } from '../../protocol/problem.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import type { Epoch } from '../../protocol/epoch.ts';
+import type { Signer } from '../../protocol/ed25519.ts';
+import type { Clock, Timers } from '../../lib/clock.ts';
+import type { Authority } from '../auth/authority.ts';
+import type { Challenges } from '../auth/challenges.ts';
+import type { InspectedKeys } from '../auth/inspected-keys.ts';
+import type { Issuer } from '../auth/issuer.ts';
+import type { EnrolmentRow } from '../core/rows.ts';
+import type { Engine } from '../engine/engine.ts';
+import type { PageWriter } from './page-writer.ts';
+import type {
+  CountedForAddresses,
+  CountedForHosts,
+  HopRelayRequest,
+  RelayRequest,
+  Route,
+  RouteResult,
+} from './route.ts';
 
 /** Where an operation is answered: to hosts, or to the operator alone. */
 export type Listener = 'relay' | 'operator';
@@ -56,4 +79,79 @@ export function ok(schema: TSchema, description: string): Success {
 /** 200 with text. */
 export function text(contentType: string, description: string): Success {
   return { status: 200, contentType, schema: Type.String(), description };
+}
+
+/** What the operations of hosts work with. */
+export interface RelayParts {
+  engine: Engine;
+  relayPubkey: PublicKey;
+  signer: Signer;
+  challenges: Challenges;
+  keys: InspectedKeys;
+  authority: Authority;
+  /** Of a hosted relay. */
+  issuer: Issuer | undefined;
+  pageWriter: PageWriter;
+  newEpoch: () => Epoch;
+  clock: Clock;
+  timers: Timers;
+  monotonicMs: () => number;
+  /** The software version. */
+  version: string;
+  bodyBytesMax: number;
+}
+
+type Handling = RouteResult | Promise<RouteResult>;
+
+/** An operation of hosts, and what does it. */
+export type HostOperation = Operation & {
+  listener: 'relay';
+  /** Whether `SMALL_BODY_BYTES_MAX` bounds the body. */
+  hasSmallBody?: true;
+  /** Whether it is refused while the disk is almost full. */
+  fillsDisk?: true;
+} & (
+    | {
+        access: 'open';
+        counted: CountedForAddresses;
+        handle: (request: RelayRequest, parts: RelayParts) => Handling;
+      }
+    | {
+        access: 'optional hop';
+        handle: (request: RelayRequest, parts: RelayParts, caller: EnrolmentRow | undefined) => Handling;
+      }
+    | {
+        access: 'hop by key' | 'hop by key or name';
+        counted?: CountedForHosts;
+        handle: (request: HopRelayRequest, parts: RelayParts) => Handling;
+      }
+  );
+
+/** The route of an operation, in a relay of these parts. */
+export function routeOf(operation: HostOperation, parts: RelayParts): Route {
+  const { method, path, hasSmallBody, fillsDisk } = operation;
+  const bodyBytesMax = hasSmallBody ? SMALL_BODY_BYTES_MAX : parts.bodyBytesMax;
+  const shared = { method, path, bodyBytesMax, ...(fillsDisk && { fillsDisk }) };
+  switch (operation.access) {
+    case 'open':
+      return {
+        ...shared,
+        access: 'open',
+        counted: operation.counted,
+        handle: (request) => operation.handle(request, parts),
+      };
+    case 'optional hop':
+      return {
+        ...shared,
+        access: 'optional hop',
+        handle: (request, caller) => operation.handle(request, parts, caller),
+      };
+    default:
+      return {
+        ...shared,
+        access: 'hop',
+        counted: operation.counted,
+        handle: (request) => operation.handle(request, parts),
+      };
+  }
 }

@@ -13,9 +13,9 @@ import { PUSH } from './v2-push.ts';
 import { PULL, ACK } from './v2-pull.ts';
 import { V1_ACK, V1_PULL, V1_PUSH } from './v1-messages.ts';
 import { LOG_CHECKPOINT, LOG_CONSISTENCY, LOG_LINK, LOG_PROOF } from './v2-log.ts';
-import type { Operation } from './operation.ts';
+import type { HostOperation } from './operation.ts';
 
-export const RELAY_OPERATIONS: readonly Operation[] = [
+export const RELAY_OPERATIONS: readonly HostOperation[] = [
   CHALLENGE,
   ENROL,
   ROTATE,

@@ -2,7 +2,6 @@
 import type { Reply, Exchange } from '../../http/exchange.ts';
 import type { Body } from '../../http/body.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
-import type { Operation } from './operation.ts';
 import { problemReply } from '../../http/replies.ts';
 import type { Refusal } from '../core/decision.ts';
 
@@ -30,7 +29,8 @@ export type RouteResult = Reply | 'streamed';
 /** What requests are counted as, each against a limit of its own. */
 export type CountedAs = 'challenge' | 'enrol' | 'rotate' | 'deny' | 'push' | 'senders' | 'encKey' | 'log';
 /** What is counted for each host; everything else is counted for each client address. */
-type CountedForHosts = 'push' | 'senders' | 'encKey';
+export type CountedForHosts = 'push' | 'senders' | 'encKey';
+export type CountedForAddresses = Exclude<CountedAs, CountedForHosts>;
 
 interface RouteBase {
   method: 'GET' | 'POST';
@@ -43,12 +43,12 @@ interface RouteBase {
 /** Anybody may call it; `counted` routes are counted per client address. */
 export interface OpenRoute extends RouteBase {
   access: 'open';
-  counted: Exclude<CountedAs, CountedForHosts> | undefined;
+  counted: CountedForAddresses | undefined;
   handle: (request: RelayRequest) => RouteResult | Promise<RouteResult>;
 }
 
 /** Anybody may call it; a signed hop, if there is a good one, is shown. */
-export interface OptionalHopRoute extends RouteBase {
+interface OptionalHopRoute extends RouteBase {
   access: 'optional hop';
   handle: (request: RelayRequest, caller: EnrolmentRow | undefined) => RouteResult | Promise<RouteResult>;
 }
@@ -61,20 +61,6 @@ export interface HopRoute extends RouteBase {
 }
 
 export type Route = OpenRoute | OptionalHopRoute | HopRoute;
-
-/** What a route adds to the operation that it answers. */
-type RestOf<R extends Route> = Omit<R, 'method' | 'path' | 'access'>;
-
-export function openRoute({ method, path }: Operation & { access: 'open' }, rest: RestOf<OpenRoute>): OpenRoute {
-  return { method, path, access: 'open', ...rest };
-}
-
-export function hopRoute(
-  { method, path }: Operation & { access: 'hop by key' | 'hop by key or name' },
-  rest: RestOf<HopRoute>,
-): HopRoute {
-  return { method, path, access: 'hop', ...rest };
-}
 
 /** The value of a parameter that is there exactly once. */
 export function onlyParameter(query: string | undefined, name: string): string | undefined {

@@ -1,29 +1,19 @@
 /** `POST /v1/relay/challenge` and `POST /v1/relay/enrol`: how a host key is admitted. */
-import { type Operation, ok } from './operation.ts';
+import { type HostOperation, type RelayParts, ok } from './operation.ts';
 import { ChallengeResponse, EnrolResponse } from '../../protocol/responses.ts';
 import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
 import { canonicalBytes } from '../../protocol/canonical-json.ts';
 import { sha256Hex } from '../../protocol/digest.ts';
 import { enrolClaim } from '../../protocol/documents.ts';
 import { verifySignature } from '../../protocol/ed25519.ts';
-import { CHALLENGE_LIFETIME_MS, SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
+import { CHALLENGE_LIFETIME_MS } from '../../protocol/limits.ts';
 import { parseHostName } from '../../protocol/names.ts';
-import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
+import { parsePublicKey } from '../../protocol/public-key.ts';
 import { ChallengeRequest, EnrolRequest, parserOf } from '../../protocol/schemas.ts';
 import { type Authority, AuthorityUnavailable } from '../auth/authority.ts';
-import type { Challenges } from '../auth/challenges.ts';
-import type { InspectedKeys } from '../auth/inspected-keys.ts';
-import type { Engine } from '../engine/engine.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
-import {
-  type OpenRoute,
-  type RelayRequest,
-  openRoute,
-  authorityUnavailable,
-  refusalReply,
-  unacceptablePoint,
-} from './route.ts';
+import { type RelayRequest, authorityUnavailable, refusalReply, unacceptablePoint } from './route.ts';
 
 export const CHALLENGE = {
   listener: 'relay',
@@ -35,7 +25,10 @@ export const CHALLENGE = {
   request: { schema: ChallengeRequest },
   successes: [ok(ChallengeResponse, 'an open challenge')],
   problems: ['ENROL_REFUSED', 'RATE_LIMITED', 'CHALLENGES_FULL'],
-} as const satisfies Operation;
+  counted: 'challenge',
+  hasSmallBody: true,
+  handle: challenge,
+} as const satisfies HostOperation;
 
 export const ENROL = {
   listener: 'relay',
@@ -55,44 +48,31 @@ export const ENROL = {
     'ENROLMENTS_FULL',
     'AUTHORITY_UNAVAILABLE',
   ],
-} as const satisfies Operation;
-
-interface EnrolmentRoutesOptions {
-  engine: Engine;
-  keys: InspectedKeys;
-  challenges: Challenges;
-  authority: Authority;
-  relayPubkey: PublicKey;
-}
+  counted: 'enrol',
+  hasSmallBody: true,
+  handle: enrol,
+} as const satisfies HostOperation;
 
 const parseChallenge = parserOf(ChallengeRequest);
 const parseEnrol = parserOf(EnrolRequest);
 
-export function enrolmentRoutes(options: EnrolmentRoutesOptions): OpenRoute[] {
-  const bodyBytesMax = SMALL_BODY_BYTES_MAX;
-  return [
-    openRoute(CHALLENGE, { counted: 'challenge', bodyBytesMax, handle: (request) => challenge(request, options) }),
-    openRoute(ENROL, { counted: 'enrol', bodyBytesMax, handle: (request) => enrol(request, options) }),
-  ];
-}
-
-function challenge({ body, clientAddress, nowMs }: RelayRequest, options: EnrolmentRoutesOptions): Reply {
+function challenge({ body, clientAddress, nowMs }: RelayRequest, parts: RelayParts): Reply {
   const parsed = parseChallenge(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
   const pubkey = parsePublicKey(parsed?.pubkey);
   if (!pubkey) return problemReply('BAD_REQUEST', 'send {pubkey}: base64 of the 32-byte host key');
-  if (!options.keys.isAcceptable(pubkey)) return unacceptablePoint();
-  const text = options.challenges.issue(pubkey, clientAddress);
+  if (!parts.keys.isAcceptable(pubkey)) return unacceptablePoint();
+  const text = parts.challenges.issue(pubkey, clientAddress);
   if (text === undefined) {
     return problemReply('CHALLENGES_FULL', 'too many challenges are open', {
       retryAfterS: CHALLENGE_LIFETIME_MS / 1000,
     });
   }
-  const { relayPubkey } = options;
+  const { relayPubkey } = parts;
   return jsonReply(200, { challenge: text, relay_pubkey: relayPubkey, expires_at: nowMs + CHALLENGE_LIFETIME_MS });
 }
 
-async function enrol({ body, clientAddress, nowMs }: RelayRequest, options: EnrolmentRoutesOptions): Promise<Reply> {
-  const { engine, keys, challenges, authority, relayPubkey } = options;
+async function enrol({ body, clientAddress, nowMs }: RelayRequest, parts: RelayParts): Promise<Reply> {
+  const { engine, keys, challenges, authority, relayPubkey } = parts;
   const parsed = parseEnrol(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
   const hostPubkey = parsePublicKey(parsed?.pubkey);
   const hostName = parsed && parseHostName(parsed.host);

@@ -2,7 +2,7 @@
  * `POST` and `GET /v1/relay/messages`, `POST /v1/relay/ack`: the earlier protocol, over the same queues, dedup, quotas and
  * allowlists. Hosts are named, not keyed; an envelope is stored exactly once by its id, whatever its bytes.
  */
-import { type Operation, ok } from './operation.ts';
+import { type HostOperation, type RelayParts, ok } from './operation.ts';
 import { V1AckResponse, V1PullResponse, V1PushResponse } from '../../protocol/responses.ts';
 import { V1PullQuery } from '../../protocol/parameters.ts';
 import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
@@ -18,9 +18,9 @@ import type { EnrolmentRow } from '../core/rows.ts';
 import type { Engine } from '../engine/engine.ts';
 import { TimeSlice } from '../engine/time-slice.ts';
 import type { Reply } from '../../http/exchange.ts';
-import { type PageWriter, EnvelopesEncoder, cursorText, parseCursor } from './page-writer.ts';
+import { EnvelopesEncoder, cursorText, parseCursor } from './page-writer.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
-import { type HopRelayRequest, type HopRoute, type RouteResult, hopRoute, refusalReply } from './route.ts';
+import { type HopRelayRequest, type RouteResult, refusalReply } from './route.ts';
 import { epochChanged, pageReply } from './v2-pull.ts';
 import { wireVerdict } from './v2-push.ts';
 
@@ -41,7 +41,10 @@ export const V1_PUSH = {
     },
   ],
   problems: ['RATE_LIMITED'],
-} as const satisfies Operation;
+  counted: 'push',
+  fillsDisk: true,
+  handle: push,
+} as const satisfies HostOperation;
 
 export const V1_PULL = {
   listener: 'relay',
@@ -53,7 +56,8 @@ export const V1_PULL = {
   query: V1PullQuery,
   successes: [ok(V1PullResponse, 'a page')],
   problems: ['EPOCH_CHANGED'],
-} as const satisfies Operation;
+  handle: pull,
+} as const satisfies HostOperation;
 
 export const V1_ACK = {
   listener: 'relay',
@@ -65,34 +69,13 @@ export const V1_ACK = {
   request: { schema: V1AckRequest },
   successes: [ok(V1AckResponse, 'what is acked')],
   problems: ['BAD_ACK', 'EPOCH_CHANGED'],
-} as const satisfies Operation;
-
-interface V1RoutesOptions {
-  engine: Engine;
-  newEpoch: () => Epoch;
-  monotonicMs: () => number;
-  pageWriter: PageWriter;
-  bodyBytesMax: number;
-}
+  handle: ack,
+} as const satisfies HostOperation;
 
 const parsePush = parserOf(V1PushRequest);
 const parseAck = parserOf(V1AckRequest);
 /** The `retry-after` of a sender over a quota, in seconds. */
 const QUOTA_RETRY_S = 60;
-
-export function v1MessageRoutes(options: V1RoutesOptions): HopRoute[] {
-  const { bodyBytesMax } = options;
-  return [
-    hopRoute(V1_PUSH, {
-      counted: 'push',
-      fillsDisk: true,
-      bodyBytesMax,
-      handle: (request) => push(request, options),
-    }),
-    hopRoute(V1_PULL, { counted: undefined, bodyBytesMax, handle: (request) => pull(request, options) }),
-    hopRoute(V1_ACK, { counted: undefined, bodyBytesMax, handle: (request) => ack(request, options) }),
-  ];
-}
 
 interface V1Result {
   id: string | null;
@@ -103,14 +86,14 @@ interface V1Result {
 /** An envelope to be pushed, or why it is not. */
 type Parsed = PushItem | V1Result;
 
-async function push({ body, caller, nowMs }: HopRelayRequest, options: V1RoutesOptions): Promise<Reply> {
-  const { engine, monotonicMs } = options;
+async function push({ body, caller, nowMs }: HopRelayRequest, parts: RelayParts): Promise<Reply> {
+  const { engine, monotonicMs } = parts;
   const { max_batch: batchMax } = engine.settings.limits;
   const values = parsePush(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS))?.envelopes;
   if (!values) return problemReply('BAD_REQUEST', 'send {envelopes: [...]}');
   if (values.length > batchMax) return problemReply('BAD_REQUEST', `a request may hold ${batchMax} envelopes`);
   const slice = new TimeSlice(monotonicMs);
-  const freshEpoch = options.newEpoch();
+  const freshEpoch = parts.newEpoch();
   const parsed: Parsed[] = [];
   for (const value of values) {
     if (slice.isOver) await slice.pause();
@@ -178,7 +161,7 @@ function resultOf(id: string, outcome: PushOutcome): V1Result {
   return { id, status: outcome.status === 'accepted' ? 'stored' : 'duplicate' };
 }
 
-async function pull(request: HopRelayRequest, { engine, pageWriter }: V1RoutesOptions): Promise<RouteResult> {
+async function pull(request: HopRelayRequest, { engine, pageWriter }: RelayParts): Promise<RouteResult> {
   const values = new URLSearchParams(request.query ?? '').getAll('after');
   const text = values.at(0) ?? '';
   const cursor = text === '' ? undefined : parseCursor(text);
@@ -193,7 +176,7 @@ async function pull(request: HopRelayRequest, { engine, pageWriter }: V1RoutesOp
   );
 }
 
-async function ack({ body, caller, nowMs }: HopRelayRequest, { engine }: V1RoutesOptions): Promise<Reply> {
+async function ack({ body, caller, nowMs }: HopRelayRequest, { engine }: RelayParts): Promise<Reply> {
   const cursor = parseCursor(parseAck(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS))?.cursor ?? '');
   if (!cursor) return problemReply('BAD_REQUEST', 'send {cursor}: the one that a pull gave');
   const command = {

@@ -3,16 +3,14 @@
  *
  * 202 means that the entry is on disk, that every host it matched is revoked, and that their waiting pulls have ended.
  */
-import type { Operation } from './operation.ts';
+import type { HostOperation, RelayParts } from './operation.ts';
 import { DenyRequest } from '../../protocol/schemas.ts';
-import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import { AuthorityUnavailable } from '../auth/authority.ts';
-import type { Issuer, JwtRefused } from '../auth/issuer.ts';
+import type { JwtRefused } from '../auth/issuer.ts';
 import { readDenyEvent } from '../auth/security-event.ts';
-import type { Engine } from '../engine/engine.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { problemReply } from '../../http/replies.ts';
-import { type OpenRoute, type RelayRequest, openRoute, authorityUnavailable, refusalReply } from './route.ts';
+import { type RelayRequest, authorityUnavailable, refusalReply } from './route.ts';
 
 const CONTENT_TYPE = 'application/secevent+jwt';
 
@@ -27,22 +25,13 @@ export const DENY = {
   request: { schema: DenyRequest, contentType: CONTENT_TYPE },
   successes: [{ status: 202, description: 'the entry is kept, and matching enrolments are revoked' }],
   problems: ['BAD_SIGNATURE', 'ENROL_REFUSED', 'RATE_LIMITED', 'AUTHORITY_UNAVAILABLE'],
-} as const satisfies Operation;
+  counted: 'deny',
+  hasSmallBody: true,
+  handle: deny,
+} as const satisfies HostOperation;
 
-interface DenyRouteOptions {
-  engine: Engine;
-  issuer: Issuer;
-}
-
-export function denyRoute(options: DenyRouteOptions): OpenRoute {
-  return openRoute(DENY, {
-    counted: 'deny',
-    bodyBytesMax: SMALL_BODY_BYTES_MAX,
-    handle: (request) => deny(request, options),
-  });
-}
-
-async function deny({ exchange, body, nowMs }: RelayRequest, { engine, issuer }: DenyRouteOptions): Promise<Reply> {
+async function deny({ exchange, body, nowMs }: RelayRequest, { engine, issuer }: RelayParts): Promise<Reply> {
+  if (!issuer) throw new Error('invariant: a relay without an issuer has no such route');
   const contentType = exchange.head.headers.find(([name]) => name === 'content-type')?.[1];
   if (contentType?.split(';')[0]?.trim().toLowerCase() !== CONTENT_TYPE) {
     return problemReply('BAD_REQUEST', `send a security event token as ${CONTENT_TYPE}`);

@@ -1,11 +1,11 @@
 /** `GET /v2/relay/info`: who this relay is. It never fails because of its hop: `you` is simply absent. */
-import { type Operation, ok } from './operation.ts';
+import { type HostOperation, type RelayParts, ok } from './operation.ts';
 import { InfoResponse } from '../../protocol/responses.ts';
-import type { PublicKey } from '../../protocol/public-key.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 import type { Engine } from '../engine/engine.ts';
 import { jsonReply } from '../../http/replies.ts';
-import type { OptionalHopRoute } from './route.ts';
+import type { Reply } from '../../http/exchange.ts';
+import type { RelayRequest } from './route.ts';
 
 export const INFO = {
   listener: 'relay',
@@ -16,37 +16,25 @@ export const INFO = {
   summary: 'Says who the relay is, and with a good hop what it holds for the caller.',
   successes: [ok(InfoResponse, 'the identity of the relay')],
   problems: [],
-} as const satisfies Operation;
+  handle: info,
+} as const satisfies HostOperation;
 
-interface InfoRouteOptions {
-  engine: Engine;
-  relayPubkey: PublicKey;
-  /** The software version. */
-  version: string;
-  bodyBytesMax: number;
-}
-
-export function infoRoute({ engine, relayPubkey, version, bodyBytesMax }: InfoRouteOptions): OptionalHopRoute {
-  const { method, path, access } = INFO;
-  return {
-    method,
-    path,
-    access,
-    bodyBytesMax,
-    handle: async ({ nowMs }, caller) => {
-      // The members about the caller rest on its enrolment.
-      await engine.durable();
-      return jsonReply(200, {
-        v: 2,
-        relay_pubkey: relayPubkey,
-        epoch: engine.epoch,
-        limits: engine.settings.limits,
-        version,
-        now: nowMs,
-        ...(caller && { you: you(caller, engine) }),
-      });
-    },
-  };
+async function info(
+  { nowMs }: RelayRequest,
+  { engine, relayPubkey, version }: RelayParts,
+  caller: EnrolmentRow | undefined,
+): Promise<Reply> {
+  // The members about the caller rest on its enrolment.
+  await engine.durable();
+  return jsonReply(200, {
+    v: 2,
+    relay_pubkey: relayPubkey,
+    epoch: engine.epoch,
+    limits: engine.settings.limits,
+    version,
+    now: nowMs,
+    ...(caller && { you: you(caller, engine) }),
+  });
 }
 
 function you({ hostName, hostPubkey }: EnrolmentRow, engine: Engine): object {

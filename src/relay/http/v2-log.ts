@@ -2,28 +2,16 @@
  * `GET /v2/relay/log/...`: what the relay proves of its log. Checkpoints, links and consistency are public: they
  * show sizes and hashes. That an item is in the log is proven to its sender alone.
  */
-import { type Operation, ok } from './operation.ts';
+import { type HostOperation, type RelayParts, ok } from './operation.ts';
 import { CheckpointResponse, LogConsistencyResponse, LogProofResponse } from '../../protocol/responses.ts';
 import { LogConsistencyQuery, LogEpochQuery, LogProofQuery } from '../../protocol/parameters.ts';
 import { encodeBase64 } from '../../protocol/base64.ts';
-import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import { type ItemId, parseMessageId, parseReceiptId } from '../../protocol/names.ts';
 import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
-import type { Engine } from '../engine/engine.ts';
 import type { ProvenLeaf } from '../engine/log-proofs.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
-import {
-  type HopRelayRequest,
-  type HopRoute,
-  type OpenRoute,
-  type RelayRequest,
-  hopRoute,
-  openRoute,
-  isRepeated,
-  onlyParameter,
-  wholeNumber,
-} from './route.ts';
+import { type HopRelayRequest, type RelayRequest, isRepeated, onlyParameter, wholeNumber } from './route.ts';
 
 export const LOG_CHECKPOINT = {
   listener: 'relay',
@@ -36,7 +24,10 @@ export const LOG_CHECKPOINT = {
   query: LogEpochQuery,
   successes: [{ ...ok(CheckpointResponse, 'a signed note'), contentType: 'text/plain' }],
   problems: ['NOT_FOUND', 'RATE_LIMITED'],
-} as const satisfies Operation;
+  counted: 'log',
+  hasSmallBody: true,
+  handle: checkpoint,
+} as const satisfies HostOperation;
 
 export const LOG_LINK = {
   listener: 'relay',
@@ -48,7 +39,10 @@ export const LOG_LINK = {
   query: LogEpochQuery,
   successes: [ok(LogProofResponse, 'an inclusion proof of leaf 0')],
   problems: ['NOT_FOUND', 'RATE_LIMITED'],
-} as const satisfies Operation;
+  counted: 'log',
+  hasSmallBody: true,
+  handle: link,
+} as const satisfies HostOperation;
 
 export const LOG_CONSISTENCY = {
   listener: 'relay',
@@ -60,7 +54,10 @@ export const LOG_CONSISTENCY = {
   query: LogConsistencyQuery,
   successes: [ok(LogConsistencyResponse, 'a consistency proof')],
   problems: ['NOT_FOUND', 'RATE_LIMITED'],
-} as const satisfies Operation;
+  counted: 'log',
+  hasSmallBody: true,
+  handle: consistency,
+} as const satisfies HostOperation;
 
 export const LOG_PROOF = {
   listener: 'relay',
@@ -72,39 +69,23 @@ export const LOG_PROOF = {
   query: LogProofQuery,
   successes: [ok(LogProofResponse, 'an inclusion proof of the record')],
   problems: ['NOT_FOUND'],
-} as const satisfies Operation;
+  handle: proof,
+} as const satisfies HostOperation;
 
-interface LogRoutesOptions {
-  engine: Engine;
-  relayPubkey: PublicKey;
-  bodyBytesMax: number;
-}
-
-export function logRoutes(options: LogRoutesOptions): [OpenRoute, OpenRoute, OpenRoute, HopRoute] {
-  const { bodyBytesMax } = options;
-  const open = { counted: 'log', bodyBytesMax: SMALL_BODY_BYTES_MAX } as const;
-  return [
-    openRoute(LOG_CHECKPOINT, { ...open, handle: (request) => checkpoint(request, options) }),
-    openRoute(LOG_LINK, { ...open, handle: (request) => link(request, options) }),
-    openRoute(LOG_CONSISTENCY, { ...open, handle: (request) => consistency(request, options) }),
-    hopRoute(LOG_PROOF, { counted: undefined, bodyBytesMax, handle: (request) => proof(request, options) }),
-  ];
-}
-
-function checkpoint({ query }: RelayRequest, { engine }: LogRoutesOptions): Reply {
+function checkpoint({ query }: RelayRequest, { engine }: RelayParts): Reply {
   if (isRepeated(query, 'epoch')) return repeatedEpoch();
   const note = engine.log.checkpoint(onlyParameter(query, 'epoch'));
   if (note === undefined) return noEpoch();
   return { status: 200, headers: { 'content-type': 'text/plain; charset=utf-8' }, body: note };
 }
 
-function link({ query }: RelayRequest, { engine, relayPubkey }: LogRoutesOptions): Reply {
+function link({ query }: RelayRequest, { engine, relayPubkey }: RelayParts): Reply {
   if (isRepeated(query, 'epoch')) return repeatedEpoch();
   const proven = engine.log.link(onlyParameter(query, 'epoch'));
   return proven ? provenReply(proven, relayPubkey) : noEpoch();
 }
 
-function consistency({ query }: RelayRequest, { engine, relayPubkey }: LogRoutesOptions): Reply {
+function consistency({ query }: RelayRequest, { engine, relayPubkey }: RelayParts): Reply {
   if (isRepeated(query, 'epoch')) return repeatedEpoch();
   const from = wholeNumber(onlyParameter(query, 'from') ?? '');
   const to = wholeNumber(onlyParameter(query, 'to') ?? '');
@@ -117,7 +98,7 @@ function consistency({ query }: RelayRequest, { engine, relayPubkey }: LogRoutes
 }
 
 /** An unknown item, a forgotten one and that of another sender get one answer, to the byte. */
-async function proof({ query, caller }: HopRelayRequest, { engine, relayPubkey }: LogRoutesOptions): Promise<Reply> {
+async function proof({ query, caller }: HopRelayRequest, { engine, relayPubkey }: RelayParts): Promise<Reply> {
   const itemId = parseItemId(onlyParameter(query, 'item_id'));
   const target = parsePublicKey(onlyParameter(query, 'target'));
   if (!itemId || !target) return problemReply('BAD_REQUEST', 'item_id and target name a pushed item, percent-encoded');

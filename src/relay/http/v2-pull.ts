@@ -2,19 +2,18 @@
  * `GET /v2/relay/items`: hands over a page, held back until there is something when the caller waits; and
  * `POST /v2/relay/ack`: the caller has everything up to `through`.
  */
-import { type Operation, ok } from './operation.ts';
+import { type HostOperation, type RelayParts, ok } from './operation.ts';
 import { PullResponse, AckResponse } from '../../protocol/responses.ts';
 import { PullQuery } from '../../protocol/parameters.ts';
 import { WAIT_SECONDS_MAX } from '../../protocol/limits.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { isAdmitted } from '../auth/hop.ts';
-import type { Clock, Timers } from '../../lib/clock.ts';
-import type { Engine, Page } from '../engine/engine.ts';
+import type { Page } from '../engine/engine.ts';
 import type { Exchange, Reply } from '../../http/exchange.ts';
 import { type PageWriter, ItemsEncoder, type PageEncoder } from './page-writer.ts';
 import { problemReply, jsonReply } from '../../http/replies.ts';
-import { type HopRelayRequest, type HopRoute, type RouteResult, hopRoute, wholeNumber, refusalReply } from './route.ts';
+import { type HopRelayRequest, type RouteResult, wholeNumber, refusalReply } from './route.ts';
 import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
 import { AckRequest, parserOf } from '../../protocol/schemas.ts';
 
@@ -28,15 +27,8 @@ export const PULL = {
   query: PullQuery,
   successes: [ok(PullResponse, 'a page')],
   problems: ['EPOCH_CHANGED'],
-} as const satisfies Operation;
-
-interface PullRouteOptions {
-  engine: Engine;
-  clock: Clock;
-  timers: Timers;
-  pageWriter: PageWriter;
-  bodyBytesMax: number;
-}
+  handle: pull,
+} as const satisfies HostOperation;
 
 interface PullChoice {
   after: number;
@@ -45,17 +37,9 @@ interface PullChoice {
   waitS: number;
 }
 
-export function pullRoute(options: PullRouteOptions): HopRoute {
-  return hopRoute(PULL, {
-    counted: undefined,
-    bodyBytesMax: options.bodyBytesMax,
-    handle: (request) => pull(request, options),
-  });
-}
-
-async function pull(request: HopRelayRequest, options: PullRouteOptions): Promise<RouteResult> {
+async function pull(request: HopRelayRequest, parts: RelayParts): Promise<RouteResult> {
   const { query, caller, exchange } = request;
-  const { engine, clock, pageWriter } = options;
+  const { engine, clock, pageWriter } = parts;
   const parsed = parsePullQuery(query, engine.settings.limits.max_pull);
   if (typeof parsed === 'string') return problemReply('BAD_REQUEST', parsed);
   const { after, limit, epoch, waitS } = parsed;
@@ -64,7 +48,7 @@ async function pull(request: HopRelayRequest, options: PullRouteOptions): Promis
   if (changed) return changed;
   let page = await engine.page(hostPubkey, after, limit);
   if (page.rows.length === 0 && waitS > 0) {
-    await arrival(hostPubkey, page, waitS, exchange, options);
+    await arrival(hostPubkey, page, waitS, exchange, parts);
     // Revoked or rotated while it waited, or its token ended.
     const enrolment = engine.directory.get(hostPubkey);
     if (!enrolment || !isAdmitted(enrolment, clock.nowMs())) return problemReply('NOT_ENROLLED', 'not enrolled');
@@ -96,7 +80,7 @@ function arrival(
   { headSeq, epoch }: Page,
   waitS: number,
   exchange: Exchange,
-  { engine, timers }: PullRouteOptions,
+  { engine, timers }: RelayParts,
 ): Promise<void> {
   return new Promise((resolve) => {
     // What happened between the page and here is not waited for.
@@ -142,23 +126,18 @@ export const ACK = {
   request: { schema: AckRequest },
   successes: [ok(AckResponse, 'what is acked')],
   problems: ['BAD_ACK', 'EPOCH_CHANGED'],
-} as const satisfies Operation;
+  handle: ack,
+} as const satisfies HostOperation;
 
 const parseAck = parserOf(AckRequest);
 
-export function ackRoute({ engine, bodyBytesMax }: { engine: Engine; bodyBytesMax: number }): HopRoute {
-  return hopRoute(ACK, {
-    counted: undefined,
-    bodyBytesMax,
-    handle: async ({ body, caller, nowMs }) => {
-      const parsed = parseAck(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
-      if (!parsed) return problemReply('BAD_REQUEST', 'send {epoch, through}: a text and a sequence number');
-      const { epoch, through } = parsed;
-      const targetPubkey = caller.hostPubkey;
-      const outcome = await engine.ack({ type: 'AckItems', targetPubkey, epoch: epoch as Epoch, through, nowMs });
-      if (outcome.type === 'Refusal') return refusalReply(outcome);
-      const { ackedThrough, deleted, headSeq } = outcome;
-      return jsonReply(200, { acked_through: ackedThrough, deleted, head_seq: headSeq });
-    },
-  });
+async function ack({ body, caller, nowMs }: HopRelayRequest, { engine }: RelayParts): Promise<Reply> {
+  const parsed = parseAck(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
+  if (!parsed) return problemReply('BAD_REQUEST', 'send {epoch, through}: a text and a sequence number');
+  const { epoch, through } = parsed;
+  const targetPubkey = caller.hostPubkey;
+  const outcome = await engine.ack({ type: 'AckItems', targetPubkey, epoch: epoch as Epoch, through, nowMs });
+  if (outcome.type === 'Refusal') return refusalReply(outcome);
+  const { ackedThrough, deleted, headSeq } = outcome;
+  return jsonReply(200, { acked_through: ackedThrough, deleted, head_seq: headSeq });
 }

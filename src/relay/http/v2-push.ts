@@ -1,5 +1,5 @@
 /** `POST /v2/relay/items`: what a sender asks the relay to keep, item by item. */
-import { type Operation, ok } from './operation.ts';
+import { type HostOperation, type RelayParts, ok } from './operation.ts';
 import { PushResponse } from '../../protocol/responses.ts';
 import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
 import { canonicalJson } from '../../protocol/canonical-json.ts';
@@ -16,7 +16,7 @@ import type { Engine } from '../engine/engine.ts';
 import { TimeSlice } from '../engine/time-slice.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { problemReply } from '../../http/replies.ts';
-import { type HopRelayRequest, type HopRoute, hopRoute, refusalReply } from './route.ts';
+import { type HopRelayRequest, refusalReply } from './route.ts';
 
 export const PUSH = {
   listener: 'relay',
@@ -28,39 +28,25 @@ export const PUSH = {
   request: { schema: WellFormedPush },
   successes: [ok(PushResponse, 'what became of each item')],
   problems: ['RATE_LIMITED'],
-} as const satisfies Operation;
-
-interface PushRouteOptions {
-  engine: Engine;
-  signer: Signer;
-  newEpoch: () => Epoch;
-  monotonicMs: () => number;
-  bodyBytesMax: number;
-}
+  counted: 'push',
+  fillsDisk: true,
+  handle: push,
+} as const satisfies HostOperation;
 
 const parsePush = parserOf(PushRequest);
-
-export function pushRoute(options: PushRouteOptions): HopRoute {
-  return hopRoute(PUSH, {
-    counted: 'push',
-    fillsDisk: true,
-    bodyBytesMax: options.bodyBytesMax,
-    handle: (request) => push(request, options),
-  });
-}
 
 /** One element of the request: a command, or the item's id when it is malformed. */
 type Parsed = PushItem | { type: 'Malformed'; itemId: string | null };
 
-async function push({ body, caller, nowMs }: HopRelayRequest, options: PushRouteOptions): Promise<Reply> {
-  const { engine, monotonicMs } = options;
+async function push({ body, caller, nowMs }: HopRelayRequest, parts: RelayParts): Promise<Reply> {
+  const { engine, monotonicMs } = parts;
   const { max_batch: batchMax, max_targets: targetsMax, max_item_bytes: itemBytesMax } = engine.settings.limits;
   const values = parsePush(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS))?.items;
   if (!values) return problemReply('BAD_REQUEST', 'send {items: [...]}');
   if (values.length > batchMax) return problemReply('BAD_REQUEST', `a request may hold ${batchMax} items`);
   const slice = new TimeSlice(monotonicMs);
   const parsed: Parsed[] = [];
-  const freshEpoch = options.newEpoch();
+  const freshEpoch = parts.newEpoch();
   for (const value of values) {
     if (slice.isOver) await slice.pause();
     const item = parsePushedItem(value, { targetsMax, itemBytesMax });
@@ -78,7 +64,7 @@ async function push({ body, caller, nowMs }: HopRelayRequest, options: PushRoute
   const commands = parsed.filter((one) => one.type === 'PushItem');
   engine.noteUnread('malformed', parsed.length - commands.length);
   const pushed = await engine.push(commands, (outcomes, epoch) =>
-    answer(parsed, outcomes, epoch, caller.hostPubkey, options),
+    answer(parsed, outcomes, epoch, caller.hostPubkey, parts),
   );
   return pushed.type === 'Refusal' ? refusalReply(pushed) : pushed.answer;
 }
@@ -107,7 +93,7 @@ async function answer(
   outcomes: readonly PushOutcome[],
   epoch: Epoch,
   sender: PublicKey,
-  { signer, monotonicMs }: PushRouteOptions,
+  { signer, monotonicMs }: RelayParts,
 ): Promise<Reply> {
   const slice = new TimeSlice(monotonicMs);
   const results: Promise<string>[] = [];

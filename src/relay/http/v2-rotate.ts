@@ -2,29 +2,16 @@
  * `POST /v2/relay/rotate`: a host goes on under a new key. The record is signed by both, and needs no hop.
  * `GET /v2/relay/rotation?key=`: that record, for hosts that know only the old key. The relay vouches for nothing of it.
  */
-import { type Operation, ok } from './operation.ts';
+import { type HostOperation, type RelayParts, ok } from './operation.ts';
 import { RotateResponse, RotationShown } from '../../protocol/responses.ts';
 import { RotationQuery } from '../../protocol/parameters.ts';
 import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
 import { canonicalJson } from '../../protocol/canonical-json.ts';
-import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import { parsePublicKey } from '../../protocol/public-key.ts';
 import { RotateRequest, parserOf } from '../../protocol/schemas.ts';
-import type { InspectedKeys } from '../auth/inspected-keys.ts';
-import type { Engine } from '../engine/engine.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
-import {
-  type HopRelayRequest,
-  type HopRoute,
-  type OpenRoute,
-  type RelayRequest,
-  hopRoute,
-  openRoute,
-  onlyParameter,
-  refusalReply,
-  unacceptablePoint,
-} from './route.ts';
+import { type HopRelayRequest, type RelayRequest, onlyParameter, refusalReply, unacceptablePoint } from './route.ts';
 import { isDocumentSigned } from '../../protocol/signed-document.ts';
 
 export const ROTATE = {
@@ -37,7 +24,10 @@ export const ROTATE = {
   request: { schema: RotateRequest },
   successes: [ok(RotateResponse, 'the new key stands for the host; a repeat moves nothing')],
   problems: ['IAT_IN_FUTURE', 'NOT_ENROLLED', 'BAD_SIGNATURE', 'ENROL_REFUSED', 'RATE_LIMITED'],
-} as const satisfies Operation;
+  counted: 'rotate',
+  hasSmallBody: true,
+  handle: rotate,
+} as const satisfies HostOperation;
 
 export const ROTATION = {
   listener: 'relay',
@@ -49,24 +39,12 @@ export const ROTATION = {
   query: RotationQuery,
   successes: [ok(RotationShown, 'what the host signed')],
   problems: [],
-} as const satisfies Operation;
-
-interface RotateRouteOptions {
-  engine: Engine;
-  keys: InspectedKeys;
-}
+  handle: showRotation,
+} as const satisfies HostOperation;
 
 const parseRotate = parserOf(RotateRequest);
 
-export function rotateRoute(options: RotateRouteOptions): OpenRoute {
-  return openRoute(ROTATE, {
-    counted: 'rotate',
-    bodyBytesMax: SMALL_BODY_BYTES_MAX,
-    handle: (request) => rotate(request, options),
-  });
-}
-
-async function rotate({ body, nowMs }: RelayRequest, { engine, keys }: RotateRouteOptions): Promise<Reply> {
+async function rotate({ body, nowMs }: RelayRequest, { engine, keys }: RelayParts): Promise<Reply> {
   const parsed = parseRotate(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
   const oldPubkey = parsePublicKey(parsed?.rotation.rec.old_pubkey);
   const newPubkey = parsePublicKey(parsed?.rotation.rec.new_pubkey);
@@ -94,15 +72,7 @@ async function rotate({ body, nowMs }: RelayRequest, { engine, keys }: RotateRou
 }
 
 /** One record a request: its `new_pubkey` asks for the next. */
-export function rotationRoute({ engine, bodyBytesMax }: { engine: Engine; bodyBytesMax: number }): HopRoute {
-  return hopRoute(ROTATION, {
-    counted: undefined,
-    bodyBytesMax,
-    handle: (request) => showRotation(request, engine),
-  });
-}
-
-async function showRotation({ query }: HopRelayRequest, engine: Engine): Promise<Reply> {
+async function showRotation({ query }: HopRelayRequest, { engine }: RelayParts): Promise<Reply> {
   const key = parsePublicKey(onlyParameter(query, 'key'));
   if (!key) return problemReply('BAD_REQUEST', 'key is the percent-encoded base64 of a host key');
   const row = await engine.rotation(key);

@@ -1,15 +1,13 @@
 /** `POST /v2/relay/senders`: whose mail the caller takes from now on. */
-import { type Operation, ok } from './operation.ts';
+import { type HostOperation, type RelayParts, ok } from './operation.ts';
 import { SendersResponse } from '../../protocol/responses.ts';
 import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
 import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
 import { SendersRequest, parserOf } from '../../protocol/schemas.ts';
-import type { InspectedKeys } from '../auth/inspected-keys.ts';
-import type { Engine } from '../engine/engine.ts';
 import { TimeSlice } from '../engine/time-slice.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
-import { type HopRelayRequest, type HopRoute, hopRoute, refusalReply } from './route.ts';
+import { type HopRelayRequest, refusalReply } from './route.ts';
 import { isDocumentSigned } from '../../protocol/signed-document.ts';
 
 export const PUBLISH_SENDERS = {
@@ -22,35 +20,22 @@ export const PUBLISH_SENDERS = {
   request: { schema: SendersRequest },
   successes: [ok(SendersResponse, 'the list is in force')],
   problems: ['IAT_IN_FUTURE', 'KEY_MISMATCH', 'STALE_LIST', 'RATE_LIMITED'],
-} as const satisfies Operation;
-
-interface SendersRouteOptions {
-  engine: Engine;
-  keys: InspectedKeys;
-  monotonicMs: () => number;
-  bodyBytesMax: number;
-}
+  counted: 'senders',
+  fillsDisk: true,
+  handle: publish,
+} as const satisfies HostOperation;
 
 const parseSenders = parserOf(SendersRequest);
 
-export function sendersRoute(options: SendersRouteOptions): HopRoute {
-  return hopRoute(PUBLISH_SENDERS, {
-    counted: 'senders',
-    fillsDisk: true,
-    bodyBytesMax: options.bodyBytesMax,
-    handle: (request) => publish(request, options),
-  });
-}
-
-async function publish({ body, caller, nowMs }: HopRelayRequest, options: SendersRouteOptions): Promise<Reply> {
-  const { engine } = options;
+async function publish({ body, caller, nowMs }: HopRelayRequest, parts: RelayParts): Promise<Reply> {
+  const { engine } = parts;
   const parsed = parseSenders(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
   const hostPubkey = parsePublicKey(parsed?.list.host_pubkey);
   if (!parsed || !hostPubkey) return problemReply('BAD_REQUEST', 'send {list, sig} as the protocol describes them');
   const { list, sig } = parsed;
   if (hostPubkey !== caller.hostPubkey) return problemReply('KEY_MISMATCH', 'the list names another host key');
   if (!isDocumentSigned(hostPubkey, list, sig)) return problemReply('BAD_SIGNATURE', 'sig does not cover the list');
-  const senders = await acceptableKeys(list.senders, options);
+  const senders = await acceptableKeys(list.senders, parts);
   if (!senders) return problemReply('BAD_REQUEST', 'the list holds a key that is no acceptable Ed25519 point');
   // The caller was rotated or revoked while the keys were inspected: a list under the old key would be lost.
   if (engine.directory.get(hostPubkey)?.revokedAtMs !== null) return problemReply('NOT_ENROLLED', 'not enrolled');
@@ -64,7 +49,7 @@ async function publish({ body, caller, nowMs }: HopRelayRequest, options: Sender
 /** The keys, or `undefined` when one is none. */
 async function acceptableKeys(
   texts: readonly string[],
-  { keys: inspected, monotonicMs }: SendersRouteOptions,
+  { keys: inspected, monotonicMs }: RelayParts,
 ): Promise<PublicKey[] | undefined> {
   const slice = new TimeSlice(monotonicMs);
   const keys = new Set<PublicKey>();

@@ -2,13 +2,15 @@ import { Ajv2020 } from 'ajv/dist/2020.js';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import { describe, expect, test } from 'vitest';
 import { type PushedItem, parsePushedItem } from '../../../../src/protocol/items.ts';
-import { DEFAULT_LIMITS } from '../../../../src/protocol/limits.ts';
+import { DEFAULT_LIMITS, SMALL_BODY_BYTES_MAX } from '../../../../src/protocol/limits.ts';
 import { PROBLEMS, type ProblemCode, problemDocument } from '../../../../src/protocol/problem.ts';
 import { problemSchema } from '../../../../src/protocol/problem-schemas.ts';
 import { LimitsShape } from '../../../../src/protocol/responses.ts';
 import { WellFormedPush, parserOf } from '../../../../src/protocol/schemas.ts';
 import { openApiDocument } from '../../../../src/relay/http/openapi.ts';
-import { OPERATIONS, describedOperations } from '../../../../src/relay/operations.ts';
+import { OPERATIONS } from '../../../../src/relay/host-api.ts';
+import { type RelayParts, routeOf } from '../../../../src/relay/http/operation.ts';
+import { RELAY_OPERATIONS } from '../../../../src/relay/http/operations.ts';
 import { alice, bob } from '../../../support/hosts.ts';
 import { envelopeWire, itemTo, receiptId } from '../../../support/mail.ts';
 
@@ -109,22 +111,25 @@ describe('the OpenAPI document', () => {
   });
 });
 
-describe('the routes of a relay', () => {
-  const ack = { method: 'POST', path: '/v2/relay/ack', access: 'hop' } as const;
+describe('the route of an operation', () => {
+  const parts = { bodyBytesMax: 12_345 } as RelayParts;
 
-  test('are described one for one, and the operator has its own', () => {
-    const ofOperator = OPERATIONS.filter(({ listener }) => listener === 'operator').map(({ id }) => id);
-    expect(describedOperations([ack]).map(({ id }) => id)).toEqual(['ack', ...ofOperator]);
+  test.each(RELAY_OPERATIONS)('$id has its method, path, access and largest body', (operation) => {
+    const { method, path, access, hasSmallBody } = operation;
+    expect(routeOf(operation, parts)).toMatchObject({
+      method,
+      path,
+      access: access.startsWith('hop') ? 'hop' : access,
+      bodyBytesMax: hasSmallBody ? SMALL_BODY_BYTES_MAX : 12_345,
+    });
   });
 
-  test.each([
-    ['another path', { ...ack, path: '/v2/relay/forgotten' }],
-    ['another method', { ...ack, method: 'GET' }],
-    ['another access', { ...ack, access: 'open' }],
-    ['a path of the operator', { method: 'GET', path: '/livez', access: 'open' }],
-  ] as const)('with %s are not described, and the relay does not start', (_what, route) => {
-    expect(() => describedOperations([route])).toThrow('invariant');
-  });
+  test.each(RELAY_OPERATIONS.filter(({ access }) => access.startsWith('hop')))(
+    '$id finds callers by name in the earlier protocol alone',
+    ({ path, access }) => {
+      expect(access).toBe(path.startsWith('/v1/') ? 'hop by key or name' : 'hop by key');
+    },
+  );
 });
 
 describe('schemas beside code', () => {
