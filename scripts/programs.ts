@@ -1,0 +1,67 @@
+/**
+ * `npm run programs`: Poste with the real programs that run agents. They are installed from npm into a cache folder and
+ * run in a room of their own (programs/namespace.ts), against a model by script. docs/testing.md says more.
+ *
+ *     npm run programs                                    everything
+ *     npm run programs -- --only claude                   the scenarios whose name contains this
+ *     npm run programs -- --version claude=2.1.331        another version
+ *     npm run programs -- --list                          only their names
+ */
+import { spawnSync } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { installed, isProgramName, PROGRAM_NAMES, type ProgramName, type Versions } from './programs/installs.ts';
+import { INSIDE, roomFault, runInside } from './programs/namespace.ts';
+import { fullName, runScenarios } from './programs/run-scenarios.ts';
+import { CLAUDE_SCENARIOS } from './programs/claude-scenarios.ts';
+import type { Programs } from './programs/world.ts';
+
+const SCENARIOS = [...CLAUDE_SCENARIOS];
+
+const { values } = parseArgs({
+  options: {
+    only: { type: 'string', multiple: true, default: [] },
+    version: { type: 'string', multiple: true, default: [] },
+    list: { type: 'boolean', default: false },
+  },
+});
+
+const chosen = SCENARIOS.filter(
+  (scenario) => values.only.length === 0 || values.only.some((part) => fullName(scenario).includes(part)),
+);
+const wanted = PROGRAM_NAMES.filter((name) => chosen.some(({ programs }) => programs.includes(name)));
+
+function versions(): Versions {
+  const pairs = values.version.map((text): [ProgramName, string] => {
+    const [name = '', version = ''] = text.split('=');
+    if (!isProgramName(name) || version === '')
+      throw new Error(`--version takes ${PROGRAM_NAMES.join('|')}=<version>, not ${text}`);
+    return [name, version];
+  });
+  return Object.fromEntries(pairs);
+}
+
+async function programs(): Promise<Programs> {
+  const found: Partial<Record<ProgramName, Awaited<ReturnType<typeof installed>>>> = {};
+  for (const name of wanted) found[name] = await installed(name, versions());
+  return found;
+}
+
+/** Outside: what can be missing, the installations, and then the same again inside. */
+async function outside(): Promise<number> {
+  if (chosen.length === 0) throw new Error('no scenario has such a name; --list shows them');
+  if (spawnSync('tmux', ['-V']).status !== 0) throw new Error('this needs tmux');
+  const fault = roomFault();
+  if (fault !== undefined) throw new Error(fault);
+  for (const { title, version } of Object.values(await programs())) console.log(`${title} ${version}`);
+  console.log('');
+  return runInside(fileURLToPath(import.meta.url), process.argv.slice(2));
+}
+
+if (values.list) {
+  for (const scenario of chosen) console.log(fullName(scenario));
+} else if (process.env[INSIDE] === '1') {
+  process.exit((await runScenarios(chosen, await programs())) ? 0 : 1);
+} else {
+  process.exitCode = await outside();
+}
