@@ -8,9 +8,7 @@ import type { LostItems } from './engine/lost-items.ts';
 import { Handler, type HandlerOptions } from './http/handler.ts';
 import type { OpenApiDocument } from './http/openapi.ts';
 import type { DiskGuard } from './jobs/disk-guard.ts';
-import { backupRoute } from './operator/backup.ts';
-import { consoleRoute, epochRoute, inviteRoutes } from './operator/control-routes.ts';
-import { hostRoutes } from './operator/hosts.ts';
+import { controlRoutes } from './operator/control-routes.ts';
 import { OperatorServer } from './operator/operator-server.ts';
 import { listenControl } from './operator/socket.ts';
 import type { RelayOptions } from './options.ts';
@@ -52,13 +50,15 @@ export async function startOperator(parts: OperatorOptions): Promise<Operator> {
   const started = await startListener(parts, () => streamedBackupMs);
   const handler = new Handler({
     ...shared,
-    routes: [
-      ...hostRoutes({ engine, monotonicMs: () => clock.monotonicMs() }),
-      ...inviteRoutes({ engine, randomBytes }),
-      consoleRoute({ clock, operator: () => started?.operator }),
-      backupRoute({ engine, lostItems, version, taken: (atMs) => void (streamedBackupMs = atMs) }),
-      epochRoute({ engine, randomBytes }),
-    ],
+    routes: controlRoutes({
+      engine,
+      clock,
+      randomBytes,
+      version,
+      lostItems,
+      backupTaken: (atMs) => void (streamedBackupMs = atMs),
+      operator: () => started?.operator,
+    }),
     finished: (request) => log.info(request, 'local request'),
   });
   return { adminPort: started?.port, notices: await startControl(services, options.storeDir, handler) };

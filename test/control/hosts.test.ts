@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { ControlClient } from '../../src/cli/relay/control-client.ts';
 import { displayFingerprint, hostFingerprint } from '../../src/protocol/public-key.ts';
-import type { HostDocument } from '../../src/relay/operator/documents.ts';
+import type { FoundHostDocument, HostDocument, RevokedHostDocument } from '../../src/relay/operator/documents.ts';
 import { ADAPTERS, FIRST_ADAPTER } from '../support/adapters.ts';
 import { accountEnrolOf, enrolOf, rotateOf } from '../support/commands.ts';
 import { hostDocumentOf } from '../support/host-documents.ts';
@@ -118,8 +118,8 @@ describe('GET /v1/hosts/find', () => {
     for (const host of crowd) await relay.relay.engine.admissions.enrol(enrolOf(host));
     const found = find(relay, 'alice');
     await expect(found).rejects.toThrow('25 hosts carry this name');
-    const { details } = await found.catch((error: unknown) => error as { details: { fingerprints: string[] } });
-    expect((details as { fingerprints: string[] }).fingerprints).toHaveLength(20);
+    const twenty: unknown = expect.objectContaining({ length: 20 });
+    await expect(found).rejects.toMatchObject({ details: { fingerprints: twenty } });
   });
 
   test.each([
@@ -219,14 +219,14 @@ function byKey(documents: readonly HostDocument[]): HostDocument[] {
 }
 
 async function sortedHosts(relay: HttpRelay): Promise<HostDocument[]> {
-  return byKey((await new ControlClient(relay.folder).list('/v1/hosts')) as unknown as HostDocument[]);
+  return byKey(await new ControlClient(relay.folder).list('/v1/hosts'));
 }
 
-function find(relay: HttpRelay, host: string): Promise<Record<string, unknown>> {
+function find(relay: HttpRelay, host: string): Promise<FoundHostDocument> {
   return new ControlClient(relay.folder).get(`/v1/hosts/find?${new URLSearchParams({ host }).toString()}`);
 }
 
-function revoke(relay: HttpRelay, host: string): Promise<Record<string, unknown>> {
+function revoke(relay: HttpRelay, host: string): Promise<RevokedHostDocument> {
   return new ControlClient(relay.folder).post('/v1/hosts/revoke', { host });
 }
 

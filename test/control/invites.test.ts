@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { ControlClient } from '../../src/cli/relay/control-client.ts';
+import type { IssuedInviteDocument } from '../../src/relay/operator/documents.ts';
 import { INVITES_MAX } from '../../src/relay/core/decide-admission.ts';
 import { FIRST_ADAPTER } from '../support/adapters.ts';
 import { enrolHost } from '../support/enrolments.ts';
@@ -24,8 +25,8 @@ test('a token is said once; what is kept is the hash of its text', async () => {
     expires_at: issuedAtMs + HOUR_MS,
     admission: 'invite',
   });
-  const token = String(answer['token']);
-  expect((await issue(relay))['token']).not.toBe(token);
+  const token = answer.token;
+  expect((await issue(relay)).token).not.toBe(token);
   await relay.stop();
   const { events, rows } = await relay.stored();
   expect(events.find(({ type }) => type === 'InviteIssued')).toEqual({
@@ -95,6 +96,6 @@ test('too many open invites are refused for the time being', async () => {
   await expect.poll(() => issue(relay).catch(() => undefined)).toBeDefined();
 });
 
-function issue(relay: HttpRelay, changes: object = {}): Promise<Record<string, unknown>> {
+function issue(relay: HttpRelay, changes: object = {}): Promise<IssuedInviteDocument> {
   return new ControlClient(relay.folder).post('/v1/invites', { label: '', lifetime_ms: HOUR_MS, ...changes });
 }

@@ -8,7 +8,7 @@ const SAMPLE_MS = 2_000;
 
 /** The one-time URL that `poste relay console` prints. */
 export async function consoleUrl(relay: HttpRelay): Promise<string> {
-  return String((await new ControlClient(relay.folder).post('/v1/console', {}))['url']);
+  return (await new ControlClient(relay.folder).post('/v1/console', {})).url;
 }
 
 /** Two seconds pass: the relay takes a sample and sends it. */

@@ -17,7 +17,7 @@ export function ownHost(relay: HttpRelay): string {
 /** The token in the link that `poste relay console` prints. */
 export async function consoleToken(relay: HttpRelay): Promise<string> {
   const { url } = await new ControlClient(relay.folder).post('/v1/console', {});
-  return String(url).replace(/^.*#token=/, '');
+  return url.replace(/^.*#token=/, '');
 }
 
 /** A request with `headers` over those of the page; one that is `''` is left out. */

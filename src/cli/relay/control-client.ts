@@ -8,6 +8,7 @@ import { existsSync } from 'node:fs';
 import type { IncomingHttpHeaders } from 'node:http';
 import { resolve } from 'node:path';
 import { isObject } from '../../protocol/items.ts';
+import type { ControlRequests } from '../../relay/operator/documents.ts';
 import { controlSocketFault, controlSocketPath } from '../../relay/operator/socket.ts';
 import { type Answer, SocketRequestFailed, socketRequest } from '../../lib/socket-request.ts';
 import { CommandFailed, exitOfStatus } from '../lib/exit.ts';
@@ -19,6 +20,13 @@ const SILENCE_MS = 30_000;
 const DOCUMENT_CHARACTERS_MAX = 1 << 20;
 
 type Document = Record<string, unknown>;
+
+/** The document that answers a request, as the table of requests has it. */
+type AnswerTo<Request extends string> = Request extends `${infer Path}?${string}`
+  ? AnswerTo<Path>
+  : Request extends keyof ControlRequests
+    ? ControlRequests[Request]
+    : Document;
 
 /** The relay that runs on the store which `--store-dir` names. */
 export function relayOf({ storeDir }: StoreDirFlags): ControlClient {
@@ -35,23 +43,23 @@ export class ControlClient {
   }
 
   /** Throws `CommandFailed`. */
-  get(target: string): Promise<Document> {
+  get<T extends string>(target: T): Promise<AnswerTo<`GET ${T}`>> {
     return this.#answer('GET', target, undefined);
   }
 
   /** Throws `CommandFailed`. */
-  post(target: string, body: object): Promise<Document> {
+  post<T extends string>(target: T, body: object): Promise<AnswerTo<`POST ${T}`>> {
     return this.#answer('POST', target, body);
   }
 
   /** The complete list. Throws `CommandFailed`, also when the list breaks off. */
-  async list(target: string): Promise<Document[]> {
+  async list<T extends string>(target: T): Promise<AnswerTo<`GET ${T}`>[]> {
     const documents: Document[] = [];
     const answer = await this.#success('GET', target, undefined);
     await this.#orFailed(async () => {
       for await (const line of answer.lines()) documents.push(this.#parsed(line));
     });
-    return documents;
+    return documents as AnswerTo<`GET ${T}`>[];
   }
 
   /** The headers of a reply, and its bytes as they arrive. Reading throws `CommandFailed` when they break off. */
@@ -63,8 +71,8 @@ export class ControlClient {
     return { headers: answer.headers, chunks: this.#chunks(answer) };
   }
 
-  async #answer(method: string, target: string, body: object | undefined): Promise<Document> {
-    return this.#document(await this.#success(method, target, body));
+  async #answer<A>(method: string, target: string, body: object | undefined): Promise<A> {
+    return (await this.#document(await this.#success(method, target, body))) as A;
   }
 
   /** The answer, when it is a success. */

@@ -5,14 +5,7 @@ import { Command, Option } from 'commander';
 import { foldHostName } from '../../protocol/names.ts';
 import { printable } from '../../protocol/printable.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
-import type {
-  ConsoleUrlDocument,
-  FoundHostDocument,
-  HostDocument,
-  InviteDocument,
-  IssuedInviteDocument,
-  RevokedHostDocument,
-} from '../../relay/operator/documents.ts';
+import type { HostDocument, InviteDocument, RevokedHostDocument } from '../../relay/operator/documents.ts';
 import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { type Column, jsonLine, table, formatTime } from '../lib/format.ts';
@@ -49,7 +42,7 @@ export function relayHostsCommand(context: CommandContext): Command {
 }
 
 async function listHosts(context: CommandContext, flags: HostsFlags): Promise<void> {
-  const all = (await relayOf(flags).list('/v1/hosts')) as unknown as HostDocument[];
+  const all = await relayOf(flags).list('/v1/hosts');
   const chosen = chosenHosts(all, filterOf(flags));
   if (flags.json) context.stdout.write(jsonLine({ hosts: chosen }));
   else if (chosen.length > 0) context.stdout.write(hostTable(chosen));
@@ -174,7 +167,7 @@ export function relayAdmitCommand(context: CommandContext): Command {
 
 async function admit(context: CommandContext, flags: AdmitFlags): Promise<void> {
   const request = { label: flags.label, lifetime_ms: flags.expires };
-  const invite = (await relayOf(flags).post('/v1/invites', request)) as unknown as IssuedInviteDocument;
+  const invite = await relayOf(flags).post('/v1/invites', request);
   if (flags.json) context.stdout.write(jsonLine(invite));
   else context.stdout.write(`${invite.token}\n`);
   if (flags.json) return;
@@ -191,7 +184,7 @@ const INVITE_COLUMNS: readonly Column<InviteDocument>[] = [
 ];
 
 async function listInvites(context: CommandContext, flags: AdmitFlags): Promise<void> {
-  const open = (await relayOf(flags).list('/v1/invites')) as unknown as InviteDocument[];
+  const open = await relayOf(flags).list('/v1/invites');
   const invites = open.toSorted((a, b) => a.expires_at - b.expires_at || a.issued_at - b.issued_at);
   if (flags.json) context.stdout.write(jsonLine({ invites }));
   else if (invites.length > 0) context.stdout.write(table(INVITE_COLUMNS, invites));
@@ -224,14 +217,14 @@ export function relayRevokeCommand(context: CommandContext): Command {
 async function revoke(context: CommandContext, reference: string, flags: RevokeFlags): Promise<void> {
   requireConfirmation(context, { yes: flags.yes, stake: 'a revocation cannot be undone' });
   const relay = relayOf(flags);
-  const found = (await relay.get(`/v1/hosts/find?${new URLSearchParams({ host: reference }).toString()}`)) as unknown;
-  const { host, is_former_key } = found as FoundHostDocument;
+  const query = new URLSearchParams({ host: reference }).toString();
+  const { host, is_former_key } = await relay.get(`/v1/hosts/find?${query}`);
   if (is_former_key) context.stderr.write(`That is a former key of ${described(host)}.\n`);
   if (!flags.yes && host.revoked_at === null) {
     await confirm(`Revoke ${described(host)}? It can never enrol again under this key.`, terminalOf(context));
   }
   // By its key: another host may have taken the name since.
-  const answer = (await relay.post('/v1/hosts/revoke', { host: host.host_pubkey })) as unknown as RevokedHostDocument;
+  const answer = await relay.post('/v1/hosts/revoke', { host: host.host_pubkey });
   if (flags.json) context.stdout.write(jsonLine(answer));
   else context.stdout.write(revokedText(answer));
 }
@@ -268,7 +261,7 @@ export function relayConsoleCommand(context: CommandContext): Command {
 }
 
 async function openConsole(context: CommandContext, flags: ConsoleFlags): Promise<void> {
-  const issued = (await relayOf(flags).post('/v1/console', {})) as unknown as ConsoleUrlDocument;
+  const issued = await relayOf(flags).post('/v1/console', {});
   context.stdout.write(flags.json ? jsonLine(issued) : `${issued.url}\n`);
   if (!flags.json) context.stderr.write('The URL opens the console once, within a minute.\n');
 }

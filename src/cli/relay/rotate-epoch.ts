@@ -50,7 +50,7 @@ async function rotateEpoch(context: CommandContext, flags: RotateEpochFlags): Pr
 /** `undefined` when no relay answers. */
 async function ofRunning(flags: RotateEpochFlags): Promise<EpochDocument | undefined> {
   try {
-    return (await relayOf(flags).post('/v1/epoch', {})) as unknown as EpochDocument;
+    return await relayOf(flags).post('/v1/epoch', {});
   } catch (error) {
     // A process that runs but does not answer holds the lock of the store.
     const { code } = error as CommandFailed;

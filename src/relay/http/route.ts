@@ -54,7 +54,7 @@ interface OptionalHopRoute extends RouteBase {
 }
 
 /** Only an enrolled host may call it. */
-export interface HopRoute extends RouteBase {
+interface HopRoute extends RouteBase {
   access: 'hop';
   counted: CountedForHosts | undefined;
   handle: (request: HopRelayRequest) => RouteResult | Promise<RouteResult>;

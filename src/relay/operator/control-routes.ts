@@ -1,8 +1,8 @@
 /**
- * The small routes of the control socket: invites, a new epoch, a link into the console. An invite's token is made here,
- * and the relay keeps only its hash.
+ * The control socket's requests, each beside what answers it: a request of `ControlRequests` without a handler does not
+ * compile, nor does a handler without a request.
  */
-import type { Reply } from '../../http/exchange.ts';
+import type { Exchange, Reply } from '../../http/exchange.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
 import type { Clock, RandomBytes } from '../../lib/clock.ts';
 import { parseJsonBounded, REQUEST_JSON_BOUNDS } from '../../protocol/bounded-json.ts';
@@ -11,44 +11,68 @@ import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../../protocol/epoch.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import { isPrintable } from '../../protocol/printable.ts';
 import { parserOf } from '../../protocol/schemas.ts';
+import { backupOf } from '../backup/backup.ts';
 import type { Engine } from '../engine/engine.ts';
+import type { LostItems } from '../engine/lost-items.ts';
 import { type OpenRoute, type RelayRequest, refusalReply } from '../http/route.ts';
 import {
+  BACKUP_BYTES_ABOUT,
   type ConsoleUrlDocument,
+  type ControlRequests,
   type EpochDocument,
   type InviteDocument,
   InviteRequest,
   type IssuedInviteDocument,
 } from './documents.ts';
-import { streamLines } from './ndjson.ts';
-import { controlProblem } from './problems.ts';
+import { allHosts, controlProblem, findOneHost, revokeHost } from './hosts.ts';
 
 const TOKEN_PREFIX = 'poste-invite-';
 const TOKEN_RANDOM_BYTES = 32;
+/** A snapshot holds on to what is deleted meanwhile. */
+const BACKUPS_AT_ONCE = 2;
 
-interface InviteRoutesOptions {
+interface ControlParts {
   engine: Engine;
+  clock: Clock;
   randomBytes: RandomBytes;
+  version: string;
+  /** Gets the damage that a backup finds. */
+  lostItems: LostItems;
+  /** Called when a backup was sent to its end. */
+  backupTaken: (atMs: number) => void;
+  /** The server of the console; `undefined` without an operator listener. */
+  operator: () => { consoleUrl(): { url: string; lifetimeMs: number } } | undefined;
+}
+
+type Handle = OpenRoute['handle'];
+
+export function controlRoutes(parts: ControlParts): OpenRoute[] {
+  const { engine, clock } = parts;
+  const handlers: Record<keyof ControlRequests, Handle> = {
+    'GET /v1/hosts': ({ exchange, id, nowMs }) =>
+      streamLines(
+        exchange,
+        id,
+        allHosts(engine, nowMs, () => clock.monotonicMs()),
+      ),
+    'GET /v1/hosts/find': (request) => findOneHost(request, engine),
+    'POST /v1/hosts/revoke': (request) => revokeHost(request, engine),
+    'GET /v1/invites': ({ exchange, id, nowMs }) => streamLines(exchange, id, openInvites(engine, nowMs)),
+    'POST /v1/invites': (request) => issue(request, parts),
+    'POST /v1/epoch': (request) => beginEpoch(request, parts),
+    'POST /v1/console': () => consoleUrl(parts),
+    'GET /v1/backup': fewAtOnce((request) => backUp(request, parts)),
+  };
+  return Object.entries(handlers).map(([request, handle]) => {
+    const [method, path] = request.split(' ') as [OpenRoute['method'], string];
+    return { method, path, access: 'open', counted: undefined, bodyBytesMax: SMALL_BODY_BYTES_MAX, handle };
+  });
 }
 
 const parseInvite = parserOf(InviteRequest);
 
-/** `POST /v1/invites` issues an invite, `GET /v1/invites` lists the open ones. */
-export function inviteRoutes(options: InviteRoutesOptions): OpenRoute[] {
-  const shared = { path: '/v1/invites', access: 'open', counted: undefined } as const;
-  const bodyBytesMax = SMALL_BODY_BYTES_MAX;
-  return [
-    { ...shared, bodyBytesMax, method: 'POST', handle: (request) => issue(request, options) },
-    {
-      ...shared,
-      bodyBytesMax,
-      method: 'GET',
-      handle: ({ exchange, id, nowMs }) => streamLines(exchange, id, openInvites(options.engine, nowMs)),
-    },
-  ];
-}
-
-async function issue({ body, nowMs }: RelayRequest, { engine, randomBytes }: InviteRoutesOptions): Promise<Reply> {
+/** The token is made here, and the relay keeps only its hash. */
+async function issue({ body, nowMs }: RelayRequest, { engine, randomBytes }: ControlParts): Promise<Reply> {
   const parsed = parseInvite(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
   if (!parsed || !isPrintable(parsed.label)) {
     return problemReply('BAD_REQUEST', 'send {label, lifetime_ms}: a short printable text, and 1 minute to 365 days');
@@ -75,52 +99,102 @@ async function* openInvites(engine: Engine, nowMs: number): AsyncGenerator<Invit
   yield rows.map((row) => ({ label: row.label, issued_at: row.issuedAtMs, expires_at: row.expiresAtMs }));
 }
 
-interface EpochRouteOptions {
-  engine: Engine;
-  randomBytes: RandomBytes;
+/** After a restore that other software made. */
+async function beginEpoch({ nowMs }: RelayRequest, { engine, randomBytes }: ControlParts): Promise<Reply> {
+  const epoch = epochFromRandom(randomBytes(EPOCH_RANDOM_BYTES));
+  await engine.rotateEpoch({ type: 'RotateEpoch', epoch, reason: 'reset', nowMs });
+  const document: EpochDocument = { epoch };
+  return jsonReply(200, document);
 }
 
-/** `POST /v1/epoch`: begins a new epoch, after a restore that other software made. */
-export function epochRoute({ engine, randomBytes }: EpochRouteOptions): OpenRoute {
-  return {
-    method: 'POST',
-    path: '/v1/epoch',
-    access: 'open',
-    counted: undefined,
-    bodyBytesMax: SMALL_BODY_BYTES_MAX,
-    handle: async ({ nowMs }) => {
-      const epoch = epochFromRandom(randomBytes(EPOCH_RANDOM_BYTES));
-      await engine.rotateEpoch({ type: 'RotateEpoch', epoch, reason: 'reset', nowMs });
-      const document: EpochDocument = { epoch };
-      return jsonReply(200, document);
-    },
+/** A URL that opens the console in a browser of this machine, once. */
+function consoleUrl({ clock, operator }: ControlParts): Reply {
+  const issued = operator()?.consoleUrl();
+  if (!issued) {
+    return controlProblem(
+      'NO_OPERATOR_LISTENER',
+      'this relay serves without its operator listener: start it without --admin-listen off',
+    );
+  }
+  const document: ConsoleUrlDocument = { url: issued.url, expires_at: clock.nowMs() + issued.lifetimeMs };
+  return jsonReply(200, document);
+}
+
+function fewAtOnce(handle: Handle): Handle {
+  let underWay = 0;
+  return async (request) => {
+    if (underWay >= BACKUPS_AT_ONCE) {
+      return controlProblem('BACKUPS_UNDER_WAY', 'other backups are being taken: wait for their end');
+    }
+    underWay++;
+    try {
+      return await handle(request);
+    } finally {
+      underWay--;
+    }
   };
 }
 
-interface ConsoleRouteOptions {
-  clock: Clock;
-  /** The server of the console; `undefined` without an operator listener. */
-  operator: () => { consoleUrl(): { url: string; lifetimeMs: number } } | undefined;
-}
-
-/** `POST /v1/console`: a URL that opens the console in a browser of this machine, once. */
-export function consoleRoute({ clock, operator }: ConsoleRouteOptions): OpenRoute {
-  return {
-    method: 'POST',
-    path: '/v1/console',
-    access: 'open',
-    counted: undefined,
-    bodyBytesMax: SMALL_BODY_BYTES_MAX,
-    handle: () => {
-      const issued = operator()?.consoleUrl();
-      if (!issued) {
-        return controlProblem(
-          'NO_OPERATOR_LISTENER',
-          'this relay serves without its operator listener: start it without --admin-listen off',
-        );
+/**
+ * Everything that is durable at one moment, as a backup file, while the relay goes on. It ends with its peer or with the
+ * relay, and the server cuts a peer that takes nothing.
+ */
+async function backUp(
+  { exchange, id, nowMs }: RelayRequest,
+  { engine, lostItems, backupTaken, version }: ControlParts,
+): Promise<Reply | 'streamed'> {
+  const snapshot = await engine.snapshot();
+  try {
+    // The damage in a complete backup has been handled by the relay when the client has it.
+    const chunks = backupOf(snapshot, { created_at: nowMs, version }, (damage) => lostItems.foundByBackup(damage));
+    const bytesAbout = await snapshot.bytesAbout();
+    if (engine.isDraining) return problemReply('UNAVAILABLE', 'the relay is stopping', { close: true });
+    const headers = {
+      'content-type': 'application/octet-stream',
+      'x-request-id': id,
+      [BACKUP_BYTES_ABOUT]: String(bytesAbout),
+    };
+    const stream = exchange.startReply(200, headers);
+    try {
+      for await (const chunk of chunks) {
+        if (exchange.isAborted) return 'streamed';
+        // Half a backup is none: the peer sees the connection end.
+        if (engine.isDraining) break;
+        await stream.write(chunk);
       }
-      const document: ConsoleUrlDocument = { url: issued.url, expires_at: clock.nowMs() + issued.lifetimeMs };
-      return jsonReply(200, document);
-    },
-  };
+      if (engine.isDraining) exchange.abort();
+      else {
+        stream.end();
+        if (!exchange.isAborted) backupTaken(nowMs);
+      }
+    } catch (error) {
+      exchange.abort();
+      throw error;
+    }
+    return 'streamed';
+  } finally {
+    await snapshot.close();
+  }
+}
+
+/** A list as NDJSON. The reply is chunked, so that the peer notices when the end is missing. */
+async function streamLines(
+  exchange: Exchange,
+  requestId: string,
+  slices: AsyncIterable<readonly object[]>,
+): Promise<'streamed'> {
+  const stream = exchange.startReply(200, { 'content-type': 'application/x-ndjson', 'x-request-id': requestId });
+  try {
+    for await (const documents of slices) {
+      if (exchange.isAborted) break;
+      if (documents.length > 0) {
+        await stream.write(Buffer.from(documents.map((document) => `${JSON.stringify(document)}\n`).join('')));
+      }
+    }
+  } catch (error) {
+    exchange.abort();
+    throw error;
+  }
+  stream.end();
+  return 'streamed';
 }

@@ -81,3 +81,16 @@ export function parseHostReference(text: string): HostReference | undefined {
   const name = parseHostName(text);
   return name && { type: 'Name', name };
 }
+
+/** Every request of the control socket, and the document of its answer; of a list, that of one line. */
+export interface ControlRequests {
+  'GET /v1/hosts': HostDocument;
+  'GET /v1/hosts/find': FoundHostDocument;
+  'POST /v1/hosts/revoke': RevokedHostDocument;
+  'GET /v1/invites': InviteDocument;
+  'POST /v1/invites': IssuedInviteDocument;
+  'POST /v1/epoch': EpochDocument;
+  'POST /v1/console': ConsoleUrlDocument;
+  /** Answered with the bytes of a backup. */
+  'GET /v1/backup': never;
+}

@@ -1,16 +1,15 @@
-/** `GET /v1/hosts`, `GET /v1/hosts/find` and `POST /v1/hosts/revoke`: who is in, and who is to be no longer. */
+/** The hosts of a relay for its operator: lists them, finds one, revokes one. */
 import type { Reply } from '../../http/exchange.ts';
 import { isReply } from '../../http/framing.ts';
-import { jsonReply, problemReply } from '../../http/replies.ts';
+import { jsonReply, otherProblemReply, problemReply } from '../../http/replies.ts';
 import { parseJsonBounded, REQUEST_JSON_BOUNDS } from '../../protocol/bounded-json.ts';
-import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import type { HostState } from '../../protocol/operator-documents.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import { parserOf } from '../../protocol/schemas.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 import type { Engine } from '../engine/engine.ts';
 import { TimeSlice } from '../engine/time-slice.ts';
-import { type OpenRoute, type RelayRequest, refusalReply } from '../http/route.ts';
+import { type RelayRequest, refusalReply } from '../http/route.ts';
 import {
   type FoundHostDocument,
   type HostDocument,
@@ -18,10 +17,22 @@ import {
   RevokeRequest,
   parseHostReference,
 } from './documents.ts';
-import { streamLines } from './ndjson.ts';
-import { controlProblem } from './problems.ts';
 
-/** Which host an operator means. */
+/** Problems that only the control socket knows. */
+const CONTROL_PROBLEMS = {
+  UNKNOWN_HOST: { status: 404, title: 'Unknown Host' },
+  AMBIGUOUS_HOST: { status: 409, title: 'Ambiguous Host' },
+  NO_OPERATOR_LISTENER: { status: 409, title: 'No Operator Listener' },
+  BACKUPS_UNDER_WAY: { status: 409, title: 'Backups Under Way' },
+} as const;
+
+export function controlProblem(
+  code: keyof typeof CONTROL_PROBLEMS,
+  detail: string,
+  members?: Readonly<Record<string, unknown>>,
+): Reply {
+  return otherProblemReply(CONTROL_PROBLEMS[code], code, detail, members);
+}
 
 /** Fingerprints that one answer lists. */
 const LISTED_NAMESAKES_MAX = 20;
@@ -75,26 +86,7 @@ function foundByKey(key: PublicKey | undefined, engine: Engine): FoundHost | Rep
 /** Each host's queue is a row to read. */
 const HOSTS_AT_ONCE = 100;
 
-interface HostRoutesOptions {
-  engine: Engine;
-  monotonicMs: () => number;
-}
-
 const parseRevoke = parserOf(RevokeRequest);
-
-export function hostRoutes({ engine, monotonicMs }: HostRoutesOptions): OpenRoute[] {
-  const shared = { access: 'open', counted: undefined, bodyBytesMax: SMALL_BODY_BYTES_MAX } as const;
-  return [
-    {
-      ...shared,
-      method: 'GET',
-      path: '/v1/hosts',
-      handle: ({ exchange, id, nowMs }) => streamLines(exchange, id, allHosts(engine, nowMs, monotonicMs)),
-    },
-    { ...shared, method: 'GET', path: '/v1/hosts/find', handle: (request) => find(request, engine) },
-    { ...shared, method: 'POST', path: '/v1/hosts/revoke', handle: (request) => revoke(request, engine) },
-  ];
-}
 
 /** Every host key that was ever admitted, slice by slice. */
 export async function* allHosts(
@@ -110,7 +102,7 @@ export async function* allHosts(
   }
 }
 
-async function find({ query, nowMs }: RelayRequest, engine: Engine): Promise<Reply> {
+export async function findOneHost({ query, nowMs }: RelayRequest, engine: Engine): Promise<Reply> {
   const found = findHost(new URLSearchParams(query ?? '').get('host') ?? '', engine);
   await engine.durable();
   if (isReply(found)) return found;
@@ -119,7 +111,7 @@ async function find({ query, nowMs }: RelayRequest, engine: Engine): Promise<Rep
   return jsonReply(200, document);
 }
 
-async function revoke({ body, nowMs }: RelayRequest, engine: Engine): Promise<Reply> {
+export async function revokeHost({ body, nowMs }: RelayRequest, engine: Engine): Promise<Reply> {
   const parsed = parseRevoke(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
   if (!parsed) return problemReply('BAD_REQUEST', 'send {host}: a fingerprint, a public key or a name');
   const found = findHost(parsed.host, engine);
