@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { RETRY_TIMING, type OutboxEvent } from '../../src/host/core/outbox-event.ts';
+import { RETRY_TIMING, type OutboxEvent, alertText } from '../../src/host/core/outbox-event.ts';
 import {
   ASK_AGAIN_MS,
   GIVE_UP_MS,
@@ -10,7 +10,6 @@ import {
   backoffMs,
   mayPush,
 } from '../../src/host/core/outbox.ts';
-import { alertText } from '../../src/host/core/outbox-alerts.ts';
 import { type Address, OUTBOX_STATES, type OutboxState } from '../../src/host/core/rows.ts';
 import { DAY_MS } from '../../src/protocol/limits.ts';
 import { isPrintable } from '../../src/protocol/printable.ts';

@@ -15,8 +15,7 @@ import { discardQuarantined, listQuarantine, retryQuarantine, showQuarantined } 
 import { replyMail } from '../mail/reply.ts';
 import { sendMail } from '../mail/send.ts';
 import { listSent } from '../mail/sent.ts';
-import { watchInbox } from '../mailbox/inbox-watch.ts';
-import { useInbox } from '../mailbox/inbox.ts';
+import { watchInbox, useInbox } from '../mailbox/inbox.ts';
 import { searchMail } from '../mailbox/search.ts';
 import { cancelOutbox, listOutbox } from '../outbox/outbox-list.ts';
 import { rotateOwnKey } from '../peers/identity.ts';

@@ -1,5 +1,6 @@
 /**
- * Whether a relay's answer proves that it took one row: the only thing that moves a row to relay-accepted.
+ * What a relay's answer for one pushed row makes happen to it, and whether it proves that the relay took the row: only
+ * that moves a row to relay-accepted.
  *
  * Specification, "Sender outbox row (relay path)", first line of the table. Pure; the signature is checked here.
  */
@@ -64,15 +65,13 @@ export function checkAcceptReceipt(
   return verifySignature(pushed.relayPubkey, signed, sig) ? { seq: target.seq } : { fault: 'signature' };
 }
 
-/** What the relay's result for one pushed row makes happen to it. Pure. */
-
 interface RelayResult {
   status: string;
   accept?: AcceptReceipt;
   sig?: string;
 }
 
-/** Of the relay, as it said of itself. */
+/** How long the relay says that it keeps items. */
 interface RelayPromise {
   retentionMs: number;
   /** This host's clock: an acceptance in the future would never run out. */

@@ -45,8 +45,6 @@ export function movesRecipient(
   return step > 0 || (step === 0 && receipt.seq > known.seq);
 }
 
-/** At most this many states of a recipient are kept: others must not be able to make the row grow. */
-
 /** At most this many states of a recipient are kept, the newest: others must not be able to make the row grow. */
 export const SENT_STEPS_MAX = 20;
 

@@ -1,7 +1,7 @@
 /**
  * Everything a host keeps, as rows: plain values, one table each, written by transactions of the store.
  *
- * tables.ts says which table holds which rows under which key; quarantine.ts has the rows of the quarantine. Times are
+ * store/keys.ts says which table holds which rows under which key; quarantine.ts has the rows of the quarantine. Times are
  * milliseconds since the Unix epoch. protocol/ has what other hosts see; the names are the specification's.
  */
 import type { HostName, ItemId } from '../../protocol/names.ts';

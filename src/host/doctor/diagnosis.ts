@@ -144,12 +144,9 @@ async function traced(
 }
 
 /**
- * Asks the pinned relay for proofs that the items it accepted from this host are in its log.
- *
- * The daemon does not verify the proofs: the receiver of the trace does, offline.
+ * The rows with the pinned relay's proofs that the items it accepted are in its log; `inTime` ends every request. The
+ * daemon does not verify the proofs: the receiver of the trace does, offline.
  */
-
-/** The rows with the relay's answers; `inTime` ends every request. */
 async function withProofs(context: HostContext, rows: readonly TraceRow[], inTime: AbortSignal): Promise<TraceRow[]> {
   const relay = await context.store.read((reader) => reader.get('relay'));
   const { hostName, signer } = context.identity();

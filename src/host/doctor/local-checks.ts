@@ -198,8 +198,6 @@ function diskCheck(folders: readonly FolderFacts[], freeBytes: number | null): C
   return [ok(subject, `${(freeBytes / 1e9).toFixed(1)} GB are free`)];
 }
 
-/** Reads the facts about a host's files, without its daemon. Changes nothing. */
-
 interface PlaceSources {
   paths: HostPaths;
   environment: Readonly<Record<string, string | undefined>>;
@@ -207,6 +205,7 @@ interface PlaceSources {
   userId: number | undefined;
 }
 
+/** Reads the facts about a host's files, without its daemon. Changes nothing. */
 export async function placeFacts({ paths, environment, userId }: PlaceSources): Promise<PlaceFacts> {
   const { configFile, dataFolder, store, socket } = paths;
   const folders = [...new Set([dirname(configFile), dataFolder, store, dirname(socket)])];

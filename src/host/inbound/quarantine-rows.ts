@@ -256,12 +256,6 @@ function firstOf(text: string, charactersMax: number): string {
   return text.slice(0, charactersMax).toWellFormed();
 }
 
-/**
- * What the owner learns of the quarantine without asking: a line in the log, not for each of many items, and a report in
- * the owner's mailbox about what a full room had no room for. Nothing is dropped in silence ("Receiving host
- * rules", 4).
- */
-
 /** At most one log line in this time: strangers may bring many items. */
 const LOG_EVERY_MS = 60_000;
 /** The shortest time between two reports about one room. */
@@ -269,6 +263,7 @@ export const LOSS_REPORT_EVERY_MS = 86_400_000;
 
 const logged = new WeakMap<HostContext, { atMs: number; unlogged: number }>();
 
+/** Logs an item that went into quarantine, but not each of many. */
 export function logQuarantined(context: HostContext, { number, reason, via, room, isBare }: QuarantineRow): void {
   const nowMs = context.monotonicMs();
   const last = logged.get(context);
@@ -283,7 +278,10 @@ export function logQuarantined(context: HostContext, { number, reason, via, room
   else context.log('warn', 'an item went into quarantine', facts);
 }
 
-/** Reports to the owner what each room lost since its last report, if that was long enough ago. */
+/**
+ * Reports to the owner what each room lost since its last report, if that was long enough ago: nothing is dropped in
+ * silence ("Receiving host rules", 4).
+ */
 export async function reportQuarantineLosses(context: HostContext): Promise<void> {
   const nowMs = context.nowMs();
   await context.store.transact((tx) => {

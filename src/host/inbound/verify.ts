@@ -11,11 +11,6 @@ import { type Envelope, NotOpened, openSeal, type SealedContent } from '../mail/
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { Malformed, parseContent, parseEnvelope, signedBytesOf } from './parse.ts';
 
-/**
- * Caches the expensive checks of one inbound item: parse, signature, HPKE open. They depend only on bytes and keys, so
- * they run before the transaction.
- */
-
 interface ParsedEnvelope {
   envelope: Envelope;
   signedBytes: Buffer;
@@ -28,6 +23,10 @@ interface NotReadable {
   detail: string;
 }
 
+/**
+ * Caches the expensive checks of one inbound item: parse, signature, HPKE open. They depend only on bytes and keys, so
+ * they run before the transaction.
+ */
 export class Inspection {
   readonly item: IncomingItem;
   #envelope: ParsedEnvelope | { malformed: string } | undefined;

@@ -33,7 +33,7 @@ import type { HostContext } from '../context.ts';
 import { encKeyOf, learnDirectory, learnEncKey, learnRotation, pinPeer } from '../peers/peers.ts';
 import { receiveUnderHop } from '../inbound/receive.ts';
 import type { ListenAddress } from '../../lib/listen-address.ts';
-import { isDialledAt } from '../peers/callable-address.ts';
+import { isDialledAt } from './peer-address.ts';
 import { inviterMessage, type ListeningAt, type PairingInvite } from '../peers/pairing.ts';
 
 export interface LanRequest {

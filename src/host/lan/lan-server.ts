@@ -17,10 +17,8 @@ import type { PeerRow } from '../core/rows.ts';
 import { peerOfKey } from '../inbound/verify.ts';
 import { type HostContext, isStoreFailure } from '../context.ts';
 import { livePeers } from '../peers/peers.ts';
-import { CallerLimits } from './caller-limits.ts';
-import { CONNECTIONS_MAX, ConnectionRoom } from './connection-room.ts';
-import { HopNonces } from './hop-nonces.ts';
-import { claimedHop, isHopSigned } from './lan-hop.ts';
+import { CallerLimits, CONNECTIONS_MAX, ConnectionRoom } from './caller-limits.ts';
+import { HopNonces, claimedHop, isHopSigned } from './lan-hop.ts';
 import type { LanReply, LanRequest, LanRoute } from './lan-routes.ts';
 
 const HEADER_BYTES_MAX = 8192;

@@ -14,15 +14,12 @@ import type { Signer } from '../../protocol/ed25519.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { SealKey } from '../core/rows.ts';
 
-/**
- * The HPKE suite of sealed envelopes (RFC 9180): DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, ChaCha20-Poly1305.
- *
- * The library does HPKE; HMAC and HKDF are node:crypto's. Through Web Cryptography, as the library calls
- * them, each call imports a key and runs in the thread pool, six times a message: more than half of a seal's cost.
- */
-
 type Bytes = Parameters<HkdfSha256['extract']>[0];
 
+/**
+ * HKDF by node:crypto. Through Web Cryptography, as the HPKE library calls it, each call imports a key and runs in the
+ * thread pool, six times a message: more than half of a seal's cost.
+ */
 class NodeHkdfSha256 extends HkdfSha256 {
   /** An empty salt equals one of zeros: HMAC pads its key with zeros. */
   override extract(salt: Bytes, ikm: Bytes): Promise<ArrayBuffer> {

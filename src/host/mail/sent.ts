@@ -74,13 +74,14 @@ function changeRecipients(
   return true;
 }
 
-/** What an agent sent, newest first, with what is known of each recipient. */
-
 const LIMIT_DEFAULT = 20;
 /** A page ends early when its messages have more recipients than this. */
 export const SHOWN_RECIPIENTS_MAX = 5000;
 
-/** Refuses `BAD_INPUT` for a cursor that is none, `NO_SUCH_MESSAGE` and `NO_SUCH_AGENT`. */
+/**
+ * What an agent sent, newest first, with what is known of each recipient.
+ * Refuses `BAD_INPUT` for a cursor that is none, `NO_SUCH_MESSAGE` and `NO_SUCH_AGENT`.
+ */
 export async function listSent(
   context: HostContext,
   agentId: AgentId,

@@ -15,6 +15,9 @@ import {
   READ_BYTES_DEFAULT,
   UNTRUSTED_NOTICE,
   type WholeMessage,
+  UNREAD_SHOWN_MAX,
+  type WatchInboxInput,
+  type WatchInboxResult,
 } from '../api/schemas/mail.ts';
 import { badInput } from '../api/schemas/parse-input.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
@@ -22,6 +25,7 @@ import { BodyBudget, cursorOf, entryOf, parseCursor, summaryAt } from './inbox-p
 import { advanceEntry, type EntryChange, knownMessage, mailboxOf, refuseAbsentAgent } from './mailbox.ts';
 import type { HostContext } from '../context.ts';
 import { issueReceipt } from '../mail/receipts.ts';
+import type { Timers } from '../../lib/clock.ts';
 
 const LIST_LIMIT_DEFAULT = 20;
 
@@ -250,4 +254,56 @@ async function showThread(
   }
   const not_found = messages.length === 0 && after === 0 ? [thread] : [];
   return { messages, not_found, next_cursor: next };
+}
+
+/**
+ * Resolves when the unread mail differs from `mark`, after `wait_ms`, or when `signal` is aborted.
+ * Refuses `NO_SUCH_AGENT`.
+ */
+export async function watchInbox(
+  context: HostContext,
+  timers: Timers,
+  agentId: AgentId,
+  { mark, wait_ms = 0 }: WatchInboxInput,
+  signal: AbortSignal,
+): Promise<WatchInboxResult | Refusal> {
+  let changed: (() => void) | undefined;
+  let isOver = signal.aborted;
+  const end = (): void => {
+    isOver = true;
+    changed?.();
+  };
+  const cancel = timers.after(wait_ms, end);
+  signal.addEventListener('abort', end);
+  const endListening = context.subscribe((event) => {
+    const isOfMailbox = event.type === 'mail-stored' || event.type === 'mail-handled';
+    if (isOfMailbox && event.agentId === agentId) changed?.();
+  });
+  try {
+    for (;;) {
+      // Before the read: a change during the read is then not missed.
+      const change = new Promise<void>((resolve) => {
+        changed = resolve;
+      });
+      const unread = await context.store.read((reader) => unreadSummary(reader, agentId));
+      if (isRefusal(unread) || unread.mark !== mark || wait_ms === 0 || isOver) return unread;
+      await change;
+    }
+  } finally {
+    endListening();
+    signal.removeEventListener('abort', end);
+    cancel();
+  }
+}
+
+async function unreadSummary(reader: Reader, agentId: AgentId): Promise<WatchInboxResult | Refusal> {
+  const absent = refuseAbsentAgent(reader, agentId);
+  if (absent) return absent;
+  const { unread, total } = mailboxOf(reader, agentId);
+  const positions: number[] = [];
+  for await (const { key } of reader.range('unread', [agentId], { reverse: true, limit: UNREAD_SHOWN_MAX })) {
+    positions.push(key[1]);
+  }
+  const summaries = positions.map((position) => summaryAt(reader, agentId, position).summary);
+  return { mark: `${positions[0] ?? 0}-${unread}`, notice: UNTRUSTED_NOTICE, unread, total, summaries };
 }

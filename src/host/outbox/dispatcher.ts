@@ -25,7 +25,6 @@ import { signReceiptAnew } from '../mail/receipts.ts';
 import { markReached, markUnreached } from '../peers/peers.ts';
 import type { Carrier, RelayTransport, Sent } from './carrier.ts';
 import { afterAttempt, dueRows, nextOpenRow } from './outbox.ts';
-import { type Lane, type PeerWork, type Way, earliest, isUnderWay, lookAgainBy, sizeOf } from './peer-work.ts';
 
 /** Due rows of a peer that one look reads: for a request, and to note that the peer did not answer. */
 const DUE_MAX = 2000;
@@ -46,6 +45,33 @@ export interface DispatcherOptions {
   context: HostContext;
   lan: Carrier;
   relay: RelayTransport;
+}
+
+/** Over what a request goes. */
+type Way = 'lan' | 'relay';
+
+/** The request of one peer that is under way over one transport. */
+interface Lane {
+  rowIds: ReadonlySet<number>;
+  /** The first message among its rows that nobody has taken yet; `Infinity` without one. */
+  firstMessage: number;
+  /** By the monotonic clock. */
+  sinceMs: number;
+  ended: Promise<void>;
+}
+
+/** What the dispatcher knows of one peer. */
+interface PeerWork {
+  look: Promise<void> | undefined;
+  /** Something happened after the look under way began. */
+  isStale: boolean;
+  lanes: Partial<Record<Way, Lane>>;
+  /** Rows wait for the end of a request that is under way. */
+  isBlocked: boolean;
+  /** The relay is being asked about the peer. */
+  asking: Promise<void> | undefined;
+  /** When it is looked at next, if nothing happens before; null when nothing is to be waited for. */
+  nextMs: number | null;
 }
 
 export class OutboxDispatcher {
@@ -91,7 +117,7 @@ export class OutboxDispatcher {
     clearTimeout(this.#timer);
     const underWay = (): Promise<void>[] =>
       [...this.#peers.values()].flatMap(({ look, asking, lanes }) =>
-        [look, asking, lanes.lan?.ended, lanes.relay?.ended].filter(isThere),
+        [look, asking, lanes.lan?.ended, lanes.relay?.ended].filter((one) => one !== undefined),
       );
     for (let ending = underWay(); ending.length > 0; ending = underWay()) await Promise.all(ending);
   }
@@ -143,7 +169,7 @@ export class OutboxDispatcher {
       work.isBlocked = true;
       return null;
     }
-    const found = await dueRows(context, peerId, DUE_MAX + sizeOf(overLan) + sizeOf(overRelay));
+    const found = await dueRows(context, peerId, DUE_MAX + (overLan?.rowIds.size ?? 0) + (overRelay?.rowIds.size ?? 0));
     // A request ended meanwhile, so what was read of its rows may be older than its answer: all is read again.
     if (work.lanes.lan !== overLan || work.lanes.relay !== overRelay) {
       work.isStale = true;
@@ -359,6 +385,15 @@ function isRefusedReceipt(event: OutboxEvent): boolean {
   return event.type === 'relay-refused' && event.code === 'bad receipt';
 }
 
-function isThere<T>(value: T | undefined): value is T {
-  return value !== undefined;
+function lookAgainBy(work: PeerWork, atMs: number | null): void {
+  work.nextMs = earliest([work.nextMs, atMs]);
+}
+
+function isUnderWay({ lanes }: PeerWork, rowId: number): boolean {
+  return lanes.lan?.rowIds.has(rowId) === true || lanes.relay?.rowIds.has(rowId) === true;
+}
+
+function earliest(moments: readonly (number | null)[]): number | null {
+  const known = moments.filter((moment) => moment !== null);
+  return known.length === 0 ? null : Math.min(...known);
 }

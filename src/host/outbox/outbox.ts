@@ -4,8 +4,7 @@
  * A message is sealed once for each host, when it is sent; every attempt over every transport carries these bytes.
  */
 import { canonicalBytes } from '../../protocol/canonical-json.ts';
-import { alertText } from '../core/outbox-alerts.ts';
-import type { OutboxAlert, OutboxEvent } from '../core/outbox-event.ts';
+import { alertText, type OutboxAlert, type OutboxEvent } from '../core/outbox-event.ts';
 import { stepOutbox } from '../core/outbox.ts';
 import {
   type Address,

@@ -83,10 +83,9 @@ function living<K extends HostKey | SealKey>(keys: readonly K[]): K {
  * Rotates this host's keys: both the old and the new key sign the rotation, which is kept for peers that do not know it yet.
  *
  * One transaction retires the old keys, adds the new ones and keeps the rotation. Mail sealed to the old
- * encryption key still opens for 60 days, and peers still verify what the old key signed.
+ * encryption key still opens for 60 days, and peers still verify what the old key signed. Resolves when the new key is
+ * durable; it is sent to peers afterwards.
  */
-
-/** Resolves when the new key is durable; it is sent to peers afterwards. */
 export async function rotateOwnKey(context: HostContext): Promise<RotateKeyResult> {
   const seed = context.randomBytes(SEED_BYTES);
   const { enc_pub: encPub, secret } = await generateSealKey();

@@ -6,7 +6,7 @@
  * answered nothing else when it was set. A relay that is pinned never falls back.
  */
 import type { Epoch } from '../../protocol/epoch.ts';
-import { retentionMs } from '../../protocol/limits.ts';
+import { retentionMs, type Limits } from '../../protocol/limits.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { RelayEnrolmentRow, RelayRow } from '../core/rows.ts';
 import type { Identity, HostContext } from '../context.ts';
@@ -14,9 +14,21 @@ import { type RelayScope, enterEpoch, noteSpeaksV2 } from './relay-rows.ts';
 import { RelayClient, type RelayInfo } from './relay-client.ts';
 import { AnotherRelay, type RelayClientOptions, RelayProblem, askChallenge, callerTrusting } from './relay-request.ts';
 import { RelayV1Client, V1_LIMITS } from './relay-v1-client.ts';
-import { registerHost } from './register-host.ts';
-import { registerHostInV1 } from './register-host-v1.ts';
-import type { RelaySession } from './relay-session.ts';
+import { registerHost, registerHostInV1 } from './register-host.ts';
+
+/** What pulling and pushing have of a relay that can be used: of one key of this host, one epoch and one protocol. */
+interface Session {
+  scope: RelayScope;
+  limits: Limits;
+  retentionMs: number;
+  /** Requests of a session that ended are aborted. */
+  ending: AbortController;
+}
+
+export type V2Session = Session & { protocol: 2; client: RelayClient };
+export type V1Session = Session & { protocol: 1; client: RelayV1Client };
+/** Replaced when its scope or protocol is another. */
+export type RelaySession = V2Session | V1Session;
 
 /** A relay that promises more is not believed. */
 const RETENTION_MAX_MS = 366 * 86_400_000;

@@ -12,7 +12,7 @@ import { RelayCallFailed } from './relay-request.ts';
 import { isSignedEncKey } from './register-host.ts';
 import type { PeerRotations } from './peer-rotations.ts';
 import type { RelayLink } from './relay-link.ts';
-import type { RelaySession } from './relay-session.ts';
+import type { RelaySession } from './connect.ts';
 
 /** How long an answer holds. About a host that is not enrolled the relay is asked more often. */
 const ENROLLED_FRESH_MS = 600_000;

@@ -14,7 +14,7 @@ import type { HostContext } from '../context.ts';
 import { Malformed, parseEnvelope, parseReceipt } from '../inbound/parse.ts';
 import { currentKey, learnRotation, peerOfName } from '../peers/peers.ts';
 import { RelayCallFailed, RelayProblem } from './relay-request.ts';
-import type { RelaySession } from './relay-session.ts';
+import type { RelaySession } from './connect.ts';
 
 /** Rotations of one host that are followed at a time. */
 const FOLLOWED_MAX = 64;

@@ -13,10 +13,9 @@ import { cursorIn, positionIn, putCursor, putPosition } from './relay-rows.ts';
 import { RelayCallFailed } from './relay-request.ts';
 import type { V1Page } from './relay-v1-client.ts';
 import type { PeerRotations } from './peer-rotations.ts';
-import { itemOfV1, placedItems } from './pulled-items.ts';
+import { itemOfV1, placedItems, takeItems } from './pulled-items.ts';
 import type { RelayLink, RelayTiming } from './relay-link.ts';
-import type { RelaySession, V1Session, V2Session } from './relay-session.ts';
-import { takeItems } from './take-items.ts';
+import type { RelaySession, V1Session, V2Session } from './connect.ts';
 
 /** After something that is no fault of the relay's. */
 const FAILED_PAUSE_MS = 60_000;

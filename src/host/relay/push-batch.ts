@@ -11,7 +11,6 @@ import { encodeBase64 } from '../../protocol/base64.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { outboxEventOfResult } from '../core/accept-receipt.ts';
-import { BATCH_SIZE_MAX, type BatchSize, batchOf, batchSizeAfter } from '../core/batch-size.ts';
 import type { OutboxEvent } from '../core/outbox-event.ts';
 import { isSending } from '../core/outbox.ts';
 import type { OutboxRow, PeerRow } from '../core/rows.ts';
@@ -23,7 +22,7 @@ import { currentKey } from '../peers/peers.ts';
 import type { EnrolledPeers } from './enrolled-peers.ts';
 import type { RelayLink } from './relay-link.ts';
 import { RelayCallFailed, type RelayProblem } from './relay-request.ts';
-import type { RelaySession, V1Session, V2Session } from './relay-session.ts';
+import type { RelaySession, V1Session, V2Session } from './connect.ts';
 import type { V1Stored } from './relay-v1-client.ts';
 
 /** What a relay says of a key, in v1 of a name, that it has no queue for. */
@@ -262,4 +261,41 @@ function outboxEventInV1(result: V1Stored | undefined, { itemId }: OutboxRow): O
     return { type: 'relay-refused', code: result.error.slice(0, 100) };
   if (result.id !== itemId) return { type: 'relay-failed', reason: 'the relay gave no result for it' };
   return { type: 'relay-stored' };
+}
+
+export interface BatchSize {
+  items: number;
+  /** Of wire bytes; an item that is larger goes alone. */
+  bytes: number;
+}
+
+/** Base64 makes a third more of wire bytes, and a body has a bound of 8 MiB. */
+export const BATCH_SIZE_MAX: BatchSize = { items: 200, bytes: 5 << 20 };
+export const BATCH_SIZE_MIN: BatchSize = { items: 1, bytes: 64 << 10 };
+/** An answer that took longer is slow. */
+export const SLOW_MS = 5_000;
+
+/** The size of the next batch, by how long the answer took; `Infinity` when none came. */
+export function batchSizeAfter(size: BatchSize, tookMs: number): BatchSize {
+  const factor = tookMs <= SLOW_MS ? 2 : 0.5;
+  return {
+    items: within(Math.floor(size.items * factor), BATCH_SIZE_MIN.items, BATCH_SIZE_MAX.items),
+    bytes: within(Math.floor(size.bytes * factor), BATCH_SIZE_MIN.bytes, BATCH_SIZE_MAX.bytes),
+  };
+}
+
+/** How many of the first rows make a batch, one at least. `itemsMax` is the relay's own bound. */
+export function batchOf(rows: readonly { wireBytes: number }[], size: BatchSize, itemsMax: number): number {
+  let bytes = 0;
+  let count = 0;
+  for (const { wireBytes } of rows) {
+    bytes += wireBytes;
+    if (count > 0 && (bytes > size.bytes || count >= Math.min(size.items, itemsMax))) break;
+    count++;
+  }
+  return count;
+}
+
+function within(value: number, min: number, max: number): number {
+  return Math.min(max, Math.max(min, value));
 }

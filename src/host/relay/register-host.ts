@@ -1,6 +1,7 @@
 /**
  * Registers this host at the relay: rotations, enrolment, encryption key, allowlist. Each step is verified and recorded;
- * a crash only repeats work.
+ * a crash only repeats work. v1 has no allowlist and no rotations: a new key enrols beside the old one, and the answer
+ * tells the epoch.
  *
  * Specification, "Enrolment" rule 10, "Sender allowlist"; every request is idempotent.
  */
@@ -27,6 +28,8 @@ import {
 import type { RelayClient } from './relay-client.ts';
 import { type Enrolled, RelayCallFailed, RelayProblem, type ShownEncKey, isNotEnrolled } from './relay-request.ts';
 import { freshToken } from './enrolment-token.ts';
+import type { Epoch } from '../../protocol/epoch.ts';
+import type { RelayV1Client } from './relay-v1-client.ts';
 
 /** A hosted enrolment is renewed so long before it runs out. */
 export const RENEW_BEFORE_MS = 120_000;
@@ -34,7 +37,7 @@ export const RENEW_BEFORE_MS = 120_000;
 const AHEAD_MARGIN_MS = 30_000;
 const ACCOUNT_CHARACTERS_MAX = 200;
 
-export interface HostAtRelay {
+interface HostAtRelay {
   context: HostContext;
   identity: Identity;
   proof: RelayProofSource | null;
@@ -153,7 +156,7 @@ async function postRotations({ context, client, progress }: RegisterHost): Promi
   }
 }
 
-export interface EncKeyRoutes {
+interface EncKeyRoutes {
   publish: (advertisement: { enc_pub: string; at: number; sig: string }) => Promise<unknown>;
   /** What the relay shows for this host. */
   shown: () => Promise<ShownEncKey | null>;
@@ -162,7 +165,7 @@ export interface EncKeyRoutes {
 }
 
 /** Publishes the key to seal to and reads it back. */
-export async function publishEncKey(
+async function publishEncKey(
   { context, identity }: HostAtRelay,
   { publish, shown: read, otherwise }: EncKeyRoutes,
 ): Promise<NonNullable<RelayEnrolmentRow['encKey']>> {
@@ -228,4 +231,56 @@ async function publishSenders(parts: RegisterHost, known: RelayEnrolmentRow): Pr
 async function added({ context, scope }: RegisterHost, row: RelayEnrolmentRow): Promise<RelayEnrolmentRow> {
   await context.store.transact((tx) => addToEnrolment(tx, scope, row));
   return row;
+}
+
+export interface RegisterHostInV1 extends HostAtRelay {
+  client: RelayV1Client;
+  relayPubkey: PublicKey;
+  /** As it was last known. */
+  epoch: Epoch | null;
+  /** The enrolment told an epoch. */
+  enter: (scope: RelayScope) => Promise<void>;
+}
+
+/** Resolves when the relay knows all of it. Throws `RelayCallFailed` and `TokenUnavailable`. */
+export async function registerHostInV1(
+  parts: RegisterHostInV1,
+): Promise<{ scope: RelayScope; known: RelayEnrolmentRow }> {
+  const { context, identity, client } = parts;
+  const { known: enrolment, scope } = await enrolInV1(parts);
+  if (enrolment.encKey?.encPub === identity.sealKey.encPub) return { scope, known: enrolment };
+  const routes: EncKeyRoutes = {
+    publish: (advertisement) => client.publishEncKey(advertisement),
+    shown: () => client.encKeyOf(identity.hostName),
+    otherwise: 'the relay shows another key for the name of this host: others may have this name there',
+  };
+  const encKey = await forgettingWhenUnknown(context, scope, () => publishEncKey(parts, routes));
+  const known = { ...enrolment, encKey };
+  await context.store.transact((tx) => addToEnrolment(tx, scope, known));
+  return { scope, known };
+}
+
+async function enrolInV1(parts: RegisterHostInV1): Promise<{ scope: RelayScope; known: RelayEnrolmentRow }> {
+  const { context, identity, client, relayPubkey, epoch, proof, stopping } = parts;
+  const { publicKey: hostPubkey } = identity.signer;
+  const scopeIn = (generation: Epoch): RelayScope => ({ relayPubkey, epoch: generation, hostPubkey });
+  const before = epoch === null ? undefined : await context.store.read((reader) => enrolmentIn(reader, scopeIn(epoch)));
+  if (before && epoch !== null && !isRunningOut(before, context.nowMs()))
+    return { scope: scopeIn(epoch), known: before };
+  const fresh = proof && (await freshToken(proof, identity.signer, stopping));
+  let answer: Awaited<ReturnType<RelayV1Client['enrol']>>;
+  try {
+    answer = await client.enrol('', fresh?.proof);
+  } catch (error) {
+    // An earlier token may be good for a while yet.
+    if (!(error instanceof RelayProblem) || error.status === 429 || !before || epoch === null) throw error;
+    context.log('warn', 'the relay did not renew the enrolment', { code: error.code });
+    return { scope: scopeIn(epoch), known: before };
+  }
+  const scope = scopeIn(answer.epoch as Epoch);
+  await parts.enter(scope);
+  const isSame = scope.epoch === epoch;
+  const known = enrolled(isSame ? before : undefined, answer, fresh?.validUntilMs ?? null, context.nowMs());
+  await context.store.transact((tx) => putEnrolment(tx, scope, known));
+  return { scope, known };
 }

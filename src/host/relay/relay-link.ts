@@ -13,10 +13,9 @@ import type { RelayEnrolmentRow, RelayRow } from '../core/rows.ts';
 import { type HostContext, isStoreFailure } from '../context.ts';
 import { type RelayScope, dropEnrolment, noteSeenKey, rewindPosition, notifyOutbox } from './relay-rows.ts';
 import { AnotherRelay, RelayCallFailed, isNotEnrolled } from './relay-request.ts';
-import { type Connected, connect } from './connect.ts';
+import { type Connected, connect, type RelaySession } from './connect.ts';
 import { RENEW_BEFORE_MS } from './register-host.ts';
 import { TokenUnavailable } from './enrolment-token.ts';
-import type { RelaySession } from './relay-session.ts';
 import { SingleFlightTask } from '../../lib/periodic-task.ts';
 
 export interface RelayTiming {

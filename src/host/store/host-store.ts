@@ -10,20 +10,24 @@
  *     it loses.
  */
 import { Packr } from 'msgpackr';
-import type { Keys, TableName, Tables } from '../core/tables.ts';
-import { endOfRange, keyBytes, keyParts, type KeyStart, PREFIX } from './keys.ts';
-import type { HostLevel } from './level.ts';
+import {
+  type Keys,
+  type TableName,
+  type Tables,
+  endOfRange,
+  keyBytes,
+  keyParts,
+  type KeyStart,
+  PREFIX,
+} from './keys.ts';
+import { Level } from 'level';
 
-/**
- * Rows of the host's store to bytes and back: msgpack of `[version, row]`; wire bytes and bodies stand as they are.
- *
- * DO NOT CHANGE what a version means: a row that changes its meaning gets a version of its own and is read as both.
- */
-
+/** DO NOT CHANGE what a version means: a row that changes its meaning gets a version of its own and is read as both. */
 const VERSION = 1;
 // Every row must be readable by itself, and own its bytes.
 const packr = new Packr({ useRecords: false, copyBuffers: true });
 
+/** msgpack of `[version, row]`; wire bytes and bodies stand as they are. */
 function encodeRow<T extends TableName>(table: T, row: Tables[T]): Buffer {
   if (table === 'outboxWire' || table === 'quarantineWire') return row as Buffer;
   if (table === 'body') return Buffer.from(row as string, 'utf8');
@@ -356,4 +360,11 @@ class OpenTransaction extends View implements Transaction {
     if (!this.#isOpen) throw new Error(`invariant: ${table} is written inside its transaction (${PREFIX[table]})`);
     this.#writes.set(keyBytes(table, key as unknown as KeyStart<T>).toString('latin1'), value);
   }
+}
+
+export type HostLevel = Level<Buffer, Buffer>;
+
+/** The database at `folder`, not yet opened. */
+export function levelAt(folder: string): HostLevel {
+  return new Level<Buffer, Buffer>(folder, { keyEncoding: 'buffer', valueEncoding: 'buffer' });
 }

@@ -6,8 +6,7 @@
  */
 import { chmodSync, existsSync, mkdirSync, readdirSync } from 'node:fs';
 import { SCHEMA_KEY } from './keys.ts';
-import { HostStore, type StoreFailed } from './host-store.ts';
-import { type HostLevel, levelAt } from './level.ts';
+import { HostStore, type StoreFailed, type HostLevel, levelAt } from './host-store.ts';
 
 export const HOST_SCHEMA_VERSION = 1;
 const FOLDER_MODE = 0o700;

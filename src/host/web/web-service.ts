@@ -3,7 +3,7 @@
  * from the first link until the daemon stops.
  */
 import { STATUS_CODES } from 'node:http';
-import { Access, type PageNames } from '../../http/browser-session/access.ts';
+import { Access, type PageNames, SECURITY_HEADERS } from '../../http/browser-session/access.ts';
 import { builtPage, readAssets } from '../../http/browser-session/assets.ts';
 import { pageLink } from '../../http/browser-session/entry.ts';
 import { eventText, LiveStreams, STILL_HERE } from '../../http/browser-session/live-streams.ts';
@@ -12,17 +12,19 @@ import { type PageRoute, pageRoutes } from '../../http/browser-session/page-rout
 import { Sessions, TOKEN_LIFETIME_MS } from '../../http/browser-session/sessions.ts';
 import { connectionsOfAll } from '../../http/connections.ts';
 import { type HttpServer, ListenFailed, type Reply } from '../../http/exchange.ts';
-import type { RequestPipeline } from '../../http/pipeline.ts';
-import { jsonReply, otherProblemReply } from '../../http/replies.ts';
+import { RequestPipeline } from '../../http/pipeline.ts';
+import { jsonReply, otherProblemReply, problemReply } from '../../http/replies.ts';
 import { listenNode } from '../../http/server-node.ts';
 import type { ListenAddress } from '../../lib/listen-address.ts';
 import { type Handlers, parseOperationInput, perform, STATUS_OF, type WebLinks } from '../api/handlers.ts';
 import { type OperationName, REQUEST_BYTES_MAX } from '../api/operations.ts';
 import type { WebLinkResult } from '../api/schemas/daemon.ts';
-import type { HostContext, HostEvent } from '../context.ts';
+import { type HostContext, type HostEvent, isStoreFailure } from '../context.ts';
 import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
 import { OWNER_ID } from '../core/rows.ts';
-import { pagePipeline } from './page-pipeline.ts';
+import { randomBytes } from 'node:crypto';
+import { Budget } from '../../http/budget.ts';
+import { systemTimers } from '../../lib/clock.ts';
 
 const PAGE: PageNames = { path: '/mail', cookie: 'poste_mail', command: 'poste inbox --web' };
 
@@ -185,4 +187,41 @@ function nameOf(event: HostEvent): 'mail' | 'sent' | undefined {
     default:
       return undefined;
   }
+}
+
+/** Bytes of bodies held at once: a few of the largest. */
+const BODIES_BYTES_MAX = 16 << 20;
+const DISCARDED_BYTES_MAX = 1 << 20;
+
+export interface PagePipelineOptions {
+  routes: readonly PageRoute[];
+  /** Called with an error that no handler expects. */
+  unexpected: (error: unknown) => void;
+}
+
+export function pagePipeline({ routes, unexpected }: PagePipelineOptions): RequestPipeline<PageRoute> {
+  const bodies = new Budget({ bytesMax: BODIES_BYTES_MAX, monotonicMs: () => performance.now() });
+  return new RequestPipeline({
+    routes,
+    timers: systemTimers,
+    randomId: () => randomBytes(8).toString('hex'),
+    stopping: 'the daemon is stopping',
+    discardBytesMax: DISCARDED_BYTES_MAX,
+    accept: ({ route, exchange, id, query, framing }) => ({
+      room: { budget: bodies, holders: [], expectedBytes: framing.contentLength },
+      handle: (body) => route.handle({ exchange, id, query, body }),
+    }),
+    failed: (error) => failureReply(error, unexpected),
+    complete: (reply, id) => ({ ...reply, headers: { ...SECURITY_HEADERS, ...reply.headers, 'x-request-id': id } }),
+    unexpected,
+  });
+}
+
+function failureReply(error: unknown, unexpected: (error: unknown) => void): Reply {
+  if (isStoreFailure(error)) {
+    return problemReply('UNAVAILABLE', 'the store failed, and what became of this is unknown: start the daemon again');
+  }
+  unexpected(error);
+  const kind = { status: 500, title: 'Internal Error' };
+  return otherProblemReply(kind, 'INTERNAL', 'the daemon could not do this: its log says why');
 }

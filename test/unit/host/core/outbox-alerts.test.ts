@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
-import { alertText } from '../../../../src/host/core/outbox-alerts.ts';
-import { OUTBOX_ALERTS } from '../../../../src/host/core/outbox-event.ts';
+import { alertText, OUTBOX_ALERTS } from '../../../../src/host/core/outbox-event.ts';
 import { ANNA, BERT } from '../../../support/outbox-rows.ts';
 
 const message = { hostName: 'bob', subject: 'Nightly build', recipients: [ANNA, BERT], rowId: 7 };

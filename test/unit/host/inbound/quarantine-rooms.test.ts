@@ -6,14 +6,14 @@ import {
   type QuarantineBounds,
   bareScopeOf,
   scopesOf,
+  type QuarantineRow,
 } from '../../../../src/host/core/quarantine.ts';
-import type { QuarantineRow } from '../../../../src/host/core/quarantine.ts';
 import { OWNER_ID } from '../../../../src/host/core/rows.ts';
 import type { IncomingItem } from '../../../../src/host/inbound/verify.ts';
 import { discardQuarantined, listQuarantine, retryQuarantine } from '../../../../src/host/inbound/quarantine.ts';
 import { LOSS_REPORT_EVERY_MS, reportQuarantineLosses } from '../../../../src/host/inbound/quarantine-rows.ts';
 import { receiveItems } from '../../../../src/host/inbound/receive.ts';
-import { takeItems } from '../../../../src/host/relay/take-items.ts';
+import { takeItems } from '../../../../src/host/relay/pulled-items.ts';
 import type { Epoch } from '../../../../src/protocol/epoch.ts';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';
 import { hostNamed, relay } from '../../../support/hosts.ts';

@@ -5,7 +5,7 @@ import {
   CONNECTIONS_MAX,
   ConnectionRoom,
   STRANGER_CONNECTIONS_MAX,
-} from '../../../../src/host/lan/connection-room.ts';
+} from '../../../../src/host/lan/caller-limits.ts';
 
 class Wire {
   bytesRead = 0;

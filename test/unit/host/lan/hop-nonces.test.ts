@@ -1,10 +1,5 @@
 import { beforeEach, describe, expect, test } from 'vitest';
-import {
-  HOP_LIFE_MAX_MS,
-  HopNonces,
-  NONCES_PER_KEY_MAX,
-  STRANGER_KEYS_MAX,
-} from '../../../../src/host/lan/hop-nonces.ts';
+import { HOP_LIFE_MAX_MS, HopNonces, NONCES_PER_KEY_MAX, STRANGER_KEYS_MAX } from '../../../../src/host/lan/lan-hop.ts';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';
 
 const START_MS = 1_000_000;

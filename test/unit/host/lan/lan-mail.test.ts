@@ -9,7 +9,7 @@ import { rotateOwnKey } from '../../../../src/host/peers/identity.ts';
 import { setAddress, unpair } from '../../../../src/host/peers/peers.ts';
 import { listSent } from '../../../../src/host/mail/sent.ts';
 import { LanClient } from '../../../../src/host/lan/lan-client.ts';
-import { PeerAddressCheck } from '../../../../src/host/lan/peer-address-check.ts';
+import { PeerAddressCheck } from '../../../../src/host/lan/peer-address.ts';
 import {
   type LanHost,
   openLanHost,

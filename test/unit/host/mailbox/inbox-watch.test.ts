@@ -1,8 +1,7 @@
 import { getEventListeners } from 'node:events';
 import { expect, test } from 'vitest';
 import { removeAgent } from '../../../../src/host/agents/agents.ts';
-import { useInbox } from '../../../../src/host/mailbox/inbox.ts';
-import { watchInbox } from '../../../../src/host/mailbox/inbox-watch.ts';
+import { useInbox, watchInbox } from '../../../../src/host/mailbox/inbox.ts';
 import { ManualTimers } from '../../../support/manual-time.ts';
 import { accepted, idOf, contextOf, refused, send } from '../../../support/mail-context.ts';
 

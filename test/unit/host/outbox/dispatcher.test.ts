@@ -1,7 +1,7 @@
 /** The dispatcher with a relay alone: the test plays the link, the relay, and what the relay knows of targets. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { SLOW_MS } from '../../../../src/host/core/batch-size.ts';
+import { SLOW_MS, RelayCarrier } from '../../../../src/host/relay/push-batch.ts';
 import type { MessageRow } from '../../../../src/host/core/rows.ts';
 import { rotateOwnKey } from '../../../../src/host/peers/identity.ts';
 import type { ItemToPush } from '../../../../src/host/relay/relay-client.ts';
@@ -11,9 +11,8 @@ import { LanCarrier } from '../../../../src/host/lan/send-batch.ts';
 import { LanClient } from '../../../../src/host/lan/lan-client.ts';
 import { OutboxDispatcher } from '../../../../src/host/outbox/dispatcher.ts';
 import { afterPeerChange } from '../../../../src/host/outbox/outbox.ts';
-import { RelayCarrier } from '../../../../src/host/relay/push-batch.ts';
 import type { RelayLink } from '../../../../src/host/relay/relay-link.ts';
-import type { RelaySession } from '../../../../src/host/relay/relay-session.ts';
+import type { RelaySession } from '../../../../src/host/relay/connect.ts';
 import type { EnrolledPeers } from '../../../../src/host/relay/enrolled-peers.ts';
 import { DEFAULT_LIMITS, type Limits } from '../../../../src/protocol/limits.ts';
 import { relay } from '../../../support/hosts.ts';

@@ -7,7 +7,7 @@ import { RelayCallFailed, RelayProblem } from '../../../../src/host/relay/relay-
 import { PeerRotations } from '../../../../src/host/relay/peer-rotations.ts';
 import { PullLoop } from '../../../../src/host/relay/pull-loop.ts';
 import { RELAY_TIMING, type RelayLink } from '../../../../src/host/relay/relay-link.ts';
-import type { RelaySession } from '../../../../src/host/relay/relay-session.ts';
+import type { RelaySession } from '../../../../src/host/relay/connect.ts';
 import { problemDocument } from '../../../../src/protocol/problem.ts';
 import { listQuarantine } from '../../../../src/host/inbound/quarantine.ts';
 import { cursorIn, positionIn, putCursor, putPosition } from '../../../../src/host/relay/relay-rows.ts';

@@ -3,7 +3,7 @@ import type { IncomingItem } from '../../../../src/host/inbound/verify.ts';
 import { wireOf } from '../../../../src/host/outbox/outbox.ts';
 import { sealSuite } from '../../../../src/host/mail/sealing.ts';
 import type { HostStore } from '../../../../src/host/store/host-store.ts';
-import { takeItems } from '../../../../src/host/relay/take-items.ts';
+import { takeItems } from '../../../../src/host/relay/pulled-items.ts';
 import type { Epoch } from '../../../../src/protocol/epoch.ts';
 import { relay } from '../../../support/hosts.ts';
 import { RelayContext, pinEachOther } from '../../../support/relay-contexts.ts';

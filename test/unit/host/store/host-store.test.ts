@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { HostStore, StoreFailed } from '../../../../src/host/store/host-store.ts';
-import { levelAt } from '../../../../src/host/store/level.ts';
+import { HostStore, StoreFailed, levelAt } from '../../../../src/host/store/host-store.ts';
 import { createHostStore, openHostStore } from '../../../../src/host/store/open.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { callableAddress, isDialledAt, ownAddresses } from '../../../../src/host/peers/callable-address.ts';
+import { callableAddress, isDialledAt, ownAddresses } from '../../../../src/host/lan/peer-address.ts';
 
 const address = (family: 'IPv4' | 'IPv6', text: string, internal = false) =>
   ({ address: text, family, internal, netmask: '', mac: '', cidr: null, scopeid: 0 }) as never;

@@ -6,8 +6,8 @@ import {
   SLOW_MS,
   batchOf,
   batchSizeAfter,
-} from '../../../../src/host/core/batch-size.ts';
-import { parseRelayUrl } from '../../../../src/host/core/relay-url.ts';
+} from '../../../../src/host/relay/push-batch.ts';
+import { parseRelayUrl } from '../../../../src/host/relay/relay-service.ts';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';
 
 test.each([
