@@ -39,7 +39,6 @@ export interface AskedLimits {
   perAddressMax?: number;
 }
 
-/** Throws `TooFewFiles`. */
 export function connectionLimits(
   asked: AskedLimits,
   openFilesMax: number,

@@ -36,7 +36,10 @@ interface HostApi {
 }
 
 /** Every operation of relays: what the OpenAPI document describes, and the tests hold each answer to. */
-export const OPERATIONS: readonly Operation[] = [...RELAY_OPERATIONS, ...OPERATOR_OPERATIONS];
+export const OPERATIONS: readonly Operation[] = [
+  ...RELAY_OPERATIONS.map((operation): Operation => ({ ...operation, listener: 'relay' })),
+  ...OPERATOR_OPERATIONS,
+];
 
 export function hostApi({ relay, shared, signer, challenges, lostItems, newEpoch, finished }: HostApiOptions): HostApi {
   const { engine, relayPubkey, clock, timers, heldBytes } = shared;
@@ -57,7 +60,8 @@ export function hostApi({ relay, shared, signer, challenges, lostItems, newEpoch
     version: relay.version,
     bodyBytesMax: Math.min(relay.bodyBytesMax, BODY_BYTES_MAX),
   };
-  const isAnswered = ({ isHostedOnly }: Operation): boolean => hosted !== undefined || !isHostedOnly;
+  const isAnswered = ({ isHostedOnly }: Pick<Operation, 'isHostedOnly'>): boolean =>
+    hosted !== undefined || !isHostedOnly;
   const routes = RELAY_OPERATIONS.filter(isAnswered).map((operation) => routeOf(operation, parts));
   const handler = new Handler({ ...shared, routes, finished });
   return { handler, jwks: hosted?.jwks, operations: OPERATIONS.filter(isAnswered) };

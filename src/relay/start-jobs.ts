@@ -28,7 +28,6 @@ interface JobsOptions {
 
 export interface Jobs {
   scrub: Scrub;
-  /** `undefined` when the operator wants none. */
   backups: BackupJob | undefined;
   /** Draining gives up what the jobs are doing. */
   services: Services;

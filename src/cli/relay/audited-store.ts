@@ -26,14 +26,12 @@ export interface AuditedStoreFlags {
   archive?: string;
 }
 
-/** Adds `--store-dir` and `--backup`. */
 export function withAuditedStore(command: Command): Command {
   return command
     .addOption(new Option('--store-dir <dir>', 'the store folder of a stopped relay').default(STORE_DIR_DEFAULT))
     .addOption(new Option('--backup <file>', 'read this backup file instead'));
 }
 
-/** Adds `--archive` besides, for what needs the log alone. */
 export function withAuditedLog(command: Command): Command {
   const archive = new Option('--archive <file>', 'read this archive of the log instead').conflicts('backup');
   return withAuditedStore(command).addOption(archive);

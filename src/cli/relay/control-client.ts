@@ -14,7 +14,6 @@ import { type Answer, SocketRequestFailed, socketRequest } from '../../lib/socke
 import { CommandFailed, exitOfStatus } from '../lib/exit.ts';
 import type { StoreDirFlags } from './store-dir.ts';
 
-/** A request fails when the relay sends nothing for this long. */
 const SILENCE_MS = 30_000;
 /** One document, or one line of a list. */
 const DOCUMENT_CHARACTERS_MAX = 1 << 20;
@@ -28,7 +27,6 @@ type AnswerTo<Request extends string> = Request extends `${infer Path}?${string}
     ? ControlRequests[Request]
     : Document;
 
-/** The relay that runs on the store which `--store-dir` names. */
 export function relayOf({ storeDir }: StoreDirFlags): ControlClient {
   return new ControlClient(resolve(storeDir));
 }
@@ -42,12 +40,10 @@ export class ControlClient {
     this.#silenceMs = silenceMs;
   }
 
-  /** Throws `CommandFailed`. */
   get<T extends string>(target: T): Promise<AnswerTo<`GET ${T}`>> {
     return this.#answer('GET', target, undefined);
   }
 
-  /** Throws `CommandFailed`. */
   post<T extends string>(target: T, body: object): Promise<AnswerTo<`POST ${T}`>> {
     return this.#answer('POST', target, body);
   }
@@ -75,7 +71,6 @@ export class ControlClient {
     return (await this.#document(await this.#success(method, target, body))) as A;
   }
 
-  /** The answer, when it is a success. */
   async #success(method: string, target: string, body: object | undefined, signal?: AbortSignal): Promise<Answer> {
     const fault = controlSocketFault(this.#storeDir);
     if (fault !== undefined) throw new CommandFailed('failure', 'SOCKET_PATH_TOO_LONG', fault);
@@ -198,7 +193,6 @@ export class ControlClient {
   }
 }
 
-/** What the relay said of a request that it did not do. */
 function problemFailure(problem: Document): CommandFailed {
   const { type: _type, title: _title, status, detail, code, ...details } = problem;
   // These mean an unknown route, not an unknown host.

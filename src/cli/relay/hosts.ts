@@ -57,7 +57,6 @@ export interface HostFilter {
   /** `*` stands for any text and `?` for one character; letters of either case are the same. */
   name: string | undefined;
   account: string | undefined;
-  /** `live`: not revoked. `revoked`: revoked or rotated. */
   which: 'live' | 'revoked' | 'all';
 }
 

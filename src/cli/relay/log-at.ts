@@ -101,7 +101,6 @@ interface QueueThen extends TargetRow {
   items: QueueRow[];
 }
 
-/** What was asked for, as it was. */
 interface Shown {
   state: StateThen;
   called: FormatHost;

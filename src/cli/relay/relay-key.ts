@@ -15,7 +15,6 @@ import { CommandFailed } from '../lib/exit.ts';
 
 export interface DeployKey {
   signer: Signer;
-  /** The variable or the file that it came from. */
   place: string;
   /** A sentence for the operator when others can read it too. */
   notices: string[];
@@ -50,7 +49,6 @@ export async function deployKey({ env }: CommandContext, keyFile: string | undef
   return { signer, place: path, notices: mode & OTHERS ? [open] : [] };
 }
 
-/** `poste relay keygen`: prints a new key, and nothing else. */
 export function relayKeygenCommand(context: CommandContext): Command {
   return new Command('keygen')
     .addHelpText('after', '\nExample:\n  $ poste relay keygen > relay.key && chmod 600 relay.key')

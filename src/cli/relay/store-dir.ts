@@ -24,7 +24,6 @@ const REFUSED_EXIT: Readonly<Record<RefusedReason, ExitName>> = {
   unusable: 'failure',
 };
 
-/** How a command ends when the store cannot be opened. */
 export function storeRefused({ reason, message }: StoreRefused): CommandFailed {
   return new CommandFailed(REFUSED_EXIT[reason], `STORE_${reason.toUpperCase().replaceAll('-', '_')}`, message);
 }

@@ -19,7 +19,6 @@ export interface EnrolmentQuestion {
 
 export interface Authority {
   readonly name: AuthorityName;
-  /** Throws `AuthorityUnavailable`. */
   ask(question: EnrolmentQuestion): Promise<AuthorityAnswer>;
 }
 

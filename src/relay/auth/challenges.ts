@@ -73,7 +73,6 @@ export class Challenges {
     return 'used';
   }
 
-  /** Drops what is past its time. */
   forgetEnded(): void {
     const nowMs = this.#monotonicMs();
     for (const challenge of this.#open.values()) {

@@ -17,7 +17,6 @@ import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
 import { type Refusal, refusal } from '../core/decision.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 
-/** A header by its lower-case name; `undefined` when absent. */
 type HeaderLookup = (name: string) => string | undefined;
 
 /** A hop of an enrolled host whose time is right; not yet verified. */
@@ -30,7 +29,6 @@ export interface HopClaim {
   signature: string;
 }
 
-/** Whom a hop may come from. */
 interface HopLookUps {
   byKey: (key: PublicKey) => EnrolmentRow | undefined;
   /** `undefined` on routes that take no hop by name. None when the name is crowded. */

@@ -19,7 +19,6 @@ export class InspectedKeys {
     this.#inspect = inspect;
   }
 
-  /** As `isAcceptablePoint`. */
   isAcceptable(key: PublicKey): boolean {
     if (this.#isKnown(key) || this.#good.has(key)) return true;
     if (!this.#inspect(key)) return false;

@@ -31,7 +31,6 @@ export interface IssuerSettings {
 /** A JWT of the issuer for this relay, in force now. Times in milliseconds since the Unix epoch. */
 export interface IssuedJwt {
   type: 'IssuedJwt';
-  /** The header's `typ`. */
   typ: unknown;
   claims: Readonly<Record<string, unknown>>;
   jti: string;
@@ -59,7 +58,6 @@ export class Issuer {
     this.#options = options;
   }
 
-  /** Throws `AuthorityUnavailable`. */
   async verify(token: string): Promise<IssuedJwt | JwtRefused> {
     const header = readHeader(token);
     if ('type' in header) return header;
@@ -99,7 +97,6 @@ export function jwtRefused(fault: JwtRefused['fault'], reason: string): JwtRefus
   return { type: 'JwtRefused', fault, reason };
 }
 
-/** A claim that names an account, org or client. */
 export function isName(value: unknown): value is string {
   return isNameOrEmpty(value) && value !== '';
 }

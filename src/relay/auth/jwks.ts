@@ -27,7 +27,6 @@ interface JwksOptions {
   fetch: Fetch;
   monotonicMs: () => number;
   timers: { after: (ms: number, run: () => void) => () => void };
-  /** Called with the reason when a fetch failed. */
   failed: (reason: string) => void;
 }
 
@@ -78,7 +77,6 @@ export class Jwks {
     return held.keys.key(kid, alg);
   }
 
-  /** The keys, unless they are an hour old. */
   #fresh(): HeldKeys | undefined {
     const { monotonicMs } = this.#options;
     return this.#held && monotonicMs() - this.#held.askedMs < JWKS_STALE_MAX_MS ? this.#held : undefined;

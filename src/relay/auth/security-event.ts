@@ -21,7 +21,6 @@ interface DenyEvent extends DenySelectors {
   reason: string;
 }
 
-/** Throws `AuthorityUnavailable`. */
 export async function readDenyEvent(token: string, issuer: Issuer, nowMs: number): Promise<DenyEvent | JwtRefused> {
   const jwt = await issuer.verify(token);
   if (jwt.type === 'JwtRefused') return jwt;

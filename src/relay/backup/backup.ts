@@ -25,7 +25,7 @@ import { CHECKSUM_SCHEMA, isOfSchemaOne, isRowKey, withChecksum } from '../store
 import { firstKeyOf, PREFIX, seqOf } from '../store/keys.ts';
 import { type Level, type LevelSnapshot, levelAt, makeLevelFolder } from '../store/level.ts';
 import { SCHEMA_VERSION } from '../store/open.ts';
-import { readableTargetRow, runsOf } from '../store/scan.ts';
+import { readableRow, runsOf } from '../store/scan.ts';
 import { WireCheck, type WireDamage } from '../store/wire-check.ts';
 import { createReadStream } from 'node:fs';
 import { StoreRefused } from '../store/refused.ts';
@@ -48,7 +48,6 @@ const BackupHeader = Type.Object({
 });
 export type BackupHeader = Static<typeof BackupHeader>;
 
-/** How a backup of a relay is told from others. */
 export const BACKUP_KIND: BackupKind<BackupHeader> = {
   magic: MAGIC,
   parseHeader: parserOf(BackupHeader),
@@ -172,7 +171,6 @@ export function unpackFailure(error: unknown, file: string, advice: string, fold
   return new StoreRefused(code === 'ENOENT' ? 'missing' : 'unusable', `${file} cannot be read (${code})`);
 }
 
-/** What was written. */
 export interface WrittenBackup extends CheckedContainer<BackupHeader> {
   /** Items that wait for their targets, notices among them. */
   items: number;
@@ -216,7 +214,7 @@ class ItemTally {
   add(run: readonly Pair[]): void {
     for (const [key, value] of run) {
       if (key[0] === PREFIX.target) {
-        const row = readableTargetRow(key, value);
+        const row = readableRow('target', key, value);
         if (row) this.#ackedThrough.set(firstKeyOf(key), row.ackedThrough);
       } else if (key[0] === PREFIX.queue) {
         if (seqOf(key) > (this.#ackedThrough.get(firstKeyOf(key)) ?? 0)) this.items++;

@@ -93,7 +93,6 @@ export class RestoreMerge {
     return merge;
   }
 
-  /** The restored rows, with what was applied. */
   get rows(): RowReader {
     return this.#rows;
   }
@@ -187,7 +186,6 @@ export class RestoreMerge {
     }
   }
 
-  /** Brings what is left of a rotated key's queue over. */
   async #move(oldPubkey: PublicKey): Promise<void> {
     const nowMs = this.#nowMs;
     const { headSeq, ackedThrough } = targetRow(this.#rows, oldPubkey);

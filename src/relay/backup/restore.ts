@@ -21,14 +21,24 @@ import { type BackupHeader, unpackBackup } from './backup.ts';
 import { LEVEL_FOLDER, type Level } from '../store/level.ts';
 import { MIGRATIONS, migrate } from '../store/migrate.ts';
 import { SCHEMA_VERSION, makeFolder } from '../store/open.ts';
-import { PositionFile, positionFault, readPruned } from '../store/position.ts';
+import { PositionFile, positionPathFault, readPruned } from '../store/position.ts';
 import { StoreRefused } from '../store/refused.ts';
 import { syncFolder } from '../../lib/sync-folder.ts';
 import { readRelayKey } from '../store/relay-key.ts';
 import { LogTree } from '../store/log-tree.ts';
 import { RelayStore } from '../store/relay-store.ts';
-import { checkUnpacked, openReplaced, readableOf, readOrRefuse, type ReadReplaced } from './restorable.ts';
-import { type RestoreNames, cloneLevel, removeLeftovers, restoreNames, syncTree } from './restore-files.ts';
+import {
+  checkUnpacked,
+  openReplaced,
+  readableOf,
+  readOrRefuse,
+  type ReadReplaced,
+  type RestoreNames,
+  cloneLevel,
+  removeLeftovers,
+  restoreNames,
+  syncTree,
+} from './restorable.ts';
 import { decideRestoreCutover, finishRestore, finishCutovers, type StepObserver } from '../store/cutover.ts';
 import { waitingRows } from '../store/scan.ts';
 import { EmbeddedLog } from '../store/durable-log.ts';
@@ -99,7 +109,7 @@ export async function restoreRelay(options: RestoreOptions): Promise<RestoreRepo
 
 /** Found out before anything is decided: from then on no other place will do without being asked for. */
 async function refuseUnusablePosition(path: string): Promise<void> {
-  const fault = await positionFault(path);
+  const fault = await positionPathFault(path);
   if (fault === undefined) return;
   throw new StoreRefused(
     'unusable',

@@ -30,7 +30,6 @@ export class Admissions {
     return this.#invites.size;
   }
 
-  /** Applies a changed row; rows of other tables are ignored. */
   apply(change: RowChange): void {
     if (change.table === 'deny') this.#applyDeny(change.key, change.row);
     else if (change.table === 'invite') put(this.#invites, change.key, change.row);
@@ -95,7 +94,6 @@ function* bucketsOf({ fingerprints, clientId, account, org }: DeniableHost): Gen
   if (org !== null) yield `org ${org}`;
 }
 
-/** Every selector of an entry must match. */
 export function isMatch({ hostFp, clientId, account, org }: DenySelectors, host: DeniableHost): boolean {
   if (hostFp !== null && !host.fingerprints.has(hostFp)) return false;
   if (clientId !== null && clientId !== host.clientId) return false;

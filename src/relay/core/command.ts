@@ -22,7 +22,6 @@ export interface AuthorityAnswer {
   reason?: string;
 }
 
-/** Enrol the key whose challenge signature has been verified. */
 export interface EnrolHost {
   type: 'EnrolHost';
   hostPubkey: PublicKey;
@@ -35,14 +34,12 @@ export interface EnrolHost {
   nowMs: number;
 }
 
-/** Note that a signed hop of this key was accepted. */
 export interface NoteHostSeen {
   type: 'NoteHostSeen';
   hostPubkey: PublicKey;
   nowMs: number;
 }
 
-/** Admit this key no longer. */
 export interface RevokeHost {
   type: 'RevokeHost';
   hostPubkey: PublicKey;
@@ -61,7 +58,6 @@ export interface RotateKey {
   nowMs: number;
 }
 
-/** Bring the next items of a rotated key's queue over. */
 export interface MoveItems {
   type: 'MoveItems';
   oldPubkey: PublicKey;
@@ -77,7 +73,6 @@ export interface DenyHosts extends DenySelectors {
   nowMs: number;
 }
 
-/** Let one more host in. */
 export interface IssueInvite {
   type: 'IssueInvite';
   inviteHash: Sha256Hex;
@@ -86,7 +81,6 @@ export interface IssueInvite {
   nowMs: number;
 }
 
-/** Forget the deny entries and invites whose time passed. */
 export interface LapseAdmissions {
   type: 'LapseAdmissions';
   denied: DenySelectors[];
@@ -118,7 +112,6 @@ export interface PublishEncKey {
 /** What the relay read of the wire bytes; `ok` when every target's bytes are what they claim to be. */
 export type WireVerdict = 'ok' | 'not sealed' | 'id mismatch' | 'bad receipt';
 
-/** Store one item for all of its targets. */
 export interface PushItem {
   type: 'PushItem';
   senderPubkey: PublicKey;
@@ -131,7 +124,6 @@ export interface PushItem {
   nowMs: number;
 }
 
-/** Give up everything up to `through`: its owner has it. */
 export interface AckItems {
   type: 'AckItems';
   targetPubkey: PublicKey;
@@ -149,7 +141,6 @@ export interface ExtendDedup {
   nowMs: number;
 }
 
-/** Give up these items of one target, if they still wait and are past their time. */
 export interface ExpireItems {
   type: 'ExpireItems';
   targetPubkey: PublicKey;
@@ -177,7 +168,6 @@ export interface TakeCheckpoint {
   nowMs: number;
 }
 
-/** Begin a new store generation. */
 export interface RotateEpoch {
   type: 'RotateEpoch';
   epoch: Epoch;

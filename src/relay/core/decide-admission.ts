@@ -24,7 +24,6 @@ import type { DenySelectors, EnrolmentRow, RowReader } from './rows.ts';
 
 /** Deny entries that stand at most: an authority that pushes more than this in a day is not well. */
 export const DENY_ENTRIES_MAX = 100_000;
-/** Invites that are open at most. */
 export const INVITES_MAX = 10_000;
 
 export function decideRevoke(
@@ -47,7 +46,6 @@ export function decideDeny(command: DenyHosts, isKnown: boolean, standing: numbe
   );
 }
 
-/** The live hosts that a deny entry means. */
 export function deniedHosts(selectors: DenySelectors, rows: RowReader, directory: Directory): EnrolmentRow[] {
   const others = { ...selectors, hostFp: null };
   return [...hostsMeant(selectors, rows, directory)].filter(

@@ -37,13 +37,11 @@ export function itemLost(queued: QueueRow, account: string | null, reason: ItemL
   return { type: 'ItemLost', targetPubkey, seq, kind, senderPubkey, itemId, pushedTo, bytes, account, reason, atMs };
 }
 
-/** A checkpoint that is whole. */
 interface CheckpointTime {
   throughLsn: number;
   atMs: number;
 }
 
-/** How long records are kept, and the time that it is. */
 export interface KeepingTime {
   keepMs: number;
   nowMs: number;

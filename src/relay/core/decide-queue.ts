@@ -22,17 +22,14 @@ import type { QueueRow } from './rows.ts';
 /** Items that one command expires at most: each notice is signed before others get their turn. */
 export const EXPIRED_AT_ONCE = 100;
 
-/** A notice whose bytes are not signed yet. */
 export interface UnsignedNotice extends Omit<QueuedNotice, 'wire' | 'wireHash'> {
   rec: ExpiryNotice;
 }
 
-/** The event but for the signed bytes of its notices. */
 export interface DecidedExpiry extends Omit<ItemsExpired, 'notices'> {
   notices: UnsignedNotice[];
 }
 
-/** `undefined` when nothing of it is due. */
 export function decideExpire(command: ExpireItems, facts: ExpireFacts): DecidedExpiry | undefined {
   const { targetPubkey, nowMs } = command;
   if (facts.due.length === 0) return undefined;

@@ -97,7 +97,6 @@ export function decideSeqFloors(replaced: ReplacedStore, rows: RowReader, atMs: 
   return slices(floors).map((slice) => ({ type: 'SeqFloorsRaised', floors: slice, atMs }));
 }
 
-/** The enrolment of a key that was rotated. */
 export interface RotatedRow extends EnrolmentRow {
   revokedAtMs: number;
   rotatedTo: PublicKey;

@@ -23,7 +23,6 @@ export class Directory {
   readonly #rotatedInto = new Map<PublicKey, Set<PublicKey>>();
   #liveCount = 0;
 
-  /** Live means enrolled, not revoked. */
   get liveCount(): number {
     return this.#liveCount;
   }
@@ -77,7 +76,6 @@ export class Directory {
     return keys.length > CROWDED_NAME_ENROLMENTS ? [] : keys.flatMap((key) => this.#rows.get(key) ?? []);
   }
 
-  /** The live enrolments that carry `name`, however many. */
   carriers(name: HostName): EnrolmentRow[] {
     return this.liveByName(foldHostName(name)).flatMap((key) => this.#rows.get(key) ?? []);
   }

@@ -93,7 +93,6 @@ export interface CheckpointTaken {
   atMs: number;
 }
 
-/** A key was admitted, or what is recorded of it changed. */
 export interface HostEnrolled extends EnrolmentRecord {
   type: 'HostEnrolled';
   hostPubkey: PublicKey;
@@ -105,7 +104,6 @@ export interface HostEnrolled extends EnrolmentRecord {
   atMs: number;
 }
 
-/** A signed hop of this key was accepted for the first time. */
 export interface HostSeen {
   type: 'HostSeen';
   hostPubkey: PublicKey;
@@ -132,7 +130,6 @@ export interface HostRevoked {
   atMs: number;
 }
 
-/** What a rotation makes of an account's usage. */
 export interface AccountCharge {
   account: string;
   /** Positive when it is charged from now on, negative when it is charged no longer. */
@@ -204,7 +201,6 @@ export interface InviteSpent {
   atMs: number;
 }
 
-/** These deny entries and invites expired. */
 export interface AdmissionsLapsed {
   type: 'AdmissionsLapsed';
   denied: DenySelectors[];
@@ -236,7 +232,6 @@ export interface EncKeyPublished {
   type: 'EncKeyPublished';
   hostPubkey: PublicKey;
   encPub: string;
-  /** The advertisement's own time. */
   advertisedAtMs: number;
   sig: string;
   atMs: number;
@@ -286,7 +281,6 @@ export interface ItemsAcked {
   atMs: number;
 }
 
-/** One item that passed its retention. */
 export interface ExpiredItem {
   seq: number;
   kind: ItemKind;
@@ -392,7 +386,6 @@ export interface LogEntry {
   event: RelayEvent;
 }
 
-/** The time of the event, by the relay's clock. */
 export function eventTimeMs(event: RelayEvent): number {
   return 'acceptedAtMs' in event ? event.acceptedAtMs : event.atMs;
 }

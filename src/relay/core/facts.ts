@@ -90,7 +90,6 @@ export interface EnrolFacts {
   enrolment: EnrolmentRow | undefined;
   /** The proven accounts of the live enrolments of other keys that carry the name. */
   namesakeAccounts: ReadonlySet<string | null>;
-  /** Live enrolments of other keys that carry the name. */
   namesakes: number;
   liveEnrolments: number;
   enrolmentsMax: number;
@@ -203,7 +202,6 @@ export interface AckFacts {
   epoch: Epoch;
   queue: TargetRow;
   account: string | null;
-  /** What lies at or below `through` and is not acked yet. */
   released: Released;
 }
 

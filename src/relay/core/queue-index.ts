@@ -50,7 +50,6 @@ export class QueueIndex {
     return this.#end - this.#start;
   }
 
-  /** Appends an item. Throws when its seq does not ascend. */
   append(item: IndexedItem): void {
     if (this.length > 0 && item.seq <= this.#at(this.#seqs, this.#end - 1)) {
       throw new Error('invariant: sequence numbers of a queue ascend');
@@ -106,13 +105,11 @@ export class QueueIndex {
     return seqs;
   }
 
-  /** Forgets everything at or below `through`. */
   dropThrough(through: number): void {
     this.#start = this.#firstAbove(through);
     if (this.#start === this.#end) this.#reset();
   }
 
-  /** Forgets one item; does nothing when it is not there. */
   drop(seq: number): void {
     const at = this.#firstAbove(seq) - 1;
     if (at < this.#start || this.#at(this.#seqs, at) !== seq) return;
@@ -136,7 +133,6 @@ export class QueueIndex {
     this.#deadlines = new Float64Array(INITIAL_CAPACITY);
   }
 
-  /** The first position whose seq is above `through`. */
   #firstAbove(through: number): number {
     let low = this.#start;
     let high = this.#end;

@@ -95,7 +95,6 @@ export function reducePublications(event: RelayEvent, rows: RowReader): RowChang
   }
 }
 
-/** The deny entries and the open invites. */
 function reduceAdmissions(event: RelayEvent, rows: RowReader): RowChange[] {
   switch (event.type) {
     case 'DenyEntryAdded': {

@@ -59,7 +59,6 @@ export function enrolmentRecord(holder: EnrolmentRecord): EnrolmentRecord {
   return { hostName, ownerFp, account, org, clientId, authorizedBy, enrolledAtMs, validUntilMs };
 }
 
-/** One host key that this relay has admitted at some time. */
 export interface EnrolmentRow extends EnrolmentRecord {
   hostPubkey: PublicKey;
   revokedAtMs: number | null;
@@ -69,7 +68,6 @@ export interface EnrolmentRow extends EnrolmentRecord {
   seen: boolean;
 }
 
-/** One key of a host. */
 export interface LineageMember {
   hostPubkey: PublicKey;
   /** When a rotation put another key in its place; `null` for the one that the host has now. */

@@ -104,7 +104,6 @@ export class AccessControl {
     return rows;
   }
 
-  /** Forgets expired deny entries and invites. */
   async lapse(nowMs: number): Promise<void> {
     const { committer, admissions, monotonicMs } = this.#options;
     const slice = new TimeSlice(monotonicMs);

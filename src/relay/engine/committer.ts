@@ -40,7 +40,6 @@ interface AdmissionObserver {
   changing(change: RowChange): void;
 }
 
-/** An event at its place, and what it changes. */
 interface Reduced {
   entry: LogEntry;
   changes: RowChange[];
@@ -146,12 +145,10 @@ export class Committer implements FactSource {
     return (pending && payloadTarget === targetPubkey && payloadSeq === seq) || this.#view.hasPayload(row);
   }
 
-  /** Throws `StoreFailed` after a failed batch. */
   assertWorking(): void {
     if (this.#failure) throw this.#failure;
   }
 
-  /** Whether the open batch takes no more items. */
   get isFull(): boolean {
     const { payloadBytes, changes } = this.#open;
     return payloadBytes >= BATCH_PAYLOAD_BYTES_MAX || changes.size >= BATCH_CHANGES_MAX;

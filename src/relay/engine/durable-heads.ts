@@ -44,7 +44,6 @@ export class DurableHeads {
     return { items: this.#items, bytes: this.#bytes };
   }
 
-  /** Open long polls. */
   get waits(): number {
     return this.#waiters.count;
   }
@@ -54,7 +53,6 @@ export class DurableHeads {
     if (change.table === 'target') this.get(change.key as PublicKey);
   }
 
-  /** To be called when changes are durable. */
   published(changes: readonly RowChange[]): void {
     for (const change of changes) {
       if (change.table !== 'target') continue;
@@ -113,7 +111,6 @@ export class OnceListeners {
     };
   }
 
-  /** Calls and removes the listeners of `key`. */
   call(key: PublicKey): void {
     const listeners = this.#byKey.get(key);
     if (!listeners) return;

@@ -165,7 +165,6 @@ export class Engine {
     return engine;
   }
 
-  /** Damaged rows of the store that a request or the scrub found. */
   get damagedRows(): FoundRow[] {
     return this.#store.damagedRows.all;
   }
@@ -187,7 +186,6 @@ export class Engine {
     return rows;
   }
 
-  /** The key that the host of this key has now. */
   presentKey(key: PublicKey): PublicKey {
     return presentKey(this.#committer, key);
   }
@@ -207,12 +205,10 @@ export class Engine {
     return this.#heads.waiting;
   }
 
-  /** The queues whose rows are at fault: nothing is changed there. */
   get brokenQueues(): QueueFault[] {
     return this.#faults.all;
   }
 
-  /** Open long polls. */
   get waits(): number {
     return this.#heads.waits;
   }

@@ -38,7 +38,6 @@ interface ExpiryOptions {
   faults: QueueFaults;
 }
 
-/** How much is done before other work gets its turn. */
 interface Pace {
   timeSlice: TimeSlice;
   batch: AdaptiveBatch;

@@ -12,7 +12,6 @@ import { isRowFault } from './queue-faults.ts';
 /** Reported together: deciding them holds the event loop for a few milliseconds. */
 const REPORTED_AT_ONCE = 100;
 
-/** What found the loss. */
 export type LostFinder = 'pull' | 'scrub' | 'backup';
 
 interface LostItemsOptions {

@@ -39,7 +39,6 @@ interface PushesOptions {
   monotonicMs: () => number;
 }
 
-/** The answer to a push, as its caller prepared it. */
 export interface Pushed<T> {
   type: 'Pushed';
   answer: T;
@@ -133,7 +132,6 @@ function areSame(keys: readonly PublicKey[], others: readonly PublicKey[] = []):
   return keys.length === others.length && keys.every((key, at) => key === others[at]);
 }
 
-/** The wire bytes of the targets that were new. */
 function payloadsOf({ item }: PushItem, events: readonly RelayEvent[]): Payload[] {
   const accepted = events.at(-1);
   if (accepted?.type !== 'ItemAccepted') return [];

@@ -12,7 +12,6 @@ import { StoreFailed } from './committer.ts';
 
 export interface QueueFault {
   targetPubkey: PublicKey;
-  /** What failed first, for people. */
   reason: string;
 }
 
@@ -25,7 +24,6 @@ export class QueueFaults {
     this.#onFault = onFault;
   }
 
-  /** Those found since the start. */
   get all(): QueueFault[] {
     return [...this.#faults.values()];
   }
@@ -71,12 +69,10 @@ export function isRowFault(error: unknown): boolean {
   return isBrokenQueue(error) || isDamagedRow(error);
 }
 
-/** The answer to a request that needs a damaged row. */
 export function damagedRowRefusal(): Refusal {
   return refusal('UNAVAILABLE', 'a row that this needs is damaged in the store of the relay, whose operator is told');
 }
 
-/** The answer to a request that cannot be carried out at a broken queue. */
 export function brokenQueueRefusal(): Refusal {
   return refusal('UNAVAILABLE', 'the relay found a fault in its rows of this queue and changes nothing there');
 }

@@ -17,7 +17,6 @@ const LOAD_ROWS = 250;
 
 interface QueueIndexesOptions {
   store: RelayStore;
-  /** Resolves when everything admitted so far is durable. */
   durable: () => Promise<void>;
   targetRow: (target: PublicKey) => TargetRow;
 }
@@ -37,7 +36,6 @@ export class QueueIndexes {
     return this.#loading.get(target);
   }
 
-  /** The index of `target` when it is in memory. */
   get(target: PublicKey): QueueIndex | undefined {
     const index = this.#loaded.get(target);
     if (index) {

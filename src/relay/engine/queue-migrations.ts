@@ -35,7 +35,6 @@ export class QueueMigrations {
     this.#options = options;
   }
 
-  /** What a command for this queue waits for. */
   pendingFor(target: PublicKey): Promise<void> | undefined {
     return this.#running.get(target);
   }

@@ -45,7 +45,6 @@ export class QueueReadiness {
     }
   }
 
-  /** The index of `target` when it is in memory. */
   index(target: PublicKey): QueueIndex | undefined {
     return this.#options.indexes.get(target);
   }

@@ -13,7 +13,6 @@ export class TimeSlice {
     this.#endsMs = monotonicMs() + SLICE_MS;
   }
 
-  /** Whether other work should run before this work continues. */
   get isOver(): boolean {
     return this.#monotonicMs() >= this.#endsMs;
   }

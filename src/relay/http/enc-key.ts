@@ -19,7 +19,6 @@ import { jsonReply, problemReply } from '../../http/replies.ts';
 import { type HopRelayRequest, onlyParameter, refusalReply } from './route.ts';
 
 export const PUBLISH_ENC_KEY = {
-  listener: 'relay',
   id: 'publishEncKey',
   method: 'POST',
   path: '/v1/relay/enc-key',
@@ -34,7 +33,6 @@ export const PUBLISH_ENC_KEY = {
 } as const satisfies HostOperation;
 
 export const ENC_KEY_BY_NAME = {
-  listener: 'relay',
   id: 'encKeyByName',
   method: 'GET',
   path: '/v1/relay/enc-key',
@@ -47,7 +45,6 @@ export const ENC_KEY_BY_NAME = {
 } as const satisfies HostOperation;
 
 export const ENC_KEY_BY_KEY = {
-  listener: 'relay',
   id: 'encKeyByKey',
   method: 'GET',
   path: '/v2/relay/enc-key',

@@ -98,7 +98,6 @@ export class Handler {
     });
   }
 
-  /** Begins to handle an exchange. Never throws. */
   handle(exchange: Exchange): void {
     this.#startedMs.set(exchange, this.#options.clock.monotonicMs());
     this.#pipeline.handle(exchange);

@@ -25,7 +25,6 @@ export interface OpenApiDocument {
 }
 
 interface OpenApiOptions {
-  /** The software version. */
   version: string;
   operations: readonly Operation[];
 }
@@ -249,7 +248,6 @@ class Components {
     return this.#json(value as Json);
   }
 
-  /** One of these problems. */
   problems(codes: readonly ProblemCode[]): Json {
     const references = codes.map((code) => {
       const name = problemName(code);

@@ -63,7 +63,6 @@ export interface Operation {
   query?: TObject;
   /** JSON unless a content type says otherwise. */
   request?: { schema: TSchema; contentType?: string };
-  /** The answers that are no problem documents. */
   successes: readonly Success[];
   /** The problems of this operation, besides those that every operation of its access may answer. */
   problems: readonly ProblemCode[];
@@ -71,12 +70,10 @@ export interface Operation {
   isHostedOnly?: true;
 }
 
-/** 200 with JSON. */
 export function ok(schema: TSchema, description: string): Success {
   return { status: 200, schema, description };
 }
 
-/** 200 with text. */
 export function text(contentType: string, description: string): Success {
   return { status: 200, contentType, schema: Type.String(), description };
 }
@@ -89,23 +86,19 @@ export interface RelayParts {
   challenges: Challenges;
   keys: InspectedKeys;
   authority: Authority;
-  /** Of a hosted relay. */
   issuer: Issuer | undefined;
   pageWriter: PageWriter;
   newEpoch: () => Epoch;
   clock: Clock;
   timers: Timers;
   monotonicMs: () => number;
-  /** The software version. */
   version: string;
   bodyBytesMax: number;
 }
 
 type Handling = RouteResult | Promise<RouteResult>;
 
-/** An operation of hosts, and what does it. */
-export type HostOperation = Operation & {
-  listener: 'relay';
+export type HostOperation = Omit<Operation, 'listener'> & {
   /** Whether `SMALL_BODY_BYTES_MAX` bounds the body. */
   hasSmallBody?: true;
   /** Whether it is refused while the disk is almost full. */

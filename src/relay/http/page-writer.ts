@@ -49,7 +49,6 @@ export class PageWriter {
     });
   }
 
-  /** Streams the page as the reply to `request`. */
   async write(page: Page, after: number, encoder: PageEncoder, request: HopRelayRequest): Promise<'streamed' | Reply> {
     const { exchange, caller } = request;
     const { engine, timers } = this.#options;
@@ -186,11 +185,9 @@ function slicesOf(rows: readonly QueueRow[]): QueueRow[][] {
 
 /** How many bytes requests and pages under way may hold in memory, all together. What is small has room of its own. */
 export interface HeldBytes {
-  /** Request bodies of hosts. */
   bodies: number;
   /** Bodies of up to 64 KiB. */
   smallBodies: number;
-  /** Pages that are being sent. */
   pages: number;
   /** Pages of up to 64 KiB of wire bytes. */
   smallPages: number;
@@ -203,15 +200,12 @@ export const HELD_BYTES: HeldBytes = {
   smallPages: 16 << 20,
 };
 
-/** Encodes one page. */
 export interface PageEncoder {
   /** The next items, in order; what is written before the first of them is in front. */
   items(rows: readonly QueueRow[], wires: readonly Buffer[]): Buffer;
-  /** The rest of the document. */
   end(lastSeq: number, more: boolean): string;
 }
 
-/** `GET /v2/relay/items`. */
 export class ItemsEncoder implements PageEncoder {
   #lead: string;
 

@@ -14,11 +14,9 @@ export interface RelayRequest {
   body: Body;
   /** The client's address or network, for rates and challenges. */
   clientAddress: string;
-  /** When the request was read. */
   nowMs: number;
 }
 
-/** A request with a verified hop. */
 export interface HopRelayRequest extends RelayRequest {
   caller: EnrolmentRow;
 }

@@ -36,7 +36,6 @@ class UwsConnections {
   readonly #connections: Connections;
   /** Without an `onData`: their last request has come whole. */
   readonly #unarmed = new Set<UwsConnection>();
-  /** The request whose data comes next. */
   #arriving: { res: HttpResponse; head: RequestHead } | undefined;
   /** Requests of doubtful framing that are not answered yet. */
   readonly #doubtful = new Set<DoubtfulExchange>();
@@ -138,7 +137,6 @@ class UwsConnection implements ExchangeConnection {
     this.#res.onData(this.#whenData);
   }
 
-  /** Ends the reply of the exchange: `end` does. */
   endReply(end: () => void): void {
     this.#exchange = undefined;
     this.#all.ending(this, end);

@@ -14,11 +14,8 @@ const PROBE_BYTES = 128;
 /** A socket that can be written to again has had at least as much taken from it. */
 const WRITABLE_BYTES = 16 << 10;
 
-/** The connection that an exchange is on. */
 export interface ExchangeConnection {
-  /** As it is counted. */
   readonly counted: Connection | undefined;
-  /** Ends the reply: `end` does. */
   endReply(end: () => void): void;
   close(): void;
 }

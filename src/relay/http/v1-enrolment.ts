@@ -16,7 +16,6 @@ import { jsonReply, problemReply } from '../../http/replies.ts';
 import { type RelayRequest, authorityUnavailable, refusalReply, unacceptablePoint } from './route.ts';
 
 export const CHALLENGE = {
-  listener: 'relay',
   id: 'challenge',
   method: 'POST',
   path: '/v1/relay/challenge',
@@ -31,7 +30,6 @@ export const CHALLENGE = {
 } as const satisfies HostOperation;
 
 export const ENROL = {
-  listener: 'relay',
   id: 'enrol',
   method: 'POST',
   path: '/v1/relay/enrol',

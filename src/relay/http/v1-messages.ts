@@ -25,7 +25,6 @@ import { epochChanged, pageReply } from './v2-pull.ts';
 import { wireVerdict } from './v2-push.ts';
 
 export const V1_PUSH = {
-  listener: 'relay',
   id: 'v1Push',
   method: 'POST',
   path: '/v1/relay/messages',
@@ -47,7 +46,6 @@ export const V1_PUSH = {
 } as const satisfies HostOperation;
 
 export const V1_PULL = {
-  listener: 'relay',
   id: 'v1Pull',
   method: 'GET',
   path: '/v1/relay/messages',
@@ -60,7 +58,6 @@ export const V1_PULL = {
 } as const satisfies HostOperation;
 
 export const V1_ACK = {
-  listener: 'relay',
   id: 'v1Ack',
   method: 'POST',
   path: '/v1/relay/ack',

@@ -15,7 +15,6 @@ import { type RelayRequest, authorityUnavailable, refusalReply } from './route.t
 const CONTENT_TYPE = 'application/secevent+jwt';
 
 export const DENY = {
-  listener: 'relay',
   id: 'deny',
   method: 'POST',
   path: '/v2/relay/deny',

@@ -8,7 +8,6 @@ import type { Reply } from '../../http/exchange.ts';
 import type { RelayRequest } from './route.ts';
 
 export const INFO = {
-  listener: 'relay',
   id: 'info',
   method: 'GET',
   path: '/v2/relay/info',

@@ -14,7 +14,6 @@ import { jsonReply, problemReply } from '../../http/replies.ts';
 import { type HopRelayRequest, type RelayRequest, isRepeated, onlyParameter, wholeNumber } from './route.ts';
 
 export const LOG_CHECKPOINT = {
-  listener: 'relay',
   id: 'logCheckpoint',
   method: 'GET',
   path: '/v2/relay/log/checkpoint',
@@ -30,7 +29,6 @@ export const LOG_CHECKPOINT = {
 } as const satisfies HostOperation;
 
 export const LOG_LINK = {
-  listener: 'relay',
   id: 'logLink',
   method: 'GET',
   path: '/v2/relay/log/link',
@@ -45,7 +43,6 @@ export const LOG_LINK = {
 } as const satisfies HostOperation;
 
 export const LOG_CONSISTENCY = {
-  listener: 'relay',
   id: 'logConsistency',
   method: 'GET',
   path: '/v2/relay/log/consistency',
@@ -60,7 +57,6 @@ export const LOG_CONSISTENCY = {
 } as const satisfies HostOperation;
 
 export const LOG_PROOF = {
-  listener: 'relay',
   id: 'logProof',
   method: 'GET',
   path: '/v2/relay/log/proof',

@@ -18,7 +18,6 @@ import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-js
 import { AckRequest, parserOf } from '../../protocol/schemas.ts';
 
 export const PULL = {
-  listener: 'relay',
   id: 'pull',
   method: 'GET',
   path: '/v2/relay/items',
@@ -57,7 +56,6 @@ async function pull(request: HopRelayRequest, parts: RelayParts): Promise<RouteR
   return epochChanged(epoch, page.epoch) ?? pageReply(page, after, new ItemsEncoder(page), request, pageWriter);
 }
 
-/** The page as `encoder` writes it. */
 export function pageReply(
   page: Page,
   after: number,
@@ -100,7 +98,6 @@ function arrival(
   });
 }
 
-/** The query, or what is wrong with it. */
 function parsePullQuery(query: string | undefined, pullMax: number): PullChoice | string {
   const parameters = new URLSearchParams(query ?? '');
   for (const name of ['after', 'limit', 'epoch', 'wait']) {
@@ -117,7 +114,6 @@ function parsePullQuery(query: string | undefined, pullMax: number): PullChoice 
 }
 
 export const ACK = {
-  listener: 'relay',
   id: 'ack',
   method: 'POST',
   path: '/v2/relay/ack',

@@ -19,7 +19,6 @@ import { problemReply } from '../../http/replies.ts';
 import { type HopRelayRequest, refusalReply } from './route.ts';
 
 export const PUSH = {
-  listener: 'relay',
   id: 'push',
   method: 'POST',
   path: '/v2/relay/items',

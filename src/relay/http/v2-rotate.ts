@@ -15,7 +15,6 @@ import { type HopRelayRequest, type RelayRequest, onlyParameter, refusalReply, u
 import { isDocumentSigned } from '../../protocol/signed-document.ts';
 
 export const ROTATE = {
-  listener: 'relay',
   id: 'rotate',
   method: 'POST',
   path: '/v2/relay/rotate',
@@ -30,7 +29,6 @@ export const ROTATE = {
 } as const satisfies HostOperation;
 
 export const ROTATION = {
-  listener: 'relay',
   id: 'rotation',
   method: 'GET',
   path: '/v2/relay/rotation',

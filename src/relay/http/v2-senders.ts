@@ -11,7 +11,6 @@ import { type HopRelayRequest, refusalReply } from './route.ts';
 import { isDocumentSigned } from '../../protocol/signed-document.ts';
 
 export const PUBLISH_SENDERS = {
-  listener: 'relay',
   id: 'publishSenders',
   method: 'POST',
   path: '/v2/relay/senders',

@@ -16,15 +16,12 @@ import type { Engine } from '../engine/engine.ts';
 import type { LostItems } from '../engine/lost-items.ts';
 import { writeBackupFile, type WrittenBackup, backupOf } from '../backup/backup.ts';
 
-/** The operator's settings. */
 export interface BackupSettings {
   folder: string;
-  /** How many are kept. */
   keep: number;
   everyMs: number;
 }
 
-/** How the last attempt went. */
 interface LastBackup {
   isGood: boolean;
   atMs: number;

@@ -48,12 +48,10 @@ export class DiskGuard {
     return this.#isLow;
   }
 
-  /** The last answer. */
   get freeBytes(): number {
     return this.#freeBytes;
   }
 
-  /** To be called with the bytes that are about to be written. */
   taken(bytes: number): void {
     this.#takenBytes += bytes;
     const { floorBytes } = this.#options;

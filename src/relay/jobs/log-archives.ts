@@ -83,7 +83,6 @@ export class LogArchives {
     await writeBackupAside(untilStopped(), options, (chunks) => readArchive(chunks), 'archive');
   }
 
-  /** Removes what an interrupted process left behind. */
   async #removeParts(): Promise<void> {
     const { folder } = this.#options;
     const part = new RegExp(`^poste-${this.#mark}-log-[0-9-]+\\.archive\\.part-[0-9a-f]{8}$`);

@@ -15,11 +15,8 @@ import type { LogArchives } from './log-archives.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import { isCheckpointDue, type KeepingTime } from '../core/decide-log.ts';
 
-/** The operator's settings. */
 export interface LogRetentionSettings {
-  /** How long records are kept. */
   keepMs: number;
-  /** Where records are archived before they are pruned. */
   archiveFolder: string | undefined;
 }
 

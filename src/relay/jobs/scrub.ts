@@ -33,13 +33,10 @@ const PAUSE_MAX_MS = 10_000;
 const PAUSE_FACTOR = 9;
 const KEY_BYTES = 32;
 
-/** The result of a pass. */
 export interface ScrubPass {
-  /** When it ended. */
   atMs: number;
   /** Items whose bytes were compared. */
   items: number;
-  /** Their wire bytes. */
   bytes: number;
   /** Items whose bytes were missing or altered, and that still waited. */
   lost: number;
@@ -90,7 +87,6 @@ export class Scrub {
     return this.#task.run();
   }
 
-  /** Gives up a pass under way, and resolves when it has ended. */
   async stop(): Promise<void> {
     const stopped = this.#task.stop();
     this.#endPause();

@@ -21,7 +21,6 @@ const COMMITS_MAX = 20_000;
 /** Epochs kept since the start. */
 const EPOCHS_MAX = 1000;
 
-/** The counts since the last `take`. */
 interface Counted {
   accepted: number;
   acked: number;
@@ -114,7 +113,6 @@ export class Activity implements EngineObserver {
     return this.#pulls.get(target);
   }
 
-  /** The epochs that began since the start, the newest first. */
   epochs(): EpochBegun[] {
     return this.#epochs.toReversed();
   }
@@ -141,7 +139,6 @@ export class Activity implements EngineObserver {
   }
 }
 
-/** One code, by the minute. */
 class Refusals {
   readonly #what: 'item' | 'request';
   readonly #code: string;

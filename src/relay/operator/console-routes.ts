@@ -38,7 +38,6 @@ class Query {
     if (new Set(names).size < names.length) this.#isGood = false;
   }
 
-  /** Whether everything that was asked for was fine. */
   get isGood(): boolean {
     return this.#isGood;
   }
@@ -208,7 +207,6 @@ function unknownHost(): Reply {
   return consoleProblem('UNKNOWN_HOST_KEY', 'no host was ever admitted under this key');
 }
 
-/** One backup at a time. */
 class Backups {
   readonly #options: Pick<ConsoleRoutesOptions, 'takeBackup' | 'clock' | 'unexpected'>;
   #isUnderWay = false;

@@ -10,7 +10,6 @@ import { type PublicKey, parseFingerprint, parsePublicKey } from '../../protocol
 import type { Sha256Hex } from '../../protocol/digest.ts';
 import { type HostName, parseHostName } from '../../protocol/names.ts';
 
-/** One host key that was ever admitted. */
 export type HostDocument = HostShown & { host_pubkey: PublicKey; rotated_to: PublicKey | null };
 
 export interface FoundHostDocument {

@@ -13,12 +13,10 @@ export interface Health {
   isReady: boolean;
   version: string;
   epoch: string;
-  /** Live enrolments. */
   hosts: number;
   uptimeMs: number;
   /** Queues whose rows are at fault: nothing is changed there. */
   brokenQueues: number;
-  /** Damaged rows found since the start. */
   damagedRows: number;
   /** Of the regular backups; absent without them, or before the first. */
   lastBackup?: { isGood: boolean; atMs: number } | undefined;
@@ -32,7 +30,6 @@ interface OperatorHandlerOptions {
   metrics: () => Promise<Reply>;
   /** Whether a page of another site may have sent a request with this Host: see `isForeignName`. */
   isForeign: (host: string) => boolean;
-  /** Handles everything that begins with `/console`. */
   console: { handle: ExchangeHandler };
 }
 

@@ -26,7 +26,6 @@ const MOVE_RECORDS_READ_MAX = 20_000;
 /** Commands get their time before they wait for each other, so the times of neighbours may differ by so much. */
 const OUT_OF_ORDER_MS = 1000;
 
-/** Where an item is queued. */
 interface Queued {
   target: PublicKey;
   seq: number;

@@ -18,14 +18,11 @@ const HOSTS_SHOWN_MAX = 100;
 /** The name under which a key enrolled; `undefined` when it never did. */
 type NameOf = (key: PublicKey) => string | undefined;
 
-/** The durable log, for reading. */
 export interface LogBack {
   readonly lastLsn: number;
-  /** The first record that is kept. */
   readonly firstLsn: number;
   readBack(beforeLsn: number): AsyncIterable<LogEntry[]>;
   read(fromLsn: number): AsyncIterable<LogEntry>;
-  /** One record; `undefined` when there is none. */
   entry(lsn: number): LogEntry | undefined;
 }
 
@@ -129,7 +126,6 @@ export class EpochHistory {
     return this.#found;
   }
 
-  /** Resolves when the reading has ended. */
   async close(): Promise<void> {
     this.#isClosed = true;
     await this.#reading;

@@ -20,16 +20,13 @@ export interface Gauges {
   /** Seconds; `undefined` while it is not known yet. */
   oldestItemAgeS: number | undefined;
   logPosition: number;
-  /** The first record that is kept. */
   logFirstPosition: number;
-  /** Live enrolments. */
   hosts: number;
   waitingPulls: number;
   /** Queues that are left as they are, because their rows are at fault. */
   brokenQueues: number;
   /** Of hosts, and of all other clients of their listener. */
   openConnections: number;
-  /** Damaged rows that were found since the start. */
   damagedRows: number;
   diskFreeBytes: number;
   isDiskLow: boolean;

@@ -18,7 +18,6 @@ const CONTROL_CONNECTIONS_MAX = 32;
 interface ControlListener {
   /** Takes no new connections, and removes the socket. */
   stopAccepting(): void;
-  /** Cuts every connection. */
   close(): void;
 }
 
@@ -32,7 +31,6 @@ export function controlSocketFault(storeFolder: string): string | undefined {
   return socketPathFault(controlSocketPath(storeFolder), remedy);
 }
 
-/** Whether a relay answers at the socket of the store in `storeFolder`. */
 export function isRelayListening(storeFolder: string): Promise<boolean> {
   return isListening(controlSocketPath(storeFolder));
 }

@@ -76,10 +76,8 @@ interface QuotaThen {
   shares: { senderPubkey: PublicKey; usage: UsageRow }[];
 }
 
-/** Read only while the scratch is open. */
 export class StateThen {
   readonly lsn: number;
-  /** When that record was written. */
   readonly timeMs: number;
   readonly #rows: ReplayedRows;
   readonly #level: Scratch['database']['level'];
@@ -107,7 +105,6 @@ export class StateThen {
     return this.#rows.get('target', target) ?? EMPTY_TARGET;
   }
 
-  /** The waiting items, ascending, in runs. */
   async *queue(target: PublicKey): AsyncGenerator<QueueRow[]> {
     const { ackedThrough } = this.queueAsWhole(target);
     const range = { gte: queueKey(target, ackedThrough + 1), lte: queueKey(target, Number.MAX_SAFE_INTEGER) };

@@ -37,7 +37,6 @@ export interface Finding {
 /** Of each code so many are told in full; the others are counted. */
 export const FINDINGS_TOLD_MAX = 20;
 
-/** Collects what is found, within bounds. */
 export class Findings {
   readonly told: Finding[] = [];
   readonly #counts = new Map<FindingCode, number>();

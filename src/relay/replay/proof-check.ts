@@ -58,7 +58,6 @@ const parseProof = parserOf(Type.Object({ ...LogProofResponse.properties, checkp
 const parseConsistency = parserOf(Type.Object(LogConsistencyResponse.properties));
 const parseAccept = parserOf(Type.Object(AcceptReceiptShape.properties));
 
-/** Throws `NotVerified`. */
 export function checkProofs(documents: ProofDocuments): CheckedProofs {
   const { proofs, accept, relayKey, rotations = [] } = documents;
   const relayPubkey = keyOf(proofs, relayKey);

@@ -23,7 +23,6 @@ import {
   SCHEMA_KEY,
   TREE_PREFIXES,
   checkpointLsnOf,
-  dueKey,
   lsnOf,
   payloadKey,
   prefixRange,
@@ -36,7 +35,7 @@ import { DamagedRecord } from '../store/record.ts';
 import { StoreRefused } from '../store/refused.ts';
 import { ReplayedRows, ReplayedTree, ReplayFailed, beginReplay, findCheckpoints, isThere } from './replay.ts';
 import type { RowCheckpoint } from '../store/row-checkpoints.ts';
-import { withChecksum } from '../store/checksum.ts';
+import { DueEntries } from '../store/due.ts';
 import { decodeRow } from '../store/row-codec.ts';
 import { dropRebuilt, REBUILDING_FOLDER, cutOverToRebuilt } from '../store/cutover.ts';
 import type { Progress } from './finding.ts';
@@ -99,7 +98,6 @@ export async function* rebuild(
 }
 
 interface RebuiltLog {
-  /** How many were replayed. */
   events: number;
   /** Those that are whole, and that the replay came by. */
   checkpoints: RowCheckpoint[];
@@ -187,7 +185,7 @@ async function* fill(
   schema.writeUInt32BE(SCHEMA_VERSION);
   await put(SCHEMA_KEY, schema);
   const purgedMs = replayed.get('relay', '')?.dedupPurgedMs ?? 0;
-  const expiry = new DueEntries(PREFIX.expiry, store.lastLsn);
+  const expiry = new DueWriter(database, PREFIX.expiry, store.lastLsn);
   for (const table of REPLAYED_TABLES) {
     for await (const run of runsOf(scratch.level, prefixRange(PREFIX[table]))) {
       for (const [key, value] of run) {
@@ -196,7 +194,6 @@ async function* fill(
           const row = decodeRow('queue', key, value);
           if (row.seq <= (replayed.get('target', row.targetPubkey)?.ackedThrough ?? 0)) continue;
           expiry.add(row.expiresAtMs, key.subarray(1));
-          if (expiry.isFull) expiry.writeTo(database);
           const wire = await level.get(payloadKey(row.payloadTarget, row.payloadSeq), { fillCache: false });
           if (wire && hash('sha256', wire, 'hex') === row.wireHash) {
             await put(payloadKey(row.payloadTarget, row.payloadSeq), wire);
@@ -212,55 +209,46 @@ async function* fill(
       yield { stage: 'rows', done: filled.rows, of: undefined };
     }
   }
-  expiry.writeTo(database);
-  const dedup = new DueEntries(PREFIX.dedupUntil, store.lastLsn);
+  expiry.write();
+  const dedup = new DueWriter(database, PREFIX.dedupUntil, store.lastLsn);
   for await (const run of runsOf(scratch.level, prefixRange(DEDUP_OWNERS))) {
     for (const [key, owner] of run) {
       const dueMs = Number(owner.readBigUInt64BE(0));
       if (dueMs <= purgedMs) continue;
       dedup.add(dueMs, owner.subarray(8), key.subarray(1));
-      if (dedup.isFull) dedup.writeTo(database);
     }
     if (database.isFull) await database.flush();
   }
-  dedup.writeTo(database);
+  dedup.write();
   return filled;
 }
 
-/** Due entries of an index that is made anew. Their second number tells entries of one time apart, and is no LSN. */
-class DueEntries {
+/** Writes the due entries of one index anew. Their second number tells entries of one time apart, and is no LSN. */
+class DueWriter {
+  readonly #database: BulkDatabase;
   readonly #prefix: number;
   readonly #below: number;
-  readonly #parts = new Map<number, Buffer[]>();
+  #entries = new DueEntries();
   #rows = 0;
   #written = 0;
 
   /** `lastLsn`: entries of batches to come carry greater numbers. */
-  constructor(prefix: number, lastLsn: number) {
+  constructor(database: BulkDatabase, prefix: number, lastLsn: number) {
+    this.#database = database;
     this.#prefix = prefix;
     this.#below = lastLsn;
   }
 
-  get isFull(): boolean {
-    return this.#rows >= DUE_ROWS;
-  }
-
   add(dueMs: number, ...run: Buffer[]): void {
-    const parts = this.#parts.get(dueMs);
-    if (parts) parts.push(...run);
-    else this.#parts.set(dueMs, [...run]);
-    this.#rows++;
+    this.#entries.add(this.#prefix, dueMs, ...run);
+    if (++this.#rows >= DUE_ROWS) this.write();
   }
 
-  writeTo(database: BulkDatabase): void {
+  write(): void {
     if (this.#rows === 0) return;
     if (this.#written > this.#below) throw new Error('invariant: fewer due entries of a time than log records');
-    for (const [dueMs, parts] of this.#parts) {
-      const key = dueKey(this.#prefix, dueMs, this.#written);
-      database.put(key, withChecksum(key, Buffer.concat(parts)));
-    }
-    this.#parts.clear();
+    for (const [key, value] of this.#entries.entries(this.#written++)) this.#database.put(key, value);
+    this.#entries = new DueEntries();
     this.#rows = 0;
-    this.#written++;
   }
 }

@@ -1,9 +1,8 @@
 /** The records of a log as events, checked and in order: all of them, those that a filter selects, the lives of one item. */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { eventTimeMs, type LogEntry, type ItemAccepted } from '../core/event.ts';
-import { logKey, lsnOf } from '../store/keys.ts';
-import { DamagedRecord, decodeRecord } from '../store/record.ts';
-import { runsOf } from '../store/scan.ts';
+import { decodeRecord } from '../store/record.ts';
+import { recordRuns } from '../store/scan.ts';
 import { describeEvent, hostsOf } from '../core/describe-event.ts';
 import type { OfflineStore } from './offline.ts';
 import type { Sha256Hex } from '../../protocol/digest.ts';
@@ -12,7 +11,6 @@ import { ItemLife, type ItemState, type LifeStep } from '../core/item-life.ts';
 import type { Progress } from './finding.ts';
 
 interface StoredEntry extends LogEntry {
-  /** As it is stored. */
   record: Buffer;
 }
 
@@ -29,26 +27,16 @@ export async function* auditedRecords(
   { level, store }: OfflineStore,
   { fromLsn = 1, throughLsn = store.lastLsn }: RecordRange = {},
 ): AsyncGenerator<StoredEntry[]> {
-  let expected = Math.max(fromLsn, store.firstLsn);
-  for await (const run of runsOf(level, { gte: logKey(expected), lte: logKey(throughLsn) })) {
+  for await (const run of recordRuns(level, Math.max(fromLsn, store.firstLsn), throughLsn)) {
     const entries: StoredEntry[] = [];
     try {
-      for (const [key, bytes] of run) {
-        if (lsnOf(key) !== expected) throw missing(expected);
-        entries.push({ ...decodeRecord(expected, bytes), record: bytes });
-        expected++;
-      }
+      for (const [lsn, record] of run) entries.push({ ...decodeRecord(lsn, record), record });
     } catch (error) {
       yield entries;
       throw error;
     }
     yield entries;
   }
-  if (expected <= throughLsn) throw missing(expected);
-}
-
-function missing(lsn: number): DamagedRecord {
-  return new DamagedRecord(`log record ${lsn} is missing`);
 }
 
 /** Every choice that is made must be met. */
@@ -60,7 +48,6 @@ export interface EventChoice {
   sinceMs?: number;
   untilMs?: number;
   fromLsn?: number;
-  /** No more than so many. */
   limit?: number;
 }
 

@@ -195,12 +195,10 @@ export class ReplayedTree {
     this.#write();
   }
 
-  /** Leaves of the last tree. */
   get size(): number {
     return this.#growth.edge.size;
   }
 
-  /** Of the last tree. */
   get root(): Buffer {
     return this.#growth.edge.root();
   }
@@ -220,13 +218,10 @@ interface ReplayStart {
 }
 
 interface FoundCheckpoints {
-  /** In order. */
   whole: RowCheckpoint[];
-  /** What is wrong with the others. */
   damaged: DamagedRecord[];
 }
 
-/** Reads every checkpoint to its end. */
 export async function* findCheckpoints({ store }: OfflineStore): AsyncGenerator<Progress, FoundCheckpoints> {
   const found: FoundCheckpoints = { whole: [], damaged: [] };
   let rows = 0;

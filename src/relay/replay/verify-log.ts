@@ -22,10 +22,9 @@ import type { Level } from '../store/level.ts';
 import { leafIndex, type TreeStart, treeStarts } from '../store/log-tree.ts';
 import { DamagedRecord, decodeRecord, guessEvent } from '../store/record.ts';
 import type { RowCheckpoint } from '../store/row-checkpoints.ts';
-import { decodeRow } from '../store/row-codec.ts';
 import { byFingerprint, describeEvent } from '../core/describe-event.ts';
 import { FINDINGS_TOLD_MAX, type FindingCode, Findings, type Progress, type Finding } from './finding.ts';
-import { runsOf } from '../store/scan.ts';
+import { readableRow, runsOf } from '../store/scan.ts';
 import { decodeTreePart, TILE_HASHES } from '../store/tiles.ts';
 import type { OfflineStore } from './offline.ts';
 import { auditedRecords } from './records.ts';
@@ -101,12 +100,10 @@ export async function* verifyLog(
   return audit;
 }
 
-/** A record that is not as it should be. */
 interface BadRecord {
   code: FindingCode;
   lsn: number;
   what: string;
-  /** What is there, when something is. */
   bytes?: Buffer;
 }
 
@@ -162,7 +159,7 @@ async function acceptedAt({ level }: OfflineStore, lsns: ReadonlySet<number>): P
   const lsnOfHash = new Map<string, number>();
   for await (const run of runsOf(level, prefixRange(PREFIX.dedup))) {
     for (const [key, value] of run) {
-      const row = attempt(() => decodeRow('dedup', key, value));
+      const row = readableRow('dedup', key, value);
       if (row && lsns.has(row.lsn)) lsnOfHash.set(row.wireHash, row.lsn);
     }
   }
@@ -170,7 +167,7 @@ async function acceptedAt({ level }: OfflineStore, lsns: ReadonlySet<number>): P
   const found = new Set<string>();
   for await (const run of runsOf(level, prefixRange(PREFIX.queue))) {
     for (const [key, value] of run) {
-      const row = attempt(() => decodeRow('queue', key, value));
+      const row = readableRow('queue', key, value);
       const lsn = row && lsnOfHash.get(row.wireHash);
       if (!row || lsn === undefined) continue;
       found.add(row.wireHash);
@@ -186,15 +183,6 @@ async function acceptedAt({ level }: OfflineStore, lsns: ReadonlySet<number>): P
 
 function push(items: Map<number, string[]>, lsn: number, words: string): void {
   items.set(lsn, [...(items.get(lsn) ?? []), words]);
-}
-
-/** The value, or `undefined` where the bytes are of nothing that this software knows. */
-export function attempt<T>(work: () => T): T | undefined {
-  try {
-    return work();
-  } catch {
-    return undefined;
-  }
 }
 
 const TREE_ADVICE = 'poste relay log rebuild makes the tree anew from the log, whose records are whole';
@@ -285,7 +273,6 @@ class LeafHashes {
     this.#starts = starts;
   }
 
-  /** Throws `DamagedRecord`. */
   async of(lsn: number): Promise<Buffer | undefined> {
     const start = this.#starts.findLast(({ firstLsn }) => firstLsn <= lsn);
     if (!start) return undefined;
@@ -306,7 +293,6 @@ class LeafHashes {
 interface CheckpointsAudit {
   /** The rows after this record are in the scratch; `undefined` when no checkpoint stands for what was pruned. */
   startLsn: number | undefined;
-  /** By their LSN. */
   whole: ReadonlyMap<number, RowCheckpoint>;
   bytes: number;
 }

@@ -22,13 +22,12 @@ import {
   sharesOf,
 } from '../store/keys.ts';
 import { decodeRow } from '../store/row-codec.ts';
-import { runsOf } from '../store/scan.ts';
+import { readableRow, runsOf } from '../store/scan.ts';
 import { joined, isOfStore, lookedUp } from './walks.ts';
 import { type Findings, FINDINGS_TOLD_MAX, type Progress } from './finding.ts';
 import type { OfflineStore } from './offline.ts';
 import { auditedRecords } from './records.ts';
 import type { ReplayedRows } from './replay.ts';
-import { attempt } from './verify-log.ts';
 import { presentKey, targetRow } from '../core/facts.ts';
 
 interface RowsAudit {
@@ -89,7 +88,6 @@ export async function* verifyChecksums(
   return audit;
 }
 
-/** One row that is not as the log has it. */
 interface Difference {
   table: TableName;
   key: Buffer;
@@ -113,7 +111,7 @@ function leftOut(table: TableName, replayed: ReplayedRows): LeftOut {
   const purgedMs = replayed.get('relay', '')?.dedupPurgedMs ?? 0;
   // A checkpoint left out what was purged, and a replay from the first record still has it.
   return (key, stored, byLog) => {
-    const alone = stored && byLog ? undefined : attempt(() => decodeRow('dedup', key, (stored ?? byLog) as Buffer));
+    const alone = stored && byLog ? undefined : readableRow('dedup', key, (stored ?? byLog) as Buffer);
     return alone !== undefined && alone.dedupUntilMs <= purgedMs;
   };
 }
@@ -150,7 +148,7 @@ function item(table: TableName, key: Buffer, value: Buffer | undefined): string 
 
 function changed(table: TableName, key: Buffer, stored: Buffer, byLog: Buffer): string {
   const expected = decodeRow(table, key, byLog);
-  const found = attempt(() => decodeRow(table, key, stored));
+  const found = readableRow(table, key, stored);
   if (!found) return 'what is stored cannot be read';
   const words = Object.keys(expected).flatMap((name) => {
     const member = name as keyof Tables[TableName];
@@ -160,7 +158,6 @@ function changed(table: TableName, key: Buffer, stored: Buffer, byLog: Buffer): 
   return words.length === 0 ? 'it is stored in other bytes' : words.join(', ');
 }
 
-/** Names a stored row as store/checksum.ts does. */
 type RowNames = (table: TableName, key: Buffer) => string;
 
 /**

@@ -11,7 +11,6 @@ import {
   PREFIX,
   collectedKey,
   firstKeyOf,
-  logKey,
   prefixRange,
   rowKeyBytes,
   PAYLOAD_NAMES,
@@ -22,15 +21,13 @@ import type { Level } from '../store/level.ts';
 import type { OfflineStore } from './offline.ts';
 import { readableRelayRow, schemaSaid } from '../store/migrate.ts';
 import { POSITION_FILE, SCHEMA_VERSION } from '../store/open.ts';
-import { runsOf } from '../store/scan.ts';
-import { readPosition } from '../store/position.ts';
+import { ackedThroughs, readableRow, runsOf } from '../store/scan.ts';
+import { positionFault, readPosition } from '../store/position.ts';
 import { StoreRefused } from '../store/refused.ts';
 import { readRelayKey } from '../store/relay-key.ts';
 import { wholeBytes, rowName } from '../store/checksum.ts';
-import { decodeRow } from '../store/row-codec.ts';
 import type { Findings, Progress } from './finding.ts';
 import { isOfStore, joined } from './walks.ts';
-import { attempt } from './verify-log.ts';
 import type { BulkDatabase } from '../store/bulk.ts';
 import { hashBytes } from '../store/packing.ts';
 import type { Pair } from '../../lib/pair-block.ts';
@@ -84,7 +81,7 @@ async function verifyKeys(level: Level, findings: Findings): Promise<void> {
 async function verifyMarks(level: Level, findings: Findings): Promise<void> {
   const heartbeatKey = rowKeyBytes('heartbeat', '');
   const heartbeat = await level.get(heartbeatKey);
-  const beat = heartbeat && attempt(() => decodeRow('heartbeat', heartbeatKey, heartbeat));
+  const beat = heartbeat && readableRow('heartbeat', heartbeatKey, heartbeat);
   if (!beat || !Number.isSafeInteger(beat.atMs)) {
     const message = 'the heartbeat is missing or cannot be read: the relay cannot tell whether this is an older copy';
     findings.add('MARK_DIFFERS', message);
@@ -130,28 +127,12 @@ async function verifyPosition(
 ): Promise<void> {
   const path = positionFile ?? join(folder, POSITION_FILE);
   const position = await readPosition(path);
-  const found = (what: string): void => {
-    findings.add('POSITION_DIFFERS', `${what}; at its next start the relay begins a new epoch`);
-  };
-  if (!position) {
-    found(`the position file ${path} is missing or unreadable, so nothing outside the store says how far it had come`);
-    return;
-  }
-  const { throughLsn: pruned } = store.pruned;
-  const record = await level.get(logKey(position.lsn));
-  if (position.lsn <= pruned) {
-    found(
-      `the position file is of log record ${position.lsn}, and the log was pruned through ${pruned} since: it is an older copy`,
-    );
-  } else if (!record) {
-    found(
-      `the log ends at ${store.lastLsn}, before record ${position.lsn}, which it had committed: it is an older copy, or lost its end`,
-    );
-  } else if (!hash('sha256', record, 'buffer').equals(position.recordHash)) {
-    found(`log record ${position.lsn} is not the one that was committed: this is another history of the store`);
-  } else if (position.lsn === store.lastLsn && position.epoch !== relay.epoch) {
-    found(`the position file names the epoch ${position.epoch}, and the log ends in ${relay.epoch}`);
-  }
+  const fault = await positionFault(level, position, store.pruned);
+  const isOfOtherEpoch = position?.lsn === store.lastLsn && position.epoch !== relay.epoch;
+  const what =
+    fault?.clause ??
+    (isOfOtherEpoch && `the position file names the epoch ${position.epoch}, and the log ends in ${relay.epoch}`);
+  if (what) findings.add('POSITION_DIFFERS', `${what}; at its next start the relay begins a new epoch`);
 }
 
 async function verifyRelayKey(relay: RelayRow, folder: string, findings: Findings): Promise<void> {
@@ -208,7 +189,7 @@ async function nameAll(level: Level, scratch: BulkDatabase): Promise<number> {
   for await (const run of runsOf(level, prefixRange(PREFIX.queue))) {
     for (const [key, value] of run) {
       if (key.length !== KEY_BYTES[PREFIX.queue]) continue;
-      const row = attempt(() => decodeRow('queue', key, value));
+      const row = readableRow('queue', key, value);
       // A row that cannot be read differs from the replay.
       if (!row) continue;
       const waits = row.seq > (ackedThrough.get(row.targetPubkey) ?? 0);
@@ -220,17 +201,6 @@ async function nameAll(level: Level, scratch: BulkDatabase): Promise<number> {
   }
   await scratch.flush();
   return named;
-}
-
-async function ackedThroughs(level: Level): Promise<Map<PublicKey, number>> {
-  const through = new Map<PublicKey, number>();
-  for await (const run of runsOf(level, prefixRange(PREFIX.target))) {
-    for (const [key, value] of run) {
-      const row = attempt(() => decodeRow('target', key, value));
-      if (row && key.length === KEY_BYTES[PREFIX.target]) through.set(firstKeyOf(key), row.ackedThrough);
-    }
-  }
-  return through;
 }
 
 function judge(
@@ -260,7 +230,7 @@ function judge(
 /** The item whose queue row names the payload. */
 function itemWords(level: Level, name: Buffer): string {
   const key = prefixed(PREFIX.queue, Buffer.concat([Buffer.of(0), name.subarray(1 + HASH_BYTES)]));
-  const row: QueueRow | undefined = attempt(() => decodeRow('queue', key, level.getSync(key) as Buffer));
+  const row: QueueRow | undefined = readableRow('queue', key, level.getSync(key) as Buffer);
   const place = `${displayFingerprint(firstKeyOf(key))} at seq ${seqOf(key)}`;
   return row ? `${row.kind} ${row.itemId} of ${displayFingerprint(row.senderPubkey)} for ${place}` : place;
 }

@@ -39,7 +39,6 @@ export interface VerifyReport {
   prunedThrough: number;
   /** The first record that was replayed: behind a checkpoint, where those before were pruned. */
   replayedFrom: number | undefined;
-  /** Those that are whole. */
   checkpoints: number;
   /** Of the replay; absent when the log does not begin. */
   relayPubkey: PublicKey | undefined;
@@ -50,7 +49,6 @@ export interface VerifyReport {
   records: number;
   rows: number;
   payloads: number;
-  /** Keys and values that were read. */
   bytes: number;
 }
 

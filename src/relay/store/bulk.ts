@@ -51,7 +51,6 @@ export class BulkDatabase {
     this.#bytes += key.length;
   }
 
-  /** Whether it is time to flush. */
   get isFull(): boolean {
     return this.#bytes >= BATCH_BYTES || this.#batch.length >= BATCH_WRITES;
   }

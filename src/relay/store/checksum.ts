@@ -53,14 +53,12 @@ export const MARK_PREFIXES: ReadonlySet<number | undefined> = new Set([PREFIX.he
 
 const rowPrefixes: ReadonlySet<number | undefined> = new Set(ROW_PREFIXES);
 
-/** Whether what is stored under the key has the checksum of a row. */
 export function isRowKey(key: Buffer): boolean {
   return rowPrefixes.has(key[0]);
 }
 
 /** Thrown for a stored row that is not what was written under its key. The message, which may be logged, says no host. */
 export class DamagedRow extends Error {
-  /** As it is stored. */
   readonly key: Buffer;
   readonly #what: string;
 
@@ -125,7 +123,6 @@ function checksumOf(key: Buffer, bytes: Buffer): number {
 
 export const CHECKSUM_BYTES = 4;
 
-/** The checked value of these bytes under `key`. */
 export function encodeChecked(key: Buffer, bytes: Buffer): Buffer {
   const checksum = Buffer.allocUnsafe(CHECKSUM_BYTES);
   checksum.writeUInt32BE(crc32(bytes, crc32(key)));
@@ -171,7 +168,6 @@ export function rowName(key: Buffer): string {
   }
 }
 
-/** Of what a row is. */
 export function rowOwner(key: Buffer): string {
   switch (key[0]) {
     case PREFIX.relay:

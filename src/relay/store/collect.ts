@@ -10,10 +10,9 @@ import { collectedKey, queueKey, seqOf } from './keys.ts';
 import type { Pair } from '../../lib/pair-block.ts';
 import type { Level } from './level.ts';
 import { wholeBytes, withChecksum } from './checksum.ts';
-import { readableQueueRow, runsOf } from './scan.ts';
+import { readableRow, runsOf } from './scan.ts';
 import type { QueueRow } from '../core/rows.ts';
 
-/** Queue rows a slice deletes at most. */
 export const COLLECTED_ROWS_MAX = 500;
 const SLICE_BYTES = 1 << 20;
 
@@ -58,7 +57,7 @@ export class Collector {
     for await (const run of runsOf(this.#level, range, { pairs: COLLECTED_ROWS_MAX, bytes: SLICE_BYTES })) {
       for (const [key, value] of run) {
         // A row that cannot be read was acked like the others; its bytes are where it was accepted, as a rule.
-        const row = readableQueueRow(key, value);
+        const row = readableRow('queue', key, value);
         const seq = seqOf(key);
         items.push({ seq, payloadTarget: row?.payloadTarget ?? targetPubkey, payloadSeq: row?.payloadSeq ?? seq });
       }

@@ -50,7 +50,6 @@ export type StepObserver = (step: string) => Promise<void>;
 
 const unobserved: StepObserver = () => Promise.resolve();
 
-/** Whether a restore in `folder` has happened and is not carried out yet. */
 export function isRestoreUnderWay(folder: string): boolean {
   return existsSync(join(folder, JOURNAL));
 }
@@ -101,7 +100,6 @@ export async function finishRestore(folder: string, options: FinishOptions = {})
   }
 }
 
-/** The error codes of a step that another process has already taken. */
 const TAKEN: ReadonlySet<string> = new Set(['ENOENT', 'ENOTEMPTY', 'EEXIST']);
 
 async function carryOut(folder: string, cutover: RestoreCutover, options: FinishOptions): Promise<void> {

@@ -22,7 +22,7 @@ import {
 } from './keys.ts';
 import type { Level } from './level.ts';
 import { decodeRow } from './row-codec.ts';
-import { readableQueueRow, runsOf, type DamagedRows } from './scan.ts';
+import { readableRow, runsOf, type DamagedRows } from './scan.ts';
 
 /** Dedup rows that are looked up before other work gets its turn. */
 const DEDUP_ROWS_AT_ONCE = 500;
@@ -39,7 +39,6 @@ interface DueItems extends DueEntryName {
 
 interface DueDedup {
   dueMs: number;
-  /** How many rows of each sender key. */
   senders: ReadonlyMap<PublicKey, number>;
   /** The entries and their rows. */
   forgotten: Forgotten;
@@ -160,7 +159,6 @@ function nameOf(key: Buffer): DueEntryName {
   return { dueMs: dueTimeOf(key), lsn: dueLsnOf(key) };
 }
 
-/** The due entries of one batch, by prefix and time. */
 export class DueEntries {
   readonly #runs = new Map<string, { prefix: number; dueMs: number; parts: Buffer[] }>();
 
@@ -256,7 +254,7 @@ export class OldestItem {
     if (isGone(target, seq)) return undefined;
     const key = queueKey(target, seq);
     const value = this.#level.getSync(key, { fillCache: false });
-    return value && readableQueueRow(key, value);
+    return value && readableRow('queue', key, value);
   }
 
   /** To what was added before the place: items are added behind it, unless the clock was set back. */

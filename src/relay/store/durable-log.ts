@@ -38,7 +38,6 @@ export interface Forgotten {
   dedupRows: readonly Buffer[];
 }
 
-/** The place of a part of a row checkpoint. */
 export interface CheckpointPartName {
   throughLsn: number;
   part: number;
@@ -78,9 +77,7 @@ export interface LogBatch {
 }
 
 export interface EventLog {
-  /** The last durable record; 0 when there is none. */
   readonly lastLsn: number;
-  /** The first record that was not pruned. */
   readonly firstLsn: number;
   /**
    * Durable when it resolves. After a rejection the outcome is unknown, and nothing may be appended any more. One batch
@@ -105,7 +102,6 @@ interface EncodedBatch {
   batch: LogBatch;
 }
 
-/** The writes of one batch to the view. */
 interface ViewWrites {
   write(options: { sync: boolean }): Promise<void>;
 }

@@ -153,13 +153,11 @@ export const REPLAYED_TABLES = [
 /** What is kept of the hash trees: all of it follows from the records. */
 export const TREE_PREFIXES: readonly number[] = [PREFIX.tile, PREFIX.logLink];
 
-/** What a checkpoint of the rows is kept in. */
 export const CHECKPOINT_PREFIXES: readonly number[] = [PREFIX.checkpointPart, PREFIX.checkpoint];
 
 export const SCHEMA_KEY: Buffer = Buffer.of(PREFIX.schema);
 export const PRUNED_KEY: Buffer = Buffer.of(PREFIX.pruned);
 
-/** The bytes of a row's textual key. */
 export function rowKeyBytes(table: TableName, key: string): Buffer {
   switch (table) {
     case 'relay':
@@ -214,12 +212,10 @@ export function treeOf(key: Buffer): number {
   return Number(key.readBigUInt64BE(1));
 }
 
-/** The level of a tile. */
 export function tileLevelOf(key: Buffer): number {
   return key.readUInt8(1 + NUMBER);
 }
 
-/** The place of a tile among those of its level. */
 export function tileIndexOf(key: Buffer): number {
   return Number(key.readBigUInt64BE(2 + NUMBER));
 }
@@ -237,12 +233,10 @@ export function checkpointPartKey(lsn: number, part: number): Buffer {
   return bytes;
 }
 
-/** The record whose rows a part, or a checkpoint, is of. */
 export function checkpointLsnOf(key: Buffer): number {
   return Number(key.readBigUInt64BE(1));
 }
 
-/** The place of a part among those of its checkpoint. */
 export function checkpointPartOf(key: Buffer): number {
   return key.readUInt32BE(1 + NUMBER);
 }
@@ -264,12 +258,10 @@ export function payloadKey(target: PublicKey, seq: number): Buffer {
   return keyedAndNumbered(PREFIX.payload, target, seq);
 }
 
-/** The sequence number in a queue or payload key. */
 export function seqOf(key: Buffer): number {
   return Number(key.readBigUInt64BE(1 + KEY));
 }
 
-/** The textual key of a queue row's key. */
 export function queueRowKey(key: Buffer): string {
   return rowKey.queue(firstKeyOf(key), seqOf(key));
 }
@@ -288,7 +280,6 @@ export function dueKey(prefix: number, dueMs: number, lsn: number): Buffer {
   return bytes;
 }
 
-/** When what a due entry names becomes due. */
 export function dueTimeOf(key: Buffer): number {
   return Number(key.readBigUInt64BE(1));
 }
@@ -302,7 +293,6 @@ export function collectedKey(target: PublicKey): Buffer {
   return keyed(PREFIX.collected, target);
 }
 
-/** When the restore of a restore row happened. */
 export function restoreTimeOf(key: Buffer): number {
   return Number(key.readBigUInt64BE(1));
 }
@@ -315,13 +305,11 @@ export function dedupKey(name: Buffer): Buffer {
   return Buffer.concat([Buffer.of(PREFIX.dedup), name]);
 }
 
-/** The keys of the share rows of one target. */
 export function sharesOf(target: PublicKey): { gte: Buffer; lte: Buffer } {
   const first = keyed(PREFIX.share, target);
   return { gte: first, lte: Buffer.concat([first, Buffer.alloc(KEY, 0xff)]) };
 }
 
-/** The keys of everything under one prefix: `gte` and `lt`. */
 export function prefixRange(prefix: number): { gte: Buffer; lt: Buffer } {
   return { gte: Buffer.of(prefix), lt: Buffer.of(prefix + 1) };
 }

@@ -160,9 +160,7 @@ export class LogTree {
 
 /** What records add to the trees, before they are durable. */
 export class Growth {
-  /** To be written together with the records. */
   readonly writes: [key: Buffer, value: Buffer][] = [];
-  /** The trees that begin. */
   readonly starts: TreeStart[] = [];
   edge: TreeEdge;
   #last: TreeStart | undefined;
@@ -172,7 +170,6 @@ export class Growth {
     this.edge = edge;
   }
 
-  /** Adds the record of `entry`, as it is stored. */
   add({ lsn, event }: LogEntry, record: Buffer): void {
     // At open, the tree that a record began is there before the record is read again.
     if (lsn !== this.#last?.firstLsn) this.#beginWith(event, lsn);

@@ -25,7 +25,6 @@ import { decodeRow, encodeRow, rowOf } from './row-codec.ts';
 /** A key and its new value, or `null`: the key is deleted. Migrations write outside the log. */
 type ExtraWrite = readonly [key: Buffer, value: Buffer | null];
 
-/** From schema `from` to the one after it. */
 export interface Migration {
   from: number;
   /**
@@ -70,7 +69,6 @@ export async function relayRowOf(level: Level, schema: number): Promise<RelayRow
   return isBare ? rowOf('relay', key, value) : decodeRow('relay', key, value);
 }
 
-/** As `relayRowOf`; `undefined` for one that cannot be read. */
 export async function readableRelayRow(level: Level, schema: number): Promise<RelayRow | undefined> {
   try {
     return await relayRowOf(level, schema);

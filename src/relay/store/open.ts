@@ -20,7 +20,7 @@ import { isOfTheSystem, refusedIfDamaged, StoreRefused } from './refused.ts';
 import { LEVEL_FOLDER, type Level, levelAt, makeLevelFolder } from './level.ts';
 import { LogTree } from './log-tree.ts';
 import { MIGRATIONS, type Migration, migrate, relayRowOf, schemaSaid } from './migrate.ts';
-import { PositionFile, readPruned, heartbeatCheck, positionCheck } from './position.ts';
+import { PositionFile, readPruned, heartbeatFault, positionFault } from './position.ts';
 import { DamagedRecord, checkRecord } from './record.ts';
 import { dropRebuilt, finishCutovers, isRestoreUnderWay, POSITION_FILE } from './cutover.ts';
 import { syncFolder } from '../../lib/sync-folder.ts';
@@ -58,7 +58,6 @@ export interface OpenedStore {
   isClockDoubted: boolean;
 }
 
-/** Throws `StoreRefused`. */
 export async function openStore(options: OpenStoreOptions): Promise<OpenedStore> {
   try {
     return await open(options);
@@ -123,10 +122,10 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
       await migrate(level, store, relay, newest.version, newest.migrations, nowMs);
       notices.push(`The store was brought from schema ${relay.schemaVersion} to ${newest.version}; its epoch goes on.`);
     }
-    const ofHeartbeat = heartbeatCheck(store, nowMs);
-    const reset = (await positionCheck(level, position, bounds.pruned)) ?? ofHeartbeat;
+    const ofHeartbeat = heartbeatFault(store, nowMs);
+    const reset = (await positionFault(level, position, bounds.pruned)) ?? ofHeartbeat;
     if (reset) {
-      notices.push(`${reset.sentence} A new epoch begins; senders will push again what was not confirmed.`);
+      notices.push(`${capitalised(reset.clause)}. A new epoch begins; senders will push again what was not confirmed.`);
       await appendAtOnce(store, { type: 'EpochRotated', epoch: newEpoch(), reason: reset.reason, atMs: nowMs }, nowMs);
     }
     await store.findUncollected();
@@ -162,7 +161,6 @@ function identityOf(folder: string): bigint | undefined {
   return statSync(folder, { bigint: true, throwIfNoEntry: false })?.ino;
 }
 
-/** The store folder, with its parents. Throws `StoreRefused`. */
 export async function makeFolder(folder: string): Promise<void> {
   try {
     await makeWithParents(folder);
@@ -275,7 +273,6 @@ function refuseContradiction(said: number | undefined, ofRelay: number, folder: 
   throw damaged(folder, `it says schema ${String(said)} first, and its relay row says ${ofRelay}`);
 }
 
-/** The key of a store that has none beside it yet. */
 async function firstKey(folder: string, initialised: boolean): Promise<Signer> {
   if (initialised) {
     throw new StoreRefused(
@@ -337,4 +334,8 @@ export async function appendAtOnce(store: RelayStore, event: RelayEvent, nowMs: 
     payloads: [],
     node: { heartbeatMs: nowMs },
   });
+}
+
+function capitalised(clause: string): string {
+  return clause.slice(0, 1).toUpperCase() + clause.slice(1);
 }

@@ -8,6 +8,7 @@
  * layout: add a version. `unpack` does not check types: the checksum around the stored bytes vouches for them.
  */
 import { Packr } from 'msgpackr';
+import type { EnrolmentRecord } from '../core/rows.ts';
 import type { Sha256Hex } from '../../protocol/digest.ts';
 import { type PublicKey, publicKeyBytes, publicKeyFromBytes } from '../../protocol/public-key.ts';
 
@@ -27,7 +28,6 @@ export function unpackArray(bytes: Buffer): unknown[] {
 /** Thrown for a stored position that lies in no list of this software. */
 export class NotListed extends Error {}
 
-/** What a stored position means. */
 export function listed<V>(values: readonly V[], position: unknown): V {
   const value = values[position as number];
   if (value === undefined) throw new NotListed('invariant: a stored position lies in its list');
@@ -54,7 +54,6 @@ interface Field<V> {
   unpack(this: void, stored: unknown): V;
 }
 
-/** Every member of `T`. */
 export type Layout<T> = { readonly [K in keyof T]-?: Field<T[K]> };
 
 /** Numbers, texts, booleans, null and lists of them, as they are. */
@@ -109,3 +108,15 @@ export function tuple<T extends object>(layout: Layout<T>): TupleField<T> {
     },
   };
 }
+
+/** What is recorded of an admitted key: in the events that admit one, and at the beginning of its row. */
+export const ENROLMENT_LAYOUT: Layout<EnrolmentRecord> = {
+  hostName: asIs,
+  ownerFp: asIs,
+  account: asIs,
+  org: asIs,
+  clientId: asIs,
+  authorizedBy: asIs,
+  enrolledAtMs: asIs,
+  validUntilMs: asIs,
+};

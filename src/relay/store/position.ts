@@ -28,7 +28,6 @@ import { rowKey, type RowReader } from '../core/rows.ts';
 
 export interface Position {
   lsn: number;
-  /** SHA-256 of the record at `lsn`, as stored. */
   recordHash: Buffer;
   epoch: Epoch;
 }
@@ -86,7 +85,7 @@ export async function readPosition(path: string): Promise<Position | undefined> 
 }
 
 /** What keeps a position from being written there: a code of the system. `undefined` when nothing does. Changes nothing. */
-export async function positionFault(path: string): Promise<string | undefined> {
+export async function positionPathFault(path: string): Promise<string | undefined> {
   try {
     const found = await stat(path).catch((error: NodeJS.ErrnoException) => {
       if (error.code === 'ENOENT') return undefined;
@@ -157,7 +156,6 @@ export function prunedMark({ throughLsn, atMs }: Pruned): Pair {
   return [PRUNED_KEY, encodeChecked(PRUNED_KEY, bytes)];
 }
 
-/** Throws `DamagedRecord`. */
 export async function readPruned(level: Level): Promise<Pruned> {
   const value = await level.get(PRUNED_KEY);
   if (!value) return NOT_PRUNED;
@@ -171,67 +169,48 @@ const HEARTBEAT_AHEAD_MS = 60_000;
 /** Why the store may not be current, so that a new epoch must begin. */
 interface EpochReset {
   reason: EpochReason;
-  sentence: string;
+  clause: string;
 }
 
 /** Why the position does not prove that the store is current; `undefined` when it does. */
-export async function positionCheck(
+export async function positionFault(
   level: Level,
   position: Position | undefined,
   pruned: Pruned,
 ): Promise<EpochReset | undefined> {
   if (!position) {
-    return {
-      reason: 'position-missing',
-      sentence: 'The position file is missing or unreadable, so nothing outside the store says how far it had come.',
-    };
+    const clause = 'the position file is missing or unreadable, so nothing outside the store says how far it had come';
+    return { reason: 'position-missing', clause };
   }
   if (position.lsn <= pruned.throughLsn) {
-    return {
-      reason: 'position-differs',
-      sentence: `The position file is of log record ${position.lsn}, and the log was pruned through ${pruned.throughLsn} since: it is an older copy, and cannot tell whether this is its history.`,
-    };
+    const clause = `the position file is of log record ${position.lsn}, and the log was pruned through ${pruned.throughLsn} since: it is an older copy, and cannot tell whether this is its history`;
+    return { reason: 'position-differs', clause };
   }
   const record = await level.get(logKey(position.lsn));
   if (!record) {
-    return {
-      reason: 'position-ahead',
-      sentence: `The store ends before log record ${position.lsn}, which it had committed: it is an older copy, or it lost its end.`,
-    };
+    const clause = `the store ends before log record ${position.lsn}, which it had committed: it is an older copy, or it lost its end`;
+    return { reason: 'position-ahead', clause };
   }
-  if (!hash('sha256', record, 'buffer').equals(position.recordHash)) {
-    return {
-      reason: 'position-differs',
-      sentence: `Log record ${position.lsn} is not the one that was committed: this is another history of the store.`,
-    };
-  }
-  return undefined;
+  if (hash('sha256', record, 'buffer').equals(position.recordHash)) return undefined;
+  const clause = `log record ${position.lsn} is not the one that was committed: this is another history of the store`;
+  return { reason: 'position-differs', clause };
 }
 
 /** Why the heartbeat does not show that the store is recent; `undefined` when it does. */
-export function heartbeatCheck(rows: RowReader, nowMs: number): EpochReset | undefined {
+export function heartbeatFault(rows: RowReader, nowMs: number): EpochReset | undefined {
   const atMs = heartbeatOf(rows);
   if (atMs === undefined) {
-    return {
-      reason: 'stale-heartbeat',
-      sentence: 'The heartbeat in the store is missing or unreadable, so nothing says how old this copy of it is.',
-    };
+    const clause = 'the heartbeat in the store is missing or unreadable, so nothing says how old this copy of it is';
+    return { reason: 'stale-heartbeat', clause };
   }
   const ageMs = nowMs - atMs;
   if (ageMs > HEARTBEAT_STALE_MS) {
-    const minutes = Math.floor(ageMs / 60_000);
-    return {
-      reason: 'stale-heartbeat',
-      sentence: `The last heartbeat in the store is ${minutes} minutes old: it may be an older copy.`,
-    };
+    const clause = `the last heartbeat in the store is ${Math.floor(ageMs / 60_000)} minutes old: it may be an older copy`;
+    return { reason: 'stale-heartbeat', clause };
   }
-  if (ageMs < -HEARTBEAT_AHEAD_MS) {
-    return {
-      reason: 'future-heartbeat',
-      sentence: 'The last heartbeat in the store lies in the future: this clock, or the one before it, is wrong.',
-    };
-  }
-  return undefined;
+  if (ageMs >= -HEARTBEAT_AHEAD_MS) return undefined;
+  const clause = 'the last heartbeat in the store lies in the future: this clock, or the one before it, is wrong';
+  return { reason: 'future-heartbeat', clause };
 }
 
 /** Every store has one from its first record on. */

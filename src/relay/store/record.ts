@@ -12,7 +12,20 @@
  */
 import { crc32 } from 'node:zlib';
 import type { LogEntry, RelayEvent, KeyRotated } from '../core/event.ts';
-import { NotListed, pack, unpackArray, type Layout, asIs, hash, key, listOf, oneOf, orNull, tuple } from './packing.ts';
+import {
+  ENROLMENT_LAYOUT,
+  NotListed,
+  pack,
+  unpackArray,
+  type Layout,
+  asIs,
+  hash,
+  key,
+  listOf,
+  oneOf,
+  orNull,
+  tuple,
+} from './packing.ts';
 import { ITEM_KINDS, PUSHED_KINDS } from '../../protocol/items.ts';
 import type { DenySelectors, RestoreRow } from '../core/rows.ts';
 
@@ -41,16 +54,6 @@ const restore: Layout<RestoreRow> = {
   atMs: asIs,
 };
 const selectors: Layout<DenySelectors> = { hostFp: orNull(hash), clientId: asIs, account: asIs, org: asIs };
-const enrolment = {
-  hostName: asIs,
-  ownerFp: asIs,
-  account: asIs,
-  org: asIs,
-  clientId: asIs,
-  authorizedBy: asIs,
-  enrolledAtMs: asIs,
-  validUntilMs: asIs,
-};
 const usage = { items: asIs, bytes: asIs };
 const item = { itemId: asIs, senderPubkey: key, pushedTo: key };
 
@@ -62,7 +65,7 @@ const LAYOUTS_OF_HOSTS = {
   CheckpointTaken: [4, { throughLsn: asIs, rows: asIs, rowsHash: hash, dueHash: hash, atMs: asIs }],
   HostEnrolled: [
     10,
-    { hostPubkey: key, ...enrolment, formerAccount: asIs, chargedItems: asIs, chargedBytes: asIs, atMs: asIs },
+    { hostPubkey: key, ...ENROLMENT_LAYOUT, formerAccount: asIs, chargedItems: asIs, chargedBytes: asIs, atMs: asIs },
   ],
   HostSeen: [11, { hostPubkey: key, atMs: asIs }],
   EnrolmentLapsed: [12, { hostPubkey: key, account: asIs, releasedItems: asIs, releasedBytes: asIs, atMs: asIs }],
@@ -140,7 +143,7 @@ const rotation = tuple<Omit<KeyRotated, 'type' | 'signed' | 'atMs'>>({
   oldPubkey: key,
   newPubkey: key,
   iatMs: asIs,
-  ...enrolment,
+  ...ENROLMENT_LAYOUT,
   seen: asIs,
   lineage: listOf(tuple({ hostPubkey: key, retiredAtMs: asIs })),
   movesSenders: asIs,
@@ -165,7 +168,6 @@ const rotationCodec: EventCodec<KeyRotated> = {
   },
 };
 
-/** By type. */
 const EVENT_CODECS: { readonly [T in RelayEvent['type']]: EventCodec } = {
   ...codecsOf(LAYOUTS_OF_HOSTS),
   KeyRotated: rotationCodec,
@@ -215,7 +217,6 @@ export function checkRecord(lsn: number, record: Buffer): void {
   }
 }
 
-/** Throws `DamagedRecord`. */
 export function decodeRecord(lsn: number, record: Buffer): LogEntry {
   checkRecord(lsn, record);
   const event = decodeEvent(unpackArray(record.subarray(HEADER_BYTES)));

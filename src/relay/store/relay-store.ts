@@ -29,7 +29,7 @@ import type { LogTree } from './log-tree.ts';
 import { DueEntries, OldestItem, othersTurn } from './due.ts';
 import { keyBytes } from './packing.ts';
 import { encodeRecord } from './record.ts';
-import { readableQueueRow } from './scan.ts';
+import { readableRow } from './scan.ts';
 import { checkpointMark, checkpointPart } from './row-checkpoints.ts';
 import { encodeRow } from './row-codec.ts';
 import {
@@ -187,7 +187,7 @@ export class RelayStore extends StoreReader implements EventLog {
   #dropPayload(writes: LevelBatch, key: string): void {
     const stored = rowKeyBytes('queue', key);
     const value = this.level.getSync(stored);
-    const row = value && readableQueueRow(stored, value);
+    const row = value && readableRow('queue', stored, value);
     // A row that is gone itself (an `ItemLost`), or damaged, leaves its bytes where they were put when it was accepted.
     const target = row?.payloadTarget ?? (key.slice(0, PUBLIC_KEY_CHARACTERS) as PublicKey);
     writes.del(payloadKey(target, row?.payloadSeq ?? Number(key.slice(PUBLIC_KEY_CHARACTERS))));

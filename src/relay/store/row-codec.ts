@@ -11,6 +11,7 @@ import type { AuthorityName, TableName, Tables } from '../core/rows.ts';
 import { DamagedRow, withChecksum, withoutChecksum } from './checksum.ts';
 import { firstKeyOf, queueRowKey } from './keys.ts';
 import {
+  ENROLMENT_LAYOUT,
   hashBytes,
   hashFrom,
   keyBytes,
@@ -40,14 +41,8 @@ const AUTHORITIES: readonly AuthorityName[] = ['host-key', 'account-token'];
 
 const usage = { items: asIs, bytes: asIs };
 const enrolment = tuple<Omit<Tables['enrolment'], 'hostPubkey'>>({
-  hostName: asIs,
-  ownerFp: asIs,
-  account: asIs,
-  org: asIs,
-  clientId: asIs,
+  ...ENROLMENT_LAYOUT,
   authorizedBy: oneOf(AUTHORITIES),
-  enrolledAtMs: asIs,
-  validUntilMs: asIs,
   revokedAtMs: asIs,
   rotatedTo: orNull(key),
   seen: asIs,

@@ -6,7 +6,7 @@
  */
 import type { Pair } from '../../lib/pair-block.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { type QueueRow, rowKey, type TableName, type Tables, type TargetRow } from '../core/rows.ts';
+import { type QueueRow, rowKey, type TableName, type Tables } from '../core/rows.ts';
 import { firstKeyOf, logKey, lsnOf, PREFIX, prefixRange, seqOf, KEY_BYTES } from './keys.ts';
 import type { Level, LevelSnapshot } from './level.ts';
 import { DamagedRecord } from './record.ts';
@@ -69,7 +69,7 @@ type StoredRecord = [lsn: number, record: Buffer];
  * The records from `fromLsn` through `throughLsn`, in runs. Throws `DamagedRecord` at the first that is missing, after the
  * records before it.
  */
-async function* recordRuns(level: Level, fromLsn: number, throughLsn: number): AsyncGenerator<StoredRecord[]> {
+export async function* recordRuns(level: Level, fromLsn: number, throughLsn: number): AsyncGenerator<StoredRecord[]> {
   let expected = fromLsn;
   for await (const run of runsOf(level, { gte: logKey(fromLsn), lte: logKey(throughLsn) })) {
     const records: StoredRecord[] = [];
@@ -145,15 +145,24 @@ interface WaitingRows {
   unreadable: number;
 }
 
+/** How far each queue was acked; targets whose row cannot be read are left out. */
+export async function ackedThroughs(level: Level): Promise<Map<PublicKey, number>> {
+  const through = new Map<PublicKey, number>();
+  for await (const run of runsOf(level, prefixRange(PREFIX.target))) {
+    for (const [key, value] of run) {
+      const row = readableRow('target', key, value);
+      if (row && key.length === KEY_BYTES[PREFIX.target]) through.set(firstKeyOf(key), row.ackedThrough);
+    }
+  }
+  return through;
+}
+
 /** Every item that waits in a store. */
 export async function* waitingRows(level: Level): AsyncGenerator<WaitingRows> {
-  const ackedThrough = new Map<PublicKey, number>();
-  for await (const listed of tableRows(level, 'target')) {
-    if (listed) ackedThrough.set(listed[0] as PublicKey, listed[1].ackedThrough);
-  }
+  const ackedThrough = await ackedThroughs(level);
   for await (const run of runsOf(level, prefixRange(PREFIX.queue), WAITING_RUN)) {
     const waiting = run.filter(([key]) => seqOf(key) > (ackedThrough.get(firstKeyOf(key)) ?? 0));
-    const rows = waiting.flatMap(([key, value]) => readableQueueRow(key, value) ?? []);
+    const rows = waiting.flatMap(([key, value]) => readableRow('queue', key, value) ?? []);
     yield { rows, unreadable: waiting.length - rows.length };
   }
 }
@@ -193,7 +202,7 @@ export async function queueSlice(
   let bytes = 0;
   for await (const run of runsOf(level, { gt: after, lte: through, limit: QUEUE_RUN.pairs }, QUEUE_RUN)) {
     for (const [key, value] of run) {
-      const row = readableQueueRow(key, value);
+      const row = readableRow('queue', key, value);
       bytes += row?.bytes ?? 0;
       if (bytes > bytesMax && slice.rows.length > 0) return slice;
       if (row) slice.rows.push(row);
@@ -205,16 +214,7 @@ export async function queueSlice(
 }
 
 /** `undefined` for a row that cannot be read. */
-export function readableQueueRow(key: Buffer, value: Buffer): QueueRow | undefined {
-  return readableRow('queue', key, value);
-}
-
-/** `undefined` for a row that cannot be read. */
-export function readableTargetRow(key: Buffer, value: Buffer): TargetRow | undefined {
-  return readableRow('target', key, value);
-}
-
-function readableRow<T extends TableName>(table: T, key: Buffer, value: Buffer): Tables[T] | undefined {
+export function readableRow<T extends TableName>(table: T, key: Buffer, value: Buffer): Tables[T] | undefined {
   try {
     return decodeRow(table, key, value);
   } catch {

@@ -11,7 +11,7 @@ import type { QueueRow } from '../core/rows.ts';
 import { PREFIX, firstKeyOf, payloadKey, prefixRange } from './keys.ts';
 import type { Level, LevelSnapshot } from './level.ts';
 import { MARK_PREFIXES, isRowKey, wholeBytes } from './checksum.ts';
-import { readableQueueRow, readableTargetRow } from './scan.ts';
+import { readableRow } from './scan.ts';
 
 const ROWS_AT_ONCE = 200;
 const READ_BYTES = 128 << 10;
@@ -65,13 +65,13 @@ export class WireCheck {
   }
 
   #noteTarget(key: Buffer, value: Buffer): void {
-    const row = readableTargetRow(key, value);
+    const row = readableRow('target', key, value);
     if (row) this.#ackedThrough.set(firstKeyOf(key), row.ackedThrough);
     else this.#damage.unreadable++;
   }
 
   #noteRow(key: Buffer, value: Buffer): void {
-    const row = readableQueueRow(key, value);
+    const row = readableRow('queue', key, value);
     if (!row) this.#damage.unreadable++;
     else if (isMoved(row) && this.#waits(row)) this.#moved.set(markOf(payloadKeyOf(row)), row);
   }
@@ -129,7 +129,7 @@ export class WireCheck {
         const run = await iterator.nextv(ROWS_AT_ONCE);
         if (run.length === 0) return;
         for (const [key, value] of run) {
-          const row = readableQueueRow(key, value);
+          const row = readableRow('queue', key, value);
           if (row && !isMoved(row) && this.#waits(row)) yield row;
         }
       }
