@@ -63,9 +63,15 @@ class Home {
     return recipients[0]?.status;
   }
 
-  /** Calls an installed hook as its program does. */
-  hook(settings: Hooked, event: string, environment: Readonly<Record<string, string>> = {}): Promise<Ended> {
-    const command = settings.hooks[event]?.at(-1)?.hooks[0]?.command ?? '';
+  /** Calls an installed hook as its program does; `waits`: the second one of the event. */
+  hook(
+    settings: Hooked,
+    event: string,
+    environment: Readonly<Record<string, string>> = {},
+    { waits = false, prompt = 'go' } = {},
+  ): Promise<Ended> {
+    const commands = settings.hooks[event]?.flatMap(({ hooks }) => hooks.map(({ command }) => command)) ?? [];
+    const command = commands.find((line) => line.includes('poste-hook') && line.endsWith(' --wait') === waits) ?? '';
     // The program itself: without a shell that stays between it and the hook.
     const child = spawn('/bin/sh', ['-c', command], {
       env: { PATH: process.env['PATH'], HOME: this.folder, ...this.environment, ...environment },
@@ -81,7 +87,7 @@ class Home {
     child.stderr.on('data', (chunk: Buffer) => {
       stderr += chunk.toString();
     });
-    child.stdin.end(JSON.stringify({ session_id: 's-1', hook_event_name: event, cwd: '/', transcript_path: '/t' }));
+    child.stdin.end(JSON.stringify({ session_id: 's-1', hook_event_name: event, cwd: '/', prompt }));
     return once(child, 'close').then(([code, signal]) => ({ code, signal, stdout, stderr }));
   }
 
@@ -120,14 +126,19 @@ describe('Claude Code', () => {
     const start = await here.hook(settings, 'SessionStart');
     expect(start).toMatchObject({ code: 0, stderr: '' });
     expect(JSON.parse(start.stdout)).toEqual(context('SessionStart'));
-    // It was told, so it is idle in peace until something else comes. A proof that is late makes the doorbell ring
-    // again; what the sender is told when it is in time, unit/host/hooks/wake-proof.test.ts has.
-    const idle = here.hook(settings, 'Stop');
-    await here.request();
+    // It was told, so it is idle in peace until something else comes; it was never prompted. What the sender is told
+    // when the proof is in time, unit/host/hooks/wake-proof.test.ts has.
+    const idle = here.hook(settings, 'SessionStart', {}, { waits: true });
+    const sending = here.request();
     const woken = await idle;
     expect(woken).toMatchObject({ code: 2, stdout: '' });
     expect(woken.stderr).toMatch(/^You have \d+ unread messages in Poste\. Read them with mail_inbox\.\n$/);
-    expect(await here.session()).toMatchObject({ agent: 'bob', presence: 'live', wake: ['hook'], woken_by: 'hook' });
+    const prompted = here.hook(settings, 'UserPromptSubmit', {}, { prompt: `feedback: ${woken.stderr}` });
+    await sending;
+    expect(await prompted).toMatchObject({ code: 0, stdout: '', stderr: '' });
+    expect(await here.session()).toMatchObject({ agent: 'bob', presence: 'live', wake: ['hook'] });
+    const unattended = { CLAUDE_CODE_SESSION_ATTENDED: '0' };
+    expect(await here.hook(settings, 'Stop', unattended)).toMatchObject({ code: 0, stdout: '', stderr: '' });
     expect(await here.hook(settings, 'SessionEnd')).toMatchObject({ code: 0, stdout: '', stderr: '' });
     expect(await here.session()).toMatchObject({ presence: 'ended' });
     daemon.signal('SIGTERM');
@@ -171,11 +182,12 @@ test('Codex is woken by its queue, in the folder and with the thread of its sess
   const settings = await settingsOf(join(here.folder, 'codex', 'hooks.json'));
   const session = { POSTE_AGENT: 'bob', PATH: `${bin}:${process.env['PATH']}` };
   expect(await here.hook(settings, 'SessionStart', session)).toMatchObject({ code: 0, stdout: '', stderr: '' });
-  await here.request();
+  const sending = here.request();
   const command = `${join(here.folder, 'codex')}|queue|--thread|s-1|--message|${TEXT}|`;
   await expect.poll(() => readFile(queued, 'utf8').catch(() => '')).toBe(command);
-  const prompt = await here.hook(settings, 'UserPromptSubmit', session);
-  expect(JSON.parse(prompt.stdout)).toEqual(context('UserPromptSubmit'));
+  const prompt = await here.hook(settings, 'UserPromptSubmit', session, { prompt: TEXT });
+  expect(prompt).toMatchObject({ code: 0, stdout: '', stderr: '' });
+  await sending;
 });
 
 describe('poste session', () => {
@@ -189,9 +201,13 @@ describe('poste session', () => {
     });
     expect(nothing).toMatchObject({ code: 75, stdout: '' });
     const waiting = runHere(['session', 'wait', 's-2', ...as], { environment: here.environment });
-    await here.request();
-    expect(await waiting).toMatchObject({ code: 0 });
-    expect(await here.json('session', 'heartbeat', 's-2', ...as)).toMatchObject({ unread: 1, text: TEXT });
+    const sending = here.request();
+    const { code, stdout } = await waiting;
+    expect({ code, stdout }).toEqual({ code: 0, stdout: `${TEXT}\n` });
+    const told = await here.json('session', 'heartbeat', 's-2', '--line', stdout.trimEnd(), ...as);
+    expect(told).toMatchObject({ unread: 1, text: TEXT });
+    // When the word comes in time; on a slow machine the sender does not wait for it.
+    expect(['live-wake', 'live-next-prompt']).toContain(await sending);
     expect(await here.json('session', 'end', 's-2', ...as)).toEqual({ ended: true });
     expect(await here.json('session', 'end', 's-2', ...as)).toEqual({ ended: false });
     const gone = await runHere(['session', 'heartbeat', 's-2', ...as], { environment: here.environment });

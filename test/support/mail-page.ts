@@ -14,7 +14,16 @@ const unasked = (): Promise<never> => Promise.reject(new Error('no test of the p
 const relay = { set: unasked, unset: unasked, status: unasked };
 const diagnosis = { doctor: unasked, trace: unasked };
 const pairing = { invite: unasked, accept: unasked, freshenDirectories: () => Promise.resolve() };
-const sessions = { register: unasked, heartbeat: unasked, end: unasked, wait: unasked, heard: unasked, list: unasked };
+const sessions = {
+  register: unasked,
+  heartbeat: unasked,
+  end: unasked,
+  wait: unasked,
+  heard: unasked,
+  usedTool: unasked,
+  endGone: () => Promise.resolve(),
+  list: unasked,
+};
 /** Nobody has a session that could be woken. */
 const wakeAgent: WakeAgent = () => Promise.resolve({ isWoken: false, detail: 'No session of it is live.' });
 

@@ -14,7 +14,7 @@ import { onTestFinished } from 'vitest';
 import type { DaemonClient } from '../../src/host/api/client.ts';
 import type { Handlers } from '../../src/host/api/handlers.ts';
 import type { LocalServer } from '../../src/host/api/server.ts';
-import { type ServedMcp, serveMcp } from '../../src/host/mcp/serve.ts';
+import { type McpOptions, type ServedMcp, serveMcp } from '../../src/host/mcp/serve.ts';
 import { type Deferred, deferred } from './deferred.ts';
 import { type Revision, versionNegotiationOf } from './mcp-client.ts';
 import { contextAtSocket } from './socket-context.ts';
@@ -93,6 +93,7 @@ export async function connectHere(
   daemon: Pick<McpDaemon, 'client'>,
   agent: string,
   revision: Revision,
+  { inbox, parentPid = () => process.ppid }: Partial<Pick<McpOptions, 'inbox' | 'parentPid'>> = {},
 ): Promise<ConnectedHere> {
   const toServer = new PassThrough();
   const toClient = new PassThrough();
@@ -104,6 +105,8 @@ export async function connectHere(
     log: (message) => logged.push(message),
     start: undefined,
     streams: { stdin: toServer, stdout: toClient },
+    inbox,
+    parentPid,
   });
   onTestFinished(() => served.close());
   const client = new Client({ name: 'test', version: '0' }, versionNegotiationOf(revision));

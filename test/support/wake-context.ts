@@ -1,11 +1,13 @@
 /** A context with its doorbells: the test moves the time, and says what each wake method does. */
 import { onTestFinished } from 'vitest';
 import type { SessionRegisterInput, SessionState, SessionWaitResult } from '../../src/host/api/schemas/agents.ts';
-import type { WakeMethodName } from '../../src/host/core/rows.ts';
+import type { WakeMethodName } from '../../src/host/core/session-rows.ts';
 import type { WakeAgent } from '../../src/host/agents/sessions.ts';
 import type { SessionService } from '../../src/host/api/handlers.ts';
 import { Doorbells } from '../../src/host/wake/doorbells.ts';
-import { HookWaiters } from '../../src/host/wake/hook-waiters.ts';
+import { ClaudeSockets } from '../../src/host/wake/claude-sockets.ts';
+import { Rings } from '../../src/host/wake/rings.ts';
+import { Waiters } from '../../src/host/wake/waiters.ts';
 import type { ProcessFacts } from '../../src/host/wake/processes.ts';
 import type { TryWake, TryWakeOutcome, WakeMethodTable } from '../../src/host/wake/wake-methods.ts';
 import { createSessionService } from '../../src/host/wake/session-service.ts';
@@ -21,12 +23,14 @@ export interface WakeContext {
   doorbells: Doorbells;
   sessions: SessionService;
   wakeAgent: WakeAgent;
-  /** Every command and terminal that was tried, in order: `command build`. */
+  /** Every command, terminal and socket that was tried, in order: `command build`. */
   tried: string[];
-  /** What the next commands and terminals answer; `heard` when nothing is answering. */
-  answers: TryWakeOutcome[];
+  /** What the next commands, terminals and sockets answer; `heard`, when nothing is answering: given, and proven at once. */
+  answers: (TryWakeOutcome | 'heard')[];
   /** The processes that run, by number. */
   processes: Map<number, ProcessFacts>;
+  rings: Rings;
+  methods: WakeMethodTable;
   /** The clock and what falls due. */
   pass(ms: number): void;
   register(agent: string, sessionId: string, given?: Partial<SessionRegisterInput>): Promise<SessionState>;
@@ -46,20 +50,33 @@ export const COMMAND: NonNullable<SessionRegisterInput['wake']>[number] = {
 export async function wakeContext(names: readonly string[], real: Partial<WakeMethodTable> = {}): Promise<WakeContext> {
   const context = await contextOf(names);
   const timers = new ManualTimers();
-  const waiters = new HookWaiters({ timers, randomBytes: (count) => context.randomBytes(count) });
+  const waiters = new Waiters({ timers, randomBytes: (count) => context.randomBytes(count) });
   const tried: string[] = [];
-  const answers: TryWakeOutcome[] = [];
+  const answers: WakeContext['answers'] = [];
+  const rings = new Rings(timers);
+  const claudeSockets = new ClaudeSockets(waiters);
   const answering =
     (method: WakeMethodName): TryWake =>
-    ({ sessionId }) => {
-      tried.push(`${method} ${sessionId}`);
-      return Promise.resolve(answers.shift() ?? 'heard');
+    (session, _method, text) => {
+      tried.push(`${method} ${session.sessionId}`);
+      const answer = answers.shift() ?? 'heard';
+      if (answer !== 'heard') return Promise.resolve(answer);
+      rings.reported(session, [text]);
+      return Promise.resolve('given');
     };
-  const methods = { hook: waiters.tryHook, command: answering('command'), tmux: answering('tmux'), ...real };
-  const doorbells = new Doorbells({ context, timers, methods });
+  const methods: WakeMethodTable = {
+    hook: (session, _method, text, signal) => waiters.ring(session, text, signal),
+    'claude-socket': claudeSockets.tryWake,
+    'codex-socket': answering('codex-socket'),
+    command: answering('command'),
+    tmux: answering('tmux'),
+    ...real,
+  };
   const processes = new Map<number, ProcessFacts>();
   const factsOf = (pid: number): Promise<ProcessFacts | undefined> => Promise.resolve(processes.get(pid));
-  const sessions = createSessionService({ context, waiters, factsOf, signal: new AbortController().signal });
+  const doorbells = new Doorbells({ context, timers, methods, rings, factsOf });
+  const { signal } = new AbortController();
+  const sessions = createSessionService({ context, waiters, rings, claudeSockets, factsOf, signal });
   // Before the store is closed.
   onTestFinished(() => doorbells.close());
   return {
@@ -71,6 +88,8 @@ export async function wakeContext(names: readonly string[], real: Partial<WakeMe
     tried,
     answers,
     processes,
+    rings,
+    methods,
     pass(ms) {
       context.clock.nowMs += ms;
       timers.pass(ms);

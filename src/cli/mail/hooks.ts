@@ -1,5 +1,6 @@
 /** `poste hooks`: adds Poste's hooks to the settings of programs that run agents, removes them, and runs as the hook. */
 import { join } from 'node:path';
+import { setTimeout as elapsed } from 'node:timers/promises';
 import { Argument, Command, Option } from 'commander';
 import {
   CLAUDE_CODE,
@@ -148,8 +149,9 @@ function runCommand(context: CommandContext): Command {
     .description('Run as the hook: the program calls it, with the event on standard input.')
     .addArgument(programArgument())
     .addOption(agentOption(context, '--agent <name>', 'the agent that runs in these sessions'))
+    .option('--wait', 'wait for a doorbell, at an event that has another hook as well')
     .addHelpText('after', '\nExample:\n  $ poste hooks run claude-code --agent backend < event.json')
-    .action(async (name: HookProgramName, { agent }: { agent?: string }) => {
+    .action(async (name: HookProgramName, { agent, wait }: { agent?: string; wait?: boolean }) => {
       const pid = process.ppid;
       const gone = new AbortController();
       const watch = setInterval(() => {
@@ -162,6 +164,10 @@ function runCommand(context: CommandContext): Command {
         agent: agent !== undefined && isAgentName(agent) ? agent : undefined,
         client: new DaemonClient(paths.socket, paths.store),
         pid,
+        waits: wait ?? false,
+        pause: async (ms, signal) => {
+          await elapsed(ms, undefined, { signal });
+        },
         surroundings: {
           environment: context.env,
           findProgram: (wanted) => findProgram(wanted, context.env['PATH']),

@@ -2,6 +2,7 @@
 import { Command } from 'commander';
 import { OWNER_NAME } from '../../host/core/address.ts';
 import { CallFailed, DaemonClient } from '../../host/api/client.ts';
+import { claudeInboxOf } from '../../host/mcp/claude-inbox.ts';
 import { serveMcp } from '../../host/mcp/serve.ts';
 import { daemonSocketFault } from '../../host/paths.ts';
 import { printable } from '../../protocol/printable.ts';
@@ -14,6 +15,7 @@ import { softwareVersion } from '../../lib/package-root.ts';
 interface McpFlags {
   agent?: string;
   start?: boolean;
+  wakeUnattended?: boolean;
 }
 
 const NOTES = `
@@ -30,11 +32,12 @@ export function mcpCommand(context: CommandContext): Command {
   return new Command('mcp')
     .addOption(agentOption(context, '--agent <name>', 'the agent whose mail the tools read and send'))
     .option('--start', 'start the daemon if it is not running')
+    .option('--wake-unattended', 'let mail begin turns of a Claude Code that nobody attends (claude -p)')
     .addHelpText('after', NOTES)
     .action(async (flags: McpFlags) => serve(context, flags));
 }
 
-async function serve(context: CommandContext, { agent, start }: McpFlags): Promise<void> {
+async function serve(context: CommandContext, { agent, start, wakeUnattended = false }: McpFlags): Promise<void> {
   const signalled = stopSignal(context);
   const paths = ownPaths(context);
   const fault = daemonSocketFault(paths);
@@ -45,6 +48,8 @@ async function serve(context: CommandContext, { agent, start }: McpFlags): Promi
     version: softwareVersion(),
     log: (message) => context.stderr.write(`poste mcp: ${printable(message)}.\n`),
     streams: context,
+    inbox: claudeInboxOf(context.env, wakeUnattended),
+    parentPid: () => process.ppid,
     start: start ? () => startInBackground(context, paths).catch(refuse) : undefined,
   });
   await Promise.race([served.ended, signalled]);

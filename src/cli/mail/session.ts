@@ -15,13 +15,15 @@ import { jsonLine, table, formatTime } from '../lib/format.ts';
 const NOTES = `
 The program of an agent registers a session when it starts, and ends it when it stops. In between it sends heartbeats, or
 names its process with --pid: the session then lives as long as the process. When mail must wake the agent, the daemon
-uses the best method that the session registered.
+uses the best method that the session registered. A sender hears that the agent is woken when the program says within
+five seconds, with heartbeat --line, that its agent has the line.
 
 Examples:
   $ poste session register build-7 --as backend --pid $$
   $ poste session register build-7 --as backend --pid $$ --tmux
   $ poste session register build-7 --as backend -- notify-send Poste
-  $ poste session wait build-7 --as backend && echo wake up
+  $ line=$(poste session wait build-7 --as backend)
+  $ poste session heartbeat build-7 --as backend --line "$line"
   $ poste session list
   $ poste session end build-7 --as backend`;
 
@@ -113,12 +115,14 @@ function tmuxMethod(context: CommandContext, pid: number | undefined): { type: '
 
 function heartbeatCommand(context: CommandContext): Command {
   const command = new Command('heartbeat')
-    .description('Report that a session is still alive.')
-    .argument(...SESSION_ARGUMENT);
+    .description('Report that a session is still alive, or that its agent got a doorbell.')
+    .argument(...SESSION_ARGUMENT)
+    .option('--line <text>', "the doorbell's line, once its agent has it: the proof that it is woken");
   return withActingFlags(context, command, STATE)
     .addHelpText('after', '\nExample:\n  $ poste session heartbeat build-7 --as backend')
-    .action(async (session: string, flags: ActingFlags) => {
-      printState(context, await ask(context, 'session-heartbeat', { session_id: session }, flags), flags);
+    .action(async (session: string, flags: ActingFlags & { line?: string }) => {
+      const told = flags.line === undefined ? {} : { tell: true, lines: [flags.line] };
+      printState(context, await ask(context, 'session-heartbeat', { session_id: session, ...told }, flags), flags);
     });
 }
 

@@ -2,12 +2,13 @@
  * Sessions of agents: which are live, since when, and how each can be woken.
  *
  * A session is live while it calls (`register`, `heartbeat`, a wait for a doorbell) or while its program runs. One that is
- * silent for `SESSION_LIVE_MS` is not live, and neither is one that ended.
+ * silent for `SESSION_LIVE_MS` is not live, and neither is one that ended, by its own word or with its program.
  */
 import type { SessionEndResult, SessionListResult, SessionState } from '../api/schemas/agents.ts';
 import type { HostContext } from '../context.ts';
 import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
-import type { AgentId, ProcessMark, SessionRow, WakeMethod, WakeMethodName } from '../core/rows.ts';
+import type { AgentId } from '../core/rows.ts';
+import type { ProcessMark, SessionDoing, SessionRow, WakeMethod, WakeMethodName } from '../core/session-rows.ts';
 import { nameOf, refuseAbsentAgent } from '../mailbox/mailbox.ts';
 import { markUnreadNotified, unreadOf } from '../mailbox/waking-mail.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
@@ -21,6 +22,10 @@ export interface Registration {
   process: ProcessMark | null;
   /** The caller shows the answer's text to the agent now. */
   showsText: boolean;
+  /** Hooks report its prompts. */
+  reportsPrompts?: boolean;
+  /** What its agent does now; absent when the caller does not know it. */
+  doing?: SessionDoing | 'idle' | undefined;
 }
 
 /**
@@ -31,7 +36,7 @@ export interface Registration {
 export function registerSession(
   context: HostContext,
   agentId: AgentId,
-  { sessionId, wake, process, showsText }: Registration,
+  { sessionId, wake, process, showsText, reportsPrompts, doing }: Registration,
 ): Promise<SessionState | Refusal> {
   const nowMs = context.nowMs();
   return context.store.transact(async (tx) => {
@@ -43,7 +48,7 @@ export function registerSession(
       const full = await makeRoom(tx, agentId, nowMs);
       if (full) return full;
     }
-    tx.put('session', [agentId, sessionId], {
+    const row: SessionRow = {
       agentId,
       sessionId,
       registeredAtMs: isKnown ? before.registeredAtMs : nowMs,
@@ -52,7 +57,9 @@ export function registerSession(
       wake,
       process,
       woken: before?.woken ?? null,
-    });
+    };
+    if (reportsPrompts || (isKnown && before.reportsPrompts)) row.reportsPrompts = true;
+    putDoing(tx, row, doing ?? (isKnown ? before.doing : undefined));
     if (!isKnown && !showsText) tx.afterCommit(() => context.emit({ type: 'session-registered', agentId, sessionId }));
     return stateOf(tx, context, agentId, sessionId, showsText);
   });
@@ -62,12 +69,20 @@ export function registerSession(
 export function heartbeatSession(
   context: HostContext,
   agentId: AgentId,
-  { sessionId, showsText }: Pick<Registration, 'sessionId' | 'showsText'>,
+  { sessionId, showsText, doing }: Pick<Registration, 'sessionId' | 'showsText' | 'doing'>,
 ): Promise<SessionState | Refusal> {
   return context.store.transact<SessionState | Refusal>((tx) => {
     const refused = markSeen(tx, context, agentId, sessionId, showsText);
-    return isRefusal(refused) ? refused : stateOf(tx, context, agentId, sessionId, showsText);
+    if (isRefusal(refused)) return refused;
+    const session = tx.get('session', agentId, sessionId);
+    if (session && doing !== undefined) putDoing(tx, session, doing);
+    return stateOf(tx, context, agentId, sessionId, showsText);
   });
+}
+
+function putDoing(tx: Transaction, session: SessionRow, doing: Registration['doing']): void {
+  const { doing: _before, ...row } = session;
+  tx.put('session', [row.agentId, row.sessionId], doing === undefined || doing === 'idle' ? row : { ...row, doing });
 }
 
 export function endSession(context: HostContext, agentId: AgentId, sessionId: string): Promise<SessionEndResult> {
@@ -129,15 +144,35 @@ export function recordWoken(tx: Transaction, context: HostContext, session: Sess
   tx.put('session', [agentId, sessionId], { ...present, woken: { method, atMs: context.nowMs() } });
 }
 
-/** Sessions that did not end and name their program: they are live while it runs. */
-export function sessionsWithProgram(context: HostContext): Promise<(SessionRow & { process: ProcessMark })[]> {
+/** Sessions of one agent, or of all, that did not end and name their program: they are live while it runs. */
+export function sessionsWithProgram(
+  context: HostContext,
+  agentId: AgentId | null,
+): Promise<(SessionRow & { process: ProcessMark })[]> {
   return context.store.read(async (reader) => {
     const found: (SessionRow & { process: ProcessMark })[] = [];
-    for await (const { row } of reader.range('session', [])) {
+    for await (const { row } of reader.range('session', agentId === null ? [] : [agentId])) {
       if (row.endedAtMs === null && row.process !== null) found.push({ ...row, process: row.process });
     }
     return found;
   });
+}
+
+/** Ends those of these sessions that still have the program that they had: it has ended. */
+export async function endWithProgram(context: HostContext, sessions: readonly SessionRow[]): Promise<void> {
+  await context.store.transact((tx) => {
+    for (const { agentId, sessionId, process } of sessions) {
+      const session = tx.get('session', agentId, sessionId);
+      if (session?.endedAtMs !== null || !isSameProcess(session.process, process)) continue;
+      tx.put('session', [agentId, sessionId], { ...session, endedAtMs: context.nowMs() });
+      tx.afterCommit(() => context.emit({ type: 'session-ended', agentId, sessionId }));
+    }
+  });
+}
+
+/** Whether both are known, and the same. */
+export function isSameProcess(a: ProcessMark | null, b: ProcessMark | null): boolean {
+  return a !== null && b !== null && a.pid === b.pid && a.startedAt === b.startedAt;
 }
 
 /** Marks the sessions of `running` as seen, and deletes the rows of old sessions. */
@@ -145,8 +180,9 @@ export function tidySessions(context: HostContext, running: readonly SessionRow[
   return context.store.transact(async (tx) => {
     for (const { agentId, sessionId, process } of running) {
       const session = tx.get('session', agentId, sessionId);
-      const isSameProgram = session?.process?.startedAt === process?.startedAt;
-      if (session?.endedAtMs === null && isSameProgram) markSeen(tx, context, agentId, sessionId, false);
+      if (session?.endedAtMs === null && isSameProcess(session.process, process)) {
+        markSeen(tx, context, agentId, sessionId, false);
+      }
     }
     const nowMs = context.nowMs();
     for await (const { key, row } of tx.range('session', [])) if (isForgotten(row, nowMs)) tx.delete('session', key);

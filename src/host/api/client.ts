@@ -6,6 +6,7 @@ import { isObject } from '../../protocol/items.ts';
 import { type Answer, SocketRequestFailed, type SocketRequest, socketRequest } from '../../lib/socket-request.ts';
 import {
   AGENT_HEADER,
+  SESSION_HEADER,
   BACKUP_TARGET,
   type InputOf,
   type OperationName,
@@ -46,6 +47,8 @@ export class CallFailed extends Error {
 export interface CallOptions {
   /** The acting agent's name, or `owner`. */
   as?: string | undefined;
+  /** The session that calls. */
+  session?: string | undefined;
   signal?: AbortSignal | undefined;
   /** Must be longer than the wait that is asked for. */
   silenceMs?: number;
@@ -64,12 +67,16 @@ export class DaemonClient {
   async call<N extends OperationName>(
     name: N,
     input: InputOf<N>,
-    { as, signal, silenceMs = SILENCE_MS }: CallOptions = {},
+    { as, session, signal, silenceMs = SILENCE_MS }: CallOptions = {},
   ): Promise<OutputOf<N>> {
     const answer = await this.#ask({
       method: 'POST',
       target: operationTarget(name),
-      headers: { 'content-type': 'application/json', ...(as !== undefined && { [AGENT_HEADER]: as }) },
+      headers: {
+        'content-type': 'application/json',
+        ...(as !== undefined && { [AGENT_HEADER]: as }),
+        ...(session !== undefined && { [SESSION_HEADER]: session }),
+      },
       body: JSON.stringify(input),
       silenceMs,
       signal,

@@ -82,6 +82,8 @@ export function perform(
 export interface Caller {
   /** The acting agent; null when the operation needs none. */
   agentId: AgentId | null;
+  /** The session that calls, where it says so. */
+  sessionId?: string | undefined;
   /** Aborted when the client disconnects, and when the daemon stops. */
   signal: AbortSignal;
 }
@@ -141,11 +143,27 @@ export function handlersOf(parts: HandlerParts): Handlers {
     'rename-agent': (_, input) => renameAgent(context, input),
     'set-agent-roles': (_, input) => setAgentRoles(context, input),
     'remove-agent': (_, input) => removeAgent(context, input),
-    'list-agents': () => listOwnAgents(context),
-    'mail-agents': ({ agentId }, input) => listAgents(context, agentId, input, pairing),
-    'mail-send': ({ agentId }, input) => sendMail(context, agentId, input, { wakeAgent, directories: pairing }),
-    'mail-reply': ({ agentId }, input) => replyMail(context, agentId, input, wakeAgent),
-    'mail-inbox': ({ agentId }, input) => useInbox(context, agentId, input),
+    'list-agents': async () => {
+      await sessions.endGone(null);
+      return listOwnAgents(context);
+    },
+    'mail-agents': async ({ agentId }, input) => {
+      await sessions.endGone(null);
+      return listAgents(context, agentId, input, pairing);
+    },
+    'mail-send': async ({ agentId }, input) => {
+      await sessions.endGone(null);
+      return sendMail(context, agentId, input, { wakeAgent, directories: pairing });
+    },
+    'mail-reply': async ({ agentId, sessionId }, input) => {
+      if (sessionId !== undefined) await sessions.usedTool(agentId, sessionId);
+      await sessions.endGone(null);
+      return replyMail(context, agentId, input, wakeAgent);
+    },
+    'mail-inbox': async ({ agentId, sessionId }, input) => {
+      if (sessionId !== undefined) await sessions.usedTool(agentId, sessionId);
+      return useInbox(context, agentId, input);
+    },
     'watch-inbox': ({ agentId, signal }, input) => watchInbox(context, timers, agentId, input, signal),
     'mail-sent': ({ agentId }, input) => listSent(context, agentId, input),
     'mail-search': ({ agentId }, input) => searchMail(context, agentId, input),
@@ -185,8 +203,12 @@ export interface SessionService {
     input: InputOf<'session-wait'>,
     signal: AbortSignal,
   ): Promise<OutputOf<'session-wait'> | Refusal>;
-  /** A hook confirms that it got its doorbell: proof that the agent is woken. */
+  /** A waiter confirms that it got its doorbell, and gives it to its agent. */
   heard(agentId: AgentId, input: InputOf<'session-heard'>): Promise<OutputOf<'session-heard'>>;
+  /** The agent used a mail tool of the `poste mcp` that is this session. */
+  usedTool(agentId: AgentId, sessionId: string): Promise<void>;
+  /** Ends the sessions of one agent, or of all, whose program has ended. */
+  endGone(agentId: AgentId | null): Promise<void>;
   /** The sessions of one agent, or of all. */
   list(agentId: AgentId | null): Promise<OutputOf<'session-list'>>;
 }

@@ -76,6 +76,9 @@ export type OutputOf<N extends OperationName> = Static<(typeof OPERATIONS)[N]['o
 /** The header that names the acting agent; `owner` is the person. */
 export const AGENT_HEADER = 'x-poste-agent';
 
+/** The header that names the session that calls: of a `poste mcp`, whose tools the agent uses. */
+export const SESSION_HEADER = 'x-poste-session';
+
 /** The body of every answer that is not 200: a refusal, or a fault of the request or the daemon. */
 export interface ProblemAnswer {
   /** Stable, for programs: a `RefusalCode`, one of `SERVER_CODES`, or a `ProblemCode` when the HTTP request is refused. */

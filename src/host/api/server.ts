@@ -21,6 +21,7 @@ import { type Refusal, isRefusal, refusal } from '../core/refusal.ts';
 import { type Caller, type Handlers, parseOperationInput, perform, STATUS_OF } from './handlers.ts';
 import {
   AGENT_HEADER,
+  SESSION_HEADER,
   BACKUP_TARGET,
   OPERATIONS,
   type OperationName,
@@ -123,6 +124,7 @@ export class LocalServer {
       return tooLarge();
     }
     const agentName = framing.header(AGENT_HEADER);
+    const sessionId = framing.header(SESSION_HEADER);
     return {
       room: { budget: this.#bodies, holders: [], expectedBytes: framing.contentLength },
       handle: ({ bytes }) =>
@@ -131,7 +133,7 @@ export class LocalServer {
           if (isRefusal(input)) return refused(input);
           const caller = await this.#caller(agentName, OPERATIONS[operation].acting, signal);
           if (isRefusal(caller)) return refused(caller);
-          const output = await perform(this.#options.handlers, operation, caller, input);
+          const output = await perform(this.#options.handlers, operation, { ...caller, sessionId }, input);
           return isRefusal(output) ? refused(output) : jsonReply(200, output);
         }),
     };

@@ -11,20 +11,24 @@
 
 /** Between the end of one attempt and the next one for the same unread mail. */
 export const DOORBELL_COOLDOWN_MS = 15_000;
-/** The longest pause between attempts of which none was proven to have been heard. */
+/** The longest pause between attempts for the same unread mail, and the pause after one that was taken without proof. */
 export const DOORBELL_RETRY_MAX_MS = 600_000;
 
 export interface Doorbell {
   /** When the last attempt for the present unread mail ended; null before the first. */
   lastAtMs: number | null;
-  /** How many attempts in a row were not proven to have been heard. */
+  /** How many attempts in a row no program took. */
   unheard: number;
+  /** The newest message that wakes of the last attempt that a program took without proof; null after any other end. */
+  givenFor: number | null;
   /** The attempt under way. */
   attempt: {
     /** The mailbox had no unread mail that wakes at some moment since it began. */
     isOutdated: boolean;
     /** A session that can be woken came since it began. */
     hasNewListener: boolean;
+    /** The newest unread message that wakes when it began. */
+    newest: number;
   } | null;
   /** No session could be tried last time: the next attempt waits until one can be. */
   isStranded: boolean;
@@ -35,6 +39,7 @@ export interface Doorbell {
 export const QUIET_DOORBELL: Doorbell = {
   lastAtMs: null,
   unheard: 0,
+  givenFor: null,
   attempt: null,
   isStranded: false,
   hasNewSession: false,
@@ -45,6 +50,8 @@ export interface WakingMail {
   isUnread: boolean;
   /** The agent was notified of the newest such message. */
   isNotified: boolean;
+  /** The position of that message; 0 without one. */
+  newest: number;
 }
 
 export type DoorbellEvent =
@@ -59,8 +66,11 @@ export type DoorbellEvent =
   /** The attempt ended. */
   | { type: 'attempted'; outcome: AttemptOutcome };
 
-/** `heard` only on proof; `unheard`: tried, without proof; `nobody`: no session could be tried. */
-export type AttemptOutcome = 'heard' | 'unheard' | 'nobody';
+/**
+ * `heard` only on proof; `given`: a program took the line, and nothing proves yet that its agent read it; `unheard`:
+ * tried, and no program took it; `nobody`: no session could be tried.
+ */
+export type AttemptOutcome = 'heard' | 'given' | 'unheard' | 'nobody';
 
 export interface DoorbellStep {
   doorbell: Doorbell;
@@ -75,9 +85,9 @@ export function stepDoorbell(before: Doorbell, mail: WakingMail, event: Doorbell
   const doorbell = mail.isUnread ? afterEvent(before, event, nowMs) : drained(afterEvent(before, event, nowMs));
   const isDue = mail.isUnread && (!mail.isNotified || doorbell.hasNewSession);
   if (!isDue || doorbell.attempt || doorbell.isStranded) return { doorbell, startsAttempt: false, nextAtMs: null };
-  const dueAtMs = doorbell.lastAtMs === null ? nowMs : doorbell.lastAtMs + pauseMs(doorbell.unheard);
+  const dueAtMs = doorbell.lastAtMs === null ? nowMs : doorbell.lastAtMs + pauseMs(doorbell, mail);
   if (nowMs < dueAtMs) return { doorbell, startsAttempt: false, nextAtMs: dueAtMs };
-  const attempt = { isOutdated: false, hasNewListener: false };
+  const attempt = { isOutdated: false, hasNewListener: false, newest: mail.newest };
   return { doorbell: { ...doorbell, attempt }, startsAttempt: true, nextAtMs: null };
 }
 
@@ -104,10 +114,12 @@ function withListener(doorbell: Doorbell): Doorbell {
 function afterAttempt(doorbell: Doorbell, outcome: AttemptOutcome, nowMs: number): Doorbell {
   const { attempt } = doorbell;
   if (!attempt) throw new Error('invariant: only an attempt under way can end');
-  const over = { ...doorbell, attempt: null };
+  const over = { ...doorbell, attempt: null, givenFor: null };
   if (outcome === 'nobody') return { ...over, isStranded: !attempt.hasNewListener };
   if (attempt.isOutdated) return over;
-  if (outcome === 'heard') return { ...over, lastAtMs: nowMs, unheard: 0, hasNewSession: false };
+  const rung = { ...over, lastAtMs: nowMs, unheard: 0, hasNewSession: false };
+  if (outcome === 'heard') return rung;
+  if (outcome === 'given') return { ...rung, givenFor: attempt.newest };
   return { ...over, lastAtMs: nowMs, unheard: attempt.hasNewListener ? 0 : doorbell.unheard + 1 };
 }
 
@@ -117,7 +129,9 @@ function drained(doorbell: Doorbell): Doorbell {
   return { ...QUIET_DOORBELL, isStranded: doorbell.isStranded, attempt };
 }
 
-function pauseMs(unheard: number): number {
+function pauseMs({ unheard, givenFor, hasNewSession }: Doorbell, { newest }: WakingMail): number {
+  // A program keeps the line that it took: the same one again would come on top of it.
+  if (givenFor === newest && !hasNewSession) return DOORBELL_RETRY_MAX_MS;
   return Math.min(DOORBELL_COOLDOWN_MS * 2 ** unheard, DOORBELL_RETRY_MAX_MS);
 }
 
@@ -129,4 +143,13 @@ export function doorbellText(unread: number): string {
   return unread === 1
     ? 'You have 1 unread message in Poste. Read it with mail_inbox.'
     : `You have ${unread} unread messages in Poste. Read them with mail_inbox.`;
+}
+
+const LINES = /You have (?:1 unread message|[0-9]{1,9} unread messages) in Poste\. Read (?:it|them) with mail_inbox\./g;
+/** A prompt in which more lines wait than this has been without an answer for long. */
+export const DOORBELL_LINES_MAX = 8;
+
+/** The lines of doorbells that stand in a prompt, each once. */
+export function doorbellLines(prompt: string): string[] {
+  return [...new Set(prompt.match(LINES))].slice(-DOORBELL_LINES_MAX);
 }

@@ -1,8 +1,9 @@
 /**
  * Everything a host keeps, as rows: plain values, one table each, written by transactions of the store.
  *
- * store/keys.ts says which table holds which rows under which key; quarantine.ts has the rows of the quarantine. Times are
- * milliseconds since the Unix epoch. protocol/ has what other hosts see; the names are the specification's.
+ * store/keys.ts says which table holds which rows under which key; quarantine.ts and session-rows.ts have those of the
+ * quarantine and of sessions. Times are milliseconds since the Unix epoch. protocol/ has what other hosts see; the names
+ * are the specification's.
  */
 import type { HostName, ItemId } from '../../protocol/names.ts';
 import type { AcceptReceipt, DeliveryState, HostRotation } from '../../protocol/documents.ts';
@@ -90,38 +91,6 @@ export interface AgentNameRow {
   name: string;
   /** When the agent gave up this name. */
   retiredAtMs: number | null;
-}
-
-/** How a session can be woken. */
-export type WakeMethod =
-  /** The session's own hook waits in a call to the daemon. */
-  | { type: 'hook' }
-  /** A program, run without a shell; the doorbell's text comes as its last argument. */
-  | { type: 'command'; argv: string[] }
-  /** Keys sent to a tmux pane, while the pane shows the session's process. */
-  | { type: 'tmux'; socket: string | null; pane: string };
-
-export type WakeMethodName = WakeMethod['type'];
-
-/** A process of this machine. Process ids are reused; the start time tells two processes with one id apart. */
-export interface ProcessMark {
-  pid: number;
-  /** Opaque. */
-  startedAt: string;
-}
-
-export interface SessionRow {
-  agentId: AgentId;
-  /** Chosen by the session: 1 to 128 characters of a message id. */
-  sessionId: string;
-  registeredAtMs: number;
-  seenAtMs: number;
-  endedAtMs: number | null;
-  wake: WakeMethod[];
-  /** The agent's program: while it runs, the session is live. */
-  process: ProcessMark | null;
-  /** The method that last woke it, by proof. */
-  woken: { method: WakeMethodName; atMs: number } | null;
 }
 
 export interface MessageRow {

@@ -3,7 +3,7 @@ import { shellWord } from '../../lib/shell-word.ts';
 import { broken, type Check, note, ok } from '../api/schemas/daemon.ts';
 import { RETRY_TIMING } from '../core/outbox-event.ts';
 import { UNDELIVERED_ALERT_MS } from '../core/outbox.ts';
-import type { WakeMethodName } from '../core/rows.ts';
+import type { WakeMethodName } from '../core/session-rows.ts';
 import { agoText, countText, spanText } from '../core/spans.ts';
 
 /** Accepted by another host or the relay, but without a receipt for this long. */

@@ -1,6 +1,7 @@
 /** Reads from the store what the checks of mail, agents and paired hosts judge. It calls nobody. */
 import { liveSessions } from '../agents/sessions.ts';
-import type { AgentRow, PeerRow, SessionRow } from '../core/rows.ts';
+import type { AgentRow, PeerRow } from '../core/rows.ts';
+import type { SessionRow } from '../core/session-rows.ts';
 import { lossOf, quarantineUsage } from '../inbound/quarantine-rows.ts';
 import { mailboxOf } from '../mailbox/mailbox.ts';
 import { openRows } from '../outbox/outbox-rows.ts';

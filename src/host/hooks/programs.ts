@@ -4,14 +4,17 @@
  * A hook gets one JSON document on stdin, with `session_id` and `hook_event_name`; its output or exit code reaches
  * the agent. What a hook does at each event is the same for all programs (run-hook.ts).
  */
-import { join } from 'node:path';
+import { isAbsolute, join } from 'node:path';
 import { type SessionRegisterInput, WAKE_ARGUMENT_CHARACTERS_MAX } from '../api/schemas/agents.ts';
 
 export const HOOK_PROGRAMS = ['claude-code', 'codex'] as const;
 export type HookProgramName = (typeof HOOK_PROGRAMS)[number];
 
-/** What an event means for a session: it begins, it gets work, its agent is idle, it ends. */
-export type HookMoment = 'start' | 'prompt' | 'idle' | 'end';
+/**
+ * What an event means for a session: it begins, it gets a prompt, its agent is idle, its user interrupted the turn, it
+ * ends. `wait` and `idle-wait` are hooks in the background, which wait for a doorbell.
+ */
+export type HookMoment = 'start' | 'prompt' | 'idle' | 'interrupted' | 'end' | 'wait' | 'idle-wait';
 
 /** One hook in the program's settings. */
 export interface HookEntry {
@@ -37,6 +40,8 @@ export interface HookProgram {
   /** The folder of its settings, and the file there that has the hooks. */
   settingsFolder: (environment: HookSurroundings['environment'], homeFolder: string) => string;
   settingsFile: string;
+  /** Whether somebody sits at this session, or runs it to answer more than once: a waiting hook holds up any other. */
+  isAttended: (environment: HookSurroundings['environment']) => boolean;
   /** How a session of it can be woken. */
   wake: (sessionId: string, surroundings: HookSurroundings) => WakeMethods;
 }
@@ -48,15 +53,23 @@ const SHORT_SECONDS = 10;
  * Codex: hooks in `hooks.json` of `CODEX_HOME` or `~/.codex`, as its hooks documentation describes them
  * (https://developers.openai.com/codex/hooks). A user has to trust them once, with `/hooks`.
  *
- * The daemon wakes an idle agent by `codex queue --thread <session> --message <text>`: Codex begins a
- * turn with the text, or takes it at the end of the one under way.
+ * The daemon wakes an idle agent over the control socket of the app server that its sessions share. A Codex that runs
+ * without one is woken by `codex queue --thread <session> --message <text>`: it begins a turn with the text, or takes it
+ * at the end of the one under way.
  */
 
-/** Codex gives a SessionEnd hook at most this time. */
+/** Codex gives SessionEnd and Interrupt hooks at most this time. */
 const END_SECONDS = 3;
 
 /** The variables that `codex` needs to start and to find the session. */
 const KEPT_VARIABLES = ['PATH', 'CODEX_HOME'];
+
+/** Where the app server listens, in the folder of Codex. */
+const CODEX_SOCKET = join('app-server-control', 'app-server-control.sock');
+
+function codexFolder({ CODEX_HOME: folder }: HookSurroundings['environment'], homeFolder: string): string {
+  return folder ? folder : join(homeFolder, '.codex');
+}
 
 export const CODEX: HookProgram = {
   name: 'codex',
@@ -64,20 +77,26 @@ export const CODEX: HookProgram = {
   entries: [
     { event: 'SessionStart', moment: 'start', members: { timeout: SHORT_SECONDS } },
     { event: 'UserPromptSubmit', moment: 'prompt', members: { timeout: SHORT_SECONDS } },
+    { event: 'Stop', moment: 'idle', members: { timeout: SHORT_SECONDS } },
+    { event: 'Interrupt', moment: 'interrupted', members: { timeout: END_SECONDS } },
     { event: 'SessionEnd', moment: 'end', members: { timeout: END_SECONDS } },
   ],
-  settingsFolder: ({ CODEX_HOME: folder }, homeFolder) => (folder ? folder : join(homeFolder, '.codex')),
+  settingsFolder: codexFolder,
   settingsFile: 'hooks.json',
+  isAttended: () => true,
   wake(sessionId, { environment, findProgram }) {
+    const folder = codexFolder(environment, environment['HOME'] ?? '');
+    const socket = join(folder, CODEX_SOCKET);
+    const methods: WakeMethods = isAbsolute(socket) ? [{ type: 'codex-socket', socket }] : [];
     const codex = findProgram('codex');
-    if (codex === undefined) return [];
+    if (codex === undefined) return methods;
     const kept = KEPT_VARIABLES.flatMap((name) => {
       const value = environment[name];
       const assignment = `${name}=${value}`;
       return value && assignment.length <= WAKE_ARGUMENT_CHARACTERS_MAX ? [assignment] : [];
     });
     const args = [...kept, codex, 'queue', '--thread', sessionId, '--message'];
-    return [{ type: 'command', program: '/usr/bin/env', arguments: args }];
+    return [...methods, { type: 'command', program: '/usr/bin/env', arguments: args }];
   },
 };
 
@@ -85,24 +104,37 @@ export const CODEX: HookProgram = {
  * Claude Code: hooks in `settings.json` of `CLAUDE_CONFIG_DIR` or `~/.claude`, as its hooks reference describes them
  * (https://code.claude.com/docs/en/hooks).
  *
- * The `Stop` hook wakes an idle agent: `asyncRewake` runs it in the background, and when it exits with 2, Claude Code gives
- * its stderr to the agent at once. `async` is for versions that do not know `asyncRewake`: they run the hook
- * in the background and wake nobody, but do not hold the turn open.
+ * A waiting hook wakes an idle agent: `asyncRewake` runs it in the background, and when it exits with 2, Claude Code gives
+ * its stderr to the agent at once, or between two tools of a turn. `async` is for versions that do not know
+ * `asyncRewake`: they run the hook in the background and wake nobody, but do not hold the turn open. One waits from the
+ * start, before any prompt; a prompt and the end of a turn begin another one, because each rings once. The daemon ends
+ * the older ones.
  */
 
-/** The time limit of the hook that waits while the agent is idle. */
+/** The time limit of a hook that waits. */
 const IDLE_SECONDS = 86_400;
+
+const BACKGROUND = { timeout: IDLE_SECONDS, async: true, asyncRewake: true };
 
 export const CLAUDE_CODE: HookProgram = {
   name: 'claude-code',
   title: 'Claude Code',
   entries: [
     { event: 'SessionStart', moment: 'start', members: { timeout: SHORT_SECONDS } },
+    { event: 'SessionStart', moment: 'wait', members: BACKGROUND },
     { event: 'UserPromptSubmit', moment: 'prompt', members: { timeout: SHORT_SECONDS } },
-    { event: 'Stop', moment: 'idle', members: { timeout: IDLE_SECONDS, async: true, asyncRewake: true } },
+    { event: 'UserPromptSubmit', moment: 'wait', members: BACKGROUND },
+    { event: 'Stop', moment: 'idle-wait', members: BACKGROUND },
     { event: 'SessionEnd', moment: 'end', members: { timeout: SHORT_SECONDS } },
   ],
   settingsFolder: ({ CLAUDE_CONFIG_DIR: folder }, homeFolder) => (folder ? folder : join(homeFolder, '.claude')),
   settingsFile: 'settings.json',
-  wake: () => [{ type: 'hook' }],
+  isAttended: isClaudeAttended,
+  wake: (_sessionId, { environment }) => (isClaudeAttended(environment) ? [{ type: 'hook' }] : []),
 };
+
+/** `claude -p` ends only 30 s after its answer when a hook still waits. */
+function isClaudeAttended(environment: HookSurroundings['environment']): boolean {
+  if (environment['CLAUDE_CODE_SESSION_ATTENDED'] === '0') return false;
+  return !environment['CLAUDE_CODE_ENTRYPOINT']?.startsWith('sdk-');
+}

@@ -1,15 +1,20 @@
 /**
  * Runs a hook that an agent's program calls: reports the session's event to the daemon, and tells the agent how
  * many messages wait. A hook never blocks its agent: without a daemon, an agent or a session it prints nothing and
- * succeeds, and only the hook of an idle agent takes longer than a moment.
+ * succeeds, and only a hook in the background takes longer than a moment.
  */
-import { setTimeout as elapsed } from 'node:timers/promises';
-import { SESSION_WAIT_MS_MAX, type SessionState } from '../api/schemas/agents.ts';
+import { assertNever } from '../../lib/assert-never.ts';
+import { doorbellLines } from '../core/doorbell.ts';
+import { SESSION_WAIT_MS_MAX, type SessionRegisterInput, type SessionState } from '../api/schemas/agents.ts';
 import { CallFailed, type CallOptions, type DaemonClient } from '../api/client.ts';
 import type { HookMoment, HookProgram, HookSurroundings } from './programs.ts';
 
 /** The time limit of all calls to the daemon except waits: Claude Code ends a SessionEnd hook after 1.5 s. */
 export const HOOK_MS = 1000;
+/** A hook that waits begins a moment after the one at the same event, which tells the agent what is unread already. */
+export const ARM_MS = 500;
+/** How long it expects that hook to register the session. */
+const REGISTERED_MS = 5000;
 /** How long a waiting hook expects a lost daemon to come back. */
 export const DAEMON_BACK_MS = 120_000;
 const DAEMON_BACK_EVERY_MS = 2000;
@@ -36,15 +41,19 @@ export interface HookCall {
   client: Pick<DaemonClient, 'call'>;
   /** The agent's program, which called the hook. */
   pid: number;
+  /** This is the hook that waits, at an event that has another one. */
+  waits: boolean;
   surroundings: HookSurroundings;
+  /** Resolves after this time, and rejects when the signal is aborted. */
+  pause: (ms: number, signal: AbortSignal) => Promise<void>;
   /** Aborted when that program has ended. */
   gone: AbortSignal;
 }
 
 /** Never rejects. */
 export async function runHook(call: HookCall): Promise<HookOutcome> {
-  const { program, agent, input } = call;
-  const event = eventOf(input, program);
+  const { agent } = call;
+  const event = eventOf(call);
   if (!event || agent === undefined) return QUIET;
   try {
     return await handleEvent(call, event, agent);
@@ -58,11 +67,15 @@ interface HookEvent {
   name: string;
   moment: HookMoment;
   sessionId: string;
+  /** The lines of doorbells that stand in its prompt. */
+  lines: string[];
 }
+
+type Json = Readonly<Record<string, unknown>>;
 
 const SESSION_ID = /^[A-Za-z0-9._-]{1,128}$/;
 
-function eventOf(input: string, { entries }: HookProgram): HookEvent | undefined {
+function eventOf({ input, program, waits }: HookCall): HookEvent | undefined {
   let document: unknown;
   try {
     document = JSON.parse(input);
@@ -70,56 +83,81 @@ function eventOf(input: string, { entries }: HookProgram): HookEvent | undefined
     return undefined;
   }
   if (typeof document !== 'object' || document === null) return undefined;
-  const { session_id: sessionId, hook_event_name: name, agent_id: subagent } = document as Record<string, unknown>;
-  const entry = entries.find(({ event }) => event === name);
+  const { session_id: sessionId, hook_event_name: name, agent_id: subagent, prompt } = document as Json;
+  const entry = program.entries.find(({ event, moment }) => event === name && (moment === 'wait') === waits);
   // A subagent has no mailbox of its own, and its events are not the session's.
   if (!entry || subagent !== undefined || typeof sessionId !== 'string' || !SESSION_ID.test(sessionId))
     return undefined;
-  return { name: entry.event, moment: entry.moment, sessionId };
+  const lines = typeof prompt === 'string' ? doorbellLines(prompt) : [];
+  return { name: entry.event, moment: entry.moment, sessionId, lines };
 }
 
-async function handleEvent(call: HookCall, { name, moment, sessionId }: HookEvent, as: string): Promise<HookOutcome> {
-  const { client, gone } = call;
+async function handleEvent(call: HookCall, event: HookEvent, as: string): Promise<HookOutcome> {
+  const { client, gone, program, surroundings } = call;
+  const { moment, sessionId, lines } = event;
   const options = { as, signal: AbortSignal.any([gone, AbortSignal.timeout(HOOK_MS)]) };
+  const canWait = program.isAttended(surroundings.environment);
   switch (moment) {
     case 'start':
-      return contextOutcome(name, await register(call, sessionId, { tell: true }, options));
+      return contextOutcome(event, await register(call, sessionId, { tell: true, begins: true }, options));
     case 'prompt':
-      return contextOutcome(name, await register(call, sessionId, { tell: true, at_work: true }, options));
+      return contextOutcome(event, await register(call, sessionId, { tell: true, doing: 'work', lines }, options));
     case 'idle':
-      await register(call, sessionId, {}, options);
-      return waitForDoorbell(call, sessionId, as);
+    case 'idle-wait':
+      await register(call, sessionId, { doing: 'idle' }, options);
+      return moment === 'idle-wait' && canWait ? waitForDoorbell(call, sessionId, as, true) : QUIET;
+    case 'interrupted':
+      await register(call, sessionId, { doing: 'interrupted' }, options);
+      return QUIET;
+    case 'wait':
+      if (!canWait) return QUIET;
+      await call.pause(ARM_MS, gone);
+      return waitForDoorbell(call, sessionId, as, false);
     case 'end':
       await client.call('session-end', { session_id: sessionId }, options);
       return QUIET;
+    default:
+      return assertNever(moment);
   }
 }
+
+type Given = Pick<SessionRegisterInput, 'tell' | 'doing' | 'lines' | 'begins'>;
 
 /** Registers at every event: the daemon may not have run when the session began. */
 function register(
   { client, program, pid, surroundings }: HookCall,
   sessionId: string,
-  given: { tell?: boolean; at_work?: boolean },
+  given: Given,
   options: CallOptions,
 ): Promise<SessionState> {
   const wake = program.wake(sessionId, surroundings);
-  return client.call('session-register', { session_id: sessionId, wake, pid, ...given }, options);
+  const reports_prompts = program.entries.some(({ moment }) => moment === 'prompt');
+  return client.call('session-register', { session_id: sessionId, wake, pid, reports_prompts, ...given }, options);
 }
 
-/** The output by which both programs add context for the agent at these events. */
-function contextOutcome(event: string, { text }: SessionState): HookOutcome {
-  if (text === null) return QUIET;
-  const document = { hookSpecificOutput: { hookEventName: event, additionalContext: text } };
+/** The output by which the programs add context for the agent at these events. What the prompt says already is not said again. */
+function contextOutcome({ name, lines }: HookEvent, { text }: SessionState): HookOutcome {
+  if (text === null || lines.includes(text)) return QUIET;
+  const document = { hookSpecificOutput: { hookEventName: name, additionalContext: text } };
   return { ...QUIET, stdout: `${JSON.stringify(document)}\n` };
 }
 
-async function waitForDoorbell({ client, gone }: HookCall, sessionId: string, as: string): Promise<HookOutcome> {
+async function waitForDoorbell(
+  call: HookCall,
+  sessionId: string,
+  as: string,
+  isRegistered: boolean,
+): Promise<HookOutcome> {
+  const { client, gone, pause } = call;
   const waiting = { as, signal: gone, silenceMs: SESSION_WAIT_MS_MAX + WAIT_SLACK_MS };
+  const startedMs = performance.now();
+  let wasAnswered = isRegistered;
   let lostSinceMs: number | undefined;
   while (!gone.aborted) {
     try {
       const asked = { session_id: sessionId, wait_ms: SESSION_WAIT_MS_MAX };
       const { event, ring, text } = await client.call('session-wait', asked, waiting);
+      wasAnswered = true;
       lostSinceMs = undefined;
       if (event === 'released') return QUIET;
       if (event === 'nothing' || ring === null || text === null || gone.aborted) continue;
@@ -128,10 +166,17 @@ async function waitForDoorbell({ client, gone }: HookCall, sessionId: string, as
         return { exitCode: WAKE_EXIT, stdout: '', stderr: `${text}\n` };
       }
     } catch (error) {
-      if (!(error instanceof CallFailed) || (error.status >= 400 && error.status < 500)) throw error;
+      if (!(error instanceof CallFailed)) throw error;
+      const isEarly = !wasAnswered && performance.now() - startedMs < REGISTERED_MS;
+      if (error.code === 'NO_SUCH_SESSION' && isEarly) {
+        await pause(ARM_MS, gone);
+        continue;
+      }
+      // A daemon that was never there is not waited for.
+      if (!wasAnswered || (error.status >= 400 && error.status < 500)) throw error;
       lostSinceMs ??= performance.now();
       if (performance.now() - lostSinceMs > DAEMON_BACK_MS) return QUIET;
-      await elapsed(DAEMON_BACK_EVERY_MS, undefined, { signal: gone });
+      await pause(DAEMON_BACK_EVERY_MS, gone);
     }
   }
   return QUIET;

@@ -20,9 +20,10 @@ type Json = Record<string, unknown>;
 export function withHooks(settings: unknown, program: HookProgram, command: string): Json {
   const cleaned = withoutHooks(settings, program);
   const hooks = { ...(cleaned['hooks'] as Json | undefined) };
-  for (const { event, members } of program.entries) {
+  for (const { event, moment, members } of program.entries) {
     const groups = (hooks[event] as unknown[] | undefined) ?? [];
-    hooks[event] = [...groups, { hooks: [{ type: 'command', command, ...members }] }];
+    const line = moment === 'wait' ? `${command} --wait` : command;
+    hooks[event] = [...groups, { hooks: [{ type: 'command', command: line, ...members }] }];
   }
   return { ...cleaned, hooks };
 }

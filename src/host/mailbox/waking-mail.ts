@@ -20,7 +20,8 @@ export interface Unread {
 
 export async function unreadOf(reader: Reader, agentId: AgentId): Promise<Unread> {
   const { unread, unreadWaking, nextPosition } = mailboxOf(reader, agentId);
-  const waking = unreadWaking === 0 ? { isUnread: false, isNotified: false } : await newestWaking(reader, agentId);
+  const waking =
+    unreadWaking === 0 ? { isUnread: false, isNotified: false, newest: 0 } : await newestWaking(reader, agentId);
   return { waking, unread, text: unread === 0 ? null : doorbellText(unread), until: nextPosition };
 }
 
@@ -29,7 +30,7 @@ async function newestWaking(reader: Reader, agentId: AgentId): Promise<WakingMai
     if (!wakes) continue;
     const entry = reader.get('entry', agentId, key[1]);
     if (!entry) throw new Error('invariant: what is unread is in the mailbox');
-    return { isUnread: true, isNotified: entry.notifiedAtMs !== null };
+    return { isUnread: true, isNotified: entry.notifiedAtMs !== null, newest: key[1] };
   }
   throw new Error('invariant: a mailbox counts what is unread');
 }

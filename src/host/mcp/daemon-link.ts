@@ -11,6 +11,8 @@ export const RETRY_MS = 3000;
 export interface DaemonLinkOptions {
   client: DaemonClient;
   agent: string;
+  /** The session of this process: the daemon learns by it that the agent uses its tools. */
+  session?: string;
   /** Starts a daemon and resolves when it answers; throws `CallFailed`. Absent: no daemon is started. */
   start?: (() => Promise<void>) | undefined;
 }
@@ -61,9 +63,9 @@ export class DaemonLink {
     input: InputOf<N>,
     options: LinkCallOptions = {},
   ): Promise<OutputOf<N>> {
-    const { client, agent } = this.#options;
+    const { client, agent, session } = this.#options;
     try {
-      return await client.call(name, input, { ...options, as: agent });
+      return await client.call(name, input, { ...options, as: agent, session });
     } catch (error) {
       throw forAgents(error);
     }

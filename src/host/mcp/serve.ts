@@ -3,17 +3,19 @@
  *
  *     client ─ stdio ─▶ one server for its protocol revision ─▶ tool ─▶ daemon's socket
  *                       session: beats while this runs ────────────▶ daemon's socket
+ *     Claude Code's inbox ◀─ doorbells: one long wait after another ─▶ daemon's socket
  *                       subscription: one long wait after another ─▶ daemon's socket
  *
  * Standard output carries the protocol alone.
  */
 import { randomBytes } from 'node:crypto';
 import type { Readable, Writable } from 'node:stream';
-import { setTimeout as elapsed } from 'node:timers/promises';
 import { isJSONRPCNotification, type JSONRPCMessage, type McpServer } from '@modelcontextprotocol/server';
 import { serveStdio, StdioServerTransport } from '@modelcontextprotocol/server/stdio';
-import { CallFailed, type DaemonClient } from '../api/client.ts';
-import { DaemonLink, RETRY_MS } from './daemon-link.ts';
+import type { DaemonClient } from '../api/client.ts';
+import { AgentSession } from './agent-session.ts';
+import type { ClaudeInbox } from './claude-inbox.ts';
+import { DaemonLink } from './daemon-link.ts';
 import { INBOX_URI, InboxWatch } from './inbox-resource.ts';
 import { type ServerLog, toolServer } from './tools.ts';
 
@@ -26,6 +28,10 @@ export interface McpOptions {
   start: (() => Promise<void>) | undefined;
   /** The client's stdio. */
   streams: ClientStreams;
+  /** The inbox of the Claude Code session that started this process. */
+  inbox: ClaudeInbox | undefined;
+  /** The process that started this one, while it runs: the client. */
+  parentPid: () => number;
 }
 
 export interface ClientStreams {
@@ -40,8 +46,9 @@ export interface ServedMcp {
   close(): Promise<void>;
 }
 
-export function serveMcp({ client, agent, version, log, start, streams }: McpOptions): ServedMcp {
-  const link = new DaemonLink({ client, agent, start });
+export function serveMcp({ client, agent, version, log, start, streams, inbox, parentPid }: McpOptions): ServedMcp {
+  const sessionId = `mcp-${randomBytes(8).toString('hex')}`;
+  const link = new DaemonLink({ client, agent, session: sessionId, start });
   // Never log the message itself: it may hold mail.
   const onerror = ({ name }: Error): void => log(`the client's messages are not all understood (${name})`);
   let server: McpServer | undefined;
@@ -55,7 +62,7 @@ export function serveMcp({ client, agent, version, log, start, streams }: McpOpt
   };
   const transport = new ClientTransport(streams, () => watch.begin());
   const served = serveStdio(makeServer, { transport, onerror });
-  const session = new AgentSession(link, `mcp-${randomBytes(8).toString('hex')}`, log);
+  const session = new AgentSession({ link, sessionId, inbox, parentPid, log });
   return {
     ended: transport.closed,
     close: async () => {
@@ -95,71 +102,4 @@ function grantsInbox(message: JSONRPCMessage): boolean {
   if (!isJSONRPCNotification(message) || message.method !== 'notifications/subscriptions/acknowledged') return false;
   const { resourceSubscriptions } = Object(message.params?.['notifications']) as { resourceSubscriptions?: unknown };
   return Array.isArray(resourceSubscriptions) && resourceSubscriptions.includes(INBOX_URI);
-}
-
-/**
- * The session of one MCP process: its agent is live while the process runs.
- *
- * It registers again well before it would count as silent. While no daemon runs, or the agent does not exist, it tries
- * again soon, so that the session is live shortly after either changes.
- */
-
-/** Registrations within the time after which a silent session is not live. */
-const BEATS_PER_LIFE = 3;
-/** The time limit of the one call that ends the session. */
-const END_MS = 1000;
-
-class AgentSession {
-  readonly #link: DaemonLink;
-  readonly #sessionId: string;
-  readonly #log: ServerLog;
-  readonly #ending = new AbortController();
-  readonly #beats: Promise<void>;
-  #isRegistered = false;
-  /** The code that was last logged, so that a missing daemon is logged once. */
-  #lastFault = '';
-
-  constructor(link: DaemonLink, sessionId: string, log: ServerLog) {
-    this.#link = link;
-    this.#sessionId = sessionId;
-    this.#log = log;
-    this.#beats = this.#beat();
-  }
-
-  /** Ends the session. Never throws. */
-  async end(): Promise<void> {
-    this.#ending.abort();
-    await this.#beats;
-    if (!this.#isRegistered) return;
-    try {
-      const signal = AbortSignal.timeout(END_MS);
-      await this.#link.callRunning('session-end', { session_id: this.#sessionId }, { signal });
-    } catch {
-      // Without this call it is not live either once it was silent for long enough.
-    }
-  }
-
-  async #beat(): Promise<void> {
-    const { signal } = this.#ending;
-    while (!signal.aborted) {
-      const waitMs = await this.#register(signal);
-      await elapsed(waitMs, undefined, { signal, ref: false }).catch(() => undefined);
-    }
-  }
-
-  /** Registers the session. Resolves with how long to wait for the next time. */
-  async #register(signal: AbortSignal): Promise<number> {
-    try {
-      const { live_ms } = await this.#link.callRunning('session-register', { session_id: this.#sessionId }, { signal });
-      this.#isRegistered = true;
-      this.#lastFault = '';
-      return live_ms / BEATS_PER_LIFE;
-    } catch (error) {
-      if (signal.aborted) return 0;
-      const { code, message } = error instanceof CallFailed ? error : { code: 'INTERNAL', message: String(error) };
-      if (code !== this.#lastFault) this.#log(message);
-      this.#lastFault = code;
-      return RETRY_MS;
-    }
-  }
 }

@@ -30,8 +30,8 @@ import type {
   RelayPositionRow,
   RelayRow,
   SentRow,
-  SessionRow,
 } from '../core/rows.ts';
+import type { SessionRow } from '../core/session-rows.ts';
 
 /** The key parts of each table, in the order they sort by. */
 export interface Keys {

@@ -10,26 +10,37 @@
  * is lost. The events of one agent are handled one after another.
  */
 import { type Doorbell, type DoorbellEvent, QUIET_DOORBELL, stepDoorbell } from '../core/doorbell.ts';
-import type { AgentId, WakeMethodName } from '../core/rows.ts';
+import type { AgentId } from '../core/rows.ts';
+import type { WakeMethodName } from '../core/session-rows.ts';
 import type { HostEvent, HostContext } from '../context.ts';
 import { agentsPresent, recordWoken, type WakeResult } from '../agents/sessions.ts';
 import type { Cancel, Timers } from '../../lib/clock.ts';
 import { type Unread, markUnreadNotified, unreadOf } from '../mailbox/waking-mail.ts';
-import { type WakeAttempt, tryWakeMethods, type WakeMethodTable } from './wake-methods.ts';
+import type { FactsOf } from './processes.ts';
+import type { Rings } from './rings.ts';
+import { PROOF_MS, type WakeAttempt, tryWakeMethods, type WakeMethodTable } from './wake-methods.ts';
 
-/** How long a send waits for proof that the recipient was woken. */
-export const WAKE_WAIT_MS = 1500;
+/**
+ * How long a send waits for proof that the recipient was woken: as long as the first method's proof may take. A proof by a
+ * later method comes too late for the answer, and the sender sees it in the state of its message.
+ */
+export const WAKE_WAIT_MS = PROOF_MS + 500;
 
 /** The sentence in the answer to the sender. */
 const WOKEN_BY: Readonly<Record<WakeMethodName, string>> = {
-  hook: 'Woken now: the hook of its session took the doorbell.',
-  command: 'Woken now: the wake command of its session succeeded.',
-  tmux: 'Woken now: the doorbell was typed into its terminal.',
+  hook: 'Woken now, by the hook of its session.',
+  'claude-socket': "Woken now, by its program's inbox.",
+  'codex-socket': "Woken now, by its program's app server.",
+  command: 'Woken now, by the wake command of its session.',
+  tmux: 'Woken now, by what was typed into its terminal.',
 };
 const NOT_WOKEN = {
   notified: 'It was told of its unread mail.',
   later: 'A doorbell rang a moment ago; it rings again if this stays unread.',
-  unheard: 'A doorbell was tried, and nothing proves that it was heard.',
+  given: 'Its program took the doorbell, and nothing proves yet that it read it.',
+  work: 'It is at work: its program took the doorbell, and shows it between two steps or after this turn.',
+  approval: 'Its program took the doorbell, but waits for its user, who has to approve something first.',
+  unheard: 'A doorbell was tried, and no program took it.',
   nobody: 'None of its sessions can be woken now.',
   underWay: 'Its doorbell is still being rung.',
 } as const;
@@ -55,6 +66,8 @@ export interface DoorbellParts {
   context: HostContext;
   timers: Timers;
   methods: WakeMethodTable;
+  rings: Rings;
+  factsOf: FactsOf;
 }
 
 export class Doorbells {
@@ -153,11 +166,11 @@ export class Doorbells {
   }
 
   async #attempt(agentId: AgentId, state: DoorbellState, { text, until }: Unread): Promise<void> {
-    const { context, methods } = this.#parts;
-    let result: WakeAttempt = { outcome: 'nobody', by: null };
+    const { context } = this.#parts;
+    let result: WakeAttempt = { outcome: 'nobody', by: null, isHeldBy: null };
     try {
       if (text === null) throw new Error('invariant: an attempt is made only for unread mail');
-      result = await tryWakeMethods(context, methods, agentId, text, this.#closing.signal);
+      result = await tryWakeMethods(this.#parts, agentId, text, this.#closing.signal);
       const { by } = result;
       if (by) {
         await context.store.transact(async (tx) => {
@@ -213,5 +226,6 @@ export class Doorbells {
 function whyNot({ doorbell, isDueLater, last }: DoorbellState): string {
   if (doorbell.isStranded) return NOT_WOKEN.nobody;
   if (last?.outcome === 'unheard') return NOT_WOKEN.unheard;
+  if (last?.outcome === 'given') return NOT_WOKEN[last.isHeldBy ?? 'given'];
   return isDueLater ? NOT_WOKEN.later : NOT_WOKEN.notified;
 }

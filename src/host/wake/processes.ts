@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
-import type { ProcessMark } from '../core/rows.ts';
+import type { ProcessMark } from '../core/session-rows.ts';
 
 const PS_MS = 1000;
 

@@ -3,6 +3,7 @@ import type { Timers } from '../../lib/clock.ts';
 import { PeriodicTask } from '../../lib/periodic-task.ts';
 import {
   endSession,
+  endWithProgram,
   heartbeatSession,
   listSessions,
   registerSession,
@@ -14,50 +15,85 @@ import { badInput } from '../api/schemas/parse-input.ts';
 import type { SessionRegisterInput } from '../api/schemas/agents.ts';
 import type { HostContext } from '../context.ts';
 import { isRefusal, type Refusal } from '../core/refusal.ts';
-import type { WakeMethod } from '../core/rows.ts';
-import type { HookWaiters } from './hook-waiters.ts';
+import type { SessionRow, WakeMethod } from '../core/session-rows.ts';
+import type { ClaudeSockets } from './claude-sockets.ts';
+import type { Waiters } from './waiters.ts';
 import { type FactsOf, isRunning } from './processes.ts';
+import type { Rings } from './rings.ts';
 
 export interface SessionServiceParts {
   context: HostContext;
-  waiters: HookWaiters;
+  waiters: Waiters;
+  rings: Rings;
+  claudeSockets: ClaudeSockets;
   factsOf: FactsOf;
   /** Aborted when the daemon stops. */
   signal: AbortSignal;
 }
 
-export function createSessionService({ context, waiters, factsOf, signal }: SessionServiceParts): SessionService {
+export function createSessionService(parts: SessionServiceParts): SessionService {
+  const { context, waiters, rings, claudeSockets, factsOf, signal } = parts;
+  const endGone = endingGone(parts);
+  context.subscribe((event) => {
+    if (event.type !== 'session-ended') return;
+    waiters.release(event.agentId, event.sessionId);
+    claudeSockets.forget(event);
+  });
   return {
     async register(agentId, input) {
-      const { session_id: sessionId, pid, tell = false, at_work = false } = input;
+      const { session_id: sessionId, pid, tell: showsText = false, begins, doing, lines = [] } = input;
       const wake = wakeOf(input);
       if (isRefusal(wake)) return wake;
       const facts = pid === undefined ? undefined : await factsOf(pid, signal);
       if (pid !== undefined && !facts) return badInput('pid', 'names no process that runs');
       const process = facts?.mark ?? null;
-      const state = await registerSession(context, agentId, { sessionId, wake, process, showsText: tell });
-      if (at_work && !isRefusal(state)) waiters.release(agentId, sessionId);
-      return state;
+      // Before the mail counts as told: then there is no attempt left to prove.
+      const seat = { agentId, sessionId, process };
+      rings.reported(seat, lines);
+      if (begins || lines.length > 0) claudeSockets.trust(seat);
+      const reportsPrompts = input.reports_prompts ?? false;
+      return registerSession(context, agentId, { sessionId, wake, process, showsText, reportsPrompts, doing });
     },
-    async heartbeat(agentId, { session_id: sessionId, tell = false, at_work = false }) {
-      const state = await heartbeatSession(context, agentId, { sessionId, showsText: tell });
-      if (at_work && !isRefusal(state)) waiters.release(agentId, sessionId);
-      return state;
+    async heartbeat(agentId, { session_id: sessionId, tell: showsText = false, doing, lines = [] }) {
+      const session = await context.store.read((reader) => reader.get('session', agentId, sessionId));
+      if (session) rings.reported(session, lines);
+      return heartbeatSession(context, agentId, { sessionId, showsText, doing });
     },
-    async end(agentId, { session_id: sessionId }) {
-      const result = await endSession(context, agentId, sessionId);
-      waiters.release(agentId, sessionId);
-      return result;
-    },
+    end: (agentId, { session_id: sessionId }) => endSession(context, agentId, sessionId),
     async wait(agentId, { session_id: sessionId, wait_ms }, gone) {
+      // A waiter may outlive the program that it was started for.
+      await endGone(agentId);
       const seen = await heartbeatSession(context, agentId, { sessionId, showsText: false });
       if (isRefusal(seen)) return seen;
       const answer = waiters.wait(agentId, sessionId, wait_ms, gone);
       context.emit({ type: 'session-waits', agentId, sessionId });
       return answer;
     },
-    heard: async (agentId, { session_id, ring }) => ({ counted: waiters.heard(agentId, session_id, ring) }),
-    list: (agentId) => listSessions(context, agentId),
+    heard: async (agentId, { session_id, ring, failed = false }) => {
+      return { counted: waiters.heard(agentId, session_id, ring, failed ? 'unheard' : 'given') };
+    },
+    async usedTool(agentId, sessionId) {
+      const session = await context.store.read((reader) => reader.get('session', agentId, sessionId));
+      if (!session) return;
+      rings.usedTool(session);
+      claudeSockets.trust(session);
+    },
+    endGone,
+    async list(agentId) {
+      await endGone(agentId);
+      return listSessions(context, agentId);
+    },
+  };
+}
+
+/** Looks which programs of sessions still run, of one agent or of all, and ends the sessions of the others. */
+function endingGone({ context, factsOf, signal }: SessionServiceParts): SessionService['endGone'] {
+  return async (agentId) => {
+    const gone = [];
+    for (const session of await sessionsWithProgram(context, agentId)) {
+      if (!(await isRunning(session.process, factsOf, signal))) gone.push(session);
+    }
+    if (gone.length > 0 && !signal.aborted) await endWithProgram(context, gone);
   };
 }
 
@@ -79,7 +115,10 @@ interface SessionKeeperParts {
   factsOf: FactsOf;
 }
 
-/** Every minute: marks the sessions whose program runs as seen, and forgets sessions that ended or fell silent long ago. */
+/**
+ * Every minute: marks the sessions whose program runs as seen, ends those whose program has ended, and forgets sessions
+ * that ended or fell silent long ago.
+ */
 export class SessionKeeper {
   readonly #parts: SessionKeeperParts;
   readonly #task: PeriodicTask;
@@ -108,10 +147,13 @@ export class SessionKeeper {
 
   async #tidy(signal: AbortSignal): Promise<void> {
     const { context, factsOf } = this.#parts;
-    const running = [];
-    for (const session of await sessionsWithProgram(context)) {
-      if (await isRunning(session.process, factsOf, signal)) running.push(session);
+    const running: SessionRow[] = [];
+    const gone: SessionRow[] = [];
+    for (const session of await sessionsWithProgram(context, null)) {
+      ((await isRunning(session.process, factsOf, signal)) ? running : gone).push(session);
     }
-    if (!signal.aborted) await tidySessions(context, running);
+    if (signal.aborted) return;
+    if (gone.length > 0) await endWithProgram(context, gone);
+    await tidySessions(context, running);
   }
 }

@@ -1,44 +1,116 @@
 /**
- * Wakes an agent by the methods of its live sessions, best first: the session's own hook, which gives the text to the
- * agent in the way its program wants; a command; keys typed into a terminal. The first method that is proven to have
- * worked is the last one tried.
+ * Wakes an agent by the methods of its live sessions, best first, until one is proven to have worked (rings.ts).
+ *
+ * A session whose program has ended is not tried: what wakes it would reach nobody, or another program.
  */
 import { constants } from 'node:fs';
 import { access } from 'node:fs/promises';
 import { setTimeout as elapsed } from 'node:timers/promises';
-import { liveSessions } from '../agents/sessions.ts';
+import { endSession, endWithProgram, isSameProcess, liveSessions } from '../agents/sessions.ts';
 import type { HostContext } from '../context.ts';
 import type { AttemptOutcome } from '../core/doorbell.ts';
-import type { AgentId, ProcessMark, SessionRow, WakeMethod, WakeMethodName } from '../core/rows.ts';
-import { type FactsOf, runBounded } from './processes.ts';
+import type { AgentId } from '../core/rows.ts';
+import type { ProcessMark, SessionRow, WakeMethod, WakeMethodName } from '../core/session-rows.ts';
+import { type FactsOf, isRunning, runBounded } from './processes.ts';
+import type { Rings } from './rings.ts';
 
 /** Best first. */
-export const WAKE_METHOD_ORDER: readonly WakeMethodName[] = ['hook', 'command', 'tmux'];
+export const WAKE_METHOD_ORDER: readonly WakeMethodName[] = [
+  'hook',
+  'claude-socket',
+  'codex-socket',
+  'command',
+  'tmux',
+];
 /** One attempt tries at most this many methods that do not work. */
 export const METHODS_TRIED_MAX = 8;
+
+/** How long a method's proof may take. The programs measured took 0.1 to 0.8 s, and 1.9 s on a busy machine. */
+export const PROOF_MS = 5000;
+/** `codex queue` is looked for by Codex only every 10 s when no app server runs. */
+export const COMMAND_PROOF_MS = 12_000;
+/**
+ * An agent at work reads the line between two tools or after its turn, which no window can cover. This one covers a turn
+ * that its user interrupted without a word of the program's hooks: then the line is read at once.
+ */
+export const AT_WORK_PROOF_MS = 2000;
 
 export interface WakeAttempt {
   outcome: AttemptOutcome;
   /** The session and the method that worked. */
   by: { session: SessionRow; method: WakeMethodName } | null;
+  /** Why a line that was given is not read yet, as far as it is known. */
+  isHeldBy: 'work' | 'approval' | null;
+}
+
+export interface WakeParts {
+  context: HostContext;
+  methods: WakeMethodTable;
+  rings: Rings;
+  factsOf: FactsOf;
 }
 
 export async function tryWakeMethods(
-  context: HostContext,
-  methods: WakeMethodTable,
+  { context, methods, rings, factsOf }: WakeParts,
   agentId: AgentId,
   text: string,
   signal: AbortSignal,
 ): Promise<WakeAttempt> {
   const sessions = await context.store.read((reader) => liveSessions(reader, agentId, context.nowMs()));
+  const over = new Set<SessionRow>();
+  const ring = rings.open(text, sessions);
+  const failed: WakeAttempt = { outcome: 'nobody', by: null, isHeldBy: null };
   let tried = 0;
-  for (const { session, method } of methodsOf(sessions)) {
-    if (signal.aborted || tried === METHODS_TRIED_MAX) break;
-    const outcome = await tryMethod(methods, session, method, text, signal);
-    if (outcome === 'heard') return { outcome, by: { session, method: method.type } };
-    if (outcome === 'unheard') tried++;
+  try {
+    for (const { session, method } of methodsOf(sessions)) {
+      if (signal.aborted || tried === METHODS_TRIED_MAX) break;
+      if ([...over].some((other) => isSameSeat(other, session))) continue;
+      if (session.process !== null && !(await isRunning(session.process, factsOf, signal))) {
+        if (!signal.aborted) await endWithProgram(context, [session]);
+        continue;
+      }
+      const reporter = ring.reporterOf(session);
+      // What is queued now waits for the user's next prompt, and then comes as well.
+      if (method.type === 'command' && reporter?.doing === 'interrupted') continue;
+      ring.trying(session);
+      const outcome = await tryMethod(methods, session, method, text, signal);
+      if (outcome === 'unavailable') continue;
+      if (outcome === 'gone') {
+        over.add(session);
+        await endSession(context, agentId, session.sessionId);
+        continue;
+      }
+      tried++;
+      if (failed.outcome !== 'given') failed.outcome = outcome === 'unheard' ? 'unheard' : 'given';
+      const windowMs = windowOf(outcome, method, reporter);
+      if (await ring.isProven(windowMs, signal)) {
+        return { outcome: 'heard', by: { session, method: method.type }, isHeldBy: null };
+      }
+      if (outcome === 'waits for approval') failed.isHeldBy = 'approval';
+      if (outcome !== 'unheard' && isHeld(outcome, reporter)) {
+        failed.isHeldBy ??= 'work';
+        over.add(session);
+      }
+    }
+  } finally {
+    ring.close();
   }
-  return { outcome: tried === 0 ? 'nobody' : 'unheard', by: null };
+  return failed;
+}
+
+function windowOf(outcome: TryWakeOutcome, { type }: WakeMethod, reporter: SessionRow | undefined): number {
+  if (outcome !== 'given') return 0;
+  if (reporter?.doing === 'work') return AT_WORK_PROOF_MS;
+  return type === 'command' ? COMMAND_PROOF_MS : PROOF_MS;
+}
+
+/** Whether the program keeps the line for its agent: then another method would only say it twice. */
+function isHeld(outcome: TryWakeOutcome, reporter: SessionRow | undefined): boolean {
+  return outcome === 'queued' || outcome === 'waits for approval' || reporter?.doing === 'work';
+}
+
+function isSameSeat(a: SessionRow, b: SessionRow): boolean {
+  return a.sessionId === b.sessionId || isSameProcess(a.process, b.process);
 }
 
 function methodsOf(sessions: readonly SessionRow[]): { session: SessionRow; method: WakeMethod }[] {
@@ -56,18 +128,16 @@ function tryMethod(
   text: string,
   signal: AbortSignal,
 ): Promise<TryWakeOutcome> {
-  switch (method.type) {
-    case 'hook':
-      return methods.hook(session, method, text, signal);
-    case 'command':
-      return methods.command(session, method, text, signal);
-    case 'tmux':
-      return methods.tmux(session, method, text, signal);
-  }
+  const tryWake = methods[method.type] as TryWake;
+  return tryWake(session, method, text, signal);
 }
 
-/** `heard` only on proof; `unheard` when it was tried without; `unavailable` when there was nothing to try. */
-export type TryWakeOutcome = 'heard' | 'unheard' | 'unavailable';
+/**
+ * `given`: the program took the line. `queued`, `waits for approval`: it took it, and its agent reads it after the turn
+ * under way, or after its user's answer. `unheard`: it was tried, and not taken. `unavailable`: there was nothing to try.
+ * `gone`: the program says that the session is over.
+ */
+export type TryWakeOutcome = 'given' | 'queued' | 'waits for approval' | 'unheard' | 'unavailable' | 'gone';
 
 export type TryWake<N extends WakeMethodName = WakeMethodName> = (
   session: SessionRow,
@@ -80,12 +150,12 @@ export type WakeMethodTable = { readonly [N in WakeMethodName]: TryWake<N> };
 
 const COMMAND_MS = 10_000;
 
-/** Wakes a session by the program that it named, run without a shell; the text is its last argument. Exit code 0 is proof. */
+/** Wakes a session by the program that it named, run without a shell; the text is its last argument. With exit code 0 it took it. */
 export const tryCommand: TryWake<'command'> = async (_session, { argv }, text, signal) => {
   const [program, ...args] = argv;
   if (program === undefined) return 'unavailable';
   const { code } = await runBounded(program, [...args, text], { timeoutMs: COMMAND_MS, signal });
-  return code === 0 ? 'heard' : 'unheard';
+  return code === 0 ? 'given' : 'unheard';
 };
 
 /** A program that reads pasted text as a whole takes an Enter that comes with it as part of the text. */
@@ -127,7 +197,7 @@ export function tmuxMethod({ factsOf, program = 'tmux' }: TmuxParts): TryWake<'t
     }
     if (!(await isShown())) return 'unheard';
     const entered = await tmux('send-keys', '-t', pane, 'Enter');
-    return entered.code === 0 ? 'heard' : 'unheard';
+    return entered.code === 0 ? 'given' : 'unheard';
   };
 }
 
@@ -166,6 +236,8 @@ export async function wakeFaults(sessions: readonly SessionRow[], signal: AbortS
 async function faultOf(method: WakeMethod, signal: AbortSignal): Promise<string | undefined> {
   switch (method.type) {
     case 'hook':
+    case 'claude-socket':
+    case 'codex-socket':
       return undefined;
     case 'command': {
       const [program = ''] = method.argv;

@@ -3,11 +3,14 @@ import type { HostContext } from '../context.ts';
 import type { WakeAgent } from '../agents/sessions.ts';
 import type { SessionService } from '../api/handlers.ts';
 import type { Timers } from '../../lib/clock.ts';
-import { tmuxMethod, tryCommand } from './wake-methods.ts';
+import { ClaudeSockets } from './claude-sockets.ts';
+import { codexSocketMethod } from './codex-socket.ts';
+import { tmuxMethod, tryCommand, type WakeMethodTable } from './wake-methods.ts';
 import { Doorbells } from './doorbells.ts';
-import { HookWaiters } from './hook-waiters.ts';
 import { processFacts } from './processes.ts';
+import { Rings } from './rings.ts';
 import { createSessionService, SessionKeeper } from './session-service.ts';
+import { Waiters } from './waiters.ts';
 
 export interface Wake {
   sessions: SessionService;
@@ -19,13 +22,22 @@ export interface Wake {
 
 export async function startWake(context: HostContext, timers: Timers): Promise<Wake> {
   const closing = new AbortController();
-  const waiters = new HookWaiters({ timers, randomBytes: (count) => context.randomBytes(count) });
-  const methods = { hook: waiters.tryHook, command: tryCommand, tmux: tmuxMethod({ factsOf: processFacts }) };
-  const doorbells = new Doorbells({ context, timers, methods });
+  const factsOf = processFacts;
+  const waiters = new Waiters({ timers, randomBytes: (count) => context.randomBytes(count) });
+  const rings = new Rings(timers);
+  const claudeSockets = new ClaudeSockets(waiters);
+  const methods: WakeMethodTable = {
+    hook: (session, _method, text, signal) => waiters.ring(session, text, signal),
+    'claude-socket': claudeSockets.tryWake,
+    'codex-socket': codexSocketMethod(tryCommand),
+    command: tryCommand,
+    tmux: tmuxMethod({ factsOf }),
+  };
+  const doorbells = new Doorbells({ context, timers, methods, rings, factsOf });
   await doorbells.start();
-  const keeper = new SessionKeeper({ context, timers, factsOf: processFacts });
+  const keeper = new SessionKeeper({ context, timers, factsOf });
   return {
-    sessions: createSessionService({ context, waiters, factsOf: processFacts, signal: closing.signal }),
+    sessions: createSessionService({ context, waiters, rings, claudeSockets, factsOf, signal: closing.signal }),
     wakeAgent: doorbells.wakeAgent,
     async close() {
       closing.abort();

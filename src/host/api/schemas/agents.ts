@@ -1,6 +1,7 @@
 /** Inputs and results of the operations on agents and their sessions. */
 import { type Static, Type } from 'typebox';
 import { AGENT_NAME_PATTERN } from '../../../protocol/names.ts';
+import { DOORBELL_LINES_MAX } from '../../core/doorbell.ts';
 import { CLOSED, Count, Time, orNull } from '../../../protocol/shapes.ts';
 
 export const ROLES_MAX = 20;
@@ -71,6 +72,8 @@ const absolutePath = Type.String({
 
 const WakeMethodInput = Type.Union([
   Type.Object({ type: Type.Literal('hook') }, CLOSED),
+  Type.Object({ type: Type.Literal('claude-socket') }, CLOSED),
+  Type.Object({ type: Type.Literal('codex-socket'), socket: absolutePath }, CLOSED),
   Type.Object(
     {
       type: Type.Literal('command'),
@@ -98,15 +101,22 @@ export const SessionRegisterInput = Type.Object({
   pid: Type.Optional(Type.Integer({ minimum: 2, maximum: 2 ** 31 - 1 })),
   /** The caller shows the answer's text to the agent now. */
   tell: Type.Optional(Type.Boolean()),
-  /** The agent works: it need not be woken, and its hook stops waiting. */
-  at_work: Type.Optional(Type.Boolean()),
+  /** What the agent does now. `interrupted`: its user stopped the turn. */
+  doing: Type.Optional(Type.Enum(['work', 'idle', 'interrupted'])),
+  /** The caller reports every prompt of the session. */
+  reports_prompts: Type.Optional(Type.Boolean()),
+  /** The program began the session now, or cleared or resumed it. */
+  begins: Type.Optional(Type.Boolean()),
+  /** The lines of doorbells that stand in the prompt which the agent gets now: the proof that it is woken. */
+  lines: Type.Optional(Type.Array(Type.String({ maxLength: 200 }), { maxItems: DOORBELL_LINES_MAX })),
 });
 export type SessionRegisterInput = Static<typeof SessionRegisterInput>;
 
 export const SessionHeartbeatInput = Type.Object({
   session_id: sessionId,
   tell: SessionRegisterInput.properties.tell,
-  at_work: SessionRegisterInput.properties.at_work,
+  doing: SessionRegisterInput.properties.doing,
+  lines: SessionRegisterInput.properties.lines,
 });
 export type SessionHeartbeatInput = Static<typeof SessionHeartbeatInput>;
 
@@ -143,9 +153,9 @@ export type SessionWaitInput = Static<typeof SessionWaitInput>;
 
 export const SessionWaitResult = Type.Object(
   {
-    /** `released`: the session ended, works, or has a newer wait; do not wait again. */
+    /** `released`: the session ended, or has a newer wait; do not wait again. */
     event: Type.Enum(['doorbell', 'nothing', 'released']),
-    /** The id of the doorbell: send it back with `session-heard` before you wake the agent. */
+    /** The id of the doorbell: send it back with `session-heard` before you give the text to the agent. */
     ring: Type.Union([Type.String(), Type.Null()]),
     text: Type.Union([Type.String(), Type.Null()]),
   },
@@ -156,19 +166,21 @@ export type SessionWaitResult = Static<typeof SessionWaitResult>;
 export const SessionHeardInput = Type.Object({
   session_id: sessionId,
   ring: Type.String({ minLength: 1, maxLength: 64 }),
+  /** The text cannot be given to the agent. */
+  failed: Type.Optional(Type.Boolean()),
 });
 export type SessionHeardInput = Static<typeof SessionHeardInput>;
 
 export const SessionHeardResult = Type.Object(
   {
-    /** Whether the doorbell still waited for it: then wake the agent. */
+    /** Whether the doorbell still waited for it: then give the text to the agent. */
     counted: Type.Boolean(),
   },
   CLOSED,
 );
 export type SessionHeardResult = Static<typeof SessionHeardResult>;
 
-const method = Type.Enum(['hook', 'command', 'tmux']);
+const method = Type.Enum(['hook', 'claude-socket', 'codex-socket', 'command', 'tmux']);
 
 export const SessionListResult = Type.Object(
   {

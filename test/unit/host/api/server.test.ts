@@ -35,7 +35,8 @@ async function started(changes: Partial<Handlers> = {}, backup = small): Promise
   const context = { ...(await testContext()), log: logged };
   const pairing = { invite: broken, accept: broken, freshenDirectories: () => Promise.resolve() };
   const relay = { set: broken, unset: broken, status: broken };
-  const sessions = { register: broken, heartbeat: broken, end: broken, wait: broken, heard: broken, list: broken };
+  const operations = { register: broken, heartbeat: broken, end: broken, wait: broken, heard: broken, list: broken };
+  const sessions = { ...operations, usedTool: broken, endGone: () => Promise.resolve() };
   const web = { link: broken };
   const diagnosis = { doctor: broken, trace: broken };
   const parts = { context, timers: systemTimers, facts, pairing, relay, diagnosis, web, sessions, wakeAgent: broken };

@@ -2,7 +2,9 @@ import assert from 'node:assert/strict';
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import {
+  DOORBELL_LINES_MAX,
   type Doorbell,
+  doorbellLines,
   DOORBELL_COOLDOWN_MS,
   DOORBELL_RETRY_MAX_MS,
   type DoorbellEvent,
@@ -15,9 +17,9 @@ import {
 } from '../../../../src/host/core/doorbell.ts';
 
 const NOW = 1_000_000;
-const DRAINED: WakingMail = { isUnread: false, isNotified: false };
-const UNTOLD: WakingMail = { isUnread: true, isNotified: false };
-const TOLD: WakingMail = { isUnread: true, isNotified: true };
+const DRAINED: WakingMail = { isUnread: false, isNotified: false, newest: 0 };
+const UNTOLD: WakingMail = { isUnread: true, isNotified: false, newest: 1 };
+const TOLD: WakingMail = { isUnread: true, isNotified: true, newest: 1 };
 
 /** Whatever happened so far, each a mailbox, a event and a time after the one before. */
 type Past = [mail: WakingMail, event: DoorbellEvent, afterMs: number][];
@@ -90,6 +92,17 @@ describe('a doorbell', () => {
     expect(given(past).when(UNTOLD, check, 0).nextAtMs).toBe(at + DOORBELL_RETRY_MAX_MS);
   });
 
+  test('that a program took without proof rings again only long after, unless newer mail or a new session comes', () => {
+    const past: Past = [
+      [UNTOLD, check, 0],
+      [UNTOLD, attempted('given'), 0],
+    ];
+    expect(given(past).when(UNTOLD, check, 0).nextAtMs).toBe(NOW + DOORBELL_RETRY_MAX_MS);
+    expect(given(past).when(UNTOLD, { type: 'session-wakeable' }, 0).nextAtMs).toBe(NOW + DOORBELL_RETRY_MAX_MS);
+    expect(given(past).when({ ...UNTOLD, newest: 2 }, check, 0).nextAtMs).toBe(NOW + DOORBELL_COOLDOWN_MS);
+    expect(given(past).when(UNTOLD, { type: 'session-registered' }, 0).nextAtMs).toBe(NOW + DOORBELL_COOLDOWN_MS);
+  });
+
   test('that nobody was there for waits for somebody, and rings for them without a cooldown', () => {
     const past: Past = [
       [UNTOLD, check, 0],
@@ -105,7 +118,7 @@ describe('a doorbell', () => {
 
   test('rings at once when the clock of the process has just begun', () => {
     expect(stepDoorbell(QUIET_DOORBELL, UNTOLD, check, 0)).toEqual({
-      doorbell: { ...QUIET_DOORBELL, attempt: { isOutdated: false, hasNewListener: false } },
+      doorbell: { ...QUIET_DOORBELL, attempt: { isOutdated: false, hasNewListener: false, newest: 1 } },
       startsAttempt: true,
       nextAtMs: null,
     });
@@ -113,7 +126,7 @@ describe('a doorbell', () => {
 
   test('that nobody was there for keeps when the last one was over, and how many were not heard', () => {
     const before: Doorbell = { ...QUIET_DOORBELL, lastAtMs: 7, unheard: 2, hasNewSession: true };
-    const attempt = { isOutdated: false, hasNewListener: false };
+    const attempt = { isOutdated: false, hasNewListener: false, newest: 1 };
     const step = stepDoorbell({ ...before, attempt }, UNTOLD, attempted('nobody'), NOW);
     expect(step.doorbell).toEqual({ ...before, isStranded: true });
   });
@@ -157,6 +170,14 @@ test('the text of a doorbell is constant but for the count', () => {
   expect(doorbellText(3)).toBe('You have 3 unread messages in Poste. Read them with mail_inbox.');
 });
 
+test('the lines of doorbells in a prompt are found wherever they stand, each once', () => {
+  const wrapped = `<task-notification>feedback: ${doorbellText(1)}</task-notification> ${doorbellText(12)} ${doorbellText(1)}`;
+  expect(doorbellLines(wrapped)).toEqual([doorbellText(1), doorbellText(12)]);
+  expect(doorbellLines('You have 1 unread message.')).toEqual([]);
+  const many = Array.from({ length: 20 }, (_, count) => doorbellText(count + 1));
+  expect(doorbellLines(many.join('\n'))).toEqual(many.slice(-DOORBELL_LINES_MAX));
+});
+
 /** A mailbox, its doorbell and the time, and the three promises held at every step. */
 class Street {
   nowMs = 0;
@@ -165,8 +186,9 @@ class Street {
   nextAtMs: number | null = null;
   /** Which unread set it is: a drain ends one. */
   set = 0;
-  attempt: { set: number; hasMore: boolean } | null = null;
-  lastRung: { set: number; endMs: number } | null = null;
+  attempt: { set: number; hasMore: boolean; newest: number } | null = null;
+  lastRung: { set: number; endMs: number; givenFor: number | null } | null = null;
+  newest = 0;
   heard = 0;
 
   happen(event: DoorbellEvent): void {
@@ -181,12 +203,15 @@ class Street {
     assert(!this.mail.isNotified || knewOfNewSession);
     if (this.lastRung?.set === this.set) {
       assert(this.nowMs - this.lastRung.endMs >= DOORBELL_COOLDOWN_MS);
+      if (this.lastRung.givenFor === this.mail.newest && !knewOfNewSession) {
+        assert(this.nowMs - this.lastRung.endMs >= DOORBELL_RETRY_MAX_MS);
+      }
     }
-    this.attempt = { set: this.set, hasMore: false };
+    this.attempt = { set: this.set, hasMore: false, newest: this.mail.newest };
   }
 
   arrive(): void {
-    this.mail = UNTOLD;
+    this.mail = { ...UNTOLD, newest: ++this.newest };
     if (this.attempt) this.attempt.hasMore = true;
     this.happen(check);
   }
@@ -201,9 +226,10 @@ class Street {
     const { attempt } = this;
     if (!attempt) return;
     this.attempt = null;
-    if (outcome !== 'nobody') this.lastRung = { set: attempt.set, endMs: this.nowMs };
+    if (outcome !== 'nobody')
+      this.lastRung = { set: attempt.set, endMs: this.nowMs, givenFor: outcome === 'given' ? attempt.newest : null };
     if (outcome === 'heard') this.heard++;
-    if (outcome === 'heard' && this.mail.isUnread && !attempt.hasMore) this.mail = TOLD;
+    if (outcome === 'heard' && this.mail.isUnread && !attempt.hasMore) this.mail = { ...this.mail, isNotified: true };
     this.happen(attempted(outcome));
   }
 
@@ -218,7 +244,7 @@ class Street {
   }
 }
 
-const outcomes = fc.constantFrom<AttemptOutcome>('heard', 'unheard', 'nobody');
+const outcomes = fc.constantFrom<AttemptOutcome>('heard', 'given', 'unheard', 'nobody');
 const steps = fc.array(
   fc.oneof(
     fc.constant((street: Street) => street.arrive()),
@@ -247,7 +273,7 @@ test('property: never two doorbells within the cooldown for the same unread set,
         street.pass(DOORBELL_RETRY_MAX_MS);
       }
       expect(street.heard).toBeGreaterThan(heardBefore);
-      expect(street.mail).toEqual(TOLD);
+      expect(street.mail).toMatchObject({ isUnread: true, isNotified: true });
     }),
     { numRuns: 1000 },
   );

@@ -28,7 +28,13 @@ type Answer = object | Error;
 
 interface Daemon {
   asked: [name: string, input: object][];
-  run: (program: HookProgram, input: object | string, given?: { gone?: AbortSignal }) => Promise<HookOutcome>;
+  run: (program: HookProgram, input: object | string, given?: Given) => Promise<HookOutcome>;
+}
+
+interface Given {
+  gone?: AbortSignal;
+  waits?: boolean;
+  environment?: Readonly<Record<string, string>>;
 }
 
 /** A daemon that answers each operation with these, in order. */
@@ -43,7 +49,7 @@ function daemon(answers: Readonly<Record<string, Answer[]>>): Daemon {
   };
   return {
     asked,
-    run: (program, input, given = {}) =>
+    run: (program, input, { gone = new AbortController().signal, waits = false, environment = {} } = {}) =>
       runHook({
         program,
         input: typeof input === 'string' ? input : JSON.stringify(input),
@@ -51,11 +57,12 @@ function daemon(answers: Readonly<Record<string, Answer[]>>): Daemon {
         client,
         pid: 77,
         surroundings: {
-          environment: { PATH: '/bin', CODEX_HOME: '/c' },
+          environment: { PATH: '/bin', CODEX_HOME: '/c', ...environment },
           findProgram: (name) => `/bin/${name}`,
         },
-        gone: new AbortController().signal,
-        ...given,
+        waits,
+        pause: () => Promise.resolve(),
+        gone,
       }),
   };
 }
@@ -63,22 +70,61 @@ function daemon(answers: Readonly<Record<string, Answer[]>>): Daemon {
 const context = (event: string): string =>
   `${JSON.stringify({ hookSpecificOutput: { hookEventName: event, additionalContext: TEXT } })}\n`;
 
+const input = (event: string): object => ({ ...CLAUDE_INPUT, hook_event_name: event });
+
 describe('the hooks of Claude Code', () => {
   test('SessionStart registers the session and tells the count as context', async () => {
     const { run, asked } = daemon({ 'session-register': [STATE] });
     const outcome = await run(CLAUDE_CODE, { ...CLAUDE_INPUT, hook_event_name: 'SessionStart', source: 'startup' });
     expect(outcome).toEqual({ ...QUIET, stdout: context('SessionStart') });
     const { session_id } = CLAUDE_INPUT;
-    expect(asked).toEqual([['session-register', { session_id, wake: [{ type: 'hook' }], pid: 77, tell: true }]]);
+    const given = { wake: [{ type: 'hook' }], pid: 77, reports_prompts: true, tell: true, begins: true };
+    expect(asked).toEqual([['session-register', { session_id, ...given }]]);
   });
 
   test('UserPromptSubmit says that the agent works, and nothing when nothing is unread', async () => {
     const { run, asked } = daemon({ 'session-register': [STATE, { ...STATE, unread: 0, text: null }] });
     const input = { ...CLAUDE_INPUT, hook_event_name: 'UserPromptSubmit', prompt: 'go' };
     expect(await run(CLAUDE_CODE, input)).toEqual({ ...QUIET, stdout: context('UserPromptSubmit') });
-    expect(asked[0]?.[1]).toMatchObject({ tell: true, at_work: true });
+    expect(asked[0]?.[1]).toMatchObject({ tell: true, doing: 'work', lines: [] });
     expect(await run(CLAUDE_CODE, input)).toEqual(QUIET);
   });
+
+  test('UserPromptSubmit reports the line of a doorbell that is its prompt, and does not say the same again', async () => {
+    const { run, asked } = daemon({ 'session-register': [STATE, { ...STATE, unread: 3, text: 'THREE' }] });
+    const prompt = `<task-notification>Stop hook blocking error: ${TEXT}</task-notification>`;
+    const input = { ...CLAUDE_INPUT, hook_event_name: 'UserPromptSubmit', prompt };
+    expect(await run(CLAUDE_CODE, input)).toEqual(QUIET);
+    expect(asked[0]?.[1]).toMatchObject({ tell: true, lines: [TEXT] });
+    // More came since that doorbell.
+    expect(await run(CLAUDE_CODE, input)).toMatchObject({ stdout: expect.stringContaining('THREE') });
+  });
+
+  test.each(['SessionStart', 'UserPromptSubmit'])('a second hook at %s waits, and registers nothing', async (event) => {
+    const absent = new CallFailed('NO_SUCH_SESSION', 404, 'no');
+    const { run, asked } = daemon({
+      'session-wait': [absent, { event: 'doorbell', ring: 'r', text: TEXT }],
+      'session-heard': [{ counted: true }],
+    });
+    const input = { ...CLAUDE_INPUT, hook_event_name: event };
+    expect(await run(CLAUDE_CODE, input, { waits: true })).toEqual({ exitCode: 2, stdout: '', stderr: `${TEXT}\n` });
+    // The hook beside it registers the session, and may come later.
+    expect(asked.map(([name]) => name)).toEqual(['session-wait', 'session-wait', 'session-heard']);
+  });
+
+  test.each([{ CLAUDE_CODE_SESSION_ATTENDED: '0' }, { CLAUDE_CODE_ENTRYPOINT: 'sdk-cli' }])(
+    'nothing waits in a session that nobody attends, and none of its ways to be woken is given: %j',
+    async (environment) => {
+      const { run, asked } = daemon({ 'session-register': [STATE, STATE] });
+      expect(await run(CLAUDE_CODE, input('SessionStart'), { waits: true, environment })).toEqual(QUIET);
+      expect(await run(CLAUDE_CODE, input('UserPromptSubmit'), { waits: true, environment })).toEqual(QUIET);
+      expect(asked).toEqual([]);
+      await run(CLAUDE_CODE, input('SessionStart'), { environment });
+      expect(await run(CLAUDE_CODE, input('Stop'), { environment })).toEqual(QUIET);
+      expect(asked.map(([name]) => name)).toEqual(['session-register', 'session-register']);
+      expect(asked[0]?.[1]).toMatchObject({ wake: [] });
+    },
+  );
 
   test('Stop waits as long as it takes, and exits with 2 and the count on stderr when a doorbell is counted', async () => {
     const doorbell = { event: 'doorbell', ring: 'r', text: TEXT };
@@ -141,7 +187,9 @@ describe('the hooks of Codex', () => {
     expect(outcome).toEqual({ ...QUIET, stdout: context('SessionStart') });
     const queue = ['/bin/codex', 'queue', '--thread', CODEX_INPUT.session_id, '--message'];
     const args = ['PATH=/bin', 'CODEX_HOME=/c', ...queue];
-    expect(asked[0]?.[1]).toMatchObject({ wake: [{ type: 'command', program: '/usr/bin/env', arguments: args }] });
+    const socket = '/c/app-server-control/app-server-control.sock';
+    const command = { type: 'command', program: '/usr/bin/env', arguments: args };
+    expect(asked[0]?.[1]).toMatchObject({ wake: [{ type: 'codex-socket', socket }, command] });
   });
 
   test('UserPromptSubmit and SessionEnd say what they say of Claude Code', async () => {
@@ -153,15 +201,28 @@ describe('the hooks of Codex', () => {
   });
 });
 
+test('Interrupt of Codex says that its queue stands still, and Stop that the turn is over', async () => {
+  const { run, asked } = daemon({ 'session-register': [STATE, STATE] });
+  expect(await run(CODEX, { ...CODEX_INPUT, hook_event_name: 'Interrupt' })).toEqual(QUIET);
+  expect(await run(CODEX, { ...CODEX_INPUT, hook_event_name: 'Stop' })).toEqual(QUIET);
+  expect(asked.map(([, input]) => (input as { doing?: string }).doing)).toEqual(['interrupted', 'idle']);
+});
+
 describe('a hook never hinders its agent', () => {
   const start = { ...CLAUDE_INPUT, hook_event_name: 'SessionStart' };
 
-  test.each(['SessionStart', 'UserPromptSubmit', 'Stop', 'SessionEnd'])(
-    '%s is quiet without a daemon',
-    async (event) => {
-      expect(await daemon({}).run(CLAUDE_CODE, { ...CLAUDE_INPUT, hook_event_name: event })).toEqual(QUIET);
-    },
-  );
+  test.each([
+    ['SessionStart', false],
+    ['SessionStart', true],
+    ['UserPromptSubmit', false],
+    ['UserPromptSubmit', true],
+    ['Stop', false],
+    ['SessionEnd', false],
+  ])('%s is quiet and quick without a daemon (waits: %s)', async (event, waits) => {
+    const { run, asked } = daemon({});
+    expect(await run(CLAUDE_CODE, { ...CLAUDE_INPUT, hook_event_name: event }, { waits })).toEqual(QUIET);
+    expect(asked).toHaveLength(1);
+  });
 
   test.each([
     ['no JSON', '{'],
@@ -189,6 +250,8 @@ describe('a hook never hinders its agent', () => {
       client,
       pid: 77,
       surroundings,
+      waits: false,
+      pause: () => Promise.resolve(),
     };
     expect(await runHook({ ...call, gone })).toEqual(QUIET);
     expect(asked).toEqual([]);

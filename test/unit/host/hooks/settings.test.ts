@@ -29,21 +29,27 @@ const THEIRS = {
   },
 };
 
+const waiting = (command: string): object => ({
+  hooks: [{ type: 'command', command, timeout: 86_400, async: true, asyncRewake: true }],
+});
+
 describe('hooks in settings', () => {
-  test('Claude Code gets four hooks; the one at Stop wakes from the background', () => {
+  test('Claude Code gets six hooks; one at each of three events waits in the background', () => {
+    const short = { hooks: [{ type: 'command', command: OURS, timeout: 10 }] };
     expect(withHooks({}, CLAUDE_CODE, OURS)).toEqual({
       hooks: {
-        SessionStart: [{ hooks: [{ type: 'command', command: OURS, timeout: 10 }] }],
-        UserPromptSubmit: [{ hooks: [{ type: 'command', command: OURS, timeout: 10 }] }],
-        Stop: [{ hooks: [{ type: 'command', command: OURS, timeout: 86_400, async: true, asyncRewake: true }] }],
-        SessionEnd: [{ hooks: [{ type: 'command', command: OURS, timeout: 10 }] }],
+        SessionStart: [short, waiting(`${OURS} --wait`)],
+        UserPromptSubmit: [short, waiting(`${OURS} --wait`)],
+        Stop: [waiting(OURS)],
+        SessionEnd: [short],
       },
     });
   });
 
-  test('Codex gets three, and its SessionEnd no more time than Codex gives', () => {
+  test('Codex gets five, and two of them no more time than Codex gives', () => {
     const { hooks } = withHooks({}, CODEX, 'c') as { hooks: Record<string, unknown> };
-    expect(Object.keys(hooks)).toEqual(['SessionStart', 'UserPromptSubmit', 'SessionEnd']);
+    expect(Object.keys(hooks)).toEqual(['SessionStart', 'UserPromptSubmit', 'Stop', 'Interrupt', 'SessionEnd']);
+    expect(hooks['Interrupt']).toEqual(hooks['SessionEnd']);
     expect(hooks['SessionEnd']).toEqual([{ hooks: [{ type: 'command', command: 'c', timeout: 3 }] }]);
   });
 

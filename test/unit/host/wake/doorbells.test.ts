@@ -6,7 +6,8 @@ import { parseInput } from '../../../../src/host/api/schemas/parse-input.ts';
 import { useInbox } from '../../../../src/host/mailbox/inbox.ts';
 import { sendMail } from '../../../../src/host/mail/send.ts';
 import { Doorbells, WAKE_WAIT_MS } from '../../../../src/host/wake/doorbells.ts';
-import { HEARD_MS } from '../../../../src/host/wake/hook-waiters.ts';
+import { PROOF_MS } from '../../../../src/host/wake/wake-methods.ts';
+import { HEARD_MS } from '../../../../src/host/wake/waiters.ts';
 import { accepted, idOf } from '../../../support/mail-context.ts';
 import { settled } from '../../../support/settled.ts';
 import { COMMAND, type WakeContext, wakeContext } from '../../../support/wake-context.ts';
@@ -62,8 +63,20 @@ describe('mail_send with doorbells', () => {
     await wake.register('bob', 's1', { wake: [COMMAND] });
     const recipient = await request(wake);
     expect(recipient).toMatchObject({ status: 'live-next-prompt' });
-    expect(recipient.detail).toContain('nothing proves');
+    expect(recipient.detail).toContain('no program took it');
     expect(await entriesOf(wake)).toMatchObject([{ notifiedAtMs: null }]);
+  });
+
+  test.each([
+    ['queued', 'It is at work'],
+    ['waits for approval', 'has to approve something'],
+  ] as const)('says why the line is not read yet when it is %s, and tries nothing else', async (answer, why) => {
+    const wake = await wakeContext(['alice', 'bob']);
+    wake.answers.push(answer);
+    await wake.register('bob', 's1', { wake: [{ type: 'codex-socket', socket: '/s' }, COMMAND] });
+    const recipient = await request(wake);
+    expect(recipient).toMatchObject({ status: 'live-next-prompt', detail: expect.stringContaining(why) });
+    expect(wake.tried).toEqual(['codex-socket s1']);
   });
 
   test('does not ring for kind status, nor for a message that asks for nothing', async () => {
@@ -120,7 +133,7 @@ describe('mail_send with doorbells', () => {
     expect(await waiting).toMatchObject({ event: 'doorbell' });
     const ringing = wake.wakeAgent(bob);
     await settled({ ringing });
-    expect(HEARD_MS).toBeLessThan(WAKE_WAIT_MS);
+    expect(PROOF_MS).toBeLessThan(WAKE_WAIT_MS);
     wake.pass(HEARD_MS);
     expect(await sending).toMatchObject({ status: 'live-next-prompt' });
     expect(await ringing).toMatchObject({ isWoken: false });
@@ -128,7 +141,7 @@ describe('mail_send with doorbells', () => {
 });
 
 describe('a hook that waits', () => {
-  test('is answered with constant text and a count; its word that it heard is the proof', async () => {
+  test('is answered with constant text and a count; the prompt that its agent then gets is the proof', async () => {
     const wake = await wakeContext(['alice', 'bob']);
     await wake.register('bob', 's1', { wake: [HOOK] });
     const bob = await idOf(wake.context, 'bob');
@@ -142,6 +155,7 @@ describe('a hook that waits', () => {
     });
     expect(await wake.sessions.heard(bob, { session_id: 's1', ring: 'another' })).toEqual({ counted: false });
     expect(await wake.sessions.heard(bob, { session_id: 's1', ring: answer.ring ?? '' })).toEqual({ counted: true });
+    await wake.register('bob', 's1', { wake: [HOOK], reports_prompts: true, tell: true, lines: [answer.text ?? ''] });
     expect(await sending).toMatchObject({ status: 'live-wake' });
     expect(await wake.sessions.heard(bob, { session_id: 's1', ring: answer.ring ?? '' })).toEqual({ counted: false });
   });
@@ -158,7 +172,7 @@ describe('a hook that waits', () => {
     const wake = await wakeContext(['alice', 'bob']);
     await wake.register('bob', 's1', { wake: [HOOK] });
     await request(wake);
-    expect(await wake.register('bob', 's1', { wake: [HOOK], tell: true, at_work: true })).toMatchObject({ unread: 1 });
+    expect(await wake.register('bob', 's1', { wake: [HOOK], tell: true, doing: 'work' })).toMatchObject({ unread: 1 });
     const { answer: waiting } = await wake.wait('bob', 's1', 5000);
     await wake.quiet('bob');
     expect(await settled({ waiting })).toEqual([]);
@@ -166,18 +180,18 @@ describe('a hook that waits', () => {
     expect(await waiting).toMatchObject({ event: 'nothing' });
   });
 
-  test('waits no longer when its agent works, ends, or waits elsewhere', async () => {
+  test('waits no longer when its session ends, or waits elsewhere, and on while its agent works', async () => {
     const wake = await wakeContext(['alice', 'bob']);
     await wake.register('bob', 's1', { wake: [HOOK] });
     const bob = await idOf(wake.context, 'bob');
     const first = await wake.wait('bob', 's1');
     const second = await wake.wait('bob', 's1');
     expect(await first.answer).toMatchObject({ event: 'released' });
-    accepted(await wake.sessions.heartbeat(bob, { session_id: 's1', at_work: true }));
-    expect(await second.answer).toMatchObject({ event: 'released' });
-    const third = await wake.wait('bob', 's1');
+    accepted(await wake.sessions.heartbeat(bob, { session_id: 's1', doing: 'work' }));
+    const waiting = second.answer;
+    expect(await settled({ waiting })).toEqual([]);
     expect(await wake.sessions.end(bob, { session_id: 's1' })).toEqual({ ended: true });
-    expect(await third.answer).toMatchObject({ event: 'released' });
+    expect(await waiting).toMatchObject({ event: 'released' });
     const again = wake.sessions.wait(bob, { session_id: 's1', wait_ms: 0 }, new AbortController().signal);
     expect(await again).toMatchObject({ code: 'NO_SUCH_SESSION' });
   });
@@ -196,6 +210,8 @@ test('a session that registers and tells its agent itself is not rung for', asyn
   expect(wake.tried).toEqual(['command s1']);
 });
 
+const noProcess = (): Promise<undefined> => Promise.resolve(undefined);
+
 test('doorbells that start again ring for what was not told, and only for that', async () => {
   const wake = await wakeContext(['alice', 'bob', 'carol']);
   await wake.register('bob', 's1', { wake: [COMMAND] });
@@ -205,15 +221,11 @@ test('doorbells that start again ring for what was not told, and only for that',
   await request(wake);
   await wake.doorbells.close();
   wake.tried.splice(0);
-  const { context, timers } = wake;
-  const command = ({ sessionId }: { sessionId: string }) => {
-    wake.tried.push(sessionId);
-    return Promise.resolve('heard' as const);
-  };
-  const again = new Doorbells({ context, timers, methods: { hook: command, command, tmux: command } });
+  const { context, timers, methods, rings } = wake;
+  const again = new Doorbells({ context, timers, methods, rings, factsOf: noProcess });
   await again.start();
   await again.wakeAgent(await idOf(context, 'bob'));
   await again.wakeAgent(await idOf(context, 'carol'));
   await again.close();
-  expect(wake.tried).toEqual(['s1']);
+  expect(wake.tried).toEqual(['command s1']);
 });

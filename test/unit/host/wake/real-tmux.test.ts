@@ -42,7 +42,7 @@ test('types into the pane of a program that runs there, and not into the shell t
   };
   const pane = tmux('display-message', '-p', '#{pane_id}').trim();
   const method = { type: 'tmux', socket, pane } as const;
-  expect(await rung(session, method, 'You have 1 unread message.', signal)).toBe('heard');
+  expect(await rung(session, method, 'You have 1 unread message.', signal)).toBe('given');
   expect(await contentOf(heard)).toBe('You have 1 unread message.\n');
   expect(await rung(session, method, `touch ${join(folder, 'obeyed')}`, signal)).toBe('unavailable');
   expect(tmux('capture-pane', '-p')).not.toContain('obeyed');

@@ -1,7 +1,8 @@
 import { chmod, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test, vi } from 'vitest';
-import type { AgentId, SessionRow } from '../../../../src/host/core/rows.ts';
+import type { AgentId } from '../../../../src/host/core/rows.ts';
+import type { SessionRow } from '../../../../src/host/core/session-rows.ts';
 import { tmuxMethod, tryCommand } from '../../../../src/host/wake/wake-methods.ts';
 import {
   factsOfPs,
@@ -43,12 +44,12 @@ async function script(folder: string, name: string, lines: string): Promise<stri
 }
 
 describe('the command rung', () => {
-  test('gives the text as the last argument, without a shell, and takes exit 0 as proof', async () => {
+  test('gives the text as the last argument, without a shell, and takes exit 0 as its word that it took it', async () => {
     const folder = await temporaryFolder();
     const said = join(folder, 'said');
     const program = await script(folder, 'wake', `printf '%s|' "$@" > ${said}`);
     const argv = [program, '$(id)', '; true'];
-    expect(await tryCommand(session(), { type: 'command', argv }, TEXT, never())).toBe('heard');
+    expect(await tryCommand(session(), { type: 'command', argv }, TEXT, never())).toBe('given');
     expect(await readFile(said, 'utf8')).toBe(`$(id)|; true|${TEXT}|`);
   });
 
@@ -108,7 +109,7 @@ describe('the tmux rung', () => {
     const tmux = await fakeTmux('0 0 90');
     const rung = tmuxMethod({ factsOf, program: tmux.program });
     const started = performance.now();
-    expect(await rung(session(), method, TEXT, never())).toBe('heard');
+    expect(await rung(session(), method, TEXT, never())).toBe('given');
     expect(performance.now() - started).toBeGreaterThanOrEqual(150);
     const calls = await tmux.calls();
     expect(calls.map((call) => call.split('|')[2])).toEqual(TYPED);

@@ -1,13 +1,15 @@
 /**
- * Hooks that wait for a doorbell, each in a call to the daemon (`session-wait`).
+ * Programs that wait for a doorbell, each in a call to the daemon (`session-wait`): a hook, a script, a `poste mcp`.
  *
- * A doorbell answers the call. Proof that the hook got it is a second call (`session-heard`) within a moment. A session
- * has one waiter: a new wait ends the one before it, which a hook of an earlier turn left behind.
+ * A doorbell answers the call. That the waiter got it says a second call (`session-heard`) within a moment; that its agent
+ * got it, only the proof (rings.ts). A session has one waiter: a new wait ends the one before it, which a hook of an
+ * earlier turn left behind.
  */
 import type { AgentId } from '../core/rows.ts';
+import type { SessionRow } from '../core/session-rows.ts';
 import type { SessionWaitResult } from '../api/schemas/agents.ts';
 import type { Timers } from '../../lib/clock.ts';
-import type { TryWake, TryWakeOutcome } from './wake-methods.ts';
+import type { TryWakeOutcome } from './wake-methods.ts';
 
 /** Between the answer to a wait and the call that confirms it. */
 export const HEARD_MS = 1000;
@@ -16,24 +18,24 @@ const RING_BYTES = 16;
 const NOTHING: SessionWaitResult = { event: 'nothing', ring: null, text: null };
 const RELEASED: SessionWaitResult = { event: 'released', ring: null, text: null };
 
-/** A doorbell that a hook got and has not confirmed yet. */
-interface Unconfirmed {
+/** A doorbell that a waiter got. */
+interface Handed {
   /** The id of the doorbell. */
   ring: string;
-  heard: () => void;
+  over: (outcome: TryWakeOutcome) => void;
 }
 
-export interface HookWaiterParts {
+export interface WaiterParts {
   timers: Timers;
   randomBytes: (count: number) => Buffer;
 }
 
-export class HookWaiters {
-  readonly #parts: HookWaiterParts;
+export class Waiters {
+  readonly #parts: WaiterParts;
   readonly #waiting = new Map<string, (answer: SessionWaitResult) => void>();
-  readonly #unconfirmed = new Map<string, Unconfirmed>();
+  readonly #handed = new Map<string, Handed>();
 
-  constructor(parts: HookWaiterParts) {
+  constructor(parts: WaiterParts) {
     this.#parts = parts;
   }
 
@@ -56,20 +58,21 @@ export class HookWaiters {
     });
   }
 
-  /** The hook confirms the doorbell `ring`. Returns whether the doorbell still waited for that. */
-  heard(agentId: AgentId, sessionId: string, ring: string): boolean {
-    const doorbell = this.#unconfirmed.get(keyOf(agentId, sessionId));
-    if (doorbell?.ring !== ring) return false;
-    doorbell.heard();
+  /** The waiter confirms the doorbell `ring`, or says that it cannot give it. Returns whether the doorbell still waited for that. */
+  heard(agentId: AgentId, sessionId: string, ring: string, outcome: 'given' | 'unheard'): boolean {
+    const handed = this.#handed.get(keyOf(agentId, sessionId));
+    if (handed?.ring !== ring) return false;
+    handed.over(outcome);
     return true;
   }
 
-  /** The session's agent needs no doorbell: its hook stops waiting. */
+  /** The session is over: its waiter stops waiting. */
   release(agentId: AgentId, sessionId: string): void {
     this.#waiting.get(keyOf(agentId, sessionId))?.(RELEASED);
   }
 
-  readonly tryHook: TryWake<'hook'> = ({ agentId, sessionId }, _method, text, signal) => {
+  /** Gives the text to the session's waiter: `given` when it confirms that, `unavailable` when nobody waits. */
+  ring({ agentId, sessionId }: SessionRow, text: string, signal: AbortSignal): Promise<TryWakeOutcome> {
     const key = keyOf(agentId, sessionId);
     const answer = this.#waiting.get(key);
     if (!answer) return Promise.resolve('unavailable');
@@ -78,16 +81,16 @@ export class HookWaiters {
       const over = (outcome: TryWakeOutcome): void => {
         cancel();
         signal.removeEventListener('abort', give);
-        this.#unconfirmed.delete(key);
+        this.#handed.delete(key);
         resolve(outcome);
       };
       const give = (): void => over('unheard');
       const cancel = this.#parts.timers.after(HEARD_MS, give);
       signal.addEventListener('abort', give);
-      this.#unconfirmed.set(key, { ring, heard: () => over('heard') });
+      this.#handed.set(key, { ring, over });
       answer({ event: 'doorbell', ring, text });
     });
-  };
+  }
 }
 
 /** Neither part holds a space. */

@@ -1,0 +1,184 @@
+/**
+ * Wakes a Codex thread over the control socket of its app server: WebSocket over a Unix socket, with JSON-RPC messages.
+ *
+ * The server says what the thread does. Only an idle one gets a turn: a turn that begins while another one runs cuts that
+ * one's answer short. What comes for an active thread is queued by the session's own command, `codex queue`.
+ */
+import { connect } from 'node:net';
+import { WebSocket } from 'ws';
+import { socketFault } from '../../lib/socket-owner.ts';
+import { isObject } from '../../protocol/items.ts';
+import type { SessionRow } from '../core/session-rows.ts';
+import type { TryWake, TryWakeOutcome } from './wake-methods.ts';
+
+/** For the whole exchange, which took 10 ms. */
+const EXCHANGE_MS = 3000;
+/** What an answer may be: a thread comes without its turns. */
+const ANSWER_BYTES_MAX = 4 << 20;
+/** The code of JSON-RPC with which Codex says that there is no such thread. */
+const INVALID_REQUEST = -32_600;
+
+export function codexSocketMethod(queue: TryWake<'command'>): TryWake<'codex-socket'> {
+  return async (session, { socket }, text, signal): Promise<TryWakeOutcome> => {
+    // What is sent begins a turn in the name of this user: not at a socket that another one made.
+    if (socketFault(socket) !== undefined) return 'unavailable';
+    const link = await AppServer.connected(socket, AbortSignal.any([signal, AbortSignal.timeout(EXCHANGE_MS)]));
+    if (!link) return 'unavailable';
+    try {
+      const thread = await link.stateOf(session.sessionId);
+      switch (thread) {
+        case 'idle':
+          return (await link.startTurn(session.sessionId, text)) ? 'given' : 'unheard';
+        case 'active':
+          return await queued(queue, session, text, signal, 'queued');
+        case 'waits for approval':
+          return await queued(queue, session, text, signal, 'waits for approval');
+        case 'gone':
+          return 'gone';
+        case 'unknown':
+          return 'unheard';
+      }
+    } catch {
+      return 'unheard';
+    } finally {
+      link.close();
+    }
+  };
+}
+
+async function queued(
+  queue: TryWake<'command'>,
+  session: SessionRow,
+  text: string,
+  signal: AbortSignal,
+  outcome: TryWakeOutcome,
+): Promise<TryWakeOutcome> {
+  const method = session.wake.find((known) => known.type === 'command');
+  if (!method) return 'unavailable';
+  return (await queue(session, method, text, signal)) === 'given' ? outcome : 'unheard';
+}
+
+type ThreadState = 'idle' | 'active' | 'waits for approval' | 'gone' | 'unknown';
+
+interface Answer {
+  result?: unknown;
+  error?: { code?: unknown };
+}
+
+/** A connection to the app server of Codex. */
+class AppServer {
+  readonly #socket: WebSocket;
+  readonly #signal: AbortSignal;
+  readonly #asked = new Map<number, (answer: Answer) => void>();
+  #lastId = 0;
+
+  private constructor(socket: WebSocket, signal: AbortSignal) {
+    this.#socket = socket;
+    this.#signal = signal;
+    socket.on('message', (data: Buffer) => this.#onMessage(data.toString('utf8')));
+  }
+
+  /** `undefined` when no app server listens there. */
+  static async connected(path: string, signal: AbortSignal): Promise<AppServer | undefined> {
+    if (signal.aborted) return undefined;
+    const socket = new WebSocket('ws://localhost/', {
+      createConnection: () => connect(path),
+      perMessageDeflate: false,
+      maxPayload: ANSWER_BYTES_MAX,
+    });
+    const server = new AppServer(socket, signal);
+    // Every later fault is a close as well.
+    socket.on('error', () => undefined);
+    try {
+      await server.#opened();
+      const clientInfo = { name: 'poste', title: 'Poste', version: '1' };
+      await server.#ask('initialize', { clientInfo, capabilities: { experimentalApi: true } });
+      server.#send({ method: 'initialized' });
+      return server;
+    } catch {
+      server.close();
+      return undefined;
+    }
+  }
+
+  async stateOf(threadId: string): Promise<ThreadState> {
+    const { result, error } = await this.#ask('thread/read', { threadId });
+    if (error) return error.code === INVALID_REQUEST ? 'gone' : 'unknown';
+    const thread = isObject(result) && isObject(result['thread']) ? result['thread'] : {};
+    const status = isObject(thread['status']) ? thread['status'] : { type: thread['status'] };
+    switch (status['type']) {
+      case 'idle':
+        return 'idle';
+      case 'active': {
+        const flags: unknown = status['activeFlags'];
+        return Array.isArray(flags) && flags.includes('waitingOnApproval') ? 'waits for approval' : 'active';
+      }
+      case 'notLoaded':
+        return 'gone';
+      default:
+        return 'unknown';
+    }
+  }
+
+  /** Whether the server began a turn. */
+  async startTurn(threadId: string, text: string): Promise<boolean> {
+    const { error } = await this.#ask('turn/start', { threadId, input: [{ type: 'text', text }] });
+    return error === undefined;
+  }
+
+  close(): void {
+    this.#socket.terminate();
+  }
+
+  /** Rejects when the connection ends first. */
+  async #ask(method: string, params: object): Promise<Answer> {
+    const id = ++this.#lastId;
+    const answered = new Promise<Answer>((resolve) => {
+      this.#asked.set(id, resolve);
+    });
+    this.#send({ id, method, params });
+    return this.#unlessOver(answered);
+  }
+
+  #send(message: object): void {
+    this.#socket.send(JSON.stringify(message));
+  }
+
+  #onMessage(text: string): void {
+    let message: unknown;
+    try {
+      message = JSON.parse(text);
+    } catch {
+      return;
+    }
+    if (!isObject(message) || typeof message['id'] !== 'number') return;
+    // A request of the server has an id of its own, and a method.
+    if (message['method'] !== undefined) return;
+    this.#asked.get(message['id'])?.(message);
+    this.#asked.delete(message['id']);
+  }
+
+  #opened(): Promise<void> {
+    const opened = new Promise<void>((resolve) => {
+      this.#socket.once('open', resolve);
+    });
+    return this.#unlessOver(opened);
+  }
+
+  #unlessOver<T>(wanted: Promise<T>): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      const over = (): void => {
+        this.#socket.off('close', over);
+        this.#signal.removeEventListener('abort', over);
+        reject(new Error('the app server did not answer'));
+      };
+      this.#socket.once('close', over);
+      this.#signal.addEventListener('abort', over);
+      void wanted.then((value) => {
+        this.#socket.off('close', over);
+        this.#signal.removeEventListener('abort', over);
+        resolve(value);
+      });
+    });
+  }
+}
