@@ -4,6 +4,8 @@
  * Who calls is judged by its hop. A host that is not paired may bring items, which go into quarantine; it learns
  * nothing else. `hello`, `pair` and `rotate` carry their own proof or need none.
  */
+import type { Reply } from '../../http/exchange.ts';
+import { jsonReply, problemReply } from '../../http/replies.ts';
 import { decodeBase64 } from '../../protocol/base64.ts';
 import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
 import { canonicalBytes } from '../../protocol/canonical-json.ts';
@@ -22,7 +24,6 @@ import {
 import { isObject } from '../../protocol/items.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import { parseHostName } from '../../protocol/names.ts';
-import type { ProblemCode } from '../../protocol/problem.ts';
 import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
 import { RotateRequest, parserOf } from '../../protocol/schemas.ts';
 import { isRefusal } from '../core/refusal.ts';
@@ -45,19 +46,9 @@ export interface LanRequest {
   callerAddress: string;
   /** This host's end of the connection. */
   calledAt: ListenAddress;
-  /** Whoever signed the hop; absent on routes without one. */
+  /** The host that signed the hop; absent on routes without one. */
   caller?: { key: PublicKey; peer: PeerRow | undefined };
 }
-
-export type LanReply =
-  | { status: 200; document: object }
-  | {
-      status: 'problem';
-      code: ProblemCode;
-      detail: string;
-      members?: Readonly<Record<string, unknown>>;
-      allow?: string;
-    };
 
 export interface LanRoute {
   method: 'GET' | 'POST';
@@ -65,12 +56,12 @@ export interface LanRoute {
   /** `paired`: a hop of a paired host. `signed`: a hop of any host. `open`: no hop. */
   access: 'open' | 'signed' | 'paired';
   bodyBytesMax: number;
-  handle(request: LanRequest): Promise<LanReply>;
+  handle(request: LanRequest): Promise<Reply>;
 }
 
 export interface LanRouteParts {
   context: HostContext;
-  desk: PairingInvite;
+  invite: PairingInvite;
   version: string;
   /** What peers are told of where this host listens. */
   listening: () => ListeningAt;
@@ -152,12 +143,8 @@ export function lanRoutes(parts: LanRouteParts): readonly LanRoute[] {
   ];
 }
 
-function ok(document: object): LanReply {
-  return { status: 200, document };
-}
-
-function problem(code: ProblemCode, detail: string, members?: Readonly<Record<string, unknown>>): LanReply {
-  return { status: 'problem', code, detail, ...(members && { members }) };
+function ok(document: object): Reply {
+  return jsonReply(200, document);
 }
 
 function bodyOf({ body }: LanRequest): unknown {
@@ -165,7 +152,7 @@ function bodyOf({ body }: LanRequest): unknown {
 }
 
 /** Signed, where the caller asks for it, over an address that is this host's own: so a host that passes the request on is found out. */
-function hello({ target, calledAt }: LanRequest, { context, version, listening }: LanRouteParts): LanReply {
+function hello({ target, calledAt }: LanRequest, { context, version, listening }: LanRouteParts): Reply {
   const { hostName, signer } = context.identity();
   const now = context.nowMs();
   const said = { host: hostName, pubkey: signer.publicKey, version, now };
@@ -173,7 +160,7 @@ function hello({ target, calledAt }: LanRequest, { context, version, listening }
   if (!query.has('nonce') && !query.has('address')) return ok(said);
   const asked = parseHelloQuery(Object.fromEntries(query));
   if (!asked || !isBase64url(asked.nonce))
-    return problem('BAD_REQUEST', 'ask with nonce, 16 to 32 bytes in base64url, and address, host:port');
+    return problemReply('BAD_REQUEST', 'ask with nonce, 16 to 32 bytes in base64url, and address, host:port');
   const { nonce, address } = asked;
   if (!isDialledAt(address, calledAt, listening().address)) return ok(said);
   const word = lanHelloWord({ nonce, pubkey: signer.publicKey, address, now });
@@ -185,39 +172,40 @@ function isBase64url(text: string): boolean {
 }
 
 /** The acceptor's message. The acceptor is pinned before it is answered, so every host that has an answer is pinned. */
-async function pair(request: LanRequest, parts: LanRouteParts): Promise<LanReply> {
-  const { context, desk, listening, addressOfCaller, keyLearned } = parts;
+async function pair(request: LanRequest, parts: LanRouteParts): Promise<Reply> {
+  const { context, invite, listening, addressOfCaller, keyLearned } = parts;
   const said = parsePairing(bodyOf(request));
   const publicKey = parsePublicKey(said?.pubkey);
   const hostName = said && parseHostName(said.host);
   if (!said || !publicKey || hostName === undefined) {
-    return problem('BAD_REQUEST', 'send {host, pubkey, enc_key, mac} as the protocol describes them');
+    return problemReply('BAD_REQUEST', 'send {host, pubkey, enc_key, mac} as the protocol describes them');
   }
   const parties = { inviter_pubkey: context.identity().signer.publicKey, acceptor_pubkey: publicKey };
-  const redeemed = desk.redeem(said, parties);
-  if (typeof redeemed === 'string') return problem('ENROL_REFUSED', redeemed, { reason: redeemed });
+  const redeemed = invite.redeem(said, parties);
+  if (typeof redeemed === 'string') return problemReply('ENROL_REFUSED', redeemed, { members: { reason: redeemed } });
   const encKey = encKeyOf(said.enc_key, publicKey);
-  if (!encKey) return problem('BAD_SIGNATURE', 'the encryption key is not signed by the host key');
+  if (!encKey) return problemReply('BAD_SIGNATURE', 'the encryption key is not signed by the host key');
   const { port } = said;
   const address = said.address ?? (await addressOfCaller({ publicKey, port, from: request.callerAddress }));
   const pinned = await context.store.transact((tx) =>
     pinPeer(tx, context, { hostName, publicKey, encKey, address, port }),
   );
-  if (isRefusal(pinned)) return problem('ENROL_REFUSED', pinned.message, { reason: pinned.message });
+  if (isRefusal(pinned)) return problemReply('ENROL_REFUSED', pinned.message, { members: { reason: pinned.message } });
   context.log('info', 'a host was paired', { host: pinned.hostName });
   keyLearned();
   return ok(inviterMessage(context, redeemed.secret, parties, listening(), said.mac));
 }
 
 /** In their order and in one transaction: the answer is given when all of it is durable. */
-async function takeItems(request: LanRequest, context: HostContext): Promise<LanReply> {
+async function takeItems(request: LanRequest, context: HostContext): Promise<Reply> {
   const { caller } = request;
   const said = parseItems(bodyOf(request));
-  if (!said || !caller) return problem('BAD_REQUEST', 'send {items: [{kind, item_id, wire_b64}]}, 1 to 200 of them');
+  if (!said || !caller)
+    return problemReply('BAD_REQUEST', 'send {items: [{kind, item_id, wire_b64}]}, 1 to 200 of them');
   const items = said.items.map((raw) => incomingOf(raw, caller.key));
   const whole = items.filter((item) => item !== undefined);
   const received = await receiveUnderHop(context, whole, caller.key);
-  if (!received) return problem('NOT_ENROLLED', RETIRED_HOP_KEY);
+  if (!received) return problemReply('NOT_ENROLLED', RETIRED_HOP_KEY);
   const results: LanItemsAnswer['results'] = items.map((item, at) => {
     const outcome = item && received.shift();
     if (!outcome) return { item_id: idOf(said.items[at]), status: 'rejected:malformed' };
@@ -237,34 +225,35 @@ function idOf(raw: unknown): string | null {
   return isObject(raw) && typeof raw['item_id'] === 'string' ? raw['item_id'].slice(0, 320) : null;
 }
 
-async function takeRotation(request: LanRequest, { context, keyLearned }: LanRouteParts): Promise<LanReply> {
+async function takeRotation(request: LanRequest, { context, keyLearned }: LanRouteParts): Promise<Reply> {
   const said = parseRotate(bodyOf(request));
   const newKey = parsePublicKey(said?.rotation.rec.new_pubkey);
   const oldKey = parsePublicKey(said?.rotation.rec.old_pubkey);
-  if (!said || !newKey || !oldKey) return problem('BAD_REQUEST', 'send {rotation: {rec, old_sig, new_sig}}');
+  if (!said || !newKey || !oldKey) return problemReply('BAD_REQUEST', 'send {rotation: {rec, old_sig, new_sig}}');
   const { rec, old_sig, new_sig } = said.rotation;
   const rotation = { rec: { ...rec, old_pubkey: oldKey, new_pubkey: newKey }, old_sig, new_sig };
   const learned = await context.store.transact((tx) => learnRotation(tx, context, rotation));
-  if (learned === 'unknown-host') return problem('NOT_ENROLLED', 'the old key is of no paired host');
-  if (learned === 'refused') return problem('ENROL_REFUSED', 'the rotation is not one of a key that is pinned here');
+  if (learned === 'unknown-host') return problemReply('NOT_ENROLLED', 'the old key is of no paired host');
+  if (learned === 'refused')
+    return problemReply('ENROL_REFUSED', 'the rotation is not one of a key that is pinned here');
   if (learned === 'learned') keyLearned();
   return ok({ host_pubkey: newKey });
 }
 
-async function takeAgents(request: LanRequest, context: HostContext): Promise<LanReply> {
+async function takeAgents(request: LanRequest, context: HostContext): Promise<Reply> {
   const said = parseAgents(bodyOf(request));
   const peer = request.caller?.peer;
-  if (!said || !peer) return problem('BAD_REQUEST', 'send {agents: [{name, roles}]}');
+  if (!said || !peer) return problemReply('BAD_REQUEST', 'send {agents: [{name, roles}]}');
   const directory = { agents: said.agents, fetchedAtMs: context.nowMs() };
   await context.store.transact((tx) => learnDirectory(tx, peer.peerId, directory, context.nowMs()));
   return ok({ host_pubkey: context.identity().signer.publicKey });
 }
 
-async function takeEncKey(request: LanRequest, context: HostContext): Promise<LanReply> {
+async function takeEncKey(request: LanRequest, context: HostContext): Promise<Reply> {
   const said = parseEncKey(bodyOf(request));
   const peer = request.caller?.peer;
-  if (!said || !peer) return problem('BAD_REQUEST', 'send {host_pubkey, enc_pub, at, sig}');
+  if (!said || !peer) return problemReply('BAD_REQUEST', 'send {host_pubkey, enc_pub, at, sig}');
   const isTaken = await context.store.transact((tx) => learnEncKey(tx, context, peer.peerId, said));
-  if (!isTaken) return problem('KEY_MISMATCH', 'the encryption key is not signed by the key that calls');
+  if (!isTaken) return problemReply('KEY_MISMATCH', 'the encryption key is not signed by the key that calls');
   return ok({ host_pubkey: said.host_pubkey });
 }

@@ -8,9 +8,11 @@
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { isReply, readFraming, readTarget } from '../../http/framing.ts';
+import type { Reply } from '../../http/exchange.ts';
+import { problemReply } from '../../http/replies.ts';
 import { headOf } from '../../http/server-node.ts';
 import { type ListenAddress, parseListenAddress } from '../../lib/listen-address.ts';
-import { type ProblemCode, problemDocument } from '../../protocol/problem.ts';
+import type { ProblemCode } from '../../protocol/problem.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { RETIRED_KEY_MS, retiredAt } from '../core/peer-keys.ts';
 import type { PeerRow } from '../core/rows.ts';
@@ -19,7 +21,7 @@ import { type HostContext, isStoreFailure } from '../context.ts';
 import { livePeers } from '../peers/peers.ts';
 import { CallerLimits, CONNECTIONS_MAX, ConnectionRoom } from './caller-limits.ts';
 import { HopNonces, claimedHop, isHopSigned } from './lan-hop.ts';
-import type { LanReply, LanRequest, LanRoute } from './lan-routes.ts';
+import type { LanRequest, LanRoute } from './lan-routes.ts';
 
 const HEADER_BYTES_MAX = 8192;
 /** For the head of a request to come, and for the whole of it: links are slow, and bodies have 8 MiB. */
@@ -39,17 +41,13 @@ const ENDS_CONNECTION: ReadonlySet<ProblemCode> = new Set([
   'RATE_LIMITED',
 ]);
 
-const REPLAYED: Fault = {
-  code: 'REPLAYED_HOP',
-  detail: 'this hop may have been taken before: send the request again with another nonce',
-};
+/** What a refusal for want of room asks the caller to wait. */
+const RETRY_AFTER_S = 10;
 
-interface Fault {
-  code: ProblemCode;
-  detail: string;
-  members?: Readonly<Record<string, unknown>>;
-  allow?: string;
-}
+const REPLAYED = problemReply(
+  'REPLAYED_HOP',
+  'this hop may have been taken before: send the request again with another nonce',
+);
 
 /** Who the hop's headers name, before the body is there. */
 interface Claim {
@@ -146,54 +144,46 @@ export class LanServer {
     response.on('error', () => undefined);
     const { context } = this.#options;
     try {
-      const reply = await this.#replyTo(request);
-      this.#answer(response, reply);
+      answer(response, await this.#replyTo(request));
     } catch (error) {
       if (request.destroyed && !request.complete) return;
       if (!isStoreFailure(error)) context.log('error', 'a request of the LAN failed', { err: error });
-      this.#answer(response, { status: 'problem', code: 'UNAVAILABLE', detail: 'try again later' });
+      answer(response, noRoom('UNAVAILABLE', 'try again later'));
     }
   }
 
-  async #replyTo(request: IncomingMessage): Promise<LanReply> {
+  async #replyTo(request: IncomingMessage): Promise<Reply> {
     const { method = '', url: target = '' } = request;
     const callerAddress = unmapped(request.socket.remoteAddress ?? '');
     this.#room.noteRequest(request.socket);
     const head = headOf(request);
     const fault = [readTarget(head), readFraming(head)].find(isReply);
-    if (fault) {
-      const { detail } = JSON.parse(String(fault.body)) as { detail: string };
-      return { status: 'problem', code: fault.problem ?? 'BAD_REQUEST', detail };
-    }
+    if (fault) return fault;
     const route = this.#route(method, target);
-    if ('code' in route) return { status: 'problem', ...route };
+    if (isReply(route)) return route;
     const length = Number(request.headers['content-length'] ?? 0);
     if (length > route.bodyBytesMax) {
-      return {
-        status: 'problem',
-        code: 'BODY_TOO_LARGE',
-        detail: `a body has at most ${route.bodyBytesMax} bytes here`,
-      };
+      return problemReply('BODY_TOO_LARGE', `a body has at most ${route.bodyBytesMax} bytes here`);
     }
     const claim = route.access === 'open' ? undefined : await this.#claim(request, route);
-    if (claim && 'code' in claim) return { status: 'problem', ...claim };
+    if (claim && isReply(claim)) return claim;
     const isStranger = !claim?.peer || this.#limits.isLiar(callerAddress);
     if (isStranger && this.#limits.isStrangerTooOften(callerAddress)) {
-      return { status: 'problem', code: 'RATE_LIMITED', detail: 'too many requests from this address' };
+      return noRoom('RATE_LIMITED', 'too many requests from this address');
     }
     const release = this.#limits.hold(callerAddress, length, isStranger);
-    if (!release) return { status: 'problem', code: 'UNAVAILABLE', detail: 'too many bodies at once' };
+    if (!release) return noRoom('UNAVAILABLE', 'too many bodies at once');
     try {
       const body = await bodyOf(request, length);
-      if (!body) return { status: 'problem', code: 'BODY_TOO_LARGE', detail: 'the body is longer than was said' };
+      if (!body) return problemReply('BODY_TOO_LARGE', 'the body is longer than was said');
       const { localAddress = '', localPort = 0 } = request.socket;
       const calledAt = { host: unmapped(localAddress), port: localPort };
       const lanRequest: LanRequest = { method, target, body, callerAddress, calledAt };
       if (!claim) return await route.handle(lanRequest);
       const caller = await this.#signed(claim, lanRequest);
-      if ('code' in caller) {
-        if (caller.code === 'BAD_SIGNATURE') this.#limits.markLiar(callerAddress);
-        return { status: 'problem', ...caller };
+      if (isReply(caller)) {
+        if (caller.problem === 'BAD_SIGNATURE') this.#limits.markLiar(callerAddress);
+        return caller;
       }
       if (caller.peer) {
         this.#room.notePaired(request.socket);
@@ -217,22 +207,24 @@ export class LanServer {
     }
   }
 
-  #route(method: string, target: string): LanRoute | Fault {
+  #route(method: string, target: string): LanRoute | Reply {
     const path = target.split('?', 1)[0];
     const ofPath = this.#options.routes.filter((route) => route.path === path);
-    if (ofPath.length === 0) return { code: 'NOT_FOUND', detail: 'there is no such route' };
+    if (ofPath.length === 0) return problemReply('NOT_FOUND', 'there is no such route');
     const route = ofPath.find((candidate) => candidate.method === method);
     const allow = ofPath.map(({ method: allowed }) => allowed).join(', ');
-    return route ?? { code: 'METHOD_NOT_ALLOWED', detail: `this route takes ${allow}`, allow };
+    return route ?? problemReply('METHOD_NOT_ALLOWED', `this route takes ${allow}`, { headers: { allow } });
   }
 
-  async #claim(request: IncomingMessage, { access }: LanRoute): Promise<Claim | Fault> {
+  async #claim(request: IncomingMessage, { access }: LanRoute): Promise<Claim | Reply> {
     const { context } = this.#options;
     const nowMs = context.nowMs();
     const hop = claimedHop(request.headers, nowMs);
-    if ('code' in hop) return hop.code === 'CLOCK_SKEW' ? { ...hop, members: { now: nowMs } } : hop;
+    if ('code' in hop) {
+      return problemReply(hop.code, hop.detail, hop.code === 'CLOCK_SKEW' ? { members: { now: nowMs } } : {});
+    }
     const peer = await context.store.read((reader) => livePeerOf(peerOfKey(reader, hop.key), hop.key));
-    if (!peer && access === 'paired') return { code: 'NOT_ENROLLED', detail: 'the hosts are not paired' };
+    if (!peer && access === 'paired') return problemReply('NOT_ENROLLED', 'the hosts are not paired');
     // Before the body is read: a request that is sent again costs no more than this.
     return this.#nonces.isUsed(hop, pairedSince(peer)) ? REPLAYED : { hop, peer };
   }
@@ -240,7 +232,7 @@ export class LanServer {
   async #signed(
     { hop, peer }: Claim,
     request: LanRequest,
-  ): Promise<{ key: PublicKey; peer: PeerRow | undefined } | Fault> {
+  ): Promise<{ key: PublicKey; peer: PeerRow | undefined } | Reply> {
     const { context } = this.#options;
     const keys = await context.store.read((reader) => reader.get('identity')?.keys ?? []);
     const sinceMs = context.nowMs() - RETIRED_KEY_MS;
@@ -249,30 +241,22 @@ export class LanServer {
       .map(({ publicKey }) => publicKey)
       .toReversed();
     if (!isHopSigned(hop, request, called, peer !== undefined)) {
-      return { code: 'BAD_SIGNATURE', detail: 'the hop is not signed by its key for this host' };
+      return problemReply('BAD_SIGNATURE', 'the hop is not signed by its key for this host');
     }
     return this.#nonces.take(hop, pairedSince(peer)) ? { key: hop.key, peer } : REPLAYED;
   }
-
-  #answer(response: ServerResponse, reply: LanReply): void {
-    if (response.headersSent || response.destroyed) return;
-    if (reply.status === 200) {
-      send(response, 200, 'application/json', reply.document);
-      return;
-    }
-    const document = problemDocument(reply.code, reply.detail, reply.members);
-    // What is left of other bodies is passed over, so that the answer is read.
-    if (ENDS_CONNECTION.has(reply.code)) response.setHeader('connection', 'close');
-    if (reply.allow !== undefined) response.setHeader('allow', reply.allow);
-    if (reply.code === 'RATE_LIMITED' || reply.code === 'UNAVAILABLE') response.setHeader('retry-after', '10');
-    send(response, document.status, 'application/problem+json', document);
-  }
 }
 
-function send(response: ServerResponse, status: number, type: string, document: object): void {
-  const text = JSON.stringify(document);
-  response.writeHead(status, { 'content-type': type, 'content-length': Buffer.byteLength(text) });
-  response.end(text);
+function noRoom(code: 'RATE_LIMITED' | 'UNAVAILABLE', detail: string): Reply {
+  return problemReply(code, detail, { retryAfterS: RETRY_AFTER_S });
+}
+
+function answer(response: ServerResponse, { status, headers, body, problem }: Reply): void {
+  if (response.headersSent || response.destroyed) return;
+  // What is left of other bodies is passed over, so that the answer is read.
+  if (problem && ENDS_CONNECTION.has(problem)) response.setHeader('connection', 'close');
+  response.writeHead(status, { ...headers, 'content-length': Buffer.byteLength(body) });
+  response.end(body);
 }
 
 /** A peer by the key it has now; who calls by a retired key, or was let go, is not paired. */

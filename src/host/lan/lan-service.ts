@@ -127,7 +127,7 @@ export class LanService {
       return cannotListen(this.#options.listen, error);
     }
     clearTimeout(this.#inviteTimer);
-    // Nothing but the listener depends on it: the desk itself looks at the clock.
+    // For the listener alone: the invitation itself looks at the clock.
     this.#inviteTimer = setTimeout(() => this.#listenAfterwards(), INVITE_MS + 1000);
     const { publicKey } = this.#context.identity().signer;
     const fingerprint = displayFingerprint(publicKey);
@@ -226,7 +226,7 @@ export class LanService {
           context: this.#context,
           routes: lanRoutes({
             context: this.#context,
-            desk: this.#invite,
+            invite: this.#invite,
             version: this.#options.version,
             listening: () => this.#listeningAt(),
             addressOfCaller: (caller) => this.#addressCheck.addressOfCaller(caller),
