@@ -21,18 +21,8 @@ import { cancelOutbox, listOutbox } from '../outbox/outbox-list.ts';
 import { rotateOwnKey } from '../peers/identity.ts';
 import { listPeers, setAddress, unpair } from '../peers/peers.ts';
 import { type InputOf, type OperationName, OPERATIONS, type OutputOf } from './operations.ts';
-import type { DoctorResult, StatusResult, WebLinkResult } from './schemas/daemon.ts';
+import type { StatusResult } from './schemas/daemon.ts';
 import { parseInput } from './schemas/parse-input.ts';
-import type {
-  AcceptInput,
-  InviteResult,
-  PeerView,
-  RelaySetInput,
-  RelaySetResult,
-  RelayStatusResult,
-  RelayUnsetResult,
-} from './schemas/peers.ts';
-import type { TraceInput, TraceResult } from './schemas/outbox.ts';
 
 /** The HTTP status of each refusal. */
 export const STATUS_OF: Readonly<Record<RefusalCode, number>> = {
@@ -96,41 +86,33 @@ export type Handlers = {
   readonly [N in OperationName]: (caller: CallerOf<N>, input: InputOf<N>) => Promise<OutputOf<N> | Refusal>;
 };
 
+type Answer<N extends OperationName> = ReturnType<Handlers[N]>;
+
 /** The parts of the daemon that handlers call. */
 export interface HandlerParts {
   context: HostContext;
   timers: Timers;
   facts: DaemonFacts;
-  pairing: Pairing;
-  relay: RelaySetting;
-  diagnosis: Diagnosis;
-  web: WebLinks;
+  /** Pairs hosts and calls them, over the LAN. */
+  pairing: Directories & {
+    invite(): Answer<'pair-invite'>;
+    accept(input: InputOf<'pair-accept'>): Answer<'pair-accept'>;
+  };
+  /** Sets and shows the relay of this host. */
+  relay: {
+    set(input: InputOf<'relay-set'>): Answer<'relay-set'>;
+    unset(): Answer<'relay-unset'>;
+    status(): Answer<'relay-status'>;
+  };
+  /** Checks the whole host, or traces one message; asks paired hosts and the relay, for a bounded time. */
+  diagnosis: {
+    doctor(signal: AbortSignal): Promise<OutputOf<'doctor'>>;
+    trace(input: InputOf<'trace'>, signal: AbortSignal): Answer<'trace'>;
+  };
+  /** Makes links to the owner's page; the first one starts its listener. */
+  web: { link(): Answer<'web-link'> };
   sessions: SessionService;
   wakeAgent: WakeAgent;
-}
-
-/** Makes links to the owner's page; the first one starts its listener. */
-export interface WebLinks {
-  link(): Promise<WebLinkResult | Refusal>;
-}
-
-/** Pairs hosts and calls them, over the LAN. */
-export interface Pairing extends Directories {
-  invite(): Promise<InviteResult | Refusal>;
-  accept(input: AcceptInput): Promise<PeerView | Refusal>;
-}
-
-/** Sets and shows the relay of this host. */
-export interface RelaySetting {
-  set(input: RelaySetInput): Promise<RelaySetResult | Refusal>;
-  unset(): Promise<RelayUnsetResult | Refusal>;
-  status(): Promise<RelayStatusResult>;
-}
-
-/** Checks the whole host, or traces one message; asks paired hosts and the relay, for a bounded time. */
-export interface Diagnosis {
-  doctor(signal: AbortSignal): Promise<DoctorResult>;
-  trace(input: TraceInput, signal: AbortSignal): Promise<TraceResult | Refusal>;
 }
 
 export function handlersOf(parts: HandlerParts): Handlers {

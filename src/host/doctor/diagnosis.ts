@@ -7,7 +7,7 @@
  */
 import { type ListenAddress, listenAddressText } from '../../lib/listen-address.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
-import type { DaemonFacts, Diagnosis } from '../api/handlers.ts';
+import type { DaemonFacts, HandlerParts } from '../api/handlers.ts';
 import type { Check, DoctorResult } from '../api/schemas/daemon.ts';
 import type { RelayStatusResult } from '../api/schemas/peers.ts';
 import type { AskedProof, TraceInput, TraceResult, TraceRow } from '../api/schemas/outbox.ts';
@@ -45,7 +45,7 @@ export interface DiagnosisParts {
 
 type CalledPeer = StoredFacts['peers'][number];
 
-export function diagnosisOf(parts: DiagnosisParts): Diagnosis {
+export function diagnosisOf(parts: DiagnosisParts): HandlerParts['diagnosis'] {
   return {
     doctor: (signal) => examine(parts, signal),
     trace: (input, signal) => traced(parts, input, signal),

@@ -16,7 +16,7 @@ import { RequestPipeline } from '../../http/pipeline.ts';
 import { jsonReply, otherProblemReply, problemReply } from '../../http/replies.ts';
 import { listenNode } from '../../http/server-node.ts';
 import type { ListenAddress } from '../../lib/listen-address.ts';
-import { type Handlers, parseOperationInput, perform, STATUS_OF, type WebLinks } from '../api/handlers.ts';
+import { type Handlers, parseOperationInput, perform, STATUS_OF } from '../api/handlers.ts';
 import { type OperationName, REQUEST_BYTES_MAX } from '../api/operations.ts';
 import type { WebLinkResult } from '../api/schemas/daemon.ts';
 import { type HostContext, type HostEvent, isStoreFailure } from '../context.ts';
@@ -46,7 +46,7 @@ interface Serving {
   streams: LiveStreams;
 }
 
-export class WebService implements WebLinks {
+export class WebService {
   readonly #options: WebServiceOptions;
   readonly #sessions: Sessions;
   readonly #stopping = new AbortController();
