@@ -2,6 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { SLOW_AFTER_MS } from '../../src/http/budget.ts';
 import { ADAPTERS, type Adapter, type HttpRelay, relayForTest } from '../support/http-relay.ts';
+import { enrolAll, hostedRelayForTest } from '../support/hosted-relay.ts';
 import { hopBytes } from '../support/hops.ts';
 import { type TestHost, alice, bob, carol, dave } from '../support/hosts.ts';
 import { envelopeWire, itemTo } from '../support/mail.ts';
@@ -12,6 +13,9 @@ import { HELD_BYTES } from '../../src/relay/http/page-writer.ts';
 const ITEMS = '/v2/relay/items';
 const MIB = 1 << 20;
 const DEADLINE_MS = 60_000;
+const HOSTS = [alice, bob, carol, dave];
+/** Room for two large pages. */
+const PAGES_CROWDED = { trustProxy: 'xff', heldBytes: { ...HELD_BYTES, pages: 4 * MIB } } as const;
 
 describe.each(ADAPTERS)('%s', (adapter) => {
   describe('pages', () => {
@@ -36,6 +40,29 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     test('of one host with many readers give way at once', async () => {
       const relay = await crowdedByReaders(adapter, bob);
       const readers = [await stalledReader(relay, bob), await stalledReader(relay, bob)];
+      await underWay(relay).toBe(2);
+      expect((await pull(relay, dave)).status).toBe(200);
+      await underWay(relay).toBe(1);
+      for (const reader of readers) reader.close();
+    });
+
+    test('of many hosts at one address give way at once to a host at another', async () => {
+      const relay = await crowdedByReaders(adapter, bob, carol);
+      const readers = [await stalledReader(relay, bob, OFFICE), await stalledReader(relay, carol, OFFICE)];
+      await underWay(relay).toBe(2);
+      expect((await pull(relay, dave, OFFICE)).status).toBe(503);
+      expect((await pull(relay, dave)).status).toBe(200);
+      await underWay(relay).toBe(1);
+      for (const reader of readers) reader.close();
+    });
+
+    test('of many hosts of one account give way at once to a host of another', async () => {
+      const hosted = await hostedRelayForTest(adapter, PAGES_CROWDED);
+      const { relay } = hosted;
+      await enrolAll(hosted, [alice, bob, carol]);
+      await enrolAll(hosted, [dave], { account: 'umbrella' });
+      await fillQueues(relay, bob, carol);
+      const readers = [await stalledReader(relay, bob), await stalledReader(relay, carol)];
       await underWay(relay).toBe(2);
       expect((await pull(relay, dave)).status).toBe(200);
       await underWay(relay).toBe(1);
@@ -71,12 +98,24 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       expect(answers.filter((answer) => answer?.status === 200)).toHaveLength(1);
       for (const connection of stuck) connection.close();
     });
+
+    test('of many hosts at one address give way at once to a host at another', async () => {
+      const relay = await crowdedByUploads(adapter);
+      const stuck = [await stalledUpload(relay, bob, OFFICE), await stalledUpload(relay, carol, OFFICE)];
+      await underWay(relay).toBe(2);
+      expect((await upload(relay, dave))?.status).toBe(200);
+      await underWay(relay).toBe(1);
+      for (const connection of stuck) connection.close();
+    });
   });
 });
 
+/** The address that several hosts share. */
+const OFFICE = { 'x-forwarded-for': '203.0.113.200' };
+
 /** Each host is at an address of its own. */
 function from(host: TestHost): Record<string, string> {
-  return { 'x-forwarded-for': `203.0.113.${host.name.length}` };
+  return { 'x-forwarded-for': `203.0.113.${HOSTS.indexOf(host) + 1}` };
 }
 
 function underWay(relay: HttpRelay) {
@@ -85,23 +124,27 @@ function underWay(relay: HttpRelay) {
 
 /** Room for two large pages; each of `readers` has one of 4 MiB, more than sockets swallow, and dave a shorter one. */
 async function crowdedByReaders(adapter: Adapter, ...readers: TestHost[]): Promise<HttpRelay> {
-  const relay = await relayForTest(adapter, { trustProxy: 'xff', heldBytes: { ...HELD_BYTES, pages: 4 * MIB } });
+  const relay = await relayForTest(adapter, PAGES_CROWDED);
   await relay.enrol(alice, dave, ...readers);
+  await fillQueues(relay, ...readers);
+  return relay;
+}
+
+async function fillQueues(relay: HttpRelay, ...readers: TestHost[]): Promise<void> {
   for (const host of readers) {
     const ids = Array.from({ length: 8 }, (_, n) => `${host.name}-${n}`);
     await relay.client(alice).push(ids.map((id) => itemTo([host], id, envelopeWire(id, MIB / 2))));
   }
   await relay.client(alice).push([itemTo([dave], 'large', envelopeWire('large', MIB / 2))]);
-  return relay;
 }
 
-async function stalledReader(relay: HttpRelay, host: TestHost): Promise<RawConnection> {
+async function stalledReader(relay: HttpRelay, host: TestHost, address = from(host)): Promise<RawConnection> {
   const connection = await RawConnection.open(relay.port);
-  return connection.pause().send(hopBytes(relay.hop(host, 'GET', ITEMS), {}, from(host)));
+  return connection.pause().send(hopBytes(relay.hop(host, 'GET', ITEMS), {}, address));
 }
 
-function pull(relay: HttpRelay, host: TestHost): Promise<RawResponse> {
-  return relay.send(relay.hop(host, 'GET', ITEMS), {}, from(host));
+function pull(relay: HttpRelay, host: TestHost, address = from(host)): Promise<RawResponse> {
+  return relay.send(relay.hop(host, 'GET', ITEMS), {}, address);
 }
 
 /** Room for two large bodies. */
@@ -112,22 +155,22 @@ async function crowdedByUploads(adapter: Adapter): Promise<HttpRelay> {
 }
 
 /** A push of about a MiB. */
-function largePush(relay: HttpRelay, host: TestHost): Buffer {
+function largePush(relay: HttpRelay, host: TestHost, address: Record<string, string>): Buffer {
   const ids = [1, 2].map((n) => `${host.name}-${n}`);
   const items = ids.map((id) => itemTo([dave], id, envelopeWire(id, 360 << 10)));
-  return hopBytes(relay.hop(host, 'POST', ITEMS, JSON.stringify({ items })), {}, from(host));
+  return hopBytes(relay.hop(host, 'POST', ITEMS, JSON.stringify({ items })), {}, address);
 }
 
 /** All but the last byte of it. */
-async function stalledUpload(relay: HttpRelay, host: TestHost): Promise<RawConnection> {
+async function stalledUpload(relay: HttpRelay, host: TestHost, address = from(host)): Promise<RawConnection> {
   const connection = await RawConnection.open(relay.port);
-  await connection.send(largePush(relay, host).subarray(0, -1)).flushed();
+  await connection.send(largePush(relay, host, address).subarray(0, -1)).flushed();
   return connection;
 }
 
 async function upload(relay: HttpRelay, host: TestHost): Promise<RawResponse | undefined> {
   const connection = await RawConnection.open(relay.port);
-  const response = await connection.send(largePush(relay, host)).response();
+  const response = await connection.send(largePush(relay, host, from(host))).response();
   connection.close();
   return response;
 }

@@ -65,4 +65,8 @@ test('an empty POSTE_AGENT counts as none', async () => {
   const { code, stderr } = await runHere(['mcp'], { environment });
   expect(code).toBe(EXIT.usage);
   expect(stderr).toContain('use --agent NAME or POSTE_AGENT');
+  for (const command of [['inbox'], ['sent'], ['send', 'bob', '--subject', 's', '--body', 'b']]) {
+    const { POSTE_AGENT: _, ...without } = environment;
+    expect(await runHere(command, { environment })).toEqual(await runHere(command, { environment: without }));
+  }
 });

@@ -1,8 +1,11 @@
 /** A timer that meets an error ends nothing. */
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { Activity } from '../../../src/relay/operator/activity.ts';
 import { SAMPLE_EVERY_MS, Sampler } from '../../../src/relay/operator/sampler.ts';
 import { guardedTimers } from '../../../src/lib/clock.ts';
+import { HEARTBEAT_EVERY_MS } from '../../../src/protocol/limits.ts';
+import { FIRST_ADAPTER } from '../../support/adapters.ts';
+import { relayForTest } from '../../support/http-relay.ts';
 import { ManualClock, ManualTimers } from '../../support/manual-time.ts';
 
 const tooManyFiles = (): never => {
@@ -42,4 +45,21 @@ test('the sampler goes on when no file may be opened, with the memory that it la
   timers.pass(3 * SAMPLE_EVERY_MS);
   expect(sampler.samples.map(({ rss_bytes }) => rss_bytes)).toEqual([1000, 1000, 3000]);
   sampler.close();
+});
+
+test('a timer of a relay whose log cannot be written ends nothing', async () => {
+  let fails = 0;
+  const told: string[] = [];
+  const error = (_: object, message: string): void => {
+    // The first word of each timer is lost; that it was lost can be said.
+    if (fails++ === 0) tooManyFiles();
+    told.push(message);
+  };
+  const log = { info: () => undefined, warn: () => undefined, error };
+  const relay = await relayForTest(FIRST_ADAPTER, { log });
+  const nowMs = vi.spyOn(relay.clock, 'nowMs').mockImplementation(tooManyFiles);
+  relay.timers.pass(HEARTBEAT_EVERY_MS);
+  nowMs.mockRestore();
+  expect(told).toContain('a timer met an unexpected error');
+  expect(fails).toBeGreaterThan(1);
 });

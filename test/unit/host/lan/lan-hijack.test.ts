@@ -2,7 +2,7 @@
 import { createServer, request as httpRequest } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { setAddress } from '../../../../src/host/peers/peers.ts';
 import { probePeer } from '../../../../src/host/doctor/peer-checks.ts';
 import { LanClient } from '../../../../src/host/lan/lan-client.ts';
@@ -200,6 +200,11 @@ describe('the address of a paired host', () => {
     expect(await moves.addressAfterCall(peer, '127.0.0.1')).toBeUndefined();
     const elsewhere = { ...peer, address: `127.0.0.9:${there.lan.port}` };
     expect(await moves.addressAfterCall(elsewhere, '127.0.0.1')).toBe(`127.0.0.1:${there.lan.port}`);
+    // A host of several networks signs every address of its own: the one that is known is as good as the other.
+    const client = new LanClient(here.context, new AbortController().signal);
+    const asked = vi.spyOn(client, 'isAt').mockResolvedValue(true);
+    expect(await new PeerAddressCheck(here.context, client).addressAfterCall(peer, '127.0.0.9')).toBeUndefined();
+    expect(asked.mock.calls.map(([{ address }]) => address)).toEqual([peer.address]);
   });
 
   test('is not that of somebody through whom it was paired; it is learned when the host calls itself', async () => {
