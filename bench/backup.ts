@@ -58,7 +58,7 @@ export async function backup(): Promise<BackupFigures> {
       nowMs: Date.now(),
       newEpoch: () => epochFromRandom(randomBytes(EPOCH_RANDOM_BYTES)),
       isRehearsal: false,
-      goesOnUnread: false,
+      acceptsUnreadable: false,
       confirm: () => Promise.resolve(),
     });
     const restoreS = (performance.now() - restoring) / 1000;

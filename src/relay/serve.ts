@@ -51,7 +51,7 @@ export async function startRelay(given: RelayOptions): Promise<Relay> {
     nowMs: clock.nowMs(),
     newEpoch,
   });
-  const { store, signer, initialised, notices, epochBegun, isClockDoubted } = opened;
+  const { store, signer, initialised, notices, epochBegun, isClockSuspect } = opened;
   services.add('store', { stop: () => store.close() });
   try {
     // Nothing reads the counts of a relay without an operator listener.
@@ -89,7 +89,7 @@ export async function startRelay(given: RelayOptions): Promise<Relay> {
       store,
       signer,
       connectionsAtMost,
-      isClockDoubted,
+      isClockSuspect,
       newEpoch,
       failed,
     };
@@ -109,7 +109,7 @@ interface ServeParts {
   store: RelayStore;
   signer: Signer;
   connectionsAtMost: ConnectionLimits;
-  isClockDoubted: boolean;
+  isClockSuspect: boolean;
   newEpoch: () => Epoch;
   failed: Promise<StoreFailed>;
 }
@@ -209,7 +209,7 @@ async function serve(parts: ServeParts): Promise<Served> {
   });
   // Not waited for: an issuer that does not answer must not keep hosts from their mail.
   void jwks?.start();
-  const { isClockDoubted } = parts;
+  const { isClockSuspect } = parts;
   jobs = startJobs({
     relay: options,
     engine,
@@ -218,7 +218,7 @@ async function serve(parts: ServeParts): Promise<Served> {
     challenges,
     lostItems,
     watch,
-    isClockDoubted,
+    isClockSuspect,
     hasRoom: room.take,
   });
   const running = jobs.services;

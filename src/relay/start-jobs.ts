@@ -21,7 +21,7 @@ interface JobsOptions {
   challenges: Challenges;
   lostItems: LostItems;
   watch: Watch | undefined;
-  isClockDoubted: boolean;
+  isClockSuspect: boolean;
   /** Called with the bytes that are about to be written; false when there is no room. */
   hasRoom: (bytes: number) => boolean;
 }
@@ -34,7 +34,7 @@ export interface Jobs {
 }
 
 export function startJobs(options: JobsOptions): Jobs {
-  const { relay, engine, challenges, isClockDoubted } = options;
+  const { relay, engine, challenges, isClockSuspect } = options;
   const { clock, timers, log } = relay;
   const sweeps = new Sweeps({
     engine,
@@ -42,7 +42,7 @@ export function startJobs(options: JobsOptions): Jobs {
     clock,
     timers,
     everyMs: relay.sweepMs,
-    isClockDoubted,
+    isClockSuspect,
     onError: (error) => log.error({ err: error }, 'a sweep met an unexpected error'),
   });
   const backups = startBackups(options);

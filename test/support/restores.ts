@@ -41,7 +41,7 @@ export function restored(
     nowMs,
     newEpoch: anyEpoch,
     isRehearsal: false,
-    goesOnUnread: false,
+    acceptsUnreadable: false,
     confirm: () => Promise.resolve(),
     ...changes,
   });

@@ -14,7 +14,7 @@ import { ReplayFailed } from '../../relay/replay/replay.ts';
 import { BulkFailed } from '../../relay/store/bulk.ts';
 import { type OfflineStore, openArchive, openBackup, openOffline } from '../../relay/replay/offline.ts';
 import { DamagedRecord } from '../../relay/store/record.ts';
-import { isOfTheSystem, StoreRefused } from '../../relay/store/refused.ts';
+import { isSystemError, StoreRefused } from '../../relay/store/refused.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, interruption } from '../lib/exit.ts';
 import { STORE_DIR_DEFAULT, storeRefused } from './store-dir.ts';
@@ -88,7 +88,7 @@ function auditFailure(error: unknown, place: string): unknown {
   }
   const { code, message } = error as NodeJS.ErrnoException;
   if (code === 'LEVEL_CORRUPTION' || code === 'LEVEL_IO_ERROR') {
-    if (isOfTheSystem(message)) {
+    if (isSystemError(message)) {
       const sentence = `the database of ${place} cannot be read (${message}): repair that first; the data itself may be intact`;
       return new CommandFailed('failure', 'UNUSABLE', sentence);
     }
@@ -111,7 +111,7 @@ function auditFailure(error: unknown, place: string): unknown {
 
 const FINGERPRINT_CHARACTERS = 8;
 
-/** The enrolments that the store has; none where they cannot be read, as verify will tell. */
+/** The enrolments of the store; none where they cannot be read, which poste relay log verify reports. */
 export async function enrolmentsOf({ store }: OfflineStore): Promise<EnrolmentRow[]> {
   try {
     return await store.enrolments();
@@ -120,8 +120,8 @@ export async function enrolmentsOf({ store }: OfflineStore): Promise<EnrolmentRo
   }
 }
 
-/** `laptop/YGR2P3Va`: the name and the first characters of the fingerprint, of which a stranger chose the name. */
-export function hostsCalled(enrolments: readonly EnrolmentRow[]): FormatHost {
+/** `laptop/YGR2P3Va`: the name, which a stranger chose, and the first characters of the fingerprint. */
+export function hostFormatter(enrolments: readonly EnrolmentRow[]): FormatHost {
   const names = new Map(enrolments.map(({ hostPubkey, hostName }) => [hostPubkey, hostName]));
   return (key) => {
     const fingerprint = displayFingerprint(key);
@@ -131,9 +131,9 @@ export function hostsCalled(enrolments: readonly EnrolmentRow[]): FormatHost {
   };
 }
 
-/** Every key of every host that is meant: a host is the keys that rotations joined. Throws `CommandFailed`. */
-export function keysMeant(text: string, enrolments: readonly EnrolmentRow[]): Set<PublicKey> {
-  const keys = keysFound(text, enrolments);
+/** Every key of the hosts that `text` names: a host is all keys that rotations joined. Throws `CommandFailed`. */
+export function requireKeysOf(text: string, enrolments: readonly EnrolmentRow[]): Set<PublicKey> {
+  const keys = knownKeysOf(text, enrolments);
   if (keys.size > 0) return keys;
   throw new CommandFailed(
     'notFound',
@@ -142,8 +142,8 @@ export function keysMeant(text: string, enrolments: readonly EnrolmentRow[]): Se
   );
 }
 
-/** As `keysMeant`, and none where there is no such host. */
-export function keysFound(text: string, enrolments: readonly EnrolmentRow[]): Set<PublicKey> {
+/** As `requireKeysOf`, and none where there is no such host. */
+export function knownKeysOf(text: string, enrolments: readonly EnrolmentRow[]): Set<PublicKey> {
   const reference = parseHostReference(text);
   const isMeant = (key: PublicKey, name: EnrolmentRow['hostName']): boolean => {
     switch (reference?.type) {
@@ -170,14 +170,14 @@ export function keysFound(text: string, enrolments: readonly EnrolmentRow[]): Se
   return keys;
 }
 
-/** Begins a sentence. */
-export function prunedWords({ store }: OfflineStore): string {
+/** As the beginning of a sentence. */
+export function prunedClause({ store }: OfflineStore): string {
   const { throughLsn, atMs } = store.pruned;
   return `the log was pruned through record ${throughLsn}, written ${isoTime(atMs)}`;
 }
 
-/** A sentence for whoever looked for what may have been before; empty where nothing was pruned. */
+/** A sentence about the records before; empty where nothing was pruned. */
 export function prunedNotice(offline: OfflineStore): string {
   if (offline.store.pruned.throughLsn === 0) return '';
-  return `poste: ${prunedWords(offline)}; earlier records are in archives of the log and in older backups.\n`;
+  return `poste: ${prunedClause(offline)}; earlier records are in archives of the log and in older backups.\n`;
 }

@@ -5,7 +5,7 @@ import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts
 import { type WholeArchive, readArchive, writeArchive } from '../../relay/store/log-archive.ts';
 import type { OfflineStore } from '../../relay/replay/offline.ts';
 import { writeBackupAside } from '../../lib/backup-file.ts';
-import { type AuditedStoreFlags, inAuditedStore, prunedWords, withAuditedStore } from './audited-store.ts';
+import { type AuditedStoreFlags, inAuditedStore, prunedClause, withAuditedStore } from './audited-store.ts';
 import { unwrittenFailure } from '../lib/backup-output.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, interruption } from '../lib/exit.ts';
@@ -55,7 +55,11 @@ async function archive(context: CommandContext, file: string, flags: ArchiveFlag
       const stretch = stretchOf(flags, offline);
       const relay_pubkey = offline.store.get('relay', '')?.relayPubkey;
       if (!relay_pubkey)
-        throw new CommandFailed('failure', 'STORE_DAMAGED', 'the store does not say whose log it holds');
+        throw new CommandFailed(
+          'failure',
+          'STORE_DAMAGED',
+          'the store holds no relay row, so the key of its relay is unknown',
+        );
       const stamp = { relay_pubkey, created_at: Date.now(), version: softwareVersion() };
       let bytes = 0;
       const chunks = async function* (): AsyncGenerator<Buffer> {
@@ -78,7 +82,7 @@ async function archive(context: CommandContext, file: string, flags: ArchiveFlag
   }
 }
 
-/** What is asked for, of what is there. Throws `CommandFailed`. */
+/** The range that the flags ask for. Throws `CommandFailed`. */
 function stretchOf({ from, through }: ArchiveFlags, offline: OfflineStore): { firstLsn: number; lastLsn: number } {
   const { firstLsn, lastLsn } = offline.store;
   if (lastLsn === 0) throw new CommandFailed('failure', 'STORE_DAMAGED', 'the log is empty: restore a backup');
@@ -90,7 +94,7 @@ function stretchOf({ from, through }: ArchiveFlags, offline: OfflineStore): { fi
     );
   const stretch = { firstLsn: from ?? firstLsn, lastLsn: through ?? lastLsn };
   if (stretch.firstLsn < firstLsn || stretch.lastLsn < firstLsn)
-    throw new CommandFailed('notFound', 'PRUNED', `${prunedWords(offline)}: what came before is not here any more`);
+    throw new CommandFailed('notFound', 'PRUNED', `${prunedClause(offline)}: earlier records are not in this store`);
   if (stretch.firstLsn <= stretch.lastLsn) return stretch;
   if (from !== undefined && from > lastLsn)
     throw new CommandFailed(
@@ -98,7 +102,7 @@ function stretchOf({ from, through }: ArchiveFlags, offline: OfflineStore): { fi
       'BEYOND_THE_LOG',
       `the log ends at record ${lastLsn}: give a --from up to there`,
     );
-  throw new CommandFailed('usage', 'USAGE', '--from is to be a record before that of --through');
+  throw new CommandFailed('usage', 'USAGE', '--from must not be after --through');
 }
 
 function documentOf({ header, records, contentBytes, bytes }: Written, file: string): object {

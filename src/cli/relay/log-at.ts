@@ -1,4 +1,4 @@
-/** `poste relay log at`: a queue, a quota or an allowlist as it was at one place of the log. */
+/** `poste relay log at`: a queue, a quota or an allowlist as it was at one point of the log. */
 import { Command, Option } from 'commander';
 import { printable } from '../../protocol/printable.ts';
 import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
@@ -10,11 +10,11 @@ import { openScratch } from '../../relay/store/bulk.ts';
 import type { OfflineStore } from '../../relay/replay/offline.ts';
 import {
   type AuditedStoreFlags,
-  hostsCalled,
+  hostFormatter,
   inAuditedStore,
-  keysFound,
-  keysMeant,
-  prunedWords,
+  knownKeysOf,
+  requireKeysOf,
+  prunedClause,
   withAuditedStore,
 } from './audited-store.ts';
 import type { CommandContext } from '../lib/context.ts';
@@ -58,7 +58,7 @@ export function relayLogAtCommand(context: CommandContext): Command {
 
 async function at(context: CommandContext, flags: AtFlags): Promise<void> {
   if (flags.lsn === undefined && flags.time === undefined) {
-    throw new CommandFailed('usage', 'USAGE', 'say at which place of the log: --lsn or --time');
+    throw new CommandFailed('usage', 'USAGE', 'give the point of the log: --lsn or --time');
   }
   await inAuditedStore(context, flags, async (offline) => {
     const lsn = await placeOf(context, flags, offline);
@@ -92,8 +92,8 @@ async function placeOf(context: CommandContext, { lsn, time = 0 }: AtFlags, offl
 }
 
 function prunedAway(offline: OfflineStore): CommandFailed {
-  const advice = 'give a later place, or look into a backup from before';
-  return new CommandFailed('notFound', 'PRUNED', `${prunedWords(offline)}, and no state can be shown of it: ${advice}`);
+  const advice = 'give a later point, or read a backup from before';
+  return new CommandFailed('notFound', 'PRUNED', `${prunedClause(offline)}, so its state cannot be shown: ${advice}`);
 }
 
 interface QueueThen extends TargetRow {
@@ -103,7 +103,7 @@ interface QueueThen extends TargetRow {
 
 interface Shown {
   state: StateThen;
-  called: FormatHost;
+  formatHost: FormatHost;
   enrolments: readonly EnrolmentRow[];
   hosts?: readonly EnrolmentRow[];
   queues?: QueueThen[];
@@ -114,18 +114,18 @@ interface Shown {
 
 async function look(state: StateThen, { queue, quota, allowlist, hosts }: AtFlags): Promise<Shown> {
   const enrolments = await state.enrolments();
-  const shown: Shown = { state, called: hostsCalled(enrolments), enrolments };
+  const shown: Shown = { state, formatHost: hostFormatter(enrolments), enrolments };
   if (hosts) shown.hosts = enrolments;
   if (queue !== undefined) {
     shown.queues = [];
-    for (const hostPubkey of keysMeant(queue, enrolments)) {
+    for (const hostPubkey of requireKeysOf(queue, enrolments)) {
       const items: QueueRow[] = [];
       for await (const run of state.queue(hostPubkey)) items.push(...run);
       shown.queues.push({ hostPubkey, ...state.queueAsWhole(hostPubkey), items });
     }
   }
   if (quota !== undefined) {
-    const keys = keysFound(quota, enrolments);
+    const keys = knownKeysOf(quota, enrolments);
     if (keys.size > 0) {
       shown.quotas = [];
       for (const hostPubkey of keys) shown.quotas.push({ hostPubkey, ...(await state.quota(hostPubkey)) });
@@ -140,13 +140,13 @@ async function look(state: StateThen, { queue, quota, allowlist, hosts }: AtFlag
     }
   }
   if (allowlist !== undefined) {
-    const keys = [...keysMeant(allowlist, enrolments)];
+    const keys = [...requireKeysOf(allowlist, enrolments)];
     shown.allowlists = keys.map((hostPubkey) => ({ hostPubkey, list: state.allowlist(hostPubkey) }));
   }
   return shown;
 }
 
-function shownDocument({ state, called: _called, enrolments: _enrolments, ...asked }: Shown): object {
+function shownDocument({ state, formatHost: _formatHost, enrolments: _enrolments, ...asked }: Shown): object {
   const { lsn, timeMs, relay } = state;
   return {
     lsn,
@@ -157,25 +157,27 @@ function shownDocument({ state, called: _called, enrolments: _enrolments, ...ask
   };
 }
 
-function shownText({ state, called, enrolments, hosts, queues, quotas, account, allowlists }: Shown): string {
+function shownText({ state, formatHost, enrolments, hosts, queues, quotas, account, allowlists }: Shown): string {
   const { lsn, timeMs, relay } = state;
   const live = enrolments.filter(({ revokedAtMs }) => revokedAtMs === null).length;
   const parts = [`After log record ${lsn}, written ${isoTime(timeMs)}: epoch ${relay.epoch}, ${live} live hosts.\n`];
   if (hosts) parts.push(table(HOST_COLUMNS, hosts));
   for (const { hostPubkey, headSeq, ackedThrough, queueItems, queueBytes, items } of queues ?? []) {
     const whole = `${queueItems} items, ${queueBytes} B, last seq ${headSeq}, acked through ${ackedThrough}`;
-    parts.push(`Queue of ${called(hostPubkey)}: ${whole}.\n${items.length > 0 ? itemTable(items, called) : ''}`);
+    parts.push(
+      `Queue of ${formatHost(hostPubkey)}: ${whole}.\n${items.length > 0 ? itemTable(items, formatHost) : ''}`,
+    );
   }
   for (const { hostPubkey, queue, shares } of quotas ?? []) {
-    const lines = shares.map(({ senderPubkey, usage }) => `  ${called(senderPubkey)}: ${usageText(usage)}\n`);
+    const lines = shares.map(({ senderPubkey, usage }) => `  ${formatHost(senderPubkey)}: ${usageText(usage)}\n`);
     const whole = usageText({ items: queue.queueItems, bytes: queue.queueBytes });
-    parts.push(`Charged to ${called(hostPubkey)}: ${whole}.\n${lines.join('')}`);
+    parts.push(`Charged to ${formatHost(hostPubkey)}: ${whole}.\n${lines.join('')}`);
   }
   if (account) parts.push(`Charged to the account ${printable(account.account)}: ${usageText(account.usage)}.\n`);
   for (const { hostPubkey, list } of allowlists ?? []) {
-    const senders = list?.senders.map((key) => `  ${called(key)}  ${displayFingerprint(key)}\n`).join('');
+    const senders = list?.senders.map((key) => `  ${formatHost(key)}  ${displayFingerprint(key)}\n`).join('');
     const whom = list ? `of ${list.senders.length} senders, by its list of ${formatTime(list.iatMs)}` : 'of anybody';
-    parts.push(`${called(hostPubkey)} took mail ${whom}.\n${senders ?? ''}`);
+    parts.push(`${formatHost(hostPubkey)} took mail ${whom}.\n${senders ?? ''}`);
   }
   return parts.join('\n');
 }
@@ -192,13 +194,13 @@ const HOST_COLUMNS = [
   },
 ];
 
-function itemTable(items: readonly QueueRow[], called: FormatHost): string {
+function itemTable(items: readonly QueueRow[], formatHost: FormatHost): string {
   return table(
     [
       { title: 'SEQ', cell: ({ seq }: QueueRow) => String(seq), isNumber: true },
       { title: 'KIND', cell: ({ kind }: QueueRow) => kind },
       { title: 'ITEM', cell: ({ itemId }: QueueRow) => printable(itemId) },
-      { title: 'SENDER', cell: ({ senderPubkey }: QueueRow) => called(senderPubkey) },
+      { title: 'SENDER', cell: ({ senderPubkey }: QueueRow) => formatHost(senderPubkey) },
       { title: 'BYTES', cell: ({ bytes }: QueueRow) => String(bytes), isNumber: true },
       { title: 'ACCEPTED', cell: ({ acceptedAtMs }: QueueRow) => formatTime(acceptedAtMs) },
       { title: 'EXPIRES', cell: ({ expiresAtMs }: QueueRow) => formatTime(expiresAtMs) },

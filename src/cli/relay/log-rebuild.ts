@@ -21,7 +21,7 @@ interface RebuildFlags extends StoreDirFlags {
 const NOTES = `
 Rows, indexes and marks are made by a replay; the log goes over byte for byte, and no sequence number changes. Wire
 bytes are not in the log: those of waiting items are copied. The former database stays beside the new one until you
-delete it. The log itself must be whole: poste relay log verify tells.
+delete it. The log itself must be whole: check it with poste relay log verify.
 
 Examples:
   $ poste relay log rebuild --store-dir /var/lib/poste
@@ -42,7 +42,11 @@ async function runRebuild(context: CommandContext, flags: RebuildFlags): Promise
     if (!flags.yes) {
       const terminal = terminalOf(context);
       if (!isInteractive(terminal)) {
-        throw new CommandFailed('usage', 'USAGE', 'without a terminal nobody can be asked: say --yes to rebuild');
+        throw new CommandFailed(
+          'usage',
+          'USAGE',
+          'without a terminal Poste cannot ask for confirmation: give --yes to rebuild',
+        );
       }
       await confirm(`Rebuild the store at ${printable(folder)} from ${offline.store.lastLsn} log records?`, terminal);
     }

@@ -9,9 +9,9 @@ import { EVENT_TYPES } from '../../relay/store/record.ts';
 import {
   type AuditedStoreFlags,
   enrolmentsOf,
-  hostsCalled,
+  hostFormatter,
   inAuditedStore,
-  keysMeant,
+  requireKeysOf,
   prunedNotice,
   withAuditedLog,
 } from './audited-store.ts';
@@ -66,10 +66,10 @@ function eventType(text: string, before: string[] | undefined): string[] {
 async function show(context: CommandContext, flags: ShowFlags): Promise<void> {
   await inAuditedStore(context, flags, async (offline, signal) => {
     const enrolments = await enrolmentsOf(offline);
-    const called = hostsCalled(enrolments);
+    const formatHost = hostFormatter(enrolments);
     const { host, item, type, since, until, from, limit } = flags;
     const choice: EventChoice = {
-      ...(host !== undefined && { hosts: keysMeant(host, enrolments) }),
+      ...(host !== undefined && { hosts: requireKeysOf(host, enrolments) }),
       ...(item !== undefined && { itemId: item }),
       ...(type !== undefined && { types: new Set(type) }),
       ...(since !== undefined && { sinceMs: since }),
@@ -81,7 +81,7 @@ async function show(context: CommandContext, flags: ShowFlags): Promise<void> {
       signal.throwIfAborted();
       const { lsn, event } = entry;
       const time = isoTime(eventTimeMs(event));
-      const line = `${String(lsn).padStart(8)}  ${time}  ${event.type.padEnd(16)}  ${printable(describeEvent(event).sentence(called))}\n`;
+      const line = `${String(lsn).padStart(8)}  ${time}  ${event.type.padEnd(16)}  ${printable(describeEvent(event).sentence(formatHost))}\n`;
       await write(context, flags.json ? jsonLine(eventDocument(entry)) : line);
     }
     if ((from ?? 1) < offline.store.firstLsn) context.stderr.write(prunedNotice(offline));

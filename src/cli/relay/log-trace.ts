@@ -7,10 +7,10 @@ import type { LifeStep } from '../../relay/core/item-life.ts';
 import {
   type AuditedStoreFlags,
   enrolmentsOf,
-  hostsCalled,
+  hostFormatter,
   inAuditedStore,
-  keysMeant,
-  prunedWords,
+  requireKeysOf,
+  prunedClause,
   withAuditedLog,
 } from './audited-store.ts';
 import type { CommandContext } from '../lib/context.ts';
@@ -52,20 +52,20 @@ async function runTrace(context: CommandContext, itemId: string, flags: TraceFla
     const { sender, target } = flags;
     const choice = {
       itemId,
-      ...(sender !== undefined && { senders: keysMeant(sender, enrolments) }),
-      ...(target !== undefined && { targets: keysMeant(target, enrolments) }),
+      ...(sender !== undefined && { senders: requireKeysOf(sender, enrolments) }),
+      ...(target !== undefined && { targets: requireKeysOf(target, enrolments) }),
     };
     const lives = await withProgress(context, trace(offline, choice));
     if (lives.length === 0) {
       const whom = sender === undefined && target === undefined ? '' : ' between these hosts';
-      const before = offline.store.firstLsn === 1 ? 'what was refused is not in the log' : prunedWords(offline);
+      const before = offline.store.firstLsn === 1 ? 'what was refused is not in the log' : prunedClause(offline);
       throw new CommandFailed(
         'notFound',
         'UNKNOWN_ITEM',
         `no item ${printable(itemId)} was ever accepted${whom} in this log; ${before}`,
       );
     }
-    context.stdout.write(flags.json ? jsonLine(traceDocument(lives)) : traceText(lives, hostsCalled(enrolments)));
+    context.stdout.write(flags.json ? jsonLine(traceDocument(lives)) : traceText(lives, hostFormatter(enrolments)));
   });
 }
 
@@ -73,32 +73,32 @@ function traceDocument(lives: readonly TracedItem[]): object {
   return { items: documentOf(lives), note: LIMITS_OF_A_LOG };
 }
 
-function traceText(lives: readonly TracedItem[], called: FormatHost): string {
+function traceText(lives: readonly TracedItem[], formatHost: FormatHost): string {
   const parts = lives.map(({ itemId, kind, senderPubkey, targetPubkey, bytes, wireHash, state, steps }) => {
-    const title = `${kind} ${printable(itemId)} of ${called(senderPubkey)} for ${called(targetPubkey)}: ${state}\n`;
+    const title = `${kind} ${printable(itemId)} of ${formatHost(senderPubkey)} for ${formatHost(targetPubkey)}: ${state}\n`;
     const size = `  ${bytes} wire bytes, SHA-256 ${wireHash}\n`;
     const lines = steps.map((step) => {
-      return `  ${String(step.lsn).padStart(8)}  ${isoTime(step.timeMs)}  ${stepWords(step, called)}\n`;
+      return `  ${String(step.lsn).padStart(8)}  ${isoTime(step.timeMs)}  ${stepWords(step, formatHost)}\n`;
     });
     return `${title}${size}${lines.join('')}`;
   });
   return `${parts.join('\n')}\n${LIMITS_OF_A_LOG}\n`;
 }
 
-function stepWords(step: LifeStep, called: FormatHost): string {
+function stepWords(step: LifeStep, formatHost: FormatHost): string {
   switch (step.type) {
     case 'accepted':
-      return `accepted at seq ${step.seq} of ${called(step.targetPubkey)}`;
+      return `accepted at seq ${step.seq} of ${formatHost(step.targetPubkey)}`;
     case 'rotated':
-      return `its target went on as ${called(step.targetPubkey)}, where it is to be moved`;
+      return `its target went on as ${formatHost(step.targetPubkey)}, where it is to be moved`;
     case 'moved':
-      return `moved from seq ${step.fromSeq} to seq ${step.seq} of ${called(step.targetPubkey)}`;
+      return `moved from seq ${step.fromSeq} to seq ${step.seq} of ${formatHost(step.targetPubkey)}`;
     case 'acked':
       return `acked: the target had everything through seq ${step.through}`;
     case 'expired':
-      return 'expired: nobody called for it in time';
+      return 'expired: its target did not ack it in time';
     case 'noticed':
-      return `its sender was told: ${printable(step.itemId)} at seq ${step.seq} of ${called(step.targetPubkey)}`;
+      return `its sender got a notice: ${printable(step.itemId)} at seq ${step.seq} of ${formatHost(step.targetPubkey)}`;
     case 'lost':
       return `lost: its wire bytes were ${step.reason}; a push of the same item is accepted anew`;
     case 'target revoked':

@@ -18,12 +18,12 @@ interface VerifyFlags extends AuditedStoreFlags {
 }
 
 const NOTES = `
-Looked at: every log record (checksum, no gap), every row, every checkpoint of the rows and the hash trees against a
-replay of the log, the wire bytes of every waiting item against the hash that was accepted, the due indexes, the marks of
-the collector, the position file and the key. A log that was pruned is replayed from its oldest checkpoint on, and the
-kept hashes stand in for the records that are gone. Of an archive every record is looked at, and its hash in the tree. tree_size and root_hash in the document are to be those of a
-checkpoint of that size that somebody kept. Nothing is changed. The exit code is 0 when all of it holds, and 1 when
-anything was found.
+It checks every log record (checksum, no gap); every row, every checkpoint of the rows and the hash trees against a replay of
+the log; the wire bytes of every waiting item against the hash that was accepted; the due indexes, the marks of the collector,
+the position file and the key. A pruned log is replayed from its oldest checkpoint, and the kept hashes stand in for the
+deleted records. In an archive it checks every record and its hash in the tree. Compare tree_size and root_hash of the JSON
+document with a checkpoint of that size that you kept. Nothing is changed. The exit code is 0 when everything holds, and 1
+when anything was found.
 
 Examples:
   $ poste relay log verify --store-dir /var/lib/poste

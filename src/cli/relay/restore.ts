@@ -77,7 +77,7 @@ async function restore(context: CommandContext, file: string, flags: RestoreFlag
       nowMs: systemClock.nowMs(),
       newEpoch: () => epochFromRandom(systemRandom(EPOCH_RANDOM_BYTES)),
       isRehearsal,
-      goesOnUnread: flags.force === true,
+      acceptsUnreadable: flags.force === true,
       signal: interrupted.signal,
       step: (step) => {
         progress.say(`${step} ...`);

@@ -1,4 +1,4 @@
-/** The flags and variables of `poste relay serve` as the settings of a relay; each that cannot be is refused. */
+/** The flags and variables of `poste relay serve` as the settings of a relay; impossible ones are refused. */
 import { accessSync, constants, existsSync, mkdirSync, readdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { BODY_BYTES_MAX, DAY_MS, type Limits } from '../../protocol/limits.ts';
@@ -20,7 +20,7 @@ import { softwareVersion } from '../../lib/package-root.ts';
 /** "Limits": the backup plan. */
 export const BACKUPS_KEPT = 7;
 const BACKUP_EVERY_MS = DAY_MS;
-/** Where a hosted relay writes them when nothing else is said, in the store folder. */
+/** The folder in the store folder where a hosted relay writes its backups by default. */
 const OWN_BACKUPS = 'backups';
 
 /** Bytes of a request with one item of the longest id for one target, but for its wire bytes. */
@@ -112,7 +112,7 @@ function issuerSettings({ authority, issuer, relayUrl, jwksUrl, admission }: Ser
     const given = Object.entries({ '--issuer': issuer, '--relay-url': relayUrl, '--jwks-url': jwksUrl });
     const idle = given.find(([, url]) => url !== undefined);
     if (!idle) return undefined;
-    throw new CommandFailed('usage', 'USAGE', `${idle[0]} says nothing without --authority account-token`);
+    throw new CommandFailed('usage', 'USAGE', `${idle[0]} has no effect without --authority account-token`);
   }
   if (issuer === undefined || relayUrl === undefined) {
     const missing = issuer === undefined ? '--issuer' : '--relay-url';
@@ -130,14 +130,14 @@ export function hasOwnBackups({ backupDir, authority }: ServeFlags): boolean {
   return backupDir === undefined && authority === 'account-token';
 }
 
-/** What the operator is told of backups where no folder was named. */
+/** The notice about backups when no folder was named. */
 export function backupNoticeOf(flags: ServeFlags, storeDir: string): string[] {
   if (flags.backupDir !== undefined) return [];
   return hasOwnBackups(flags)
     ? [
         `Daily backups are written to ${join(storeDir, OWN_BACKUPS)}, which is on the disk of the store: name a folder on another disk with --backup-dir.`,
       ]
-    : ['No regular backups are taken: name a folder for them with --backup-dir, or say --backup-dir off.'];
+    : ['No regular backups are taken: name a folder for them with --backup-dir, or give --backup-dir off.'];
 }
 
 /** `undefined` where none are to be taken. Makes the folder: the first backup is due at the start. */
@@ -149,7 +149,7 @@ function backupSettings(flags: ServeFlags, storeDir: string): BackupSettings | u
     const idle =
       backupKeep === undefined ? (backupEvery === undefined ? undefined : '--backup-every') : '--backup-keep';
     if (idle === undefined) return undefined;
-    throw new CommandFailed('usage', 'USAGE', `${idle} says nothing without --backup-dir`);
+    throw new CommandFailed('usage', 'USAGE', `${idle} has no effect without --backup-dir`);
   }
   const folder = usableFolder(backupDir, 'backups', '--backup-dir', 'BACKUP_DIR_UNUSABLE');
   return { folder, keep: backupKeep ?? BACKUPS_KEPT, everyMs: backupEvery ?? BACKUP_EVERY_MS };
@@ -159,7 +159,7 @@ function backupSettings(flags: ServeFlags, storeDir: string): BackupSettings | u
 function logRetentionSettings({ logKeepDays, logArchiveDir }: ServeFlags): LogRetentionSettings | undefined {
   if (logKeepDays === undefined) {
     if (logArchiveDir === undefined) return undefined;
-    throw new CommandFailed('usage', 'USAGE', '--log-archive-dir says nothing without --log-keep-days');
+    throw new CommandFailed('usage', 'USAGE', '--log-archive-dir has no effect without --log-keep-days');
   }
   const archiveFolder =
     logArchiveDir === undefined
@@ -183,7 +183,7 @@ function usableFolder(named: string, use: string, flag: string, failure: string)
   }
 }
 
-/** An item that no request can carry would be promised by `/v2/relay/info` and refused. */
+/** Refuses an item limit that `/v2/relay/info` would promise although no request can carry such an item. */
 export function refuseUnpushable({ max_item_bytes: itemBytesMax }: Limits, bodyBytes: number): void {
   const most = Math.max(0, Math.floor((bodyBytes - LARGEST_REQUEST_BESIDE) / 4) * 3);
   if (itemBytesMax <= most) return;

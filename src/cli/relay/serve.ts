@@ -1,4 +1,4 @@
-/** `poste relay serve`: runs the relay until it is told to stop. */
+/** `poste relay serve`: runs the relay until a signal stops it. */
 import { join, resolve } from 'node:path';
 import { Command, Option } from 'commander';
 import { BODY_BYTES_MAX, DEFAULT_LIMITS } from '../../protocol/limits.ts';
@@ -90,7 +90,7 @@ export function relayServeCommand(context: CommandContext): Command {
       wholeNumber(2),
     )
     .addOption(
-      new Option('--admission <who>', 'who may enrol: anybody, or whoever brings an invite of poste relay admit')
+      new Option('--admission <who>', 'who may enrol: any host, or only hosts with an invite from poste relay admit')
         .choices(['open', 'invite'])
         .default('open'),
     )
@@ -138,7 +138,7 @@ export function relayServeCommand(context: CommandContext): Command {
 async function serve(context: CommandContext, flags: ServeFlags): Promise<void> {
   const storeDir = resolve(flags.storeDir);
   const log = commandLog(context, flags.logLevel);
-  // Before anybody can know that the relay is ready, and end it.
+  // Before the relay reports that it is ready: a signal may follow at once.
   const signalled = stopSignal(context);
   refuseUnpushable(flags.limits, bodyBytesMax(context));
   const key = await orRefused(() => deployKey(context, flags.keyFile));
@@ -158,7 +158,7 @@ async function serve(context: CommandContext, flags: ServeFlags): Promise<void> 
   const ended = await Promise.race([relay.failed, signalled]);
   if (ended instanceof Error) {
     log.error({ err: ended.cause }, 'the store failed: nothing more is acknowledged');
-    // Whoever waits is told; whatever still holds the process afterwards does not.
+    // Clients that wait get their answers; nothing else keeps the process alive for longer.
     await Promise.race([relay.stop().catch(() => undefined), elapsed(FAILED_STOP_MS)]);
     throw new CommandFailed(
       'failure',

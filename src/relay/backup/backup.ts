@@ -21,7 +21,7 @@ import {
 import type { Pair } from '../../lib/pair-block.ts';
 import { parserOf } from '../../protocol/schemas.ts';
 import { Count, EpochText, PublicKeyText, Time } from '../../protocol/shapes.ts';
-import { CHECKSUM_SCHEMA, isOfSchemaOne, isRowKey, withChecksum } from '../store/checksum.ts';
+import { CHECKSUM_SCHEMA, mayBeOfSchemaOne, isRowKey, withChecksum } from '../store/checksum.ts';
 import { firstKeyOf, PREFIX, seqOf } from '../store/keys.ts';
 import { type Level, type LevelSnapshot, levelAt, makeLevelFolder } from '../store/level.ts';
 import { SCHEMA_VERSION } from '../store/open.ts';
@@ -100,7 +100,7 @@ async function* withChecksums(pairs: ReadContainer<BackupHeader>['pairs']): Read
     const next = await pairs.next();
     if (next.done) return next.value;
     yield next.value.map(
-      ([key, value]): Pair => [key, isRowKey(key) && isOfSchemaOne(key, value) ? withChecksum(key, value) : value],
+      ([key, value]): Pair => [key, isRowKey(key) && mayBeOfSchemaOne(key, value) ? withChecksum(key, value) : value],
     );
   }
 }
@@ -179,7 +179,7 @@ export interface WrittenBackup extends CheckedContainer<BackupHeader> {
 }
 
 export interface RelayBackupFileOptions extends BackupFileOptions {
-  /** Told how many bytes of the file there are. */
+  /** Called with the bytes of the file so far. */
   progress?: (bytes: number) => void;
 }
 

@@ -8,12 +8,12 @@ import { leafHash } from '../../protocol/merkle.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import type { ReplacedStore } from '../core/decide-restore.ts';
 import type { RelayRow } from '../core/rows.ts';
-import { MARK_PREFIXES, ROW_PREFIXES, wholeBytes } from '../store/checksum.ts';
+import { MARK_PREFIXES, ROW_PREFIXES, verifiedBytes } from '../store/checksum.ts';
 import { damageIn, StoreRefused } from '../store/refused.ts';
 import { logKey, lsnOf, PREFIX, prefixRange } from '../store/keys.ts';
 import { type Level, LEVEL_FOLDER, repairLevel } from '../store/level.ts';
 import { storedLeafHashes, treeStarts } from '../store/log-tree.ts';
-import { readableRelayRow, rewriteCopy, schemaSaid } from '../store/migrate.ts';
+import { readableRelayRow, rewriteCopy, declaredSchema } from '../store/migrate.ts';
 import { checkNewestRecords, checkSchema, openLevel, SCHEMA_VERSION } from '../store/open.ts';
 import { DamagedRecord } from '../store/record.ts';
 import { type ListedRow, type ListedTable, runsOf, tableRows } from '../store/scan.ts';
@@ -25,7 +25,7 @@ import { syncFolder } from '../../lib/sync-folder.ts';
 
 /** Checks an unpacked backup, its whole log included. Throws `StoreRefused`. */
 export async function checkUnpacked(level: Level, header: BackupHeader, own: PublicKey, file: string): Promise<void> {
-  const schema = await schemaSaid(level);
+  const schema = await declaredSchema(level);
   if (schema !== undefined) checkSchema(schema, file, SCHEMA_VERSION);
   const relay = await readableRelayRow(level, SCHEMA_VERSION);
   const isAsSaid = relay?.relayPubkey === header.relay_pubkey && relay.epoch === header.epoch;
@@ -44,7 +44,7 @@ async function holdsUnreadable(level: Level): Promise<boolean> {
   for (const prefix of ROW_PREFIXES) {
     if (MARK_PREFIXES.has(prefix)) continue;
     for await (const run of runsOf(level, prefixRange(prefix)))
-      if (run.some(([key, value]) => !wholeBytes(key, value))) return true;
+      if (run.some(([key, value]) => !verifiedBytes(key, value))) return true;
   }
   return false;
 }
@@ -74,14 +74,18 @@ interface ReplacedPlace {
   /** How messages name the folder. */
   shown: string;
   /** Whether to go on when it cannot be read, or not wholly. */
-  goesOnUnread: boolean;
+  acceptsUnreadable: boolean;
 }
 
 /**
  * The database in the folder; `undefined` when there is none. Its table files are held against their checksums before
- * anything of them is believed. Throws `StoreRefused`, for one that cannot be read too, unless `goesOnUnread`.
+ * anything of them is believed. Throws `StoreRefused`, for one that cannot be read too, unless `acceptsUnreadable`.
  */
-export async function openReplaced({ folder, shown, goesOnUnread }: ReplacedPlace): Promise<FoundStore | undefined> {
+export async function openReplaced({
+  folder,
+  shown,
+  acceptsUnreadable,
+}: ReplacedPlace): Promise<FoundStore | undefined> {
   const levelFolder = join(folder, LEVEL_FOLDER);
   if (!existsSync(levelFolder)) return undefined;
   let level: Level;
@@ -93,12 +97,12 @@ export async function openReplaced({ folder, shown, goesOnUnread }: ReplacedPlac
       throw new StoreRefused('locked', `a relay is using the store at ${shown}: stop it, and restore then`);
     }
     if (error.reason !== 'damaged') throw error;
-    if (goesOnUnread) return { level: undefined, damagedTables: new Set() };
+    if (acceptsUnreadable) return { level: undefined, damagedTables: new Set() };
     throw unread(shown, 'it cannot be opened');
   }
   try {
     const damaged = new Set((await damagedTables(levelFolder)).map(({ file }) => file));
-    if (damaged.size === 0 || goesOnUnread) return { level, damagedTables: damaged };
+    if (damaged.size === 0 || acceptsUnreadable) return { level, damagedTables: damaged };
     throw unread(shown, `${damaged.size} of its table files do not match their checksums`);
   } catch (error) {
     await level.close();
@@ -138,13 +142,13 @@ export async function readOrRefuse(
   restored: { level: Level; header: BackupHeader },
   place: ReplacedPlace,
 ): Promise<ReadReplaced | undefined> {
-  const { goesOnUnread, shown } = place;
+  const { acceptsUnreadable, shown } = place;
   try {
     return await read(readable, isPartial, restored, place);
   } catch (error) {
     const what = damageIn(error);
     if (what === undefined) throw error;
-    if (goesOnUnread) return undefined;
+    if (acceptsUnreadable) return undefined;
     throw unread(shown, what);
   }
 }
@@ -153,14 +157,14 @@ async function read(
   level: Level,
   isPartial: boolean,
   restored: { level: Level; header: BackupHeader },
-  { goesOnUnread, shown }: ReplacedPlace,
+  { acceptsUnreadable, shown }: ReplacedPlace,
 ): Promise<ReadReplaced | undefined> {
   const { lsn, relay_pubkey } = restored.header;
-  const schema = await schemaSaid(level);
+  const schema = await declaredSchema(level);
   if (schema !== undefined) checkSchema(schema, shown, SCHEMA_VERSION);
   const relay = await readableRelayRow(level, SCHEMA_VERSION);
   if (!relay) {
-    if (goesOnUnread) return undefined;
+    if (acceptsUnreadable) return undefined;
     throw unread(shown, 'it holds no relay row');
   }
   if (relay.relayPubkey !== relay_pubkey) {
@@ -172,7 +176,7 @@ async function read(
   const record = await restored.level.get(logKey(lsn));
   if (!record) throw new Error('invariant: a checked backup holds its last record');
   const replaced = await readReplaced(level, relay, { lsn, record });
-  if (replaced.unreadable > 0 && !goesOnUnread)
+  if (replaced.unreadable > 0 && !acceptsUnreadable)
     throw unread(shown, `${replaced.unreadable} of its rows cannot be read`);
   return isPartial ? { ...replaced, store: certainOf(replaced.store) } : replaced;
 }
@@ -191,7 +195,7 @@ function unread(folder: string, what: string): StoreRefused {
 
 /** The relay row of a store whose rows are of an older schema, or were not all brought to this one. */
 async function olderRelayRow(level: Level): Promise<RelayRow | undefined> {
-  const schema = await schemaSaid(level);
+  const schema = await declaredSchema(level);
   if (schema === undefined || schema < 1 || schema > SCHEMA_VERSION) return undefined;
   const relay = await readableRelayRow(level, schema);
   return relay && relay.schemaVersion < SCHEMA_VERSION ? relay : undefined;

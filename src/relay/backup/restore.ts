@@ -55,10 +55,10 @@ export interface RestoreOptions {
   /** Shows what a restore would do, and changes nothing but to finish what was interrupted before. */
   isRehearsal: boolean;
   /** Whether to go on when the store that is there cannot be read, or not wholly. */
-  goesOnUnread: boolean;
+  acceptsUnreadable: boolean;
   /** Asked when everything is ready; throws to leave everything as it is. */
   confirm: (report: RestoreReport) => Promise<void>;
-  /** Told each step before it is taken. */
+  /** Called with each step before it is taken. */
   step?: StepObserver;
   /** Leaves everything as it is, as long as nothing is decided. */
   signal?: AbortSignal;
@@ -167,7 +167,7 @@ async function restore(options: KeyedOptions): Promise<RestoreReport> {
     await prepared.discard();
     throw error;
   }
-  // It has happened: an end from here on is gone on from by whoever opens the store next.
+  // The restore has happened: if it is interrupted from here on, the next process that opens the store continues it.
   await step?.('the replaced store is unlocked');
   await prepared.unlock();
   await finishRestore(folder, { positionFile, step });
@@ -190,8 +190,8 @@ interface Prepared {
 
 /** Everything short of the cutover, in `folder`, which is that of the options or a copy of it. */
 async function prepare(options: KeyedOptions, folder: string): Promise<Prepared> {
-  const { file, nowMs, goesOnUnread, signer, step } = options;
-  const place = { folder, shown: options.folder, goesOnUnread };
+  const { file, nowMs, acceptsUnreadable, signer, step } = options;
+  const place = { folder, shown: options.folder, acceptsUnreadable };
   const found = await openReplaced(place);
   const names = restoreNames(options.folder, nowMs);
   const opened = new Set<{ close(): Promise<void> }>();

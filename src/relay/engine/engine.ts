@@ -161,7 +161,7 @@ export class Engine {
     for (const change of await store.admissionRows()) memory.admissions.apply(change);
     for (const key of await store.moves()) void engine.#migrations.begin(key, nowMs);
     await engine.admissions.revokeDenied(nowMs);
-    await engine.logRetention.dropWorthless();
+    await engine.logRetention.dropOrphanParts();
     return engine;
   }
 

@@ -63,7 +63,7 @@ export class LogRetention {
     hasRoom: (bytes: number) => boolean,
   ): Promise<TakenCheckpoint> {
     const { store, committer } = this.#options;
-    await this.dropWorthless();
+    await this.dropOrphanParts();
     const snapshot = await committer.betweenBatches(() => store.snapshot());
     let written: Written | 'stopped' | 'no room';
     try {
@@ -93,14 +93,14 @@ export class LogRetention {
       for (const throughLsn of needless) committer.writeCheckpoint({ type: 'drop mark', throughLsn });
       await committer.durable();
     }
-    await this.dropWorthless();
+    await this.dropOrphanParts();
   }
 
   /** Drops the parts of unfinished checkpoints. None may be under way. */
-  async dropWorthless(): Promise<void> {
+  async dropOrphanParts(): Promise<void> {
     const { store, committer } = this.#options;
     for (;;) {
-      const parts = await store.checkpoints.worthless(PARTS_AT_ONCE);
+      const parts = await store.checkpoints.orphanParts(PARTS_AT_ONCE);
       if (parts.length === 0) return;
       for (const part of parts) committer.writeCheckpoint({ type: 'drop part', ...part });
       await committer.durable();
@@ -152,7 +152,7 @@ export class LogRetention {
   }
 
   async #givenUp(type: 'stopped' | 'no room'): Promise<TakenCheckpoint> {
-    await this.dropWorthless();
+    await this.dropOrphanParts();
     return { type };
   }
 

@@ -25,7 +25,7 @@ export const PUBLISH_ENC_KEY = {
   access: 'hop by key or name',
   summary: 'Publishes the key that mail for the caller is sealed to.',
   request: { schema: EncKeyRequest },
-  successes: [ok(EncKeyPublished, 'the advertisement is shown to whoever asks')],
+  successes: [ok(EncKeyPublished, 'the advertisement is shown to hosts that ask')],
   problems: ['IAT_IN_FUTURE', 'STALE_LIST', 'RATE_LIMITED'],
   counted: 'encKey',
   fillsDisk: true,

@@ -90,7 +90,7 @@ export function openApiDocument({ version, operations }: OpenApiOptions): OpenAp
     servers: [RELAY_SERVER],
     tags: [
       { name: 'relay', description: 'for hosts' },
-      { name: 'operator', description: 'for whoever runs the relay, on a listener that is never public' },
+      { name: 'operator', description: 'for the operator of the relay, on a listener that is never public' },
     ],
     paths,
     components: { schemas: components.used(), responses: ofNoOperation, headers: HEADERS },

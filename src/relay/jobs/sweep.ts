@@ -18,7 +18,7 @@ interface SweepOptions {
   timers: Timers;
   everyMs: number;
   /** Whether the start found that the stored heartbeat contradicts the clock. */
-  isClockDoubted: boolean;
+  isClockSuspect: boolean;
   onError: (error: unknown) => void;
 }
 
@@ -30,9 +30,9 @@ export class Sweeps {
 
   /** Starts the heartbeat and the sweep. */
   constructor(options: SweepOptions) {
-    const { engine, clock, timers, everyMs, isClockDoubted, onError } = options;
+    const { engine, clock, timers, everyMs, isClockSuspect, onError } = options;
     this.#options = options;
-    this.#guard = new ClockGuard(clock, isClockDoubted);
+    this.#guard = new ClockGuard(clock, isClockSuspect);
     const beat = (): void => {
       // Also looks at the clock, so that a jump is seen soon.
       void this.#guard.isTrusted;

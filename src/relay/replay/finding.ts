@@ -34,19 +34,19 @@ export interface Finding {
   details: Readonly<Record<string, unknown>>;
 }
 
-/** Of each code so many are told in full; the others are counted. */
-export const FINDINGS_TOLD_MAX = 20;
+/** Findings of each code that are listed; the others are counted. */
+export const FINDINGS_LISTED_MAX = 20;
 
 export class Findings {
-  readonly told: Finding[] = [];
+  readonly listed: Finding[] = [];
   readonly #counts = new Map<FindingCode, number>();
 
   add(code: FindingCode, message: string, details: Finding['details'] = {}): void {
-    if (this.#count(code, 1) <= FINDINGS_TOLD_MAX) this.told.push({ code, message, details });
+    if (this.#count(code, 1) <= FINDINGS_LISTED_MAX) this.listed.push({ code, message, details });
   }
 
-  /** Counts findings that are not told. */
-  addUntold(code: FindingCode, count: number): void {
+  /** Counts findings that are not listed. */
+  addUnlisted(code: FindingCode, count: number): void {
     if (count > 0) this.#count(code, count);
   }
 
@@ -54,10 +54,10 @@ export class Findings {
     return [...this.#counts.values()].reduce((sum, count) => sum + count, 0);
   }
 
-  /** How many of each code are not told. */
-  get untold(): { code: FindingCode; count: number }[] {
-    const told = (code: FindingCode): number => this.told.filter((finding) => finding.code === code).length;
-    const left = [...this.#counts].map(([code, count]) => ({ code, count: count - told(code) }));
+  /** How many of each code are not listed. */
+  get unlisted(): { code: FindingCode; count: number }[] {
+    const listed = (code: FindingCode): number => this.listed.filter((finding) => finding.code === code).length;
+    const left = [...this.#counts].map(([code, count]) => ({ code, count: count - listed(code) }));
     return left.filter(({ count }) => count > 0);
   }
 

@@ -1,5 +1,5 @@
 /**
- * A store that no relay serves from, opened to be looked at: a store folder, a backup file, or an archive of the log.
+ * A store that no relay serves from, opened for reading: a store folder, a backup file, or an archive of the log.
  *
  * Nothing is appended and no epoch begins. A folder is locked while it is open, so a running relay refuses it. A file is
  * unpacked into a temporary folder, which `close` removes.
@@ -12,7 +12,7 @@ import { type BackupHeader, unpackBackup, writePairs, unpackFailure } from '../b
 import { PREFIX, lsnOf, prefixRange } from '../store/keys.ts';
 import { LEVEL_FOLDER, type Level, levelAt } from '../store/level.ts';
 import { readArchive } from '../store/log-archive.ts';
-import { readableRelayRow, schemaSaid } from '../store/migrate.ts';
+import { readableRelayRow, declaredSchema } from '../store/migrate.ts';
 import { POSITION_FILE, SCHEMA_VERSION, checkSchema, openLevel, openServing } from '../store/open.ts';
 import { DamagedRecord } from '../store/record.ts';
 import { StoreRefused } from '../store/refused.ts';
@@ -43,8 +43,8 @@ export async function openOffline(folder: string, { isChecked = false } = {}): P
   if (!level) return openOffline(folder, { isChecked });
   try {
     if (isChecked) await refuseDamagedTables(levelFolder);
-    const schema = await schemaSaid(level);
-    // Anything else that is wrong with it is for whoever looks at the store to find.
+    const schema = await declaredSchema(level);
+    // The audit reports anything else that is wrong with it.
     if (schema !== undefined && schema > 0) {
       checkSchema(schema, levelFolder, SCHEMA_VERSION);
       refuseOlderSchema(schema, (await readableRelayRow(level, schema))?.schemaVersion ?? schema, folder);
@@ -70,13 +70,13 @@ async function refuseDamagedTables(levelFolder: string): Promise<void> {
   );
 }
 
-/** Rows of an older schema are brought to this one by the relay, and by nobody who only looks. */
+/** Only the relay brings rows of an older schema to this one: an audit writes nothing. */
 function refuseOlderSchema(said: number, ofRelay: number, place: string): void {
   const version = Math.min(said, ofRelay);
   if (version === SCHEMA_VERSION) return;
   throw new StoreRefused(
     'unusable',
-    `${place} is of schema ${version} and this software looks at schema ${SCHEMA_VERSION}: start the relay on it once, which brings it there`,
+    `${place} is of schema ${version} and this software reads schema ${SCHEMA_VERSION}: start the relay on it once, which brings it there`,
   );
 }
 
@@ -146,7 +146,7 @@ async function opened(
   }
 }
 
-/** A mark that is damaged is for whoever looks at the store to find: the log begins with the first record that is there. */
+/** With a damaged mark, which the audit reports, the log begins with the first record that is there. */
 async function prunedAsFound(level: Level): Promise<Pruned> {
   try {
     return await readPruned(level);

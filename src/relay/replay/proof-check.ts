@@ -89,7 +89,7 @@ function keyOf(proofs: readonly unknown[], trusted: string | undefined): PublicK
   return key;
 }
 
-/** Whoever gives a checkpoint believes that it was compared with something. */
+/** A caller that gives a checkpoint relies on its being compared with something. */
 function refuseUnchecked(documents: ProofDocuments, verified: readonly Verified[]): void {
   const has = (check: Verified['check']): boolean => verified.some((one) => one.check === check);
   if (documents.new !== undefined && !has('consistency'))

@@ -33,7 +33,7 @@ import { SCHEMA_VERSION } from '../store/open.ts';
 import { runsOf } from '../store/scan.ts';
 import { DamagedRecord } from '../store/record.ts';
 import { StoreRefused } from '../store/refused.ts';
-import { ReplayedRows, ReplayedTree, ReplayFailed, beginReplay, findCheckpoints, isThere } from './replay.ts';
+import { ReplayedRows, ReplayedTree, ReplayFailed, beginReplay, findCheckpoints, hasRowsOf } from './replay.ts';
 import type { RowCheckpoint } from '../store/row-checkpoints.ts';
 import { DueEntries } from '../store/due.ts';
 import { decodeRow } from '../store/row-codec.ts';
@@ -103,7 +103,7 @@ interface RebuiltLog {
   checkpoints: RowCheckpoint[];
 }
 
-/** Throws `StoreRefused` at a record that is not whole: what follows it is nobody's guess. */
+/** Throws `StoreRefused` at a damaged record: what follows cannot be replayed. */
 async function* replay(
   offline: OfflineStore,
   scratch: BulkDatabase,
@@ -114,7 +114,7 @@ async function* replay(
   const checkpoints: RowCheckpoint[] = [];
   let startLsn = 0;
   try {
-    await tree.takePruned(offline.level, pruned.throughLsn);
+    await tree.takePrunedHashes(offline.level, pruned.throughLsn);
     const found = yield* findCheckpoints(offline);
     const start = yield* beginReplay(offline, found, scratch);
     if (!start) throw new DamagedRecord('no checkpoint that is whole stands for what was pruned');
@@ -125,7 +125,7 @@ async function* replay(
         tree.add(entry, entry.record);
         if (rows.isFull) await rows.flush();
         const checkpoint = found.whole.find(({ throughLsn }) => throughLsn === entry.lsn);
-        if (checkpoint && (await isThere(checkpoint, rows, scratch))) checkpoints.push(checkpoint);
+        if (checkpoint && (await hasRowsOf(checkpoint, rows, scratch))) checkpoints.push(checkpoint);
       }
       yield { stage: 'replay', done: run.at(-1)?.lsn ?? 0, of: lastLsn };
     }
@@ -135,7 +135,7 @@ async function* replay(
     if (!(error instanceof DamagedRecord || error instanceof ReplayFailed)) throw error;
     throw new StoreRefused(
       'damaged',
-      `nothing was rebuilt, because the log is damaged (${error.message}): poste relay log verify tells more; restore the newest backup that verifies`,
+      `nothing was rebuilt, because the log is damaged (${error.message}): run poste relay log verify for details; restore the newest backup that verifies`,
     );
   }
   if (lastLsn === 0)

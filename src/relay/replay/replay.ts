@@ -160,7 +160,7 @@ export class ReplayedTree {
   readonly #database: BulkDatabase;
   readonly #growth = new Growth(undefined, new TreeEdge());
 
-  /** Whoever replays flushes the database. */
+  /** The caller flushes the database. */
   constructor(database: BulkDatabase) {
     this.#database = database;
   }
@@ -170,7 +170,7 @@ export class ReplayedTree {
    * right is seen by what is made of them: the tiles above, the first leaf of the next tree, the last root. Throws
    * `DamagedRecord`.
    */
-  async takePruned(level: Level, throughLsn: number): Promise<void> {
+  async takePrunedHashes(level: Level, throughLsn: number): Promise<void> {
     if (throughLsn === 0) return;
     const starts = await treeStarts(level);
     if (starts[0]?.firstLsn !== 1) throw new DamagedRecord('a part of the hash tree is missing');
@@ -213,7 +213,7 @@ const KEY = 32;
 interface ReplayStart {
   /** The rows after this record are in the scratch; 0 when there are none. */
   throughLsn: number;
-  /** Dedup rows among them of which nothing says whose they are. */
+  /** Dedup rows among them whose sender is not known. */
   unowned: number;
 }
 
@@ -277,7 +277,7 @@ export async function* loadCheckpoint(
     yield { stage: 'rows', done: loaded, of: rows };
   }
   await scratch.flush();
-  // Whose a dedup row is stands in the entry of the time that it is known until.
+  // The sender of a dedup row is named only by the due entry of the time until which the row is kept.
   for await (const pairs of store.checkpoints.pairs(checkpoint)) {
     for (const pair of pairs) if (pair[0][0] === PREFIX.dedupUntil) await addOwners(pair, scratch);
   }
@@ -288,7 +288,7 @@ export async function* loadCheckpoint(
 }
 
 /** Whether a replay that came to the record of a checkpoint has the very rows that were kept. */
-export async function isThere(
+export async function hasRowsOf(
   { rows, rowsHash }: RowCheckpoint,
   replayed: ReplayedRows,
   scratch: BulkDatabase,

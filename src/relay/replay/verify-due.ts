@@ -11,10 +11,10 @@ import { DEDUP_OWNERS, DEDUP_RUN_BYTES, EXPIRY_RUN_BYTES, PREFIX, prefixRange, s
 import type { Level } from '../store/level.ts';
 import { runsOf } from '../store/scan.ts';
 import type { ReplayedRows } from './replay.ts';
-import { wholeBytes, rowName } from '../store/checksum.ts';
+import { verifiedBytes, rowName } from '../store/checksum.ts';
 import { decodeRow } from '../store/row-codec.ts';
 import type { Findings, Progress } from './finding.ts';
-import { isOfStore, lookedUp } from './walks.ts';
+import { isOfStore, withLookUps } from './walks.ts';
 
 const KEY = 32;
 const TIME = 8;
@@ -128,7 +128,7 @@ class Part {
   async verify(level: Level, findings: Findings): Promise<number> {
     let bytes = 0;
     const range = prefixRange(this.#index.prefix);
-    for await (const entries of this.#isFirst ? lookedUp(level, range, findings) : runsOf(level, range)) {
+    for await (const entries of this.#isFirst ? withLookUps(level, range, findings) : runsOf(level, range)) {
       for (const [key, value] of entries) {
         bytes += key.length + value.length;
         const runs = this.#readable(key, value, findings);
@@ -143,7 +143,7 @@ class Part {
 
   #readable(key: Buffer, value: Buffer, findings: Findings): Buffer | undefined {
     if (!isOfStore(key, this.#isFirst ? findings : undefined)) return undefined;
-    const runs = wholeBytes(key, value);
+    const runs = verifiedBytes(key, value);
     if (runs && runs.length % this.#index.runBytes === 0) return runs;
     const what = runs ? 'has a length of none' : 'does not match its checksum';
     if (this.#isFirst) findings.add('DUE_DAMAGED', `${rowName(key)} ${what}. ${ADVICE}`);

@@ -23,13 +23,20 @@ import { leafIndex, type TreeStart, treeStarts } from '../store/log-tree.ts';
 import { DamagedRecord, decodeRecord, guessEvent } from '../store/record.ts';
 import type { RowCheckpoint } from '../store/row-checkpoints.ts';
 import { byFingerprint, describeEvent } from '../core/describe-event.ts';
-import { FINDINGS_TOLD_MAX, type FindingCode, Findings, type Progress, type Finding } from './finding.ts';
+import { FINDINGS_LISTED_MAX, type FindingCode, Findings, type Progress, type Finding } from './finding.ts';
 import { readableRow, runsOf } from '../store/scan.ts';
 import { decodeTreePart, TILE_HASHES } from '../store/tiles.ts';
 import type { OfflineStore } from './offline.ts';
 import { auditedRecords } from './records.ts';
-import { type ReplayedRows, type ReplayedTree, ReplayFailed, beginReplay, findCheckpoints, isThere } from './replay.ts';
-import { isOfStore, joined, lookedUp } from './walks.ts';
+import {
+  type ReplayedRows,
+  type ReplayedTree,
+  ReplayFailed,
+  beginReplay,
+  findCheckpoints,
+  hasRowsOf,
+} from './replay.ts';
+import { isOfStore, joined, withLookUps } from './walks.ts';
 import { readPruned } from '../store/position.ts';
 
 /** What the log is replayed into, and from where. */
@@ -62,8 +69,8 @@ export async function* verifyLog(
   const audit: LogAudit = { records: 0, bytes: 0, firstBadLsn: undefined };
   const broken = (record: BadRecord): void => {
     audit.firstBadLsn ??= record.lsn;
-    if (bad.length < FINDINGS_TOLD_MAX) bad.push(record);
-    else findings.addUntold(record.code, 1);
+    if (bad.length < FINDINGS_LISTED_MAX) bad.push(record);
+    else findings.addUnlisted(record.code, 1);
   };
   const { firstLsn } = store;
   let expected = firstLsn;
@@ -79,7 +86,7 @@ export async function* verifyLog(
         findings.add('KEY_UNEXPECTED', `a log record has the number ${lsn}: they begin at ${firstLsn}`);
         continue;
       }
-      if (lsn > expected) broken({ code: 'RECORD_MISSING', lsn: expected, what: missingWords(expected, lsn - 1) });
+      if (lsn > expected) broken({ code: 'RECORD_MISSING', lsn: expected, what: missingClause(expected, lsn - 1) });
       expected = lsn + 1;
       audit.records++;
       audit.bytes += key.length + bytes.length;
@@ -88,7 +95,7 @@ export async function* verifyLog(
       if (replayed.rows.isFull) await replayed.rows.flush();
       const checkpoint = replayed.checkpoints.get(lsn);
       if (!checkpoint || audit.firstBadLsn !== undefined || lsn <= (replayed.startLsn ?? lsn)) continue;
-      if (await isThere(checkpoint, replayed.rows, replayed.database)) continue;
+      if (await hasRowsOf(checkpoint, replayed.rows, replayed.database)) continue;
       const message = `the rows of checkpoint ${lsn} are not those that the log gives: they had gone wrong before it was taken; poste relay log rebuild leaves it out`;
       findings.add('CHECKPOINT_DIFFERS', message, { lsn });
     }
@@ -127,7 +134,7 @@ function taken(
   }
 }
 
-function missingWords(first: number, last: number): string {
+function missingClause(first: number, last: number): string {
   return first === last ? `log record ${first} is missing` : `log records ${first} to ${last} are missing`;
 }
 
@@ -145,13 +152,13 @@ async function tell(offline: OfflineStore, bad: readonly BadRecord[], findings: 
 const ADVICE =
   'What follows it cannot be replayed, so the rows cannot be compared or rebuilt: restore the newest backup that verifies; senders push again what it lacks';
 
-/** What the record said, as far as the rows or its own bytes still tell. */
+/** What the record held, as far as the rows or its own bytes still show. */
 function meaning(accepted: readonly string[] | undefined, bytes: Buffer | undefined): string {
   if (accepted) return `by the rows, it accepted ${accepted.join(', ')}`;
   const guess = bytes && guessEvent(bytes);
   return guess
     ? `it seems to say (unproven): ${describeEvent(guess).sentence(byFingerprint)}`
-    : 'no row tells any more what it said';
+    : 'no row shows any more what it recorded';
 }
 
 /** The items whose dedup rows say that they were accepted at one of these places in the log. */
@@ -199,11 +206,11 @@ export async function* verifyTree(
   let bytes = 0;
   for (const prefix of TREE_PREFIXES) {
     const range = prefixRange(prefix);
-    const stored = lookedUp(level, range, findings);
+    const stored = withLookUps(level, range, findings);
     for await (const { key, left, right } of joined(stored, runsOf(scratch.level, range))) {
       bytes += key.length + (left?.length ?? 0);
       if (!isOfStore(key, findings) || (left && right?.equals(left))) continue;
-      const part = partWords(key);
+      const part = nameTreePart(key);
       const details = { key: key.toString('hex') };
       if (!left) findings.add('TREE_MISSING', `${part} is not in the store. ${TREE_ADVICE}`, details);
       else if (right) findings.add('TREE_DIFFERS', `${part} is not that of the records. ${TREE_ADVICE}`, details);
@@ -215,7 +222,7 @@ export async function* verifyTree(
   return bytes;
 }
 
-function partWords(key: Buffer): string {
+function nameTreePart(key: Buffer): string {
   const tree = `of the hash tree that begins with record ${treeOf(key)}`;
   if (key[0] === PREFIX.logLink) return `the first leaf ${tree}`;
   return `tile ${tileIndexOf(key)} of level ${tileLevelOf(key)} ${tree}`;
@@ -257,8 +264,8 @@ export async function* verifyArchive(offline: OfflineStore): AsyncGenerator<Prog
     if (!(error instanceof DamagedRecord)) throw error;
     findings.add('RECORD_DAMAGED', error.message);
   }
-  const { told, total } = findings;
-  return { findings: told, found: total, firstLsn, lastLsn, hashed, relayPubkey: starts.at(-1)?.relayPubkey };
+  const { listed, total } = findings;
+  return { findings: listed, found: total, firstLsn, lastLsn, hashed, relayPubkey: starts.at(-1)?.relayPubkey };
 }
 
 /** The hashes of records in the order of the log; `undefined` where the archive has no tile. */
@@ -337,7 +344,7 @@ async function verifyMark(level: Level, findings: Findings): Promise<void> {
 async function verifyKeys(level: Level, findings: Findings): Promise<number> {
   let bytes = 0;
   for (const prefix of CHECKPOINT_PREFIXES) {
-    for await (const run of lookedUp(level, prefixRange(prefix), findings)) {
+    for await (const run of withLookUps(level, prefixRange(prefix), findings)) {
       for (const [key, value] of run) {
         bytes += key.length + value.length;
         isOfStore(key, findings);

@@ -9,7 +9,7 @@ import { hash } from 'node:crypto';
 import { displayFingerprint, type PublicKey, publicKeyFromBytes } from '../../protocol/public-key.ts';
 import { rowKey, type TableName, type Tables, NO_USAGE, type UsageRow } from '../core/rows.ts';
 import type { BulkDatabase } from '../store/bulk.ts';
-import { MARK_PREFIXES, ROW_PREFIXES, wholeBytes, rowName, rowOwner } from '../store/checksum.ts';
+import { MARK_PREFIXES, ROW_PREFIXES, verifiedBytes, rowName, rowOwner } from '../store/checksum.ts';
 import {
   firstKeyOf,
   PREFIX,
@@ -23,8 +23,8 @@ import {
 } from '../store/keys.ts';
 import { decodeRow } from '../store/row-codec.ts';
 import { readableRow, runsOf } from '../store/scan.ts';
-import { joined, isOfStore, lookedUp } from './walks.ts';
-import { type Findings, FINDINGS_TOLD_MAX, type Progress } from './finding.ts';
+import { joined, isOfStore, withLookUps } from './walks.ts';
+import { type Findings, FINDINGS_LISTED_MAX, type Progress } from './finding.ts';
 import type { OfflineStore } from './offline.ts';
 import { auditedRecords } from './records.ts';
 import type { ReplayedRows } from './replay.ts';
@@ -51,14 +51,14 @@ export async function* verifyRows(
     const isOut = leftOut(table, replayed);
     const range = prefixRange(PREFIX[table]);
     for await (const { key, left, right } of joined(
-      lookedUp(offline.level, range, findings),
+      withLookUps(offline.level, range, findings),
       runsOf(scratch.level, range),
     )) {
       audit.bytes += key.length + (left?.length ?? 0);
       if (++audit.rows % PROGRESS_ROWS === 0) yield { stage: 'rows', done: audit.rows, of: undefined };
       if (!isOfStore(key, findings)) continue;
       if (left && right ? left.equals(right) : isOut(key, left, right)) continue;
-      if (differences.length < FINDINGS_TOLD_MAX) differences.push({ table, key, stored: left, byLog: right });
+      if (differences.length < FINDINGS_LISTED_MAX) differences.push({ table, key, stored: left, byLog: right });
       else untold++;
     }
   }
@@ -66,7 +66,7 @@ export async function* verifyRows(
   return audit;
 }
 
-/** What the rows and due entries tell by themselves, where there is no replay to hold them against. */
+/** Verifies the checksums of rows and due entries, where there is no replay to compare them with. */
 export async function* verifyChecksums(
   { level }: OfflineStore,
   findings: Findings,
@@ -75,11 +75,11 @@ export async function* verifyChecksums(
   for (const prefix of ROW_PREFIXES) {
     // Those are judged with the store as a whole, whatever its log says.
     if (MARK_PREFIXES.has(prefix)) continue;
-    for await (const run of lookedUp(level, prefixRange(prefix), findings)) {
+    for await (const run of withLookUps(level, prefixRange(prefix), findings)) {
       for (const [key, value] of run) {
         audit.rows++;
         audit.bytes += key.length + value.length;
-        if (!isOfStore(key, findings) || wholeBytes(key, value)) continue;
+        if (!isOfStore(key, findings) || verifiedBytes(key, value)) continue;
         findings.add('ROW_DAMAGED', `${rowName(key)} does not match its checksum`, { key: key.toString('hex') });
       }
       yield { stage: 'rows', done: audit.rows, of: undefined };
@@ -127,7 +127,7 @@ async function tell(
   for (const { table, key, stored, byLog } of differences) {
     const details = { table, key: key.toString('hex') };
     const row = `the ${table} row of ${name(table, key)}`;
-    if (stored && !wholeBytes(key, stored))
+    if (stored && !verifiedBytes(key, stored))
       findings.add('ROW_DAMAGED', `${row} does not match its checksum${item(table, key, byLog)}. ${ADVICE}`, details);
     else if (!stored)
       findings.add(
@@ -138,7 +138,7 @@ async function tell(
     else if (!byLog) findings.add('ROW_UNEXPECTED', `${row} is in the store, and by the log it is not`, details);
     else findings.add('ROW_DIFFERS', `${row} differs: ${changed(table, key, stored, byLog)}`, details);
   }
-  findings.addUntold('ROW_DIFFERS', untold);
+  findings.addUnlisted('ROW_DIFFERS', untold);
 }
 
 function item(table: TableName, key: Buffer, value: Buffer | undefined): string {

@@ -19,13 +19,13 @@ import {
 } from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
 import type { OfflineStore } from './offline.ts';
-import { readableRelayRow, schemaSaid } from '../store/migrate.ts';
+import { readableRelayRow, declaredSchema } from '../store/migrate.ts';
 import { POSITION_FILE, SCHEMA_VERSION } from '../store/open.ts';
 import { ackedThroughs, readableRow, runsOf } from '../store/scan.ts';
 import { positionFault, readPosition } from '../store/position.ts';
 import { StoreRefused } from '../store/refused.ts';
 import { readRelayKey } from '../store/relay-key.ts';
-import { wholeBytes, rowName } from '../store/checksum.ts';
+import { verifiedBytes, rowName } from '../store/checksum.ts';
 import type { Findings, Progress } from './finding.ts';
 import { isOfStore, joined } from './walks.ts';
 import type { BulkDatabase } from '../store/bulk.ts';
@@ -51,8 +51,8 @@ export async function verifyStore(
   await verifyMarks(level, findings);
   const stored = await readableRelayRow(level, SCHEMA_VERSION);
   const identity = relay ?? stored;
-  if ((await schemaSaid(level)) !== identity?.schemaVersion) {
-    findings.add('IDENTITY_DIFFERS', 'the schema version that the store says first is not the one of its log');
+  if ((await declaredSchema(level)) !== identity?.schemaVersion) {
+    findings.add('IDENTITY_DIFFERS', 'the schema that the store declares is not the one of its log');
   }
   if (!identity) return;
   if (offline.header) verifyHeader(offline, identity, findings);
@@ -91,7 +91,7 @@ async function verifyMarks(level: Level, findings: Findings): Promise<void> {
     for (const [key, value] of run) {
       if (key.length !== KEY_BYTES[PREFIX.collected]) continue;
       const target = firstKeyOf(key);
-      const bytes = wholeBytes(key, value);
+      const bytes = verifiedBytes(key, value);
       if (!bytes) {
         const message = `${rowName(key)} does not match its checksum: the relay writes it anew when it collects that queue`;
         findings.add('MARK_DIFFERS', message, { host_pubkey: target, key: key.toString('hex') });
@@ -219,16 +219,16 @@ function judge(
   }
   if (name[0] === 0) return;
   if (!wire) {
-    const message = `the wire bytes of ${itemWords(level, name)} are gone: when it is pulled, the relay reports it lost and begins a new epoch, and its sender pushes it again`;
+    const message = `the wire bytes of ${nameItem(level, name)} are gone: when it is pulled, the relay reports it lost and begins a new epoch, and its sender pushes it again`;
     findings.add('PAYLOAD_MISSING', message, details);
   } else if (!hash('sha256', wire, 'buffer').equals(name.subarray(1, 1 + HASH_BYTES))) {
-    const message = `the wire bytes of ${itemWords(level, name)} are not the ones that were accepted: they are not served; when it is pulled, the relay reports it lost and begins a new epoch, and its sender pushes it again`;
+    const message = `the wire bytes of ${nameItem(level, name)} are not the ones that were accepted: they are not served; when it is pulled, the relay reports it lost and begins a new epoch, and its sender pushes it again`;
     findings.add('PAYLOAD_DIFFERS', message, details);
   }
 }
 
 /** The item whose queue row names the payload. */
-function itemWords(level: Level, name: Buffer): string {
+function nameItem(level: Level, name: Buffer): string {
   const key = prefixed(PREFIX.queue, Buffer.concat([Buffer.of(0), name.subarray(1 + HASH_BYTES)]));
   const row: QueueRow | undefined = readableRow('queue', key, level.getSync(key) as Buffer);
   const place = `${displayFingerprint(firstKeyOf(key))} at seq ${seqOf(key)}`;

@@ -8,7 +8,7 @@
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { openScratch } from '../store/bulk.ts';
-import { isOfTheSystem } from '../store/refused.ts';
+import { isSystemError } from '../store/refused.ts';
 import type { OfflineStore } from './offline.ts';
 import { DamagedRecord } from '../store/record.ts';
 import { ReplayedRows, ReplayedTree } from './replay.ts';
@@ -30,7 +30,7 @@ const PART_ROWS = 100_000;
 
 export interface VerifyReport {
   findings: readonly Finding[];
-  /** Found and not told, because there are too many. */
+  /** Found and not listed, because there are too many. */
   untold: readonly { code: FindingCode; count: number }[];
   found: number;
   firstBadLsn: number | undefined;
@@ -64,7 +64,7 @@ export async function* verify(
     const kept = yield* readable('the checkpoints', findings, verifyCheckpoints(offline, database, findings));
     const replayed = new ReplayedRows(database);
     const tree = new ReplayedTree(database);
-    const isTreeKnown = yield* readable('the hash trees', findings, takePruned(tree, offline, findings));
+    const isTreeKnown = yield* readable('the hash trees', findings, takePrunedHashes(tree, offline, findings));
     const parts = {
       rows: replayed,
       tree: isTreeKnown ? tree : undefined,
@@ -89,8 +89,8 @@ export async function* verify(
     const relay = isReplayed ? replayed.get('relay', '') : undefined;
     yield* readable('the keys', findings, only(verifyStore(offline, relay, places, findings)));
     return {
-      findings: findings.told,
-      untold: findings.untold,
+      findings: findings.listed,
+      untold: findings.unlisted,
       found: findings.total,
       firstBadLsn: log?.firstBadLsn,
       lsn: store.lastLsn,
@@ -115,14 +115,14 @@ export async function* verify(
 }
 
 /** Whether the hashes of pruned records are where the trees begin. */
-async function* takePruned(
+async function* takePrunedHashes(
   tree: ReplayedTree,
   { level, store }: OfflineStore,
   findings: Findings,
 ): AsyncGenerator<Progress, boolean> {
   yield { stage: 'tree', done: 0, of: undefined };
   try {
-    await tree.takePruned(level, store.pruned.throughLsn);
+    await tree.takePrunedHashes(level, store.pruned.throughLsn);
     return true;
   } catch (error) {
     if (!(error instanceof DamagedRecord)) throw error;
@@ -143,7 +143,7 @@ async function* readable<T>(
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     if (code !== 'LEVEL_CORRUPTION' && code !== 'LEVEL_IO_ERROR') throw error;
-    const advice = isOfTheSystem(message)
+    const advice = isSystemError(message)
       ? 'the system could not read a file, whose bytes may all be right: look at the disk, and verify again'
       : 'a table file is damaged; restore the newest backup that verifies';
     findings.add('DATABASE_DAMAGED', `the database cannot read ${what} (${message}): ${advice}`);

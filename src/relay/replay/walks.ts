@@ -6,7 +6,7 @@ import { type KeyRange, runsOf } from '../store/scan.ts';
 import type { Findings } from './finding.ts';
 
 /** The runs of the range; a key that a look-up answers otherwise is a finding. */
-export async function* lookedUp(level: Level, range: KeyRange, findings: Findings): AsyncGenerator<Pair[]> {
+export async function* withLookUps(level: Level, range: KeyRange, findings: Findings): AsyncGenerator<Pair[]> {
   for await (const run of runsOf(level, range)) {
     const values = await level.getMany(
       run.map(([key]) => key),

@@ -57,7 +57,7 @@ export function isRowKey(key: Buffer): boolean {
   return rowPrefixes.has(key[0]);
 }
 
-/** Thrown for a stored row that is not what was written under its key. The message, which may be logged, says no host. */
+/** Thrown for a stored row that is not what was written under its key. The message may be logged: it names no host. */
 export class DamagedRow extends Error {
   readonly key: Buffer;
   readonly #what: string;
@@ -86,20 +86,20 @@ export function withChecksum(key: Buffer, bytes: Buffer): Buffer {
 
 /** The bytes that were stored under `key`. Throws `DamagedRow`. */
 export function withoutChecksum(key: Buffer, value: Buffer): Buffer {
-  const bytes = wholeBytes(key, value);
+  const bytes = verifiedBytes(key, value);
   if (!bytes) throw new DamagedRow(key, 'does not match its checksum');
   return bytes;
 }
 
 /** As `withoutChecksum`; `undefined` for a value that was not written under `key`. */
-export function wholeBytes(key: Buffer, value: Buffer): Buffer | undefined {
+export function verifiedBytes(key: Buffer, value: Buffer): Buffer | undefined {
   if (value.length <= HEADER_BYTES || value[0] !== FORM) return undefined;
   const bytes = value.subarray(HEADER_BYTES);
   return value.readUInt32BE(1) === checksumOf(key, bytes) ? bytes : undefined;
 }
 
 /** Whether schema 1 may have written the value. What has the checksum, or had it and is damaged, is none of these. */
-export function isOfSchemaOne(key: Buffer, value: Buffer): boolean {
+export function mayBeOfSchemaOne(key: Buffer, value: Buffer): boolean {
   switch (key[0]) {
     case PREFIX.expiry:
       return value.length > 0 && value.length % EXPIRY_RUN_BYTES === 0;
@@ -147,7 +147,7 @@ export function rowKind(key: Buffer): string {
   return KINDS.get(key[0] ?? 0) ?? 'unknown';
 }
 
-/** As "a target row": says nothing of whom it is. */
+/** As "a target row", without a name of a host. */
 function rowSort(key: Buffer): string {
   const kind = rowKind(key);
   return `${/^[aeiou]/.test(kind) ? 'an' : 'a'} ${kind} row`;

@@ -9,7 +9,7 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import { collectedKey, queueKey, seqOf } from './keys.ts';
 import type { Pair } from '../../lib/pair-block.ts';
 import type { Level } from './level.ts';
-import { wholeBytes, withChecksum } from './checksum.ts';
+import { verifiedBytes, withChecksum } from './checksum.ts';
 import { readableRow, runsOf } from './scan.ts';
 import type { QueueRow } from '../core/rows.ts';
 
@@ -38,7 +38,7 @@ export class Collector {
     return this.#pending.size > 0;
   }
 
-  /** Tells that the rows of `target` up to `ackedThrough` are gone, durably. */
+  /** To be called when it is durable that the rows of `target` up to `ackedThrough` are acked. */
   note(target: PublicKey, ackedThrough: number): void {
     if (ackedThrough > this.#collectedThrough(target)) this.#pending.set(target, ackedThrough);
   }
@@ -67,7 +67,7 @@ export class Collector {
     return { targetPubkey, items, through };
   }
 
-  /** Tells that a slice is durable. */
+  /** To be called when a slice is durable. */
   committed({ targetPubkey, through }: CollectedSlice): void {
     this.#collected.set(targetPubkey, through);
     const ackedThrough = this.#pending.get(targetPubkey) ?? 0;
@@ -81,15 +81,15 @@ export class Collector {
     if (known !== undefined) return known;
     const key = collectedKey(target);
     const stored = this.#level.getSync(key);
-    // From a mark that is damaged nothing is to be concluded: the next slice looks from the beginning, and writes it anew.
-    const mark = stored && wholeBytes(key, stored);
+    // A damaged mark is ignored: the next slice begins at the start of the queue, and writes the mark anew.
+    const mark = stored && verifiedBytes(key, stored);
     const through = mark ? Number(mark.readBigUInt64BE(0)) : 0;
     this.#collected.set(target, through);
     return through;
   }
 }
 
-/** What says that every queue row of `target` up to `through` is collected. */
+/** The mark that every queue row of `target` up to `through` is collected. */
 export function collectedMark(target: PublicKey, through: number): Pair {
   const key = collectedKey(target);
   const bytes = Buffer.alloc(8);

@@ -148,12 +148,12 @@ async function readCutover(folder: string): Promise<RestoreCutover | undefined> 
   try {
     cutover = parseCutover(JSON.parse(text));
   } catch {
-    // Said below.
+    // Refused below.
   }
   if (cutover) return cutover;
   throw new StoreRefused(
     'damaged',
-    `${join(folder, JOURNAL)}, which says how a restore goes on, cannot be read: move it away, and restore again`,
+    `${join(folder, JOURNAL)}, the journal of an unfinished restore, cannot be read: move it away, and restore again`,
   );
 }
 

@@ -6,7 +6,7 @@
 import type { Pair } from '../../lib/pair-block.ts';
 import { type PublicKey, publicKeyFromBytes } from '../../protocol/public-key.ts';
 import type { QueueRow } from '../core/rows.ts';
-import { DamagedRow, wholeBytes, withChecksum, withoutChecksum } from './checksum.ts';
+import { DamagedRow, verifiedBytes, withChecksum, withoutChecksum } from './checksum.ts';
 import type { DueEntryName, Forgotten } from './durable-log.ts';
 import {
   DEDUP_RUN_BYTES,
@@ -102,7 +102,7 @@ export class DueIndex {
       for (let from = 0; from < value.length; from += DEDUP_RUN_BYTES * DEDUP_ROWS_AT_ONCE) {
         const runs = value.subarray(from, from + DEDUP_RUN_BYTES * DEDUP_ROWS_AT_ONCE);
         await this.#findDue(runs, dueMs, gone, senders);
-        await othersTurn();
+        await yieldToEventLoop();
       }
     }
     const dedupEntries = entries.map(([key]) => nameOf(key));
@@ -178,7 +178,7 @@ export class DueEntries {
 }
 
 /** Lets other work of the event loop run. */
-export function othersTurn(): Promise<void> {
+export function yieldToEventLoop(): Promise<void> {
   return new Promise((resolve) => {
     setImmediate(resolve);
   });
@@ -190,7 +190,7 @@ interface Pauses {
   pause(): Promise<void>;
 }
 
-/** Whether what lay there is gone by the state of its queue alone. */
+/** Whether the state of the queue alone shows that the item is gone. */
 type IsGone = (target: PublicKey, seq: number) => boolean;
 
 interface Place {
@@ -216,7 +216,7 @@ export class OldestItem {
     this.#level = level;
   }
 
-  /** Tells that an item that expires then is durable. */
+  /** To be called when an item that expires then is durable. */
   added(expiresAtMs: number): void {
     if (expiresAtMs < this.#addedMs) this.#addedMs = expiresAtMs;
   }
@@ -229,7 +229,7 @@ export class OldestItem {
       for await (const entries of runsOf(this.#level, range, SEARCH_RUN)) {
         for (const [key, value] of entries) {
           // An entry that cannot be read is skipped here: the sweep reports it.
-          const runs = wholeBytes(key, value) ?? NO_RUNS;
+          const runs = verifiedBytes(key, value) ?? NO_RUNS;
           const start = key.equals(this.#place.key) ? this.#place.at : 0;
           for (let at = start; at < runs.length; at += EXPIRY_RUN_BYTES) {
             this.#place = { key, at };

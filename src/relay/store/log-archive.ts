@@ -37,7 +37,7 @@ const ArchiveHeader = Type.Object({
 });
 type ArchiveHeader = Static<typeof ArchiveHeader>;
 
-/** How an archive is told from backups. */
+/** How to tell an archive from a backup. */
 const ARCHIVE: BackupKind<ArchiveHeader> = {
   magic: MAGIC,
   parseHeader: parserOf(ArchiveHeader),
@@ -48,7 +48,7 @@ const ARCHIVE: BackupKind<ArchiveHeader> = {
 export type ArchiveStamp = Pick<ArchiveHeader, 'relay_pubkey' | 'created_at' | 'version'>;
 
 /** Both ends are in it. */
-export interface LogStretch {
+export interface LogRange {
   firstLsn: number;
   lastLsn: number;
 }
@@ -56,7 +56,7 @@ export interface LogStretch {
 /** The archive of these records, piece by piece. Throws `DamagedRecord` where one is missing or altered. */
 export async function* writeArchive(
   level: Level,
-  { firstLsn, lastLsn }: LogStretch,
+  { firstLsn, lastLsn }: LogRange,
   stamp: ArchiveStamp,
 ): AsyncGenerator<Buffer> {
   const header: ArchiveHeader = {
@@ -75,7 +75,7 @@ async function timeOf(level: Level, lsn: number): Promise<number> {
   return eventTimeMs(decodeRecord(lsn, record).event);
 }
 
-async function* archivedPairs(level: Level, { firstLsn, lastLsn }: LogStretch): AsyncGenerator<Pair[]> {
+async function* archivedPairs(level: Level, { firstLsn, lastLsn }: LogRange): AsyncGenerator<Pair[]> {
   let run: Pair[] = [];
   for await (const [lsn, record] of storedRecords(level, firstLsn, lastLsn)) {
     checkRecord(lsn, record);
@@ -107,7 +107,7 @@ export interface WholeArchive {
 
 /**
  * Reads an archive to its end: every byte by the SHA-256 of the file, every record by its own checksum and at its place.
- * `pairs` is told of everything in it. Throws `BackupDamaged`, or what `source` throws.
+ * `pairs` is called with everything in it. Throws `BackupDamaged`, or what `source` throws.
  */
 export async function readArchive(
   source: AsyncIterable<Buffer>,
@@ -140,7 +140,7 @@ function checkArchived(lsn: number, record: Buffer): void {
 }
 
 /** Whether the archive at `path` is whole and holds these very records of `level`. */
-export async function holdsStretch(path: string, level: Level, { firstLsn, lastLsn }: LogStretch): Promise<boolean> {
+export async function holdsRange(path: string, level: Level, { firstLsn, lastLsn }: LogRange): Promise<boolean> {
   const source = createReadStream(path, { highWaterMark: 1 << 20 });
   let isSame = true;
   try {

@@ -2,14 +2,14 @@
  * Brings a store of an older schema to the one that this software writes, a step at a time.
  *
  * The rows of a large store do not fit into one batch. So a step is
- *   1. a batch after which the store says the new schema first: from here on older software refuses it;
+ *   1. a batch after which the store declares the new schema: from here on older software refuses it;
  *   2. batches that rewrite what is stored, each bounded and synced;
- *   3. a batch with the event that says so, and with the schema that the relay row carries.
- * Between the first and the last the relay row says the older schema. Whoever opens such a store goes on with the step
+ *   3. a batch with the event `SchemaMigrated`, which also sets the schema of the relay row.
+ * Between the first and the last the relay row says the older schema. The next start continues the step
  * before any other row is read, so a crash at any point loses nothing, and no row of the old form is read as one of the
  * new. The epoch goes on: nothing that a host knows has changed. Log records and wire bytes are never rewritten.
  *
- * The position outside the store stays as it is: whether the store is an older copy is looked at after the migration, and
+ * The position outside the store stays as it is: whether the store is an older copy is checked after the migration, and
  * after a crash in between the next start has to see it as well.
  */
 import type { LogEntry } from '../core/event.ts';
@@ -19,7 +19,7 @@ import type { Level } from './level.ts';
 import { PREFIX, SCHEMA_KEY, prefixRange, rowKeyBytes } from './keys.ts';
 import { runsOf } from './scan.ts';
 import type { RelayStore } from './relay-store.ts';
-import { CHECKSUM_SCHEMA, DamagedRow, ROW_PREFIXES, isOfSchemaOne, withChecksum } from './checksum.ts';
+import { CHECKSUM_SCHEMA, DamagedRow, ROW_PREFIXES, mayBeOfSchemaOne, withChecksum } from './checksum.ts';
 import { decodeRow, encodeRow, rowOf } from './row-codec.ts';
 
 /** A key and its new value, or `null`: the key is deleted. Migrations write outside the log. */
@@ -29,7 +29,7 @@ export interface Migration {
   from: number;
   /**
    * What is to be written, a batch at a time. Reads the store as schema `from` left it, or as this step did when it was
-   * cut short: what has its new form already is left as it is. The relay row is not its business.
+   * cut short: what has its new form already is left as it is. It leaves the relay row alone.
    */
   batches(level: Level): AsyncIterable<readonly ExtraWrite[]>;
 }
@@ -44,7 +44,7 @@ const checksums: Migration = {
     for (const prefix of ROW_PREFIXES) {
       if (prefix === PREFIX.relay) continue;
       for await (const run of runsOf(level, prefixRange(prefix), BATCH)) {
-        const bare = run.filter(([key, value]) => isOfSchemaOne(key, value));
+        const bare = run.filter(([key, value]) => mayBeOfSchemaOne(key, value));
         if (bare.length > 0) yield bare.map(([key, bytes]): ExtraWrite => [key, withChecksum(key, bytes)]);
       }
     }
@@ -54,18 +54,18 @@ const checksums: Migration = {
 /** DO NOT CHANGE a step that was released: stores that took it exist. */
 export const MIGRATIONS: readonly Migration[] = [checksums];
 
-/** The schema that the store says first; 0 when that cannot be read, `undefined` when it says none. */
-export async function schemaSaid(level: Level): Promise<number | undefined> {
+/** The schema that the store declares; 0 when the declaration cannot be read, `undefined` when there is none. */
+export async function declaredSchema(level: Level): Promise<number | undefined> {
   const value = await level.get(SCHEMA_KEY);
   return value && (value.length === 4 ? value.readUInt32BE(0) : 0);
 }
 
-/** The relay row of a store that says `schema` first: only one of schema 1 may be without checksum. Throws `DamagedRow`. */
+/** The relay row of a store that declares `schema`: only one of schema 1 may be without checksum. Throws `DamagedRow`. */
 export async function relayRowOf(level: Level, schema: number): Promise<RelayRow | undefined> {
   const key = rowKeyBytes('relay', rowKey.relay);
   const value = await level.get(key);
   if (!value) return undefined;
-  const isBare = schema < CHECKSUM_SCHEMA && isOfSchemaOne(key, value);
+  const isBare = schema < CHECKSUM_SCHEMA && mayBeOfSchemaOne(key, value);
   return isBare ? rowOf('relay', key, value) : decodeRow('relay', key, value);
 }
 

@@ -16,10 +16,10 @@ import type { EpochReason, RelayEvent } from '../core/event.ts';
 import { reduce } from '../core/reduce.ts';
 import type { RelayRow } from '../core/rows.ts';
 import { PREFIX, logKey, lsnOf, prefixRange } from './keys.ts';
-import { isOfTheSystem, refusedIfDamaged, StoreRefused } from './refused.ts';
+import { isSystemError, refusedIfDamaged, StoreRefused } from './refused.ts';
 import { LEVEL_FOLDER, type Level, levelAt, makeLevelFolder } from './level.ts';
 import { LogTree } from './log-tree.ts';
-import { MIGRATIONS, type Migration, migrate, relayRowOf, schemaSaid } from './migrate.ts';
+import { MIGRATIONS, type Migration, migrate, relayRowOf, declaredSchema } from './migrate.ts';
 import { PositionFile, readPruned, heartbeatFault, positionFault } from './position.ts';
 import { DamagedRecord, checkRecord } from './record.ts';
 import { dropRebuilt, finishCutovers, isRestoreUnderWay, POSITION_FILE } from './cutover.ts';
@@ -55,7 +55,7 @@ export interface OpenedStore {
   /** Why the opening began an epoch; `undefined` when the stored one goes on. */
   epochBegun: EpochReason | undefined;
   /** Whether the stored heartbeat and the clock contradict each other. */
-  isClockDoubted: boolean;
+  isClockSuspect: boolean;
 }
 
 export async function openStore(options: OpenStoreOptions): Promise<OpenedStore> {
@@ -70,7 +70,7 @@ export async function openStore(options: OpenStoreOptions): Promise<OpenedStore>
 export function unusableStore(error: unknown, folder: string): unknown {
   const { code, message } = error as NodeJS.ErrnoException;
   if (error instanceof StoreRefused || typeof code !== 'string') return error;
-  // Of LevelDB the code says nothing.
+  // The code of a LevelDB error is too general.
   const what = code.startsWith('LEVEL_') ? message : code;
   return new StoreRefused(
     'unusable',
@@ -90,7 +90,7 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
   const opened: { close(): Promise<void> }[] = [level];
   try {
     await dropRebuilt(folder);
-    const schema = await schemaSaid(level);
+    const schema = await declaredSchema(level);
     const newest = options.schema ?? { version: SCHEMA_VERSION, migrations: MIGRATIONS };
     if (schema !== undefined) checkSchema(schema, levelFolder, newest.version);
     const signer = options.signer ?? (await readRelayKey(folder)) ?? (await firstKey(folder, schema !== undefined));
@@ -113,7 +113,7 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
       await appendAtOnce(store, event, nowMs);
       await syncFolder(folder);
       await syncFolder(dirname(folder));
-      return { store, signer, initialised: true, notices: [], epochBegun: undefined, isClockDoubted: false };
+      return { store, signer, initialised: true, notices: [], epochBegun: undefined, isClockSuspect: false };
     }
     refuseForeignKey(relay, signer, folder);
     const notices: string[] = [];
@@ -135,7 +135,7 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
       initialised: false,
       notices,
       epochBegun: reset?.reason,
-      isClockDoubted: ofHeartbeat !== undefined,
+      isClockSuspect: ofHeartbeat !== undefined,
     };
   } catch (error) {
     for (const resource of opened.toReversed()) await resource.close();
@@ -151,7 +151,7 @@ export async function openServing(folder: string, openIt: () => Promise<Level>):
   const levelFolder = join(folder, LEVEL_FOLDER);
   const before = identityOf(levelFolder);
   const level = await openIt();
-  // Where there was none, it was made just now.
+  // Without a database before, this open made it.
   if (!isRestoreUnderWay(folder) && (before === undefined || before === identityOf(levelFolder))) return level;
   await level.close();
   return undefined;
@@ -187,7 +187,7 @@ function holdsDatabase(folder: string): boolean {
 }
 
 export async function openLevel(folder: string, existed: boolean, positionPath: string): Promise<Level> {
-  if (existed) await refuseUnreadable(folder);
+  if (existed) await refuseUnreadableFiles(folder);
   else await makeLevelFolder(folder);
   const level = levelAt(folder);
   try {
@@ -208,7 +208,7 @@ export async function openLevel(folder: string, existed: boolean, positionPath: 
       );
     }
     const said = cause?.message ?? 'unknown error';
-    if (isOfTheSystem(said)) {
+    if (isSystemError(said)) {
       throw new StoreRefused(
         'unusable',
         `the database at ${folder} cannot be opened (${said}): mend that, and start the relay again`,
@@ -228,14 +228,14 @@ const RECOVERED_FROM = /^(?:CURRENT|MANIFEST-\d+|\d+\.log)$/;
  * Reads what LevelDB is about to recover from. It passes over what it cannot read of its write-ahead log, and deletes
  * that afterwards: one error of the disk would lose what is there. Throws `StoreRefused`.
  */
-async function refuseUnreadable(folder: string): Promise<void> {
+async function refuseUnreadableFiles(folder: string): Promise<void> {
   const names = await readdir(folder).catch(() => []);
   for (const name of names.filter((one) => RECOVERED_FROM.test(one))) {
     try {
       for await (const _chunk of createReadStream(join(folder, name), { highWaterMark: 1 << 20 }));
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
-      // Of a relay that serves, which the lock will tell.
+      // A serving relay deleted it: the lock will show that.
       if (code === 'ENOENT') continue;
       throw new StoreRefused(
         'unusable',
@@ -257,7 +257,7 @@ async function openPosition(path: string): ReturnType<typeof PositionFile.open> 
   }
 }
 
-/** Throws `StoreRefused` unless the schema that a store says first is `newest` or older. */
+/** Throws `StoreRefused` unless the schema that a store declares is `newest` or older. */
 export function checkSchema(said: number, folder: string, newest: number): void {
   if (said < 1) throw damaged(folder, 'its schema version is unreadable');
   if (said <= newest) return;
@@ -267,10 +267,10 @@ export function checkSchema(said: number, folder: string, newest: number): void 
   );
 }
 
-/** What a store says first is the schema of its relay row, or the next one while a migration is under way. */
+/** A store declares the schema of its relay row, or the next one while a migration is under way. */
 function refuseContradiction(said: number | undefined, ofRelay: number, folder: string): void {
   if (said === ofRelay || said === ofRelay + 1) return;
-  throw damaged(folder, `it says schema ${String(said)} first, and its relay row says ${ofRelay}`);
+  throw damaged(folder, `it declares schema ${String(said)}, and its relay row has schema ${ofRelay}`);
 }
 
 async function firstKey(folder: string, initialised: boolean): Promise<Signer> {

@@ -24,24 +24,24 @@ export class StoreRefused extends Error {
   }
 }
 
-/** A file that is missing is lost; whatever else LevelDB calls an I/O error is said by the system, of no byte. */
-const OF_A_LOST_FILE = /No such file or directory/;
+/** A missing file is lost data; any other I/O error of LevelDB comes from the system and proves no damage. */
+const LOST_FILE = /No such file or directory/;
 
-/** What is wrong with what is stored, in words for brackets; `undefined` when the error is of another kind. */
+/** What is wrong with the stored bytes, as text for brackets; `undefined` for other errors. */
 export function damageIn(error: unknown): string | undefined {
   if (error instanceof DamagedRow) return error.sentence;
   if (error instanceof DamagedRecord) return error.message;
   const { code, message } = error as NodeJS.ErrnoException;
-  const isRead = code === 'LEVEL_CORRUPTION' || (code === 'LEVEL_IO_ERROR' && !isOfTheSystem(message));
+  const isRead = code === 'LEVEL_CORRUPTION' || (code === 'LEVEL_IO_ERROR' && !isSystemError(message));
   return isRead ? message : undefined;
 }
 
-/** Whether LevelDB passes on what the system said (EIO, EACCES, ENOSPC): the bytes may all be right. */
-export function isOfTheSystem(said: string): boolean {
-  return said.startsWith('IO error') && !OF_A_LOST_FILE.test(said);
+/** Whether LevelDB passes on an error of the system (EIO, EACCES, ENOSPC): the stored bytes may all be right. */
+export function isSystemError(said: string): boolean {
+  return said.startsWith('IO error') && !LOST_FILE.test(said);
 }
 
-/** The refusal of a store at `place` that the error tells to be damaged; every other error as it is. */
+/** A refusal of the store at `place` when the error means damage; every other error as it is. */
 export function refusedIfDamaged(error: unknown, place: string): unknown {
   const what = damageIn(error);
   if (what === undefined) return error;

@@ -26,7 +26,7 @@ import {
 } from './keys.ts';
 import type { Level } from './level.ts';
 import type { LogTree } from './log-tree.ts';
-import { DueEntries, OldestItem, othersTurn } from './due.ts';
+import { DueEntries, OldestItem, yieldToEventLoop } from './due.ts';
 import { keyBytes } from './packing.ts';
 import { encodeRecord } from './record.ts';
 import { readableRow } from './scan.ts';
@@ -75,7 +75,7 @@ export class RelayStore extends StoreReader implements EventLog {
     let nextPause = HANDED_OVER_AT_ONCE;
     const others = async (): Promise<void> => {
       nextPause = writes.length + HANDED_OVER_AT_ONCE;
-      await othersTurn();
+      await yieldToEventLoop();
     };
     // First: an item that one batch forgets and accepts anew must be known afterwards.
     for (const key of batch.forgotten ? forgottenKeys(batch.forgotten) : []) {

@@ -7,7 +7,7 @@
  *
  * Invariants:
  *   - a mark is written with its event, and that when every part is durable: what has no mark is of a checkpoint that was
- *     cut short, or of one that is dropped, and worth nothing;
+ *     cut short, or of one that is being dropped, and is ignored;
  *   - the event counts and hashes what is in the parts; it is a leaf of the hash tree.
  */
 import { createHash } from 'node:crypto';
@@ -167,8 +167,8 @@ export class RowCheckpoints {
       throw damaged('does not hold what its event says');
   }
 
-  /** Parts that belong to no mark, at most `limit`. */
-  async worthless(limit: number): Promise<CheckpointPartName[]> {
+  /** Parts without a mark, at most `limit`. */
+  async orphanParts(limit: number): Promise<CheckpointPartName[]> {
     const marked = new Set<number>();
     for await (const lsn of this.lsns()) marked.add(lsn);
     const parts: CheckpointPartName[] = [];

@@ -11,7 +11,7 @@ import { firstKeyOf, logKey, lsnOf, PREFIX, prefixRange, seqOf, KEY_BYTES } from
 import type { Level, LevelSnapshot } from './level.ts';
 import { DamagedRecord } from './record.ts';
 import { decodeRow } from './row-codec.ts';
-import { DamagedRow, ROW_PREFIXES, wholeBytes, rowKind, rowName } from './checksum.ts';
+import { DamagedRow, ROW_PREFIXES, verifiedBytes, rowKind, rowName } from './checksum.ts';
 
 const RUN_PAIRS = 1000;
 const RUN_BYTES = 4 << 20;
@@ -109,7 +109,7 @@ function missingRecord(lsn: number): DamagedRecord {
   return new DamagedRecord(`log record ${lsn} is missing`);
 }
 
-/** The tables whose textual keys can be told from what is stored. */
+/** The tables whose textual keys follow from what is stored. */
 export type ListedTable = 'restore' | 'enrolment' | 'senders' | 'encKey' | 'deny' | 'invite' | 'rotation' | 'target';
 
 export type ListedRow<T extends ListedTable> = [key: string, row: Tables[T]];
@@ -291,7 +291,7 @@ export async function damagedBehind(level: Level, after: Buffer): Promise<Walked
     const rows = await level.iterator({ ...from, lt, ...reading }).all();
     const last = rows.at(-1);
     if (!last) continue;
-    const damaged = rows.filter(([key, value]) => key.length !== KEY_BYTES[prefix] || !wholeBytes(key, value));
+    const damaged = rows.filter(([key, value]) => key.length !== KEY_BYTES[prefix] || !verifiedBytes(key, value));
     const place = last[0];
     return { damaged: damaged.map(([key]) => new DamagedRow(key, 'does not match its checksum')), place };
   }

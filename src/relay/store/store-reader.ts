@@ -28,7 +28,7 @@ import {
   seqOf,
 } from './keys.ts';
 import type { Level, LevelSnapshot } from './level.ts';
-import { type ArchiveStamp, type LogStretch, holdsStretch, writeArchive } from './log-archive.ts';
+import { type ArchiveStamp, type LogRange, holdsRange, writeArchive } from './log-archive.ts';
 import { DueIndex } from './due.ts';
 import { checkRecord, decodeRecord } from './record.ts';
 import {
@@ -209,13 +209,13 @@ export class StoreReader implements RowReader {
   }
 
   /** An archive of these records, piece by piece. Throws `DamagedRecord`. */
-  archive(stretch: LogStretch, stamp: ArchiveStamp): AsyncGenerator<Buffer> {
+  archive(stretch: LogRange, stamp: ArchiveStamp): AsyncGenerator<Buffer> {
     return writeArchive(this.level, stretch, stamp);
   }
 
   /** Whether the archive at `path` is whole and holds exactly these records. */
-  isArchived(path: string, stretch: LogStretch): Promise<boolean> {
-    return holdsStretch(path, this.level, stretch);
+  isArchived(path: string, stretch: LogRange): Promise<boolean> {
+    return holdsRange(path, this.level, stretch);
   }
 
   /** Every stored pair under the row tables, for comparison with a replay: the raw key and value. */

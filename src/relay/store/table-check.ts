@@ -74,7 +74,7 @@ function blockAt(table: Buffer, handle: Handle): Buffer | undefined {
   if (!isWhole(table, handle)) return undefined;
   const end = handle.offset + handle.size;
   const content = table.subarray(handle.offset, end);
-  return table[end] === 0 ? content : unsnapped(content);
+  return table[end] === 0 ? content : decompressSnappy(content);
 }
 
 /** The handles that the entries of an index or metaindex name. */
@@ -130,7 +130,7 @@ class Reader {
 }
 
 /** Snappy's raw format (google/snappy, format_description.txt); `undefined` when it is none. */
-function unsnapped(packed: Buffer): Buffer | undefined {
+function decompressSnappy(packed: Buffer): Buffer | undefined {
   const reader = new Reader(packed);
   const length = reader.varint();
   if (length === undefined || length > BLOCK_BYTES_MAX) return undefined;

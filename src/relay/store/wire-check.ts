@@ -10,7 +10,7 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import type { QueueRow } from '../core/rows.ts';
 import { PREFIX, firstKeyOf, payloadKey, prefixRange } from './keys.ts';
 import type { Level, LevelSnapshot } from './level.ts';
-import { MARK_PREFIXES, isRowKey, wholeBytes } from './checksum.ts';
+import { MARK_PREFIXES, isRowKey, verifiedBytes } from './checksum.ts';
 import { readableRow } from './scan.ts';
 
 const ROWS_AT_ONCE = 200;
@@ -42,13 +42,13 @@ export class WireCheck {
     this.#rows = this.#unmoved(level, snapshot);
   }
 
-  /** Told all pairs, in their order. */
+  /** Must be given all pairs, in their order. */
   async pass(run: readonly (readonly [key: Buffer, value: Buffer])[]): Promise<void> {
     for (const [key, value] of run) {
       if (key[0] === PREFIX.target) this.#noteTarget(key, value);
       else if (key[0] === PREFIX.queue) this.#noteRow(key, value);
       else if (key[0] === PREFIX.payload) await this.#compare(key, value);
-      else if (isRowKey(key) && !MARK_PREFIXES.has(key[0]) && !wholeBytes(key, value)) this.#damage.unreadable++;
+      else if (isRowKey(key) && !MARK_PREFIXES.has(key[0]) && !verifiedBytes(key, value)) this.#damage.unreadable++;
     }
   }
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { hostsCalled, keysFound, keysMeant } from '../../../../src/cli/relay/audited-store.ts';
+import { hostFormatter, knownKeysOf, requireKeysOf } from '../../../../src/cli/relay/audited-store.ts';
 import type { HostName } from '../../../../src/protocol/names.ts';
 import { displayFingerprint, hostFingerprint } from '../../../../src/protocol/public-key.ts';
 import type { EnrolmentRow } from '../../../../src/relay/core/rows.ts';
@@ -34,26 +34,26 @@ describe('the keys that are meant', () => {
   test('are all keys that rotations joined, by whichever the host is named', () => {
     const joined = new Set([alice.key, bob.key, carol.key]);
     for (const text of [alice.key, displayFingerprint(carol.key), hostFingerprint(bob.key), 'laptop', 'LAPTOP']) {
-      expect(keysMeant(text, rows)).toEqual(joined);
+      expect(requireKeysOf(text, rows)).toEqual(joined);
     }
   });
 
   test('are those of every host that has the name', () => {
-    expect(keysMeant('desk', rows)).toEqual(new Set([alice.key, bob.key, carol.key, dave.key]));
+    expect(requireKeysOf('desk', rows)).toEqual(new Set([alice.key, bob.key, carol.key, dave.key]));
   });
 
   test('are the key itself, enrolled or not, and none for a name or fingerprint that nobody has', () => {
     const stranger = hostNamed('stranger');
-    expect(keysMeant(stranger.key, rows)).toEqual(new Set([stranger.key]));
+    expect(requireKeysOf(stranger.key, rows)).toEqual(new Set([stranger.key]));
     for (const text of ['nobody', displayFingerprint(stranger.key)]) {
-      expect(keysFound(text, rows)).toEqual(new Set());
-      expect(() => keysMeant(text, rows)).toThrow('no host is known as');
+      expect(knownKeysOf(text, rows)).toEqual(new Set());
+      expect(() => requireKeysOf(text, rows)).toThrow('no host is known as');
     }
   });
 });
 
 test('a host is called by its name and the beginning of its fingerprint, or by all of that', () => {
-  const called = hostsCalled([enrolment(alice, 'lap\u001btop')]);
+  const called = hostFormatter([enrolment(alice, 'lap\u001btop')]);
   expect(called(alice.key)).toBe(`lap\\u{1b}top/${displayFingerprint(alice.key).slice(7, 15)}`);
   expect(called(bob.key)).toBe(displayFingerprint(bob.key));
 });

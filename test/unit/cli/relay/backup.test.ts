@@ -437,8 +437,8 @@ describe('wrong arguments', () => {
     [['restore', 'a', 'b', '--yes'], /too many arguments/],
     [['restore', 'a', '--dry-run', '--yes'], /cannot be used with/],
     [['rotate-epoch', 'x'], /too many arguments/],
-    [['serve', '--backup-keep', '3'], /--backup-keep says nothing without --backup-dir/],
-    [['serve', '--backup-every', '24h'], /--backup-every says nothing without --backup-dir/],
+    [['serve', '--backup-keep', '3'], /--backup-keep has no effect without --backup-dir/],
+    [['serve', '--backup-every', '24h'], /--backup-every has no effect without --backup-dir/],
     [['serve', '--backup-dir', '/dev/null/x', '--backup-keep', '0'], /at least 1/],
     [['serve', '--backup-dir', 'x', '--backup-every', '30s'], /It must be a time from 1m to 365d/],
   ])('relay %j is a usage error', async (args, said) => {

@@ -98,7 +98,7 @@ describe('relay serve --log-keep-days', () => {
     [['--log-keep-days', '0'], /at least 1/],
     [['--log-keep-days', '1.5'], /whole number/],
     [['--log-keep-days', 'x'], /whole number/],
-    [['--log-archive-dir', 'x'], /--log-archive-dir says nothing without --log-keep-days/],
+    [['--log-archive-dir', 'x'], /--log-archive-dir has no effect without --log-keep-days/],
   ])('%j is a usage error', async (args, said) => {
     const ended = await run(['relay', 'serve', '--store-dir', join(await temporaryFolder(), 'none'), ...args]);
     expect([ended.code, ended.stderr]).toEqual([EXIT.usage, expect.stringMatching(said)]);

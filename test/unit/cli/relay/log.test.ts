@@ -206,7 +206,7 @@ describe('a damaged store', () => {
     expect((await log('verify', '--store-dir', folder)).stdout).toContain('ROW_MISSING: the queue row of ');
     const unasked = await log('rebuild', '--store-dir', folder);
     expect(unasked.code).toBe(EXIT.usage);
-    expect(sentenceOf(unasked)).toContain('say --yes');
+    expect(sentenceOf(unasked)).toContain('give --yes');
     const ended = await log('rebuild', '--store-dir', folder, '--yes');
     expect(ended).toMatchObject({ code: EXIT.ok, stderr: '' });
     expect(ended.stdout).toMatch(/^Rebuilt: [0-9]+ rows of 38 events \([0-9]+ events\/s\), 4 payloads kept\.\n/);

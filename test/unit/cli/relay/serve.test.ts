@@ -184,9 +184,9 @@ describe('what goes wrong is one sentence, an exit code and no stack trace', () 
     [['--jwks-url', 'file:///etc/jwks.json'], /It must be an absolute URL/],
     [['--relay-url', 'https://user:pass@mail.example'], /without user or fragment/],
     [['--relay-url', 'https://mail.example/#here'], /without user or fragment/],
-    [['--issuer', ISSUER], /--issuer says nothing without --authority account-token/],
-    [['--relay-url', ISSUER], /--relay-url says nothing without --authority account-token/],
-    [['--jwks-url', ISSUER], /--jwks-url says nothing without --authority account-token/],
+    [['--issuer', ISSUER], /--issuer has no effect without --authority account-token/],
+    [['--relay-url', ISSUER], /--relay-url has no effect without --authority account-token/],
+    [['--jwks-url', ISSUER], /--jwks-url has no effect without --authority account-token/],
     [[...HOSTED, '--relay-url', ISSUER], /--authority account-token needs --issuer/],
     [[...HOSTED, '--issuer', ISSUER], /--authority account-token needs --relay-url/],
     [

@@ -569,7 +569,7 @@ describe('a store that is damaged', () => {
     const refused = restored(file, relay.folder, relay.clock.nowMs);
     await expect(refused).rejects.toMatchObject({ reason: 'damaged' });
     await expect(refused).rejects.toThrow('say --force');
-    const report = await restored(file, relay.folder, relay.clock.nowMs, { goesOnUnread: true });
+    const report = await restored(file, relay.folder, relay.clock.nowMs, { acceptsUnreadable: true });
     expect(report.replaced).toBeNull();
     expect(existsSync(report.keptAside ?? '')).toBe(true);
     await relay.open();
@@ -587,7 +587,7 @@ describe('a store that is damaged', () => {
       await level.put(queueKey(dave.key, 1), Buffer.from('no row'));
     });
     await expect(restored(file, relay.folder, relay.clock.nowMs)).rejects.toThrow('1 of its rows cannot be read');
-    const report = await restored(file, relay.folder, relay.clock.nowMs, { goesOnUnread: true });
+    const report = await restored(file, relay.folder, relay.clock.nowMs, { acceptsUnreadable: true });
     expect(report).toMatchObject({ unreadable: 1, carried: { revoked: 1 } });
     await relay.open();
     expect(await relay.enrol(enrolOf(carol))).toMatchObject({ type: 'Refusal' });
@@ -621,7 +621,7 @@ describe('a store that is damaged', () => {
     await expect(restored(file, relay.folder, nowMs)).rejects.toThrow('of its table files do not match');
     expect(await namesIn(relay.folder)).toEqual(before);
     for (const isRehearsal of [true, false]) {
-      const report = await restored(file, relay.folder, nowMs, { goesOnUnread: true, isRehearsal });
+      const report = await restored(file, relay.folder, nowMs, { acceptsUnreadable: true, isRehearsal });
       expect(report).toMatchObject({
         damagedTables: later.length,
         missing: null,
@@ -643,7 +643,7 @@ describe('a store that is damaged', () => {
     await damageTables(relay.folder);
     const { nowMs } = relay.clock;
     await expect(restored(file, relay.folder, nowMs)).rejects.toMatchObject({ reason: 'damaged' });
-    const report = await restored(file, relay.folder, nowMs, { goesOnUnread: true });
+    const report = await restored(file, relay.folder, nowMs, { acceptsUnreadable: true });
     expect(report).toMatchObject({ replaced: null, missing: null });
     expect(existsSync(report.keptAside ?? '')).toBe(true);
     await relay.open();

@@ -34,7 +34,7 @@ async function swept(): Promise<Swept> {
     clock: { nowMs: () => relay.clock.nowMs, monotonicMs: () => monotonicMs },
     timers,
     everyMs: EVERY_MS,
-    isClockDoubted: false,
+    isClockSuspect: false,
     onError: (error) => unexpected.push(error),
   });
   onTestFinished(() => sweeps.stop());

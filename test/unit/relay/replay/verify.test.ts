@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { sha256Hex } from '../../../../src/protocol/digest.ts';
 import { displayFingerprint } from '../../../../src/protocol/public-key.ts';
-import { FINDINGS_TOLD_MAX, type FindingCode } from '../../../../src/relay/replay/finding.ts';
+import { FINDINGS_LISTED_MAX, type FindingCode } from '../../../../src/relay/replay/finding.ts';
 import { verify } from '../../../../src/relay/replay/verify.ts';
 import { describeEvent } from '../../../../src/relay/core/describe-event.ts';
 import type { ItemId } from '../../../../src/protocol/names.ts';
@@ -319,7 +319,7 @@ describe('the rows', () => {
       }
     });
     const { findings, untold, found } = await verified(folder);
-    expect(findings).toHaveLength(FINDINGS_TOLD_MAX);
+    expect(findings).toHaveLength(FINDINGS_LISTED_MAX);
     expect(found).toBe(50);
     expect(untold.reduce((sum, { count }) => sum + count, 0)).toBe(30);
   });

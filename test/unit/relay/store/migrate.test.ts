@@ -15,7 +15,7 @@ import {
   appendAtOnce,
   openStore,
 } from '../../../../src/relay/store/open.ts';
-import { ROW_PREFIXES, wholeBytes } from '../../../../src/relay/store/checksum.ts';
+import { ROW_PREFIXES, verifiedBytes } from '../../../../src/relay/store/checksum.ts';
 import { resultOf } from '../../../support/audits.ts';
 import { collected } from '../../../support/collected.ts';
 import { epochNumbered, epochSource } from '../../../support/epochs.ts';
@@ -128,11 +128,13 @@ describe('a store of an older schema', () => {
     expect(await look(folder, toSecond)).toMatchObject({ schema: SECOND, epoch, notices: [] });
   });
 
-  test('is refused where what it says first contradicts its relay row', async () => {
+  test('is refused where the schema that it declares contradicts its relay row', async () => {
     const folder = await storeOfFirst();
     const older = Buffer.from([0, 0, 0, FIRST - 1]);
     await withRawLevel(folder, (level) => level.put(SCHEMA_KEY, older));
-    await expect(open(folder)).rejects.toThrow(`it says schema ${FIRST - 1} first, and its relay row says ${FIRST}`);
+    await expect(open(folder)).rejects.toThrow(
+      `it declares schema ${FIRST - 1}, and its relay row has schema ${FIRST}`,
+    );
   });
 });
 
@@ -258,7 +260,7 @@ async function rowsWithout(folder: string): Promise<number> {
   return withRawLevel(folder, async (level) => {
     let bare = 0;
     for (const prefix of ROW_PREFIXES)
-      for await (const [key, value] of level.iterator(prefixRange(prefix))) if (!wholeBytes(key, value)) bare++;
+      for await (const [key, value] of level.iterator(prefixRange(prefix))) if (!verifiedBytes(key, value)) bare++;
     return bare;
   });
 }
@@ -309,7 +311,7 @@ describe('from schema 1 to 2', () => {
       const schema = { version: 1, migrations: [] };
       const older = openStore({ folder, signer: relay.signer, nowMs: NOON_MS, newEpoch: epochSource(), schema });
       await expect(older).rejects.toMatchObject({ reason: 'newer-schema' });
-      await expect(openOffline(folder)).rejects.toThrow('is of schema 1 and this software looks at schema 2');
+      await expect(openOffline(folder)).rejects.toThrow('is of schema 1 and this software reads schema 2');
       // Twice, the second time without any batch more.
       if (died === 3) await openAndDie(folder, 0);
       const { header } = whole;
