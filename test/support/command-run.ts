@@ -31,15 +31,20 @@ export interface CommandWorld {
   environment?: Environment;
   /** All of standard input, which then ends; or where it comes from. */
   stdin?: string | Readable;
+  /** What a person types at a terminal instead, on which standard error is read too. */
+  typed?: string;
 }
 
 export type CommandEnded = Ended;
 
-export function commandContext({ environment = {}, stdin = '' }: CommandWorld = {}): OwnContext {
+export function commandContext({ environment = {}, stdin = '', typed }: CommandWorld = {}): OwnContext {
+  const given = typed ?? stdin;
+  const input = typeof given === 'string' ? Readable.from(given === '' ? [] : [Buffer.from(given)]) : given;
+  const isTTY = typed !== undefined;
   return {
-    stdin: typeof stdin === 'string' ? Readable.from(stdin === '' ? [] : [Buffer.from(stdin)]) : stdin,
+    stdin: Object.assign(input, { isTTY }),
     stdout: new Collected(),
-    stderr: new Collected(),
+    stderr: Object.assign(new Collected(), { isTTY }),
     env: { PATH: process.env['PATH'], HOME: process.env['HOME'], NO_COLOR: '1', ...environment },
     signals: new EventEmitter(),
     program: PROGRAM,

@@ -18,7 +18,8 @@ test(
     expect(set).toMatchObject({ relay: { url, ca_file: CA.path }, trust: 'first-use' });
     await w.bob.use(w.proxy.url);
     for (const host of [w.alice, w.bob]) await ready(host);
-    await inState(w.alice, await w.alice.sendTo(w.bob, 'anna', ['bert']), 'done');
+    const sent = await w.alice.sendTo(w.bob, 'anna', ['bert']);
+    await inState(w.alice, sent, 'done');
     await w.alice.restart();
     await ready(w.alice);
     // The same address again keeps it, as it keeps where the token comes from.
@@ -27,8 +28,11 @@ test(
     const facts = { version: '1', pid: 7, startedAtMs: 0, store: '/s', config: '/c', socket: '/d' };
     const lanListen = { host: '127.0.0.1', port: 8789 };
     const given = { context: w.alice.context, facts, lan: { port: 8789 }, lanListen, relay: w.alice };
-    const { checks } = await diagnosisOf(given).doctor(new AbortController().signal);
+    const { signal } = new AbortController();
+    const { checks } = await diagnosisOf(given).doctor(signal);
     expect(checks.find(({ id }) => id === 'relay-queue')).toMatchObject({ state: 'ok' });
+    const trace = await diagnosisOf(given).trace({ message_id: sent.ref }, signal);
+    expect(trace).toMatchObject({ rows: [{ proof: { state: 'served' } }] });
     await w.alice.side?.unset();
     expect(isRefusal((await w.alice.side?.set({ url })) ?? {})).toBe(true);
   },
