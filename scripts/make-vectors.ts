@@ -1,5 +1,5 @@
 /**
- * Writes the test vectors of the wire protocol to test/vectors, for whoever writes a client in another language:
+ * Writes the test vectors of the wire protocol to test/vectors, for authors of clients in other languages:
  *
  *   npm run vectors
  *

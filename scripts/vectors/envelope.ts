@@ -1,7 +1,7 @@
 /**
  * Sealed envelopes with a fixed one-time key, so that a client can seal the same bytes and not only open them.
  *
- * `sealEnvelope` has no place for such a key, and must not: two messages under one are open to whoever sees both.
+ * `sealEnvelope` has no place for such a key, and must not: a reader of two messages under one key can open both.
  * So it is sealed here with the suite and the info of sealing.ts, and opened with `openSeal` itself.
  */
 import { strict as assert } from 'node:assert';

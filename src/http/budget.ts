@@ -90,7 +90,7 @@ class Room {
     this.#free += claim.bytes;
     for (const holder of claim.holders) {
       const held = this.#held.get(holderName(holder));
-      if (!held) throw new Error('invariant: whoever holds a claim is known');
+      if (!held) throw new Error('invariant: the holder of a claim is known');
       held.bytes -= claim.bytes;
       if (--held.claims === 0) this.#held.delete(holderName(holder));
     }

@@ -105,7 +105,7 @@ export class Connections {
   }
 }
 
-/** For listeners that few may reach: at most `max`, whoever they are. */
+/** For listeners that few may reach: at most `max` in all, from any address. */
 export function connectionsOfAll(max: number): Connections {
   return new Connections({ max, perAddressMax: max, arePeersProxies: false, groupOf: (address) => address });
 }

@@ -50,7 +50,7 @@ const BackupTrailer = Type.Object({
 });
 export type BackupTrailer = Static<typeof BackupTrailer>;
 
-/** What whoever wrote a backup found wrong with its contents. */
+/** What the writer of a backup found wrong with its contents. */
 export type ContentDamage = Pick<BackupTrailer, 'damaged_items' | 'unreadable_rows'>;
 
 const parseTrailer = parserOf(BackupTrailer);

@@ -157,7 +157,7 @@ function unwritten(error: unknown, path: string, what: WrittenKind): unknown {
     return new BackupUnwritten('not-whole', `the ${what} did not arrive whole (${error.message}): take it again`);
   }
   const { code, syscall } = error as NodeJS.ErrnoException;
-  // What the network or the store did is told by whoever made the source.
+  // The maker of the source reports errors of the network or the store.
   if (typeof code !== 'string' || typeof syscall !== 'string' || syscall === 'read' || syscall === 'connect') {
     return error;
   }

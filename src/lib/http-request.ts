@@ -2,7 +2,7 @@
  * One HTTP request to another machine: its connection, its answer and their sizes and times are bounded. Nothing is
  * followed elsewhere, and connections are kept for the requests that come soon.
  *
- * Getting a connection has a time of its own: where packets vanish nobody says so, and whoever asks has another way.
+ * Getting a connection has a time of its own: where packets vanish no error comes, and the caller has another way.
  */
 import {
   type ClientRequest,
@@ -16,7 +16,7 @@ import { createSecureContext, rootCertificates } from 'node:tls';
 
 /** For a connection, its TLS handshake included. */
 export const CONNECT_TIMEOUT_MS = 4_000;
-/** Servers end idle connections after 5 seconds and more: whoever reuses one that they ended has no answer. */
+/** Servers end idle connections after 5 seconds and more: a request on a connection that the server ended gets no answer. */
 const IDLE_CONNECTION_MS = 4_000;
 
 export interface HttpRequest {

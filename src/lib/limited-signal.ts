@@ -1,5 +1,5 @@
 /**
- * The signal of one request: it aborts when whoever makes requests stops, or after a time, and lets go of both when the
+ * The signal of one request: it aborts when the maker of requests stops, or after a time, and lets go of both when the
  * request is over. `AbortSignal.any` with `AbortSignal.timeout` would stay with the stopping signal as long as that lives.
  */
 import { setMaxListeners } from 'node:events';

@@ -38,7 +38,7 @@ export interface SocketRequest {
   target: string;
   headers: OutgoingHttpHeaders;
   body?: string | undefined;
-  /** Whoever says nothing for this long is given up. */
+  /** A server that sends nothing for this long is given up. */
   silenceMs: number;
   signal?: AbortSignal | undefined;
   /** A longer document, or line of a list, is no answer. */

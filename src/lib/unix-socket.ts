@@ -44,7 +44,7 @@ export function isListening(path: string): Promise<boolean> {
 }
 
 /**
- * Makes `server` listen at `path`, in place of what a killed process left there. Whoever calls knows that no living
+ * Makes `server` listen at `path`, in place of what a killed process left there. The caller knows that no living
  * process does. Throws `SocketUnavailable`; `retry` is what its message says to do after mending.
  */
 export async function listenAt(server: Server, path: string, retry: string): Promise<void> {

@@ -86,7 +86,7 @@ export function expiryNotice(fields: Omit<ExpiryNotice, 'v' | 'type'>): ExpiryNo
   return { v: 1, type: 'relay-expired', ...fields };
 }
 
-/** That one host goes on under a new key. Both keys sign it, so whoever posts it needs no authority of its own. */
+/** That one host goes on under a new key. Both keys sign it, so the host that posts it needs no authority of its own. */
 export interface HostRotation {
   v: 1;
   type: 'host-rotation';
@@ -130,7 +130,7 @@ export interface DeliveryReceipt {
   state: DeliveryState;
   /** Milliseconds since the Unix epoch. */
   at: number;
-  /** Whoever received, and signs. */
+  /** The host that received, and signs. */
   host_pubkey: PublicKey;
   sender_host_pubkey: PublicKey;
   /** Of the envelope's bytes as they were pushed to this host. */
@@ -161,7 +161,7 @@ export function lanPair(fields: Pick<LanPair, 'inviter_pubkey' | 'acceptor_pubke
   return { v: 2, type: 'lan-pair', ...fields };
 }
 
-/** A host's word that it listens at an address, for whoever made the nonce. */
+/** A host's word that it listens at an address, for the host that made the nonce. */
 export interface LanHelloWord {
   v: 1;
   type: 'lan-hello';

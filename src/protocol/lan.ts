@@ -2,7 +2,7 @@
  * The routes that paired hosts speak on a LAN: the shapes of their requests and answers.
  *
  * Unknown members are ignored. `port` is this implementation's: without it a host that was called knows only the
- * address of whoever called, and not where it listens.
+ * address of the caller, and not where the caller listens.
  */
 import Type, { type Static } from 'typebox';
 import { AGENT_NAME_PATTERN } from './names.ts';
@@ -44,7 +44,7 @@ const AgentName = Type.String({ pattern: AGENT_NAME_PATTERN });
 export const LanEncKey = Type.Object({ host_pubkey: PublicKeyText, enc_pub: EncKeyText, at: Time, sig: Signature });
 export type LanEncKey = Static<typeof LanEncKey>;
 
-/** Base64url of 16 to 32 bytes, as whoever asks chose them. */
+/** Base64url of 16 to 32 bytes that the asking host chose. */
 export const HELLO_NONCE_PATTERN = '^[A-Za-z0-9_-]{22,43}$';
 
 /** `GET /v1/lan/hello?nonce=&address=`: an address that the host is to sign, percent-encoded as every query is. */

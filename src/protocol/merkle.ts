@@ -1,8 +1,8 @@
 /**
  * The Merkle tree of RFC 6962, section 2.1 (RFC 9162, section 2.1): hashes, proofs, and their verification.
  *
- * Pure. Whoever proves hands in a reader of perfect subtrees, so that nothing here knows where hashes are kept; whoever
- * verifies needs the proof alone. Nothing recurses: a proof of a tree of n leaves takes log2(n) steps. Sizes are safe
+ * Pure. A prover passes in a reader of perfect subtrees, so that nothing here knows where hashes are kept; a verifier
+ * needs the proof alone. Nothing recurses: a proof of a tree of n leaves takes log2(n) steps. Sizes are safe
  * integers, so they are divided and never shifted.
  */
 import { hash } from 'node:crypto';

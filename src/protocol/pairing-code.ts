@@ -1,8 +1,8 @@
 /**
  * The code by which one host invites another on a LAN, and the MAC that proves that a side knows it.
  *
- * A code carries 32 bytes: the first 16 of the SHA-256 of the inviter's key, then a secret of 16. Whoever accepts knows
- * by the first half whom it speaks to before it sends anything. The second half is the key of both sides' MACs, which
+ * A code carries 32 bytes: the first 16 of the SHA-256 of the inviter's key, then a secret of 16. The host that
+ * accepts knows by the first half whom it speaks to before it sends anything. The second half is the key of both sides' MACs, which
  * cover every word of the exchange.
  */
 import { createHmac, timingSafeEqual } from 'node:crypto';

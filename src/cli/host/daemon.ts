@@ -81,7 +81,7 @@ async function serve(context: CommandContext, { logLevel, json }: DaemonFlags): 
   const ended = await Promise.race([daemon.failed, signalled]);
   if (ended instanceof Error) {
     log.error({ err: ended.cause }, 'the store failed: nothing more is acknowledged');
-    // Whoever waits is told; whatever still holds the process afterwards does not.
+    // The process that waits has its answer; what still holds this process does not keep it waiting.
     await Promise.race([daemon.stop().catch(() => undefined), elapsed(FAILED_STOP_MS)]);
     throw storeFailed(ended);
   }

@@ -110,7 +110,7 @@ export class OutboxDispatcher {
     work.look ??= this.#lookWhileStale(peerId, work);
   }
 
-  /** Resolves when nothing is under way. Whoever made the carriers ends their requests. */
+  /** Resolves when nothing is under way. The maker of the carriers ends their requests. */
   async stop(): Promise<void> {
     this.#unsubscribe();
     this.#stopping.abort();

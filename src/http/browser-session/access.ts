@@ -1,7 +1,7 @@
 /**
  * What every request of a page passes: Host → Origin → session → CSRF token. And the headers that every answer has.
  *
- * Whoever can reach a loopback port is any page in any browser of this machine; none of these checks leans on another.
+ * Any page in any browser of this machine can reach a loopback port; none of these checks leans on another.
  */
 import { timingSafeEqual } from 'node:crypto';
 import type { Exchange, Reply } from '../exchange.ts';

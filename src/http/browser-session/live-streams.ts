@@ -36,7 +36,7 @@ export class LiveStreams {
     if (this.#streams.size >= STREAMS_MAX) {
       return pageProblem('TOO_MANY_STREAMS', 'too many windows of this page are open');
     }
-    // Whoever was on the way here when the streams were ended would be waited for at the stop.
+    // The stop would wait for a stream that was on its way here when the streams were ended.
     if (this.#isClosed) return problemReply('UNAVAILABLE', 'this process is stopping', { close: true });
     const headers = { ...SECURITY_HEADERS, 'content-type': 'text/event-stream', 'x-request-id': requestId };
     const stream = new LiveStream(exchange, exchange.startReply(200, headers));

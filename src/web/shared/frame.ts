@@ -30,7 +30,7 @@ interface FrameProps {
   children?: ComponentChildren;
 }
 
-/** The door, or the frame around `children` for whoever is in. */
+/** The door, or, for a user who is signed in, the frame around `children`. */
 export function Frame(props: FrameProps): VNode {
   switch (session.value) {
     case 'opening':
@@ -53,7 +53,7 @@ function Door({ title, door, command }: PageWords): VNode {
 }
 
 function Views({ words, ways, place, children }: FrameProps): VNode {
-  // Whoever goes by keyboard or by ear begins at the top of the new view.
+  // A user of a keyboard or a screen reader begins at the top of the new view.
   useEffect(() => document.querySelector<HTMLElement>('main h1')?.focus({ preventScroll: true }), [place]);
   return html`<a class="skip" href="#main" onClick=${skip}>Skip to content</a>
     <header>

@@ -1,4 +1,4 @@
-/** Whether somebody is in, how one gets in and out, and what is said aloud to whoever acted. */
+/** Whether the page's user is signed in, how they sign in and out, and what a screen reader tells them after an action. */
 import { signal } from '@preact/signals';
 import { Problem, act, enter, resume } from './api.ts';
 
@@ -9,7 +9,7 @@ export type SessionState = 'opening' | 'open' | 'none';
 export const session = signal<SessionState>('opening');
 /** Why there is no session, when somebody tried. */
 export const doorNote = signal('');
-/** Said aloud and shown for whoever acted. */
+/** Shown to the user who acted, and read out by a screen reader. */
 export const notice = signal('');
 
 /** What went wrong in words, for where somebody can do something about it. */

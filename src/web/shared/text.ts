@@ -37,7 +37,7 @@ export function duration(ms: number | null): string {
   return '0 s';
 }
 
-/** In the time of whoever looks, to the second. */
+/** In the reader's time zone, to the second. */
 export function time(atMs: number): string {
   const date = new Date(atMs);
   if (Number.isNaN(date.getTime())) return 'never';
