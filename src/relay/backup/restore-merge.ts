@@ -38,39 +38,30 @@ import { itemLost } from '../core/decide-log.ts';
 const BATCH_CHANGES = 1000;
 const ROWS_AT_ONCE = 500;
 
-/** How much was preserved, by kind. */
-export interface PreservedFigures {
-  revoked: number;
-  rotated: number;
-  denied: number;
+const NOTHING_PRESERVED = {
+  revoked: 0,
+  rotated: 0,
+  denied: 0,
   /** Invites that are open no longer. */
-  invites: number;
-  lapsed: number;
-  senderLists: number;
-  encKeys: number;
-  seqFloors: number;
+  invites: 0,
+  lapsed: 0,
+  senderLists: 0,
+  encKeys: 0,
+  seqFloors: 0,
   /** Items of the backup whose wire bytes are gone or altered. */
-  lost: number;
+  lost: 0,
   /** Of queues that were on their way to another key. */
-  movedItems: number;
-}
+  movedItems: 0,
+};
+
+/** How much was preserved, by kind. */
+export type PreservedFigures = typeof NOTHING_PRESERVED;
 
 /** Rotations are not refused here; how long keys stay joined is all that is asked of the limits. */
 const SETTINGS: RelaySettings = { limits: DEFAULT_LIMITS, admission: 'open', enrolmentsMax: 0, dedupRowsMax: 0 };
 
 export class RestoreMerge {
-  readonly figures: PreservedFigures = {
-    revoked: 0,
-    rotated: 0,
-    denied: 0,
-    invites: 0,
-    lapsed: 0,
-    senderLists: 0,
-    encKeys: 0,
-    seqFloors: 0,
-    lost: 0,
-    movedItems: 0,
-  };
+  readonly figures: PreservedFigures = { ...NOTHING_PRESERVED };
   readonly #store: RelayStore;
   readonly #level: Level;
   readonly #nowMs: number;

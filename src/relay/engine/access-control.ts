@@ -4,48 +4,34 @@
  * A deny entry is in force from the moment it is admitted; the hosts that it names are revoked after it, in time slices.
  * A crash in between leaves some of them live, and the next start revokes the rest (`revokeDenied`).
  */
-import type { Admissions } from '../core/admissions.ts';
 import type { DenyHosts, EnrolHost, IssueInvite, RevokeHost, RotateKey } from '../core/command.ts';
 import { decideDeny, decideInvite, decideLapse, decideRevoke, deniedHosts } from '../core/decide-admission.ts';
 import { decideEnrol } from '../core/decide-enrolment.ts';
 import { decideRotate } from '../core/decide-rotation.ts';
 import type { Done, EnrolOutcome, InviteOutcome, Refusal, RevokeOutcome, RotateOutcome } from '../core/decision.ts';
-import type { Directory } from '../core/directory.ts';
-import { type RelaySettings, enrolFacts, fingerprints, rotateFacts } from '../core/facts.ts';
+import { enrolFacts, fingerprints, rotateFacts } from '../core/facts.ts';
 import type { EnrolmentRow, InviteRow } from '../core/rows.ts';
-import type { Committer } from './committer.ts';
-import type { QueueMigrations } from './queue-migrations.ts';
-import type { QueueReadiness } from './queue-readiness.ts';
+import type { EngineParts } from './parts.ts';
 import { TimeSlice } from './time-slice.ts';
 
 /** Deny entries and invites that one event forgets: a hundred thousand may expire at one moment. */
 const LAPSED_AT_ONCE = 250;
 
-interface AccessControlOptions {
-  committer: Committer;
-  directory: Directory;
-  admissions: Admissions;
-  settings: RelaySettings;
-  queues: QueueReadiness;
-  migrations: QueueMigrations;
-  monotonicMs: () => number;
-}
-
 export class AccessControl {
-  readonly #options: AccessControlOptions;
+  readonly #parts: EngineParts;
 
-  constructor(options: AccessControlOptions) {
-    this.#options = options;
+  constructor(parts: EngineParts) {
+    this.#parts = parts;
   }
 
   async enrol(command: EnrolHost): Promise<EnrolOutcome | Refusal> {
-    const { committer, directory, admissions, settings } = this.#options;
+    const { committer, directory, admissions, settings } = this.#parts;
     return committer.answer(decideEnrol(command, enrolFacts(command, committer, directory, admissions, settings)));
   }
 
   /** Replaces a host's key. Resolves when its whole queue is under the new key. */
   async rotateKey(command: RotateKey): Promise<RotateOutcome | Refusal> {
-    const { committer, directory, admissions, settings, queues, migrations } = this.#options;
+    const { committer, directory, admissions, settings, queues, migrations } = this.#parts;
     const { oldPubkey, newPubkey, nowMs } = command;
     const keys = [oldPubkey, newPubkey];
     for (;;) {
@@ -66,13 +52,13 @@ export class AccessControl {
   }
 
   async revokeHost(command: RevokeHost): Promise<RevokeOutcome | Refusal> {
-    const { committer, directory } = this.#options;
+    const { committer, directory } = this.#parts;
     return committer.answer(decideRevoke(command, directory.get(command.hostPubkey)));
   }
 
   /** Refuses these hosts from now on. Resolves when those that are live are revoked. */
   async denyHosts(command: DenyHosts): Promise<Done | Refusal> {
-    const { committer, directory, admissions } = this.#options;
+    const { committer, directory, admissions } = this.#parts;
     const decision = decideDeny(command, admissions.hasEntry(command), admissions.deniedCount);
     if (decision.type === 'Refusal') return committer.answer(decision);
     committer.admit(decision.events);
@@ -82,7 +68,7 @@ export class AccessControl {
 
   /** Revokes live hosts that a deny entry names: a crash may have come between the two. */
   async revokeDenied(nowMs: number): Promise<void> {
-    const { directory, admissions } = this.#options;
+    const { directory, admissions } = this.#parts;
     if (admissions.deniedCount === 0) return;
     const isDenied = (host: EnrolmentRow): boolean => {
       const keys = fingerprints(directory, host.hostPubkey);
@@ -93,19 +79,19 @@ export class AccessControl {
   }
 
   async issueInvite(command: IssueInvite): Promise<InviteOutcome | Refusal> {
-    const { committer, admissions } = this.#options;
+    const { committer, admissions } = this.#parts;
     return committer.answer(decideInvite(command, admissions.inviteCount));
   }
 
   /** Invites that are neither used nor expired, durable. */
   async openInvites(nowMs: number): Promise<InviteRow[]> {
-    const rows = this.#options.admissions.openInvites(nowMs);
-    await this.#options.committer.durable();
+    const rows = this.#parts.admissions.openInvites(nowMs);
+    await this.#parts.committer.durable();
     return rows;
   }
 
   async lapse(nowMs: number): Promise<void> {
-    const { committer, admissions, monotonicMs } = this.#options;
+    const { committer, admissions, monotonicMs } = this.#parts;
     const slice = new TimeSlice(monotonicMs);
     for (;;) {
       const lapsed = admissions.lapsed(nowMs, LAPSED_AT_ONCE);
@@ -119,7 +105,7 @@ export class AccessControl {
   }
 
   async #revokeAll(hosts: readonly EnrolmentRow[], nowMs: number): Promise<void> {
-    const { committer, directory, monotonicMs } = this.#options;
+    const { committer, directory, monotonicMs } = this.#parts;
     const slice = new TimeSlice(monotonicMs);
     for (const { hostPubkey } of hosts) {
       if (slice.isOver) await slice.pause();

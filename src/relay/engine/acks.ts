@@ -7,28 +7,20 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import type { AckItems } from '../core/command.ts';
 import type { AckOutcome, Refusal } from '../core/decision.ts';
 import type { RelayEvent } from '../core/event.ts';
-import { type RelaySettings, ackFacts, extendFacts } from '../core/facts.ts';
-import type { Committer } from './committer.ts';
+import { ackFacts, extendFacts } from '../core/facts.ts';
+import type { EngineParts } from './parts.ts';
 import { brokenQueueRefusal, isBrokenQueue } from './queue-faults.ts';
-import type { QueueReadiness } from './queue-readiness.ts';
 import { AdaptiveBatch, TimeSlice } from './time-slice.ts';
 import { EXTENDED_AT_ONCE, decideAck, decideExtend } from '../core/decide-queue.ts';
 
 /** Senders whose shares one step releases: each is a row to read and to write. */
 const ACK_SENDERS_MAX = 250;
 
-interface AcksOptions {
-  committer: Committer;
-  settings: RelaySettings;
-  queues: QueueReadiness;
-  monotonicMs: () => number;
-}
-
 export class Acks {
-  readonly #options: AcksOptions;
+  readonly #parts: EngineParts;
 
-  constructor(options: AcksOptions) {
-    this.#options = options;
+  constructor(parts: EngineParts) {
+    this.#parts = parts;
   }
 
   async ack(command: AckItems): Promise<AckOutcome | Refusal> {
@@ -36,12 +28,12 @@ export class Acks {
       return await this.#ack(command);
     } catch (error) {
       if (!isBrokenQueue(error)) throw error;
-      return this.#options.committer.answer(brokenQueueRefusal());
+      return this.#parts.committer.answer(brokenQueueRefusal());
     }
   }
 
   async #ack(command: AckItems): Promise<AckOutcome | Refusal> {
-    const { committer, queues, monotonicMs } = this.#options;
+    const { committer, queues, monotonicMs } = this.#parts;
     const { targetPubkey, through, nowMs } = command;
     const slice = new TimeSlice(monotonicMs);
     const batch = new AdaptiveBatch(EXTENDED_AT_ONCE, monotonicMs);
@@ -76,7 +68,7 @@ export class Acks {
   /** Items acked after their time stay known for the whole horizon from now on. */
   #extended(targetPubkey: PublicKey, seqs: number[], nowMs: number): readonly RelayEvent[] {
     if (seqs.length === 0) return [];
-    const { committer, settings } = this.#options;
+    const { committer, settings } = this.#parts;
     const command = { type: 'ExtendDedup', targetPubkey, seqs, nowMs } as const;
     return decideExtend(command, extendFacts(command, committer, settings)).events;
   }

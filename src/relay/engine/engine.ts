@@ -143,12 +143,24 @@ export class Engine {
     this.#migrations = migrations;
     const queues = new QueueReadiness({ indexes, migrations, faults });
     this.#queues = queues;
-    const commands = { committer, settings, directory, queues, monotonicMs };
-    this.#pushes = new Pushes({ ...commands, observer });
-    this.#acks = new Acks(commands);
-    this.admissions = new AccessControl({ ...commands, admissions, migrations });
-    this.expiry = new Expiry({ store, committer, settings, signer, monotonicMs, queues, faults });
-    this.logRetention = new LogRetention({ store, committer, monotonicMs });
+    const parts = {
+      store,
+      committer,
+      settings,
+      signer,
+      directory,
+      admissions,
+      queues,
+      migrations,
+      faults,
+      observer,
+      monotonicMs,
+    };
+    this.#pushes = new Pushes(parts);
+    this.#acks = new Acks(parts);
+    this.admissions = new AccessControl(parts);
+    this.expiry = new Expiry(parts);
+    this.logRetention = new LogRetention(parts);
   }
 
   /** An engine over an opened store. Continues what a crash cut short. */

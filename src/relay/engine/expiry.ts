@@ -8,15 +8,12 @@
 import type { StopSignal } from '../../lib/periodic-task.ts';
 import { canonicalBytes, canonicalJson } from '../../protocol/canonical-json.ts';
 import { sha256Hex } from '../../protocol/digest.ts';
-import type { Signer } from '../../protocol/ed25519.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { ExpireItems } from '../core/command.ts';
 import type { QueuedNotice } from '../core/event.ts';
-import { type RelaySettings, expireFacts } from '../core/facts.ts';
-import type { RelayStore } from '../store/relay-store.ts';
-import type { Committer } from './committer.ts';
-import { type QueueFaults, isBrokenQueue } from './queue-faults.ts';
-import type { QueueReadiness } from './queue-readiness.ts';
+import { expireFacts } from '../core/facts.ts';
+import type { EngineParts } from './parts.ts';
+import { isBrokenQueue } from './queue-faults.ts';
 import { AdaptiveBatch, TimeSlice } from './time-slice.ts';
 import type { DueEntryName } from '../store/durable-log.ts';
 import {
@@ -27,29 +24,18 @@ import {
   decidePurge,
 } from '../core/decide-queue.ts';
 
-interface ExpiryOptions {
-  store: RelayStore;
-  committer: Committer;
-  settings: RelaySettings;
-  /** The relay's own key: it signs the notices. */
-  signer: Signer;
-  monotonicMs: () => number;
-  queues: QueueReadiness;
-  faults: QueueFaults;
-}
-
 interface Pace {
   timeSlice: TimeSlice;
   batch: AdaptiveBatch;
 }
 
 export class Expiry {
-  readonly #options: ExpiryOptions;
+  readonly #parts: EngineParts;
   /** The time of the first entry that the last sweep left: its items still wait, so they stay known. */
   #leftFromMs = Infinity;
 
-  constructor(options: ExpiryOptions) {
-    this.#options = options;
+  constructor(parts: EngineParts) {
+    this.#parts = parts;
   }
 
   /**
@@ -57,7 +43,7 @@ export class Expiry {
    * back in the middle of one, items would be passed over and their entry forgotten all the same.
    */
   async expire(nowMs: () => number, signal: StopSignal): Promise<void> {
-    const { store, committer, monotonicMs } = this.#options;
+    const { store, committer, monotonicMs } = this.#parts;
     const pace = { timeSlice: new TimeSlice(monotonicMs), batch: new AdaptiveBatch(EXPIRED_AT_ONCE, monotonicMs) };
     this.#leftFromMs = Infinity;
     for (let after: DueEntryName | undefined; !signal.aborted; ) {
@@ -80,7 +66,7 @@ export class Expiry {
 
   /** Forgets the dedup rows whose horizon has passed; only after `expire`, so that no waiting item is forgotten. */
   async purgeDedup(nowMs: () => number, signal: StopSignal): Promise<void> {
-    const { store, committer } = this.#options;
+    const { store, committer } = this.#parts;
     while (!signal.aborted) {
       const atMs = nowMs();
       const due = await store.due.dedup(Math.min(atMs, this.#leftFromMs));
@@ -106,7 +92,7 @@ export class Expiry {
       }
       return isDone;
     } catch (error) {
-      const fault = this.#options.faults.faultAt(command.targetPubkey, error);
+      const fault = this.#parts.faults.faultAt(command.targetPubkey, error);
       if (!isBrokenQueue(fault)) throw fault;
       return false;
     }
@@ -114,7 +100,7 @@ export class Expiry {
 
   /** As above. A sender whose own queue is at fault can get no notice, so its items stay. */
   async #expireSlice(slice: ExpireItems, batch: AdaptiveBatch): Promise<boolean> {
-    const { committer, settings, queues } = this.#options;
+    const { committer, settings, queues } = this.#parts;
     let command = slice;
     for (;;) {
       const facts = expireFacts(command, committer, settings);
@@ -140,11 +126,11 @@ export class Expiry {
     if (!decision) return;
     const notices = decision.notices.map((notice) => this.#signed(notice));
     const payloads = notices.map(({ targetPubkey, seq, wire }) => ({ targetPubkey, seq, wire: Buffer.from(wire) }));
-    this.#options.committer.admit([{ ...decision, notices }], payloads);
+    this.#parts.committer.admit([{ ...decision, notices }], payloads);
   }
 
   #signed({ rec, ...notice }: UnsignedNotice): QueuedNotice {
-    const wire = canonicalJson({ rec, sig: this.#options.signer.sign(canonicalBytes(rec)) });
+    const wire = canonicalJson({ rec, sig: this.#parts.signer.sign(canonicalBytes(rec)) });
     return { ...notice, wire, wireHash: sha256Hex(wire) };
   }
 }

@@ -14,8 +14,7 @@ import {
 } from '../store/row-checkpoints.ts';
 import { PRUNED_AT_ONCE } from '../store/durable-log.ts';
 import { DamagedRecord, decodeRecord } from '../store/record.ts';
-import type { RelayStore } from '../store/relay-store.ts';
-import type { Committer } from './committer.ts';
+import type { EngineParts } from './parts.ts';
 import { TimeSlice } from './time-slice.ts';
 import type { StopSignal } from '../../lib/periodic-task.ts';
 import { CHECKSUM_BYTES } from '../store/checksum.ts';
@@ -27,12 +26,6 @@ const PARTS_AT_ONCE = 250;
 /** Pruned records whose space is given back in one go: a stop waits for it. */
 const COMPACTED_AT_ONCE = 100_000;
 
-interface LogRetentionOptions {
-  store: RelayStore;
-  committer: Committer;
-  monotonicMs: () => number;
-}
-
 /** `stopped` and `no room` leave nothing of a checkpoint. */
 export type TakenCheckpoint =
   | { type: 'CheckpointTaken'; throughLsn: number; rows: number; bytes: number }
@@ -40,17 +33,17 @@ export type TakenCheckpoint =
   | { type: 'no room' };
 
 export class LogRetention {
-  readonly #options: LogRetentionOptions;
+  readonly #parts: EngineParts;
   /** The LSN of the checkpoint that was last read to its end. */
   #readThrough = 0;
 
-  constructor(options: LogRetentionOptions) {
-    this.#options = options;
+  constructor(parts: EngineParts) {
+    this.#parts = parts;
   }
 
   /** The checkpoints that are whole, in order, and what is wrong with the marks of others. */
   checkpoints(): Promise<ListedCheckpoints> {
-    return this.#options.store.checkpoints.list();
+    return this.#parts.store.checkpoints.list();
   }
 
   /**
@@ -62,7 +55,7 @@ export class LogRetention {
     signal: StopSignal,
     hasRoom: (bytes: number) => boolean,
   ): Promise<TakenCheckpoint> {
-    const { store, committer } = this.#options;
+    const { store, committer } = this.#parts;
     await this.dropOrphanParts();
     const snapshot = await committer.betweenBatches(() => store.snapshot());
     let written: Written | 'stopped' | 'no room';
@@ -84,7 +77,7 @@ export class LogRetention {
    * to none. Throws `DamagedRecord`.
    */
   async dropNeedless(time: KeepingTime, signal: StopSignal): Promise<void> {
-    const { store, committer } = this.#options;
+    const { store, committer } = this.#parts;
     const base = baseCheckpoint((await this.checkpoints()).whole, time);
     const needless: number[] = [];
     for await (const lsn of store.checkpoints.lsns()) if (base && lsn < base.throughLsn) needless.push(lsn);
@@ -98,7 +91,7 @@ export class LogRetention {
 
   /** Drops the parts of unfinished checkpoints. None may be under way. */
   async dropOrphanParts(): Promise<void> {
-    const { store, committer } = this.#options;
+    const { store, committer } = this.#parts;
     for (;;) {
       const parts = await store.checkpoints.orphanParts(PARTS_AT_ONCE);
       if (parts.length === 0) return;
@@ -113,7 +106,7 @@ export class LogRetention {
    * `DamagedRecord`.
    */
   async prunable(time: KeepingTime, atMost: number, signal: StopSignal): Promise<number | undefined> {
-    const { store, monotonicMs } = this.#options;
+    const { store, monotonicMs } = this.#parts;
     const [base] = (await this.checkpoints()).whole;
     const { firstLsn, tree } = store;
     const lastLsn = Math.min(base?.throughLsn ?? 0, tree.prunableThrough, firstLsn + atMost - 1);
@@ -132,7 +125,7 @@ export class LogRetention {
 
   /** Prunes the log through a record that `prunable` named. Returns false when `signal` aborted before the end. */
   async prune(throughLsn: number, signal: StopSignal): Promise<boolean> {
-    const { store, committer } = this.#options;
+    const { store, committer } = this.#parts;
     while (store.firstLsn <= throughLsn) {
       if (signal.aborted) return false;
       const lsn = Math.min(throughLsn, store.firstLsn + PRUNED_AT_ONCE - 1);
@@ -146,7 +139,7 @@ export class LogRetention {
 
   /** Gives back the space of the records from `fromLsn` on that were pruned. */
   async compact(fromLsn: number, signal: StopSignal): Promise<void> {
-    const { store } = this.#options;
+    const { store } = this.#parts;
     for (let from = fromLsn; from < store.firstLsn && !signal.aborted; from += COMPACTED_AT_ONCE)
       await store.compactRecords(from, from + COMPACTED_AT_ONCE - 1);
   }
@@ -161,7 +154,7 @@ export class LogRetention {
     signal: StopSignal,
     hasRoom: (bytes: number) => boolean,
   ): Promise<Written | 'stopped' | 'no room'> {
-    const { committer, monotonicMs } = this.#options;
+    const { committer, monotonicMs } = this.#parts;
     const throughLsn = snapshot.lsn;
     const digest = new RowsDigest();
     const slice = new TimeSlice(monotonicMs);
@@ -191,7 +184,7 @@ export class LogRetention {
 
   /** Reads what was written to its end; false when `signal` aborted before. Throws `DamagedRecord`. */
   async #readBack(taken: TakenDigest & { throughLsn: number }, signal: StopSignal): Promise<boolean> {
-    const { store, monotonicMs } = this.#options;
+    const { store, monotonicMs } = this.#parts;
     const slice = new TimeSlice(monotonicMs);
     for await (const _pairs of store.checkpoints.pairs(taken)) {
       if (signal.aborted) return false;

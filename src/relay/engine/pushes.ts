@@ -10,9 +10,8 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import type { PushItem } from '../core/command.ts';
 import { decidePush } from '../core/decide-push.ts';
 import { type PushOutcome, type Refusal, refusal } from '../core/decision.ts';
-import type { Directory } from '../core/directory.ts';
 import type { RelayEvent } from '../core/event.ts';
-import { type RelaySettings, relayRow } from '../core/facts.ts';
+import { relayRow } from '../core/facts.ts';
 import {
   KNOWN_ROWS_ASKED_MAX,
   KNOWN_ROWS_SEARCHED_MAX,
@@ -22,22 +21,11 @@ import {
   pushFacts,
 } from '../core/push-facts.ts';
 import type { Payload } from '../store/durable-log.ts';
-import type { Committer } from './committer.ts';
-import type { EngineObserver } from './observer.ts';
+import type { EngineParts } from './parts.ts';
 import { isRowFault } from './queue-faults.ts';
-import type { QueueReadiness } from './queue-readiness.ts';
 import { TimeSlice } from './time-slice.ts';
 import type { ItemId } from '../../protocol/names.ts';
 import { type RowReader, rowKey } from '../core/rows.ts';
-
-interface PushesOptions {
-  committer: Committer;
-  directory: Directory;
-  settings: RelaySettings;
-  queues: QueueReadiness;
-  observer: EngineObserver;
-  monotonicMs: () => number;
-}
 
 export interface Pushed<T> {
   type: 'Pushed';
@@ -45,12 +33,12 @@ export interface Pushed<T> {
 }
 
 export class Pushes {
-  readonly #options: PushesOptions;
+  readonly #parts: EngineParts;
   readonly #wide: WideSearch;
 
-  constructor(options: PushesOptions) {
-    this.#options = options;
-    this.#wide = new WideSearch(options.committer, options.monotonicMs);
+  constructor(parts: EngineParts) {
+    this.#parts = parts;
+    this.#wide = new WideSearch(parts.committer, parts.monotonicMs);
   }
 
   /** See `Engine.push`. */
@@ -59,7 +47,7 @@ export class Pushes {
     prepare: (outcomes: PushOutcome[], epoch: Epoch) => T | Promise<T>,
     stopsAt: (outcome: PushOutcome) => boolean,
   ): Promise<Pushed<T> | Refusal> {
-    const { committer, observer, monotonicMs } = this.#options;
+    const { committer, observer, monotonicMs } = this.#parts;
     const outcomes: PushOutcome[] = [];
     const slice = new TimeSlice(monotonicMs);
     for (const command of commands) {
@@ -102,7 +90,7 @@ export class Pushes {
   }
 
   #decide(command: PushItem, found?: KnownKeyPair[][]): PushOutcome | Refusal {
-    const { committer, directory, settings } = this.#options;
+    const { committer, directory, settings } = this.#parts;
     // The sender may be revoked while its request runs: items pushed by then stay, and the request is refused.
     const sender = directory.get(command.senderPubkey);
     if (sender && sender.revokedAtMs !== null) return refusal('NOT_ENROLLED', 'not enrolled');
@@ -112,12 +100,12 @@ export class Pushes {
   }
 
   #knownKeys(command: PushItem): KnownKeys {
-    return knownKeys(command, this.#options.committer, this.#options.settings);
+    return knownKeys(command, this.#parts.committer, this.#parts.settings);
   }
 
   /** What a push waits for; `undefined` when it is to be decided now, in the same synchronous run. */
   #obstacle({ item }: PushItem): Promise<void> | undefined {
-    const { committer, queues } = this.#options;
+    const { committer, queues } = this.#parts;
     if (committer.isFull) return committer.room();
     return queues.waitFor(item.targets.map(({ hostPubkey }) => hostPubkey));
   }

@@ -1,4 +1,4 @@
-/** The routes of the console: those of every page, what it shows, and its two actions. */
+/** The console: its routes, what it shows, and its two actions. An operation is described beside what does it. */
 import { type PageParts, pageRoutes } from '../../http/browser-session/page-routes.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { jsonReply, otherProblemReply, problemReply } from '../../http/replies.ts';
@@ -6,15 +6,26 @@ import { parseJsonBounded, REQUEST_JSON_BOUNDS } from '../../protocol/bounded-js
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import { ITEM_ID_CHARACTERS_MAX } from '../../protocol/names.ts';
 import {
-  type ConsoleBackup,
-  type ConsoleOverview,
-  type ConsoleRevoked,
+  ConsoleBackup,
+  ConsoleHost,
+  ConsoleHostQuery,
+  ConsoleHosts,
+  ConsoleHostsQuery,
+  ConsoleLog,
+  ConsoleLogQuery,
+  ConsoleOverview,
   ConsoleRevokeRequest,
+  ConsoleRevoked,
+  ConsoleTrace,
+  ConsoleTraceQuery,
   OPERATOR_PROBLEMS,
   type OperatorProblemCode,
+  operatorProblemSchema,
 } from '../../protocol/operator-documents.ts';
 import { displayFingerprint, parsePublicKey, type PublicKey } from '../../protocol/public-key.ts';
 import { parserOf } from '../../protocol/schemas.ts';
+import Type from 'typebox';
+import { ok, type Operation, type Success } from '../http/operation.ts';
 import { type OpenRoute, type RelayRequest, refusalReply } from '../http/route.ts';
 import type { Activity } from './activity.ts';
 import { biggestQueues, hostView, type HostViewOptions, listHosts } from './host-views.ts';
@@ -23,11 +34,10 @@ import { traceItem, type TraceOptions } from './item-trace.ts';
 import { searchLog, type EpochHistory } from './log-search.ts';
 import { SAMPLE_EVERY_MS, type Sampler } from './sampler.ts';
 
-/** What the console's requests say behind `?`. A parameter that is repeated or malformed makes the whole query no good. */
-
 const SEARCH_CHARACTERS_MAX = 100;
 const TYPE_PATTERN = /^[A-Za-z]{1,40}$/;
 
+/** The query of a request of the console: a parameter that is repeated or malformed spoils all of it. */
 class Query {
   readonly #parameters: URLSearchParams;
   #isGood = true;
@@ -91,21 +101,110 @@ const EPOCHS_SHOWN_MAX = 100;
 const DAMAGED_ROWS_SHOWN_MAX = 10;
 const parseRevoke = parserOf(ConsoleRevokeRequest);
 
+type ConsoleParts = ConsoleRoutesOptions & { backups: Backups };
+
+/** What the console asks for: the description of each operation, and what does it. */
+interface ConsoleOperation extends Operation {
+  access: 'console read' | 'console action';
+  handle: (request: RelayRequest, parts: ConsoleParts) => Reply | Promise<Reply>;
+}
+
+export const ofConsole = {
+  listener: 'operator',
+  method: 'GET',
+  access: 'console read',
+  problems: ['BAD_REQUEST'],
+} as const;
+export const actionOfConsole = { ...ofConsole, method: 'POST', access: 'console action' } as const;
+/** The answers of the console to a request without access. */
+export const NO_READ = [...refusals('NO_SESSION'), ...refusals('FOREIGN_HOST', 'FOREIGN_ORIGIN')];
+export const NO_ACTION = [...refusals('NO_SESSION'), ...refusals('FOREIGN_HOST', 'FOREIGN_ORIGIN', 'BAD_CSRF_TOKEN')];
+
+export const CONSOLE_OPERATIONS: readonly ConsoleOperation[] = [
+  {
+    ...ofConsole,
+    id: 'consoleOverview',
+    path: '/console/overview',
+    summary: 'Shows how the relay is and was in the last minutes.',
+    successes: [ok(ConsoleOverview, 'the overview'), ...NO_READ],
+    handle: (_request, parts) => overview(parts),
+  },
+  {
+    ...ofConsole,
+    id: 'consoleHosts',
+    path: '/console/hosts',
+    summary: 'Lists hosts, the biggest queues first.',
+    query: ConsoleHostsQuery,
+    successes: [ok(ConsoleHosts, 'the first of those that fit'), ...NO_READ],
+    handle: hosts,
+  },
+  {
+    ...ofConsole,
+    id: 'consoleHost',
+    path: '/console/host',
+    summary: 'Shows one host: its queue, its quotas, its keys.',
+    query: ConsoleHostQuery,
+    successes: [ok(ConsoleHost, 'the host'), ...NO_READ, ...refusals('UNKNOWN_HOST_KEY')],
+    handle: host,
+  },
+  {
+    ...ofConsole,
+    id: 'consoleLog',
+    path: '/console/log',
+    summary: 'Shows events of the log, the newest first.',
+    query: ConsoleLogQuery,
+    successes: [ok(ConsoleLog, 'a page of the log'), ...NO_READ],
+    handle: log,
+  },
+  {
+    ...ofConsole,
+    id: 'consoleTrace',
+    path: '/console/trace',
+    summary: 'Shows what became of the item that was accepted in one record.',
+    query: ConsoleTraceQuery,
+    successes: [ok(ConsoleTrace, 'the path of the item'), ...NO_READ, ...refusals('UNKNOWN_RECORD')],
+    handle: trace,
+  },
+  {
+    ...actionOfConsole,
+    id: 'consoleRevoke',
+    path: '/console/revoke',
+    summary: 'Admits a host no longer, for good.',
+    request: { schema: ConsoleRevokeRequest },
+    successes: [
+      ok(ConsoleRevoked, 'what the host has become'),
+      ...NO_ACTION,
+      ...refusals('UNKNOWN_HOST_KEY'),
+      ...refusals('NOT_CONFIRMED'),
+    ],
+    handle: revoke,
+  },
+  {
+    ...actionOfConsole,
+    id: 'consoleBackup',
+    path: '/console/backup',
+    summary: 'Takes a backup now.',
+    successes: [
+      ok(ConsoleBackup, 'the backup is whole'),
+      ...NO_ACTION,
+      ...refusals('BACKUP_UNDER_WAY'),
+      ...refusals('BACKUP_FAILED'),
+    ],
+    handle: ({ id }, { backups }) => backups.take(id),
+  },
+];
+
 export function consoleRoutes(options: ConsoleRoutesOptions): OpenRoute[] {
-  const { access } = options;
+  const parts = { ...options, backups: new Backups(options) };
   const open = { access: 'open', counted: undefined } as const;
-  const get = { ...open, method: 'GET', bodyBytesMax: SMALL_BODY_BYTES_MAX } as const;
-  const post = { ...get, method: 'POST' } as const;
-  const backups = new Backups(options);
   return [
     ...pageRoutes(options).map((route): OpenRoute => Object.assign(route, open)),
-    { ...get, path: '/console/overview', handle: access.behind('read', () => overview(options)) },
-    { ...get, path: '/console/hosts', handle: access.behind('read', (request) => hosts(request, options)) },
-    { ...get, path: '/console/host', handle: access.behind('read', (request) => host(request, options)) },
-    { ...get, path: '/console/log', handle: access.behind('read', (request) => log(request, options)) },
-    { ...get, path: '/console/trace', handle: access.behind('read', (request) => trace(request, options)) },
-    { ...post, path: '/console/revoke', handle: access.behind('action', (request) => revoke(request, options)) },
-    { ...post, path: '/console/backup', handle: access.behind('action', ({ id }) => backups.take(id)) },
+    ...CONSOLE_OPERATIONS.map(({ method, path, access, handle }): OpenRoute => {
+      const answer = options.access.behind(access === 'console read' ? 'read' : 'action', (request: RelayRequest) =>
+        handle(request, parts),
+      );
+      return { access: 'open', counted: undefined, method, path, bodyBytesMax: SMALL_BODY_BYTES_MAX, handle: answer };
+    }),
   ];
 }
 
@@ -232,8 +331,15 @@ class Backups {
   }
 }
 
-/** Problems of the console, in the form of every other problem. */
-
 function consoleProblem(code: OperatorProblemCode, detail: string): Reply {
   return otherProblemReply(OPERATOR_PROBLEMS[code], code, detail);
+}
+
+/** The problems of the console that share a status, as one answer. */
+export function refusals(...codes: readonly [OperatorProblemCode, ...OperatorProblemCode[]]): readonly Success[] {
+  const [first] = codes;
+  const schemas = codes.map((code) => operatorProblemSchema(code));
+  const description = codes.map((code) => OPERATOR_PROBLEMS[code].title).join('; ');
+  const schema = schemas.length === 1 ? (schemas[0] ?? Type.Never()) : Type.Union(schemas);
+  return [{ status: OPERATOR_PROBLEMS[first].status, contentType: 'application/problem+json', schema, description }];
 }

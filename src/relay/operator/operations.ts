@@ -1,35 +1,15 @@
-/** The operations of the operator: health, metrics, the OpenAPI document, and the console (console-routes.ts). */
+/** The operations of the operator: health, metrics, the OpenAPI document, the page of the console, and what it asks for. */
 import Type from 'typebox';
-import {
-  ConsoleBackup,
-  ConsoleHost,
-  ConsoleHostQuery,
-  ConsoleHosts,
-  ConsoleHostsQuery,
-  ConsoleLog,
-  ConsoleLogQuery,
-  ConsoleOverview,
-  ConsoleRevokeRequest,
-  ConsoleRevoked,
-  ConsoleTrace,
-  ConsoleTraceQuery,
-  OPERATOR_PROBLEMS,
-  type OperatorProblemCode,
-  operatorProblemSchema,
-} from '../../protocol/operator-documents.ts';
 import { PageSession, PageTokenRequest } from '../../protocol/page-documents.ts';
 import { HealthResponse, LiveResponse, OpenApiResponse, ReadyResponse } from '../../protocol/responses.ts';
-import { type Operation, type Success, ok, text } from '../http/operation.ts';
+import { actionOfConsole, CONSOLE_OPERATIONS, NO_ACTION, NO_READ, ofConsole, refusals } from './console-routes.ts';
+import { type Operation, ok, text } from '../http/operation.ts';
 
 const toOperator = { listener: 'operator', method: 'GET', access: 'open', problems: [] } as const;
-const ofConsole = { listener: 'operator', method: 'GET', access: 'console read', problems: ['BAD_REQUEST'] } as const;
 const pageOfConsole = { ...ofConsole, access: 'console page', problems: ['UNAVAILABLE'] } as const;
-const actionOfConsole = { ...ofConsole, method: 'POST', access: 'console action' } as const;
 /** The answers of the console to a request without access. */
 const FOREIGN_HOST = refusals('FOREIGN_HOST');
 const NO_ENTRY = refusals('FOREIGN_HOST', 'FOREIGN_ORIGIN', 'BAD_PAGE_TOKEN');
-const NO_READ = [...refusals('NO_SESSION'), ...refusals('FOREIGN_HOST', 'FOREIGN_ORIGIN')];
-const NO_ACTION = [...refusals('NO_SESSION'), ...refusals('FOREIGN_HOST', 'FOREIGN_ORIGIN', 'BAD_CSRF_TOKEN')];
 
 export const OPERATOR_OPERATIONS: readonly Operation[] = [
   {
@@ -130,82 +110,10 @@ export const OPERATOR_OPERATIONS: readonly Operation[] = [
   },
   {
     ...ofConsole,
-    id: 'consoleOverview',
-    path: '/console/overview',
-    summary: 'Shows how the relay is and was in the last minutes.',
-    successes: [ok(ConsoleOverview, 'the overview'), ...NO_READ],
-  },
-  {
-    ...ofConsole,
     id: 'consoleLive',
     path: '/console/live',
     summary: 'Sends a `ConsoleSample` every two seconds, as server-sent events.',
     successes: [text('text/event-stream', 'a stream without an end'), ...NO_READ, ...refusals('TOO_MANY_STREAMS')],
   },
-  {
-    ...ofConsole,
-    id: 'consoleHosts',
-    path: '/console/hosts',
-    summary: 'Lists hosts, the biggest queues first.',
-    query: ConsoleHostsQuery,
-    successes: [ok(ConsoleHosts, 'the first of those that fit'), ...NO_READ],
-  },
-  {
-    ...ofConsole,
-    id: 'consoleHost',
-    path: '/console/host',
-    summary: 'Shows one host: its queue, its quotas, its keys.',
-    query: ConsoleHostQuery,
-    successes: [ok(ConsoleHost, 'the host'), ...NO_READ, ...refusals('UNKNOWN_HOST_KEY')],
-  },
-  {
-    ...ofConsole,
-    id: 'consoleLog',
-    path: '/console/log',
-    summary: 'Shows events of the log, the newest first.',
-    query: ConsoleLogQuery,
-    successes: [ok(ConsoleLog, 'a page of the log'), ...NO_READ],
-  },
-  {
-    ...ofConsole,
-    id: 'consoleTrace',
-    path: '/console/trace',
-    summary: 'Shows what became of the item that was accepted in one record.',
-    query: ConsoleTraceQuery,
-    successes: [ok(ConsoleTrace, 'the path of the item'), ...NO_READ, ...refusals('UNKNOWN_RECORD')],
-  },
-  {
-    ...actionOfConsole,
-    id: 'consoleRevoke',
-    path: '/console/revoke',
-    summary: 'Admits a host no longer, for good.',
-    request: { schema: ConsoleRevokeRequest },
-    successes: [
-      ok(ConsoleRevoked, 'what the host has become'),
-      ...NO_ACTION,
-      ...refusals('UNKNOWN_HOST_KEY'),
-      ...refusals('NOT_CONFIRMED'),
-    ],
-  },
-  {
-    ...actionOfConsole,
-    id: 'consoleBackup',
-    path: '/console/backup',
-    summary: 'Takes a backup now.',
-    successes: [
-      ok(ConsoleBackup, 'the backup is whole'),
-      ...NO_ACTION,
-      ...refusals('BACKUP_UNDER_WAY'),
-      ...refusals('BACKUP_FAILED'),
-    ],
-  },
+  ...CONSOLE_OPERATIONS,
 ];
-
-/** The problems of the console that share a status, as one answer. */
-function refusals(...codes: readonly [OperatorProblemCode, ...OperatorProblemCode[]]): readonly Success[] {
-  const [first] = codes;
-  const schemas = codes.map((code) => operatorProblemSchema(code));
-  const description = codes.map((code) => OPERATOR_PROBLEMS[code].title).join('; ');
-  const schema = schemas.length === 1 ? (schemas[0] ?? Type.Never()) : Type.Union(schemas);
-  return [{ status: OPERATOR_PROBLEMS[first].status, contentType: 'application/problem+json', schema, description }];
-}
