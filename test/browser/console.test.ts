@@ -94,6 +94,31 @@ describe('the console', () => {
     expect(asked).toBeLessThan(seconds + 10);
   });
 
+  test('warns of queues at fault and of damaged rows, and says what to run', async () => {
+    const relay = await started();
+    await relay.enrol(bob);
+    const window = await ConsoleWindow.open(suite);
+    const { page } = window;
+    await page.route('**/console/overview', async (route) => {
+      const response = await route.fetch();
+      const document = (await response.json()) as object;
+      const broken = { host_pubkey: bob.key, host: HOSTILE.template, reason: 'usage never falls below zero' };
+      const faults = { broken_queues: [broken], damaged_rows: ['the dedup row'], damaged_rows_found: 3 };
+      await route.fulfill({ response, json: { ...document, ...faults } });
+    });
+    await window.enter(relay);
+    const [queue, rows, ...more] = await page.getByRole('alert').allInnerTexts();
+    expect(more).toEqual([]);
+    expect(queue).toContain(HOSTILE.template);
+    expect(queue).toContain('(usage never falls below zero)');
+    expect(queue).toContain('poste relay log verify');
+    expect(rows).toContain('the dedup row and 2 more');
+    expect(rows).toContain('poste relay log rebuild');
+    await page.getByRole('alert').getByRole('link').click();
+    await window.heading(bob.name);
+    expect(await window.unsound()).toEqual([]);
+  });
+
   test('shows how the relay does, as it happens', async () => {
     const relay = await started();
     await relay.enrol(alice, bob, carol);
