@@ -37,6 +37,7 @@ const event: fc.Arbitrary<OutboxEvent> = fc.oneof(
     { type: 'relay-failed', reason: 'x' },
     { type: 'peer-reached' },
     { type: 'time-passed' },
+    { type: 'rescheduled', atMs: NOON_MS + 60_000 },
   ),
   { weight: 1, arbitrary: fc.constantFrom<OutboxEvent>({ type: 'peer-unpaired' }, { type: 'cancelled' }) },
   fc.record({

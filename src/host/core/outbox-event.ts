@@ -45,6 +45,8 @@ export type OutboxEvent =
   /** The peer answers over the LAN again. */
   | { type: 'peer-reached' }
   | { type: 'peer-unpaired' }
+  /** It is tried then, before or after its own time, to keep the order of the messages for one host. */
+  | { type: 'rescheduled'; atMs: number }
   | { type: 'cancelled' }
   /** It is due and there is no way to send it now, or only time passed. */
   | { type: 'time-passed' };

@@ -98,10 +98,6 @@ function moveEnvelope(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts): O
       const mark = { type: 'MarkRecipients', recipients: waitingOf(row), state: 'quarantined' } as const;
       return changed(row, { state: 'quarantined', nextAtMs: nowMs + QUARANTINE_ALERT_MS }, mark);
     }
-    case 'lan-rejected':
-      return failedOverLan(row, `rejected:${event.code}`, facts);
-    case 'lan-failed':
-      return failedOverLan(row, event.reason, facts);
     case 'relay-accepted':
       if (!event.isVerified) return failedAtRelay(row, 'the accept receipt does not verify', facts);
       return acceptedByRelay(row, event.acceptance, unconfirmedAtMs(event.acceptance));
@@ -125,10 +121,6 @@ function moveEnvelope(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts): O
     }
     case 'receipt':
       return confirmed(row, event.recipient);
-    case 'peer-reached':
-      if (row.state === 'lan-accepted') return doubtedSoon(row, nowMs);
-      if (row.state !== 'pending') return unchanged(row);
-      return changed(row, { lanAttempts: 0, nextAtMs: Math.min(row.nextAtMs ?? nowMs, nowMs) });
     case 'peer-unpaired':
       if (!isSending(row)) return unchanged(row);
       return ended(row, isWithNobody(row) ? 'undelivered' : 'unconfirmed', 'unpaired', facts);
@@ -142,11 +134,15 @@ function moveEnvelope(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts): O
       const isNews = event.code === 'too large' && row.state === 'pending' && row.alertedAtMs === null;
       return isNews && step.row ? alerted(step.row, 'undelivered', 'too-large', facts) : step;
     }
+    case 'lan-rejected':
+    case 'lan-failed':
     case 'relay-pushing':
     case 'relay-failed':
+    case 'peer-reached':
     case 'new-epoch':
     case 'relay-rewound':
     case 'relay-ready':
+    case 'rescheduled':
     case 'time-passed':
       return moveAny(row, event, facts);
     default:
@@ -154,25 +150,30 @@ function moveEnvelope(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts): O
   }
 }
 
+/** Events that mean something else for an envelope than for a receipt, or nothing for a receipt. */
+type OwnEvent =
+  | 'lan-accepted'
+  | 'lan-quarantined'
+  | 'relay-accepted'
+  | 'relay-stored'
+  | 'expired'
+  | 'receipt'
+  | 'peer-unpaired'
+  | 'cancelled';
+
 /** What is the same for both kinds. */
-function moveAny(
-  row: OutboxRow,
-  event: Extract<
-    OutboxEvent,
-    {
-      type:
-        | 'relay-pushing'
-        | 'relay-refused'
-        | 'relay-failed'
-        | 'new-epoch'
-        | 'relay-rewound'
-        | 'relay-ready'
-        | 'time-passed';
-    }
-  >,
-  facts: OutboxFacts,
-): OutboxStep {
+function moveAny(row: OutboxRow, event: Exclude<OutboxEvent, { type: OwnEvent }>, facts: OutboxFacts): OutboxStep {
   switch (event.type) {
+    case 'lan-rejected':
+      return failedOverLan(row, `rejected:${event.code}`, facts);
+    case 'lan-failed':
+      return failedOverLan(row, event.reason, facts);
+    case 'peer-reached':
+      if (row.state === 'lan-accepted') return doubtedSoon(row, facts.nowMs);
+      if (row.state !== 'pending') return unchanged(row);
+      return changed(row, { lanAttempts: 0, nextAtMs: Math.min(row.nextAtMs ?? facts.nowMs, facts.nowMs) });
+    case 'rescheduled':
+      return row.state === 'pending' ? changed(row, { nextAtMs: event.atMs }) : unchanged(row);
     case 'relay-pushing':
       return changed(row, { firstPushAtMs: row.firstPushAtMs ?? facts.nowMs });
     case 'relay-refused':
@@ -329,24 +330,21 @@ function moveReceipt(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts): Ou
     case 'lan-quarantined':
     case 'peer-unpaired':
       return null;
-    case 'lan-rejected':
-      return failedOverLan(row, `rejected:${event.code}`, facts).row;
-    case 'lan-failed':
-      return failedOverLan(row, event.reason, facts).row;
     case 'relay-accepted': {
       const { acceptance, isVerified } = event;
       if (!isVerified) return failedAtRelay(row, 'the accept receipt does not verify', facts).row;
       return acceptedByRelay(row, acceptance, acceptance.acceptedAtMs + acceptance.retentionMs).row;
     }
-    case 'peer-reached':
-      if (row.state !== 'pending') return row;
-      return { ...row, lanAttempts: 0, nextAtMs: Math.min(row.nextAtMs ?? facts.nowMs, facts.nowMs) };
+    case 'lan-rejected':
+    case 'lan-failed':
     case 'relay-pushing':
     case 'relay-refused':
     case 'relay-failed':
+    case 'peer-reached':
     case 'new-epoch':
     case 'relay-rewound':
     case 'relay-ready':
+    case 'rescheduled':
     case 'time-passed':
       return moveAny(row, event, facts).row;
     // A relay of v1 carries no receipts, and nobody confirms or cancels one.

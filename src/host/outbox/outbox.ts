@@ -80,8 +80,10 @@ export async function dueRows(context: HostContext, peerId: PeerId, limit: numbe
     const { due, waiting } = await open(tx);
     const order = sendOrder(due, waiting);
     const dueSinceMs = due[0]?.nextAtMs ?? nowMs;
-    for (const row of order.sooner) putOutboxRow(tx, row, { ...row, nextAtMs: dueSinceMs });
-    for (const { row, untilMs } of order.later) putOutboxRow(tx, row, { ...row, nextAtMs: untilMs });
+    const reschedule = ({ rowId }: OutboxRow, atMs: number): void =>
+      void afterAttempt(tx, context, rowId, { type: 'rescheduled', atMs });
+    for (const row of order.sooner) reschedule(row, dueSinceMs);
+    for (const { row, untilMs } of order.later) reschedule(row, untilMs);
     return (await open(tx)).due.toSorted(bySending);
   });
 }

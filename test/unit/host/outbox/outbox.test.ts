@@ -195,6 +195,21 @@ describe('the outbox', () => {
   });
 });
 
+test('a message that waits behind an earlier one that was refused is reported in time nonetheless', async () => {
+  const w = await world();
+  await sendTo(w.alice, w.bob, { from: 'anna', to: ['bert'] });
+  w.alice.clock.nowMs += 300_000;
+  const laterAtMs = w.alice.clock.nowMs;
+  await sendTo(w.alice, w.bob, { from: 'anna', to: ['bert'] });
+  w.alice.clock.nowMs = laterAtMs + UNDELIVERED_ALERT_MS - 1000;
+  // The earlier one is past its own report, and its pause is as long as pauses get.
+  for (let tries = 0; tries < 12; tries++) await step(w, 1, { type: 'relay-refused', code: 'quota:queue_items' });
+  expect((await due(w, w.bob)).map(({ rowId }) => rowId)).toEqual([]);
+  const [later, earlier] = (await listOutbox(w.alice.context, {})).rows;
+  expect(earlier?.next_at).toBeGreaterThan(laterAtMs + UNDELIVERED_ALERT_MS);
+  expect(later?.next_at).toBe(laterAtMs + UNDELIVERED_ALERT_MS);
+});
+
 describe('what the owner sees and cancels', () => {
   test('open rows by default, newest first, of one host, in pages', async () => {
     const w = await world();
