@@ -29,7 +29,7 @@ export interface HostConfig {
   relayPollSeconds: number;
 }
 
-export const RETENTION_DAYS_MAX = 36_500;
+const RETENTION_DAYS_MAX = 36_500;
 /** An hour: no setting may delay mail longer. */
 export const SETTING_SECONDS_MAX = 3600;
 

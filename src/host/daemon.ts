@@ -38,7 +38,7 @@ import { startWake } from './wake/wake.ts';
 const DRAIN_MS = 20_000;
 const SWEEP_EVERY_MS = 3_600_000;
 
-export type DaemonFault = 'listening' | 'socket-path';
+type DaemonFault = 'listening' | 'socket-path';
 
 /** The daemon cannot start; the message says why and what to do. */
 export class DaemonRefused extends Error {

@@ -46,7 +46,7 @@ export class RestoreRefused extends Error {
 }
 
 /** The store that a restore replaces, as far as it can be read. */
-export interface ReplacedHost {
+interface ReplacedHost {
   isReadable: boolean;
   isSameHost: boolean;
   /** Messages that the backup does not hold. */

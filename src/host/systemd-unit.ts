@@ -9,7 +9,7 @@ export const UNIT_NAME = 'poste.service';
 /** DO NOT CHANGE: installed units are recognised by it. */
 const FIRST_LINE = '# Written by poste daemon install. poste daemon uninstall takes it away.';
 
-export interface UnitParts {
+interface UnitParts {
   /** Absolute paths: Node.js, and the file that it is to run. */
   node: string;
   main: string;

@@ -5,6 +5,7 @@
  *     expect(step.row).toMatchObject({ state: 'lan-accepted' });
  */
 import { RETRY_TIMING, type OutboxFacts, type OutboxEvent, type OutboxStep } from '../../src/host/core/outbox-event.ts';
+import type { Reader } from '../../src/host/store/host-store.ts';
 import { stepOutbox } from '../../src/host/core/outbox.ts';
 import type { Address, MessageRef, OutboxRow, PeerId, RelayAcceptance } from '../../src/host/core/rows.ts';
 import { sha256Hex } from '../../src/protocol/digest.ts';
@@ -85,4 +86,10 @@ export function givenRow(changes: Partial<OutboxRow> = {}): {
         ...facts,
       }),
   };
+}
+
+/** When the next row of a peer is due; null when none will be. */
+export async function nextDueMs(reader: Reader, peerId: PeerId): Promise<number | null> {
+  for await (const { key } of reader.range('outboxDue', [peerId], { limit: 1 })) return key[1];
+  return null;
 }

@@ -26,7 +26,7 @@ export interface PushedRow {
   wireHash: Sha256Hex;
 }
 
-export const RECEIPT_FAULTS = [
+const RECEIPT_FAULTS = [
   'relay key', // it is another relay's
   'epoch',
   'sender',

@@ -86,7 +86,7 @@ export interface OutboxStep {
   effects: OutboxEffect[];
 }
 
-export interface AlertedMessage {
+interface AlertedMessage {
   hostName: string;
   /** Of the message. */
   subject: string;

@@ -76,7 +76,7 @@ export function backoffMs(attempts: number, { jitter, retry }: Pick<OutboxFacts,
 }
 
 /** When the sender of a relay-accepted row is told that nobody confirmed it. */
-export function unconfirmedAtMs({ acceptedAtMs, retentionMs }: RelayAcceptance): number {
+function unconfirmedAtMs({ acceptedAtMs, retentionMs }: RelayAcceptance): number {
   return acceptedAtMs + retentionMs + RELAY_GRACE_MS;
 }
 

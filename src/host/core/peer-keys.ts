@@ -32,7 +32,7 @@ export interface Bringing {
   nowMs: number;
 }
 
-export interface SignatureDoubt {
+interface SignatureDoubt {
   reason: QuarantineReason;
   /** For people. */
   detail: string;

@@ -46,7 +46,7 @@ export interface RemoteTarget {
 
 export type Target = LocalTarget | RemoteTarget;
 
-export const UNRESOLVED_REASONS = [
+const UNRESOLVED_REASONS = [
   'unknown-agent',
   'removed-agent',
   'unknown-host',

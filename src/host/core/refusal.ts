@@ -1,7 +1,7 @@
 /** Refusals of operations: a value with a closed code, a sentence for people, and details for programs. */
 
 /** DO NOT CHANGE a code: programs switch on them. */
-export const REFUSAL_CODES = [
+const REFUSAL_CODES = [
   'BAD_INPUT', // details.field names the member
   'UNKNOWN_RECIPIENT', // details.recipients: [{to, suggestions}]
   'NO_SUCH_AGENT', // details.suggestions

@@ -126,7 +126,7 @@ export interface MailboxRow {
   unreadWaking: number;
 }
 
-export type EntryState = 'unread' | 'read' | 'acked';
+type EntryState = 'unread' | 'read' | 'acked';
 
 /** One message in one mailbox. Positions go up from 1 and are never used twice. */
 export interface EntryRow {

@@ -25,7 +25,7 @@ const REFUSED_FOR_ITSELF: ReadonlySet<string> = new Set(
   ].map((code) => REFUSED + code),
 );
 
-export interface SendOrder {
+interface SendOrder {
   /** Waiting rows that go with the due ones. */
   sooner: OutboxRow[];
   /** Due rows that wait until then. */

@@ -13,7 +13,7 @@ import { foldHostName } from '../../protocol/names.ts';
 import { foldName } from './address.ts';
 import type { MessageKind } from './rows.ts';
 
-export interface WakingMessage {
+interface WakingMessage {
   kind: MessageKind;
   needsReply: boolean;
 }

@@ -29,7 +29,7 @@ import { probeRelay, type RelayProbe } from './relay-probe.ts';
 /** The time for all requests over the LAN, and for all requests to the relay. The daemon's clients wait longer. */
 const PROBE_MS = 8_000;
 
-export interface DiagnosisParts {
+interface DiagnosisParts {
   context: HostContext;
   facts: DaemonFacts;
   /** The port of the LAN listener; `undefined` while there is none. */

@@ -107,8 +107,8 @@ function refused(facts: Extract<StoreFacts, { type: 'refused' }>, store: string,
 }
 
 /** When a write fails for want of space, the daemon ends. */
-export const FREE_BYTES_MIN = 64 << 20;
-export const FREE_BYTES_LOW = 1 << 30;
+const FREE_BYTES_MIN = 64 << 20;
+const FREE_BYTES_LOW = 1 << 30;
 
 export interface PlaceFacts {
   config: {

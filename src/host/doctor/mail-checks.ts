@@ -7,7 +7,7 @@ import type { WakeMethodName } from '../core/session-rows.ts';
 import { agoText, countText, spanText } from '../core/spans.ts';
 
 /** Accepted by another host or the relay, but without a receipt for this long. */
-export const UNCONFIRMED_NOTE_MS = 86_400_000;
+const UNCONFIRMED_NOTE_MS = 86_400_000;
 
 export interface MailFacts {
   /** Envelopes in open outbox rows. */

@@ -15,7 +15,7 @@ import { currentKey } from '../peers/peers.ts';
 /** A larger difference between clocks is noted: hops are refused at 5 minutes. */
 export const CLOCK_NOTE_MS = 30_000;
 
-export interface LanFacts {
+interface LanFacts {
   /** The configured address, `host:port`. */
   listen: string;
   /** The port that it listens at; null while it does not. */

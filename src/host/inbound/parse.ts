@@ -17,7 +17,7 @@ import { MESSAGE_KINDS, ORIGINS } from '../core/rows.ts';
 import { type Envelope, SEAL_ALGORITHM, type SealedContent } from '../mail/sealing.ts';
 
 /** Recipients on one host: `*` and roles may mean many. */
-export const ENVELOPE_RECIPIENTS_MAX = 1000;
+const ENVELOPE_RECIPIENTS_MAX = 1000;
 const X25519_KEY_BYTES = 32;
 const SIGNATURE_CHARACTERS = 88;
 /** The length of the tag: a shorter text is no ciphertext. */

@@ -41,7 +41,7 @@ import { issueReceipt, repeatReceipts } from '../mail/receipts.ts';
 import { type Envelope, type SealedContent, sealKeyId } from '../mail/sealing.ts';
 
 /** How long a retired encryption key still opens mail. */
-export const RETIRED_SEAL_KEY_MS = 60 * 86_400_000;
+const RETIRED_SEAL_KEY_MS = 60 * 86_400_000;
 
 /** `only`: the recipients that it is still in quarantine for, if others got it before. */
 export async function judgeEnvelope(

@@ -22,7 +22,7 @@ import { judgeEnvelope } from './receive-envelope.ts';
 import { judgeNotice, judgeReceipt } from './receive-signed-record.ts';
 
 /** The reason after `rejected:` when there is no room for the bytes of an item to keep. */
-export const QUARANTINE_FULL = 'quarantine full';
+const QUARANTINE_FULL = 'quarantine full';
 
 /**
  * `rejected`: only the row of the item was kept, without its bytes. A LAN peer gets this answer, still has the bytes, and

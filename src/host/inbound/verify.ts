@@ -93,7 +93,7 @@ export interface IncomingItem {
 }
 
 /** An item's own claim of its origin, before its signature is verified. */
-export interface Signing {
+interface Signing {
   key: PublicKey;
   /** When it was written, by its own claim. */
   writtenAtMs: number;

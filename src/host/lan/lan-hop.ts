@@ -20,7 +20,7 @@ import {
 import type { ProblemCode } from '../../protocol/problem.ts';
 import { type PublicKey, isAcceptablePoint, parsePublicKey } from '../../protocol/public-key.ts';
 
-export interface LanHopCaller {
+interface LanHopCaller {
   signer: Signer;
   hostName: string;
   nowMs: number;

@@ -59,7 +59,7 @@ export interface LanRoute {
   handle(request: LanRequest): Promise<Reply>;
 }
 
-export interface LanRouteParts {
+interface LanRouteParts {
   context: HostContext;
   invite: PairingInvite;
   version: string;

@@ -55,7 +55,7 @@ interface Claim {
   peer: PeerRow | undefined;
 }
 
-export interface LanServerOptions {
+interface LanServerOptions {
   context: HostContext;
   routes: readonly LanRoute[];
   /** Told of every hop that verified of a paired host. */

@@ -38,7 +38,7 @@ const DIRECTORY_NEW_MS = 2_000;
 /** What an inviter answers that another code is needed for. */
 const PAIRING_FAULTS: ReadonlySet<string> = new Set(['ENROL_REFUSED', 'BAD_SIGNATURE', 'BAD_REQUEST']);
 
-export interface LanServiceOptions {
+interface LanServiceOptions {
   context: HostContext;
   listen: ListenAddress;
   advertise: ListenAddress | undefined;

@@ -16,7 +16,7 @@ import { type CalledHost, type LanClient, LanCallFailed } from './lan-client.ts'
 /** How old the names of a peer's agents get before they are asked for again. */
 const DIRECTORY_FRESH_MS = 300_000;
 
-export interface PeerSyncOptions {
+interface PeerSyncOptions {
   context: HostContext;
   client: LanClient;
 }

@@ -19,7 +19,7 @@ const BATCH_BYTES_MAX = 2 << 20;
 /** Answers of a host that may not know this host's key. */
 const UNKNOWN_HERE: ReadonlySet<string> = new Set(['NOT_ENROLLED', 'BAD_SIGNATURE']);
 
-export interface LanCarrierOptions {
+interface LanCarrierOptions {
   context: HostContext;
   client: LanClient;
   /** The peer answered as if it did not know this host's key. */

@@ -36,7 +36,7 @@ export interface Mail {
 }
 
 /** An idempotency key, and the operation with its complete input that the key stands for. */
-export interface Idempotency {
+interface Idempotency {
   keyHash: Sha256Hex;
   contentHash: Sha256Hex;
 }

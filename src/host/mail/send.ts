@@ -48,7 +48,7 @@ export async function sendMail(
 }
 
 /** The parts that wake recipients and ask paired hosts for their agents; without a part, that step is left out. */
-export interface SendingParts {
+interface SendingParts {
   wakeAgent?: WakeAgent;
   directories?: Directories;
 }

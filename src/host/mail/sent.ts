@@ -9,7 +9,7 @@ import type { Address, AgentId, MessageRef, PeerId, RecipientState, SentRecipien
 import { noSuchMessage, refuseAbsentAgent } from '../mailbox/mailbox.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 
-export interface RecipientReceipt {
+interface RecipientReceipt {
   state: DeliveryState;
   /** 0 for a recipient on this host. */
   seq: number;

@@ -22,7 +22,7 @@ import { dropEntry, release } from './mailbox.ts';
 /** How many rows one transaction reads. */
 const SLICE_ROWS = 200;
 
-export interface Dropped {
+interface Dropped {
   entries: number;
   sent: number;
   idempotencyKeys: number;

@@ -41,7 +41,7 @@ const TIMER_MAX_MS = 60_000;
 /** When both clocks of this machine differ by this more than before, one was set. */
 const CLOCK_STEP_MS = 1_000;
 
-export interface DispatcherOptions {
+interface DispatcherOptions {
   context: HostContext;
   lan: Carrier;
   relay: RelayTransport;

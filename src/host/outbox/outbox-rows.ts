@@ -11,7 +11,7 @@ import type { Address, MessageRef, OutboxRow, PeerId } from '../core/rows.ts';
 import type { RangeOptions, Reader, Transaction } from '../store/host-store.ts';
 import type { HostContext } from '../context.ts';
 
-export interface NewOutboxItem {
+interface NewOutboxItem {
   kind: PushedKind;
   itemId: ItemId;
   /** The message it carries, or that it is a receipt for. */

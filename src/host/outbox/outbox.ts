@@ -109,12 +109,6 @@ async function openNow(
   return { due, waiting };
 }
 
-/** When the next row of a peer is due; null when none will be. */
-export async function nextDueMs(reader: Reader, peerId: PeerId): Promise<number | null> {
-  for await (const { key } of reader.range('outboxDue', [peerId], { limit: 1 })) return key[1];
-  return null;
-}
-
 /** The first row of a peer that is due after `nowMs`. */
 export async function nextOpenRow(reader: Reader, peerId: PeerId, nowMs: number): Promise<OutboxRow | undefined> {
   for await (const row of openRows(reader, peerId, { fromMs: nowMs + 1, limit: 1 })) return row;

@@ -12,7 +12,7 @@ import { generateSealKey } from '../mail/sealing.ts';
 import type { HostStore } from '../store/host-store.ts';
 import { livePeers } from './peers.ts';
 
-export interface NewIdentity {
+interface NewIdentity {
   hostName: HostName;
   /** 32 random bytes. */
   seed: Buffer;

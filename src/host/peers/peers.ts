@@ -170,7 +170,7 @@ async function findPeer(reader: Reader, named: string): Promise<PeerRow | undefi
   return (await livePeers(reader)).find((peer) => hostFingerprint(currentKey(peer).publicKey) === fingerprint);
 }
 
-export type LearnedRotation = 'learned' | 'known' | 'unknown-host' | 'refused';
+type LearnedRotation = 'learned' | 'known' | 'unknown-host' | 'refused';
 
 /** Applies a peer's rotation, signed by its old and its new key. Anybody may deliver it: the signatures are enough. */
 export async function learnRotation(

@@ -20,7 +20,7 @@ const COMMAND_TIMEOUT_MS = 30_000;
 /** There is no token; the message says why, and holds nothing of the secret. */
 export class TokenUnavailable extends Error {}
 
-export interface FreshToken {
+interface FreshToken {
   /** As `POST /v1/relay/enrol` takes it. */
   proof: unknown;
   /** When the token in it runs out; null when nothing says so. */

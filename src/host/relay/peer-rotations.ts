@@ -19,7 +19,7 @@ import type { RelaySession } from './connect.ts';
 /** Rotations of one host that are followed at a time. */
 const FOLLOWED_MAX = 64;
 
-export interface PeerRotationsOptions {
+interface PeerRotationsOptions {
   context: HostContext;
   /** A key was learned that something in quarantine may wait for. */
   keyLearned: () => void;

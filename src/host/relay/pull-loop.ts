@@ -24,7 +24,7 @@ const REWIND_OFTEN_MS = 60_000;
 /** An empty page that came sooner was not held back by the relay. */
 const HELD_BACK_MS = 900;
 
-export interface PullLoopOptions {
+interface PullLoopOptions {
   context: HostContext;
   link: RelayLink;
   timing: RelayTiming;

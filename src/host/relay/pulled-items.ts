@@ -15,7 +15,7 @@ import { inspectItems, receiveItem } from '../inbound/receive.ts';
 import type { Transaction } from '../store/host-store.ts';
 
 /** An item of a page, and received-through when it and those before it are done. */
-export interface PlacedItem {
+interface PlacedItem {
   item: IncomingItem;
   through: number;
 }

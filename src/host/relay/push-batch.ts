@@ -31,7 +31,7 @@ const REVOKED = 'target revoked';
 /** Refusals that only an operator or the peer's owner can change. */
 const WORTH_A_WARNING: ReadonlySet<string> = new Set(['sender not accepted by target', 'conflict']);
 
-export interface RelayCarrierOptions {
+interface RelayCarrierOptions {
   context: HostContext;
   link: RelayLink;
   enrolledPeers: EnrolledPeers;

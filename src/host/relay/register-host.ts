@@ -44,7 +44,7 @@ interface HostAtRelay {
   stopping: AbortSignal;
 }
 
-export interface RegisterHost extends HostAtRelay {
+interface RegisterHost extends HostAtRelay {
   client: RelayClient;
   scope: RelayScope;
   /** By the relay's clock. */

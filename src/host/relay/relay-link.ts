@@ -32,7 +32,7 @@ export const RELAY_TIMING: RelayTiming = { pauseFirstMs: 1_000, pauseMaxMs: 300_
 /** The relay's info is read again after this. */
 const REFRESH_MS = 3_600_000;
 
-export type LinkState = 'unset' | 'key-changed' | 'connecting' | 'ready' | 'failing';
+type LinkState = 'unset' | 'key-changed' | 'connecting' | 'ready' | 'failing';
 
 export interface LinkProblem {
   code: string;

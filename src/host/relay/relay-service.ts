@@ -27,7 +27,7 @@ import { RelayCarrier } from './push-batch.ts';
 import { RELAY_TIMING, RelayLink, type RelayTiming } from './relay-link.ts';
 import { EnrolledPeers } from './enrolled-peers.ts';
 
-export interface RelayServiceOptions {
+interface RelayServiceOptions {
   context: HostContext;
   timing?: Partial<RelayTiming>;
 }

@@ -31,7 +31,7 @@ const PAGE: PageNames = { path: '/mail', cookie: 'poste_mail', command: 'poste i
 /** Any user of this machine can connect: idle connections give way. */
 const CONNECTIONS_MAX = 64;
 
-export interface WebServiceOptions {
+interface WebServiceOptions {
   context: HostContext;
   /** Called at the first link: the handlers need this service themselves. */
   handlers: () => Handlers;

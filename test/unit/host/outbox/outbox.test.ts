@@ -1,8 +1,9 @@
+import { nextDueMs } from '../../../support/outbox-rows.ts';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { AgentId, MessageRef, OutboxRow } from '../../../../src/host/core/rows.ts';
 import { UNDELIVERED_ALERT_MS } from '../../../../src/host/core/outbox.ts';
 import { cancelOutbox, listOutbox } from '../../../../src/host/outbox/outbox-list.ts';
-import { afterAttempt, afterPeerChange, dueRows, nextDueMs, wireOf } from '../../../../src/host/outbox/outbox.ts';
+import { afterAttempt, afterPeerChange, dueRows, wireOf } from '../../../../src/host/outbox/outbox.ts';
 import { type Envelope, openSeal } from '../../../../src/host/mail/sealing.ts';
 import { sha256Hex } from '../../../../src/protocol/digest.ts';
 import type { HostStore, Reader } from '../../../../src/host/store/host-store.ts';

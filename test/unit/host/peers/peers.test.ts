@@ -1,3 +1,4 @@
+import { nextDueMs } from '../../../support/outbox-rows.ts';
 import { expect, test } from 'vitest';
 import { encKeyAdvertisement } from '../../../../src/protocol/documents.ts';
 import type { LanEncKey } from '../../../../src/protocol/lan.ts';
@@ -6,7 +7,7 @@ import { type PublicKey, displayFingerprint, hostFingerprint } from '../../../..
 import type { Refusal } from '../../../../src/host/core/refusal.ts';
 import type { Address, MessageRef, PeerId, PeerRow } from '../../../../src/host/core/rows.ts';
 import { addOutboxRow } from '../../../../src/host/outbox/outbox-rows.ts';
-import { afterAttempt, nextDueMs } from '../../../../src/host/outbox/outbox.ts';
+import { afterAttempt } from '../../../../src/host/outbox/outbox.ts';
 import {
   PEERS_MAX,
   type PairedHost,
