@@ -1,8 +1,8 @@
 /**
- * The states of an outbox row: what one event makes of it, and what is to be done besides.
+ * The states of an outbox row: the transition for one event, and its side effects.
  *
  * Specification, "Sender outbox row (relay path)" and "Limits". It leaves the path over the LAN open: decided here.
- * Pure: time and the dice come as facts, signatures as verdicts. Invariants:
+ * Pure: the time and the random jitter are facts, and signatures were verified before. Invariants:
  *   - the row of an envelope ends done or cancelled, or its sender has been alerted: none is lost in silence;
  *   - a delivery receipt of every recipient makes it done from any state, and corrects an earlier alert;
  *   - `nextAtMs` is null exactly when nothing is to be done any more, and wire bytes are kept exactly as long as they
@@ -24,17 +24,17 @@ export const GIVE_UP_MS = 60 * DAY_MS;
 /** How long after its retention a relay's item may still be confirmed. */
 export const RELAY_GRACE_MS = DAY_MS;
 /**
- * What a peer took over the LAN and did not confirm within this goes over the relay too, and is shown to the peer again,
- * which makes it confirm again: nobody signed that it was the peer who took it.
+ * A row that the peer accepted over the LAN and did not confirm within this time is sent over the relay too, and to the
+ * peer again, so that it confirms again: answers over the LAN are not signed, so another host may have given this one.
  */
 export const LAN_DOUBT_MS = 300_000;
-/** Between two times that it is shown again: at first `LAN_DOUBT_MS`, then as long as it waits already, at most this. */
+/** The longest pause between two such repeats: at first it is `LAN_DOUBT_MS`, then as long as the row has waited. */
 export const ASK_AGAIN_MS = DAY_MS;
 /** After so long without a receipt the sender is told. */
 export const LAN_CONFIRM_MS = 3 * DAY_MS;
-/** Receipts of those who did get a message that is quarantined for others are waited for before anybody is told. */
+/** The sender is told of a quarantine after this: receipts of recipients that did get the message may still come. */
 export const QUARANTINE_ALERT_MS = 60_000;
-/** What a row keeps of the words of others. */
+/** The longest error text that a row keeps. */
 const ERROR_CHARACTERS_MAX = 500;
 
 /** States in which the wire bytes may have to be sent again. */
@@ -64,12 +64,12 @@ export function mayPush(row: OutboxRow, nowMs: number, retentionMs: number): boo
   return isUnconfirmed && (row.firstPushAtMs === null || nowMs < row.firstPushAtMs + retentionMs);
 }
 
-/** When it is to be doubted that the peer has what was taken over the LAN. */
+/** From when on an acceptance over the LAN that nobody confirmed is doubted. */
 export function lanDoubtAtMs({ lanAcceptedAtMs, createdAtMs }: OutboxRow): number {
   return (lanAcceptedAtMs ?? createdAtMs) + LAN_DOUBT_MS;
 }
 
-/** How long the `attempts`-th failure in a row keeps a row back: doubling, and by the dice between half and whole. */
+/** The pause after the `attempts`-th failure in a row: it doubles each time, and jitter takes up to half of it away. */
 export function backoffMs(attempts: number, { jitter, retry }: Pick<OutboxFacts, 'jitter' | 'retry'>): number {
   const whole = Math.min(retry.longestMs, retry.firstMs * 2 ** Math.min(attempts - 1, 30));
   return Math.round(whole * (0.5 + jitter / 2));
@@ -102,7 +102,7 @@ function moveEnvelope(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts): O
       if (!event.isVerified) return failedAtRelay(row, 'the accept receipt does not verify', facts);
       return acceptedByRelay(row, event.acceptance, unconfirmedAtMs(event.acceptance));
     case 'relay-stored':
-      // Whatever a relay of v2 said before stands: v1 proves nothing.
+      // An acceptance by a relay of v2 stands: v1 proves nothing.
       if (!isSending(row)) return unchanged(row);
       // The peer is asked next, where the LAN reaches it.
       if (row.state === 'lan-accepted')
@@ -217,12 +217,12 @@ function failedOverLan(row: OutboxRow, error: string, facts: OutboxFacts): Outbo
   return changed(row, { lanAttempts, lastError, nextAtMs: facts.nowMs + backoffMs(lanAttempts, facts) });
 }
 
-/** How long it is waited for a receipt of what the peer took over the LAN, before it is asked for again. */
+/** How long to wait for the receipt of a row that the peer accepted over the LAN before the row is sent again. */
 function askAgainMs({ lanAcceptedAtMs }: OutboxRow, nowMs: number): number {
   return Math.min(ASK_AGAIN_MS, Math.max(LAN_DOUBT_MS, nowMs - (lanAcceptedAtMs ?? nowMs)));
 }
 
-/** There is another way to it, or the peer is somewhere else than it was: what it took before is doubted now, or soon. */
+/** The peer can be reached another way, or at another address: its earlier acceptance is doubted now, or soon. */
 function doubtedSoon(row: OutboxRow, nowMs: number): OutboxStep {
   const atMs = Math.max(nowMs, lanDoubtAtMs(row));
   return changed(row, { nextAtMs: Math.min(row.nextAtMs ?? atMs, atMs) });
@@ -249,7 +249,7 @@ function confirmed(row: OutboxRow, recipient: Address): OutboxStep {
   return changed(next, { state: 'done', lastError: null, nextAtMs: null }, ...(hasBeenGivenUp ? [alert] : []));
 }
 
-/** Deadlines hold whatever happened, and whenever it is looked at. */
+/** Applies the deadlines of the row's state, after every event. */
 function meetDeadlines(row: OutboxRow, facts: OutboxFacts): OutboxStep {
   const { nowMs, hasPeerConfirmed } = facts;
   const unconfirmed = hasPeerConfirmed ? 'unconfirmed' : 'never-confirmed';

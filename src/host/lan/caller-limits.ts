@@ -188,7 +188,7 @@ export class ConnectionRoom {
     return [...this.#guests].filter(([, guest]) => isMeant(guest));
   }
 
-  /** Ends the one of these that has been idle for longest: a stranger's, else one that nobody has proved himself over. */
+  /** Ends the one of these that has been idle for longest: a stranger's, else one that no paired host has used. */
   #endOne(candidates: readonly [Connection, Guest][]): boolean {
     const strangers = candidates.filter(([, guest]) => this.#isStranger(guest));
     const unproven = candidates.filter(([, guest]) => !guest.isPaired);

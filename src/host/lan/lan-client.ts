@@ -34,7 +34,7 @@ const ANSWER_TIMEOUT_MS = 20_000;
 const SLOWEST_BYTES_PER_MS = 64;
 const ANSWER_BYTES_MAX = 2 << 20;
 const REASON_CHARACTERS_MAX = 300;
-/** For an answer that only says who is there. */
+/** For the answer to `hello` that proves an address. */
 const HELLO_TIMEOUT_MS = 3_000;
 const HELLO_NONCE_BYTES = 16;
 
@@ -55,7 +55,7 @@ export class LanCallFailed extends Error {
   }
 }
 
-/** Whom a hop is for. */
+/** The host that a hop is for. */
 export interface CalledHost {
   /** `host:port`. */
   address: string;

@@ -35,7 +35,7 @@ const FRESHEN_MS = 2_000;
 /** What was learned so lately is not asked for again. */
 const DIRECTORY_NEW_MS = 2_000;
 
-/** What an inviter answers that another code is needed for. */
+/** Problems of the inviter after which a new code is needed. */
 const PAIRING_FAULTS: ReadonlySet<string> = new Set(['ENROL_REFUSED', 'BAD_SIGNATURE', 'BAD_REQUEST']);
 
 interface LanServiceOptions {

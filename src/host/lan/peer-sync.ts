@@ -1,6 +1,6 @@
 /**
  * Tells paired hosts what they do not know of this one (a new key, other agents), and asks them for the names of their
- * agents. One exchange at a time with each peer.
+ * agents. With each peer one exchange runs at a time.
  *
  * A peer that was restored from before a rotation has forgotten this host's new key, and takes this host for a stranger.
  * So in doubt this host asks for something that only paired hosts get, and tells everything again when that is refused.

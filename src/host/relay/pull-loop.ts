@@ -170,7 +170,7 @@ export class PullLoop {
     return more && cursor !== after ? 0 : this.#jittered(timing.pollMs);
   }
 
-  /** Asks the relay to delete what is done; that it could not is no matter: it is asked again before the next page. */
+  /** Asks the relay to delete what is done. A failure changes nothing: the ack is repeated before the next page. */
   async #ack(
     session: RelaySession,
     through: number | string,

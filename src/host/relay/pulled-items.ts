@@ -22,7 +22,7 @@ interface PlacedItem {
 
 /**
  * The items of a page behind `after`, in the order of their seqs. One whose seq cannot be read, or is none of the
- * queue's, has no place: it comes first and moves nothing, and the word of the page itself leads behind it.
+ * queue's, has no place: it comes first and moves nothing, and the page's `last_seq` leads past it.
  */
 export function placedItems(page: PulledPage, after: number, scope: RelayScope): PlacedItem[] {
   const { head_seq: headSeq, last_seq: lastSeq } = page;

@@ -26,7 +26,7 @@ const REASON_CHARACTERS_MAX = 300;
 const RETRY_AFTER_MAX_MS = 3_600_000;
 const PLAIN_CALLER = new HttpCaller();
 
-/** A code of this file: the relay answered, and nobody who is trusted vouches for its certificate. */
+/** A code of this program's own: the relay answered with a certificate that no trusted authority signed. */
 export const CERTIFICATE_NOT_TRUSTED = 'CERTIFICATE_NOT_TRUSTED';
 const NOT_TRUSTED: ReadonlySet<string> = new Set([
   'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
@@ -85,7 +85,7 @@ export class RelayProblem extends RelayCallFailed {
   }
 }
 
-/** What a 401 may mean beside that the relay does not know this host. */
+/** Codes of a 401 that are about one request, and not about the enrolment of this host. */
 const OF_ONE_REQUEST: ReadonlySet<string> = new Set(['BAD_SIGNATURE', 'CLOCK_SKEW', 'NO_CHALLENGE', 'REPLAYED_HOP']);
 
 /** Whether the relay does not know this host (specification, "Enrolment", rule 10), whatever words it has for that. */

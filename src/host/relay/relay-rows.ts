@@ -41,8 +41,8 @@ export function pinRelay(
 }
 
 /**
- * A relay of v1 speaks v2 now, under the key that its challenges showed: it is pinned, and told all that v1 has no words
- * for, as the rotations of this host.
+ * A relay of v1 speaks v2 now, under the key that its challenges showed: it is pinned, and this host registers again, with
+ * all that v1 has no routes for, such as its rotations.
  */
 export async function noteSpeaksV2(tx: Transaction, pubkey: PublicKey): Promise<void> {
   const row = tx.get('relay');
@@ -114,12 +114,12 @@ export function putEnrolment(tx: Transaction, scope: RelayScope, row: RelayEnrol
   if (isCurrent(tx, scope)) tx.put('relayEnrolment', keyOf(scope), row);
 }
 
-/** What an enrolment was followed by. One that was dropped meanwhile stays dropped: all of it is done again. */
+/** Adds what was published after an enrolment. One that was dropped meanwhile stays dropped, and every step is repeated. */
 export function addToEnrolment(tx: Transaction, scope: RelayScope, row: RelayEnrolmentRow): void {
   if (enrolmentIn(tx, scope)) putEnrolment(tx, scope, row);
 }
 
-/** The relay does not know this key: what it was made to know is nothing. */
+/** The relay does not know this key any more: this host registers again. */
 export function dropEnrolment(tx: Transaction, scope: RelayScope): void {
   tx.delete('relayEnrolment', keyOf(scope));
 }
