@@ -14,7 +14,8 @@ import { finishRestore } from '../../host/store/restored.ts';
 import { backupPath, unwrittenFailure, writtenToStdout } from '../lib/backup-output.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { interruption } from '../lib/exit.ts';
-import { hostFailure, ownPaths } from '../lib/host-paths.ts';
+import { hostFailure } from '../lib/host-paths.ts';
+import { ownPaths } from '../lib/own-paths.ts';
 import { formatBytes, formatFields, jsonLine, formatTime } from '../lib/format.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 

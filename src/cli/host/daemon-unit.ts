@@ -6,10 +6,11 @@ import { UNIT_NAME, isOwnUnit, unitPath, unitText } from '../../host/systemd-uni
 import { runBounded } from '../../host/wake/processes.ts';
 import { printable } from '../../protocol/printable.ts';
 import { copyBeside, replaceFile } from '../../lib/replace-file.ts';
-import { type CommandContext, homeFolder } from '../lib/context.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { homeFolder } from '../lib/own-paths.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { findProgram } from '../lib/find-program.ts';
-import { ownPaths } from '../lib/host-paths.ts';
+import { ownPaths } from '../lib/own-paths.ts';
 import { jsonLine } from '../lib/format.ts';
 
 interface UnitFlags {

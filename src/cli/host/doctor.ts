@@ -19,9 +19,10 @@ import { CallFailed, DaemonClient } from '../../host/api/client.ts';
 import type { HostPaths } from '../../host/paths.ts';
 import { unitPath } from '../../host/systemd-unit.ts';
 import { printable } from '../../protocol/printable.ts';
-import { type CommandContext, homeFolder } from '../lib/context.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { homeFolder } from '../lib/own-paths.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { ownPaths } from '../lib/host-paths.ts';
+import { ownPaths } from '../lib/own-paths.ts';
 import { jsonLine } from '../lib/format.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 

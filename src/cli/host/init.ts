@@ -5,7 +5,8 @@ import { type InitialisedHost, defaultHostName, initialiseHost } from '../../hos
 import { type HostName, parseHostName } from '../../protocol/names.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { hostFailure, ownPaths } from '../lib/host-paths.ts';
+import { hostFailure } from '../lib/host-paths.ts';
+import { ownPaths } from '../lib/own-paths.ts';
 import { jsonLine, formatFields } from '../lib/format.ts';
 
 interface InitFlags {

@@ -11,7 +11,8 @@ import {
 import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, type ExitName } from '../lib/exit.ts';
-import { hostFailure, ownPaths } from '../lib/host-paths.ts';
+import { hostFailure } from '../lib/host-paths.ts';
+import { ownPaths } from '../lib/own-paths.ts';
 import { jsonLine, formatTime } from '../lib/format.ts';
 
 interface RestoreFlags {

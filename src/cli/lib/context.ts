@@ -7,7 +7,6 @@
  * folder, which relative paths start from, and the process id.
  */
 import type { EventEmitter } from 'node:events';
-import { homedir } from 'node:os';
 import type { Readable, Writable } from 'node:stream';
 import { Option } from 'commander';
 
@@ -27,11 +26,6 @@ export interface CommandContext {
   readonly abort: (exitCode: number) => void;
   /** The exit code of a command that returns. */
   exitCode: number;
-}
-
-/** The home folder of the user. */
-export function homeFolder({ env }: CommandContext): string {
-  return env['HOME'] ?? homedir();
 }
 
 /** An option that names an agent. Its default is POSTE_AGENT, unless that is empty. */

@@ -11,7 +11,8 @@ import { isAgentName } from '../../protocol/names.ts';
 import { isListening } from '../../lib/unix-socket.ts';
 import { agentOption, type CommandContext } from './context.ts';
 import { CommandFailed, EXIT } from './exit.ts';
-import { hostFailure, ownPaths } from './host-paths.ts';
+import { hostFailure } from './host-paths.ts';
+import { ownPaths } from './own-paths.ts';
 
 export interface DaemonFlags {
   start?: boolean;

@@ -1,22 +1,11 @@
-/** Where the host of this user lies, by the environment, and how a command ends when it cannot use that host. */
-import { getuid } from 'node:process';
+/** The configuration of this user's host, and how a command ends when it cannot use that host. */
 import { ConfigRefused, type HostConfig, loadConfig } from '../../host/config.ts';
 import { CallFailed } from '../../host/api/client.ts';
-import { type HostPaths, hostPaths, ownsFolder } from '../../host/paths.ts';
+import type { HostPaths } from '../../host/paths.ts';
 import { HostStoreRefused, type HostStoreFault } from '../../host/store/open.ts';
 import { SocketUnavailable } from '../../lib/unix-socket.ts';
-import { type CommandContext, homeFolder } from './context.ts';
+import type { CommandContext } from './context.ts';
 import { CommandFailed, type ExitName, exitOfStatus } from './exit.ts';
-
-export function ownPaths(context: CommandContext): HostPaths {
-  return hostPaths({
-    environment: context.env,
-    homeFolder: homeFolder(context),
-    workingFolder: process.cwd(),
-    userId: getuid?.(),
-    owns: ownsFolder,
-  });
-}
 
 export function ownConfig({ env }: CommandContext, paths: HostPaths, flags: Partial<HostConfig> = {}): HostConfig {
   return loadConfig({ file: paths.configFile, environment: env, flags });

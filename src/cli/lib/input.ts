@@ -1,4 +1,4 @@
-/** What a person or a program gives a command while it runs: a yes or no on the terminal, and standard input. */
+/** What a person gives a command while it runs: a yes or no on the terminal. */
 import { createInterface, type Interface } from 'node:readline/promises';
 import type { CommandContext, InputStream, OutputStream } from './context.ts';
 import { CommandFailed } from './exit.ts';
@@ -62,17 +62,4 @@ function inputEnd(lines: Interface): Promise<undefined> {
   return new Promise((resolve) => {
     lines.once('close', () => resolve(undefined));
   });
-}
-
-/** Standard input as text: empty when it is a terminal, or longer than `bytesMax`. */
-export async function readStandardInput({ stdin }: CommandContext, bytesMax: number): Promise<string> {
-  if (stdin.isTTY) return '';
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of stdin as AsyncIterable<Buffer>) {
-    bytes += chunk.length;
-    if (bytes > bytesMax) break;
-    chunks.push(chunk);
-  }
-  return bytes > bytesMax ? '' : Buffer.concat(chunks).toString('utf8');
 }

@@ -1,14 +1,7 @@
 /** `poste hooks`: adds Poste's hooks to the settings of programs that run agents, removes them, and runs as the hook. */
 import { join } from 'node:path';
-import { setTimeout as elapsed } from 'node:timers/promises';
 import { Argument, Command, Option } from 'commander';
-import {
-  CLAUDE_CODE,
-  CODEX,
-  HOOK_PROGRAMS,
-  type HookProgram,
-  type HookProgramName,
-} from '../../host/hooks/programs.ts';
+import { HOOK_PROGRAMS, type HookProgram, type HookProgramName, PROGRAM_OF } from '../../host/hooks/programs.ts';
 import {
   changedText,
   codexNotices,
@@ -20,18 +13,13 @@ import {
   withoutHooks,
   writeSettings,
 } from '../../host/hooks/settings.ts';
-import { runHook } from '../../host/hooks/run-hook.ts';
-import { DaemonClient } from '../../host/api/client.ts';
-import { type CommandContext, agentOption, homeFolder } from '../lib/context.ts';
-import { isAgentName } from '../../protocol/names.ts';
+import { type CommandContext, agentOption } from '../lib/context.ts';
+import { homeFolder } from '../lib/own-paths.ts';
 import { requireAgentName } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { findProgram } from '../lib/find-program.ts';
-import { ownPaths } from '../lib/host-paths.ts';
-import { readStandardInput } from '../lib/input.ts';
+import { ownPaths } from '../lib/own-paths.ts';
 import { jsonLine } from '../lib/format.ts';
-
-const PROGRAMS: Readonly<Record<HookProgramName, HookProgram>> = { 'claude-code': CLAUDE_CODE, codex: CODEX };
+import { runAsHook } from './run-as-hook.ts';
 
 const NOTES = `
 The hooks say when a session of an agent begins, works, is idle and ends, tell the agent how many messages wait, and
@@ -81,7 +69,7 @@ function installCommand(context: CommandContext): Command {
       if (agent !== undefined) requireAgentName(agent, '--agent');
       const home = context.env['POSTE_HOME'] ? ownPaths(context).dataFolder : undefined;
       const command = hookCommand({ program: name, node: process.execPath, main: context.program, agent, home });
-      await change(context, PROGRAMS[name], flags, (settings) => withHooks(settings, PROGRAMS[name], command));
+      await change(context, PROGRAM_OF[name], flags, (settings) => withHooks(settings, PROGRAM_OF[name], command));
     });
 }
 
@@ -90,7 +78,7 @@ function uninstallCommand(context: CommandContext): Command {
   return withChangeFlags(command.addArgument(programArgument()))
     .addHelpText('after', '\nExample:\n  $ poste hooks uninstall claude-code')
     .action(async (name: HookProgramName, flags: ChangeFlags) => {
-      await change(context, PROGRAMS[name], flags, (settings) => withoutHooks(settings, PROGRAMS[name]));
+      await change(context, PROGRAM_OF[name], flags, (settings) => withoutHooks(settings, PROGRAM_OF[name]));
     });
 }
 
@@ -140,10 +128,6 @@ function textOf(
   return `Changed ${file}.\n${backup === null ? '' : `The previous version is ${backup}.\n`}${said}`;
 }
 
-/** The largest input of a hook: it may hold a long prompt. */
-const HOOK_INPUT_BYTES_MAX = 16 << 20;
-const PARENT_EVERY_MS = 1000;
-
 function runCommand(context: CommandContext): Command {
   return new Command('run')
     .description('Run as the hook: the program calls it, with the event on standard input.')
@@ -151,32 +135,7 @@ function runCommand(context: CommandContext): Command {
     .addOption(agentOption(context, '--agent <name>', 'the agent that runs in these sessions'))
     .option('--wait', 'wait for a doorbell, at an event that has another hook as well')
     .addHelpText('after', '\nExample:\n  $ poste hooks run claude-code --agent backend < event.json')
-    .action(async (name: HookProgramName, { agent, wait }: { agent?: string; wait?: boolean }) => {
-      const pid = process.ppid;
-      const gone = new AbortController();
-      const watch = setInterval(() => {
-        if (process.ppid !== pid) gone.abort();
-      }, PARENT_EVERY_MS);
-      const paths = ownPaths(context);
-      const { exitCode, stdout, stderr } = await runHook({
-        program: PROGRAMS[name],
-        input: await readStandardInput(context, HOOK_INPUT_BYTES_MAX),
-        agent: agent !== undefined && isAgentName(agent) ? agent : undefined,
-        client: new DaemonClient(paths.socket, paths.store),
-        pid,
-        waits: wait ?? false,
-        pause: async (ms, signal) => {
-          await elapsed(ms, undefined, { signal });
-        },
-        surroundings: {
-          environment: context.env,
-          findProgram: (wanted) => findProgram(wanted, context.env['PATH']),
-        },
-        gone: gone.signal,
-      });
-      clearInterval(watch);
-      context.stdout.write(stdout);
-      context.stderr.write(stderr);
-      context.exitCode = exitCode;
+    .action(async (program: HookProgramName, { agent, wait }: { agent?: string; wait?: boolean }) => {
+      await runAsHook(context, { program, agent, waits: wait ?? false });
     });
 }

@@ -8,7 +8,7 @@ import { daemonSocketFault } from '../../host/paths.ts';
 import { printable } from '../../protocol/printable.ts';
 import { type CommandContext, agentOption } from '../lib/context.ts';
 import { CommandFailed, stopSignal } from '../lib/exit.ts';
-import { ownPaths } from '../lib/host-paths.ts';
+import { ownPaths } from '../lib/own-paths.ts';
 import { requireAgentName, startInBackground } from '../lib/daemon-call.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 

@@ -1,11 +1,7 @@
 /** `poste session`: how scripts and hooks register the session of an agent, and wait for its doorbell. */
 import { Command, InvalidArgumentError, Option } from 'commander';
-import {
-  SESSION_WAIT_MS_MAX,
-  type SessionListResult,
-  type SessionRegisterInput,
-  type SessionState,
-} from '../../host/api/schemas/agents.ts';
+import type { SessionListResult, SessionRegisterInput, SessionState } from '../../host/api/schemas/agents.ts';
+import { SESSION_WAIT_MS_MAX } from '../../host/api/socket-protocol.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { type ActingFlags, ask, withActingFlags } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';

@@ -4,15 +4,8 @@
  */
 import { isObject } from '../../protocol/items.ts';
 import { type Answer, SocketRequestFailed, type SocketRequest, socketRequest } from '../../lib/socket-request.ts';
-import {
-  AGENT_HEADER,
-  SESSION_HEADER,
-  BACKUP_TARGET,
-  type InputOf,
-  type OperationName,
-  type OutputOf,
-  operationTarget,
-} from './operations.ts';
+import type { InputOf, OperationName, OutputOf } from './operations.ts';
+import { AGENT_HEADER, SESSION_HEADER, BACKUP_TARGET, operationTarget } from './socket-protocol.ts';
 
 /** A call fails when the daemon sends nothing for this long. */
 const SILENCE_MS = 30_000;

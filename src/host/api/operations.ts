@@ -73,12 +73,6 @@ export type OperationName = keyof typeof OPERATIONS;
 export type InputOf<N extends OperationName> = Static<(typeof OPERATIONS)[N]['input']>;
 export type OutputOf<N extends OperationName> = Static<(typeof OPERATIONS)[N]['output']>;
 
-/** The header that names the acting agent; `owner` is the person. */
-export const AGENT_HEADER = 'x-poste-agent';
-
-/** The header that names the session that calls: of a `poste mcp`, whose tools the agent uses. */
-export const SESSION_HEADER = 'x-poste-session';
-
 /** The body of every answer that is not 200: a refusal, or a fault of the request or the daemon. */
 export interface ProblemAnswer {
   /** Stable, for programs: a `RefusalCode`, one of `SERVER_CODES`, or a `ProblemCode` when the HTTP request is refused. */
@@ -89,13 +83,3 @@ export interface ProblemAnswer {
 }
 
 export const SERVER_CODES = ['UNKNOWN_OPERATION', 'STORE_FAILED', 'INTERNAL'] as const;
-
-/** The longest request: the longest body of a message with every character escaped, and room for the rest. */
-export const REQUEST_BYTES_MAX = 4 << 20;
-
-export function operationTarget(name: OperationName): string {
-  return `/v1/${name}`;
-}
-
-/** The path of the backup. */
-export const BACKUP_TARGET = '/v1/backup';

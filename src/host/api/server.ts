@@ -19,16 +19,8 @@ import { actingAgent } from '../agents/agents.ts';
 import { type HostContext, isStoreFailure } from '../context.ts';
 import { type Refusal, isRefusal, refusal } from '../core/refusal.ts';
 import { type Caller, type Handlers, parseOperationInput, perform, STATUS_OF } from './handlers.ts';
-import {
-  AGENT_HEADER,
-  SESSION_HEADER,
-  BACKUP_TARGET,
-  OPERATIONS,
-  type OperationName,
-  type ProblemAnswer,
-  REQUEST_BYTES_MAX,
-  operationTarget,
-} from './operations.ts';
+import { OPERATIONS, type OperationName, type ProblemAnswer } from './operations.ts';
+import { AGENT_HEADER, SESSION_HEADER, BACKUP_TARGET, REQUEST_BYTES_MAX, operationTarget } from './socket-protocol.ts';
 
 /** Enough for every session of every agent to wait at once. */
 const CONNECTIONS_MAX = 1000;

@@ -5,7 +5,8 @@
  * the agent. What a hook does at each event is the same for all programs (run-hook.ts).
  */
 import { isAbsolute, join } from 'node:path';
-import { type SessionRegisterInput, WAKE_ARGUMENT_CHARACTERS_MAX } from '../api/schemas/agents.ts';
+import type { SessionRegisterInput } from '../api/schemas/agents.ts';
+import { WAKE_ARGUMENT_CHARACTERS_MAX } from '../api/socket-protocol.ts';
 
 export const HOOK_PROGRAMS = ['claude-code', 'codex'] as const;
 export type HookProgramName = (typeof HOOK_PROGRAMS)[number];
@@ -138,3 +139,5 @@ function isClaudeAttended(environment: HookSurroundings['environment']): boolean
   if (environment['CLAUDE_CODE_SESSION_ATTENDED'] === '0') return false;
   return !environment['CLAUDE_CODE_ENTRYPOINT']?.startsWith('sdk-');
 }
+
+export const PROGRAM_OF: Readonly<Record<HookProgramName, HookProgram>> = { 'claude-code': CLAUDE_CODE, codex: CODEX };

@@ -17,7 +17,8 @@ import { jsonReply, otherProblemReply, problemReply } from '../../http/replies.t
 import { listenNode } from '../../http/server-node.ts';
 import type { ListenAddress } from '../../lib/listen-address.ts';
 import { type Handlers, parseOperationInput, perform, STATUS_OF } from '../api/handlers.ts';
-import { type OperationName, REQUEST_BYTES_MAX } from '../api/operations.ts';
+import type { OperationName } from '../api/operations.ts';
+import { REQUEST_BYTES_MAX } from '../api/socket-protocol.ts';
 import type { WebLinkResult } from '../api/schemas/daemon.ts';
 import { type HostContext, type HostEvent, isStoreFailure } from '../context.ts';
 import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';

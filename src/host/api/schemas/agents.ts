@@ -2,6 +2,7 @@
 import { type Static, Type } from 'typebox';
 import { AGENT_NAME_PATTERN } from '../../../protocol/names.ts';
 import { DOORBELL_LINES_MAX } from '../../core/doorbell.ts';
+import { SESSION_WAIT_MS_MAX, WAKE_ARGUMENT_CHARACTERS_MAX } from '../socket-protocol.ts';
 import { CLOSED, Count, Time, orNull } from '../../../protocol/shapes.ts';
 
 export const ROLES_MAX = 20;
@@ -50,11 +51,8 @@ export const AgentRemoved = Type.Object({
 });
 export type AgentRemoved = Static<typeof AgentRemoved>;
 
-/** The longest wait for a doorbell; a hook then waits again. Well below `SESSION_LIVE_MS`. */
-export const SESSION_WAIT_MS_MAX = 55_000;
 const WAKE_METHODS_MAX = 4;
 const WAKE_ARGUMENTS_MAX = 64;
-export const WAKE_ARGUMENT_CHARACTERS_MAX = 4096;
 
 const sessionId = Type.String({
   minLength: 1,

@@ -1,0 +1,80 @@
+/**
+ * `poste hooks run`: the hook of an agent's program. It runs at every prompt, so `main.ts` comes here without the rest of
+ * the command line, and nothing is loaded that a hook does not need.
+ */
+import { setTimeout as elapsed } from 'node:timers/promises';
+import { DaemonClient } from '../../host/api/client.ts';
+import { HOOK_PROGRAMS, type HookProgramName, PROGRAM_OF } from '../../host/hooks/programs.ts';
+import { runHook } from '../../host/hooks/run-hook.ts';
+import { isAgentName } from '../../protocol/names.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { findProgram } from '../lib/find-program.ts';
+import { ownPaths } from '../lib/own-paths.ts';
+import { readStandardInput } from '../lib/standard-input.ts';
+
+interface HookRun {
+  program: HookProgramName;
+  /** Whose sessions these are. */
+  agent: string | undefined;
+  /** This is the hook that waits, at an event that has another one. */
+  waits: boolean;
+}
+
+/**
+ * The call of a hook as `poste hooks install` writes it into settings (hooks/settings.ts). `undefined` for any other
+ * command line: that one is for the parser of the command line.
+ */
+export function hookRunOf(
+  argv: readonly string[],
+  { POSTE_AGENT: agent }: Readonly<Record<string, string | undefined>>,
+): HookRun | undefined {
+  const [group, command, name, ...flags] = argv;
+  const program = HOOK_PROGRAMS.find((known) => known === name);
+  if (group !== 'hooks' || command !== 'run' || program === undefined) return undefined;
+  const run: HookRun = { program, agent, waits: false };
+  for (let at = 0; at < flags.length; at++) {
+    const value = flags[at + 1];
+    if (flags[at] === '--wait') {
+      run.waits = true;
+    } else if (flags[at] === '--agent' && value !== undefined && isAgentName(value)) {
+      run.agent = value;
+      at++;
+    } else {
+      return undefined;
+    }
+  }
+  return run;
+}
+
+/** The largest input of a hook: it may hold a long prompt. */
+const HOOK_INPUT_BYTES_MAX = 16 << 20;
+const PARENT_EVERY_MS = 1000;
+
+export async function runAsHook(context: CommandContext, { program, agent, waits }: HookRun): Promise<void> {
+  const pid = process.ppid;
+  const gone = new AbortController();
+  const watch = setInterval(() => {
+    if (process.ppid !== pid) gone.abort();
+  }, PARENT_EVERY_MS);
+  const paths = ownPaths(context);
+  const { exitCode, stdout, stderr } = await runHook({
+    program: PROGRAM_OF[program],
+    input: await readStandardInput(context, HOOK_INPUT_BYTES_MAX),
+    agent: agent !== undefined && isAgentName(agent) ? agent : undefined,
+    client: new DaemonClient(paths.socket, paths.store),
+    pid,
+    waits,
+    pause: async (ms, signal) => {
+      await elapsed(ms, undefined, { signal });
+    },
+    surroundings: {
+      environment: context.env,
+      findProgram: (wanted) => findProgram(wanted, context.env['PATH']),
+    },
+    gone: gone.signal,
+  });
+  clearInterval(watch);
+  context.stdout.write(stdout);
+  context.stderr.write(stderr);
+  context.exitCode = exitCode;
+}
