@@ -2,8 +2,6 @@
 /** The process of the `poste` command: `run` with its arguments, streams, environment and signals. */
 import { fileURLToPath } from 'node:url';
 import type { CommandContext } from './lib/context.ts';
-import { EXIT } from './lib/exit.ts';
-import { exitOnEpipe } from './lib/output.ts';
 
 const { stdin, stdout, stderr, env } = process;
 
@@ -16,28 +14,34 @@ const context: CommandContext = {
   signals: process,
   program: fileURLToPath(new URL('main.js', import.meta.url)),
   abort: (code) => process.exit(code),
-  exitCode: EXIT.ok,
+  exitCode: 0,
 };
 
 /** A hook is called at every prompt of an agent: it loads no more than it needs. */
-async function hook(): Promise<number | undefined> {
-  if (argv[0] !== 'hooks' || argv[1] !== 'run') return undefined;
+async function hook(): Promise<boolean> {
+  if (argv[0] !== 'hooks' || argv[1] !== 'run') return false;
   const { hookRunOf, runAsHook } = await import('./mail/run-as-hook.ts');
   const asked = hookRunOf(argv, env);
-  if (!asked) return undefined;
+  if (!asked) return false;
+  // A program that reads no more of its hook is not told of it.
+  stdout.on('error', () => process.exit());
   await runAsHook(context, asked);
-  return context.exitCode;
+  process.exitCode = context.exitCode;
+  return true;
 }
 
-async function command(): Promise<number> {
-  const { run } = await import('./run.ts');
-  return run(argv, context);
+async function command(): Promise<void> {
+  const [{ run }, { EXIT }, { exitOnEpipe }] = await Promise.all([
+    import('./run.ts'),
+    import('./lib/exit.ts'),
+    import('./lib/output.ts'),
+  ]);
+  exitOnEpipe(stdout, (code) => process.exit(code));
+  const exitCode = await run(argv, context);
+  process.exitCode = exitCode;
+  // A failed command may hold handles that never close, and nobody may read what an interrupted one wrote.
+  if (exitCode === EXIT.interrupted) process.exit();
+  else if (exitCode !== EXIT.ok) stdout.write('', () => process.exit());
 }
 
-exitOnEpipe(stdout, (code) => process.exit(code));
-
-const exitCode = (await hook()) ?? (await command());
-process.exitCode = exitCode;
-// A failed command may hold handles that never close, and nobody may read what an interrupted one wrote.
-if (exitCode === EXIT.interrupted) process.exit();
-else if (exitCode !== EXIT.ok) stdout.write('', () => process.exit());
+if (!(await hook())) await command();

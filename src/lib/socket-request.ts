@@ -2,7 +2,8 @@
  * One HTTP request to a program that listens at a Unix domain socket. Nothing waits for ever; what goes wrong has a
  * reason, and what to say of it is the caller's.
  */
-import { type ClientRequest, type IncomingMessage, type OutgoingHttpHeaders, request } from 'node:http';
+import { lstatSync } from 'node:fs';
+import type { ClientRequest, IncomingMessage, OutgoingHttpHeaders } from 'node:http';
 import { socketFault } from './socket-owner.ts';
 
 export type RequestFault =
@@ -46,10 +47,13 @@ export interface SocketRequest {
 }
 
 /** The answer, once its head is there. Throws `SocketRequestFailed`, or an `AbortError`. */
-export function socketRequest(asked: SocketRequest): Promise<Answer> {
+export async function socketRequest(asked: SocketRequest): Promise<Answer> {
   const { socketPath, method, target, headers, body = '', silenceMs, signal } = asked;
   const doubt = socketFault(socketPath);
-  if (doubt !== undefined) return Promise.reject(new SocketRequestFailed('not trusted', '', doubt));
+  if (doubt !== undefined) throw new SocketRequestFailed('not trusted', '', doubt);
+  if (isAbsent(socketPath)) throw new SocketRequestFailed('not listening', 'ENOENT');
+  // Only now: a hook without a daemon is done sooner than this is loaded.
+  const { request } = await import('node:http');
   return new Promise((resolve, reject) => {
     let open: ClientRequest | IncomingMessage = request({
       socketPath,
@@ -68,6 +72,15 @@ export function socketRequest(asked: SocketRequest): Promise<Answer> {
     });
     outgoing.end(body);
   });
+}
+
+function isAbsent(path: string): boolean {
+  try {
+    return lstatSync(path, { throwIfNoEntry: false }) === undefined;
+  } catch {
+    // What is wrong with it is found out by opening it.
+    return false;
+  }
 }
 
 /** What came back; its body is read once. */

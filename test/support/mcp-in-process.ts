@@ -20,7 +20,7 @@ import { type Revision, versionNegotiationOf } from './mcp-client.ts';
 import { contextAtSocket } from './socket-context.ts';
 import { type WakeContext, wakeContext } from './wake-context.ts';
 
-export interface McpDaemon extends Pick<WakeContext, 'context'> {
+export interface McpDaemon extends WakeContext {
   client: DaemonClient;
   watches: Watches;
   server: LocalServer;
@@ -33,7 +33,7 @@ export async function mcpDaemon(names: readonly string[]): Promise<McpDaemon> {
   const { server, client } = await contextAtSocket(here, (own) => ({
     'watch-inbox': watches.over(own['watch-inbox']),
   }));
-  return { context: here.context, server, client, watches };
+  return { ...here, server, client, watches };
 }
 
 /** What the daemon is asked of mailboxes by `watch-inbox`: how often, and how many answers are due. */

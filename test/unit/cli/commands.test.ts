@@ -63,11 +63,29 @@ test.each([
 });
 
 test('nothing that starting the program imports is part of a command', () => {
-  const files = staticImports(join(SOURCES, 'cli/main.ts'));
+  // A hook runs main.ts at every prompt: nothing comes with it.
+  expect(staticImports(join(SOURCES, 'cli/main.ts'))).toEqual(['cli/main.ts']);
+  const files = staticImports(join(SOURCES, 'cli/run.ts'));
   expect(files).toContain('cli/commands.ts');
   expect(files.filter((file) => !/^cli\/(?:[a-z]+|lib\/[a-z-]+)\.ts$|^lib\/|^protocol\//.test(file))).toEqual([]);
   expect(files.length).toBeLessThan(15);
 });
+
+test('a hook loads neither the command line nor the schemas of the operations', () => {
+  const files = staticImports(join(SOURCES, 'cli/mail/run-as-hook.ts'));
+  expect(files).toContain('host/hooks/run-hook.ts');
+  const heavy = files.filter((file) => file.startsWith('host/api/schemas/') || file === 'host/api/operations.ts');
+  expect(heavy).toEqual([]);
+  // The bundle leaves out what is not used of the others.
+  for (const name of ['commander', 'typebox', 'smol-toml']) expect(packagesOf(files)).not.toContain(name);
+});
+
+/** The packages that these files import. */
+function packagesOf(files: readonly string[]): string[] {
+  const texts = files.map((file) => readFileSync(join(SOURCES, file), 'utf8'));
+  const named = [...texts.join('\n').matchAll(/^import (?!type )[^;]*? from '([^'./][^']*)';/gm)];
+  return named.map(([, name = '']) => name).filter((name) => !name.startsWith('node:'));
+}
 
 /** The file and all that it imports before it runs, below src. */
 function staticImports(file: string, found = new Set<string>()): string[] {
