@@ -2,6 +2,8 @@
 import { chmod, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { readText } from '../../support/doc-pages.ts';
+import * as programs from '../../support/programs.ts';
 import { type Program, findProgram, neededProgram } from '../../support/programs.ts';
 import { skippedLine } from '../../support/skipped-programs.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
@@ -88,4 +90,17 @@ describe('without a program', () => {
     );
     expect(skippedLine([undefined, 'another reason'])).toBeUndefined();
   });
+});
+
+test('.ci/run has every program that a test needs, skips nothing, and runs the command of the README', () => {
+  const script = readText('.ci/run');
+  const [, installed = ''] = /^for program in (.+); do$/m.exec(script) ?? [];
+  const [, interpreter = ''] = /^#!\/usr\/bin\/env (\S+)$/m.exec(script) ?? [];
+  const there = new Set([...installed.split(' '), interpreter]);
+  const needed = Object.values(programs).filter((one) => typeof one === 'object' && 'variable' in one);
+  expect(needed.length).toBeGreaterThan(2);
+  expect(needed.filter(({ names }) => !names.some((name) => there.has(name)))).toEqual([]);
+  const ran = script.split('\n').filter((line) => /^(?:export|\(?npm) /.test(line));
+  expect(ran).toEqual(['export CI=true', '(npm ci && npm test)', 'npm run --silent test:rest']);
+  expect(readText('README.md')).toContain('npm ci && npm test');
 });
