@@ -14,9 +14,10 @@ import { installed, isProgramName, PROGRAM_NAMES, type ProgramName, type Version
 import { INSIDE, roomFault, runInside } from './programs/namespace.ts';
 import { fullName, runScenarios } from './programs/run-scenarios.ts';
 import { CLAUDE_SCENARIOS } from './programs/claude-scenarios.ts';
+import { CODEX_SCENARIOS } from './programs/codex-scenarios.ts';
 import type { Programs } from './programs/world.ts';
 
-const SCENARIOS = [...CLAUDE_SCENARIOS];
+const SCENARIOS = [...CLAUDE_SCENARIOS, ...CODEX_SCENARIOS];
 
 const { values } = parseArgs({
   options: {

@@ -1,19 +1,245 @@
-/** What Claude Code does with Poste. */
-import { claudeSession, wholeTurn } from './claude.ts';
-import { rest, saidIsWhatHappens, type Scenario } from './scenario.ts';
+/** What Claude Code does with Poste: sessions in a terminal, in every state in which mail can find them. */
+import { claudeHome, type ClaudeSetting, claudeSession } from './claude.ts';
+import { check, ms, rest, saidIsWhatHappens, type Scenario } from './scenario.ts';
+import type { Terminal } from './terminal.ts';
+import { GREETED, prompt, PROMPTS, SLOW_END, SLOW_MS, wholeTurn } from './turns.ts';
+import { until, within } from './until.ts';
+import { READER, type World } from './world.ts';
 
-/** After a turn its Stop hook begins to wait: nothing shows when it does. */
+/** Until a waiting hook waits, or a terminal has come to rest: nothing tells when. */
 const SETTLE_MS = 1500;
 
-export const CLAUDE_SCENARIOS: readonly Scenario[] = [
+/** Without hooks a wake is proven by the model's reading its mail. */
+const TOOLS_ONLY: ClaudeSetting = { hasHooks: false, readsMail: true };
+
+/** How a session comes to be idle. */
+const IDLE: Readonly<Record<string, (world: World, terminal: Terminal) => Promise<void>>> = {
+  'after a turn': wholeTurn,
+  'never prompted': async () => {},
+  'after /clear': async (world, terminal) => {
+    await wholeTurn(world, terminal);
+    await terminal.type('/clear');
+    await rest(300);
+    await terminal.press('Enter');
+    await until('the screen is cleared', async () => !(await terminal.screen()).includes(GREETED) || undefined);
+  },
+  'after Esc': async (world, terminal) => {
+    await prompt(world, terminal, PROMPTS.slow);
+    await terminal.shows(/one\./);
+    await terminal.press('Escape');
+    await terminal.shows(/Interrupted/);
+  },
+  'with a half-typed draft': async (world, terminal) => {
+    await wholeTurn(world, terminal);
+    await terminal.type('half a thought');
+    await terminal.shows(/half a thought/);
+  },
+};
+
+function idleScenario(state: string, by: string, setting: ClaudeSetting): Scenario {
+  return {
+    programs: ['claude'],
+    name: `idle ${state}, ${by}: woken`,
+    async run(world) {
+      const terminal = await claudeSession(world, setting);
+      await IDLE[state]?.(world, terminal);
+      await rest(SETTLE_MS);
+      const note = await saidIsWhatHappens(world, { said: 'live-wake' });
+      if (state === 'with a half-typed draft') await terminal.shows(/❯ half a thought/);
+      return note;
+    },
+  };
+}
+
+const IDLE_SCENARIOS = Object.keys(IDLE).flatMap((state) => [
+  idleScenario(state, 'with hooks', {}),
+  idleScenario(state, 'tools alone', TOOLS_ONLY),
+]);
+
+function modeScenario(name: string, setting: ClaudeSetting, isWoken: boolean): Scenario {
+  return {
+    programs: ['claude'],
+    name: `${name}: ${isWoken ? 'woken' : 'not woken, and not said to be'}`,
+    async run(world) {
+      const terminal = await claudeSession(world, setting);
+      await wholeTurn(world, terminal);
+      await rest(SETTLE_MS);
+      return saidIsWhatHappens(world, { said: isWoken ? 'live-wake' : 'live-next-prompt' });
+    },
+  };
+}
+
+const BYPASS = ['--dangerously-skip-permissions'];
+const MODE_SCENARIOS = [
+  modeScenario('bypassPermissions, with hooks', { args: BYPASS }, true),
+  modeScenario('bypassPermissions, tools alone', { ...TOOLS_ONLY, args: BYPASS }, true),
+  modeScenario('plan mode, with hooks', { args: ['--permission-mode', 'plan'] }, true),
+  modeScenario('crossSessionInbound refuse, with hooks', { settings: { crossSessionInbound: 'refuse' } }, true),
+  modeScenario(
+    'crossSessionInbound refuse, tools alone',
+    { ...TOOLS_ONLY, settings: { crossSessionInbound: 'refuse' } },
+    false,
+  ),
+  modeScenario(
+    'crossSessionInbound hold, tools alone',
+    { ...TOOLS_ONLY, settings: { crossSessionInbound: 'hold' } },
+    false,
+  ),
+];
+
+function workingScenario(what: 'slow' | 'tool', by: string, setting: ClaudeSetting): Scenario {
+  const doing = what === 'tool' ? 'while a tool runs' : 'while the model speaks';
+  return {
+    programs: ['claude'],
+    name: `at work, ${doing}, ${by}: read ${what === 'tool' ? 'in the same turn' : 'after the turn'}`,
+    async run(world) {
+      const terminal = await claudeSession(world, setting);
+      await prompt(world, terminal, PROMPTS[what]);
+      await rest(500);
+      const before = world.model.turns.length;
+      const { status } = await world.send();
+      const asked = await world.rungWithin(SLOW_MS + 5000, before);
+      check(asked !== undefined, `poste send said ${status}, and the model did not see it`);
+      if (what === 'tool') check(asked.newest.includes('tool_result'), 'it came in a turn of its own');
+      else await terminal.shows(new RegExp(SLOW_END));
+      return `said ${status}`;
+    },
+  };
+}
+
+const WORKING_SCENARIOS = (['tool', 'slow'] as const).flatMap((what) => [
+  workingScenario(what, 'with hooks', {}),
+  workingScenario(what, 'tools alone', TOOLS_ONLY),
+]);
+
+const OTHER_SCENARIOS: readonly Scenario[] = [
   {
     programs: ['claude'],
-    name: 'idle after a turn, with hooks: woken',
+    name: 'the model sees it but reads no mail, tools alone: said only for the next prompt',
+    async run(world) {
+      const terminal = await claudeSession(world, { hasHooks: false });
+      await wholeTurn(world, terminal);
+      await rest(SETTLE_MS);
+      return saidIsWhatHappens(world, { said: 'live-next-prompt', sees: true });
+    },
+  },
+  ...(['with hooks', 'tools alone'] as const).map(
+    (by): Scenario => ({
+      programs: ['claude'],
+      name: `three mails one after another, ${by}: woken three times`,
+      async run(world) {
+        const terminal = await claudeSession(world, by === 'with hooks' ? { readsMail: true } : TOOLS_ONLY);
+        await wholeTurn(world, terminal);
+        const notes: string[] = [];
+        for (let mail = 0; mail < 3; mail += 1) {
+          await rest(SETTLE_MS);
+          notes.push(await saidIsWhatHappens(world, { said: 'live-wake' }));
+          const isRead = async (): Promise<true | undefined> =>
+            (await world.unread()) === 0 || undefined;
+          await until('the mail is read', isRead);
+        }
+        return notes.join('; ');
+      },
+    }),
+  ),
+  ...(['with hooks', 'tools alone'] as const).map(
+    (by): Scenario => ({
+      programs: ['claude'],
+      name: `killed, ${by}: not live, and no hook waits for it`,
+      async run(world) {
+        const terminal = await claudeSession(world, by === 'with hooks' ? {} : TOOLS_ONLY);
+        await wholeTurn(world, terminal);
+        await rest(SETTLE_MS);
+        process.kill(await terminal.pid(), 'SIGKILL');
+        const note = await saidIsWhatHappens(world, { said: 'offline', sees: false });
+        const isOver = (): true | undefined => world.processes(/hooks\0run|\0mcp\0/).length === 0 || undefined;
+        await until('hooks and tools have ended', isOver, 10_000);
+        check(!(await world.presence()).includes('live'), 'its session is still live');
+        return note;
+      },
+    }),
+  ),
+  {
+    programs: ['claude'],
+    name: 'resumed with --continue, not prompted: woken',
     async run(world) {
       const terminal = await claudeSession(world);
       await wholeTurn(world, terminal);
+      process.kill(await terminal.pid(), 'SIGKILL');
+      const again = await world.terminal('claude', ['--continue']);
+      await again.shows(/Hello from the model\./);
       await rest(SETTLE_MS);
-      return saidIsWhatHappens(world, 'live-wake');
+      return saidIsWhatHappens(world, { said: 'live-wake' });
     },
   },
+  {
+    programs: ['claude'],
+    name: '-p takes as long with hooks as without',
+    async run(world) {
+      await claudeHome(world, { hasHooks: false });
+      // The first one makes its folders.
+      await world.run('claude', ['-p', PROMPTS.greet]);
+      const without = await world.run('claude', ['-p', PROMPTS.greet]);
+      await world.poste('hooks', 'install', 'claude-code', '--agent', READER);
+      const having = await world.run('claude', ['-p', PROMPTS.greet]);
+      check(having.stdout.includes(GREETED), `it printed ${having.stdout}${having.stderr}`);
+      const told = `${ms(having.ms)} with hooks, ${ms(without.ms)} without`;
+      check(having.ms < without.ms + 2500, told);
+      return told;
+    },
+  },
+  {
+    programs: ['claude'],
+    name: '-p with mail during its turn: not said to be woken, and its answer stays what it was',
+    async run(world) {
+      await claudeHome(world);
+      const running = world.run('claude', ['-p', PROMPTS.slow, '--output-format', 'json']);
+      await until('the model is asked', () => world.model.turns.length > 0 || undefined);
+      const note = await saidIsWhatHappens(world, { said: 'live-next-prompt', seesWithinMs: SLOW_MS + 2000 });
+      const { stdout } = await running;
+      check((JSON.parse(stdout) as { result: string }).result.endsWith(SLOW_END), `it printed ${stdout}`);
+      return note;
+    },
+  },
+  {
+    programs: ['claude'],
+    name: 'the mail tools are in the first request',
+    async run(world) {
+      const terminal = await claudeSession(world);
+      await wholeTurn(world, terminal);
+      const first = world.model.turns.find(({ newest }) => newest.includes(PROMPTS.greet));
+      const missing = ['mail_inbox', 'mail_reply'].filter((tool) => !first?.tools.includes(`mcp__poste__${tool}`));
+      check(missing.length === 0, `the first request has no ${missing.join(' and no ')}`);
+      return first?.tools.filter((tool) => tool.startsWith('mcp__poste__')).join(', ');
+    },
+  },
+  {
+    programs: ['claude'],
+    name: 'woken, it reads its mail and replies',
+    async run(world) {
+      const terminal = await claudeSession(world, { readsMail: true });
+      await wholeTurn(world, terminal);
+      const usual = world.model.script;
+      world.model.script = (asked) => {
+        const [, id] = /\\"message_id\\":\\*"([^"\\]+)/.exec(asked.newest) ?? [];
+        if (id === undefined) return usual(asked);
+        return { type: 'tool', name: 'mcp__poste__mail_reply', input: { message_id: id, body: 'I have looked.' } };
+      };
+      await rest(SETTLE_MS);
+      const note = await saidIsWhatHappens(world, { said: 'live-wake' });
+      const reply = await within(10_000, async () => {
+        const inbox = await world.poste('inbox', '--as', 'alice', '--json');
+        return inbox.includes('I have looked.') || undefined;
+      });
+      check(reply === true, 'the writer has no reply');
+      return note;
+    },
+  },
+];
+
+export const CLAUDE_SCENARIOS: readonly Scenario[] = [
+  ...IDLE_SCENARIOS,
+  ...MODE_SCENARIOS,
+  ...WORKING_SCENARIOS,
+  ...OTHER_SCENARIOS,
 ];

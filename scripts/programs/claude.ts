@@ -1,5 +1,6 @@
 /** Claude Code in a scenario: its settings, and how one knows what it does. */
 import type { Terminal } from './terminal.ts';
+import { usualModel } from './turns.ts';
 import { until } from './until.ts';
 import { READER, type World } from './world.ts';
 
@@ -8,6 +9,8 @@ export interface ClaudeSetting {
   hasHooks?: boolean;
   /** Whether the mail tools are registered (default: yes). */
   hasTools?: boolean;
+  /** Whether the model reads its mail when the doorbell rings (default: no). */
+  readsMail?: boolean;
   settings?: object;
   /** Arguments of the command. */
   args?: readonly string[];
@@ -16,7 +19,7 @@ export interface ClaudeSetting {
 /** A home in which Claude Code asks for nothing and talks to the model by script. */
 export async function claudeHome(
   world: World,
-  { hasHooks = true, hasTools = true, settings = {} }: ClaudeSetting,
+  { hasHooks = true, hasTools = true, readsMail = false, settings = {} }: ClaudeSetting = {},
 ): Promise<void> {
   Object.assign(world.env, {
     ANTHROPIC_BASE_URL: world.model.url,
@@ -25,7 +28,7 @@ export async function claudeHome(
     DISABLE_AUTOUPDATER: '1',
     DISABLE_TELEMETRY: '1',
     DISABLE_ERROR_REPORTING: '1',
-    // In its room it may run as root without asking.
+    // In its room it may run as root in every permission mode.
     IS_SANDBOX: '1',
   });
   const tools = { poste: { type: 'stdio', command: 'poste', args: ['mcp', '--agent', READER], env: {} } };
@@ -36,10 +39,12 @@ export async function claudeHome(
     projects: { [world.project]: { hasTrustDialogAccepted: true, hasCompletedProjectOnboarding: true } },
     ...(hasTools && { mcpServers: tools }),
   });
-  world.write('.claude/settings.json', {
-    permissions: { allow: ['mcp__poste'] },
-    skipDangerousModePermissionPrompt: true,
-    ...settings,
+  const allowed = { permissions: { allow: ['mcp__poste', 'Bash'] }, skipDangerousModePermissionPrompt: true };
+  world.write('.claude/settings.json', { ...allowed, ...settings });
+  usualModel(world, {
+    shell: (command) => ({ type: 'tool', name: 'Bash', input: { command, description: 'Wait' } }),
+    inbox: 'mcp__poste__mail_inbox',
+    readsMail,
   });
   if (hasHooks) await world.poste('hooks', 'install', 'claude-code', '--agent', READER);
 }
@@ -51,22 +56,4 @@ export async function claudeSession(world: World, setting: ClaudeSetting = {}): 
   await terminal.shows(/❯/);
   await until('the session is known to Poste', async () => (await world.presence()).includes('live') || undefined);
   return terminal;
-}
-
-/** Types a prompt and waits for the model to be asked with it. */
-export async function prompt(world: World, terminal: Terminal, text: string): Promise<void> {
-  const before = world.model.turns.length;
-  await terminal.type(text);
-  await terminal.press('Enter');
-  await until(`the model is asked "${text}"`, () =>
-    world.model.turns.slice(before).find(({ newest }) => newest.includes(text)),
-  );
-}
-
-/** A turn that is over when this resolves. */
-export async function wholeTurn(world: World, terminal: Terminal): Promise<void> {
-  world.model.script = ({ newest }) =>
-    newest.includes('say hello') ? { type: 'text', text: 'Hello from the model.' } : undefined;
-  await prompt(world, terminal, 'say hello');
-  await terminal.shows(/Hello from the model\./);
 }

@@ -34,7 +34,7 @@ const nextId = (): number => ++made;
 
 /** The words of an answer, and the pause before each. */
 function* words(answer: { text: string; forMs?: number }): Iterable<{ text: string; pauseMs: number }> {
-  const all = answer.forMs === undefined ? [answer.text] : answer.text.split(/(?<= )/);
+  const all = answer.forMs === undefined ? [answer.text] : answer.text.split(/(?<=\s)(?=\S)/);
   for (const text of all) yield { text, pauseMs: (answer.forMs ?? 0) / all.length };
 }
 

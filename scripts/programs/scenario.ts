@@ -1,7 +1,7 @@
 /** A scenario: one thing that a real program does with Poste, and what must hold then. */
 import { setTimeout as elapsed } from 'node:timers/promises';
 import type { ProgramName } from './installs.ts';
-import type { World } from './world.ts';
+import { timesRung, type World } from './world.ts';
 
 export interface Scenario {
   /** The programs it runs; the first one is the one it is about. */
@@ -27,20 +27,32 @@ const QUIET_MS = 6000;
 
 export type Status = 'live-wake' | 'live-next-prompt' | 'offline';
 
-/** What `poste send` says is what happens: the model is asked with the doorbell, or it is not. */
-export async function saidIsWhatHappens(world: World, expected: Status): Promise<string> {
+export interface Expected {
+  said: Status;
+  /** Whether the model sees the doorbell; without it, as `said` says. */
+  sees?: boolean;
+  /** How long it may take until the model sees it. */
+  seesWithinMs?: number;
+}
+
+/** What `poste send` says is what happens: the model is asked with the doorbell, once, or it is not. */
+export async function saidIsWhatHappens(world: World, expected: Expected): Promise<string> {
+  const { said, sees = said === 'live-wake', seesWithinMs = sees ? WOKEN_WITHIN_MS : QUIET_MS } = expected;
   const before = world.model.turns.length;
   const startMs = performance.now();
-  const said = await world.send();
-  const asked = await world.rungWithin(said.status === 'live-wake' ? WOKEN_WITHIN_MS : QUIET_MS, before);
-  const happened =
-    asked === undefined ? 'and the model never saw it' : `and the model saw it after ${ms(asked.atMs - startMs)}`;
-  const told = `poste send said ${said.status} ("${said.detail}") after ${said.ms} ms, ${happened}`;
-  check((said.status === 'live-wake') === (asked !== undefined), told);
-  check(said.status === expected, `${told}; it should have been ${expected}`);
-  return asked === undefined
-    ? `${said.status} in ${said.ms} ms`
-    : `${said.status} in ${said.ms} ms, model ${ms(asked.atMs - startMs)}`;
+  const sent = await world.send();
+  const asked = await world.rungWithin(seesWithinMs, before);
+  const afterMs = asked === undefined ? '' : ms(asked.atMs - startMs);
+  const happened = asked === undefined ? 'and the model did not see it' : `and the model saw it after ${afterMs}`;
+  const told = `poste send said ${sent.status} ("${sent.detail}") after ${sent.ms} ms, ${happened}`;
+  check(!(sent.status === 'live-wake' && asked === undefined), `${told}: it was said without being so`);
+  check(sees === (asked !== undefined), `${told}; it should ${sees ? '' : 'not '}have seen it`);
+  check(sent.status === said, `${told}; it should have been ${said}`);
+  check(
+    asked === undefined || timesRung(asked.newest) === 1,
+    `${told}, ${timesRung(asked?.newest ?? '')} times in one turn`,
+  );
+  return `${sent.status} in ${sent.ms} ms${asked === undefined ? '' : `, at the model after ${afterMs}`}`;
 }
 
 export function ms(value: number): string {

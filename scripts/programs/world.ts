@@ -22,8 +22,20 @@ const SOCKETS = '/run/user/0';
 export const READER = 'bob';
 export const WRITER = 'alice';
 
+/** How much of a terminal explains a fault. */
+const SCREEN_LINES = 15;
+
 /** The doorbell, as a model sees it. */
-const DOORBELL = /You have \d+ unread messages? in Poste/;
+const DOORBELL = /You have \d+ unread messages? in Poste/g;
+
+export function hasDoorbell(text: string): boolean {
+  return timesRung(text) > 0;
+}
+
+/** How often the doorbell stands in a text. */
+export function timesRung(text: string): number {
+  return text.match(DOORBELL)?.length ?? 0;
+}
 
 export interface Ran {
   code: number | null;
@@ -187,19 +199,37 @@ export class World {
 
   /** The first turn after `count` turns whose newest message has the doorbell. */
   rung(count: number): Asked | undefined {
-    return this.model.turns.slice(count).find(({ newest }) => DOORBELL.test(newest));
+    return this.model.turns.slice(count).find(({ newest }) => hasDoorbell(newest));
   }
 
   async rungWithin(forMs: number, count: number): Promise<Asked | undefined> {
     return within(forMs, () => this.rung(count));
   }
 
+  /** How many messages the reader has not read. */
+  async unread(): Promise<number> {
+    const list = await this.poste('inbox', 'list', '--as', READER, '--state', 'unread', '--json');
+    return (JSON.parse(list) as { messages: unknown[] }).messages.length;
+  }
+
+  /** The processes of this scenario whose command line matches; its words end in NUL. */
+  processes(commandLine: RegExp): number[] {
+    return strangers().filter((pid) => {
+      try {
+        return commandLine.test(readFileSync(`/proc/${pid}/cmdline`, 'utf8'));
+      } catch {
+        return false;
+      }
+    });
+  }
+
   /** What may explain a fault: what the terminals show, and what the model was last asked. */
   async traces(): Promise<string> {
     const screens = await Promise.all(this.#terminals.map((terminal) => terminal.screen()));
-    const asked = this.model.turns.slice(-3).map(({ newest }) => `asked: ${newest.slice(0, 400)}`);
+    const asked = this.model.turns.slice(-2).map(({ newest }) => `asked: …${newest.slice(-300)}`);
     const strange = this.model.strange.length === 0 ? [] : [`unknown to the model: ${this.model.strange.join(', ')}`];
-    return [...screens, ...asked, ...strange].join('\n').replaceAll(/\n\s*\n/g, '\n');
+    const shown = screens.map((screen) => screen.replaceAll(/\n\s*\n/g, '\n').split('\n').slice(-SCREEN_LINES));
+    return [...shown.flat(), ...asked, ...strange].join('\n');
   }
 
   async close(): Promise<void> {

@@ -1,0 +1,61 @@
+/** Codex in a scenario: its settings, and how one knows what it does. */
+import type { Terminal } from './terminal.ts';
+import { usualModel } from './turns.ts';
+import { until } from './until.ts';
+import { READER, type World } from './world.ts';
+
+export interface CodexSetting {
+  /** Whether the model reads its mail when the doorbell rings (default: no). */
+  readsMail?: boolean;
+  /** Further flags of `poste hooks install codex`. */
+  installFlags?: readonly string[];
+  /** Arguments of the command. */
+  args?: readonly string[];
+}
+
+/** A home in which Codex talks to the model by script, with Poste's tools and hooks. */
+export async function codexHome(world: World, { readsMail = false, installFlags = [] }: CodexSetting = {}): Promise<void> {
+  Object.assign(world.env, { SCRIPTED_KEY: 'none' });
+  world.write(
+    '.codex/config.toml',
+    `model = "scripted"
+model_provider = "scripted"
+check_for_update_on_startup = false
+approval_policy = "on-request"
+sandbox_mode = "danger-full-access"
+
+[model_providers.scripted]
+name = "Scripted"
+base_url = "${world.model.url}/v1"
+env_key = "SCRIPTED_KEY"
+wire_api = "responses"
+request_max_retries = 0
+stream_max_retries = 0
+
+[analytics]
+enabled = false
+
+[projects."${world.project}"]
+trust_level = "trusted"
+
+[mcp_servers.poste]
+command = "poste"
+args = ["mcp", "--agent", "${READER}"]
+`,
+  );
+  usualModel(world, {
+    shell: (cmd) => ({ type: 'tool', name: 'exec_command', input: { cmd, yield_time_ms: 10_000 } }),
+    inbox: 'mcp__poste__mail_inbox',
+    readsMail,
+  });
+  await world.poste('hooks', 'install', 'codex', '--agent', READER, ...installFlags);
+}
+
+/** A session in a terminal that waits for its first prompt, with its hooks trusted. */
+export async function codexSession(world: World, setting: CodexSetting = {}): Promise<Terminal> {
+  await codexHome(world, setting);
+  const terminal = await world.terminal('codex', setting.args ?? []);
+  await terminal.shows(/trust|›/i);
+  await until('x', () => undefined, 4000).catch(() => undefined); console.log(await terminal.screen()); throw new Error('stop');
+  return terminal;
+}
