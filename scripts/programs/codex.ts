@@ -55,7 +55,9 @@ args = ["mcp", "--agent", "${READER}"]
 export async function codexSession(world: World, setting: CodexSetting = {}): Promise<Terminal> {
   await codexHome(world, setting);
   const terminal = await world.terminal('codex', setting.args ?? []);
-  await terminal.shows(/trust|›/i);
-  await until('x', () => undefined, 4000).catch(() => undefined); console.log(await terminal.screen()); throw new Error('stop');
+  // As its user does once. The question comes when its server runs.
+  await terminal.shows(/Trust all and continue/);
+  await terminal.press('Down', 'Enter');
+  await until('the question is answered', async () => !(await terminal.screen()).includes('Trust all') || undefined);
   return terminal;
 }
