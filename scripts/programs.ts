@@ -15,9 +15,11 @@ import { INSIDE, roomFault, runInside } from './programs/namespace.ts';
 import { fullName, runScenarios } from './programs/run-scenarios.ts';
 import { CLAUDE_SCENARIOS } from './programs/claude-scenarios.ts';
 import { CODEX_SCENARIOS } from './programs/codex-scenarios.ts';
+import { MCP_SCENARIOS } from './programs/inspector-scenarios.ts';
+import { OTHER_SCENARIOS } from './programs/any-program.ts';
 import type { Programs } from './programs/world.ts';
 
-const SCENARIOS = [...CLAUDE_SCENARIOS, ...CODEX_SCENARIOS];
+const SCENARIOS = [...CLAUDE_SCENARIOS, ...CODEX_SCENARIOS, ...OTHER_SCENARIOS, ...MCP_SCENARIOS];
 
 const { values } = parseArgs({
   options: {

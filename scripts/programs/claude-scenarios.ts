@@ -18,9 +18,7 @@ const IDLE: Readonly<Record<string, (world: World, terminal: Terminal) => Promis
   'never prompted': async () => {},
   'after /clear': async (world, terminal) => {
     await wholeTurn(world, terminal);
-    await terminal.type('/clear');
-    await rest(300);
-    await terminal.press('Enter');
+    await terminal.enter('/clear');
     await until('the screen is cleared', async () => !(await terminal.screen()).includes(GREETED) || undefined);
   },
   'after Esc': async (world, terminal) => {
@@ -45,7 +43,7 @@ function idleScenario(state: string, by: string, setting: ClaudeSetting): Scenar
       await IDLE[state]?.(world, terminal);
       await rest(SETTLE_MS);
       const note = await saidIsWhatHappens(world, { said: 'live-wake' });
-      if (state === 'with a half-typed draft') await terminal.shows(/❯ half a thought/);
+      if (state === 'with a half-typed draft') await terminal.shows(/❯\s+half a thought/);
       return note;
     },
   };
@@ -112,6 +110,12 @@ const WORKING_SCENARIOS = (['tool', 'slow'] as const).flatMap((what) => [
   workingScenario(what, 'tools alone', TOOLS_ONLY),
 ]);
 
+async function kill(world: World, terminal: Terminal): Promise<void> {
+  const pid = await terminal.pid();
+  process.kill(pid, 'SIGKILL');
+  await until('it has ended', () => !world.processes(/./).includes(pid) || undefined);
+}
+
 const OTHER_SCENARIOS: readonly Scenario[] = [
   {
     programs: ['claude'],
@@ -134,8 +138,7 @@ const OTHER_SCENARIOS: readonly Scenario[] = [
         for (let mail = 0; mail < 3; mail += 1) {
           await rest(SETTLE_MS);
           notes.push(await saidIsWhatHappens(world, { said: 'live-wake' }));
-          const isRead = async (): Promise<true | undefined> =>
-            (await world.unread()) === 0 || undefined;
+          const isRead = async (): Promise<true | undefined> => (await world.unread()) === 0 || undefined;
           await until('the mail is read', isRead);
         }
         return notes.join('; ');
@@ -150,7 +153,7 @@ const OTHER_SCENARIOS: readonly Scenario[] = [
         const terminal = await claudeSession(world, by === 'with hooks' ? {} : TOOLS_ONLY);
         await wholeTurn(world, terminal);
         await rest(SETTLE_MS);
-        process.kill(await terminal.pid(), 'SIGKILL');
+        await kill(world, terminal);
         const note = await saidIsWhatHappens(world, { said: 'offline', sees: false });
         const isOver = (): true | undefined => world.processes(/hooks\0run|\0mcp\0/).length === 0 || undefined;
         await until('hooks and tools have ended', isOver, 10_000);
@@ -165,7 +168,7 @@ const OTHER_SCENARIOS: readonly Scenario[] = [
     async run(world) {
       const terminal = await claudeSession(world);
       await wholeTurn(world, terminal);
-      process.kill(await terminal.pid(), 'SIGKILL');
+      await kill(world, terminal);
       const again = await world.terminal('claude', ['--continue']);
       await again.shows(/Hello from the model\./);
       await rest(SETTLE_MS);

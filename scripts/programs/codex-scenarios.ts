@@ -1,19 +1,177 @@
 /** What Codex does with Poste. */
-import { codexSession } from './codex.ts';
-import { rest, saidIsWhatHappens, type Scenario } from './scenario.ts';
-import { wholeTurn } from './turns.ts';
+import { codexHome, codexSession } from './codex.ts';
+import { check, type Expected, rest, saidIsWhatHappens, type Scenario } from './scenario.ts';
+import type { Terminal } from './terminal.ts';
+import { GREETED, prompt, PROMPTS, SLOW_END, SLOW_MS, wholeTurn } from './turns.ts';
+import { until, within } from './until.ts';
+import { hasDoorbell, type World } from './world.ts';
 
+/** Until a terminal has come to rest: nothing tells when. */
 const SETTLE_MS = 1500;
+/** Codex looks into its queue every few seconds. */
+const QUEUE_MS = 12_000;
 
-export const CODEX_SCENARIOS: readonly Scenario[] = [
-  {
+/** How a session comes to be idle, and what is to be said of mail then. */
+const IDLE: Readonly<
+  Record<string, { args?: string[]; reach: (world: World, terminal: Terminal) => Promise<void>; expected: Expected }>
+> = {
+  'idle after a turn': { reach: wholeTurn, expected: { said: 'live-wake' } },
+  'idle after Esc': {
+    reach: async (world, terminal) => {
+      await prompt(world, terminal, PROMPTS.slow);
+      await terminal.shows(/two\./);
+      await terminal.press('Escape');
+      await terminal.shows(/interrupted/i);
+    },
+    expected: { said: 'live-wake' },
+  },
+  'idle after a turn, --no-daemon': {
+    args: ['--no-daemon'],
+    reach: wholeTurn,
+    // A send does not wait for as long as the queue may take.
+    expected: { said: 'any', sees: true, seesWithinMs: QUEUE_MS },
+  },
+};
+
+const IDLE_SCENARIOS = Object.entries(IDLE).map(
+  ([name, { args = [], reach, expected }]): Scenario => ({
     programs: ['codex'],
-    name: 'idle after a turn: woken',
+    name: `${name}: woken`,
+    async run(world) {
+      const terminal = await codexSession(world, { args });
+      await reach(world, terminal);
+      await rest(SETTLE_MS);
+      return saidIsWhatHappens(world, expected);
+    },
+  }),
+);
+
+function workingScenario(what: 'slow' | 'tool'): Scenario {
+  return {
+    programs: ['codex'],
+    name: `at work, while ${what === 'tool' ? 'a tool runs' : 'the model speaks'}: read, and nothing is cut off`,
+    async run(world) {
+      const terminal = await codexSession(world);
+      await prompt(world, terminal, PROMPTS[what]);
+      await rest(500);
+      const before = world.model.turns.length;
+      const { status } = await world.send();
+      const asked = await world.rungWithin(SLOW_MS + QUEUE_MS, before);
+      check(asked !== undefined, `poste send said ${status}, and the model did not see it`);
+      if (what === 'slow') check(asked.whole.includes(SLOW_END), 'its answer was cut off');
+      return `said ${status}`;
+    },
+  };
+}
+
+/** How long the server of Codex keeps a thread that no terminal shows any more. */
+const FORGOTTEN_MS = 75_000;
+
+function goneScenario(how: 'ended' | 'killed'): Scenario {
+  return {
+    programs: ['codex'],
+    name: `${how}: woken only while its server has it, and no old doorbell runs when it is resumed`,
     async run(world) {
       const terminal = await codexSession(world);
       await wholeTurn(world, terminal);
       await rest(SETTLE_MS);
-      return saidIsWhatHappens(world, { said: 'live-wake' });
+      const pid = await terminal.pid();
+      if (how === 'killed') {
+        process.kill(pid, 'SIGKILL');
+      } else {
+        await terminal.enter('/quit');
+      }
+      await until('Codex has ended', () => !world.processes(/./).includes(pid) || undefined);
+      const first = await saidIsWhatHappens(world, { said: 'any' });
+      await rest(FORGOTTEN_MS);
+      const later = await saidIsWhatHappens(world, { said: 'any', sees: false });
+      const before = world.model.turns.length;
+      const again = await world.terminal('codex', ['resume', '--last']);
+      await again.shows(new RegExp(GREETED));
+      await rest(QUEUE_MS);
+      const stale = world.model.turns.slice(before).filter(({ newest }) => hasDoorbell(newest));
+      check(stale.length === 0, `${stale.length} turns began with a doorbell`);
+      return `at once ${first}; later ${later}`;
+    },
+  };
+}
+
+/** Whether the model got its mail from the tool. */
+function isRead(world: World): Promise<true | undefined> {
+  return within(QUEUE_MS, () => world.model.turns.some(({ newest }) => newest.includes('Mail 1')) || undefined);
+}
+
+function approvalScenario(isAllowed: boolean): Scenario {
+  return {
+    programs: ['codex'],
+    name: `woken, its mail tool is ${isAllowed ? 'used, where its owner allowed it' : 'asked for, where its owner did not allow it'}`,
+    async run(world) {
+      const terminal = await codexSession(world, { readsMail: true, allowsTools: isAllowed });
+      await wholeTurn(world, terminal);
+      await rest(SETTLE_MS);
+      const note = await saidIsWhatHappens(world, { said: 'live-wake' });
+      if (isAllowed) check((await isRead(world)) === true, 'the mail was not read');
+      else await terminal.shows(/Allow/);
+      return note;
+    },
+  };
+}
+
+function execScenario(isAllowed: boolean): Scenario {
+  return {
+    programs: ['codex'],
+    name: `exec ${isAllowed ? 'reads its mail, where its owner allowed it' : 'is refused its mail tool, where its owner did not allow it'}`,
+    async run(world) {
+      await codexHome(world, { readsMail: true, allowsTools: isAllowed });
+      world.model.script = ({ newest }) =>
+        newest.includes('look at the mail') ? { type: 'tool', name: 'mcp__poste__mail_inbox', input: {} } : undefined;
+      await world.send();
+      const { stdout, stderr } = await world.run('codex', ['exec', '--skip-git-repo-check', 'look at the mail']);
+      const read = world.model.turns.some(({ newest }) => newest.includes('Mail 1'));
+      check(read === isAllowed, `the mail was ${read ? '' : 'not '}read: ${stderr.slice(-300)}${stdout.slice(-200)}`);
+    },
+  };
+}
+
+export const CODEX_SCENARIOS: readonly Scenario[] = [
+  ...IDLE_SCENARIOS,
+  {
+    programs: ['codex'],
+    name: 'never prompted: what is said is what happens',
+    async run(world) {
+      await codexSession(world);
+      await rest(SETTLE_MS);
+      const before = world.model.turns.length;
+      const { status, detail } = await world.send();
+      const asked = await world.rungWithin(6000, before);
+      check(
+        (status === 'live-wake') === (asked !== undefined),
+        `said ${status} (${detail}), and the model saw it: ${asked !== undefined}`,
+      );
+      return `said ${status}`;
     },
   },
+  workingScenario('slow'),
+  workingScenario('tool'),
+  goneScenario('ended'),
+  goneScenario('killed'),
+  {
+    programs: ['codex'],
+    name: 'exec with mail during its turn: not said to be woken',
+    async run(world) {
+      await codexHome(world);
+      const args = ['exec', '--skip-git-repo-check', '--dangerously-bypass-hook-trust', PROMPTS.slow];
+      const running = world.run('codex', args);
+      await until('the model is asked', () => world.model.turns.length > 0 || undefined);
+      const { status } = await world.send();
+      const { stdout } = await running;
+      check(status !== 'live-wake', 'poste send said live-wake');
+      check(stdout.includes(SLOW_END), `it printed ${stdout}`);
+      return `said ${status}`;
+    },
+  },
+  approvalScenario(false),
+  approvalScenario(true),
+  execScenario(false),
+  execScenario(true),
 ];

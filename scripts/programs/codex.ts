@@ -1,4 +1,5 @@
 /** Codex in a scenario: its settings, and how one knows what it does. */
+import { rest } from './scenario.ts';
 import type { Terminal } from './terminal.ts';
 import { usualModel } from './turns.ts';
 import { until } from './until.ts';
@@ -7,14 +8,17 @@ import { READER, type World } from './world.ts';
 export interface CodexSetting {
   /** Whether the model reads its mail when the doorbell rings (default: no). */
   readsMail?: boolean;
-  /** Further flags of `poste hooks install codex`. */
-  installFlags?: readonly string[];
+  /** Whether its owner lets the mail tools run without asking (default: no). */
+  allowsTools?: boolean;
   /** Arguments of the command. */
   args?: readonly string[];
 }
 
 /** A home in which Codex talks to the model by script, with Poste's tools and hooks. */
-export async function codexHome(world: World, { readsMail = false, installFlags = [] }: CodexSetting = {}): Promise<void> {
+export async function codexHome(
+  world: World,
+  { readsMail = false, allowsTools = false }: CodexSetting = {},
+): Promise<void> {
   Object.assign(world.env, { SCRIPTED_KEY: 'none' });
   world.write(
     '.codex/config.toml',
@@ -41,6 +45,7 @@ trust_level = "trusted"
 [mcp_servers.poste]
 command = "poste"
 args = ["mcp", "--agent", "${READER}"]
+${allowsTools ? 'default_tools_approval_mode = "approve"' : ''}
 `,
   );
   usualModel(world, {
@@ -48,7 +53,7 @@ args = ["mcp", "--agent", "${READER}"]
     inbox: 'mcp__poste__mail_inbox',
     readsMail,
   });
-  await world.poste('hooks', 'install', 'codex', '--agent', READER, ...installFlags);
+  await world.poste('hooks', 'install', 'codex', '--agent', READER);
 }
 
 /** A session in a terminal that waits for its first prompt, with its hooks trusted. */
@@ -59,5 +64,7 @@ export async function codexSession(world: World, setting: CodexSetting = {}): Pr
   await terminal.shows(/Trust all and continue/);
   await terminal.press('Down', 'Enter');
   await until('the question is answered', async () => !(await terminal.screen()).includes('Trust all') || undefined);
+  // It takes keys a moment later; nothing tells when.
+  await rest(2000);
   return terminal;
 }

@@ -1,5 +1,6 @@
 /** A program in a terminal: a tmux of its own, whose panes are read and typed into. */
 import { execFile } from 'node:child_process';
+import { setTimeout as elapsed } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { until } from './until.ts';
 
@@ -51,6 +52,13 @@ export class Terminal {
 
   async type(text: string): Promise<void> {
     await this.#tmux('send-keys', '-t', this.#name, '-l', text);
+  }
+
+  /** Types a line. Enter comes a moment later: right behind the text a program would take it for a pasted one. */
+  async enter(line: string): Promise<void> {
+    await this.type(line);
+    await elapsed(400);
+    await this.press('Enter');
   }
 
   async press(...keys: string[]): Promise<void> {

@@ -27,7 +27,11 @@ export function usualModel(world: World, { shell, inbox, readsMail = false }: Mo
     if (hasDoorbell(newest)) return readsMail ? { type: 'tool', name: inbox, input: {} } : undefined;
     if (newest.includes(PROMPTS.greet)) return { type: 'text', text: GREETED };
     if (newest.includes(PROMPTS.slow)) {
-      return { type: 'text', text: `one.\n\ntwo.\n\nthree.\n\nfour.\n\nfive.\n\nsix.\n\nseven.\n\n${SLOW_END}`, forMs: SLOW_MS };
+      return {
+        type: 'text',
+        text: `one.\n\ntwo.\n\nthree.\n\nfour.\n\nfive.\n\nsix.\n\nseven.\n\n${SLOW_END}`,
+        forMs: SLOW_MS,
+      };
     }
     return newest.includes(PROMPTS.tool) ? shell(`sleep ${SLOW_MS / 1000}`) : undefined;
   };
@@ -36,8 +40,7 @@ export function usualModel(world: World, { shell, inbox, readsMail = false }: Mo
 /** Types a prompt and waits for the model to be asked with it. */
 export async function prompt(world: World, terminal: Terminal, text: string): Promise<void> {
   const before = world.model.turns.length;
-  await terminal.type(text);
-  await terminal.press('Enter');
+  await terminal.enter(text);
   const isAsked = (): true | undefined =>
     world.model.turns.slice(before).some(({ newest }) => newest.includes(text)) || undefined;
   await until(`the model is asked "${text}"`, isAsked);

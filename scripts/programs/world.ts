@@ -3,7 +3,16 @@
  * the user is seen from here, and everything is ended and removed when the scenario is over.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -96,6 +105,14 @@ export class World {
     const isScript = file.endsWith('.js');
     const path = join(this.folder, 'bin', name);
     writeFileSync(path, `#!/bin/sh\nexec ${isScript ? `'${process.execPath}' ` : ''}'${file}' "$@"\n`);
+    chmodSync(path, 0o755);
+  }
+
+  /** Puts a line of shell in the place of a command; `$POSTE` there is the real one. */
+  replaceCommand(name: string, line: string): void {
+    const path = join(this.folder, 'bin', name);
+    renameSync(path, `${path}-real`);
+    writeFileSync(path, `#!/bin/sh\nPOSTE='${path}-real'\n${line}\n`);
     chmodSync(path, 0o755);
   }
 
@@ -209,7 +226,7 @@ export class World {
   /** How many messages the reader has not read. */
   async unread(): Promise<number> {
     const list = await this.poste('inbox', 'list', '--as', READER, '--state', 'unread', '--json');
-    return (JSON.parse(list) as { messages: unknown[] }).messages.length;
+    return (JSON.parse(list) as { unread: number }).unread;
   }
 
   /** The processes of this scenario whose command line matches; its words end in NUL. */
@@ -228,7 +245,12 @@ export class World {
     const screens = await Promise.all(this.#terminals.map((terminal) => terminal.screen()));
     const asked = this.model.turns.slice(-2).map(({ newest }) => `asked: …${newest.slice(-300)}`);
     const strange = this.model.strange.length === 0 ? [] : [`unknown to the model: ${this.model.strange.join(', ')}`];
-    const shown = screens.map((screen) => screen.replaceAll(/\n\s*\n/g, '\n').split('\n').slice(-SCREEN_LINES));
+    const shown = screens.map((screen) =>
+      screen
+        .replaceAll(/\n\s*\n/g, '\n')
+        .split('\n')
+        .slice(-SCREEN_LINES),
+    );
     return [...shown.flat(), ...asked, ...strange].join('\n');
   }
 
