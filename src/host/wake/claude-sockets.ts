@@ -13,11 +13,11 @@ import type { TryWake } from './wake-methods.ts';
 type Seat = Pick<SessionRow, 'agentId' | 'sessionId' | 'process'>;
 
 export class ClaudeSockets {
-  readonly #waiters: Waiters;
+  readonly #waiters: Pick<Waiters, 'ring'>;
   /** The sessions of `poste mcp` that posted, and whose agent showed nothing since. */
   readonly #unproven = new Map<string, Seat>();
 
-  constructor(waiters: Waiters) {
+  constructor(waiters: Pick<Waiters, 'ring'>) {
     this.#waiters = waiters;
   }
 

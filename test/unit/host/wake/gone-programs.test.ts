@@ -1,0 +1,92 @@
+/** Sessions whose program has ended, and sockets that are not tried twice in vain. */
+import { describe, expect, test } from 'vitest';
+import { sendMail } from '../../../../src/host/mail/send.ts';
+import type { SendResult } from '../../../../src/host/api/schemas/mail.ts';
+import type { ProcessFacts } from '../../../../src/host/wake/processes.ts';
+import type { AgentId } from '../../../../src/host/core/rows.ts';
+import type { SessionRow } from '../../../../src/host/core/session-rows.ts';
+import { ClaudeSockets } from '../../../../src/host/wake/claude-sockets.ts';
+import type { TryWakeOutcome } from '../../../../src/host/wake/wake-methods.ts';
+import { accepted, idOf, refused } from '../../../support/mail-context.ts';
+import { COMMAND, type WakeContext, wakeContext } from '../../../support/wake-context.ts';
+
+const CLAUDE: ProcessFacts = { mark: { pid: 77, startedAt: 'noon' }, parentPid: 1, group: 77, foregroundGroup: 77 };
+const HOOK = { type: 'hook' } as const;
+
+async function withProgram(): Promise<WakeContext> {
+  const wake = await wakeContext(['alice', 'bob']);
+  wake.processes.set(77, CLAUDE);
+  return wake;
+}
+
+async function request({ context, wakeAgent }: WakeContext): Promise<SendResult['recipients'][number] | undefined> {
+  const input = { to: ['bob'], subject: 'build', body: 'please', kind: 'request' as const };
+  return accepted(await sendMail(context, await idOf(context, 'alice'), input, { wakeAgent })).recipients[0];
+}
+
+describe('a session whose program has ended', () => {
+  test('is not tried, ends, and its waiter is let go', async () => {
+    const wake = await withProgram();
+    await wake.register('bob', 's1', { wake: [HOOK, COMMAND], pid: 77 });
+    const { answer } = await wake.wait('bob', 's1');
+    wake.processes.delete(77);
+    expect(await request(wake)).toMatchObject({ detail: expect.stringContaining('None of its sessions') });
+    expect(wake.tried).toEqual([]);
+    expect(await answer).toMatchObject({ event: 'released' });
+    expect(await wake.sessions.list(null)).toMatchObject({ sessions: [{ presence: 'ended' }] });
+  });
+
+  test('is not tried either when its number was given to another program', async () => {
+    const wake = await withProgram();
+    await wake.register('bob', 's1', { wake: [COMMAND], pid: 77 });
+    wake.processes.set(77, { ...CLAUDE, mark: { pid: 77, startedAt: 'later' } });
+    await request(wake);
+    expect(wake.tried).toEqual([]);
+  });
+
+  test('is not kept alive by a wait that it left behind', async () => {
+    const wake = await withProgram();
+    await wake.register('bob', 's1', { wake: [HOOK], pid: 77 });
+    wake.processes.delete(77);
+    const bob = await idOf(wake.context, 'bob');
+    const waited = wake.sessions.wait(bob, { session_id: 's1', wait_ms: 1000 }, new AbortController().signal);
+    expect(refused(await waited)).toMatchObject({ code: 'NO_SUCH_SESSION' });
+  });
+
+  test('is ended before anybody is told who is there', async () => {
+    const wake = await withProgram();
+    await wake.register('bob', 's1', { pid: 77 });
+    wake.processes.delete(77);
+    await wake.sessions.endGone(null);
+    expect(await request(wake)).toMatchObject({ status: 'offline' });
+  });
+});
+
+describe("the socket of Claude Code, by the session's poste mcp", () => {
+  const bob = 'b'.repeat(32) as AgentId;
+  const session: SessionRow = {
+    agentId: bob,
+    sessionId: 'mcp-1',
+    registeredAtMs: 0,
+    seenAtMs: 0,
+    endedAtMs: null,
+    wake: [{ type: 'claude-socket' }],
+    process: CLAUDE.mark,
+    woken: null,
+  };
+
+  test('is left alone after one try without proof, until its agent or its program shows itself', async () => {
+    const outcomes: TryWakeOutcome[] = ['unheard', 'given', 'given', 'given'];
+    const sockets = new ClaudeSockets({ ring: () => Promise.resolve(outcomes.shift() ?? 'unheard') });
+    const tried = () => sockets.tryWake(session, { type: 'claude-socket' }, 'LINE', new AbortController().signal);
+    // What was not posted is no notice to anybody.
+    expect([await tried(), await tried(), await tried()]).toEqual(['unheard', 'given', 'unavailable']);
+    sockets.trust({ agentId: bob, sessionId: 's1', process: { pid: 78, startedAt: 'noon' } });
+    sockets.trust({ agentId: 'c'.repeat(32) as AgentId, sessionId: 's1', process: CLAUDE.mark });
+    expect(await tried()).toBe('unavailable');
+    sockets.trust({ agentId: bob, sessionId: 'cleared', process: CLAUDE.mark });
+    expect([await tried(), await tried()]).toEqual(['given', 'unavailable']);
+    sockets.trust({ agentId: bob, sessionId: 'mcp-1', process: null });
+    expect(await tried()).toBe('given');
+  });
+});
