@@ -192,6 +192,31 @@ describe('strangers', () => {
     await Promise.all(open.map((each) => each.closed));
   });
 
+  test.each<[where: string, become: (here: LanHost, there: LanHost, from: string) => Promise<unknown>]>([
+    ['is to be called', (here, there, from) => setAddress(here.context, 'there', `${from}:${there.lan.port}`)],
+    [
+      'proved itself',
+      (here, there, from) => hop(here, { signer: signerOf(there), called: keyOf(here), ...AGENTS, from }),
+    ],
+  ])('in any number end no connection from where a paired host %s', async (_where, become) => {
+    const [here, there] = await pairedLanHosts();
+    const from = '127.0.0.12';
+    await become(here, there, from);
+    const many = (count: number, address: string): Promise<Connection[]> =>
+      Promise.all(Array.from({ length: count }, () => connected(here, address)));
+    const known = await many(58, from);
+    // With these among them, strangers would be too many, and the address with most would lose its idlest.
+    const strangers: Connection[] = [];
+    for (let at = 0; at < 6; at++) strangers.push(...(await many(64, `127.0.1.${at}`)));
+    // Connections are accepted in their order: all of those before this one are.
+    await ask(here, 'GET', '/v1/lan/hello', { connection: 'close' }, '', '127.0.0.9');
+    for (const { socket } of known) socket.write('GET /v1/lan/hello HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n');
+    const answers = await Promise.all(known.map((each) => each.closed));
+    expect(answers.filter((said) => !said.startsWith('HTTP/1.1 200'))).toEqual([]);
+    for (const each of strangers) each.socket.destroy();
+    await Promise.all(strangers.map((each) => each.closed));
+  });
+
   test('who open all the connections there may be from eight addresses keep no paired host out', async () => {
     const [here, there] = await pairedLanHosts();
     const strangers: Connection[] = [];
