@@ -162,7 +162,9 @@ describe('Claude Code', () => {
     expect(await readFile(file, 'utf8')).toBe(dry.text);
     expect(await readFile(backup, 'utf8')).toBe(text);
     expect(await here.json('hooks', 'install', 'claude-code')).toMatchObject({ changed: false, backup: null });
-    await here.json('hooks', 'uninstall', 'claude-code');
+    const again = await runHere(['hooks', 'install', 'claude-code'], { environment: here.environment });
+    expect(again.stdout).toContain(`add "mcp__poste" to permissions.allow in ${file}.`);
+    expect(await here.json('hooks', 'uninstall', 'claude-code')).toMatchObject({ notices: [] });
     expect(await readFile(file, 'utf8')).toBe(text);
     await writeFile(file, '{');
     const refused = await runHere(['hooks', 'install', 'claude-code'], { environment: here.environment });

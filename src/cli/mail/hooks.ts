@@ -4,6 +4,7 @@ import { Argument, Command, Option } from 'commander';
 import { HOOK_PROGRAMS, type HookProgram, type HookProgramName, PROGRAM_OF } from '../../host/hooks/programs.ts';
 import {
   changedText,
+  claudeNotices,
   codexNotices,
   hookCommand,
   readSettings,
@@ -69,7 +70,13 @@ function installCommand(context: CommandContext): Command {
       if (agent !== undefined) requireAgentName(agent, '--agent');
       const home = context.env['POSTE_HOME'] ? ownPaths(context).dataFolder : undefined;
       const command = hookCommand({ program: name, node: process.execPath, main: context.program, agent, home });
-      await change(context, PROGRAM_OF[name], flags, (settings) => withHooks(settings, PROGRAM_OF[name], command));
+      await change(
+        context,
+        PROGRAM_OF[name],
+        flags,
+        (settings) => withHooks(settings, PROGRAM_OF[name], command),
+        true,
+      );
     });
 }
 
@@ -78,7 +85,7 @@ function uninstallCommand(context: CommandContext): Command {
   return withChangeFlags(command.addArgument(programArgument()))
     .addHelpText('after', '\nExample:\n  $ poste hooks uninstall claude-code')
     .action(async (name: HookProgramName, flags: ChangeFlags) => {
-      await change(context, PROGRAM_OF[name], flags, (settings) => withoutHooks(settings, PROGRAM_OF[name]));
+      await change(context, PROGRAM_OF[name], flags, (settings) => withoutHooks(settings, PROGRAM_OF[name]), false);
     });
 }
 
@@ -87,19 +94,20 @@ async function change(
   program: HookProgram,
   { dryRun = false, json }: ChangeFlags,
   changed: (settings: unknown) => object,
+  isInstalled: boolean,
 ): Promise<void> {
   const folder = program.settingsFolder(context.env, homeFolder(context));
   const path = join(folder, program.settingsFile);
   let file: SettingsFile;
   let text: string | undefined;
   let backup: string | null = null;
-  let notices: string[];
+  let notices: string[] = [];
   try {
     file = readSettings(path);
     const after = changed(file.settings);
     // There is no settings file, and nothing to write into one.
     text = file.text === undefined && Object.keys(after).length === 0 ? undefined : changedText(file, after);
-    notices = program.name === 'codex' ? codexNotices(folder) : [];
+    if (isInstalled) notices = program.name === 'codex' ? codexNotices(folder) : claudeNotices(file);
     if (text !== undefined && !dryRun) backup = await writeSettings(file, text, Date.now());
   } catch (error) {
     if (!(error instanceof SettingsRefused)) throw error;
@@ -122,8 +130,8 @@ function textOf(
   text: string | undefined,
 ): string {
   const { file, changed, dry_run, backup, notices } = result;
-  if (!changed) return `${file} is up to date: nothing changed.\n`;
   const said = notices.map((notice) => `${notice}\n`).join('');
+  if (!changed) return `${file} is up to date: nothing changed.\n${said}`;
   if (dry_run) return `${file} would be:\n${text ?? ''}${said}`;
   return `Changed ${file}.\n${backup === null ? '' : `The previous version is ${backup}.\n`}${said}`;
 }

@@ -126,7 +126,25 @@ export async function writeSettings(
   }
 }
 
-const TRUST = 'Codex runs a hook only when you trust it: give it the command /hooks once.';
+const TRUST =
+  'Codex runs a hook only when you trust it: it asks at its next start, or give it the command /hooks once.';
+
+/** What allows all tools of the MCP server `poste` in Claude Code. */
+const CLAUDE_RULES: ReadonlySet<unknown> = new Set(['mcp__poste', 'mcp__poste__*']);
+
+/** What the owner may also want to allow in Claude Code, in sentences. */
+export function claudeNotices({ path, settings }: SettingsFile): string[] {
+  const permissions = isRecord(settings) ? settings['permissions'] : undefined;
+  const allowed = isRecord(permissions) ? permissions['allow'] : undefined;
+  if (Array.isArray(allowed) && allowed.some((rule) => CLAUDE_RULES.has(rule))) return [];
+  return [
+    `Claude Code asks you before a mail tool runs, and claude -p refuses it: to allow the tools, add "mcp__poste" to permissions.allow in ${path}.`,
+  ];
+}
+
+function codexApproval(path: string): string {
+  return `Codex asks you before mail is sent, and codex exec refuses it: to allow the tools, set default_tools_approval_mode = "approve" in the table [mcp_servers.poste] of ${path}, which codex mcp add writes.`;
+}
 
 /** What the owner must also do in Codex, in sentences; reads its `config.toml`. Throws `SettingsRefused` when that is no TOML. */
 export function codexNotices(folder: string): string[] {
@@ -135,7 +153,7 @@ export function codexNotices(folder: string): string[] {
   try {
     text = readFileSync(path, 'utf8');
   } catch {
-    return [TRUST];
+    return [TRUST, codexApproval(path)];
   }
   let config: Record<string, unknown>;
   try {
@@ -147,7 +165,10 @@ export function codexNotices(folder: string): string[] {
   const features = config['features'] as Record<string, unknown> | undefined;
   const isOff = features?.['hooks'] === false || features?.['codex_hooks'] === false;
   const off = `Hooks are turned off in ${path}: set hooks = true in its table [features].`;
-  return isOff ? [off, TRUST] : [TRUST];
+  const servers = config['mcp_servers'];
+  const tools = isRecord(servers) ? servers['poste'] : undefined;
+  const isAllowed = isRecord(tools) && tools['default_tools_approval_mode'] === 'approve';
+  return [...(isOff ? [off] : []), TRUST, ...(isAllowed ? [] : [codexApproval(path)])];
 }
 
 /**

@@ -6,6 +6,7 @@ import { describe, expect, test } from 'vitest';
 import { CLAUDE_CODE, CODEX } from '../../../../src/host/hooks/programs.ts';
 import {
   changedText,
+  claudeNotices,
   codexNotices,
   hookCommand,
   isHookCommand,
@@ -152,11 +153,40 @@ describe('a settings file', () => {
 describe('the config of Codex', () => {
   test('is told when it turns hooks off, and refused when it is broken', async () => {
     const folder = await temporaryFolder();
-    expect(codexNotices(folder)).toHaveLength(1);
+    expect(codexNotices(folder)).toHaveLength(2);
     const config = join(folder, 'config.toml');
     await writeFile(config, '[features]\nhooks = false\n');
     expect(codexNotices(folder)[0]).toContain('set hooks = true');
     await writeFile(config, 'model = "o"\n[features\n');
     expect(() => codexNotices(folder)).toThrow('config.toml, line 2, is no TOML');
+  });
+});
+
+function named(settings: unknown): string[] {
+  return claudeNotices({ path: '/s.json', text: '', settings });
+}
+
+describe('tools that the owner has not allowed', () => {
+  test.each([{}, { permissions: 'all' }, { permissions: { allow: ['mcp__other'] } }, []])(
+    'Claude Code: the rule and its file are named for %j',
+    (settings) => {
+      expect(named(settings)).toEqual([expect.stringContaining('add "mcp__poste" to permissions.allow in /s.json')]);
+    },
+  );
+
+  test('Claude Code: nothing is said once a rule allows them', () => {
+    expect(named({ permissions: { allow: ['Bash(ls)', 'mcp__poste'] } })).toEqual([]);
+    expect(named({ permissions: { allow: ['mcp__poste__*'] } })).toEqual([]);
+  });
+
+  test('Codex: the setting is named until it approves', async () => {
+    const folder = await temporaryFolder();
+    const config = join(folder, 'config.toml');
+    const missing = expect.stringContaining(`default_tools_approval_mode = "approve"`) as string;
+    expect(codexNotices(folder)).toContainEqual(missing);
+    await writeFile(config, '[mcp_servers.poste]\ncommand = "poste"\ndefault_tools_approval_mode = "prompt"\n');
+    expect(codexNotices(folder)).toContainEqual(missing);
+    await writeFile(config, '[mcp_servers.poste]\ncommand = "poste"\ndefault_tools_approval_mode = "approve"\n');
+    expect(codexNotices(folder)).toEqual([expect.stringContaining('trust')]);
   });
 });
