@@ -32,6 +32,9 @@ export class AgentSession {
   readonly #parts: AgentSessionParts;
   readonly #ending = new AbortController();
   readonly #work: Promise<unknown>;
+  /** Resolves at the first registration: before that there is no session to wait for. */
+  readonly #registered: Promise<void>;
+  #tellRegistered!: () => void;
   /** The client. */
   readonly #clientPid: number;
   #isRegistered = false;
@@ -43,6 +46,9 @@ export class AgentSession {
   constructor(parts: AgentSessionParts) {
     this.#parts = parts;
     this.#clientPid = parts.parentPid();
+    this.#registered = new Promise((resolve) => {
+      this.#tellRegistered = resolve;
+    });
     const { inbox } = parts;
     this.#work = Promise.all([this.#beat(), inbox && this.#waitForDoorbells(new InboxPoster(inbox))]);
   }
@@ -50,6 +56,7 @@ export class AgentSession {
   /** Ends the session. Never throws. */
   async end(): Promise<void> {
     this.#ending.abort();
+    this.#tellRegistered();
     await this.#work;
     if (!this.#isRegistered) return;
     const { link, sessionId } = this.#parts;
@@ -71,6 +78,7 @@ export class AgentSession {
     try {
       const { live_ms } = await link.callRunning('session-register', this.#registration(), { signal });
       this.#isRegistered = true;
+      this.#tellRegistered();
       this.#lastFault = '';
       return live_ms / BEATS_PER_LIFE;
     } catch (error) {
@@ -101,6 +109,7 @@ export class AgentSession {
   async #waitForDoorbells(poster: InboxPoster): Promise<void> {
     const { link, sessionId } = this.#parts;
     const { signal } = this.#ending;
+    await this.#registered;
     while (!signal.aborted) {
       try {
         const asked = { session_id: sessionId, wait_ms: SESSION_WAIT_MS_MAX };
