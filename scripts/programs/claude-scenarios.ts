@@ -2,9 +2,9 @@
 import { claudeHome, type ClaudeSetting, claudeSession } from './claude.ts';
 import { check, ms, rest, saidIsWhatHappens, type Scenario } from './scenario.ts';
 import type { Terminal } from './terminal.ts';
-import { GREETED, prompt, PROMPTS, SLOW_END, SLOW_MS, wholeTurn } from './turns.ts';
+import { GREETED, listedMail, prompt, PROMPTS, SLOW_END, SLOW_MS, wholeTurn } from './turns.ts';
 import { until, within } from './until.ts';
-import { READER, type World } from './world.ts';
+import { READER, WRITER, type World } from './world.ts';
 
 /** Until a waiting hook waits, or a terminal has come to rest: nothing tells when. */
 const SETTLE_MS = 1500;
@@ -110,10 +110,11 @@ const WORKING_SCENARIOS = (['tool', 'slow'] as const).flatMap((what) => [
   workingScenario(what, 'tools alone', TOOLS_ONLY),
 ]);
 
-async function kill(world: World, terminal: Terminal): Promise<void> {
-  const pid = await terminal.pid();
-  process.kill(pid, 'SIGKILL');
-  await until('it has ended', () => !world.processes(/./).includes(pid) || undefined);
+/** Kills Claude Code as an out-of-memory killer would. */
+async function kill(world: World): Promise<void> {
+  const claude = /claude-code[^\0]*\/claude\0/;
+  for (const pid of world.processes(claude)) process.kill(pid, 'SIGKILL');
+  await until('it has ended', () => world.processes(claude).length === 0 || undefined);
 }
 
 const OTHER_SCENARIOS: readonly Scenario[] = [
@@ -153,7 +154,7 @@ const OTHER_SCENARIOS: readonly Scenario[] = [
         const terminal = await claudeSession(world, by === 'with hooks' ? {} : TOOLS_ONLY);
         await wholeTurn(world, terminal);
         await rest(SETTLE_MS);
-        await kill(world, terminal);
+        await kill(world);
         const note = await saidIsWhatHappens(world, { said: 'offline', sees: false });
         const isOver = (): true | undefined => world.processes(/hooks\0run|\0mcp\0/).length === 0 || undefined;
         await until('hooks and tools have ended', isOver, 10_000);
@@ -168,7 +169,7 @@ const OTHER_SCENARIOS: readonly Scenario[] = [
     async run(world) {
       const terminal = await claudeSession(world);
       await wholeTurn(world, terminal);
-      await kill(world, terminal);
+      await kill(world);
       const again = await world.terminal('claude', ['--continue']);
       await again.shows(/Hello from the model\./);
       await rest(SETTLE_MS);
@@ -224,15 +225,15 @@ const OTHER_SCENARIOS: readonly Scenario[] = [
       await wholeTurn(world, terminal);
       const usual = world.model.script;
       world.model.script = (asked) => {
-        const [, id] = /\\"message_id\\":\\*"([^"\\]+)/.exec(asked.newest) ?? [];
+        const [id] = listedMail(asked.newest);
         if (id === undefined) return usual(asked);
         return { type: 'tool', name: 'mcp__poste__mail_reply', input: { message_id: id, body: 'I have looked.' } };
       };
       await rest(SETTLE_MS);
       const note = await saidIsWhatHappens(world, { said: 'live-wake' });
       const reply = await within(10_000, async () => {
-        const inbox = await world.poste('inbox', '--as', 'alice', '--json');
-        return inbox.includes('I have looked.') || undefined;
+        const list = await world.poste('inbox', 'list', '--as', WRITER, '--json');
+        return list.includes('"kind":"reply"') || undefined;
       });
       check(reply === true, 'the writer has no reply');
       return note;

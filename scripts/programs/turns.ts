@@ -21,10 +21,18 @@ interface ModelSetting {
   readsMail?: boolean;
 }
 
+/** The messages in a list that the tool gave, and which it did not show whole. */
+export function listedMail(newest: string): string[] {
+  if (!newest.includes('summaries')) return [];
+  return [...new Set([...newest.matchAll(/message_id\W+([0-9A-Z]{26})/g)].flatMap(([, id]) => id ?? []))];
+}
+
 /** The model of most scenarios. */
 export function usualModel(world: World, { shell, inbox, readsMail = false }: ModelSetting): void {
   world.model.script = ({ newest }) => {
     if (hasDoorbell(newest)) return readsMail ? { type: 'tool', name: inbox, input: {} } : undefined;
+    const ids = listedMail(newest);
+    if (ids.length > 0) return { type: 'tool', name: inbox, input: { action: 'read', message_ids: ids } };
     if (newest.includes(PROMPTS.greet)) return { type: 'text', text: GREETED };
     if (newest.includes(PROMPTS.slow)) {
       return {
