@@ -11,7 +11,9 @@ import { systemTimers } from '../../../../src/lib/clock.ts';
 import { parseInput } from '../../../../src/host/api/schemas/parse-input.ts';
 import { isListening } from '../../../../src/lib/unix-socket.ts';
 import { isRefusal } from '../../../../src/host/core/refusal.ts';
-import { testContext } from '../../../support/test-context.ts';
+import type { PeerId } from '../../../../src/host/core/rows.ts';
+import { addPeer } from '../../../support/mail-context.ts';
+import { type TestContext, testContext } from '../../../support/test-context.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
 const facts = { version: '1', pid: 1, startedAtMs: 1, store: '/s', config: '/c', socket: '/d' };
@@ -21,6 +23,9 @@ interface Started {
   server: LocalServer;
   path: string;
   logged: Mock;
+  context: TestContext;
+  /** The paired hosts that were asked for their agents, each time. */
+  asked: PeerId[][];
 }
 
 async function* small(): AsyncGenerator<Buffer> {
@@ -34,7 +39,9 @@ async function started(changes: Partial<Handlers> = {}, backup = small): Promise
   const path = join(await temporaryFolder(), 'daemon.sock');
   const logged = vi.fn<() => void>();
   const context = { ...(await testContext()), log: logged };
-  const pairing = { invite: broken, accept: broken, freshenDirectories: () => Promise.resolve() };
+  const asked: PeerId[][] = [];
+  const freshenDirectories = async (peerIds: ReadonlySet<PeerId>): Promise<void> => void asked.push([...peerIds]);
+  const pairing = { invite: broken, accept: broken, freshenDirectories };
   const relay = { set: broken, unset: broken, status: broken };
   const operations = { register: broken, heartbeat: broken, end: broken, wait: broken, heard: broken, list: broken };
   const sessions = { ...operations, usedTool: broken, endGone: () => Promise.resolve() };
@@ -44,7 +51,7 @@ async function started(changes: Partial<Handlers> = {}, backup = small): Promise
   const handlers = { ...handlersOf(parts), ...changes };
   const server = await LocalServer.listen({ socketPath: path, context, handlers, backup });
   onTestFinished(() => server.close());
-  return { client: new DaemonClient(path, '/store'), server, path, logged };
+  return { client: new DaemonClient(path, '/store'), server, path, logged, context, asked };
 }
 
 /** What a raw request is answered. */
@@ -63,6 +70,18 @@ function post(name: string, body: string, headers = ''): string {
 }
 
 describe('the socket', () => {
+  test('paired hosts are asked for their agents before a group is addressed and before agents are listed', async () => {
+    const { client, context, asked } = await started();
+    await client.call('add-agent', { name: 'eve' });
+    const { peerId } = await addPeer(context, 'laptop', []);
+    await client.call('mail-agents', {});
+    expect(asked).toEqual([[peerId]]);
+    await client.call('mail-send', { to: ['eve'], subject: 's', body: 'b' }, { as: 'owner' });
+    expect(asked).toHaveLength(1);
+    await client.call('mail-send', { to: ['*'], subject: 's', body: 'b' }, { as: 'owner' });
+    expect(asked).toEqual([[peerId], [peerId]]);
+  });
+
   test('answers are what the table says they are', async () => {
     const { client } = await started();
     const asked: [OperationName, object, string?][] = [
