@@ -151,7 +151,7 @@ export const COMMANDS: CommandTable = {
     load: async (context) => (await import('./mail/session.ts')).sessionCommand(context),
   },
   hooks: {
-    summary: 'Let Claude Code or Codex report its sessions, and be woken by mail.',
+    summary: 'Let Claude Code, Codex, Gemini CLI or OpenCode report its sessions, and be woken by mail.',
     load: async (context) => (await import('./mail/hooks.ts')).hooksCommand(context),
   },
   agent: {

@@ -23,7 +23,7 @@ export type HostEvent =
   | { type: 'session-registered'; agentId: AgentId; sessionId: string }
   /** A session got the text about unread mail, and shows it to its agent. */
   | { type: 'session-notified'; agentId: AgentId; sessionId: string }
-  /** A session's hook begins to wait for a doorbell. */
+  /** A session can be woken now: its hook begins to wait for a doorbell, or its turn is over. */
   | { type: 'session-waits'; agentId: AgentId; sessionId: string }
   | { type: 'session-ended'; agentId: AgentId; sessionId: string }
   /** An outbox row for this peer is new, or may be tried again. */

@@ -3,11 +3,13 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import type { SendResult } from '../../src/host/api/schemas/mail.ts';
 import type { SessionListResult, SessionState } from '../../src/host/api/schemas/agents.ts';
 import { type CommandRun, daemonHere, runHere } from '../support/command-run.ts';
 import { type Ended, poste } from '../support/poste-process.ts';
+import { PATIENCE_MS } from '../support/patience.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const TEXT = 'You have 1 unread message in Poste. Read it with mail_inbox.';
@@ -27,6 +29,8 @@ class Home {
       POSTE_HOME: join(folder, 'poste'),
       CLAUDE_CONFIG_DIR: join(folder, 'claude'),
       CODEX_HOME: join(folder, 'codex'),
+      GEMINI_CLI_HOME: folder,
+      XDG_CONFIG_HOME: join(folder, 'config'),
     };
   }
 
@@ -190,6 +194,61 @@ test('Codex is woken by its queue, in the folder and with the thread of its sess
   const prompt = await here.hook(settings, 'UserPromptSubmit', session, { prompt: TEXT });
   expect(prompt).toMatchObject({ code: 0, stdout: '', stderr: '' });
   await sending;
+});
+
+test('Gemini CLI is told at its prompts, registers its pane of tmux, and is idle after its turn', async () => {
+  const { here } = await homeWithAgents();
+  await here.json('hooks', 'install', 'gemini', '--agent', 'bob');
+  const settings = await settingsOf(join(here.folder, '.gemini', 'settings.json'));
+  expect(await here.request()).toBe('offline');
+  const pane = { TMUX: '/no/such/socket,1,0', TMUX_PANE: '%0' };
+  const prompt = await here.hook(settings, 'BeforeAgent', pane);
+  expect(JSON.parse(prompt.stdout)).toEqual(context('BeforeAgent'));
+  expect(await here.session()).toMatchObject({ agent: 'bob', wake: ['tmux'] });
+  expect(await here.hook(settings, 'AfterAgent', pane)).toMatchObject({ code: 0, stdout: '', stderr: '' });
+  expect(await here.hook(settings, 'SessionStart')).toMatchObject({ code: 0 });
+  expect(await here.session()).toMatchObject({ wake: [] });
+  expect(await here.hook(settings, 'SessionEnd')).toMatchObject({ code: 0, stdout: '' });
+  expect(await here.session()).toMatchObject({ presence: 'ended' });
+});
+
+interface OpenCodeHooks {
+  event: (given: object) => Promise<void>;
+  'chat.message': (input: object, output: object) => Promise<void>;
+}
+type Plugin = (given: object) => Promise<OpenCodeHooks>;
+
+test('OpenCode is woken by the plugin, whose prompt is the proof; a subagent is not', async () => {
+  const { here } = await homeWithAgents();
+  const { file } = await here.json<{ file: string }>('hooks', 'install', 'opencode', '--agent', 'bob');
+  expect(file).toBe(join(here.folder, 'config', 'opencode', 'plugins', 'poste.js'));
+  expect(await here.json('hooks', 'install', 'opencode', '--agent', 'bob')).toMatchObject({ changed: false });
+  const plugin = (await import(pathToFileURL(file).href)) as { Poste: Plugin };
+  const prompts: string[] = [];
+  const session = {
+    get: async ({ path }: { path: { id: string } }) => ({ data: path.id === 'ses_sub' ? { parentID: 'ses_1' } : {} }),
+    // As OpenCode does: a prompt calls the hook before its turn.
+    async promptAsync({ path, body }: { path: { id: string }; body: { parts: { text: string }[] } }) {
+      await hooks['chat.message']({ sessionID: path.id }, body);
+      prompts.push(...body.parts.map(({ text }) => `${path.id}: ${text}`));
+    },
+  };
+  const hooks = await plugin.Poste({ client: { session } });
+  onTestFinished(() => hooks.event({ event: { type: 'session.deleted', properties: { info: { id: 'ses_1' } } } }));
+  await hooks.event({ event: { type: 'session.created', properties: { info: { id: 'ses_1' } } } });
+  await hooks['chat.message']({ sessionID: 'ses_sub' }, { parts: [{ type: 'text', text: 'go' }] });
+  await expect
+    .poll(() => here.session(), { timeout: PATIENCE_MS })
+    .toMatchObject({ session_id: 'ses_1', wake: ['hook'] });
+  await here.request();
+  await expect.poll(() => prompts, { timeout: PATIENCE_MS }).toEqual([`ses_1: ${TEXT}`]);
+  await expect.poll(() => here.session(), { timeout: PATIENCE_MS }).toMatchObject({ woken_by: 'hook' });
+  await here.json('hooks', 'uninstall', 'opencode');
+  await expect(readFile(file)).rejects.toThrow('ENOENT');
+  await writeFile(file, '// mine');
+  expect((await here.run('hooks', 'install', 'opencode')).stderr).toContain('is not a plugin that Poste wrote');
+  expect((await here.run('hooks', 'uninstall', 'opencode')).code).toBe(1);
+  expect(await readFile(file, 'utf8')).toBe('// mine');
 });
 
 describe('poste session', () => {

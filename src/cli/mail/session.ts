@@ -2,6 +2,7 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
 import type { SessionListResult, SessionRegisterInput, SessionState } from '../../host/api/schemas/agents.ts';
 import { SESSION_WAIT_MS_MAX } from '../../host/api/socket-protocol.ts';
+import { tmuxPane } from '../../host/hooks/programs.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { type ActingFlags, ask, withActingFlags } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
@@ -92,10 +93,9 @@ function commandMethod(
   return { type: 'command', program, arguments: args };
 }
 
-function tmuxMethod(context: CommandContext, pid: number | undefined): { type: 'tmux'; socket: string; pane: string } {
-  const { TMUX = '', TMUX_PANE: pane } = context.env;
-  const [socket = ''] = TMUX.split(',');
-  if (socket === '' || pane === undefined) {
+function tmuxMethod(context: CommandContext, pid: number | undefined): NonNullable<ReturnType<typeof tmuxPane>> {
+  const method = tmuxPane(context.env);
+  if (method === undefined) {
     throw new CommandFailed(
       'usage',
       'NOT_IN_TMUX',
@@ -106,7 +106,7 @@ function tmuxMethod(context: CommandContext, pid: number | undefined): { type: '
     const why = '--tmux needs --pid: the daemon types into a terminal only while it shows that process';
     throw new CommandFailed('usage', 'USAGE', why);
   }
-  return { type: 'tmux', socket, pane };
+  return method;
 }
 
 function heartbeatCommand(context: CommandContext): Command {

@@ -8,7 +8,7 @@ import { isAbsolute, join } from 'node:path';
 import type { SessionRegisterInput } from '../api/schemas/agents.ts';
 import { WAKE_ARGUMENT_CHARACTERS_MAX } from '../api/socket-protocol.ts';
 
-export const HOOK_PROGRAMS = ['claude-code', 'codex'] as const;
+export const HOOK_PROGRAMS = ['claude-code', 'codex', 'gemini'] as const;
 export type HookProgramName = (typeof HOOK_PROGRAMS)[number];
 
 /**
@@ -22,7 +22,7 @@ export interface HookEntry {
   event: string;
   moment: HookMoment;
   /** Members of the hook besides its type and its command. */
-  members: Readonly<Record<string, number | boolean>>;
+  members: Readonly<Record<string, string | number | boolean>>;
 }
 
 export type WakeMethods = NonNullable<SessionRegisterInput['wake']>;
@@ -140,4 +140,45 @@ function isClaudeAttended(environment: HookSurroundings['environment']): boolean
   return !environment['CLAUDE_CODE_ENTRYPOINT']?.startsWith('sdk-');
 }
 
-export const PROGRAM_OF: Readonly<Record<HookProgramName, HookProgram>> = { 'claude-code': CLAUDE_CODE, codex: CODEX };
+/**
+ * Gemini CLI: hooks in `settings.json` of `~/.gemini`, as its hooks reference describes them
+ * (https://geminicli.com/docs/hooks/reference). Its time limits are in milliseconds.
+ *
+ * No hook of it waits in the background, so an idle agent is woken in its terminal, when that is a pane of tmux.
+ */
+
+const GEMINI_HOOK = { name: 'poste', timeout: SHORT_SECONDS * 1000 };
+
+export const GEMINI: HookProgram = {
+  name: 'gemini',
+  title: 'Gemini CLI',
+  entries: [
+    { event: 'SessionStart', moment: 'start', members: GEMINI_HOOK },
+    { event: 'BeforeAgent', moment: 'prompt', members: GEMINI_HOOK },
+    { event: 'AfterAgent', moment: 'idle', members: GEMINI_HOOK },
+    { event: 'SessionEnd', moment: 'end', members: GEMINI_HOOK },
+  ],
+  settingsFolder: ({ GEMINI_CLI_HOME: home }, homeFolder) => join(home ? home : homeFolder, '.gemini'),
+  settingsFile: 'settings.json',
+  isAttended: () => true,
+  wake(_sessionId, { environment }) {
+    const pane = tmuxPane(environment);
+    return pane ? [pane] : [];
+  },
+};
+
+/** The pane of tmux that this process runs in, as a wake method; `undefined` outside tmux. */
+export function tmuxPane({
+  TMUX = '',
+  TMUX_PANE: pane,
+}: HookSurroundings['environment']): Extract<WakeMethods[number], { type: 'tmux' }> | undefined {
+  const [socket = ''] = TMUX.split(',');
+  if (!isAbsolute(socket) || pane === undefined || !/^%[0-9]{1,9}$/.test(pane)) return undefined;
+  return { type: 'tmux', socket, pane };
+}
+
+export const PROGRAM_OF: Readonly<Record<HookProgramName, HookProgram>> = {
+  'claude-code': CLAUDE_CODE,
+  codex: CODEX,
+  gemini: GEMINI,
+};

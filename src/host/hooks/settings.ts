@@ -3,7 +3,7 @@
  *
  *     { "hooks": { "<event>": [ { "matcher"?: …, "hooks": [ { "type": "command", "command": … } ] } ] } }
  */
-import { mkdirSync, readFileSync, realpathSync } from 'node:fs';
+import { mkdirSync, readFileSync, realpathSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { parse as parseToml, TomlError } from 'smol-toml';
@@ -70,25 +70,17 @@ export interface SettingsFile {
   path: string;
   /** `undefined` when there is none. */
   text: string | undefined;
-  settings: unknown;
 }
 
 /** Throws `SettingsRefused`; its message completes "<path> …". */
 export function readSettings(path: string): SettingsFile {
   const real = realPath(path);
-  let text: string;
   try {
-    text = readFileSync(real, 'utf8');
+    return { path: real, text: readFileSync(real, 'utf8') };
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    if (code === 'ENOENT') return { path: real, text: undefined, settings: {} };
+    if (code === 'ENOENT') return { path: real, text: undefined };
     throw new SettingsRefused(`cannot be read (${code ?? 'unknown error'})`);
-  }
-  if (text.trim() === '') return { path: real, text, settings: {} };
-  try {
-    return { path: real, text, settings: JSON.parse(text) as unknown };
-  } catch {
-    throw new SettingsRefused('is no JSON');
   }
 }
 
@@ -100,21 +92,44 @@ function realPath(path: string): string {
   }
 }
 
-/** The new text of the file; `undefined` when nothing changes. */
-export function changedText({ text, settings }: SettingsFile, changed: unknown): string | undefined {
-  if (text !== undefined && isDeepStrictEqual(settings, changed)) return undefined;
+/**
+ * The text of settings in JSON after a change. It is the same text when nothing changes, and none when there was none
+ * and nothing is to be written. Throws `SettingsRefused`.
+ */
+export function changedJson(text: string | undefined, change: (settings: unknown) => object): string | undefined {
+  const settings = settingsOf(text);
+  const changed = change(settings);
+  if (text === undefined ? Object.keys(changed).length === 0 : isDeepStrictEqual(settings, changed)) return text;
   // Keep the indentation.
   const indent = /^[[{]\s*?\n([ \t]+)/.exec(text ?? '')?.[1] ?? '  ';
   return `${JSON.stringify(changed, null, indent)}\n`;
 }
 
-/** Writes the file; returns the path of the copy of its old content, or null. Throws `SettingsRefused`. */
+function settingsOf(text = ''): unknown {
+  if (text.trim() === '') return {};
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    throw new SettingsRefused('is no JSON');
+  }
+}
+
+/**
+ * Writes the file, or removes it when `changed` is undefined; returns the path of the copy of its old content, or null.
+ * Throws `SettingsRefused`.
+ */
 export async function writeSettings(
   { path, text }: SettingsFile,
-  changed: string,
+  changed: string | undefined,
   nowMs: number,
 ): Promise<string | null> {
   try {
+    // The program may have written it in between.
+    if (readSettings(path).text !== text) throw new SettingsRefused('was changed by another program just now');
+    if (changed === undefined) {
+      rmSync(path, { force: true });
+      return null;
+    }
     mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
     const backup = text === undefined ? null : copyBeside(path, nowMs);
     await replaceFile(path, changed);
@@ -133,7 +148,8 @@ const TRUST =
 const CLAUDE_RULES: ReadonlySet<unknown> = new Set(['mcp__poste', 'mcp__poste__*']);
 
 /** What the owner may also want to allow in Claude Code, in sentences. */
-export function claudeNotices({ path, settings }: SettingsFile): string[] {
+export function claudeNotices({ path, text }: SettingsFile): string[] {
+  const settings = settingsOf(text);
   const permissions = isRecord(settings) ? settings['permissions'] : undefined;
   const allowed = isRecord(permissions) ? permissions['allow'] : undefined;
   if (Array.isArray(allowed) && allowed.some((rule) => CLAUDE_RULES.has(rule))) return [];

@@ -52,7 +52,14 @@ export function createSessionService(parts: SessionServiceParts): SessionService
       rings.reported(seat, lines);
       if (begins || lines.length > 0) claudeSockets.trust(seat);
       const reportsPrompts = input.reports_prompts ?? false;
-      return registerSession(context, agentId, { sessionId, wake, process, showsText, reportsPrompts, doing });
+      const registration = { sessionId, wake, process, showsText, reportsPrompts, doing };
+      const state = await registerSession(context, agentId, registration);
+      // A terminal is left alone during a turn. What came meanwhile is due now.
+      const isTypedInto = wake.some(({ type }) => type === 'tmux');
+      if (doing === 'idle' && isTypedInto && !isRefusal(state)) {
+        context.emit({ type: 'session-waits', agentId, sessionId });
+      }
+      return state;
     },
     async heartbeat(agentId, { session_id: sessionId, tell: showsText = false, doing, lines = [] }) {
       const session = await context.store.read((reader) => reader.get('session', agentId, sessionId));

@@ -72,6 +72,8 @@ export async function tryWakeMethods(
       const reporter = ring.reporterOf(session);
       // What is queued now waits for the user's next prompt, and then comes as well.
       if (method.type === 'command' && reporter?.doing === 'interrupted') continue;
+      // A line and Enter could answer a dialog of the turn. After it, the agent is idle and rung.
+      if (method.type === 'tmux' && reporter?.doing === 'work') continue;
       ring.trying(session);
       const outcome = await tryMethod(methods, session, method, text, signal);
       if (outcome === 'unavailable') continue;

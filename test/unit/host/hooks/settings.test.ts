@@ -3,9 +3,9 @@ import { mkdir, readFile, readdir, stat, symlink, writeFile } from 'node:fs/prom
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
-import { CLAUDE_CODE, CODEX } from '../../../../src/host/hooks/programs.ts';
+import { CLAUDE_CODE, CODEX, GEMINI } from '../../../../src/host/hooks/programs.ts';
 import {
-  changedText,
+  changedJson,
   claudeNotices,
   codexNotices,
   hookCommand,
@@ -52,6 +52,13 @@ describe('hooks in settings', () => {
     expect(Object.keys(hooks)).toEqual(['SessionStart', 'UserPromptSubmit', 'Stop', 'Interrupt', 'SessionEnd']);
     expect(hooks['Interrupt']).toEqual(hooks['SessionEnd']);
     expect(hooks['SessionEnd']).toEqual([{ hooks: [{ type: 'command', command: 'c', timeout: 3 }] }]);
+  });
+
+  test('Gemini CLI gets four, with a name and a time limit in milliseconds', () => {
+    const group = [{ hooks: [{ type: 'command', command: 'c', name: 'poste', timeout: 10_000 }] }];
+    expect(withHooks({}, GEMINI, 'c')).toEqual({
+      hooks: { SessionStart: group, BeforeAgent: group, AfterAgent: group, SessionEnd: group },
+    });
   });
 
   test('everything else stays, in its order', () => {
@@ -117,6 +124,10 @@ describe('the command of a hook', () => {
   );
 });
 
+function withB(settings: unknown): object {
+  return { ...(settings as object), b: 2 };
+}
+
 describe('a settings file', () => {
   test('is replaced as a whole, with its mode and indentation, and a copy of what it was', async () => {
     const folder = await temporaryFolder();
@@ -125,15 +136,16 @@ describe('a settings file', () => {
     await writeFile(real, '{\n\t"a": 1\n}\n', { mode: 0o640 });
     await symlink(real, link);
     const file = readSettings(link);
-    const text = changedText(file, { a: 1, b: 2 });
+    const text = changedJson(file.text, withB);
     expect(text).toBe('{\n\t"a": 1,\n\t"b": 2\n}\n');
-    const backups = [await writeSettings(file, text ?? '', 0), await writeSettings(file, text ?? '', 0)];
+    const again = { ...file, text };
+    const backups = [await writeSettings(file, text, 0), await writeSettings(again, text, 0)];
     expect(backups).toEqual([`${real}.before-poste-19700101T000000Z`, `${real}.before-poste-19700101T000000Z-2`]);
     expect(await readFile(backups[0] ?? '', 'utf8')).toBe(file.text);
     expect(await readFile(link, 'utf8')).toBe(text);
     expect((await stat(real)).mode & 0o777).toBe(0o640);
     expect(await readdir(folder)).toHaveLength(4);
-    expect(changedText(readSettings(link), { a: 1, b: 2 })).toBeUndefined();
+    expect(changedJson(readSettings(link).text, withB)).toBe(text);
   });
 
   test('is made, with its folder, when there is none', async () => {
@@ -142,10 +154,20 @@ describe('a settings file', () => {
     expect((await stat(path)).mode & 0o777).toBe(0o600);
   });
 
+  test('is not written when another program changed it since it was read', async () => {
+    const path = join(await temporaryFolder(), 'settings.json');
+    await writeFile(path, '{}');
+    const file = readSettings(path);
+    await writeFile(path, '{"theirs":1}');
+    await expect(writeSettings(file, '{"ours":1}', 0)).rejects.toThrow('was changed by another program');
+    expect(await readFile(path, 'utf8')).toBe('{"theirs":1}');
+  });
+
   test('is refused when it is no JSON or cannot be read', async () => {
     const folder = await temporaryFolder();
     await writeFile(join(folder, 'broken.json'), '{"a": 1,}');
-    expect(() => readSettings(join(folder, 'broken.json'))).toThrow(new SettingsRefused('is no JSON'));
+    const { text } = readSettings(join(folder, 'broken.json'));
+    expect(() => changedJson(text, () => ({}))).toThrow(new SettingsRefused('is no JSON'));
     expect(() => readSettings(folder)).toThrow('cannot be read (EISDIR)');
   });
 });
@@ -163,7 +185,7 @@ describe('the config of Codex', () => {
 });
 
 function named(settings: unknown): string[] {
-  return claudeNotices({ path: '/s.json', text: '', settings });
+  return claudeNotices({ path: '/s.json', text: JSON.stringify(settings) });
 }
 
 describe('tools that the owner has not allowed', () => {

@@ -6,10 +6,15 @@ import { chmod, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test, vi } from 'vitest';
 import type { SendResult } from '../../../../src/host/api/schemas/mail.ts';
-import { CLAUDE_CODE, CODEX, type HookProgram } from '../../../../src/host/hooks/programs.ts';
+import { CLAUDE_CODE, CODEX, GEMINI, type HookProgram } from '../../../../src/host/hooks/programs.ts';
 import { type HookOutcome, runHook } from '../../../../src/host/hooks/run-hook.ts';
 import type { DaemonClient } from '../../../../src/host/api/client.ts';
-import { COMMAND_PROOF_MS, PROOF_MS, tryCommand } from '../../../../src/host/wake/wake-methods.ts';
+import {
+  COMMAND_PROOF_MS,
+  PROOF_MS,
+  tryCommand,
+  type WakeMethodTable,
+} from '../../../../src/host/wake/wake-methods.ts';
 import { processFacts } from '../../../../src/host/wake/processes.ts';
 import { PATIENCE_MS } from '../../../support/patience.ts';
 import { posixUtility } from '../../../support/programs.ts';
@@ -31,10 +36,11 @@ interface Hooked {
 }
 
 /** Bob's program and its hooks. */
-async function hooked(program: HookProgram, programPath = ''): Promise<Hooked> {
+async function hooked(program: HookProgram, programPath = '', methods: Partial<WakeMethodTable> = {}): Promise<Hooked> {
   const here = await wakeContext(['alice', 'bob'], {
     command: tryCommand,
     'codex-socket': () => Promise.resolve('unavailable'),
+    ...methods,
   });
   const own = await processFacts(process.pid, new AbortController().signal);
   if (own) here.processes.set(process.pid, own);
@@ -42,7 +48,8 @@ async function hooked(program: HookProgram, programPath = ''): Promise<Hooked> {
   const waits = new Promise<void>((resolve) => {
     here.context.subscribe(({ type }) => type === 'session-waits' && resolve());
   });
-  const surroundings = { environment: { PATH: process.env['PATH'] }, findProgram: () => programPath };
+  const pane = { TMUX: '/tmux,1,0', TMUX_PANE: '%1' };
+  const surroundings = { environment: { PATH: process.env['PATH'], ...pane }, findProgram: () => programPath };
   const call = {
     program,
     agent: 'bob',
@@ -127,4 +134,23 @@ test('Codex: nothing is queued for a thread that its user interrupted', async ()
     status: 'live-next-prompt',
     detail: expect.stringContaining('None of its sessions can be woken now'),
   });
+});
+
+test('Gemini CLI: its terminal is typed into when it is idle, and not in a turn, where Enter could answer a dialog', async () => {
+  let typed = 0;
+  const gemini = await hooked(GEMINI, '', { tmux: () => Promise.resolve(++typed === 1 ? 'given' : 'unheard') });
+  await gemini.hook('SessionStart');
+  await gemini.hook('BeforeAgent', { prompt: 'go' });
+  expect(await gemini.request()).toMatchObject({
+    status: 'live-next-prompt',
+    detail: expect.stringContaining('None of its sessions can be woken now'),
+  });
+  expect(typed).toBe(0);
+  await gemini.hook('AfterAgent');
+  await waitsForProof(gemini, PROOF_MS);
+  expect(typed).toBe(1);
+  expect(await gemini.hook('BeforeAgent', { prompt: TEXT })).toMatchObject({ stdout: '' });
+  await gemini.here.quiet('bob');
+  const [session] = (await gemini.here.sessions.list(null)).sessions;
+  expect(session).toMatchObject({ woken_by: 'tmux' });
 });

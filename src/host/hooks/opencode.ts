@@ -1,0 +1,115 @@
+/**
+ * OpenCode: a plugin of ours in its folder of plugins (https://opencode.ai/docs/plugins), one file of JavaScript that
+ * OpenCode loads at its next start. It is written whole and removed whole.
+ *
+ * The plugin calls `poste session`: it registers the session that was used last, waits for its doorbell, and gives
+ * OpenCode the line as a prompt. The hook of that prompt is the proof that the agent has the line.
+ */
+import { isAbsolute, join } from 'node:path';
+import { SettingsRefused } from './settings.ts';
+
+/** DO NOT CHANGE: installed plugins are recognised by it. */
+const FIRST_LINE = '// Written by poste hooks install opencode. poste hooks uninstall opencode removes it.';
+
+/** The folder of the owner's settings of OpenCode. */
+export function openCodeFolder(
+  { XDG_CONFIG_HOME: named = '' }: Readonly<Record<string, string | undefined>>,
+  homeFolder: string,
+): string {
+  return join(isAbsolute(named) ? named : join(homeFolder, '.config'), 'opencode');
+}
+
+export const PLUGIN_FILE = join('plugins', 'poste.js');
+
+interface PluginParts {
+  /** Node.js, and the file that it is to run. */
+  node: string;
+  main: string;
+  /** The agent whose sessions these are; without it, the environment of OpenCode names the agent. */
+  agent?: string | undefined;
+  /** `POSTE_HOME`, if the host's files are not in their default folders. */
+  home?: string | undefined;
+}
+
+/** The file with our plugin. Throws `SettingsRefused` when somebody else wrote what is there. */
+export function withPlugin(text: string | undefined, { node, main, agent, home }: PluginParts): string {
+  withoutPlugin(text);
+  return `${FIRST_LINE}
+import { spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
+
+const POSTE = ${JSON.stringify([node, main])};
+const AGENT = ${agent === undefined ? 'process.env.POSTE_AGENT' : JSON.stringify(agent)};
+const HOME = ${home === undefined ? 'process.env.POSTE_HOME' : JSON.stringify(home)};
+const PAUSE_MS = 2000;
+const PAUSE_MS_MAX = 60_000;
+${PLUGIN_BODY}`;
+}
+
+const PLUGIN_BODY = `
+export const Poste = async ({ client }) => {
+  if (!AGENT || !POSTE.every((file) => existsSync(file))) return {};
+  let session;
+  let over = new AbortController();
+  process.once('exit', () => over.abort());
+
+  // Resolves with what the command printed, and with undefined when it failed.
+  const poste = (words, id, signal) =>
+    new Promise((resolve) => {
+      const env = HOME ? { ...process.env, POSTE_HOME: HOME } : process.env;
+      const args = [POSTE[1], 'session', ...words, id, '--as', AGENT];
+      if (words[0] === 'register') args.push('--hook', '--pid', String(process.pid));
+      const child = spawn(POSTE[0], args, { env, signal, stdio: ['ignore', 'pipe', 'ignore'] });
+      let text = '';
+      child.stdout.on('data', (chunk) => (text += chunk));
+      child.on('error', () => resolve(undefined));
+      child.on('close', (code) => resolve(code === 0 ? text.trim() : undefined));
+    });
+
+  const wait = async (id, { signal }) => {
+    for (let pauseMs = PAUSE_MS; !signal.aborted; ) {
+      const isKnown = (await poste(['register'], id, signal)) !== undefined;
+      for (let line = isKnown && (await poste(['wait'], id, signal)); line; line = await poste(['wait'], id, signal)) {
+        pauseMs = PAUSE_MS;
+        await client.session.promptAsync({ path: { id }, body: { parts: [{ type: 'text', text: line }] } });
+      }
+      // The daemon is away, or let the wait go: register again, less and less often.
+      await new Promise((resolve) => setTimeout(resolve, pauseMs).unref());
+      pauseMs = Math.min(2 * pauseMs, PAUSE_MS_MAX);
+    }
+  };
+
+  // One session acts for the agent: the one that was used last. A subagent's session has a parent.
+  const use = async (id, info) => {
+    if (id === session || (info ?? (await client.session.get({ path: { id } })).data)?.parentID) return;
+    over.abort();
+    over = new AbortController();
+    if (session) void poste(['end'], session);
+    session = id;
+    wait(id, over).catch(() => undefined);
+  };
+
+  return {
+    event: async ({ event: { type, properties } }) => {
+      if (type === 'session.created') await use(properties.info.id, properties.info);
+      if (type === 'session.deleted' && properties.info.id === session) {
+        over.abort();
+        void poste(['end'], session);
+        session = undefined;
+      }
+    },
+    'chat.message': async ({ sessionID }, { parts }) => {
+      await use(sessionID);
+      const text = parts.map((part) => part.text ?? '').join(' ');
+      const [line] = /You have [0-9]+ unread messages? in Poste\\. Read (?:it|them) with mail_inbox\\./.exec(text) ?? [];
+      if (line && sessionID === session) await poste(['heartbeat', '--line', line], sessionID);
+    },
+  };
+};
+`;
+
+/** Without the file. Throws `SettingsRefused` when somebody else wrote what is there. */
+export function withoutPlugin(text: string | undefined): undefined {
+  if (text === undefined || text.startsWith(`${FIRST_LINE}\n`)) return undefined;
+  throw new SettingsRefused('is not a plugin that Poste wrote');
+}
