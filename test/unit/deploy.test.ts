@@ -290,7 +290,10 @@ describe("the operator's guide", () => {
     );
     expect(fragments.length).toBeGreaterThan(15);
     const said = sources();
-    expect(fragments.filter((words) => !said.includes(words))).toEqual([]);
+    // A sentence may be made of a clause, whose first letter becomes a capital.
+    const isSaid = (words: string): boolean =>
+      said.includes(words) || said.includes(words.slice(0, 1).toLowerCase() + words.slice(1));
+    expect(fragments.filter((words) => !isSaid(words))).toEqual([]);
   });
 
   test('names variables that there are', () => {
