@@ -4,7 +4,7 @@ import { check, ms, rest, saidIsWhatHappens, type Scenario } from './scenario.ts
 import type { Terminal } from './terminal.ts';
 import { GREETED, listedMail, prompt, PROMPTS, SLOW_END, SLOW_MS, wholeTurn } from './turns.ts';
 import { until, within } from './until.ts';
-import { READER, WRITER, type World } from './world.ts';
+import { type Ran, READER, WRITER, type World } from './world.ts';
 
 /** Until a waiting hook waits, or a terminal has come to rest: nothing tells when. */
 const SETTLE_MS = 1500;
@@ -110,6 +110,17 @@ const WORKING_SCENARIOS = (['tool', 'slow'] as const).flatMap((what) => [
   workingScenario(what, 'tools alone', TOOLS_ONLY),
 ]);
 
+/** How long a command takes, of nine times. */
+async function median(run: () => Promise<Ran>): Promise<number> {
+  const taken: number[] = [];
+  for (let time = 0; time < 9; time += 1) {
+    const { code, stderr, ms: tookMs } = await run();
+    check(code === 0, `it ended with ${code}: ${stderr}`);
+    taken.push(tookMs);
+  }
+  return taken.toSorted((a, b) => a - b)[4] ?? 0;
+}
+
 /** Kills Claude Code as an out-of-memory killer would. */
 async function kill(world: World): Promise<void> {
   const claude = /claude-code[^\0]*\/claude\0/;
@@ -203,6 +214,21 @@ const OTHER_SCENARIOS: readonly Scenario[] = [
       const { stdout } = await running;
       check((JSON.parse(stdout) as { result: string }).result.endsWith(SLOW_END), `it printed ${stdout}`);
       return note;
+    },
+  },
+  {
+    programs: ['claude'],
+    name: 'what its prompt hook costs, beside a bare Node',
+    async run(world) {
+      const [event, session_id] = ['UserPromptSubmit', 'cost'];
+      const input = JSON.stringify({ session_id, hook_event_name: event, prompt: 'say hello' });
+      const hook = await median(() =>
+        world.run('poste', ['hooks', 'run', 'claude-code', '--agent', READER], { input }),
+      );
+      const bare = await median(() => world.run('node', ['-e', '0']));
+      const told = `${ms(hook)} beside ${ms(bare)}`;
+      check(hook < bare * 8, told);
+      return told;
     },
   },
   {

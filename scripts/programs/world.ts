@@ -96,6 +96,7 @@ export class World {
   static async make(programs: Programs): Promise<World> {
     const world = new World(mkdtempSync(join(tmpdir(), 'poste-programs-')), await ScriptedModel.start());
     world.#command('poste', POSTE);
+    world.#command('node', process.execPath);
     for (const [name, { file }] of Object.entries(programs)) world.#command(name, file);
     return world;
   }
