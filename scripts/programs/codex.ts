@@ -62,7 +62,9 @@ export async function codexSession(world: World, setting: CodexSetting = {}): Pr
   const terminal = await world.terminal('codex', setting.args ?? []);
   // As its user does once. The question comes when its server runs.
   await terminal.shows(/Trust all and continue/);
-  await terminal.press('Down', 'Enter');
+  await terminal.press('Down');
+  await terminal.shows(/› 2\. Trust all/);
+  await terminal.press('Enter');
   await until('the question is answered', async () => !(await terminal.screen()).includes('Trust all') || undefined);
   // It takes keys a moment later; nothing tells when.
   await rest(2000);
