@@ -251,6 +251,35 @@ test('OpenCode is woken by the plugin, whose prompt is the proof; a subagent is 
   expect(await readFile(file, 'utf8')).toBe('// mine');
 });
 
+test('the owner allows the tools with the hooks, and uninstall takes exactly that back', async () => {
+  const here = await home();
+  const claude = join(here.folder, 'claude', 'settings.json');
+  await here.json('hooks', 'install', 'claude-code', '--allow-tools');
+  expect(await readFile(claude, 'utf8')).toContain('"mcp__poste"');
+  await here.json('hooks', 'uninstall', 'claude-code');
+  expect(JSON.parse(await readFile(claude, 'utf8'))).toEqual({});
+  // The owner's own rule stays.
+  await writeFile(claude, '{"permissions":{"allow":["mcp__poste"]}}');
+  await here.json('hooks', 'install', 'claude-code', '--allow-tools');
+  await here.json('hooks', 'uninstall', 'claude-code');
+  expect(JSON.parse(await readFile(claude, 'utf8'))).toEqual({ permissions: { allow: ['mcp__poste'] } });
+  // Nothing is written when one of the two files cannot be.
+  const codex = join(here.folder, 'codex');
+  const refused = await runHere(['hooks', 'install', 'codex', '--allow-tools'], { environment: here.environment });
+  expect(refused.stderr).toContain(`${join(codex, 'config.toml')} has no MCP server poste yet`);
+  await expect(readFile(join(codex, 'hooks.json'))).rejects.toThrow('ENOENT');
+  await mkdir(codex);
+  const config = '# mine\n[mcp_servers.poste]\ncommand = "poste"\n';
+  await writeFile(join(codex, 'config.toml'), config);
+  const { tools } = await here.json<{ tools: object }>('hooks', 'install', 'codex', '--allow-tools', '--dry-run');
+  expect(tools).toMatchObject({ changed: true, backup: null });
+  expect(await readFile(join(codex, 'config.toml'), 'utf8')).toBe(config);
+  const done = await here.json<{ notices: string[] }>('hooks', 'install', 'codex', '--allow-tools');
+  expect(done.notices.join()).not.toContain('approve');
+  await here.json('hooks', 'uninstall', 'codex');
+  expect(await readFile(join(codex, 'config.toml'), 'utf8')).toBe(config);
+});
+
 describe('poste session', () => {
   test('registers, waits for a doorbell, says what is unread, lists and ends', async () => {
     const { here } = await homeWithAgents();

@@ -1,26 +1,22 @@
 /** `poste hooks`: adds Poste's hooks to the settings of programs that run agents, removes them, and runs as the hook. */
-import { join } from 'node:path';
 import { Argument, Command, Option } from 'commander';
-import { HOOK_PROGRAMS, type HookProgramName, PROGRAM_OF } from '../../host/hooks/programs.ts';
-import {
-  changedJson,
-  claudeNotices,
-  codexNotices,
-  hookCommand,
-  readSettings,
-  type SettingsFile,
-  SettingsRefused,
-  withHooks,
-  withoutHooks,
-  writeSettings,
-} from '../../host/hooks/settings.ts';
-import { openCodeFolder, PLUGIN_FILE, withoutPlugin, withPlugin } from '../../host/hooks/opencode.ts';
+import { SETTLED_PROGRAMS, type SettledProgram } from '../../host/hooks/mcp-settings.ts';
+import { HOOK_PROGRAMS, type HookProgramName } from '../../host/hooks/programs.ts';
 import { type CommandContext, agentOption } from '../lib/context.ts';
-import { homeFolder } from '../lib/own-paths.ts';
 import { requireAgentName } from '../lib/daemon-call.ts';
-import { CommandFailed } from '../lib/exit.ts';
-import { ownPaths } from '../lib/own-paths.ts';
 import { jsonLine } from '../lib/format.ts';
+import {
+  addHooks,
+  allowTools,
+  type Edit,
+  hookFile,
+  plannedEdit,
+  type PlannedEdit,
+  programNotices,
+  removeHooks,
+  writeEdit,
+} from '../lib/program-settings.ts';
+import { addWritten, readWritten, removeWritten } from '../lib/setup-record.ts';
 import { runAsHook } from './run-as-hook.ts';
 
 const NOTES = `
@@ -31,7 +27,7 @@ session without either is left alone. What else stands in the settings stays, an
 Examples:
   $ poste hooks install claude-code --agent backend --dry-run
   $ poste hooks install claude-code --agent backend
-  $ poste hooks install codex
+  $ poste hooks install codex --allow-tools
   $ poste hooks install gemini --agent tester
   $ poste hooks install opencode --agent writer
   $ poste hooks uninstall codex`;
@@ -46,13 +42,10 @@ export function hooksCommand(context: CommandContext): Command {
 
 interface ChangeFlags {
   agent?: string;
+  allowTools?: boolean;
   dryRun?: boolean;
   json?: boolean;
 }
-
-/** OpenCode runs no hooks; it loads a plugin. */
-const SETTLED_PROGRAMS = [...HOOK_PROGRAMS, 'opencode'] as const;
-type SettledProgram = (typeof SETTLED_PROGRAMS)[number];
 
 function programArgument(programs: readonly string[]): Argument {
   return new Argument('<program>', programs.join(', ').replace(/, ([^,]+)$/, ' or $1')).choices(programs);
@@ -70,87 +63,79 @@ function withChangeFlags(command: Command): Command {
 
 function installCommand(context: CommandContext): Command {
   const command = new Command('install').description('Add the hooks to the settings of a program.');
-  return withChangeFlags(command.addArgument(programArgument(SETTLED_PROGRAMS)).addOption(installedAgentOption()))
+  command.addArgument(programArgument(SETTLED_PROGRAMS)).addOption(installedAgentOption());
+  command.option('--allow-tools', 'also let the program use the mail tools without asking you');
+  return withChangeFlags(command)
     .addHelpText('after', '\nExample:\n  $ poste hooks install claude-code --agent backend --dry-run')
     .action(async (name: SettledProgram, flags: ChangeFlags) => {
-      const { agent } = flags;
+      const { agent, allowTools: isAllowed = false } = flags;
       if (agent !== undefined) requireAgentName(agent, '--agent');
-      await change(context, name, flags, installed(context, name, agent), true);
+      const allowed = isAllowed ? allowTools(context, name) : undefined;
+      const isNew = allowed && plannedEdit(allowed).isChange;
+      const edits = planned([addHooks(context, name, agent), ...(allowed ? [allowed] : [])]);
+      if (isNew && !flags.dryRun) await addWritten(context, { type: 'allowed', program: name, file: allowed.path });
+      await change(context, name, flags, edits, true);
     });
 }
 
 function uninstallCommand(context: CommandContext): Command {
   const command = new Command('uninstall').description('Remove the hooks from the settings of a program.');
   return withChangeFlags(command.addArgument(programArgument(SETTLED_PROGRAMS)))
-    .addHelpText('after', '\nExample:\n  $ poste hooks uninstall claude-code')
+    .addHelpText(
+      'after',
+      '\nAlso takes back the --allow-tools of an install.\n\nExample:\n  $ poste hooks uninstall claude-code',
+    )
     .action(async (name: SettledProgram, flags: ChangeFlags) => {
-      const removed: TextChange = (text) =>
-        name === 'opencode'
-          ? withoutPlugin(text)
-          : changedJson(text, (settings) => withoutHooks(settings, PROGRAM_OF[name]));
-      await change(context, name, flags, removed, false);
+      const entry = readWritten(context).find((one) => one.type === 'allowed' && one.program === name);
+      const allowed = entry && allowTools(context, name);
+      const hooks = { path: hookFile(context, name), change: removeHooks(name) };
+      const edits = planned([hooks, ...(allowed ? [{ path: allowed.path, change: allowed.remove }] : [])]);
+      await change(context, name, flags, edits, false);
+      if (entry && !flags.dryRun) await removeWritten(context, entry);
     });
 }
 
-type TextChange = (text: string | undefined) => string | undefined;
-
-/** How the program's file changes when the hooks are added. */
-function installed(context: CommandContext, name: SettledProgram, agent: string | undefined): TextChange {
-  const home = context.env['POSTE_HOME'] ? ownPaths(context).dataFolder : undefined;
-  const parts = { node: process.execPath, main: context.program, agent, home };
-  if (name === 'opencode') return (text) => withPlugin(text, parts);
-  const command = hookCommand({ program: name, ...parts });
-  return (text) => changedJson(text, (settings) => withHooks(settings, PROGRAM_OF[name], command));
-}
-
-function hookFolder(context: CommandContext, name: SettledProgram): string {
-  const home = homeFolder(context);
-  return name === 'opencode' ? openCodeFolder(context.env, home) : PROGRAM_OF[name].settingsFolder(context.env, home);
-}
-
-function noticesOf(name: SettledProgram, folder: string, file: SettingsFile): string[] {
-  if (name === 'codex') return codexNotices(folder);
-  return name === 'claude-code' ? claudeNotices(file) : [];
+/** The edits as they will be written: two of one file are one. Throws `CommandFailed` before anything is written. */
+function planned([first, second]: readonly Edit[]): PlannedEdit[] {
+  if (!first) return [];
+  if (!second) return [plannedEdit(first)];
+  if (first.path !== second.path) return [plannedEdit(first), plannedEdit(second)];
+  return [plannedEdit({ path: first.path, change: (text) => second.change(first.change(text)) })];
 }
 
 async function change(
   context: CommandContext,
-  name: SettledProgram,
-  { dryRun = false, json }: ChangeFlags,
-  changedText: TextChange,
+  program: SettledProgram,
+  { dryRun: dry_run = false, json }: ChangeFlags,
+  edits: readonly PlannedEdit[],
   isInstalled: boolean,
 ): Promise<void> {
-  const folder = hookFolder(context, name);
-  const path = join(folder, name === 'opencode' ? PLUGIN_FILE : PROGRAM_OF[name].settingsFile);
-  let file: SettingsFile;
-  let text: string | undefined;
-  let backup: string | null = null;
-  let notices: string[] = [];
-  try {
-    file = readSettings(path);
-    text = changedText(file.text);
-    if (isInstalled) notices = noticesOf(name, folder, file);
-    if (text !== file.text && !dryRun) backup = await writeSettings(file, text, Date.now());
-  } catch (error) {
-    if (!(error instanceof SettingsRefused)) throw error;
-    throw new CommandFailed('failure', 'SETTINGS_REFUSED', `${path} ${error.message}: repair it and try again`);
+  const results: FileResult[] = [];
+  for (const edit of edits) {
+    const { file, text, isChange } = edit;
+    const backup = dry_run ? null : await writeEdit(edit);
+    results.push({ file: file.path, changed: isChange, backup, ...(isChange && { text: text ?? null }) });
   }
-  const changed = text !== file.text;
-  const result = { program: name, file: file.path, changed, dry_run: dryRun, backup, notices };
-  if (json) context.stdout.write(jsonLine(changed ? { ...result, text: text ?? null } : result));
-  else context.stdout.write(textOf(result, text));
+  const notices = isInstalled ? programNotices(context, program) : [];
+  const [hooks, tools] = results;
+  const document = { program, dry_run, ...hooks, ...(tools && { tools }), notices };
+  const lines = [...results.map((result) => textOf(result, dry_run)), ...notices.map((notice) => `${notice}\n`)];
+  context.stdout.write(json ? jsonLine(document) : lines.join(''));
 }
 
-function textOf(
-  result: { file: string; changed: boolean; dry_run: boolean; backup: string | null; notices: string[] },
-  text: string | undefined,
-): string {
-  const { file, changed, dry_run, backup, notices } = result;
-  const said = notices.map((notice) => `${notice}\n`).join('');
-  if (!changed) return `${file} is up to date: nothing changed.\n${said}`;
-  if (dry_run) return text === undefined ? `${file} would be removed.\n` : `${file} would be:\n${text}${said}`;
-  if (text === undefined) return `Removed ${file}.\n`;
-  return `Changed ${file}.\n${backup === null ? '' : `The previous version is ${backup}.\n`}${said}`;
+interface FileResult {
+  file: string;
+  changed: boolean;
+  backup: string | null;
+  /** What was or would be written; null for a file that is removed. */
+  text?: string | null;
+}
+
+function textOf({ file, changed, backup, text = null }: FileResult, isDryRun: boolean): string {
+  if (!changed) return `${file} is up to date: nothing changed.\n`;
+  if (isDryRun) return text === null ? `${file} would be removed.\n` : `${file} would be:\n${text}`;
+  if (text === null) return `Removed ${file}.\n`;
+  return `Changed ${file}.\n${backup === null ? '' : `The previous version is ${backup}.\n`}`;
 }
 
 function runCommand(context: CommandContext): Command {

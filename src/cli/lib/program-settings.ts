@@ -1,0 +1,129 @@
+/** The settings of the programs that run agents: where Poste's parts of them lie on this machine, and how they are changed. */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import {
+  allowedTools,
+  serverFile,
+  type ServerCommand,
+  type SettledProgram,
+  type TextChange,
+} from '../../host/hooks/mcp-settings.ts';
+import { openCodeFolder, PLUGIN_FILE, withoutPlugin, withPlugin } from '../../host/hooks/opencode.ts';
+import { PROGRAM_OF } from '../../host/hooks/programs.ts';
+import {
+  changedJson,
+  claudeNotices,
+  codexNotices,
+  hookCommand,
+  readSettings,
+  type SettingsFile,
+  SettingsRefused,
+  withHooks,
+  withoutHooks,
+  writeSettings,
+} from '../../host/hooks/settings.ts';
+import type { CommandContext } from './context.ts';
+import { CommandFailed } from './exit.ts';
+import { homeFolder, ownPaths } from './own-paths.ts';
+
+function folderOf(context: CommandContext, name: SettledProgram): string {
+  const home = homeFolder(context);
+  return name === 'opencode' ? openCodeFolder(context.env, home) : PROGRAM_OF[name].settingsFolder(context.env, home);
+}
+
+/** A change of one file, which is not written yet. */
+export interface Edit {
+  path: string;
+  change: TextChange;
+}
+
+function ownHome(context: CommandContext): string | undefined {
+  return context.env['POSTE_HOME'] ? ownPaths(context).dataFolder : undefined;
+}
+
+export function hookFile(context: CommandContext, name: SettledProgram): string {
+  return join(folderOf(context, name), name === 'opencode' ? PLUGIN_FILE : PROGRAM_OF[name].settingsFile);
+}
+
+export function addHooks(context: CommandContext, name: SettledProgram, agent: string | undefined): Edit {
+  const path = hookFile(context, name);
+  const parts = { node: process.execPath, main: context.program, agent, home: ownHome(context) };
+  if (name === 'opencode') return { path, change: (text) => withPlugin(text, parts) };
+  const command = hookCommand({ program: name, ...parts });
+  return { path, change: (text) => changedJson(text, (settings) => withHooks(settings, PROGRAM_OF[name], command)) };
+}
+
+export function removeHooks(name: SettledProgram): TextChange {
+  if (name === 'opencode') return withoutPlugin;
+  return (text) => changedJson(text, (settings) => withoutHooks(settings, PROGRAM_OF[name]));
+}
+
+/** How the program starts the tools of the agent: by paths, since its PATH may be another one. */
+export function serverOf(context: CommandContext, agent: string): ServerCommand {
+  const home = ownHome(context);
+  return {
+    command: process.execPath,
+    args: [context.program, 'mcp', '--agent', agent, '--start'],
+    env: home === undefined ? {} : { POSTE_HOME: home },
+  };
+}
+
+export function toolsFile(context: CommandContext, name: SettledProgram): string {
+  return serverFile(name, folderOf(context, name), context.env, homeFolder(context), existsSync);
+}
+
+/** Allows the mail tools; `undefined` for a program that does not ask. */
+export function allowTools(context: CommandContext, name: SettledProgram): (Edit & { remove: TextChange }) | undefined {
+  const allowed = allowedTools(name);
+  if (!allowed) return undefined;
+  const path = name === 'claude-code' ? hookFile(context, name) : toolsFile(context, name);
+  return { path, change: allowed.add, remove: allowed.remove };
+}
+
+/** What the owner must or may also do in the program, in sentences. Throws `CommandFailed`. */
+export function programNotices(context: CommandContext, name: SettledProgram): string[] {
+  const path = hookFile(context, name);
+  return refusing(path, () => {
+    if (name === 'codex') return codexNotices(folderOf(context, name));
+    return name === 'claude-code' ? claudeNotices(readSettings(path)) : [];
+  });
+}
+
+/** An edit whose file was read. */
+export interface PlannedEdit {
+  file: SettingsFile;
+  text: string | undefined;
+  isChange: boolean;
+}
+
+/** Throws `CommandFailed`. */
+export function plannedEdit({ path, change }: Edit): PlannedEdit {
+  return refusing(path, () => {
+    const file = readSettings(path);
+    const text = change(file.text);
+    return { file, text, isChange: text !== file.text };
+  });
+}
+
+/** Writes the file; returns the copy of what it was, or null. Throws `CommandFailed`. */
+export async function writeEdit({ file, text, isChange }: PlannedEdit): Promise<string | null> {
+  if (!isChange) return null;
+  try {
+    return await writeSettings(file, text, Date.now());
+  } catch (error) {
+    throw settingsFailure(file.path, error);
+  }
+}
+
+function refusing<T>(path: string, work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    throw settingsFailure(path, error);
+  }
+}
+
+function settingsFailure(path: string, error: unknown): unknown {
+  if (!(error instanceof SettingsRefused)) return error;
+  return new CommandFailed('failure', 'SETTINGS_REFUSED', `${path} ${error.message}: repair it and try again`);
+}

@@ -1,0 +1,55 @@
+/**
+ * What Poste wrote for its owner outside its own store, so that exactly that can be undone: `setup.json` beside the
+ * store. An entry is written before what it stands for, so that a command that was cut off can be undone as well.
+ */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
+import type { ServerCommand, SettledProgram } from '../../host/hooks/mcp-settings.ts';
+import { makePrivateFolder } from '../../host/paths.ts';
+import { replaceFile } from '../../lib/replace-file.ts';
+import type { CommandContext } from './context.ts';
+import { CommandFailed } from './exit.ts';
+import { ownPaths } from './own-paths.ts';
+
+export type Written =
+  | { type: 'host' }
+  | { type: 'service' }
+  /** A daemon that was started without a service. */
+  | { type: 'daemon'; pid: number }
+  | { type: 'agent'; name: string }
+  | { type: 'server'; program: SettledProgram; file: string; server: ServerCommand }
+  | { type: 'hooks'; program: SettledProgram; file: string }
+  | { type: 'allowed'; program: SettledProgram; file: string };
+
+function recordFile(context: CommandContext): string {
+  return join(ownPaths(context).dataFolder, 'setup.json');
+}
+
+/** The oldest first. Throws `CommandFailed`. */
+export function readWritten(context: CommandContext): Written[] {
+  const file = recordFile(context);
+  try {
+    return (JSON.parse(readFileSync(file, 'utf8')) as { written: Written[] }).written;
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT') return [];
+    throw new CommandFailed('failure', 'RECORD_UNREADABLE', `${file} cannot be read (${code ?? 'no JSON'}): repair it`);
+  }
+}
+
+export async function addWritten(context: CommandContext, entry: Written): Promise<void> {
+  const written = readWritten(context);
+  if (!written.some((one) => isDeepStrictEqual(one, entry))) await write(context, [...written, entry]);
+}
+
+export async function removeWritten(context: CommandContext, entry: Written): Promise<void> {
+  const written = readWritten(context);
+  const left = written.filter((one) => !isDeepStrictEqual(one, entry));
+  if (left.length < written.length) await write(context, left);
+}
+
+async function write(context: CommandContext, written: readonly Written[]): Promise<void> {
+  makePrivateFolder(ownPaths(context).dataFolder);
+  await replaceFile(recordFile(context), `${JSON.stringify({ version: 1, written }, null, 2)}\n`);
+}

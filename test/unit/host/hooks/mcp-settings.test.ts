@@ -1,0 +1,104 @@
+import { describe, expect, test } from 'vitest';
+import {
+  allowedTools,
+  serverFile,
+  SETTLED_PROGRAMS,
+  withoutServer,
+  withServer,
+} from '../../../../src/host/hooks/mcp-settings.ts';
+import { SettingsRefused } from '../../../../src/host/hooks/settings.ts';
+
+const SERVER = {
+  command: '/usr/bin/node',
+  args: ['/opt/"p"/main.js', 'mcp', '--agent', 'x'],
+  env: { POSTE_HOME: '/h' },
+};
+
+const THEIRS = {
+  'claude-code': '{\n  "projects": {},\n  "mcpServers": {\n    "other": {\n      "command": "o"\n    }\n  }\n}\n',
+  codex: '# mine\nmodel = "o" # best\n\n[mcp_servers.other]\ncommand = "o"\n\n[features]\nhooks = true\n',
+  gemini: '{\n\t"theme": "dark"\n}\n',
+  opencode: '{\n  "$schema": "https://opencode.ai/config.json"\n}\n',
+};
+
+describe.each(SETTLED_PROGRAMS)('the MCP server in %s', (program) => {
+  const add = withServer(program, SERVER);
+  const remove = withoutServer(program, SERVER);
+
+  test('is added once, and removed to the byte', () => {
+    const after = add(THEIRS[program]) ?? '';
+    expect(after).toContain('/usr/bin/node');
+    expect(after).toContain('POSTE_HOME');
+    expect(add(after)).toBe(after);
+    expect(remove(after)).toBe(THEIRS[program]);
+    expect(remove(THEIRS[program])).toBe(THEIRS[program]);
+    expect(remove(undefined)).toBeUndefined();
+    expect(add(undefined)).toContain('main.js');
+  });
+
+  test('that somebody else wrote stays', () => {
+    const other = withServer(program, { ...SERVER, args: ['other'] })(THEIRS[program]);
+    expect(add(other)).toBe(other);
+    expect(remove(other)).toBe(other);
+  });
+});
+
+describe.each(['claude-code', 'codex', 'gemini'] as const)('the mail tools in %s', (program) => {
+  test('are allowed once, and that is taken back to the byte', () => {
+    const allowed = allowedTools(program);
+    const before =
+      program === 'claude-code' ? '{\n  "model": "opus"\n}\n' : (withServer(program, SERVER)(THEIRS[program]) ?? '');
+    const after = allowed?.add(before);
+    expect(after).not.toBe(before);
+    expect(allowed?.add(after)).toBe(after);
+    expect(allowed?.remove(after)).toBe(before);
+    expect(allowed?.remove(before)).toBe(before);
+  });
+});
+
+const codex = allowedTools('codex');
+
+test('OpenCode does not ask before a tool of a server runs', () => {
+  expect(allowedTools('opencode')).toBeUndefined();
+});
+
+describe('config.toml of Codex', () => {
+  test('keeps comments and layout around the line that allows the tools', () => {
+    const text = '# a\n  [ mcp_servers . poste ] # mail\ncommand = "poste" # c\r\n\n[z]\na = 1\n';
+    const after =
+      '# a\n  [ mcp_servers . poste ] # mail\ndefault_tools_approval_mode = "approve"\ncommand = "poste" # c\r\n\n[z]\na = 1\n';
+    expect(codex?.add(text)).toBe(after);
+    expect(codex?.remove(after)).toBe(text);
+  });
+
+  test.each([
+    ['model = "o"\n', 'has no MCP server poste yet'],
+    ['[mcp_servers.poste]\ncommand = "p"\ndefault_tools_approval_mode = "prompt"\n', 'to "prompt" already'],
+    ['mcp_servers = { poste = { command = "p" } }\n', 'has no line [mcp_servers.poste]'],
+    ['[mcp_servers]\nposte.command = "p"\n[a]\nb = """\n[mcp_servers.poste]\n"""\n', 'is laid out in a way'],
+    ['[features\n', 'is no TOML at line 1'],
+  ])('is refused when the line has no safe place: %j', (text, why) => {
+    expect(() => codex?.add(text)).toThrow(SettingsRefused);
+    expect(() => codex?.add(text)).toThrow(why);
+  });
+
+  test('is refused when a table of ours could not follow', () => {
+    expect(() => withServer('codex', SERVER)('mcp_servers = { other = { command = "o" } }\n')).toThrow('is laid out');
+  });
+});
+
+test.each([
+  ['claude-code', [], 'is no JSON object'],
+  ['claude-code', { permissions: [] }, 'has "permissions" that is no object'],
+  ['claude-code', { permissions: { allow: 'all' } }, 'has "permissions.allow" that is no list'],
+  ['gemini', {}, 'has no MCP server poste yet'],
+] as const)('settings of %s of another shape are refused: %j', (program, settings, why) => {
+  expect(() => allowedTools(program)?.add(JSON.stringify(settings))).toThrow(why);
+});
+
+test('the servers of Claude Code stand in its own folder, and those of OpenCode where its comments are', () => {
+  expect(serverFile('claude-code', '/c', {}, '/home', () => false)).toBe('/home/.claude.json');
+  expect(serverFile('claude-code', '/c', { CLAUDE_CONFIG_DIR: '/c' }, '/home', () => false)).toBe('/c/.claude.json');
+  expect(serverFile('opencode', '/o', {}, '/home', () => false)).toBe('/o/opencode.json');
+  expect(serverFile('opencode', '/o', {}, '/home', () => true)).toBe('/o/opencode.jsonc');
+});
