@@ -104,14 +104,13 @@ function isRead(world: World): Promise<true | undefined> {
 function approvalScenario(isAllowed: boolean): Scenario {
   return {
     programs: ['codex'],
-    name: `woken, its mail tool is ${isAllowed ? 'used, where its owner allowed it' : 'asked for, where its owner did not allow it'}`,
+    name: `woken, its mail tool is ${isAllowed ? 'used, where its owner allowed it' : 'used, where its owner said nothing'}`,
     async run(world) {
       const terminal = await codexSession(world, { readsMail: true, allowsTools: isAllowed });
       await wholeTurn(world, terminal);
       await rest(SETTLE_MS);
       const note = await saidIsWhatHappens(world, { said: 'live-wake' });
-      if (isAllowed) check((await isRead(world)) === true, 'the mail was not read');
-      else await terminal.shows(/Allow/);
+      check((await isRead(world)) === true, 'the mail was not read');
       return note;
     },
   };
@@ -120,7 +119,7 @@ function approvalScenario(isAllowed: boolean): Scenario {
 function execScenario(isAllowed: boolean): Scenario {
   return {
     programs: ['codex'],
-    name: `exec ${isAllowed ? 'reads its mail, where its owner allowed it' : 'is refused its mail tool, where its owner did not allow it'}`,
+    name: `exec ${isAllowed ? 'reads its mail, where its owner allowed it' : 'reads its mail, where its owner said nothing'}`,
     async run(world) {
       await codexHome(world, { readsMail: true, allowsTools: isAllowed });
       world.model.script = ({ newest }) =>
@@ -128,7 +127,7 @@ function execScenario(isAllowed: boolean): Scenario {
       await world.send();
       const { stdout, stderr } = await world.run('codex', ['exec', '--skip-git-repo-check', 'look at the mail']);
       const read = world.model.turns.some(({ newest }) => newest.includes('Mail 1'));
-      check(read === isAllowed, `the mail was ${read ? '' : 'not '}read: ${stderr.slice(-300)}${stdout.slice(-200)}`);
+      check(read, `the mail was not read: ${stderr.slice(-300)}${stdout.slice(-200)}`);
     },
   };
 }

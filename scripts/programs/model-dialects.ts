@@ -152,8 +152,8 @@ function openaiItem(answer: Answer, status: string): Json {
     const content = [{ type: 'output_text', text: answer.text, annotations: [] }];
     return { type: 'message', id: `msg_${nextId()}`, role: 'assistant', status, content };
   }
-  // The tool of an MCP server is named after its namespace, which ends in two underscores.
-  const [, namespace, name = answer.name] = /^(mcp__.+?__)(.+)$/.exec(answer.name) ?? [];
+  // The tool of an MCP server is named after its namespace, without the two underscores between them.
+  const [, namespace, name = answer.name] = /^(mcp__.+?)__(.+)$/.exec(answer.name) ?? [];
   return {
     type: 'function_call',
     id: `fc_${nextId()}`,
