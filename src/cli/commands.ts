@@ -126,6 +126,10 @@ Examples:
   $ poste relay set https://relay.example`;
 
 export const COMMANDS: CommandTable = {
+  setup: {
+    summary: 'Set up this machine for the programs found on it, or undo that.',
+    load: async (context) => (await import('./host/setup.ts')).setupCommand(context),
+  },
   init: {
     summary: 'Create this host: its keys, its store and its config file.',
     load: async (context) => (await import('./host/init.ts')).initCommand(context),

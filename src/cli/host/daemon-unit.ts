@@ -53,7 +53,7 @@ Examples:
   $ poste daemon install --dry-run
   $ poste daemon install`,
     )
-    .action(async (flags: UnitFlags) => install(context, flags));
+    .action(async ({ dryRun, json }: UnitFlags) => print(context, await installUnit(context, dryRun), json));
 }
 
 export function uninstallCommand(context: CommandContext): Command {
@@ -67,7 +67,7 @@ Examples:
   $ poste daemon uninstall --dry-run
   $ poste daemon uninstall`,
     )
-    .action(async (flags: UnitFlags) => uninstall(context, flags));
+    .action(async ({ dryRun, json }: UnitFlags) => print(context, await uninstallUnit(context, dryRun), json));
 }
 
 function withFlags(command: Command): Command {
@@ -76,7 +76,8 @@ function withFlags(command: Command): Command {
     .option('--json', 'print what was done as one JSON document');
 }
 
-async function install(context: CommandContext, { dryRun = false, json }: UnitFlags): Promise<void> {
+/** Throws `CommandFailed`. */
+export async function installUnit(context: CommandContext, dryRun = false): Promise<UnitChange> {
   const { store } = ownPaths(context);
   if (!existsSync(store)) {
     throw new CommandFailed('notFound', 'STORE_ABSENT', `there is no store at ${store}: make one with poste init`);
@@ -104,10 +105,11 @@ async function install(context: CommandContext, { dryRun = false, json }: UnitFl
     if (!dryRun && changed) await putBack(context, unit, before, backup);
   });
   const done = { unit, changed, dry_run: dryRun, backup, commands: commands.map(shown), notices };
-  print(context, { ...done, notices: [...notices, LINGER_NOTICE], text }, json);
+  return { ...done, notices: [...notices, LINGER_NOTICE], text };
 }
 
-async function uninstall(context: CommandContext, { dryRun = false, json }: UnitFlags): Promise<void> {
+/** Throws `CommandFailed`. */
+export async function uninstallUnit(context: CommandContext, dryRun = false): Promise<UnitChange> {
   const unit = unitPath(context.env, homeFolder(context));
   const before = textOf(unit);
   if (before !== undefined && !isOwnUnit(before)) {
@@ -142,7 +144,7 @@ async function uninstall(context: CommandContext, { dryRun = false, json }: Unit
       'the unit is removed, but systemd does not know it yet',
     );
   }
-  print(context, done, json);
+  return done;
 }
 
 function ownUnitText(context: CommandContext): string {

@@ -1,0 +1,139 @@
+import { chmod, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { daemonHere, runHere } from '../../../support/command-run.ts';
+import { endDaemon } from '../../../support/poste-home.ts';
+import { run as runProcess } from '../../../support/poste-process.ts';
+import { temporaryFolder } from '../../../support/temporary-folder.ts';
+
+type Environment = Readonly<Record<string, string>>;
+
+/** A home with these programs on PATH, and nothing else: no systemd either. */
+async function machine(...programs: string[]): Promise<Environment> {
+  const home = await temporaryFolder();
+  const bin = join(home, 'bin');
+  await mkdir(bin);
+  for (const program of programs) {
+    await writeFile(join(bin, program), '#!/bin/sh\n');
+    await chmod(join(bin, program), 0o700);
+  }
+  return { HOME: home, PATH: bin, POSTE_HOME: join(home, 'poste'), XDG_CONFIG_HOME: join(home, 'config') };
+}
+
+interface Steps {
+  steps: { step: string; state: string; why?: string }[];
+}
+
+async function setup(environment: Environment, ...args: string[]): Promise<Steps['steps']> {
+  const { code, stdout, stderr } = await runHere(['setup', '--json', ...args], { environment });
+  if (code !== 0) throw new Error(stderr);
+  return (JSON.parse(stdout) as Steps).steps;
+}
+
+function read(environment: Environment, ...names: string[]): Promise<string> {
+  return readFile(join(environment['HOME'] ?? '', ...names), 'utf8');
+}
+
+/** A host whose daemon runs in this process. */
+async function served(environment: Environment): Promise<void> {
+  expect(await runHere(['init', '--host', 'here'], { environment })).toMatchObject({ code: 0 });
+  await daemonHere(environment);
+}
+
+test('all programs that are found are set up, once; undo takes back exactly that', async () => {
+  const here = await machine('claude', 'codex', 'gemini', 'opencode');
+  const home = here['HOME'] ?? '';
+  await mkdir(join(home, '.codex'));
+  await writeFile(join(home, '.codex', 'config.toml'), '# mine\nmodel = "o"\n');
+  await writeFile(join(home, '.claude.json'), '{\n  "projects": {}\n}\n');
+  await served(here);
+  const planned = await setup(here, '--dry-run', '--allow-tools');
+  expect(planned.filter(({ state }) => state === 'planned')).toHaveLength(4 + 4 * 2 + 3);
+  expect(await read(here, '.claude.json')).toBe('{\n  "projects": {}\n}\n');
+  const done = await setup(here, '--yes', '--allow-tools', '--agent', 'codex=reviewer');
+  expect(done.map(({ state }) => state).filter((state) => state === 'done')).toHaveLength(15);
+  expect(await read(here, '.codex', 'config.toml')).toContain('"reviewer"');
+  expect(await read(here, '.codex', 'config.toml')).toContain('default_tools_approval_mode = "approve"');
+  expect(await read(here, '.claude.json')).toContain('"claude"');
+  expect(await read(here, '.claude', 'settings.json')).toContain('"mcp__poste"');
+  expect(await read(here, '.gemini', 'settings.json')).toContain('"trust": true');
+  expect(await read(here, 'config', 'opencode', 'opencode.json')).toContain('"local"');
+  expect(await read(here, 'config', 'opencode', 'plugins', 'poste.js')).toContain('"opencode"');
+  const again = await setup(here, '--yes', '--allow-tools', '--agent', 'codex=reviewer');
+  expect(new Set(again.map(({ state }) => state))).toEqual(new Set(['already']));
+  const sent = ['send', '--as', 'claude', '--to', 'reviewer', '--subject', 'Hello', '--body', 'Who are you?'];
+  expect(await runHere(sent, { environment: here })).toMatchObject({ code: 0 });
+  const undone = await setup(here, '--undo', '--yes');
+  const kept = undone.filter(({ state }) => state === 'kept').map(({ step }) => step);
+  expect(kept).toEqual(['the agent reviewer']);
+  expect(await read(here, '.codex', 'config.toml')).toBe('# mine\nmodel = "o"\n');
+  expect(await read(here, '.claude.json')).toBe('{\n  "projects": {}\n}\n');
+  expect(await read(here, '.claude', 'settings.json')).toBe('{}\n');
+  expect(await read(here, '.gemini', 'settings.json')).toBe('{}\n');
+  await expect(read(here, 'config', 'opencode', 'plugins', 'poste.js')).rejects.toThrow('ENOENT');
+  expect(await setup(here, '--undo', '--yes')).toEqual([]);
+});
+
+test('what the owner wrote before is neither changed nor undone: a server and hooks', async () => {
+  const here = await machine('claude');
+  const home = here['HOME'] ?? '';
+  const server = '{"mcpServers":{"poste":{"command":"mine"}}}';
+  await writeFile(join(home, '.claude.json'), server);
+  await served(here);
+  await runHere(['hooks', 'install', 'claude-code', '--agent', 'claude'], { environment: here });
+  const settings = await read(here, '.claude', 'settings.json');
+  const done = await setup(here, '--yes');
+  expect(done.filter(({ state }) => state === 'done').map(({ step }) => step)).toEqual(['add the agent claude']);
+  await setup(here, '--undo', '--yes');
+  expect(await read(here, '.claude.json')).toBe(server);
+  expect(await read(here, '.claude', 'settings.json')).toBe(settings);
+});
+
+test('a setup that was cut off in the middle goes on where it was, and is undone whole', async () => {
+  const here = await machine('claude', 'codex');
+  const home = here['HOME'] ?? '';
+  await served(here);
+  // The write of Codex's hooks fails, after everything of Claude Code.
+  await mkdir(join(home, '.codex'));
+  await mkdir(join(home, '.codex', `hooks.json.poste-${process.pid}`));
+  const cut = await runHere(['setup', '--yes'], { environment: here });
+  expect(cut).toMatchObject({ code: 1, stderr: expect.stringContaining('hooks.json cannot be written') });
+  await rm(join(home, '.codex', `hooks.json.poste-${process.pid}`), { recursive: true, force: true });
+  const again = await setup(here, '--yes');
+  expect(again.filter(({ state }) => state === 'done').map(({ step }) => step)).toEqual([
+    expect.stringContaining('hooks.json'),
+  ]);
+  expect((await setup(here, '--undo', '--yes')).every(({ state }) => state === 'undone')).toBe(true);
+  expect(await read(here, '.codex', 'config.toml')).toBe('');
+});
+
+test('nothing is changed when settings cannot be read, nobody can be asked, or a program is absent', async () => {
+  const here = await machine('claude', 'codex');
+  const home = here['HOME'] ?? '';
+  const ended = async (...args: string[]): Promise<unknown> => runHere(['setup', ...args], { environment: here });
+  expect(await ended()).toMatchObject({ code: 2, stderr: expect.stringContaining('add --yes') });
+  await writeFile(join(home, '.claude.json'), '{');
+  const refused = `${join(home, '.claude.json')} is no JSON`;
+  expect(await ended('--yes')).toMatchObject({ code: 1, stderr: expect.stringContaining(refused) });
+  expect(await ended('--program', 'gemini', '--yes')).toMatchObject({ code: 3 });
+  expect(await ended('--agent', 'codex')).toMatchObject({ code: 2 });
+  expect(await ended('--agent', 'vim=x')).toMatchObject({ code: 2 });
+  await expect(read(here, 'poste', 'setup.json')).rejects.toThrow('ENOENT');
+  const bare = await machine();
+  expect(await runHere(['setup', '--yes'], { environment: bare })).toMatchObject({ code: 3 });
+});
+
+test('as a process: from nothing to a daemon with two agents, and back', async () => {
+  const here = await machine('claude', 'codex');
+  const done = await runProcess(['setup', '--yes', '--json'], here);
+  expect(done).toMatchObject({ code: 0, stderr: '' });
+  const status = await runHere(['status', '--json'], { environment: here });
+  const { pid } = JSON.parse(status.stdout) as { pid: number };
+  onTestFinished(() => endDaemon(pid).catch(() => undefined));
+  const undone = await runProcess(['setup', '--undo', '--yes', '--json'], here);
+  expect((JSON.parse(undone.stdout) as Steps).steps.map(({ state }) => state)).toEqual([
+    ...Array.from({ length: 7 }, () => 'undone'),
+    'kept',
+  ]);
+  await expect.poll(() => runHere(['status'], { environment: here })).toMatchObject({ code: 1 });
+});
