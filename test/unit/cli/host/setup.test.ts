@@ -1,7 +1,8 @@
 import { chmod, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
 import { expect, onTestFinished, test } from 'vitest';
-import { daemonHere, runHere } from '../../../support/command-run.ts';
+import { CommandRun, commandContext, daemonHere, runHere } from '../../../support/command-run.ts';
 import { endDaemon } from '../../../support/poste-home.ts';
 import { run as runProcess } from '../../../support/poste-process.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
@@ -136,4 +137,30 @@ test('as a process: from nothing to a daemon with two agents, and back', async (
     'kept',
   ]);
   await expect.poll(() => runHere(['status'], { environment: here })).toMatchObject({ code: 1 });
+});
+
+test('at a terminal it asks for names and for the tools, and does nothing without a yes', async () => {
+  const here = await machine('claude');
+  await served(here);
+  const answered = async (...answers: string[]): Promise<unknown> => {
+    const stdin = new PassThrough();
+    const context = commandContext({ environment: here, stdin });
+    for (const stream of [context.stdin, context.stderr]) Object.assign(stream, { isTTY: true });
+    const questions = ['The agent of claude-code [claude]: ', 'each time? [y/N] ', 'Do this? [y/N] '];
+    context.stderr.on('more', () => {
+      if (!context.stderr.text.includes(questions[0] ?? '\0')) return;
+      questions.shift();
+      const answer = answers.shift();
+      setImmediate(() => stdin.write(`${answer}\r`));
+    });
+    return new CommandRun(['setup'], context).ended();
+  };
+  expect(await answered('backend', 'y', 'n')).toMatchObject({
+    code: 1,
+    stdout: expect.not.stringContaining('done'),
+  });
+  await expect(read(here, '.claude.json')).rejects.toThrow('ENOENT');
+  expect(await answered('backend', 'y', 'y')).toMatchObject({ code: 0 });
+  expect(await read(here, '.claude.json')).toContain('"backend"');
+  expect(await read(here, '.claude', 'settings.json')).toContain('"mcp__poste"');
 });
