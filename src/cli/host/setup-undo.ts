@@ -3,6 +3,7 @@ import { kill } from 'node:process';
 import { isSameName } from '../../host/core/address.ts';
 import { withoutServer } from '../../host/hooks/mcp-settings.ts';
 import { assertNever } from '../../lib/assert-never.ts';
+import { isListening } from '../../lib/unix-socket.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { ask } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
@@ -38,10 +39,12 @@ export async function undoSetup(
   }
   await confirm();
   const failures: string[] = [];
+  const wasRunning = await isListening(ownPaths(context).socket);
   for (const entry of written) {
     const step = textOf(context, entry);
     try {
-      const why = await undoEntry(context, entry);
+      const isOver = entry.type === 'daemon' && !wasRunning;
+      const why = isOver ? undefined : await undoEntry(context, entry);
       await removeWritten(context, entry);
       undone.steps.push({ step, state: why === undefined ? 'undone' : 'kept', ...(why !== undefined && { why }) });
       if (why !== undefined) context.stderr.write(`kept: ${step} (${why}).\n`);
@@ -50,6 +53,8 @@ export async function undoSetup(
       failures.push(error.message);
     }
   }
+  // To remove an agent takes a daemon: one that was started for that goes again.
+  if (!wasRunning) await stopDaemon(context, undefined);
   if (failures.length > 0) {
     const message = `not everything was undone; repair this and run poste setup --undo again: ${failures.join('; ')}`;
     throw new CommandFailed('failure', 'NOT_UNDONE', message);
@@ -114,14 +119,16 @@ async function removeAgent(context: CommandContext, name: string): Promise<Kept>
   return undefined;
 }
 
-async function stopDaemon(context: CommandContext, pid: number): Promise<Kept> {
+/** Without `pid`, the one that runs. */
+async function stopDaemon(context: CommandContext, pid: number | undefined): Promise<Kept> {
+  let running: number;
   try {
-    const running = await ask(context, 'status', {}, {});
-    if (running.pid !== pid) return 'another one runs now';
+    running = (await ask(context, 'status', {}, {})).pid;
+    if (pid !== undefined && running !== pid) return 'another one runs now';
   } catch (error) {
     if (error instanceof CommandFailed && error.code === 'DAEMON_NOT_RUNNING') return undefined;
     throw error;
   }
-  kill(pid, 'SIGTERM');
+  kill(running, 'SIGTERM');
   return undefined;
 }

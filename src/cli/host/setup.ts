@@ -5,8 +5,15 @@
 import { existsSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { createInterface } from 'node:readline/promises';
+import { isDeepStrictEqual } from 'node:util';
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { SETTLED_PROGRAMS, type SettledProgram, withServer } from '../../host/hooks/mcp-settings.ts';
+import {
+  SETTLED_PROGRAMS,
+  type ServerCommand,
+  type SettledProgram,
+  withoutServer,
+  withServer,
+} from '../../host/hooks/mcp-settings.ts';
 import { defaultHostName, initialiseHost } from '../../host/init.ts';
 import { unitPath } from '../../host/systemd-unit.ts';
 import { isListening } from '../../lib/unix-socket.ts';
@@ -32,7 +39,7 @@ import {
   toolsFile,
   writeEdit,
 } from '../lib/program-settings.ts';
-import { addWritten, type Written } from '../lib/setup-record.ts';
+import { addWritten, readWritten, type Written } from '../lib/setup-record.ts';
 import { installUnit } from './daemon-unit.ts';
 import { undoSetup } from './setup-undo.ts';
 
@@ -132,11 +139,12 @@ async function setup(context: CommandContext, flags: SetupFlags): Promise<void> 
 }
 
 /** Throws `CommandFailed` when a program that was asked for, or every program, is absent. */
-function programsHere(context: CommandContext, { program: wanted }: SetupFlags): SettledProgram[] {
+function programsHere(context: CommandContext, { program: wanted, agent }: SetupFlags): SettledProgram[] {
   const isHere = (name: SettledProgram): boolean => findProgram(COMMAND_OF[name], context.env['PATH']) !== undefined;
-  const absent = wanted?.find((name) => !isHere(name));
+  const absent = [...(wanted ?? []), ...agent.keys()].find((name) => !isHere(name));
   if (absent !== undefined) {
-    const message = `there is no program ${COMMAND_OF[absent]} on PATH: install it, or leave out --program ${absent}`;
+    const flag = wanted?.includes(absent) ? `--program ${absent}` : `--agent ${absent}=${agent.get(absent)}`;
+    const message = `there is no program ${COMMAND_OF[absent]} on PATH: install it, or leave out ${flag}`;
     throw new CommandFailed('notFound', 'NO_SUCH_PROGRAM', message);
   }
   const found = SETTLED_PROGRAMS.filter((name) => (wanted ? wanted.includes(name) : isHere(name)));
@@ -263,7 +271,7 @@ function programSteps(
 ): Step[] {
   const server = serverOf(context, agent);
   const file = toolsFile(context, program);
-  const tools = { path: file, change: withServer(program, server) };
+  const tools = { path: file, change: withThisServer(context, program, file, server) };
   const hooks = addHooks(context, program, agent);
   const isHooked = plannedEdit({ path: hooks.path, change: removeHooks(program) }).isChange;
   const allowed = isAllowed ? allowTools(context, program) : undefined;
@@ -287,6 +295,20 @@ function programSteps(
         ]
       : []),
   ];
+}
+
+/** Adds the server, in place of one that an earlier setup wrote for another agent or another Node.js. */
+function withThisServer(
+  context: CommandContext,
+  program: SettledProgram,
+  file: string,
+  server: ServerCommand,
+): Edit['change'] {
+  const earlier = readWritten(context).flatMap((entry) =>
+    entry.type === 'server' && entry.file === file && !isDeepStrictEqual(entry.server, server) ? [entry.server] : [],
+  );
+  const add = withServer(program, server);
+  return (text) => add(earlier.reduce((left, former) => withoutServer(program, former)(left), text));
 }
 
 function over(first: Edit, second: Edit): Edit['change'] {

@@ -3,7 +3,7 @@
  *
  *     { "hooks": { "<event>": [ { "matcher"?: …, "hooks": [ { "type": "command", "command": … } ] } ] } }
  */
-import { mkdirSync, readFileSync, realpathSync, rmSync } from 'node:fs';
+import { lstatSync, mkdirSync, readFileSync, realpathSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { parse as parseToml, TomlError } from 'smol-toml';
@@ -79,7 +79,12 @@ export function readSettings(path: string): SettingsFile {
     return { path: real, text: readFileSync(real, 'utf8') };
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    if (code === 'ENOENT') return { path: real, text: undefined };
+    if (code === 'ENOENT') {
+      // A file in its place would cut the link.
+      const isLink = lstatSync(real, { throwIfNoEntry: false })?.isSymbolicLink();
+      if (isLink) throw new SettingsRefused('is a symbolic link to a file that is not there');
+      return { path: real, text: undefined };
+    }
     throw new SettingsRefused(`cannot be read (${code ?? 'unknown error'})`);
   }
 }

@@ -1,4 +1,4 @@
-import { chmod, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { expect, onTestFinished, test } from 'vitest';
@@ -119,6 +119,11 @@ test('nothing is changed when settings cannot be read, nobody can be asked, or a
   expect(await ended('--program', 'gemini', '--yes')).toMatchObject({ code: 3 });
   expect(await ended('--agent', 'codex')).toMatchObject({ code: 2 });
   expect(await ended('--agent', 'vim=x')).toMatchObject({ code: 2 });
+  expect(await ended('--agent', 'gemini=x', '--dry-run')).toMatchObject({ code: 3 });
+  await rm(join(home, '.claude.json'));
+  await symlink(join(home, 'absent'), join(home, '.claude.json'));
+  const nowhere = `${join(home, '.claude.json')} is a symbolic link to a file that is not there`;
+  expect(await ended('--yes')).toMatchObject({ code: 1, stderr: expect.stringContaining(nowhere) });
   await expect(read(here, 'poste', 'setup.json')).rejects.toThrow('ENOENT');
   const bare = await machine();
   expect(await runHere(['setup', '--yes'], { environment: bare })).toMatchObject({ code: 3 });
@@ -163,4 +168,42 @@ test('at a terminal it asks for names and for the tools, and does nothing withou
   expect(await answered('backend', 'y', 'y')).toMatchObject({ code: 0 });
   expect(await read(here, '.claude.json')).toContain('"backend"');
   expect(await read(here, '.claude', 'settings.json')).toContain('"mcp__poste"');
+});
+
+test('a setup with another agent changes the tools and the hooks that an earlier one wrote', async () => {
+  const here = await machine('claude', 'codex');
+  await served(here);
+  await setup(here, '--yes');
+  await setup(here, '--yes', '--agent', 'claude-code=builder', '--agent', 'codex=tester');
+  for (const file of [['.claude.json'], ['.claude', 'settings.json']]) {
+    expect(await read(here, ...file)).toMatch(/--agent\W+builder/);
+    expect(await read(here, ...file)).not.toMatch(/--agent\W+claude/);
+  }
+  expect(await read(here, '.codex', 'config.toml')).toMatch(/"tester"/);
+  expect(await read(here, '.codex', 'config.toml')).not.toMatch(/"codex"/);
+  const again = await setup(here, '--yes', '--agent', 'claude-code=builder', '--agent', 'codex=tester');
+  expect(new Set(again.map(({ state }) => state))).toEqual(new Set(['already']));
+  await setup(here, '--undo', '--yes');
+  expect(await read(here, '.claude.json')).not.toContain('poste');
+});
+
+test('a daemon that undo started to remove the agents does not stay', async () => {
+  const here = await machine('claude');
+  const daemon = async (): Promise<number | undefined> => {
+    const { code, stdout } = await runHere(['status', '--json'], { environment: here });
+    return code === 0 ? (JSON.parse(stdout) as { pid: number }).pid : undefined;
+  };
+  expect(await runProcess(['setup', '--yes', '--json'], here)).toMatchObject({ code: 0 });
+  const first = await daemon();
+  if (first === undefined) throw new Error('setup started no daemon');
+  await endDaemon(first);
+  onTestFinished(async () => {
+    const left = await daemon();
+    if (left !== undefined) await endDaemon(left);
+  });
+  const undone = await runProcess(['setup', '--undo', '--yes', '--json'], here);
+  const { steps } = JSON.parse(undone.stdout) as Steps;
+  expect(steps).toContainEqual({ step: 'the agent claude', state: 'undone' });
+  expect(steps).toContainEqual({ step: 'the daemon that was started', state: 'undone' });
+  await expect.poll(daemon).toBeUndefined();
 });
