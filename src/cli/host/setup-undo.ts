@@ -8,7 +8,7 @@ import type { CommandContext } from '../lib/context.ts';
 import { ask } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { ownPaths } from '../lib/own-paths.ts';
-import { allowTools, plannedEdit, removeHooks, writeEdit } from '../lib/program-settings.ts';
+import { allowTools, plannedEdit, removeHooks, restoringEdit, writeEdit } from '../lib/program-settings.ts';
 import { readWritten, removeWritten, type Written } from '../lib/setup-record.ts';
 import { uninstallUnit } from './daemon-unit.ts';
 
@@ -84,6 +84,11 @@ function textOf(context: CommandContext, entry: Written): string {
 }
 
 async function undoEntry(context: CommandContext, entry: Written): Promise<Kept> {
+  const restoring = 'edited' in entry && entry.edited ? restoringEdit(entry.file, entry.edited) : undefined;
+  if (restoring) {
+    await writeEdit(restoring);
+    return undefined;
+  }
   switch (entry.type) {
     case 'host':
       return 'its keys and its mail are yours; delete the folder if you want neither';

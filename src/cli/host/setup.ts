@@ -30,6 +30,7 @@ import { homeFolder, ownPaths } from '../lib/own-paths.ts';
 import {
   addHooks,
   allowTools,
+  digestOf,
   type Edit,
   hookFile,
   plannedEdit,
@@ -39,7 +40,7 @@ import {
   toolsFile,
   writeEdit,
 } from '../lib/program-settings.ts';
-import { addWritten, readWritten, type Written } from '../lib/setup-record.ts';
+import { addWritten, readWritten, removeWritten, type Written } from '../lib/setup-record.ts';
 import { installUnit } from './daemon-unit.ts';
 import { undoSetup } from './setup-undo.ts';
 
@@ -315,8 +316,10 @@ function over(first: Edit, second: Edit): Edit['change'] {
   return (text) => second.change(first.change(text));
 }
 
+type EditWritten = Extract<Written, { file: string }>;
+
 /** `entry` is missing where something of ours was there before. */
-function editStep(context: CommandContext, text: string, edit: Edit, entry: Written | undefined): Step {
+function editStep(context: CommandContext, text: string, edit: Edit, entry: EditWritten | undefined): Step {
   return {
     text,
     isDone: () => !plannedEdit(edit).isChange,
@@ -324,6 +327,10 @@ function editStep(context: CommandContext, text: string, edit: Edit, entry: Writ
       const planned = plannedEdit(edit);
       if (entry) await addWritten(context, entry);
       const backup = await writeEdit(planned);
+      if (entry) {
+        await addWritten(context, { ...entry, edited: { copy: backup, sha256: digestOf(planned.text) } });
+        await removeWritten(context, entry);
+      }
       return backup === null ? [] : [`The previous ${planned.file.path} is ${backup}.`];
     },
   };

@@ -1,4 +1,5 @@
 /** The settings of the programs that run agents: where Poste's parts of them lie on this machine, and how they are changed. */
+import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import {
@@ -25,6 +26,7 @@ import {
 import type { CommandContext } from './context.ts';
 import { CommandFailed } from './exit.ts';
 import { homeFolder, ownPaths } from './own-paths.ts';
+import type { Edited } from './setup-record.ts';
 
 function folderOf(context: CommandContext, name: SettledProgram): string {
   const home = homeFolder(context);
@@ -113,6 +115,23 @@ export async function writeEdit({ file, text, isChange }: PlannedEdit): Promise<
   } catch (error) {
     throw settingsFailure(file.path, error);
   }
+}
+
+export function digestOf(text: string | undefined): string {
+  return createHash('sha256')
+    .update(text ?? '')
+    .digest('hex');
+}
+
+/** The edit that puts back what was there before; `undefined` when the file was changed since, or the copy is gone. */
+export function restoringEdit(path: string, { copy, sha256 }: Edited): PlannedEdit | undefined {
+  return refusing(path, () => {
+    const file = readSettings(path);
+    if (file.text === undefined || digestOf(file.text) !== sha256) return undefined;
+    if (copy === null) return { file, text: undefined, isChange: true };
+    const { text } = readSettings(copy);
+    return text === undefined ? undefined : { file, text, isChange: true };
+  });
 }
 
 function refusing<T>(path: string, work: () => T): T {

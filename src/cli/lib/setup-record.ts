@@ -18,9 +18,17 @@ export type Written =
   /** A daemon that was started without a service. */
   | { type: 'daemon'; pid: number }
   | { type: 'agent'; name: string }
-  | { type: 'server'; program: SettledProgram; file: string; server: ServerCommand }
-  | { type: 'hooks'; program: SettledProgram; file: string }
-  | { type: 'allowed'; program: SettledProgram; file: string };
+  | { type: 'server'; program: SettledProgram; file: string; server: ServerCommand; edited?: Edited }
+  | { type: 'hooks'; program: SettledProgram; file: string; edited?: Edited }
+  | { type: 'allowed'; program: SettledProgram; file: string; edited?: Edited };
+
+/** A file as it was left: as long as nobody changed it, undo puts the copy back, byte for byte. */
+export interface Edited {
+  /** What was there before; null when there was no file. */
+  copy: string | null;
+  /** Of what was written. */
+  sha256: string;
+}
 
 function recordFile(context: CommandContext): string {
   return join(ownPaths(context).dataFolder, 'setup.json');
