@@ -18,9 +18,12 @@ export class Services {
     this.#services.push({ name, service });
   }
 
-  /** Resolves when every service has drained. A second call joins the first. */
+  /**
+   * Ends when every service has drained, also when one of them fails to drain; the failures are thrown at the end. A second
+   * call joins the first.
+   */
   drain(): Promise<void> {
-    this.#draining ??= Promise.all(this.#services.map(async ({ service }) => service.drain?.())).then(() => undefined);
+    this.#draining ??= this.#drain();
     return this.#draining;
   }
 
@@ -33,6 +36,16 @@ export class Services {
     return this.#stopping;
   }
 
+  async #drain(): Promise<void> {
+    const drained = await Promise.allSettled(this.#services.map(async ({ service }) => service.drain?.()));
+    const failures = drained.flatMap((result, at) =>
+      result.status === 'rejected'
+        ? [new Error(`${this.#services[at]?.name} did not drain`, { cause: result.reason })]
+        : [],
+    );
+    throwAll(failures, 'some services did not drain');
+  }
+
   async #stop(): Promise<void> {
     const failures: Error[] = [];
     for (const { name, service } of this.#services.toReversed()) {
@@ -42,7 +55,11 @@ export class Services {
         failures.push(new Error(`${name} did not stop`, { cause: error }));
       }
     }
-    if (failures.length === 1) throw failures[0];
-    if (failures.length > 1) throw new AggregateError(failures, 'some services did not stop');
+    throwAll(failures, 'some services did not stop');
   }
+}
+
+function throwAll(failures: readonly Error[], message: string): void {
+  if (failures.length === 1) throw failures[0];
+  if (failures.length > 1) throw new AggregateError(failures, message);
 }

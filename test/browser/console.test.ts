@@ -586,16 +586,20 @@ describe('words of others', () => {
     await seen('item');
     expect(await page.locator('main img, main script').count()).toBe(0);
     // Places that are none.
-    for (const path of [
-      'hosts/%3Cimg%20src=x%20onerror=hacked()%3E',
-      'items/%22onload=hacked()',
-      'hosts/%E0%A4%A',
-      '__proto__',
-    ]) {
+    for (const [path, refusal] of [
+      ['hosts/%3Cimg%20src=x%20onerror=hacked()%3E', '404 /console/host'],
+      ['items/%22onload=hacked()', '400 /console/trace'],
+    ] as const) {
       await page.evaluate(`location.hash = '#/${path}'`);
-      await page.locator('main h1').waitFor();
+      await expect.poll(() => window.refusals).toContain(refusal);
     }
-    await window.heading('Overview');
+    for (const [path, heading] of [
+      ['hosts/%E0%A4%A', 'Hosts'],
+      ['__proto__', 'Overview'],
+    ] as const) {
+      await page.evaluate(`location.hash = '#/${path}'`);
+      await window.heading(heading);
+    }
     expect(new Set(window.refusals.splice(0))).toEqual(new Set(['404 /console/host', '400 /console/trace']));
     expect(await window.unsound()).toEqual([]);
     expect(relay.errors).toEqual([]);

@@ -17,8 +17,8 @@ import { PosteHome, posteHome } from '../support/poste-home.ts';
 import { type Environment, run } from '../support/poste-process.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
-/** Processes of cli, daemon, mcp, wake and operator-commands. */
-const ELSEWHERE = ['daemon', 'session', 'hooks', 'mcp', 'relay serve', 'relay keygen', 'relay console'];
+/** Processes of cli, daemon, mcp, wake and operator-commands, and of the test of `poste setup`. */
+const ELSEWHERE = ['daemon', 'session', 'hooks', 'mcp', 'relay serve', 'relay keygen', 'relay console', 'setup'];
 /** What was run here, without its arguments. */
 const ran = new Set<string>(ELSEWHERE);
 

@@ -38,3 +38,22 @@ test('one that does not stop keeps none of the others from it, and is named', as
   });
   expect(stopped).toEqual(['store']);
 });
+
+test('one that does not drain cuts none of the others short, and is named', async () => {
+  const services = new Services();
+  const gate = deferred();
+  let isOver = false;
+  services.add('outbox', { drain: () => gate.promise });
+  services.add('listener', { drain: () => Promise.reject(new Error('the socket is gone')) });
+  const drained = services.drain().finally(() => {
+    isOver = true;
+  });
+  drained.catch(() => undefined);
+  await new Promise(setImmediate);
+  expect(isOver).toBe(false);
+  gate.resolve();
+  await expect(drained).rejects.toMatchObject({
+    message: 'listener did not drain',
+    cause: { message: 'the socket is gone' },
+  });
+});
