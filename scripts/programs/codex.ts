@@ -62,8 +62,14 @@ export async function codexSession(world: World, setting: CodexSetting = {}): Pr
   const terminal = await world.terminal('codex', setting.args ?? []);
   // As its user does once. The question comes when its server runs.
   await terminal.shows(/Trust all and continue/);
-  await terminal.press('Down');
-  await terminal.shows(/› 2\. Trust all/);
+  await until('the second answer is chosen', async () => {
+    const screen = await terminal.screen();
+    if (screen.includes('› 2. Trust all')) return true;
+    // A key that came before Codex read keys is lost.
+    if (screen.includes('› 1.')) await terminal.press('Down');
+    await rest(500);
+    return undefined;
+  });
   await terminal.press('Enter');
   await until('the question is answered', async () => !(await terminal.screen()).includes('Trust all') || undefined);
   // It takes keys a moment later; nothing tells when.
