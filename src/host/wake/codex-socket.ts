@@ -6,6 +6,7 @@
  */
 import { connect } from 'node:net';
 import { WebSocket } from 'ws';
+import { limitedSignal } from '../../lib/limited-signal.ts';
 import { socketFault } from '../../lib/socket-owner.ts';
 import { isObject } from '../../protocol/items.ts';
 import type { SessionRow } from '../core/session-rows.ts';
@@ -22,13 +23,14 @@ export function codexSocketMethod(queue: TryWake<'command'>): TryWake<'codex-soc
   return async (session, { socket }, text, signal): Promise<TryWakeOutcome> => {
     // What is sent begins a turn in the name of this user: not at a socket that another one made.
     if (socketFault(socket) !== undefined) return 'unavailable';
-    const link = await AppServer.connected(socket, AbortSignal.any([signal, AbortSignal.timeout(EXCHANGE_MS)]));
-    if (!link) return 'unavailable';
+    const exchange = limitedSignal(EXCHANGE_MS, signal);
+    const link = await AppServer.connected(socket, exchange.signal);
     try {
+      if (!link) return 'unavailable';
       const thread = await link.stateOf(session.sessionId);
       switch (thread) {
         case 'idle':
-          return (await link.startTurn(session.sessionId, text)) ? 'given' : 'unheard';
+          return await link.startTurn(session.sessionId, text);
         case 'active':
           return await queued(queue, session, text, signal, 'queued');
         case 'waits for approval':
@@ -41,7 +43,8 @@ export function codexSocketMethod(queue: TryWake<'command'>): TryWake<'codex-soc
     } catch {
       return 'unheard';
     } finally {
-      link.close();
+      link?.close();
+      exchange.over();
     }
   };
 }
@@ -120,10 +123,14 @@ class AppServer {
     }
   }
 
-  /** Whether the server began a turn. */
-  async startTurn(threadId: string, text: string): Promise<boolean> {
-    const { error } = await this.#ask('turn/start', { threadId, input: [{ type: 'text', text }] });
-    return error === undefined;
+  /** A lost answer leaves open whether the turn began: then it counts as given, or the line would be queued as well. */
+  async startTurn(threadId: string, text: string): Promise<'given' | 'unheard'> {
+    try {
+      const { error } = await this.#ask('turn/start', { threadId, input: [{ type: 'text', text }] });
+      return error ? 'unheard' : 'given';
+    } catch {
+      return 'given';
+    }
   }
 
   close(): void {

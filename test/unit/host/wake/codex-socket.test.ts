@@ -21,8 +21,8 @@ interface AppServer {
   heard: Message[];
 }
 
-/** Answers `thread/read` with this; the others as Codex does. */
-async function appServer(read: Message | undefined, started: Message = { result: { turn: {} } }): Promise<AppServer> {
+/** Answers `thread/read` and `turn/start` with these, or ends the connection for null; the others as Codex does. */
+async function appServer(read: Message | null, started: Message | null = { result: { turn: {} } }): Promise<AppServer> {
   const socket = join(await temporaryFolder(), 'codex.sock');
   const heard: Message[] = [];
   const http = createServer();
@@ -40,7 +40,10 @@ async function appServer(read: Message | undefined, started: Message = { result:
         if (read) client.send(JSON.stringify({ id, ...read }));
         else client.terminate();
       }
-      if (method === 'turn/start') client.send(JSON.stringify({ id, ...started }));
+      if (method === 'turn/start') {
+        if (started) client.send(JSON.stringify({ id, ...started }));
+        else client.terminate();
+      }
     });
   });
   http.listen(socket);
@@ -115,7 +118,7 @@ describe('the app server of Codex', () => {
     ['an error of another kind', { error: { code: -32_603, message: 'no' } }],
     ['a state that is not known', thread({ type: 'systemError' })],
     ['a result of another shape', { result: 7 }],
-    ['the end of the connection', undefined],
+    ['the end of the connection', null],
   ])('is not believed beyond what it says: %s', async (_what, answer) => {
     const { socket } = await appServer(answer);
     expect(await ring(socket)).toEqual({ outcome: 'unheard', queued: [] });
@@ -124,6 +127,11 @@ describe('the app server of Codex', () => {
   test('that begins no turn did not take the line', async () => {
     const { socket } = await appServer(thread({ type: 'idle' }), { error: { code: 1 } });
     expect(await ring(socket)).toEqual({ outcome: 'unheard', queued: [] });
+  });
+
+  test('whose answer to the turn is lost may have begun it: the line is not queued as well', async () => {
+    const { socket } = await appServer(thread({ type: 'idle' }), null);
+    expect(await ring(socket)).toEqual({ outcome: 'given', queued: [] });
   });
 
   test('is not there when nothing listens, or what listens speaks otherwise', async () => {
