@@ -27,7 +27,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     closeAll([...connections, fifth]);
   });
 
-  test('a flood of connections closes no pull of a host that is held, and the relay answers whoever comes', async () => {
+  test('a flood of connections closes no held pull of a host, and the relay answers every caller', async () => {
     const relay = await relayForTest(adapter, { connections: { max: 8, perAddressMax: 8 } });
     await relay.enrol(alice, bob);
     const pull = await held(relay, bob);

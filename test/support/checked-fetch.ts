@@ -37,7 +37,7 @@ const ANSWERED = 'http.client.response.finish';
 /** Checks under way. */
 const checks = new Set<Promise<void>>();
 
-/** Every answer to node:http in this process, before whoever asked sees it. */
+/** Every answer to node:http in this process, before its caller sees it. */
 function answered(message: unknown): void {
   const { request, response } = message as { request: ClientRequest; response: IncomingMessage };
   // What a proxy passes on is checked where it arrives.

@@ -30,10 +30,10 @@ export function hop(host: LanHost, asked: Asked): Promise<Answer> {
   return signedHop(asked)(host, asked.from);
 }
 
-/** One signed request, which whoever has seen it can send as often as it likes, from where it likes. */
+/** One signed request. A thief who saw it can send it as often as he likes, from any address. */
 export function signedHop({ signer, called, method, target, body, nowMs = Date.now() }: Asked) {
   const text = body === undefined ? '' : JSON.stringify(body);
-  const headers = lanHopHeaders({ signer, hostName: 'whoever', nowMs }, called, method, target, text);
+  const headers = lanHopHeaders({ signer, hostName: 'anyhost', nowMs }, called, method, target, text);
   return (host: LanHost, from?: string): Promise<Answer> =>
     ask(host, method, target, { ...headers, connection: 'close' }, text, from);
 }

@@ -154,7 +154,7 @@ test.each([
 );
 
 test(
-  'enrolment rule 10: a relay that forgot the host while something is published to it is told all of it again',
+  'enrolment rule 10: a host publishes everything again to a relay that forgot it during a publication',
   async () => {
     const w = await relayWorld();
     await w.alice.use(w.proxy.url);
