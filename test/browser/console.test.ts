@@ -107,8 +107,8 @@ describe('the console', () => {
       await route.fulfill({ response, json: { ...document, ...faults } });
     });
     await window.enter(relay);
-    const [queue, rows, ...more] = await page.getByRole('alert').allInnerTexts();
-    expect(more).toEqual([]);
+    await expect.poll(() => page.getByRole('alert').count()).toBe(2);
+    const [queue, rows] = await page.getByRole('alert').allInnerTexts();
     expect(queue).toContain(HOSTILE.template);
     expect(queue).toContain('(usage never falls below zero)');
     expect(queue).toContain('poste relay log verify');
@@ -142,7 +142,7 @@ describe('the console', () => {
     await refused.getByRole('row', { name: /unknown target item [01] 1/ }).waitFor();
     await page.getByRole('table', { name: 'Epochs' }).getByText('initialised').waitFor();
     // Both of the last minutes are drawn.
-    expect(await page.locator('.chart canvas').count()).toBe(4);
+    await expect.poll(() => page.locator('.chart canvas').count()).toBe(4);
     expect(await window.unsound()).toEqual([]);
   });
 
@@ -163,7 +163,7 @@ describe('the console', () => {
     await page.getByText('1 of 4 host keys').waitFor();
     await page.getByRole('link', { name: 'bob' }).click();
     await window.heading(/bob/);
-    expect(await page.getByRole('table', { name: 'Keys of this host' }).getByRole('row').count()).toBe(3);
+    await expect.poll(() => page.getByRole('table', { name: 'Keys of this host' }).getByRole('row').count()).toBe(3);
     await page.getByRole('meter', { name: 'queue, items: 2 of 10,000 items' }).waitFor();
     await page.getByText('everybody').waitFor();
     expect(await window.unsound()).toEqual([]);
@@ -171,9 +171,9 @@ describe('the console', () => {
     await page.getByRole('button', { name: 'Revoke…' }).click();
     const dialog = page.getByRole('dialog', { name: 'Revoke bob?' });
     const revoke = dialog.getByRole('button', { name: 'Revoke for good' });
-    expect(await revoke.isDisabled()).toBe(true);
+    await expect.poll(() => revoke.isDisabled()).toBe(true);
     await dialog.getByLabel('Type its name to confirm').fill('bo');
-    expect(await revoke.isDisabled()).toBe(true);
+    await expect.poll(() => revoke.isDisabled()).toBe(true);
     await page.keyboard.press('Escape');
     await dialog.waitFor({ state: 'hidden' });
     expect(relay.relay.engine.directory.get(next.key)?.revokedAtMs).toBeNull();
@@ -182,9 +182,8 @@ describe('the console', () => {
     await dialog.getByLabel('Type its name to confirm').fill('bob');
     await page.keyboard.press('Enter');
     await page.getByText('bob is revoked, for good.').waitFor();
-    await page.getByText('revoked', { exact: true }).first().waitFor();
     expect(relay.relay.engine.directory.get(next.key)?.revokedAtMs).toBe(relay.clock.wallMs);
-    expect(await page.getByRole('button', { name: 'Revoke…' }).count()).toBe(0);
+    await expect.poll(() => page.getByRole('button', { name: 'Revoke…' }).count()).toBe(0);
     expect(await window.unsound()).toEqual([]);
   });
 
@@ -210,7 +209,7 @@ describe('the console', () => {
     await dialog.getByRole('alert').getByText('nothing answers: see that poste is still running').waitFor();
     await page.keyboard.press('Escape');
     await page.getByRole('button', { name: 'Revoke…' }).click();
-    expect(await dialog.getByRole('alert').count()).toBe(0);
+    await expect.poll(() => dialog.getByRole('alert').count()).toBe(0);
     await dialog.getByLabel('Type its name to confirm').fill('bob');
     await page.keyboard.press('Enter');
     await page.getByText('bob is revoked, for good.').waitFor();
@@ -233,7 +232,7 @@ describe('the console', () => {
     await page.keyboard.press('Enter');
     const events = page.getByRole('region', { name: 'Events' }).getByRole('listitem');
     await expect.poll(() => events.count()).toBe(1);
-    expect(await page.getByRole('alert').count()).toBe(0);
+    await expect.poll(() => page.getByRole('alert').count()).toBe(0);
   });
 
   test('an answer that comes after the log was filtered anew is not mixed in', async () => {
@@ -273,10 +272,12 @@ describe('the console', () => {
     await relay.client(alice).push([itemTo([bob], 'later')]);
     sample(relay);
     await page.waitForResponse(/after=/);
-    expect(await events.allTextContents()).toEqual([
-      expect.stringContaining('host enrolled') as unknown,
-      expect.stringContaining('host enrolled') as unknown,
-    ]);
+    await expect
+      .poll(() => events.allTextContents())
+      .toEqual([
+        expect.stringContaining('host enrolled') as unknown,
+        expect.stringContaining('host enrolled') as unknown,
+      ]);
   });
 
   test('looking back twice at once leaves nothing out and shows nothing twice', async () => {
@@ -331,7 +332,7 @@ describe('the console', () => {
     await window.go('Log');
     await page.getByText('No event is like that.').waitFor();
     expect(before).toEqual([null, '130001', '110001', '90001']);
-    expect(await page.getByRole('button', { name: 'Look further back' }).count()).toBe(0);
+    await expect.poll(() => page.getByRole('button', { name: 'Look further back' }).count()).toBe(0);
   });
 
   test('shows the log live, filters it, and traces an item from its acceptance to its ack', async () => {
@@ -343,11 +344,11 @@ describe('the console', () => {
     const { page } = window;
     const events = page.getByRole('region', { name: 'Events' }).getByRole('listitem');
     await events.first().waitFor();
-    expect(await events.count()).toBe(7);
+    await expect.poll(() => events.count()).toBe(7);
     await traffic(relay);
     sample(relay);
     await page.getByRole('link', { name: 'Trace of item both' }).waitFor();
-    expect(await events.first().textContent()).toContain('items acked');
+    await expect.poll(() => events.first().textContent()).toContain('items acked');
 
     await page.getByLabel('Kind').selectOption('HostEnrolled');
     await page.getByRole('button', { name: 'Filter' }).click();
@@ -371,10 +372,9 @@ describe('the console', () => {
     await window.heading(/both/);
     await page.getByRole('region', { name: 'To bob' }).getByText('waiting').waitFor();
     const toCarol = page.getByRole('region', { name: 'To carol' });
-    expect(await toCarol.getByRole('listitem').allTextContents()).toEqual([
-      expect.stringContaining('accepted') as unknown,
-      expect.stringContaining('acked') as unknown,
-    ]);
+    await expect
+      .poll(() => toCarol.getByRole('listitem').allTextContents())
+      .toEqual([expect.stringContaining('accepted') as unknown, expect.stringContaining('acked') as unknown]);
     // It is followed while it waits.
     const { epoch, items } = await relay.client(bob).pull();
     sample(relay);
@@ -387,7 +387,7 @@ describe('the console', () => {
   test('offers a backup only where there is one to take, and says how it went', async () => {
     const without = await ConsoleWindow.open(suite);
     await without.enter(await started());
-    expect(await without.page.getByRole('button', { name: 'Take a backup' }).count()).toBe(0);
+    await expect.poll(() => without.page.getByRole('button', { name: 'Take a backup' }).count()).toBe(0);
 
     let taken = 0;
     const takeBackup = async (): Promise<{ name: string; bytes: number }> => {
@@ -423,7 +423,7 @@ describe('the console', () => {
     `);
     await window.enter(relay);
     await page.getByText('The first measurements come in a few seconds.').waitFor();
-    expect(await page.locator('.chart').count()).toBe(0);
+    await expect.poll(() => page.locator('.chart').count()).toBe(0);
     await relay.client(alice).push([itemTo([bob], 'only')]);
     const marks = (): Promise<string[][]> =>
       page.evaluate(`Array.from(document.querySelectorAll('.chart canvas'), ({ drawn = [] }) =>
@@ -452,7 +452,7 @@ describe('the console', () => {
       .getByRole('cell')
       .evaluateAll((cells) => cells.map((cell) => cell.getAttribute('data-title')));
     expect(titles).toEqual(['name', 'state', 'fingerprint', 'items', 'bytes']);
-    expect(await page.evaluate(`getComputedStyle(document.querySelector('.notice')).display`)).toBe('block');
+    await expect.poll(() => page.evaluate(`getComputedStyle(document.querySelector('.notice')).display`)).toBe('block');
   });
 
   test('goes by keyboard alone', async () => {
@@ -463,7 +463,7 @@ describe('the console', () => {
     const { page } = window;
     await page.getByRole('link', { name: 'Skip to content' }).focus();
     await page.keyboard.press('Enter');
-    expect(await page.evaluate('document.activeElement.id')).toBe('main');
+    await expect.poll(() => page.evaluate('document.activeElement.id')).toBe('main');
     await page.getByRole('link', { name: 'Overview' }).focus();
     await page.keyboard.press('Tab');
     await page.keyboard.press('Enter');
@@ -471,13 +471,13 @@ describe('the console', () => {
     await page.getByText('2 of 2 host keys').waitFor();
     // The new view has the focus, and what follows is in the order of the page.
     expect(await window.tabStops()).toEqual(['Search', 'State', 'alice', 'bob']);
-    expect(await page.evaluate(`getComputedStyle(document.querySelector('a[href^="#/hosts/"]')).outlineStyle`)).toBe(
-      'none',
-    );
+    await expect
+      .poll(() => page.evaluate(`getComputedStyle(document.querySelector('a[href^="#/hosts/"]')).outlineStyle`))
+      .toBe('none');
     await page.getByRole('link', { name: 'alice' }).focus();
     await page.keyboard.press('Shift+Tab');
     await page.keyboard.press('Tab');
-    expect(await page.evaluate('getComputedStyle(document.activeElement).outlineStyle')).toBe('solid');
+    await expect.poll(() => page.evaluate('getComputedStyle(document.activeElement).outlineStyle')).toBe('solid');
     await page.keyboard.press('Enter');
     await window.heading(/alice/);
     expect(await window.unsound()).toEqual([]);
@@ -584,7 +584,7 @@ describe('words of others', () => {
     await window.heading(/__proto__/);
     await page.getByRole('region', { name: `To ${LONG_NAME}` }).waitFor();
     await seen('item');
-    expect(await page.locator('main img, main script').count()).toBe(0);
+    await expect.poll(() => page.locator('main img, main script').count()).toBe(0);
     // Places that are none.
     for (const [path, refusal] of [
       ['hosts/%3Cimg%20src=x%20onerror=hacked()%3E', '404 /console/host'],

@@ -70,7 +70,7 @@ describe('the page of the owner', () => {
     await page.getByText('needs a reply', { exact: true }).waitFor();
     await page.getByText('external', { exact: true }).waitFor();
     await page.getByRole('link', { name: 'Inbox 2 unread' }).waitFor();
-    expect(await page.title()).toBe('(2) Poste mail');
+    await expect.poll(() => page.title()).toBe('(2) Poste mail');
 
     await page.getByRole('button', { name: 'Mark read: first' }).click();
     await expect.poll(() => list.count()).toBe(1);
@@ -98,7 +98,7 @@ describe('the page of the owner', () => {
     const { page } = window;
     await page.getByRole('link', { name: /Which one/ }).click();
     await window.heading('Which one?');
-    expect(await page.locator('.body').textContent()).toBe('Left\n\tor right?\nSay.');
+    await expect.poll(() => page.locator('.body').textContent()).toBe('Left\n\tor right?\nSay.');
     await page.getByText('src/map.ts:3').waitFor();
     const stateAtAlice = async (): Promise<string | undefined> => {
       const sent = await mail.handlers['mail-sent'](
@@ -110,7 +110,7 @@ describe('the page of the owner', () => {
     await expect.poll(stateAtAlice).toBe('read');
     await page.getByRole('button', { name: 'Done' }).click();
     await page.getByText('done', { exact: true }).waitFor();
-    expect(await stateAtAlice()).toBe('acked');
+    await expect.poll(stateAtAlice).toBe('acked');
 
     await page.getByRole('button', { name: 'Reply to all' }).click();
     await page.getByLabel('Message', { exact: true }).fill('Left, please.');
@@ -138,9 +138,9 @@ describe('the page of the owner', () => {
     expect(accepted(await useInbox(mail.context, OWNER_ID, {})).unread).toBe(1);
     await more.click();
     await page.getByText('THE END').waitFor();
-    expect((await page.locator('.body').textContent())?.length).toBe(100_007);
+    await expect.poll(async () => (await page.locator('.body').textContent())?.length).toBe(100_007);
     expect(accepted(await useInbox(mail.context, OWNER_ID, {})).unread).toBe(0);
-    expect(await more.count()).toBe(0);
+    await expect.poll(() => more.count()).toBe(0);
   });
 
   test('writes to whom is suggested, and shows what became of it at each recipient', async () => {
@@ -163,9 +163,9 @@ describe('the page of the owner', () => {
     await page.getByLabel('Kind').selectOption('request');
     await page.getByRole('button', { name: 'Send', exact: true }).click();
     await page.getByRole('alert').waitFor();
-    expect(await to.getAttribute('aria-invalid')).toBe('true');
+    await expect.poll(() => to.getAttribute('aria-invalid')).toBe('true');
     await page.getByRole('button', { name: 'Take alice instead' }).click();
-    expect(await page.getByRole('list', { name: 'Recipients' }).getByRole('listitem').count()).toBe(2);
+    await expect.poll(() => page.getByRole('list', { name: 'Recipients' }).getByRole('listitem').count()).toBe(2);
     // What is being written is there again after a look elsewhere.
     await window.go('Inbox');
     await window.go('Write');
@@ -237,12 +237,12 @@ describe('the page of the owner', () => {
     const list = page.getByRole('region', { name: 'Found' }).getByRole('listitem');
     await page.getByLabel('Search').fill('needle alice');
     await page.getByText('It stopped after 2,000 messages').waitFor();
-    expect(await list.count()).toBe(1);
+    await expect.poll(() => list.count()).toBe(1);
     await Promise.all([page.waitForResponse('**/mail/mail-search'), page.getByLabel('Search').fill('needle')]);
     await expect.poll(() => list.count()).toBe(1);
     await page.getByRole('button', { name: 'Search further back' }).click();
     await page.getByText('The whole mailbox was searched.').waitFor();
-    expect(await list.count()).toBe(2);
+    await expect.poll(() => list.count()).toBe(2);
     expect(await window.unsound()).toEqual([]);
   });
 
@@ -350,7 +350,9 @@ describe('words of others', () => {
         .first()
         .click();
       await page.locator('.body').first().waitFor();
-      expect(await page.locator('.body').first().textContent()).toBe(`${printable(words)}\n${printable(words)}`);
+      await expect
+        .poll(() => page.locator('.body').first().textContent())
+        .toBe(`${printable(words)}\n${printable(words)}`);
       await window.soundInEveryLayout(`mail-hostile-${at}`);
     }
     await window.go('Write');
