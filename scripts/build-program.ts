@@ -40,6 +40,8 @@ const shared: BuildOptions = {
   platform: 'node',
   target: 'node20.19',
   external: BESIDE,
+  // Its first entry is UMD, whose parts a bundler does not find.
+  alias: { 'jsonc-parser': 'jsonc-parser/lib/esm/main.js' },
   sourcemap: true,
   sourcesContent: false,
   legalComments: 'linked',

@@ -7,13 +7,8 @@ import { hostname } from 'node:os';
 import { createInterface } from 'node:readline/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { Command, InvalidArgumentError, Option } from 'commander';
-import {
-  SETTLED_PROGRAMS,
-  type ServerCommand,
-  type SettledProgram,
-  withoutServer,
-  withServer,
-} from '../../host/hooks/mcp-settings.ts';
+import { SETTLED_PROGRAMS, type SettledProgram, withoutServer, withServer } from '../../host/hooks/mcp-settings.ts';
+import type { ServerCommand } from '../../host/hooks/server-command.ts';
 import { defaultHostName, initialiseHost } from '../../host/init.ts';
 import { unitPath } from '../../host/systemd-unit.ts';
 import { isListening } from '../../lib/unix-socket.ts';

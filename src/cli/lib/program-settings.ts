@@ -5,20 +5,20 @@ import { join } from 'node:path';
 import {
   allowedTools,
   serverFile,
-  type ServerCommand,
+  serverIn,
   type SettledProgram,
   type TextChange,
 } from '../../host/hooks/mcp-settings.ts';
 import { openCodeFolder, PLUGIN_FILE, withoutPlugin, withPlugin } from '../../host/hooks/opencode.ts';
 import { PROGRAM_OF } from '../../host/hooks/programs.ts';
+import type { ServerCommand, ServerThere } from '../../host/hooks/server-command.ts';
+import { changedJson, SettingsRefused } from '../../host/hooks/settings-text.ts';
 import {
-  changedJson,
   claudeNotices,
   codexNotices,
   hookCommand,
   readSettings,
   type SettingsFile,
-  SettingsRefused,
   withHooks,
   withoutHooks,
   writeSettings,
@@ -72,6 +72,11 @@ export function serverOf(context: CommandContext, agent: string): ServerCommand 
 
 export function toolsFile(context: CommandContext, name: SettledProgram): string {
   return serverFile(name, folderOf(context, name), context.env, homeFolder(context), existsSync);
+}
+
+/** What the program has under the name of our server. Throws `CommandFailed`. */
+export function serverOfProgram(path: string, name: SettledProgram): ServerThere {
+  return refusing(path, () => serverIn(name, readSettings(path).text));
 }
 
 /** Allows the mail tools; `undefined` for a program that does not ask. */
@@ -129,8 +134,8 @@ export function restoringEdit(path: string, { copy, sha256 }: Edited): PlannedEd
     const file = readSettings(path);
     if (file.text === undefined || digestOf(file.text) !== sha256) return undefined;
     if (copy === null) return { file, text: undefined, isChange: true };
-    const { text } = readSettings(copy);
-    return text === undefined ? undefined : { file, text, isChange: true };
+    const { text, hasMark } = readSettings(copy);
+    return text === undefined ? undefined : { file: { ...file, hasMark }, text, isChange: true };
   });
 }
 
@@ -144,5 +149,5 @@ function refusing<T>(path: string, work: () => T): T {
 
 function settingsFailure(path: string, error: unknown): unknown {
   if (!(error instanceof SettingsRefused)) return error;
-  return new CommandFailed('failure', 'SETTINGS_REFUSED', `${path} ${error.message}: repair it and try again`);
+  return new CommandFailed('failure', 'SETTINGS_REFUSED', `${path} ${error.message}: ${error.remedy}`);
 }

@@ -5,7 +5,8 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
-import type { ServerCommand, SettledProgram } from '../../host/hooks/mcp-settings.ts';
+import type { SettledProgram } from '../../host/hooks/mcp-settings.ts';
+import type { ServerCommand } from '../../host/hooks/server-command.ts';
 import { makePrivateFolder } from '../../host/paths.ts';
 import { replaceFile } from '../../lib/replace-file.ts';
 import type { CommandContext } from './context.ts';

@@ -6,7 +6,7 @@
  * OpenCode the line as a prompt. The hook of that prompt is the proof that the agent has the line.
  */
 import { isAbsolute, join } from 'node:path';
-import { SettingsRefused } from './settings.ts';
+import { SettingsRefused } from './settings-text.ts';
 
 /** DO NOT CHANGE: installed plugins are recognised by it. */
 const FIRST_LINE = '// Written by poste hooks install opencode. poste hooks uninstall opencode removes it.';

@@ -5,14 +5,11 @@
  */
 import { lstatSync, mkdirSync, readFileSync, realpathSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { isDeepStrictEqual } from 'node:util';
 import { parse as parseToml, TomlError } from 'smol-toml';
 import { copyBeside, replaceFile } from '../../lib/replace-file.ts';
 import { shellWord } from '../../lib/shell-word.ts';
 import type { HookProgram, HookProgramName } from './programs.ts';
-
-/** The settings are not in the documented form; the message completes "<file> …". */
-export class SettingsRefused extends Error {}
+import { settingsOf, SettingsRefused } from './settings-text.ts';
 
 type Json = Record<string, unknown>;
 
@@ -68,22 +65,27 @@ function isRecord(value: unknown): value is Json {
 export interface SettingsFile {
   /** The real path: the file may be a symbolic link. */
   path: string;
-  /** `undefined` when there is none. */
+  /** Without a byte order mark; `undefined` when there is no file. */
   text: string | undefined;
+  hasMark: boolean;
 }
+
+const BYTE_ORDER_MARK = '\uFEFF';
 
 /** Throws `SettingsRefused`; its message completes "<path> …". */
 export function readSettings(path: string): SettingsFile {
   const real = realPath(path);
   try {
-    return { path: real, text: readFileSync(real, 'utf8') };
+    const text = readFileSync(real, 'utf8');
+    const hasMark = text.startsWith(BYTE_ORDER_MARK);
+    return { path: real, text: hasMark ? text.slice(1) : text, hasMark };
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT') {
       // A file in its place would cut the link.
       const isLink = lstatSync(real, { throwIfNoEntry: false })?.isSymbolicLink();
       if (isLink) throw new SettingsRefused('is a symbolic link to a file that is not there');
-      return { path: real, text: undefined };
+      return { path: real, text: undefined, hasMark: false };
     }
     throw new SettingsRefused(`cannot be read (${code ?? 'unknown error'})`);
   }
@@ -98,46 +100,26 @@ function realPath(path: string): string {
 }
 
 /**
- * The text of settings in JSON after a change. It is the same text when nothing changes, and none when there was none
- * and nothing is to be written. Throws `SettingsRefused`.
- */
-export function changedJson(text: string | undefined, change: (settings: unknown) => object): string | undefined {
-  const settings = settingsOf(text);
-  const changed = change(settings);
-  if (text === undefined ? Object.keys(changed).length === 0 : isDeepStrictEqual(settings, changed)) return text;
-  // Keep the indentation.
-  const indent = /^[[{]\s*?\n([ \t]+)/.exec(text ?? '')?.[1] ?? '  ';
-  return `${JSON.stringify(changed, null, indent)}\n`;
-}
-
-function settingsOf(text = ''): unknown {
-  if (text.trim() === '') return {};
-  try {
-    return JSON.parse(text) as unknown;
-  } catch {
-    throw new SettingsRefused('is no JSON');
-  }
-}
-
-/**
  * Writes the file, or removes it when `changed` is undefined; returns the path of the copy of its old content, or null.
  * Throws `SettingsRefused`.
  */
 export async function writeSettings(
-  { path, text }: SettingsFile,
+  { path, text, hasMark }: SettingsFile,
   changed: string | undefined,
   nowMs: number,
 ): Promise<string | null> {
   try {
     // The program may have written it in between.
-    if (readSettings(path).text !== text) throw new SettingsRefused('was changed by another program just now');
+    if (readSettings(path).text !== text) {
+      throw new SettingsRefused('was changed by another program just now', 'try again');
+    }
     if (changed === undefined) {
       rmSync(path, { force: true });
       return null;
     }
     mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
     const backup = text === undefined ? null : copyBeside(path, nowMs);
-    await replaceFile(path, changed);
+    await replaceFile(path, `${hasMark ? BYTE_ORDER_MARK : ''}${changed}`);
     return backup;
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
@@ -153,7 +135,7 @@ const TRUST =
 const CLAUDE_RULES: ReadonlySet<unknown> = new Set(['mcp__poste', 'mcp__poste__*']);
 
 /** What the owner may also want to allow in Claude Code, in sentences. */
-export function claudeNotices({ path, text }: SettingsFile): string[] {
+export function claudeNotices({ path, text }: Pick<SettingsFile, 'path' | 'text'>): string[] {
   const settings = settingsOf(text);
   const permissions = isRecord(settings) ? settings['permissions'] : undefined;
   const allowed = isRecord(permissions) ? permissions['allow'] : undefined;
@@ -170,12 +152,13 @@ function codexApproval(path: string): string {
 /** What the owner must also do in Codex, in sentences; reads its `config.toml`. Throws `SettingsRefused` when that is no TOML. */
 export function codexNotices(folder: string): string[] {
   const path = join(folder, 'config.toml');
-  let text: string;
+  let text: string | undefined;
   try {
-    text = readFileSync(path, 'utf8');
-  } catch {
-    return [TRUST, codexApproval(path)];
+    ({ text } = readSettings(path));
+  } catch (error) {
+    if (!(error instanceof SettingsRefused)) throw error;
   }
+  if (text === undefined) return [TRUST, codexApproval(path)];
   let config: Record<string, unknown>;
   try {
     config = parseToml(text);

@@ -2,11 +2,13 @@ import { describe, expect, test } from 'vitest';
 import {
   allowedTools,
   serverFile,
+  serverIn,
   SETTLED_PROGRAMS,
   withoutServer,
   withServer,
 } from '../../../../src/host/hooks/mcp-settings.ts';
-import { SettingsRefused } from '../../../../src/host/hooks/settings.ts';
+import { agentOfServer } from '../../../../src/host/hooks/server-command.ts';
+import { SettingsRefused } from '../../../../src/host/hooks/settings-text.ts';
 
 const SERVER = {
   command: '/usr/bin/node',
@@ -41,6 +43,45 @@ describe.each(SETTLED_PROGRAMS)('the MCP server in %s', (program) => {
     expect(add(other)).toBe(other);
     expect(remove(other)).toBe(other);
   });
+});
+
+describe.each(SETTLED_PROGRAMS)('a server of another agent in %s', (program) => {
+  const NEXT = { ...SERVER, args: ['/opt/"p"/main.js', 'mcp', '--agent', 'y'], env: {} };
+
+  test('takes the place of an earlier one, whose approvals stay; one that only looks like it stays', () => {
+    const allowed = allowedTools(program);
+    const before = withServer(program, SERVER)(THEIRS[program]);
+    // Claude Code keeps its approval in another file.
+    const approved = program === 'claude-code' ? before : (allowed?.add(before) ?? before);
+    const after = withServer(program, NEXT, [SERVER])(approved);
+    expect(serverIn(program, after)).toEqual({ type: 'command', server: NEXT });
+    expect(withServer(program, NEXT, [{ ...SERVER, env: {} }])(approved)).toBe(approved);
+    expect(withoutServer(program, NEXT)(after)).toBe(THEIRS[program]);
+    const approval = /approve|trust/;
+    expect(approval.test(after ?? '')).toBe(approval.test(approved ?? ''));
+    // A line of the owner's above the command is no reason to write the file again.
+    expect(withServer(program, NEXT, [NEXT, SERVER])(after)).toBe(after);
+  });
+});
+
+test.each([
+  ['claude-code', '{"mcpServers":{"poste":{"type":"http","url":"https://x"}}}', '{"type":"http","url":"https://x"}'],
+  ['codex', '[mcp_servers.poste]\nurl = "https://x"\n', '{"url":"https://x"}'],
+  ['opencode', '{"mcp":{"poste":{"type":"remote","url":"https://x"}}}', '{"type":"remote","url":"https://x"}'],
+] as const)('a server of %s that is no command is told apart', (program, text, shown) => {
+  expect(serverIn(program, text)).toEqual({ type: 'other', text: shown });
+  expect(serverIn(program, undefined)).toEqual({ type: 'absent' });
+});
+
+test.each([
+  [['poste', 'mcp', '--agent', 'x'], 'x'],
+  [['/usr/local/bin/poste', 'mcp', '--start', '--agent=y'], 'y'],
+  [['node', '/opt/dist/cli/main.js', 'mcp', '--agent', 'z', '--start'], 'z'],
+  [['poste', 'mcp'], undefined],
+  [['other', 'mcp', '--agent', 'x'], undefined],
+  [['poste', '--agent', 'x'], undefined],
+])('%j starts the mail tools of %s', ([command = '', ...args], agent) => {
+  expect(agentOfServer({ command, args, env: {} })).toBe(agent);
 });
 
 describe.each(['claude-code', 'codex', 'gemini'] as const)('the mail tools in %s', (program) => {
@@ -80,6 +121,26 @@ describe('config.toml of Codex', () => {
   ])('is refused when the line has no safe place: %j', (text, why) => {
     expect(() => codex?.add(text)).toThrow(SettingsRefused);
     expect(() => codex?.add(text)).toThrow(why);
+  });
+
+  test('without the server, the tables in it go too: Codex takes no server without a command', () => {
+    const add = withServer('codex', SERVER);
+    const remove = withoutServer('codex', SERVER);
+    const theirs = '# mine\nmodel = "o"\n';
+    const inner =
+      '\n[mcp_servers.poste.tools.mail_send]\napproval_mode = "approve"\n\n[ mcp_servers . "poste" . tools.mail_reply ] # c\napproval_mode = "approve"\n';
+    const other = '\n# theirs\n[mcp_servers.other]\ncommand = "o"\n';
+    const text = `${add(theirs)}startup_timeout_sec = 20\n${inner}${other}`;
+    expect(remove(text)).toBe(`${theirs}${other}`);
+    const edited = text.replace('"/usr/bin/node"', '"mine"');
+    expect(remove(edited)).toBe(edited);
+  });
+
+  test('its approval is taken back as the owner or Codex wrote it, or refused where it cannot be', () => {
+    const text = "[mcp_servers.poste]\ncommand = 'p'\ndefault_tools_approval_mode='approve' # all\n";
+    expect(codex?.remove(text)).toBe("[mcp_servers.poste]\ncommand = 'p'\n");
+    const inline = 'mcp_servers = { poste = { command = "p", default_tools_approval_mode = "approve" } }\n';
+    expect(() => codex?.remove(inline)).toThrow('is laid out');
   });
 
   test('is refused when a table of ours could not follow', () => {

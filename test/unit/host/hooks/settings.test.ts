@@ -5,17 +5,16 @@ import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { CLAUDE_CODE, CODEX, GEMINI } from '../../../../src/host/hooks/programs.ts';
 import {
-  changedJson,
   claudeNotices,
   codexNotices,
   hookCommand,
   isHookCommand,
   readSettings,
-  SettingsRefused,
   withHooks,
   withoutHooks,
   writeSettings,
 } from '../../../../src/host/hooks/settings.ts';
+import { changedJson, SettingsRefused } from '../../../../src/host/hooks/settings-text.ts';
 import { BASH, neededProgram } from '../../../support/programs.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
@@ -163,9 +162,18 @@ describe('a settings file', () => {
     expect(await readFile(path, 'utf8')).toBe('{"theirs":1}');
   });
 
+  test('keeps the mark that it begins with', async () => {
+    const path = join(await temporaryFolder(), 'settings.json');
+    await writeFile(path, '\uFEFF{"a":1}');
+    const file = readSettings(path);
+    expect(file.text).toBe('{"a":1}');
+    await writeSettings(file, changedJson(file.text, withB), 0);
+    expect(await readFile(path, 'utf8')).toBe('\uFEFF{\n  "a": 1,\n  "b": 2\n}\n');
+  });
+
   test('is refused when it is no JSON or cannot be read', async () => {
     const folder = await temporaryFolder();
-    await writeFile(join(folder, 'broken.json'), '{"a": 1,}');
+    await writeFile(join(folder, 'broken.json'), '{"a": 1');
     const { text } = readSettings(join(folder, 'broken.json'));
     expect(() => changedJson(text, () => ({}))).toThrow(new SettingsRefused('is no JSON'));
     expect(() => readSettings(folder)).toThrow('cannot be read (EISDIR)');

@@ -1,0 +1,197 @@
+/**
+ * The text of a settings file in JSON: what it means, and how it is changed. Some programs allow comments and commas
+ * before a closing bracket; where a text has those, only the members that change are written, and the rest stays to the
+ * byte.
+ */
+import { isDeepStrictEqual } from 'node:util';
+import { findNodeAtLocation, type JSONPath, type Node, parse, type ParseError, parseTree } from 'jsonc-parser';
+
+const REPAIR = 'repair it and try again';
+
+/** The settings cannot be used; the message completes "<file> …", and the remedy says what to do. */
+export class SettingsRefused extends Error {
+  readonly remedy: string;
+
+  constructor(message: string, remedy = REPAIR) {
+    super(message);
+    this.remedy = remedy;
+  }
+}
+
+/** The settings would mean something else than they should after a change of their lines. */
+export function badLayout(): SettingsRefused {
+  return new SettingsRefused('is laid out in a way that Poste does not change by itself');
+}
+
+/** What the text means; no text means no settings. Throws `SettingsRefused`. */
+export function settingsOf(text = ''): unknown {
+  if (text.trim() === '') return {};
+  const plain = plainJson(text);
+  if (plain) return plain.value;
+  const errors: ParseError[] = [];
+  const settings: unknown = parse(text, errors, { allowTrailingComma: true });
+  if (errors.length > 0) throw new SettingsRefused('is no JSON');
+  return settings;
+}
+
+/** `undefined` when the text is no JSON, or not JSON alone. */
+function plainJson(text: string): { value: unknown } | undefined {
+  try {
+    return { value: JSON.parse(text) as unknown };
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * The text of settings in JSON after a change. It is the same text when nothing changes, and none when there was none
+ * and nothing is to be written. Throws `SettingsRefused`.
+ */
+export function changedJson(text: string | undefined, change: (settings: unknown) => object): string | undefined {
+  const settings = settingsOf(text);
+  const changed = change(settings);
+  if (text === undefined ? Object.keys(changed).length === 0 : isDeepStrictEqual(settings, changed)) return text;
+  if (text !== undefined && text.trim() !== '' && !plainJson(text)) return editedJson(text, settings, changed);
+  // Keep the indentation.
+  const indent = /^[[{]\s*?\n([ \t]+)/.exec(text ?? '')?.[1] ?? '  ';
+  return `${JSON.stringify(changed, null, indent)}\n`;
+}
+
+function editedJson(text: string, settings: unknown, changed: object): string {
+  const after = edited(text, [], settings, changed);
+  let means: unknown;
+  try {
+    means = settingsOf(after);
+  } catch {
+    throw badLayout();
+  }
+  if (!isDeepStrictEqual(means, changed)) throw badLayout();
+  return after;
+}
+
+function edited(text: string, path: JSONPath, before: unknown, after: unknown): string {
+  if (isDeepStrictEqual(before, after)) return text;
+  if (Array.isArray(before) && Array.isArray(after)) return editedList(text, path, before, after);
+  if (!isRecord(before) || !isRecord(after)) return replaced(text, path, after);
+  let now = text;
+  for (const name of Object.keys(before)) if (!(name in after)) now = removed(now, path, name);
+  for (const [name, value] of Object.entries(after)) {
+    const isThere = Object.hasOwn(before, name);
+    now = isThere ? edited(now, [...path, name], before[name], value) : added(now, path, value, name);
+  }
+  return now;
+}
+
+/** Items stay in their order: some go, some are added at the end, or each may change in its place. */
+function editedList(text: string, path: JSONPath, before: readonly unknown[], after: readonly unknown[]): string {
+  const isKept = (item: unknown): boolean => after.some((other) => isDeepStrictEqual(item, other));
+  const kept = before.filter(isKept);
+  let now = text;
+  if (isDeepStrictEqual(kept, after.slice(0, kept.length)) && (kept.length > 0 || after.length !== before.length)) {
+    for (let at = before.length - 1; at >= 0; at--) if (!isKept(before[at])) now = removed(now, path, at);
+    for (const item of after.slice(kept.length)) now = added(now, path, item);
+    return now;
+  }
+  if (before.length !== after.length) return replaced(text, path, after);
+  for (const [at, item] of after.entries()) now = edited(now, [...path, at], before[at], item);
+  return now;
+}
+
+function nodeAt(text: string, path: JSONPath): Node {
+  const root = parseTree(text, [], { allowTrailingComma: true });
+  const node = root && findNodeAtLocation(root, path);
+  if (!node) throw badLayout();
+  return node;
+}
+
+function endOf({ offset, length }: Node): number {
+  return offset + length;
+}
+
+/** The first place from `at` on that is neither white space nor a comment. */
+function afterTrivia(text: string, at: number): number {
+  const trivia = /(?:\s|\/\/[^\n\r]*|\/\*[^]*?\*\/)*/y;
+  trivia.lastIndex = at;
+  return at + (trivia.exec(text)?.[0].length ?? 0);
+}
+
+/** The end of what a line still holds from `at` on, when that is a comment; else `at`. */
+function afterLineComment(text: string, at: number): number {
+  const comment = /[ \t]*(?:\/\*(?:(?!\*\/)[^\n\r])*\*\/[ \t]*)*(?:\/\/[^\n\r]*|\/\*(?:(?!\*\/)[^\n\r])*\*\/)/y;
+  comment.lastIndex = at;
+  return at + (comment.exec(text)?.[0].length ?? 0);
+}
+
+function indentAt(text: string, at: number): string {
+  const line = text.slice(text.lastIndexOf('\n', at - 1) + 1, at);
+  return /^[ \t]*/.exec(line)?.[0] ?? '';
+}
+
+/** `value` as it stands in `text` below a line of this indentation. */
+function written(text: string, indent: string, value: unknown): string {
+  return JSON.stringify(value, null, unitOf(text)).replaceAll('\n', `${lineEndOf(text)}${indent}`);
+}
+
+function unitOf(text: string): string {
+  return /\n([ \t]+)\S/.exec(text)?.[1] ?? '  ';
+}
+
+function lineEndOf(text: string): string {
+  return text.includes('\r\n') ? '\r\n' : '\n';
+}
+
+function replaced(text: string, path: JSONPath, value: unknown): string {
+  const node = nodeAt(text, path);
+  const shown = written(text, indentAt(text, node.offset), value);
+  return `${text.slice(0, node.offset)}${shown}${text.slice(endOf(node))}`;
+}
+
+/** With the value at the end of an object, by its name, or of a list. A comment beside the last one stays beside it. */
+function added(text: string, path: JSONPath, value: unknown, name?: string): string {
+  const parent = nodeAt(text, path);
+  const outer = indentAt(text, parent.offset);
+  const last = parent.children?.at(-1);
+  const isBelow = last !== undefined && text.slice(parent.offset, last.offset).includes('\n');
+  const indent = isBelow ? indentAt(text, last.offset) : `${outer}${unitOf(text)}`;
+  const label = name === undefined ? '' : `${JSON.stringify(name)}: `;
+  const line = `${lineEndOf(text)}${indent}${label}${written(text, indent, value)}`;
+  const close = endOf(parent) - 1;
+  if (!last) {
+    const inside = text.slice(parent.offset + 1, close).trimEnd();
+    return `${text.slice(0, parent.offset + 1)}${inside}${line}${lineEndOf(text)}${outer}${text.slice(close)}`;
+  }
+  const next = afterTrivia(text, endOf(last));
+  const hasComma = text[next] === ',';
+  const from = hasComma ? next + 1 : endOf(last);
+  const lineEnd = afterLineComment(text, from);
+  const before = `${text.slice(0, endOf(last))}${hasComma ? text.slice(endOf(last), from) : ','}`;
+  const tail = text.slice(lineEnd);
+  const closing = isBelow || tail.startsWith('\n') || tail.startsWith('\r') ? '' : `${lineEndOf(text)}${outer}`;
+  return `${before}${text.slice(from, lineEnd)}${line}${hasComma ? ',' : ''}${closing}${tail}`;
+}
+
+/** Without a member or an item, with its comma, and without the lines that it leaves empty. */
+function removed(text: string, path: JSONPath, name: string | number): string {
+  const value = nodeAt(text, [...path, name]);
+  const child = typeof name === 'string' ? (value.parent ?? value) : value;
+  const siblings = child.parent?.children ?? [];
+  const next = afterTrivia(text, endOf(child));
+  if (text[next] === ',') return cut(text, child.offset, next + 1);
+  const before = siblings[siblings.indexOf(child) - 1];
+  const left = cut(text, child.offset, endOf(child));
+  if (!before) return left;
+  const comma = afterTrivia(text, endOf(before));
+  return `${left.slice(0, comma)}${left.slice(comma + 1)}`;
+}
+
+/** The lines that are left empty go too. */
+function cut(text: string, start: number, end: number): string {
+  const before = /\r?\n[ \t]*$/.exec(text.slice(0, start))?.index;
+  const isLineOver = /^[ \t]*(?:\r?\n|$)/.test(text.slice(end));
+  if (isLineOver) return `${text.slice(0, before ?? start)}${text.slice(end)}`;
+  return `${text.slice(0, start)}${text.slice(end).replace(/^[ \t]+/, '')}`;
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
