@@ -1,11 +1,11 @@
 /**
- * RFC 4648 section 4 base64: padded, canonical, nothing else.
+ * Base64 of RFC 4648, section 4: padded and canonical only.
  *
- * `Buffer.from(text, 'base64')` also takes spaces, url-safe letters, missing padding and set bits behind the end;
- * so every decode is encoded again and compared.
+ * `Buffer.from(text, 'base64')` also accepts spaces, URL-safe letters, missing padding and stray bits in the last
+ * character. So each decoder encodes the bytes again and compares.
  */
 
-/** The bytes of `text`, or `undefined` when it is not the canonical padded base64 of any bytes. */
+/** The bytes of `text`, or `undefined` when `text` is not canonical padded base64. */
 export function decodeBase64(text: string): Buffer | undefined {
   if (text.length % 4 !== 0) return undefined;
   const bytes = Buffer.from(text, 'base64');

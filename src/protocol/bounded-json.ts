@@ -1,31 +1,31 @@
 /**
- * Parses JSON that a stranger sent, after counting what it would cost.
+ * Parses JSON from untrusted peers, after a check of what parsing it would cost.
  *
- * `JSON.parse` of 8 MiB of `{}` stalls the process for most of a second and takes half a gigabyte. One pass over the
- * bytes counts nesting, values, strings and members first; the contents of strings are skipped natively, so the pass
- * costs little on real requests, which are mostly long strings.
+ * `JSON.parse` of 8 MiB of `{}` blocks the process for most of a second and takes half a gigabyte. So one pass over the
+ * bytes first counts nesting, values, strings and members. Native code skips the contents of strings, so the pass is
+ * cheap on real requests, which are mostly long strings.
  */
 import { isUtf8 } from 'node:buffer';
 
 export interface JsonBounds {
-  /** Arrays and objects inside each other. */
+  /** Nesting depth of arrays and objects. */
   depthMax: number;
-  /** Values in all: every element, member, array and object counts one. Twice as many strings may stand in them. */
+  /** Total count of values: each element, member, array and object counts as one. Strings may be twice as many. */
   valuesMax: number;
-  /** Members of one object: an object with many is slow to make. */
+  /** Members of one object: objects with very many members are slow to build. */
   membersMax: number;
 }
 
-/** A request body: `items` of `targets` of two members, and room for members that are ignored. */
+/** A request body: `items` with `targets` of two members each, with room for unknown members. */
 export const REQUEST_JSON_BOUNDS: JsonBounds = { depthMax: 32, valuesMax: 60_000, membersMax: 1000 };
 
-/** One item of a page, which has five members, and room for members that are ignored. */
+/** One item of a page, which has five members, with room for unknown members. */
 export const ITEM_JSON_BOUNDS: JsonBounds = { depthMax: 8, valuesMax: 200, membersMax: 100 };
 
-/** An envelope as a host sealed it. */
+/** An envelope as its host sealed it. */
 export const ENVELOPE_JSON_BOUNDS: JsonBounds = { depthMax: 32, valuesMax: 10_000, membersMax: 1000 };
 
-/** A delivery receipt, which is verified in canonical form. */
+/** A delivery receipt in its canonical form. */
 export const RECEIPT_JSON_BOUNDS: JsonBounds = { depthMax: 8, valuesMax: 200, membersMax: 100 };
 
 const QUOTE = 0x22;
@@ -33,7 +33,7 @@ const BACKSLASH = 0x5c;
 const OPEN_ARRAY = 0x5b;
 const OPEN_OBJECT = 0x7b;
 
-/** What a byte outside strings means here: a table is several times faster than comparing. */
+/** The meaning of each byte outside strings. A table is several times faster than comparisons. */
 const NOTHING = 0;
 const STRING = 1;
 const COMMA = 2;
@@ -45,7 +45,10 @@ MEANING[0x2c] = COMMA;
 MEANING[OPEN_ARRAY] = MEANING[OPEN_OBJECT] = OPEN;
 MEANING[0x5d] = MEANING[0x7d] = CLOSE;
 
-/** The value, or `undefined` when the bytes are not well-formed UTF-8, not JSON, begin with a BOM, or pass a bound. */
+/**
+ * The value, or `undefined` when the bytes are not well-formed UTF-8, are not JSON, begin with a BOM, or exceed a
+ * bound.
+ */
 export function parseJsonBounded(bytes: Buffer, bounds: JsonBounds): unknown {
   if (!isUtf8(bytes) || !isWithin(bytes, bounds)) return undefined;
   try {
@@ -55,17 +58,17 @@ export function parseJsonBounded(bytes: Buffer, bounds: JsonBounds): unknown {
   }
 }
 
-/** A page in parts. */
+/** A JSON object, and the elements that were taken out of one of its arrays. */
 export interface SplitJson {
-  /** The value with the array left empty; `undefined` as `parseJsonBounded` answers it. */
+  /** The object with that array empty; `undefined` where `parseJsonBounded` would return it. */
   rest: unknown;
-  /** The bytes of each element, in their order. Each is still to be parsed, and may be no JSON. */
+  /** The bytes of each element, in order. They are not parsed yet, and may not be JSON. */
   elements: Buffer[];
 }
 
 /**
- * Takes the elements of the array `member` out of a JSON object before anything is parsed: an element that cannot be
- * read leaves the others readable. At most `elementsMax`; what follows the one before the last is the last.
+ * Takes the elements of the array `member` out of a JSON object before anything is parsed, so that one broken element
+ * does not spoil the others. Returns at most `elementsMax` elements; the last one then holds all the rest.
  */
 export function splitJsonArray(bytes: Buffer, member: string, bounds: JsonBounds, elementsMax: number): SplitJson {
   const array = findArray(bytes, `"${member}"`, elementsMax);
@@ -78,7 +81,7 @@ export function splitJsonArray(bytes: Buffer, member: string, bounds: JsonBounds
   return { rest: parseJsonBounded(around, bounds), elements: isEmpty ? [] : elements };
 }
 
-/** Where the contents of the array are, and the commas between its elements. */
+/** Finds the contents of the array, and the commas between its elements. */
 function findArray(
   bytes: Buffer,
   name: string,
@@ -132,7 +135,7 @@ function isSpace(byte: number | undefined): boolean {
 }
 
 function isWithin(bytes: Buffer, { depthMax, valuesMax, membersMax }: JsonBounds): boolean {
-  /** Commas seen in each open container; an array's are not held against `membersMax`. */
+  /** Commas seen in each open container; `membersMax` does not apply to arrays. */
   const commas = new Int32Array(depthMax + 1);
   let depth = 0;
   let values = 1;
@@ -159,12 +162,14 @@ function isWithin(bytes: Buffer, { depthMax, valuesMax, membersMax }: JsonBounds
   return true;
 }
 
-/** The offset of the quote that ends the string whose contents begin at `from`; the end of the bytes if none does. */
+/**
+ * The offset of the quote that ends the string whose contents begin at `from`; the end of the bytes when there is none.
+ */
 function endOfString(bytes: Buffer, from: number): number {
   const quote = bytes.indexOf(QUOTE, from);
   if (quote === -1) return bytes.length;
   if (bytes[quote - 1] !== BACKSLASH || quote === from) return quote;
-  // A string with escaped quotes: byte by byte from the first backslash on.
+  // The string may have escaped quotes: go byte by byte from its first backslash on.
   for (let at = bytes.indexOf(BACKSLASH, from); at < bytes.length; at++) {
     if (bytes[at] === BACKSLASH) at++;
     else if (bytes[at] === QUOTE) return at;

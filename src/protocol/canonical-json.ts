@@ -1,33 +1,33 @@
 /**
- * RFC 8785 canonical JSON (JCS): the form whose UTF-8 bytes are hashed and signed.
+ * Canonical JSON of RFC 8785 (JCS): its UTF-8 bytes are what is hashed and signed.
  *
- * The library serialises; this file refuses first what JCS cannot carry and the library lets through: lone surrogates
- * (which UTF-8 would silently replace), `undefined` (which it drops), and anything that is no plain JSON value.
- * canonicalize and not json-canonicalize: that one (3.0.1) does not sort an object with a member named `toJSON`, and
- * takes one value under the names `a` and `ab` for a circle.
+ * The library `canonicalize` serialises. Before that, this file refuses the values that JCS cannot represent and that
+ * the library lets through: lone surrogates (UTF-8 would silently replace them), `undefined` (the library drops it),
+ * and anything that is not a plain JSON value. The library json-canonicalize (3.0.1) does not sort an object that has a
+ * member `toJSON`, and reports a cycle when one value has the names `a` and `ab`.
  */
 import canonicalize from 'canonicalize';
 
-/** Thrown by `canonicalJson` for a value that JCS cannot carry; at the edge it means `malformed`. */
+/** Thrown by `canonicalJson` for a value that JCS cannot represent. In a request such a value is `malformed`. */
 export class NotCanonicalisable extends Error {}
 
-/** Deeper values are refused: no document of the protocol nests further, and the library recurses. */
+/** Values that nest deeper are refused: no document of the protocol does, and the library recurses. */
 const DEPTH_MAX = 64;
 
 /** The canonical text of `value`. Throws `NotCanonicalisable`. */
 export function canonicalJson(value: unknown): string {
-  assertCarriable(value, 0);
+  assertRepresentable(value, 0);
   const text = canonicalize(value);
-  if (text === undefined) throw new NotCanonicalisable('no JSON value');
+  if (text === undefined) throw new NotCanonicalisable('not a JSON value');
   return text;
 }
 
-/** The canonical UTF-8 bytes of `value`: what is signed and what is stored. Throws `NotCanonicalisable`. */
+/** The canonical UTF-8 bytes of `value`, which are signed and stored. Throws `NotCanonicalisable`. */
 export function canonicalBytes(value: unknown): Buffer {
   return Buffer.from(canonicalJson(value), 'utf8');
 }
 
-function assertCarriable(value: unknown, depth: number): void {
+function assertRepresentable(value: unknown, depth: number): void {
   if (depth > DEPTH_MAX) throw new NotCanonicalisable('nested too deeply');
   switch (typeof value) {
     case 'string':
@@ -41,22 +41,22 @@ function assertCarriable(value: unknown, depth: number): void {
     case 'object':
       if (value === null) return;
       if (Array.isArray(value)) {
-        // `from` shows the holes of a sparse array too.
-        for (const element of Array.from(value as unknown[])) assertCarriable(element, depth + 1);
+        // `Array.from` turns the holes of a sparse array into `undefined`, which is refused.
+        for (const element of Array.from(value as unknown[])) assertRepresentable(element, depth + 1);
         return;
       }
       assertPlain(value);
       for (const [name, member] of Object.entries(value)) {
-        assertCarriable(name, depth);
-        assertCarriable(member, depth + 1);
+        assertRepresentable(name, depth);
+        assertRepresentable(member, depth + 1);
       }
       return;
     default:
-      throw new NotCanonicalisable(`a ${typeof value} is no JSON value`);
+      throw new NotCanonicalisable(`a ${typeof value} is not a JSON value`);
   }
 }
 
-/** A date, a buffer or a map would lose its contents or turn into something else. */
+/** A date, a buffer or a map would lose its contents, or become something else. */
 function assertPlain(value: object): void {
   const prototype: unknown = Object.getPrototypeOf(value);
   if (prototype !== Object.prototype && prototype !== null) throw new NotCanonicalisable('not a plain object');

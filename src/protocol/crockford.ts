@@ -1,7 +1,7 @@
 /**
- * Crockford base32 of bytes as one number: the most significant digit first, in as many digits as the bits need.
+ * Crockford base32 of bytes, read as one number, with the most significant digit first.
  *
- * 16 bytes make 26 digits and 32 bytes make 52; the bits that are over stand in front and are zero.
+ * 16 bytes make 26 digits, and 32 bytes make 52. Unused bits are at the front and are zero.
  */
 const ALPHABET = '0123456789ABCDEFGHJKMNPQRSTVWXYZ';
 const DIGIT_BITS = 5;
@@ -16,10 +16,12 @@ export function encodeCrockford(bytes: Uint8Array): string {
   return text;
 }
 
-/** What people write for a digit that looks like it. */
+/** Letters that people confuse with digits. */
 const LOOKALIKES: Readonly<Record<string, string>> = { O: '0', I: '1', L: '1' };
 
-/** The `count` bytes that the digits stand for, letters in either case; `undefined` when they stand for others. */
+/**
+ * The `count` bytes that the digits encode, in upper or lower case; `undefined` when they do not encode so many bytes.
+ */
 export function decodeCrockford(text: string, count: number): Buffer | undefined {
   if (text.length !== Math.ceil((count * 8) / DIGIT_BITS)) return undefined;
   let value = 0n;

@@ -1,4 +1,4 @@
-/** SHA-256 as the protocol writes it: 64 lowercase hexadecimal digits. */
+/** SHA-256 in the form of the protocol: 64 lowercase hexadecimal digits. */
 import { hash } from 'node:crypto';
 
 declare const sha256HexBrand: unique symbol;
@@ -9,7 +9,7 @@ export function sha256Hex(bytes: Uint8Array | string): Sha256Hex {
   return hash('sha256', bytes, 'hex') as Sha256Hex;
 }
 
-/** Whether the bytes are there and have that hash. */
+/** Whether the bytes exist and have this hash. */
 export function hasHash(bytes: Uint8Array | undefined, expected: Sha256Hex): bytes is Uint8Array {
   return bytes !== undefined && sha256Hex(bytes) === expected;
 }

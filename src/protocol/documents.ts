@@ -1,14 +1,29 @@
 /**
- * The documents that somebody signs, each with the exact value whose RFC 8785 bytes are signed.
+ * The documents that hosts and relays sign: each builder returns the exact value whose RFC 8785 bytes are signed.
  *
- * Every one has `v` and `type`, which keep a signature for one kind from ever being one for another. "Signed" means
- * Ed25519 over `canonicalBytes(document)`; the signature travels beside the document, never in it. The one that pairs
- * hosts on a LAN carries a MAC instead.
+ * Every document has `v` and `type`, so that a signature for one kind never fits another. "Signed" means Ed25519 over
+ * `canonicalBytes(document)`; the signature travels beside the document, never in it. Only `LanPair` carries a MAC
+ * instead of a signature.
  */
+import { NotCanonicalisable, canonicalBytes } from './canonical-json.ts';
 import type { Sha256Hex } from './digest.ts';
+import { verifySignature } from './ed25519.ts';
 import type { Epoch } from './epoch.ts';
 import type { ItemId } from './names.ts';
 import type { PublicKey } from './public-key.ts';
+
+/**
+ * Whether `key` signed a document that came in a body. The signature covers members that we do not know, too. False for
+ * a document that has no canonical form.
+ */
+export function isDocumentSigned(key: PublicKey, document: unknown, sig: unknown): boolean {
+  try {
+    return verifySignature(key, canonicalBytes(document), sig);
+  } catch (error) {
+    if (error instanceof NotCanonicalisable) return false;
+    throw error;
+  }
+}
 
 /** What a host key signs to enrol: the challenge, bound to one relay and to the claims. */
 export interface EnrolClaim {
@@ -55,7 +70,7 @@ export function encKeyAdvertisement(fields: Omit<EncKeyAdvertisement, 'v' | 'typ
   return { v: 1, type: 'relay-enc-key', ...fields };
 }
 
-/** The relay's word that it durably committed an item. A transport fact: no delivery, no mailbox acknowledgement. */
+/** By this the relay states that it committed an item durably. It says nothing of delivery or reading. */
 export interface AcceptReceipt {
   v: 1;
   type: 'relay-accept';
@@ -72,7 +87,7 @@ export function acceptReceipt(fields: Omit<AcceptReceipt, 'v' | 'type'>): Accept
   return { v: 1, type: 'relay-accept', ...fields };
 }
 
-/** The relay's word to the sender that an envelope item passed its retention without being acked. */
+/** By this the relay tells the sender that an envelope expired before its target acked it. */
 export interface ExpiryNotice {
   v: 1;
   type: 'relay-expired';
@@ -86,7 +101,7 @@ export function expiryNotice(fields: Omit<ExpiryNotice, 'v' | 'type'>): ExpiryNo
   return { v: 1, type: 'relay-expired', ...fields };
 }
 
-/** That one host goes on under a new key. Both keys sign it, so the host that posts it needs no authority of its own. */
+/** One host replaces its key. Both keys sign it, so the relay need not know who posts it. */
 export interface HostRotation {
   v: 1;
   type: 'host-rotation';
@@ -100,7 +115,7 @@ export function hostRotation(fields: Omit<HostRotation, 'v' | 'type'>): HostRota
   return { v: 1, type: 'host-rotation', ...fields };
 }
 
-/** What a host key signs to vouch for the cloud key that its account token is bound to. */
+/** By this a host key vouches for the cloud key to which its account token is bound. */
 export interface CloudKeyCertificate {
   v: 1;
   type: 'relay-cloud-key';
@@ -117,7 +132,7 @@ export function cloudKeyCertificate(fields: Omit<CloudKeyCertificate, 'v' | 'typ
 export const DELIVERY_STATES = ['delivered', 'notified', 'read', 'acked'] as const;
 export type DeliveryState = (typeof DELIVERY_STATES)[number];
 
-/** The recipient host's word of how far an envelope came with one of its agents. */
+/** By this the recipient's host reports the state of an envelope for one of its agents. */
 export interface DeliveryReceipt {
   v: 1;
   type: 'receipt';
@@ -125,15 +140,15 @@ export interface DeliveryReceipt {
   msg: string;
   /** `agent@host`. */
   recipient: string;
-  /** Counts up per (msg, recipient), from the milliseconds of the first receipt on. */
+  /** Increases for each (msg, recipient); it starts with the time of the first receipt in milliseconds. */
   seq: number;
   state: DeliveryState;
   /** Milliseconds since the Unix epoch. */
   at: number;
-  /** The host that received, and signs. */
+  /** The host that received the envelope, and signs this. */
   host_pubkey: PublicKey;
   sender_host_pubkey: PublicKey;
-  /** Of the envelope's bytes as they were pushed to this host. */
+  /** Hash of the envelope's bytes as this host received them. */
   wire_hash: Sha256Hex;
 }
 
@@ -142,36 +157,36 @@ export function deliveryReceipt(fields: Omit<DeliveryReceipt, 'v' | 'type'>): De
 }
 
 /**
- * What proves on a LAN that both sides know one pairing code and that nobody changed a word between them: no signature
- * but a MAC under the secret of the code, over this document.
+ * Proves on a LAN that both hosts know one pairing code, and that nobody altered their messages. The proof is a MAC
+ * over this document under the secret of the code.
  */
 export type LanPair = {
   v: 2;
   type: 'lan-pair';
   inviter_pubkey: PublicKey;
   acceptor_pubkey: PublicKey;
-  /** Everything of the request or answer that carries the MAC but its `mac`; members that nobody knows stay. */
+  /** The whole request or answer but its `mac`; unknown members are kept. */
   body: Readonly<Record<string, unknown>>;
 } & LanPairRole;
 
-/** Who makes the MAC. The inviter's also covers the request that it answers, by that request's MAC. */
+/** Which side makes the MAC. The inviter's MAC also covers the request it answers, through the MAC of that request. */
 export type LanPairRole = { role: 'acceptor' } | { role: 'inviter'; acceptor_mac: string };
 
 export function lanPair(fields: Pick<LanPair, 'inviter_pubkey' | 'acceptor_pubkey' | 'body'> & LanPairRole): LanPair {
   return { v: 2, type: 'lan-pair', ...fields };
 }
 
-/** A host's word that it listens at an address, for the host that made the nonce. */
+/** By this a host states to the host that chose the nonce that it listens at an address. */
 export interface LanHelloWord {
   v: 1;
   type: 'lan-hello';
-  /** Base64url of 16 to 32 bytes, as it was asked with. */
+  /** Base64url of 16 to 32 bytes, as in the request. */
   nonce: string;
-  /** Of the host that answers and signs. */
+  /** The key of the host that answers and signs. */
   pubkey: PublicKey;
-  /** `host:port` as it was dialled and asked with. */
+  /** `host:port` as the caller dialled it, and as in the request. */
   address: string;
-  /** Milliseconds since the Unix epoch, as the answer says. */
+  /** Milliseconds since the Unix epoch, as in the answer. */
   now: number;
 }
 

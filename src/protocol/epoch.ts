@@ -1,4 +1,4 @@
-/** The random id of a store generation: 128 bits in Crockford base32, 26 characters, no ordering implied. */
+/** The random id of a store generation: 128 bits in Crockford base32, 26 characters. Epochs have no order. */
 import { encodeCrockford } from './crockford.ts';
 
 declare const epochBrand: unique symbol;
@@ -12,7 +12,7 @@ export function epochFromRandom(random: Uint8Array): Epoch {
   return encodeCrockford(random) as Epoch;
 }
 
-/** The epoch that another relay than ours may have made: opaque, of characters that a key of a store can hold. */
+/** An epoch that any relay may have made: opaque, of characters that a key of our store can hold. */
 export function parseEpoch(text: string): Epoch | undefined {
   return /^[!-~]{1,64}$/.test(text) ? (text as Epoch) : undefined;
 }

@@ -1,6 +1,16 @@
-/** One element of `items` in `POST /v2/relay/items`, from unknown JSON to typed values. */
+/**
+ * One pushed item: an element of `items` in `POST /v2/relay/items` becomes typed values, and the relay inspects its
+ * wire bytes.
+ *
+ * Of the wire bytes the relay checks only that an envelope is sealed and carries its id, and that a receipt is exactly
+ * a signed delivery receipt. It cannot read the sealed body.
+ */
 import { decodeBase64 } from './base64.ts';
+import { ENVELOPE_JSON_BOUNDS, RECEIPT_JSON_BOUNDS, parseJsonBounded } from './bounded-json.ts';
+import { canonicalBytes } from './canonical-json.ts';
 import { type Sha256Hex, sha256Hex } from './digest.ts';
+import { DELIVERY_STATES } from './documents.ts';
+import { verifySignature } from './ed25519.ts';
 import { ITEM_ID_CHARACTERS_MAX, type ItemId, parseMessageId, parseReceiptId } from './names.ts';
 import { type PublicKey, parsePublicKey } from './public-key.ts';
 
@@ -12,7 +22,7 @@ export type PushedKind = (typeof PUSHED_KINDS)[number];
 export const ITEM_KINDS = [...PUSHED_KINDS, 'expired'] as const;
 export type ItemKind = (typeof ITEM_KINDS)[number];
 
-/** Why one item is rejected, in the words that follow `rejected:`. DO NOT CHANGE: senders read them. */
+/** Why one item is rejected: the text after `rejected:`. DO NOT CHANGE: senders read it. */
 export const ITEM_REJECTIONS = [
   'malformed',
   'too many targets',
@@ -41,9 +51,9 @@ const NO_BYTES_HASH = sha256Hex(NO_BYTES);
 
 export interface PushedTarget {
   hostPubkey: PublicKey;
-  /** The exact bytes to store; empty when they are more than is looked at. */
+  /** The exact bytes to store; empty when they exceed `itemBytesMax`. */
   wire: Buffer;
-  /** How many there are. */
+  /** How many bytes there are. */
   bytes: number;
   /** SHA-256 of exactly these bytes. */
   wireHash: Sha256Hex;
@@ -56,13 +66,13 @@ export interface PushedItem {
 }
 
 export interface ItemBounds {
-  /** One target more than this is parsed: enough to say that there are too many. */
+  /** One target more than this is parsed, which is enough to see that there are too many. */
   targetsMax: number;
-  /** Longer wire bytes are measured and not decoded. */
+  /** Longer wire bytes are measured but not decoded. */
   itemBytesMax: number;
 }
 
-/** The item, or `undefined` when it is malformed: any wrong type, a missing member, a bad id, key or encoding. */
+/** The item, or `undefined` when it is malformed: a wrong type, a missing member, a bad id, key or encoding. */
 export function parsePushedItem(value: unknown, bounds: ItemBounds): PushedItem | undefined {
   if (!isObject(value)) return undefined;
   const { kind, item_id: itemIdText, targets: targetValues } = value;
@@ -79,7 +89,7 @@ export function parsePushedItem(value: unknown, bounds: ItemBounds): PushedItem 
   return { kind, itemId, targets };
 }
 
-/** The `item_id` to answer with for an item that may be malformed. */
+/** The `item_id` for the answer to an item that may be malformed. */
 export function itemIdToEcho(value: unknown): string | null {
   const itemId = isObject(value) ? value['item_id'] : undefined;
   return typeof itemId === 'string' && itemId.length <= ITEM_ID_CHARACTERS_MAX && itemId.isWellFormed() ? itemId : null;
@@ -94,6 +104,41 @@ function parseTarget(value: unknown, itemBytesMax: number): PushedTarget | undef
   if (bytesAtLeast > itemBytesMax) return { hostPubkey, wire: NO_BYTES, wireHash: NO_BYTES_HASH, bytes: bytesAtLeast };
   const wire = decodeBase64(wireText);
   return wire && { hostPubkey, wire, wireHash: sha256Hex(wire), bytes: wire.length };
+}
+
+export type EnvelopeVerdict = 'sealed' | 'not sealed' | 'id mismatch';
+
+export function inspectEnvelope(wire: Buffer, itemId: ItemId): EnvelopeVerdict {
+  const envelope = parseJsonBounded(wire, ENVELOPE_JSON_BOUNDS);
+  if (!isObject(envelope) || Object.hasOwn(envelope, 'body')) return 'not sealed';
+  const sealed = Object.hasOwn(envelope, 'sealed') ? envelope['sealed'] : undefined;
+  if (!isObject(sealed) || !['alg', 'enc', 'ct'].every((name) => isFilled(sealed, name))) return 'not sealed';
+  return Object.hasOwn(envelope, 'id') && envelope['id'] === itemId ? 'sealed' : 'id mismatch';
+}
+
+/**
+ * Whether `wire` is the delivery receipt `itemId`, signed by one of `signers` (the pusher's key and its retired keys).
+ */
+export function isSignedReceipt(wire: Buffer, itemId: ItemId, signers: readonly PublicKey[]): boolean {
+  const receipt = parseJsonBounded(wire, RECEIPT_JSON_BOUNDS);
+  if (!isObject(receipt) || Object.keys(receipt).length !== 2 || !isObject(receipt['rec'])) return false;
+  const { rec, sig } = receipt as { rec: Record<string, unknown>; sig: unknown };
+  const signer = parsePublicKey(rec['host_pubkey']);
+  if (rec['type'] !== 'receipt' || !signer || !signers.includes(signer)) return false;
+  if (!(DELIVERY_STATES as readonly unknown[]).includes(rec['state'])) return false;
+  const { msg, recipient, seq } = rec;
+  if (typeof msg !== 'string' || typeof recipient !== 'string' || typeof seq !== 'number') return false;
+  if (itemId !== `receipt:${msg}:${recipient}:${seq}`) return false;
+  try {
+    return canonicalBytes(receipt).equals(wire) && verifySignature(signer, canonicalBytes(rec), sig);
+  } catch {
+    return false;
+  }
+}
+
+function isFilled(object: Record<string, unknown>, name: string): boolean {
+  const member = Object.hasOwn(object, name) ? object[name] : undefined;
+  return typeof member === 'string' && member !== '';
 }
 
 export function isObject(value: unknown): value is Record<string, unknown> {

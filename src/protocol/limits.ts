@@ -1,9 +1,9 @@
-/** The limits of the protocol: the twelve that `GET /v2/relay/info` reports, and the fixed ones. */
+/** The limits of the protocol: the twelve settings that `GET /v2/relay/info` reports, and the fixed limits. */
 
 export const HOUR_MS = 3_600_000;
 export const DAY_MS = 86_400_000;
 
-/** Exactly the documented members and their documented defaults. Sizes in bytes. */
+/** Exactly the documented members with their documented defaults. Sizes are in bytes. */
 export const DEFAULT_LIMITS = {
   max_item_bytes: 524_288,
   max_batch: 200,
@@ -31,25 +31,25 @@ export function dedupHorizonMs(limits: Limits): number {
   return retentionMs(limits) + 7 * DAY_MS;
 }
 
-/** Request bodies of the routes without a signature: challenge, enrol, rotate. */
+/** Largest request body of the routes without a signed hop: challenge, enrol, rotate. */
 export const SMALL_BODY_BYTES_MAX = 8_192;
-/** Request bodies of every other route, unless `RELAY_MAX_BODY` says otherwise. */
+/** Largest request body of the other routes, unless `RELAY_MAX_BODY` sets another. */
 export const BODY_BYTES_MAX = 8_388_608;
-/** `wait` of a pull, in seconds. */
+/** Largest `wait` of a pull, in seconds. */
 export const WAIT_SECONDS_MAX = 30;
 
-/** A name carried by more live enrolments than this is crowded: look-ups by name treat it as ambiguous. */
+/** A name with more live enrolments than this is crowded: look-ups by name treat it as ambiguous. */
 export const CROWDED_NAME_ENROLMENTS = 16;
 
 /** Sender keys in one published list. */
 export const LISTED_SENDERS_MAX = 256;
-/** How far `iat` of a list or rotation, or `at` of an advertisement, may lie ahead of the relay's clock. */
+/** How far `iat` of a list or rotation, or `at` of an advertisement, may be ahead of the relay's clock. */
 export const ISSUED_AHEAD_MAX_MS = 300_000;
 
-/** Sender lists, and encryption keys, that one host may publish, each alone: every one is a record that stays. */
+/** How many sender lists one host may publish, and how many encryption keys: each publication stays in the log. */
 export const PUBLICATIONS_PER_HOUR = 60;
 
-/** A deny entry is kept this long: longer than any account token lives. */
+/** How long a deny entry is kept: longer than any account token is valid. */
 export const DENY_KEPT_MS = DAY_MS;
 
 export const CHALLENGE_LIFETIME_MS = 300_000;
@@ -57,9 +57,9 @@ export const CHALLENGE_BYTES = 32;
 export const OPEN_CHALLENGES_MAX = 10_000;
 export const OPEN_CHALLENGES_PER_KEY_AND_ADDRESS = 4;
 
-/** Checkpoints, links and consistency proofs that one client address may ask for, all together. */
+/** How many checkpoints, links and consistency proofs one client address may request in total. */
 export const LOG_READS_PER_MINUTE = 120;
 
 export const HEARTBEAT_EVERY_MS = 30_000;
-/** A stored heartbeat older than this at startup rotates the epoch. */
+/** If the stored heartbeat is older than this at startup, the relay begins a new epoch. */
 export const HEARTBEAT_STALE_MS = 600_000;

@@ -1,8 +1,9 @@
 /**
- * The first leaf of every tree of the relay's log: which epoch begins, and how the tree of the epoch before ended.
+ * The link: the first leaf of each tree of the relay's log. It names the epoch that begins, and the last checkpoint of
+ * the epoch before.
  *
- * The leaf is the RFC 8785 form of the link. So the root of an epoch commits every epoch before it, and a store that
- * was set back goes on under another name instead of signing two histories under one.
+ * The leaf is the RFC 8785 form of the link. So the root of an epoch commits to every earlier epoch. A store that was
+ * set back goes on in a new epoch, and never signs two histories in one.
  */
 import { canonicalBytes } from './canonical-json.ts';
 import type { Sha256Hex } from './digest.ts';
@@ -15,17 +16,17 @@ export interface LogLink {
   type: 'relay-log-link';
   relay_pubkey: PublicKey;
   epoch: Epoch;
-  /** The last checkpoint that the epoch before can have; `null` in the first epoch of a store. */
+  /** The last possible checkpoint of the epoch before; `null` in the first epoch of a store. */
   previous: { epoch: Epoch; size: number; root_hash: Sha256Hex } | null;
 }
 
-/** The leaf. */
+/** The bytes of the leaf. */
 export function logLinkBytes(fields: Omit<LogLink, 'v' | 'type'>): Buffer {
   const link: LogLink = { v: 1, type: 'relay-log-link', ...fields };
   return canonicalBytes(link);
 }
 
-/** The link, when `leaf` is the canonical form of one. */
+/** The link, if `leaf` is the canonical form of one. */
 export function parseLogLink(leaf: Buffer): LogLink | undefined {
   try {
     const link: unknown = JSON.parse(leaf.toString('utf8'));

@@ -1,9 +1,9 @@
 /**
  * The Merkle tree of RFC 6962, section 2.1 (RFC 9162, section 2.1): hashes, proofs, and their verification.
  *
- * Pure. A prover passes in a reader of perfect subtrees, so that nothing here knows where hashes are kept; a verifier
- * needs the proof alone. Nothing recurses: a proof of a tree of n leaves takes log2(n) steps. Sizes are safe
- * integers, so they are divided and never shifted.
+ * Pure. A prover passes in a reader of perfect subtrees, so this file does not know where hashes are stored. A verifier
+ * needs only the proof. Nothing recurses: a proof in a tree of n leaves takes log2(n) steps. Sizes may exceed 32 bits,
+ * so they are divided, never shifted.
  */
 import { hash } from 'node:crypto';
 
@@ -12,7 +12,8 @@ const LEAF_PREFIX = Buffer.of(0x00);
 const NODE_PREFIX = 0x01;
 
 /**
- * The hash of a perfect subtree: that of the 2^level leaves from leaf `index` × 2^level on. Level 0 is a leaf's own.
+ * Returns the hash of a perfect subtree: the 2^level leaves from leaf `index` × 2^level on. At level 0 it is the hash
+ * of the leaf.
  */
 export type HashReader = (level: number, index: number) => Buffer;
 
@@ -26,15 +27,17 @@ export function nodeHash(left: Buffer, right: Buffer): Buffer {
   return Buffer.from(digest(pair), 'latin1');
 }
 
-/** What is hashed for a node; filled and used in one go. */
+/** The input of a node's hash. Each use fills it and hashes it at once. */
 const pair = Buffer.alloc(1 + 2 * HASH_BYTES, NODE_PREFIX);
 
-/** A character for each byte: asking for a buffer costs four times as much, and every record is hashed twice. */
+/**
+ * A string with one character for each byte. A buffer would cost four times as much, and every record is hashed twice.
+ */
 function digest(bytes: Uint8Array): string {
   return hash('sha256', bytes, 'binary');
 }
 
-/** The root over these hashes of perfect subtrees, one after the other: a power of two of them. */
+/** The root over consecutive hashes of perfect subtrees; their number is a power of two. */
 export function perfectHash(hashes: Buffer): Buffer {
   let level = Buffer.from(hashes);
   while (level.length > HASH_BYTES) {
@@ -53,9 +56,9 @@ export function rootHash(size: number, read: HashReader): Buffer {
   return size === 0 ? Buffer.from(digest(Buffer.alloc(0)), 'latin1') : rangeHash(0, size, read);
 }
 
-/** From the leaf's sibling up to the root's child (RFC 9162, section 2.1.3.1). Throws `RangeError`. */
+/** The proof from the leaf's sibling up to a child of the root (RFC 9162, section 2.1.3.1). Throws `RangeError`. */
 export function inclusionProof(index: number, size: number, read: HashReader): Buffer[] {
-  if (!(index >= 0 && index < size)) throw new RangeError('a proof is of a leaf of the tree');
+  if (!(index >= 0 && index < size)) throw new RangeError('the leaf is not in the tree');
   const proof: Buffer[] = [];
   let [start, end] = [0, size];
   while (end - start > 1) {
@@ -71,9 +74,12 @@ export function inclusionProof(index: number, size: number, read: HashReader): B
   return proof.toReversed();
 }
 
-/** That the tree of `to` leaves continues that of `from` (RFC 9162, section 2.1.4.1). Throws `RangeError`. */
+/**
+ * The proof that the tree of `to` leaves extends the tree of `from` leaves (RFC 9162, section 2.1.4.1). Throws
+ * `RangeError`.
+ */
 export function consistencyProof(from: number, to: number, read: HashReader): Buffer[] {
-  if (!(from >= 1 && from <= to)) throw new RangeError('a tree continues one that is not empty and not larger');
+  if (!(from >= 1 && from <= to)) throw new RangeError('the smaller tree is empty or larger than the other');
   const proof: Buffer[] = [];
   let [start, end] = [0, to];
   while (from < end) {
@@ -86,7 +92,7 @@ export function consistencyProof(from: number, to: number, read: HashReader): Bu
       start = split;
     }
   }
-  // The verifier has the root of the smaller tree already when that is a subtree on its own.
+  // If the smaller tree is one perfect subtree, the verifier already has its root.
   if (start > 0) proof.push(rangeHash(start, end, read));
   return proof.toReversed();
 }
@@ -102,14 +108,14 @@ export interface Inclusion {
 /** RFC 9162, section 2.1.3.2. */
 export function verifyInclusion({ leafHash: leaf, index, size, proof, rootHash: root }: Inclusion): boolean {
   if (!Number.isSafeInteger(index) || !Number.isSafeInteger(size) || index < 0 || index >= size) return false;
-  const place = new Place(index, size - 1);
+  const position = new PathPosition(index, size - 1);
   let computed = leaf;
   for (const sibling of proof) {
-    if (place.isAtRoot) return false;
-    computed = place.isRight() ? nodeHash(sibling, computed) : nodeHash(computed, sibling);
-    place.rise();
+    if (position.isAtRoot) return false;
+    computed = position.isRight() ? nodeHash(sibling, computed) : nodeHash(computed, sibling);
+    position.rise();
   }
-  return place.isAtRoot && computed.equals(root);
+  return position.isAtRoot && computed.equals(root);
 }
 
 export interface Consistency {
@@ -126,24 +132,24 @@ export function verifyConsistency({ from, to, proof, fromRoot, toRoot }: Consist
   if (from === to) return proof.length === 0 && fromRoot.equals(toRoot);
   const [first, ...others] = isPowerOfTwo(from) ? [fromRoot, ...proof] : proof;
   if (!first || proof.length === 0) return false;
-  const place = new Place(from - 1, to - 1);
-  place.riseWhileRight();
+  const position = new PathPosition(from - 1, to - 1);
+  position.riseWhileRight();
   let [smaller, larger] = [first, first];
   for (const sibling of others) {
-    if (place.isAtRoot) return false;
-    if (place.isRight()) {
+    if (position.isAtRoot) return false;
+    if (position.isRight()) {
       smaller = nodeHash(sibling, smaller);
       larger = nodeHash(sibling, larger);
     } else {
       larger = nodeHash(larger, sibling);
     }
-    place.rise();
+    position.rise();
   }
-  return place.isAtRoot && smaller.equals(fromRoot) && larger.equals(toRoot);
+  return position.isAtRoot && smaller.equals(fromRoot) && larger.equals(toRoot);
 }
 
-/** A node on its way up, and the last one of its level: `fn` and `sn` of RFC 9162. */
-class Place {
+/** The index of a node on the path to the root, and the last index of its level: `fn` and `sn` of RFC 9162. */
+class PathPosition {
   #index: number;
   #last: number;
 
@@ -156,7 +162,7 @@ class Place {
     return this.#last === 0;
   }
 
-  /** Whether its sibling stands at its left. A node without a sibling rises first until it has one there. */
+  /** Whether its sibling is on its left. A node without a sibling first rises to where it has one. */
   isRight(): boolean {
     if (this.#index % 2 === 1) return true;
     if (this.#index !== this.#last) return false;
@@ -174,7 +180,7 @@ class Place {
   }
 }
 
-/** The hash over the leaves from `start` up to `end`, which make a subtree: perfect ones, folded from the right. */
+/** The hash of the subtree of the leaves from `start` to `end`: its perfect subtrees, folded from the right. */
 function rangeHash(start: number, end: number, read: HashReader): Buffer {
   const perfect: Buffer[] = [];
   for (let at = start; at < end; ) {

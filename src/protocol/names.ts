@@ -1,4 +1,4 @@
-/** The textual identifiers of the protocol and their patterns. */
+/** The identifiers of the protocol and their patterns. */
 
 export const HOST_NAME_PATTERN = '^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$';
 export const OWNER_FP_PATTERN = '^[A-Za-z0-9._:+/=@-]{0,64}$';
@@ -14,7 +14,7 @@ const receiptIdPattern = new RegExp(`^receipt:(${MESSAGE_ID}):(${AGENT_NAME}@${H
 const hostNamePattern = new RegExp(HOST_NAME_PATTERN);
 
 declare const hostNameBrand: unique symbol;
-/** A host name as its owner wrote it. Compare `foldHostName`s. */
+/** A host name as its owner wrote it. To compare two, compare what `foldHostName` returns. */
 export type HostName = string & { readonly [hostNameBrand]: true };
 
 export function parseHostName(text: string): HostName | undefined {
@@ -26,7 +26,7 @@ export function foldHostName(name: string): string {
   return name.toLowerCase();
 }
 
-/** Whether an agent may be called so. Agent names are compared lowercased, as host names are. */
+/** Whether this is a valid agent name. Agent names are compared lowercased, as host names are. */
 export function isAgentName(text: string): boolean {
   return agentNamePattern.test(text);
 }
@@ -40,7 +40,7 @@ export function parseMessageId(text: string): ItemId | undefined {
   return messageIdPattern.test(text) ? (text as ItemId) : undefined;
 }
 
-/** The id of a receipt item, its sequence number a safe integer. */
+/** The id of a receipt item; its sequence number must be a safe integer. */
 export function parseReceiptId(text: string): ItemId | undefined {
   const seq = receiptIdPattern.exec(text)?.[3];
   return seq !== undefined && Number.isSafeInteger(Number(seq)) ? (text as ItemId) : undefined;

@@ -1,16 +1,15 @@
 /**
- * What the relay shows its operator: over the control socket, and on the operator's console. Times are milliseconds
- * since 1970. Names, accounts, reasons and labels are text that others chose: to be shown as text, and as nothing else.
+ * What the relay shows its operator, over the control socket and on the console. Times are milliseconds since 1970.
+ * Names, accounts, reasons and labels are untrusted text: show them as text only.
  */
 import Type, { type Static } from 'typebox';
 import { PAGE_PROBLEMS } from './page-documents.ts';
-import { CLOSED, Count, EpochText, PublicKeyText, Time } from './shapes.ts';
+import { CLOSED, Count, EpochText, PublicKeyText, Time, orNull } from './shapes.ts';
 
-const OrNull = <T extends Parameters<typeof Type.Union>[0][number]>(shape: T) => Type.Union([shape, Type.Null()]);
 const Text = Type.String();
 const Number = Type.Number();
 
-/** `expired`: no hop of the key is accepted any more, and mail is still taken for it. */
+/** `expired`: the relay accepts no hop of the key any more, but still accepts mail for it. */
 export const HostStateWord = Type.Union([
   Type.Literal('live'),
   Type.Literal('expired'),
@@ -19,24 +18,24 @@ export const HostStateWord = Type.Union([
 ]);
 export type HostState = Static<typeof HostStateWord>;
 
-/** One host key that was ever admitted. */
+/** One host key that was admitted at some time. */
 export const HostShown = Type.Object(
   {
     host: Text,
     host_pubkey: PublicKeyText,
-    fingerprint: Type.String({ description: '`SHA256:…`, as people see it' }),
+    fingerprint: Type.String({ description: '`SHA256:…`, the form for people' }),
     state: HostStateWord,
-    account: OrNull(Text),
-    org: OrNull(Text),
-    client_id: OrNull(Text),
+    account: orNull(Text),
+    org: orNull(Text),
+    client_id: orNull(Text),
     owner_fp: Text,
     authorized_by: Text,
     enrolled_at: Time,
-    valid_until: OrNull(Time),
-    revoked_at: OrNull(Time),
-    rotated_to: OrNull(PublicKeyText),
+    valid_until: orNull(Time),
+    revoked_at: orNull(Time),
+    rotated_to: orNull(PublicKeyText),
     seen: Type.Boolean({ description: 'whether a signed hop of the key was ever accepted' }),
-    queue_items: Type.Integer({ description: 'items that wait, expiry notices left out, as in the quotas' }),
+    queue_items: Type.Integer({ description: 'waiting items without expiry notices, as the quotas count them' }),
     queue_bytes: Type.Integer(),
     head_seq: Count,
     acked_through: Count,
@@ -45,7 +44,7 @@ export const HostShown = Type.Object(
 );
 export type HostShown = Static<typeof HostShown>;
 
-/** How the relay does, every few seconds. */
+/** Measurements of the relay, taken every few seconds. */
 export const ConsoleSample = Type.Object(
   {
     at: Time,
@@ -53,11 +52,11 @@ export const ConsoleSample = Type.Object(
     acked_per_s: Number,
     rejected_per_s: Number,
     requests_per_s: Number,
-    commit_p50_ms: OrNull(Number),
-    commit_p99_ms: OrNull(Number),
+    commit_p50_ms: orNull(Number),
+    commit_p99_ms: orNull(Number),
     queue_items: Type.Integer(),
     queue_bytes: Type.Integer(),
-    oldest_item_age_ms: OrNull(Number),
+    oldest_item_age_ms: orNull(Number),
     disk_free_bytes: Number,
     is_disk_low: Type.Boolean(),
     hosts: Count,
@@ -85,7 +84,10 @@ export type RefusalCount = Static<typeof RefusalCount>;
 export const EpochBegun = Type.Object({ lsn: Count, at: Time, epoch: EpochText, reason: Text }, CLOSED);
 export type EpochBegun = Static<typeof EpochBegun>;
 
-/** How far the log was read for its epochs: to its beginning, not yet, or up to a place that cannot be read. */
+/**
+ * How far back the log was read for its epochs: still reading, to its beginning, to where it was pruned, or to a
+ * failure.
+ */
 export const EpochsRead = Type.Union([
   Type.Literal('under way'),
   Type.Literal('whole'),
@@ -94,11 +96,11 @@ export const EpochsRead = Type.Union([
 ]);
 export type EpochsRead = Static<typeof EpochsRead>;
 
-/** A queue that the relay leaves as it is, because its rows of it contradict each other. */
+/** A queue whose rows contradict each other: the relay does not change it any more. */
 export const BrokenQueueShown = Type.Object(
   {
     host_pubkey: PublicKeyText,
-    host: Type.Union([Text, Type.Null()], { description: 'the name that the key is known by' }),
+    host: Type.Union([Text, Type.Null()], { description: 'the name under which the key is known' }),
     reason: Text,
   },
   CLOSED,
@@ -119,7 +121,7 @@ export const ConsoleOverview = Type.Object(
     samples: Type.Array(ConsoleSample),
     biggest_queues: Type.Array(HostShown),
     broken_queues: Type.Array(BrokenQueueShown, { description: 'found since the start' }),
-    damaged_rows: Type.Array(Text, { description: 'names of the first that were found since the start' }),
+    damaged_rows: Type.Array(Text, { description: 'names of the first rows that were found since the start' }),
     damaged_rows_found: Count,
     refusals: Type.Array(RefusalCount),
     epochs: Type.Array(EpochBegun, { description: 'the newest first' }),
@@ -139,7 +141,7 @@ export type ConsoleHosts = Static<typeof ConsoleHosts>;
 
 export const ConsoleHostQuery = Type.Object({ key: PublicKeyText });
 
-/** Of a limit: what is used, and how much there may be. */
+/** How much of a limit is used. */
 export const QuotaUse = Type.Object({ name: Text, unit: Text, used: Type.Integer(), max: Number }, CLOSED);
 export type QuotaUse = Static<typeof QuotaUse>;
 
@@ -147,13 +149,13 @@ export const ConsoleHost = Type.Object(
   {
     host: HostShown,
     quotas: Type.Array(QuotaUse),
-    allowed_senders: OrNull(Count),
-    senders_published_at: OrNull(Time),
-    enc_key_published_at: OrNull(Time),
+    allowed_senders: orNull(Count),
+    senders_published_at: orNull(Time),
+    enc_key_published_at: orNull(Time),
     lineage: Type.Array(
-      Type.Object({ host_pubkey: PublicKeyText, fingerprint: Text, retired_at: OrNull(Time) }, CLOSED),
+      Type.Object({ host_pubkey: PublicKeyText, fingerprint: Text, retired_at: orNull(Time) }, CLOSED),
     ),
-    last_pull: OrNull(Type.Object({ at: Time, through: OrNull(Count) }, CLOSED)),
+    last_pull: orNull(Type.Object({ at: Time, through: orNull(Count) }, CLOSED)),
   },
   CLOSED,
 );
@@ -180,7 +182,7 @@ export const ConsoleLogQuery = Type.Object({
   until: Type.Optional(Type.Integer({ ...Time, description: 'events at or before this time' })),
 });
 
-const NamedKey = Type.Object({ role: Text, host_pubkey: PublicKeyText, name: OrNull(Text) }, CLOSED);
+const NamedKey = Type.Object({ role: Text, host_pubkey: PublicKeyText, name: orNull(Text) }, CLOSED);
 
 export const LoggedEvent = Type.Object(
   {
@@ -188,7 +190,7 @@ export const LoggedEvent = Type.Object(
     type: Text,
     at: Time,
     hosts: Type.Array(NamedKey),
-    item_id: OrNull(Text),
+    item_id: orNull(Text),
     facts: Type.Array(Type.Object({ name: Text, value: Text }, CLOSED)),
   },
   CLOSED,
@@ -198,7 +200,9 @@ export type LoggedEvent = Static<typeof LoggedEvent>;
 export const ConsoleLog = Type.Object(
   {
     events: Type.Array(LoggedEvent, { description: 'the newest first' }),
-    searched_down_to: Type.Integer({ description: 'ask for what is before it; at 1 the log has no more' }),
+    searched_down_to: Type.Integer({
+      description: 'the next request asks for events before this record; at 1 there are none',
+    }),
     log_position: Count,
   },
   CLOSED,
@@ -207,7 +211,7 @@ export type ConsoleLog = Static<typeof ConsoleLog>;
 
 export const ConsoleTraceQuery = Type.Object({ lsn: Count });
 
-export const TraceStep = Type.Object({ at: OrNull(Time), lsn: OrNull(Count), what: Text, text: Text }, CLOSED);
+export const TraceStep = Type.Object({ at: orNull(Time), lsn: orNull(Count), what: Text, text: Text }, CLOSED);
 export type TraceStep = Static<typeof TraceStep>;
 
 export const ConsoleTrace = Type.Object(
@@ -219,14 +223,14 @@ export const ConsoleTrace = Type.Object(
     targets: Type.Array(
       Type.Object({ target: NamedKey, bytes: Count, state: Text, steps: Type.Array(TraceStep) }, CLOSED),
     ),
-    searched_up_to: Type.Integer({ description: 'what happened after this record was not looked at' }),
+    searched_up_to: Type.Integer({ description: 'later records were not searched' }),
     log_position: Count,
   },
   CLOSED,
 );
 export type ConsoleTrace = Static<typeof ConsoleTrace>;
 
-/** Problems that only the operator's listener knows, in the form of every other problem. */
+/** Problems of the operator's listener, in the same form as the problems of the protocol. */
 export const OPERATOR_PROBLEMS = {
   ...PAGE_PROBLEMS,
   UNKNOWN_HOST_KEY: { status: 404, title: 'Unknown Host Key' },
@@ -236,17 +240,3 @@ export const OPERATOR_PROBLEMS = {
   BACKUP_FAILED: { status: 500, title: 'Backup Failed' },
 } as const;
 export type OperatorProblemCode = keyof typeof OPERATOR_PROBLEMS;
-
-export function operatorProblemSchema(code: OperatorProblemCode) {
-  const { status, title } = OPERATOR_PROBLEMS[code];
-  return Type.Object(
-    {
-      type: Type.Literal('about:blank'),
-      title: Type.Literal(title),
-      status: Type.Literal(status),
-      detail: Type.String({ minLength: 1 }),
-      code: Type.Literal(code),
-    },
-    CLOSED,
-  );
-}

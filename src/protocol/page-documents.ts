@@ -1,6 +1,6 @@
 /**
- * How a browser gets into a page that a process of ours serves to people of its machine: the operator's console of a
- * relay, and the mail page of a host. Both ends of each take these shapes.
+ * How a browser signs in to a page: the operator's console of a relay, or the mail page of a host. Each page is for
+ * people on the machine that serves it. Page and server share these shapes.
  */
 import Type, { type Static } from 'typebox';
 import { CLOSED } from './shapes.ts';
@@ -13,7 +13,7 @@ export type PageSession = Static<typeof PageSession>;
 
 export const PageTokenRequest = Type.Object({ token: Type.String({ maxLength: 100 }) });
 
-/** Problems that only such a page knows, in the form of every other problem. */
+/** Problems of pages, in the same form as the problems of the protocol. */
 export const PAGE_PROBLEMS = {
   NO_SESSION: { status: 401, title: 'No Session' },
   FOREIGN_HOST: { status: 403, title: 'Foreign Host' },

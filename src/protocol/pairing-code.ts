@@ -1,9 +1,9 @@
 /**
- * The code by which one host invites another on a LAN, and the MAC that proves that a side knows it.
+ * The code by which one host invites another on a LAN, and the MAC that proves that a host knows the code.
  *
- * A code carries 32 bytes: the first 16 of the SHA-256 of the inviter's key, then a secret of 16. The host that
- * accepts knows by the first half whom it speaks to before it sends anything. The second half is the key of both sides' MACs, which
- * cover every word of the exchange.
+ * A code holds 32 bytes: the first 16 bytes of the SHA-256 of the inviter's key, then a secret of 16 bytes. By the
+ * first half the accepting host checks the inviter's key before it sends anything. The secret is the key of both MACs,
+ * which cover the whole request and answer.
  */
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { decodeBase64 } from './base64.ts';
@@ -30,36 +30,36 @@ export function pairingCodeText(inviter: PublicKey, secret: Uint8Array): string 
   return (digits.match(new RegExp(`.{1,${GROUP_DIGITS}}`, 'g')) ?? []).join('-');
 }
 
-/** What a code says, however its groups are set and its letters written; `undefined` when it is none. */
+/** Reads a code in upper or lower case, with any spaces and dashes; `undefined` when it is not a code. */
 export function parsePairingCode(text: string): PairingCode | undefined {
   const bytes = decodeCrockford(text.replaceAll(/[\s-]/g, ''), KEY_HASH_BYTES + PAIRING_SECRET_BYTES);
   if (!bytes) return undefined;
   return { keyHash: bytes.toString('hex', 0, KEY_HASH_BYTES), secret: bytes.subarray(KEY_HASH_BYTES) };
 }
 
-/** Whether the code was made by the holder of this key. */
+/** Whether the code names the key of this inviter. */
 export function isCodeOf({ keyHash }: PairingCode, inviter: PublicKey): boolean {
   return hostFingerprint(inviter).startsWith(keyHash);
 }
 
 /** What a MAC covers. */
-export type PairingWords = Parameters<typeof lanPair>[0];
+export type PairingContent = Parameters<typeof lanPair>[0];
 
-/** Base64 of the HMAC-SHA256 that the side of `words.role` sends. Throws `NotCanonicalisable`. */
-export function pairingMac(secret: Uint8Array, words: PairingWords): string {
+/** Base64 of the HMAC-SHA256 that the host in `content.role` sends. Throws `NotCanonicalisable`. */
+export function pairingMac(secret: Uint8Array, content: PairingContent): string {
   return createHmac('sha256', secret)
-    .update(canonicalBytes(lanPair(words)))
+    .update(canonicalBytes(lanPair(content)))
     .digest('base64');
 }
 
-/** Whether `mac` covers exactly these words; takes as long for a wrong one. */
-export function isPairingMac(mac: string, secret: Uint8Array, words: PairingWords): boolean {
+/** Whether `mac` covers exactly this content. The comparison takes constant time. */
+export function isPairingMac(mac: string, secret: Uint8Array, content: PairingContent): boolean {
   const given = decodeBase64(mac);
   let expected: Buffer;
   try {
-    expected = Buffer.from(pairingMac(secret, words), 'base64');
+    expected = Buffer.from(pairingMac(secret, content), 'base64');
   } catch (error) {
-    // What has no canonical form has no MAC.
+    // A value without a canonical form has no MAC.
     if (error instanceof NotCanonicalisable) return false;
     throw error;
   }

@@ -1,4 +1,4 @@
-/** What requests say outside their bodies, as JSON Schemas: query parameters, and the headers of a signed hop. */
+/** Query parameters and the headers of a signed hop, as JSON Schemas. */
 import Type from 'typebox';
 import { HOP_HEADERS, HOP_TIMESTAMP_PATTERN } from './hop.ts';
 import { WAIT_SECONDS_MAX } from './limits.ts';
@@ -6,7 +6,7 @@ import { CursorText, EpochText, HostNameText, ItemIdText, LogSize, PublicKeyText
 
 export const PullQuery = Type.Object({
   after: Type.Optional(
-    Type.Integer({ ...Seq, default: 0, description: 'the seq of the last item that the caller has' }),
+    Type.Integer({ ...Seq, default: 0, description: 'the seq of the last item that the caller has received' }),
   ),
   limit: Type.Optional(
     Type.Integer({
@@ -15,7 +15,7 @@ export const PullQuery = Type.Object({
       description: 'at most `max_pull`, which is the default',
     }),
   ),
-  epoch: Type.Optional(Type.String({ ...EpochText, description: 'the one that `after` is of' })),
+  epoch: Type.Optional(Type.String({ ...EpochText, description: 'the epoch in which `after` was received' })),
   wait: Type.Optional(
     Type.Integer({
       minimum: 0,
@@ -36,7 +36,7 @@ export const RotationQuery = Type.Object({
   key: Type.String({ ...PublicKeyText, description: 'the key that was replaced' }),
 });
 
-const OfEpoch = Type.Optional(Type.String({ ...EpochText, description: 'the current one unless another is named' }));
+const OfEpoch = Type.Optional(Type.String({ ...EpochText, description: 'default: the current epoch' }));
 
 export const LogEpochQuery = Type.Object({ epoch: OfEpoch });
 
@@ -52,7 +52,7 @@ const hop = {
   [HOP_HEADERS.timestamp]: Timestamp,
   [HOP_HEADERS.signature]: Signature,
 };
-const label = Type.String({ ...HostNameText, description: 'the host name: a label without weight beside a key' });
+const label = Type.String({ ...HostNameText, description: 'the host name: only a label when there is a key' });
 
 export const HopByKey = Type.Object({
   [HOP_HEADERS.key]: PublicKeyText,
@@ -60,7 +60,7 @@ export const HopByKey = Type.Object({
   [HOP_HEADERS.host]: Type.Optional(label),
 });
 
-/** One of key and name is there. */
+/** At least one of key and name must be present. */
 export const HopByKeyOrName = Type.Object({
   [HOP_HEADERS.key]: Type.Optional(PublicKeyText),
   ...hop,
@@ -71,7 +71,7 @@ export const HopByKeyOrName = Type.Object({
 
 export const OptionalHop = Type.Partial(HopByKey);
 
-/** What every action of the operator's console brings besides its cookie. */
+/** What each action of the operator's console needs besides its cookie. */
 export const ConsoleAction = Type.Object({
   'x-poste-csrf': Type.String({ description: 'the token of the session' }),
 });

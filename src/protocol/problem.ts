@@ -29,14 +29,14 @@ export const PROBLEMS = {
 
 export type ProblemCode = keyof typeof PROBLEMS;
 
-/** `application/problem+json`: `detail` is for people and never holds key material or request bytes. */
+/** `application/problem+json`. `detail` is for people and never contains key material or request bytes. */
 export interface ProblemDocument {
   type: 'about:blank';
   title: string;
   status: number;
   detail: string;
   code: ProblemCode;
-  /** Members a code adds: `epoch`, `head_seq`, `now`, `reason`. */
+  /** Members that some codes add: `epoch`, `head_seq`, `now`, `reason`. */
   [member: string]: unknown;
 }
 
@@ -52,13 +52,13 @@ export function problemDocument(
 const CODE = /^[A-Z][A-Z0-9_]{0,63}$/;
 const DETAIL_CHARACTERS_MAX = 300;
 
-/** The code of an answer that may be anything; `''` when it has none that could be one. */
+/** The code of an untrusted answer; `''` when it has no well-formed code. */
 export function problemCodeOf(document: unknown): string {
   const code = memberOf(document, 'code');
   return CODE.test(code) ? code : '';
 }
 
-/** What an answer that may be anything says of itself, for people: printable, and of some length. */
+/** Code and detail of an untrusted answer as a text for people: printable, and of limited length. */
 export function problemText(document: unknown): string {
   const code = problemCodeOf(document);
   const detail = printableWithin(memberOf(document, 'detail'), DETAIL_CHARACTERS_MAX);

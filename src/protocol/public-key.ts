@@ -1,9 +1,9 @@
 /**
- * Ed25519 public keys as the wire shows them, and the entry checks every key passes once.
+ * Ed25519 public keys in the form of the wire, and the checks that every key passes once, when it enters.
  *
- * OpenSSL verifies under keys that are not canonical, of small order or mixed with torsion; for some of them one
- * fixed signature verifies any message. So a key is inspected as a point where it enters (enrolment, rotation, sender
- * lists, pinning), and only inspected keys are ever handed to the verifier.
+ * OpenSSL accepts keys that are not canonical, have small order, or have a torsion component; under some of them one
+ * fixed signature verifies for any message. So the point of a key is checked where the key enters (enrolment, rotation,
+ * sender lists, pinning), and the verifier only gets keys that passed.
  */
 import { Point } from '@noble/ed25519';
 import { decodeBase64 } from './base64.ts';
@@ -16,7 +16,7 @@ export type PublicKey = string & { readonly [publicKeyBrand]: true };
 export const PUBLIC_KEY_BYTES = 32;
 export const PUBLIC_KEY_CHARACTERS = 44;
 
-/** The key when `text` is canonical base64 of 32 bytes; says nothing yet of the point. */
+/** The key if `text` is canonical base64 of 32 bytes. This does not check its point. */
 export function parsePublicKey(text: unknown): PublicKey | undefined {
   if (typeof text !== 'string' || text.length !== PUBLIC_KEY_CHARACTERS) return undefined;
   return decodeBase64(text)?.length === PUBLIC_KEY_BYTES ? (text as PublicKey) : undefined;
@@ -46,12 +46,12 @@ export function hostFingerprint(key: PublicKey): Sha256Hex {
   return sha256Hex(publicKeyBytes(key));
 }
 
-/** The fingerprint as people see it, in the form of ssh: `SHA256:` and unpadded base64. */
+/** The fingerprint for people, in the form of ssh: `SHA256:` and unpadded base64. */
 export function displayFingerprint(key: PublicKey): string {
   return `SHA256:${Buffer.from(hostFingerprint(key), 'hex').toString('base64').replace(/=+$/, '')}`;
 }
 
-/** The fingerprint that `text` shows, as `displayFingerprint` or as `host_fp` writes it. */
+/** Reads a fingerprint in the form of `displayFingerprint` or of `host_fp`. */
 export function parseFingerprint(text: string): Sha256Hex | undefined {
   if (/^[0-9a-f]{64}$/i.test(text)) return text.toLowerCase() as Sha256Hex;
   const shown = /^SHA256:([A-Za-z0-9+/]{43})$/.exec(text)?.[1];

@@ -1,10 +1,12 @@
 /**
- * The shapes of what the relay answers with success, as JSON Schemas. Its members are all known, so that one that is
- * added or forgotten is a drift; what hosts made and the relay only hands on is left open.
+ * The shapes of the relay's answers, as JSON Schemas: successes first, then problems. Answers of the relay are closed:
+ * a member too many or too few fails the test that receives it. Documents that hosts made, and that the relay only
+ * passes on, are left open.
  */
-import Type from 'typebox';
+import Type, { type TProperties, type TSchema } from 'typebox';
 import { ITEM_KINDS, ITEM_REJECTIONS } from './items.ts';
 import { CROWDED_NAME_ENROLMENTS } from './limits.ts';
+import { PROBLEMS, type ProblemCode } from './problem.ts';
 import {
   CLOSED,
   Count,
@@ -26,7 +28,11 @@ import {
 
 export const ChallengeResponse = Type.Object(
   {
-    challenge: Type.String({ minLength: 44, maxLength: 44, description: 'base64 of 32 random bytes, used up once' }),
+    challenge: Type.String({
+      minLength: 44,
+      maxLength: 44,
+      description: 'base64 of 32 random bytes, good for one enrolment',
+    }),
     relay_pubkey: PublicKeyText,
     expires_at: Time,
   },
@@ -39,9 +45,11 @@ export const EnrolResponse = Type.Object(
     host_pubkey: PublicKeyText,
     enrolled_at: Time,
     authorized_by: Type.Enum(['host-key', 'account-token']),
-    account: Type.Union([Type.String({ minLength: 1 }), Type.Null()], { description: 'null when none was proven' }),
+    account: Type.Union([Type.String({ minLength: 1 }), Type.Null()], {
+      description: 'null when the host proved none',
+    }),
     crowded: Type.Boolean({
-      description: `more than ${CROWDED_NAME_ENROLMENTS} live hosts carry the name: it finds nobody`,
+      description: `more than ${CROWDED_NAME_ENROLMENTS} live hosts have this name: look-ups by it find no host`,
     }),
     epoch: EpochText,
   },
@@ -61,7 +69,7 @@ export const RotateResponse = Type.Object(
 export const RotationShown = Type.Object(
   {
     rotation: Type.Union([SignedRotationShape, Type.Null()], {
-      description: 'what the host posted when it replaced the key; null when the relay has no such record',
+      description: 'the record by which the host replaced the key; null when the relay has none',
     }),
   },
   CLOSED,
@@ -96,7 +104,7 @@ export const InfoResponse = Type.Object(
     you: Type.Optional(
       Type.Object(
         { host: HostNameText, pubkey: PublicKeyText, head_seq: Seq, acked_through: Seq },
-        { ...CLOSED, description: 'what the relay holds for the caller; absent without a good hop' },
+        { ...CLOSED, description: 'the state of the caller; absent without a valid hop' },
       ),
     ),
   },
@@ -146,7 +154,7 @@ export const ItemStored = Type.Object(
 
 export const ItemRejected = Type.Object(
   {
-    item_id: Type.Union([Type.String(), Type.Null()], { description: 'as sent; null when it is no text' }),
+    item_id: Type.Union([Type.String(), Type.Null()], { description: 'as sent; null when it is not a text' }),
     status: Type.Enum(ITEM_REJECTIONS.map((rejection) => `rejected:${rejection}`)),
   },
   CLOSED,
@@ -156,7 +164,7 @@ export const PushResponse = Type.Object(
   {
     epoch: EpochText,
     results: Type.Array(Type.Union([ItemStored, ItemRejected]), {
-      description: 'the nth answers the nth item; only here is said what became of it',
+      description: 'the nth result is for the nth item; the status code says nothing of single items',
     }),
   },
   CLOSED,
@@ -202,7 +210,7 @@ export const V1PushResponse = Type.Object(
         ),
       ]),
     ),
-    stopped: Type.Boolean({ description: 'over a limit; what comes after the last result was not tried' }),
+    stopped: Type.Boolean({ description: 'true when a limit was reached: items after the last result were not tried' }),
   },
   CLOSED,
 );
@@ -241,7 +249,7 @@ export const LogConsistencyResponse = Type.Object(
   CLOSED,
 );
 
-/** What the operator's listener says of the process. */
+/** Answers of the operator's listener about the health of the process. */
 export const LiveResponse = Type.Object({ status: Type.Literal('live') }, CLOSED);
 
 export const ReadyResponse = Type.Object({ status: Type.Literal('ready') }, CLOSED);
@@ -255,25 +263,28 @@ export const HealthResponse = Type.Object(
     uptime_ms: Count,
     last_backup: Type.Optional(
       Type.Object(
-        { at: Time, ok: Type.Boolean({ description: 'whether it was written' }) },
-        { ...CLOSED, description: 'the last regular backup, where there is a plan for them' },
+        { at: Time, ok: Type.Boolean({ description: 'whether it succeeded' }) },
+        { ...CLOSED, description: 'the last regular backup, if regular backups are configured' },
       ),
     ),
     broken_queues: Type.Optional(
-      Type.Integer({ minimum: 1, description: 'queues that are left as they are: their rows are at fault' }),
+      Type.Integer({
+        minimum: 1,
+        description: 'queues whose rows contradict each other, and which the relay does not change any more',
+      }),
     ),
     damaged_rows: Type.Optional(
-      Type.Integer({ minimum: 1, description: 'rows of the database that were found damaged since the start' }),
+      Type.Integer({ minimum: 1, description: 'damaged rows of the database that were found since the start' }),
     ),
     last_scrub: Type.Optional(
       Type.Object(
         {
           at: Time,
-          items: Type.Integer({ minimum: 0, description: 'waiting items whose bytes were compared with their hash' }),
-          lost: Type.Integer({ minimum: 0, description: 'those whose bytes were missing or altered' }),
-          unreadable: Type.Integer({ minimum: 0, description: 'rows of items that cannot be read' }),
+          items: Type.Integer({ minimum: 0, description: 'waiting items that were checked against their hash' }),
+          lost: Type.Integer({ minimum: 0, description: 'items whose bytes were missing or altered' }),
+          unreadable: Type.Integer({ minimum: 0, description: 'item rows that cannot be read' }),
         },
-        { ...CLOSED, description: 'the last scrub that came to its end since the start' },
+        { ...CLOSED, description: 'the last scrub that finished since the start' },
       ),
     ),
   },
@@ -285,3 +296,31 @@ export const OpenApiResponse = Type.Object({
   info: Type.Object({}),
   paths: Type.Object({}),
 });
+
+/** The members that a code adds to those that every problem has. */
+const ADDED: Partial<Record<ProblemCode, TProperties>> = {
+  BAD_ACK: { head_seq: Seq },
+  CLOCK_SKEW: { now: Time },
+  ENROL_REFUSED: { reason: Type.Optional(Type.String({ description: 'the reason that the authority gave' })) },
+  EPOCH_CHANGED: { epoch: EpochText },
+};
+
+/** The problem document of a code: what `problemDocument` makes, and no other member. */
+export function problemSchema(code: ProblemCode): TSchema {
+  return problemShape(code, PROBLEMS[code], ADDED[code]);
+}
+
+/** A problem document by its entry in a table of problems, with the members that its code adds. */
+export function problemShape(code: string, entry: { status: number; title: string }, added: TProperties = {}): TSchema {
+  return Type.Object(
+    {
+      type: Type.Literal('about:blank'),
+      title: Type.Literal(entry.title),
+      status: Type.Literal(entry.status),
+      detail: Type.String({ minLength: 1, description: 'for people' }),
+      code: Type.Literal(code),
+      ...added,
+    },
+    CLOSED,
+  );
+}

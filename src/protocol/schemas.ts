@@ -1,8 +1,8 @@
 /**
- * The shapes of request bodies, as JSON Schemas that are compiled once and feed the OpenAPI document too.
+ * The shapes of request bodies, as JSON Schemas. Each is compiled once, and the OpenAPI document is made from them.
  *
- * A schema judges types and lengths; what needs more (canonical base64, point checks, bounds that are settings) is
- * judged by the function that turns the body into typed values. Unknown members are ignored.
+ * A schema checks types and lengths. The function that turns a body into typed values checks the rest: canonical
+ * base64, points of keys, limits that are settings. Unknown members are ignored.
  */
 import Type, { type Static, type TSchema } from 'typebox';
 import { Compile } from 'typebox/compile';
@@ -30,10 +30,10 @@ export const EnrolRequest = Type.Object({
   pubkey: PublicKeyText,
   owner_fp: OwnerFpText,
   sig: Signature,
-  proof: Type.Optional(Type.Unknown({ description: 'what the authority of this relay asks for' })),
+  proof: Type.Optional(Type.Unknown({ description: 'the proof that the authority of this relay requires' })),
 });
 
-/** The `proof` that a hosted relay asks for. */
+/** The `proof` that a hosted relay requires. */
 export const AccountProof = Type.Object({
   token: Type.String({ description: 'the account token: a JWT' }),
   cloud_key: Type.Record(Type.String(), Type.Unknown(), { description: "the host's cloud key: a public JWK" }),
@@ -42,17 +42,17 @@ export const AccountProof = Type.Object({
 
 export const RotateRequest = Type.Object({ rotation: SignedRotationShape });
 
-/** Not JSON: the token itself. */
+/** The body is the token itself, not JSON. */
 export const DenyRequest = Type.String({
   minLength: 1,
   maxLength: SMALL_BODY_BYTES_MAX,
   description: 'a Security Event Token (RFC 8417) with one event `urn:mail-relay:deny`',
 });
 
-/** Only the body itself: each item is judged alone and answered `rejected:malformed` alone. */
+/** Checks only the list: each item gets its own verdict, such as `rejected:malformed`. */
 export const PushRequest = Type.Object({ items: Type.Array(Type.Unknown()) });
 
-/** A push of which no item is malformed. */
+/** A push without malformed items. */
 export const WellFormedPush = Type.Object({
   items: Type.Array(
     Type.Object({
@@ -63,7 +63,7 @@ export const WellFormedPush = Type.Object({
   ),
 });
 
-/** Unknown members of the list are kept: the signature covers them. */
+/** The signature also covers unknown members of the list, so these are kept. */
 export const SendersRequest = Type.Object({
   list: Type.Object({
     v: Type.Literal(1),
@@ -77,10 +77,10 @@ export const SendersRequest = Type.Object({
 
 export const EncKeyRequest = Type.Object({ enc_pub: EncKeyText, at: Time, sig: Signature });
 
-/** Only the body itself: each envelope is judged alone. */
+/** Checks only the list: each envelope gets its own verdict. */
 export const V1PushRequest = Type.Object({ envelopes: Type.Array(Type.Unknown()) });
 
-/** A push of which no envelope is malformed, as far as the relay reads them. */
+/** A push without malformed envelopes, as far as the relay reads them. */
 export const WellFormedV1Push = Type.Object({
   envelopes: Type.Array(
     Type.Object({
@@ -99,7 +99,7 @@ export const V1AckRequest = Type.Object({ cursor: CursorText });
 
 export const AckRequest = Type.Object({ epoch: EpochText, through: Seq });
 
-/** A compiled check: the typed value, or `undefined` when `value` has another shape. */
+/** Compiles a schema. The parser returns the typed value, or `undefined` when the value has another shape. */
 export function parserOf<T extends TSchema>(schema: T): (value: unknown) => Static<T> | undefined {
   const compiled = Compile(schema);
   return (value) => (compiled.Check(value) ? value : undefined);

@@ -1,17 +1,17 @@
 /**
- * The values that requests and responses share, as JSON Schemas.
+ * The values that requests and answers share, as JSON Schemas.
  *
- * A shape judges types, lengths and characters. What needs more (canonical base64, point checks, bounds that are
- * settings) is judged by the function that turns a text into a typed value.
+ * A shape checks types, lengths and characters. The function that turns a text into a typed value checks the rest:
+ * canonical base64, points of keys, limits that are settings.
  */
 import Type from 'typebox';
+import { SIGNATURE_CHARACTERS } from './ed25519.ts';
 import { HOST_NAME_PATTERN, ITEM_ID_CHARACTERS_MAX, OWNER_FP_PATTERN } from './names.ts';
 import { PUBLIC_KEY_CHARACTERS } from './public-key.ts';
 
-const SIGNATURE_CHARACTERS = 88;
 const ENC_KEY_CHARACTERS = 44;
 
-/** A response whose members are all known: one that is added or forgotten is a drift. */
+/** For answers of ours: a member too many or too few fails the test that receives the answer. */
 export const CLOSED = { additionalProperties: false } as const;
 
 export const orNull = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
@@ -45,7 +45,7 @@ export const Time = Type.Integer({
 export const Seq = Type.Integer({
   minimum: 0,
   maximum: Number.MAX_SAFE_INTEGER,
-  description: 'a place in the queue of one target; 0 is before the first',
+  description: 'a position in the queue of one target; 0 is before the first',
 });
 
 export const Count = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
@@ -53,14 +53,14 @@ export const Count = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER
 export const EpochText = Type.String({
   minLength: 1,
   maxLength: 64,
-  description: 'the store generation: opaque, another one means that the store began anew',
+  description: 'the store generation: opaque; another epoch means that the store began anew',
 });
 
 export const HostNameText = Type.String({ pattern: HOST_NAME_PATTERN, description: 'compared lowercased' });
 
 export const OwnerFpText = Type.String({ pattern: OWNER_FP_PATTERN });
 
-export const CursorText = Type.String({ minLength: 1, maxLength: 100, description: 'opaque, bound to the epoch' });
+export const CursorText = Type.String({ minLength: 1, maxLength: 100, description: 'opaque, valid in one epoch' });
 
 export const ItemIdText = Type.String({
   minLength: 1,
@@ -73,18 +73,18 @@ export const WireText = Type.String({ contentEncoding: 'base64', description: 't
 export const LogSize = Type.Integer({
   minimum: 1,
   maximum: Number.MAX_SAFE_INTEGER,
-  description: 'leaves of the tree of one epoch, its link among them',
+  description: 'leaves of the tree of one epoch, the link included',
 });
 
-/** More than a consistency proof of any size that can be counted has. */
-export const LOG_PROOF_HASHES_MAX = 54;
+/** More than any consistency proof has: sizes have at most 53 bits. */
+const LOG_PROOF_HASHES_MAX = 54;
 
 export const LogHashes = Type.Array(Type.String({ minLength: 44, maxLength: 44, description: 'base64 of 32 bytes' }), {
   maxItems: LOG_PROOF_HASHES_MAX,
-  description: 'of RFC 9162, from the leaves to the root',
+  description: 'the hashes of a proof of RFC 9162, from the leaves to the root',
 });
 
-/** Unknown members of the record are kept: the signatures cover them. */
+/** The signatures also cover unknown members of the record, so these are kept. */
 export const SignedRotationShape = Type.Object({
   rec: Type.Object({
     v: Type.Literal(1),

@@ -1,15 +1,15 @@
-/** Times of the wire: whole milliseconds since the Unix epoch. */
+/** Times on the wire: whole milliseconds since the Unix epoch. */
 
-/** The last time that a calendar can show (ECMA-262, 21.4.1.1): what names a later one is malformed. */
+/** The last time that a `Date` can represent (ECMA-262, 21.4.1.1). A document with a later time is malformed. */
 export const TIME_MS_MAX = 8_640_000_000_000_000;
 
 export function isTime(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= TIME_MS_MAX;
 }
 
-/** In UTC, to the millisecond; a number that is no time as it is. Never throws. */
+/** The time in UTC, to the millisecond; a number that is not a time is returned as it is. Never throws. */
 export function isoTime(timeMs: number): string {
-  // oxlint-disable-next-line no-restricted-globals -- computes with its argument, and reads no clock
+  // oxlint-disable-next-line no-restricted-globals -- uses only its argument, and reads no clock
   const date = new Date(timeMs);
   return Number.isNaN(date.getTime()) ? String(timeMs) : date.toISOString();
 }

@@ -9,7 +9,7 @@ import {
   PAIRING_SECRET_BYTES,
   pairingCodeText,
   pairingMac,
-  type PairingWords,
+  type PairingContent,
 } from '../../protocol/pairing-code.ts';
 import type { HostContext } from '../context.ts';
 import { encKeyDocument } from './identity.ts';
@@ -124,7 +124,7 @@ export function isFromInviter(
 
 type WithoutBody<T> = T extends unknown ? Omit<T, 'body'> : never;
 
-function isCovered(received: LanPairing, secret: Uint8Array, words: WithoutBody<PairingWords>): boolean {
+function isCovered(received: LanPairing, secret: Uint8Array, words: WithoutBody<PairingContent>): boolean {
   const { mac, ...body } = received;
   return isPairingMac(mac, secret, { ...words, body });
 }

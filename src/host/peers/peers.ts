@@ -5,8 +5,7 @@
  * kept, so that mail it sent before is still known if it is paired again.
  */
 import { decodeBase64 } from '../../protocol/base64.ts';
-import { encKeyAdvertisement } from '../../protocol/documents.ts';
-import { isDocumentSigned } from '../../protocol/signed-document.ts';
+import { encKeyAdvertisement, isDocumentSigned } from '../../protocol/documents.ts';
 import type { LanEncKey } from '../../protocol/lan.ts';
 import { type HostName, foldHostName } from '../../protocol/names.ts';
 import {

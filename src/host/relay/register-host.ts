@@ -7,11 +7,10 @@
  */
 import { canonicalBytes } from '../../protocol/canonical-json.ts';
 import { sha256Hex } from '../../protocol/digest.ts';
-import { encKeyAdvertisement, senderList } from '../../protocol/documents.ts';
+import { encKeyAdvertisement, isDocumentSigned, senderList } from '../../protocol/documents.ts';
 import { ISSUED_AHEAD_MAX_MS } from '../../protocol/limits.ts';
 import { printableWithin } from '../../protocol/printable.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { isDocumentSigned } from '../../protocol/signed-document.ts';
 import { acceptedSenders } from '../core/peer-keys.ts';
 import type { RelayEnrolmentRow, RelayProofSource } from '../core/rows.ts';
 import { signedEncKey } from '../peers/identity.ts';

@@ -5,7 +5,6 @@
 import { IsSchema, type TObject, type TSchema } from 'typebox';
 import * as parameters from '../../protocol/parameters.ts';
 import * as operatorDocuments from '../../protocol/operator-documents.ts';
-import { problemSchema } from '../../protocol/problem-schemas.ts';
 import { PROBLEMS, type ProblemCode } from '../../protocol/problem.ts';
 import * as requests from '../../protocol/schemas.ts';
 import * as responses from '../../protocol/responses.ts';
@@ -251,7 +250,7 @@ class Components {
   problems(codes: readonly ProblemCode[]): Json {
     const references = codes.map((code) => {
       const name = problemName(code);
-      if (!this.#used.has(name)) this.#used.set(name, this.schema(problemSchema(code)));
+      if (!this.#used.has(name)) this.#used.set(name, this.schema(responses.problemSchema(code)));
       return reference(name);
     });
     return references.length === 1 ? (references[0] ?? {}) : { oneOf: references };

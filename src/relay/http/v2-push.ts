@@ -6,9 +6,14 @@ import { canonicalJson } from '../../protocol/canonical-json.ts';
 import { acceptReceipt } from '../../protocol/documents.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
-import { type PushedItem, itemIdToEcho, parsePushedItem } from '../../protocol/items.ts';
+import {
+  inspectEnvelope,
+  isSignedReceipt,
+  itemIdToEcho,
+  parsePushedItem,
+  type PushedItem,
+} from '../../protocol/items.ts';
 import { PushRequest, parserOf, WellFormedPush } from '../../protocol/schemas.ts';
-import { inspectEnvelope, isSignedReceipt } from '../../protocol/wire.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { PushItem, WireVerdict } from '../core/command.ts';
 import type { PushOutcome } from '../core/decision.ts';

@@ -12,7 +12,7 @@ import { RotateRequest, parserOf } from '../../protocol/schemas.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
 import { type HopRelayRequest, type RelayRequest, onlyParameter, refusalReply, unacceptablePoint } from './route.ts';
-import { isDocumentSigned } from '../../protocol/signed-document.ts';
+import { isDocumentSigned } from '../../protocol/documents.ts';
 
 export const ROTATE = {
   id: 'rotate',

@@ -8,7 +8,7 @@ import { TimeSlice } from '../engine/time-slice.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
 import { type HopRelayRequest, refusalReply } from './route.ts';
-import { isDocumentSigned } from '../../protocol/signed-document.ts';
+import { isDocumentSigned } from '../../protocol/documents.ts';
 
 export const PUBLISH_SENDERS = {
   id: 'publishSenders',

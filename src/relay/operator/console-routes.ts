@@ -20,9 +20,9 @@ import {
   ConsoleTraceQuery,
   OPERATOR_PROBLEMS,
   type OperatorProblemCode,
-  operatorProblemSchema,
 } from '../../protocol/operator-documents.ts';
 import { displayFingerprint, parsePublicKey, type PublicKey } from '../../protocol/public-key.ts';
+import { problemShape } from '../../protocol/responses.ts';
 import { parserOf } from '../../protocol/schemas.ts';
 import Type from 'typebox';
 import { ok, type Operation, type Success } from '../http/operation.ts';
@@ -338,7 +338,7 @@ function consoleProblem(code: OperatorProblemCode, detail: string): Reply {
 /** The problems of the console that share a status, as one answer. */
 export function refusals(...codes: readonly [OperatorProblemCode, ...OperatorProblemCode[]]): readonly Success[] {
   const [first] = codes;
-  const schemas = codes.map((code) => operatorProblemSchema(code));
+  const schemas = codes.map((code) => problemShape(code, OPERATOR_PROBLEMS[code]));
   const description = codes.map((code) => OPERATOR_PROBLEMS[code].title).join('; ');
   const schema = schemas.length === 1 ? (schemas[0] ?? Type.Never()) : Type.Union(schemas);
   return [{ status: OPERATOR_PROBLEMS[first].status, contentType: 'application/problem+json', schema, description }];

@@ -8,14 +8,13 @@
 import Type from 'typebox';
 import { decodeBase64 } from '../../protocol/base64.ts';
 import { type Checkpoint, openCheckpoint } from '../../protocol/checkpoint.ts';
-import type { AcceptReceipt } from '../../protocol/documents.ts';
+import { type AcceptReceipt, isDocumentSigned } from '../../protocol/documents.ts';
 import { isObject } from '../../protocol/items.ts';
 import { parseLogLink } from '../../protocol/log-link.ts';
 import { HASH_BYTES, leafHash, verifyConsistency, verifyInclusion } from '../../protocol/merkle.ts';
 import { displayFingerprint, isAcceptablePoint, parsePublicKey, type PublicKey } from '../../protocol/public-key.ts';
 import { AcceptReceiptShape, LogConsistencyResponse, LogProofResponse } from '../../protocol/responses.ts';
 import { parserOf, RotateRequest } from '../../protocol/schemas.ts';
-import { isDocumentSigned } from '../../protocol/signed-document.ts';
 import { isoTime } from '../../protocol/time.ts';
 import type { ItemAccepted, RelayEvent } from '../core/event.ts';
 import { DamagedRecord, decodeProvenRecord } from '../store/record.ts';

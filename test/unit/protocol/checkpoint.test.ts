@@ -1,9 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { openCheckpoint, signCheckpoint } from '../../../src/protocol/checkpoint.ts';
-import { hostFingerprint } from '../../../src/protocol/public-key.ts';
-import { signNote } from '../../../src/protocol/signed-note.ts';
+import { openCheckpoint, openNote, signCheckpoint, signNote } from '../../../src/protocol/checkpoint.ts';
+import { hostFingerprint, publicKeyFromBytes } from '../../../src/protocol/public-key.ts';
 import { epochNumbered } from '../../support/epochs.ts';
-import { alice, relay } from '../../support/hosts.ts';
+import { alice, bob, relay } from '../../support/hosts.ts';
 
 const checkpoint = { epoch: epochNumbered(7), size: 300, rootHash: Buffer.alloc(32, 0xab) };
 const note = signCheckpoint(checkpoint, relay.signer);
@@ -17,7 +16,7 @@ describe('a checkpoint', () => {
     expect(signature.startsWith(`\u2014 ${origin} `)).toBe(true);
   });
 
-  test('is read back by whoever has the key of the relay, and by nobody else', () => {
+  test('is read with the key of the relay, and with no other key', () => {
     expect(openCheckpoint(note, relay.key)).toEqual(checkpoint);
     expect(openCheckpoint(note, alice.key)).toBeUndefined();
   });
@@ -43,5 +42,83 @@ describe('a checkpoint', () => {
     ['an empty extension', signedAs(`${origin}\n300\n${root}\n\nmore\n`)],
   ])('is none with %s', (_what, wrong) => {
     expect(openCheckpoint(wrong, relay.key)).toBeUndefined();
+  });
+});
+
+const TEXT = 'one line\nand another\n';
+const NAME = 'example.com/log';
+
+const signed = signNote(TEXT, NAME, alice.signer);
+const [, line = ''] = signed.split('\n\n');
+
+describe("the example of Go's note package, whose format this is", () => {
+  const text = "If you think cryptography is the answer to your problem,\nthen you don't know what your problem is.\n";
+  const note = `${text}\n\u2014 PeterNeumann x08go/ZJkuBS9UG/SffcvIAQxVBtiFupLLr8pAcElZInNIuGUgYN1FFYC2pZSNXgKvqfqdngotpRZb6KE6RyyBwJnAM=\n`;
+  const [type, ...key] = Buffer.from('ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW', 'base64');
+
+  test('verifies', () => {
+    expect(type).toBe(1);
+    expect(openNote(note, 'PeterNeumann', publicKeyFromBytes(Buffer.from(key)))).toBe(text);
+  });
+});
+
+describe('a note', () => {
+  test('gives its text to a reader who has the key and the name', () => {
+    expect(signed.startsWith(`${TEXT}\n\u2014 ${NAME} `)).toBe(true);
+    expect(openNote(signed, NAME, alice.key)).toBe(TEXT);
+  });
+
+  test('may hold empty lines: the last one ends the text', () => {
+    const text = 'one\n\nanother\n\n\nthird\n';
+    expect(openNote(signNote(text, NAME, alice.signer), NAME, alice.key)).toBe(text);
+  });
+
+  test.each([
+    ['another key', NAME, bob],
+    ['another name', 'example.com/other', alice],
+  ])('is none of %s', (_what, name, { key }) => {
+    expect(openNote(signed, name, key)).toBeUndefined();
+  });
+
+  test('may have signatures of others, before and after, of unknown kinds too', () => {
+    const [, others = ''] = signNote(TEXT, 'example.com/witness', bob.signer).split('\n\n');
+    const unknown = `\u2014 example.com/witness ${Buffer.alloc(3000, 7).toString('base64')}\n`;
+    const cosigned = `${TEXT}\n${others}${unknown}${line}${others.repeat(16)}`;
+    expect(openNote(cosigned, NAME, alice.key)).toBe(TEXT);
+    expect(openNote(`${TEXT}\n${others}${unknown}`, NAME, alice.key)).toBeUndefined();
+  });
+
+  test('is invalid with a signature of the same key that does not verify', () => {
+    const [, wrong = ''] = signNote('another text\n', NAME, alice.signer).split('\n\n');
+    expect(openNote(`${TEXT}\n${wrong}`, NAME, alice.key)).toBeUndefined();
+    expect(openNote(`${TEXT}\n${line}${wrong}`, NAME, alice.key)).toBeUndefined();
+  });
+
+  test('is none when any of its bits is flipped', () => {
+    const bytes = Buffer.from(signed);
+    for (let at = 0; at < 8 * bytes.length; at++) {
+      const copy = Buffer.from(bytes);
+      copy[at >> 3]! ^= 1 << (at & 7);
+      expect([at, openNote(copy.toString('utf8'), NAME, alice.key)]).toEqual([at, undefined]);
+    }
+  });
+
+  test.each([
+    ['nothing', ''],
+    ['no signature', `${TEXT}\n`],
+    ['no empty line', `${TEXT}${line}`],
+    ['no newline at the end', signed.slice(0, -1)],
+    ['something behind the signature', `${signed}more\n`],
+    ['an empty line behind the signature', `${signed}\n`],
+    ['another dash', signed.replace('\u2014', '-')],
+    ['two spaces', signed.replace(`${NAME} `, `${NAME}  `)],
+    ['base64 that is not canonical', signed.replace(/=\n$/, '\n')],
+    ['a signature that is too short', `${TEXT}\n\u2014 ${NAME} AAAAAA==\n`],
+    ['carriage returns', signed.replaceAll('\n', '\r\n')],
+    ['a control character', signNote('one\tline\n', NAME, alice.signer)],
+    ['half a character', signNote('one\ud800line\n', NAME, alice.signer)],
+    ['a text that is too long', signNote(`${'x'.repeat(20_000)}\n`, NAME, alice.signer)],
+  ])('is none with %s', (_what, note) => {
+    expect(openNote(note, NAME, alice.key)).toBeUndefined();
   });
 });

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { canonicalBytes } from '../../../src/protocol/canonical-json.ts';
 import { signerFromSeed } from '../../../src/protocol/ed25519.ts';
 import type { ItemId } from '../../../src/protocol/names.ts';
-import { inspectEnvelope, isSignedReceipt } from '../../../src/protocol/wire.ts';
+import { inspectEnvelope, isSignedReceipt } from '../../../src/protocol/items.ts';
 
 const ID = 'm1' as ItemId;
 const SEALED = { alg: 'HPKE', enc: 'QQ==', ct: 'Qg==' };
