@@ -1,5 +1,5 @@
 /**
- * Receives a request body: bounded, counted against all bodies under way, and hashed while it streams in.
+ * Receives a request body: limits its size, counts it against the budget of all bodies, and hashes it as it arrives.
  */
 import { createHash } from 'node:crypto';
 import type { Sha256Hex } from '../protocol/digest.ts';
@@ -7,12 +7,12 @@ import { EMPTY_BODY_HASH } from '../protocol/hop.ts';
 import type { Budget, Claim, Holder } from './budget.ts';
 import type { Exchange } from './exchange.ts';
 
-/** A body that has not arrived by then is given up. */
+/** A request fails when its body has not arrived within this time. */
 export const BODY_DEADLINE_MS = 60_000;
 
-/** What ends a wait that takes too long. */
+/** The timers of the deadlines. */
 export interface DeadlineTimers {
-  /** Runs once, after `ms`, unless it is cancelled before. */
+  /** Calls `run` once after `ms`. The returned function cancels it. */
   after(ms: number, run: () => void): () => void;
 }
 
@@ -22,22 +22,22 @@ export interface Body {
   hash: Sha256Hex;
 }
 
-/** `no budget`: there was no room for it, or its room was given to another. */
+/** `no budget`: the budget had no room for it, or gave its room to another body. */
 export type BodyFailure = 'too large' | 'no budget' | 'aborted' | 'late';
 
 const EMPTY: Body = { type: 'Body', bytes: Buffer.alloc(0), hash: EMPTY_BODY_HASH };
 
-/** What the bytes of a body count against. */
+/** The budget for the bytes of a body. */
 export interface BodyRoom {
   budget: Budget;
   holders: readonly Holder[];
-  /** The declared length. */
+  /** The declared length of the body. */
   expectedBytes: number;
 }
 
 /**
- * The body of `exchange`, at most `bytesMax`. Must be called before the handler first yields. What it holds of the
- * budget is given back by `release`, whatever came of it.
+ * Reads the body of `exchange`, at most `bytesMax` bytes. Call `read` before the handler first yields, and in every
+ * case `release` at the end: it returns the bytes to the budget.
  */
 export class BodyReader {
   readonly #exchange: Exchange;
@@ -47,7 +47,7 @@ export class BodyReader {
   #received = 0;
   #finish: ((result: Body | BodyFailure) => void) | undefined;
 
-  /** Without room the bytes are hashed and not kept. */
+  /** Without `room` the bytes are hashed but not kept. */
   constructor(exchange: Exchange, room: BodyRoom | undefined, bytesMax: number) {
     this.#exchange = exchange;
     this.#keepsBytes = room !== undefined;
@@ -90,7 +90,7 @@ export class BodyReader {
     });
   }
 
-  /** Ends a read that takes too long, or that nobody waits for any more. */
+  /** Ends a read that takes too long, or whose result is not needed any more. */
   giveUp(): void {
     this.#finish?.('late');
   }
@@ -100,7 +100,7 @@ export class BodyReader {
   }
 }
 
-/** Reads a body to its end, or for `BODY_DEADLINE_MS`, and keeps nothing, so that the peer sees the reply that follows. */
+/** Reads and drops a body, at most for `BODY_DEADLINE_MS`, so that the peer gets as far as reading the reply. */
 export function discardBody(exchange: Exchange, timers: DeadlineTimers): Promise<void> {
   return new Promise((resolve) => {
     const cancel = timers.after(BODY_DEADLINE_MS, resolve);

@@ -1,59 +1,60 @@
 /**
- * Bytes that may be held at once over all requests, in claims that know how fast their peers move them.
+ * Limits the bytes that all requests together hold in memory. Each request has a claim, which measures how fast its
+ * peer sends or receives.
  *
- * A peer that sends or takes slowly holds its claim long, so a full budget makes room: it cuts the claim that has moved
- * least, when that one is slow; else the one that has moved least of a holder with more claims and more bytes than the
- * newcomer's. A holder is whom a claim counts against: a host key, a client address, an account.
+ * A slow peer keeps its claim for long. So a full budget makes room: it cuts slow claims, the slowest first. When none
+ * is slow, it cuts the slowest claim of a holder that has more claims and more bytes than the newcomer's holder. A
+ * holder is a host key, a client address or an account; a claim counts against each of its holders.
  *
- * Invariants: the claims of a room together never exceed it; a claim is cut at most once, and gives back its bytes then.
+ * Invariants: the claims of a pool never exceed its size; a claim is cut at most once, and its bytes are free then.
  */
 
-/** A claim that has moved less than this for `SLOW_AFTER_MS` may be cut. In bytes a second. */
-export const SLOW_BYTES_PER_S = 4096;
+/** A claim that was slower than this for `SLOW_AFTER_MS` may be cut. In bytes per second. */
+const SLOW_BYTES_PER_S = 4096;
 /** How long a peer may stall before its claim counts as slow. */
 export const SLOW_AFTER_MS = 5_000;
 const SECOND_MS = 1_000;
-/** The share of the speed at which a claim would be done at its deadline; below it, it is slow as well. */
+/** A claim is also slow below this share of the speed that it needs to finish by its deadline. */
 const NEEDED_SPEED_SHARE = 1 / 4;
-/** Claims that are cut at once although they are not slow: each is looked for among all. */
+/** How many claims that are not slow one newcomer may displace: finding each one is a search through all claims. */
 const HEAVIEST_CUT_MAX = 16;
 
 export interface BudgetOptions {
-  /** Bytes of all claims that are not small. */
+  /** Total bytes of the claims that are not small. */
   bytesMax: number;
-  /** Small claims have room of their own; absent: none counts as small. Both in bytes. */
+  /** Small claims have a pool of their own; absent: no claim counts as small. Both in bytes. */
   small?: { bytesMax: number; claimBytesMax: number };
   monotonicMs: () => number;
 }
 
-/** Whom a claim counts against. */
+/** A claim counts against each of its holders. */
 export interface Holder {
   kind: 'key' | 'address' | 'account';
   name: string;
-  /** Bytes that this holder may hold at once even while there is room; absent: as many as there are. */
+  /** The most bytes that this holder may hold, even when more are free; absent: no such limit. */
   bytesMax?: number;
 }
 
 export interface ClaimOptions {
   holders: readonly Holder[];
-  /** As many bytes as the peer will move when all goes well, and how long it has for that. */
+  /** How many bytes the peer is expected to send or receive, and how long it may take. */
   expectedBytes: number;
   deadlineMs: number;
-  /** What the claim holds from the start; more with `grow`. */
+  /** Bytes that the claim holds from the start; `grow` adds more. */
   bytes?: number;
-  /** Ends what the claim is for. Called once, when its bytes are needed for another. */
+  /** Ends the request of the claim. Called once, when another claim needs the bytes. */
   cut: () => void;
 }
 
-/** What one holder has of one room. */
+/** What one holder has in one pool. */
 interface Held {
   kind: Holder['kind'];
   bytes: number;
   claims: number;
 }
 
-/** One pot of bytes, and who has how much of it. */
-class Room {
+/** A number of bytes, and how many of them each holder has. */
+class Pool {
   readonly bytesMax: number;
   readonly claims = new Set<Claim>();
   readonly #held = new Map<string, Held>();
@@ -68,7 +69,7 @@ class Room {
     return this.#free;
   }
 
-  /** By the names of `holderName`. */
+  /** The keys are those of `holderName`. */
   get held(): ReadonlyMap<string, Held> {
     return this.#held;
   }
@@ -103,16 +104,16 @@ function holderName({ kind, name }: Holder): string {
 
 export class Budget {
   readonly #options: BudgetOptions;
-  readonly #large: Room;
-  readonly #small: Room;
+  readonly #large: Pool;
+  readonly #small: Pool;
 
   constructor(options: BudgetOptions) {
     this.#options = options;
-    this.#large = new Room(options.bytesMax);
-    this.#small = new Room(options.small?.bytesMax ?? 0);
+    this.#large = new Pool(options.bytesMax);
+    this.#small = new Pool(options.small?.bytesMax ?? 0);
   }
 
-  /** `undefined` when there is no room, and none can be made. */
+  /** Returns `undefined` when there is no room and none can be made. */
   claim(options: ClaimOptions): Claim | undefined {
     const { small, monotonicMs } = this.#options;
     const bytes = options.bytes ?? 0;
@@ -121,21 +122,21 @@ export class Budget {
     return claim.grow(bytes) ? claim : undefined;
   }
 
-  /** Whether `claim` may hold `bytes` more. Makes room where it may. For claims only. */
+  /** Whether `claim` may hold `bytes` more; cuts other claims if it has to. Only claims call this. */
   makeRoom(claim: Claim, bytes: number): boolean {
-    const { room } = claim;
-    if (bytes > room.bytesMax) return false;
+    const { pool } = claim;
+    if (bytes > pool.bytesMax) return false;
     for (const holder of claim.holders) {
-      const held = room.held.get(holderName(holder))?.bytes ?? 0;
+      const held = pool.held.get(holderName(holder))?.bytes ?? 0;
       if (holder.bytesMax !== undefined && held + bytes > holder.bytesMax) return false;
     }
-    if (room.free >= bytes) return true;
-    for (const victim of slowestFirst(room.claims, claim)) {
+    if (pool.free >= bytes) return true;
+    for (const victim of slowestFirst(pool.claims, claim)) {
       victim.cut();
-      if (room.free >= bytes) return true;
+      if (pool.free >= bytes) return true;
     }
-    for (let cuts = 0; room.free < bytes; cuts++) {
-      const victim = cuts < HEAVIEST_CUT_MAX ? heaviest(room, claim, bytes) : undefined;
+    for (let cuts = 0; pool.free < bytes; cuts++) {
+      const victim = cuts < HEAVIEST_CUT_MAX ? heaviest(pool, claim, bytes) : undefined;
       if (!victim) return false;
       victim.cut();
     }
@@ -145,7 +146,7 @@ export class Budget {
 
 export class Claim {
   readonly holders: readonly Holder[];
-  readonly room: Room;
+  readonly pool: Pool;
   readonly #budget: Budget;
   readonly #options: ClaimOptions;
   readonly #monotonicMs: () => number;
@@ -154,13 +155,13 @@ export class Claim {
   #isReleased = false;
   #isPeerDone = false;
   readonly #startedMs: number;
-  /** Bytes moved in each of the last seconds, by the second modulo their number. */
+  /** Bytes moved in each of the last seconds: a ring buffer, indexed by the second modulo its length. */
   readonly #moved = new Float64Array(SLOW_AFTER_MS / SECOND_MS);
-  /** The newest of these seconds. */
+  /** The latest second in the ring buffer. */
   #second = 0;
 
-  /** For `Budget.claim`. */
-  constructor(budget: Budget, room: Room, options: ClaimOptions, monotonicMs: () => number) {
+  /** Only `Budget.claim` calls this. */
+  constructor(budget: Budget, pool: Pool, options: ClaimOptions, monotonicMs: () => number) {
     this.#budget = budget;
     this.#options = options;
     this.#monotonicMs = monotonicMs;
@@ -168,33 +169,33 @@ export class Claim {
     const neededBytesPerS = (options.expectedBytes * 1000) / options.deadlineMs;
     this.#slowBytesPerS = Math.max(SLOW_BYTES_PER_S, neededBytesPerS * NEEDED_SPEED_SHARE);
     this.holders = options.holders;
-    this.room = room;
+    this.pool = pool;
   }
 
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** Whether it may hold `bytes` more, and then does. Never after it was cut or released. */
+  /** Takes `bytes` more, and returns whether it could. Returns false after a cut or release. */
   grow(bytes: number): boolean {
     if (this.#isReleased || !this.#budget.makeRoom(this, bytes)) return false;
-    this.room.take(this, bytes);
+    this.pool.take(this, bytes);
     this.#bytes += bytes;
     return true;
   }
 
-  /** The peer sent or took `bytes`. */
+  /** Call this when the peer has sent or received `bytes`. */
   moved(bytes: number): void {
     const second = this.#forgetOld();
     this.#moved[second % this.#moved.length] = (this.#moved[second % this.#moved.length] ?? 0) + bytes;
   }
 
-  /** The peer has moved everything: what is left to do is ours, so it is not cut any more. */
+  /** Call this when the peer has sent everything: the rest depends on us, so the claim is not cut any more. */
   peerDone(): void {
     this.#isPeerDone = true;
   }
 
-  /** Bytes a second over the last `SLOW_AFTER_MS`; `undefined` when nothing more is to be moved. */
+  /** Bytes per second over the last `SLOW_AFTER_MS`; `undefined` when the peer is done. */
   get speed(): number | undefined {
     if (this.#isPeerDone) return undefined;
     this.#forgetOld();
@@ -213,18 +214,20 @@ export class Claim {
     this.#options.cut();
   }
 
-  /** Gives back what it holds; harmless when it has. */
+  /** Frees the bytes of the claim. May be called again. */
   release(): void {
     if (this.#isReleased) return;
     this.#isReleased = true;
-    this.room.giveBack(this);
+    this.pool.giveBack(this);
   }
 
   get #ageMs(): number {
     return this.#monotonicMs() - this.#startedMs;
   }
 
-  /** Makes room for the present second, which it answers, counted from the start of the claim. */
+  /**
+   * Clears the entries of the ring buffer that are too old. Returns the current second since the start of the claim.
+   */
   #forgetOld(): number {
     const second = Math.floor(this.#ageMs / SECOND_MS);
     if (second - this.#second >= this.#moved.length) this.#moved.fill(0);
@@ -234,7 +237,7 @@ export class Claim {
   }
 }
 
-/** The claims that are slow, the one that has moved least first. One that holds nothing gives nothing back. */
+/** The slow claims, the slowest first, without claims that hold no bytes. */
 function slowestFirst(claims: Iterable<Claim>, newcomer: Claim): Claim[] {
   const slow: { claim: Claim; speed: number }[] = [];
   for (const claim of claims) {
@@ -244,15 +247,15 @@ function slowestFirst(claims: Iterable<Claim>, newcomer: Claim): Claim[] {
 }
 
 /**
- * The claim that has moved least of the holder with the most bytes, where that one has both more bytes and more claims
- * than the newcomer's holder of the same kind would have: many keys, or many connections, win nothing.
+ * The slowest claim of the holder with the most bytes. That holder must have more bytes and more claims than the
+ * newcomer's holder of the same kind would have; so a peer gains nothing by many keys or many connections.
  */
-function heaviest(room: Room, newcomer: Claim, bytes: number): Claim | undefined {
-  const own = new Map(newcomer.holders.map((holder) => [holder.kind, room.held.get(holderName(holder))]));
-  const added = room.claims.has(newcomer) ? 0 : 1;
+function heaviest(pool: Pool, newcomer: Claim, bytes: number): Claim | undefined {
+  const own = new Map(newcomer.holders.map((holder) => [holder.kind, pool.held.get(holderName(holder))]));
+  const added = pool.claims.has(newcomer) ? 0 : 1;
   let name: string | undefined;
   let most = 0;
-  for (const [one, held] of room.held) {
+  for (const [one, held] of pool.held) {
     const mine = own.get(held.kind);
     const isMore = held.bytes > (mine?.bytes ?? 0) + bytes && held.claims > (mine?.claims ?? 0) + added;
     if (!isMore || held.bytes <= most) continue;
@@ -260,7 +263,7 @@ function heaviest(room: Room, newcomer: Claim, bytes: number): Claim | undefined
     most = held.bytes;
   }
   let found: Claim | undefined;
-  for (const claim of room.claims) {
+  for (const claim of pool.claims) {
     if (claim.bytes === 0 || claim.speed === undefined || !claim.holders.some((holder) => holderName(holder) === name))
       continue;
     if (!found || claim.speed < (found.speed ?? 0)) found = claim;

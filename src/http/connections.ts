@@ -1,38 +1,40 @@
 /**
- * The open connections of one listener: at most so many in all, and at most so many of one address.
+ * Limits the open connections of one listener, in total and for each address.
  *
- * One more than that closes another one: of an address that has too many its own idlest; when all are taken, the idlest
- * of the address with most. A connection whose request is proven to come from a host that we know counts apart from
- * those of strangers, who have an eighth of all to themselves: strangers in any number close no host's pull, and hosts in
- * any number keep no stranger from proving who it is.
+ * A connection beyond a limit closes another one. When an address has too many, it loses its own longest idle
+ * connection. When all are taken, the address with the most connections loses its longest idle one. Connections whose
+ * request is proven to come from a known host count apart from those of strangers, to whom an eighth of all is
+ * reserved. So strangers cannot close the pull of a host, and hosts cannot keep a stranger from proving who it is.
  *
- * Invariants: a connection is in exactly one pool, or closed; sets are in the order in which their connections were idle,
- * the idlest first; every step is O(1).
+ * Invariants: an open connection is in exactly one pool; each set is ordered by activity, the longest idle first; every
+ * step is O(1).
  */
 
 export interface ConnectionLimits {
-  /** In all; at least 2. */
+  /** In total; at least 2. */
   max: number;
-  /** Of one address; at least 2. */
+  /** For one address; at least 2. */
   perAddressMax: number;
 }
 
 export interface ConnectionsOptions extends ConnectionLimits {
   /**
-   * Whether the peers are proxies of ours: a connection counts against the client that its request names, and against
-   * no address while it has none.
+   * Whether the peers are proxies of ours. Then a connection counts against the client that its request names, and
+   * between requests against no address.
    */
   arePeersProxies: boolean;
-  /** Who a peer address stands for: a client has many addresses of one network. */
+  /** Groups peer addresses: one client may have many addresses in one network. */
   groupOf: (peerAddress: string) => string;
-  /** Told why a connection was closed for another. */
+  /** Called when a connection was closed to make room for another. */
   displaced?: (why: Displacement) => void;
 }
 
-/** What was full. */
+/** Which limit was reached. */
 export type Displacement = 'all' | 'address';
 
-/** Strangers may have this share of all connections before one of theirs has to go for a proven host's. */
+/**
+ * The share of connections that is reserved to strangers: beyond it, theirs are closed before those of proven hosts.
+ */
 const STRANGERS_SHARE = 1 / 8;
 
 export class Connections {
@@ -48,7 +50,7 @@ export class Connections {
     return this.#strangers.size + this.#proven.size;
   }
 
-  /** One more is there; `close` closes it, and is called when it has to go for another. */
+  /** Adds a new connection. `close` must close it; it is called when the connection has to make room for another. */
   opened(peerAddress: string, close: () => void): Connection {
     const { max, groupOf } = this.#options;
     const connection = new Connection(this, groupOf(peerAddress), close);
@@ -62,26 +64,26 @@ export class Connections {
     return connection;
   }
 
-  /** For connections only: what they count as changed. */
+  /** Only connections call this: changes what a connection counts as. */
   move(connection: Connection, change: () => void): void {
     this.#poolOf(connection).delete(connection);
     change();
     this.#poolOf(connection).add(connection);
   }
 
-  /** For connections only: the client of its request is known. */
+  /** Only connections call this: the client of the current request is known. */
   named(connection: Connection, address: string): void {
     if (connection.address === address) return;
     this.move(connection, () => void (connection.address = address));
     this.#limitAddress(connection);
   }
 
-  /** For connections only: its peer sent or took something. */
+  /** Only connections call this: the peer has sent or received something. */
   moved(connection: Connection): void {
     this.#poolOf(connection).moved(connection);
   }
 
-  /** For connections only. */
+  /** Only connections call this. */
   closed(connection: Connection): void {
     this.#poolOf(connection).delete(connection);
   }
@@ -105,13 +107,13 @@ export class Connections {
   }
 }
 
-/** For listeners that few may reach: at most `max` in all, from any address. */
+/** For listeners that only this machine or few clients reach: at most `max` in total, and no limit for an address. */
 export function connectionsOfAll(max: number): Connections {
   return new Connections({ max, perAddressMax: max, arePeersProxies: false, groupOf: (address) => address });
 }
 
 export class Connection {
-  /** Whom it counts against now. */
+  /** The address against which it counts now. */
   address: string;
   isProven = false;
   readonly #connections: Connections;
@@ -119,7 +121,7 @@ export class Connection {
   readonly #close: () => void;
   #isClosed = false;
 
-  /** For `Connections.opened`. */
+  /** Only `Connections.opened` calls this. */
   constructor(connections: Connections, peerAddress: string, close: () => void) {
     this.#connections = connections;
     this.#peerAddress = peerAddress;
@@ -127,22 +129,22 @@ export class Connection {
     this.address = peerAddress;
   }
 
-  /** The peer sent or took something. */
+  /** Call this when the peer has sent or received something. */
   moved(): void {
     if (!this.#isClosed) this.#connections.moved(this);
   }
 
-  /** The request under way is of the client at `address`: behind a proxy that is not the peer. */
+  /** Call this when the current request comes from the client at `address`, which is not the peer behind a proxy. */
   named(address: string): void {
     if (!this.#isClosed) this.#connections.named(this, address);
   }
 
-  /** The request under way is proven to come from a host that we know. */
+  /** Call this when the current request is proven to come from a known host. */
   proven(): void {
     if (!this.#isClosed && !this.isProven) this.#connections.move(this, () => void (this.isProven = true));
   }
 
-  /** The request is over. */
+  /** Call this when the request is over. */
   settled(): void {
     if (this.#isClosed) return;
     if (!this.isProven && this.address === this.#peerAddress) return this.#connections.moved(this);
@@ -152,14 +154,14 @@ export class Connection {
     });
   }
 
-  /** It is no longer open; harmless when that is known. */
+  /** Call this when the connection is closed. May be called again. */
   closed(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.#connections.closed(this);
   }
 
-  /** Closes it for another. */
+  /** Closes the connection to make room for another. */
   displace(): void {
     this.closed();
     this.#close();
@@ -169,7 +171,7 @@ export class Connection {
 /** Connections by address, and the addresses by how many they have. */
 class Pool {
   readonly #byAddress = new Map<string, Set<Connection>>();
-  /** The addresses that have so many, in the order in which they came to have them. */
+  /** Addresses by their number of connections, in the order in which they reached it. */
   readonly #bySize = new Map<number, Set<string>>();
   #largest = 0;
   #size = 0;
@@ -205,7 +207,7 @@ class Pool {
     if (own?.delete(connection)) own.add(connection);
   }
 
-  /** The idlest connection of the address with most, `newcomer` left out. */
+  /** The longest idle connection, other than `newcomer`, of the address with the most connections. */
   idlestOfLargest(newcomer: Connection): Connection | undefined {
     for (let size = this.#largest; size > 0; size--) {
       for (const address of this.#bySize.get(size) ?? []) {

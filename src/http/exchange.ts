@@ -1,12 +1,12 @@
 /**
- * One request and its reply, as every HTTP server of ours shows it. The adapters (uws-connection.ts, server-node.ts) make
- * these; nothing else knows which server runs.
+ * One request and its reply: the interface of all our HTTP servers. Only the adapters (uws-connection.ts,
+ * server-node.ts) know which server runs.
  */
 import type { ProblemCode } from '../protocol/problem.ts';
 import type { Connections } from './connections.ts';
 
 export interface RequestHead {
-  /** As sent: methods are case-sensitive. */
+  /** As sent; methods are case-sensitive. */
   method: string;
   /** Path and query, byte for byte as sent. */
   target: string;
@@ -20,51 +20,53 @@ export interface Reply {
   status: number;
   headers: Readonly<Record<string, string>>;
   body: Buffer | string;
-  /** Close the connection afterwards: what follows on it is not to be trusted or not to be read. */
+  /** Close the connection afterwards: further data on it cannot be trusted, or shall not be read. */
   close?: boolean;
-  /** What it refuses with, for logs and metrics. */
+  /** The code of the refusal, for logs and metrics. */
   problem?: ProblemCode;
 }
 
-/** Takes a request's body. A chunk's bytes are valid during the call only. */
+/** Receives a request's body. The bytes of a chunk are valid only during the call. */
 export type BodySink = (chunk: Uint8Array, isLast: boolean) => void;
 
 export interface Exchange {
   readonly head: RequestHead;
-  /** Whether the connection is gone; replying is then without effect. */
+  /** Whether the connection is gone; then a reply has no effect. */
   readonly isAborted: boolean;
-  /** Directs the body to `sink`. To be called before the handler first yields. */
+  /** Directs the body to `sink`. Call it before the handler first yields. */
   receive(sink: BodySink): void;
-  /** Calls `listener` once, when the connection goes before the reply is sent. */
+  /** Calls `listener` once if the connection ends before the reply is sent. */
   onAborted(listener: () => void): void;
   reply(reply: Reply): void;
   /**
-   * Begins a reply whose body is written in pieces. `taken` is told of bytes that the peer took, as they go and at
-   * least as many as are told of.
+   * Begins a reply whose body is written in pieces. `taken` is called as the peer receives bytes, with at most as many
+   * as it has really received.
    */
   startReply(status: number, headers: Readonly<Record<string, string>>, taken?: (bytes: number) => void): ReplyStream;
-  /** Cuts the connection. */
+  /** Cuts the connection at once. */
   abort(): void;
-  /** The connection counts against the client at `address` while this exchange lasts: behind a proxy that is not the peer. */
+  /**
+   * Counts the connection against the client at `address` during this exchange. Behind a proxy that is not the peer.
+   */
   isOf(address: string): void;
-  /** The request is proven to come from a host that we know. */
+  /** Call this when the request is proven to come from a known host. */
   isProven(): void;
 }
 
 export interface ReplyStream {
-  /** Resolves when the peer has taken almost all of it, so that more may be written; also when the connection goes. */
+  /** Resolves when the peer has received almost all of it, so that more may be written, or when the connection ends. */
   write(chunk: Buffer): Promise<void>;
   end(): void;
 }
 
-/** Begins to handle an exchange. Never throws. */
+/** Starts to handle an exchange. Never throws. */
 export type ExchangeHandler = (exchange: Exchange) => void;
 
 export interface HttpServer {
-  /** What serves, for the start line: name and version. */
+  /** Name and version of the server, for the start message. */
   readonly name: string;
   readonly port: number;
-  /** Takes no new connections; goes on with those it has. */
+  /** Accepts no new connections; the open ones go on. */
   stopAccepting(): void;
   /** Cuts every connection. */
   close(): void;
@@ -72,14 +74,14 @@ export interface HttpServer {
 
 export interface ListenOptions {
   host: string;
-  /** 0 takes a free one. */
+  /** 0 picks a free port. */
   port: number;
   handler: ExchangeHandler;
-  /** Counts and limits the connections; absent: nobody does. */
+  /** Counts and limits the connections; absent: no limit. */
   connections?: Connections;
 }
 
-/** Thrown when the address cannot be had. */
+/** Thrown when the server cannot listen on the address. */
 export class ListenFailed extends Error {}
 
 /** Starts a server. Throws `ListenFailed`. */

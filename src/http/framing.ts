@@ -1,13 +1,14 @@
 /**
- * What of a request is judged before anything is looked up: its target and its framing.
+ * Checks the target and the framing of a request before anything else.
  *
- * Both versions of uWebSockets.js take conflicting lengths and odd chunks, by which a second request could be smuggled
- * past a proxy; so repeated framing headers are refused, chunked bodies are refused, and the connection is closed.
+ * Both versions of uWebSockets.js accept conflicting lengths and odd chunks, with which a client could smuggle a second
+ * request past a proxy. So repeated framing headers and chunked bodies are refused, and the connection is closed.
  */
 import { HOP_HEADERS } from '../protocol/hop.ts';
 import type { Reply, RequestHead } from './exchange.ts';
 import { problemReply } from './replies.ts';
 
+/** Headers that may appear only once. */
 const ONCE = new Set(['content-length', 'transfer-encoding', 'host', ...Object.values(HOP_HEADERS)]);
 /** Visible ASCII without `#`. */
 const TARGET_PATTERN = /^\/[!"$-~]*$/;
@@ -15,11 +16,11 @@ const LENGTH_PATTERN = /^(?:0|[1-9][0-9]{0,15})$/;
 
 export interface Target {
   path: string;
-  /** What follows `?`; `undefined` without one. */
+  /** The part after `?`; `undefined` without one. */
   query: string | undefined;
 }
 
-/** The target, or the reply that refuses it. */
+/** Returns the target, or the reply that refuses it. */
 export function readTarget({ target }: RequestHead): Target | Reply {
   if (!TARGET_PATTERN.test(target)) {
     return problemReply('BAD_REQUEST', 'the request target is not plain ASCII', { close: true });
@@ -34,7 +35,7 @@ export interface Framing {
   header: (name: string) => string | undefined;
 }
 
-/** The framing, or the reply that refuses it. */
+/** Returns the framing, or the reply that refuses it. */
 export function readFraming(head: RequestHead): Framing | Reply {
   const headers = new Map<string, string>();
   for (const [name, value] of head.headers) {

@@ -1,10 +1,10 @@
 /**
- * The one way every request of every server goes:
+ * The way of every request in every server:
  *
- *     target ─▶ route and method ─▶ framing and size ─▶ who calls (the server's word) ─▶ body ─▶ the route ─▶ reply
+ *     target ─▶ route and method ─▶ framing and size ─▶ caller (the server decides) ─▶ body ─▶ the route ─▶ reply
  *
- * What the head decides is decided before the body is read. Nothing that a request does may throw out of here, and
- * every exchange gets exactly one reply or is cut.
+ * All checks of the head come before the body is read. No request can make this throw, and every exchange gets exactly
+ * one reply or is cut.
  */
 import type { ProblemCode } from '../protocol/problem.ts';
 import {
@@ -26,36 +26,38 @@ export interface PipelineRoute {
   bodyBytesMax: number;
 }
 
-/** A request whose head is good, and the route that it asks for. */
+/** A request with a valid head, and its route. */
 export interface RoutedHead<R extends PipelineRoute> {
   route: R;
   exchange: Exchange;
   /** The request id. */
   id: string;
-  /** What follows `?`; `undefined` without one. */
+  /** The part after `?`; `undefined` without one. */
   query: string | undefined;
   framing: Framing;
 }
 
-/** A request that may be read. */
+/** A request whose body will be read. */
 export interface AcceptedRequest {
-  /** What the body counts against; without it the body is hashed and not kept. */
+  /** The budget for the body; without it the body is hashed but not kept. */
   room?: BodyRoom | undefined;
-  /** Calls `end` when the request may not be answered any more; answers what ends the watching. */
+  /**
+   * Calls `end` with a refusal if the caller loses its permission while the body arrives. Returns how to stop watching.
+   */
   watch?: (end: (reply: Reply) => void) => () => void;
   handle: (body: Body) => RouteResult | Promise<RouteResult>;
 }
 
-/** A reply, or `streamed` when the route writes it piece by piece itself. */
+/** A reply, or `streamed` when the route itself has written it in pieces. */
 export type RouteResult = Reply | 'streamed';
 
 /** How a request ended. */
 export interface Finished {
   id: string;
-  /** The path of a route, or `none`. */
+  /** The path of the route; `none` without one. */
   route: string;
   status: number;
-  /** The code of the problem document, when the reply is one. */
+  /** The code of the problem document if the reply is one. */
   code?: ProblemCode;
 }
 
@@ -63,24 +65,26 @@ export interface PipelineOptions<R extends PipelineRoute> {
   routes: readonly R[];
   timers: DeadlineTimers;
   randomId: () => string;
-  /** The path by which a route is known, where it is another than the request's. */
+  /** Maps the path of a request to the path of a route, where they differ. */
   routePath?: (path: string) => string;
-  /** The detail of the 503 that requests get while the server stops. */
+  /** The detail of the 503 for requests that come while the server stops. */
   stopping: string;
-  /** A body that nobody wants is let in up to this size, so that the peer reads the reply and keeps its connection. */
+  /**
+   * The body of a refused request is read up to this size, so that the peer reads the reply and keeps its connection.
+   */
   discardBytesMax: number;
   /**
-   * Who calls, and whether the body may come; a reply refuses. An exchange of uWebSockets.js needs its answer at once:
-   * there it must not be a promise.
+   * Finds out who calls, and accepts the request or returns the reply that refuses it. With uWebSockets.js it must not
+   * return a promise: the body would be lost.
    */
   accept: (head: RoutedHead<R>) => AcceptedRequest | Reply | Promise<AcceptedRequest | Reply>;
-  /** The reply for what the route at `path` threw; `none` before a route is found. */
+  /** Makes the reply when the route at `path` threw; `path` is `none` when no route was found yet. */
   failed: (error: unknown, id: string, path: string) => Reply;
-  /** The last word on every reply but the streamed ones: headers that all of them have. */
+  /** Completes every reply that is not streamed, with the headers that all of them have. */
   complete?: (reply: Reply, id: string) => Reply;
-  /** Called with what should not happen: an error of the pipeline itself, whose exchange is cut. */
+  /** Called with an error of the pipeline itself, which should not happen. The exchange is cut. */
   unexpected: (error: unknown, id: string) => void;
-  /** Called for every request that ended, for logs and metrics. */
+  /** Called at the end of every request, for logs and metrics. */
   finished?: (exchange: Exchange, how: Finished) => void;
 }
 
@@ -95,7 +99,7 @@ export class RequestPipeline<R extends PipelineRoute> {
     for (const route of options.routes) this.#routes.set(route.path, [...(this.#routes.get(route.path) ?? []), route]);
   }
 
-  /** Begins to handle an exchange. Never throws. */
+  /** Starts to handle an exchange. Never throws. */
   handle(exchange: Exchange): void {
     const id = this.#options.randomId();
     const done = this.#run(exchange, id).catch((error: unknown) => {
@@ -106,7 +110,7 @@ export class RequestPipeline<R extends PipelineRoute> {
     void done.finally(() => this.#active.delete(done));
   }
 
-  /** From now on new requests get 503; resolves when those under way are answered. */
+  /** From now on new requests get 503. Resolves when every earlier request is answered. */
   async drain(): Promise<void> {
     this.#isDraining = true;
     while (this.#active.size > 0) await Promise.all(this.#active);
@@ -157,7 +161,7 @@ export class RequestPipeline<R extends PipelineRoute> {
     const { exchange, framing, route } = head;
     const { accept, timers } = this.#options;
     const answer = accept(head);
-    // Without a wait where there is none to make: the body has to be received before this yields.
+    // No `await` unless it is a promise: with uWebSockets.js the body must be received before this function yields.
     const accepted = answer instanceof Promise ? await answer : answer;
     if (isReply(accepted)) return this.#refuse(exchange, framing, accepted);
     const reader = new BodyReader(exchange, accepted.room, route.bodyBytesMax);
@@ -180,9 +184,9 @@ export class RequestPipeline<R extends PipelineRoute> {
     }
   }
 
-  /** Lets a body of fair size arrive before refusing, so that the peer reads the refusal and keeps its connection. */
+  /** Reads a body of moderate size before it refuses, so that the peer reads the refusal and keeps its connection. */
   async #refuse(exchange: Exchange, framing: Framing | Reply, reply: Reply): Promise<Reply> {
-    // Where a body of doubtful framing ends is not known.
+    // With invalid framing, nobody knows where the body ends.
     if (isReply(framing)) return { ...reply, close: true };
     if (reply.close !== true && framing.contentLength > 0) {
       if (framing.contentLength > this.#options.discardBytesMax) return { ...reply, close: true };

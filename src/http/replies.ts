@@ -6,11 +6,11 @@ export function jsonReply(status: number, body: unknown): Reply {
   return { status, headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) };
 }
 
-/** What a 503 asks the client to wait, in seconds. */
+/** A 503 asks the client to wait this long, in seconds. */
 const UNAVAILABLE_RETRY_S = 2;
-/** An enrolment lapses once a day at the soonest; nothing is won by asking often. */
+/** Enrolments lapse at most once a day, so asking often is useless. */
 const ENROLMENTS_FULL_RETRY_S = 600;
-/** After a failure the authority is not asked again for as long. */
+/** After a failure the relay does not ask the authority again for this long. */
 const AUTHORITY_RETRY_S = 10;
 
 function retryOf(code: ProblemCode): number | undefined {
@@ -23,20 +23,20 @@ export interface ProblemOptions {
   members?: Readonly<Record<string, unknown>>;
   headers?: Readonly<Record<string, string>>;
   close?: boolean;
-  /** Seconds; 503s have a default. */
+  /** In seconds; 503s have a default. */
   retryAfterS?: number;
 }
 
-/** A problem outside the table of the protocol: `kind` is what its own table says of `code`. */
+/** A problem that is not in the table of the protocol: `entry` is its entry in another table. */
 export function otherProblemReply(
-  kind: { status: number; title: string },
+  entry: { status: number; title: string },
   code: string,
   detail: string,
   members: Readonly<Record<string, unknown>> = {},
 ): Reply {
-  const document = { type: 'about:blank', title: kind.title, status: kind.status, detail, code, ...members };
+  const document = { type: 'about:blank', title: entry.title, status: entry.status, detail, code, ...members };
   return {
-    status: kind.status,
+    status: entry.status,
     headers: { 'content-type': 'application/problem+json' },
     body: JSON.stringify(document),
   };

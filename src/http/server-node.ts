@@ -1,4 +1,7 @@
-/** The plain node:http adapter: for where no uWebSockets.js loads (another C library, another platform), and for what the operator speaks to. */
+/**
+ * The adapter of node:http. The relay uses it where uWebSockets.js does not load (another C library or platform); all
+ * other listeners always use it.
+ */
 import type { Socket } from 'node:net';
 import type { Connection, Connections } from './connections.ts';
 import { type IncomingMessage, STATUS_CODES, type Server, type ServerResponse, createServer } from 'node:http';
@@ -14,32 +17,32 @@ import {
   type RequestHead,
 } from './exchange.ts';
 
-/** As much as the other adapter takes. */
+/** As many as the other adapter accepts. */
 const HEADER_BYTES_MAX = 4096;
 const HEADERS_TIMEOUT_MS = 10_000;
-/** The handler has deadlines of its own; this one ends what never reached it. */
+/** The handler has its own deadlines; this one ends requests that never reach it. */
 const REQUEST_TIMEOUT_MS = 120_000;
-/** A peer that neither sends nor takes anything for this long is gone; longer than any wait. */
+/** A connection without traffic for this long is closed; longer than any long poll. */
 const IDLE_TIMEOUT_MS = 60_000;
 
-/** Written at once, so that it shows how fast the peer takes it. */
+/** Replies are written in pieces of this size, to measure how fast the peer receives. */
 const PIECE_BYTES = 64 << 10;
 
 export interface ServerLimits {
-  /** Counts and limits the connections; absent: nobody does. */
+  /** Counts and limits the connections; absent: no limit. */
   connections?: Connections | undefined;
-  /** How long a peer may neither send nor take anything; 0: for ever. */
+  /** How long a connection may be without traffic; 0: no limit. */
   idleTimeoutMs?: number;
 }
 
-/** A server that hands its requests to `handler`; where it listens is its caller's. */
+/** A server that passes its requests to `handler`. The caller makes it listen. */
 export function exchangeServer(
   handler: ExchangeHandler,
   { connections, idleTimeoutMs = IDLE_TIMEOUT_MS }: ServerLimits = {},
 ): Server {
   const open = new WeakMap<Socket, Connection>();
-  // What comes on a connection before the request in front is answered, or after an answer that closes, is never
-  // served: behind doubtful framing it may be no request at all. The other adapter keeps to the same.
+  // A request that arrives before the one ahead of it is answered, or after a closing answer, is never served: after
+  // invalid framing it may not be a request at all. The other adapter does the same.
   const current = new WeakMap<Socket, NodeExchange>();
   const server = createServer(
     {
@@ -47,7 +50,7 @@ export function exchangeServer(
       headersTimeout: HEADERS_TIMEOUT_MS,
       requestTimeout: REQUEST_TIMEOUT_MS,
       joinDuplicateHeaders: false,
-      // Node would answer one without itself, and then go on with what comes behind it. framing.ts refuses it.
+      // Node would answer a request without Host itself, and go on with the data after it. framing.ts refuses it.
       requireHostHeader: false,
     },
     (request, response) => {
@@ -82,7 +85,7 @@ export function exchangeServer(
 export const listenNode: Listen = ({ host, port, handler, connections }) =>
   new Promise<HttpServer>((resolve, reject) => {
     const server = exchangeServer(handler, { connections });
-    // Not once: a connection that cannot be accepted is told here too, and unheard it would end the process.
+    // `on`, not `once`: a connection that cannot be accepted also comes here, and unhandled it would end the process.
     server.on('error', (error: NodeJS.ErrnoException) => {
       reject(
         new ListenFailed(
@@ -104,7 +107,7 @@ export const listenNode: Listen = ({ host, port, handler, connections }) =>
     });
   });
 
-/** What a request of node:http says before its body. */
+/** The head of a request of node:http. */
 export function headOf(request: IncomingMessage): RequestHead {
   const headers: [string, string][] = [];
   const { rawHeaders } = request;
@@ -139,7 +142,7 @@ class NodeExchange implements Exchange, ReplyStream {
       this.#isAborted = true;
       for (const listener of this.#abortListeners) listener();
     });
-    // An error on either side ends in 'close'; without a listener it would end the process.
+    // 'close' follows every error; but without a listener the error would end the process.
     request.on('error', () => undefined);
     response.on('error', () => undefined);
   }
@@ -200,7 +203,7 @@ class NodeExchange implements Exchange, ReplyStream {
 
   abort(): void {
     const { socket } = this.#request;
-    // What waits in the socket goes with it; a local socket has no such way.
+    // A reset also drops unsent data. Unix sockets have no reset.
     if (socket.remoteAddress === undefined) socket.destroy();
     else socket.resetAndDestroy();
   }
@@ -225,7 +228,7 @@ class NodeExchange implements Exchange, ReplyStream {
     });
   }
 
-  /** A closing reply goes out first; what the peer still sends is not read. */
+  /** A closing reply is sent completely; what the peer still sends is not read. */
   #end(body: Buffer | string): void {
     this.#response.end(body, () => {
       if (this.#closes) this.#request.socket.destroySoon();

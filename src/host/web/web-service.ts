@@ -3,12 +3,10 @@
  * from the first link until the daemon stops.
  */
 import { STATUS_CODES } from 'node:http';
-import { Access, type PageNames, SECURITY_HEADERS } from '../../http/browser-session/access.ts';
+import { AccessControl, type PageNames, SECURITY_HEADERS, ownHosts } from '../../http/browser-session/access.ts';
 import { builtPage, readAssets } from '../../http/browser-session/assets.ts';
-import { pageLink } from '../../http/browser-session/entry.ts';
-import { eventText, LiveStreams, STILL_HERE } from '../../http/browser-session/live-streams.ts';
-import { ownHosts } from '../../http/browser-session/own-hosts.ts';
-import { type PageRoute, pageRoutes } from '../../http/browser-session/page-routes.ts';
+import { KEEP_ALIVE, LiveStreams, formatEvent } from '../../http/browser-session/live-streams.ts';
+import { type PageRoute, pageLink, pageRoutes } from '../../http/browser-session/page-routes.ts';
 import { Sessions, TOKEN_LIFETIME_MS } from '../../http/browser-session/sessions.ts';
 import { connectionsOfAll } from '../../http/connections.ts';
 import { type HttpServer, ListenFailed, type Reply } from '../../http/exchange.ts';
@@ -102,8 +100,8 @@ export class WebService {
     if (!assets) return refusal('UNAVAILABLE', 'the page was not built with this program: npm run build makes it');
     let port = listen.port;
     const sessions = this.#sessions;
-    const access = new Access({ page: PAGE, sessions, ownHosts: () => ownHosts(listen.host, port) });
-    const streams = new LiveStreams({ sessions, listen: (send) => listenForMail(context, send) });
+    const access = new AccessControl({ page: PAGE, sessions, ownHosts: () => ownHosts(listen.host, port) });
+    const streams = new LiveStreams({ sessions, subscribe: (send) => listenForMail(context, send) });
     const routes = [
       ...pageRoutes({ access, sessions, assets, streams }),
       ...mailRoutes({ access, handlers: handlers(), stopping: this.#stopping.signal }),
@@ -136,7 +134,7 @@ const SHOWN: readonly OperationName[] = [
 ];
 
 interface MailRoutesOptions {
-  access: Access;
+  access: AccessControl;
   handlers: Handlers;
   /** Aborted when the daemon stops. */
   stopping: AbortSignal;
@@ -148,7 +146,7 @@ function mailRoutes({ access, handlers, stopping }: MailRoutesOptions): PageRout
     method: 'POST',
     path: `${access.page.path}/${name}`,
     bodyBytesMax: REQUEST_BYTES_MAX,
-    handle: access.behind('action', async ({ body }) => {
+    handle: access.guard('action', async ({ body }) => {
       const input = parseOperationInput(name, body.bytes);
       if (isRefusal(input)) return refused(input);
       const output = await perform(handlers, name, { agentId: OWNER_ID, signal: stopping }, input);
@@ -163,15 +161,15 @@ function refused({ code, message, details }: Refusal): Reply {
 }
 
 /** The browser takes a stream that is silent for a minute as lost. */
-const STILL_HERE_EVERY_MS = 20_000;
+const KEEP_ALIVE_EVERY_MS = 20_000;
 
 /** Calls `send` for each event from now on: only that something is new, never what. Returns the function that ends it. */
 function listenForMail(context: HostContext, send: (text: string) => void): () => void {
   const stop = context.subscribe((event) => {
     const name = nameOf(event);
-    if (name) send(eventText(name, {}));
+    if (name) send(formatEvent(name, {}));
   });
-  const timer = setInterval(() => send(STILL_HERE), STILL_HERE_EVERY_MS);
+  const timer = setInterval(() => send(KEEP_ALIVE), KEEP_ALIVE_EVERY_MS);
   return () => {
     stop();
     clearInterval(timer);

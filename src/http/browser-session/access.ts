@@ -1,15 +1,19 @@
 /**
- * What every request of a page passes: Host → Origin → session → CSRF token. And the headers that every answer has.
+ * The checks that each request to a page must pass (Host, Origin, session, CSRF token), and the headers of its answers.
  *
- * Any page in any browser of this machine can reach a loopback port; none of these checks leans on another.
+ * Any web page in any browser of this machine can reach a loopback port. So each check works without the others.
  */
 import { timingSafeEqual } from 'node:crypto';
+import { isIP } from 'node:net';
+import { networkInterfaces } from 'node:os';
+import { PAGE_PROBLEMS, type PageProblemCode } from '../../protocol/page-documents.ts';
 import type { Exchange, Reply } from '../exchange.ts';
 import { isReply } from '../framing.ts';
-import { pageProblem } from './problems.ts';
+import type { RouteResult } from '../pipeline.ts';
+import { otherProblemReply } from '../replies.ts';
 import type { Session, Sessions } from './sessions.ts';
 
-export const CSRF_HEADER = 'x-poste-csrf';
+const CSRF_HEADER = 'x-poste-csrf';
 
 const CONTENT_SECURITY_POLICY = [
   "default-src 'none'",
@@ -34,52 +38,49 @@ export const SECURITY_HEADERS = {
   'x-frame-options': 'DENY',
 } as const;
 
-/** What one page of this machine is called, and how one gets in. */
+/** Where a page is, and how a user gets a link to it. */
 export interface PageNames {
-  /** Where it lies, without the last slash: `/console`. */
+  /** Its path without the last slash: `/console`. */
   path: string;
-  /** Begins the name of its cookie. */
+  /** The first part of its cookie's name. */
   cookie: string;
-  /** Prints a link that opens it. */
+  /** The command that prints a link. */
   command: string;
 }
 
-/** What the doors look at. */
+/** The part of a request that is checked. */
 export interface PageRequest {
   exchange: Pick<Exchange, 'head'>;
 }
 
-/** A reply, or `streamed` when the route writes it piece by piece itself. */
-export type PageResult = Reply | 'streamed';
-
-export interface AccessOptions {
+export interface AccessControlOptions {
   page: PageNames;
   sessions: Sessions;
-  /** Asked for each request: the port is known when the listener is up. */
+  /** Called for each request: the port is known only when the listener runs. */
   ownHosts: () => ReadonlySet<string>;
 }
 
-/** `page`: anybody on this machine. `entry`: brings a token. `read` and `action` need a session. */
-export type Door = 'page' | 'entry' | 'read' | 'action';
+/** `page`: for anyone on this machine. `entry`: signs in with a token. `read` and `action` need a session. */
+export type AccessLevel = 'page' | 'entry' | 'read' | 'action';
 
-/** What a request without a session is given in the place of one, behind doors that ask for none. */
-const NOBODY: Session = { csrf: '', lastUsedMs: 0 };
+/** The session of a request whose level needs none. */
+const NO_SESSION: Session = { csrf: '', lastUsedMs: 0 };
 
-export class Access {
-  readonly #options: AccessOptions;
+export class AccessControl {
+  readonly #options: AccessControlOptions;
 
-  constructor(options: AccessOptions) {
+  constructor(options: AccessControlOptions) {
     this.#options = options;
   }
 
-  /** A handler that is called behind `door` alone, and whose answers have the headers. */
-  behind<Request extends PageRequest>(
-    door: Door,
-    handle: (request: Request, session: Session) => PageResult | Promise<PageResult>,
-  ): (request: Request) => Promise<PageResult> {
+  /** Wraps `handle`: only requests that pass the checks of `level` reach it, and its answers get the headers. */
+  guard<Request extends PageRequest>(
+    level: AccessLevel,
+    handle: (request: Request, session: Session) => RouteResult | Promise<RouteResult>,
+  ): (request: Request) => Promise<RouteResult> {
     return async (request) => {
-      const passed = this.#pass(door, request);
-      const result = isReply(passed) ? passed : await handle(request, passed);
+      const checked = this.#check(level, request);
+      const result = isReply(checked) ? checked : await handle(request, checked);
       if (result === 'streamed') return result;
       return { ...result, headers: { ...SECURITY_HEADERS, ...result.headers } };
     };
@@ -89,29 +90,29 @@ export class Access {
     return this.#options.page;
   }
 
-  /** The header that gives a browser its cookie, or takes it away with an age of 0. */
+  /** The header that sets the cookie; with an age of 0 it deletes the cookie. */
   setCookie(value: string, maxAgeS: number): string {
     const { path } = this.#options.page;
     return `${this.#cookieName()}=${value}; Path=${path}; HttpOnly; SameSite=Strict; Max-Age=${maxAgeS}`;
   }
 
-  /** Ports share their cookies, so each process of this machine has its own. */
+  /** Browsers send a cookie to every port of a host, so the name contains the port. */
   #cookieName(): string {
     const [host = ''] = this.#options.ownHosts();
     return `${this.#options.page.cookie}_${host.slice(host.lastIndexOf(':') + 1)}`;
   }
 
-  #pass(door: Door, request: PageRequest): Session | Reply {
+  #check(level: AccessLevel, request: PageRequest): Session | Reply {
     const host = headersOf(request, 'host')[0]?.toLowerCase() ?? '';
     if (!this.#options.ownHosts().has(host)) {
       return pageProblem('FOREIGN_HOST', `open this page by the link that ${this.#options.page.command} prints`);
     }
-    if (door === 'page') return NOBODY;
-    const isChange = door === 'entry' || door === 'action';
+    if (level === 'page') return NO_SESSION;
+    const isChange = level === 'entry' || level === 'action';
     if (!isOwnOrigin(request, host, isChange)) {
-      return pageProblem('FOREIGN_ORIGIN', 'only the page itself may ask that');
+      return pageProblem('FOREIGN_ORIGIN', 'only the page itself may send this request');
     }
-    if (door === 'entry') return NOBODY;
+    if (level === 'entry') return NO_SESSION;
     const session = this.#session(request);
     if (!session) {
       return pageProblem(
@@ -119,8 +120,11 @@ export class Access {
         `there is no session: ${this.#options.page.command} prints a link that opens one`,
       );
     }
-    if (door === 'action' && !isSame(headersOf(request, CSRF_HEADER), session.csrf)) {
-      return pageProblem('BAD_CSRF_TOKEN', 'the token of the session is missing or another one: load the page again');
+    if (level === 'action' && !isSame(headersOf(request, CSRF_HEADER), session.csrf)) {
+      return pageProblem(
+        'BAD_CSRF_TOKEN',
+        'the CSRF token is missing or belongs to another session: load the page again',
+      );
     }
     return session;
   }
@@ -129,12 +133,12 @@ export class Access {
     const start = `${this.#cookieName()}=`;
     const pairs = headersOf(request, 'cookie').flatMap((line) => line.split(';'));
     const values = pairs.map((pair) => pair.trim()).filter((pair) => pair.startsWith(start));
-    // Two of one name: somebody else set one.
+    // With two cookies of one name, another program set one of them.
     return values.length === 1 ? this.#options.sessions.use(values[0]?.slice(start.length) ?? '') : undefined;
   }
 }
 
-/** Browsers say Origin with every change, and Sec-Fetch-Site with everything. */
+/** Browsers send Origin with every change, and Sec-Fetch-Site with every request. */
 function isOwnOrigin(request: PageRequest, host: string, isChange: boolean): boolean {
   const origins = headersOf(request, 'origin');
   const isOwn = origins.every((origin) => origin.toLowerCase() === `http://${host}`);
@@ -150,4 +154,50 @@ function isSame(values: readonly string[], expected: string): boolean {
 
 function headersOf({ exchange }: PageRequest, name: string): string[] {
   return exchange.head.headers.flatMap(([one, value]) => (one === name ? [value] : []));
+}
+
+/** A problem of pages, in the form of every other problem. */
+export function pageProblem(code: PageProblemCode, detail: string): Reply {
+  return otherProblemReply(PAGE_PROBLEMS[code], code, detail);
+}
+
+const LOOPBACK = ['127.0.0.1', 'localhost', '[::1]'];
+
+/** Browsers leave this port out of addresses and origins. */
+const HTTP_PORT = 80;
+
+/**
+ * The Host headers by which a listener on `host` is addressed, in lower case. With DNS rebinding a foreign web page
+ * reaches the listener too, but under a name of its own.
+ */
+export function ownHosts(host: string, port: number): ReadonlySet<string> {
+  const names = namesOf(host).map((name) => name.toLowerCase());
+  return new Set([...names.map((name) => `${name}:${port}`), ...(port === HTTP_PORT ? names : [])]);
+}
+
+/**
+ * Whether a Host header may come from a foreign web page; for requests that need no session. Probes address a loopback
+ * listener by IP address or as localhost. A listener on another address may have names that it does not know.
+ */
+export function isForeignName(header: string, host: string): boolean {
+  if (!isLoopback(host)) return false;
+  const name = header.toLowerCase().replace(/:\d*$/, '');
+  return name !== 'localhost' && isIP(name.replace(/^\[(.*)\]$/, '$1')) === 0;
+}
+
+function isLoopback(host: string): boolean {
+  return host === '127.0.0.1' || host === '::1' || host === 'localhost';
+}
+
+function namesOf(host: string): string[] {
+  if (isLoopback(host)) return LOOPBACK;
+  if (host === '0.0.0.0' || host === '::') {
+    const addresses = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
+    return [...LOOPBACK, ...addresses.map(({ address }) => inUrl(address))];
+  }
+  return [inUrl(host)];
+}
+
+function inUrl(host: string): string {
+  return isIP(host) === 6 ? `[${host}]` : host;
 }

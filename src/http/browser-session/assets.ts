@@ -1,6 +1,6 @@
 /**
- * A page, its script, its style and its icon, as the build left them in a folder of `dist`: read once, and served from
- * memory. The page asks for the others with the hash of their bytes, so that a browser may keep them.
+ * A page with its script, style and icon, from the folder of `dist` where the build put them: read once, then served
+ * from memory. The page requests the other files with the hash of their bytes, so that browsers may cache them.
  */
 import { hash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
@@ -19,8 +19,8 @@ const TYPES: Readonly<Record<AssetFile, string>> = {
 };
 
 export interface Asset {
-  /** The query under which it may be kept. */
-  mark: string;
+  /** The hash of its bytes; a browser may cache it under this query. */
+  version: string;
   body: Buffer;
   type: string;
 }
@@ -30,21 +30,21 @@ export interface Assets {
   files: Readonly<Record<AssetFile, Asset>>;
 }
 
-/** Where the build leaves a page. */
+/** The folder where the build puts a page. */
 export function builtPage(name: 'console' | 'mail'): string {
   return join(packageRoot(), 'dist', name);
 }
 
-/** `path` is where the page lies, as in `PageNames`. `undefined` when it was not built. */
+/** Reads a built page; `path` is as in `PageNames`. Returns `undefined` when the page was not built. */
 export async function readAssets(folder: string, path: string): Promise<Assets | undefined> {
   try {
     const files = {} as Record<AssetFile, Asset>;
     let page = await readFile(join(folder, PAGE_FILE), 'utf8');
     for (const file of ASSET_FILES) {
       const body = await readFile(join(folder, file));
-      const mark = hash('sha256', body).slice(0, 16);
-      files[file] = { mark, body, type: TYPES[file] };
-      page = page.replaceAll(`${path}/${file}`, `${path}/${file}?${mark}`);
+      const version = hash('sha256', body).slice(0, 16);
+      files[file] = { version, body, type: TYPES[file] };
+      page = page.replaceAll(`${path}/${file}`, `${path}/${file}?${version}`);
     }
     return { page, files };
   } catch (error) {
@@ -57,13 +57,12 @@ export function pageReply({ page }: Assets): Reply {
   return { status: 200, headers: { 'content-type': 'text/html; charset=utf-8' }, body: page };
 }
 
-/** Kept by the browser when it was asked for with the hash of its bytes. */
-export function assetReply({ mark, body, type }: Asset, query: string | undefined): Reply {
-  const kept = query === mark ? { 'cache-control': 'private, max-age=31536000, immutable' } : {};
-  return { status: 200, headers: { 'content-type': type, ...kept }, body };
+/** The browser may cache the file if it requested it with the hash of its bytes. */
+export function assetReply({ version, body, type }: Asset, query: string | undefined): Reply {
+  const caching = query === version ? { 'cache-control': 'private, max-age=31536000, immutable' } : {};
+  return { status: 200, headers: { 'content-type': type, ...caching }, body };
 }
 
-/** `<page>` itself lies one slash further. */
-export function movedTo(location: string): Reply {
+export function redirect(location: string): Reply {
   return { status: 308, headers: { location }, body: '' };
 }

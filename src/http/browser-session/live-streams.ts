@@ -1,21 +1,20 @@
 /**
- * What happens as server-sent events. There are few streams, and what a peer does not take is not kept: a stream that falls
- * behind is cut, and the browser opens another one.
+ * Live events for pages, as server-sent events. The number of streams is small, and little is buffered for each: a
+ * stream that falls behind is cut, and the browser opens a new one.
  */
 import type { Exchange, Reply, ReplyStream } from '../exchange.ts';
 import { problemReply } from '../replies.ts';
-import { SECURITY_HEADERS } from './access.ts';
-import { pageProblem } from './problems.ts';
+import { SECURITY_HEADERS, pageProblem } from './access.ts';
 import type { Session, Sessions } from './sessions.ts';
 
 export const STREAMS_MAX = 8;
-/** Bytes that wait for one peer. */
-export const STREAM_BYTES_MAX = 64 << 10;
+/** Bytes that may wait for one peer. */
+const STREAM_BYTES_MAX = 64 << 10;
 
 export interface LiveStreamsOptions {
   sessions: Sessions;
-  /** Calls `send` with the text of each event from now on (`eventText`); answers what ends that. */
-  listen: (send: (text: string) => void) => () => void;
+  /** Calls `send` with each event from now on, as `formatEvent` returns it. Returns the function that ends this. */
+  subscribe: (send: (text: string) => void) => () => void;
 }
 
 export class LiveStreams {
@@ -36,20 +35,20 @@ export class LiveStreams {
     if (this.#streams.size >= STREAMS_MAX) {
       return pageProblem('TOO_MANY_STREAMS', 'too many windows of this page are open');
     }
-    // The stop would wait for a stream that was on its way here when the streams were ended.
+    // `close` has ended the streams: a new one would keep the process from stopping.
     if (this.#isClosed) return problemReply('UNAVAILABLE', 'this process is stopping', { close: true });
     const headers = { ...SECURITY_HEADERS, 'content-type': 'text/event-stream', 'x-request-id': requestId };
     const stream = new LiveStream(exchange, exchange.startReply(200, headers));
     this.#streams.add(stream);
-    const { sessions, listen } = this.#options;
-    const stop = listen((text) => {
+    const { sessions, subscribe } = this.#options;
+    const unsubscribe = subscribe((text) => {
       if (sessions.isOpen(session)) stream.send(text);
       else stream.end();
     });
-    // So that the page knows at once that it is connected.
+    // Tells the page at once that it is connected.
     stream.send(': open\n\n');
     await stream.ended;
-    stop();
+    unsubscribe();
     this.#streams.delete(stream);
     return 'streamed';
   }
@@ -100,7 +99,7 @@ class LiveStream {
     this.#stream.end();
   }
 
-  /** One piece at a time, the next when the peer took enough of it. */
+  /** Writes one chunk at a time, the next one when the peer has taken enough. */
   async #write(): Promise<void> {
     this.#isWriting = true;
     for (let chunk = this.#waiting.shift(); chunk && !this.#isEnded; chunk = this.#waiting.shift()) {
@@ -116,9 +115,9 @@ class LiveStream {
   }
 }
 
-export function eventText(name: string, data: object): string {
+export function formatEvent(name: string, data: object): string {
   return `event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
 }
 
-/** Says nothing, so that nobody takes a silent stream for a lost one. */
-export const STILL_HERE = ': still here\n\n';
+/** A comment line, so that a quiet stream is not taken for a lost one. */
+export const KEEP_ALIVE = ': still here\n\n';

@@ -1,17 +1,24 @@
-/** The routes that every page has: itself with its files, the session, and the stream of what happens. */
-import type { Exchange, Reply } from '../exchange.ts';
-import { problemReply } from '../replies.ts';
+/**
+ * The routes of every page: the page and its files, signing in and out, and the stream of live events. A user signs in
+ * with a link: its token works once, and the browser gets a session cookie for it.
+ */
+import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
-import type { PageResult } from './access.ts';
-import { ASSET_FILES, type Assets, assetReply, movedTo, pageReply } from './assets.ts';
-import { type SessionDoors, enter, leave, sessionReply } from './entry.ts';
+import { type PageSession, PageTokenRequest } from '../../protocol/page-documents.ts';
+import { parserOf } from '../../protocol/schemas.ts';
+import type { Exchange, Reply } from '../exchange.ts';
+import type { RouteResult } from '../pipeline.ts';
+import { jsonReply, problemReply } from '../replies.ts';
+import { type AccessControl, pageProblem } from './access.ts';
+import { ASSET_FILES, type Assets, assetReply, pageReply, redirect } from './assets.ts';
 import type { LiveStreams } from './live-streams.ts';
+import { SESSION_IDLE_MS, type Session, type Sessions } from './sessions.ts';
 
-/** A request as a page's routes see it. */
+/** A request as the routes of a page get it. */
 export interface RoutedRequest {
   exchange: Exchange;
   id: string;
-  /** What follows `?`; `undefined` without one. */
+  /** The part after `?`; `undefined` without one. */
   query: string | undefined;
   body: { bytes: Buffer };
 }
@@ -20,10 +27,12 @@ export interface PageRoute {
   method: 'GET' | 'POST';
   path: string;
   bodyBytesMax: number;
-  handle: (request: RoutedRequest) => Promise<PageResult>;
+  handle: (request: RoutedRequest) => Promise<RouteResult>;
 }
 
-export interface PageParts extends SessionDoors {
+export interface PageParts {
+  access: AccessControl;
+  sessions: Sessions;
   /** `undefined` when the page was not built. */
   assets: Assets | undefined;
   streams: LiveStreams;
@@ -42,37 +51,77 @@ export function pageRoutes(parts: PageParts): PageRoute[] {
   return [
     get(
       '',
-      access.behind('page', () => movedTo(`${path}/`)),
+      access.guard('page', () => redirect(`${path}/`)),
     ),
     get(
       '/',
-      access.behind('page', () => shown(pageReply)),
+      access.guard('page', () => shown(pageReply)),
     ),
     ...ASSET_FILES.map((file) =>
       get(
         `/${file}`,
-        access.behind('page', ({ query }) => shown(({ files }) => assetReply(files[file], query))),
+        access.guard('page', ({ query }) => shown(({ files }) => assetReply(files[file], query))),
       ),
     ),
     get(
       '/session',
-      access.behind('read', (_, session) => sessionReply(session)),
+      access.guard('read', (_, session) => sessionReply(session)),
     ),
     get(
       '/live',
-      access.behind('read', ({ exchange, id }, session) => streams.serve(exchange, id, session)),
+      access.guard('read', ({ exchange, id }, session) => streams.serve(exchange, id, session)),
     ),
     post(
       '/session',
-      access.behind('entry', ({ body }) => enter(body.bytes, parts)),
+      access.guard('entry', ({ body }) => signIn(body.bytes, parts)),
     ),
     post(
       '/leave',
-      access.behind('action', (_, session) => leave(session, parts)),
+      access.guard('action', (_, session) => signOut(session, parts)),
     ),
   ];
 }
 
 function notBuilt(): Reply {
   return problemReply('UNAVAILABLE', 'this page was not built: npm run build makes it');
+}
+
+const parseToken = parserOf(PageTokenRequest);
+
+/**
+ * A link that opens the page, with a one-time token. Do not log it. `address` is the address of the page's listener.
+ */
+export function pageLink(address: { host: string; port: number }, path: string, token: string): string {
+  const { host, port } = address;
+  const name = host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host;
+  const shown = name.includes(':') ? `[${name}]` : name;
+  return `http://${shown}:${port}${path}/#token=${token}`;
+}
+
+/** `POST <page>/session` */
+function signIn(body: Buffer, { access, sessions }: PageParts): Reply {
+  const parsed = parseToken(parseJsonBounded(body, REQUEST_JSON_BOUNDS));
+  if (!parsed) return problemReply('BAD_REQUEST', 'send {token}');
+  const entered = sessions.exchange(parsed.token);
+  if (!entered) {
+    const detail = `this link was used before or is older than a minute: ${access.page.command} prints another one`;
+    return pageProblem('BAD_PAGE_TOKEN', detail);
+  }
+  return withCookie(sessionReply(entered.session), access.setCookie(entered.cookie, SESSION_IDLE_MS / 1000));
+}
+
+/** `GET <page>/session` */
+function sessionReply({ csrf }: Session): Reply {
+  const document: PageSession = { csrf };
+  return jsonReply(200, document);
+}
+
+/** `POST <page>/leave` */
+function signOut(session: Session, { access, sessions }: PageParts): Reply {
+  sessions.end(session);
+  return withCookie(jsonReply(200, {}), access.setCookie('', 0));
+}
+
+function withCookie(reply: Reply, cookie: string): Reply {
+  return { ...reply, headers: { ...reply.headers, 'set-cookie': cookie } };
 }

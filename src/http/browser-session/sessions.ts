@@ -1,22 +1,22 @@
 /**
- * Who may use a page: one-time tokens, and the sessions that they became.
+ * The sessions of a page, and the one-time tokens that open them.
  *
  * Invariants:
- *   - a token is good once, for a minute;
- *   - what opens a door is kept as its hash, so that a look-up tells nothing by its time;
- *   - a session that nobody used for twelve hours is over, and there are few at a time.
+ *   - a token works once, within a minute;
+ *   - tokens and cookies are stored as hashes, so that the time of a look-up reveals nothing of them;
+ *   - a session ends when it was not used for twelve hours, and only a few exist at a time.
  */
 import { hash } from 'node:crypto';
 
 export const TOKEN_LIFETIME_MS = 60_000;
 export const SESSION_IDLE_MS = 12 * 3_600_000;
-/** One more ends the oldest. */
+/** When there are this many, a new one replaces the oldest. */
 const TOKENS_MAX = 4;
 const SESSIONS_MAX = 4;
 const SECRET_BYTES = 32;
 
 export interface Session {
-  /** What every action must bring besides the cookie. */
+  /** Each action must send this besides the cookie. */
   readonly csrf: string;
   lastUsedMs: number;
 }
@@ -24,11 +24,11 @@ export interface Session {
 export class Sessions {
   readonly #monotonicMs: () => number;
   readonly #randomBytes: (count: number) => Buffer;
-  /** When each token ends, by its hash; the oldest first. */
+  /** The end of each token's lifetime, by the token's hash; the oldest first. */
   readonly #tokens = new Map<string, number>();
   readonly #sessions = new Map<string, Session>();
 
-  /** `randomBytes` is a cryptographic source. */
+  /** `randomBytes` must be cryptographically secure. */
   constructor(monotonicMs: () => number, randomBytes: (count: number) => Buffer) {
     this.#monotonicMs = monotonicMs;
     this.#randomBytes = randomBytes;
@@ -41,11 +41,11 @@ export class Sessions {
     return token;
   }
 
-  /** The new session and the value of its cookie; `undefined` when the token is not good, or no longer. */
+  /** The new session and the value of its cookie; `undefined` when the token is unknown, used or too old. */
   exchange(token: string): { cookie: string; session: Session } | undefined {
-    const mark = hashOf(token);
-    const endsMs = this.#tokens.get(mark);
-    this.#tokens.delete(mark);
+    const tokenHash = hashOf(token);
+    const endsMs = this.#tokens.get(tokenHash);
+    this.#tokens.delete(tokenHash);
     if (endsMs === undefined || this.#monotonicMs() >= endsMs) return undefined;
     const cookie = this.#secret();
     const session = { csrf: this.#secret(), lastUsedMs: this.#monotonicMs() };
@@ -54,30 +54,30 @@ export class Sessions {
     return { cookie, session };
   }
 
-  /** The session of a cookie, used now. */
+  /** The session of a cookie. This counts as a use. */
   use(cookie: string): Session | undefined {
-    const mark = hashOf(cookie);
-    const session = this.#sessions.get(mark);
+    const cookieHash = hashOf(cookie);
+    const session = this.#sessions.get(cookieHash);
     if (!session || !this.isOpen(session)) return undefined;
     session.lastUsedMs = this.#monotonicMs();
-    // The one that was used last is the last to make room.
-    this.#sessions.delete(mark);
-    this.#sessions.set(mark, session);
+    // Moves it to the end: `makeRoom` removes the session whose last use is longest ago.
+    this.#sessions.delete(cookieHash);
+    this.#sessions.set(cookieHash, session);
     return session;
   }
 
   /** Whether the session may still be served. */
   isOpen(session: Session): boolean {
-    for (const [mark, one] of this.#sessions) {
+    for (const [cookieHash, one] of this.#sessions) {
       if (one !== session) continue;
       if (this.#monotonicMs() < session.lastUsedMs + SESSION_IDLE_MS) return true;
-      this.#sessions.delete(mark);
+      this.#sessions.delete(cookieHash);
     }
     return false;
   }
 
   end(session: Session): void {
-    for (const [mark, one] of this.#sessions) if (one === session) this.#sessions.delete(mark);
+    for (const [cookieHash, one] of this.#sessions) if (one === session) this.#sessions.delete(cookieHash);
   }
 
   #secret(): string {
@@ -89,9 +89,9 @@ function hashOf(secret: string): string {
   return hash('sha256', secret);
 }
 
-function makeRoom(kept: Map<string, unknown>, max: number): void {
-  for (const mark of kept.keys()) {
-    if (kept.size < max) return;
-    kept.delete(mark);
+function makeRoom(entries: Map<string, unknown>, max: number): void {
+  for (const oldest of entries.keys()) {
+    if (entries.size < max) return;
+    entries.delete(oldest);
   }
 }

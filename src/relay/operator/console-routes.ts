@@ -200,7 +200,7 @@ export function consoleRoutes(options: ConsoleRoutesOptions): OpenRoute[] {
   return [
     ...pageRoutes(options).map((route): OpenRoute => Object.assign(route, open)),
     ...CONSOLE_OPERATIONS.map(({ method, path, access, handle }): OpenRoute => {
-      const answer = options.access.behind(access === 'console read' ? 'read' : 'action', (request: RelayRequest) =>
+      const answer = options.access.guard(access === 'console read' ? 'read' : 'action', (request: RelayRequest) =>
         handle(request, parts),
       );
       return { access: 'open', counted: undefined, method, path, bodyBytesMax: SMALL_BODY_BYTES_MAX, handle: answer };

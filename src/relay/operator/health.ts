@@ -5,7 +5,7 @@
 import type { Exchange, ExchangeHandler, Reply } from '../../http/exchange.ts';
 import type { OpenApiDocument } from '../http/openapi.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
-import { pageProblem } from '../../http/browser-session/problems.ts';
+import { pageProblem } from '../../http/browser-session/access.ts';
 import type { ScrubPass } from '../jobs/scrub.ts';
 
 export interface Health {

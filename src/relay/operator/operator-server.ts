@@ -6,12 +6,11 @@ import type { Exchange } from '../../http/exchange.ts';
 import { Handler, type HandlerOptions } from '../http/handler.ts';
 import type { OpenApiDocument } from '../http/openapi.ts';
 import type { RelayStore } from '../store/relay-store.ts';
-import { Access, type PageNames } from '../../http/browser-session/access.ts';
+import { AccessControl, type PageNames, isForeignName, ownHosts } from '../../http/browser-session/access.ts';
 import { builtPage, readAssets } from '../../http/browser-session/assets.ts';
 import { itemPositions } from './item-trace.ts';
-import { pageLink } from '../../http/browser-session/entry.ts';
-import { LiveStreams, eventText } from '../../http/browser-session/live-streams.ts';
-import { isForeignName, ownHosts } from '../../http/browser-session/own-hosts.ts';
+import { LiveStreams, formatEvent } from '../../http/browser-session/live-streams.ts';
+import { pageLink } from '../../http/browser-session/page-routes.ts';
 import { type TakeBackup, consoleRoutes } from './console-routes.ts';
 import { Sampler, OldestItemWatch } from './sampler.ts';
 import { Sessions, TOKEN_LIFETIME_MS } from '../../http/browser-session/sessions.ts';
@@ -81,11 +80,15 @@ export class OperatorServer {
     this.#sampler = new Sampler({ activity, gauges, epoch, nowMs: () => clock.nowMs(), timers, onError });
     this.#streams = new LiveStreams({
       sessions: this.#sessions,
-      listen: (send) => this.#sampler.listen((sample) => send(eventText('sample', sample))),
+      subscribe: (send) => this.#sampler.listen((sample) => send(formatEvent('sample', sample))),
     });
     this.#epochs = new EpochHistory({ log: store, monotonicMs, onError });
     // With 0.0.0.0 the machine's addresses may change, so they are read each time.
-    const access = new Access({ page: PAGE, sessions: this.#sessions, ownHosts: () => ownHosts(host, this.#port) });
+    const access = new AccessControl({
+      page: PAGE,
+      sessions: this.#sessions,
+      ownHosts: () => ownHosts(host, this.#port),
+    });
     const routes = consoleRoutes({
       engine,
       rows: store,

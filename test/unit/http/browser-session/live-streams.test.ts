@@ -1,4 +1,4 @@
-/** Streams of samples when the process stops. */
+/** Streams of events when the process stops. */
 import { expect, test } from 'vitest';
 import { LiveStreams } from '../../../../src/http/browser-session/live-streams.ts';
 import { Sessions } from '../../../../src/http/browser-session/sessions.ts';
@@ -11,7 +11,7 @@ test('one that is asked for while the process stops is refused and not begun', a
   );
   const entered = sessions.exchange(sessions.issueToken());
   if (!entered) throw new Error('a fresh token is good');
-  const streams = new LiveStreams({ sessions, listen: () => () => undefined });
+  const streams = new LiveStreams({ sessions, subscribe: () => () => undefined });
   streams.close();
   const exchange = { startReply: () => expect.unreachable('a stream began') } as unknown as Exchange;
   const result = await streams.serve(exchange, 'a-request', entered.session);

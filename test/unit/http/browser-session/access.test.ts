@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { isForeignName, ownHosts } from '../../../../src/http/browser-session/own-hosts.ts';
+import { isForeignName, ownHosts } from '../../../../src/http/browser-session/access.ts';
 
 test('a loopback listener is itself under every loopback name', () => {
   const names = new Set(['127.0.0.1:8788', 'localhost:8788', '[::1]:8788']);
