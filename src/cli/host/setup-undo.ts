@@ -1,65 +1,113 @@
 /** Takes back what `poste setup` did: the newest first, and nothing that its owner changed since. */
+import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { kill } from 'node:process';
+import { isDeepStrictEqual } from 'node:util';
 import { isSameName } from '../../host/core/address.ts';
-import { withoutServer } from '../../host/hooks/mcp-settings.ts';
+import { type TextChange, withoutServer } from '../../host/hooks/mcp-settings.ts';
+import { isSameServer } from '../../host/hooks/server-command.ts';
 import { assertNever } from '../../lib/assert-never.ts';
 import { isListening } from '../../lib/unix-socket.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { ask } from '../lib/daemon-call.ts';
+import { ask, START_MS } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
+import { confirmed } from '../lib/input.ts';
 import { ownPaths } from '../lib/own-paths.ts';
-import { allowTools, plannedEdit, removeHooks, restoringEdit, writeEdit } from '../lib/program-settings.ts';
+import {
+  allowTools,
+  plannedEdit,
+  removeHooks,
+  restoringEdit,
+  serverOfProgram,
+  writeEdit,
+} from '../lib/program-settings.ts';
+import { withSetupLock } from '../lib/setup-lock.ts';
 import { readWritten, removeWritten, type Written } from '../lib/setup-record.ts';
 import { uninstallUnit } from './daemon-unit.ts';
+import { shownServer } from './setup-steps.ts';
 
-export interface Undone {
-  dry_run: boolean;
-  steps: { step: string; state: 'planned' | 'undone' | 'kept'; why?: string }[];
+interface UndoneStep {
+  step: string;
+  state: 'planned' | 'undone' | 'kept';
+  why?: string;
+  /** Of a file that its owner changed after setup: what it was before each change of Poste's. */
+  copies?: string[];
 }
 
-/** What is kept, and why. */
-type Kept = string | undefined;
+interface Undone {
+  dry_run: boolean;
+  steps: UndoneStep[];
+}
 
-/** Shows what it takes back, and asks by `confirm`. Throws `CommandFailed` at the end when a step could not be taken back. */
-export async function undoSetup(
-  context: CommandContext,
-  dryRun: boolean,
-  confirm: () => Promise<void>,
-): Promise<Undone> {
-  const written = readWritten(context).toReversed();
-  const undone: Undone = { dry_run: dryRun, steps: [] };
-  if (written.length === 0) {
-    context.stderr.write('There is nothing to undo.\n');
-    return undone;
+type Result = { state: 'undone'; copies?: string[] } | { state: 'kept'; why: string; copies?: string[] };
+
+const UNDONE: Result = { state: 'undone' };
+const HOST_KEPT = {
+  state: 'kept',
+  why: 'its keys and its mail are yours; delete the folder if you want neither',
+} as const satisfies Result;
+
+interface UndoFlags {
+  dryRun: boolean;
+  yes?: boolean | undefined;
+  json?: boolean | undefined;
+}
+
+/** Shows what it takes back, and asks. Throws `CommandFailed` at the end when a step could not be taken back. */
+export async function undoSetup(context: CommandContext, { dryRun, yes, json }: UndoFlags): Promise<Undone> {
+  const steps = plannedSteps(context);
+  const say = (text: string): unknown => json || context.stdout.write(text);
+  if (steps.length === 0) {
+    say('There is nothing to undo.\n');
+    return { dry_run: dryRun, steps };
   }
-  for (const entry of written) context.stderr.write(`to undo: ${textOf(context, entry)}\n`);
-  if (dryRun) {
-    undone.steps = written.map((entry) => ({ step: textOf(context, entry), state: 'planned' }));
-    return undone;
-  }
-  await confirm();
+  // A document is the only thing on standard output; who is asked sees the plan all the same.
+  const plan = steps.map(linesOf).join('');
+  if (!json) say(plan);
+  else if (!yes && !dryRun) context.stderr.write(plan);
+  if (dryRun) return { dry_run: true, steps };
+  await confirmed(context, 'Take this back?', { yes, stake: 'undo changes the settings of your programs' });
+  return { dry_run: false, steps: await withSetupLock(context, () => undoAll(context, json)) };
+}
+
+function plannedSteps(context: CommandContext): UndoneStep[] {
+  const entries = readWritten(context).toReversed();
+  const steps = entries.map((entry): UndoneStep => {
+    const step = textOf(context, entry);
+    return entry.type === 'host' ? { step, state: 'kept', why: HOST_KEPT.why } : { step, state: 'planned' };
+  });
+  return [...new Map(steps.map((step) => [step.step, step])).values()];
+}
+
+async function undoAll(context: CommandContext, json = false): Promise<UndoneStep[]> {
+  const steps: UndoneStep[] = [];
   const failures: string[] = [];
   const wasRunning = await isListening(ownPaths(context).socket);
-  for (const entry of written) {
+  for (const entry of readWritten(context).toReversed()) {
     const step = textOf(context, entry);
     try {
-      const isOver = entry.type === 'daemon' && !wasRunning;
-      const why = isOver ? undefined : await undoEntry(context, entry);
+      const undone = { step, ...(await undoEntry(context, entry, wasRunning)) };
       await removeWritten(context, entry);
-      undone.steps.push({ step, state: why === undefined ? 'undone' : 'kept', ...(why !== undefined && { why }) });
-      if (why !== undefined) context.stderr.write(`kept: ${step} (${why}).\n`);
+      // Setup may have changed one file more than once.
+      if (steps.some((one) => isDeepStrictEqual(one, undone))) continue;
+      steps.push(undone);
+      if (!json) context.stdout.write(linesOf(undone));
     } catch (error) {
       if (!(error instanceof CommandFailed)) throw error;
       failures.push(error.message);
     }
   }
   // To remove an agent takes a daemon: one that was started for that goes again.
-  if (!wasRunning) await stopDaemon(context, undefined);
+  if (!wasRunning) await stopDaemon(context, () => true);
   if (failures.length > 0) {
     const message = `not everything was undone; repair this and run poste setup --undo again: ${failures.join('; ')}`;
     throw new CommandFailed('failure', 'NOT_UNDONE', message);
   }
-  return undone;
+  return steps;
+}
+
+function linesOf({ step, state, why, copies = [] }: UndoneStep): string {
+  const line = `${state === 'planned' ? 'to undo' : state}: ${step}${why === undefined ? '' : ` (${why})`}\n`;
+  return [line, ...copies.map((copy) => `  a copy of what it was: ${copy}\n`)].join('');
 }
 
 function textOf(context: CommandContext, entry: Written): string {
@@ -68,6 +116,7 @@ function textOf(context: CommandContext, entry: Written): string {
       return `the host in ${ownPaths(context).dataFolder}`;
     case 'service':
       return 'the service of the daemon';
+    case 'starting':
     case 'daemon':
       return 'the daemon that was started';
     case 'agent':
@@ -83,57 +132,124 @@ function textOf(context: CommandContext, entry: Written): string {
   }
 }
 
-async function undoEntry(context: CommandContext, entry: Written): Promise<Kept> {
-  const restoring = 'edited' in entry && entry.edited ? restoringEdit(entry.file, entry.edited) : undefined;
-  if (restoring) {
-    await writeEdit(restoring);
-    return undefined;
-  }
+async function undoEntry(context: CommandContext, entry: Written, wasRunning: boolean): Promise<Result> {
   switch (entry.type) {
     case 'host':
-      return 'its keys and its mail are yours; delete the folder if you want neither';
+      return HOST_KEPT;
     case 'service':
-      await uninstallUnit(context, false);
-      return undefined;
+      return removeService(context);
     case 'daemon':
-      return stopDaemon(context, entry.pid);
+      return wasRunning ? stopDaemon(context, ({ pid }) => pid === entry.pid) : UNDONE;
+    case 'starting':
+      return wasRunning ? stopDaemon(context, (status) => wasStarted(entry.sinceMs, status)) : UNDONE;
     case 'agent':
       return removeAgent(context, entry.name);
     case 'server':
-      await writeEdit(plannedEdit({ path: entry.file, change: withoutServer(entry.program, entry.server) }));
-      return undefined;
     case 'hooks':
-      await writeEdit(plannedEdit({ path: entry.file, change: removeHooks(entry.program) }));
-      return undefined;
-    case 'allowed': {
-      const allowed = allowTools(context, entry.program);
-      if (allowed) await writeEdit(plannedEdit({ path: entry.file, change: allowed.remove }));
-      return undefined;
-    }
+    case 'allowed':
+      return undoEdit(context, entry);
     default:
       return assertNever(entry);
   }
 }
 
-async function removeAgent(context: CommandContext, name: string): Promise<Kept> {
-  const { agents } = await ask(context, 'list-agents', {}, { start: true });
-  const agent = agents.find((one) => isSameName(one.name, name));
-  if (!agent) return undefined;
-  if (agent.total > 0) return `it has mail; poste agent remove ${name} deletes both`;
-  await ask(context, 'remove-agent', { name }, {});
-  return undefined;
+type EditEntry = Extract<Written, { file: string }>;
+
+async function undoEdit(context: CommandContext, entry: EditEntry): Promise<Result> {
+  const { file, edited } = entry;
+  const restoring = edited && restoringEdit(file, edited);
+  if (restoring) {
+    const copy = await writeEdit(restoring);
+    for (const own of [edited.copy, copy]) if (own !== null) rmSync(own, { force: true });
+    return UNDONE;
+  }
+  const why = whyKept(entry);
+  const before = edited?.copy ?? null;
+  if (why !== undefined) return { state: 'kept', why, ...copiesOf(file, [before]) };
+  const copy = await writeEdit(plannedEdit({ path: file, change: removal(context, entry) }));
+  return { state: 'undone', ...copiesOf(file, [before, copy]) };
 }
 
-/** Without `pid`, the one that runs. */
-async function stopDaemon(context: CommandContext, pid: number | undefined): Promise<Kept> {
-  let running: number;
+/** Why what stands there now is not setup's to take away. */
+function whyKept(entry: EditEntry): string | undefined {
+  if (entry.type === 'hooks' && entry.others) return 'hooks of Poste stood there before setup';
+  if (entry.type !== 'server') return undefined;
+  const there = serverOfProgram(entry.file, entry.program);
+  if (there.type === 'absent') return undefined;
+  if (there.type === 'command' && isSameServer(there.server, entry.server)) return undefined;
+  return `it was changed after setup, and now is ${shownServer(there)}; remove it there if you want it gone`;
+}
+
+function removal(context: CommandContext, entry: EditEntry): TextChange {
+  switch (entry.type) {
+    case 'server':
+      return withoutServer(entry.program, entry.server);
+    case 'hooks':
+      return removeHooks(entry.program);
+    case 'allowed':
+      return allowTools(context, entry.program)?.remove ?? ((text) => text);
+    default:
+      return assertNever(entry);
+  }
+}
+
+/** The copies that are not the file as it is now: those are of no use to anybody, and go. */
+function copiesOf(file: string, copies: readonly (string | null)[]): { copies?: string[] } {
+  const now = existsSync(file) ? readFileSync(file, 'utf8') : undefined;
+  const left = copies.filter((copy): copy is string => {
+    if (copy === null || !existsSync(copy)) return false;
+    if (readFileSync(copy, 'utf8') !== now) return true;
+    rmSync(copy);
+    return false;
+  });
+  return left.length === 0 ? {} : { copies: left };
+}
+
+async function removeService(context: CommandContext): Promise<Result> {
   try {
-    running = (await ask(context, 'status', {}, {})).pid;
-    if (pid !== undefined && running !== pid) return 'another one runs now';
+    const { backup } = await uninstallUnit(context, false);
+    return { state: 'undone', ...(backup !== null && { copies: [backup] }) };
   } catch (error) {
-    if (error instanceof CommandFailed && error.code === 'DAEMON_NOT_RUNNING') return undefined;
+    if (!(error instanceof CommandFailed) || error.code !== 'UNIT_FOREIGN') throw error;
+    return { state: 'kept', why: error.message };
+  }
+}
+
+async function removeAgent(context: CommandContext, name: string): Promise<Result> {
+  const { agents } = await ask(context, 'list-agents', {}, { start: true });
+  const agent = agents.find((one) => isSameName(one.name, name));
+  if (!agent) {
+    const renamed = agents.find((one) => one.former_names.some((former) => isSameName(former, name)));
+    return renamed ? { state: 'kept', why: `you renamed it: it is ${renamed.name} now` } : UNDONE;
+  }
+  const sent = await ask(context, 'mail-sent', { limit: 1 }, { as: agent.name });
+  if (agent.total > 0 || sent.messages.length > 0) {
+    const which = agent.total === 0 ? 'it has sent mail' : 'it has mail';
+    return { state: 'kept', why: `${which}; poste agent remove ${agent.name} deletes both` };
+  }
+  await ask(context, 'remove-agent', { name }, {});
+  return UNDONE;
+}
+
+interface Running {
+  pid: number;
+  started_at: number;
+}
+
+/** A setup that was cut off while it waited for its daemon knows no more of it than this. */
+function wasStarted(sinceMs: number, { started_at }: Running): boolean {
+  return started_at >= sinceMs && started_at <= sinceMs + START_MS;
+}
+
+async function stopDaemon(context: CommandContext, isOurs: (running: Running) => boolean): Promise<Result> {
+  let running: Running;
+  try {
+    running = await ask(context, 'status', {}, {});
+  } catch (error) {
+    if (error instanceof CommandFailed && error.code === 'DAEMON_NOT_RUNNING') return UNDONE;
     throw error;
   }
-  kill(running, 'SIGTERM');
-  return undefined;
+  if (!isOurs(running)) return { state: 'kept', why: `another one runs now, process ${running.pid}` };
+  kill(running.pid, 'SIGTERM');
+  return UNDONE;
 }

@@ -2,45 +2,25 @@
  * `poste setup`: everything between nothing and a first mail, for the programs found on this machine. Each step looks
  * whether it is done already, and what it did is kept (setup-record.ts), so `--undo` takes back exactly that.
  */
-import { existsSync } from 'node:fs';
-import { hostname } from 'node:os';
 import { createInterface } from 'node:readline/promises';
-import { isDeepStrictEqual } from 'node:util';
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { SETTLED_PROGRAMS, type SettledProgram, withoutServer, withServer } from '../../host/hooks/mcp-settings.ts';
-import type { ServerCommand } from '../../host/hooks/server-command.ts';
-import { defaultHostName, initialiseHost } from '../../host/init.ts';
-import { unitPath } from '../../host/systemd-unit.ts';
-import { isListening } from '../../lib/unix-socket.ts';
-import { isSameName } from '../../host/core/address.ts';
+import { foldName } from '../../host/core/address.ts';
+import { RESERVED_NAMES } from '../../host/core/rows.ts';
+import { SETTLED_PROGRAMS, type SettledProgram } from '../../host/hooks/mcp-settings.ts';
+import { assertNever } from '../../lib/assert-never.ts';
 import { isAgentName } from '../../protocol/names.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { ask, requireAgentName, startInBackground } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { findProgram } from '../lib/find-program.ts';
 import { jsonLine } from '../lib/format.ts';
-import { hostFailure } from '../lib/host-paths.ts';
 import { confirmed, isInteractive, terminalOf } from '../lib/input.ts';
-import { homeFolder, ownPaths } from '../lib/own-paths.ts';
-import {
-  addHooks,
-  allowTools,
-  digestOf,
-  type Edit,
-  hookFile,
-  plannedEdit,
-  programNotices,
-  removeHooks,
-  serverOf,
-  toolsFile,
-  writeEdit,
-} from '../lib/program-settings.ts';
-import { addWritten, readWritten, removeWritten, type Written } from '../lib/setup-record.ts';
-import { installUnit } from './daemon-unit.ts';
+import { programNotices } from '../lib/program-settings.ts';
+import { withSetupLock } from '../lib/setup-lock.ts';
+import { type Agents, type Look, type Step, stepsOf } from './setup-steps.ts';
 import { undoSetup } from './setup-undo.ts';
 
 interface SetupFlags {
-  agent: Map<SettledProgram, string>;
+  agent?: Agents;
   program?: SettledProgram[];
   allowTools?: boolean;
   service: boolean;
@@ -61,10 +41,11 @@ const COMMAND_OF: Readonly<Record<SettledProgram, string>> = {
 const NOTES = `
 Creates the host, starts the daemon (as a service where systemd is there), adds an agent for each program that is found
 on PATH, and writes the mail tools and the hooks into the program's own settings, with a copy of what they were. It asks
-first, and what is done already stays. Programs that run see it at their next start.
+first, and what is done already stays. So does an MCP server named poste that setup did not write. Programs that run see
+it at their next start.
 
---undo takes back what setup did, and nothing else. The keys of this host stay, and so does an agent with mail in its
-mailbox.
+--undo takes back what setup did, and nothing else. The keys of this host stay, and so does an agent that has mail,
+received or sent, and an entry that you changed since.
 
 Examples:
   $ poste setup --dry-run
@@ -75,35 +56,55 @@ export function setupCommand(context: CommandContext): Command {
   return new Command('setup')
     .addOption(new Option('--program <name...>', 'only these programs').choices(SETTLED_PROGRAMS))
     .addOption(
-      new Option('--agent <program=name>', 'the agent of a program (default: claude, codex, gemini, opencode)')
-        .argParser(agentOfProgram)
-        .default(new Map(), ''),
+      new Option(
+        '--agent <program=name>',
+        'the agent of a program (default: claude, codex, gemini, opencode)',
+      ).argParser(agentOfProgram),
     )
     .option('--allow-tools', 'also let the programs use the mail tools without asking you')
     .option('--no-service', 'start the daemon without systemd')
     .option('--dry-run', 'only show what would change')
     .option('--yes', 'do not ask')
-    .option('--undo', 'take back what setup did')
+    .addOption(
+      new Option('--undo', 'take back everything that setup did').conflicts([
+        'program',
+        'agent',
+        'allowTools',
+        'service',
+      ]),
+    )
     .option('--json', 'print what was done as one JSON document')
     .addHelpText('after', NOTES)
     .action(async (flags: SetupFlags) => (flags.undo ? undo(context, flags) : setup(context, flags)));
 }
 
-function agentOfProgram(text: string, before: Map<SettledProgram, string>): Map<SettledProgram, string> {
-  const [word, name = ''] = text.split('=');
+function agentOfProgram(text: string, before: Agents = new Map()): Agents {
+  const at = text.indexOf('=');
+  const [word, name] = at === -1 ? [text, ''] : [text.slice(0, at), text.slice(at + 1)];
   const program = SETTLED_PROGRAMS.find((known) => known === word);
-  if (program === undefined || !isAgentName(name)) {
-    throw new InvalidArgumentError(`It must be one of ${SETTLED_PROGRAMS.join(', ')}, then = and an agent's name.`);
+  if (program === undefined || at === -1) {
+    const example = `${program ?? 'claude-code'}=builder`;
+    throw new InvalidArgumentError(`Give one of ${SETTLED_PROGRAMS.join(', ')}, then = and the agent: ${example}.`);
   }
+  if (before.has(program)) throw new InvalidArgumentError(`${program} has the agent ${before.get(program)} already.`);
+  const fault = nameFault(name);
+  if (fault !== undefined) throw new InvalidArgumentError(`${fault}.`);
   return new Map([...before, [program, name]]);
 }
 
-interface Step {
-  /** What it does, as an imperative. */
-  text: string;
-  isDone: () => boolean | Promise<boolean>;
-  /** Returns what there is to say. */
-  run: () => Promise<string[]>;
+/** Why no agent can have this name. */
+function nameFault(name: string): string | undefined {
+  if (RESERVED_NAMES.has(foldName(name))) return `${name} means the owner or the host itself: take another name`;
+  if (isAgentName(name)) return undefined;
+  return "An agent's name has letters, digits, dots, hyphens and underscores, at most 64";
+}
+
+type State = 'already' | 'planned' | 'done' | 'kept';
+
+interface Shown {
+  step: string;
+  state: State;
+  why?: string;
 }
 
 async function setup(context: CommandContext, flags: SetupFlags): Promise<void> {
@@ -112,31 +113,96 @@ async function setup(context: CommandContext, flags: SetupFlags): Promise<void> 
   const isAsking = !dryRun && !yes && !json && isInteractive(terminalOf(context));
   const chosen = isAsking ? await asked(context, programs, flags) : { ...flags, agents: agentsOf(programs, flags) };
   const steps = stepsOf(context, chosen.agents, chosen);
-  const plan: { step: Step; isDone: boolean }[] = [];
+  const plan: { step: Step; look: Look }[] = [];
   // All settings are read before anything is changed.
-  for (const step of steps) plan.push({ step, isDone: await step.isDone() });
-  const isNothing = plan.every(({ isDone }) => isDone);
-  const say = (text: string): unknown => json || context.stdout.write(text);
-  if (!isNothing) for (const { step, isDone } of plan) say(`${isDone ? 'already:' : 'to do:'} ${step.text}\n`);
-  const states: { step: string; state: 'already' | 'planned' | 'done' }[] = [];
-  const notices: string[] = [];
-  if (!dryRun && !isNothing) {
+  for (const step of steps) plan.push({ step, look: await looked(step, programs) });
+  const isNeeded = plan.some(({ look }) => look.type === 'needed');
+  const planned = plan.map(({ step, look }) => shownLook(step, look));
+  // A document is the only thing on standard output; who is asked sees the plan all the same.
+  const planStream = json ? context.stderr : context.stdout;
+  if (isNeeded && !(json && (yes || dryRun))) planStream.write(planned.map(lineOf).join(''));
+  if (isNeeded && !dryRun) {
     await confirmed(context, 'Do this?', { yes, stake: 'setup changes the settings of your programs' });
   }
-  for (const { step, isDone } of plan) {
-    if (!isDone && !dryRun) notices.push(...(await step.run()));
-    const state = isDone ? 'already' : dryRun ? 'planned' : 'done';
-    states.push({ step: step.text, state });
-    if (!dryRun) say(`${state}: ${step.text}\n`);
+  const done: Done = { shown: planned, notices: noticesOf(plan) };
+  if (isNeeded && !dryRun) Object.assign(done, await withSetupLock(context, () => carriedOut(context, steps, json)));
+  else if (!json && !isNeeded) context.stdout.write(planned.map(lineOf).join(''));
+  if (!dryRun) for (const program of chosen.agents.keys()) done.notices.push(...programNotices(context, program));
+  if (json) context.stdout.write(jsonLine({ dry_run: dryRun, steps: done.shown, notices: done.notices }));
+  else if (!dryRun) {
+    const lines = [...done.notices, ...nextOf([...chosen.agents.values()])];
+    context.stdout.write(lines.map((line) => `${line}\n`).join(''));
   }
-  if (!dryRun) for (const program of chosen.agents.keys()) notices.push(...programNotices(context, program));
-  if (json) context.stdout.write(jsonLine({ dry_run: dryRun, steps: states, notices }));
-  else if (!dryRun) say([...notices, ...nextOf([...chosen.agents.values()])].map((line) => `${line}\n`).join(''));
+}
+
+interface Done {
+  shown: Shown[];
+  notices: string[];
+}
+
+/** Looks again before each step: another command may have done it since, or an earlier step has. */
+async function carriedOut(context: CommandContext, steps: readonly Step[], json = false): Promise<Done> {
+  const done: Done = { shown: [], notices: [] };
+  const previous = new Map<string, string | null>();
+  for (const step of steps) {
+    const look = await step.look();
+    done.notices.push(...noticesOf([{ look }]));
+    let shown = shownLook(step, look);
+    if (look.type === 'needed') {
+      const { did = step.text, notices, file } = await step.run();
+      shown = { step: did, state: 'done' };
+      done.notices.push(...notices);
+      // Of a file that is changed twice, only the first copy is what its owner had.
+      if (file && !previous.has(file.path)) previous.set(file.path, file.copy);
+    }
+    done.shown.push(shown);
+    if (!json) context.stdout.write(lineOf(shown));
+  }
+  for (const [path, copy] of previous) if (copy !== null) done.notices.push(`The previous ${path} is ${copy}.`);
+  return done;
+}
+
+/** Throws `CommandFailed`, which says how to set up the other programs when one has settings that cannot be read. */
+async function looked(step: Step, programs: readonly SettledProgram[]): Promise<Look> {
+  try {
+    return await step.look();
+  } catch (error) {
+    const others = programs.filter((program) => program !== step.program);
+    if (!(error instanceof CommandFailed) || step.program === undefined || others.length === 0) throw error;
+    const advice = `or leave out ${step.program} with --program ${others.join(' ')}`;
+    throw new CommandFailed(error.exit, error.code, `${error.message}, ${advice}`, error.details);
+  }
+}
+
+function shownLook({ text }: Step, look: Look): Shown {
+  switch (look.type) {
+    case 'needed':
+      return { step: text, state: 'planned' };
+    case 'already':
+      return { step: look.text ?? text, state: 'already' };
+    case 'kept':
+      return { step: look.text, state: 'kept', why: look.why };
+    default:
+      return assertNever(look);
+  }
+}
+
+function lineOf({ step, state, why }: Shown): string {
+  return `${state === 'planned' ? 'to do' : state}: ${step}${why === undefined ? '' : ` (${why})`}\n`;
+}
+
+function noticesOf(plan: readonly { look: Look }[]): string[] {
+  return plan.flatMap(({ look }) => (look.type === 'already' && look.notice !== undefined ? [look.notice] : []));
 }
 
 /** Throws `CommandFailed` when a program that was asked for, or every program, is absent. */
-function programsHere(context: CommandContext, { program: wanted, agent }: SetupFlags): SettledProgram[] {
+function programsHere(context: CommandContext, { program: wanted, agent = new Map() }: SetupFlags): SettledProgram[] {
   const isHere = (name: SettledProgram): boolean => findProgram(COMMAND_OF[name], context.env['PATH']) !== undefined;
+  const leftOut = wanted && [...agent.keys()].find((name) => !wanted.includes(name));
+  if (leftOut !== undefined) {
+    const message = `--agent ${leftOut}=${agent.get(leftOut)} is for a program that --program does not name`;
+    throw new CommandFailed('usage', 'USAGE', `${message}: add ${leftOut} there, or leave out the agent`);
+  }
   const absent = [...(wanted ?? []), ...agent.keys()].find((name) => !isHere(name));
   if (absent !== undefined) {
     const flag = wanted?.includes(absent) ? `--program ${absent}` : `--agent ${absent}=${agent.get(absent)}`;
@@ -149,10 +215,8 @@ function programsHere(context: CommandContext, { program: wanted, agent }: Setup
   throw new CommandFailed('notFound', 'NO_PROGRAM', `none of ${names} is on PATH: install one of them first`);
 }
 
-type Agents = ReadonlyMap<SettledProgram, string>;
-
 function agentsOf(programs: readonly SettledProgram[], { agent }: SetupFlags): Agents {
-  return new Map(programs.map((program) => [program, agent.get(program) ?? COMMAND_OF[program]]));
+  return new Map(programs.map((program) => [program, agent?.get(program) ?? COMMAND_OF[program]]));
 }
 
 /** What the flags leave open, asked on the terminal. */
@@ -169,10 +233,8 @@ async function asked(
   try {
     const agents = new Map<SettledProgram, string>();
     for (const [program, name] of agentsOf(programs, flags)) {
-      const given = flags.agent.has(program) ? '' : await question(`The agent of ${program} [${name}]: `);
-      const chosen = given === '' ? name : given;
-      requireAgentName(chosen, `the agent of ${program}`);
-      agents.set(program, chosen);
+      const given = flags.agent?.has(program) ? '' : await askedName(question, program, name, output);
+      agents.set(program, given === '' ? name : given);
     }
     const allows = 'May the programs use the mail tools without asking you each time? [y/N] ';
     const allowed = flags.allowTools ?? /^y(?:es)?$/i.test(await question(allows));
@@ -185,150 +247,19 @@ async function asked(
   }
 }
 
-function stepsOf(context: CommandContext, agents: Agents, flags: SetupFlags): Step[] {
-  const names = [...new Set(agents.values())];
-  return [
-    hostStep(context),
-    daemonStep(context, flags),
-    ...names.map((name) => agentStep(context, name)),
-    ...[...agents].flatMap(([program, agent]) => programSteps(context, program, agent, flags)),
-  ];
-}
-
-function hostStep(context: CommandContext): Step {
-  const paths = ownPaths(context);
-  const name = defaultHostName(hostname());
-  return {
-    text: `create this host in ${paths.dataFolder}`,
-    isDone: () => existsSync(paths.store),
-    async run() {
-      await addWritten(context, { type: 'host' });
-      await initialiseHost(paths, name, Date.now()).catch((error: unknown) => {
-        throw hostFailure(error);
-      });
-      return [];
-    },
-  };
-}
-
-function daemonStep(context: CommandContext, { service }: SetupFlags): Step {
-  const paths = ownPaths(context);
-  const isService = service && findProgram('systemctl', context.env['PATH']) !== undefined;
-  const inBackground = async (): Promise<void> => {
-    await startInBackground(context, paths);
-    const { pid } = await ask(context, 'status', {}, {});
-    await addWritten(context, { type: 'daemon', pid });
-  };
-  return {
-    text: isService ? 'install the daemon as a service, and start it' : 'start the daemon',
-    isDone: () => isListening(paths.socket),
-    async run() {
-      if (!isService) {
-        await inBackground();
-        return ['The daemon runs until this machine stops; then the mail tools start it again.'];
-      }
-      try {
-        const isThere = existsSync(unitPath(context.env, homeFolder(context)));
-        if (!isThere) await addWritten(context, { type: 'service' });
-        return (await installUnit(context, false)).notices;
-      } catch (error) {
-        if (!(error instanceof CommandFailed) || error.code !== 'SYSTEMCTL_FAILED') throw error;
-        await inBackground();
-        return [`The daemon runs without a service (${error.message}); the mail tools start it when it is needed.`];
-      }
-    },
-  };
-}
-
-function agentStep(context: CommandContext, name: string): Step {
-  return {
-    text: `add the agent ${name}`,
-    async isDone() {
-      if (!(await isListening(ownPaths(context).socket))) return false;
-      const { agents } = await ask(context, 'list-agents', {}, {});
-      return agents.some((agent) => isSameName(agent.name, name));
-    },
-    async run() {
-      // The daemon may not have been there when the steps were looked at.
-      const { agents } = await ask(context, 'list-agents', {}, { start: true });
-      if (agents.some((agent) => isSameName(agent.name, name))) return [];
-      await addWritten(context, { type: 'agent', name });
-      await ask(context, 'add-agent', { name }, {});
-      return [];
-    },
-  };
-}
-
-function programSteps(
-  context: CommandContext,
+/** Asks again until the answer is a name, or empty. */
+async function askedName(
+  question: (text: string) => Promise<string>,
   program: SettledProgram,
-  agent: string,
-  { allowTools: isAllowed = false }: SetupFlags,
-): Step[] {
-  const server = serverOf(context, agent);
-  const file = toolsFile(context, program);
-  const tools = { path: file, change: withThisServer(context, program, file, server) };
-  const hooks = addHooks(context, program, agent);
-  const isHooked = plannedEdit({ path: hooks.path, change: removeHooks(program) }).isChange;
-  const allowed = isAllowed ? allowTools(context, program) : undefined;
-  // The tools are allowed where the server stands: read with it, as it will be then.
-  const allowing = allowed?.path === file ? { ...allowed, change: over(tools, allowed) } : allowed;
-  return [
-    editStep(context, `add the mail tools of ${agent} to ${file}`, tools, { type: 'server', program, file, server }),
-    editStep(
-      context,
-      `add the hooks of ${agent} to ${hooks.path}`,
-      hooks,
-      isHooked ? undefined : { type: 'hooks', program, file: hookFile(context, program) },
-    ),
-    ...(allowing
-      ? [
-          editStep(context, `allow the mail tools in ${allowing.path}`, allowing, {
-            type: 'allowed',
-            program,
-            file: allowing.path,
-          }),
-        ]
-      : []),
-  ];
-}
-
-/** Adds the server, in place of one that an earlier setup wrote for another agent or another Node.js. */
-function withThisServer(
-  context: CommandContext,
-  program: SettledProgram,
-  file: string,
-  server: ServerCommand,
-): Edit['change'] {
-  const earlier = readWritten(context).flatMap((entry) =>
-    entry.type === 'server' && entry.file === file && !isDeepStrictEqual(entry.server, server) ? [entry.server] : [],
-  );
-  const add = withServer(program, server);
-  return (text) => add(earlier.reduce((left, former) => withoutServer(program, former)(left), text));
-}
-
-function over(first: Edit, second: Edit): Edit['change'] {
-  return (text) => second.change(first.change(text));
-}
-
-type EditWritten = Extract<Written, { file: string }>;
-
-/** `entry` is missing where something of ours was there before. */
-function editStep(context: CommandContext, text: string, edit: Edit, entry: EditWritten | undefined): Step {
-  return {
-    text,
-    isDone: () => !plannedEdit(edit).isChange,
-    async run() {
-      const planned = plannedEdit(edit);
-      if (entry) await addWritten(context, entry);
-      const backup = await writeEdit(planned);
-      if (entry) {
-        await addWritten(context, { ...entry, edited: { copy: backup, sha256: digestOf(planned.text) } });
-        await removeWritten(context, entry);
-      }
-      return backup === null ? [] : [`The previous ${planned.file.path} is ${backup}.`];
-    },
-  };
+  name: string,
+  output: { write: (text: string) => unknown },
+): Promise<string> {
+  for (;;) {
+    const given = await question(`The agent of ${program} [${name}]: `);
+    const fault = given === '' ? undefined : nameFault(given);
+    if (fault === undefined) return given;
+    output.write(`${fault}.\n`);
+  }
 }
 
 function nextOf([first = '', second = first]: readonly string[]): string[] {
@@ -339,8 +270,6 @@ function nextOf([first = '', second = first]: readonly string[]): string[] {
 }
 
 async function undo(context: CommandContext, { dryRun = false, yes, json }: SetupFlags): Promise<void> {
-  const result = await undoSetup(context, dryRun, () =>
-    confirmed(context, 'Take this back?', { yes, stake: 'undo changes the settings of your programs' }),
-  );
+  const result = await undoSetup(context, { dryRun, yes, json });
   if (json) context.stdout.write(jsonLine(result));
 }

@@ -69,7 +69,8 @@ export async function ask<N extends OperationName>(
   }
 }
 
-const START_MS = 20_000;
+/** How long a daemon may take to answer after its start. */
+export const START_MS = 20_000;
 const LOOK_EVERY_MS = 25;
 
 /** Throws `CommandFailed`. */
@@ -95,13 +96,12 @@ export async function startInBackground({ env, program }: CommandContext, paths:
     exitCode = code;
   });
   try {
-    const deadline = performance.now() + START_MS;
     // Another command may start a daemon at the same time: then that one answers.
-    while (!(await isListening(paths.socket))) {
-      if (exitCode !== undefined && exitCode !== EXIT.conflict) throw notStarted(paths, lastLine(paths.logFile));
-      if (performance.now() > deadline) throw notStarted(paths, 'it does not answer');
-      await elapsed(LOOK_EVERY_MS);
-    }
+    const answers = await untilAnswered(paths, () => {
+      if (exitCode !== undefined && exitCode !== EXIT.conflict)
+        throw notStarted(lastLine(paths.logFile), paths.logFile);
+    });
+    if (!answers) throw notStarted('it does not answer', paths.logFile);
     // Ours came too late, and would serve as soon as the other frees the store: stop it before this command ends.
     const { pid } = await new DaemonClient(paths.socket, paths.store).call('status', {});
     if (pid !== child.pid && exitCode === undefined) {
@@ -114,8 +114,24 @@ export async function startInBackground({ env, program }: CommandContext, paths:
   }
 }
 
-function notStarted({ logFile }: HostPaths, why: string): CommandFailed {
-  return new CommandFailed('failure', 'DAEMON_NOT_STARTED', `the daemon did not start (${why}): see ${logFile}`);
+/** For a daemon that a service starts; `log` is where that writes. Throws `CommandFailed`. */
+export async function waitForDaemon(paths: HostPaths, log: string): Promise<void> {
+  if (!(await untilAnswered(paths, () => undefined))) throw notStarted('it does not answer', log);
+}
+
+/** Whether a daemon answered in time; `check` is called at each look. */
+async function untilAnswered({ socket }: HostPaths, check: () => void): Promise<boolean> {
+  const deadline = performance.now() + START_MS;
+  while (!(await isListening(socket))) {
+    check();
+    if (performance.now() > deadline) return false;
+    await elapsed(LOOK_EVERY_MS);
+  }
+  return true;
+}
+
+function notStarted(why: string, log: string): CommandFailed {
+  return new CommandFailed('failure', 'DAEMON_NOT_STARTED', `the daemon did not start (${why}): see ${log}`);
 }
 
 function lastLine(file: string): string {

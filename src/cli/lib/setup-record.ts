@@ -16,11 +16,13 @@ import { ownPaths } from './own-paths.ts';
 export type Written =
   | { type: 'host' }
   | { type: 'service' }
-  /** A daemon that was started without a service. */
+  /** A daemon is about to be started without a service: its `daemon` takes the place of this. */
+  | { type: 'starting'; sinceMs: number }
   | { type: 'daemon'; pid: number }
   | { type: 'agent'; name: string }
   | { type: 'server'; program: SettledProgram; file: string; server: ServerCommand; edited?: Edited }
-  | { type: 'hooks'; program: SettledProgram; file: string; edited?: Edited }
+  /** `others`: hooks of Poste stood there that setup had not written. */
+  | { type: 'hooks'; program: SettledProgram; file: string; others?: true; edited?: Edited }
   | { type: 'allowed'; program: SettledProgram; file: string; edited?: Edited };
 
 /** A file as it was left: as long as nobody changed it, undo puts the copy back, byte for byte. */

@@ -16,6 +16,7 @@ import {
   removeHooks,
   writeEdit,
 } from '../lib/program-settings.ts';
+import { withSetupLock } from '../lib/setup-lock.ts';
 import { addWritten, readWritten, removeWritten } from '../lib/setup-record.ts';
 import { runAsHook } from './run-as-hook.ts';
 
@@ -73,8 +74,11 @@ function installCommand(context: CommandContext): Command {
       const allowed = isAllowed ? allowTools(context, name) : undefined;
       const isNew = allowed && plannedEdit(allowed).isChange;
       const edits = planned([addHooks(context, name, agent), ...(allowed ? [allowed] : [])]);
-      if (isNew && !flags.dryRun) await addWritten(context, { type: 'allowed', program: name, file: allowed.path });
-      await change(context, name, flags, edits, true);
+      if (!isNew || flags.dryRun) return change(context, name, flags, edits, true);
+      return withSetupLock(context, async () => {
+        await addWritten(context, { type: 'allowed', program: name, file: allowed.path });
+        await change(context, name, flags, edits, true);
+      });
     });
 }
 
@@ -90,8 +94,11 @@ function uninstallCommand(context: CommandContext): Command {
       const allowed = entry && allowTools(context, name);
       const hooks = { path: hookFile(context, name), change: removeHooks(name) };
       const edits = planned([hooks, ...(allowed ? [{ path: allowed.path, change: allowed.remove }] : [])]);
-      await change(context, name, flags, edits, false);
-      if (entry && !flags.dryRun) await removeWritten(context, entry);
+      if (!entry || flags.dryRun) return change(context, name, flags, edits, false);
+      return withSetupLock(context, async () => {
+        await change(context, name, flags, edits, false);
+        await removeWritten(context, entry);
+      });
     });
 }
 

@@ -1,48 +1,22 @@
-import { chmod, mkdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { mkdir, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { expect, onTestFinished, test } from 'vitest';
-import { CommandRun, commandContext, daemonHere, runHere } from '../../../support/command-run.ts';
+import { CommandRun, commandContext, runHere } from '../../../support/command-run.ts';
 import { endDaemon } from '../../../support/poste-home.ts';
 import { run as runProcess } from '../../../support/poste-process.ts';
-import { temporaryFolder } from '../../../support/temporary-folder.ts';
-
-type Environment = Readonly<Record<string, string>>;
-
-/** A home with these programs on PATH, and nothing else: no systemd either. */
-async function machine(...programs: string[]): Promise<Environment> {
-  const home = await temporaryFolder();
-  const bin = join(home, 'bin');
-  await mkdir(bin);
-  for (const program of programs) {
-    await writeFile(join(bin, program), '#!/bin/sh\n');
-    await chmod(join(bin, program), 0o700);
-  }
-  return { HOME: home, PATH: bin, POSTE_HOME: join(home, 'poste'), XDG_CONFIG_HOME: join(home, 'config') };
-}
+import {
+  daemonPid,
+  endDaemonAtEnd,
+  machine,
+  read,
+  served,
+  setup,
+  type SetupDocument,
+} from '../../../support/setup-machine.ts';
 
 /** Settings in a layout that no formatter would write. */
 const ODD = '{"projects": {},\r\n   "list": [1, 2]}';
-
-interface Steps {
-  steps: { step: string; state: string; why?: string }[];
-}
-
-async function setup(environment: Environment, ...args: string[]): Promise<Steps['steps']> {
-  const { code, stdout, stderr } = await runHere(['setup', '--json', ...args], { environment });
-  if (code !== 0) throw new Error(stderr);
-  return (JSON.parse(stdout) as Steps).steps;
-}
-
-function read(environment: Environment, ...names: string[]): Promise<string> {
-  return readFile(join(environment['HOME'] ?? '', ...names), 'utf8');
-}
-
-/** A host whose daemon runs in this process. */
-async function served(environment: Environment): Promise<void> {
-  expect(await runHere(['init', '--host', 'here'], { environment })).toMatchObject({ code: 0 });
-  await daemonHere(environment);
-}
 
 test('all programs that are found are set up, once; undo takes back exactly that', async () => {
   const here = await machine('claude', 'codex', 'gemini', 'opencode');
@@ -69,7 +43,7 @@ test('all programs that are found are set up, once; undo takes back exactly that
   expect(await runHere(sent, { environment: here })).toMatchObject({ code: 0 });
   const undone = await setup(here, '--undo', '--yes');
   const kept = undone.filter(({ state }) => state === 'kept').map(({ step }) => step);
-  expect(kept).toEqual(['the agent reviewer']);
+  expect(kept).toEqual(['the agent reviewer', 'the agent claude']);
   expect(await read(here, '.codex', 'config.toml')).toBe('# mine\nmodel = "o"\n');
   expect(await read(here, '.claude.json')).toBe(ODD);
   for (const folder of ['.claude', '.gemini']) {
@@ -141,7 +115,7 @@ test('as a process: from nothing to a daemon with two agents, and back', async (
   const { pid } = JSON.parse(status.stdout) as { pid: number };
   onTestFinished(() => endDaemon(pid).catch(() => undefined));
   const undone = await runProcess(['setup', '--undo', '--yes', '--json'], here);
-  expect((JSON.parse(undone.stdout) as Steps).steps.map(({ state }) => state)).toEqual([
+  expect((JSON.parse(undone.stdout) as SetupDocument).steps.map(({ state }) => state)).toEqual([
     ...Array.from({ length: 7 }, () => 'undone'),
     'kept',
   ]);
@@ -193,21 +167,14 @@ test('a setup with another agent changes the tools and the hooks that an earlier
 
 test('a daemon that undo started to remove the agents does not stay', async () => {
   const here = await machine('claude');
-  const daemon = async (): Promise<number | undefined> => {
-    const { code, stdout } = await runHere(['status', '--json'], { environment: here });
-    return code === 0 ? (JSON.parse(stdout) as { pid: number }).pid : undefined;
-  };
   expect(await runProcess(['setup', '--yes', '--json'], here)).toMatchObject({ code: 0 });
-  const first = await daemon();
+  const first = await daemonPid(here);
   if (first === undefined) throw new Error('setup started no daemon');
   await endDaemon(first);
-  onTestFinished(async () => {
-    const left = await daemon();
-    if (left !== undefined) await endDaemon(left);
-  });
+  endDaemonAtEnd(here);
   const undone = await runProcess(['setup', '--undo', '--yes', '--json'], here);
-  const { steps } = JSON.parse(undone.stdout) as Steps;
+  const { steps } = JSON.parse(undone.stdout) as SetupDocument;
   expect(steps).toContainEqual({ step: 'the agent claude', state: 'undone' });
   expect(steps).toContainEqual({ step: 'the daemon that was started', state: 'undone' });
-  await expect.poll(daemon).toBeUndefined();
+  await expect.poll(() => daemonPid(here)).toBeUndefined();
 });

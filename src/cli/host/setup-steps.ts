@@ -1,0 +1,281 @@
+/** The steps of `poste setup`: each looks whether it is done already, and does what it is for. */
+import { existsSync } from 'node:fs';
+import { hostname } from 'node:os';
+import { type SettledProgram, withServer } from '../../host/hooks/mcp-settings.ts';
+import { agentOfServer, isSameServer, type ServerCommand, type ServerThere } from '../../host/hooks/server-command.ts';
+import { defaultHostName, initialiseHost } from '../../host/init.ts';
+import { unitPath } from '../../host/systemd-unit.ts';
+import { isListening } from '../../lib/unix-socket.ts';
+import { isSameName } from '../../host/core/address.ts';
+import { printable } from '../../protocol/printable.ts';
+import { assertNever } from '../../lib/assert-never.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { ask, startInBackground, waitForDaemon } from '../lib/daemon-call.ts';
+import { CommandFailed } from '../lib/exit.ts';
+import { findProgram } from '../lib/find-program.ts';
+import { hostFailure } from '../lib/host-paths.ts';
+import { homeFolder, ownPaths } from '../lib/own-paths.ts';
+import {
+  addHooks,
+  allowTools,
+  digestOf,
+  type Edit,
+  hookFile,
+  plannedEdit,
+  removeHooks,
+  serverOf,
+  serverOfProgram,
+  toolsFile,
+  writeEdit,
+} from '../lib/program-settings.ts';
+import { addWritten, readWritten, removeWritten, type Written } from '../lib/setup-record.ts';
+import { installUnit } from './daemon-unit.ts';
+
+export type Look =
+  | { type: 'needed' }
+  /** `text` says what is there, when that is not what the step would do. */
+  | { type: 'already'; text?: string; notice?: string }
+  /** What is there is not ours, and stays. */
+  | { type: 'kept'; text: string; why: string };
+
+interface Ran {
+  /** What it did, when that is not its text. */
+  did?: string;
+  /** What there is to say. */
+  notices: string[];
+  /** The file that it changed, and the copy of what that was; null when there was none. */
+  file?: { path: string; copy: string | null };
+}
+
+export interface Step {
+  /** What it does, as an imperative. */
+  text: string;
+  /** Whose settings it changes. */
+  program?: SettledProgram;
+  look: () => Look | Promise<Look>;
+  run: () => Promise<Ran>;
+}
+
+export type Agents = ReadonlyMap<SettledProgram, string>;
+
+interface Wishes {
+  allowTools?: boolean;
+  service: boolean;
+}
+
+const NEEDED: Look = { type: 'needed' };
+const ALREADY: Look = { type: 'already' };
+const START = 'start the daemon';
+const BY_HAND =
+  'No service starts the daemon: it runs until you end it or this machine stops. Start it with poste daemon then; the mail tools start it as well, when a program begins.';
+
+export function stepsOf(context: CommandContext, agents: Agents, wishes: Wishes): Step[] {
+  const names = [...new Set(agents.values())];
+  return [
+    hostStep(context),
+    daemonStep(context, wishes),
+    ...names.map((name) => agentStep(context, name)),
+    ...[...agents].flatMap(([program, agent]) => programSteps(context, program, agent, wishes)),
+  ];
+}
+
+function hostStep(context: CommandContext): Step {
+  const paths = ownPaths(context);
+  const name = defaultHostName(hostname());
+  return {
+    text: `create this host in ${paths.dataFolder}`,
+    look: () => (existsSync(paths.store) ? ALREADY : NEEDED),
+    async run() {
+      await addWritten(context, { type: 'host' });
+      await initialiseHost(paths, name, Date.now()).catch((error: unknown) => {
+        throw hostFailure(error);
+      });
+      return { notices: [] };
+    },
+  };
+}
+
+function daemonStep(context: CommandContext, { service }: Wishes): Step {
+  const paths = ownPaths(context);
+  const isService = service && findProgram('systemctl', context.env['PATH']) !== undefined;
+  const isUnitThere = (): boolean => existsSync(unitPath(context.env, homeFolder(context)));
+  return {
+    text: isService ? 'install the daemon as a service, and start it' : START,
+    async look() {
+      if (!(await isListening(paths.socket))) return NEEDED;
+      if (!isService || isUnitThere()) return { type: 'already', text: START };
+      const notice =
+        'The daemon that runs is no service. To make it one, stop it and run poste daemon install: then it starts with your sessions.';
+      return { type: 'already', text: START, notice };
+    },
+    async run() {
+      if (!isService) {
+        await runInBackground(context);
+        return { notices: [service ? `There is no systemctl on this machine. ${BY_HAND}` : BY_HAND] };
+      }
+      const isThere = isUnitThere();
+      if (!isThere) await addWritten(context, { type: 'service' });
+      try {
+        const { notices, unit, backup } = await installUnit(context, false);
+        await waitForDaemon(paths, 'journalctl --user -u poste');
+        return { notices, file: { path: unit, copy: backup } };
+      } catch (error) {
+        if (!(error instanceof CommandFailed) || error.code !== 'SYSTEMCTL_FAILED') throw error;
+        if (!isThere) await removeWritten(context, { type: 'service' });
+        await runInBackground(context);
+        return { did: START, notices: [`systemd refused the service: ${error.message}. ${BY_HAND}`] };
+      }
+    },
+  };
+}
+
+async function runInBackground(context: CommandContext): Promise<void> {
+  const starting: Written = { type: 'starting', sinceMs: Date.now() };
+  await addWritten(context, starting);
+  await startInBackground(context, ownPaths(context));
+  const { pid } = await ask(context, 'status', {}, {});
+  await addWritten(context, { type: 'daemon', pid });
+  await removeWritten(context, starting);
+}
+
+function agentStep(context: CommandContext, name: string): Step {
+  return {
+    text: `add the agent ${name}`,
+    async look() {
+      if (!(await isListening(ownPaths(context).socket))) return NEEDED;
+      const { agents } = await ask(context, 'list-agents', {}, {});
+      return agents.some((agent) => isSameName(agent.name, name)) ? ALREADY : NEEDED;
+    },
+    async run() {
+      await addWritten(context, { type: 'agent', name });
+      await ask(context, 'add-agent', { name }, { start: true });
+      return { notices: [] };
+    },
+  };
+}
+
+function programSteps(
+  context: CommandContext,
+  program: SettledProgram,
+  agent: string,
+  { allowTools: isAllowed = false }: Wishes,
+): Step[] {
+  const server = serverOf(context, agent);
+  const file = toolsFile(context, program);
+  const tools: Edit = {
+    path: file,
+    change: (text) => withServer(program, server, earlierServers(context, file))(text),
+  };
+  const hooks = addHooks(context, program, agent);
+  const allowed = isAllowed ? allowTools(context, program) : undefined;
+  const look = (): Look => serverLook(context, { program, file, agent, server });
+  return [
+    {
+      ...editStep(context, `add the mail tools of ${agent} to ${file}`, tools, () => {
+        return { type: 'server', program, file, server };
+      }),
+      program,
+      look,
+    },
+    {
+      ...editStep(context, `add the hooks of ${agent} to ${hooks.path}`, hooks, () => hooksEntry(context, program)),
+      program,
+    },
+    ...(allowed ? [allowStep(context, program, allowed, { tools, look })] : []),
+  ];
+}
+
+/** What setup writes of the hooks: those of its own earlier run are its own, others are not taken away by an undo. */
+function hooksEntry(context: CommandContext, program: SettledProgram): EditWritten {
+  const file = hookFile(context, program);
+  const isHooked = plannedEdit({ path: file, change: removeHooks(program) }).isChange;
+  const isOwn = readWritten(context).some((one) => one.type === 'hooks' && one.file === file && !one.others);
+  return { type: 'hooks', program, file, ...(isHooked && !isOwn && { others: true }) };
+}
+
+function allowStep(
+  context: CommandContext,
+  program: SettledProgram,
+  allowed: Edit,
+  { tools, look }: { tools: Edit; look: () => Look },
+): Step {
+  const file = allowed.path;
+  // The tools are allowed where the server stands: read with it, as it will be then.
+  const isBeside = file === tools.path;
+  const change: Edit['change'] = isBeside ? (text) => allowed.change(tools.change(text)) : allowed.change;
+  const step = editStep(context, `allow the mail tools in ${file}`, { path: file, change }, () => {
+    return { type: 'allowed', program, file };
+  });
+  return {
+    ...step,
+    program,
+    look() {
+      const isOthers = look().type === 'kept';
+      if (!isOthers) return step.look();
+      return { type: 'kept', text: `what ${file} allows`, why: 'it would allow the tools of that other MCP server' };
+    },
+  };
+}
+
+/** What an earlier setup wrote for another agent, or another Node.js. */
+function earlierServers(context: CommandContext, file: string): ServerCommand[] {
+  return readWritten(context).flatMap((entry) =>
+    entry.type === 'server' && entry.file === file ? [entry.server] : [],
+  );
+}
+
+interface Wanted {
+  program: SettledProgram;
+  file: string;
+  agent: string;
+  server: ServerCommand;
+}
+
+function serverLook(context: CommandContext, { program, file, agent, server }: Wanted): Look {
+  const there = serverOfProgram(file, program);
+  if (there.type === 'absent') return NEEDED;
+  if (there.type === 'command') {
+    if (isSameServer(there.server, server)) return ALREADY;
+    if (earlierServers(context, file).some((one) => isSameServer(there.server, one))) return NEEDED;
+    const other = agentOfServer(there.server);
+    if (other !== undefined && isSameName(other, agent)) return ALREADY;
+  }
+  const text = `the MCP server poste in ${file}`;
+  const other = there.type === 'command' ? agentOfServer(there.server) : undefined;
+  const repair = `remove it there and run poste setup again`;
+  if (other === undefined) return { type: 'kept', text, why: `it is another one, ${shownServer(there)}: ${repair}` };
+  const why = `it has the mail tools of ${printable(other)}: give --agent ${program}=${printable(other)}, or ${repair}`;
+  return { type: 'kept', text, why };
+}
+
+const SHOWN_CHARACTERS_MAX = 120;
+
+/** As a person may recognise it. */
+export function shownServer(there: Exclude<ServerThere, { type: 'absent' }>): string {
+  switch (there.type) {
+    case 'command':
+      return printable([there.server.command, ...there.server.args].join(' ')).slice(0, SHOWN_CHARACTERS_MAX);
+    case 'other':
+      return printable(there.text).slice(0, SHOWN_CHARACTERS_MAX);
+    default:
+      return assertNever(there);
+  }
+}
+
+type EditWritten = Extract<Written, { file: string }>;
+
+function editStep(context: CommandContext, text: string, edit: Edit, entryOf: () => EditWritten): Step {
+  return {
+    text,
+    look: () => (plannedEdit(edit).isChange ? NEEDED : ALREADY),
+    async run() {
+      const entry = entryOf();
+      const planned = plannedEdit(edit);
+      await addWritten(context, entry);
+      const copy = await writeEdit(planned);
+      await addWritten(context, { ...entry, edited: { copy, sha256: digestOf(planned.text) } });
+      await removeWritten(context, entry);
+      return { notices: [], file: { path: planned.file.path, copy } };
+    },
+  };
+}

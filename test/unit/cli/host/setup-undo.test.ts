@@ -1,0 +1,222 @@
+/** What `poste setup` finds written by others, and what its undo leaves. */
+import { existsSync } from 'node:fs';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { expect, test } from 'vitest';
+import { runHere } from '../../../support/command-run.ts';
+import { copiesIn, machine, pathIn, read, setup, type SetupDocument, served } from '../../../support/setup-machine.ts';
+
+const CODEX = ['.codex', 'config.toml'] as const;
+const GEMINI = ['.gemini', 'settings.json'] as const;
+
+test('undo prints a line for each thing, and removes the copies that setup made', async () => {
+  const here = await machine('claude');
+  const before = '{"projects":{}}';
+  await writeFile(pathIn(here, '.claude.json'), before);
+  await served(here);
+  await setup(here, '--yes', '--allow-tools');
+  await setup(here, '--yes', '--agent', 'claude-code=builder');
+  expect(await copiesIn(here)).not.toEqual([]);
+  const settings = pathIn(here, '.claude', 'settings.json');
+  const steps = [
+    `the hooks in ${settings}`,
+    `the mail tools in ${pathIn(here, '.claude.json')}`,
+    'the agent builder',
+    `the rule that allows the mail tools in ${settings}`,
+    'the agent claude',
+  ];
+  const dry = await runHere(['setup', '--undo', '--dry-run'], { environment: here });
+  expect(dry.stdout).toBe(steps.map((step) => `to undo: ${step}\n`).join(''));
+  expect(await setup(here, '--undo', '--dry-run')).toEqual(steps.map((step) => ({ step, state: 'planned' })));
+  const { code, stdout, stderr } = await runHere(['setup', '--undo', '--yes'], { environment: here });
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+  expect(stdout.replace(/^to undo: .*\n/gm, '')).toBe(steps.map((step) => `undone: ${step}\n`).join(''));
+  expect(await copiesIn(here)).toEqual([]);
+  expect(await read(here, '.claude.json')).toBe(before);
+  expect(existsSync(settings)).toBe(false);
+  const again = await runHere(['setup', '--undo', '--yes'], { environment: here });
+  expect(again).toMatchObject({ code: 0, stdout: 'There is nothing to undo.\n', stderr: '' });
+});
+
+test('a file that setup changes twice has one copy to tell of: what its owner had', async () => {
+  const here = await machine('claude', 'gemini');
+  await mkdir(pathIn(here, '.gemini'));
+  await writeFile(pathIn(here, ...GEMINI), '{"theme":"dark"}');
+  await served(here);
+  const { stdout } = await runHere(['setup', '--yes', '--allow-tools'], { environment: here });
+  const told = stdout.split('\n').filter((line) => line.startsWith('The previous '));
+  expect(told).toHaveLength(1);
+  const [, copy = ''] = /is (\S+)\.$/.exec(told[0] ?? '') ?? [];
+  expect(await readFile(copy, 'utf8')).toBe('{"theme":"dark"}');
+});
+
+test('where the owner changed a file after setup, undo takes out its own part and says where the copies are', async () => {
+  const here = await machine('claude');
+  const file = pathIn(here, '.claude.json');
+  await writeFile(file, '{"projects":{}}');
+  await served(here);
+  await setup(here, '--yes');
+  await writeFile(file, (await readFile(file, 'utf8')).replace('{', '{"theme":"dark",'));
+  const undone = await setup(here, '--undo', '--yes');
+  const { copies = [] } = undone.find(({ step }) => step === `the mail tools in ${file}`) ?? {};
+  expect(copies).toHaveLength(2);
+  expect(await readFile(copies[0] ?? '', 'utf8')).toBe('{"projects":{}}');
+  expect((await copiesIn(here)).map((name) => pathIn(here, name)).toSorted()).toEqual(copies.toSorted());
+  expect(JSON.parse(await readFile(file, 'utf8'))).toEqual({ theme: 'dark', projects: {} });
+});
+
+test('a server that was changed after setup is left, and undo says why', async () => {
+  const here = await machine('claude', 'codex');
+  await served(here);
+  await setup(here, '--yes');
+  await writeFile(pathIn(here, '.claude.json'), (await read(here, '.claude.json')).replace('"claude"', '"mine"'));
+  await writeFile(pathIn(here, ...CODEX), (await read(here, ...CODEX)).replace('"codex"', '"mine"'));
+  const texts = [await read(here, '.claude.json'), await read(here, ...CODEX)];
+  const undone = await setup(here, '--undo', '--yes');
+  for (const names of [['.claude.json'], CODEX]) {
+    expect(undone).toContainEqual({
+      step: `the mail tools in ${pathIn(here, ...names)}`,
+      state: 'kept',
+      why: expect.stringMatching(
+        /^it was changed after setup, and now is .* mcp --agent mine --start; remove it there/,
+      ),
+    });
+  }
+  expect([await read(here, '.claude.json'), await read(here, ...CODEX)]).toEqual(texts);
+});
+
+test('what Codex writes into the server of Poste goes with it, and the rest of the file stays', async () => {
+  const here = await machine('codex');
+  await mkdir(pathIn(here, '.codex'));
+  await writeFile(pathIn(here, ...CODEX), '# mine\nmodel = "o"\n');
+  await served(here);
+  await setup(here, '--yes', '--allow-tools');
+  const added = '\n[mcp_servers.poste.tools.mail_send]\napproval_mode = "approve"\n\n[tui]\ntheme = "x"\n';
+  await writeFile(pathIn(here, ...CODEX), `${await read(here, ...CODEX)}${added}`);
+  const undone = await setup(here, '--undo', '--yes');
+  expect(undone.map(({ state }) => state)).toEqual(['undone', 'undone', 'undone', 'undone']);
+  expect(await read(here, ...CODEX)).toBe('# mine\nmodel = "o"\n\n[tui]\ntheme = "x"\n');
+});
+
+test('a server called poste that setup did not write is shown as what it is, and gets no rights', async () => {
+  const here = await machine('claude', 'codex', 'gemini');
+  const foreign = '{"mcpServers":{"poste":{"command":"mail-bot","args":["--x"]}}}';
+  await mkdir(pathIn(here, '.gemini'));
+  await writeFile(pathIn(here, ...GEMINI), foreign);
+  const byHand = '{"mcpServers":{"poste":{"command":"poste","args":["mcp","--agent","Claude"]}}}';
+  await writeFile(pathIn(here, '.claude.json'), byHand);
+  await mkdir(pathIn(here, '.codex'));
+  const codex = '[mcp_servers.poste]\ncommand = "poste"\nargs = ["mcp", "--agent", "tester"]\n';
+  await writeFile(pathIn(here, ...CODEX), codex);
+  await served(here);
+  const steps = await setup(here, '--yes', '--allow-tools');
+  const server = `the MCP server poste in ${pathIn(here, ...GEMINI)}`;
+  const why = expect.stringMatching(/^it is another one, mail-bot --x: remove it there/) as string;
+  expect(steps).toContainEqual({ step: server, state: 'kept', why });
+  expect(steps).toContainEqual({
+    step: `what ${pathIn(here, ...GEMINI)} allows`,
+    state: 'kept',
+    why: expect.any(String),
+  });
+  const settings = JSON.parse(await read(here, ...GEMINI)) as { mcpServers: unknown };
+  expect({ mcpServers: settings.mcpServers }).toEqual(JSON.parse(foreign));
+  const tools = `add the mail tools of claude to ${pathIn(here, '.claude.json')}`;
+  expect(steps).toContainEqual({ step: tools, state: 'already' });
+  const other = expect.stringContaining('it has the mail tools of tester: give --agent codex=tester, or') as string;
+  expect(steps).toContainEqual({
+    step: `the MCP server poste in ${pathIn(here, ...CODEX)}`,
+    state: 'kept',
+    why: other,
+  });
+  expect(await read(here, ...CODEX)).toBe(codex);
+  const plan = await runHere(['setup', '--dry-run', '--agent', 'codex=tester'], { environment: here });
+  expect(plan.stdout).toContain(`kept: ${server} (it is another one, mail-bot --x`);
+  expect(plan.stdout).toContain('already: add the mail tools of tester');
+});
+
+test('hooks that stood there before setup are put back with the file, or left', async () => {
+  const here = await machine('claude');
+  await served(here);
+  const install = ['hooks', 'install', 'claude-code', '--agent', 'mine'];
+  expect(await runHere(install, { environment: here })).toMatchObject({ code: 0 });
+  const before = await read(here, '.claude', 'settings.json');
+  await setup(here, '--yes');
+  await setup(here, '--undo', '--yes');
+  expect(await read(here, '.claude', 'settings.json')).toBe(before);
+  await setup(here, '--yes');
+  const changed = (await read(here, '.claude', 'settings.json')).replace('{', '{"theme":"dark",');
+  await writeFile(pathIn(here, '.claude', 'settings.json'), changed);
+  const undone = await setup(here, '--undo', '--yes');
+  expect(undone[0]).toMatchObject({ state: 'kept', why: 'hooks of Poste stood there before setup' });
+  expect(await read(here, '.claude', 'settings.json')).toBe(changed);
+});
+
+test('an agent that sent or got mail, or has another name now, is left', async () => {
+  const here = await machine('claude', 'codex', 'gemini', 'opencode');
+  await served(here);
+  await setup(here, '--yes');
+  const send = ['send', '--as', 'claude', '--to', 'codex', '--subject', 'Hello', '--body', 'Who are you?'];
+  expect(await runHere(send, { environment: here })).toMatchObject({ code: 0 });
+  expect(await runHere(['agent', 'rename', 'gemini', 'tester'], { environment: here })).toMatchObject({ code: 0 });
+  const undone = await setup(here, '--undo', '--yes');
+  const agents = undone.filter(({ step }) => step.startsWith('the agent '));
+  expect(agents).toEqual([
+    { step: 'the agent opencode', state: 'undone' },
+    { step: 'the agent gemini', state: 'kept', why: 'you renamed it: it is tester now' },
+    { step: 'the agent codex', state: 'kept', why: 'it has mail; poste agent remove codex deletes both' },
+    { step: 'the agent claude', state: 'kept', why: 'it has sent mail; poste agent remove claude deletes both' },
+  ]);
+  expect(await runHere(['sent', '--as', 'claude'], { environment: here })).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining('Hello'),
+  });
+});
+
+test('settings with comments are set up and put back to the byte; those that cannot be read can be left out', async () => {
+  const here = await machine('claude', 'gemini');
+  const commented = '\uFEFF{\r\n  // at night\r\n  "theme": "dark", // always\r\n}\r\n';
+  await mkdir(pathIn(here, '.gemini'));
+  await writeFile(pathIn(here, ...GEMINI), commented);
+  await writeFile(pathIn(here, '.claude.json'), '{');
+  await served(here);
+  const refused = await runHere(['setup', '--yes'], { environment: here });
+  const advice = `${pathIn(here, '.claude.json')} is no JSON: repair it and try again, or leave out claude-code with --program gemini.`;
+  expect(refused).toMatchObject({ code: 1, stdout: '', stderr: `poste: ${advice}\n` });
+  await setup(here, '--yes', '--allow-tools', '--program', 'gemini');
+  expect(await read(here, ...GEMINI)).toMatch(/^\uFEFF\{\r\n {2}\/\/ at night\r\n {2}"theme": "dark", \/\/ always\r\n/);
+  expect(await read(here, ...GEMINI)).toContain('"trust": true');
+  await setup(here, '--undo', '--yes');
+  expect(await read(here, ...GEMINI)).toBe(commented);
+});
+
+test.each([
+  [['--undo', '--program', 'claude-code'], "option '--undo' cannot be used with option '--program <name...>'"],
+  [['--undo', '--no-service'], "option '--undo' cannot be used with option '--no-service'"],
+  [['--undo', '--agent', 'codex=x'], "option '--undo' cannot be used with option '--agent <program=name>'"],
+  [['--agent', 'claude=x'], 'Give one of claude-code, codex, gemini, opencode, then = and the agent'],
+  [['--agent', 'codex'], 'then = and the agent: codex=builder'],
+  [['--agent', 'codex='], "An agent's name has letters, digits"],
+  [['--agent', 'codex=a=b'], "An agent's name has letters, digits"],
+  [['--agent', 'codex=Owner'], 'Owner means the owner or the host itself: take another name'],
+  [['--agent', 'codex=x', '--agent', 'codex=y'], 'codex has the agent x already'],
+  [
+    ['--program', 'claude-code', '--agent', 'codex=x'],
+    'is for a program that --program does not name: add codex there',
+  ],
+  [['--program', 'claude'], 'Allowed choices are claude-code, codex, gemini, opencode'],
+  [['--program'], 'argument missing'],
+  [['claude'], 'too many arguments'],
+])('wrong arguments are refused, and nothing is changed: %j', async (args, why) => {
+  const here = await machine('claude', 'codex');
+  const { code, stderr } = await runHere(['setup', '--yes', ...args], { environment: here });
+  expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(why) });
+  expect(existsSync(pathIn(here, 'poste'))).toBe(false);
+});
+
+test('as a document, a setup without --yes shows its plan to who is asked', async () => {
+  const here = await machine('claude');
+  await served(here);
+  const { code, stdout, stderr } = await runHere(['setup', '--json'], { environment: here, typed: 'y\r' });
+  expect(code).toBe(0);
+  expect((JSON.parse(stdout) as SetupDocument).steps).toHaveLength(5);
+  expect(stderr).toContain('to do: add the agent claude\n');
+});
