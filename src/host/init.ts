@@ -11,7 +11,7 @@ import { basename, dirname, join } from 'node:path';
 import { SEED_BYTES } from '../protocol/ed25519.ts';
 import { type HostName, parseHostName } from '../protocol/names.ts';
 import type { PublicKey } from '../protocol/public-key.ts';
-import { syncFolder } from '../lib/sync-folder.ts';
+import { syncFolder } from '../lib/files.ts';
 import { configOfToml, newConfigText } from './config.ts';
 import { newIdentityRow } from './peers/identity.ts';
 import { type HostPaths, makePrivateFolder } from './paths.ts';

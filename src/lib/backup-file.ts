@@ -12,7 +12,7 @@ import { type FileHandle, link, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { BackupDamaged, type BackupKind, type ContentDamage, readContainer } from './backup-container.ts';
 import type { Pair } from './pair-block.ts';
-import { syncFolder } from './sync-folder.ts';
+import { syncFolder } from './files.ts';
 
 const PART_RANDOM_BYTES = 4;
 

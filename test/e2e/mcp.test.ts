@@ -4,6 +4,7 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { BODY_CHARACTERS_MAX, type InboxResult, type SendResult } from '../../src/host/api/schemas/mail.ts';
 import { OPERATIONS } from '../../src/host/api/operations.ts';
 import { type McpProcess, REVISIONS, connectMcp, connectMcpHere, mcpProcess } from '../support/mcp-client.ts';
+import { PATIENCE_MS } from '../support/patience.ts';
 import { type PosteHome, endDaemon, posteHome } from '../support/poste-home.ts';
 
 const MAIL = { to: ['bob'], subject: 's', body: 'b' };
@@ -299,7 +300,7 @@ function untilSessions(here: PosteHome, presences: readonly string[]): Promise<v
       const { sessions } = await here.client.call('session-list', {}, { as: 'eve' });
       expect(sessions.map(({ presence }) => presence)).toEqual(presences);
     },
-    { timeout: 20_000, interval: 25 },
+    { timeout: PATIENCE_MS, interval: 25 },
   );
 }
 

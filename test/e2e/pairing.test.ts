@@ -117,7 +117,7 @@ describe('two hosts', () => {
       ({ peers }) => peers[0]?.agents !== null,
     );
     await there.home.json('agent', 'remove', '--yes', 'bob');
-    await send(here, 'eve', 'bob@there', 'for whoever was bob');
+    await send(here, 'eve', 'bob@there', 'for the next bob');
     const kept = await until(
       () => there.home.json<QuarantineResult>('quarantine'),
       ({ total_items }) => total_items === 1,

@@ -316,7 +316,7 @@ describe('poste session', () => {
     await chmod(program, 0o700);
     const args = ['session', 'register', 's-3', '--as', 'bob', '--', program, '--title', 'mail'];
     expect(await here.run(...args)).toMatchObject({ code: 0 });
-    const said = await vi.waitFor(() => readFile(rung, 'utf8'), { timeout: 20_000 });
+    const said = await vi.waitFor(() => readFile(rung, 'utf8'), { timeout: PATIENCE_MS });
     expect(said).toBe(`--title|mail|${TEXT}|`);
   });
 
@@ -328,7 +328,7 @@ describe('poste session', () => {
       const { registered_at = 0, seen_at = 0 } = (await here.session()) ?? {};
       expect(seen_at).toBeGreaterThan(registered_at);
     };
-    await vi.waitFor(isWaiting, { timeout: 20_000 });
+    await vi.waitFor(isWaiting, { timeout: PATIENCE_MS });
     const started = performance.now();
     daemon.signal('SIGTERM');
     expect(await daemon.ended()).toMatchObject({ code: 0 });

@@ -125,7 +125,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     expect((await postDeny(hosted, token)).status).toBe(202);
     relay.clock.move(DAY_MS);
     expect((await enrolWithToken(hosted, dave)).status).toBe(200);
-    // Whoever kept the token cannot put the account out again.
+    // A host that kept the token cannot put the account out again.
     expect(await postDeny(hosted, token)).toBeProblem('ENROL_REFUSED');
     expect((await pull(hosted, dave)).status).toBe(200);
   });

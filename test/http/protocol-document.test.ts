@@ -10,7 +10,7 @@ const routes = tableRows(PROTOCOL_DOCUMENT, 'method', 'path', 'access', 'largest
 );
 /** Not every relay has these. */
 const OPTIONAL = new Set(['/v2/relay/deny']);
-/** Open routes that have something to say to whoever says nothing. */
+/** Open routes that answer a request without a body. */
 const ANSWERS_ANYBODY = new Set(['/v2/relay/info', '/v2/relay/log/checkpoint', '/v2/relay/log/link']);
 const BODY_BYTES: Record<string, number> = { '8 KiB': 8192, '8 MiB': 8_388_608 };
 

@@ -104,7 +104,7 @@ function lifeOf(first: OutboxRow, moments: readonly Moment[]): Life {
   const last = { jitter: 0, hasPeerConfirmed: true, event: { type: 'time-passed' } as const, isOld: false };
   const endMs = life.nowMs + END_MS;
   for (let looks = 0; life.row?.nextAtMs != null && looks < 100_000; looks++) {
-    // Whoever looks late, by more than a cap, sees the same in the end.
+    // A look that comes late, by more than a cap, finds the same in the end.
     life = live({ ...life, nowMs: Math.max(life.nowMs, life.row.nextAtMs + 2 * DAY_MS) }, { ...last, afterMs: 0 });
     expect(life.nowMs).toBeLessThan(endMs + 3 * DAY_MS);
   }

@@ -62,7 +62,7 @@ test('enrolment record rule 4: mail for a revoked host expires as always, its se
   expect(relay.store.get('account', 'acme')).toBeUndefined();
 });
 
-test('enrolment rule 9: an entry revokes at once whoever it means: by key, by client, by account, by organization', async () => {
+test('enrolment rule 9: an entry revokes at once every host that it means: by key, by client, by account, by organization', async () => {
   for (const [selectors, left] of [
     [{ hostFp: hostFingerprint(dave.key) }, ['alice', 'bob', 'carol']],
     [{ clientId: 'client-b' }, ['alice', 'dave']],
@@ -125,7 +125,7 @@ test('enrolment rule 9: a crash between the entry and the revocations leaves nob
   expect(liveOf(relay)).toEqual(['carol', 'dave']);
 });
 
-test('enrolment rule 9: whoever waits for mail of a denied host is told to look again', async () => {
+test('enrolment rule 9: a pull that waits for mail of a denied host ends, so that the host looks again', async () => {
   const relay = await open();
   const ended = new Promise<number | null | undefined>((resolve) => {
     relay.engine.onArrival(alice.key, () => resolve(relay.engine.directory.get(alice.key)?.revokedAtMs));

@@ -106,13 +106,13 @@ export function revokeOf(host: TestHost, changes: Partial<RevokeHost> = {}): Rev
   return { type: 'RevokeHost', hostPubkey: host.key, cause: 'operator', nowMs: NOON_MS, ...changes };
 }
 
-/** Whoever the given selectors mean is kept out. */
+/** The hosts that the given selectors mean are kept out. */
 export function denyOf(changes: Partial<DenyHosts>): DenyHosts {
   const nobody = { hostFp: null, clientId: null, account: null, org: null };
   return { type: 'DenyHosts', ...nobody, reason: 'credential revoked', nowMs: NOON_MS, ...changes };
 }
 
-/** The operator lets in whoever brings the token with this hash. */
+/** The operator lets in the host that brings the token with this hash. */
 export function inviteOf(inviteHash: Sha256Hex, changes: Partial<IssueInvite> = {}): IssueInvite {
   return { type: 'IssueInvite', inviteHash, label: '', expiresAtMs: NOON_MS + 86_400_000, nowMs: NOON_MS, ...changes };
 }

@@ -1,4 +1,4 @@
-/** The console over raw HTTP, by whoever has a link: what a browser would send, and each part of it wrong. */
+/** The console over raw HTTP, with a link: what a browser would send, and each part of it wrong. */
 import { ControlClient } from '../../src/cli/relay/control-client.ts';
 import type { HttpRelay } from './http-relay.ts';
 import { jsonOf } from './problems.ts';

@@ -173,7 +173,7 @@ export function revoked(host: TestHost, changes: Partial<HostRevoked> = {}): Hos
   return { type: 'HostRevoked', hostPubkey: host.key, cause: 'operator', atMs: NOON_MS, ...changes };
 }
 
-/** Whoever the given selectors mean is kept out from noon on. */
+/** The hosts that the given selectors mean are kept out from noon on. */
 export function denied(changes: Partial<DenyEntryAdded>): DenyEntryAdded {
   const nobody = { hostFp: null, clientId: null, account: null, org: null };
   const untilMs = NOON_MS + DENY_KEPT_MS;

@@ -1,6 +1,6 @@
 /**
  * A process that writes to a host's store as fast as it can, and prints the number of every transaction that was
- * acknowledged: `node host-store-writer.ts <folder>`. It is killed by whoever started it.
+ * acknowledged: `node host-store-writer.ts <folder>`. The test that started it kills it.
  */
 import { writeSync } from 'node:fs';
 import { openHostStore } from '../../src/host/store/open.ts';

@@ -1,4 +1,4 @@
-/** A host's daemon that is killed and begun again on the same store, and asked by whoever does not care when. */
+/** A host's daemon that is killed and begun again on the same store, and asked by callers that do not care when. */
 import { join } from 'node:path';
 import { CallFailed, DaemonClient } from '../../src/host/api/client.ts';
 import { steadyPort } from './free-port.ts';

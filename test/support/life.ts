@@ -1,5 +1,5 @@
 /**
- * A life of a relay in which everything that has an event happens, for whoever looks at stores afterwards. Fixed keys,
+ * A life of a relay in which everything that has an event happens, for tests that look at stores afterwards. Fixed keys,
  * times and texts: the same life leaves the same log.
  */
 import { DAY_MS, DEFAULT_LIMITS, dedupHorizonMs, retentionMs } from '../../src/protocol/limits.ts';

@@ -16,6 +16,7 @@ import {
 } from '@modelcontextprotocol/client';
 import { run } from '../../src/cli/run.ts';
 import { commandContext } from './command-run.ts';
+import { PATIENCE_MS } from './patience.ts';
 import type { Environment } from './poste-process.ts';
 import { atTestEnd } from './test-end.ts';
 
@@ -124,7 +125,7 @@ export class McpProcess implements Transport {
 
   /** Resolves when standard error holds `text`. */
   async said(text: string): Promise<void> {
-    const deadline = AbortSignal.timeout(30_000);
+    const deadline = AbortSignal.timeout(PATIENCE_MS);
     while (!this.#stderr.includes(text)) await once(this.#server.stderr, 'data', { signal: deadline });
   }
 

@@ -43,7 +43,7 @@ export class Watches {
   #moved = deferred();
   #held: Promise<void> | undefined;
 
-  /** Whoever asked listens when this resolves. */
+  /** The client that asked listens when this resolves. */
   async reachBegun(count: number): Promise<void> {
     while (this.begun < count) await this.#moved.promise;
   }

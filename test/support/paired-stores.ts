@@ -16,7 +16,7 @@ import { disposableFolder } from './temporary-folder.ts';
 /** Nobody listens there. */
 const NOWHERE = '127.0.0.1:1';
 
-/** A folder with a home for each name, as POSTE_HOME means it, each with this agent. Whoever makes it removes it. */
+/** A folder with a home for each name, as POSTE_HOME means it, each with this agent. The caller removes it. */
 export async function makePairedStores(
   names: readonly string[],
   agent: string,

@@ -178,7 +178,7 @@ export class RelayContext {
     const mortality = this.#mortality;
     mortality.die(death);
     await mortality.died;
-    // Requests end; whoever waits for the store waits for ever.
+    // Requests end; what waits for the store waits for ever.
     this.#stopping.abort();
     void this.#outbox?.stop();
     void this.side?.stop();

@@ -1,4 +1,4 @@
-/** A host of this process behind a socket, as its daemon would serve it: for whoever asks it from the other side. */
+/** A host of this process behind a socket, as its daemon would serve it, for callers at the other end of the socket. */
 import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
 import { DaemonClient } from '../../src/host/api/client.ts';

@@ -61,7 +61,7 @@ export class TestRelay {
   readonly failures: StoreFailed[] = [];
   /** What the last opening told the operator. */
   notices: readonly string[] = [];
-  /** Told of each batch when it is durable, before whoever waited for it. */
+  /** Called with each batch when it is durable, before those that waited for it. */
   committed: (batch: CommittedBatch) => void = () => undefined;
   store!: RelayStore;
   engine!: Engine;

@@ -188,7 +188,7 @@ export class TortureWorld {
     const death = { inTransactions: 1 + this.random.below(6), isDurable: this.random.chance(0.5) };
     const { context } = host;
     const killed = context.kill(death);
-    // What brings it to that transaction; whoever never comes there is killed where it stands.
+    // What brings it to that transaction; a host that never comes there is killed where it stands.
     await this.#send();
     await Promise.race([killed, Promise.all([this.#passes(), elapsed(20)])]);
     await context.kill({ inTransactions: 0, isDurable: false });
@@ -208,7 +208,7 @@ export class TortureWorld {
 
   async rotate(): Promise<string | undefined> {
     const host = this.#anyUp();
-    // Whoever is paired after a rotation never learns of the key before it, and keeps its mail in quarantine.
+    // A host that is paired after a rotation never learns of the key before it, and keeps its mail in quarantine.
     if (!host || this.#strangers.some(([, whom]) => whom === host)) return undefined;
     await rotateOwnKey(host.context.context);
     return host.context.name;

@@ -5,7 +5,7 @@ import { Command } from 'commander';
 import { UNIT_NAME, isOwnUnit, unitPath, unitText } from '../../host/systemd-unit.ts';
 import { runBounded } from '../../host/wake/processes.ts';
 import { printable } from '../../protocol/printable.ts';
-import { copyBeside, replaceFile } from '../../lib/replace-file.ts';
+import { copyBeside, replaceFile } from '../../lib/files.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { homeFolder } from '../lib/own-paths.ts';
 import { CommandFailed } from '../lib/exit.ts';

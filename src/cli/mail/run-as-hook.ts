@@ -10,7 +10,6 @@ import { isAgentName } from '../../protocol/names.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { findProgram } from '../lib/find-program.ts';
 import { ownPaths } from '../lib/own-paths.ts';
-import { readStandardInput } from '../lib/standard-input.ts';
 
 interface HookRun {
   program: HookProgramName;
@@ -50,6 +49,19 @@ export function hookRunOf(
 const HOOK_INPUT_BYTES_MAX = 16 << 20;
 const PARENT_EVERY_MS = 1000;
 
+/** Standard input as text: empty when it is a terminal, or too long. */
+async function hookInput({ stdin }: CommandContext): Promise<string> {
+  if (stdin.isTTY) return '';
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of stdin as AsyncIterable<Buffer>) {
+    bytes += chunk.length;
+    if (bytes > HOOK_INPUT_BYTES_MAX) return '';
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString('utf8');
+}
+
 export async function runAsHook(context: CommandContext, { program, agent, waits }: HookRun): Promise<void> {
   const pid = process.ppid;
   const gone = new AbortController();
@@ -59,7 +71,7 @@ export async function runAsHook(context: CommandContext, { program, agent, waits
   const paths = ownPaths(context);
   const { exitCode, stdout, stderr } = await runHook({
     program: PROGRAM_OF[program],
-    input: await readStandardInput(context, HOOK_INPUT_BYTES_MAX),
+    input: await hookInput(context),
     agent: agent !== undefined && isAgentName(agent) ? agent : undefined,
     client: new DaemonClient(paths.socket, paths.store),
     pid,

@@ -6,7 +6,7 @@
 import { lstatSync, mkdirSync, readFileSync, realpathSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { parse as parseToml, TomlError } from 'smol-toml';
-import { copyBeside, replaceFile } from '../../lib/replace-file.ts';
+import { copyBeside, replaceFile } from '../../lib/files.ts';
 import { shellWord } from '../../lib/shell-word.ts';
 import type { HookProgram, HookProgramName } from './programs.ts';
 import { settingsOf, SettingsRefused } from './settings-text.ts';

@@ -10,7 +10,7 @@
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import type { Pair } from '../../lib/pair-block.ts';
-import { syncFolder } from '../../lib/sync-folder.ts';
+import { syncFolder } from '../../lib/files.ts';
 import { levelAt } from './host-store.ts';
 
 /** Makes a store from runs of pairs at `folder`, which must not exist. */

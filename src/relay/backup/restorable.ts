@@ -21,7 +21,7 @@ import { damagedTables } from '../store/table-check.ts';
 import type { BackupHeader } from './backup.ts';
 import { randomBytes } from 'node:crypto';
 import { copyFile, link, mkdir, open, readdir, rm } from 'node:fs/promises';
-import { syncFolder } from '../../lib/sync-folder.ts';
+import { syncFolder } from '../../lib/files.ts';
 
 /** Checks an unpacked backup, its whole log included. Throws `StoreRefused`. */
 export async function checkUnpacked(level: Level, header: BackupHeader, own: PublicKey, file: string): Promise<void> {

@@ -23,7 +23,7 @@ import { MIGRATIONS, migrate } from '../store/migrate.ts';
 import { SCHEMA_VERSION, makeFolder } from '../store/open.ts';
 import { PositionFile, positionPathFault, readPruned } from '../store/position.ts';
 import { StoreRefused } from '../store/refused.ts';
-import { syncFolder } from '../../lib/sync-folder.ts';
+import { syncFolder } from '../../lib/files.ts';
 import { readRelayKey } from '../store/relay-key.ts';
 import { LogTree } from '../store/log-tree.ts';
 import { RelayStore } from '../store/relay-store.ts';

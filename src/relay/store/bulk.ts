@@ -6,7 +6,7 @@ import { mkdtemp, open, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Level, levelAt, makeLevelFolder } from './level.ts';
-import { syncFolder } from '../../lib/sync-folder.ts';
+import { syncFolder } from '../../lib/files.ts';
 
 /** Writes are handed to LevelDB when this many bytes or writes have come together. */
 const BATCH_BYTES = 4 << 20;

@@ -19,7 +19,7 @@ import Type, { type Static } from 'typebox';
 import { existsSync } from 'node:fs';
 import { open, readFile, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { syncFolder } from '../../lib/sync-folder.ts';
+import { syncFolder } from '../../lib/files.ts';
 import { parserOf } from '../../protocol/schemas.ts';
 import { LEVEL_FOLDER, levelAt } from './level.ts';
 import { StoreRefused } from './refused.ts';

@@ -23,7 +23,7 @@ import { MIGRATIONS, type Migration, migrate, relayRowOf, declaredSchema } from 
 import { PositionFile, readPruned, heartbeatFault, positionFault } from './position.ts';
 import { DamagedRecord, checkRecord } from './record.ts';
 import { dropRebuilt, finishCutovers, isRestoreUnderWay, POSITION_FILE } from './cutover.ts';
-import { syncFolder } from '../../lib/sync-folder.ts';
+import { syncFolder } from '../../lib/files.ts';
 import { createRelayKey, readRelayKey } from './relay-key.ts';
 import { RelayStore } from './relay-store.ts';
 import type { LogBounds } from './store-reader.ts';

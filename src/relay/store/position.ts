@@ -16,7 +16,7 @@ import { type FileHandle, access, open, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { crc32 } from 'node:zlib';
 import type { Epoch } from '../../protocol/epoch.ts';
-import { syncFolder } from '../../lib/sync-folder.ts';
+import { syncFolder } from '../../lib/files.ts';
 import { decodeChecked, encodeChecked, DamagedRow } from './checksum.ts';
 import { PRUNED_KEY, logKey } from './keys.ts';
 import type { Level } from './level.ts';

@@ -10,7 +10,7 @@ import { dirname, join } from 'node:path';
 import { text as textOf } from 'node:stream/consumers';
 import { decodeBase64, encodeBase64 } from '../../protocol/base64.ts';
 import { SEED_BYTES, type Signer, signerFromSeed } from '../../protocol/ed25519.ts';
-import { syncFolder } from '../../lib/sync-folder.ts';
+import { syncFolder } from '../../lib/files.ts';
 import { shellWord } from '../../lib/shell-word.ts';
 import { StoreRefused } from './refused.ts';
 

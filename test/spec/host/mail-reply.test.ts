@@ -80,7 +80,7 @@ describe('a reply', () => {
     expect(message?.subject).toBe(`Re: ${'😀'.repeat(SUBJECT_CHARACTERS_MAX - 4)}`);
   });
 
-  test('to all goes to the others too, and not to whoever replies', async () => {
+  test('to all goes to the others too, and not to the agent that replies', async () => {
     const context = await contextOf(['alice', 'bob', 'carol']);
     await addPeer(context, 'laptop', [{ name: 'dave', roles: [] }]);
     const { message_id } = accepted(await send(context, 'alice', { to: ['bob', 'carol', 'owner', 'dave@laptop'] }));
@@ -98,7 +98,7 @@ describe('a reply', () => {
     expect(recipientsOf(result)).toEqual(['alicia@here', 'caroline@here']);
   });
 
-  test('to all leaves out, by name, whoever is gone; to a sender that is gone it is refused', async () => {
+  test('to all leaves out, by name, the agents that are gone; to a sender that is gone it is refused', async () => {
     const context = await contextOf(['alice', 'bob', 'carol']);
     const { message_id } = accepted(await send(context, 'alice', { to: ['bob', 'carol'] }));
     accepted(await removeAgent(context, { name: 'carol' }));

@@ -2,7 +2,7 @@ import { getEventListeners } from 'node:events';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { limitedSignal } from '../../../src/lib/limited-signal.ts';
 
-test('it aborts when whoever makes requests stops, and at once when that was before', () => {
+test('it aborts when the maker of requests stops, and at once when that was before', () => {
   const stopping = new AbortController();
   const { signal } = limitedSignal(60_000, stopping.signal);
   expect(signal.aborted).toBe(false);

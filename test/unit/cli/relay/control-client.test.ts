@@ -164,7 +164,7 @@ function chunkOf(bytes: Buffer): Buffer {
   return Buffer.concat([Buffer.from(`${bytes.length.toString(16)}\r\n`), bytes, Buffer.from('\r\n')]);
 }
 
-/** Something at a control socket that says `bytes` to whoever speaks to it, and then ends or hangs. */
+/** A program at a control socket that answers every request with `bytes`, and then ends or hangs. */
 async function relayThatSays(
   bytes: string | Buffer,
   { hangs = false, silenceMs = 10_000 } = {},

@@ -1,4 +1,4 @@
-/** What whoever asks is told of a daemon that is not there, ends in the middle, is silent, or is something else. */
+/** What a caller learns of a daemon that is not there, ends in the middle, is silent, or is another program. */
 import { once } from 'node:events';
 import { rename, writeFile } from 'node:fs/promises';
 import { type Socket, createServer } from 'node:net';
@@ -109,7 +109,7 @@ describe('a daemon that ends or falls silent', () => {
     expect(Buffer.concat(chunks).toString()).toBe('poste-host-backup 1\n');
   });
 
-  test('whoever asks may leave', async () => {
+  test('the caller may leave', async () => {
     const client = await clientOf('', { stays: true });
     const leaving = new AbortController();
     const called = client.call('status', {}, { signal: leaving.signal });

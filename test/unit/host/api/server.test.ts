@@ -12,6 +12,7 @@ import { parseInput } from '../../../../src/host/api/schemas/parse-input.ts';
 import { isListening } from '../../../../src/lib/unix-socket.ts';
 import { isRefusal } from '../../../../src/host/core/refusal.ts';
 import type { PeerId } from '../../../../src/host/core/rows.ts';
+import { deferred } from '../../../support/deferred.ts';
 import { addPeer } from '../../../support/mail-context.ts';
 import { type TestContext, testContext } from '../../../support/test-context.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
@@ -144,7 +145,7 @@ describe('the socket', () => {
     expect(logged.mock.calls).toEqual([['error', 'an operation failed', { operation: '/v1/status', err }]]);
   });
 
-  test('a handler that waits is told when whoever asked has gone', async () => {
+  test('a handler that waits is told when the caller has gone', async () => {
     let aborted!: () => void;
     const ended = new Promise<void>((resolve) => {
       aborted = resolve;
@@ -206,10 +207,18 @@ describe('the socket', () => {
   });
 
   test('a daemon that says nothing is given up, and one that ends is told', async () => {
-    const { client, server } = await started({ status: () => new Promise(() => undefined) });
+    let asked = deferred();
+    const never = (): Promise<never> => {
+      asked.resolve();
+      return new Promise(() => undefined);
+    };
+    const { client, server } = await started({ status: never });
     await expect(client.call('status', {}, { silenceMs: 50 })).rejects.toMatchObject({ code: 'DAEMON_SILENT' });
-    const asked = client.call('status', {});
-    setTimeout(() => server.close(), 20);
-    await expect(asked).rejects.toMatchObject({ code: 'DAEMON_GONE' });
+    asked = deferred();
+    const failing = client.call('status', {});
+    // Now it is with the handler: one that does not reach the daemon is told that none is running.
+    await asked.promise;
+    server.close();
+    await expect(failing).rejects.toMatchObject({ code: 'DAEMON_GONE' });
   });
 });

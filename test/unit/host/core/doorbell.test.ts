@@ -138,7 +138,7 @@ describe('a doorbell', () => {
     });
   });
 
-  test('rings again for whoever came while it found nobody', () => {
+  test('rings again for the session that came while it found nobody', () => {
     const past: Past = [
       [UNTOLD, check, 0],
       [UNTOLD, { type: 'session-wakeable' }, 0],

@@ -35,7 +35,7 @@ const reasonOf = (changes: Partial<Bringing>): string | undefined =>
   doubtOfSignature(peer, { ...honest, ...changes })?.reason;
 
 describe.each(['lan', 'relay'] as const)('over %s', (via) => {
-  test('what the host brings under the key that it has counts, by whichever of its keys it is signed', () => {
+  test('what the host brings under the key that it has counts, signed by any of its keys', () => {
     for (const signingKey of [FIRST, SECOND, NOW]) expect(reasonOf({ via, signingKey })).toBeUndefined();
     // Its own clock may have been anything: the key that it has now vouches for it.
     expect(reasonOf({ via, writtenAtMs: NOON_MS + 3_600_000 })).toBeUndefined();

@@ -143,7 +143,7 @@ test('a relay that showed another key is told of and asked nothing, until the ow
   expect(checks.filter(({ id }) => id === 'relay-enc-key' || id === 'relay-queue')).toEqual([]);
 });
 
-test('whoever says that it has the pinned key is asked for a signature of it', async () => {
+test('a relay that claims the pinned key must sign with it', async () => {
   const alice = await RelayContext.open('alice');
   const status = await statusWithout(alice);
   const epoch = epochFromRandom(Buffer.alloc(16));

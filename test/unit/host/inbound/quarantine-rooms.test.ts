@@ -239,7 +239,7 @@ test('the owner is told what there was no room for, once a day, and what came si
   expect(await told()).toHaveLength(3);
 });
 
-test('the log has a line a minute of it, whoever brings how much', async () => {
+test('the log has a line a minute of it, however many senders bring however much', async () => {
   const p = await pair();
   const many = Array.from({ length: 100 }, (_, at) => garbage(stranger(1), `m${at}`));
   await receiveItems(p.bob.context, many);

@@ -192,7 +192,7 @@ describe('the address of a paired host', () => {
     await until(here, async () => ((await peerOf(here, 'there'))?.address === known ? true : undefined));
   });
 
-  test('stays while the host signs it, whoever calls from elsewhere', async () => {
+  test('stays while the host signs it, also when another caller uses its key from elsewhere', async () => {
     const [here, there] = await pairedLanHosts();
     const peer = await peerOf(here, 'there');
     if (!peer) throw new Error('they are paired');

@@ -12,7 +12,7 @@ import { pairingCodeText, pairingMac, parsePairingCode } from '../../../../src/p
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';
 import { type LanHost, inviteAt, openLanHost, pair, until } from '../../../support/lan-hosts.ts';
 
-/** What `acceptor` says to whoever made `code`; the MAC covers its words with the changes. */
+/** What `acceptor` says to the host that made `code`; the MAC covers its words with the changes. */
 function wordOf(acceptor: LanHost, inviter: LanHost, code: string, changes: Partial<LanPairing> = {}): LanPairing {
   const identity = acceptor.context.identity();
   const { hostName: host, signer } = identity;

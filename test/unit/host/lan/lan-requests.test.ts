@@ -18,6 +18,7 @@ import {
 import { type Answer, ask, hop, keyOf, signerOf } from '../../../support/lan-requests.ts';
 import { accepted, addAgents, send } from '../../../support/mail-context.ts';
 import { callingAddress } from '../../../support/loopback.ts';
+import { PATIENCE_MS } from '../../../support/patience.ts';
 
 const AGENTS = { method: 'GET', target: '/v1/lan/agents' };
 const ITEMS = { method: 'POST', target: '/v1/lan/items' };
@@ -136,7 +137,7 @@ describe('items', () => {
     }
   });
 
-  test('of a stranger go into quarantine, whoever signed them', async () => {
+  test('of a stranger go into quarantine, also when a paired host signed them', async () => {
     const [here, there] = await pairedLanHosts();
     const item = { kind: 'envelope', item_id: 'a', wire_b64: Buffer.from('{}').toString('base64') };
     const stranger = signerFromSeed(randomBytes(32));
@@ -256,7 +257,7 @@ function connected({ lan }: LanHost, localAddress = '127.0.0.1'): Promise<Connec
 async function exchanged(host: LanHost, bytes: string): Promise<string> {
   const { socket, closed } = await connected(host);
   socket.write(Buffer.from(bytes, 'latin1'));
-  const late = setTimeout(() => socket.destroy(new Error('late')), 10_000);
+  const late = setTimeout(() => socket.destroy(new Error('late')), PATIENCE_MS);
   const said = await closed;
   clearTimeout(late);
   return said;

@@ -43,7 +43,7 @@ test('a kept receipt is good under whatever key either host had', () => {
   expect(keptAcceptanceFault(ROW, KEPT, KEYS)).toBeNull();
 });
 
-test('a kept receipt is good whoever else it names, and for a key of the host that is not its first', () => {
+test('a kept receipt is good when it names other hosts too, and for a key of the host that is not its first', () => {
   const both = { ...accept, targets: [{ ...accept.targets[0]!, host_pubkey: carol.key }, ...accept.targets] };
   const kept = { ...KEPT, accept: both, sig: relay.signer.sign(canonicalBytes(both)) };
   expect(keptAcceptanceFault(ROW, kept, KEYS)).toBeNull();

@@ -7,7 +7,7 @@ import { accepted, idOf, contextOf, refused, send } from '../../../support/mail-
 
 const WAIT_MS = 50_000;
 
-test('a wait ends with its time, with what changes, and when whoever asked has gone; nothing of it is left', async () => {
+test('a wait ends with its time, with what changes, and when the caller has gone; nothing of it is left', async () => {
   const context = await contextOf(['eve', 'bob']);
   const bob = await idOf(context, 'bob');
   const timers = new ManualTimers();

@@ -73,7 +73,7 @@ describe('search', () => {
   });
 });
 
-test('one sent message is shown by its id to whoever sent it, and to nobody else', async () => {
+test('one sent message is shown by its id to its sender, and to nobody else', async () => {
   const context = await contextOf(['alice', 'bob']);
   const alice = await idOf(context, 'alice');
   const { message_id } = accepted(await send(context, 'alice', { to: ['bob'], subject: 'one' }));

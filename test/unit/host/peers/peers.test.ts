@@ -226,7 +226,7 @@ test('the refusal of a name that another paired host has names it', async () => 
   expect(answer).toMatchObject({ code: 'NAME_TAKEN', details: { host: 'Taken' } });
 });
 
-test('an old key of a host pairs nobody: whoever has it may have found it', async () => {
+test('an old key of a host pairs nobody: a thief may have it', async () => {
   const context = await testContext();
   accepted(await pin(context, THERE));
   expect(await learn(context, rotation(THERE, hostNamed('second')))).toBe('learned');

@@ -160,7 +160,7 @@ test('the rotations that were posted count for one host key in one epoch of one 
   expect(context.told.length).toBeGreaterThan(0);
 });
 
-test('whoever stops the host, or ends the session, ends what is under way there', async () => {
+test('a stop of the host, and the end of the session, end what is under way there', async () => {
   const first = await given();
   const { session } = await connect(first.connecting);
   if (session.protocol !== 2) throw new Error('the relay speaks v2');

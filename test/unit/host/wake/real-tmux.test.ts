@@ -15,7 +15,7 @@ test('types into the pane of a program that runs there, and not into the shell t
   const folder = await temporaryFolder();
   const socket = join(folder, 'tmux');
   const tmux = (...args: string[]): string =>
-    spawnSync(program, ['-f', '/dev/null', '-S', socket, ...args], { encoding: 'utf8', timeout: 10_000 }).stdout;
+    spawnSync(program, ['-f', '/dev/null', '-S', socket, ...args], { encoding: 'utf8', timeout: PATIENCE_MS }).stdout;
   onTestFinished(() => {
     tmux('kill-server');
   });

@@ -1,6 +1,6 @@
 import { chmod, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type { AgentId } from '../../../../src/host/core/rows.ts';
 import type { SessionRow } from '../../../../src/host/core/session-rows.ts';
 import { tmuxMethod, tryCommand } from '../../../../src/host/wake/wake-methods.ts';
@@ -68,10 +68,10 @@ describe('a program that is run', () => {
     const { code, stdout } = await runBounded(program, [], { timeoutMs: 1000, signal: never() });
     expect(code).toBeNull();
     expect(performance.now() - started).toBeLessThan(20_000);
-    await vi.waitFor(async () => expect(await processFacts(Number(stdout), never())).toBeUndefined());
+    await expect.poll(() => processFacts(Number(stdout), never())).toBeUndefined();
   });
 
-  test('is ended early when whoever runs it stops', async () => {
+  test('is ended early when its caller stops', async () => {
     const stopping = new AbortController();
     const running = runBounded(posixUtility('sleep'), ['1000'], { timeoutMs: 60_000, signal: stopping.signal });
     stopping.abort();

@@ -8,6 +8,7 @@ import { JWKS_FETCH_MS, JWKS_REFRESH_MS, JWKS_STALE_MAX_MS, Jwks } from '../../.
 import { deferred } from '../../../support/deferred.ts';
 import { type LocalIssuer, issuerForTest } from '../../../support/local-issuer.ts';
 import { ManualTimers } from '../../../support/manual-time.ts';
+import { PATIENCE_MS } from '../../../support/patience.ts';
 import { settled } from '../../../support/settled.ts';
 
 const MINUTE_MS = 60_000;
@@ -45,7 +46,7 @@ class Cache {
   async pass(ms: number): Promise<void> {
     this.#nowMs += ms;
     this.timers.pass(ms);
-    await vi.waitUntil(() => this.timers.underWay(JWKS_FETCH_MS) === 0, { interval: 2 });
+    await vi.waitUntil(() => this.timers.underWay(JWKS_FETCH_MS) === 0, { interval: 2, timeout: PATIENCE_MS });
   }
 }
 
@@ -57,7 +58,7 @@ async function opened(): Promise<{ issuer: LocalIssuer; cache: Cache }> {
 }
 
 describe('enrolment rule 8: the keys are kept by kid', () => {
-  test('they are fetched once, for whoever asks', async () => {
+  test('they are fetched once, for all callers', async () => {
     const { issuer, cache } = await opened();
     const asked = Array.from({ length: 50 }, () => cache.ask('key-1'));
     expect(new Set(await Promise.all(asked))).toEqual(new Set([true]));
@@ -85,7 +86,7 @@ describe('enrolment rule 8: an unknown kid', () => {
     expect(issuer.requests).toBe(2);
   });
 
-  test('is looked for at most once a minute, whichever it is and whoever asks', async () => {
+  test('is looked for at most once a minute, for any id and any caller', async () => {
     const { issuer, cache } = await opened();
     await cache.ask('key-1');
     cache.later(1);

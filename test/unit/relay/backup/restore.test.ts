@@ -512,7 +512,7 @@ describe('a restore is refused, and the store is what it was', () => {
     expect(said).toMatch(/^unusable: .*cannot be restored \(IO error: No space left on device\): mend that first$/);
   });
 
-  test('when whoever is asked says no', async () => {
+  test('when the person who is asked says no', async () => {
     const { relay, file } = await backedUp();
     const declined = new StoreRefused('unusable', 'not asked for');
     expect(await refusal(relay, file, { confirm: () => Promise.reject(declined) })).toBe('unusable: not asked for');

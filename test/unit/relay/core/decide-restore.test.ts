@@ -397,7 +397,7 @@ describe('what was taken away stays away', () => {
     expect([alice, bob].map((host) => enrolAgain(rows, host))).toEqual(['ENROL_REFUSED', 'ENROL_REFUSED']);
   });
 
-  test('whoever a deny entry means, and the entry also when its time has passed by this clock', () => {
+  test('every host that a deny entry means, and the entry also when its time has passed by this clock', () => {
     const rows = backupOf(enrolled(alice), enrolledInAccount(bob, 'acme'));
     const replaced = replacedBy([
       denied({ hostFp: hostFingerprint(alice.key), untilMs: LATER_MS + 1 }),

@@ -169,7 +169,7 @@ describe('a rotation into a key that is enrolled', () => {
     expect(decidedRotation(given(old, own, namesake, revoked(dave))).hostName).toBe('bob');
   });
 
-  test('brings the name along outside an account and inside its own, whoever else has it', () => {
+  test('brings the name along outside an account and inside its own, also when other hosts have it', () => {
     const namesake = enrolled(dave, { hostName: bob.name });
     expect(decidedRotation(given(enrolled(bob), enrolled(carol), namesake)).hostName).toBe('bob');
     const inAcme = [enrolledInAccount(bob, 'acme'), enrolledInAccount(dave, 'acme', { hostName: bob.name })];

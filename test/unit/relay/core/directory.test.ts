@@ -73,7 +73,7 @@ describe('a name', () => {
     expect(directory.findByName(LAPTOP, null)).toBe('unknown');
   });
 
-  test('that one live host carries means that one, whoever asks', () => {
+  test('that one live host carries means that one, for every caller', () => {
     const directory = new Directory();
     const row = rowOf(alice, { hostName: LAPTOP, account: 'acme' });
     directory.apply(alice.key, row);
@@ -92,7 +92,7 @@ const into = (host: TestHost, rotatedTo: TestHost): EnrolmentRow =>
   rowOf(host, { revokedAtMs: NOON_MS, rotatedTo: rotatedTo.key });
 
 describe('the keys of a host', () => {
-  test('are those that it had and has, by whichever of them it is asked for', () => {
+  test('are those that it had and has, asked for by any of them', () => {
     const directory = new Directory();
     // Two hosts that became one: alice and dave went on as bob, and bob as carol.
     for (const row of [into(alice, bob), into(dave, bob), into(bob, carol), rowOf(carol)])

@@ -9,7 +9,7 @@ import { openTestRelay, outcomeOf } from '../../../support/test-relay.ts';
 const payloadBytes = (batch: LogBatch): number => batch.payloads.reduce((sum, { wire }) => sum + wire.length, 0);
 const changes = (batch: LogBatch): number => [...batch.changes].length;
 
-test('a batch takes payloads up to its bound and one item more; whoever waits goes into the next', async () => {
+test('a batch takes payloads up to its bound and one item more; what waits goes into the next', async () => {
   const relay = await openTestRelay();
   await relay.enrolAll(bob, carol);
   const gate = new AppendGate(relay.store);

@@ -76,7 +76,7 @@ describe('a queue that would be released of more than is charged', () => {
     await expectUnharmed(relay);
   });
 
-  test('what it lost stays: a pull of it is refused, and whoever walks over all queues goes on', async () => {
+  test('what it lost stays: a pull of it is refused, and a walk over all queues goes on', async () => {
     const relay = await relayWithBrokenQueue();
     const told: number[] = [];
     const lost = new LostItems({

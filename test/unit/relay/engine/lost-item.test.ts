@@ -51,7 +51,7 @@ describe.each([
     expect(relay.store.get('sender', alice.key)).toEqual({ dedupRows: 2 });
   });
 
-  test('is repaired once: whoever pushes it at the same time gets a duplicate', async () => {
+  test('is repaired once: a second push of it at the same time gets a duplicate', async () => {
     const relay = await relayThatLost(key);
     relay.clock.move(1000);
     const pushes = await Promise.all([1, 2, 3].map(() => relay.pushOne(pushOf(alice, 'm1', [[bob, 'first']]))));
@@ -114,7 +114,7 @@ describe('a reported item', () => {
     expect(relay.engine.head(bob.key)).toMatchObject({ queueItems: 0 });
   });
 
-  test('keeps the hash of what was accepted: the payload is compared by whoever serves it', async () => {
+  test('keeps the hash of what was accepted: the reader that serves the payload compares it', async () => {
     const relay = await openTestRelay();
     await relay.enrolAll(bob);
     await relay.pushOne(pushOf(alice, 'm1', [[bob, 'first']]));

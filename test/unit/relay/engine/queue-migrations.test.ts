@@ -171,7 +171,7 @@ describe('while the items of a rotation are moved', () => {
   });
 });
 
-test('whoever waits under the old key is told to look again', async () => {
+test('a pull that waits under the old key ends, so that the host looks again', async () => {
   const relay = await fill(await openTestRelay(), 0);
   const ended = new Promise<number | null | undefined>((resolve) => {
     relay.engine.onArrival(bob.key, () => resolve(relay.engine.directory.get(bob.key)?.revokedAtMs));
@@ -180,7 +180,7 @@ test('whoever waits under the old key is told to look again', async () => {
   expect(await ended).toBe(NOON_MS);
 });
 
-test('whoever waits under the new key hears of the items when all are there', async () => {
+test('a pull that waits under the new key hears of the items when all are there', async () => {
   const relay = await relayWithQueue();
   const heard = new Promise<number>((resolve, reject) => {
     relay.engine.onArrival(dave.key, () => {

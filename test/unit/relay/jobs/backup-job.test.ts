@@ -262,7 +262,7 @@ describe('a backup that is asked for', () => {
     expect((await files()).slice(1)).toEqual(names);
   });
 
-  test('tells whoever asked when it fails', async () => {
+  test('tells the caller that asked when it fails', async () => {
     const { plan, folder, relay } = await planned();
     await rm(folder, { recursive: true });
     relay.clock.move(1);

@@ -194,7 +194,7 @@ describe('a log that is kept for a day', () => {
 /** Records looked at and pruned, rows written into a checkpoint and read back out of it. */
 type LogWork = 'read' | 'pruned' | 'kept' | 'read back';
 
-/** From now on whoever keeps the log says to `work` what it does. */
+/** From now on the retention of the log tells `work` what it does. */
 function countLogKeeping(store: RelayStore, work: TurnWork): void {
   const add = (kind: LogWork, count: number): void => work.add(kind, count);
   const counted = <T>(kind: LogWork, source: AsyncIterable<T>, countOf: (taken: T) => number): AsyncGenerator<T> =>

@@ -119,7 +119,7 @@ test('a slice begins where the last one ended, not among its tombstones', async 
   await relay.ack(bob, seqs[1]!);
   await collectAll(relay);
   await relay.close();
-  // A row below what is collected: whoever scans from the beginning meets it.
+  // A row below what is collected: a scan from the beginning meets it.
   await withRawLevel(relay.folder, async (level) => {
     const row = await level.get(queueKey(bob.key, seqs[2]!));
     await level.put(queueKey(bob.key, seqs[0]!), row!);

@@ -1,10 +1,19 @@
-/** Small files that others may have written: replaced as a whole, with a copy of what was there when that is asked. */
+/** Files that must survive a crash: names brought to the disk, and small files replaced as a whole. */
 import { constants, copyFileSync, statSync } from 'node:fs';
 import { open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { syncFolder } from './sync-folder.ts';
 
-/** Copies `path` under a name beside it that nobody has, and returns the copy's path. Throws errors of the system. */
+/** Brings the names in `folder` to the disk: a rename or a new file is durable only then. */
+export async function syncFolder(folder: string): Promise<void> {
+  const handle = await open(folder, 'r');
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}
+
+/** Copies `path` under a new name beside it, and returns the path of the copy. Throws errors of the system. */
 export function copyBeside(path: string, nowMs: number): string {
   const stamp = new Date(nowMs).toISOString().replaceAll(/[-:]|\.\d+/g, '');
   for (let number = 1; ; number++) {
@@ -18,7 +27,10 @@ export function copyBeside(path: string, nowMs: number): string {
   }
 }
 
-/** All of it or nothing, also in a crash. A new file is its owner's alone. Throws errors of the system. */
+/**
+ * Replaces a file by `text`: after a crash the file holds either all of it or what it held before. A new file is readable
+ * by its owner alone. Throws errors of the system.
+ */
 export async function replaceFile(path: string, text: string): Promise<void> {
   const mode = statSync(path, { throwIfNoEntry: false })?.mode ?? 0o600;
   const beside = `${path}.poste-${process.pid}`;
