@@ -202,7 +202,7 @@ async function serve(parts: ServeParts): Promise<Served> {
     disk,
     startedMs,
     serverName: server.name,
-    openApi: openApiDocument({ version, operations }),
+    openApi: () => openApiDocument({ version, operations }),
     isReady: () => isReady,
     openConnections: () => connections.open,
     jobs: () => jobs,

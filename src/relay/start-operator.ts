@@ -27,7 +27,8 @@ interface OperatorOptions {
   disk: DiskGuard;
   startedMs: number;
   serverName: string;
-  openApi: OpenApiDocument;
+  /** Called when there is a listener that serves it: it takes milliseconds to make. */
+  openApi: () => OpenApiDocument;
   isReady: () => boolean;
   /** Connections to the listener of hosts. */
   openConnections: () => number;
@@ -83,7 +84,7 @@ async function startListener(
     randomBytes,
     version,
     startedMs,
-    openApi,
+    openApi: openApi(),
     serverName,
     isReady: parts.isReady,
     openConnections: parts.openConnections,
