@@ -9,7 +9,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts';
 import { share } from '../support/thorough.ts';
 
 const WRITER = fileURLToPath(new URL('../support/host-store-writer.ts', import.meta.url));
-const ROUNDS = share(8);
+const ROUNDS = share(16);
 
 test(`${ROUNDS} kills: every transaction that was acknowledged is there, whole, and no number is given twice`, async () => {
   const folder = await temporaryFolder();

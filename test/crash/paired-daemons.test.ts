@@ -12,7 +12,7 @@ import { MailOracle } from '../support/mail-oracle.ts';
 import { SeededRandom } from '../support/seeded-random.ts';
 import { IS_THOROUGH } from '../support/thorough.ts';
 
-const KILLS = Number(process.env['POSTE_TEST_KILLS'] ?? (IS_THOROUGH ? 25 : 8));
+const KILLS = Number(process.env['POSTE_TEST_KILLS'] ?? (IS_THOROUGH ? 25 : 6));
 /** As many as it takes until something is lost, in the end. */
 const KILLS_MAX = 80;
 const SEED = Number(process.env['POSTE_TEST_SEED'] ?? 2211);

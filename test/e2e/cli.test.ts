@@ -2,86 +2,24 @@
  * A relay as its operator meets it: real processes, their output and how they end. What its flags mean and what it refuses
  * is tested in process (unit/cli/relay/serve.test.ts).
  */
-import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { RelayClient } from '../../src/host/relay/relay-client.ts';
 import type { PublicKey } from '../../src/protocol/public-key.ts';
 import { FIRST_ADAPTER } from '../support/adapters.ts';
 import { freePort } from '../support/free-port.ts';
 import { hopBytes } from '../support/hops.ts';
-import { type TestHost, alice, bob } from '../support/hosts.ts';
+import { alice, bob } from '../support/hosts.ts';
 import { itemTo } from '../support/mail.ts';
 import { jsonOf } from '../support/problems.ts';
-import {
-  type Ended,
-  type RelayProcess,
-  type StartDocument,
-  poste,
-  relayProcess,
-  run,
-  serveArgs,
-} from '../support/poste-process.ts';
+import { type RelayProcess, poste, relayProcess, run, serveArgs } from '../support/poste-process.ts';
 import { RawConnection, rawRequest, requestBytes } from '../support/raw-http.ts';
+import { EXIT, STACK, clientOf, sentenceOf, terminate } from '../support/relay-command.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
-const EXIT = { ok: 0, failure: 1, usage: 2, conflict: 4, refused: 5, interrupted: 130 };
-/** What a stack trace would show. */
-const STACK = /\n\s+at |node:internal/;
 const KEY_PATTERN = /^[A-Za-z0-9+/]{43}=\n$/;
 
 describe('relay serve', () => {
-  test('says where it listens, where its store and its key are, its fingerprint and its epoch', async () => {
-    const storeDir = join(await temporaryFolder(), 'store');
-    const process = poste(serveArgs(storeDir));
-    await process.printed('server ');
-    const lines = new Map(
-      process.stdout.split('\n').map((line) => {
-        const [name = '', ...words] = line.trim().split(/\s+/);
-        return [name, words.join(' ')];
-      }),
-    );
-    expect(lines.get('address')).toMatch(/^http:\/\/127\.0\.0\.1:[0-9]+$/);
-    expect(lines.get('operator')).toBe('off');
-    expect(lines.get('store')).toBe(`${join(storeDir, 'log')} (new)`);
-    expect(lines.get('key')).toBe(join(storeDir, 'relay.key'));
-    expect(lines.get('fingerprint')).toMatch(/^SHA256:[A-Za-z0-9+/]{43}$/);
-    expect(lines.get('epoch')).toMatch(/^[0-9A-Z]{26}$/);
-    expect(lines.get('authority')).toBe('host-key');
-    const info = (await (await fetch(`${lines.get('address')}/v2/relay/info`)).json()) as Record<string, string>;
-    expect(info['epoch']).toBe(lines.get('epoch'));
-    const hash = createHash('sha256')
-      .update(Buffer.from(info['relay_pubkey'] ?? '', 'base64'))
-      .digest('base64');
-    expect(lines.get('fingerprint')).toBe(`SHA256:${hash.replace(/=+$/, '')}`);
-    process.signal('SIGTERM');
-    expect(await process.ended()).toMatchObject({ code: EXIT.ok, stderr: '' });
-  });
-
-  test('--json prints one document', async () => {
-    const storeDir = await temporaryFolder();
-    const relay = await relayProcess(storeDir, ['--admin-listen', '127.0.0.1:0']);
-    const { start } = relay;
-    expect(start).toEqual({
-      url: expect.stringMatching(/^http:\/\/127\.0\.0\.1:[0-9]+$/) as string,
-      admin_url: expect.stringMatching(/^http:\/\/127\.0\.0\.1:[0-9]+$/) as string,
-      store: join(storeDir, 'log'),
-      key: join(storeDir, 'relay.key'),
-      relay_pubkey: expect.any(String) as string,
-      fingerprint: expect.stringMatching(/^SHA256:/) as string,
-      epoch: expect.any(String) as string,
-      server: expect.stringMatching(/^(?:uWebSockets\.js|node:http) [0-9.]+$/) as string,
-      authority: 'host-key',
-      issuer: null,
-      initialised: true,
-      notices: [],
-      pid: relay.process.pid,
-    } satisfies StartDocument);
-    expect(await (await fetch(`${start.admin_url}/readyz`)).json()).toEqual({ status: 'ready' });
-    expect(await terminate(relay)).toMatchObject({ code: EXIT.ok, stdout: `${JSON.stringify(start)}\n` });
-  });
-
   test('a restart keeps the key, the epoch and the mail; so does a kill -9', async () => {
     const storeDir = await temporaryFolder();
     const first = await relayProcess(storeDir);
@@ -161,6 +99,7 @@ describe('relay serve', () => {
     expect(lines.find(({ route, status }) => route === '/v2/relay/items' && status === 200)).toBeDefined();
     for (const secret of [alice.key, bob.key, 'in-the-log', 'sealed', 'alice']) expect(stderr).not.toContain(secret);
   });
+
   test('a store that another process uses is a conflict, and that process serves on', async () => {
     const storeDir = await temporaryFolder();
     const first = await relayProcess(storeDir);
@@ -195,16 +134,6 @@ describe('a command as a process', () => {
   });
 });
 
-function clientOf({ start }: RelayProcess, host: TestHost): RelayClient {
-  const options = { url: start.url, signer: host.signer, hostName: host.name, nowMs: () => Date.now() };
-  return new RelayClient(options, start.relay_pubkey as PublicKey);
-}
-
-async function terminate({ process }: RelayProcess): Promise<Ended> {
-  process.signal('SIGTERM');
-  return process.ended();
-}
-
 function portOf({ start }: RelayProcess): number {
   return Number(new URL(start.url).port);
 }
@@ -224,12 +153,4 @@ async function sentHop(
   // What came on an earlier connection was read before later ones were answered.
   for (let count = 0; count < 2; count++) await rawRequest(portOf(relay), requestBytes('GET', '/v2/relay/info'));
   return connection;
-}
-
-/** One sentence on standard error, and nothing anywhere else. */
-function sentenceOf({ stdout, stderr }: Ended): string {
-  expect(stdout).toBe('');
-  expect(stderr).toMatch(/^poste: [^\n]+\.\n$/);
-  expect(stderr).not.toMatch(STACK);
-  return stderr;
 }

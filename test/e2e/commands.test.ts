@@ -7,14 +7,13 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { CLI_PAGE, cliPage } from '../../scripts/make-cli-docs.ts';
-import { RelayClient } from '../../src/host/relay/relay-client.ts';
 import { posteCommand } from '../../src/cli/run.ts';
-import type { PublicKey } from '../../src/protocol/public-key.ts';
-import { type RelayHere, commandContext, relayHere } from '../support/command-run.ts';
-import { type TestHost, alice, bob } from '../support/hosts.ts';
+import { commandContext, relayHere } from '../support/command-run.ts';
+import { alice, bob } from '../support/hosts.ts';
 import { itemTo } from '../support/mail.ts';
 import { PosteHome, posteHome } from '../support/poste-home.ts';
 import { type Environment, run } from '../support/poste-process.ts';
+import { clientOf } from '../support/relay-command.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
 /** Processes of cli, daemon, mcp, wake and operator-commands, and of the test of `poste setup`. */
@@ -136,8 +135,3 @@ test('docs/cli.md is what the commands say of themselves now: npm run docs:cli w
   expect(page.match(/^## poste/gm)?.length).toBeGreaterThan(50);
   expect(page).toBe(await readFile(CLI_PAGE, 'utf8'));
 });
-
-function clientOf({ start }: RelayHere, host: TestHost): RelayClient {
-  const options = { url: start.url, signer: host.signer, hostName: host.name, nowMs: () => Date.now() };
-  return new RelayClient(options, start.relay_pubkey as PublicKey);
-}

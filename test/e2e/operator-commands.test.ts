@@ -3,15 +3,13 @@ import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { RelayClient } from '../../src/host/relay/relay-client.ts';
-import { type PublicKey, displayFingerprint } from '../../src/protocol/public-key.ts';
+import { displayFingerprint } from '../../src/protocol/public-key.ts';
 import { REBUILDING_FOLDER, cutOverToRebuilt } from '../../src/relay/store/cutover.ts';
-import { type TestHost, alice } from '../support/hosts.ts';
+import { alice } from '../support/hosts.ts';
 import { type Ended, type RelayProcess, relayProcess, run, serveArgs } from '../support/poste-process.ts';
+import { EXIT, clientOf, sentenceOf } from '../support/relay-command.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 import { NOON_MS } from '../support/test-clock.ts';
-
-const EXIT = { ok: 0, failure: 1, usage: 2, notFound: 3, conflict: 4 };
 
 interface Running {
   relay: RelayProcess;
@@ -79,15 +77,3 @@ describe('a damaged store', () => {
     expect((await command('log', 'verify')).code).toBe(EXIT.ok);
   });
 });
-
-function clientOf({ start }: RelayProcess, host: TestHost): RelayClient {
-  const options = { url: start.url, signer: host.signer, hostName: host.name, nowMs: () => Date.now() };
-  return new RelayClient(options, start.relay_pubkey as PublicKey);
-}
-
-/** One sentence on standard error, and nothing anywhere else. */
-function sentenceOf({ stdout, stderr }: Ended): string {
-  expect(stdout).toBe('');
-  expect(stderr).toMatch(/^poste: [^\n]+\.\n$/);
-  return stderr;
-}

@@ -11,7 +11,8 @@ import { rotationBody } from '../support/rotations.ts';
 import { SeededRandom } from '../support/seeded-random.ts';
 import { share } from '../support/thorough.ts';
 
-const REQUESTS = share(3000);
+/** As many as it takes until every kind of event is in the log. */
+const REQUESTS = share(4800);
 const AT_ONCE = 64;
 /** How long a request that may be half a request is given; one that is whole is given as long as it takes. */
 const QUIET_MS = 250;

@@ -70,7 +70,7 @@ test('a log that is pruned at any moment is the same log', async () => {
         await remove();
       }
     }),
-    { numRuns: share(25) },
+    { numRuns: share(40) },
   );
   expect(pruned).toBeGreaterThan(IS_THOROUGH ? 40 : 0);
 }, 240_000);

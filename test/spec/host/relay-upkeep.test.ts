@@ -31,6 +31,7 @@ import {
   until,
 } from '../../support/relay-world.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
+import { IS_THOROUGH } from '../../support/thorough.ts';
 
 const RETRY_MS = 900_000;
 
@@ -55,6 +56,11 @@ const STEPS = [
   'POST /v2/relay/ack',
 ];
 
+/** `npm test` loses either the request or the answer of a step, the other one in some other run. */
+const BEGUN = Math.floor(Math.random() * 2);
+const stepsFor = (lost: 'request' | 'answer'): string[] =>
+  STEPS.filter((_, at) => IS_THOROUGH || at % 2 === (lost === 'request' ? BEGUN : 1 - BEGUN));
+
 test.each(['request', 'answer'] as const)(
   'rotation: whichever %s to the relay is the last before a crash, the next start finishes; no mail is lost or doubled',
   async (lost) => {
@@ -63,7 +69,7 @@ test.each(['request', 'answer'] as const)(
     showsNoRotations(w);
     await bothUse(w);
     const refs: string[] = [];
-    for (const step of STEPS) {
+    for (const step of stepsFor(lost)) {
       await bob.stop();
       const sent = await alice.sendTo(bob, 'anna', ['bert']);
       refs.push(sent.ref);

@@ -8,34 +8,15 @@ import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { payloadKey, queueKey, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
 import { SCHEMA_VERSION } from '../../../../src/relay/store/open.ts';
-import { RelayClient } from '../../../../src/host/relay/relay-client.ts';
-import { type PublicKey, displayFingerprint } from '../../../../src/protocol/public-key.ts';
+import { displayFingerprint } from '../../../../src/protocol/public-key.ts';
 import { deferred } from '../../../support/deferred.ts';
 import { type TestHost, alice, bob, carol, dave, hostNamed } from '../../../support/hosts.ts';
 import { envelopeWire, itemTo } from '../../../support/mail.ts';
 import { CommandRun, type RelayHere, commandContext, relayHere, runHere } from '../../../support/command-run.ts';
 import type { Ended, Environment } from '../../../support/poste-process.ts';
 import { withRawLevel } from '../../../support/raw-level.ts';
+import { EXIT, clientOf, newStore, sentenceOf, stopped } from '../../../support/relay-command.ts';
 import { rotationBody } from '../../../support/rotations.ts';
-import { temporaryFolder } from '../../../support/temporary-folder.ts';
-
-const EXIT = { ok: 0, failure: 1, usage: 2, notFound: 3, conflict: 4, refused: 5, temporary: 75, interrupted: 130 };
-
-function clientOf({ start }: RelayHere, host: TestHost): RelayClient {
-  const options = { url: start.url, signer: host.signer, hostName: host.name, nowMs: () => Date.now() };
-  return new RelayClient(options, start.relay_pubkey as PublicKey);
-}
-
-async function stopped(relay: RelayHere): Promise<void> {
-  relay.process.signal('SIGTERM');
-  expect((await relay.process.ended()).code).toBe(EXIT.ok);
-}
-
-function sentenceOf({ stdout, stderr }: Ended): string {
-  expect(stdout).toBe('');
-  expect(stderr).toMatch(/^poste: [^\n]+\.\n$/);
-  return stderr;
-}
 
 interface Store {
   storeDir: string;
@@ -46,8 +27,7 @@ interface Store {
 }
 
 async function store(): Promise<Store> {
-  const folder = await temporaryFolder();
-  const storeDir = join(folder, 'store');
+  const { folder, storeDir } = await newStore();
   return {
     storeDir,
     folder,

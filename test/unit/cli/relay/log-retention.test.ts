@@ -10,11 +10,10 @@ import { relay as relayHost } from '../../../support/hosts.ts';
 import { liveALife } from '../../../support/life.ts';
 import { relayHere, runHere } from '../../../support/command-run.ts';
 import type { Ended, Environment } from '../../../support/poste-process.ts';
+import { EXIT } from '../../../support/relay-command.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { TestClock } from '../../../support/test-clock.ts';
 import { TestRelay } from '../../../support/test-relay.ts';
-
-const EXIT = { ok: 0, failure: 1, usage: 2, notFound: 3, conflict: 4 };
 
 /** A store whose relay lived long ago and beat until now. */
 async function oldStore(): Promise<string> {

@@ -15,11 +15,10 @@ import { liveALife } from '../../../support/life.ts';
 import { relayHere, runHere } from '../../../support/command-run.ts';
 import type { Ended, Environment } from '../../../support/poste-process.ts';
 import { withRawLevel } from '../../../support/raw-level.ts';
+import { EXIT, sentenceOf } from '../../../support/relay-command.ts';
 import { disposableFolder, temporaryFolder } from '../../../support/temporary-folder.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 import { TestRelay } from '../../../support/test-relay.ts';
-
-const EXIT = { ok: 0, failure: 1, usage: 2, notFound: 3, conflict: 4, refused: 5 };
 
 let store: string;
 let backup: string;
@@ -317,13 +316,6 @@ describe('what goes wrong is one sentence and an exit code', () => {
     },
   );
 });
-
-/** One sentence on standard error, and nothing anywhere else. */
-function sentenceOf({ stdout, stderr }: Ended): string {
-  expect(stdout).toBe('');
-  expect(stderr).toMatch(/^poste: [^\n]+\.\n$/);
-  return stderr;
-}
 
 /** `poste` in this process. */
 function run(args: readonly string[], environment: Environment = {}): Promise<Ended> {

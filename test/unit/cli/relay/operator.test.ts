@@ -3,15 +3,13 @@ import { chmod, mkdir, stat } from 'node:fs/promises';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { RelayClient } from '../../../../src/host/relay/relay-client.ts';
-import { type PublicKey, displayFingerprint } from '../../../../src/protocol/public-key.ts';
-import { type TestHost, alice, bob, carol, hostNamed } from '../../../support/hosts.ts';
+import { displayFingerprint } from '../../../../src/protocol/public-key.ts';
+import { alice, bob, carol, hostNamed } from '../../../support/hosts.ts';
 import { itemTo } from '../../../support/mail.ts';
 import { type RelayHere, relayHere, runHere } from '../../../support/command-run.ts';
 import type { Ended, Environment } from '../../../support/poste-process.ts';
+import { EXIT, clientOf, sentenceOf } from '../../../support/relay-command.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
-
-const EXIT = { ok: 0, failure: 1, usage: 2, notFound: 3, conflict: 4 };
 
 interface Running {
   relay: RelayHere;
@@ -225,20 +223,8 @@ describe('the socket', () => {
   });
 });
 
-function clientOf({ start }: RelayHere, host: TestHost): RelayClient {
-  const options = { url: start.url, signer: host.signer, hostName: host.name, nowMs: () => Date.now() };
-  return new RelayClient(options, start.relay_pubkey as PublicKey);
-}
-
 function endedWith(code: number, stdout: string, stderr: string): Ended {
   return { code, signal: null, stdout, stderr };
-}
-
-/** One sentence on standard error, and nothing anywhere else. */
-function sentenceOf({ stdout, stderr }: Ended): string {
-  expect(stdout).toBe('');
-  expect(stderr).toMatch(/^poste: [^\n]+\.\n$/);
-  return stderr;
 }
 
 /** `poste` in this process. */

@@ -1,9 +1,9 @@
 /** What `poste relay serve` takes from flags, environment and files, and what it refuses: in one sentence, with an exit code. */
+import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { chmod, mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { RelayClient } from '../../../../src/host/relay/relay-client.ts';
 import { ITEM_ID_CHARACTERS_MAX } from '../../../../src/protocol/names.ts';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';
 import { SCHEMA_KEY } from '../../../../src/relay/store/keys.ts';
@@ -13,23 +13,71 @@ import { enrolBody } from '../../../support/enrolments.ts';
 import { epochNumbered } from '../../../support/epochs.ts';
 import { freePort } from '../../../support/free-port.ts';
 import { hopBytes } from '../../../support/hops.ts';
-import { type TestHost, alice, bob } from '../../../support/hosts.ts';
+import { alice, bob } from '../../../support/hosts.ts';
 import { issuerForTest, proofOf } from '../../../support/local-issuer.ts';
 import { CommandRun, type RelayHere, commandContext, relayHere, runHere } from '../../../support/command-run.ts';
 import { type Ended, type Environment, type StartDocument, serveArgs } from '../../../support/poste-process.ts';
 import { rawRequest, requestBytes } from '../../../support/raw-http.ts';
 import { withRawLevel } from '../../../support/raw-level.ts';
+import { EXIT, STACK, clientOf, sentenceOf, terminate } from '../../../support/relay-command.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
-const EXIT = { ok: 0, failure: 1, usage: 2, conflict: 4, refused: 5, interrupted: 130 };
-/** What a stack trace would show. */
-const STACK = /\n\s+at |node:internal/;
 const OTHER_KEY = Buffer.from('0123456789abcdefghijklmnopqrstuv').toString('base64');
 const HOSTED = ['--authority', 'account-token'];
 const ISSUER = 'https://accounts.example';
 const KEY_PATTERN = /^[A-Za-z0-9+/]{43}=\n$/;
 
 describe('relay serve', () => {
+  test('says where it listens, where its store and its key are, its fingerprint and its epoch', async () => {
+    const storeDir = join(await temporaryFolder(), 'store');
+    const process = new CommandRun(serveArgs(storeDir), commandContext());
+    await process.printed('server ');
+    const lines = new Map(
+      process.stdout.split('\n').map((line) => {
+        const [name = '', ...words] = line.trim().split(/\s+/);
+        return [name, words.join(' ')];
+      }),
+    );
+    expect(lines.get('address')).toMatch(/^http:\/\/127\.0\.0\.1:[0-9]+$/);
+    expect(lines.get('operator')).toBe('off');
+    expect(lines.get('store')).toBe(`${join(storeDir, 'log')} (new)`);
+    expect(lines.get('key')).toBe(join(storeDir, 'relay.key'));
+    expect(lines.get('fingerprint')).toMatch(/^SHA256:[A-Za-z0-9+/]{43}$/);
+    expect(lines.get('epoch')).toMatch(/^[0-9A-Z]{26}$/);
+    expect(lines.get('authority')).toBe('host-key');
+    const info = (await (await fetch(`${lines.get('address')}/v2/relay/info`)).json()) as Record<string, string>;
+    expect(info['epoch']).toBe(lines.get('epoch'));
+    const hash = createHash('sha256')
+      .update(Buffer.from(info['relay_pubkey'] ?? '', 'base64'))
+      .digest('base64');
+    expect(lines.get('fingerprint')).toBe(`SHA256:${hash.replace(/=+$/, '')}`);
+    process.signal('SIGTERM');
+    expect(await process.ended()).toMatchObject({ code: EXIT.ok, stderr: '' });
+  });
+
+  test('--json prints one document', async () => {
+    const storeDir = await temporaryFolder();
+    const relay = await relayHere(storeDir, ['--admin-listen', '127.0.0.1:0']);
+    const { start } = relay;
+    expect(start).toEqual({
+      url: expect.stringMatching(/^http:\/\/127\.0\.0\.1:[0-9]+$/) as string,
+      admin_url: expect.stringMatching(/^http:\/\/127\.0\.0\.1:[0-9]+$/) as string,
+      store: join(storeDir, 'log'),
+      key: join(storeDir, 'relay.key'),
+      relay_pubkey: expect.any(String) as string,
+      fingerprint: expect.stringMatching(/^SHA256:/) as string,
+      epoch: expect.any(String) as string,
+      server: expect.stringMatching(/^(?:uWebSockets\.js|node:http) [0-9.]+$/) as string,
+      authority: 'host-key',
+      issuer: null,
+      initialised: true,
+      notices: [],
+      pid: relay.process.pid,
+    } satisfies StartDocument);
+    expect(await (await fetch(`${start.admin_url}/readyz`)).json()).toEqual({ status: 'ready' });
+    expect(await terminate(relay)).toMatchObject({ code: EXIT.ok, stdout: `${JSON.stringify(start)}\n` });
+  });
+
   test('its key is relay.key in the store folder, 0600, the base64 of 32 bytes and a newline', async () => {
     const storeDir = join(await temporaryFolder(), 'deep', 'store');
     const relay = await relayHere(storeDir);
@@ -416,26 +464,8 @@ function run(args: readonly string[], environment: Environment = {}): Promise<En
   return runHere(args, { environment });
 }
 
-function clientOf({ start }: RelayHere, host: TestHost): RelayClient {
-  const options = { url: start.url, signer: host.signer, hostName: host.name, nowMs: () => Date.now() };
-  return new RelayClient(options, start.relay_pubkey as PublicKey);
-}
-
-async function terminate({ process }: RelayHere): Promise<Ended> {
-  process.signal('SIGTERM');
-  return process.ended();
-}
-
 function portOf({ start }: RelayHere): number {
   return Number(new URL(start.url).port);
-}
-
-/** One sentence on standard error, and nothing anywhere else. */
-function sentenceOf({ stdout, stderr }: Ended): string {
-  expect(stdout).toBe('');
-  expect(stderr).toMatch(/^poste: [^\n]+\.\n$/);
-  expect(stderr).not.toMatch(STACK);
-  return stderr;
 }
 
 /** The sentence of a relay that refuses its key or its store; no key may be in it. */

@@ -5,7 +5,7 @@ import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { share } from '../../../support/thorough.ts';
 
 /** `npm run flip` takes every byte. */
-const SAMPLED = share(200);
+const SAMPLED = share(320);
 
 test.each(WRITTEN)('a byte altered in a store that is %s is found or harmless', async (written) => {
   const store = await FlippedStore.make(await temporaryFolder(), written);
