@@ -272,7 +272,15 @@ test('the owner allows the tools with the hooks, and uninstall takes exactly tha
   );
   await expect(readFile(join(codex, 'hooks.json'))).rejects.toThrow('ENOENT');
   await mkdir(codex);
-  const config = '# mine\n[mcp_servers.poste]\ncommand = "poste"\n';
+  const config = '# mine\n[mcp_servers.poste]\ncommand = "poste"\nargs = ["mcp"]\n';
+  const foreign = config.replace('"poste"', '"mail-bot"');
+  await writeFile(join(codex, 'config.toml'), foreign);
+  const others = await here.run('hooks', 'install', 'codex', '--allow-tools');
+  expect(others).toMatchObject({
+    code: 4,
+    stderr: expect.stringContaining('is another one, mail-bot mcp, whose tools'),
+  });
+  expect(await readFile(join(codex, 'config.toml'), 'utf8')).toBe(foreign);
   await writeFile(join(codex, 'config.toml'), config);
   const { tools } = await here.json<{ tools: object }>('hooks', 'install', 'codex', '--allow-tools', '--dry-run');
   expect(tools).toMatchObject({ changed: true, backup: null });

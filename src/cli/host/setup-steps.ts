@@ -2,13 +2,12 @@
 import { existsSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { type SettledProgram, withServer } from '../../host/hooks/mcp-settings.ts';
-import { agentOfServer, isSameServer, type ServerCommand, type ServerThere } from '../../host/hooks/server-command.ts';
+import { isSameServer, mailToolsOf, type ServerCommand } from '../../host/hooks/server-command.ts';
 import { defaultHostName, initialiseHost } from '../../host/init.ts';
 import { unitPath } from '../../host/systemd-unit.ts';
 import { isListening } from '../../lib/unix-socket.ts';
 import { isSameName } from '../../host/core/address.ts';
 import { printable } from '../../protocol/printable.ts';
-import { assertNever } from '../../lib/assert-never.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { ask, startInBackground, waitForDaemon } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
@@ -25,6 +24,7 @@ import {
   removeHooks,
   serverOf,
   serverOfProgram,
+  shownServer,
   toolsFile,
   writeEdit,
 } from '../lib/program-settings.ts';
@@ -63,6 +63,7 @@ interface Wishes {
   service: boolean;
 }
 
+const OTHERS_TOOLS = '--allow-tools would allow the tools of that other MCP server';
 const NEEDED: Look = { type: 'needed' };
 const ALREADY: Look = { type: 'already' };
 const START = 'start the daemon';
@@ -212,7 +213,7 @@ function allowStep(
     look() {
       const isOthers = look().type === 'kept';
       if (!isOthers) return step.look();
-      return { type: 'kept', text: `what ${file} allows`, why: 'it would allow the tools of that other MCP server' };
+      return { type: 'kept', text: `the rules in ${file}`, why: OTHERS_TOOLS };
     },
   };
 }
@@ -234,32 +235,24 @@ interface Wanted {
 function serverLook(context: CommandContext, { program, file, agent, server }: Wanted): Look {
   const there = serverOfProgram(file, program);
   if (there.type === 'absent') return NEEDED;
+  const text = `the MCP server poste in ${file}`;
+  const repair = 'remove it there and run poste setup again';
+  const tools = there.type === 'command' ? mailToolsOf(there.server) : undefined;
   if (there.type === 'command') {
     if (isSameServer(there.server, server)) return ALREADY;
     if (earlierServers(context, file).some((one) => isSameServer(there.server, one))) return NEEDED;
-    const other = agentOfServer(there.server);
-    if (other !== undefined && isSameName(other, agent)) return ALREADY;
+    if (tools?.agent !== undefined && isSameName(tools.agent, agent)) return ALREADY;
   }
-  const text = `the MCP server poste in ${file}`;
-  const other = there.type === 'command' ? agentOfServer(there.server) : undefined;
-  const repair = `remove it there and run poste setup again`;
-  if (other === undefined) return { type: 'kept', text, why: `it is another one, ${shownServer(there)}: ${repair}` };
-  const why = `it has the mail tools of ${printable(other)}: give --agent ${program}=${printable(other)}, or ${repair}`;
-  return { type: 'kept', text, why };
-}
-
-const SHOWN_CHARACTERS_MAX = 120;
-
-/** As a person may recognise it. */
-export function shownServer(there: Exclude<ServerThere, { type: 'absent' }>): string {
-  switch (there.type) {
-    case 'command':
-      return printable([there.server.command, ...there.server.args].join(' ')).slice(0, SHOWN_CHARACTERS_MAX);
-    case 'other':
-      return printable(there.text).slice(0, SHOWN_CHARACTERS_MAX);
-    default:
-      return assertNever(there);
+  if (!tools) return { type: 'kept', text, why: `it is another one, ${shownServer(there)}: ${repair}` };
+  if (tools.agent === undefined) {
+    return { type: 'kept', text, why: `it has the mail tools of the agent that POSTE_AGENT names: ${repair}` };
   }
+  const other = printable(tools.agent);
+  return {
+    type: 'kept',
+    text,
+    why: `it has the mail tools of ${other}: give --agent ${program}=${other}, or ${repair}`,
+  };
 }
 
 type EditWritten = Extract<Written, { file: string }>;

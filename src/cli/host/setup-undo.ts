@@ -18,12 +18,12 @@ import {
   removeHooks,
   restoringEdit,
   serverOfProgram,
+  shownServer,
   writeEdit,
 } from '../lib/program-settings.ts';
 import { withSetupLock } from '../lib/setup-lock.ts';
 import { readWritten, removeWritten, type Written } from '../lib/setup-record.ts';
 import { uninstallUnit } from './daemon-unit.ts';
-import { shownServer } from './setup-steps.ts';
 
 interface UndoneStep {
   step: string;

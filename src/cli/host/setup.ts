@@ -4,18 +4,21 @@
  */
 import { createInterface } from 'node:readline/promises';
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { foldName } from '../../host/core/address.ts';
+import { foldName, OWNER_NAME } from '../../host/core/address.ts';
 import { RESERVED_NAMES } from '../../host/core/rows.ts';
 import { SETTLED_PROGRAMS, type SettledProgram } from '../../host/hooks/mcp-settings.ts';
 import { assertNever } from '../../lib/assert-never.ts';
+import { daemonSocketFault } from '../../host/paths.ts';
 import { isAgentName } from '../../protocol/names.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { findProgram } from '../lib/find-program.ts';
 import { jsonLine } from '../lib/format.ts';
 import { confirmed, isInteractive, terminalOf } from '../lib/input.ts';
+import { ownPaths } from '../lib/own-paths.ts';
 import { programNotices } from '../lib/program-settings.ts';
 import { withSetupLock } from '../lib/setup-lock.ts';
+import { readWritten } from '../lib/setup-record.ts';
 import { type Agents, type Look, type Step, stepsOf } from './setup-steps.ts';
 import { undoSetup } from './setup-undo.ts';
 
@@ -110,6 +113,10 @@ interface Shown {
 async function setup(context: CommandContext, flags: SetupFlags): Promise<void> {
   const { dryRun = false, yes, json } = flags;
   const programs = programsHere(context, flags);
+  const fault = daemonSocketFault(ownPaths(context));
+  if (fault !== undefined) throw new CommandFailed('failure', 'SOCKET_PATH_TOO_LONG', fault);
+  // A record that cannot be read could not be added to.
+  readWritten(context);
   const isAsking = !dryRun && !yes && !json && isInteractive(terminalOf(context));
   const chosen = isAsking ? await asked(context, programs, flags) : { ...flags, agents: agentsOf(programs, flags) };
   const steps = stepsOf(context, chosen.agents, chosen);
@@ -130,7 +137,7 @@ async function setup(context: CommandContext, flags: SetupFlags): Promise<void> 
   if (!dryRun) for (const program of chosen.agents.keys()) done.notices.push(...programNotices(context, program));
   if (json) context.stdout.write(jsonLine({ dry_run: dryRun, steps: done.shown, notices: done.notices }));
   else if (!dryRun) {
-    const lines = [...done.notices, ...nextOf([...chosen.agents.values()])];
+    const lines = [...done.notices, ...nextOf([...new Set(chosen.agents.values())])];
     context.stdout.write(lines.map((line) => `${line}\n`).join(''));
   }
 }
@@ -168,7 +175,8 @@ async function looked(step: Step, programs: readonly SettledProgram[]): Promise<
     return await step.look();
   } catch (error) {
     const others = programs.filter((program) => program !== step.program);
-    if (!(error instanceof CommandFailed) || step.program === undefined || others.length === 0) throw error;
+    const isRefused = error instanceof CommandFailed && error.code === 'SETTINGS_REFUSED';
+    if (!isRefused || step.program === undefined || others.length === 0) throw error;
     const advice = `or leave out ${step.program} with --program ${others.join(' ')}`;
     throw new CommandFailed(error.exit, error.code, `${error.message}, ${advice}`, error.details);
   }
@@ -262,10 +270,12 @@ async function askedName(
   }
 }
 
-function nextOf([first = '', second = first]: readonly string[]): string[] {
+/** A single agent gets the owner's mail. */
+function nextOf([first = '', second]: readonly string[]): string[] {
+  const [from, to] = second === undefined ? [OWNER_NAME, first] : [first, second];
   return [
     'Start the programs again. A first mail:',
-    `  poste send --as ${first} --to ${second} --subject Hello --body 'Who are you?' --needs-reply`,
+    `  poste send --as ${from} --to ${to} --subject Hello --body 'Who are you?' --needs-reply`,
   ];
 }
 

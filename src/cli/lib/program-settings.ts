@@ -11,7 +11,7 @@ import {
 } from '../../host/hooks/mcp-settings.ts';
 import { openCodeFolder, PLUGIN_FILE, withoutPlugin, withPlugin } from '../../host/hooks/opencode.ts';
 import { PROGRAM_OF } from '../../host/hooks/programs.ts';
-import type { ServerCommand, ServerThere } from '../../host/hooks/server-command.ts';
+import { mailToolsOf, type ServerCommand, type ServerThere } from '../../host/hooks/server-command.ts';
 import { changedJson, SettingsRefused } from '../../host/hooks/settings-text.ts';
 import {
   claudeNotices,
@@ -23,6 +23,7 @@ import {
   withoutHooks,
   writeSettings,
 } from '../../host/hooks/settings.ts';
+import { printable } from '../../protocol/printable.ts';
 import type { CommandContext } from './context.ts';
 import { CommandFailed } from './exit.ts';
 import { homeFolder, ownPaths } from './own-paths.ts';
@@ -77,6 +78,23 @@ export function toolsFile(context: CommandContext, name: SettledProgram): string
 /** What the program has under the name of our server. Throws `CommandFailed`. */
 export function serverOfProgram(path: string, name: SettledProgram): ServerThere {
   return refusing(path, () => serverIn(name, readSettings(path).text));
+}
+
+const SHOWN_CHARACTERS_MAX = 120;
+
+/** A server as a person may recognise it. */
+export function shownServer(there: Exclude<ServerThere, { type: 'absent' }>): string {
+  const text = there.type === 'other' ? there.text : [there.server.command, ...there.server.args].join(' ');
+  return printable(text).slice(0, SHOWN_CHARACTERS_MAX);
+}
+
+/** Throws `CommandFailed` when the tools that would be allowed are those of another server. */
+export function requireOwnServer(context: CommandContext, name: SettledProgram): void {
+  const file = toolsFile(context, name);
+  const there = serverOfProgram(file, name);
+  if (there.type === 'absent' || (there.type === 'command' && mailToolsOf(there.server))) return;
+  const message = `the MCP server poste in ${file} is another one, ${shownServer(there)}, whose tools would be allowed`;
+  throw new CommandFailed('conflict', 'SERVER_FOREIGN', `${message}: remove it there, or leave out --allow-tools`);
 }
 
 /** Allows the mail tools; `undefined` for a program that does not ask. */

@@ -14,9 +14,16 @@ import { ownPaths } from './own-paths.ts';
 /** Throws `CommandFailed` when another command holds the lock. */
 export async function withSetupLock<T>(context: CommandContext, work: () => Promise<T>): Promise<T> {
   const { dataFolder } = ownPaths(context);
-  makePrivateFolder(dataFolder);
   const lock = join(dataFolder, 'setup.lock');
-  await take(lock);
+  try {
+    makePrivateFolder(dataFolder);
+    await take(lock);
+  } catch (error) {
+    const { code, syscall } = error as NodeJS.ErrnoException;
+    if (syscall === undefined) throw error;
+    const message = `${dataFolder} cannot be used as the folder of this host (${code}): repair that and try again`;
+    throw new CommandFailed('failure', 'FOLDER_UNUSABLE', message);
+  }
   try {
     return await work();
   } finally {

@@ -33,6 +33,8 @@ export interface Edited {
   sha256: string;
 }
 
+const VERSION = 1;
+
 function recordFile(context: CommandContext): string {
   return join(ownPaths(context).dataFolder, 'setup.json');
 }
@@ -40,13 +42,23 @@ function recordFile(context: CommandContext): string {
 /** The oldest first. Throws `CommandFailed`. */
 export function readWritten(context: CommandContext): Written[] {
   const file = recordFile(context);
+  let record: unknown;
   try {
-    return (JSON.parse(readFileSync(file, 'utf8')) as { written: Written[] }).written;
+    record = JSON.parse(readFileSync(file, 'utf8'));
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT') return [];
-    throw new CommandFailed('failure', 'RECORD_UNREADABLE', `${file} cannot be read (${code ?? 'no JSON'}): repair it`);
+    throw unreadable(file, code ?? 'no JSON');
   }
+  const { version, written } = (record ?? {}) as { version?: unknown; written?: unknown };
+  if (version !== VERSION || !Array.isArray(written)) throw unreadable(file, 'not what this version of Poste writes');
+  return written as Written[];
+}
+
+function unreadable(file: string, why: string): CommandFailed {
+  const message = `${file}, which keeps what poste setup did, cannot be read (${why})`;
+  const repair = 'repair it, or move it away if you will not undo what setup did';
+  return new CommandFailed('failure', 'RECORD_UNREADABLE', `${message}: ${repair}`);
 }
 
 export async function addWritten(context: CommandContext, entry: Written): Promise<void> {
@@ -62,5 +74,5 @@ export async function removeWritten(context: CommandContext, entry: Written): Pr
 
 async function write(context: CommandContext, written: readonly Written[]): Promise<void> {
   makePrivateFolder(ownPaths(context).dataFolder);
-  await replaceFile(recordFile(context), `${JSON.stringify({ version: 1, written }, null, 2)}\n`);
+  await replaceFile(recordFile(context), `${JSON.stringify({ version: VERSION, written }, null, 2)}\n`);
 }

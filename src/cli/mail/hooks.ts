@@ -14,6 +14,7 @@ import {
   type PlannedEdit,
   programNotices,
   removeHooks,
+  requireOwnServer,
   writeEdit,
 } from '../lib/program-settings.ts';
 import { withSetupLock } from '../lib/setup-lock.ts';
@@ -72,6 +73,7 @@ function installCommand(context: CommandContext): Command {
       const { agent, allowTools: isAllowed = false } = flags;
       if (agent !== undefined) requireAgentName(agent, '--agent');
       const allowed = isAllowed ? allowTools(context, name) : undefined;
+      if (allowed) requireOwnServer(context, name);
       const isNew = allowed && plannedEdit(allowed).isChange;
       const edits = planned([addHooks(context, name, agent), ...(allowed ? [allowed] : [])]);
       if (!isNew || flags.dryRun) return change(context, name, flags, edits, true);

@@ -27,14 +27,19 @@ export function isSameServer(a: ServerCommand | undefined, b: ServerCommand): bo
   );
 }
 
-/** The agent whose mail tools a command starts, however Poste was named in it; `undefined` when it starts something else. */
-export function agentOfServer({ command, args }: ServerCommand): string | undefined {
+export interface MailTools {
+  /** Without it the program's own environment names the agent. */
+  agent: string | undefined;
+}
+
+/** Whether a command starts our mail tools, however Poste is named in it, and of which agent. */
+export function mailToolsOf({ command, args, env }: ServerCommand): MailTools | undefined {
   const words = [command, ...args];
   const at = words.indexOf('mcp');
   if (!/(?:^|\/)(?:poste|cli\/main\.js)$/.test(words[at - 1] ?? '')) return undefined;
   const flag = words.indexOf('--agent', at);
-  if (flag !== -1) return words[flag + 1];
-  return words.find((word) => word.startsWith('--agent='))?.slice('--agent='.length);
+  const joined = words.find((word) => word.startsWith('--agent='))?.slice('--agent='.length);
+  return { agent: flag === -1 ? (joined ?? env['POSTE_AGENT']) : words[flag + 1] };
 }
 
 /** Its tools cannot be allowed where it is not named; `add` is the program's own command that names it. */

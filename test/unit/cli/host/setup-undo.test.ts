@@ -113,7 +113,7 @@ test('a server called poste that setup did not write is shown as what it is, and
   const why = expect.stringMatching(/^it is another one, mail-bot --x: remove it there/) as string;
   expect(steps).toContainEqual({ step: server, state: 'kept', why });
   expect(steps).toContainEqual({
-    step: `what ${pathIn(here, ...GEMINI)} allows`,
+    step: `the rules in ${pathIn(here, ...GEMINI)}`,
     state: 'kept',
     why: expect.any(String),
   });
@@ -219,4 +219,56 @@ test('as a document, a setup without --yes shows its plan to who is asked', asyn
   expect(code).toBe(0);
   expect((JSON.parse(stdout) as SetupDocument).steps).toHaveLength(5);
   expect(stderr).toContain('to do: add the agent claude\n');
+});
+
+test.each([
+  ['{', 'no JSON'],
+  ['{}', 'not what this version of Poste writes'],
+  ['null', 'not what this version of Poste writes'],
+  ['{"version":2,"written":[]}', 'not what this version of Poste writes'],
+])('a record that cannot be read stops setup and its undo: %s', async (text, why) => {
+  const here = await machine('claude', 'codex');
+  await mkdir(pathIn(here, 'poste'));
+  await writeFile(pathIn(here, 'poste', 'setup.json'), text);
+  const stderr = `poste: ${pathIn(here, 'poste', 'setup.json')}, which keeps what poste setup did, cannot be read (${why}): repair it, or move it away if you will not undo what setup did.\n`;
+  for (const args of [['--yes'], ['--undo', '--yes']]) {
+    expect(await runHere(['setup', ...args], { environment: here })).toMatchObject({ code: 1, stdout: '', stderr });
+  }
+});
+
+test('a folder that cannot be the host is named before anything is done', async () => {
+  const here = await machine('claude');
+  await writeFile(pathIn(here, 'file'), '');
+  const no = await runHere(['setup', '--yes'], { environment: { ...here, POSTE_HOME: pathIn(here, 'file') } });
+  expect(no).toMatchObject({ code: 1, stderr: expect.stringContaining('/file cannot be used as the folder of this') });
+  const long = pathIn(here, 'a'.repeat(120));
+  const tooLong = await runHere(['setup', '--yes'], { environment: { ...here, POSTE_HOME: long } });
+  expect(tooLong).toMatchObject({
+    code: 1,
+    stdout: '',
+    stderr: expect.stringContaining('the path of the local socket'),
+  });
+  expect(existsSync(long)).toBe(false);
+});
+
+test('the first mail goes between two agents, or from the owner to the only one', async () => {
+  const here = await machine('claude', 'codex');
+  await served(here);
+  const next = async (...args: string[]): Promise<string> =>
+    (await runHere(['setup', '--yes', ...args], { environment: here })).stdout.split('\n').at(-2) ?? '';
+  expect(await next()).toContain('poste send --as claude --to codex');
+  expect(await next('--agent', 'codex=claude')).toContain('poste send --as owner --to claude');
+  const send = [
+    'send',
+    '--as',
+    'owner',
+    '--to',
+    'claude',
+    '--subject',
+    'Hello',
+    '--body',
+    'Who are you?',
+    '--needs-reply',
+  ];
+  expect(await runHere(send, { environment: here })).toMatchObject({ code: 0 });
 });

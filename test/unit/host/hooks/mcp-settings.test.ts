@@ -7,7 +7,7 @@ import {
   withoutServer,
   withServer,
 } from '../../../../src/host/hooks/mcp-settings.ts';
-import { agentOfServer } from '../../../../src/host/hooks/server-command.ts';
+import { mailToolsOf } from '../../../../src/host/hooks/server-command.ts';
 import { SettingsRefused } from '../../../../src/host/hooks/settings-text.ts';
 
 const SERVER = {
@@ -74,14 +74,14 @@ test.each([
 });
 
 test.each([
-  [['poste', 'mcp', '--agent', 'x'], 'x'],
-  [['/usr/local/bin/poste', 'mcp', '--start', '--agent=y'], 'y'],
-  [['node', '/opt/dist/cli/main.js', 'mcp', '--agent', 'z', '--start'], 'z'],
-  [['poste', 'mcp'], undefined],
+  [['poste', 'mcp', '--agent', 'x'], { agent: 'x' }],
+  [['/usr/local/bin/poste', 'mcp', '--start', '--agent=y'], { agent: 'y' }],
+  [['node', '/opt/dist/cli/main.js', 'mcp', '--agent', 'z', '--start'], { agent: 'z' }],
+  [['poste', 'mcp'], { agent: 'of-env' }],
   [['other', 'mcp', '--agent', 'x'], undefined],
   [['poste', '--agent', 'x'], undefined],
-])('%j starts the mail tools of %s', ([command = '', ...args], agent) => {
-  expect(agentOfServer({ command, args, env: {} })).toBe(agent);
+])('%j starts the mail tools of %j', ([command = '', ...args], tools) => {
+  expect(mailToolsOf({ command, args, env: { POSTE_AGENT: 'of-env' } })).toEqual(tools);
 });
 
 describe.each(['claude-code', 'codex', 'gemini'] as const)('the mail tools in %s', (program) => {
