@@ -13,10 +13,15 @@ import type { BackupSettings } from './jobs/backup-job.ts';
 import type { LogRetentionSettings } from './jobs/retention-job.ts';
 import type { TakeBackup } from './operator/console-routes.ts';
 import type { HeldBytes } from './http/page-writer.ts';
+import type { SharedLogOptions } from './shared-log/node.ts';
 
 export interface RelayOptions {
   storeDir: string;
   positionFile?: string;
+  /** The log that this relay shares with others; absent: its store holds the log. */
+  sharedLog?: SharedLogOptions;
+  /** Ends the wait of a relay that follows. */
+  stopFollowing?: AbortSignal;
   /** The key of the deploy secret; absent: the one beside the store. */
   signer?: Signer;
   listen: ListenAddress;

@@ -7,15 +7,16 @@
 import { type Timers, guardedTimers } from '../lib/clock.ts';
 import { Services } from '../lib/services.ts';
 import type { ConnectionLimits } from '../http/connections.ts';
-import { type Listen, ListenFailed } from '../http/exchange.ts';
+import { type ExchangeHandler, type Listen, ListenFailed } from '../http/exchange.ts';
 import { listenNode } from '../http/server-node.ts';
 import type { Signer } from '../protocol/ed25519.ts';
 import { EPOCH_RANDOM_BYTES, type Epoch, epochFromRandom } from '../protocol/epoch.ts';
 import { Challenges } from './auth/challenges.ts';
 import { connectionLimits, hostConnections, openFilesMax } from './connection-limits.ts';
-import type { StoreFailed } from './engine/committer.ts';
+import { StoreFailed } from './engine/committer.ts';
 import { Engine } from './engine/engine.ts';
 import { LostItems } from './engine/lost-items.ts';
+import { SharedLead, answeringWhile } from './follower.ts';
 import { hostApi, rateLimits } from './host-api.ts';
 import { openApiDocument } from './http/openapi.ts';
 import { loadUws } from './http/uws-binding.ts';
@@ -44,15 +45,22 @@ export async function startRelay(given: RelayOptions): Promise<Relay> {
   );
   const newEpoch = () => epochFromRandom(randomBytes(EPOCH_RANDOM_BYTES));
   const services = new Services();
-  const opened = await openStore({
-    folder: storeDir,
-    ...(positionFile !== undefined && { positionFile }),
-    ...(options.signer && { signer: options.signer }),
-    nowMs: clock.nowMs(),
-    newEpoch,
-  });
+  let onStoreFailed!: (error: StoreFailed) => void;
+  const failed = new Promise<StoreFailed>((resolve) => (onStoreFailed = resolve));
+  const { sharedLog } = options;
+  const onLost = (error: Error): void => onStoreFailed(new StoreFailed(error));
+  const lead = sharedLog && (await SharedLead.follow({ options, sharedLog, newEpoch, onLost }));
+  const opened =
+    lead?.opened ??
+    (await openStore({
+      folder: storeDir,
+      ...(positionFile !== undefined && { positionFile }),
+      ...(options.signer && { signer: options.signer }),
+      nowMs: clock.nowMs(),
+      newEpoch,
+    }));
   const { store, signer, initialised, notices, epochBegun, isClockSuspect } = opened;
-  services.add('store', { stop: () => store.close() });
+  services.add('store', { stop: () => lead?.close() ?? store.close() });
   try {
     // Nothing reads the counts of a relay without an operator listener.
     const watch = options.adminListen ? new Watch(options.version, clock) : undefined;
@@ -63,8 +71,6 @@ export async function startRelay(given: RelayOptions): Promise<Relay> {
         'a row of the store is damaged: stop the relay, run poste relay log verify, and then poste relay log rebuild',
       ),
     );
-    let onStoreFailed!: (error: StoreFailed) => void;
-    const failed = new Promise<StoreFailed>((resolve) => (onStoreFailed = resolve));
     const engineOptions = {
       store,
       settings: { limits, admission, enrolmentsMax, dedupRowsMax },
@@ -79,7 +85,13 @@ export async function startRelay(given: RelayOptions): Promise<Relay> {
       ...(watch && { observer: watch.observer }),
     };
     const engine = await Engine.start(engineOptions, clock.nowMs());
-    services.add('engine', { stop: () => engine.close() });
+    services.add('engine', {
+      stop: () => {
+        lead?.stopRetrying();
+        return engine.close();
+      },
+    });
+    lead?.serves(engine);
     await engine.heartbeat(clock.nowMs());
     const parts = {
       options,
@@ -92,6 +104,7 @@ export async function startRelay(given: RelayOptions): Promise<Relay> {
       isClockSuspect,
       newEpoch,
       failed,
+      lead,
     };
     const served = await serve(parts);
     return { ...served, engine, signer, initialised, notices: [...fileNotices, ...notices, ...served.notices], failed };
@@ -112,12 +125,13 @@ interface ServeParts {
   isClockSuspect: boolean;
   newEpoch: () => Epoch;
   failed: Promise<StoreFailed>;
+  lead: SharedLead | undefined;
 }
 
 type Served = Pick<Relay, 'serverName' | 'port' | 'adminPort' | 'notices' | 'stop'>;
 
 async function serve(parts: ServeParts): Promise<Served> {
-  const { options, services, watch, engine, store, signer, newEpoch, failed } = parts;
+  const { options, services, watch, engine, store, signer, newEpoch, failed, lead } = parts;
   const { clock, timers, randomBytes, log, version } = options;
   const monotonicMs = () => clock.monotonicMs();
   const startedMs = monotonicMs();
@@ -145,7 +159,7 @@ async function serve(parts: ServeParts): Promise<Served> {
   const room = {
     take: (bytes: number) => {
       disk.taken(bytes);
-      return !disk.isLow;
+      return !disk.isLow && lead?.isStalled !== true;
     },
   };
   const shared = {
@@ -184,7 +198,12 @@ async function serve(parts: ServeParts): Promise<Served> {
     flooded: (told) => log.warn(told, 'idle connections are closed for new ones'),
   });
   const listen = chooseServer(options.server);
-  const server = await listen({ ...options.listen, handler: (exchange) => handler.handle(exchange), connections });
+  const handle: ExchangeHandler = (exchange) => handler.handle(exchange);
+  const server = await listen({
+    ...options.listen,
+    handler: lead ? answeringWhile(() => lead.mayAnswer, shared.randomId, handle) : handle,
+    connections,
+  });
   services.add('listener', {
     drain: () => {
       server.stopAccepting();

@@ -20,6 +20,7 @@ const REFUSED_EXIT: Readonly<Record<RefusedReason, ExitName>> = {
   'missing-key': 'refused',
   'unreadable-key': 'refused',
   'newer-schema': 'refused',
+  view: 'refused',
   damaged: 'failure',
   unusable: 'failure',
 };

@@ -29,7 +29,9 @@ export type EpochReason =
   | 'position-missing'
   | 'position-ahead'
   | 'position-differs'
-  | 'item-lost';
+  | 'item-lost'
+  | 'log-in-doubt'
+  | 'log-server-changed';
 
 export interface EpochRotated {
   type: 'EpochRotated';

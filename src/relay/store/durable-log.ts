@@ -14,6 +14,7 @@ import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { LogEntry } from '../core/event.ts';
 import type { RowChange } from '../core/rows.ts';
+import type { BatchEffects } from './batch-effects.ts';
 import type { CollectedSlice } from './collect.ts';
 import type { PositionFile, Pruned } from './position.ts';
 
@@ -51,6 +52,8 @@ export type CheckpointWrite =
 
 /** What concerns this node alone: a log that several nodes share does not carry it. */
 interface NodePart {
+  /** The parts of the checkpoint of a `CheckpointTaken` lie in another node's view: no mark is written for it. */
+  lacksParts?: boolean;
   /** When the node was last alive. A shared log renews its lease instead. */
   heartbeatMs?: number | undefined;
   checkpoints?: readonly CheckpointWrite[];
@@ -91,8 +94,8 @@ export interface EventLog {
   read(fromLsn: number): AsyncIterable<LogEntry>;
 }
 
-/** A batch as a log stores it. `firstLsn - 1 === lastLsn` when it holds no record. */
-interface EncodedBatch {
+/** A batch as it goes to the log and to the view. `firstLsn - 1 === lastLsn` when it holds no record. */
+export interface ViewBatch {
   firstLsn: number;
   lastLsn: number;
   /** As stored: the leaves of the hash tree. */
@@ -100,21 +103,28 @@ interface EncodedBatch {
   /** The epoch after the batch; `undefined` in a store that is not initialised. */
   epoch: Epoch | undefined;
   batch: LogBatch;
+  /** What the batch does to the keys of the log, where the log asked for it. */
+  effects: BatchEffects | undefined;
 }
 
-interface ViewWrites {
+export interface ViewWrites {
+  /** Adds a key of this node alone. */
+  put(key: Buffer, value: Buffer): unknown;
   write(options: { sync: boolean }): Promise<void>;
 }
 
 /** Decides when a batch is durable. Of the batches of one log it is given one at a time. */
 export interface DurableLog {
+  /** Whether batches come with their effects: several nodes share the log. */
+  readonly isShared: boolean;
   /** Writes the view too. Durable when it resolves; after a rejection the outcome is unknown. */
-  append(batch: EncodedBatch, view: ViewWrites): Promise<void>;
+  append(batch: ViewBatch, view: ViewWrites): Promise<void>;
   close(): Promise<void>;
 }
 
 /** The log that LevelDB itself holds: one synced write, then the position outside (position.ts). */
 export class EmbeddedLog implements DurableLog {
+  readonly isShared = false;
   readonly #position: PositionFile;
 
   /** The log owns the position file from here on. */
@@ -122,7 +132,7 @@ export class EmbeddedLog implements DurableLog {
     this.#position = position;
   }
 
-  async append({ lastLsn, records, epoch, batch }: EncodedBatch, view: ViewWrites): Promise<void> {
+  async append({ lastLsn, records, epoch, batch }: ViewBatch, view: ViewWrites): Promise<void> {
     await view.write({ sync: true });
     const last = records.at(-1);
     if (!last || batch.node?.leavesPosition) return;

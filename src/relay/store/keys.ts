@@ -9,6 +9,7 @@
  *   02                                             relay row
  *   03                                             heartbeat row
  *   04      time u64, epoch 26 ASCII               restore row
+ *   05                                             which log this database is a view of, and how far (view-mark.ts)
  *   10      lsn u64                                log record (record.ts)
  *   11      first lsn u64, level u8, index u64     hash tile of the tree that begins there (tiles.ts)
  *   12      first lsn u64                          first leaf of the tree that begins there (tiles.ts)
@@ -59,6 +60,7 @@ export const PREFIX = {
   relay: 0x02,
   heartbeat: 0x03,
   restore: 0x04,
+  view: 0x05,
   log: 0x10,
   tile: 0x11,
   logLink: 0x12,
@@ -96,6 +98,7 @@ export const KEY_BYTES: Readonly<Record<number, number>> = {
   [PREFIX.relay]: 1,
   [PREFIX.heartbeat]: 1,
   [PREFIX.restore]: 1 + NUMBER + EPOCH_CHARACTERS,
+  [PREFIX.view]: 1,
   [PREFIX.log]: LOG_KEY_BYTES,
   [PREFIX.tile]: 2 + 2 * NUMBER,
   [PREFIX.logLink]: 1 + NUMBER,
@@ -157,6 +160,7 @@ export const CHECKPOINT_PREFIXES: readonly number[] = [PREFIX.checkpointPart, PR
 
 export const SCHEMA_KEY: Buffer = Buffer.of(PREFIX.schema);
 export const PRUNED_KEY: Buffer = Buffer.of(PREFIX.pruned);
+export const VIEW_KEY: Buffer = Buffer.of(PREFIX.view);
 
 export function rowKeyBytes(table: TableName, key: string): Buffer {
   switch (table) {

@@ -22,6 +22,7 @@ import { LogTree } from './log-tree.ts';
 import { MIGRATIONS, type Migration, migrate, relayRowOf, declaredSchema } from './migrate.ts';
 import { PositionFile, readPruned, heartbeatFault, positionFault } from './position.ts';
 import { DamagedRecord, checkRecord } from './record.ts';
+import { readViewMark } from './view-mark.ts';
 import { dropRebuilt, finishCutovers, isRestoreUnderWay, POSITION_FILE } from './cutover.ts';
 import { syncFolder } from '../../lib/files.ts';
 import { createRelayKey, readRelayKey } from './relay-key.ts';
@@ -89,6 +90,7 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
   if (!level) return open(options);
   const opened: { close(): Promise<void> }[] = [level];
   try {
+    if (await readViewMark(level)) throw new StoreRefused('view', viewSentence(folder));
     await dropRebuilt(folder);
     const schema = await declaredSchema(level);
     const newest = options.schema ?? { version: SCHEMA_VERSION, migrations: MIGRATIONS };
@@ -283,12 +285,17 @@ async function firstKey(folder: string, initialised: boolean): Promise<Signer> {
   return createRelayKey(folder);
 }
 
-function refuseForeignKey(relay: RelayRow, signer: Signer, folder: string): void {
+/** Throws `StoreRefused` unless the store is of the relay of `signer`. */
+export function refuseForeignKey(relay: RelayRow, signer: Signer, folder: string): void {
   if (relay.relayPubkey === signer.publicKey) return;
   throw new StoreRefused(
     'foreign-key',
     `the relay key is not the one of the store at ${folder}: that one has the fingerprint ${displayFingerprint(relay.relayPubkey)}; give the store its own key`,
   );
+}
+
+function viewSentence(folder: string): string {
+  return `the store at ${folder} is a view of a log that is kept elsewhere: start the relay with --log, or name another folder with --store-dir`;
 }
 
 function damaged(folder: string, what: string): StoreRefused {

@@ -13,6 +13,7 @@ export type RefusedReason =
   | 'unreadable-key'
   | 'newer-schema'
   | 'damaged'
+  | 'view'
   | 'unusable';
 
 export class StoreRefused extends Error {

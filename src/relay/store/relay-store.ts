@@ -8,6 +8,7 @@
  *   - a batch is durable before `append` resolves;
  *   - after one rejected write nothing is written again (LevelDB would acknowledge into a misaligned log).
  */
+import { BatchEffects } from './batch-effects.ts';
 import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import { type RowChange, rowKey } from '../core/rows.ts';
@@ -46,6 +47,11 @@ import { type Pruned, prunedMark } from './position.ts';
 /** LevelDB batches that are given as arrays cost ten times as much of the event loop. */
 type LevelBatch = ReturnType<Level['batch']>;
 
+interface BatchWrites {
+  put(key: Buffer, value: Buffer): unknown;
+  del(key: Buffer): unknown;
+}
+
 /** Keys that are encoded and handed to LevelDB before other work gets its turn: a few milliseconds. */
 const HANDED_OVER_AT_ONCE = 500;
 
@@ -68,9 +74,17 @@ export class RelayStore extends StoreReader implements EventLog {
     this.oldestItem = new OldestItem(level);
   }
 
+  /** Whether a write failed: nothing is written any more. */
+  get isFailed(): boolean {
+    return this.#failed;
+  }
+
   async append(batch: LogBatch): Promise<void> {
     if (this.#failed) throw new Error('invariant: nothing is appended after a failed write');
     const writes = this.level.batch();
+    const effects = this.#log.isShared ? new BatchEffects() : undefined;
+    // What every copy of the log does alike; the rest is of this node alone, or follows from the records.
+    const shared = effects ? bothOf(writes, effects) : writes;
     // A large batch is handed over in slices; nothing of it changes any more.
     let nextPause = HANDED_OVER_AT_ONCE;
     const others = async (): Promise<void> => {
@@ -79,7 +93,7 @@ export class RelayStore extends StoreReader implements EventLog {
     };
     // First: an item that one batch forgets and accepts anew must be known afterwards.
     for (const key of batch.forgotten ? forgottenKeys(batch.forgotten) : []) {
-      writes.del(key);
+      shared.del(key);
       if (writes.length >= nextPause) await others();
     }
     for (const write of batch.node?.checkpoints ?? []) addCheckpoint(writes, write);
@@ -93,27 +107,28 @@ export class RelayStore extends StoreReader implements EventLog {
       records.push(record);
       writes.put(logKey(lsn), record);
       growth.add(entry, record);
-      if (entry.event.type === 'CheckpointTaken') writes.put(...checkpointMark(entry.event, lsn));
+      if (entry.event.type === 'CheckpointTaken' && !batch.node?.lacksParts)
+        writes.put(...checkpointMark(entry.event, lsn));
       if (writes.length >= nextPause) await others();
     }
     for (const [key, value] of growth.writes) writes.put(key, value);
     const due = new DueEntries();
     for (const change of batch.changes) {
-      this.#addRow(writes, due, change);
+      this.#addRow(shared, due, change);
       if (writes.length >= nextPause) await others();
     }
-    for (const [key, value] of due.entries(firstLsn)) writes.put(key, value);
+    for (const [key, value] of due.entries(firstLsn)) shared.put(key, value);
     if (batch.node?.heartbeatMs !== undefined) addHeartbeat(writes, batch.node.heartbeatMs);
     for (const { targetPubkey, seq, wire } of batch.payloads) {
       writes.put(payloadKey(targetPubkey, seq), wire);
       if (writes.length >= nextPause) await others();
     }
-    if (batch.collected) addCollected(writes, batch.collected);
+    if (batch.collected) addCollected(shared, batch.collected);
     if (batch.pruned) this.#addPruned(writes, batch.pruned);
     const lastLsn = firstLsn + records.length - 1;
     if (records.length > 0) this.#epoch ??= this.get('relay', rowKey.relay)?.epoch;
     try {
-      await this.#log.append({ firstLsn, lastLsn, records, epoch: this.#epoch, batch }, writes);
+      await this.#log.append({ firstLsn, lastLsn, records, epoch: this.#epoch, batch, effects }, writes);
     } catch (error) {
       this.#failed = true;
       throw error;
@@ -157,7 +172,7 @@ export class RelayStore extends StoreReader implements EventLog {
   }
 
   /** The row, and what is due because of it. */
-  #addRow(writes: LevelBatch, due: DueEntries, change: RowChange): void {
+  #addRow(writes: BatchWrites, due: DueEntries, change: RowChange): void {
     const key = rowKeyBytes(change.table, change.key);
     if (change.row === null) {
       if (change.table === 'queue' && !change.leavesPayload) this.#dropPayload(writes, change.key);
@@ -184,7 +199,7 @@ export class RelayStore extends StoreReader implements EventLog {
   }
 
   /** A queue row that an event deletes takes its wire bytes with it. */
-  #dropPayload(writes: LevelBatch, key: string): void {
+  #dropPayload(writes: BatchWrites, key: string): void {
     const stored = rowKeyBytes('queue', key);
     const value = this.level.getSync(stored);
     const row = value && readableRow('queue', stored, value);
@@ -192,6 +207,19 @@ export class RelayStore extends StoreReader implements EventLog {
     const target = row?.payloadTarget ?? (key.slice(0, PUBLIC_KEY_CHARACTERS) as PublicKey);
     writes.del(payloadKey(target, row?.payloadSeq ?? Number(key.slice(PUBLIC_KEY_CHARACTERS))));
   }
+}
+
+function bothOf(one: BatchWrites, other: BatchWrites): BatchWrites {
+  return {
+    put: (key, value) => {
+      one.put(key, value);
+      other.put(key, value);
+    },
+    del: (key) => {
+      one.del(key);
+      other.del(key);
+    },
+  };
 }
 
 function* forgottenKeys({ expiryEntries, dedupEntries, dedupRows }: Forgotten): Generator<Buffer> {
@@ -211,7 +239,7 @@ function addHeartbeat(writes: LevelBatch, atMs: number): void {
   writes.put(key, encodeRow('heartbeat', key, { atMs }));
 }
 
-function addCollected(writes: LevelBatch, { targetPubkey, items, through }: CollectedSlice): void {
+function addCollected(writes: BatchWrites, { targetPubkey, items, through }: CollectedSlice): void {
   for (const { seq, payloadTarget, payloadSeq } of items) {
     writes.del(queueKey(targetPubkey, seq));
     writes.del(payloadKey(payloadTarget, payloadSeq));

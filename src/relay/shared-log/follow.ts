@@ -1,0 +1,81 @@
+/**
+ * Follows a shared log: each batch goes whole through the same reducers into the view, with the boundaries that the
+ * leader gave it. What the view makes of it is compared with what the leader made of it.
+ */
+import type { LogEntry, RelayEvent } from '../core/event.ts';
+import { reduce } from '../core/reduce.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import { OverlaidRows } from '../engine/row-overlay.ts';
+import type { Payload } from '../store/durable-log.ts';
+import { payloadKey } from '../store/keys.ts';
+import { decodeRecord } from '../store/record.ts';
+import type { RelayStore } from '../store/relay-store.ts';
+import { decodeShared } from './batch-body.ts';
+import { type FollowedBatch, LogRefused, type SharedLog, type Tenure } from './shared-log.ts';
+import type { ViewLog } from './view-log.ts';
+
+interface FollowParts {
+  log: SharedLog;
+  store: RelayStore;
+  view: ViewLog;
+}
+
+/**
+ * Applies what the log holds beyond the view: what was acknowledged, or everything for the tenure that leads. Returns how
+ * many batches. Throws `ViewDiverged`, `LogUnreachable`, and `LogRefused` when batches between the two are pruned.
+ */
+export async function catchUp(parts: FollowParts, tenure?: Tenure, signal?: AbortSignal): Promise<number> {
+  const { log, view } = parts;
+  let applied = 0;
+  let next = log.batches(view.logId, view.no, tenure);
+  for (;;) {
+    const batches = await next;
+    const last = batches.at(-1);
+    if (!last || signal?.aborted) return applied;
+    // Read while these are applied. Its failure is met where it is waited for.
+    next = log.batches(view.logId, last.no, tenure);
+    next.catch(() => undefined);
+    for (const batch of batches) {
+      await applyBatch(parts, batch);
+      applied++;
+    }
+  }
+}
+
+async function applyBatch({ log, store, view }: FollowParts, batch: FollowedBatch): Promise<void> {
+  if (batch.no !== view.no + 1)
+    throw new LogRefused(`the log holds no batch ${view.no + 1} any more: this view is too old to follow it`);
+  const entries = batch.records.map((record, at) => decodeRecord(batch.firstLsn + at, record));
+  const { forgotten, collected } = decodeShared(batch.shared);
+  const changes = reducedAll(store, entries);
+  const payloads = await storedPayloads(log, view.logId, entries);
+  await view.follows(batch, () =>
+    store.append({ entries, changes, payloads, collected, forgotten, node: { lacksParts: true } }),
+  );
+}
+
+function reducedAll(store: RelayStore, entries: readonly LogEntry[]): ReturnType<OverlaidRows['changes']['changes']> {
+  const rows = new OverlaidRows(store);
+  for (const entry of entries) for (const change of reduce(entry, rows)) rows.changes.set(change);
+  return rows.changes.changes();
+}
+
+/** The wire bytes that the batch brought. A later batch may have dropped some of them. */
+async function storedPayloads(log: SharedLog, logId: string, entries: readonly LogEntry[]): Promise<Payload[]> {
+  const places = entries.flatMap(({ event }) => placesOf(event));
+  const found = await log.payloads(
+    logId,
+    places.map(({ targetPubkey, seq }) => payloadKey(targetPubkey, seq).subarray(1)),
+  );
+  return places.flatMap((place, at) => {
+    const wire = found[at];
+    return wire ? [{ ...place, wire }] : [];
+  });
+}
+
+function placesOf(event: RelayEvent): { targetPubkey: PublicKey; seq: number }[] {
+  if (event.type === 'ItemAccepted')
+    return event.targets.map(({ hostPubkey, seq }) => ({ targetPubkey: hostPubkey, seq }));
+  if (event.type === 'ItemsExpired') return event.notices.map(({ targetPubkey, seq }) => ({ targetPubkey, seq }));
+  return [];
+}

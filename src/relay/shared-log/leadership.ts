@@ -1,0 +1,112 @@
+/**
+ * The lead of a shared log: how a node comes to it, keeps it, and knows that it may have lost it.
+ *
+ * No clock decides who leads: the fence row does. A candidate takes the lead of a node that shows no life for a whole
+ * lease, by its own monotonic clock, and only if nothing has changed in the row since. The leader answers nobody when its
+ * last confirmed renewal is older than the lease less a margin, counted from when it was sent; it may answer again when a
+ * renewal gets through.
+ */
+import type { Clock, Timers } from '../../lib/clock.ts';
+import { PeriodicTask } from '../../lib/periodic-task.ts';
+import { Fenced, type LogState, type SharedLog, type Tenure } from './shared-log.ts';
+
+export const LEASE_MS = 6_000;
+const RENEWALS_A_LEASE = 6;
+/** Of the lease, by which a leader falls silent before another may lead. */
+const MARGIN = 0.2;
+
+/** Watches the fence row for signs of life of the node that leads. */
+export class LeaseWatch {
+  readonly #leaseMs: number;
+  readonly #monotonicMs: () => number;
+  readonly #holder: string;
+  #seen: { term: number; beat: number; lastNo: number; sinceMs: number } | undefined;
+
+  /** `holder` is this node: what it led itself it may take back, for the lock on its view shows that it does not run twice. */
+  constructor(options: { leaseMs: number; monotonicMs: () => number; holder: string }) {
+    this.#leaseMs = options.leaseMs;
+    this.#monotonicMs = options.monotonicMs;
+    this.#holder = options.holder;
+  }
+
+  /** Whether the lead may be taken from what this state shows. */
+  isFree({ isFree, holder, term, beat, lastNo }: LogState): boolean {
+    if (isFree || holder === this.#holder) return true;
+    const seen = this.#seen;
+    const nowMs = this.#monotonicMs();
+    if (seen && seen.term === term && seen.beat === beat && seen.lastNo === lastNo)
+      return nowMs - seen.sinceMs >= this.#leaseMs;
+    this.#seen = { term, beat, lastNo, sinceMs: nowMs };
+    return false;
+  }
+}
+
+interface LeadershipOptions {
+  log: SharedLog;
+  tenure: Tenure;
+  leaseMs: number;
+  clock: Clock;
+  timers: Timers;
+  /** When the statement that took the lead was sent, by the monotonic clock. */
+  takenMs: number;
+  /** The last batch that was acknowledged. */
+  ackedNo: () => number;
+  /** Called once, when another node leads. */
+  onLost: (error: Fenced) => void;
+  /** Called when a renewal does not get through, and when one does again. */
+  onRenewed: (error: unknown) => void;
+  onDoubt: (why: string) => void;
+}
+
+export class Leadership {
+  readonly tenure: Tenure;
+  readonly #options: LeadershipOptions;
+  readonly #renewals: PeriodicTask;
+  #confirmedMs: number;
+  #isLost = false;
+
+  constructor(options: LeadershipOptions) {
+    this.#options = options;
+    this.tenure = options.tenure;
+    this.#confirmedMs = options.takenMs;
+    this.#renewals = new PeriodicTask({
+      timers: options.timers,
+      everyMs: options.leaseMs / RENEWALS_A_LEASE,
+      work: () => this.#renew(),
+      onError: (error) => options.onRenewed(error),
+    });
+  }
+
+  /** Whether no other node can lead yet, so that this one may answer. */
+  get isCurrent(): boolean {
+    const { clock, leaseMs } = this.#options;
+    return !this.#isLost && clock.monotonicMs() - this.#confirmedMs < leaseMs * (1 - MARGIN);
+  }
+
+  /** Gives the lead back. To be called when nothing is appended any more. */
+  async resign(): Promise<void> {
+    await this.#renewals.stop();
+    if (!this.#isLost) await this.#options.log.resign(this.tenure, this.#options.ackedNo());
+  }
+
+  /** Renews no more, and leaves the lead to end by itself. */
+  async stop(): Promise<void> {
+    await this.#renewals.stop();
+  }
+
+  async #renew(): Promise<void> {
+    const { log, clock, ackedNo, onLost, onDoubt, onRenewed } = this.#options;
+    const sentMs = clock.monotonicMs();
+    try {
+      const { doubt } = await log.renew(this.tenure, ackedNo());
+      this.#confirmedMs = sentMs;
+      onRenewed(undefined);
+      if (doubt !== undefined) onDoubt(doubt);
+    } catch (error) {
+      if (!(error instanceof Fenced)) throw error;
+      if (this.#isLost) return;
+      this.#isLost = true;
+      onLost(error);
+    }
+  }
+}

@@ -1,0 +1,196 @@
+/**
+ * Opens the view that a node keeps of a shared log, or a new one; a view that cannot be one of this log is put aside and
+ * never deleted.
+ *
+ * A view lies where an embedded store would lie, so that everything that reads a stopped store reads a stopped view.
+ */
+import { existsSync } from 'node:fs';
+import { readFile, rename } from 'node:fs/promises';
+import { randomBytes } from 'node:crypto';
+import { hostname } from 'node:os';
+import { join } from 'node:path';
+import { replaceFile } from '../../lib/replace-file.ts';
+import { syncFolder } from '../../lib/sync-folder.ts';
+import { LEVEL_FOLDER, type Level } from '../store/level.ts';
+import { LogTree } from '../store/log-tree.ts';
+import {
+  SCHEMA_VERSION,
+  checkNewestRecords,
+  checkSchema,
+  makeFolder,
+  openLevel,
+  openServing,
+  unusableStore,
+} from '../store/open.ts';
+import { declaredSchema } from '../store/migrate.ts';
+import { DamagedRecord } from '../store/record.ts';
+import { damageIn } from '../store/refused.ts';
+import { RelayStore } from '../store/relay-store.ts';
+import { type ViewMark, readViewMark, viewMarkPair } from '../store/view-mark.ts';
+import { LogRefused, type LogServer, type LogState, type SharedLog } from './shared-log.ts';
+import { ViewLog, type Witness } from './view-log.ts';
+
+const WITNESS_FILE = 'witness.json';
+const NODE_FILE = 'node-name';
+const NODE_BYTES = 4;
+/** Of a view without a batch. */
+const NO_EFFECTS = Buffer.alloc(0);
+
+/** What this node knows of the log from before, outside of the view. */
+export interface StoredWitness extends Witness {
+  logId: string;
+  /** Where the log lay. */
+  server: LogServer;
+}
+
+export interface View {
+  store: RelayStore;
+  log: ViewLog;
+  /** How far it had come, and how it was left, when it was opened; `undefined` for a new one. */
+  found: ViewMark | undefined;
+  /** Whether everything that was written to it is still there: it was closed, or the machine did not go down since. */
+  survived: boolean;
+  notices: string[];
+}
+
+interface ViewOptions {
+  folder: string;
+  log: SharedLog;
+  state: LogState;
+  nowMs: number;
+  bootId: string;
+  /** As the options of `ViewLog`. */
+  pause: (ms: number) => Promise<void>;
+  onStalled: (why: string | undefined) => void;
+  onDoubt: (why: string) => void;
+}
+
+/** Throws `LogRefused` or `StoreRefused`. */
+export async function openView(options: ViewOptions): Promise<View> {
+  try {
+    return await open(options);
+  } catch (error) {
+    throw unusableStore(error, options.folder);
+  }
+}
+
+async function open(options: ViewOptions, notices: string[] = []): Promise<View> {
+  const { folder, state } = options;
+  await makeFolder(folder);
+  const levelFolder = join(folder, LEVEL_FOLDER);
+  const existed = existsSync(join(levelFolder, 'CURRENT'));
+  const level = await openServing(folder, () => openLevel(levelFolder, existed, join(folder, WITNESS_FILE)));
+  if (!level) return open(options, notices);
+  try {
+    const found = existed ? await readViewMark(level) : undefined;
+    if (existed && !found) throw new LogRefused(ownLogSentence(folder));
+    if (found && found.logId !== state.logId) throw new LogRefused(otherLogSentence(folder));
+    const fault = found && (await faultOf(level, found, state));
+    if (fault === undefined) return await opened(options, level, found, notices);
+    await level.close();
+    const aside = await putAside(folder, options.nowMs);
+    return await open(options, [
+      ...notices,
+      `${fault}: it was put aside as ${aside}, and a new view is made from the log.`,
+    ]);
+  } catch (error) {
+    await level.close();
+    throw error;
+  }
+}
+
+async function opened(
+  { folder, log, state, bootId, ...rest }: ViewOptions,
+  level: Level,
+  found: ViewMark | undefined,
+  notices: string[],
+): Promise<View> {
+  const schema = await declaredSchema(level);
+  if (schema !== undefined) checkSchema(schema, folder, SCHEMA_VERSION);
+  const bounds = await checkNewestRecords(level);
+  const mark: ViewMark = found
+    ? { ...found, bootId }
+    : { logId: state.logId, no: 0, lastLsn: 0, effects: NO_EFFECTS, tenure: undefined, bootId, isClosed: false };
+  if (!found) {
+    await level.put(...viewMarkPair(mark), { sync: true });
+    await syncFolder(folder);
+  }
+  const viewLog = new ViewLog({ log, mark, ...rest });
+  const store = new RelayStore(level, viewLog, bounds, await LogTree.open(level, bounds.lastLsn));
+  await store.findUncollected();
+  const survived = found !== undefined && (found.isClosed || found.bootId === bootId);
+  return { store, log: viewLog, found, survived, notices };
+}
+
+/** Why this view cannot go on, as the beginning of a sentence. */
+async function faultOf(level: Level, mark: ViewMark, state: LogState): Promise<string | undefined> {
+  if (mark.no < state.prunedNo) return 'This view is older than what the log still holds';
+  try {
+    const { lastLsn } = await checkNewestRecords(level);
+    return lastLsn === mark.lastLsn
+      ? undefined
+      : `This view lost records (it ends at ${lastLsn}, not at ${mark.lastLsn})`;
+  } catch (error) {
+    const damage = error instanceof DamagedRecord ? error.message : damageIn(error);
+    if (damage === undefined) throw error;
+    return `This view is damaged (${damage})`;
+  }
+}
+
+/** Puts the view of `folder` aside; the store must be closed. Returns where it is. */
+export async function putAside(folder: string, nowMs: number): Promise<string> {
+  const stamp = new Date(nowMs).toISOString().replaceAll(/[-:]|\.\d+/g, '');
+  for (let number = 1; ; number++) {
+    const aside = join(folder, `${LEVEL_FOLDER}.aside-${stamp}${number === 1 ? '' : `-${number}`}`);
+    if (existsSync(aside)) continue;
+    await rename(join(folder, LEVEL_FOLDER), aside);
+    await syncFolder(folder);
+    return aside;
+  }
+}
+
+/** The name under which this node leads: of this machine, and of this folder. */
+export async function nodeName(folder: string): Promise<string> {
+  const path = join(folder, NODE_FILE);
+  const stored = await readFile(path, 'utf8').catch(missing);
+  if (stored !== undefined && stored.trim() !== '') return stored.trim();
+  const name = `${hostname()}-${randomBytes(NODE_BYTES).toString('hex')}`;
+  await replaceFile(path, `${name}\n`);
+  return name;
+}
+
+/** What this node noted last; `undefined` when it noted nothing that can be read. */
+export async function readWitness(folder: string): Promise<StoredWitness | undefined> {
+  const text = await readFile(join(folder, WITNESS_FILE), 'utf8').catch(missing);
+  if (text === undefined) return undefined;
+  try {
+    const { effects, ...witness } = JSON.parse(text) as Omit<StoredWitness, 'effects'> & { effects: string };
+    return { ...witness, effects: Buffer.from(effects, 'hex') };
+  } catch {
+    return undefined;
+  }
+}
+
+export async function writeWitness(folder: string, { effects, ...witness }: StoredWitness): Promise<void> {
+  const text = JSON.stringify({ ...witness, effects: effects.toString('hex') });
+  await replaceFile(join(folder, WITNESS_FILE), `${text}\n`);
+}
+
+/** What is written without a sync is there after a crash of the process, unless the machine started anew. */
+export async function thisBoot(): Promise<string> {
+  const text = await readFile('/proc/sys/kernel/random/boot_id', 'utf8').catch(missing);
+  // Elsewhere every start counts as a new one: only a closed view proves anything then.
+  return text?.trim() ?? randomBytes(16).toString('hex');
+}
+
+function missing(): undefined {
+  return undefined;
+}
+
+function ownLogSentence(folder: string): string {
+  return `the store at ${folder} is a relay with a log of its own: name another folder with --store-dir`;
+}
+
+function otherLogSentence(folder: string): string {
+  return `the store at ${folder} is a view of another log: name another folder with --store-dir, or move it aside`;
+}

@@ -1,0 +1,127 @@
+/**
+ * The tables and statements of a log in PostgreSQL.
+ *
+ * One statement is one transaction and one round trip, and leaves nothing open when a client dies. Every statement that
+ * takes or changes the lead compares what was seen before. The settings that a role, a database or a pooler could change
+ * are set within each statement: without `synchronous_commit` no standby is waited for, and without warnings nobody hears
+ * that a wait was cancelled.
+ *
+ * An append locks the fence row `FOR SHARE` and does not write it: under an open transaction, updates of one row become
+ * slower without bound. `FOR KEY SHARE` would not hold off who takes the lead.
+ */
+
+/** Of the layout of these tables. */
+export const TABLES_FORMAT = 1;
+
+export const CREATE_TABLES = `
+CREATE TABLE IF NOT EXISTS relay_log (
+  one boolean PRIMARY KEY DEFAULT true CHECK (one),
+  format int NOT NULL,
+  log_id uuid NOT NULL,
+  state text NOT NULL,
+  term int8 NOT NULL,
+  tenure uuid,
+  is_free boolean NOT NULL,
+  holder text NOT NULL,
+  beat int8 NOT NULL,
+  beat_at timestamptz NOT NULL,
+  acked_no int8 NOT NULL,
+  system_identifier int8 NOT NULL,
+  timeline int4 NOT NULL,
+  settings bytea NOT NULL,
+  doubt text,
+  wanted_by text,
+  pruned_no int8 NOT NULL,
+  snapshot_no int8 NOT NULL);
+CREATE TABLE IF NOT EXISTS batch (
+  log_id uuid, no int8, first_lsn int8 NOT NULL, last_lsn int8 NOT NULL, term int8 NOT NULL, acked_no int8 NOT NULL,
+  effects bytea NOT NULL, body bytea NOT NULL, PRIMARY KEY (log_id, no));
+ALTER TABLE batch ALTER body SET STORAGE EXTERNAL;
+CREATE TABLE IF NOT EXISTS payload (
+  log_id uuid, target bytea, seq int8, wire bytea NOT NULL, PRIMARY KEY (log_id, target, seq));
+ALTER TABLE payload ALTER wire SET STORAGE EXTERNAL;
+CREATE TABLE IF NOT EXISTS snapshot (
+  log_id uuid, through_no int8, part int4, body bytea NOT NULL, PRIMARY KEY (log_id, through_no, part));
+ALTER TABLE snapshot ALTER body SET STORAGE EXTERNAL`;
+
+/** What a role that is not the owner of the tables needs. */
+export const GRANTS = (role: string): string =>
+  `GRANT SELECT, INSERT, UPDATE, DELETE ON relay_log, batch, payload, snapshot TO ${role};`;
+
+const ARMED = `set_config('synchronous_commit', 'on', true) = 'on' AND set_config('client_min_messages', 'warning', true) = 'warning'`;
+
+/** For each connection: a plan that is compiled costs more than it saves, and nothing waits for ever in the server. */
+export const SESSION = `SET jit = off; SET lock_timeout = '2s'; SET client_connection_check_interval = '2s'`;
+
+export const SERVER = `
+SELECT pg_is_in_recovery() AS is_standby, current_setting('server_version_num')::int AS version,
+  current_setting('fsync') AS fsync, current_setting('full_page_writes') AS full_page_writes,
+  current_setting('synchronous_standby_names') AS standby_names`;
+
+/** The timeline is that of the WAL: the control file shows the old one after a promotion. */
+export const IDENTITY = `
+SELECT (SELECT system_identifier FROM pg_control_system())::text AS system_identifier,
+  ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int AS timeline,
+  (extract(epoch FROM clock_timestamp()) * 1000)::int8 AS now_ms, to_regclass('relay_log') IS NOT NULL AS has_tables`;
+
+export const STATE = `
+SELECT l.log_id::text, l.state, l.format, l.term, l.tenure::text, l.is_free, l.holder, l.beat, l.settings, l.doubt, l.wanted_by,
+  l.system_identifier::text, l.timeline, l.pruned_no, l.snapshot_no,
+  coalesce(b.no, l.pruned_no) AS last_no, b.last_lsn, greatest(l.acked_no, b.acked_no) AS acked_no
+FROM relay_log l LEFT JOIN LATERAL (SELECT no, last_lsn, acked_no FROM batch WHERE log_id = l.log_id ORDER BY no DESC LIMIT 1) b ON true`;
+
+export const INITIALISE = `
+INSERT INTO relay_log SELECT true, ${TABLES_FORMAT}, $1::uuid, 'serving', 0, NULL, true, '', 0, clock_timestamp(), 0, $2::int8, $3::int4,
+  '\\x'::bytea, NULL, NULL, 0, 0 WHERE ${ARMED} ON CONFLICT DO NOTHING`;
+
+/** $1 log, $2 term, $3 beat, $4 tenure or null as seen; $5 new tenure, $6 holder, $7 settings, $8 and $9 this server. */
+export const LEAD = `
+UPDATE relay_log SET term = term + 1, tenure = $5::uuid, is_free = false, holder = $6, beat = beat + 1, beat_at = clock_timestamp(),
+  settings = $7, system_identifier = $8::int8, timeline = $9::int4, wanted_by = NULL
+WHERE one AND log_id = $1::uuid AND term = $2::int8 AND beat = $3::int8 AND tenure IS NOT DISTINCT FROM $4::uuid
+  AND state = 'serving' AND ${ARMED} RETURNING term`;
+
+const OF_TENURE = `one AND log_id = $1::uuid AND term = $2::int8 AND tenure = $3::uuid AND NOT is_free AND ${ARMED}`;
+
+export const RENEW = `
+UPDATE relay_log SET beat = beat + 1, beat_at = clock_timestamp(), acked_no = greatest(acked_no, $4::int8)
+WHERE ${OF_TENURE} RETURNING doubt, wanted_by, (extract(epoch FROM clock_timestamp()) * 1000)::int8 AS now_ms`;
+
+export const RESIGN = `
+UPDATE relay_log SET is_free = true, beat = beat + 1, beat_at = clock_timestamp(), acked_no = greatest(acked_no, $4::int8)
+WHERE ${OF_TENURE}`;
+
+export const CLEAR_DOUBT = `UPDATE relay_log SET doubt = NULL WHERE ${OF_TENURE} RETURNING one`;
+
+export const DOUBT = `UPDATE relay_log SET doubt = coalesce(doubt, $2) WHERE one AND log_id = $1::uuid AND ${ARMED}`;
+
+/** The form of the deletion matters: planned on an empty table, any simpler one reads the whole of a full one. */
+export const APPEND = `
+WITH fence AS (
+  SELECT l.log_id, l.term, l.doubt FROM relay_log l
+  WHERE l.one AND l.log_id = $1::uuid AND l.term = $2::int8 AND l.tenure = $3::uuid AND NOT l.is_free AND l.state = 'serving' AND ${ARMED} FOR SHARE),
+b AS (
+  INSERT INTO batch SELECT f.log_id, $4::int8, $5::int8, $6::int8, f.term, $7::int8, $8::bytea, $9::bytea FROM fence f
+  WHERE $4::int8 = 1 OR EXISTS (SELECT 1 FROM batch q WHERE q.log_id = f.log_id AND q.no = $4::int8 - 1 AND q.last_lsn = $5::int8 - 1)
+  RETURNING log_id),
+p AS (
+  INSERT INTO payload SELECT b.log_id, u.t, u.s, u.w FROM b, unnest($10::bytea[], $11::int8[], $12::bytea[]) AS u(t, s, w)),
+d AS (
+  DELETE FROM payload WHERE ctid = ANY (ARRAY(SELECT x.ctid FROM b, unnest($13::bytea[], $14::int8[]) AS g(t, s),
+    LATERAL (SELECT o.ctid FROM payload o WHERE o.log_id = b.log_id AND o.target = g.t AND o.seq = g.s OFFSET 0) x)))
+SELECT (SELECT count(*) FROM b)::int AS appended, (SELECT doubt FROM fence) AS doubt`;
+
+export const STANDBY_NAMES = `SELECT current_setting('synchronous_standby_names') AS names`;
+
+/** $1 log, $2 after, $3 how many, $4 whether those that nobody acknowledged too. */
+export const BATCHES = `
+SELECT b.no, b.first_lsn, b.last_lsn, b.term, b.effects, b.body FROM batch b
+WHERE b.log_id = $1::uuid AND b.no > $2::int8 AND ($4::bool OR b.no <= (
+  SELECT greatest(l.acked_no, (SELECT q.acked_no FROM batch q WHERE q.log_id = l.log_id ORDER BY q.no DESC LIMIT 1))
+  FROM relay_log l WHERE l.log_id = $1::uuid)) ORDER BY b.no LIMIT $3::int8`;
+
+export const BATCH = `SELECT term, effects, last_lsn FROM batch WHERE log_id = $1::uuid AND no = $2::int8`;
+
+export const PAYLOADS = `
+SELECT u.n::int AS n, p.wire FROM unnest($2::bytea[], $3::int8[]) WITH ORDINALITY AS u(t, s, n),
+  LATERAL (SELECT wire FROM payload o WHERE o.log_id = $1::uuid AND o.target = u.t AND o.seq = u.s OFFSET 0) p`;

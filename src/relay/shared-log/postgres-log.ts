@@ -1,0 +1,341 @@
+/**
+ * The shared log in PostgreSQL (docs/cluster.md).
+ *
+ * Appends have a connection of their own, because one that waits for the standby must not hold up reads. Reads and
+ * renewals share the other; a statement that takes the lead is never sent twice, because one that was given up may still
+ * run in the server later: it compares what was seen, and then changes nothing.
+ */
+import type { QueryResultRow } from 'pg';
+import { randomUUID } from 'node:crypto';
+import {
+  type EncodedBatch,
+  type Appended,
+  type Candidate,
+  type FollowedBatch,
+  type LogServer,
+  type LogState,
+} from './shared-log.ts';
+import { Fenced, LogRefused, LogUnreachable, NotWritten, OutcomeUnknown } from './shared-log.ts';
+import type { OpenedLog, Renewal, SharedLog, Tenure } from './shared-log.ts';
+import { decodeBody, encodeBody } from './batch-body.ts';
+import type { LogEndpoint } from './log-address.ts';
+import { byteaArray, int8Array } from './pg-binary.ts';
+import { type Answered, PgLink, type Statement, reasonOf } from './pg-link.ts';
+import * as sql from './pg-statements.ts';
+
+/**
+ * What must have a batch before it is acknowledged: the standbys that the server names; the storage beneath it, as a
+ * managed service promises; or this one server alone.
+ */
+export const DURABILITIES = ['standby', 'storage', 'single'] as const;
+export type Durability = (typeof DURABILITIES)[number];
+
+/** Batches that are read at once. */
+const BATCHES_AT_ONCE = 64;
+const PLACE_KEY_BYTES = 32;
+/**
+ * Errors after which the same statement may be tried again: no room, no memory, no connection left (class 53), or a lock
+ * that was not had in time (55P03). The server undoes a statement that ends in an error whole.
+ */
+const TRY_AGAIN = /^(?:53...|55P03)$/;
+
+interface PostgresLogOptions {
+  endpoints: readonly LogEndpoint[];
+  durability: Durability;
+}
+
+export class PostgresLog implements SharedLog {
+  readonly #endpoints: readonly LogEndpoint[];
+  readonly #durability: Durability;
+  #appends: PgLink | undefined;
+  #others: PgLink | undefined;
+  #server: LogServer | undefined;
+  #isClosed = false;
+
+  constructor({ endpoints, durability }: PostgresLogOptions) {
+    this.#endpoints = endpoints;
+    this.#durability = durability;
+  }
+
+  async open(): Promise<OpenedLog> {
+    const link = await this.#linkOfOthers();
+    this.#refuseNames(link.standbyNames);
+    const { rows } = await this.#ask<IdentityRow>('identity', sql.IDENTITY);
+    const [row] = rows;
+    if (!row) throw new LogUnreachable('the server says nothing of itself');
+    const server = { systemId: row.system_identifier, timeline: row.timeline };
+    this.#server = server;
+    const state = row.has_tables ? await this.#state() : undefined;
+    return { server, nowMs: Number(row.now_ms), state };
+  }
+
+  async initialise(logId: string): Promise<void> {
+    const { systemId, timeline } = this.#server ?? (await this.open()).server;
+    const link = await this.#linkOfOthers();
+    await link.run(sql.CREATE_TABLES);
+    doubtless(await this.#ask('initialise', sql.INITIALISE, [logId, systemId, timeline]));
+  }
+
+  async lead(seen: LogState, { holder, settings }: Candidate): Promise<Tenure | 'held'> {
+    const { systemId, timeline } = this.#server ?? (await this.open()).server;
+    const tenure = randomUUID();
+    const { logId, term, beat, tenure: before = null } = seen;
+    const values = [logId, term, beat, before, tenure, holder, settings, systemId, timeline];
+    const { rows } = doubtless(await this.#ask<{ term: string }>('lead', sql.LEAD, values));
+    return rows[0] ? { logId, term: Number(rows[0].term), tenure } : 'held';
+  }
+
+  async renew(tenure: Tenure, ackedNo: number): Promise<Renewal> {
+    const { rows } = doubtless(await this.#ask<RenewalRow>('renew', sql.RENEW, [...named(tenure), ackedNo]));
+    const [row] = rows;
+    if (!row) throw new Fenced();
+    return { doubt: row.doubt ?? undefined, wantedBy: row.wanted_by ?? undefined, nowMs: Number(row.now_ms) };
+  }
+
+  async append(tenure: Tenure, batch: EncodedBatch, ackedNo: number): Promise<Appended> {
+    const { no, firstLsn, lastLsn, effects, records, shared, payloads, dropped } = batch;
+    const link = await this.#linkOfAppends();
+    const places = payloads.map(({ place }) => place);
+    const values = [...named(tenure), no, firstLsn, lastLsn, ackedNo, effects, encodeBody(records, shared)];
+    const put = [keysOf(places), seqsOf(places), byteaArray(payloads.map(({ wire }) => wire))];
+    const appending = link.query<AppendRow>({ name: 'append', text: sql.APPEND }, [
+      ...values,
+      ...put,
+      keysOf(dropped),
+      seqsOf(dropped),
+    ]);
+    // Right behind it on the wire: emptying the names releases an append that waits as if its standby had it.
+    const naming = link.query<{ names: string }>({ name: 'names', text: sql.STANDBY_NAMES });
+    const [appended, names] = await Promise.allSettled([appending, naming]);
+    if (appended.status === 'rejected') {
+      // Of a server that goes down in the middle of a commit, nobody knows: only one that goes on has undone it.
+      if (isAnswer(appended.reason) && names.status === 'fulfilled') throw answerError(appended.reason);
+      link.close();
+      throw new OutcomeUnknown(reasonOf(appended.reason), { cause: appended.reason });
+    }
+    const { rows, warning } = appended.value;
+    const [row] = rows;
+    if (!row || row.appended === 0) throw new Fenced();
+    if (warning !== undefined) throw new OutcomeUnknown(warning);
+    if (names.status === 'rejected') throw new OutcomeUnknown(reasonOf(names.reason));
+    if (this.#durability === 'standby' && names.value.rows[0]?.names !== link.standbyNames)
+      throw new OutcomeUnknown('synchronous_standby_names was changed meanwhile');
+    return { doubt: row.doubt ?? undefined };
+  }
+
+  async batches(logId: string, afterNo: number, tenure?: Tenure): Promise<FollowedBatch[]> {
+    const values = [logId, afterNo, BATCHES_AT_ONCE, tenure !== undefined];
+    const { rows } = await this.#ask<BatchRow>('batches', sql.BATCHES, values);
+    return rows.map(({ no, first_lsn, last_lsn, term, effects, body }) => ({
+      no: Number(no),
+      firstLsn: Number(first_lsn),
+      lastLsn: Number(last_lsn),
+      term: Number(term),
+      effects,
+      ...decodeBody(body),
+    }));
+  }
+
+  async batch(logId: string, no: number): Promise<Pick<FollowedBatch, 'term' | 'effects' | 'lastLsn'> | undefined> {
+    const { rows } = await this.#ask<BatchRow>('batch', sql.BATCH, [logId, no]);
+    const [row] = rows;
+    return row && { term: Number(row.term), effects: row.effects, lastLsn: Number(row.last_lsn) };
+  }
+
+  async payloads(logId: string, places: readonly Buffer[]): Promise<(Buffer | undefined)[]> {
+    const found: (Buffer | undefined)[] = places.map(() => undefined);
+    if (places.length === 0) return found;
+    const values = [logId, keysOf(places), seqsOf(places)];
+    const { rows } = await this.#ask<{ n: number; wire: Buffer }>('payloads', sql.PAYLOADS, values);
+    for (const { n, wire } of rows) found[n - 1] = wire;
+    return found;
+  }
+
+  async doubt(logId: string, reason: string): Promise<void> {
+    await this.#ask('doubt', sql.DOUBT, [logId, reason]);
+  }
+
+  async clearDoubt(tenure: Tenure): Promise<void> {
+    if (doubtless(await this.#ask('clear doubt', sql.CLEAR_DOUBT, named(tenure))).rowCount === 0) throw new Fenced();
+  }
+
+  async resign(tenure: Tenure, ackedNo: number): Promise<void> {
+    await this.#ask('resign', sql.RESIGN, [...named(tenure), ackedNo]);
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#appends?.close();
+    this.#others?.close();
+  }
+
+  async #state(): Promise<LogState | undefined> {
+    const { rows } = await this.#ask<StateRow>('state', sql.STATE);
+    const [row] = rows;
+    if (!row) return undefined;
+    if (row.format > sql.TABLES_FORMAT)
+      throw new LogRefused(
+        `the log has the format ${row.format} and this software knows ${sql.TABLES_FORMAT}: start the newer software`,
+      );
+    return {
+      logId: row.log_id,
+      state: row.state,
+      format: row.format,
+      term: Number(row.term),
+      tenure: row.tenure ?? undefined,
+      isFree: row.is_free,
+      holder: row.holder,
+      beat: Number(row.beat),
+      lastNo: Number(row.last_no),
+      lastLsn: Number(row.last_lsn ?? 0),
+      ackedNo: Number(row.acked_no),
+      ledOn: { systemId: row.system_identifier, timeline: row.timeline },
+      settings: row.settings,
+      doubt: row.doubt ?? undefined,
+      wantedBy: row.wanted_by ?? undefined,
+      prunedNo: Number(row.pruned_no),
+      snapshotNo: Number(row.snapshot_no),
+    };
+  }
+
+  /** One statement on the connection of reads and renewals, which is opened anew when it was lost. */
+  async #ask<R extends QueryResultRow>(name: string, text: string, values: unknown[] = []): Promise<Answered<R>> {
+    const link = await this.#linkOfOthers();
+    const statement: Statement = { name, text };
+    try {
+      return await link.query<R>(statement, values);
+    } catch (error) {
+      if (isAnswer(error)) throw answerError(error);
+      link.close();
+      throw new LogUnreachable(reasonOf(error), { cause: error });
+    }
+  }
+
+  async #linkOfOthers(): Promise<PgLink> {
+    if (!this.#others?.isOpen) this.#others = await this.#newLink();
+    return this.#others;
+  }
+
+  /** A connection that was lost while nothing was appended may be replaced: the fence is asked with each append. */
+  async #linkOfAppends(): Promise<PgLink> {
+    if (this.#appends?.isOpen) return this.#appends;
+    try {
+      this.#appends = await this.#newLink();
+    } catch (error) {
+      if (error instanceof LogUnreachable) throw new NotWritten(error.message, { cause: error });
+      throw error;
+    }
+    return this.#appends;
+  }
+
+  async #newLink(): Promise<PgLink> {
+    if (this.#isClosed) throw new LogUnreachable('the log was closed');
+    const link = await PgLink.open(this.#endpoints);
+    try {
+      this.#refuseNames(link.standbyNames);
+      return link;
+    } catch (error) {
+      link.close();
+      throw error;
+    }
+  }
+
+  #refuseNames(names: string): void {
+    if (this.#durability !== 'standby') return;
+    if (names.trim() === '')
+      throw new LogRefused(
+        'the server of the log names no standby, so one copy would be all: set synchronous_standby_names there, or say --durability single (one copy) or --durability storage (the storage beneath is replicated)',
+      );
+    if (names.includes('*'))
+      throw new LogRefused(
+        'synchronous_standby_names holds a *, so any program that connects may count as a copy: name the standbys',
+      );
+  }
+}
+
+interface IdentityRow {
+  system_identifier: string;
+  timeline: number;
+  now_ms: string;
+  has_tables: boolean;
+}
+
+interface StateRow {
+  log_id: string;
+  state: string;
+  format: number;
+  term: string;
+  tenure: string | null;
+  is_free: boolean;
+  holder: string;
+  beat: string;
+  settings: Buffer;
+  doubt: string | null;
+  wanted_by: string | null;
+  system_identifier: string;
+  timeline: number;
+  pruned_no: string;
+  snapshot_no: string;
+  last_no: string;
+  last_lsn: string | null;
+  acked_no: string;
+}
+
+interface RenewalRow {
+  doubt: string | null;
+  wanted_by: string | null;
+  now_ms: string;
+}
+
+interface AppendRow {
+  appended: number;
+  doubt: string | null;
+}
+
+interface BatchRow {
+  no: string;
+  first_lsn: string;
+  last_lsn: string;
+  term: string;
+  effects: Buffer;
+  body: Buffer;
+}
+
+function named({ logId, term, tenure }: Tenure): [string, number, string] {
+  return [logId, term, tenure];
+}
+
+function keysOf(places: readonly Buffer[]): Buffer {
+  return byteaArray(places.map((place) => place.subarray(0, PLACE_KEY_BYTES)));
+}
+
+function seqsOf(places: readonly Buffer[]): Buffer {
+  return int8Array(places.map((place) => place.readBigInt64BE(PLACE_KEY_BYTES)));
+}
+
+interface ServerError extends Error {
+  severity: string;
+  code: string;
+}
+
+/** Whether the server answered with an error; any other error is one of the connection. */
+function isAnswer(error: unknown): error is ServerError {
+  return error instanceof Error && typeof (error as Partial<ServerError>).severity === 'string';
+}
+
+/** The codes with which a server ends a connection, or takes none. */
+function isEnding({ code }: ServerError): boolean {
+  return code.startsWith('57P');
+}
+
+function answerError(error: ServerError): Error {
+  if (isEnding(error)) return new LogUnreachable(error.message, { cause: error });
+  if (TRY_AGAIN.test(error.code)) return new NotWritten(error.message, { cause: error });
+  return error;
+}
+
+/** What the server warned of while it stored something may be that no standby has it. */
+function doubtless<R extends QueryResultRow>(answered: Answered<R>): Answered<R> {
+  if (answered.warning !== undefined) throw new OutcomeUnknown(answered.warning);
+  return answered;
+}

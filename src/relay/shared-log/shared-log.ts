@@ -1,0 +1,171 @@
+/**
+ * A log that several relay processes share, as the relay sees it: batches in order, payloads beside them, and one row
+ * that says who may append. It holds no row of the relay and no key of LevelDB: each process keeps its own LevelDB, a
+ * view of the log (docs/cluster.md).
+ *
+ * Invariants of every implementation:
+ *   - batches are numbered from 1 without a gap, and so are their records;
+ *   - a batch is appended by the tenure that leads, or not at all;
+ *   - `append` resolves when every copy that the durability asks for has the batch. When it rejects with `NotWritten`,
+ *     nothing of it was written; with `Fenced`, neither; with `OutcomeUnknown`, nobody knows;
+ *   - nobody is shown a batch that was not acknowledged except the tenure that leads.
+ */
+
+/** A batch as the log stores it. */
+export interface EncodedBatch {
+  /** From 1, without a gap. A batch may hold no record. */
+  no: number;
+  /** Of the log with this batch; `firstLsn - 1 === lastLsn` when it holds no record. */
+  firstLsn: number;
+  lastLsn: number;
+  /** As stored: the leaves of the hash tree. */
+  records: readonly Buffer[];
+  payloads: readonly StoredPayload[];
+  /** Places whose wire bytes go. */
+  dropped: readonly Buffer[];
+  /** What else the batch does to the keys of the log (batch-body.ts). */
+  shared: Buffer;
+  /** SHA-256 of what the batch does to the keys of the log in a view (store/batch-effects.ts). */
+  effects: Buffer;
+}
+
+export interface StoredPayload {
+  /** Target key 32, seq u64. */
+  place: Buffer;
+  wire: Buffer;
+}
+
+/** A batch that is read back: its payloads are asked for by their places. */
+export type FollowedBatch = Omit<EncodedBatch, 'payloads' | 'dropped'> & { term: number };
+
+/** The server that holds the log. A promoted standby has another timeline, a restored server may have both anew. */
+export interface LogServer {
+  systemId: string;
+  timeline: number;
+}
+
+/** Who may append: one process, for one run. A term may come round again after a restore of the server; a tenure never. */
+export interface Tenure {
+  logId: string;
+  term: number;
+  /** A random UUID. */
+  tenure: string;
+}
+
+/** What the log says of itself. */
+export interface LogState {
+  logId: string;
+  /** `serving`; any other text says why nobody may lead. */
+  state: string;
+  /** The layout of batches. */
+  format: number;
+  term: number;
+  /** Of the node that leads or led last; `undefined` before the first. */
+  tenure: string | undefined;
+  /** Nobody leads: the node that led gave the lead back, or there was none. */
+  isFree: boolean;
+  /** The name of the node that leads or led last. */
+  holder: string;
+  /** Rises with each renewal. */
+  beat: number;
+  /** The last batch that is stored, and its last record. */
+  lastNo: number;
+  lastLsn: number;
+  /** Everything up to here was acknowledged. */
+  ackedNo: number;
+  /** The server on which the last tenure began. */
+  ledOn: LogServer;
+  /** What that node decides by. */
+  settings: Buffer;
+  /** Why the next leader must begin a new epoch. */
+  doubt: string | undefined;
+  /** The node that asked for the lead. */
+  wantedBy: string | undefined;
+  /** Batches up to here are gone: the snapshot of `snapshotNo` stands for them. */
+  prunedNo: number;
+  snapshotNo: number;
+}
+
+export interface OpenedLog {
+  server: LogServer;
+  /** The server's clock, milliseconds since the Unix epoch. */
+  nowMs: number;
+  /** `undefined`: nobody has begun a log here. */
+  state: LogState | undefined;
+}
+
+export interface Renewal {
+  doubt: string | undefined;
+  wantedBy: string | undefined;
+  /** The server's clock. */
+  nowMs: number;
+}
+
+/** What a candidate brings. */
+export interface Candidate {
+  /** The name of its node. */
+  holder: string;
+  /** A digest of what it decides by. */
+  settings: Buffer;
+}
+
+export interface SharedLog {
+  /** Throws `LogUnreachable`, and `LogRefused` for a server on which the log would not be safe. */
+  open(): Promise<OpenedLog>;
+  /** Begins a log where there is none; otherwise changes nothing. */
+  initialise(logId: string): Promise<void>;
+  /** Takes the lead if nothing has changed since `seen`; `'held'` when something has. */
+  lead(seen: LogState, candidate: Candidate): Promise<Tenure | 'held'>;
+  /** The heartbeat of the tenure. Throws `Fenced`. */
+  renew(tenure: Tenure, ackedNo: number): Promise<Renewal>;
+  /** The first batch of a tenure follows `lastNo` and `lastLsn` of the state that it was taken from. */
+  append(tenure: Tenure, batch: EncodedBatch, ackedNo: number): Promise<Appended>;
+  /** The batches after `afterNo`, at most those that were acknowledged unless `tenure` leads; a run of them. */
+  batches(logId: string, afterNo: number, tenure?: Tenure): Promise<FollowedBatch[]>;
+  /** The batch of that number, or what it was: `undefined` when it is pruned or does not exist. */
+  batch(logId: string, no: number): Promise<Pick<FollowedBatch, 'term' | 'effects' | 'lastLsn'> | undefined>;
+  /** By their places; `undefined` where there is none. */
+  payloads(logId: string, places: readonly Buffer[]): Promise<(Buffer | undefined)[]>;
+  /** Notes that the next leader, or this one, must begin a new epoch. */
+  doubt(logId: string, reason: string): Promise<void>;
+  /** Ends a doubt, after the new epoch is durable. Throws `Fenced`. */
+  clearDoubt(tenure: Tenure): Promise<void>;
+  /** Gives the lead back, for anybody to take at once. */
+  resign(tenure: Tenure, ackedNo: number): Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface Appended {
+  doubt: string | undefined;
+}
+
+/** Another tenure leads, or the log is not the one that was led. Nothing was written. */
+export class Fenced extends Error {
+  constructor(options?: ErrorOptions) {
+    super('another node leads the log, or it is not the same log any more', options);
+  }
+}
+
+/** Nobody knows whether the batch is stored on every copy. The node that led stops answering. */
+export class OutcomeUnknown extends Error {
+  constructor(why: string, options?: ErrorOptions) {
+    super(`nobody knows whether the batch is stored on every copy of the log: ${why}`, options);
+  }
+}
+
+/** Nothing was written, and the same batch may be appended again: the server's disk is full, or it was too busy. */
+export class NotWritten extends Error {
+  constructor(why: string, options?: ErrorOptions) {
+    super(`the log took nothing: ${why}`, options);
+  }
+}
+
+/** No server of the log answers; it may later. */
+export class LogUnreachable extends Error {
+  constructor(why: string, options?: ErrorOptions) {
+    super(`the log cannot be reached: ${why}`, options);
+  }
+}
+
+/** The log must not be used like this. The message is a sentence for the operator, with the next step and no secret. */
+export class LogRefused extends Error {}

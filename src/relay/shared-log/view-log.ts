@@ -1,0 +1,171 @@
+/**
+ * Makes batches durable in a shared log, and writes the view behind it without a sync.
+ *
+ * A node either leads, and its batches go to the log first; or it follows, and its batches come from there. With each
+ * batch the view gets its mark (store/view-mark.ts). A batch that concerns this node alone never goes to the log.
+ *
+ * A batch of which the log takes nothing (its disk is full) is given to it again until it is taken, or until another node
+ * leads.
+ */
+import type { ViewBatch, DurableLog, LogBatch, ViewWrites } from '../store/durable-log.ts';
+import type { BatchEffects } from '../store/batch-effects.ts';
+import { payloadKey } from '../store/keys.ts';
+import { type ViewMark, viewMarkPair } from '../store/view-mark.ts';
+import { encodeShared } from './batch-body.ts';
+import {
+  type EncodedBatch,
+  type FollowedBatch,
+  NotWritten,
+  type SharedLog,
+  type StoredPayload,
+  type Tenure,
+} from './shared-log.ts';
+
+const AGAIN_MS = 500;
+const NOTHING_FORGOTTEN = { expiryEntries: [], dedupEntries: [], dedupRows: [] };
+
+/** Thrown when this view does something else with a batch than the node that appended it. */
+export class ViewDiverged extends Error {
+  constructor({ no, firstLsn, lastLsn }: FollowedBatch) {
+    super(
+      `this view makes something else of batch ${no} of the log (records ${firstLsn} to ${lastLsn}) than the node that appended it`,
+    );
+  }
+}
+
+/** The last batch that a view holds. */
+export type Witness = Pick<ViewMark, 'no' | 'lastLsn' | 'effects'>;
+
+interface ViewLogOptions {
+  log: SharedLog;
+  mark: ViewMark;
+  /** Resolves after `ms`; rejects or resolves early when the node stops. */
+  pause: (ms: number) => Promise<void>;
+  /** Called when the log took nothing, and when it takes batches again. */
+  onStalled?: (why: string | undefined) => void;
+  /** Called when the log asks for a new epoch. */
+  onDoubt?: (why: string) => void;
+}
+
+export class ViewLog implements DurableLog {
+  readonly isShared = true;
+  readonly #log: SharedLog;
+  readonly #options: ViewLogOptions;
+  #mark: ViewMark;
+  #tenure: Tenure | undefined;
+  #following: FollowedBatch | undefined;
+  #isClosing = false;
+  #isStopped = false;
+
+  constructor(options: ViewLogOptions) {
+    this.#options = options;
+    this.#log = options.log;
+    this.#mark = options.mark;
+  }
+
+  /** The last batch that the view holds. */
+  get no(): number {
+    return this.#mark.no;
+  }
+
+  get logId(): string {
+    return this.#mark.logId;
+  }
+
+  get mark(): ViewMark {
+    return this.#mark;
+  }
+
+  /** The next batch of this node alone closes the view: it is synced, and marked as closed. */
+  closes(): void {
+    this.#isClosing = true;
+  }
+
+  /** The next batches are this node's own. */
+  leads(tenure: Tenure): void {
+    this.#tenure = tenure;
+  }
+
+  /** `append` applies the batch of `batch` to the view: what `write` appends is checked against it. */
+  async follows(batch: FollowedBatch, write: () => Promise<void>): Promise<void> {
+    this.#following = batch;
+    try {
+      await write();
+    } finally {
+      this.#following = undefined;
+    }
+  }
+
+  async append(batch: ViewBatch, view: ViewWrites): Promise<void> {
+    if (!batch.effects) throw new Error('invariant: a batch for a shared log comes with its effects');
+    if (this.#following) return this.#apply(this.#following, batch.effects, view);
+    if (isOfThisNode(batch.batch)) {
+      if (this.#isClosing) view.put(...viewMarkPair({ ...this.#mark, isClosed: true }));
+      return view.write({ sync: this.#isClosing });
+    }
+    await this.#appendOwn(batch, batch.effects, view);
+  }
+
+  /** What is asked of the log again and again is asked no more. */
+  stop(): void {
+    this.#isStopped = true;
+  }
+
+  async close(): Promise<void> {
+    this.stop();
+  }
+
+  async #apply(followed: FollowedBatch, effects: BatchEffects, view: ViewWrites): Promise<void> {
+    if (!effects.taken().effects.equals(followed.effects)) throw new ViewDiverged(followed);
+    await this.#writeView({ no: followed.no, lastLsn: followed.lastLsn, effects: followed.effects }, undefined, view);
+  }
+
+  async #appendOwn(
+    { firstLsn, lastLsn, records, batch }: ViewBatch,
+    noted: BatchEffects,
+    view: ViewWrites,
+  ): Promise<void> {
+    const tenure = this.#tenure;
+    if (!tenure) throw new Error('invariant: only the node that leads appends');
+    const { effects, dropped } = noted.taken();
+    const no = this.#mark.no + 1;
+    const { forgotten = NOTHING_FORGOTTEN, collected } = batch;
+    const shared = encodeShared({ forgotten, collected });
+    const payloads = batch.payloads.map(storedPayload);
+    const encoded = { no, firstLsn, lastLsn, records, payloads, dropped, shared, effects };
+    const { doubt } = await this.#appendUntilTaken(tenure, encoded);
+    await this.#writeView({ no, lastLsn, effects }, tenure.tenure, view);
+    if (doubt !== undefined) this.#options.onDoubt?.(doubt);
+  }
+
+  async #appendUntilTaken(tenure: Tenure, batch: EncodedBatch): Promise<{ doubt: string | undefined }> {
+    const { pause, onStalled } = this.#options;
+    for (let isStalled = false; ; isStalled = true) {
+      try {
+        const appended = await this.#log.append(tenure, batch, this.#mark.no);
+        if (isStalled) onStalled?.(undefined);
+        return appended;
+      } catch (error) {
+        if (!(error instanceof NotWritten) || this.#isStopped) throw error;
+        onStalled?.(error.message);
+        await pause(AGAIN_MS);
+      }
+    }
+  }
+
+  async #writeView(witness: Witness, tenure: string | undefined, view: ViewWrites): Promise<void> {
+    const mark = { ...this.#mark, ...witness, tenure, isClosed: false };
+    view.put(...viewMarkPair(mark));
+    await view.write({ sync: false });
+    this.#mark = mark;
+  }
+}
+
+function isOfThisNode({ entries, collected, forgotten }: LogBatch): boolean {
+  const { expiryEntries, dedupEntries, dedupRows } = forgotten ?? NOTHING_FORGOTTEN;
+  return entries.length + expiryEntries.length + dedupEntries.length + dedupRows.length === 0 && !collected;
+}
+
+function storedPayload({ targetPubkey, seq, wire }: LogBatch['payloads'][number]): StoredPayload {
+  return { place: payloadKey(targetPubkey, seq).subarray(1), wire };
+}

@@ -1,0 +1,405 @@
+/** Relays that share a log: one leads, the others follow whole batches, and the next leader goes on where the log ends. */
+import { describe, expect, onTestFinished, test } from 'vitest';
+import type { PulledItem } from '../../src/host/relay/relay-client.ts';
+import { StoreFailed } from '../../src/relay/engine/committer.ts';
+import { StoppedFollowing } from '../../src/relay/follower.ts';
+import { LEASE_MS } from '../../src/relay/shared-log/leadership.ts';
+import type { SharedLogOptions } from '../../src/relay/shared-log/node.ts';
+import {
+  Fenced,
+  LogRefused,
+  LogUnreachable,
+  NotWritten,
+  OutcomeUnknown,
+  type SharedLog,
+} from '../../src/relay/shared-log/shared-log.ts';
+import { StoreRefused } from '../../src/relay/store/refused.ts';
+import { HttpRelay, type HttpRelayChanges } from '../support/http-relay.ts';
+import { alice, bob, carol } from '../support/hosts.ts';
+import { itemTo } from '../support/mail.ts';
+import { MemoryLogServer } from '../support/memory-log.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
+import { NOON_MS } from '../support/test-clock.ts';
+
+function newServer(): MemoryLogServer {
+  const server = new MemoryLogServer();
+  server.nowMs = () => NOON_MS;
+  return server;
+}
+
+function sharing(log: SharedLog, changes: Partial<SharedLogOptions> = {}): HttpRelayChanges {
+  return { sharedLog: { log, durability: 'standby', leaseMs: LEASE_MS, acceptsSettings: false, ...changes } };
+}
+
+/** A node of the log on `server`, not started. */
+async function node(server: MemoryLogServer, changes: HttpRelayChanges = {}): Promise<HttpRelay> {
+  const relay = new HttpRelay(await temporaryFolder(), 'node', { ...sharing(server.client()), ...changes });
+  onTestFinished(() => relay.relay?.stop());
+  return relay;
+}
+
+async function started(server: MemoryLogServer, changes: HttpRelayChanges = {}): Promise<HttpRelay> {
+  const relay = await node(server, changes);
+  await relay.start();
+  return relay;
+}
+
+/** Starts a node that follows, and lets time pass for it until it leads. */
+async function startFollowing(relay: HttpRelay): Promise<{ leads: Promise<void>; passLease: () => Promise<void> }> {
+  const leads = relay.start();
+  leads.catch(() => undefined);
+  await follows(relay);
+  const passLease = async (): Promise<void> => {
+    let isOver = false;
+    const over = leads.finally(() => (isOver = true)).catch(() => undefined);
+    while (!isOver) {
+      relay.clock.move(100);
+      relay.timers.pass(100);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    await over;
+  };
+  return { leads, passLease };
+}
+
+async function follows(relay: HttpRelay): Promise<void> {
+  await expect.poll(() => relay.logged.map(({ message }) => message)).toContain('this node follows');
+}
+
+/** A log of which single calls can be made to fail or to wait. */
+function faulty(log: SharedLog): { log: SharedLog; fail: Partial<Record<keyof SharedLog, () => Promise<void>>> } {
+  const fail: Partial<Record<keyof SharedLog, () => Promise<void>>> = {};
+  const proxy = new Proxy(log, {
+    get:
+      (target, name: keyof SharedLog) =>
+      async (...given: never[]) => {
+        await fail[name]?.();
+        return (target[name] as (...args: never[]) => Promise<unknown>).apply(target, given);
+      },
+  });
+  return { log: proxy, fail };
+}
+
+function rejecting(error: Error): () => Promise<void> {
+  return () => Promise.reject(error);
+}
+
+const wiresOf = (items: readonly PulledItem[]): string[] => items.map(({ wire_b64: wire }) => wire);
+
+describe('a relay whose log is shared', () => {
+  test('goes on in an empty folder with the epoch, the seqs, the wire bytes and the duplicates of the one before', async () => {
+    const server = newServer();
+    const first = await started(server);
+    expect(first.relay.initialised).toBe(true);
+    await first.enrol(alice, bob, carol);
+    const items = Array.from({ length: 8 }, (_none, at) => itemTo([bob, carol], `item-${at}`));
+    const accepted = await first.client(alice).push(items);
+    const page = await first.client(carol).pull();
+    await first.client(carol).ack(page.epoch, page.items[3]?.seq ?? 0);
+    const waiting = await first.client(bob).pull();
+    const { epoch } = first;
+    await first.stop();
+
+    const second = await started(server);
+    expect(second.relay.initialised).toBe(false);
+    expect(second.epoch).toBe(epoch);
+    expect(second.errors).toEqual([]);
+    const again = await second.client(bob).pull();
+    expect(again.items.map(({ seq }) => seq)).toEqual(waiting.items.map(({ seq }) => seq));
+    expect(wiresOf(again.items)).toEqual(wiresOf(waiting.items));
+    expect((await second.client(carol).pull()).items).toHaveLength(4);
+    const pushed = await second.client(alice).push(items);
+    expect(pushed.results.map(({ status }) => status)).toEqual(items.map(() => 'duplicate'));
+    expect(pushed.results.map(({ targets }) => targets)).toEqual(accepted.results.map(({ targets }) => targets));
+  });
+
+  test('goes on in its own folder without reading the log anew', async () => {
+    const server = newServer();
+    const { log, fail } = faulty(server.client());
+    const relay = await started(server, sharing(log));
+    await relay.enrol(alice, bob);
+    await relay.client(alice).push([itemTo([bob], 'one')]);
+    const { epoch } = relay;
+    await relay.stop();
+    let read = 0;
+    fail.batches = async () => void read++;
+    await relay.start();
+    expect(relay.epoch).toBe(epoch);
+    // Once for those that were acknowledged and once more as the leader; each finds nothing.
+    expect(read).toBe(2);
+    expect((await relay.client(bob).pull()).items).toHaveLength(1);
+  });
+
+  test('follows warm, and takes the lead of a node that shows no life for a lease', async () => {
+    const server = newServer();
+    const first = await started(server);
+    await first.enrol(alice, bob);
+    const second = await node(server);
+    const { leads, passLease } = await startFollowing(second);
+    await first.client(alice).push([itemTo([bob], 'one')]);
+    await passLease();
+    await leads;
+    expect(second.epoch).toBe(first.epoch);
+    expect((await second.client(bob).pull()).items).toHaveLength(1);
+
+    // What the node before answers now would be another history.
+    await expect(first.client(alice).push([itemTo([bob], 'two')])).rejects.toThrow();
+    expect((await first.relay.failed).cause).toBeInstanceOf(Fenced);
+    expect((await second.client(bob).pull()).items).toHaveLength(1);
+    expect((await second.client(alice).push([itemTo([bob], 'two')])).results[0]?.status).toBe('accepted');
+  });
+
+  test('does not take the lead while the node that has it renews', async () => {
+    const server = newServer();
+    const first = await started(server);
+    const second = await node(server, { stopFollowing: AbortSignal.abort() });
+    await expect(second.start()).rejects.toThrow(StoppedFollowing);
+    const third = await node(server);
+    const { leads } = await startFollowing(third);
+    for (let round = 0; round < 10; round++) {
+      first.timers.pass(LEASE_MS / 6);
+      await expect.poll(() => server.row?.beat).toBeGreaterThan(round + 1);
+      third.clock.move(LEASE_MS / 2);
+      third.timers.pass(100);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect(server.row?.term).toBe(1);
+    await first.stop();
+    third.timers.pass(100);
+    await expect
+      .poll(() => {
+        third.timers.pass(100);
+        return server.row?.term;
+      })
+      .toBe(2);
+    await leads;
+  });
+
+  test('answers nobody when its renewals do not get through, and answers again when one does', async () => {
+    const server = newServer();
+    const { log, fail } = faulty(server.client());
+    const relay = await started(server, sharing(log));
+    await relay.enrol(alice, bob);
+    fail.renew = rejecting(new LogUnreachable('held'));
+    relay.clock.move(LEASE_MS);
+    relay.timers.pass(LEASE_MS);
+    const refused = await relay.send(relay.hop(bob, 'GET', '/v2/relay/items'));
+    expect(refused.status).toBe(503);
+    expect(refused.headers.get('retry-after')).toBe('1');
+    await expect
+      .poll(() => relay.errors.map(({ message }) => message))
+      .toEqual(['the log cannot be reached; it is tried again']);
+    delete fail.renew;
+    relay.timers.pass(LEASE_MS / 6);
+    await expect
+      .poll(() => relay.send(relay.hop(bob, 'GET', '/v2/relay/items')).then(({ status }) => status))
+      .toBe(200);
+    relay.logged.length = 0;
+  });
+
+  test('an answer that is ready after the lease is over is not sent', async () => {
+    const server = newServer();
+    const { log, fail } = faulty(server.client());
+    const relay = await started(server, sharing(log));
+    await relay.enrol(alice, bob);
+    fail.renew = rejecting(new LogUnreachable('held'));
+    fail.append = async () => relay.clock.move(LEASE_MS);
+    const push = { items: [itemTo([bob], 'late')] };
+    await expect(relay.client(alice).push(push.items)).rejects.toThrow();
+    // It is stored, and its sender pushes it again.
+    delete fail.renew;
+    delete fail.append;
+    relay.timers.pass(LEASE_MS / 6);
+    await expect
+      .poll(() =>
+        relay
+          .client(alice)
+          .push(push.items)
+          .then(
+            ({ results }) => results[0]?.status,
+            () => 'refused',
+          ),
+      )
+      .toBe('duplicate');
+  });
+
+  test('a batch of which nobody knows the outcome ends the relay, and is there once or not at all afterwards', async () => {
+    const server = newServer();
+    const { log, fail } = faulty(server.client());
+    const first = await started(server, sharing(log));
+    await first.enrol(alice, bob);
+    fail.append = rejecting(new OutcomeUnknown('the connection was lost'));
+    await expect(first.client(alice).push([itemTo([bob], 'unknown')])).rejects.toThrow();
+    const failure = await first.relay.failed;
+    expect(failure).toBeInstanceOf(StoreFailed);
+    expect(failure.cause).toBeInstanceOf(OutcomeUnknown);
+    await first.stop();
+    const second = await started(server);
+    expect((await second.client(alice).push([itemTo([bob], 'unknown')])).results[0]?.status).toBe('accepted');
+    expect((await second.client(bob).pull()).items).toHaveLength(1);
+  });
+
+  test('gives a batch that the log did not take to it again, and refuses pushes meanwhile', async () => {
+    const server = newServer();
+    const { log, fail } = faulty(server.client());
+    const relay = await started(server, sharing(log));
+    await relay.enrol(alice, bob);
+    fail.append = rejecting(new NotWritten('no space left'));
+    const held = relay.client(alice).push([itemTo([bob], 'held')]);
+    await expect
+      .poll(() => relay.errors.map(({ message }) => message))
+      .toEqual(['the log takes nothing: pushes are refused until it does']);
+    const refused = await relay.send(relay.hop(alice, 'POST', '/v2/relay/items', JSON.stringify({ items: [] })));
+    expect(refused.status).toBe(503);
+    delete fail.append;
+    relay.timers.pass(500);
+    expect((await held).results[0]?.status).toBe('accepted');
+    expect((await relay.client(alice).push([itemTo([bob], 'next')])).results[0]?.status).toBe('accepted');
+    relay.logged.length = 0;
+  });
+
+  test('a log in doubt gets a new epoch, once', async () => {
+    const server = newServer();
+    const relay = await started(server);
+    await relay.enrol(alice, bob);
+    const { epoch } = relay;
+    await server.client().doubt(server.row?.logId ?? '', 'a batch is missing');
+    relay.timers.pass(LEASE_MS / 6);
+    await expect.poll(() => relay.epoch).not.toBe(epoch);
+    await expect.poll(() => server.row?.doubt).toBeUndefined();
+    const begun = relay.epoch;
+    relay.timers.pass(LEASE_MS / 6);
+    await relay.client(alice).push([itemTo([bob], 'after')]);
+    expect(relay.epoch).toBe(begun);
+    relay.logged.length = 0;
+  });
+});
+
+describe('the epoch of the next leader', () => {
+  async function after(
+    change: (server: MemoryLogServer, relay: HttpRelay) => Promise<void> | void,
+    options: Partial<SharedLogOptions> & { isOtherNode?: boolean } = {},
+  ): Promise<{ before: string; after: string; notices: readonly string[] }> {
+    const { isOtherNode = false, ...shared } = options;
+    const server = newServer();
+    const first = await started(server, sharing(server.client(), shared));
+    await first.enrol(alice, bob);
+    await first.client(alice).push([itemTo([bob], 'one')]);
+    const { epoch } = first;
+    await first.stop();
+    await change(server, first);
+    const next = isOtherNode ? await node(server, sharing(server.client(), shared)) : first;
+    await next.start();
+    return { before: epoch, after: next.epoch, notices: next.relay.notices };
+  }
+  const promoted = (server: MemoryLogServer): void => {
+    server.server = { systemId: '1', timeline: 2 };
+  };
+
+  test('stays when the server is the one before', async () => {
+    const epochs = await after(() => undefined, { isOtherNode: true });
+    expect(epochs.after).toBe(epochs.before);
+  });
+
+  test('stays on another server for the node that led last and finds its last batch', async () => {
+    const epochs = await after(promoted);
+    expect(epochs.after).toBe(epochs.before);
+    expect(epochs.notices).toEqual([]);
+  });
+
+  test('is new on another server for any other node', async () => {
+    const epochs = await after(promoted, { isOtherNode: true });
+    expect(epochs.after).not.toBe(epochs.before);
+    expect(epochs.notices.join()).toContain('another server');
+  });
+
+  test('stays on another server when the storage is said to lose nothing', async () => {
+    const epochs = await after(promoted, { isOtherNode: true, durability: 'storage' });
+    expect(epochs.after).toBe(epochs.before);
+  });
+
+  test('is new on another server when there is one copy, whichever node leads', async () => {
+    const epochs = await after(promoted, { durability: 'single' });
+    expect(epochs.after).not.toBe(epochs.before);
+  });
+
+  test('is new when the log lost what a node had seen, which puts its view aside', async () => {
+    const epochs = await after((server) => {
+      server.stored.pop();
+      promoted(server);
+    });
+    expect(epochs.after).not.toBe(epochs.before);
+    expect(epochs.notices.join()).toContain('put aside as');
+    expect(epochs.notices.join()).toContain('in doubt');
+  });
+});
+
+describe('a node that must not lead or serve', () => {
+  test('has no key from outside', async () => {
+    const relay = await node(newServer());
+    await expect(relay.start({ signer: undefined as never })).rejects.toThrow(LogRefused);
+  });
+
+  test('has a store of its own in its folder', async () => {
+    const server = newServer();
+    const folder = await temporaryFolder();
+    const own = new HttpRelay(folder, 'node', {});
+    await own.start();
+    await own.stop();
+    const relay = new HttpRelay(folder, 'node', sharing(server.client()));
+    await expect(relay.start()).rejects.toThrow('a relay with a log of its own');
+  });
+
+  test('has a view in its folder and is told of no log', async () => {
+    const relay = await started(newServer());
+    await relay.stop();
+    const alone = new HttpRelay(relay.folder, 'node', {});
+    await expect(alone.start()).rejects.toThrow(StoreRefused);
+    await expect(alone.start()).rejects.toThrow('is a view of a log that is kept elsewhere');
+  });
+
+  test('has a view of another log', async () => {
+    const relay = await started(newServer());
+    await relay.stop();
+    await expect(relay.start(sharing(newServer().client()))).rejects.toThrow(LogRefused);
+  });
+
+  test('makes something else of a batch than its leader', async () => {
+    const server = newServer();
+    const first = await started(server);
+    await first.enrol(alice, bob);
+    await first.stop();
+    const [batch] = server.stored;
+    if (batch) batch.effects = Buffer.alloc(32, 1);
+    const second = await node(server);
+    await expect(second.start()).rejects.toThrow('makes something else of batch 1 of the log');
+  });
+
+  test('has another clock than the server, or other settings than the node before', async () => {
+    const server = newServer();
+    const first = await started(server);
+    await first.stop();
+    const late = await node(server);
+    late.clock.wallMs += 61_000;
+    const starting = late.start();
+    starting.catch(() => undefined);
+    await expect.poll(() => late.errors.map(({ message }) => message).join()).toContain('its clock differs by 61 s');
+    const other = await node(server, { limits: { max_queue_items: 5 } });
+    const following = other.start();
+    following.catch(() => undefined);
+    await expect.poll(() => other.errors.map(({ message }) => message).join()).toContain('other settings than');
+    expect(other.errors.map(({ message }) => message).join()).toContain('(limits)');
+    expect(server.row?.term).toBe(1);
+    late.clock.wallMs -= 61_000;
+    late.timers.pass(100);
+    await starting;
+    await late.stop();
+    late.logged.length = 0;
+    const accepting = await started(server, {
+      ...sharing(server.client(), { acceptsSettings: true }),
+      limits: { max_queue_items: 5 },
+    });
+    expect(accepting.relay.initialised).toBe(false);
+    await accepting.stop();
+  });
+});

@@ -1,0 +1,187 @@
+/** What every shared log keeps, whatever it is made of. */
+import { randomUUID } from 'node:crypto';
+import { expect, test } from 'vitest';
+import {
+  type EncodedBatch,
+  Fenced,
+  type LogState,
+  type SharedLog,
+  type Tenure,
+} from '../../src/relay/shared-log/shared-log.ts';
+
+const CANDIDATE = { holder: 'one', settings: Buffer.from('{}') };
+
+/** A place of wire bytes: a target and a seq. */
+function place(target: number, seq: number): Buffer {
+  const bytes = Buffer.alloc(40, target);
+  bytes.writeBigUInt64BE(BigInt(seq), 32);
+  return bytes;
+}
+
+export function batchOf(
+  no: number,
+  firstLsn: number,
+  records: readonly string[],
+  more: Partial<EncodedBatch> = {},
+): EncodedBatch {
+  return {
+    no,
+    firstLsn,
+    lastLsn: firstLsn + records.length - 1,
+    records: records.map((record) => Buffer.from(record)),
+    payloads: [],
+    dropped: [],
+    shared: Buffer.from('shared'),
+    effects: Buffer.alloc(32, no),
+    ...more,
+  };
+}
+
+async function stateOf(log: SharedLog): Promise<LogState> {
+  const { state } = await log.open();
+  if (!state) throw new Error('the log has not begun');
+  return state;
+}
+
+async function begun(log: SharedLog): Promise<Tenure> {
+  await log.initialise(randomUUID());
+  return leading(log);
+}
+
+async function leading(log: SharedLog, holder = 'one'): Promise<Tenure> {
+  const tenure = await log.lead(await stateOf(log), { ...CANDIDATE, holder });
+  if (tenure === 'held') throw new Error('the lead is held');
+  return tenure;
+}
+
+/** `client` gives another client of one log that is empty when a test begins. */
+export function keepsWhatASharedLogPromises(client: () => SharedLog): void {
+  test('an empty one says so, and is begun once', async () => {
+    const log = client();
+    expect((await log.open()).state).toBeUndefined();
+    const logId = randomUUID();
+    await log.initialise(logId);
+    await client().initialise(randomUUID());
+    expect(await stateOf(log)).toMatchObject({ logId, state: 'serving', term: 0, isFree: true, lastNo: 0, lastLsn: 0 });
+  });
+
+  test('batches come back as they were given, in their order, with their boundaries', async () => {
+    const log = client();
+    const tenure = await begun(log);
+    await log.append(tenure, batchOf(1, 1, ['a', 'bb']), 0);
+    await log.append(tenure, batchOf(2, 3, []), 1);
+    await log.append(tenure, batchOf(3, 3, ['ccc'], { shared: Buffer.alloc(0) }), 2);
+    const batches = await log.batches(tenure.logId, 0, tenure);
+    expect(batches.map(({ no, firstLsn, lastLsn, records }) => [no, firstLsn, lastLsn, records.map(String)])).toEqual([
+      [1, 1, 2, ['a', 'bb']],
+      [2, 3, 2, []],
+      [3, 3, 3, ['ccc']],
+    ]);
+    expect(batches.map(({ shared }) => String(shared))).toEqual(['shared', 'shared', '']);
+    expect(batches.map(({ effects }) => effects[0])).toEqual([1, 2, 3]);
+    expect(await log.batches(tenure.logId, 2, tenure)).toHaveLength(1);
+    expect(await log.batch(tenure.logId, 3)).toMatchObject({ term: 1, lastLsn: 3 });
+    expect(await log.batch(tenure.logId, 4)).toBeUndefined();
+    expect(await stateOf(log)).toMatchObject({ lastNo: 3, lastLsn: 3 });
+  });
+
+  test('a gap in the numbers, a gap in the records, or a number that was used is fenced', async () => {
+    const log = client();
+    const tenure = await begun(log);
+    await log.append(tenure, batchOf(1, 1, ['a']), 0);
+    for (const wrong of [batchOf(3, 2, ['b']), batchOf(2, 3, ['b']), batchOf(2, 1, ['b'])])
+      await expect(log.append(tenure, wrong, 1)).rejects.toThrow(Fenced);
+    expect(await stateOf(log)).toMatchObject({ lastNo: 1, lastLsn: 1 });
+    await log.append(tenure, batchOf(2, 2, ['b']), 1);
+  });
+
+  test('the tenure before is fenced, in appends and in renewals, and what it began never comes', async () => {
+    const log = client();
+    const before = await begun(log);
+    await log.append(before, batchOf(1, 1, ['a']), 0);
+    const other = client();
+    const after = await leading(other, 'two');
+    expect(after.term).toBe(before.term + 1);
+    await expect(log.append(before, batchOf(2, 2, ['late']), 1)).rejects.toThrow(Fenced);
+    await expect(log.renew(before, 1)).rejects.toThrow(Fenced);
+    await expect(log.clearDoubt(before)).rejects.toThrow(Fenced);
+    await other.append(after, batchOf(2, 2, ['b']), 1);
+    expect((await other.batches(after.logId, 1, after)).map(({ records }) => records.map(String))).toEqual([['b']]);
+  });
+
+  test('a tenure of the same term but another run is fenced', async () => {
+    const log = client();
+    const tenure = await begun(log);
+    const other = { ...tenure, tenure: randomUUID() };
+    await expect(log.append(other, batchOf(1, 1, ['a']), 0)).rejects.toThrow(Fenced);
+    await expect(log.append({ ...tenure, logId: randomUUID() }, batchOf(1, 1, ['a']), 0)).rejects.toThrow(Fenced);
+    await expect(log.append({ ...tenure, term: tenure.term + 1 }, batchOf(1, 1, ['a']), 0)).rejects.toThrow(Fenced);
+  });
+
+  test('the lead is taken from what was seen, and from nothing newer', async () => {
+    const log = client();
+    const tenure = await begun(log);
+    const seen = await stateOf(log);
+    await log.renew(tenure, 0);
+    expect(await client().lead(seen, { ...CANDIDATE, holder: 'two' })).toBe('held');
+    const now = await stateOf(log);
+    expect(now).toMatchObject({ holder: 'one', tenure: tenure.tenure, isFree: false, settings: CANDIDATE.settings });
+    const [first, second] = await Promise.all([
+      client().lead(now, { ...CANDIDATE, holder: 'two' }),
+      client().lead(now, { ...CANDIDATE, holder: 'three' }),
+    ]);
+    expect([first, second].filter((one) => one === 'held')).toHaveLength(1);
+  });
+
+  test('a lead that was given back is free, and its tenure is over', async () => {
+    const log = client();
+    const tenure = await begun(log);
+    await log.append(tenure, batchOf(1, 1, ['a']), 0);
+    await log.resign(tenure, 1);
+    expect(await stateOf(log)).toMatchObject({ isFree: true, tenure: tenure.tenure, ackedNo: 1 });
+    await expect(log.append(tenure, batchOf(2, 2, ['b']), 1)).rejects.toThrow(Fenced);
+    expect((await leading(client(), 'two')).term).toBe(2);
+  });
+
+  test('nobody but the leader is shown what was not acknowledged', async () => {
+    const log = client();
+    const tenure = await begun(log);
+    await log.append(tenure, batchOf(1, 1, ['a']), 0);
+    await log.append(tenure, batchOf(2, 2, ['b']), 1);
+    const follower = client();
+    expect((await follower.batches(tenure.logId, 0)).map(({ no }) => no)).toEqual([1]);
+    await log.renew(tenure, 2);
+    expect((await follower.batches(tenure.logId, 0)).map(({ no }) => no)).toEqual([1, 2]);
+  });
+
+  test('wire bytes are there until they are dropped', async () => {
+    const log = client();
+    const tenure = await begun(log);
+    const wires = [1, 2, 3].map((seq) => ({ place: place(7, seq), wire: Buffer.alloc(seq * 100, seq) }));
+    await log.append(tenure, batchOf(1, 1, ['a'], { payloads: wires }), 0);
+    const places = [...wires.map((one) => one.place), place(7, 4)];
+    expect((await log.payloads(tenure.logId, places)).map((wire) => wire?.length)).toEqual([100, 200, 300, undefined]);
+    await log.append(tenure, batchOf(2, 2, [], { dropped: [place(7, 2), place(9, 9)] }), 1);
+    expect((await log.payloads(tenure.logId, places)).map((wire) => wire?.length)).toEqual([
+      100,
+      undefined,
+      300,
+      undefined,
+    ]);
+    expect(await log.payloads(tenure.logId, [])).toEqual([]);
+  });
+
+  test('a doubt is told with appends and renewals until the leader ends it; the first reason stays', async () => {
+    const log = client();
+    const tenure = await begun(log);
+    expect(await log.append(tenure, batchOf(1, 1, ['a']), 0)).toEqual({ doubt: undefined });
+    const other = client();
+    await other.open();
+    await other.doubt(tenure.logId, 'a batch is missing');
+    await other.doubt(tenure.logId, 'another reason');
+    expect(await log.append(tenure, batchOf(2, 2, ['b']), 1)).toEqual({ doubt: 'a batch is missing' });
+    expect(await log.renew(tenure, 2)).toMatchObject({ doubt: 'a batch is missing' });
+    await log.clearDoubt(tenure);
+    expect(await log.renew(tenure, 2)).toMatchObject({ doubt: undefined });
+  });
+}
