@@ -46,6 +46,10 @@ const LOG_COMMANDS: CommandTable = {
     summary: 'Write log records into one file.',
     load: async (context) => (await import('./relay/log-archive.ts')).relayLogArchiveCommand(context),
   },
+  init: {
+    summary: 'Make the tables of a log in PostgreSQL that relays share.',
+    load: async (context) => (await import('./relay/log-init.ts')).relayLogInitCommand(context),
+  },
   'check-proof': {
     summary: 'Verify offline what a relay proved about its log.',
     load: async (context) => (await import('./relay/log-check-proof.ts')).checkProofCommand(context),

@@ -50,9 +50,9 @@ async function startFollowing(relay: HttpRelay): Promise<{ leads: Promise<void>;
   leads.catch(() => undefined);
   await follows(relay);
   const passLease = async (): Promise<void> => {
-    let isOver = false;
-    const over = leads.finally(() => (isOver = true)).catch(() => undefined);
-    while (!isOver) {
+    const state = { isOver: false };
+    const over = leads.finally(() => (state.isOver = true)).catch(() => undefined);
+    while (!state.isOver) {
       relay.clock.move(100);
       relay.timers.pass(100);
       await new Promise((resolve) => setImmediate(resolve));
@@ -81,7 +81,9 @@ function faulty(log: SharedLog): { log: SharedLog; fail: Partial<Record<keyof Sh
 }
 
 function rejecting(error: Error): () => Promise<void> {
-  return () => Promise.reject(error);
+  return async () => {
+    throw error;
+  };
 }
 
 const wiresOf = (items: readonly PulledItem[]): string[] => items.map(({ wire_b64: wire }) => wire);
@@ -143,7 +145,7 @@ describe('a relay whose log is shared', () => {
     expect((await second.client(bob).pull()).items).toHaveLength(1);
 
     // What the node before answers now would be another history.
-    await expect(first.client(alice).push([itemTo([bob], 'two')])).rejects.toThrow();
+    await expect(first.client(alice).push([itemTo([bob], 'two')])).rejects.toThrow('503');
     expect((await first.relay.failed).cause).toBeInstanceOf(Fenced);
     expect((await second.client(bob).pull()).items).toHaveLength(1);
     expect((await second.client(alice).push([itemTo([bob], 'two')])).results[0]?.status).toBe('accepted');
@@ -205,7 +207,7 @@ describe('a relay whose log is shared', () => {
     fail.renew = rejecting(new LogUnreachable('held'));
     fail.append = async () => relay.clock.move(LEASE_MS);
     const push = { items: [itemTo([bob], 'late')] };
-    await expect(relay.client(alice).push(push.items)).rejects.toThrow();
+    await expect(relay.client(alice).push(push.items)).rejects.toThrow('503');
     // It is stored, and its sender pushes it again.
     delete fail.renew;
     delete fail.append;
@@ -229,7 +231,7 @@ describe('a relay whose log is shared', () => {
     const first = await started(server, sharing(log));
     await first.enrol(alice, bob);
     fail.append = rejecting(new OutcomeUnknown('the connection was lost'));
-    await expect(first.client(alice).push([itemTo([bob], 'unknown')])).rejects.toThrow();
+    await expect(first.client(alice).push([itemTo([bob], 'unknown')])).rejects.toThrow('503');
     const failure = await first.relay.failed;
     expect(failure).toBeInstanceOf(StoreFailed);
     expect(failure.cause).toBeInstanceOf(OutcomeUnknown);
@@ -275,56 +277,57 @@ describe('a relay whose log is shared', () => {
   });
 });
 
-describe('the epoch of the next leader', () => {
-  async function after(
-    change: (server: MemoryLogServer, relay: HttpRelay) => Promise<void> | void,
-    options: Partial<SharedLogOptions> & { isOtherNode?: boolean } = {},
-  ): Promise<{ before: string; after: string; notices: readonly string[] }> {
-    const { isOtherNode = false, ...shared } = options;
-    const server = newServer();
-    const first = await started(server, sharing(server.client(), shared));
-    await first.enrol(alice, bob);
-    await first.client(alice).push([itemTo([bob], 'one')]);
-    const { epoch } = first;
-    await first.stop();
-    await change(server, first);
-    const next = isOtherNode ? await node(server, sharing(server.client(), shared)) : first;
-    await next.start();
-    return { before: epoch, after: next.epoch, notices: next.relay.notices };
-  }
-  const promoted = (server: MemoryLogServer): void => {
-    server.server = { systemId: '1', timeline: 2 };
-  };
+/** The epoch before and after a stop, a change of the server, and a start of the same or another node. */
+async function epochsAround(
+  change: (server: MemoryLogServer, relay: HttpRelay) => Promise<void> | void,
+  options: Partial<SharedLogOptions> & { isOtherNode?: boolean } = {},
+): Promise<{ before: string; after: string; notices: readonly string[] }> {
+  const { isOtherNode = false, ...shared } = options;
+  const server = newServer();
+  const first = await started(server, sharing(server.client(), shared));
+  await first.enrol(alice, bob);
+  await first.client(alice).push([itemTo([bob], 'one')]);
+  const { epoch } = first;
+  await first.stop();
+  await change(server, first);
+  const next = isOtherNode ? await node(server, sharing(server.client(), shared)) : first;
+  await next.start();
+  return { before: epoch, after: next.epoch, notices: next.relay.notices };
+}
+function promoted(server: MemoryLogServer): void {
+  server.server = { systemId: '1', timeline: 2 };
+}
 
+describe('the epoch of the next leader', () => {
   test('stays when the server is the one before', async () => {
-    const epochs = await after(() => undefined, { isOtherNode: true });
+    const epochs = await epochsAround(() => undefined, { isOtherNode: true });
     expect(epochs.after).toBe(epochs.before);
   });
 
   test('stays on another server for the node that led last and finds its last batch', async () => {
-    const epochs = await after(promoted);
+    const epochs = await epochsAround(promoted);
     expect(epochs.after).toBe(epochs.before);
     expect(epochs.notices).toEqual([]);
   });
 
   test('is new on another server for any other node', async () => {
-    const epochs = await after(promoted, { isOtherNode: true });
+    const epochs = await epochsAround(promoted, { isOtherNode: true });
     expect(epochs.after).not.toBe(epochs.before);
     expect(epochs.notices.join()).toContain('another server');
   });
 
   test('stays on another server when the storage is said to lose nothing', async () => {
-    const epochs = await after(promoted, { isOtherNode: true, durability: 'storage' });
+    const epochs = await epochsAround(promoted, { isOtherNode: true, durability: 'storage' });
     expect(epochs.after).toBe(epochs.before);
   });
 
   test('is new on another server when there is one copy, whichever node leads', async () => {
-    const epochs = await after(promoted, { durability: 'single' });
+    const epochs = await epochsAround(promoted, { durability: 'single' });
     expect(epochs.after).not.toBe(epochs.before);
   });
 
   test('is new when the log lost what a node had seen, which puts its view aside', async () => {
-    const epochs = await after((server) => {
+    const epochs = await epochsAround((server) => {
       server.stored.pop();
       promoted(server);
     });

@@ -121,7 +121,7 @@ class MemoryLog implements SharedLog {
     const through = tenure ? Infinity : (this.#at.row?.ackedNo ?? 0);
     return this.#at.stored
       .slice(afterNo, Math.min(through, afterNo + 64))
-      .map(({ body, ...batch }, at) => ({ no: afterNo + 1 + at, ...batch, ...decodeBody(body) }));
+      .map((batch, at) => followed(afterNo + 1 + at, batch));
   }
 
   async batch(_logId: string, no: number): Promise<Pick<FollowedBatch, 'term' | 'effects' | 'lastLsn'> | undefined> {
@@ -149,4 +149,8 @@ class MemoryLog implements SharedLog {
   async close(): Promise<void> {
     // It holds nothing of its own.
   }
+}
+
+function followed(no: number, { body, ...batch }: StoredBatch): FollowedBatch {
+  return { no, ...batch, ...decodeBody(body) };
 }

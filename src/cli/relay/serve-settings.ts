@@ -13,6 +13,7 @@ import type { TrustProxy } from '../../relay/http/client-address.ts';
 import type { startRelay } from '../../relay/serve.ts';
 import type { ListenAddress } from '../../lib/listen-address.ts';
 import type { CommandContext } from '../lib/context.ts';
+import type { SharedLogFlags } from './shared-log-options.ts';
 import type { DeployKey } from './relay-key.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
@@ -34,7 +35,7 @@ const LARGEST_REQUEST_BESIDE = JSON.stringify({
   ],
 }).length;
 
-export interface ServeFlags {
+export interface ServeFlags extends SharedLogFlags {
   storeDir: string;
   keyFile?: string;
   listen: ListenAddress;

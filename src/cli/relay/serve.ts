@@ -8,6 +8,9 @@ import { ListenFailed } from '../../http/exchange.ts';
 import { TooFewFiles } from '../../relay/connection-limits.ts';
 import type { Relay } from '../../relay/options.ts';
 import { startRelay } from '../../relay/serve.ts';
+import { StoppedFollowing } from '../../relay/follower.ts';
+import { Fenced, OutcomeUnknown } from '../../relay/shared-log/shared-log.ts';
+import { durabilityOption, logFailure, logOption, logPasswordFileOption, sharedLogOf } from './shared-log-options.ts';
 import { type ListenAddress, listenAddressText } from '../../lib/listen-address.ts';
 import { LEVEL_FOLDER } from '../../relay/store/level.ts';
 import { makeFolder } from '../../relay/store/open.ts';
@@ -48,6 +51,7 @@ const EXAMPLES = `
 Environment:
   MAIL_RELAY_KEY          the relay's base64 private key, instead of relay.key in the store folder
   MAIL_RELAY_KEY_FILE     the file that holds it: as --key-file
+  MAIL_RELAY_LOG          the address of a shared log: as --log
   MAIL_RELAY_TRUST_PROXY  xff or cloudflare: as --trust-proxy
   RELAY_MAX_BODY          largest request body in bytes, at most ${BODY_BYTES_MAX}
 
@@ -57,7 +61,8 @@ Examples:
   $ poste relay serve --backup-dir /backups --backup-keep 14 --backup-every 12h
   $ poste relay serve --log-keep-days 90 --log-archive-dir /archives
   $ poste relay serve --limits '{"retention_days": 2.5, "max_queue_items": 2000}'
-  $ poste relay serve --authority account-token --issuer https://accounts.example --relay-url https://mail.example`;
+  $ poste relay serve --authority account-token --issuer https://accounts.example --relay-url https://mail.example
+  $ poste relay serve --log postgres://relay@db.example/mail --log-password-file /run/secrets/log --key-file relay.key`;
 
 export function relayServeCommand(context: CommandContext): Command {
   const listenDefault: ListenAddress = { host: '127.0.0.1', port: 8787 };
@@ -130,6 +135,10 @@ export function relayServeCommand(context: CommandContext): Command {
         .choices(['debug', 'info', 'warn', 'error', 'silent'])
         .default('info'),
     )
+    .addOption(logOption())
+    .addOption(logPasswordFileOption())
+    .addOption(durabilityOption())
+    .option('--accept-settings', 'take the lead although the relay that led before decided by other settings')
     .option('--json', 'print the start as one JSON document')
     .addHelpText('after', EXAMPLES)
     .action(async (flags: ServeFlags) => serve(context, flags));
@@ -145,7 +154,20 @@ async function serve(context: CommandContext, flags: ServeFlags): Promise<void> 
   const backupNotice = backupNoticeOf(flags, storeDir);
   // The folder of its backups lies in it.
   if (hasOwnBackups(flags)) await orRefused(() => makeFolder(storeDir));
-  const relay = await orRefused(() => startRelay({ ...relayOptions(context, flags, storeDir, key), log }));
+  const sharedLog = await sharedLogOf(context, flags);
+  const following = new AbortController();
+  void signalled.then(() => following.abort());
+  const relay = await orRefused(() =>
+    startRelay({
+      ...relayOptions(context, flags, storeDir, key),
+      ...(sharedLog && { sharedLog, stopFollowing: following.signal }),
+      log,
+    }),
+  ).catch((error: unknown) => {
+    if (error instanceof StoppedFollowing) return undefined;
+    throw error;
+  });
+  if (!relay) return log.info({}, 'stopped');
   const start = {
     relay,
     key: key?.place ?? join(storeDir, RELAY_KEY_FILE),
@@ -157,18 +179,30 @@ async function serve(context: CommandContext, flags: ServeFlags): Promise<void> 
   );
   const ended = await Promise.race([relay.failed, signalled]);
   if (ended instanceof Error) {
-    log.error({ err: ended.cause }, 'the store failed: nothing more is acknowledged');
+    log.error({ err: ended.cause }, 'nothing more is acknowledged');
     // Clients that wait get their answers; nothing else keeps the process alive for longer.
     await Promise.race([relay.stop().catch(() => undefined), elapsed(FAILED_STOP_MS)]);
-    throw new CommandFailed(
-      'failure',
-      'STORE_FAILED',
-      `${ended.message}; free disk space or replace the disk, then start the relay again`,
-    );
+    throw failureOf(ended);
   }
   log.info({ signal: ended }, 'stopping');
   await relay.stop();
   log.info({}, 'stopped');
+}
+
+function failureOf({ message, cause }: StoreFailed): CommandFailed {
+  if (cause instanceof Fenced)
+    return new CommandFailed('temporary', 'FENCED', `${cause.message}: start this one again, and it follows`);
+  if (cause instanceof OutcomeUnknown)
+    return new CommandFailed(
+      'temporary',
+      'OUTCOME_UNKNOWN',
+      `${cause.message}: start the relay again, and it finds out`,
+    );
+  return new CommandFailed(
+    'failure',
+    'STORE_FAILED',
+    `${message}; free disk space or replace the disk, then start the relay again`,
+  );
 }
 
 /** What `start` gives, or the one sentence that ends the command. */
@@ -184,6 +218,8 @@ async function orRefused<T>(start: () => Promise<T>): Promise<T> {
         'the store cannot be written to: free disk space or replace the disk, then start the relay again',
       );
     }
+    const ofLog = logFailure(error);
+    if (ofLog instanceof CommandFailed) throw ofLog;
     if (error instanceof TooFewFiles) throw new CommandFailed('refused', 'TOO_FEW_FILES', error.message);
     if (error instanceof ListenFailed) {
       throw new CommandFailed('conflict', 'LISTEN_FAILED', error.message);

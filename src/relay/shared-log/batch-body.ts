@@ -65,8 +65,11 @@ export function decodeBody(body: Buffer): { records: Buffer[]; shared: Buffer } 
 
 export function encodeShared({ forgotten, collected }: SharedPart): Buffer {
   const { expiryEntries, dedupEntries, dedupRows } = forgotten;
-  const names = (entries: readonly DueEntryName[]): number[][] => entries.map(({ dueMs, lsn }) => [dueMs, lsn]);
   return pack([names(expiryEntries), names(dedupEntries), dedupRows, collected ? collectedFields(collected) : null]);
+}
+
+function names(entries: readonly DueEntryName[]): number[][] {
+  return entries.map(({ dueMs, lsn }) => [dueMs, lsn]);
 }
 
 function collectedFields({ targetPubkey, through, items }: CollectedSlice): unknown[] {

@@ -8,7 +8,7 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import { OverlaidRows } from '../engine/row-overlay.ts';
 import type { Payload } from '../store/durable-log.ts';
 import { payloadKey } from '../store/keys.ts';
-import { decodeRecord } from '../store/record.ts';
+import { DamagedRecord, decodeRecord } from '../store/record.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import { decodeShared } from './batch-body.ts';
 import { type FollowedBatch, LogRefused, type SharedLog, type Tenure } from './shared-log.ts';
@@ -45,13 +45,25 @@ export async function catchUp(parts: FollowParts, tenure?: Tenure, signal?: Abor
 async function applyBatch({ log, store, view }: FollowParts, batch: FollowedBatch): Promise<void> {
   if (batch.no !== view.no + 1)
     throw new LogRefused(`the log holds no batch ${view.no + 1} any more: this view is too old to follow it`);
-  const entries = batch.records.map((record, at) => decodeRecord(batch.firstLsn + at, record));
+  const entries = batch.records.map((record, at) => decoded(batch.firstLsn + at, record));
   const { forgotten, collected } = decodeShared(batch.shared);
   const changes = reducedAll(store, entries);
   const payloads = await storedPayloads(log, view.logId, entries);
   await view.follows(batch, () =>
     store.append({ entries, changes, payloads, collected, forgotten, node: { lacksParts: true } }),
   );
+}
+
+/** Throws `LogRefused` for a record that this version cannot read: it stops rather than guesses. */
+function decoded(lsn: number, record: Buffer): LogEntry {
+  try {
+    return decodeRecord(lsn, record);
+  } catch (error) {
+    if (!(error instanceof DamagedRecord)) throw error;
+    throw new LogRefused(`this version cannot follow the log (${error.message}): start the newer software`, {
+      cause: error,
+    });
+  }
 }
 
 function reducedAll(store: RelayStore, entries: readonly LogEntry[]): ReturnType<OverlaidRows['changes']['changes']> {

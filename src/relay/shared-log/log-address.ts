@@ -34,7 +34,7 @@ function endpoint(scheme: string, user: string, host: string, rest: string): Log
   }
   const hostname = parsed.hostname.replace(/^\[|\]$/g, '');
   const mode = parsed.searchParams.get('sslmode');
-  const isLocal = hostname === 'localhost' || hostname === '::1' || /^127\./.test(hostname);
+  const isLocal = hostname === 'localhost' || hostname === '::1' || hostname.startsWith('127.');
   if (!isLocal && mode !== null && mode !== 'verify-full' && mode !== 'verify-ca')
     throw refused(
       'beyond this machine the certificate of the server is checked: leave sslmode out, or say sslmode=verify-full',

@@ -28,13 +28,12 @@ import {
   type SharedLog,
   type Tenure,
 } from './shared-log.ts';
+import { epochFault, obstacle } from './takeover-rules.ts';
 import type { ViewLog } from './view-log.ts';
 
 /** How often a node that follows looks for new batches and for signs of life. */
 const LOOK_EVERY_MS = 100;
 const WITNESS_EVERY_MS = 1_000;
-/** A node whose clock differs more from that of the server does not lead. */
-const CLOCK_OFF_MS = 60_000;
 
 interface NodeLogger {
   info(fields: object, message: string): void;
@@ -215,7 +214,10 @@ class Node {
       };
     } catch (error) {
       await leadership.stop();
-      throw error;
+      // It still has the lead, and takes it again when the log is reached.
+      if (!isWaitedFor(error) || store.isFailed) throw error;
+      this.#noteReached(error);
+      return undefined;
     }
   }
 
@@ -288,22 +290,12 @@ class Node {
   }
 
   #mayLead({ state, nowMs }: OpenedLog & { state: LogState }): boolean {
-    const { clock, acceptsSettings } = this.#options;
-    const offMs = Math.abs(nowMs - clock.nowMs());
-    if (offMs > CLOCK_OFF_MS)
-      return this.#doesNotLead(`its clock differs by ${Math.round(offMs / 1000)} s from that of the server`);
-    const isOther = state.settings.length > 0 && !state.settings.equals(this.#settings);
-    if (isOther && state.holder !== this.#name && !acceptsSettings)
-      return this.#doesNotLead(
-        `it was started with other settings than ${state.holder} (${differences(state.settings, this.#settings)}): start both alike, or this one with --accept-settings`,
-      );
-    return true;
-  }
-
-  #doesNotLead(why: string): false {
-    if (this.#said !== why) this.#options.logger.error({}, `this node does not take the lead: ${why}`);
+    const { clock, acceptsSettings, logger } = this.#options;
+    const own = { holder: this.#name, settings: this.#settings, acceptsSettings, offMs: clock.nowMs() - nowMs };
+    const why = obstacle(state, own);
+    if (why !== undefined && this.#said !== why) logger.error({}, `this node does not take the lead: ${why}`);
     this.#said = why;
-    return false;
+    return why === undefined;
   }
 
   async #openedLog(): Promise<OpenedLog & { state: LogState }> {
@@ -360,36 +352,6 @@ class Node {
   }
 }
 
-/** As the view of this node was found at the start. */
-interface Proof {
-  /** The tenure of this node that appended its last batch. */
-  ledLast: string | undefined;
-  /** Whether it has everything that was written to it, and its last batch is in the log. */
-  isWhole: boolean;
-}
-
-/**
- * Why the epoch may not go on; `undefined` when it may. The log lies on the server that it lay on: it lost nothing. It
- * lies on another: then only a node can prove that it is whole that led last, and whose last batch is in it; or the
- * operator says that its storage loses nothing.
- */
-export function epochFault(
-  { term, tenure, ledOn, doubt }: LogState,
-  server: OpenedLog['server'],
-  durability: Durability,
-  { ledLast, isWhole }: Proof,
-): { reason: EpochReason; sentence: string } | undefined {
-  if (doubt !== undefined) return { reason: 'log-in-doubt', sentence: `The log is in doubt (${doubt}).` };
-  const isSame = ledOn.systemId === server.systemId && ledOn.timeline === server.timeline;
-  if (term === 0 || isSame || durability === 'storage') return undefined;
-  const provesAll = ledLast !== undefined && ledLast === tenure && isWhole;
-  if (durability === 'standby' && provesAll) return undefined;
-  return {
-    reason: 'log-server-changed',
-    sentence: 'The log lies on another server than before, and nothing proves that this one has all of it.',
-  };
-}
-
 /** Marks the view as whole, and closes it. */
 async function closeView({ store, log }: View): Promise<void> {
   log.closes();
@@ -408,11 +370,4 @@ function served<T extends { state: LogState }>(opened: T): T {
   const { state } = opened.state;
   if (state === 'serving') return opened;
   throw new LogRefused(`the log does not serve: it is ${state}`);
-}
-
-/** The names of the settings that differ. */
-function differences(one: Buffer, other: Buffer): string {
-  const [before, now] = [one, other].map((bytes) => JSON.parse(bytes.toString()) as Record<string, unknown>);
-  const names = new Set([...Object.keys(before ?? {}), ...Object.keys(now ?? {})]);
-  return [...names].filter((name) => JSON.stringify(before?.[name]) !== JSON.stringify(now?.[name])).join(', ');
 }

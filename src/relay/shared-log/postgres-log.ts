@@ -1,5 +1,5 @@
 /**
- * The shared log in PostgreSQL (docs/cluster.md).
+ * The shared log in PostgreSQL.
  *
  * Appends have a connection of their own, because one that waits for the standby must not hold up reads. Reads and
  * renewals share the other; a statement that takes the lead is never sent twice, because one that was given up may still
@@ -8,15 +8,22 @@
 import type { QueryResultRow } from 'pg';
 import { randomUUID } from 'node:crypto';
 import {
-  type EncodedBatch,
   type Appended,
   type Candidate,
+  type EncodedBatch,
+  Fenced,
   type FollowedBatch,
+  LogRefused,
   type LogServer,
   type LogState,
+  LogUnreachable,
+  NotWritten,
+  type OpenedLog,
+  OutcomeUnknown,
+  type Renewal,
+  type SharedLog,
+  type Tenure,
 } from './shared-log.ts';
-import { Fenced, LogRefused, LogUnreachable, NotWritten, OutcomeUnknown } from './shared-log.ts';
-import type { OpenedLog, Renewal, SharedLog, Tenure } from './shared-log.ts';
 import { decodeBody, encodeBody } from './batch-body.ts';
 import type { LogEndpoint } from './log-address.ts';
 import { byteaArray, int8Array } from './pg-binary.ts';
@@ -126,14 +133,7 @@ export class PostgresLog implements SharedLog {
   async batches(logId: string, afterNo: number, tenure?: Tenure): Promise<FollowedBatch[]> {
     const values = [logId, afterNo, BATCHES_AT_ONCE, tenure !== undefined];
     const { rows } = await this.#ask<BatchRow>('batches', sql.BATCHES, values);
-    return rows.map(({ no, first_lsn, last_lsn, term, effects, body }) => ({
-      no: Number(no),
-      firstLsn: Number(first_lsn),
-      lastLsn: Number(last_lsn),
-      term: Number(term),
-      effects,
-      ...decodeBody(body),
-    }));
+    return rows.map(followedBatch);
   }
 
   async batch(logId: string, no: number): Promise<Pick<FollowedBatch, 'term' | 'effects' | 'lastLsn'> | undefined> {
@@ -299,6 +299,11 @@ interface BatchRow {
   term: string;
   effects: Buffer;
   body: Buffer;
+}
+
+function followedBatch({ no, first_lsn, last_lsn, term, effects, body }: BatchRow): FollowedBatch {
+  const numbers = { no: Number(no), firstLsn: Number(first_lsn), lastLsn: Number(last_lsn), term: Number(term) };
+  return { ...numbers, effects, ...decodeBody(body) };
 }
 
 function named({ logId, term, tenure }: Tenure): [string, number, string] {

@@ -1,7 +1,7 @@
 /**
  * A log that several relay processes share, as the relay sees it: batches in order, payloads beside them, and one row
  * that says who may append. It holds no row of the relay and no key of LevelDB: each process keeps its own LevelDB, a
- * view of the log (docs/cluster.md).
+ * view of the log.
  *
  * Invariants of every implementation:
  *   - batches are numbered from 1 without a gap, and so are their records;

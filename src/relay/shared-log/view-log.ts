@@ -15,6 +15,7 @@ import { encodeShared } from './batch-body.ts';
 import {
   type EncodedBatch,
   type FollowedBatch,
+  LogRefused,
   NotWritten,
   type SharedLog,
   type StoredPayload,
@@ -25,10 +26,10 @@ const AGAIN_MS = 500;
 const NOTHING_FORGOTTEN = { expiryEntries: [], dedupEntries: [], dedupRows: [] };
 
 /** Thrown when this view does something else with a batch than the node that appended it. */
-export class ViewDiverged extends Error {
+export class ViewDiverged extends LogRefused {
   constructor({ no, firstLsn, lastLsn }: FollowedBatch) {
     super(
-      `this view makes something else of batch ${no} of the log (records ${firstLsn} to ${lastLsn}) than the node that appended it`,
+      `this view makes something else of batch ${no} of the log (records ${firstLsn} to ${lastLsn}) than the node that appended it: start all nodes with the same version; if it stays, move the view aside`,
     );
   }
 }

@@ -1,0 +1,74 @@
+/** `poste relay log init`: makes the tables of a shared log in an empty database. */
+import { randomUUID } from 'node:crypto';
+import { Command } from 'commander';
+import { printable } from '../../protocol/printable.ts';
+import { GRANTS } from '../../relay/shared-log/pg-statements.ts';
+import type { SharedLogOptions } from '../../relay/shared-log/node.ts';
+import type { LogState } from '../../relay/shared-log/shared-log.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { CommandFailed } from '../lib/exit.ts';
+import { jsonLine } from '../lib/format.ts';
+import {
+  type SharedLogFlags,
+  durabilityOption,
+  logFailure,
+  logOption,
+  logPasswordFileOption,
+  sharedLogOf,
+} from './shared-log-options.ts';
+
+interface LogInitFlags extends SharedLogFlags {
+  json?: boolean;
+}
+
+const NOTES = `
+Run it once, as a user who may create tables. Run again, it changes nothing. Relays then need a user with fewer rights: the
+command prints the statement that grants them. A relay that finds an empty database makes the tables itself, if its user may.
+
+Environment:
+  MAIL_RELAY_LOG  the address of the log, instead of --log
+
+Examples:
+  $ poste relay log init --log postgres://owner@db.example/mail --log-password-file owner.password
+  $ poste relay log init --log postgres://postgres@127.0.0.1/mail --durability single --json`;
+
+export function relayLogInitCommand(context: CommandContext): Command {
+  return new Command('init')
+    .addOption(logOption())
+    .addOption(logPasswordFileOption())
+    .addOption(durabilityOption())
+    .option('--json', 'print one JSON document')
+    .addHelpText('after', NOTES)
+    .action(async (flags: LogInitFlags) => initLog(context, flags));
+}
+
+async function initLog(context: CommandContext, flags: LogInitFlags): Promise<void> {
+  const shared = await sharedLogOf(context, flags);
+  if (!shared)
+    throw new CommandFailed('usage', 'USAGE', 'name the database of the log with --log, or in MAIL_RELAY_LOG');
+  try {
+    const { state, isNew } = await begun(shared.log);
+    const document = { log_id: state.logId, initialised: isNew, state: state.state, last_batch: state.lastNo };
+    context.stdout.write(flags.json ? jsonLine(document) : initText(state, isNew));
+  } catch (error) {
+    throw logFailure(error);
+  } finally {
+    await shared.log.close();
+  }
+}
+
+async function begun(log: SharedLogOptions['log']): Promise<{ state: LogState; isNew: boolean }> {
+  const { state: before } = await log.open();
+  if (before) return { state: before, isNew: false };
+  await log.initialise(randomUUID());
+  const { state } = await log.open();
+  if (!state) throw new Error('invariant: a log that was begun has a state');
+  return { state, isNew: true };
+}
+
+function initText({ logId, lastNo }: LogState, isNew: boolean): string {
+  const what = isNew
+    ? `The log ${logId} is ready.`
+    : `The log ${logId} was begun before and has ${lastNo} batches; nothing was changed.`;
+  return `${what}\nThe user of the relays needs these rights (put its name for relay):\n  ${printable(GRANTS('relay'))}\n`;
+}

@@ -1,0 +1,89 @@
+/** Where a relay keeps its log when not in its store: `--log`, `MAIL_RELAY_LOG`, and what belongs to them. */
+import { readFile } from 'node:fs/promises';
+import { resolve } from 'node:path';
+import { Option } from 'commander';
+import { LEASE_MS } from '../../relay/shared-log/leadership.ts';
+import { logEndpoints } from '../../relay/shared-log/log-address.ts';
+import type { SharedLogOptions } from '../../relay/shared-log/node.ts';
+import { DURABILITIES, type Durability, PostgresLog } from '../../relay/shared-log/postgres-log.ts';
+import { LogRefused, LogUnreachable } from '../../relay/shared-log/shared-log.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { CommandFailed } from '../lib/exit.ts';
+
+export interface SharedLogFlags {
+  log?: string;
+  logPasswordFile?: string;
+  durability?: Durability;
+  acceptSettings?: boolean;
+}
+
+export function logOption(): Option {
+  return new Option(
+    '--log <url>',
+    'keep the log in PostgreSQL, where several relays share it: postgres://user@host/database',
+  );
+}
+
+export function logPasswordFileOption(): Option {
+  return new Option('--log-password-file <file>', 'the file that holds the password of that user');
+}
+
+export function durabilityOption(): Option {
+  return new Option(
+    '--durability <kind>',
+    'what must have a batch before it is acknowledged: the standbys that the server names, its replicated storage, or the server alone (default: standby)',
+  ).choices(DURABILITIES);
+}
+
+/** The log that the flags or the environment name; `undefined` when they name none. Throws `CommandFailed`. */
+export async function sharedLogOf(
+  { env }: CommandContext,
+  flags: SharedLogFlags,
+): Promise<SharedLogOptions | undefined> {
+  const address = flags.log ?? env['MAIL_RELAY_LOG'];
+  if (address === undefined || address === '') {
+    const idle = idleFlag(flags);
+    if (idle === undefined) return undefined;
+    throw new CommandFailed('usage', 'USAGE', `${idle} has no effect without --log`);
+  }
+  const password = flags.logPasswordFile === undefined ? undefined : await passwordIn(flags.logPasswordFile);
+  const durability = flags.durability ?? 'standby';
+  const log = new PostgresLog({ endpoints: orUsage(() => logEndpoints(address, password)), durability });
+  return { log, durability, leaseMs: LEASE_MS, acceptsSettings: flags.acceptSettings ?? false };
+}
+
+/** A failure of the command for what a log throws; any other error as it is. */
+export function logFailure(error: unknown): unknown {
+  if (error instanceof LogRefused) return new CommandFailed('refused', 'LOG_REFUSED', error.message);
+  if (error instanceof LogUnreachable) return new CommandFailed('temporary', 'LOG_UNREACHABLE', error.message);
+  return error;
+}
+
+function idleFlag({ logPasswordFile, durability, acceptSettings }: SharedLogFlags): string | undefined {
+  if (logPasswordFile !== undefined) return '--log-password-file';
+  if (durability !== undefined) return '--durability';
+  return acceptSettings ? '--accept-settings' : undefined;
+}
+
+async function passwordIn(file: string): Promise<string> {
+  const path = resolve(file);
+  try {
+    return (await readFile(path, 'utf8')).replace(/\r?\n$/, '');
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw new CommandFailed(
+      'failure',
+      'PASSWORD_FILE',
+      `the password file ${path} cannot be read (${code ?? 'unknown error'})`,
+    );
+  }
+}
+
+function orUsage<T>(read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof LogRefused) throw new CommandFailed('usage', 'USAGE', error.message);
+    throw error;
+  }
+}
