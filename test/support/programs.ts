@@ -49,6 +49,25 @@ export const TMUX: Program = {
   install: 'apt-get install tmux, or brew install tmux',
 };
 
+/** The versions of PostgreSQL that tests run with, the newest first. */
+const POSTGRES_VERSIONS = [18, 17, 16, 15, 14];
+
+export const POSTGRES: Program = {
+  title: 'PostgreSQL',
+  variable: 'POSTE_POSTGRES',
+  names: ['postgres'],
+  places: [
+    ...POSTGRES_VERSIONS.flatMap((version) => [
+      `/usr/lib/postgresql/${version}/bin/postgres`,
+      `/usr/pgsql-${version}/bin/postgres`,
+      `/opt/homebrew/opt/postgresql@${version}/bin/postgres`,
+      `/usr/local/opt/postgresql@${version}/bin/postgres`,
+    ]),
+    ...APPLICATIONS.map((folder) => join(folder, 'Postgres.app/Contents/Versions/latest/bin/postgres')),
+  ],
+  install: 'apt-get install postgresql, or brew install postgresql',
+};
+
 export const BASH: Program = {
   title: 'bash',
   variable: 'POSTE_BASH',

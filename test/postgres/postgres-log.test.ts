@@ -1,0 +1,176 @@
+/** The shared log in PostgreSQL: what every shared log promises, and what real servers do to it. */
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
+import { logEndpoints } from '../../src/relay/shared-log/log-address.ts';
+import { type Durability, PostgresLog } from '../../src/relay/shared-log/postgres-log.ts';
+import {
+  LogRefused,
+  LogUnreachable,
+  OutcomeUnknown,
+  type SharedLog,
+  type Tenure,
+} from '../../src/relay/shared-log/shared-log.ts';
+import { type PostgresServer, type Servers, startPostgres } from '../support/postgres.ts';
+import { POSTGRES, findProgram, neededProgram } from '../support/programs.ts';
+import { batchOf, keepsWhatASharedLogPromises } from '../support/shared-log-conformance.ts';
+
+let servers: Servers | undefined;
+let database = '';
+
+function primary(): PostgresServer {
+  if (!servers) throw new Error('PostgreSQL was not started');
+  return servers.primary;
+}
+
+function client(durability: Durability = 'single', url = primary().url(database)): PostgresLog {
+  const log = new PostgresLog({ endpoints: logEndpoints(url), durability });
+  onTestFinished(() => log.close());
+  return log;
+}
+
+async function leading(log: SharedLog, holder = 'one'): Promise<Tenure> {
+  await log.open();
+  await log.initialise(randomUUID());
+  const { state } = await log.open();
+  const tenure = state ? await log.lead(state, { holder, settings: Buffer.from('{}') }) : 'held';
+  if (tenure === 'held') throw new Error('the lead is held');
+  return tenure;
+}
+
+beforeAll(async () => {
+  const program = findProgram(POSTGRES);
+  if (program !== undefined) servers = await startPostgres(program);
+});
+afterAll(() => servers?.end());
+beforeEach(async (context) => {
+  neededProgram(context, POSTGRES);
+  database = await primary().newDatabase();
+});
+
+describe('a shared log in PostgreSQL', () => {
+  keepsWhatASharedLogPromises(() => client());
+
+  test('is reached through whichever of its servers is the primary', async () => {
+    const { port } = primary();
+    const log = client('single', `postgres://postgres@127.0.0.1:1,127.0.0.1:${port}/${database}`);
+    expect((await log.open()).server.timeline).toBe(1);
+    const nowhere = client('single', `postgres://postgres@127.0.0.1:1/${database}`);
+    await expect(nowhere.open()).rejects.toThrow(LogUnreachable);
+    await expect(nowhere.open()).rejects.toThrow('127.0.0.1:1');
+  });
+
+  test('is refused on a server that names no standby, or any, or that may forget', async () => {
+    await expect(client('standby').open()).rejects.toThrow('names no standby');
+    await primary()
+      .query(`ALTER DATABASE ${database} SET synchronous_standby_names = '*'`)
+      .catch(() => undefined);
+    await primary().query("ALTER SYSTEM SET fsync = 'off'");
+    await primary().query('SELECT pg_reload_conf()');
+    try {
+      await expect
+        .poll(() =>
+          client()
+            .open()
+            .then(
+              () => '',
+              (error: Error) => error.message,
+            ),
+        )
+        .toContain('turn on fsync');
+      await expect(client().open()).rejects.toThrow(LogRefused);
+    } finally {
+      await primary().query('ALTER SYSTEM RESET fsync');
+      await primary().query('SELECT pg_reload_conf()');
+    }
+  });
+
+  test('an append whose answer is lost is unknown, and is there', async () => {
+    const link = await primary().link();
+    const log = client('single', primary().url(database, link.port));
+    const tenure = await leading(log);
+    await log.append(tenure, batchOf(1, 1, ['a']), 0);
+    link.hold();
+    const appended = log.append(tenure, batchOf(2, 2, ['b']), 1);
+    appended.catch(() => undefined);
+    const other = client();
+    await other.open();
+    await expect.poll(async () => (await other.open()).state?.lastNo).toBe(2);
+    link.cut();
+    await expect(appended).rejects.toThrow(OutcomeUnknown);
+    link.mend();
+    // The connection is had anew, and the fence still knows the tenure.
+    await log.append(tenure, batchOf(3, 3, ['c']), 2);
+  });
+});
+
+describe('with a synchronous standby', () => {
+  let standby: PostgresServer;
+  beforeAll(async () => {
+    if (!servers) return;
+    standby = await primary().standby('second');
+    await primary().synchronousWith('second');
+  });
+  afterAll(async () => {
+    await servers?.primary.synchronousWith('');
+  });
+
+  async function waitingInSync(): Promise<number[]> {
+    const rows = await primary().query("SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
+    return rows.map(({ pid }) => Number(pid));
+  }
+
+  /** An append that waits because the standby takes nothing. */
+  async function waitingAppend(): Promise<{ appended: Promise<unknown>; pid: number }> {
+    const log = client('standby');
+    const tenure = await leading(log);
+    await log.append(tenure, batchOf(1, 1, ['a']), 0);
+    await standby.receive(false);
+    onTestFinished(() => standby.receive(true));
+    const appended = log.append(tenure, batchOf(2, 2, ['b']), 1);
+    appended.catch(() => undefined);
+    await expect.poll(waitingInSync).toHaveLength(1);
+    const [pid = 0] = await waitingInSync();
+    return { appended, pid };
+  }
+
+  test('a batch is acknowledged when the standby has it, and not before', async () => {
+    const { appended } = await waitingAppend();
+    let isOver = false;
+    void appended.finally(() => (isOver = true));
+    // Something that asks another connection is answered meanwhile.
+    expect((await client('standby').open()).state?.lastNo).toBe(1);
+    expect(isOver).toBe(false);
+    await standby.receive(true);
+    expect(await appended).toEqual({ doubt: undefined });
+  });
+
+  test('a wait that is cancelled ends in success and a warning: nobody knows the outcome', async () => {
+    const { appended, pid } = await waitingAppend();
+    await primary().query('SELECT pg_cancel_backend($1)', [pid]);
+    await expect(appended).rejects.toThrow(OutcomeUnknown);
+  });
+
+  test('the same with a role that hears no warnings and waits for nobody', async () => {
+    await primary().query(`ALTER DATABASE ${database} SET client_min_messages = 'error'`);
+    await primary().query(`ALTER DATABASE ${database} SET synchronous_commit = 'local'`);
+    const { appended, pid } = await waitingAppend();
+    await primary().query('SELECT pg_cancel_backend($1)', [pid]);
+    await expect(appended).rejects.toThrow(OutcomeUnknown);
+  });
+
+  test('names that are emptied release the wait without a warning: nobody knows the outcome', async () => {
+    const { appended } = await waitingAppend();
+    await primary().synchronousWith('');
+    await expect(appended).rejects.toThrow('synchronous_standby_names was changed');
+    await standby.receive(true);
+    await primary().synchronousWith('second');
+  });
+
+  test('a server that is killed while the batch waits: nobody knows the outcome', async () => {
+    const { appended } = await waitingAppend();
+    await standby.receive(true);
+    await primary().kill();
+    await appended.catch((error: unknown) => expect(error).toBeInstanceOf(OutcomeUnknown));
+    await primary().start();
+  });
+});
