@@ -17,6 +17,8 @@ const REASONS: readonly EpochReason[] = [
   'position-ahead',
   'position-differs',
   'item-lost',
+  'log-in-doubt',
+  'log-server-changed',
 ];
 const AUTHORITIES: readonly AuthorityName[] = ['host-key', 'account-token'];
 

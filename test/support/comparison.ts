@@ -444,7 +444,7 @@ export class Comparison {
     await this.#relay.reopen();
     this.#model.restart(clock.nowMs);
     const ageMs = clock.nowMs - this.#heartbeatAtMs;
-    const isDoubtful = ageMs > HEARTBEAT_STALE_MS || ageMs < -60_000;
+    const isDoubtful = this.#relay.doubtsOldHeartbeats && (ageMs > HEARTBEAT_STALE_MS || ageMs < -60_000);
     const { epoch } = this.#relay.engine;
     const seen = epoch !== this.#epoch;
     this.#epoch = epoch;

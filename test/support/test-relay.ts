@@ -63,6 +63,8 @@ export class TestRelay {
   notices: readonly string[] = [];
   /** Called with each batch when it is durable, before those that waited for it. */
   committed: (batch: CommittedBatch) => void = () => undefined;
+  /** Whether an opening after a long time, or with a clock set back, begins a new epoch. */
+  readonly doubtsOldHeartbeats: boolean = true;
   store!: RelayStore;
   engine!: Engine;
   readonly #newEpoch: OpenStoreOptions['newEpoch'];
@@ -78,12 +80,7 @@ export class TestRelay {
   }
 
   async open(): Promise<void> {
-    const { store, notices } = await openStore({
-      folder: this.folder,
-      signer: relay.signer,
-      nowMs: this.clock.nowMs,
-      newEpoch: this.#newEpoch,
-    });
+    const { store, notices } = await this.openStore(this.#newEpoch);
     this.store = store;
     this.notices = notices;
     this.#isOpen = true;
@@ -102,12 +99,22 @@ export class TestRelay {
     if (!this.#isOpen) return;
     this.#isOpen = false;
     await this.engine.close();
-    await this.store.close();
+    await this.closeStore();
   }
 
   async reopen(): Promise<void> {
     await this.close();
     await this.open();
+  }
+
+  /** The store of the next life of the relay. */
+  protected openStore(newEpoch: OpenStoreOptions['newEpoch']): Promise<{ store: RelayStore; notices: string[] }> {
+    const { folder, clock } = this;
+    return openStore({ folder, signer: relay.signer, nowMs: clock.nowMs, newEpoch });
+  }
+
+  protected closeStore(): Promise<void> {
+    return this.store.close();
   }
 
   /** One push request. Every item is stamped with the clock. */

@@ -33,6 +33,7 @@ import { SCHEMA_VERSION } from '../store/open.ts';
 import { runsOf } from '../store/scan.ts';
 import { DamagedRecord } from '../store/record.ts';
 import { StoreRefused } from '../store/refused.ts';
+import { readViewMark } from '../store/view-mark.ts';
 import { ReplayedRows, ReplayedTree, ReplayFailed, beginReplay, findCheckpoints, hasRowsOf } from './replay.ts';
 import type { RowCheckpoint } from '../store/row-checkpoints.ts';
 import { DueEntries } from '../store/due.ts';
@@ -67,6 +68,7 @@ export async function* rebuild(
   folder: string,
   clock: { nowMs: () => number; monotonicMs: () => number },
 ): AsyncGenerator<Progress, Rebuilt> {
+  if (await readViewMark(offline.level)) throw new StoreRefused('view', viewSentence(folder));
   const scratch = await openScratch();
   try {
     const startedMs = clock.monotonicMs();
@@ -95,6 +97,10 @@ export async function* rebuild(
   } finally {
     await scratch.close();
   }
+}
+
+function viewSentence(folder: string): string {
+  return `the store at ${folder} is a view of a log that is kept elsewhere: move it aside, and the relay makes a new one from the log`;
 }
 
 interface RebuiltLog {

@@ -23,6 +23,7 @@ import { readableRelayRow, declaredSchema } from '../store/migrate.ts';
 import { POSITION_FILE, SCHEMA_VERSION } from '../store/open.ts';
 import { ackedThroughs, readableRow, runsOf } from '../store/scan.ts';
 import { positionFault, readPosition } from '../store/position.ts';
+import { readViewMark } from '../store/view-mark.ts';
 import { StoreRefused } from '../store/refused.ts';
 import { readRelayKey } from '../store/relay-key.ts';
 import { verifiedBytes, rowName } from '../store/checksum.ts';
@@ -82,7 +83,8 @@ async function verifyMarks(level: Level, findings: Findings): Promise<void> {
   const heartbeatKey = rowKeyBytes('heartbeat', '');
   const heartbeat = await level.get(heartbeatKey);
   const beat = heartbeat && readableRow('heartbeat', heartbeatKey, heartbeat);
-  if (!beat || !Number.isSafeInteger(beat.atMs)) {
+  // A shared log has its own: the lease of who leads.
+  if (!(await readViewMark(level)) && (!beat || !Number.isSafeInteger(beat.atMs))) {
     const message = 'the heartbeat is missing or cannot be read: the relay cannot tell whether this is an older copy';
     findings.add('MARK_DIFFERS', message);
   }
@@ -125,6 +127,13 @@ async function verifyPosition(
   { folder, positionFile }: StorePlaces,
   findings: Findings,
 ): Promise<void> {
+  const mark = await readViewMark(level);
+  if (mark) {
+    if (mark.lastLsn === store.lastLsn) return;
+    const ends = `this view of a shared log is marked to end at record ${mark.lastLsn}, and ends at ${store.lastLsn}`;
+    findings.add('POSITION_DIFFERS', `${ends}; at its next start the node puts it aside`);
+    return;
+  }
   const path = positionFile ?? join(folder, POSITION_FILE);
   const position = await readPosition(path);
   const fault = await positionFault(level, position, store.pruned);

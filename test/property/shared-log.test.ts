@@ -1,0 +1,60 @@
+/**
+ * A relay of several nodes that share a log, against the model: any commands, any order, and with each stop another node
+ * takes the lead, from wherever it had come. Each view ends with the same rows, and is what a replay of the log gives.
+ */
+import * as fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { verified } from '../support/audits.ts';
+import { Comparison, SMALL_SETTINGS, type Step, anySteps } from '../support/comparison.ts';
+import { inTime } from '../support/in-time.ts';
+import { storedAndReplayed } from '../support/replay.ts';
+import { SharedTestRelay } from '../support/shared-test-relay.ts';
+import { disposableFolder } from '../support/temporary-folder.ts';
+import { share } from '../support/thorough.ts';
+
+const INVITED: Step[] = [0, 1, 2, 3].flatMap((host): Step[] => [
+  { type: 'invite', invite: 0, forMs: 1 },
+  { type: 'enrol', host, name: 2, account: host < 2 ? 0 : null, isAdmitted: true, validForMs: null, invite: 0 },
+]);
+
+/** Takes every step with both, and then lets each node lead once more. */
+async function takenAlike(steps: readonly Step[], nodes: number): Promise<void> {
+  const { folder, remove } = await disposableFolder();
+  const relay = new SharedTestRelay(folder, nodes, SMALL_SETTINGS);
+  await relay.open();
+  try {
+    const comparison = new Comparison(relay);
+    for (const [at, one] of [...INVITED, ...steps].entries()) {
+      const { seen, expected } = await comparison.take(one);
+      expect(seen, `answer to step ${at - INVITED.length}, ${JSON.stringify(one)}`).toEqual(expected);
+    }
+    const roots = new Set<string>();
+    const rows: Map<string, string>[] = [];
+    for (let node = 0; node < nodes; node++) {
+      await relay.reopen();
+      const state = await comparison.state();
+      expect(state.seen).toEqual(state.expected);
+      const [stored, replayed] = await storedAndReplayed(relay.store);
+      expect(stored).toEqual(replayed);
+      rows.push(stored);
+      roots.add(relay.engine.log.checkpoint() ?? 'none');
+    }
+    for (const other of rows.slice(1)) expect(other).toEqual(rows[0]);
+    expect(roots.size).toBe(1);
+    expect(relay.failures).toEqual([]);
+    await relay.close();
+    for (const one of relay.folders) expect((await verified(one)).findings).toEqual([]);
+  } finally {
+    await relay.close();
+    await remove();
+  }
+}
+
+test('every node does what the model does, from wherever it takes the lead', async () => {
+  await fc.assert(
+    fc.asyncProperty(anySteps, fc.integer({ min: 2, max: 3 }), async (steps, nodes) => {
+      await takenAlike(steps, nodes);
+    }),
+    { numRuns: share(60), ...inTime(60_000) },
+  );
+});
