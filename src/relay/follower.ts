@@ -59,12 +59,12 @@ export class SharedLead {
   /** Follows until this node leads. Throws `LogRefused`, `StoreRefused` and `StoppedFollowing`. */
   static async follow(options: LeadOptions): Promise<SharedLead> {
     const lead = new SharedLead(options);
-    const listener = await listenAsFollower(options.options);
+    const listeners = await listenAsFollower(options.options);
     try {
       lead.#node = await lead.#join();
       return lead;
     } finally {
-      listener?.close();
+      for (const listener of listeners) listener.close();
     }
   }
 
@@ -166,10 +166,18 @@ function keyFromOutside({ signer }: RelayOptions): Signer {
   );
 }
 
-async function listenAsFollower({ adminListen }: RelayOptions): Promise<HttpServer | undefined> {
-  if (!adminListen) return undefined;
+/** The addresses of the relay, until it needs them itself. */
+async function listenAsFollower({ listen, adminListen, randomBytes }: RelayOptions): Promise<HttpServer[]> {
   const connections = connectionsOfAll(OPERATOR_CONNECTIONS_MAX);
-  return listenNode({ ...adminListen, handler: followerHandler, connections });
+  const toHosts = (exchange: Exchange): void => refuse(exchange, randomBytes(8).toString('hex'));
+  const servers = [await listenNode({ ...listen, handler: toHosts, connections })];
+  try {
+    if (adminListen) servers.push(await listenNode({ ...adminListen, handler: followerHandler, connections }));
+    return servers;
+  } catch (error) {
+    for (const server of servers) server.close();
+    throw error;
+  }
 }
 
 /** What decisions rest on: two nodes that differ in it must not lead one after the other unnoticed. */
@@ -192,10 +200,14 @@ export function answeringWhile(
   handler: ExchangeHandler,
 ): ExchangeHandler {
   return (exchange) => {
-    if (mayAnswer()) return handler(new GatedExchange(exchange, mayAnswer));
-    exchange.receive(() => undefined);
-    exchange.reply({ ...notLeading(randomId()), close: true });
+    if (mayAnswer()) handler(new GatedExchange(exchange, mayAnswer));
+    else refuse(exchange, randomId());
   };
+}
+
+function refuse(exchange: Exchange, requestId: string): void {
+  exchange.receive(() => undefined);
+  exchange.reply({ ...notLeading(requestId), close: true });
 }
 
 class GatedExchange implements Exchange {

@@ -15,6 +15,7 @@ import {
 } from '../../src/relay/shared-log/shared-log.ts';
 import { StoreRefused } from '../../src/relay/store/refused.ts';
 import { HttpRelay, type HttpRelayChanges } from '../support/http-relay.ts';
+import { freePort } from '../support/free-port.ts';
 import { alice, bob, carol } from '../support/hosts.ts';
 import { itemTo } from '../support/mail.ts';
 import { MemoryLogServer } from '../support/memory-log.ts';
@@ -149,6 +150,33 @@ describe('a relay whose log is shared', () => {
     expect((await first.relay.failed).cause).toBeInstanceOf(Fenced);
     expect((await second.client(bob).pull()).items).toHaveLength(1);
     expect((await second.client(alice).push([itemTo([bob], 'two')])).results[0]?.status).toBe('accepted');
+  });
+
+  test('tells hosts and load balancers that it does not lead while it follows', async () => {
+    const server = newServer();
+    const first = await started(server);
+    const [port, adminPort] = [await freePort(), await freePort()];
+    const host = '127.0.0.1';
+    const second = await node(server, { listen: { host, port }, adminListen: { host, port: adminPort } });
+    const { leads } = await startFollowing(second);
+    const asked = async (at: number, path: string): Promise<[number, string | null]> => {
+      const answer = await fetch(`http://${host}:${at}${path}`);
+      return [answer.status, answer.headers.get('retry-after')];
+    };
+    expect(await asked(port, '/v2/relay/info')).toEqual([503, '1']);
+    expect(await asked(adminPort, '/readyz')).toEqual([503, '1']);
+    expect(await asked(adminPort, '/livez')).toEqual([200, null]);
+    await first.stop();
+    await expect
+      .poll(() => {
+        second.timers.pass(100);
+        return server.row?.term;
+      })
+      .toBe(2);
+    await leads;
+    expect(second.port).toBe(port);
+    expect(await asked(port, '/v2/relay/info')).toEqual([200, null]);
+    expect(await asked(adminPort, '/readyz')).toEqual([200, null]);
   });
 
   test('does not take the lead while the node that has it renews', async () => {
