@@ -6,8 +6,9 @@
  */
 import { type Timers, guardedTimers } from '../lib/clock.ts';
 import { Services } from '../lib/services.ts';
-import type { ConnectionLimits } from '../http/connections.ts';
-import { type ExchangeHandler, type Listen, ListenFailed } from '../http/exchange.ts';
+import type { ConnectionLimits, Connections } from '../http/connections.ts';
+import type { Handler } from './http/handler.ts';
+import { type ExchangeHandler, type HttpServer, type Listen, ListenFailed } from '../http/exchange.ts';
 import { listenNode } from '../http/server-node.ts';
 import type { Signer } from '../protocol/ed25519.ts';
 import { EPOCH_RANDOM_BYTES, type Epoch, epochFromRandom } from '../protocol/epoch.ts';
@@ -190,27 +191,7 @@ async function serve(parts: ServeParts): Promise<Served> {
   if (jwks) services.add('keys of the issuer', { stop: () => jwks.close() });
   let isReady = false;
   let jobs: Jobs | undefined;
-  const connections = hostConnections({
-    limits: parts.connectionsAtMost,
-    trustProxy: options.trustProxy,
-    monotonicMs,
-    displaced: (why) => watch?.metrics.displaced(why),
-    flooded: (told) => log.warn(told, 'idle connections are closed for new ones'),
-  });
-  const listen = chooseServer(options.server);
-  const handle: ExchangeHandler = (exchange) => handler.handle(exchange);
-  const server = await listen({
-    ...options.listen,
-    handler: lead ? answeringWhile(() => lead.mayAnswer, shared.randomId, handle) : handle,
-    connections,
-  });
-  services.add('listener', {
-    drain: () => {
-      server.stopAccepting();
-      return handler.drain();
-    },
-    stop: () => server.close(),
-  });
+  const { server, connections } = await listenToHosts(parts, handler, shared.randomId);
   const { adminPort, notices } = await startOperator({
     options,
     services,
@@ -261,6 +242,36 @@ async function serve(parts: ServeParts): Promise<Served> {
     notices,
     stop: () => (stopping ??= stop()),
   };
+}
+
+/** Starts the listener of hosts. */
+async function listenToHosts(
+  { options, services, watch, connectionsAtMost, lead }: ServeParts,
+  handler: Handler,
+  randomId: () => string,
+): Promise<{ server: HttpServer; connections: Connections }> {
+  const { clock, log, trustProxy, listen } = options;
+  const connections = hostConnections({
+    limits: connectionsAtMost,
+    trustProxy,
+    monotonicMs: () => clock.monotonicMs(),
+    displaced: (why) => watch?.metrics.displaced(why),
+    flooded: (told) => log.warn(told, 'idle connections are closed for new ones'),
+  });
+  const handle: ExchangeHandler = (exchange) => handler.handle(exchange);
+  const server = await chooseServer(options.server)({
+    ...listen,
+    handler: lead ? answeringWhile(() => lead.mayAnswer, randomId, handle) : handle,
+    connections,
+  });
+  services.add('listener', {
+    drain: () => {
+      server.stopAccepting();
+      return handler.drain();
+    },
+    stop: () => server.close(),
+  });
+  return { server, connections };
 }
 
 function chooseServer(wanted: 'uws' | 'node' | undefined): Listen {

@@ -37,6 +37,11 @@ async function leading(log: SharedLog, holder = 'one'): Promise<Tenure> {
   return tenure;
 }
 
+async function waitingInSync(): Promise<number[]> {
+  const rows = await primary().query("SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
+  return rows.map(({ pid }) => Number(pid));
+}
+
 beforeAll(async () => {
   const program = findProgram(POSTGRES);
   if (program !== undefined) servers = await startPostgres(program);
@@ -110,11 +115,6 @@ describe('with a synchronous standby', () => {
   afterAll(async () => {
     await servers?.primary.synchronousWith('');
   });
-
-  async function waitingInSync(): Promise<number[]> {
-    const rows = await primary().query("SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
-    return rows.map(({ pid }) => Number(pid));
-  }
 
   /** An append that waits because the standby takes nothing. */
   async function waitingAppend(): Promise<{ appended: Promise<unknown>; pid: number }> {

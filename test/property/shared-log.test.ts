@@ -18,7 +18,7 @@ const INVITED: Step[] = [0, 1, 2, 3].flatMap((host): Step[] => [
 ]);
 
 /** Takes every step with both, and then lets each node lead once more. */
-async function takenAlike(steps: readonly Step[], nodes: number): Promise<void> {
+async function takenAlike(steps: readonly Step[], nodes: number): Promise<number> {
   const { folder, remove } = await disposableFolder();
   const relay = new SharedTestRelay(folder, nodes, SMALL_SETTINGS);
   await relay.open();
@@ -44,6 +44,7 @@ async function takenAlike(steps: readonly Step[], nodes: number): Promise<void> 
     expect(relay.failures).toEqual([]);
     await relay.close();
     for (const one of relay.folders) expect((await verified(one)).findings).toEqual([]);
+    return rows.length;
   } finally {
     await relay.close();
     await remove();
@@ -53,7 +54,7 @@ async function takenAlike(steps: readonly Step[], nodes: number): Promise<void> 
 test('every node does what the model does, from wherever it takes the lead', async () => {
   await fc.assert(
     fc.asyncProperty(anySteps, fc.integer({ min: 2, max: 3 }), async (steps, nodes) => {
-      await takenAlike(steps, nodes);
+      expect(await takenAlike(steps, nodes)).toBe(nodes);
     }),
     { numRuns: share(60), ...inTime(60_000) },
   );

@@ -12,7 +12,7 @@ import { type AddressInfo, type Server, type Socket, connect, createServer } fro
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
-import pg from 'pg';
+import { Client } from 'pg';
 import { eventually } from './eventually.ts';
 import { steadyPort } from './free-port.ts';
 
@@ -144,7 +144,7 @@ export class PostgresServer {
 
   /** One statement, on a connection of its own, which waits for no standby. */
   async query(text: string, values: unknown[] = []): Promise<Record<string, unknown>[]> {
-    const client = new pg.Client({ connectionString: this.url(), options: '-c synchronous_commit=local' });
+    const client = new Client({ connectionString: this.url(), options: '-c synchronous_commit=local' });
     client.on('error', () => undefined);
     await client.connect();
     try {

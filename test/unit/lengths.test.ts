@@ -12,7 +12,7 @@ const FUNCTION_LINES_MAX = 80;
 /** What is longer, and how long it may be: lower a number when you shorten one, and add none. */
 const LONGER: Readonly<Record<string, number>> = {
   'src/relay/core/describe-event.ts: function describeEvent': 182,
-  'src/relay/serve.ts: async function serve': 127,
+  'src/relay/serve.ts: async function serve': 114,
   'src/web/console/log.ts: function Log': 106,
 };
 

@@ -9,8 +9,7 @@ import { readFile, rename } from 'node:fs/promises';
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
-import { replaceFile } from '../../lib/replace-file.ts';
-import { syncFolder } from '../../lib/sync-folder.ts';
+import { replaceFile, syncFolder } from '../../lib/files.ts';
 import { LEVEL_FOLDER, type Level } from '../store/level.ts';
 import { LogTree } from '../store/log-tree.ts';
 import {
