@@ -1,8 +1,8 @@
 /** The control socket of a whole relay: who may open it, when it is there, and what it does with what is no request. */
 import { once } from 'node:events';
 import { chmodSync, existsSync, statSync } from 'node:fs';
-import { mkdir, rename, symlink, writeFile } from 'node:fs/promises';
-import { connect, createServer } from 'node:net';
+import { mkdir, symlink, writeFile } from 'node:fs/promises';
+import { connect } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { ControlClient } from '../../src/cli/relay/control-client.ts';
@@ -16,6 +16,7 @@ import { HttpRelay, relayForTest } from '../support/http-relay.ts';
 import { alice } from '../support/hosts.ts';
 import { requestBytes } from '../support/raw-http.ts';
 import { settled } from '../support/settled.ts';
+import { leaveSocket } from '../support/stale-socket.ts';
 import { disposableFolder, temporaryFolder } from '../support/temporary-folder.ts';
 
 const started = (): Promise<HttpRelay> => relayForTest(FIRST_ADAPTER);
@@ -69,7 +70,7 @@ describe('when it is there', () => {
     const relay = await started();
     const path = controlSocketPath(relay.folder);
     await relay.stop();
-    await staleSocket(path);
+    await leaveSocket(path);
     await relay.start();
     expect(relay.relay.notices).toEqual([]);
     expect(await new ControlClient(relay.folder).list('/v1/hosts')).toEqual([]);
@@ -234,17 +235,6 @@ function heldInvite(relay: HttpRelay): { arrived: ReturnType<typeof deferred>; g
     return issued;
   };
   return { arrived, gate };
-}
-
-/** A socket that nobody listens on, as kill -9 leaves it. */
-async function staleSocket(path: string): Promise<void> {
-  const server = createServer().listen(path);
-  await once(server, 'listening');
-  // Its name is kept from the server, which would remove it.
-  await rename(path, `${path}.kept`);
-  server.close();
-  await once(server, 'close');
-  await rename(`${path}.kept`, path);
 }
 
 /** The statuses of every answer to `bytes`, until the relay closes or there was one. */

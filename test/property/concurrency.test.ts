@@ -12,7 +12,8 @@ import { type TestHost, hostNamed } from '../support/hosts.ts';
 import { inTime } from '../support/in-time.ts';
 import { anyPassingMs, lookedAtClock } from '../support/machine-speed.ts';
 import { storedAndReplayed } from '../support/replay.ts';
-import { type Delay, SlowDisk, microtasks, turns } from '../support/slow-disk.ts';
+import { type Delay, SlowDisk } from '../support/slow-disk.ts';
+import { type Story, healthy, play, storyOf } from '../support/story.ts';
 import { disposableFolder } from '../support/temporary-folder.ts';
 import { TestRelay, outcomeOf } from '../support/test-relay.ts';
 import { share } from '../support/thorough.ts';
@@ -23,13 +24,6 @@ type Action =
   | { type: 'push'; items: { sender: number; id: number; targets: number[]; isOther: boolean }[] }
   | { type: 'ack'; target: number; back: number }
   | { type: 'page'; target: number; limit: number };
-
-interface Started {
-  action: Action;
-  /** How long until the next action is started. */
-  microtasks: number;
-  turns: number;
-}
 
 const action: fc.Arbitrary<Action> = fc.oneof(
   {
@@ -60,14 +54,7 @@ const action: fc.Arbitrary<Action> = fc.oneof(
     }),
   },
 );
-const story: fc.Arbitrary<Started[]> = fc.array(
-  fc.record({ action, microtasks: fc.nat(6), turns: fc.constantFrom(0, 0, 0, 1, 2) }),
-  { minLength: 1, maxLength: 40, size: 'max' },
-);
-const healthy: fc.Arbitrary<Delay[]> = fc.array(
-  fc.record({ turnsBefore: fc.nat(3), turnsAfter: fc.nat(3), fails: fc.constant('no' as const) }),
-  { minLength: 1, maxLength: 5 },
-);
+const story = storyOf(action);
 
 /** Starts every action at its time and answers what each found wrong, in words; and how it ended. */
 class Crowd {
@@ -82,18 +69,10 @@ class Crowd {
     this.#disk = disk;
   }
 
-  async play(started: readonly Started[]): Promise<PromiseSettledResult<void>[]> {
-    const running: Promise<void>[] = [];
-    for (const one of started) {
-      const { action: what } = one;
-      const run = what.type === 'push' ? this.#push(what) : what.type === 'ack' ? this.#ack(what) : this.#page(what);
-      // It may fail before anybody looks; it is looked at in the end.
-      run.catch(() => undefined);
-      running.push(run);
-      await microtasks(one.microtasks);
-      await turns(one.turns);
-    }
-    return Promise.allSettled(running);
+  play(story: Story<Action>): Promise<PromiseSettledResult<void>[]> {
+    return play(story, (what) =>
+      what.type === 'push' ? this.#push(what) : what.type === 'ack' ? this.#ack(what) : this.#page(what),
+    );
   }
 
   async #push({ items }: Action & { type: 'push' }): Promise<void> {

@@ -1,4 +1,4 @@
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, test } from 'vitest';
 import type { IncomingItem } from '../../src/host/inbound/verify.ts';
 import { quarantineUsage } from '../../src/host/inbound/quarantine-rows.ts';
 import { receiveItems } from '../../src/host/inbound/receive.ts';
@@ -9,7 +9,7 @@ import {
   itemFor,
   lanItem,
   mailOf,
-  pairedContext,
+  pairedContexts,
   peerIdOf,
   pin,
   sendTo,
@@ -38,12 +38,7 @@ function damaged(random: SeededRandom, bytes: Buffer): Buffer {
 
 test(`whatever bytes come, nothing throws, nothing is delivered, and all is kept (seed ${SEED})`, async () => {
   const random = new SeededRandom(SEED);
-  const alice = await pairedContext('alice');
-  onTestFinished(() => alice.close());
-  const bob = await pairedContext('bob', alice.clock);
-  onTestFinished(() => bob.close());
-  await pin(alice, bob);
-  await pin(bob, alice);
+  const { alice, bob } = await pairedContexts();
   await addAgent(alice, 'anna');
   await addAgent(bob, 'bert');
   const message = await sendTo(alice, bob, { from: 'anna', to: ['bert'] });

@@ -15,7 +15,8 @@ import { type TestHost, hostNamed } from '../support/hosts.ts';
 import { inTime } from '../support/in-time.ts';
 import { anyPassingMs, lookedAtClock } from '../support/machine-speed.ts';
 import { storedAndReplayed } from '../support/replay.ts';
-import { type Delay, SlowDisk, microtasks, turns } from '../support/slow-disk.ts';
+import { type Delay, SlowDisk } from '../support/slow-disk.ts';
+import { type Story, healthy, play, storyOf } from '../support/story.ts';
 import { disposableFolder } from '../support/temporary-folder.ts';
 import { TestRelay, outcomeOf } from '../support/test-relay.ts';
 import { share } from '../support/thorough.ts';
@@ -29,13 +30,6 @@ type Action =
   | { type: 'ack'; host: number; back: number }
   | { type: 'page'; host: number }
   | { type: 'rotate'; host: number; isAgain: boolean };
-
-interface Started {
-  action: Action;
-  /** How long until the next action is started. */
-  microtasks: number;
-  turns: number;
-}
 
 const host = fc.nat(2);
 const pushed = fc.record({
@@ -59,14 +53,7 @@ const action: fc.Arbitrary<Action> = fc.oneof(
     arbitrary: fc.record({ type: fc.constant('rotate' as const), host, isAgain: fc.nat(3).map((n) => n === 0) }),
   },
 );
-const story: fc.Arbitrary<Started[]> = fc.array(
-  fc.record({ action, microtasks: fc.nat(6), turns: fc.constantFrom(0, 0, 0, 1, 2) }),
-  { minLength: 1, maxLength: 40, size: 'max' },
-);
-const healthy: fc.Arbitrary<Delay[]> = fc.array(
-  fc.record({ turnsBefore: fc.nat(3), turnsAfter: fc.nat(3), fails: fc.constant('no' as const) }),
-  { minLength: 1, maxLength: 5 },
-);
+const story = storyOf(action);
 
 class Crowd {
   readonly #relay: TestRelay;
@@ -82,17 +69,8 @@ class Crowd {
     this.#disk = disk;
   }
 
-  async play(started: readonly Started[]): Promise<PromiseSettledResult<void>[]> {
-    const running: Promise<void>[] = [];
-    for (const one of started) {
-      const run = this.#take(one.action);
-      // It may fail before anybody looks; it is looked at in the end.
-      run.catch(() => undefined);
-      running.push(run);
-      await microtasks(one.microtasks);
-      await turns(one.turns);
-    }
-    return Promise.allSettled(running);
+  play(story: Story<Action>): Promise<PromiseSettledResult<void>[]> {
+    return play(story, (what) => this.#take(what));
   }
 
   /** The key that others think the host has, or had before it began to change it. */

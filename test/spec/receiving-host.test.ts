@@ -1,5 +1,5 @@
 import { sha256Hex } from '../../src/protocol/digest.ts';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { issueReceipt } from '../../src/host/mail/receipts.ts';
 import { listQuarantine } from '../../src/host/inbound/quarantine.ts';
 import { receiveItems } from '../../src/host/inbound/receive.ts';
@@ -13,7 +13,7 @@ import {
   itemFor,
   lanItem,
   mailOf,
-  pairedContext,
+  pairedContexts,
   peerIdOf,
   pin,
   sendTo,
@@ -25,12 +25,7 @@ interface World {
 }
 
 async function world(): Promise<World> {
-  const alice = await pairedContext('alice');
-  onTestFinished(() => alice.close());
-  const bob = await pairedContext('bob', alice.clock);
-  onTestFinished(() => bob.close());
-  await pin(alice, bob);
-  await pin(bob, alice);
+  const { alice, bob } = await pairedContexts();
   await addAgent(alice, 'anna');
   await addAgent(bob, 'bert');
   return { alice, bob };

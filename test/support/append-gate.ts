@@ -39,6 +39,18 @@ export class AppendGate {
     this.#waiting.shift()?.();
   }
 
+  /** Closes, lets the next batch pass, and holds the one after it; resolves with what `work` answers meanwhile. */
+  async holdAfter<T>(work: () => Promise<T>): Promise<T> {
+    const before = this.batches.length;
+    this.close();
+    const answered = work();
+    await this.arrived(before + 1);
+    this.letOnePass();
+    const answer = await answered;
+    await this.arrived(before + 2);
+    return answer;
+  }
+
   /** Fails the batch that waits: it is not written. */
   failOne(error: Error): void {
     this.#waiting.shift()?.(error);

@@ -42,6 +42,17 @@ const text = fc.string({ maxLength: 64 });
 const account = fc.option(fc.string({ unit: 'grapheme', minLength: 1, maxLength: 40 }));
 const epoch = fc.nat(255).map(epochNumbered);
 const authorizedBy = fc.constantFrom(...AUTHORITIES);
+/** The members that an event which enrols a key and the row of it share. */
+const enrolmentRecord = {
+  hostName,
+  ownerFp: text,
+  account,
+  org: account,
+  clientId: account,
+  authorizedBy,
+  enrolledAtMs: wholeNumber,
+  validUntilMs: fc.option(wholeNumber),
+};
 
 const acceptedTarget = fc.record({
   hostPubkey: publicKey,
@@ -97,14 +108,7 @@ export const eventOfType: { [T in RelayEvent['type']]: fc.Arbitrary<RelayEvent &
   HostEnrolled: fc.record({
     type: fc.constant('HostEnrolled' as const),
     hostPubkey: publicKey,
-    hostName,
-    ownerFp: text,
-    account,
-    org: account,
-    clientId: account,
-    authorizedBy,
-    enrolledAtMs: wholeNumber,
-    validUntilMs: fc.option(wholeNumber),
+    ...enrolmentRecord,
     formerAccount: account,
     chargedItems: wholeNumber,
     chargedBytes: wholeNumber,
@@ -130,14 +134,7 @@ export const eventOfType: { [T in RelayEvent['type']]: fc.Arbitrary<RelayEvent &
     oldPubkey: publicKey,
     newPubkey: publicKey,
     iatMs: wholeNumber,
-    hostName,
-    ownerFp: text,
-    account,
-    org: account,
-    clientId: account,
-    authorizedBy,
-    enrolledAtMs: wholeNumber,
-    validUntilMs: fc.option(wholeNumber),
+    ...enrolmentRecord,
     seen: fc.boolean(),
     lineage: fc.array(lineageMember, { maxLength: 5 }),
     movesSenders: fc.boolean(),
@@ -319,14 +316,7 @@ export const keyedRow: { [T in keyof Tables]: fc.Arbitrary<KeyedRow<T>> } = {
   enrolment: fc
     .record({
       hostPubkey: publicKey,
-      hostName,
-      ownerFp: text,
-      account,
-      org: account,
-      clientId: account,
-      authorizedBy,
-      enrolledAtMs: wholeNumber,
-      validUntilMs: fc.option(wholeNumber),
+      ...enrolmentRecord,
       revokedAtMs: fc.option(wholeNumber),
       rotatedTo: fc.option(publicKey),
       seen: fc.boolean(),

@@ -1,5 +1,6 @@
 /** Contexts that are paired: each has its keys in its store and the other's pinned, and agents with mailboxes. */
 import { randomUUID } from 'node:crypto';
+import { onTestFinished } from 'vitest';
 import type { Address, AgentId, MessageRef, MessageRow, PeerId, PeerRow, SealKey } from '../../src/host/core/rows.ts';
 import type { IncomingItem } from '../../src/host/inbound/verify.ts';
 import { keepSent, newMessage, storeMessage } from '../../src/host/mailbox/mailbox.ts';
@@ -25,6 +26,17 @@ export interface PairedContext {
   /** Closes the store and opens it again, as a daemon that was started anew would. */
   reopen: () => Promise<void>;
   close: () => Promise<void>;
+}
+
+/** alice and bob, paired with each other, for one test: call it inside. They have no agents yet. */
+export async function pairedContexts(): Promise<{ alice: PairedContext; bob: PairedContext }> {
+  const alice = await pairedContext('alice');
+  onTestFinished(() => alice.close());
+  const bob = await pairedContext('bob', alice.clock);
+  onTestFinished(() => bob.close());
+  await pin(alice, bob);
+  await pin(bob, alice);
+  return { alice, bob };
 }
 
 export async function pairedContext(name: string, clock = { nowMs: NOON_MS }): Promise<PairedContext> {

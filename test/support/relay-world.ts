@@ -38,6 +38,13 @@ export async function bothUse({ proxy, alice, bob }: RelayWorld): Promise<void> 
   for (const host of [alice, bob]) await ready(host);
 }
 
+/** The same world, and both hosts use the relay. */
+export async function usedRelayWorld(changes: HttpRelayChanges = {}): Promise<RelayWorld> {
+  const world = await relayWorld(changes);
+  await bothUse(world);
+  return world;
+}
+
 /** Resolves when `check` throws no more. */
 export function until(check: () => Promise<void> | void): Promise<void> {
   return vi.waitFor(check, WITHIN);

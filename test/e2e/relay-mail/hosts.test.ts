@@ -1,23 +1,11 @@
 /** What becomes of hosts while their mail goes over a relay: it arrives exactly once, or its sender is alerted. */
-import { type ExpectStatic, afterAll, beforeAll, test } from 'vitest';
 import { DAY_MS } from '../../../src/protocol/limits.ts';
 import type { OutboxRowView } from '../../../src/host/api/schemas/outbox.ts';
 import type { KilledDaemon } from '../../support/killed-daemon.ts';
 import { clockAhead } from '../../support/poste-process.ts';
-import { RelayPost, type RelayPostOptions, makePairedHosts } from '../../support/relay-post.ts';
+import { type Cell, tryCells } from '../../support/relay-mail-cells.ts';
 import { SeededRandom } from '../../support/seeded-random.ts';
-import { besideOthers } from '../../support/test-end.ts';
-import { IS_THOROUGH, share } from '../../support/thorough.ts';
-
-interface Cell {
-  what: string;
-  options?: Omit<RelayPostOptions, 'paired'>;
-  happens: (post: RelayPost, expect: ExpectStatic) => Promise<void>;
-  /** Only with `npm run test:thorough`: what it rests on is tested in one process as well. */
-  isThorough?: boolean;
-  /** How many messages end with an alert; none when absent. */
-  alerted?: number;
-}
+import { share } from '../../support/thorough.ts';
 
 const KILLS = share(5);
 /** Long enough for a push that is answered late, and for one that is tried again. */
@@ -181,22 +169,4 @@ async function undelivered(daemon: KilledDaemon): Promise<string[]> {
   return rows.map(({ state }) => state).filter((state) => state !== 'cancelled' && state !== 'pending');
 }
 
-let paired: ReturnType<typeof makePairedHosts>;
-beforeAll(() => {
-  paired = makePairedHosts();
-});
-afterAll(async () => {
-  await (await paired).remove();
-});
-
-test.concurrent.for(CELLS.filter(({ isThorough }) => IS_THOROUGH || !isThorough))(
-  '$what',
-  { timeout: 180_000 },
-  besideOthers(async ({ options, happens, alerted = 0 }, { expect }) => {
-    const { folder } = await paired;
-    const post = await RelayPost.begin({ ...options, paired: folder });
-    await happens(post, expect);
-    await post.calm();
-    expect(await post.outcome(alerted)).toEqual({ wrong: [], alerted, quarantined: 0 });
-  }),
-);
+tryCells(CELLS);

@@ -1,19 +1,10 @@
 /** What a relay, its operator and the way to it can do to mail: it arrives exactly once all the same, and its sender knows. */
 import { join } from 'node:path';
-import { type ExpectStatic, afterAll, beforeAll, test } from 'vitest';
-import { HOST_NAMES, RelayPost, type RelayPostOptions, makePairedHosts } from '../../support/relay-post.ts';
+import { HOST_NAMES } from '../../support/relay-post.ts';
+import { type Cell, tryCells } from '../../support/relay-mail-cells.ts';
 import { SeededRandom } from '../../support/seeded-random.ts';
-import { besideOthers } from '../../support/test-end.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
-import { IS_THOROUGH, share } from '../../support/thorough.ts';
-
-interface Cell {
-  what: string;
-  options?: Omit<RelayPostOptions, 'paired'>;
-  happens: (post: RelayPost, expect: ExpectStatic) => Promise<void>;
-  /** Only with `npm run test:thorough`: what it rests on is tested in one process as well. */
-  isThorough?: boolean;
-}
+import { share } from '../../support/thorough.ts';
 
 const KILLS = share(4);
 
@@ -122,22 +113,4 @@ const CELLS: Cell[] = [
   },
 ];
 
-let paired: ReturnType<typeof makePairedHosts>;
-beforeAll(() => {
-  paired = makePairedHosts();
-});
-afterAll(async () => {
-  await (await paired).remove();
-});
-
-test.concurrent.for(CELLS.filter(({ isThorough }) => IS_THOROUGH || !isThorough))(
-  '$what',
-  { timeout: 180_000 },
-  besideOthers(async ({ options, happens }, { expect }) => {
-    const { folder } = await paired;
-    const post = await RelayPost.begin({ ...options, paired: folder });
-    await happens(post, expect);
-    await post.calm();
-    expect(await post.outcome(0)).toEqual({ wrong: [], alerted: 0, quarantined: 0 });
-  }),
-);
+tryCells(CELLS);

@@ -23,6 +23,7 @@ import {
   relayWorld,
   showsNoRotations,
   until,
+  usedRelayWorld,
 } from '../../support/relay-world.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 import { NOON_MS } from '../../support/test-clock.ts';
@@ -64,8 +65,7 @@ test(
 test(
   'relay key pinning: a key that changed stops relay use until the owner confirms it',
   async () => {
-    const w = await relayWorld();
-    await bothUse(w);
+    const w = await usedRelayWorld();
     const info = (await (await fetch(`${w.relay.url}/v2/relay/info`)).json()) as object;
     const other = hostNamed('another-relay').key;
     let isOther = true;
@@ -100,8 +100,7 @@ test(
 test(
   'enrolment rule 10: after 401 NOT_ENROLLED the host enrols and publishes its enc key and senders again, checked',
   async () => {
-    const w = await relayWorld();
-    await bothUse(w);
+    const w = await usedRelayWorld();
     w.proxy.asked.length = 0;
     let refusals = 1;
     w.proxy.instead = (method, target) =>
@@ -179,8 +178,7 @@ test(
 test(
   'a delivery receipt that the relay took is no message that waits for a confirmation',
   async () => {
-    const w = await relayWorld();
-    await bothUse(w);
+    const w = await usedRelayWorld();
     const sent = await w.alice.sendTo(w.bob, 'anna', ['bert']);
     await inState(w.alice, sent, 'done');
     const [receipt] = (await listOutbox(w.bob.context, { receipts: true })).rows;
@@ -216,8 +214,7 @@ test.each([
 test(
   'a relay may promise to keep mail for longer than a year and is believed for 366 days',
   async () => {
-    const w = await relayWorld({ limits: { retention_days: 4000 } });
-    await bothUse(w);
+    const w = await usedRelayWorld({ limits: { retention_days: 4000 } });
     const sent = await w.alice.sendTo(w.bob, 'anna', ['bert']);
     await inState(w.alice, sent, 'done');
     expect((await w.alice.rowOf(sent)).acceptance?.retentionMs).toBe(366 * 86_400_000);
@@ -228,8 +225,7 @@ test(
 test(
   'enrolment rule 10: what is known under (relay, epoch, host key) is not done again after a restart',
   async () => {
-    const w = await relayWorld();
-    await bothUse(w);
+    const w = await usedRelayWorld();
     await w.bob.stop();
     w.proxy.asked.length = 0;
     await w.alice.restart();
@@ -243,8 +239,7 @@ test(
 test(
   'sender allowlist: the keys of paired hosts, published again when they change, never with an older iat',
   async () => {
-    const w = await relayWorld();
-    await bothUse(w);
+    const w = await usedRelayWorld();
     const first = (await w.alice.status()).enrolment?.senders;
     expect(first?.count).toBe(1);
     await unpair(w.alice.context, 'bob');
@@ -263,8 +258,7 @@ test(
 test(
   'sender allowlist: a list of a later time at the relay is outdone, as far as the clocks allow',
   async () => {
-    const w = await relayWorld();
-    await bothUse(w);
+    const w = await usedRelayWorld();
     await w.alice.stop();
     // As after a restore of the host: it does not know what it published.
     await w.alice.store.transact(async (tx) => {
@@ -285,8 +279,7 @@ test(
 test(
   'sender allowlist: a list that a clock signed which was ahead holds up none when the clock is right again',
   async () => {
-    const w = await relayWorld();
-    await bothUse(w);
+    const w = await usedRelayWorld();
     await w.alice.stop();
     const aheadMs = w.relay.clock.nowMs() + 86_400_000;
     await w.alice.store.transact((tx) => {
@@ -458,8 +451,7 @@ test(
 test(
   'sender outbox row: an item that is larger than the relay takes alerts its sender at once',
   async () => {
-    const w = await relayWorld({ limits: { max_item_bytes: 2000 } });
-    await bothUse(w);
+    const w = await usedRelayWorld({ limits: { max_item_bytes: 2000 } });
     const large = await w.alice.sendTo(w.bob, 'anna', ['bert'], 'x'.repeat(3000));
     await until(async () =>
       expect(await w.alice.mailOf('anna')).toMatchObject([{ from: 'poste@alice', subject: 'Undelivered to bob' }]),
@@ -473,8 +465,7 @@ test(
 test(
   'sender outbox row: over a quota the row is kept and tried again, with the same bytes',
   async () => {
-    const w = await relayWorld({ limits: { max_sender_items: 1 } });
-    await bothUse(w);
+    const w = await usedRelayWorld({ limits: { max_sender_items: 1 } });
     await w.bob.stop();
     const first = await w.alice.sendTo(w.bob, 'anna', ['bert']);
     await until(async () => expect(await w.alice.rowOf(first)).toMatchObject({ state: 'relay-accepted' }));
@@ -495,8 +486,7 @@ test(
 test(
   'sender outbox row: a result without a receipt that verifies leaves the row pending',
   async () => {
-    const w = await relayWorld();
-    await bothUse(w);
+    const w = await usedRelayWorld();
     await w.bob.stop();
     w.proxy.instead = (method, target) =>
       method === 'POST' && target === '/v2/relay/items'
@@ -521,8 +511,7 @@ test(
 test(
   'retry-after is respected: nothing is asked of the relay before',
   async () => {
-    const w = await relayWorld();
-    await bothUse(w);
+    const w = await usedRelayWorld();
     await w.bob.stop();
     let askedAtMs = 0;
     w.proxy.instead = (method, target) => {
@@ -544,8 +533,7 @@ test(
 test(
   'an expiry notice ends the row and tells its sender',
   async () => {
-    const w = await relayWorld();
-    await bothUse(w);
+    const w = await usedRelayWorld();
     await w.bob.stop();
     const sent = await w.alice.sendTo(w.bob, 'anna', ['bert']);
     await until(async () => expect(await w.alice.rowOf(sent)).toMatchObject({ state: 'relay-accepted' }));

@@ -4,21 +4,7 @@ import { rotateOwnKey } from '../../../src/host/peers/identity.ts';
 import { learnRotation } from '../../../src/host/peers/peers.ts';
 import { listQuarantine } from '../../../src/host/inbound/quarantine.ts';
 import type { RelayContext } from '../../support/relay-contexts.ts';
-import {
-  type RelayWorld,
-  WORLD_TEST_MS,
-  bothUse,
-  inState,
-  ready,
-  relayWorld,
-  until,
-} from '../../support/relay-world.ts';
-
-async function bothUsed(): Promise<RelayWorld> {
-  const w = await relayWorld();
-  await bothUse(w);
-  return w;
-}
+import { WORLD_TEST_MS, inState, ready, until, usedRelayWorld } from '../../support/relay-world.ts';
 
 /** `here` is told of it over the LAN. */
 async function learns(here: RelayContext, rotated: RelayContext): Promise<void> {
@@ -37,7 +23,7 @@ const refsAt = async (host: RelayContext, agent: string): Promise<string[]> =>
 test(
   'a copy of the old home, started after the rotation, is refused by the relay that knows of it',
   async () => {
-    const { alice, bob } = await bothUsed();
+    const { alice, bob } = await usedRelayWorld();
     const thief = await bob.copy();
     await rotateOwnKey(bob.context);
     await ready(bob);
@@ -56,7 +42,7 @@ test(
 test(
   'and by one that does not: the list of senders of a host that has learned of it holds the keys of now alone',
   async () => {
-    const { alice, bob } = await bothUsed();
+    const { alice, bob } = await usedRelayWorld();
     const thief = await bob.copy();
     // The relay never hears of the rotation.
     await bob.side?.unset();
@@ -81,7 +67,7 @@ test(
 test(
   'what was pushed before the rotation is delivered, however it was learned, and so is what is pushed afterwards',
   async () => {
-    const { alice, bob, proxy, relay } = await bothUsed();
+    const { alice, bob, proxy, relay } = await usedRelayWorld();
     await alice.stop();
     const pushed = await bob.sendTo(alice, 'bert', ['anna']);
     await inState(bob, pushed, 'relay-accepted');

@@ -7,23 +7,15 @@ import { problemDocument } from '../../../src/protocol/problem.ts';
 import { hostNamed } from '../../support/hosts.ts';
 import type { RelayContext } from '../../support/relay-contexts.ts';
 import {
-  type RelayWorld,
   WORLD_TEST_MS,
-  bothUse,
   inState,
   ready,
-  relayWorld,
   replaceRelay,
   showsNoRotations,
   until,
+  usedRelayWorld,
 } from '../../support/relay-world.ts';
 import { rotationBody } from '../../support/rotations.ts';
-
-async function bothUsed(): Promise<RelayWorld> {
-  const w = await relayWorld();
-  await bothUse(w);
-  return w;
-}
 
 async function viewOf(here: RelayContext, there: RelayContext) {
   return (await listPeers(here.context)).peers.find(({ host }) => host === there.name);
@@ -36,7 +28,7 @@ async function quarantined({ context }: RelayContext): Promise<string[]> {
 test(
   'mail to a host that rotated its key goes on: its target is revoked, and the relay shows the record',
   async () => {
-    const w = await bothUsed();
+    const w = await usedRelayWorld();
     const { alice, bob, proxy } = w;
     await inState(alice, await alice.sendTo(bob, 'anna', ['bert']), 'done');
     await rotateOwnKey(bob.context);
@@ -64,7 +56,7 @@ test(
 test(
   'mail from a host that rotated its key more than once arrives at once, and its receipts tell that host',
   async () => {
-    const { alice, bob } = await bothUsed();
+    const { alice, bob } = await usedRelayWorld();
     for (let count = 0; count < 3; count++) await rotateOwnKey(bob.context);
     await ready(bob);
     const sent = await bob.sendTo(alice, 'bert', ['anna']);
@@ -80,7 +72,7 @@ test(
 test(
   'a receipt that a new key signed is applied: nothing of it is lost to quarantine',
   async () => {
-    const { alice, bob } = await bothUsed();
+    const { alice, bob } = await usedRelayWorld();
     await bob.stop();
     const sent = await alice.sendTo(bob, 'anna', ['bert']);
     await inState(alice, sent, 'relay-accepted');
@@ -96,7 +88,7 @@ test(
 test(
   'what went into quarantine before the relay showed records is received when the key is learned',
   async () => {
-    const w = await bothUsed();
+    const w = await usedRelayWorld();
     const { alice, bob, proxy } = w;
     showsNoRotations(w);
     await rotateOwnKey(bob.context);
@@ -115,7 +107,7 @@ test(
 test(
   'a relay that cannot say it now holds nothing up for good, and its items are not taken before',
   async () => {
-    const { alice, bob, proxy } = await bothUsed();
+    const { alice, bob, proxy } = await usedRelayWorld();
     let refusals = 2;
     proxy.instead = (_method, target) =>
       target.startsWith('/v2/relay/rotation') && refusals-- > 0
@@ -134,7 +126,7 @@ test(
 test(
   'a relay of others, which refuses the request or answers something else, holds no mail up',
   async () => {
-    const { alice, bob, proxy } = await bothUsed();
+    const { alice, bob, proxy } = await usedRelayWorld();
     const answers = [
       { status: 400, document: problemDocument('BAD_REQUEST', 'no such request') },
       { status: 403, document: {} },
@@ -162,7 +154,7 @@ test(
 test(
   'the relay vouches for nothing: a record that a key did not sign, or that is of another key, teaches nothing',
   async () => {
-    const { alice, bob, proxy } = await bothUsed();
+    const { alice, bob, proxy } = await usedRelayWorld();
     const [eve, other] = [hostNamed('eve'), hostNamed('other')];
     const old = { ...hostNamed('bob'), key: bob.key, signer: bob.context.identity().signer };
     const asIfRotated = rotationBody(old, eve);
@@ -198,7 +190,7 @@ test(
 test(
   'a receipt that a rotated key signed is signed anew for a relay that was replaced and never knew that key',
   async () => {
-    const w = await bothUsed();
+    const w = await usedRelayWorld();
     const { alice, bob } = w;
     await bob.stop();
     const sent = await alice.sendTo(bob, 'anna', ['bert']);

@@ -1,12 +1,13 @@
 /** What a command says when the relay is not there, is another's, ends in the middle, or is none. */
 import { once } from 'node:events';
-import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
+import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { type Socket, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { ControlClient } from '../../../../src/cli/relay/control-client.ts';
 import { controlSocketPath } from '../../../../src/relay/operator/socket.ts';
 import { SOCKET_PATH_BYTES_MAX } from '../../../../src/lib/unix-socket.ts';
+import { leaveSocket } from '../../../support/stale-socket.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
 describe('a relay that is not there', () => {
@@ -22,13 +23,7 @@ describe('a relay that is not there', () => {
   test('is not running when it left its socket behind', async () => {
     const folder = await temporaryFolder();
     const path = controlSocketPath(folder);
-    const server = createServer().listen(path);
-    await once(server, 'listening');
-    // Its name is kept from the server, which would remove it.
-    await rename(path, `${path}.kept`);
-    server.close();
-    await once(server, 'close');
-    await rename(`${path}.kept`, path);
+    await leaveSocket(path);
     await expect(new ControlClient(folder).list('/v1/hosts')).rejects.toMatchObject({ code: 'RELAY_NOT_RUNNING' });
   });
 

@@ -1,10 +1,11 @@
 /** What a caller learns of a daemon that is not there, ends in the middle, is silent, or is another program. */
 import { once } from 'node:events';
-import { rename, writeFile } from 'node:fs/promises';
+import { writeFile } from 'node:fs/promises';
 import { type Socket, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { DaemonClient } from '../../../../src/host/api/client.ts';
+import { leaveSocket } from '../../../support/stale-socket.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
 /** A client of what answers `said` to every request, and then ends the connection unless it stays. */
@@ -35,15 +36,7 @@ describe('a daemon that is not there', () => {
   test.each(['nothing', 'a file', 'what a killed one left'])('is not running: %s', async (what) => {
     const path = join(await temporaryFolder(), 'daemon.sock');
     if (what === 'a file') await writeFile(path, '');
-    if (what === 'what a killed one left') {
-      const server = createServer().listen(path);
-      await once(server, 'listening');
-      // Its name is kept from the server, which would remove it.
-      await rename(path, `${path}.kept`);
-      server.close();
-      await once(server, 'close');
-      await rename(`${path}.kept`, path);
-    }
+    if (what === 'what a killed one left') await leaveSocket(path);
     await expect(new DaemonClient(path, '/the/store').call('status', {})).rejects.toMatchObject({
       code: 'DAEMON_NOT_RUNNING',
       status: 0,

@@ -17,7 +17,14 @@ import { takeItems } from '../../../../src/host/relay/pulled-items.ts';
 import type { Epoch } from '../../../../src/protocol/epoch.ts';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';
 import { hostNamed, relay } from '../../../support/hosts.ts';
-import { type PairedContext, addAgent, itemFor, pairedContext, pin, sendTo } from '../../../support/paired-contexts.ts';
+import {
+  type PairedContext,
+  addAgent,
+  itemFor,
+  pairedContexts,
+  pin,
+  sendTo,
+} from '../../../support/paired-contexts.ts';
 import { SeededRandom } from '../../../support/seeded-random.ts';
 
 interface Pair {
@@ -27,12 +34,7 @@ interface Pair {
 }
 
 async function pair(): Promise<Pair> {
-  const alice = await pairedContext('alice');
-  onTestFinished(() => alice.close());
-  const bob = await pairedContext('bob', alice.clock);
-  onTestFinished(() => bob.close());
-  await pin(alice, bob);
-  await pin(bob, alice);
+  const { alice, bob } = await pairedContexts();
   await addAgent(alice, 'anna');
   const logged: string[] = [];
   bob.context.log = (level, message) => void logged.push(`${level}: ${message}`);

@@ -1,4 +1,4 @@
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, test } from 'vitest';
 import {
   discardQuarantined,
   listQuarantine,
@@ -12,19 +12,13 @@ import {
   itemFor,
   lanItem,
   mailOf,
-  pairedContext,
-  pin,
+  pairedContexts,
   sendTo,
 } from '../../../support/paired-contexts.ts';
 
 /** bob has two items of alice's: one for an agent that is not there, one that is no envelope. */
 async function kept(): Promise<{ alice: PairedContext; bob: PairedContext; ref: string }> {
-  const alice = await pairedContext('alice');
-  onTestFinished(() => alice.close());
-  const bob = await pairedContext('bob', alice.clock);
-  onTestFinished(() => bob.close());
-  await pin(alice, bob);
-  await pin(bob, alice);
+  const { alice, bob } = await pairedContexts();
   await addAgent(alice, 'anna');
   const { id, ref } = await sendTo(alice, bob, { from: 'anna', to: ['nobody'] });
   const garbage = lanItem(alice, 'envelope', 'garbage', Buffer.from('garbage'));

@@ -26,6 +26,7 @@ import {
   mailOf,
   occupy,
   pairedContext,
+  pairedContexts,
   peerIdOf,
   pin,
   sendTo,
@@ -35,12 +36,7 @@ const ANNA = 'agent-anna' as AgentId;
 
 /** alice, where anna lives, and bob, where bert and berta live. */
 async function pair(): Promise<{ alice: PairedContext; bob: PairedContext }> {
-  const alice = await pairedContext('alice');
-  onTestFinished(alice.close);
-  const bob = await pairedContext('bob', alice.clock);
-  onTestFinished(bob.close);
-  await pin(alice, bob);
-  await pin(bob, alice);
+  const { alice, bob } = await pairedContexts();
   await addAgent(alice, 'anna');
   await addAgent(bob, 'bert');
   await addAgent(bob, 'berta');

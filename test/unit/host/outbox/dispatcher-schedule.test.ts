@@ -1,7 +1,7 @@
 /** What leaves when, and over which transport: the test plays both carriers and the clock. */
 import { expect, test, vi } from 'vitest';
 import type { OutboxEvent } from '../../../../src/host/core/outbox-event.ts';
-import type { OutboxRow } from '../../../../src/host/core/rows.ts';
+import type { OutboxRow, PeerRow } from '../../../../src/host/core/rows.ts';
 import {
   DispatcherWorld,
   RELAY_FACTS,
@@ -21,6 +21,24 @@ function only(world: DispatcherWorld): Request {
   const [request, ...others] = world.requests;
   if (!request || others.length > 0) throw new Error(`${world.requests.length} requests are under way`);
   return request;
+}
+
+/** A world with the paired host bob; rows wait for him, one unless they are named, and everything has begun that can. */
+async function mailForBob({
+  facts = null,
+  peer = {},
+  rows = [{}],
+}: {
+  facts?: DispatcherWorld['facts'];
+  peer?: Partial<PeerRow>;
+  rows?: Partial<OutboxRow>[];
+} = {}): Promise<{ world: DispatcherWorld; bob: PeerRow }> {
+  const world = await DispatcherWorld.open();
+  world.facts = facts;
+  const bob = await world.addPeer('bob', peer);
+  for (const changes of rows) await world.queue(bob, changes);
+  await world.settled();
+  return { world, bob };
 }
 
 test('a host that hangs holds up no other host', async () => {
@@ -58,12 +76,7 @@ test('a relay that hangs holds up no mail for a host that the LAN reaches', asyn
 });
 
 test('a message behind one of which the relay is being asked waits with it', async () => {
-  const world = await DispatcherWorld.open();
-  world.facts = 'unknown';
-  const bob = await world.addPeer('bob');
-  await world.queue(bob, { lanAttempts: 2 });
-  await world.queue(bob);
-  await world.settled();
+  const { world } = await mailForBob({ facts: 'unknown', rows: [{ lanAttempts: 2 }, {}] });
   expect([world.asked.length, world.requests]).toEqual([1, []]);
   world.facts = null;
   world.asked[0]?.();
@@ -72,12 +85,7 @@ test('a message behind one of which the relay is being asked waits with it', asy
 });
 
 test('order: a later message does not pass one that is under way over the other transport, for two seconds', async () => {
-  const world = await DispatcherWorld.open();
-  world.facts = RELAY_FACTS;
-  const bob = await world.addPeer('bob');
-  await world.queue(bob, { lanAttempts: 2 });
-  await world.queue(bob);
-  await world.settled();
+  const { world } = await mailForBob({ facts: RELAY_FACTS, rows: [{ lanAttempts: 2 }, {}] });
   expect(shown(world.requests)).toEqual([['relay', 'bob', [1]]]);
   await world.pass(1_999);
   expect(shown(world.requests)).toEqual([['relay', 'bob', [1]]]);
@@ -89,12 +97,7 @@ test('order: a later message does not pass one that is under way over the other 
 });
 
 test('order: it goes at once when the earlier one was taken', async () => {
-  const world = await DispatcherWorld.open();
-  world.facts = RELAY_FACTS;
-  const bob = await world.addPeer('bob');
-  await world.queue(bob, { lanAttempts: 2 });
-  await world.queue(bob);
-  await world.settled();
+  const { world } = await mailForBob({ facts: RELAY_FACTS, rows: [{ lanAttempts: 2 }, {}] });
   const first = only(world);
   first.answer(everyRow(first, takenByRelay(RELAY_FACTS, world.context.nowMs())));
   await world.settled();
@@ -121,10 +124,7 @@ test('nothing is polled: between two tries there is one timer, and the store is 
 });
 
 test('a clock that was set ahead is noticed within a minute', async () => {
-  const world = await DispatcherWorld.open();
-  const bob = await world.addPeer('bob');
-  await world.queue(bob);
-  await world.settled();
+  const { world } = await mailForBob();
   only(world).answer(everyRow(only(world), { type: 'lan-accepted' }));
   await world.settled();
   const steadyMs = world.context.clock.nowMs;
@@ -150,11 +150,10 @@ test('a host that does not answer costs one request for all that is due, and the
 });
 
 test('a row that can go nowhere waits until the relay knows its host, which is asked about once a minute', async () => {
-  const world = await DispatcherWorld.open();
-  world.facts = { ...RELAY_FACTS, isTargetEnrolled: false };
-  const bob = await world.addPeer('bob', { address: null });
-  await world.queue(bob);
-  await world.settled();
+  const { world, bob } = await mailForBob({
+    facts: { ...RELAY_FACTS, isTargetEnrolled: false },
+    peer: { address: null },
+  });
   const [put] = await world.rowsOf(bob);
   expect(put?.nextAtMs).toBeGreaterThan(world.context.nowMs() + 60_000);
   world.facts = 'unknown';
@@ -187,11 +186,7 @@ test('stop: a look that is under way starts nothing more', async () => {
 });
 
 test('Transport choice, rule 3: what a request took while the rows were read is not sent once more', async () => {
-  const world = await DispatcherWorld.open();
-  world.facts = RELAY_FACTS;
-  const bob = await world.addPeer('bob');
-  await world.queue(bob, { lanAttempts: 2 });
-  await world.settled();
+  const { world, bob } = await mailForBob({ facts: RELAY_FACTS, rows: [{ lanAttempts: 2 }] });
   const first = only(world);
   expect(first.way).toBe('relay');
   const { store } = world.context;
@@ -239,12 +234,7 @@ test.each<[string, Partial<OutboxRow>, OutboxEvent]>([
 });
 
 test('a relay is not asked about a host for mail that it has, or that the host took a moment ago', async () => {
-  const world = await DispatcherWorld.open();
-  world.facts = RELAY_FACTS;
-  const bob = await world.addPeer('bob');
-  await world.queue(bob);
-  await world.queue(bob, { lanAttempts: 2 });
-  await world.settled();
+  const { world, bob } = await mailForBob({ facts: RELAY_FACTS, rows: [{}, { lanAttempts: 2 }] });
   only(world).answer(everyRow(only(world), { type: 'lan-accepted' }));
   await world.settled();
   only(world).answer(everyRow(only(world), takenByRelay(RELAY_FACTS, world.context.nowMs())));
@@ -256,12 +246,7 @@ test('a relay is not asked about a host for mail that it has, or that the host t
 });
 
 test('order: it does not pass one whose request fails while rows are put off', async () => {
-  const world = await DispatcherWorld.open();
-  world.facts = RELAY_FACTS;
-  const bob = await world.addPeer('bob');
-  await world.queue(bob, { lanAttempts: 2 });
-  await world.queue(bob);
-  await world.settled();
+  const { world, bob } = await mailForBob({ facts: RELAY_FACTS, rows: [{ lanAttempts: 2 }, {}] });
   const first = only(world);
   const { store } = world.context;
   const transact = store.transact.bind(store);

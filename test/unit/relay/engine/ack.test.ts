@@ -60,12 +60,8 @@ test('an ack is answered without waiting for its rows to be collected', async ()
   await pushMany(relay, 1200);
   await relay.ack(bob, 0);
   const gate = new AppendGate(relay.store);
-  gate.close();
-  const ack = relay.ack(bob, relay.engine.head(bob.key).headSeq);
-  await gate.arrived(1);
-  gate.letOnePass();
-  expect(await ack).toMatchObject({ deleted: 1200 });
-  await gate.arrived(2);
+  const ack = await gate.holdAfter(() => relay.ack(bob, relay.engine.head(bob.key).headSeq));
+  expect(ack).toMatchObject({ deleted: 1200 });
   expect(gate.batches[1]?.collected?.items.length).toBeGreaterThan(0);
   gate.open();
 });
@@ -76,12 +72,7 @@ test('close finishes the batch in flight, collects no further and leaves the res
   await pushMany(relay, 1600);
   await relay.ack(bob, 0);
   const gate = new AppendGate(relay.store);
-  gate.close();
-  const ack = relay.ack(bob, relay.engine.head(bob.key).headSeq);
-  await gate.arrived(1);
-  gate.letOnePass();
-  await ack;
-  await gate.arrived(2);
+  await gate.holdAfter(() => relay.ack(bob, relay.engine.head(bob.key).headSeq));
   const closed = relay.close();
   expect(await settled({ closed })).toEqual([]);
   gate.open();

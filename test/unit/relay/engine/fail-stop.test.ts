@@ -16,6 +16,18 @@ async function relayWithOneItem(): Promise<TestRelay> {
   return relay;
 }
 
+/** A relay whose disk was full when m1 was pushed. */
+async function relayAfterFailure(): Promise<{ relay: TestRelay; gate: AppendGate }> {
+  const relay = await relayWithOneItem();
+  const gate = new AppendGate(relay.store);
+  gate.close();
+  const push = relay.push(pushOf(alice, 'm1', [[bob, 'x']]));
+  await gate.arrived(1);
+  gate.failOne(DISK_FULL);
+  await expect(push).rejects.toBeInstanceOf(StoreFailed);
+  return { relay, gate };
+}
+
 /** Whether each promise was rejected with `StoreFailed`. */
 async function failures(promises: readonly Promise<unknown>[]): Promise<boolean[]> {
   const results = await Promise.allSettled(promises);
@@ -45,13 +57,7 @@ describe('after a batch failed', () => {
   });
 
   test('nothing is admitted, answered or appended again, and the process is told once', async () => {
-    const relay = await relayWithOneItem();
-    const gate = new AppendGate(relay.store);
-    gate.close();
-    const first = relay.push(pushOf(alice, 'm1', [[bob, 'x']]));
-    await gate.arrived(1);
-    gate.failOne(DISK_FULL);
-    await expect(first).rejects.toBeInstanceOf(StoreFailed);
+    const { relay, gate } = await relayAfterFailure();
     gate.open();
     const later = [
       relay.push(pushOf(alice, 'm0', [[bob, 'before']])),
@@ -70,13 +76,7 @@ describe('after a batch failed', () => {
   });
 
   test('what was durable before is still shown, and nothing of the failed batch', async () => {
-    const relay = await relayWithOneItem();
-    const gate = new AppendGate(relay.store);
-    gate.close();
-    const push = relay.push(pushOf(alice, 'm1', [[bob, 'x']]));
-    await gate.arrived(1);
-    gate.failOne(DISK_FULL);
-    await expect(push).rejects.toBeInstanceOf(StoreFailed);
+    const { relay } = await relayAfterFailure();
     expect(await relay.wires(bob)).toEqual(['before']);
     expect(relay.engine.head(bob.key).headSeq).toBe(NOON_MS);
   });
@@ -96,13 +96,7 @@ describe('after a batch failed', () => {
   });
 
   test('a store opened anew goes on after what was durable', async () => {
-    const relay = await relayWithOneItem();
-    const gate = new AppendGate(relay.store);
-    gate.close();
-    const push = relay.push(pushOf(alice, 'm1', [[bob, 'x']]));
-    await gate.arrived(1);
-    gate.failOne(DISK_FULL);
-    await expect(push).rejects.toBeInstanceOf(StoreFailed);
+    const { relay } = await relayAfterFailure();
     await relay.reopen();
     expect(relay.notices).toEqual([]);
     expect(await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]))).toEqual({

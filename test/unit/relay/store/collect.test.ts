@@ -22,6 +22,18 @@ async function collectAll(relay: TestRelay): Promise<void> {
   while (relay.store.collector.isPending) await relay.engine.durable();
 }
 
+/** Bob acks, and the relay ends before anything is collected. */
+async function closedAfterAck(relay: TestRelay, through: number): Promise<AppendGate> {
+  const gate = new AppendGate(relay.store);
+  gate.close();
+  const acked = relay.ack(bob, through);
+  await gate.arrived(1);
+  const closed = relay.close();
+  gate.open();
+  await Promise.all([acked, closed]);
+  return gate;
+}
+
 /** How many keys the closed store holds under a prefix. */
 async function keysUnder(relay: TestRelay, ...prefixes: readonly number[]): Promise<number[]> {
   await relay.close();
@@ -50,14 +62,7 @@ test('an acked row that cannot be read is deleted like the others', async () => 
   const relay = await openTestRelay();
   await relay.enrolAll(bob);
   const seqs = await pushMany(relay, bob, 3);
-  // Acked, and not collected before the relay ends.
-  const gate = new AppendGate(relay.store);
-  gate.close();
-  const acked = relay.ack(bob, seqs[2]!);
-  await gate.arrived(1);
-  const closed = relay.close();
-  gate.open();
-  await Promise.all([acked, closed]);
+  await closedAfterAck(relay, seqs[2]!);
   await withRawLevel(relay.folder, (level) => level.put(queueKey(bob.key, seqs[1]!), Buffer.from('no row')));
   await relay.open();
   await collectAll(relay);
@@ -139,12 +144,7 @@ describe('a stop in the middle', () => {
     const seqs = await pushMany(relay, bob, 1200);
     await relay.ack(bob, 0);
     const gate = new AppendGate(relay.store);
-    gate.close();
-    const ack = relay.ack(bob, seqs.at(-1)!);
-    await gate.arrived(1);
-    gate.letOnePass();
-    await ack;
-    await gate.arrived(2);
+    await gate.holdAfter(() => relay.ack(bob, seqs.at(-1)!));
     const closed = relay.close();
     gate.open();
     await closed;
@@ -160,13 +160,7 @@ describe('a stop in the middle', () => {
     await relay.enrolAll(bob);
     const seqs = await pushMany(relay, bob, 3);
     await relay.ack(bob, 0);
-    const gate = new AppendGate(relay.store);
-    gate.close();
-    const ack = relay.ack(bob, seqs.at(-1)!);
-    await gate.arrived(1);
-    const closed = relay.close();
-    gate.open();
-    await Promise.all([ack, closed]);
+    const gate = await closedAfterAck(relay, seqs.at(-1)!);
     expect(gate.batches.every(({ collected }) => collected === undefined)).toBe(true);
     const left = await withRawLevel(relay.folder, (level) => level.keys(prefixRange(PREFIX.queue)).all());
     expect(left).toHaveLength(3);
@@ -192,12 +186,7 @@ test('a queue that is acked again while it is collected is collected to the end'
   const seqs = await pushMany(relay, bob, 1100);
   await relay.ack(bob, 0);
   const gate = new AppendGate(relay.store);
-  gate.close();
-  const first = relay.ack(bob, seqs[549]!);
-  await gate.arrived(1);
-  gate.letOnePass();
-  await first;
-  await gate.arrived(2);
+  await gate.holdAfter(() => relay.ack(bob, seqs[549]!));
   const second = relay.ack(bob, seqs.at(-1)!);
   gate.open();
   await second;
