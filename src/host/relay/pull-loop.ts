@@ -40,6 +40,8 @@ export class PullLoop {
   /** Items asked for at once: fewer after a page that did not come. */
   #limit = Number.POSITIVE_INFINITY;
   #rewoundAtMs = Number.NEGATIVE_INFINITY;
+  /** The last pull, when it failed: `resumed` is aborted when another answer of the relay cut the pause after it short. */
+  #failed: { session: RelaySession; resumed: AbortSignal } | undefined;
   #isHeldBack: boolean | null = null;
   #headSeq: number | null = null;
 
@@ -79,13 +81,26 @@ export class PullLoop {
         if (stopping.aborted || isStoreFailure(error)) return;
         if (error instanceof RelayCallFailed) {
           this.#limit = Math.max(1, Math.floor(Math.min(this.#limit, session.limits.max_pull) / 2));
-          await link.failed(session, error);
+          await this.#pauseAfter(session, error);
         } else {
           context.log('error', 'what the relay holds could not be taken', { err: error });
           await this.#sleep(FAILED_PAUSE_MS);
         }
       }
     }
+  }
+
+  /**
+   * The link makes the pause. A pull that failed again after another answer cut the pause short is followed by a rest
+   * that no answer cuts: else a relay that takes each push and fails each pull would get one more pull for every push.
+   */
+  async #pauseAfter(session: RelaySession, error: RelayCallFailed): Promise<void> {
+    const { link, timing } = this.#options;
+    const { resumed } = link;
+    const wasCut = this.#failed?.session === session && this.#failed.resumed.aborted;
+    await link.failed(session, error);
+    this.#failed = { session, resumed };
+    if (wasCut) await this.#sleep(this.#jittered(timing.pollMs), session.ending.signal);
   }
 
   /** One page; answers how long to rest after it. Throws `RelayCallFailed`. */
@@ -110,6 +125,7 @@ export class PullLoop {
       return 0;
     }
     link.worked();
+    this.#failed = undefined;
     this.#limit = limit * 2;
     this.#headSeq = page.head_seq;
     if (page.head_seq < after) return this.#rewind(session);
@@ -152,6 +168,7 @@ export class PullLoop {
       return this.#rewind(session);
     }
     link.worked();
+    this.#failed = undefined;
     this.#isHeldBack = false;
     const { envelopes, cursor, more } = page;
     const items = envelopes.map((envelope) => itemOfV1(envelope, scope));
@@ -210,7 +227,7 @@ export class PullLoop {
   /** Ends early when this host stops, and when `woken` is aborted. */
   #sleep(ms: number, woken?: AbortSignal): Promise<void> {
     const { stopping } = this.#options;
-    if (ms <= 0 || stopping.aborted) return Promise.resolve();
+    if (ms <= 0 || stopping.aborted || woken?.aborted === true) return Promise.resolve();
     return new Promise((resolve) => {
       const wake = (): void => {
         clearTimeout(timer);

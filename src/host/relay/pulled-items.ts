@@ -1,6 +1,8 @@
 /**
- * What a relay showed, as items to receive, and taking them (`takeItems`): nothing of it is believed, and whatever it is can be kept. An item that
- * cannot be read is an item too: it goes the way of the others, into quarantine, and the queue goes on behind it.
+ * Makes the items of a page into items to receive (`placedItems`, `itemOfV1`), and receives them (`takeItems`).
+ *
+ * Nothing that the relay showed is trusted, and all of it can be kept: an item that cannot be read goes into quarantine
+ * as it came, and does not hold up those behind it.
  */
 import { decodeBase64 } from '../../protocol/base64.ts';
 import { ENVELOPE_JSON_BOUNDS, ITEM_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';

@@ -69,14 +69,21 @@ async function given(asked: Partial<Asked>, { maxPull = 500, protocol = 2 } = {}
     ack: client.ack,
   };
   const used = protocol === 2 ? client : clientV1;
-  const session = { protocol, client: used, scope, limits: { max_pull: maxPull } } as unknown as RelaySession;
+  const ending = new AbortController();
+  const session = { protocol, client: used, scope, limits: { max_pull: maxPull }, ending } as unknown as RelaySession;
   const stopping = new AbortController();
-  const resuming = new AbortController();
+  let resuming = new AbortController();
   const link = {
     session,
     pauseMs: 0,
-    resumed: resuming.signal,
-    answered: () => undefined,
+    get resumed() {
+      return resuming.signal;
+    },
+    answered: () => {
+      link.pauseMs = 0;
+      resuming.abort();
+      resuming = new AbortController();
+    },
     ready: async (): Promise<RelaySession | undefined> => {
       link.pauseMs = 0;
       return session;
@@ -105,7 +112,7 @@ async function given(asked: Partial<Asked>, { maxPull = 500, protocol = 2 } = {}
   });
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
   onTestFinished(() => void vi.useRealTimers());
-  return { context, loop, link, session, pulls, cursors, acks, seen, stopping, resuming };
+  return { context, loop, link, session, pulls, cursors, acks, seen, stopping };
 }
 
 /** Of the event loop; a store answers within far fewer. */
@@ -310,7 +317,7 @@ test('after a page that did not come half as many are asked for, one at least, a
 
 test('a relay that answers another request is pulled from at once, whatever is left of the pause', async () => {
   let isDown = true;
-  const { loop, pulls, resuming, seen } = await given({
+  const { loop, link, pulls, seen } = await given({
     pull: () => {
       if (isDown) throw new RelayCallFailed('no answer');
       return pageOf();
@@ -320,9 +327,56 @@ test('a relay that answers another request is pulled from at once, whatever is l
   await resting();
   expect([pulls.length, seen.failures.length]).toEqual([1, 1]);
   isDown = false;
-  resuming.abort();
+  link.answered();
   await resting();
   expect([pulls.length, seen.worked]).toEqual([2, 1]);
+});
+
+test('a relay that answers every other request and fails each pull is pulled from no more often than one that is polled', async () => {
+  let isDown = true;
+  const { loop, link, pulls } = await given({
+    pull: () => {
+      if (isDown) throw new RelayCallFailed('no answer');
+      return pageOf();
+    },
+  });
+  loop.start();
+  await resting();
+  link.answered();
+  await resting();
+  expect(pulls).toHaveLength(2);
+  const rest = rests();
+  for (let pulled = 2; pulled < 5; pulled++) {
+    const restMs = Number(rest.next().value);
+    for (let answers = 0; answers < 10; answers++) {
+      link.answered();
+      vi.advanceTimersByTime(Math.floor(restMs / 10) - 1);
+      expect([pulls.length, vi.getTimerCount()]).toEqual([pulled, 1]);
+    }
+    link.answered();
+    await rested(restMs / 5);
+    expect(pulls).toHaveLength(pulled + 1);
+  }
+  isDown = false;
+  link.answered();
+  await rested();
+  expect(pulls).toHaveLength(6);
+});
+
+test('a rest after pulls that fail in vain ends with the session', async () => {
+  const { loop, link, session, pulls } = await given({
+    pull: () => {
+      throw new RelayCallFailed('no answer');
+    },
+  });
+  loop.start();
+  await resting();
+  link.answered();
+  await resting();
+  link.answered();
+  session.ending.abort();
+  await resting();
+  expect(pulls).toHaveLength(3);
 });
 
 test('a relay that takes none at once is asked for one', async () => {
