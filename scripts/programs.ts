@@ -13,13 +13,24 @@ import { parseArgs } from 'node:util';
 import { installed, isProgramName, PROGRAM_NAMES, type ProgramName, type Versions } from './programs/installs.ts';
 import { INSIDE, roomFault, runInside } from './programs/namespace.ts';
 import { fullName, runScenarios } from './programs/run-scenarios.ts';
+import { APPROVAL_SCENARIOS } from './programs/approval-scenarios.ts';
 import { CLAUDE_SCENARIOS } from './programs/claude-scenarios.ts';
+import { CLAUDE_WORKER_SCENARIOS } from './programs/claude-worker-scenarios.ts';
 import { CODEX_SCENARIOS } from './programs/codex-scenarios.ts';
 import { MCP_SCENARIOS } from './programs/inspector-scenarios.ts';
-import { OTHER_SCENARIOS } from './programs/any-program.ts';
+import { OTHER_SCENARIOS } from './programs/other-scenarios.ts';
+import { SETUP_SCENARIOS } from './programs/setup-scenarios.ts';
 import type { Programs } from './programs/world.ts';
 
-const SCENARIOS = [...CLAUDE_SCENARIOS, ...CODEX_SCENARIOS, ...OTHER_SCENARIOS, ...MCP_SCENARIOS];
+const SCENARIOS = [
+  ...CLAUDE_SCENARIOS,
+  ...CLAUDE_WORKER_SCENARIOS,
+  ...CODEX_SCENARIOS,
+  ...APPROVAL_SCENARIOS,
+  ...OTHER_SCENARIOS,
+  ...SETUP_SCENARIOS,
+  ...MCP_SCENARIOS,
+];
 
 const { values } = parseArgs({
   options: {

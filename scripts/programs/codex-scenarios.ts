@@ -3,7 +3,7 @@ import { codexHome, codexSession } from './codex.ts';
 import { check, type Expected, rest, saidIsWhatHappens, type Scenario } from './scenario.ts';
 import type { Terminal } from './terminal.ts';
 import { GREETED, prompt, PROMPTS, SLOW_END, SLOW_MS, wholeTurn } from './turns.ts';
-import { until, within } from './until.ts';
+import { until } from './until.ts';
 import { hasDoorbell, type World } from './world.ts';
 
 /** Until a terminal has come to rest: nothing tells when. */
@@ -84,7 +84,7 @@ function goneScenario(how: 'ended' | 'killed'): Scenario {
       await until('Codex has ended', () => !world.processes(/./).includes(pid) || undefined);
       const first = await saidIsWhatHappens(world, { said: 'any' });
       await rest(FORGOTTEN_MS);
-      const later = await saidIsWhatHappens(world, { said: 'any', sees: false });
+      const later = await saidIsWhatHappens(world, { said: 'offline', sees: false });
       const before = world.model.turns.length;
       const again = await world.terminal('codex', ['resume', '--last']);
       await again.shows(new RegExp(GREETED));
@@ -92,42 +92,6 @@ function goneScenario(how: 'ended' | 'killed'): Scenario {
       const stale = world.model.turns.slice(before).filter(({ newest }) => hasDoorbell(newest));
       check(stale.length === 0, `${stale.length} turns began with a doorbell`);
       return `at once ${first}; later ${later}`;
-    },
-  };
-}
-
-/** Whether the model got its mail from the tool. */
-function isRead(world: World): Promise<true | undefined> {
-  return within(QUEUE_MS, () => world.model.turns.some(({ newest }) => newest.includes('Mail 1')) || undefined);
-}
-
-function approvalScenario(isAllowed: boolean): Scenario {
-  return {
-    programs: ['codex'],
-    name: `woken, its mail tool is ${isAllowed ? 'used, where its owner allowed it' : 'used, where its owner said nothing'}`,
-    async run(world) {
-      const terminal = await codexSession(world, { readsMail: true, allowsTools: isAllowed });
-      await wholeTurn(world, terminal);
-      await rest(SETTLE_MS);
-      const note = await saidIsWhatHappens(world, { said: 'live-wake' });
-      check((await isRead(world)) === true, 'the mail was not read');
-      return note;
-    },
-  };
-}
-
-function execScenario(isAllowed: boolean): Scenario {
-  return {
-    programs: ['codex'],
-    name: `exec ${isAllowed ? 'reads its mail, where its owner allowed it' : 'reads its mail, where its owner said nothing'}`,
-    async run(world) {
-      await codexHome(world, { readsMail: true, allowsTools: isAllowed });
-      world.model.script = ({ newest }) =>
-        newest.includes('look at the mail') ? { type: 'tool', name: 'mcp__poste__mail_inbox', input: {} } : undefined;
-      await world.send();
-      const { stdout, stderr } = await world.run('codex', ['exec', '--skip-git-repo-check', 'look at the mail']);
-      const read = world.model.turns.some(({ newest }) => newest.includes('Mail 1'));
-      check(read, `the mail was not read: ${stderr.slice(-300)}${stdout.slice(-200)}`);
     },
   };
 }
@@ -150,6 +114,18 @@ export const CODEX_SCENARIOS: readonly Scenario[] = [
       return `said ${status}`;
     },
   },
+  {
+    programs: ['codex'],
+    name: 'woken, it reads its mail where its owner allowed nothing',
+    async run(world) {
+      const terminal = await codexSession(world, { readsMail: true });
+      await wholeTurn(world, terminal);
+      await rest(SETTLE_MS);
+      const note = await saidIsWhatHappens(world, { said: 'live-wake' });
+      await until('the mail is read', async () => (await world.unread()) === 0 || undefined);
+      return note;
+    },
+  },
   workingScenario('slow'),
   workingScenario('tool'),
   goneScenario('ended'),
@@ -169,8 +145,4 @@ export const CODEX_SCENARIOS: readonly Scenario[] = [
       return `said ${status}`;
     },
   },
-  approvalScenario(false),
-  approvalScenario(true),
-  execScenario(false),
-  execScenario(true),
 ];

@@ -14,15 +14,10 @@ export interface CodexSetting {
   args?: readonly string[];
 }
 
-/** A home in which Codex talks to the model by script, with Poste's tools and hooks. */
-export async function codexHome(
-  world: World,
-  { readsMail = false, allowsTools = false }: CodexSetting = {},
-): Promise<void> {
+/** The owner's settings of a Codex that talks to the model by script. */
+export function codexSettings(world: World): string {
   Object.assign(world.env, { SCRIPTED_KEY: 'none' });
-  world.write(
-    '.codex/config.toml',
-    `model = "scripted"
+  return `model = "scripted"
 model_provider = "scripted"
 check_for_update_on_startup = false
 approval_policy = "on-request"
@@ -41,19 +36,22 @@ enabled = false
 
 [projects."${world.project}"]
 trust_level = "trusted"
+`;
+}
 
-[mcp_servers.poste]
-command = "poste"
-args = ["mcp", "--agent", "${READER}"]
-${allowsTools ? 'default_tools_approval_mode = "approve"' : ''}
-`,
-  );
+/** A home in which Codex talks to the model by script, with Poste's tools and hooks. */
+export async function codexHome(
+  world: World,
+  { readsMail = false, allowsTools = false }: CodexSetting = {},
+): Promise<void> {
+  const tools = `[mcp_servers.poste]\ncommand = "poste"\nargs = ["mcp", "--agent", "${READER}"]\n`;
+  world.write('.codex/config.toml', `${codexSettings(world)}\n${tools}`);
   usualModel(world, {
     shell: (cmd) => ({ type: 'tool', name: 'exec_command', input: { cmd, yield_time_ms: 10_000 } }),
     inbox: 'mcp__poste__mail_inbox',
     readsMail,
   });
-  await world.poste('hooks', 'install', 'codex', '--agent', READER);
+  await world.poste('hooks', 'install', 'codex', '--agent', READER, ...(allowsTools ? ['--allow-tools'] : []));
 }
 
 /** A session in a terminal that waits for its first prompt, with its hooks trusted. */

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { claudeHome } from './claude.ts';
 import { codexHome } from './codex.ts';
 import type { ProgramName } from './installs.ts';
+import { geminiHome, openCodeHome, openCodeServer } from './other-programs.ts';
 import { check, type Scenario } from './scenario.ts';
 import { PROMPTS } from './turns.ts';
 import { READER, type World } from './world.ts';
@@ -63,5 +64,14 @@ export const MCP_SCENARIOS: readonly Scenario[] = [
   revisionScenario('codex', '2025-06-18', async (world) => {
     await codexHome(world, { allowsTools: true });
     await world.run('codex', ['exec', '--skip-git-repo-check', PROMPTS.greet]);
+  }),
+  revisionScenario('gemini', '2025-06-18', async (world) => {
+    await geminiHome(world);
+    await world.run('gemini', ['-p', PROMPTS.greet]);
+  }),
+  revisionScenario('opencode', '2025-11-25', async (world) => {
+    await openCodeHome(world);
+    const { prompt } = await openCodeServer(world);
+    await prompt(PROMPTS.greet);
   }),
 ];

@@ -37,11 +37,12 @@ export async function runScenarios(scenarios: readonly Scenario[], programs: Pro
 }
 
 async function verdictOf(
-  { run, isBare = false }: Scenario,
+  { programs: named, run, isBare = false }: Scenario,
   programs: Programs,
   began: (world: World) => void,
 ): Promise<Verdict> {
-  const world = await World.make(programs);
+  // What the scenario does not name is not on its PATH.
+  const world = await World.make(Object.fromEntries(named.map((name) => [name, programs[name]])));
   began(world);
   const late = new AbortController();
   try {

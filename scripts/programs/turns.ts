@@ -2,12 +2,17 @@
 import type { Answer } from './model-dialects.ts';
 import type { Terminal } from './terminal.ts';
 import { until } from './until.ts';
-import { hasDoorbell, type World } from './world.ts';
+import { hasDoorbell, WRITER, type World } from './world.ts';
 
 /** How long the slow answer speaks, and the tool runs. */
 export const SLOW_MS = 4000;
 
-export const PROMPTS = { greet: 'say hello', slow: 'speak slowly', tool: 'use a tool' } as const;
+export const PROMPTS = {
+  greet: 'say hello',
+  slow: 'speak slowly',
+  tool: 'use a tool',
+  mail: 'use the mail tools',
+} as const;
 export const GREETED = 'Hello from the model.';
 /** What the slow answer ends with. */
 export const SLOW_END = 'eight.';
@@ -58,4 +63,42 @@ export async function prompt(world: World, terminal: Terminal, text: string): Pr
 export async function wholeTurn(world: World, terminal: Terminal): Promise<void> {
   await prompt(world, terminal, PROMPTS.greet);
   await terminal.shows(/Hello from the model\./);
+}
+
+/** What the model does with the mail tools when it is told to, in this order; nothing that a tool says changes it. */
+const MAIL_TOOLS = ['mail_agents', 'mail_inbox', 'mail_reply', 'mail_send'] as const;
+export type MailTool = (typeof MAIL_TOOLS)[number];
+
+/** The subject of the mail that the model sends, and the text of its reply. */
+const SENT_SUBJECT = 'From the agent';
+const REPLY_BODY = 'I have looked.';
+
+/** The model uses every mail tool once, when it is prompted so. Resolves with the mail that it is to answer. */
+export async function everyToolModel(world: World): Promise<void> {
+  const { messageId } = await world.send();
+  const inputs: Record<MailTool, Record<string, unknown>> = {
+    mail_agents: {},
+    mail_inbox: {},
+    mail_reply: { message_id: messageId, body: REPLY_BODY },
+    mail_send: { to: [WRITER], subject: SENT_SUBJECT, body: 'What do you think?' },
+  };
+  const left: MailTool[] = [];
+  world.model.script = ({ newest }) => {
+    if (newest.includes(PROMPTS.mail)) left.push(...MAIL_TOOLS);
+    const tool = left.shift();
+    return tool && { type: 'tool', name: `mcp__poste__${tool}`, input: inputs[tool] };
+  };
+}
+
+/** The mail tools that did what they are for, by what came of it. */
+export async function toolsThatWorked(world: World): Promise<MailTool[]> {
+  const given = world.model.turns.map(({ newest }) => newest).join('\n');
+  const mail = await world.poste('inbox', 'list', '--as', WRITER, '--json');
+  const worked: Record<MailTool, boolean> = {
+    mail_agents: given.includes('directory_age_seconds'),
+    mail_inbox: given.includes('Mail 1'),
+    mail_reply: mail.includes('"kind":"reply"'),
+    mail_send: mail.includes(SENT_SUBJECT),
+  };
+  return MAIL_TOOLS.filter((tool) => worked[tool]);
 }

@@ -54,6 +54,7 @@ export interface Ran {
 }
 
 export interface Sent {
+  messageId: string;
   status: string;
   detail: string;
   ms: number;
@@ -201,11 +202,12 @@ export class World {
     const startMs = performance.now();
     const mail = ['--to', to, '--subject', `Mail ${++this.#mails}`, '--body', 'Please look.', '--kind', 'request'];
     const answer = JSON.parse(await this.poste('send', '--as', WRITER, ...mail, '--json')) as {
+      message_id: string;
       recipients: { status: string; detail: string }[];
     };
     const [recipient] = answer.recipients;
     if (recipient === undefined) throw new Error('poste send named no recipient');
-    return { ...recipient, ms: Math.round(performance.now() - startMs) };
+    return { ...recipient, messageId: answer.message_id, ms: Math.round(performance.now() - startMs) };
   }
 
   async presence(): Promise<string[]> {

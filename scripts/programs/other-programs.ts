@@ -1,0 +1,68 @@
+/** Gemini CLI and OpenCode in a scenario: their settings, with what `poste hooks install` writes into them. */
+import type { ChildProcess } from 'node:child_process';
+import { usualModel } from './turns.ts';
+import { until } from './until.ts';
+import { READER, type World } from './world.ts';
+
+/** A home in which Gemini CLI asks for no login and talks to the model by script. */
+export async function geminiHome(world: World): Promise<void> {
+  Object.assign(world.env, { GEMINI_API_KEY: 'none', GOOGLE_GEMINI_BASE_URL: world.model.url });
+  world.write('.gemini/settings.json', {
+    security: { auth: { selectedType: 'gemini-api-key' }, folderTrust: { enabled: false } },
+    general: { enableAutoUpdate: false, enableAutoUpdateNotification: false },
+    privacy: { usageStatisticsEnabled: false },
+    telemetry: { enabled: false },
+    model: { name: 'gemini-2.5-flash' },
+    mcpServers: { poste: { command: 'poste', args: ['mcp', '--agent', READER] } },
+  });
+  usualModel(world, {
+    shell: (command) => ({ type: 'tool', name: 'run_shell_command', input: { command } }),
+    inbox: 'mcp_poste_mail_inbox',
+  });
+  await world.poste('hooks', 'install', 'gemini', '--agent', READER, '--allow-tools');
+}
+
+/** A home in which OpenCode talks to the model by script. */
+export async function openCodeHome(world: World): Promise<void> {
+  Object.assign(world.env, { OPENCODE_DISABLE_AUTOUPDATE: '1', OPENCODE_DISABLE_MODELS_FETCH: '1' });
+  // For a plugin it fetches a package that it can do without, which nothing here answers.
+  world.write('.npmrc', 'fetch-retries=0\n');
+  const options = { baseURL: `${world.model.url}/v1`, apiKey: 'none' };
+  world.write('.config/opencode/opencode.json', {
+    model: 'scripted/scripted',
+    autoupdate: false,
+    provider: { scripted: { npm: '@ai-sdk/anthropic', options, models: { scripted: { name: 'Scripted' } } } },
+    mcp: { poste: { type: 'local', command: ['poste', 'mcp', '--agent', READER], enabled: true } },
+  });
+  usualModel(world, {
+    shell: (command) => ({ type: 'tool', name: 'bash', input: { command, description: 'Wait' } }),
+    inbox: 'poste_mail_inbox',
+  });
+  await world.poste('hooks', 'install', 'opencode', '--agent', READER);
+}
+
+export interface OpenCodeServer {
+  child: ChildProcess;
+  /** Gives it a prompt in its session; resolves when the turn is over. */
+  prompt: (text: string) => Promise<void>;
+}
+
+/** `opencode serve` with a session that was not prompted. */
+export async function openCodeServer(world: World): Promise<OpenCodeServer> {
+  const args = ['serve', '--hostname', '127.0.0.1', '--port', '4096', '--print-logs'];
+  const { child, output } = world.start('opencode', args);
+  const listens = /listening on (http:\S+)/;
+  const url = await until('opencode serve listens', () => listens.exec(output())?.[1], 60_000);
+  const { id } = (await post(`${url}/session`, {})) as { id: string };
+  const prompt = async (text: string): Promise<void> => {
+    await post(`${url}/session/${id}/message`, { parts: [{ type: 'text', text }] });
+  };
+  return { child, prompt };
+}
+
+async function post(url: string, body: object): Promise<unknown> {
+  const headers = { 'content-type': 'application/json' };
+  const response = await fetch(url, { method: 'POST', headers, body: JSON.stringify(body) });
+  if (!response.ok) throw new Error(`${url} answered ${response.status}: ${await response.text()}`);
+  return response.json();
+}

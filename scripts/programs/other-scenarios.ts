@@ -1,0 +1,137 @@
+/** What Gemini CLI and OpenCode do with Poste, by the hooks and the plugin that `poste hooks install` writes. */
+import { geminiHome, openCodeHome, openCodeServer } from './other-programs.ts';
+import { check, rest, saidIsWhatHappens, type Scenario } from './scenario.ts';
+import type { Terminal } from './terminal.ts';
+import { prompt, PROMPTS, SLOW_END, SLOW_MS, wholeTurn } from './turns.ts';
+import { until } from './until.ts';
+import type { World } from './world.ts';
+
+const SETTLE_MS = 1500;
+/** After its turn, or after an answer, a line comes this soon. */
+const SOON_MS = 8000;
+
+/** The processes in which the plugin of OpenCode waits. */
+const WAITS = /session\0wait\0/;
+
+async function geminiSession(world: World): Promise<Terminal> {
+  await geminiHome(world);
+  const terminal = await world.terminal('gemini');
+  await terminal.shows(/Type your message/);
+  // Its hooks have begun the session. An Enter that comes before that, or a moment later, is lost.
+  await until('the session is known to Poste', async () => (await world.presence()).includes('live') || undefined);
+  await rest(SETTLE_MS);
+  return terminal;
+}
+
+async function waitsForDoorbell(world: World): Promise<void> {
+  await until('its plugin waits', () => world.processes(WAITS).length > 0 || undefined);
+  // The call to the daemon comes a moment later.
+  await rest(SETTLE_MS);
+}
+
+const GEMINI_SCENARIOS: readonly Scenario[] = [
+  {
+    programs: ['gemini'],
+    name: 'idle after a turn, in tmux: woken',
+    async run(world) {
+      const terminal = await geminiSession(world);
+      await wholeTurn(world, terminal);
+      await rest(SETTLE_MS);
+      return saidIsWhatHappens(world, { said: 'live-wake' });
+    },
+  },
+  {
+    programs: ['gemini'],
+    name: 'at work, while the model speaks: read after the turn',
+    async run(world) {
+      const terminal = await geminiSession(world);
+      await prompt(world, terminal, PROMPTS.slow);
+      await rest(500);
+      const before = world.model.turns.length;
+      const { status } = await world.send();
+      const asked = await world.rungWithin(SLOW_MS + SOON_MS, before);
+      check(asked !== undefined, `poste send said ${status}, and the model did not see it`);
+      check(asked.whole.includes(SLOW_END), 'its answer was cut off');
+      return `said ${status}`;
+    },
+  },
+  {
+    programs: ['gemini'],
+    name: 'at a permission dialog: nothing is typed into it, and read after the turn',
+    async run(world) {
+      const terminal = await geminiSession(world);
+      await prompt(world, terminal, PROMPTS.tool);
+      await terminal.shows(/Allow once/);
+      const before = world.model.turns.length;
+      const note = await saidIsWhatHappens(world, { said: 'live-next-prompt', sees: false });
+      check(/Allow once/.test(await terminal.screen()), 'the dialog is gone');
+      await terminal.press('Enter');
+      check(
+        (await world.rungWithin(SLOW_MS + SOON_MS, before)) !== undefined,
+        'the model did not see it after the turn',
+      );
+      return note;
+    },
+  },
+];
+
+const OPENCODE_SCENARIOS: readonly Scenario[] = [
+  {
+    programs: ['opencode'],
+    name: 'serve, idle after a turn: woken',
+    async run(world) {
+      await openCodeHome(world);
+      const { prompt: ask } = await openCodeServer(world);
+      await ask(PROMPTS.greet);
+      await waitsForDoorbell(world);
+      return saidIsWhatHappens(world, { said: 'live-wake' });
+    },
+  },
+  {
+    programs: ['opencode'],
+    name: 'serve, at work, while a tool runs: read in the same turn',
+    async run(world) {
+      await openCodeHome(world);
+      const { prompt: ask } = await openCodeServer(world);
+      await ask(PROMPTS.greet);
+      await waitsForDoorbell(world);
+      const before = world.model.turns.length;
+      const turn = ask(PROMPTS.tool);
+      await until('the tool runs', () => world.model.turns.length > before || undefined);
+      await rest(500);
+      const { status } = await world.send();
+      const asked = await world.rungWithin(SLOW_MS + SOON_MS, before);
+      check(asked !== undefined, `poste send said ${status}, and the model did not see it`);
+      await turn;
+      return `said ${status}`;
+    },
+  },
+  {
+    programs: ['opencode'],
+    name: 'killed: what it left waiting neither keeps it live nor takes the doorbell of the next one',
+    async run(world) {
+      await openCodeHome(world);
+      const first = await openCodeServer(world);
+      await first.prompt(PROMPTS.greet);
+      await waitsForDoorbell(world);
+      const orphans = world.processes(WAITS);
+      first.child.kill('SIGKILL');
+      await until('it has ended', () => first.child.exitCode ?? first.child.signalCode ?? undefined);
+      const waiting = world.processes(WAITS);
+      check(
+        orphans.length === 1 && waiting.includes(orphans[0] ?? 0),
+        `${orphans.length} waits, ${waiting.length} left`,
+      );
+      const note = await saidIsWhatHappens(world, { said: 'offline', sees: false });
+      check(!(await world.presence()).includes('live'), 'its session is still live');
+      await until('the orphan has ended', () => world.processes(WAITS).length === 0 || undefined);
+      const next = await openCodeServer(world);
+      const before = world.model.turns.length;
+      await next.prompt(PROMPTS.greet);
+      check((await world.rungWithin(SOON_MS, before)) !== undefined, 'the next one was not told of the mail');
+      return note;
+    },
+  },
+];
+
+export const OTHER_SCENARIOS: readonly Scenario[] = [...GEMINI_SCENARIOS, ...OPENCODE_SCENARIOS];
