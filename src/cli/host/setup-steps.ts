@@ -131,12 +131,12 @@ function daemonStep(context: CommandContext, { service }: Wishes): Step {
 }
 
 async function runInBackground(context: CommandContext): Promise<void> {
-  const starting: Written = { type: 'starting', sinceMs: Date.now() };
-  await addWritten(context, starting);
+  await addWritten(context, { type: 'starting', sinceMs: Date.now() });
   await startInBackground(context, ownPaths(context));
   const { pid } = await ask(context, 'status', {}, {});
   await addWritten(context, { type: 'daemon', pid });
-  await removeWritten(context, starting);
+  // What earlier attempts began is over too: this daemon serves.
+  for (const one of readWritten(context)) if (one.type === 'starting') await removeWritten(context, one);
 }
 
 function agentStep(context: CommandContext, name: string): Step {

@@ -47,7 +47,7 @@ export function readWritten(context: CommandContext): Written[] {
     record = JSON.parse(readFileSync(file, 'utf8'));
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    if (code === 'ENOENT') return [];
+    if (code === 'ENOENT' || code === 'ENOTDIR') return [];
     throw unreadable(file, code ?? 'no JSON');
   }
   const { version, written } = (record ?? {}) as { version?: unknown; written?: unknown };

@@ -1,6 +1,6 @@
 /** `poste setup` as a process, with a program in the place of systemctl that starts and stops what the unit names. */
 import { existsSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
 import { commandContext, runHere } from '../../../support/command-run.ts';
 import { endDaemon } from '../../../support/poste-home.ts';
@@ -92,11 +92,15 @@ test('where systemd refuses, setup says so, starts the daemon itself and keeps n
   const here = await machine('claude');
   await addProgram(here, 'systemctl', systemctl(here, 'Failed to connect to bus'));
   endDaemonAtEnd(here);
+  // An earlier setup was cut off while its daemon began.
+  await mkdir(pathIn(here, 'poste'));
+  const earlier = { version: 1, written: [{ type: 'starting', sinceMs: 0 }] };
+  await writeFile(pathIn(here, 'poste', 'setup.json'), JSON.stringify(earlier));
   const { steps, notices } = await document(here);
   expect(steps).toContainEqual({ step: 'start the daemon', state: 'done' });
   expect(steps.map(({ step }) => step)).not.toContainEqual(expect.stringContaining('service'));
   expect(notices[0]).toMatch(/^systemd refused the service: .*Failed to connect to bus.* Start it with poste daemon/);
-  expect(await read(here, 'poste', 'setup.json')).not.toContain('service');
+  expect(await read(here, 'poste', 'setup.json')).not.toMatch(/service|starting/);
   expect(existsSync(pathIn(here, ...UNIT))).toBe(false);
   const undone = await document(here, '--undo');
   expect(undone.steps).toContainEqual({ step: 'the daemon that was started', state: 'undone' });

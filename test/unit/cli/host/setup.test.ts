@@ -122,14 +122,16 @@ test('as a process: from nothing to a daemon with two agents, and back', async (
   await expect.poll(() => runHere(['status'], { environment: here })).toMatchObject({ code: 1 });
 });
 
+const NAME_QUESTION = 'The agent of claude-code [claude]: ';
+
 test('at a terminal it asks for names and for the tools, and does nothing without a yes', async () => {
   const here = await machine('claude');
   await served(here);
-  const answered = async (...answers: string[]): Promise<unknown> => {
+  const answered = async (firsts: string[], ...answers: string[]): Promise<unknown> => {
     const stdin = new PassThrough();
     const context = commandContext({ environment: here, stdin });
     for (const stream of [context.stdin, context.stderr]) Object.assign(stream, { isTTY: true });
-    const questions = ['The agent of claude-code [claude]: ', 'each time? [y/N] ', 'Do this? [y/N] '];
+    const questions = [...firsts, 'each time? [y/N] ', 'Do this? [y/N] '];
     context.stderr.on('more', () => {
       if (!context.stderr.text.includes(questions[0] ?? '\0')) return;
       questions.shift();
@@ -138,12 +140,14 @@ test('at a terminal it asks for names and for the tools, and does nothing withou
     });
     return new CommandRun(['setup'], context).ended();
   };
-  expect(await answered('backend', 'y', 'n')).toMatchObject({
+  expect(await answered([NAME_QUESTION], 'backend', 'y', 'n')).toMatchObject({
     code: 1,
     stdout: expect.not.stringContaining('done'),
   });
   await expect(read(here, '.claude.json')).rejects.toThrow('ENOENT');
-  expect(await answered('backend', 'y', 'y')).toMatchObject({ code: 0 });
+  expect(await answered([NAME_QUESTION, 'take another name.\n'], 'owner', 'backend', 'y', 'y')).toMatchObject({
+    code: 0,
+  });
   expect(await read(here, '.claude.json')).toContain('"backend"');
   expect(await read(here, '.claude', 'settings.json')).toContain('"mcp__poste"');
 });
