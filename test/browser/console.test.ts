@@ -206,7 +206,7 @@ describe('the console', () => {
     const dialog = page.getByRole('dialog');
     await dialog.getByLabel('Type its name to confirm').fill('bob');
     await page.keyboard.press('Enter');
-    await dialog.getByRole('alert').getByText('nothing answers: see that poste is still running').waitFor();
+    await dialog.getByRole('alert').getByText('no answer: check that poste is still running').waitFor();
     await page.keyboard.press('Escape');
     await page.getByRole('button', { name: 'Revoke…' }).click();
     await expect.poll(() => dialog.getByRole('alert').count()).toBe(0);
@@ -330,7 +330,7 @@ describe('the console', () => {
     });
     await window.enter(relay);
     await window.go('Log');
-    await page.getByText('No event is like that.').waitFor();
+    await page.getByText('No event matches.').waitFor();
     expect(before).toEqual([null, '130001', '110001', '90001']);
     await expect.poll(() => page.getByRole('button', { name: 'Look further back' }).count()).toBe(0);
   });
@@ -365,7 +365,7 @@ describe('the console', () => {
     await expect.poll(() => events.count()).toBe(1);
     await page.getByLabel('Host', { exact: true }).fill('nobody');
     await page.keyboard.press('Enter');
-    await page.getByRole('alert').getByText('No host is like that.').waitFor();
+    await page.getByRole('alert').getByText('No host matches.').waitFor();
     expect(await window.unsound()).toEqual([]);
 
     await page.getByRole('link', { name: 'Trace of item both' }).click();
@@ -398,7 +398,7 @@ describe('the console', () => {
     const window = await ConsoleWindow.open(suite);
     await window.enter(relay);
     await window.page.getByRole('button', { name: 'Take a backup' }).click();
-    await window.page.getByText('The backup copy-1 is whole: 2 KiB.').waitFor();
+    await window.page.getByText('The backup copy-1 is complete: 2 KiB.').waitFor();
     expect(await window.unsound()).toEqual([]);
     await window.page.getByRole('button', { name: 'Take a backup' }).click();
     await window.page.getByText('the backup could not be taken').waitFor();

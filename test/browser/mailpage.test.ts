@@ -164,7 +164,7 @@ describe('the page of the owner', () => {
     await page.getByRole('button', { name: 'Send', exact: true }).click();
     await page.getByRole('alert').waitFor();
     await expect.poll(() => to.getAttribute('aria-invalid')).toBe('true');
-    await page.getByRole('button', { name: 'Take alice instead' }).click();
+    await page.getByRole('button', { name: 'Use alice instead' }).click();
     await expect.poll(() => page.getByRole('list', { name: 'Recipients' }).getByRole('listitem').count()).toBe(2);
     // What is being written is there again after a look elsewhere.
     await window.go('Inbox');
@@ -187,10 +187,10 @@ describe('the page of the owner', () => {
     await expect
       .poll(() => steps.allTextContents())
       .toEqual([
-        expect.stringMatching(/^In its mailbox/),
-        expect.stringMatching(/^It was told of it/),
-        expect.stringMatching(/^It read it/),
-        expect.stringMatching(/^It is done with it/),
+        expect.stringMatching(/^In the mailbox/),
+        expect.stringMatching(/^Its agent was notified/),
+        expect.stringMatching(/^Its agent read it/),
+        expect.stringMatching(/^Its agent is done with it/),
       ]);
     await window.go('Sent');
     await page.getByText('acked', { exact: true }).waitFor();
@@ -215,7 +215,7 @@ describe('the page of the owner', () => {
     await page.getByLabel('To', { exact: true }).fill('bob');
     await page.getByLabel('Subject').fill('once');
     await page.getByRole('button', { name: 'Send', exact: true }).click();
-    await page.getByRole('alert').getByText('nothing answers').waitFor();
+    await page.getByRole('alert').getByText('no answer').waitFor();
     await page.getByRole('button', { name: 'Send', exact: true }).click();
     await page.getByRole('region', { name: 'Sent' }).waitFor();
     expect(accepted(await useInbox(mail.context, await idOf(mail.context, 'bob'), {})).total).toBe(1);
@@ -381,7 +381,7 @@ describe('words of others', () => {
       await page.locator('main h1').waitFor();
     }
     await page.evaluate(`location.hash = '#/messages/nothing'`);
-    await page.getByText('No message of your mailbox has this id').waitFor();
+    await page.getByText('Your mailbox has no message with this id').waitFor();
     await page.evaluate(`location.hash = '#/messages/%3Cimg%20src=x%3E'`);
     await page.getByRole('alert').waitFor();
     await page.evaluate(`location.hash = '#/sent/nothing'`);

@@ -1,21 +1,26 @@
-/** A small time chart: uPlot, in the colours of the style, as wide as its place. What it shows is said in words beside it. */
+/**
+ * A small time chart: uPlot in the colours of the style, as wide as its container. Its latest values are also there as
+ * text.
+ */
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import { useEffect, useRef } from 'preact/hooks';
 import uPlot from 'uplot';
-import { clock, count, duration, rate } from '../shared/text.ts';
+import { DAY_MS, HOUR_MS } from '../../protocol/limits.ts';
+import { NO_VALUE } from '../shared/components.ts';
+import { clock, count, duration, rate } from '../shared/format.ts';
 
-/** What the values are: how they are written, and at which steps the axis is marked. Durations are in milliseconds. */
-export type Unit = 'rate' | 'count' | 'duration';
+/**
+ * The kind of the values: it decides how they are formatted, and the steps of the axis. Durations are in milliseconds.
+ */
+type Unit = 'rate' | 'count' | 'duration';
 
-const WRITTEN: Readonly<Record<Unit, (value: number) => string>> = { rate, count, duration };
+const FORMATS: Readonly<Record<Unit, (value: number) => string>> = { rate, count, duration };
 const SECOND_MS = 1000;
 const MINUTE_MS = 60 * SECOND_MS;
-const HOUR_MS = 60 * MINUTE_MS;
-const DAY_MS = 24 * HOUR_MS;
 const STEPS: Readonly<Record<Unit, number[]>> = {
   rate: decimalSteps(-2, 9),
-  // Half an item is none.
+  // Items are whole.
   count: decimalSteps(0, 12),
   duration: [
     ...decimalSteps(-3, 2),
@@ -26,11 +31,11 @@ const STEPS: Readonly<Record<Unit, number[]>> = {
   ],
 };
 
-export interface Line {
+interface Line {
   label: string;
   /** A colour of the style: `--line-1`. */
   colour: string;
-  /** `null` where nothing is known. */
+  /** `null` where the value is unknown. */
   values: readonly (number | null)[];
 }
 
@@ -46,15 +51,15 @@ const HEIGHT = 150;
 const DARK = matchMedia('(prefers-color-scheme: dark)');
 
 export function Chart({ title, times, lines, unit }: ChartProps): VNode {
-  const written = WRITTEN[unit];
-  const place = useRef<HTMLDivElement>(null);
+  const latestOf = (values: Line['values']): string => formatted(values.at(-1) ?? null, FORMATS[unit]);
+  const container = useRef<HTMLDivElement>(null);
   const chart = useRef<uPlot>(null);
   const data = [times.map((at) => at / 1000), ...lines.map(({ values }) => [...values])] as uPlot.AlignedData;
   const latest = useRef(data);
   latest.current = data;
 
   useEffect(() => {
-    const { current } = place;
+    const { current } = container;
     if (!current) return undefined;
     const make = (): void => {
       chart.current?.destroy();
@@ -74,18 +79,18 @@ export function Chart({ title, times, lines, unit }: ChartProps): VNode {
   }, []);
   useEffect(() => chart.current?.setData(data), [times]);
 
-  const words = lines.map(({ label, values }) => `${label} ${said(values.at(-1) ?? null, written)}`).join(', ');
+  const texts = lines.map(({ label, values }) => `${label} ${latestOf(values)}`).join(', ');
   return html`<figure class="chart">
     <figcaption>
       <span class="chart-title">${title}</span>
       <span class="chart-keys">
         ${lines.map(
           ({ label, colour, values }) =>
-            html`<span class="chart-key"><i class=${`swatch swatch${colour}`}></i>${label} <b>${said(values.at(-1) ?? null, written)}</b></span>`,
+            html`<span class="chart-key"><i class=${`swatch swatch${colour}`}></i>${label} <b>${latestOf(values)}</b></span>`,
         )}
       </span>
     </figcaption>
-    <div class="chart-place" ref=${place} role="img" aria-label="${title}, now: ${words}"></div>
+    <div class="chart-place" ref=${container} role="img" aria-label="${title}, now: ${texts}"></div>
   </figure>`;
 }
 
@@ -95,8 +100,8 @@ function decimalSteps(fromPower: number, toPower: number): number[] {
   return powers.flatMap((power) => [1, 2, 5].map((size) => Number(`${size}e${power}`)));
 }
 
-function said(value: number | null, written: (value: number) => string): string {
-  return value === null ? '–' : written(value);
+function formatted(value: number | null, format: (value: number) => string): string {
+  return value === null ? NO_VALUE : format(value);
 }
 
 function options(lines: readonly Line[], unit: Unit, width: number): uPlot.Options {
@@ -117,7 +122,7 @@ function options(lines: readonly Line[], unit: Unit, width: number): uPlot.Optio
     scales: { y: { range: (_chart, _min, max) => [0, max > 0 ? max * 1.1 : 1] } },
     axes: [
       { ...axis, space: 70, size: 26, values: (_chart, ticks) => ticks.map((tick) => clock(tick * 1000)) },
-      { ...axis, size: 58, incrs: STEPS[unit], values: (_chart, ticks) => ticks.map((tick) => WRITTEN[unit](tick)) },
+      { ...axis, size: 58, incrs: STEPS[unit], values: (_chart, ticks) => ticks.map((tick) => FORMATS[unit](tick)) },
     ],
     series: [
       {},

@@ -1,44 +1,35 @@
-/** One host: what waits for it, how much of its quotas is used, its keys; and the way to keep it out. */
+/** One host: its enrolment, quotas, queue and keys, and the button that revokes it. */
 import type { ComponentChildren, VNode } from 'preact';
 import { html } from 'htm/preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useRef, useState } from 'preact/hooks';
 import type { ConsoleHost, ConsoleRevoked, HostShown } from '../../protocol/operator-documents.ts';
 import { act, read } from '../shared/api.ts';
-import { Bar } from './bar.ts';
-import { Code, NOTHING, Panel, StateMark, Table, Time, Words } from '../shared/parts.ts';
-import { failed, notice } from '../shared/session.ts';
-import { hostPlace, samples } from './state.ts';
-import { count } from '../shared/text.ts';
+import { Code, Facts, NO_VALUE, Panel, StateMark, Table, Time, Untrusted, Warning } from '../shared/components.ts';
+import { bytes, count } from '../shared/format.ts';
+import { failureText, notice } from '../shared/session.ts';
+import { useLoaded } from '../shared/use-loaded.ts';
+import { hostHref, samples } from './state.ts';
 
 type Member = ConsoleHost['lineage'][number];
 
 export function Host({ hostKey }: { hostKey: string }): VNode {
-  const [shown, setShown] = useState<ConsoleHost>();
-  const [problem, setProblem] = useState('');
-  // What waits for it changes with the log.
+  // New events may change its queue.
   const position = samples.value.at(-1)?.log_position ?? 0;
-  const load = async (): Promise<void> => {
-    try {
-      setShown(await read<ConsoleHost>('host', { key: hostKey }));
-      setProblem('');
-    } catch (error) {
-      setProblem(failed(error));
-    }
-  };
-  useEffect(() => void load(), [hostKey, position]);
+  const load = (): Promise<ConsoleHost> => read<ConsoleHost>('host', { key: hostKey });
+  const { value: shown, problem, reload } = useLoaded(load, [hostKey, position]);
 
-  if (problem && !shown) return html`<h1 tabindex="-1">Host</h1><p class="warning" role="alert">${problem}</p>`;
+  if (problem && !shown) return html`<h1 tabindex="-1">Host</h1><${Warning} text=${problem} />`;
   if (!shown) return html`<h1 tabindex="-1">Host</h1><p class="none">Asking the relay…</p>`;
   const { host, quotas, lineage } = shown;
-  return html`<h1 tabindex="-1"><${Words} text=${host.host} /> <${StateMark} state=${host.state} /></h1>
-    ${problem && html`<p class="warning" role="alert">${problem}</p>`}
+  return html`<h1 tabindex="-1"><${Untrusted} text=${host.host} /> <${StateMark} state=${host.state} /></h1>
+    <${Warning} text=${problem} />
     <div class="columns">
-      <${Panel} title="Enrolment">${enrolment(host)}</${Panel}>
+      <${Panel} title="Enrolment"><${Facts} rows=${enrolment(host)} /></${Panel}>
       <${Panel} title="Quotas">
         ${quotas.map(({ name, unit, used, max }) => html`<${Bar} label=${`${name}, ${unit}`} used=${used} max=${max} unit=${unit} />`)}
       </${Panel}>
     </div>
-    <${Panel} title="Queue and lists">${queue(shown)}</${Panel}>
+    <${Panel} title="Queue and lists"><${Facts} rows=${queue(shown)} /></${Panel}>
     <${Panel} title="Keys of this host">
       <${Table}
         label="Keys of this host"
@@ -49,10 +40,10 @@ export function Host({ hostKey }: { hostKey: string }): VNode {
           {
             title: 'fingerprint',
             cell: (member: Member) =>
-              html`<a href=${hostPlace(member.host_pubkey)}><${Code} text=${member.fingerprint} /></a>`,
+              html`<a href=${hostHref(member.host_pubkey)}><${Code} text=${member.fingerprint} /></a>`,
           },
           {
-            title: 'given up',
+            title: 'retired',
             cell: (member: Member) =>
               member.retired_at === null ? 'in use' : html`<${Time} at=${member.retired_at} />`,
           },
@@ -61,41 +52,56 @@ export function Host({ hostKey }: { hostKey: string }): VNode {
     </${Panel}>
     <p class="actions">
       <a class="button" href=${`#/log?host=${encodeURIComponent(hostKey)}`}>Events of this host</a>
-      ${host.revoked_at === null && html`<${Revoke} host=${host} done=${load} />`}
+      ${host.revoked_at === null && html`<${Revoke} host=${host} done=${reload} />`}
     </p>`;
 }
 
-function facts(rows: readonly (readonly [string, ComponentChildren])[]): VNode {
-  return html`<dl class="facts">${rows.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+interface BarProps {
+  label: string;
+  used: number;
+  max: number;
+  unit: string;
 }
 
-function words(text: string | null): ComponentChildren {
-  return text === null || text === '' ? NOTHING : html`<${Words} text=${text} />`;
+function Bar({ label, used, max, unit }: BarProps): VNode {
+  const share = max > 0 ? Math.min(1, Math.max(0, used) / max) : 1;
+  const shown = unit === 'bytes' ? `${bytes(used)} of ${bytes(max)}` : `${count(used)} of ${count(max)} ${unit}`;
+  const kind = share >= 0.9 ? 'full' : share >= 0.7 ? 'filling' : 'fine';
+  return html`<div class="bar">
+    <div class="bar-text"><span>${label}</span><span>${shown}</span></div>
+    <meter class=${kind} min="0" max="1" value=${share} aria-label="${label}: ${shown}">${shown}</meter>
+  </div>`;
+}
+
+type Rows = [name: string, value: ComponentChildren][];
+
+function untrusted(text: string | null): ComponentChildren {
+  return text === null || text === '' ? NO_VALUE : html`<${Untrusted} text=${text} />`;
 }
 
 function when(at: number | null): ComponentChildren {
-  return at === null ? NOTHING : html`<${Time} at=${at} />`;
+  return at === null ? NO_VALUE : html`<${Time} at=${at} />`;
 }
 
-function enrolment(host: HostShown): VNode {
-  return facts([
+function enrolment(host: HostShown): Rows {
+  return [
     ['fingerprint', html`<${Code} text=${host.fingerprint} />`],
     ['public key', html`<${Code} text=${host.host_pubkey} />`],
-    ['account', words(host.account)],
-    ['organisation', words(host.org)],
-    ['client', words(host.client_id)],
-    ['owner, as it says', words(host.owner_fp)],
-    ['let in by', host.authorized_by],
+    ['account', untrusted(host.account)],
+    ['organisation', untrusted(host.org)],
+    ['client', untrusted(host.client_id)],
+    ['owner (not verified)', untrusted(host.owner_fp)],
+    ['admitted by', host.authorized_by],
     ['enrolled', when(host.enrolled_at)],
     ['valid until', when(host.valid_until)],
     ['revoked', when(host.revoked_at)],
-    ['was ever used', host.seen ? 'yes' : 'no'],
-  ]);
+    ['ever used', host.seen ? 'yes' : 'no'],
+  ];
 }
 
-function queue({ host, ...shown }: ConsoleHost): VNode {
+function queue({ host, ...shown }: ConsoleHost): Rows {
   const pull = shown.last_pull;
-  return facts([
+  return [
     ['last item', count(host.head_seq)],
     ['acked through', count(host.acked_through)],
     [
@@ -104,16 +110,16 @@ function queue({ host, ...shown }: ConsoleHost): VNode {
         ? 'none since the start'
         : html`<${Time} at=${pull.at} />${pull.through === null ? '' : `, up to ${count(pull.through)}`}`,
     ],
-    ['takes mail of', shown.allowed_senders === null ? 'everybody' : `${count(shown.allowed_senders)} senders`],
+    ['accepts mail from', shown.allowed_senders === null ? 'everybody' : `${count(shown.allowed_senders)} senders`],
     ['list published', when(shown.senders_published_at)],
     [
       'encryption key',
       shown.enc_key_published_at === null ? 'none' : html`<${Time} at=${shown.enc_key_published_at} />`,
     ],
-  ]);
+  ];
 }
 
-/** Asks for the name, typed: what is revoked never comes back under this key. */
+/** The user must type the name to confirm: a revoked key can never be used again. */
 function Revoke({ host, done }: { host: HostShown; done: () => Promise<void> }): VNode {
   const dialog = useRef<HTMLDialogElement>(null);
   const [typed, setTyped] = useState('');
@@ -129,18 +135,18 @@ function Revoke({ host, done }: { host: HostShown; done: () => Promise<void> }):
       dialog.current?.close();
       notice.value = `${host.host} is revoked, for good.`;
       await done();
-      // The button that had the focus is gone with what it did.
+      // The button with the focus no longer exists.
       document.querySelector<HTMLElement>('main h1')?.focus({ preventScroll: true });
     } catch (error) {
-      setProblem(failed(error));
+      setProblem(failureText(error));
     }
   };
   return html`<button type="button" class="danger" onClick=${() => dialog.current?.showModal()}>Revoke…</button>
     <dialog ref=${dialog} aria-labelledby="revoke-title" onClose=${forget}>
       <form onSubmit=${(event: Event) => void revoke(event)}>
-        <h2 id="revoke-title">Revoke <${Words} text=${host.host} />?</h2>
+        <h2 id="revoke-title">Revoke <${Untrusted} text=${host.host} />?</h2>
         <p>
-          It can never enrol again under this key. What waits for it (${count(host.queue_items)} items) expires in time.
+          It can never enrol again with this key. Its ${count(host.queue_items)} waiting items stay until they expire.
         </p>
         <label>
           <span>Type its name to confirm</span>
@@ -151,7 +157,7 @@ function Revoke({ host, done }: { host: HostShown; done: () => Promise<void> }):
             onInput=${(event: { currentTarget: HTMLInputElement }) => setTyped(event.currentTarget.value)}
           />
         </label>
-        ${problem && html`<p class="warning" role="alert">${problem}</p>`}
+        <${Warning} text=${problem} />
         <p class="actions">
           <button type="button" onClick=${() => dialog.current?.close()}>Keep it</button>
           <button type="submit" class="danger" disabled=${typed !== host.host}>Revoke for good</button>

@@ -1,41 +1,23 @@
-/** Who is in: a list to search, the biggest queues first. */
+/** The hosts of the relay as a list with a search, the biggest queues first. */
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import type { ConsoleHosts, HostShown } from '../../protocol/operator-documents.ts';
 import { read } from '../shared/api.ts';
-import { Code, NOTHING, StateMark, Table, Words } from '../shared/parts.ts';
-import { failed } from '../shared/session.ts';
-import { hostPlace } from './state.ts';
-import { bytes, count } from '../shared/text.ts';
+import { Code, NO_VALUE, StateMark, Table, Untrusted, Warning } from '../shared/components.ts';
+import { bytes, count } from '../shared/format.ts';
+import { useLoaded } from '../shared/use-loaded.ts';
+import { hostHref } from './state.ts';
 
 const STATES = ['live', 'expired', 'revoked', 'rotated'];
-/** Between two keys of somebody who types. */
+/** A search starts after a pause in typing of this length. */
 const TYPING_MS = 200;
 
 export function Hosts(): VNode {
   const [search, setSearch] = useState('');
   const [state, setState] = useState('');
-  const [found, setFound] = useState<ConsoleHosts>();
-  const [problem, setProblem] = useState('');
-
-  useEffect(() => {
-    let isStale = false;
-    const timer = setTimeout(() => {
-      read<ConsoleHosts>('hosts', { search, state }).then(
-        (hosts) => {
-          if (isStale) return;
-          setFound(hosts);
-          setProblem('');
-        },
-        (error: unknown) => setProblem(failed(error)),
-      );
-    }, TYPING_MS);
-    return () => {
-      isStale = true;
-      clearTimeout(timer);
-    };
-  }, [search, state]);
+  const load = (): Promise<ConsoleHosts> => read<ConsoleHosts>('hosts', { search, state });
+  const { value: found, problem } = useLoaded(load, [search, state], TYPING_MS);
 
   return html`<h1 tabindex="-1">Hosts</h1>
     <form class="filters" role="search" onSubmit=${(event: Event) => event.preventDefault()}>
@@ -60,7 +42,7 @@ export function Hosts(): VNode {
         </select>
       </label>
     </form>
-    ${problem && html`<p class="warning" role="alert">${problem}</p>`}
+    <${Warning} text=${problem} />
     ${found && html`<p class="note" role="status">${summary(found)}</p>`}
     ${found && html`<section class="panel"><${HostTable} hosts=${found.hosts} /></section>`}`;
 }
@@ -73,22 +55,22 @@ function summary({ hosts, matches, total }: ConsoleHosts): string {
 function HostTable({ hosts }: { hosts: readonly HostShown[] }): VNode {
   return html`<${Table}
     label="Hosts"
-    none="No host is like that."
+    none="No host matches."
     rows=${hosts}
     keyOf=${(host: HostShown) => host.host_pubkey}
     columns=${[
       {
         title: 'name',
-        cell: (host: HostShown) => html`<a href=${hostPlace(host.host_pubkey)}><${Words} text=${host.host} /></a>`,
+        cell: (host: HostShown) => html`<a href=${hostHref(host.host_pubkey)}><${Untrusted} text=${host.host} /></a>`,
       },
       { title: 'state', cell: (host: HostShown) => html`<${StateMark} state=${host.state} />` },
       {
         title: 'account',
-        cell: (host: HostShown) => (host.account === null ? NOTHING : html`<${Words} text=${host.account} />`),
+        cell: (host: HostShown) => (host.account === null ? NO_VALUE : html`<${Untrusted} text=${host.account} />`),
       },
       {
         title: 'owner',
-        cell: (host: HostShown) => (host.owner_fp === '' ? NOTHING : html`<${Words} text=${host.owner_fp} />`),
+        cell: (host: HostShown) => (host.owner_fp === '' ? NO_VALUE : html`<${Untrusted} text=${host.owner_fp} />`),
       },
       { title: 'fingerprint', cell: (host: HostShown) => html`<${Code} text=${host.fingerprint} />` },
       { title: 'items', isNumber: true, cell: (host: HostShown) => count(host.queue_items) },

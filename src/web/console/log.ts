@@ -1,137 +1,53 @@
-/** The log as a timeline, the newest first, filtered by kind, host, item and time; live while nothing is asked of the past. */
+/**
+ * The log as a timeline, the newest event first, filtered by kind, host, item and time; it can show new events live.
+ */
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
-import type { ConsoleHosts, ConsoleLog, LoggedEvent } from '../../protocol/operator-documents.ts';
-import { read } from '../shared/api.ts';
-import { EVENTS_MAX, type Shown, lookBack, withNewer, withOlder } from './log-pages.ts';
-import { EVENT_NAMES, eventName } from './event-names.ts';
-import { Code, Time, Words } from '../shared/parts.ts';
-import { failed } from '../shared/session.ts';
-import { hostPlace, itemPlace, place, samples } from './state.ts';
-import { count } from '../shared/text.ts';
-
-const PUBLIC_KEY_CHARACTERS = 44;
-
-interface Filters {
-  type: string;
-  /** A name, a fingerprint or a key. */
-  host: string;
-  item: string;
-  /** As `datetime-local` says it. */
-  since: string;
-  until: string;
-}
+import { useState } from 'preact/hooks';
+import type { LoggedEvent } from '../../protocol/operator-documents.ts';
+import type { RelayEvent } from '../../relay/core/event.ts';
+import { Code, Time, Untrusted, Warning } from '../shared/components.ts';
+import { count } from '../shared/format.ts';
+import { hostHref, itemHref, route } from './state.ts';
+import { type Filters, useLog } from './use-log.ts';
 
 export function Log(): VNode {
-  const asked = place.value.query;
+  const { query } = route.value;
   const [filters, setFilters] = useState<Filters>(() => ({
-    type: asked.get('type') ?? '',
-    host: asked.get('host') ?? '',
-    item: asked.get('item') ?? '',
+    type: query.get('type') ?? '',
+    host: query.get('host') ?? '',
+    item: query.get('item') ?? '',
     since: '',
     until: '',
   }));
-  const [query, setQuery] = useState<Record<string, string>>();
-  const [{ events, downTo, isAll }, setShown] = useState<Shown>({ events: [], downTo: 1, isAll: true });
   const [isLive, setLive] = useState(true);
-  const [isCatchingUp, setCatchingUp] = useState(false);
-  const [isLookingBack, setLookingBack] = useState(false);
-  const [problem, setProblem] = useState('');
-  /** Counts what was filtered by: an answer to an earlier one comes too late. */
-  const run = useRef(0);
-  const newest = useRef(0);
-  const sampleAsked = useRef(0);
-
-  const apply = async (): Promise<void> => {
-    const mine = ++run.current;
-    setLookingBack(true);
-    try {
-      const next = await queryOf(filters);
-      const found = await lookBack(next, () => mine === run.current);
-      if (mine !== run.current) return;
-      newest.current = found.logPosition;
-      setQuery(next);
-      setShown(found);
-      setProblem('');
-    } catch (error) {
-      const words = error instanceof NoSuchHost ? error.message : failed(error);
-      if (mine === run.current) setProblem(words);
-    }
-    if (mine === run.current) setLookingBack(false);
-  };
-  const older = async (): Promise<void> => {
-    const mine = run.current;
-    setLookingBack(true);
-    try {
-      const found = await lookBack({ ...query, before: String(downTo) }, () => mine === run.current);
-      if (mine === run.current) {
-        // What somebody looks back for does not go when something new comes.
-        if (events.length + found.events.length > EVENTS_MAX) setLive(false);
-        setShown((before) => withOlder(before, found, downTo));
-        setProblem('');
-      }
-    } catch (error) {
-      setProblem(failed(error));
-    }
-    if (mine === run.current) setLookingBack(false);
-  };
-  useEffect(() => {
-    void apply();
-    // Nobody waits for an answer any more.
-    return () => void run.current++;
-  }, []);
-
-  const sample = samples.value.at(-1);
-  const catchUp = async (): Promise<void> => {
-    const mine = run.current;
-    const after = newest.current;
-    setCatchingUp(true);
-    try {
-      const found = await read<ConsoleLog>('log', { ...query, after: String(after) });
-      if (mine === run.current) {
-        newest.current = found.log_position;
-        setShown((before) => withNewer(before, found, after));
-        setProblem('');
-      }
-    } catch (error) {
-      setProblem(failed(error));
-    }
-    setCatchingUp(false);
-  };
-  useEffect(() => {
-    if (!isLive || !query || isCatchingUp || !sample) return;
-    // Once for each sample, so that what failed is asked again and nothing is asked all the time.
-    if (sample.log_position <= newest.current || sample.at === sampleAsked.current) return;
-    sampleAsked.current = sample.at;
-    void catchUp();
-  }, [sample, isLive, query, isCatchingUp]);
-
+  const log = useLog(filters, isLive, () => setLive(false));
+  const { events, isAll, isLoaded, isLookingBack, problem } = log;
   return html`<h1 tabindex="-1">Log</h1>
-    <${FilterForm} filters=${filters} change=${setFilters} apply=${apply} />
+    <${FilterForm} filters=${filters} change=${setFilters} apply=${log.apply} />
     <label class="switch">
       <input type="checkbox" checked=${isLive} onChange=${() => setLive(!isLive)} />
       <span>Show new events as they come</span>
     </label>
-    ${problem && html`<p class="warning" role="alert">${problem}</p>`}
+    <${Warning} text=${problem} />
     <section class="panel" aria-label="Events">
       ${
         events.length === 0
-          ? html`<p class="none">${query ? noneFound(isAll, downTo) : problem === '' && 'Asking the relay…'}</p>`
+          ? html`<p class="none">${isLoaded ? noneFound(isAll, log.downTo) : problem === '' && 'Asking the relay…'}</p>`
           : html`<ol class="timeline">
               ${events.map((event) => html`<${Entry} key=${event.lsn} event=${event} />`)}
             </ol>`
       }
-      ${isLookingBack && query && html`<p class="note" role="status">Looking through the log…</p>`}
+      ${isLookingBack && isLoaded && html`<p class="note" role="status">Searching the log…</p>`}
       ${
         !isAll &&
-        html`<p class="actions"><button type="button" disabled=${isLookingBack} onClick=${() => void older()}>Look further back</button></p>`
+        html`<p class="actions"><button type="button" disabled=${isLookingBack} onClick=${() => void log.lookFurtherBack()}>Look further back</button></p>`
       }
     </section>`;
 }
 
 function noneFound(isAll: boolean, downTo: number): string {
-  return `No event is like that${isAll ? '' : `, down to record ${count(downTo)}`}.`;
+  return `No event matches${isAll ? '' : ` down to record ${count(downTo)}`}.`;
 }
 
 interface FilterFormProps {
@@ -174,41 +90,47 @@ function Entry({ event }: { event: LoggedEvent }): VNode {
       <span class="event-when"><${Time} at=${at} /> · ${count(lsn)}</span>
     </span>
     <span class="event-body">
-      ${item && (type === 'ItemAccepted' ? html`<a href=${itemPlace(lsn)} aria-label="Trace of item ${item_id}">${item}</a>` : item)}
+      ${item && (type === 'ItemAccepted' ? html`<a href=${itemHref(lsn)} aria-label="Trace of item ${item_id}">${item}</a>` : item)}
       ${hosts.map(
         ({ role, host_pubkey, name }) =>
           html`<span class="event-host"
-            >${role} <a href=${hostPlace(host_pubkey)}><${Words} text=${name ?? 'unknown host'} /></a
+            >${role} <a href=${hostHref(host_pubkey)}><${Untrusted} text=${name ?? 'unknown host'} /></a
           ></span>`,
       )}
-      ${facts.map(({ name, value }) => html`<span class="event-fact">${name} <${Words} text=${value} /></span>`)}
+      ${facts.map(({ name, value }) => html`<span class="event-fact">${name} <${Untrusted} text=${value} /></span>`)}
     </span>
   </li>`;
 }
 
-class NoSuchHost extends Error {}
+/** The page's names for events. Events of a newer relay that are not here keep their own name. */
+const EVENT_NAMES: Record<RelayEvent['type'], string> = {
+  ItemAccepted: 'item accepted',
+  ItemsAcked: 'items acked',
+  ItemsExpired: 'items expired',
+  ItemLost: 'item lost',
+  ItemsMoved: 'items moved',
+  DedupExtended: 'dedup records extended',
+  DedupPurged: 'dedup records deleted',
+  HostEnrolled: 'host enrolled',
+  HostSeen: 'host seen',
+  HostRevoked: 'host revoked',
+  KeyRotated: 'key rotated',
+  EnrolmentLapsed: 'enrolment lapsed',
+  SendersPublished: 'senders published',
+  SendersRenewed: 'same senders published again',
+  EncKeyPublished: 'encryption key published',
+  InviteIssued: 'invite issued',
+  InviteSpent: 'invite spent',
+  DenyEntryAdded: 'deny entry added',
+  AdmissionsLapsed: 'admissions lapsed',
+  EpochRotated: 'epoch began',
+  RelayRestored: 'restored from a backup',
+  SeqFloorsRaised: 'sequence numbers raised',
+  CheckpointTaken: 'row checkpoint taken',
+  SchemaMigrated: 'store migrated to a newer schema',
+  RelayInitialised: 'relay initialised',
+};
 
-async function queryOf({ type, host, item, since, until }: Filters): Promise<Record<string, string>> {
-  const query: Record<string, string> = {};
-  if (type) query['type'] = type;
-  if (item.trim()) query['item'] = item.trim();
-  if (host.trim()) query['host'] = await keyOf(host.trim());
-  if (since) query['since'] = String(new Date(since).getTime());
-  if (until) query['until'] = String(new Date(until).getTime() + 999);
-  return query;
-}
-
-/** The key of the one host that is meant. Throws `NoSuchHost`. */
-async function keyOf(text: string): Promise<string> {
-  if (text.length === PUBLIC_KEY_CHARACTERS && text.endsWith('=')) return text;
-  const { hosts } = await read<ConsoleHosts>('hosts', { search: text });
-  const named = hosts.filter(({ host }) => host.toLowerCase() === text.toLowerCase());
-  const fitting = named.length > 0 ? named : hosts;
-  // A key that was rotated is one of a host that has another by now.
-  const current = fitting.filter(({ state }) => state !== 'rotated');
-  const meant = current.length > 0 ? current : fitting;
-  const [only, ...others] = meant;
-  if (!only) throw new NoSuchHost('No host is like that.');
-  if (others.length > 0) throw new NoSuchHost(`${count(meant.length)} hosts are like that: give the fingerprint.`);
-  return only.host_pubkey;
+function eventName(type: string): string {
+  return (EVENT_NAMES as Readonly<Record<string, string>>)[type] ?? type;
 }

@@ -1,35 +1,34 @@
-/** The operator's console: its views and the way between them. */
-import { render, type VNode } from 'preact';
+/** The operator's console: its views and their routes. */
+import type { VNode } from 'preact';
 import { html } from 'htm/preact';
-import { Frame } from '../shared/frame.ts';
-import { openSession } from '../shared/session.ts';
+import { Frame, startPage } from '../shared/frame.ts';
 import { Host } from './host.ts';
 import { Hosts } from './hosts.ts';
 import { Item } from './item.ts';
 import { Log } from './log.ts';
 import { Overview } from './overview.ts';
-import { type Place, followRelay, place } from './state.ts';
+import { type Route, followRelay, route } from './state.ts';
 
-const WORDS = {
+const TEXTS = {
   title: 'Poste relay',
-  door: 'This console opens with a link that is good once. On the machine of the relay:',
+  signIn: "Open this console with a one-time link. Run this command on the relay's machine:",
   command: 'poste relay console',
 };
 
 function Page(): VNode {
-  const here = place.value;
-  const mark = `${here.view} ${here.subject}`;
-  const ways = [
-    { to: '#/', name: 'Overview', isHere: here.view === 'overview' },
-    { to: '#/hosts', name: 'Hosts', isHere: here.view === 'hosts' || here.view === 'host' },
-    { to: '#/log', name: 'Log', isHere: here.view === 'log' || here.view === 'item' },
+  const here = route.value;
+  const view = `${here.view} ${here.subject}`;
+  const links = [
+    { href: '#/', name: 'Overview', isCurrent: here.view === 'overview' },
+    { href: '#/hosts', name: 'Hosts', isCurrent: here.view === 'hosts' || here.view === 'host' },
+    { href: '#/log', name: 'Log', isCurrent: here.view === 'log' || here.view === 'item' },
   ];
-  return html`<${Frame} words=${WORDS} ways=${ways} place=${mark}>
-    <${View} key=${mark + here.query.toString()} here=${here} />
+  return html`<${Frame} texts=${TEXTS} links=${links} view=${view}>
+    <${View} key=${view + here.query.toString()} here=${here} />
   </${Frame}>`;
 }
 
-function View({ here }: { here: Place }): VNode {
+function View({ here }: { here: Route }): VNode {
   switch (here.view) {
     case 'overview':
       return html`<${Overview} />`;
@@ -44,7 +43,4 @@ function View({ here }: { here: Place }): VNode {
   }
 }
 
-const app = document.querySelector('#app');
-if (!app) throw new Error('invariant: the page has a place for the app');
-render(html`<${Page} />`, app);
-void openSession(followRelay);
+startPage(Page, followRelay);

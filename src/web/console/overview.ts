@@ -1,4 +1,4 @@
-/** How the relay does: figures, charts of the last minutes, what waits where, what is refused, which epochs there were. */
+/** The state of the relay: figures, charts of the last minutes, the biggest queues, refusals and epochs. */
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import { useState } from 'preact/hooks';
@@ -13,11 +13,11 @@ import type {
   RefusalCount,
 } from '../../protocol/operator-documents.ts';
 import { act } from '../shared/api.ts';
+import { Code, Facts, NO_VALUE, Panel, Table, Time, Untrusted } from '../shared/components.ts';
+import { ago, bytes, count, duration, rate } from '../shared/format.ts';
+import { failureText, notice } from '../shared/session.ts';
 import { Chart } from './chart.ts';
-import { Code, Panel, Table, Time, Words } from '../shared/parts.ts';
-import { failed, notice } from '../shared/session.ts';
-import { hostPlace, overview, samples } from './state.ts';
-import { ago, bytes, count, duration, rate } from '../shared/text.ts';
+import { hostHref, overview, samples } from './state.ts';
 
 export function Overview(): VNode {
   const known = overview.value;
@@ -39,11 +39,11 @@ export function Overview(): VNode {
 
 function BrokenQueue({ broken }: { broken: BrokenQueueShown }): VNode {
   const name =
-    broken.host === null ? html`<${Code} text=${broken.host_pubkey} />` : html`<${Words} text=${broken.host} />`;
+    broken.host === null ? html`<${Code} text=${broken.host_pubkey} />` : html`<${Untrusted} text=${broken.host} />`;
   return html`<p class="warning" role="alert">
-    The rows of the queue of <a href=${hostPlace(broken.host_pubkey)}>${name}</a> are at fault (<${Words}
+    The stored queue of <a href=${hostHref(broken.host_pubkey)}>${name}</a> is inconsistent (<${Untrusted}
       text=${broken.reason}
-    />): its mail is handed over, and acks, expiries and rotations of it are refused. Stop the relay, and run${' '}
+    />). The relay still delivers its mail, but refuses its acks, expiries and rotations. Stop the relay, and run${' '}
     <${Code} text="poste relay log verify" />.
   </p>`;
 }
@@ -52,8 +52,8 @@ function DamagedRows({ known }: { known: ConsoleOverview }): VNode {
   const { damaged_rows: names, damaged_rows_found: found } = known;
   const more = found > names.length ? ` and ${found - names.length} more` : '';
   return html`<p class="warning" role="alert">
-    Rows of the store are damaged (<${Words} text=${names.join(', ') + more} />): whatever needs them is refused. Stop
-    the relay, run <${Code} text="poste relay log verify" />, and then <${Code} text="poste relay log rebuild" />.
+    Rows of the store are damaged (<${Untrusted} text=${names.join(', ') + more} />). The relay refuses every request that
+    needs them. Stop the relay, run <${Code} text="poste relay log verify" />, and then <${Code} text="poste relay log rebuild" />.
   </p>`;
 }
 
@@ -61,7 +61,7 @@ function Figures({ now, known }: { now: ConsoleSample; known: ConsoleOverview })
   const oldest = now.queue_items === 0 && now.oldest_item_age_ms === 0 ? 'none' : duration(now.oldest_item_age_ms);
   const figures: [name: string, value: string, kind?: string][] = [
     ['accepted', `${rate(now.accepted_per_s)} /s`],
-    ['commit p99', now.commit_p99_ms === null ? '–' : duration(now.commit_p99_ms)],
+    ['commit p99', now.commit_p99_ms === null ? NO_VALUE : duration(now.commit_p99_ms)],
     ['items waiting', count(now.queue_items)],
     ['bytes waiting', bytes(now.queue_bytes)],
     ['oldest item', oldest],
@@ -124,13 +124,13 @@ function Charts({ all }: { all: readonly ConsoleSample[] }): VNode {
 function BiggestQueues({ hosts }: { hosts: readonly HostShown[] }): VNode {
   return html`<${Table}
     label="Biggest queues"
-    none="Nothing waits for anybody."
+    none="No items are waiting."
     rows=${hosts}
     keyOf=${(host: HostShown) => host.host_pubkey}
     columns=${[
       {
         title: 'host',
-        cell: (host: HostShown) => html`<a href=${hostPlace(host.host_pubkey)}><${Words} text=${host.host} /></a>`,
+        cell: (host: HostShown) => html`<a href=${hostHref(host.host_pubkey)}><${Untrusted} text=${host.host} /></a>`,
       },
       { title: 'items', isNumber: true, cell: (host: HostShown) => count(host.queue_items) },
       { title: 'bytes', isNumber: true, cell: (host: HostShown) => bytes(host.queue_bytes) },
@@ -147,29 +147,29 @@ function Refusals({ refusals, nowMs }: { refusals: readonly RefusalCount[]; nowM
     columns=${[
       { title: 'code', cell: (one: RefusalCount) => html`<${Code} text=${one.reason} />` },
       { title: 'of', cell: (one: RefusalCount) => one.what },
-      { title: 'this minute', isNumber: true, cell: (one: RefusalCount) => count(one.last_minute) },
-      { title: 'this hour', isNumber: true, cell: (one: RefusalCount) => count(one.last_hour) },
-      { title: 'last', isNumber: true, cell: (one: RefusalCount) => ago(one.last_at, nowMs) },
+      { title: 'last minute', isNumber: true, cell: (one: RefusalCount) => count(one.last_minute) },
+      { title: 'last hour', isNumber: true, cell: (one: RefusalCount) => count(one.last_hour) },
+      { title: 'latest', isNumber: true, cell: (one: RefusalCount) => ago(one.last_at, nowMs) },
     ]}
   />`;
 }
 
 const EPOCHS_NOTES: Readonly<Record<EpochsRead, string>> = {
-  'under way': 'The log is still being read; earlier ones may come.',
+  'under way': 'The log is still being read; earlier epochs may appear.',
   whole: '',
-  pruned: 'The log was pruned: epochs that began before its first record are not told of.',
-  failed: 'The log could not be read to its beginning; the messages of the relay say why.',
+  pruned: 'The log was pruned: epochs before its first record are not shown.',
+  failed: 'The log could not be read to its beginning; the log messages of the relay say why.',
 };
 
 function Epochs({ known }: { known: ConsoleOverview }): VNode {
   return html`<${Table}
       label="Epochs"
-      none="None was found yet."
+      none="No epoch was found yet."
       rows=${known.epochs}
       keyOf=${(one: EpochBegun) => one.lsn}
       columns=${[
         { title: 'began', cell: (one: EpochBegun) => html`<${Time} at=${one.at} />` },
-        { title: 'why', cell: (one: EpochBegun) => html`<${Words} text=${one.reason} />` },
+        { title: 'why', cell: (one: EpochBegun) => html`<${Untrusted} text=${one.reason} />` },
         { title: 'epoch', cell: (one: EpochBegun) => html`<${Code} text=${one.epoch} />` },
         { title: 'record', isNumber: true, cell: (one: EpochBegun) => count(one.lsn) },
       ]}
@@ -185,9 +185,7 @@ function Relay({ known }: { known: ConsoleOverview }): VNode {
     ['fingerprint', html`<${Code} text=${known.fingerprint} />`],
     ['public key', html`<${Code} text=${known.relay_pubkey} />`],
   ];
-  return html`<dl class="facts">
-      ${rows.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}
-    </dl>
+  return html`<${Facts} rows=${rows} />
     ${known.can_take_backup && html`<${Backup} />`}`;
 }
 
@@ -198,9 +196,9 @@ function Backup(): VNode {
     notice.value = 'The backup is being taken…';
     try {
       const backup = await act<ConsoleBackup>('backup', {});
-      notice.value = `The backup ${backup.name} is whole: ${bytes(backup.bytes)}.`;
+      notice.value = `The backup ${backup.name} is complete: ${bytes(backup.bytes)}.`;
     } catch (error) {
-      notice.value = failed(error);
+      notice.value = failureText(error);
     }
     setUnderWay(false);
   };

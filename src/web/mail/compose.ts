@@ -1,7 +1,8 @@
-/** Begins a conversation. */
+/** The form for a new message, which starts a conversation. */
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import { useState } from 'preact/hooks';
+import { Warning } from '../shared/components.ts';
 import { RecipientsField, type Unknown } from './recipients-field.ts';
 import { BodyField, type Options, OptionFields, Outcome, useSending } from './send-form.ts';
 
@@ -28,7 +29,7 @@ export function Compose(): VNode {
     sending.again();
   };
   if (sending.result) {
-    // It was sent: no draft any more.
+    // The message is sent, so the draft is empty again.
     Object.assign(kept, { draft: EMPTY, options: FIRST });
     return html`<h1 tabindex="-1">Write</h1>
       <div class="panel">
@@ -61,7 +62,7 @@ export function Compose(): VNode {
         isBad=${field === 'body'}
       />
       <${OptionFields} options=${options} change=${setOptions} />
-      ${sending.words && html`<p class="warning" role="alert">${sending.words}</p>`}
+      <${Warning} text=${sending.problem?.message ?? ''} />
       <p class="actions">
         <button type="submit" class="primary" disabled=${sending.isUnderWay}>Send</button>
       </p>

@@ -1,10 +1,10 @@
 /** A conversation, the oldest message first. A message that is shown to its end is marked read. */
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useRef } from 'preact/hooks';
 import type { WholeMessage } from '../../host/api/schemas/mail.ts';
-import { Each, Words } from '../shared/parts.ts';
-import { failed } from '../shared/session.ts';
+import { ErrorBoundary, Untrusted, Warning } from '../shared/components.ts';
+import { useLoaded } from '../shared/use-loaded.ts';
 import { Message } from './message.ts';
 import { askInbox, mailChanges, mark, sentChanges } from './state.ts';
 
@@ -16,64 +16,40 @@ interface Shown {
 }
 
 export function Conversation({ messageId }: { messageId: string }): VNode {
-  const [shown, setShown] = useState<Shown>();
-  const [problem, setProblem] = useState('');
-  const [isMissing, setMissing] = useState(false);
   const pages = useRef(1);
-  const run = useRef(0);
-  // What the owner sends belongs to it too.
-  const changes = mailChanges.value + sentChanges.value;
-
-  const load = async (): Promise<void> => {
-    const mine = ++run.current;
-    try {
-      const found = await conversation(messageId, pages.current);
-      if (mine !== run.current) return;
-      setMissing(found.messages.length === 0);
-      setShown(found);
-      setProblem('');
-      await markShown(found.messages);
-    } catch (error) {
-      const words = failed(error);
-      if (mine === run.current) setProblem(words);
-    }
+  const load = (_last: Shown | undefined, isMore: boolean): Promise<Shown> => {
+    if (isMore) pages.current++;
+    return conversation(messageId, pages.current);
   };
-  useEffect(() => {
-    void load();
-    return () => void run.current++;
-  }, [messageId, changes]);
+  // The owner's replies belong to the conversation, too.
+  const changes = mailChanges.value + sentChanges.value;
+  const { value: shown, problem, loadMore } = useLoaded(load, [messageId, changes]);
+  useEffect(() => void (shown && markShown(shown.messages)), [shown]);
+  const isMissing = shown?.messages.length === 0;
   const isThere = shown !== undefined && !isMissing;
   useEffect(() => {
     if (!isThere) return;
     const article = document.querySelector<HTMLElement>('article.is-meant');
-    // The first one stands below the heading of the page anyway.
+    // The first message is below the heading of the page anyway.
     if (article && shown.messages[0]?.message_id !== messageId) article.scrollIntoView({ block: 'start' });
   }, [isThere]);
 
   const [first] = shown?.messages ?? [];
   return html`<p><a href="#/">Back to the inbox</a></p>
-    <h1 tabindex="-1">${first ? html`<${Words} text=${first.subject} />` : 'Message'}</h1>
-    ${problem && html`<p class="warning" role="alert">${problem}</p>`}
+    <h1 tabindex="-1">${first ? html`<${Untrusted} text=${first.subject} />` : 'Message'}</h1>
+    <${Warning} text=${problem} />
     ${!shown && !problem && html`<p class="none">Opening the conversation…</p>`}
-    ${isMissing && html`<p class="none">No message of your mailbox has this id; it may have been kept long enough.</p>`}
+    ${isMissing && html`<p class="none">Your mailbox has no message with this id; its retention may have ended.</p>`}
     ${shown?.messages.map(
       (message) =>
-        html`<${Each} key=${message.message_id} what="A message of this conversation">
+        html`<${ErrorBoundary} key=${message.message_id} what="A message of this conversation">
           <${Message} message=${message} isMeant=${message.message_id === messageId} isFirst=${message === first} />
-        </${Each}>`,
+        </${ErrorBoundary}>`,
     )}
     ${
       shown && shown.cursor !== null
         ? html`<p class="actions">
-            <button
-              type="button"
-              onClick=${() => {
-                pages.current++;
-                void load();
-              }}
-            >
-              Show later messages
-            </button>
+            <button type="button" onClick=${() => void loadMore()}>Show later messages</button>
           </p>`
         : null
     }`;

@@ -1,58 +1,41 @@
 /** The states of one sent message for each recipient, with times. */
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
-import { useEffect, useState } from 'preact/hooks';
 import type { SentMessage, SentResult } from '../../host/api/schemas/mail.ts';
 import { act } from '../shared/api.ts';
-import { Panel, StateMark, Time, Words } from '../shared/parts.ts';
-import { failed } from '../shared/session.ts';
-import { messagePlace, sentChanges } from './state.ts';
+import { Panel, StateMark, Time, Untrusted, Warning } from '../shared/components.ts';
+import { useLoaded } from '../shared/use-loaded.ts';
+import { messageHref, sentChanges } from './state.ts';
 
 type Recipient = SentMessage['recipients'][number];
 
-const STEP_WORDS: Readonly<Record<Recipient['state'], string>> = {
+const STEP_TEXTS: Readonly<Record<Recipient['state'], string>> = {
   pending: 'Queued for its host',
-  delivered: 'In its mailbox',
-  notified: 'It was told of it',
-  read: 'It read it',
-  acked: 'It is done with it',
-  quarantined: 'Its host keeps it in quarantine',
+  delivered: 'In the mailbox',
+  notified: 'Its agent was notified',
+  read: 'Its agent read it',
+  acked: 'Its agent is done with it',
+  quarantined: 'In quarantine at its host',
   undelivered: 'Not delivered',
-  unconfirmed: 'Taken, and never confirmed',
+  unconfirmed: 'Accepted, but never confirmed',
   cancelled: 'Cancelled',
 };
 
 export function Delivery({ messageId }: { messageId: string }): VNode {
-  const [message, setMessage] = useState<SentMessage>();
-  const [problem, setProblem] = useState('');
-  const changes = sentChanges.value;
-  useEffect(() => {
-    let isStale = false;
-    act<SentResult>('mail-sent', { message_id: messageId }).then(
-      ({ messages: [found] }) => {
-        if (isStale) return;
-        setMessage(found);
-        setProblem('');
-      },
-      (error: unknown) => {
-        const words = failed(error);
-        if (!isStale) setProblem(words);
-      },
-    );
-    return () => {
-      isStale = true;
-    };
-  }, [messageId, changes]);
+  const { value: message, problem } = useLoaded(async () => {
+    const { messages } = await act<SentResult>('mail-sent', { message_id: messageId });
+    return messages[0];
+  }, [messageId, sentChanges.value]);
 
   return html`<p><a href="#/sent">Back to what you sent</a></p>
-    <h1 tabindex="-1">${message ? html`<${Words} text=${message.subject} />` : 'Delivery'}</h1>
-    ${problem && html`<p class="warning" role="alert">${problem}</p>`}
-    ${!message && !problem && html`<p class="none">Asking how far it came…</p>`}
+    <h1 tabindex="-1">${message ? html`<${Untrusted} text=${message.subject} />` : 'Delivery'}</h1>
+    <${Warning} text=${problem} />
+    ${!message && !problem && html`<p class="none">Loading its delivery…</p>`}
     ${
       message &&
       html`<p class="note">
           <span class="mark mark-${message.kind}">${message.kind}</span> sent <${Time} at=${message.created_at} />.${' '}
-          <a href=${messagePlace(message.message_id)}>Show the conversation</a>
+          <a href=${messageHref(message.message_id)}>Show the conversation</a>
         </p>
         ${message.recipients.map((recipient) => html`<${Way} key=${recipient.recipient} recipient=${recipient} />`)}`
     }`;
@@ -65,7 +48,7 @@ function Way({ recipient: { recipient, state, steps } }: { recipient: Recipient 
       ${steps.map(
         (step) =>
           html`<li class="step step-${step.state}">
-            <span class="step-what">${STEP_WORDS[step.state] ?? step.state}</span>
+            <span class="step-what">${STEP_TEXTS[step.state] ?? step.state}</span>
             <span class="step-when"><${Time} at=${step.at} /></span>
           </li>`,
       )}

@@ -1,44 +1,43 @@
 /** The owner's mail: its views and their routes. */
-import { render, type VNode } from 'preact';
+import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import { useEffect } from 'preact/hooks';
-import { Frame } from '../shared/frame.ts';
-import { openSession } from '../shared/session.ts';
+import { Frame, startPage } from '../shared/frame.ts';
 import { Compose } from './compose.ts';
 import { Conversation } from './conversation.ts';
 import { Delivery } from './delivery.ts';
 import { Inbox } from './inbox.ts';
 import { Sent } from './sent.ts';
-import { type Place, followMail, place, unread } from './state.ts';
+import { type Route, followMail, route, unread } from './state.ts';
 
-const WORDS = {
+const TEXTS = {
   title: 'Poste mail',
-  door: 'Your mailbox opens with a link that is good once. On this machine:',
+  signIn: 'Open your mailbox with a one-time link. Run this command on this machine:',
   command: 'poste inbox --web',
 };
 
 function Page(): VNode {
-  const here = place.value;
-  const mark = `${here.view} ${here.subject}`;
+  const here = route.value;
+  const view = `${here.view} ${here.subject}`;
   useEffect(() => {
-    document.title = unread.value > 0 ? `(${unread.value}) ${WORDS.title}` : WORDS.title;
+    document.title = unread.value > 0 ? `(${unread.value}) ${TEXTS.title}` : TEXTS.title;
   }, [unread.value]);
-  const ways = [
+  const links = [
     {
-      to: '#/',
+      href: '#/',
       name: 'Inbox',
-      isHere: here.view === 'inbox' || here.view === 'conversation',
-      mark: { count: unread.value, unit: 'unread' },
+      isCurrent: here.view === 'inbox' || here.view === 'conversation',
+      badge: { count: unread.value, unit: 'unread' },
     },
-    { to: '#/sent', name: 'Sent', isHere: here.view === 'sent' || here.view === 'delivery' },
-    { to: '#/compose', name: 'Write', isHere: here.view === 'compose' },
+    { href: '#/sent', name: 'Sent', isCurrent: here.view === 'sent' || here.view === 'delivery' },
+    { href: '#/compose', name: 'Write', isCurrent: here.view === 'compose' },
   ];
-  return html`<${Frame} words=${WORDS} ways=${ways} place=${mark}>
-    <${View} key=${mark} here=${here} />
+  return html`<${Frame} texts=${TEXTS} links=${links} view=${view}>
+    <${View} key=${view} here=${here} />
   </${Frame}>`;
 }
 
-function View({ here }: { here: Place }): VNode {
+function View({ here }: { here: Route }): VNode {
   switch (here.view) {
     case 'inbox':
       return html`<${Inbox} />`;
@@ -53,7 +52,4 @@ function View({ here }: { here: Place }): VNode {
   }
 }
 
-const app = document.querySelector('#app');
-if (!app) throw new Error('invariant: the page has a place for the app');
-render(html`<${Page} />`, app);
-void openSession(followMail);
+startPage(Page, followMail);

@@ -4,11 +4,11 @@ import type { VNode } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { WholeMessage } from '../../host/api/schemas/mail.ts';
 import { printable } from '../../protocol/printable.ts';
-import { Time, Words } from '../shared/parts.ts';
-import { failed } from '../shared/session.ts';
-import { bytes } from '../shared/text.ts';
+import { Time, Untrusted, Warning } from '../shared/components.ts';
+import { failureText } from '../shared/session.ts';
+import { bytes } from '../shared/format.ts';
 import { BodyField, OptionFields, type Options, Outcome, useSending } from './send-form.ts';
-import { askInbox, deliveryPlace, mark } from './state.ts';
+import { askInbox, deliveryHref, mark } from './state.ts';
 import { Marks } from './summaries.ts';
 
 interface MessageProps {
@@ -34,17 +34,17 @@ export function Message({ message, isMeant, isFirst }: MessageProps): VNode {
       if (more) setRest({ text: (rest?.text ?? '') + more.body, next: more.next_body_offset });
       setProblem('');
     } catch (error) {
-      setProblem(failed(error));
+      setProblem(failureText(error));
     }
   };
   return html`<article class=${isMeant ? 'panel is-meant' : 'panel'} aria-label="Message from ${printable(from)}">
     <header class="message-head">
       <p class="message-from">
-        <${Words} text=${from} />${isSent && html` <span class="mark">sent by you</span>`}
+        <${Untrusted} text=${from} />${isSent && html` <span class="mark">sent by you</span>`}
         <span class="message-time"><${Time} at=${created_at} /></span>
       </p>
       <p class="message-to">To ${recipients(message)}</p>
-      ${!isFirst && html`<h2 class="message-subject"><${Words} text=${subject} /></h2>`}
+      ${!isFirst && html`<h2 class="message-subject"><${Untrusted} text=${subject} /></h2>`}
       <p class="message-marks"><${Marks} message=${message} /></p>
     </header>
     <${BodyText} text=${body + (rest?.text ?? '')} />
@@ -55,7 +55,7 @@ export function Message({ message, isMeant, isFirst }: MessageProps): VNode {
       </p>`
     }
     ${refs.length > 0 && html`<${Refs} refs=${refs} />`}
-    ${problem && html`<p class="warning" role="alert">${problem}</p>`}
+    <${Warning} text=${problem} />
     <p class="actions">
       <button type="button" onClick=${() => setAnswering('sender')}>${isSent ? 'Follow up' : 'Reply'}</button>
       ${
@@ -67,7 +67,7 @@ export function Message({ message, isMeant, isFirst }: MessageProps): VNode {
         (state === 'unread' || state === 'read') &&
         html`<button type="button" onClick=${() => void mark('ack', [message_id])}>Done</button>`
       }
-      ${isSent && html`<a class="button" href=${deliveryPlace(message_id)}>Delivery</a>`}
+      ${isSent && html`<a class="button" href=${deliveryHref(message_id)}>Delivery</a>`}
     </p>
     ${
       answering &&
@@ -82,7 +82,7 @@ export function Message({ message, isMeant, isFirst }: MessageProps): VNode {
 }
 
 function recipients({ to, to_count }: WholeMessage): (VNode | string)[] {
-  const shown = to.flatMap((address, at) => [at > 0 ? ', ' : '', html`<${Words} text=${address} />`]);
+  const shown = to.flatMap((address, at) => [at > 0 ? ', ' : '', html`<${Untrusted} text=${address} />`]);
   return to_count > to.length ? [...shown, ` and ${to_count - to.length} more`] : shown;
 }
 
@@ -91,14 +91,14 @@ function Refs({ refs }: { refs: readonly string[] }): VNode {
   return html`<section class="refs" aria-label="References">
     <h3>References</h3>
     <ul>
-      ${refs.map((ref) => html`<li><${Words} text=${ref} /></li>`)}
+      ${refs.map((ref) => html`<li><${Untrusted} text=${ref} /></li>`)}
     </ul>
   </section>`;
 }
 
 /** The body of a message: untrusted text, shown as text in its own lines. */
 function BodyText({ text }: { text: string }): VNode {
-  if (text === '') return html`<p class="none">It has no body.</p>`;
+  if (text === '') return html`<p class="none">This message has no body.</p>`;
   return html`<div class="body" dir="auto">${lines(text)}</div>`;
 }
 
@@ -138,7 +138,7 @@ function Reply({ message, isToAll, close }: ReplyProps): VNode {
   return html`<form ref=${form} class="reply" aria-label=${isToAll ? 'Reply to all' : 'Reply'} onSubmit=${submit}>
     <${BodyField} value=${body} change=${setBody} isBad=${sending.problem?.details['field'] === 'body'} />
     <${OptionFields} options=${options} change=${setOptions} />
-    ${sending.words && html`<p class="warning" role="alert">${sending.words}</p>`}
+    <${Warning} text=${sending.problem?.message ?? ''} />
     <p class="actions">
       <button type="submit" class="primary" disabled=${sending.isUnderWay}>
         ${isToAll ? 'Send to all' : 'Send reply'}

@@ -2,7 +2,7 @@
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import { useState } from 'preact/hooks';
-import { Words } from '../shared/parts.ts';
+import { Untrusted } from '../shared/components.ts';
 import { agents } from './state.ts';
 
 /** An unknown address, with suggestions. */
@@ -27,7 +27,7 @@ export function RecipientsField({ to, change, unknown, isBad }: RecipientsFieldP
   };
   const onKey = (event: KeyboardEvent): void => {
     if (event.key === 'Enter' || event.key === ',') {
-      // Enter must not send the form while an address is half typed.
+      // Enter must not submit the form while an address is half typed.
       if (typed.trim() === '' && event.key === 'Enter') return;
       event.preventDefault();
       add(typed);
@@ -63,11 +63,11 @@ export function RecipientsField({ to, change, unknown, isBad }: RecipientsFieldP
         ${to.map(
           (address) =>
             html`<li key=${address} class=${unknown.some((one) => one.to === address) ? 'chip chip-bad' : 'chip'}>
-              <${Words} text=${address} />
+              <${Untrusted} text=${address} />
               <button
                 type="button"
                 class="quiet"
-                aria-label="Take out ${address}"
+                aria-label="Remove ${address}"
                 onClick=${() => change(to.filter((one) => one !== address))}
               >
                 ×
@@ -81,7 +81,7 @@ export function RecipientsField({ to, change, unknown, isBad }: RecipientsFieldP
       .map(
         (one) =>
           html`<p class="field-note">
-            <${Words} text=${one.to} /> is nobody here.${' '}
+            <${Untrusted} text=${one.to} /> is unknown.${' '}
             ${one.suggestions.map(
               (address) =>
                 html`<button
@@ -89,7 +89,7 @@ export function RecipientsField({ to, change, unknown, isBad }: RecipientsFieldP
                     class="quiet"
                     onClick=${() => change([...new Set(to.map((known) => (known === one.to ? address : known)))])}
                   >
-                    Take ${address} instead</button
+                    Use ${address} instead</button
                   >${' '}`,
             )}
           </p>`,
@@ -102,7 +102,7 @@ function isChosen({ inputType }: InputEvent): boolean {
   return inputType === undefined || inputType === 'insertReplacementText';
 }
 
-/** No address has a comma or a space in it. */
+/** No address contains a comma, a semicolon or a space. */
 function addressesIn(text: string): string[] {
   return [...new Set(text.split(/[\s,;]+/u).filter((address) => address !== ''))];
 }

@@ -4,13 +4,13 @@ import { html } from 'htm/preact';
 import { useRef, useState } from 'preact/hooks';
 import type { SendResult } from '../../host/api/schemas/mail.ts';
 import { type Problem, act } from '../shared/api.ts';
-import { Words } from '../shared/parts.ts';
-import { failed } from '../shared/session.ts';
-import { deliveryPlace, messagePlace } from './state.ts';
+import { Untrusted } from '../shared/components.ts';
+import { failureText } from '../shared/session.ts';
+import { deliveryHref, messageHref } from './state.ts';
 
 const KINDS = ['message', 'request', 'reply', 'status', 'decision', 'alert', 'task'] as const;
 /** The page's texts for each status. */
-const STATUS_WORDS: Readonly<Record<string, string>> = {
+const STATUS_TEXTS: Readonly<Record<string, string>> = {
   'live-wake': 'woken',
   'live-next-prompt': 'at its next prompt',
   offline: 'waits in its mailbox',
@@ -22,8 +22,6 @@ export interface Sending {
   isUnderWay: boolean;
   result: SendResult | undefined;
   problem: Problem | undefined;
-  /** What is wrong, as text; `''` when nothing is. */
-  words: string;
   /** Sends `input` by an operation. The same input again, after a lost answer, is sent once. */
   send: (operation: 'mail-send' | 'mail-reply', input: object) => Promise<void>;
   again: () => void;
@@ -33,7 +31,6 @@ export function useSending(): Sending {
   const [isUnderWay, setUnderWay] = useState(false);
   const [result, setResult] = useState<SendResult>();
   const [problem, setProblem] = useState<Problem>();
-  const [words, setWords] = useState('');
   const sent = useRef({ content: '', key: '' });
   const send = async (operation: string, input: object): Promise<void> => {
     const content = JSON.stringify(input);
@@ -42,9 +39,9 @@ export function useSending(): Sending {
     try {
       setResult(await act<SendResult>(operation, { ...input, idempotency_key: sent.current.key }));
       setProblem(undefined);
-      setWords('');
     } catch (error) {
-      setWords(failed(error));
+      // Throws what is not a `Problem`.
+      failureText(error);
       setProblem(error as Problem);
     }
     setUnderWay(false);
@@ -53,7 +50,7 @@ export function useSending(): Sending {
     sent.current = { content: '', key: '' };
     setResult(undefined);
   };
-  return { isUnderWay, result, problem, words, send, again };
+  return { isUnderWay, result, problem, send, again };
 }
 
 export interface Options {
@@ -111,26 +108,26 @@ export function BodyField({ value, change, isBad }: BodyFieldProps): VNode {
 export function Outcome({ result }: { result: SendResult }): VNode {
   const { recipients, left_out = [], message_id, thread } = result;
   return html`<section class="outcome" aria-label="Sent">
-    <p role="status"><strong>It is sent.</strong> That is no delivery yet:</p>
+    <p role="status"><strong>Sent.</strong> That does not mean delivered:</p>
     <ul class="recipients">
       ${recipients.map(
         ({ recipient, status, detail }) =>
           html`<li>
-            <${Words} text=${recipient} /> <span class="mark mark-${status}">${STATUS_WORDS[status] ?? status}</span>
-            <span class="recipient-detail"><${Words} text=${detail} /></span>
+            <${Untrusted} text=${recipient} /> <span class="mark mark-${status}">${STATUS_TEXTS[status] ?? status}</span>
+            <span class="recipient-detail"><${Untrusted} text=${detail} /></span>
           </li>`,
       )}
       ${left_out.map(
         ({ recipient, detail }) =>
           html`<li>
-            <${Words} text=${recipient} /> <span class="mark mark-lost">left out</span>
-            <span class="recipient-detail"><${Words} text=${detail} /></span>
+            <${Untrusted} text=${recipient} /> <span class="mark mark-lost">left out</span>
+            <span class="recipient-detail"><${Untrusted} text=${detail} /></span>
           </li>`,
       )}
     </ul>
     <p class="actions">
-      <a class="button" href=${deliveryPlace(message_id)}>Follow its delivery</a>
-      <a class="button" href=${messagePlace(thread)}>Show the conversation</a>
+      <a class="button" href=${deliveryHref(message_id)}>Follow its delivery</a>
+      <a class="button" href=${messageHref(thread)}>Show the conversation</a>
     </p>
   </section>`;
 }

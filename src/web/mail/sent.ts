@@ -1,72 +1,54 @@
 /** The owner's sent messages, the newest first, with the state of each recipient. */
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
 import type { SentMessage, SentResult } from '../../host/api/schemas/mail.ts';
 import { act } from '../shared/api.ts';
-import { Each, StateMark, Time, Words } from '../shared/parts.ts';
-import { failed } from '../shared/session.ts';
-import { deliveryPlace, sentChanges } from './state.ts';
+import { ErrorBoundary, StateMark, Time, Untrusted, Warning } from '../shared/components.ts';
+import { useLoaded } from '../shared/use-loaded.ts';
+import { PAGE_MESSAGES, deliveryHref, reloadLimit, sentChanges } from './state.ts';
 
-const PAGE_MESSAGES = 50;
-const REFRESHED_MAX = 100;
 const RECIPIENTS_SHOWN = 5;
 
 export function Sent(): VNode {
-  const [messages, setMessages] = useState<readonly SentMessage[]>();
-  const [cursor, setCursor] = useState<string | null>(null);
-  const [problem, setProblem] = useState('');
-  const run = useRef(0);
-  const changes = sentChanges.value;
-  const load = async (after: string | null): Promise<void> => {
-    const mine = ++run.current;
-    const shown = messages ?? [];
-    const limit = after === null ? Math.min(REFRESHED_MAX, Math.max(PAGE_MESSAGES, shown.length)) : PAGE_MESSAGES;
-    try {
-      const found = await act<SentResult>('mail-sent', { limit, ...(after !== null && { cursor: after }) });
-      if (mine !== run.current) return;
-      setMessages(after === null ? found.messages : [...shown, ...found.messages]);
-      setCursor(found.next_cursor);
-      setProblem('');
-    } catch (error) {
-      const words = failed(error);
-      if (mine === run.current) setProblem(words);
-    }
-  };
-  useEffect(() => {
-    void load(null);
-    return () => void run.current++;
-  }, [changes]);
+  const { value, problem, loadMore } = useLoaded(list, [sentChanges.value]);
   return html`<h1 tabindex="-1">Sent</h1>
-    ${problem && html`<p class="warning" role="alert">${problem}</p>`}
-    ${!messages && !problem && html`<p class="none">Looking for what you sent…</p>`}
+    <${Warning} text=${problem} />
+    ${!value && !problem && html`<p class="none">Loading your sent messages…</p>`}
     ${
-      messages &&
+      value &&
       html`<section class="panel" aria-label="Sent messages">
-        ${messages.length === 0 && html`<p class="none">You have sent nothing yet.</p>`}
+        ${value.messages.length === 0 && html`<p class="none">You have sent nothing yet.</p>`}
         <ul class="mails" aria-label="Messages">
-          ${messages.map(
+          ${value.messages.map(
             (message) =>
-              html`<${Each} key=${message.message_id} what="A message"><${SentLine} message=${message} /></${Each}>`,
+              html`<${ErrorBoundary} key=${message.message_id} what="A message"><${SentLine} message=${message} /></${ErrorBoundary}>`,
           )}
         </ul>
         ${
-          cursor !== null &&
-          html`<p class="actions"><button type="button" onClick=${() => void load(cursor)}>Show older</button></p>`
+          value.next_cursor !== null &&
+          html`<p class="actions"><button type="button" onClick=${() => void loadMore()}>Show older</button></p>`
         }
       </section>`
     }`;
+}
+
+async function list(shown: SentResult | undefined, isMore: boolean): Promise<SentResult> {
+  if (isMore && shown?.next_cursor) {
+    const more = await act<SentResult>('mail-sent', { limit: PAGE_MESSAGES, cursor: shown.next_cursor });
+    return { ...more, messages: [...shown.messages, ...more.messages] };
+  }
+  return act<SentResult>('mail-sent', { limit: reloadLimit(shown?.messages.length ?? 0) });
 }
 
 function SentLine({ message }: { message: SentMessage }): VNode {
   const { message_id, subject, kind, created_at, recipients } = message;
   const shown = recipients.slice(0, RECIPIENTS_SHOWN);
   return html`<li class="mail">
-    <a class="mail-link" href=${deliveryPlace(message_id)}><span class="mail-subject"><${Words} text=${subject} /></span></a>
+    <a class="mail-link" href=${deliveryHref(message_id)}><span class="mail-subject"><${Untrusted} text=${subject} /></span></a>
     <span class="mail-facts"><span class="mark mark-${kind}">${kind}</span> <${Time} at=${created_at} /></span>
     <ul class="reached" aria-label="Recipients">
       ${shown.map(
-        ({ recipient, state }) => html`<li><${Words} text=${recipient} /> <${StateMark} state=${state} /></li>`,
+        ({ recipient, state }) => html`<li><${Untrusted} text=${recipient} /> <${StateMark} state=${state} /></li>`,
       )}
       ${recipients.length > shown.length && html`<li>and ${recipients.length - shown.length} more</li>`}
     </ul>

@@ -1,13 +1,17 @@
-/** The state of the page: its route, the unread count, and that something is new. Views read these signals. */
+/** The state of the page: its route, the unread count, and counters of changes. Views read these signals. */
 import { signal } from '@preact/signals';
 import type { AgentsResult, InboxResult } from '../../host/api/schemas/mail.ts';
 import { act } from '../shared/api.ts';
 import { follow } from '../shared/live.ts';
-import { hashParts } from '../shared/place.ts';
-import { failed, notice } from '../shared/session.ts';
+import { currentRoute } from '../shared/route.ts';
+import { failureText, notice } from '../shared/session.ts';
 
-/** In case an event was lost with its stream. */
+/** Finds what a lost stream did not bring. */
 const REFRESH_EVERY_MS = 60_000;
+
+/** How many messages one request of a list loads. */
+export const PAGE_MESSAGES = 50;
+const RELOADED_MAX = 100;
 
 export const unread = signal(0);
 /** Counts changes of the mailbox, from this page or elsewhere. */
@@ -17,33 +21,30 @@ export const sentChanges = signal(0);
 /** The agents that can be written to; `undefined` until loaded. */
 export const agents = signal<AgentsResult | undefined>(undefined);
 
-export interface Place {
+export interface Route {
   view: 'inbox' | 'conversation' | 'compose' | 'sent' | 'delivery';
   /** The id of a message. */
   subject: string;
 }
 
-export const place = signal(placeOf(location.hash));
-
-addEventListener('hashchange', () => {
-  place.value = placeOf(location.hash);
-  notice.value = '';
-});
-
-function placeOf(hash: string): Place {
-  const { view, subject } = hashParts(hash);
+export const route = currentRoute<Route>(({ view, subject }) => {
   if (view === 'messages' && subject !== '') return { view: 'conversation', subject };
   if (view === 'sent') return { view: subject === '' ? 'sent' : 'delivery', subject };
   if (view === 'compose') return { view, subject: '' };
   return { view: 'inbox', subject: '' };
-}
+});
 
-export function messagePlace(messageId: string): string {
+export function messageHref(messageId: string): string {
   return `#/messages/${encodeURIComponent(messageId)}`;
 }
 
-export function deliveryPlace(messageId: string): string {
+export function deliveryHref(messageId: string): string {
   return `#/sent/${encodeURIComponent(messageId)}`;
+}
+
+/** How many messages to load again when a list of `shown` messages changed. */
+export function reloadLimit(shown: number): number {
+  return Math.min(RELOADED_MAX, Math.max(PAGE_MESSAGES, shown));
 }
 
 /** Calls `mail-inbox`, and stores the counts of its answer. Throws `Problem`. */
@@ -58,7 +59,7 @@ export async function mark(action: 'mark_read' | 'ack', messageIds: readonly str
   try {
     await askInbox({ action, message_ids: messageIds });
   } catch (error) {
-    notice.value = failed(error);
+    notice.value = failureText(error);
   }
 }
 
@@ -78,6 +79,6 @@ async function refresh(): Promise<void> {
   try {
     agents.value = await act<AgentsResult>('mail-agents', {});
   } catch (error) {
-    failed(error);
+    failureText(error);
   }
 }

@@ -2,9 +2,9 @@
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import type { MessageSummary } from '../../host/api/schemas/mail.ts';
-import { Each, Time, Words } from '../shared/parts.ts';
+import { ErrorBoundary, Time, Untrusted } from '../shared/components.ts';
 import { printable } from '../../protocol/printable.ts';
-import { mark, messagePlace } from './state.ts';
+import { mark, messageHref } from './state.ts';
 
 interface SummariesProps {
   summaries: readonly MessageSummary[];
@@ -17,7 +17,7 @@ export function Summaries({ summaries, none }: SummariesProps): VNode {
   return html`<ul class="mails" aria-label="Messages">
     ${summaries.map(
       (summary) =>
-        html`<${Each} key=${summary.message_id} what="A message"><${Summary} summary=${summary} /></${Each}>`,
+        html`<${ErrorBoundary} key=${summary.message_id} what="A message"><${Summary} summary=${summary} /></${ErrorBoundary}>`,
     )}
   </ul>`;
 }
@@ -26,11 +26,11 @@ function Summary({ summary }: { summary: MessageSummary }): VNode {
   const { message_id, from, subject, state, stored_at } = summary;
   const isUnread = state === 'unread';
   return html`<li class=${isUnread ? 'mail mail-unread' : 'mail'}>
-    <a class="mail-link" href=${messagePlace(message_id)}>
+    <a class="mail-link" href=${messageHref(message_id)}>
       <span class="mail-from"
-        >${isUnread && html`<span class="unseen">Unread, from </span>`}<${Words} text=${from}
+        >${isUnread && html`<span class="unseen">Unread, from </span>`}<${Untrusted} text=${from}
       /></span>
-      <span class="mail-subject"><${Words} text=${subject} /></span>
+      <span class="mail-subject"><${Untrusted} text=${subject} /></span>
     </a>
     <span class="mail-facts"><${Marks} message=${summary} /> <${Time} at=${stored_at} /></span>
     <span class="mail-actions">
@@ -69,6 +69,6 @@ export function Marks({ message }: { message: MessageSummary }): VNode {
     ${needs_reply && html` <span class="mark mark-waiting">needs a reply</span>`}
     ${origin === 'external' && html` <span class="mark mark-lost" title="From outside: a web page, an issue, an e-mail">external</span>`}
     ${state === 'acked' && html` <span class="mark mark-acked">done</span>`}
-    ${forwarded_from !== null && html` <span class="mark">for <${Words} text=${forwarded_from} /></span>`}
+    ${forwarded_from !== null && html` <span class="mark">for <${Untrusted} text=${forwarded_from} /></span>`}
   `;
 }

@@ -1,66 +1,75 @@
-/** The door of a page, and the frame around its views. */
-import type { ComponentChildren, VNode } from 'preact';
+/** The frame of a page: its sign-in view, or header and navigation around the current view. */
+import { type ComponentChildren, type ComponentType, type VNode, render } from 'preact';
 import { html } from 'htm/preact';
 import { useEffect } from 'preact/hooks';
+import { Warning } from './components.ts';
 import { connection } from './live.ts';
-import { doorNote, leave, notice, session } from './session.ts';
+import { notice, openSession, session, signInProblem, signOut } from './session.ts';
 
-const CONNECTION_WORDS = { connecting: 'connecting', live: 'live', lost: 'connection lost' } as const;
+const CONNECTION_TEXTS = { connecting: 'connecting', live: 'live', lost: 'connection lost' } as const;
 
-export interface PageWords {
+export interface PageTexts {
   title: string;
-  /** What stands before the command that prints a link. */
-  door: string;
+  /** The sentence before the command that prints a link. */
+  signIn: string;
   command: string;
 }
 
-export interface Way {
-  to: string;
+export interface NavLink {
+  href: string;
   name: string;
-  isHere: boolean;
-  /** A number to be seen beside the name, and what it counts; 0 is not shown. */
-  mark?: { count: number; unit: string };
+  isCurrent: boolean;
+  /** A number beside the name, and what it counts; 0 is not shown. */
+  badge?: { count: number; unit: string };
 }
 
 interface FrameProps {
-  words: PageWords;
-  ways: readonly Way[];
-  /** Another one for every other place: the focus goes to its heading. */
-  place: string;
+  texts: PageTexts;
+  links: readonly NavLink[];
+  /** Identifies the view: when it changes, the heading of the new view gets the focus. */
+  view: string;
   children?: ComponentChildren;
 }
 
-/** The door, or, for a user who is signed in, the frame around `children`. */
+/** Shows a page and signs its user in; calls `opened` when the session is open. */
+export function startPage(Page: ComponentType, opened: () => void): void {
+  const app = document.querySelector('#app');
+  if (!app) throw new Error('invariant: the page has an element #app');
+  render(html`<${Page} />`, app);
+  void openSession(opened);
+}
+
+/** The frame around `children` for a user who is signed in, else the sign-in view. */
 export function Frame(props: FrameProps): VNode {
   switch (session.value) {
     case 'opening':
-      return html`<main class="door"><p class="none">Opening…</p></main>`;
+      return html`<main class="sign-in"><p class="none">Opening…</p></main>`;
     case 'none':
-      return html`<${Door} ...${props.words} />`;
+      return html`<${SignIn} ...${props.texts} />`;
     case 'open':
       return html`<${Views} ...${props} />`;
   }
 }
 
-function Door({ title, door, command }: PageWords): VNode {
-  return html`<main class="door">
+function SignIn({ title, signIn, command }: PageTexts): VNode {
+  return html`<main class="sign-in">
     <h1>${title}</h1>
-    ${doorNote.value && html`<p class="warning" role="alert">${doorNote.value}</p>`}
-    <p>${door}</p>
+    <${Warning} text=${signInProblem.value} />
+    <p>${signIn}</p>
     <pre><code>${command}</code></pre>
-    <p class="note">It prints the link, which is good for a minute.</p>
+    <p class="note">It prints a link that works once, within a minute.</p>
   </main>`;
 }
 
-function Views({ words, ways, place, children }: FrameProps): VNode {
-  // A user of a keyboard or a screen reader begins at the top of the new view.
-  useEffect(() => document.querySelector<HTMLElement>('main h1')?.focus({ preventScroll: true }), [place]);
+function Views({ texts, links, view, children }: FrameProps): VNode {
+  // Users of a keyboard or a screen reader start at the top of a new view.
+  useEffect(() => document.querySelector<HTMLElement>('main h1')?.focus({ preventScroll: true }), [view]);
   return html`<a class="skip" href="#main" onClick=${skip}>Skip to content</a>
     <header>
-      <span class="brand"><img src="icon.svg" alt="" width="22" height="22" />${words.title}</span>
-      <nav aria-label="Views">${ways.map((way) => html`<${WayLink} ...${way} />`)}</nav>
-      <span class="connection connection-${connection.value}" role="status">${CONNECTION_WORDS[connection.value]}</span>
-      <button type="button" class="quiet" onClick=${() => void leave()}>Sign out</button>
+      <span class="brand"><img src="icon.svg" alt="" width="22" height="22" />${texts.title}</span>
+      <nav aria-label="Views">${links.map((link) => html`<${ViewLink} ...${link} />`)}</nav>
+      <span class="connection connection-${connection.value}" role="status">${CONNECTION_TEXTS[connection.value]}</span>
+      <button type="button" class="quiet" onClick=${() => void signOut()}>Sign out</button>
     </header>
     <main id="main" tabindex="-1">
       <p class="notice" role="status" aria-live="polite">${notice.value}</p>
@@ -68,14 +77,14 @@ function Views({ words, ways, place, children }: FrameProps): VNode {
     </main>`;
 }
 
-function WayLink({ to, name, isHere, mark }: Way): VNode {
-  const shown = mark && mark.count > 0 ? mark : undefined;
-  return html`<a href=${to} aria-current=${isHere ? 'page' : undefined}
-    >${name}${shown && html` <span class="way-mark">${shown.count}<span class="unseen"> ${shown.unit}</span></span>`}</a
+function ViewLink({ href, name, isCurrent, badge }: NavLink): VNode {
+  const shown = badge && badge.count > 0 ? badge : undefined;
+  return html`<a href=${href} aria-current=${isCurrent ? 'page' : undefined}
+    >${name}${shown && html` <span class="nav-badge">${shown.count}<span class="unseen"> ${shown.unit}</span></span>`}</a
   >`;
 }
 
-/** The hash is the way between views, so that the link cannot be one to a place in the page. */
+/** The hash is the route, so the link moves the focus itself instead of changing the hash. */
 function skip(event: Event): void {
   event.preventDefault();
   document.querySelector<HTMLElement>('#main')?.focus();

@@ -1,4 +1,4 @@
-/** Follows what happens by server-sent events, as long as the page can be seen. */
+/** Receives live events as server-sent events while the page is visible. */
 import { signal } from '@preact/signals';
 import { session } from './session.ts';
 
@@ -6,10 +6,10 @@ const LOST_RETRY_MS = 10_000;
 
 export const connection = signal<'connecting' | 'live' | 'lost'>('connecting');
 
-export interface Followed {
-  /** What is done with the data of each event, by its name. */
+interface LiveOptions {
+  /** Handlers of the events' data, by the name of the event. */
   events: Readonly<Record<string, (data: unknown) => void>>;
-  /** Asks for what no event brings: when the stream opens, every so often while it is open, and when it is lost. */
+  /** Loads what no event brings. Called when the stream opens, regularly while it is open, and when it is lost. */
   refresh: () => Promise<void>;
   refreshEveryMs: number;
 }
@@ -17,42 +17,42 @@ export interface Followed {
 let stream: EventSource | undefined;
 
 /**
- * A browser has few connections to one place, and those of hidden pages would be missing for the others. To be called
- * once.
+ * Starts to receive events. Call it once. A hidden page closes its stream: a browser has few connections to one server,
+ * and the visible pages need them.
  */
-export function follow(followed: Followed): void {
-  listen(followed);
+export function follow(options: LiveOptions): void {
+  openStream(options);
   document.addEventListener('visibilitychange', () => {
-    if (document.visibilityState === 'visible') listen(followed);
-    else rest();
+    if (document.visibilityState === 'visible') openStream(options);
+    else closeStream();
   });
   setInterval(() => {
-    if (stream) void followed.refresh();
-  }, followed.refreshEveryMs);
+    if (stream) void options.refresh();
+  }, options.refreshEveryMs);
 }
 
-/** The browser opens a lost stream again by itself, but not one that was refused. */
-function listen(followed: Followed): void {
+/** A browser reopens a lost stream by itself, but not a refused one. */
+function openStream(options: LiveOptions): void {
   if (stream || session.value !== 'open' || document.visibilityState !== 'visible') return;
   const opened = new EventSource('live');
   stream = opened;
   opened.addEventListener('open', () => {
     connection.value = 'live';
-    void followed.refresh();
+    void options.refresh();
   });
-  for (const [name, take] of Object.entries(followed.events)) {
-    opened.addEventListener(name, (event: MessageEvent<string>) => take(JSON.parse(event.data)));
+  for (const [name, handle] of Object.entries(options.events)) {
+    opened.addEventListener(name, (event: MessageEvent<string>) => handle(JSON.parse(event.data)));
   }
   opened.addEventListener('error', () => {
     connection.value = 'lost';
     if (opened.readyState !== EventSource.CLOSED) return;
     stream = undefined;
-    // The session may be over.
-    void followed.refresh().then(() => setTimeout(() => listen(followed), LOST_RETRY_MS));
+    // The session may have ended; the refresh finds out.
+    void options.refresh().then(() => setTimeout(() => openStream(options), LOST_RETRY_MS));
   });
 }
 
-function rest(): void {
+function closeStream(): void {
   stream?.close();
   stream = undefined;
   connection.value = 'connecting';

@@ -1,56 +1,56 @@
-/** Whether the page's user is signed in, how they sign in and out, and what a screen reader tells them after an action. */
+/** Whether the user of the page is signed in, how they sign in and out, and the notice after an action. */
 import { signal } from '@preact/signals';
-import { Problem, act, enter, resume } from './api.ts';
+import { Problem, act, resume, signIn } from './api.ts';
 
 const TOKEN = /^#token=([A-Za-z0-9_-]+)$/;
 
-export type SessionState = 'opening' | 'open' | 'none';
-
-export const session = signal<SessionState>('opening');
-/** Why there is no session, when somebody tried. */
-export const doorNote = signal('');
-/** Shown to the user who acted, and read out by a screen reader. */
+export const session = signal<'opening' | 'open' | 'none'>('opening');
+/** Why signing in failed; `''` when nobody tried. */
+export const signInProblem = signal('');
+/** The result of the user's last action. Screen readers read it out. */
 export const notice = signal('');
 
-/** What went wrong in words, for where somebody can do something about it. */
-export function failed(error: unknown): string {
+/** The reason for a failed request, as a text for the user. Without a session the page goes back to signing in. */
+export function failureText(error: unknown): string {
   if (!(error instanceof Problem)) throw error;
   if (error.code === 'NO_SESSION') session.value = 'none';
   return error.message;
 }
 
-/** Uses the token in the address, or the session that the browser has; `opened` is called when there is one. */
+/** Signs in with the token in the address, or continues the session of the browser; calls `opened` on success. */
 export async function openSession(opened: () => void): Promise<void> {
   const token = TOKEN.exec(location.hash)?.[1];
-  // It stays neither in the address nor in the history.
+  // Removes the token from the address and from the history.
   if (token !== undefined) history.replaceState(null, '', `${location.pathname}#/`);
-  // A fresh link in the same tab.
+  // The user may open a new link in the same tab.
   addEventListener('hashchange', () => {
     if (TOKEN.test(location.hash)) location.reload();
   });
   try {
-    await (token === undefined ? resume() : enter(token).catch(resumeInstead));
+    await (token === undefined ? resume() : signIn(token).catch(resumeInstead));
     session.value = 'open';
     opened();
   } catch (error) {
-    const words = failed(error);
-    if (token !== undefined) doorNote.value = words;
+    const text = failureText(error);
+    if (token !== undefined) signInProblem.value = text;
     session.value = 'none';
   }
 }
 
-export async function leave(): Promise<void> {
+export async function signOut(): Promise<void> {
   try {
     await act('leave', {});
     session.value = 'none';
   } catch (error) {
-    notice.value = failed(error);
+    notice.value = failureText(error);
   }
 }
 
-/** A link that was opened twice leads to the session that it began. Throws why it is not good when there is none. */
-async function resumeInstead(refused: unknown): Promise<void> {
+/**
+ * A link that is opened a second time continues its session. Throws the reason of the refusal if there is no session.
+ */
+async function resumeInstead(refusal: unknown): Promise<void> {
   await resume().catch(() => {
-    throw refused;
+    throw refusal;
   });
 }

@@ -3,7 +3,6 @@ import { describe, expect, test } from 'vitest';
 import { isWanted, loggedEvent } from '../../../../src/relay/operator/log-search.ts';
 import type { RelayEvent } from '../../../../src/relay/core/event.ts';
 import { EVENT_TYPES } from '../../../../src/relay/store/record.ts';
-import { EVENT_NAMES } from '../../../../src/web/console/event-names.ts';
 import { anyEvent } from '../../../support/arbitraries.ts';
 import { epochNumbered } from '../../../support/epochs.ts';
 import { alice, bob, hostNamed } from '../../../support/hosts.ts';
@@ -14,7 +13,7 @@ const isAbout = (event: RelayEvent, keys: Set<string>) => isWanted(event, { ...E
 const isOfItem = (event: RelayEvent, itemId: string) => isWanted(event, { ...EVERYTHING, itemId });
 const shown = (event: RelayEvent) => loggedEvent({ lsn: 7, event }, (key) => (key === alice.key ? 'alice' : undefined));
 
-test('every kind of event has words of its own and a name', () => {
+test('every kind of event has words of its own', () => {
   const seen = new Set<string>();
   fc.assert(
     fc.property(anyEvent, (event) => {
@@ -27,7 +26,6 @@ test('every kind of event has words of its own and a name', () => {
     { numRuns: 600 },
   );
   expect(EVENT_TYPES.filter((type) => !seen.has(type))).toEqual([]);
-  expect(Object.keys(EVENT_NAMES).toSorted()).toEqual([...EVENT_TYPES].toSorted());
 });
 
 describe('what a restore leaves in the log is told', () => {

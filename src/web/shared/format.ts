@@ -1,4 +1,4 @@
-/** How numbers, sizes and times are written. */
+/** Formats numbers, sizes and times. */
 
 const whole = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat('en', { maximumSignificantDigits: 3 });
@@ -23,7 +23,7 @@ export function bytes(value: number): string {
   return `${unit === 0 ? whole.format(size) : short.format(size)} ${UNITS[unit]}`;
 }
 
-/** `null` is not known. */
+/** `null`: unknown. */
 export function duration(ms: number | null): string {
   if (ms === null) return 'unknown';
   if (ms < 1000) return `${short.format(ms)} ms`;
@@ -37,7 +37,7 @@ export function duration(ms: number | null): string {
   return '0 s';
 }
 
-/** In the reader's time zone, to the second. */
+/** Date and time in the reader's time zone, to the second. */
 export function time(atMs: number): string {
   const date = new Date(atMs);
   if (Number.isNaN(date.getTime())) return 'never';
@@ -45,7 +45,7 @@ export function time(atMs: number): string {
   return `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
 }
 
-/** The time of day alone. */
+/** The time of day only. */
 export function clock(atMs: number): string {
   return time(atMs).slice(11);
 }

@@ -1,35 +1,44 @@
 /**
- * What several views are made of. Everything that others chose goes through `Words` or `Code`: it is text, isolated from
- * what is around it, and what would turn or hide a part of it is written out.
+ * Components of several views. All untrusted text goes through `Untrusted` or `Code`: these show it as text, isolate
+ * its direction from the text around it, and escape invisible characters.
  */
 import type { ComponentChildren, VNode } from 'preact';
 import { html } from 'htm/preact';
 import { useErrorBoundary } from 'preact/hooks';
 import { printable } from '../../protocol/printable.ts';
 import { isoTime } from '../../protocol/time.ts';
-import { time } from './text.ts';
+import { time } from './format.ts';
 
-/** In the place of what there is none of. */
-export const NOTHING = '–';
+/** Shown where there is no value. */
+export const NO_VALUE = '–';
 
-/** Text of others. */
-export function Words({ text }: { text: string }): VNode {
-  return html`<bdi class="words">${printable(text)}</bdi>`;
+export function Untrusted({ text }: { text: string }): VNode {
+  return html`<bdi class="untrusted">${printable(text)}</bdi>`;
 }
 
-/** Long and exact: a key, a fingerprint, an id. */
+/** A key, fingerprint or id. */
 export function Code({ text }: { text: string }): VNode {
-  return html`<code class="words"><bdi>${printable(text)}</bdi></code>`;
+  return html`<code class="untrusted"><bdi>${printable(text)}</bdi></code>`;
 }
 
 export function Time({ at }: { at: number }): VNode {
   return html`<time datetime=${isoTime(at)}>${time(at)}</time>`;
 }
 
-/** What shows one of several: where it fails, the others are shown all the same. */
-export function Each({ what, children }: { what: string; children?: ComponentChildren }): VNode {
+/** Wraps one of several parts: when it throws, the others are still shown. */
+export function ErrorBoundary({ what, children }: { what: string; children?: ComponentChildren }): VNode {
   const [error] = useErrorBoundary();
-  return error === undefined ? html`${children}` : html`<p class="warning" role="alert">${what} cannot be shown.</p>`;
+  return error === undefined ? html`${children}` : html`<${Warning} text=${`${what} cannot be shown.`} />`;
+}
+
+/** Nothing for an empty text. */
+export function Warning({ text }: { text: string }): VNode | null {
+  return text === '' ? null : html`<p class="warning" role="alert">${text}</p>`;
+}
+
+/** Names with their values. */
+export function Facts({ rows }: { rows: readonly (readonly [string, ComponentChildren])[] }): VNode {
+  return html`<dl class="facts">${rows.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
 }
 
 export function Panel({ title, children }: { title: string; children?: ComponentChildren }): VNode {
@@ -50,11 +59,11 @@ interface TableProps<Row> {
   columns: readonly Column<Row>[];
   rows: readonly Row[];
   keyOf: (row: Row) => string | number;
-  /** What is said when there is none. */
+  /** Shown when there are no rows. */
   none: string;
 }
 
-/** A table; on a narrow page each row is a card. The roles hold where the style makes blocks of rows. */
+/** A table. On a narrow page each row is a card; the explicit roles keep it a table for screen readers. */
 export function Table<Row>({ label, columns, rows, keyOf, none }: TableProps<Row>): VNode {
   if (rows.length === 0) return html`<p class="none">${none}</p>`;
   return html`<table role="table" aria-label=${label}>
@@ -74,10 +83,10 @@ export function Table<Row>({ label, columns, rows, keyOf, none }: TableProps<Row
   </table>`;
 }
 
-/** One that says nothing is left out of the card of a narrow page. */
+/** A cell without a value is left out of the card on a narrow page. */
 function Cell<Row>({ title, cell, isNumber, row }: Column<Row> & { row: Row }): VNode {
   const content = cell(row);
-  const kind = content === NOTHING ? 'nothing' : isNumber ? 'number' : '';
+  const kind = content === NO_VALUE ? 'nothing' : isNumber ? 'number' : '';
   return html`<td role="cell" data-title=${title} class=${kind}>${content}</td>`;
 }
 

@@ -1,0 +1,34 @@
+/** The route of a page: the hash of its address, `#/view/subject?query`. */
+import { type ReadonlySignal, signal } from '@preact/signals';
+import { notice } from './session.ts';
+
+interface HashParts {
+  view: string;
+  subject: string;
+  query: URLSearchParams;
+}
+
+/** The current route, as `routeOf` reads it from the hash. A new route removes the notice of the last action. */
+export function currentRoute<Route>(routeOf: (parts: HashParts) => Route): ReadonlySignal<Route> {
+  const read = (): Route => routeOf(hashParts(location.hash));
+  const route = signal(read());
+  addEventListener('hashchange', () => {
+    route.value = read();
+    notice.value = '';
+  });
+  return route;
+}
+
+function hashParts(hash: string): HashParts {
+  const [path = '', query = ''] = hash.replace(/^#\/?/, '').split('?');
+  const [view = '', subject = ''] = path.split('/');
+  return { view, subject: decoded(subject), query: new URLSearchParams(query) };
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return '';
+  }
+}
