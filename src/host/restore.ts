@@ -123,7 +123,7 @@ async function openReplaced(place: string, force: boolean): Promise<HostStore | 
     if (force) return 'unreadable';
     throw new RestoreRefused(
       'unreadable',
-      `the store at ${place} cannot be read, so that its keys and pairings cannot be taken over: say --force to restore without them`,
+      `the store at ${place} cannot be read, so that its keys and pairings cannot be taken over: add --force to restore without them`,
     );
   }
 }
@@ -250,6 +250,6 @@ function running(place: string): RestoreRefused {
 function otherHost(place: string): RestoreRefused {
   return new RestoreRefused(
     'other-host',
-    `the store at ${place} is that of another host than the backup: say --force to put the backup in its place`,
+    `the store at ${place} is that of another host than the backup: add --force to put the backup in its place`,
   );
 }

@@ -1,7 +1,7 @@
-/** Who one client is among addresses: IPv6 clients hold whole /64 networks. */
+/** Groups addresses by client: an IPv6 client usually holds a whole /64 network. */
 import { isIPv4, isIPv6 } from 'node:net';
 
-/** IPv4 as it is, IPv4-mapped IPv6 as IPv4, other IPv6 as its /64; `undefined` when the text is no address. */
+/** An IPv4 address itself, IPv4-mapped IPv6 as IPv4, other IPv6 as its /64; `undefined` for any other text. */
 export function addressGroup(text: string): string | undefined {
   if (isIPv4(text)) return text;
   const groups = ipv6Groups(text);
@@ -15,7 +15,7 @@ export function addressGroup(text: string): string | undefined {
   return `${network.join(':')}::/64`;
 }
 
-/** Whether two texts are one IP address, however they are written; a name is none. */
+/** Whether two texts are the same IP address in any notation. A host name never is. */
 export function isSameAddress(one: string, other: string): boolean {
   const groups = wholeAddress(one);
   return groups !== undefined && groups === wholeAddress(other);

@@ -1,15 +1,15 @@
 /**
- * The container of a backup file, and of an archive of a relay's log, to the byte:
+ * The bytes of a backup file, and of an archive of a relay's log:
  *
- *   magic      a line that names what it is a backup of, and the version of the layout
+ *   magic      a line that names the kind of contents, and the version of the layout
  *   header     u32 length, JSON
  *   block      u32 length, gzip of pairs (pair-block.ts)
  *   …
  *   end        u32 0
- *   trailer    u32 length, JSON: `BackupTrailer`; its hash covers every byte before it, and what it says of damage
+ *   trailer    u32 length, JSON: `BackupTrailer`; its hash covers every byte before it, and what it tells of damage
  *
- * Numbers are big-endian. The pairs are those of a store at one moment, in the order of their keys. A file that ends
- * early, holds a byte more, or differs in one from what was written is refused.
+ * Numbers are big-endian. The pairs are those of a store at one moment, in the order of their keys. A reader refuses a
+ * file that is cut, has a byte too many, or has an altered byte.
  */
 import { type Hash, createHash } from 'node:crypto';
 import { promisify } from 'node:util';
@@ -22,26 +22,26 @@ import { type Pair, PairBlock, unpackedPairs } from './pair-block.ts';
 const LENGTH = 4;
 /** Bytes of pairs that are compressed together. */
 const BLOCK_BYTES = 1 << 20;
-/** More than any block or trailer of ours, and little enough to hold. */
+/** The longest block or trailer that is read: more than the writer makes, and little enough for memory. */
 const BLOCK_BYTES_MAX = 64 << 20;
-/** Compressing is to keep up with the disk. */
+/** The fastest, so that compressing keeps up with the disk. */
 const GZIP_LEVEL = 1;
-/** Blocks that are being compressed while others are written. */
+/** How many blocks are compressed while earlier ones are written. */
 const GZIPS_AHEAD = 3;
 
-/** What a container is of: its first line, ended by a line feed, and how its header is read. */
+/** A kind of contents: the first line of the file, with its line feed, and how the header is read. */
 export interface BackupKind<Header> {
   magic: string;
   parseHeader: (value: unknown) => Header | undefined;
-  /** What a file of no such kind is not, in words that complete "it is …". */
+  /** Completes the sentence "it is …" about a file of another kind. */
   isNone: string;
 }
 
 const BackupTrailer = Type.Object({
   pairs: Count,
-  /** Of all keys and values, before they were compressed. */
+  /** The size of all keys and values before compression. */
   bytes: Count,
-  /** Of everything before the trailer, and of `damageText`. */
+  /** The hash of everything before the trailer, and of `damageText`. */
   sha256: HashText,
   /** Waiting items whose bytes were missing or altered already when it was written; absent where nobody looked. */
   damaged_items: Type.Optional(Count),
@@ -55,10 +55,10 @@ export type ContentDamage = Pick<BackupTrailer, 'damaged_items' | 'unreadable_ro
 
 const parseTrailer = parserOf(BackupTrailer);
 
-/** Thrown for a file that is no backup, or not whole, or not as it was written. The message completes a sentence. */
+/** Thrown for a file that is not a backup, is incomplete or was altered. The message completes a sentence. */
 export class BackupDamaged extends Error {}
 
-/** The bytes of a container that holds `runs` of pairs, ascending; `judged` says what is wrong with them when they ended. */
+/** The bytes of a container with these pairs, which ascend. `judged` is asked for their damage after the last one. */
 export async function* writeContainer(
   magic: string,
   header: object,
@@ -90,7 +90,7 @@ async function* blocksOf(
     totals.bytes += block.bytes;
     totals.pairs += block.pairs;
     const compressed = promisify(gzip)(block.taken(), { level: GZIP_LEVEL });
-    // One that fails when its reader has gone must not end the process.
+    // A failure after the reader has gone must not end the process.
     compressed.catch(() => undefined);
     compressing.push(compressed);
   };
@@ -103,10 +103,10 @@ async function* blocksOf(
   for (const compressed of compressing) yield await compressed;
 }
 
-/** A backup as it is read; nothing of it may be believed before `pairs` has ended without throwing. */
+/** A backup as it is read. Believe nothing of it before `pairs` has ended without throwing. */
 export interface ReadContainer<Header> {
   header: Header;
-  /** Runs of pairs, ascending. Throws `BackupDamaged`. */
+  /** The pairs, ascending, in runs. Throws `BackupDamaged`. */
   pairs: AsyncGenerator<Pair[], BackupTrailer>;
 }
 

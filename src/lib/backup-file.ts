@@ -1,10 +1,10 @@
 /**
- * A backup, or an archive, on its way into a file.
+ * Writes a backup, or an archive, into a file.
  *
  * Invariants:
- *   - it is written aside (`<file>.part-…`, mode 0600) and takes its name when it is whole, checked and on disk;
- *   - a file that is there is never replaced unless that was asked for, also when it comes meanwhile;
- *   - whatever ends the writing removes what was written aside.
+ *   - it is written to `<file>.part-…` (mode 0600) and renamed when it is complete, checked and on disk;
+ *   - an existing file is replaced only when the caller asks for it, also when it appears meanwhile;
+ *   - a failure or an interruption removes the `.part-…` file.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { statSync } from 'node:fs';
@@ -16,14 +16,14 @@ import { syncFolder } from './files.ts';
 
 const PART_RANDOM_BYTES = 4;
 
-/** A backup that was read to its end: whole, and as it was written. */
+/** A backup that was read to its end and found complete and unaltered. */
 export interface CheckedContainer<Header> {
   header: Header;
-  /** Of the file. */
+  /** The size of the file. */
   bytes: number;
-  /** Of all it holds, before it was compressed. */
+  /** The size of the contents before compression. */
   contentBytes: number;
-  /** Of the file. */
+  /** The hash of the file. */
   sha256: string;
 }
 
@@ -38,7 +38,7 @@ export type UnwrittenReason =
   | 'unreadable'
   | 'failed';
 
-/** Thrown when there is no file. The message is one sentence, with the next step. */
+/** Thrown when no file was written. The message is one sentence, with the next step. */
 export class BackupUnwritten extends Error {
   readonly reason: UnwrittenReason;
 
@@ -48,20 +48,20 @@ export class BackupUnwritten extends Error {
   }
 }
 
-/** What a file is to be, as messages name it. */
+/** The kind of file, as messages name it. */
 export type WrittenKind = 'backup' | 'archive';
 
-/** What can be done besides naming a file, of a kind that is also written elsewhere. */
+/** What a command can do instead of writing a file. */
 const OR_ELSE: Readonly<Record<WrittenKind, string>> = { backup: ', or - to write to standard output', archive: '' };
 
 export interface BackupFileOptions {
   path: string;
-  /** Whether a file of the name may be replaced. */
+  /** Whether an existing file may be replaced. */
   replaces: boolean;
 }
 
 /**
- * Writes the backup that `source` is; `check` is given its bytes as they are written, and reads them to their end.
+ * Writes the bytes of `source`; `check` reads them all as they are written.
  * Throws `BackupUnwritten`, or what `source` or `check` throws.
  */
 export async function writeBackupAside<Checked>(
@@ -91,25 +91,25 @@ export async function writeBackupAside<Checked>(
   }
 }
 
-/** Throws `BackupUnwritten` for a name that may not be taken. A device or a pipe is no place to rename a file to. */
+/** Throws `BackupUnwritten` for a name that may not be used. No file can be renamed to a device or a pipe. */
 function refuseTaken(path: string, replaces: boolean, what: WrittenKind): void {
   const found = statSync(path, { throwIfNoEntry: false });
   if (!found) return;
   if (found.isDirectory()) throw isFolder(path);
   if (!found.isFile()) {
-    throw new BackupUnwritten('no-file', `${path} is no file: name one${OR_ELSE[what]}`);
+    throw new BackupUnwritten('no-file', `${path} is not a regular file: name one${OR_ELSE[what]}`);
   }
   if (!replaces) throw exists(path);
 }
 
-/** Renames, unless there is a file of the name. */
+/** Renames, unless the name exists. */
 async function takeName(aside: string, path: string): Promise<void> {
   try {
     await link(aside, path);
   } catch (error) {
     const { code = '' } = error as NodeJS.ErrnoException;
     if (!['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS'].includes(code)) throw error;
-    // A file system without links: the name is taken by an empty file first.
+    // A file system without hard links: an empty file takes the name first.
     await (await open(path, 'wx', 0o600)).close();
     await rename(aside, path);
     return;
@@ -154,7 +154,7 @@ async function* writtenTo(file: FileHandle, source: AsyncIterable<Buffer>): Asyn
 
 function unwritten(error: unknown, path: string, what: WrittenKind): unknown {
   if (error instanceof BackupDamaged) {
-    return new BackupUnwritten('not-whole', `the ${what} did not arrive whole (${error.message}): take it again`);
+    return new BackupUnwritten('not-whole', `the ${what} did not arrive complete (${error.message}): take it again`);
   }
   const { code, syscall } = error as NodeJS.ErrnoException;
   // The maker of the source reports errors of the network or the store.
@@ -166,10 +166,7 @@ function unwritten(error: unknown, path: string, what: WrittenKind): unknown {
       return exists(path);
     case 'ENOENT':
     case 'ENOTDIR':
-      return new BackupUnwritten(
-        'no-folder',
-        `there is no folder ${dirname(path)} to write to: make it, or name another`,
-      );
+      return new BackupUnwritten('no-folder', `the folder ${dirname(path)} does not exist: make it, or name another`);
     case 'EISDIR':
       return isFolder(path);
     case 'EACCES':
@@ -195,5 +192,5 @@ function isFolder(path: string): BackupUnwritten {
 }
 
 function exists(path: string): BackupUnwritten {
-  return new BackupUnwritten('exists', `${path} is there already: name another file, or say --force to replace it`);
+  return new BackupUnwritten('exists', `${path} exists already: name another file, or add --force to replace it`);
 }

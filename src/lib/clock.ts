@@ -1,14 +1,14 @@
-/** Clock, timers and randomness as parameters, so that tests of days run at once; and the real ones of this process. */
+/** Clock, timers and randomness as parameters, so that a test of many days takes no time; and the real ones. */
 import { randomBytes } from 'node:crypto';
 
 export interface Clock {
   /** Milliseconds since the Unix epoch; may jump. */
   nowMs(): number;
-  /** Milliseconds that never go back: rates, challenges, how long something took. */
+  /** Milliseconds that never go back: for rates, challenges and durations. */
   monotonicMs(): number;
 }
 
-/** Ends a timer; harmless when it has fired. */
+/** Cancels a timer; does nothing when it has fired. */
 export type Cancel = () => void;
 
 export interface Timers {
@@ -37,7 +37,7 @@ export const systemTimers: Timers = {
 
 export const systemRandom: RandomBytes = (count) => randomBytes(count);
 
-/** `timers` with callbacks that may throw: the error goes to `onError`, and no timer ends the process. */
+/** Like `timers`, but what a callback throws goes to `onError` instead of ending the process. */
 export function guardedTimers(timers: Timers, onError: (error: unknown) => void): Timers {
   const guarded = (run: () => void) => (): void => {
     try {

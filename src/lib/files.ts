@@ -28,8 +28,8 @@ export function copyBeside(path: string, nowMs: number): string {
 }
 
 /**
- * Replaces a file by `text`: after a crash the file holds either all of it or what it held before. A new file is readable
- * by its owner alone. Throws errors of the system.
+ * Replaces a file by `text`: after a crash it holds either all of `text` or what it held before. Only its owner can read
+ * a new file. Throws errors of the system.
  */
 export async function replaceFile(path: string, text: string): Promise<void> {
   const mode = statSync(path, { throwIfNoEntry: false })?.mode ?? 0o600;

@@ -1,8 +1,8 @@
 /**
- * One HTTP request to another machine: its connection, its answer and their sizes and times are bounded. Nothing is
- * followed elsewhere, and connections are kept for the requests that come soon.
+ * Sends one HTTP request to another machine. Its connection and its answer are bounded in size and time, redirects are
+ * refused, and the connection is kept for requests that follow soon.
  *
- * Getting a connection has a time of its own: where packets vanish no error comes, and the caller has another way.
+ * Connecting has its own time limit: where packets are dropped no error ever comes, and the caller has another way.
  */
 import {
   type ClientRequest,
@@ -14,16 +14,16 @@ import {
 import { Agent as HttpsAgent, request as requestOverTls } from 'node:https';
 import { createSecureContext, rootCertificates } from 'node:tls';
 
-/** For a connection, its TLS handshake included. */
+/** How long connecting may take, with the TLS handshake. */
 export const CONNECT_TIMEOUT_MS = 4_000;
-/** Servers end idle connections after 5 seconds and more: a request on a connection that the server ended gets no answer. */
+/** Servers end idle connections after 5 seconds or later; a request on an ended connection gets no answer. */
 const IDLE_CONNECTION_MS = 4_000;
 
 export interface HttpRequest {
   method: string;
   headers: Readonly<Record<string, string>>;
   body?: string | undefined;
-  /** Ends the request; its reason may be a `TimeoutError`. */
+  /** Aborts the request; its reason may be a `TimeoutError`. */
   signal: AbortSignal;
   answerBytesMax: number;
 }
@@ -34,10 +34,10 @@ export interface HttpAnswer {
   body: Buffer;
 }
 
-/** No whole answer came. `message` is a clause for people, `code` what the system calls it, or `''`. */
+/** No complete answer came. `message` is a clause for people, `code` the error code of the system, or `''`. */
 export class HttpRequestFailed extends Error {
   readonly code: string;
-  /** Of an answer that began; 0 when none did. */
+  /** The status of an answer that began; 0 when none did. */
   readonly status: number;
 
   constructor(message: string, code = '', status = 0, cause?: unknown) {
@@ -48,10 +48,10 @@ export class HttpRequestFailed extends Error {
 }
 
 export interface HttpCallerOptions {
-  /** Certificates of authorities that are trusted beside those of Node, in PEM. */
+  /** Certificates of further trusted authorities, beside those of Node, in PEM. */
   ca?: string | undefined;
   connectTimeoutMs?: number;
-  /** Instead of those of Node, for tests. */
+  /** Replaces the agents of Node, for tests. */
   agent?: HttpAgent;
 }
 
@@ -69,7 +69,7 @@ export class HttpCaller {
     this.#overTls = agent ?? new HttpsAgent({ ...kept, ...trusting });
   }
 
-  /** The answer, once all of it is there. Throws `HttpRequestFailed`. */
+  /** Resolves when the whole answer is there. Throws `HttpRequestFailed`. */
   request(url: string, asked: HttpRequest): Promise<HttpAnswer> {
     const { method, headers, body, signal, answerBytesMax } = asked;
     const isOverTls = url.startsWith('https:');
@@ -83,7 +83,7 @@ export class HttpCaller {
       try {
         outgoing = (isOverTls ? requestOverTls : request)(url, { method, headers, agent });
       } catch (error) {
-        // An address that no request can be made of.
+        // The URL is not one that a request can be sent to.
         reject(failure(error));
         return;
       }
@@ -120,7 +120,7 @@ export class HttpCaller {
 async function wholeAnswer(incoming: IncomingMessage, bytesMax: number): Promise<HttpAnswer> {
   const { statusCode: status = 0, headers } = incoming;
   if (status >= 300 && status <= 399 && headers.location !== undefined) {
-    throw new HttpRequestFailed('it sends elsewhere, and nothing is followed', '', 0);
+    throw new HttpRequestFailed('it redirects elsewhere, and redirects are not followed', '', 0);
   }
   const chunks: Buffer[] = [];
   let length = 0;

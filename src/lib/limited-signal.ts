@@ -1,16 +1,17 @@
 /**
- * The signal of one request: it aborts when the maker of requests stops, or after a time, and lets go of both when the
- * request is over. `AbortSignal.any` with `AbortSignal.timeout` would stay with the stopping signal as long as that lives.
+ * The signal of one request. It aborts when the maker of requests stops, or after a time; when the request is over, its
+ * timer and its listener are removed. `AbortSignal.any` with `AbortSignal.timeout` would keep a listener on the signal of
+ * the maker for as long as that lives.
  */
 import { setMaxListeners } from 'node:events';
 
 export interface LimitedSignal {
   signal: AbortSignal;
-  /** The request is over, whatever came of it. */
+  /** Call it when the request is over, also when it failed. */
   over: () => void;
 }
 
-/** Aborts for its time with an error of the name `TimeoutError`. */
+/** When the time is up, it aborts with an error named `TimeoutError`. */
 export function limitedSignal(ms: number, stopping?: AbortSignal): LimitedSignal {
   const ending = new AbortController();
   const stop = (): void => ending.abort(stopping?.reason);
@@ -18,7 +19,7 @@ export function limitedSignal(ms: number, stopping?: AbortSignal): LimitedSignal
   timer.unref();
   if (stopping?.aborted) stop();
   else if (stopping) {
-    // As many as there are requests under way.
+    // One listener for each request under way, so no number of them is a leak.
     setMaxListeners(0, stopping);
     stopping.addEventListener('abort', stop, { once: true });
   }

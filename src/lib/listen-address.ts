@@ -1,13 +1,13 @@
-/** Where something listens, or can be reached: `host:port`. */
+/** An address to listen at or to connect to, written `host:port`. */
 
 export interface ListenAddress {
   /** A name, or an address without brackets. */
   host: string;
-  /** 0 to 65535; 0 takes any that is free. */
+  /** 0 to 65535; 0 means any free port. */
   port: number;
 }
 
-/** Of `host:port`, with an IPv6 host in brackets; `undefined` for any other text. */
+/** Parses `host:port`, with an IPv6 host in brackets; `undefined` for any other text. */
 export function parseListenAddress(text: string): ListenAddress | undefined {
   const parts = /^(?:\[(?<ipv6>[0-9A-Fa-f:.]+)\]|(?<name>[^:[\]\s]+)):(?<port>[0-9]{1,5})$/.exec(text)?.groups;
   const host = parts?.['ipv6'] ?? parts?.['name'];
@@ -15,7 +15,7 @@ export function parseListenAddress(text: string): ListenAddress | undefined {
   return host !== undefined && port <= 65_535 ? { host, port } : undefined;
 }
 
-/** As it is written, with brackets where they belong. */
+/** Writes it as `host:port`, with an IPv6 host in brackets. */
 export function listenAddressText({ host, port }: ListenAddress): string {
   return `${host.includes(':') ? `[${host}]` : host}:${port}`;
 }

@@ -1,4 +1,4 @@
-/** Where this package lies, from `src` as from the bundle in `dist`. */
+/** Finds the folder of this package, both from `src` and from the bundle in `dist`. */
 import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 

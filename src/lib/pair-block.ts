@@ -1,10 +1,10 @@
-/** Keys and values one after the other, to the byte: u32 key length, u32 value length, key, value. Big-endian. */
+/** The bytes of a block of key-value pairs: for each u32 key length, u32 value length, key, value. Big-endian. */
 
 export type Pair = [key: Buffer, value: Buffer];
 
 const LENGTH = 4;
 
-/** What stands before the key and the value of a pair. */
+/** The two lengths before the key and the value of a pair. */
 export function pairLengths([key, value]: Pair): Buffer {
   const lengths = Buffer.allocUnsafe(2 * LENGTH);
   lengths.writeUInt32BE(key.length, 0);
@@ -12,10 +12,10 @@ export function pairLengths([key, value]: Pair): Buffer {
   return lengths;
 }
 
-/** Pairs on their way into a block. */
+/** Collects pairs for a block. */
 export class PairBlock {
   #parts: Buffer[] = [];
-  /** Of keys and values. */
+  /** The size of the keys and values. */
   bytes = 0;
   pairs = 0;
 
@@ -26,7 +26,7 @@ export class PairBlock {
     this.pairs++;
   }
 
-  /** The block; the next pairs are of another. */
+  /** The block of the pairs so far; the next pair begins another block. */
   taken(): Buffer {
     const block = Buffer.concat(this.#parts);
     this.#parts = [];
@@ -36,7 +36,7 @@ export class PairBlock {
   }
 }
 
-/** `undefined` for bytes that are no block. */
+/** The pairs of a block; `undefined` when the bytes are not one. */
 export function unpackedPairs(block: Buffer): Pair[] | undefined {
   const pairs: Pair[] = [];
   let at = 0;

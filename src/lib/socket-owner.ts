@@ -1,8 +1,8 @@
 /**
- * Whose socket a program is about to speak to. What it sends is its user's, so nothing is sent to a socket that another
- * user made, or that others could put another in the place of.
+ * Checks who owns a socket before a program sends anything to it. What it sends belongs to its user, so it sends nothing
+ * to a socket that another user made, or that other users could replace.
  *
- * The superuser may speak to whatever is its folder's owner's: to a relay that runs as a user of its own, say.
+ * The superuser may also use a socket of the owner of its folder: that of a relay that runs as a user of its own.
  */
 import { type Stats, lstatSync, realpathSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -13,16 +13,16 @@ const STICKY = 0o1000;
 const GROUP_WRITES = 0o020;
 const OTHERS_WRITE = 0o002;
 
-/** As much of a file as matters here. */
+/** What matters of a file here. */
 export type FileOwner = Pick<Stats, 'uid' | 'gid' | 'mode'>;
 
 export interface SocketUser {
   uid: number;
-  /** The user's own group. */
+  /** The primary group of the user. */
   gid: number;
 }
 
-/** Why the socket at `path` is not to be spoken to, or `undefined`; what is no socket is found out by opening it. */
+/** Why nothing may be sent to the socket at `path`, or `undefined`, as where there is none: opening it will fail. */
 export function socketFault(path: string): string | undefined {
   const uid = getuid?.();
   const gid = getgid?.();
@@ -39,11 +39,11 @@ export function socketFault(path: string): string | undefined {
   }
   if (!folder || !(socket?.isSocket() || socket?.isSymbolicLink())) return undefined;
   const fault = ownerFault(path, { socket, folder }, { uid, gid });
-  // Where a link leads is as much a question as who made it.
+  // The target of a link is checked as the link itself is.
   return fault ?? (linked === undefined ? undefined : socketFault(linked));
 }
 
-/** As `socketFault`, of what is known of the socket and its folder. */
+/** Like `socketFault`, from the facts about the socket and its folder. */
 export function ownerFault(
   path: string,
   { socket, folder }: { socket: FileOwner; folder: FileOwner },
@@ -54,7 +54,7 @@ export function ownerFault(
   if (!isTrusted(socket.uid)) return `the socket ${path} belongs to the user with the number ${socket.uid}`;
   const where = `the folder of the socket ${path}`;
   if (!isTrusted(folder.uid)) return `${where} belongs to the user with the number ${folder.uid}`;
-  // In a sticky folder nobody can move what is another's.
+  // In a sticky folder no user can replace the files of another.
   if ((folder.mode & STICKY) !== 0) return undefined;
   const isOpen = (folder.mode & OTHERS_WRITE) !== 0 || ((folder.mode & GROUP_WRITES) !== 0 && folder.gid !== gid);
   return isOpen ? `${where} can be written by other users (chmod go-w ${dirname(path)} mends that)` : undefined;

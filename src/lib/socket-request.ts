@@ -1,6 +1,6 @@
 /**
- * One HTTP request to a program that listens at a Unix domain socket. Nothing waits for ever; what goes wrong has a
- * reason, and what to say of it is the caller's.
+ * Sends one HTTP request to a program that listens at a Unix domain socket. Nothing waits for ever. A failure has a
+ * reason; the caller puts it into words.
  */
 import { lstatSync } from 'node:fs';
 import type { ClientRequest, IncomingMessage, OutgoingHttpHeaders } from 'node:http';
@@ -8,20 +8,20 @@ import { socketFault } from './socket-owner.ts';
 
 export type RequestFault =
   | 'not listening'
-  /** It is another user's. */
+  /** The socket belongs to another user. */
   | 'not allowed'
-  /** It may be an impostor's: `detail` says why. Nothing was sent. */
+  /** Another user may have made the socket: `detail` says why. Nothing was sent. */
   | 'not trusted'
-  /** It ended before its answer was whole. */
+  /** The program ended before its answer was complete. */
   | 'gone'
   | 'silent'
-  /** What answers does not speak HTTP, or what it says is no document. */
+  /** The answer is no HTTP, or its body is no JSON document. */
   | 'foreign'
   | 'failed';
 
 export class SocketRequestFailed extends Error {
   readonly fault: RequestFault;
-  /** What the system called it; `''` when it said nothing. */
+  /** The error code of the system; `''` when there is none. */
   readonly code: string;
   readonly detail: string;
 
@@ -39,20 +39,20 @@ export interface SocketRequest {
   target: string;
   headers: OutgoingHttpHeaders;
   body?: string | undefined;
-  /** A server that sends nothing for this long is given up. */
+  /** The request fails when the server sends nothing for this long. */
   silenceMs: number;
   signal?: AbortSignal | undefined;
-  /** A longer document, or line of a list, is no answer. */
+  /** The longest document, or line of a list, that is read. */
   documentCharactersMax: number;
 }
 
-/** The answer, once its head is there. Throws `SocketRequestFailed`, or an `AbortError`. */
+/** Resolves when the head of the answer is there. Throws `SocketRequestFailed`, or an `AbortError`. */
 export async function socketRequest(asked: SocketRequest): Promise<Answer> {
   const { socketPath, method, target, headers, body = '', silenceMs, signal } = asked;
   const doubt = socketFault(socketPath);
   if (doubt !== undefined) throw new SocketRequestFailed('not trusted', '', doubt);
   if (isAbsent(socketPath)) throw new SocketRequestFailed('not listening', 'ENOENT');
-  // Only now: a hook without a daemon is done sooner than this is loaded.
+  // Loaded only now: a hook that finds no daemon ends sooner than this loads.
   const { request } = await import('node:http');
   return new Promise((resolve, reject) => {
     let open: ClientRequest | IncomingMessage = request({
@@ -78,12 +78,12 @@ function isAbsent(path: string): boolean {
   try {
     return lstatSync(path, { throwIfNoEntry: false }) === undefined;
   } catch {
-    // What is wrong with it is found out by opening it.
+    // Opening it will tell what is wrong with it.
     return false;
   }
 }
 
-/** What came back; its body is read once. */
+/** The answer of the server. Its body can be read once. */
 export class Answer {
   readonly status: number;
   readonly headers: IncomingMessage['headers'];
@@ -97,7 +97,7 @@ export class Answer {
     this.#response = response;
   }
 
-  /** The body as it comes. Throws `SocketRequestFailed` where it breaks off. */
+  /** The chunks of the body as they come. Throws `SocketRequestFailed` where it breaks off. */
   async *chunks(): AsyncGenerator<Buffer> {
     try {
       for await (const chunk of this.#response) yield chunk as Buffer;

@@ -120,7 +120,7 @@ describe('where it cannot be made, mail goes on and a notice says why', () => {
     await writeFile(controlSocketPath(folder), 'mine');
     const relay = new HttpRelay(folder, FIRST_ADAPTER, {});
     await relay.start();
-    expect(relay.relay.notices).toEqual([expect.stringContaining('is no socket') as string]);
+    expect(relay.relay.notices).toEqual([expect.stringContaining('is not a socket') as string]);
     await relay.enrol(alice);
     await relay.stop();
     expect(statSync(controlSocketPath(folder)).size).toBe(4);

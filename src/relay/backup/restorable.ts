@@ -189,7 +189,7 @@ function certainOf(store: ReplacedStore): ReplacedStore {
 function unread(folder: string, what: string): StoreRefused {
   return new StoreRefused(
     'damaged',
-    `the store at ${folder} is damaged (${what}), so what was revoked, rotated or published since the backup cannot all be taken over: say --force to restore all the same, and revoke again whom you have revoked since`,
+    `the store at ${folder} is damaged (${what}), so what was revoked, rotated or published since the backup cannot all be taken over: add --force to restore all the same, and revoke again whom you have revoked since`,
   );
 }
 

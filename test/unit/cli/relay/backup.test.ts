@@ -120,7 +120,7 @@ describe('relay backup', () => {
     await writeFile(file, 'mine');
     const refused = await command('backup', file);
     expect(refused.code).toBe(EXIT.conflict);
-    expect(sentenceOf(refused)).toContain('say --force');
+    expect(sentenceOf(refused)).toContain('add --force');
     expect(await readFile(file, 'utf8')).toBe('mine');
     expect((await command('backup', file, '--force')).code).toBe(EXIT.ok);
     expect((await readFile(file)).toString('latin1').startsWith('poste-backup 1\n')).toBe(true);

@@ -568,7 +568,7 @@ describe('a store that is damaged', () => {
     await rm(join(relay.folder, 'log', 'CURRENT'));
     const refused = restored(file, relay.folder, relay.clock.nowMs);
     await expect(refused).rejects.toMatchObject({ reason: 'damaged' });
-    await expect(refused).rejects.toThrow('say --force');
+    await expect(refused).rejects.toThrow('add --force');
     const report = await restored(file, relay.folder, relay.clock.nowMs, { acceptsUnreadable: true });
     expect(report.replaced).toBeNull();
     expect(existsSync(report.keptAside ?? '')).toBe(true);
