@@ -100,10 +100,14 @@ const OPENCODE_SCENARIOS: readonly Scenario[] = [
       await until('the tool runs', () => world.model.turns.length > before || undefined);
       await rest(500);
       const { status } = await world.send();
+      const isAsked = world.rung(before) !== undefined;
+      // The proof is given a moment before the request.
+      if (status === 'live-wake' && !isAsked) await until('the model is asked', () => world.rung(before), 1000);
       const asked = await world.rungWithin(SLOW_MS + SOON_MS, before);
       check(asked !== undefined, `poste send said ${status}, and the model did not see it`);
+      check(asked.newest.includes('tool_result'), 'it came in a turn of its own');
       await turn;
-      return `said ${status}`;
+      return `said ${status}, ${isAsked ? 'when the model had seen it' : 'before the model saw it'}`;
     },
   },
   {

@@ -215,10 +215,11 @@ test('Gemini CLI is told at its prompts, registers its pane of tmux, and is idle
 interface OpenCodeHooks {
   event: (given: object) => Promise<void>;
   'chat.message': (input: object, output: object) => Promise<void>;
+  'chat.params': (input: object) => Promise<void>;
 }
 type Plugin = (given: object) => Promise<OpenCodeHooks>;
 
-test('OpenCode is woken by the plugin, whose prompt is the proof; a subagent is not', async () => {
+test('OpenCode is woken by the plugin, and the request to its model is the proof; a subagent is not', async () => {
   const { here } = await homeWithAgents();
   const { file } = await here.json<{ file: string }>('hooks', 'install', 'opencode', '--agent', 'bob');
   expect(file).toBe(join(here.folder, 'config', 'opencode', 'plugins', 'poste.js'));
@@ -227,21 +228,30 @@ test('OpenCode is woken by the plugin, whose prompt is the proof; a subagent is 
   const prompts: string[] = [];
   const session = {
     get: async ({ path }: { path: { id: string } }) => ({ data: path.id === 'ses_sub' ? { parentID: 'ses_1' } : {} }),
-    // As OpenCode does: a prompt calls the hook before its turn.
+    // As OpenCode does: a prompt calls the hook when it is taken, which may be long before its model is asked.
     async promptAsync({ path, body }: { path: { id: string }; body: { parts: { text: string }[] } }) {
-      await hooks['chat.message']({ sessionID: path.id }, body);
+      await hooks['chat.message']({ sessionID: path.id }, { ...body, message: { id: 'msg_2' } });
       prompts.push(...body.parts.map(({ text }) => `${path.id}: ${text}`));
     },
   };
   const hooks = await plugin.Poste({ client: { session } });
   onTestFinished(() => hooks.event({ event: { type: 'session.deleted', properties: { info: { id: 'ses_1' } } } }));
   await hooks.event({ event: { type: 'session.created', properties: { info: { id: 'ses_1' } } } });
-  await hooks['chat.message']({ sessionID: 'ses_sub' }, { parts: [{ type: 'text', text: 'go' }] });
+  await hooks['chat.message'](
+    { sessionID: 'ses_sub' },
+    { message: { id: 'msg_0' }, parts: [{ type: 'text', text: 'go' }] },
+  );
   await expect
     .poll(() => here.session(), { timeout: PATIENCE_MS })
     .toMatchObject({ session_id: 'ses_1', wake: ['hook'] });
-  await here.request();
+  const sending = here.request();
   await expect.poll(() => prompts, { timeout: PATIENCE_MS }).toEqual([`ses_1: ${TEXT}`]);
+  // The turn that it found goes on: another session asks its model, and its own with the prompt before.
+  await hooks['chat.params']({ sessionID: 'ses_sub', message: { id: 'msg_2' } });
+  await hooks['chat.params']({ sessionID: 'ses_1', message: { id: 'msg_1' } });
+  expect(await here.session()).toMatchObject({ woken_by: null });
+  await hooks['chat.params']({ sessionID: 'ses_1', message: { id: 'msg_2' } });
+  await sending;
   await expect.poll(() => here.session(), { timeout: PATIENCE_MS }).toMatchObject({ woken_by: 'hook' });
   await here.json('hooks', 'uninstall', 'opencode');
   await expect(readFile(file)).rejects.toThrow('ENOENT');

@@ -3,7 +3,8 @@
  * OpenCode loads at its next start. It is written whole and removed whole.
  *
  * The plugin calls `poste session`: it registers the session that was used last, waits for its doorbell, and gives
- * OpenCode the line as a prompt. The hook of that prompt is the proof that the agent has the line.
+ * OpenCode the line as a prompt. A prompt that comes during a turn is read between two steps, so the proof that the agent
+ * has the line is the first request to the model after it (`chat.params`, which names the newest prompt).
  */
 import { isAbsolute, join } from 'node:path';
 import { SettingsRefused } from './settings-text.ts';
@@ -50,6 +51,7 @@ const PLUGIN_BODY = `
 export const Poste = async ({ client }) => {
   if (!AGENT || !POSTE.every((file) => existsSync(file))) return {};
   let session;
+  let given;
   let over = new AbortController();
   process.once('exit', () => over.abort());
 
@@ -98,11 +100,17 @@ export const Poste = async ({ client }) => {
         session = undefined;
       }
     },
-    'chat.message': async ({ sessionID }, { parts }) => {
+    'chat.message': async ({ sessionID }, { message, parts }) => {
       await use(sessionID);
       const text = parts.map((part) => part.text ?? '').join(' ');
       const [line] = /You have [0-9]+ unread messages? in Poste\\. Read (?:it|them) with mail_inbox\\./.exec(text) ?? [];
-      if (line && sessionID === session) await poste(['heartbeat', '--line', line], sessionID);
+      if (line && sessionID === session) given = { line, prompt: message.id };
+    },
+    'chat.params': async ({ sessionID, message }) => {
+      if (!given || sessionID !== session || message.id !== given.prompt) return;
+      const { line } = given;
+      given = undefined;
+      await poste(['heartbeat', '--line', line], sessionID);
     },
   };
 };
