@@ -251,7 +251,7 @@ function serverLook(context: CommandContext, { program, file, agent, server }: W
   return {
     type: 'kept',
     text,
-    why: `it has the mail tools of ${other}: give --agent ${program}=${other}, or ${repair}`,
+    why: `it has the mail tools of ${other}: leave out --agent to use that agent, or ${repair}`,
   };
 }
 

@@ -7,6 +7,7 @@ import { Command, InvalidArgumentError, Option } from 'commander';
 import { foldName, OWNER_NAME } from '../../host/core/address.ts';
 import { RESERVED_NAMES } from '../../host/core/rows.ts';
 import { SETTLED_PROGRAMS, type SettledProgram } from '../../host/hooks/mcp-settings.ts';
+import { mailToolsOf } from '../../host/hooks/server-command.ts';
 import { assertNever } from '../../lib/assert-never.ts';
 import { daemonSocketFault } from '../../host/paths.ts';
 import { isAgentName } from '../../protocol/names.ts';
@@ -16,7 +17,7 @@ import { findProgram } from '../lib/find-program.ts';
 import { jsonLine } from '../lib/format.ts';
 import { confirmed, isInteractive, terminalOf } from '../lib/input.ts';
 import { ownPaths } from '../lib/own-paths.ts';
-import { programNotices } from '../lib/program-settings.ts';
+import { programNotices, serverOfProgram, toolsFile } from '../lib/program-settings.ts';
 import { withSetupLock } from '../lib/setup-lock.ts';
 import { readWritten } from '../lib/setup-record.ts';
 import { type Agents, type Look, type Step, stepsOf } from './setup-steps.ts';
@@ -61,7 +62,7 @@ export function setupCommand(context: CommandContext): Command {
     .addOption(
       new Option(
         '--agent <program=name>',
-        'the agent of a program (default: claude, codex, gemini, opencode)',
+        'the agent of a program (default: the one it has, else claude, codex, gemini, opencode)',
       ).argParser(agentOfProgram),
     )
     .option('--allow-tools', 'also let the programs use the mail tools without asking you')
@@ -118,7 +119,8 @@ async function setup(context: CommandContext, flags: SetupFlags): Promise<void> 
   // A record that cannot be read could not be added to.
   readWritten(context);
   const isAsking = !dryRun && !yes && !json && isInteractive(terminalOf(context));
-  const chosen = isAsking ? await asked(context, programs, flags) : { ...flags, agents: agentsOf(programs, flags) };
+  const given = agentsOf(context, programs, flags);
+  const chosen = isAsking ? await asked(context, given, flags) : { ...flags, agents: given };
   const steps = stepsOf(context, chosen.agents, chosen);
   const plan: { step: Step; look: Look }[] = [];
   // All settings are read before anything is changed.
@@ -223,14 +225,29 @@ function programsHere(context: CommandContext, { program: wanted, agent = new Ma
   throw new CommandFailed('notFound', 'NO_PROGRAM', `none of ${names} is on PATH: install one of them first`);
 }
 
-function agentsOf(programs: readonly SettledProgram[], { agent }: SetupFlags): Agents {
-  return new Map(programs.map((program) => [program, agent?.get(program) ?? COMMAND_OF[program]]));
+/** A program keeps the agent whose mail tools it has, so that a setup without flags changes nothing of an earlier one. */
+function agentsOf(context: CommandContext, programs: readonly SettledProgram[], { agent }: SetupFlags): Agents {
+  const nameOf = (program: SettledProgram): string =>
+    agent?.get(program) ?? presentAgent(context, program) ?? COMMAND_OF[program];
+  return new Map(programs.map((program) => [program, nameOf(program)]));
+}
+
+function presentAgent(context: CommandContext, program: SettledProgram): string | undefined {
+  try {
+    const there = serverOfProgram(toolsFile(context, program), program);
+    const name = there.type === 'command' ? mailToolsOf(there.server)?.agent : undefined;
+    return name === undefined || nameFault(name) !== undefined ? undefined : name;
+  } catch (error) {
+    // The step that is to write this file says what is wrong with it.
+    if (error instanceof CommandFailed) return undefined;
+    throw error;
+  }
 }
 
 /** What the flags leave open, asked on the terminal. */
 async function asked(
   context: CommandContext,
-  programs: readonly SettledProgram[],
+  given: Agents,
   flags: SetupFlags,
 ): Promise<SetupFlags & { agents: Agents }> {
   const { input, output } = terminalOf(context);
@@ -240,9 +257,9 @@ async function asked(
   const question = async (text: string): Promise<string> => (await lines.question(text, ended)).trim();
   try {
     const agents = new Map<SettledProgram, string>();
-    for (const [program, name] of agentsOf(programs, flags)) {
-      const given = flags.agent?.has(program) ? '' : await askedName(question, program, name, output);
-      agents.set(program, given === '' ? name : given);
+    for (const [program, name] of given) {
+      const answer = flags.agent?.has(program) ? '' : await askedName(question, program, name, output);
+      agents.set(program, answer === '' ? name : answer);
     }
     const allows = 'May the programs use the mail tools without asking you each time? [y/N] ';
     const allowed = flags.allowTools ?? /^y(?:es)?$/i.test(await question(allows));

@@ -108,7 +108,7 @@ test('a server called poste that setup did not write is shown as what it is, and
   const codex = '[mcp_servers.poste]\ncommand = "poste"\nargs = ["mcp", "--agent", "tester"]\n';
   await writeFile(pathIn(here, ...CODEX), codex);
   await served(here);
-  const steps = await setup(here, '--yes', '--allow-tools');
+  const steps = await setup(here, '--yes', '--allow-tools', '--agent', 'codex=other');
   const server = `the MCP server poste in ${pathIn(here, ...GEMINI)}`;
   const why = expect.stringMatching(/^it is another one, mail-bot --x: remove it there/) as string;
   expect(steps).toContainEqual({ step: server, state: 'kept', why });
@@ -119,16 +119,18 @@ test('a server called poste that setup did not write is shown as what it is, and
   });
   const settings = JSON.parse(await read(here, ...GEMINI)) as { mcpServers: unknown };
   expect({ mcpServers: settings.mcpServers }).toEqual(JSON.parse(foreign));
-  const tools = `add the mail tools of claude to ${pathIn(here, '.claude.json')}`;
+  const tools = `add the mail tools of Claude to ${pathIn(here, '.claude.json')}`;
   expect(steps).toContainEqual({ step: tools, state: 'already' });
-  const other = expect.stringContaining('it has the mail tools of tester: give --agent codex=tester, or') as string;
+  const other = expect.stringContaining(
+    'it has the mail tools of tester: leave out --agent to use that agent, or',
+  ) as string;
   expect(steps).toContainEqual({
     step: `the MCP server poste in ${pathIn(here, ...CODEX)}`,
     state: 'kept',
     why: other,
   });
   expect(await read(here, ...CODEX)).toBe(codex);
-  const plan = await runHere(['setup', '--dry-run', '--agent', 'codex=tester'], { environment: here });
+  const plan = await runHere(['setup', '--dry-run'], { environment: here });
   expect(plan.stdout).toContain(`kept: ${server} (it is another one, mail-bot --x`);
   expect(plan.stdout).toContain('already: add the mail tools of tester');
 });

@@ -165,6 +165,8 @@ test('a setup with another agent changes the tools and the hooks that an earlier
   expect(await read(here, '.codex', 'config.toml')).not.toMatch(/"codex"/);
   const again = await setup(here, '--yes', '--agent', 'claude-code=builder', '--agent', 'codex=tester');
   expect(new Set(again.map(({ state }) => state))).toEqual(new Set(['already']));
+  const withoutFlags = await setup(here, '--yes');
+  expect(new Set(withoutFlags.map(({ state }) => state))).toEqual(new Set(['already']));
   await setup(here, '--undo', '--yes');
   await expect(read(here, '.claude.json')).rejects.toThrow('ENOENT');
 });
