@@ -101,7 +101,12 @@ export class SingleFlightTask {
   }
 
   #report(error: unknown): void {
-    if (!this.signal.aborted) this.#options.onError(error);
+    if (this.signal.aborted) return;
+    try {
+      this.#options.onError(error);
+    } catch {
+      // Nobody is left to tell. The task goes on.
+    }
   }
 }
 

@@ -1,6 +1,11 @@
 /** One run at a time, no error that ends anything, and a stop that waits. */
 import { expect, test } from 'vitest';
-import { PeriodicTask, type PeriodicTaskOptions, stopSignal } from '../../../src/lib/periodic-task.ts';
+import {
+  PeriodicTask,
+  type PeriodicTaskOptions,
+  stopSignal,
+  SingleFlightTask,
+} from '../../../src/lib/periodic-task.ts';
 import { deferred } from '../../support/deferred.ts';
 import { ManualTimers } from '../../support/manual-time.ts';
 
@@ -139,4 +144,22 @@ test('a stop signal is aborted by the signal behind it, and while its condition 
   expect(signal.aborted).toBe(false);
   stopped.abort();
   expect(signal.aborted).toBe(true);
+});
+
+test('a report that fails stops nothing: each rerun is a run of its own', async () => {
+  let runs = 0;
+  const task = new SingleFlightTask({
+    work: async () => {
+      runs++;
+      await Promise.resolve();
+      throw new Error('the work failed');
+    },
+    onError: () => {
+      throw new Error('the report failed');
+    },
+  });
+  await Promise.all([task.run(), task.rerun()]);
+  expect(runs).toBe(2);
+  await Promise.all([task.run(), task.rerun()]);
+  expect(runs).toBe(4);
 });
