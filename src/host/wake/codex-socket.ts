@@ -16,8 +16,9 @@ import type { TryWake, TryWakeOutcome } from './wake-methods.ts';
 const EXCHANGE_MS = 3000;
 /** What an answer may be: a thread comes without its turns. */
 const ANSWER_BYTES_MAX = 4 << 20;
-/** The code of JSON-RPC with which Codex says that there is no such thread. */
+/** The code of JSON-RPC with which Codex refuses a request, for whatever reason, and what it says of a thread that it does not have. */
 const INVALID_REQUEST = -32_600;
+const NO_THREAD = /^(?:thread not (?:found|loaded)|no rollout found)/;
 
 export function codexSocketMethod(queue: TryWake<'command'>): TryWake<'codex-socket'> {
   return async (session, { socket }, text, signal): Promise<TryWakeOutcome> => {
@@ -65,7 +66,11 @@ type ThreadState = 'idle' | 'active' | 'waits for approval' | 'gone' | 'unknown'
 
 interface Answer {
   result?: unknown;
-  error?: { code?: unknown };
+  error?: { code?: unknown; message?: unknown };
+}
+
+function saysNoThread({ code, message }: NonNullable<Answer['error']>): boolean {
+  return code === INVALID_REQUEST && typeof message === 'string' && NO_THREAD.test(message);
 }
 
 /** A connection to the app server of Codex. */
@@ -106,7 +111,7 @@ class AppServer {
 
   async stateOf(threadId: string): Promise<ThreadState> {
     const { result, error } = await this.#ask('thread/read', { threadId });
-    if (error) return error.code === INVALID_REQUEST ? 'gone' : 'unknown';
+    if (error) return saysNoThread(error) ? 'gone' : 'unknown';
     const thread = isObject(result) && isObject(result['thread']) ? result['thread'] : {};
     const status = isObject(thread['status']) ? thread['status'] : { type: thread['status'] };
     switch (status['type']) {
@@ -124,10 +129,12 @@ class AppServer {
   }
 
   /** A lost answer leaves open whether the turn began: then it counts as given, or the line would be queued as well. */
-  async startTurn(threadId: string, text: string): Promise<'given' | 'unheard'> {
+  async startTurn(threadId: string, text: string): Promise<'given' | 'unheard' | 'gone'> {
     try {
       const { error } = await this.#ask('turn/start', { threadId, input: [{ type: 'text', text }] });
-      return error ? 'unheard' : 'given';
+      // It may have ended since its state was asked for.
+      if (error) return saysNoThread(error) ? 'gone' : 'unheard';
+      return 'given';
     } catch {
       return 'given';
     }

@@ -109,6 +109,7 @@ describe('the app server of Codex', () => {
   test.each([
     ['is not loaded', thread({ type: 'notLoaded' })],
     ['is not found', { error: { code: -32_600, message: 'thread not found: t-1' } }],
+    ['is known, but not loaded', { error: { code: -32_600, message: 'thread not loaded: t-1' } }],
   ])('says that a thread is over: it %s', async (_what, answer) => {
     const { socket } = await appServer(answer);
     expect(await ring(socket)).toEqual({ outcome: 'gone', queued: [] });
@@ -116,6 +117,7 @@ describe('the app server of Codex', () => {
 
   test.each([
     ['an error of another kind', { error: { code: -32_603, message: 'no' } }],
+    ['a request that it does not take', { error: { code: -32_600, message: 'Invalid request: unknown field' } }],
     ['a state that is not known', thread({ type: 'systemError' })],
     ['a result of another shape', { result: 7 }],
     ['the end of the connection', null],
@@ -127,6 +129,12 @@ describe('the app server of Codex', () => {
   test('that begins no turn did not take the line', async () => {
     const { socket } = await appServer(thread({ type: 'idle' }), { error: { code: 1 } });
     expect(await ring(socket)).toEqual({ outcome: 'unheard', queued: [] });
+  });
+
+  test('whose thread ended before its turn began says that it is over', async () => {
+    const error = { code: -32_600, message: 'thread not found: t-1' };
+    const { socket } = await appServer(thread({ type: 'idle' }), { error });
+    expect(await ring(socket)).toEqual({ outcome: 'gone', queued: [] });
   });
 
   test('whose answer to the turn is lost may have begun it: the line is not queued as well', async () => {
