@@ -42,9 +42,13 @@ export function factsOfStat(pid: number, boot: string, stat: string): ProcessFac
   return { mark: { pid, startedAt: `${boot} ${ticks}` }, parentPid, group, foregroundGroup };
 }
 
-async function factsByPs(pid: number, signal: AbortSignal): Promise<ProcessFacts | undefined> {
+/** Its start is a text: the same one in every language and time zone that the daemon may be started in. */
+const PS_ENVIRONMENT = { LC_ALL: 'C', TZ: 'UTC0' };
+
+export async function factsByPs(pid: number, signal: AbortSignal): Promise<ProcessFacts | undefined> {
   const columns = ['ppid', 'pgid', 'tpgid', 'stat', 'lstart'].flatMap((name) => ['-o', `${name}=`]);
-  const { code, stdout } = await runBounded('ps', ['-p', String(pid), ...columns], { timeoutMs: PS_MS, signal });
+  const options = { timeoutMs: PS_MS, signal, environment: PS_ENVIRONMENT };
+  const { code, stdout } = await runBounded('ps', ['-p', String(pid), ...columns], options);
   return code === 0 ? factsOfPs(pid, stdout) : undefined;
 }
 
@@ -76,6 +80,8 @@ interface RunOptions {
   timeoutMs: number;
   /** Ends it early. */
   signal: AbortSignal;
+  /** Variables besides those of this process. */
+  environment?: Readonly<Record<string, string>>;
 }
 
 interface Ran {
@@ -89,10 +95,15 @@ interface Ran {
  * Runs a program without a shell. Never rejects. Its stdin is empty, and 64 KiB of each output are kept. It leads its own
  * process group, which is ended as a whole.
  */
-export function runBounded(program: string, args: readonly string[], { timeoutMs, signal }: RunOptions): Promise<Ran> {
+export function runBounded(
+  program: string,
+  args: readonly string[],
+  { timeoutMs, signal, environment }: RunOptions,
+): Promise<Ran> {
   if (signal.aborted) return Promise.resolve({ code: null, stdout: '', stderr: '' });
   return new Promise((resolve) => {
-    const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'], detached: true, cwd: '/' });
+    const env = { ...process.env, ...environment };
+    const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'], detached: true, cwd: '/', env });
     const stdout = collected(child.stdout);
     const stderr = collected(child.stderr);
     let killing: NodeJS.Timeout | undefined;

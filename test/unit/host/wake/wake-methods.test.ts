@@ -1,10 +1,11 @@
 import { chmod, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import type { AgentId } from '../../../../src/host/core/rows.ts';
 import type { SessionRow } from '../../../../src/host/core/session-rows.ts';
 import { tmuxMethod, tryCommand } from '../../../../src/host/wake/wake-methods.ts';
 import {
+  factsByPs,
   factsOfPs,
   factsOfStat,
   type ProcessFacts,
@@ -178,6 +179,16 @@ describe('what the operating system says of a process', () => {
       foregroundGroup: 100,
     });
     expect(factsOfStat(100, 'boot', `100 (a) Z ${fields.slice(1).join(' ')}`)).toBeUndefined();
+  });
+
+  test('ps is asked in one language and time zone: a daemon that starts in another one knows the process again', async () => {
+    const folder = await temporaryFolder();
+    await script(folder, 'ps', 'echo "90 100 100 S $LC_ALL $TZ"');
+    vi.stubEnv('PATH', `${folder}:${process.env['PATH']}`);
+    vi.stubEnv('TZ', 'Asia/Tokyo');
+    vi.stubEnv('LC_ALL', 'de_DE.UTF-8');
+    onTestFinished(() => void vi.unstubAllEnvs());
+    expect(await factsByPs(100, never())).toMatchObject({ mark: { pid: 100, startedAt: 'C UTC0' } });
   });
 
   test('a line of ps says the same', () => {
