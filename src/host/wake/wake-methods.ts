@@ -62,14 +62,18 @@ export async function tryWakeMethods(
   const failed: WakeAttempt = { outcome: 'nobody', by: null, isHeldBy: null };
   let tried = 0;
   try {
-    for (const { session, method } of methodsOf(sessions)) {
+    for (const { session: registered, method } of methodsOf(sessions)) {
       if (signal.aborted || tried === METHODS_TRIED_MAX) break;
-      if ([...over].some((other) => isSameSeat(other, session))) continue;
-      if (session.process !== null && !(await isRunning(session.process, factsOf, signal))) {
-        if (!signal.aborted) await endWithProgram(context, [session]);
+      if ([...over].some((other) => isSameSeat(other, registered))) continue;
+      if (registered.process !== null && !(await isRunning(registered.process, factsOf, signal))) {
+        if (!signal.aborted) await endWithProgram(context, [registered]);
         continue;
       }
-      const reporter = ring.reporterOf(session);
+      // The proofs of the methods before it took their time.
+      const session = await asItIsNow(context, registered);
+      if (!session) continue;
+      const reports = ring.reporterOf(session);
+      const reporter = reports && (await asItIsNow(context, reports));
       // What is queued now waits for the user's next prompt, and then comes as well.
       if (method.type === 'command' && reporter?.doing === 'interrupted') continue;
       // A line and Enter could answer a dialog of the turn. After it, the agent is idle and rung.
@@ -98,6 +102,17 @@ export async function tryWakeMethods(
     ring.close();
   }
   return failed;
+}
+
+/** `undefined` when it ended, or registered anew: then it has an attempt of its own. */
+function asItIsNow(
+  { store }: HostContext,
+  { agentId, sessionId, registeredAtMs }: SessionRow,
+): Promise<SessionRow | undefined> {
+  return store.read((reader) => {
+    const session = reader.get('session', agentId, sessionId);
+    return session?.endedAtMs === null && session.registeredAtMs === registeredAtMs ? session : undefined;
+  });
 }
 
 function windowOf(outcome: TryWakeOutcome, { type }: WakeMethod, reporter: SessionRow | undefined): number {

@@ -62,6 +62,40 @@ describe('a session whose program has ended', () => {
   });
 });
 
+describe('an attempt that lasts', () => {
+  const TWO = [
+    { type: 'codex-socket', socket: '/s' },
+    { type: 'tmux', socket: null, pane: '%3' },
+  ] as const;
+
+  /** What happens to the session while its first method is tried; returns what was tried after that. */
+  async function triedAfter(meanwhile: (wake: WakeContext, bob: AgentId) => Promise<unknown>): Promise<string[]> {
+    const wake: WakeContext = await wakeContext(['alice', 'bob'], {
+      'codex-socket': async ({ agentId }) => {
+        await meanwhile(wake, agentId);
+        return 'unheard';
+      },
+    });
+    wake.processes.set(77, CLAUDE);
+    await wake.register('bob', 's1', { wake: [...TWO], pid: 77, reports_prompts: true });
+    await request(wake);
+    return wake.tried;
+  }
+
+  test('goes on with a session that is as it was', async () => {
+    expect(await triedAfter(() => Promise.resolve())).toEqual(['tmux s1']);
+  });
+
+  test('leaves a session alone that ended meanwhile, though its program runs', async () => {
+    expect(await triedAfter(({ sessions }, bob) => sessions.end(bob, { session_id: 's1' }))).toEqual([]);
+  });
+
+  test('types nothing into the terminal of an agent that began to work meanwhile', async () => {
+    const works = { session_id: 's1', doing: 'work' } as const;
+    expect(await triedAfter(({ sessions }, bob) => sessions.heartbeat(bob, works))).toEqual([]);
+  });
+});
+
 describe("the socket of Claude Code, by the session's poste mcp", () => {
   const bob = 'b'.repeat(32) as AgentId;
   const session: SessionRow = {
