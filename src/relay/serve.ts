@@ -132,50 +132,14 @@ interface ServeParts {
 type Served = Pick<Relay, 'serverName' | 'port' | 'adminPort' | 'notices' | 'stop'>;
 
 async function serve(parts: ServeParts): Promise<Served> {
-  const { options, services, watch, engine, store, signer, newEpoch, failed, lead } = parts;
+  const { options, services, watch, engine, store, signer, newEpoch, failed } = parts;
   const { clock, timers, randomBytes, log, version } = options;
   const monotonicMs = () => clock.monotonicMs();
   const startedMs = monotonicMs();
   const challenges = new Challenges(monotonicMs, randomBytes);
-  const lostItems = new LostItems({
-    engine,
-    clock,
-    newEpoch,
-    onLost: (items, foundBy) =>
-      log.error({ items, foundBy }, 'items were missing or altered on the disk: their senders push them again'),
-    onUnreadable: (rows, foundBy) =>
-      log.error({ rows, foundBy }, 'rows of the store are damaged: stop the relay, and run poste relay log verify'),
-  });
-  const disk = await DiskGuard.start({
-    freeBytes: options.freeBytes ?? (() => freeBytesOf(options.storeDir)),
-    floorBytes: options.diskFloorBytes,
-    timers,
-    onChange: (isLow, freeBytes) => {
-      if (isLow) log.error({ freeBytes }, 'the disk is almost full: pushes are refused until there is room');
-      else log.info({ freeBytes }, 'there is room on the disk again: pushes are taken');
-    },
-    onError: (error) => log.error({ err: error }, 'the free space of the disk could not be looked at'),
-  });
-  services.add('disk guard', { stop: () => disk.close() });
-  const room = {
-    take: (bytes: number) => {
-      disk.taken(bytes);
-      return !disk.isLow && lead?.isStalled !== true;
-    },
-  };
-  const shared = {
-    engine,
-    relayPubkey: signer.publicKey,
-    clock,
-    timers,
-    randomId: () => randomBytes(8).toString('hex'),
-    room,
-    trustProxy: options.trustProxy,
-    heldBytes: options.heldBytes ?? HELD_BYTES,
-    rates: rateLimits(options),
-    unexpected: (error: unknown, requestId: string) =>
-      log.error({ err: error, requestId }, 'a request met an unexpected error'),
-  };
+  const lostItems = lostItemsOf(parts);
+  const disk = await startDiskGuard(parts);
+  const shared = sharedByHandlers(parts, disk);
   const { handler, jwks, operations } = hostApi({
     relay: options,
     shared,
@@ -219,7 +183,7 @@ async function serve(parts: ServeParts): Promise<Served> {
     lostItems,
     watch,
     isClockSuspect,
-    hasRoom: room.take,
+    hasRoom: shared.room.take,
   });
   const running = jobs.services;
   services.add('jobs', { drain: () => running.drain(), stop: () => running.stop() });
@@ -241,6 +205,58 @@ async function serve(parts: ServeParts): Promise<Served> {
     adminPort,
     notices,
     stop: () => (stopping ??= stop()),
+  };
+}
+
+function lostItemsOf({ options, engine, newEpoch }: ServeParts): LostItems {
+  const { clock, log } = options;
+  return new LostItems({
+    engine,
+    clock,
+    newEpoch,
+    onLost: (items, foundBy) =>
+      log.error({ items, foundBy }, 'items were missing or altered on the disk: their senders push them again'),
+    onUnreadable: (rows, foundBy) =>
+      log.error({ rows, foundBy }, 'rows of the store are damaged: stop the relay, and run poste relay log verify'),
+  });
+}
+
+async function startDiskGuard({ options, services }: ServeParts): Promise<DiskGuard> {
+  const { timers, log } = options;
+  const disk = await DiskGuard.start({
+    freeBytes: options.freeBytes ?? (() => freeBytesOf(options.storeDir)),
+    floorBytes: options.diskFloorBytes,
+    timers,
+    onChange: (isLow, freeBytes) => {
+      if (isLow) log.error({ freeBytes }, 'the disk is almost full: pushes are refused until there is room');
+      else log.info({ freeBytes }, 'there is room on the disk again: pushes are taken');
+    },
+    onError: (error) => log.error({ err: error }, 'the free space of the disk could not be looked at'),
+  });
+  services.add('disk guard', { stop: () => disk.close() });
+  return disk;
+}
+
+/** What the handlers of hosts, of local commands and of the console share. */
+function sharedByHandlers({ options, engine, signer, lead }: ServeParts, disk: DiskGuard) {
+  const { clock, timers, randomBytes, log, trustProxy, heldBytes = HELD_BYTES } = options;
+  return {
+    engine,
+    relayPubkey: signer.publicKey,
+    clock,
+    timers,
+    randomId: () => randomBytes(8).toString('hex'),
+    room: {
+      take: (bytes: number) => {
+        disk.taken(bytes);
+        return !disk.isLow && lead?.isStalled !== true;
+      },
+    },
+    trustProxy,
+    heldBytes,
+    rates: rateLimits(options),
+    unexpected: (error: unknown, requestId: string) =>
+      log.error({ err: error, requestId }, 'a request met an unexpected error'),
   };
 }
 

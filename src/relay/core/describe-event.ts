@@ -6,7 +6,6 @@
  * Ids, names and reasons in a description are text that strangers chose: who prints it must escape it. Signatures, hashes
  * of tokens and wire bytes are left out.
  */
-import { assertNever } from '../../lib/assert-never.ts';
 import type { ItemId } from '../../protocol/names.ts';
 import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
 import { isoTime } from '../../protocol/time.ts';
@@ -39,187 +38,161 @@ interface EventDescription {
 /** Items of one event that are facts; an expiry can hold hundreds. */
 const ITEMS_SHOWN_MAX = 20;
 
+type EventOf<Type extends RelayEvent['type']> = Extract<RelayEvent, { type: Type }>;
+
+const DESCRIPTIONS: { readonly [Type in RelayEvent['type']]: (event: EventOf<Type>) => EventDescription } = {
+  RelayInitialised: (event) =>
+    described(
+      (host) => `relay ${host(event.relayPubkey)} was created, epoch ${event.epoch}, schema ${event.schemaVersion}`,
+      { facts: { epoch: event.epoch } },
+    ),
+  EpochRotated: ({ epoch, reason }) =>
+    described(() => `epoch ${epoch} began (${reason})`, { facts: { epoch, reason } }),
+  RelayRestored: ({ epoch, backupCreatedAtMs, backupLsn, backupEpoch, replacedLsn, replacedEpoch }) => {
+    const backup = `the backup of ${isoTime(backupCreatedAtMs)} (record ${backupLsn} of epoch ${backupEpoch})`;
+    const replaced = replacedEpoch === null ? '' : `, replacing record ${replacedLsn} of epoch ${replacedEpoch}`;
+    return described(() => `restored from ${backup}${replaced}`, {
+      facts: {
+        epoch,
+        'backup of': isoTime(backupCreatedAtMs),
+        'epoch of the backup': backupEpoch,
+        'last record of the backup': backupLsn,
+        'epoch that was replaced': replacedEpoch,
+        'last record that was replaced': replacedLsn,
+      },
+    });
+  },
+  SeqFloorsRaised: ({ floors }) =>
+    described(
+      (host) => {
+        const each = floors.map(({ targetPubkey, headSeq }) => `${host(targetPubkey)} continues after ${headSeq}`);
+        return `no seq is given twice: ${each.join(', ')}`;
+      },
+      { hosts: floors.map(({ targetPubkey }) => ['host', targetPubkey]), facts: { queues: floors.length } },
+    ),
+  SchemaMigrated: ({ schemaVersion }) =>
+    described(() => `the rows were migrated to schema ${schemaVersion}`, { facts: { schema: schemaVersion } }),
+  CheckpointTaken: ({ rows, throughLsn }) =>
+    described(() => `the ${rows} rows after record ${throughLsn} were saved: a replay may begin there`, {
+      facts: { 'after record': throughLsn, rows },
+    }),
+  HostEnrolled: ({ hostPubkey, hostName, account, org, clientId, ownerFp, authorizedBy }) => {
+    const ofAccount = account === null ? '' : `, account ${account}`;
+    return described((host) => `${host(hostPubkey)} enrolled as ${hostName} by ${authorizedBy}${ofAccount}`, {
+      hosts: [['host', hostPubkey]],
+      facts: { name: hostName, account, org, client: clientId, owner: ownerFp || null, authority: authorizedBy },
+    });
+  },
+  HostSeen: (event) => ofHost(event, (host) => `${host} made its first request`),
+  EnrolmentLapsed: (event) => ofHost(event, (host) => `the unused enrolment of ${host} lapsed to make room`),
+  HostRevoked: (event) => ofHost(event, (host) => `${host} was revoked (${event.cause})`, { cause: event.cause }),
+  KeyRotated: ({ oldPubkey, newPubkey, moved, firstSeq }) => {
+    const moving = moved === 0 ? '' : `; ${moved} items will move, from seq ${firstSeq} on`;
+    return described((host) => `${host(oldPubkey)} changed its key to ${host(newPubkey)}${moving}`, {
+      hosts: [
+        ['old key', oldPubkey],
+        ['new key', newPubkey],
+      ],
+      facts: { 'items to move': moved },
+    });
+  },
+  ItemsMoved: ({ oldPubkey, newPubkey, fromSeqs, firstSeq, left }) => {
+    const [items, place] = [fromSeqs.length, `from seq ${firstSeq} on; ${left} left`];
+    return described((host) => `${items} items moved from ${host(oldPubkey)} to ${host(newPubkey)}, ${place}`, {
+      hosts: [
+        ['old key', oldPubkey],
+        ['new key', newPubkey],
+      ],
+      facts: { items, left },
+    });
+  },
+  DenyEntryAdded: ({ hostFp, clientId, account, org, reason, untilMs }) => {
+    const selectors = { host: hostFp, client: clientId, account, org };
+    const named = Object.entries(selectors).flatMap(([name, value]) => (value === null ? [] : `${name} ${value}`));
+    return described(() => `denied until ${isoTime(untilMs)}: ${named.join(', ')} (${reason})`, {
+      facts: { ...selectors, reason },
+    });
+  },
+  InviteIssued: ({ label, expiresAtMs }) => {
+    const forWhom = label === '' ? '' : ` for ${label}`;
+    return described(() => `an invite was issued${forWhom}, valid until ${isoTime(expiresAtMs)}`, {
+      facts: { label: label || null },
+    });
+  },
+  InviteSpent: (event) => ofHost(event, (host) => `${host} used an invite`),
+  AdmissionsLapsed: ({ denied, invites }) =>
+    described(() => `${denied.length} deny entries and ${invites.length} invites expired`, {
+      facts: { 'deny entries': denied.length, invites: invites.length },
+    }),
+  SendersPublished: (event) => {
+    const senders = event.senders.length;
+    return ofHost(event, (host) => `${host} accepts mail from ${senders} senders`, { senders });
+  },
+  SendersRenewed: (event) => ofHost(event, (host) => `${host} accepts mail from the same senders as before`),
+  EncKeyPublished: (event) => ofHost(event, (host) => `${host} published an encryption key`),
+  ItemAccepted: ({ kind, itemId, senderPubkey, targets }) =>
+    described(
+      (host) => {
+        const places = targets.map(({ hostPubkey, seq, bytes }) => `${host(hostPubkey)} at ${seq} (${bytes} B)`);
+        return `${kind} ${itemId} of ${host(senderPubkey)} accepted for ${places.join(', ')}`;
+      },
+      {
+        hosts: [['from', senderPubkey], ...targets.map(({ hostPubkey }): Role => ['to', hostPubkey])],
+        itemIds: [itemId],
+        facts: { kind, bytes: targets.reduce((sum, { bytes }) => sum + bytes, 0) },
+      },
+    ),
+  ItemsAcked: (event) => {
+    const { targetPubkey, through, bytes } = event;
+    const items = event.items + event.notices;
+    return described((host) => `${host(targetPubkey)} acked through ${through}: ${items} items, ${bytes} B`, {
+      hosts: [['host', targetPubkey]],
+      facts: { items, through },
+    });
+  },
+  ItemsExpired: ({ targetPubkey, items, notices }) =>
+    described(
+      (host) => {
+        const expired = items.map(({ itemId, seq }) => `${itemId} at ${seq}`).join(', ');
+        const sent = notices.length === 0 ? '' : `; ${notices.length} notices to senders`;
+        return `expired at ${host(targetPubkey)}: ${expired}${sent}`;
+      },
+      {
+        hosts: [['host', targetPubkey]],
+        itemIds: [...items, ...notices].map(({ itemId }) => itemId),
+        facts: { items: items.length, notices: notices.length, item: firstIds(items) },
+      },
+    ),
+  DedupExtended: ({ targetPubkey, items, dedupUntilMs }) => {
+    const itemIds = items.map(({ itemId }) => itemId);
+    const known = `known until ${isoTime(dedupUntilMs)}: ${itemIds.join(', ')}`;
+    return described((host) => `acked late by ${host(targetPubkey)}, ${known}`, {
+      hosts: [['host', targetPubkey]],
+      itemIds,
+      facts: { items: items.length, item: firstIds(items) },
+    });
+  },
+  DedupPurged: (event) => {
+    const rows = event.senders.reduce((sum, one) => sum + one.rows, 0);
+    return described(() => `forgot the items that were known until ${isoTime(event.beforeMs)}`, { facts: { rows } });
+  },
+  ItemLost: ({ kind, itemId, senderPubkey, targetPubkey, seq, reason }) =>
+    described(
+      (host) => `${kind} ${itemId} of ${host(senderPubkey)} was lost for ${host(targetPubkey)} at ${seq} (${reason})`,
+      {
+        hosts: [
+          ['from', senderPubkey],
+          ['host', targetPubkey],
+        ],
+        itemIds: [itemId],
+        facts: { reason },
+      },
+    ),
+};
+
 export function describeEvent(event: RelayEvent): EventDescription {
-  switch (event.type) {
-    case 'RelayInitialised':
-      return described(
-        (host) => `relay ${host(event.relayPubkey)} was created, epoch ${event.epoch}, schema ${event.schemaVersion}`,
-        { facts: { epoch: event.epoch } },
-      );
-    case 'EpochRotated': {
-      const { epoch, reason } = event;
-      return described(() => `epoch ${epoch} began (${reason})`, { facts: { epoch, reason } });
-    }
-    case 'RelayRestored': {
-      const { epoch, backupCreatedAtMs, backupLsn, backupEpoch, replacedLsn, replacedEpoch } = event;
-      const backup = `the backup of ${isoTime(backupCreatedAtMs)} (record ${backupLsn} of epoch ${backupEpoch})`;
-      const replaced = replacedEpoch === null ? '' : `, replacing record ${replacedLsn} of epoch ${replacedEpoch}`;
-      return described(() => `restored from ${backup}${replaced}`, {
-        facts: {
-          epoch,
-          'backup of': isoTime(backupCreatedAtMs),
-          'epoch of the backup': backupEpoch,
-          'last record of the backup': backupLsn,
-          'epoch that was replaced': replacedEpoch,
-          'last record that was replaced': replacedLsn,
-        },
-      });
-    }
-    case 'SeqFloorsRaised': {
-      const { floors } = event;
-      return described(
-        (host) => {
-          const each = floors.map(({ targetPubkey, headSeq }) => `${host(targetPubkey)} continues after ${headSeq}`);
-          return `no seq is given twice: ${each.join(', ')}`;
-        },
-        { hosts: floors.map(({ targetPubkey }) => ['host', targetPubkey]), facts: { queues: floors.length } },
-      );
-    }
-    case 'SchemaMigrated': {
-      const { schemaVersion } = event;
-      return described(() => `the rows were migrated to schema ${schemaVersion}`, { facts: { schema: schemaVersion } });
-    }
-    case 'CheckpointTaken': {
-      const { rows, throughLsn } = event;
-      return described(() => `the ${rows} rows after record ${throughLsn} were saved: a replay may begin there`, {
-        facts: { 'after record': throughLsn, rows },
-      });
-    }
-    case 'HostEnrolled': {
-      const { hostPubkey, hostName, account, org, clientId, ownerFp, authorizedBy } = event;
-      const ofAccount = account === null ? '' : `, account ${account}`;
-      return described((host) => `${host(hostPubkey)} enrolled as ${hostName} by ${authorizedBy}${ofAccount}`, {
-        hosts: [['host', hostPubkey]],
-        facts: { name: hostName, account, org, client: clientId, owner: ownerFp || null, authority: authorizedBy },
-      });
-    }
-    case 'HostSeen':
-      return ofHost(event, (host) => `${host} made its first request`);
-    case 'EnrolmentLapsed':
-      return ofHost(event, (host) => `the unused enrolment of ${host} lapsed to make room`);
-    case 'HostRevoked':
-      return ofHost(event, (host) => `${host} was revoked (${event.cause})`, { cause: event.cause });
-    case 'KeyRotated': {
-      const { oldPubkey, newPubkey, moved, firstSeq } = event;
-      const moving = moved === 0 ? '' : `; ${moved} items will move, from seq ${firstSeq} on`;
-      return described((host) => `${host(oldPubkey)} changed its key to ${host(newPubkey)}${moving}`, {
-        hosts: [
-          ['old key', oldPubkey],
-          ['new key', newPubkey],
-        ],
-        facts: { 'items to move': moved },
-      });
-    }
-    case 'ItemsMoved': {
-      const { oldPubkey, newPubkey, fromSeqs, firstSeq, left } = event;
-      const [items, place] = [fromSeqs.length, `from seq ${firstSeq} on; ${left} left`];
-      return described((host) => `${items} items moved from ${host(oldPubkey)} to ${host(newPubkey)}, ${place}`, {
-        hosts: [
-          ['old key', oldPubkey],
-          ['new key', newPubkey],
-        ],
-        facts: { items, left },
-      });
-    }
-    case 'DenyEntryAdded': {
-      const { hostFp, clientId, account, org, reason, untilMs } = event;
-      const selectors = { host: hostFp, client: clientId, account, org };
-      const named = Object.entries(selectors).flatMap(([name, value]) => (value === null ? [] : `${name} ${value}`));
-      return described(() => `denied until ${isoTime(untilMs)}: ${named.join(', ')} (${reason})`, {
-        facts: { ...selectors, reason },
-      });
-    }
-    case 'InviteIssued': {
-      const { label, expiresAtMs } = event;
-      const forWhom = label === '' ? '' : ` for ${label}`;
-      return described(() => `an invite was issued${forWhom}, valid until ${isoTime(expiresAtMs)}`, {
-        facts: { label: label || null },
-      });
-    }
-    case 'InviteSpent':
-      return ofHost(event, (host) => `${host} used an invite`);
-    case 'AdmissionsLapsed': {
-      const { denied, invites } = event;
-      return described(() => `${denied.length} deny entries and ${invites.length} invites expired`, {
-        facts: { 'deny entries': denied.length, invites: invites.length },
-      });
-    }
-    case 'SendersPublished': {
-      const senders = event.senders.length;
-      return ofHost(event, (host) => `${host} accepts mail from ${senders} senders`, { senders });
-    }
-    case 'SendersRenewed':
-      return ofHost(event, (host) => `${host} accepts mail from the same senders as before`);
-    case 'EncKeyPublished':
-      return ofHost(event, (host) => `${host} published an encryption key`);
-    case 'ItemAccepted': {
-      const { kind, itemId, senderPubkey, targets } = event;
-      return described(
-        (host) => {
-          const places = targets.map(({ hostPubkey, seq, bytes }) => `${host(hostPubkey)} at ${seq} (${bytes} B)`);
-          return `${kind} ${itemId} of ${host(senderPubkey)} accepted for ${places.join(', ')}`;
-        },
-        {
-          hosts: [['from', senderPubkey], ...targets.map(({ hostPubkey }): Role => ['to', hostPubkey])],
-          itemIds: [itemId],
-          facts: { kind, bytes: targets.reduce((sum, { bytes }) => sum + bytes, 0) },
-        },
-      );
-    }
-    case 'ItemsAcked': {
-      const { targetPubkey, through, bytes } = event;
-      const items = event.items + event.notices;
-      return described((host) => `${host(targetPubkey)} acked through ${through}: ${items} items, ${bytes} B`, {
-        hosts: [['host', targetPubkey]],
-        facts: { items, through },
-      });
-    }
-    case 'ItemsExpired': {
-      const { targetPubkey, items, notices } = event;
-      return described(
-        (host) => {
-          const expired = items.map(({ itemId, seq }) => `${itemId} at ${seq}`).join(', ');
-          const sent = notices.length === 0 ? '' : `; ${notices.length} notices to senders`;
-          return `expired at ${host(targetPubkey)}: ${expired}${sent}`;
-        },
-        {
-          hosts: [['host', targetPubkey]],
-          itemIds: [...items, ...notices].map(({ itemId }) => itemId),
-          facts: { items: items.length, notices: notices.length, item: firstIds(items) },
-        },
-      );
-    }
-    case 'DedupExtended': {
-      const { targetPubkey, items, dedupUntilMs } = event;
-      const itemIds = items.map(({ itemId }) => itemId);
-      const known = `known until ${isoTime(dedupUntilMs)}: ${itemIds.join(', ')}`;
-      return described((host) => `acked late by ${host(targetPubkey)}, ${known}`, {
-        hosts: [['host', targetPubkey]],
-        itemIds,
-        facts: { items: items.length, item: firstIds(items) },
-      });
-    }
-    case 'DedupPurged': {
-      const rows = event.senders.reduce((sum, one) => sum + one.rows, 0);
-      return described(() => `forgot the items that were known until ${isoTime(event.beforeMs)}`, { facts: { rows } });
-    }
-    case 'ItemLost': {
-      const { kind, itemId, senderPubkey, targetPubkey, seq, reason } = event;
-      return described(
-        (host) => `${kind} ${itemId} of ${host(senderPubkey)} was lost for ${host(targetPubkey)} at ${seq} (${reason})`,
-        {
-          hosts: [
-            ['from', senderPubkey],
-            ['host', targetPubkey],
-          ],
-          itemIds: [itemId],
-          facts: { reason },
-        },
-      );
-    }
-    default:
-      return assertNever(event);
-  }
+  const describe = DESCRIPTIONS[event.type] as (event: RelayEvent) => EventDescription;
+  return describe(event);
 }
 
 /** Every host key in the event, also those that the description leaves out, such as the senders of a sender list. */
