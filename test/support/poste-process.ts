@@ -72,6 +72,10 @@ export class PosteProcess {
     return this.#child.pid ?? 0;
   }
 
+  get isRunning(): boolean {
+    return this.#child.exitCode === null && this.#child.signalCode === null;
+  }
+
   get stdout(): string {
     return this.#stdout;
   }

@@ -65,6 +65,14 @@ export function keepsWhatASharedLogPromises(client: () => SharedLog): void {
     expect(await stateOf(log)).toMatchObject({ logId, state: 'serving', term: 0, isFree: true, lastNo: 0, lastLsn: 0 });
   });
 
+  test('is one log when several begin it at the same time', async () => {
+    const logs = [client(), client(), client(), client()];
+    for (const log of logs) expect((await log.open()).state).toBeUndefined();
+    await Promise.all(logs.map((log) => log.initialise(randomUUID())));
+    const states = await Promise.all(logs.map(stateOf));
+    expect(new Set(states.map(({ logId }) => logId)).size).toBe(1);
+  });
+
   test('batches come back as they were given, in their order, with their boundaries', async () => {
     const log = client();
     const tenure = await begun(log);

@@ -138,6 +138,11 @@ export function relayServeCommand(context: CommandContext): Command {
     .addOption(logOption())
     .addOption(logPasswordFileOption())
     .addOption(durabilityOption())
+    .option(
+      '--lease-seconds <s>',
+      'how long the relay that leads shows no sign of life before another may lead (default: 6)',
+      wholeNumber(1),
+    )
     .option('--accept-settings', 'take the lead although the relay that led before decided by other settings')
     .option('--json', 'print the start as one JSON document')
     .addHelpText('after', EXAMPLES)

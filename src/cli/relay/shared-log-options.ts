@@ -15,6 +15,7 @@ export interface SharedLogFlags {
   logPasswordFile?: string;
   durability?: Durability;
   acceptSettings?: boolean;
+  leaseSeconds?: number;
 }
 
 export function logOption(): Option {
@@ -49,7 +50,12 @@ export async function sharedLogOf(
   const password = flags.logPasswordFile === undefined ? undefined : await passwordIn(flags.logPasswordFile);
   const durability = flags.durability ?? 'standby';
   const log = new PostgresLog({ endpoints: orUsage(() => logEndpoints(address, password)), durability });
-  return { log, durability, leaseMs: LEASE_MS, acceptsSettings: flags.acceptSettings ?? false };
+  return {
+    log,
+    durability,
+    leaseMs: flags.leaseSeconds === undefined ? LEASE_MS : flags.leaseSeconds * 1000,
+    acceptsSettings: flags.acceptSettings ?? false,
+  };
 }
 
 /** A failure of the command for what a log throws; any other error as it is. */
@@ -59,9 +65,10 @@ export function logFailure(error: unknown): unknown {
   return error;
 }
 
-function idleFlag({ logPasswordFile, durability, acceptSettings }: SharedLogFlags): string | undefined {
+function idleFlag({ logPasswordFile, durability, acceptSettings, leaseSeconds }: SharedLogFlags): string | undefined {
   if (logPasswordFile !== undefined) return '--log-password-file';
   if (durability !== undefined) return '--durability';
+  if (leaseSeconds !== undefined) return '--lease-seconds';
   return acceptSettings ? '--accept-settings' : undefined;
 }
 

@@ -46,6 +46,9 @@ const PLACE_KEY_BYTES = 32;
  */
 const TRY_AGAIN = /^(?:53...|55P03)$/;
 
+/** A name that is taken: of a type or relation. */
+const MADE_MEANWHILE: ReadonlySet<string> = new Set(['23505', '42P07']);
+
 interface PostgresLogOptions {
   endpoints: readonly LogEndpoint[];
   durability: Durability;
@@ -78,8 +81,7 @@ export class PostgresLog implements SharedLog {
 
   async initialise(logId: string): Promise<void> {
     const { systemId, timeline } = this.#server ?? (await this.open()).server;
-    const link = await this.#linkOfOthers();
-    await link.run(sql.CREATE_TABLES);
+    await this.#createTables();
     doubtless(await this.#ask('initialise', sql.INITIALISE, [logId, systemId, timeline]));
   }
 
@@ -167,6 +169,17 @@ export class PostgresLog implements SharedLog {
     this.#isClosed = true;
     this.#appends?.close();
     this.#others?.close();
+  }
+
+  /** PostgreSQL says an error to one of two that make the same table at the same time, also with `IF NOT EXISTS`. */
+  async #createTables(): Promise<void> {
+    const link = await this.#linkOfOthers();
+    try {
+      await link.run(sql.CREATE_TABLES);
+    } catch (error) {
+      if (!isAnswer(error) || !MADE_MEANWHILE.has(error.code)) throw error;
+      await link.run(sql.CREATE_TABLES);
+    }
   }
 
   async #state(): Promise<LogState | undefined> {
