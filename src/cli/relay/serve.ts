@@ -10,7 +10,7 @@ import type { Relay } from '../../relay/options.ts';
 import { startRelay } from '../../relay/serve.ts';
 import { StoppedFollowing } from '../../relay/follower.ts';
 import { Fenced, OutcomeUnknown } from '../../relay/shared-log/shared-log.ts';
-import { durabilityOption, logFailure, logOption, logPasswordFileOption, sharedLogOf } from './shared-log-options.ts';
+import { logFailure, serveWithSharedLog, sharedLogOf } from './shared-log-options.ts';
 import { type ListenAddress, listenAddressText } from '../../lib/listen-address.ts';
 import { LEVEL_FOLDER } from '../../relay/store/level.ts';
 import { makeFolder } from '../../relay/store/open.ts';
@@ -67,7 +67,7 @@ Examples:
 export function relayServeCommand(context: CommandContext): Command {
   const listenDefault: ListenAddress = { host: '127.0.0.1', port: 8787 };
   const adminDefault: ListenAddress = { host: '127.0.0.1', port: 8788 };
-  return new Command('serve')
+  return serveWithSharedLog(new Command('serve'))
     .option('--store-dir <dir>', 'where the store, relay.key and position lie', STORE_DIR_DEFAULT)
     .addOption(keyFileOption())
     .addOption(
@@ -135,15 +135,6 @@ export function relayServeCommand(context: CommandContext): Command {
         .choices(['debug', 'info', 'warn', 'error', 'silent'])
         .default('info'),
     )
-    .addOption(logOption())
-    .addOption(logPasswordFileOption())
-    .addOption(durabilityOption())
-    .option(
-      '--lease-seconds <s>',
-      'how long the relay that leads shows no sign of life before another may lead (default: 6)',
-      wholeNumber(1),
-    )
-    .option('--accept-settings', 'take the lead although the relay that led before decided by other settings')
     .option('--json', 'print the start as one JSON document')
     .addHelpText('after', EXAMPLES)
     .action(async (flags: ServeFlags) => serve(context, flags));

@@ -1,7 +1,7 @@
 /** Where a relay keeps its log when not in its store: `--log`, `MAIL_RELAY_LOG`, and what belongs to them. */
 import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
-import { Option } from 'commander';
+import { type Command, Option } from 'commander';
 import { LEASE_MS } from '../../relay/shared-log/leadership.ts';
 import { logEndpoints } from '../../relay/shared-log/log-address.ts';
 import type { SharedLogOptions } from '../../relay/shared-log/node.ts';
@@ -9,6 +9,7 @@ import { DURABILITIES, type Durability, PostgresLog } from '../../relay/shared-l
 import { LogRefused, LogUnreachable } from '../../relay/shared-log/shared-log.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
+import { wholeNumber } from '../lib/values.ts';
 
 export interface SharedLogFlags {
   log?: string;
@@ -34,6 +35,20 @@ export function durabilityOption(): Option {
     '--durability <kind>',
     'what must have a batch before it is acknowledged: the standbys that the server names, its replicated storage, or the server alone (default: standby)',
   ).choices(DURABILITIES);
+}
+
+/** `relay serve` with the options of a shared log. */
+export function serveWithSharedLog(serve: Command): Command {
+  return serve
+    .addOption(logOption())
+    .addOption(logPasswordFileOption())
+    .addOption(durabilityOption())
+    .option(
+      '--lease-seconds <s>',
+      'how long the relay that leads shows no sign of life before another may lead (default: 6)',
+      wholeNumber(1),
+    )
+    .option('--accept-settings', 'take the lead although the relay that led before decided by other settings');
 }
 
 /** The log that the flags or the environment name; `undefined` when they name none. Throws `CommandFailed`. */
