@@ -7,10 +7,15 @@
  */
 import { NotCanonicalisable, canonicalBytes } from './canonical-json.ts';
 import type { Sha256Hex } from './digest.ts';
-import { verifySignature } from './ed25519.ts';
+import { type Signer, verifySignature } from './ed25519.ts';
 import type { Epoch } from './epoch.ts';
 import type { ItemId } from './names.ts';
 import type { PublicKey } from './public-key.ts';
+
+/** The signature of a document, in base64. Throws `NotCanonicalisable`. */
+export function signDocument(signer: Signer, document: object): string {
+  return signer.sign(canonicalBytes(document));
+}
 
 /**
  * Whether `key` signed a document that came in a body. The signature covers members that we do not know, too. False for

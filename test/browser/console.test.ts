@@ -1,4 +1,5 @@
 /** The operator's console in headless Chromium: every view by mouse and by keyboard, its actions, and words of others. */
+import type { Route } from 'playwright-core';
 import { describe, expect, test } from 'vitest';
 import { printable } from '../../src/protocol/printable.ts';
 import { deferred } from '../support/deferred.ts';
@@ -199,6 +200,28 @@ describe('the console', () => {
     await relay.client(alice).push([itemTo([bob], 'first')]);
     sample(relay);
     await page.getByRole('meter', { name: 'queue, items: 1 of 10,000 items' }).waitFor();
+
+    // An answer that comes after a later one does not replace it.
+    const [isAnswered, mayArrive] = [deferred(), deferred()];
+    const hold = async (route: Route): Promise<void> => {
+      const response = await route.fetch();
+      isAnswered.resolve();
+      await mayArrive.promise;
+      await route.fulfill({ response });
+    };
+    await page.route('**/console/host?*', hold, { times: 1 });
+    await relay.client(alice).push([itemTo([bob], 'second')]);
+    sample(relay);
+    await isAnswered.promise;
+    await relay.client(alice).push([itemTo([bob], 'third')]);
+    sample(relay);
+    await page.getByRole('meter', { name: 'queue, items: 3 of 10,000 items' }).waitFor();
+    const arrived = page.waitForEvent('requestfinished', (request) => request.url().includes('/console/host?'));
+    mayArrive.resolve();
+    await arrived;
+    // The page has handled that answer when this later one has come.
+    await page.evaluate(`fetch('session').then((response) => response.json())`);
+    expect(await page.getByRole('meter', { name: 'queue, items: 3 of 10,000 items' }).count()).toBe(1);
 
     // The dialog forgets what went wrong in it, and leaves the focus on something that is there.
     await page.route('**/console/revoke', (route) => route.abort(), { times: 1 });

@@ -4,10 +4,9 @@
  * It probes the list of senders by publishing it again: the same list under the same `iat` changes
  * nothing, and the relay refuses another one as stale.
  */
-import { canonicalBytes } from '../../protocol/canonical-json.ts';
 import { openCheckpoint } from '../../protocol/checkpoint.ts';
 import { sha256Hex } from '../../protocol/digest.ts';
-import { senderList } from '../../protocol/documents.ts';
+import { senderList, signDocument } from '../../protocol/documents.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
 import { acceptedSenders } from '../core/peer-keys.ts';
@@ -167,7 +166,7 @@ async function sendersAt(
   if (!list || list.hash !== sha256Hex(senders.join('\n'))) return 'not-published';
   const document = senderList({ host_pubkey: signer.publicKey, senders, iat: list.iat });
   try {
-    const answer = await client.publishSenders(document, signer.sign(canonicalBytes(document)));
+    const answer = await client.publishSenders(document, signDocument(signer, document));
     return answer.senders === senders.length && answer.iat === list.iat ? 'as-paired' : 'another';
   } catch (error) {
     if (!(error instanceof RelayProblem) || error.code !== 'STALE_LIST') throw error;

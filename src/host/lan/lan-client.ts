@@ -6,9 +6,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
-import { canonicalBytes } from '../../protocol/canonical-json.ts';
-import { lanHelloWord } from '../../protocol/documents.ts';
-import { verifySignature } from '../../protocol/ed25519.ts';
+import { lanHelloWord, isDocumentSigned } from '../../protocol/documents.ts';
 import {
   LAN_ROUTES,
   LanAgents,
@@ -101,8 +99,8 @@ export class LanClient {
     const nonce = randomBytes(HELLO_NONCE_BYTES).toString('base64url');
     const target = `${LAN_ROUTES.hello}?${new URLSearchParams({ nonce, address }).toString()}`;
     const said = await this.#call(address, 'GET', target, parse.hello, timeoutMs === undefined ? {} : { timeoutMs });
-    const word = canonicalBytes(lanHelloWord({ nonce, pubkey: publicKey, address, now: said.now }));
-    return { ...said, isProven: said.sig !== undefined && verifySignature(publicKey, word, said.sig) };
+    const word = lanHelloWord({ nonce, pubkey: publicKey, address, now: said.now });
+    return { ...said, isProven: isDocumentSigned(publicKey, word, said.sig) };
   }
 
   pair(address: string, said: LanPairing): Promise<LanPairing> {

@@ -8,8 +8,7 @@ import type { Reply } from '../../http/exchange.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
 import { decodeBase64 } from '../../protocol/base64.ts';
 import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
-import { canonicalBytes } from '../../protocol/canonical-json.ts';
-import { lanHelloWord } from '../../protocol/documents.ts';
+import { lanHelloWord, signDocument } from '../../protocol/documents.ts';
 import {
   LanAgents,
   LanEncKey,
@@ -164,7 +163,7 @@ function hello({ target, calledAt }: LanRequest, { context, version, listening }
   const { nonce, address } = asked;
   if (!isDialledAt(address, calledAt, listening().address)) return ok(said);
   const word = lanHelloWord({ nonce, pubkey: signer.publicKey, address, now });
-  return ok({ ...said, sig: signer.sign(canonicalBytes(word)) });
+  return ok({ ...said, sig: signDocument(signer, word) });
 }
 
 function isBase64url(text: string): boolean {

@@ -5,7 +5,7 @@
  * most one receipt waits to be sent: a higher one replaces a lower one.
  */
 import { canonicalBytes } from '../../protocol/canonical-json.ts';
-import { type DeliveryState, deliveryReceipt } from '../../protocol/documents.ts';
+import { type DeliveryState, deliveryReceipt, signDocument } from '../../protocol/documents.ts';
 import type { ItemId } from '../../protocol/names.ts';
 import { type ReceiptClock, nextReceipt, repeatedReceipt } from '../core/receipts.ts';
 import type { Address, AgentId, ArrivalRow, MessageRef, PeerId, ReceiptRow } from '../core/rows.ts';
@@ -116,7 +116,7 @@ function queueReceipt(
     ref: arrival.ref,
     peerId,
     recipients: [address],
-    wire: canonicalBytes({ rec, sig: signer.sign(canonicalBytes(rec)) }),
+    wire: canonicalBytes({ rec, sig: signDocument(signer, rec) }),
   });
 }
 

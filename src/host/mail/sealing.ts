@@ -7,6 +7,7 @@
 import { createHmac, hkdfSync, type webcrypto } from 'node:crypto';
 import { Chacha20Poly1305 } from '@hpke/chacha20poly1305';
 import { CipherSuite, DhkemX25519HkdfSha256, HkdfSha256 } from '@hpke/core';
+import { signDocument } from '../../protocol/documents.ts';
 import { decodeBase64, encodeBase64 } from '../../protocol/base64.ts';
 import { canonicalBytes } from '../../protocol/canonical-json.ts';
 import { sha256Hex } from '../../protocol/digest.ts';
@@ -129,7 +130,7 @@ export async function sealEnvelope(
     enc: encodeBase64(new Uint8Array(context.enc)),
     ct: encodeBase64(new Uint8Array(ct)),
   };
-  const sig = signer.sign(canonicalBytes({ ...head, sealed }));
+  const sig = signDocument(signer, { ...head, sealed });
   return { ...head, hops: 0, sealed, sig };
 }
 

@@ -1,6 +1,5 @@
 /** This host's identity: its stored keys, its signed encryption key, and the rotation of both. */
-import { canonicalBytes } from '../../protocol/canonical-json.ts';
-import { encKeyAdvertisement, hostRotation } from '../../protocol/documents.ts';
+import { encKeyAdvertisement, hostRotation, signDocument } from '../../protocol/documents.ts';
 import { SEED_BYTES, signerFromSeed } from '../../protocol/ed25519.ts';
 import type { LanEncKey } from '../../protocol/lan.ts';
 import type { HostName } from '../../protocol/names.ts';
@@ -63,7 +62,7 @@ export function signedEncKey({ signer, sealKey }: Identity): PeerEncKey {
     hostPubkey: signer.publicKey,
     encPub: sealKey.encPub,
     at: sealKey.sinceMs,
-    sig: signer.sign(canonicalBytes(advertisement)),
+    sig: signDocument(signer, advertisement),
   };
 }
 
@@ -97,8 +96,8 @@ export async function rotateOwnKey(context: HostContext): Promise<RotateKeyResul
     // Never earlier than the previous rotation, whatever the clock says.
     const iat = Math.max(context.nowMs(), (row.rotations.at(-1)?.rec.iat ?? 0) + 1);
     const rec = hostRotation({ old_pubkey: oldSigner.publicKey, new_pubkey: newSigner.publicKey, iat });
-    const bytes = canonicalBytes(rec);
-    const rotation: SignedRotation = { rec, old_sig: oldSigner.sign(bytes), new_sig: newSigner.sign(bytes) };
+    const [old_sig, new_sig] = [signDocument(oldSigner, rec), signDocument(newSigner, rec)];
+    const rotation: SignedRotation = { rec, old_sig, new_sig };
     const life = { sinceMs: iat, retiredAtMs: null };
     const next: IdentityRow = {
       ...row,

@@ -8,8 +8,7 @@
 import { execFile } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { calculateJwkThumbprint } from 'jose';
-import { canonicalBytes } from '../../protocol/canonical-json.ts';
-import { cloudKeyCertificate } from '../../protocol/documents.ts';
+import { cloudKeyCertificate, signDocument } from '../../protocol/documents.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import { isObject } from '../../protocol/items.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
@@ -49,7 +48,7 @@ export async function freshToken(source: RelayProofSource, signer: Signer, stopp
   } catch {
     throw new TokenUnavailable('the "cloud_key" beside the token for the relay is no public JWK');
   }
-  const cert = signer.sign(canonicalBytes(cloudKeyCertificate({ host_pubkey: signer.publicKey, jkt })));
+  const cert = signDocument(signer, cloudKeyCertificate({ host_pubkey: signer.publicKey, jkt }));
   return { proof: { token, cloud_key: cloudKey, cert }, validUntilMs: expiryOf(token) };
 }
 

@@ -5,9 +5,8 @@
  *
  * Specification, "Enrolment" rule 10, "Sender allowlist"; every request is idempotent.
  */
-import { canonicalBytes } from '../../protocol/canonical-json.ts';
 import { sha256Hex } from '../../protocol/digest.ts';
-import { encKeyAdvertisement, isDocumentSigned, senderList } from '../../protocol/documents.ts';
+import { encKeyAdvertisement, isDocumentSigned, senderList, signDocument } from '../../protocol/documents.ts';
 import { ISSUED_AHEAD_MAX_MS } from '../../protocol/limits.ts';
 import { printableWithin } from '../../protocol/printable.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
@@ -179,7 +178,7 @@ async function publishEncKey(
     // was ahead when the key was made.
     const other = error.code === 'STALE_LIST' ? ((await read())?.at ?? at) + 1 : context.nowMs();
     const document = encKeyAdvertisement({ host_pubkey: hostPubkey, enc_pub: encPub, at: other });
-    await publish({ enc_pub: encPub, at: other, sig: identity.signer.sign(canonicalBytes(document)) });
+    await publish({ enc_pub: encPub, at: other, sig: signDocument(identity.signer, document) });
   }
   const shown = await read();
   if (shown?.enc_pub !== encPub || !isSignedEncKey(shown, hostPubkey)) throw new RelayCallFailed(otherwise, 200);
@@ -211,7 +210,7 @@ async function publishSenders(parts: RegisterHost, known: RelayEnrolmentRow): Pr
     await context.store.transact((tx) => noteSendersIat(tx, scope.relayPubkey, iat));
     const list = senderList({ host_pubkey: scope.hostPubkey, senders, iat });
     try {
-      const answer = await client.publishSenders(list, identity.signer.sign(canonicalBytes(list)));
+      const answer = await client.publishSenders(list, signDocument(identity.signer, list));
       if (answer.senders !== senders.length || answer.iat !== iat) {
         throw new RelayCallFailed('the relay took another list of senders than this host published', 200);
       }

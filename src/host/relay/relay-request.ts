@@ -3,8 +3,7 @@
  */
 import type { Static, TSchema } from 'typebox';
 import { REQUEST_JSON_BOUNDS, parseJsonBounded, splitJsonArray } from '../../protocol/bounded-json.ts';
-import { canonicalBytes } from '../../protocol/canonical-json.ts';
-import { enrolClaim } from '../../protocol/documents.ts';
+import { enrolClaim, signDocument } from '../../protocol/documents.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import { parseEpoch } from '../../protocol/epoch.ts';
 import { isObject } from '../../protocol/items.ts';
@@ -230,7 +229,7 @@ export async function enrolAt(
   const { challenge, relayPubkey: shown } = await askChallenge(options);
   if (shown !== relayPubkey) throw new AnotherRelay(shown);
   const fields = { challenge, relay_pubkey: relayPubkey, host, pubkey, owner_fp: ownerFp };
-  const sig = signer.sign(canonicalBytes(enrolClaim(fields)));
+  const sig = signDocument(signer, enrolClaim(fields));
   const body = { host, pubkey, owner_fp: ownerFp, sig, proof };
   const enrolled = shaped(
     await sendRelayRequest(options, { method: 'POST', target: '/v1/relay/enrol', body }),

@@ -5,9 +5,7 @@
  * key certifies the cloud key (`cert`). So no host enrols with a token that was issued to another.
  */
 import { type JWK, calculateJwkThumbprint } from 'jose';
-import { canonicalBytes } from '../../protocol/canonical-json.ts';
-import { cloudKeyCertificate } from '../../protocol/documents.ts';
-import { verifySignature } from '../../protocol/ed25519.ts';
+import { cloudKeyCertificate, isDocumentSigned } from '../../protocol/documents.ts';
 import { isObject } from '../../protocol/items.ts';
 import { hostFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import { AccountProof, parserOf } from '../../protocol/schemas.ts';
@@ -42,8 +40,9 @@ async function ask(
   if (!parsed) return refused('the proof is not {token, cloud_key, cert}');
   const jkt = await thumbprintOf(parsed.cloud_key);
   if (jkt === undefined) return refused('cloud_key is no public JWK');
-  const certified = canonicalBytes(cloudKeyCertificate({ host_pubkey: hostPubkey, jkt }));
-  if (!verifySignature(hostPubkey, certified, parsed.cert)) return refused('the host key has not certified cloud_key');
+  if (!isDocumentSigned(hostPubkey, cloudKeyCertificate({ host_pubkey: hostPubkey, jkt }), parsed.cert)) {
+    return refused('the host key has not certified cloud_key');
+  }
   const jwt = await issuer.verify(parsed.token);
   if (jwt.type === 'JwtRefused') return refused(jwt.reason);
   const grant = grantOf(jwt);

@@ -6,7 +6,8 @@
  * items stay where they are, with the entry that names them, and the sweep goes on to the next.
  */
 import type { StopSignal } from '../../lib/periodic-task.ts';
-import { canonicalBytes, canonicalJson } from '../../protocol/canonical-json.ts';
+import { signDocument } from '../../protocol/documents.ts';
+import { canonicalJson } from '../../protocol/canonical-json.ts';
 import { sha256Hex } from '../../protocol/digest.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { ExpireItems } from '../core/command.ts';
@@ -130,7 +131,7 @@ export class Expiry {
   }
 
   #signed({ rec, ...notice }: UnsignedNotice): QueuedNotice {
-    const wire = canonicalJson({ rec, sig: this.#parts.signer.sign(canonicalBytes(rec)) });
+    const wire = canonicalJson({ rec, sig: signDocument(this.#parts.signer, rec) });
     return { ...notice, wire, wireHash: sha256Hex(wire) };
   }
 }

@@ -7,9 +7,7 @@ import { EncKeyPublished, EncKeyShown } from '../../protocol/responses.ts';
 import { EncKeyByKeyQuery, EncKeyByNameQuery } from '../../protocol/parameters.ts';
 import { decodeBase64 } from '../../protocol/base64.ts';
 import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
-import { canonicalBytes } from '../../protocol/canonical-json.ts';
-import { encKeyAdvertisement } from '../../protocol/documents.ts';
-import { verifySignature } from '../../protocol/ed25519.ts';
+import { encKeyAdvertisement, isDocumentSigned } from '../../protocol/documents.ts';
 import { parseHostName } from '../../protocol/names.ts';
 import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
 import { EncKeyRequest, parserOf } from '../../protocol/schemas.ts';
@@ -67,7 +65,7 @@ async function publish({ body, caller, nowMs }: HopRelayRequest, { engine }: Rel
   const { enc_pub: encPub, at, sig } = parsed;
   const { hostPubkey } = caller;
   const advertisement = encKeyAdvertisement({ host_pubkey: hostPubkey, enc_pub: encPub, at });
-  if (!verifySignature(hostPubkey, canonicalBytes(advertisement), sig)) {
+  if (!isDocumentSigned(hostPubkey, advertisement, sig)) {
     return problemReply('BAD_SIGNATURE', 'sig does not cover the advertisement');
   }
   const command = { type: 'PublishEncKey', hostPubkey, encPub, advertisedAtMs: at, sig, nowMs } as const;

@@ -2,10 +2,8 @@
 import { type HostOperation, type RelayParts, ok } from './operation.ts';
 import { ChallengeResponse, EnrolResponse } from '../../protocol/responses.ts';
 import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
-import { canonicalBytes } from '../../protocol/canonical-json.ts';
 import { sha256Hex } from '../../protocol/digest.ts';
-import { enrolClaim } from '../../protocol/documents.ts';
-import { verifySignature } from '../../protocol/ed25519.ts';
+import { enrolClaim, isDocumentSigned } from '../../protocol/documents.ts';
 import { CHALLENGE_LIFETIME_MS } from '../../protocol/limits.ts';
 import { parseHostName } from '../../protocol/names.ts';
 import { parsePublicKey } from '../../protocol/public-key.ts';
@@ -81,7 +79,7 @@ async function enrol({ body, clientAddress, nowMs }: RelayRequest, parts: RelayP
   const { host, owner_fp: ownerFp, sig, proof } = parsed;
   const used = challenges.use(hostPubkey, clientAddress, (text) => {
     const fields = { challenge: text, relay_pubkey: relayPubkey, host, pubkey: hostPubkey, owner_fp: ownerFp };
-    return verifySignature(hostPubkey, canonicalBytes(enrolClaim(fields)), sig);
+    return isDocumentSigned(hostPubkey, enrolClaim(fields), sig);
   });
   if (used === 'none open') return problemReply('NO_CHALLENGE', 'no challenge is open for this key: ask for one');
   if (used === 'none verifies') return problemReply('BAD_SIGNATURE', 'sig covers no open challenge of this key');

@@ -7,12 +7,15 @@ import {
   deliveryReceipt,
   enrolClaim,
   expiryNotice,
+  isDocumentSigned,
   lanHelloWord,
   lanPair,
+  signDocument,
 } from '../../../src/protocol/documents.ts';
 import type { Epoch } from '../../../src/protocol/epoch.ts';
 import type { ItemId } from '../../../src/protocol/names.ts';
 import type { PublicKey } from '../../../src/protocol/public-key.ts';
+import { alice, bob } from '../../support/hosts.ts';
 
 const enrol = enrolClaim({
   challenge: 'Q',
@@ -98,5 +101,22 @@ describe('signed documents: exactly the members that are signed', () => {
 
   it('the delivery states stand in rank order', () => {
     expect(DELIVERY_STATES).toEqual(['delivered', 'notified', 'read', 'acked']);
+  });
+});
+
+describe('the signature of a document', () => {
+  const sig = signDocument(alice.signer, enrol);
+
+  it('covers every member, in any order, under one key', () => {
+    const { v, type, ...others } = enrol;
+    expect(isDocumentSigned(alice.key, { ...others, type, v }, sig)).toBe(true);
+    expect(isDocumentSigned(bob.key, enrol, sig)).toBe(false);
+    expect(isDocumentSigned(alice.key, { ...enrol, unknown: 1 }, sig)).toBe(false);
+  });
+
+  it('does not verify, and does not throw, where there is none or no canonical form', () => {
+    for (const missing of [undefined, null, 7, '']) expect(isDocumentSigned(alice.key, enrol, missing)).toBe(false);
+    expect(isDocumentSigned(alice.key, { ...enrol, host: '\ud800' }, sig)).toBe(false);
+    expect(isDocumentSigned(alice.key, undefined, sig)).toBe(false);
   });
 });
