@@ -9,6 +9,7 @@ import {
   splitJsonArray,
 } from '../../../src/protocol/bounded-json.ts';
 import { BODY_BYTES_MAX } from '../../../src/protocol/limits.ts';
+import { share } from '../../support/thorough.ts';
 
 const WIDE: JsonBounds = { depthMax: 1000, valuesMax: 1_000_000, membersMax: 1_000_000 };
 
@@ -171,7 +172,7 @@ describe('bounded JSON: the value is what JSON.parse makes of it', () => {
         fc.pre(text.isWellFormed());
         expect(isDeepStrictEqual(parse(text), JSON.parse(text))).toBe(true);
       }),
-      { numRuns: 500 },
+      { numRuns: share(2000) },
     );
   });
 
