@@ -5,6 +5,7 @@ import { useRef, useState } from 'preact/hooks';
 import type { ConsoleHost, ConsoleRevoked, HostShown } from '../../protocol/operator-documents.ts';
 import { act, read } from '../shared/api.ts';
 import { Code, Facts, NO_VALUE, Panel, StateMark, Table, Time, Untrusted, Warning } from '../shared/components.ts';
+import { onValue } from '../shared/fields.ts';
 import { bytes, count } from '../shared/format.ts';
 import { failureText, notice } from '../shared/session.ts';
 import { useLoaded } from '../shared/use-loaded.ts';
@@ -154,7 +155,7 @@ function Revoke({ host, done }: { host: HostShown; done: () => Promise<void> }):
             autocomplete="off"
             spellcheck=${false}
             value=${typed}
-            onInput=${(event: { currentTarget: HTMLInputElement }) => setTyped(event.currentTarget.value)}
+            onInput=${onValue(setTyped)}
           />
         </label>
         <${Warning} text=${problem} />

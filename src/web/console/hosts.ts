@@ -5,11 +5,12 @@ import { useState } from 'preact/hooks';
 import type { ConsoleHosts, HostShown } from '../../protocol/operator-documents.ts';
 import { read } from '../shared/api.ts';
 import { Code, NO_VALUE, StateMark, Table, Untrusted, Warning } from '../shared/components.ts';
+import { SearchField, SelectField } from '../shared/fields.ts';
 import { bytes, count } from '../shared/format.ts';
 import { useLoaded } from '../shared/use-loaded.ts';
 import { hostHref } from './state.ts';
 
-const STATES = ['live', 'expired', 'revoked', 'rotated'];
+const STATES = [['', 'every state'], ...['live', 'expired', 'revoked', 'rotated'].map((state) => [state, state])];
 /** A search starts after a pause in typing of this length. */
 const TYPING_MS = 200;
 
@@ -21,26 +22,8 @@ export function Hosts(): VNode {
 
   return html`<h1 tabindex="-1">Hosts</h1>
     <form class="filters" role="search" onSubmit=${(event: Event) => event.preventDefault()}>
-      <label class="wide">
-        <span>Search</span>
-        <input
-          type="search"
-          maxlength="100"
-          placeholder="name, account, owner or key"
-          value=${search}
-          onInput=${(event: { currentTarget: HTMLInputElement }) => setSearch(event.currentTarget.value)}
-        />
-      </label>
-      <label>
-        <span>State</span>
-        <select
-          value=${state}
-          onChange=${(event: { currentTarget: HTMLSelectElement }) => setState(event.currentTarget.value)}
-        >
-          <option value="">every state</option>
-          ${STATES.map((one) => html`<option value=${one}>${one}</option>`)}
-        </select>
-      </label>
+      <${SearchField} placeholder="name, account, owner or key" charactersMax=${100} value=${search} change=${setSearch} />
+      <${SelectField} label="State" value=${state} options=${STATES} change=${setState} />
     </form>
     <${Warning} text=${problem} />
     ${found && html`<p class="note" role="status">${summary(found)}</p>`}

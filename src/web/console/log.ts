@@ -7,6 +7,7 @@ import { useState } from 'preact/hooks';
 import type { LoggedEvent } from '../../protocol/operator-documents.ts';
 import type { RelayEvent } from '../../relay/core/event.ts';
 import { Code, Time, Untrusted, Warning } from '../shared/components.ts';
+import { SelectField, onValue } from '../shared/fields.ts';
 import { count } from '../shared/format.ts';
 import { hostHref, itemHref, route } from './state.ts';
 import { type Filters, useLog } from './use-log.ts';
@@ -59,24 +60,18 @@ interface FilterFormProps {
 function FilterForm({ filters, change, apply }: FilterFormProps): VNode {
   const field =
     (name: keyof Filters) =>
-    ({ currentTarget }: { currentTarget: HTMLInputElement | HTMLSelectElement }): void =>
-      change({ ...filters, [name]: currentTarget.value });
+    (value: string): void =>
+      change({ ...filters, [name]: value });
   const submit = (event: Event): void => {
     event.preventDefault();
     void apply();
   };
   return html`<form class="filters" role="search" onSubmit=${submit}>
-    <label>
-      <span>Kind</span>
-      <select value=${filters.type} onChange=${field('type')}>
-        <option value="">every kind</option>
-        ${Object.entries(EVENT_NAMES).map(([type, name]) => html`<option value=${type}>${name}</option>`)}
-      </select>
-    </label>
-    <label><span>Host</span><input maxlength="100" placeholder="name or key" value=${filters.host} onInput=${field('host')} /></label>
-    <label><span>Item</span><input maxlength="320" placeholder="item id" value=${filters.item} onInput=${field('item')} /></label>
-    <label><span>From</span><input type="datetime-local" step="1" value=${filters.since} onInput=${field('since')} /></label>
-    <label><span>To</span><input type="datetime-local" step="1" value=${filters.until} onInput=${field('until')} /></label>
+    <${SelectField} label="Kind" value=${filters.type} options=${KINDS} change=${field('type')} />
+    <label><span>Host</span><input maxlength="100" placeholder="name or key" value=${filters.host} onInput=${onValue(field('host'))} /></label>
+    <label><span>Item</span><input maxlength="320" placeholder="item id" value=${filters.item} onInput=${onValue(field('item'))} /></label>
+    <label><span>From</span><input type="datetime-local" step="1" value=${filters.since} onInput=${onValue(field('since'))} /></label>
+    <label><span>To</span><input type="datetime-local" step="1" value=${filters.until} onInput=${onValue(field('until'))} /></label>
     <button type="submit">Filter</button>
   </form>`;
 }
@@ -130,6 +125,8 @@ const EVENT_NAMES: Record<RelayEvent['type'], string> = {
   SchemaMigrated: 'store migrated to a newer schema',
   RelayInitialised: 'relay initialised',
 };
+
+const KINDS = [['', 'every kind'], ...Object.entries(EVENT_NAMES)];
 
 function eventName(type: string): string {
   return (EVENT_NAMES as Readonly<Record<string, string>>)[type] ?? type;

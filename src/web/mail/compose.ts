@@ -3,6 +3,7 @@ import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import { useState } from 'preact/hooks';
 import { Warning } from '../shared/components.ts';
+import { onValue } from '../shared/fields.ts';
 import { RecipientsField, type Unknown } from './recipients-field.ts';
 import { BodyField, type Options, OptionFields, Outcome, useSending } from './send-form.ts';
 
@@ -50,10 +51,7 @@ export function Compose(): VNode {
         <input
           value=${subject}
           aria-invalid=${field === 'subject' ? 'true' : undefined}
-          onInput=${(event: { currentTarget: HTMLInputElement }) => {
-            const { value } = event.currentTarget;
-            setDraft((before) => ({ ...before, subject: value }));
-          }}
+          onInput=${onValue((value) => setDraft((before) => ({ ...before, subject: value })))}
         />
       </label>
       <${BodyField}

@@ -5,6 +5,7 @@ import { useState } from 'preact/hooks';
 import type { MessageSummary, SearchResult } from '../../host/api/schemas/mail.ts';
 import { act } from '../shared/api.ts';
 import { Warning } from '../shared/components.ts';
+import { SearchField, SelectField } from '../shared/fields.ts';
 import { count, time } from '../shared/format.ts';
 import { useLoaded } from '../shared/use-loaded.ts';
 import { Summaries } from './summaries.ts';
@@ -48,26 +49,19 @@ export function Inbox(): VNode {
 
   return html`<h1 tabindex="-1">Inbox</h1>
     <form class="filters" role="search" onSubmit=${(event: Event) => event.preventDefault()}>
-      <label class="wide">
-        <span>Search</span>
-        <input
-          type="search"
-          maxlength="200"
-          placeholder="words of the sender, subject or body"
-          value=${text}
-          onInput=${(event: { currentTarget: HTMLInputElement }) => setText(event.currentTarget.value)}
-        />
-      </label>
-      <label>
-        <span>Show</span>
-        <select
-          value=${filter}
-          disabled=${isSearch}
-          onChange=${(event: { currentTarget: HTMLSelectElement }) => setFilter(event.currentTarget.value as Filter)}
-        >
-          ${Object.entries(FILTERS).map(([value, name]) => html`<option value=${value}>${name}</option>`)}
-        </select>
-      </label>
+      <${SearchField}
+        placeholder="words of the sender, subject or body"
+        charactersMax=${200}
+        value=${text}
+        change=${setText}
+      />
+      <${SelectField}
+        label="Show"
+        value=${filter}
+        options=${Object.entries(FILTERS)}
+        change=${setFilter}
+        isDisabled=${isSearch}
+      />
     </form>
     <${Warning} text=${problem} />
     ${!shown && !problem && html`<p class="none">Opening the mailbox…</p>`}

@@ -5,6 +5,7 @@ import { useRef, useState } from 'preact/hooks';
 import type { SendResult } from '../../host/api/schemas/mail.ts';
 import { type Problem, act } from '../shared/api.ts';
 import { Untrusted } from '../shared/components.ts';
+import { SelectField, onValue } from '../shared/fields.ts';
 import { failureText } from '../shared/session.ts';
 import { deliveryHref, messageHref } from './state.ts';
 
@@ -22,7 +23,7 @@ export interface Sending {
   isUnderWay: boolean;
   result: SendResult | undefined;
   problem: Problem | undefined;
-  /** Sends `input` by an operation. The same input again, after a lost answer, is sent once. */
+  /** Sends `input` by an operation. When the answer was lost and the user sends the same input again, it is sent once. */
   send: (operation: 'mail-send' | 'mail-reply', input: object) => Promise<void>;
   again: () => void;
 }
@@ -40,7 +41,7 @@ export function useSending(): Sending {
       setResult(await act<SendResult>(operation, { ...input, idempotency_key: sent.current.key }));
       setProblem(undefined);
     } catch (error) {
-      // Throws what is not a `Problem`.
+      // Throws what is not a `Problem`, and notices the end of the session.
       failureText(error);
       setProblem(error as Problem);
     }
@@ -65,15 +66,12 @@ interface OptionFieldsProps {
 
 export function OptionFields({ options, change }: OptionFieldsProps): VNode {
   return html`<div class="filters">
-    <label>
-      <span>Kind</span>
-      <select
-        value=${options.kind}
-        onChange=${(event: { currentTarget: HTMLSelectElement }) => change({ ...options, kind: event.currentTarget.value })}
-      >
-        ${KINDS.map((kind) => html`<option value=${kind}>${kind}</option>`)}
-      </select>
-    </label>
+    <${SelectField}
+      label="Kind"
+      value=${options.kind}
+      options=${KINDS.map((kind) => [kind, kind])}
+      change=${(kind: string) => change({ ...options, kind })}
+    />
     <label class="switch">
       <input
         type="checkbox"
@@ -99,7 +97,7 @@ export function BodyField({ value, change, isBad }: BodyFieldProps): VNode {
       rows="8"
       aria-invalid=${isBad ? 'true' : undefined}
       value=${value}
-      onInput=${(event: { currentTarget: HTMLTextAreaElement }) => change(event.currentTarget.value)}
+      onInput=${onValue(change)}
     ></textarea>
   </label>`;
 }
