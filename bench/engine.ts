@@ -26,9 +26,10 @@ export class BenchEngine {
     this.#limits = { ...DEFAULT_LIMITS, ...limits };
   }
 
-  static async start(limits: Partial<Limits>): Promise<BenchEngine> {
+  /** On `store`, which the caller closes; absent: on one of its own. */
+  static async start(limits: Partial<Limits>, store?: RelayStore): Promise<BenchEngine> {
     const relay = new BenchEngine(limits);
-    await relay.#open();
+    await relay.#open(store);
     return relay;
   }
 
@@ -81,8 +82,8 @@ export class BenchEngine {
     if (refused) throw new Error(`invariant: the benchmark pushes good items, not ${JSON.stringify(refused)}`);
   }
 
-  async #open(): Promise<void> {
-    const { store } = await openStore({ folder: this.folder, nowMs: Date.now(), newEpoch });
+  async #open(given?: RelayStore): Promise<void> {
+    const store = given ?? (await openStore({ folder: this.folder, nowMs: Date.now(), newEpoch })).store;
     const settings = {
       limits: this.#limits,
       admission: 'open',
