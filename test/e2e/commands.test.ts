@@ -9,6 +9,7 @@ import { expect, test } from 'vitest';
 import { CLI_PAGE, cliPage } from '../../scripts/make-cli-docs.ts';
 import { posteCommand } from '../../src/cli/run.ts';
 import { commandContext, relayHere } from '../support/command-run.ts';
+import { freePort } from '../support/free-port.ts';
 import { alice, bob } from '../support/hosts.ts';
 import { itemTo } from '../support/mail.ts';
 import { PosteHome, posteHome } from '../support/poste-home.ts';
@@ -115,6 +116,16 @@ test('of a relay', { timeout: 120_000 }, async () => {
   expect(await shown('log archive', join(folder, 'log.archive'))).toMatchObject({ first_lsn: 1 });
   expect(await shown('log rebuild', '--yes')).toMatchObject({ lost: 0 });
   expect(await shown('restore', backup, '--yes')).toMatchObject({ carried: { revoked: 1 } });
+});
+
+test('of a shared log, whose server is not there', async () => {
+  const log = `postgres://postgres@127.0.0.1:${await freePort()}/mail`;
+  const { code, stderr } = await run(['relay', 'log', 'init', '--log', log, '--json']);
+  expect({ code, stderr: JSON.parse(stderr) as unknown }).toMatchObject({
+    code: 75,
+    stderr: { code: 'LOG_UNREACHABLE' },
+  });
+  ran.add('relay log init');
 });
 
 test('none was left out', async () => {

@@ -11,6 +11,7 @@ import {
   type Tenure,
 } from '../../src/relay/shared-log/shared-log.ts';
 import { type PostgresServer, type Servers, startPostgres } from '../support/postgres.ts';
+import { run } from '../support/poste-process.ts';
 import { POSTGRES, findProgram, neededProgram } from '../support/programs.ts';
 import { batchOf, keepsWhatASharedLogPromises } from '../support/shared-log-conformance.ts';
 
@@ -103,6 +104,22 @@ describe('a shared log in PostgreSQL', () => {
     // The connection is had anew, and the fence still knows the tenure.
     await log.append(tenure, batchOf(3, 3, ['c']), 2);
   });
+});
+
+test('the command begins a log once, prints what its relays need, and shows no password', async () => {
+  const url = primary().url(database).replace('postgres@', 'postgres:secret@');
+  const init = (...flags: string[]): ReturnType<typeof run> => run(['relay', 'log', 'init', '--log', url, ...flags]);
+  const refused = await init();
+  expect(refused).toMatchObject({ code: 5, stdout: '' });
+  expect(refused.stderr).toContain('names no standby');
+  const first = await init('--durability', 'single', '--json');
+  expect(JSON.parse(first.stdout)).toMatchObject({ initialised: true, state: 'serving', last_batch: 0 });
+  const again = await init('--durability', 'single');
+  expect(again.stdout).toContain('was begun before and has 0 batches; nothing was changed.');
+  expect(again.stdout).toContain(
+    'GRANT SELECT, INSERT, UPDATE, DELETE ON relay_log, batch, payload, snapshot TO relay;',
+  );
+  for (const { stdout, stderr } of [refused, first, again]) expect(stdout + stderr).not.toContain('secret');
 });
 
 describe('with a synchronous standby', () => {
