@@ -100,7 +100,7 @@ export class BodyReader {
   }
 }
 
-/** Reads and drops a body, at most for `BODY_DEADLINE_MS`, so that the peer gets as far as reading the reply. */
+/** Reads and drops a body, at most for `BODY_DEADLINE_MS`, so that the peer then reads the reply. */
 export function discardBody(exchange: Exchange, timers: DeadlineTimers): Promise<void> {
   return new Promise((resolve) => {
     const cancel = timers.after(BODY_DEADLINE_MS, resolve);

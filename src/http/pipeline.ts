@@ -199,9 +199,9 @@ export class RequestPipeline<R extends PipelineRoute> {
 function bodyRefusal(failure: BodyFailure, { bodyBytesMax }: PipelineRoute): Reply {
   switch (failure) {
     case 'too large':
-      return problemReply('BODY_TOO_LARGE', `the body may have ${bodyBytesMax} bytes`, { close: true });
+      return problemReply('BODY_TOO_LARGE', `the body may have at most ${bodyBytesMax} bytes`, { close: true });
     case 'no budget':
-      return problemReply('UNAVAILABLE', 'too much is being received at once', { close: true });
+      return problemReply('UNAVAILABLE', 'the server is receiving too many bytes at once: try again', { close: true });
     case 'late':
     case 'aborted':
       return problemReply('BAD_REQUEST', 'the body did not arrive in time', { close: true });

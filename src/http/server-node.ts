@@ -1,6 +1,6 @@
 /**
- * The adapter of node:http. The relay uses it where uWebSockets.js does not load (another C library or platform); all
- * other listeners always use it.
+ * The adapter of node:http. It serves the operator's listener, the owner's page and the daemon's socket, and hosts of a
+ * relay where uWebSockets.js does not load (another C library or platform).
  */
 import type { Socket } from 'node:net';
 import type { Connection, Connections } from './connections.ts';

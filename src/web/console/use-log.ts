@@ -1,7 +1,4 @@
-/**
- * The events of the log that the page shows: answers of the relay join them, older ones at the end, newer ones in
- * front.
- */
+/** Loads the events of the log that the page shows: earlier ones when the user asks, and new ones as they come. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ConsoleHosts, ConsoleLog, LoggedEvent } from '../../protocol/operator-documents.ts';
 import { read } from '../shared/api.ts';
