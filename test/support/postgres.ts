@@ -1,20 +1,22 @@
 /**
  * PostgreSQL servers of a test's own on loopback, made anew in a temporary folder: a primary, standbys of it, and links
- * between programs and servers that can be held or cut.
+ * between programs and servers (support/postgres-link.ts).
  *
- * PostgreSQL does not run as root: a test that does runs it as the user of Debian's package.
+ * PostgreSQL does not run as root: a test that does runs it as another user, the one of Debian's package where there is
+ * one. That user is looked up when a server starts, since a machine without PostgreSQL skips the tests and needs none.
  */
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { appendFile, chmod, chown, mkdtemp, realpath, rm, writeFile } from 'node:fs/promises';
-import { type AddressInfo, type Server, type Socket, connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
 import { eventually } from './eventually.ts';
 import { steadyPort } from './free-port.ts';
+import { PostgresLink } from './postgres-link.ts';
+import { childrenOf, isGone, signal } from './process-tree.ts';
 
 const USER = 'postgres';
 const SETTINGS = {
@@ -31,8 +33,16 @@ const SETTINGS = {
   synchronous_standby_names: "''",
 };
 
-/** As whom the servers run. */
-const owner = process.getuid?.() === 0 ? idsOf(USER) : undefined;
+/** A server that has no more to recover than a test wrote is ready in a second; the hook of a test waits 60. */
+const READY_WITHIN_MS = 45_000;
+/** How often another port is tried when somebody else took the first. */
+const PORTS_TRIED_MAX = 5;
+
+export interface PostgresOptions {
+  /** Settings of the primary, which its standbys inherit. */
+  settings: Readonly<Record<string, string>>;
+  newPort: () => Promise<number>;
+}
 
 export interface Servers {
   primary: PostgresServer;
@@ -41,17 +51,19 @@ export interface Servers {
 }
 
 /** Starts a server; `program` is the file of `postgres` (`neededProgram`). The caller ends it. */
-export async function startPostgres(program: string): Promise<Servers> {
+export async function startPostgres(program: string, options: Partial<PostgresOptions> = {}): Promise<Servers> {
+  // The other programs lie beside the file itself, and not always beside a link to it.
+  const bin = dirname(await realpath(program));
+  const owner = process.getuid?.() === 0 ? unprivileged(readFileSync('/etc/passwd', 'utf8')) : undefined;
   const folder = await mkdtemp(join(tmpdir(), 'poste-test-pg-'));
-  await chmod(folder, 0o755);
-  if (owner) await chown(folder, owner.uid, owner.gid);
-  // The others lie beside the file itself, and not always beside a link to it.
-  const cluster = new Cluster(dirname(await realpath(program)), folder);
+  const cluster = new Cluster(bin, folder, owner, { settings: {}, newPort: steadyPort, ...options });
   const end = async (): Promise<void> => {
     await cluster.end();
     await rm(folder, { recursive: true, force: true });
   };
   try {
+    await chmod(folder, 0o755);
+    if (owner) await chown(folder, owner.uid, owner.gid);
     return { primary: await cluster.primary(), end };
   } catch (error) {
     await end();
@@ -59,31 +71,42 @@ export async function startPostgres(program: string): Promise<Servers> {
   }
 }
 
+interface Owner {
+  uid: number;
+  gid: number;
+}
+
 class Cluster {
   readonly bin: string;
   readonly folder: string;
-  readonly links: TcpLink[] = [];
+  /** As whom the servers run, when that is another. */
+  readonly owner: Owner | undefined;
+  readonly options: PostgresOptions;
+  readonly links: PostgresLink[] = [];
   readonly servers: PostgresServer[] = [];
 
-  constructor(bin: string, folder: string) {
+  constructor(bin: string, folder: string, owner: Owner | undefined, options: PostgresOptions) {
     this.bin = bin;
     this.folder = folder;
+    this.owner = owner;
+    this.options = options;
   }
 
   async primary(): Promise<PostgresServer> {
-    const server = new PostgresServer(this, 'primary', await steadyPort());
+    const server = new PostgresServer(this, 'primary');
     const initdb = ['-D', server.folder, '-A', 'trust', '-U', USER, '-E', 'UTF8', '--locale=C', '--no-sync'];
     await this.run('initdb', ...initdb);
-    const lines = Object.entries(SETTINGS).map(([name, value]) => `${name} = ${value}\n`);
+    const lines = Object.entries({ ...SETTINGS, ...this.options.settings }).map(
+      ([name, value]) => `${name} = ${value}\n`,
+    );
     await appendFile(join(server.folder, 'postgresql.conf'), lines.join(''));
-    await appendFile(join(server.folder, 'pg_hba.conf'), 'host replication all 127.0.0.1/32 trust\n');
     this.servers.push(server);
-    await server.start();
+    await server.startAtNewPort();
     return server;
   }
 
   async run(program: string, ...args: string[]): Promise<void> {
-    await promisify(execFile)(join(this.bin, program), args, { ...owner, cwd: this.folder, env: { LC_ALL: 'C' } });
+    await promisify(execFile)(join(this.bin, program), args, { ...this.owner, cwd: this.folder, env: { LC_ALL: 'C' } });
   }
 
   async end(): Promise<void> {
@@ -94,17 +117,22 @@ class Cluster {
 
 export class PostgresServer {
   readonly name: string;
-  readonly port: number;
   readonly folder: string;
   readonly #cluster: Cluster;
+  #port = 0;
   #process: ChildProcess | undefined;
   #log = '';
+  /** What receives from the primary, while it is stopped. */
+  #stoppedReceiver: number | undefined;
 
-  constructor(cluster: Cluster, name: string, port: number) {
+  constructor(cluster: Cluster, name: string) {
     this.#cluster = cluster;
     this.name = name;
-    this.port = port;
     this.folder = join(cluster.folder, name);
+  }
+
+  get port(): number {
+    return this.#port;
   }
 
   url(database = 'postgres', port = this.port): string {
@@ -118,7 +146,7 @@ export class PostgresServer {
 
   /** A standby of this server, which replays what it gets. Through `port` of a link, when one is given. */
   async standby(name: string, port = this.port): Promise<PostgresServer> {
-    const standby = new PostgresServer(this.#cluster, name, await steadyPort());
+    const standby = new PostgresServer(this.#cluster, name);
     const from = ['-h', '127.0.0.1', '-p', String(this.port), '-U', USER];
     await this.#cluster.run('pg_basebackup', ...from, '-D', standby.folder, '-X', 'stream', '-c', 'fast', '--no-sync');
     await writeFile(join(standby.folder, 'standby.signal'), '');
@@ -126,20 +154,22 @@ export class PostgresServer {
     await writeFile(join(standby.folder, 'postgresql.auto.conf'), `primary_conninfo = '${source}'\n`);
     await appendFile(join(standby.folder, 'postgresql.conf'), "synchronous_standby_names = ''\n");
     this.#cluster.servers.push(standby);
-    await standby.start();
+    await standby.startAtNewPort();
     return standby;
   }
 
-  /** Commits wait for the standbys of these names; resolves when one of them is in sync. */
+  /** Commits wait for the standbys of these names; resolves when one of them is in sync. Without names they wait no more. */
   async synchronousWith(names: string): Promise<void> {
     await this.query(`ALTER SYSTEM SET synchronous_standby_names = '${names}'`);
     await this.query('SELECT pg_reload_conf()');
-    if (names === '') return;
-    const synchronous = "SELECT 1 FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')";
-    await eventually(
-      () => this.query(synchronous),
-      (rows) => rows.length > 0,
-    );
+    const ask = `SELECT current_setting('synchronous_standby_names') AS names,
+      ARRAY(SELECT application_name FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')) AS synchronous`;
+    const isSo = ([row]: Record<string, unknown>[]): boolean => {
+      const synchronous = row?.['synchronous'] as string[];
+      return row?.['names'] === names && (names === '' || synchronous.some((name) => names.includes(name)));
+    };
+    const rows = await eventually(() => this.query(ask), isSo);
+    if (!isSo(rows)) throw new Error(`no standby of "${names}" is in sync: ${JSON.stringify(rows)}`);
   }
 
   /** One statement, on a connection of its own, which waits for no standby. */
@@ -160,154 +190,125 @@ export class PostgresServer {
     return name;
   }
 
-  /** Starts the server, or starts it again after it was killed or stopped. */
+  /** Starts the server at a port that nobody has; tries others when it was taken meanwhile. */
+  async startAtNewPort(): Promise<void> {
+    for (let tried = 1; ; tried++) {
+      this.#port = await this.#cluster.options.newPort();
+      const before = this.#log.length;
+      try {
+        await this.start();
+        return;
+      } catch (error) {
+        const isTaken = this.#log.slice(before).includes('Address already in use');
+        if (!isTaken || tried === PORTS_TRIED_MAX) throw error;
+      }
+    }
+  }
+
+  /** Starts the server, or starts it again after it was killed or stopped; resolves when it takes connections. */
   async start(): Promise<void> {
+    if (this.#isRunning()) throw new Error(`${this.name} runs already`);
     const program = join(this.#cluster.bin, 'postgres');
     const args = ['-D', this.folder, '-p', String(this.port)];
-    const child = spawn(program, args, { ...owner, stdio: ['ignore', 'ignore', 'pipe'], env: { LC_ALL: 'C' } });
+    const env = { LC_ALL: 'C' };
+    const child = spawn(program, args, { ...this.#cluster.owner, stdio: ['ignore', 'ignore', 'pipe'], env });
     this.#process = child;
+    const before = this.#log.length;
     child.stderr.setEncoding('utf8');
+    let timer: NodeJS.Timeout | undefined;
     const ready = new Promise<void>((resolve, reject) => {
       child.stderr.on('data', (text: string) => {
         this.#log += text;
-        if (/ready to accept (?:read-only )?connections/.test(text)) resolve();
+        if (/ready to accept (?:read-only )?connections/.test(this.#log.slice(before))) resolve();
       });
-      child.once('exit', () => reject(new Error(`PostgreSQL did not start:\n${this.#log}`)));
+      // When it is closed, all that the server said was read.
+      child.once('close', () => reject(new Error(`PostgreSQL did not start:\n${this.#log.slice(before)}`)));
+      child.once('error', reject);
+      timer = setTimeout(() => {
+        reject(new Error(`PostgreSQL was not ready in time:\n${this.#log.slice(before)}`));
+      }, READY_WITHIN_MS);
     });
-    await ready;
+    try {
+      await ready;
+    } finally {
+      clearTimeout(timer);
+    }
   }
 
-  /** As a power cut: the postmaster and all that it started, at once. */
+  /** As a power cut: the postmaster and all that it started, at once. Resolves when none of them is there any more. */
   async kill(): Promise<void> {
     const child = this.#process;
-    if (!child?.pid || child.exitCode !== null || child.signalCode !== null) return;
+    if (!child?.pid || !this.#isRunning()) return;
     const exited = once(child, 'exit');
-    for (const pid of [child.pid, ...childrenOf(child.pid)]) signal(pid, 'SIGKILL');
+    // Stopped first, it starts nothing more while its children are looked up.
+    signal(child.pid, 'SIGSTOP');
+    const children = childrenOf(child.pid);
+    for (const pid of [child.pid, ...children]) signal(pid, 'SIGKILL');
     await exited;
+    // Until the last one is gone its memory is shared, and the server would not start again.
+    await eventually(
+      async () => children.every(isGone),
+      (areGone) => areGone,
+    );
+    this.#stoppedReceiver = undefined;
     await rm(join(this.folder, 'postmaster.pid'), { force: true });
   }
 
-  /** Ends its connections, and stops. */
-  async stop(): Promise<void> {
+  /** Ends its connections and stops: after a last checkpoint, or at once and with something to recover at the next start. */
+  async stop(mode: 'fast' | 'immediate' = 'fast'): Promise<void> {
     const child = this.#process;
-    if (!child?.pid) return;
+    if (!child?.pid || !this.#isRunning()) return;
     const exited = once(child, 'exit');
-    signal(child.pid, 'SIGINT');
+    signal(child.pid, mode === 'fast' ? 'SIGINT' : 'SIGQUIT');
+    // The server waits for it.
+    this.#continueReceiver();
     await exited;
   }
 
   /** A standby becomes a primary, on a timeline of its own. */
   async promote(): Promise<void> {
-    await this.query('SELECT pg_promote(true, 60)');
+    const [row] = await this.query('SELECT pg_promote(true, 60) AS promoted');
+    if (row?.['promoted'] !== true) throw new Error(`${this.name} was not promoted:\n${this.#log}`);
   }
 
   /** Stops or continues what receives from the primary, so that commits there wait. */
   async receive(isReceiving: boolean): Promise<void> {
-    const [row] = await this.query("SELECT pid FROM pg_stat_activity WHERE backend_type = 'walreceiver'");
-    // There is none while its primary is down.
-    if (row) signal(Number(row['pid']), isReceiving ? 'SIGCONT' : 'SIGSTOP');
+    if (isReceiving) {
+      this.#continueReceiver();
+      return;
+    }
+    // After a pause that was too long for the primary, another one is started.
+    const receiver = "SELECT pid FROM pg_stat_wal_receiver WHERE status = 'streaming'";
+    const [row] = await eventually(
+      () => this.query(receiver),
+      (rows) => rows.length > 0,
+    );
+    if (!row) throw new Error(`${this.name} receives nothing from a primary:\n${this.#log}`);
+    this.#stoppedReceiver = Number(row['pid']);
+    signal(this.#stoppedReceiver, 'SIGSTOP');
   }
 
   /** A link in front of this server. */
-  async link(): Promise<TcpLink> {
-    const link = await TcpLink.open(this.port);
+  async link(): Promise<PostgresLink> {
+    const link = await PostgresLink.open(this.port);
     this.#cluster.links.push(link);
     return link;
   }
-}
 
-/** A way to a port of loopback that can be held or cut. */
-export class TcpLink {
-  readonly port: number;
-  readonly #server: Server;
-  readonly #pairs = new Set<[Socket, Socket]>();
-  #isCut = false;
-  #isHeld = false;
-
-  private constructor(server: Server, to: number) {
-    this.#server = server;
-    this.port = (server.address() as AddressInfo).port;
-    server.on('connection', (from) => this.#pass(from, to));
+  #isRunning(): boolean {
+    return this.#process?.exitCode === null && this.#process.signalCode === null;
   }
 
-  static async open(to: number): Promise<TcpLink> {
-    const server = createServer().listen({ host: '127.0.0.1', port: 0 });
-    await once(server, 'listening');
-    return new TcpLink(server, to);
-  }
-
-  /** What the server answers is kept until `release`. */
-  hold(): void {
-    this.#isHeld = true;
-    for (const [, to] of this.#pairs) to.pause();
-  }
-
-  release(): void {
-    this.#isHeld = false;
-    for (const [, to] of this.#pairs) to.resume();
-  }
-
-  /** Connections end, and new ones too, until `mend`. What was held is lost. */
-  cut(): void {
-    this.#isCut = true;
-    for (const pair of this.#pairs) for (const socket of pair) socket.destroy();
-  }
-
-  mend(): void {
-    this.#isCut = false;
-    this.#isHeld = false;
-  }
-
-  async close(): Promise<void> {
-    this.cut();
-    this.#server.close();
-    await once(this.#server, 'close');
-  }
-
-  #pass(from: Socket, port: number): void {
-    if (this.#isCut) {
-      from.destroy();
-      return;
-    }
-    const to = connect({ host: '127.0.0.1', port });
-    const pair: [Socket, Socket] = [from, to];
-    this.#pairs.add(pair);
-    for (const [socket, other] of [pair, pair.toReversed()] as [Socket, Socket][]) {
-      socket.on('data', (chunk) => void other.write(chunk));
-      socket.on('end', () => other.end());
-      socket.on('error', () => undefined);
-      socket.on('close', () => {
-        other.destroy();
-        this.#pairs.delete(pair);
-      });
-    }
-    if (this.#isHeld) to.pause();
+  #continueReceiver(): void {
+    if (this.#stoppedReceiver !== undefined) signal(this.#stoppedReceiver, 'SIGCONT');
+    this.#stoppedReceiver = undefined;
   }
 }
 
-function idsOf(user: string): { uid: number; gid: number } {
-  const line = readFileSync('/etc/passwd', 'utf8')
-    .split('\n')
-    .find((one) => one.startsWith(`${user}:`));
-  const [, , uid, gid] = line?.split(':') ?? [];
-  if (uid === undefined || gid === undefined) throw new Error(`there is no user ${user} that could run PostgreSQL`);
+/** The user of /etc/passwd that a server of root runs as. */
+export function unprivileged(passwd: string): Owner {
+  const users = passwd.split('\n').map((line) => line.split(':'));
+  const [, , uid, gid] = [USER, 'nobody'].flatMap((name) => users.filter(([user]) => user === name))[0] ?? [];
+  if (uid === undefined || gid === undefined) throw new Error(`PostgreSQL does not run as root: add a user ${USER}`);
   return { uid: Number(uid), gid: Number(gid) };
-}
-
-function childrenOf(pid: number): number[] {
-  const path = `/proc/${pid}/task/${pid}/children`;
-  try {
-    return readFileSync(path, 'utf8').trim().split(' ').filter(Boolean).map(Number);
-  } catch {
-    // Elsewhere they end by themselves when their postmaster is gone.
-    return [];
-  }
-}
-
-function signal(pid: number, name: NodeJS.Signals): void {
-  try {
-    process.kill(pid, name);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
-  }
 }

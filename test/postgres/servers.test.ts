@@ -1,0 +1,205 @@
+/** The servers and links of the tests in this folder do what those tests rest on. */
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { Socket, connect, createServer } from 'node:net';
+import { Client } from 'pg';
+import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'vitest';
+import { steadyPort } from '../support/free-port.ts';
+import type { PostgresLink } from '../support/postgres-link.ts';
+import { type PostgresServer, type Servers, startPostgres, unprivileged } from '../support/postgres.ts';
+import { isGone } from '../support/process-tree.ts';
+import { POSTGRES, findProgram, neededProgram } from '../support/programs.ts';
+
+interface Pair extends Servers {
+  standby: PostgresServer;
+  /** The way of the standby to its primary. */
+  between: PostgresLink;
+  /** A way of clients to the primary. */
+  link: PostgresLink;
+  takenPort: number;
+}
+
+let started: Pair | undefined;
+
+function pair(): Pair {
+  if (!started) throw new Error('PostgreSQL was not started');
+  return started;
+}
+
+beforeAll(async () => {
+  const program = findProgram(POSTGRES);
+  if (program === undefined) return;
+  const other = createServer().listen({ host: '127.0.0.1', port: 0 });
+  await once(other, 'listening');
+  const { port: takenPort } = other.address() as { port: number };
+  const ports = [takenPort];
+  const newPort = async (): Promise<number> => ports.shift() ?? steadyPort();
+  const servers = await startPostgres(program, { newPort, settings: { work_mem: "'1MB'" } });
+  other.close();
+  try {
+    const between = await servers.primary.link();
+    const standby = await servers.primary.standby('second', between.port);
+    await servers.primary.synchronousWith('second');
+    await servers.primary.query('CREATE TABLE said (word text)');
+    started = { ...servers, standby, between, link: await servers.primary.link(), takenPort };
+  } catch (error) {
+    await servers.end();
+    throw error;
+  }
+});
+afterAll(() => started?.end());
+beforeEach((context) => {
+  neededProgram(context, POSTGRES);
+  started?.link.mend();
+});
+
+/** A connection whose commits wait for the standby. */
+async function connected(port: number, socket = new Socket()): Promise<Client> {
+  const client = new Client({ connectionString: pair().primary.url('postgres', port), stream: () => socket });
+  client.on('error', () => undefined);
+  await client.connect();
+  onTestFinished(() => client.end());
+  return client;
+}
+
+async function words(server: PostgresServer): Promise<unknown[]> {
+  return (await server.query('SELECT word FROM said ORDER BY word')).map(({ word }) => word);
+}
+
+function say(client: Client, word: string): Promise<unknown> {
+  const saying = client.query({ name: 'say', text: 'INSERT INTO said VALUES ($1)', values: [word] });
+  saying.catch(() => undefined);
+  return saying;
+}
+
+async function waitingInSync(): Promise<number> {
+  return (await pair().primary.query("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'")).length;
+}
+
+test('a server has the settings of its test, and another port when the first was taken', async () => {
+  const { primary, standby, takenPort } = pair();
+  expect([primary.port, standby.port]).not.toContain(takenPort);
+  expect(primary.log).toContain('Address already in use');
+  for (const server of [primary, standby]) expect(await server.query('SHOW work_mem')).toEqual([{ work_mem: '1MB' }]);
+});
+
+test('a commit waits while the standby receives nothing, or the link to its primary is held', async () => {
+  const { primary, standby, between } = pair();
+  const client = await connected(primary.port);
+  const pauses = [
+    [() => standby.receive(false), () => standby.receive(true)],
+    [() => between.hold('both'), () => between.release()],
+  ] as const;
+  for (const [pause, goOn] of pauses) {
+    await pause();
+    let isOver = false;
+    const said = say(client, 'waits').then(() => (isOver = true));
+    await expect.poll(waitingInSync).toBe(1);
+    expect(isOver).toBe(false);
+    await goOn();
+    await said;
+  }
+  await primary.query("DELETE FROM said WHERE word = 'waits'");
+});
+
+test('an answer that is lost is to a statement that was done', async () => {
+  const { primary, link } = pair();
+  const [client, other] = [await connected(link.port), await connected(link.port)];
+  link.loseAnswer(/\bsay\b/, 2);
+  await say(client, 'heard');
+  await client.query('SELECT 1');
+  const lost = say(other, 'lost');
+  await expect(lost).rejects.toThrow('Connection terminated');
+  expect(await words(primary)).toEqual(['heard', 'lost']);
+  await expect(client.query('SELECT 1')).rejects.toThrow('Client has encountered a connection error');
+  await expect(connected(link.port)).rejects.toThrow('Connection terminated');
+  link.mend();
+  await (await connected(link.port)).query('DELETE FROM said');
+});
+
+test('a link ends an answer after so many bytes', async () => {
+  const { link } = pair();
+  for (const bytes of [1, 100]) {
+    link.mend();
+    link.cutAfterAnswerBytes(bytes);
+    const socket = connect({ host: '127.0.0.1', port: link.port });
+    const parameters = Buffer.from('user\0postgres\0\0');
+    // Version 3.0 of the protocol, as the first message of a client.
+    const head = Buffer.from([0, 0, 0, 8 + parameters.length, 0, 3, 0, 0]);
+    socket.write(Buffer.concat([head, parameters]));
+    const answers = await socket.toArray();
+    expect(Buffer.concat(answers)).toHaveLength(bytes);
+  }
+});
+
+test('a statement that was held comes after its sender is gone', async () => {
+  const { primary, link } = pair();
+  const socket = new Socket();
+  const client = await connected(link.port, socket);
+  await say(client, 'early');
+  link.hold('requests');
+  const late = say(client, 'late');
+  await expect.poll(() => socket.writableLength).toBe(0);
+  socket.destroy();
+  await expect(late).rejects.toThrow('Connection terminated');
+  expect(await words(primary)).toEqual(['early']);
+  link.release();
+  await expect.poll(() => words(primary)).toEqual(['early', 'late']);
+  await primary.query('DELETE FROM said');
+});
+
+test('without names no commit waits', async () => {
+  const { primary, standby } = pair();
+  await standby.receive(false);
+  await primary.synchronousWith('');
+  await say(await connected(primary.port), 'alone');
+  expect(await words(primary)).toEqual(['alone']);
+  await standby.receive(true);
+  await primary.synchronousWith('second');
+  await primary.query('DELETE FROM said');
+});
+
+test('a standby that is promoted has what was committed; the primary that was killed starts again with it', async () => {
+  const { primary, standby } = pair();
+  await say(await connected(primary.port), 'kept');
+  await primary.kill();
+  await standby.promote();
+  expect(await words(standby)).toEqual(['kept']);
+  await standby.query("INSERT INTO said VALUES ('later')");
+  await primary.start();
+  expect(await words(primary)).toEqual(['kept']);
+  const timeline = 'SELECT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) AS timeline';
+  expect(await primary.query(timeline)).toEqual([{ timeline: '00000001' }]);
+  expect(await standby.query(timeline)).toEqual([{ timeline: '00000002' }]);
+});
+
+test('a server that is stopped starts again, also from the middle of its work', async () => {
+  const { standby } = pair();
+  for (const mode of ['fast', 'immediate'] as const) {
+    await standby.stop(mode);
+    await standby.stop(mode);
+    await standby.start();
+    expect(await words(standby)).toContain('kept');
+  }
+});
+
+test('at the end no process and no folder is left', async () => {
+  const { primary, standby, end } = pair();
+  const others = 'SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid()';
+  const pids: number[] = [];
+  for (const server of [primary, standby]) for (const { pid } of await server.query(others)) pids.push(Number(pid));
+  expect(pids.filter(isGone)).toEqual([]);
+  await end();
+  expect(pids.every(isGone)).toBe(true);
+  expect([primary, standby].map(({ folder }) => existsSync(folder))).toEqual([false, false]);
+  await end();
+});
+
+test('a server of root runs as another user', () => {
+  const nobody = 'nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin';
+  const root = 'root:x:0:0:root:/root:/bin/bash';
+  const postgres = 'postgres:x:101:104::/var/lib/postgresql:/bin/bash';
+  expect(unprivileged([root, nobody, postgres].join('\n'))).toEqual({ uid: 101, gid: 104 });
+  expect(unprivileged([root, nobody].join('\n'))).toEqual({ uid: 65_534, gid: 65_534 });
+  expect(() => unprivileged(root)).toThrow('add a user postgres');
+});

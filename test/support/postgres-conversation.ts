@@ -1,0 +1,98 @@
+/**
+ * What a client and a server of PostgreSQL say on one connection without TLS, cut into the messages of its protocol: so
+ * that a link knows which bytes answer which statement.
+ */
+
+/** What comes before the first message of a type, and asks for TLS or GSSAPI: the server answers with one byte. */
+const ENCRYPTION_REQUESTS = new Set([80_877_103, 80_877_104]);
+const LENGTH_BYTES = 4;
+
+export interface Passing {
+  bytes: Buffer;
+  /** Nothing goes on behind these bytes: the link is to be cut. */
+  isLast: boolean;
+}
+
+export class Conversation {
+  readonly #isToBeLost: (statement: string) => boolean;
+  readonly #requests = new Messages();
+  readonly #answers = new Messages();
+  /** What is not answered yet, oldest first: whether its answer is to be lost. */
+  readonly #unanswered: boolean[] = [];
+  /** Names and texts of the statements since the last `Sync`. */
+  #statement = '';
+
+  /** `isToBeLost` is asked once for each statement, with its name and its text as far as they were sent with it. */
+  constructor(isToBeLost: (statement: string) => boolean) {
+    this.#isToBeLost = isToBeLost;
+  }
+
+  asked(bytes: Buffer): void {
+    this.#requests.add(bytes);
+    while (!this.#answers.areTyped) {
+      const first = this.#requests.next();
+      if (!first) return;
+      if (ENCRYPTION_REQUESTS.has(first.readInt32BE(LENGTH_BYTES))) continue;
+      // The server says that it is ready once before the first statement.
+      this.#unanswered.push(false);
+      this.#requests.areTyped = true;
+      this.#answers.areTyped = true;
+    }
+    for (let message = this.#requests.next(); message; message = this.#requests.next()) this.#heard(message);
+  }
+
+  /** Which of these bytes go on to the client: the answer that is to be lost is kept until it is whole, and dropped. */
+  answered(bytes: Buffer): Passing {
+    if (!this.#answers.areTyped) return { bytes, isLast: false };
+    this.#answers.add(bytes);
+    const passed: Buffer[] = [];
+    for (let message = this.#answers.next(); message; message = this.#answers.next()) {
+      const isReady = typeOf(message) === 'Z';
+      if (this.#unanswered[0] !== true) passed.push(message);
+      else if (isReady) return { bytes: Buffer.concat(passed), isLast: true };
+      if (isReady) this.#unanswered.shift();
+    }
+    return { bytes: Buffer.concat(passed), isLast: false };
+  }
+
+  #heard(message: Buffer): void {
+    const type = typeOf(message);
+    // Parse, Bind and Query begin with names and texts, each with a zero byte behind it.
+    if (type === 'P' || type === 'B' || type === 'Q') {
+      const [first, second] = message
+        .subarray(1 + LENGTH_BYTES)
+        .toString('latin1')
+        .split('\0');
+      this.#statement += type === 'Q' ? `${first}\n` : `${first}\n${second}\n`;
+    }
+    if (type !== 'S' && type !== 'Q') return;
+    this.#unanswered.push(this.#isToBeLost(this.#statement));
+    this.#statement = '';
+  }
+}
+
+/** Bytes of one direction, as whole messages. */
+class Messages {
+  /** The first message of a client has no type. */
+  areTyped = false;
+  #bytes = Buffer.alloc(0);
+
+  add(bytes: Buffer): void {
+    this.#bytes = Buffer.concat([this.#bytes, bytes]);
+  }
+
+  /** The next whole message, with its type and length. */
+  next(): Buffer | undefined {
+    const before = this.areTyped ? 1 : 0;
+    if (this.#bytes.length < before + LENGTH_BYTES) return undefined;
+    const end = before + this.#bytes.readInt32BE(before);
+    if (this.#bytes.length < end) return undefined;
+    const message = this.#bytes.subarray(0, end);
+    this.#bytes = this.#bytes.subarray(end);
+    return message;
+  }
+}
+
+function typeOf(message: Buffer): string {
+  return String.fromCharCode(message[0] ?? 0);
+}
