@@ -250,7 +250,9 @@ const OTHER_SCENARIOS: readonly Scenario[] = [
     programs: ['claude'],
     name: 'the mail tools are in the first request',
     async run(world) {
-      const terminal = await claudeSession(world);
+      // Live by its tools alone: then they are there before the first prompt.
+      const terminal = await claudeSession(world, { hasHooks: false });
+      await rest(SETTLE_MS);
       await wholeTurn(world, terminal);
       const first = world.model.turns.find(({ newest }) => newest.includes(PROMPTS.greet));
       const missing = ['mail_inbox', 'mail_reply'].filter((tool) => !first?.tools.includes(`mcp__poste__${tool}`));
