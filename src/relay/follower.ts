@@ -15,6 +15,7 @@ import { type LeadingNode, joinLog } from './shared-log/node.ts';
 import type { SharedLogOptions } from './shared-log/node.ts';
 import { LogRefused } from './shared-log/shared-log.ts';
 import type { Engine } from './engine/engine.ts';
+import type { QueueRow } from './core/rows.ts';
 import type { OpenedStore } from './store/open.ts';
 
 /** Thrown when the relay was stopped while it followed. */
@@ -89,6 +90,11 @@ export class SharedLead {
   /** Whether the log takes nothing now: its disk is full, or it cannot be reached. */
   get isStalled(): boolean {
     return this.#isStalled;
+  }
+
+  /** The wire bytes of these rows, as the log has them. */
+  wireBytes(rows: readonly QueueRow[]): Promise<(Buffer | undefined)[]> {
+    return this.#leading.wireBytes(rows);
   }
 
   /** From now on a log in doubt gets its new epoch from `engine`. */

@@ -208,12 +208,15 @@ async function serve(parts: ServeParts): Promise<Served> {
   };
 }
 
-function lostItemsOf({ options, engine, newEpoch }: ServeParts): LostItems {
+function lostItemsOf({ options, engine, newEpoch, lead }: ServeParts): LostItems {
   const { clock, log } = options;
   return new LostItems({
     engine,
     clock,
     newEpoch,
+    otherCopies: lead && ((rows) => lead.wireBytes(rows)),
+    onRepaired: (items, foundBy) =>
+      log.error({ items, foundBy }, 'items were missing or altered on the disk, and are whole again from the log'),
     onLost: (items, foundBy) =>
       log.error({ items, foundBy }, 'items were missing or altered on the disk: their senders push them again'),
     onUnreadable: (rows, foundBy) =>

@@ -13,12 +13,14 @@ import {
   OutcomeUnknown,
   type SharedLog,
 } from '../../src/relay/shared-log/shared-log.ts';
+import { payloadKey } from '../../src/relay/store/keys.ts';
 import { StoreRefused } from '../../src/relay/store/refused.ts';
 import { HttpRelay, type HttpRelayChanges } from '../support/http-relay.ts';
 import { freePort } from '../support/free-port.ts';
 import { alice, bob, carol } from '../support/hosts.ts';
 import { itemTo } from '../support/mail.ts';
 import { MemoryLogServer } from '../support/memory-log.ts';
+import { withRawLevel } from '../support/raw-level.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 import { NOON_MS } from '../support/test-clock.ts';
 
@@ -45,20 +47,22 @@ async function started(server: MemoryLogServer, changes: HttpRelayChanges = {}):
   return relay;
 }
 
-/** Starts a node that follows, and lets time pass for it until it leads. */
-async function startFollowing(relay: HttpRelay): Promise<{ leads: Promise<void>; passLease: () => Promise<void> }> {
+/** Starts a node of the log on `server` that follows; `passLease` lets time pass for it until it takes the lead. */
+async function startFollowing(
+  relay: HttpRelay,
+  server: MemoryLogServer,
+): Promise<{ leads: Promise<void>; passLease: () => Promise<void> }> {
   const leads = relay.start();
   leads.catch(() => undefined);
   await follows(relay);
+  const before = server.row?.term;
   const passLease = async (): Promise<void> => {
-    const state = { isOver: false };
-    const over = leads.finally(() => (state.isOver = true)).catch(() => undefined);
-    while (!state.isOver) {
+    while (server.row?.term === before) {
       relay.clock.move(100);
       relay.timers.pass(100);
       await new Promise((resolve) => setImmediate(resolve));
     }
-    await over;
+    await leads;
   };
   return { leads, passLease };
 }
@@ -138,7 +142,7 @@ describe('a relay whose log is shared', () => {
     const first = await started(server);
     await first.enrol(alice, bob);
     const second = await node(server);
-    const { leads, passLease } = await startFollowing(second);
+    const { leads, passLease } = await startFollowing(second, server);
     await first.client(alice).push([itemTo([bob], 'one')]);
     await passLease();
     await leads;
@@ -158,7 +162,7 @@ describe('a relay whose log is shared', () => {
     const [port, adminPort] = [await freePort(), await freePort()];
     const host = '127.0.0.1';
     const second = await node(server, { listen: { host, port }, adminListen: { host, port: adminPort } });
-    const { leads } = await startFollowing(second);
+    const { leads } = await startFollowing(second, server);
     const asked = async (at: number, path: string): Promise<[number, string | null]> => {
       const answer = await fetch(`http://${host}:${at}${path}`);
       return [answer.status, answer.headers.get('retry-after')];
@@ -185,7 +189,7 @@ describe('a relay whose log is shared', () => {
     const second = await node(server, { stopFollowing: AbortSignal.abort() });
     await expect(second.start()).rejects.toThrow(StoppedFollowing);
     const third = await node(server);
-    const { leads } = await startFollowing(third);
+    const { leads } = await startFollowing(third, server);
     for (let round = 0; round < 10; round++) {
       first.timers.pass(LEASE_MS / 6);
       await expect.poll(() => server.row?.beat).toBeGreaterThan(round + 1);
@@ -285,6 +289,52 @@ describe('a relay whose log is shared', () => {
     relay.timers.pass(500);
     expect((await held).results[0]?.status).toBe('accepted');
     expect((await relay.client(alice).push([itemTo([bob], 'next')])).results[0]?.status).toBe('accepted');
+    relay.logged.length = 0;
+  });
+
+  test('takes wire bytes that its disk lost or altered from the log, in the same epoch', async () => {
+    const server = newServer();
+    const { log, fail } = faulty(server.client());
+    const relay = await started(server, sharing(log));
+    await relay.enrol(alice, bob);
+    await relay.client(alice).push([itemTo([bob], 'gone'), itemTo([bob], 'altered'), itemTo([bob], 'whole')]);
+    const { epoch, items } = await relay.client(bob).pull();
+    await relay.stop();
+    await withRawLevel(relay.folder, async (level) => {
+      await level.del(payloadKey(bob.key, items[0]?.seq ?? 0));
+      await level.put(payloadKey(bob.key, items[1]?.seq ?? 0), Buffer.from('other bytes'));
+    });
+    await relay.start();
+    // What cannot be asked is not called lost.
+    fail.payloads = rejecting(new LogUnreachable('held'));
+    expect((await relay.client(bob).pull()).items).toEqual([]);
+    delete fail.payloads;
+    // A page ends before an item that has to be fetched.
+    await expect.poll(async () => (await relay.client(bob).pull()).items).toHaveLength(3);
+    const again = await relay.client(bob).pull();
+    expect(wiresOf(again.items)).toEqual(wiresOf(items));
+    expect(again.epoch).toBe(epoch);
+    expect(new Set(relay.errors.map(({ message }) => message))).toEqual(
+      new Set(['items were missing or altered on the disk, and are whole again from the log']),
+    );
+    await relay.stop();
+    expect(server.wire.size).toBe(3);
+    relay.logged.length = 0;
+  });
+
+  test('reports as lost what the log does not have either', async () => {
+    const server = newServer();
+    const relay = await started(server);
+    await relay.enrol(alice, bob);
+    await relay.client(alice).push([itemTo([bob], 'lost')]);
+    const { epoch, items } = await relay.client(bob).pull();
+    await relay.stop();
+    await withRawLevel(relay.folder, (level) => level.del(payloadKey(bob.key, items[0]?.seq ?? 0)));
+    server.wire.clear();
+    await relay.start();
+    expect((await relay.client(bob).pull()).items).toEqual([]);
+    expect(relay.epoch).not.toBe(epoch);
+    expect((await relay.client(alice).push([itemTo([bob], 'lost')])).results[0]?.status).toBe('accepted');
     relay.logged.length = 0;
   });
 

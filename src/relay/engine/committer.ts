@@ -51,6 +51,7 @@ class Batch {
   readonly payloads: Payload[] = [];
   readonly forgotten: Forgotten[] = [];
   readonly checkpoints: CheckpointWrite[] = [];
+  readonly repaired: Payload[] = [];
   heartbeatMs: number | undefined;
   pruned: Pruned | undefined;
   readonly durable: Promise<void>;
@@ -68,14 +69,14 @@ class Batch {
   }
 
   asLogBatch(changes: RowChange[], collected: LogBatch['collected']): LogBatch {
-    const { entries, payloads, forgotten, checkpoints, heartbeatMs, pruned } = this;
-    const node = { heartbeatMs, checkpoints };
+    const { entries, payloads, forgotten, checkpoints, repaired, heartbeatMs, pruned } = this;
+    const node = { heartbeatMs, checkpoints, repaired };
     return { entries, changes, payloads, collected, forgotten: together(forgotten), pruned, node };
   }
 
   get isEmpty(): boolean {
-    const { entries, changes, forgotten, checkpoints, heartbeatMs, pruned } = this;
-    const writes = entries.length + changes.size + forgotten.length + checkpoints.length;
+    const { entries, changes, forgotten, checkpoints, repaired, heartbeatMs, pruned } = this;
+    const writes = entries.length + changes.size + forgotten.length + checkpoints.length + repaired.length;
     return writes === 0 && heartbeatMs === undefined && !pruned;
   }
 }
@@ -201,6 +202,13 @@ export class Committer implements FactSource {
   writeCheckpoint(...writes: readonly CheckpointWrite[]): void {
     this.assertWorking();
     this.#open.checkpoints.push(...writes);
+    this.#start();
+  }
+
+  /** Puts wire bytes back that this node lost, in the open batch. */
+  repair(payloads: readonly Payload[]): void {
+    this.assertWorking();
+    this.#open.repaired.push(...payloads);
     this.#start();
   }
 

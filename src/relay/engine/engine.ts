@@ -32,7 +32,16 @@ import type {
 } from '../core/decision.ts';
 import { Directory } from '../core/directory.ts';
 import { type RelaySettings, lineageOf, lostItemFacts, presentKey, relayRow, targetRow } from '../core/facts.ts';
-import type { EncKeyRow, RotationRow, EnrolmentRow, QueueRow, TargetRow, UsageRow } from '../core/rows.ts';
+import {
+  type EncKeyRow,
+  type EnrolmentRow,
+  type QueueRow,
+  type RotationRow,
+  type TargetRow,
+  type UsageRow,
+  rowKey,
+} from '../core/rows.ts';
+import type { Payload } from '../store/durable-log.ts';
 import type { QueueSlice, FoundRow } from '../store/scan.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import { Committer, type StoreFailed } from './committer.ts';
@@ -299,6 +308,17 @@ export class Engine {
     const facts = lostItemFacts(command, this.#committer);
     await this.#committer.answer(decideLostItem(command, facts));
     return facts.queued !== undefined;
+  }
+
+  /** The row of an item that waits; `undefined` when it is gone. Throws `DamagedRow`. */
+  queued(target: PublicKey, seq: number): QueueRow | undefined {
+    return this.#committer.get('queue', rowKey.queue(target, seq));
+  }
+
+  /** Puts wire bytes back at the places of their items; durable when it resolves. */
+  async repair(payloads: readonly Payload[]): Promise<void> {
+    this.#committer.repair(payloads);
+    await this.#committer.durable();
   }
 
   async heartbeat(nowMs: number): Promise<void> {

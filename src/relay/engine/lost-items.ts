@@ -4,7 +4,9 @@
  */
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { QueueRow } from '../core/rows.ts';
+import type { Payload } from '../store/durable-log.ts';
 import type { WireDamage } from '../store/wire-check.ts';
+import { hasHash } from '../../protocol/digest.ts';
 import type { Clock } from '../../lib/clock.ts';
 import type { Engine } from './engine.ts';
 import { isRowFault } from './queue-faults.ts';
@@ -14,10 +16,19 @@ const REPORTED_AT_ONCE = 100;
 
 export type LostFinder = 'pull' | 'scrub' | 'backup';
 
+type Place = Pick<QueueRow, 'targetPubkey' | 'seq'>;
+
 interface LostItemsOptions {
   engine: Engine;
   clock: Clock;
   newEpoch: () => Epoch;
+  /**
+   * Wire bytes as another copy of the log has them; absent where there is no other. What it rejects for is not called
+   * lost: it is asked again when the item is found again.
+   */
+  otherCopies?: ((rows: readonly QueueRow[]) => Promise<(Buffer | undefined)[]>) | undefined;
+  /** Called when items are whole again. */
+  onRepaired?: (items: number, foundBy: LostFinder) => void;
   /** Called when the loss of items is durable. */
   onLost: (items: number, foundBy: LostFinder) => void;
   /** Called for rows that cannot be read: which items they were is unknown, so nothing can be done about them here. */
@@ -36,10 +47,11 @@ export class LostItems {
    * committed in one batch. Throws `StoreFailed`. A queue whose rows are at fault, or that needs a damaged row, keeps its
    * lost items: a pull of it throws `BrokenQueue` or `DamagedRow`, and a walk over all queues goes on.
    */
-  async report(rows: readonly Pick<QueueRow, 'targetPubkey' | 'seq'>[], foundBy: LostFinder): Promise<number> {
+  async report(rows: readonly Place[], foundBy: LostFinder): Promise<number> {
     let items = 0;
     for (let at = 0; at < rows.length; at += REPORTED_AT_ONCE) {
-      items += await this.#reportTogether(rows.slice(at, at + REPORTED_AT_ONCE), foundBy);
+      const left = await this.#withoutCopy(rows.slice(at, at + REPORTED_AT_ONCE), foundBy);
+      items += await this.#reportTogether(left, foundBy);
     }
     if (items > 0) this.#options.onLost(items, foundBy);
     return items;
@@ -55,7 +67,28 @@ export class LostItems {
     if (rows > 0) this.#options.onUnreadable(rows, foundBy);
   }
 
-  async #reportTogether(rows: readonly Pick<QueueRow, 'targetPubkey' | 'seq'>[], foundBy: LostFinder): Promise<number> {
+  /** Those that no other copy of the log can make whole. */
+  async #withoutCopy(places: readonly Place[], foundBy: LostFinder): Promise<readonly Place[]> {
+    const { engine, otherCopies, onRepaired } = this.#options;
+    if (!otherCopies) return places;
+    const rows = places.flatMap(({ targetPubkey, seq }) => engine.queued(targetPubkey, seq) ?? []);
+    const copies = await otherCopies(rows).catch(() => undefined);
+    if (!copies) return [];
+    const repaired = new Set<QueueRow>();
+    const payloads: Payload[] = [];
+    for (const [at, row] of rows.entries()) {
+      const wire = copies[at];
+      if (!hasHash(wire, row.wireHash)) continue;
+      repaired.add(row);
+      payloads.push({ targetPubkey: row.payloadTarget, seq: row.payloadSeq, wire });
+    }
+    if (payloads.length === 0) return rows;
+    await engine.repair(payloads);
+    onRepaired?.(payloads.length, foundBy);
+    return rows.filter((row) => !repaired.has(row));
+  }
+
+  async #reportTogether(rows: readonly Place[], foundBy: LostFinder): Promise<number> {
     const { engine, clock, newEpoch } = this.#options;
     const nowMs = clock.nowMs();
     const reports = await Promise.allSettled(

@@ -9,7 +9,8 @@ import type { Clock, Timers } from '../../lib/clock.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { EpochReason, RelayEvent } from '../core/event.ts';
-import { rowKey } from '../core/rows.ts';
+import { type QueueRow, rowKey } from '../core/rows.ts';
+import { payloadKey } from '../store/keys.ts';
 import { SCHEMA_VERSION, appendAtOnce, refuseForeignKey } from '../store/open.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import type { ViewMark } from '../store/view-mark.ts';
@@ -74,6 +75,8 @@ export interface LeadingNode {
   initialised: boolean;
   notices: string[];
   epochBegun: EpochReason | undefined;
+  /** The wire bytes of these rows, as the log has them. Throws `LogUnreachable`. */
+  wireBytes(rows: readonly QueueRow[]): Promise<(Buffer | undefined)[]>;
   /** Ends a doubt of the log, after a new epoch is durable. */
   settleDoubt(): Promise<void>;
   /** A batch that the log does not take fails from now on. */
@@ -203,6 +206,7 @@ class Node {
         ...begun,
         notices: [...view.notices, ...begun.notices],
         stopRetrying: () => view.log.stop(),
+        wireBytes: (rows) => log.payloads(tenure.logId, rows.map(placeOf)),
         settleDoubt: () => log.clearDoubt(tenure),
         close: async () => {
           await stopWitness();
@@ -350,6 +354,10 @@ class Node {
       signal.addEventListener('abort', end);
     });
   }
+}
+
+function placeOf({ payloadTarget, payloadSeq }: QueueRow): Buffer {
+  return payloadKey(payloadTarget, payloadSeq).subarray(1);
 }
 
 /** Marks the view as whole, and closes it. */

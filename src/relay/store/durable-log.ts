@@ -57,6 +57,8 @@ interface NodePart {
   /** When the node was last alive. A shared log renews its lease instead. */
   heartbeatMs?: number | undefined;
   checkpoints?: readonly CheckpointWrite[];
+  /** Wire bytes that this node lost, as another copy of the log has them. */
+  repaired?: readonly Payload[];
   /** The position outside LevelDB is not noted: it may lie behind, and the next start still has to compare it. */
   leavesPosition?: boolean;
 }

@@ -123,6 +123,8 @@ export class RelayStore extends StoreReader implements EventLog {
       writes.put(payloadKey(targetPubkey, seq), wire);
       if (writes.length >= nextPause) await others();
     }
+    for (const { targetPubkey, seq, wire } of batch.node?.repaired ?? [])
+      writes.put(payloadKey(targetPubkey, seq), wire);
     if (batch.collected) addCollected(shared, batch.collected);
     if (batch.pruned) this.#addPruned(writes, batch.pruned);
     const lastLsn = firstLsn + records.length - 1;
