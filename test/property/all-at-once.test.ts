@@ -128,7 +128,7 @@ class Crowd {
         const { rows } = await engine.page(host.key, 0, 500);
         const row = rows[what.place];
         const freshEpoch = this.#newEpoch();
-        return row && engine.reportLostItem(reportLostOf(host, row.seq, { freshEpoch, nowMs }));
+        return row && engine.lost.report(reportLostOf(host, row.seq, { freshEpoch, nowMs }));
       }
       case 'enrol':
         return relay.enrol(

@@ -307,7 +307,7 @@ test('dedup record: an item lost and accepted anew is not purged with its first 
   await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
   relay.clock.move(DAY_MS);
   const lost = { type: 'ReportLostItem', targetPubkey: bob.key, seq: NOON_MS, nowMs: relay.clock.nowMs } as const;
-  await relay.engine.reportLostItem({ ...lost, freshEpoch: relay.engine.epoch });
+  await relay.engine.lost.report({ ...lost, freshEpoch: relay.engine.epoch });
   const anew = await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
   expect(anew.verdict).toBe('accepted');
   await relay.ack(bob, anew.seqs[0]!);
@@ -462,7 +462,7 @@ test('expiry notice: one whose bytes are lost is dropped; nobody is charged, no 
   const { epoch } = relay.engine;
   const freshEpoch = epoch;
   const nowMs = relay.clock.nowMs;
-  await relay.engine.reportLostItem({
+  await relay.engine.lost.report({
     type: 'ReportLostItem',
     targetPubkey: alice.key,
     seq: notice!.seq,

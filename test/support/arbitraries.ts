@@ -17,8 +17,6 @@ const REASONS: readonly EpochReason[] = [
   'position-ahead',
   'position-differs',
   'item-lost',
-  'log-in-doubt',
-  'log-server-changed',
 ];
 const AUTHORITIES: readonly AuthorityName[] = ['host-key', 'account-token'];
 

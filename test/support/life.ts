@@ -61,7 +61,7 @@ export async function liveALife(engine: Engine, clock: TestClock): Promise<void>
   clock.move(1_000);
   await engine.admissions.rotateKey(rotateOf(carol, carolAfter, { iatMs: clock.nowMs, ...now() }));
   await engine.durable();
-  await engine.reportLostItem(
+  await engine.lost.report(
     reportLostOf(bob, engine.head(bob.key).headSeq, { freshEpoch: epochNumbered(50), ...now() }),
   );
   await engine.admissions.denyHosts(denyOf({ account: 'acme', reason: 'gone', ...now() }));

@@ -12,15 +12,7 @@ import type { Epoch } from '../../protocol/epoch.ts';
 import type { ItemRejection } from '../../protocol/items.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { Admissions } from '../core/admissions.ts';
-import type {
-  AckItems,
-  NoteHostSeen,
-  PublishEncKey,
-  PublishSenders,
-  PushItem,
-  ReportLostItem,
-  RotateEpoch,
-} from '../core/command.ts';
+import type { AckItems, NoteHostSeen, PublishEncKey, PublishSenders, PushItem, RotateEpoch } from '../core/command.ts';
 import { decideHostSeen, decidePublishEncKey, decidePublishSenders } from '../core/decide-enrolment.ts';
 import type {
   AckOutcome,
@@ -31,17 +23,8 @@ import type {
   SendersOutcome,
 } from '../core/decision.ts';
 import { Directory } from '../core/directory.ts';
-import { type RelaySettings, lineageOf, lostItemFacts, presentKey, relayRow, targetRow } from '../core/facts.ts';
-import {
-  type EncKeyRow,
-  type EnrolmentRow,
-  type QueueRow,
-  type RotationRow,
-  type TargetRow,
-  type UsageRow,
-  rowKey,
-} from '../core/rows.ts';
-import type { Payload } from '../store/durable-log.ts';
+import { type RelaySettings, lineageOf, presentKey, relayRow, targetRow } from '../core/facts.ts';
+import type { EncKeyRow, RotationRow, EnrolmentRow, QueueRow, TargetRow, UsageRow } from '../core/rows.ts';
 import type { QueueSlice, FoundRow } from '../store/scan.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import { Committer, type StoreFailed } from './committer.ts';
@@ -49,6 +32,7 @@ import { AccessControl } from './access-control.ts';
 import { DurableHeads, OnceListeners } from './durable-heads.ts';
 import { Expiry } from './expiry.ts';
 import { LogRetention } from './log-retention.ts';
+import { LostItemCommands } from './lost-item-commands.ts';
 import { LogProofs } from './log-proofs.ts';
 import { QueueMigrations } from './queue-migrations.ts';
 import { type CommittedBatch, type EngineObserver, NO_OBSERVER } from './observer.ts';
@@ -60,7 +44,7 @@ import { type Pushed, Pushes } from './pushes.ts';
 import { QueueReadiness } from './queue-readiness.ts';
 import type { StoreSnapshot } from '../store/store-reader.ts';
 import { pageRows } from '../core/decide-queue.ts';
-import { decideLostItem, decideRotateEpoch } from '../core/decide-log.ts';
+import { decideRotateEpoch } from '../core/decide-log.ts';
 
 /** What others may read of the enrolments. */
 type HostDirectory = Omit<Directory, 'apply'>;
@@ -95,6 +79,7 @@ export class Engine {
   /** Which hosts are admitted: the enrolments, with everything admitted so far, durable or not. */
   readonly directory: HostDirectory;
   readonly expiry: Expiry;
+  readonly lost: LostItemCommands;
   readonly log: LogProofs;
   readonly logRetention: LogRetention;
   readonly #store: RelayStore;
@@ -169,6 +154,7 @@ export class Engine {
     this.#acks = new Acks(parts);
     this.admissions = new AccessControl(parts);
     this.expiry = new Expiry(parts);
+    this.lost = new LostItemCommands(parts);
     this.logRetention = new LogRetention(parts);
   }
 
@@ -298,27 +284,6 @@ export class Engine {
 
   async rotateEpoch(command: RotateEpoch): Promise<EpochOutcome> {
     return this.#committer.answer(decideRotateEpoch(command));
-  }
-
-  /** Returns whether the item still waited: one that is gone by now was not lost. */
-  async reportLostItem(command: ReportLostItem): Promise<boolean> {
-    const { targetPubkey } = command;
-    const queues = this.#queues;
-    for (let wait = queues.waitFor([targetPubkey]); wait; wait = queues.waitFor([targetPubkey])) await wait;
-    const facts = lostItemFacts(command, this.#committer);
-    await this.#committer.answer(decideLostItem(command, facts));
-    return facts.queued !== undefined;
-  }
-
-  /** The row of an item that waits; `undefined` when it is gone. Throws `DamagedRow`. */
-  queued(target: PublicKey, seq: number): QueueRow | undefined {
-    return this.#committer.get('queue', rowKey.queue(target, seq));
-  }
-
-  /** Puts wire bytes back at the places of their items; durable when it resolves. */
-  async repair(payloads: readonly Payload[]): Promise<void> {
-    this.#committer.repair(payloads);
-    await this.#committer.durable();
   }
 
   async heartbeat(nowMs: number): Promise<void> {

@@ -71,7 +71,7 @@ export class LostItems {
   async #withoutCopy(places: readonly Place[], foundBy: LostFinder): Promise<readonly Place[]> {
     const { engine, otherCopies, onRepaired } = this.#options;
     if (!otherCopies) return places;
-    const rows = places.flatMap(({ targetPubkey, seq }) => engine.queued(targetPubkey, seq) ?? []);
+    const rows = places.flatMap(({ targetPubkey, seq }) => engine.lost.queued(targetPubkey, seq) ?? []);
     const copies = await otherCopies(rows).catch(() => undefined);
     if (!copies) return [];
     const repaired = new Set<QueueRow>();
@@ -83,7 +83,7 @@ export class LostItems {
       payloads.push({ targetPubkey: row.payloadTarget, seq: row.payloadSeq, wire });
     }
     if (payloads.length === 0) return rows;
-    await engine.repair(payloads);
+    await engine.lost.repair(payloads);
     onRepaired?.(payloads.length, foundBy);
     return rows.filter((row) => !repaired.has(row));
   }
@@ -93,7 +93,7 @@ export class LostItems {
     const nowMs = clock.nowMs();
     const reports = await Promise.allSettled(
       rows.map(({ targetPubkey, seq }) =>
-        engine.reportLostItem({ type: 'ReportLostItem', targetPubkey, seq, freshEpoch: newEpoch(), nowMs }),
+        engine.lost.report({ type: 'ReportLostItem', targetPubkey, seq, freshEpoch: newEpoch(), nowMs }),
       ),
     );
     let waited = 0;

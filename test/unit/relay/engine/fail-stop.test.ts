@@ -66,7 +66,7 @@ describe('after a batch failed', () => {
       relay.enrol(enrolOf(bob)),
       relay.ack(bob, NOON_MS),
       relay.engine.noteHostSeen({ type: 'NoteHostSeen', hostPubkey: bob.key, nowMs: NOON_MS }),
-      relay.engine.reportLostItem(reportLostOf(bob, NOON_MS)),
+      relay.engine.lost.report(reportLostOf(bob, NOON_MS)),
       relay.engine.heartbeat(NOON_MS),
       relay.engine.durable(),
     ];

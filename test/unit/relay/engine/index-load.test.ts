@@ -60,7 +60,7 @@ test.each(['report', 'ack'] as const)(
       await relay.push(pushOf(alice, `m${delay}`, [[bob, 'x']]), pushOf(alice, `n${delay}`, [[bob, 'x']]));
       await relay.reopen();
       const { headSeq, ackedThrough } = relay.engine.head(bob.key);
-      const report = (): Promise<unknown> => relay.engine.reportLostItem(reportLostOf(bob, headSeq));
+      const report = (): Promise<unknown> => relay.engine.lost.report(reportLostOf(bob, headSeq));
       const ack = (): Promise<unknown> => relay.ack(bob, ackedThrough);
       const running = [first === 'report' ? report() : ack()];
       await microtasks(delay);

@@ -82,7 +82,7 @@ describe('a reported item', () => {
     const relay = await openTestRelay();
     await relay.enrolAll(bob);
     await relay.push(pushOf(alice, 'm1', [[bob, 'first']]), pushOf(alice, 'm2', [[bob, 'second']]));
-    await relay.engine.reportLostItem(reportLostOf(bob, FIRST));
+    await relay.engine.lost.report(reportLostOf(bob, FIRST));
     expect(relay.engine.epoch).toBe(epochNumbered(98));
     expect(await relay.wires(bob)).toEqual(['second']);
     expect(relay.engine.head(bob.key)).toMatchObject({ queueItems: 1, queueBytes: 6 });
@@ -99,7 +99,7 @@ describe('a reported item', () => {
     await relay.enrolAll(bob);
     await relay.push(pushOf(alice, 'm1', [[bob, 'first']]), pushOf(alice, 'm2', [[bob, 'second']]));
     await relay.ack(bob, 0);
-    await relay.engine.reportLostItem(reportLostOf(bob, SECOND));
+    await relay.engine.lost.report(reportLostOf(bob, SECOND));
     expect(await relay.ack(bob, SECOND)).toMatchObject({ deleted: 1 });
     expect(relay.engine.head(bob.key)).toMatchObject({ queueItems: 0, queueBytes: 0 });
   });
@@ -108,9 +108,9 @@ describe('a reported item', () => {
     const relay = await openTestRelay();
     await relay.enrolAll(bob, carol);
     await relay.pushOne(pushOf(alice, 'm1', [[bob, 'first']]));
-    await Promise.all([relay.ack(bob, FIRST), relay.engine.reportLostItem(reportLostOf(bob, FIRST))]);
-    await relay.engine.reportLostItem(reportLostOf(bob, FIRST));
-    await relay.engine.reportLostItem(reportLostOf(carol, FIRST));
+    await Promise.all([relay.ack(bob, FIRST), relay.engine.lost.report(reportLostOf(bob, FIRST))]);
+    await relay.engine.lost.report(reportLostOf(bob, FIRST));
+    await relay.engine.lost.report(reportLostOf(carol, FIRST));
     expect(relay.engine.head(bob.key)).toMatchObject({ queueItems: 0 });
   });
 

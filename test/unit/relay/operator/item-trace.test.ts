@@ -146,7 +146,7 @@ async function take(relay: TestRelay, hosts: Hosts, taken: Step, id: string): Pr
       const target = hosts.present(taken.target);
       const row = (await relay.queue(target))[taken.share];
       if (row && taken.what === 'ack') await relay.ack(target, row.seq);
-      if (row && taken.what === 'lose') await relay.engine.reportLostItem(reportLostOf(target, row.seq));
+      if (row && taken.what === 'lose') await relay.engine.lost.report(reportLostOf(target, row.seq));
       return;
     }
     case 'rotate': {

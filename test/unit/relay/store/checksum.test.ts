@@ -58,7 +58,15 @@ function name(key: Buffer): string {
 
 describe('the checksum of a row', () => {
   test('covers everything in the database that has no other', () => {
-    const others = [PREFIX.schema, PREFIX.log, PREFIX.pruned, PREFIX.payload, ...TREE_PREFIXES, ...CHECKPOINT_PREFIXES];
+    const others = [
+      PREFIX.schema,
+      PREFIX.view,
+      PREFIX.log,
+      PREFIX.pruned,
+      PREFIX.payload,
+      ...TREE_PREFIXES,
+      ...CHECKPOINT_PREFIXES,
+    ];
     expect([...ROW_PREFIXES, ...others].toSorted((a, b) => a - b)).toEqual(
       Object.values(PREFIX).toSorted((a, b) => a - b),
     );

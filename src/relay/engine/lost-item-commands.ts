@@ -1,0 +1,37 @@
+/** What the engine does with an item whose wire bytes this node lost. LostItems (lost-items.ts) decides what becomes of it. */
+import type { PublicKey } from '../../protocol/public-key.ts';
+import type { ReportLostItem } from '../core/command.ts';
+import { decideLostItem } from '../core/decide-log.ts';
+import { lostItemFacts } from '../core/facts.ts';
+import { type QueueRow, rowKey } from '../core/rows.ts';
+import type { Payload } from '../store/durable-log.ts';
+import type { EngineParts } from './parts.ts';
+
+export class LostItemCommands {
+  readonly #parts: EngineParts;
+
+  constructor(parts: EngineParts) {
+    this.#parts = parts;
+  }
+
+  /** Returns whether the item still waited: one that is gone by now was not lost. */
+  async report(command: ReportLostItem): Promise<boolean> {
+    const { committer, queues } = this.#parts;
+    const { targetPubkey } = command;
+    for (let wait = queues.waitFor([targetPubkey]); wait; wait = queues.waitFor([targetPubkey])) await wait;
+    const facts = lostItemFacts(command, committer);
+    await committer.answer(decideLostItem(command, facts));
+    return facts.queued !== undefined;
+  }
+
+  /** The row of an item that waits; `undefined` when it is gone. Throws `DamagedRow`. */
+  queued(target: PublicKey, seq: number): QueueRow | undefined {
+    return this.#parts.committer.get('queue', rowKey.queue(target, seq));
+  }
+
+  /** Puts wire bytes back at the places of their items; durable when it resolves. */
+  async repair(payloads: readonly Payload[]): Promise<void> {
+    this.#parts.committer.repair(payloads);
+    await this.#parts.committer.durable();
+  }
+}
