@@ -1,6 +1,6 @@
 /** What Codex does with Poste. */
 import { codexHome, codexSession } from './codex.ts';
-import { check, type Expected, rest, saidIsWhatHappens, type Scenario } from './scenario.ts';
+import { check, type Expected, ms, rest, saidIsWhatHappens, type Scenario } from './scenario.ts';
 import type { Terminal } from './terminal.ts';
 import { GREETED, prompt, PROMPTS, SLOW_END, SLOW_MS, wholeTurn } from './turns.ts';
 import { until } from './until.ts';
@@ -55,11 +55,12 @@ function workingScenario(what: 'slow' | 'tool'): Scenario {
       await prompt(world, terminal, PROMPTS[what]);
       await rest(500);
       const before = world.model.turns.length;
+      const startMs = performance.now();
       const { status } = await world.send();
       const asked = await world.rungWithin(SLOW_MS + QUEUE_MS, before);
       check(asked !== undefined, `poste send said ${status}, and the model did not see it`);
       if (what === 'slow') check(asked.whole.includes(SLOW_END), 'its answer was cut off');
-      return `said ${status}`;
+      return `said ${status}, at the model after ${ms(asked.atMs - startMs)}`;
     },
   };
 }
