@@ -57,14 +57,9 @@ export class Conversation {
 
   #heard(message: Buffer): void {
     const type = typeOf(message);
-    // Parse, Bind and Query begin with names and texts, each with a zero byte behind it.
-    if (type === 'P' || type === 'B' || type === 'Q') {
-      const [first, second] = message
-        .subarray(1 + LENGTH_BYTES)
-        .toString('latin1')
-        .split('\0');
-      this.#statement += type === 'Q' ? `${first}\n` : `${first}\n${second}\n`;
-    }
+    // Query begins with its text, Parse with a name and a text, Bind with two names; a zero byte is behind each.
+    if (type === 'Q') this.#statement += textsOf(message, 1);
+    if (type === 'P' || type === 'B') this.#statement += textsOf(message, 2);
     if (type !== 'S' && type !== 'Q') return;
     this.#unanswered.push(this.#isToBeLost(this.#statement));
     this.#statement = '';
@@ -95,4 +90,12 @@ class Messages {
 
 function typeOf(message: Buffer): string {
   return String.fromCharCode(message[0] ?? 0);
+}
+
+/** The first texts of a message, a line each; what is behind them may be large. */
+function textsOf(message: Buffer, count: number): string {
+  let end = LENGTH_BYTES;
+  for (let text = 0; text < count; text++) end = message.indexOf(0, end + 1);
+  const texts = message.toString('latin1', 1 + LENGTH_BYTES, end);
+  return `${texts.replaceAll('\0', '\n')}\n`;
 }

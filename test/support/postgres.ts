@@ -246,10 +246,11 @@ export class PostgresServer {
     for (const pid of [child.pid, ...children]) signal(pid, 'SIGKILL');
     await exited;
     // Until the last one is gone its memory is shared, and the server would not start again.
-    await eventually(
+    const areGone = await eventually(
       async () => children.every(isGone),
-      (areGone) => areGone,
+      (are) => are,
     );
+    if (!areGone) throw new Error(`of ${this.name} are left: ${children.filter((pid) => !isGone(pid)).join(', ')}`);
     this.#stoppedReceiver = undefined;
     await rm(join(this.folder, 'postmaster.pid'), { force: true });
   }
