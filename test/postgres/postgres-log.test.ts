@@ -4,6 +4,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test
 import { logEndpoints } from '../../src/relay/shared-log/log-address.ts';
 import { type Durability, PostgresLog } from '../../src/relay/shared-log/postgres-log.ts';
 import {
+  Fenced,
   LogRefused,
   LogUnreachable,
   OutcomeUnknown,
@@ -92,17 +93,30 @@ describe('a shared log in PostgreSQL', () => {
     const log = client('single', primary().url(database, link.port));
     const tenure = await leading(log);
     await log.append(tenure, batchOf(1, 1, ['a']), 0);
-    link.hold();
-    const appended = log.append(tenure, batchOf(2, 2, ['b']), 1);
-    appended.catch(() => undefined);
-    const other = client();
-    await other.open();
-    await expect.poll(async () => (await other.open()).state?.lastNo).toBe(2);
-    link.cut();
-    await expect(appended).rejects.toThrow(OutcomeUnknown);
+    link.loseAnswer(/^append$/m);
+    await expect(log.append(tenure, batchOf(2, 2, ['b']), 1)).rejects.toThrow(OutcomeUnknown);
+    expect((await client().open()).state?.lastNo).toBe(2);
     link.mend();
     // The connection is had anew, and the fence still knows the tenure.
     await log.append(tenure, batchOf(3, 3, ['c']), 2);
+  });
+
+  test('an append that comes to the server after the lead was taken is fenced there, and changes nothing', async () => {
+    const link = await primary().link();
+    const log = client('single', primary().url(database, link.port));
+    const before = await leading(log);
+    await log.append(before, batchOf(1, 1, ['a']), 0);
+    link.hold('requests');
+    const late = log.append(before, batchOf(2, 2, ['late']), 1);
+    late.catch(() => undefined);
+    await expect.poll(() => link.keptBytes).toBeGreaterThan(0);
+    const other = client();
+    const after = await leading(other, 'two');
+    link.release();
+    await expect(late).rejects.toThrow(Fenced);
+    await other.append(after, batchOf(2, 2, ['b']), 1);
+    const batches = await other.batches(after.logId, 0, after);
+    expect(batches.map(({ records }) => records.map(String))).toEqual([['a'], ['b']]);
   });
 });
 

@@ -39,6 +39,11 @@ export class PostgresLink {
     for (const way of this.#ways) way.isHeld = this.#holds(way.direction);
   }
 
+  /** How many bytes wait for `release`. */
+  get keptBytes(): number {
+    return [...this.#ways].reduce((bytes, way) => bytes + way.keptBytes, 0);
+  }
+
   release(): void {
     this.#held = undefined;
     for (const way of this.#ways) way.release();
@@ -145,6 +150,10 @@ class Way {
       this.#isOver = true;
       if (!this.isHeld) to.end();
     });
+  }
+
+  get keptBytes(): number {
+    return this.#kept.reduce((bytes, { length }) => bytes + length, 0);
   }
 
   release(): void {
