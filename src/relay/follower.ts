@@ -9,6 +9,7 @@ import { listenNode } from '../http/server-node.ts';
 import { SingleFlightTask } from '../lib/periodic-task.ts';
 import type { Signer } from '../protocol/ed25519.ts';
 import type { Epoch } from '../protocol/epoch.ts';
+import { type LogGauges, followerMetrics } from './operator/metrics.ts';
 import { OPERATOR_CONNECTIONS_MAX } from './connection-limits.ts';
 import type { RelayOptions } from './options.ts';
 import { type LeadingNode, joinLog } from './shared-log/node.ts';
@@ -30,9 +31,15 @@ function notLeading(requestId: string): Reply {
 }
 
 /** The operator's listener of a node that follows: live, and not ready. */
-function followerHandler(exchange: Exchange): void {
+function followerHandler(exchange: Exchange, behind: number): void {
   exchange.receive(() => undefined);
-  if (exchange.head.target === '/livez') exchange.reply(jsonReply(200, { status: 'live' }));
+  const { target } = exchange.head;
+  if (target === '/livez') exchange.reply(jsonReply(200, { status: 'live' }));
+  else if (target === '/metrics')
+    followerMetrics(behind).then(
+      (reply) => exchange.reply(reply),
+      () => exchange.abort(),
+    );
   else exchange.reply(problemReply('UNAVAILABLE', 'this node of the relay follows', { retryAfterS: RETRY_AFTER_S }));
 }
 
@@ -49,6 +56,8 @@ export class SharedLead {
   readonly #options: LeadOptions;
   #node: LeadingNode | undefined;
   #isStalled = false;
+  /** Batches of the log that the view lacks while the node follows. */
+  #behind = 0;
   /** Begins a new epoch because the log is in doubt; one at a time. */
   #beginning: SingleFlightTask | undefined;
   #doubt = '';
@@ -60,7 +69,7 @@ export class SharedLead {
   /** Follows until this node leads. Throws `LogRefused`, `StoreRefused` and `StoppedFollowing`. */
   static async follow(options: LeadOptions): Promise<SharedLead> {
     const lead = new SharedLead(options);
-    const listeners = await listenAsFollower(options.options);
+    const listeners = await listenAsFollower(options.options, () => lead.#behind);
     try {
       lead.#node = await lead.#join();
       return lead;
@@ -95,6 +104,11 @@ export class SharedLead {
   /** The wire bytes of these rows, as the log has them. */
   wireBytes(rows: readonly QueueRow[]): Promise<(Buffer | undefined)[]> {
     return this.#leading.wireBytes(rows);
+  }
+
+  /** For the metrics of a relay that leads: its view holds every batch. */
+  get gauges(): LogGauges {
+    return { isLeading: this.mayAnswer, behind: 0, isStalled: this.#isStalled };
   }
 
   /** From now on a log in doubt gets its new epoch from `engine`. */
@@ -145,6 +159,7 @@ export class SharedLead {
       onLost,
       logger: log,
       signal: options.stopFollowing ?? new AbortController().signal,
+      onFollowed: (behind) => void (this.#behind = behind),
       onStalled: (why) => this.#noteStalled(why),
       onDoubt: (why) => {
         this.#doubt = why;
@@ -173,12 +188,16 @@ function keyFromOutside({ signer }: RelayOptions): Signer {
 }
 
 /** The addresses of the relay, until it needs them itself. */
-async function listenAsFollower({ listen, adminListen, randomBytes }: RelayOptions): Promise<HttpServer[]> {
+async function listenAsFollower(
+  { listen, adminListen, randomBytes }: RelayOptions,
+  behind: () => number,
+): Promise<HttpServer[]> {
   const connections = connectionsOfAll(OPERATOR_CONNECTIONS_MAX);
   const toHosts = (exchange: Exchange): void => refuse(exchange, randomBytes(8).toString('hex'));
   const servers = [await listenNode({ ...listen, handler: toHosts, connections })];
   try {
-    if (adminListen) servers.push(await listenNode({ ...adminListen, handler: followerHandler, connections }));
+    const toOperator = (exchange: Exchange): void => followerHandler(exchange, behind());
+    if (adminListen) servers.push(await listenNode({ ...adminListen, handler: toOperator, connections }));
     return servers;
   } catch (error) {
     for (const server of servers) server.close();

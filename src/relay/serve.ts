@@ -132,7 +132,7 @@ interface ServeParts {
 type Served = Pick<Relay, 'serverName' | 'port' | 'adminPort' | 'notices' | 'stop'>;
 
 async function serve(parts: ServeParts): Promise<Served> {
-  const { options, services, watch, engine, store, signer, newEpoch, failed } = parts;
+  const { options, services, watch, engine, store, signer, newEpoch, failed, lead } = parts;
   const { clock, timers, randomBytes, log, version } = options;
   const monotonicMs = () => clock.monotonicMs();
   const startedMs = monotonicMs();
@@ -167,6 +167,7 @@ async function serve(parts: ServeParts): Promise<Served> {
     startedMs,
     serverName: server.name,
     openApi: () => openApiDocument({ version, operations }),
+    sharedLog: lead && (() => lead.gauges),
     isReady: () => isReady,
     openConnections: () => connections.open,
     jobs: () => jobs,

@@ -9,6 +9,7 @@ import { Handler, type HandlerOptions } from './http/handler.ts';
 import type { OpenApiDocument } from './http/openapi.ts';
 import type { DiskGuard } from './jobs/disk-guard.ts';
 import { controlRoutes } from './operator/control-routes.ts';
+import type { LogGauges } from './operator/metrics.ts';
 import { OperatorServer } from './operator/operator-server.ts';
 import { listenControl } from './operator/socket.ts';
 import type { RelayOptions } from './options.ts';
@@ -30,6 +31,7 @@ interface OperatorOptions {
   /** Called when there is a listener that serves it: it takes milliseconds to make. */
   openApi: () => OpenApiDocument;
   isReady: () => boolean;
+  sharedLog?: (() => LogGauges) | undefined;
   /** Connections to the listener of hosts. */
   openConnections: () => number;
   /** `undefined` while the relay starts. */
@@ -88,6 +90,7 @@ async function startListener(
     serverName,
     isReady: parts.isReady,
     openConnections: parts.openConnections,
+    sharedLog: parts.sharedLog,
     handler: { ...shared, finished: (request) => log.info(request, 'console request') },
     consoleFolder,
     takeBackup: options.takeBackup ?? (backups && (() => takeBackup(jobs()))),

@@ -170,6 +170,10 @@ describe('a relay whose log is shared', () => {
     expect(await asked(port, '/v2/relay/info')).toEqual([503, '1']);
     expect(await asked(adminPort, '/readyz')).toEqual([503, '1']);
     expect(await asked(adminPort, '/livez')).toEqual([200, null]);
+    const metrics = async (): Promise<string> => (await fetch(`http://${host}:${adminPort}/metrics`)).text();
+    expect(await metrics()).toContain('poste_relay_ready 0\n');
+    expect(await metrics()).toContain('poste_relay_log_leading 0\n');
+    expect(await metrics()).toMatch(/^poste_relay_log_behind_batches \d+$/m);
     await first.stop();
     await expect
       .poll(() => {
@@ -181,6 +185,8 @@ describe('a relay whose log is shared', () => {
     expect(second.port).toBe(port);
     expect(await asked(port, '/v2/relay/info')).toEqual([200, null]);
     expect(await asked(adminPort, '/readyz')).toEqual([200, null]);
+    expect(await metrics()).toContain('poste_relay_log_leading 1\n');
+    expect(await metrics()).toContain('poste_relay_log_stalled 0\n');
   });
 
   test('does not take the lead while the node that has it renews', async () => {

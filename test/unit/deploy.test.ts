@@ -45,6 +45,7 @@ const NOTHING_YET: Gauges = {
   isDiskLow: false,
   isReady: true,
   lastBackupMs: 0,
+  log: { isLeading: true, behind: 0, isStalled: false },
 };
 const ENVIRONMENT = ['MAIL_RELAY_KEY', 'MAIL_RELAY_KEY_FILE', 'MAIL_RELAY_TRUST_PROXY', 'RELAY_MAX_BODY'];
 

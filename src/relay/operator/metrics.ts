@@ -33,12 +33,26 @@ export interface Gauges {
   isReady: boolean;
   /** Milliseconds since 1970; 0 when a plan has none yet, `undefined` without a plan and before any was taken. */
   lastBackupMs: number | undefined;
+  /** Of a log that several relays share; `undefined` where the store holds the log. */
+  log: LogGauges | undefined;
+}
+
+export interface LogGauges {
+  isLeading: boolean;
+  /** Batches of the log that this view does not hold yet. */
+  behind: number;
+  /** Whether the log takes nothing now. */
+  isStalled: boolean;
 }
 
 /** Long polls last up to 30 seconds. */
 const REQUEST_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 const COMMIT_SECONDS = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5];
 const BATCH_EVENTS = [0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000];
+
+const READY = '1 while the relay takes requests.';
+const LEADING = '1 while this relay leads its shared log, and may answer.';
+const BEHIND = 'Batches of the shared log that this relay has not applied yet.';
 
 export class RelayMetrics implements EngineObserver {
   readonly #registry = new Registry();
@@ -95,7 +109,11 @@ export class RelayMetrics implements EngineObserver {
   readonly #diskFree = this.#gauge('disk_free_bytes', 'Room on the disk of the store.');
   readonly #diskLow = this.#gauge('disk_low', '1 while pushes are refused for want of room.');
   readonly #lastBackup = this.#gauge('last_backup_timestamp_seconds', 'When the last good backup was taken.');
-  readonly #ready = this.#gauge('ready', '1 while the relay takes requests.');
+  readonly #ready = this.#gauge('ready', READY);
+
+  readonly #leading = this.#gauge('log_leading', LEADING);
+  readonly #behind = this.#gauge('log_behind_batches', BEHIND);
+  readonly #stalled = this.#gauge('log_stalled', '1 while the shared log takes no batch.');
 
   constructor(version: string) {
     collectDefaultMetrics({ register: this.#registry });
@@ -165,8 +183,17 @@ export class RelayMetrics implements EngineObserver {
     this.#ready.set(gauges.isReady ? 1 : 0);
     if (gauges.lastBackupMs === undefined) this.#lastBackup.remove();
     else this.#lastBackup.set(gauges.lastBackupMs / 1000);
+    this.#setLog(gauges.log);
     const headers = { 'content-type': this.#registry.contentType };
     return { status: 200, headers, body: await this.#registry.metrics() };
+  }
+
+  #setLog(log: LogGauges | undefined): void {
+    for (const gauge of [this.#leading, this.#behind, this.#stalled]) gauge.remove();
+    if (!log) return;
+    this.#leading.set(log.isLeading ? 1 : 0);
+    this.#behind.set(log.behind);
+    this.#stalled.set(log.isStalled ? 1 : 0);
   }
 
   #count(event: RelayEvent): void {
@@ -194,4 +221,13 @@ export class RelayMetrics implements EngineObserver {
   #gauge(name: string, help: string): Gauge {
     return new Gauge({ name: `poste_relay_${name}`, help, registers: [this.#registry] });
   }
+}
+
+/** What a relay that follows shows: that it is not ready, and how far it is behind. */
+export async function followerMetrics(behind: number): Promise<Reply> {
+  const registry = new Registry();
+  const shown = { ready: [READY, 0], log_leading: [LEADING, 0], log_behind_batches: [BEHIND, behind] };
+  for (const [name, [help, value]] of Object.entries(shown) as [string, [string, number]][])
+    new Gauge({ name: `poste_relay_${name}`, help, registers: [registry] }).set(value);
+  return { status: 200, headers: { 'content-type': registry.contentType }, body: await registry.metrics() };
 }

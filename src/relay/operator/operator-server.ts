@@ -15,7 +15,7 @@ import { type TakeBackup, consoleRoutes } from './console-routes.ts';
 import { Sampler, OldestItemWatch } from './sampler.ts';
 import { Sessions, TOKEN_LIFETIME_MS } from '../../http/browser-session/sessions.ts';
 import { type Health, operatorHandler } from './health.ts';
-import type { Gauges } from './metrics.ts';
+import type { Gauges, LogGauges } from './metrics.ts';
 import type { Watch } from './activity.ts';
 import { EpochHistory } from './log-search.ts';
 
@@ -47,6 +47,8 @@ interface OperatorServerOptions {
   lastBackup: () => Health['lastBackup'];
   /** When the last good one was taken, as in `Gauges`. */
   lastGoodBackupMs: () => Gauges['lastBackupMs'];
+  /** Of a log that several relays share; absent where the store holds the log. */
+  sharedLog?: (() => LogGauges) | undefined;
   /** Of the daily scrub. */
   lastScrub: () => Health['lastScrub'];
 }
@@ -177,6 +179,7 @@ export class OperatorServer {
       isDiskLow: disk.isLow,
       isReady: isReady(),
       lastBackupMs: lastGoodBackupMs(),
+      log: this.#options.sharedLog?.(),
     };
   }
 }

@@ -66,6 +66,8 @@ interface NodeOptions extends SharedLogOptions {
   /** Called when the log asks the leader for a new epoch. */
   onDoubt: (why: string) => void;
   onStalled: (why: string | undefined) => void;
+  /** Called while the node follows, with how many batches its view is behind the log. */
+  onFollowed?: (behind: number) => void;
 }
 
 /** A node that leads. */
@@ -161,6 +163,7 @@ class Node {
       const { state } = opened;
       if (state.logId !== view.log.logId) throw new LogRefused('another log was put in the place of this one');
       if ((await this.#reached(() => catchUp(parts, undefined, signal))) === undefined) return undefined;
+      this.#options.onFollowed?.(Math.max(0, state.lastNo - view.log.no));
       if (watch.isFree(state) && this.#mayLead(opened)) {
         const led = await this.#lead(view, opened);
         if (led) return led;
