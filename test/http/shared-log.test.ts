@@ -1,4 +1,7 @@
 /** Relays that share a log: one leads, the others follow whole batches, and the next leader goes on where the log ends. */
+import { existsSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { PulledItem } from '../../src/host/relay/relay-client.ts';
 import { StoreFailed } from '../../src/relay/engine/committer.ts';
@@ -14,6 +17,7 @@ import {
   type SharedLog,
 } from '../../src/relay/shared-log/shared-log.ts';
 import { payloadKey } from '../../src/relay/store/keys.ts';
+import { LEVEL_FOLDER, levelAt } from '../../src/relay/store/level.ts';
 import { StoreRefused } from '../../src/relay/store/refused.ts';
 import { HttpRelay, type HttpRelayChanges } from '../support/http-relay.ts';
 import { freePort } from '../support/free-port.ts';
@@ -71,14 +75,16 @@ async function follows(relay: HttpRelay): Promise<void> {
   await expect.poll(() => relay.logged.map(({ message }) => message)).toContain('this node follows');
 }
 
+type Faults = Partial<Record<keyof SharedLog, (...given: unknown[]) => Promise<void>>>;
+
 /** A log of which single calls can be made to fail or to wait. */
-function faulty(log: SharedLog): { log: SharedLog; fail: Partial<Record<keyof SharedLog, () => Promise<void>>> } {
-  const fail: Partial<Record<keyof SharedLog, () => Promise<void>>> = {};
+function faulty(log: SharedLog): { log: SharedLog; fail: Faults } {
+  const fail: Faults = {};
   const proxy = new Proxy(log, {
     get:
       (target, name: keyof SharedLog) =>
       async (...given: never[]) => {
-        await fail[name]?.();
+        await fail[name]?.(...given);
         return (target[name] as (...args: never[]) => Promise<unknown>).apply(target, given);
       },
   });
@@ -89,6 +95,24 @@ function rejecting(error: Error): () => Promise<void> {
   return async () => {
     throw error;
   };
+}
+
+/** A call that waits until the log is closed. */
+function waiting(fail: Faults, error: Error): () => Promise<void> {
+  return () =>
+    new Promise((_resolve, reject) => {
+      fail.close = async () => reject(error);
+    });
+}
+
+/** Lets time pass for `relay` until `isSo`. */
+async function passUntil(relay: HttpRelay, isSo: () => boolean, ms = 100): Promise<void> {
+  await expect
+    .poll(() => {
+      relay.timers.pass(ms);
+      return isSo();
+    })
+    .toBe(true);
 }
 
 const wiresOf = (items: readonly PulledItem[]): string[] => items.map(({ wire_b64: wire }) => wire);
@@ -421,7 +445,192 @@ describe('the epoch of the next leader', () => {
   });
 });
 
+/** The log without its last batch, on a standby that was promoted. */
+function wentBack(server: MemoryLogServer): void {
+  server.stored.pop();
+  promoted(server);
+}
+
+describe('a log that went back', () => {
+  test('is found by a node that only followed, which begins a new epoch and puts its view aside', async () => {
+    const server = newServer();
+    const first = await started(server);
+    await first.enrol(alice, bob);
+    await first.client(alice).push([itemTo([bob], 'one')]);
+    first.timers.pass(LEASE_MS / 6);
+    const { epoch } = first;
+    const { log, fail } = faulty(server.client());
+    let readAfter: unknown = 0;
+    fail.batches = async (_logId, afterNo) => void (readAfter = afterNo);
+    const second = await node(server, sharing(log));
+    const { leads } = await startFollowing(second, server);
+    await passUntil(second, () => readAfter === server.stored.length);
+    await first.stop();
+    wentBack(server);
+    await passUntil(second, () => server.row?.term === 2 && server.row.doubt === undefined);
+    await leads;
+    expect(second.epoch).not.toBe(epoch);
+    expect(second.relay.notices.join()).toContain('put aside as');
+    expect((await second.client(alice).push([itemTo([bob], 'one')])).results[0]?.status).toBe('accepted');
+    second.logged.length = 0;
+  });
+
+  test('is told of it once by a node that finds it at its start, however often that starts', async () => {
+    const server = newServer();
+    const first = await started(server);
+    await first.enrol(alice, bob);
+    await first.client(alice).push([itemTo([bob], 'one')]);
+    await first.stop();
+    wentBack(server);
+    const second = await started(server);
+    await second.client(alice).push([itemTo([bob], 'two')]);
+    for (const isTold of [true, false]) {
+      const stopped = new AbortController();
+      const starting = first.start({ stopFollowing: stopped.signal });
+      starting.catch(() => undefined);
+      first.logged.length = 0;
+      await follows(first);
+      expect(server.row?.doubt?.startsWith('a node had seen batch') ?? false).toBe(isTold);
+      second.timers.pass(LEASE_MS / 6);
+      await expect.poll(() => server.row?.doubt).toBeUndefined();
+      stopped.abort();
+      await expect(starting).rejects.toThrow(StoppedFollowing);
+    }
+    second.logged.length = 0;
+  });
+
+  test('is found by a node whose view is gone too', async () => {
+    const epochs = await epochsAround(async (server, { folder }) => {
+      wentBack(server);
+      await rm(join(folder, LEVEL_FOLDER), { recursive: true });
+    });
+    expect(epochs.after).not.toBe(epochs.before);
+    expect(epochs.notices.join()).toContain('The log lacks batch');
+    expect(epochs.notices.join()).not.toContain('put aside');
+  });
+
+  test('is found although its last batch has the number and the last record of the one that was seen', async () => {
+    const server = newServer();
+    const first = await started(server);
+    await first.enrol(alice, bob);
+    await first.client(alice).push([itemTo([bob], 'one')]);
+    await first.stop();
+    // Another history, that ends alike.
+    const last = server.stored.at(-1);
+    if (last) last.effects = Buffer.alloc(32, 1);
+    const { epoch } = first;
+    server.stored.pop();
+    const second = await started(server);
+    await second.client(alice).push([itemTo([bob], 'two')]);
+    await second.stop();
+    await first.start();
+    expect(first.epoch).not.toBe(epoch);
+    expect(first.relay.notices.join()).toContain('put aside as');
+  });
+});
+
+describe('a node that takes the lead', () => {
+  test('and ends before its new epoch is durable leaves it to the next', async () => {
+    const server = newServer();
+    const first = await started(server);
+    await first.enrol(alice, bob);
+    await first.client(alice).push([itemTo([bob], 'one')]);
+    const { epoch } = first;
+    await first.stop();
+    promoted(server);
+    const { log, fail } = faulty(server.client());
+    fail.append = rejecting(new LogRefused('the process ends'));
+    const second = await node(server, sharing(log));
+    const failing = second.start();
+    failing.catch(() => undefined);
+    await expect(failing).rejects.toThrow('the process ends');
+    expect(server.row?.ledOn).toBe(server.server);
+    const third = await node(server);
+    const { passLease } = await startFollowing(third, server);
+    await passLease();
+    expect(third.epoch).not.toBe(epoch);
+    expect(server.row?.doubt).toBeUndefined();
+  });
+
+  test('and loses it before its first batch is taken follows again', async () => {
+    const server = newServer();
+    await (await started(server)).stop();
+    promoted(server);
+    const { log, fail } = faulty(server.client());
+    fail.append = async () => {
+      delete fail.append;
+      throw new Fenced();
+    };
+    const second = await started(server, sharing(log));
+    expect(server.row?.term).toBe(3);
+    expect((await second.send(second.hop(bob, 'GET', '/v2/relay/info'))).status).toBe(200);
+    second.logged.length = 0;
+  });
+
+  test('after a process that ended before it had marked its view', async () => {
+    const server = newServer();
+    await (await started(server)).stop();
+    const relay = await node(server);
+    const level = levelAt(join(relay.folder, LEVEL_FOLDER));
+    await level.open();
+    await level.close();
+    await relay.start();
+    expect(server.row?.term).toBe(2);
+  });
+});
+
+describe('a stop', () => {
+  test('waits for a batch that the log neither takes nor refuses, but not for ever', async () => {
+    const server = newServer();
+    const { log, fail } = faulty(server.client());
+    const relay = await started(server, sharing(log));
+    await relay.enrol(alice, bob);
+    fail.append = waiting(fail, new OutcomeUnknown('the log was closed'));
+    const pushed = relay.client(alice).push([itemTo([bob], 'waits')]);
+    pushed.catch(() => undefined);
+    await expect.poll(() => fail.close).toBeDefined();
+    let isStopped = false;
+    void relay.relay.stop().then(() => (isStopped = true));
+    await passUntil(relay, () => isStopped, 1000);
+    relay.logged.length = 0;
+  });
+
+  test.each(['open', 'batches', 'lead', 'append'] as const)(
+    'ends a node that does not lead yet and waits for %s',
+    async (call) => {
+      const server = newServer();
+      const { log, fail } = faulty(server.client());
+      fail[call] = waiting(fail, new LogUnreachable('the log was closed'));
+      const stopped = new AbortController();
+      const relay = await node(server, { ...sharing(log), stopFollowing: stopped.signal });
+      const starting = relay.start();
+      starting.catch(() => undefined);
+      await expect.poll(() => fail.close).toBeDefined();
+      stopped.abort();
+      await expect(starting).rejects.toThrow(StoppedFollowing);
+      relay.logged.length = 0;
+    },
+  );
+});
+
 describe('a node that must not lead or serve', () => {
+  test('finds a server that is older than the one it has seen', async () => {
+    const server = newServer();
+    promoted(server);
+    const first = await started(server);
+    await first.enrol(alice, bob);
+    first.timers.pass(LEASE_MS / 6);
+    const second = await node(server);
+    const { leads } = await startFollowing(second, server);
+    await expect.poll(() => existsSync(join(second.folder, 'witness.json'))).toBe(true);
+    await first.stop();
+    server.server = { systemId: '1', timeline: 1 };
+    await expect(first.start()).rejects.toThrow('older than what this node has seen');
+    second.timers.pass(100);
+    await expect(leads).rejects.toThrow('older than what this node has seen');
+    expect(server.row?.doubt).toBeUndefined();
+  });
+
   test('has no key from outside', async () => {
     const relay = await node(newServer());
     await expect(relay.start({ signer: undefined as never })).rejects.toThrow(LogRefused);
@@ -434,6 +643,9 @@ describe('a node that must not lead or serve', () => {
     await own.start();
     await own.stop();
     const relay = new HttpRelay(folder, 'node', sharing(server.client()));
+    await expect(relay.start()).rejects.toThrow('the database of the log is empty');
+    expect(server.row).toBeUndefined();
+    await (await started(server)).stop();
     await expect(relay.start()).rejects.toThrow('a relay with a log of its own');
   });
 

@@ -60,6 +60,12 @@ const EVENTS: Readonly<Record<string, (world: World) => Promise<void>>> = {
     expect(await leaderOf([next])).toBe(next);
     leader.startAgain();
   },
+  'the relay that follows is stopped': async (at) => {
+    const follower = other(at, await leaderOf(at.nodes));
+    follower.stop();
+    expect(await follower.ended()).toBe(0);
+    follower.startAgain();
+  },
   'the relay that leads is paused for longer than its lease, and ends when it goes on': async (at) => {
     const leader = await leaderOf(at.nodes);
     leader.pause(true);
@@ -118,6 +124,7 @@ async function restartIfEnded(node: RelayNode): Promise<void> {
 
 const short = [
   'the relay that leads is killed, and another leads',
+  'the relay that follows is stopped',
   'the primary is killed, and its standby is promoted',
 ];
 const names = IS_THOROUGH ? Object.keys(EVENTS) : short;

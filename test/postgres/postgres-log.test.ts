@@ -24,8 +24,12 @@ function primary(): PostgresServer {
   return servers.primary;
 }
 
-function client(durability: Durability = 'single', url = primary().url(database)): PostgresLog {
-  const log = new PostgresLog({ endpoints: logEndpoints(url), durability });
+function client(
+  durability: Durability = 'single',
+  url = primary().url(database),
+  times: { answerWithinMs?: number; monotonicMs?: () => number } = {},
+): PostgresLog {
+  const log = new PostgresLog({ endpoints: logEndpoints(url), durability, ...times });
   onTestFinished(() => log.close());
   return log;
 }
@@ -118,6 +122,59 @@ describe('a shared log in PostgreSQL', () => {
     const batches = await other.batches(after.logId, 0, after);
     expect(batches.map(({ records }) => records.map(String))).toEqual([['a'], ['b']]);
   });
+
+  test('a server that is gone without a word is given up, for reads and for a batch', async () => {
+    const link = await primary().link();
+    let nowMs = 0;
+    const { port } = primary();
+    const url = `postgres://postgres@127.0.0.1:${link.port},127.0.0.1:${port}/${database}`;
+    const log = client('single', url, { answerWithinMs: 200, monotonicMs: () => nowMs });
+    const tenure = await leading(log);
+    await log.append(tenure, batchOf(1, 1, ['a']), 0);
+    link.hold('requests');
+    const appended = log.append(tenure, batchOf(2, 2, ['b']), 1);
+    appended.catch(() => undefined);
+    await expect(log.open()).rejects.toThrow('no answer came in time');
+    // By another way now. A batch that is on its way may still come.
+    await log.renew(tenure, 1);
+    let isOver = false;
+    appended.finally(() => (isOver = true)).catch(() => undefined);
+    await log.renew(tenure, 1);
+    expect(isOver).toBe(false);
+    nowMs += 200;
+    await log.renew(tenure, 1);
+    await expect(appended).rejects.toThrow(OutcomeUnknown);
+  });
+
+  test('has one connection for all that is asked at once, and none after it was closed', async () => {
+    const log = client();
+    const tenure = await leading(log);
+    const connections = `SELECT pid FROM pg_stat_activity WHERE datname = '${database}'`;
+    await log.close();
+    await expect.poll(() => primary().query(connections)).toEqual([]);
+    const other = client();
+    const asked = [other.open(), other.renew(tenure, 0), other.batches(tenure.logId, 0), other.batch(tenure.logId, 1)];
+    await Promise.all(asked);
+    expect(await primary().query(connections)).toHaveLength(1);
+    const late = client();
+    const opening = late.open();
+    await late.close();
+    await expect(opening).rejects.toThrow(LogUnreachable);
+    await other.close();
+    await expect.poll(() => primary().query(connections)).toEqual([]);
+  });
+
+  test('says what the server refuses, and is not in doubt about it', async () => {
+    const log = client();
+    const tenure = await leading(log);
+    await log.append(tenure, batchOf(1, 1, ['a']), 0);
+    const other = client('single', primary().url(database).replace('postgres@', 'reader@'));
+    await primary().query('DROP ROLE IF EXISTS reader');
+    await primary().query('CREATE ROLE reader LOGIN');
+    await expect(other.open()).rejects.toThrow('the server of the log refuses a statement: permission denied');
+    await expect(other.append(tenure, batchOf(2, 2, ['b']), 1)).rejects.toThrow(LogRefused);
+    expect((await log.open()).state?.lastNo).toBe(1);
+  });
 });
 
 test('the command begins a log once, prints what its relays need, and shows no password', async () => {
@@ -162,6 +219,7 @@ describe('with a synchronous standby', () => {
   }
 
   test('a batch is acknowledged when the standby has it, and not before', async () => {
+    await primary().query(`ALTER DATABASE ${database} SET statement_timeout = '50ms'`);
     const { appended } = await waitingAppend();
     let isOver = false;
     void appended.finally(() => (isOver = true));
@@ -181,6 +239,7 @@ describe('with a synchronous standby', () => {
   test('the same with a role that hears no warnings and waits for nobody', async () => {
     await primary().query(`ALTER DATABASE ${database} SET client_min_messages = 'error'`);
     await primary().query(`ALTER DATABASE ${database} SET synchronous_commit = 'local'`);
+    await primary().query(`ALTER DATABASE ${database} SET default_transaction_read_only = 'on'`);
     const { appended, pid } = await waitingAppend();
     await primary().query('SELECT pg_cancel_backend($1)', [pid]);
     await expect(appended).rejects.toThrow(OutcomeUnknown);
@@ -194,10 +253,52 @@ describe('with a synchronous standby', () => {
     await primary().synchronousWith('second');
   });
 
+  test('a lead that did not wait for the standby is no lead', async () => {
+    const log = client('standby');
+    const tenure = await leading(log);
+    await log.append(tenure, batchOf(1, 1, ['a']), 0);
+    await log.resign(tenure, 1);
+    const { state } = await log.open();
+    if (!state) throw new Error('the log has begun');
+    await standby.receive(false);
+    onTestFinished(() => standby.receive(true));
+    const led = log.lead(state, { holder: 'one', settings: Buffer.from('{}') });
+    led.catch(() => undefined);
+    await expect.poll(waitingInSync).toHaveLength(1);
+    await primary().synchronousWith('');
+    await expect(led).rejects.toThrow('synchronous_standby_names was changed');
+    await expect(log.open()).rejects.toThrow('names no standby');
+    await standby.receive(true);
+    await primary().synchronousWith('second');
+  });
+
   test('a server that is killed while the batch waits: nobody knows the outcome', async () => {
     const { appended } = await waitingAppend();
     await primary().kill();
     await expect(appended).rejects.toThrow(OutcomeUnknown);
+    await primary().start();
+  });
+
+  test('the lead is not taken on a server that took the place of the one that was seen', async () => {
+    const url = `postgres://postgres@127.0.0.1:${primary().port},127.0.0.1:${standby.port}/${database}`;
+    const log = client('single', url);
+    const tenure = await leading(log);
+    await log.resign(tenure, 0);
+    const { state: seen, server } = await log.open();
+    if (!seen) throw new Error('the log has begun');
+    await primary().kill();
+    await standby.promote();
+    await standby.query("ALTER SYSTEM SET synchronous_standby_names = ''");
+    await standby.query('SELECT pg_reload_conf()');
+    const candidate = { holder: 'one', settings: Buffer.from('{}') };
+    // The connection that was lost is noticed at once, or by the first statement.
+    await expect.poll(() => log.lead(seen, candidate).catch(() => 'lost')).toBe('held');
+    const opened = await log.open();
+    expect(opened.server).toEqual({ systemId: server.systemId, timeline: 2 });
+    expect(opened.state).toMatchObject({ term: 1, ledOn: server });
+    const led = opened.state && (await log.lead(opened.state, { ...candidate, doubt: 'another server' }));
+    expect(led).toMatchObject({ term: 2 });
+    expect((await log.open()).state).toMatchObject({ ledOn: opened.server, doubt: 'another server' });
     await primary().start();
   });
 });

@@ -50,6 +50,7 @@ export class MemoryLogServer {
 
 class MemoryLog implements SharedLog {
   readonly #at: MemoryLogServer;
+  #server: LogServer | undefined;
 
   constructor(at: MemoryLogServer) {
     this.#at = at;
@@ -57,6 +58,7 @@ class MemoryLog implements SharedLog {
 
   async open(): Promise<OpenedLog> {
     const { server, state } = this.#at;
+    this.#server = server;
     return { server, nowMs: this.#at.nowMs(), state };
   }
 
@@ -80,10 +82,10 @@ class MemoryLog implements SharedLog {
     };
   }
 
-  async lead(seen: LogState, { holder, settings }: Candidate): Promise<Tenure | 'held'> {
+  async lead(seen: LogState, { holder, settings, doubt }: Candidate): Promise<Tenure | 'held'> {
     const { row, server } = this.#at;
     if (!row || row.logId !== seen.logId || row.term !== seen.term || row.beat !== seen.beat) return 'held';
-    if (row.tenure !== seen.tenure || row.state !== 'serving') return 'held';
+    if (row.tenure !== seen.tenure || row.state !== 'serving' || server !== (this.#server ?? server)) return 'held';
     const tenure = randomUUID();
     Object.assign(row, {
       term: row.term + 1,
@@ -93,6 +95,7 @@ class MemoryLog implements SharedLog {
       settings,
       beat: row.beat + 1,
       ledOn: server,
+      doubt: row.doubt ?? doubt,
     });
     return { logId: row.logId, term: row.term, tenure };
   }

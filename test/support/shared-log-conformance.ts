@@ -141,6 +141,17 @@ export function keepsWhatASharedLogPromises(client: () => SharedLog): void {
     expect([first, second].filter((one) => one === 'held')).toHaveLength(1);
   });
 
+  test('a lead that is taken with a doubt leaves it in the log, and an older doubt stays', async () => {
+    const log = client();
+    const tenure = await begun(log);
+    await log.lead(await stateOf(log), { ...CANDIDATE, doubt: 'another server' });
+    expect((await stateOf(log)).doubt).toBe('another server');
+    await log.lead(await stateOf(log), { ...CANDIDATE, doubt: 'a third server' });
+    await log.lead(await stateOf(log), CANDIDATE);
+    expect((await stateOf(log)).doubt).toBe('another server');
+    await expect(log.clearDoubt(tenure)).rejects.toThrow(Fenced);
+  });
+
   test('a lead that was given back is free, and its tenure is over', async () => {
     const log = client();
     const tenure = await begun(log);

@@ -9,7 +9,6 @@ import { TooFewFiles } from '../../relay/connection-limits.ts';
 import type { Relay } from '../../relay/options.ts';
 import { startRelay } from '../../relay/serve.ts';
 import { StoppedFollowing } from '../../relay/follower.ts';
-import { Fenced, OutcomeUnknown } from '../../relay/shared-log/shared-log.ts';
 import { logFailure, serveWithSharedLog, sharedLogOf } from './shared-log-options.ts';
 import { type ListenAddress, listenAddressText } from '../../lib/listen-address.ts';
 import { LEVEL_FOLDER } from '../../relay/store/level.ts';
@@ -186,14 +185,8 @@ async function serve(context: CommandContext, flags: ServeFlags): Promise<void> 
 }
 
 function failureOf({ message, cause }: StoreFailed): CommandFailed {
-  if (cause instanceof Fenced)
-    return new CommandFailed('temporary', 'FENCED', `${cause.message}: start this one again, and it follows`);
-  if (cause instanceof OutcomeUnknown)
-    return new CommandFailed(
-      'temporary',
-      'OUTCOME_UNKNOWN',
-      `${cause.message}: start the relay again, and it finds out`,
-    );
+  const ofLog = logFailure(cause);
+  if (ofLog instanceof CommandFailed) return ofLog;
   return new CommandFailed(
     'failure',
     'STORE_FAILED',

@@ -6,7 +6,7 @@ import { LEASE_MS } from '../../relay/shared-log/leadership.ts';
 import { logEndpoints } from '../../relay/shared-log/log-address.ts';
 import type { SharedLogOptions } from '../../relay/shared-log/node.ts';
 import { DURABILITIES, type Durability, PostgresLog } from '../../relay/shared-log/postgres-log.ts';
-import { LogRefused, LogUnreachable } from '../../relay/shared-log/shared-log.ts';
+import { Fenced, LogRefused, LogUnreachable, NotWritten, OutcomeUnknown } from '../../relay/shared-log/shared-log.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { wholeNumber } from '../lib/values.ts';
@@ -76,7 +76,16 @@ export async function sharedLogOf(
 /** A failure of the command for what a log throws; any other error as it is. */
 export function logFailure(error: unknown): unknown {
   if (error instanceof LogRefused) return new CommandFailed('refused', 'LOG_REFUSED', error.message);
-  if (error instanceof LogUnreachable) return new CommandFailed('temporary', 'LOG_UNREACHABLE', error.message);
+  if (error instanceof LogUnreachable || error instanceof NotWritten)
+    return new CommandFailed('temporary', 'LOG_UNREACHABLE', error.message);
+  if (error instanceof Fenced)
+    return new CommandFailed('temporary', 'FENCED', `${error.message}: start this one again, and it follows`);
+  if (error instanceof OutcomeUnknown)
+    return new CommandFailed(
+      'temporary',
+      'OUTCOME_UNKNOWN',
+      `${error.message}: start the relay again, and it finds out`,
+    );
   return error;
 }
 

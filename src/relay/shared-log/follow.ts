@@ -13,23 +13,37 @@ import type { RelayStore } from '../store/relay-store.ts';
 import { decodeShared } from './batch-body.ts';
 import { type FollowedBatch, LogRefused, type SharedLog, type Tenure } from './shared-log.ts';
 import type { ViewLog } from './view-log.ts';
+import { isHeld } from './witness.ts';
 
 interface FollowParts {
   log: SharedLog;
   store: RelayStore;
   view: ViewLog;
+  /** Batches up to here are gone from the log. */
+  prunedNo: number;
+}
+
+/** Thrown when the log does not hold what the view holds: it went back, or is another history. */
+export class LogWentBack extends Error {
+  constructor(no: number) {
+    super(`the log does not hold batch ${no}, as this node has seen it`);
+  }
 }
 
 /**
  * Applies what the log holds beyond the view: what was acknowledged, or everything for the tenure that leads. Returns how
- * many batches. Throws `ViewDiverged`, `LogUnreachable`, and `LogRefused` when batches between the two are pruned.
+ * many batches. Throws `ViewDiverged`, `LogWentBack`, `LogUnreachable`, and `LogRefused` when batches between the two are
+ * pruned.
  */
 export async function catchUp(parts: FollowParts, tenure?: Tenure, signal?: AbortSignal): Promise<number> {
-  const { log, view } = parts;
+  const { log, view, prunedNo } = parts;
   let applied = 0;
   let next = log.batches(view.logId, view.no, tenure);
   for (;;) {
     const batches = await next;
+    // Asked after they were read: another server may have taken the place of the first between the two.
+    const isSame = await isHeld(log, { logId: view.logId, prunedNo }, view.mark);
+    if (!isSame) throw new LogWentBack(view.no);
     const last = batches.at(-1);
     if (!last || signal?.aborted) return applied;
     // Read while these are applied. Its failure is met where it is waited for.

@@ -1,4 +1,5 @@
 /** `postgres://user@one:5432,two:5432/database?sslmode=…`: where a log in PostgreSQL is. */
+import { isIPv4 } from 'node:net';
 import { LogRefused } from './shared-log.ts';
 
 /** One server of an address that may name several. */
@@ -12,6 +13,8 @@ export interface LogEndpoint {
 }
 
 const DEFAULT_PORT = 5432;
+/** Parameters that `pg` takes instead of what stands before the question mark, or instead of sslmode. */
+const ELSEWHERE: ReadonlySet<string> = new Set(['host', 'port', 'user', 'password', 'database', 'ssl']);
 
 /** Each server of the address, in its order. Throws `LogRefused`, without the address in the message. */
 export function logEndpoints(address: string, password?: string): LogEndpoint[] {
@@ -32,9 +35,14 @@ function endpoint(scheme: string, user: string, host: string, rest: string): Log
   } catch {
     throw refused('one of its servers is no host and port');
   }
+  const names = [...parsed.searchParams.keys()];
+  for (const [at, name] of names.entries()) {
+    if (ELSEWHERE.has(name)) throw refused(`its parameters hold ${name}, which has its place before them`);
+    if (names.indexOf(name) < at) throw refused(`its parameters hold ${name} twice`);
+  }
   const hostname = parsed.hostname.replace(/^\[|\]$/g, '');
   const mode = parsed.searchParams.get('sslmode');
-  const isLocal = hostname === 'localhost' || hostname === '::1' || hostname.startsWith('127.');
+  const isLocal = hostname === 'localhost' || hostname === '::1' || (isIPv4(hostname) && hostname.startsWith('127.'));
   if (!isLocal && mode !== null && mode !== 'verify-full' && mode !== 'verify-ca')
     throw refused(
       'beyond this machine the certificate of the server is checked: leave sslmode out, or say sslmode=verify-full',

@@ -5,7 +5,7 @@
  * (`epochFault`), and a new epoch is the first thing that it appends.
  */
 import { randomUUID } from 'node:crypto';
-import type { Clock, Timers } from '../../lib/clock.ts';
+import type { Cancel, Clock, Timers } from '../../lib/clock.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { EpochReason, RelayEvent } from '../core/event.ts';
@@ -14,27 +14,37 @@ import { payloadKey } from '../store/keys.ts';
 import { SCHEMA_VERSION, appendAtOnce, refuseForeignKey } from '../store/open.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import type { ViewMark } from '../store/view-mark.ts';
-import { catchUp } from './follow.ts';
+import { LogWentBack, catchUp } from './follow.ts';
 import { LeaseWatch, Leadership } from './leadership.ts';
-import { type View, nodeName, openView, putAside, readWitness, thisBoot, writeWitness } from './open-view.ts';
+import { type View, closeView, hasDatabase, nodeName, openView, putAside, thisBoot } from './open-view.ts';
 import type { Durability } from './postgres-log.ts';
 import {
-  type Fenced,
+  Fenced,
   LogRefused,
+  type LogServer,
   type LogState,
-  LogUnreachable,
-  NotWritten,
   type OpenedLog,
   OutcomeUnknown,
   type SharedLog,
   type Tenure,
+  isPassing,
+  served,
 } from './shared-log.ts';
-import { epochFault, obstacle } from './takeover-rules.ts';
-import type { ViewLog } from './view-log.ts';
+import { type EpochFault, epochFault, isSameServer, obstacle } from './takeover-rules.ts';
+import {
+  type SeenBatch,
+  forgetWitness,
+  isHeld,
+  keepWitness,
+  readWitness,
+  refuseOlder,
+  writeWitness,
+} from './witness.ts';
 
 /** How often a node that follows looks for new batches and for signs of life. */
 const LOOK_EVERY_MS = 100;
-const WITNESS_EVERY_MS = 1_000;
+/** A batch that a leader appends while it stops gets this long: it may wait for a standby that is away. */
+const LAST_BATCH_WITHIN_MS = 5_000;
 
 interface NodeLogger {
   info(fields: object, message: string): void;
@@ -88,21 +98,36 @@ export interface LeadingNode {
 }
 
 /**
- * Follows the log until this node leads it; `undefined` when `signal` aborts before. Waits for a server that cannot be
- * reached. Throws `LogRefused`, `StoreRefused`, and `ViewDiverged` after the log was told to doubt nothing of it.
+ * Follows the log until this node leads it; `undefined` when `signal` aborts before, and then the log is closed. Waits for
+ * a server that cannot be reached. Throws `LogRefused` (`ViewDiverged` is one) and `StoreRefused`.
  */
 export async function joinLog(options: NodeOptions): Promise<LeadingNode | undefined> {
-  const node = new Node(options);
-  const view = await node.openView();
-  if (!view) return undefined;
+  const { log, signal } = options;
+  // A statement may wait in the server for a standby: nothing else ends it.
+  const close = (): void => void log.close();
+  signal.addEventListener('abort', close);
+  let led: LeadingNode | undefined;
   try {
-    const led = await node.followUntilLead(view);
-    if (led) return led;
-    await node.leave(view);
-    return undefined;
-  } catch (error) {
-    await view.store.close();
-    throw error;
+    led = await joined(new Node(options));
+    return led;
+  } finally {
+    signal.removeEventListener('abort', close);
+    if (!led) await log.close();
+  }
+}
+
+async function joined(node: Node): Promise<LeadingNode | undefined> {
+  for (;;) {
+    const view = await node.openView();
+    if (!view) return undefined;
+    try {
+      const led = await node.followUntilLead(view);
+      if (!led) await closeView(view);
+      return led;
+    } catch (error) {
+      await view.store.close();
+      if (!node.opensAnew(error)) throw error;
+    }
   }
 }
 
@@ -112,6 +137,8 @@ class Node {
   #isReached = true;
   #said: string | undefined;
   #name = '';
+  /** Where the log was seen last. */
+  #server: LogServer | undefined;
 
   constructor(options: NodeOptions) {
     this.#options = options;
@@ -119,51 +146,51 @@ class Node {
   }
 
   async openView(): Promise<View | undefined> {
-    const { folder, log, clock, onStalled, onDoubt } = this.#options;
+    const { folder, log, clock } = this.#options;
     const opened = await this.#reached(() => this.#openedLog());
     if (!opened) return undefined;
     const { state, server } = opened;
     const witness = await readWitness(folder);
-    const notices: string[] = [];
-    if (witness?.logId === state.logId && witness.no > state.prunedNo) {
-      if (server.systemId === witness.server.systemId && server.timeline < witness.server.timeline)
-        throw new LogRefused(
-          'the server of the log is older than what this node has seen: it was replaced by another, which is to be named in --log',
-        );
-      const stored = await this.#reached(() => log.batch(state.logId, witness.no));
-      if (!stored?.effects.equals(witness.effects)) {
-        await this.#reached(() => log.doubt(state.logId, `a node had seen batch ${witness.no}, which the log lacks`));
-        notices.push(
-          `The log lacks what this node had seen of it: the view was put aside as ${await putAside(folder, clock.nowMs())}.`,
-        );
-      }
-    }
-    const view = await openView({
-      folder,
-      log,
-      state,
-      nowMs: clock.nowMs(),
-      bootId: await thisBoot(),
-      pause: (ms) => this.#pause(ms),
-      onStalled,
-      onDoubt,
-    });
-    this.#name = await nodeName(folder);
-    return { ...view, notices: [...notices, ...view.notices] };
+    const seen = witness?.logId === state.logId ? witness : undefined;
+    this.#server = seen?.server;
+    if (seen) refuseOlder(server, seen.server);
+    const view = await this.#viewOf(state);
+    const lacking = await this.#lacking(view, state, [view.log.mark, ...(seen ? [seen] : [])]);
+    if (lacking === undefined) return view;
+    const why = `a node had seen batch ${lacking}, which the log lacks`;
+    const isTold = await this.#reached(() => log.doubt(state.logId, why).then(() => true));
+    if (!isTold) return undefined;
+    const notices = [`The log lacks batch ${lacking}, as this node had seen it.`];
+    if (view.log.no > 0) notices.push(`The view was put aside as ${await putAside(folder, clock.nowMs())}.`);
+    // Each start compares both with the log: one that was left would begin another epoch.
+    await forgetWitness(folder);
+    const fresh = await this.#viewOf(state);
+    return { ...fresh, notices: [...view.notices, ...notices, ...fresh.notices] };
+  }
+
+  /** Whether to go on with a view that is opened anew after this error. */
+  opensAnew(error: unknown): boolean {
+    const { signal, logger } = this.#options;
+    if (signal.aborted) return true;
+    const isOver = error instanceof LogWentBack || error instanceof Fenced || error instanceof OutcomeUnknown;
+    if (isOver) logger.error({ err: error }, 'the view is opened anew');
+    return isOver;
   }
 
   async followUntilLead(view: View): Promise<LeadingNode | undefined> {
     const { log, leaseMs, clock, signal, logger } = this.#options;
     const watch = new LeaseWatch({ leaseMs, monotonicMs: () => clock.monotonicMs(), holder: this.#name });
-    const parts = { log, store: view.store, view: view.log };
     let isTold = false;
     for (;;) {
       const opened = await this.#reached(() => this.#openedLog());
       if (!opened) return undefined;
-      const { state } = opened;
+      const { state, server } = opened;
       if (state.logId !== view.log.logId) throw new LogRefused('another log was put in the place of this one');
+      if (this.#server) refuseOlder(server, this.#server);
+      const parts = { log, store: view.store, view: view.log, prunedNo: state.prunedNo };
       if ((await this.#reached(() => catchUp(parts, undefined, signal))) === undefined) return undefined;
       this.#options.onFollowed?.(Math.max(0, state.lastNo - view.log.no));
+      await this.#noteServer(server, view.log.mark);
       if (watch.isFree(state) && this.#mayLead(opened)) {
         const led = await this.#lead(view, opened);
         if (led) return led;
@@ -175,16 +202,42 @@ class Node {
     }
   }
 
-  /** Closes a view that follows. */
-  async leave(view: View): Promise<void> {
-    await closeView(view);
+  /** Notes where the log was seen, so that an older server is known for what it is. */
+  async #noteServer(server: LogServer, mark: ViewMark): Promise<void> {
+    if (mark.no === 0 || (this.#server && isSameServer(server, this.#server))) return;
+    await writeWitness(this.#options.folder, mark, server);
+    this.#server = server;
+  }
+
+  async #viewOf(state: LogState): Promise<View> {
+    const { folder, log, clock, timers, onStalled, onDoubt } = this.#options;
+    const pause = (ms: number): Promise<void> => new Promise((resolve) => timers.after(ms, resolve));
+    const bootId = await thisBoot();
+    const view = await openView({ folder, log, state, nowMs: clock.nowMs(), bootId, pause, onStalled, onDoubt });
+    this.#name = await nodeName(folder);
+    return view;
+  }
+
+  /** The number of a batch that was seen and that the log does not hold; closes the view unless there is none. */
+  async #lacking({ store }: View, state: LogState, seen: readonly SeenBatch[]): Promise<number | undefined> {
+    const { log } = this.#options;
+    let isRight = false;
+    try {
+      for (const batch of seen) if ((await this.#reached(() => isHeld(log, state, batch))) === false) return batch.no;
+      isRight = true;
+      return undefined;
+    } finally {
+      if (!isRight) await store.close();
+    }
   }
 
   async #lead(view: View, opened: OpenedLog & { state: LogState }): Promise<LeadingNode | undefined> {
-    const { log, leaseMs, clock, timers, onLost, onDoubt } = this.#options;
+    const { folder, log, leaseMs, clock, timers, logger, onLost, onDoubt } = this.#options;
+    const { state, server } = opened;
     const takenMs = clock.monotonicMs();
-    const tenure = await this.#tenure(opened.state);
-    if (!tenure) return undefined;
+    const taken = await this.#take(view, opened);
+    if (!taken) return undefined;
+    const { tenure, fault } = taken;
     const { store } = view;
     const leadership = new Leadership({
       log,
@@ -199,19 +252,28 @@ class Node {
       onDoubt,
     });
     try {
-      await catchUp({ log, store, view: view.log }, tenure);
+      await catchUp({ log, store, view: view.log, prunedNo: state.prunedNo }, tenure);
       view.log.leads(tenure);
-      const begun = await this.#begin(view, opened, tenure);
-      const stopWitness = this.#keepWitness(view.log, opened);
+      const begun = await this.#begin(view, fault);
+      if (fault) await log.clearDoubt(tenure);
+      const stopWitness = keepWitness(folder, view.log, server, {
+        timers,
+        onError: (error) => logger.error({ err: error }, 'how far the view has come could not be noted'),
+      });
+      let cancelGiveUp: Cancel | undefined;
       return {
         store,
         leadership,
         ...begun,
         notices: [...view.notices, ...begun.notices],
-        stopRetrying: () => view.log.stop(),
+        stopRetrying: () => {
+          view.log.stop();
+          cancelGiveUp = timers.after(LAST_BATCH_WITHIN_MS, () => void log.close());
+        },
         wireBytes: (rows) => log.payloads(tenure.logId, rows.map(placeOf)),
         settleDoubt: () => log.clearDoubt(tenure),
         close: async () => {
+          cancelGiveUp?.();
           await stopWitness();
           // A node that is not reached leads until its lease is over.
           await leadership.resign().catch((error: unknown) => this.#noteReached(error));
@@ -222,78 +284,50 @@ class Node {
     } catch (error) {
       await leadership.stop();
       // It still has the lead, and takes it again when the log is reached.
-      if (!isWaitedFor(error) || store.isFailed) throw error;
+      if (!isPassing(error) || store.isFailed) throw error;
       this.#noteReached(error);
       return undefined;
     }
   }
 
-  async #tenure(seen: LogState): Promise<Tenure | undefined> {
-    const candidate = { holder: this.#name, settings: this.#settings };
+  /** Takes the lead, and says why a new epoch must begin. */
+  async #take(
+    { found, survived }: View,
+    { state, server }: OpenedLog & { state: LogState },
+  ): Promise<{ tenure: Tenure; fault: EpochFault | undefined } | undefined> {
+    const { log, durability } = this.#options;
     try {
-      const tenure = await this.#options.log.lead(seen, candidate);
-      return tenure === 'held' ? undefined : tenure;
+      const isWhole = survived && found !== undefined && found.no > 0 && (await isHeld(log, state, found));
+      const fault = epochFault(state, server, durability, { ledLast: found?.tenure, isWhole });
+      const tenure = await log.lead(state, { holder: this.#name, settings: this.#settings, doubt: fault?.sentence });
+      return tenure === 'held' ? undefined : { tenure, fault };
     } catch (error) {
       // The row tells next time whether this node leads.
-      if (!isWaitedFor(error) && !(error instanceof OutcomeUnknown)) throw error;
+      if (!isPassing(error) && !(error instanceof OutcomeUnknown)) throw error;
       this.#noteReached(error);
       return undefined;
     }
   }
 
-  /** The first events of a leader: a new relay, or a new epoch when this one may not go on. */
+  /** The first event of a leader: a new relay, or a new epoch when this one may not go on. */
   async #begin(
-    view: View,
-    { state, server }: OpenedLog & { state: LogState },
-    tenure: Tenure,
+    { store }: View,
+    fault: EpochFault | undefined,
   ): Promise<Pick<LeadingNode, 'initialised' | 'notices' | 'epochBegun'>> {
-    const { folder, log, signer, clock, newEpoch, durability } = this.#options;
-    const { store } = view;
+    const { folder, signer, clock, newEpoch } = this.#options;
     const nowMs = clock.nowMs();
     const relay = store.get('relay', rowKey.relay);
     if (!relay) {
-      const relayPubkey = signer.publicKey;
-      const fields = { relayPubkey, epoch: newEpoch(), schemaVersion: SCHEMA_VERSION, atMs: nowMs };
+      const fields = { relayPubkey: signer.publicKey, epoch: newEpoch(), schemaVersion: SCHEMA_VERSION, atMs: nowMs };
       await appendAtOnce(store, { type: 'RelayInitialised', ...fields }, nowMs);
       return { initialised: true, notices: [], epochBegun: undefined };
     }
     refuseForeignKey(relay, signer, folder);
-    const { found, survived } = view;
-    const proof = { ledLast: found?.tenure, isWhole: survived && (await this.#isInLog(found)) };
-    const fault = epochFault(state, server, durability, proof);
     if (!fault) return { initialised: false, notices: [], epochBegun: undefined };
     const event: RelayEvent = { type: 'EpochRotated', epoch: newEpoch(), reason: fault.reason, atMs: nowMs };
     await appendAtOnce(store, event, nowMs);
-    if (state.doubt !== undefined) await log.clearDoubt(tenure);
     const notice = `${fault.sentence} A new epoch begins; senders will push again what was not confirmed.`;
     return { initialised: false, notices: [notice], epochBegun: fault.reason };
-  }
-
-  async #isInLog(found: ViewMark | undefined): Promise<boolean> {
-    if (!found || found.no === 0) return false;
-    const stored = await this.#options.log.batch(found.logId, found.no);
-    return stored !== undefined && stored.effects.equals(found.effects);
-  }
-
-  /** Notes once a second how far the view has come, outside of it. */
-  #keepWitness(view: ViewLog, { state, server }: OpenedLog & { state: LogState }): () => Promise<void> {
-    const { folder, timers, logger } = this.#options;
-    let noted = -1;
-    let writing: Promise<void> = Promise.resolve();
-    const write = (): void => {
-      const { no, lastLsn, effects } = view.mark;
-      if (no === noted) return;
-      noted = no;
-      writing = writing
-        .then(() => writeWitness(folder, { logId: state.logId, no, lastLsn, effects, server }))
-        .catch((error: unknown) => logger.error({ err: error }, 'how far the view has come could not be noted'));
-    };
-    const cancel = timers.every(WITNESS_EVERY_MS, write);
-    return () => {
-      cancel();
-      write();
-      return writing;
-    };
   }
 
   #mayLead({ state, nowMs }: OpenedLog & { state: LogState }): boolean {
@@ -309,9 +343,9 @@ class Node {
     const { log, folder } = this.#options;
     const opened = await log.open();
     if (opened.state) return served({ ...opened, state: opened.state });
-    if ((await readWitness(folder)) !== undefined)
+    if (hasDatabase(folder) || (await readWitness(folder)) !== undefined)
       throw new LogRefused(
-        'the database of the log is empty, and this node has a view of it: see that --log names the right one',
+        `the database of the log is empty, and ${folder} holds a relay already: see that --log names the right one, or name another folder with --store-dir`,
       );
     await log.initialise(randomUUID());
     const begun = await log.open();
@@ -328,7 +362,7 @@ class Node {
         this.#noteReached(undefined);
         return result;
       } catch (error) {
-        if (!isWaitedFor(error)) throw error;
+        if (!isPassing(error)) throw error;
         this.#noteReached(error);
         await this.#pause(LOOK_EVERY_MS * 5);
       }
@@ -345,9 +379,10 @@ class Node {
     this.#isReached = error === undefined;
   }
 
-  #pause(ms: number): Promise<void> {
+  async #pause(ms: number): Promise<void> {
     const { timers, signal } = this.#options;
-    return new Promise((resolve) => {
+    if (signal.aborted) return;
+    await new Promise<void>((resolve) => {
       const end = (): void => {
         cancel();
         signal.removeEventListener('abort', end);
@@ -361,24 +396,4 @@ class Node {
 
 function placeOf({ payloadTarget, payloadSeq }: QueueRow): Buffer {
   return payloadKey(payloadTarget, payloadSeq).subarray(1);
-}
-
-/** Marks the view as whole, and closes it. */
-async function closeView({ store, log }: View): Promise<void> {
-  log.closes();
-  try {
-    if (!store.isFailed) await store.append({ entries: [], changes: [], payloads: [] });
-  } finally {
-    await store.close();
-  }
-}
-
-function isWaitedFor(error: unknown): boolean {
-  return error instanceof LogUnreachable || error instanceof NotWritten;
-}
-
-function served<T extends { state: LogState }>(opened: T): T {
-  const { state } = opened.state;
-  if (state === 'serving') return opened;
-  throw new LogRefused(`the log does not serve: it is ${state}`);
 }

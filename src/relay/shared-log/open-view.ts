@@ -26,21 +26,14 @@ import { DamagedRecord } from '../store/record.ts';
 import { damageIn } from '../store/refused.ts';
 import { RelayStore } from '../store/relay-store.ts';
 import { type ViewMark, readViewMark, viewMarkPair } from '../store/view-mark.ts';
-import { LogRefused, type LogServer, type LogState, type SharedLog } from './shared-log.ts';
-import { ViewLog, type Witness } from './view-log.ts';
+import { LogRefused, type LogState, type SharedLog } from './shared-log.ts';
+import { ViewLog } from './view-log.ts';
+import { witnessFile } from './witness.ts';
 
-const WITNESS_FILE = 'witness.json';
 const NODE_FILE = 'node-name';
 const NODE_BYTES = 4;
 /** Of a view without a batch. */
 const NO_EFFECTS = Buffer.alloc(0);
-
-/** What this node knows of the log from before, outside of the view. */
-export interface StoredWitness extends Witness {
-  logId: string;
-  /** Where the log lay. */
-  server: LogServer;
-}
 
 export interface View {
   store: RelayStore;
@@ -77,12 +70,13 @@ async function open(options: ViewOptions, notices: string[] = []): Promise<View>
   const { folder, state } = options;
   await makeFolder(folder);
   const levelFolder = join(folder, LEVEL_FOLDER);
-  const existed = existsSync(join(levelFolder, 'CURRENT'));
-  const level = await openServing(folder, () => openLevel(levelFolder, existed, join(folder, WITNESS_FILE)));
+  const existed = hasDatabase(folder);
+  const level = await openServing(folder, () => openLevel(levelFolder, existed, witnessFile(folder)));
   if (!level) return open(options, notices);
   try {
     const found = existed ? await readViewMark(level) : undefined;
-    if (existed && !found) throw new LogRefused(ownLogSentence(folder));
+    // A process that ended before it wrote the mark left a database without a key.
+    if (existed && !found && !(await isEmpty(level))) throw new LogRefused(ownLogSentence(folder));
     if (found && found.logId !== state.logId) throw new LogRefused(otherLogSentence(folder));
     const fault = found && (await faultOf(level, found, state));
     if (fault === undefined) return await opened(options, level, found, notices);
@@ -121,6 +115,11 @@ async function opened(
   return { store, log: viewLog, found, survived, notices };
 }
 
+async function isEmpty(level: Level): Promise<boolean> {
+  const keys = await level.keys({ limit: 1 }).all();
+  return keys.length === 0;
+}
+
 /** Why this view cannot go on, as the beginning of a sentence. */
 async function faultOf(level: Level, mark: ViewMark, state: LogState): Promise<string | undefined> {
   if (mark.no < state.prunedNo) return 'This view is older than what the log still holds';
@@ -133,6 +132,21 @@ async function faultOf(level: Level, mark: ViewMark, state: LogState): Promise<s
     const damage = error instanceof DamagedRecord ? error.message : damageIn(error);
     if (damage === undefined) throw error;
     return `This view is damaged (${damage})`;
+  }
+}
+
+/** Whether there is a database in `folder`: a view, or a store of its own. */
+export function hasDatabase(folder: string): boolean {
+  return existsSync(join(folder, LEVEL_FOLDER, 'CURRENT'));
+}
+
+/** Marks the view as whole, and closes it. */
+export async function closeView({ store, log }: View): Promise<void> {
+  log.closes();
+  try {
+    if (!store.isFailed) await store.append({ entries: [], changes: [], payloads: [] });
+  } finally {
+    await store.close();
   }
 }
 
@@ -156,23 +170,6 @@ export async function nodeName(folder: string): Promise<string> {
   const name = `${hostname()}-${randomBytes(NODE_BYTES).toString('hex')}`;
   await replaceFile(path, `${name}\n`);
   return name;
-}
-
-/** What this node noted last; `undefined` when it noted nothing that can be read. */
-export async function readWitness(folder: string): Promise<StoredWitness | undefined> {
-  const text = await readFile(join(folder, WITNESS_FILE), 'utf8').catch(missing);
-  if (text === undefined) return undefined;
-  try {
-    const { effects, ...witness } = JSON.parse(text) as Omit<StoredWitness, 'effects'> & { effects: string };
-    return { ...witness, effects: Buffer.from(effects, 'hex') };
-  } catch {
-    return undefined;
-  }
-}
-
-export async function writeWitness(folder: string, { effects, ...witness }: StoredWitness): Promise<void> {
-  const text = JSON.stringify({ ...witness, effects: effects.toString('hex') });
-  await replaceFile(join(folder, WITNESS_FILE), `${text}\n`);
 }
 
 /** What is written without a sync is there after a crash of the process, unless the machine started anew. */

@@ -6,13 +6,22 @@
  */
 import { Socket } from 'node:net';
 import type { Client, QueryResultRow } from 'pg';
-import { LogRefused, LogUnreachable } from './shared-log.ts';
+import { LogRefused, LogUnreachable, NotWritten } from './shared-log.ts';
 import type { LogEndpoint } from './log-address.ts';
 import { SERVER, SESSION } from './pg-statements.ts';
 
 /** The oldest server that notices that its client is gone. */
 const VERSION_MIN = 14_00_00;
 const CONNECT_WITHIN_MS = 3_000;
+/** An answer that is not there by then is waited for no more: the machine of the server may be gone without a word. */
+export const ANSWER_WITHIN_MS = 10_000;
+
+/**
+ * Errors after which the same statement may be tried again: no room, no memory, no connection left (class 53), a lock that
+ * was not had in time (55P03), a conflict with another statement (40001, 40P01), or somebody who cancelled it (57014). The
+ * server undoes a statement that ends in an error whole.
+ */
+const TRY_AGAIN = /^(?:53...|55P03|40001|40P01|57014)$/;
 
 interface ServerSettings {
   is_standby: boolean;
@@ -33,17 +42,20 @@ export interface Statement {
   /** The server keeps the plan under this name. */
   name: string;
   text: string;
+  waits?: boolean;
 }
 
 export class PgLink {
   readonly #client: Client;
   readonly #socket: Socket;
+  readonly #answerWithinMs: number;
   /** As the server had them when the link was opened. */
   readonly standbyNames: string;
   #warnings: string[] = [];
   #isOpen = true;
 
-  private constructor(client: Client, socket: Socket, standbyNames: string) {
+  private constructor(client: Client, socket: Socket, standbyNames: string, answerWithinMs: number) {
+    this.#answerWithinMs = answerWithinMs;
     this.#client = client;
     this.#socket = socket;
     this.standbyNames = standbyNames;
@@ -53,12 +65,12 @@ export class PgLink {
   }
 
   /** To the first of the servers that is a primary. Throws `LogUnreachable` or `LogRefused`. */
-  static async open(endpoints: readonly LogEndpoint[]): Promise<PgLink> {
+  static async open(endpoints: readonly LogEndpoint[], answerWithinMs: number): Promise<PgLink> {
     const met: string[] = [];
     for (const endpoint of endpoints) {
       const socket = new Socket();
       try {
-        const link = await PgLink.#connected(endpoint, socket);
+        const link = await PgLink.#connected(endpoint, socket, answerWithinMs);
         if (link) return link;
         met.push(`${endpoint.name} is a standby`);
       } catch (error) {
@@ -70,11 +82,15 @@ export class PgLink {
     throw new LogUnreachable(met.join('; '));
   }
 
-  static async #connected({ url, name }: LogEndpoint, socket: Socket): Promise<PgLink | undefined> {
+  static async #connected(
+    { url, name }: LogEndpoint,
+    socket: Socket,
+    answerWithinMs: number,
+  ): Promise<PgLink | undefined> {
     const { default: pg } = await import('pg');
     const client = new pg.Client({
       connectionString: url,
-      connectionTimeoutMillis: CONNECT_WITHIN_MS,
+      connectionTimeoutMillis: Math.min(CONNECT_WITHIN_MS, answerWithinMs),
       keepAlive: true,
       application_name: 'poste relay',
       pipeline: true,
@@ -83,31 +99,38 @@ export class PgLink {
     // Each statement rejects by itself; without a listener the connection's own error would end the process.
     client.on('error', () => socket.destroy());
     await client.connect();
-    await client.query(SESSION);
-    const { rows } = await client.query<ServerSettings>(SERVER);
+    await client.query(limited(SESSION, answerWithinMs));
+    const { rows } = await client.query<ServerSettings>(limited(SERVER, answerWithinMs));
     const [server] = rows;
     if (!server || server.is_standby) {
       socket.destroy();
       return undefined;
     }
     refuseUnsafe(server, name);
-    return new PgLink(client, socket, server.standby_names);
+    return new PgLink(client, socket, server.standby_names, answerWithinMs);
   }
 
   get isOpen(): boolean {
     return this.#isOpen && !this.#socket.destroyed;
   }
 
-  /** Rejects with the error of `pg`: one that has a `severity` is an answer of the server. */
-  async query<R extends QueryResultRow>({ name, text }: Statement, values: unknown[] = []): Promise<Answered<R>> {
+  /**
+   * Rejects with the error of `pg`: one that has a `severity` is an answer of the server. A statement that `waits` does so
+   * for as long as the server takes; any other ends the link when its answer does not come in time.
+   */
+  async query<R extends QueryResultRow>(
+    { name, text, waits = false }: Statement,
+    values: unknown[] = [],
+  ): Promise<Answered<R>> {
     const before = this.#warnings.length;
-    const { rows, rowCount } = await this.#client.query<R>({ name, text, values });
+    const config = { ...(waits ? { text } : limited(text, this.#answerWithinMs)), name, values };
+    const { rows, rowCount } = await this.#client.query<R>(config);
     return { rows, rowCount: rowCount ?? 0, warning: this.#warnings[before] };
   }
 
   /** Statements one after another, without parameters. */
   async run(text: string): Promise<void> {
-    await this.#client.query(text);
+    await this.#client.query(limited(text, this.#answerWithinMs));
   }
 
   /** At once, whatever is under way. */
@@ -115,6 +138,11 @@ export class PgLink {
     this.#isOpen = false;
     this.#socket.destroy();
   }
+}
+
+/** `pg` knows the limit also where its types do not. */
+function limited(text: string, withinMs: number): { text: string; query_timeout: number } {
+  return { text, query_timeout: withinMs };
 }
 
 /** A server that forgets at a crash what it said was stored. */
@@ -129,5 +157,34 @@ function refuseUnsafe({ version, fsync, full_page_writes }: ServerSettings, name
 /** The reason in a few words. The message of `pg` holds no password, and no more of the address than host and user. */
 export function reasonOf(error: unknown): string {
   const { code, message } = error as NodeJS.ErrnoException;
+  if (message === 'Query read timeout') return 'no answer came in time';
   return message === '' ? (code ?? 'unknown error') : message;
+}
+
+interface ServerError extends Error {
+  severity: string;
+  code: string;
+}
+
+/** Whether the server answered with an error; any other error is one of the connection. */
+export function isAnswer(error: unknown): error is ServerError {
+  return error instanceof Error && typeof (error as Partial<ServerError>).severity === 'string';
+}
+
+/** The codes with which a server ends a connection, or takes none. */
+function isEnding({ code }: ServerError): boolean {
+  return code.startsWith('57P');
+}
+
+export function answerError(error: ServerError): Error {
+  if (isEnding(error)) return new LogUnreachable(error.message, { cause: error });
+  if (TRY_AGAIN.test(error.code)) return new NotWritten(error.message, { cause: error });
+  return new LogRefused(`the server of the log refuses a statement: ${error.message}`, { cause: error });
+}
+
+/** What an error on `link` means. A link that failed itself is closed. */
+export function linkError(link: PgLink, error: unknown): Error {
+  if (isAnswer(error)) return answerError(error);
+  link.close();
+  return new LogUnreachable(reasonOf(error), { cause: error });
 }

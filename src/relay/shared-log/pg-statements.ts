@@ -50,18 +50,24 @@ export const GRANTS = (role: string): string =>
 
 const ARMED = `set_config('synchronous_commit', 'on', true) = 'on' AND set_config('client_min_messages', 'warning', true) = 'warning'`;
 
-/** For each connection: a plan that is compiled costs more than it saves, and nothing waits for ever in the server. */
-export const SESSION = `SET jit = off; SET lock_timeout = '2s'; SET client_connection_check_interval = '2s'`;
+/**
+ * For each connection: a plan that is compiled costs more than it saves, and nothing waits for ever in the server. What a
+ * role or a database may have set otherwise is set back: a statement that is cut short, or that sees an older row.
+ */
+export const SESSION = `SET jit = off; SET lock_timeout = '2s'; SET client_connection_check_interval = '2s'; SET statement_timeout = 0;
+  SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off`;
 
 export const SERVER = `
 SELECT pg_is_in_recovery() AS is_standby, current_setting('server_version_num')::int AS version,
   current_setting('fsync') AS fsync, current_setting('full_page_writes') AS full_page_writes,
   current_setting('synchronous_standby_names') AS standby_names`;
 
-/** The timeline is that of the WAL: the control file shows the old one after a promotion. */
+const SYSTEM = `(SELECT system_identifier FROM pg_control_system())`;
+/** That of the WAL: the control file shows the old one after a promotion. */
+const TIMELINE = `('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int`;
+
 export const IDENTITY = `
-SELECT (SELECT system_identifier FROM pg_control_system())::text AS system_identifier,
-  ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int AS timeline,
+SELECT ${SYSTEM}::text AS system_identifier, ${TIMELINE} AS timeline,
   (extract(epoch FROM clock_timestamp()) * 1000)::int8 AS now_ms, to_regclass('relay_log') IS NOT NULL AS has_tables`;
 
 export const STATE = `
@@ -74,12 +80,15 @@ export const INITIALISE = `
 INSERT INTO relay_log SELECT true, ${TABLES_FORMAT}, $1::uuid, 'serving', 0, NULL, true, '', 0, clock_timestamp(), 0, $2::int8, $3::int4,
   '\\x'::bytea, NULL, NULL, 0, 0 WHERE ${ARMED} ON CONFLICT DO NOTHING`;
 
-/** $1 log, $2 term, $3 beat, $4 tenure or null as seen; $5 new tenure, $6 holder, $7 settings, $8 and $9 this server. */
+/**
+ * $1 log, $2 term, $3 beat, $4 tenure or null as seen; $5 new tenure, $6 holder, $7 settings, $8 and $9 the server as seen,
+ * $10 doubt or null.
+ */
 export const LEAD = `
 UPDATE relay_log SET term = term + 1, tenure = $5::uuid, is_free = false, holder = $6, beat = beat + 1, beat_at = clock_timestamp(),
-  settings = $7, system_identifier = $8::int8, timeline = $9::int4, wanted_by = NULL
+  settings = $7, system_identifier = $8::int8, timeline = $9::int4, wanted_by = NULL, doubt = coalesce(doubt, $10::text)
 WHERE one AND log_id = $1::uuid AND term = $2::int8 AND beat = $3::int8 AND tenure IS NOT DISTINCT FROM $4::uuid
-  AND state = 'serving' AND ${ARMED} RETURNING term`;
+  AND state = 'serving' AND ${SYSTEM} = $8::int8 AND ${TIMELINE} = $9::int4 AND ${ARMED} RETURNING term`;
 
 const OF_TENURE = `one AND log_id = $1::uuid AND term = $2::int8 AND tenure = $3::uuid AND NOT is_free AND ${ARMED}`;
 

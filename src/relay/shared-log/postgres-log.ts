@@ -27,7 +27,7 @@ import {
 import { decodeBody, encodeBody } from './batch-body.ts';
 import type { LogEndpoint } from './log-address.ts';
 import { byteaArray, int8Array } from './pg-binary.ts';
-import { type Answered, PgLink, type Statement, reasonOf } from './pg-link.ts';
+import { ANSWER_WITHIN_MS, type Answered, PgLink, answerError, isAnswer, linkError, reasonOf } from './pg-link.ts';
 import * as sql from './pg-statements.ts';
 
 /**
@@ -40,29 +40,40 @@ export type Durability = (typeof DURABILITIES)[number];
 /** Batches that are read at once. */
 const BATCHES_AT_ONCE = 64;
 const PLACE_KEY_BYTES = 32;
-/**
- * Errors after which the same statement may be tried again: no room, no memory, no connection left (class 53), or a lock
- * that was not had in time (55P03). The server undoes a statement that ends in an error whole.
- */
-const TRY_AGAIN = /^(?:53...|55P03)$/;
-
 /** A name that is taken: of a type or relation. */
 const MADE_MEANWHILE: ReadonlySet<string> = new Set(['23505', '42P07']);
 
 interface PostgresLogOptions {
   endpoints: readonly LogEndpoint[];
   durability: Durability;
+  /** How long an answer may take that does not wait for a standby. */
+  answerWithinMs?: number;
+  /** Milliseconds that never go back. */
+  monotonicMs?: () => number;
 }
 
 export class PostgresLog implements SharedLog {
   readonly #endpoints: readonly LogEndpoint[];
   readonly #durability: Durability;
   #appends: PgLink | undefined;
+  /** When the batch under way was sent. */
+  #appendingSinceMs: number | undefined;
   #others: PgLink | undefined;
+  /** The connection that is being opened in its place. */
+  #opening: Promise<PgLink> | undefined;
+  readonly #answerWithinMs: number;
+  readonly #monotonicMs: () => number;
   #server: LogServer | undefined;
   #isClosed = false;
 
-  constructor({ endpoints, durability }: PostgresLogOptions) {
+  constructor({
+    endpoints,
+    durability,
+    answerWithinMs = ANSWER_WITHIN_MS,
+    monotonicMs = () => performance.now(),
+  }: PostgresLogOptions) {
+    this.#answerWithinMs = answerWithinMs;
+    this.#monotonicMs = monotonicMs;
     this.#endpoints = endpoints;
     this.#durability = durability;
   }
@@ -85,19 +96,34 @@ export class PostgresLog implements SharedLog {
     doubtless(await this.#ask('initialise', sql.INITIALISE, [logId, systemId, timeline]));
   }
 
-  async lead(seen: LogState, { holder, settings }: Candidate): Promise<Tenure | 'held'> {
+  async lead(seen: LogState, { holder, settings, doubt }: Candidate): Promise<Tenure | 'held'> {
     const { systemId, timeline } = this.#server ?? (await this.open()).server;
     const tenure = randomUUID();
     const { logId, term, beat, tenure: before = null } = seen;
-    const values = [logId, term, beat, before, tenure, holder, settings, systemId, timeline];
-    const { rows } = doubtless(await this.#ask<{ term: string }>('lead', sql.LEAD, values));
+    const values = [logId, term, beat, before, tenure, holder, settings, systemId, timeline, doubt ?? null];
+    const link = await this.#linkOfOthers();
+    const leading = this.#ask<{ term: string }>('lead', sql.LEAD, values, link);
+    const naming = this.#ask<NamesRow>('names', sql.STANDBY_NAMES, [], link);
+    const [led, names] = await Promise.allSettled([leading, naming]);
+    if (led.status === 'rejected') throw led.reason;
+    const { rows } = doubtless(led.value);
+    // What was stored before is on the standbys only if this statement waited for them.
+    const fault = this.#namesFault(names, link);
+    if (fault !== undefined) {
+      link.close();
+      throw new OutcomeUnknown(fault);
+    }
     return rows[0] ? { logId, term: Number(rows[0].term), tenure } : 'held';
   }
 
   async renew(tenure: Tenure, ackedNo: number): Promise<Renewal> {
+    const sentMs = this.#monotonicMs();
     const { rows } = doubtless(await this.#ask<RenewalRow>('renew', sql.RENEW, [...named(tenure), ackedNo]));
     const [row] = rows;
     if (!row) throw new Fenced();
+    // A batch that is under way in the server holds the row against this statement: the answer to it is lost.
+    if (this.#appendingSinceMs !== undefined && sentMs - this.#appendingSinceMs >= this.#answerWithinMs)
+      this.#appends?.close();
     return { doubt: row.doubt ?? undefined, wantedBy: row.wanted_by ?? undefined, nowMs: Number(row.now_ms) };
   }
 
@@ -107,15 +133,17 @@ export class PostgresLog implements SharedLog {
     const places = payloads.map(({ place }) => place);
     const values = [...named(tenure), no, firstLsn, lastLsn, ackedNo, effects, encodeBody(records, shared)];
     const put = [keysOf(places), seqsOf(places), byteaArray(payloads.map(({ wire }) => wire))];
-    const appending = link.query<AppendRow>({ name: 'append', text: sql.APPEND }, [
+    this.#appendingSinceMs = this.#monotonicMs();
+    const appending = link.query<AppendRow>({ name: 'append', text: sql.APPEND, waits: true }, [
       ...values,
       ...put,
       keysOf(dropped),
       seqsOf(dropped),
     ]);
     // Right behind it on the wire: emptying the names releases an append that waits as if its standby had it.
-    const naming = link.query<{ names: string }>({ name: 'names', text: sql.STANDBY_NAMES });
+    const naming = link.query<NamesRow>({ name: 'names', text: sql.STANDBY_NAMES, waits: true });
     const [appended, names] = await Promise.allSettled([appending, naming]);
+    this.#appendingSinceMs = undefined;
     if (appended.status === 'rejected') {
       // Of a server that goes down in the middle of a commit, nobody knows: only one that goes on has undone it.
       if (isAnswer(appended.reason) && names.status === 'fulfilled') throw answerError(appended.reason);
@@ -126,9 +154,8 @@ export class PostgresLog implements SharedLog {
     const [row] = rows;
     if (!row || row.appended === 0) throw new Fenced();
     if (warning !== undefined) throw new OutcomeUnknown(warning);
-    if (names.status === 'rejected') throw new OutcomeUnknown(reasonOf(names.reason));
-    if (this.#durability === 'standby' && names.value.rows[0]?.names !== link.standbyNames)
-      throw new OutcomeUnknown('synchronous_standby_names was changed meanwhile');
+    const fault = this.#namesFault(names, link);
+    if (fault !== undefined) throw new OutcomeUnknown(fault);
     return { doubt: row.doubt ?? undefined };
   }
 
@@ -177,8 +204,10 @@ export class PostgresLog implements SharedLog {
     try {
       await link.run(sql.CREATE_TABLES);
     } catch (error) {
-      if (!isAnswer(error) || !MADE_MEANWHILE.has(error.code)) throw error;
-      await link.run(sql.CREATE_TABLES);
+      if (!isAnswer(error) || !MADE_MEANWHILE.has(error.code)) throw linkError(link, error);
+      await link.run(sql.CREATE_TABLES).catch((again: unknown) => {
+        throw linkError(link, again);
+      });
     }
   }
 
@@ -212,21 +241,32 @@ export class PostgresLog implements SharedLog {
   }
 
   /** One statement on the connection of reads and renewals, which is opened anew when it was lost. */
-  async #ask<R extends QueryResultRow>(name: string, text: string, values: unknown[] = []): Promise<Answered<R>> {
-    const link = await this.#linkOfOthers();
-    const statement: Statement = { name, text };
+  async #ask<R extends QueryResultRow>(
+    name: string,
+    text: string,
+    values: unknown[] = [],
+    given?: PgLink,
+  ): Promise<Answered<R>> {
+    const link = given ?? (await this.#linkOfOthers());
     try {
-      return await link.query<R>(statement, values);
+      return await link.query<R>({ name, text }, values);
     } catch (error) {
-      if (isAnswer(error)) throw answerError(error);
-      link.close();
-      throw new LogUnreachable(reasonOf(error), { cause: error });
+      throw linkError(link, error);
     }
   }
 
   async #linkOfOthers(): Promise<PgLink> {
-    if (!this.#others?.isOpen) this.#others = await this.#newLink();
+    if (this.#others?.isOpen) return this.#others;
+    this.#opening ??= this.#newLink().finally(() => (this.#opening = undefined));
+    this.#others = await this.#opening;
     return this.#others;
+  }
+
+  /** Why a statement may not have waited for the standbys, by the names that were read right behind it. */
+  #namesFault(names: PromiseSettledResult<Answered<NamesRow>>, { standbyNames }: PgLink): string | undefined {
+    if (names.status === 'rejected') return reasonOf(names.reason);
+    const isAlike = this.#durability !== 'standby' || names.value.rows[0]?.names === standbyNames;
+    return isAlike ? undefined : 'synchronous_standby_names was changed meanwhile';
   }
 
   /** A connection that was lost while nothing was appended may be replaced: the fence is asked with each append. */
@@ -235,7 +275,7 @@ export class PostgresLog implements SharedLog {
     try {
       this.#appends = await this.#newLink();
     } catch (error) {
-      if (error instanceof LogUnreachable) throw new NotWritten(error.message, { cause: error });
+      if (error instanceof LogUnreachable && !this.#isClosed) throw new NotWritten(error.message, { cause: error });
       throw error;
     }
     return this.#appends;
@@ -243,8 +283,9 @@ export class PostgresLog implements SharedLog {
 
   async #newLink(): Promise<PgLink> {
     if (this.#isClosed) throw new LogUnreachable('the log was closed');
-    const link = await PgLink.open(this.#endpoints);
+    const link = await PgLink.open(this.#endpoints, this.#answerWithinMs);
     try {
+      if (this.#isClosed) throw new LogUnreachable('the log was closed');
       this.#refuseNames(link.standbyNames);
       return link;
     } catch (error) {
@@ -305,6 +346,10 @@ interface AppendRow {
   doubt: string | null;
 }
 
+interface NamesRow {
+  names: string;
+}
+
 interface BatchRow {
   no: string;
   first_lsn: string;
@@ -329,27 +374,6 @@ function keysOf(places: readonly Buffer[]): Buffer {
 
 function seqsOf(places: readonly Buffer[]): Buffer {
   return int8Array(places.map((place) => place.readBigInt64BE(PLACE_KEY_BYTES)));
-}
-
-interface ServerError extends Error {
-  severity: string;
-  code: string;
-}
-
-/** Whether the server answered with an error; any other error is one of the connection. */
-function isAnswer(error: unknown): error is ServerError {
-  return error instanceof Error && typeof (error as Partial<ServerError>).severity === 'string';
-}
-
-/** The codes with which a server ends a connection, or takes none. */
-function isEnding({ code }: ServerError): boolean {
-  return code.startsWith('57P');
-}
-
-function answerError(error: ServerError): Error {
-  if (isEnding(error)) return new LogUnreachable(error.message, { cause: error });
-  if (TRY_AGAIN.test(error.code)) return new NotWritten(error.message, { cause: error });
-  return error;
 }
 
 /** What the server warned of while it stored something may be that no standby has it. */

@@ -107,6 +107,11 @@ export interface Candidate {
   holder: string;
   /** A digest of what it decides by. */
   settings: Buffer;
+  /**
+   * Why it must begin a new epoch, if it must. It becomes the doubt of the log with the lead, so that the next leader knows
+   * it when this one ends before the new epoch is durable.
+   */
+  doubt?: string | undefined;
 }
 
 export interface SharedLog {
@@ -114,7 +119,7 @@ export interface SharedLog {
   open(): Promise<OpenedLog>;
   /** Begins a log where there is none; otherwise changes nothing. */
   initialise(logId: string): Promise<void>;
-  /** Takes the lead if nothing has changed since `seen`; `'held'` when something has. */
+  /** Takes the lead if nothing has changed since `seen`, nor the server since the last `open`; else `'held'`. */
   lead(seen: LogState, candidate: Candidate): Promise<Tenure | 'held'>;
   /** The heartbeat of the tenure. Throws `Fenced`. */
   renew(tenure: Tenure, ackedNo: number): Promise<Renewal>;
@@ -132,6 +137,7 @@ export interface SharedLog {
   clearDoubt(tenure: Tenure): Promise<void>;
   /** Gives the lead back, for anybody to take at once. */
   resign(tenure: Tenure, ackedNo: number): Promise<void>;
+  /** At once: what is under way is rejected, and nothing is asked any more. */
   close(): Promise<void>;
 }
 
@@ -169,3 +175,15 @@ export class LogUnreachable extends Error {
 
 /** The log must not be used like this. The message is a sentence for the operator, with the next step and no secret. */
 export class LogRefused extends Error {}
+
+/** Whether the same may be tried again, and nothing was changed. */
+export function isPassing(error: unknown): boolean {
+  return error instanceof LogUnreachable || error instanceof NotWritten;
+}
+
+/** `opened`, if its log serves. Throws `LogRefused`. */
+export function served<T extends { state: LogState }>(opened: T): T {
+  const { state } = opened.state;
+  if (state === 'serving') return opened;
+  throw new LogRefused(`the log does not serve: it is ${state}`);
+}

@@ -31,6 +31,15 @@ interface Proof {
   isWhole: boolean;
 }
 
+export interface EpochFault {
+  reason: EpochReason;
+  sentence: string;
+}
+
+export function isSameServer(one: LogServer, other: LogServer): boolean {
+  return one.systemId === other.systemId && one.timeline === other.timeline;
+}
+
 /**
  * Why the epoch may not go on; `undefined` when it may. The log lies on the server that it lay on: it lost nothing. It
  * lies on another: then only a node can prove that it is whole that led last, and whose last batch is in it; or the
@@ -41,10 +50,9 @@ export function epochFault(
   server: LogServer,
   durability: Durability,
   { ledLast, isWhole }: Proof,
-): { reason: EpochReason; sentence: string } | undefined {
+): EpochFault | undefined {
   if (doubt !== undefined) return { reason: 'log-in-doubt', sentence: `The log is in doubt (${doubt}).` };
-  const isSame = ledOn.systemId === server.systemId && ledOn.timeline === server.timeline;
-  if (term === 0 || isSame || durability === 'storage') return undefined;
+  if (term === 0 || isSameServer(ledOn, server) || durability === 'storage') return undefined;
   const provesAll = ledLast !== undefined && ledLast === tenure && isWhole;
   if (durability === 'standby' && provesAll) return undefined;
   return {

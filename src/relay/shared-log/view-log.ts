@@ -34,13 +34,10 @@ export class ViewDiverged extends LogRefused {
   }
 }
 
-/** The last batch that a view holds. */
-export type Witness = Pick<ViewMark, 'no' | 'lastLsn' | 'effects'>;
-
 interface ViewLogOptions {
   log: SharedLog;
   mark: ViewMark;
-  /** Resolves after `ms`; rejects or resolves early when the node stops. */
+  /** Resolves after `ms`. */
   pause: (ms: number) => Promise<void>;
   /** Called when the log took nothing, and when it takes batches again. */
   onStalled?: (why: string | undefined) => void;
@@ -116,9 +113,10 @@ export class ViewLog implements DurableLog {
     this.stop();
   }
 
-  async #apply(followed: FollowedBatch, effects: BatchEffects, view: ViewWrites): Promise<void> {
-    if (!effects.taken().effects.equals(followed.effects)) throw new ViewDiverged(followed);
-    await this.#writeView({ no: followed.no, lastLsn: followed.lastLsn, effects: followed.effects }, undefined, view);
+  async #apply(followed: FollowedBatch, noted: BatchEffects, view: ViewWrites): Promise<void> {
+    const { effects } = noted.taken(this.#mark.effects);
+    if (!effects.equals(followed.effects)) throw new ViewDiverged(followed);
+    await this.#writeView({ no: followed.no, lastLsn: followed.lastLsn, effects }, undefined, view);
   }
 
   async #appendOwn(
@@ -128,7 +126,7 @@ export class ViewLog implements DurableLog {
   ): Promise<void> {
     const tenure = this.#tenure;
     if (!tenure) throw new Error('invariant: only the node that leads appends');
-    const { effects, dropped } = noted.taken();
+    const { effects, dropped } = noted.taken(this.#mark.effects);
     const no = this.#mark.no + 1;
     const { forgotten = NOTHING_FORGOTTEN, collected } = batch;
     const shared = encodeShared({ forgotten, collected });
@@ -154,8 +152,12 @@ export class ViewLog implements DurableLog {
     }
   }
 
-  async #writeView(witness: Witness, tenure: string | undefined, view: ViewWrites): Promise<void> {
-    const mark = { ...this.#mark, ...witness, tenure, isClosed: false };
+  async #writeView(
+    batch: Pick<ViewMark, 'no' | 'lastLsn' | 'effects'>,
+    tenure: string | undefined,
+    view: ViewWrites,
+  ): Promise<void> {
+    const mark = { ...this.#mark, ...batch, tenure, isClosed: false };
     view.put(...viewMarkPair(mark));
     await view.write({ sync: false });
     this.#mark = mark;
