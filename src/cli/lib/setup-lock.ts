@@ -35,7 +35,9 @@ async function take(lock: string): Promise<void> {
   const { signal } = new AbortController();
   const own = await processFacts(process.pid, signal);
   const beside = `${lock}.${process.pid}`;
-  writeFileSync(beside, JSON.stringify(own?.mark ?? { pid: process.pid, startedAt: '' }), { mode: 0o600 });
+  writeFileSync(beside, JSON.stringify(typeof own === 'object' ? own.mark : { pid: process.pid, startedAt: '' }), {
+    mode: 0o600,
+  });
   try {
     while (!linked(beside, lock)) {
       const text = textOf(lock);

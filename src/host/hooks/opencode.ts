@@ -73,7 +73,9 @@ export const Poste = async ({ client }) => {
       const isKnown = (await poste(['register'], id, signal)) !== undefined;
       for (let line = isKnown && (await poste(['wait'], id, signal)); line; line = await poste(['wait'], id, signal)) {
         pauseMs = PAUSE_MS;
-        await client.session.promptAsync({ path: { id }, body: { parts: [{ type: 'text', text: line }] } });
+        const body = { parts: [{ type: 'text', text: line }] };
+        const isTaken = await client.session.promptAsync({ path: { id }, body }).then(() => true, () => false);
+        if (!isTaken) break;
       }
       // The daemon is away, or let the wait go: register again, less and less often.
       await new Promise((resolve) => setTimeout(resolve, pauseMs).unref());

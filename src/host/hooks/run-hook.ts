@@ -133,7 +133,9 @@ function register(
 ): Promise<SessionState> {
   const wake = program.wake(sessionId, surroundings);
   const reports_prompts = program.entries.some(({ moment }) => moment === 'prompt');
-  return client.call('session-register', { session_id: sessionId, wake, pid, reports_prompts, ...given }, options);
+  const registered = { session_id: sessionId, wake, reports_prompts, ...given };
+  // Process 1 takes over what another one left behind, and is the program itself in a container.
+  return client.call('session-register', { ...registered, ...(pid > 1 && { pid }) }, options);
 }
 
 /** The output by which the programs add context for the agent at these events. What the prompt says already is not said again. */

@@ -31,15 +31,15 @@ export function withoutHooks(settings: unknown, program: HookProgram): Json {
   const { hooks } = settings;
   if (hooks === undefined) return settings;
   if (!isRecord(hooks)) throw new SettingsRefused('has "hooks" that are no object');
-  const left: Json = {};
+  const left: [event: string, groups: unknown[]][] = [];
   for (const [event, groups] of Object.entries(hooks)) {
     if (!Array.isArray(groups)) throw new SettingsRefused(`has hooks of ${event} that are no list`);
     const kept = groups.flatMap((group: unknown) => cleanedGroup(group, event, program));
-    if (kept.length > 0 || groups.length === 0) left[event] = kept;
+    if (kept.length > 0 || groups.length === 0) left.push([event, kept]);
   }
-  const isEmptied = Object.keys(left).length === 0 && Object.keys(hooks).length > 0;
+  const isEmptied = left.length === 0 && Object.keys(hooks).length > 0;
   const { hooks: _hooks, ...others } = settings;
-  return isEmptied ? others : { ...settings, hooks: left };
+  return isEmptied ? others : { ...settings, hooks: Object.fromEntries(left) };
 }
 
 function cleanedGroup(group: unknown, event: string, program: HookProgram): unknown[] {

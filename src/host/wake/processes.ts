@@ -1,5 +1,5 @@
 /** Facts about processes, from `/proc` or else `ps`; and running a program for a bounded time. */
-import { spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
 import type { ProcessMark } from '../core/session-rows.ts';
@@ -14,20 +14,26 @@ export interface ProcessFacts {
   foregroundGroup: number;
 }
 
-export type FactsOf = (pid: number, signal: AbortSignal) => Promise<ProcessFacts | undefined>;
+/** `undefined` when there is no such process; `'unknown'` when it could not be looked at. */
+type Looked = ProcessFacts | 'unknown' | undefined;
 
-/** `undefined` when there is no such process. */
-export async function processFacts(pid: number, signal: AbortSignal): Promise<ProcessFacts | undefined> {
-  const boot = await textOf('/proc/sys/kernel/random/boot_id');
-  if (boot === undefined) return factsByPs(pid, signal);
-  const stat = await textOf(`/proc/${pid}/stat`);
-  return stat === undefined ? undefined : factsOfStat(pid, boot.trim(), stat);
+export type FactsOf = (pid: number, signal: AbortSignal) => Promise<Looked>;
+
+export async function processFacts(pid: number, signal: AbortSignal): Promise<Looked> {
+  try {
+    const boot = await textOf('/proc/sys/kernel/random/boot_id');
+    if (boot === undefined) return await factsByPs(pid, signal);
+    const stat = await textOf(`/proc/${pid}/stat`);
+    return stat === undefined ? undefined : factsOfStat(pid, boot.trim(), stat);
+  } catch {
+    return 'unknown';
+  }
 }
 
-/** Whether the same process still runs. */
+/** Whether the same process still runs. One that cannot be looked at counts as running: nothing of it is ended. */
 export async function isRunning(mark: ProcessMark, factsOf: FactsOf, signal: AbortSignal): Promise<boolean> {
   const facts = await factsOf(mark.pid, signal);
-  return facts?.mark.startedAt === mark.startedAt;
+  return facts === 'unknown' || facts?.mark.startedAt === mark.startedAt;
 }
 
 /** A line of proc_pid_stat(5). The name, in brackets, may hold anything. */
@@ -45,10 +51,12 @@ export function factsOfStat(pid: number, boot: string, stat: string): ProcessFac
 /** Its start is a text: the same one in every language and time zone that the daemon may be started in. */
 const PS_ENVIRONMENT = { LC_ALL: 'C', TZ: 'UTC0' };
 
-export async function factsByPs(pid: number, signal: AbortSignal): Promise<ProcessFacts | undefined> {
+export async function factsByPs(pid: number, signal: AbortSignal): Promise<Looked> {
   const columns = ['ppid', 'pgid', 'tpgid', 'stat', 'lstart'].flatMap((name) => ['-o', `${name}=`]);
   const options = { timeoutMs: PS_MS, signal, environment: PS_ENVIRONMENT };
   const { code, stdout } = await runBounded('ps', ['-p', String(pid), ...columns], options);
+  // It was not started, or took too long.
+  if (code === null) return 'unknown';
   return code === 0 ? factsOfPs(pid, stdout) : undefined;
 }
 
@@ -64,11 +72,16 @@ export function factsOfPs(pid: number, line: string): ProcessFacts | undefined {
   };
 }
 
+/** What says that a file of /proc is not there: the process ended before or while it was read. */
+const ABSENT: ReadonlySet<string | undefined> = new Set(['ENOENT', 'ESRCH', 'ENOTDIR']);
+
+/** `undefined` when there is no such file. Throws other errors of the system. */
 async function textOf(path: string): Promise<string | undefined> {
   try {
     return await readFile(path, 'utf8');
-  } catch {
-    return undefined;
+  } catch (error) {
+    if (ABSENT.has((error as NodeJS.ErrnoException).code)) return undefined;
+    throw error;
   }
 }
 
@@ -103,7 +116,13 @@ export function runBounded(
   if (signal.aborted) return Promise.resolve({ code: null, stdout: '', stderr: '' });
   return new Promise((resolve) => {
     const env = { ...process.env, ...environment };
-    const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'], detached: true, cwd: '/', env });
+    const child: ChildProcess = spawn(program, args, {
+      stdio: ['ignore', 'pipe', 'pipe'],
+      detached: true,
+      cwd: '/',
+      env,
+    });
+    // Without a file left to open it has no pipes.
     const stdout = collected(child.stdout);
     const stderr = collected(child.stderr);
     let killing: NodeJS.Timeout | undefined;
@@ -118,8 +137,8 @@ export function runBounded(
       clearTimeout(killing);
       signal.removeEventListener('abort', end);
       // A child of the program may hold its ends of the pipes open.
-      child.stdout.destroy();
-      child.stderr.destroy();
+      child.stdout?.destroy();
+      child.stderr?.destroy();
       resolve({ code, stdout: stdout(), stderr: stderr() });
     };
     child.once('error', () => done(null));
@@ -133,10 +152,10 @@ export function runBounded(
 }
 
 /** Returns a function that returns the stream's text so far. */
-function collected(stream: Readable): () => string {
+function collected(stream: Readable | null | undefined): () => string {
   const chunks: Buffer[] = [];
   let bytes = 0;
-  stream.on('data', (chunk: Buffer) => {
+  stream?.on('data', (chunk: Buffer) => {
     bytes += chunk.length;
     if (bytes <= OUTPUT_BYTES_MAX) chunks.push(chunk);
   });

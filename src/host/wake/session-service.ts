@@ -46,7 +46,7 @@ export function createSessionService(parts: SessionServiceParts): SessionService
       if (isRefusal(wake)) return wake;
       const facts = pid === undefined ? undefined : await factsOf(pid, signal);
       if (pid !== undefined && !facts) return badInput('pid', 'names no process that runs');
-      const process = facts?.mark ?? null;
+      const process = typeof facts === 'object' ? facts.mark : null;
       // Before the mail counts as told: then there is no attempt left to prove.
       const seat = { agentId, sessionId, process };
       rings.reported(seat, lines);

@@ -226,7 +226,8 @@ async function isInForeground(
 ): Promise<boolean> {
   if (process === null) return false;
   const facts = await factsOf(process.pid, signal);
-  if (facts?.mark.startedAt !== process.startedAt || facts.group !== facts.foregroundGroup) return false;
+  if (facts === 'unknown' || facts?.mark.startedAt !== process.startedAt || facts.group !== facts.foregroundGroup)
+    return false;
   return descendsFrom(process, panePid, factsOf, signal);
 }
 
@@ -239,7 +240,8 @@ async function descendsFrom(
   let at = pid;
   for (let steps = 0; steps < ANCESTORS_MAX && at > 1; steps++) {
     if (at === ancestor) return true;
-    at = (await factsOf(at, signal))?.parentPid ?? 0;
+    const facts = await factsOf(at, signal);
+    at = typeof facts === 'object' ? facts.parentPid : 0;
   }
   return false;
 }

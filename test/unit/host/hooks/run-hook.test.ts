@@ -34,6 +34,7 @@ interface Daemon {
 interface Given {
   gone?: AbortSignal;
   waits?: boolean;
+  pid?: number;
   environment?: Readonly<Record<string, string>>;
 }
 
@@ -49,13 +50,13 @@ function daemon(answers: Readonly<Record<string, Answer[]>>): Daemon {
   };
   return {
     asked,
-    run: (program, input, { gone = new AbortController().signal, waits = false, environment = {} } = {}) =>
+    run: (program, input, { gone = new AbortController().signal, waits = false, environment = {}, pid = 77 } = {}) =>
       runHook({
         program,
         input: typeof input === 'string' ? input : JSON.stringify(input),
         agent: 'backend',
         client,
-        pid: 77,
+        pid,
         surroundings: {
           environment: { PATH: '/bin', CODEX_HOME: '/c', ...environment },
           findProgram: (name) => `/bin/${name}`,
@@ -255,6 +256,13 @@ describe('a hook never hinders its agent', () => {
     };
     expect(await runHook({ ...call, gone })).toEqual(QUIET);
     expect(asked).toEqual([]);
+  });
+
+  test('a program that is process 1 of a container is registered without its number', async () => {
+    const { asked, run } = daemon({ 'session-register': [{}, {}] });
+    await run(CLAUDE_CODE, start, { pid: 1 });
+    await run(CLAUDE_CODE, start);
+    expect(asked.map(([, input]) => (input as { pid?: number }).pid)).toEqual([undefined, 77]);
   });
 
   test('it is quiet when the agent is unknown', async () => {

@@ -81,6 +81,8 @@ describe('hooks in settings', () => {
     const left = { hooks: { Stop: [{ matcher: '*', hooks: [{ command: 'say done' }] }] } };
     expect(withoutHooks(shared, CLAUDE_CODE)).toEqual(left);
     expect(withoutHooks(shared, CODEX)).toEqual(shared);
+    const odd = '{"hooks":{"__proto__":[{"hooks":[{"command":"say hello"}]}]}}';
+    expect(JSON.stringify(withoutHooks(JSON.parse(odd), CLAUDE_CODE))).toBe(odd);
   });
 
   test.each([

@@ -43,7 +43,7 @@ async function hooked(program: HookProgram, programPath = '', methods: Partial<W
     ...methods,
   });
   const own = await processFacts(process.pid, new AbortController().signal);
-  if (own) here.processes.set(process.pid, own);
+  if (typeof own === 'object') here.processes.set(process.pid, own);
   const { client } = await contextAtSocket(here);
   const waits = new Promise<void>((resolve) => {
     here.context.subscribe(({ type }) => type === 'session-waits' && resolve());

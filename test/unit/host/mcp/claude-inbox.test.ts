@@ -110,7 +110,7 @@ async function rung(daemon: McpDaemon, posts: string[], count: number): Promise<
 async function served(): Promise<{ daemon: McpDaemon; posts: string[]; woken: () => Promise<unknown> }> {
   const daemon = await mcpDaemon(['alice', 'bob']);
   const own = await processFacts(process.pid, new AbortController().signal);
-  if (own) daemon.processes.set(process.pid, own);
+  if (typeof own === 'object') daemon.processes.set(process.pid, own);
   const { inbox, posts } = await claudeSocket();
   const waits = new Promise<void>((resolve) => {
     daemon.context.subscribe(({ type }) => type === 'session-waits' && resolve());

@@ -37,7 +37,7 @@ test('types into the pane of a program that runs there, and not into the shell t
     seenAtMs: 0,
     endedAtMs: null,
     wake: [],
-    process: facts?.mark ?? null,
+    process: typeof facts === 'object' ? facts.mark : null,
     woken: null,
   };
   const pane = tmux('display-message', '-p', '#{pane_id}').trim();

@@ -6,6 +6,7 @@ import type { SessionRow } from '../../../../src/host/core/session-rows.ts';
 import { tmuxMethod, tryCommand } from '../../../../src/host/wake/wake-methods.ts';
 import {
   factsByPs,
+  isRunning,
   factsOfPs,
   factsOfStat,
   type ProcessFacts,
@@ -165,9 +166,15 @@ describe('what the operating system says of a process', () => {
   test('this process runs, with a start that stays; one that ended is not there', async () => {
     const first = await processFacts(process.pid, never());
     const second = await processFacts(process.pid, never());
-    expect(first?.mark).toEqual(second?.mark);
-    expect(first?.parentPid).toBe(process.ppid);
+    expect(first).toMatchObject({ mark: { pid: process.pid }, parentPid: process.ppid });
+    expect(second).toEqual(first);
     expect(await processFacts(2 ** 22 + 1, never())).toBeUndefined();
+  });
+
+  test('one that cannot be looked at is unknown, and counts as running', async () => {
+    expect(await factsByPs(process.pid, AbortSignal.abort())).toBe('unknown');
+    expect(await isRunning(AGENT.mark, () => Promise.resolve('unknown'), never())).toBe(true);
+    expect(await isRunning(AGENT.mark, () => Promise.resolve(undefined), never())).toBe(false);
   });
 
   test('a name with spaces and brackets hides nothing of /proc/<pid>/stat', () => {
