@@ -245,11 +245,15 @@ describe('a relay whose log is shared', () => {
     const relay = await started(server, sharing(log));
     await relay.enrol(alice, bob);
     fail.renew = rejecting(new LogUnreachable('held'));
-    relay.clock.move(LEASE_MS);
+    // Another may lead after the whole of it.
+    relay.clock.move(LEASE_MS * 0.8);
     relay.timers.pass(LEASE_MS);
     const refused = await relay.send(relay.hop(bob, 'GET', '/v2/relay/items'));
     expect(refused.status).toBe(503);
     expect(refused.headers.get('retry-after')).toBe('1');
+    const stored = server.stored.length;
+    await expect(relay.client(alice).push([itemTo([bob], 'refused')])).rejects.toThrow('503');
+    expect(server.stored).toHaveLength(stored);
     await expect
       .poll(() => relay.errors.map(({ message }) => message))
       .toEqual(['the log cannot be reached; it is tried again']);
@@ -565,6 +569,29 @@ describe('a node that takes the lead', () => {
     expect(server.row?.term).toBe(3);
     expect((await second.send(second.hop(bob, 'GET', '/v2/relay/info'))).status).toBe(200);
     second.logged.length = 0;
+  });
+
+  test('and loses it while it catches up follows again, and serves when it leads', async () => {
+    const server = newServer();
+    await (await started(server)).stop();
+    const { log, fail } = faulty(server.client());
+    const relay = await node(server, sharing(log));
+    let isRenewed = false;
+    fail.renew = async () => {
+      isRenewed = true;
+      delete fail.renew;
+      throw new Fenced();
+    };
+    fail.batches = async (_logId, _afterNo, tenure) => {
+      if (tenure === undefined || isRenewed) return;
+      await passUntil(relay, () => isRenewed, LEASE_MS / 6);
+    };
+    await relay.start();
+    expect(server.row?.term).toBe(3);
+    expect((await relay.send(relay.hop(bob, 'GET', '/v2/relay/info'))).status).toBe(200);
+    const ended = await Promise.race([relay.relay.failed, Promise.resolve('serves')]);
+    expect(ended).toBe('serves');
+    relay.logged.length = 0;
   });
 
   test('after a process that ended before it had marked its view', async () => {

@@ -133,6 +133,8 @@ export function keepsWhatASharedLogPromises(client: () => SharedLog): void {
     await log.renew(tenure, 0);
     expect(await client().lead(seen, { ...CANDIDATE, holder: 'two' })).toBe('held');
     const now = await stateOf(log);
+    for (const other of [{ tenure: randomUUID() }, { tenure: undefined }, { logId: randomUUID() }, { term: 0 }])
+      expect(await log.lead({ ...now, ...other }, CANDIDATE)).toBe('held');
     expect(now).toMatchObject({ holder: 'one', tenure: tenure.tenure, isFree: false, settings: CANDIDATE.settings });
     const [first, second] = await Promise.all([
       client().lead(now, { ...CANDIDATE, holder: 'two' }),

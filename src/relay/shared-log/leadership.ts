@@ -83,6 +83,11 @@ export class Leadership {
     return !this.#isLost && clock.monotonicMs() - this.#confirmedMs < leaseMs * (1 - MARGIN);
   }
 
+  /** Whether another node took the lead. */
+  get isLost(): boolean {
+    return this.#isLost;
+  }
+
   /** Gives the lead back. To be called when nothing is appended any more. */
   async resign(): Promise<void> {
     await this.#renewals.stop();

@@ -173,7 +173,7 @@ class Node {
     const { signal, logger } = this.#options;
     if (signal.aborted) return true;
     const isOver = error instanceof LogWentBack || error instanceof Fenced || error instanceof OutcomeUnknown;
-    if (isOver) logger.error({ err: error }, 'the view is opened anew');
+    if (isOver) logger.error({ err: error }, 'this node opens its view again, and follows');
     return isOver;
   }
 
@@ -239,15 +239,14 @@ class Node {
     if (!taken) return undefined;
     const { tenure, fault } = taken;
     const { store } = view;
+    let isServing = false;
+    const given = { log, tenure, leaseMs, clock, timers, takenMs };
     const leadership = new Leadership({
-      log,
-      tenure,
-      leaseMs,
-      clock,
-      timers,
-      takenMs,
+      ...given,
       ackedNo: () => view.log.no,
-      onLost,
+      onLost: (error) => {
+        if (isServing) onLost(error);
+      },
       onRenewed: (error) => this.#noteReached(error),
       onDoubt,
     });
@@ -256,11 +255,13 @@ class Node {
       view.log.leads(tenure);
       const begun = await this.#begin(view, fault);
       if (fault) await log.clearDoubt(tenure);
+      if (leadership.isLost) throw new Fenced();
       const stopWitness = keepWitness(folder, view.log, server, {
         timers,
         onError: (error) => logger.error({ err: error }, 'how far the view has come could not be noted'),
       });
       let cancelGiveUp: Cancel | undefined;
+      isServing = true;
       return {
         store,
         leadership,

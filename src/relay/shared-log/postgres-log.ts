@@ -181,7 +181,7 @@ export class PostgresLog implements SharedLog {
   }
 
   async doubt(logId: string, reason: string): Promise<void> {
-    await this.#ask('doubt', sql.DOUBT, [logId, reason]);
+    doubtless(await this.#ask('doubt', sql.DOUBT, [logId, reason]));
   }
 
   async clearDoubt(tenure: Tenure): Promise<void> {
