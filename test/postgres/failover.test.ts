@@ -62,6 +62,8 @@ const EVENTS: Readonly<Record<string, (world: World) => Promise<void>>> = {
   },
   'the relay that follows is stopped': async (at) => {
     const follower = other(at, await leaderOf(at.nodes));
+    // It may have been started a moment ago.
+    await expect.poll(() => follower.answers()).toBe(true);
     follower.stop();
     expect(await follower.ended()).toBe(0);
     follower.startAgain();

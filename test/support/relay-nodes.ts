@@ -66,10 +66,20 @@ export class RelayNode {
   }
 
   async leads(): Promise<boolean> {
-    const answer = await fetch(`http://127.0.0.1:${this.port}/v2/relay/info`, {
-      signal: AbortSignal.timeout(1000),
-    }).catch(() => undefined);
-    return answer?.status === 200;
+    return (await this.#status()) === 200;
+  }
+
+  /** Whether it listens, leading or not. */
+  async answers(): Promise<boolean> {
+    return (await this.#status()) !== undefined;
+  }
+
+  async #status(): Promise<number | undefined> {
+    const asked = fetch(`http://127.0.0.1:${this.port}/v2/relay/info`, { signal: AbortSignal.timeout(1000) });
+    return asked.then(
+      ({ status }) => status,
+      () => undefined,
+    );
   }
 
   #started(): PosteProcess {
