@@ -40,8 +40,10 @@ export type Durability = (typeof DURABILITIES)[number];
 /** Batches that are read at once. */
 const BATCHES_AT_ONCE = 64;
 const PLACE_KEY_BYTES = 32;
-/** A name that is taken: of a type or relation. */
-const MADE_MEANWHILE: ReadonlySet<string> = new Set(['23505', '42P07']);
+/** Another makes the tables: a name is taken (of a row in the catalogue, a relation, a type), or its lock was not given. */
+const MADE_MEANWHILE: ReadonlySet<string> = new Set(['23505', '42P07', '42710', '55P03']);
+/** Each time, another one has made them or has failed. */
+const CREATE_TRIES = 5;
 
 interface PostgresLogOptions {
   endpoints: readonly LogEndpoint[];
@@ -201,13 +203,13 @@ export class PostgresLog implements SharedLog {
   /** PostgreSQL says an error to one of two that make the same table at the same time, also with `IF NOT EXISTS`. */
   async #createTables(): Promise<void> {
     const link = await this.#linkOfOthers();
-    try {
-      await link.run(sql.CREATE_TABLES);
-    } catch (error) {
-      if (!isAnswer(error) || !MADE_MEANWHILE.has(error.code)) throw linkError(link, error);
-      await link.run(sql.CREATE_TABLES).catch((again: unknown) => {
-        throw linkError(link, again);
-      });
+    for (let tries = 1; ; tries++) {
+      try {
+        await link.run(sql.CREATE_TABLES);
+        return;
+      } catch (error) {
+        if (tries === CREATE_TRIES || !isAnswer(error) || !MADE_MEANWHILE.has(error.code)) throw linkError(link, error);
+      }
     }
   }
 
