@@ -13,7 +13,7 @@ import type { BackupSettings } from './jobs/backup-job.ts';
 import type { LogRetentionSettings } from './jobs/retention-job.ts';
 import type { TakeBackup } from './operator/console-routes.ts';
 import type { HeldBytes } from './http/page-writer.ts';
-import type { SharedLogOptions } from './shared-log/node.ts';
+import type { SharedLogOptions } from './shared-log/node-options.ts';
 
 export interface RelayOptions {
   storeDir: string;

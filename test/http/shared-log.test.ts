@@ -7,7 +7,7 @@ import type { PulledItem } from '../../src/host/relay/relay-client.ts';
 import { StoreFailed } from '../../src/relay/engine/committer.ts';
 import { StoppedFollowing } from '../../src/relay/follower.ts';
 import { LEASE_MS } from '../../src/relay/shared-log/leadership.ts';
-import type { SharedLogOptions } from '../../src/relay/shared-log/node.ts';
+import type { SharedLogOptions } from '../../src/relay/shared-log/node-options.ts';
 import {
   Fenced,
   LogRefused,

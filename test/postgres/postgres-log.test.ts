@@ -2,7 +2,8 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { logEndpoints } from '../../src/relay/shared-log/log-address.ts';
-import { type Durability, PostgresLog } from '../../src/relay/shared-log/postgres-log.ts';
+import type { Durability } from '../../src/relay/shared-log/durability.ts';
+import { PostgresLog } from '../../src/relay/shared-log/postgres-log.ts';
 import {
   Fenced,
   LogRefused,

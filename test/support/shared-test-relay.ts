@@ -1,7 +1,8 @@
 /** A `TestRelay` of several nodes that share a log: with each opening the next of them leads. */
 import { join } from 'node:path';
 import { LEASE_MS } from '../../src/relay/shared-log/leadership.ts';
-import { type LeadingNode, joinLog } from '../../src/relay/shared-log/node.ts';
+import { joinLog } from '../../src/relay/shared-log/node.ts';
+import type { LeadingNode } from '../../src/relay/shared-log/take-lead.ts';
 import type { OpenStoreOptions } from '../../src/relay/store/open.ts';
 import type { RelayStore } from '../../src/relay/store/relay-store.ts';
 import { relay } from './hosts.ts';

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { Command } from 'commander';
 import { printable } from '../../protocol/printable.ts';
 import { GRANTS } from '../../relay/shared-log/pg-statements.ts';
-import type { SharedLogOptions } from '../../relay/shared-log/node.ts';
+import type { SharedLogOptions } from '../../relay/shared-log/node-options.ts';
 import type { LogState } from '../../relay/shared-log/shared-log.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';

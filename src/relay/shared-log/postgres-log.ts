@@ -1,9 +1,8 @@
 /**
  * The shared log in PostgreSQL.
  *
- * Appends have a connection of their own, because one that waits for the standby must not hold up reads. Reads and
- * renewals share the other; a statement that takes the lead is never sent twice, because one that was given up may still
- * run in the server later: it compares what was seen, and then changes nothing.
+ * A statement that takes the lead is never sent twice, because one that was given up may still run in the server later: it
+ * compares what was seen, and then changes nothing.
  */
 import type { QueryResultRow } from 'pg';
 import { randomUUID } from 'node:crypto';
@@ -17,29 +16,35 @@ import {
   type LogServer,
   type LogState,
   LogUnreachable,
-  NotWritten,
   type OpenedLog,
   OutcomeUnknown,
   type Renewal,
   type SharedLog,
   type Tenure,
 } from './shared-log.ts';
-import { decodeBody, encodeBody } from './batch-body.ts';
+import { encodeBody } from './batch-body.ts';
+import { type Durability, refuseNames } from './durability.ts';
 import type { LogEndpoint } from './log-address.ts';
-import { byteaArray, int8Array } from './pg-binary.ts';
-import { ANSWER_WITHIN_MS, type Answered, PgLink, answerError, isAnswer, linkError, reasonOf } from './pg-link.ts';
+import { byteaArray } from './pg-binary.ts';
+import { PgConnections } from './pg-connections.ts';
+import { ANSWER_WITHIN_MS, type Answered, type PgLink, answerError, isAnswer, linkError, reasonOf } from './pg-link.ts';
+import {
+  type AppendRow,
+  type BatchRow,
+  type IdentityRow,
+  type NamesRow,
+  type RenewalRow,
+  type StateRow,
+  followedBatch,
+  keysOf,
+  named,
+  seqsOf,
+  stateOf,
+} from './pg-rows.ts';
 import * as sql from './pg-statements.ts';
-
-/**
- * What must have a batch before it is acknowledged: the standbys that the server names; the storage beneath it, as a
- * managed service promises; or this one server alone.
- */
-export const DURABILITIES = ['standby', 'storage', 'single'] as const;
-export type Durability = (typeof DURABILITIES)[number];
 
 /** Batches that are read at once. */
 const BATCHES_AT_ONCE = 64;
-const PLACE_KEY_BYTES = 32;
 /** Another makes the tables: a name is taken (of a row in the catalogue, a relation, a type), or its lock was not given. */
 const MADE_MEANWHILE: ReadonlySet<string> = new Set(['23505', '42P07', '42710', '55P03']);
 /** Each time, another one has made them or has failed. */
@@ -55,18 +60,13 @@ interface PostgresLogOptions {
 }
 
 export class PostgresLog implements SharedLog {
-  readonly #endpoints: readonly LogEndpoint[];
+  readonly #connections: PgConnections;
   readonly #durability: Durability;
-  #appends: PgLink | undefined;
   /** When the batch under way was sent. */
   #appendingSinceMs: number | undefined;
-  #others: PgLink | undefined;
-  /** The connection that is being opened in its place. */
-  #opening: Promise<PgLink> | undefined;
   readonly #answerWithinMs: number;
   readonly #monotonicMs: () => number;
   #server: LogServer | undefined;
-  #isClosed = false;
 
   constructor({
     endpoints,
@@ -76,13 +76,13 @@ export class PostgresLog implements SharedLog {
   }: PostgresLogOptions) {
     this.#answerWithinMs = answerWithinMs;
     this.#monotonicMs = monotonicMs;
-    this.#endpoints = endpoints;
+    this.#connections = new PgConnections({ endpoints, durability, answerWithinMs });
     this.#durability = durability;
   }
 
   async open(): Promise<OpenedLog> {
-    const link = await this.#linkOfOthers();
-    this.#refuseNames(link.standbyNames);
+    const link = await this.#connections.others();
+    refuseNames(this.#durability, link.standbyNames);
     const { rows } = await this.#ask<IdentityRow>('identity', sql.IDENTITY);
     const [row] = rows;
     if (!row) throw new LogUnreachable('the server says nothing of itself');
@@ -103,7 +103,7 @@ export class PostgresLog implements SharedLog {
     const tenure = randomUUID();
     const { logId, term, beat, tenure: before = null } = seen;
     const values = [logId, term, beat, before, tenure, holder, settings, systemId, timeline, doubt ?? null];
-    const link = await this.#linkOfOthers();
+    const link = await this.#connections.others();
     const leading = this.#ask<{ term: string }>('lead', sql.LEAD, values, link);
     const naming = this.#ask<NamesRow>('names', sql.STANDBY_NAMES, [], link);
     const [led, names] = await Promise.allSettled([leading, naming]);
@@ -125,13 +125,13 @@ export class PostgresLog implements SharedLog {
     if (!row) throw new Fenced();
     // A batch that is under way in the server holds the row against this statement: the answer to it is lost.
     if (this.#appendingSinceMs !== undefined && sentMs - this.#appendingSinceMs >= this.#answerWithinMs)
-      this.#appends?.close();
+      this.#connections.closeAppends();
     return { doubt: row.doubt ?? undefined, wantedBy: row.wanted_by ?? undefined, nowMs: Number(row.now_ms) };
   }
 
   async append(tenure: Tenure, batch: EncodedBatch, ackedNo: number): Promise<Appended> {
     const { no, firstLsn, lastLsn, effects, records, shared, payloads, dropped } = batch;
-    const link = await this.#linkOfAppends();
+    const link = await this.#connections.appends();
     const places = payloads.map(({ place }) => place);
     const values = [...named(tenure), no, firstLsn, lastLsn, ackedNo, effects, encodeBody(records, shared)];
     const put = [keysOf(places), seqsOf(places), byteaArray(payloads.map(({ wire }) => wire))];
@@ -195,14 +195,12 @@ export class PostgresLog implements SharedLog {
   }
 
   async close(): Promise<void> {
-    this.#isClosed = true;
-    this.#appends?.close();
-    this.#others?.close();
+    this.#connections.close();
   }
 
   /** PostgreSQL says an error to one of two that make the same table at the same time, also with `IF NOT EXISTS`. */
   async #createTables(): Promise<void> {
-    const link = await this.#linkOfOthers();
+    const link = await this.#connections.others();
     for (let tries = 1; ; tries++) {
       try {
         await link.run(sql.CREATE_TABLES);
@@ -221,25 +219,7 @@ export class PostgresLog implements SharedLog {
       throw new LogRefused(
         `the log has the format ${row.format} and this software knows ${sql.TABLES_FORMAT}: start the newer software`,
       );
-    return {
-      logId: row.log_id,
-      state: row.state,
-      format: row.format,
-      term: Number(row.term),
-      tenure: row.tenure ?? undefined,
-      isFree: row.is_free,
-      holder: row.holder,
-      beat: Number(row.beat),
-      lastNo: Number(row.last_no),
-      lastLsn: Number(row.last_lsn ?? 0),
-      ackedNo: Number(row.acked_no),
-      ledOn: { systemId: row.system_identifier, timeline: row.timeline },
-      settings: row.settings,
-      doubt: row.doubt ?? undefined,
-      wantedBy: row.wanted_by ?? undefined,
-      prunedNo: Number(row.pruned_no),
-      snapshotNo: Number(row.snapshot_no),
-    };
+    return stateOf(row);
   }
 
   /** One statement on the connection of reads and renewals, which is opened anew when it was lost. */
@@ -249,19 +229,12 @@ export class PostgresLog implements SharedLog {
     values: unknown[] = [],
     given?: PgLink,
   ): Promise<Answered<R>> {
-    const link = given ?? (await this.#linkOfOthers());
+    const link = given ?? (await this.#connections.others());
     try {
       return await link.query<R>({ name, text }, values);
     } catch (error) {
       throw linkError(link, error);
     }
-  }
-
-  async #linkOfOthers(): Promise<PgLink> {
-    if (this.#others?.isOpen) return this.#others;
-    this.#opening ??= this.#newLink().finally(() => (this.#opening = undefined));
-    this.#others = await this.#opening;
-    return this.#others;
   }
 
   /** Why a statement may not have waited for the standbys, by the names that were read right behind it. */
@@ -270,112 +243,6 @@ export class PostgresLog implements SharedLog {
     const isAlike = this.#durability !== 'standby' || names.value.rows[0]?.names === standbyNames;
     return isAlike ? undefined : 'synchronous_standby_names was changed meanwhile';
   }
-
-  /** A connection that was lost while nothing was appended may be replaced: the fence is asked with each append. */
-  async #linkOfAppends(): Promise<PgLink> {
-    if (this.#appends?.isOpen) return this.#appends;
-    try {
-      this.#appends = await this.#newLink();
-    } catch (error) {
-      if (error instanceof LogUnreachable && !this.#isClosed) throw new NotWritten(error.message, { cause: error });
-      throw error;
-    }
-    return this.#appends;
-  }
-
-  async #newLink(): Promise<PgLink> {
-    if (this.#isClosed) throw new LogUnreachable('the log was closed');
-    const link = await PgLink.open(this.#endpoints, this.#answerWithinMs);
-    try {
-      if (this.#isClosed) throw new LogUnreachable('the log was closed');
-      this.#refuseNames(link.standbyNames);
-      return link;
-    } catch (error) {
-      link.close();
-      throw error;
-    }
-  }
-
-  #refuseNames(names: string): void {
-    if (this.#durability !== 'standby') return;
-    if (names.trim() === '')
-      throw new LogRefused(
-        'the server of the log names no standby, so one copy would be all: set synchronous_standby_names there, or say --durability single (one copy) or --durability storage (the storage beneath is replicated)',
-      );
-    if (names.includes('*'))
-      throw new LogRefused(
-        'synchronous_standby_names holds a *, so any program that connects may count as a copy: name the standbys',
-      );
-  }
-}
-
-interface IdentityRow {
-  system_identifier: string;
-  timeline: number;
-  now_ms: string;
-  has_tables: boolean;
-}
-
-interface StateRow {
-  log_id: string;
-  state: string;
-  format: number;
-  term: string;
-  tenure: string | null;
-  is_free: boolean;
-  holder: string;
-  beat: string;
-  settings: Buffer;
-  doubt: string | null;
-  wanted_by: string | null;
-  system_identifier: string;
-  timeline: number;
-  pruned_no: string;
-  snapshot_no: string;
-  last_no: string;
-  last_lsn: string | null;
-  acked_no: string;
-}
-
-interface RenewalRow {
-  doubt: string | null;
-  wanted_by: string | null;
-  now_ms: string;
-}
-
-interface AppendRow {
-  appended: number;
-  doubt: string | null;
-}
-
-interface NamesRow {
-  names: string;
-}
-
-interface BatchRow {
-  no: string;
-  first_lsn: string;
-  last_lsn: string;
-  term: string;
-  effects: Buffer;
-  body: Buffer;
-}
-
-function followedBatch({ no, first_lsn, last_lsn, term, effects, body }: BatchRow): FollowedBatch {
-  const numbers = { no: Number(no), firstLsn: Number(first_lsn), lastLsn: Number(last_lsn), term: Number(term) };
-  return { ...numbers, effects, ...decodeBody(body) };
-}
-
-function named({ logId, term, tenure }: Tenure): [string, number, string] {
-  return [logId, term, tenure];
-}
-
-function keysOf(places: readonly Buffer[]): Buffer {
-  return byteaArray(places.map((place) => place.subarray(0, PLACE_KEY_BYTES)));
-}
-
-function seqsOf(places: readonly Buffer[]): Buffer {
-  return int8Array(places.map((place) => place.readBigInt64BE(PLACE_KEY_BYTES)));
 }
 
 /** What the server warned of while it stored something may be that no standby has it. */

@@ -1,6 +1,6 @@
 /** Whether a node may take the lead of a shared log, and whether the epoch goes on when it does. */
 import type { EpochReason } from '../core/event.ts';
-import type { Durability } from './postgres-log.ts';
+import type { Durability } from './durability.ts';
 import type { LogServer, LogState } from './shared-log.ts';
 
 /** A node whose clock differs more from that of the server does not lead. */

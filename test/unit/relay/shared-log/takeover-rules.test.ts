@@ -1,7 +1,7 @@
 /** Who may lead a shared log, and when the epoch goes on with the next leader. */
 import { describe, expect, test } from 'vitest';
 import { LEASE_MS, LeaseWatch } from '../../../../src/relay/shared-log/leadership.ts';
-import type { Durability } from '../../../../src/relay/shared-log/postgres-log.ts';
+import type { Durability } from '../../../../src/relay/shared-log/durability.ts';
 import type { LogState } from '../../../../src/relay/shared-log/shared-log.ts';
 import { epochFault, obstacle } from '../../../../src/relay/shared-log/takeover-rules.ts';
 

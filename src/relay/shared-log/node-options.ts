@@ -1,0 +1,40 @@
+/** What a node of a shared log is given. */
+import type { Clock, Timers } from '../../lib/clock.ts';
+import type { Signer } from '../../protocol/ed25519.ts';
+import type { Epoch } from '../../protocol/epoch.ts';
+import type { Durability } from './durability.ts';
+import type { Fenced, SharedLog } from './shared-log.ts';
+
+export interface NodeLogger {
+  info(fields: object, message: string): void;
+  warn(fields: object, message: string): void;
+  error(fields: object, message: string): void;
+}
+
+export interface SharedLogOptions {
+  log: SharedLog;
+  durability: Durability;
+  leaseMs: number;
+  /** Lead also when the last leader decided by other settings. */
+  acceptsSettings: boolean;
+}
+
+export interface NodeOptions extends SharedLogOptions {
+  folder: string;
+  signer: Signer;
+  /** What this node decides by: limits, admission, authority. */
+  settings: object;
+  clock: Clock;
+  timers: Timers;
+  newEpoch: () => Epoch;
+  logger: NodeLogger;
+  /** Ends the following. */
+  signal: AbortSignal;
+  /** Called once, when another node took the lead. */
+  onLost: (error: Fenced) => void;
+  /** Called when the log asks the leader for a new epoch. */
+  onDoubt: (why: string) => void;
+  onStalled: (why: string | undefined) => void;
+  /** Called while the node follows, with how many batches its view is behind the log. */
+  onFollowed?: (behind: number) => void;
+}

@@ -1,0 +1,97 @@
+/** What the statements of a log in PostgreSQL give and take, as the relay has it. */
+import { decodeBody } from './batch-body.ts';
+import { byteaArray, int8Array } from './pg-binary.ts';
+import type { FollowedBatch, LogState, Tenure } from './shared-log.ts';
+
+const PLACE_KEY_BYTES = 32;
+
+export interface IdentityRow {
+  system_identifier: string;
+  timeline: number;
+  now_ms: string;
+  has_tables: boolean;
+}
+
+export interface StateRow {
+  log_id: string;
+  state: string;
+  format: number;
+  term: string;
+  tenure: string | null;
+  is_free: boolean;
+  holder: string;
+  beat: string;
+  settings: Buffer;
+  doubt: string | null;
+  wanted_by: string | null;
+  system_identifier: string;
+  timeline: number;
+  pruned_no: string;
+  snapshot_no: string;
+  last_no: string;
+  last_lsn: string | null;
+  acked_no: string;
+}
+
+export interface RenewalRow {
+  doubt: string | null;
+  wanted_by: string | null;
+  now_ms: string;
+}
+
+export interface AppendRow {
+  appended: number;
+  doubt: string | null;
+}
+
+export interface NamesRow {
+  names: string;
+}
+
+export interface BatchRow {
+  no: string;
+  first_lsn: string;
+  last_lsn: string;
+  term: string;
+  effects: Buffer;
+  body: Buffer;
+}
+
+export function stateOf(row: StateRow): LogState {
+  return {
+    logId: row.log_id,
+    state: row.state,
+    format: row.format,
+    term: Number(row.term),
+    tenure: row.tenure ?? undefined,
+    isFree: row.is_free,
+    holder: row.holder,
+    beat: Number(row.beat),
+    lastNo: Number(row.last_no),
+    lastLsn: Number(row.last_lsn ?? 0),
+    ackedNo: Number(row.acked_no),
+    ledOn: { systemId: row.system_identifier, timeline: row.timeline },
+    settings: row.settings,
+    doubt: row.doubt ?? undefined,
+    wantedBy: row.wanted_by ?? undefined,
+    prunedNo: Number(row.pruned_no),
+    snapshotNo: Number(row.snapshot_no),
+  };
+}
+
+export function followedBatch({ no, first_lsn, last_lsn, term, effects, body }: BatchRow): FollowedBatch {
+  const numbers = { no: Number(no), firstLsn: Number(first_lsn), lastLsn: Number(last_lsn), term: Number(term) };
+  return { ...numbers, effects, ...decodeBody(body) };
+}
+
+export function named({ logId, term, tenure }: Tenure): [string, number, string] {
+  return [logId, term, tenure];
+}
+
+export function keysOf(places: readonly Buffer[]): Buffer {
+  return byteaArray(places.map((place) => place.subarray(0, PLACE_KEY_BYTES)));
+}
+
+export function seqsOf(places: readonly Buffer[]): Buffer {
+  return int8Array(places.map((place) => place.readBigInt64BE(PLACE_KEY_BYTES)));
+}

@@ -1,0 +1,155 @@
+/**
+ * A node takes the lead of a shared log. First it catches up with everything that the log holds; then it decides whether the
+ * epoch goes on (`epochFault`), and a new epoch is the first thing that it appends.
+ */
+import type { Cancel } from '../../lib/clock.ts';
+import type { EpochReason, RelayEvent } from '../core/event.ts';
+import { type QueueRow, rowKey } from '../core/rows.ts';
+import { payloadKey } from '../store/keys.ts';
+import { SCHEMA_VERSION, appendAtOnce, refuseForeignKey } from '../store/open.ts';
+import type { RelayStore } from '../store/relay-store.ts';
+import { catchUp } from './follow.ts';
+import { Leadership } from './leadership.ts';
+import type { NodeOptions } from './node-options.ts';
+import { type View, closeView } from './open-view.ts';
+import type { LogReach } from './reach.ts';
+import { Fenced, type LogState, type OpenedLog, OutcomeUnknown, type Tenure, isPassing } from './shared-log.ts';
+import { type EpochFault, epochFault } from './takeover-rules.ts';
+import { isHeld, keepWitness } from './witness.ts';
+
+/** A batch that a leader appends while it stops gets this long: it may wait for a standby that is away. */
+const LAST_BATCH_WITHIN_MS = 5_000;
+
+/** What a log that has begun says of itself. */
+export type BegunLog = OpenedLog & { state: LogState };
+
+/** A node that leads. */
+export interface LeadingNode {
+  store: RelayStore;
+  leadership: Leadership;
+  initialised: boolean;
+  notices: string[];
+  epochBegun: EpochReason | undefined;
+  /** The wire bytes of these rows, as the log has them. Throws `LogUnreachable`. */
+  wireBytes(rows: readonly QueueRow[]): Promise<(Buffer | undefined)[]>;
+  /** Ends a doubt of the log, after a new epoch is durable. */
+  settleDoubt(): Promise<void>;
+  /** A batch that the log does not take fails from now on. */
+  stopRetrying(): void;
+  /** Gives the lead back and closes the view. To be called when nothing is appended any more. */
+  close(): Promise<void>;
+}
+
+/** The node that takes the lead. */
+interface LeadParts {
+  options: NodeOptions;
+  name: string;
+  settings: Buffer;
+  reach: LogReach;
+}
+
+/** `undefined` when another was faster, or the log cannot be reached now. */
+export async function takeLead(parts: LeadParts, view: View, opened: BegunLog): Promise<LeadingNode | undefined> {
+  const { folder, log, leaseMs, clock, timers, logger, onLost, onDoubt } = parts.options;
+  const { state, server } = opened;
+  const takenMs = clock.monotonicMs();
+  const taken = await take(parts, view, opened);
+  if (!taken) return undefined;
+  const { tenure, fault } = taken;
+  const { store } = view;
+  let isServing = false;
+  const given = { log, tenure, leaseMs, clock, timers, takenMs };
+  const leadership = new Leadership({
+    ...given,
+    ackedNo: () => view.log.no,
+    onLost: (error) => {
+      if (isServing) onLost(error);
+    },
+    onRenewed: (error) => parts.reach.note(error),
+    onDoubt,
+  });
+  try {
+    await catchUp({ log, store, view: view.log, prunedNo: state.prunedNo }, tenure);
+    view.log.leads(tenure);
+    const begun = await begin(parts.options, view, fault);
+    if (fault) await log.clearDoubt(tenure);
+    if (leadership.isLost) throw new Fenced();
+    const stopWitness = keepWitness(folder, view.log, server, {
+      timers,
+      onError: (error) => logger.error({ err: error }, 'how far the view has come could not be noted'),
+    });
+    let cancelGiveUp: Cancel | undefined;
+    isServing = true;
+    return {
+      store,
+      leadership,
+      ...begun,
+      notices: [...view.notices, ...begun.notices],
+      stopRetrying: () => {
+        view.log.stop();
+        cancelGiveUp = timers.after(LAST_BATCH_WITHIN_MS, () => void log.close());
+      },
+      wireBytes: (rows) => log.payloads(tenure.logId, rows.map(placeOf)),
+      settleDoubt: () => log.clearDoubt(tenure),
+      close: async () => {
+        cancelGiveUp?.();
+        await stopWitness();
+        // A node that is not reached leads until its lease is over.
+        await leadership.resign().catch((error: unknown) => parts.reach.note(error));
+        await closeView(view);
+        await log.close();
+      },
+    };
+  } catch (error) {
+    await leadership.stop();
+    // It still has the lead, and takes it again when the log is reached.
+    if (!isPassing(error) || store.isFailed) throw error;
+    parts.reach.note(error);
+    return undefined;
+  }
+}
+
+/** Takes the lead, and says why a new epoch must begin. */
+async function take(
+  { options, name, settings, reach }: LeadParts,
+  { found, survived }: View,
+  { state, server }: BegunLog,
+): Promise<{ tenure: Tenure; fault: EpochFault | undefined } | undefined> {
+  const { log, durability } = options;
+  try {
+    const isWhole = survived && found !== undefined && found.no > 0 && (await isHeld(log, state, found));
+    const fault = epochFault(state, server, durability, { ledLast: found?.tenure, isWhole });
+    const tenure = await log.lead(state, { holder: name, settings, doubt: fault?.sentence });
+    return tenure === 'held' ? undefined : { tenure, fault };
+  } catch (error) {
+    // The row tells next time whether this node leads.
+    if (!isPassing(error) && !(error instanceof OutcomeUnknown)) throw error;
+    reach.note(error);
+    return undefined;
+  }
+}
+
+/** The first event of a leader: a new relay, or a new epoch when this one may not go on. */
+async function begin(
+  { folder, signer, clock, newEpoch }: NodeOptions,
+  { store }: View,
+  fault: EpochFault | undefined,
+): Promise<Pick<LeadingNode, 'initialised' | 'notices' | 'epochBegun'>> {
+  const nowMs = clock.nowMs();
+  const relay = store.get('relay', rowKey.relay);
+  if (!relay) {
+    const fields = { relayPubkey: signer.publicKey, epoch: newEpoch(), schemaVersion: SCHEMA_VERSION, atMs: nowMs };
+    await appendAtOnce(store, { type: 'RelayInitialised', ...fields }, nowMs);
+    return { initialised: true, notices: [], epochBegun: undefined };
+  }
+  refuseForeignKey(relay, signer, folder);
+  if (!fault) return { initialised: false, notices: [], epochBegun: undefined };
+  const event: RelayEvent = { type: 'EpochRotated', epoch: newEpoch(), reason: fault.reason, atMs: nowMs };
+  await appendAtOnce(store, event, nowMs);
+  const notice = `${fault.sentence} A new epoch begins; senders will push again what was not confirmed.`;
+  return { initialised: false, notices: [notice], epochBegun: fault.reason };
+}
+
+function placeOf({ payloadTarget, payloadSeq }: QueueRow): Buffer {
+  return payloadKey(payloadTarget, payloadSeq).subarray(1);
+}
