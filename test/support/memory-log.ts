@@ -7,13 +7,21 @@ import {
   type EncodedBatch,
   Fenced,
   type FollowedBatch,
+  type LogChange,
   type LogServer,
   type LogState,
   type OpenedLog,
   type Renewal,
   type SharedLog,
+  type StoredPayload,
   type Tenure,
 } from '../../src/relay/shared-log/shared-log.ts';
+
+/** What is stored of one log. */
+interface StoredLog {
+  batches: StoredBatch[];
+  wire: Map<string, Buffer>;
+}
 
 interface StoredBatch {
   firstLsn: number;
@@ -28,11 +36,26 @@ export class MemoryLogServer {
   server: LogServer = { systemId: '1', timeline: 1 };
   nowMs: () => number = () => Date.now();
   row: Omit<LogState, 'lastNo' | 'lastLsn'> | undefined;
-  readonly stored: StoredBatch[] = [];
-  readonly wire = new Map<string, Buffer>();
+  /** By log id: that of the row, others that are loaded, and those whose place they took. */
+  readonly logs = new Map<string, StoredLog>();
 
   client(): SharedLog {
     return new MemoryLog(this);
+  }
+
+  /** Of the log in the row. */
+  get stored(): StoredBatch[] {
+    return this.of(this.row?.logId ?? '').batches;
+  }
+
+  get wire(): Map<string, Buffer> {
+    return this.of(this.row?.logId ?? '').wire;
+  }
+
+  of(logId: string): StoredLog {
+    const found = this.logs.get(logId) ?? { batches: [], wire: new Map<string, Buffer>() };
+    this.logs.set(logId, found);
+    return found;
   }
 
   get state(): LogState | undefined {
@@ -109,6 +132,7 @@ class MemoryLog implements SharedLog {
 
   async append(tenure: Tenure, batch: EncodedBatch, ackedNo: number): Promise<Appended> {
     const row = this.#at.fence(tenure);
+    if (row.state !== 'serving') throw new Fenced();
     const { stored, wire } = this.#at;
     const { no, firstLsn, lastLsn, effects } = batch;
     const isNext = no === stored.length + 1 && (no === 1 || firstLsn === (stored.at(-1)?.lastLsn ?? 0) + 1);
@@ -120,19 +144,20 @@ class MemoryLog implements SharedLog {
     return { doubt: row.doubt };
   }
 
-  async batches(_logId: string, afterNo: number, tenure?: Tenure): Promise<FollowedBatch[]> {
+  async batches(logId: string, afterNo: number, tenure?: Tenure): Promise<FollowedBatch[]> {
     const through = tenure ? Infinity : (this.#at.row?.ackedNo ?? 0);
-    return this.#at.stored
-      .slice(afterNo, Math.min(through, afterNo + 64))
+    return this.#at
+      .of(logId)
+      .batches.slice(afterNo, Math.min(through, afterNo + 64))
       .map((batch, at) => followed(afterNo + 1 + at, batch));
   }
 
-  async batch(_logId: string, no: number): Promise<Pick<FollowedBatch, 'term' | 'effects' | 'lastLsn'> | undefined> {
-    return this.#at.stored[no - 1];
+  async batch(logId: string, no: number): Promise<Pick<FollowedBatch, 'term' | 'effects' | 'lastLsn'> | undefined> {
+    return this.#at.of(logId).batches[no - 1];
   }
 
-  async payloads(_logId: string, places: readonly Buffer[]): Promise<(Buffer | undefined)[]> {
-    return places.map((place) => this.#at.wire.get(place.toString('hex')));
+  async payloads(logId: string, places: readonly Buffer[]): Promise<(Buffer | undefined)[]> {
+    return places.map((place) => this.#at.of(logId).wire.get(place.toString('hex')));
   }
 
   async doubt(_logId: string, reason: string): Promise<void> {
@@ -147,6 +172,46 @@ class MemoryLog implements SharedLog {
     const { row } = this.#at;
     if (row?.term !== tenure.term || row.tenure !== tenure.tenure || row.isFree) return;
     Object.assign(row, { isFree: true, beat: row.beat + 1, ackedNo: Math.max(row.ackedNo, ackedNo) });
+  }
+
+  async change(seen: LogState, { state, tenure, replacedBy }: LogChange): Promise<boolean> {
+    const { row, server } = this.#at;
+    if (!row || row.logId !== seen.logId || row.term !== seen.term || row.beat !== seen.beat) return false;
+    if (row.tenure !== seen.tenure || row.state !== seen.state || server !== (this.#server ?? server)) return false;
+    Object.assign(row, { term: row.term + 1, beat: row.beat + 1, isFree: true, wantedBy: undefined, state, tenure });
+    if (!replacedBy) return true;
+    const { logId, no } = replacedBy;
+    const begins = { ackedNo: no, prunedNo: no, snapshotNo: no, settings: Buffer.alloc(0), doubt: undefined };
+    Object.assign(row, { logId, holder: '', ledOn: server, ...begins });
+    return true;
+  }
+
+  async loadPayloads(hold: Tenure, logId: string, payloads: readonly StoredPayload[]): Promise<void> {
+    this.#held(hold);
+    for (const { place, wire } of payloads) this.#at.of(logId).wire.set(place.toString('hex'), wire);
+  }
+
+  async loadBatch(hold: Tenure, logId: string, { records, shared, ...batch }: EncodedBatch): Promise<void> {
+    const { term } = this.#held(hold);
+    const { firstLsn, lastLsn, effects, no } = batch;
+    this.#at.of(logId).batches[no - 1] = { firstLsn, lastLsn, term, effects, body: encodeBody(records, shared) };
+  }
+
+  async sweep(): Promise<number> {
+    const { row, logs } = this.#at;
+    for (const [logId, { batches, wire }] of logs) {
+      if (!row || row.logId === logId || row.state.includes(logId)) continue;
+      logs.delete(logId);
+      return batches.length + wire.size;
+    }
+    return 0;
+  }
+
+  /** The row, if it is still as since the load began. Throws `Fenced`. */
+  #held({ logId, term, tenure }: Tenure): NonNullable<MemoryLogServer['row']> {
+    const { row } = this.#at;
+    if (row?.logId !== logId || row.term !== term || row.tenure !== tenure) throw new Fenced();
+    return row;
   }
 
   async close(): Promise<void> {

@@ -205,4 +205,57 @@ export function keepsWhatASharedLogPromises(client: () => SharedLog): void {
     await log.clearDoubt(tenure);
     expect(await log.renew(tenure, 2)).toMatchObject({ doubt: undefined });
   });
+
+  test('a change of the row is made once, from what was seen, and ends every tenure before', async () => {
+    const log = client();
+    const before = await begun(log);
+    await log.append(before, batchOf(1, 1, ['a']), 0);
+    const seen = await stateOf(log);
+    const change = { state: 'leaving two', tenure: randomUUID() };
+    expect(await client().change(seen, change)).toBe(true);
+    const changed = await stateOf(log);
+    expect(changed).toMatchObject({ state: 'leaving two', term: 2, tenure: change.tenure, isFree: true, lastNo: 1 });
+    expect(changed.holder).toBe('one');
+    expect(await log.change(seen, change)).toBe(false);
+    await expect(log.append(before, batchOf(2, 2, ['late']), 1)).rejects.toThrow(Fenced);
+    await expect(log.renew(before, 1)).rejects.toThrow(Fenced);
+    expect(await log.lead(changed, CANDIDATE)).toBe('held');
+    expect(await log.change({ ...changed, state: 'moved two' }, { ...change, state: 'serving' })).toBe(false);
+    expect(await log.change(changed, { state: 'serving', tenure: randomUUID() })).toBe(true);
+    expect(await leading(log, 'two')).toMatchObject({ logId: seen.logId, term: 4 });
+  });
+
+  test('a log that was loaded takes the place of the one before, with its batches and wire bytes', async () => {
+    const log = client();
+    const before = await begun(log);
+    await log.append(before, batchOf(1, 1, ['a'], { payloads: [{ place: place(1, 1), wire: Buffer.from('old') }] }), 0);
+    const [logId, tenure] = [randomUUID(), randomUUID()];
+    expect(await log.change(await stateOf(log), { state: `loading ${logId} two`, tenure })).toBe(true);
+    const held = await stateOf(log);
+    const hold = { logId: held.logId, term: held.term, tenure };
+    await log.loadPayloads(hold, logId, [{ place: place(1, 1), wire: Buffer.from('new') }]);
+    await log.loadBatch(hold, logId, batchOf(1, 8, []));
+    await expect(log.loadPayloads(before, logId, [{ place: place(1, 2), wire: Buffer.from('x') }])).rejects.toThrow(
+      Fenced,
+    );
+    await expect(log.loadBatch({ ...hold, term: 9 }, logId, batchOf(2, 8, []))).rejects.toThrow(Fenced);
+    expect(await log.sweep()).toBe(0);
+    expect(await stateOf(log)).toMatchObject({ logId: before.logId, lastNo: 1, lastLsn: 1 });
+
+    const replacedBy = { logId, no: 1 };
+    expect(await log.change(held, { state: 'serving', tenure: randomUUID(), replacedBy })).toBe(true);
+    expect(await stateOf(log)).toMatchObject({ logId, holder: '', lastNo: 1, lastLsn: 7, prunedNo: 1, snapshotNo: 1 });
+    expect(await stateOf(log)).toMatchObject({ settings: Buffer.alloc(0), ackedNo: 1, doubt: undefined });
+    const led = await leading(log);
+    await log.append(led, batchOf(2, 8, ['b']), 1);
+    expect((await log.payloads(logId, [place(1, 1)])).map(String)).toEqual(['new']);
+    expect((await log.payloads(before.logId, [place(1, 1)])).map(String)).toEqual(['old']);
+    expect((await log.batches(logId, 1, led)).map(({ firstLsn }) => firstLsn)).toEqual([8]);
+
+    while ((await log.sweep()) > 0);
+    expect(await log.batches(before.logId, 0, led)).toEqual([]);
+    expect(await log.payloads(before.logId, [place(1, 1)])).toEqual([undefined]);
+    expect(await log.batches(logId, 0, led)).toHaveLength(2);
+    expect((await log.payloads(logId, [place(1, 1)])).map(String)).toEqual(['new']);
+  });
 }

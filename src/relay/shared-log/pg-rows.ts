@@ -1,7 +1,7 @@
 /** What the statements of a log in PostgreSQL give and take, as the relay has it. */
 import { decodeBody } from './batch-body.ts';
 import { byteaArray, int8Array } from './pg-binary.ts';
-import type { FollowedBatch, LogState, Tenure } from './shared-log.ts';
+import type { FollowedBatch, LogState, StoredPayload, Tenure } from './shared-log.ts';
 
 const PLACE_KEY_BYTES = 32;
 
@@ -86,6 +86,11 @@ export function followedBatch({ no, first_lsn, last_lsn, term, effects, body }: 
 
 export function named({ logId, term, tenure }: Tenure): [string, number, string] {
   return [logId, term, tenure];
+}
+
+export function putOf(payloads: readonly StoredPayload[]): [keys: Buffer, seqs: Buffer, wires: Buffer] {
+  const places = payloads.map(({ place }) => place);
+  return [keysOf(places), seqsOf(places), byteaArray(payloads.map(({ wire }) => wire))];
 }
 
 export function keysOf(places: readonly Buffer[]): Buffer {

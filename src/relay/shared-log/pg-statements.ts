@@ -96,6 +96,19 @@ export const RENEW = `
 UPDATE relay_log SET beat = beat + 1, beat_at = clock_timestamp(), acked_no = greatest(acked_no, $4::int8)
 WHERE ${OF_TENURE} RETURNING doubt, wanted_by, (extract(epoch FROM clock_timestamp()) * 1000)::int8 AS now_ms`;
 
+/** $1 log, $2 term, $3 beat, $4 tenure or null, $5 state as seen; $6 and $7 the server as seen; $8 new state, $9 new tenure. */
+const CHANGED = `term = term + 1, beat = beat + 1, beat_at = clock_timestamp(), is_free = true, wanted_by = NULL, state = $8, tenure = $9::uuid`;
+const UNCHANGED = `one AND log_id = $1::uuid AND term = $2::int8 AND beat = $3::int8 AND tenure IS NOT DISTINCT FROM $4::uuid AND state = $5
+  AND ${SYSTEM} = $6::int8 AND ${TIMELINE} = $7::int4 AND ${ARMED}`;
+
+export const CHANGE = `UPDATE relay_log SET ${CHANGED} WHERE ${UNCHANGED} RETURNING one`;
+
+/** $10 new log, $11 the batch that its snapshot stands for. */
+export const REPLACE = `
+UPDATE relay_log SET ${CHANGED}, log_id = $10::uuid, holder = '', acked_no = $11::int8, pruned_no = $11::int8, snapshot_no = $11::int8,
+  settings = '\\x'::bytea, doubt = NULL, system_identifier = $6::int8, timeline = $7::int4
+WHERE ${UNCHANGED} RETURNING one`;
+
 export const RESIGN = `
 UPDATE relay_log SET is_free = true, beat = beat + 1, beat_at = clock_timestamp(), acked_no = greatest(acked_no, $4::int8)
 WHERE ${OF_TENURE}`;
@@ -134,3 +147,37 @@ export const BATCH = `SELECT term, effects, last_lsn FROM batch WHERE log_id = $
 export const PAYLOADS = `
 SELECT u.n::int AS n, p.wire FROM unnest($2::bytea[], $3::int8[]) WITH ORDINALITY AS u(t, s, n),
   LATERAL (SELECT wire FROM payload o WHERE o.log_id = $1::uuid AND o.target = u.t AND o.seq = u.s OFFSET 0) p`;
+
+/** $1 log, $2 term, $3 tenure in the row. */
+const HOLD = `hold AS (
+  SELECT l.term FROM relay_log l WHERE l.one AND l.log_id = $1::uuid AND l.term = $2::int8 AND l.tenure = $3::uuid AND ${ARMED} FOR SHARE)`;
+
+/** $4 the log that is loaded; $5 to $7 as of an append. */
+export const LOAD_PAYLOADS = `
+WITH ${HOLD}, p AS (
+  INSERT INTO payload SELECT $4::uuid, u.t, u.s, u.w FROM hold, unnest($5::bytea[], $6::int8[], $7::bytea[]) AS u(t, s, w))
+SELECT count(*)::int AS held FROM hold`;
+
+/** $4 the log that is loaded; $5 number, $6 first and $7 last record, $8 effects, $9 body. */
+export const LOAD_BATCH = `
+WITH ${HOLD}, b AS (
+  INSERT INTO batch SELECT $4::uuid, $5::int8, $6::int8, $7::int8, hold.term, $5::int8, $8::bytea, $9::bytea FROM hold)
+SELECT count(*)::int AS held FROM hold`;
+
+const SWEPT_AT_ONCE = 2_000;
+
+/** Some rows of one log that the row of the lead does not name. Each step of the recursion finds the next log in the index. */
+const sweepOf = (table: string): string => `
+WITH RECURSIVE ids AS (
+  (SELECT log_id FROM ${table} ORDER BY log_id LIMIT 1)
+  UNION ALL
+  SELECT (SELECT t.log_id FROM ${table} t WHERE t.log_id > ids.log_id ORDER BY t.log_id LIMIT 1) FROM ids WHERE ids.log_id IS NOT NULL),
+gone AS (
+  SELECT ids.log_id FROM ids, relay_log l
+  WHERE ids.log_id IS NOT NULL AND l.one AND l.log_id <> ids.log_id AND position(ids.log_id::text IN l.state) = 0 LIMIT 1)
+DELETE FROM ${table} WHERE ctid = ANY (ARRAY(
+  SELECT x.ctid FROM gone, LATERAL (SELECT o.ctid FROM ${table} o WHERE o.log_id = gone.log_id LIMIT ${SWEPT_AT_ONCE}) x))`;
+
+export const SWEEPS: readonly (readonly [name: string, text: string])[] = ['payload', 'batch', 'snapshot'].map(
+  (table) => [`sweep ${table}`, sweepOf(table)],
+);

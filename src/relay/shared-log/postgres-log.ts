@@ -12,6 +12,7 @@ import {
   type EncodedBatch,
   Fenced,
   type FollowedBatch,
+  type LogChange,
   LogRefused,
   type LogServer,
   type LogState,
@@ -20,12 +21,12 @@ import {
   OutcomeUnknown,
   type Renewal,
   type SharedLog,
+  type StoredPayload,
   type Tenure,
 } from './shared-log.ts';
 import { encodeBody } from './batch-body.ts';
 import { type Durability, refuseNames } from './durability.ts';
 import type { LogEndpoint } from './log-address.ts';
-import { byteaArray } from './pg-binary.ts';
 import { PgConnections } from './pg-connections.ts';
 import { ANSWER_WITHIN_MS, type Answered, type PgLink, answerError, isAnswer, linkError, reasonOf } from './pg-link.ts';
 import {
@@ -38,6 +39,7 @@ import {
   followedBatch,
   keysOf,
   named,
+  putOf,
   seqsOf,
   stateOf,
 } from './pg-rows.ts';
@@ -103,19 +105,34 @@ export class PostgresLog implements SharedLog {
     const tenure = randomUUID();
     const { logId, term, beat, tenure: before = null } = seen;
     const values = [logId, term, beat, before, tenure, holder, settings, systemId, timeline, doubt ?? null];
-    const link = await this.#connections.others();
-    const leading = this.#ask<{ term: string }>('lead', sql.LEAD, values, link);
-    const naming = this.#ask<NamesRow>('names', sql.STANDBY_NAMES, [], link);
-    const [led, names] = await Promise.allSettled([leading, naming]);
-    if (led.status === 'rejected') throw led.reason;
-    const { rows } = doubtless(led.value);
-    // What was stored before is on the standbys only if this statement waited for them.
-    const fault = this.#namesFault(names, link);
-    if (fault !== undefined) {
-      link.close();
-      throw new OutcomeUnknown(fault);
-    }
+    const { rows } = await this.#changed<{ term: string }>('lead', sql.LEAD, values);
     return rows[0] ? { logId, term: Number(rows[0].term), tenure } : 'held';
+  }
+
+  async change(seen: LogState, { state, tenure, replacedBy }: LogChange): Promise<boolean> {
+    const { systemId, timeline } = this.#server ?? (await this.open()).server;
+    const { logId, term, beat, tenure: before = null } = seen;
+    const values = [logId, term, beat, before, seen.state, systemId, timeline, state, tenure];
+    const { rowCount } = replacedBy
+      ? await this.#changed('replace', sql.REPLACE, [...values, replacedBy.logId, replacedBy.no])
+      : await this.#changed('change', sql.CHANGE, values);
+    return rowCount > 0;
+  }
+
+  async loadPayloads(hold: Tenure, logId: string, payloads: readonly StoredPayload[]): Promise<void> {
+    await this.#load('load payloads', sql.LOAD_PAYLOADS, [...named(hold), logId, ...putOf(payloads)]);
+  }
+
+  async loadBatch(hold: Tenure, logId: string, batch: EncodedBatch): Promise<void> {
+    const { no, firstLsn, lastLsn, effects, records, shared } = batch;
+    const values = [...named(hold), logId, no, firstLsn, lastLsn, effects, encodeBody(records, shared)];
+    await this.#load('load batch', sql.LOAD_BATCH, values);
+  }
+
+  async sweep(): Promise<number> {
+    let rows = 0;
+    for (const [name, text] of sql.SWEEPS) rows += (await this.#ask(name, text)).rowCount;
+    return rows;
   }
 
   async renew(tenure: Tenure, ackedNo: number): Promise<Renewal> {
@@ -132,13 +149,11 @@ export class PostgresLog implements SharedLog {
   async append(tenure: Tenure, batch: EncodedBatch, ackedNo: number): Promise<Appended> {
     const { no, firstLsn, lastLsn, effects, records, shared, payloads, dropped } = batch;
     const link = await this.#connections.appends();
-    const places = payloads.map(({ place }) => place);
     const values = [...named(tenure), no, firstLsn, lastLsn, ackedNo, effects, encodeBody(records, shared)];
-    const put = [keysOf(places), seqsOf(places), byteaArray(payloads.map(({ wire }) => wire))];
     this.#appendingSinceMs = this.#monotonicMs();
     const appending = link.query<AppendRow>({ name: 'append', text: sql.APPEND, waits: true }, [
       ...values,
-      ...put,
+      ...putOf(payloads),
       keysOf(dropped),
       seqsOf(dropped),
     ]);
@@ -235,6 +250,26 @@ export class PostgresLog implements SharedLog {
     } catch (error) {
       throw linkError(link, error);
     }
+  }
+
+  /** A statement that takes or changes the lead, sent once. Throws `OutcomeUnknown` when it may not be on every copy. */
+  async #changed<R extends QueryResultRow>(name: string, text: string, values: unknown[]): Promise<Answered<R>> {
+    const link = await this.#connections.others();
+    const changing = this.#ask<R>(name, text, values, link);
+    const naming = this.#ask<NamesRow>('names', sql.STANDBY_NAMES, [], link);
+    const [changed, names] = await Promise.allSettled([changing, naming]);
+    if (changed.status === 'rejected') throw changed.reason;
+    const answered = doubtless(changed.value);
+    // What was stored before is on the standbys only if this statement waited for them.
+    const fault = this.#namesFault(names, link);
+    if (fault === undefined) return answered;
+    link.close();
+    throw new OutcomeUnknown(fault);
+  }
+
+  async #load(name: string, text: string, values: unknown[]): Promise<void> {
+    const { rows } = doubtless(await this.#ask<{ held: number }>(name, text, values));
+    if (rows[0]?.held !== 1) throw new Fenced();
   }
 
   /** Why a statement may not have waited for the standbys, by the names that were read right behind it. */

@@ -10,6 +10,7 @@
  *     nothing of it was written; with `Fenced`, neither; with `OutcomeUnknown`, nobody knows;
  *   - nobody is shown a batch that was not acknowledged except the tenure that leads.
  */
+import { phaseOf, whyNotServed } from './log-phase.ts';
 
 /** A batch as the log stores it. */
 export interface EncodedBatch {
@@ -55,7 +56,7 @@ export interface Tenure {
 /** What the log says of itself. */
 export interface LogState {
   logId: string;
-  /** `serving`; any other text says why nobody may lead. */
+  /** `serving`; any other text says why nobody may lead (log-phase.ts). */
   state: string;
   /** The layout of batches. */
   format: number;
@@ -114,6 +115,15 @@ export interface Candidate {
   doubt?: string | undefined;
 }
 
+/** What an operator's command makes of the row. Nobody leads afterwards, and no tenure before goes on. */
+export interface LogChange {
+  state: string;
+  /** A new one, by which the row shows that this change was made. */
+  tenure: string;
+  /** The log that takes the place of the one in the row, and the batch that its snapshot stands for. */
+  replacedBy?: { logId: string; no: number } | undefined;
+}
+
 export interface SharedLog {
   /** Throws `LogUnreachable`, and `LogRefused` for a server on which the log would not be safe. */
   open(): Promise<OpenedLog>;
@@ -137,6 +147,17 @@ export interface SharedLog {
   clearDoubt(tenure: Tenure): Promise<void>;
   /** Gives the lead back, for anybody to take at once. */
   resign(tenure: Tenure, ackedNo: number): Promise<void>;
+  /**
+   * Changes the row if nothing in it has changed since `seen`, nor the server since the last `open`; returns whether it did.
+   * When it resolves, every copy has the change, and all that was stored before it.
+   */
+  change(seen: LogState, change: LogChange): Promise<boolean>;
+  /** Adds wire bytes to a log that is being loaded. `hold` is what the row says since the load began. Throws `Fenced`. */
+  loadPayloads(hold: Tenure, logId: string, payloads: readonly StoredPayload[]): Promise<void>;
+  /** Adds the batch with which a log that is being loaded begins. Throws `Fenced`. */
+  loadBatch(hold: Tenure, logId: string, batch: EncodedBatch): Promise<void>;
+  /** Deletes some of what is of logs that the row does not name; returns how many rows. */
+  sweep(): Promise<number>;
   /** At once: what is under way is rejected, and nothing is asked any more. */
   close(): Promise<void>;
 }
@@ -183,7 +204,7 @@ export function isPassing(error: unknown): boolean {
 
 /** `opened`, if its log serves. Throws `LogRefused`. */
 export function served<T extends { state: LogState }>(opened: T): T {
-  const { state } = opened.state;
-  if (state === 'serving') return opened;
-  throw new LogRefused(`the log does not serve: it is ${state}`);
+  const why = whyNotServed(phaseOf(opened.state.state));
+  if (why === undefined) return opened;
+  throw new LogRefused(why);
 }
