@@ -7,8 +7,10 @@ import {
   type EncodedBatch,
   Fenced,
   type FollowedBatch,
+  type FoundBatch,
   type LogChange,
   type LogServer,
+  type LogSnapshots,
   type LogState,
   type OpenedLog,
   type Renewal,
@@ -19,8 +21,12 @@ import {
 
 /** What is stored of one log. */
 interface StoredLog {
+  /** Every batch from the first on; those up to `deletedNo` are shown to nobody. */
   batches: StoredBatch[];
+  deletedNo: number;
   wire: Map<string, Buffer>;
+  /** Of snapshots: by the number of their batch, then by their own. */
+  parts: Map<number, Map<number, Buffer>>;
 }
 
 interface StoredBatch {
@@ -53,7 +59,7 @@ export class MemoryLogServer {
   }
 
   of(logId: string): StoredLog {
-    const found = this.logs.get(logId) ?? { batches: [], wire: new Map<string, Buffer>() };
+    const found = this.logs.get(logId) ?? { batches: [], deletedNo: 0, wire: new Map(), parts: new Map() };
     this.logs.set(logId, found);
     return found;
   }
@@ -72,11 +78,13 @@ export class MemoryLogServer {
 }
 
 class MemoryLog implements SharedLog {
+  readonly snapshots: LogSnapshots;
   readonly #at: MemoryLogServer;
   #server: LogServer | undefined;
 
   constructor(at: MemoryLogServer) {
     this.#at = at;
+    this.snapshots = new MemorySnapshots(at);
   }
 
   async open(): Promise<OpenedLog> {
@@ -146,14 +154,16 @@ class MemoryLog implements SharedLog {
 
   async batches(logId: string, afterNo: number, tenure?: Tenure): Promise<FollowedBatch[]> {
     const through = tenure ? Infinity : (this.#at.row?.ackedNo ?? 0);
-    return this.#at
-      .of(logId)
-      .batches.slice(afterNo, Math.min(through, afterNo + 64))
-      .map((batch, at) => followed(afterNo + 1 + at, batch));
+    const { batches, deletedNo } = this.#at.of(logId);
+    const after = Math.max(afterNo, deletedNo);
+    return batches.slice(after, Math.min(through, after + 64)).map((batch, at) => followed(after + 1 + at, batch));
   }
 
-  async batch(logId: string, no: number): Promise<Pick<FollowedBatch, 'term' | 'effects' | 'lastLsn'> | undefined> {
-    return this.#at.of(logId).batches[no - 1];
+  async batch(logId: string, no: number): Promise<FoundBatch | 'pruned' | undefined> {
+    const { batches, deletedNo } = this.#at.of(logId);
+    const found = no > deletedNo ? batches[no - 1] : undefined;
+    const { row } = this.#at;
+    return found ?? (row?.logId === logId && no <= row.prunedNo ? 'pruned' : undefined);
   }
 
   async payloads(logId: string, places: readonly Buffer[]): Promise<(Buffer | undefined)[]> {
@@ -197,6 +207,11 @@ class MemoryLog implements SharedLog {
     this.#at.of(logId).batches[no - 1] = { firstLsn, lastLsn, term, effects, body: encodeBody(records, shared) };
   }
 
+  async loadPart(hold: Tenure, logId: string, throughNo: number, part: number, body: Buffer): Promise<void> {
+    this.#held(hold);
+    putPart(this.#at.of(logId), throughNo, part, body);
+  }
+
   async sweep(): Promise<number> {
     const { row, logs } = this.#at;
     for (const [logId, { batches, wire }] of logs) {
@@ -216,6 +231,57 @@ class MemoryLog implements SharedLog {
 
   async close(): Promise<void> {
     // It holds nothing of its own.
+  }
+}
+
+function putPart({ parts }: StoredLog, throughNo: number, part: number, body: Buffer): void {
+  parts.set(throughNo, (parts.get(throughNo) ?? new Map<number, Buffer>()).set(part, Buffer.from(body)));
+}
+
+/** How much one call deletes: little, so that tests of few batches need several. */
+const DELETED_AT_ONCE = 2;
+
+class MemorySnapshots implements LogSnapshots {
+  readonly #at: MemoryLogServer;
+
+  constructor(at: MemoryLogServer) {
+    this.#at = at;
+  }
+
+  async put(tenure: Tenure, throughNo: number, part: number, body: Buffer): Promise<void> {
+    if (this.#at.fence(tenure).snapshotNo >= throughNo) throw new Fenced();
+    putPart(this.#at.of(tenure.logId), throughNo, part, body);
+  }
+
+  async part(logId: string, throughNo: number, part: number): Promise<Buffer | undefined> {
+    return this.#at.of(logId).parts.get(throughNo)?.get(part);
+  }
+
+  async makeValid(tenure: Tenure, throughNo: number, ackedNo: number): Promise<void> {
+    const row = this.#at.fence(tenure);
+    const { parts, batches } = this.#at.of(tenure.logId);
+    const isWhole = parts.get(throughNo)?.has(0) === true;
+    if (!isWhole || row.snapshotNo >= throughNo || batches.length <= throughNo) throw new Fenced();
+    Object.assign(row, { snapshotNo: throughNo, ackedNo: Math.max(row.ackedNo, ackedNo) });
+  }
+
+  async dropOthers(tenure: Tenure): Promise<boolean> {
+    const { snapshotNo } = this.#at.fence(tenure);
+    const { parts } = this.#at.of(tenure.logId);
+    const others = [...parts].filter(([throughNo]) => throughNo !== snapshotNo);
+    const gone = others.flatMap(([, one]) => [...one.keys()].map((part) => () => one.delete(part)));
+    for (const go of gone.slice(0, DELETED_AT_ONCE)) go();
+    for (const [throughNo, one] of others) if (one.size === 0) parts.delete(throughNo);
+    return gone.length >= DELETED_AT_ONCE;
+  }
+
+  async prune(tenure: Tenure, throughNo: number): Promise<boolean> {
+    const row = this.#at.fence(tenure);
+    const stored = this.#at.of(tenure.logId);
+    if (throughNo > row.snapshotNo) throw new Fenced();
+    row.prunedNo = Math.max(row.prunedNo, throughNo);
+    stored.deletedNo = Math.min(row.prunedNo, stored.deletedNo + DELETED_AT_ONCE);
+    return stored.deletedNo < row.prunedNo;
   }
 }
 

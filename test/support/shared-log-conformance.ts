@@ -1,6 +1,6 @@
 /** What every shared log keeps, whatever it is made of. */
 import { randomUUID } from 'node:crypto';
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import {
   type EncodedBatch,
   Fenced,
@@ -52,6 +52,28 @@ async function leading(log: SharedLog, holder = 'one'): Promise<Tenure> {
   const tenure = await log.lead(await stateOf(log), { ...CANDIDATE, holder });
   if (tenure === 'held') throw new Error('the lead is held');
   return tenure;
+}
+
+async function bodiesOf(log: SharedLog, logId: string, throughNo: number): Promise<(string | undefined)[]> {
+  const found = [];
+  for (const part of [0, 1, 2]) found.push((await log.snapshots.part(logId, throughNo, part))?.toString());
+  return found;
+}
+
+/** A leader, and a log of so many batches. */
+async function withBatches(log: SharedLog, count: number): Promise<Tenure> {
+  const tenure = await begun(log);
+  for (let no = 1; no <= count; no++) await log.append(tenure, batchOf(no, no, [`record ${no}`]), no - 1);
+  return tenure;
+}
+
+async function valid(log: SharedLog, tenure: Tenure, throughNo: number, lastNo: number): Promise<void> {
+  for (const part of [0, 1, 2]) await log.snapshots.put(tenure, throughNo, part, Buffer.from(`${throughNo}.${part}`));
+  await log.snapshots.makeValid(tenure, throughNo, lastNo);
+}
+
+async function pruned(log: SharedLog, tenure: Tenure, throughNo: number): Promise<void> {
+  while (await log.snapshots.prune(tenure, throughNo));
 }
 
 /** `client` gives another client of one log that is empty when a test begins. */
@@ -235,6 +257,8 @@ export function keepsWhatASharedLogPromises(client: () => SharedLog): void {
     const hold = { logId: held.logId, term: held.term, tenure };
     await log.loadPayloads(hold, logId, [{ place: place(1, 1), wire: Buffer.from('new') }]);
     await log.loadBatch(hold, logId, batchOf(1, 8, []));
+    await log.loadPart(hold, logId, 1, 0, Buffer.from('part 0'));
+    await expect(log.loadPart(before, logId, 1, 1, Buffer.from('part 1'))).rejects.toThrow(Fenced);
     await expect(log.loadPayloads(before, logId, [{ place: place(1, 2), wire: Buffer.from('x') }])).rejects.toThrow(
       Fenced,
     );
@@ -246,6 +270,7 @@ export function keepsWhatASharedLogPromises(client: () => SharedLog): void {
     expect(await log.change(held, { state: 'serving', tenure: randomUUID(), replacedBy })).toBe(true);
     expect(await stateOf(log)).toMatchObject({ logId, holder: '', lastNo: 1, lastLsn: 7, prunedNo: 1, snapshotNo: 1 });
     expect(await stateOf(log)).toMatchObject({ settings: Buffer.alloc(0), ackedNo: 1, doubt: undefined });
+    expect(await bodiesOf(log, logId, 1)).toEqual(['part 0', undefined, undefined]);
     const led = await leading(log);
     await log.append(led, batchOf(2, 8, ['b']), 1);
     expect((await log.payloads(logId, [place(1, 1)])).map(String)).toEqual(['new']);
@@ -257,5 +282,97 @@ export function keepsWhatASharedLogPromises(client: () => SharedLog): void {
     expect(await log.payloads(before.logId, [place(1, 1)])).toEqual([undefined]);
     expect(await log.batches(logId, 0, led)).toHaveLength(2);
     expect((await log.payloads(logId, [place(1, 1)])).map(String)).toEqual(['new']);
+  });
+
+  describe('snapshots', () => {
+    test('are read part by part, by anybody, and are valid when the leader says so', async () => {
+      const log = client();
+      const tenure = await withBatches(log, 3);
+      await log.snapshots.put(tenure, 2, 1, Buffer.from('first try'));
+      await log.snapshots.put(tenure, 2, 1, Buffer.from('one'));
+      await log.snapshots.put(tenure, 2, 0, Buffer.from('zero'));
+      const other = client();
+      expect((await stateOf(other)).snapshotNo).toBe(0);
+      expect(await bodiesOf(other, tenure.logId, 2)).toEqual(['zero', 'one', undefined]);
+      expect(await bodiesOf(other, tenure.logId, 1)).toEqual([undefined, undefined, undefined]);
+      expect(await bodiesOf(other, randomUUID(), 2)).toEqual([undefined, undefined, undefined]);
+      await log.snapshots.makeValid(tenure, 2, 3);
+      expect(await stateOf(other)).toMatchObject({ snapshotNo: 2, ackedNo: 3, prunedNo: 0 });
+    });
+
+    test('are valid only with a first part, after the valid one, and before a batch', async () => {
+      const log = client();
+      const tenure = await withBatches(log, 4);
+      await log.snapshots.put(tenure, 2, 1, Buffer.from('one'));
+      await expect(log.snapshots.makeValid(tenure, 2, 4)).rejects.toThrow(Fenced);
+      await log.snapshots.put(tenure, 4, 0, Buffer.from('of the last batch'));
+      await expect(log.snapshots.makeValid(tenure, 4, 4)).rejects.toThrow(Fenced);
+      await valid(log, tenure, 3, 4);
+      await log.snapshots.dropOthers(tenure);
+      await expect(log.snapshots.put(tenure, 3, 1, Buffer.from('late'))).rejects.toThrow(Fenced);
+      await expect(log.snapshots.put(tenure, 2, 0, Buffer.from('older'))).rejects.toThrow(Fenced);
+      await expect(log.snapshots.makeValid(tenure, 3, 4)).rejects.toThrow(Fenced);
+      expect(await bodiesOf(log, tenure.logId, 3)).toEqual(['3.0', '3.1', '3.2']);
+    });
+
+    test('the one before, and what was cut short, goes; the valid one stays', async () => {
+      const log = client();
+      const tenure = await withBatches(log, 6);
+      await valid(log, tenure, 2, 6);
+      await log.snapshots.put(tenure, 3, 0, Buffer.from('cut short'));
+      await valid(log, tenure, 5, 6);
+      // Somebody may still read the one before: it gets no part of another.
+      expect(await log.snapshots.part(tenure.logId, 2, 1)).toEqual(Buffer.from('2.1'));
+      while (await log.snapshots.dropOthers(tenure));
+      for (const gone of [2, 3])
+        expect(await bodiesOf(client(), tenure.logId, gone)).toEqual([undefined, undefined, undefined]);
+      expect(await bodiesOf(client(), tenure.logId, 5)).toEqual(['5.0', '5.1', '5.2']);
+      expect((await stateOf(log)).snapshotNo).toBe(5);
+    });
+
+    test('batches are pruned in slices, through the valid one and no further', async () => {
+      const log = client();
+      const tenure = await withBatches(log, 8);
+      await expect(log.snapshots.prune(tenure, 1)).rejects.toThrow(Fenced);
+      await valid(log, tenure, 5, 8);
+      await expect(log.snapshots.prune(tenure, 6)).rejects.toThrow(Fenced);
+      expect((await log.batches(tenure.logId, 0, tenure)).map(({ no }) => no)).toEqual([1, 2, 3, 4, 5, 6, 7, 8]);
+      await log.snapshots.prune(tenure, 3);
+      // However little one call deletes, it says first how far the log is pruned.
+      expect(await stateOf(log)).toMatchObject({ prunedNo: 3, snapshotNo: 5, lastNo: 8, lastLsn: 8 });
+      await pruned(log, tenure, 3);
+      expect((await log.batches(tenure.logId, 0, tenure)).map(({ no }) => no)).toEqual([4, 5, 6, 7, 8]);
+      expect(await log.batch(tenure.logId, 3)).toBe('pruned');
+      expect(await log.batch(tenure.logId, 9)).toBeUndefined();
+      expect(await log.batch(randomUUID(), 3)).toBeUndefined();
+      await pruned(log, tenure, 2);
+      expect((await stateOf(log)).prunedNo).toBe(3);
+      await pruned(log, tenure, 5);
+      await log.append(tenure, batchOf(9, 9, ['record 9']), 8);
+      expect(await stateOf(log)).toMatchObject({ prunedNo: 5, lastNo: 9, lastLsn: 9 });
+      expect((await log.batches(tenure.logId, 5, tenure)).map(({ no }) => no)).toEqual([6, 7, 8, 9]);
+    });
+
+    test('a tenure that was fenced, or gave the lead back, changes nothing of them', async () => {
+      const log = client();
+      const before = await withBatches(log, 4);
+      await valid(log, before, 2, 4);
+      await log.snapshots.put(before, 3, 0, Buffer.from('begun'));
+      const after = await leading(client(), 'two');
+      const attempts = async (tenure: Tenure): Promise<void> => {
+        await expect(log.snapshots.put(tenure, 3, 1, Buffer.from('late'))).rejects.toThrow(Fenced);
+        await expect(log.snapshots.makeValid(tenure, 3, 4)).rejects.toThrow(Fenced);
+        await expect(log.snapshots.dropOthers(tenure)).rejects.toThrow(Fenced);
+        await expect(log.snapshots.prune(tenure, 2)).rejects.toThrow(Fenced);
+      };
+      await attempts(before);
+      await attempts({ ...after, tenure: randomUUID() });
+      await attempts({ ...after, logId: randomUUID() });
+      await log.resign(after, 4);
+      await attempts(after);
+      expect(await stateOf(log)).toMatchObject({ snapshotNo: 2, prunedNo: 0, lastNo: 4 });
+      expect(await bodiesOf(log, after.logId, 3)).toEqual(['begun', undefined, undefined]);
+      expect(await log.batches(after.logId, 0, after)).toHaveLength(4);
+    });
   });
 }

@@ -19,8 +19,6 @@ interface FollowParts {
   log: SharedLog;
   store: RelayStore;
   view: ViewLog;
-  /** Batches up to here are gone from the log. */
-  prunedNo: number;
 }
 
 /** Thrown when the log does not hold what the view holds: it went back, or is another history. */
@@ -30,19 +28,26 @@ export class LogWentBack extends Error {
   }
 }
 
+/** Thrown when the log was pruned beyond the view while it followed. */
+export class ViewTooOld extends Error {
+  constructor(no: number) {
+    super(`the log holds no batch ${no} any more: this view is too old to follow it`);
+  }
+}
+
 /**
  * Applies what the log holds beyond the view: what was acknowledged, or everything for the tenure that leads. Returns how
- * many batches. Throws `ViewDiverged`, `LogWentBack`, `LogUnreachable`, and `LogRefused` when batches between the two are
+ * many batches. Throws `ViewDiverged`, `LogWentBack`, `LogUnreachable`, and `ViewTooOld` when batches between the two are
  * pruned.
  */
 export async function catchUp(parts: FollowParts, tenure?: Tenure, signal?: AbortSignal): Promise<number> {
-  const { log, view, prunedNo } = parts;
+  const { log, view } = parts;
   let applied = 0;
   let next = log.batches(view.logId, view.no, tenure);
   for (;;) {
     const batches = await next;
     // Asked after they were read: another server may have taken the place of the first between the two.
-    const isSame = await isHeld(log, { logId: view.logId, prunedNo }, view.mark);
+    const isSame = await isHeld(log, view.logId, view.mark);
     if (!isSame) throw new LogWentBack(view.no);
     const last = batches.at(-1);
     if (!last || signal?.aborted) return applied;
@@ -57,8 +62,7 @@ export async function catchUp(parts: FollowParts, tenure?: Tenure, signal?: Abor
 }
 
 async function applyBatch({ log, store, view }: FollowParts, batch: FollowedBatch): Promise<void> {
-  if (batch.no !== view.no + 1)
-    throw new LogRefused(`the log holds no batch ${view.no + 1} any more: this view is too old to follow it`);
+  if (batch.no !== view.no + 1) throw new ViewTooOld(view.no + 1);
   const entries = batch.records.map((record, at) => decoded(batch.firstLsn + at, record));
   const { forgotten, collected } = decodeShared(batch.shared);
   const changes = reducedAll(store, entries);

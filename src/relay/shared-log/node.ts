@@ -1,7 +1,7 @@
 /** A node of a shared log: it opens its view and follows, until it leads (take-lead.ts). */
 import { randomUUID } from 'node:crypto';
 import type { ViewMark } from '../store/view-mark.ts';
-import { LogWentBack, catchUp } from './follow.ts';
+import { LogWentBack, ViewTooOld, catchUp } from './follow.ts';
 import { LeaseWatch } from './leadership.ts';
 import type { NodeOptions } from './node-options.ts';
 import { type View, closeView, hasDatabase, nodeName, openView, putAside, thisBoot } from './open-view.ts';
@@ -90,7 +90,11 @@ class Node {
   opensAnew(error: unknown): boolean {
     const { signal, logger } = this.#options;
     if (signal.aborted) return true;
-    const isOver = error instanceof LogWentBack || error instanceof Fenced || error instanceof OutcomeUnknown;
+    const isOver =
+      error instanceof LogWentBack ||
+      error instanceof ViewTooOld ||
+      error instanceof Fenced ||
+      error instanceof OutcomeUnknown;
     if (isOver) logger.error({ err: error }, 'this node opens its view again, and follows');
     return isOver;
   }
@@ -105,7 +109,7 @@ class Node {
       const { state, server } = opened;
       if (state.logId !== view.log.logId) throw new LogRefused('another log was put in the place of this one');
       if (this.#server) refuseOlder(server, this.#server);
-      const parts = { log, store: view.store, view: view.log, prunedNo: state.prunedNo };
+      const parts = { log, store: view.store, view: view.log };
       if ((await this.#reach.reached(() => catchUp(parts, undefined, signal))) === undefined) return undefined;
       this.#options.onFollowed?.(Math.max(0, state.lastNo - view.log.no));
       await this.#noteServer(server, view.log.mark);
@@ -142,7 +146,7 @@ class Node {
     let isRight = false;
     try {
       for (const batch of seen)
-        if ((await this.#reach.reached(() => isHeld(log, state, batch))) === false) return batch.no;
+        if ((await this.#reach.reached(() => isHeld(log, state.logId, batch))) === false) return batch.no;
       isRight = true;
       return undefined;
     } finally {

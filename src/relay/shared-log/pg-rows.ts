@@ -1,7 +1,7 @@
 /** What the statements of a log in PostgreSQL give and take, as the relay has it. */
 import { decodeBody } from './batch-body.ts';
 import { byteaArray, int8Array } from './pg-binary.ts';
-import type { FollowedBatch, LogState, StoredPayload, Tenure } from './shared-log.ts';
+import type { FollowedBatch, FoundBatch, LogState, StoredPayload, Tenure } from './shared-log.ts';
 
 const PLACE_KEY_BYTES = 32;
 
@@ -55,6 +55,21 @@ export interface BatchRow {
   term: string;
   effects: Buffer;
   body: Buffer;
+}
+
+/** Without a batch when the log holds none of that number. */
+export interface FoundRow {
+  pruned_no: string;
+  term: string | null;
+  effects: Buffer | null;
+  last_lsn: string | null;
+}
+
+export function foundBatch(row: FoundRow | undefined, no: number): FoundBatch | 'pruned' | undefined {
+  if (!row) return undefined;
+  const { term, effects, last_lsn, pruned_no } = row;
+  if (effects) return { term: Number(term), effects, lastLsn: Number(last_lsn) };
+  return no <= Number(pruned_no) ? 'pruned' : undefined;
 }
 
 export function stateOf(row: StateRow): LogState {

@@ -90,7 +90,8 @@ UPDATE relay_log SET term = term + 1, tenure = $5::uuid, is_free = false, holder
 WHERE one AND log_id = $1::uuid AND term = $2::int8 AND beat = $3::int8 AND tenure IS NOT DISTINCT FROM $4::uuid
   AND state = 'serving' AND ${SYSTEM} = $8::int8 AND ${TIMELINE} = $9::int4 AND ${ARMED} RETURNING term`;
 
-const OF_TENURE = `one AND log_id = $1::uuid AND term = $2::int8 AND tenure = $3::uuid AND NOT is_free AND ${ARMED}`;
+const LEADS = `one AND log_id = $1::uuid AND term = $2::int8 AND tenure = $3::uuid AND NOT is_free`;
+const OF_TENURE = `${LEADS} AND ${ARMED}`;
 
 export const RENEW = `
 UPDATE relay_log SET beat = beat + 1, beat_at = clock_timestamp(), acked_no = greatest(acked_no, $4::int8)
@@ -142,7 +143,10 @@ WHERE b.log_id = $1::uuid AND b.no > $2::int8 AND ($4::bool OR b.no <= (
   SELECT greatest(l.acked_no, (SELECT q.acked_no FROM batch q WHERE q.log_id = l.log_id ORDER BY q.no DESC LIMIT 1))
   FROM relay_log l WHERE l.log_id = $1::uuid)) ORDER BY b.no LIMIT $3::int8`;
 
-export const BATCH = `SELECT term, effects, last_lsn FROM batch WHERE log_id = $1::uuid AND no = $2::int8`;
+/** No row when the log is another one; a row without a batch when there is none. */
+export const BATCH = `
+SELECT l.pruned_no, b.term, b.effects, b.last_lsn FROM relay_log l LEFT JOIN batch b ON b.log_id = l.log_id AND b.no = $2::int8
+WHERE l.log_id = $1::uuid`;
 
 export const PAYLOADS = `
 SELECT u.n::int AS n, p.wire FROM unnest($2::bytea[], $3::int8[]) WITH ORDINALITY AS u(t, s, n),
@@ -164,6 +168,13 @@ WITH ${HOLD}, b AS (
   INSERT INTO batch SELECT $4::uuid, $5::int8, $6::int8, $7::int8, hold.term, $5::int8, $8::bytea, $9::bytea FROM hold)
 SELECT count(*)::int AS held FROM hold`;
 
+/** $4 the log that is loaded; $5 through, $6 part, $7 body. */
+export const LOAD_PART = `
+WITH ${HOLD}, s AS (
+  INSERT INTO snapshot SELECT $4::uuid, $5::int8, $6::int4, $7::bytea FROM hold
+  ON CONFLICT (log_id, through_no, part) DO UPDATE SET body = excluded.body)
+SELECT count(*)::int AS held FROM hold`;
+
 const SWEPT_AT_ONCE = 2_000;
 
 /** Some rows of one log that the row of the lead does not name. Each step of the recursion finds the next log in the index. */
@@ -181,3 +192,44 @@ DELETE FROM ${table} WHERE ctid = ANY (ARRAY(
 export const SWEEPS: readonly (readonly [name: string, text: string])[] = ['payload', 'batch', 'snapshot'].map(
   (table) => [`sweep ${table}`, sweepOf(table)],
 );
+
+/**
+ * Snapshots and pruning wait for no standby: a standby that lacks one of these statements lacks everything after it too.
+ * They lock the row as an append does.
+ */
+const UNHURRIED = `SELECT log_id, snapshot_no, pruned_no FROM relay_log
+  WHERE ${LEADS} AND state = 'serving' AND set_config('synchronous_commit', 'local', true) = 'local' FOR SHARE`;
+
+/** $4 through, $5 part, $6 body. */
+export const PUT_PART = `
+WITH fence AS (${UNHURRIED})
+INSERT INTO snapshot SELECT f.log_id, $4::int8, $5::int4, $6::bytea FROM fence f WHERE f.snapshot_no < $4::int8
+ON CONFLICT (log_id, through_no, part) DO UPDATE SET body = excluded.body`;
+
+export const PART = `SELECT body FROM snapshot WHERE log_id = $1::uuid AND through_no = $2::int8 AND part = $3::int4`;
+
+/** $4 through, $5 acknowledged. */
+export const MAKE_VALID = `
+UPDATE relay_log SET snapshot_no = $4::int8, acked_no = greatest(acked_no, $5::int8)
+WHERE ${OF_TENURE} AND snapshot_no < $4::int8
+  AND EXISTS (SELECT 1 FROM snapshot s WHERE s.log_id = $1::uuid AND s.through_no = $4::int8 AND s.part = 0)
+  AND EXISTS (SELECT 1 FROM batch b WHERE b.log_id = $1::uuid AND b.no > $4::int8)`;
+
+/** $4 how many. */
+export const DROP_PARTS = `
+WITH fence AS (${UNHURRIED}),
+d AS (
+  DELETE FROM snapshot WHERE ctid = ANY (ARRAY(SELECT s.ctid FROM fence f, snapshot s
+    WHERE s.log_id = f.log_id AND s.through_no <> f.snapshot_no LIMIT $4::int8)) RETURNING 1)
+SELECT (SELECT count(*) FROM fence)::int AS own, (SELECT count(*) FROM d)::int AS deleted`;
+
+/** $4 through. Before the batches go: who finds none must find this. */
+export const MARK_PRUNED = `UPDATE relay_log SET pruned_no = $4::int8 WHERE ${OF_TENURE} AND $4::int8 <= snapshot_no AND pruned_no < $4::int8`;
+
+/** $4 how many. */
+export const DELETE_BATCHES = `
+WITH fence AS (${UNHURRIED}),
+d AS (
+  DELETE FROM batch WHERE ctid = ANY (ARRAY(SELECT x.ctid FROM fence f,
+    LATERAL (SELECT o.ctid FROM batch o WHERE o.log_id = f.log_id AND o.no <= f.pruned_no ORDER BY o.no LIMIT $4::int8) x)) RETURNING 1)
+SELECT (SELECT count(*) FROM fence)::int AS own, (SELECT pruned_no FROM fence) AS pruned_no, (SELECT count(*) FROM d)::int AS deleted`;

@@ -12,6 +12,7 @@ import {
   type EncodedBatch,
   Fenced,
   type FollowedBatch,
+  type FoundBatch,
   type LogChange,
   LogRefused,
   type LogServer,
@@ -32,17 +33,20 @@ import { ANSWER_WITHIN_MS, type Answered, type PgLink, answerError, isAnswer, li
 import {
   type AppendRow,
   type BatchRow,
+  type FoundRow,
   type IdentityRow,
   type NamesRow,
   type RenewalRow,
   type StateRow,
   followedBatch,
+  foundBatch,
   keysOf,
   named,
   putOf,
   seqsOf,
   stateOf,
 } from './pg-rows.ts';
+import { PgSnapshots } from './pg-snapshots.ts';
 import * as sql from './pg-statements.ts';
 
 /** Batches that are read at once. */
@@ -62,6 +66,7 @@ interface PostgresLogOptions {
 }
 
 export class PostgresLog implements SharedLog {
+  readonly snapshots = new PgSnapshots((name, text, values) => this.#ask(name, text, values));
   readonly #connections: PgConnections;
   readonly #durability: Durability;
   /** When the batch under way was sent. */
@@ -129,6 +134,10 @@ export class PostgresLog implements SharedLog {
     await this.#load('load batch', sql.LOAD_BATCH, values);
   }
 
+  async loadPart(hold: Tenure, logId: string, throughNo: number, part: number, body: Buffer): Promise<void> {
+    await this.#load('load part', sql.LOAD_PART, [...named(hold), logId, throughNo, part, body]);
+  }
+
   async sweep(): Promise<number> {
     let rows = 0;
     for (const [name, text] of sql.SWEEPS) rows += (await this.#ask(name, text)).rowCount;
@@ -182,10 +191,9 @@ export class PostgresLog implements SharedLog {
     return rows.map(followedBatch);
   }
 
-  async batch(logId: string, no: number): Promise<Pick<FollowedBatch, 'term' | 'effects' | 'lastLsn'> | undefined> {
-    const { rows } = await this.#ask<BatchRow>('batch', sql.BATCH, [logId, no]);
-    const [row] = rows;
-    return row && { term: Number(row.term), effects: row.effects, lastLsn: Number(row.last_lsn) };
+  async batch(logId: string, no: number): Promise<FoundBatch | 'pruned' | undefined> {
+    const { rows } = await this.#ask<FoundRow>('batch', sql.BATCH, [logId, no]);
+    return foundBatch(rows[0], no);
   }
 
   async payloads(logId: string, places: readonly Buffer[]): Promise<(Buffer | undefined)[]> {

@@ -53,6 +53,9 @@ export interface Tenure {
   tenure: string;
 }
 
+/** What a batch that was seen is compared with. */
+export type FoundBatch = Pick<FollowedBatch, 'term' | 'effects' | 'lastLsn'>;
+
 /** What the log says of itself. */
 export interface LogState {
   logId: string;
@@ -124,7 +127,35 @@ export interface LogChange {
   replacedBy?: { logId: string; no: number } | undefined;
 }
 
+/**
+ * Snapshots of what views hold, each as it is after one batch. At most one is valid, `snapshotNo` of the state: it stands
+ * for the batches up to it. Its parts are numbered from 0 (snapshot-format.ts).
+ *
+ * A tenure that does not lead any more writes and deletes nothing. Nothing here waits for a standby: what is stored later
+ * has it only after this.
+ */
+export interface LogSnapshots {
+  /** Stores a part of a snapshot that is to come after the valid one. Throws `Fenced`. */
+  put(tenure: Tenure, throughNo: number, part: number, body: Buffer): Promise<void>;
+  /** A part of any snapshot, valid or not; `undefined` when there is none. */
+  part(logId: string, throughNo: number, part: number): Promise<Buffer | undefined>;
+  /**
+   * Makes it the valid one. To be called when all of its parts were read back as they were written, and when the batches
+   * up to `ackedNo`, the one that vouches for it among them, were acknowledged. Throws `Fenced`; also for one that lacks its
+   * first part, that is not newer than the valid one, or that no batch follows.
+   */
+  makeValid(tenure: Tenure, throughNo: number, ackedNo: number): Promise<void>;
+  /** Deletes some parts of snapshots that are not valid. Resolves to whether more may be left. Throws `Fenced`. */
+  dropOthers(tenure: Tenure): Promise<boolean>;
+  /**
+   * Deletes some of the batches up to `throughNo`. Resolves to whether more may be left. Throws `Fenced`; also for batches
+   * that the valid snapshot does not stand for.
+   */
+  prune(tenure: Tenure, throughNo: number): Promise<boolean>;
+}
+
 export interface SharedLog {
+  readonly snapshots: LogSnapshots;
   /** Throws `LogUnreachable`, and `LogRefused` for a server on which the log would not be safe. */
   open(): Promise<OpenedLog>;
   /** Begins a log where there is none; otherwise changes nothing. */
@@ -137,8 +168,8 @@ export interface SharedLog {
   append(tenure: Tenure, batch: EncodedBatch, ackedNo: number): Promise<Appended>;
   /** The batches after `afterNo`, at most those that were acknowledged unless `tenure` leads; a run of them. */
   batches(logId: string, afterNo: number, tenure?: Tenure): Promise<FollowedBatch[]>;
-  /** The batch of that number, or what it was: `undefined` when it is pruned or does not exist. */
-  batch(logId: string, no: number): Promise<Pick<FollowedBatch, 'term' | 'effects' | 'lastLsn'> | undefined>;
+  /** The batch of that number; `undefined` when the log does not hold it. */
+  batch(logId: string, no: number): Promise<FoundBatch | 'pruned' | undefined>;
   /** By their places; `undefined` where there is none. */
   payloads(logId: string, places: readonly Buffer[]): Promise<(Buffer | undefined)[]>;
   /** Notes that the next leader, or this one, must begin a new epoch. */
@@ -156,6 +187,8 @@ export interface SharedLog {
   loadPayloads(hold: Tenure, logId: string, payloads: readonly StoredPayload[]): Promise<void>;
   /** Adds the batch with which a log that is being loaded begins. Throws `Fenced`. */
   loadBatch(hold: Tenure, logId: string, batch: EncodedBatch): Promise<void>;
+  /** Adds a part of its snapshot. Throws `Fenced`. */
+  loadPart(hold: Tenure, logId: string, throughNo: number, part: number, body: Buffer): Promise<void>;
   /** Deletes some of what is of logs that the row does not name; returns how many rows. */
   sweep(): Promise<number>;
   /** At once: what is under way is rejected, and nothing is asked any more. */

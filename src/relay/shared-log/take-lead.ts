@@ -51,7 +51,7 @@ interface LeadParts {
 /** `undefined` when another was faster, or the log cannot be reached now. */
 export async function takeLead(parts: LeadParts, view: View, opened: BegunLog): Promise<LeadingNode | undefined> {
   const { folder, log, leaseMs, clock, timers, logger, onLost, onDoubt } = parts.options;
-  const { state, server } = opened;
+  const { server } = opened;
   const takenMs = clock.monotonicMs();
   const taken = await take(parts, view, opened);
   if (!taken) return undefined;
@@ -69,7 +69,7 @@ export async function takeLead(parts: LeadParts, view: View, opened: BegunLog): 
     onDoubt,
   });
   try {
-    await catchUp({ log, store, view: view.log, prunedNo: state.prunedNo }, tenure);
+    await catchUp({ log, store, view: view.log }, tenure);
     view.log.leads(tenure);
     const begun = await begin(parts.options, view, fault);
     if (fault) await log.clearDoubt(tenure);
@@ -117,7 +117,7 @@ async function take(
 ): Promise<{ tenure: Tenure; fault: EpochFault | undefined } | undefined> {
   const { log, durability } = options;
   try {
-    const isWhole = survived && found !== undefined && found.no > 0 && (await isHeld(log, state, found));
+    const isWhole = survived && found !== undefined && found.no > 0 && (await isHeld(log, state.logId, found));
     const fault = epochFault(state, server, durability, { ledLast: found?.tenure, isWhole });
     const tenure = await log.lead(state, { holder: name, settings, doubt: fault?.sentence });
     return tenure === 'held' ? undefined : { tenure, fault };

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import type { Timers } from '../../lib/clock.ts';
 import { replaceFile, syncFolder } from '../../lib/files.ts';
 import type { ViewMark } from '../store/view-mark.ts';
-import { LogRefused, type LogServer, type LogState, type SharedLog } from './shared-log.ts';
+import { LogRefused, type LogServer, type SharedLog } from './shared-log.ts';
 import type { ViewLog } from './view-log.ts';
 
 const WITNESS_FILE = 'witness.json';
@@ -82,10 +82,10 @@ export function refuseOlder(server: LogServer, seen: LogServer): void {
 /** Whether the log holds the batch with everything before it. One that is pruned cannot be compared, and counts as held. */
 export async function isHeld(
   log: SharedLog,
-  { logId, prunedNo }: Pick<LogState, 'logId' | 'prunedNo'>,
+  logId: string,
   { no, effects }: Pick<SeenBatch, 'no' | 'effects'>,
 ): Promise<boolean> {
-  if (no <= prunedNo) return true;
-  const stored = await log.batch(logId, no);
-  return stored?.effects.equals(effects) === true;
+  if (no === 0) return true;
+  const found = await log.batch(logId, no);
+  return found === 'pruned' || found?.effects.equals(effects) === true;
 }
