@@ -1,69 +1,11 @@
-/**
- * Bundles `poste` into `dist/cli`. Every command is a process of its own, and a start that looks up and reads a file for
- * each of a thousand modules takes a second; from the bundle it takes a fifth of one. A command is still loaded only
- * when it is called: what `import()` names is a file of its own.
- */
+/** Bundles `poste` into `dist/cli`. */
 import { rm } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
-import { build, type BuildOptions, type Plugin } from 'esbuild';
+import { build } from 'esbuild';
+import { programOptions } from './program-options.ts';
 
-const SOURCES = fileURLToPath(new URL('../src/', import.meta.url));
 const DIST = fileURLToPath(new URL('../dist/', import.meta.url));
-
-/** These find native parts or workers beside themselves, so they stay where npm put them. */
-const BESIDE = ['classic-level', 'level', 'msgpackr', 'pino', 'prom-client', 'uws-compat', 'uws-current'];
-
-/** What a hook runs is one file of its own: it is called at every prompt, and each further file costs a millisecond or two. */
-const HOOK = 'run-as-hook';
-const hookApart: Plugin = {
-  name: 'hook-apart',
-  setup(building) {
-    building.onResolve({ filter: new RegExp(`/${HOOK}\\.ts$`) }, ({ kind }) =>
-      kind === 'dynamic-import' ? { path: `./${HOOK}.js`, external: true } : undefined,
-    );
-  },
-};
-
-/** Parts of Node.js are left out where nothing of them is used: loading some takes longer than the hook's call. */
-const builtinsAsNeeded: Plugin = {
-  name: 'builtins-as-needed',
-  setup(building) {
-    building.onResolve({ filter: /^node:/ }, ({ path }) => ({ path, external: true, sideEffects: false }));
-  },
-};
 
 // Whole: what an earlier build left beside it would be packed with it.
 await rm(DIST, { recursive: true, force: true });
-const shared: BuildOptions = {
-  bundle: true,
-  format: 'esm',
-  platform: 'node',
-  target: 'node20.19',
-  external: BESIDE,
-  // Its first entry is UMD, whose parts a bundler does not find.
-  alias: { 'jsonc-parser': 'jsonc-parser/lib/esm/main.js' },
-  sourcemap: true,
-  sourcesContent: false,
-  legalComments: 'linked',
-  logLevel: 'warning',
-};
-await build({
-  ...shared,
-  entryPoints: [`${SOURCES}cli/mail/${HOOK}.ts`],
-  outfile: `${DIST}cli/${HOOK}.js`,
-  plugins: [builtinsAsNeeded],
-});
-await build({
-  ...shared,
-  entryPoints: [`${SOURCES}cli/main.ts`],
-  outbase: SOURCES,
-  outdir: DIST,
-  // Beside main.js: what a module finds by its own place is found from every file.
-  chunkNames: 'cli/[name]-[hash]',
-  splitting: true,
-  plugins: [hookApart],
-  // Libraries that are CommonJS ask for the parts of Node.js in their way.
-  banner: {
-    js: "import { createRequire as requireOf } from 'node:module'; const require = requireOf(import.meta.url);",
-  },
-});
+for (const options of programOptions(DIST)) await build(options);

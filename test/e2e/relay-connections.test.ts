@@ -13,7 +13,7 @@ test.each(ADAPTERS)(
   async (server) => {
     const storeDir = join(await temporaryFolder(), 'store');
     const args = serveArgs(storeDir, ['--admin-listen', '127.0.0.1:0', '--server', server, '--json']);
-    const relay = poste(args, {}, FILES);
+    const relay = poste(args, {}, { openFilesMax: FILES });
     await relay.printed('\n');
     const start = JSON.parse(relay.stdout) as StartDocument;
     expect(start.notices.join()).toContain(`this process may open ${FILES} files`);
@@ -38,7 +38,7 @@ test.each(ADAPTERS)(
 
 test('a relay that may open too few files does not start, and says what to do', async () => {
   const storeDir = join(await temporaryFolder(), 'store');
-  const { code, stderr } = await poste(serveArgs(storeDir), {}, 300).ended();
+  const { code, stderr } = await poste(serveArgs(storeDir), {}, { openFilesMax: 300 }).ended();
   expect(code).toBe(5);
   expect(stderr).toContain('this process may open 300 files, which are too few for a store and connections');
   expect(stderr).toContain('LimitNOFILE=');

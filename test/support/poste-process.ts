@@ -19,6 +19,13 @@ export function clockAhead(ms: number): Environment {
   return { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(preload)}` };
 }
 
+export interface ProcessOptions {
+  /** How many files it may have open; as many as this process when absent. */
+  openFilesMax?: number;
+  /** The program of another build. */
+  main?: string;
+}
+
 export interface Ended {
   /** The exit code; `null` when a signal ended it. */
   code: number | null;
@@ -50,10 +57,10 @@ export class PosteProcess {
   #stdout = '';
   #stderr = '';
 
-  constructor(args: readonly string[], environment: Environment, openFilesMax?: number) {
+  constructor(args: readonly string[], environment: Environment, { openFilesMax, main = MAIN }: ProcessOptions) {
     const { PATH = '', HOME = '' } = process.env;
     const env = { PATH, HOME, NO_COLOR: '1', ...environment };
-    const command = [process.execPath, MAIN, ...args];
+    const command = [process.execPath, main, ...args];
     const [program = '', ...rest] =
       openFilesMax === undefined
         ? command
@@ -127,9 +134,13 @@ export class PosteProcess {
   }
 }
 
-/** Starts `poste`, which may open `openFilesMax` files; call it inside a test. */
-export function poste(args: readonly string[], environment: Environment = {}, openFilesMax?: number): PosteProcess {
-  const started = new PosteProcess(args, environment, openFilesMax);
+/** Starts `poste`; call it inside a test. */
+export function poste(
+  args: readonly string[],
+  environment: Environment = {},
+  options: ProcessOptions = {},
+): PosteProcess {
+  const started = new PosteProcess(args, environment, options);
   atTestEnd(() => started.kill());
   return started;
 }

@@ -8,7 +8,20 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { appendFile, chmod, chown, mkdtemp, realpath, rm, writeFile } from 'node:fs/promises';
+import {
+  appendFile,
+  chmod,
+  chown,
+  cp,
+  mkdir,
+  mkdtemp,
+  open,
+  readdir,
+  realpath,
+  rm,
+  statfs,
+  writeFile,
+} from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
@@ -35,6 +48,7 @@ const SETTINGS = {
 
 /** A server that has no more to recover than a test wrote is ready in a second; the hook of a test waits 60. */
 const READY_WITHIN_MS = 45_000;
+const CHUNK_BYTES = 1 << 20;
 /** How often another port is tried when somebody else took the first. */
 const PORTS_TRIED_MAX = 5;
 
@@ -42,6 +56,8 @@ export interface PostgresOptions {
   /** Settings of the primary, which its standbys inherit. */
   settings: Readonly<Record<string, string>>;
   newPort: () => Promise<number>;
+  /** Gives each server a disk of its own of so many bytes, which can be filled. It takes root, and a system that mounts. */
+  diskBytes?: number | undefined;
 }
 
 export interface Servers {
@@ -84,6 +100,7 @@ class Cluster {
   readonly options: PostgresOptions;
   readonly links: PostgresLink[] = [];
   readonly servers: PostgresServer[] = [];
+  readonly #mounted: string[] = [];
 
   constructor(bin: string, folder: string, owner: Owner | undefined, options: PostgresOptions) {
     this.bin = bin;
@@ -94,6 +111,7 @@ class Cluster {
 
   async primary(): Promise<PostgresServer> {
     const server = new PostgresServer(this, 'primary');
+    await this.#mount(server);
     const initdb = ['-D', server.folder, '-A', 'trust', '-U', USER, '-E', 'UTF8', '--locale=C', '--no-sync'];
     await this.run('initdb', ...initdb);
     const lines = Object.entries({ ...SETTINGS, ...this.options.settings }).map(
@@ -105,6 +123,30 @@ class Cluster {
     return server;
   }
 
+  /** A copy of the data of `from`, with a name of its own. */
+  async copyOf(from: PostgresServer, name: string): Promise<PostgresServer> {
+    const copy = new PostgresServer(this, name);
+    await this.#mount(copy);
+    await this.backUp(from, copy.folder);
+    this.servers.push(copy);
+    return copy;
+  }
+
+  async backUp(from: PostgresServer, folder: string): Promise<void> {
+    const at = ['-h', '127.0.0.1', '-p', String(from.port), '-U', USER];
+    await this.run('pg_basebackup', ...at, '-D', folder, '-X', 'stream', '-c', 'fast', '--no-sync');
+  }
+
+  async #mount({ folder }: PostgresServer): Promise<void> {
+    const { diskBytes } = this.options;
+    if (diskBytes === undefined) return;
+    await mkdir(folder);
+    await promisify(execFile)('mount', ['-t', 'tmpfs', '-o', `size=${diskBytes}`, 'tmpfs', folder]);
+    this.#mounted.push(folder);
+    if (this.owner) await chown(folder, this.owner.uid, this.owner.gid);
+    await chmod(folder, 0o700);
+  }
+
   async run(program: string, ...args: string[]): Promise<void> {
     await promisify(execFile)(join(this.bin, program), args, { ...this.owner, cwd: this.folder, env: { LC_ALL: 'C' } });
   }
@@ -112,6 +154,7 @@ class Cluster {
   async end(): Promise<void> {
     for (const link of this.links) await link.close();
     for (const server of this.servers) await server.kill();
+    for (const folder of this.#mounted.splice(0)) await promisify(execFile)('umount', ['-l', folder]);
   }
 }
 
@@ -146,16 +189,85 @@ export class PostgresServer {
 
   /** A standby of this server, which replays what it gets. Through `port` of a link, when one is given. */
   async standby(name: string, port = this.port): Promise<PostgresServer> {
-    const standby = new PostgresServer(this.#cluster, name);
-    const from = ['-h', '127.0.0.1', '-p', String(this.port), '-U', USER];
-    await this.#cluster.run('pg_basebackup', ...from, '-D', standby.folder, '-X', 'stream', '-c', 'fast', '--no-sync');
-    await writeFile(join(standby.folder, 'standby.signal'), '');
-    const source = `host=127.0.0.1 port=${port} user=${USER} application_name=${name}`;
-    await writeFile(join(standby.folder, 'postgresql.auto.conf'), `primary_conninfo = '${source}'\n`);
-    await appendFile(join(standby.folder, 'postgresql.conf'), "synchronous_standby_names = ''\n");
-    this.#cluster.servers.push(standby);
+    const standby = await this.#cluster.copyOf(this, name);
+    await standby.#setUp(port);
     await standby.startAtNewPort();
     return standby;
+  }
+
+  /** Becomes a standby of that server, with a new copy of its data. */
+  async follow(primary: PostgresServer): Promise<void> {
+    await this.#empty();
+    await this.#cluster.backUp(primary, this.folder);
+    await this.#setUp(primary.port);
+    await this.start();
+  }
+
+  /** A copy of what the server holds now, for `restore`. */
+  async backUp(): Promise<string> {
+    const folder = `${this.folder}-backup-${Math.random().toString(36).slice(2)}`;
+    await this.#cluster.backUp(this, folder);
+    return folder;
+  }
+
+  /**
+   * Starts again with what it held at the time of the backup: by recovery, on a timeline of its own; or as a copied folder,
+   * which is not to be told from the server at that time.
+   */
+  async restore(backup: string, how: 'recovered' | 'copied'): Promise<void> {
+    await this.#empty();
+    await cp(backup, this.folder, { recursive: true });
+    const { owner } = this.#cluster;
+    if (owner) await promisify(execFile)('chown', ['-R', `${owner.uid}:${owner.gid}`, this.folder]);
+    if (how === 'recovered') {
+      // No archive: what the backup holds is all there is.
+      await appendFile(join(this.folder, 'postgresql.auto.conf'), "restore_command = 'exit 1'\n");
+      await writeFile(join(this.folder, 'recovery.signal'), '');
+    }
+    await this.start();
+    const isPrimary = await eventually(
+      () => this.query('SELECT pg_is_in_recovery() AS recovers'),
+      ([row]) => row?.['recovers'] === false,
+    );
+    if (isPrimary[0]?.['recovers'] !== false) throw new Error(`${this.name} does not end its recovery:\n${this.#log}`);
+  }
+
+  /** Leaves no room on its disk; the options gave it one of its own. */
+  async fillDisk(): Promise<void> {
+    const { bavail, bsize } = await statfs(this.folder);
+    const file = await open(this.#fillerFile, 'w');
+    try {
+      for (let left = bavail * bsize; left > 0; left -= CHUNK_BYTES)
+        await file.write(Buffer.alloc(Math.min(left, CHUNK_BYTES)));
+    } catch (error) {
+      // The server wrote meanwhile.
+      if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error;
+    } finally {
+      await file.close();
+    }
+  }
+
+  async freeDisk(): Promise<void> {
+    await rm(this.#fillerFile, { force: true });
+  }
+
+  get #fillerFile(): string {
+    return join(this.folder, 'filler');
+  }
+
+  async #empty(): Promise<void> {
+    await this.kill();
+    // The folder itself may be a disk.
+    const names = await readdir(this.folder).catch(() => []);
+    for (const name of names) await rm(join(this.folder, name), { recursive: true, force: true });
+  }
+
+  /** A copy of a server becomes a standby of the one at that port. */
+  async #setUp(port: number): Promise<void> {
+    await writeFile(join(this.folder, 'standby.signal'), '');
+    const source = `host=127.0.0.1 port=${port} user=${USER} application_name=${this.name}`;
+    await writeFile(join(this.folder, 'postgresql.auto.conf'), `primary_conninfo = '${source}'\n`);
+    await appendFile(join(this.folder, 'postgresql.conf'), "synchronous_standby_names = ''\n");
   }
 
   /** Commits wait for the standbys of these names; resolves when one of them is in sync. Without names they wait no more. */
@@ -207,7 +319,7 @@ export class PostgresServer {
 
   /** Starts the server, or starts it again after it was killed or stopped; resolves when it takes connections. */
   async start(): Promise<void> {
-    if (this.#isRunning()) throw new Error(`${this.name} runs already`);
+    if (this.isRunning) throw new Error(`${this.name} runs already`);
     const program = join(this.#cluster.bin, 'postgres');
     const args = ['-D', this.folder, '-p', String(this.port)];
     const env = { LC_ALL: 'C' };
@@ -238,7 +350,7 @@ export class PostgresServer {
   /** As a power cut: the postmaster and all that it started, at once. Resolves when none of them is there any more. */
   async kill(): Promise<void> {
     const child = this.#process;
-    if (!child?.pid || !this.#isRunning()) return;
+    if (!child?.pid || !this.isRunning) return;
     const exited = once(child, 'exit');
     // Stopped first, it starts nothing more while its children are looked up.
     signal(child.pid, 'SIGSTOP');
@@ -258,7 +370,7 @@ export class PostgresServer {
   /** Ends its connections and stops: after a last checkpoint, or at once and with something to recover at the next start. */
   async stop(mode: 'fast' | 'immediate' = 'fast'): Promise<void> {
     const child = this.#process;
-    if (!child?.pid || !this.#isRunning()) return;
+    if (!child?.pid || !this.isRunning) return;
     const exited = once(child, 'exit');
     signal(child.pid, mode === 'fast' ? 'SIGINT' : 'SIGQUIT');
     // The server waits for it.
@@ -296,7 +408,7 @@ export class PostgresServer {
     return link;
   }
 
-  #isRunning(): boolean {
+  get isRunning(): boolean {
     return this.#process?.exitCode === null && this.#process.signalCode === null;
   }
 

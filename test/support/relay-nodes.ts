@@ -1,33 +1,53 @@
-/** Relays of one shared log as processes that a supervisor starts again, and hosts that use whichever leads. */
+/** Relays of one shared log as processes, which a supervisor starts again. */
 import { setTimeout as elapsed } from 'node:timers/promises';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { hash } from 'node:crypto';
-import { RelayClient } from '../../src/host/relay/relay-client.ts';
 import { eventually } from './eventually.ts';
 import { steadyPort } from './free-port.ts';
-import { type TestHost, relay as relayHost } from './hosts.ts';
-import { itemTo } from './mail.ts';
-import { type PosteProcess, poste, serveArgs } from './poste-process.ts';
+import { relay as relayHost } from './hosts.ts';
+import { type Environment, type Ended, type PosteProcess, poste, serveArgs } from './poste-process.ts';
 
 /** The private key of `relayHost` (support/hosts.ts). */
 const RELAY_KEY = hash('sha256', relayHost.name, 'buffer').toString('base64');
-const ANSWERED_WITHIN_MS = 2_000;
+const LOOKED_EVERY_MS = 100;
+/** As a supervisor waits before it starts something again. */
+const RESTART_AFTER_MS = 300;
+
+/** What a node is at its next start. */
+export interface NodeProgram {
+  args: readonly string[];
+  environment?: Environment;
+  /** The program of another build. */
+  main?: string;
+}
 
 export class RelayNode {
   readonly port: number;
   readonly folder: string;
-  readonly #args: readonly string[];
+  readonly name: string;
+  /** From the next start on. */
+  program: NodeProgram;
+  /** A supervisor leaves it alone. */
+  isHeldDown = false;
+  /** How its processes ended. */
+  readonly ends: Ended[] = [];
   #process: PosteProcess;
 
-  private constructor(folder: string, port: number, args: readonly string[]) {
-    this.folder = folder;
+  private constructor(folder: string, name: string, port: number, program: NodeProgram) {
+    this.folder = join(folder, name);
+    this.name = name;
     this.port = port;
-    this.#args = args;
+    this.program = program;
     this.#process = this.#started();
   }
 
-  static async start(folder: string, name: string, args: readonly string[]): Promise<RelayNode> {
-    return new RelayNode(join(folder, name), await steadyPort(), args);
+  static async start(folder: string, name: string, program: NodeProgram): Promise<RelayNode> {
+    return new RelayNode(folder, name, await steadyPort(), program);
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${this.port}`;
   }
 
   get pid(): number {
@@ -53,7 +73,16 @@ export class RelayNode {
 
   /** As a supervisor does after the process has ended. */
   startAgain(): void {
+    if (this.isRunning) throw new Error(`${this.name} runs already`);
+    void this.#process.ended().then((ended) => this.ends.push(ended));
     this.#process = this.#started();
+  }
+
+  /** Its machine is gone, with its disk. It starts when it is no longer held down, with an empty folder. */
+  async lose(): Promise<void> {
+    this.isHeldDown = true;
+    await this.kill();
+    await rm(this.folder, { recursive: true, force: true });
   }
 
   pause(isPaused: boolean): void {
@@ -75,7 +104,7 @@ export class RelayNode {
   }
 
   async #status(): Promise<number | undefined> {
-    const asked = fetch(`http://127.0.0.1:${this.port}/v2/relay/info`, { signal: AbortSignal.timeout(1000) });
+    const asked = fetch(`${this.url}/v2/relay/info`, { signal: AbortSignal.timeout(1000) });
     return asked.then(
       ({ status }) => status,
       () => undefined,
@@ -83,9 +112,30 @@ export class RelayNode {
   }
 
   #started(): PosteProcess {
-    const args = [...this.#args, '--listen', `127.0.0.1:${this.port}`];
-    return poste(serveArgs(this.folder, args), { MAIL_RELAY_KEY: RELAY_KEY });
+    const { args, environment = {}, main } = this.program;
+    const served = serveArgs(this.folder, [...args, '--listen', `127.0.0.1:${this.port}`]);
+    const options = main === undefined ? {} : { main };
+    return poste(served, { MAIL_RELAY_KEY: RELAY_KEY, ...environment }, options);
   }
+}
+
+/** Starts again what ended, until the function that it returns is called. */
+export function supervise(nodes: readonly RelayNode[]): () => Promise<void> {
+  const stopping = new AbortController();
+  const supervising = async ({ signal }: AbortController): Promise<void> => {
+    while (!signal.aborted) {
+      await elapsed(LOOKED_EVERY_MS);
+      const ended = nodes.filter((node) => !node.isRunning && !node.isHeldDown);
+      if (ended.length === 0) continue;
+      await elapsed(RESTART_AFTER_MS);
+      for (const node of ended) if (!signal.aborted && !node.isHeldDown) node.startAgain();
+    }
+  };
+  const supervised = supervising(stopping);
+  return async () => {
+    stopping.abort();
+    await supervised;
+  };
 }
 
 export async function leaderOf(nodes: readonly RelayNode[]): Promise<RelayNode> {
@@ -98,139 +148,4 @@ export async function leaderOf(nodes: readonly RelayNode[]): Promise<RelayNode> 
   );
   if (!leader) throw new Error(`no relay leads:\n${nodes.map(({ stderr }) => stderr).join('\n')}`);
   return leader;
-}
-
-interface Accepted {
-  itemId: string;
-  epoch: string;
-  seq: number;
-}
-
-/** What two hosts saw: one pushes, the other pulls and acks, each at whichever node answers. */
-export class History {
-  readonly accepted: Accepted[] = [];
-  readonly pulled: Accepted[] = [];
-  /** What contradicts what was seen before. */
-  readonly faults: string[] = [];
-  readonly #nodes: readonly RelayNode[];
-  readonly #from: TestHost;
-  readonly #to: TestHost;
-  readonly #heads = new Map<string, number>();
-  #pushed = 0;
-  #isOver = false;
-  #running: Promise<unknown> = Promise.resolve();
-
-  constructor(nodes: readonly RelayNode[], from: TestHost, to: TestHost) {
-    this.#nodes = nodes;
-    this.#from = from;
-    this.#to = to;
-  }
-
-  async enrol(): Promise<void> {
-    for (const host of [this.#from, this.#to]) await this.#atLeader((port) => clientOf(port, host).enrol());
-  }
-
-  /** Pushes and pulls until `end`. */
-  run(): void {
-    const pushing = async (): Promise<void> => {
-      while (!this.#isOver) await this.#pushOne();
-    };
-    const pulling = async (): Promise<void> => {
-      while (!this.#isOver) await this.#pullOnce();
-    };
-    this.#running = Promise.all([pushing(), pulling()]);
-    // Met where the end waits for it.
-    this.#running.catch(() => undefined);
-  }
-
-  /** Resolves when so many more items were accepted. */
-  async goesOn(items: number): Promise<void> {
-    const wanted = this.accepted.length + items;
-    await eventually(
-      async () => this.accepted.length,
-      (count) => count >= wanted,
-    );
-    if (this.accepted.length >= wanted) return;
-    throw new Error(`nothing is accepted any more:\n${this.#nodes.map(({ stderr }) => stderr).join('\n')}`);
-  }
-
-  /** Pulls what is left, and answers everything that is wrong. */
-  async end(): Promise<string[]> {
-    this.#isOver = true;
-    await this.#running;
-    const ids = (): Set<string> => new Set(this.pulled.map(({ itemId }) => itemId));
-    await eventually(
-      async () => {
-        await this.#pullOnce();
-        return ids().size;
-      },
-      (count) => count >= this.accepted.length,
-    );
-    const came = ids();
-    const lost = this.accepted.filter(({ itemId }) => !came.has(itemId));
-    return [...this.faults, ...lost.map(({ itemId }) => `${itemId} was accepted and never came`)];
-  }
-
-  async #pushOne(): Promise<void> {
-    const itemId = `item-${this.#pushed++}`;
-    const item = itemTo([this.#to], itemId);
-    const { epoch, result } = await this.#atLeader(async (port) => {
-      const { epoch: at, results } = await clientOf(port, this.#from).push([item]);
-      const [only] = results;
-      if (only?.status !== 'accepted' && only?.status !== 'duplicate') throw new Error(`answered ${only?.status}`);
-      return { epoch: at, result: only };
-    });
-    const seq = result.targets?.[0]?.seq ?? 0;
-    const twice = this.accepted.find((one) => one.epoch === epoch && one.seq === seq);
-    if (twice) this.faults.push(`${itemId} and ${twice.itemId} have the seq ${seq}`);
-    this.accepted.push({ itemId, epoch, seq });
-  }
-
-  async #pullOnce(): Promise<void> {
-    await this.#atLeader(async (port) => {
-      const client = clientOf(port, this.#to);
-      const { epoch, items, head_seq: head } = await client.pull();
-      const before = this.#heads.get(epoch) ?? 0;
-      if (head < before) this.faults.push(`the head went back from ${before} to ${head}`);
-      this.#heads.set(epoch, Math.max(before, head));
-      for (const { item_id: itemId, seq } of items) this.#note({ itemId, epoch, seq });
-      const last = items.at(-1);
-      if (last) await client.ack(epoch, last.seq);
-    });
-  }
-
-  /** An item comes again when its ack was lost: at the place where it was. */
-  #note(item: Accepted): void {
-    const before = this.pulled.find(({ itemId }) => itemId === item.itemId);
-    if (!before) this.pulled.push(item);
-    else if (before.seq !== item.seq) this.faults.push(`${item.itemId} came at ${before.seq} and at ${item.seq}`);
-  }
-
-  /** At each node in turn until one does it. */
-  async #atLeader<T>(work: (port: number) => Promise<T>): Promise<T> {
-    for (let turn = 0; ; turn++) {
-      const node = this.#nodes[turn % this.#nodes.length];
-      try {
-        if (node) return await answered(work(node.port));
-      } catch (error) {
-        if (turn > 2_000) throw error;
-        await elapsed(20);
-      }
-    }
-  }
-}
-
-function clientOf(port: number, host: TestHost): RelayClient {
-  const url = `http://127.0.0.1:${port}`;
-  return new RelayClient({ url, signer: host.signer, hostName: host.name, nowMs: Date.now }, relayHost.key);
-}
-
-/** A node that is paused answers nothing. */
-async function answered<T>(work: Promise<T>): Promise<T> {
-  work.catch(() => undefined);
-  const late = elapsed(ANSWERED_WITHIN_MS).then(() => {
-    throw new Error('no answer in time');
-  });
-  late.catch(() => undefined);
-  return Promise.race([work, late]);
 }

@@ -1,0 +1,70 @@
+/**
+ * How `poste` is bundled. Every command is a process of its own, and a start that looks up and reads a file for each of a
+ * thousand modules takes a second; from the bundle it takes a fifth of one. A command is still loaded only when it is
+ * called: what `import()` names is a file of its own.
+ */
+import { fileURLToPath } from 'node:url';
+import type { BuildOptions, Plugin } from 'esbuild';
+
+export const SOURCES = fileURLToPath(new URL('../src/', import.meta.url));
+
+/** These find native parts or workers beside themselves, so they stay where npm put them. */
+const BESIDE = ['classic-level', 'level', 'msgpackr', 'pino', 'prom-client', 'uws-compat', 'uws-current'];
+
+/** What a hook runs is one file of its own: it is called at every prompt, and each further file costs a millisecond or two. */
+const HOOK = 'run-as-hook';
+const hookApart: Plugin = {
+  name: 'hook-apart',
+  setup(building) {
+    building.onResolve({ filter: new RegExp(`/${HOOK}\\.ts$`) }, ({ kind }) =>
+      kind === 'dynamic-import' ? { path: `./${HOOK}.js`, external: true } : undefined,
+    );
+  },
+};
+
+/** Parts of Node.js are left out where nothing of them is used: loading some takes longer than the hook's call. */
+const builtinsAsNeeded: Plugin = {
+  name: 'builtins-as-needed',
+  setup(building) {
+    building.onResolve({ filter: /^node:/ }, ({ path }) => ({ path, external: true, sideEffects: false }));
+  },
+};
+
+/** The hook, and everything else, into the folder `dist`. */
+export function programOptions(dist: string): BuildOptions[] {
+  const shared: BuildOptions = {
+    bundle: true,
+    format: 'esm',
+    platform: 'node',
+    target: 'node20.19',
+    external: BESIDE,
+    // Its first entry is UMD, whose parts a bundler does not find.
+    alias: { 'jsonc-parser': 'jsonc-parser/lib/esm/main.js' },
+    sourcemap: true,
+    sourcesContent: false,
+    legalComments: 'linked',
+    logLevel: 'warning',
+  };
+  return [
+    {
+      ...shared,
+      entryPoints: [`${SOURCES}cli/mail/${HOOK}.ts`],
+      outfile: `${dist}cli/${HOOK}.js`,
+      plugins: [builtinsAsNeeded],
+    },
+    {
+      ...shared,
+      entryPoints: [`${SOURCES}cli/main.ts`],
+      outbase: SOURCES,
+      outdir: dist,
+      // Beside main.js: what a module finds by its own place is found from every file.
+      chunkNames: 'cli/[name]-[hash]',
+      splitting: true,
+      plugins: [hookApart],
+      // Libraries that are CommonJS ask for the parts of Node.js in their way.
+      banner: {
+        js: "import { createRequire as requireOf } from 'node:module'; const require = requireOf(import.meta.url);",
+      },
+    },
+  ];
+}

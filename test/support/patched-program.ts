@@ -1,0 +1,51 @@
+/**
+ * `poste` with something changed: what a test leaves out on purpose, to see that it is missed. Built from the sources, in
+ * a folder that is gone with the test.
+ */
+import { mkdir, readFile, symlink } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { type Plugin, build } from 'esbuild';
+import { SOURCES, programOptions } from '../../scripts/program-options.ts';
+import { temporaryFolder } from './temporary-folder.ts';
+
+const ROOT = resolve(SOURCES, '..');
+
+export interface Patch {
+  /** From the folder `src`. */
+  file: string;
+  /** Stands there exactly once. */
+  from: string;
+  to: string;
+}
+
+/** The file to run. Call it inside a test. */
+export async function patchedProgram(patches: readonly Patch[]): Promise<string> {
+  const folder = await temporaryFolder();
+  // What a program looks for above its own file.
+  for (const name of ['node_modules', 'package.json']) await symlink(join(ROOT, name), join(folder, name));
+  const dist = join(folder, 'dist/');
+  await mkdir(dist);
+  const unseen = new Set(patches.map(({ file }) => file));
+  const patching: Plugin = {
+    name: 'patching',
+    setup(building) {
+      building.onLoad({ filter: /\.ts$/ }, async ({ path }) => {
+        const file = path.startsWith(SOURCES) ? path.slice(SOURCES.length) : '';
+        const own = patches.filter((patch) => patch.file === file);
+        if (own.length === 0) return undefined;
+        unseen.delete(file);
+        return { contents: own.reduce(patched, await readFile(path, 'utf8')), loader: 'ts' };
+      });
+    },
+  };
+  const [, program] = programOptions(dist);
+  await build({ ...program, sourcemap: false, plugins: [...(program?.plugins ?? []), patching] });
+  if (unseen.size > 0) throw new Error(`not in the program: ${[...unseen].join(', ')}`);
+  return join(dist, 'cli/main.js');
+}
+
+function patched(text: string, { file, from, to }: Patch): string {
+  const parts = text.split(from);
+  if (parts.length !== 2) throw new Error(`${file} holds ${parts.length - 1} times: ${from}`);
+  return parts.join(to);
+}
