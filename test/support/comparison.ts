@@ -11,8 +11,9 @@ import type { DenyHosts, EnrolHost, WireVerdict } from '../../src/relay/core/com
 import { type EnrolmentRow, type UsageRow, rowKey } from '../../src/relay/core/rows.ts';
 import { denyOf, enrolOf, hostSeenOf, inviteOf, pushOf, revokeOf, rotateOf, sendersOf } from './commands.ts';
 import { epochNumbered } from './epochs.ts';
-import { type TestHost, hostNamed } from './hosts.ts';
-import { Model, type ModelEnrolment } from './model.ts';
+import { type TestHost, hostNamed, relay as relayHost } from './hosts.ts';
+import { NaiveModel } from '../../src/library/model.ts';
+import type { ModelEnrolment } from '../../src/library/model-values.ts';
 import type { SettingsChanges } from './settings.ts';
 import { type TestRelay, outcomeOf } from './test-relay.ts';
 
@@ -235,7 +236,7 @@ const NOTHING: Sayings = { seen: undefined, expected: undefined };
 
 export class Comparison {
   readonly #relay: TestRelay;
-  readonly #model: Model;
+  readonly #model: NaiveModel;
   readonly #rotations: { from: TestHost; to: TestHost }[] = [];
   /** In which batch each accepted item was committed, in order. */
   readonly #acceptedIn: number[] = [];
@@ -246,7 +247,7 @@ export class Comparison {
   /** `relay` was opened just now, on an empty folder. */
   constructor(relay: TestRelay) {
     this.#relay = relay;
-    this.#model = new Model(relay.settings);
+    this.#model = new NaiveModel(relay.settings, relayHost.signer);
     this.#heartbeatAtMs = relay.clock.nowMs;
     this.#epoch = relay.engine.epoch;
     relay.committed = ({ entries }) => {

@@ -6,66 +6,17 @@
  *
  * Every history begins with `RelayInitialised`. Nothing is stored, nothing waits.
  */
-import { assertNever } from '../../src/lib/assert-never.ts';
-import type { Command, ExpireItems } from '../../src/relay/core/command.ts';
-import { decideDeny, decideInvite, decideLapse, decideRevoke } from '../../src/relay/core/decide-admission.ts';
-import {
-  decideEnrol,
-  decideHostSeen,
-  decidePublishEncKey,
-  decidePublishSenders,
-} from '../../src/relay/core/decide-enrolment.ts';
-import { decidePush } from '../../src/relay/core/decide-push.ts';
-import { decideMove, decideRotate } from '../../src/relay/core/decide-rotation.ts';
-import type {
-  AckOutcome,
-  Decided,
-  Done,
-  EncKeyOutcome,
-  EnrolOutcome,
-  EpochOutcome,
-  InviteOutcome,
-  PushOutcome,
-  Refusal,
-  RevokeOutcome,
-  RotateOutcome,
-  SendersOutcome,
-} from '../../src/relay/core/decision.ts';
+import { decide, type DecidableCommand } from '../../src/library/decide.ts';
+import { MapRows } from '../../src/library/map-rows.ts';
+import type { ExpireItems } from '../../src/relay/core/command.ts';
+import { type DecidedExpiry, decideExpire } from '../../src/relay/core/decide-queue.ts';
+import type { Decided, Outcome, Refusal } from '../../src/relay/core/decision.ts';
 import type { RelayEvent } from '../../src/relay/core/event.ts';
-import {
-  ackFacts,
-  enrolFacts,
-  expireFacts,
-  extendFacts,
-  lostItemFacts,
-  rotateFacts,
-} from '../../src/relay/core/facts.ts';
-import { pushFacts } from '../../src/relay/core/push-facts.ts';
+import { expireFacts } from '../../src/relay/core/facts.ts';
 import { rowKey } from '../../src/relay/core/rows.ts';
-import type { TestHost } from './hosts.ts';
 import { initialised } from './events.ts';
-import { MapRows } from './map-rows.ts';
+import type { TestHost } from './hosts.ts';
 import { type SettingsChanges, settingsWith } from './settings.ts';
-import {
-  type DecidedExpiry,
-  decideExpire,
-  decidePurge,
-  decideAck,
-  decideExtend,
-} from '../../src/relay/core/decide-queue.ts';
-import { decideLostItem, decideRotateEpoch, decideCheckpoint } from '../../src/relay/core/decide-log.ts';
-
-export type AnyOutcome =
-  | RotateOutcome
-  | RevokeOutcome
-  | InviteOutcome
-  | PushOutcome
-  | EnrolOutcome
-  | AckOutcome
-  | EpochOutcome
-  | SendersOutcome
-  | EncKeyOutcome
-  | Done;
 
 export function given(...events: readonly RelayEvent[]): Given {
   return new Given(events);
@@ -108,56 +59,8 @@ export class Given {
     return decideExpire(command, expireFacts(command, this.rows, this.#settings));
   }
 
-  when(command: Exclude<Command, ExpireItems>): Decision {
-    return new Decision(this.#decide(command), this.rows);
-  }
-
-  #decide(command: Exclude<Command, ExpireItems>): Decided<AnyOutcome> | Refusal {
-    const { rows } = this;
-    switch (command.type) {
-      case 'EnrolHost':
-        return decideEnrol(command, enrolFacts(command, rows, rows.directory, rows.admissions, this.#settings));
-      case 'NoteHostSeen':
-        return decideHostSeen(command, rows.get('enrolment', command.hostPubkey));
-      case 'PushItem':
-        return decidePush(command, pushFacts(command, rows, rows.directory, this.#settings));
-      case 'AckItems':
-        return decideAck(command, ackFacts(command, rows, rows.released(command.targetPubkey, command.through)));
-      case 'ExtendDedup':
-        return decideExtend(command, extendFacts(command, rows, this.#settings));
-      case 'PublishSenders':
-        return decidePublishSenders(command, rows.get('senders', command.hostPubkey));
-      case 'PublishEncKey':
-        return decidePublishEncKey(command, rows.get('encKey', command.hostPubkey));
-      case 'PurgeDedup':
-        return decidePurge(command);
-      case 'TakeCheckpoint':
-        return decideCheckpoint(command);
-      case 'RevokeHost':
-        return decideRevoke(command, rows.get('enrolment', command.hostPubkey));
-      case 'RotateKey': {
-        const waiting = rows.released(command.oldPubkey, Infinity);
-        const facts = rotateFacts(command, rows, rows.directory, rows.admissions, this.#settings, waiting);
-        return decideRotate(command, facts);
-      }
-      case 'MoveItems': {
-        const move = rows.get('move', command.oldPubkey);
-        if (!move) throw new Error('only a queue that is on its way can be moved');
-        return decideMove(command, move);
-      }
-      case 'DenyHosts':
-        return decideDeny(command, rows.admissions.hasEntry(command), rows.admissions.deniedCount);
-      case 'IssueInvite':
-        return decideInvite(command, rows.admissions.inviteCount);
-      case 'LapseAdmissions':
-        return decideLapse(command);
-      case 'RotateEpoch':
-        return decideRotateEpoch(command);
-      case 'ReportLostItem':
-        return decideLostItem(command, lostItemFacts(command, rows));
-      default:
-        return assertNever(command);
-    }
+  when(command: DecidableCommand): Decision {
+    return new Decision(decide(command, this.rows, this.#settings), this.rows);
   }
 }
 
@@ -166,11 +69,11 @@ export class Decision {
   /** Empty when nothing happened. */
   readonly events: readonly RelayEvent[];
   /** The answer; `undefined` when the request was refused. */
-  readonly outcome: AnyOutcome | undefined;
+  readonly outcome: Outcome | undefined;
   readonly refusal: Refusal | undefined;
   readonly #before: MapRows;
 
-  constructor(decision: Decided<AnyOutcome> | Refusal, before: MapRows) {
+  constructor(decision: Decided<Outcome> | Refusal, before: MapRows) {
     this.events = decision.type === 'Decided' ? decision.events : [];
     this.outcome = decision.type === 'Decided' ? decision.outcome : undefined;
     this.refusal = decision.type === 'Refusal' ? decision : undefined;

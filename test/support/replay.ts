@@ -5,7 +5,7 @@ import { rowKeyBytes } from '../../src/relay/store/keys.ts';
 import type { StoreReader } from '../../src/relay/store/store-reader.ts';
 import { encodeRow } from '../../src/relay/store/row-codec.ts';
 import { collected } from './collected.ts';
-import { MapRows } from './map-rows.ts';
+import { MapRows } from '../../src/library/map-rows.ts';
 
 /**
  * Stored and replayed rows, key to value in hexadecimal. Queue rows that are acked are left out of both; dedup rows that were

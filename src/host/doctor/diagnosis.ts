@@ -174,9 +174,8 @@ async function proofOf(
   { accept, must_know: mustKnow }: NonNullable<TraceRow['acceptance']>,
 ): Promise<AskedProof> {
   const [target] = accept.targets;
-  const query = new URLSearchParams({ item_id: itemId, target: (target?.host_pubkey ?? '') as PublicKey });
   try {
-    const document = await client.request('GET', `/v2/relay/log/proof?${query.toString()}`);
+    const document = await client.logProof(itemId, (target?.host_pubkey ?? '') as PublicKey);
     return { state: 'served', document };
   } catch (error) {
     if (!(error instanceof RelayCallFailed)) throw error;

@@ -130,8 +130,8 @@ async function signedLogOf(
   { pubkey }: RelayRow,
   epoch: Epoch | null,
 ): Promise<'proven' | 'not-signed' | 'another-epoch'> {
-  const { checkpoint } = await client.request('GET', '/v2/relay/log/link');
-  const opened = typeof checkpoint === 'string' ? openCheckpoint(checkpoint, pubkey) : undefined;
+  const { checkpoint } = await client.logLink();
+  const opened = openCheckpoint(checkpoint, pubkey);
   if (!opened) return 'not-signed';
   return opened.epoch === epoch ? 'proven' : 'another-epoch';
 }

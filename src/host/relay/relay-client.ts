@@ -17,6 +17,8 @@ import {
   AckResponse,
   InfoResponse,
   ItemStored,
+  LogConsistencyResponse,
+  LogProofResponse,
   PullResponse,
   PushResponse,
   RotateResponse,
@@ -42,6 +44,8 @@ export type RelayInfo = Omit<Static<typeof InfoResponse>, 'relay_pubkey' | 'limi
   relay_pubkey: PublicKey;
   limits: Limits;
 };
+export type LogProof = Static<typeof LogProofResponse>;
+export type LogConsistency = Static<typeof LogConsistencyResponse>;
 export interface ItemToPush {
   kind: PushedKind;
   item_id: string;
@@ -101,6 +105,8 @@ const parse = {
   push: openParser(Type.Object({ ...PushResponse.properties, results: Type.Array(Type.Unknown()) })),
   pull: openParser(Type.Object({ ...PullResponse.properties, items: Type.Array(Type.Unknown()) })),
   ack: openParser(AckResponse),
+  logProof: openParser(LogProofResponse),
+  logConsistency: openParser(LogConsistencyResponse),
 };
 
 export class RelayClient {
@@ -194,6 +200,27 @@ export class RelayClient {
   /** 400 `BAD_ACK` when `through` lies beyond the head. */
   async ack(epoch: string, through: number): Promise<Static<typeof AckResponse>> {
     return shaped(await this.request('POST', '/v2/relay/ack', { epoch, through }), parse.ack);
+  }
+
+  /** The leaf that begins an epoch, the present one when absent, with the newest checkpoint. */
+  async logLink(epoch?: string): Promise<LogProof> {
+    const query = epoch === undefined ? '' : `?epoch=${encodeURIComponent(epoch)}`;
+    return shaped(await this.#send('GET', `/v2/relay/log/link${query}`, {}, undefined), parse.logProof);
+  }
+
+  /** That the record which accepted an own item is in the log. 404 when it is unknown, forgotten or pruned. */
+  async logProof(itemId: string, target: PublicKey): Promise<LogProof> {
+    const query = new URLSearchParams({ item_id: itemId, target });
+    return shaped(await this.request('GET', `/v2/relay/log/proof?${query.toString()}`), parse.logProof);
+  }
+
+  /** That the log of `to` leaves continues the log of `from` leaves. */
+  async logConsistency(from: number, to: number, epoch?: string): Promise<LogConsistency> {
+    const query = new URLSearchParams({ from: String(from), to: String(to), ...(epoch !== undefined && { epoch }) });
+    return shaped(
+      await this.#send('GET', `/v2/relay/log/consistency?${query.toString()}`, {}, undefined),
+      parse.logConsistency,
+    );
   }
 
   /** One signed request, which may take `longerMs` more than others. */

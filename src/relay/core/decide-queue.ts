@@ -10,7 +10,10 @@
  *   - an expired receipt or notice is dropped without a notice;
  *   - nothing expires before its time, and nothing is forgotten before its horizon.
  */
-import { expiryNotice, type ExpiryNotice } from '../../protocol/documents.ts';
+import { canonicalJson } from '../../protocol/canonical-json.ts';
+import { sha256Hex } from '../../protocol/digest.ts';
+import { type ExpiryNotice, expiryNotice, signDocument } from '../../protocol/documents.ts';
+import type { Signer } from '../../protocol/ed25519.ts';
 import type { ItemId } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { ExpireItems, PurgeDedup, AckItems, ExtendDedup } from './command.ts';
@@ -52,6 +55,12 @@ export function decideExpire(command: ExpireItems, facts: ExpireFacts): DecidedE
     notices,
     atMs: nowMs,
   };
+}
+
+/** The notice as it is queued for its sender. `signer` is the relay's. */
+export function signNotice({ rec, ...notice }: UnsignedNotice, signer: Signer): QueuedNotice {
+  const wire = canonicalJson({ rec, sig: signDocument(signer, rec) });
+  return { ...notice, wire, wireHash: sha256Hex(wire) };
 }
 
 export function decidePurge({ beforeMs, senders, nowMs }: PurgeDedup): Decided<Done> {

@@ -86,6 +86,19 @@ export interface Done {
   type: 'Done';
 }
 
+/** What any command but `ExpireItems` comes to. */
+export type Outcome =
+  | PushOutcome
+  | EnrolOutcome
+  | AckOutcome
+  | SendersOutcome
+  | EncKeyOutcome
+  | RotateOutcome
+  | RevokeOutcome
+  | InviteOutcome
+  | EpochOutcome
+  | Done;
+
 export interface Decided<O> {
   type: 'Decided';
   events: RelayEvent[];

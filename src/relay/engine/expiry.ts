@@ -6,24 +6,14 @@
  * items stay where they are, with the entry that names them, and the sweep goes on to the next.
  */
 import type { StopSignal } from '../../lib/periodic-task.ts';
-import { signDocument } from '../../protocol/documents.ts';
-import { canonicalJson } from '../../protocol/canonical-json.ts';
-import { sha256Hex } from '../../protocol/digest.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { ExpireItems } from '../core/command.ts';
-import type { QueuedNotice } from '../core/event.ts';
 import { expireFacts } from '../core/facts.ts';
 import type { EngineParts } from './parts.ts';
 import { isBrokenQueue } from './queue-faults.ts';
 import { AdaptiveBatch, TimeSlice } from './time-slice.ts';
 import type { DueEntryName } from '../store/durable-log.ts';
-import {
-  type DecidedExpiry,
-  EXPIRED_AT_ONCE,
-  type UnsignedNotice,
-  decideExpire,
-  decidePurge,
-} from '../core/decide-queue.ts';
+import { type DecidedExpiry, EXPIRED_AT_ONCE, decideExpire, decidePurge, signNotice } from '../core/decide-queue.ts';
 
 interface Pace {
   timeSlice: TimeSlice;
@@ -125,13 +115,8 @@ export class Expiry {
 
   #admit(decision: DecidedExpiry | undefined): void {
     if (!decision) return;
-    const notices = decision.notices.map((notice) => this.#signed(notice));
+    const notices = decision.notices.map((notice) => signNotice(notice, this.#parts.signer));
     const payloads = notices.map(({ targetPubkey, seq, wire }) => ({ targetPubkey, seq, wire: Buffer.from(wire) }));
     this.#parts.committer.admit([{ ...decision, notices }], payloads);
-  }
-
-  #signed({ rec, ...notice }: UnsignedNotice): QueuedNotice {
-    const wire = canonicalJson({ rec, sig: signDocument(this.#parts.signer, rec) });
-    return { ...notice, wire, wireHash: sha256Hex(wire) };
   }
 }

@@ -7,7 +7,7 @@ import { type DeniableHost, isMatch } from '../../../../src/relay/core/admission
 import { rowKey } from '../../../../src/relay/core/rows.ts';
 import { denied, enrolled, invited } from '../../../support/events.ts';
 import { alice, bob, carol } from '../../../support/hosts.ts';
-import { MapRows } from '../../../support/map-rows.ts';
+import { MapRows } from '../../../../src/library/map-rows.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 
 const TOKEN = sha256Hex('token');

@@ -32,7 +32,7 @@ import {
   rotated,
 } from '../../../support/events.ts';
 import { type TestHost, alice, bob, carol, dave, hostNamed } from '../../../support/hosts.ts';
-import { MapRows } from '../../../support/map-rows.ts';
+import { MapRows } from '../../../../src/library/map-rows.ts';
 import { signedRotation } from '../../../support/rotations.ts';
 import { settingsWith } from '../../../support/settings.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';

@@ -6,7 +6,7 @@ import { Directory, UNUSED_LAPSES_AFTER_MS } from '../../../../src/relay/core/di
 import type { EnrolmentRow } from '../../../../src/relay/core/rows.ts';
 import { enrolled } from '../../../support/events.ts';
 import { type TestHost, alice, bob, carol, dave, hostNamed } from '../../../support/hosts.ts';
-import { MapRows } from '../../../support/map-rows.ts';
+import { MapRows } from '../../../../src/library/map-rows.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 
 const rowOf = (host: TestHost, changes: Partial<EnrolmentRow> = {}): EnrolmentRow => {

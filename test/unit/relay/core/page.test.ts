@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import type { QueueRow } from '../../../../src/relay/core/rows.ts';
 import { accepted } from '../../../support/events.ts';
 import { alice, bob } from '../../../support/hosts.ts';
-import { MapRows } from '../../../support/map-rows.ts';
+import { MapRows } from '../../../../src/library/map-rows.ts';
 import { pageRows } from '../../../../src/relay/core/decide-queue.ts';
 
 const rows = (sizes: readonly number[]): QueueRow[] => {

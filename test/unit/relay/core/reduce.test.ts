@@ -27,7 +27,7 @@ import {
   rotated,
 } from '../../../support/events.ts';
 import { alice, bob, carol, dave, relay } from '../../../support/hosts.ts';
-import { MapRows } from '../../../support/map-rows.ts';
+import { MapRows } from '../../../../src/library/map-rows.ts';
 import { signedRotation } from '../../../support/rotations.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 import { BrokenQueue, queueOf } from '../../../../src/relay/core/decision.ts';

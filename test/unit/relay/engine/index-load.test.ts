@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { MapRows } from '../../../support/map-rows.ts';
+import { MapRows } from '../../../../src/library/map-rows.ts';
 import { pushOf, reportLostOf } from '../../../support/commands.ts';
 import { deferred } from '../../../support/deferred.ts';
 import { alice, bob, carol } from '../../../support/hosts.ts';

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import { describe, expect, test } from 'vitest';
@@ -11,7 +12,12 @@ import { OPERATIONS } from '../../../../src/relay/host-api.ts';
 import { type RelayParts, routeOf } from '../../../../src/relay/http/operation.ts';
 import { RELAY_OPERATIONS } from '../../../../src/relay/http/operations.ts';
 import { alice, bob } from '../../../support/hosts.ts';
+import { OPENAPI_FILE, openApiText } from '../../../../scripts/make-openapi.ts';
 import { envelopeWire, itemTo, receiptId } from '../../../support/mail.ts';
+
+test('docs/openapi.json is what the relay shows now: npm run docs:openapi writes it', () => {
+  expect(readFileSync(OPENAPI_FILE, 'utf8') === openApiText()).toBe(true);
+});
 
 const document = openApiDocument({ version: '1.2.3', operations: OPERATIONS });
 type Members = Record<string, unknown>;

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { isWanted, loggedEvent } from '../../../../src/relay/operator/log-search.ts';
 import type { RelayEvent } from '../../../../src/relay/core/event.ts';
 import { EVENT_TYPES } from '../../../../src/relay/store/record.ts';
-import { anyEvent } from '../../../support/arbitraries.ts';
+import { anyEvent } from '../../../../src/library/arbitraries.ts';
 import { epochNumbered } from '../../../support/epochs.ts';
 import { alice, bob, hostNamed } from '../../../support/hosts.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';

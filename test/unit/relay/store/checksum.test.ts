@@ -19,7 +19,7 @@ import {
   withoutChecksum,
 } from '../../../../src/relay/store/checksum.ts';
 import { encodeRow } from '../../../../src/relay/store/row-codec.ts';
-import { keyedRow, publicKey, wholeNumber } from '../../../support/arbitraries.ts';
+import { keyedRow, publicKey, wholeNumber } from '../../../../src/library/arbitraries.ts';
 
 type Stored = [key: Buffer, value: Buffer];
 

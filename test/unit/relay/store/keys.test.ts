@@ -16,7 +16,7 @@ import {
   rowKeyBytes,
   seqOf,
 } from '../../../../src/relay/store/keys.ts';
-import { keyedRow, publicKey, wholeNumber } from '../../../support/arbitraries.ts';
+import { keyedRow, publicKey, wholeNumber } from '../../../../src/library/arbitraries.ts';
 
 const order = (a: number, b: number): number => Math.sign(a - b);
 

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import type { RelayEvent } from '../../../../src/relay/core/event.ts';
 import { pack } from '../../../../src/relay/store/packing.ts';
 import { DamagedRecord, checkRecord, decodeRecord, encodeRecord } from '../../../../src/relay/store/record.ts';
-import { anyEvent, eventOfType, wholeNumber } from '../../../support/arbitraries.ts';
+import { anyEvent, eventOfType, wholeNumber } from '../../../../src/library/arbitraries.ts';
 import { accepted, acked, rotated } from '../../../support/events.ts';
 import { alice, bob, carol } from '../../../support/hosts.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';

@@ -15,7 +15,7 @@ import { PREFIX, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
 import { POSITION_FILE } from '../../../../src/relay/store/open.ts';
 import { encodeRecord } from '../../../../src/relay/store/record.ts';
 import { encodeRow } from '../../../../src/relay/store/row-codec.ts';
-import { type KeyedRow, eventOfType, keyedRow } from '../../../support/arbitraries.ts';
+import { type KeyedRow, eventOfType, keyedRow } from '../../../../src/library/arbitraries.ts';
 import { pushOf } from '../../../support/commands.ts';
 import { alice, bob, hostNamed } from '../../../support/hosts.ts';
 import { carolAfter, liveALife } from '../../../support/life.ts';

@@ -5,7 +5,7 @@ import { rowKeyBytes } from '../../../../src/relay/store/keys.ts';
 import { pack, unpackArray } from '../../../../src/relay/store/packing.ts';
 import { DamagedRow, withChecksum, withoutChecksum } from '../../../../src/relay/store/checksum.ts';
 import { decodeRow, encodeRow } from '../../../../src/relay/store/row-codec.ts';
-import { type KeyedRow, keyedRow } from '../../../support/arbitraries.ts';
+import { type KeyedRow, keyedRow } from '../../../../src/library/arbitraries.ts';
 
 const tables = Object.keys(keyedRow) as TableName[];
 

@@ -1,12 +1,12 @@
 /** fast-check arbitraries of the relay's values: every event type and every row, with the corners of their ranges. */
 import * as fc from 'fast-check';
-import type { Sha256Hex } from '../../src/protocol/digest.ts';
-import { ITEM_KINDS, PUSHED_KINDS } from '../../src/protocol/items.ts';
-import type { HostName, ItemId } from '../../src/protocol/names.ts';
-import { type PublicKey, publicKeyFromBytes } from '../../src/protocol/public-key.ts';
-import type { EpochReason, RelayEvent } from '../../src/relay/core/event.ts';
-import { type AuthorityName, type TableName, type Tables, rowKey } from '../../src/relay/core/rows.ts';
-import { epochNumbered } from './epochs.ts';
+import type { Sha256Hex } from '../protocol/digest.ts';
+import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../protocol/epoch.ts';
+import { ITEM_KINDS, PUSHED_KINDS } from '../protocol/items.ts';
+import type { HostName, ItemId } from '../protocol/names.ts';
+import { type PublicKey, publicKeyFromBytes } from '../protocol/public-key.ts';
+import type { EpochReason, RelayEvent } from '../relay/core/event.ts';
+import { type AuthorityName, type TableName, type Tables, rowKey } from '../relay/core/rows.ts';
 
 const REASONS: readonly EpochReason[] = [
   'reset',
@@ -38,7 +38,7 @@ const hostName = fc.stringMatching(/^[A-Za-z0-9][A-Za-z0-9._-]{0,61}[A-Za-z0-9]$
 const text = fc.string({ maxLength: 64 });
 /** Accounts come out of tokens: any text at all. */
 const account = fc.option(fc.string({ unit: 'grapheme', minLength: 1, maxLength: 40 }));
-const epoch = fc.nat(255).map(epochNumbered);
+const epoch = fc.nat(255).map((number) => epochFromRandom(Buffer.alloc(EPOCH_RANDOM_BYTES, number)));
 const authorizedBy = fc.constantFrom(...AUTHORITIES);
 /** The members that an event which enrols a key and the row of it share. */
 const enrolmentRecord = {

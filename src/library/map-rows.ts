@@ -3,14 +3,14 @@
  *
  * Told events one by one, it holds what a replay of the log gives; tests decide over it and compare stores with it.
  */
-import type { PublicKey } from '../../src/protocol/public-key.ts';
-import { Admissions } from '../../src/relay/core/admissions.ts';
-import { Directory } from '../../src/relay/core/directory.ts';
-import type { RelayEvent } from '../../src/relay/core/event.ts';
-import type { FactSource } from '../../src/relay/core/facts.ts';
-import type { Released } from '../../src/relay/core/queue-index.ts';
-import { reduce } from '../../src/relay/core/reduce.ts';
-import { type QueueRow, type RowChange, type TableName, type Tables, rowKey } from '../../src/relay/core/rows.ts';
+import type { PublicKey } from '../protocol/public-key.ts';
+import { Admissions } from '../relay/core/admissions.ts';
+import { Directory } from '../relay/core/directory.ts';
+import type { RelayEvent } from '../relay/core/event.ts';
+import type { FactSource } from '../relay/core/facts.ts';
+import type { Released } from '../relay/core/queue-index.ts';
+import { reduce } from '../relay/core/reduce.ts';
+import { type QueueRow, type RowChange, type TableName, type Tables, rowKey } from '../relay/core/rows.ts';
 
 export class MapRows implements FactSource {
   readonly directory = new Directory();

@@ -4,72 +4,32 @@
  * A host is a set of keys and a queue is an array. It remembers every item it ever took and counts anew whenever a
  * limit is asked for. It writes nothing down twice.
  */
-import { canonicalize } from 'json-canonicalize';
-import type { Sha256Hex } from '../../src/protocol/digest.ts';
-import { DENY_KEPT_MS, dedupHorizonMs, retentionMs } from '../../src/protocol/limits.ts';
-import { foldHostName } from '../../src/protocol/names.ts';
-import { type PublicKey, hostFingerprint } from '../../src/protocol/public-key.ts';
-import type {
-  DenyHosts,
-  EnrolHost,
-  IssueInvite,
-  PublishSenders,
-  PushItem,
-  RotateKey,
-} from '../../src/relay/core/command.ts';
-import { UNUSED_LAPSES_AFTER_MS } from '../../src/relay/core/directory.ts';
-import type { RelaySettings } from '../../src/relay/core/facts.ts';
-import type { AuthorityName, TargetRow, UsageRow } from '../../src/relay/core/rows.ts';
-import { relay } from './hosts.ts';
+import { canonicalJson } from '../protocol/canonical-json.ts';
+import type { Sha256Hex } from '../protocol/digest.ts';
+import type { Signer } from '../protocol/ed25519.ts';
+import { DENY_KEPT_MS, dedupHorizonMs, retentionMs } from '../protocol/limits.ts';
+import { foldHostName } from '../protocol/names.ts';
+import type { PublicKey } from '../protocol/public-key.ts';
+import type { DenyHosts, EnrolHost, IssueInvite, PublishSenders, PushItem, RotateKey } from '../relay/core/command.ts';
+import { UNUSED_LAPSES_AFTER_MS } from '../relay/core/directory.ts';
+import type { RelaySettings } from '../relay/core/facts.ts';
+import type { TargetRow, UsageRow } from '../relay/core/rows.ts';
+import {
+  type ModelEnrolment,
+  type ModelHost,
+  type ModelItem,
+  type ModelPush,
+  type Selectors,
+  grouped,
+  haveSame,
+  isMeant,
+  isSameEntry,
+  plus,
+  rejected,
+  usageOf,
+} from './model-values.ts';
 
-/** What an authority proved, with the name and age of the enrolment. */
-export interface ModelEnrolment {
-  key: PublicKey;
-  name: string;
-  account: string | null;
-  org: string | null;
-  clientId: string | null;
-  authorizedBy: AuthorityName;
-  validUntilMs: number | null;
-  enrolledAtMs: number;
-  isRevoked: boolean;
-  seen: boolean;
-}
-
-/** The keys that rotations joined, and the one that the host has now. */
-interface ModelHost {
-  keys: Set<PublicKey>;
-  present: PublicKey;
-}
-
-export interface ModelItem {
-  sender: PublicKey;
-  /** The key it was pushed to, and the seq that its sender was told. */
-  pushedTo: PublicKey;
-  toldSeq: number;
-  /** Where it was queued last, and its seq there. */
-  target: PublicKey;
-  seq: number;
-  itemId: string;
-  wire: string;
-  acceptedAtMs: number;
-  expiresAtMs: number;
-  dedupUntilMs: number;
-  /** What was committed together, or moved at once, is due together. */
-  batch: number;
-  isNotice: boolean;
-  isForgotten: boolean;
-}
-
-type Selectors = Pick<DenyHosts, 'hostFp' | 'clientId' | 'account' | 'org'>;
-
-/** What the model says of a push: for each target the seqs that may be answered. */
-export interface ModelPush {
-  verdict: string;
-  seqs: number[][];
-}
-
-export class Model {
+export class NaiveModel {
   readonly enrolments = new Map<PublicKey, ModelEnrolment>();
   readonly items: ModelItem[] = [];
   readonly heads = new Map<PublicKey, number>();
@@ -86,9 +46,12 @@ export class Model {
   /** The last of the deadlines that passed. */
   #forgottenMs = 0;
   readonly #settings: RelaySettings;
+  readonly #signer: Signer;
 
-  constructor(settings: RelaySettings) {
+  /** `signer` is the relay's, of expiry notices. */
+  constructor(settings: RelaySettings, signer: Signer) {
     this.#settings = settings;
+    this.#signer = signer;
   }
 
   /** What waits for `target`, in order. */
@@ -270,9 +233,9 @@ export class Model {
       expired_at: nowMs,
     };
     this.#append(told, nowMs, {
-      sender: relay.key,
+      sender: this.#signer.publicKey,
       itemId: `expired:${itemId}:${pushedTo}`,
-      wire: canonicalize({ rec, sig: relay.signer.sign(Buffer.from(canonicalize(rec))) }),
+      wire: canonicalJson({ rec, sig: this.#signer.sign(Buffer.from(canonicalJson(rec))) }),
       dedupUntilMs: Number.MAX_SAFE_INTEGER,
       batch: ++this.#batch,
       isNotice: true,
@@ -429,40 +392,4 @@ export class Model {
     if (this.dedupRows(sender) + added.length > dedupRowsMax) return 'dedup_rows';
     return undefined;
   }
-}
-
-function rejected(code: string): ModelPush {
-  return { verdict: `rejected:${code}`, seqs: [] };
-}
-
-/** Whether every selector that is there is true of the host. */
-function isMeant(entry: Selectors, keys: ReadonlySet<PublicKey>, claims: Omit<Selectors, 'hostFp'>): boolean {
-  if (entry.hostFp !== null && ![...keys].some((key) => hostFingerprint(key) === entry.hostFp)) return false;
-  const names = ['clientId', 'account', 'org'] as const;
-  return names.every((name) => entry[name] === null || entry[name] === claims[name]);
-}
-
-function isSameEntry(a: Selectors, b: Selectors): boolean {
-  const names = ['hostFp', 'clientId', 'account', 'org'] as const;
-  return names.every((name) => a[name] === b[name]);
-}
-
-/** No quota is charged for notices. */
-function usageOf(all: readonly ModelItem[]): UsageRow {
-  const items = all.filter(({ isNotice }) => !isNotice);
-  return { items: items.length, bytes: items.reduce((sum, { wire }) => sum + wire.length, 0) };
-}
-
-function haveSame(a: ReadonlySet<PublicKey>, b: ReadonlySet<PublicKey>): boolean {
-  return a.size === b.size && [...a].every((key) => b.has(key));
-}
-
-function grouped<T>(all: readonly T[], markOf: (one: T) => string): Map<string, T[]> {
-  const groups = new Map<string, T[]>();
-  for (const one of all) groups.set(markOf(one), [...(groups.get(markOf(one)) ?? []), one]);
-  return groups;
-}
-
-function plus(usage: UsageRow, items: number, bytes: number): UsageRow {
-  return { items: usage.items + items, bytes: usage.bytes + bytes };
 }

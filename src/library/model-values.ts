@@ -1,0 +1,87 @@
+/** What the naive model keeps, and what it counts and compares it by. */
+import { type PublicKey, hostFingerprint } from '../protocol/public-key.ts';
+import type { DenyHosts } from '../relay/core/command.ts';
+import type { AuthorityName, UsageRow } from '../relay/core/rows.ts';
+
+/** What an authority proved, with the name and age of the enrolment. */
+export interface ModelEnrolment {
+  key: PublicKey;
+  name: string;
+  account: string | null;
+  org: string | null;
+  clientId: string | null;
+  authorizedBy: AuthorityName;
+  validUntilMs: number | null;
+  enrolledAtMs: number;
+  isRevoked: boolean;
+  seen: boolean;
+}
+
+/** The keys that rotations joined, and the one that the host has now. */
+export interface ModelHost {
+  keys: Set<PublicKey>;
+  present: PublicKey;
+}
+
+export interface ModelItem {
+  sender: PublicKey;
+  /** The key it was pushed to, and the seq that its sender was told. */
+  pushedTo: PublicKey;
+  toldSeq: number;
+  /** Where it was queued last, and its seq there. */
+  target: PublicKey;
+  seq: number;
+  itemId: string;
+  wire: string;
+  acceptedAtMs: number;
+  expiresAtMs: number;
+  dedupUntilMs: number;
+  /** What was committed together, or moved at once, is due together. */
+  batch: number;
+  isNotice: boolean;
+  isForgotten: boolean;
+}
+
+export type Selectors = Pick<DenyHosts, 'hostFp' | 'clientId' | 'account' | 'org'>;
+
+/** What the model says of a push: for each target the seqs that may be answered. */
+export interface ModelPush {
+  verdict: string;
+  seqs: number[][];
+}
+
+export function rejected(code: string): ModelPush {
+  return { verdict: `rejected:${code}`, seqs: [] };
+}
+
+/** Whether every selector that is there is true of the host. */
+export function isMeant(entry: Selectors, keys: ReadonlySet<PublicKey>, claims: Omit<Selectors, 'hostFp'>): boolean {
+  if (entry.hostFp !== null && ![...keys].some((key) => hostFingerprint(key) === entry.hostFp)) return false;
+  const names = ['clientId', 'account', 'org'] as const;
+  return names.every((name) => entry[name] === null || entry[name] === claims[name]);
+}
+
+export function isSameEntry(a: Selectors, b: Selectors): boolean {
+  const names = ['hostFp', 'clientId', 'account', 'org'] as const;
+  return names.every((name) => a[name] === b[name]);
+}
+
+/** No quota is charged for notices. */
+export function usageOf(all: readonly ModelItem[]): UsageRow {
+  const items = all.filter(({ isNotice }) => !isNotice);
+  return { items: items.length, bytes: items.reduce((sum, { wire }) => sum + wire.length, 0) };
+}
+
+export function haveSame(a: ReadonlySet<PublicKey>, b: ReadonlySet<PublicKey>): boolean {
+  return a.size === b.size && [...a].every((key) => b.has(key));
+}
+
+export function grouped<T>(all: readonly T[], markOf: (one: T) => string): Map<string, T[]> {
+  const groups = new Map<string, T[]>();
+  for (const one of all) groups.set(markOf(one), [...(groups.get(markOf(one)) ?? []), one]);
+  return groups;
+}
+
+export function plus(usage: UsageRow, items: number, bytes: number): UsageRow {
+  return { items: usage.items + items, bytes: usage.bytes + bytes };
+}

@@ -1,0 +1,68 @@
+/**
+ * `poste/protocol`: the bytes of the protocol, for clients and for those who check it. docs/protocol.md explains them, and
+ * `test/vectors` of the repository holds examples of each.
+ */
+export { decodeBase64, encodeBase64 } from '../protocol/base64.ts';
+export { NotCanonicalisable, canonicalBytes, canonicalJson } from '../protocol/canonical-json.ts';
+export { openCheckpoint, openNote, signCheckpoint, signNote } from '../protocol/checkpoint.ts';
+export type { Checkpoint } from '../protocol/checkpoint.ts';
+export { sha256Hex } from '../protocol/digest.ts';
+export type { Sha256Hex } from '../protocol/digest.ts';
+export {
+  acceptReceipt,
+  cloudKeyCertificate,
+  deliveryReceipt,
+  encKeyAdvertisement,
+  enrolClaim,
+  expiryNotice,
+  hostRotation,
+  isDocumentSigned,
+  senderList,
+  signDocument,
+} from '../protocol/documents.ts';
+export type {
+  AcceptReceipt,
+  CloudKeyCertificate,
+  DeliveryReceipt,
+  DeliveryState,
+  EncKeyAdvertisement,
+  EnrolClaim,
+  ExpiryNotice,
+  HostRotation,
+  SenderList,
+} from '../protocol/documents.ts';
+export { SEED_BYTES, signerFromSeed, verifySignature } from '../protocol/ed25519.ts';
+export type { Signer } from '../protocol/ed25519.ts';
+export { EPOCH_RANDOM_BYTES, epochFromRandom, parseEpoch } from '../protocol/epoch.ts';
+export type { Epoch } from '../protocol/epoch.ts';
+export {
+  HOP_HEADERS,
+  HOP_SKEW_MAX_MS,
+  hopLanMessage,
+  hopV1Message,
+  hopV2Message,
+  parseHopTimestamp,
+  signedTarget,
+} from '../protocol/hop.ts';
+export type { HopFields } from '../protocol/hop.ts';
+export { ITEM_REJECTIONS, inspectEnvelope, isSignedReceipt, parsePushedItem } from '../protocol/items.ts';
+export type { ItemKind, ItemRejection, PushedItem, PushedKind, PushedTarget } from '../protocol/items.ts';
+export { DEFAULT_LIMITS } from '../protocol/limits.ts';
+export type { Limits } from '../protocol/limits.ts';
+export { parseLogLink } from '../protocol/log-link.ts';
+export { leafHash, verifyConsistency, verifyInclusion } from '../protocol/merkle.ts';
+export { parseMessageId, parseReceiptId } from '../protocol/names.ts';
+export type { HostName, ItemId } from '../protocol/names.ts';
+export { parsePairingCode, pairingCodeText } from '../protocol/pairing-code.ts';
+export { PROBLEMS } from '../protocol/problem.ts';
+export type { ProblemCode, ProblemDocument } from '../protocol/problem.ts';
+export {
+  displayFingerprint,
+  hostFingerprint,
+  isAcceptablePoint,
+  parseFingerprint,
+  parsePublicKey,
+  publicKeyBytes,
+  publicKeyFromBytes,
+} from '../protocol/public-key.ts';
+export type { PublicKey } from '../protocol/public-key.ts';
