@@ -7,6 +7,7 @@ import type { PulledItem } from '../../src/host/relay/relay-client.ts';
 import { StoreFailed } from '../../src/relay/engine/committer.ts';
 import { StoppedFollowing } from '../../src/relay/follower.ts';
 import { LEASE_MS } from '../../src/relay/shared-log/leadership.ts';
+import { LOOK_EVERY_MS } from '../../src/relay/shared-log/node.ts';
 import type { SharedLogOptions } from '../../src/relay/shared-log/node-options.ts';
 import {
   Fenced,
@@ -62,9 +63,10 @@ async function startFollowing(
   const before = server.row?.term;
   const passLease = async (): Promise<void> => {
     while (server.row?.term === before) {
-      relay.clock.move(100);
-      relay.timers.pass(100);
-      await new Promise((resolve) => setImmediate(resolve));
+      // No time passes while it reads or writes: its clock would be too far from the server's by then, for it to lead.
+      await Promise.race([leads, relay.timers.begun(LOOK_EVERY_MS)]);
+      relay.clock.move(LOOK_EVERY_MS);
+      relay.timers.pass(LOOK_EVERY_MS);
     }
     await leads;
   };

@@ -33,6 +33,8 @@ interface Timer {
 export class ManualTimers implements Timers {
   #nowMs = 0;
   readonly #timers = new Set<Timer>();
+  /** Who waits for a timer, and of which length. */
+  readonly #waiting = new Set<{ ms: number; found: () => void }>();
 
   after(ms: number, run: () => void): Cancel {
     return this.#start(ms, false, run);
@@ -45,6 +47,12 @@ export class ManualTimers implements Timers {
   /** How many timers of this length are under way. */
   underWay(ms: number): number {
     return [...this.#timers].filter((timer) => timer.ms === ms).length;
+  }
+
+  /** Resolves when a timer of this length is under way: whoever has started it waits, and does nothing else. */
+  async begun(ms: number): Promise<void> {
+    if (this.underWay(ms) > 0) return;
+    await new Promise<void>((resolve) => this.#waiting.add({ ms, found: resolve }));
   }
 
   /** Fires what falls due in the next `ms`, in its order. */
@@ -64,6 +72,11 @@ export class ManualTimers implements Timers {
   #start(ms: number, repeats: boolean, run: () => void): Cancel {
     const timer = { dueMs: this.#nowMs + ms, ms, repeats, run };
     this.#timers.add(timer);
+    for (const waiting of this.#waiting) {
+      if (waiting.ms !== ms) continue;
+      this.#waiting.delete(waiting);
+      waiting.found();
+    }
     return () => void this.#timers.delete(timer);
   }
 }

@@ -12,7 +12,7 @@ import { isSameServer, obstacle } from './takeover-rules.ts';
 import { type SeenBatch, forgetWitness, isHeld, readWitness, refuseOlder, writeWitness } from './witness.ts';
 
 /** How often a node that follows looks for new batches and for signs of life. */
-const LOOK_EVERY_MS = 100;
+export const LOOK_EVERY_MS = 100;
 
 /**
  * Follows the log until this node leads it; `undefined` when `signal` aborts before, and then the log is closed. Waits for
