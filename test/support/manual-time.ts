@@ -2,23 +2,23 @@
 import type { Cancel, Clock, Timers } from '../../src/lib/clock.ts';
 import { NOON_MS } from './test-clock.ts';
 
-/** The wall clock stands still; the monotonic one runs on by itself and jumps when told. */
+/** Both clocks stand still until they are moved: on a busy machine a lease would end, or a reader would have stalled. */
 export class ManualClock implements Clock {
   wallMs = NOON_MS;
-  #aheadMs = 0;
+  #runMs = 1_000_000;
 
   nowMs(): number {
     return this.wallMs;
   }
 
   monotonicMs(): number {
-    return performance.now() + this.#aheadMs;
+    return this.#runMs;
   }
 
   /** Both clocks, forwards. */
   move(byMs: number): void {
     this.wallMs += byMs;
-    this.#aheadMs += byMs;
+    this.#runMs += byMs;
   }
 }
 
