@@ -52,6 +52,8 @@ class Batch {
   readonly forgotten: Forgotten[] = [];
   readonly checkpoints: CheckpointWrite[] = [];
   readonly repaired: Payload[] = [];
+  /** Checkpoints of which this node keeps no parts. */
+  readonly partless = new Set<number>();
   heartbeatMs: number | undefined;
   pruned: Pruned | undefined;
   readonly durable: Promise<void>;
@@ -69,8 +71,8 @@ class Batch {
   }
 
   asLogBatch(changes: RowChange[], collected: LogBatch['collected']): LogBatch {
-    const { entries, payloads, forgotten, checkpoints, repaired, heartbeatMs, pruned } = this;
-    const node = { heartbeatMs, checkpoints, repaired };
+    const { entries, payloads, forgotten, checkpoints, repaired, partless, heartbeatMs, pruned } = this;
+    const node = { heartbeatMs, checkpoints, repaired, lacksParts: (lsn: number) => partless.has(lsn) };
     return { entries, changes, payloads, collected, forgotten: together(forgotten), pruned, node };
   }
 
@@ -203,6 +205,13 @@ export class Committer implements FactSource {
     this.assertWorking();
     this.#open.checkpoints.push(...writes);
     this.#start();
+  }
+
+  /** As `answer`, of a `CheckpointTaken` whose parts lie elsewhere. */
+  answerPartless<O>(decision: Decided<O>, throughLsn: number): Promise<O> {
+    this.assertWorking();
+    this.#open.partless.add(throughLsn);
+    return this.answer(decision);
   }
 
   /** Puts wire bytes back that this node lost, in the open batch. */

@@ -41,6 +41,19 @@ export class LogRetention {
     this.#parts = parts;
   }
 
+  /** Runs `work` while no batch is in flight: what the store shows then is durable. Rejects with `StoreFailed`. */
+  betweenBatches<T>(work: () => T): Promise<T> {
+    return this.#parts.committer.betweenBatches(work);
+  }
+
+  /** Says in the log what the rows were, for a copy of them that is kept elsewhere. */
+  async vouch(taken: TakenDigest & { throughLsn: number }, nowMs: number): Promise<void> {
+    const { committer } = this.#parts;
+    while (committer.isFull) await committer.room();
+    const decision = decideCheckpoint({ type: 'TakeCheckpoint', ...taken, nowMs });
+    await committer.answerPartless(decision, taken.throughLsn);
+  }
+
   /** The checkpoints that are whole, in order, and what is wrong with the marks of others. */
   checkpoints(): Promise<ListedCheckpoints> {
     return this.#parts.store.checkpoints.list();

@@ -68,7 +68,7 @@ async function applyBatch({ log, store, view }: FollowParts, batch: FollowedBatc
   const changes = reducedAll(store, entries);
   const payloads = await storedPayloads(log, view.logId, entries);
   await view.follows(batch, () =>
-    store.append({ entries, changes, payloads, collected, forgotten, node: { lacksParts: true } }),
+    store.append({ entries, changes, payloads, collected, forgotten, node: { lacksParts: () => true } }),
   );
 }
 

@@ -1,11 +1,12 @@
 /** A node of a shared log: it opens its view and follows, until it leads (take-lead.ts). */
 import { randomUUID } from 'node:crypto';
 import type { ViewMark } from '../store/view-mark.ts';
+import { progressOf } from './fill-view.ts';
 import { LogWentBack, ViewTooOld, catchUp } from './follow.ts';
 import { LeaseWatch } from './leadership.ts';
 import type { NodeOptions } from './node-options.ts';
 import { type View, closeView, hasDatabase, nodeName, openView, putAside, thisBoot } from './open-view.ts';
-import { LogReach } from './reach.ts';
+import { LogReach, NodeStopped } from './reach.ts';
 import { Fenced, LogRefused, type LogServer, type LogState, OutcomeUnknown, served } from './shared-log.ts';
 import { type BegunLog, type LeadingNode, takeLead } from './take-lead.ts';
 import { isSameServer, obstacle } from './takeover-rules.ts';
@@ -35,7 +36,10 @@ export async function joinLog(options: NodeOptions): Promise<LeadingNode | undef
 
 async function joined(node: Node): Promise<LeadingNode | undefined> {
   for (;;) {
-    const view = await node.openView();
+    const view = await node.openView().catch((error: unknown) => {
+      if (error instanceof NodeStopped) return undefined;
+      throw error;
+    });
     if (!view) return undefined;
     try {
       const led = await node.followUntilLead(view);
@@ -132,10 +136,15 @@ class Node {
   }
 
   async #viewOf(state: LogState): Promise<View> {
-    const { folder, log, clock, timers, onStalled, onDoubt } = this.#options;
+    const { folder, log, clock, timers, logger, onStalled, onDoubt } = this.#options;
     const pause = (ms: number): Promise<void> => new Promise((resolve) => timers.after(ms, resolve));
     const bootId = await thisBoot();
-    const view = await openView({ folder, log, state, nowMs: clock.nowMs(), bootId, pause, onStalled, onDoubt });
+    const filling = {
+      asked: <T>(work: () => Promise<T>): Promise<T> => this.#reach.asked(work),
+      onProgress: progressOf(logger),
+    };
+    const given = { folder, log, state, nowMs: clock.nowMs(), bootId };
+    const view = await openView({ ...given, filling, pause, onStalled, onDoubt });
     this.#name = await nodeName(folder);
     return view;
   }

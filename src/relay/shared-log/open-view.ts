@@ -5,11 +5,12 @@
  * A view lies where an embedded store would lie, so that everything that reads a stopped store reads a stopped view.
  */
 import { existsSync } from 'node:fs';
-import { readFile, rename } from 'node:fs/promises';
+import { readFile, rename, rm } from 'node:fs/promises';
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { replaceFile, syncFolder } from '../../lib/files.ts';
+import { VIEW_KEY } from '../store/keys.ts';
 import { LEVEL_FOLDER, type Level } from '../store/level.ts';
 import { LogTree } from '../store/log-tree.ts';
 import {
@@ -26,7 +27,9 @@ import { DamagedRecord } from '../store/record.ts';
 import { damageIn } from '../store/refused.ts';
 import { RelayStore } from '../store/relay-store.ts';
 import { type ViewMark, readViewMark, viewMarkPair } from '../store/view-mark.ts';
+import { type FillOptions, fillView } from './fill-view.ts';
 import { LogRefused, type LogState, type SharedLog } from './shared-log.ts';
+import { PartMissing, SnapshotDamaged } from './snapshot-format.ts';
 import { ViewLog } from './view-log.ts';
 import { witnessFile } from './witness.ts';
 
@@ -51,6 +54,7 @@ interface ViewOptions {
   state: LogState;
   nowMs: number;
   bootId: string;
+  filling: Omit<FillOptions, 'log'>;
   /** As the options of `ViewLog`. */
   pause: (ms: number) => Promise<void>;
   onStalled: (why: string | undefined) => void;
@@ -76,9 +80,18 @@ async function open(options: ViewOptions, notices: string[] = []): Promise<View>
   try {
     const found = existed ? await readViewMark(level) : undefined;
     // A process that ended before it wrote the mark left a database without a key.
-    if (existed && !found && !(await isEmpty(level))) throw new LogRefused(ownLogSentence(folder));
+    if (existed && !found && !(await holdsOnly(level, VIEW_KEY))) throw new LogRefused(ownLogSentence(folder));
     if (found && found.logId !== state.logId) throw new LogRefused(otherLogSentence(folder));
-    const fault = found && (await faultOf(level, found, state));
+    if (found?.no === 0 && !(await holdsOnly(level, VIEW_KEY))) {
+      await discard(level, levelFolder);
+      return await open(options, [
+        ...notices,
+        'The last start was cut short while it filled the view: it is filled anew.',
+      ]);
+    }
+    const isNew = !found || found.no === 0;
+    const fault = isNew ? undefined : await faultOf(level, found, state);
+    if (isNew && state.snapshotNo > 0) return await openFilled(options, level, notices);
     if (fault === undefined) return await opened(options, level, found, notices);
     await level.close();
     const aside = await putAside(folder, options.nowMs);
@@ -92,6 +105,35 @@ async function open(options: ViewOptions, notices: string[] = []): Promise<View>
   }
 }
 
+/** A new view that is filled from the snapshot of the log. */
+async function openFilled(options: ViewOptions, level: Level, notices: string[]): Promise<View> {
+  const { folder, log, state, filling } = options;
+  const levelFolder = join(folder, LEVEL_FOLDER);
+  const begun = newMark(options);
+  await level.put(...viewMarkPair(begun), { sync: true });
+  await syncFolder(folder);
+  try {
+    const filled = await fillView(level, state, folder, { log, ...filling });
+    await level.put(...viewMarkPair({ ...begun, ...filled }), { sync: true });
+    const notice = `A new view was filled from the snapshot of batch ${filled.no} of the log.`;
+    return await opened(options, level, { ...begun, ...filled }, [...notices, notice]);
+  } catch (error) {
+    if (!(error instanceof SnapshotDamaged)) throw error;
+    const { state: fresh } = await filling.asked(() => log.open());
+    if (fresh?.logId !== state.logId) throw new LogRefused('another log was put in the place of this one');
+    await discard(level, levelFolder);
+    if (error instanceof PartMissing && fresh.snapshotNo !== state.snapshotNo)
+      return open({ ...options, state: fresh }, notices);
+    const what = `the snapshot of batch ${state.snapshotNo} in the log is damaged (${error.message})`;
+    if (fresh.prunedNo > 0)
+      throw new LogRefused(
+        `${what}, and the batches that it stands for are pruned: start a relay of this log whose view is whole, which replaces the snapshot while it leads; without one, restore the database of the log`,
+      );
+    const withoutIt = { ...options, state: { ...fresh, snapshotNo: 0 } };
+    return open(withoutIt, [...notices, `The view is made from the batches of the log, because ${what}.`]);
+  }
+}
+
 async function opened(
   { folder, log, state, bootId, ...rest }: ViewOptions,
   level: Level,
@@ -101,9 +143,7 @@ async function opened(
   const schema = await declaredSchema(level);
   if (schema !== undefined) checkSchema(schema, folder, SCHEMA_VERSION);
   const bounds = await checkNewestRecords(level);
-  const mark: ViewMark = found
-    ? { ...found, bootId }
-    : { logId: state.logId, no: 0, lastLsn: 0, effects: NO_EFFECTS, tenure: undefined, bootId, isClosed: false };
+  const mark: ViewMark = found ? { ...found, bootId } : newMark({ state, bootId });
   if (!found) {
     await level.put(...viewMarkPair(mark), { sync: true });
     await syncFolder(folder);
@@ -115,9 +155,21 @@ async function opened(
   return { store, log: viewLog, found, survived, notices };
 }
 
-async function isEmpty(level: Level): Promise<boolean> {
-  const keys = await level.keys({ limit: 1 }).all();
-  return keys.length === 0;
+function newMark({ state, bootId }: Pick<ViewOptions, 'state' | 'bootId'>): ViewMark {
+  const { logId } = state;
+  return { logId, no: 0, lastLsn: 0, effects: NO_EFFECTS, tenure: undefined, bootId, isClosed: false };
+}
+
+/** Whether there is no other key in it. */
+async function holdsOnly(level: Level, key: Buffer): Promise<boolean> {
+  const keys = await level.keys({ limit: 2 }).all();
+  return keys.every((one) => one.equals(key));
+}
+
+/** Deletes a view that holds nothing but a part of what the log has. */
+async function discard(level: Level, folder: string): Promise<void> {
+  await level.close();
+  await rm(folder, { recursive: true, force: true });
 }
 
 /** Why this view cannot go on, as the beginning of a sentence. */

@@ -5,6 +5,9 @@ import { isPassing } from './shared-log.ts';
 
 const AGAIN_EVERY_MS = 500;
 
+/** Thrown when the node is to stop while it asks. */
+export class NodeStopped extends Error {}
+
 interface ReachOptions {
   timers: Timers;
   /** Ends the asking. */
@@ -35,6 +38,13 @@ export class LogReach {
       }
     }
     return undefined;
+  }
+
+  /** As `reached`, for work that gives up when the node is to stop. Throws `NodeStopped`. */
+  async asked<T>(work: () => Promise<T>): Promise<T> {
+    const answered = await this.reached(async () => ({ value: await work() }));
+    if (!answered) throw new NodeStopped();
+    return answered.value;
   }
 
   /** Logs the first of several errors, and when the log is reached again. */

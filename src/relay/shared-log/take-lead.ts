@@ -14,6 +14,7 @@ import type { NodeOptions } from './node-options.ts';
 import { type View, closeView } from './open-view.ts';
 import type { LogReach } from './reach.ts';
 import { Fenced, type LogState, type OpenedLog, OutcomeUnknown, type Tenure, isPassing } from './shared-log.ts';
+import type { SnapshotParts } from './snapshot-job.ts';
 import { type EpochFault, epochFault } from './takeover-rules.ts';
 import { isHeld, keepWitness } from './witness.ts';
 
@@ -32,6 +33,8 @@ export interface LeadingNode {
   epochBegun: EpochReason | undefined;
   /** The wire bytes of these rows, as the log has them. Throws `LogUnreachable`. */
   wireBytes(rows: readonly QueueRow[]): Promise<(Buffer | undefined)[]>;
+  /** What its job of snapshots works with. */
+  snapshotParts: SnapshotParts;
   /** Ends a doubt of the log, after a new epoch is durable. */
   settleDoubt(): Promise<void>;
   /** A batch that the log does not take fails from now on. */
@@ -90,6 +93,7 @@ export async function takeLead(parts: LeadParts, view: View, opened: BegunLog): 
         cancelGiveUp = timers.after(LAST_BATCH_WITHIN_MS, () => void log.close());
       },
       wireBytes: (rows) => log.payloads(tenure.logId, rows.map(placeOf)),
+      snapshotParts: { log, tenure, view: view.log },
       settleDoubt: () => log.clearDoubt(tenure),
       close: async () => {
         cancelGiveUp?.();

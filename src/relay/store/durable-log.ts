@@ -52,8 +52,8 @@ export type CheckpointWrite =
 
 /** What concerns this node alone: a log that several nodes share does not carry it. */
 interface NodePart {
-  /** The parts of the checkpoint of a `CheckpointTaken` lie in another node's view: no mark is written for it. */
-  lacksParts?: boolean;
+  /** Whether the parts of the checkpoint after this record lie elsewhere: its `CheckpointTaken` gets no mark here. */
+  lacksParts?: (throughLsn: number) => boolean;
   /** When the node was last alive. A shared log renews its lease instead. */
   heartbeatMs?: number | undefined;
   checkpoints?: readonly CheckpointWrite[];

@@ -107,7 +107,7 @@ export class RelayStore extends StoreReader implements EventLog {
       records.push(record);
       writes.put(logKey(lsn), record);
       growth.add(entry, record);
-      if (entry.event.type === 'CheckpointTaken' && !batch.node?.lacksParts)
+      if (entry.event.type === 'CheckpointTaken' && batch.node?.lacksParts?.(entry.event.throughLsn) !== true)
         writes.put(...checkpointMark(entry.event, lsn));
       if (writes.length >= nextPause) await others();
     }

@@ -28,7 +28,7 @@ import {
   logKey,
   PREFIX,
   prefixRange,
-  type REPLAYED_TABLES,
+  REPLAYED_TABLES,
   seqOf,
 } from './keys.ts';
 import type { Level } from './level.ts';
@@ -205,13 +205,29 @@ export async function* canonicalRows(
   tables: readonly KeptTable[],
   options?: RunsOptions,
 ): AsyncGenerator<Pair[]> {
-  const known = new KnownRows();
-  for (const table of tables) {
-    for await (const run of runsOf(level, prefixRange(PREFIX[table]), options)) {
-      const ofTable = run.filter(([key]) => key.length === KEY_BYTES[PREFIX[table]]);
-      const rows = ofTable.map(([key, value]): Pair => [key, withoutChecksum(key, value)]);
-      yield rows.filter(([key, bytes]) => known.has(table, key, bytes));
+  const canonical = new CanonicalPairs();
+  for (const table of tables)
+    for await (const run of runsOf(level, prefixRange(PREFIX[table]), options)) yield canonical.of(run);
+}
+
+const KEPT_TABLES: ReadonlyMap<number | undefined, KeptTable> = new Map(
+  [...REPLAYED_TABLES, 'dedupUntil' as const].map((table) => [PREFIX[table], table]),
+);
+
+/** Picks such pairs out of stored ones, which come in the order of their keys. */
+export class CanonicalPairs {
+  readonly #known = new KnownRows();
+
+  /** Throws `DamagedRow`. */
+  of(run: readonly Pair[]): Pair[] {
+    const pairs: Pair[] = [];
+    for (const [key, value] of run) {
+      const table = KEPT_TABLES.get(key[0]);
+      if (!table || key.length !== KEY_BYTES[PREFIX[table]]) continue;
+      const bytes = withoutChecksum(key, value);
+      if (this.#known.has(table, key, bytes)) pairs.push([key, bytes]);
     }
+    return pairs;
   }
 }
 

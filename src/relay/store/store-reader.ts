@@ -242,7 +242,7 @@ export class StoreReader implements RowReader {
 const LAST_KEY = Buffer.of(0xff);
 
 /** One turn of the event loop: judging these rows takes about 2 ms. */
-const TURN = { pairs: 250, bytes: 256 << 10 };
+export const TURN = { pairs: 250, bytes: 256 << 10 };
 
 /**
  * A store at one moment, to be read while it goes on. It keeps what was stored at that moment readable, however much is

@@ -1,0 +1,270 @@
+/**
+ * Fills a new view from the snapshot of a shared log: what the snapshot holds, the records that the log still has of the
+ * time before, and the wire bytes of what waits. The batches after the snapshot are then followed as ever.
+ *
+ * Invariants:
+ *   - every write is synced, and the mark of the view comes last: without it the view counts as cut short, and the next
+ *     start begins anew;
+ *   - the rows are those that a record of the log vouches for, and so are the checkpoint that a replay of the view begins
+ *     with: it is made of them here.
+ */
+import type { Pair } from '../../lib/pair-block.ts';
+import { type CheckpointTaken, eventTimeMs } from '../core/event.ts';
+import type { QueueRow } from '../core/rows.ts';
+import { PREFIX, logKey, payloadKey, prefixRange } from '../store/keys.ts';
+import type { Level } from '../store/level.ts';
+import { checkSchema, SCHEMA_VERSION } from '../store/open.ts';
+import { prunedMark } from '../store/position.ts';
+import { DamagedRecord, decodeRecord } from '../store/record.ts';
+import {
+  CanonicalPairs,
+  RowsDigest,
+  type TakenDigest,
+  checkpointMark,
+  checkpointPart,
+  checkpointParts,
+} from '../store/row-checkpoints.ts';
+import { decodeRow } from '../store/row-codec.ts';
+import { recordRuns, runsOf } from '../store/scan.ts';
+import type { ViewMark } from '../store/view-mark.ts';
+import type { NodeLogger } from './node-options.ts';
+import {
+  PartMissing,
+  PartsTally,
+  SnapshotDamaged,
+  type SnapshotManifest,
+  decodeManifest,
+  decodePart,
+} from './snapshot-format.ts';
+import type { LogState, SharedLog } from './shared-log.ts';
+
+/** Bytes that are synced together. */
+const SYNCED_BYTES = 4 << 20;
+const PROGRESS_STEPS = 10;
+/** Of what nobody has counted. */
+const UNCOUNTED_STEP = 10_000;
+/** Wire bytes that are asked for at once: each may be half a MiB. */
+const PAYLOADS_AT_ONCE = 32;
+
+export interface FillOptions {
+  log: SharedLog;
+  /** What it gives, once the log can be reached. Throws when the node is to stop. */
+  asked: <T>(work: () => Promise<T>) => Promise<T>;
+  onProgress: (stage: string, done: number, of: number | undefined) => void;
+}
+
+export type FilledTo = Pick<ViewMark, 'no' | 'lastLsn' | 'effects'>;
+
+/**
+ * Fills `level`, which holds nothing but the mark of a new view; that mark is to be replaced by what this returns. Throws
+ * `SnapshotDamaged` (`PartMissing` also when another snapshot took the place of this one), `LogRefused` for one of a newer
+ * software, and `StoreRefused` for a newer schema.
+ */
+export async function fillView(level: Level, state: LogState, folder: string, options: FillOptions): Promise<FilledTo> {
+  return new Filling(level, state, options).fill(folder);
+}
+
+class Filling {
+  readonly #level: Level;
+  readonly #state: LogState;
+  readonly #options: FillOptions;
+  readonly #writes: SyncedWrites;
+
+  constructor(level: Level, state: LogState, options: FillOptions) {
+    this.#level = level;
+    this.#state = state;
+    this.#options = options;
+    this.#writes = new SyncedWrites(level);
+  }
+
+  async fill(folder: string): Promise<FilledTo> {
+    const manifest = decodeManifest(await this.#part(0));
+    const { throughNo, lastLsn, effects, schema } = manifest;
+    if (throughNo !== this.#state.snapshotNo) throw new SnapshotDamaged('it is of another batch');
+    checkSchema(schema, folder, SCHEMA_VERSION);
+    const keptFromLsn = await this.#takeParts(manifest);
+    const event = await this.#voucher(manifest);
+    await this.#writes.put([checkpointMark(event.event, event.lsn)]);
+    await this.#takeRecords(manifest, keptFromLsn);
+    await this.#takePayloads();
+    await this.#writes.flush();
+    return { no: throughNo, lastLsn, effects };
+  }
+
+  async #part(part: number): Promise<Buffer> {
+    const { log, asked } = this.#options;
+    const { logId, snapshotNo } = this.#state;
+    const body = await asked(() => log.snapshots.part(logId, snapshotNo, part));
+    if (!body) throw new PartMissing(part);
+    return body;
+  }
+
+  /** What the snapshot holds, and its rows once more as a checkpoint. Returns the first record that it holds. */
+  async #takeParts(manifest: SnapshotManifest): Promise<number> {
+    const { lastLsn, checkpointLsn, partsHash } = manifest;
+    const tally = new PartsTally();
+    const rows = this.#canonicalRuns(manifest, tally);
+    for await (const part of checkpointParts(checkpointLsn, rows, tally.rows))
+      if (part) await this.#writes.put([checkpointPart(part)]);
+    await this.#writes.flush();
+    const taken = tally.taken();
+    if (!taken.partsHash.equals(partsHash) || !isSameDigest(taken, manifest))
+      throw new SnapshotDamaged('it does not hold what was written');
+    const [first] = await this.#level.keys({ ...prefixRange(PREFIX.log), limit: 1 }).all();
+    if (!first) throw new SnapshotDamaged(`it lacks log record ${lastLsn}`);
+    return Number(first.readBigUInt64BE(1));
+  }
+
+  /** Writes each part, and gives those of its rows that a replay gives too. */
+  async *#canonicalRuns({ parts }: SnapshotManifest, tally: PartsTally): AsyncGenerator<Pair[]> {
+    const canonical = new CanonicalPairs();
+    for (let part = 1; part <= parts; part++) {
+      const body = await this.#part(part);
+      tally.add(body);
+      const pairs = await decodePart(part, body);
+      await this.#writes.put(pairs);
+      yield canonical.of(pairs);
+      this.#options.onProgress('snapshot', part, parts);
+    }
+  }
+
+  /** The record that says what the rows are: the last one of the snapshot, or one of the batches after it. */
+  async #voucher(manifest: SnapshotManifest): Promise<{ lsn: number; event: CheckpointTaken }> {
+    for await (const [lsn, record] of this.#recordsAfter(manifest)) {
+      const event = checkpointIn(lsn, record);
+      if (event?.throughLsn !== manifest.checkpointLsn) continue;
+      if (!isSameDigest(event, manifest))
+        throw new SnapshotDamaged(`log record ${lsn} says that it held something else`);
+      return { lsn, event };
+    }
+    throw new SnapshotDamaged('no record of the log vouches for it');
+  }
+
+  async *#recordsAfter({ throughNo, lastLsn, checkpointLsn }: SnapshotManifest): AsyncGenerator<[number, Buffer]> {
+    if (checkpointLsn < lastLsn)
+      for await (const run of recordRuns(this.#level, checkpointLsn + 1, lastLsn)) yield* run;
+    for (let no = throughNo; ; ) {
+      const run = await this.#batches(no);
+      for (const { firstLsn, records } of run)
+        for (const [at, record] of records.entries()) yield [firstLsn + at, record];
+      const last = run.at(-1);
+      if (!last) return;
+      no = last.no;
+    }
+  }
+
+  /** The records of the batches that the log still has from before, and the mark that those before them are pruned. */
+  async #takeRecords({ throughNo, lastLsn }: SnapshotManifest, keptFromLsn: number): Promise<void> {
+    let fromLsn = keptFromLsn;
+    let expected = 0;
+    for (let no = this.#state.prunedNo; no < throughNo; ) {
+      const run = await this.#batches(no);
+      for (const batch of run) {
+        if (batch.no > throughNo) break;
+        // The log was pruned meanwhile: what was written before leaves a gap.
+        if (batch.no !== expected) {
+          fromLsn = Math.min(batch.firstLsn, keptFromLsn);
+          await this.#clearBefore(fromLsn);
+        }
+        expected = batch.no + 1;
+        await this.#writes.put(batch.records.map((record, at): Pair => [logKey(batch.firstLsn + at), record]));
+        this.#options.onProgress('records', batch.lastLsn, lastLsn);
+      }
+      const last = run.at(-1);
+      if (!last) break;
+      no = last.no;
+    }
+    if (expected !== throughNo + 1) {
+      fromLsn = keptFromLsn;
+      await this.#clearBefore(fromLsn);
+    }
+    await this.#writes.flush();
+    if (fromLsn === 1) return;
+    const first = await this.#level.get(logKey(fromLsn));
+    if (!first) throw new SnapshotDamaged(`log record ${fromLsn} is missing`);
+    // When the record before was written nobody knows any more: not after this one.
+    const atMs = eventTimeMs(decodeRecord(fromLsn, first).event);
+    await this.#writes.put([prunedMark({ throughLsn: fromLsn - 1, atMs })]);
+  }
+
+  async #clearBefore(lsn: number): Promise<void> {
+    await this.#writes.flush();
+    await this.#level.clear({ gte: logKey(1), lt: logKey(lsn) });
+  }
+
+  #batches(afterNo: number): ReturnType<SharedLog['batches']> {
+    const { log, asked } = this.#options;
+    return asked(() => log.batches(this.#state.logId, afterNo));
+  }
+
+  /** The wire bytes of every queue row. What a later batch dropped is not there any more, and what that batch does needs none. */
+  async #takePayloads(): Promise<void> {
+    const { log, asked, onProgress } = this.#options;
+    let done = 0;
+    for await (const run of runsOf(this.#level, prefixRange(PREFIX.queue), { pairs: PAYLOADS_AT_ONCE })) {
+      const keys = run.map(([key, value]) => payloadKeyOf(decodeRow('queue', key, value)));
+      const places = keys.map((key) => key.subarray(1));
+      const wires = await asked(() => log.payloads(this.#state.logId, places));
+      await this.#writes.put(keys.flatMap((key, at): Pair[] => (wires[at] ? [[key, wires[at]]] : [])));
+      done += run.length;
+      onProgress('items', done, undefined);
+    }
+  }
+}
+
+/** Logs how far a view is filled: at each tenth of a stage, so that an operator sees that it goes on. */
+export function progressOf(logger: NodeLogger): FillOptions['onProgress'] {
+  let told = '';
+  return (stage, done, of) => {
+    const step = `${stage} ${Math.floor(of === undefined ? done / UNCOUNTED_STEP : (done * PROGRESS_STEPS) / of)}`;
+    if (step === told) return;
+    told = step;
+    logger.info({ stage, done, of }, 'the view is filled from the snapshot of the log');
+  };
+}
+
+class SyncedWrites {
+  readonly #level: Level;
+  #batch: ReturnType<Level['batch']>;
+  #bytes = 0;
+
+  constructor(level: Level) {
+    this.#level = level;
+    this.#batch = level.batch();
+  }
+
+  /** Not to be read before the next `flush`. */
+  async put(pairs: readonly Pair[]): Promise<void> {
+    for (const [key, value] of pairs) {
+      this.#batch.put(key, value);
+      this.#bytes += key.length + value.length;
+    }
+    if (this.#bytes >= SYNCED_BYTES) await this.flush();
+  }
+
+  async flush(): Promise<void> {
+    const batch = this.#batch;
+    this.#batch = this.#level.batch();
+    this.#bytes = 0;
+    await batch.write({ sync: true });
+  }
+}
+
+function isSameDigest(one: TakenDigest, other: TakenDigest): boolean {
+  return one.rows === other.rows && one.rowsHash === other.rowsHash && one.dueHash === other.dueHash;
+}
+
+/** A record that this software cannot read is refused where it is followed. */
+function checkpointIn(lsn: number, record: Buffer): CheckpointTaken | undefined {
+  try {
+    const { event } = decodeRecord(lsn, record);
+    return event.type === 'CheckpointTaken' ? event : undefined;
+  } catch (error) {
+    if (error instanceof DamagedRecord) return undefined;
+    throw error;
+  }
+}
+
+function payloadKeyOf({ payloadTarget, payloadSeq }: QueueRow): Buffer {
+  return payloadKey(payloadTarget, payloadSeq);
+}

@@ -1,0 +1,172 @@
+/**
+ * What a leader does with snapshots of the shared log: takes one when the log has grown enough since the last, and prunes
+ * the log as far as its own view was pruned.
+ *
+ * Invariants:
+ *   - one run at a time; a run that fails is logged, and the next one tries again: mail goes on;
+ *   - the valid snapshot was read to its end by this process before anything is pruned because of it;
+ *   - the view is pruned by what the operator wants to keep, after archives (jobs/retention-job.ts), so the log keeps all
+ *     that is younger; a relay that was away for less than that follows from where it had come.
+ */
+import type { Clock, Timers } from '../../lib/clock.ts';
+import { PeriodicTask, type StopSignal } from '../../lib/periodic-task.ts';
+import { DAY_MS } from '../../protocol/limits.ts';
+import { StoreFailed } from '../engine/committer.ts';
+import type { LogRetention } from '../engine/log-retention.ts';
+import { imageNow } from '../store/log-image.ts';
+import type { RelayStore } from '../store/relay-store.ts';
+import { SnapshotDamaged, type SnapshotManifest } from './snapshot-format.ts';
+import { Fenced, type LogState, type SharedLog, type Tenure } from './shared-log.ts';
+import type { ViewLog } from './view-log.ts';
+import { checkSnapshot, writeSnapshot } from './write-snapshot.ts';
+
+/** A start has enough to do. */
+const FIRST_AFTER_MS = 10_000;
+/** A run that finds nothing due asks the log once. */
+const RUN_EVERY_MS = 60_000;
+
+/** A snapshot is due when the log has grown by so many batches since the last, and that one has this age. */
+export interface SnapshotDue {
+  batches: number;
+  ageMs: number;
+}
+
+/** Many batches take long to follow; a few are worth a snapshot once a day, because the log is pruned through it. */
+const DUE: readonly SnapshotDue[] = [
+  { batches: 50_000, ageMs: DAY_MS / 24 },
+  { batches: 1_000, ageMs: DAY_MS },
+];
+
+/** What a leader writes snapshots with. */
+export interface SnapshotParts {
+  log: SharedLog;
+  tenure: Tenure;
+  view: ViewLog;
+}
+
+interface SnapshotJobOptions extends SnapshotParts {
+  store: RelayStore;
+  retention: LogRetention;
+  /** Any of these; absent: `DUE`. */
+  due?: readonly SnapshotDue[] | undefined;
+  clock: Clock;
+  timers: Timers;
+  onTaken: (taken: { batch: number; lsn: number; rows: number; bytes: number; durationMs: number }) => void;
+  onPruned: (throughNo: number) => void;
+  onFailed: (error: unknown) => void;
+}
+
+export class SnapshotJob {
+  readonly #options: SnapshotJobOptions;
+  readonly #task: PeriodicTask;
+  /** The valid snapshot, when this process has read it to its end. */
+  #read: SnapshotManifest | undefined;
+  #prunedNo = 0;
+
+  constructor(options: SnapshotJobOptions) {
+    this.#options = options;
+    this.#task = new PeriodicTask({
+      timers: options.timers,
+      firstAfterMs: FIRST_AFTER_MS,
+      everyMs: RUN_EVERY_MS,
+      work: (signal) => this.#run(signal),
+      onError: (error) => {
+        // A relay that lost the lead learns that by itself, and so does one whose batch failed.
+        if (!(error instanceof StoreFailed || error instanceof Fenced)) options.onFailed(error);
+      },
+    });
+  }
+
+  /** The valid snapshot and how far the log is pruned, as far as this process knows. */
+  get gauges(): { snapshotAtMs: number | undefined; snapshotNo: number; prunedNo: number } {
+    return { snapshotAtMs: this.#read?.atMs, snapshotNo: this.#read?.throughNo ?? 0, prunedNo: this.#prunedNo };
+  }
+
+  /** Does what is due, or joins the run under way. Never rejects. */
+  run(): Promise<void> {
+    return this.#task.run();
+  }
+
+  /** Resolves when no run is under way; one that is ends after its slice. */
+  stop(): Promise<void> {
+    return this.#task.stop();
+  }
+
+  async #run(signal: StopSignal): Promise<void> {
+    const state = await this.#state();
+    this.#prunedNo = state.prunedNo;
+    await this.#readValid(state, signal);
+    if (signal.aborted) return;
+    if (this.#isDue()) await this.#take(signal);
+    if (!signal.aborted) await this.#prune(signal);
+  }
+
+  async #state(): Promise<LogState> {
+    const { log, tenure } = this.#options;
+    const { state } = await log.open();
+    if (state?.logId !== tenure.logId) throw new Fenced();
+    return state;
+  }
+
+  /** One that does not read back is replaced by the next. */
+  async #readValid({ logId, snapshotNo }: LogState, signal: StopSignal): Promise<void> {
+    const { log, onFailed } = this.#options;
+    if (snapshotNo === 0 || this.#read?.throughNo === snapshotNo) return;
+    try {
+      this.#read = await checkSnapshot(log, logId, snapshotNo, signal);
+    } catch (error) {
+      if (!(error instanceof SnapshotDamaged)) throw error;
+      this.#read = undefined;
+      onFailed(error);
+    }
+  }
+
+  #isDue(): boolean {
+    const { view, clock, due = DUE } = this.#options;
+    const { throughNo = 0, atMs = 0 } = this.#read ?? {};
+    const [grown, age] = [view.no - throughNo, clock.nowMs() - atMs];
+    return due.some(({ batches, ageMs }) => grown >= batches && age >= ageMs);
+  }
+
+  async #take(signal: StopSignal): Promise<void> {
+    const { log, tenure, view, store, retention, clock, onTaken } = this.#options;
+    const startedMs = clock.monotonicMs();
+    const { image, mark } = await retention.betweenBatches(() => ({ image: imageNow(store), mark: view.mark }));
+    let manifest: SnapshotManifest | undefined;
+    try {
+      const monotonicMs = (): number => clock.monotonicMs();
+      manifest = await writeSnapshot({ log, tenure, image, mark, atMs: clock.nowMs(), monotonicMs, signal });
+    } finally {
+      await image.snapshot.close();
+    }
+    if (!manifest) return;
+    const { throughNo: batch, lastLsn: lsn, rows, rowsHash, dueHash, bytes } = manifest;
+    await retention.vouch({ throughLsn: lsn, rows, rowsHash, dueHash }, clock.nowMs());
+    await log.snapshots.makeValid(tenure, batch, view.no);
+    this.#read = manifest;
+    onTaken({ batch, lsn, rows, bytes, durationMs: Math.round(clock.monotonicMs() - startedMs) });
+    while (!signal.aborted && (await log.snapshots.dropOthers(tenure)));
+  }
+
+  async #prune(signal: StopSignal): Promise<void> {
+    const { log, tenure, store, onPruned } = this.#options;
+    const throughNo = await this.#lastWithin(store.firstLsn - 1);
+    if (throughNo <= this.#prunedNo) return;
+    while (!signal.aborted && (await log.snapshots.prune(tenure, throughNo)));
+    this.#prunedNo = throughNo;
+    onPruned(throughNo);
+  }
+
+  /** The last batch of those that the snapshot stands for whose records are all up to `lsn`. */
+  async #lastWithin(lsn: number): Promise<number> {
+    const { log, tenure } = this.#options;
+    let [within, beyond] = [this.#prunedNo, (this.#read?.throughNo ?? 0) + 1];
+    while (beyond - within > 1) {
+      const middle = Math.floor((within + beyond) / 2);
+      const found = await log.batch(tenure.logId, middle);
+      if (found === 'pruned' || (found && found.lastLsn <= lsn)) within = middle;
+      else beyond = middle;
+    }
+    return within;
+  }
+}
