@@ -16,6 +16,7 @@ import { joinLog } from './shared-log/node.ts';
 import type { LeadingNode } from './shared-log/take-lead.ts';
 import type { SharedLogOptions } from './shared-log/node-options.ts';
 import { LogRefused } from './shared-log/shared-log.ts';
+import { SnapshotJob } from './shared-log/snapshot-job.ts';
 import type { Engine } from './engine/engine.ts';
 import type { QueueRow } from './core/rows.ts';
 import type { OpenedStore } from './store/open.ts';
@@ -57,6 +58,7 @@ export class SharedLead {
   readonly #options: LeadOptions;
   #node: LeadingNode | undefined;
   #isStalled = false;
+  #snapshots: SnapshotJob | undefined;
   /** Batches of the log that the view lacks while the node follows. */
   #behind = 0;
   /** Begins a new epoch because the log is in doubt; one at a time. */
@@ -109,7 +111,7 @@ export class SharedLead {
 
   /** For the metrics of a relay that leads: its view holds every batch. */
   get gauges(): LogGauges {
-    return { isLeading: this.mayAnswer, behind: 0, isStalled: this.#isStalled };
+    return { isLeading: this.mayAnswer, behind: 0, isStalled: this.#isStalled, ...this.#snapshots?.gauges };
   }
 
   /** From now on a log in doubt gets its new epoch from `engine`. */
@@ -128,6 +130,29 @@ export class SharedLead {
       },
       onError: (error) => options.log.error({ err: error }, 'the log is in doubt, and no new epoch could be begun'),
     });
+  }
+
+  /** Takes snapshots for the log, and prunes it, while this node leads. */
+  startSnapshots(engine: Engine): SnapshotJob {
+    const { options, sharedLog } = this.#options;
+    const { clock, timers, log } = options;
+    const { store, snapshotParts } = this.#leading;
+    this.#snapshots = new SnapshotJob({
+      ...snapshotParts,
+      store,
+      retention: engine.logRetention,
+      due: sharedLog.snapshotDue,
+      clock,
+      timers,
+      onTaken: (taken) => log.info(taken, 'a snapshot of the log was taken and read back'),
+      onPruned: (throughBatch) => log.info({ throughBatch }, 'old batches of the log were pruned'),
+      onFailed: (error) =>
+        log.error(
+          { err: error },
+          'no snapshot of the log could be taken, or the log could not be pruned; it is tried again',
+        ),
+    });
+    return this.#snapshots;
   }
 
   /** A batch that the log does not take is given to it no more: the relay stops. */

@@ -185,6 +185,7 @@ async function serve(parts: ServeParts): Promise<Served> {
     watch,
     isClockSuspect,
     hasRoom: shared.room.take,
+    startSnapshots: lead && (() => lead.startSnapshots(engine)),
   });
   const running = jobs.services;
   services.add('jobs', { drain: () => running.drain(), stop: () => running.stop() });

@@ -1,4 +1,4 @@
-/** Starts the jobs of a relay: the sweep, the scrub, the regular backups, the retention of the log. */
+/** Starts the jobs of a relay: the sweep, the scrub, the regular backups, the retention of the log, its snapshots. */
 import { Services } from '../lib/services.ts';
 import type { Signer } from '../protocol/ed25519.ts';
 import type { Challenges } from './auth/challenges.ts';
@@ -10,6 +10,7 @@ import { RetentionJob } from './jobs/retention-job.ts';
 import { Scrub } from './jobs/scrub.ts';
 import { Sweeps } from './jobs/sweep.ts';
 import type { RelayOptions } from './options.ts';
+import type { SnapshotJob } from './shared-log/snapshot-job.ts';
 import type { RelayStore } from './store/relay-store.ts';
 import type { Watch } from './operator/activity.ts';
 
@@ -24,6 +25,8 @@ interface JobsOptions {
   isClockSuspect: boolean;
   /** Called with the bytes that are about to be written; false when there is no room. */
   hasRoom: (bytes: number) => boolean;
+  /** Of a relay whose log is shared. */
+  startSnapshots: (() => SnapshotJob) | undefined;
 }
 
 export interface Jobs {
@@ -48,8 +51,9 @@ export function startJobs(options: JobsOptions): Jobs {
   const backups = startBackups(options);
   const scrub = startScrub(options);
   const retention = startRetention(options, sweeps);
+  const snapshots = options.startSnapshots?.();
   const services = new Services();
-  for (const [name, job] of Object.entries({ sweeps, backups, scrub, retention })) {
+  for (const [name, job] of Object.entries({ sweeps, backups, scrub, retention, snapshots })) {
     if (job) services.add(name, { drain: () => void job.stop(), stop: () => job.stop() });
   }
   return { scrub, backups, services };

@@ -18,6 +18,7 @@ export interface SharedLogFlags {
   durability?: Durability;
   acceptSettings?: boolean;
   leaseSeconds?: number;
+  snapshotBatches?: number;
 }
 
 export function logOption(): Option {
@@ -49,6 +50,11 @@ export function serveWithSharedLog(serve: Command): Command {
       'how long the relay that leads shows no sign of life before another may lead (default: 6)',
       wholeNumber(1),
     )
+    .option(
+      '--snapshot-batches <n>',
+      'while it leads, write a snapshot into the log when it has grown by so many batches (default: 50000)',
+      wholeNumber(1),
+    )
     .option('--accept-settings', 'take the lead although the relay that led before decided by other settings');
 }
 
@@ -71,6 +77,7 @@ export async function sharedLogOf(
     durability,
     leaseMs: flags.leaseSeconds === undefined ? LEASE_MS : flags.leaseSeconds * 1000,
     acceptsSettings: flags.acceptSettings ?? false,
+    ...(flags.snapshotBatches !== undefined && { snapshotDue: [{ batches: flags.snapshotBatches, ageMs: 0 }] }),
   };
 }
 
@@ -90,10 +97,11 @@ export function logFailure(error: unknown): unknown {
   return error;
 }
 
-function idleFlag({ logPasswordFile, durability, acceptSettings, leaseSeconds }: SharedLogFlags): string | undefined {
+function idleFlag({ logPasswordFile, durability, acceptSettings, ...flags }: SharedLogFlags): string | undefined {
   if (logPasswordFile !== undefined) return '--log-password-file';
   if (durability !== undefined) return '--durability';
-  if (leaseSeconds !== undefined) return '--lease-seconds';
+  if (flags.leaseSeconds !== undefined) return '--lease-seconds';
+  if (flags.snapshotBatches !== undefined) return '--snapshot-batches';
   return acceptSettings ? '--accept-settings' : undefined;
 }
 

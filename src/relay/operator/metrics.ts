@@ -43,6 +43,10 @@ export interface LogGauges {
   behind: number;
   /** Whether the log takes nothing now. */
   isStalled: boolean;
+  /** Of the valid snapshot, as far as a relay that leads has read it. */
+  snapshotAtMs?: number | undefined;
+  snapshotNo?: number;
+  prunedNo?: number;
 }
 
 /** Long polls last up to 30 seconds. */
@@ -114,6 +118,15 @@ export class RelayMetrics implements EngineObserver {
   readonly #leading = this.#gauge('log_leading', LEADING);
   readonly #behind = this.#gauge('log_behind_batches', BEHIND);
   readonly #stalled = this.#gauge('log_stalled', '1 while the shared log takes no batch.');
+  readonly #snapshotAt = this.#gauge(
+    'log_snapshot_timestamp_seconds',
+    'When the snapshot of the shared log was taken; absent without one.',
+  );
+  readonly #snapshotBatch = this.#gauge('log_snapshot_batch', 'The batch that the snapshot of the shared log is of.');
+  readonly #prunedBatch = this.#gauge(
+    'log_snapshot_pruned_batch',
+    'Batches of the shared log up to this one are pruned.',
+  );
 
   constructor(version: string) {
     collectDefaultMetrics({ register: this.#registry });
@@ -189,8 +202,13 @@ export class RelayMetrics implements EngineObserver {
   }
 
   #setLog(log: LogGauges | undefined): void {
-    for (const gauge of [this.#leading, this.#behind, this.#stalled]) gauge.remove();
+    const ofSnapshots = [this.#snapshotAt, this.#snapshotBatch, this.#prunedBatch];
+    for (const gauge of [this.#leading, this.#behind, this.#stalled, ...ofSnapshots]) gauge.remove();
     if (!log) return;
+    const { snapshotAtMs, snapshotNo, prunedNo } = log;
+    if (snapshotAtMs !== undefined) this.#snapshotAt.set(snapshotAtMs / 1000);
+    if (snapshotNo !== undefined) this.#snapshotBatch.set(snapshotNo);
+    if (prunedNo !== undefined) this.#prunedBatch.set(prunedNo);
     this.#leading.set(log.isLeading ? 1 : 0);
     this.#behind.set(log.behind);
     this.#stalled.set(log.isStalled ? 1 : 0);

@@ -18,7 +18,6 @@ import { prunedMark } from '../store/position.ts';
 import { DamagedRecord, decodeRecord } from '../store/record.ts';
 import {
   CanonicalPairs,
-  RowsDigest,
   type TakenDigest,
   checkpointMark,
   checkpointPart,

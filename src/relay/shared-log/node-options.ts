@@ -3,6 +3,7 @@ import type { Clock, Timers } from '../../lib/clock.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { Durability } from './durability.ts';
+import type { SnapshotDue } from './snapshot-job.ts';
 import type { Fenced, SharedLog } from './shared-log.ts';
 
 export interface NodeLogger {
@@ -17,6 +18,8 @@ export interface SharedLogOptions {
   leaseMs: number;
   /** Lead also when the last leader decided by other settings. */
   acceptsSettings: boolean;
+  /** When a leader takes a snapshot; absent: `DUE` of snapshot-job.ts. */
+  snapshotDue?: readonly SnapshotDue[] | undefined;
 }
 
 export interface NodeOptions extends SharedLogOptions {
