@@ -58,6 +58,10 @@ export interface PostgresOptions {
   newPort: () => Promise<number>;
   /** Gives each server a disk of its own of so many bytes, which can be filled. It takes root, and a system that mounts. */
   diskBytes?: number | undefined;
+  /** Where the folder of the servers is made. */
+  parent: string;
+  /** Of the primary: how it calls itself when it is a standby. */
+  name: string;
 }
 
 export interface Servers {
@@ -71,8 +75,9 @@ export async function startPostgres(program: string, options: Partial<PostgresOp
   // The other programs lie beside the file itself, and not always beside a link to it.
   const bin = dirname(await realpath(program));
   const owner = process.getuid?.() === 0 ? unprivileged(readFileSync('/etc/passwd', 'utf8')) : undefined;
-  const folder = await mkdtemp(join(tmpdir(), 'poste-test-pg-'));
-  const cluster = new Cluster(bin, folder, owner, { settings: {}, newPort: steadyPort, ...options });
+  const given: PostgresOptions = { settings: {}, newPort: steadyPort, parent: tmpdir(), name: 'primary', ...options };
+  const folder = await mkdtemp(join(given.parent, 'poste-test-pg-'));
+  const cluster = new Cluster(bin, folder, owner, given);
   const end = async (): Promise<void> => {
     await cluster.end();
     await rm(folder, { recursive: true, force: true });
@@ -110,7 +115,7 @@ class Cluster {
   }
 
   async primary(): Promise<PostgresServer> {
-    const server = new PostgresServer(this, 'primary');
+    const server = new PostgresServer(this, this.options.name);
     await this.#mount(server);
     const initdb = ['-D', server.folder, '-A', 'trust', '-U', USER, '-E', 'UTF8', '--locale=C', '--no-sync'];
     await this.run('initdb', ...initdb);
@@ -167,6 +172,8 @@ export class PostgresServer {
   #log = '';
   /** What receives from the primary, while it is stopped. */
   #stoppedReceiver: number | undefined;
+  /** What the server had started when it was paused. */
+  #paused: number[] = [];
 
   constructor(cluster: Cluster, name: string) {
     this.#cluster = cluster;
@@ -176,6 +183,15 @@ export class PostgresServer {
 
   get port(): number {
     return this.#port;
+  }
+
+  /** Of the postmaster, while it runs. */
+  get pid(): number | undefined {
+    return this.isRunning ? this.#process?.pid : undefined;
+  }
+
+  get isPaused(): boolean {
+    return this.isRunning && this.#paused.length > 0;
   }
 
   url(database = 'postgres', port = this.port): string {
@@ -195,11 +211,11 @@ export class PostgresServer {
     return standby;
   }
 
-  /** Becomes a standby of that server, with a new copy of its data. */
-  async follow(primary: PostgresServer): Promise<void> {
+  /** Becomes a standby of that server, with a new copy of its data. Through `port` of a link, when one is given. */
+  async follow(primary: PostgresServer, port = primary.port): Promise<void> {
     await this.#empty();
     await this.#cluster.backUp(primary, this.folder);
-    await this.#setUp(primary.port);
+    await this.#setUp(port);
     await this.start();
   }
 
@@ -349,6 +365,7 @@ export class PostgresServer {
 
   /** As a power cut: the postmaster and all that it started, at once. Resolves when none of them is there any more. */
   async kill(): Promise<void> {
+    this.#endPaused();
     const child = this.#process;
     if (!child?.pid || !this.isRunning) return;
     const exited = once(child, 'exit');
@@ -376,6 +393,17 @@ export class PostgresServer {
     // The server waits for it.
     this.#continueReceiver();
     await exited;
+  }
+
+  /** The postmaster and all that it started stand still, or go on. */
+  pause(isPaused: boolean): void {
+    const { pid } = this;
+    if (pid === undefined) throw new Error(`${this.name} does not run`);
+    if (isPaused) {
+      signal(pid, 'SIGSTOP');
+      this.#paused = [pid, ...childrenOf(pid)];
+      for (const one of this.#paused) signal(one, 'SIGSTOP');
+    } else for (const one of this.#paused.splice(0)) signal(one, 'SIGCONT');
   }
 
   /** A standby becomes a primary, on a timeline of its own. */
@@ -406,6 +434,11 @@ export class PostgresServer {
     const link = await PostgresLink.open(this.port);
     this.#cluster.links.push(link);
     return link;
+  }
+
+  /** What was paused does not see that its postmaster is gone. */
+  #endPaused(): void {
+    for (const pid of this.#paused.splice(0)) signal(pid, 'SIGKILL');
   }
 
   get isRunning(): boolean {
