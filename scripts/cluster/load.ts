@@ -30,6 +30,8 @@ interface Outgoing {
   item: ItemToPush;
   /** The epoch in which it was accepted last. */
   epoch?: string;
+  /** Its delivery receipt came, which may be before the answer that says that it was accepted. */
+  isConfirmed: boolean;
 }
 
 export class Load {
@@ -109,7 +111,7 @@ export class Load {
     const waiting = [...outbox.values()].filter(({ epoch }) => epoch === undefined).length;
     if (!this.#isWriting || waiting >= OUTBOX_MAX) return;
     const itemId = `${host.name}-${++this.#written}`;
-    outbox.set(itemId, { item: itemTo([peer], itemId) });
+    outbox.set(itemId, { item: itemTo([peer], itemId), isConfirmed: false });
   }
 
   /** What was accepted in an older epoch and not confirmed is pushed again. */
@@ -136,6 +138,7 @@ export class Load {
       return;
     }
     outgoing.epoch = epoch;
+    if (outgoing.isConfirmed) this.#outboxOf(host).delete(itemId);
     const [target] = targets;
     const seq = result.targets?.[0]?.seq ?? 0;
     const to = target?.host_pubkey ?? '';
@@ -167,13 +170,17 @@ export class Load {
   #receive(host: TestHost, peer: TestHost, epoch: string, { kind, item_id: itemId, seq }: PulledItem): void {
     if (kind === 'receipt') {
       const [, mail = ''] = itemId.split(':');
-      if (this.#outboxOf(host).delete(mail)) this.ledger.confirm();
+      const sent = this.#outboxOf(host).get(mail);
+      if (!sent || sent.isConfirmed) return;
+      sent.isConfirmed = true;
+      this.ledger.confirm();
+      if (sent.epoch !== undefined) this.#outboxOf(host).delete(mail);
       return;
     }
     this.ledger.arrive(itemId, host.key, { epoch, seq });
     const id = receiptId(itemId, `agent@${host.name}`, 1);
     const wire = receiptWire(host, itemId, `agent@${host.name}`, 1);
-    this.#outboxOf(host).set(id, { item: itemTo([peer], id, wire) });
+    this.#outboxOf(host).set(id, { item: itemTo([peer], id, wire), isConfirmed: false });
   }
 
   #sawEpoch(epoch: string): void {
