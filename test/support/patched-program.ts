@@ -1,12 +1,8 @@
-/**
- * `poste` with something changed: what a test leaves out on purpose, to see that it is missed. Built from the sources, in
- * a folder that is gone with the test.
- */
+/** `poste` with something changed: what a test leaves out on purpose, to see that it is missed. Built from the sources. */
 import { mkdir, readFile, symlink } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { type Plugin, build } from 'esbuild';
 import { SOURCES, programOptions } from '../../scripts/program-options.ts';
-import { temporaryFolder } from './temporary-folder.ts';
 
 const ROOT = resolve(SOURCES, '..');
 
@@ -18,9 +14,8 @@ export interface Patch {
   to: string;
 }
 
-/** The file to run. Call it inside a test. */
-export async function patchedProgram(patches: readonly Patch[]): Promise<string> {
-  const folder = await temporaryFolder();
+/** The file to run, in an empty folder. */
+export async function patchedProgram(folder: string, patches: readonly Patch[]): Promise<string> {
   // What a program looks for above its own file.
   for (const name of ['node_modules', 'package.json']) await symlink(join(ROOT, name), join(folder, name));
   const dist = join(folder, 'dist/');

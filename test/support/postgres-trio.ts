@@ -12,14 +12,28 @@ export class PostgresTrio {
   readonly servers: readonly PostgresServer[];
   #primary: PostgresServer;
 
-  /** Ends with the test. `program` is the file of `postgres`. */
-  static async begin(program: string, options: Partial<PostgresOptions> = {}): Promise<PostgresTrio> {
+  /** `program` is the file of `postgres`. The caller ends it. */
+  static async start(
+    program: string,
+    options: Partial<PostgresOptions> = {},
+  ): Promise<{ trio: PostgresTrio; end: () => Promise<void> }> {
     const { primary, end } = await startPostgres(program, options);
+    try {
+      const standbys: PostgresServer[] = [];
+      for (const name of NAMES) standbys.push(await primary.standby(name));
+      const trio = new PostgresTrio(primary, [primary, ...standbys]);
+      await trio.awaitStandbys();
+      return { trio, end };
+    } catch (error) {
+      await end();
+      throw error;
+    }
+  }
+
+  /** Ends with the test. */
+  static async begin(program: string, options: Partial<PostgresOptions> = {}): Promise<PostgresTrio> {
+    const { trio, end } = await PostgresTrio.start(program, options);
     atTestEnd(end);
-    const standbys: PostgresServer[] = [];
-    for (const name of NAMES) standbys.push(await primary.standby(name));
-    const trio = new PostgresTrio(primary, [primary, ...standbys]);
-    await trio.awaitStandbys();
     return trio;
   }
 

@@ -6,6 +6,7 @@ import { hash } from 'node:crypto';
 import { eventually } from './eventually.ts';
 import { steadyPort } from './free-port.ts';
 import { relay as relayHost } from './hosts.ts';
+import { atTestEnd } from './test-end.ts';
 import { type Environment, type Ended, type PosteProcess, poste, serveArgs } from './poste-process.ts';
 
 /** The private key of `relayHost` (support/hosts.ts). */
@@ -60,6 +61,12 @@ export class RelayNode {
 
   get stderr(): string {
     return this.#process.stderr;
+  }
+
+  /** What all its processes said on stderr, and how they ended. */
+  get said(): string {
+    const before = this.ends.map(({ code, signal, stderr }) => `${stderr}ended with ${code ?? signal}\n`);
+    return before.join('') + this.stderr;
   }
 
   /** Resolves when the process has ended, with its exit code. */
@@ -119,7 +126,7 @@ export class RelayNode {
   }
 }
 
-/** Starts again what ended, until the function that it returns is called. */
+/** Starts again what ended, until the function that it returns is called, or the test is over. */
 export function supervise(nodes: readonly RelayNode[]): () => Promise<void> {
   const stopping = new AbortController();
   const supervising = async ({ signal }: AbortController): Promise<void> => {
@@ -128,14 +135,21 @@ export function supervise(nodes: readonly RelayNode[]): () => Promise<void> {
       const ended = nodes.filter((node) => !node.isRunning && !node.isHeldDown);
       if (ended.length === 0) continue;
       await elapsed(RESTART_AFTER_MS);
-      for (const node of ended) if (!signal.aborted && !node.isHeldDown) node.startAgain();
+      for (const node of ended) {
+        if (signal.aborted || node.isHeldDown) continue;
+        node.startAgain();
+        // Before this process ends with the test: it would start again.
+        atTestEnd(stop);
+      }
     }
   };
   const supervised = supervising(stopping);
-  return async () => {
+  const stop = async (): Promise<void> => {
     stopping.abort();
     await supervised;
   };
+  atTestEnd(stop);
+  return stop;
 }
 
 export async function leaderOf(nodes: readonly RelayNode[]): Promise<RelayNode> {

@@ -4,6 +4,7 @@ import { patchedProgram } from '../patched-program.ts';
 import { PostgresTrio } from '../postgres-trio.ts';
 import { relay } from '../hosts.ts';
 import { SeededRandom } from '../seeded-random.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 import { faultsOf } from './faults.ts';
 import { NEMESES, type Nemesis, upgradeTo } from './nemeses.ts';
 import { World } from './world.ts';
@@ -45,7 +46,7 @@ export async function runNemeses({ program, seed, steps, only = '', say }: RunOp
     diskBytes: hasDisks ? POSTGRES_DISK_BYTES : undefined,
   });
   const world = await World.begin({ trio, random });
-  const other = await patchedProgram(OTHER_BUILD);
+  const other = await patchedProgram(await temporaryFolder(), OTHER_BUILD);
   const all: Record<string, Nemesis> = { ...NEMESES, [UPGRADE]: upgradeTo(other) };
   const names = Object.keys(all).filter((name) => name.includes(only));
   const possible = names.filter((name) => all[name]?.needs !== 'disk' || hasDisks);
@@ -93,20 +94,15 @@ async function stepFaults(
 
 /** The last words of each relay. */
 function saidBy({ nodes }: World): string[] {
-  return nodes.flatMap(({ name, ends, stderr }) => {
-    const texts = [...ends.map(({ code, signal, stderr: text }) => `${text}ended with ${code ?? signal}`), stderr];
-    return texts
-      .join('\n')
-      .split('\n')
-      .slice(-LINES_SAID)
-      .map((line) => `${name}: ${line}`);
+  return nodes.flatMap(({ name, said }) => {
+    const lines = said.split('\n').slice(-LINES_SAID);
+    return lines.map((line) => `${name}: ${line}`);
   });
 }
 
 /** What a relay said of itself that it should never have to say. */
 function brokenOf({ nodes }: World): string[] {
-  const said = nodes.flatMap(({ ends, stderr }) => [...ends.map((ended) => ended.stderr), stderr]);
-  return said.flatMap((text) => text.split('\n').filter((line) => line.includes('invariant')));
+  return nodes.flatMap(({ said }) => said.split('\n').filter((line) => line.includes('invariant')));
 }
 
 /** Each of them in some order, and as often again as it takes. */

@@ -32,6 +32,12 @@ export class Traffic {
     this.hosts = hosts.map((host) => new WatchedHost(host, { ...parts, front: new Front(urls) }));
   }
 
+  /** The same host, asking only these; what it sees is noted with the rest. */
+  hostAt(host: TestHost, urls: readonly string[]): WatchedHost {
+    const parts = { seen: this.seen, came: this.#came, front: new Front(urls) };
+    return new WatchedHost(host, parts, `${host.name}-here`);
+  }
+
   /** How many items were accepted. */
   get accepted(): number {
     return this.hosts.reduce((sum, { accepted }) => sum + accepted, 0);

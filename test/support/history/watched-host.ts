@@ -32,8 +32,16 @@ export class WatchedHost {
   #waiting: OwnItem[] = [];
   #epoch = '';
 
-  constructor(host: TestHost, { front, seen, came }: { front: Front; seen: Seen[]; came: Set<string> }) {
+  readonly #label: string;
+
+  /** The names of its items begin with `label`. */
+  constructor(
+    host: TestHost,
+    { front, seen, came }: { front: Front; seen: Seen[]; came: Set<string> },
+    label: string = host.name,
+  ) {
     this.host = host;
+    this.#label = label;
     this.#front = front;
     this.#seen = seen;
     this.#came = came;
@@ -64,13 +72,18 @@ export class WatchedHost {
 
   /** One more item for these hosts, with the next push. */
   write(targets: readonly TestHost[]): void {
-    const item = itemTo(targets, `${this.host.name}-${this.#own.length}`);
+    const item = itemTo(targets, `${this.#label}-${this.#own.length}`);
     const hashes = item.targets.map(({ host_pubkey: target, wire_b64: wire }) => {
       return { target, wireHash: sha256Hex(Buffer.from(wire, 'base64')) };
     });
     const own = { item, targets: hashes, isAccepted: false };
     this.#own.push(own);
     this.#waiting.push(own);
+  }
+
+  /** As if it had heard of no answer. */
+  pushesAllAgain(): void {
+    this.#waiting = [...this.#own];
   }
 
   /** Pushes some of what waits, once. */

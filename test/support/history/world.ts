@@ -25,6 +25,7 @@ export interface WorldOptions {
   mains?: readonly (string | undefined)[];
   /** More arguments of `relay serve`. */
   args?: readonly string[];
+  leaseMs?: number;
 }
 
 export class World {
@@ -36,30 +37,27 @@ export class World {
   readonly #folder: string;
 
   /** Everything ends with the test. The log lies in a database of its own. */
-  static async begin({ trio, random, mains = [], args = [] }: WorldOptions): Promise<World> {
+  static async begin({ trio, random, mains = [], args = [], leaseMs = LEASE_MS }: WorldOptions): Promise<World> {
     const folder = await temporaryFolder();
     const database = await trio.primary.newDatabase();
     const links = new Map<RelayNode, readonly PostgresLink[]>();
     for (const [at, name] of NODES.entries()) {
       const own = await Promise.all(trio.servers.map((server) => server.link()));
       const hosts = own.map(({ port }) => `127.0.0.1:${port}`).join(',');
-      const log = ['--log', `postgres://postgres@${hosts}/${database}`, '--lease-seconds', String(LEASE_MS / 1000)];
+      const log = ['--log', `postgres://postgres@${hosts}/${database}`, '--lease-seconds', String(leaseMs / 1000)];
       const main = mains[at];
       const environment = movableClock(clockFile(folder, name));
       const program = { args: [...log, ...args], environment, ...(main !== undefined && { main }) };
       links.set(await RelayNode.start(folder, name, program), own);
     }
     const nodes = [...links.keys()];
-    const stop = supervise(nodes);
+    supervise(nodes);
     const traffic = new Traffic(
       nodes.map(({ url }) => url),
       [alice, bob, carol],
       random,
     );
-    atTestEnd(async () => {
-      await traffic.stop();
-      await stop();
-    });
+    atTestEnd(() => traffic.stop());
     await leaderOf(nodes);
     await traffic.enrol();
     return new World({ trio, random }, folder, links, traffic);
