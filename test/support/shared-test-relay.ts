@@ -128,13 +128,22 @@ export class SharedTestRelay extends TestRelay {
     );
   }
 
-  /** What a node that does not lead comes to hold of the log, key by key, when it has followed to the end. */
-  async followed(folder: string): Promise<Map<string, string>> {
+  /**
+   * What a node that does not lead comes to hold of the log, key by key, when it has followed to the end. `asked` is told of
+   * each question to the log while a view is filled.
+   */
+  async followed(folder: string, asked: () => void = () => undefined): Promise<Map<string, string>> {
     const { server } = this;
     const log = server.client();
     const { state } = server;
     if (!state) throw new Error('the log has not begun');
-    const filling = { asked: <T>(work: () => Promise<T>) => work(), onProgress: () => undefined };
+    const filling = {
+      asked: <T>(work: () => Promise<T>) => {
+        asked();
+        return work();
+      },
+      onProgress: () => undefined,
+    };
     const told = { pause: () => Promise.resolve(), onStalled: () => undefined, onDoubt: () => undefined };
     const view = await openView({ folder, log, state, nowMs: this.clock.nowMs, bootId: 'boot', filling, ...told });
     await catchUp({ log, store: view.store, view: view.log });

@@ -6,11 +6,13 @@ import { rm } from 'node:fs/promises';
 import { expect, onTestFinished, test } from 'vitest';
 import { LogRefused } from '../../../../src/relay/shared-log/shared-log.ts';
 import { DAY_MS } from '../../../../src/protocol/limits.ts';
+import { readViewMark } from '../../../../src/relay/store/view-mark.ts';
 import { SnapshotDamaged, decodeManifest } from '../../../../src/relay/shared-log/snapshot-format.ts';
 import { keepLog } from '../../../support/log-keeping.ts';
 import { verified } from '../../../support/audits.ts';
 import { pushOf } from '../../../support/commands.ts';
 import { hostNamed } from '../../../support/hosts.ts';
+import { withRawLevel } from '../../../support/raw-level.ts';
 import { SharedTestRelay } from '../../../support/shared-test-relay.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
@@ -194,7 +196,35 @@ test('one that is damaged is passed over while the log has every batch, and the 
   expect(await relay.wires(BOB)).toHaveLength(2);
 });
 
-test('a view that was being filled when its process ended is filled anew, and one that the log was pruned beyond is put aside', async () => {
+test('a process that ends anywhere while it fills its view leaves one that the next start fills anew', async () => {
+  const relay = await relayWithMail(2);
+  const [leading = '', empty = ''] = relay.folders;
+  const ended = new Error('the process ended');
+  let endings = 0;
+  for (let left = 1; ; left++) {
+    // Something of the snapshot before is gone in this one: a view that keeps it is found out below.
+    await pushed(relay, 10 * left, 10 * left + 1);
+    await acked(relay, 2);
+    await relay.takeSnapshot();
+    await relay.prune(0.5);
+    let questions = 0;
+    const filled = await relay
+      .followed(empty, () => {
+        if (++questions === left) throw ended;
+      })
+      .catch((error: unknown) => error);
+    if (filled !== ended) break;
+    endings++;
+    // It counts as no view of the log: nothing but the mark of a new one says what it is.
+    expect(await withRawLevel(empty, readViewMark)).toMatchObject({ no: 0, lastLsn: 0 });
+  }
+  await relay.close();
+  expect(await relay.followed(empty)).toEqual(await relay.followed(leading));
+  // Two parts, the record that vouches for it, batches before it, and wire bytes.
+  expect(endings).toBeGreaterThanOrEqual(5);
+});
+
+test('a view that cannot be filled yet is filled later, and one that the log was pruned beyond is put aside', async () => {
   const relay = await relayWithMail(2);
   const [, behind = ''] = relay.folders;
   await relay.followed(behind);
