@@ -2,6 +2,7 @@
  * One request and its reply: the interface of all our HTTP servers. Only the adapters (uws-connection.ts,
  * server-node.ts) know which server runs.
  */
+import type { Tls } from './tls-files.ts';
 import type { ProblemCode } from '../protocol/problem.ts';
 import type { Connections } from './connections.ts';
 
@@ -68,6 +69,8 @@ export interface HttpServer {
   readonly port: number;
   /** Accepts no new connections; the open ones go on. */
   stopAccepting(): void;
+  /** New connections get this certificate; of a server that was started with one. Throws when it cannot. */
+  renewTls(tls: Tls): void;
   /** Cuts every connection. */
   close(): void;
 }
@@ -79,6 +82,8 @@ export interface ListenOptions {
   handler: ExchangeHandler;
   /** Counts and limits the connections; absent: no limit. */
   connections?: Connections;
+  /** Absent: without TLS. */
+  tls?: Tls | undefined;
 }
 
 /** Thrown when the server cannot listen on the address. */

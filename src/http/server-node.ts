@@ -5,6 +5,7 @@
 import type { Socket } from 'node:net';
 import type { Connection, Connections } from './connections.ts';
 import { type IncomingMessage, STATUS_CODES, type Server, type ServerResponse, createServer } from 'node:http';
+import { type Server as TlsServer, createServer as createTlsServer } from 'node:https';
 import {
   type BodySink,
   type Exchange,
@@ -16,6 +17,7 @@ import {
   type ReplyStream,
   type RequestHead,
 } from './exchange.ts';
+import type { Tls } from './tls-files.ts';
 
 /** As many as the other adapter accepts. */
 const HEADER_BYTES_MAX = 4096;
@@ -28,63 +30,90 @@ const IDLE_TIMEOUT_MS = 60_000;
 /** Replies are written in pieces of this size, to measure how fast the peer receives. */
 const PIECE_BYTES = 64 << 10;
 
+/** A peer that does not end its TLS handshake within this is cut off. */
+const HANDSHAKE_TIMEOUT_MS = 10_000;
+
 export interface ServerLimits {
   /** Counts and limits the connections; absent: no limit. */
   connections?: Connections | undefined;
   /** How long a connection may be without traffic; 0: no limit. */
   idleTimeoutMs?: number;
+  /** Absent: without TLS. */
+  tls?: Tls | undefined;
 }
 
 /** A server that passes its requests to `handler`. The caller makes it listen. */
 export function exchangeServer(
   handler: ExchangeHandler,
-  { connections, idleTimeoutMs = IDLE_TIMEOUT_MS }: ServerLimits = {},
-): Server {
+  { connections, idleTimeoutMs = IDLE_TIMEOUT_MS, tls }: ServerLimits = {},
+): Server | TlsServer {
   const open = new WeakMap<Socket, Connection>();
   // A request that arrives before the one ahead of it is answered, or after a closing answer, is never served: after
   // invalid framing it may not be a request at all. The other adapter does the same.
   const current = new WeakMap<Socket, NodeExchange>();
-  const server = createServer(
-    {
-      maxHeaderSize: HEADER_BYTES_MAX,
-      headersTimeout: HEADERS_TIMEOUT_MS,
-      requestTimeout: REQUEST_TIMEOUT_MS,
-      joinDuplicateHeaders: false,
-      // Node would answer a request without Host itself, and go on with the data after it. framing.ts refuses it.
-      requireHostHeader: false,
-    },
-    (request, response) => {
-      const { socket } = request;
-      const earlier = current.get(socket);
-      if (earlier) {
-        earlier.closeAfterwards();
-        return;
-      }
-      const connection = open.get(socket);
-      connection?.moved();
-      const exchange = new NodeExchange(request, response, connection);
-      current.set(socket, exchange);
-      response.once('close', () => {
-        connection?.settled();
-        if (!exchange.closes) current.delete(socket);
-      });
-      handler(exchange);
-    },
-  );
-  if (connections) {
-    server.on('connection', (socket) => {
-      const connection = connections.opened(socket.remoteAddress ?? '', () => socket.destroy());
-      open.set(socket, connection);
-      socket.once('close', () => connection.closed());
+  const options = {
+    maxHeaderSize: HEADER_BYTES_MAX,
+    headersTimeout: HEADERS_TIMEOUT_MS,
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    joinDuplicateHeaders: false,
+    // Node would answer a request without Host itself, and go on with the data after it. framing.ts refuses it.
+    requireHostHeader: false,
+  };
+  const requested = (request: IncomingMessage, response: ServerResponse): void => {
+    const { socket } = request;
+    const earlier = current.get(socket);
+    if (earlier) {
+      earlier.closeAfterwards();
+      return;
+    }
+    const connection = open.get(socket);
+    connection?.moved();
+    const exchange = new NodeExchange(request, response, connection);
+    current.set(socket, exchange);
+    response.once('close', () => {
+      connection?.settled();
+      if (!exchange.closes) current.delete(socket);
     });
-  }
+    handler(exchange);
+  };
+  const server = tls
+    ? createTlsServer(
+        { ...options, cert: tls.cert, key: tls.key, handshakeTimeout: HANDSHAKE_TIMEOUT_MS, minVersion: 'TLSv1.2' },
+        requested,
+      )
+    : createServer(options, requested);
+  if (connections) count(server, connections, open);
   server.setTimeout(idleTimeoutMs);
   return server;
 }
 
-export const listenNode: Listen = ({ host, port, handler, connections }) =>
+/** Counts each connection from the moment it is accepted on: over TLS before its handshake. */
+function count(server: Server | TlsServer, connections: Connections, open: WeakMap<Socket, Connection>): void {
+  const accepted = new Map<string, Connection>();
+  server.on('connection', (socket: Socket) => {
+    const connection = connections.opened(socket.remoteAddress ?? '', () => socket.destroy());
+    const peer = peerOf(socket);
+    open.set(socket, connection);
+    accepted.set(peer, connection);
+    socket.once('close', () => {
+      connection.closed();
+      if (accepted.get(peer) === connection) accepted.delete(peer);
+    });
+  });
+  // Requests come on another socket then, which has the same peer.
+  server.on('secureConnection', (socket: Socket) => {
+    const connection = accepted.get(peerOf(socket));
+    if (connection) open.set(socket, connection);
+  });
+}
+
+function peerOf({ remoteAddress, remotePort }: Socket): string {
+  return `${remoteAddress} ${remotePort}`;
+}
+
+export const listenNode: Listen = ({ host, port, handler, connections, tls }) =>
   new Promise<HttpServer>((resolve, reject) => {
-    const server = exchangeServer(handler, { connections });
+    const server = exchangeServer(handler, { connections, tls });
     // `on`, not `once`: a connection that cannot be accepted also comes here, and unhandled it would end the process.
     server.on('error', (error: NodeJS.ErrnoException) => {
       reject(
@@ -99,6 +128,9 @@ export const listenNode: Listen = ({ host, port, handler, connections }) =>
         name: `node:http ${process.versions.node}`,
         port: typeof address === 'object' && address ? address.port : port,
         stopAccepting: () => server.close(),
+        renewTls: ({ cert, key }) => {
+          if ('setSecureContext' in server) server.setSecureContext({ cert, key, minVersion: 'TLSv1.2' });
+        },
         close: () => {
           server.close();
           server.closeAllConnections();

@@ -12,7 +12,9 @@ import {
   request,
 } from 'node:http';
 import { Agent as HttpsAgent, request as requestOverTls } from 'node:https';
-import { createSecureContext, rootCertificates } from 'node:tls';
+import { X509Certificate } from 'node:crypto';
+import { checkServerIdentity, createSecureContext, rootCertificates } from 'node:tls';
+import { certificatesIn } from './certificates.ts';
 
 /** How long connecting may take, with the TLS handshake. */
 export const CONNECT_TIMEOUT_MS = 4_000;
@@ -65,7 +67,10 @@ export class HttpCaller {
     this.#connectTimeoutMs = connectTimeoutMs;
     this.#plain = agent ?? new HttpAgent(kept);
     // Made once: it takes milliseconds.
-    const trusting = ca !== undefined && { secureContext: createSecureContext({ ca: [...rootCertificates, ca] }) };
+    const trusting = ca !== undefined && {
+      secureContext: createSecureContext({ ca: [...rootCertificates, ca] }),
+      checkServerIdentity: identityBy(ca),
+    };
     this.#overTls = agent ?? new HttpsAgent({ ...kept, ...trusting });
   }
 
@@ -115,6 +120,13 @@ export class HttpCaller {
       outgoing.once('close', over);
     });
   }
+}
+
+/** A server whose own certificate is among those of `ca` needs no name in it: nobody else has its key. */
+function identityBy(ca: string): typeof checkServerIdentity {
+  const named = new Set(certificatesIn(ca).map((pem) => new X509Certificate(pem).fingerprint256));
+  return (host, certificate) =>
+    named.has(certificate.fingerprint256) ? undefined : checkServerIdentity(host, certificate);
 }
 
 async function wholeAnswer(incoming: IncomingMessage, bytesMax: number): Promise<HttpAnswer> {

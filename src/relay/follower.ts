@@ -6,6 +6,7 @@ import type { Exchange, ExchangeHandler, HttpServer, Reply, ReplyStream } from '
 import { connectionsOfAll } from '../http/connections.ts';
 import { jsonReply, problemReply } from '../http/replies.ts';
 import { listenNode } from '../http/server-node.ts';
+import { keepTlsCurrent, readTls } from '../http/tls-files.ts';
 import { SingleFlightTask } from '../lib/periodic-task.ts';
 import type { Signer } from '../protocol/ed25519.ts';
 import type { Epoch } from '../protocol/epoch.ts';
@@ -215,12 +216,15 @@ function keyFromOutside({ signer }: RelayOptions): Signer {
 
 /** The addresses of the relay, until it needs them itself. */
 async function listenAsFollower(
-  { listen, adminListen, randomBytes }: RelayOptions,
+  { listen, tls: files, adminListen, randomBytes, timers, log }: RelayOptions,
   behind: () => number,
 ): Promise<HttpServer[]> {
   const connections = connectionsOfAll(OPERATOR_CONNECTIONS_MAX);
   const toHosts = (exchange: Exchange): void => refuse(exchange, randomBytes(8).toString('hex'));
-  const servers = [await listenNode({ ...listen, handler: toHosts, connections })];
+  const tls = files && (await readTls(files));
+  const hosts = await listenNode({ ...listen, handler: toHosts, connections, tls });
+  const cancel = tls && keepTlsCurrent({ tls, timers, log, renew: (renewed) => hosts.renewTls(renewed) });
+  const servers = [hosts, { ...hosts, close: () => cancel?.() }];
   try {
     const toOperator = (exchange: Exchange): void => followerHandler(exchange, behind());
     if (adminListen) servers.push(await listenNode({ ...adminListen, handler: toOperator, connections }));

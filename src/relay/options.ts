@@ -1,5 +1,6 @@
 /** What a relay is started with, and what a started relay offers. */
 import type { ListenAddress } from '../lib/listen-address.ts';
+import type { TlsFiles } from '../http/tls-files.ts';
 import type { Clock, RandomBytes, Timers } from '../lib/clock.ts';
 import type { Signer } from '../protocol/ed25519.ts';
 import type { Limits } from '../protocol/limits.ts';
@@ -25,6 +26,8 @@ export interface RelayOptions {
   /** The key of the deploy secret; absent: the one beside the store. */
   signer?: Signer;
   listen: ListenAddress;
+  /** The certificate of the listener of hosts; absent: it speaks plain HTTP. */
+  tls?: TlsFiles;
   /** `undefined`: no operator listener. */
   adminListen: ListenAddress | undefined;
   limits: Limits;

@@ -10,6 +10,7 @@ import type { ConnectionLimits, Connections } from '../http/connections.ts';
 import type { Handler } from './http/handler.ts';
 import { type ExchangeHandler, type HttpServer, type Listen, ListenFailed } from '../http/exchange.ts';
 import { listenNode } from '../http/server-node.ts';
+import { keepTlsCurrent, readTls } from '../http/tls-files.ts';
 import type { Signer } from '../protocol/ed25519.ts';
 import { EPOCH_RANDOM_BYTES, type Epoch, epochFromRandom } from '../protocol/epoch.ts';
 import { Challenges } from './auth/challenges.ts';
@@ -271,7 +272,8 @@ async function listenToHosts(
   handler: Handler,
   randomId: () => string,
 ): Promise<{ server: HttpServer; connections: Connections }> {
-  const { clock, log, trustProxy, listen } = options;
+  const { clock, timers, log, trustProxy, listen } = options;
+  const tls = options.tls && (await readTls(options.tls));
   const connections = hostConnections({
     limits: connectionsAtMost,
     trustProxy,
@@ -284,7 +286,12 @@ async function listenToHosts(
     ...listen,
     handler: lead ? answeringWhile(() => lead.mayAnswer, randomId, handle) : handle,
     connections,
+    tls,
   });
+  if (tls)
+    services.add('certificate', {
+      stop: keepTlsCurrent({ tls, timers, log, renew: (renewed) => server.renewTls(renewed) }),
+    });
   services.add('listener', {
     drain: () => {
       server.stopAccepting();

@@ -11,6 +11,7 @@ import type { AuthorityName } from '../../relay/core/rows.ts';
 import type { LogRetentionSettings } from '../../relay/jobs/retention-job.ts';
 import type { TrustProxy } from '../../relay/http/client-address.ts';
 import type { startRelay } from '../../relay/serve.ts';
+import type { TlsFiles } from '../../http/tls-files.ts';
 import type { ListenAddress } from '../../lib/listen-address.ts';
 import type { CommandContext } from '../lib/context.ts';
 import type { SharedLogFlags } from './shared-log-options.ts';
@@ -39,6 +40,8 @@ export interface ServeFlags extends SharedLogFlags {
   storeDir: string;
   keyFile?: string;
   listen: ListenAddress;
+  tlsCert?: string;
+  tlsKey?: string;
   /** Empty for `off`: commander keeps no `undefined` of a parser. */
   adminListen: ListenAddress | '';
   limits: Limits;
@@ -74,6 +77,7 @@ export function relayOptions(
   key: DeployKey | undefined,
 ): Omit<Parameters<typeof startRelay>[0], 'log'> {
   const issuer = issuerSettings(flags);
+  const tls = tlsFiles(flags);
   const backups = backupSettings(flags, storeDir);
   const logRetention = logRetentionSettings(flags);
   return {
@@ -82,6 +86,7 @@ export function relayOptions(
     ...(key && { signer: key.signer }),
     ...(flags.server && { server: flags.server }),
     listen: flags.listen,
+    ...(tls && { tls }),
     adminListen: flags.adminListen === '' ? undefined : flags.adminListen,
     limits: flags.limits,
     pushesPerMinute: flags.pushesPerMinute,
@@ -105,6 +110,13 @@ export function relayOptions(
     timers: systemTimers,
     randomBytes: systemRandom,
   };
+}
+
+function tlsFiles({ tlsCert, tlsKey }: ServeFlags): TlsFiles | undefined {
+  if (tlsCert === undefined && tlsKey === undefined) return undefined;
+  if (tlsCert !== undefined && tlsKey !== undefined) return { certFile: resolve(tlsCert), keyFile: resolve(tlsKey) };
+  const [given, missing] = tlsCert === undefined ? ['--tls-key', '--tls-cert'] : ['--tls-cert', '--tls-key'];
+  throw new CommandFailed('usage', 'USAGE', `${given} needs ${missing}`);
 }
 
 /** `undefined` with the authority host-key. */

@@ -8,6 +8,7 @@ import { ListenFailed } from '../../http/exchange.ts';
 import { TooFewFiles } from '../../relay/connection-limits.ts';
 import type { Relay } from '../../relay/options.ts';
 import { startRelay } from '../../relay/serve.ts';
+import { TlsRefused } from '../../http/tls-files.ts';
 import { StoppedFollowing } from '../../relay/follower.ts';
 import { logFailure, serveWithSharedLog, sharedLogOf } from './shared-log-options.ts';
 import { type ListenAddress, listenAddressText } from '../../lib/listen-address.ts';
@@ -74,6 +75,8 @@ export function relayServeCommand(context: CommandContext): Command {
         .argParser(listenAddress)
         .default(listenDefault, '127.0.0.1:8787'),
     )
+    .option('--tls-cert <file>', 'serve hosts over TLS with this certificate (PEM); read again when it changes')
+    .option('--tls-key <file>', 'the key of that certificate (PEM)')
     .addOption(
       new Option('--admin-listen <host:port>', "the operator's listener (health, metrics, console), or off")
         .argParser(listenAddressOrOff)
@@ -209,6 +212,7 @@ async function orRefused<T>(start: () => Promise<T>): Promise<T> {
     }
     const ofLog = logFailure(error);
     if (ofLog instanceof CommandFailed) throw ofLog;
+    if (error instanceof TlsRefused) throw new CommandFailed('refused', 'TLS_REFUSED', error.message);
     if (error instanceof TooFewFiles) throw new CommandFailed('refused', 'TOO_FEW_FILES', error.message);
     if (error instanceof ListenFailed) {
       throw new CommandFailed('conflict', 'LISTEN_FAILED', error.message);
@@ -226,7 +230,7 @@ interface Started {
 
 function startDocument({ relay, key, notices }: Started, flags: ServeFlags, storeDir: string): object {
   return {
-    url: urlOf(flags.listen.host, relay.port),
+    url: addressOf(flags, relay),
     admin_url:
       flags.adminListen && relay.adminPort !== undefined ? urlOf(flags.adminListen.host, relay.adminPort) : null,
     store: join(storeDir, LEVEL_FOLDER),
@@ -247,7 +251,7 @@ function startText({ relay, key }: Started, flags: ServeFlags, storeDir: string)
   const admin =
     flags.adminListen && relay.adminPort !== undefined ? urlOf(flags.adminListen.host, relay.adminPort) : 'off';
   const rows = [
-    ['address', urlOf(flags.listen.host, relay.port)],
+    ['address', addressOf(flags, relay)],
     ['operator', admin],
     ['store', `${join(storeDir, LEVEL_FOLDER)}${relay.initialised ? ' (new)' : ''}`],
     ['key', key],
@@ -257,6 +261,11 @@ function startText({ relay, key }: Started, flags: ServeFlags, storeDir: string)
     ['authority', flags.issuer === undefined ? flags.authority : `${flags.authority} of ${flags.issuer}`],
   ];
   return `Poste relay ${softwareVersion()} is ready.\n${formatFields(rows, 12)}`;
+}
+
+function addressOf({ listen, tlsCert }: ServeFlags, { port }: Relay): string {
+  const plain = urlOf(listen.host, port);
+  return tlsCert === undefined ? plain : plain.replace('http:', 'https:');
 }
 
 function urlOf(host: string, port: number): string {

@@ -8,7 +8,7 @@ import { createRequire } from 'node:module';
 import type uws from 'uws-current';
 import type { ListenOptions } from 'uws-current';
 
-export type { HttpRequest, HttpResponse, us_listen_socket } from 'uws-current';
+export type { HttpRequest, HttpResponse, TemplatedApp, us_listen_socket } from 'uws-current';
 
 /** The typings leave this constant out. */
 type Uws = typeof uws & { LIBUS_LISTEN_EXCLUSIVE_PORT: ListenOptions };

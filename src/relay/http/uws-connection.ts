@@ -26,7 +26,8 @@ import {
   ListenFailed,
 } from '../../http/exchange.ts';
 import { DoubtfulExchange, type ExchangeConnection, UwsExchange } from './uws-exchange.ts';
-import type { HttpRequest, HttpResponse, UwsBinding, us_listen_socket } from './uws-binding.ts';
+import type { Tls } from '../../http/tls-files.ts';
+import type { HttpRequest, HttpResponse, TemplatedApp, UwsBinding, us_listen_socket } from './uws-binding.ts';
 
 /** Of a length that both releases read. */
 const PLAIN_LENGTH = /^[0-9]{1,9}$/;
@@ -197,36 +198,68 @@ function isDoubtful({ headers }: RequestHead): boolean {
 }
 
 export function listenUws({ uws, version }: UwsBinding): Listen {
-  return async ({ host, port, handler, connections }): Promise<HttpServer> => {
-    const app = uws.App();
+  return async ({ host, port, handler, connections, tls }): Promise<HttpServer> => {
     const open = new UwsConnections(handler, connections ?? connectionsOfAll(Infinity));
-    app.filter((res, count) => {
-      if (Number(count) > 0) open.opened(res);
-      else open.closing();
-    });
-    app.any('/*', (res, req) => open.requested(res, req));
-    const socket = await new Promise<us_listen_socket | false>((resolve) => {
-      // Exclusive: refuse the port when another process has it, instead of sharing it.
-      app.listen(host, port, uws.LIBUS_LISTEN_EXCLUSIVE_PORT, resolve);
-    });
+    const first = uwsApp(uws, open, tls);
+    const apps = [first];
+    let socket = listening(uws, first, host, port);
     if (!socket)
       throw new ListenFailed(
         `${host}:${port} cannot be listened on: another process may have it; choose another address`,
       );
-    let isListening = true;
-    const stopAccepting = (): void => {
-      if (isListening) uws.us_listen_socket_close(socket);
-      isListening = false;
+    const ownPort = uws.us_socket_local_port(socket);
+    if (tls && port === 0) {
+      // Only a port that was asked for can be listened on again while connections to it are open.
+      uws.us_listen_socket_close(socket);
+      socket = listening(uws, first, host, ownPort);
+    }
+    let isStopped = false;
+    const stopListening = (): void => {
+      if (socket) uws.us_listen_socket_close(socket);
+      socket = false;
     };
     return {
       name: `uWebSockets.js ${version}`,
-      port: uws.us_socket_local_port(socket),
-      stopAccepting,
+      port: ownPort,
+      stopAccepting: () => {
+        isStopped = true;
+        stopListening();
+      },
+      renewTls: (renewed) => {
+        if (isStopped) return;
+        const app = uwsApp(uws, open, renewed);
+        apps.push(app);
+        stopListening();
+        // In the same turn of the event loop: nobody else gets the port in between.
+        socket = listening(uws, app, host, ownPort);
+        if (!socket) throw new ListenFailed(`${host}:${ownPort} cannot be listened on again`);
+      },
       close: () => {
-        stopAccepting();
+        isStopped = true;
+        stopListening();
         // After the replies that wait for their turn, see `UwsExchange.reply`.
-        setImmediate(() => app.close());
+        setImmediate(() => {
+          for (const app of apps) app.close();
+        });
       },
     };
   };
+}
+
+/** Refuses a port that another process has, instead of sharing it. The callback comes before `listen` returns. */
+function listening(uws: UwsBinding['uws'], app: TemplatedApp, host: string, port: number): us_listen_socket | false {
+  let socket: us_listen_socket | false = false;
+  app.listen(host, port, uws.LIBUS_LISTEN_EXCLUSIVE_PORT, (found) => void (socket = found));
+  return socket;
+}
+
+/** uWebSockets.js reads the files itself. Throws where it cannot use them. */
+function uwsApp(uws: UwsBinding['uws'], open: UwsConnections, tls: Tls | undefined): TemplatedApp {
+  const app = tls ? uws.SSLApp({ cert_file_name: tls.certFile, key_file_name: tls.keyFile }) : uws.App();
+  app.filter((res, count) => {
+    if (Number(count) > 0) open.opened(res);
+    else open.closing();
+  });
+  app.any('/*', (res, req) => open.requested(res, req));
+  return app;
 }

@@ -4,6 +4,8 @@ import { existsSync } from 'node:fs';
 import { chmod, mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { RelayClient } from '../../../../src/host/relay/relay-client.ts';
+import { callerTrusting } from '../../../../src/host/relay/relay-request.ts';
 import { ITEM_ID_CHARACTERS_MAX } from '../../../../src/protocol/names.ts';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';
 import { SCHEMA_KEY } from '../../../../src/relay/store/keys.ts';
@@ -21,6 +23,7 @@ import { rawRequest, requestBytes } from '../../../support/raw-http.ts';
 import { withRawLevel } from '../../../support/raw-level.ts';
 import { EXIT, STACK, clientOf, sentenceOf, terminate } from '../../../support/relay-command.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
+import { SELF_SIGNED, SERVER } from '../../../support/test-authority.ts';
 
 const OTHER_KEY = Buffer.from('0123456789abcdefghijklmnopqrstuv').toString('base64');
 const HOSTED = ['--authority', 'account-token'];
@@ -236,6 +239,8 @@ describe('what goes wrong is one sentence, an exit code and no stack trace', () 
     [['--relay-url', ISSUER], /--relay-url has no effect without --authority account-token/],
     [['--jwks-url', ISSUER], /--jwks-url has no effect without --authority account-token/],
     [[...HOSTED, '--relay-url', ISSUER], /--authority account-token needs --issuer/],
+    [['--tls-cert', 'a.crt'], /--tls-cert needs --tls-key/],
+    [['--tls-key', 'a.key'], /--tls-key needs --tls-cert/],
     [[...HOSTED, '--issuer', ISSUER], /--authority account-token needs --relay-url/],
     [
       [...HOSTED, '--issuer', ISSUER, '--relay-url', ISSUER, '--admission', 'invite'],
@@ -516,3 +521,31 @@ async function keyFile(mode: number, key?: string): Promise<{ file: string; key:
   await chmod(file, mode);
   return { file, key: written };
 }
+
+test('relay serve with a certificate says its https address, and hosts that have the certificate reach it', async () => {
+  const folder = await temporaryFolder();
+  const [cert, key] = [join(folder, 'tls.crt'), join(folder, 'tls.key')];
+  await writeFile(cert, SELF_SIGNED.cert);
+  await writeFile(key, SELF_SIGNED.key);
+  const { start } = await relayHere(join(folder, 'relay'), ['--tls-cert', cert, '--tls-key', key]);
+  expect(start.url).toMatch(/^https:\/\/127\.0\.0\.1:/);
+  const caller = callerTrusting({ pem: SELF_SIGNED.cert });
+  const client = new RelayClient({
+    url: start.url,
+    signer: alice.signer,
+    hostName: alice.name,
+    nowMs: Date.now,
+    caller,
+  });
+  expect((await client.info()).relay_pubkey).toBe(start.relay_pubkey);
+});
+
+test('relay serve refuses a key that is not that of the certificate, and says so', async () => {
+  const folder = await temporaryFolder();
+  const [cert, key] = [join(folder, 'tls.crt'), join(folder, 'tls.key')];
+  await writeFile(cert, SELF_SIGNED.cert);
+  await writeFile(key, SERVER.key);
+  const ended = await run(serveArgs(join(folder, 'relay'), ['--tls-cert', cert, '--tls-key', key]));
+  expect(ended.code).toBe(EXIT.refused);
+  expect(ended.stderr).toMatch(/the key in .*tls\.key is not that of the certificate in .*tls\.crt/);
+});

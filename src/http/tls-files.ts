@@ -1,0 +1,85 @@
+/**
+ * The certificate and key of a listener, in two files that a renewal replaces while it serves: they are looked at again
+ * every half minute, and new connections get what lies there. A pair that cannot be used changes nothing.
+ */
+import { X509Certificate, createPrivateKey } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import type { Cancel, Timers } from '../lib/clock.ts';
+
+export interface TlsFiles {
+  /** In PEM: the certificate of the server, then those that lead to its authority. */
+  certFile: string;
+  /** In PEM, without a passphrase. */
+  keyFile: string;
+}
+
+/** What the files held when they were read. */
+export interface Tls extends TlsFiles {
+  cert: Buffer;
+  key: Buffer;
+}
+
+/** The files cannot be used. The message is a sentence for the operator. */
+export class TlsRefused extends Error {}
+
+const LOOK_EVERY_MS = 30_000;
+
+/** Throws `TlsRefused`. */
+export async function readTls({ certFile, keyFile }: TlsFiles): Promise<Tls> {
+  const [cert, key] = await Promise.all([bytesOf(certFile), bytesOf(keyFile)]);
+  const certificate = parsed(`${certFile} holds no certificate in PEM`, () => new X509Certificate(cert));
+  const privateKey = parsed(`${keyFile} holds no private key in PEM without a passphrase`, () => createPrivateKey(key));
+  if (!certificate.checkPrivateKey(privateKey))
+    throw new TlsRefused(`the key in ${keyFile} is not that of the certificate in ${certFile}`);
+  return { certFile, keyFile, cert, key };
+}
+
+async function bytesOf(file: string): Promise<Buffer> {
+  try {
+    return await readFile(file);
+  } catch (error) {
+    throw new TlsRefused(`${file} cannot be read (${(error as NodeJS.ErrnoException).code ?? 'unknown error'})`);
+  }
+}
+
+function parsed<T>(otherwise: string, parse: () => T): T {
+  try {
+    return parse();
+  } catch {
+    throw new TlsRefused(otherwise);
+  }
+}
+
+interface KeepTlsOptions {
+  tls: Tls;
+  timers: Timers;
+  renew: (tls: Tls) => void;
+  log: { info(fields: object, message: string): void; error(fields: object, message: string): void };
+}
+
+/** Gives `renew` the pair whenever it has changed, until it is cancelled. What cannot be used is logged once. */
+export function keepTlsCurrent({ tls: first, timers, renew, log }: KeepTlsOptions): Cancel {
+  let current = first;
+  let said = '';
+  let isLooking = false;
+  const look = async (): Promise<void> => {
+    try {
+      const found = await readTls(current);
+      if (!found.cert.equals(current.cert) || !found.key.equals(current.key)) {
+        renew(found);
+        current = found;
+        log.info({ certificate: current.certFile }, 'new connections get the new certificate');
+      }
+      said = '';
+    } catch (error) {
+      const { message } = error as Error;
+      if (message !== said) log.error({ err: error }, 'the certificate in use stays: the new one cannot be used');
+      said = message;
+    }
+  };
+  return timers.every(LOOK_EVERY_MS, () => {
+    if (isLooking) return;
+    isLooking = true;
+    void look().finally(() => (isLooking = false));
+  });
+}

@@ -1,0 +1,131 @@
+/** A relay that speaks TLS itself: what it serves with, and what happens when its certificate is replaced. */
+import { writeFileSync } from 'node:fs';
+import { connect as connectTcp } from 'node:net';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { type TLSSocket, connect } from 'node:tls';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { TlsRefused, readTls } from '../../src/http/tls-files.ts';
+import { RelayClient } from '../../src/host/relay/relay-client.ts';
+import { RelayCallFailed, callerTrusting } from '../../src/host/relay/relay-request.ts';
+import { alice, relay as relayHost } from '../support/hosts.ts';
+import { ADAPTERS, type HttpRelay, relayForTest } from '../support/http-relay.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
+import { ANOTHER_AUTHORITY, AUTHORITY, SELF_SIGNED, SERVER } from '../support/test-authority.ts';
+
+interface Pair {
+  cert: string;
+  key: string;
+}
+
+const INFO = 'GET /v2/relay/info HTTP/1.1\r\nhost: relay\r\n\r\n';
+
+async function pairIn(folder: string, { cert, key }: Pair): Promise<{ certFile: string; keyFile: string }> {
+  const files = { certFile: join(folder, 'relay.crt'), keyFile: join(folder, 'relay.tls-key') };
+  writeFileSync(files.certFile, cert);
+  writeFileSync(files.keyFile, key);
+  return files;
+}
+
+function clientOf(relay: HttpRelay, pem: string): RelayClient {
+  const options = { url: `https://127.0.0.1:${relay.port}`, signer: alice.signer, hostName: alice.name };
+  const nowMs = (): number => relay.clock.nowMs();
+  return new RelayClient({ ...options, nowMs, caller: callerTrusting({ pem }) }, relayHost.key);
+}
+
+async function handshake(relay: HttpRelay): Promise<TLSSocket> {
+  const socket = connect({ host: '127.0.0.1', port: relay.port, rejectUnauthorized: false });
+  onTestFinished(() => void socket.destroy());
+  await once(socket, 'secureConnect');
+  return socket;
+}
+
+async function nameShown(relay: HttpRelay): Promise<unknown> {
+  const socket = await handshake(relay);
+  const { CN: name } = socket.getPeerCertificate().subject;
+  socket.destroy();
+  return name;
+}
+
+async function answered(socket: TLSSocket): Promise<string> {
+  socket.write(INFO);
+  const [chunk] = (await once(socket, 'data')) as [Buffer];
+  return chunk.toString().split('\r\n')[0] ?? '';
+}
+
+describe.each(ADAPTERS)('%s', (adapter) => {
+  async function servingTls(pair: Pair): Promise<{ relay: HttpRelay; folder: string }> {
+    const folder = await temporaryFolder();
+    return { relay: await relayForTest(adapter, { tls: await pairIn(folder, pair) }), folder };
+  }
+
+  test('serves hosts over TLS to those who trust its authority', async () => {
+    const { relay } = await servingTls(SERVER);
+    const client = clientOf(relay, AUTHORITY);
+    await client.enrol();
+    expect((await client.ownInfo()).you?.pubkey).toBe(alice.key);
+    expect((await client.pull()).items).toEqual([]);
+    await expect(clientOf(relay, ANOTHER_AUTHORITY).info()).rejects.toThrow(RelayCallFailed);
+  });
+
+  test('a certificate that signs itself is trusted by who has it, whatever its name', async () => {
+    const { relay } = await servingTls(SELF_SIGNED);
+    expect((await clientOf(relay, SELF_SIGNED.cert).info()).relay_pubkey).toBe(relayHost.key);
+    // Of another authority the name counts.
+    await expect(clientOf(relay, AUTHORITY).info()).rejects.toThrow(RelayCallFailed);
+  });
+
+  test('new connections get a certificate that replaces the first, and open ones go on', async () => {
+    const { relay, folder } = await servingTls(SERVER);
+    const open = await handshake(relay);
+    expect(await answered(open)).toBe('HTTP/1.1 200 OK');
+    await pairIn(folder, SELF_SIGNED);
+    relay.timers.pass(30_000);
+    await expect.poll(() => nameShown(relay)).toBe('poste');
+    expect(await answered(open)).toBe('HTTP/1.1 200 OK');
+    await pairIn(folder, SERVER);
+    relay.timers.pass(30_000);
+    await expect.poll(() => nameShown(relay)).toBe('Poste test relay');
+  });
+
+  test('a pair that does not fit changes nothing, and is told once', async () => {
+    const { relay, folder } = await servingTls(SERVER);
+    writeFileSync(join(folder, 'relay.crt'), SELF_SIGNED.cert);
+    for (let looks = 0; looks < 3; looks++) {
+      relay.timers.pass(30_000);
+      await expect.poll(() => relay.logged.filter(({ level }) => level === 'error')).toHaveLength(1);
+    }
+    expect(relay.logged.find(({ level }) => level === 'error')?.message).toContain('stays');
+    expect(await nameShown(relay)).toBe('Poste test relay');
+    relay.logged.length = 0;
+  });
+
+  test('connections are counted from before their handshake on', async () => {
+    const folder = await temporaryFolder();
+    const tls = await pairIn(folder, SERVER);
+    const relay = await relayForTest(adapter, { tls, connections: { max: 2, perAddressMax: 2 } });
+    const silent = connectTcp(relay.port, '127.0.0.1');
+    onTestFinished(() => void silent.destroy());
+    await once(silent, 'connect');
+    await handshake(relay);
+    const ended = once(silent, 'close');
+    const last = await handshake(relay);
+    await ended;
+    expect(await answered(last)).toBe('HTTP/1.1 200 OK');
+  });
+});
+
+test.each([
+  ['no key', { cert: SERVER.cert, key: '' }, 'holds no private key'],
+  ['no certificate', { cert: 'text', key: SERVER.key }, 'holds no certificate'],
+  ['the key of another', { cert: SERVER.cert, key: SELF_SIGNED.key }, 'is not that of the certificate'],
+])('a pair with %s is refused', async (_what, pair, sentence) => {
+  const files = await pairIn(await temporaryFolder(), pair);
+  await expect(readTls(files)).rejects.toThrow(TlsRefused);
+  await expect(readTls(files)).rejects.toThrow(sentence);
+});
+
+test('a file that is not there is named', async () => {
+  const { certFile, keyFile } = await pairIn(await temporaryFolder(), SERVER);
+  await expect(readTls({ certFile: `${certFile}.old`, keyFile })).rejects.toThrow('ENOENT');
+});
