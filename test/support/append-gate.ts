@@ -1,5 +1,5 @@
 /** A gate before the store's `append`: holds batches until the test lets them through, or fails them. */
-import type { LogBatch } from '../../src/relay/store/durable-log.ts';
+import type { EncodedAhead, LogBatch } from '../../src/relay/store/durable-log.ts';
 import type { RelayStore } from '../../src/relay/store/relay-store.ts';
 
 export class AppendGate {
@@ -11,7 +11,7 @@ export class AppendGate {
 
   constructor(store: RelayStore) {
     const append = store.append.bind(store);
-    store.append = async (batch: LogBatch): Promise<void> => {
+    store.append = async (batch: LogBatch, ahead?: EncodedAhead): Promise<void> => {
       this.batches.push(batch);
       for (const { resolve } of this.#arrivals.filter(({ count }) => count <= this.batches.length)) resolve();
       if (!this.#isOpen) {
@@ -19,7 +19,7 @@ export class AppendGate {
           this.#waiting.push((error) => (error ? reject(error) : resolve()));
         });
       }
-      await append(batch);
+      await append(batch, ahead);
     };
   }
 

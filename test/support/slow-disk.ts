@@ -6,7 +6,7 @@
 import { setImmediate as immediate } from 'node:timers/promises';
 import type { PublicKey } from '../../src/protocol/public-key.ts';
 import type { ItemAccepted, RelayEvent } from '../../src/relay/core/event.ts';
-import type { LogBatch } from '../../src/relay/store/durable-log.ts';
+import type { EncodedAhead, LogBatch } from '../../src/relay/store/durable-log.ts';
 import type { RelayStore } from '../../src/relay/store/relay-store.ts';
 
 export interface Delay {
@@ -24,11 +24,11 @@ export class SlowDisk {
   constructor(store: RelayStore, delays: readonly Delay[]) {
     const append = store.append.bind(store);
     let appends = 0;
-    store.append = async (batch: LogBatch): Promise<void> => {
+    store.append = async (batch: LogBatch, ahead?: EncodedAhead): Promise<void> => {
       const delay = delays[appends++ % delays.length] ?? { turnsBefore: 0, turnsAfter: 0, fails: 'no' };
       await turns(delay.turnsBefore);
       if (delay.fails === 'unwritten') throw new Error('EIO');
-      await append(batch);
+      await append(batch, ahead);
       await turns(delay.turnsAfter);
       if (delay.fails === 'written') throw new Error('EIO');
       for (const { event } of batch.entries) this.durable.push(event);

@@ -2,7 +2,8 @@
  * Group commit: the one writer of the store.
  *
  * Events admitted while a batch is being synced form the next batch. Decisions see them through the overlay at
- * once; no request is answered before `durable` resolves. One batch is in flight at a time.
+ * once; no request is answered before `durable` resolves. One batch is in flight at a time; the next, once it is large,
+ * is encoded meanwhile.
  *
  * Invariants:
  *   - what is readable here is what the rows will be when every admitted batch is durable;
@@ -15,17 +16,16 @@ import type { LogEntry, RelayEvent } from '../core/event.ts';
 import type { FactSource } from '../core/facts.ts';
 import { reduce } from '../core/reduce.ts';
 import { type QueueRow, type RowChange, type RowReader, type TableName, type Tables, rowKey } from '../core/rows.ts';
-import type { CheckpointWrite, EventLog, Forgotten, LogBatch, Payload } from '../store/durable-log.ts';
+import type { CheckpointWrite, EncodedAhead, EventLog, Forgotten, Payload } from '../store/durable-log.ts';
 import type { Collector } from '../store/collect.ts';
 import { DamagedRow } from '../store/checksum.ts';
 import type { CommittedBatch } from './observer.ts';
-import { OverlaidRows, RowOverlay, RecentRows } from './row-overlay.ts';
+import { OpenBatch } from './open-batch.ts';
+import { OverlaidRows, RecentRows } from './row-overlay.ts';
 import type { Pruned } from '../store/position.ts';
 
-/** A batch that holds this many payload bytes takes no more; the next one waits for it. */
-export const BATCH_PAYLOAD_BYTES_MAX = 8 << 20;
-/** The same for changed rows: a batch is to be synced soon, not to grow for ever. */
-export const BATCH_CHANGES_MAX = 1500;
+/** So many changed rows take milliseconds to encode: that is done while the batch before is being written. */
+const AHEAD_CHANGES_MIN = 500;
 
 /** Thrown to all that wait when a batch failed: the outcome is unknown, and the relay is ending. */
 export class StoreFailed extends Error {
@@ -43,44 +43,6 @@ interface AdmissionObserver {
 interface Reduced {
   entry: LogEntry;
   changes: RowChange[];
-}
-
-class Batch {
-  readonly entries: LogEntry[] = [];
-  readonly changes = new RowOverlay();
-  readonly payloads: Payload[] = [];
-  readonly forgotten: Forgotten[] = [];
-  readonly checkpoints: CheckpointWrite[] = [];
-  readonly repaired: Payload[] = [];
-  /** Checkpoints of which this node keeps no parts. */
-  readonly partless = new Set<number>();
-  heartbeatMs: number | undefined;
-  pruned: Pruned | undefined;
-  readonly durable: Promise<void>;
-  payloadBytes = 0;
-  resolve!: () => void;
-  reject!: (error: unknown) => void;
-
-  constructor() {
-    this.durable = new Promise((resolve, reject) => {
-      this.resolve = resolve;
-      this.reject = reject;
-    });
-    // Requests that wait get the error; a batch without one must not end the process.
-    this.durable.catch(() => undefined);
-  }
-
-  asLogBatch(changes: RowChange[], collected: LogBatch['collected']): LogBatch {
-    const { entries, payloads, forgotten, checkpoints, repaired, partless, heartbeatMs, pruned } = this;
-    const node = { heartbeatMs, checkpoints, repaired, lacksParts: (lsn: number) => partless.has(lsn) };
-    return { entries, changes, payloads, collected, forgotten: together(forgotten), pruned, node };
-  }
-
-  get isEmpty(): boolean {
-    const { entries, changes, forgotten, checkpoints, repaired, heartbeatMs, pruned } = this;
-    const writes = entries.length + changes.size + forgotten.length + checkpoints.length + repaired.length;
-    return writes === 0 && heartbeatMs === undefined && !pruned;
-  }
 }
 
 interface CommitterOptions {
@@ -110,8 +72,12 @@ export class Committer implements FactSource {
   readonly #onFailed: CommitterOptions['failed'];
   readonly #monotonicMs: () => number;
   readonly #recent = new RecentRows();
-  #open = new Batch();
-  #flying: Batch | undefined;
+  #open = new OpenBatch();
+  /** Takes no more, and is encoded while the one in flight is being written. */
+  #next: { batch: OpenBatch; encoded: Promise<EncodedAhead | undefined> } | undefined;
+  #flying: OpenBatch | undefined;
+  #isAppending = false;
+  #aheadSoon: NodeJS.Immediate | undefined;
   #lastLsn: number;
   #running = false;
   #isClosing = false;
@@ -136,7 +102,7 @@ export class Committer implements FactSource {
   }
 
   get<T extends TableName>(table: T, key: string): Tables[T] | undefined {
-    const change = this.#open.changes.get(table, key) ?? this.#flying?.changes.get(table, key);
+    const change = this.#pending(table, key);
     if (change) return (change.row ?? undefined) as Tables[T] | undefined;
     return this.#recent.get(table, key, () => this.#view.get(table, key));
   }
@@ -144,7 +110,7 @@ export class Committer implements FactSource {
   hasPayload(row: QueueRow): boolean {
     const { targetPubkey, seq, payloadTarget, payloadSeq } = row;
     const key = rowKey.queue(targetPubkey, seq);
-    const pending = this.#open.changes.get('queue', key) ?? this.#flying?.changes.get('queue', key);
+    const pending = this.#pending('queue', key);
     return (pending && payloadTarget === targetPubkey && payloadSeq === seq) || this.#view.hasPayload(row);
   }
 
@@ -153,8 +119,7 @@ export class Committer implements FactSource {
   }
 
   get isFull(): boolean {
-    const { payloadBytes, changes } = this.#open;
-    return payloadBytes >= BATCH_PAYLOAD_BYTES_MAX || changes.size >= BATCH_CHANGES_MAX;
+    return this.#open.isFull;
   }
 
   /** Resolves when another batch is open; whether that one has room is to be asked again. Throws `StoreFailed`. */
@@ -239,7 +204,7 @@ export class Committer implements FactSource {
   async durable(): Promise<void> {
     this.assertWorking();
     if (!this.#open.isEmpty) return this.#open.durable;
-    return this.#flying?.durable;
+    return (this.#next?.batch ?? this.#flying)?.durable;
   }
 
   /** Runs `work` while no batch is in flight: what the store shows then is durable. Rejects with `StoreFailed`. */
@@ -299,7 +264,11 @@ export class Committer implements FactSource {
   }
 
   #start(): void {
-    if (this.#running) return;
+    if (this.#running) {
+      // What comes together goes into one batch.
+      if (this.#open.changes.size >= AHEAD_CHANGES_MIN) this.#aheadSoon ??= setImmediate(() => this.#encodeAhead());
+      return;
+    }
     this.#running = true;
     // Commands that arrived together share a batch.
     this.#idle = new Promise((resolve) => {
@@ -309,31 +278,58 @@ export class Committer implements FactSource {
 
   async #run(): Promise<void> {
     while (this.#isWorkLeft) {
-      const batch = this.#open;
+      const { batch, encoded } = this.#next ?? { batch: this.#taken(), encoded: undefined };
       this.#flying = batch;
-      this.#open = new Batch();
-      for (const resolve of this.#roomWaiters.splice(0)) resolve();
-      const changes = batch.changes.changes();
+      this.#next = undefined;
       const startedMs = this.#monotonicMs();
       try {
         const collected = await this.#collector.nextSlice();
-        await this.#log.append(batch.asLogBatch(changes, collected));
+        const appended = this.#log.append(batch.asLogBatch(collected), await encoded);
+        this.#isAppending = true;
+        this.#encodeAhead();
+        await appended;
       } catch (error) {
         this.#fail(error);
         return;
       }
       if (this.#failure) return;
+      this.#isAppending = false;
       this.#flying = undefined;
-      this.#published({ entries: batch.entries, changes, durationMs: this.#monotonicMs() - startedMs });
+      const { entries, allChanges: changes } = batch;
+      this.#published({ entries, changes, durationMs: this.#monotonicMs() - startedMs });
       batch.resolve();
       for (const run of this.#between.splice(0)) run();
     }
     this.#running = false;
   }
 
+  /** The open batch, which takes no more. */
+  #taken(): OpenBatch {
+    const batch = this.#open;
+    this.#open = new OpenBatch();
+    for (const resolve of this.#roomWaiters.splice(0)) resolve();
+    return batch;
+  }
+
+  #encodeAhead(): void {
+    clearImmediate(this.#aheadSoon);
+    this.#aheadSoon = undefined;
+    if (!this.#isAppending || this.#next || this.#failure || this.#open.changes.size < AHEAD_CHANGES_MIN) return;
+    const batch = this.#taken();
+    const encoded = this.#log.encodeAhead(batch.asLogBatch(undefined));
+    // Its failure is met when the batch is appended.
+    encoded.catch(() => undefined);
+    this.#next = { batch, encoded };
+  }
+
+  #pending(table: TableName, key: string): RowChange | undefined {
+    const open = this.#open.changes.get(table, key);
+    return open ?? this.#next?.batch.changes.get(table, key) ?? this.#flying?.changes.get(table, key);
+  }
+
   get #isWorkLeft(): boolean {
     if (this.#failure) return false;
-    return !this.#open.isEmpty || (this.#collector.isPending && !this.#isClosing);
+    return !!this.#next || !this.#open.isEmpty || (this.#collector.isPending && !this.#isClosing);
   }
 
   /** Rejects all that wait and writes nothing any more: the batch in flight may be durable or not. */
@@ -342,6 +338,7 @@ export class Committer implements FactSource {
     const failure = new StoreFailed(error);
     this.#failure = failure;
     this.#flying?.reject(failure);
+    this.#next?.batch.reject(failure);
     this.#open.reject(failure);
     for (const resolve of this.#roomWaiters.splice(0)) resolve();
     for (const run of this.#between.splice(0)) run();
@@ -358,12 +355,4 @@ function reducedOne(entry: LogEntry, rows: RowReader): RowChange[] {
     const queue = error instanceof DamagedRow ? queueOf(entry.event) : undefined;
     throw queue === undefined ? error : new BrokenQueue(queue, (error as Error).message, { cause: error });
   }
-}
-
-function together(forgotten: readonly Forgotten[]): Forgotten {
-  return {
-    expiryEntries: forgotten.flatMap(({ expiryEntries }) => expiryEntries),
-    dedupEntries: forgotten.flatMap(({ dedupEntries }) => dedupEntries),
-    dedupRows: forgotten.flatMap(({ dedupRows }) => dedupRows),
-  };
 }

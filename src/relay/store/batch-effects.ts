@@ -11,35 +11,63 @@
 import { createHash } from 'node:crypto';
 import { PREFIX } from './keys.ts';
 
+/** Small writes are gathered: each call of the hash costs more than hashing a hundred bytes. */
+const GATHERED_BYTES = 64 << 10;
+const LENGTH_BYTES = 4;
+const FRAMES_BYTES = 1 + 2 * LENGTH_BYTES;
+
 export class BatchEffects {
   readonly #hash = createHash('sha256');
   readonly #dropped = new Map<string, Buffer>();
+  readonly #gathered = Buffer.allocUnsafe(GATHERED_BYTES);
+  #length = 0;
 
   put(key: Buffer, value: Buffer): void {
-    this.#hash.update(framed(1, key)).update(key).update(length(value)).update(value);
+    this.#reserve(FRAMES_BYTES + key.length + value.length);
+    this.#addSort(1);
+    this.#add(key);
+    this.#add(value);
   }
 
   del(key: Buffer): void {
-    if (key[0] === PREFIX.payload) this.#dropped.set(key.toString('latin1'), key.subarray(1));
-    else this.#hash.update(framed(0, key)).update(key);
+    if (key[0] === PREFIX.payload) {
+      this.#dropped.set(key.toString('latin1'), key.subarray(1));
+      return;
+    }
+    this.#reserve(FRAMES_BYTES + key.length);
+    this.#addSort(0);
+    this.#add(key);
   }
 
   /** Of everything so far, after a batch with the effects `before`; nothing can be added afterwards. */
   taken(before: Buffer): { effects: Buffer; dropped: Buffer[] } {
+    this.#flush();
     const effects = createHash('sha256').update(before).update(this.#hash.digest()).digest();
     return { effects, dropped: [...this.#dropped.values()] };
   }
-}
 
-function framed(sort: number, key: Buffer): Buffer {
-  const bytes = Buffer.allocUnsafe(5);
-  bytes[0] = sort;
-  bytes.writeUInt32BE(key.length, 1);
-  return bytes;
-}
+  /** Afterwards there is room for so many bytes, if there ever is. */
+  #reserve(bytes: number): void {
+    if (this.#length + bytes > GATHERED_BYTES) this.#flush();
+  }
 
-function length(value: Buffer): Buffer {
-  const bytes = Buffer.allocUnsafe(4);
-  bytes.writeUInt32BE(value.length, 0);
-  return bytes;
+  #addSort(sort: number): void {
+    this.#gathered[this.#length++] = sort;
+  }
+
+  #add(bytes: Buffer): void {
+    this.#length = this.#gathered.writeUInt32BE(bytes.length, this.#length);
+    if (this.#length + bytes.length + FRAMES_BYTES > GATHERED_BYTES) {
+      this.#flush();
+      this.#hash.update(bytes);
+      return;
+    }
+    this.#gathered.set(bytes, this.#length);
+    this.#length += bytes.length;
+  }
+
+  #flush(): void {
+    this.#hash.update(this.#gathered.subarray(0, this.#length));
+    this.#length = 0;
+  }
 }

@@ -81,14 +81,24 @@ export interface LogBatch {
   node?: NodePart;
 }
 
+/** A batch that is encoded and not appended yet. */
+export interface EncodedAhead {
+  readonly lastLsn: number;
+}
+
 export interface EventLog {
   readonly lastLsn: number;
   readonly firstLsn: number;
   /**
    * Durable when it resolves. After a rejection the outcome is unknown, and nothing may be appended any more. One batch
-   * at a time.
+   * at a time. `ahead` is what `encodeAhead` made of it.
    */
-  append(batch: LogBatch): Promise<void>;
+  append(batch: LogBatch, ahead?: EncodedAhead): Promise<void>;
+  /**
+   * Encodes the next batch while one is being appended, all but what it collects and prunes. `undefined`: its encoding
+   * rests on what is being appended, and `append` does it.
+   */
+  encodeAhead(batch: LogBatch): Promise<EncodedAhead | undefined>;
   /**
    * The records from `fromLsn` on that were not pruned, each checked. Throws `DamagedRecord` at the first that is missing
    * or altered, or that is pruned meanwhile.

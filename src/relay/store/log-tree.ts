@@ -70,9 +70,9 @@ export class LogTree {
     return tree;
   }
 
-  /** What the next records make of the trees. Nothing is seen of it before `grown`. */
-  grow(): Growth {
-    return new Growth(this.#starts.at(-1), this.#edge.copy());
+  /** What the next records make of the trees, or those behind `before`. Nothing is seen of it before `grown`. */
+  grow(before?: Growth): Growth {
+    return before ? before.next() : new Growth(this.#starts.at(-1), this.#edge.copy());
   }
 
   /** Takes over what is durable now. */
@@ -168,6 +168,11 @@ export class Growth {
   constructor(last: TreeStart | undefined, edge: TreeEdge) {
     this.#last = last;
     this.edge = edge;
+  }
+
+  /** What the records behind these make of the trees. Nothing is added to this one any more. */
+  next(): Growth {
+    return new Growth(this.#last, this.edge.copy());
   }
 
   add({ lsn, event }: LogEntry, record: Buffer): void {

@@ -26,7 +26,7 @@ import {
   checkpointKey,
 } from './keys.ts';
 import type { Level } from './level.ts';
-import type { LogTree } from './log-tree.ts';
+import type { Growth, LogTree } from './log-tree.ts';
 import { DueEntries, OldestItem, yieldToEventLoop } from './due.ts';
 import { keyBytes } from './packing.ts';
 import { encodeRecord } from './record.ts';
@@ -35,6 +35,7 @@ import { checkpointMark, checkpointPart } from './row-checkpoints.ts';
 import { encodeRow } from './row-codec.ts';
 import {
   type DurableLog,
+  type EncodedAhead,
   type EventLog,
   type Forgotten,
   type LogBatch,
@@ -52,6 +53,36 @@ interface BatchWrites {
   del(key: Buffer): unknown;
 }
 
+/** A batch as keys and values. */
+class Encoding implements EncodedAhead {
+  readonly writes: LevelBatch;
+  readonly effects: BatchEffects | undefined;
+  /** What every copy of the log does alike; the rest is of this node alone, or follows from the records. */
+  readonly shared: BatchWrites;
+  readonly firstLsn: number;
+  readonly growth: Growth;
+  readonly records: Buffer[] = [];
+  readonly due = new DueEntries();
+  /** The one that the batch sets. */
+  epoch: Epoch | undefined;
+
+  constructor(
+    writes: LevelBatch,
+    effects: BatchEffects | undefined,
+    { firstLsn, growth }: { firstLsn: number; growth: Growth },
+  ) {
+    this.writes = writes;
+    this.effects = effects;
+    this.shared = effects ? bothOf(writes, effects) : writes;
+    this.firstLsn = firstLsn;
+    this.growth = growth;
+  }
+
+  get lastLsn(): number {
+    return this.firstLsn + this.records.length - 1;
+  }
+}
+
 /** Keys that are encoded and handed to LevelDB before other work gets its turn: a few milliseconds. */
 const HANDED_OVER_AT_ONCE = 500;
 
@@ -64,6 +95,8 @@ export class RelayStore extends StoreReader implements EventLog {
   #failed = false;
   /** Of the last batch that set one, or of the relay row. */
   #epoch: Epoch | undefined;
+  /** The batch that is being appended, as it is encoded. */
+  #appending: Promise<Encoding> | undefined;
 
   /** `level` is open and verified, `tree` is that of its log. The store owns `level` and `log` from here on. */
   constructor(level: Level, log: DurableLog, bounds: LogBounds, tree: LogTree) {
@@ -79,12 +112,45 @@ export class RelayStore extends StoreReader implements EventLog {
     return this.#failed;
   }
 
-  async append(batch: LogBatch): Promise<void> {
+  async append(batch: LogBatch, ahead?: EncodedAhead): Promise<void> {
     if (this.#failed) throw new Error('invariant: nothing is appended after a failed write');
-    const writes = this.level.batch();
-    const effects = this.#log.isShared ? new BatchEffects() : undefined;
-    // What every copy of the log does alike; the rest is of this node alone, or follows from the records.
-    const shared = effects ? bothOf(writes, effects) : writes;
+    const encoding = ahead instanceof Encoding ? Promise.resolve(ahead) : this.#encoded(batch, undefined);
+    this.#appending = encoding;
+    const encoded = await encoding;
+    const { writes, shared, effects, firstLsn, records, growth } = encoded;
+    if (batch.collected) addCollected(shared, batch.collected);
+    if (batch.pruned) this.#addPruned(writes, batch.pruned);
+    const { lastLsn } = encoded;
+    this.#epoch = encoded.epoch ?? this.#epoch;
+    if (records.length > 0) this.#epoch ??= this.get('relay', rowKey.relay)?.epoch;
+    try {
+      await this.#log.append({ firstLsn, lastLsn, records, epoch: this.#epoch, batch, effects }, writes);
+    } catch (error) {
+      this.#failed = true;
+      throw error;
+    }
+    this.#appending = undefined;
+    this.bounds = { lastLsn, pruned: batch.pruned ?? this.pruned };
+    this.tree.grown(growth);
+    this.#noteDurable(batch);
+  }
+
+  async encodeAhead(batch: LogBatch): Promise<EncodedAhead | undefined> {
+    const before = await this.#appending;
+    const [first] = batch.entries;
+    if (!first || first.lsn !== (before?.lastLsn ?? this.lastLsn) + 1) return undefined;
+    // What such a change drops is read from the view, which may not show the batch before.
+    for (const change of batch.changes) if (dropsPayload(change)) return undefined;
+    return this.#encoded(batch, before);
+  }
+
+  /** As keys and values, all but what is collected and pruned. `before` is the batch that is appended meanwhile. */
+  async #encoded(batch: LogBatch, before: Encoding | undefined): Promise<Encoding> {
+    const encoded = new Encoding(this.level.batch(), this.#log.isShared ? new BatchEffects() : undefined, {
+      firstLsn: (before?.lastLsn ?? this.lastLsn) + 1,
+      growth: this.tree.grow(before?.growth),
+    });
+    const { writes, shared, firstLsn, records, growth } = encoded;
     // A large batch is handed over in slices; nothing of it changes any more.
     let nextPause = HANDED_OVER_AT_ONCE;
     const others = async (): Promise<void> => {
@@ -97,9 +163,6 @@ export class RelayStore extends StoreReader implements EventLog {
       if (writes.length >= nextPause) await others();
     }
     for (const write of batch.node?.checkpoints ?? []) addCheckpoint(writes, write);
-    const firstLsn = this.lastLsn + 1;
-    const records: Buffer[] = [];
-    const growth = this.tree.grow();
     for (const entry of batch.entries) {
       const lsn = firstLsn + records.length;
       if (entry.lsn !== lsn) throw new Error('invariant: log sequence numbers have no gap');
@@ -112,12 +175,11 @@ export class RelayStore extends StoreReader implements EventLog {
       if (writes.length >= nextPause) await others();
     }
     for (const [key, value] of growth.writes) writes.put(key, value);
-    const due = new DueEntries();
     for (const change of batch.changes) {
-      this.#addRow(shared, due, change);
+      this.#addRow(encoded, change);
       if (writes.length >= nextPause) await others();
     }
-    for (const [key, value] of due.entries(firstLsn)) shared.put(key, value);
+    for (const [key, value] of encoded.due.entries(firstLsn)) shared.put(key, value);
     if (batch.node?.heartbeatMs !== undefined) addHeartbeat(writes, batch.node.heartbeatMs);
     for (const { targetPubkey, seq, wire } of batch.payloads) {
       writes.put(payloadKey(targetPubkey, seq), wire);
@@ -125,19 +187,7 @@ export class RelayStore extends StoreReader implements EventLog {
     }
     for (const { targetPubkey, seq, wire } of batch.node?.repaired ?? [])
       writes.put(payloadKey(targetPubkey, seq), wire);
-    if (batch.collected) addCollected(shared, batch.collected);
-    if (batch.pruned) this.#addPruned(writes, batch.pruned);
-    const lastLsn = firstLsn + records.length - 1;
-    if (records.length > 0) this.#epoch ??= this.get('relay', rowKey.relay)?.epoch;
-    try {
-      await this.#log.append({ firstLsn, lastLsn, records, epoch: this.#epoch, batch, effects }, writes);
-    } catch (error) {
-      this.#failed = true;
-      throw error;
-    }
-    this.bounds = { lastLsn, pruned: batch.pruned ?? this.pruned };
-    this.tree.grown(growth);
-    this.#noteDurable(batch);
+    return encoded;
   }
 
   /** Tells the collector of every queue that has rows left to collect. */
@@ -174,17 +224,18 @@ export class RelayStore extends StoreReader implements EventLog {
   }
 
   /** The row, and what is due because of it. */
-  #addRow(writes: BatchWrites, due: DueEntries, change: RowChange): void {
+  #addRow(encoded: Encoding, change: RowChange): void {
+    const { shared: writes, due } = encoded;
     const key = rowKeyBytes(change.table, change.key);
     if (change.row === null) {
-      if (change.table === 'queue' && !change.leavesPayload) this.#dropPayload(writes, change.key);
+      if (dropsPayload(change)) this.#dropPayload(writes, change.key);
       writes.del(key);
       return;
     }
     writes.put(key, encodeRow(change.table, key, change.row));
     switch (change.table) {
       case 'relay': {
-        this.#epoch = change.row.epoch;
+        encoded.epoch = change.row.epoch;
         const schema = Buffer.alloc(4);
         schema.writeUInt32BE(change.row.schemaVersion);
         writes.put(SCHEMA_KEY, schema);
@@ -209,6 +260,10 @@ export class RelayStore extends StoreReader implements EventLog {
     const target = row?.payloadTarget ?? (key.slice(0, PUBLIC_KEY_CHARACTERS) as PublicKey);
     writes.del(payloadKey(target, row?.payloadSeq ?? Number(key.slice(PUBLIC_KEY_CHARACTERS))));
   }
+}
+
+function dropsPayload(change: RowChange): boolean {
+  return change.row === null && change.table === 'queue' && !change.leavesPayload;
 }
 
 function bothOf(one: BatchWrites, other: BatchWrites): BatchWrites {

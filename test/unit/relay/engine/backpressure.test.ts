@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { BATCH_CHANGES_MAX, BATCH_PAYLOAD_BYTES_MAX } from '../../../../src/relay/engine/committer.ts';
+import { BATCH_CHANGES_MAX, BATCH_PAYLOAD_BYTES_MAX } from '../../../../src/relay/engine/open-batch.ts';
 import type { LogBatch } from '../../../../src/relay/store/durable-log.ts';
 import { AppendGate } from '../../../support/append-gate.ts';
 import { pushOf } from '../../../support/commands.ts';

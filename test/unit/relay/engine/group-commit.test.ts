@@ -1,10 +1,14 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
+import { StoreFailed } from '../../../../src/relay/engine/committer.ts';
+import type { EncodedAhead } from '../../../../src/relay/store/durable-log.ts';
 import { AppendGate } from '../../../support/append-gate.ts';
 import { ackOf, enrolOf, pushOf, rotateEpochOf } from '../../../support/commands.ts';
+import { deferred } from '../../../support/deferred.ts';
+import { eventually } from '../../../support/eventually.ts';
 import { epochNumbered } from '../../../support/epochs.ts';
 import { alice, bob, carol } from '../../../support/hosts.ts';
 import { settled } from '../../../support/settled.ts';
-import { openTestRelay, outcomeOf } from '../../../support/test-relay.ts';
+import { type TestRelay, openTestRelay, outcomeOf } from '../../../support/test-relay.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 
 test('commands that arrive during a sync share the next batch', async () => {
@@ -151,4 +155,75 @@ test('an answer prepared during the sync is given out after it, with the epoch t
   expect(await settled({ push })).toEqual([]);
   gate.open();
   expect(await push).toEqual({ type: 'Pushed', answer: 1 });
+});
+
+/** A relay that writes m0 and does not learn of it yet, and 300 items that came meanwhile. */
+async function encodingAhead(): Promise<{
+  relay: TestRelay;
+  /** What the store made of batches ahead of their time, and what it was given of that. */
+  made: (EncodedAhead | undefined)[];
+  given: (EncodedAhead | undefined)[];
+  waiting: { first: Promise<unknown>; behind: Promise<unknown> };
+  /** Tells the store how that write ended. */
+  ends: (error?: Error) => void;
+}> {
+  const relay = await openTestRelay({ limits: { max_sender_items: 10_000 } });
+  await relay.enrolAll(bob);
+  const [append, encodeAhead] = [relay.store.append.bind(relay.store), relay.store.encodeAhead.bind(relay.store)];
+  const made: (EncodedAhead | undefined)[] = [];
+  const given: (EncodedAhead | undefined)[] = [];
+  const written = deferred();
+  let failure: Error | undefined;
+  relay.store.append = async (batch, ahead) => {
+    given.push(ahead);
+    await append(batch, ahead);
+    await written.promise;
+    if (failure) throw failure;
+  };
+  const isMade = deferred();
+  relay.store.encodeAhead = async (batch) => {
+    made.push(await encodeAhead(batch));
+    isMade.resolve();
+    return made.at(-1);
+  };
+  const first = relay.push(pushOf(alice, 'm0', [[bob, 'x']]));
+  await eventually(
+    async () => given.length,
+    (count) => count === 1,
+  );
+  const behind = relay.push(...Array.from({ length: 300 }, (_none, at) => pushOf(alice, `m${at + 1}`, [[bob, 'y']])));
+  await isMade.promise;
+  const ends = (error?: Error): void => {
+    failure = error;
+    written.resolve();
+  };
+  return { relay, made, given, waiting: { first, behind }, ends };
+}
+
+describe('a batch that is large while another is being written', () => {
+  test('is encoded meanwhile, is seen by who comes later, and answered when it is durable itself', async () => {
+    const { relay, made, given, waiting, ends } = await encodingAhead();
+    expect(made).toEqual([expect.objectContaining({ lastLsn: relay.store.lastLsn + made.length * 300 })]);
+    const duplicate = relay.pushOne(pushOf(alice, 'm300', [[bob, 'y']]));
+    const durable = relay.engine.durable();
+    expect(await settled({ ...waiting, duplicate, durable })).toEqual([]);
+    ends();
+    await waiting.first;
+    expect(await duplicate).toEqual({ verdict: 'duplicate', seqs: [NOON_MS + 300] });
+    await Promise.all([waiting.behind, durable]);
+    expect(given).toEqual([undefined, made[0]]);
+    expect((await relay.queue(bob)).map(({ itemId }) => itemId)).toEqual(
+      Array.from({ length: 301 }, (_none, at) => `m${at}`),
+    );
+  });
+
+  test('is never written when that other batch fails', async () => {
+    const { relay, given, waiting, ends } = await encodingAhead();
+    const open = relay.push(pushOf(alice, 'open', [[bob, 'z']]));
+    ends(new Error('EIO'));
+    for (const waits of await Promise.allSettled([waiting.first, waiting.behind, open]))
+      expect(waits).toMatchObject({ status: 'rejected', reason: expect.any(StoreFailed) });
+    await expect(relay.engine.close()).resolves.toBeUndefined();
+    expect(given).toHaveLength(1);
+  });
 });

@@ -1,0 +1,146 @@
+/** A batch that is encoded while the one before is being written becomes what it would have become alone. */
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import type { ItemId } from '../../../../src/protocol/names.ts';
+import type { LogEntry, RelayEvent } from '../../../../src/relay/core/event.ts';
+import { reduce } from '../../../../src/relay/core/reduce.ts';
+import { OverlaidRows } from '../../../../src/relay/engine/row-overlay.ts';
+import type { DurableLog, LogBatch, ViewBatch, ViewWrites } from '../../../../src/relay/store/durable-log.ts';
+import { type Level, levelAt } from '../../../../src/relay/store/level.ts';
+import { LogTree } from '../../../../src/relay/store/log-tree.ts';
+import { NOT_PRUNED } from '../../../../src/relay/store/position.ts';
+import { RelayStore } from '../../../../src/relay/store/relay-store.ts';
+import { wireOf } from '../../../support/commands.ts';
+import { type Deferred, deferred } from '../../../support/deferred.ts';
+import { epochNumbered } from '../../../support/epochs.ts';
+import { accepted, enrolled, initialised } from '../../../support/events.ts';
+import { alice, bob, carol, relay } from '../../../support/hosts.ts';
+import { temporaryFolder } from '../../../support/temporary-folder.ts';
+import { NOON_MS } from '../../../support/test-clock.ts';
+
+/** Writes each batch when it is told to. */
+class HeldLog implements DurableLog {
+  readonly isShared = true;
+  readonly effects: Buffer[] = [];
+  readonly epochs: unknown[] = [];
+  held: Deferred | undefined;
+
+  async append({ effects, epoch }: ViewBatch, view: ViewWrites): Promise<void> {
+    await this.held?.promise;
+    this.effects.push(effects?.taken(this.effects.at(-1) ?? Buffer.alloc(0)).effects ?? Buffer.alloc(0));
+    this.epochs.push(epoch);
+    await view.write({ sync: false });
+  }
+
+  async close(): Promise<void> {}
+}
+
+interface Opened {
+  store: RelayStore;
+  level: Level;
+  log: HeldLog;
+  /** Everything so far, whether it is stored or not. */
+  rows: OverlaidRows;
+  lsn: number;
+}
+
+async function opened(): Promise<Opened> {
+  const level = levelAt(join(await temporaryFolder(), 'level'));
+  await level.open();
+  const log = new HeldLog();
+  const store = new RelayStore(level, log, { lastLsn: 0, pruned: NOT_PRUNED }, await LogTree.open(level, 0));
+  onTestFinished(() => store.close());
+  return { store, level, log, rows: new OverlaidRows(store), lsn: 0 };
+}
+
+function batchOf(to: Opened, events: readonly RelayEvent[]): LogBatch {
+  const own = new OverlaidRows(to.rows);
+  const entries = events.map((event): LogEntry => {
+    const entry = { lsn: ++to.lsn, event };
+    for (const change of reduce(entry, own)) own.changes.set(change);
+    return entry;
+  });
+  const changes = own.changes.changes();
+  for (const change of changes) to.rows.changes.set(change);
+  const payloads = events.flatMap((event) =>
+    event.type === 'ItemAccepted'
+      ? event.targets.map(({ hostPubkey, seq }) => ({ targetPubkey: hostPubkey, seq, wire: wireOf(`${seq}`) }))
+      : [],
+  );
+  return { entries, changes, payloads };
+}
+
+/** Its items leave the queue with their wire bytes. */
+const expired: RelayEvent = {
+  type: 'ItemsExpired',
+  targetPubkey: bob.key,
+  relayPubkey: relay.key,
+  items: [
+    { seq: 1000, kind: 'envelope', itemId: 'm1000' as ItemId, senderPubkey: alice.key, pushedTo: bob.key, bytes: 1 },
+  ],
+  account: null,
+  dedupUntilMs: NOON_MS,
+  notices: [],
+  atMs: NOON_MS,
+};
+
+/** Records enough to fill a tile of the hash tree in each batch, and an epoch that begins in one of them. */
+const ITEMS = 300;
+const items = (from: number): RelayEvent[] =>
+  Array.from({ length: ITEMS }, (_none, at) => accepted(alice, `m${from + at}`, [[bob, from + at, 'x']]));
+const epochRotated: RelayEvent = {
+  type: 'EpochRotated',
+  epoch: epochNumbered(9),
+  reason: 'reset',
+  atMs: NOON_MS,
+};
+const BATCHES: readonly RelayEvent[][] = [
+  [initialised, enrolled(alice), enrolled(bob)],
+  items(1000),
+  [...items(2000), epochRotated],
+  [...items(3000), enrolled(carol)],
+];
+
+test('what is stored is the same, to the byte', async () => {
+  const alone = await opened();
+  for (const events of BATCHES) await alone.store.append(batchOf(alone, events));
+
+  const ahead = await opened();
+  const [first = [], ...rest] = BATCHES;
+  ahead.log.held = deferred();
+  let appending = ahead.store.append(batchOf(ahead, first));
+  for (const events of rest) {
+    const batch = batchOf(ahead, events);
+    const encoded = await ahead.store.encodeAhead(batch);
+    expect(encoded?.lastLsn).toBe(ahead.lsn);
+    ahead.log.held.resolve();
+    await appending;
+    ahead.log.held = deferred();
+    appending = ahead.store.append(batch, encoded);
+  }
+  ahead.log.held.resolve();
+  await appending;
+
+  expect(await ahead.level.iterator().all()).toEqual(await alone.level.iterator().all());
+  expect(ahead.log.effects).toEqual(alone.log.effects);
+  expect(ahead.log.epochs).toEqual(alone.log.epochs);
+  expect(ahead.store.lastLsn).toBe(alone.store.lastLsn);
+  expect(ahead.store.tree.view()?.size).toBe(alone.store.tree.view()?.size);
+});
+
+test('a batch that drops wire bytes, or that is not the next, is left for its append', async () => {
+  const held = await opened();
+  await held.store.append(batchOf(held, [initialised, enrolled(alice), enrolled(bob)]));
+  held.log.held = deferred();
+  const appending = held.store.append(batchOf(held, items(1000)));
+  const dropping = batchOf(held, [expired]);
+  expect(await held.store.encodeAhead(dropping)).toBeUndefined();
+  const later = batchOf(held, items(2000));
+  expect(await held.store.encodeAhead(later)).toBeUndefined();
+  held.log.held.resolve();
+  await appending;
+  held.log.held = undefined;
+  await held.store.append(dropping);
+  await held.store.append(later);
+  expect(held.store.lastLsn).toBe(held.lsn);
+});
