@@ -97,9 +97,9 @@ export async function takeLead(parts: LeadParts, view: View, opened: BegunLog): 
       settleDoubt: () => log.clearDoubt(tenure),
       close: async () => {
         cancelGiveUp?.();
-        await stopWitness();
-        // A node that is not reached leads until its lease is over.
+        // First: another node waits for it. A node that is not reached leads until its lease is over.
         await leadership.resign().catch((error: unknown) => parts.reach.note(error));
+        await stopWitness();
         await closeView(view);
         await log.close();
       },
