@@ -1,8 +1,10 @@
 /** The shared log in PostgreSQL: what every shared log promises, and what real servers do to it. */
 import { randomUUID } from 'node:crypto';
+import { Client } from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { logEndpoints } from '../../src/relay/shared-log/log-address.ts';
 import type { Durability } from '../../src/relay/shared-log/durability.ts';
+import { APPEND, SESSION } from '../../src/relay/shared-log/pg-statements.ts';
 import { PostgresLog } from '../../src/relay/shared-log/postgres-log.ts';
 import {
   Fenced,
@@ -187,6 +189,26 @@ describe('a shared log in PostgreSQL', () => {
     await expect(other.append(tenure, batchOf(2, 2, ['b']), 1)).rejects.toThrow(LogRefused);
     expect((await log.open()).state?.lastNo).toBe(1);
   });
+});
+
+test('what is planned while the tables are empty looks rows up by their keys', async () => {
+  const url = primary().url(database);
+  await leading(client('single', url));
+  const session = new Client({ connectionString: url });
+  await session.connect();
+  try {
+    // As a connection does that keeps its plans: the first ones are made of an empty table.
+    await session.query(SESSION);
+    await session.query('ANALYZE payload; SET plan_cache_mode = force_generic_plan');
+    await session.query(`PREPARE append AS ${APPEND}`);
+    const of = `'${randomUUID()}', 1, '${randomUUID()}', 1, 1, 1, 0, 'x', 'x', '{}', '{}', '{}', '{}', '{}'`;
+    const { rows } = await session.query<{ 'QUERY PLAN': string }>(`EXPLAIN EXECUTE append(${of})`);
+    const plan = rows.map((row) => row['QUERY PLAN']).join('\n');
+    expect(plan).toContain('payload_pkey');
+    expect(plan).not.toContain('Seq Scan');
+  } finally {
+    await session.end();
+  }
 });
 
 test('the command begins a log once, prints what its relays need, and shows no password', async () => {

@@ -52,9 +52,10 @@ const ARMED = `set_config('synchronous_commit', 'on', true) = 'on' AND set_confi
 
 /**
  * For each connection: a plan that is compiled costs more than it saves, and nothing waits for ever in the server. What a
- * role or a database may have set otherwise is set back: a statement that is cut short, or that sees an older row.
+ * role or a database may have set otherwise is set back: a statement that is cut short, or that sees an older row. Every
+ * row is looked up by its key: a plan that was made and kept while a table was empty would read the whole of a full one.
  */
-export const SESSION = `SET jit = off; SET lock_timeout = '2s'; SET client_connection_check_interval = '2s'; SET statement_timeout = 0;
+export const SESSION = `SET jit = off; SET enable_seqscan = off; SET lock_timeout = '2s'; SET client_connection_check_interval = '2s'; SET statement_timeout = 0;
   SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off`;
 
 export const SERVER = `
