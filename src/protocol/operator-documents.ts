@@ -107,6 +107,26 @@ export const BrokenQueueShown = Type.Object(
 );
 export type BrokenQueueShown = Static<typeof BrokenQueueShown>;
 
+/** What a relay knows of the log that it shares with others. */
+export const SharedLogShown = Type.Object(
+  {
+    node: Type.String({ description: 'the name of this relay among those that share the log' }),
+    leader: Type.Union([Text, Type.Null()], { description: 'the relay that leads; null while none does' }),
+    leading_since: Type.Union([Time, Type.Null()], { description: 'when this relay first saw it lead' }),
+    term: Count,
+    behind_batches: Count,
+    behind_ms: Type.Number({
+      description: 'how long ago this relay first saw the oldest batch that it has not applied',
+    }),
+    is_reached: Type.Boolean({ description: 'whether the log answered when it was asked last' }),
+    is_stalled: Type.Boolean({ description: 'whether the log takes no batch now' }),
+    doubt: Type.Union([Text, Type.Null()], { description: 'why the relay that leads must begin a new epoch' }),
+    settings_differ: Type.Array(Text, { description: 'settings in which this relay differs from the one that leads' }),
+  },
+  CLOSED,
+);
+export type SharedLogShown = Static<typeof SharedLogShown>;
+
 export const ConsoleOverview = Type.Object(
   {
     version: Text,
@@ -117,6 +137,7 @@ export const ConsoleOverview = Type.Object(
     uptime_ms: Number,
     now: Time,
     can_take_backup: Type.Boolean(),
+    shared_log: orNull(SharedLogShown),
     sample_every_ms: Count,
     samples: Type.Array(ConsoleSample),
     biggest_queues: Type.Array(HostShown),

@@ -2,22 +2,22 @@
  * A relay whose log is shared, until it leads: it follows, and tells hosts and load balancers that it does not serve. And
  * what keeps a leader from answering when another node may lead already.
  */
-import type { Exchange, ExchangeHandler, HttpServer, Reply, ReplyStream } from '../http/exchange.ts';
-import { connectionsOfAll } from '../http/connections.ts';
-import { jsonReply, problemReply } from '../http/replies.ts';
-import { listenNode } from '../http/server-node.ts';
-import { keepTlsCurrent, readTls } from '../http/tls-files.ts';
+import type { Exchange, ExchangeHandler, Reply, ReplyStream } from '../http/exchange.ts';
 import { SingleFlightTask } from '../lib/periodic-task.ts';
 import type { Signer } from '../protocol/ed25519.ts';
 import type { Epoch } from '../protocol/epoch.ts';
-import { type LogGauges, followerMetrics } from './operator/metrics.ts';
-import { OPERATOR_CONNECTIONS_MAX } from './connection-limits.ts';
+import type { SharedLogShown } from '../protocol/operator-documents.ts';
+import { Following, notLeadingReply, refuse } from './following.ts';
+import type { Watch } from './operator/activity.ts';
+import type { LogGauges } from './operator/log-metrics.ts';
 import type { RelayOptions } from './options.ts';
 import { joinLog } from './shared-log/node.ts';
 import type { LeadingNode } from './shared-log/take-lead.ts';
 import type { SharedLogOptions } from './shared-log/node-options.ts';
-import { LogRefused } from './shared-log/shared-log.ts';
+import { LogWatch } from './shared-log/log-watch.ts';
+import { LogRefused, type SharedLog } from './shared-log/shared-log.ts';
 import { SnapshotJob } from './shared-log/snapshot-job.ts';
+import { settingsThatDiffer } from './shared-log/takeover-rules.ts';
 import type { Engine } from './engine/engine.ts';
 import type { QueueRow } from './core/rows.ts';
 import type { OpenedStore } from './store/open.ts';
@@ -25,29 +25,9 @@ import type { OpenedStore } from './store/open.ts';
 /** Thrown when the relay was stopped while it followed. */
 export class StoppedFollowing extends Error {}
 
-const RETRY_AFTER_S = 1;
-
-/** What hosts are told by a node that does not lead. */
-function notLeading(requestId: string): Reply {
-  const reply = problemReply('UNAVAILABLE', 'this node of the relay does not lead', { retryAfterS: RETRY_AFTER_S });
-  return { ...reply, headers: { ...reply.headers, 'x-request-id': requestId } };
-}
-
-/** The operator's listener of a node that follows: live, and not ready. */
-function followerHandler(exchange: Exchange, behind: number): void {
-  exchange.receive(() => undefined);
-  const { target } = exchange.head;
-  if (target === '/livez') exchange.reply(jsonReply(200, { status: 'live' }));
-  else if (target === '/metrics')
-    followerMetrics(behind).then(
-      (reply) => exchange.reply(reply),
-      () => exchange.abort(),
-    );
-  else exchange.reply(problemReply('UNAVAILABLE', 'this node of the relay follows', { retryAfterS: RETRY_AFTER_S }));
-}
-
 interface LeadOptions {
   options: RelayOptions;
+  watch: Watch | undefined;
   sharedLog: SharedLogOptions;
   newEpoch: () => Epoch;
   /** Called once, when another node took the lead. */
@@ -60,25 +40,37 @@ export class SharedLead {
   #node: LeadingNode | undefined;
   #isStalled = false;
   #snapshots: SnapshotJob | undefined;
-  /** Batches of the log that the view lacks while the node follows. */
-  #behind = 0;
+  readonly #log: SharedLog;
+  readonly #logWatch: LogWatch;
+  readonly #settings: Buffer;
+  #name = '';
   /** Begins a new epoch because the log is in doubt; one at a time. */
   #beginning: SingleFlightTask | undefined;
   #doubt = '';
 
   private constructor(options: LeadOptions) {
+    const { watch, sharedLog } = options;
     this.#options = options;
+    this.#logWatch = new LogWatch(options.options.clock, watch?.metrics.log);
+    this.#log = this.#logWatch.watched(sharedLog.log);
+    this.#settings = Buffer.from(JSON.stringify(decidingSettings(options.options)));
   }
 
   /** Follows until this node leads. Throws `LogRefused`, `StoreRefused` and `StoppedFollowing`. */
   static async follow(options: LeadOptions): Promise<SharedLead> {
     const lead = new SharedLead(options);
-    const listeners = await listenAsFollower(options.options, () => lead.#behind);
+    const following = await Following.start({
+      options: options.options,
+      log: lead.#log,
+      watch: options.watch,
+      status: () => lead.shown,
+      gauges: () => lead.gauges,
+    });
     try {
-      lead.#node = await lead.#join();
+      lead.#node = await lead.#join(following);
       return lead;
     } finally {
-      for (const listener of listeners) listener.close();
+      await following.stop();
     }
   }
 
@@ -110,9 +102,29 @@ export class SharedLead {
     return this.#leading.wireBytes(rows);
   }
 
-  /** For the metrics of a relay that leads: its view holds every batch. */
   get gauges(): LogGauges {
-    return { isLeading: this.mayAnswer, behind: 0, isStalled: this.#isStalled, ...this.#snapshots?.gauges };
+    const { term, behind, behindMs, doubt, isReached } = this.#logWatch.status;
+    const isLeading = this.#node !== undefined && this.mayAnswer;
+    const isInDoubt = doubt !== undefined;
+    const isStalled = this.#isStalled;
+    return { isLeading, term, behind, behindMs, isStalled, isInDoubt, isReached, ...this.#snapshots?.gauges };
+  }
+
+  /** Who leads, and how this node is. */
+  get shown(): SharedLogShown {
+    const { leader, sinceMs, term, behind, behindMs, doubt, isReached, settings } = this.#logWatch.status;
+    return {
+      node: this.#name,
+      leader: leader ?? null,
+      leading_since: sinceMs ?? null,
+      term,
+      behind_batches: behind,
+      behind_ms: Math.round(behindMs),
+      is_reached: isReached,
+      is_stalled: this.#isStalled,
+      doubt: doubt ?? null,
+      settings_differ: settingsThatDiffer(settings, this.#settings),
+    };
   }
 
   /** From now on a log in doubt gets its new epoch from `engine`. */
@@ -172,11 +184,12 @@ export class SharedLead {
     return this.#node;
   }
 
-  async #join(): Promise<LeadingNode> {
+  async #join(following: Following): Promise<LeadingNode> {
     const { options, sharedLog, newEpoch, onLost } = this.#options;
     const { storeDir, clock, timers, log } = options;
     const node = await joinLog({
       ...sharedLog,
+      log: this.#log,
       folder: storeDir,
       signer: keyFromOutside(options),
       settings: decidingSettings(options),
@@ -186,7 +199,12 @@ export class SharedLead {
       onLost,
       logger: log,
       signal: options.stopFollowing ?? new AbortController().signal,
-      onFollowed: (behind) => void (this.#behind = behind),
+      onView: (view, name) => {
+        this.#name = name;
+        this.#logWatch.views(() => view.log.no);
+        following.follows(view);
+      },
+      onFollowed: () => following.caughtUp(),
       onStalled: (why) => this.#noteStalled(why),
       onDoubt: (why) => {
         this.#doubt = why;
@@ -214,27 +232,6 @@ function keyFromOutside({ signer }: RelayOptions): Signer {
   );
 }
 
-/** The addresses of the relay, until it needs them itself. */
-async function listenAsFollower(
-  { listen, tls: files, adminListen, randomBytes, timers, log }: RelayOptions,
-  behind: () => number,
-): Promise<HttpServer[]> {
-  const connections = connectionsOfAll(OPERATOR_CONNECTIONS_MAX);
-  const toHosts = (exchange: Exchange): void => refuse(exchange, randomBytes(8).toString('hex'));
-  const tls = files && (await readTls(files));
-  const hosts = await listenNode({ ...listen, handler: toHosts, connections, tls });
-  const cancel = tls && keepTlsCurrent({ tls, timers, log, renew: (renewed) => hosts.renewTls(renewed) });
-  const servers = [hosts, { ...hosts, close: () => cancel?.() }];
-  try {
-    const toOperator = (exchange: Exchange): void => followerHandler(exchange, behind());
-    if (adminListen) servers.push(await listenNode({ ...adminListen, handler: toOperator, connections }));
-    return servers;
-  } catch (error) {
-    for (const server of servers) server.close();
-    throw error;
-  }
-}
-
 /** What decisions rest on: two nodes that differ in it must not lead one after the other unnoticed. */
 function decidingSettings({
   limits,
@@ -258,11 +255,6 @@ export function answeringWhile(
     if (mayAnswer()) handler(new GatedExchange(exchange, mayAnswer));
     else refuse(exchange, randomId());
   };
-}
-
-function refuse(exchange: Exchange, requestId: string): void {
-  exchange.receive(() => undefined);
-  exchange.reply({ ...notLeading(requestId), close: true });
 }
 
 class GatedExchange implements Exchange {
@@ -291,7 +283,7 @@ class GatedExchange implements Exchange {
   }
 
   reply(reply: Reply): void {
-    this.#exchange.reply(this.#mayAnswer() ? reply : notLeading(reply.headers['x-request-id'] ?? ''));
+    this.#exchange.reply(this.#mayAnswer() ? reply : notLeadingReply(reply.headers['x-request-id'] ?? ''));
   }
 
   startReply(...given: Parameters<Exchange['startReply']>): ReplyStream {

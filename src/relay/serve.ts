@@ -51,7 +51,9 @@ export async function startRelay(given: RelayOptions): Promise<Relay> {
   const failed = new Promise<StoreFailed>((resolve) => (onStoreFailed = resolve));
   const { sharedLog } = options;
   const onLost = (error: Error): void => onStoreFailed(new StoreFailed(error));
-  const lead = sharedLog && (await SharedLead.follow({ options, sharedLog, newEpoch, onLost }));
+  // Nothing reads the counts of a relay without an operator listener.
+  const watch = options.adminListen && new Watch(options.version, clock, { sharesLog: sharedLog !== undefined });
+  const lead = sharedLog && (await SharedLead.follow({ options, watch, sharedLog, newEpoch, onLost }));
   const opened =
     lead?.opened ??
     (await openStore({
@@ -64,8 +66,6 @@ export async function startRelay(given: RelayOptions): Promise<Relay> {
   const { store, signer, initialised, notices, epochBegun, isClockSuspect } = opened;
   services.add('store', { stop: () => lead?.close() ?? store.close() });
   try {
-    // Nothing reads the counts of a relay without an operator listener.
-    const watch = options.adminListen ? new Watch(options.version, clock) : undefined;
     if (epochBegun) watch?.metrics.epochBegun(epochBegun);
     store.damagedRows.subscribe(({ kind }) =>
       log.error(
@@ -168,7 +168,7 @@ async function serve(parts: ServeParts): Promise<Served> {
     startedMs,
     serverName: server.name,
     openApi: () => openApiDocument({ version, operations }),
-    sharedLog: lead && (() => lead.gauges),
+    sharedLog: lead,
     isReady: () => isReady,
     openConnections: () => connections.open,
     jobs: () => jobs,

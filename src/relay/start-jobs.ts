@@ -29,6 +29,12 @@ interface JobsOptions {
   startSnapshots: (() => SnapshotJob) | undefined;
 }
 
+/** Of a relay that serves, or of one that follows. */
+type ScrubParts = Pick<JobsOptions, 'relay' | 'watch'> &
+  Pick<ConstructorParameters<typeof Scrub>[0], 'engine' | 'lostItems'>;
+type BackupParts = Pick<JobsOptions, 'relay' | 'signer'> &
+  Pick<Parameters<typeof BackupJob.start>[0], 'engine' | 'lostItems'>;
+
 export interface Jobs {
   scrub: Scrub;
   backups: BackupJob | undefined;
@@ -60,7 +66,7 @@ export function startJobs(options: JobsOptions): Jobs {
 }
 
 /** Logs every pass; lost items are logged when they are found. */
-function startScrub({ relay, engine, lostItems, watch }: JobsOptions): Scrub {
+export function startScrub({ relay, engine, lostItems, watch }: ScrubParts): Scrub {
   const { clock, timers, randomBytes, log } = relay;
   return new Scrub({
     engine,
@@ -75,7 +81,7 @@ function startScrub({ relay, engine, lostItems, watch }: JobsOptions): Scrub {
   });
 }
 
-function startBackups({ relay, engine, signer, lostItems }: JobsOptions): BackupJob | undefined {
+export function startBackups({ relay, engine, signer, lostItems }: BackupParts): BackupJob | undefined {
   const { backups, clock, timers, version, log } = relay;
   if (!backups) return undefined;
   return BackupJob.start({

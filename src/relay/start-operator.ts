@@ -2,6 +2,7 @@
 import { connectionsOfAll } from '../http/connections.ts';
 import { listenNode } from '../http/server-node.ts';
 import type { Services } from '../lib/services.ts';
+import type { SharedLogShown } from '../protocol/operator-documents.ts';
 import { SocketUnavailable } from '../lib/unix-socket.ts';
 import { OPERATOR_CONNECTIONS_MAX } from './connection-limits.ts';
 import type { LostItems } from './engine/lost-items.ts';
@@ -9,10 +10,11 @@ import { Handler, type HandlerOptions } from './http/handler.ts';
 import type { OpenApiDocument } from './http/openapi.ts';
 import type { DiskGuard } from './jobs/disk-guard.ts';
 import { controlRoutes } from './operator/control-routes.ts';
-import type { LogGauges } from './operator/metrics.ts';
+import type { LogGauges } from './operator/log-metrics.ts';
 import { OperatorServer } from './operator/operator-server.ts';
 import { listenControl } from './operator/socket.ts';
 import type { RelayOptions } from './options.ts';
+import { statusDocument } from './relay-status.ts';
 import type { Jobs } from './start-jobs.ts';
 import type { RelayStore } from './store/relay-store.ts';
 import type { Watch } from './operator/activity.ts';
@@ -31,7 +33,8 @@ interface OperatorOptions {
   /** Called when there is a listener that serves it: it takes milliseconds to make. */
   openApi: () => OpenApiDocument;
   isReady: () => boolean;
-  sharedLog?: (() => LogGauges) | undefined;
+  /** Of a log that several relays share; absent where the store holds the log. */
+  sharedLog?: { readonly gauges: LogGauges; readonly shown: SharedLogShown } | undefined;
   /** Connections to the listener of hosts. */
   openConnections: () => number;
   /** `undefined` while the relay starts. */
@@ -59,6 +62,13 @@ export async function startOperator(parts: OperatorOptions): Promise<Operator> {
       randomBytes,
       version,
       lostItems,
+      status: () => {
+        const { serverName: server, sharedLog, isReady, jobs } = parts;
+        const role = sharedLog ? 'leading' : 'alone';
+        const lastBackupMs = Math.max(jobs()?.backups?.lastGoodMs ?? 0, streamedBackupMs);
+        const known = { role, server, lastBackupMs, isReady: isReady() } as const;
+        return statusDocument(options, { ...known, sharedLog: sharedLog?.shown ?? null });
+      },
       backupTaken: (atMs) => void (streamedBackupMs = atMs),
       operator: () => started?.operator,
     }),

@@ -2,12 +2,11 @@
 import { existsSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type { PulledItem } from '../../src/host/relay/relay-client.ts';
 import { StoreFailed } from '../../src/relay/engine/committer.ts';
 import { StoppedFollowing } from '../../src/relay/follower.ts';
 import { LEASE_MS } from '../../src/relay/shared-log/leadership.ts';
-import { LOOK_EVERY_MS } from '../../src/relay/shared-log/node.ts';
 import type { SharedLogOptions } from '../../src/relay/shared-log/node-options.ts';
 import {
   Fenced,
@@ -15,107 +14,29 @@ import {
   LogUnreachable,
   NotWritten,
   OutcomeUnknown,
-  type SharedLog,
 } from '../../src/relay/shared-log/shared-log.ts';
 import { payloadKey } from '../../src/relay/store/keys.ts';
 import { LEVEL_FOLDER, levelAt } from '../../src/relay/store/level.ts';
 import { StoreRefused } from '../../src/relay/store/refused.ts';
-import { HttpRelay, type HttpRelayChanges } from '../support/http-relay.ts';
+import { HttpRelay } from '../support/http-relay.ts';
 import { freePort } from '../support/free-port.ts';
 import { alice, bob, carol } from '../support/hosts.ts';
 import { itemTo } from '../support/mail.ts';
-import { MemoryLogServer } from '../support/memory-log.ts';
+import type { MemoryLogServer } from '../support/memory-log.ts';
 import { withRawLevel } from '../support/raw-level.ts';
+import {
+  faulty,
+  follows,
+  newServer,
+  node,
+  passUntil,
+  rejecting,
+  sharing,
+  startFollowing,
+  started,
+  waiting,
+} from '../support/shared-nodes.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
-import { NOON_MS } from '../support/test-clock.ts';
-
-function newServer(): MemoryLogServer {
-  const server = new MemoryLogServer();
-  server.nowMs = () => NOON_MS;
-  return server;
-}
-
-function sharing(log: SharedLog, changes: Partial<SharedLogOptions> = {}): HttpRelayChanges {
-  return { sharedLog: { log, durability: 'standby', leaseMs: LEASE_MS, acceptsSettings: false, ...changes } };
-}
-
-/** A node of the log on `server`, not started. */
-async function node(server: MemoryLogServer, changes: HttpRelayChanges = {}): Promise<HttpRelay> {
-  const relay = new HttpRelay(await temporaryFolder(), 'node', { ...sharing(server.client()), ...changes });
-  onTestFinished(() => relay.relay?.stop());
-  return relay;
-}
-
-async function started(server: MemoryLogServer, changes: HttpRelayChanges = {}): Promise<HttpRelay> {
-  const relay = await node(server, changes);
-  await relay.start();
-  return relay;
-}
-
-/** Starts a node of the log on `server` that follows; `passLease` lets time pass for it until it takes the lead. */
-async function startFollowing(
-  relay: HttpRelay,
-  server: MemoryLogServer,
-): Promise<{ leads: Promise<void>; passLease: () => Promise<void> }> {
-  const leads = relay.start();
-  leads.catch(() => undefined);
-  await follows(relay);
-  const before = server.row?.term;
-  const passLease = async (): Promise<void> => {
-    while (server.row?.term === before) {
-      // No time passes while it reads or writes: its clock would be too far from the server's by then, for it to lead.
-      await Promise.race([leads, relay.timers.begun(LOOK_EVERY_MS)]);
-      relay.clock.move(LOOK_EVERY_MS);
-      relay.timers.pass(LOOK_EVERY_MS);
-    }
-    await leads;
-  };
-  return { leads, passLease };
-}
-
-async function follows(relay: HttpRelay): Promise<void> {
-  await expect.poll(() => relay.logged.map(({ message }) => message)).toContain('this node follows');
-}
-
-type Faults = Partial<Record<keyof SharedLog, (...given: unknown[]) => Promise<void>>>;
-
-/** A log of which single calls can be made to fail or to wait. */
-function faulty(log: SharedLog): { log: SharedLog; fail: Faults } {
-  const fail: Faults = {};
-  const proxy = new Proxy(log, {
-    get:
-      (target, name: keyof SharedLog) =>
-      async (...given: never[]) => {
-        await fail[name]?.(...given);
-        return (target[name] as (...args: never[]) => Promise<unknown>).apply(target, given);
-      },
-  });
-  return { log: proxy, fail };
-}
-
-function rejecting(error: Error): () => Promise<void> {
-  return async () => {
-    throw error;
-  };
-}
-
-/** A call that waits until the log is closed. */
-function waiting(fail: Faults, error: Error): () => Promise<void> {
-  return () =>
-    new Promise((_resolve, reject) => {
-      fail.close = async () => reject(error);
-    });
-}
-
-/** Lets time pass for `relay` until `isSo`. */
-async function passUntil(relay: HttpRelay, isSo: () => boolean, ms = 100): Promise<void> {
-  await expect
-    .poll(() => {
-      relay.timers.pass(ms);
-      return isSo();
-    })
-    .toBe(true);
-}
 
 const wiresOf = (items: readonly PulledItem[]): string[] => items.map(({ wire_b64: wire }) => wire);
 

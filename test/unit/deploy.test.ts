@@ -45,7 +45,7 @@ const NOTHING_YET: Gauges = {
   isDiskLow: false,
   isReady: true,
   lastBackupMs: 0,
-  log: { isLeading: true, behind: 0, isStalled: false },
+  log: { isLeading: true, term: 1, behind: 0, behindMs: 0, isStalled: false, isInDoubt: false, isReached: true },
 };
 const ENVIRONMENT = ['MAIL_RELAY_KEY', 'MAIL_RELAY_KEY_FILE', 'MAIL_RELAY_TRUST_PROXY', 'RELAY_MAX_BODY'];
 
@@ -324,7 +324,7 @@ function panelExpressions(): string[] {
 
 /** Of every series that has some, the labels, when each metric was counted once. */
 async function exportedLabels(): Promise<Map<string, Set<string>>> {
-  const metrics = new RelayMetrics('0');
+  const metrics = new RelayMetrics('0', { sharesLog: true });
   metrics.unread('unknown target', 1);
   metrics.finished({ id: '', method: 'GET', route: '/', status: 429, code: 'RATE_LIMITED', durationMs: 1 });
   const event = { type: 'EpochRotated', epoch: FIRST_EPOCH, reason: 'reset', atMs: 0 } as const;
@@ -342,7 +342,7 @@ async function exportedLabels(): Promise<Map<string, Set<string>>> {
 
 /** As Prometheus knows them: a histogram also with its three series. `up` is its own. */
 async function exportedMetrics(): Promise<Set<string>> {
-  const { body } = await new RelayMetrics('0').reply(NOTHING_YET);
+  const { body } = await new RelayMetrics('0', { sharesLog: true }).reply(NOTHING_YET);
   const names = new Set(['up']);
   for (const { groups } of String(body).matchAll(/^# TYPE (?<name>\S+) (?<type>\S+)$/gm)) {
     const { name = '', type = '' } = groups ?? {};

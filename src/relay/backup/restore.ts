@@ -18,6 +18,7 @@ import { type ReplacedStore, decideRestore } from '../core/decide-restore.ts';
 import { relayRow } from '../core/facts.ts';
 import { rowKey } from '../core/rows.ts';
 import { type BackupHeader, unpackBackup } from './backup.ts';
+import { VIEW_KEY } from '../store/keys.ts';
 import { LEVEL_FOLDER, type Level } from '../store/level.ts';
 import { MIGRATIONS, migrate } from '../store/migrate.ts';
 import { SCHEMA_VERSION, makeFolder } from '../store/open.ts';
@@ -211,6 +212,8 @@ async function prepare(options: KeyedOptions, folder: string): Promise<Prepared>
     const { level, header } = await unpackBackup(file, join(folder, names.restored), options.signal);
     opened.add(level);
     await checkUnpacked(level, header, signer.publicKey, file);
+    // What was the view of a shared log has a log of its own from now on.
+    await level.del(VIEW_KEY);
     const copy = join(folder, names.replacedCopy);
     const readable = found && (await readableOf(found, folder, copy));
     if (readable) opened.add(readable);

@@ -4,7 +4,7 @@ import type { ReportLostItem } from '../core/command.ts';
 import { decideLostItem } from '../core/decide-log.ts';
 import { lostItemFacts } from '../core/facts.ts';
 import { type QueueRow, rowKey } from '../core/rows.ts';
-import type { Payload } from '../store/durable-log.ts';
+import { type RepairedItem, repairedPayload } from './copy-repair.ts';
 import type { EngineParts } from './parts.ts';
 
 export class LostItemCommands {
@@ -30,8 +30,8 @@ export class LostItemCommands {
   }
 
   /** Puts wire bytes back at the places of their items; durable when it resolves. */
-  async repair(payloads: readonly Payload[]): Promise<void> {
-    this.#parts.committer.repair(payloads);
+  async repair(items: readonly RepairedItem[]): Promise<void> {
+    this.#parts.committer.repair(items.map(repairedPayload));
     await this.#parts.committer.durable();
   }
 }

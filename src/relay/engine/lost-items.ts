@@ -4,10 +4,9 @@
  */
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { QueueRow } from '../core/rows.ts';
-import type { Payload } from '../store/durable-log.ts';
 import type { WireDamage } from '../store/wire-check.ts';
-import { hasHash } from '../../protocol/digest.ts';
 import type { Clock } from '../../lib/clock.ts';
+import { type ItemPlace, repairFromCopies } from './copy-repair.ts';
 import type { Engine } from './engine.ts';
 import { isRowFault } from './queue-faults.ts';
 
@@ -15,8 +14,6 @@ import { isRowFault } from './queue-faults.ts';
 const REPORTED_AT_ONCE = 100;
 
 export type LostFinder = 'pull' | 'scrub' | 'backup';
-
-type Place = Pick<QueueRow, 'targetPubkey' | 'seq'>;
 
 interface LostItemsOptions {
   engine: Engine;
@@ -47,7 +44,7 @@ export class LostItems {
    * committed in one batch. Throws `StoreFailed`. A queue whose rows are at fault, or that needs a damaged row, keeps its
    * lost items: a pull of it throws `BrokenQueue` or `DamagedRow`, and a walk over all queues goes on.
    */
-  async report(rows: readonly Place[], foundBy: LostFinder): Promise<number> {
+  async report(rows: readonly ItemPlace[], foundBy: LostFinder): Promise<number> {
     let items = 0;
     for (let at = 0; at < rows.length; at += REPORTED_AT_ONCE) {
       const left = await this.#withoutCopy(rows.slice(at, at + REPORTED_AT_ONCE), foundBy);
@@ -68,27 +65,19 @@ export class LostItems {
   }
 
   /** Those that no other copy of the log can make whole. */
-  async #withoutCopy(places: readonly Place[], foundBy: LostFinder): Promise<readonly Place[]> {
+  async #withoutCopy(places: readonly ItemPlace[], foundBy: LostFinder): Promise<readonly ItemPlace[]> {
     const { engine, otherCopies, onRepaired } = this.#options;
     if (!otherCopies) return places;
-    const rows = places.flatMap(({ targetPubkey, seq }) => engine.lost.queued(targetPubkey, seq) ?? []);
-    const copies = await otherCopies(rows).catch(() => undefined);
-    if (!copies) return [];
-    const repaired = new Set<QueueRow>();
-    const payloads: Payload[] = [];
-    for (const [at, row] of rows.entries()) {
-      const wire = copies[at];
-      if (!hasHash(wire, row.wireHash)) continue;
-      repaired.add(row);
-      payloads.push({ targetPubkey: row.payloadTarget, seq: row.payloadSeq, wire });
-    }
-    if (payloads.length === 0) return rows;
-    await engine.lost.repair(payloads);
-    onRepaired?.(payloads.length, foundBy);
-    return rows.filter((row) => !repaired.has(row));
+    const { repaired, left } = await repairFromCopies(places, {
+      queued: (target, seq) => engine.lost.queued(target, seq),
+      wireBytes: otherCopies,
+      repair: (items) => engine.lost.repair(items),
+    });
+    if (repaired > 0) onRepaired?.(repaired, foundBy);
+    return left;
   }
 
-  async #reportTogether(rows: readonly Place[], foundBy: LostFinder): Promise<number> {
+  async #reportTogether(rows: readonly ItemPlace[], foundBy: LostFinder): Promise<number> {
     const { engine, clock, newEpoch } = this.#options;
     const nowMs = clock.nowMs();
     const reports = await Promise.allSettled(

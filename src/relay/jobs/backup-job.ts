@@ -28,9 +28,9 @@ interface LastBackup {
 }
 
 interface BackupJobOptions extends BackupSettings {
-  engine: Engine;
+  engine: Pick<Engine, 'snapshot'>;
   /** Gets the damage that a backup finds. */
-  lostItems: LostItems;
+  lostItems: Pick<LostItems, 'foundByBackup'>;
   relayPubkey: PublicKey;
   clock: Clock;
   timers: Timers;

@@ -46,8 +46,8 @@ export interface ScrubPass {
 }
 
 interface ScrubOptions {
-  engine: Engine;
-  lostItems: LostItems;
+  engine: Pick<Engine, 'waitingSlice' | 'checkRows' | 'payloads'>;
+  lostItems: Pick<LostItems, 'report' | 'reportUnreadable'>;
   clock: Clock;
   timers: Timers;
   randomBytes: RandomBytes;

@@ -182,8 +182,8 @@ export class Watch {
   readonly activity: Activity;
   readonly observer: EngineObserver;
 
-  constructor(version: string, clock: Clock) {
-    const metrics = new RelayMetrics(version);
+  constructor(version: string, clock: Clock, shares: { sharesLog: boolean }) {
+    const metrics = new RelayMetrics(version, shares);
     const activity = new Activity(clock);
     this.metrics = metrics;
     this.activity = activity;

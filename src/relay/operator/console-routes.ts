@@ -20,6 +20,7 @@ import {
   ConsoleTraceQuery,
   OPERATOR_PROBLEMS,
   type OperatorProblemCode,
+  type SharedLogShown,
 } from '../../protocol/operator-documents.ts';
 import { displayFingerprint, parsePublicKey, type PublicKey } from '../../protocol/public-key.ts';
 import { problemShape } from '../../protocol/responses.ts';
@@ -94,6 +95,8 @@ interface ConsoleRoutesOptions extends PageParts, HostViewOptions, TraceOptions 
   relay: { version: string; serverName: string; startedMs: number };
   /** Absent: the console does not offer it. */
   takeBackup: TakeBackup | undefined;
+  /** Of a log that several relays share. */
+  sharedLog: () => SharedLogShown | undefined;
   unexpected: (error: unknown, requestId: string) => void;
 }
 
@@ -213,7 +216,7 @@ function badQuery(): Reply {
 }
 
 async function overview(options: ConsoleRoutesOptions): Promise<Reply> {
-  const { engine, activity, sampler, epochs, clock, relay, takeBackup } = options;
+  const { engine, activity, sampler, epochs, clock, relay, takeBackup, sharedLog } = options;
   const { relayPubkey } = options.rows.get('relay', '') ?? {};
   if (relayPubkey === undefined) throw new Error('invariant: an open store has a relay row');
   const read = epochs.found();
@@ -228,6 +231,7 @@ async function overview(options: ConsoleRoutesOptions): Promise<Reply> {
     uptime_ms: clock.monotonicMs() - relay.startedMs,
     now: clock.nowMs(),
     can_take_backup: takeBackup !== undefined,
+    shared_log: sharedLog() ?? null,
     sample_every_ms: SAMPLE_EVERY_MS,
     samples: [...sampler.samples],
     biggest_queues: await biggestQueues(options),

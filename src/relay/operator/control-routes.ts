@@ -11,31 +11,30 @@ import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../../protocol/epoch.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import { isPrintable } from '../../protocol/printable.ts';
 import { parserOf } from '../../protocol/schemas.ts';
-import { backupOf } from '../backup/backup.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { LostItems } from '../engine/lost-items.ts';
 import { type OpenRoute, type RelayRequest, refusalReply } from '../http/route.ts';
+import { backupStreams } from './backup-stream.ts';
 import {
-  BACKUP_BYTES_ABOUT,
   type ConsoleUrlDocument,
   type ControlRequests,
   type EpochDocument,
   type InviteDocument,
   InviteRequest,
   type IssuedInviteDocument,
+  type StatusDocument,
 } from './documents.ts';
 import { allHosts, controlProblem, findOneHost, revokeHost } from './hosts.ts';
 
 const TOKEN_PREFIX = 'poste-invite-';
 const TOKEN_RANDOM_BYTES = 32;
-/** A snapshot holds on to what is deleted meanwhile. */
-const BACKUPS_AT_ONCE = 2;
 
 interface ControlParts {
   engine: Engine;
   clock: Clock;
   randomBytes: RandomBytes;
   version: string;
+  status: () => StatusDocument;
   /** Gets the damage that a backup finds. */
   lostItems: LostItems;
   /** Called when a backup was sent to its end. */
@@ -47,8 +46,16 @@ interface ControlParts {
 type Handle = OpenRoute['handle'];
 
 export function controlRoutes(parts: ControlParts): OpenRoute[] {
-  const { engine, clock } = parts;
+  const { engine, clock, lostItems, backupTaken, version } = parts;
+  const streamBackup = backupStreams({
+    snapshot: () => engine.snapshot(),
+    found: (damage) => lostItems.foundByBackup(damage),
+    isStopping: () => engine.isDraining,
+    taken: backupTaken,
+    version,
+  });
   const handlers: Record<keyof ControlRequests, Handle> = {
+    'GET /v1/status': () => jsonReply(200, parts.status()),
     'GET /v1/hosts': ({ exchange, id, nowMs }) =>
       streamLines(
         exchange,
@@ -61,7 +68,7 @@ export function controlRoutes(parts: ControlParts): OpenRoute[] {
     'POST /v1/invites': (request) => issue(request, parts),
     'POST /v1/epoch': (request) => beginEpoch(request, parts),
     'POST /v1/console': () => consoleUrl(parts),
-    'GET /v1/backup': fewAtOnce((request) => backUp(request, parts)),
+    'GET /v1/backup': ({ exchange, id, nowMs }) => streamBackup(exchange, id, nowMs),
   };
   return Object.entries(handlers).map(([request, handle]) => {
     const [method, path] = request.split(' ') as [OpenRoute['method'], string];
@@ -118,63 +125,6 @@ function consoleUrl({ clock, operator }: ControlParts): Reply {
   }
   const document: ConsoleUrlDocument = { url: issued.url, expires_at: clock.nowMs() + issued.lifetimeMs };
   return jsonReply(200, document);
-}
-
-function fewAtOnce(handle: Handle): Handle {
-  let underWay = 0;
-  return async (request) => {
-    if (underWay >= BACKUPS_AT_ONCE) {
-      return controlProblem('BACKUPS_UNDER_WAY', 'other backups are being taken: wait for their end');
-    }
-    underWay++;
-    try {
-      return await handle(request);
-    } finally {
-      underWay--;
-    }
-  };
-}
-
-/**
- * Everything that is durable at one moment, as a backup file, while the relay goes on. It ends with its peer or with the
- * relay, and the server cuts a peer that takes nothing.
- */
-async function backUp(
-  { exchange, id, nowMs }: RelayRequest,
-  { engine, lostItems, backupTaken, version }: ControlParts,
-): Promise<Reply | 'streamed'> {
-  const snapshot = await engine.snapshot();
-  try {
-    // The damage in a complete backup has been handled by the relay when the client has it.
-    const chunks = backupOf(snapshot, { created_at: nowMs, version }, (damage) => lostItems.foundByBackup(damage));
-    const bytesAbout = await snapshot.bytesAbout();
-    if (engine.isDraining) return problemReply('UNAVAILABLE', 'the relay is stopping', { close: true });
-    const headers = {
-      'content-type': 'application/octet-stream',
-      'x-request-id': id,
-      [BACKUP_BYTES_ABOUT]: String(bytesAbout),
-    };
-    const stream = exchange.startReply(200, headers);
-    try {
-      for await (const chunk of chunks) {
-        if (exchange.isAborted) return 'streamed';
-        // Half a backup is none: the peer sees the connection end.
-        if (engine.isDraining) break;
-        await stream.write(chunk);
-      }
-      if (engine.isDraining) exchange.abort();
-      else {
-        stream.end();
-        if (!exchange.isAborted) backupTaken(nowMs);
-      }
-    } catch (error) {
-      exchange.abort();
-      throw error;
-    }
-    return 'streamed';
-  } finally {
-    await snapshot.close();
-  }
 }
 
 /** A list as NDJSON. The reply is chunked, so that the peer notices when the end is missing. */

@@ -5,7 +5,7 @@
  */
 import Type from 'typebox';
 import { DAY_MS } from '../../protocol/limits.ts';
-import type { HostShown } from '../../protocol/operator-documents.ts';
+import type { HostShown, SharedLogShown } from '../../protocol/operator-documents.ts';
 import { type PublicKey, parseFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
 import type { Sha256Hex } from '../../protocol/digest.ts';
 import { type HostName, parseHostName } from '../../protocol/names.ts';
@@ -42,6 +42,24 @@ export const BACKUP_BYTES_ABOUT = 'x-backup-bytes-about';
 
 export interface EpochDocument {
   epoch: string;
+}
+
+/** How a relay that runs is, for `poste relay doctor`. Also a relay that follows answers it. */
+export interface StatusDocument {
+  version: string;
+  pid: number;
+  role: 'alone' | 'leading' | 'following';
+  is_ready: boolean;
+  /** The HTTP server that hosts speak to. */
+  server: string;
+  /** How many files its process may open. */
+  open_files_max: number;
+  disk_floor_bytes: number;
+  /** When the last good backup was taken; null before any. */
+  last_backup_at: number | null;
+  /** Of the regular backups; null without them. */
+  backup_every_ms: number | null;
+  shared_log: SharedLogShown | null;
 }
 
 export const INVITE_LABEL_CHARACTERS_MAX = 100;
@@ -83,6 +101,7 @@ export function parseHostReference(text: string): HostReference | undefined {
 
 /** Every request of the control socket, and the document of its answer; of a list, that of one line. */
 export interface ControlRequests {
+  'GET /v1/status': StatusDocument;
   'GET /v1/hosts': HostDocument;
   'GET /v1/hosts/find': FoundHostDocument;
   'POST /v1/hosts/revoke': RevokedHostDocument;

@@ -34,7 +34,7 @@ interface OperatorHandlerOptions {
 }
 
 const PATHS = new Set(['/livez', '/readyz', '/healthz', '/openapi.json', '/metrics']);
-const CONSOLE = /^\/console(?:[/?]|$)/;
+export const CONSOLE_PATH = /^\/console(?:[/?]|$)/;
 
 export function operatorHandler({
   health,
@@ -46,7 +46,7 @@ export function operatorHandler({
   const document = jsonReply(200, openApi);
   return (exchange: Exchange) => {
     const { method, target, headers } = exchange.head;
-    if (CONSOLE.test(target)) {
+    if (CONSOLE_PATH.test(target)) {
       console.handle(exchange);
       return;
     }

@@ -23,6 +23,8 @@ const CONTROL_PROBLEMS = {
   UNKNOWN_HOST: { status: 404, title: 'Unknown Host' },
   AMBIGUOUS_HOST: { status: 409, title: 'Ambiguous Host' },
   NO_OPERATOR_LISTENER: { status: 409, title: 'No Operator Listener' },
+  NOT_LEADING: { status: 403, title: 'Not Leading' },
+  NOTHING_YET: { status: 503, title: 'Nothing Yet' },
   BACKUPS_UNDER_WAY: { status: 409, title: 'Backups Under Way' },
 } as const;
 

@@ -12,6 +12,7 @@ import type { CommittedBatch, EngineObserver } from '../engine/observer.ts';
 import type { FinishedRequest } from '../http/handler.ts';
 import type { Displacement } from '../../http/connections.ts';
 import type { Reply } from '../../http/exchange.ts';
+import { type LogGauges, LogMetrics } from './log-metrics.ts';
 
 /** Values that are read at each scrape, not counted when something happens. */
 export interface Gauges {
@@ -37,26 +38,16 @@ export interface Gauges {
   log: LogGauges | undefined;
 }
 
-export interface LogGauges {
-  isLeading: boolean;
-  /** Batches of the log that this view does not hold yet. */
-  behind: number;
-  /** Whether the log takes nothing now. */
-  isStalled: boolean;
-  /** Of the valid snapshot, as far as a relay that leads has read it. */
-  snapshotAtMs?: number | undefined;
-  snapshotNo?: number;
-  prunedNo?: number;
-}
+/** Of a relay that follows: of everything else the relay that leads knows more. */
+export type FollowerGauges = Pick<
+  Gauges,
+  'logPosition' | 'logFirstPosition' | 'damagedRows' | 'diskFreeBytes' | 'lastBackupMs' | 'log'
+>;
 
 /** Long polls last up to 30 seconds. */
 const REQUEST_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 const COMMIT_SECONDS = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5];
 const BATCH_EVENTS = [0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000];
-
-const READY = '1 while the relay takes requests.';
-const LEADING = '1 while this relay leads its shared log, and may answer.';
-const BEHIND = 'Batches of the shared log that this relay has not applied yet.';
 
 export class RelayMetrics implements EngineObserver {
   readonly #registry = new Registry();
@@ -113,22 +104,12 @@ export class RelayMetrics implements EngineObserver {
   readonly #diskFree = this.#gauge('disk_free_bytes', 'Room on the disk of the store.');
   readonly #diskLow = this.#gauge('disk_low', '1 while pushes are refused for want of room.');
   readonly #lastBackup = this.#gauge('last_backup_timestamp_seconds', 'When the last good backup was taken.');
-  readonly #ready = this.#gauge('ready', READY);
+  readonly #ready = this.#gauge('ready', '1 while the relay takes requests.');
+  /** `undefined` where the store holds the log. */
+  readonly log: LogMetrics | undefined;
 
-  readonly #leading = this.#gauge('log_leading', LEADING);
-  readonly #behind = this.#gauge('log_behind_batches', BEHIND);
-  readonly #stalled = this.#gauge('log_stalled', '1 while the shared log takes no batch.');
-  readonly #snapshotAt = this.#gauge(
-    'log_snapshot_timestamp_seconds',
-    'When the snapshot of the shared log was taken; absent without one.',
-  );
-  readonly #snapshotBatch = this.#gauge('log_snapshot_batch', 'The batch that the snapshot of the shared log is of.');
-  readonly #prunedBatch = this.#gauge(
-    'log_snapshot_pruned_batch',
-    'Batches of the shared log up to this one are pruned.',
-  );
-
-  constructor(version: string) {
+  constructor(version: string, { sharesLog }: { sharesLog: boolean }) {
+    this.log = sharesLog ? new LogMetrics(this.#registry) : undefined;
     collectDefaultMetrics({ register: this.#registry });
     const info = new Gauge({
       name: 'poste_relay_build_info',
@@ -180,38 +161,38 @@ export class RelayMetrics implements EngineObserver {
     if (code) this.#refused.inc({ code });
   }
 
-  async reply(gauges: Gauges): Promise<Reply> {
+  reply(gauges: Gauges): Promise<Reply> {
     this.#queueItems.set(gauges.queueItems);
     this.#queueBytes.set(gauges.queueBytes);
     this.#oldest.set(gauges.oldestItemAgeS ?? Number.NaN);
-    this.#position.set(gauges.logPosition);
-    this.#firstPosition.set(gauges.logFirstPosition);
     this.#hosts.set(gauges.hosts);
     this.#waits.set(gauges.waitingPulls);
     this.#broken.set(gauges.brokenQueues);
     this.#connections.set(gauges.openConnections);
-    this.#damaged.set(gauges.damagedRows);
-    this.#diskFree.set(gauges.diskFreeBytes);
     this.#diskLow.set(gauges.isDiskLow ? 1 : 0);
     this.#ready.set(gauges.isReady ? 1 : 0);
-    if (gauges.lastBackupMs === undefined) this.#lastBackup.remove();
-    else this.#lastBackup.set(gauges.lastBackupMs / 1000);
-    this.#setLog(gauges.log);
-    const headers = { 'content-type': this.#registry.contentType };
-    return { status: 200, headers, body: await this.#registry.metrics() };
+    return this.#shown(gauges);
   }
 
-  #setLog(log: LogGauges | undefined): void {
-    const ofSnapshots = [this.#snapshotAt, this.#snapshotBatch, this.#prunedBatch];
-    for (const gauge of [this.#leading, this.#behind, this.#stalled, ...ofSnapshots]) gauge.remove();
-    if (!log) return;
-    const { snapshotAtMs, snapshotNo, prunedNo } = log;
-    if (snapshotAtMs !== undefined) this.#snapshotAt.set(snapshotAtMs / 1000);
-    if (snapshotNo !== undefined) this.#snapshotBatch.set(snapshotNo);
-    if (prunedNo !== undefined) this.#prunedBatch.set(prunedNo);
-    this.#leading.set(log.isLeading ? 1 : 0);
-    this.#behind.set(log.behind);
-    this.#stalled.set(log.isStalled ? 1 : 0);
+  /** Of a relay that follows: it is not ready, and refuses no push for want of room. */
+  replyFollowing(gauges: FollowerGauges): Promise<Reply> {
+    const ofLeader = [this.#queueItems, this.#queueBytes, this.#oldest, this.#hosts, this.#waits, this.#broken];
+    for (const gauge of [...ofLeader, this.#connections]) gauge.remove();
+    this.#diskLow.set(0);
+    this.#ready.set(0);
+    return this.#shown(gauges);
+  }
+
+  async #shown(gauges: FollowerGauges): Promise<Reply> {
+    this.#position.set(gauges.logPosition);
+    this.#firstPosition.set(gauges.logFirstPosition);
+    this.#damaged.set(gauges.damagedRows);
+    this.#diskFree.set(gauges.diskFreeBytes);
+    if (gauges.lastBackupMs === undefined) this.#lastBackup.remove();
+    else this.#lastBackup.set(gauges.lastBackupMs / 1000);
+    if (gauges.log) this.log?.show(gauges.log);
+    const headers = { 'content-type': this.#registry.contentType };
+    return { status: 200, headers, body: await this.#registry.metrics() };
   }
 
   #count(event: RelayEvent): void {
@@ -239,13 +220,4 @@ export class RelayMetrics implements EngineObserver {
   #gauge(name: string, help: string): Gauge {
     return new Gauge({ name: `poste_relay_${name}`, help, registers: [this.#registry] });
   }
-}
-
-/** What a relay that follows shows: that it is not ready, and how far it is behind. */
-export async function followerMetrics(behind: number): Promise<Reply> {
-  const registry = new Registry();
-  const shown = { ready: [READY, 0], log_leading: [LEADING, 0], log_behind_batches: [BEHIND, behind] };
-  for (const [name, [help, value]] of Object.entries(shown) as [string, [string, number]][])
-    new Gauge({ name: `poste_relay_${name}`, help, registers: [registry] }).set(value);
-  return { status: 200, headers: { 'content-type': registry.contentType }, body: await registry.metrics() };
 }

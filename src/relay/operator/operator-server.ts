@@ -1,4 +1,5 @@
 /** Composes what the operator's listener serves: health, metrics and the console. */
+import type { SharedLogShown } from '../../protocol/operator-documents.ts';
 import type { DiskGuard } from '../jobs/disk-guard.ts';
 import type { Clock, RandomBytes, Timers } from '../../lib/clock.ts';
 import type { Engine } from '../engine/engine.ts';
@@ -15,7 +16,8 @@ import { type TakeBackup, consoleRoutes } from './console-routes.ts';
 import { Sampler, OldestItemWatch } from './sampler.ts';
 import { Sessions, TOKEN_LIFETIME_MS } from '../../http/browser-session/sessions.ts';
 import { type Health, operatorHandler } from './health.ts';
-import type { Gauges, LogGauges } from './metrics.ts';
+import type { LogGauges } from './log-metrics.ts';
+import type { Gauges } from './metrics.ts';
 import type { Watch } from './activity.ts';
 import { EpochHistory } from './log-search.ts';
 
@@ -48,7 +50,7 @@ interface OperatorServerOptions {
   /** When the last good one was taken, as in `Gauges`. */
   lastGoodBackupMs: () => Gauges['lastBackupMs'];
   /** Of a log that several relays share; absent where the store holds the log. */
-  sharedLog?: (() => LogGauges) | undefined;
+  sharedLog?: { readonly gauges: LogGauges; readonly shown: SharedLogShown } | undefined;
   /** Of the daily scrub. */
   lastScrub: () => Health['lastScrub'];
 }
@@ -109,6 +111,7 @@ export class OperatorServer {
       epochs: this.#epochs,
       relay: { version, serverName, startedMs },
       takeBackup: options.takeBackup,
+      sharedLog: () => options.sharedLog?.shown,
       unexpected,
     });
     this.#console = new Handler({ ...options.handler, routes });
@@ -179,7 +182,7 @@ export class OperatorServer {
       isDiskLow: disk.isLow,
       isReady: isReady(),
       lastBackupMs: lastGoodBackupMs(),
-      log: this.#options.sharedLog?.(),
+      log: this.#options.sharedLog?.gauges,
     };
   }
 }

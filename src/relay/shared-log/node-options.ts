@@ -2,9 +2,11 @@
 import type { Clock, Timers } from '../../lib/clock.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
+import type { RelayStore } from '../store/relay-store.ts';
 import type { Durability } from './durability.ts';
 import type { SnapshotDue } from './snapshot-job.ts';
 import type { Fenced, SharedLog } from './shared-log.ts';
+import type { ViewLog } from './view-log.ts';
 
 export interface NodeLogger {
   info(fields: object, message: string): void;
@@ -20,6 +22,12 @@ export interface SharedLogOptions {
   acceptsSettings: boolean;
   /** When a leader takes a snapshot; absent: `DUE` of snapshot-job.ts. */
   snapshotDue?: readonly SnapshotDue[] | undefined;
+}
+
+/** What others than the node itself use of its view while it follows. */
+export interface FollowedView {
+  store: RelayStore;
+  log: ViewLog;
 }
 
 export interface NodeOptions extends SharedLogOptions {
@@ -38,6 +46,8 @@ export interface NodeOptions extends SharedLogOptions {
   /** Called when the log asks the leader for a new epoch. */
   onDoubt: (why: string) => void;
   onStalled: (why: string | undefined) => void;
-  /** Called while the node follows, with how many batches its view is behind the log. */
-  onFollowed?: (behind: number) => void;
+  /** Called with the view that this node follows with from now on, and the name of the node. */
+  onView?: (view: FollowedView, node: string) => void;
+  /** Called each time that the view has caught up with what was acknowledged. */
+  onFollowed?: () => void;
 }

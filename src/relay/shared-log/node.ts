@@ -106,6 +106,7 @@ class Node {
   async followUntilLead(view: View): Promise<LeadingNode | undefined> {
     const { log, leaseMs, clock, signal, logger } = this.#options;
     const watch = new LeaseWatch({ leaseMs, monotonicMs: () => clock.monotonicMs(), holder: this.#name });
+    this.#options.onView?.(view, this.#name);
     let isTold = false;
     for (;;) {
       const opened = await this.#reach.reached(() => this.#openedLog());
@@ -115,7 +116,7 @@ class Node {
       if (this.#server) refuseOlder(server, this.#server);
       const parts = { log, store: view.store, view: view.log };
       if ((await this.#reach.reached(() => catchUp(parts, undefined, signal))) === undefined) return undefined;
-      this.#options.onFollowed?.(Math.max(0, state.lastNo - view.log.no));
+      this.#options.onFollowed?.();
       await this.#noteServer(server, view.log.mark);
       if (watch.isFree(state) && this.#mayLead(opened)) {
         const led = await this.#takeLead(view, opened);

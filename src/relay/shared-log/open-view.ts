@@ -194,7 +194,7 @@ export function hasDatabase(folder: string): boolean {
 
 /** Marks the view as whole, and closes it. */
 export async function closeView({ store, log }: View): Promise<void> {
-  log.closes();
+  await log.closes();
   try {
     if (!store.isFailed) await store.append({ entries: [], changes: [], payloads: [] });
   } finally {

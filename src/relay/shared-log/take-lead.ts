@@ -73,7 +73,7 @@ export async function takeLead(parts: LeadParts, view: View, opened: BegunLog): 
   });
   try {
     await catchUp({ log, store, view: view.log }, tenure);
-    view.log.leads(tenure);
+    await view.log.leads(tenure);
     const begun = await begin(parts.options, view, fault);
     if (fault) await log.clearDoubt(tenure);
     if (leadership.isLost) throw new Fenced();
@@ -154,6 +154,7 @@ async function begin(
   return { initialised: false, notices: [notice], epochBegun: fault.reason };
 }
 
-function placeOf({ payloadTarget, payloadSeq }: QueueRow): Buffer {
+/** Where the log keeps the wire bytes of a row. */
+export function placeOf({ payloadTarget, payloadSeq }: QueueRow): Buffer {
   return payloadKey(payloadTarget, payloadSeq).subarray(1);
 }

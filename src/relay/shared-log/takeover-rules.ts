@@ -20,7 +20,7 @@ export function obstacle({ settings, holder }: LogState, own: Own): string | und
     return `its clock differs by ${Math.round(Math.abs(own.offMs) / 1000)} s from that of the server`;
   const isOther = settings.length > 0 && !settings.equals(own.settings);
   if (!isOther || holder === own.holder || own.acceptsSettings) return undefined;
-  return `it was started with other settings than ${holder} (${differences(settings, own.settings)}): start both alike, or this one with --accept-settings`;
+  return `it was started with other settings than ${holder} (${settingsThatDiffer(settings, own.settings).join(', ')}): start both alike, or this one with --accept-settings`;
 }
 
 /** As the view of this node was found at the start. */
@@ -61,9 +61,10 @@ export function epochFault(
   };
 }
 
-/** The names of the settings that differ. */
-function differences(one: Buffer, other: Buffer): string {
+/** The names of the settings that differ; none while one of the two is not known. */
+export function settingsThatDiffer(one: Buffer, other: Buffer): string[] {
+  if (one.length === 0 || other.length === 0) return [];
   const [before, now] = [one, other].map((bytes) => JSON.parse(bytes.toString()) as Record<string, unknown>);
   const names = new Set([...Object.keys(before ?? {}), ...Object.keys(now ?? {})]);
-  return [...names].filter((name) => JSON.stringify(before?.[name]) !== JSON.stringify(now?.[name])).join(', ');
+  return [...names].filter((name) => JSON.stringify(before?.[name]) !== JSON.stringify(now?.[name]));
 }

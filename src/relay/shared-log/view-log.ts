@@ -34,6 +34,13 @@ export class ViewDiverged extends LogRefused {
   }
 }
 
+/** Thrown for work between batches that are followed, when this node leads or stops. */
+export class FollowsNoMore extends Error {
+  constructor() {
+    super('this node does not follow any more');
+  }
+}
+
 interface ViewLogOptions {
   log: SharedLog;
   mark: ViewMark;
@@ -54,6 +61,8 @@ export class ViewLog implements DurableLog {
   #following: FollowedBatch | undefined;
   #isClosing = false;
   #isStopped = false;
+  /** Ends with the last batch that is followed, or other work between two of them. */
+  #turn: Promise<unknown> = Promise.resolve();
 
   constructor(options: ViewLogOptions) {
     this.#options = options;
@@ -75,23 +84,35 @@ export class ViewLog implements DurableLog {
   }
 
   /** The next batch of this node alone closes the view: it is synced, and marked as closed. */
-  closes(): void {
+  async closes(): Promise<void> {
     this.#isClosing = true;
+    await this.#turn;
   }
 
   /** The next batches are this node's own. */
-  leads(tenure: Tenure): void {
+  async leads(tenure: Tenure): Promise<void> {
     this.#tenure = tenure;
+    await this.#turn;
+  }
+
+  /** Runs `work` between two batches that are followed. Throws `FollowsNoMore` when this node leads or stops. */
+  between<T>(work: () => Promise<T>): Promise<T> {
+    return this.#inTurn(() => {
+      if (this.#tenure || this.#isClosing || this.#isStopped) throw new FollowsNoMore();
+      return work();
+    });
   }
 
   /** `append` applies the batch of `batch` to the view: what `write` appends is checked against it. */
-  async follows(batch: FollowedBatch, write: () => Promise<void>): Promise<void> {
-    this.#following = batch;
-    try {
-      await write();
-    } finally {
-      this.#following = undefined;
-    }
+  follows(batch: FollowedBatch, write: () => Promise<void>): Promise<void> {
+    return this.#inTurn(async () => {
+      this.#following = batch;
+      try {
+        await write();
+      } finally {
+        this.#following = undefined;
+      }
+    });
   }
 
   async append(batch: ViewBatch, view: ViewWrites): Promise<void> {
@@ -111,6 +132,12 @@ export class ViewLog implements DurableLog {
 
   async close(): Promise<void> {
     this.stop();
+  }
+
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const done = this.#turn.then(work);
+    this.#turn = done.catch(() => undefined);
+    return done;
   }
 
   async #apply(followed: FollowedBatch, noted: BatchEffects, view: ViewWrites): Promise<void> {

@@ -1,0 +1,127 @@
+/**
+ * The view of a node that follows, as its backups and its scrub use it: read between two batches, so that it is always one
+ * that the leader had, and made whole from the log. Only the relay that leads says that an item is lost.
+ */
+import type { PublicKey } from '../protocol/public-key.ts';
+import { type QueueRow, rowKey } from './core/rows.ts';
+import { type ItemPlace, type RepairedItem, repairFromCopies, repairedPayload } from './engine/copy-repair.ts';
+import type { LostFinder } from './engine/lost-items.ts';
+import { isDamagedRow } from './engine/queue-faults.ts';
+import type { FollowedView } from './shared-log/node-options.ts';
+import type { SharedLog } from './shared-log/shared-log.ts';
+import { placeOf } from './shared-log/take-lead.ts';
+import type { RelayStore } from './store/relay-store.ts';
+import type { QueueSlice } from './store/scan.ts';
+import type { StoreSnapshot } from './store/store-reader.ts';
+import type { WireDamage } from './store/wire-check.ts';
+
+interface FollowedStoreOptions {
+  log: SharedLog;
+  onRepaired: (items: number, foundBy: LostFinder) => void;
+  /** Called for items of which the log has no bytes either. */
+  onMissing: (items: number, foundBy: LostFinder) => void;
+  onUnreadable: (rows: number, foundBy: LostFinder) => void;
+}
+
+/** Thrown while there is no view, or nothing in it. */
+export class NothingFollowed extends Error {
+  constructor() {
+    super('this relay has nothing of the log yet');
+  }
+}
+
+export class FollowedStore {
+  readonly #options: FollowedStoreOptions;
+  #view: FollowedView | undefined;
+
+  constructor(options: FollowedStoreOptions) {
+    this.#options = options;
+  }
+
+  /** From now on the node follows with this view. */
+  follows(view: FollowedView): void {
+    this.#view = view;
+  }
+
+  get store(): RelayStore | undefined {
+    return this.#view?.store;
+  }
+
+  /** Everything that the view holds, between two batches; the caller closes it. Throws `NothingFollowed`. */
+  snapshot(): Promise<StoreSnapshot> {
+    const { log, store } = this.#present;
+    return log.between(async () => {
+      if (!store.get('relay', rowKey.relay)) throw new NothingFollowed();
+      return store.snapshot();
+    });
+  }
+
+  /** As that of the engine: a slice of all queues without what is acked. */
+  async waitingSlice(after: Buffer, through: Buffer, bytesMax: number): Promise<QueueSlice | undefined> {
+    const slice = await this.#present.store.queueSlice(after, through, bytesMax);
+    return slice && { ...slice, rows: slice.rows.filter((row) => this.#waits(row)) };
+  }
+
+  checkRows(after: Buffer): Promise<Buffer | undefined> {
+    return this.#present.store.checkRows(after);
+  }
+
+  payloads(rows: readonly QueueRow[]): Promise<(Buffer | undefined)[]> {
+    return this.#present.store.payloads(rows);
+  }
+
+  /** Makes whole what the log has. Returns how many items are lost: none, for only the relay that leads knows that. */
+  async report(places: readonly ItemPlace[], foundBy: LostFinder): Promise<number> {
+    const { log, onRepaired, onMissing } = this.#options;
+    const { store, log: viewLog } = this.#present;
+    const { repaired, left } = await repairFromCopies(places, {
+      queued: (target, seq) => queuedIn(store, target, seq),
+      wireBytes: (rows) => log.payloads(viewLog.logId, rows.map(placeOf)),
+      repair: (items) => this.#repair(items),
+    });
+    if (repaired > 0) onRepaired(repaired, foundBy);
+    // What was acked since is gone from the view by now, or soon.
+    const missing = left.filter((row) => queuedIn(store, row.targetPubkey, row.seq) !== undefined);
+    if (missing.length > 0) onMissing(missing.length, foundBy);
+    return 0;
+  }
+
+  async foundByBackup({ places, unreadable }: WireDamage): Promise<void> {
+    this.reportUnreadable(unreadable, 'backup');
+    await this.report(places, 'backup');
+  }
+
+  reportUnreadable(rows: number, foundBy: LostFinder): void {
+    if (rows > 0) this.#options.onUnreadable(rows, foundBy);
+  }
+
+  get #present(): FollowedView {
+    if (!this.#view) throw new NothingFollowed();
+    return this.#view;
+  }
+
+  /** Bytes of an item that was acked meanwhile would stay for ever. */
+  async #repair(items: readonly RepairedItem[]): Promise<void> {
+    const { log, store } = this.#present;
+    await log.between(async () => {
+      const waiting = items.filter(({ row }) => queuedIn(store, row.targetPubkey, row.seq) !== undefined);
+      if (waiting.length === 0) return;
+      const node = { repaired: waiting.map(repairedPayload) };
+      await store.append({ entries: [], changes: [], payloads: [], node });
+    });
+  }
+
+  /** A queue whose target row is damaged is left out: the store notes the row. */
+  #waits({ targetPubkey, seq }: QueueRow): boolean {
+    try {
+      return seq > (this.#present.store.get('target', targetPubkey)?.ackedThrough ?? 0);
+    } catch (error) {
+      if (!isDamagedRow(error)) throw error;
+      return false;
+    }
+  }
+}
+
+function queuedIn(store: RelayStore, target: PublicKey, seq: number): QueueRow | undefined {
+  return store.get('queue', rowKey.queue(target, seq));
+}
