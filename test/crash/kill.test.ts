@@ -23,7 +23,7 @@ import { SeededRandom } from '../support/seeded-random.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 import { IS_THOROUGH } from '../support/thorough.ts';
 
-const ROUNDS = IS_THOROUGH ? 10 : 3;
+const ROUNDS = IS_THOROUGH ? 10 : 2;
 /** As many as it takes until an answer is lost, in the end. */
 const KILLS_MAX = 40;
 /** Of pushes, at most, from one kill to the next. */

@@ -1,7 +1,8 @@
 /** Peers that send or take nothing while there is no room left: they give way, and small requests never wait for them. */
 import { describe, expect, test } from 'vitest';
 import { SLOW_AFTER_MS } from '../../src/http/budget.ts';
-import { ADAPTERS, type Adapter, type HttpRelay, relayForTest } from '../support/http-relay.ts';
+import { ANY_ADAPTER } from '../support/adapters.ts';
+import { type Adapter, type HttpRelay, relayForTest } from '../support/http-relay.ts';
 import { enrolAll, hostedRelayForTest } from '../support/hosted-relay.ts';
 import { hopBytes } from '../support/hops.ts';
 import { type TestHost, alice, bob, carol, dave } from '../support/hosts.ts';
@@ -17,7 +18,7 @@ const HOSTS = [alice, bob, carol, dave];
 /** Room for two large pages. */
 const PAGES_CROWDED = { trustProxy: 'xff', heldBytes: { ...HELD_BYTES, pages: 4 * MIB } } as const;
 
-describe.each(ADAPTERS)('%s', (adapter) => {
+describe.each(ANY_ADAPTER)('%s', (adapter) => {
   describe('pages', () => {
     test('of readers that take nothing give way after some seconds, one for each that needs the room', async () => {
       const relay = await crowdedByReaders(adapter, bob, carol);

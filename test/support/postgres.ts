@@ -40,6 +40,8 @@ const SETTINGS = {
   wal_log_hints: 'on',
   wal_keep_size: "'256MB'",
   shared_buffers: "'16MB'",
+  // In its folder, which goes with the test: in /dev/shm it would outlast a server that is killed.
+  dynamic_shared_memory_type: 'mmap',
   wal_receiver_timeout: "'3s'",
   wal_sender_timeout: "'3s'",
   wal_retrieve_retry_interval: "'100ms'",

@@ -7,6 +7,7 @@ import { pushOf, reportLostOf, rotateOf } from '../../../support/commands.ts';
 import { type TestHost, alice, bob, carol, dave, hostNamed } from '../../../support/hosts.ts';
 import { disposableFolder } from '../../../support/temporary-folder.ts';
 import { TestRelay, openTestRelay } from '../../../support/test-relay.ts';
+import { share } from '../../../support/thorough.ts';
 
 const DAY_MS = 86_400_000;
 
@@ -62,7 +63,7 @@ test('of an item that waits under its third key about nothing of a long log is r
   const relay = await openTestRelay({ limits: { max_queue_items: 100_000, max_sender_items: 100_000 } });
   await relay.enrolAll(alice, bob, carol);
   const traffic = async (part: string): Promise<void> => {
-    for (let at = 0; at < 30; at++) {
+    for (let at = 0; at < 12; at++) {
       relay.clock.move(10_000);
       await relay.push(
         ...Array.from({ length: 100 }, (_none, n) => pushOf(alice, `${part}-${at}-${n}`, [[carol, 'x']])),
@@ -180,6 +181,6 @@ test('whatever happened, the trace says what a reading of the whole log says', a
         await remove();
       }
     }),
-    { numRuns: 40 },
+    { numRuns: share(160) },
   );
 });
