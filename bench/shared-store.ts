@@ -56,6 +56,8 @@ export function joinAt({ url, durability, folder, signal, reached }: Joining): P
     logger: QUIET,
     signal,
     onLost: fail,
+    onWanted: () => fail(new Error('no other node leads')),
+    version: '1.0.0',
     onDoubt: () => undefined,
     onStalled: () => undefined,
   });

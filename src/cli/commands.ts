@@ -50,6 +50,10 @@ const LOG_COMMANDS: CommandTable = {
     summary: 'Make the tables of a log in PostgreSQL that relays share.',
     load: async (context) => (await import('./relay/log-init.ts')).relayLogInitCommand(context),
   },
+  'take-lead': {
+    summary: 'Make a relay that follows a shared log lead it.',
+    load: async (context) => (await import('./relay/log-take-lead.ts')).relayLogTakeLeadCommand(context),
+  },
   'check-proof': {
     summary: 'Verify offline what a relay proved about its log.',
     load: async (context) => (await import('./relay/log-check-proof.ts')).checkProofCommand(context),

@@ -37,6 +37,9 @@ interface LeadOptions {
 /** The lead of a shared log, as the relay that has it uses it. */
 export class SharedLead {
   readonly #options: LeadOptions;
+  #onWanted!: (by: string) => void;
+  /** Resolves with the name of another node that is to lead. */
+  readonly wanted = new Promise<string>((resolve) => (this.#onWanted = resolve));
   #node: LeadingNode | undefined;
   #isStalled = false;
   #snapshots: SnapshotJob | undefined;
@@ -186,17 +189,19 @@ export class SharedLead {
 
   async #join(following: Following): Promise<LeadingNode> {
     const { options, sharedLog, newEpoch, onLost } = this.#options;
-    const { storeDir, clock, timers, log } = options;
+    const { storeDir, clock, timers, log, version } = options;
     const node = await joinLog({
       ...sharedLog,
       log: this.#log,
       folder: storeDir,
+      version,
       signer: keyFromOutside(options),
       settings: decidingSettings(options),
       clock,
       timers,
       newEpoch,
       onLost,
+      onWanted: (by) => this.#onWanted(by),
       logger: log,
       signal: options.stopFollowing ?? new AbortController().signal,
       onView: (view, name) => {

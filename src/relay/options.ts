@@ -87,6 +87,8 @@ export interface Relay {
   readonly adminPort: number | undefined;
   /** Resolves when the store failed: the process must exit non-zero. */
   readonly failed: Promise<StoreFailed>;
+  /** Resolves with the name of the node of the shared log that is to lead: this one is to stop, and follows when it starts. */
+  readonly wanted: Promise<string>;
   /** Not ready → accepts nothing new → finishes requests, within `STOP_WITHIN_MS` → flushes → closes. */
   stop(): Promise<void>;
 }

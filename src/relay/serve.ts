@@ -109,7 +109,9 @@ export async function startRelay(given: RelayOptions): Promise<Relay> {
       lead,
     };
     const served = await serve(parts);
-    return { ...served, engine, signer, initialised, notices: [...fileNotices, ...notices, ...served.notices], failed };
+    const wanted = lead?.wanted ?? new Promise<string>(() => undefined);
+    const said = [...fileNotices, ...notices, ...served.notices];
+    return { ...served, engine, signer, initialised, notices: said, failed, wanted };
   } catch (error) {
     await services.stop();
     throw refusedIfDamaged(error, storeDir);

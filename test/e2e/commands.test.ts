@@ -120,12 +120,14 @@ test('of a relay', { timeout: 120_000 }, async () => {
 
 test('of a shared log, whose server is not there', async () => {
   const log = `postgres://postgres@127.0.0.1:${await freePort()}/mail`;
-  const { code, stderr } = await run(['relay', 'log', 'init', '--log', log, '--json']);
-  expect({ code, stderr: JSON.parse(stderr) as unknown }).toMatchObject({
-    code: 75,
-    stderr: { code: 'LOG_UNREACHABLE' },
-  });
-  ran.add('relay log init');
+  for (const command of [['init'], ['take-lead', '--node', 'alpha']]) {
+    const { code, stderr } = await run(['relay', 'log', ...command, '--log', log, '--json']);
+    expect({ code, stderr: JSON.parse(stderr) as unknown }).toMatchObject({
+      code: 75,
+      stderr: { code: 'LOG_UNREACHABLE' },
+    });
+    ran.add(`relay log ${command[0]}`);
+  }
 });
 
 test('none was left out', async () => {

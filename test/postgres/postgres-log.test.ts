@@ -10,6 +10,7 @@ import {
   Fenced,
   LogRefused,
   LogUnreachable,
+  NotWritten,
   OutcomeUnknown,
   type SharedLog,
   type Tenure,
@@ -17,6 +18,7 @@ import {
 import { type PostgresServer, type Servers, startPostgres } from '../support/postgres.ts';
 import { run } from '../support/poste-process.ts';
 import { POSTGRES, findProgram, neededProgram } from '../support/programs.ts';
+import { keepsWhatADurableLogPromises, sharedForm } from '../support/durable-log-conformance.ts';
 import { batchOf, keepsWhatASharedLogPromises } from '../support/shared-log-conformance.ts';
 
 let servers: Servers | undefined;
@@ -30,9 +32,9 @@ function primary(): PostgresServer {
 function client(
   durability: Durability = 'single',
   url = primary().url(database),
-  times: { answerWithinMs?: number; monotonicMs?: () => number } = {},
+  more: { answerWithinMs?: number; monotonicMs?: () => number; format?: number } = {},
 ): PostgresLog {
-  const log = new PostgresLog({ endpoints: logEndpoints(url), durability, ...times });
+  const log = new PostgresLog({ endpoints: logEndpoints(url), durability, ...more });
   onTestFinished(() => log.close());
   return log;
 }
@@ -56,6 +58,13 @@ async function inTime(ask: () => Promise<unknown>): Promise<void> {
   await expect.poll(isAnswered).toBe(true);
 }
 
+/** The address of a role of that name, which may connect and no more. */
+async function roleOf(name: string): Promise<string> {
+  await primary().query(`DROP ROLE IF EXISTS ${name}`);
+  await primary().query(`CREATE ROLE ${name} LOGIN`);
+  return primary().url(database).replace('postgres@', `${name}@`);
+}
+
 async function waitingInSync(): Promise<number[]> {
   const rows = await primary().query("SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
   return rows.map(({ pid }) => Number(pid));
@@ -72,7 +81,7 @@ beforeEach(async (context) => {
 });
 
 describe('a shared log in PostgreSQL', () => {
-  keepsWhatASharedLogPromises(() => client());
+  keepsWhatASharedLogPromises((format) => client('single', undefined, format === undefined ? {} : { format }));
 
   test('is reached through whichever of its servers is the primary', async () => {
     const { port } = primary();
@@ -203,7 +212,7 @@ test('what is planned while the tables are empty looks rows up by their keys', a
     await session.query(SESSION);
     await session.query('ANALYZE payload; SET plan_cache_mode = force_generic_plan');
     await session.query(`PREPARE append AS ${APPEND}`);
-    const of = `'${randomUUID()}', 1, '${randomUUID()}', 1, 1, 1, 0, 'x', 'x', '{}', '{}', '{}', '{}', '{}'`;
+    const of = `'${randomUUID()}', 1, '${randomUUID()}', 1, 1, 1, 0, 'x', 'x', '{}', '{}', '{}', '{}', '{}', NULL`;
     const { rows } = await session.query<{ 'QUERY PLAN': string }>(`EXPLAIN EXECUTE append(${of})`);
     const plan = rows.map((row) => row['QUERY PLAN']).join('\n');
     expect(plan).toContain('payload_pkey');
@@ -211,6 +220,59 @@ test('what is planned while the tables are empty looks rows up by their keys', a
   } finally {
     await session.end();
   }
+});
+
+describe('what a server does not allow', () => {
+  test('ends a node that starts, with what is missing', async () => {
+    const tenure = await leading(client());
+    await expect(client('single', primary().url('nowhere')).open()).rejects.toThrow(LogRefused);
+    await expect(client('single', primary().url('nowhere')).open()).rejects.toThrow(
+      'database "nowhere" does not exist',
+    );
+    const nobody = primary().url(database).replace('postgres@', 'nobody_here@');
+    await expect(client('single', nobody).open()).rejects.toThrow(LogRefused);
+    const url = await roleOf(`lacking_${database}`);
+    const grant = async (text: string): Promise<unknown> => primary().query(text, [], database);
+    await grant(`GRANT SELECT, UPDATE ON relay_log TO lacking_${database}`);
+    await grant(`GRANT SELECT ON batch TO lacking_${database}`);
+    await expect(client('single', url).open()).rejects.toThrow(/lacks rights .*INSERT on batch/);
+    expect((await client().open()).state?.logId).toBe(tenure.logId);
+  });
+
+  test('is waited for by one that runs', async () => {
+    await leading(client());
+    const url = await roleOf(`running_${database}`);
+    const role = `running_${database}`;
+    const all = 'relay_log, batch, payload, snapshot, node';
+    await primary().query(`GRANT SELECT, INSERT, UPDATE, DELETE ON ${all} TO ${role}`, [], database);
+    const log = client('single', url);
+    const { state } = await log.open();
+    const tenure = state && (await log.lead(state, { holder: 'one', settings: Buffer.from('{}') }));
+    if (!tenure || tenure === 'held') throw new Error('the lead is held');
+    await primary().query(`REVOKE INSERT ON batch FROM ${role}`, [], database);
+    await expect(log.append(tenure, batchOf(1, 1, ['a']), 0)).rejects.toThrow(NotWritten);
+    await primary().query(`REVOKE ALL ON relay_log FROM ${role}`, [], database);
+    await expect(log.open()).rejects.toThrow(NotWritten);
+    await primary().query(`GRANT SELECT, INSERT, UPDATE, DELETE ON ${all} TO ${role}`, [], database);
+    await log.append(tenure, batchOf(1, 1, ['a']), 0);
+    await primary().query(`ALTER ROLE ${role} NOLOGIN`);
+    await primary().query('SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1', [role]);
+    await expect.poll(() => log.open().catch((error: unknown) => error)).toBeInstanceOf(LogUnreachable);
+    await primary().query(`ALTER ROLE ${role} LOGIN`);
+    await log.append(tenure, batchOf(2, 2, ['b']), 1);
+  });
+
+  test('a table that a database of before lacks is made by a user who may, and asked for by one who may not', async () => {
+    await leading(client());
+    await primary().query('DROP TABLE node', [], database);
+    const url = await roleOf(`poor_${database}`);
+    await primary().query(`GRANT ALL ON relay_log, batch, payload, snapshot TO poor_${database}`, [], database);
+    await expect(client('single', url).open()).rejects.toThrow('run poste relay log init as their owner');
+    const log = client();
+    const logId = (await log.open()).state?.logId ?? '';
+    await log.noteNode(logId, { name: 'one', version: '1.0.0' });
+    expect(await log.nodes(logId)).toHaveLength(1);
+  });
 });
 
 test('the command begins a log once, prints what its relays need, and shows no password', async () => {
@@ -221,12 +283,38 @@ test('the command begins a log once, prints what its relays need, and shows no p
   expect(refused.stderr).toContain('names no standby');
   const first = await init('--durability', 'single', '--json');
   expect(JSON.parse(first.stdout)).toMatchObject({ initialised: true, state: 'serving', last_batch: 0 });
+  await primary().query('DROP TABLE node', [], database);
   const again = await init('--durability', 'single');
-  expect(again.stdout).toContain('was begun before and has 0 batches; nothing was changed.');
+  expect(await primary().query("SELECT to_regclass('node') IS NOT NULL AS is_there", [], database)).toEqual([
+    { is_there: true },
+  ]);
+  expect(again.stdout).toContain('was begun before and has 0 batches; it has every table.');
   expect(again.stdout).toContain(
-    'GRANT SELECT, INSERT, UPDATE, DELETE ON relay_log, batch, payload, snapshot TO relay;',
+    'GRANT SELECT, INSERT, UPDATE, DELETE ON relay_log, batch, payload, snapshot, node TO relay;',
   );
   for (const { stdout, stderr } of [refused, first, again]) expect(stdout + stderr).not.toContain('secret');
+});
+
+function takeLead(name: string): ReturnType<typeof run> {
+  const log = primary().url(database);
+  return run(['relay', 'log', 'take-lead', '--log', log, '--durability', 'single', '--node', name]);
+}
+
+test('the command has the lead given to a relay that follows, and to no other', async () => {
+  const log = client();
+  const tenure = await leading(log, 'one');
+  expect(await takeLead('one')).toMatchObject({ code: 0, stdout: 'one leads.\n' });
+  expect((await takeLead('two')).stderr).toContain('the relay two does not follow the log now');
+  await log.noteNode(tenure.logId, { name: 'two', version: '1.0.0' });
+  const asked = takeLead('two');
+  await expect.poll(async () => (await log.renew(tenure, 0)).wantedBy).toBe('two');
+  await log.resign(tenure, 0);
+  await leading(client(), 'two');
+  expect(await asked).toMatchObject({ code: 0, stdout: 'two leads.\n' });
+});
+
+describe('a relay over it', () => {
+  keepsWhatADurableLogPromises(async () => sharedForm(() => client()));
 });
 
 describe('with a synchronous standby', () => {
@@ -289,6 +377,25 @@ describe('with a synchronous standby', () => {
     await primary().synchronousWith('second');
   });
 
+  test('names that change between two batches are read anew; while they promise no second copy, nothing is written', async () => {
+    const log = client('standby');
+    const tenure = await leading(log);
+    await log.append(tenure, batchOf(1, 1, ['a']), 0);
+    await primary().synchronousWith('ANY 1 (second, third)');
+    await log.append(tenure, batchOf(2, 2, ['b']), 1);
+    await primary().synchronousWith('');
+    for (let time = 0; time < 2; time++)
+      await expect(log.append(tenure, batchOf(3, 3, ['c']), 2)).rejects.toThrow(NotWritten);
+    // It goes on following, and takes no lead.
+    const { state } = await log.open();
+    expect(state).toMatchObject({ lastNo: 2 });
+    if (!state) throw new Error('the log has begun');
+    await expect(log.lead(state, { holder: 'one', settings: Buffer.from('{}') })).rejects.toThrow(NotWritten);
+    await primary().synchronousWith('second');
+    await log.append(tenure, batchOf(3, 3, ['c']), 2);
+    expect((await log.open()).state?.lastNo).toBe(3);
+  });
+
   /** A lead that waits because the standby takes nothing. */
   async function waitingLead(): Promise<{ log: SharedLog; led: Promise<unknown> }> {
     const log = client('standby');
@@ -339,6 +446,14 @@ describe('with a synchronous standby', () => {
     const candidate = { holder: 'one', settings: Buffer.from('{}') };
     // The connection that was lost is noticed at once, or by the first statement.
     await expect.poll(() => log.lead(seen, candidate).catch(() => 'lost')).toBe('held');
+    await expect
+      .poll(() =>
+        log.open().then(
+          (one) => one.server.timeline,
+          () => 0,
+        ),
+      )
+      .toBe(2);
     const opened = await log.open();
     expect(opened.server).toEqual({ systemId: server.systemId, timeline: 2 });
     expect(opened.state).toMatchObject({ term: 1, ledOn: server });
@@ -346,5 +461,7 @@ describe('with a synchronous standby', () => {
     expect(led).toMatchObject({ term: 2 });
     expect((await log.open()).state).toMatchObject({ ledOn: opened.server, doubt: 'another server' });
     await primary().start();
+    // It is a primary too, and named first.
+    expect((await client('single', url).open()).server.timeline).toBe(2);
   });
 });

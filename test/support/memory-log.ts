@@ -3,20 +3,26 @@ import { randomUUID } from 'node:crypto';
 import { decodeBody, encodeBody } from '../../src/relay/shared-log/batch-body.ts';
 import {
   type Appended,
+  BATCH_BYTES_AT_ONCE,
   type Candidate,
   type EncodedBatch,
   Fenced,
   type FollowedBatch,
   type FoundBatch,
+  LOG_FORMAT,
   type LogChange,
+  type LogNode,
   type LogServer,
   type LogSnapshots,
   type LogState,
+  NODE_COUNTS_MS,
   type OpenedLog,
   type Renewal,
+  type SeenNode,
   type SharedLog,
   type StoredPayload,
   type Tenure,
+  refuseNewer,
 } from '../../src/relay/shared-log/shared-log.ts';
 
 /** What is stored of one log. */
@@ -45,8 +51,12 @@ export class MemoryLogServer {
   /** By log id: that of the row, others that are loaded, and those whose place they took. */
   readonly logs = new Map<string, StoredLog>();
 
-  client(): SharedLog {
-    return new MemoryLog(this);
+  /** By log id and name. */
+  readonly nodes = new Map<string, SeenNode & { logId: string }>();
+
+  /** Of a software that reads formats up to `format`. */
+  client(format = LOG_FORMAT): SharedLog {
+    return new MemoryLog(this, format);
   }
 
   /** Of the log in the row. */
@@ -81,15 +91,18 @@ class MemoryLog implements SharedLog {
   readonly snapshots: LogSnapshots;
   readonly #at: MemoryLogServer;
   #server: LogServer | undefined;
+  readonly format: number;
 
-  constructor(at: MemoryLogServer) {
+  constructor(at: MemoryLogServer, format: number) {
     this.#at = at;
     this.snapshots = new MemorySnapshots(at);
+    this.format = format;
   }
 
   async open(): Promise<OpenedLog> {
     const { server, state } = this.#at;
     this.#server = server;
+    if (state) refuseNewer(state.format, this.format);
     return { server, nowMs: this.#at.nowMs(), state };
   }
 
@@ -97,7 +110,7 @@ class MemoryLog implements SharedLog {
     this.#at.row ??= {
       logId,
       state: 'serving',
-      format: 1,
+      format: this.format,
       term: 0,
       tenure: undefined,
       isFree: true,
@@ -126,6 +139,7 @@ class MemoryLog implements SharedLog {
       settings,
       beat: row.beat + 1,
       ledOn: server,
+      wantedBy: undefined,
       doubt: row.doubt ?? doubt,
     });
     return { logId: row.logId, term: row.term, tenure };
@@ -156,7 +170,11 @@ class MemoryLog implements SharedLog {
     const through = tenure ? Infinity : (this.#at.row?.ackedNo ?? 0);
     const { batches, deletedNo } = this.#at.of(logId);
     const after = Math.max(afterNo, deletedNo);
-    return batches.slice(after, Math.min(through, after + 64)).map((batch, at) => followed(after + 1 + at, batch));
+    let bytes = 0;
+    return batches
+      .slice(after, Math.min(through, after + 64))
+      .filter(({ body }, at) => (bytes += body.length) <= BATCH_BYTES_AT_ONCE || at === 0)
+      .map((batch, at) => followed(after + 1 + at, batch));
   }
 
   async batch(logId: string, no: number): Promise<FoundBatch | 'pruned' | undefined> {
@@ -176,6 +194,27 @@ class MemoryLog implements SharedLog {
 
   async clearDoubt(tenure: Tenure): Promise<void> {
     this.#at.fence(tenure).doubt = undefined;
+  }
+
+  async want(logId: string, holder: string): Promise<void> {
+    if (this.#at.row?.logId === logId) this.#at.row.wantedBy = holder;
+  }
+
+  async noteNode(logId: string, { name, version }: LogNode): Promise<void> {
+    this.#at.nodes.set(`${logId} ${name}`, { logId, name, version, format: this.format, seenMs: this.#at.nowMs() });
+  }
+
+  async nodes(logId: string): Promise<SeenNode[]> {
+    const seen = [...this.#at.nodes.values()].filter((node) => node.logId === logId);
+    return seen.map(({ logId: _logId, ...node }) => node).toSorted((a, b) => (a.name < b.name ? -1 : 1));
+  }
+
+  async raise(tenure: Tenure): Promise<number> {
+    const row = this.#at.fence(tenure);
+    const since = this.#at.nowMs() - NODE_COUNTS_MS;
+    const counting = (await this.nodes(row.logId)).filter(({ seenMs }) => seenMs > since);
+    if (counting.every(({ format }) => format >= this.format)) row.format = Math.max(row.format, this.format);
+    return row.format;
   }
 
   async resign(tenure: Tenure, ackedNo: number): Promise<void> {

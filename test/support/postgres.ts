@@ -303,8 +303,8 @@ export class PostgresServer {
   }
 
   /** One statement, on a connection of its own, which waits for no standby. */
-  async query(text: string, values: unknown[] = []): Promise<Record<string, unknown>[]> {
-    const client = new Client({ connectionString: this.url(), options: '-c synchronous_commit=local' });
+  async query(text: string, values: unknown[] = [], database = 'postgres'): Promise<Record<string, unknown>[]> {
+    const client = new Client({ connectionString: this.url(database), options: '-c synchronous_commit=local' });
     client.on('error', () => undefined);
     await client.connect();
     try {

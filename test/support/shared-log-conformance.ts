@@ -2,8 +2,10 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import {
+  BATCH_BYTES_AT_ONCE,
   type EncodedBatch,
   Fenced,
+  LOG_FORMAT,
   type LogState,
   type SharedLog,
   type Tenure,
@@ -76,8 +78,8 @@ async function pruned(log: SharedLog, tenure: Tenure, throughNo: number): Promis
   while (await log.snapshots.prune(tenure, throughNo));
 }
 
-/** `client` gives another client of one log that is empty when a test begins. */
-export function keepsWhatASharedLogPromises(client: () => SharedLog): void {
+/** `client` gives another client of one log that is empty when a test begins, of a software that reads that format. */
+export function keepsWhatASharedLogPromises(client: (format?: number) => SharedLog): void {
   test('an empty one says so, and is begun once', async () => {
     const log = client();
     expect((await log.open()).state).toBeUndefined();
@@ -374,5 +376,70 @@ export function keepsWhatASharedLogPromises(client: () => SharedLog): void {
       expect(await bodiesOf(log, after.logId, 3)).toEqual(['begun', undefined, undefined]);
       expect(await log.batches(after.logId, 0, after)).toHaveLength(4);
     });
+  });
+
+  test('a node that is to lead is told to the leader, until one has the lead', async () => {
+    const log = client();
+    const tenure = await begun(log);
+    await client().want(tenure.logId, 'two');
+    await client().want(randomUUID(), 'three');
+    expect(await log.renew(tenure, 0)).toMatchObject({ wantedBy: 'two' });
+    await log.resign(tenure, 0);
+    expect(await stateOf(log)).toMatchObject({ wantedBy: 'two', isFree: true });
+    await leading(log, 'two');
+    expect(await stateOf(log)).toMatchObject({ wantedBy: undefined });
+  });
+
+  test('nodes are listed with what they noted last, each log its own', async () => {
+    const log = client();
+    const { logId } = await begun(log);
+    for (const [name, version] of [
+      ['two', '1.0.0'],
+      ['one', '1.0.0'],
+      ['one', '1.1.0'],
+    ] as const)
+      await log.noteNode(logId, { name, version });
+    await log.noteNode(randomUUID(), { name: 'three', version: '1.0.0' });
+    const nodes = await client().nodes(logId);
+    expect(nodes.map(({ name, version, format }) => [name, version, format])).toEqual([
+      ['one', '1.1.0', LOG_FORMAT],
+      ['two', '1.0.0', LOG_FORMAT],
+    ]);
+    const { nowMs } = await log.open();
+    for (const { seenMs } of nodes) expect(Math.abs(nowMs - seenMs)).toBeLessThan(60_000);
+  });
+
+  test('its format is raised when every node reads it, and a software that does not is refused from then on', async () => {
+    const older = client();
+    const tenure = await begun(older);
+    const newer = client(LOG_FORMAT + 1);
+    await older.noteNode(tenure.logId, { name: 'one', version: '1.0.0' });
+    await newer.noteNode(tenure.logId, { name: 'two', version: '1.1.0' });
+    expect(await newer.raise(tenure)).toBe(LOG_FORMAT);
+    expect((await stateOf(older)).format).toBe(LOG_FORMAT);
+    await newer.noteNode(tenure.logId, { name: 'one', version: '1.1.0' });
+    await expect(newer.raise({ ...tenure, tenure: randomUUID() })).rejects.toThrow(Fenced);
+    expect(await newer.raise(tenure)).toBe(LOG_FORMAT + 1);
+    expect((await stateOf(newer)).format).toBe(LOG_FORMAT + 1);
+    await expect(older.open()).rejects.toThrow(`reads formats up to ${LOG_FORMAT}: start the newer software`);
+    expect(await newer.raise(tenure)).toBe(LOG_FORMAT + 1);
+  });
+
+  test('batches are read by bytes: at least one, and no more than fit', async () => {
+    const log = client();
+    const tenure = await begun(log);
+    const large = 'x'.repeat(BATCH_BYTES_AT_ONCE * 0.4);
+    for (const no of [1, 2, 3]) await log.append(tenure, batchOf(no, no, [large]), no - 1);
+    await log.append(tenure, batchOf(4, 4, ['x'.repeat(BATCH_BYTES_AT_ONCE + 1)]), 3);
+    await log.append(tenure, batchOf(5, 5, ['a']), 4);
+    const read = async (afterNo: number): Promise<number[]> =>
+      (await log.batches(tenure.logId, afterNo, tenure)).map(({ no }) => no);
+    expect([await read(0), await read(2), await read(3), await read(4), await read(5)]).toEqual([
+      [1, 2],
+      [3],
+      [4],
+      [5],
+      [],
+    ]);
   });
 }

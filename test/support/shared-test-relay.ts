@@ -13,6 +13,7 @@ import { decodeRecord } from '../../src/relay/store/record.ts';
 import type { LogEntry } from '../../src/relay/core/event.ts';
 import type { OpenStoreOptions } from '../../src/relay/store/open.ts';
 import type { RelayStore } from '../../src/relay/store/relay-store.ts';
+import type { SharedLog } from '../../src/relay/shared-log/shared-log.ts';
 import { relay } from './hosts.ts';
 import { ManualTimers } from './manual-time.ts';
 import { MemoryLogServer } from './memory-log.ts';
@@ -36,11 +37,14 @@ export class SharedTestRelay extends TestRelay {
   readonly server = new MemoryLogServer();
   /** Of the nodes, in the order in which they lead. */
   readonly folders: readonly string[];
+  readonly #client: () => SharedLog;
   #opened = 0;
   #node: LeadingNode | undefined;
 
-  constructor(folder: string, nodes: number, options: TestRelayOptions) {
+  /** `client` gives another client of the log; without it the log is in memory. */
+  constructor(folder: string, nodes: number, options: TestRelayOptions, client?: () => SharedLog) {
     super(folder, options);
+    this.#client = client ?? (() => this.server.client());
     this.folders = Array.from({ length: nodes }, (_none, at) => join(folder, `node-${at}`));
     this.server.nowMs = () => this.clock.nowMs;
   }
@@ -50,11 +54,12 @@ export class SharedTestRelay extends TestRelay {
   ): Promise<{ store: RelayStore; notices: string[] }> {
     const folder = this.folders[this.#opened++ % this.folders.length] ?? '';
     const node = await joinLog({
-      log: this.server.client(),
+      log: this.#log(),
       durability: 'standby',
       leaseMs: LEASE_MS,
       acceptsSettings: false,
       folder,
+      version: '1.0.0',
       signer: relay.signer,
       settings: {},
       clock: { nowMs: () => this.clock.nowMs, monotonicMs: () => 0 },
@@ -63,12 +68,21 @@ export class SharedTestRelay extends TestRelay {
       logger: NOBODY,
       signal: new AbortController().signal,
       onLost: () => undefined,
+      onWanted: () => undefined,
       onDoubt: () => undefined,
       onStalled: () => undefined,
     });
     if (!node) throw new Error('the node does not lead');
     this.#node = node;
     return node;
+  }
+
+  /** Its server has the clock of this relay. */
+  #log(): SharedLog {
+    const log = this.#client();
+    const open = log.open.bind(log);
+    log.open = async () => ({ ...(await open()), nowMs: this.clock.nowMs });
+    return log;
   }
 
   protected override async closeStore(): Promise<void> {

@@ -22,8 +22,8 @@ interface LogInitFlags extends SharedLogFlags {
 }
 
 const NOTES = `
-Run it once, as a user who may create tables. Run again, it changes nothing. Relays then need a user with fewer rights: the
-command prints the statement that grants them. A relay that finds an empty database makes the tables itself, if its user may.
+Run it once, as a user who may create tables, and again before the relays get a newer version: it adds what that needs, and
+changes nothing else. Relays then need a user with fewer rights: the command prints the statement that grants them. A relay that finds an empty database makes the tables itself, if its user may.
 
 Environment:
   MAIL_RELAY_LOG  the address of the log, instead of --log
@@ -59,16 +59,15 @@ async function initLog(context: CommandContext, flags: LogInitFlags): Promise<vo
 
 async function begun(log: SharedLogOptions['log']): Promise<{ state: LogState; isNew: boolean }> {
   const { state: before } = await log.open();
-  if (before) return { state: before, isNew: false };
   await log.initialise(randomUUID());
   const { state } = await log.open();
   if (!state) throw new Error('invariant: a log that was begun has a state');
-  return { state, isNew: true };
+  return { state, isNew: before === undefined };
 }
 
 function initText({ logId, lastNo }: LogState, isNew: boolean): string {
   const what = isNew
     ? `The log ${logId} is ready.`
-    : `The log ${logId} was begun before and has ${lastNo} batches; nothing was changed.`;
+    : `The log ${logId} was begun before and has ${lastNo} batches; it has every table.`;
   return `${what}\nThe user of the relays needs these rights (put its name for relay):\n  ${printable(GRANTS('relay'))}\n`;
 }

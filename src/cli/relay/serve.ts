@@ -6,7 +6,7 @@ import { displayFingerprint } from '../../protocol/public-key.ts';
 import { StoreFailed } from '../../relay/engine/committer.ts';
 import { ListenFailed } from '../../http/exchange.ts';
 import { TooFewFiles } from '../../relay/connection-limits.ts';
-import type { Relay } from '../../relay/options.ts';
+import type { Relay, RelayOptions } from '../../relay/options.ts';
 import { startRelay } from '../../relay/serve.ts';
 import { TlsRefused } from '../../http/tls-files.ts';
 import { StoppedFollowing } from '../../relay/follower.ts';
@@ -152,39 +152,56 @@ async function serve(context: CommandContext, flags: ServeFlags): Promise<void> 
   const backupNotice = backupNoticeOf(flags, storeDir);
   // The folder of its backups lies in it.
   if (hasOwnBackups(flags)) await orRefused(() => makeFolder(storeDir));
-  const sharedLog = await sharedLogOf(context, flags);
   const following = new AbortController();
   void signalled.then(() => following.abort());
-  const relay = await orRefused(() =>
-    startRelay({
+  // A relay that gave its lead to another starts again, and follows.
+  for (;;) {
+    const sharedLog = await sharedLogOf(context, flags);
+    const relay = await startedRelay({
       ...relayOptions(context, flags, storeDir, key),
       ...(sharedLog && { sharedLog, stopFollowing: following.signal }),
       log,
-    }),
-  ).catch((error: unknown) => {
+    });
+    if (!relay) break;
+    const start = {
+      relay,
+      key: key?.place ?? join(storeDir, RELAY_KEY_FILE),
+      notices: [...(key?.notices ?? []), ...backupNotice, ...relay.notices],
+    };
+    for (const notice of start.notices) log.warn({}, notice);
+    context.stdout.write(
+      flags.json ? `${JSON.stringify(startDocument(start, flags, storeDir))}\n` : startText(start, flags, storeDir),
+    );
+    const isToFollow = await endOf(relay, signalled, log);
+    await relay.stop();
+    if (!isToFollow) break;
+  }
+  log.info({}, 'stopped');
+}
+
+/** `undefined` when it was stopped while it followed. */
+async function startedRelay(options: RelayOptions): Promise<Relay | undefined> {
+  try {
+    return await orRefused(() => startRelay(options));
+  } catch (error) {
     if (error instanceof StoppedFollowing) return undefined;
     throw error;
-  });
-  if (!relay) return log.info({}, 'stopped');
-  const start = {
-    relay,
-    key: key?.place ?? join(storeDir, RELAY_KEY_FILE),
-    notices: [...(key?.notices ?? []), ...backupNotice, ...relay.notices],
-  };
-  for (const notice of start.notices) log.warn({}, notice);
-  context.stdout.write(
-    flags.json ? `${JSON.stringify(startDocument(start, flags, storeDir))}\n` : startText(start, flags, storeDir),
-  );
-  const ended = await Promise.race([relay.failed, signalled]);
+  }
+}
+
+/** Resolves when the relay is to stop, and with whether it is to follow then. Throws when its store or its log failed. */
+async function endOf(relay: Relay, signalled: Promise<string>, log: RelayOptions['log']): Promise<boolean> {
+  const wanted = relay.wanted.then((by) => ({ by }));
+  const ended = await Promise.race([relay.failed, signalled, wanted]);
   if (ended instanceof Error) {
     log.error({ err: ended.cause }, 'nothing more is acknowledged');
     // Clients that wait get their answers; nothing else keeps the process alive for longer.
     await Promise.race([relay.stop().catch(() => undefined), elapsed(FAILED_STOP_MS)]);
     throw failureOf(ended);
   }
-  log.info({ signal: ended }, 'stopping');
-  await relay.stop();
-  log.info({}, 'stopped');
+  if (typeof ended === 'string') log.info({ signal: ended }, 'stopping');
+  else log.info({ by: ended.by }, 'another node of the relay is to lead: this one stops, and follows');
+  return typeof ended !== 'string';
 }
 
 function failureOf({ message, cause }: StoreFailed): CommandFailed {

@@ -8,37 +8,59 @@
  */
 import type { Clock, Timers } from '../../lib/clock.ts';
 import { PeriodicTask } from '../../lib/periodic-task.ts';
-import { Fenced, type LogState, type SharedLog, type Tenure } from './shared-log.ts';
+import { Fenced, LogRefused, type LogState, type SharedLog, type Tenure } from './shared-log.ts';
 
 export const LEASE_MS = 6_000;
 const RENEWALS_A_LEASE = 6;
 /** Of the lease, by which a leader falls silent before another may lead. */
 const MARGIN = 0.2;
 
+/** So many signs of life of another process under the name of this node are no late arrival of what one of before sent. */
+const TWIN_BEATS = 3;
+
+interface LeaseWatchOptions {
+  leaseMs: number;
+  monotonicMs: () => number;
+  /** The name of this node. */
+  holder: string;
+  /** Whether this node had that tenure: in this run, or as its view says it. */
+  hasLed: (tenure: string) => boolean;
+}
+
 /** Watches the fence row for signs of life of the node that leads. */
 export class LeaseWatch {
-  readonly #leaseMs: number;
-  readonly #monotonicMs: () => number;
-  readonly #holder: string;
+  readonly #options: LeaseWatchOptions;
   #seen: { term: number; beat: number; lastNo: number; sinceMs: number } | undefined;
+  #twinBeats = 0;
 
-  /** `holder` is this node: what it led itself it may take back, for the lock on its view shows that it does not run twice. */
-  constructor(options: { leaseMs: number; monotonicMs: () => number; holder: string }) {
-    this.#leaseMs = options.leaseMs;
-    this.#monotonicMs = options.monotonicMs;
-    this.#holder = options.holder;
+  constructor(options: LeaseWatchOptions) {
+    this.#options = options;
   }
 
-  /** Whether the lead may be taken from what this state shows. */
-  isFree({ isFree, holder, term, beat, lastNo }: LogState): boolean {
-    if (isFree || holder === this.#holder) return true;
+  /**
+   * Whether the lead may be taken from what this state shows. What this node led itself it takes back at once, for the lock on
+   * its view shows that it does not run twice. What is kept for a node that asked for it is free after a lease.
+   *
+   * Throws `LogRefused` when another process leads under the name of this node.
+   */
+  isFree({ isFree, holder, tenure, term, beat, lastNo, wantedBy }: LogState): boolean {
+    const { leaseMs, monotonicMs, holder: own, hasLed } = this.#options;
+    const isOwn = holder === own && tenure !== undefined && hasLed(tenure);
+    if ((isFree || isOwn) && (wantedBy === undefined || wantedBy === own)) return true;
     const seen = this.#seen;
-    const nowMs = this.#monotonicMs();
+    const nowMs = monotonicMs();
     if (seen && seen.term === term && seen.beat === beat && seen.lastNo === lastNo)
-      return nowMs - seen.sinceMs >= this.#leaseMs;
+      return nowMs - seen.sinceMs >= leaseMs;
+    const isTwin = holder === own && !isOwn && !isFree && seen?.term === term && seen.beat !== beat;
+    this.#twinBeats = isTwin ? this.#twinBeats + 1 : 0;
+    if (this.#twinBeats >= TWIN_BEATS) throw new LogRefused(twinSentence(own));
     this.#seen = { term, beat, lastNo, sinceMs: nowMs };
     return false;
   }
+}
+
+function twinSentence(name: string): string {
+  return `another process leads under the name of this node, ${name}: its store folder was copied. Delete the file node-name in this folder, and start the relay again`;
 }
 
 interface LeadershipOptions {
@@ -56,6 +78,8 @@ interface LeadershipOptions {
   /** Called when a renewal does not get through, and when one does again. */
   onRenewed: (error: unknown) => void;
   onDoubt: (why: string) => void;
+  /** Called once, when another node is to lead. */
+  onWanted: (by: string) => void;
 }
 
 export class Leadership {
@@ -64,6 +88,7 @@ export class Leadership {
   readonly #renewals: PeriodicTask;
   #confirmedMs: number;
   #isLost = false;
+  #isWanted = false;
 
   constructor(options: LeadershipOptions) {
     this.#options = options;
@@ -100,13 +125,16 @@ export class Leadership {
   }
 
   async #renew(): Promise<void> {
-    const { log, clock, ackedNo, onLost, onDoubt, onRenewed } = this.#options;
+    const { log, clock, ackedNo, onLost, onDoubt, onRenewed, onWanted } = this.#options;
     const sentMs = clock.monotonicMs();
     try {
-      const { doubt } = await log.renew(this.tenure, ackedNo());
+      const { doubt, wantedBy } = await log.renew(this.tenure, ackedNo());
       this.#confirmedMs = sentMs;
       onRenewed(undefined);
       if (doubt !== undefined) onDoubt(doubt);
+      if (wantedBy === undefined || this.#isWanted) return;
+      this.#isWanted = true;
+      onWanted(wantedBy);
     } catch (error) {
       if (!(error instanceof Fenced)) throw error;
       if (this.#isLost) return;

@@ -32,6 +32,8 @@ export interface FollowedView {
 
 export interface NodeOptions extends SharedLogOptions {
   folder: string;
+  /** Of this software. */
+  version: string;
   signer: Signer;
   /** What this node decides by: limits, admission, authority. */
   settings: object;
@@ -43,6 +45,8 @@ export interface NodeOptions extends SharedLogOptions {
   signal: AbortSignal;
   /** Called once, when another node took the lead. */
   onLost: (error: Fenced) => void;
+  /** Called once, when the leader learns that the node of that name is to lead. */
+  onWanted: (by: string) => void;
   /** Called when the log asks the leader for a new epoch. */
   onDoubt: (why: string) => void;
   onStalled: (why: string | undefined) => void;

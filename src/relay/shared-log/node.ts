@@ -6,8 +6,17 @@ import { LogWentBack, ViewTooOld, catchUp } from './follow.ts';
 import { LeaseWatch } from './leadership.ts';
 import type { NodeOptions } from './node-options.ts';
 import { type View, closeView, hasDatabase, nodeName, openView, putAside, thisBoot } from './open-view.ts';
+import { Presence } from './presence.ts';
 import { LogReach, NodeStopped } from './reach.ts';
-import { Fenced, LogRefused, type LogServer, type LogState, OutcomeUnknown, served } from './shared-log.ts';
+import {
+  Fenced,
+  LogRefused,
+  type LogServer,
+  type LogState,
+  OutcomeUnknown,
+  type Tenure,
+  served,
+} from './shared-log.ts';
 import { type BegunLog, type LeadingNode, takeLead } from './take-lead.ts';
 import { isSameServer, obstacle } from './takeover-rules.ts';
 import { type SeenBatch, forgetWitness, isHeld, readWitness, refuseOlder, writeWitness } from './witness.ts';
@@ -58,6 +67,8 @@ class Node {
   readonly #reach: LogReach;
   #said: string | undefined;
   #name = '';
+  /** Of this run. */
+  #tenure: string | undefined;
   /** Where the log was seen last. */
   #server: LogServer | undefined;
 
@@ -105,7 +116,9 @@ class Node {
 
   async followUntilLead(view: View): Promise<LeadingNode | undefined> {
     const { log, leaseMs, clock, signal, logger } = this.#options;
-    const watch = new LeaseWatch({ leaseMs, monotonicMs: () => clock.monotonicMs(), holder: this.#name });
+    const hasLed = (tenure: string): boolean => tenure === this.#tenure || tenure === view.found?.tenure;
+    const presence = new Presence({ ...this.#options, logId: view.log.logId, name: this.#name });
+    const watch = new LeaseWatch({ leaseMs, monotonicMs: () => clock.monotonicMs(), holder: this.#name, hasLed });
     this.#options.onView?.(view, this.#name);
     let isTold = false;
     for (;;) {
@@ -118,8 +131,9 @@ class Node {
       if ((await this.#reach.reached(() => catchUp(parts, undefined, signal))) === undefined) return undefined;
       this.#options.onFollowed?.();
       await this.#noteServer(server, view.log.mark);
+      await this.#reach.reached(() => presence.note());
       if (watch.isFree(state) && this.#mayLead(opened)) {
-        const led = await this.#takeLead(view, opened);
+        const led = await this.#takeLead(view, opened, presence);
         if (led) return led;
       } else if (!isTold) {
         isTold = true;
@@ -164,8 +178,16 @@ class Node {
     }
   }
 
-  #takeLead(view: View, opened: BegunLog): Promise<LeadingNode | undefined> {
-    const parts = { options: this.#options, name: this.#name, settings: this.#settings, reach: this.#reach };
+  #takeLead(view: View, opened: BegunLog, presence: Presence): Promise<LeadingNode | undefined> {
+    const onTaken = ({ tenure }: Tenure): void => void (this.#tenure = tenure);
+    const parts = {
+      options: this.#options,
+      name: this.#name,
+      settings: this.#settings,
+      reach: this.#reach,
+      presence,
+      onTaken,
+    };
     return takeLead(parts, view, opened);
   }
 

@@ -33,7 +33,7 @@ import { PartMissing, SnapshotDamaged } from './snapshot-format.ts';
 import { ViewLog } from './view-log.ts';
 import { witnessFile } from './witness.ts';
 
-const NODE_FILE = 'node-name';
+export const NODE_FILE = 'node-name';
 const NODE_BYTES = 4;
 /** Of a view without a batch. */
 const NO_EFFECTS = Buffer.alloc(0);

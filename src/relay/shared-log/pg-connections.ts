@@ -1,11 +1,15 @@
 /**
  * The two connections of a log in PostgreSQL: one for appends, because one that waits for the standby must not hold up reads;
  * the other for reads and renewals. Each is opened when it is wanted, and anew when it was lost.
+ *
+ * What a server must not be, or does not allow, ends a node that starts, with a sentence for its operator. Of a node that runs
+ * it may be repaired meanwhile: it waits, as for a server that does not answer.
  */
-import { type Durability, refuseNames } from './durability.ts';
+import { type Durability, namesFault } from './durability.ts';
 import type { LogEndpoint } from './log-address.ts';
-import { PgLink } from './pg-link.ts';
-import { LogUnreachable, NotWritten } from './shared-log.ts';
+import { type PgLink, type ServerError, answerError, isForbidden } from './pg-link.ts';
+import { openPrimary } from './pg-primary.ts';
+import { LogRefused, LogUnreachable, NotWritten } from './shared-log.ts';
 
 interface ConnectionOptions {
   endpoints: readonly LogEndpoint[];
@@ -20,6 +24,8 @@ export class PgConnections {
   /** The connection that is being opened in its place. */
   #opening: Promise<PgLink> | undefined;
   #isClosed = false;
+  /** Whether everything that the log needs of its server was there once. */
+  isProven = false;
 
   constructor(options: ConnectionOptions) {
     this.#options = options;
@@ -47,15 +53,24 @@ export class PgConnections {
 
   async #newLink(): Promise<PgLink> {
     if (this.#isClosed) throw new LogUnreachable('the log was closed');
-    const link = await PgLink.open(this.#options.endpoints, this.#options.answerWithinMs);
-    try {
-      if (this.#isClosed) throw new LogUnreachable('the log was closed');
-      refuseNames(this.#options.durability, link.standbyNames);
-      return link;
-    } catch (error) {
-      link.close();
-      throw error;
-    }
+    const { endpoints, durability, answerWithinMs } = this.#options;
+    const link = await openPrimary(endpoints, answerWithinMs).catch((error: unknown) => {
+      throw error instanceof LogRefused ? this.#refusal(error.message) : error;
+    });
+    const fault = namesFault(durability, link.standbyNames);
+    if (!this.#isClosed && fault === undefined) return link;
+    link.close();
+    throw fault === undefined ? new LogUnreachable('the log was closed') : this.#refusal(fault);
+  }
+
+  #refusal(why: string): Error {
+    return this.isProven ? new LogUnreachable(why) : new LogRefused(why);
+  }
+
+  /** What an error that the server answered with means. */
+  meaning(error: ServerError): Error {
+    if (this.isProven && isForbidden(error)) return new NotWritten(error.message, { cause: error });
+    return answerError(error);
   }
 
   /** At once, and for good. */

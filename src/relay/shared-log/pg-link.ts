@@ -1,12 +1,12 @@
 /**
- * One connection to the PostgreSQL server that is the primary.
+ * One connection to a PostgreSQL server that is a primary.
  *
  * `pg` is loaded when the first link is opened. What the server warns of while a statement runs counts as the statement's:
  * a wait for the standby that was cancelled ends in success and a warning. What it warns of at the connect does not.
  */
-import { Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import type { Client, QueryResultRow } from 'pg';
-import { LogRefused, LogUnreachable, NotWritten } from './shared-log.ts';
+import { LogRefused, type LogServer, LogUnreachable, NotWritten } from './shared-log.ts';
 import type { LogEndpoint } from './log-address.ts';
 import { SERVER, SESSION } from './pg-statements.ts';
 
@@ -23,8 +23,13 @@ export const ANSWER_WITHIN_MS = 10_000;
  */
 const TRY_AGAIN = /^(?:53...|55P03|40001|40P01|57014)$/;
 
+/** A password or a user that is wrong, a database that does not exist, a right that is missing. */
+const NOT_ALLOWED: ReadonlySet<string> = new Set(['28P01', '28000', '3D000', '42501']);
+
 interface ServerSettings {
   is_standby: boolean;
+  system_identifier: string;
+  timeline: number | null;
   version: number;
   fsync: string;
   full_page_writes: string;
@@ -49,40 +54,26 @@ export class PgLink {
   readonly #client: Client;
   readonly #socket: Socket;
   readonly #answerWithinMs: number;
-  /** As the server had them when the link was opened. */
-  readonly standbyNames: string;
+  /** The server, as it was when the link was opened. */
+  readonly server: LogServer;
+  /** As they were read last. */
+  standbyNames: string;
   #warnings: string[] = [];
   #isOpen = true;
 
-  private constructor(client: Client, socket: Socket, standbyNames: string, answerWithinMs: number) {
+  private constructor(client: Client, socket: Socket, settings: ServerSettings, answerWithinMs: number) {
     this.#answerWithinMs = answerWithinMs;
     this.#client = client;
     this.#socket = socket;
-    this.standbyNames = standbyNames;
+    this.server = { systemId: settings.system_identifier, timeline: settings.timeline ?? 0 };
+    this.standbyNames = settings.standby_names;
     client.on('end', () => (this.#isOpen = false));
     // Any notice: no other comes at this level, and the word for its severity is in the language of the server.
     client.on('notice', ({ message }) => this.#warnings.push(message ?? 'the server warned'));
   }
 
-  /** To the first of the servers that is a primary. Throws `LogUnreachable` or `LogRefused`. */
-  static async open(endpoints: readonly LogEndpoint[], answerWithinMs: number): Promise<PgLink> {
-    const met: string[] = [];
-    for (const endpoint of endpoints) {
-      const socket = new Socket();
-      try {
-        const link = await PgLink.#connected(endpoint, socket, answerWithinMs);
-        if (link) return link;
-        met.push(`${endpoint.name} is a standby`);
-      } catch (error) {
-        socket.destroy();
-        if (error instanceof LogRefused) throw error;
-        met.push(`${endpoint.name}: ${reasonOf(error)}`);
-      }
-    }
-    throw new LogUnreachable(met.join('; '));
-  }
-
-  static async #connected(
+  /** `undefined` for a standby. Throws `LogRefused` and the errors of `pg`; what is under way ends when `socket` does. */
+  static async connect(
     { url, name }: LogEndpoint,
     socket: Socket,
     answerWithinMs: number,
@@ -107,7 +98,7 @@ export class PgLink {
       return undefined;
     }
     refuseUnsafe(server, name);
-    return new PgLink(client, socket, server.standby_names, answerWithinMs);
+    return new PgLink(client, socket, server, answerWithinMs);
   }
 
   get isOpen(): boolean {
@@ -161,7 +152,7 @@ export function reasonOf(error: unknown): string {
   return message === '' ? (code ?? 'unknown error') : message;
 }
 
-interface ServerError extends Error {
+export interface ServerError extends Error {
   severity: string;
   code: string;
 }
@@ -169,6 +160,11 @@ interface ServerError extends Error {
 /** Whether the server answered with an error; any other error is one of the connection. */
 export function isAnswer(error: unknown): error is ServerError {
   return error instanceof Error && typeof (error as Partial<ServerError>).severity === 'string';
+}
+
+/** Whether the server says that this user may not do what was asked. */
+export function isForbidden(error: unknown): error is ServerError {
+  return isAnswer(error) && NOT_ALLOWED.has(error.code);
 }
 
 /** The codes with which a server ends a connection, or takes none. */
@@ -182,9 +178,8 @@ export function answerError(error: ServerError): Error {
   return new LogRefused(`the server of the log refuses a statement: ${error.message}`, { cause: error });
 }
 
-/** What an error on `link` means. A link that failed itself is closed. */
+/** What an error on `link` means that is no answer. The link is closed. */
 export function linkError(link: PgLink, error: unknown): Error {
-  if (isAnswer(error)) return answerError(error);
   link.close();
   return new LogUnreachable(reasonOf(error), { cause: error });
 }

@@ -10,6 +10,7 @@ export interface IdentityRow {
   timeline: number;
   now_ms: string;
   has_tables: boolean;
+  standby_names: string;
 }
 
 export interface StateRow {
@@ -42,6 +43,19 @@ export interface RenewalRow {
 export interface AppendRow {
   appended: number;
   doubt: string | null;
+}
+
+export interface LackingRow {
+  table_name: string;
+  right_name: string;
+  lacks_table: boolean;
+}
+
+export interface NodeRow {
+  name: string;
+  version: string;
+  format: number;
+  seen_ms: string;
 }
 
 export interface NamesRow {

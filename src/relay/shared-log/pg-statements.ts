@@ -10,9 +10,6 @@
  * slower without bound. `FOR KEY SHARE` would not hold off who takes the lead.
  */
 
-/** Of the layout of these tables. */
-export const TABLES_FORMAT = 1;
-
 export const CREATE_TABLES = `
 CREATE TABLE IF NOT EXISTS relay_log (
   one boolean PRIMARY KEY DEFAULT true CHECK (one),
@@ -42,11 +39,21 @@ CREATE TABLE IF NOT EXISTS payload (
 ALTER TABLE payload ALTER wire SET STORAGE EXTERNAL;
 CREATE TABLE IF NOT EXISTS snapshot (
   log_id uuid, through_no int8, part int4, body bytea NOT NULL, PRIMARY KEY (log_id, through_no, part));
-ALTER TABLE snapshot ALTER body SET STORAGE EXTERNAL`;
+ALTER TABLE snapshot ALTER body SET STORAGE EXTERNAL;
+CREATE TABLE IF NOT EXISTS node (
+  log_id uuid, name text, version text NOT NULL, format int NOT NULL, seen_at timestamptz NOT NULL, PRIMARY KEY (log_id, name))`;
+
+const TABLES = ['relay_log', 'batch', 'payload', 'snapshot', 'node'];
+const RIGHTS = ['SELECT', 'INSERT', 'UPDATE', 'DELETE'];
 
 /** What a role that is not the owner of the tables needs. */
-export const GRANTS = (role: string): string =>
-  `GRANT SELECT, INSERT, UPDATE, DELETE ON relay_log, batch, payload, snapshot TO ${role};`;
+export const GRANTS = (role: string): string => `GRANT ${RIGHTS.join(', ')} ON ${TABLES.join(', ')} TO ${role};`;
+
+/** Which of these rights this user lacks, and which of the tables the database lacks. */
+export const LACKING = `
+SELECT t.name AS table_name, r.name AS right_name, to_regclass(t.name) IS NULL AS lacks_table
+FROM unnest('{${TABLES.join(',')}}'::text[]) AS t(name), unnest('{${RIGHTS.join(',')}}'::text[]) AS r(name)
+WHERE NOT coalesce(has_table_privilege(to_regclass(t.name), r.name), false)`;
 
 const ARMED = `set_config('synchronous_commit', 'on', true) = 'on' AND set_config('client_min_messages', 'warning', true) = 'warning'`;
 
@@ -58,18 +65,20 @@ const ARMED = `set_config('synchronous_commit', 'on', true) = 'on' AND set_confi
 export const SESSION = `SET jit = off; SET enable_seqscan = off; SET lock_timeout = '2s'; SET client_connection_check_interval = '2s'; SET statement_timeout = 0;
   SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off`;
 
-export const SERVER = `
-SELECT pg_is_in_recovery() AS is_standby, current_setting('server_version_num')::int AS version,
-  current_setting('fsync') AS fsync, current_setting('full_page_writes') AS full_page_writes,
-  current_setting('synchronous_standby_names') AS standby_names`;
-
 const SYSTEM = `(SELECT system_identifier FROM pg_control_system())`;
 /** That of the WAL: the control file shows the old one after a promotion. */
 const TIMELINE = `('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int`;
 
+export const SERVER = `
+SELECT pg_is_in_recovery() AS is_standby, ${SYSTEM}::text AS system_identifier,
+  CASE WHEN NOT pg_is_in_recovery() THEN ${TIMELINE} END AS timeline, current_setting('server_version_num')::int AS version,
+  current_setting('fsync') AS fsync, current_setting('full_page_writes') AS full_page_writes,
+  current_setting('synchronous_standby_names') AS standby_names`;
+
 export const IDENTITY = `
 SELECT ${SYSTEM}::text AS system_identifier, ${TIMELINE} AS timeline,
-  (extract(epoch FROM clock_timestamp()) * 1000)::int8 AS now_ms, to_regclass('relay_log') IS NOT NULL AS has_tables`;
+  (extract(epoch FROM clock_timestamp()) * 1000)::int8 AS now_ms, to_regclass('relay_log') IS NOT NULL AS has_tables,
+  current_setting('synchronous_standby_names') AS standby_names`;
 
 export const STATE = `
 SELECT l.log_id::text, l.state, l.format, l.term, l.tenure::text, l.is_free, l.holder, l.beat, l.settings, l.doubt, l.wanted_by,
@@ -78,7 +87,7 @@ SELECT l.log_id::text, l.state, l.format, l.term, l.tenure::text, l.is_free, l.h
 FROM relay_log l LEFT JOIN LATERAL (SELECT no, last_lsn, acked_no FROM batch WHERE log_id = l.log_id ORDER BY no DESC LIMIT 1) b ON true`;
 
 export const INITIALISE = `
-INSERT INTO relay_log SELECT true, ${TABLES_FORMAT}, $1::uuid, 'serving', 0, NULL, true, '', 0, clock_timestamp(), 0, $2::int8, $3::int4,
+INSERT INTO relay_log SELECT true, $4::int4, $1::uuid, 'serving', 0, NULL, true, '', 0, clock_timestamp(), 0, $2::int8, $3::int4,
   '\\x'::bytea, NULL, NULL, 0, 0 WHERE ${ARMED} ON CONFLICT DO NOTHING`;
 
 /**
@@ -115,15 +124,38 @@ export const RESIGN = `
 UPDATE relay_log SET is_free = true, beat = beat + 1, beat_at = clock_timestamp(), acked_no = greatest(acked_no, $4::int8)
 WHERE ${OF_TENURE}`;
 
+/** $4 the newest format that the leader knows, $5 how many milliseconds a node counts that is not seen any more. */
+export const RAISE = `
+WITH raised AS (
+  UPDATE relay_log SET format = $4::int4 WHERE ${OF_TENURE} AND format < $4::int4 AND NOT EXISTS (
+    SELECT 1 FROM node n WHERE n.log_id = $1::uuid AND n.format < $4::int4 AND n.seen_at > clock_timestamp() - $5::int8 * interval '1 ms')
+  RETURNING format)
+SELECT coalesce((SELECT format FROM raised), format) AS format FROM relay_log WHERE ${OF_TENURE}`;
+
+/** It waits for no standby: it comes again. What was not seen for a long time is forgotten. */
+export const NOTE_NODE = `
+WITH gone AS (DELETE FROM node WHERE seen_at < clock_timestamp() - interval '30 days')
+INSERT INTO node SELECT $1::uuid, $2, $3, $4::int4, clock_timestamp() WHERE set_config('synchronous_commit', 'off', true) = 'off'
+ON CONFLICT (log_id, name) DO UPDATE SET version = excluded.version, format = excluded.format, seen_at = excluded.seen_at`;
+
+export const NODES = `
+SELECT name, version, format, (extract(epoch FROM seen_at) * 1000)::int8 AS seen_ms FROM node WHERE log_id = $1::uuid ORDER BY name`;
+
+export const WANT = `UPDATE relay_log SET wanted_by = $2 WHERE one AND log_id = $1::uuid AND ${ARMED}`;
+
 export const CLEAR_DOUBT = `UPDATE relay_log SET doubt = NULL WHERE ${OF_TENURE} RETURNING one`;
 
 export const DOUBT = `UPDATE relay_log SET doubt = coalesce(doubt, $2) WHERE one AND log_id = $1::uuid AND ${ARMED}`;
 
-/** The form of the deletion matters: planned on an empty table, any simpler one reads the whole of a full one. */
+/**
+ * $15 null, or the names of standbys that were read: where others are named by now, nothing is written. The form of the
+ * deletion matters: planned on an empty table, any simpler one reads the whole of a full one.
+ */
 export const APPEND = `
 WITH fence AS (
   SELECT l.log_id, l.term, l.doubt FROM relay_log l
-  WHERE l.one AND l.log_id = $1::uuid AND l.term = $2::int8 AND l.tenure = $3::uuid AND NOT l.is_free AND l.state = 'serving' AND ${ARMED} FOR SHARE),
+  WHERE l.one AND l.log_id = $1::uuid AND l.term = $2::int8 AND l.tenure = $3::uuid AND NOT l.is_free AND l.state = 'serving'
+    AND ($15::text IS NULL OR current_setting('synchronous_standby_names') = $15::text) AND ${ARMED} FOR SHARE),
 b AS (
   INSERT INTO batch SELECT f.log_id, $4::int8, $5::int8, $6::int8, f.term, $7::int8, $8::bytea, $9::bytea FROM fence f
   WHERE $4::int8 = 1 OR EXISTS (SELECT 1 FROM batch q WHERE q.log_id = f.log_id AND q.no = $4::int8 - 1 AND q.last_lsn = $5::int8 - 1)
@@ -137,14 +169,18 @@ SELECT (SELECT count(*) FROM b)::int AS appended, (SELECT doubt FROM fence) AS d
 
 export const STANDBY_NAMES = `SELECT current_setting('synchronous_standby_names') AS names`;
 
-/** $1 log, $2 after, $3 how many, $4 whether those that nobody acknowledged too. */
+/**
+ * $1 log, $2 after, $3 how many, $4 whether those that nobody acknowledged too, $5 bytes of bodies at most, but one batch. The
+ * length of a body that is stored outside its row is known without it.
+ */
 export const BATCHES = `
-SELECT b.no, b.first_lsn, b.last_lsn, b.term, b.effects, b.body FROM batch b
-WHERE b.log_id = $1::uuid AND b.no > $2::int8 AND ($4::bool OR b.no <= (
-  SELECT greatest(l.acked_no, (SELECT q.acked_no FROM batch q WHERE q.log_id = l.log_id ORDER BY q.no DESC LIMIT 1))
-  FROM relay_log l WHERE l.log_id = $1::uuid)) ORDER BY b.no LIMIT $3::int8`;
+SELECT b.no, b.first_lsn, b.last_lsn, b.term, b.effects, b.body FROM (
+  SELECT f.no, sum(octet_length(f.body)) OVER (ORDER BY f.no) AS bytes, row_number() OVER (ORDER BY f.no) AS at FROM (
+    SELECT no, body FROM batch WHERE log_id = $1::uuid AND no > $2::int8 AND ($4::bool OR no <= (
+      SELECT greatest(l.acked_no, (SELECT q.acked_no FROM batch q WHERE q.log_id = l.log_id ORDER BY q.no DESC LIMIT 1))
+      FROM relay_log l WHERE l.log_id = $1::uuid)) ORDER BY no LIMIT $3::int8) f) s
+JOIN batch b ON b.log_id = $1::uuid AND b.no = s.no WHERE s.bytes <= $5::int8 OR s.at = 1 ORDER BY b.no`;
 
-/** No row when the log is another one; a row without a batch when there is none. */
 export const BATCH = `
 SELECT l.pruned_no, b.term, b.effects, b.last_lsn FROM relay_log l LEFT JOIN batch b ON b.log_id = l.log_id AND b.no = $2::int8
 WHERE l.log_id = $1::uuid`;

@@ -4,38 +4,17 @@
  * A statement that takes the lead is never sent twice, because one that was given up may still run in the server later: it
  * compares what was seen, and then changes nothing.
  */
-import type { QueryResultRow } from 'pg';
 import { randomUUID } from 'node:crypto';
-import {
-  type Appended,
-  type Candidate,
-  type EncodedBatch,
-  Fenced,
-  type FollowedBatch,
-  type FoundBatch,
-  type LogChange,
-  LogRefused,
-  type LogServer,
-  type LogState,
-  LogUnreachable,
-  type OpenedLog,
-  OutcomeUnknown,
-  type Renewal,
-  type SharedLog,
-  type StoredPayload,
-  type Tenure,
-} from './shared-log.ts';
 import { encodeBody } from './batch-body.ts';
-import { type Durability, refuseNames } from './durability.ts';
+import type { Durability } from './durability.ts';
 import type { LogEndpoint } from './log-address.ts';
-import { PgConnections } from './pg-connections.ts';
-import { ANSWER_WITHIN_MS, type Answered, type PgLink, answerError, isAnswer, linkError, reasonOf } from './pg-link.ts';
+import { ANSWER_WITHIN_MS } from './pg-link.ts';
 import {
   type AppendRow,
   type BatchRow,
   type FoundRow,
   type IdentityRow,
-  type NamesRow,
+  type NodeRow,
   type RenewalRow,
   type StateRow,
   followedBatch,
@@ -46,15 +25,35 @@ import {
   seqsOf,
   stateOf,
 } from './pg-rows.ts';
+import { PgSession } from './pg-session.ts';
 import { PgSnapshots } from './pg-snapshots.ts';
+import {
+  type Appended,
+  BATCH_BYTES_AT_ONCE,
+  type Candidate,
+  type EncodedBatch,
+  Fenced,
+  type FollowedBatch,
+  type FoundBatch,
+  LOG_FORMAT,
+  type LogChange,
+  type LogNode,
+  type LogServer,
+  type LogState,
+  LogUnreachable,
+  NODE_COUNTS_MS,
+  type OpenedLog,
+  type Renewal,
+  type SeenNode,
+  type SharedLog,
+  type StoredPayload,
+  type Tenure,
+  refuseNewer,
+} from './shared-log.ts';
 import * as sql from './pg-statements.ts';
 
 /** Batches that are read at once. */
 const BATCHES_AT_ONCE = 64;
-/** Another makes the tables: a name is taken (of a row in the catalogue, a relation, a type), or its lock was not given. */
-const MADE_MEANWHILE: ReadonlySet<string> = new Set(['23505', '42P07', '42710', '55P03']);
-/** Each time, another one has made them or has failed. */
-const CREATE_TRIES = 5;
 
 interface PostgresLogOptions {
   endpoints: readonly LogEndpoint[];
@@ -63,12 +62,14 @@ interface PostgresLogOptions {
   answerWithinMs?: number;
   /** Milliseconds that never go back. */
   monotonicMs?: () => number;
+  /** The newest format that it reads and writes. */
+  format?: number;
 }
 
 export class PostgresLog implements SharedLog {
-  readonly snapshots = new PgSnapshots((name, text, values) => this.#ask(name, text, values));
-  readonly #connections: PgConnections;
-  readonly #durability: Durability;
+  readonly snapshots = new PgSnapshots((name, text, values) => this.#session.ask(name, text, values));
+  readonly #session: PgSession;
+  readonly format: number;
   /** When the batch under way was sent. */
   #appendingSinceMs: number | undefined;
   readonly #answerWithinMs: number;
@@ -80,29 +81,30 @@ export class PostgresLog implements SharedLog {
     durability,
     answerWithinMs = ANSWER_WITHIN_MS,
     monotonicMs = () => performance.now(),
+    format = LOG_FORMAT,
   }: PostgresLogOptions) {
     this.#answerWithinMs = answerWithinMs;
     this.#monotonicMs = monotonicMs;
-    this.#connections = new PgConnections({ endpoints, durability, answerWithinMs });
-    this.#durability = durability;
+    this.format = format;
+    this.#session = new PgSession({ endpoints, durability, answerWithinMs });
   }
 
   async open(): Promise<OpenedLog> {
-    const link = await this.#connections.others();
-    refuseNames(this.#durability, link.standbyNames);
-    const { rows } = await this.#ask<IdentityRow>('identity', sql.IDENTITY);
+    const { rows } = await this.#session.ask<IdentityRow>('identity', sql.IDENTITY);
     const [row] = rows;
     if (!row) throw new LogUnreachable('the server says nothing of itself');
     const server = { systemId: row.system_identifier, timeline: row.timeline };
     this.#server = server;
+    await this.#session.namesAre(row.standby_names);
     const state = row.has_tables ? await this.#state() : undefined;
+    if (state) await this.#session.prove();
     return { server, nowMs: Number(row.now_ms), state };
   }
 
   async initialise(logId: string): Promise<void> {
     const { systemId, timeline } = this.#server ?? (await this.open()).server;
-    await this.#createTables();
-    doubtless(await this.#ask('initialise', sql.INITIALISE, [logId, systemId, timeline]));
+    await this.#session.createTables();
+    await this.#session.store('initialise', sql.INITIALISE, [logId, systemId, timeline, this.format]);
   }
 
   async lead(seen: LogState, { holder, settings, doubt }: Candidate): Promise<Tenure | 'held'> {
@@ -110,7 +112,7 @@ export class PostgresLog implements SharedLog {
     const tenure = randomUUID();
     const { logId, term, beat, tenure: before = null } = seen;
     const values = [logId, term, beat, before, tenure, holder, settings, systemId, timeline, doubt ?? null];
-    const { rows } = await this.#changed<{ term: string }>('lead', sql.LEAD, values);
+    const { rows } = await this.#session.change<{ term: string }>('lead', sql.LEAD, values);
     return rows[0] ? { logId, term: Number(rows[0].term), tenure } : 'held';
   }
 
@@ -119,8 +121,8 @@ export class PostgresLog implements SharedLog {
     const { logId, term, beat, tenure: before = null } = seen;
     const values = [logId, term, beat, before, seen.state, systemId, timeline, state, tenure];
     const { rowCount } = replacedBy
-      ? await this.#changed('replace', sql.REPLACE, [...values, replacedBy.logId, replacedBy.no])
-      : await this.#changed('change', sql.CHANGE, values);
+      ? await this.#session.change('replace', sql.REPLACE, [...values, replacedBy.logId, replacedBy.no])
+      : await this.#session.change('change', sql.CHANGE, values);
     return rowCount > 0;
   }
 
@@ -140,59 +142,43 @@ export class PostgresLog implements SharedLog {
 
   async sweep(): Promise<number> {
     let rows = 0;
-    for (const [name, text] of sql.SWEEPS) rows += (await this.#ask(name, text)).rowCount;
+    for (const [name, text] of sql.SWEEPS) rows += (await this.#session.ask(name, text)).rowCount;
     return rows;
   }
 
   async renew(tenure: Tenure, ackedNo: number): Promise<Renewal> {
     const sentMs = this.#monotonicMs();
-    const { rows } = doubtless(await this.#ask<RenewalRow>('renew', sql.RENEW, [...named(tenure), ackedNo]));
+    const { rows } = await this.#session.store<RenewalRow>('renew', sql.RENEW, [...named(tenure), ackedNo]);
     const [row] = rows;
     if (!row) throw new Fenced();
     // A batch that is under way in the server holds the row against this statement: the answer to it is lost.
     if (this.#appendingSinceMs !== undefined && sentMs - this.#appendingSinceMs >= this.#answerWithinMs)
-      this.#connections.closeAppends();
+      this.#session.closeAppends();
     return { doubt: row.doubt ?? undefined, wantedBy: row.wanted_by ?? undefined, nowMs: Number(row.now_ms) };
   }
 
   async append(tenure: Tenure, batch: EncodedBatch, ackedNo: number): Promise<Appended> {
     const { no, firstLsn, lastLsn, effects, records, shared, payloads, dropped } = batch;
-    const link = await this.#connections.appends();
     const values = [...named(tenure), no, firstLsn, lastLsn, ackedNo, effects, encodeBody(records, shared)];
     this.#appendingSinceMs = this.#monotonicMs();
-    const appending = link.query<AppendRow>({ name: 'append', text: sql.APPEND, waits: true }, [
-      ...values,
-      ...putOf(payloads),
-      keysOf(dropped),
-      seqsOf(dropped),
-    ]);
-    // Right behind it on the wire: emptying the names releases an append that waits as if its standby had it.
-    const naming = link.query<NamesRow>({ name: 'names', text: sql.STANDBY_NAMES, waits: true });
-    const [appended, names] = await Promise.allSettled([appending, naming]);
-    this.#appendingSinceMs = undefined;
-    if (appended.status === 'rejected') {
-      // Of a server that goes down in the middle of a commit, nobody knows: only one that goes on has undone it.
-      if (isAnswer(appended.reason) && names.status === 'fulfilled') throw answerError(appended.reason);
-      link.close();
-      throw new OutcomeUnknown(reasonOf(appended.reason), { cause: appended.reason });
+    try {
+      const places = [...putOf(payloads), keysOf(dropped), seqsOf(dropped)];
+      const row = await this.#session.append<AppendRow>(sql.APPEND, [...values, ...places], isStored);
+      if (!isStored(row)) throw new Fenced();
+      return { doubt: row?.doubt ?? undefined };
+    } finally {
+      this.#appendingSinceMs = undefined;
     }
-    const { rows, warning } = appended.value;
-    const [row] = rows;
-    if (!row || row.appended === 0) throw new Fenced();
-    if (warning !== undefined) throw new OutcomeUnknown(warning);
-    const fault = this.#namesFault(names, link);
-    if (fault !== undefined) throw new OutcomeUnknown(fault);
-    return { doubt: row.doubt ?? undefined };
   }
 
   async batches(logId: string, afterNo: number, tenure?: Tenure): Promise<FollowedBatch[]> {
-    const values = [logId, afterNo, BATCHES_AT_ONCE, tenure !== undefined];
-    const { rows } = await this.#ask<BatchRow>('batches', sql.BATCHES, values);
+    const values = [logId, afterNo, BATCHES_AT_ONCE, tenure !== undefined, BATCH_BYTES_AT_ONCE];
+    const { rows } = await this.#session.ask<BatchRow>('batches', sql.BATCHES, values);
     return rows.map(followedBatch);
   }
 
   async batch(logId: string, no: number): Promise<FoundBatch | 'pruned' | undefined> {
-    const { rows } = await this.#ask<FoundRow>('batch', sql.BATCH, [logId, no]);
+    const { rows } = await this.#session.ask<FoundRow>('batch', sql.BATCH, [logId, no]);
     return foundBatch(rows[0], no);
   }
 
@@ -200,96 +186,66 @@ export class PostgresLog implements SharedLog {
     const found: (Buffer | undefined)[] = places.map(() => undefined);
     if (places.length === 0) return found;
     const values = [logId, keysOf(places), seqsOf(places)];
-    const { rows } = await this.#ask<{ n: number; wire: Buffer }>('payloads', sql.PAYLOADS, values);
+    const { rows } = await this.#session.ask<{ n: number; wire: Buffer }>('payloads', sql.PAYLOADS, values);
     for (const { n, wire } of rows) found[n - 1] = wire;
     return found;
   }
 
   async doubt(logId: string, reason: string): Promise<void> {
-    doubtless(await this.#ask('doubt', sql.DOUBT, [logId, reason]));
+    await this.#session.store('doubt', sql.DOUBT, [logId, reason]);
   }
 
   async clearDoubt(tenure: Tenure): Promise<void> {
-    if (doubtless(await this.#ask('clear doubt', sql.CLEAR_DOUBT, named(tenure))).rowCount === 0) throw new Fenced();
+    if ((await this.#session.store('clear doubt', sql.CLEAR_DOUBT, named(tenure))).rowCount === 0) throw new Fenced();
+  }
+
+  async want(logId: string, holder: string): Promise<void> {
+    await this.#session.store('want', sql.WANT, [logId, holder]);
+  }
+
+  async noteNode(logId: string, { name, version }: LogNode): Promise<void> {
+    await this.#session.ask('note node', sql.NOTE_NODE, [logId, name, version, this.format]);
+  }
+
+  async nodes(logId: string): Promise<SeenNode[]> {
+    const { rows } = await this.#session.ask<NodeRow>('nodes', sql.NODES, [logId]);
+    return rows.map(({ name, version, format, seen_ms: seenMs }) => ({
+      name,
+      version,
+      format,
+      seenMs: Number(seenMs),
+    }));
+  }
+
+  async raise(tenure: Tenure): Promise<number> {
+    const values = [...named(tenure), this.format, NODE_COUNTS_MS];
+    const { rows } = await this.#session.store<{ format: number }>('raise', sql.RAISE, values);
+    if (!rows[0]) throw new Fenced();
+    return rows[0].format;
   }
 
   async resign(tenure: Tenure, ackedNo: number): Promise<void> {
-    await this.#ask('resign', sql.RESIGN, [...named(tenure), ackedNo]);
+    await this.#session.ask('resign', sql.RESIGN, [...named(tenure), ackedNo]);
   }
 
   async close(): Promise<void> {
-    this.#connections.close();
-  }
-
-  /** PostgreSQL says an error to one of two that make the same table at the same time, also with `IF NOT EXISTS`. */
-  async #createTables(): Promise<void> {
-    const link = await this.#connections.others();
-    for (let tries = 1; ; tries++) {
-      try {
-        await link.run(sql.CREATE_TABLES);
-        return;
-      } catch (error) {
-        if (tries === CREATE_TRIES || !isAnswer(error) || !MADE_MEANWHILE.has(error.code)) throw linkError(link, error);
-      }
-    }
+    this.#session.close();
   }
 
   async #state(): Promise<LogState | undefined> {
-    const { rows } = await this.#ask<StateRow>('state', sql.STATE);
+    const { rows } = await this.#session.ask<StateRow>('state', sql.STATE);
     const [row] = rows;
     if (!row) return undefined;
-    if (row.format > sql.TABLES_FORMAT)
-      throw new LogRefused(
-        `the log has the format ${row.format} and this software knows ${sql.TABLES_FORMAT}: start the newer software`,
-      );
+    refuseNewer(row.format, this.format);
     return stateOf(row);
   }
 
-  /** One statement on the connection of reads and renewals, which is opened anew when it was lost. */
-  async #ask<R extends QueryResultRow>(
-    name: string,
-    text: string,
-    values: unknown[] = [],
-    given?: PgLink,
-  ): Promise<Answered<R>> {
-    const link = given ?? (await this.#connections.others());
-    try {
-      return await link.query<R>({ name, text }, values);
-    } catch (error) {
-      throw linkError(link, error);
-    }
-  }
-
-  /** A statement that takes or changes the lead, sent once. Throws `OutcomeUnknown` when it may not be on every copy. */
-  async #changed<R extends QueryResultRow>(name: string, text: string, values: unknown[]): Promise<Answered<R>> {
-    const link = await this.#connections.others();
-    const changing = this.#ask<R>(name, text, values, link);
-    const naming = this.#ask<NamesRow>('names', sql.STANDBY_NAMES, [], link);
-    const [changed, names] = await Promise.allSettled([changing, naming]);
-    if (changed.status === 'rejected') throw changed.reason;
-    const answered = doubtless(changed.value);
-    // What was stored before is on the standbys only if this statement waited for them.
-    const fault = this.#namesFault(names, link);
-    if (fault === undefined) return answered;
-    link.close();
-    throw new OutcomeUnknown(fault);
-  }
-
   async #load(name: string, text: string, values: unknown[]): Promise<void> {
-    const { rows } = doubtless(await this.#ask<{ held: number }>(name, text, values));
+    const { rows } = await this.#session.store<{ held: number }>(name, text, values);
     if (rows[0]?.held !== 1) throw new Fenced();
-  }
-
-  /** Why a statement may not have waited for the standbys, by the names that were read right behind it. */
-  #namesFault(names: PromiseSettledResult<Answered<NamesRow>>, { standbyNames }: PgLink): string | undefined {
-    if (names.status === 'rejected') return reasonOf(names.reason);
-    const isAlike = this.#durability !== 'standby' || names.value.rows[0]?.names === standbyNames;
-    return isAlike ? undefined : 'synchronous_standby_names was changed meanwhile';
   }
 }
 
-/** What the server warned of while it stored something may be that no standby has it. */
-function doubtless<R extends QueryResultRow>(answered: Answered<R>): Answered<R> {
-  if (answered.warning !== undefined) throw new OutcomeUnknown(answered.warning);
-  return answered;
+function isStored(row: AppendRow | undefined): boolean {
+  return row !== undefined && row.appended > 0;
 }

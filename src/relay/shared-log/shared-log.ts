@@ -12,6 +12,19 @@
  */
 import { phaseOf, whyNotServed } from './log-phase.ts';
 
+/**
+ * The format of tables, batches and events that this software writes, and the newest that it reads. A log keeps its format
+ * until every node reads a newer one (presence.ts). A new kind of event, another form of a batch or of a row of the view is a
+ * new format.
+ */
+export const LOG_FORMAT = 1;
+
+/** A node that was seen within this time must read a format before the log gets it. */
+export const NODE_COUNTS_MS = 24 * 3_600_000;
+
+/** Of batches that are read at once, beside the first. */
+export const BATCH_BYTES_AT_ONCE = 4 << 20;
+
 /** A batch as the log stores it. */
 export interface EncodedBatch {
   /** From 1, without a gap. A batch may hold no record. */
@@ -61,7 +74,7 @@ export interface LogState {
   logId: string;
   /** `serving`; any other text says why nobody may lead (log-phase.ts). */
   state: string;
-  /** The layout of batches. */
+  /** Of what is written to it (`LOG_FORMAT`). */
   format: number;
   term: number;
   /** Of the node that leads or led last; `undefined` before the first. */
@@ -118,6 +131,20 @@ export interface Candidate {
   doubt?: string | undefined;
 }
 
+/** A node of the log: a process that leads or follows. */
+export interface LogNode {
+  name: string;
+  /** Of its software. */
+  version: string;
+}
+
+export interface SeenNode extends LogNode {
+  /** The newest format that it reads. */
+  format: number;
+  /** When it noted itself last, by the server's clock. */
+  seenMs: number;
+}
+
 /** What an operator's command makes of the row. Nobody leads afterwards, and no tenure before goes on. */
 export interface LogChange {
   state: string;
@@ -156,9 +183,11 @@ export interface LogSnapshots {
 
 export interface SharedLog {
   readonly snapshots: LogSnapshots;
-  /** Throws `LogUnreachable`, and `LogRefused` for a server on which the log would not be safe. */
+  /** The newest format that it reads and writes. */
+  readonly format: number;
+  /** Throws `LogUnreachable`, and `LogRefused` for a newer format, or a server on which the log would not be safe. */
   open(): Promise<OpenedLog>;
-  /** Begins a log where there is none; otherwise changes nothing. */
+  /** Begins a log where there is none; otherwise adds what a newer software needs, and changes nothing. */
   initialise(logId: string): Promise<void>;
   /** Takes the lead if nothing has changed since `seen`, nor the server since the last `open`; else `'held'`. */
   lead(seen: LogState, candidate: Candidate): Promise<Tenure | 'held'>;
@@ -176,6 +205,17 @@ export interface SharedLog {
   doubt(logId: string, reason: string): Promise<void>;
   /** Ends a doubt, after the new epoch is durable. Throws `Fenced`. */
   clearDoubt(tenure: Tenure): Promise<void>;
+  /** Notes that the node of that name is to lead: the leader is told with its next renewal. */
+  want(logId: string, holder: string): Promise<void>;
+  /** Notes that this node lives; a crash of the server may lose it. */
+  noteNode(logId: string, node: LogNode): Promise<void>;
+  /** The nodes that were seen in the last days, by name. */
+  nodes(logId: string): Promise<SeenNode[]>;
+  /**
+   * Gives the log the newest format that this software writes, if every node that counts reads it. Returns the format that
+   * the log has then. Throws `Fenced`.
+   */
+  raise(tenure: Tenure): Promise<number>;
   /** Gives the lead back, for anybody to take at once. */
   resign(tenure: Tenure, ackedNo: number): Promise<void>;
   /**
@@ -240,4 +280,12 @@ export function served<T extends { state: LogState }>(opened: T): T {
   const why = whyNotServed(phaseOf(opened.state.state));
   if (why === undefined) return opened;
   throw new LogRefused(why);
+}
+
+/** Throws `LogRefused` for a log whose format is newer than the newest that is known. */
+export function refuseNewer(format: number, known: number): void {
+  if (format <= known) return;
+  throw new LogRefused(
+    `the log has the format ${format}, and this software reads formats up to ${known}: start the newer software`,
+  );
 }

@@ -12,6 +12,7 @@ import { catchUp } from './follow.ts';
 import { Leadership } from './leadership.ts';
 import type { NodeOptions } from './node-options.ts';
 import { type View, closeView } from './open-view.ts';
+import type { Presence } from './presence.ts';
 import type { LogReach } from './reach.ts';
 import { Fenced, type LogState, type OpenedLog, OutcomeUnknown, type Tenure, isPassing } from './shared-log.ts';
 import type { SnapshotParts } from './snapshot-job.ts';
@@ -49,16 +50,20 @@ interface LeadParts {
   name: string;
   settings: Buffer;
   reach: LogReach;
+  presence: Presence;
+  /** Called with a tenure as soon as this node has it. */
+  onTaken: (tenure: Tenure) => void;
 }
 
 /** `undefined` when another was faster, or the log cannot be reached now. */
 export async function takeLead(parts: LeadParts, view: View, opened: BegunLog): Promise<LeadingNode | undefined> {
-  const { folder, log, leaseMs, clock, timers, logger, onLost, onDoubt } = parts.options;
-  const { server } = opened;
+  const { folder, log, leaseMs, clock, timers, logger, onLost, onDoubt, onWanted } = parts.options;
+  const { state, server } = opened;
   const takenMs = clock.monotonicMs();
   const taken = await take(parts, view, opened);
   if (!taken) return undefined;
   const { tenure, fault } = taken;
+  parts.onTaken(tenure);
   const { store } = view;
   let isServing = false;
   const given = { log, tenure, leaseMs, clock, timers, takenMs };
@@ -70,10 +75,14 @@ export async function takeLead(parts: LeadParts, view: View, opened: BegunLog): 
     },
     onRenewed: (error) => parts.reach.note(error),
     onDoubt,
+    onWanted: (by) => {
+      if (by !== parts.name) onWanted(by);
+    },
   });
   try {
     await catchUp({ log, store, view: view.log }, tenure);
     await view.log.leads(tenure);
+    await store.append({ entries: [], changes: [], payloads: [] });
     const begun = await begin(parts.options, view, fault);
     if (fault) await log.clearDoubt(tenure);
     if (leadership.isLost) throw new Fenced();
@@ -81,6 +90,7 @@ export async function takeLead(parts: LeadParts, view: View, opened: BegunLog): 
       timers,
       onError: (error) => logger.error({ err: error }, 'how far the view has come could not be noted'),
     });
+    const present = parts.presence.keep(tenure, state.format, timers);
     let cancelGiveUp: Cancel | undefined;
     isServing = true;
     return {
@@ -99,6 +109,7 @@ export async function takeLead(parts: LeadParts, view: View, opened: BegunLog): 
         cancelGiveUp?.();
         // First: another node waits for it. A node that is not reached leads until its lease is over.
         await leadership.resign().catch((error: unknown) => parts.reach.note(error));
+        await present.stop();
         await stopWitness();
         await closeView(view);
         await log.close();

@@ -60,6 +60,8 @@ export class ViewLog implements DurableLog {
   #tenure: Tenure | undefined;
   #following: FollowedBatch | undefined;
   #isClosing = false;
+  /** The mark says more than the one that is stored. */
+  #isMarkDue = false;
   #isStopped = false;
   /** Ends with the last batch that is followed, or other work between two of them. */
   #turn: Promise<unknown> = Promise.resolve();
@@ -89,10 +91,15 @@ export class ViewLog implements DurableLog {
     await this.#turn;
   }
 
-  /** The next batches are this node's own. */
+  /**
+   * The next batches are this node's own. The next one of this node alone marks the view with the tenure, so that a leader that
+   * appends nothing can prove later that it led.
+   */
   async leads(tenure: Tenure): Promise<void> {
     this.#tenure = tenure;
     await this.#turn;
+    this.#mark = { ...this.#mark, tenure: tenure.tenure, isClosed: false };
+    this.#isMarkDue = true;
   }
 
   /** Runs `work` between two batches that are followed. Throws `FollowsNoMore` when this node leads or stops. */
@@ -119,8 +126,10 @@ export class ViewLog implements DurableLog {
     if (!batch.effects) throw new Error('invariant: a batch for a shared log comes with its effects');
     if (this.#following) return this.#apply(this.#following, batch.effects, view);
     if (isOfThisNode(batch.batch)) {
-      if (this.#isClosing) view.put(...viewMarkPair({ ...this.#mark, isClosed: true }));
-      return view.write({ sync: this.#isClosing });
+      if (this.#isClosing || this.#isMarkDue) view.put(...viewMarkPair({ ...this.#mark, isClosed: this.#isClosing }));
+      await view.write({ sync: this.#isClosing });
+      this.#isMarkDue = false;
+      return;
     }
     await this.#appendOwn(batch, batch.effects, view);
   }

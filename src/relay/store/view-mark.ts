@@ -1,7 +1,7 @@
 /**
  * The mark of a database that is a view of a shared log: which log, and how far it has come. It is written with each batch,
  * so that it says exactly what the database holds. A checked value (checksum.ts) of a MessagePack array: log id, number of
- * the last batch, its last LSN, its effects, the tenure that appended it or null, the boot of the machine, and whether the process
+ * the last batch, its last LSN, its effects, the tenure that led last with this view or null, the boot of the machine, and whether the process
  * closed the database. DO NOT CHANGE: add a member at the end.
  */
 import { decodeChecked, encodeChecked } from './checksum.ts';
@@ -17,7 +17,7 @@ export interface ViewMark {
   lastLsn: number;
   /** Empty before the first batch. */
   effects: Buffer;
-  /** The tenure of this process that appended the batch; `undefined` when it followed. */
+  /** The tenure with which this node led, if no other node has appended a batch since; else `undefined`. */
   tenure: string | undefined;
   /** What is written without a sync survives the process, and not the machine. */
   bootId: string;

@@ -8,5 +8,5 @@ describe('a shared log in memory', () => {
   beforeEach(() => {
     server = new MemoryLogServer();
   });
-  keepsWhatASharedLogPromises(() => server.client());
+  keepsWhatASharedLogPromises((format) => server.client(format));
 });

@@ -71,7 +71,7 @@ describe('a candidate', () => {
 
   test('waits for a whole lease without any sign of life, by its own clock', () => {
     let nowMs = 5_000_000;
-    const watch = new LeaseWatch({ leaseMs: LEASE_MS, monotonicMs: () => nowMs, holder: 'two' });
+    const watch = new LeaseWatch({ leaseMs: LEASE_MS, monotonicMs: () => nowMs, holder: 'two', hasLed: () => false });
     const signs: Partial<LogState>[] = [{}, { beat: 10 }, { lastNo: 21 }, { term: 5 }];
     for (const sign of signs) {
       expect(watch.isFree({ ...STATE, ...sign })).toBe(false);
@@ -83,8 +83,30 @@ describe('a candidate', () => {
   });
 
   test('does not wait for a lead that was given back, or that is its own', () => {
-    const given = { leaseMs: LEASE_MS, monotonicMs: () => 0 };
+    const given = { leaseMs: LEASE_MS, monotonicMs: () => 0, hasLed: (tenure: string) => tenure === STATE.tenure };
     expect(new LeaseWatch({ ...given, holder: 'two' }).isFree({ ...STATE, isFree: true })).toBe(true);
     expect(new LeaseWatch({ ...given, holder: 'one' }).isFree(STATE)).toBe(true);
+    expect(new LeaseWatch({ ...given, holder: 'one' }).isFree({ ...STATE, tenure: 'of another run' })).toBe(false);
+  });
+
+  test('leaves a lead for a lease to the node that is to have it', () => {
+    let nowMs = 0;
+    const given = { leaseMs: LEASE_MS, monotonicMs: () => nowMs, hasLed: () => true };
+    const wanted = { ...STATE, isFree: true, wantedBy: 'two' };
+    expect(new LeaseWatch({ ...given, holder: 'two' }).isFree(wanted)).toBe(true);
+    for (const holder of ['one', 'three']) {
+      const watch = new LeaseWatch({ ...given, holder });
+      expect(watch.isFree(wanted)).toBe(false);
+      nowMs += LEASE_MS;
+      expect(watch.isFree(wanted)).toBe(true);
+    }
+  });
+
+  test('refuses to be one of two that have one name', () => {
+    const watch = new LeaseWatch({ leaseMs: LEASE_MS, monotonicMs: () => 0, holder: 'one', hasLed: () => false });
+    const beats = (beat: number): boolean => watch.isFree({ ...STATE, beat });
+    // What a process of before had sent may come late.
+    for (const beat of [10, 11, 12]) expect(beats(beat)).toBe(false);
+    expect(() => beats(13)).toThrow('its store folder was copied');
   });
 });
