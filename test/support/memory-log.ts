@@ -46,6 +46,7 @@ interface StoredBatch {
 /** What the clients share. */
 export class MemoryLogServer {
   server: LogServer = { systemId: '1', timeline: 1 };
+  place = 'memory';
   nowMs: () => number = () => Date.now();
   row: Omit<LogState, 'lastNo' | 'lastLsn'> | undefined;
   /** By log id: that of the row, others that are loaded, and those whose place they took. */
@@ -89,6 +90,7 @@ export class MemoryLogServer {
 
 class MemoryLog implements SharedLog {
   readonly snapshots: LogSnapshots;
+  readonly place: string;
   readonly #at: MemoryLogServer;
   #server: LogServer | undefined;
   readonly format: number;
@@ -97,6 +99,7 @@ class MemoryLog implements SharedLog {
     this.#at = at;
     this.snapshots = new MemorySnapshots(at);
     this.format = format;
+    this.place = at.place;
   }
 
   async open(): Promise<OpenedLog> {
@@ -230,7 +233,7 @@ class MemoryLog implements SharedLog {
     Object.assign(row, { term: row.term + 1, beat: row.beat + 1, isFree: true, wantedBy: undefined, state, tenure });
     if (!replacedBy) return true;
     const { logId, no } = replacedBy;
-    const begins = { ackedNo: no, prunedNo: no, snapshotNo: no, settings: Buffer.alloc(0), doubt: undefined };
+    const begins = { ackedNo: no, prunedNo: no, snapshotNo: 0, settings: Buffer.alloc(0), doubt: undefined };
     Object.assign(row, { logId, holder: '', ledOn: server, ...begins });
     return true;
   }

@@ -33,7 +33,7 @@ import { SCHEMA_VERSION } from '../store/open.ts';
 import { runsOf } from '../store/scan.ts';
 import { DamagedRecord } from '../store/record.ts';
 import { StoreRefused } from '../store/refused.ts';
-import { readViewMark } from '../store/view-mark.ts';
+import { type ViewMark, logPlace, readViewMark } from '../store/view-mark.ts';
 import { ReplayedRows, ReplayedTree, ReplayFailed, beginReplay, findCheckpoints, hasRowsOf } from './replay.ts';
 import type { RowCheckpoint } from '../store/row-checkpoints.ts';
 import { DueEntries } from '../store/due.ts';
@@ -68,7 +68,8 @@ export async function* rebuild(
   folder: string,
   clock: { nowMs: () => number; monotonicMs: () => number },
 ): AsyncGenerator<Progress, Rebuilt> {
-  if (await readViewMark(offline.level)) throw new StoreRefused('view', viewSentence(folder));
+  const view = await readViewMark(offline.level);
+  if (view) throw new StoreRefused('view', viewSentence(folder, view));
   const scratch = await openScratch();
   try {
     const startedMs = clock.monotonicMs();
@@ -99,8 +100,8 @@ export async function* rebuild(
   }
 }
 
-function viewSentence(folder: string): string {
-  return `the store at ${folder} is a view of a log that is kept elsewhere: move it aside, and the relay makes a new one from the log`;
+function viewSentence(folder: string, mark: ViewMark): string {
+  return `the store at ${folder} is a view of a log that is kept ${logPlace(mark)}: move it aside, and the relay makes a new one from the log`;
 }
 
 interface RebuiltLog {

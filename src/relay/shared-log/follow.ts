@@ -62,7 +62,8 @@ export async function catchUp(parts: FollowParts, tenure?: Tenure, signal?: Abor
 }
 
 async function applyBatch({ log, store, view }: FollowParts, batch: FollowedBatch): Promise<void> {
-  if (batch.no !== view.no + 1) throw new ViewTooOld(view.no + 1);
+  // A log that was published begins with a batch that stands for records which it never held.
+  if (batch.no !== view.no + 1 || batch.firstLsn !== store.lastLsn + 1) throw new ViewTooOld(view.no + 1);
   const entries = batch.records.map((record, at) => decoded(batch.firstLsn + at, record));
   const { forgotten, collected } = decodeShared(batch.shared);
   const changes = reducedAll(store, entries);

@@ -5,18 +5,25 @@
  *   serving                      a node leads, or may
  *   loading <log id> <node>      the store of that node is loaded beside it, and takes its place as that log
  *   aborting <log id> <node>     that load is given up; the store of the node may be marked as moved yet
- *   leaving <node>               it moves into the store of that node, which reads the rest of it
  *   moved <node>                 it goes on in the store of that node, and never here again
  *
- * Only a log that serves can be led. Another text is of a newer software.
+ * While a load goes on over a log that did not serve, a line break and the text before follow: what a load that is given up
+ * goes back to. Only a log that serves can be led. Another text is of a newer software.
  */
 import { assertNever } from '../../lib/assert-never.ts';
 
+interface LoadPhase {
+  type: 'loading' | 'aborting';
+  /** What is loaded. */
+  logId: string;
+  node: string;
+  /** The text before the load. */
+  before: string;
+}
+
 export type LogPhase =
   | { type: 'serving' }
-  | { type: 'loading'; logId: string; node: string }
-  | { type: 'aborting'; logId: string; node: string }
-  | { type: 'leaving'; node: string }
+  | LoadPhase
   | { type: 'moved'; node: string }
   | { type: 'unknown'; text: string };
 
@@ -28,10 +35,9 @@ export function phaseText(phase: LogPhase): string {
       return SERVING;
     case 'loading':
     case 'aborting':
-      return `${phase.type} ${phase.logId} ${phase.node}`;
-    case 'leaving':
+      return `${phase.type} ${phase.logId} ${phase.node}${phase.before === SERVING ? '' : `\n${phase.before}`}`;
     case 'moved':
-      return `${phase.type} ${phase.node}`;
+      return `moved ${phase.node}`;
     case 'unknown':
       return phase.text;
     default:
@@ -41,10 +47,11 @@ export function phaseText(phase: LogPhase): string {
 
 export function phaseOf(text: string): LogPhase {
   if (text === SERVING) return { type: 'serving' };
-  const [, load, logId = '', loader = ''] = /^(loading|aborting) ([0-9a-f-]{36}) (.+)$/.exec(text) ?? [];
-  if (load === 'loading' || load === 'aborting') return { type: load, logId, node: loader };
-  const [, move, node = ''] = /^(leaving|moved) (.+)$/.exec(text) ?? [];
-  if (move === 'leaving' || move === 'moved') return { type: move, node };
+  const [, load, logId = '', loader = '', before = SERVING] =
+    /^(loading|aborting) ([0-9a-f-]{36}) (.+)(?:\n([^]+))?$/.exec(text) ?? [];
+  if (load === 'loading' || load === 'aborting') return { type: load, logId, node: loader, before };
+  const [, node] = /^moved (.+)$/.exec(text) ?? [];
+  if (node !== undefined) return { type: 'moved', node };
   return { type: 'unknown', text };
 }
 
@@ -57,10 +64,8 @@ export function whyNotServed(phase: LogPhase): string | undefined {
       return `the log does not serve: the store of node ${phase.node} is being moved into its place; if the command there was interrupted, run it again, or end it with poste relay log publish --abort`;
     case 'aborting':
       return `the log does not serve: a move that was begun at node ${phase.node} is being given up; run poste relay log publish --abort there again`;
-    case 'leaving':
-      return `the log does not serve: it is being moved into the store of node ${phase.node}; if the command there was interrupted, run poste relay log withdraw there again, or end it with --abort`;
     case 'moved':
-      return `the log went to the store of node ${phase.node}, and serves there: start the relay of that folder without --log, or move it back with poste relay log publish`;
+      return `the log went to the store of node ${phase.node}: start the relay of that folder without --log, or move it back with poste relay log publish`;
     case 'unknown':
       return `the log does not serve: it is ${phase.text}, which this software does not know: use the newer software`;
     default:

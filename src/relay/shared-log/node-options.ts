@@ -35,8 +35,8 @@ export interface NodeOptions extends SharedLogOptions {
   /** Of this software. */
   version: string;
   signer: Signer;
-  /** What this node decides by: limits, admission, authority. */
-  settings: object;
+  /** What this node decides by: limits, admission, authority. `undefined`: nothing, and any may lead after it. */
+  settings: object | undefined;
   clock: Clock;
   timers: Timers;
   newEpoch: () => Epoch;

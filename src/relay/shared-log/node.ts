@@ -74,7 +74,7 @@ class Node {
 
   constructor(options: NodeOptions) {
     this.#options = options;
-    this.#settings = Buffer.from(JSON.stringify(options.settings));
+    this.#settings = Buffer.from(options.settings ? JSON.stringify(options.settings) : '');
     this.#reach = new LogReach(options);
   }
 
@@ -125,7 +125,10 @@ class Node {
       const opened = await this.#reach.reached(() => this.#openedLog());
       if (!opened) return undefined;
       const { state, server } = opened;
-      if (state.logId !== view.log.logId) throw new LogRefused('another log was put in the place of this one');
+      if (state.logId !== view.log.logId)
+        throw new LogRefused(
+          'another log was put in the place of this one: start the relay again, and it puts its view aside and follows that log',
+        );
       if (this.#server) refuseOlder(server, this.#server);
       const parts = { log, store: view.store, view: view.log };
       if ((await this.#reach.reached(() => catchUp(parts, undefined, signal))) === undefined) return undefined;

@@ -26,7 +26,7 @@ import { declaredSchema } from '../store/migrate.ts';
 import { DamagedRecord } from '../store/record.ts';
 import { damageIn } from '../store/refused.ts';
 import { RelayStore } from '../store/relay-store.ts';
-import { type ViewMark, readViewMark, viewMarkPair } from '../store/view-mark.ts';
+import { type ViewMark, logPlace, readViewMark, viewMarkPair } from '../store/view-mark.ts';
 import { type FillOptions, fillView } from './fill-view.ts';
 import { LogRefused, type LogState, type SharedLog } from './shared-log.ts';
 import { PartMissing, SnapshotDamaged } from './snapshot-format.ts';
@@ -35,6 +35,7 @@ import { witnessFile } from './witness.ts';
 
 export const NODE_FILE = 'node-name';
 const NODE_BYTES = 4;
+const REPLACED = 'Another log took the place of the one that this was a view of';
 /** Of a view without a batch. */
 const NO_EFFECTS = Buffer.alloc(0);
 
@@ -71,7 +72,7 @@ export async function openView(options: ViewOptions): Promise<View> {
 }
 
 async function open(options: ViewOptions, notices: string[] = []): Promise<View> {
-  const { folder, state } = options;
+  const { folder, state, log } = options;
   await makeFolder(folder);
   const levelFolder = join(folder, LEVEL_FOLDER);
   const existed = hasDatabase(folder);
@@ -81,7 +82,9 @@ async function open(options: ViewOptions, notices: string[] = []): Promise<View>
     const found = existed ? await readViewMark(level) : undefined;
     // A process that ended before it wrote the mark left a database without a key.
     if (existed && !found && !(await holdsOnly(level, VIEW_KEY))) throw new LogRefused(ownLogSentence(folder));
-    if (found && found.logId !== state.logId) throw new LogRefused(otherLogSentence(folder));
+    const isOther = found !== undefined && found.logId !== state.logId;
+    // At the same place another log took the place of that one; at another place the operator may have mistaken it.
+    if (isOther && found.place !== log.place) throw new LogRefused(otherLogSentence(folder, found));
     if (found?.no === 0 && !(await holdsOnly(level, VIEW_KEY))) {
       await discard(level, levelFolder);
       return await open(options, [
@@ -89,8 +92,9 @@ async function open(options: ViewOptions, notices: string[] = []): Promise<View>
         'The last start was cut short while it filled the view: it is filled anew.',
       ]);
     }
-    const isNew = !found || found.no === 0;
-    const fault = isNew ? undefined : await faultOf(level, found, state);
+    const isNew = !found || (found.no === 0 && !isOther);
+    const ofThis = isNew || isOther ? undefined : await faultOf(level, found, state);
+    const fault = isOther ? REPLACED : ofThis;
     if (isNew && state.snapshotNo > 0) return await openFilled(options, level, notices);
     if (fault === undefined) return await opened(options, level, found, notices);
     await level.close();
@@ -143,7 +147,7 @@ async function opened(
   const schema = await declaredSchema(level);
   if (schema !== undefined) checkSchema(schema, folder, SCHEMA_VERSION);
   const bounds = await checkNewestRecords(level);
-  const mark: ViewMark = found ? { ...found, bootId } : newMark({ state, bootId });
+  const mark: ViewMark = found ? { ...found, bootId, place: log.place } : newMark({ log, state, bootId });
   if (!found) {
     await level.put(...viewMarkPair(mark), { sync: true });
     await syncFolder(folder);
@@ -155,9 +159,10 @@ async function opened(
   return { store, log: viewLog, found, survived, notices };
 }
 
-function newMark({ state, bootId }: Pick<ViewOptions, 'state' | 'bootId'>): ViewMark {
+function newMark({ log, state, bootId }: Pick<ViewOptions, 'log' | 'state' | 'bootId'>): ViewMark {
   const { logId } = state;
-  return { logId, no: 0, lastLsn: 0, effects: NO_EFFECTS, tenure: undefined, bootId, isClosed: false };
+  const { place } = log;
+  return { logId, no: 0, lastLsn: 0, effects: NO_EFFECTS, tenure: undefined, bootId, isClosed: false, place };
 }
 
 /** Whether there is no other key in it. */
@@ -239,6 +244,6 @@ function ownLogSentence(folder: string): string {
   return `the store at ${folder} is a relay with a log of its own: name another folder with --store-dir`;
 }
 
-function otherLogSentence(folder: string): string {
-  return `the store at ${folder} is a view of another log: name another folder with --store-dir, or move it aside`;
+function otherLogSentence(folder: string, mark: ViewMark): string {
+  return `the store at ${folder} is a view of another log, which is ${logPlace(mark)}: see that --log names the right one, name another folder with --store-dir, or move it aside`;
 }

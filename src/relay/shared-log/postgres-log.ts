@@ -67,6 +67,7 @@ interface PostgresLogOptions {
 }
 
 export class PostgresLog implements SharedLog {
+  readonly place: string;
   readonly snapshots = new PgSnapshots((name, text, values) => this.#session.ask(name, text, values));
   readonly #session: PgSession;
   readonly format: number;
@@ -83,6 +84,7 @@ export class PostgresLog implements SharedLog {
     monotonicMs = () => performance.now(),
     format = LOG_FORMAT,
   }: PostgresLogOptions) {
+    this.place = endpoints.map(({ name }) => name).join(',');
     this.#answerWithinMs = answerWithinMs;
     this.#monotonicMs = monotonicMs;
     this.format = format;

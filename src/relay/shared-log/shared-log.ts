@@ -150,7 +150,7 @@ export interface LogChange {
   state: string;
   /** A new one, by which the row shows that this change was made. */
   tenure: string;
-  /** The log that takes the place of the one in the row, and the batch that its snapshot stands for. */
+  /** The log that takes the place of the one in the row, and the batch that it begins with: a view of it holds what was before. */
   replacedBy?: { logId: string; no: number } | undefined;
 }
 
@@ -183,6 +183,8 @@ export interface LogSnapshots {
 
 export interface SharedLog {
   readonly snapshots: LogSnapshots;
+  /** Where it is, as an operator names it, without a password. */
+  readonly place: string;
   /** The newest format that it reads and writes. */
   readonly format: number;
   /** Throws `LogUnreachable`, and `LogRefused` for a newer format, or a server on which the log would not be safe. */

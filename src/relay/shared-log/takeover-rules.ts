@@ -4,7 +4,7 @@ import type { Durability } from './durability.ts';
 import type { LogServer, LogState } from './shared-log.ts';
 
 /** A node whose clock differs more from that of the server does not lead. */
-const CLOCK_OFF_MS = 60_000;
+export const CLOCK_OFF_MS = 60_000;
 
 interface Own {
   holder: string;

@@ -22,7 +22,7 @@ import { LogTree } from './log-tree.ts';
 import { MIGRATIONS, type Migration, migrate, relayRowOf, declaredSchema } from './migrate.ts';
 import { PositionFile, readPruned, heartbeatFault, positionFault } from './position.ts';
 import { DamagedRecord, checkRecord } from './record.ts';
-import { readViewMark } from './view-mark.ts';
+import { type ViewMark, logPlace, readViewMark } from './view-mark.ts';
 import { dropRebuilt, finishCutovers, isRestoreUnderWay, POSITION_FILE } from './cutover.ts';
 import { syncFolder } from '../../lib/files.ts';
 import { createRelayKey, readRelayKey } from './relay-key.ts';
@@ -90,7 +90,8 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
   if (!level) return open(options);
   const opened: { close(): Promise<void> }[] = [level];
   try {
-    if (await readViewMark(level)) throw new StoreRefused('view', viewSentence(folder));
+    const view = await readViewMark(level);
+    if (view) throw new StoreRefused('view', viewSentence(folder, view));
     await dropRebuilt(folder);
     const schema = await declaredSchema(level);
     const newest = options.schema ?? { version: SCHEMA_VERSION, migrations: MIGRATIONS };
@@ -294,8 +295,8 @@ export function refuseForeignKey(relay: RelayRow, signer: Signer, folder: string
   );
 }
 
-function viewSentence(folder: string): string {
-  return `the store at ${folder} is a view of a log that is kept elsewhere: start the relay with --log, or name another folder with --store-dir`;
+function viewSentence(folder: string, mark: ViewMark): string {
+  return `the store at ${folder} is a view of a log that is kept ${logPlace(mark)}: start the relay with --log, name another folder with --store-dir, or move the log back with poste relay log withdraw`;
 }
 
 function damaged(folder: string, what: string): StoreRefused {

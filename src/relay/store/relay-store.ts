@@ -44,6 +44,7 @@ import {
 } from './durable-log.ts';
 import { type LogBounds, StoreReader } from './store-reader.ts';
 import { type Pruned, prunedMark } from './position.ts';
+import { type ViewMark, viewMarkPair } from './view-mark.ts';
 
 /** LevelDB batches that are given as arrays cost ten times as much of the event loop. */
 type LevelBatch = ReturnType<Level['batch']>;
@@ -198,6 +199,11 @@ export class RelayStore extends StoreReader implements EventLog {
   /** Gives back the space of records that were pruned: LevelDB alone would take its time. */
   async compactRecords(fromLsn: number, throughLsn: number): Promise<void> {
     await this.level.compactRange(logKey(fromLsn), logKey(throughLsn));
+  }
+
+  /** Marks the database as a view of a log that is kept elsewhere. Nothing may be appended afterwards. */
+  async becomeView(mark: ViewMark): Promise<void> {
+    await this.level.put(...viewMarkPair(mark), { sync: true });
   }
 
   override async close(): Promise<void> {

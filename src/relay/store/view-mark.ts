@@ -1,8 +1,8 @@
 /**
  * The mark of a database that is a view of a shared log: which log, and how far it has come. It is written with each batch,
  * so that it says exactly what the database holds. A checked value (checksum.ts) of a MessagePack array: log id, number of
- * the last batch, its last LSN, its effects, the tenure that led last with this view or null, the boot of the machine, and whether the process
- * closed the database. DO NOT CHANGE: add a member at the end.
+ * the last batch, its last LSN, its effects, the tenure that led last with this view or null, the boot of the machine, whether the process
+ * closed the database, and where the log is. DO NOT CHANGE: add a member at the end. Marks without the last one were written.
  */
 import { decodeChecked, encodeChecked } from './checksum.ts';
 import { VIEW_KEY } from './keys.ts';
@@ -22,10 +22,13 @@ export interface ViewMark {
   /** What is written without a sync survives the process, and not the machine. */
   bootId: string;
   isClosed: boolean;
+  /** Where the log is, as an operator names it, without a password; empty where that was not noted. */
+  place: string;
 }
 
-export function viewMarkPair({ logId, no, lastLsn, effects, tenure, bootId, isClosed }: ViewMark): Pair {
-  return [VIEW_KEY, encodeChecked(VIEW_KEY, pack([logId, no, lastLsn, effects, tenure ?? null, bootId, isClosed]))];
+export function viewMarkPair({ logId, no, lastLsn, effects, tenure, bootId, isClosed, place }: ViewMark): Pair {
+  const fields = [logId, no, lastLsn, effects, tenure ?? null, bootId, isClosed, place];
+  return [VIEW_KEY, encodeChecked(VIEW_KEY, pack(fields))];
 }
 
 /** `undefined` for a database that is no view. Throws `DamagedRecord`. */
@@ -40,7 +43,13 @@ export async function readViewMark(level: Level): Promise<ViewMark | undefined> 
     string | null,
     string,
     boolean,
+    string?,
   ];
-  const [logId, no, lastLsn, effects, tenure, bootId, isClosed] = fields;
-  return { logId, no, lastLsn, effects, tenure: tenure ?? undefined, bootId, isClosed };
+  const [logId, no, lastLsn, effects, tenure, bootId, isClosed, place = ''] = fields;
+  return { logId, no, lastLsn, effects, tenure: tenure ?? undefined, bootId, isClosed, place };
+}
+
+/** Where the log of a view is, as the end of a sentence. */
+export function logPlace({ place }: ViewMark): string {
+  return place === '' ? 'elsewhere' : `at ${place}`;
 }

@@ -1,0 +1,66 @@
+/**
+ * Leads a shared log at once, for an operator's command: the node that leads now is stopped, and does not take the lead back
+ * before a lease is over.
+ */
+import { CLOCK_OFF_MS, epochFault } from './takeover-rules.ts';
+import { joinLog } from './node.ts';
+import type { NodeLogger, NodeOptions } from './node-options.ts';
+import { nodeName } from './open-view.ts';
+import { LogRefused, type SharedLog, served } from './shared-log.ts';
+import { seenLog } from './row-change.ts';
+import type { LeadingNode } from './take-lead.ts';
+
+/** What a command that moves a log is given. */
+export interface MoveOptions
+  extends Pick<NodeOptions, 'log' | 'durability' | 'folder' | 'signer' | 'clock' | 'timers' | 'newEpoch'> {
+  /** Another client of that log. */
+  newLog: () => Promise<SharedLog>;
+  logger: NodeLogger;
+  /** Where the position slots lie; inside `folder` when absent. */
+  positionFile?: string;
+  /** Ends what waits for a server, and nothing that was decided. */
+  signal: AbortSignal;
+  /** Asked before anybody is stopped, with what will happen, as a clause; throws to leave everything as it is. */
+  confirm: (stake: string) => Promise<void>;
+  /** Called with each step before it is taken. */
+  step: (step: string) => Promise<void>;
+}
+
+/** By which the lead is renewed often enough for any lease that other nodes may have. */
+const LEASE_MS = 1_000;
+
+/**
+ * The view of `folder` is whole then: it has caught up with the log, and nobody else appends. Throws `LogRefused`,
+ * `StoreRefused`, and why the signal aborted. The caller closes what it gets.
+ */
+export async function leadNow(options: MoveOptions): Promise<LeadingNode> {
+  const { log, folder, durability, clock, signal } = options;
+  const holder = await nodeName(folder);
+  for (;;) {
+    const { state, server, nowMs } = served(await seenLog(log));
+    const offMs = Math.abs(clock.nowMs() - nowMs);
+    if (offMs > CLOCK_OFF_MS)
+      throw new LogRefused(
+        `the clock of this machine differs by ${Math.round(offMs / 1000)} s from that of the server of the log: set it first`,
+      );
+    if (!state.isFree && state.holder !== holder) {
+      // What this node could prove is not asked: it did not lead last.
+      const fault = epochFault(state, server, durability, { ledLast: undefined, isWhole: false });
+      const taken = await log.lead(state, { holder, settings: state.settings, doubt: fault?.sentence });
+      if (taken === 'held') continue;
+    }
+    const { settings } = state;
+    const led = await joinLog({
+      ...options,
+      log: await options.newLog(),
+      leaseMs: LEASE_MS,
+      acceptsSettings: true,
+      settings: settings.length === 0 ? undefined : (JSON.parse(settings.toString()) as object),
+      onLost: () => undefined,
+      onDoubt: () => undefined,
+      onStalled: () => undefined,
+    });
+    if (led) return led;
+    signal.throwIfAborted();
+  }
+}

@@ -1,0 +1,105 @@
+/** A relay whose log moves between the store of its folder and a shared log, and what must stay as it was. */
+import { LEASE_MS } from '../../src/relay/shared-log/leadership.ts';
+import type { MoveOptions } from '../../src/relay/shared-log/lead-now.ts';
+import { joinLog } from '../../src/relay/shared-log/node.ts';
+import type { SharedLog } from '../../src/relay/shared-log/shared-log.ts';
+import type { LeadingNode } from '../../src/relay/shared-log/take-lead.ts';
+import type { OpenStoreOptions } from '../../src/relay/store/open.ts';
+import type { RelayStore } from '../../src/relay/store/relay-store.ts';
+import { pushOf, rotateOf } from './commands.ts';
+import { epochSource } from './epochs.ts';
+import { alice, bob, carol, dave, hostNamed, relay } from './hosts.ts';
+import { ManualTimers } from './manual-time.ts';
+import { MemoryLogServer } from './memory-log.ts';
+import { TestRelay, type TestRelayOptions, outcomeOf } from './test-relay.ts';
+
+export const NOBODY = { info: () => undefined, warn: () => undefined, error: () => undefined };
+const ITEMS = Array.from({ length: 9 }, (_none, at) =>
+  pushOf(alice, `item-${at}`, [
+    [bob, `to bob ${at}`],
+    [carol, `to carol ${at}`],
+  ]),
+);
+const RENEWED = hostNamed('bob renewed');
+
+export class MovedRelay extends TestRelay {
+  readonly server: MemoryLogServer;
+  where: 'store' | 'log' = 'store';
+  #node: LeadingNode | undefined;
+
+  constructor(folder: string, server: MemoryLogServer, options: TestRelayOptions = {}) {
+    super(folder, options);
+    this.server = server;
+    server.nowMs = () => this.clock.nowMs;
+  }
+
+  /** What a command that moves the log is given; `client` makes its connections. */
+  move(client: () => SharedLog = () => this.server.client()): MoveOptions {
+    return {
+      log: client(),
+      newLog: async () => client(),
+      durability: 'standby',
+      folder: this.folder,
+      signer: relay.signer,
+      clock: { nowMs: () => this.clock.nowMs, monotonicMs: () => 0 },
+      timers: new ManualTimers(),
+      newEpoch: epochSource(),
+      logger: NOBODY,
+      signal: new AbortController().signal,
+      confirm: async () => undefined,
+      step: async () => undefined,
+    };
+  }
+
+  protected override async openStore(
+    newEpoch: OpenStoreOptions['newEpoch'],
+  ): Promise<{ store: RelayStore; notices: string[] }> {
+    if (this.where === 'store') return super.openStore(newEpoch);
+    const node = await joinLog({
+      ...this.move(),
+      leaseMs: LEASE_MS,
+      acceptsSettings: false,
+      settings: {},
+      newEpoch,
+      onLost: () => undefined,
+      onDoubt: () => undefined,
+      onStalled: () => undefined,
+    });
+    if (!node) throw new Error('the node does not lead');
+    this.#node = node;
+    return node;
+  }
+
+  protected override async closeStore(): Promise<void> {
+    await (this.where === 'store' ? super.closeStore() : this.#node?.close());
+  }
+
+  /** Mail that waits, that was acked in part, and that a rotation moved. */
+  async fill(): Promise<void> {
+    await this.enrolAll(alice, bob, carol, dave);
+    await this.push(...ITEMS);
+    const [, , , fourth] = await this.queue(carol);
+    await this.ack(carol, fourth?.seq ?? 0);
+    await this.rotate(rotateOf(bob, RENEWED));
+    await this.push(pushOf(alice, 'late', [[RENEWED, 'to bob at last']]));
+  }
+
+  /** What hosts see of the relay, and what proves its log; opens and closes it. */
+  async seen(where: 'store' | 'log'): Promise<object> {
+    this.where = where;
+    await this.open();
+    try {
+      const again = await this.push(...ITEMS);
+      return {
+        epoch: this.engine.epoch,
+        lastLsn: this.store.lastLsn,
+        checkpoint: this.engine.log.checkpoint(),
+        waiting: await Promise.all([RENEWED, carol].map((host) => this.wires(host))),
+        seqs: await Promise.all([RENEWED, carol].map(async (host) => (await this.queue(host)).map(({ seq }) => seq))),
+        again: again.map(outcomeOf),
+      };
+    } finally {
+      await this.close();
+    }
+  }
+}
