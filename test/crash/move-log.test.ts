@@ -135,7 +135,7 @@ test('a log that moved into a shared log goes on there as it was, and in its own
   // And once more, over what it left.
   await publish(relay);
   expect(await relay.seen('log')).toEqual(before);
-  expect(relay.server.logs.size).toBe(1);
+  expect([...relay.server.logs.values()].filter(({ batches }) => batches.length > 0)).toHaveLength(1);
 });
 
 test('a move into a shared log that crashed anywhere goes on when it is begun again', { timeout: 60_000 }, async () => {

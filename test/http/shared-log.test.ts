@@ -1,5 +1,5 @@
 /** Relays that share a log: one leads, the others follow whole batches, and the next leader goes on where the log ends. */
-import { existsSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
@@ -613,7 +613,25 @@ describe('a node that must not lead or serve', () => {
     await relay.stop();
     const other = newServer();
     other.place = 'another place';
+    await (await started(other)).stop();
     await expect(relay.start(sharing(other.client()))).rejects.toThrow('is a view of another log, which is at memory');
+  });
+
+  test('puts its view aside when another log took the place of the one that it is of', async () => {
+    const server = newServer();
+    const relay = await started(server);
+    await relay.enrol(alice);
+    await relay.stop();
+    const fresh = newServer();
+    const other = await started(fresh);
+    const { epoch } = other;
+    await other.stop();
+    await relay.start(sharing(fresh.client()));
+    expect(relay.relay.notices.join()).toContain(
+      'Another log took the place of the one that this was a view of: it was put',
+    );
+    expect(relay.epoch).toBe(epoch);
+    expect(readdirSync(relay.folder).filter((name) => name.startsWith('log.aside-'))).toHaveLength(1);
   });
 
   test('makes something else of a batch than its leader', async () => {

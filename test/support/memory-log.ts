@@ -233,7 +233,7 @@ class MemoryLog implements SharedLog {
     Object.assign(row, { term: row.term + 1, beat: row.beat + 1, isFree: true, wantedBy: undefined, state, tenure });
     if (!replacedBy) return true;
     const { logId, no } = replacedBy;
-    const begins = { ackedNo: no, prunedNo: no, snapshotNo: 0, settings: Buffer.alloc(0), doubt: undefined };
+    const begins = { ackedNo: no, prunedNo: no, snapshotNo: no, settings: Buffer.alloc(0), doubt: undefined };
     Object.assign(row, { logId, holder: '', ledOn: server, ...begins });
     return true;
   }

@@ -270,7 +270,7 @@ export function keepsWhatASharedLogPromises(client: (format?: number) => SharedL
 
     const replacedBy = { logId, no: 1 };
     expect(await log.change(held, { state: 'serving', tenure: randomUUID(), replacedBy })).toBe(true);
-    expect(await stateOf(log)).toMatchObject({ logId, holder: '', lastNo: 1, lastLsn: 7, prunedNo: 1, snapshotNo: 0 });
+    expect(await stateOf(log)).toMatchObject({ logId, holder: '', lastNo: 1, lastLsn: 7, prunedNo: 1, snapshotNo: 1 });
     expect(await stateOf(log)).toMatchObject({ settings: Buffer.alloc(0), ackedNo: 1, doubt: undefined });
     expect(await bodiesOf(log, logId, 1)).toEqual(['part 0', undefined, undefined]);
     const led = await leading(log);

@@ -23,7 +23,7 @@ import { FIRST_NO, type Loaded, loadStore } from './load-store.ts';
 import { SERVING, phaseText, whyNotServed } from './log-phase.ts';
 import { hasDatabase, nodeName, thisBoot } from './open-view.ts';
 import { type ChangedLog, type SeenLog, begunLog, changeRow } from './row-change.ts';
-import { Fenced, LogRefused, type SharedLog } from './shared-log.ts';
+import { Fenced, LogRefused } from './shared-log.ts';
 import { inStoppedStore } from './stopped-store.ts';
 
 export interface PublishOptions extends MoveOptions {
@@ -176,11 +176,9 @@ function stakeOf({ state, phase }: SeenLog, node: string, { replaces, log }: Pub
 /** Step 4. `isAsBefore` tells from the row whether it may still be taken. */
 async function replace(
   { log, step }: PublishOptions,
-  { logId, tenure, effects }: ViewMark,
+  { logId, tenure }: ViewMark,
   isAsBefore: (seen: SeenLog) => boolean,
 ): Promise<void> {
-  const first = await log.batch(logId, FIRST_NO);
-  if (!first?.effects.equals(effects)) throw new LogRefused(lackingSentence(log));
   await step('the log takes its place');
   await changeRow(log, (seen) => {
     if (!isAsBefore(seen)) throw new Fenced();
@@ -192,10 +190,6 @@ async function replace(
 function sameAs(before: SeenLog, now: SeenLog, change: { state: string }): { state: string } {
   if (now.state.logId === before.state.logId && now.state.state === before.state.state) return change;
   throw new Fenced();
-}
-
-function lackingSentence({ place }: SharedLog): string {
-  return `${place} lacks what was loaded into it: give up the move with poste relay log publish --abort, and begin again`;
 }
 
 /** Other nodes would stop at such a row, which this one passes over. */
