@@ -54,6 +54,14 @@ const LOG_COMMANDS: CommandTable = {
     summary: 'Make a relay that follows a shared log lead it.',
     load: async (context) => (await import('./relay/log-take-lead.ts')).relayLogTakeLeadCommand(context),
   },
+  publish: {
+    summary: 'Move the log of a stopped relay into PostgreSQL, with everything as it is.',
+    load: async (context) => (await import('./relay/log-publish.ts')).relayLogPublishCommand(context),
+  },
+  withdraw: {
+    summary: 'Move a log from PostgreSQL back into the store of one relay.',
+    load: async (context) => (await import('./relay/log-withdraw.ts')).relayLogWithdrawCommand(context),
+  },
   'check-proof': {
     summary: 'Verify offline what a relay proved about its log.',
     load: async (context) => (await import('./relay/log-check-proof.ts')).checkProofCommand(context),

@@ -10,7 +10,7 @@ import { pushOf, rotateOf } from './commands.ts';
 import { epochSource } from './epochs.ts';
 import { alice, bob, carol, dave, hostNamed, relay } from './hosts.ts';
 import { ManualTimers } from './manual-time.ts';
-import { MemoryLogServer } from './memory-log.ts';
+import type { MemoryLogServer } from './memory-log.ts';
 import { TestRelay, type TestRelayOptions, outcomeOf } from './test-relay.ts';
 
 export const NOBODY = { info: () => undefined, warn: () => undefined, error: () => undefined };
