@@ -57,13 +57,14 @@ function publishing(relay: MovedRelay, crashes: Crashes): PublishOptions {
   return { ...options, replaces: false, step: async () => crashes.point() };
 }
 
+function newEpoch(): never {
+  throw new Error('the epoch goes on');
+}
+
 /** Whether the store of the folder would serve without a shared log. */
 async function servesAlone(relay: MovedRelay): Promise<boolean> {
   const folder = join(await temporaryFolder(), 'copy');
   await cp(relay.folder, folder, { recursive: true });
-  const newEpoch = (): never => {
-    throw new Error('the epoch goes on');
-  };
   try {
     const { store } = await openStore({ folder, signer: relayHost.signer, nowMs: relay.clock.nowMs, newEpoch });
     await store.close();
@@ -124,6 +125,18 @@ async function published(): Promise<{ relay: MovedRelay; before: object }> {
   return { relay, before };
 }
 
+/** A move that was marked in the store, and not in the row. */
+async function halfway(): Promise<{ relay: MovedRelay; before: object }> {
+  const { relay, before } = await filled();
+  const options = publishing(relay, new Crashes(-1));
+  const step = async (name: string): Promise<void> => {
+    if (name === 'the log takes its place') throw new Crash();
+  };
+  await expect(publishStore({ ...options, step })).rejects.toThrow(Crash);
+  expect([await servesAlone(relay), servesShared(relay)]).toEqual([false, false]);
+  return { relay, before };
+}
+
 test('a log that moved into a shared log goes on there as it was, and in its own store after it came back', async () => {
   const { relay, before } = await filled();
   expect(await publish(relay)).toMatchObject({ loaded: { items: 15, damaged: 0 } });
@@ -169,16 +182,6 @@ test('a move into a shared log that crashed anywhere is given up, or has happene
 });
 
 test('giving up that crashed anywhere is given up when it is done again', { timeout: 60_000 }, async () => {
-  const halfway = async (): Promise<{ relay: MovedRelay; before: object }> => {
-    const { relay, before } = await filled();
-    const options = publishing(relay, new Crashes(-1));
-    const step = async (name: string): Promise<void> => {
-      if (name === 'the log takes its place') throw new Crash();
-    };
-    await expect(publishStore({ ...options, step })).rejects.toThrow(Crash);
-    expect([await servesAlone(relay), servesShared(relay)]).toEqual([false, false]);
-    return { relay, before };
-  };
   await atEachPoint(halfway, abort, async (relay, before) => {
     if (phaseOf(relay.server.row?.state ?? '').type !== 'serving') await abortPublish(relay.move());
     expect([await servesAlone(relay), servesShared(relay)]).toEqual([true, false]);
