@@ -11,7 +11,9 @@ import { phaseOf } from '../../src/relay/shared-log/log-phase.ts';
 import type { SharedLog } from '../../src/relay/shared-log/shared-log.ts';
 import { withdrawLog } from '../../src/relay/shared-log/withdraw.ts';
 import { openStore } from '../../src/relay/store/open.ts';
-import { relay as relayHost } from '../support/hosts.ts';
+import { verified } from '../support/audits.ts';
+import { pushOf } from '../support/commands.ts';
+import { alice, carol, relay as relayHost } from '../support/hosts.ts';
 import { MemoryLogServer } from '../support/memory-log.ts';
 import { MovedRelay } from '../support/moved-relay.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
@@ -151,6 +153,34 @@ test('a log that moved into a shared log goes on there as it was, and in its own
   await publish(relay);
   expect(await relay.seen('log')).toEqual(before);
   expect([...relay.server.logs.values()].filter(({ batches }) => batches.length > 0)).toHaveLength(1);
+});
+
+test('another node begins where the store ended, and both make the same of the log', async () => {
+  const { relay, before } = await filled();
+  await publish(relay);
+  const other = new MovedRelay(join(await temporaryFolder(), 'other'), relay.server);
+  const { records: _before, ...asBefore } = before as { records: string[] };
+  expect(await other.seen('log')).toMatchObject(asBefore);
+  const checkpoints: (string | undefined)[] = [];
+  for (const node of [other, relay]) {
+    node.where = 'log';
+    await node.open();
+    await node.push(pushOf(alice, `by ${node.folder}`, [[carol, 'one more']]));
+    await node.ack(carol, (await node.queue(carol))[0]?.seq ?? 0);
+    await node.close();
+  }
+  for (const node of [other, relay]) {
+    await node.open();
+    checkpoints.push(node.engine.log.checkpoint());
+    await node.close();
+    expect((await verified(node.folder)).findings).toEqual([]);
+  }
+  expect(new Set(checkpoints).size).toBe(1);
+  // It may move to that node too, which has no record from before.
+  await withdraw(other);
+  expect([await servesAlone(other), await servesAlone(relay), servesShared(relay)]).toEqual([true, false, false]);
+  await expect(relay.seen('log')).rejects.toThrow('the log went to the store of node');
+  expect((await verified(other.folder)).findings).toEqual([]);
 });
 
 test('a move into a shared log that crashed anywhere goes on when it is begun again', { timeout: 60_000 }, async () => {

@@ -128,6 +128,26 @@ test('of a shared log, whose server is not there', async () => {
     });
     ran.add(`relay log ${command[0]}`);
   }
+  const { code, stderr } = await run(['relay', 'log', 'init', '--log', log, '--json']);
+  expect({ code, stderr: JSON.parse(stderr) as unknown }).toMatchObject({
+    code: 75,
+    stderr: { code: 'LOG_UNREACHABLE' },
+  });
+  ran.add('relay log init');
+  const at = ['--log', log, '--store-dir', join(await temporaryFolder(), 'store'), '--json'];
+  const key = { MAIL_RELAY_KEY: Buffer.alloc(32, 1).toString('base64') };
+  const withdrawn = await run(['relay', 'log', 'withdraw', ...at], key);
+  expect({ ...withdrawn, stderr: JSON.parse(withdrawn.stderr) as unknown }).toMatchObject({
+    code: 75,
+    stderr: { code: 'LOG_UNREACHABLE' },
+  });
+  ran.add('relay log withdraw');
+  const published = await run(['relay', 'log', 'publish', ...at], key);
+  expect({ ...published, stderr: JSON.parse(published.stderr) as unknown }).toMatchObject({
+    code: 3,
+    stderr: { code: 'STORE_MISSING' },
+  });
+  ran.add('relay log publish');
 });
 
 test('none was left out', async () => {

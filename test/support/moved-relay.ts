@@ -1,4 +1,5 @@
 /** A relay whose log moves between the store of its folder and a shared log, and what must stay as it was. */
+import { hash } from 'node:crypto';
 import { LEASE_MS } from '../../src/relay/shared-log/leadership.ts';
 import type { MoveOptions } from '../../src/relay/shared-log/lead-now.ts';
 import { joinLog } from '../../src/relay/shared-log/node.ts';
@@ -26,6 +27,8 @@ export class MovedRelay extends TestRelay {
   readonly server: MemoryLogServer;
   where: 'store' | 'log' = 'store';
   #node: LeadingNode | undefined;
+  /** The last record when the relay was looked at first. */
+  #firstLsn: number | undefined;
 
   constructor(folder: string, server: MemoryLogServer, options: TestRelayOptions = {}) {
     super(folder, options);
@@ -84,7 +87,15 @@ export class MovedRelay extends TestRelay {
     await this.push(pushOf(alice, 'late', [[RENEWED, 'to bob at last']]));
   }
 
-  /** What hosts see of the relay, and what proves its log; opens and closes it. */
+  /** Of the records that were there when this was asked first. */
+  #recordHashes(): string[] {
+    const { store } = this;
+    this.#firstLsn ??= store.lastLsn;
+    const lsns = Array.from({ length: this.#firstLsn }, (_none, at) => at + 1);
+    return lsns.map((lsn) => hash('sha256', store.record(lsn) ?? ''));
+  }
+
+  /** What hosts see of the relay, and the log as it was; opens and closes it. */
   async seen(where: 'store' | 'log'): Promise<object> {
     this.where = where;
     await this.open();
@@ -92,8 +103,7 @@ export class MovedRelay extends TestRelay {
       const again = await this.push(...ITEMS);
       return {
         epoch: this.engine.epoch,
-        lastLsn: this.store.lastLsn,
-        checkpoint: this.engine.log.checkpoint(),
+        records: this.#recordHashes(),
         waiting: await Promise.all([RENEWED, carol].map((host) => this.wires(host))),
         seqs: await Promise.all([RENEWED, carol].map(async (host) => (await this.queue(host)).map(({ seq }) => seq))),
         again: again.map(outcomeOf),

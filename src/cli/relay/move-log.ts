@@ -96,6 +96,7 @@ export async function withLog<T>(
         'INTERRUPTED',
         'the command was interrupted: give it again, and it goes on with what it began',
       );
+    if (error instanceof CommandFailed) throw error;
     const refused = unusableStore(error, folder);
     throw refused instanceof StoreRefused ? storeRefused(refused) : logFailure(refused);
   } finally {

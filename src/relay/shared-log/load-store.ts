@@ -1,16 +1,24 @@
 /**
- * Loads what a store holds into a shared log, beside the one that the row names: the wire bytes that wait, and a first batch
- * without a record. That batch stands for everything before it: the log in the database begins where the store ended.
+ * Loads what a store holds into a shared log, beside the one that the row names: the wire bytes that wait, a snapshot, and a
+ * first batch without a record. The snapshot stands for that batch and everything before it: the log in the database begins
+ * where the store ended. The last record of the store vouches for the rows of the snapshot.
  */
 import { hasHash } from '../../protocol/digest.ts';
+import type { Clock } from '../../lib/clock.ts';
+import { decideCheckpoint } from '../core/decide-log.ts';
+import type { LogEntry } from '../core/event.ts';
+import { reduce } from '../core/reduce.ts';
 import type { QueueRow } from '../core/rows.ts';
 import { BatchEffects } from '../store/batch-effects.ts';
 import { payloadKey } from '../store/keys.ts';
+import { type StoreImage, imageNow } from '../store/log-image.ts';
 import type { RelayStore } from '../store/relay-store.ts';
+import { RowsDigest } from '../store/row-checkpoints.ts';
 import { waitingRows } from '../store/scan.ts';
 import type { ViewMark } from '../store/view-mark.ts';
 import { encodeShared } from './batch-body.ts';
-import type { EncodedBatch, SharedLog, StoredPayload, Tenure } from './shared-log.ts';
+import type { EncodedBatch, LogSnapshots, SharedLog, StoredPayload, Tenure } from './shared-log.ts';
+import { writeSnapshot } from './write-snapshot.ts';
 
 /** Wire bytes of one statement, about. */
 const LOADED_BYTES = 4 << 20;
@@ -27,34 +35,101 @@ export interface Loaded {
   mark: Pick<ViewMark, 'logId' | 'no' | 'lastLsn' | 'effects'>;
 }
 
-/** Throws `Fenced` when the row is not that of `hold` any more. */
-export async function loadStore(log: SharedLog, hold: Tenure, logId: string, store: RelayStore): Promise<Loaded> {
-  const snapshot = store.snapshot();
+interface LoadOptions {
+  log: SharedLog;
+  /** What the row says since the load began. */
+  hold: Tenure;
+  /** What is loaded. */
+  logId: string;
+  clock: Clock;
+  signal: AbortSignal;
+}
+
+/** Throws `Fenced` when the row is not that of `hold` any more, and why the signal aborted. */
+export async function loadStore(store: RelayStore, options: LoadOptions): Promise<Loaded> {
+  const { log, hold, logId, clock, signal } = options;
+  const checkpointLsn = await vouchForRows(store, clock.nowMs());
+  const image = imageNow(store);
   try {
-    let [items, damaged] = [0, 0];
-    let loading: StoredPayload[] = [];
-    const load = async (): Promise<void> => {
-      if (loading.length > 0) await log.loadPayloads(hold, logId, loading);
-      loading = [];
-    };
-    for await (const { rows } of waitingRows(snapshot.level)) {
-      for (const [at, wire] of (await store.payloads(rows)).entries()) {
-        const row = rows[at];
-        const isWhole = row && wire && hasHash(wire, row.wireHash);
-        if (isWhole) loading.push({ place: placeOf(row), wire });
-        else damaged++;
-        items++;
-        if (loading.reduce((sum, one) => sum + one.wire.length, 0) >= LOADED_BYTES) await load();
-      }
-    }
-    await load();
-    const first = firstBatch(snapshot.lsn);
+    const figures = await loadPayloads(store, image, options);
+    const first = firstBatch(image.snapshot.lsn);
+    await writeSnapshot({
+      log: { snapshots: snapshotsBeside(log, hold, logId) },
+      tenure: { ...hold, logId },
+      image,
+      mark: first,
+      checkpointLsn,
+      atMs: clock.nowMs(),
+      monotonicMs: () => clock.monotonicMs(),
+      signal,
+    });
+    signal.throwIfAborted();
     await log.loadBatch(hold, logId, first);
     const { no, lastLsn, effects } = first;
-    return { items: items - damaged, damaged, mark: { logId, no, lastLsn, effects } };
+    return { ...figures, mark: { logId, no, lastLsn, effects } };
+  } finally {
+    await image.snapshot.close();
+  }
+}
+
+/** Appends the record that says what the rows are. Returns the one before it. */
+async function vouchForRows(store: RelayStore, nowMs: number): Promise<number> {
+  const digest = new RowsDigest();
+  const snapshot = store.snapshot();
+  try {
+    for await (const run of snapshot.rows()) for (const pair of run) digest.add(pair);
   } finally {
     await snapshot.close();
   }
+  const throughLsn = store.lastLsn;
+  const { events } = decideCheckpoint({ type: 'TakeCheckpoint', throughLsn, ...digest.taken(), nowMs });
+  const entries = events.map((event, at): LogEntry => ({ lsn: throughLsn + 1 + at, event }));
+  const node = { heartbeatMs: nowMs, lacksParts: () => true };
+  await store.append({ entries, changes: entries.flatMap((entry) => [...reduce(entry, store)]), payloads: [], node });
+  return throughLsn;
+}
+
+async function loadPayloads(
+  store: RelayStore,
+  { snapshot }: StoreImage,
+  { log, hold, logId, signal }: LoadOptions,
+): Promise<Pick<Loaded, 'items' | 'damaged'>> {
+  const figures = { items: 0, damaged: 0 };
+  let [loading, bytes]: [StoredPayload[], number] = [[], 0];
+  const load = async (): Promise<void> => {
+    if (loading.length > 0) await log.loadPayloads(hold, logId, loading);
+    [loading, bytes] = [[], 0];
+  };
+  for await (const { rows } of waitingRows(snapshot.level)) {
+    signal.throwIfAborted();
+    const wires = await store.payloads(rows);
+    for (const [at, row] of rows.entries()) {
+      const wire = wires[at];
+      if (!wire || !hasHash(wire, row.wireHash)) {
+        figures.damaged++;
+        continue;
+      }
+      figures.items++;
+      loading.push({ place: placeOf(row), wire });
+      bytes += wire.length;
+      if (bytes >= LOADED_BYTES) await load();
+    }
+  }
+  await load();
+  return figures;
+}
+
+/** Parts of a log that is loaded; nobody else writes any of it. */
+function snapshotsBeside(
+  log: SharedLog,
+  hold: Tenure,
+  logId: string,
+): Pick<LogSnapshots, 'put' | 'part' | 'dropOthers'> {
+  return {
+    put: (_tenure, throughNo, part, body) => log.loadPart(hold, logId, throughNo, part, body),
+    part: (ofLog, throughNo, part) => log.snapshots.part(ofLog, throughNo, part),
+    dropOthers: async () => false,
+  };
 }
 
 function firstBatch(lastLsn: number): EncodedBatch {

@@ -2,7 +2,7 @@
  * Moves the log of a store into a shared log: epoch, sequence numbers, hash tree and what waits stay as they are.
  *
  *   1. the row says that the store is loaded: from here on the log before leads nowhere, and nothing of it is lost
- *   2. what the store holds is loaded beside it, under a log id that was never used
+ *   2. what the store holds is loaded beside it, under a log id that was never used, with a snapshot for other nodes
  *   3. the store is marked as a view of that log, and synced: from here on it refuses to serve by itself
  *   4. the row names that log: from here on it serves, and any node that has a view of it may lead
  *
@@ -21,10 +21,12 @@ import type { ViewMark } from '../store/view-mark.ts';
 import type { MoveOptions } from './lead-now.ts';
 import { FIRST_NO, type Loaded, loadStore } from './load-store.ts';
 import { SERVING, phaseText, whyNotServed } from './log-phase.ts';
-import { hasDatabase, nodeName, thisBoot } from './open-view.ts';
+import { nodeName, thisBoot } from './open-view.ts';
 import { type ChangedLog, type SeenLog, begunLog, changeRow } from './row-change.ts';
 import { Fenced, LogRefused } from './shared-log.ts';
+import { SnapshotDamaged } from './snapshot-format.ts';
 import { inStoppedStore } from './stopped-store.ts';
+import { checkSnapshot } from './write-snapshot.ts';
 
 export interface PublishOptions extends MoveOptions {
   /** Whether the log may take the place of another one. */
@@ -54,7 +56,7 @@ export async function publishStore(options: PublishOptions): Promise<PublishRepo
 export async function abortPublish(options: MoveOptions): Promise<boolean> {
   const { log, folder } = options;
   // A command that is at it has the lock.
-  if (hasDatabase(folder)) await inStoppedStore(options, async () => undefined);
+  await inStoppedStore(options, async () => undefined);
   const node = await nodeName(folder);
   await changeRow(log, ({ state, phase }) => {
     if ((phase.type === 'loading' || phase.type === 'aborting') && phase.node === node)
@@ -76,7 +78,7 @@ async function finishAbort(options: MoveOptions, node: string): Promise<boolean>
     await becomeOwnLog(level, positionFile ?? join(folder, POSITION_FILE), clock.nowMs());
     return true;
   };
-  const isOwn = hasDatabase(folder) && (await inStoppedStore(options, takeBack));
+  const isOwn = await inStoppedStore(options, takeBack);
   await step('the log before serves again');
   await changeRow(log, ({ phase }) => {
     if (phase.type === 'aborting' && phase.node === node) return { state: phase.before };
@@ -88,7 +90,7 @@ async function finishAbort(options: MoveOptions, node: string): Promise<boolean>
 
 /** For a store that is marked already; `undefined` when it is a store of its own log again. */
 async function resume(options: PublishOptions, mark: ViewMark): Promise<PublishReport | undefined> {
-  const { log, folder } = options;
+  const { log, folder, signal } = options;
   const node = await nodeName(folder);
   const seen = await begunLog(log);
   const { state, phase } = seen;
@@ -103,6 +105,13 @@ async function resume(options: PublishOptions, mark: ViewMark): Promise<PublishR
     throw new LogRefused(whyNotServed(phase) ?? '');
   }
   if (phase.type === 'loading' && phase.logId === mark.logId) {
+    // A database that was restored meanwhile may lack what was loaded.
+    await checkSnapshot(log, mark.logId, FIRST_NO, signal).catch((error: unknown) => {
+      if (!(error instanceof SnapshotDamaged)) throw error;
+      throw new LogRefused(
+        `what was loaded into ${log.place} is not whole there (${error.message}): give up the move with poste relay log publish --abort, and begin again`,
+      );
+    });
     await replace(options, mark, (now) => now.state.state === state.state);
     return done;
   }
@@ -116,7 +125,7 @@ async function resume(options: PublishOptions, mark: ViewMark): Promise<PublishR
 }
 
 async function publishOwn(options: PublishOptions): Promise<PublishReport> {
-  const { log, folder, positionFile, signer, clock, newEpoch, step } = options;
+  const { log, folder, positionFile, signer, clock, newEpoch, signal, step } = options;
   const node = await nodeName(folder);
   const opened = await openStore({
     folder,
@@ -131,7 +140,8 @@ async function publishOwn(options: PublishOptions): Promise<PublishReport> {
     const [logId, tenure] = [randomUUID(), randomUUID()];
     const held = await hold(options, { node, logId });
     await step('what the store holds is loaded');
-    const { items, damaged, mark } = await loadStore(log, held.hold, logId, store);
+    const loading = { log, hold: held.hold, logId, clock, signal };
+    const { items, damaged, mark } = await loadStore(store, loading);
     await step('the store is marked as moved');
     const bootId = await thisBoot();
     const marked: ViewMark = { ...mark, tenure, bootId, isClosed: true, place: log.place };

@@ -9,7 +9,7 @@
  * log is published again, which takes step 2 back as long as step 3 was not taken.
  */
 import { join } from 'node:path';
-import { POSITION_FILE } from '../store/open.ts';
+import { POSITION_FILE, makeFolder } from '../store/open.ts';
 import { becomeOwnLog } from '../store/own-log.ts';
 import type { ViewMark } from '../store/view-mark.ts';
 import { type MoveOptions, leadNow } from './lead-now.ts';
@@ -30,8 +30,9 @@ export interface WithdrawReport {
 /** Throws as `publishStore` does. */
 export async function withdrawLog(options: MoveOptions): Promise<WithdrawReport> {
   const { log, folder } = options;
-  const node = await nodeName(folder);
   const seen = await begunLog(log);
+  await makeFolder(folder);
+  const node = await nodeName(folder);
   const { state, phase } = seen;
   const { logId } = state;
   const hasStore = hasDatabase(folder);

@@ -17,14 +17,16 @@ import {
   encodeManifest,
   encodedParts,
 } from './snapshot-format.ts';
-import type { SharedLog, Tenure } from './shared-log.ts';
+import type { LogSnapshots, SharedLog, Tenure } from './shared-log.ts';
 
 interface WriteOptions {
-  log: SharedLog;
+  log: { snapshots: Pick<LogSnapshots, 'put' | 'part' | 'dropOthers'> };
   tenure: Tenure;
   image: StoreImage;
   /** The view at the moment of the image. */
   mark: Pick<ViewMark, 'no' | 'lastLsn' | 'effects'>;
+  /** The record after which the rows were the same already; absent: the last one, and a later one will vouch for them. */
+  checkpointLsn?: number;
   atMs: number;
   monotonicMs: () => number;
   signal: StopSignal;
@@ -35,7 +37,7 @@ interface WriteOptions {
  * before. Throws `SnapshotDamaged`, `DamagedRow`, `Fenced`, and what keeps the log from being reached.
  */
 export async function writeSnapshot(options: WriteOptions): Promise<SnapshotManifest | undefined> {
-  const { log, tenure, image, mark, atMs, signal } = options;
+  const { log, tenure, image, mark, atMs, signal, checkpointLsn = mark.lastLsn } = options;
   while (await log.snapshots.dropOthers(tenure)) if (signal.aborted) return undefined;
   const { no: throughNo, lastLsn, effects } = mark;
   const slice = new TimeSlice(options.monotonicMs);
@@ -51,7 +53,7 @@ export async function writeSnapshot(options: WriteOptions): Promise<SnapshotMani
     if (slice.isOver) await slice.pause();
   }
   const { schemaVersion: schema } = image.snapshot.relay;
-  const manifest = { throughNo, lastLsn, effects, schema, checkpointLsn: lastLsn, ...tally.taken(), atMs };
+  const manifest = { throughNo, lastLsn, effects, schema, checkpointLsn, ...tally.taken(), atMs };
   await put(0, encodeManifest(manifest));
   for (const [part, written] of hashes.entries()) {
     if (signal.aborted) return undefined;
