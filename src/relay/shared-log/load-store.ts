@@ -6,7 +6,6 @@
 import { hasHash } from '../../protocol/digest.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { decideCheckpoint } from '../core/decide-log.ts';
-import type { LogEntry } from '../core/event.ts';
 import { reduce } from '../core/reduce.ts';
 import type { QueueRow } from '../core/rows.ts';
 import { BatchEffects } from '../store/batch-effects.ts';
@@ -82,10 +81,11 @@ async function vouchForRows(store: RelayStore, nowMs: number): Promise<number> {
     await snapshot.close();
   }
   const throughLsn = store.lastLsn;
-  const { events } = decideCheckpoint({ type: 'TakeCheckpoint', throughLsn, ...digest.taken(), nowMs });
-  const entries = events.map((event, at): LogEntry => ({ lsn: throughLsn + 1 + at, event }));
+  const [event] = decideCheckpoint({ type: 'TakeCheckpoint', throughLsn, ...digest.taken(), nowMs }).events;
+  if (!event) throw new Error('invariant: a checkpoint is an event');
+  const entry = { lsn: throughLsn + 1, event };
   const node = { heartbeatMs: nowMs, lacksParts: () => true };
-  await store.append({ entries, changes: entries.flatMap((entry) => [...reduce(entry, store)]), payloads: [], node });
+  await store.append({ entries: [entry], changes: reduce(entry, store), payloads: [], node });
   return throughLsn;
 }
 
