@@ -63,12 +63,14 @@ export type Faults = Partial<Record<keyof SharedLog, (...given: unknown[]) => Pr
 export function faulty(log: SharedLog): { log: SharedLog; fail: Faults } {
   const fail: Faults = {};
   const proxy = new Proxy(log, {
-    get:
-      (target, name: keyof SharedLog) =>
-      async (...given: never[]) => {
+    get: (target, name: keyof SharedLog) => {
+      const member = target[name];
+      if (typeof member !== 'function') return member;
+      return async (...given: never[]) => {
         await fail[name]?.(...given);
-        return (target[name] as (...args: never[]) => Promise<unknown>).apply(target, given);
-      },
+        return (member as (...args: never[]) => Promise<unknown>).apply(target, given);
+      };
+    },
   });
   return { log: proxy, fail };
 }

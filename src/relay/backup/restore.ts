@@ -211,8 +211,6 @@ async function prepare(options: KeyedOptions, folder: string): Promise<Prepared>
     await step?.('the backup is unpacked');
     const { level, header } = await unpackBackup(file, join(folder, names.restored), options.signal);
     opened.add(level);
-    // One that a relay of a shared log took: what is restored has a log of its own.
-    await level.del(VIEW_KEY);
     await checkUnpacked(level, header, signer.publicKey, file);
     // What was the view of a shared log has a log of its own from now on.
     await level.del(VIEW_KEY);
