@@ -47,6 +47,7 @@ export class MovedRelay extends TestRelay {
       clock: { nowMs: () => this.clock.nowMs, monotonicMs: () => 0 },
       timers: new ManualTimers(),
       newEpoch: epochSource(),
+      version: '0.0.0-test',
       logger: NOBODY,
       signal: new AbortController().signal,
       confirm: async () => undefined,
@@ -67,6 +68,7 @@ export class MovedRelay extends TestRelay {
       onLost: () => undefined,
       onDoubt: () => undefined,
       onStalled: () => undefined,
+      onWanted: () => undefined,
     });
     if (!node) throw new Error('the node does not lead');
     this.#node = node;

@@ -1,6 +1,7 @@
 /** What the commands share that move a relay's log into PostgreSQL and back. */
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
+import { softwareVersion } from '../../lib/package-root.ts';
 import { systemClock, systemRandom, systemTimers } from '../../lib/clock.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../../protocol/epoch.ts';
@@ -77,6 +78,7 @@ export async function withLog<T>(
       clock: systemClock,
       timers: systemTimers,
       newEpoch: () => epochFromRandom(systemRandom(EPOCH_RANDOM_BYTES)),
+      version: softwareVersion(),
       logger: commandLog(context, 'error'),
       signal,
       confirm: async (stake) => {

@@ -12,7 +12,7 @@ import type { LeadingNode } from './take-lead.ts';
 
 /** What a command that moves a log is given. */
 export interface MoveOptions
-  extends Pick<NodeOptions, 'log' | 'durability' | 'folder' | 'signer' | 'clock' | 'timers' | 'newEpoch'> {
+  extends Pick<NodeOptions, 'log' | 'durability' | 'folder' | 'signer' | 'clock' | 'timers' | 'newEpoch' | 'version'> {
   /** Another client of that log. */
   newLog: () => Promise<SharedLog>;
   logger: NodeLogger;
@@ -59,6 +59,7 @@ export async function leadNow(options: MoveOptions): Promise<LeadingNode> {
       onLost: () => undefined,
       onDoubt: () => undefined,
       onStalled: () => undefined,
+      onWanted: () => undefined,
     });
     if (led) return led;
     signal.throwIfAborted();
