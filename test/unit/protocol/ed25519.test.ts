@@ -157,7 +157,7 @@ describe('Ed25519 verifier', () => {
           seen[valid ? 'valid' : 'invalid']++;
         },
       ),
-      { numRuns: share(200) },
+      { numRuns: share(1600) },
     );
     expect(Math.min(seen.valid, seen.invalid)).toBeGreaterThan(0);
   });
