@@ -10,7 +10,6 @@ import type { RelayStore } from '../../src/relay/store/relay-store.ts';
 import { pushOf, rotateOf } from './commands.ts';
 import { epochSource } from './epochs.ts';
 import { alice, bob, carol, dave, hostNamed, relay } from './hosts.ts';
-import { ManualTimers } from './manual-time.ts';
 import type { MemoryLogServer } from './memory-log.ts';
 import { TestRelay, type TestRelayOptions, outcomeOf } from './test-relay.ts';
 
@@ -44,14 +43,31 @@ export class MovedRelay extends TestRelay {
       durability: 'standby',
       folder: this.folder,
       signer: relay.signer,
-      clock: { nowMs: () => this.clock.nowMs, monotonicMs: () => 0 },
-      timers: new ManualTimers(),
+      ...this.#waitingTime(),
       newEpoch: epochSource(),
       version: '0.0.0-test',
       logger: NOBODY,
       signal: new AbortController().signal,
       confirm: async () => undefined,
       step: async () => undefined,
+    };
+  }
+
+  /** Time passes only while something waits for it: a lease that nobody renews ends by itself. */
+  #waitingTime(): Pick<MoveOptions, 'clock' | 'timers'> {
+    let monotonicMs = 0;
+    const after = (ms: number, run: () => void): (() => void) => {
+      // What would give up after seconds never does: the memory log answers at once.
+      if (ms > LEASE_MS / 2) return () => undefined;
+      const waiting = setImmediate(() => {
+        monotonicMs += ms;
+        run();
+      });
+      return () => clearImmediate(waiting);
+    };
+    return {
+      clock: { nowMs: () => this.clock.nowMs, monotonicMs: () => monotonicMs },
+      timers: { after, every: () => () => undefined },
     };
   }
 
