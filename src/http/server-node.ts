@@ -3,6 +3,7 @@
  * relay where uWebSockets.js does not load (another C library or platform).
  */
 import type { Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
 import type { Connection, Connections } from './connections.ts';
 import { type IncomingMessage, STATUS_CODES, type Server, type ServerResponse, createServer } from 'node:http';
 import { type Server as TlsServer, createServer as createTlsServer } from 'node:https';
@@ -235,8 +236,8 @@ class NodeExchange implements Exchange, ReplyStream {
 
   abort(): void {
     const { socket } = this.#request;
-    // A reset also drops unsent data. Unix sockets have no reset.
-    if (socket.remoteAddress === undefined) socket.destroy();
+    // A reset also drops unsent data. Unix sockets have no reset, and Node refuses one over TLS.
+    if (socket.remoteAddress === undefined || socket instanceof TLSSocket) socket.destroy();
     else socket.resetAndDestroy();
   }
 

@@ -5,9 +5,13 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { type TLSSocket, connect } from 'node:tls';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import type { Exchange } from '../../src/http/exchange.ts';
+import { listenNode } from '../../src/http/server-node.ts';
 import { TlsRefused, readTls } from '../../src/http/tls-files.ts';
 import { RelayClient } from '../../src/host/relay/relay-client.ts';
 import { RelayCallFailed, callerTrusting } from '../../src/host/relay/relay-request.ts';
+import { loadUws } from '../../src/relay/http/uws-binding.ts';
+import { listenUws } from '../../src/relay/http/uws-connection.ts';
 import { alice, relay as relayHost } from '../support/hosts.ts';
 import { ADAPTERS, type HttpRelay, relayForTest } from '../support/http-relay.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
@@ -98,6 +102,32 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     expect(relay.logged.find(({ level }) => level === 'error')?.message).toContain('stays');
     expect(await nameShown(relay)).toBe('Poste test relay');
     relay.logged.length = 0;
+  });
+
+  test('an exchange that is cut ends its connection', async () => {
+    const tls = await readTls(await pairIn(await temporaryFolder(), SERVER));
+    const binding = adapter === 'uws' ? loadUws() : undefined;
+    const listen = binding ? listenUws(binding) : listenNode;
+    const thrown: unknown[] = [];
+    const handler = (exchange: Exchange): void => {
+      try {
+        exchange.abort();
+      } catch (error) {
+        thrown.push(error);
+        exchange.reply({ status: 500, headers: {}, body: '', close: true });
+      }
+    };
+    const server = await listen({ host: '127.0.0.1', port: 0, handler, tls });
+    onTestFinished(() => server.close());
+    const socket = connect({ host: '127.0.0.1', port: server.port, rejectUnauthorized: false });
+    onTestFinished(() => void socket.destroy());
+    await once(socket, 'secureConnect');
+    socket.on('error', () => undefined);
+    const closed = new Promise((resolve) => socket.once('close', resolve));
+    socket.resume();
+    socket.write(INFO);
+    await closed;
+    expect(thrown).toEqual([]);
   });
 
   test('connections are counted from before their handshake on', async () => {
