@@ -56,7 +56,7 @@ export type FilledTo = Pick<ViewMark, 'no' | 'lastLsn' | 'effects'>;
 
 /**
  * Fills `level`, which holds nothing but the mark of a new view; that mark is to be replaced by what this returns. Throws
- * `SnapshotDamaged` (`PartMissing` also when another snapshot took the place of this one), `LogRefused` for one of a newer
+ * `SnapshotDamaged` (also when another snapshot took the place of this one), `LogRefused` for one of a newer
  * software, and `StoreRefused` for a newer schema.
  */
 export async function fillView(level: Level, state: LogState, folder: string, options: FillOptions): Promise<FilledTo> {

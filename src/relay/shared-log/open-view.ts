@@ -29,7 +29,7 @@ import { RelayStore } from '../store/relay-store.ts';
 import { type ViewMark, logPlace, readViewMark, viewMarkPair } from '../store/view-mark.ts';
 import { type FillOptions, fillView } from './fill-view.ts';
 import { LogRefused, type LogState, type SharedLog } from './shared-log.ts';
-import { PartMissing, SnapshotDamaged } from './snapshot-format.ts';
+import { SnapshotDamaged } from './snapshot-format.ts';
 import { ViewLog } from './view-log.ts';
 import { witnessFile } from './witness.ts';
 
@@ -126,8 +126,8 @@ async function openFilled(options: ViewOptions, level: Level, notices: string[])
     const { state: fresh } = await filling.asked(() => log.open());
     if (fresh?.logId !== state.logId) throw new LogRefused('another log was put in the place of this one');
     await discard(level, levelFolder);
-    if (error instanceof PartMissing && fresh.snapshotNo !== state.snapshotNo)
-      return open({ ...options, state: fresh }, notices);
+    // Another took its place meanwhile: its parts go then, and the record that vouches for it may be pruned.
+    if (fresh.snapshotNo !== state.snapshotNo) return open({ ...options, state: fresh }, notices);
     const what = `the snapshot of batch ${state.snapshotNo} in the log is damaged (${error.message})`;
     if (fresh.prunedNo > 0)
       throw new LogRefused(

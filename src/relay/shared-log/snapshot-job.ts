@@ -61,6 +61,8 @@ export class SnapshotJob {
   readonly #task: PeriodicTask;
   /** The valid snapshot, when this process has read it to its end. */
   #read: SnapshotManifest | undefined;
+  /** The batch of the valid snapshot, when it could not be read; else 0. */
+  #damagedNo = 0;
   #prunedNo = 0;
 
   constructor(options: SnapshotJobOptions) {
@@ -108,21 +110,24 @@ export class SnapshotJob {
     return state;
   }
 
-  /** One that does not read back is replaced by the next. */
+  /** One that does not read back is replaced as soon as the log has grown: no new node can begin with it. */
   async #readValid({ logId, snapshotNo }: LogState, signal: StopSignal): Promise<void> {
     const { log, onFailed } = this.#options;
     if (snapshotNo === 0 || this.#read?.throughNo === snapshotNo) return;
     try {
       this.#read = await checkSnapshot(log, logId, snapshotNo, signal);
+      this.#damagedNo = 0;
     } catch (error) {
       if (!(error instanceof SnapshotDamaged)) throw error;
       this.#read = undefined;
+      this.#damagedNo = snapshotNo;
       onFailed(error);
     }
   }
 
   #isDue(): boolean {
     const { view, clock, due = DUE } = this.#options;
+    if (this.#damagedNo > 0) return view.no > this.#damagedNo;
     const { throughNo = 0, atMs = 0 } = this.#read ?? {};
     const [grown, age] = [view.no - throughNo, clock.nowMs() - atMs];
     return due.some(({ batches, ageMs }) => grown >= batches && age >= ageMs);
@@ -144,6 +149,7 @@ export class SnapshotJob {
     await retention.vouch({ throughLsn: lsn, rows, rowsHash, dueHash }, clock.nowMs());
     await log.snapshots.makeValid(tenure, batch, view.no);
     this.#read = manifest;
+    this.#damagedNo = 0;
     onTaken({ batch, lsn, rows, bytes, durationMs: Math.round(clock.monotonicMs() - startedMs) });
     while (!signal.aborted && (await log.snapshots.dropOthers(tenure)));
   }

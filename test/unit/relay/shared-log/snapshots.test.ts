@@ -196,6 +196,24 @@ test('one that is damaged is passed over while the log has every batch, and the 
   expect(await relay.wires(BOB)).toHaveLength(2);
 });
 
+test('one that is damaged is replaced as soon as the log has grown, however little', async () => {
+  const relay = await relayWithMail(1);
+  await relay.takeSnapshot();
+  const damaged = relay.server.row?.snapshotNo ?? 0;
+  snapshotParts(relay).delete(1);
+  await pushed(relay, 7, 7);
+  const { job, failures } = relay.snapshotJob([{ batches: 1_000, ageMs: DAY_MS }]);
+  await job.run();
+  expect(failures.map(String).join()).toContain('its part 1 is missing');
+  const replaced = relay.server.row?.snapshotNo ?? 0;
+  expect(replaced).toBeGreaterThan(damaged);
+  await pushed(relay, 8, 8);
+  await job.run();
+  expect(relay.server.row?.snapshotNo).toBe(replaced);
+  await relay.wipe([0]);
+  expect(await relay.wires(BOB)).toHaveLength(4);
+});
+
 test('a process that ends anywhere while it fills its view leaves one that the next start fills anew', async () => {
   const relay = await relayWithMail(2);
   const [leading = '', empty = ''] = relay.folders;
@@ -260,6 +278,32 @@ test('a node that reads a snapshot while the leader replaces it begins with the 
         await relay.prune(1);
       }
       return part(...asked);
+    };
+    return log;
+  };
+  const filled = await relay.followed(relay.folders[1] ?? '');
+  expect(isReplaced).toBe(true);
+  await relay.close();
+  expect(filled).toEqual(await relay.followed(relay.folders[0] ?? ''));
+});
+
+test('a node whose snapshot is replaced after its last part was read, with all that vouches for it, begins with the new one', async () => {
+  const relay = await relayWithMail(2);
+  await relay.takeSnapshot();
+  await relay.prune(1);
+  const client = relay.server.client.bind(relay.server);
+  let isReplaced = false;
+  relay.server.client = () => {
+    const log = client();
+    const batches = log.batches.bind(log);
+    log.batches = async (...asked) => {
+      if (!isReplaced) {
+        isReplaced = true;
+        await pushed(relay, 7, 8);
+        await relay.takeSnapshot();
+        await relay.prune(1);
+      }
+      return batches(...asked);
     };
     return log;
   };
