@@ -183,7 +183,9 @@ test('another node begins where the store ended, and both make the same of the l
   expect((await verified(other.folder)).findings).toEqual([]);
 });
 
-test('a move into a shared log that crashed anywhere goes on when it is begun again', { timeout: 60_000 }, async () => {
+test('a move into a shared log that crashed anywhere goes on when it is begun again', {
+  timeout: 300_000,
+}, async () => {
   const points = await atEachPoint(filled, publish, async (relay, before) => {
     await publish(relay);
     expect([await servesAlone(relay), servesShared(relay)]).toEqual([false, true]);
@@ -192,7 +194,7 @@ test('a move into a shared log that crashed anywhere goes on when it is begun ag
   expect(points).toBeGreaterThan(20);
 });
 
-test('a move into a shared log that crashed anywhere is given up, or has happened', { timeout: 60_000 }, async () => {
+test('a move into a shared log that crashed anywhere is given up, or has happened', { timeout: 300_000 }, async () => {
   let given = 0;
   await atEachPoint(filled, publish, async (relay, before) => {
     const isGivenUp = await abortPublish(relay.move()).then(
@@ -211,7 +213,7 @@ test('a move into a shared log that crashed anywhere is given up, or has happene
   expect(given).toBeGreaterThan(0);
 });
 
-test('giving up that crashed anywhere is given up when it is done again', { timeout: 60_000 }, async () => {
+test('giving up that crashed anywhere is given up when it is done again', { timeout: 300_000 }, async () => {
   await atEachPoint(halfway, abort, async (relay, before) => {
     if (phaseOf(relay.server.row?.state ?? '').type !== 'serving') await abortPublish(relay.move());
     expect([await servesAlone(relay), servesShared(relay)]).toEqual([true, false]);
@@ -226,7 +228,7 @@ test('giving up that crashed anywhere is given up when it is done again', { time
 });
 
 test('a move back that crashed anywhere goes on when it is begun again, or is published again', {
-  timeout: 60_000,
+  timeout: 300_000,
 }, async () => {
   await atEachPoint(published, withdraw, async (relay, before) => {
     await withdraw(relay);

@@ -112,6 +112,8 @@ async function resume(options: PublishOptions, mark: ViewMark): Promise<PublishR
         `what was loaded into ${log.place} is not whole there (${error.message}): give up the move with poste relay log publish --abort, and begin again`,
       );
     });
+    // An interrupted check says nothing of what was not read.
+    signal.throwIfAborted();
     await replace(options, mark, (now) => now.state.state === state.state);
     return done;
   }
