@@ -8,7 +8,6 @@
 import { expect, test } from 'vitest';
 import { runNemeses } from '../support/history/run.ts';
 import { POSTGRES, neededProgram } from '../support/programs.ts';
-import { IS_THOROUGH } from '../support/thorough.ts';
 
 const { POSTE_TORTURE_RUNS: RUNS, POSTE_TORTURE_SEED: SEED, POSTE_TORTURE_NEMESIS: ONLY } = process.env;
 const IS_TORTURE = RUNS !== undefined || SEED !== undefined;
@@ -22,7 +21,7 @@ const seeds = Array.from({ length: Number(RUNS ?? 1) }, (_, at) => Number(SEED ?
 
 // It takes minutes: `npm test` holds the same rules in test/http/shared-log.test.ts, in one process.
 for (const seed of seeds) {
-  test.runIf(IS_THOROUGH || IS_TORTURE)(
+  test.runIf(IS_TORTURE)(
     `seed ${seed}: what was accepted comes once, whatever happens`,
     async (context) => {
       const program = neededProgram(context, POSTGRES);

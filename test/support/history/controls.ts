@@ -24,7 +24,7 @@ export const LEFT_OUT = {
     to: "durability === 'storage' || durability === 'standby') return undefined;",
   },
   'the names after an append': {
-    file: `${LOG}/postgres-log.ts`,
+    file: `${LOG}/pg-session.ts`,
     from: "const isAlike = this.#durability !== 'standby' ||",
     to: 'const isAlike = true ||',
   },
@@ -45,8 +45,8 @@ export const LEFT_OUT = {
   },
   'an append compares who leads': {
     file: `${LOG}/pg-statements.ts`,
-    from: "l.term = $2::int8 AND l.tenure = $3::uuid AND NOT l.is_free AND l.state = 'serving' AND ${ARMED} FOR SHARE),",
-    to: "l.term >= $2::int8 AND $3::uuid IS NOT NULL AND l.state = 'serving' AND ${ARMED} FOR SHARE),",
+    from: "l.term = $2::int8 AND l.tenure = $3::uuid AND NOT l.is_free AND l.state = 'serving'\n    AND ($15::text",
+    to: "l.term >= $2::int8 AND $3::uuid IS NOT NULL AND l.state = 'serving'\n    AND ($15::text",
   },
   'a lease that is over': {
     file: `${LOG}/leadership.ts`,
