@@ -19,7 +19,7 @@ export interface Doorbell {
   lastAtMs: number | null;
   /** How many attempts in a row no program took. */
   unheard: number;
-  /** The newest message that wakes of the last attempt that a program took without proof; null after any other end. */
+  /** The newest message that wakes of the last attempt that tried a program, if one took it without proof; else null. */
   givenFor: number | null;
   /** The attempt under way. */
   attempt: {
@@ -114,8 +114,9 @@ function withListener(doorbell: Doorbell): Doorbell {
 function afterAttempt(doorbell: Doorbell, outcome: AttemptOutcome, nowMs: number): Doorbell {
   const { attempt } = doorbell;
   if (!attempt) throw new Error('invariant: only an attempt under way can end');
+  // Nobody was tried: a program that took a line before still holds it.
+  if (outcome === 'nobody') return { ...doorbell, attempt: null, isStranded: !attempt.hasNewListener };
   const over = { ...doorbell, attempt: null, givenFor: null };
-  if (outcome === 'nobody') return { ...over, isStranded: !attempt.hasNewListener };
   if (attempt.isOutdated) return over;
   const rung = { ...over, lastAtMs: nowMs, unheard: 0, hasNewSession: false };
   if (outcome === 'heard') return rung;

@@ -160,6 +160,20 @@ describe('a doorbell', () => {
     expect(given(past).when(TOLD, { type: 'notified' }, 0).nextAtMs).toBeNull();
   });
 
+  test('that found nobody does not make a program take again the line that it holds', () => {
+    const past: Past = [
+      [UNTOLD, check, 0],
+      [UNTOLD, attempted('given'), 0],
+      [UNTOLD, { type: 'session-registered' }, DOORBELL_COOLDOWN_MS],
+      [UNTOLD, { type: 'notified' }, 0],
+      [UNTOLD, { type: 'session-wakeable' }, 0],
+    ];
+    expect(given(past).when(UNTOLD, attempted('nobody'), 1)).toMatchObject({
+      startsAttempt: false,
+      nextAtMs: NOW + DOORBELL_RETRY_MAX_MS,
+    });
+  });
+
   test('that does not ring cannot be over', () => {
     expect(() => given().when(UNTOLD, attempted('heard'), 0)).toThrow('invariant');
   });
