@@ -50,6 +50,7 @@ const CONTEXT: CommandContext = {
   signals: new EventEmitter(),
   program: 'poste',
   abort: (exitCode) => process.exit(exitCode),
+  nowMs: () => Date.now(),
   exitCode: EXIT.ok,
 };
 

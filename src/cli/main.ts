@@ -14,6 +14,7 @@ const context: CommandContext = {
   signals: process,
   program: fileURLToPath(new URL('main.js', import.meta.url)),
   abort: (code) => process.exit(code),
+  nowMs: () => Date.now(),
   exitCode: 0,
 };
 

@@ -10,13 +10,18 @@ import { COMMANDS, addCommands } from './commands.ts';
 import type { CommandContext, OutputStream } from './lib/context.ts';
 import { CommandFailed, EXIT } from './lib/exit.ts';
 import { jsonLine } from './lib/format.ts';
+import { screenOf, styled } from './lib/screen.ts';
 import { softwareVersion } from '../lib/package-root.ts';
+
+/** Taken anywhere on the command line, as --help is, and known to every command. */
+const NO_COLOR_FLAG = '--no-color';
 
 /** The width of help that goes to a file or a pipe. */
 const HELP_COLUMNS = 80;
 
 /** Runs `poste` with these arguments (without node and the script) and resolves with its exit code. Throws bugs only. */
-export async function run(argv: readonly string[], context: CommandContext): Promise<number> {
+export async function run(args: readonly string[], given: CommandContext): Promise<number> {
+  const { argv, context } = withoutColorFlag(args, given);
   const isJson = argv.includes('--json');
   try {
     const poste = await posteCommand(argv, context, isJson);
@@ -25,7 +30,8 @@ export async function run(argv: readonly string[], context: CommandContext): Pro
   } catch (error) {
     if (error instanceof CommandFailed) {
       const { code, message, details } = error;
-      context.stderr.write(isJson ? jsonLine({ code, message, details }) : `poste: ${printable(message)}.\n`);
+      const prefix = styled(screenOf(context, context.stderr), 'red', 'poste:');
+      context.stderr.write(isJson ? jsonLine({ code, message, details }) : `${prefix} ${printable(message)}.\n`);
       return EXIT[error.exit];
     }
     if (!(error instanceof CommanderError)) throw error;
@@ -37,6 +43,17 @@ export async function run(argv: readonly string[], context: CommandContext): Pro
     }
     return EXIT.usage;
   }
+}
+
+/** Reads the flag, and takes it out of the arguments, so that commands need not know it. Behind `--` it is none. */
+function withoutColorFlag(
+  args: readonly string[],
+  context: CommandContext,
+): { argv: readonly string[]; context: CommandContext } {
+  const end = args.includes('--') ? args.indexOf('--') : args.length;
+  const argv = args.filter((word, at) => at >= end || word !== NO_COLOR_FLAG);
+  if (argv.length === args.length) return { argv, context };
+  return { argv, context: { ...context, env: { ...context.env, FORCE_COLOR: undefined, NO_COLOR: '1' } } };
 }
 
 /**
@@ -51,6 +68,7 @@ export async function posteCommand(
   const poste = new Command('poste')
     .description('Mail between coding agents on different machines.')
     .version(softwareVersion())
+    .option(NO_COLOR_FLAG, 'print no colours, as with NO_COLOR; any command takes it')
     .enablePositionalOptions()
     .addHelpText(
       'after',

@@ -33,17 +33,20 @@ export interface CommandWorld {
   stdin?: string | Readable;
   /** What a person types at a terminal instead, on which standard error is read too. */
   typed?: string;
+  /** How wide the terminal is that standard output is; without it that is a pipe. */
+  columns?: number;
+  nowMs?: () => number;
 }
 
 export type CommandEnded = Ended;
 
-export function commandContext({ environment = {}, stdin = '', typed }: CommandWorld = {}): OwnContext {
+export function commandContext({ environment = {}, stdin = '', typed, ...world }: CommandWorld = {}): OwnContext {
   const given = typed ?? stdin;
   const input = typeof given === 'string' ? Readable.from(given === '' ? [] : [Buffer.from(given)]) : given;
   const isTTY = typed !== undefined;
   return {
     stdin: Object.assign(input, { isTTY }),
-    stdout: new Collected(),
+    stdout: Object.assign(new Collected(), world.columns !== undefined && { isTTY: true, columns: world.columns }),
     stderr: Object.assign(new Collected(), { isTTY }),
     env: { PATH: process.env['PATH'], HOME: process.env['HOME'], NO_COLOR: '1', ...environment },
     signals: new EventEmitter(),
@@ -51,6 +54,7 @@ export function commandContext({ environment = {}, stdin = '', typed }: CommandW
     abort: (exitCode) => {
       throw new Error(`ended on the spot with ${exitCode}`);
     },
+    nowMs: world.nowMs ?? (() => Date.now()),
     exitCode: 0,
   };
 }

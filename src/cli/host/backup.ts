@@ -16,7 +16,8 @@ import type { CommandContext } from '../lib/context.ts';
 import { interruption } from '../lib/exit.ts';
 import { hostFailure } from '../lib/host-paths.ts';
 import { ownPaths } from '../lib/own-paths.ts';
-import { formatBytes, formatFields, jsonLine, formatTime } from '../lib/format.ts';
+import { formatBytes, formatFields, jsonLine } from '../lib/format.ts';
+import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 
 interface BackupFlags {
@@ -53,7 +54,7 @@ async function backup(context: CommandContext, file: string, flags: BackupFlags)
         ? await checkedHostBackup(writtenToStdout(context, source, interrupted.signal))
         : await writeHostBackupFile(source, { path, replaces: flags.force === true });
     const output = path === null ? context.stderr : context.stdout;
-    output.write(flags.json ? jsonLine(documentOf(made, path)) : textOf(made, path));
+    output.write(flags.json ? jsonLine(documentOf(made, path)) : textOf(screenOf(context, output), made, path));
   } catch (error) {
     throw interrupted.failure() ?? hostFailure(unwrittenFailure(error));
   }
@@ -94,12 +95,12 @@ function documentOf({ header, bytes, contentBytes, messages, sha256 }: WrittenHo
   return { file: path, bytes, content_bytes: contentBytes, messages, sha256, created_at, host, host_pubkey };
 }
 
-function textOf({ header, bytes, messages, sha256 }: WrittenHostBackup, path: string | null): string {
+function textOf(screen: Screen, { header, bytes, messages, sha256 }: WrittenHostBackup, path: string | null): string {
   const rows = [
     ['file', path ?? 'standard output'],
     ['size', formatBytes(bytes)],
     ['host', header.host],
-    ['taken', formatTime(header.created_at)],
+    ['taken', formatTime(screen, header.created_at)],
     ['messages', String(messages)],
     ['sha256', sha256],
   ];

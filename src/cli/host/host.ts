@@ -5,7 +5,8 @@ import type { StatusResult } from '../../host/api/schemas/daemon.ts';
 import { confirmed } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { ask, type DaemonFlags, withDaemonFlags } from '../lib/daemon-call.ts';
-import { jsonLine, formatTime, formatFields } from '../lib/format.ts';
+import { formatFields, jsonLine } from '../lib/format.ts';
+import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
 
 const STATUS_NOTES = `
 Examples:
@@ -18,14 +19,14 @@ export function statusCommand(context: CommandContext): Command {
     .addHelpText('after', STATUS_NOTES)
     .action(async (flags: DaemonFlags) => {
       const status = await ask(context, 'status', {}, flags);
-      context.stdout.write(flags.json ? jsonLine(status) : statusText(status));
+      context.stdout.write(flags.json ? jsonLine(status) : statusText(screenOf(context), status));
     });
 }
 
-function statusText(status: StatusResult): string {
+function statusText(screen: Screen, status: StatusResult): string {
   const rows = [
     ['fingerprint', status.fingerprint],
-    ['running', `since ${formatTime(status.started_at)}, process ${status.pid}, version ${status.version}`],
+    ['running', `since ${formatTime(screen, status.started_at)}, process ${status.pid}, version ${status.version}`],
     ['agents', String(status.agents)],
     ['for you', `${status.owner_unread} unread`],
     ['store', status.store],

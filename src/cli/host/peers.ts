@@ -5,7 +5,9 @@ import type { InviteResult, PeerView } from '../../host/api/schemas/peers.ts';
 import { confirmed } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { ask, type DaemonFlags, withDaemonFlags } from '../lib/daemon-call.ts';
-import { jsonLine, table, formatTime } from '../lib/format.ts';
+import { jsonLine } from '../lib/format.ts';
+import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
+import { table } from '../lib/table.ts';
 import { lanAddress } from '../lib/values.ts';
 
 /** Pairing sends two requests to the other host, which may be slow. */
@@ -33,7 +35,7 @@ function inviteCommand(context: CommandContext): Command {
     .addHelpText('after', '\nExample:\n  $ poste pair invite')
     .action(async (flags: DaemonFlags) => {
       const invitation = await ask(context, 'pair-invite', {}, flags);
-      context.stdout.write(flags.json ? jsonLine(invitation) : invitationText(invitation));
+      context.stdout.write(flags.json ? jsonLine(invitation) : invitationText(screenOf(context), invitation));
     });
 }
 
@@ -51,11 +53,11 @@ function acceptCommand(context: CommandContext): Command {
     });
 }
 
-function invitationText({ code, expires_at, addresses, fingerprint }: InviteResult): string {
+function invitationText(screen: Screen, { code, expires_at, addresses, fingerprint }: InviteResult): string {
   const [address = ''] = addresses;
   const others = addresses.slice(1).map((other) => `  or at        ${other}\n`);
   return [
-    `On the other host, until ${formatTime(expires_at)}, and once:\n`,
+    `On the other host, until ${formatTime(screen, expires_at)}, and once:\n`,
     `  poste pair accept ${code} ${address}\n`,
     ...others,
     `  fingerprint  ${fingerprint}\n`,
@@ -87,7 +89,7 @@ function listCommand(context: CommandContext): Command {
     .addHelpText('after', '\nExample:\n  $ poste peers list --json')
     .action(async (flags: DaemonFlags) => {
       const list = await ask(context, 'peers', {}, flags);
-      context.stdout.write(flags.json ? jsonLine(list) : peerTable(list.peers));
+      context.stdout.write(flags.json ? jsonLine(list) : peerTable(screenOf(context), list.peers));
     });
 }
 
@@ -104,24 +106,29 @@ function addressCommand(context: CommandContext): Command {
     });
 }
 
-function peerTable(peers: readonly PeerView[]): string {
+function peerTable(screen: Screen, peers: readonly PeerView[]): string {
   if (peers.length === 0) return 'This host is not paired with any host: see poste pair --help.\n';
   return table<PeerView>(
+    screen,
     [
       { title: 'HOST', cell: ({ host }) => host },
       { title: 'ADDRESS', cell: ({ address }) => address ?? '-' },
-      { title: 'REACHED', cell: reachedText },
+      {
+        title: 'REACHED',
+        cell: (peer) => reachedText(screen, peer),
+        style: ({ lan_failures }) => (lan_failures === 0 ? 'green' : 'yellow'),
+      },
       { title: 'AGENTS', cell: ({ agents }) => (agents === null ? '-' : String(agents)), isNumber: true },
-      { title: 'PAIRED', cell: ({ paired_at }) => formatTime(paired_at) },
-      { title: 'FINGERPRINT', cell: ({ fingerprint }) => fingerprint },
+      { title: 'PAIRED', time: ({ paired_at }) => paired_at },
+      { title: 'FINGERPRINT', id: ({ fingerprint }) => fingerprint },
       { title: 'OUR KEY', cell: ({ knows_our_key }) => (knows_our_key ? 'known' : 'not known') },
     ],
     peers,
   );
 }
 
-function reachedText({ reached_at, lan_failures }: PeerView): string {
-  const reached = reached_at === null ? 'never' : formatTime(reached_at);
+function reachedText(screen: Screen, { reached_at, lan_failures }: PeerView): string {
+  const reached = reached_at === null ? 'never' : formatTime(screen, reached_at);
   return lan_failures === 0 ? reached : `${reached}, ${lan_failures} failed since`;
 }
 

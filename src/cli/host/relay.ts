@@ -9,7 +9,8 @@ import { confirm, isInteractive, terminalOf } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { ask, type DaemonFlags, withDaemonFlags } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { jsonLine, formatTime, formatFields } from '../lib/format.ts';
+import { formatFields, jsonLine } from '../lib/format.ts';
+import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
 
 interface SetFlags extends DaemonFlags {
   key?: string;
@@ -119,13 +120,13 @@ export function relayStatusCommand(context: CommandContext): Command {
     .addHelpText('after', '\nExamples:\n  $ poste relay status\n  $ poste relay status --json')
     .action(async (flags: DaemonFlags) => {
       const status = await ask(context, 'relay-status', {}, flags);
-      context.stdout.write(flags.json ? jsonLine(status) : relayStatusText(status));
+      context.stdout.write(flags.json ? jsonLine(status) : relayStatusText(screenOf(context), status));
     });
 }
 
 type Row = [name: string, value: string];
 
-export function relayStatusText(status: RelayStatusResult): string {
+export function relayStatusText(screen: Screen, status: RelayStatusResult): string {
   const { relay } = status;
   if (!relay) return 'No relay is set: choose one with poste relay set.\n';
   const rows: Row[] = [
@@ -134,8 +135,8 @@ export function relayStatusText(status: RelayStatusResult): string {
     ...(relay.ca_file === null ? [] : [['authority', relay.ca_file] as Row]),
     ['state', stateText(status)],
     ['epoch', status.epoch ?? 'not known yet'],
-    ['enrolled', enrolmentText(status)],
-    ['senders', sendersText(status)],
+    ['enrolled', enrolmentText(screen, status)],
+    ['senders', sendersText(screen, status)],
     ['received', receivedText(status)],
     ['outbox', outboxText(status)],
     ['quarantine', `${status.quarantined} from relays`],
@@ -157,23 +158,23 @@ function stateText({ state, problem }: RelayStatusResult): string {
   return problem ? `${state}: ${problem.message}` : state;
 }
 
-function enrolmentText({ enrolment }: RelayStatusResult): string {
+function enrolmentText(screen: Screen, { enrolment }: RelayStatusResult): string {
   if (!enrolment) return 'not yet';
   const { account, crowded, valid_until: until } = enrolment;
   return [
-    `seen ${formatTime(enrolment.checked_at)}`,
+    `seen ${formatTime(screen, enrolment.checked_at)}`,
     ...(account === null ? [] : [`account ${account}`]),
-    ...(until === null ? [] : [`until ${formatTime(until)}`]),
+    ...(until === null ? [] : [`until ${formatTime(screen, until)}`]),
     ...(enrolment.enc_key ? [] : ['encryption key not published yet']),
     ...(crowded ? ['many hosts have this name on the relay'] : []),
   ].join(', ');
 }
 
-function sendersText({ enrolment, relay }: RelayStatusResult): string {
+function sendersText(screen: Screen, { enrolment, relay }: RelayStatusResult): string {
   if (relay?.protocol === 1) return 'not in v1: it accepts mail from every host';
   const senders = enrolment?.senders;
   return senders
-    ? `${senders.count} keys of paired hosts, published ${formatTime(senders.checked_at)}`
+    ? `${senders.count} keys of paired hosts, published ${formatTime(screen, senders.checked_at)}`
     : 'not published yet';
 }
 

@@ -13,7 +13,8 @@ import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, type ExitName } from '../lib/exit.ts';
 import { hostFailure } from '../lib/host-paths.ts';
 import { ownPaths } from '../lib/own-paths.ts';
-import { jsonLine, formatTime } from '../lib/format.ts';
+import { jsonLine } from '../lib/format.ts';
+import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
 
 interface RestoreFlags {
   force?: boolean;
@@ -60,11 +61,13 @@ async function restore(context: CommandContext, file: string, flags: RestoreFlag
       force: flags.force === true,
       confirm: async (plan) => {
         if (flags.yes) return;
-        context.stderr.write(`The backup of ${formatTime(plan.backup.created_at)}\n${planText(plan)}`);
+        context.stderr.write(
+          `The backup of ${formatTime(screenOf(context, context.stderr), plan.backup.created_at)}\n${planText(plan)}`,
+        );
         await confirm('Replace the store now?', terminalOf(context));
       },
     });
-    context.stdout.write(flags.json ? jsonLine(documentOf(report)) : textOf(report));
+    context.stdout.write(flags.json ? jsonLine(documentOf(report)) : textOf(screenOf(context), report));
   } catch (error) {
     if (!(error instanceof RestoreRefused)) throw hostFailure(error);
     const code = `RESTORE_${error.fault.toUpperCase().replaceAll('-', '_')}`;
@@ -87,9 +90,9 @@ function documentOf({ backup, messages, replaced, receiptFloor, keptAside }: Res
   };
 }
 
-function textOf(report: RestoreReport): string {
+function textOf(screen: Screen, report: RestoreReport): string {
   const kept = report.keptAside === null ? '' : `  the former store is kept as ${report.keptAside}\n`;
-  return `Restored the backup of ${formatTime(report.backup.created_at)}\n${planText(report)}${kept}`;
+  return `Restored the backup of ${formatTime(screen, report.backup.created_at)}\n${planText(report)}${kept}`;
 }
 
 function planText({ backup, messages, replaced }: RestorePlan): string {

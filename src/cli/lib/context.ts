@@ -1,5 +1,5 @@
 /**
- * What a command gets from its caller: streams, environment, signals. `main.ts` passes those of its process; a test
+ * What a command gets from its caller: streams, environment, signals, clock. `main.ts` passes those of its process; a test
  * passes its own, so that commands run side by side in one process.
  *
  * Commands write to these streams and end by returning or throwing. None of them uses `process.stdout`, `process.env`,
@@ -24,6 +24,8 @@ export interface CommandContext {
   readonly program: string;
   /** Ends the process at once, at a second signal. */
   readonly abort: (exitCode: number) => void;
+  /** The wall clock. */
+  readonly nowMs: () => number;
   /** The exit code of a command that returns. */
   exitCode: number;
 }

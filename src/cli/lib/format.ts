@@ -1,21 +1,37 @@
-/** How commands print JSON, times, sizes, fields and tables. */
+/** How commands print JSON, sizes and fields. */
 import { jsonEscape, printable } from '../../protocol/printable.ts';
+import { isoTime } from '../../protocol/time.ts';
 
-/** One line of JSON. Control characters are escaped, so that no terminal obeys them. */
+/** One line of JSON, with its times in ISO 8601. Control characters are escaped, so that no terminal obeys them. */
 export function jsonLine(document: unknown): string {
-  return `${printable(JSON.stringify(document), jsonEscape)}\n`;
+  return `${printable(JSON.stringify(shownDocument(document)), jsonEscape)}\n`;
 }
 
-/** To the minute, in UTC: `2025-11-20 21:48Z`. */
-export function formatTime(timeMs: number): string {
-  const date = new Date(timeMs);
-  return Number.isNaN(date.getTime()) ? 'never' : `${date.toISOString().slice(0, -8).replace('T', ' ')}Z`;
+/** Members that hold a time, in milliseconds, in the documents of the daemon and of the relay. */
+const TIME_NAME = /^(?:at|time|iat|until|before|looked_back_to|first_time|last_time|[a-z_]+_(?:at|until))$/;
+const MILLISECONDS_NAME = /_ms$/;
+/** Documents with a signature: they stay as they were signed. */
+const SIGNED_NAMES: ReadonlySet<string> = new Set(['accept', 'document']);
+
+/** A document as `--json` prints it: times in ISO 8601 instead of milliseconds, and durations in seconds. */
+function shownDocument(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(shownDocument);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, one]) => shownMember(name, one)));
+}
+
+function shownMember(name: string, value: unknown): [name: string, value: unknown] {
+  if (SIGNED_NAMES.has(name)) return [name, value];
+  if (typeof value === 'number' && TIME_NAME.test(name)) return [name, isoTime(value)];
+  if (!MILLISECONDS_NAME.test(name)) return [name, shownDocument(value)];
+  return [name.replace(MILLISECONDS_NAME, '_seconds'), typeof value === 'number' ? value / 1000 : value];
 }
 
 const BYTE_UNITS = ['bytes', 'KB', 'MB', 'GB', 'TB'];
 
 /** As in `12.3 MB`. */
 export function formatBytes(bytes: number): string {
+  if (bytes === 1) return '1 byte';
   let value = bytes;
   let unit = 0;
   for (; value >= 1000 && unit < BYTE_UNITS.length - 1; unit++) value /= 1000;
@@ -25,32 +41,4 @@ export function formatBytes(bytes: number): string {
 /** A line for each field: its name in a column of `width`, and its value, printable. */
 export function formatFields(fields: readonly (readonly string[])[], width: number, indent = '  '): string {
   return fields.map(([name = '', value = '']) => `${indent}${name.padEnd(width)} ${printable(value)}\n`).join('');
-}
-
-export interface Column<Row> {
-  title: string;
-  /** Printable. */
-  cell: (row: Row) => string;
-  isNumber?: boolean;
-}
-
-/** Longer cells are cut; --json shows them whole. */
-const CELL_CHARACTERS_MAX = 70;
-
-/** A line of titles, and a line for each row. */
-export function table<Row>(columns: readonly Column<Row>[], rows: readonly Row[]): string {
-  const lines = [columns.map(({ title }) => title), ...rows.map((row) => columns.map(({ cell }) => cut(cell(row))))];
-  // Not as arguments of one call: a long table has more rows than a call may have.
-  const widths = columns.map((_, at) => lines.reduce((width, cells) => Math.max(width, cells[at]?.length ?? 0), 0));
-  const padded = lines.map((cells) =>
-    cells
-      .map((text, at) => (columns[at]?.isNumber ? text.padStart(widths[at] ?? 0) : text.padEnd(widths[at] ?? 0)))
-      .join('  ')
-      .trimEnd(),
-  );
-  return `${padded.join('\n')}\n`;
-}
-
-function cut(text: string): string {
-  return text.length <= CELL_CHARACTERS_MAX ? text : `${text.slice(0, CELL_CHARACTERS_MAX - 1)}…`;
 }

@@ -15,7 +15,13 @@ export function commandLog({ stderr }: CommandContext, level: string): pino.Logg
   // What a process says before it ends on the spot is to be seen, so a descriptor is written to synchronously.
   const destination = stderr.fd === undefined ? stderr : pino.destination({ dest: stderr.fd, sync: true });
   return pino(
-    { level, base: null, serializers: { err: errorDocument }, hooks: { streamWrite: printableLine } },
+    {
+      level,
+      base: null,
+      timestamp: pino.stdTimeFunctions.isoTime,
+      serializers: { err: errorDocument },
+      hooks: { streamWrite: printableLine },
+    },
     destination,
   );
 }

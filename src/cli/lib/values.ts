@@ -82,24 +82,15 @@ export function hostReference(text: string): string {
 const DATE_AND_TIME =
   /^(?<date>\d{4}-\d{2}-\d{2})(?:[T ](?<time>\d{2}:\d{2}(?::\d{2}(?:\.\d{1,3})?)?)(?<zone>Z|[+-]\d{2}:\d{2})?)?$/;
 
-/** A moment, in milliseconds since 1970: a date, a date and time (UTC unless it says otherwise), or that number. */
+/** A moment, in milliseconds since 1970: a date, or a date and time (UTC unless it says otherwise). */
 export function moment(text: string): number {
   const { date, time = '00:00', zone = 'Z' } = DATE_AND_TIME.exec(text)?.groups ?? {};
-  // A year alone is no number of milliseconds.
-  const timeMs =
-    date === undefined
-      ? /^[0-9]{12,16}$/.test(text)
-        ? Number(text)
-        : Number.NaN
-      : Date.parse(`${date}T${time}${zone}`);
+  const timeMs = date === undefined ? Number.NaN : Date.parse(`${date}T${time}${zone}`);
   // The 30th of February would be taken for a day in March.
   const midnight = new Date(`${date}T00:00Z`);
-  const isDay =
-    date === undefined || (Number.isSafeInteger(midnight.getTime()) && midnight.toISOString().startsWith(date));
+  const isDay = Number.isSafeInteger(midnight.getTime()) && midnight.toISOString().startsWith(date ?? ' ');
   if (!Number.isSafeInteger(timeMs) || !isDay) {
-    throw new InvalidArgumentError(
-      'It must be a time, for example 2025-11-20 or 2025-11-20T21:48Z, or milliseconds since 1970.',
-    );
+    throw new InvalidArgumentError('It must be a time, for example 2025-11-20 or 2025-11-20T21:48Z.');
   }
   return timeMs;
 }

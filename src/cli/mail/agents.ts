@@ -3,11 +3,12 @@ import { Command } from 'commander';
 import type { AgentDocument } from '../../host/api/schemas/agents.ts';
 import type { AgentsResult } from '../../host/api/schemas/mail.ts';
 import { isSameName } from '../../host/core/address.ts';
-import { printable } from '../../protocol/printable.ts';
 import { confirmed } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { type ActingFlags, ask, type DaemonFlags, withActingFlags, withDaemonFlags } from '../lib/daemon-call.ts';
-import { jsonLine, table, formatTime } from '../lib/format.ts';
+import { jsonLine } from '../lib/format.ts';
+import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
+import { type Column, table } from '../lib/table.ts';
 
 const AGENT_NOTES = `
 Mail to a former name of an agent is forwarded to it. A removed agent's mail is dropped.
@@ -75,20 +76,27 @@ function listCommand(context: CommandContext): Command {
     .addHelpText('after', '\nExample:\n  $ poste agent list --json')
     .action(async (flags: DaemonFlags) => {
       const list = await ask(context, 'list-agents', {}, flags);
-      context.stdout.write(flags.json ? jsonLine(list) : agentTable(list.agents));
+      context.stdout.write(flags.json ? jsonLine(list) : agentTable(screenOf(context), list.agents));
     });
 }
 
-function agentTable(agents: readonly AgentDocument[]): string {
+const PRESENCE: Column<Pick<Listed, 'presence'>> = {
+  title: 'PRESENCE',
+  cell: ({ presence }) => presence,
+  style: ({ presence }) => (presence === 'live' ? 'green' : 'dim'),
+};
+
+function agentTable(screen: Screen, agents: readonly AgentDocument[]): string {
   if (agents.length === 0) return 'No agents yet: add one with poste agent add.\n';
   return table<AgentDocument>(
+    screen,
     [
       { title: 'NAME', cell: ({ name }) => name },
       { title: 'ROLES', cell: ({ roles }) => roles.join(',') },
-      { title: 'PRESENCE', cell: ({ presence }) => presence },
+      PRESENCE,
       { title: 'UNREAD', cell: ({ unread }) => String(unread), isNumber: true },
       { title: 'MAIL', cell: ({ total }) => String(total), isNumber: true },
-      { title: 'SINCE', cell: ({ created_at }) => formatTime(created_at) },
+      { title: 'SINCE', time: ({ created_at }) => created_at },
       { title: 'FORMERLY', cell: ({ former_names }) => former_names.join(',') },
     ],
     agents,
@@ -147,18 +155,22 @@ export function agentsCommand(context: CommandContext): Command {
       const { host, role } = flags;
       const asked = { ...(host !== undefined && { host }), ...(role !== undefined && { role }) };
       const result = await ask(context, 'mail-agents', asked, flags);
-      context.stdout.write(flags.json ? jsonLine(result) : reachableTable(result));
+      context.stdout.write(flags.json ? jsonLine(result) : reachableTable(screenOf(context), result));
     });
 }
 
-function reachableTable({ agents }: AgentsResult): string {
+function reachableTable(screen: Screen, { agents }: AgentsResult): string {
   if (agents.length === 0) return 'No agent matches.\n';
   return table<Listed>(
+    screen,
     [
-      { title: 'ADDRESS', cell: ({ address }) => printable(address) },
-      { title: 'ROLES', cell: ({ roles }) => printable(roles.join(',')) },
-      { title: 'PRESENCE', cell: ({ presence }) => presence },
-      { title: 'HEARD', cell: ({ directory_age_seconds: age }) => (age === null ? '' : `${age} s ago`) },
+      { title: 'ADDRESS', cell: ({ address }) => address },
+      { title: 'ROLES', cell: ({ roles }) => roles.join(',') },
+      PRESENCE,
+      {
+        title: 'HEARD',
+        cell: ({ directory_age_seconds: age }) => (age === null ? '' : formatTime(screen, screen.nowMs - age * 1000)),
+      },
     ],
     agents,
   );

@@ -1,7 +1,9 @@
 /** Formats mail for a terminal: text of others is made printable and marked as theirs. */
 import { printable } from '../../protocol/printable.ts';
 import type { MessageSummary, SendResult, WholeMessage } from '../../host/api/schemas/mail.ts';
-import { table, formatTime, formatFields } from '../lib/format.ts';
+import { formatFields } from '../lib/format.ts';
+import { formatTime, type Screen, styled } from '../lib/screen.ts';
+import { table } from '../lib/table.ts';
 
 /** What became of a message, recipient by recipient. */
 export function sentText(result: SendResult): string {
@@ -23,15 +25,20 @@ function listsText({ directories = [] }: SendResult): string {
   return lines.join('');
 }
 
-export function summariesText(summaries: readonly MessageSummary[]): string {
+export function summariesText(screen: Screen, summaries: readonly MessageSummary[]): string {
   return table<MessageSummary>(
+    screen,
     [
-      { title: 'MESSAGE', cell: ({ message_id }) => printable(message_id) },
-      { title: 'STATE', cell: ({ state }) => state },
+      { title: 'MESSAGE', id: ({ message_id }) => message_id },
+      { title: 'STATE', cell: ({ state }) => state, style: ({ state }) => (state === 'unread' ? 'green' : 'dim') },
       { title: 'KIND', cell: (summary) => kindText(summary) },
-      { title: 'FROM', cell: ({ from }) => printable(from) },
-      { title: 'STORED', cell: ({ stored_at }) => formatTime(stored_at) },
-      { title: 'SUBJECT', cell: ({ subject }) => printable(subject) },
+      { title: 'FROM', cell: ({ from }) => from },
+      { title: 'STORED', time: ({ stored_at }) => stored_at },
+      {
+        title: 'SUBJECT',
+        cell: ({ subject }) => subject,
+        style: ({ state }) => (state === 'unread' ? 'bold' : undefined),
+      },
     ],
     summaries,
   );
@@ -42,20 +49,20 @@ function kindText({ kind, needs_reply, origin }: MessageSummary): string {
 }
 
 /** A whole message. Every line of its body starts with a bar, so that it cannot look like output of ours. */
-export function messageText(message: WholeMessage): string {
+export function messageText(screen: Screen, message: WholeMessage): string {
   const { message_id, from, to, subject, kind, needs_reply, origin, created_at, refs, body } = message;
   const head = [
     ['message', message_id],
     ['from', `${from}${origin === 'external' ? ' (content from outside)' : ''}`],
     ['to', to.join(', ')],
-    ['sent', formatTime(created_at)],
+    ['sent', formatTime(screen, created_at)],
     ['kind', needs_reply ? `${kind}, needs a reply` : kind],
     ['subject', subject],
     ...refs.map((ref) => ['ref', ref]),
   ];
   const shown = body
     .split('\n')
-    .map((line) => `| ${printableLine(line)}\n`)
+    .map((line) => `${styled(screen, 'dim', '|')} ${printableLine(line)}\n`)
     .join('');
   const rest = message.next_body_offset === null ? '' : `(continues: --offset ${message.next_body_offset})\n`;
   return `${formatFields(head, 8, '')}${shown}${rest}`;

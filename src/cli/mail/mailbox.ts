@@ -13,7 +13,9 @@ import { printable } from '../../protocol/printable.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { type ActingFlags, ask, withActingFlags } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { jsonLine, table, formatTime, formatFields } from '../lib/format.ts';
+import { formatFields, jsonLine } from '../lib/format.ts';
+import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
+import { table } from '../lib/table.ts';
 import { wholeNumber } from '../lib/values.ts';
 import { messageText, summariesText } from './format-mail.ts';
 
@@ -148,14 +150,14 @@ function searchCommand(context: CommandContext): Command {
       const { limit, cursor } = flags;
       const asked = { text: words.join(' '), ...given({ limit, cursor }) };
       const result = await ask(context, 'mail-search', asked, actingFlagsOf(flags));
-      context.stdout.write(flags.json ? jsonLine(result) : foundText(result));
+      context.stdout.write(flags.json ? jsonLine(result) : foundText(screenOf(context), result));
     });
 }
 
 async function show(context: CommandContext, input: InboxInput, flags: MailboxFlags): Promise<void> {
   const acting = actingFlagsOf(flags);
   const result = await ask(context, 'mail-inbox', input, acting);
-  context.stdout.write(flags.json ? jsonLine(result) : inboxText(result, acting.as ?? ''));
+  context.stdout.write(flags.json ? jsonLine(result) : inboxText(screenOf(context), result, acting.as ?? ''));
   const missing = result.not_found ?? [];
   if (missing.length === 0) return;
   throw new CommandFailed('notFound', 'NO_SUCH_MESSAGE', `not in this mailbox: ${missing.join(', ')}`, {
@@ -163,22 +165,25 @@ async function show(context: CommandContext, input: InboxInput, flags: MailboxFl
   });
 }
 
-function inboxText(result: InboxResult, as: string): string {
+function inboxText(screen: Screen, result: InboxResult, as: string): string {
   const { notice, unread, total, summaries, messages, changed, next_cursor } = result;
   const parts = [`${as}: ${unread} unread of ${total}.\n`];
   // The words of others come under the sentence that says whose they are.
   if ((summaries?.length ?? 0) + (messages?.length ?? 0) > 0) parts.push(`${notice}\n`);
-  if (summaries && summaries.length > 0) parts.push(`\n${summariesText(summaries)}`);
-  for (const message of messages ?? []) parts.push(`\n${messageText(message)}`);
+  if (summaries && summaries.length > 0) parts.push(`\n${summariesText(screen, summaries)}`);
+  for (const message of messages ?? []) parts.push(`\n${messageText(screen, message)}`);
   if (!messages && changed) parts.push(`Changed: ${changed.length}.\n`);
   if (next_cursor !== null) parts.push(`\nMore: --cursor ${next_cursor}\n`);
   return parts.join('');
 }
 
-function foundText({ notice, summaries, looked_at, looked_back_to, next_cursor }: SearchResult): string {
-  const found = summaries.length === 0 ? 'No message matches.\n' : `${notice}\n\n${summariesText(summaries)}`;
+function foundText(
+  screen: Screen,
+  { notice, summaries, looked_at, looked_back_to, next_cursor }: SearchResult,
+): string {
+  const found = summaries.length === 0 ? 'No message matches.\n' : `${notice}\n\n${summariesText(screen, summaries)}`;
   if (next_cursor === null || looked_back_to === null) return found;
-  const back = `Searched ${looked_at} messages, back to ${formatTime(looked_back_to)}`;
+  const back = `Searched ${looked_at} messages, back to ${formatTime(screen, looked_back_to)}`;
   return `${found}\n${back}. Older ones: --cursor ${next_cursor}\n`;
 }
 
@@ -200,7 +205,9 @@ export function sentCommand(context: CommandContext): Command {
     .addHelpText('after', SENT_NOTES)
     .action(async (message: string | undefined, flags: MailboxFlags & PageFlags) => {
       const result = await ask(context, 'mail-sent', inputOf(message, flags), actingFlagsOf(flags));
-      context.stdout.write(flags.json ? jsonLine(result) : sentResultText(result, message !== undefined));
+      context.stdout.write(
+        flags.json ? jsonLine(result) : sentResultText(screenOf(context), result, message !== undefined),
+      );
     });
 }
 
@@ -212,11 +219,11 @@ function inputOf(message: string | undefined, { limit, cursor }: PageFlags): Sen
   return { message_id: message };
 }
 
-function sentResultText({ messages, next_cursor }: SentResult, isOne: boolean): string {
-  if (isOne) return messages.map(deliveryText).join('');
+function sentResultText(screen: Screen, { messages, next_cursor }: SentResult, isOne: boolean): string {
+  if (isOne) return messages.map((message) => deliveryText(screen, message)).join('');
   if (messages.length === 0) return 'Nothing was sent.\n';
   const more = next_cursor === null ? '' : `\nMore: --cursor ${next_cursor}\n`;
-  return `${sentListText(messages)}${more}`;
+  return `${sentListText(screen, messages)}${more}`;
 }
 
 type Recipient = SentMessage['recipients'][number];
@@ -234,38 +241,44 @@ const STATE_WORDS: Readonly<Record<Recipient['state'], string>> = {
 };
 
 /** A line for each recipient of each message. */
-export function sentListText(messages: readonly SentMessage[]): string {
+export function sentListText(screen: Screen, messages: readonly SentMessage[]): string {
   const rows = messages.flatMap((message) =>
     message.recipients.map((recipient, at) => ({ message, recipient, isFirst: at === 0 })),
   );
   type Row = (typeof rows)[number];
   return table<Row>(
+    screen,
     [
-      { title: 'MESSAGE', cell: ({ message, isFirst }) => (isFirst ? printable(message.message_id) : '') },
-      { title: 'SENT', cell: ({ message, isFirst }) => (isFirst ? formatTime(message.created_at) : '') },
-      { title: 'TO', cell: ({ recipient }) => printable(recipient.recipient) },
+      { title: 'MESSAGE', id: ({ message, isFirst }) => (isFirst ? message.message_id : '') },
+      { title: 'SENT', cell: ({ message, isFirst }) => (isFirst ? formatTime(screen, message.created_at) : '') },
+      { title: 'TO', cell: ({ recipient }) => recipient.recipient },
       { title: 'STATE', cell: ({ recipient }) => recipient.state },
-      { title: 'SINCE', cell: ({ recipient }) => formatTime(recipient.at) },
-      { title: 'SUBJECT', cell: ({ message, isFirst }) => (isFirst ? printable(message.subject) : '') },
+      { title: 'SINCE', time: ({ recipient }) => recipient.at },
+      { title: 'SUBJECT', cell: ({ message, isFirst }) => (isFirst ? message.subject : '') },
     ],
     rows,
   );
 }
 
 /** One message and its way to each recipient. */
-export function deliveryText({ message_id, thread, subject, kind, created_at, recipients }: SentMessage): string {
+export function deliveryText(screen: Screen, message: SentMessage): string {
+  const { message_id, thread, subject, kind, created_at, recipients } = message;
   const head = [
     ['message', message_id],
     ['thread', thread],
-    ['sent', formatTime(created_at)],
+    ['sent', formatTime(screen, created_at)],
     ['kind', kind],
     ['subject', subject],
   ];
-  return `${formatFields(head, 8, '')}${recipients.map(timelineText).join('')}`;
+  return `${formatFields(head, 8, '')}${recipients.map((recipient) => timelineText(screen, recipient)).join('')}`;
 }
 
 /** The steps that are known of one recipient, the earliest first. */
-export function timelineText({ recipient, steps }: Pick<Recipient, 'recipient' | 'steps'>): string {
-  const lines = steps.map(({ state, at }) => `  ${formatTime(at)}  ${state.padEnd(11)}  ${STATE_WORDS[state]}\n`);
+export function timelineText(screen: Screen, { recipient, steps }: Pick<Recipient, 'recipient' | 'steps'>): string {
+  const times = steps.map(({ at }) => formatTime(screen, at));
+  const width = Math.max(...times.map((time) => time.length));
+  const lines = steps.map(
+    ({ state }, at) => `  ${times[at]?.padEnd(width)}  ${state.padEnd(11)}  ${STATE_WORDS[state]}\n`,
+  );
   return `to ${printable(recipient)}\n${lines.join('')}`;
 }

@@ -9,7 +9,9 @@ import {
 import { printable } from '../../protocol/printable.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { type DaemonFlags, ask, withDaemonFlags } from '../lib/daemon-call.ts';
-import { jsonLine, table, formatTime } from '../lib/format.ts';
+import { jsonLine } from '../lib/format.ts';
+import { type Screen, screenOf } from '../lib/screen.ts';
+import { type Column, table } from '../lib/table.ts';
 import { wholeNumber } from '../lib/values.ts';
 
 const NOTES = `
@@ -41,7 +43,7 @@ function listCommand(context: CommandContext): Command {
     .addHelpText('after', '\nExample:\n  $ poste outbox list --show undelivered')
     .action(async ({ start, json, ...asked }: DaemonFlags & OutboxInput) => {
       const list = await ask(context, 'outbox', asked, { ...(start && { start }) });
-      context.stdout.write(json ? jsonLine(list) : outboxText(list, asked));
+      context.stdout.write(json ? jsonLine(list) : outboxText(screenOf(context), list, asked));
     });
 }
 
@@ -58,26 +60,30 @@ function cancelCommand(context: CommandContext): Command {
     });
 }
 
-export function outboxText({ rows, next_before }: OutboxResult, { show = 'open', host }: OutboxInput): string {
+export function outboxText(
+  screen: Screen,
+  { rows, next_before }: OutboxResult,
+  { show = 'open', host }: OutboxInput,
+): string {
   if (rows.length === 0) {
     const where = host === undefined ? '' : ` for ${printable(host)}`;
     if (show === 'undelivered') return `No row${where} is undelivered.\n`;
     return show === 'open' ? `No row${where} is open.\n` : `The outbox has no row${where}.\n`;
   }
   const more = next_before === null ? '' : `More: --before ${next_before}\n`;
-  return `${table(COLUMNS, rows)}${more}`;
+  return `${table(screen, COLUMNS, rows)}${more}`;
 }
 
-const COLUMNS = [
-  { title: 'ROW', cell: ({ row }: OutboxRowView) => String(row), isNumber: true },
-  { title: 'KIND', cell: ({ kind }: OutboxRowView) => kind },
-  { title: 'STATE', cell: ({ state }: OutboxRowView) => state },
-  { title: 'HOST', cell: ({ host }: OutboxRowView) => host },
-  { title: 'MESSAGE', cell: ({ message_id }: OutboxRowView) => printable(message_id) },
-  { title: 'SINCE', cell: ({ created_at }: OutboxRowView) => formatTime(created_at) },
-  { title: 'NEXT', cell: ({ next_at }: OutboxRowView) => (next_at === null ? '-' : formatTime(next_at)) },
+const COLUMNS: readonly Column<OutboxRowView>[] = [
+  { title: 'ROW', cell: ({ row }) => String(row), isNumber: true },
+  { title: 'KIND', cell: ({ kind }) => kind },
+  { title: 'STATE', cell: ({ state }) => state, style: ({ state }) => (state === 'undelivered' ? 'red' : undefined) },
+  { title: 'HOST', cell: ({ host }) => host },
+  { title: 'MESSAGE', id: ({ message_id }) => message_id },
+  { title: 'SINCE', time: ({ created_at }) => created_at },
+  { title: 'NEXT', time: ({ next_at }) => next_at },
   { title: 'FAILED', cell: failures, isNumber: true },
-  { title: 'LAST ERROR', cell: ({ last_error }: OutboxRowView) => printable(last_error ?? '') },
+  { title: 'LAST ERROR', cell: ({ last_error }) => last_error ?? '' },
 ];
 
 function failures({ lan_attempts, relay_attempts }: OutboxRowView): string {

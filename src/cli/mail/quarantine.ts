@@ -14,7 +14,9 @@ import { printable } from '../../protocol/printable.ts';
 import { confirmed } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { type DaemonFlags, ask, withDaemonFlags } from '../lib/daemon-call.ts';
-import { formatBytes, jsonLine, table, formatTime, formatFields } from '../lib/format.ts';
+import { formatBytes, formatFields, jsonLine } from '../lib/format.ts';
+import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
+import { type Column, table } from '../lib/table.ts';
 import { wholeNumber } from '../lib/values.ts';
 
 /** Longer than a full quarantine takes to be received again. */
@@ -57,7 +59,7 @@ function listCommand(context: CommandContext, of: 'all' | 'relay'): Command {
     .action(async ({ start, json, ...asked }: DaemonFlags & QuarantineInput) => {
       const wanted = of === 'relay' ? { via: 'relay' as const, ...asked } : asked;
       const list = await ask(context, 'quarantine', wanted, { ...(start && { start }) });
-      context.stdout.write(json ? jsonLine(list) : quarantineText(list, of));
+      context.stdout.write(json ? jsonLine(list) : quarantineText(screenOf(context), list, of));
     });
 }
 
@@ -69,7 +71,7 @@ function showCommand(context: CommandContext): Command {
     .addHelpText('after', '\nExample:\n  $ poste quarantine show 3')
     .action(async (number: number, flags: DaemonFlags) => {
       const shown = await ask(context, 'quarantine-show', { number }, flags);
-      context.stdout.write(flags.json ? jsonLine(shown) : quarantinedItemText(shown));
+      context.stdout.write(flags.json ? jsonLine(shown) : quarantinedItemText(screenOf(context), shown));
     });
 }
 
@@ -106,14 +108,18 @@ function numbers(text: string, before: number[] | undefined): number[] {
   return [...(before ?? []), wholeNumber(1)(text)];
 }
 
-export function quarantineText(result: QuarantineResult, of: 'all' | 'relay'): string {
+export function quarantineText(screen: Screen, result: QuarantineResult, of: 'all' | 'relay'): string {
   const { items, next_before, total_items, total_bytes } = result;
   if (total_items === 0) return 'The quarantine is empty.\n';
   const more = next_before === null ? '' : `More: --before ${next_before}\n`;
   const shown =
     items.length === 0
       ? 'No item matches.\n'
-      : table(of === 'relay' ? [...COLUMNS.slice(0, 1), ...RELAY_COLUMNS, ...COLUMNS.slice(1)] : COLUMNS, items);
+      : table(
+          screen,
+          of === 'relay' ? [...COLUMNS.slice(0, 1), ...RELAY_COLUMNS, ...COLUMNS.slice(1)] : COLUMNS,
+          items,
+        );
   const all = `${total_items} items, ${formatBytes(total_bytes)} in total.\n`;
   return `${shown}${more}${all}${result.rooms.map(roomText).join('')}`;
 }
@@ -135,28 +141,21 @@ function roomText({ room, items, bytes, items_max, bytes_max, without_bytes, dro
 
 type Room = QuarantineResult['rooms'][number];
 
-const COLUMNS = [
-  { title: 'NUMBER', cell: ({ number }: QuarantinedItem) => String(number), isNumber: true },
-  { title: 'KIND', cell: ({ kind }: QuarantinedItem) => printable(kind) || '-' },
-  { title: 'VIA', cell: ({ via }: QuarantinedItem) => via },
-  { title: 'FROM', cell: ({ host, sender_pubkey }: QuarantinedItem) => printable(host ?? sender_pubkey) || '-' },
-  { title: 'SINCE', cell: ({ at }: QuarantinedItem) => formatTime(at) },
-  { title: 'BYTES', cell: ({ bytes }: QuarantinedItem) => String(bytes), isNumber: true },
-  { title: 'REASON', cell: ({ reason, detail }: QuarantinedItem) => printable(`${reason}: ${detail}`) },
+const COLUMNS: readonly Column<QuarantinedItem>[] = [
+  { title: 'NUMBER', cell: ({ number }) => String(number), isNumber: true },
+  { title: 'KIND', cell: ({ kind }) => kind || '-' },
+  { title: 'VIA', cell: ({ via }) => via },
+  { title: 'FROM', cell: ({ host, sender_pubkey }) => (host ?? sender_pubkey) || '-' },
+  { title: 'SINCE', time: ({ at }) => at },
+  { title: 'BYTES', cell: ({ bytes }) => String(bytes), isNumber: true },
+  { title: 'REASON', cell: ({ reason, detail }) => `${reason}: ${detail}` },
 ];
 
-/** Enough of a key or an epoch to tell them apart; `show` prints all of it. */
-const ID_CHARACTERS_SHOWN = 15;
-
-const RELAY_COLUMNS = [
-  { title: 'RELAY', cell: ({ relay }: QuarantinedItem) => (relay ? shortId(relayName(relay)) : '-') },
-  { title: 'EPOCH', cell: ({ relay }: QuarantinedItem) => (relay ? shortId(relay.epoch) : '-') },
-  { title: 'SEQ', cell: ({ relay }: QuarantinedItem) => String(relay?.seq ?? '-'), isNumber: true },
+const RELAY_COLUMNS: readonly Column<QuarantinedItem>[] = [
+  { title: 'RELAY', id: ({ relay }) => relay && relayName(relay) },
+  { title: 'EPOCH', id: ({ relay }) => relay && relay.epoch },
+  { title: 'SEQ', cell: ({ relay }) => String(relay?.seq ?? '-'), isNumber: true },
 ];
-
-function shortId(text: string): string {
-  return printable(text).slice(0, ID_CHARACTERS_SHOWN);
-}
 
 function relayName({ pubkey }: NonNullable<QuarantinedItem['relay']>): string {
   const key = parsePublicKey(pubkey);
@@ -164,7 +163,7 @@ function relayName({ pubkey }: NonNullable<QuarantinedItem['relay']>): string {
 }
 
 /** A stranger chose the bytes: they are made printable and start with a bar. */
-export function quarantinedItemText({ item, wire_b64 }: QuarantineShowResult): string {
+export function quarantinedItemText(screen: Screen, { item, wire_b64 }: QuarantineShowResult): string {
   const wire = Buffer.from(wire_b64 ?? '', 'base64').toString('utf8');
   const cut = wire.length > WIRE_CHARACTERS_SHOWN ? `\n  (${item.bytes} bytes; --json shows all of them)` : '';
   const rows = [
@@ -179,7 +178,7 @@ export function quarantinedItemText({ item, wire_b64 }: QuarantineShowResult): s
           ['seq', String(item.relay.seq ?? 'none: the relay speaks v1')],
         ]
       : []),
-    ['since', formatTime(item.at)],
+    ['since', formatTime(screen, item.at)],
     ['reason', `${item.reason}: ${item.detail}`],
     ...(item.recipients ? [['waits for', item.recipients.join(', ')]] : []),
     ['SHA-256', item.wire_hash],

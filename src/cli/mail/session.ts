@@ -7,7 +7,9 @@ import type { CommandContext } from '../lib/context.ts';
 import { type ActingFlags, ask, withActingFlags } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { findProgram } from '../lib/find-program.ts';
-import { jsonLine, table, formatTime } from '../lib/format.ts';
+import { jsonLine } from '../lib/format.ts';
+import { type Screen, screenOf } from '../lib/screen.ts';
+import { table } from '../lib/table.ts';
 
 const NOTES = `
 The program of an agent registers a session when it starts, and ends it when it stops. In between it sends heartbeats, or
@@ -192,20 +194,25 @@ function listCommand(context: CommandContext): Command {
     .addHelpText('after', '\nExample:\n  $ poste session list --json')
     .action(async (flags: ActingFlags) => {
       const list = await ask(context, 'session-list', {}, flags);
-      context.stdout.write(flags.json ? jsonLine(list) : listText(list.sessions));
+      context.stdout.write(flags.json ? jsonLine(list) : listText(screenOf(context), list.sessions));
     });
 }
 
 type Session = SessionListResult['sessions'][number];
 
-function listText(sessions: readonly Session[]): string {
+function listText(screen: Screen, sessions: readonly Session[]): string {
   if (sessions.length === 0) return 'No sessions.\n';
   return table<Session>(
+    screen,
     [
       { title: 'AGENT', cell: ({ agent }) => agent },
       { title: 'SESSION', cell: ({ session_id }) => session_id },
-      { title: 'IS', cell: ({ presence }) => presence },
-      { title: 'SEEN', cell: ({ seen_at }) => formatTime(seen_at) },
+      {
+        title: 'IS',
+        cell: ({ presence }) => presence,
+        style: ({ presence }) => (presence === 'live' ? 'green' : 'dim'),
+      },
+      { title: 'SEEN', time: ({ seen_at }) => seen_at },
       { title: 'WAKE BY', cell: ({ wake }) => (wake.length === 0 ? '-' : wake.join(', ')) },
       { title: 'WOKEN BY', cell: ({ woken_by }) => woken_by ?? '-' },
     ],

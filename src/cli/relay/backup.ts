@@ -13,7 +13,8 @@ import { backupPath, unwrittenFailure, writtenToStdout } from '../lib/backup-out
 import { type CommandFailed, interruption } from '../lib/exit.ts';
 import { ProgressLine } from '../lib/output.ts';
 import { type StoreDirFlags, storeDirOption, storeRefused } from './store-dir.ts';
-import { formatBytes, formatFields, jsonLine, formatTime } from '../lib/format.ts';
+import { formatBytes, formatFields, jsonLine } from '../lib/format.ts';
+import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 
 interface BackupFlags extends StoreDirFlags {
@@ -60,7 +61,11 @@ async function backup(context: CommandContext, file: string, flags: BackupFlags)
     progress.end();
     const output = path === null ? context.stderr : context.stdout;
     if (written.damagedItems > 0) context.stderr.write(warningOf(written, source));
-    output.write(flags.json ? jsonLine(documentOf(written, path, source)) : textOf(written, path, source));
+    output.write(
+      flags.json
+        ? jsonLine(documentOf(written, path, source))
+        : textOf(screenOf(context, output), written, path, source),
+    );
   } catch (error) {
     progress.end();
     throw interrupted.failure() ?? failureOf(error);
@@ -143,12 +148,12 @@ function documentOf(written: WrittenBackup, path: string | null, { isOnline }: B
   };
 }
 
-function textOf(written: WrittenBackup, path: string | null, { isOnline }: BackupSource): string {
+function textOf(screen: Screen, written: WrittenBackup, path: string | null, { isOnline }: BackupSource): string {
   const { header, bytes, items, damagedItems, sha256 } = written;
   const rows = [
     ['file', path ?? 'standard output'],
     ['size', formatBytes(bytes)],
-    ['taken', `${formatTime(header.created_at)}, from the ${isOnline ? 'running relay' : 'stopped store'}`],
+    ['taken', `${formatTime(screen, header.created_at)}, from the ${isOnline ? 'running relay' : 'stopped store'}`],
     ['items', `${items} waiting${damagedItems > 0 ? `, ${damagedItems} of them damaged` : ''}`],
     ['log', `${header.lsn} records`],
     ['epoch', header.epoch],

@@ -8,7 +8,9 @@ import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts
 import type { HostDocument, InviteDocument, RevokedHostDocument } from '../../relay/operator/documents.ts';
 import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { type Column, jsonLine, table, formatTime } from '../lib/format.ts';
+import { jsonLine } from '../lib/format.ts';
+import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
+import { type Column, table } from '../lib/table.ts';
 import { hostReference, inviteLabel, inviteLifetimeMs } from '../lib/values.ts';
 import { relayOf } from './control-client.ts';
 import { type StoreDirFlags, storeDirOption } from './store-dir.ts';
@@ -45,7 +47,7 @@ async function listHosts(context: CommandContext, flags: HostsFlags): Promise<vo
   const all = await relayOf(flags).list('/v1/hosts');
   const chosen = chosenHosts(all, filterOf(flags));
   if (flags.json) context.stdout.write(jsonLine({ hosts: chosen }));
-  else if (chosen.length > 0) context.stdout.write(hostTable(chosen));
+  else if (chosen.length > 0) context.stdout.write(hostTable(screenOf(context), chosen));
   else context.stderr.write(all.length === 0 ? 'No host has enrolled yet.\n' : 'No host matches.\n');
 }
 
@@ -75,26 +77,29 @@ export function chosenHosts(hosts: readonly HostDocument[], filter: HostFilter):
     });
 }
 
-const HOST_COLUMNS: readonly Column<HostDocument>[] = [
-  { title: 'NAME', cell: ({ host }) => printable(host) },
-  { title: 'FINGERPRINT', cell: ({ fingerprint }) => fingerprint },
-  { title: 'ACCOUNT', cell: ({ account }) => (account === null ? '-' : printable(account)) },
-  { title: 'AUTHORITY', cell: ({ authorized_by }) => printable(authorized_by) },
-  { title: 'ENROLLED', cell: ({ enrolled_at }) => formatTime(enrolled_at) },
-  { title: 'STATE', cell: hostState },
-  { title: 'ITEMS', cell: ({ queue_items }) => String(queue_items), isNumber: true },
-  { title: 'BYTES', cell: ({ queue_bytes }) => String(queue_bytes), isNumber: true },
-  { title: 'ACKED', cell: ({ acked_through }) => String(acked_through), isNumber: true },
-];
-
-export function hostTable(hosts: readonly HostDocument[]): string {
-  return table(HOST_COLUMNS, hosts);
+export function hostTable(screen: Screen, hosts: readonly HostDocument[]): string {
+  const columns: readonly Column<HostDocument>[] = [
+    { title: 'NAME', cell: ({ host }) => host },
+    { title: 'FINGERPRINT', id: ({ fingerprint }) => fingerprint },
+    { title: 'ACCOUNT', cell: ({ account }) => account ?? '-' },
+    { title: 'AUTHORITY', cell: ({ authorized_by }) => authorized_by },
+    { title: 'ENROLLED', time: ({ enrolled_at }) => enrolled_at },
+    {
+      title: 'STATE',
+      cell: (host) => hostState(screen, host),
+      style: ({ state }) => (state === 'live' ? 'green' : state === 'rotated' ? 'dim' : 'red'),
+    },
+    { title: 'ITEMS', cell: ({ queue_items }) => String(queue_items), isNumber: true },
+    { title: 'BYTES', cell: ({ queue_bytes }) => String(queue_bytes), isNumber: true },
+    { title: 'ACKED', cell: ({ acked_through }) => String(acked_through), isNumber: true },
+  ];
+  return table(screen, columns, hosts);
 }
 
-export function hostState({ state, valid_until, revoked_at, rotated_to }: HostDocument): string {
+export function hostState(screen: Screen, { state, valid_until, revoked_at, rotated_to }: HostDocument): string {
   if (state === 'rotated') return `rotated to ${fingerprintOf(rotated_to)}`;
-  if (state === 'revoked') return `revoked ${formatTime(revoked_at ?? Number.NaN)}`;
-  return state === 'expired' ? `expired token ${formatTime(valid_until ?? Number.NaN)}` : 'live';
+  if (state === 'revoked') return `revoked ${formatTime(screen, revoked_at ?? Number.NaN)}`;
+  return state === 'expired' ? `expired token ${formatTime(screen, valid_until ?? Number.NaN)}` : 'live';
 }
 
 function fingerprintOf(key: PublicKey | null): string {
@@ -170,23 +175,25 @@ async function admit(context: CommandContext, flags: AdmitFlags): Promise<void> 
   if (flags.json) context.stdout.write(jsonLine(invite));
   else context.stdout.write(`${invite.token}\n`);
   if (flags.json) return;
-  context.stderr.write(`The token admits one host until ${formatTime(invite.expires_at)}. It is not shown again.\n`);
+  context.stderr.write(
+    `The token admits one host until ${formatTime(screenOf(context, context.stderr), invite.expires_at)}. It is not shown again.\n`,
+  );
   if (invite.admission === 'open') {
     context.stderr.write('This relay serves with --admission open: hosts can enrol without an invite too.\n');
   }
 }
 
 const INVITE_COLUMNS: readonly Column<InviteDocument>[] = [
-  { title: 'ISSUED', cell: ({ issued_at }) => formatTime(issued_at) },
-  { title: 'EXPIRES', cell: ({ expires_at }) => formatTime(expires_at) },
-  { title: 'LABEL', cell: ({ label }) => (label === '' ? '-' : printable(label)) },
+  { title: 'ISSUED', time: ({ issued_at }) => issued_at },
+  { title: 'EXPIRES', time: ({ expires_at }) => expires_at },
+  { title: 'LABEL', cell: ({ label }) => (label === '' ? '-' : label) },
 ];
 
 async function listInvites(context: CommandContext, flags: AdmitFlags): Promise<void> {
   const open = await relayOf(flags).list('/v1/invites');
   const invites = open.toSorted((a, b) => a.expires_at - b.expires_at || a.issued_at - b.issued_at);
   if (flags.json) context.stdout.write(jsonLine({ invites }));
-  else if (invites.length > 0) context.stdout.write(table(INVITE_COLUMNS, invites));
+  else if (invites.length > 0) context.stdout.write(table(screenOf(context), INVITE_COLUMNS, invites));
   else context.stderr.write('No invite is open.\n');
 }
 

@@ -10,7 +10,8 @@ import { unwrittenFailure } from '../lib/backup-output.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, interruption } from '../lib/exit.ts';
 import { ProgressLine } from '../lib/output.ts';
-import { formatBytes, jsonLine, formatTime, formatFields } from '../lib/format.ts';
+import { formatBytes, jsonLine, formatFields } from '../lib/format.ts';
+import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
 import { wholeNumber } from '../lib/values.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 
@@ -75,7 +76,7 @@ async function archive(context: CommandContext, file: string, flags: ArchiveFlag
       return { ...whole, bytes };
     });
     progress.end();
-    context.stdout.write(flags.json ? jsonLine(documentOf(written, path)) : textOf(written, path));
+    context.stdout.write(flags.json ? jsonLine(documentOf(written, path)) : textOf(screenOf(context), written, path));
   } catch (error) {
     progress.end();
     throw interrupted.failure() ?? unwrittenFailure(error, 'archive');
@@ -111,12 +112,12 @@ function documentOf({ header, records, contentBytes, bytes }: Written, file: str
   return { file, bytes, content_bytes, records, first_lsn, last_lsn, first_time, last_time, relay_pubkey };
 }
 
-function textOf({ header, records, bytes }: Written, file: string): string {
+function textOf(screen: Screen, { header, records, bytes }: Written, file: string): string {
   const rows = [
     ['file', file],
     ['size', formatBytes(bytes)],
     ['records', `${records}, from ${header.first_lsn} to ${header.last_lsn}`],
-    ['written', `${formatTime(header.first_time)} to ${formatTime(header.last_time)}`],
+    ['written', `${formatTime(screen, header.first_time)} to ${formatTime(screen, header.last_time)}`],
     ['relay', displayFingerprint(header.relay_pubkey as PublicKey)],
   ];
   return `The archive is complete.\n${formatFields(rows, 8)}`;

@@ -20,7 +20,9 @@ import {
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { withProgress } from '../lib/output.ts';
-import { jsonLine, table, formatTime } from '../lib/format.ts';
+import { jsonLine } from '../lib/format.ts';
+import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
+import { type Column, table } from '../lib/table.ts';
 import { hostReference, moment, wholeNumber } from '../lib/values.ts';
 import { documentOf } from '../../relay/replay/records.ts';
 
@@ -68,7 +70,7 @@ async function at(context: CommandContext, flags: AtFlags): Promise<void> {
         throw error instanceof PrunedAway ? prunedAway(offline) : error;
       });
       const shown = await look(state, flags);
-      context.stdout.write(flags.json ? jsonLine(shownDocument(shown)) : shownText(shown));
+      context.stdout.write(flags.json ? jsonLine(shownDocument(shown)) : shownText(screenOf(context), shown));
     } finally {
       await scratch.close();
     }
@@ -157,15 +159,16 @@ function shownDocument({ state, formatHost: _formatHost, enrolments: _enrolments
   };
 }
 
-function shownText({ state, formatHost, enrolments, hosts, queues, quotas, account, allowlists }: Shown): string {
+function shownText(screen: Screen, shown: Shown): string {
+  const { state, formatHost, enrolments, hosts, queues, quotas, account, allowlists } = shown;
   const { lsn, timeMs, relay } = state;
   const live = enrolments.filter(({ revokedAtMs }) => revokedAtMs === null).length;
   const parts = [`After log record ${lsn}, written ${isoTime(timeMs)}: epoch ${relay.epoch}, ${live} live hosts.\n`];
-  if (hosts) parts.push(table(HOST_COLUMNS, hosts));
+  if (hosts) parts.push(table(screen, HOST_COLUMNS, hosts));
   for (const { hostPubkey, headSeq, ackedThrough, queueItems, queueBytes, items } of queues ?? []) {
     const whole = `${queueItems} items, ${queueBytes} B, last seq ${headSeq}, acked through ${ackedThrough}`;
     parts.push(
-      `Queue of ${formatHost(hostPubkey)}: ${whole}.\n${items.length > 0 ? itemTable(items, formatHost) : ''}`,
+      `Queue of ${formatHost(hostPubkey)}: ${whole}.\n${items.length > 0 ? itemTable(screen, items, formatHost) : ''}`,
     );
   }
   for (const { hostPubkey, queue, shares } of quotas ?? []) {
@@ -176,34 +179,37 @@ function shownText({ state, formatHost, enrolments, hosts, queues, quotas, accou
   if (account) parts.push(`Charged to the account ${printable(account.account)}: ${usageText(account.usage)}.\n`);
   for (const { hostPubkey, list } of allowlists ?? []) {
     const senders = list?.senders.map((key) => `  ${formatHost(key)}  ${displayFingerprint(key)}\n`).join('');
-    const whom = list ? `of ${list.senders.length} senders, by its list of ${formatTime(list.iatMs)}` : 'of anybody';
+    const whom = list
+      ? `of ${list.senders.length} senders, by its list of ${formatTime(screen, list.iatMs)}`
+      : 'of anybody';
     parts.push(`${formatHost(hostPubkey)} took mail ${whom}.\n${senders ?? ''}`);
   }
   return parts.join('\n');
 }
 
-const HOST_COLUMNS = [
-  { title: 'NAME', cell: ({ hostName }: EnrolmentRow) => printable(hostName) },
-  { title: 'FINGERPRINT', cell: ({ hostPubkey }: EnrolmentRow) => displayFingerprint(hostPubkey) },
-  { title: 'ACCOUNT', cell: ({ account }: EnrolmentRow) => (account === null ? '-' : printable(account)) },
-  { title: 'ENROLLED', cell: ({ enrolledAtMs }: EnrolmentRow) => formatTime(enrolledAtMs) },
+const HOST_COLUMNS: readonly Column<EnrolmentRow>[] = [
+  { title: 'NAME', cell: ({ hostName }) => hostName },
+  { title: 'FINGERPRINT', id: ({ hostPubkey }) => displayFingerprint(hostPubkey) },
+  { title: 'ACCOUNT', cell: ({ account }) => account ?? '-' },
+  { title: 'ENROLLED', time: ({ enrolledAtMs }) => enrolledAtMs },
   {
     title: 'STATE',
-    cell: ({ revokedAtMs, rotatedTo }: EnrolmentRow) =>
+    cell: ({ revokedAtMs, rotatedTo }) =>
       rotatedTo !== null ? `rotated to ${displayFingerprint(rotatedTo)}` : revokedAtMs === null ? 'live' : 'revoked',
   },
 ];
 
-function itemTable(items: readonly QueueRow[], formatHost: FormatHost): string {
-  return table(
+function itemTable(screen: Screen, items: readonly QueueRow[], formatHost: FormatHost): string {
+  return table<QueueRow>(
+    screen,
     [
-      { title: 'SEQ', cell: ({ seq }: QueueRow) => String(seq), isNumber: true },
-      { title: 'KIND', cell: ({ kind }: QueueRow) => kind },
-      { title: 'ITEM', cell: ({ itemId }: QueueRow) => printable(itemId) },
-      { title: 'SENDER', cell: ({ senderPubkey }: QueueRow) => formatHost(senderPubkey) },
-      { title: 'BYTES', cell: ({ bytes }: QueueRow) => String(bytes), isNumber: true },
-      { title: 'ACCEPTED', cell: ({ acceptedAtMs }: QueueRow) => formatTime(acceptedAtMs) },
-      { title: 'EXPIRES', cell: ({ expiresAtMs }: QueueRow) => formatTime(expiresAtMs) },
+      { title: 'SEQ', cell: ({ seq }) => String(seq), isNumber: true },
+      { title: 'KIND', cell: ({ kind }) => kind },
+      { title: 'ITEM', id: ({ itemId }) => itemId },
+      { title: 'SENDER', cell: ({ senderPubkey }) => formatHost(senderPubkey) },
+      { title: 'BYTES', cell: ({ bytes }) => String(bytes), isNumber: true },
+      { title: 'ACCEPTED', time: ({ acceptedAtMs }) => acceptedAtMs },
+      { title: 'EXPIRES', time: ({ expiresAtMs }) => expiresAtMs },
     ],
     items,
   );

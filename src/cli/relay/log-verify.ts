@@ -88,7 +88,7 @@ function reportDocument({ findings, ...report }: VerifyReport, elapsedMs: number
     tree_size: treeSize ?? null,
     root_hash: rootHash ?? null,
     ...(documentOf(counts) as object),
-    elapsed: Math.round(elapsedMs),
+    elapsed_seconds: Math.round(elapsedMs) / 1000,
     findings,
   };
 }

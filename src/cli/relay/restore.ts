@@ -14,7 +14,8 @@ import { deployKey, keyFileOption } from './relay-key.ts';
 import { interruption } from '../lib/exit.ts';
 import { ProgressLine } from '../lib/output.ts';
 import { type StoreDirFlags, storeDirOption, storeRefused } from './store-dir.ts';
-import { jsonLine, formatTime } from '../lib/format.ts';
+import { jsonLine } from '../lib/format.ts';
+import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
 
 interface RestoreFlags extends StoreDirFlags {
   positionFile?: string;
@@ -86,7 +87,7 @@ async function restore(context: CommandContext, file: string, flags: RestoreFlag
       confirm: async (plan) => {
         progress.end();
         if (flags.yes) return;
-        context.stderr.write(textOf(plan, 'A restore'));
+        context.stderr.write(textOf(screenOf(context, context.stderr), plan, 'A restore'));
         await confirm('Replace the store now?', terminalOf(context));
       },
     });
@@ -94,7 +95,7 @@ async function restore(context: CommandContext, file: string, flags: RestoreFlag
     context.stdout.write(
       flags.json
         ? jsonLine(documentOf(report, isRehearsal))
-        : textOf(report, isRehearsal ? 'A restore' : 'The restore'),
+        : textOf(screenOf(context), report, isRehearsal ? 'A restore' : 'The restore'),
     );
   } catch (error) {
     progress.end();
@@ -143,11 +144,11 @@ function documentOf(report: RestoreReport, isRehearsal: boolean): object {
 /** Senders that are listed by name. */
 const LISTED_SENDERS = 20;
 
-function textOf(report: RestoreReport, subject: 'A restore' | 'The restore'): string {
+function textOf(screen: Screen, report: RestoreReport, subject: 'A restore' | 'The restore'): string {
   const { backup, replaced, keptAside, unreadable, damagedTables, epoch, items, carried, missing } = report;
   const isDone = subject === 'The restore';
   const lines = [
-    `${subject} of the backup of ${formatTime(backup.created_at)} (${backup.lsn} log records, epoch ${backup.epoch})`,
+    `${subject} of the backup of ${formatTime(screen, backup.created_at)} (${backup.lsn} log records, epoch ${backup.epoch})`,
     ...(isDone ? [`began the epoch ${epoch}`] : ['would begin a new epoch']),
     `${items} items wait in it${carried.lost > 0 ? `; ${carried.lost} more are damaged in the backup, and must be pushed again` : ''}`,
     gapLine(report),

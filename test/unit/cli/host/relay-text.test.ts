@@ -7,6 +7,7 @@ import type { QuarantinedItem } from '../../../../src/host/api/schemas/outbox.ts
 import type { PinnedRelay, RelayStatusResult } from '../../../../src/host/api/schemas/peers.ts';
 import { displayFingerprint } from '../../../../src/protocol/public-key.ts';
 import { relay as relayHost } from '../../../support/hosts.ts';
+import { PIPE, terminal } from '../../../support/screens.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 
 const fingerprint = displayFingerprint(relayHost.key);
@@ -67,6 +68,7 @@ test('the status of a relay that speaks only v1 says what v1 lacks', () => {
   const enrolment = { ...status({}).enrolment!, senders: null };
   const relay = pinned(1);
   const text = relayStatusText(
+    PIPE,
     status({ relay, enrolment, head_seq: null, received_through: 0, long_poll: false, clock_ahead_ms: null }),
   );
   expect(text).toContain('  protocol     v1: it signs nothing and carries no receipts\n');
@@ -82,24 +84,24 @@ test('what a relay said of itself cannot move the terminal', () => {
     message: 'the relay answered 503 \u001b[2J\nRelay https://other.example',
     at: 0,
   };
-  const text = relayStatusText(status({ state: 'failing', problem, epoch: 'a\u0007b' }));
+  const text = relayStatusText(PIPE, status({ state: 'failing', problem, epoch: 'a\u0007b' }));
   expect(text).not.toContain('\u001b');
   expect(text).not.toContain('\u0007');
-  expect(text.split('\n')).toHaveLength(relayStatusText(status({})).split('\n').length);
+  expect(text.split('\n')).toHaveLength(relayStatusText(PIPE, status({})).split('\n').length);
 });
 
 test('the status counts messages, and names delivery receipts only while they wait', () => {
-  expect(relayStatusText(status({}))).toContain('outbox       1 waiting, 2 accepted but not confirmed\n');
+  expect(relayStatusText(PIPE, status({}))).toContain('outbox       1 waiting, 2 accepted but not confirmed\n');
   const receipts = status({ outbox: { pending: 0, relay_accepted: 0, receipts_pending: 1 } });
-  expect(relayStatusText(receipts)).toContain('0 accepted but not confirmed, 1 delivery receipt waiting\n');
+  expect(relayStatusText(PIPE, receipts)).toContain('0 accepted but not confirmed, 1 delivery receipt waiting\n');
 });
 
 test('an empty outbox is said in the words of what was asked', () => {
   const none = { rows: [], next_before: null };
-  expect(outboxText(none, {})).toBe('No row is open.\n');
-  expect(outboxText(none, { host: 'server' })).toBe('No row for server is open.\n');
-  expect(outboxText(none, { show: 'undelivered' })).toBe('No row is undelivered.\n');
-  expect(outboxText(none, { show: 'all' })).toBe('The outbox has no row.\n');
+  expect(outboxText(PIPE, none, {})).toBe('No row is open.\n');
+  expect(outboxText(PIPE, none, { host: 'server' })).toBe('No row for server is open.\n');
+  expect(outboxText(PIPE, none, { show: 'undelivered' })).toBe('No row is undelivered.\n');
+  expect(outboxText(PIPE, none, { show: 'all' })).toBe('The outbox has no row.\n');
 });
 
 test('what came over a relay is listed with the relay, the epoch and the seq', () => {
@@ -122,15 +124,15 @@ test('what came over a relay is listed with the relay, the epoch and the seq', (
     has_bytes: true,
   };
   const list = { items: [item], next_before: null, total_items: 1, total_bytes: 12, rooms: [] };
-  const [head, row] = quarantineText(list, 'relay').split('\n');
+  const [head, row] = quarantineText(terminal(200), list, 'relay').split('\n');
   expect(head).toMatch(/^NUMBER +RELAY +EPOCH +SEQ +KIND +VIA /);
-  expect(row).toContain(` ${fingerprint.slice(0, 15)}  0TCC135QTP85RW2  1763675303001  envelope `);
-  expect(quarantineText(list, 'all')).not.toContain('EPOCH');
-  const shown = quarantinedItemText({ item, wire_b64: '' });
+  expect(row).toContain(` ${fingerprint.slice(0, 15)}  0TCC135QTP85  1763675303001  envelope `);
+  expect(quarantineText(terminal(200), list, 'all')).not.toContain('EPOCH');
+  const shown = quarantinedItemText(PIPE, { item, wire_b64: '' });
   for (const line of [`relay      ${fingerprint}`, `epoch      ${relay.epoch}`, 'seq        1763675303001']) {
     expect(shown).toContain(`  ${line}\n`);
   }
-  const bare = quarantinedItemText({ item: { ...item, kind: 'a\u202eb', has_bytes: false }, wire_b64: null });
+  const bare = quarantinedItemText(PIPE, { item: { ...item, kind: 'a\u202eb', has_bytes: false }, wire_b64: null });
   expect(bare).toContain('Its 12 bytes were not kept, because the quota was full: it must be sent again.\n');
   expect(bare).toContain('kind       a\\u{202e}b, over relay\n');
 });
@@ -142,7 +144,7 @@ test('the quarantine says of each room that is in use how much of it is taken, a
     { ...room, room: 'relays' as const, items: 9, bytes: 1500, without_bytes: 2 },
     { ...room, room: 'strangers' as const, items: 1, bytes: 5, dropped: 7 },
   ];
-  const text = quarantineText({ items: [], next_before: null, total_items: 12, total_bytes: 1505, rooms }, 'all');
+  const text = quarantineText(PIPE, { items: [], next_before: null, total_items: 12, total_bytes: 1505, rooms }, 'all');
   expect(text.split('\n').slice(1)).toEqual([
     '12 items, 1.5 KB in total.',
     '  relays: 9 of at most 9, 1.5 KB of at most 2.0 KB; 2 more without their bytes, because the quota was full',

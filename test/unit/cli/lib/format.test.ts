@@ -1,10 +1,13 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { formatBytes, jsonLine, table, formatTime } from '../../../../src/cli/lib/format.ts';
+import { formatBytes, jsonLine } from '../../../../src/cli/lib/format.ts';
+import { OPERATIONS } from '../../../../src/host/api/operations.ts';
 import { isPrintable } from '../../../../src/protocol/printable.ts';
+import { NOON_MS } from '../../../support/test-clock.ts';
 
 test.each([
   [0, '0 bytes'],
+  [1, '1 byte'],
   [999, '999 bytes'],
   [1000, '1.0 KB'],
   [12_345_678, '12.3 MB'],
@@ -32,38 +35,48 @@ describe('jsonLine', () => {
       }),
     );
   });
-});
 
-describe('formatTime', () => {
-  test('is to the minute, in UTC', () => {
-    expect(formatTime(1_763_675_303_000)).toBe('2025-11-20 21:48Z');
-    expect(formatTime(0)).toBe('1970-01-01 00:00Z');
-    // A time that an authority made up.
-    expect(formatTime(253_402_300_800_000)).toBe('+010000-01-01 00:00Z');
-    expect(formatTime(Number.MAX_SAFE_INTEGER)).toBe('never');
+  test('has times in ISO 8601 and durations in seconds, all the way down, and numbers as they are', () => {
+    const iso = '2025-11-20T21:48:23.000Z';
+    const document = { rows: [{ at: NOON_MS, next_at: null, valid_until: NOON_MS }], live_ms: 1500, seq: NOON_MS };
+    expect(JSON.parse(jsonLine({ ...document, next_before: 7, limits: { retention_days: 30 } }))).toEqual({
+      rows: [{ at: iso, next_at: null, valid_until: iso }],
+      live_seconds: 1.5,
+      seq: NOON_MS,
+      next_before: 7,
+      limits: { retention_days: 30 },
+    });
+  });
+
+  test('leaves what is signed as it was signed', () => {
+    const signed = { accept: { at: NOON_MS }, document: { tree: { time: NOON_MS } } };
+    expect(JSON.parse(jsonLine(signed))).toEqual(signed);
   });
 });
 
-describe('table', () => {
-  test('aligns text to the left and numbers to the right, and leaves nothing behind a line', () => {
-    const columns = [
-      { title: 'NAME', cell: ({ name }: { name: string }) => name },
-      { title: 'N', cell: ({ name }: { name: string }) => String(name.length), isNumber: true },
-      { title: 'LAST', cell: () => 'x' },
-    ];
-    expect(table(columns, [{ name: 'a' }, { name: 'a longer one' }])).toBe(
-      ['NAME           N  LAST', 'a              1  x', 'a longer one  12  x', ''].join('\n'),
-    );
-  });
+interface Schema {
+  type?: string;
+  description?: string;
+  properties?: Record<string, Schema>;
+  items?: Schema;
+  anyOf?: Schema[];
+}
 
-  test('cuts a cell that would push the others away', () => {
-    const columns = [{ title: 'A', cell: (text: string) => text }];
-    expect(table(columns, ['x'.repeat(70), 'y'.repeat(71)])).toBe(`A\n${'x'.repeat(70)}\n${'y'.repeat(69)}…\n`);
-  });
-});
+/** The paths of the members that are times or durations by their description. */
+function timesIn(schema: Schema, path: string): string[] {
+  if (schema.type === 'integer') return /milliseconds/i.test(schema.description ?? '') ? [path] : [];
+  const parts = [...Object.entries(schema.properties ?? {}), ...(schema.anyOf ?? []).map((one) => ['', one] as const)];
+  const below = parts.flatMap(([name, one]) => timesIn(one, name === '' ? path : `${path}.${name}`));
+  return schema.items ? [...below, ...timesIn(schema.items, path)] : below;
+}
 
-test('a table of more rows than a call may have arguments is written too', () => {
-  const rows = Array.from({ length: 200_000 }, (_none, at) => at);
-  const text = table<number>([{ title: 'N', cell: String, isNumber: true }], rows);
-  expect(text.slice(0, 14)).toBe('     N\n     0\n');
+test('no time in an answer of the daemon is printed as milliseconds', () => {
+  const times = Object.entries(OPERATIONS).flatMap(([name, { output }]) => timesIn(output as Schema, name));
+  const unsigned = times.filter((path) => !path.includes('.accept.'));
+  expect(unsigned.length).toBeGreaterThan(40);
+  const bare = unsigned.filter((path) => {
+    const name = path.slice(path.lastIndexOf('.') + 1);
+    return jsonLine({ [name]: NOON_MS }) === `{"${name}":${NOON_MS}}\n`;
+  });
+  expect(bare).toEqual([]);
 });

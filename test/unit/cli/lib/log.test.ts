@@ -22,6 +22,7 @@ test.each([
   expect(text.endsWith('\n')).toBe(true);
   expect(isPrintable(text.slice(0, -1))).toBe(true);
   expect(line).toMatchObject({ code: words, deep: { words }, msg: words });
+  expect(line['time']).toMatch(/^\d{4}-\d{2}-\d{2}T[0-9:.]+Z$/);
 });
 
 test('an error is written with its cause in some length, and without what is attached to it', () => {

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { deliveryText, sentListText } from '../../../../src/cli/mail/mailbox.ts';
 import type { SentMessage } from '../../../../src/host/api/schemas/mail.ts';
+import { PIPE } from '../../../support/screens.ts';
 
 const AT = 1_763_675_303_000;
 const MINUTE_MS = 60_000;
@@ -27,25 +28,27 @@ const MESSAGE: SentMessage = {
 };
 
 test('a list has a line for each recipient, and says what is common once', () => {
-  const lines = sentListText([MESSAGE]).split('\n');
-  expect(lines[1]).toMatch(/^m1 +2025-11-20 21:48Z +bob@there +read +2025-11-20 21:49Z +Ready \\u\{1b\}\[2J$/);
-  expect(lines[2]).toMatch(/^ +carol@here +delivered +2025-11-20 21:48Z$/);
+  const lines = sentListText(PIPE, [MESSAGE]).split('\n');
+  expect(lines[1]).toMatch(
+    /^m1 +2025-11-20T21:48:23.000Z +bob@there +read +2025-11-20T21:49:23.000Z +Ready \\u\{1b\}\[2J$/,
+  );
+  expect(lines[2]).toMatch(/^ +carol@here +delivered +2025-11-20T21:48:23.000Z$/);
   expect(lines).toHaveLength(4);
 });
 
 test('one message is shown with its way to each recipient, in order', () => {
-  expect(deliveryText(MESSAGE)).toBe(
+  expect(deliveryText(PIPE, MESSAGE)).toBe(
     [
       'message  m1',
       'thread   t1',
-      'sent     2025-11-20 21:48Z',
+      'sent     2025-11-20T21:48:23.000Z',
       'kind     request',
       'subject  Ready \\u{1b}[2J',
       'to bob@there',
-      '  2025-11-20 21:48Z  pending      waits for its host',
-      '  2025-11-20 21:49Z  read         read',
+      '  2025-11-20T21:48:23.000Z  pending      waits for its host',
+      '  2025-11-20T21:49:23.000Z  read         read',
       'to carol@here',
-      '  2025-11-20 21:48Z  delivered    stored in its mailbox',
+      '  2025-11-20T21:48:23.000Z  delivered    stored in its mailbox',
       '',
     ].join('\n'),
   );

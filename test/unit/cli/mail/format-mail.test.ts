@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { messageText, summariesText } from '../../../../src/cli/mail/format-mail.ts';
 import type { WholeMessage } from '../../../../src/host/api/schemas/mail.ts';
+import { PIPE } from '../../../support/screens.ts';
 
 const MESSAGE: WholeMessage = {
   message_id: 'm1',
@@ -24,13 +25,13 @@ const MESSAGE: WholeMessage = {
 };
 
 test('a list says what needs a reply and what comes from outside, and obeys no character of a peer', () => {
-  expect(summariesText([MESSAGE]).split('\n')[1]).toMatch(
-    /^m1 +unread +request, needs reply, from outside +eve@there +2025-11-20 21:48Z +Look\\u\{202e\}$/,
+  expect(summariesText(PIPE, [MESSAGE]).split('\n')[1]).toMatch(
+    /^m1 +unread +request, needs reply, from outside +eve@there +2025-11-20T21:48:23.000Z +Look\\u\{202e\}$/,
   );
 });
 
 test('a message has its head, its references, and every line of its body behind a bar', () => {
-  const text = messageText(MESSAGE);
+  const text = messageText(PIPE, MESSAGE);
   expect(text).toContain('from     eve@there (content from outside)\n');
   expect(text).toContain('kind     request, needs a reply\n');
   expect(text.endsWith('ref      a ref\n| a\n| \tb\n')).toBe(true);

@@ -4,6 +4,7 @@ import { displayFingerprint } from '../../../../src/protocol/public-key.ts';
 import type { HostDocument } from '../../../../src/relay/operator/documents.ts';
 import { hostDocumentOf } from '../../../support/host-documents.ts';
 import { alice, bob, carol, dave, hostNamed } from '../../../support/hosts.ts';
+import { PIPE } from '../../../support/screens.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 
 const EVERY: HostFilter = { name: undefined, account: undefined, which: 'all' };
@@ -71,10 +72,10 @@ describe('hostState', () => {
       hostDocumentOf(alice, { state: 'revoked', revoked_at: NOON_MS }),
       hostDocumentOf(alice, { state: 'rotated', revoked_at: NOON_MS, rotated_to: bob.key }),
     ];
-    expect(states.map(hostState)).toEqual([
+    expect(states.map((host) => hostState(PIPE, host))).toEqual([
       'live',
-      'expired token 2025-11-20 21:48Z',
-      'revoked 2025-11-20 21:48Z',
+      'expired token 2025-11-20T21:48:23.000Z',
+      'revoked 2025-11-20T21:48:23.000Z',
       `rotated to ${displayFingerprint(bob.key)}`,
     ]);
   });
@@ -83,7 +84,7 @@ describe('hostState', () => {
 describe('hostTable', () => {
   test('has a line for each host, and no account breaks out of its cell', () => {
     const account = '\u001b[2Jacme\nevil  live';
-    const text = hostTable([
+    const text = hostTable(PIPE, [
       hostDocumentOf(alice, { account, queue_items: 3, queue_bytes: 1200, acked_through: 17 }),
       hostDocumentOf(bob),
     ]);
@@ -102,7 +103,7 @@ describe('hostTable', () => {
     ]);
     expect(lines[1]).toContain(`alice  ${displayFingerprint(alice.key)}  \\u{1b}[2Jacme\\u{a}evil  live  host-key`);
     expect(lines[1]).toMatch(/ {2}live {7}3 {3}1200 {5}17$/);
-    expect(lines[2]).toMatch(/ {2}- +host-key {3}2025-11-20 21:48Z {2}live /);
+    expect(lines[2]).toMatch(/ {2}- +host-key {3}2025-11-20T21:48:23.000Z {2}live /);
   });
 });
 

@@ -131,7 +131,7 @@ describe('relay admit', () => {
     const admitted = await command('admit', '--label', "Ada's laptop", '--expires', '12h');
     expect(admitted.code).toBe(EXIT.ok);
     expect(admitted.stdout).toMatch(/^poste-invite-[A-Za-z0-9_-]{43}\n$/);
-    expect(admitted.stderr).toMatch(/^The token admits one host until [0-9-]+ [0-9:]+Z\. It is not shown again\.\n$/);
+    expect(admitted.stderr).toMatch(/^The token admits one host until [0-9-]+T[0-9:.]+Z\. It is not shown again\.\n$/);
     const token = admitted.stdout.trim();
     expect((await command('admit', '--list')).stdout).toMatch(/^ISSUED +EXPIRES +LABEL\n.* {2}Ada's laptop\n$/);
     expect(await clientOf(relay, alice).enrol('', token)).toMatchObject({ host: 'alice' });
@@ -145,9 +145,9 @@ describe('relay admit', () => {
     const { command } = await running();
     const asJson = await command('admit', '--json');
     expect(asJson).toMatchObject({ code: EXIT.ok, stderr: '' });
-    const invite = JSON.parse(asJson.stdout) as { issued_at: number; expires_at: number };
+    const invite = JSON.parse(asJson.stdout) as { issued_at: string; expires_at: string };
     expect(invite).toMatchObject({ label: '', admission: 'open' });
-    expect(invite.expires_at - invite.issued_at).toBe(7 * 86_400_000);
+    expect(Date.parse(invite.expires_at) - Date.parse(invite.issued_at)).toBe(7 * 86_400_000);
     const { stderr, stdout } = await command('admit');
     expect(stdout).toMatch(/^poste-invite-[A-Za-z0-9_-]{43}\n$/);
     expect(stderr).toContain('serves with --admission open');

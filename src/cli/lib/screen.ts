@@ -1,0 +1,87 @@
+/**
+ * What the output of a command is shown on: how wide its lines are, whether it has colours, and the time there.
+ *
+ * On a terminal a person reads: times are local or relative, ids short, and lines as wide as the terminal. In a pipe or a
+ * file a program may read: nothing is cut, and times are ISO 8601.
+ */
+import { styleText } from 'node:util';
+import { DAY_MS } from '../../protocol/limits.ts';
+import { isoTime } from '../../protocol/time.ts';
+import type { CommandContext, OutputStream } from './context.ts';
+
+export interface Screen {
+  /** The width of the terminal; undefined where the output is none. */
+  columns: number | undefined;
+  hasColor: boolean;
+  nowMs: number;
+  /** An IANA name; undefined: the zone of the process. */
+  timeZone: string | undefined;
+}
+
+/** Of a terminal that does not say how wide it is. */
+const COLUMNS_DEFAULT = 80;
+
+/** Where a command writes its data, unless another stream is named. */
+export function screenOf(
+  { stdout, env, nowMs }: Pick<CommandContext, 'stdout' | 'env' | 'nowMs'>,
+  stream: OutputStream = stdout,
+): Screen {
+  return {
+    columns: stream.isTTY ? stream.columns || COLUMNS_DEFAULT : undefined,
+    hasColor: hasColor(env, stream),
+    nowMs: nowMs(),
+    timeZone: timeZoneOf(env),
+  };
+}
+
+/** As Node.js has it: FORCE_COLOR, then NO_COLOR (no-color.org), then whether the stream is a terminal. */
+function hasColor({ FORCE_COLOR, NO_COLOR, TERM }: CommandContext['env'], { isTTY }: OutputStream): boolean {
+  if (FORCE_COLOR !== undefined && FORCE_COLOR !== '') return FORCE_COLOR !== '0' && FORCE_COLOR !== 'false';
+  if (NO_COLOR !== undefined && NO_COLOR !== '') return false;
+  return isTTY === true && TERM !== 'dumb';
+}
+
+/** What TZ names, if that is a zone. */
+function timeZoneOf({ TZ }: CommandContext['env']): string | undefined {
+  if (TZ === undefined || TZ === '') return undefined;
+  try {
+    return new Intl.DateTimeFormat('sv-SE', { timeZone: TZ }).resolvedOptions().timeZone;
+  } catch {
+    return undefined;
+  }
+}
+
+export type Style = 'bold' | 'dim' | 'red' | 'green' | 'yellow' | 'cyan';
+
+/** The text in a style, where the screen has colours. */
+export function styled({ hasColor: isColored }: Screen, style: Style | undefined, text: string): string {
+  return style === undefined || text === '' || !isColored ? text : styleText(style, text, { validateStream: false });
+}
+
+const SECOND_MS = 1000;
+const MINUTE_MS = 60 * SECOND_MS;
+const HOUR_MS = 60 * MINUTE_MS;
+/** Nearer than this a time is now: clocks of two machines differ. */
+const NOW_MS = 2 * SECOND_MS;
+
+/** For people `3 min ago`, and from a day on `2025-11-20 21:48`, local; elsewhere ISO 8601 in UTC. */
+export function formatTime(screen: Screen, timeMs: number): string {
+  if (Number.isNaN(new Date(timeMs).getTime())) return 'never';
+  if (screen.columns === undefined) return isoTime(timeMs);
+  const agoMs = screen.nowMs - timeMs;
+  const awayMs = Math.abs(agoMs);
+  if (awayMs >= DAY_MS) return localTime(screen, timeMs);
+  if (awayMs < NOW_MS) return 'now';
+  return agoMs > 0 ? `${spanOf(awayMs)} ago` : `in ${spanOf(awayMs)}`;
+}
+
+function spanOf(ms: number): string {
+  if (ms < MINUTE_MS) return `${Math.floor(ms / SECOND_MS)} s`;
+  if (ms < HOUR_MS) return `${Math.floor(ms / MINUTE_MS)} min`;
+  return `${Math.floor(ms / HOUR_MS)} h`;
+}
+
+function localTime({ timeZone }: Screen, timeMs: number): string {
+  const shown = { timeZone, dateStyle: 'short', timeStyle: 'short' } as const;
+  return new Intl.DateTimeFormat('sv-SE', shown).format(timeMs);
+}

@@ -1,0 +1,124 @@
+/** Tables of a command: whole in a pipe, and as wide as the terminal for a person. */
+import stringWidth from 'string-width';
+import { printable } from '../../protocol/printable.ts';
+import { formatTime, type Screen, type Style, styled } from './screen.ts';
+
+/**
+ * A column of a table: of text, which is cut where the terminal is too narrow, or of numbers, of times or of ids, which
+ * are shown whole. The table makes every cell printable.
+ */
+export type Column<Row> = { title: string; style?: (row: Row) => Style | undefined } & (
+  | { cell: (row: Row) => string; isNumber?: boolean }
+  | { time: (row: Row) => number | null }
+  /** On a terminal its first characters, as many as tell the ids of the table apart. A command takes those, too. */
+  | { id: (row: Row) => string | null }
+);
+
+const EMPTY = '-';
+const GAP = '  ';
+/** A column of text is cut to no less than this. */
+const CUT_COLUMNS_MIN = 6;
+
+interface Laid {
+  cells: string[];
+  isRight: boolean;
+  mayBeCut: boolean;
+  width: number;
+}
+
+/** A line of titles, and a line for each row. On a terminal the widest columns of text are cut to its width. */
+export function table<Row>(screen: Screen, columns: readonly Column<Row>[], rows: readonly Row[]): string {
+  const laid = columns.map((column) => laidColumn(screen, column, rows));
+  shrink(laid, screen.columns);
+  const stylesOf = columns.map((column) => column.style ?? defaultStyle(column));
+  const lines = [undefined, ...rows].map((row, line) => {
+    const cells = laid.map((column, at) => {
+      const text = cutTo(column.cells[line] ?? '', column.width);
+      const space = ' '.repeat(Math.max(0, column.width - stringWidth(text)));
+      const shown = styled(screen, row === undefined ? 'bold' : stylesOf[at]?.(row), text);
+      return column.isRight ? space + shown : shown + space;
+    });
+    return cells.join(GAP).trimEnd();
+  });
+  return `${lines.join('\n')}\n`;
+}
+
+function defaultStyle<Row>(column: Column<Row>): (row: Row) => Style | undefined {
+  const style = 'id' in column ? 'yellow' : 'time' in column ? 'dim' : undefined;
+  return () => style;
+}
+
+function laidColumn<Row>(screen: Screen, column: Column<Row>, rows: readonly Row[]): Laid {
+  const shown = cellsOf(screen, column, rows).map((cell) => printable(cell));
+  const cells = [column.title, ...shown];
+  // Not as arguments of one call: a long table has more rows than a call may have.
+  const width = cells.reduce((widest, cell) => Math.max(widest, stringWidth(cell)), 0);
+  const isRight = 'cell' in column && column.isNumber === true;
+  return { cells, isRight, mayBeCut: 'cell' in column && !isRight, width };
+}
+
+function cellsOf<Row>(screen: Screen, column: Column<Row>, rows: readonly Row[]): string[] {
+  if ('cell' in column) return rows.map(column.cell);
+  if ('time' in column) {
+    return rows.map((row) => {
+      const timeMs = column.time(row);
+      return timeMs === null ? EMPTY : formatTime(screen, timeMs);
+    });
+  }
+  const ids = rows.map((row) => column.id(row) ?? EMPTY);
+  return screen.columns === undefined ? ids : shortIds(ids);
+}
+
+const FINGERPRINT_PREFIX = 'SHA256:';
+/** Of an id of ours the first ten characters are its time, and the next two make it one of a thousand. */
+const ID_CHARACTERS_MIN = 12;
+const FINGERPRINT_CHARACTERS_MIN = FINGERPRINT_PREFIX.length + 8;
+
+/** The first characters of each, so many that no two different ids look the same. */
+export function shortIds(ids: readonly string[]): string[] {
+  const different = [...new Set(ids)].toSorted();
+  const shared = different.reduce((most, id, at) => Math.max(most, sharedCharacters(different[at - 1] ?? '', id)), 0);
+  return ids.map((id) => {
+    const least = id.startsWith(FINGERPRINT_PREFIX) ? FINGERPRINT_CHARACTERS_MIN : ID_CHARACTERS_MIN;
+    return id.slice(0, Math.max(least, shared + 1));
+  });
+}
+
+function sharedCharacters(a: string, b: string): number {
+  let at = 0;
+  while (at < a.length && a[at] === b[at]) at++;
+  return at;
+}
+
+/** Takes from the widest columns of text what the terminal has no room for. */
+function shrink(laid: readonly Laid[], columns: number | undefined): void {
+  if (columns === undefined) return;
+  const whole = laid.reduce((sum, { width }) => sum + width, GAP.length * (laid.length - 1));
+  for (let excess = whole - columns; excess > 0; ) {
+    const wide = laid
+      .filter(({ mayBeCut, width }) => mayBeCut && width > CUT_COLUMNS_MIN)
+      .toSorted((a, b) => b.width - a.width);
+    const [widest, next] = wide;
+    if (!widest) return;
+    // To the next one, or further where there is none as wide.
+    const to = Math.max(CUT_COLUMNS_MIN, widest.width - excess, Math.min((next?.width ?? 0) - 1, widest.width - 1));
+    excess -= widest.width - to;
+    widest.width = to;
+  }
+}
+
+const ELLIPSIS = '…';
+const graphemes = new Intl.Segmenter();
+
+/** The text, or as much of it as fits with an ellipsis. Never half of a character. */
+export function cutTo(text: string, columns: number): string {
+  if (stringWidth(text) <= columns) return text;
+  let kept = '';
+  let width = 0;
+  for (const { segment } of graphemes.segment(text)) {
+    width += stringWidth(segment);
+    if (width > columns - 1) break;
+    kept += segment;
+  }
+  return kept + ELLIPSIS;
+}
