@@ -33,7 +33,9 @@ const HEAD = `<!-- Made by npm run docs:cli from the commands. Do not edit. -->
 
 # Commands
 
-Every command of \`poste\`, as its \`--help\` shows it. Data goes to standard output, everything else to standard error. With \`--json\` the data is one JSON document, or one on each line where a command goes on printing, and an error is \`{code, message, details}\`.
+Every command of \`poste\`, as its \`--help\` shows it. Data goes to standard output, everything else to standard error. With \`--json\` the data is one JSON document, or one on each line where a command goes on printing, and an error is \`{code, message, details}\`. Every time in it is ISO 8601; what is signed stays as it was signed.
+
+On a terminal, tables are cut to its width, ids are short, and times are local or relative. In a pipe nothing is cut, and times are ISO 8601. Where a command takes the id of a message, a thread or an item, or the fingerprint of a host, its first characters will do (six, and four behind \`SHA256:\`): several that begin so are listed, with exit code 4. There are colours on a terminal, unless \`NO_COLOR\` or \`--no-color\` says otherwise; \`FORCE_COLOR\` has them in a pipe too.
 
 Every command ends with one of these exit codes:
 

@@ -8,6 +8,7 @@ import { ask, type DaemonFlags, withDaemonFlags } from '../lib/daemon-call.ts';
 import { jsonLine } from '../lib/format.ts';
 import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
 import { table } from '../lib/table.ts';
+import { fingerprintMeant, isFingerprintStart } from '../lib/short-id.ts';
 import { lanAddress } from '../lib/values.ts';
 
 /** Pairing sends two requests to the other host, which may be slow. */
@@ -96,14 +97,21 @@ function listCommand(context: CommandContext): Command {
 function addressCommand(context: CommandContext): Command {
   const command = new Command('address')
     .description('Set the address of a paired host.')
-    .argument('<host>', 'its name or fingerprint')
+    .argument('<host>', 'its name or fingerprint, or the first characters of that')
     .argument('<address>', 'host:port', lanAddress);
   return withDaemonFlags(command, 'print the host as one JSON document')
     .addHelpText('after', '\nExample:\n  $ poste peers address laptop 192.168.1.9:8789')
-    .action(async (host: string, address: string, flags: DaemonFlags) => {
+    .action(async (text: string, address: string, flags: DaemonFlags) => {
+      const host = await peerMeant(context, text, flags);
       const peer = await ask(context, 'peer-address', { host, address }, flags);
       context.stdout.write(flags.json ? jsonLine(peer) : `${peer.host} is now at ${peer.address}.\n`);
     });
+}
+
+/** A paired host as the daemon takes it: by its name, or by its whole fingerprint. */
+async function peerMeant(context: CommandContext, text: string, flags: DaemonFlags): Promise<string> {
+  if (!isFingerprintStart(text)) return text;
+  return fingerprintMeant(text, (await ask(context, 'peers', {}, flags)).peers);
 }
 
 function peerTable(screen: Screen, peers: readonly PeerView[]): string {
@@ -142,11 +150,12 @@ Examples:
 
 export function unpairCommand(context: CommandContext): Command {
   const command = new Command('unpair')
-    .argument('<host>', 'its name or fingerprint')
+    .argument('<host>', 'its name or fingerprint, or the first characters of that')
     .option('--yes', 'do not ask for confirmation');
   return withDaemonFlags(command, 'print the host as one JSON document')
     .addHelpText('after', UNPAIR_NOTES)
-    .action(async (host: string, flags: DaemonFlags & { yes?: boolean }) => {
+    .action(async (text: string, flags: DaemonFlags & { yes?: boolean }) => {
+      const host = await peerMeant(context, text, flags);
       const stake = 'unpairing cancels the mail that waits for that host';
       await confirmed(context, `Unpair ${host}? The mail that waits for it is cancelled.`, { ...flags, stake });
       const peer = await ask(context, 'unpair', { host }, flags);

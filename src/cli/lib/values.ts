@@ -9,6 +9,7 @@ import {
   INVITE_LIFETIME_MIN_MS,
   parseHostReference,
 } from '../../relay/operator/documents.ts';
+import { isFingerprintStart } from './short-id.ts';
 import { type ListenAddress, parseListenAddress } from '../../lib/listen-address.ts';
 
 /** A whole number of at least `least`. */
@@ -73,9 +74,10 @@ export function lanAddress(text: string): string {
   return text;
 }
 
-/** A fingerprint, a public key or a name, as it was written. */
+/** A fingerprint or its first characters, a public key or a name, as it was written. */
 export function hostReference(text: string): string {
-  if (!parseHostReference(text)) throw new InvalidArgumentError('It must be a fingerprint, a public key or a name.');
+  if (!parseHostReference(text) && !isFingerprintStart(text))
+    throw new InvalidArgumentError('It must be a fingerprint, a public key or a name.');
   return text;
 }
 

@@ -18,6 +18,7 @@ import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
 import { table } from '../lib/table.ts';
 import { wholeNumber } from '../lib/values.ts';
 import { messageText, summariesText } from './format-mail.ts';
+import { messageMeant, messagesMeant } from './message-meant.ts';
 
 export interface MailboxFlags extends ActingFlags {
   owner?: boolean;
@@ -110,32 +111,39 @@ function listCommand(context: CommandContext): Command {
 function readCommand(context: CommandContext): Command {
   const command = new Command('read')
     .description('Read messages.')
-    .argument('<message...>', `their ids, at most ${READ_MAX}`)
+    .argument('<message...>', `their ids, or the first characters of each; at most ${READ_MAX}`)
     .option('--peek', 'do not mark them as read')
     .option('--offset <n>', 'show the body of one message from this character on', wholeNumber(0));
   return withMailboxFlags(context, command)
     .addHelpText('after', '\nExample:\n  $ poste inbox read --as reviewer 06EXAMPLE0000000000000000')
     .action(async (messages: string[], flags: MailboxFlags & { peek?: boolean; offset?: number }) => {
       const { peek, offset } = flags;
-      await show(context, { action: 'read', message_ids: messages, ...given({ peek, body_offset: offset }) }, flags);
+      const message_ids = await messagesMeant(context, messages, actingFlagsOf(flags));
+      await show(context, { action: 'read', message_ids, ...given({ peek, body_offset: offset }) }, flags);
     });
 }
 
 function markCommand(context: CommandContext, name: string, action: 'mark_read' | 'ack', description: string): Command {
-  const command = new Command(name).description(description).argument('<message...>', `their ids, at most ${READ_MAX}`);
+  const command = new Command(name)
+    .description(description)
+    .argument('<message...>', `their ids, or the first characters of each; at most ${READ_MAX}`);
   return withMailboxFlags(context, command)
     .addHelpText('after', `\nExample:\n  $ poste inbox ${name} --as reviewer 06EXAMPLE0000000000000000`)
-    .action(async (messages: string[], flags: MailboxFlags) => show(context, { action, message_ids: messages }, flags));
+    .action(async (messages: string[], flags: MailboxFlags) => {
+      const message_ids = await messagesMeant(context, messages, actingFlagsOf(flags));
+      await show(context, { action, message_ids }, flags);
+    });
 }
 
 function threadCommand(context: CommandContext): Command {
   const command = new Command('thread')
     .description('Show a conversation, the oldest message first.')
-    .argument('<thread>', 'the id of the thread');
+    .argument('<thread>', 'the id of the thread, or of a message in it, or the first characters');
   return withMailboxFlags(context, withPageFlags(command))
     .addHelpText('after', '\nExample:\n  $ poste inbox thread --as reviewer 06EXAMPLE0000000000000000')
-    .action(async (thread: string, flags: MailboxFlags & PageFlags) => {
+    .action(async (id: string, flags: MailboxFlags & PageFlags) => {
       const { limit, cursor } = flags;
+      const thread = await messageMeant(context, id, actingFlagsOf(flags), 'thread');
       await show(context, { action: 'thread', thread, ...given({ limit, cursor }) }, flags);
     });
 }
@@ -199,12 +207,16 @@ Examples:
 export function sentCommand(context: CommandContext): Command {
   const command = new Command('sent').argument(
     '[message]',
-    'the id of a sent message: show its delivery to each recipient',
+    'the id of a sent message, or its first characters: show its delivery to each recipient',
   );
   return withMailboxFlags(context, withPageFlags(command))
     .addHelpText('after', SENT_NOTES)
     .action(async (message: string | undefined, flags: MailboxFlags & PageFlags) => {
-      const result = await ask(context, 'mail-sent', inputOf(message, flags), actingFlagsOf(flags));
+      const acting = actingFlagsOf(flags);
+      const asked = inputOf(message, flags);
+      const { message_id: id } = asked;
+      const named = id === undefined ? asked : { message_id: await messageMeant(context, id, acting) };
+      const result = await ask(context, 'mail-sent', named, acting);
       context.stdout.write(
         flags.json ? jsonLine(result) : sentResultText(screenOf(context), result, message !== undefined),
       );

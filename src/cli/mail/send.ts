@@ -9,6 +9,7 @@ import { type ActingFlags, ask, withActingFlags } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { jsonLine } from '../lib/format.ts';
 import { sentText } from './format-mail.ts';
+import { messageMeant } from './message-meant.ts';
 
 interface SendFlags extends MessageFlags {
   to: string[];
@@ -30,13 +31,18 @@ export function sendCommand(context: CommandContext): Command {
   const command = new Command('send')
     .requiredOption('--to <address...>', 'the recipients, at most 20')
     .requiredOption('--subject <text>', 'the subject, at most 200 characters')
-    .option('--reply-to <message>', 'a message: this one joins its thread');
+    .option('--reply-to <message>', 'the id of a message, or its first characters: this one joins its thread');
   return withMessageFlags(context, command)
     .addHelpText('after', SEND_NOTES)
     .action(async (flags: SendFlags) => {
       const { to, subject, replyTo } = flags;
       const rest = await messageOf(context, flags);
-      const input = { to, subject, ...rest, ...(replyTo !== undefined && { reply_to: replyTo }) };
+      const input = {
+        to,
+        subject,
+        ...rest,
+        ...(replyTo !== undefined && { reply_to: await messageMeant(context, replyTo, flags) }),
+      };
       const result = await ask(context, 'mail-send', input, flags);
       context.stdout.write(flags.json ? jsonLine(result) : sentText(result));
     });
@@ -56,7 +62,7 @@ Examples:
 
 export function replyCommand(context: CommandContext): Command {
   const command = new Command('reply')
-    .argument('<message>', 'the id of the message')
+    .argument('<message>', 'the id of the message, or its first characters')
     .option('--subject <text>', 'the subject (default: that of the message)')
     .option('--to-all', 'send it to the other recipients of the message too');
   return withMessageFlags(context, command)
@@ -65,7 +71,7 @@ export function replyCommand(context: CommandContext): Command {
       const { subject, toAll } = flags;
       const rest = await messageOf(context, flags);
       const input = {
-        message_id: message,
+        message_id: await messageMeant(context, message, flags),
         ...rest,
         ...(subject !== undefined && { subject }),
         ...(toAll && { to_all: true }),

@@ -11,6 +11,7 @@ import type { CommandContext } from '../lib/context.ts';
 import { ask, type DaemonFlags, withDaemonFlags } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { formatFields, jsonLine } from '../lib/format.ts';
+import { messageMeant } from './message-meant.ts';
 
 const TRACE_NOTES = `
 For a message that this host sent, shows each row of the outbox, the receipt of the relay that accepted it, the relay's
@@ -25,11 +26,15 @@ Examples:
   $ poste trace 06EXAMPLE0000000000000000 --json`;
 
 export function traceCommand(context: CommandContext): Command {
-  const command = new Command('trace').argument('<message-id>', 'its id, on this host or at its sender');
+  const command = new Command('trace').argument(
+    '<message-id>',
+    'its id, on this host or at its sender, or the first characters',
+  );
   return withDaemonFlags(command, 'print it as one JSON document')
     .addHelpText('after', TRACE_NOTES)
     .action(async (messageId: string, flags: DaemonFlags) => {
-      const trace = await ask(context, 'trace', { message_id: messageId }, flags);
+      const message_id = await messageMeant(context, messageId, flags);
+      const trace = await ask(context, 'trace', { message_id }, flags);
       const checked = trace.rows.map(checkRow);
       const rows = trace.rows.map((row, at) => ({ ...row, checked: checked[at] }));
       context.stdout.write(flags.json ? jsonLine({ ...trace, rows }) : traceText(trace, checked));

@@ -16,6 +16,7 @@ import { type OfflineStore, openArchive, openBackup, openOffline } from '../../r
 import { DamagedRecord } from '../../relay/store/record.ts';
 import { isSystemError, StoreRefused } from '../../relay/store/refused.ts';
 import type { CommandContext } from '../lib/context.ts';
+import { fingerprintMeant } from '../lib/short-id.ts';
 import { CommandFailed, interruption } from '../lib/exit.ts';
 import { STORE_DIR_DEFAULT, storeRefused } from './store-dir.ts';
 import { parseHostReference } from '../../relay/operator/documents.ts';
@@ -144,7 +145,10 @@ export function requireKeysOf(text: string, enrolments: readonly EnrolmentRow[])
 
 /** As `requireKeysOf`, and none where there is no such host. */
 export function knownKeysOf(text: string, enrolments: readonly EnrolmentRow[]): Set<PublicKey> {
-  const reference = parseHostReference(text);
+  const known = enrolments.map(({ hostPubkey, hostName }) => {
+    return { host: hostName, fingerprint: displayFingerprint(hostPubkey) };
+  });
+  const reference = parseHostReference(fingerprintMeant(text, known));
   const isMeant = (key: PublicKey, name: EnrolmentRow['hostName']): boolean => {
     switch (reference?.type) {
       case 'Fingerprint':

@@ -11,6 +11,7 @@ import type { CommandContext } from '../lib/context.ts';
 import { jsonLine } from '../lib/format.ts';
 import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
 import { type Column, table } from '../lib/table.ts';
+import { fingerprintMeant, isFingerprintStart } from '../lib/short-id.ts';
 import { hostReference, inviteLabel, inviteLifetimeMs } from '../lib/values.ts';
 import { relayOf } from './control-client.ts';
 import { type StoreDirFlags, storeDirOption } from './store-dir.ts';
@@ -212,7 +213,7 @@ Examples:
 
 export function relayRevokeCommand(context: CommandContext): Command {
   return new Command('revoke')
-    .argument('<host>', 'fingerprint, public key or name', hostReference)
+    .argument('<host>', 'fingerprint or its first characters, public key, or name', hostReference)
     .addOption(storeDirOption())
     .option('--yes', 'do not ask for confirmation')
     .option('--json', 'print the host as one JSON document')
@@ -223,7 +224,8 @@ export function relayRevokeCommand(context: CommandContext): Command {
 async function revoke(context: CommandContext, reference: string, flags: RevokeFlags): Promise<void> {
   requireConfirmation(context, { yes: flags.yes, stake: 'a revocation cannot be undone' });
   const relay = relayOf(flags);
-  const query = new URLSearchParams({ host: reference }).toString();
+  const known = isFingerprintStart(reference) ? await relay.list('/v1/hosts') : [];
+  const query = new URLSearchParams({ host: fingerprintMeant(reference, known) }).toString();
   const { host, is_former_key } = await relay.get(`/v1/hosts/find?${query}`);
   if (is_former_key) context.stderr.write(`That is a former key of ${described(host)}.\n`);
   if (!flags.yes && host.revoked_at === null) {

@@ -18,6 +18,7 @@ import {
 import type { CommandContext } from '../lib/context.ts';
 import { write } from '../lib/output.ts';
 import { jsonLine } from '../lib/format.ts';
+import { itemMeant } from './item-meant.ts';
 import { hostReference, moment, wholeNumber } from '../lib/values.ts';
 
 interface ShowFlags extends AuditedStoreFlags {
@@ -46,7 +47,7 @@ Examples:
 export function relayLogShowCommand(context: CommandContext): Command {
   return withAuditedLog(new Command('show'))
     .option('--host <host>', 'only events that name this host', hostReference)
-    .option('--item <id>', 'only events that name this item')
+    .option('--item <id>', 'only events that name this item: its id, or the first characters')
     .option('--type <type...>', 'only events of these types', eventType)
     .option('--since <time>', 'only events from this time on', moment)
     .option('--until <time>', 'only events up to this time', moment)
@@ -70,7 +71,7 @@ async function show(context: CommandContext, flags: ShowFlags): Promise<void> {
     const { host, item, type, since, until, from, limit } = flags;
     const choice: EventChoice = {
       ...(host !== undefined && { hosts: requireKeysOf(host, enrolments) }),
-      ...(item !== undefined && { itemId: item }),
+      ...(item !== undefined && { itemId: await itemMeant(offline, item) }),
       ...(type !== undefined && { types: new Set(type) }),
       ...(since !== undefined && { sinceMs: since }),
       ...(until !== undefined && { untilMs: until }),

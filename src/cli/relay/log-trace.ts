@@ -17,6 +17,7 @@ import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { withProgress } from '../lib/output.ts';
 import { jsonLine } from '../lib/format.ts';
+import { itemMeant } from './item-meant.ts';
 import { hostReference } from '../lib/values.ts';
 import { documentOf, type TracedItem, trace } from '../../relay/replay/records.ts';
 
@@ -38,7 +39,7 @@ Examples:
 
 export function relayLogTraceCommand(context: CommandContext): Command {
   return withAuditedLog(new Command('trace'))
-    .argument('<item>', 'the item id')
+    .argument('<item>', 'its id, or the first characters')
     .option('--sender <host>', 'only as pushed by this host', hostReference)
     .option('--target <host>', 'only as pushed to this host', hostReference)
     .option('--json', 'print one JSON document')
@@ -46,10 +47,11 @@ export function relayLogTraceCommand(context: CommandContext): Command {
     .action(async (itemId: string, flags: TraceFlags) => runTrace(context, itemId, flags));
 }
 
-async function runTrace(context: CommandContext, itemId: string, flags: TraceFlags): Promise<void> {
+async function runTrace(context: CommandContext, text: string, flags: TraceFlags): Promise<void> {
   await inAuditedStore(context, flags, async (offline) => {
     const enrolments = await enrolmentsOf(offline);
     const { sender, target } = flags;
+    const itemId = await itemMeant(offline, text);
     const choice = {
       itemId,
       ...(sender !== undefined && { senders: requireKeysOf(sender, enrolments) }),

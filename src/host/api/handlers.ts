@@ -15,6 +15,7 @@ import { discardQuarantined, listQuarantine, retryQuarantine, showQuarantined } 
 import { replyMail } from '../mail/reply.ts';
 import { sendMail } from '../mail/send.ts';
 import { listSent } from '../mail/sent.ts';
+import { findMessage } from '../mailbox/find-message.ts';
 import { watchInbox, useInbox } from '../mailbox/inbox.ts';
 import { searchMail } from '../mailbox/search.ts';
 import { cancelOutbox, listOutbox } from '../outbox/outbox-list.ts';
@@ -146,6 +147,7 @@ export function handlersOf(parts: HandlerParts): Handlers {
       if (sessionId !== undefined) await sessions.usedTool(agentId, sessionId);
       return useInbox(context, agentId, input);
     },
+    'find-message': ({ agentId }, input) => findMessage(context, agentId, input),
     'watch-inbox': ({ agentId, signal }, input) => watchInbox(context, timers, agentId, input, signal),
     'mail-sent': ({ agentId }, input) => listSent(context, agentId, input),
     'mail-search': ({ agentId }, input) => searchMail(context, agentId, input),

@@ -36,6 +36,8 @@ export const OPERATIONS = {
   'mail-send': { acting: 'agent', input: mail.SendInput, output: mail.SendResult },
   'mail-reply': { acting: 'agent', input: mail.ReplyInput, output: mail.SendResult },
   'mail-inbox': { acting: 'agent', input: mail.InboxInput, output: mail.InboxResult },
+  /** Among what the acting agent may name, or among all of this host. */
+  'find-message': { acting: 'anybody', input: mail.FindMessageInput, output: mail.FindMessageResult },
   /** A long poll: the answer may wait, and clients ask again. */
   'watch-inbox': { acting: 'agent', input: mail.WatchInboxInput, output: mail.WatchInboxResult },
   'mail-sent': { acting: 'agent', input: mail.SentInput, output: mail.SentResult },

@@ -249,6 +249,28 @@ export const InboxResult = Type.Object({
 });
 export type InboxResult = Static<typeof InboxResult>;
 
+/** Fewer characters find only the id that they are: more than a few minutes of mail begins with them. */
+export const FIND_CHARACTERS_MIN = 6;
+/** The most ids of one answer. */
+export const FOUND_MAX = 6;
+
+export const FindMessageInput = Type.Object(
+  {
+    text: Type.String({ minLength: 1, maxLength: 128, description: 'An id, or its first characters.' }),
+    of: Type.Optional(Type.Enum(['message', 'thread'], { description: 'thread: threads of an agent too.' })),
+  },
+  CLOSED,
+);
+export type FindMessageInput = Static<typeof FindMessageInput>;
+
+export const FindMessageResult = Type.Object({
+  /** What the text means: one when it is a whole id. */
+  found: Type.Array(Type.Object({ id: Type.String(), from: Type.String(), subject: Type.String() }), {
+    maxItems: FOUND_MAX,
+  }),
+});
+export type FindMessageResult = Static<typeof FindMessageResult>;
+
 /** The longest wait; a client then waits again. */
 export const INBOX_WAIT_MS_MAX = 55_000;
 /** How many of the unread messages are shown, the newest first. */

@@ -33,7 +33,15 @@ const rows = [
 describe('the keys that are meant', () => {
   test('are all keys that rotations joined, when the host is named by any of them', () => {
     const joined = new Set([alice.key, bob.key, carol.key]);
-    for (const text of [alice.key, displayFingerprint(carol.key), hostFingerprint(bob.key), 'laptop', 'LAPTOP']) {
+    const start = displayFingerprint(alice.key).slice(0, 15);
+    for (const text of [
+      alice.key,
+      displayFingerprint(carol.key),
+      hostFingerprint(bob.key),
+      start,
+      'laptop',
+      'LAPTOP',
+    ]) {
       expect(requireKeysOf(text, rows)).toEqual(joined);
     }
   });

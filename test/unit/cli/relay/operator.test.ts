@@ -105,6 +105,17 @@ describe('relay revoke', () => {
     expect((await command('hosts', '--json')).stdout.match(/"live"/g)).toHaveLength(2);
   });
 
+  test('takes the first characters of a fingerprint, and none that are of nobody', async () => {
+    const { relay, command } = await running();
+    for (const host of [alice, bob]) await clientOf(relay, host).enrol();
+    const start = displayFingerprint(bob.key).slice(0, 'SHA256:'.length + 4);
+    const unknown = await command('revoke', '--yes', 'SHA256:0000');
+    expect(unknown.code).toBe(EXIT.notFound);
+    expect(sentenceOf(unknown)).toContain('no host is known whose fingerprint begins with SHA256:0000');
+    expect((await command('revoke', '--yes', start)).stdout).toContain(`Revoked bob (${displayFingerprint(bob.key)})`);
+    expect((await command('hosts', '--json')).stdout.match(/"live"/g)).toHaveLength(1);
+  });
+
   test('without a terminal it asks nobody and does nothing, unless --yes is said', async () => {
     const { relay, command } = await running();
     await clientOf(relay, alice).enrol();
@@ -164,7 +175,7 @@ describe('what goes wrong is one sentence and an exit code', () => {
     [['hosts', '--nam', 'x'], /unknown option '--nam'\n\(Did you mean --name\?\)/],
     [['revoke'], /missing required argument 'host'/],
     [['revoke', 'a b'], /It must be a fingerprint, a public key or a name/],
-    [['revoke', 'SHA256:short', '--yes'], /It must be a fingerprint, a public key or a name/],
+    [['revoke', 'SHA256:sho', '--yes'], /It must be a fingerprint, a public key or a name/],
     [['revoke', 'a', 'b', '--yes'], /too many arguments/],
     [['admit', 'x'], /too many arguments/],
     [['admit', '--expires', '366d'], /It must be a time from 1m to 365d/],

@@ -1,0 +1,35 @@
+import { expect, test } from 'vitest';
+import { CommandFailed } from '../../../../src/cli/lib/exit.ts';
+import { fingerprintMeant, idMeant, isFingerprintStart } from '../../../../src/cli/lib/short-id.ts';
+import { displayFingerprint } from '../../../../src/protocol/public-key.ts';
+import { alice, bob } from '../../../support/hosts.ts';
+
+function candidates(...ids: string[]): { id: string; about: string }[] {
+  return ids.map((id) => ({ id, about: 'x' }));
+}
+
+test('an id is meant by all of it, whatever else begins with it, or by its first characters', () => {
+  expect(idMeant('m1', candidates('m1', 'm10', 'm11'))).toBe('m1');
+  expect(idMeant('m10', candidates('m1', 'm10', 'm11'))).toBe('m10');
+  expect(idMeant('m', candidates('m1', 'm1', 'n1'))).toBe('m1');
+  expect(idMeant('x', candidates('m1'))).toBeUndefined();
+});
+
+test('several are refused with each of them, and what tells them apart', () => {
+  const meant = [...candidates('m1'), { id: 'm2', about: 'from bob: Hi' }];
+  const refusal = (): unknown => idMeant('m', meant);
+  expect(refusal).toThrow(CommandFailed);
+  expect(refusal).toThrow('several ids begin with m: m1 (x), m2 (from bob: Hi); give more of the one that you mean');
+});
+
+test('a fingerprint may be cut, and names and whole fingerprints stay as they are', () => {
+  const hosts = [alice, bob].map(({ name, key }) => ({ host: name, fingerprint: displayFingerprint(key) }));
+  const [whole = ''] = hosts.map(({ fingerprint }) => fingerprint);
+  expect(fingerprintMeant(whole.slice(0, 15), hosts)).toBe(whole);
+  for (const text of [whole, 'alice', 'SHA256:', 'SHA256:abc']) {
+    expect(fingerprintMeant(text, hosts)).toBe(text);
+  }
+  expect(() => fingerprintMeant('SHA256:nosuchhost', hosts)).toThrow('no host is known whose fingerprint begins with');
+  expect(isFingerprintStart('SHA256:abcd')).toBe(true);
+  expect(isFingerprintStart('SHA256:ab-d')).toBe(false);
+});
