@@ -13,10 +13,11 @@
  */
 import { type Hash, createHash } from 'node:crypto';
 import { promisify } from 'node:util';
-import { gunzip, gzip } from 'node:zlib';
+import { type ZlibOptions, constants, gunzip, gzip } from 'node:zlib';
 import Type, { type Static } from 'typebox';
 import { parserOf } from '../protocol/schemas.ts';
 import { Count, HashText } from '../protocol/shapes.ts';
+import type { Sha256Hex } from '../protocol/digest.ts';
 import { type Pair, PairBlock, unpackedPairs } from './pair-block.ts';
 
 const LENGTH = 4;
@@ -24,10 +25,22 @@ const LENGTH = 4;
 const BLOCK_BYTES = 1 << 20;
 /** The longest block or trailer that is read: more than the writer makes, and little enough for memory. */
 const BLOCK_BYTES_MAX = 64 << 20;
-/** The fastest, so that compressing keeps up with the disk. */
-const GZIP_LEVEL = 1;
-/** How many blocks are compressed while earlier ones are written. */
-const GZIPS_AHEAD = 3;
+/**
+ * Looks for repetitions, and shortens every byte. Sealed mail is base64 of noise, in which there are none: there the
+ * second alone makes the same size in a quarter of the time (bench/README.md).
+ */
+const REPETITIONS: ZlibOptions = { level: 1 };
+const BYTES_ALONE: ZlibOptions = { level: 1, strategy: constants.Z_HUFFMAN_ONLY, memLevel: 9 };
+/** So much out of the middle of a block is compressed in both ways. */
+const SAMPLE_BYTES = 16 << 10;
+/** Looking for repetitions is worth its time when they make a sample this much smaller. */
+const WORTH_LOOKING = 0.95;
+const SPARE = 1.02;
+const SPARE_BYTES = 4 << 10;
+/** How many blocks are compressed, or unpacked, while earlier ones are in use. */
+const BLOCKS_AHEAD = 3;
+/** Memory that an unpacked block gets at once; a larger one gets more as it needs it. */
+const UNPACKED_AT_ONCE_MAX = 8 << 20;
 
 /** A kind of contents: the first line of the file, with its line feed, and how the header is read. */
 export interface BackupKind<Header> {
@@ -72,7 +85,10 @@ export async function* writeContainer(
   };
   yield covered(Buffer.concat([Buffer.from(magic), prefixed(Buffer.from(JSON.stringify(header)))]));
   const totals = { pairs: 0, bytes: 0 };
-  for await (const block of blocksOf(runs, totals)) yield covered(prefixed(block));
+  for await (const block of blocksOf(runs, totals)) {
+    yield covered(lengthOf(block));
+    yield covered(block);
+  }
   const damage = await judged();
   yield covered(Buffer.alloc(LENGTH));
   hash.update(damageText(damage));
@@ -86,10 +102,13 @@ async function* blocksOf(
 ): AsyncGenerator<Buffer> {
   const compressing: Promise<Buffer>[] = [];
   const block = new PairBlock();
+  // Blocks that were compressed leave their memory to later ones: what V8 collects of it costs as much as compressing.
+  const memories: Buffer[] = [];
   const compress = (): void => {
     totals.bytes += block.bytes;
     totals.pairs += block.pairs;
-    const compressed = promisify(gzip)(block.taken(), { level: GZIP_LEVEL });
+    const memory = memories.pop() ?? Buffer.allocUnsafeSlow(2 * BLOCK_BYTES);
+    const compressed = gzipped(block.taken(memory)).finally(() => memories.push(memory));
     // A failure after the reader has gone must not end the process.
     compressed.catch(() => undefined);
     compressing.push(compressed);
@@ -97,10 +116,24 @@ async function* blocksOf(
   for await (const run of runs) {
     for (const pair of run) block.add(pair);
     if (block.bytes >= BLOCK_BYTES) compress();
-    while (compressing.length > GZIPS_AHEAD) yield await (compressing.shift() as Promise<Buffer>);
+    while (compressing.length > BLOCKS_AHEAD) yield await (compressing.shift() as Promise<Buffer>);
   }
   if (block.bytes > 0) compress();
   for (const compressed of compressing) yield await compressed;
+}
+
+async function gzipped(block: Buffer): Promise<Buffer> {
+  const middle = Math.max(0, (block.length - SAMPLE_BYTES) >> 1);
+  const sample = block.subarray(middle, middle + SAMPLE_BYTES);
+  const [looked, alone] = await Promise.all([gzipAs(sample, REPETITIONS), gzipAs(sample, BYTES_ALONE)]);
+  const isLooked = looked.length < alone.length * WORTH_LOOKING;
+  const ratio = (isLooked ? looked : alone).length / sample.length;
+  return gzipAs(block, isLooked ? REPETITIONS : BYTES_ALONE, ratio);
+}
+
+/** `ratio` is how large the result is expected to be: it gets so much memory at once, and more when it needs it. */
+function gzipAs(bytes: Buffer, options: ZlibOptions, ratio = 1): Promise<Buffer> {
+  return promisify(gzip)(bytes, { ...options, chunkSize: Math.ceil(bytes.length * ratio * SPARE) + SPARE_BYTES });
 }
 
 /** A backup as it is read. Believe nothing of it before `pairs` has ended without throwing. */
@@ -108,6 +141,8 @@ export interface ReadContainer<Header> {
   header: Header;
   /** The pairs, ascending, in runs. Throws `BackupDamaged`. */
   pairs: AsyncGenerator<Pair[], BackupTrailer>;
+  /** The SHA-256 of all its bytes, when `pairs` has ended. */
+  fileHash: () => Sha256Hex;
 }
 
 /** Reads the beginning of a backup. Throws `BackupDamaged`. */
@@ -120,14 +155,12 @@ export async function readContainer<Header>(
   const found = await bytes.take(expected.length);
   if (!found?.equals(expected)) throw new BackupDamaged(`it is ${isNone}, or of a newer kind`);
   const header = parsed(await block(bytes), parseHeader);
-  return { header, pairs: pairsOf(bytes) };
+  return { header, pairs: pairsOf(bytes), fileHash: () => bytes.hash().digest('hex') as Sha256Hex };
 }
 
 async function* pairsOf(bytes: ByteReader): AsyncGenerator<Pair[], BackupTrailer> {
   const totals = { pairs: 0, bytes: 0 };
-  for (let packed = await block(bytes); packed.length > 0; packed = await block(bytes)) {
-    const text = await promisify(gunzip)(packed, { maxOutputLength: BLOCK_BYTES_MAX }).catch(() => undefined);
-    const run = text && unpackedPairs(text);
+  for await (const run of unpackedBlocks(bytes)) {
     if (!run) throw new BackupDamaged('a block of it is altered');
     totals.pairs += run.length;
     for (const [key, value] of run) totals.bytes += key.length + value.length;
@@ -143,6 +176,32 @@ async function* pairsOf(bytes: ByteReader): AsyncGenerator<Pair[], BackupTrailer
     throw new BackupDamaged('its counts do not match');
   }
   return trailer;
+}
+
+/** The blocks up to the end, in order, some of them unpacked ahead; `undefined` for one that cannot be. */
+async function* unpackedBlocks(bytes: ByteReader): AsyncGenerator<Pair[] | undefined> {
+  const unpacking: Promise<Pair[] | undefined>[] = [];
+  let failure: unknown;
+  try {
+    for (let packed = await block(bytes); packed.length > 0; packed = await block(bytes)) {
+      unpacking.push(unpacked(packed));
+      if (unpacking.length > BLOCKS_AHEAD) yield unpacking.shift();
+    }
+  } catch (error) {
+    // Said of the first fault, which may be a block before this one.
+    failure = error;
+  }
+  yield* unpacking;
+  if (failure !== undefined) throw failure;
+}
+
+async function unpacked(packed: Buffer): Promise<Pair[] | undefined> {
+  // What gzip says of its contents at the end: no more than a hint of how much memory they need.
+  const said = packed.length < LENGTH ? 0 : packed.readUInt32LE(packed.length - LENGTH);
+  const chunkSize = Math.min(Math.max(said, 64) + 1, UNPACKED_AT_ONCE_MAX);
+  const options = { maxOutputLength: BLOCK_BYTES_MAX, chunkSize };
+  const text = await promisify(gunzip)(packed, options).catch(() => undefined);
+  return text && unpackedPairs(text);
 }
 
 /** What a trailer says of damage, as its hash covers it: nothing where nobody looked. */
@@ -174,9 +233,13 @@ async function block(bytes: ByteReader): Promise<Buffer> {
 }
 
 function prefixed(content: Buffer): Buffer {
+  return Buffer.concat([lengthOf(content), content]);
+}
+
+function lengthOf(content: Buffer): Buffer {
   const length = Buffer.allocUnsafe(LENGTH);
   length.writeUInt32BE(content.length);
-  return Buffer.concat([length, content]);
+  return length;
 }
 
 /** Takes exact numbers of bytes off a stream of chunks, and hashes what was taken. */
@@ -191,19 +254,23 @@ class ByteReader {
 
   /** The next bytes; `undefined` when the stream ends before them. */
   async take(count: number): Promise<Buffer | undefined> {
-    const parts = [this.#rest];
-    let held = this.#rest.length;
-    while (held < count) {
-      const next = await this.#chunks.next();
-      if (next.done) return undefined;
-      parts.push(next.value);
-      held += next.value.length;
-    }
-    const all = Buffer.concat(parts);
-    const taken = all.subarray(0, count);
-    this.#rest = all.subarray(count);
+    if (this.#rest.length < count && !(await this.#gather(count))) return undefined;
+    const taken = this.#rest.subarray(0, count);
+    this.#rest = this.#rest.subarray(count);
     this.#hash.update(taken);
     return taken;
+  }
+
+  /** Whether the stream has so many bytes, which are at hand then. */
+  async #gather(count: number): Promise<boolean> {
+    const parts = [this.#rest];
+    for (let held = this.#rest.length; held < count; held += parts.at(-1)?.length ?? 0) {
+      const next = await this.#chunks.next();
+      if (next.done) return false;
+      parts.push(next.value);
+    }
+    this.#rest = Buffer.concat(parts);
+    return true;
   }
 
   /** SHA-256 of everything that was taken so far. */

@@ -6,7 +6,7 @@
  *   - an existing file is replaced only when the caller asks for it, also when it appears meanwhile;
  *   - a failure or an interruption removes the `.part-…` file.
  */
-import { createHash, randomBytes } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import { statSync } from 'node:fs';
 import { type FileHandle, link, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
@@ -125,21 +125,19 @@ export async function checkedContainer<Header>(
   progress: (bytes: number) => void = () => undefined,
 ): Promise<{ checked: CheckedContainer<Header>; damage: ContentDamage }> {
   let bytes = 0;
-  const hash = createHash('sha256');
   const counted = async function* (): AsyncGenerator<Buffer> {
     for await (const chunk of source) {
       bytes += chunk.length;
-      hash.update(chunk);
       progress(bytes);
       yield chunk;
     }
   };
-  const { header, pairs } = await readContainer(counted(), kind);
+  const { header, pairs, fileHash } = await readContainer(counted(), kind);
   for (;;) {
     const next = await pairs.next();
     if (next.done) {
       const { bytes: contentBytes, ...damage } = next.value;
-      return { checked: { header, bytes, contentBytes, sha256: hash.digest('hex') }, damage };
+      return { checked: { header, bytes, contentBytes, sha256: fileHash() }, damage };
     }
     seen(next.value);
   }

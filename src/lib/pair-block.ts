@@ -26,13 +26,21 @@ export class PairBlock {
     this.pairs++;
   }
 
-  /** The block of the pairs so far; the next pair begins another block. */
-  taken(): Buffer {
-    const block = Buffer.concat(this.#parts);
+  /** The block of the pairs so far, in `memory` where it fits; the next pair begins another block. */
+  taken(memory?: Buffer): Buffer {
+    const block = this.#into(memory) ?? Buffer.concat(this.#parts);
     this.#parts = [];
     this.bytes = 0;
     this.pairs = 0;
     return block;
+  }
+
+  #into(memory: Buffer | undefined): Buffer | undefined {
+    const size = this.bytes + 2 * LENGTH * this.pairs;
+    if (!memory || memory.length < size) return undefined;
+    let at = 0;
+    for (const part of this.#parts) at += part.copy(memory, at);
+    return memory.subarray(0, size);
   }
 }
 

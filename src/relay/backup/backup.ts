@@ -91,8 +91,8 @@ export function backupOf(
 
 /** Reads the beginning of a backup. The rows of one of schema 1 get their checksums. Throws `BackupDamaged`. */
 export async function readBackup(source: AsyncIterable<Buffer>): Promise<ReadContainer<BackupHeader>> {
-  const { header, pairs } = await readContainer(source, BACKUP_KIND);
-  return { header, pairs: header.schema_version < CHECKSUM_SCHEMA ? withChecksums(pairs) : pairs };
+  const { pairs, ...read } = await readContainer(source, BACKUP_KIND);
+  return { ...read, pairs: read.header.schema_version < CHECKSUM_SCHEMA ? withChecksums(pairs) : pairs };
 }
 
 async function* withChecksums(pairs: ReadContainer<BackupHeader>['pairs']): ReadContainer<BackupHeader>['pairs'] {

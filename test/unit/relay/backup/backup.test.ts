@@ -84,6 +84,22 @@ describe('a backup', () => {
     expect(next.value).toMatchObject({ pairs: 300, bytes: 300 * (3 + 16_384) });
   });
 
+  test('is as small as its contents allow: noise in base64 by a quarter, what repeats itself by more', async () => {
+    const sealed = Array.from(
+      { length: 200 },
+      (_none, at): Pair => [Buffer.of(at), Buffer.from(randomBytes(12_288).toString('base64'))],
+    );
+    expect((await backupOf(sealed)).length / Buffer.concat(sealed.flat()).length).toBeLessThan(0.77);
+    const sender = randomBytes(64);
+    const rows = Array.from({ length: 20_000 }, (_none, at): Pair => {
+      const key = Buffer.alloc(8);
+      key.writeUInt32BE(at);
+      return [key, sender];
+    });
+    // Bytes of noise that come again and again: shortened one by one they would keep their size.
+    expect((await backupOf(rows)).length / Buffer.concat(rows.flat()).length).toBeLessThan(0.2);
+  });
+
   test('of an empty store is whole', async () => {
     expect(await pairsOf(await backupOf([]))).toEqual([]);
   });
@@ -127,6 +143,16 @@ describe('a backup is refused', () => {
       if (!(await isRefused(altered))) passed.push(at);
     }
     expect(passed).toEqual([]);
+  });
+
+  test('for the first of two faults, also where the second is seen while blocks are unpacked ahead', async () => {
+    const large = Array.from({ length: 256 }, (_none, at): Pair => [Buffer.of(at), randomBytes(16_384)]);
+    const bytes = (await backupOf(large)).subarray(0, -20_000);
+    const firstBlockAt = bytes.indexOf(Buffer.of(0x1f, 0x8b));
+    bytes[firstBlockAt + 1000]! ^= 1;
+    await expect(pairsOf(bytes)).rejects.toThrow('a block of it is altered');
+    bytes[firstBlockAt + 1000]! ^= 1;
+    await expect(pairsOf(bytes)).rejects.toThrow('it ends before its end');
   });
 
   test('where something follows its end', async () => {
