@@ -335,6 +335,7 @@ describe('words of others', () => {
     await page.getByText(HOSTILE.image).first().waitFor();
     await page.getByText(printable(HOSTILE.turned)).first().waitFor();
     await window.soundInEveryLayout('mail-inbox');
+    expect(await window.violations()).toEqual([]);
     await page
       .getByRole('link', { name: /Which one/ })
       .last()

@@ -2,6 +2,8 @@
  * A page of ours in a real browser: headless Chromium against a process that the test runs. Whatever the page should never
  * do (a violated policy, an error, a dialog, a word too wide) is kept.
  */
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { type Browser, type BrowserContext, type BrowserContextOptions, type Page, chromium } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, onTestFinished, vi } from 'vitest';
@@ -27,6 +29,9 @@ const LAYOUTS = [
     : []),
   { size: NARROW, colorScheme: 'dark' },
 ] as const;
+
+/** The checker of accessibility, as a script for a page. */
+const AXE = createRequire(import.meta.url).resolve('axe-core/axe.min.js');
 
 /** A folder that is to keep screenshots: each costs as much as a view that is opened. */
 const SCREENSHOTS = process.env['POSTE_SCREENSHOTS'];
@@ -140,6 +145,15 @@ export class PageWindow {
     })()`);
     const scrolls = wide === 0 ? [] : [`scrolls sideways by ${wide}`];
     return [...scrolls, ...widest, ...this.faults, ...this.refusals];
+  }
+
+  /** Every violation that axe finds in the page as it is now, contrast included: the rule, and what breaks it. */
+  async violations(): Promise<string[]> {
+    // The policy of the page lets no script of others in: the browser's debugger runs this one.
+    await this.page.evaluate(`globalThis.axe ?? (() => {${readFileSync(AXE, 'utf8')}})()`);
+    return this.page.evaluate<string[]>(`axe.run().then(({ violations }) =>
+      violations.flatMap(({ id, nodes }) => nodes.map(({ html, any }) =>
+        [id, html.slice(0, 120), any[0]?.message ?? ''].join(': '))))`);
   }
 
   /** The view is sound in every layout, and in the last one when this resolves. `name` is that of its screenshots. */
