@@ -12,6 +12,7 @@ import { PassThrough } from 'node:stream';
 import { pathToFileURL } from 'node:url';
 import type { Argument, Command, Option } from 'commander';
 import { EXIT, type ExitName } from '../src/cli/lib/exit.ts';
+import { childrenOf, commandsBelow, defaultChildOf, notesOf, optionsOf } from '../src/cli/lib/command-tree.ts';
 import type { CommandContext } from '../src/cli/lib/context.ts';
 import { posteCommand } from '../src/cli/run.ts';
 
@@ -20,12 +21,12 @@ export const CLI_PAGE = join(import.meta.dirname, '../docs/cli.md');
 const EXIT_MEANINGS: Readonly<Record<ExitName, string>> = {
   ok: 'done',
   failure:
-    'failed; `doctor`, `trace`, `relay log verify` and `relay log check-proof` also end so when they find something wrong',
+    'failed, or no daemon or relay runs; `doctor`, `trace`, `relay log verify` and `relay log check-proof` also end so when they find something wrong',
   usage: 'a flag, an argument or a command that does not exist, or a value that cannot be read',
   notFound: 'what was named is not there: a message, an agent, a host, an item, a file',
   conflict: 'something is in the way: a port or a store in use, a name that several hosts have, a file that exists',
   refused: 'refused: a key that is not the right one, a newer store, a relay or daemon of another user',
-  temporary: 'not now: no daemon runs, something does not answer, or a limit is reached; try again later',
+  temporary: 'not now: something does not answer, or a limit is reached; try again later',
   interrupted: 'interrupted by ctrl-c',
 };
 
@@ -60,42 +61,26 @@ const CONTEXT: CommandContext = {
 export async function cliPage(): Promise<string> {
   const exits = Object.entries(EXIT) as [ExitName, number][];
   const rows = exits.map(([name, code]) => `| ${code} | ${name} | ${EXIT_MEANINGS[name]} |`);
-  const sections = leaves(await posteCommand(undefined, CONTEXT)).map(({ name, command }) => section(name, command));
+  const sections = commandsBelow(await posteCommand(undefined, CONTEXT)).map(({ name, command }) =>
+    section(name, command),
+  );
   return `${HEAD}${rows.join('\n')}\n\n${sections.join('\n')}`;
-}
-
-interface NamedCommand {
-  /** With the names of its parents: `poste relay log`. */
-  name: string;
-  command: Command;
-}
-
-/** The command and all below it, in the order in which help shows them. */
-function leaves(command: Command, parents = ''): NamedCommand[] {
-  const name = `${parents}${command.name()}`;
-  const children = command.commands.filter((child) => child.name() !== 'help');
-  return [{ name, command }, ...children.flatMap((child) => leaves(child, `${name} `))];
 }
 
 function section(name: string, command: Command): string {
   const help = command.createHelp();
-  const children = help.visibleCommands(command).filter((child) => child.name() !== 'help');
+  const children = childrenOf(command);
   const parts = [`## ${name}\n`, `${command.description()}\n`, `    ${name} ${command.usage()}\n`];
   if (children.length > 0) parts.push(childTable(name, children));
   const byDefault = defaultChildOf(command);
-  if (byDefault !== undefined) parts.push(`Without a command: \`${name} ${byDefault}\`.\n`);
+  if (byDefault !== undefined) parts.push(`Without a command: \`${name} ${byDefault.name()}\`.\n`);
   const args = help.visibleArguments(command);
   if (args.length > 0) parts.push(table(['argument', 'meaning'], args.map(argumentRow)));
-  const options = help.visibleOptions(command).filter(({ long }) => long !== '--help');
+  const options = optionsOf(command).filter(({ long }) => long !== '--help');
   if (options.length > 0) parts.push(table(['flag', 'default', 'meaning'], options.map(optionRow)));
   const notes = notesOf(command);
   if (notes !== '') parts.push(`\`\`\`text\n${notes}\n\`\`\`\n`);
   return parts.join('\n');
-}
-
-/** The command that runs where none of the children is named. Commander keeps it to itself. */
-function defaultChildOf(command: Command): string | undefined {
-  return (command as unknown as { _defaultCommandName?: string | null })._defaultCommandName ?? undefined;
 }
 
 function childTable(name: string, children: readonly Command[]): string {
@@ -123,18 +108,6 @@ function defaultText({ defaultValue, defaultValueDescription }: Option): string 
   if (defaultValueDescription !== undefined) return defaultValueDescription;
   if (defaultValue === undefined || defaultValue === false) return '';
   return typeof defaultValue === 'string' ? `\`${defaultValue}\`` : JSON.stringify(defaultValue);
-}
-
-/** What a command's help says below its options: notes, environment, examples. */
-function notesOf(command: Command): string {
-  let shown = '';
-  command.configureOutput({
-    writeOut: (text) => {
-      shown += text;
-    },
-  });
-  command.outputHelp();
-  return shown.slice(command.helpInformation().length).trim();
 }
 
 function table(head: readonly string[], rows: readonly (readonly string[])[]): string {

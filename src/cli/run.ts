@@ -8,8 +8,10 @@ import { Command, CommanderError } from 'commander';
 import { printable } from '../protocol/printable.ts';
 import { COMMANDS, addCommands } from './commands.ts';
 import type { CommandContext, OutputStream } from './lib/context.ts';
+import { optionsOf } from './lib/command-tree.ts';
 import { CommandFailed, EXIT } from './lib/exit.ts';
 import { jsonLine } from './lib/format.ts';
+import { filled } from './lib/help-text.ts';
 import { screenOf, styled } from './lib/screen.ts';
 import { softwareVersion } from '../lib/package-root.ts';
 
@@ -83,14 +85,14 @@ export async function posteCommand(
 function withErrors(command: Command, context: CommandContext, isJson: boolean): Command {
   const { stdout, stderr } = context;
   command.configureOutput({
-    writeOut: (text) => stdout.write(text),
+    writeOut: (text) => stdout.write(filled(text, helpWidth(stdout))),
     // As JSON the error is one document, which `run` prints.
     writeErr: (text) => isJson || stderr.write(text),
     getOutHelpWidth: () => helpWidth(stdout),
     getErrHelpWidth: () => helpWidth(stderr),
   });
   // A command that is not loaded shows no flags or arguments in a list, so none does.
-  command.configureHelp({ subcommandTerm: (child) => child.name() });
+  command.configureHelp({ subcommandTerm: (child) => child.name(), visibleOptions: optionsOf });
   command.exitOverride().showSuggestionAfterError().showHelpAfterError('(see --help)');
   for (const child of command.commands) withErrors(child, context, isJson);
   return command;

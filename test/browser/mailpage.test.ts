@@ -1,17 +1,21 @@
 /** The owner's page in headless Chromium: reading, searching, writing and following mail, by mouse and keyboard, and words of others. */
-import { readFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
+import { platform } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
+import { openInBrowser } from '../../src/cli/lib/browser.ts';
 import { type Address, type MessageRef, OWNER_ID } from '../../src/host/core/rows.ts';
 import { useInbox } from '../../src/host/mailbox/inbox.ts';
 import { newMessage, storeMessage } from '../../src/host/mailbox/mailbox.ts';
 import { SEARCH_MESSAGES_MAX } from '../../src/host/mailbox/search.ts';
 import { printable } from '../../src/protocol/printable.ts';
+import { commandContext } from '../support/command-run.ts';
 import { HOSTILE } from '../support/hostile-words.ts';
 import { accepted, idOf, send } from '../support/mail-context.ts';
 import { type MailPage, MailWindow, mailPage } from '../support/mail-page.ts';
 import { browserForSuite } from '../support/page-browser.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 import type { TestContext } from '../support/test-context.ts';
 
 /** What the page may weigh on its way, compressed. */
@@ -49,6 +53,22 @@ describe('the page of the owner', () => {
     await one.page.reload();
     await one.heading('Poste mail');
     expect((await one.context.cookies()).filter(({ value }) => value !== '')).toEqual([]);
+  });
+
+  test('opens from the file that poste inbox --web gives to the browser', async () => {
+    const mail = await started();
+    const folder = await temporaryFolder();
+    const [file, opener] = [
+      join(folder, 'open-mail.html'),
+      join(folder, platform() === 'darwin' ? 'open' : 'xdg-open'),
+    ];
+    await writeFile(opener, '#!/bin/sh\n', { mode: 0o755 });
+    const context = commandContext({ environment: { PATH: folder, DISPLAY: ':7' } });
+    expect(await openInBrowser(context, await mail.link(), file)).toBe(true);
+    const one = await MailWindow.open(suite);
+    await one.page.goto(`file://${file}`);
+    await one.heading('Inbox');
+    expect(one.page.url()).not.toContain('token');
   });
 
   test('weighs little, and asks nobody else for anything', async () => {

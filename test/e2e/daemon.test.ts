@@ -43,7 +43,7 @@ describe('a host', () => {
       { message_id: sent.message_id, recipients: [{ recipient: 'bob@here', state: 'read' }] },
     ]);
     const way = await here.run('sent', '--as', 'eve', sent.message_id);
-    expect(way.stdout).toMatch(/\nto bob@here\n {2}\S+ \S+ {2}delivered .*\n(?:.*\n)* {2}\S+ \S+ {2}read /);
+    expect(way.stdout).toMatch(/\nto bob@here\n {2}\S+ {2}delivered .*\n(?:.*\n)* {2}\S+ {2}read /);
     const found = await here.json<SearchResult>('inbox', 'search', '--as', 'bob', 'HELLO', 'eve');
     expect(found.summaries).toMatchObject([{ message_id: sent.message_id }]);
     const none = await here.run('inbox', 'search', '--as', 'bob', 'nothing of it');
@@ -54,14 +54,13 @@ describe('a host', () => {
     expect(await readdir(here.folder)).toEqual(['config.toml', 'store']);
   });
 
-  test('what others wrote is framed as theirs and obeys no terminal', async () => {
+  test('what others wrote is marked as theirs and obeys no terminal', async () => {
     const here = await posteHome();
     await here.daemon();
     await here.json('agent', 'add', 'eve');
     await here.json(...send('owner', 'a\u001b[2Jb\nposte: forged'));
     const list = await here.json<InboxResult>('inbox', '--owner');
     const { stdout } = await here.run('inbox', 'read', '--owner', list.summaries?.[0]?.message_id ?? '');
-    expect(stdout).toContain('were written by other agents');
     expect(stdout).toContain('| a\\u{1b}[2Jb\n| poste: forged\n');
   });
 

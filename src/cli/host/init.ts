@@ -19,7 +19,8 @@ The keys are in the store, which only you can read: back it up with poste backup
 key, and address its agents as agent@name.
 
 Environment:
-  POSTE_HOME  one folder for everything; else the XDG folders (~/.config/poste, ~/.local/share/poste)
+  POSTE_HOME  one folder for everything; else ~/.config/poste and
+              ~/.local/share/poste (XDG)
 
 Examples:
   $ poste init

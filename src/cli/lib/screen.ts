@@ -75,6 +75,12 @@ export function formatTime(screen: Screen, timeMs: number): string {
   return agoMs > 0 ? `${spanOf(awayMs)} ago` : `in ${spanOf(awayMs)}`;
 }
 
+/** As `formatTime`, but never relative: for a line that stays. */
+export function formatMoment(screen: Screen, timeMs: number): string {
+  if (Number.isNaN(new Date(timeMs).getTime())) return 'never';
+  return screen.columns === undefined ? isoTime(timeMs) : localTime(screen, timeMs);
+}
+
 function spanOf(ms: number): string {
   if (ms < MINUTE_MS) return `${Math.floor(ms / SECOND_MS)} s`;
   if (ms < HOUR_MS) return `${Math.floor(ms / MINUTE_MS)} min`;

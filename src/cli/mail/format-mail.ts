@@ -1,4 +1,5 @@
 /** Formats mail for a terminal: text of others is made printable and marked as theirs. */
+import { countText } from '../../host/core/spans.ts';
 import { printable } from '../../protocol/printable.ts';
 import type { MessageSummary, SendResult, WholeMessage } from '../../host/api/schemas/mail.ts';
 import { formatFields } from '../lib/format.ts';
@@ -9,7 +10,11 @@ import { table } from '../lib/table.ts';
 export function sentText(result: SendResult): string {
   const lines = result.recipients.map(({ recipient, status, detail }) => `  ${recipient}: ${status} (${detail})\n`);
   const before = result.duplicate ? ' earlier, under the same idempotency key; nothing was sent now' : '';
-  return `Accepted ${result.message_id}${before}.\n${lines.join('')}${listsText(result)}`;
+  const accepted = `Accepted ${result.message_id}${before}.\n${lines.join('')}${listsText(result)}`;
+  return accepted
+    .split('\n')
+    .map((line) => printable(line))
+    .join('\n');
 }
 
 /** From this age on, the sender to a group is warned that a host's list of agents is old. */
@@ -19,7 +24,7 @@ function listsText({ directories = [] }: SendResult): string {
   const lines = directories.map(({ host, age_seconds: age }) => {
     if (age === null) return `${host} has not sent its list of agents yet: none of them gets this.\n`;
     const minutes = Math.floor(age / 60);
-    const old = `The list of agents at ${host} is ${minutes === 1 ? '1 minute' : `${minutes} minutes`} old`;
+    const old = `The list of agents at ${host} is ${countText(minutes, 'minute')} old`;
     return age < LIST_AGE_SHOWN_S ? '' : `${old}: an agent added since does not get this.\n`;
   });
   return lines.join('');
@@ -44,7 +49,11 @@ export function summariesText(screen: Screen, summaries: readonly MessageSummary
   );
 }
 
-function kindText({ kind, needs_reply, origin }: MessageSummary): string {
+export function kindText({
+  kind,
+  needs_reply,
+  origin,
+}: Pick<MessageSummary, 'kind' | 'needs_reply' | 'origin'>): string {
   return [kind, ...(needs_reply ? ['needs reply'] : []), ...(origin === 'external' ? ['from outside'] : [])].join(', ');
 }
 

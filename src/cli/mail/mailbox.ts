@@ -1,4 +1,5 @@
 /** `poste inbox` and `poste sent`: the mail that an agent, or the owner, received and sent. */
+import { join } from 'node:path';
 import { Command, Option } from 'commander';
 import {
   type InboxInput,
@@ -8,15 +9,21 @@ import {
   type SentInput,
   type SentMessage,
   type SentResult,
+  UNTRUSTED_TEXT,
 } from '../../host/api/schemas/mail.ts';
+import { OWNER_NAME } from '../../host/core/address.ts';
+import { countText } from '../../host/core/spans.ts';
 import { printable } from '../../protocol/printable.ts';
+import { openInBrowser } from '../lib/browser.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { type ActingFlags, ask, withActingFlags } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { formatFields, jsonLine } from '../lib/format.ts';
-import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
-import { table } from '../lib/table.ts';
+import { ownPaths } from '../lib/own-paths.ts';
+import { formatTime, type Screen, screenOf, styled } from '../lib/screen.ts';
+import { shortIds, table } from '../lib/table.ts';
 import { wholeNumber } from '../lib/values.ts';
+import { follow } from './follow.ts';
 import { messageText, summariesText } from './format-mail.ts';
 import { messageMeant, messagesMeant } from './message-meant.ts';
 
@@ -62,8 +69,9 @@ function refuseTwoNames(command: Command): void {
 }
 
 const INBOX_NOTES = `
-Reading marks messages as read, unless you add --peek. An ack says that you have dealt with a message. Paste the link of
---web into the browser; do not pass it on a command line, where every user of the machine can read it and use it first.
+Reading marks messages as read, unless you add --peek. An ack says that you have dealt with a message. --follow prints a
+line for each message, or a JSON document with --json, goes on when the daemon restarts, and ends at ctrl-c with 130. Do
+not pass the link of --web on a command line, where every user of the machine can read it and use it first.
 
 Examples:
   $ poste inbox --as reviewer
@@ -72,6 +80,7 @@ Examples:
   $ poste inbox thread --as reviewer 06EXAMPLE0000000000000000
   $ poste inbox search --as reviewer flaky test
   $ poste inbox list --owner --state all --json
+  $ poste inbox --follow --as reviewer
   $ poste inbox --web`;
 
 export function inboxCommand(context: CommandContext): Command {
@@ -85,25 +94,49 @@ export function inboxCommand(context: CommandContext): Command {
     .addHelpText('after', INBOX_NOTES);
 }
 
-/** Prints a link that opens the owner's mailbox in a browser. */
-async function showLink(context: CommandContext, flags: MailboxFlags): Promise<void> {
+/** The file that leads the browser to the owner's page, in the folder of the host's data. */
+const PAGE_FILE = 'open-mail.html';
+
+/** Opens the owner's mailbox in the browser of a person; elsewhere, and where there is none, prints a link to it. */
+async function openPage(context: CommandContext, flags: MailboxFlags): Promise<void> {
   const { as: _unasked, ...asked } = flags;
   const issued = await ask(context, 'web-link', {}, asked);
-  context.stdout.write(flags.json ? jsonLine(issued) : `${issued.url}\n`);
-  if (!flags.json)
-    context.stderr.write('The link opens your mailbox in a browser on this machine. It works once, within a minute.\n');
+  if (flags.json) {
+    context.stdout.write(jsonLine(issued));
+    return;
+  }
+  const file = join(ownPaths(context).dataFolder, PAGE_FILE);
+  const isPerson = screenOf(context).columns !== undefined;
+  const isOpened = isPerson && (await openInBrowser(context, issued.url, file));
+  if (isOpened) context.stderr.write('Your mailbox opens in the browser. If it does not, paste this link there:\n');
+  context.stdout.write(`${issued.url}\n`);
+  context.stderr.write('The link opens your mailbox in a browser on this machine. It works once, within a minute.\n');
+}
+
+interface ListFlags extends MailboxFlags, PageFlags, Pick<InboxInput, 'state'> {
+  web?: boolean;
+  follow?: boolean;
 }
 
 function listCommand(context: CommandContext): Command {
   const command = new Command('list')
     .description('List messages, the newest first.')
     .addOption(new Option('--state <state>', 'which messages (default: unread)').choices(['unread', 'unacked', 'all']))
-    .option('--web', 'print a link that opens your own mailbox in a browser; it works once');
+    .option('--web', 'open your own mailbox in the browser, or print a link to it that works once')
+    .addOption(
+      new Option('--follow', 'print what is unread, and then mail as it comes, until ctrl-c').conflicts([
+        'web',
+        'state',
+        'limit',
+        'cursor',
+      ]),
+    );
   return withMailboxFlags(context, withPageFlags(command))
     .addHelpText('after', '\nExample:\n  $ poste inbox list --as reviewer --state all')
-    .action(async (flags: MailboxFlags & PageFlags & Pick<InboxInput, 'state'> & { web?: boolean }) => {
+    .action(async (flags: ListFlags) => {
       const { state, limit, cursor } = flags;
-      if (flags.web) await showLink(context, flags);
+      if (flags.web) await openPage(context, flags);
+      else if (flags.follow) await follow(context, actingFlagsOf(flags));
       else await show(context, { action: 'list', ...given({ state, limit, cursor }) }, flags);
     });
 }
@@ -157,15 +190,17 @@ function searchCommand(context: CommandContext): Command {
     .action(async (words: string[], flags: MailboxFlags & PageFlags) => {
       const { limit, cursor } = flags;
       const asked = { text: words.join(' '), ...given({ limit, cursor }) };
-      const result = await ask(context, 'mail-search', asked, actingFlagsOf(flags));
-      context.stdout.write(flags.json ? jsonLine(result) : foundText(screenOf(context), result));
+      const acting = actingFlagsOf(flags);
+      const result = await ask(context, 'mail-search', asked, acting);
+      context.stdout.write(flags.json ? jsonLine(result) : foundText(screenOf(context), acting.as ?? '', result));
     });
 }
 
 async function show(context: CommandContext, input: InboxInput, flags: MailboxFlags): Promise<void> {
   const acting = actingFlagsOf(flags);
   const result = await ask(context, 'mail-inbox', input, acting);
-  context.stdout.write(flags.json ? jsonLine(result) : inboxText(screenOf(context), result, acting.as ?? ''));
+  const shown = { as: acting.as ?? '', action: input.action ?? 'list' };
+  context.stdout.write(flags.json ? jsonLine(result) : inboxText(screenOf(context), result, shown));
   const missing = result.not_found ?? [];
   if (missing.length === 0) return;
   throw new CommandFailed('notFound', 'NO_SUCH_MESSAGE', `not in this mailbox: ${missing.join(', ')}`, {
@@ -173,25 +208,51 @@ async function show(context: CommandContext, input: InboxInput, flags: MailboxFl
   });
 }
 
-function inboxText(screen: Screen, result: InboxResult, as: string): string {
-  const { notice, unread, total, summaries, messages, changed, next_cursor } = result;
+interface Shown {
+  as: string;
+  action: NonNullable<InboxInput['action']>;
+}
+
+export function inboxText(screen: Screen, result: InboxResult, { as, action }: Shown): string {
+  const { unread, total, summaries = [], messages = [], changed, next_cursor } = result;
   const parts = [`${as}: ${unread} unread of ${total}.\n`];
   // The words of others come under the sentence that says whose they are.
-  if ((summaries?.length ?? 0) + (messages?.length ?? 0) > 0) parts.push(`${notice}\n`);
-  if (summaries && summaries.length > 0) parts.push(`\n${summariesText(screen, summaries)}`);
-  for (const message of messages ?? []) parts.push(`\n${messageText(screen, message)}`);
-  if (!messages && changed) parts.push(`Changed: ${changed.length}.\n`);
+  if (summaries.length + messages.length > 0) parts.push(agentNotice(screen, as));
+  if (summaries.length > 0) parts.push(`\n${summariesText(screen, summaries)}`);
+  for (const message of messages) parts.push(`\n${messageText(screen, message)}`);
+  if (!result.messages && changed) parts.push(changedText(changed.length, action));
   if (next_cursor !== null) parts.push(`\nMore: --cursor ${next_cursor}\n`);
+  const [first] = [...summaries, ...messages];
+  if (first) parts.push(nextStep(screen, as, first.message_id, messages.length > 0));
   return parts.join('');
 }
 
-function foundText(
-  screen: Screen,
-  { notice, summaries, looked_at, looked_back_to, next_cursor }: SearchResult,
-): string {
-  const found = summaries.length === 0 ? 'No message matches.\n' : `${notice}\n\n${summariesText(screen, summaries)}`;
+/** An agent may read what is no terminal; a person knows whose words a mail holds. */
+function agentNotice({ columns }: Screen, as: string): string {
+  return columns === undefined && as !== OWNER_NAME ? `${UNTRUSTED_TEXT}\n` : '';
+}
+
+function changedText(count: number, action: Shown['action']): string {
+  if (count === 0) return 'Nothing changed.\n';
+  return `${countText(count, 'message')} ${action === 'ack' ? 'acked' : 'marked as read'}.\n`;
+}
+
+/** What a person may type next. */
+function nextStep(screen: Screen, as: string, messageId: string, isRead: boolean): string {
+  if (screen.columns === undefined) return '';
+  const [id = ''] = shortIds([messageId]);
+  const asWhom = printable(as);
+  const read = as === OWNER_NAME ? `poste inbox read --owner ${id}` : `poste inbox read --as ${asWhom} ${id}`;
+  const command = isRead ? `poste reply --as ${asWhom} ${id} --body '…'` : read;
+  return styled(screen, 'dim', `\n${isRead ? 'Answer' : 'Read'} with: ${command}\n`);
+}
+
+function foundText(screen: Screen, as: string, result: SearchResult): string {
+  const { summaries, looked_at, looked_back_to, next_cursor } = result;
+  const found =
+    summaries.length === 0 ? 'No message matches.\n' : `${agentNotice(screen, as)}${summariesText(screen, summaries)}`;
   if (next_cursor === null || looked_back_to === null) return found;
-  const back = `Searched ${looked_at} messages, back to ${formatTime(screen, looked_back_to)}`;
+  const back = `Searched ${countText(looked_at, 'message')}, back to ${formatTime(screen, looked_back_to)}`;
   return `${found}\n${back}. Older ones: --cursor ${next_cursor}\n`;
 }
 

@@ -49,7 +49,7 @@ const FAILED_STOP_MS = 3000;
 
 const EXAMPLES = `
 Environment:
-  MAIL_RELAY_KEY          the relay's base64 private key, instead of relay.key in the store folder
+  MAIL_RELAY_KEY          the relay's base64 private key, instead of relay.key
   MAIL_RELAY_KEY_FILE     the file that holds it: as --key-file
   MAIL_RELAY_LOG          the address of a shared log: as --log
   MAIL_RELAY_TRUST_PROXY  xff or cloudflare: as --trust-proxy

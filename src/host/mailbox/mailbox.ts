@@ -209,7 +209,7 @@ export function knownMessage(reader: Reader, agentId: AgentId, messageId: string
 }
 
 export function noSuchMessage(field: string, messageId: string): Refusal {
-  const message = `${field}: there is no message ${messageId} in this mailbox or among what this agent sent. See mail_inbox.`;
+  const message = `${field}: there is no message ${messageId} in this mailbox or among what this agent sent.`;
   return refusal('NO_SUCH_MESSAGE', message, { field, message_id: messageId });
 }
 

@@ -1,0 +1,46 @@
+/** The tree of commands, for what is made of it: help, the reference, completion and the man page. */
+import { type Command, Help, type Option } from 'commander';
+
+/** The command that runs where none of the children is named. Commander keeps its name to itself. */
+export function defaultChildOf(command: Command): Command | undefined {
+  const { _defaultCommandName: name } = command as unknown as { _defaultCommandName?: string | null };
+  return command.commands.find((child) => child.name() === name);
+}
+
+/** The children, without `help`. */
+export function childrenOf(command: Command): Command[] {
+  return command.commands.filter((child) => child.name() !== 'help');
+}
+
+const help = new Help();
+
+/** What the command takes: its own flags, and those of the child that runs where none is named. */
+export function optionsOf(command: Command): Option[] {
+  const own = help.visibleOptions(command);
+  const child = defaultChildOf(command);
+  return child ? [...help.visibleOptions(child).filter(({ long }) => long !== '--help'), ...own] : own;
+}
+
+export interface NamedCommand {
+  /** With the names of its parents: `poste relay log`. */
+  name: string;
+  command: Command;
+}
+
+/** The command and all below it, in the order in which help shows them. */
+export function commandsBelow(command: Command, parents = ''): NamedCommand[] {
+  const name = `${parents}${command.name()}`;
+  return [{ name, command }, ...childrenOf(command).flatMap((child) => commandsBelow(child, `${name} `))];
+}
+
+/** What a command's help says below its options: notes, environment, examples. */
+export function notesOf(command: Command): string {
+  let shown = '';
+  command.configureOutput({
+    writeOut: (text) => {
+      shown += text;
+    },
+  });
+  command.outputHelp();
+  return shown.slice(command.helpInformation().length).trim();
+}

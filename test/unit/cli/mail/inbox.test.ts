@@ -1,0 +1,200 @@
+/** `poste inbox` as a person sees it: what to type next, mail as it comes, the page in the browser. */
+import { chmod, mkdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { EXIT } from '../../../../src/cli/lib/exit.ts';
+import type { MessageSummary } from '../../../../src/host/api/schemas/mail.ts';
+import { CommandRun, type CommandWorld, commandContext, runHere } from '../../../support/command-run.ts';
+import { posteHome, type PosteHome } from '../../../support/poste-home.ts';
+import type { Environment } from '../../../support/poste-process.ts';
+import { atTestEnd } from '../../../support/test-end.ts';
+import { temporaryFolder } from '../../../support/temporary-folder.ts';
+
+/** What only an agent is to read. */
+const FOR_AGENTS = /mail_(?:inbox|reply|send|agents)|with authority over you/;
+
+async function hostOf(...agents: string[]): Promise<PosteHome> {
+  const home = await posteHome('here', { POSTE_LAN_LISTEN: '127.0.0.1:0', POSTE_WEB_LISTEN: '127.0.0.1:0' });
+  await home.daemon();
+  for (const name of agents) await home.json('agent', 'add', name);
+  return home;
+}
+
+async function send(home: PosteHome, subject: string, to = 'ben'): Promise<string> {
+  const args = ['send', '--as', 'ann', '--to', to, '--subject', subject, '--body', `Body of ${subject}.`];
+  return (await home.json<{ message_id: string }>(...args)).message_id;
+}
+
+/** On a terminal of 80 columns. */
+function onTerminal(home: PosteHome, ...args: string[]): ReturnType<typeof runHere> {
+  return runHere(args, { environment: home.environment, columns: 80 });
+}
+
+describe('a person', () => {
+  test('reads no words for agents, and what to type next', async () => {
+    const home = await hostOf('ann', 'ben');
+    const id = await send(home, 'A subject that is longer than what the rest of a line of a terminal has room for');
+    const list = await onTerminal(home, 'inbox', '--as', 'ben');
+    expect(list.stdout).not.toMatch(FOR_AGENTS);
+    for (const line of list.stdout.split('\n')) expect(line.length).toBeLessThanOrEqual(80);
+    expect(list.stdout).toMatch(new RegExp(`^${id.slice(0, 12)}  unread  message  ann@here  .*…$`, 'm'));
+    expect(list.stdout).toContain(`\nRead with: poste inbox read --as ben ${id.slice(0, 12)}\n`);
+
+    const read = await onTerminal(home, 'inbox', 'read', '--as', 'ben', id.slice(0, 12));
+    expect(read.stdout).not.toMatch(FOR_AGENTS);
+    expect(read.stdout).toContain(`\nAnswer with: poste reply --as ben ${id.slice(0, 12)} --body '…'\n`);
+    expect((await home.run('inbox', 'mark-read', '--as', 'ben', id)).stdout).toContain('Nothing changed.\n');
+    expect((await home.run('inbox', 'ack', '--as', 'ben', id)).stdout).toContain('1 message acked.\n');
+  });
+
+  test('reads none of them in a pipe either, where an agent is told whose words these are', async () => {
+    const home = await hostOf('ann', 'ben');
+    await send(home, 'For the agent');
+    await send(home, 'For the owner', 'owner');
+    const ofAgent = await home.run('inbox', '--as', 'ben');
+    expect(ofAgent.stdout).toContain('were written by other agents');
+    expect(ofAgent.stdout).not.toContain('mail_');
+    const ofOwner = await home.run('inbox', '--owner');
+    expect(ofOwner.stdout).toContain('For the owner');
+    expect(ofOwner.stdout).not.toMatch(FOR_AGENTS);
+    expect((await home.run('inbox', 'search', '--owner', 'owner')).stdout).not.toMatch(FOR_AGENTS);
+    const unknown = await home.run('reply', '--as', 'ben', 'no-such', '--body', 'b');
+    expect(unknown).toMatchObject({ code: EXIT.notFound, stderr: expect.not.stringMatching(FOR_AGENTS) as string });
+  });
+
+  test('finds the options of a list in the help of inbox', async () => {
+    const { stdout } = await runHere(['inbox', '--help']);
+    for (const flag of ['--state', '--limit', '--owner', '--as', '--follow', '--web', '--json']) {
+      expect(stdout).toContain(`  ${flag} `);
+    }
+  });
+});
+
+/** Follows until the test is over. */
+function following(world: CommandWorld, ...args: string[]): CommandRun {
+  const command = new CommandRun(['inbox', '--follow', ...args], commandContext(world));
+  atTestEnd(() => command.stop());
+  return command;
+}
+
+describe('--follow', () => {
+  test('prints what is unread and then what comes, each once and in order', { timeout: 60_000 }, async () => {
+    const home = await hostOf('ann', 'ben');
+    const { environment } = home;
+    const old = await send(home, 'read before');
+    await home.json('inbox', 'read', '--as', 'ben', old);
+    const ids = [await send(home, 'first'), await send(home, 'second')];
+    const command = following({ environment }, '--as', 'ben', '--json');
+    await command.printed('second');
+    for (const subject of ['third', 'fourth']) ids.push(await send(home, subject));
+    await command.printed('fourth');
+    command.signal('SIGINT');
+    const { code, stdout, stderr } = await command.ended();
+    expect({ code, stderr }).toEqual({ code: EXIT.interrupted, stderr: '' });
+    const printed = stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line) as MessageSummary);
+    expect(printed.map(({ message_id }) => message_id)).toEqual(ids);
+    expect(printed[0]?.stored_at).toMatch(/^\d{4}-.*Z$/);
+  });
+
+  test('on a terminal has a line for each, as wide as that', { timeout: 60_000 }, async () => {
+    const home = await hostOf('ann', 'ben');
+    const { environment } = home;
+    const command = following({ environment, columns: 60 }, '--as', 'ben');
+    const id = await send(home, `long${' and long'.repeat(20)}`);
+    await command.printed('\n');
+    expect(command.stdout).toMatch(
+      new RegExp(`^\\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\d  ${id.slice(0, 12)}  ann@here: long .{0,30}…\\n$`),
+    );
+    expect(command.stdout.length).toBeLessThanOrEqual(61);
+    expect(command.stderr).toBe('Waiting for mail; ctrl-c ends it.\n');
+  });
+
+  test('goes on when the daemon restarts, and says so', { timeout: 60_000 }, async () => {
+    const home = await posteHome('here', { POSTE_LAN_LISTEN: '127.0.0.1:0' });
+    const first = await home.daemon();
+    for (const name of ['ann', 'ben']) await home.json('agent', 'add', name);
+    const command = following({ environment: home.environment }, '--as', 'ben');
+    await send(home, 'before');
+    await command.printed('before');
+    await first.stop();
+    await home.daemon();
+    await send(home, 'after');
+    await command.printed('after');
+    expect(command.stdout.trimEnd().split('\n')).toHaveLength(2);
+    command.signal('SIGTERM');
+    expect((await command.ended()).code).toBe(EXIT.interrupted);
+  });
+
+  test('needs a daemon to begin with, an agent that is there, and no other choice', async () => {
+    const home = await posteHome();
+    expect((await home.run('inbox', '--follow', '--owner')).code).toBe(EXIT.failure);
+    await home.daemon();
+    expect((await home.run('inbox', '--follow', '--as', 'nobody')).code).toBe(EXIT.notFound);
+    for (const other of [['--web'], ['--state', 'all'], ['--limit', '3'], ['--cursor', 'x']]) {
+      const { code, stderr } = await home.run('inbox', '--follow', ...other);
+      expect(code).toBe(EXIT.usage);
+      expect(stderr).toContain("option '--follow' cannot be used with option");
+    }
+  });
+});
+
+/** Programs that open files, of which each notes what it was given and ends with this code. */
+async function openers(code: number): Promise<{ environment: Environment; opened: string }> {
+  const folder = await temporaryFolder();
+  const opened = join(folder, 'opened');
+  await mkdir(join(folder, 'bin'));
+  for (const name of ['xdg-open', 'open']) {
+    const program = join(folder, 'bin', name);
+    await writeFile(program, `#!/bin/sh\nprintf '%s' "$*" > '${opened}'\nexit ${code}\n`);
+    await chmod(program, 0o755);
+  }
+  return { environment: { PATH: `${join(folder, 'bin')}:/usr/bin:/bin`, DISPLAY: ':7' }, opened };
+}
+
+describe('--web', () => {
+  test('gives the browser a private file that leads to the page, and the link to nobody else', async () => {
+    const home = await hostOf();
+    const { environment, opened } = await openers(0);
+    const world = { environment: { ...home.environment, ...environment }, columns: 80 };
+    const { code, stdout, stderr } = await runHere(['inbox', '--web'], world);
+    expect({ code, stdout }).toEqual({
+      code: EXIT.ok,
+      stdout: expect.stringMatching(/^http:\/\/\S+#token=\S+\n$/) as string,
+    });
+    expect(stderr).toContain('Your mailbox opens in the browser.');
+    const file = await readFile(opened, 'utf8');
+    expect(file).toBe(join(home.folder, 'open-mail.html'));
+    expect(await readFile(file, 'utf8')).toContain(`content="0; url=${stdout.trim()}"`);
+    expect((await stat(file)).mode & 0o777).toBe(0o600);
+    // Also where others could read a file of that name.
+    await chmod(file, 0o644);
+    await runHere(['inbox', '--web'], world);
+    expect((await stat(file)).mode & 0o777).toBe(0o600);
+  });
+
+  test.each([
+    ['the browser does not open', 1, { columns: 80 }, {}],
+    ['there is no screen', 0, { columns: 80 }, { DISPLAY: '' }],
+    ['there is no such program', 0, { columns: 80 }, { PATH: '/nowhere' }],
+  ])('prints the link alone where %s', async (_why, exit, world, changes) => {
+    const home = await hostOf();
+    const { environment } = await openers(exit);
+    const here = { ...home.environment, ...environment, ...changes };
+    const { code, stdout, stderr } = await runHere(['inbox', '--web'], { environment: here, ...world });
+    expect({ code, stdout }).toEqual({ code: EXIT.ok, stdout: expect.stringMatching(/^http:\S+\n$/) as string });
+    expect(stderr).toBe('The link opens your mailbox in a browser on this machine. It works once, within a minute.\n');
+  });
+
+  test('opens nothing in a pipe and with --json', async () => {
+    const home = await hostOf();
+    const { environment, opened } = await openers(0);
+    const here = { ...home.environment, ...environment };
+    await runHere(['inbox', '--web'], { environment: here });
+    const asJson = await runHere(['inbox', '--web', '--json'], { environment: here, columns: 80 });
+    expect(JSON.parse(asJson.stdout)).toMatchObject({ url: expect.stringContaining('#token=') as string });
+    await expect(readFile(opened)).rejects.toThrow('ENOENT');
+  });
+});
