@@ -1,9 +1,9 @@
 /**
- * Writes docs/cli.md, the reference of every command, from the commands themselves:
+ * Writes docs/cli.md, the reference of every command, and man/poste.1, the manual page, from the commands themselves:
  *
  *   npm run docs:cli
  *
- * test/e2e/commands.test.ts fails when the page and this script differ.
+ * test/e2e/commands.test.ts fails when these and what this script makes differ.
  */
 import { EventEmitter } from 'node:events';
 import { writeFileSync } from 'node:fs';
@@ -15,20 +15,11 @@ import { EXIT, type ExitName } from '../src/cli/lib/exit.ts';
 import { childrenOf, commandsBelow, defaultChildOf, notesOf, optionsOf } from '../src/cli/lib/command-tree.ts';
 import type { CommandContext } from '../src/cli/lib/context.ts';
 import { posteCommand } from '../src/cli/run.ts';
+import { EXIT_MEANINGS } from './exit-meanings.ts';
+import { manText } from './man-page.ts';
 
 export const CLI_PAGE = join(import.meta.dirname, '../docs/cli.md');
-
-const EXIT_MEANINGS: Readonly<Record<ExitName, string>> = {
-  ok: 'done',
-  failure:
-    'failed, or no daemon or relay runs; `doctor`, `trace`, `relay log verify` and `relay log check-proof` also end so when they find something wrong',
-  usage: 'a flag, an argument or a command that does not exist, or a value that cannot be read',
-  notFound: 'what was named is not there: a message, an agent, a host, an item, a file',
-  conflict: 'something is in the way: a port or a store in use, a name that several hosts have, a file that exists',
-  refused: 'refused: a key that is not the right one, a newer store, a relay or daemon of another user',
-  temporary: 'not now: something does not answer, or a limit is reached; try again later',
-  interrupted: 'interrupted by ctrl-c',
-};
+export const MAN_PAGE = join(import.meta.dirname, '../man/poste.1');
 
 const HEAD = `<!-- Made by npm run docs:cli from the commands. Do not edit. -->
 
@@ -56,6 +47,11 @@ const CONTEXT: CommandContext = {
   nowMs: () => Date.now(),
   exitCode: EXIT.ok,
 };
+
+/** The manual page. */
+export async function manPage(): Promise<string> {
+  return manText(await posteCommand(undefined, CONTEXT));
+}
 
 /** The whole page. */
 export async function cliPage(): Promise<string> {
@@ -123,4 +119,5 @@ function cell(text: string): string {
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
   writeFileSync(CLI_PAGE, await cliPage());
+  writeFileSync(MAN_PAGE, await manPage());
 }

@@ -234,6 +234,10 @@ export const COMMANDS: CommandTable = {
     summary: 'Replace the store of this host by a backup.',
     load: async (context) => (await import('./host/restore.ts')).restoreCommand(context),
   },
+  completion: {
+    summary: 'Print a script by which bash, zsh or fish completes poste.',
+    load: async (context) => (await import('./host/completion.ts')).completionCommand(context),
+  },
   relay: {
     summary: 'Run and maintain a relay, and choose the relay that this host uses.',
     examples: RELAY_EXAMPLES,

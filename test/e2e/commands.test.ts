@@ -3,22 +3,35 @@
  * beyond that is tried in process. Those that serve or wait, and those whose pipes matter, are processes in other files of
  * this folder.
  */
+import { execFile } from 'node:child_process';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
-import { CLI_PAGE, cliPage } from '../../scripts/make-cli-docs.ts';
+import { CLI_PAGE, cliPage, MAN_PAGE, manPage } from '../../scripts/make-cli-docs.ts';
 import { posteCommand } from '../../src/cli/run.ts';
 import { commandContext, relayHere } from '../support/command-run.ts';
 import { freePort } from '../support/free-port.ts';
 import { alice, bob } from '../support/hosts.ts';
 import { itemTo } from '../support/mail.ts';
+import { GROFF, neededProgram } from '../support/programs.ts';
 import { PosteHome, posteHome } from '../support/poste-home.ts';
 import { type Environment, run } from '../support/poste-process.ts';
 import { clientOf } from '../support/relay-command.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
-/** Processes of cli, daemon, mcp, wake and operator-commands, and of the test of `poste setup`. */
-const ELSEWHERE = ['daemon', 'session', 'hooks', 'mcp', 'relay serve', 'relay keygen', 'relay console', 'setup'];
+/** Processes of cli, completion, daemon, mcp, wake and operator-commands, and of the test of `poste setup`. */
+const ELSEWHERE = [
+  'daemon',
+  'session',
+  'hooks',
+  'mcp',
+  'relay serve',
+  'relay keygen',
+  'relay console',
+  'setup',
+  'completion',
+];
 /** What was run here, without its arguments. */
 const ran = new Set<string>(ELSEWHERE);
 
@@ -161,4 +174,23 @@ test('docs/cli.md is what the commands say of themselves now: npm run docs:cli w
   const page = await cliPage();
   expect(page.match(/^## poste/gm)?.length).toBeGreaterThan(50);
   expect(page).toBe(await readFile(CLI_PAGE, 'utf8'));
+});
+
+test('man/poste.1 is what the commands say of themselves now: npm run docs:cli writes it', async () => {
+  const page = await manPage();
+  expect(page.match(/^\.SS "poste /gm)?.length).toBeGreaterThan(50);
+  expect(page).toBe(await readFile(MAN_PAGE, 'utf8'));
+  // Every line that begins with a full stop is a request that is meant.
+  const requests = [...page.matchAll(/^(?<request>[.'].*?)(?: |$)/gm)].map(({ groups }) => groups?.['request'] ?? '');
+  const meant = ['.B', '.PP', '.RI', '.SH', '.SS', '.TH', '.TP', '.\\"', '.fi', '.nf'];
+  expect(new Set(requests)).toEqual(new Set(meant));
+});
+
+test('groff takes the manual page without a warning', async (context) => {
+  const groff = neededProgram(context, GROFF);
+  const { stdout, stderr } = await promisify(execFile)(groff, ['-man', '-Tutf8', '-ww', MAN_PAGE], {
+    maxBuffer: 16 << 20,
+  });
+  expect(stderr).toBe('');
+  expect(stdout).toContain('relay log check-proof');
 });

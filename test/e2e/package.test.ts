@@ -41,7 +41,14 @@ afterAll(() => home.remove());
 
 test('holds what it runs and what people read, and no tests, sources or maps', () => {
   const paths = packed.files.map(({ path }) => path);
-  for (const path of ['dist/cli/main.js', 'dist/library/core.js', 'docs/openapi.json', 'README.md', 'LICENSE'])
+  for (const path of [
+    'dist/cli/main.js',
+    'dist/library/core.js',
+    'docs/openapi.json',
+    'man/poste.1',
+    'README.md',
+    'LICENSE',
+  ])
     expect(paths).toContain(path);
   expect(paths.filter((path) => /^(?:test|src|bench|scripts)\/|\.map$|\.test\./.test(path))).toEqual([]);
   expect(packed.unpackedSize).toBeLessThan(6_000_000);

@@ -76,6 +76,30 @@ export const BASH: Program = {
   install: 'apt-get install bash, or apk add bash',
 };
 
+export const ZSH: Program = {
+  title: 'zsh',
+  variable: 'POSTE_ZSH',
+  names: ['zsh'],
+  places: [],
+  install: 'apt-get install zsh, or brew install zsh',
+};
+
+export const FISH: Program = {
+  title: 'fish',
+  variable: 'POSTE_FISH',
+  names: ['fish'],
+  places: [],
+  install: 'apt-get install fish, or brew install fish',
+};
+
+export const GROFF: Program = {
+  title: 'groff',
+  variable: 'POSTE_GROFF',
+  names: ['groff'],
+  places: [],
+  install: 'apt-get install groff, or brew install groff',
+};
+
 /** Folders of programs that PATH may leave out. */
 const FOLDERS = ['/usr/local/bin', '/opt/homebrew/bin', '/opt/local/bin', '/usr/bin', '/bin'];
 
