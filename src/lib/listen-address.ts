@@ -1,4 +1,5 @@
 /** An address to listen at or to connect to, written `host:port`. */
+import { networkInterfaces } from 'node:os';
 
 export interface ListenAddress {
   /** A name, or an address without brackets. */
@@ -18,4 +19,21 @@ export function parseListenAddress(text: string): ListenAddress | undefined {
 /** Writes it as `host:port`, with an IPv6 host in brackets. */
 export function listenAddressText({ host, port }: ListenAddress): string {
   return `${host.includes(':') ? `[${host}]` : host}:${port}`;
+}
+
+/** Addresses that mean every interface of this machine. */
+const ANY_HOST: ReadonlySet<string> = new Set(['0.0.0.0', '::']);
+
+/** Where other machines find a listener at `host`: an address that means every interface is replaced by those of them. */
+export function hostsListenedAt(host: string, interfaces = networkInterfaces()): string[] {
+  return ANY_HOST.has(host) ? outsideHosts(interfaces, host === '::') : [host];
+}
+
+/** IPv4 first: people can read it to each other. */
+function outsideHosts(interfaces: ReturnType<typeof networkInterfaces>, withIpv6: boolean): string[] {
+  const outside = Object.values(interfaces)
+    .flatMap((addresses) => addresses ?? [])
+    .filter(({ internal, address }) => !internal && !address.toLowerCase().startsWith('fe80:'));
+  const of = (family: string): string[] => outside.filter((each) => each.family === family).map((each) => each.address);
+  return withIpv6 ? [...of('IPv4'), ...of('IPv6')] : of('IPv4');
 }

@@ -120,6 +120,12 @@ export const SharedLogShown = Type.Object(
     }),
     is_reached: Type.Boolean({ description: 'whether the log answered when it was asked last' }),
     is_stalled: Type.Boolean({ description: 'whether the log takes no batch now' }),
+    fences: Type.Integer({
+      description: 'how often the log refused this relay since its start, because another one leads',
+    }),
+    snapshot_at: Type.Union([Time, Type.Null()], {
+      description: 'when the snapshot in the log was taken, as far as a relay that leads has read it',
+    }),
     doubt: Type.Union([Text, Type.Null()], { description: 'why the relay that leads must begin a new epoch' }),
     settings_differ: Type.Array(Text, { description: 'settings in which this relay differs from the one that leads' }),
   },
@@ -127,15 +133,92 @@ export const SharedLogShown = Type.Object(
 );
 export type SharedLogShown = Static<typeof SharedLogShown>;
 
+/** Something that is wrong with the relay now. */
+export const RelayFault = Type.Object(
+  {
+    alert: Type.Union([Text, Type.Null()], { description: 'the alert of `alerts.yml` that tells of the same' }),
+    is_critical: Type.Boolean({ description: 'hosts notice it' }),
+    what: Type.String({ description: 'what is wrong, as a sentence' }),
+    mend: Type.String({ description: 'what to do, as a sentence' }),
+  },
+  CLOSED,
+);
+export type RelayFault = Static<typeof RelayFault>;
+
+/** The regular backups. */
+export const BackupsShown = Type.Object(
+  {
+    folder: Text,
+    keep: Type.Integer({ description: 'how many are kept' }),
+    every_ms: Number,
+    last: Type.Union([Type.Object({ at: Time, ok: Type.Boolean() }, CLOSED), Type.Null()], {
+      description: 'how the last attempt went',
+    }),
+    newest: Type.Union([Type.Object({ name: Text, at: Time, bytes: Number }, CLOSED), Type.Null()], {
+      description: 'the newest good one',
+    }),
+    next_at: Time,
+  },
+  CLOSED,
+);
+export type BackupsShown = Static<typeof BackupsShown>;
+
+/** How far back the log goes, and what was removed from it. */
+export const LogKeptShown = Type.Object(
+  {
+    first_at: Type.Union([Time, Type.Null()], { description: 'the time of the oldest record that is kept' }),
+    is_pruned: Type.Boolean({ description: 'whether older records were removed' }),
+    keep_ms: Type.Union([Number, Type.Null()], { description: 'how long records are kept; null: for ever' }),
+    archive_folder: orNull(Text),
+    last_removal: Type.Union(
+      [
+        Type.Object(
+          { at: Time, records: Count, from: Time, through: Time, archive: orNull(Text) },
+          { ...CLOSED, description: '`from` and `through` are the times of the first and last record removed' },
+        ),
+        Type.Null(),
+      ],
+      { description: 'the last removal since the start' },
+    ),
+  },
+  CLOSED,
+);
+export type LogKeptShown = Static<typeof LogKeptShown>;
+
+/** What a relay tells its operator of itself, leading or following. */
+const OF_RELAY = {
+  version: Text,
+  relay_pubkey: PublicKeyText,
+  fingerprint: Text,
+  server: Text,
+  uptime_ms: Number,
+  now: Time,
+  faults: Type.Array(RelayFault, { description: 'the worst first; none when all is well' }),
+  backups: Type.Union([BackupsShown, Type.Null()], { description: 'null without a plan' }),
+  command_backup_at: Type.Union([Time, Type.Null()], {
+    description: 'when `poste relay backup` last took one since the start',
+  }),
+  log_kept: LogKeptShown,
+  disk_free_bytes: orNull(Number),
+};
+
+/** What a relay shows that follows a shared log: everything else is shown by the one that leads. */
+export const ConsoleFollowing = Type.Object(
+  { role: Type.Literal('following'), ...OF_RELAY, shared_log: SharedLogShown },
+  CLOSED,
+);
+export type ConsoleFollowing = Static<typeof ConsoleFollowing>;
+
 export const ConsoleOverview = Type.Object(
   {
-    version: Text,
-    relay_pubkey: PublicKeyText,
-    fingerprint: Text,
-    server: Text,
+    role: Type.Union([Type.Literal('alone'), Type.Literal('leading')]),
+    ...OF_RELAY,
     admission: Text,
-    uptime_ms: Number,
-    now: Time,
+    authority: Type.Union([Type.Literal('host-key'), Type.Literal('account-token')]),
+    addresses: Type.Array(Text, {
+      description: 'URLs under which this relay listens to hosts; of the name of a proxy it knows nothing',
+    }),
+    host_keys: Type.Integer({ description: 'host keys that were ever admitted' }),
     can_take_backup: Type.Boolean(),
     shared_log: orNull(SharedLogShown),
     sample_every_ms: Count,
@@ -259,5 +342,6 @@ export const OPERATOR_PROBLEMS = {
   NOT_CONFIRMED: { status: 409, title: 'Not Confirmed' },
   BACKUP_UNDER_WAY: { status: 409, title: 'Backup Under Way' },
   BACKUP_FAILED: { status: 500, title: 'Backup Failed' },
+  NOT_LEADING: { status: 409, title: 'Not Leading' },
 } as const;
 export type OperatorProblemCode = keyof typeof OPERATOR_PROBLEMS;

@@ -115,7 +115,7 @@ export class SharedLead {
 
   /** Who leads, and how this node is. */
   get shown(): SharedLogShown {
-    const { leader, sinceMs, term, behind, behindMs, doubt, isReached, settings } = this.#logWatch.status;
+    const { leader, sinceMs, term, behind, behindMs, doubt, isReached, fences, settings } = this.#logWatch.status;
     return {
       node: this.#name,
       leader: leader ?? null,
@@ -126,6 +126,8 @@ export class SharedLead {
       is_reached: isReached,
       is_stalled: this.#isStalled,
       doubt: doubt ?? null,
+      fences,
+      snapshot_at: this.#snapshots?.gauges.snapshotAtMs ?? null,
       settings_differ: settingsThatDiffer(settings, this.#settings),
     };
   }

@@ -9,16 +9,21 @@ import { listenNode } from '../http/server-node.ts';
 import { keepTlsCurrent, readTls } from '../http/tls-files.ts';
 import { Services } from '../lib/services.ts';
 import { SocketUnavailable } from '../lib/unix-socket.ts';
-import type { SharedLogShown } from '../protocol/operator-documents.ts';
+import { DAY_MS } from '../protocol/limits.ts';
+import type { ConsoleFollowing, SharedLogShown } from '../protocol/operator-documents.ts';
 import { OPERATOR_CONNECTIONS_MAX } from './connection-limits.ts';
 import type { LostFinder } from './engine/lost-items.ts';
 import { FollowedStore, NothingFollowed } from './followed-store.ts';
 import type { BackupJob } from './jobs/backup-job.ts';
 import { freeBytesOf } from './jobs/disk-guard.ts';
+import type { Scrub } from './jobs/scrub.ts';
 import { backupStreams } from './operator/backup-stream.ts';
 import type { Watch } from './operator/activity.ts';
+import { faultsOf } from './operator/condition.ts';
+import { FollowerConsole } from './operator/follower-console.ts';
 import { FOLLOWER_RETRY_S, followerControl, followerPages } from './operator/follower-pages.ts';
 import type { LogGauges } from './operator/log-metrics.ts';
+import { relayShown } from './operator/relay-shown.ts';
 import { controlProblem } from './operator/hosts.ts';
 import { listenControl } from './operator/socket.ts';
 import type { RelayOptions } from './options.ts';
@@ -43,6 +48,9 @@ export class Following {
   readonly #servers: HttpServer[] = [];
   #control: Promise<void> | undefined;
   #backups: BackupJob | undefined;
+  #scrub: Scrub | undefined;
+  #console: FollowerConsole | undefined;
+  readonly #startedMs: number;
   #hasJobs = false;
   #isStopping = false;
   /** When a command last took a backup over the control socket; 0 when none did. */
@@ -51,6 +59,7 @@ export class Following {
   private constructor(following: FollowingOptions) {
     const { log } = following.options;
     this.#options = following;
+    this.#startedMs = following.options.clock.monotonicMs();
     this.#store = new FollowedStore({
       log: following.log,
       onRepaired: (items, foundBy) =>
@@ -93,8 +102,8 @@ export class Following {
     const { options, watch } = this.#options;
     const parts = { relay: options, engine: this.#store, lostItems: this.#store };
     this.#backups = options.signer && startBackups({ ...parts, signer: options.signer });
-    const scrub = startScrub({ ...parts, watch });
-    for (const [name, job] of Object.entries({ backups: this.#backups, scrub }))
+    this.#scrub = startScrub({ ...parts, watch });
+    for (const [name, job] of Object.entries({ backups: this.#backups, scrub: this.#scrub }))
       if (job) this.#services.add(name, { stop: () => job.stop() });
   }
 
@@ -119,22 +128,81 @@ export class Following {
   }
 
   async #listenToOperator(listen: NonNullable<RelayOptions['adminListen']>, connections: Connections): Promise<void> {
-    const { status } = this.#options;
+    const { status, options } = this.#options;
+    const { clock, timers, randomBytes, consoleFolder, log } = options;
+    const { host } = listen;
+    const console = await FollowerConsole.start({
+      host,
+      clock,
+      timers,
+      randomBytes,
+      consoleFolder,
+      overview: () => this.#overview(),
+      unexpected: (error) => log.error({ err: error }, 'a request of the console met an unexpected error'),
+    });
+    this.#services.add('console', { stop: () => console.close() });
     const metrics = (): Promise<Reply> => this.#metrics();
-    const handler = followerPages({ status, metrics, host: listen.host });
-    this.#servers.push(await listenNode({ ...listen, handler, connections }));
+    const handler = followerPages({ status, console, metrics, host });
+    const server = await listenNode({ ...listen, handler, connections });
+    this.#servers.push(server);
+    console.listening(server.port);
+    this.#console = console;
+  }
+
+  async #overview(): Promise<ConsoleFollowing> {
+    const { options, status } = this.#options;
+    const { clock, version, limits, diskFloorBytes, signer, logRetention } = options;
+    if (!signer) throw new Error('invariant: nodes of a shared log get their key from outside');
+    const { store } = this.#store;
+    const [sharedLog, backups, nowMs] = [status(), this.#backups?.state, clock.nowMs()];
+    const diskFreeBytes = await this.#freeBytes();
+    return {
+      role: 'following',
+      ...relayShown({
+        version,
+        relayPubkey: signer.publicKey,
+        serverName: this.#servers[0]?.name ?? '',
+        uptimeMs: clock.monotonicMs() - this.#startedMs,
+        nowMs,
+        backups,
+        commandBackupMs: this.#streamedBackupMs,
+        log: store && { firstLsn: store.firstLsn, entry: (lsn) => store.entry(lsn) },
+        logRetention,
+        lastRemoval: undefined,
+        diskFreeBytes,
+      }),
+      faults: faultsOf({
+        isReady: undefined,
+        isDiskLow: diskFreeBytes < diskFloorBytes,
+        brokenQueues: 0,
+        damagedRows: store?.damagedRows.count ?? 0,
+        lost: this.#scrub?.last?.lost ?? 0,
+        oldestItemAgeMs: undefined,
+        retentionMs: limits.retention_days * DAY_MS,
+        backups,
+        sharedLog,
+        refusals: [],
+        nowMs,
+      }),
+      shared_log: sharedLog,
+    };
+  }
+
+  /** Not a number when the file system does not say. */
+  #freeBytes(): Promise<number> {
+    const { freeBytes = () => freeBytesOf(this.#options.options.storeDir) } = this.#options.options;
+    return freeBytes().catch(() => Number.NaN);
   }
 
   async #metrics(): Promise<Reply> {
     const { options, watch, gauges } = this.#options;
     if (!watch) throw new Error('invariant: what the listener of the operator shows is counted');
-    const freeBytes = options.freeBytes ?? ((): Promise<number> => freeBytesOf(options.storeDir));
     const { store } = this.#store;
     return watch.metrics.replyFollowing({
       logPosition: store?.lastLsn ?? 0,
       logFirstPosition: store?.firstLsn ?? 0,
       damagedRows: store?.damagedRows.count ?? 0,
-      diskFreeBytes: await freeBytes().catch(() => Number.NaN),
+      diskFreeBytes: await this.#freeBytes(),
       lastBackupMs: options.backups || this.#streamedBackupMs > 0 ? this.#lastBackupMs : undefined,
       log: gauges(),
     });
@@ -167,6 +235,8 @@ export class Following {
           throw error;
         }
       },
+      consoleUrl: () => this.#console?.consoleUrl(),
+      clock,
       unexpected: (error) => log.error({ err: error }, 'a local request met an unexpected error'),
     });
     try {

@@ -12,7 +12,7 @@ import type { Engine } from './engine/engine.ts';
 import type { TrustProxy } from './http/client-address.ts';
 import type { BackupSettings } from './jobs/backup-job.ts';
 import type { LogRetentionSettings } from './jobs/retention-job.ts';
-import type { TakeBackup } from './operator/console-routes.ts';
+import type { TakeBackup } from './operator/console-overview.ts';
 import type { HeldBytes } from './http/page-writer.ts';
 import type { SharedLogOptions } from './shared-log/node-options.ts';
 

@@ -169,6 +169,7 @@ async function serve(parts: ServeParts): Promise<Served> {
     disk,
     startedMs,
     serverName: server.name,
+    hostsPort: server.port,
     openApi: () => openApiDocument({ version, operations }),
     sharedLog: lead,
     isReady: () => isReady,

@@ -38,6 +38,7 @@ type BackupParts = Pick<JobsOptions, 'relay' | 'signer'> &
 export interface Jobs {
   scrub: Scrub;
   backups: BackupJob | undefined;
+  retention: RetentionJob | undefined;
   /** Draining gives up what the jobs are doing. */
   services: Services;
 }
@@ -62,7 +63,7 @@ export function startJobs(options: JobsOptions): Jobs {
   for (const [name, job] of Object.entries({ sweeps, backups, scrub, retention, snapshots })) {
     if (job) services.add(name, { drain: () => void job.stop(), stop: () => job.stop() });
   }
-  return { scrub, backups, services };
+  return { scrub, backups, retention, services };
 }
 
 /** Logs every pass; lost items are logged when they are found. */

@@ -1,6 +1,7 @@
 /** Starts what the operator uses: the socket for local commands, and the listener of health, metrics and the console. */
 import { connectionsOfAll } from '../http/connections.ts';
 import { listenNode } from '../http/server-node.ts';
+import { hostsListenedAt, listenAddressText } from '../lib/listen-address.ts';
 import type { Services } from '../lib/services.ts';
 import type { SharedLogShown } from '../protocol/operator-documents.ts';
 import { SocketUnavailable } from '../lib/unix-socket.ts';
@@ -30,6 +31,8 @@ interface OperatorOptions {
   disk: DiskGuard;
   startedMs: number;
   serverName: string;
+  /** Of the listener of hosts. */
+  hostsPort: number;
   /** Called when there is a listener that serves it: it takes milliseconds to make. */
   openApi: () => OpenApiDocument;
   isReady: () => boolean;
@@ -104,7 +107,14 @@ async function startListener(
     handler: { ...shared, finished: (request) => log.info(request, 'console request') },
     consoleFolder,
     takeBackup: options.takeBackup ?? (backups && (() => takeBackup(jobs()))),
-    lastBackup: () => jobs()?.backups?.last,
+    backups: () => jobs()?.backups?.state,
+    commandBackupMs: streamedBackupMs,
+    logRetention: options.logRetention,
+    lastRemoval: () => jobs()?.retention?.lastRemoval,
+    admission: {
+      authority: options.issuer ? 'account-token' : 'host-key',
+      addresses: () => addressesOf(options, parts.hostsPort),
+    },
     lastGoodBackupMs: () =>
       backups || streamedBackupMs() > 0 ? Math.max(jobs()?.backups?.lastGoodMs ?? 0, streamedBackupMs()) : undefined,
     lastScrub: () => jobs()?.scrub.last,
@@ -119,6 +129,13 @@ async function startListener(
   services.add('operator listener', { stop: () => server.close() });
   operator.listening(server.port);
   return { operator, port: server.port };
+}
+
+/** Where the listener of hosts is, as far as this process knows: the name of a proxy before it it does not know. */
+function addressesOf({ issuer, listen, tls }: RelayOptions, port: number): string[] {
+  if (issuer) return [issuer.relayUrl];
+  const scheme = tls ? 'https' : 'http';
+  return hostsListenedAt(listen.host).map((host) => `${scheme}://${listenAddressText({ host, port })}`);
 }
 
 /** The console's button: one of the regular backups, before its time. */

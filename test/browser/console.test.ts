@@ -1,6 +1,8 @@
 /** The operator's console in headless Chromium: every view by mouse and by keyboard, its actions, and words of others. */
+import { rm } from 'node:fs/promises';
 import type { Route } from 'playwright-core';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { displayFingerprint } from '../../src/protocol/public-key.ts';
 import { printable } from '../../src/protocol/printable.ts';
 import { deferred } from '../support/deferred.ts';
 import { envelopeWire, itemTo, receiptId, receiptWire } from '../support/mail.ts';
@@ -9,8 +11,18 @@ import { browserForSuite } from '../support/page-browser.ts';
 import { HOSTILE } from '../support/hostile-words.ts';
 import { type HostedRelay, deny, enrolWithToken, hostedRelayForTest } from '../support/hosted-relay.ts';
 import { type HttpRelay, type HttpRelayChanges, relayForTest } from '../support/http-relay.ts';
-import { type TestHost, alice, bob, carol, dave, hostNamed } from '../support/hosts.ts';
+import { type TestHost, alice, bob, carol, dave, hostNamed, relay as relayHost } from '../support/hosts.ts';
 import { rotationBody } from '../support/rotations.ts';
+import {
+  faulty,
+  newServer,
+  node,
+  passUntil,
+  sharing,
+  startFollowing,
+  started as startedOn,
+} from '../support/shared-nodes.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const ADMIN = { host: '127.0.0.1', port: 0 };
 
@@ -33,7 +45,132 @@ async function traffic(relay: HttpRelay): Promise<void> {
   await relay.client(carol).ack(page.epoch, page.items[0]?.seq ?? 0);
 }
 
+/** Longer than a busy machine takes for a test: the clocks of these relays run on. */
+const LEASE_MS = 120_000;
+
+describe('the console of relays that share a log', () => {
+  test('says who leads, what this relay does and how far it is behind, on both', async () => {
+    const server = newServer();
+    const shown = { adminListen: ADMIN, consoleFolder: suite.pageFolder };
+    const leader = await startedOn(server, { ...sharing(server.client(), { leaseMs: LEASE_MS }), ...shown });
+    await leader.enrol(alice, bob);
+    const name = server.row?.holder ?? '';
+    const { log, fail } = faulty(server.client());
+    const stopped = new AbortController();
+    const follower = await node(server, {
+      ...sharing(log, { leaseMs: LEASE_MS }),
+      ...shown,
+      stopFollowing: stopped.signal,
+    });
+    const { leads } = await startFollowing(follower, server);
+    let letGo: (() => void) | undefined;
+    onTestFinished(async () => {
+      letGo?.();
+      stopped.abort();
+      await leads.catch(() => undefined);
+    });
+
+    const atLeader = await ConsoleWindow.open(suite);
+    await atLeader.enter(leader);
+    const leading = atLeader.page.getByRole('region', { name: 'Shared log' });
+    await leading.getByText(`${name} leads: it serves the hosts`).waitFor();
+    await leading.getByText('nothing', { exact: true }).waitFor();
+    await atLeader.page.getByText('All is well.').waitFor();
+
+    const window = await ConsoleWindow.open(suite);
+    const { page } = window;
+    await window.enter(follower);
+    const following = page.getByRole('region', { name: 'Shared log' });
+    await following.getByText('follows: it serves no hosts').waitFor();
+    await following.getByText(`${name} leads, since`).waitFor();
+    await expect.poll(() => page.getByRole('navigation').getByRole('link').allTextContents()).toEqual(['Overview']);
+    // The hash of an earlier visit.
+    await page.evaluate(`location.hash = '#/hosts'`);
+    await page.getByText('Hosts, log and invites are shown by the relay that leads').waitFor();
+    await page.evaluate(`location.hash = '#/'`);
+    await expect
+      .poll(async () => {
+        leader.timers.pass(LEASE_MS / 6);
+        follower.timers.pass(100);
+        return following.getByText('nothing', { exact: true }).count();
+      })
+      .toBe(1);
+    await page.getByText(`This relay follows ${name} and is ready to take its place.`).waitFor();
+    fail.payloads = () => new Promise((resolve) => (letGo = resolve));
+    await leader.client(alice).push([itemTo([bob], 'one')]);
+    leader.timers.pass(LEASE_MS / 6);
+    await passUntil(follower, () => letGo !== undefined);
+    follower.clock.move(45_000);
+    await following.getByText('1 batch, 45 s').waitFor();
+    await page.getByRole('alert').getByText('seconds behind its shared log').waitFor();
+    await window.soundInEveryLayout('following');
+    delete fail.payloads;
+    letGo?.();
+    await page.reload();
+    await expect
+      .poll(async () => {
+        leader.timers.pass(LEASE_MS / 6);
+        follower.timers.pass(100);
+        return following.getByText('nothing', { exact: true }).count();
+      })
+      .toBe(1);
+    expect(await window.unsound()).toEqual([]);
+    expect(await atLeader.unsound()).toEqual([]);
+  });
+});
+
 describe('the console', () => {
+  test('shows in one sentence how the relay is, its backups, and how far back its log goes', async () => {
+    const folder = await temporaryFolder();
+    const relay = await started({ backups: { folder, keep: 3, everyMs: 86_400_000 } });
+    await relay.enrol(alice, bob);
+    const window = await ConsoleWindow.open(suite);
+    const { page } = window;
+    await window.enter(relay);
+    const backups = page.getByRole('region', { name: 'Backups' });
+    relay.clock.move(1000);
+    await page.getByRole('button', { name: 'Take a backup' }).click();
+    await page.getByText(/The backup poste-.* is complete/).waitFor();
+    await backups.getByText(folder).waitFor();
+    await backups.getByText(', in 23.9 h').waitFor();
+    sample(relay);
+    await page.getByText('All is well. 2 hosts, no mail waits. The last backup is from').waitFor();
+    await page.getByRole('region', { name: 'Log of the relay' }).getByText('; nothing was removed').waitFor();
+
+    await rm(folder, { recursive: true });
+    await page.getByRole('button', { name: 'Take a backup' }).click();
+    await page.getByText('the backup could not be taken').waitFor();
+    relay.logged.length = 0;
+    expect(window.refusals.splice(0)).toEqual(['500 /console/backup']);
+    expect(await window.unsound()).toEqual([]);
+    // The session ends with the idle days.
+    await window.close();
+    relay.clock.move(3 * 86_400_000);
+    const later = await ConsoleWindow.open(suite);
+    await later.enter(relay);
+    await later.page.getByRole('alert').getByText('The last good backup is older than two intervals.').waitFor();
+    await later.page.getByText('Look at the room and the rights of the backup folder').waitFor();
+    expect(await later.unsound()).toEqual([]);
+  });
+
+  test('tells the operator of a relay without hosts what comes next, with commands to copy', async () => {
+    const relay = await started({ admission: 'invite' });
+    const window = await ConsoleWindow.open(suite);
+    const { page, context } = window;
+    await context.grantPermissions(['clipboard-read', 'clipboard-write']);
+    await window.enter(relay);
+    const first = page.getByRole('region', { name: 'The first host' });
+    const fingerprint = displayFingerprint(relayHost.key);
+    const command = `poste relay set ${relay.url} --key ${fingerprint} --token-file invite.txt`;
+    await first.getByText(command, { exact: true }).waitFor();
+    await first.getByText('Only programs of this machine reach it.').waitFor();
+    await first.getByRole('button', { name: 'Copy the command' }).nth(1).click();
+    await first.getByText('Copied').first().waitFor();
+    expect(await page.evaluate('navigator.clipboard.readText()')).toBe(command);
+    await window.soundInEveryLayout('welcome');
+    expect(await window.unsound()).toEqual([]);
+  });
+
   test('opens with a link that is good once, and stays open over a reload', async () => {
     const relay = await started();
     const url = await consoleUrl(relay);
@@ -133,9 +270,9 @@ describe('the console', () => {
       .locator('xpath=..')
       .getByText('3', { exact: true })
       .waitFor();
-    await page.getByRole('img', { name: /Items a second, now: accepted 1.5, acked 0.5, rejected 0.5/ }).waitFor();
+    await page.getByRole('img', { name: /Items a second, now: accepted 1.5, delivered 0.5, rejected 0.5/ }).waitFor();
     sample(relay);
-    await page.getByRole('img', { name: /Items a second, now: accepted 0, acked 0/ }).waitFor();
+    await page.getByRole('img', { name: /Items a second, now: accepted 0, delivered 0/ }).waitFor();
     await page.reload();
     await page.getByRole('table', { name: 'Biggest queues' }).getByRole('link', { name: 'bob' }).waitFor();
     const refused = page.getByRole('table', { name: 'Refused in the last hour' });
@@ -579,7 +716,7 @@ describe('words of others', () => {
     await expect
       .poll(async () => {
         sample(relay);
-        return page.getByRole('img', { name: /Oldest item, now: age [1-9]/ }).count();
+        return page.getByRole('img', { name: /Longest wait, now: oldest item [1-9]/ }).count();
       })
       .toBe(1);
     await seen('overview');

@@ -28,6 +28,7 @@ import {
   started,
 } from '../support/shared-nodes.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
+import { NOON_MS } from '../support/test-clock.ts';
 
 const KEY = { MAIL_RELAY_KEY: hash('sha256', relayHost.name, 'buffer').toString('base64') };
 /** Longer than a busy machine takes for a test: the clocks of these relays run on. */
@@ -39,6 +40,7 @@ interface FollowerRun {
   adminPort: number;
   /** What the operator's listener answers. */
   ask: (path: string, headers?: Record<string, string>) => Promise<Response>;
+  post: (path: string, body: object, headers?: Record<string, string>) => Promise<Response>;
   /** `poste relay <args>` on the machine of this node. */
   command: (...args: string[]) => ReturnType<typeof runHere>;
   status: () => Promise<SharedLogShown>;
@@ -72,6 +74,8 @@ async function following(server: MemoryLogServer, changes: HttpRelayChanges = {}
     relay,
     adminPort: adminListen.port,
     ask: (path, headers = {}) => fetch(`http://127.0.0.1:${adminListen.port}${path}`, { headers }),
+    post: (path, body, headers = {}) =>
+      fetch(`http://127.0.0.1:${adminListen.port}${path}`, { method: 'POST', body: JSON.stringify(body), headers }),
     command: (...args) => runHere(['relay', ...args, '--store-dir', relay.folder]),
     status: async () => {
       const { shared_log: shared } = await new ControlClient(relay.folder).get('/v1/status');
@@ -112,29 +116,44 @@ describe('a relay that follows', () => {
       code: 'UNAVAILABLE',
       detail: `this node of the relay follows; ${name} leads`,
     });
-    const page = await follower.ask('/console/');
-    expect([page.status, page.headers.get('content-type')]).toEqual([503, 'text/html; charset=utf-8']);
-    expect(page.headers.get('content-security-policy')).toContain("default-src 'none'");
-    expect(await page.text()).toContain(`<dt>leads</dt><dd>${name}</dd>`);
     expect((await follower.ask('/livez')).status).toBe(200);
     const { code } = (await (await follower.ask('/healthz')).json()) as { code: string };
     expect(code).toBe('UNAVAILABLE');
     expect(await follower.status()).toMatchObject({ leader: name, term: 1, doubt: null, settings_differ: [] });
   });
 
-  test('shows the name of the leader as text', async () => {
+  test('has a console, which shows what it knows and says who shows the rest', async () => {
     const server = newServer();
-    await leading(server);
+    const leader = await leading(server);
     const follower = await following(server);
-    if (server.row) server.row.holder = '<script>';
-    if (server.row) server.row.tenure = 'another';
-    await passUntil(follower.relay, () => server.row !== undefined);
-    await expect
-      .poll(async () => {
-        follower.relay.timers.pass(100);
-        return (await follower.ask('/console')).text();
-      })
-      .toContain('&lt;script&gt;');
+    await caughtUp(leader, follower);
+    const { url } = await new ControlClient(follower.relay.folder).post('/v1/console', {});
+    const origin = `http://127.0.0.1:${follower.adminPort}`;
+    expect(url).toMatch(new RegExp(`^${origin}/console/#token=`));
+    const token = url.replace(/^.*#token=/, '');
+    const entered = await follower.post('/console/session', { token }, { origin });
+    const cookie = (entered.headers.get('set-cookie') ?? '').split(';')[0] ?? '';
+    const { csrf } = (await entered.json()) as { csrf: string };
+    expect(await (await follower.ask('/console/overview', { cookie })).json()).toMatchObject({
+      role: 'following',
+      faults: [],
+      shared_log: { leader: server.row?.holder, behind_batches: 0, fences: 0 },
+      log_kept: { first_at: NOON_MS, is_pruned: false },
+    });
+    for (const path of ['hosts', 'host', 'log', 'trace']) {
+      const answer = await follower.ask(`/console/${path}`, { cookie });
+      expect([answer.status, await answer.json()]).toMatchObject([409, { code: 'NOT_LEADING' }]);
+    }
+    const revoke = { host_pubkey: bob.key, confirm: 'bob' };
+    const action = await follower.post('/console/revoke', revoke, { origin, cookie, 'x-poste-csrf': csrf });
+    expect(await action.json()).toMatchObject({
+      code: 'NOT_LEADING',
+      detail: `this relay follows, and ${server.row?.holder} leads: open the console of that relay`,
+    });
+    // As everywhere: nothing without a session, and no action without its token.
+    expect((await follower.ask('/console/overview')).status).toBe(401);
+    expect((await follower.post('/console/revoke', revoke, { origin, cookie })).status).toBe(403);
+    expect((await follower.post('/console/revoke', revoke, { cookie, 'x-poste-csrf': csrf })).status).toBe(403);
   });
 
   test('refuses what another page asks of its listener under a name of its own', async () => {
@@ -151,7 +170,6 @@ describe('a relay that follows', () => {
     [['admit', '--list'], 'admit --list'],
     [['hosts'], 'hosts'],
     [['rotate-epoch'], 'rotate-epoch'],
-    [['console'], 'console'],
   ])('refuses poste relay %s and says who leads', async (args) => {
     const server = newServer();
     await leading(server);

@@ -10,7 +10,12 @@ import type { PeerId, PeerRow } from '../core/rows.ts';
 import type { HostContext } from '../context.ts';
 import { currentKey } from '../peers/peers.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { parseListenAddress, type ListenAddress, listenAddressText } from '../../lib/listen-address.ts';
+import {
+  hostsListenedAt,
+  parseListenAddress,
+  type ListenAddress,
+  listenAddressText,
+} from '../../lib/listen-address.ts';
 import type { LanClient } from './lan-client.ts';
 import { networkInterfaces } from 'node:os';
 import { LanAddressText } from '../../protocol/lan.ts';
@@ -18,8 +23,6 @@ import { parserOf } from '../../protocol/schemas.ts';
 import { isSameAddress } from '../../lib/address-group.ts';
 
 const parse = parserOf(LanAddressText);
-/** Addresses that mean every interface of this machine. */
-const ANY_HOST: ReadonlySet<string> = new Set(['0.0.0.0', '::']);
 
 /** `host:port`; null for an address that no URL can carry, such as a link-local one with its zone, or port 0. */
 export function callableAddress(address: ListenAddress): string | null {
@@ -38,18 +41,10 @@ export function isDialledAt(address: string, calledAt: ListenAddress, advertised
 
 /** The addresses of this host's listener that other machines can call, for the owner of the other host. */
 export function ownAddresses({ host, port }: ListenAddress, interfaces = networkInterfaces()): string[] {
-  const own = ANY_HOST.has(host) ? hostsOf(interfaces, host === '::') : [host];
-  const callable = own.map((each) => callableAddress({ host: each, port })).filter((each) => each !== null);
+  const callable = hostsListenedAt(host, interfaces)
+    .map((each) => callableAddress({ host: each, port }))
+    .filter((each) => each !== null);
   return callable.length > 0 ? callable : [listenAddressText({ host, port })];
-}
-
-/** IPv4 first: people can read it to each other. */
-function hostsOf(interfaces: ReturnType<typeof networkInterfaces>, withIpv6: boolean): string[] {
-  const outside = Object.values(interfaces)
-    .flatMap((addresses) => addresses ?? [])
-    .filter(({ internal, address }) => !internal && !address.toLowerCase().startsWith('fe80:'));
-  const of = (family: string): string[] => outside.filter((each) => each.family === family).map((each) => each.address);
-  return withIpv6 ? [...of('IPv4'), ...of('IPv6')] : of('IPv4');
 }
 
 /** Until the next check of a peer that calls from the same address. */

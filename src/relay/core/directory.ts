@@ -23,6 +23,11 @@ export class Directory {
   readonly #rotatedInto = new Map<PublicKey, Set<PublicKey>>();
   #liveCount = 0;
 
+  /** Every key that was ever admitted. */
+  get count(): number {
+    return this.#rows.size;
+  }
+
   get liveCount(): number {
     return this.#liveCount;
   }

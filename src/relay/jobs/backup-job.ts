@@ -27,6 +27,21 @@ interface LastBackup {
   atMs: number;
 }
 
+interface NewestBackup {
+  name: string;
+  atMs: number;
+  bytes: number;
+}
+
+/** The plan and how it goes, for the operator. */
+export interface BackupState extends BackupSettings {
+  last: LastBackup | undefined;
+  /** The newest good one, of this process or an earlier one. */
+  newest: NewestBackup | undefined;
+  /** When the next one is due, as far as the clocks tell now. */
+  nextMs: number;
+}
+
 interface BackupJobOptions extends BackupSettings {
   engine: Pick<Engine, 'snapshot'>;
   /** Gets the damage that a backup finds. */
@@ -55,7 +70,7 @@ export class BackupJob {
   #triedMs: number;
   #hasFailed = false;
   #last: LastBackup | undefined;
-  #lastGoodMs = 0;
+  #newest: NewestBackup | undefined;
 
   private constructor(options: BackupJobOptions) {
     const { relayPubkey, clock, timers, onFailed } = options;
@@ -81,7 +96,12 @@ export class BackupJob {
 
   /** When the newest good one was made, by this process or an earlier one; 0 while there is none. */
   get lastGoodMs(): number {
-    return this.#lastGoodMs;
+    return this.#newest?.atMs ?? 0;
+  }
+
+  get state(): BackupState {
+    const { folder, keep, everyMs } = this.#options;
+    return { folder, keep, everyMs, last: this.#last, newest: this.#newest, nextMs: this.#nextMs() };
   }
 
   /** Gives up a backup under way, and resolves when it has ended. */
@@ -105,6 +125,15 @@ export class BackupJob {
     return this.#task.run();
   }
 
+  #nextMs(): number {
+    const { clock, everyMs } = this.#options;
+    const nowMs = clock.nowMs();
+    const sinceTriedMs = clock.monotonicMs() - this.#triedMs;
+    if (this.#hasFailed) return nowMs + Math.max(0, Math.min(RETRY_MS, everyMs) - sinceTriedMs);
+    if (!this.#newest) return nowMs;
+    return nowMs + Math.max(0, Math.min(this.#newest.atMs + everyMs - nowMs, everyMs - sinceTriedMs));
+  }
+
   async #attempt(): Promise<void> {
     const { clock, onFailed } = this.#options;
     try {
@@ -124,10 +153,12 @@ export class BackupJob {
     const backup = await this.#backUp(atMs);
     this.#hasFailed = false;
     this.#last = { isGood: true, atMs };
-    this.#lastGoodMs = atMs;
+    const { bytes } = backup;
+    const name = this.#nameAt(atMs);
+    this.#newest = { name, atMs, bytes };
     this.#options.onWritten(backup);
     await this.#removeOld(atMs);
-    return { name: this.#nameAt(atMs), bytes: backup.bytes };
+    return { name, bytes };
   }
 
   #nameAt(atMs: number): string {
@@ -139,10 +170,11 @@ export class BackupJob {
     const sinceTriedMs = clock.monotonicMs() - this.#triedMs;
     if (this.#hasFailed) return sinceTriedMs >= Math.min(RETRY_MS, everyMs);
     const nowMs = clock.nowMs();
-    const newestMs = (await this.#files(nowMs)).at(-1)?.timeMs;
-    if (newestMs === undefined) return true;
+    const newest = (await this.#files(nowMs)).at(-1);
+    if (!newest) return true;
+    const { name, timeMs: newestMs, bytes } = newest;
     this.#last ??= { isGood: true, atMs: newestMs };
-    this.#lastGoodMs ||= newestMs;
+    this.#newest ??= { name, atMs: newestMs, bytes };
     return nowMs - newestMs >= everyMs || sinceTriedMs >= everyMs;
   }
 
@@ -180,21 +212,18 @@ export class BackupJob {
   }
 
   /** The job's own files, in the order they were made. */
-  async #files(nowMs: number): Promise<{ name: string; timeMs: number }[]> {
-    const files: { name: string; timeMs: number }[] = [];
+  async #files(nowMs: number): Promise<{ name: string; timeMs: number; bytes: number }[]> {
+    const files: { name: string; timeMs: number; bytes: number }[] = [];
     for (const name of await readdir(this.#options.folder)) {
       const { time, part } = this.#name.exec(name)?.groups ?? {};
-      if (time === undefined || part !== undefined || !(await this.#isFile(name))) continue;
+      if (time === undefined || part !== undefined) continue;
+      const found = await stat(join(this.#options.folder, name));
       const timeMs = timeOf(time);
-      if (!Number.isNaN(timeMs)) files.push({ name, timeMs });
+      if (found.isFile() && !Number.isNaN(timeMs)) files.push({ name, timeMs, bytes: found.size });
     }
     // One that lies ahead is of a clock that was set back since: all others are newer.
     const ordered = (timeMs: number): number => (timeMs > nowMs ? timeMs - Number.MAX_SAFE_INTEGER : timeMs);
     return files.toSorted((a, b) => ordered(a.timeMs) - ordered(b.timeMs));
-  }
-
-  async #isFile(name: string): Promise<boolean> {
-    return (await stat(join(this.#options.folder, name))).isFile();
   }
 }
 

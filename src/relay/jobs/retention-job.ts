@@ -13,11 +13,22 @@ import { StoreFailed } from '../engine/committer.ts';
 import type { LogRetention, TakenCheckpoint } from '../engine/log-retention.ts';
 import type { LogArchives } from './log-archives.ts';
 import type { RelayStore } from '../store/relay-store.ts';
+import { eventTimeMs } from '../core/event.ts';
 import { isCheckpointDue, type KeepingTime } from '../core/decide-log.ts';
 
 export interface LogRetentionSettings {
   keepMs: number;
   archiveFolder: string | undefined;
+}
+
+/** Records that were removed from the log at one time. */
+export interface LogRemoval {
+  atMs: number;
+  records: number;
+  /** The times of the first and of the last one. */
+  fromMs: number;
+  throughMs: number;
+  archive: string | undefined;
 }
 
 export interface RetentionJobOptions {
@@ -45,6 +56,7 @@ const RECORDS_AT_ONCE = 1_000_000;
 export class RetentionJob {
   readonly #options: RetentionJobOptions;
   readonly #task: PeriodicTask;
+  #lastRemoval: LogRemoval | undefined;
 
   constructor(options: RetentionJobOptions) {
     this.#options = options;
@@ -58,6 +70,11 @@ export class RetentionJob {
         if (!(error instanceof StoreFailed)) options.onFailed(error);
       },
     });
+  }
+
+  /** The last one of this process. */
+  get lastRemoval(): LogRemoval | undefined {
+    return this.#lastRemoval;
   }
 
   /** Does what is due, or joins the run under way. Never rejects. */
@@ -88,7 +105,7 @@ export class RetentionJob {
   }
 
   async #prune(time: KeepingTime, signal: StopSignal): Promise<void> {
-    const { retention, store, archives, onPruned } = this.#options;
+    const { retention, store, archives, clock, onPruned } = this.#options;
     const beganAt = store.firstLsn;
     while (!signal.aborted) {
       const fromLsn = store.firstLsn;
@@ -96,9 +113,18 @@ export class RetentionJob {
       if (throughLsn === undefined || signal.aborted) break;
       const archive = await archives?.archive(fromLsn, throughLsn, signal);
       if (archives && !archive) break;
+      const [fromMs, throughMs] = [this.#timeOf(fromLsn), this.#timeOf(throughLsn)];
       await retention.prune(throughLsn, signal);
-      onPruned(store.firstLsn - fromLsn, store.firstLsn - 1, archive);
+      const records = store.firstLsn - fromLsn;
+      if (records > 0) this.#lastRemoval = { atMs: clock.nowMs(), records, fromMs, throughMs, archive };
+      onPruned(records, store.firstLsn - 1, archive);
     }
     await retention.compact(beganAt, signal);
+  }
+
+  #timeOf(lsn: number): number {
+    const entry = this.#options.store.entry(lsn);
+    if (!entry) throw new Error('invariant: a record that may go is in the log');
+    return eventTimeMs(entry.event);
   }
 }

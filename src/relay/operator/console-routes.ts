@@ -4,9 +4,9 @@ import type { Reply } from '../../http/exchange.ts';
 import { jsonReply, otherProblemReply, problemReply } from '../../http/replies.ts';
 import { parseJsonBounded, REQUEST_JSON_BOUNDS } from '../../protocol/bounded-json.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
-import { ITEM_ID_CHARACTERS_MAX } from '../../protocol/names.ts';
 import {
   ConsoleBackup,
+  ConsoleFollowing,
   ConsoleHost,
   ConsoleHostQuery,
   ConsoleHosts,
@@ -20,88 +20,24 @@ import {
   ConsoleTraceQuery,
   OPERATOR_PROBLEMS,
   type OperatorProblemCode,
-  type SharedLogShown,
 } from '../../protocol/operator-documents.ts';
-import { displayFingerprint, parsePublicKey, type PublicKey } from '../../protocol/public-key.ts';
+import { parsePublicKey } from '../../protocol/public-key.ts';
 import { problemShape } from '../../protocol/responses.ts';
 import { parserOf } from '../../protocol/schemas.ts';
 import Type from 'typebox';
 import { ok, type Operation, type Success } from '../http/operation.ts';
 import { type OpenRoute, type RelayRequest, refusalReply } from '../http/route.ts';
-import type { Activity } from './activity.ts';
-import { biggestQueues, hostView, type HostViewOptions, listHosts } from './host-views.ts';
+import { overview, type OverviewParts } from './console-overview.ts';
+import { Query } from './console-query.ts';
+import { hostView, listHosts } from './host-views.ts';
 import { hostDocument } from './hosts.ts';
 import { traceItem, type TraceOptions } from './item-trace.ts';
-import { searchLog, type EpochHistory } from './log-search.ts';
-import { SAMPLE_EVERY_MS, type Sampler } from './sampler.ts';
+import { searchLog } from './log-search.ts';
 
-const SEARCH_CHARACTERS_MAX = 100;
-const TYPE_PATTERN = /^[A-Za-z]{1,40}$/;
-
-/** The query of a request of the console: a parameter that is repeated or malformed spoils all of it. */
-class Query {
-  readonly #parameters: URLSearchParams;
-  #isGood = true;
-
-  constructor(query: string | undefined) {
-    this.#parameters = new URLSearchParams(query ?? '');
-    const names = [...this.#parameters.keys()];
-    if (new Set(names).size < names.length) this.#isGood = false;
-  }
-
-  get isGood(): boolean {
-    return this.#isGood;
-  }
-
-  wholeNumber(name: string): number | undefined {
-    return this.#parsed(name, (text) => {
-      const value = Number(text);
-      return /^[0-9]{1,16}$/.test(text) && Number.isSafeInteger(value) ? value : undefined;
-    });
-  }
-
-  publicKey(name: string): PublicKey | undefined {
-    return this.#parsed(name, parsePublicKey);
-  }
-
-  word(name: string): string | undefined {
-    return this.#parsed(name, (text) => (TYPE_PATTERN.test(text) ? text : undefined));
-  }
-
-  itemId(name: string): string | undefined {
-    return this.#parsed(name, (text) => (text.length <= ITEM_ID_CHARACTERS_MAX ? text : undefined));
-  }
-
-  search(name: string): string | undefined {
-    return this.#parsed(name, (text) => (text.length <= SEARCH_CHARACTERS_MAX ? text : undefined));
-  }
-
-  #parsed<T>(name: string, parse: (text: string) => T | undefined): T | undefined {
-    const text = this.#parameters.get(name);
-    if (text === null || text === '') return undefined;
-    const value = parse(text);
-    if (value === undefined) this.#isGood = false;
-    return value;
-  }
-}
-
-/** Writes a copy of the store. Rejects when it cannot. */
-export type TakeBackup = () => Promise<{ name: string; bytes: number }>;
-
-interface ConsoleRoutesOptions extends PageParts, HostViewOptions, TraceOptions {
-  activity: Activity;
-  sampler: Sampler;
-  epochs: EpochHistory;
-  relay: { version: string; serverName: string; startedMs: number };
-  /** Absent: the console does not offer it. */
-  takeBackup: TakeBackup | undefined;
-  /** Of a log that several relays share. */
-  sharedLog: () => SharedLogShown | undefined;
+interface ConsoleRoutesOptions extends PageParts, OverviewParts, TraceOptions {
   unexpected: (error: unknown, requestId: string) => void;
 }
 
-const EPOCHS_SHOWN_MAX = 100;
-const DAMAGED_ROWS_SHOWN_MAX = 10;
 const parseRevoke = parserOf(ConsoleRevokeRequest);
 
 type ConsoleParts = ConsoleRoutesOptions & { backups: Backups };
@@ -129,8 +65,11 @@ export const CONSOLE_OPERATIONS: readonly ConsoleOperation[] = [
     id: 'consoleOverview',
     path: '/console/overview',
     summary: 'Shows how the relay is and was in the last minutes.',
-    successes: [ok(ConsoleOverview, 'the overview'), ...NO_READ],
-    handle: (_request, parts) => overview(parts),
+    successes: [
+      ok(Type.Union([ConsoleOverview, ConsoleFollowing]), 'the overview; of a relay that follows, what it knows'),
+      ...NO_READ,
+    ],
+    handle: async (_request, parts) => jsonReply(200, await overview(parts)),
   },
   {
     ...ofConsole,
@@ -213,40 +152,6 @@ export function consoleRoutes(options: ConsoleRoutesOptions): OpenRoute[] {
 
 function badQuery(): Reply {
   return problemReply('BAD_REQUEST', 'the query is not one that the console makes');
-}
-
-async function overview(options: ConsoleRoutesOptions): Promise<Reply> {
-  const { engine, activity, sampler, epochs, clock, relay, takeBackup, sharedLog } = options;
-  const { relayPubkey } = options.rows.get('relay', '') ?? {};
-  if (relayPubkey === undefined) throw new Error('invariant: an open store has a relay row');
-  const read = epochs.found();
-  const known = new Set(read.map(({ lsn }) => lsn));
-  const begun = [...activity.epochs().filter(({ lsn }) => !known.has(lsn)), ...read];
-  const document: ConsoleOverview = {
-    version: relay.version,
-    relay_pubkey: relayPubkey,
-    fingerprint: displayFingerprint(relayPubkey),
-    server: relay.serverName,
-    admission: engine.settings.admission,
-    uptime_ms: clock.monotonicMs() - relay.startedMs,
-    now: clock.nowMs(),
-    can_take_backup: takeBackup !== undefined,
-    shared_log: sharedLog() ?? null,
-    sample_every_ms: SAMPLE_EVERY_MS,
-    samples: [...sampler.samples],
-    biggest_queues: await biggestQueues(options),
-    broken_queues: engine.brokenQueues.map(({ targetPubkey, reason }) => ({
-      host_pubkey: targetPubkey,
-      host: engine.directory.get(targetPubkey)?.hostName ?? null,
-      reason,
-    })),
-    damaged_rows: engine.damagedRows.slice(0, DAMAGED_ROWS_SHOWN_MAX).map(({ name }) => name),
-    damaged_rows_found: engine.damagedRows.length,
-    refusals: activity.refusals(),
-    epochs: begun.toSorted((a, b) => b.lsn - a.lsn).slice(0, EPOCHS_SHOWN_MAX),
-    epochs_read: epochs.state,
-  };
-  return jsonReply(200, document);
 }
 
 async function hosts(request: RelayRequest, options: ConsoleRoutesOptions): Promise<Reply> {
@@ -335,7 +240,7 @@ class Backups {
   }
 }
 
-function consoleProblem(code: OperatorProblemCode, detail: string): Reply {
+export function consoleProblem(code: OperatorProblemCode, detail: string): Reply {
   return otherProblemReply(OPERATOR_PROBLEMS[code], code, detail);
 }
 

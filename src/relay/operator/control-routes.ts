@@ -16,7 +16,6 @@ import type { LostItems } from '../engine/lost-items.ts';
 import { type OpenRoute, type RelayRequest, refusalReply } from '../http/route.ts';
 import { backupStreams } from './backup-stream.ts';
 import {
-  type ConsoleUrlDocument,
   type ControlRequests,
   type EpochDocument,
   type InviteDocument,
@@ -24,7 +23,7 @@ import {
   type IssuedInviteDocument,
   type StatusDocument,
 } from './documents.ts';
-import { allHosts, controlProblem, findOneHost, revokeHost } from './hosts.ts';
+import { allHosts, consoleUrlReply, findOneHost, revokeHost } from './hosts.ts';
 
 const TOKEN_PREFIX = 'poste-invite-';
 const TOKEN_RANDOM_BYTES = 32;
@@ -67,7 +66,7 @@ export function controlRoutes(parts: ControlParts): OpenRoute[] {
     'GET /v1/invites': ({ exchange, id, nowMs }) => streamLines(exchange, id, openInvites(engine, nowMs)),
     'POST /v1/invites': (request) => issue(request, parts),
     'POST /v1/epoch': (request) => beginEpoch(request, parts),
-    'POST /v1/console': () => consoleUrl(parts),
+    'POST /v1/console': ({ nowMs }) => consoleUrlReply(parts.operator()?.consoleUrl(), nowMs),
     'GET /v1/backup': ({ exchange, id, nowMs }) => streamBackup(exchange, id, nowMs),
   };
   return Object.entries(handlers).map(([request, handle]) => {
@@ -111,19 +110,6 @@ async function beginEpoch({ nowMs }: RelayRequest, { engine, randomBytes }: Cont
   const epoch = epochFromRandom(randomBytes(EPOCH_RANDOM_BYTES));
   await engine.rotateEpoch({ type: 'RotateEpoch', epoch, reason: 'reset', nowMs });
   const document: EpochDocument = { epoch };
-  return jsonReply(200, document);
-}
-
-/** A URL that opens the console in a browser of this machine, once. */
-function consoleUrl({ clock, operator }: ControlParts): Reply {
-  const issued = operator()?.consoleUrl();
-  if (!issued) {
-    return controlProblem(
-      'NO_OPERATOR_LISTENER',
-      'this relay serves without its operator listener: start it without --admin-listen off',
-    );
-  }
-  const document: ConsoleUrlDocument = { url: issued.url, expires_at: clock.nowMs() + issued.lifetimeMs };
   return jsonReply(200, document);
 }
 

@@ -11,6 +11,7 @@ import type { Engine } from '../engine/engine.ts';
 import { TimeSlice } from '../engine/time-slice.ts';
 import { type RelayRequest, refusalReply } from '../http/route.ts';
 import {
+  type ConsoleUrlDocument,
   type FoundHostDocument,
   type HostDocument,
   type RevokedHostDocument,
@@ -34,6 +35,18 @@ export function controlProblem(
   members?: Readonly<Record<string, unknown>>,
 ): Reply {
   return otherProblemReply(CONTROL_PROBLEMS[code], code, detail, members);
+}
+
+/** A URL that opens the console in a browser of this machine, once. */
+export function consoleUrlReply(issued: { url: string; lifetimeMs: number } | undefined, nowMs: number): Reply {
+  if (!issued) {
+    return controlProblem(
+      'NO_OPERATOR_LISTENER',
+      'this relay serves without its operator listener: start it without --admin-listen off',
+    );
+  }
+  const document: ConsoleUrlDocument = { url: issued.url, expires_at: nowMs + issued.lifetimeMs };
+  return jsonReply(200, document);
 }
 
 /** Fingerprints that one answer lists. */

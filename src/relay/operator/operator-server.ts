@@ -1,5 +1,7 @@
 /** Composes what the operator's listener serves: health, metrics and the console. */
 import type { SharedLogShown } from '../../protocol/operator-documents.ts';
+import type { BackupState } from '../jobs/backup-job.ts';
+import type { LogRemoval, LogRetentionSettings } from '../jobs/retention-job.ts';
 import type { DiskGuard } from '../jobs/disk-guard.ts';
 import type { Clock, RandomBytes, Timers } from '../../lib/clock.ts';
 import type { Engine } from '../engine/engine.ts';
@@ -7,12 +9,16 @@ import type { Exchange } from '../../http/exchange.ts';
 import { Handler, type HandlerOptions } from '../http/handler.ts';
 import type { OpenApiDocument } from '../http/openapi.ts';
 import type { RelayStore } from '../store/relay-store.ts';
+import { DAY_MS } from '../../protocol/limits.ts';
 import { AccessControl, type PageNames, isForeignName, ownHosts } from '../../http/browser-session/access.ts';
 import { builtPage, readAssets } from '../../http/browser-session/assets.ts';
 import { itemPositions } from './item-trace.ts';
 import { LiveStreams, formatEvent } from '../../http/browser-session/live-streams.ts';
 import { pageLink } from '../../http/browser-session/page-routes.ts';
-import { type TakeBackup, consoleRoutes } from './console-routes.ts';
+import type { Condition } from './condition.ts';
+import type { OverviewParts, TakeBackup } from './console-overview.ts';
+import { consoleRoutes } from './console-routes.ts';
+import type { RelayFacts } from './relay-shown.ts';
 import { Sampler, OldestItemWatch } from './sampler.ts';
 import { Sessions, TOKEN_LIFETIME_MS } from '../../http/browser-session/sessions.ts';
 import { type Health, operatorHandler } from './health.ts';
@@ -21,7 +27,7 @@ import type { Gauges } from './metrics.ts';
 import type { Watch } from './activity.ts';
 import { EpochHistory } from './log-search.ts';
 
-const PAGE: PageNames = { path: '/console', cookie: 'poste_console', command: 'poste relay console' };
+export const CONSOLE_PAGE: PageNames = { path: '/console', cookie: 'poste_console', command: 'poste relay console' };
 
 interface OperatorServerOptions {
   engine: Engine;
@@ -45,10 +51,16 @@ interface OperatorServerOptions {
   /** Where the built page is; absent: in `dist`. */
   consoleFolder?: string | undefined;
   takeBackup?: TakeBackup | undefined;
-  /** Of the regular backups. */
-  lastBackup: () => Health['lastBackup'];
+  /** The regular backups; `undefined` without a plan, and while the relay starts. */
+  backups: () => BackupState | undefined;
+  /** When a command last took one; 0 when none did. */
+  commandBackupMs: () => number;
   /** When the last good one was taken, as in `Gauges`. */
   lastGoodBackupMs: () => Gauges['lastBackupMs'];
+  /** `undefined`: the log is kept for ever. */
+  logRetention: LogRetentionSettings | undefined;
+  lastRemoval: () => LogRemoval | undefined;
+  admission: OverviewParts['admission'];
   /** Of a log that several relays share; absent where the store holds the log. */
   sharedLog?: { readonly gauges: LogGauges; readonly shown: SharedLogShown } | undefined;
   /** Of the daily scrub. */
@@ -67,11 +79,14 @@ export class OperatorServer {
   #port = 0;
 
   static async start(options: OperatorServerOptions): Promise<OperatorServer> {
-    return new OperatorServer(options, await readAssets(options.consoleFolder ?? builtPage('console'), PAGE.path));
+    return new OperatorServer(
+      options,
+      await readAssets(options.consoleFolder ?? builtPage('console'), CONSOLE_PAGE.path),
+    );
   }
 
   private constructor(options: OperatorServerOptions, assets: Awaited<ReturnType<typeof readAssets>>) {
-    const { engine, store, watch, clock, timers, randomBytes, host, version, serverName, startedMs } = options;
+    const { engine, store, watch, clock, timers, randomBytes, host, version, startedMs, admission } = options;
     const { unexpected } = options.handler;
     const monotonicMs = () => clock.monotonicMs();
     const onError = (error: unknown) => unexpected(error, 'none');
@@ -89,7 +104,7 @@ export class OperatorServer {
     this.#epochs = new EpochHistory({ log: store, monotonicMs, onError });
     // With 0.0.0.0 the machine's addresses may change, so they are read each time.
     const access = new AccessControl({
-      page: PAGE,
+      page: CONSOLE_PAGE,
       sessions: this.#sessions,
       ownHosts: () => ownHosts(host, this.#port),
     });
@@ -109,7 +124,9 @@ export class OperatorServer {
       sampler: this.#sampler,
       streams: this.#streams,
       epochs: this.#epochs,
-      relay: { version, serverName, startedMs },
+      relay: () => this.#facts(),
+      condition: () => this.#condition(),
+      admission,
       takeBackup: options.takeBackup,
       sharedLog: () => options.sharedLog?.shown,
       unexpected,
@@ -124,7 +141,7 @@ export class OperatorServer {
         uptimeMs: clock.monotonicMs() - startedMs,
         brokenQueues: engine.brokenQueues.length,
         damagedRows: store.damagedRows.count,
-        lastBackup: options.lastBackup(),
+        lastBackup: options.backups()?.last,
         lastScrub: options.lastScrub(),
       }),
       openApi: options.openApi,
@@ -146,7 +163,7 @@ export class OperatorServer {
   /** A URL that opens the console once, within a minute. */
   consoleUrl(): { url: string; lifetimeMs: number } {
     const address = { host: this.#options.host, port: this.#port };
-    const url = pageLink(address, PAGE.path, this.#sessions.issueToken());
+    const url = pageLink(address, CONSOLE_PAGE.path, this.#sessions.issueToken());
     return { url, lifetimeMs: TOKEN_LIFETIME_MS };
   }
 
@@ -161,6 +178,36 @@ export class OperatorServer {
   async close(): Promise<void> {
     this.#sampler.close();
     await Promise.all([this.#oldest.close(), this.#epochs.close()]);
+  }
+
+  #facts(): Omit<RelayFacts, 'relayPubkey' | 'nowMs'> {
+    const { clock, version, serverName, startedMs, store, disk, logRetention } = this.#options;
+    return {
+      version,
+      serverName,
+      uptimeMs: clock.monotonicMs() - startedMs,
+      backups: this.#options.backups(),
+      commandBackupMs: this.#options.commandBackupMs(),
+      log: { firstLsn: store.firstLsn, entry: (lsn) => store.entry(lsn) },
+      logRetention,
+      lastRemoval: this.#options.lastRemoval(),
+      diskFreeBytes: disk.freeBytes,
+    };
+  }
+
+  #condition(): Omit<Condition, 'refusals' | 'nowMs' | 'sharedLog'> {
+    const { engine, lastScrub, backups } = this.#options;
+    const { isReady, isDiskLow, brokenQueues, damagedRows } = this.#gauges();
+    return {
+      isReady,
+      isDiskLow,
+      brokenQueues,
+      damagedRows,
+      lost: lastScrub()?.lost ?? 0,
+      oldestItemAgeMs: this.#oldest.ageMs,
+      retentionMs: engine.settings.limits.retention_days * DAY_MS,
+      backups: backups(),
+    };
   }
 
   #gauges(): Gauges {

@@ -29,6 +29,8 @@ export interface LogStatus {
   doubt: string | undefined;
   /** Whether the log answered when it was asked last. */
   isReached: boolean;
+  /** How often the log refused this node, because another leads. */
+  fences: number;
   /** What the node that leads decides by. */
   settings: Buffer;
 }
@@ -53,6 +55,7 @@ export class LogWatch {
   #settings: Buffer = Buffer.alloc(0);
   #lastNo = 0;
   #isReached = false;
+  #fences = 0;
   /** Ends of the log that the view has not reached, the oldest first, and when each was first seen. */
   #ends: { no: number; seenMs: number }[] = [];
 
@@ -130,6 +133,7 @@ export class LogWatch {
       behindMs: behind > 0 && oldest ? this.#clock.monotonicMs() - oldest.seenMs : 0,
       doubt: this.#doubt,
       isReached: this.#isReached,
+      fences: this.#fences,
       settings: this.#settings,
     };
   }
@@ -179,7 +183,10 @@ export class LogWatch {
     try {
       return await work;
     } catch (error) {
-      if (error instanceof Fenced) this.#observer?.fenced();
+      if (error instanceof Fenced) {
+        this.#fences++;
+        this.#observer?.fenced();
+      }
       throw error;
     }
   }

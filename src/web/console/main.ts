@@ -7,7 +7,8 @@ import { Hosts } from './hosts.ts';
 import { Item } from './item.ts';
 import { Log } from './log.ts';
 import { Overview } from './overview.ts';
-import { type Route, followRelay, route } from './state.ts';
+import { LeadsElsewhere } from './shared-log.ts';
+import { type Route, followRelay, overview, route } from './state.ts';
 
 const TEXTS = {
   title: 'Poste relay',
@@ -18,8 +19,16 @@ const TEXTS = {
 function Page(): VNode {
   const here = route.value;
   const view = `${here.view} ${here.subject}`;
+  const known = overview.value;
+  const first = { href: '#/', name: 'Overview', isCurrent: here.view === 'overview' };
+  if (known?.role === 'following') {
+    const { leader } = known.shared_log;
+    return html`<${Frame} texts=${TEXTS} links=${[first]} view=${view}>
+      ${here.view === 'overview' ? html`<${Overview} />` : html`<h1 tabindex="-1">Poste relay</h1><${LeadsElsewhere} leader=${leader} />`}
+    </${Frame}>`;
+  }
   const links = [
-    { href: '#/', name: 'Overview', isCurrent: here.view === 'overview' },
+    first,
     { href: '#/hosts', name: 'Hosts', isCurrent: here.view === 'hosts' || here.view === 'host' },
     { href: '#/log', name: 'Log', isCurrent: here.view === 'log' || here.view === 'item' },
   ];

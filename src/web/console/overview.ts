@@ -1,10 +1,9 @@
 /** The state of the relay: figures, charts of the last minutes, the biggest queues, refusals and epochs. */
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
-import { useState } from 'preact/hooks';
 import type {
   BrokenQueueShown,
-  ConsoleBackup,
+  ConsoleFollowing,
   ConsoleOverview,
   ConsoleSample,
   EpochBegun,
@@ -12,29 +11,47 @@ import type {
   HostShown,
   RefusalCount,
 } from '../../protocol/operator-documents.ts';
-import { act } from '../shared/api.ts';
 import { Code, Facts, NO_VALUE, Panel, Table, Time, Untrusted } from '../shared/components.ts';
 import { ago, bytes, count, duration, rate } from '../shared/format.ts';
-import { failureText, notice } from '../shared/session.ts';
+import { CopyButton } from '../shared/copy.ts';
 import { Chart } from './chart.ts';
+import { Health } from './health.ts';
+import { Keeping } from './keeping.ts';
+import { LeadsElsewhere, SharedLog } from './shared-log.ts';
 import { hostHref, overview, samples } from './state.ts';
+import { Welcome } from './welcome.ts';
 
 export function Overview(): VNode {
   const known = overview.value;
   if (!known) return html`<p class="none">Asking the relay…</p>`;
+  if (known.role === 'following') return html`<${Following} known=${known} />`;
   const all = samples.value;
   const now = all.at(-1);
   return html`<h1 tabindex="-1">Overview</h1>
+    <${Health} known=${known} />
     ${known.broken_queues.map((one) => html`<${BrokenQueue} key=${one.host_pubkey} broken=${one} />`)}
     ${known.damaged_rows_found > 0 && html`<${DamagedRows} known=${known} />`}
+    ${known.host_keys === 0 && html`<${Welcome} known=${known} />`}
+    ${known.shared_log && html`<${SharedLog} log=${known.shared_log} role="leading" nowMs=${known.now} />`}
     ${now && html`<${Figures} now=${now} known=${known} />`}
     <${Charts} all=${all} />
     <div class="columns">
       <${Panel} title="Biggest queues"><${BiggestQueues} hosts=${known.biggest_queues} /></${Panel}>
       <${Panel} title="Refused in the last hour"><${Refusals} refusals=${known.refusals} nowMs=${known.now} /></${Panel}>
     </div>
+    <${Keeping} known=${known} />
     <${Panel} title="Epochs"><${Epochs} known=${known} /></${Panel}>
-    <${Panel} title="This relay"><${Relay} known=${known} /></${Panel}>`;
+    <${Relay} known=${known} />`;
+}
+
+/** Of a relay that follows: what the hosts do is known to the one that leads. */
+function Following({ known }: { known: ConsoleFollowing }): VNode {
+  return html`<h1 tabindex="-1">Overview</h1>
+    <${Health} known=${known} />
+    <${SharedLog} log=${known.shared_log} role="following" nowMs=${known.now} />
+    <${LeadsElsewhere} leader=${known.shared_log.leader} />
+    <${Keeping} known=${known} />
+    <${Relay} known=${known} />`;
 }
 
 function BrokenQueue({ broken }: { broken: BrokenQueueShown }): VNode {
@@ -60,22 +77,18 @@ function DamagedRows({ known }: { known: ConsoleOverview }): VNode {
 function Figures({ now, known }: { now: ConsoleSample; known: ConsoleOverview }): VNode {
   const oldest = now.queue_items === 0 && now.oldest_item_age_ms === 0 ? 'none' : duration(now.oldest_item_age_ms);
   const figures: [name: string, value: string, kind?: string][] = [
-    ['accepted', `${rate(now.accepted_per_s)} /s`],
-    ['commit p99', now.commit_p99_ms === null ? NO_VALUE : duration(now.commit_p99_ms)],
+    ['items accepted', `${rate(now.accepted_per_s)} /s`],
+    ['slow writes', now.commit_p99_ms === null ? NO_VALUE : duration(now.commit_p99_ms)],
     ['items waiting', count(now.queue_items)],
     ['bytes waiting', bytes(now.queue_bytes)],
-    ['oldest item', oldest],
+    ['longest wait', oldest],
     ['disk free', bytes(now.disk_free_bytes), now.is_disk_low ? 'bad' : ''],
     ['hosts', count(now.hosts)],
-    ['up for', duration(known.uptime_ms)],
+    ['running for', duration(known.uptime_ms)],
   ];
-  return html`${
-    now.is_disk_low &&
-    html`<p class="warning" role="alert">The disk is almost full: pushes are refused until there is room.</p>`
-  }
-    <dl class="figures">
-      ${figures.map(([name, value, kind = '']) => html`<div class="figure ${kind}"><dt>${name}</dt><dd>${value}</dd></div>`)}
-    </dl>`;
+  return html`<dl class="figures">
+    ${figures.map(([name, value, kind = '']) => html`<div class="figure ${kind}"><dt>${name}</dt><dd>${value}</dd></div>`)}
+  </dl>`;
 }
 
 function Charts({ all }: { all: readonly ConsoleSample[] }): VNode {
@@ -93,17 +106,17 @@ function Charts({ all }: { all: readonly ConsoleSample[] }): VNode {
       unit="rate"
       lines=${[
         line('accepted', '--line-1', (one) => one.accepted_per_s),
-        line('acked', '--line-2', (one) => one.acked_per_s),
+        line('delivered', '--line-2', (one) => one.acked_per_s),
         line('rejected', '--line-3', (one) => one.rejected_per_s),
       ]}
     />
     <${Chart}
-      title="Commit"
+      title="Time of one write"
       times=${times}
       unit="duration"
       lines=${[
-        line('p50', '--line-1', (one) => one.commit_p50_ms),
-        line('p99', '--line-3', (one) => one.commit_p99_ms),
+        line('half of them within', '--line-1', (one) => one.commit_p50_ms),
+        line('99 % within', '--line-3', (one) => one.commit_p99_ms),
       ]}
     />
     <${Chart}
@@ -113,10 +126,10 @@ function Charts({ all }: { all: readonly ConsoleSample[] }): VNode {
       lines=${[line('all queues', '--line-1', (one) => one.queue_items)]}
     />
     <${Chart}
-      title="Oldest item"
+      title="Longest wait"
       times=${times}
       unit="duration"
-      lines=${[line('age', '--line-2', (one) => one.oldest_item_age_ms)]}
+      lines=${[line('oldest item', '--line-2', (one) => one.oldest_item_age_ms)]}
     />
   </div>`;
 }
@@ -171,36 +184,26 @@ function Epochs({ known }: { known: ConsoleOverview }): VNode {
         { title: 'began', cell: (one: EpochBegun) => html`<${Time} at=${one.at} />` },
         { title: 'why', cell: (one: EpochBegun) => html`<${Untrusted} text=${one.reason} />` },
         { title: 'epoch', cell: (one: EpochBegun) => html`<${Code} text=${one.epoch} />` },
-        { title: 'record', isNumber: true, cell: (one: EpochBegun) => count(one.lsn) },
       ]}
     />
     ${EPOCHS_NOTES[known.epochs_read] && html`<p class="note">${EPOCHS_NOTES[known.epochs_read]}</p>`}`;
 }
 
-function Relay({ known }: { known: ConsoleOverview }): VNode {
+function Relay({ known }: { known: ConsoleOverview | ConsoleFollowing }): VNode {
   const rows: [string, VNode | string][] = [
     ['version', known.version],
-    ['server', known.server],
-    ['admission', known.admission],
-    ['fingerprint', html`<${Code} text=${known.fingerprint} />`],
+    ['HTTP server', known.server],
+    ['running for', duration(known.uptime_ms)],
+    ...(known.role === 'following'
+      ? []
+      : [['who may enrol', WHO_MAY_ENROL[known.admission] ?? known.admission] as [string, string]]),
+    [
+      'fingerprint',
+      html`<${Code} text=${known.fingerprint} /> <${CopyButton} text=${known.fingerprint} what="the fingerprint" />`,
+    ],
     ['public key', html`<${Code} text=${known.relay_pubkey} />`],
   ];
-  return html`<${Facts} rows=${rows} />
-    ${known.can_take_backup && html`<${Backup} />`}`;
+  return html`<${Panel} title="This relay"><${Facts} rows=${rows} /></${Panel}>`;
 }
 
-function Backup(): VNode {
-  const [isUnderWay, setUnderWay] = useState(false);
-  const take = async (): Promise<void> => {
-    setUnderWay(true);
-    notice.value = 'The backup is being taken…';
-    try {
-      const backup = await act<ConsoleBackup>('backup', {});
-      notice.value = `The backup ${backup.name} is complete: ${bytes(backup.bytes)}.`;
-    } catch (error) {
-      notice.value = failureText(error);
-    }
-    setUnderWay(false);
-  };
-  return html`<p><button type="button" disabled=${isUnderWay} onClick=${() => void take()}>Take a backup</button></p>`;
-}
+const WHO_MAY_ENROL: Readonly<Record<string, string>> = { open: 'every host', invite: 'hosts with an invite' };

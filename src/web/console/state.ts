@@ -1,6 +1,6 @@
 /** The state of the console: its route, and the measurements of the relay. Views read these signals. */
 import { signal } from '@preact/signals';
-import type { ConsoleOverview, ConsoleSample } from '../../protocol/operator-documents.ts';
+import type { ConsoleFollowing, ConsoleOverview, ConsoleSample } from '../../protocol/operator-documents.ts';
 import { read } from '../shared/api.ts';
 import { follow } from '../shared/live.ts';
 import { currentRoute } from '../shared/route.ts';
@@ -11,8 +11,10 @@ const SAMPLES_KEPT = 450;
 const OVERVIEW_EVERY_MS = 10_000;
 /** How often to load while the relay still reads its log. */
 const STILL_READING_MS = 1_000;
+/** How often to ask a relay that follows, whose lag no event brings. */
+const FOLLOWING_MS = 2_000;
 
-export const overview = signal<ConsoleOverview | undefined>(undefined);
+export const overview = signal<ConsoleOverview | ConsoleFollowing | undefined>(undefined);
 export const samples = signal<readonly ConsoleSample[]>([]);
 
 export interface Route {
@@ -39,17 +41,22 @@ export function itemHref(lsn: number): string {
 
 let nextLoad: ReturnType<typeof setTimeout> | undefined;
 
-async function loadOverview(): Promise<void> {
+export async function reloadOverview(): Promise<void> {
   const before = new Set(samples.value);
   try {
-    const loaded = await read<ConsoleOverview>('overview');
+    const loaded = await read<ConsoleOverview | ConsoleFollowing>('overview');
+    clearTimeout(nextLoad);
+    if (loaded.role === 'following') {
+      overview.value = loaded;
+      nextLoad = setTimeout(() => void reloadOverview(), FOLLOWING_MS);
+      return;
+    }
     const known = new Set(loaded.samples.map(({ at }) => at));
     // Samples that the stream brought while this request was under way.
     const newer = samples.value.filter((one) => !before.has(one) && !known.has(one.at));
     overview.value = loaded;
     samples.value = [...loaded.samples, ...newer].slice(-SAMPLES_KEPT);
-    clearTimeout(nextLoad);
-    if (loaded.epochs_read === 'under way') nextLoad = setTimeout(() => void loadOverview(), STILL_READING_MS);
+    if (loaded.epochs_read === 'under way') nextLoad = setTimeout(() => void reloadOverview(), STILL_READING_MS);
   } catch (error) {
     failureText(error);
   }
@@ -59,7 +66,7 @@ async function loadOverview(): Promise<void> {
 export function followRelay(): void {
   follow({
     events: { sample: (data) => addSample(data as ConsoleSample) },
-    refresh: loadOverview,
+    refresh: reloadOverview,
     refreshEveryMs: OVERVIEW_EVERY_MS,
   });
 }

@@ -7,7 +7,7 @@ import { html } from 'htm/preact';
 import { useErrorBoundary } from 'preact/hooks';
 import { printable } from '../../protocol/printable.ts';
 import { isoTime } from '../../protocol/time.ts';
-import { time } from './format.ts';
+import { duration, time } from './format.ts';
 
 /** Shown where there is no value. */
 export const NO_VALUE = '–';
@@ -23,6 +23,16 @@ export function Code({ text }: { text: string }): VNode {
 
 export function Time({ at }: { at: number }): VNode {
   return html`<time datetime=${isoTime(at)}>${time(at)}</time>`;
+}
+
+/** A time, and how long ago it was or how soon it will be. */
+export function Moment({ at, nowMs }: { at: number; nowMs: number }): VNode {
+  return html`<${Time} at=${at} />, ${whenText(at - nowMs)}`;
+}
+
+function whenText(inMs: number): string {
+  if (Math.abs(inMs) < 1000) return 'now';
+  return inMs > 0 ? `in ${duration(inMs)}` : `${duration(-inMs)} ago`;
 }
 
 /** Wraps one of several parts: when it throws, the others are still shown. */

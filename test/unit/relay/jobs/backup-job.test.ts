@@ -1,6 +1,6 @@
 /** The regular backups of a relay, on time that the test moves. */
 import { existsSync } from 'node:fs';
-import { mkdir, readdir, rm, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { hostFingerprint } from '../../../../src/protocol/public-key.ts';
@@ -149,6 +149,15 @@ describe('a plan', () => {
     const second = await planned(3, first.folder, first.relay);
     expect(await second.files()).toHaveLength(1);
     expect(second.plan.last).toEqual({ isGood: true, atMs: first.relay.clock.nowMs - HOUR_MS });
+    const [name = ''] = await first.files();
+    expect(second.plan.state).toEqual({
+      folder: first.folder,
+      keep: 3,
+      everyMs: DAY_MS,
+      last: { isGood: true, atMs: first.relay.clock.nowMs - HOUR_MS },
+      newest: { name, atMs: first.relay.clock.nowMs - HOUR_MS, bytes: (await stat(join(first.folder, name))).size },
+      nextMs: first.relay.clock.nowMs + DAY_MS - HOUR_MS,
+    });
     await second.pass(DAY_MS - HOUR_MS);
     expect(await second.files()).toHaveLength(2);
   });
@@ -212,8 +221,11 @@ describe('a backup that fails', () => {
     await pass(DAY_MS);
     expect(failures).toHaveLength(1);
     expect(plan.last).toEqual({ isGood: false, atMs: relay.clock.nowMs });
+    expect(plan.state).toMatchObject({ last: { isGood: false }, newest: { name: expect.any(String) as string } });
+    expect(plan.state.nextMs).toBe(relay.clock.nowMs + 10 * MINUTE_MS);
     await pass(5 * MINUTE_MS);
     expect(failures).toHaveLength(1);
+    expect(plan.state.nextMs).toBe(relay.clock.nowMs + 5 * MINUTE_MS);
     await pass(6 * MINUTE_MS);
     expect(failures).toHaveLength(2);
     await mkdir(folder);

@@ -3,6 +3,7 @@ import { readFile, readdir, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { DAY_MS } from '../../../../src/protocol/limits.ts';
+import { type LogEntry, eventTimeMs } from '../../../../src/relay/core/event.ts';
 import { PrunedAway, lsnAt, stateAt } from '../../../../src/relay/replay/at.ts';
 import { chosenEvents } from '../../../../src/relay/replay/records.ts';
 import { verify } from '../../../../src/relay/replay/verify.ts';
@@ -85,6 +86,28 @@ describe('a log that is kept for a day', () => {
     await relay.close();
     await rebuilt(relay.folder);
     expect((await verified(relay.folder)).findings).toEqual([]);
+  });
+
+  test('tells what was removed last, by its times', async () => {
+    const folder = await temporaryFolder();
+    const relay = await lived();
+    const { plan, told } = logPlanOf(relay, { archiveFolder: folder });
+    const from = relay.store.firstLsn;
+    const entries = await collected(relay.store.read(from));
+    expect(plan.lastRemoval).toBeUndefined();
+    await plan.run();
+    await plan.stop();
+    const [through = 0] = told.pruned;
+    const timeOf = (lsn: number): number => eventTimeMs((entries[lsn - from] as LogEntry).event);
+    expect(plan.lastRemoval).toEqual({
+      atMs: relay.clock.nowMs,
+      records: through - from + 1,
+      fromMs: timeOf(from),
+      throughMs: timeOf(through),
+      archive: told.archives[0],
+    });
+    expect(timeOf(from)).toBeLessThan(timeOf(through));
+    await relay.close();
   });
 
   test('is left alone while it is younger, or while the clock is in doubt', async () => {

@@ -1,0 +1,26 @@
+/** A button that copies a text. */
+import type { VNode } from 'preact';
+import { html } from 'htm/preact';
+import { useState } from 'preact/hooks';
+
+interface CopyButtonProps {
+  text: string;
+  /** Names the text for screen readers: `the command`. */
+  what: string;
+}
+
+export function CopyButton({ text, what }: CopyButtonProps): VNode {
+  const [state, setState] = useState<'' | 'Copied' | 'Not copied'>('');
+  const copy = async (): Promise<void> => {
+    try {
+      await navigator.clipboard.writeText(text);
+      setState('Copied');
+    } catch {
+      // The browser has no clipboard for this page, or its user forbids it.
+      setState('Not copied');
+    }
+  };
+  return html`<button type="button" class="quiet copy" aria-label=${`Copy ${what}`} onClick=${() => void copy()}>
+      ${state === '' ? 'Copy' : state}</button
+    ><span class="unseen" role="status">${state}</span>`;
+}
