@@ -10,6 +10,6 @@ export function sha256Hex(bytes: Uint8Array | string): Sha256Hex {
 }
 
 /** Whether the bytes exist and have this hash. */
-export function hasHash(bytes: Uint8Array | undefined, expected: Sha256Hex): bytes is Uint8Array {
+export function hasHash<T extends Uint8Array>(bytes: T | undefined, expected: Sha256Hex): bytes is T {
   return bytes !== undefined && sha256Hex(bytes) === expected;
 }

@@ -24,7 +24,8 @@ export function parsePublicKey(text: unknown): PublicKey | undefined {
 
 export function publicKeyFromBytes(bytes: Uint8Array): PublicKey {
   if (bytes.length !== PUBLIC_KEY_BYTES) throw new RangeError('a public key has 32 bytes');
-  return Buffer.from(bytes).toString('base64') as PublicKey;
+  const { buffer, byteOffset, length } = bytes;
+  return Buffer.from(buffer, byteOffset, length).toString('base64') as PublicKey;
 }
 
 export function publicKeyBytes(key: PublicKey): Buffer {

@@ -6,7 +6,7 @@ import { isoTime } from '../../protocol/time.ts';
 import { PrunedAway, type StateThen, lsnAt, stateAt } from '../../relay/replay/at.ts';
 import type { FormatHost } from '../../relay/core/describe-event.ts';
 import type { EnrolmentRow, QueueRow, SendersRow, TargetRow, UsageRow } from '../../relay/core/rows.ts';
-import { openScratch } from '../../relay/store/bulk.ts';
+import { openScratch } from '../../relay/store/scratch.ts';
 import type { OfflineStore } from '../../relay/replay/offline.ts';
 import {
   type AuditedStoreFlags,

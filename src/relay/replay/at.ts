@@ -17,10 +17,9 @@ import {
   type UsageRow,
 } from '../core/rows.ts';
 import { relayRow } from '../core/facts.ts';
-import type { Scratch } from '../store/bulk.ts';
+import type { Scratch, ScratchPairs } from '../store/scratch.ts';
 import { PREFIX, SHARE_SENDER_AT, prefixRange, queueKey, sharesOf } from '../store/keys.ts';
 import type { OfflineStore } from './offline.ts';
-import { runsOf } from '../store/scan.ts';
 import { ReplayedRows, findCheckpoints, loadCheckpoint } from './replay.ts';
 import { decodeRow } from '../store/row-codec.ts';
 import type { Progress } from './finding.ts';
@@ -45,9 +44,9 @@ export class PrunedAway extends Error {}
 export async function* stateAt(
   offline: OfflineStore,
   lsn: number,
-  { database }: Scratch,
+  { pairs }: Scratch,
 ): AsyncGenerator<Progress, StateThen> {
-  const rows = new ReplayedRows(database);
+  const rows = new ReplayedRows(pairs);
   const { pruned } = offline.store;
   let timeMs = pruned.atMs;
   let startLsn = 0;
@@ -56,7 +55,7 @@ export async function* stateAt(
     // The newest: as little as possible is replayed.
     const base = whole.findLast(({ throughLsn }) => throughLsn <= lsn && throughLsn >= pruned.throughLsn);
     if (!base) throw new PrunedAway(`nothing that was kept leads to log record ${lsn}`);
-    startLsn = (yield* loadCheckpoint(offline, base, database)).throughLsn;
+    startLsn = (yield* loadCheckpoint(offline, base, pairs)).throughLsn;
   }
   for await (const run of auditedRecords(offline, { throughLsn: lsn })) {
     for (const entry of run) {
@@ -68,7 +67,7 @@ export async function* stateAt(
     yield { stage: 'replay', done: run.at(-1)?.lsn ?? 0, of: lsn };
   }
   await rows.flush();
-  return new StateThen({ database, rows, lsn, timeMs });
+  return new StateThen({ pairs, rows, lsn, timeMs });
 }
 
 interface QuotaThen {
@@ -80,13 +79,13 @@ export class StateThen {
   readonly lsn: number;
   readonly timeMs: number;
   readonly #rows: ReplayedRows;
-  readonly #level: Scratch['database']['level'];
+  readonly #pairs: ScratchPairs;
 
-  constructor(of: { database: Scratch['database']; rows: ReplayedRows; lsn: number; timeMs: number }) {
+  constructor(of: { pairs: ScratchPairs; rows: ReplayedRows; lsn: number; timeMs: number }) {
     this.lsn = of.lsn;
     this.timeMs = of.timeMs;
     this.#rows = of.rows;
-    this.#level = of.database.level;
+    this.#pairs = of.pairs;
   }
 
   get relay(): RelayRow {
@@ -95,7 +94,7 @@ export class StateThen {
 
   async enrolments(): Promise<EnrolmentRow[]> {
     const rows: EnrolmentRow[] = [];
-    for await (const run of runsOf(this.#level, prefixRange(PREFIX.enrolment))) {
+    for await (const run of this.#pairs.runs(prefixRange(PREFIX.enrolment))) {
       for (const [key, value] of run) rows.push(decodeRow('enrolment', key, value));
     }
     return rows.toSorted((a, b) => a.enrolledAtMs - b.enrolledAtMs);
@@ -108,14 +107,14 @@ export class StateThen {
   async *queue(target: PublicKey): AsyncGenerator<QueueRow[]> {
     const { ackedThrough } = this.queueAsWhole(target);
     const range = { gte: queueKey(target, ackedThrough + 1), lte: queueKey(target, Number.MAX_SAFE_INTEGER) };
-    for await (const run of runsOf(this.#level, range)) {
+    for await (const run of this.#pairs.runs(range)) {
       yield run.map(([key, value]) => decodeRow('queue', key, value));
     }
   }
 
   async quota(target: PublicKey): Promise<QuotaThen> {
     const shares: QuotaThen['shares'] = [];
-    for await (const run of runsOf(this.#level, sharesOf(target))) {
+    for await (const run of this.#pairs.runs(sharesOf(target))) {
       for (const [key, value] of run) {
         const senderPubkey = publicKeyFromBytes(key.subarray(SHARE_SENDER_AT));
         shares.push({ senderPubkey, usage: decodeRow('share', key, value) });

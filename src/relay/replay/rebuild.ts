@@ -12,8 +12,9 @@
  */
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { hash } from 'node:crypto';
-import { BulkDatabase, openScratch } from '../store/bulk.ts';
+import { hasHash } from '../../protocol/digest.ts';
+import { BulkDatabase } from '../store/bulk.ts';
+import { type ScratchPairs, openScratch } from '../store/scratch.ts';
 import {
   CHECKPOINT_PREFIXES,
   DEDUP_OWNERS,
@@ -28,8 +29,10 @@ import {
   prefixRange,
   rowKeyBytes,
 } from '../store/keys.ts';
+import type { Pair } from '../../lib/pair-block.ts';
 import type { OfflineStore } from './offline.ts';
 import { SCHEMA_VERSION } from '../store/open.ts';
+import type { Level } from '../store/level.ts';
 import { runsOf } from '../store/scan.ts';
 import { DamagedRecord } from '../store/record.ts';
 import { StoreRefused } from '../store/refused.ts';
@@ -46,6 +49,8 @@ import { prunedMark } from '../store/position.ts';
 
 /** Due entries are written when so many rows were seen: what one entry names fits in memory. */
 const DUE_ROWS = 10_000;
+/** Wire bytes that are read at once, about. */
+const WIRES_BYTES = 4 << 20;
 /** Items without wire bytes that are named. */
 const LOST_NAMED_MAX = 100;
 
@@ -73,8 +78,8 @@ export async function* rebuild(
   const scratch = await openScratch();
   try {
     const startedMs = clock.monotonicMs();
-    const replayed = new ReplayedRows(scratch.database);
-    const { checkpoints, events } = yield* replay(offline, scratch.database, replayed);
+    const replayed = new ReplayedRows(scratch.pairs);
+    const { checkpoints, events } = yield* replay(offline, scratch.pairs, replayed);
     const replayMs = clock.monotonicMs() - startedMs;
     const fresh = join(folder, REBUILDING_FOLDER);
     await dropRebuilt(folder);
@@ -82,7 +87,7 @@ export async function* rebuild(
     let filled: Filled | undefined;
     let isWhole = false;
     try {
-      filled = yield* fill(database, offline, scratch.database, replayed, checkpoints);
+      filled = yield* fill(database, offline, scratch.pairs, replayed, checkpoints);
       await database.finish();
       isWhole = true;
     } finally {
@@ -113,7 +118,7 @@ interface RebuiltLog {
 /** Throws `StoreRefused` at a damaged record: what follows cannot be replayed. */
 async function* replay(
   offline: OfflineStore,
-  scratch: BulkDatabase,
+  scratch: ScratchPairs,
   rows: ReplayedRows,
 ): AsyncGenerator<Progress, RebuiltLog> {
   const { lastLsn, pruned } = offline.store;
@@ -156,7 +161,7 @@ type Filled = Pick<Rebuilt, 'rows' | 'payloads' | 'lost' | 'lostItems'>;
 async function* fill(
   database: BulkDatabase,
   { level, store }: OfflineStore,
-  scratch: BulkDatabase,
+  scratch: ScratchPairs,
   replayed: ReplayedRows,
   checkpoints: readonly RowCheckpoint[],
 ): AsyncGenerator<Progress, Filled> {
@@ -180,7 +185,7 @@ async function* fill(
     }
   }
   for (const prefix of TREE_PREFIXES) {
-    for await (const run of runsOf(scratch.level, prefixRange(prefix))) {
+    for await (const run of scratch.runs(prefixRange(prefix))) {
       for (const [key, value] of run) await put(key, value);
       yield { stage: 'tree', done: filled.rows, of: undefined };
     }
@@ -194,31 +199,20 @@ async function* fill(
   const purgedMs = replayed.get('relay', '')?.dedupPurgedMs ?? 0;
   const expiry = new DueWriter(database, PREFIX.expiry, store.lastLsn);
   for (const table of REPLAYED_TABLES) {
-    for await (const run of runsOf(scratch.level, prefixRange(PREFIX[table]))) {
-      for (const [key, value] of run) {
-        if (table === 'dedup' && decodeRow('dedup', key, value).dedupUntilMs <= purgedMs) continue;
-        if (table === 'queue') {
-          const row = decodeRow('queue', key, value);
-          if (row.seq <= (replayed.get('target', row.targetPubkey)?.ackedThrough ?? 0)) continue;
-          expiry.add(row.expiresAtMs, key.subarray(1));
-          const wire = await level.get(payloadKey(row.payloadTarget, row.payloadSeq), { fillCache: false });
-          if (wire && hash('sha256', wire, 'hex') === row.wireHash) {
-            await put(payloadKey(row.payloadTarget, row.payloadSeq), wire);
-            filled.payloads++;
-          } else {
-            filled.lost++;
-            if (filled.lostItems.length < LOST_NAMED_MAX) filled.lostItems.push(row);
-          }
+    for await (const run of replayed.runs(prefixRange(PREFIX[table]))) {
+      if (table === 'queue') await fillQueue(database, level, run, { filled, expiry });
+      else
+        for (const [key, value] of run) {
+          if (table === 'dedup' && decodeRow('dedup', key, value).dedupUntilMs <= purgedMs) continue;
+          await put(key, value);
+          filled.rows++;
         }
-        await put(key, value);
-        filled.rows++;
-      }
       yield { stage: 'rows', done: filled.rows, of: undefined };
     }
   }
   expiry.write();
   const dedup = new DueWriter(database, PREFIX.dedupUntil, store.lastLsn);
-  for await (const run of runsOf(scratch.level, prefixRange(DEDUP_OWNERS))) {
+  for await (const run of scratch.runs(prefixRange(DEDUP_OWNERS))) {
     for (const [key, owner] of run) {
       const dueMs = Number(owner.readBigUInt64BE(0));
       if (dueMs <= purgedMs) continue;
@@ -228,6 +222,48 @@ async function* fill(
   }
   dedup.write();
   return filled;
+}
+
+/** Brings over items that wait, with their wire bytes where those are what was accepted. */
+async function fillQueue(
+  database: BulkDatabase,
+  level: Level,
+  run: readonly Pair[],
+  { filled, expiry }: { filled: Filled & { lostItems: QueueRow[] }; expiry: DueWriter },
+): Promise<void> {
+  const rows = run.map(([key, value]) => ({ key, value, row: decodeRow('queue', key, value) }));
+  for (const some of bySize(rows)) {
+    const keys = some.map(({ row }) => payloadKey(row.payloadTarget, row.payloadSeq));
+    const wires = await level.getMany(keys, { fillCache: false });
+    for (const [at, { key, value, row }] of some.entries()) {
+      const wire = wires[at];
+      expiry.add(row.expiresAtMs, key.subarray(1));
+      if (hasHash(wire, row.wireHash)) {
+        database.put(keys[at] as Buffer, wire);
+        filled.payloads++;
+      } else {
+        filled.lost++;
+        if (filled.lostItems.length < LOST_NAMED_MAX) filled.lostItems.push(row);
+      }
+      database.put(key, value);
+      filled.rows++;
+      if (database.isFull) await database.flush();
+    }
+  }
+}
+
+/** Rows whose wire bytes are read together. */
+function* bySize<T extends { row: QueueRow }>(rows: readonly T[]): Generator<T[]> {
+  let some: T[] = [];
+  let bytes = 0;
+  for (const one of rows) {
+    some.push(one);
+    bytes += one.row.bytes;
+    if (bytes < WIRES_BYTES) continue;
+    yield some;
+    [some, bytes] = [[], 0];
+  }
+  if (some.length > 0) yield some;
 }
 
 /** Writes the due entries of one index anew. Their second number tells entries of one time apart, and is no LSN. */

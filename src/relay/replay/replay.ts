@@ -1,9 +1,9 @@
 /**
- * A replay of the log: the rows that it gives, and the hash trees, in a database of its own under the keys of the store.
+ * A replay of the log: the rows that it gives, and the hash trees, in a scratch under the keys of the store.
  *
- * A million events leave more rows than belong in memory, so changed rows are held until the next `flush`, and rows that
- * are read often (quotas, target rows) a little longer; everything else is on disk. Acked items and purged dedup rows are
- * left out, as the live store leaves them to its collector.
+ * Items and dedup rows are encoded as they come; rows that are read often (quotas, target rows) are held as values until
+ * the next `flush`. What is acked or purged may lie there still, as in the live store before its collector came:
+ * readers pass over it.
  *
  * A replay begins with the first record or, when that was pruned, with a checkpoint of the rows. Every checkpoint is read
  * to its end and compared with its event, whether it is needed or not; a replay takes the first that is whole.
@@ -13,10 +13,11 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import type { LogEntry } from '../core/event.ts';
 import { reduce } from '../core/reduce.ts';
 import type { RowChange, RowReader, TableName, Tables } from '../core/rows.ts';
-import type { BulkDatabase } from '../store/bulk.ts';
 import {
   DEDUP_OWNERS,
+  firstKeyOf,
   queueKey,
+  seqOf,
   rowKeyBytes,
   DEDUP_RUN_BYTES,
   dueTimeOf,
@@ -31,72 +32,100 @@ import { DamagedRecord } from '../store/record.ts';
 import { decodeRow, encodeRow } from '../store/row-codec.ts';
 import { TreeEdge } from '../store/tiles.ts';
 import { withChecksum } from '../store/checksum.ts';
-import { canonicalRows, type RowCheckpoint, RowsDigest } from '../store/row-checkpoints.ts';
-import { runsOf } from '../store/scan.ts';
+import { CanonicalPairs, type RowCheckpoint, RowsDigest } from '../store/row-checkpoints.ts';
+import type { ScratchPairs } from '../store/scratch.ts';
 import type { Progress } from './finding.ts';
 import type { OfflineStore } from './offline.ts';
 
-/** Changed rows that are held before they are written. */
-const CHANGED_MAX = 5_000;
-/** Rows that are kept at hand beside them. */
+const KEY = 32;
+const TIME = 8;
+/** Rows that are kept at hand, because they are read often. */
 const RECENT_MAX = 20_000;
 
 /** Thrown when an event contradicts the ones before it. */
 export class ReplayFailed extends Error {}
 
 export class ReplayedRows implements RowReader {
-  readonly #database: BulkDatabase;
-  readonly #changed = new Map<string, RowChange>();
-  readonly #recent = new Map<string, Tables[TableName] | undefined>();
-  /** Queues that were acked since the last flush, and how far each was cleared before. */
+  readonly #scratch: ScratchPairs;
+  /** By table: rows that are read often, and the keys of those that the scratch does not have as they are. */
+  readonly #recent = new Map<TableName, Map<string, Tables[TableName] | undefined>>();
+  readonly #changed = new Map<TableName, Set<string>>();
+  #recentRows = 0;
+  /** Queues that were acked since the last spill, and how far each was cleared before. */
   readonly #acked = new Set<PublicKey>();
   readonly #cleared = new Map<PublicKey, number>();
 
-  constructor(database: BulkDatabase) {
-    this.#database = database;
+  constructor(scratch: ScratchPairs) {
+    this.#scratch = scratch;
   }
 
   get<T extends TableName>(table: T, key: string): Tables[T] | undefined {
-    const mark = markOf(table, key);
-    const change = this.#changed.get(mark);
-    if (change) return (change.row ?? undefined) as Tables[T] | undefined;
-    if (this.#recent.has(mark)) return this.#recent.get(mark) as Tables[T] | undefined;
+    const recent = isReadOften(table) ? this.#recentOf(table) : undefined;
+    const row = recent?.get(key);
+    if (row !== undefined || recent?.has(key)) return row as Tables[T] | undefined;
     const stored = rowKeyBytes(table, key);
-    const value = this.#database.level.getSync(stored);
-    const row = value && decodeRow(table, stored, value, key);
-    if (isReadOften(table)) this.#recent.set(mark, row);
-    return row;
+    const value = this.#scratch.get(stored);
+    const found = value && decodeRow(table, stored, value, key);
+    if (recent) this.#keep(recent, key, found);
+    return found;
   }
 
   get isFull(): boolean {
-    return this.#changed.size >= CHANGED_MAX || this.#recent.size >= RECENT_MAX;
+    return this.#scratch.isFull || this.#recentRows >= RECENT_MAX;
   }
 
   /** Reduces the event into the rows. Throws `ReplayFailed`. */
   apply(entry: LogEntry): void {
     for (const change of this.#reduced(entry)) {
-      const mark = markOf(change.table, change.key);
-      this.#changed.set(mark, change);
-      this.#recent.delete(mark);
-      if (change.table === 'target' && change.row && change.row.ackedThrough > 0) {
-        this.#acked.add(change.key as PublicKey);
+      const { table, key, row } = change;
+      if (!isReadOften(table)) {
+        this.#write(change);
+        continue;
       }
+      this.#keep(this.#recentOf(table), key, row ?? undefined);
+      this.#changedOf(table).add(key);
+      if (table === 'target' && row && row.ackedThrough > 0) this.#acked.add(key as PublicKey);
     }
   }
 
-  /** Writes what was changed, after which the database holds every row. */
+  /** Writes what was changed, after which the scratch holds every row, acked ones too. */
   async flush(): Promise<void> {
-    if (this.#recent.size >= RECENT_MAX) this.#recent.clear();
-    for (const [mark, change] of this.#changed) {
-      if (this.#isAcked(change)) this.#database.del(rowKeyBytes(change.table, change.key));
-      else this.#write(change);
-      if (this.#database.isFull) await this.#database.flush();
-      if (isReadOften(change.table)) this.#recent.set(mark, change.row ?? undefined);
+    for (const [table, keys] of this.#changed) {
+      const recent = this.#recentOf(table);
+      for (const key of keys) this.#write({ table, key, row: recent.get(key) ?? null } as RowChange);
+      keys.clear();
     }
-    await this.#database.flush();
+    if (this.#recentRows >= RECENT_MAX) {
+      for (const recent of this.#recent.values()) recent.clear();
+      this.#recentRows = 0;
+    }
+    if (!this.#scratch.isFull) return;
+    await this.#scratch.spill(this.ackedKeys());
     for (const target of this.#acked) await this.#clear(target);
     this.#acked.clear();
-    this.#changed.clear();
+  }
+
+  /** The rows of a range that lies in one table, as the scratch has them after `flush`, without those that were acked. */
+  async *runs(range: Parameters<ScratchPairs['runs']>[0]): AsyncGenerator<Pair[]> {
+    const isAcked = this.ackedKeys();
+    for await (const run of this.#scratch.runs(range)) {
+      const left = run[0]?.[0][0] === PREFIX.queue ? run.filter(([key]) => !isAcked(key)) : run;
+      if (left.length > 0) yield left;
+    }
+  }
+
+  /** Says of keys, as one walk comes by them, whether they are of queue rows that their target acked. */
+  ackedKeys(): (key: Buffer) => boolean {
+    let target: Buffer | undefined;
+    let through = 0;
+    return (key) => {
+      if (key[0] !== PREFIX.queue) return false;
+      if (target?.compare(key, 1, 1 + KEY) !== 0) {
+        target = Buffer.from(key.subarray(1, 1 + KEY));
+        through = this.#ackedThrough(firstKeyOf(key));
+      }
+      return seqOf(key) <= through;
+    };
   }
 
   #reduced(entry: LogEntry): RowChange[] {
@@ -107,19 +136,33 @@ export class ReplayedRows implements RowReader {
     }
   }
 
+  #recentOf(table: TableName): Map<string, Tables[TableName] | undefined> {
+    let recent = this.#recent.get(table);
+    if (!recent) this.#recent.set(table, (recent = new Map()));
+    return recent;
+  }
+
+  #changedOf(table: TableName): Set<string> {
+    let changed = this.#changed.get(table);
+    if (!changed) this.#changed.set(table, (changed = new Set()));
+    return changed;
+  }
+
+  #keep(recent: Map<string, Tables[TableName] | undefined>, key: string, row: Tables[TableName] | undefined): void {
+    const before = recent.size;
+    recent.set(key, row);
+    this.#recentRows += recent.size - before;
+  }
+
   #write(change: RowChange): void {
     const key = rowKeyBytes(change.table, change.key);
-    if (!change.row) this.#database.del(key);
-    else this.#database.put(key, encodeRow(change.table, key, change.row));
+    if (!change.row) this.#scratch.del(key);
+    else this.#scratch.put(key, encodeRow(change.table, key, change.row));
     if (change.table !== 'dedup') return;
     if (change.row) {
       const { dedupUntilMs, senderPubkey } = change.row;
-      this.#database.put(...dedupOwnerPair(key, dedupUntilMs, keyBytes(senderPubkey)));
-    } else this.#database.del(dedupOwnerKey(key));
-  }
-
-  #isAcked({ table, row }: RowChange): boolean {
-    return table === 'queue' && row !== null && row.seq <= this.#ackedThrough(row.targetPubkey);
+      this.#scratch.put(...dedupOwnerPair(key, dedupUntilMs, keyBytes(senderPubkey)));
+    } else this.#scratch.del(dedupOwnerKey(key));
   }
 
   #ackedThrough(target: PublicKey): number {
@@ -130,20 +173,23 @@ export class ReplayedRows implements RowReader {
     const through = this.#ackedThrough(target);
     const cleared = this.#cleared.get(target) ?? 0;
     if (through <= cleared) return;
-    await this.#database.clear({ gt: queueKey(target, cleared), lte: queueKey(target, through) });
+    await this.#scratch.clearSpilled({ gt: queueKey(target, cleared), lte: queueKey(target, through) });
     this.#cleared.set(target, through);
   }
 }
 
 /** Under the key of a dedup row: until when it is known, and the sender, whom the row's own bytes do not name. */
 function dedupOwnerPair(key: Buffer, dedupUntilMs: number, sender: Buffer): Pair {
-  const value = Buffer.alloc(8);
+  const value = Buffer.allocUnsafe(TIME + KEY);
   value.writeBigUInt64BE(BigInt(dedupUntilMs));
-  return [dedupOwnerKey(key), Buffer.concat([value, sender])];
+  value.set(sender, TIME);
+  return [dedupOwnerKey(key), value];
 }
 
 function dedupOwnerKey(key: Buffer): Buffer {
-  return Buffer.concat([Buffer.of(DEDUP_OWNERS), key.subarray(1)]);
+  const owner = Buffer.from(key);
+  owner[0] = DEDUP_OWNERS;
+  return owner;
 }
 
 /** Every item has a queue and a dedup row, of which few are read again. */
@@ -151,18 +197,14 @@ function isReadOften(table: TableName): boolean {
   return table !== 'queue' && table !== 'dedup';
 }
 
-function markOf(table: TableName, key: string): string {
-  return `${table} ${key}`;
-}
-
-/** The hash trees that a replay of the log makes, in a database of its own under the keys of the store. */
+/** The hash trees that a replay of the log makes, in a scratch under the keys of the store. */
 export class ReplayedTree {
-  readonly #database: BulkDatabase;
+  readonly #scratch: ScratchPairs;
   readonly #growth = new Growth(undefined, new TreeEdge());
 
-  /** The caller flushes the database. */
-  constructor(database: BulkDatabase) {
-    this.#database = database;
+  /** The caller spills the scratch. */
+  constructor(scratch: ScratchPairs) {
+    this.#scratch = scratch;
   }
 
   /**
@@ -181,7 +223,7 @@ export class ReplayedTree {
       for await (const hash of storedLeafHashes(level, start, start.firstLsn, last)) {
         this.#growth.addHash(hash);
         this.#write();
-        if (this.#database.isFull) await this.#database.flush();
+        if (this.#scratch.isFull) await this.#scratch.spill();
       }
     }
   }
@@ -204,11 +246,9 @@ export class ReplayedTree {
   }
 
   #write(): void {
-    for (const [key, value] of this.#growth.writes.splice(0)) this.#database.put(key, value);
+    for (const [key, value] of this.#growth.writes.splice(0)) this.#scratch.put(key, value);
   }
 }
-
-const KEY = 32;
 
 interface ReplayStart {
   /** The rows after this record are in the scratch; 0 when there are none. */
@@ -248,7 +288,7 @@ export async function* findCheckpoints({ store }: OfflineStore): AsyncGenerator<
 export async function* beginReplay(
   offline: OfflineStore,
   { whole }: FoundCheckpoints,
-  scratch: BulkDatabase,
+  scratch: ScratchPairs,
 ): AsyncGenerator<Progress, ReplayStart | undefined> {
   const { store } = offline;
   const { throughLsn: pruned } = store.pruned;
@@ -261,7 +301,7 @@ export async function* beginReplay(
 export async function* loadCheckpoint(
   { store }: OfflineStore,
   checkpoint: RowCheckpoint,
-  scratch: BulkDatabase,
+  scratch: ScratchPairs,
 ): AsyncGenerator<Progress, ReplayStart> {
   const { throughLsn, rows } = checkpoint;
   let dedupRows = 0;
@@ -272,18 +312,16 @@ export async function* loadCheckpoint(
       if (key[0] === PREFIX.dedup) dedupRows++;
       loaded++;
       scratch.put(key, withChecksum(key, value));
-      if (scratch.isFull) await scratch.flush();
+      if (scratch.isFull) await scratch.spill();
     }
     yield { stage: 'rows', done: loaded, of: rows };
   }
-  await scratch.flush();
   // The sender of a dedup row is named only by the due entry of the time until which the row is kept.
   for await (const pairs of store.checkpoints.pairs(checkpoint)) {
     for (const pair of pairs) if (pair[0][0] === PREFIX.dedupUntil) await addOwners(pair, scratch);
   }
-  await scratch.flush();
   let owned = 0;
-  for await (const run of runsOf(scratch.level, prefixRange(DEDUP_OWNERS))) owned += run.length;
+  for await (const run of scratch.runs(prefixRange(DEDUP_OWNERS))) owned += run.length;
   return { throughLsn, unowned: dedupRows - owned };
 }
 
@@ -291,27 +329,26 @@ export async function* loadCheckpoint(
 export async function hasRowsOf(
   { rows, rowsHash }: RowCheckpoint,
   replayed: ReplayedRows,
-  scratch: BulkDatabase,
+  scratch: ScratchPairs,
 ): Promise<boolean> {
   await replayed.flush();
   const digest = new RowsDigest();
-  for await (const run of canonicalRows(scratch.level, REPLAYED_TABLES)) for (const pair of run) digest.add(pair);
+  const canonical = new CanonicalPairs();
+  for (const table of REPLAYED_TABLES)
+    for await (const run of scratch.runs(prefixRange(PREFIX[table])))
+      for (const pair of canonical.of(run)) digest.add(pair);
   const found = digest.taken();
   return found.rows === rows && found.rowsHash === rowsHash;
 }
 
 /** The senders that a due entry names, of the rows that are known until its time. */
-async function addOwners([due, runs]: Pair, scratch: BulkDatabase): Promise<void> {
+async function addOwners([due, runs]: Pair, scratch: ScratchPairs): Promise<void> {
   const dueMs = dueTimeOf(due);
-  const named: { key: Buffer; sender: Buffer }[] = [];
   for (let at = 0; at + DEDUP_RUN_BYTES <= runs.length; at += DEDUP_RUN_BYTES) {
     const key = Buffer.concat([Buffer.of(PREFIX.dedup), runs.subarray(at + KEY, at + DEDUP_RUN_BYTES)]);
-    named.push({ key, sender: runs.subarray(at, at + KEY) });
+    const row = scratch.get(key);
+    if (!row || decodeRow('dedup', key, row).dedupUntilMs !== dueMs) continue;
+    scratch.put(...dedupOwnerPair(key, dueMs, runs.subarray(at, at + KEY)));
   }
-  const rows = await scratch.level.getMany(named.map(({ key }) => key));
-  for (const [at, { key, sender }] of named.entries()) {
-    const row = rows[at];
-    if (row && decodeRow('dedup', key, row).dedupUntilMs === dueMs) scratch.put(...dedupOwnerPair(key, dueMs, sender));
-  }
-  if (scratch.isFull) await scratch.flush();
+  if (scratch.isFull) await scratch.spill();
 }

@@ -6,7 +6,7 @@
  * the index is walked, and then the next part.
  */
 import { displayFingerprint, publicKeyFromBytes } from '../../protocol/public-key.ts';
-import type { BulkDatabase } from '../store/bulk.ts';
+import { spread } from '../store/scratch.ts';
 import { DEDUP_OWNERS, DEDUP_RUN_BYTES, EXPIRY_RUN_BYTES, PREFIX, prefixRange, seqOf } from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
 import { runsOf } from '../store/scan.ts';
@@ -24,8 +24,8 @@ const ADVICE = 'poste relay log rebuild makes the index anew';
 interface Index {
   prefix: typeof PREFIX.expiry | typeof PREFIX.dedupUntil;
   runBytes: number;
-  /** The row's key, without its prefix, and the sender that a run names. */
-  parse: (run: Buffer) => { row: Buffer; sender: Buffer };
+  /** A run is a sender of so many bytes, and a row's key without its prefix. */
+  senderBytes: number;
   /** Where the replay has the rows, and what is due of one; `undefined` when nothing is. */
   rows: number;
   due(key: Buffer, value: Buffer): { dueMs: number; sender: Buffer } | undefined;
@@ -34,10 +34,9 @@ interface Index {
 
 const NOBODY = Buffer.alloc(0);
 
-/** Answers how many bytes were read. Needs a replay that went through: `scratch` holds its rows. */
+/** Answers how many bytes were read. Needs a replay that went through. */
 export async function* verifyDue(
   level: Level,
-  scratch: BulkDatabase,
   replayed: ReplayedRows,
   partRows: number,
   findings: Findings,
@@ -46,14 +45,14 @@ export async function* verifyDue(
   let bytes = 0;
   let seen = 0;
   for (const index of [expiryIndex, dedupIndex(purgedMs)]) {
-    let part = new Part(index, true);
-    for await (const run of runsOf(scratch.level, prefixRange(index.rows))) {
+    let part = new Part(index, partRows, true);
+    for await (const run of replayed.runs(prefixRange(index.rows))) {
       for (const [key, value] of run) {
         part.add(key, value);
         if (part.size < partRows) continue;
         bytes += await part.verify(level, findings);
         yield { stage: 'due', done: (seen += part.size), of: undefined };
-        part = new Part(index, false);
+        part = new Part(index, partRows, false);
       }
     }
     bytes += await part.verify(level, findings);
@@ -64,7 +63,7 @@ export async function* verifyDue(
 const expiryIndex: Index = {
   prefix: PREFIX.expiry,
   runBytes: EXPIRY_RUN_BYTES,
-  parse: (run) => ({ row: run, sender: NOBODY }),
+  senderBytes: 0,
   rows: PREFIX.queue,
   due: (key, value) => ({ dueMs: decodeRow('queue', key, value).expiresAtMs, sender: NOBODY }),
   words: (key) => {
@@ -77,7 +76,7 @@ function dedupIndex(purgedMs: number): Index {
   return {
     prefix: PREFIX.dedupUntil,
     runBytes: DEDUP_RUN_BYTES,
-    parse: (run) => ({ row: run.subarray(KEY), sender: run.subarray(0, KEY) }),
+    senderBytes: KEY,
     rows: DEDUP_OWNERS,
     due: (_key, owner) => {
       const dueMs = Number(owner.readBigUInt64BE(0));
@@ -90,38 +89,44 @@ function dedupIndex(purgedMs: number): Index {
   };
 }
 
-/** A row of the part, and whether an entry of its time named it. */
-interface DueRow {
-  key: Buffer;
-  sender: Buffer;
-  isNamed: boolean;
-}
-
-/** Rows that follow each other, held against the whole index. */
+/**
+ * Rows that follow each other, held against the whole index. They lie one behind the other in one piece of memory: row
+ * key, time, sender; and a table finds them by their keys.
+ */
 class Part {
   readonly #index: Index;
   readonly #isFirst: boolean;
-  readonly #due = new Map<string, DueRow>();
-  #first: Buffer | undefined;
-  #last: Buffer | undefined;
+  readonly #keyBytes: number;
+  readonly #stride: number;
+  readonly #rows: Buffer;
+  readonly #places: Int32Array;
+  /** Whether an entry of its time named the row. */
+  readonly #isNamed: Uint8Array;
+  #size = 0;
 
   /** With the first part of an index, its entries are judged besides. */
-  constructor(index: Index, isFirst: boolean) {
+  constructor(index: Index, rowsMax: number, isFirst: boolean) {
     this.#index = index;
     this.#isFirst = isFirst;
+    this.#keyBytes = index.runBytes - index.senderBytes;
+    this.#stride = index.runBytes + TIME;
+    this.#rows = Buffer.allocUnsafeSlow(rowsMax * this.#stride);
+    this.#places = new Int32Array(2 ** Math.ceil(Math.log2(2 * rowsMax + 1)));
+    this.#isNamed = new Uint8Array(rowsMax);
   }
 
   get size(): number {
-    return this.#due.size;
+    return this.#size;
   }
 
   add(key: Buffer, value: Buffer): void {
     const due = this.#index.due(key, value);
     if (!due) return;
-    const row = key.subarray(1);
-    this.#due.set(markOf(row, timeBytes(due.dueMs)), { key, sender: due.sender, isNamed: false });
-    this.#first ??= row;
-    this.#last = row;
+    const at = this.#size * this.#stride;
+    key.copy(this.#rows, at, 1);
+    this.#rows.writeBigUInt64BE(BigInt(due.dueMs), at + this.#keyBytes);
+    due.sender.copy(this.#rows, at + this.#keyBytes + TIME);
+    this.#places[this.#slotOf(this.#rows, at)] = ++this.#size;
   }
 
   /** Answers how many bytes of the index were read, counted with the first part. */
@@ -132,11 +137,14 @@ class Part {
       for (const [key, value] of entries) {
         bytes += key.length + value.length;
         const runs = this.#readable(key, value, findings);
-        if (runs) this.#name(key.subarray(1, 1 + TIME), runs, findings);
+        if (runs) this.#name(key, runs, findings);
       }
     }
-    for (const { key, sender, isNamed } of this.#due.values()) {
-      if (!isNamed) findings.add('DUE_MISSING', `${this.#index.words(key, sender)}. ${ADVICE}`);
+    for (let nth = 0; nth < this.#size; nth++) {
+      if (this.#isNamed[nth] === 1) continue;
+      const at = nth * this.#stride;
+      const key = Buffer.concat([Buffer.of(this.#index.rows), this.#rows.subarray(at, at + this.#keyBytes)]);
+      findings.add('DUE_MISSING', `${this.#index.words(key, this.#senderOf(nth))}. ${ADVICE}`);
     }
     return this.#isFirst ? bytes : 0;
   }
@@ -150,35 +158,40 @@ class Part {
     return undefined;
   }
 
-  /** Marks the rows of the part that an entry of `time` names. */
-  #name(time: Buffer, value: Buffer, findings: Findings): void {
-    const { runBytes, parse } = this.#index;
-    if (!this.#first || !this.#last) return;
-    for (let at = 0; at < value.length; at += runBytes) {
-      const { row, sender } = parse(value.subarray(at, at + runBytes));
-      if (Buffer.compare(row, this.#first) < 0 || Buffer.compare(row, this.#last) > 0) continue;
-      const known = this.#due.get(markOf(row, time));
-      if (!known) continue;
-      if (known.sender.equals(sender)) known.isNamed = true;
+  /** Marks the rows of the part that the entry under `key` names: each run is a sender, if the index has them, and a row. */
+  #name(key: Buffer, runs: Buffer, findings: Findings): void {
+    const { runBytes, senderBytes } = this.#index;
+    for (let at = 0; at < runs.length; at += runBytes) {
+      const nth = (this.#places[this.#slotOf(runs, at + senderBytes)] ?? 0) - 1;
+      if (nth < 0) continue;
+      const timeAt = nth * this.#stride + this.#keyBytes;
+      if (this.#rows.compare(key, 1, 1 + TIME, timeAt, timeAt + TIME) !== 0) continue;
+      const sender = this.#senderOf(nth);
+      if (sender.compare(runs, at, at + senderBytes) === 0) this.#isNamed[nth] = 1;
       else {
         // The purge would count the row against whom the entry names.
-        const message = `a due entry names another sender than the dedup row of ${senderText(known.sender)} has. ${ADVICE}`;
+        const message = `a due entry names another sender than the dedup row of ${senderText(sender)} has. ${ADVICE}`;
         findings.add('DUE_DAMAGED', message);
       }
     }
   }
-}
 
-function markOf(row: Buffer, time: Buffer): string {
-  return row.toString('latin1') + time.toString('latin1');
+  #senderOf(nth: number): Buffer {
+    const at = nth * this.#stride + this.#keyBytes + TIME;
+    return this.#rows.subarray(at, at + this.#index.senderBytes);
+  }
+
+  /** Where in the table the row is whose key stands at `at`, or would be. */
+  #slotOf(bytes: Buffer, at: number): number {
+    const mask = this.#places.length - 1;
+    const end = at + this.#keyBytes;
+    for (let slot = spread(bytes.readUInt32LE(at), bytes.readUInt32LE(end - 4)) & mask; ; slot = (slot + 1) & mask) {
+      const from = ((this.#places[slot] ?? 0) - 1) * this.#stride;
+      if (from < 0 || this.#rows.compare(bytes, at, end, from, from + this.#keyBytes) === 0) return slot;
+    }
+  }
 }
 
 function senderText(sender: Buffer): string {
   return displayFingerprint(publicKeyFromBytes(sender));
-}
-
-function timeBytes(timeMs: number): Buffer {
-  const bytes = Buffer.allocUnsafe(TIME);
-  bytes.writeBigUInt64BE(BigInt(timeMs));
-  return bytes;
 }

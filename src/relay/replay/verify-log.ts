@@ -6,7 +6,7 @@
  */
 import { HASH_BYTES, leafHash } from '../../protocol/merkle.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
-import type { BulkDatabase } from '../store/bulk.ts';
+import type { ScratchPairs } from '../store/scratch.ts';
 import {
   lsnOf,
   PREFIX,
@@ -45,7 +45,7 @@ interface Replayed {
   /** Absent when it cannot begin. */
   tree: ReplayedTree | undefined;
   /** Where the rows are. */
-  database: BulkDatabase;
+  scratch: ScratchPairs;
   /** The rows after this record are there already; `undefined` when there is nothing to begin with. */
   startLsn: number | undefined;
   /** Checkpoints that are whole, by their LSN: the replay has to come by the same rows. */
@@ -95,7 +95,7 @@ export async function* verifyLog(
       if (replayed.rows.isFull) await replayed.rows.flush();
       const checkpoint = replayed.checkpoints.get(lsn);
       if (!checkpoint || audit.firstBadLsn !== undefined || lsn <= (replayed.startLsn ?? lsn)) continue;
-      if (await hasRowsOf(checkpoint, replayed.rows, replayed.database)) continue;
+      if (await hasRowsOf(checkpoint, replayed.rows, replayed.scratch)) continue;
       const message = `the rows of checkpoint ${lsn} are not those that the log gives: they had gone wrong before it was taken; poste relay log rebuild leaves it out`;
       findings.add('CHECKPOINT_DIFFERS', message, { lsn });
     }
@@ -200,14 +200,14 @@ const TREE_ADVICE = 'poste relay log rebuild makes the tree anew from the log, w
  */
 export async function* verifyTree(
   { level }: OfflineStore,
-  scratch: BulkDatabase,
+  scratch: ScratchPairs,
   findings: Findings,
 ): AsyncGenerator<Progress, number> {
   let bytes = 0;
   for (const prefix of TREE_PREFIXES) {
     const range = prefixRange(prefix);
     const stored = withLookUps(level, range, findings);
-    for await (const { key, left, right } of joined(stored, runsOf(scratch.level, range))) {
+    for await (const { key, left, right } of joined(stored, scratch.runs(range))) {
       bytes += key.length + (left?.length ?? 0);
       if (!isOfStore(key, findings) || (left && right?.equals(left))) continue;
       const part = nameTreePart(key);
@@ -310,7 +310,7 @@ interface CheckpointsAudit {
  */
 export async function* verifyCheckpoints(
   offline: OfflineStore,
-  scratch: BulkDatabase,
+  scratch: ScratchPairs,
   findings: Findings,
 ): AsyncGenerator<Progress, CheckpointsAudit> {
   const { level } = offline;

@@ -8,21 +8,19 @@
 import { hash } from 'node:crypto';
 import { displayFingerprint, type PublicKey, publicKeyFromBytes } from '../../protocol/public-key.ts';
 import { rowKey, type TableName, type Tables, NO_USAGE, type UsageRow } from '../core/rows.ts';
-import type { BulkDatabase } from '../store/bulk.ts';
 import { MARK_PREFIXES, ROW_PREFIXES, verifiedBytes, rowName, rowOwner } from '../store/checksum.ts';
 import {
   firstKeyOf,
   PREFIX,
   prefixRange,
   REPLAYED_TABLES,
-  seqOf,
   DEDUP_OWNERS,
   SHARE_SENDER_AT,
   queueKey,
   sharesOf,
 } from '../store/keys.ts';
 import { decodeRow } from '../store/row-codec.ts';
-import { readableRow, runsOf } from '../store/scan.ts';
+import { readableRow } from '../store/scan.ts';
 import { joined, isOfStore, withLookUps } from './walks.ts';
 import { type Findings, FINDINGS_LISTED_MAX, type Progress } from './finding.ts';
 import type { OfflineStore } from './offline.ts';
@@ -40,7 +38,6 @@ const ADVICE = 'poste relay log rebuild makes it anew from the log';
 
 export async function* verifyRows(
   offline: OfflineStore,
-  scratch: BulkDatabase,
   replayed: ReplayedRows,
   findings: Findings,
 ): AsyncGenerator<Progress, RowsAudit> {
@@ -52,12 +49,12 @@ export async function* verifyRows(
     const range = prefixRange(PREFIX[table]);
     for await (const { key, left, right } of joined(
       withLookUps(offline.level, range, findings),
-      runsOf(scratch.level, range),
+      replayed.runs(range),
     )) {
       audit.bytes += key.length + (left?.length ?? 0);
       if (++audit.rows % PROGRESS_ROWS === 0) yield { stage: 'rows', done: audit.rows, of: undefined };
       if (!isOfStore(key, findings)) continue;
-      if (left && right ? left.equals(right) : isOut(key, left, right)) continue;
+      if ((left && right?.equals(left)) || isOut(key, left, right)) continue;
       if (differences.length < FINDINGS_LISTED_MAX) differences.push({ table, key, stored: left, byLog: right });
       else untold++;
     }
@@ -98,15 +95,7 @@ interface Difference {
 type LeftOut = (key: Buffer, stored: Buffer | undefined, byLog: Buffer | undefined) => boolean;
 
 function leftOut(table: TableName, replayed: ReplayedRows): LeftOut {
-  if (table === 'queue') {
-    const through = new Map<PublicKey, number>();
-    return (key) => {
-      const target = firstKeyOf(key);
-      const known = through.get(target) ?? replayed.get('target', target)?.ackedThrough ?? 0;
-      through.set(target, known);
-      return seqOf(key) <= known;
-    };
-  }
+  if (table === 'queue') return replayed.ackedKeys();
   if (table !== 'dedup') return () => false;
   const purgedMs = replayed.get('relay', '')?.dedupPurgedMs ?? 0;
   // A checkpoint left out what was purged, and a replay from the first record still has it.
@@ -203,17 +192,13 @@ const CHARGE_ADVICE =
  * Verifies that quotas are charged for what there is: the waiting items of every queue counted anew, for their target,
  * their senders and their accounts, and the dedup rows of every sender key.
  *
- * Counts the rows of a complete replay, which `scratch` holds: what differs here was wrong when the log was written, and a
+ * Counts the rows of a complete replay: what differs here was wrong when the log was written, and a
  * rebuild gives the same again. The relay refuses to release more than is charged.
  */
-export async function* verifyCharges(
-  scratch: BulkDatabase,
-  replayed: ReplayedRows,
-  findings: Findings,
-): AsyncGenerator<Progress, void> {
-  const audit = new ChargesAudit(scratch, replayed, findings);
+export async function* verifyCharges(replayed: ReplayedRows, findings: Findings): AsyncGenerator<Progress, void> {
+  const audit = new ChargesAudit(replayed, findings);
   let done = 0;
-  for await (const run of runsOf(scratch.level, prefixRange(PREFIX.target))) {
+  for await (const run of replayed.runs(prefixRange(PREFIX.target))) {
     for (const [key] of run) {
       await audit.countQueue(firstKeyOf(key));
       yield { stage: 'charges', done: ++done, of: undefined };
@@ -225,14 +210,12 @@ export async function* verifyCharges(
 }
 
 class ChargesAudit {
-  readonly #scratch: BulkDatabase;
   readonly #rows: ReplayedRows;
   readonly #findings: Findings;
   /** What every queue is to be charged for, items that are on their way to it included. */
   readonly #waiting = new Map<PublicKey, UsageRow>();
 
-  constructor(scratch: BulkDatabase, rows: ReplayedRows, findings: Findings) {
-    this.#scratch = scratch;
+  constructor(rows: ReplayedRows, findings: Findings) {
     this.#rows = rows;
     this.#findings = findings;
   }
@@ -246,7 +229,7 @@ class ChargesAudit {
       gte: queueKey(target, ackedThrough + 1),
       lte: queueKey(target, Math.max(headSeq, ackedThrough + 1)),
     };
-    for await (const run of runsOf(this.#scratch.level, range)) {
+    for await (const run of this.#rows.runs(range)) {
       for (const [key, value] of run) {
         const { kind, senderPubkey, bytes } = decodeRow('queue', key, value);
         // Nobody is charged for a notice.
@@ -258,7 +241,7 @@ class ChargesAudit {
     // A rotation charges the new key for all of it at once; the items follow.
     const charged = this.#rows.get('move', target)?.newPubkey ?? target;
     this.#waiting.set(charged, sum(this.#waiting.get(charged), waiting));
-    for await (const run of runsOf(this.#scratch.level, sharesOf(target))) {
+    for await (const run of this.#rows.runs(sharesOf(target))) {
       for (const [key] of run) {
         const sender = publicKeyFromBytes(key.subarray(SHARE_SENDER_AT));
         if (!shares.has(sender)) shares.set(sender, NO_USAGE);
@@ -280,7 +263,7 @@ class ChargesAudit {
   /** An account is charged for the queues of its hosts, whatever their keys were. */
   async verifyAccounts(): Promise<void> {
     const accounts = new Map<string, UsageRow>();
-    for await (const run of runsOf(this.#scratch.level, prefixRange(PREFIX.enrolment))) {
+    for await (const run of this.#rows.runs(prefixRange(PREFIX.enrolment))) {
       for (const [key, value] of run) {
         const { account } = decodeRow('enrolment', key, value);
         if (account !== null) accounts.set(account, NO_USAGE);
@@ -293,7 +276,7 @@ class ChargesAudit {
     const hashes = new Set(Array.from(accounts.keys(), (account) => hash('sha256', account, 'hex')));
     for (const [account, waits] of accounts)
       this.#compare(`the account ${account}`, this.#rows.get('account', account), waits);
-    for await (const run of runsOf(this.#scratch.level, prefixRange(PREFIX.account))) {
+    for await (const run of this.#rows.runs(prefixRange(PREFIX.account))) {
       for (const [key, value] of run) {
         const mark = key.subarray(1).toString('hex');
         // The row says no name: it is stored under the hash of it.
@@ -307,14 +290,14 @@ class ChargesAudit {
   async verifySenders(): Promise<void> {
     const purgedMs = this.#rows.get('relay', rowKey.relay)?.dedupPurgedMs ?? 0;
     const kept = new Map<PublicKey, number>();
-    for await (const run of runsOf(this.#scratch.level, prefixRange(DEDUP_OWNERS))) {
+    for await (const run of this.#rows.runs(prefixRange(DEDUP_OWNERS))) {
       for (const [, owner] of run) {
         if (Number(owner.readBigUInt64BE(0)) <= purgedMs) continue;
         const sender = publicKeyFromBytes(owner.subarray(TIME, TIME + KEY));
         kept.set(sender, (kept.get(sender) ?? 0) + 1);
       }
     }
-    for await (const run of runsOf(this.#scratch.level, prefixRange(PREFIX.sender)))
+    for await (const run of this.#rows.runs(prefixRange(PREFIX.sender)))
       for (const [key] of run) if (!kept.has(firstKeyOf(key))) kept.set(firstKeyOf(key), 0);
     for (const [sender, rows] of kept) {
       const counted = this.#rows.get('sender', sender)?.dedupRows ?? 0;

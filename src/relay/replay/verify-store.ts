@@ -29,8 +29,10 @@ import { readRelayKey } from '../store/relay-key.ts';
 import { verifiedBytes, rowName } from '../store/checksum.ts';
 import type { Findings, Progress } from './finding.ts';
 import { isOfStore, joined } from './walks.ts';
-import type { BulkDatabase } from '../store/bulk.ts';
+import type { ScratchPairs } from '../store/scratch.ts';
 import { hashBytes } from '../store/packing.ts';
+import { namesAnother } from '../store/row-codec.ts';
+import { isMoved } from '../store/wire-check.ts';
 import type { Pair } from '../../lib/pair-block.ts';
 
 /** Where a store folder keeps what is not in its database. */
@@ -173,17 +175,17 @@ const HASH_BYTES = 32;
  */
 export async function* verifyPayloads(
   level: Level,
-  scratch: BulkDatabase,
+  scratch: ScratchPairs,
   findings: Findings,
 ): AsyncGenerator<Progress, PayloadsAudit> {
-  const named = await nameAll(level, scratch);
   const audit: PayloadsAudit = { payloads: 0, bytes: 0 };
-  const names = unprefixed(runsOf(scratch.level, prefixRange(PAYLOAD_NAMES)));
-  const payloads = unprefixed(runsOf(level, prefixRange(PREFIX.payload)));
+  const acked = await ackedThroughs(level);
+  const names = withMoved(unmovedNames(level, acked), await movedNames(level, acked, scratch));
+  const payloads = runsOf(level, prefixRange(PREFIX.payload));
   for await (const { key, left: name, right: wire } of joined(names, payloads)) {
     if (wire) {
       audit.bytes += 1 + key.length + wire.length;
-      if (++audit.payloads % PROGRESS_PAYLOADS === 0) yield { stage: 'payloads', done: audit.payloads, of: named };
+      if (++audit.payloads % PROGRESS_PAYLOADS === 0) yield { stage: 'payloads', done: audit.payloads, of: undefined };
     }
     if (!isOfStore(key, findings)) continue;
     judge(key, name, wire, level, findings);
@@ -191,25 +193,56 @@ export async function* verifyPayloads(
   return audit;
 }
 
-/** Notes which payload every queue row names. */
-async function nameAll(level: Level, scratch: BulkDatabase): Promise<number> {
-  const ackedThrough = await ackedThroughs(level);
-  let named = 0;
+type Acked = Awaited<ReturnType<typeof ackedThroughs>>;
+
+/**
+ * Under the key of a payload: whether the row that names it waits u8, wire hash, key of the row without its prefix. Of
+ * rows in their own order, which is that of the payloads but for what a rotation moved.
+ */
+async function* unmovedNames(level: Level, acked: Acked): AsyncGenerator<Pair[]> {
+  for await (const run of runsOf(level, prefixRange(PREFIX.queue))) {
+    yield run.flatMap(([key, value]) => {
+      const row = queueRow(key, value);
+      return row && !isMoved(row) ? [nameOf(key, row, acked)] : [];
+    });
+  }
+}
+
+/** Those of moved rows, in a scratch, which sorts them. */
+async function movedNames(level: Level, acked: Acked, scratch: ScratchPairs): Promise<AsyncGenerator<Pair[]>> {
   for await (const run of runsOf(level, prefixRange(PREFIX.queue))) {
     for (const [key, value] of run) {
-      if (key.length !== KEY_BYTES[PREFIX.queue]) continue;
-      const row = readableRow('queue', key, value);
-      // A row that cannot be read differs from the replay.
-      if (!row) continue;
-      const waits = row.seq > (ackedThrough.get(row.targetPubkey) ?? 0);
-      const name = Buffer.concat([Buffer.of(waits ? 1 : 0), hashBytes(row.wireHash), key.subarray(1)]);
-      scratch.put(prefixed(PAYLOAD_NAMES, payloadKey(row.payloadTarget, row.payloadSeq)), name);
-      if (scratch.isFull) await scratch.flush();
-      named++;
+      const row = namesAnother(value) ? queueRow(key, value) : undefined;
+      if (!row || !isMoved(row)) continue;
+      const [payload, name] = nameOf(key, row, acked);
+      scratch.put(prefixed(PAYLOAD_NAMES, payload), name);
+      if (scratch.isFull) await scratch.spill();
     }
   }
-  await scratch.flush();
-  return named;
+  return renamed(scratch.runs(prefixRange(PAYLOAD_NAMES)));
+}
+
+async function* renamed(runs: AsyncIterable<readonly Pair[]>): AsyncGenerator<Pair[]> {
+  for await (const run of runs) yield run.map(([key, value]): Pair => [prefixed(PREFIX.payload, key), value]);
+}
+
+/** A payload that rows of both kinds name belongs to the moved one, which came later. */
+async function* withMoved(
+  unmoved: AsyncIterable<readonly Pair[]>,
+  moved: AsyncIterable<readonly Pair[]>,
+): AsyncGenerator<Pair[]> {
+  for await (const { key, left, right } of joined(unmoved, moved)) yield [[key, (right ?? left) as Buffer]];
+}
+
+/** A row that cannot be read differs from the replay. */
+function queueRow(key: Buffer, value: Buffer): QueueRow | undefined {
+  return key.length === KEY_BYTES[PREFIX.queue] ? readableRow('queue', key, value) : undefined;
+}
+
+function nameOf(key: Buffer, row: QueueRow, acked: Acked): Pair {
+  const waits = row.seq > (acked.get(row.targetPubkey) ?? 0);
+  const name = Buffer.concat([Buffer.of(waits ? 1 : 0), hashBytes(row.wireHash), key.subarray(1)]);
+  return [payloadKey(row.payloadTarget, row.payloadSeq), name];
 }
 
 function judge(
@@ -246,9 +279,4 @@ function nameItem(level: Level, name: Buffer): string {
 
 function prefixed(prefix: number, key: Buffer): Buffer {
   return Buffer.concat([Buffer.of(prefix), key.subarray(1)]);
-}
-
-/** With the same first byte everywhere, so that two walks are in step. */
-async function* unprefixed(runs: AsyncIterable<readonly Pair[]>): AsyncGenerator<Pair[]> {
-  for await (const run of runs) yield run.map(([key, value]): Pair => [prefixed(PREFIX.payload, key), value]);
 }

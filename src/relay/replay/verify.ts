@@ -2,12 +2,12 @@
  * Whether a store is what its log says: checksums and places of every record, hash trees and rows against a replay, the
  * charges against what waits, the wire bytes against their hashes, the due indexes, and what lies outside the database.
  *
- * Streaming: the replay is kept in a temporary database, walks go past the cache, and findings are bounded. Nothing of
+ * Streaming: the replay is kept in a scratch, walks go past the cache, and findings are bounded. Nothing of
  * the store is written.
  */
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { openScratch } from '../store/bulk.ts';
+import { openScratch } from '../store/scratch.ts';
 import { isSystemError } from '../store/refused.ts';
 import type { OfflineStore } from './offline.ts';
 import { DamagedRecord } from '../store/record.ts';
@@ -23,10 +23,12 @@ export interface VerifyOptions {
   places?: StorePlaces | undefined;
   /** Rows whose due times are held in memory together. */
   partRows?: number;
+  /** What the replay may hold in memory. */
+  memoryBytes?: number;
 }
 
-/** Some tens of megabytes. */
-const PART_ROWS = 100_000;
+/** Some 40 MB. */
+const PART_ROWS = 400_000;
 
 export interface VerifyReport {
   findings: readonly Finding[];
@@ -54,21 +56,21 @@ export interface VerifyReport {
 
 export async function* verify(
   offline: OfflineStore,
-  { places, partRows = PART_ROWS }: VerifyOptions = {},
+  { places, partRows = PART_ROWS, memoryBytes }: VerifyOptions = {},
 ): AsyncGenerator<Progress, VerifyReport> {
   const { level, store } = offline;
   const findings = new Findings();
-  const scratch = await openScratch();
-  const { database } = scratch;
+  const scratch = await openScratch(memoryBytes);
+  const { pairs } = scratch;
   try {
-    const kept = yield* readable('the checkpoints', findings, verifyCheckpoints(offline, database, findings));
-    const replayed = new ReplayedRows(database);
-    const tree = new ReplayedTree(database);
+    const kept = yield* readable('the checkpoints', findings, verifyCheckpoints(offline, pairs, findings));
+    const replayed = new ReplayedRows(pairs);
+    const tree = new ReplayedTree(pairs);
     const isTreeKnown = yield* readable('the hash trees', findings, takePrunedHashes(tree, offline, findings));
     const parts = {
       rows: replayed,
       tree: isTreeKnown ? tree : undefined,
-      database,
+      scratch: pairs,
       startLsn: kept?.startLsn,
       checkpoints: kept?.whole ?? new Map(),
     };
@@ -76,15 +78,15 @@ export async function* verify(
     const isReplayed = log !== undefined && log.firstBadLsn === undefined;
     const trees =
       isReplayed && isTreeKnown
-        ? yield* readable('the hash trees', findings, verifyTree(offline, database, findings))
+        ? yield* readable('the hash trees', findings, verifyTree(offline, pairs, findings))
         : undefined;
     const rows = isReplayed
-      ? yield* readable('the rows', findings, verifyRows(offline, database, replayed, findings))
+      ? yield* readable('the rows', findings, verifyRows(offline, replayed, findings))
       : yield* readable('the rows', findings, verifyChecksums(offline, findings));
-    if (isReplayed) yield* readable('the charges', findings, verifyCharges(database, replayed, findings));
-    const payloads = yield* readable('the wire bytes', findings, verifyPayloads(level, database, findings));
+    if (isReplayed) yield* readable('the charges', findings, verifyCharges(replayed, findings));
+    const payloads = yield* readable('the wire bytes', findings, verifyPayloads(level, pairs, findings));
     const due = isReplayed
-      ? yield* readable('the due indexes', findings, verifyDue(level, database, replayed, partRows, findings))
+      ? yield* readable('the due indexes', findings, verifyDue(level, replayed, partRows, findings))
       : undefined;
     const relay = isReplayed ? replayed.get('relay', '') : undefined;
     yield* readable('the keys', findings, only(verifyStore(offline, relay, places, findings)));

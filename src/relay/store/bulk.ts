@@ -1,9 +1,8 @@
 /**
- * A database that is filled from nothing by one writer and is worth nothing until it is whole: a scratch beside an
- * audit, or a store that is rebuilt. Nothing of it is synced before `close`.
+ * A database that is filled from nothing by one writer and is worth nothing until it is whole: what an audit has no
+ * memory for, or a store that is rebuilt. Nothing of it is synced before `close`.
  */
-import { mkdtemp, open, readdir, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { open, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Level, levelAt, makeLevelFolder } from './level.ts';
 import { syncFolder } from '../../lib/files.ts';
@@ -93,27 +92,5 @@ export class BulkDatabase {
       const said = (error as Error).message;
       throw new BulkFailed(`the database at ${this.#folder} cannot be written (${said})`, { cause: error });
     }
-  }
-}
-
-export interface Scratch {
-  database: BulkDatabase;
-  close(): Promise<void>;
-}
-
-/** A database in a temporary folder, which `close` removes. */
-export async function openScratch(): Promise<Scratch> {
-  const folder = await mkdtemp(join(tmpdir(), 'poste-audit-'));
-  const remove = () => rm(folder, { recursive: true, force: true });
-  try {
-    const database = await BulkDatabase.create(join(folder, 'rows'));
-    const close = async (): Promise<void> => {
-      await database.close();
-      await remove();
-    };
-    return { database, close };
-  } catch (error) {
-    await remove();
-    throw error;
   }
 }

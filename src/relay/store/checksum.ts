@@ -39,6 +39,8 @@ export const CHECKSUM_SCHEMA = 2;
 
 const FORM = 1;
 const HEADER_BYTES = 5;
+/** Where the bytes of a row begin in its stored value. */
+export const ROW_AT = HEADER_BYTES;
 const COLLECTED_BYTES = 8;
 
 /** Everything that a decision may rest on and that has no other checksum, in the order of the keys. */

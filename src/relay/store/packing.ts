@@ -45,7 +45,8 @@ export function hashBytes(hash: Sha256Hex): Buffer {
 }
 
 export function hashFrom(value: unknown): Sha256Hex {
-  return Buffer.from(value as Buffer).toString('hex') as Sha256Hex;
+  const { buffer, byteOffset, length } = value as Buffer;
+  return Buffer.from(buffer, byteOffset, length).toString('hex') as Sha256Hex;
 }
 
 /** How one member is stored. */

@@ -250,9 +250,12 @@ export function guessEvent(record: Buffer): RelayEvent | undefined {
   }
 }
 
+/** The LSN as it is hashed. Each use fills it and hashes it at once. */
+const number = Buffer.alloc(8);
+
 function checksum(lsn: number, body: Buffer): number {
-  const number = Buffer.allocUnsafe(8);
-  number.writeBigUInt64BE(BigInt(lsn));
+  number.writeUInt32BE(Math.floor(lsn / 2 ** 32));
+  number.writeUInt32BE(lsn % 2 ** 32, 4);
   return crc32(body, crc32(number));
 }
 

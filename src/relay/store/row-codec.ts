@@ -8,7 +8,7 @@ import { ITEM_KINDS } from '../../protocol/items.ts';
 import type { ItemId } from '../../protocol/names.ts';
 import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key.ts';
 import type { AuthorityName, TableName, Tables } from '../core/rows.ts';
-import { DamagedRow, withChecksum, withoutChecksum } from './checksum.ts';
+import { DamagedRow, ROW_AT, withChecksum, withoutChecksum } from './checksum.ts';
 import { firstKeyOf, queueRowKey } from './keys.ts';
 import {
   ENROLMENT_LAYOUT,
@@ -75,6 +75,14 @@ const queueCodec: Codec<Tables['queue']> = {
     };
   },
 };
+
+/** How MessagePack begins the array of a queue row whose bytes lie under its own key. */
+const UNMOVED_ARRAY = 0x98;
+
+/** Whether a stored queue row may name a payload under another key than its own, without reading all of it. */
+export function namesAnother(value: Buffer): boolean {
+  return value[ROW_AT] !== UNMOVED_ARRAY;
+}
 
 const dedupCodec: Codec<Tables['dedup']> = {
   fields: (row) => {

@@ -139,7 +139,7 @@ export class WireCheck {
   }
 }
 
-function isMoved({ targetPubkey, seq, payloadTarget, payloadSeq }: QueueRow): boolean {
+export function isMoved({ targetPubkey, seq, payloadTarget, payloadSeq }: QueueRow): boolean {
   return payloadTarget !== targetPubkey || payloadSeq !== seq;
 }
 

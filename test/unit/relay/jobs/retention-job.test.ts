@@ -8,7 +8,7 @@ import { PrunedAway, lsnAt, stateAt } from '../../../../src/relay/replay/at.ts';
 import { chosenEvents } from '../../../../src/relay/replay/records.ts';
 import { verify } from '../../../../src/relay/replay/verify.ts';
 import { verifyArchive } from '../../../../src/relay/replay/verify-log.ts';
-import { openScratch } from '../../../../src/relay/store/bulk.ts';
+import { openScratch } from '../../../../src/relay/store/scratch.ts';
 import { PREFIX, checkpointKey, checkpointPartKey, prefixRange, tileKey } from '../../../../src/relay/store/keys.ts';
 import type { Level } from '../../../../src/relay/store/level.ts';
 import { openArchive, openBackup, openOffline } from '../../../../src/relay/replay/offline.ts';

@@ -10,7 +10,7 @@ import {
   type TraceChoice,
   trace,
 } from '../../../../src/relay/replay/records.ts';
-import { type Scratch, openScratch } from '../../../../src/relay/store/bulk.ts';
+import { type Scratch, openScratch } from '../../../../src/relay/store/scratch.ts';
 import { logKey } from '../../../../src/relay/store/keys.ts';
 import { type OfflineStore, openOffline } from '../../../../src/relay/replay/offline.ts';
 import { DAY_MS } from '../../../../src/protocol/limits.ts';

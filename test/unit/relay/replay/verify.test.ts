@@ -67,6 +67,24 @@ async function closedRelay(): Promise<TestRelay> {
   return relay;
 }
 
+test('a replay that does not fit into memory finds the same', async () => {
+  const relay = await openTestRelay();
+  await liveALife(relay.engine, relay.clock);
+  await relay.close();
+  const inMemory = await verified(relay.folder);
+  expect(inMemory.findings).toEqual([]);
+  expect(await verified(relay.folder, { memoryBytes: 1 })).toEqual(inMemory);
+  await withRawLevel(relay.folder, async (level) => {
+    for (const prefix of [PREFIX.queue, PREFIX.dedup, PREFIX.target]) {
+      const [[key, value] = []] = await level.iterator(prefixRange(prefix)).all();
+      await level.put(key as Buffer, Buffer.from((value as Buffer).map((byte, at) => (at === 9 ? byte ^ 1 : byte))));
+    }
+  });
+  const damaged = await verified(relay.folder);
+  expect(damaged.findings.filter(({ code }) => code === 'ROW_DAMAGED')).toHaveLength(3);
+  expect(await verified(relay.folder, { memoryBytes: 1 })).toEqual(damaged);
+});
+
 /** The codes and first sentences of what verify finds after `work`. */
 async function foundAfter(
   work: (level: Level) => Promise<unknown>,
