@@ -53,11 +53,23 @@ interface ReplacedHost {
   messagesSince: number;
   /** How many of them wait to be sent to another host. */
   outgoingSince: number;
+  /** The names of agents that the backup does not hold. */
+  agentsSince: string[];
+}
+
+/** What a backup holds, counted. */
+interface HeldCounts {
+  messages: number;
+  agents: number;
+  /** Paired hosts. */
+  peers: number;
+  /** Messages that wait to be sent to other hosts. */
+  waiting: number;
 }
 
 export interface RestorePlan {
   backup: HostBackupHeader;
-  messages: number;
+  holds: HeldCounts;
   /** Null when there is no store. */
   replaced: ReplacedHost | null;
 }
@@ -93,9 +105,7 @@ export async function restoreHost({ file, paths, nowMs, force, confirm }: Restor
     let plan: RestorePlan;
     let receiptFloor: number;
     try {
-      const seen = replaced === undefined ? null : await compared(restored, replaced);
-      if (seen && seen.isReadable && !seen.isSameHost && !force) throw otherHost(place);
-      plan = { backup, messages: await counted(restored), replaced: seen };
+      plan = await planOf({ backup, restored, replaced, place, force });
       await confirm(plan);
       receiptFloor = await carryOver(restored, plan, replaced ?? 'unreadable', nowMs);
     } finally {
@@ -121,14 +131,38 @@ async function openReplaced(place: string, force: boolean): Promise<HostStore | 
     if (!(error instanceof HostStoreRefused)) throw error;
     if (error.fault === 'locked') throw running(place);
     if (force) return 'unreadable';
-    throw new RestoreRefused(
-      'unreadable',
-      `the store at ${place} cannot be read, so that its keys and pairings cannot be taken over: add --force to restore without them`,
-    );
+    throw unreadable(place);
   }
 }
 
-async function storeOfFile(file: string, folder: string): Promise<HostBackupHeader> {
+export function unreadable(place: string): RestoreRefused {
+  return new RestoreRefused(
+    'unreadable',
+    `the store at ${place} cannot be read, so that its keys and pairings cannot be taken over: add --force to restore without them`,
+  );
+}
+
+/** What a restore is about to do. Throws `RestoreRefused` when the store is another host's, unless `force`. */
+export async function planOf({
+  backup,
+  restored,
+  replaced,
+  place,
+  force,
+}: {
+  backup: HostBackupHeader;
+  restored: HostStore;
+  replaced: HostStore | 'unreadable' | undefined;
+  place: string;
+  force: boolean;
+}): Promise<RestorePlan> {
+  const seen = replaced === undefined ? null : await compared(restored, replaced);
+  if (seen && seen.isReadable && !seen.isSameHost && !force) throw otherHost(place);
+  return { backup, holds: await counted(restored), replaced: seen };
+}
+
+/** Makes a store of the file in `folder`, which must not exist. Throws `RestoreRefused`. */
+export async function storeOfFile(file: string, folder: string): Promise<HostBackupHeader> {
   try {
     const { header, pairs }: ReadContainer<HostBackupHeader> = await readContainer(createReadStream(file), HOST_BACKUP);
     if (header.schema_version > HOST_SCHEMA_VERSION) {
@@ -152,7 +186,7 @@ async function storeOfFile(file: string, folder: string): Promise<HostBackupHead
 /** What the replaced store has that the restored one lacks. */
 async function compared(restored: HostStore, replaced: HostStore | 'unreadable'): Promise<ReplacedHost> {
   if (replaced === 'unreadable') {
-    return { isReadable: false, isSameHost: false, messagesSince: 0, outgoingSince: 0 };
+    return { isReadable: false, isSameHost: false, messagesSince: 0, outgoingSince: 0, agentsSince: [] };
   }
   return replaced.read((before) =>
     restored.read(async (after) => {
@@ -165,16 +199,25 @@ async function compared(restored: HostStore, replaced: HostStore | 'unreadable')
       for await (const { row } of before.range('outbox', [])) {
         if (row.state === 'pending' && after.get('outboxItem', row.peerId, row.itemId) === undefined) outgoingSince++;
       }
-      return { isReadable: true, isSameHost, messagesSince, outgoingSince };
+      const agentsSince: string[] = [];
+      for await (const { key, row } of before.range('agent', [])) {
+        if (row.removedAtMs === null && !after.get('agent', ...key)) agentsSince.push(row.name);
+      }
+      return { isReadable: true, isSameHost, messagesSince, outgoingSince, agentsSince };
     }),
   );
 }
 
-async function counted(store: HostStore): Promise<number> {
+async function counted(store: HostStore): Promise<HeldCounts> {
   return store.read(async (reader) => {
-    let messages = 0;
-    for await (const _ of reader.range('message', [])) messages++;
-    return messages;
+    const counts: HeldCounts = { messages: 0, agents: 0, peers: 0, waiting: 0 };
+    for await (const _ of reader.range('message', [])) counts.messages++;
+    for await (const { row } of reader.range('agent', [])) if (row.removedAtMs === null) counts.agents++;
+    for await (const { row } of reader.range('peer', [])) if (row.unpairedAtMs === null) counts.peers++;
+    for await (const { row } of reader.range('outbox', [])) {
+      if (row.state === 'pending' && row.kind === 'envelope') counts.waiting++;
+    }
+    return counts;
   });
 }
 

@@ -1,6 +1,8 @@
 /** `poste restore <file>`: replaces the store of this host by a backup. Rotated keys and ended pairings stay so. */
 import { resolve } from 'node:path';
-import { Command } from 'commander';
+import { Command, Option } from 'commander';
+import { countText } from '../../host/core/spans.ts';
+import { type RehearsalOptions, rehearseRestore, type RestoreRehearsal } from '../../host/restore-rehearsal.ts';
 import {
   type RestoreFault,
   type RestorePlan,
@@ -8,15 +10,18 @@ import {
   type RestoreReport,
   restoreHost,
 } from '../../host/restore.ts';
+import { printable } from '../../protocol/printable.ts';
+import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
 import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { CommandFailed, type ExitName } from '../lib/exit.ts';
+import { CommandFailed, type ExitName, interruption } from '../lib/exit.ts';
 import { hostFailure } from '../lib/host-paths.ts';
 import { ownPaths } from '../lib/own-paths.ts';
 import { jsonLine } from '../lib/format.ts';
 import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
 
 interface RestoreFlags {
+  dryRun?: boolean;
   force?: boolean;
   yes?: boolean;
   json?: boolean;
@@ -26,15 +31,18 @@ const NOTES = `
 Stop the daemon first. Poste checks the whole backup before it replaces anything, and keeps the former store aside. It takes
 keys and pairings from the former store, so that an old key or an unpaired host does not come back. Mail that waited to be
 sent is sent again under its old id, and no host accepts it twice. Mail that was received or sent after the backup is not in
-it: Poste shows how much that is before it asks, and mails it to owner.
+it: Poste shows how much that is before it asks, and mails it to owner. A dry run works on copies in the folder for temporary
+files (TMPDIR), also while a daemon runs.
 
 Examples:
+  $ poste restore poste.backup --dry-run
   $ poste restore poste.backup
   $ poste restore poste.backup --yes --json`;
 
 export function restoreCommand(context: CommandContext): Command {
   return new Command('restore')
     .argument('<file>', 'a file that poste backup wrote')
+    .addOption(new Option('--dry-run', 'show what would be replaced and lost, and change nothing').conflicts('yes'))
     .option('--force', 'replace the store even if it cannot be read or belongs to another host')
     .option('--yes', 'do not ask for confirmation')
     .option('--json', 'print what was done as one JSON document')
@@ -52,18 +60,33 @@ const EXIT_OF: Readonly<Record<RestoreFault, ExitName>> = {
 };
 
 async function restore(context: CommandContext, file: string, flags: RestoreFlags): Promise<void> {
-  requireConfirmation(context, { yes: flags.yes, stake: 'a restore replaces the store' });
+  const force = flags.force === true;
+  const options = { file: resolve(file), paths: ownPaths(context), force };
   try {
+    if (flags.dryRun) {
+      const rehearsed = await rehearsal(context, options);
+      const { isDaemonRunning: daemon_runs } = rehearsed;
+      const document = {
+        dry_run: true,
+        daemon_runs,
+        ...planDocument(rehearsed),
+        receipt_floor: null,
+        kept_aside: null,
+      };
+      context.stdout.write(flags.json ? jsonLine(document) : rehearsedText(screenOf(context), rehearsed));
+      return;
+    }
+    requireConfirmation(context, {
+      yes: flags.yes,
+      stake: 'a restore replaces the store',
+      advice: ', or try --dry-run first',
+    });
     const report = await restoreHost({
-      file: resolve(file),
-      paths: ownPaths(context),
-      nowMs: Date.now(),
-      force: flags.force === true,
+      ...options,
+      nowMs: context.nowMs(),
       confirm: async (plan) => {
         if (flags.yes) return;
-        context.stderr.write(
-          `The backup of ${formatTime(screenOf(context, context.stderr), plan.backup.created_at)}\n${planText(plan)}`,
-        );
+        context.stderr.write(`The backup ${planText(screenOf(context, context.stderr), plan)}`);
         await confirm('Replace the store now?', terminalOf(context));
       },
     });
@@ -75,39 +98,83 @@ async function restore(context: CommandContext, file: string, flags: RestoreFlag
   }
 }
 
-function documentOf({ backup, messages, replaced, receiptFloor, keptAside }: RestoreReport): object {
+async function rehearsal(
+  context: CommandContext,
+  options: Omit<RehearsalOptions, 'signal'>,
+): Promise<RestoreRehearsal> {
+  const interrupted = interruption(context);
+  try {
+    return await rehearseRestore({ ...options, signal: interrupted.signal });
+  } catch (error) {
+    throw interrupted.failure() ?? error;
+  }
+}
+
+function documentOf(report: RestoreReport): object {
+  const { receiptFloor: receipt_floor, keptAside: kept_aside } = report;
+  return { dry_run: false, ...planDocument(report), receipt_floor, kept_aside };
+}
+
+function planDocument({ backup, holds, replaced }: RestorePlan): object {
+  const { messages, agents, peers, waiting } = holds;
   return {
     backup,
     messages,
+    agents,
+    peers,
+    waiting,
     replaced: replaced && {
       readable: replaced.isReadable,
       same_host: replaced.isSameHost,
       messages_since: replaced.messagesSince,
       outgoing_since: replaced.outgoingSince,
+      agents_since: replaced.agentsSince,
     },
-    receipt_floor: receiptFloor,
-    kept_aside: keptAside,
   };
 }
 
 function textOf(screen: Screen, report: RestoreReport): string {
   const kept = report.keptAside === null ? '' : `  the former store is kept as ${report.keptAside}\n`;
-  return `Restored the backup of ${formatTime(screen, report.backup.created_at)}\n${planText(report)}${kept}`;
+  return `Restored the backup ${planText(screen, report)}${kept}`;
 }
 
-function planText({ backup, messages, replaced }: RestorePlan): string {
-  return [`holds ${messages} messages of host ${backup.host}`, ...replacedLines(replaced)]
-    .map((line) => `  ${line}\n`)
-    .join('');
+function rehearsedText(screen: Screen, rehearsed: RestoreRehearsal): string {
+  const first = rehearsed.isDaemonRunning ? '  a daemon uses the store: stop it before you restore\n' : '';
+  return `A restore would bring back the backup ${planText(screen, rehearsed)}${first}Nothing was changed.\n`;
+}
+
+/** After the word backup. */
+function planText(screen: Screen, { backup, holds, replaced }: RestorePlan): string {
+  const key = parsePublicKey(backup.host_pubkey);
+  const counts = [
+    countText(holds.messages, 'message'),
+    countText(holds.agents, 'agent'),
+    countText(holds.peers, 'paired host'),
+  ];
+  const waiting = holds.waiting === 0 ? '' : `; ${countText(holds.waiting, 'message')} in it will be sent again`;
+  const lines = [
+    `of host ${backup.host}, ${key ? displayFingerprint(key) : backup.host_pubkey}`,
+    `written by Poste ${backup.version}, schema ${backup.schema_version}`,
+    `holds ${counts.join(', ')}${waiting}`,
+    ...replacedLines(replaced),
+  ];
+  return `of ${formatTime(screen, backup.created_at)}\n${lines.map((line) => `  ${printable(line)}\n`).join('')}`;
 }
 
 function replacedLines(replaced: RestorePlan['replaced']): string[] {
   if (!replaced) return ['there is no former store, so keys and pairings are those of the backup'];
   if (!replaced.isReadable) return ['the present store cannot be read: nothing is kept from it'];
+  const { isSameHost, messagesSince: messages, outgoingSince: outgoing, agentsSince: agents } = replaced;
+  const going = outgoing === 0 ? '' : `; ${outgoing} of them ${outgoing === 1 ? 'waits' : 'wait'} for another host`;
   return [
-    replaced.isSameHost
+    isSameHost
       ? 'keys and pairings are kept from the present store'
       : 'the present store belongs to another host: nothing is kept from it',
-    `${replaced.messagesSince} messages are in the present store but not in the backup; ${replaced.outgoingSince} of them wait for another host`,
+    messages === 0
+      ? 'no message of the present store is missing in the backup'
+      : `${countText(messages, 'message')} of the present store ${messages === 1 ? 'is' : 'are'} not in the backup${going}`,
+    ...(agents.length === 0
+      ? []
+      : [`not in the backup: the ${agents.length === 1 ? 'agent' : 'agents'} ${agents.join(', ')}`]),
   ];
 }

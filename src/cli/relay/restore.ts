@@ -1,9 +1,10 @@
 /** `poste relay restore <file>`: replaces the store by a backup. Revocations and the like since then stay in force. */
 import { resolve } from 'node:path';
 import { Command, Option } from 'commander';
+import { countText } from '../../host/core/spans.ts';
 import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../../protocol/epoch.ts';
 import { printable } from '../../protocol/printable.ts';
-import { displayFingerprint } from '../../protocol/public-key.ts';
+import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import { systemClock, systemRandom } from '../../lib/clock.ts';
 import { isRelayListening } from '../../relay/operator/socket.ts';
 import { type RestoreReport, restoreRelay } from '../../relay/backup/restore.ts';
@@ -95,7 +96,7 @@ async function restore(context: CommandContext, file: string, flags: RestoreFlag
     context.stdout.write(
       flags.json
         ? jsonLine(documentOf(report, isRehearsal))
-        : textOf(screenOf(context), report, isRehearsal ? 'A restore' : 'The restore'),
+        : `${textOf(screenOf(context), report, isRehearsal ? 'A restore' : 'The restore')}${isRehearsal ? 'This was a dry run: the store is as it was.\n' : ''}`,
     );
   } catch (error) {
     progress.end();
@@ -149,8 +150,9 @@ function textOf(screen: Screen, report: RestoreReport, subject: 'A restore' | 'T
   const isDone = subject === 'The restore';
   const lines = [
     `${subject} of the backup of ${formatTime(screen, backup.created_at)} (${backup.lsn} log records, epoch ${backup.epoch})`,
+    `of the relay ${displayFingerprint(backup.relay_pubkey as PublicKey)}, written by Poste ${backup.version}`,
     ...(isDone ? [`began the epoch ${epoch}`] : ['would begin a new epoch']),
-    `${items} items wait in it${carried.lost > 0 ? `; ${carried.lost} more are damaged in the backup, and must be pushed again` : ''}`,
+    `${countText(items, 'item')} ${items === 1 ? 'waits' : 'wait'} in it${carried.lost > 0 ? `; ${carried.lost} more are damaged in the backup, and must be pushed again` : ''}`,
     gapLine(report),
     ...(keptAside === null ? [] : [`the former store ${isDone ? 'is' : 'would be'} kept as ${keptAside}`]),
     ...(replaced && damagedTables > 0
@@ -172,22 +174,22 @@ function gapLine({ replaced, keptAside, damagedTables, backup }: RestoreReport):
   }
   if (damagedTables > 0) return `the former store reached at least log record ${replaced.lsn}`;
   if (!replaced.continuesBackup) return 'the former store has another history than the backup';
-  return `the former store was ${replaced.lsn - backup.lsn} log records ahead`;
+  return `the former store was ${countText(replaced.lsn - backup.lsn, 'log record')} ahead`;
 }
 
 function preservedText({ carried, replaced }: RestoreReport): string {
-  const parts: [number, string][] = [
-    [carried.revoked, 'revocations'],
-    [carried.rotated, 'key rotations'],
-    [carried.movedItems, 'items moved to new keys'],
-    [carried.denied, 'deny entries'],
-    [carried.invites, 'invites closed'],
-    [carried.lapsed, 'lapsed enrolments'],
-    [carried.senderLists, 'sender lists'],
-    [carried.encKeys, 'encryption keys'],
-    [carried.seqFloors, 'sequence number floors'],
+  const parts: [count: number, one: string, many: string][] = [
+    [carried.revoked, 'revocation', 'revocations'],
+    [carried.rotated, 'key rotation', 'key rotations'],
+    [carried.movedItems, 'item moved to a new key', 'items moved to new keys'],
+    [carried.denied, 'deny entry', 'deny entries'],
+    [carried.invites, 'invite closed', 'invites closed'],
+    [carried.lapsed, 'lapsed enrolment', 'lapsed enrolments'],
+    [carried.senderLists, 'sender list', 'sender lists'],
+    [carried.encKeys, 'encryption key', 'encryption keys'],
+    [carried.seqFloors, 'sequence number floor', 'sequence number floors'],
   ];
-  const said = parts.filter(([count]) => count > 0).map(([count, what]) => `${count} ${what}`);
+  const said = parts.filter(([count]) => count > 0).map(([count, one, many]) => `${count} ${count === 1 ? one : many}`);
   if (said.length > 0) return said.join(', ');
   return replaced ? 'nothing to preserve' : 'nothing';
 }
@@ -201,5 +203,9 @@ function missingLines(missing: RestoreReport['missing']): string[] {
     return `  ${items} by ${name}${displayFingerprint(senderPubkey)}`;
   });
   const rest = missing.length > LISTED_SENDERS ? [`  and by ${missing.length - LISTED_SENDERS} others`] : [];
-  return [`${total} items are to be pushed again, as the backup does not know them:`, ...listed, ...rest];
+  return [
+    `${countText(total, 'item')} ${total === 1 ? 'is' : 'are'} to be pushed again, as the backup does not know ${total === 1 ? 'it' : 'them'}:`,
+    ...listed,
+    ...rest,
+  ];
 }
