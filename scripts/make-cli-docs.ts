@@ -67,7 +67,16 @@ function section(name: string, command: Command): string {
   const help = command.createHelp();
   const children = childrenOf(command);
   const parts = [`## ${name}\n`, `${command.description()}\n`, `    ${name} ${command.usage()}\n`];
-  if (children.length > 0) parts.push(childTable(name, children));
+  const headings = new Set(children.map((child) => child.helpGroup()));
+  for (const heading of headings) {
+    if (heading !== '') parts.push(`**${heading.replace(/:$/, '')}**\n`);
+    parts.push(
+      childTable(
+        name,
+        children.filter((child) => child.helpGroup() === heading),
+      ),
+    );
+  }
   const byDefault = defaultChildOf(command);
   if (byDefault !== undefined) parts.push(`Without a command: \`${name} ${byDefault.name()}\`.\n`);
   const args = help.visibleArguments(command);

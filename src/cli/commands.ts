@@ -9,11 +9,14 @@ import type { CommandContext } from './lib/context.ts';
 
 interface CommandEntry {
   summary: string;
+  /** Under which help shows it. */
+  heading?: string;
   load: (context: CommandContext) => Promise<Command>;
 }
 
 interface CommandGroup {
   summary: string;
+  heading?: string;
   /** Shown below the commands of the group. */
   examples: string;
   commands: CommandTable;
@@ -21,7 +24,12 @@ interface CommandGroup {
 
 export type CommandTable = Readonly<Record<string, CommandEntry | CommandGroup>>;
 
-const LOG_COMMANDS: CommandTable = {
+/** The commands of a table, under a heading of the help. */
+function under(heading: string, table: CommandTable): CommandTable {
+  return Object.fromEntries(Object.entries(table).map(([name, entry]) => [name, { ...entry, heading }]));
+}
+
+const LOG_READERS: CommandTable = {
   show: {
     summary: 'Show the events of the log: all of them, or those that you choose.',
     load: async (context) => (await import('./relay/log-show.ts')).relayLogShowCommand(context),
@@ -29,10 +37,6 @@ const LOG_COMMANDS: CommandTable = {
   verify: {
     summary: 'Check the log, and everything that is kept of it, byte by byte.',
     load: async (context) => (await import('./relay/log-verify.ts')).relayLogVerifyCommand(context),
-  },
-  rebuild: {
-    summary: 'Rebuild the rows of a stopped relay from its log alone.',
-    load: async (context) => (await import('./relay/log-rebuild.ts')).relayLogRebuildCommand(context),
   },
   at: {
     summary: 'Show queues, quotas, allowlists and hosts as they were at a point of the log.',
@@ -42,17 +46,27 @@ const LOG_COMMANDS: CommandTable = {
     summary: 'Show the life of one item: accepted, moved, acked, expired, lost, forgotten.',
     load: async (context) => (await import('./relay/log-trace.ts')).relayLogTraceCommand(context),
   },
+  'check-proof': {
+    summary: 'Verify offline what a relay proved about its log.',
+    load: async (context) => (await import('./relay/log-check-proof.ts')).checkProofCommand(context),
+  },
+};
+
+const LOG_REPAIRS: CommandTable = {
   archive: {
     summary: 'Write log records into one file.',
     load: async (context) => (await import('./relay/log-archive.ts')).relayLogArchiveCommand(context),
   },
+  rebuild: {
+    summary: 'Rebuild the rows of a stopped relay from its log alone.',
+    load: async (context) => (await import('./relay/log-rebuild.ts')).relayLogRebuildCommand(context),
+  },
+};
+
+const SHARED_LOG: CommandTable = {
   init: {
     summary: 'Make the tables of a log in PostgreSQL that relays share.',
     load: async (context) => (await import('./relay/log-init.ts')).relayLogInitCommand(context),
-  },
-  'take-lead': {
-    summary: 'Make a relay that follows a shared log lead it.',
-    load: async (context) => (await import('./relay/log-take-lead.ts')).relayLogTakeLeadCommand(context),
   },
   publish: {
     summary: 'Move the log of a stopped relay into PostgreSQL, with everything as it is.',
@@ -62,10 +76,16 @@ const LOG_COMMANDS: CommandTable = {
     summary: 'Move a log from PostgreSQL back into the store of one relay.',
     load: async (context) => (await import('./relay/log-withdraw.ts')).relayLogWithdrawCommand(context),
   },
-  'check-proof': {
-    summary: 'Verify offline what a relay proved about its log.',
-    load: async (context) => (await import('./relay/log-check-proof.ts')).checkProofCommand(context),
+  'take-lead': {
+    summary: 'Make a relay that follows a shared log lead it.',
+    load: async (context) => (await import('./relay/log-take-lead.ts')).relayLogTakeLeadCommand(context),
   },
+};
+
+const LOG_COMMANDS: CommandTable = {
+  ...under('Read and check:', LOG_READERS),
+  ...under('Archive and repair:', LOG_REPAIRS),
+  ...under('A log in PostgreSQL, which relays share:', SHARED_LOG),
 };
 
 const LOG_EXAMPLES = `
@@ -75,44 +95,7 @@ Examples:
   $ poste relay log at --time 2025-11-20T21:48Z --queue laptop
   $ poste relay log trace 0197f3a2-55d1-7c60-8c55-2b1f0f6b8c11`;
 
-const RELAY_COMMANDS: CommandTable = {
-  serve: {
-    summary: 'Run the relay: keep sealed mail for hosts until they fetch it.',
-    load: async (context) => (await import('./relay/serve.ts')).relayServeCommand(context),
-  },
-  keygen: {
-    summary: 'Print a new base64 private relay key.',
-    load: async (context) => (await import('./relay/relay-key.ts')).relayKeygenCommand(context),
-  },
-  hosts: {
-    summary: 'List the hosts of the running relay.',
-    load: async (context) => (await import('./relay/hosts.ts')).relayHostsCommand(context),
-  },
-  revoke: {
-    summary: 'Revoke a host of the running relay, for good.',
-    load: async (context) => (await import('./relay/hosts.ts')).relayRevokeCommand(context),
-  },
-  admit: {
-    summary: 'Print an invite token that lets one host enrol.',
-    load: async (context) => (await import('./relay/hosts.ts')).relayAdmitCommand(context),
-  },
-  log: {
-    summary: 'Read, verify and replay the log of a stopped relay or of a backup, and check proofs.',
-    examples: LOG_EXAMPLES,
-    commands: LOG_COMMANDS,
-  },
-  console: {
-    summary: 'Print a URL that opens the console of the running relay, once.',
-    load: async (context) => (await import('./relay/hosts.ts')).relayConsoleCommand(context),
-  },
-  backup: {
-    summary: 'Write everything the relay holds into one file.',
-    load: async (context) => (await import('./relay/backup.ts')).relayBackupCommand(context),
-  },
-  restore: {
-    summary: 'Replace the store of a stopped relay by a backup, and keep what must not be undone.',
-    load: async (context) => (await import('./relay/restore.ts')).relayRestoreCommand(context),
-  },
+const RELAY_OF_HOST: CommandTable = {
   set: {
     summary: 'Choose the relay that carries the mail of this host where the LAN does not reach.',
     load: async (context) => (await import('./host/relay.ts')).relaySetCommand(context),
@@ -122,17 +105,70 @@ const RELAY_COMMANDS: CommandTable = {
     load: async (context) => (await import('./host/relay.ts')).relayUnsetCommand(context),
   },
   status: {
-    summary: 'Show the relay that this host uses.',
+    summary: 'Show the relay that this host uses, and whether it works.',
     load: async (context) => (await import('./host/relay.ts')).relayStatusCommand(context),
   },
   quarantine: {
-    summary: 'Show what this host received over relays and did not let in.',
+    summary: 'List what came over a relay and is held in quarantine.',
     load: async (context) => (await import('./mail/quarantine.ts')).quarantineCommand(context, 'relay'),
+  },
+};
+
+const RELAY_SERVER: CommandTable = {
+  serve: {
+    summary: 'Run a relay, which keeps sealed mail for hosts until they fetch it.',
+    load: async (context) => (await import('./relay/serve.ts')).relayServeCommand(context),
+  },
+  keygen: {
+    summary: 'Print a new base64 private relay key.',
+    load: async (context) => (await import('./relay/relay-key.ts')).relayKeygenCommand(context),
+  },
+  console: {
+    summary: 'Print a URL that opens the console of the running relay, once.',
+    load: async (context) => (await import('./relay/hosts.ts')).relayConsoleCommand(context),
+  },
+};
+
+const RELAY_HOSTS: CommandTable = {
+  hosts: {
+    summary: 'List the hosts of the running relay.',
+    load: async (context) => (await import('./relay/hosts.ts')).relayHostsCommand(context),
+  },
+  admit: {
+    summary: 'Print an invite token that lets one host enrol.',
+    load: async (context) => (await import('./relay/hosts.ts')).relayAdmitCommand(context),
+  },
+  revoke: {
+    summary: 'Revoke a host of the running relay, for good.',
+    load: async (context) => (await import('./relay/hosts.ts')).relayRevokeCommand(context),
+  },
+};
+
+const RELAY_DATA: CommandTable = {
+  backup: {
+    summary: 'Back up a relay into one file, also while it runs.',
+    load: async (context) => (await import('./relay/backup.ts')).relayBackupCommand(context),
+  },
+  restore: {
+    summary: 'Replace the store of a stopped relay by a backup, and keep what must not be undone.',
+    load: async (context) => (await import('./relay/restore.ts')).relayRestoreCommand(context),
+  },
+  log: {
+    summary: 'Read, verify and replay the log of a stopped relay or of a backup, and check proofs.',
+    examples: LOG_EXAMPLES,
+    commands: LOG_COMMANDS,
   },
   'rotate-epoch': {
     summary: 'Start a new epoch, after the store was restored by other means.',
     load: async (context) => (await import('./relay/rotate-epoch.ts')).relayRotateEpochCommand(context),
   },
+};
+
+const RELAY_COMMANDS: CommandTable = {
+  ...under('The relay that carries the mail of this host:', RELAY_OF_HOST),
+  ...under('Run a relay for others:', RELAY_SERVER),
+  ...under('Its hosts:', RELAY_HOSTS),
+  ...under('Its data:', RELAY_DATA),
 };
 
 const RELAY_EXAMPLES = `
@@ -141,7 +177,42 @@ Examples:
   $ poste relay hosts
   $ poste relay set https://relay.example`;
 
-export const COMMANDS: CommandTable = {
+const MAIL: CommandTable = {
+  inbox: {
+    summary: 'Read and search the mail of an agent, or your own.',
+    load: async (context) => (await import('./mail/mailbox.ts')).inboxCommand(context),
+  },
+  send: {
+    summary: 'Send a message as an agent.',
+    load: async (context) => (await import('./mail/send.ts')).sendCommand(context),
+  },
+  reply: {
+    summary: 'Answer a message as an agent.',
+    load: async (context) => (await import('./mail/send.ts')).replyCommand(context),
+  },
+  sent: {
+    summary: 'Show what an agent sent, and how far each message came.',
+    load: async (context) => (await import('./mail/mailbox.ts')).sentCommand(context),
+  },
+  agents: {
+    summary: 'List the agents that mail can be sent to, here and on paired hosts.',
+    load: async (context) => (await import('./mail/agents.ts')).agentsCommand(context),
+  },
+  trace: {
+    summary: 'Follow one message through outbox, relay, receiver and receipts.',
+    load: async (context) => (await import('./mail/trace.ts')).traceCommand(context),
+  },
+  outbox: {
+    summary: 'Show what waits for paired hosts, and cancel it.',
+    load: async (context) => (await import('./mail/outbox.ts')).outboxCommand(context),
+  },
+  quarantine: {
+    summary: 'Show what this host received and did not let in.',
+    load: async (context) => (await import('./mail/quarantine.ts')).quarantineCommand(context),
+  },
+};
+
+const THIS_HOST: CommandTable = {
   setup: {
     summary: 'Set up this machine for the programs found on it, or undo that.',
     load: async (context) => (await import('./host/setup.ts')).setupCommand(context),
@@ -162,46 +233,21 @@ export const COMMANDS: CommandTable = {
     summary: 'Check everything about this host, and show how to repair what is broken.',
     load: async (context) => (await import('./host/doctor.ts')).doctorCommand(context),
   },
-  trace: {
-    summary: 'Follow one message through outbox, relay, receiver and receipts.',
-    load: async (context) => (await import('./mail/trace.ts')).traceCommand(context),
+  host: {
+    summary: 'Give this host a new key.',
+    load: async (context) => (await import('./host/host.ts')).hostCommand(context),
   },
-  session: {
-    summary: 'Register the session of an agent, and wait for its doorbell.',
-    load: async (context) => (await import('./mail/session.ts')).sessionCommand(context),
+  backup: {
+    summary: 'Back up this host into one file.',
+    load: async (context) => (await import('./host/backup.ts')).backupCommand(context),
   },
-  hooks: {
-    summary: 'Let Claude Code, Codex, Gemini CLI or OpenCode report its sessions, and be woken by mail.',
-    load: async (context) => (await import('./mail/hooks.ts')).hooksCommand(context),
+  restore: {
+    summary: 'Replace the store of this host by a backup.',
+    load: async (context) => (await import('./host/restore.ts')).restoreCommand(context),
   },
-  agent: {
-    summary: 'Add, rename, list and remove the agents of this host.',
-    load: async (context) => (await import('./mail/agents.ts')).agentCommand(context),
-  },
-  send: {
-    summary: 'Send a message as an agent.',
-    load: async (context) => (await import('./mail/send.ts')).sendCommand(context),
-  },
-  reply: {
-    summary: 'Answer a message as an agent.',
-    load: async (context) => (await import('./mail/send.ts')).replyCommand(context),
-  },
-  agents: {
-    summary: 'List the agents that mail can be sent to, here and on paired hosts.',
-    load: async (context) => (await import('./mail/agents.ts')).agentsCommand(context),
-  },
-  inbox: {
-    summary: 'Read and search the mail of an agent, or your own.',
-    load: async (context) => (await import('./mail/mailbox.ts')).inboxCommand(context),
-  },
-  sent: {
-    summary: 'Show what an agent sent, and how far each message came.',
-    load: async (context) => (await import('./mail/mailbox.ts')).sentCommand(context),
-  },
-  mcp: {
-    summary: 'Serve the mail tools of an agent over MCP, on standard input and output.',
-    load: async (context) => (await import('./mail/mcp.ts')).mcpCommand(context),
-  },
+};
+
+const OTHER_HOSTS: CommandTable = {
   pair: {
     summary: 'Pair this host with another one on the LAN.',
     load: async (context) => (await import('./host/peers.ts')).pairCommand(context),
@@ -214,35 +260,48 @@ export const COMMANDS: CommandTable = {
     summary: 'End the pairing with a host.',
     load: async (context) => (await import('./host/peers.ts')).unpairCommand(context),
   },
-  outbox: {
-    summary: 'Show what waits for paired hosts, and cancel it.',
-    load: async (context) => (await import('./mail/outbox.ts')).outboxCommand(context),
+  relay: {
+    summary: 'Use a relay for the mail of this host, or run one for others.',
+    examples: RELAY_EXAMPLES,
+    commands: RELAY_COMMANDS,
   },
-  quarantine: {
-    summary: 'Show what this host received and did not let in.',
-    load: async (context) => (await import('./mail/quarantine.ts')).quarantineCommand(context),
+};
+
+const AGENTS: CommandTable = {
+  agent: {
+    summary: 'Add, rename, list and remove the agents of this host.',
+    load: async (context) => (await import('./mail/agents.ts')).agentCommand(context),
   },
-  host: {
-    summary: 'Give this host a new key.',
-    load: async (context) => (await import('./host/host.ts')).hostCommand(context),
+  session: {
+    summary: 'Register the session of an agent, and wait for its doorbell.',
+    load: async (context) => (await import('./mail/session.ts')).sessionCommand(context),
   },
-  backup: {
-    summary: 'Write everything this host holds into one file.',
-    load: async (context) => (await import('./host/backup.ts')).backupCommand(context),
+  hooks: {
+    summary: 'Let Claude Code, Codex, Gemini CLI or OpenCode report its sessions, and be woken by mail.',
+    load: async (context) => (await import('./mail/hooks.ts')).hooksCommand(context),
   },
-  restore: {
-    summary: 'Replace the store of this host by a backup.',
-    load: async (context) => (await import('./host/restore.ts')).restoreCommand(context),
+  mcp: {
+    summary: 'Serve the mail tools of an agent over MCP, on standard input and output.',
+    load: async (context) => (await import('./mail/mcp.ts')).mcpCommand(context),
   },
+};
+
+/** Where the command `help` stands too. */
+const HELP = 'Help:';
+
+const SHELL: CommandTable = {
   completion: {
     summary: 'Print a script by which bash, zsh or fish completes poste.',
     load: async (context) => (await import('./host/completion.ts')).completionCommand(context),
   },
-  relay: {
-    summary: 'Run and maintain a relay, and choose the relay that this host uses.',
-    examples: RELAY_EXAMPLES,
-    commands: RELAY_COMMANDS,
-  },
+};
+
+export const COMMANDS: CommandTable = {
+  ...under('Mail:', MAIL),
+  ...under('This host:', THIS_HOST),
+  ...under('Other hosts:', OTHER_HOSTS),
+  ...under('Agents and the programs that run them:', AGENTS),
+  ...under(HELP, SHELL),
 };
 
 /**
@@ -261,7 +320,11 @@ export async function addCommands(
   for (const [name, entry] of Object.entries(table)) {
     const isWanted = words === undefined || name === wanted;
     const command = await commandOf(name, entry, context, isWanted, words && rest);
+    if (entry.heading !== undefined) command.helpGroup(entry.heading);
     parent.addCommand(command.description(entry.summary));
+  }
+  if (Object.values(table).some(({ heading }) => heading !== undefined)) {
+    parent.commandsGroup(HELP).helpCommand('help [command]', 'Show the help of a command.');
   }
 }
 

@@ -58,7 +58,7 @@ export function hostCommand(context: CommandContext): Command {
 
 function rotateKeyCommand(context: CommandContext): Command {
   const command = new Command('rotate-key')
-    .description('Give this host a new key, and tell paired hosts.')
+    .description('Replace the key of this host, and tell paired hosts.')
     .option('--yes', 'do not ask for confirmation');
   return withDaemonFlags(command, 'print the keys as one JSON document')
     .addHelpText('after', ROTATE_NOTES)

@@ -86,7 +86,7 @@ export function peersCommand(context: CommandContext): Command {
 }
 
 function listCommand(context: CommandContext): Command {
-  return withDaemonFlags(new Command('list').description('List them.'), 'print them as one JSON document')
+  return withDaemonFlags(new Command('list').description('List the paired hosts.'), 'print them as one JSON document')
     .addHelpText('after', '\nExample:\n  $ poste peers list --json')
     .action(async (flags: DaemonFlags) => {
       const list = await ask(context, 'peers', {}, flags);

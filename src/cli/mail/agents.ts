@@ -46,7 +46,7 @@ function addCommand(context: CommandContext): Command {
 
 function renameCommand(context: CommandContext): Command {
   const command = new Command('rename')
-    .description('Rename an agent. Mail to its old name is forwarded.')
+    .description('Rename an agent, and forward mail for its old name.')
     .argument('<name>', 'its current name')
     .argument('<new-name>', 'its new name');
   return withDaemonFlags(command, ONE)
@@ -72,7 +72,10 @@ function rolesCommand(context: CommandContext): Command {
 }
 
 function listCommand(context: CommandContext): Command {
-  return withDaemonFlags(new Command('list').description('List them.'), 'print them as one JSON document')
+  return withDaemonFlags(
+    new Command('list').description('List the agents of this host.'),
+    'print them as one JSON document',
+  )
     .addHelpText('after', '\nExample:\n  $ poste agent list --json')
     .action(async (flags: DaemonFlags) => {
       const list = await ask(context, 'list-agents', {}, flags);

@@ -183,7 +183,7 @@ function threadCommand(context: CommandContext): Command {
 
 function searchCommand(context: CommandContext): Command {
   const command = new Command('search')
-    .description('Search the sender, the subject and the body. The newest message comes first.')
+    .description('Search sender, subject and body, and show the newest message first.')
     .argument('<word...>', 'every word must occur; case does not matter');
   return withMailboxFlags(context, withPageFlags(command))
     .addHelpText('after', '\nExample:\n  $ poste inbox search --as reviewer flaky test')

@@ -40,15 +40,20 @@ Examples:
 export function quarantineCommand(context: CommandContext, of: 'all' | 'relay' = 'all'): Command {
   return new Command('quarantine')
     .addCommand(listCommand(context, of), { isDefault: true })
-    .addCommand(showCommand(context))
-    .addCommand(retryCommand(context))
-    .addCommand(discardCommand(context))
+    .addCommand(showCommand(context, of))
+    .addCommand(retryCommand(context, of))
+    .addCommand(discardCommand(context, of))
     .addHelpText('after', NOTES);
+}
+
+/** The same commands stand under `quarantine` and under `relay quarantine`: what they say of themselves differs. */
+function described(of: 'all' | 'relay', all: string, relay: string): string {
+  return of === 'relay' ? relay : all;
 }
 
 function listCommand(context: CommandContext, of: 'all' | 'relay'): Command {
   const command = new Command('list')
-    .description('List items, the newest first.')
+    .description(described(of, 'List items, the newest first.', 'List what came over relays, the newest first.'))
     .option('--host <name>', 'only items of this paired host')
     .addOption(new Option('--reason <reason>', 'only items with this reason').choices(QUARANTINE_REASONS))
     .addOption(new Option('--via <way>', 'only items that came over this transport').choices(['lan', 'relay']))
@@ -63,9 +68,9 @@ function listCommand(context: CommandContext, of: 'all' | 'relay'): Command {
     });
 }
 
-function showCommand(context: CommandContext): Command {
+function showCommand(context: CommandContext, of: 'all' | 'relay'): Command {
   const command = new Command('show')
-    .description('Show one item with its bytes.')
+    .description(described(of, 'Show one item with its bytes.', 'Show one of them with its bytes.'))
     .argument('<number>', 'its number', wholeNumber(1));
   return withDaemonFlags(command, 'print the item, its bytes in base64, as one JSON document')
     .addHelpText('after', '\nExample:\n  $ poste quarantine show 3')
@@ -75,9 +80,15 @@ function showCommand(context: CommandContext): Command {
     });
 }
 
-function retryCommand(context: CommandContext): Command {
+function retryCommand(context: CommandContext, of: 'all' | 'relay'): Command {
   const command = new Command('retry')
-    .description('Try to receive items again; without numbers, all of them.')
+    .description(
+      described(
+        of,
+        'Try to receive items again; without numbers, all of them.',
+        'Try again to receive them; without numbers, all of the quarantine.',
+      ),
+    )
     .argument('[number...]', 'their numbers', numbers);
   return withDaemonFlags(command, 'print what became of them as one JSON document')
     .addHelpText('after', '\nExample:\n  $ poste quarantine retry 3 4')
@@ -88,9 +99,15 @@ function retryCommand(context: CommandContext): Command {
     });
 }
 
-function discardCommand(context: CommandContext): Command {
+function discardCommand(context: CommandContext, of: 'all' | 'relay'): Command {
   const command = new Command('discard')
-    .description('Delete items for good. Their senders are not notified.')
+    .description(
+      described(
+        of,
+        'Delete items for good; their senders are not told.',
+        'Delete them for good, without a word to their senders.',
+      ),
+    )
     .argument('<number...>', 'their numbers', numbers)
     .option('--yes', 'do not ask for confirmation');
   return withDaemonFlags(command, 'print what became of them as one JSON document')

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { afterEach, expect, test, vi } from 'vitest';
 import { COMMANDS, type CommandTable } from '../../../src/cli/commands.ts';
+import { commandsBelow } from '../../../src/cli/lib/command-tree.ts';
 import { EXIT } from '../../../src/cli/lib/exit.ts';
 import { posteCommand } from '../../../src/cli/run.ts';
 import { commandContext, runHere } from '../../support/command-run.ts';
@@ -120,4 +121,37 @@ test('a mistyped command is a usage error, and names the one that was meant', as
     expect({ code, stdout }).toEqual({ code: EXIT.usage, stdout: '' });
     expect(stderr).toContain(`(Did you mean ${meant}?)`);
   }
+});
+
+test('help lists commands under headings, each under one', async () => {
+  for (const args of [['--help'], ['relay', '--help'], ['relay', 'log', '--help']]) {
+    const { stdout } = await runHere(args);
+    expect(stdout).not.toContain('\nCommands:\n');
+    expect(stdout).toContain('\nHelp:\n');
+  }
+  const { stdout } = await runHere(['relay', '--help']);
+  const headings = stdout.split('\n').filter((line) => /^[A-Z].*:$/.test(line));
+  const isOfHost = (name: string) => stdout.indexOf(`\n  ${name} `) < stdout.indexOf('Run a relay for others:');
+  expect(headings).toContain('The relay that carries the mail of this host:');
+  expect(['set', 'unset', 'status', 'quarantine', 'serve', 'hosts', 'backup', 'log'].filter(isOfHost)).toEqual([
+    'set',
+    'unset',
+    'status',
+    'quarantine',
+  ]);
+});
+
+/** The first words. */
+function beginning({ text }: { text: string }): string {
+  return text.split(' ').slice(0, 5).join(' ');
+}
+
+test('no two commands are described alike, and each in one sentence', async () => {
+  const described = commandsBelow(await posteCommand(undefined, commandContext())).map(({ name, command }) => ({
+    name,
+    text: command.description(),
+  }));
+  const seen = new Set<string>();
+  expect(described.filter((one) => seen.size === seen.add(beginning(one)).size)).toEqual([]);
+  expect(described.filter(({ text }) => !/^[A-Z][^.]*\.$/.test(text))).toEqual([]);
 });
