@@ -54,8 +54,11 @@ export function programOptions(dist: string): BuildOptions[] {
     },
     {
       ...shared,
-      entryPoints: [`${SOURCES}cli/main.ts`],
-      outbase: SOURCES,
+      entryPoints: [
+        { in: `${SOURCES}cli/main.ts`, out: 'cli/main' },
+        // A thread, which helper.ts finds beside itself.
+        { in: `${SOURCES}relay/replay/audit-worker.ts`, out: 'cli/audit-worker' },
+      ],
       outdir: dist,
       // Beside main.js: what a module finds by its own place is found from every file.
       chunkNames: 'cli/[name]-[hash]',

@@ -23,7 +23,7 @@ import { parserOf } from '../../protocol/schemas.ts';
 import { Count, EpochText, PublicKeyText, Time } from '../../protocol/shapes.ts';
 import { CHECKSUM_SCHEMA, mayBeOfSchemaOne, isRowKey, withChecksum } from '../store/checksum.ts';
 import { firstKeyOf, PREFIX, seqOf } from '../store/keys.ts';
-import { type Level, type LevelSnapshot, levelAt, makeLevelFolder } from '../store/level.ts';
+import { type Level, type LevelSharing, type LevelSnapshot, levelAt, makeLevelFolder } from '../store/level.ts';
 import { SCHEMA_VERSION } from '../store/open.ts';
 import { readableRow, runsOf } from '../store/scan.ts';
 import { WireCheck, type WireDamage } from '../store/wire-check.ts';
@@ -125,6 +125,7 @@ export async function unpackBackup(
   file: string,
   levelFolder: string,
   signal?: AbortSignal,
+  sharing?: LevelSharing,
 ): Promise<{ level: Level; header: BackupHeader }> {
   const source = createReadStream(file, { highWaterMark: 1 << 20 });
   let level: Level | undefined;
@@ -138,7 +139,7 @@ export async function unpackBackup(
     }
     await makeLevelFolder(levelFolder);
     // Opened in the same breath: a level that is not opens itself, and would not mind what is there.
-    level = levelAt(levelFolder);
+    level = levelAt(levelFolder, sharing);
     await level.open({ createIfMissing: true, errorIfExists: true });
     for await (const run of pairs) {
       signal?.throwIfAborted();

@@ -39,7 +39,9 @@ export async function openOffline(folder: string, { isChecked = false } = {}): P
   if (!existsSync(levelFolder)) {
     throw new StoreRefused('missing', `there is no store at ${folder}: name its folder with --store-dir`);
   }
-  const level = await openServing(folder, () => openLevel(levelFolder, true, join(folder, POSITION_FILE)));
+  const level = await openServing(folder, () =>
+    openLevel(levelFolder, true, join(folder, POSITION_FILE), { isShared: true }),
+  );
   if (!level) return openOffline(folder, { isChecked });
   try {
     if (isChecked) await refuseDamagedTables(levelFolder);
@@ -88,7 +90,7 @@ export async function openBackup(file: string, signal?: AbortSignal): Promise<Of
   const folder = await mkdtemp(join(tmpdir(), 'poste-backup-'));
   const remove = () => rm(folder, { recursive: true, force: true });
   try {
-    const { level, header } = await unpackBackup(file, join(folder, LEVEL_FOLDER), signal);
+    const { level, header } = await unpackBackup(file, join(folder, LEVEL_FOLDER), signal, { isShared: true });
     return await opened(level, header, remove);
   } catch (error) {
     await remove();

@@ -14,7 +14,7 @@ import type { ReplayedRows } from './replay.ts';
 import { verifiedBytes, rowName } from '../store/checksum.ts';
 import { decodeRow } from '../store/row-codec.ts';
 import type { Findings, Progress } from './finding.ts';
-import { isOfStore, withLookUps } from './walks.ts';
+import { type StoredWalk, isOfStore } from './walks.ts';
 
 const KEY = 32;
 const TIME = 8;
@@ -37,6 +37,7 @@ const NOBODY = Buffer.alloc(0);
 /** Answers how many bytes were read. Needs a replay that went through. */
 export async function* verifyDue(
   level: Level,
+  walk: StoredWalk,
   replayed: ReplayedRows,
   partRows: number,
   findings: Findings,
@@ -50,12 +51,12 @@ export async function* verifyDue(
       for (const [key, value] of run) {
         part.add(key, value);
         if (part.size < partRows) continue;
-        bytes += await part.verify(level, findings);
+        bytes += await part.verify(part.isFirst ? walk : (range) => runsOf(level, range), findings);
         yield { stage: 'due', done: (seen += part.size), of: undefined };
         part = new Part(index, partRows, false);
       }
     }
-    bytes += await part.verify(level, findings);
+    bytes += await part.verify(part.isFirst ? walk : (range) => runsOf(level, range), findings);
   }
   return bytes;
 }
@@ -95,7 +96,7 @@ function dedupIndex(purgedMs: number): Index {
  */
 class Part {
   readonly #index: Index;
-  readonly #isFirst: boolean;
+  readonly isFirst: boolean;
   readonly #keyBytes: number;
   readonly #stride: number;
   readonly #rows: Buffer;
@@ -107,7 +108,7 @@ class Part {
   /** With the first part of an index, its entries are judged besides. */
   constructor(index: Index, rowsMax: number, isFirst: boolean) {
     this.#index = index;
-    this.#isFirst = isFirst;
+    this.isFirst = isFirst;
     this.#keyBytes = index.runBytes - index.senderBytes;
     this.#stride = index.runBytes + TIME;
     this.#rows = Buffer.allocUnsafeSlow(rowsMax * this.#stride);
@@ -130,10 +131,9 @@ class Part {
   }
 
   /** Answers how many bytes of the index were read, counted with the first part. */
-  async verify(level: Level, findings: Findings): Promise<number> {
+  async verify(walk: StoredWalk, findings: Findings): Promise<number> {
     let bytes = 0;
-    const range = prefixRange(this.#index.prefix);
-    for await (const entries of this.#isFirst ? withLookUps(level, range, findings) : runsOf(level, range)) {
+    for await (const entries of walk(prefixRange(this.#index.prefix))) {
       for (const [key, value] of entries) {
         bytes += key.length + value.length;
         const runs = this.#readable(key, value, findings);
@@ -146,15 +146,15 @@ class Part {
       const key = Buffer.concat([Buffer.of(this.#index.rows), this.#rows.subarray(at, at + this.#keyBytes)]);
       findings.add('DUE_MISSING', `${this.#index.words(key, this.#senderOf(nth))}. ${ADVICE}`);
     }
-    return this.#isFirst ? bytes : 0;
+    return this.isFirst ? bytes : 0;
   }
 
   #readable(key: Buffer, value: Buffer, findings: Findings): Buffer | undefined {
-    if (!isOfStore(key, this.#isFirst ? findings : undefined)) return undefined;
+    if (!isOfStore(key, this.isFirst ? findings : undefined)) return undefined;
     const runs = verifiedBytes(key, value);
     if (runs && runs.length % this.#index.runBytes === 0) return runs;
     const what = runs ? 'has a length of none' : 'does not match its checksum';
-    if (this.#isFirst) findings.add('DUE_DAMAGED', `${rowName(key)} ${what}. ${ADVICE}`);
+    if (this.isFirst) findings.add('DUE_DAMAGED', `${rowName(key)} ${what}. ${ADVICE}`);
     return undefined;
   }
 

@@ -36,7 +36,7 @@ import {
   findCheckpoints,
   hasRowsOf,
 } from './replay.ts';
-import { isOfStore, joined, withLookUps } from './walks.ts';
+import { type StoredWalk, isOfStore, joined } from './walks.ts';
 import { readPruned } from '../store/position.ts';
 
 /** What the log is replayed into, and from where. */
@@ -199,15 +199,14 @@ const TREE_ADVICE = 'poste relay log rebuild makes the tree anew from the log, w
  * were read. The right edge of the last tree is not stored: the report names its root, for comparison with a checkpoint.
  */
 export async function* verifyTree(
-  { level }: OfflineStore,
+  walk: StoredWalk,
   scratch: ScratchPairs,
   findings: Findings,
 ): AsyncGenerator<Progress, number> {
   let bytes = 0;
   for (const prefix of TREE_PREFIXES) {
     const range = prefixRange(prefix);
-    const stored = withLookUps(level, range, findings);
-    for await (const { key, left, right } of joined(stored, scratch.runs(range))) {
+    for await (const { key, left, right } of joined(walk(range), scratch.runs(range))) {
       bytes += key.length + (left?.length ?? 0);
       if (!isOfStore(key, findings) || (left && right?.equals(left))) continue;
       const part = nameTreePart(key);
@@ -310,12 +309,13 @@ interface CheckpointsAudit {
  */
 export async function* verifyCheckpoints(
   offline: OfflineStore,
+  walk: StoredWalk,
   scratch: ScratchPairs,
   findings: Findings,
 ): AsyncGenerator<Progress, CheckpointsAudit> {
   const { level } = offline;
   await verifyMark(level, findings);
-  const bytes = await verifyKeys(level, findings);
+  const bytes = await verifyKeys(walk, findings);
   const found = yield* findCheckpoints(offline);
   for (const { message } of found.damaged) {
     const advice = 'the one before or after it stands in for it; the relay takes another in its time';
@@ -341,10 +341,10 @@ async function verifyMark(level: Level, findings: Findings): Promise<void> {
 }
 
 /** Parts without a mark are of a checkpoint that was cut short. Answers how many bytes were read. */
-async function verifyKeys(level: Level, findings: Findings): Promise<number> {
+async function verifyKeys(walk: StoredWalk, findings: Findings): Promise<number> {
   let bytes = 0;
   for (const prefix of CHECKPOINT_PREFIXES) {
-    for await (const run of withLookUps(level, prefixRange(prefix), findings)) {
+    for await (const run of walk(prefixRange(prefix))) {
       for (const [key, value] of run) {
         bytes += key.length + value.length;
         isOfStore(key, findings);

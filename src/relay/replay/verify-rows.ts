@@ -21,7 +21,7 @@ import {
 } from '../store/keys.ts';
 import { decodeRow } from '../store/row-codec.ts';
 import { readableRow } from '../store/scan.ts';
-import { joined, isOfStore, withLookUps } from './walks.ts';
+import { type StoredWalk, joined, isOfStore } from './walks.ts';
 import { type Findings, FINDINGS_LISTED_MAX, type Progress } from './finding.ts';
 import type { OfflineStore } from './offline.ts';
 import { auditedRecords } from './records.ts';
@@ -38,6 +38,7 @@ const ADVICE = 'poste relay log rebuild makes it anew from the log';
 
 export async function* verifyRows(
   offline: OfflineStore,
+  walk: StoredWalk,
   replayed: ReplayedRows,
   findings: Findings,
 ): AsyncGenerator<Progress, RowsAudit> {
@@ -47,10 +48,7 @@ export async function* verifyRows(
   for (const table of REPLAYED_TABLES) {
     const isOut = leftOut(table, replayed);
     const range = prefixRange(PREFIX[table]);
-    for await (const { key, left, right } of joined(
-      withLookUps(offline.level, range, findings),
-      replayed.runs(range),
-    )) {
+    for await (const { key, left, right } of joined(walk(range), replayed.runs(range))) {
       audit.bytes += key.length + (left?.length ?? 0);
       if (++audit.rows % PROGRESS_ROWS === 0) yield { stage: 'rows', done: audit.rows, of: undefined };
       if (!isOfStore(key, findings)) continue;
@@ -64,15 +62,12 @@ export async function* verifyRows(
 }
 
 /** Verifies the checksums of rows and due entries, where there is no replay to compare them with. */
-export async function* verifyChecksums(
-  { level }: OfflineStore,
-  findings: Findings,
-): AsyncGenerator<Progress, RowsAudit> {
+export async function* verifyChecksums(walk: StoredWalk, findings: Findings): AsyncGenerator<Progress, RowsAudit> {
   const audit: RowsAudit = { rows: 0, bytes: 0 };
   for (const prefix of ROW_PREFIXES) {
     // Those are judged with the store as a whole, whatever its log says.
     if (MARK_PREFIXES.has(prefix)) continue;
-    for await (const run of withLookUps(level, prefixRange(prefix), findings)) {
+    for await (const run of walk(prefixRange(prefix))) {
       for (const [key, value] of run) {
         audit.rows++;
         audit.bytes += key.length + value.length;

@@ -1,9 +1,10 @@
 /** Walks of a verification: in step with another walk, and with a look-up of every key that they pass. */
 import type { Pair } from '../../lib/pair-block.ts';
-import { KEY_BYTES } from '../store/keys.ts';
+import { MARK_PREFIXES, ROW_PREFIXES } from '../store/checksum.ts';
+import { CHECKPOINT_PREFIXES, KEY_BYTES, TREE_PREFIXES, prefixRange } from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
 import { type KeyRange, runsOf } from '../store/scan.ts';
-import type { Findings } from './finding.ts';
+import type { Findings, Progress } from './finding.ts';
 
 /** The runs of the range; a key that a look-up answers otherwise is a finding. */
 export async function* withLookUps(level: Level, range: KeyRange, findings: Findings): AsyncGenerator<Pair[]> {
@@ -22,6 +23,26 @@ export async function* withLookUps(level: Level, range: KeyRange, findings: Find
       );
     }
     yield run;
+  }
+}
+
+/** A walk over stored pairs. */
+export type StoredWalk = (range: KeyRange) => AsyncIterable<Pair[]>;
+
+/** What is asked for by key: rows, due entries, hash trees, checkpoints. */
+const LOOKED_UP: readonly number[] = [
+  ...CHECKPOINT_PREFIXES,
+  ...TREE_PREFIXES,
+  ...ROW_PREFIXES.filter((prefix) => !MARK_PREFIXES.has(prefix)),
+];
+
+/** Look-ups of all of it; what is found there otherwise is left to the walks that judge it. */
+export async function* verifyLookUps(level: Level, findings: Findings): AsyncGenerator<Progress, void> {
+  let done = 0;
+  for (const prefix of LOOKED_UP) {
+    for await (const run of withLookUps(level, prefixRange(prefix), findings)) {
+      yield { stage: 'look-ups', done: (done += run.length), of: undefined };
+    }
   }
 }
 

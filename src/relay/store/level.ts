@@ -25,9 +25,14 @@ export async function makeLevelFolder(folder: string): Promise<void> {
   });
 }
 
+export interface LevelSharing {
+  /** Whether threads of this process may open it together: the first that opens it is the last to close it. */
+  isShared?: boolean;
+}
+
 /** The store at `folder`, not yet opened. To be opened at once: one that is not opens itself, with other options. */
-export function levelAt(folder: string): Level {
-  return new ClassicLevel<Buffer, Buffer>(folder, LEVEL_OPTIONS);
+export function levelAt(folder: string, { isShared = false }: LevelSharing = {}): Level {
+  return new ClassicLevel<Buffer, Buffer>(folder, { ...LEVEL_OPTIONS, multithreading: isShared });
 }
 
 /** Makes what LevelDB can of a damaged database: only ever of a copy that is thrown away. */

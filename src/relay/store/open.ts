@@ -17,7 +17,7 @@ import { reduce } from '../core/reduce.ts';
 import type { RelayRow } from '../core/rows.ts';
 import { PREFIX, logKey, lsnOf, prefixRange } from './keys.ts';
 import { isSystemError, refusedIfDamaged, StoreRefused } from './refused.ts';
-import { LEVEL_FOLDER, type Level, levelAt, makeLevelFolder } from './level.ts';
+import { LEVEL_FOLDER, type Level, type LevelSharing, levelAt, makeLevelFolder } from './level.ts';
 import { LogTree } from './log-tree.ts';
 import { MIGRATIONS, type Migration, migrate, relayRowOf, declaredSchema } from './migrate.ts';
 import { PositionFile, readPruned, heartbeatFault, positionFault } from './position.ts';
@@ -189,10 +189,15 @@ function holdsDatabase(folder: string): boolean {
   return existsSync(folder) && readdirSync(folder).some((name) => name === 'CURRENT' || /\.(?:ldb|log)$/.test(name));
 }
 
-export async function openLevel(folder: string, existed: boolean, positionPath: string): Promise<Level> {
+export async function openLevel(
+  folder: string,
+  existed: boolean,
+  positionPath: string,
+  sharing?: LevelSharing,
+): Promise<Level> {
   if (existed) await refuseUnreadableFiles(folder);
   else await makeLevelFolder(folder);
-  const level = levelAt(folder);
+  const level = levelAt(folder, sharing);
   try {
     await level.open({ createIfMissing: !existed });
     return level;
