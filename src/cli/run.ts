@@ -32,8 +32,9 @@ export async function run(args: readonly string[], given: CommandContext): Promi
   } catch (error) {
     if (error instanceof CommandFailed) {
       const { code, message, details } = error;
-      const prefix = styled(screenOf(context, context.stderr), 'red', 'poste:');
-      context.stderr.write(isJson ? jsonLine({ code, message, details }) : `${prefix} ${printable(message)}.\n`);
+      context.stderr.write(
+        isJson ? jsonLine({ code, message, details }) : `${errorPrefix(context)} ${printable(message)}.\n`,
+      );
       return EXIT[error.exit];
     }
     if (!(error instanceof CommanderError)) throw error;
@@ -82,20 +83,27 @@ export async function posteCommand(
 }
 
 /** Usage errors end as exceptions, all the way down, and hint at what was meant. */
-function withErrors(command: Command, context: CommandContext, isJson: boolean): Command {
+function withErrors(command: Command, context: CommandContext, isJson: boolean, parents = ''): Command {
+  const path = `${parents}${command.name()}`;
   const { stdout, stderr } = context;
   command.configureOutput({
     writeOut: (text) => stdout.write(filled(text, helpWidth(stdout))),
     // As JSON the error is one document, which `run` prints.
     writeErr: (text) => isJson || stderr.write(text),
+    // As every other error begins.
+    outputError: (text, write) => write(text.replace(/^error: /, `${errorPrefix(context)} `)),
     getOutHelpWidth: () => helpWidth(stdout),
     getErrHelpWidth: () => helpWidth(stderr),
   });
   // A command that is not loaded shows no flags or arguments in a list, so none does.
   command.configureHelp({ subcommandTerm: (child) => child.name(), visibleOptions: optionsOf });
-  command.exitOverride().showSuggestionAfterError().showHelpAfterError('(see --help)');
-  for (const child of command.commands) withErrors(child, context, isJson);
+  command.exitOverride().showSuggestionAfterError().showHelpAfterError(`(see ${path} --help)`);
+  for (const child of command.commands) withErrors(child, context, isJson, `${path} `);
   return command;
+}
+
+function errorPrefix(context: CommandContext): string {
+  return styled(screenOf(context, context.stderr), 'red', 'poste:');
 }
 
 function helpWidth({ isTTY, columns }: OutputStream): number {

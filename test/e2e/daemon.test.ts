@@ -117,7 +117,10 @@ describe('a host', () => {
   test('doctor says what is broken and what mends it, with a daemon and without one', async () => {
     const here = await posteHome();
     const without = await here.run('doctor');
-    expect(without).toMatchObject({ code: 1, stderr: 'poste: 1 thing is broken.\n' });
+    expect(without).toMatchObject({
+      code: 1,
+      stderr: 'poste: 1 thing is broken: below each stands the command that repairs it.\n',
+    });
     expect(without.stdout).toMatch(/BROKEN +daemon +does not run.*\n +\$ poste daemon\n/);
     expect(without.stdout).toMatch(/ok +store +\S+ opens\n/);
     await chmod(join(here.folder, 'store'), 0o755);
@@ -220,7 +223,13 @@ describe('backup and restore', () => {
       file,
       '--yes',
     );
-    expect(report.replaced).toEqual({ readable: true, same_host: true, messages_since: 1, outgoing_since: 0 });
+    expect(report.replaced).toEqual({
+      readable: true,
+      same_host: true,
+      messages_since: 1,
+      outgoing_since: 0,
+      agents_since: [],
+    });
     expect(report.receipt_floor).toBeGreaterThan(Date.now());
     expect(statSync(report.kept_aside).isDirectory()).toBe(true);
 

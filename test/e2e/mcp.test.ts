@@ -162,6 +162,10 @@ describe.each(REVISIONS)('the tools over MCP %s', (revision) => {
       expect(refused).toMatchObject({ code, details });
       expect(refused.message).not.toMatch(/\n|undefined/);
     }
+    const unknown = await refusalOf(client, 'mail_send', { ...MAIL, to: ['bobb'] });
+    expect(unknown.message).toContain('See mail_agents for all names.');
+    const none = await refusalOf(client, 'mail_reply', { message_id: 'none', body: 'b' });
+    expect(none.message).toContain('See mail_inbox.');
     // Nothing was stored but what was accepted.
     expect(await here.client.call('mail-inbox', {}, { as: 'bob' })).toMatchObject({ total: 1 });
     expectProtocolOnly(process);

@@ -129,12 +129,12 @@ describe('two hosts', () => {
     const shown = await there.home.run('quarantine', 'show', '1');
     expect(shown.stdout).toContain('unknown-agent');
     expect(shown.stdout).toContain('| {"created_at"');
-    expect((await there.home.run('quarantine')).stdout).toContain('1 items');
+    expect((await there.home.run('quarantine')).stdout).toContain('1 item, ');
     expect((await there.home.run('quarantine', 'retry', '1', '7')).stdout).toMatch(
-      /Let in 0\.\n {2}1 stays: .*\n {2}7 was not found/,
+      /Let in 0 items\.\n {2}1 stays: .*\n {2}7 was not found/,
     );
     await there.home.json('agent', 'add', 'bob');
-    expect((await there.home.run('quarantine', 'retry')).stdout).toContain('Let in 1.');
+    expect((await there.home.run('quarantine', 'retry')).stdout).toContain('Let in 1 item.');
     expect(await inboxOf(there, 'bob')).toMatchObject({ unread: 1 });
     expect((await there.home.run('quarantine')).stdout).toBe('The quarantine is empty.\n');
     expect((await there.home.run('quarantine', 'discard', '--yes', '1')).stdout).toContain('Not found: 1.');

@@ -68,7 +68,7 @@ export function doctorCommand(context: CommandContext): Command {
       throw new CommandFailed(
         'failure',
         'BROKEN',
-        `${countText(broken, 'thing')} ${broken === 1 ? 'is' : 'are'} broken`,
+        `${countText(broken, 'thing')} ${broken === 1 ? 'is' : 'are'} broken: below each stands the command that repairs it`,
         {
           checks: checks.filter(({ state }) => state === 'broken').map(({ id, about }) => ({ id, about })),
         },

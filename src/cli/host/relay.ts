@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { Command } from 'commander';
 import { CA_CHARACTERS_MAX, type RelaySetResult, type RelayStatusResult } from '../../host/api/schemas/peers.ts';
+import { countText } from '../../host/core/spans.ts';
 import { certificatesOf } from '../../lib/certificates.ts';
 import { printable } from '../../protocol/printable.ts';
 import { confirm, isInteractive, terminalOf } from '../lib/input.ts';
@@ -94,10 +95,18 @@ async function certificatesIn(path: string): Promise<{ pem: string; path: string
     text = await readFile(path, 'utf8');
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
-    throw new CommandFailed('usage', 'BAD_INPUT', `${path} cannot be read (${code ?? message})`);
+    throw new CommandFailed(
+      'usage',
+      'BAD_INPUT',
+      `${path} cannot be read (${code ?? message}): name another file with --ca`,
+    );
   }
   if (text.length > CA_CHARACTERS_MAX) {
-    throw new CommandFailed('usage', 'BAD_INPUT', `${path} is too large for the certificates of an authority`);
+    throw new CommandFailed(
+      'usage',
+      'BAD_INPUT',
+      `${path} is too large for the certificates of an authority: name a file with those alone`,
+    );
   }
   if (certificatesOf(text) !== undefined) return { pem: text, path };
   const fault = 'holds no readable certificate: it must be PEM, with -----BEGIN CERTIFICATE-----';
@@ -150,7 +159,7 @@ export function relayStatusText(screen: Screen, status: RelayStatusResult): stri
 
 function outboxText({ outbox }: RelayStatusResult): string {
   const { pending, relay_accepted: accepted, receipts_pending: receipts } = outbox;
-  const waiting = receipts === 0 ? '' : `, ${receipts} delivery ${receipts === 1 ? 'receipt' : 'receipts'} waiting`;
+  const waiting = receipts === 0 ? '' : `, ${countText(receipts, 'delivery receipt')} waiting`;
   return `${pending} waiting, ${accepted} accepted but not confirmed${waiting}`;
 }
 
@@ -174,7 +183,7 @@ function sendersText(screen: Screen, { enrolment, relay }: RelayStatusResult): s
   if (relay?.protocol === 1) return 'not in v1: it accepts mail from every host';
   const senders = enrolment?.senders;
   return senders
-    ? `${senders.count} keys of paired hosts, published ${formatTime(screen, senders.checked_at)}`
+    ? `${countText(senders.count, 'key')} of paired hosts, published ${formatTime(screen, senders.checked_at)}`
     : 'not published yet';
 }
 
@@ -202,9 +211,7 @@ export function relayUnsetCommand(context: CommandContext): Command {
       if (flags.json) context.stdout.write(jsonLine({ relay, relay_accepted: accepted }));
       else {
         const rest =
-          accepted > 0
-            ? ` It accepted ${accepted === 1 ? 'one message' : `${accepted} messages`} that no host has confirmed yet.`
-            : '';
+          accepted > 0 ? ` It accepted ${countText(accepted, 'message')} that no host has confirmed yet.` : '';
         context.stdout.write(`This host does not use ${printable(relay.url)} any more.${rest}\n`);
       }
     });

@@ -39,8 +39,16 @@ const EXIT_OF_CODE: Readonly<Record<string, ExitName>> = {
   DAEMON_SILENT: 'temporary',
 };
 
+/** What a person may do about a refusal: the command that shows what there is. */
+const NEXT_OF_CODE: Readonly<Record<string, string>> = {
+  UNKNOWN_RECIPIENT: 'See poste agents for all names',
+  NO_SUCH_MESSAGE: 'See poste inbox --state all, or poste sent',
+};
+
 function callFailure({ code, status, message, details }: CallFailed): CommandFailed {
   const exit = EXIT_OF_CODE[code] ?? (status === 413 ? 'usage' : exitOfStatus(status));
+  const next = details['quarantine'] === undefined ? NEXT_OF_CODE[code] : undefined;
   // The daemon sends a whole sentence; `run` adds the full stop.
-  return new CommandFailed(exit, code, message.replace(/\.$/, ''), details);
+  const said = message.replace(/\.$/, '');
+  return new CommandFailed(exit, code, next === undefined ? said : `${said}. ${next}`, details);
 }

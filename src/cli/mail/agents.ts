@@ -2,6 +2,7 @@
 import { Command } from 'commander';
 import type { AgentDocument } from '../../host/api/schemas/agents.ts';
 import type { AgentsResult } from '../../host/api/schemas/mail.ts';
+import { countText } from '../../host/core/spans.ts';
 import { isSameName } from '../../host/core/address.ts';
 import { confirmed } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
@@ -136,7 +137,7 @@ async function confirmRemoval(context: CommandContext, name: string, flags: Daem
 
 function messagesText(total: number, unread: number): string {
   if (total === 0) return 'no message';
-  return `${total === 1 ? '1 message' : `${total} messages`} (${unread} unread)`;
+  return `${countText(total, 'message')} (${unread} unread)`;
 }
 
 type Listed = AgentsResult['agents'][number];

@@ -203,9 +203,14 @@ async function show(context: CommandContext, input: InboxInput, flags: MailboxFl
   context.stdout.write(flags.json ? jsonLine(result) : inboxText(screenOf(context), result, shown));
   const missing = result.not_found ?? [];
   if (missing.length === 0) return;
-  throw new CommandFailed('notFound', 'NO_SUCH_MESSAGE', `not in this mailbox: ${missing.join(', ')}`, {
-    not_found: missing,
-  });
+  throw new CommandFailed(
+    'notFound',
+    'NO_SUCH_MESSAGE',
+    `not in this mailbox: ${missing.join(', ')}; poste inbox --state all lists what is`,
+    {
+      not_found: missing,
+    },
+  );
 }
 
 interface Shown {

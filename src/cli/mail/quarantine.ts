@@ -1,5 +1,6 @@
 /** `poste quarantine`: what this host received and did not let in. */
 import { Command, Option } from 'commander';
+import { countText } from '../../host/core/spans.ts';
 import { QUARANTINE_REASONS } from '../../host/core/quarantine.ts';
 import {
   QUARANTINE_PAGE_MAX,
@@ -114,10 +115,15 @@ function discardCommand(context: CommandContext, of: 'all' | 'relay'): Command {
     .addHelpText('after', '\nExample:\n  $ poste quarantine discard --yes 3')
     .action(async (named: number[], flags: DaemonFlags & { yes?: boolean }) => {
       const stake = 'discarded items cannot be restored';
-      await confirmed(context, `Delete ${named.length} items of the quarantine for good?`, { ...flags, stake });
+      await confirmed(context, `Delete ${countText(named.length, 'item')} of the quarantine for good?`, {
+        ...flags,
+        stake,
+      });
       const result = await ask(context, 'quarantine-discard', { numbers: named }, flags);
       const missing = result.not_found.length === 0 ? '' : ` Not found: ${result.not_found.join(', ')}.`;
-      context.stdout.write(flags.json ? jsonLine(result) : `Discarded ${result.discarded.length}.${missing}\n`);
+      context.stdout.write(
+        flags.json ? jsonLine(result) : `Discarded ${countText(result.discarded.length, 'item')}.${missing}\n`,
+      );
     });
 }
 
@@ -137,7 +143,7 @@ export function quarantineText(screen: Screen, result: QuarantineResult, of: 'al
           of === 'relay' ? [...COLUMNS.slice(0, 1), ...RELAY_COLUMNS, ...COLUMNS.slice(1)] : COLUMNS,
           items,
         );
-  const all = `${total_items} items, ${formatBytes(total_bytes)} in total.\n`;
+  const all = `${countText(total_items, 'item')}, ${formatBytes(total_bytes)} in total.\n`;
   return `${shown}${more}${all}${result.rooms.map(roomText).join('')}`;
 }
 
@@ -182,7 +188,7 @@ function relayName({ pubkey }: NonNullable<QuarantinedItem['relay']>): string {
 /** A stranger chose the bytes: they are made printable and start with a bar. */
 export function quarantinedItemText(screen: Screen, { item, wire_b64 }: QuarantineShowResult): string {
   const wire = Buffer.from(wire_b64 ?? '', 'base64').toString('utf8');
-  const cut = wire.length > WIRE_CHARACTERS_SHOWN ? `\n  (${item.bytes} bytes; --json shows all of them)` : '';
+  const cut = wire.length > WIRE_CHARACTERS_SHOWN ? `\n  (${formatBytes(item.bytes)}; --json shows all of it)` : '';
   const rows = [
     ['item', item.item_id],
     ['kind', `${item.kind === '' ? 'none' : item.kind}, over ${item.via}`],
@@ -210,5 +216,5 @@ export function quarantinedItemText(screen: Screen, { item, wire_b64 }: Quaranti
 function retriedText({ accepted, kept, not_found }: QuarantineRetryResult): string {
   const reasons = kept.map(({ number, reason, detail }) => `  ${number} stays: ${printable(`${reason}: ${detail}`)}\n`);
   const missing = not_found.map((number) => `  ${number} was not found\n`);
-  return `Let in ${accepted.length}.\n${reasons.join('')}${missing.join('')}`;
+  return `Let in ${countText(accepted.length, 'item')}.\n${reasons.join('')}${missing.join('')}`;
 }

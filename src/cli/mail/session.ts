@@ -166,14 +166,15 @@ async function doorbell(context: CommandContext, session: string, flags: WaitFla
       throw new CommandFailed(
         'temporary',
         'RELEASED',
-        'no doorbell: the session ended, is busy, or waits in another process',
+        'no doorbell: the session ended, is busy, or waits in another process; poste session list shows it',
       );
     }
     if (event === 'doorbell' && ring !== null && text !== null) {
       const { counted } = await ask(context, 'session-heard', { session_id: session, ring }, flags);
       if (counted) return text;
     }
-    if (performance.now() >= untilMs) throw new CommandFailed('temporary', 'NOTHING_RANG', 'no doorbell in that time');
+    if (performance.now() >= untilMs)
+      throw new CommandFailed('temporary', 'NOTHING_RANG', 'no doorbell in that time: wait again');
   }
 }
 

@@ -19,7 +19,7 @@ proof that it is in the log (verified as poste relay log check-proof does), and 
 message that this host received, shows the sender, the transport, the mailboxes and the receipts that were sent. If the
 relay cannot be reached, the rest is shown. If a proof does not verify, the command ends with 1.
 
-Each time comes from the host on which the step happened: clocks may differ.
+Each time is in UTC, by the clock of the host on which the step happened: clocks may differ.
 
 Examples:
   $ poste trace 06EXAMPLE0000000000000000
@@ -46,7 +46,12 @@ function refuseUnproven(checked: readonly CheckedRow[]): void {
   const reasons = checked.flatMap((one) => (one.state === 'failed' ? [one.reason] : []));
   if (reasons.length === 0) return;
   const rows = `${countText(reasons.length, 'row')} ${reasons.length === 1 ? 'is' : 'are'}`;
-  throw new CommandFailed('failure', 'NOT_VERIFIED', `${rows} not proven: ${reasons.join('; ')}`, { reasons });
+  throw new CommandFailed(
+    'failure',
+    'NOT_VERIFIED',
+    `${rows} not proven: ${reasons.join('; ')}; keep what poste trace --json prints, and ask the operator of the relay`,
+    { reasons },
+  );
 }
 
 /** What the proof of a relay is worth for one row of the outbox. */
@@ -190,7 +195,7 @@ function rowText(row: TraceRow, checked: CheckedRow | undefined): string {
   const overLan: Step[] = [[row.lan_accepted_at, `${row.host} accepted it over the LAN`]];
   const isLanFirst = (row.lan_accepted_at ?? Infinity) < (row.first_push_at ?? Infinity);
   const head = steps(`Outbox row ${row.row} to ${row.host}: ${row.state}${errorText(row.last_error)}`, [
-    [row.created_at, `queued: ${row.bytes} bytes, SHA-256 ${row.wire_hash}`],
+    [row.created_at, `queued: ${countText(row.bytes, 'byte')}, SHA-256 ${row.wire_hash}`],
     ...(isLanFirst ? [...overLan, ...pushed] : [...pushed, ...overLan]),
     [row.alerted_at, 'its sender was alerted'],
     [row.next_at, row.state === 'pending' ? 'next attempt' : 'next check'],
@@ -198,7 +203,7 @@ function rowText(row: TraceRow, checked: CheckedRow | undefined): string {
   const tried =
     row.lan_attempts + row.relay_attempts === 0
       ? ''
-      : pair('failed', `${row.lan_attempts} attempts over the LAN, ${row.relay_attempts} at a relay`);
+      : pair('failed', `${countText(row.lan_attempts, 'attempt')} over the LAN, ${row.relay_attempts} at a relay`);
   const confirmed = row.confirmed.length === 0 ? '' : pair('confirmed', `by ${row.confirmed.join(', ')}`);
   return `${head}${tried}${confirmed}${acceptance && checked ? proofText(checked) : ''}`;
 }

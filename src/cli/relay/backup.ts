@@ -15,6 +15,7 @@ import { ProgressLine } from '../lib/output.ts';
 import { type StoreDirFlags, storeDirOption, storeRefused } from './store-dir.ts';
 import { formatBytes, formatFields, jsonLine } from '../lib/format.ts';
 import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
+import { countText } from '../../host/core/spans.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 
 interface BackupFlags extends StoreDirFlags {
@@ -155,7 +156,7 @@ function textOf(screen: Screen, written: WrittenBackup, path: string | null, { i
     ['size', formatBytes(bytes)],
     ['taken', `${formatTime(screen, header.created_at)}, from the ${isOnline ? 'running relay' : 'stopped store'}`],
     ['items', `${items} waiting${damagedItems > 0 ? `, ${damagedItems} of them damaged` : ''}`],
-    ['log', `${header.lsn} records`],
+    ['log', countText(header.lsn, 'record')],
     ['epoch', header.epoch],
     ['relay', displayFingerprint(header.relay_pubkey as PublicKey)],
     ['sha256', sha256],
@@ -168,7 +169,8 @@ function warningOf({ damagedItems }: WrittenBackup, { isOnline }: BackupSource):
   const then = isOnline
     ? 'the relay has dropped them, and their senders push them again'
     : 'the relay drops them when it reads them, and their senders push them again';
-  return `Warning: ${damagedItems} of the waiting items are missing or altered on the disk. A restore drops them; ${then}. Test the disk and the memory.\n`;
+  const what = damagedItems === 1 ? 'one of the waiting items is' : `${damagedItems} of the waiting items are`;
+  return `poste: ${what} missing or altered on the disk. A restore drops them; ${then}. Test the disk and the memory.\n`;
 }
 
 function failureOf(error: unknown): unknown {

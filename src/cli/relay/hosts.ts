@@ -2,6 +2,7 @@
  * What an operator asks of the running relay: `poste relay hosts`, `admit`, `revoke` and `console`.
  */
 import { Command, Option } from 'commander';
+import { countText } from '../../host/core/spans.ts';
 import { foldHostName } from '../../protocol/names.ts';
 import { printable } from '../../protocol/printable.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
@@ -239,7 +240,8 @@ async function revoke(context: CommandContext, reference: string, flags: RevokeF
 
 function revokedText({ host, is_new }: RevokedHostDocument): string {
   if (!is_new) return `${described(host)} was revoked before; nothing has changed.\n`;
-  const waiting = host.queue_items === 0 ? '' : ` What waits for it (${host.queue_items} items) expires in time.`;
+  const waiting =
+    host.queue_items === 0 ? '' : ` What waits for it (${countText(host.queue_items, 'item')}) expires in time.`;
   return `Revoked ${described(host)}, for good.${waiting}\n`;
 }
 

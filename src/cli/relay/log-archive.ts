@@ -95,7 +95,11 @@ function stretchOf({ from, through }: ArchiveFlags, offline: OfflineStore): { fi
     );
   const stretch = { firstLsn: from ?? firstLsn, lastLsn: through ?? lastLsn };
   if (stretch.firstLsn < firstLsn || stretch.lastLsn < firstLsn)
-    throw new CommandFailed('notFound', 'PRUNED', `${prunedClause(offline)}: earlier records are not in this store`);
+    throw new CommandFailed(
+      'notFound',
+      'PRUNED',
+      `${prunedClause(offline)}: earlier records are in archives of the log, and in older backups (--backup)`,
+    );
   if (stretch.firstLsn <= stretch.lastLsn) return stretch;
   if (from !== undefined && from > lastLsn)
     throw new CommandFailed(

@@ -1,5 +1,6 @@
 /** `poste relay log at`: a queue, a quota or an allowlist as it was at one point of the log. */
 import { Command, Option } from 'commander';
+import { countText } from '../../host/core/spans.ts';
 import { printable } from '../../protocol/printable.ts';
 import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
 import { isoTime } from '../../protocol/time.ts';
@@ -20,7 +21,7 @@ import {
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { withProgress } from '../lib/output.ts';
-import { jsonLine } from '../lib/format.ts';
+import { formatBytes, jsonLine } from '../lib/format.ts';
 import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
 import { type Column, table } from '../lib/table.ts';
 import { hostReference, moment, wholeNumber } from '../lib/values.ts';
@@ -137,7 +138,7 @@ async function look(state: StateThen, { queue, quota, allowlist, hosts }: AtFlag
       throw new CommandFailed(
         'notFound',
         'UNKNOWN_HOST',
-        `no host and no account was known as ${printable(quota)} then`,
+        `no host and no account was known as ${printable(quota)} then: --hosts shows those that were`,
       );
     }
   }
@@ -163,10 +164,12 @@ function shownText(screen: Screen, shown: Shown): string {
   const { state, formatHost, enrolments, hosts, queues, quotas, account, allowlists } = shown;
   const { lsn, timeMs, relay } = state;
   const live = enrolments.filter(({ revokedAtMs }) => revokedAtMs === null).length;
-  const parts = [`After log record ${lsn}, written ${isoTime(timeMs)}: epoch ${relay.epoch}, ${live} live hosts.\n`];
+  const parts = [
+    `After log record ${lsn}, written ${isoTime(timeMs)}: epoch ${relay.epoch}, ${countText(live, 'live host')}.\n`,
+  ];
   if (hosts) parts.push(table(screen, HOST_COLUMNS, hosts));
   for (const { hostPubkey, headSeq, ackedThrough, queueItems, queueBytes, items } of queues ?? []) {
-    const whole = `${queueItems} items, ${queueBytes} B, last seq ${headSeq}, acked through ${ackedThrough}`;
+    const whole = `${countText(queueItems, 'item')}, ${formatBytes(queueBytes)}, last seq ${headSeq}, acked through ${ackedThrough}`;
     parts.push(
       `Queue of ${formatHost(hostPubkey)}: ${whole}.\n${items.length > 0 ? itemTable(screen, items, formatHost) : ''}`,
     );
@@ -180,7 +183,7 @@ function shownText(screen: Screen, shown: Shown): string {
   for (const { hostPubkey, list } of allowlists ?? []) {
     const senders = list?.senders.map((key) => `  ${formatHost(key)}  ${displayFingerprint(key)}\n`).join('');
     const whom = list
-      ? `of ${list.senders.length} senders, by its list of ${formatTime(screen, list.iatMs)}`
+      ? `of ${countText(list.senders.length, 'sender')}, by its list of ${formatTime(screen, list.iatMs)}`
       : 'of anybody';
     parts.push(`${formatHost(hostPubkey)} took mail ${whom}.\n${senders ?? ''}`);
   }
@@ -216,5 +219,5 @@ function itemTable(screen: Screen, items: readonly QueueRow[], formatHost: Forma
 }
 
 function usageText({ items, bytes }: UsageRow): string {
-  return `${items} items, ${bytes} B`;
+  return `${countText(items, 'item')}, ${formatBytes(bytes)}`;
 }

@@ -79,7 +79,11 @@ async function jsonOf(context: CommandContext, file: string): Promise<unknown> {
   try {
     return JSON.parse(content);
   } catch {
-    throw new CommandFailed('failure', 'NOT_VERIFIED', `${nameOf(file)} holds no JSON`);
+    throw new CommandFailed(
+      'failure',
+      'NOT_VERIFIED',
+      `${nameOf(file)} holds no JSON: give the document as the relay served it`,
+    );
   }
 }
 
@@ -89,7 +93,11 @@ async function textOf(context: CommandContext, file: string): Promise<string> {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     const exit = code === 'ENOENT' ? 'notFound' : 'failure';
-    throw new CommandFailed(exit, 'NO_FILE', `${nameOf(file)} cannot be read (${code ?? 'unknown error'})`);
+    throw new CommandFailed(
+      exit,
+      'NO_FILE',
+      `${nameOf(file)} cannot be read (${code ?? 'unknown error'}): name a file that you can read`,
+    );
   }
 }
 

@@ -1,6 +1,7 @@
 /** `poste relay log publish`: moves the log of a stopped relay into PostgreSQL. */
 import { Command, Option } from 'commander';
 import { type PublishReport, abortPublish, publishStore } from '../../relay/shared-log/publish.ts';
+import { countText } from '../../host/core/spans.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { jsonLine } from '../lib/format.ts';
 import { type MoveFlags, withLog, withMoveOptions } from './move-log.ts';
@@ -57,7 +58,7 @@ export function publishText({ logId, loaded, notices }: PublishReport, place: st
   const lines = [
     ...notices,
     loaded
-      ? `The log is at ${place} as ${logId}, with ${loaded.items} items that wait.`
+      ? `The log is at ${place} as ${logId}, with ${countText(loaded.items, 'item')} that ${loaded.items === 1 ? 'waits' : 'wait'}.`
       : `The log is at ${place} as ${logId}.`,
     ...(loaded && loaded.damaged > 0
       ? [`${loaded.damaged} more were damaged in the store already: their senders push them again.`]

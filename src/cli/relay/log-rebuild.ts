@@ -1,6 +1,7 @@
 /** `poste relay log rebuild`: makes everything but the log anew, from the log. */
 import { resolve } from 'node:path';
 import { Command, Option } from 'commander';
+import { countText } from '../../host/core/spans.ts';
 import { printable } from '../../protocol/printable.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import { systemClock } from '../../lib/clock.ts';
@@ -48,7 +49,10 @@ async function runRebuild(context: CommandContext, flags: RebuildFlags): Promise
           'without a terminal Poste cannot ask for confirmation: give --yes to rebuild',
         );
       }
-      await confirm(`Rebuild the store at ${printable(folder)} from ${offline.store.lastLsn} log records?`, terminal);
+      await confirm(
+        `Rebuild the store at ${printable(folder)} from ${countText(offline.store.lastLsn, 'log record')}?`,
+        terminal,
+      );
     }
     const rebuilt = await withProgress(context, rebuild(offline, folder, systemClock));
     context.stdout.write(flags.json ? jsonLine(rebuiltDocument(rebuilt)) : rebuiltText(rebuilt));
@@ -83,7 +87,7 @@ function rebuiltText({ events, rows, payloads, lost, lostItems, replaced, replay
     lost === 0
       ? ''
       : `Without wire bytes, so that the relay will report them lost when they are pulled (${lost}):\n${lines.join('')}${more}`;
-  return `Rebuilt: ${rows} rows of ${events} events (${speed}), ${payloads} payloads kept.\n${losses}The former database is ${printable(replaced)}: delete it when the relay runs well.\n`;
+  return `Rebuilt: ${countText(rows, 'row')} of ${countText(events, 'event')} (${speed}), ${countText(payloads, 'payload')} kept.\n${losses}The former database is ${printable(replaced)}: delete it when the relay runs well.\n`;
 }
 
 function perSecond(events: number, elapsedMs: number): number {

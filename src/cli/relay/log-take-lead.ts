@@ -82,7 +82,12 @@ async function nodeOf(storeDir: string): Promise<string> {
 /** Asks for the lead, unless the node of that name has it; returns who had it. */
 async function leaderFor(log: SharedLog, name: string): Promise<string> {
   const { state, nowMs } = await log.open();
-  if (!state) throw new CommandFailed('notFound', 'NO_LOG', 'nobody has begun a log in this database');
+  if (!state)
+    throw new CommandFailed(
+      'notFound',
+      'NO_LOG',
+      'nobody has begun a log in this database: start a relay with --log, or move one there with poste relay log publish',
+    );
   if (leads(state, name)) return state.holder;
   const seen = (await log.nodes(state.logId)).find((node) => node.name === name);
   if (!seen || nowMs - seen.seenMs > SEEN_WITHIN_MS)

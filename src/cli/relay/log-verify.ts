@@ -1,6 +1,7 @@
 /** `poste relay log verify`: whether a store is what its log says. */
 import { resolve } from 'node:path';
 import { Command, Option } from 'commander';
+import { countText } from '../../host/core/spans.ts';
 import { printable } from '../../protocol/printable.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import { verifyArchive } from '../../relay/replay/verify-log.ts';
@@ -99,7 +100,7 @@ function reportText(report: VerifyReport, elapsedMs: number): string {
   const speed = `${(bytes / 1e6).toFixed(1)} MB in ${seconds.toFixed(1)} s, ${(bytes / 1e6 / seconds).toFixed(0)} MB/s`;
   const gone = report.prunedThrough === 0 ? '' : `, those up to ${report.prunedThrough} were pruned`;
   const from = (report.replayedFrom ?? 1) === 1 ? '' : `, replayed from ${report.replayedFrom} on`;
-  const looked = `${records} log records${gone}${from}, ${rows} rows and ${payloads} payloads (${speed})`;
+  const looked = `${countText(records, 'log record')}${gone}${from}, ${countText(rows, 'row')} and ${countText(payloads, 'payload')} (${speed})`;
   if (found === 0) return `Verified: ${looked}.\n`;
   const lines = findings.map(({ code, message }) => `${code}: ${printable(message)}.\n`);
   const more = untold.map(({ code, count }) => `${code}: ${count} more.\n`);

@@ -149,7 +149,7 @@ function textOf(screen: Screen, report: RestoreReport, subject: 'A restore' | 'T
   const { backup, replaced, keptAside, unreadable, damagedTables, epoch, items, carried, missing } = report;
   const isDone = subject === 'The restore';
   const lines = [
-    `${subject} of the backup of ${formatTime(screen, backup.created_at)} (${backup.lsn} log records, epoch ${backup.epoch})`,
+    `${subject} of the backup of ${formatTime(screen, backup.created_at)} (${countText(backup.lsn, 'log record')}, epoch ${backup.epoch})`,
     `of the relay ${displayFingerprint(backup.relay_pubkey as PublicKey)}, written by Poste ${backup.version}`,
     ...(isDone ? [`began the epoch ${epoch}`] : ['would begin a new epoch']),
     `${countText(items, 'item')} ${items === 1 ? 'waits' : 'wait'} in it${carried.lost > 0 ? `; ${carried.lost} more are damaged in the backup, and must be pushed again` : ''}`,
@@ -158,7 +158,11 @@ function textOf(screen: Screen, report: RestoreReport, subject: 'A restore' | 'T
     ...(replaced && damagedTables > 0
       ? [`${damagedTables} of its table files are damaged, and their contents are not preserved: ${REVOKE_AGAIN}`]
       : []),
-    ...(unreadable > 0 ? [`${unreadable} of its rows could not be read, and are not preserved`] : []),
+    ...(unreadable > 0
+      ? [
+          `${countText(unreadable, 'row')} of it could not be read, and ${unreadable === 1 ? 'is' : 'are'} not preserved`,
+        ]
+      : []),
     `preserved: ${preservedText(report)}`,
     ...missingLines(missing),
   ];

@@ -84,7 +84,7 @@ export async function refuseUnresolved(
     const meant = suggestions.length > 0 ? ` (did you mean ${suggestions.join(' or ')}?)` : '';
     return `${to}: ${SENTENCES[reason]}${meant}`;
   });
-  return refusal('UNKNOWN_RECIPIENT', `Nothing was sent. ${sentences.join('; ')}. See mail_agents for all names.`, {
+  return refusal('UNKNOWN_RECIPIENT', `Nothing was sent. ${sentences.join('; ')}.`, {
     field,
     recipients,
   });

@@ -58,7 +58,10 @@ export function showQuarantined(
 ): Promise<QuarantineShowResult | Refusal> {
   return context.store.read((reader) => {
     const row = reader.get('quarantine', number);
-    if (!row) return refusal('NO_SUCH_ROW', `Nothing in quarantine has the number ${number}.`, { number });
+    if (!row)
+      return refusal('NO_SUCH_ROW', `Nothing in quarantine has the number ${number}: see poste quarantine.`, {
+        number,
+      });
     const wire = quarantinedItem(reader, row)?.wire;
     return { item: itemView(reader, row), wire_b64: wire ? encodeBase64(wire) : null };
   });

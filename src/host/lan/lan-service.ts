@@ -189,7 +189,10 @@ export class LanService {
   ): Promise<PeerView | Refusal> {
     const inviter = parsePublicKey((await this.#client.hello(address)).pubkey);
     if (!inviter || !isCodeOf(code, inviter)) {
-      return refusal('PAIRING_REFUSED', `The host at ${address} is not the one that made this code.`);
+      return refusal(
+        'PAIRING_REFUSED',
+        `The host at ${address} is not the one that made this code: check the address.`,
+      );
     }
     const context = this.#context;
     const parties = { inviter_pubkey: inviter, acceptor_pubkey: context.identity().signer.publicKey };
@@ -198,7 +201,10 @@ export class LanService {
     const encKey = encKeyOf(answer.enc_key, inviter);
     const name = parseHostName(answer.host);
     if (!isFromInviter(answer, code.secret, parties, said.mac) || !encKey || name === undefined) {
-      return refusal('PAIRING_REFUSED', `The host at ${address} did not prove that it made this code.`);
+      return refusal(
+        'PAIRING_REFUSED',
+        `The host at ${address} did not prove that it made this code: ask for a new one (poste pair invite there).`,
+      );
     }
     const pinned = await context.store.transact((tx) =>
       pinPeer(tx, context, {

@@ -84,8 +84,17 @@ export function isNotRunning(error: unknown): boolean {
   return error instanceof CallFailed && error.code === 'DAEMON_NOT_RUNNING';
 }
 
+/** What an agent may do about a refusal: the tool that shows what there is. */
+const TOOL_FOR_AGENTS: Readonly<Record<string, string>> = {
+  UNKNOWN_RECIPIENT: 'See mail_agents for all names.',
+  NO_SUCH_MESSAGE: 'See mail_inbox.',
+};
+
 function forAgents(error: unknown): unknown {
   if (!(error instanceof CallFailed)) return error;
-  const message = MESSAGE_FOR_AGENTS[error.code as ClientCode];
-  return message === undefined ? error : new CallFailed(error.code, error.status, message, error.details);
+  const { code, status, details } = error;
+  const tool = TOOL_FOR_AGENTS[code];
+  const message =
+    MESSAGE_FOR_AGENTS[code as ClientCode] ?? (tool === undefined ? undefined : `${error.message} ${tool}`);
+  return message === undefined ? error : new CallFailed(code, status, message, details);
 }

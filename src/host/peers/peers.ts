@@ -94,7 +94,7 @@ async function refusePairing(
   if (!isAcceptablePoint(publicKey)) return refusal('PAIRING_REFUSED', 'The key of the other host is not a good one.');
   const own = tx.get('identity');
   if (own?.keys.some((key) => key.publicKey === publicKey)) {
-    return refusal('PAIRING_REFUSED', 'A host cannot be paired with itself.');
+    return refusal('PAIRING_REFUSED', 'A host cannot be paired with itself: give this command on the other host.');
   }
   if (isSameHost(hostName, context.identity().hostName)) {
     return refusal(
@@ -115,7 +115,10 @@ async function refusePairing(
     );
   }
   if (isNewPeer(known) && (await livePeers(tx)).length >= PEERS_MAX) {
-    return refusal('PAIRING_REFUSED', `This host is paired with ${PEERS_MAX} hosts, and takes no more.`);
+    return refusal(
+      'PAIRING_REFUSED',
+      `This host is paired with ${PEERS_MAX} hosts, and takes no more: unpair one first (poste unpair).`,
+    );
   }
   return undefined;
 }
@@ -129,7 +132,8 @@ function isNewPeer(known: PeerRow | undefined): boolean {
 export function unpair(context: HostContext, named: string): Promise<PeerView | Refusal> {
   return context.store.transact(async (tx) => {
     const peer = await findPeer(tx, named);
-    if (!peer) return refusal('NO_SUCH_PEER', `This host is not paired with ${named}.`, { host: named });
+    if (!peer)
+      return refusal('NO_SUCH_PEER', `This host is not paired with ${named}: see poste peers.`, { host: named });
     const gone: PeerRow = { ...peer, unpairedAtMs: context.nowMs(), directory: null };
     putPeer(tx, gone);
     tx.delete('peerName', [foldHostName(peer.hostName)]);
@@ -269,7 +273,8 @@ export function knowsOurKey({ pinnedOurKey, shownOurKey }: PeerRow, ourKey: Publ
 export function setAddress(context: HostContext, named: string, address: string): Promise<PeerView | Refusal> {
   return context.store.transact(async (tx) => {
     const peer = await findPeer(tx, named);
-    if (!peer) return refusal('NO_SUCH_PEER', `This host is not paired with ${named}.`, { host: named });
+    if (!peer)
+      return refusal('NO_SUCH_PEER', `This host is not paired with ${named}: see poste peers.`, { host: named });
     const moved = { ...peer, address, lanFailures: 0 };
     putPeer(tx, moved);
     await afterPeerChange(tx, context, peer.peerId, { type: 'peer-reached' });

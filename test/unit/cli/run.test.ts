@@ -70,3 +70,16 @@ test('an empty POSTE_AGENT counts as none', async () => {
     expect(await runHere(command, { environment })).toEqual(await runHere(command, { environment: without }));
   }
 });
+
+test('every error begins with poste:, and a wrong word with the help that has the right one', async () => {
+  const environment = { POSTE_HOME: join(await temporaryFolder(), 'none') };
+  for (const [args, text] of [
+    [['inbox', 'list', '--no-such'], "poste: unknown option '--no-such'\n(see poste inbox list --help)\n"],
+    [['relay', 'log', 'trace'], "poste: missing required argument 'item'\n(see poste relay log trace --help)\n"],
+    [['sned'], "poste: unknown command 'sned'\n(Did you mean send?)\n(see poste --help)\n"],
+  ] as const) {
+    expect(await runHere(args, { environment })).toEqual({ code: EXIT.usage, signal: null, stdout: '', stderr: text });
+  }
+  const colored = await runHere(['sned'], { environment: { ...environment, FORCE_COLOR: '1' } });
+  expect(colored.stderr).toContain('\u001b[31mposte:\u001b[39m unknown command');
+});

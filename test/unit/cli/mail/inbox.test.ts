@@ -59,7 +59,12 @@ describe('a person', () => {
     expect(ofOwner.stdout).not.toMatch(FOR_AGENTS);
     expect((await home.run('inbox', 'search', '--owner', 'owner')).stdout).not.toMatch(FOR_AGENTS);
     const unknown = await home.run('reply', '--as', 'ben', 'no-such', '--body', 'b');
-    expect(unknown).toMatchObject({ code: EXIT.notFound, stderr: expect.not.stringMatching(FOR_AGENTS) as string });
+    expect(unknown.code).toBe(EXIT.notFound);
+    expect(unknown.stderr).toMatch(/^poste: .* See poste inbox --state all, or poste sent\.\n$/);
+    const nobody = await home.run('send', '--as', 'ann', '--to', 'bne', '--subject', 's', '--body', 'b');
+    expect(nobody.code).toBe(EXIT.notFound);
+    expect(nobody.stderr).toMatch(/^poste: Nothing was sent\. .*ben.* See poste agents for all names\.\n$/);
+    for (const { stderr } of [unknown, nobody]) expect(stderr).not.toMatch(FOR_AGENTS);
   });
 
   test('finds the options of a list in the help of inbox', async () => {

@@ -3,6 +3,8 @@ import { describe, expect, test } from 'vitest';
 import { EXIT } from '../../../../src/cli/lib/exit.ts';
 import { posteHome, type PosteHome } from '../../../support/poste-home.ts';
 
+const AND_WHAT_IS = '; poste inbox --state all lists what is';
+
 interface Sent {
   message_id: string;
 }
@@ -70,7 +72,10 @@ describe('the first characters of an id', () => {
       ['eve', start],
     ] as const) {
       const { code, stderr } = await home.run('inbox', 'read', '--as', as, text);
-      expect({ code, stderr }).toEqual({ code: EXIT.notFound, stderr: `poste: not in this mailbox: ${text}.\n` });
+      expect({ code, stderr }).toEqual({
+        code: EXIT.notFound,
+        stderr: `poste: not in this mailbox: ${text}${AND_WHAT_IS}.\n`,
+      });
     }
     expect((await home.run('trace', start.slice(0, 5))).code).toBe(EXIT.notFound);
     expect((await home.run('sent', '--as', 'ben', start)).code).toBe(EXIT.notFound);

@@ -210,7 +210,7 @@ describe('relay backup of a store that the disk altered', () => {
     const ended = await command('backup', file);
     expect(ended.code).toBe(EXIT.ok);
     expect(ended.stdout).toContain('items    3 waiting, 1 of them damaged');
-    expect(ended.stderr).toMatch(/^Warning: 1 of the waiting items are missing or altered on the disk\..*\n$/);
+    expect(ended.stderr).toMatch(/^poste: one of the waiting items is missing or altered on the disk\..*\n$/);
     const told = await command('backup', `${file}2`, '--json');
     expect(JSON.parse(told.stdout)).toMatchObject({ items: 3, damaged_items: 1, online: false });
     const restored = await command('restore', file, '--yes', '--json');

@@ -146,14 +146,17 @@ describe('relay log check-proof', () => {
     const { proofDocument } = await answeredFiles();
     expect(await checkInput(JSON.stringify(proofDocument))).toMatchObject({ code: 0 });
     const refused = await checkInput('no JSON');
-    expect([refused.code, refused.stderr]).toEqual([1, 'poste: standard input holds no JSON.\n']);
+    expect([refused.code, refused.stderr]).toEqual([
+      1,
+      'poste: standard input holds no JSON: give the document as the relay served it.\n',
+    ]);
   });
 
   test('a file that is missing ends with 3, a key that is none with 2', async () => {
     const folder = await temporaryFolder();
     const missing = await check(join(folder, 'missing.json'));
     expect([missing.code, missing.stdout]).toEqual([3, '']);
-    expect(missing.stderr).toMatch(/missing\.json cannot be read \(ENOENT\)\.\n$/);
+    expect(missing.stderr).toMatch(/missing\.json cannot be read \(ENOENT\): name a file that you can read\.\n$/);
     expect((await check(folder)).code).toBe(1);
     expect((await check('-', '--relay-key', 'SHA256:short')).code).toBe(2);
     expect((await check()).code).toBe(2);

@@ -125,7 +125,7 @@ describe.each([0, 1])('of %#: folder, backup', (at) => {
     const ended = await log('at', '--time', '2025-11-20T21:48:24Z', '--queue', 'bob', '--quota', 'acme', ...place());
     expect(ended).toMatchObject({ code: EXIT.ok, stderr: '' });
     expect(ended.stdout).toMatch(/^After log record 16, /);
-    expect(ended.stdout).toContain('Charged to the account acme: 1 items, 13 B.');
+    expect(ended.stdout).toContain('Charged to the account acme: 1 item, 13 bytes.');
     expect(ended.stdout).toMatch(/m2 .*\n.*m3 /);
     const listed = await log(
       'at',
@@ -138,7 +138,7 @@ describe.each([0, 1])('of %#: folder, backup', (at) => {
       ...place(),
     );
     expect(listed.stdout).toContain('took mail of 2 senders');
-    expect(listed.stdout).toMatch(/Charged to bob\/\S{8}: 1 items, 12 B\.\n {2}alice/);
+    expect(listed.stdout).toMatch(/Charged to bob\/\S{8}: 1 item, 12 bytes\.\n {2}alice/);
   });
 });
 
