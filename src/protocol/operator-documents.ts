@@ -235,12 +235,47 @@ export const ConsoleOverview = Type.Object(
 );
 export type ConsoleOverview = Static<typeof ConsoleOverview>;
 
+/** What the list of hosts is sorted by: the natural order of each is the one that an operator looks for. */
+export const HOST_ORDERS = {
+  bytes: 'bytes waiting, the most first',
+  items: 'items waiting, the most first',
+  full: 'how full the mailbox is, the fullest first',
+  seen: 'the last call, the longest ago first',
+  name: 'the name, from A to Z',
+  enrolled: 'the enrolment, the newest first',
+} as const;
+export type HostOrder = keyof typeof HOST_ORDERS;
+
 export const ConsoleHostsQuery = Type.Object({
-  search: Type.Optional(Type.String({ maxLength: 100 })),
+  search: Type.Optional(Type.String({ maxLength: 100, description: 'in name, account, owner, fingerprint and key' })),
   state: Type.Optional(Text),
+  sort: Type.Optional(Type.Union(Object.keys(HOST_ORDERS).map((order) => Type.Literal(order as HostOrder)))),
+  reverse: Type.Optional(Type.Union([Type.Literal('yes'), Type.Literal('no')])),
+  offset: Type.Optional(Type.Integer({ minimum: 0, maximum: 1_000_000, description: 'hosts to leave out' })),
 });
 
-export const ConsoleHosts = Type.Object({ hosts: Type.Array(HostShown), matches: Count, total: Count }, CLOSED);
+export const HostListed = Type.Object(
+  {
+    ...HostShown.properties,
+    last_seen: Type.Union([Time, Type.Null()], { description: 'when it last asked for mail since the start' }),
+    fullness: Type.Number({
+      description: 'the part of the quota of its mailbox that is used: 0 to 1, or a little more',
+    }),
+  },
+  CLOSED,
+);
+export type HostListed = Static<typeof HostListed>;
+
+export const ConsoleHosts = Type.Object(
+  {
+    hosts: Type.Array(HostListed),
+    offset: Type.Integer({ description: 'how many come before these' }),
+    per_page: Type.Integer({ description: 'how many one answer has at most' }),
+    matches: Count,
+    total: Count,
+  },
+  CLOSED,
+);
 export type ConsoleHosts = Static<typeof ConsoleHosts>;
 
 export const ConsoleHostQuery = Type.Object({ key: PublicKeyText });

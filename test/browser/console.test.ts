@@ -4,6 +4,8 @@ import type { Route } from 'playwright-core';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { displayFingerprint } from '../../src/protocol/public-key.ts';
 import { printable } from '../../src/protocol/printable.ts';
+import { sha256Hex } from '../../src/protocol/digest.ts';
+import { enrolOf } from '../support/commands.ts';
 import { deferred } from '../support/deferred.ts';
 import { envelopeWire, itemTo, receiptId, receiptWire } from '../support/mail.ts';
 import { ConsoleWindow, consoleUrl, sample } from '../support/console-browser.ts';
@@ -104,6 +106,7 @@ describe('the console of relays that share a log', () => {
     await following.getByText('1 batch, 45 s').waitFor();
     await page.getByRole('alert').getByText('seconds behind its shared log').waitFor();
     await window.soundInEveryLayout('following');
+    expect(await window.violations()).toEqual([]);
     delete fail.payloads;
     letGo?.();
     await page.reload();
@@ -168,6 +171,7 @@ describe('the console', () => {
     await first.getByText('Copied').first().waitFor();
     expect(await page.evaluate('navigator.clipboard.readText()')).toBe(command);
     await window.soundInEveryLayout('welcome');
+    expect(await window.violations()).toEqual([]);
     expect(await window.unsound()).toEqual([]);
   });
 
@@ -322,6 +326,79 @@ describe('the console', () => {
     await page.getByText('bob is revoked, for good.').waitFor();
     expect(relay.relay.engine.directory.get(next.key)?.revokedAtMs).toBe(relay.clock.wallMs);
     await expect.poll(() => page.getByRole('button', { name: 'Revoke…' }).count()).toBe(0);
+    expect(await window.unsound()).toEqual([]);
+  });
+
+  test('sorts hosts by a click or a key, turns the order around, and shows them a page at a time', async () => {
+    const relay = await started();
+    await relay.enrol(alice, bob, carol);
+    const others = Array.from({ length: 60 }, (_none, at) => hostNamed(`host-${String(at).padStart(2, '0')}`));
+    await Promise.all(others.map((host) => relay.relay.engine.admissions.enrol(enrolOf(host))));
+    await relay.client(alice).push([itemTo([carol], 'one')]);
+    await relay.client(bob).pull();
+    const window = await ConsoleWindow.open(suite);
+    await window.enter(relay);
+    await window.go('Hosts');
+    const { page } = window;
+    const table = page.getByRole('table', { name: 'Hosts' });
+    const first = (): Promise<string | null> => table.getByRole('link').first().textContent();
+    await page.getByText('63 of 63 host keys, 1 to 50 are shown').waitFor();
+    await expect.poll(first).toBe('carol');
+    expect(await window.violations()).toEqual([]);
+    await table.getByRole('columnheader', { name: 'name' }).getByRole('button').click();
+    await expect.poll(first).toBe('alice');
+    await table.getByRole('button', { name: 'name' }).focus();
+    await page.keyboard.press('Enter');
+    await expect.poll(first).toBe('host-59');
+    const header = table.getByRole('columnheader', { name: 'name' });
+    await expect.poll(() => header.getAttribute('aria-sort')).toBe('descending');
+    await page.getByLabel('Sort by').selectOption('last seen');
+    await page.getByRole('button', { name: 'Reverse' }).click();
+    await expect.poll(first).toBe('bob');
+    await page.getByLabel('Sort by').selectOption('name');
+    await page.getByRole('button', { name: 'Next' }).click();
+    await page.getByText('51 to 63 are shown').waitFor();
+    await expect.poll(() => page.getByRole('button', { name: 'Next' }).isDisabled()).toBe(true);
+    await page.getByRole('button', { name: 'Earlier' }).click();
+    await page.getByText('1 to 50 are shown').waitFor();
+    await page.getByRole('button', { name: 'Next' }).click();
+    // Another list begins at its first page.
+    await page.getByLabel('Search').fill('host-1');
+    await page.getByText('10 of 63 host keys').waitFor();
+    await expect.poll(() => page.getByRole('navigation', { name: 'Pages' }).count()).toBe(0);
+    expect(await window.unsound()).toEqual([]);
+  });
+
+  test('makes an invite, shows it once with the command for the host, and revokes it', async () => {
+    const relay = await started({ admission: 'invite' });
+    const window = await ConsoleWindow.open(suite);
+    await window.enter(relay);
+    await window.go('Invites');
+    const { page } = window;
+    await page.getByText('No invite is open.').waitFor();
+    await page.getByLabel('For whom').fill(HOSTILE.image);
+    await page.getByLabel('Valid for').selectOption('a day');
+    await page.getByLabel('Valid for').focus();
+    await page.keyboard.press('Tab');
+    await page.keyboard.press('Enter');
+    const issued = page.getByRole('region', { name: 'The new invite' });
+    const token = (await issued.getByText(/^poste-invite-/).textContent()) ?? '';
+    await issued.getByText(`poste relay set ${relay.url} --key`).waitFor();
+    const table = page.getByRole('table', { name: 'Open invites' });
+    await table.getByText(HOSTILE.image, { exact: true }).waitFor();
+    expect(await window.violations()).toEqual([]);
+    await window.soundInEveryLayout('invites');
+    const { admissions } = relay.relay.engine;
+    const open = await admissions.openInvites(relay.clock.nowMs());
+    expect(open.map(({ inviteHash }) => inviteHash)).toEqual([sha256Hex(token)]);
+    // It is shown once.
+    await page.reload();
+    await table.getByRole('button', { name: `Revoke the invite for ${HOSTILE.image}` }).waitFor();
+    expect(await page.getByText(token).count()).toBe(0);
+    await table.getByRole('button').click();
+    await page.getByText(`The invite for ${HOSTILE.image} is revoked.`).waitFor();
+    await page.getByText('No invite is open.').waitFor();
+    expect(await admissions.openInvites(relay.clock.nowMs())).toEqual([]);
     expect(await window.unsound()).toEqual([]);
   });
 
@@ -611,7 +688,7 @@ describe('the console', () => {
     const titles = await page
       .getByRole('cell')
       .evaluateAll((cells) => cells.map((cell) => cell.getAttribute('data-title')));
-    expect(titles).toEqual(['name', 'state', 'fingerprint', 'items', 'bytes']);
+    expect(titles).toEqual(['name', 'state', 'fingerprint', 'items', 'bytes', 'full']);
     await expect.poll(() => page.evaluate(`getComputedStyle(document.querySelector('.notice')).display`)).toBe('block');
   });
 
@@ -630,7 +707,19 @@ describe('the console', () => {
     await window.heading('Hosts');
     await page.getByText('2 of 2 host keys').waitFor();
     // The new view has the focus, and what follows is in the order of the page.
-    expect(await window.tabStops()).toEqual(['Search', 'State', 'alice', 'bob']);
+    expect(await window.tabStops()).toEqual([
+      'Search',
+      'State',
+      'Sort by',
+      'Reverse',
+      'name',
+      'last seen',
+      'items',
+      'bytes',
+      'full',
+      'alice',
+      'bob',
+    ]);
     await expect
       .poll(() => page.evaluate(`getComputedStyle(document.querySelector('a[href^="#/hosts/"]')).outlineStyle`))
       .toBe('none');
@@ -720,6 +809,7 @@ describe('words of others', () => {
       })
       .toBe(1);
     await seen('overview');
+    expect(await window.violations()).toEqual([]);
     await window.go('Hosts');
     const table = page.getByRole('table', { name: 'Hosts' });
     await table.getByText(HOSTILE.image, { exact: true }).waitFor();
@@ -735,11 +825,13 @@ describe('words of others', () => {
     await page.getByText(HOSTILE.long, { exact: true }).waitFor();
     await page.getByText(HOSTILE.handler, { exact: true }).waitFor();
     await seen('host');
+    expect(await window.violations()).toEqual([]);
     await window.go('Log');
     for (const reason of Object.values(HOSTILE)) {
       await page.getByText(printable(reason), { exact: true }).first().waitFor();
     }
     await seen('log');
+    expect(await window.violations()).toEqual([]);
     await page.getByRole('link', { name: 'Trace of item __proto__' }).click();
     await window.heading(/__proto__/);
     await page.getByRole('region', { name: `To ${LONG_NAME}` }).waitFor();

@@ -13,14 +13,17 @@ import {
   ownHost,
 } from '../support/console-session.ts';
 import { HttpRelay, type HttpRelayChanges, relayForTest } from '../support/http-relay.ts';
-import { alice, bob, carol } from '../support/hosts.ts';
-import { itemTo } from '../support/mail.ts';
+import type { ConsoleHosts } from '../../src/protocol/operator-documents.ts';
+import { enrolOf } from '../support/commands.ts';
+import { enrolHost } from '../support/enrolments.ts';
+import { alice, bob, carol, hostNamed } from '../support/hosts.ts';
+import { envelopeWire, itemTo } from '../support/mail.ts';
 import { jsonOf } from '../support/problems.ts';
 import { RawConnection, type RawResponse, rawRequest, requestBytes } from '../support/raw-http.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
-const READS = ['/session', '/overview', '/live', '/hosts', '/host', '/log', '/trace'];
-const ACTIONS = ['/leave', '/revoke', '/backup'];
+const READS = ['/session', '/overview', '/live', '/hosts', '/host', '/log', '/trace', '/invites'];
+const ACTIONS = ['/leave', '/revoke', '/backup', '/invites', '/invites/revoke'];
 
 const started = (changes: HttpRelayChanges = {}): Promise<HttpRelay> =>
   relayForTest(FIRST_ADAPTER, { adminListen: { host: '127.0.0.1', port: 0 }, ...changes });
@@ -247,8 +250,97 @@ describe('what it shows', () => {
       '/trace?lsn=x',
       `/hosts?search=${'x'.repeat(101)}`,
       '/hosts?state=%00',
+      '/hosts?sort=age',
+      '/hosts?reverse=1',
+      '/hosts?offset=1000001',
+      '/hosts?offset=-1',
     ];
     for (const path of bad) expect(verdict(await session.get(path))).toEqual([400, 'BAD_REQUEST']);
+  });
+
+  test('hosts in every order, a page at a time, each of them once', async () => {
+    const relay = await started({ limits: { max_queue_items: 4, max_queue_bytes: 1_000_000 } });
+    await relay.enrol(alice, bob, carol);
+    const others = Array.from({ length: 120 }, (_none, at) => hostNamed(`host-${String(at).padStart(3, '0')}`));
+    const nowMs = relay.clock.nowMs() - 5000;
+    await Promise.all(
+      others.map((host, at) => relay.relay.engine.admissions.enrol(enrolOf(host, { nowMs: nowMs + at }))),
+    );
+    await relay
+      .client(alice)
+      .push([itemTo([bob], 'one'), itemTo([bob], 'two'), itemTo([carol], 'big', envelopeWire('big', 90_000))]);
+    relay.clock.move(1000);
+    await relay.client(carol).pull();
+    relay.clock.move(1000);
+    await relay.client(bob).pull();
+    const session = await enterConsole(relay);
+    const listed = async (query: string): Promise<ConsoleHosts> =>
+      jsonOf(await session.get(`/hosts?${query}`)) as unknown as ConsoleHosts;
+    const names = async (query: string, count = 3): Promise<string[]> =>
+      (await listed(query)).hosts.slice(0, count).map(({ host }) => host);
+    expect(await names('', 2)).toEqual(['carol', 'bob']);
+    expect(await names('sort=bytes', 2)).toEqual(['carol', 'bob']);
+    expect(await names('sort=items', 2)).toEqual(['bob', 'carol']);
+    expect(await names('sort=full', 2)).toEqual(['bob', 'carol']);
+    expect(await names('sort=name')).toEqual(['alice', 'bob', 'carol']);
+    expect(await names('sort=name&reverse=yes')).toEqual(['host-119', 'host-118', 'host-117']);
+    expect(await names('sort=seen&reverse=yes', 2)).toEqual(['bob', 'carol']);
+    expect(await names('sort=seen', 1)).toEqual(['alice']);
+    expect(await names('sort=enrolled&search=host-')).toEqual(['host-119', 'host-118', 'host-117']);
+    expect((await listed('sort=items')).hosts[0]).toMatchObject({ fullness: 0.5, last_seen: relay.clock.nowMs() });
+    const pages = await Promise.all([0, 50, 100, 123].map((offset) => listed(`sort=name&offset=${offset}`)));
+    expect(pages.map(({ hosts, offset, matches, total }) => [hosts.length, offset, matches, total])).toEqual([
+      [50, 0, 123, 123],
+      [50, 50, 123, 123],
+      [23, 100, 123, 123],
+      [0, 123, 123, 123],
+    ]);
+    expect(new Set(pages.flatMap(({ hosts }) => hosts.map(({ host_pubkey }) => host_pubkey))).size).toBe(123);
+  });
+
+  test('an invite is made, listed without its token, and revoked: then it admits nobody', async () => {
+    const relay = await started({ admission: 'invite' });
+    const session = await enterConsole(relay);
+    const made = jsonOf(await session.post('/invites', { label: 'laptop of Ada', lifetime_ms: 3_600_000 }));
+    const other = jsonOf(await session.post('/invites', { label: '', lifetime_ms: 60_000 }));
+    expect(made['token']).toMatch(/^poste-invite-[A-Za-z0-9_-]{43}$/);
+    const { token: _token, ...shown } = made;
+    expect(jsonOf(await session.get('/invites'))).toMatchObject({ total: 2, admission: 'invite' });
+    expect((jsonOf(await session.get('/invites'))['invites'] as object[]).some((one) => 'token' in one)).toBe(false);
+    expect(jsonOf(await session.get('/invites'))['invites']).toContainEqual(shown);
+    expect(jsonOf(await session.post('/invites/revoke', { id: made['id'] }))).toEqual({ is_new: true });
+    expect(jsonOf(await session.post('/invites/revoke', { id: made['id'] }))).toEqual({ is_new: false });
+    expect(await enrolHost(relay, alice, { sent: { proof: made['token'] } })).toBeProblem('ENROL_REFUSED');
+    expect((await enrolHost(relay, bob, { sent: { proof: other['token'] } })).status).toBe(200);
+    // It was used.
+    expect(jsonOf(await session.post('/invites/revoke', { id: other['id'] }))).toEqual({ is_new: false });
+    expect(jsonOf(await session.get('/invites'))).toMatchObject({ total: 0, invites: [] });
+    for (const body of [
+      {},
+      { label: 'x', lifetime_ms: 1 },
+      { label: 'x'.repeat(101), lifetime_ms: 60_000 },
+      { label: '\u0000', lifetime_ms: 60_000 },
+    ])
+      expect(verdict(await session.post('/invites', body))).toEqual([400, 'BAD_REQUEST']);
+    for (const body of [{}, { id: 'x' }, { id: 'A'.repeat(64) }])
+      expect(verdict(await session.post('/invites/revoke', body))).toEqual([400, 'BAD_REQUEST']);
+    const log = jsonOf(await session.get('/log')) as { events: { type: string }[] };
+    expect(log.events.map(({ type }) => type).filter((type) => /Invite|Admissions/.test(type))).toEqual([
+      'InviteSpent',
+      'AdmissionsLapsed',
+      'InviteIssued',
+      'InviteIssued',
+    ]);
+    expect(JSON.stringify(relay.logged)).not.toContain(String(made['token']));
+  });
+
+  test('a revoked invite stays revoked when the relay starts again', async () => {
+    const relay = await started({ admission: 'invite' });
+    const session = await enterConsole(relay);
+    const made = jsonOf(await session.post('/invites', { label: '', lifetime_ms: 3_600_000 }));
+    await session.post('/invites/revoke', { id: made['id'] });
+    await relay.restart();
+    expect(await enrolHost(relay, alice, { sent: { proof: made['token'] } })).toBeProblem('ENROL_REFUSED');
   });
 
   test('a revocation needs the name of the host, and is in the log', async () => {

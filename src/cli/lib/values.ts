@@ -7,8 +7,8 @@ import {
   INVITE_LABEL_CHARACTERS_MAX,
   INVITE_LIFETIME_MAX_MS,
   INVITE_LIFETIME_MIN_MS,
-  parseHostReference,
-} from '../../relay/operator/documents.ts';
+} from '../../protocol/invite-documents.ts';
+import { parseHostReference } from '../../relay/operator/documents.ts';
 import { isFingerprintStart } from './short-id.ts';
 import { type ListenAddress, parseListenAddress } from '../../lib/listen-address.ts';
 

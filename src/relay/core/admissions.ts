@@ -16,6 +16,8 @@ export interface DeniableHost {
   org: string | null;
 }
 
+export type OpenInvite = InviteRow & { inviteHash: Sha256Hex };
+
 export class Admissions {
   readonly #denied = new Map<string, DenyRow>();
   /** The same entries by one selector of each: a host is matched against the few that may apply. */
@@ -48,8 +50,15 @@ export class Admissions {
     return false;
   }
 
-  openInvites(nowMs: number): InviteRow[] {
-    return [...this.#invites.values()].filter(({ expiresAtMs }) => expiresAtMs > nowMs);
+  openInvites(nowMs: number): OpenInvite[] {
+    const open: OpenInvite[] = [];
+    for (const [hash, row] of this.#invites)
+      if (row.expiresAtMs > nowMs) open.push({ inviteHash: hash as Sha256Hex, ...row });
+    return open;
+  }
+
+  hasInvite(inviteHash: Sha256Hex): boolean {
+    return this.#invites.has(inviteHash);
   }
 
   /** The expired entries and invites, at most `max` of them. */

@@ -73,6 +73,7 @@ export function decideInvite(command: IssueInvite, open: number): Decided<Invite
   );
 }
 
+/** An invite that the operator revokes lapses before its time. */
 export function decideLapse({ denied, invites, nowMs }: LapseAdmissions): Decided<Done> {
   const done: Done = { type: 'Done' };
   if (denied.length === 0 && invites.length === 0) return decided(done);

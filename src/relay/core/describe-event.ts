@@ -121,7 +121,7 @@ const DESCRIPTIONS: { readonly [Type in RelayEvent['type']]: (event: EventOf<Typ
   },
   InviteSpent: (event) => ofHost(event, (host) => `${host} used an invite`),
   AdmissionsLapsed: ({ denied, invites }) =>
-    described(() => `${denied.length} deny entries and ${invites.length} invites expired`, {
+    described(() => `${denied.length} deny entries and ${invites.length} invites ended`, {
       facts: { 'deny entries': denied.length, invites: invites.length },
     }),
   SendersPublished: (event) => {

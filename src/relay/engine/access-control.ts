@@ -4,13 +4,15 @@
  * A deny entry is in force from the moment it is admitted; the hosts that it names are revoked after it, in time slices.
  * A crash in between leaves some of them live, and the next start revokes the rest (`revokeDenied`).
  */
+import type { Sha256Hex } from '../../protocol/digest.ts';
 import type { DenyHosts, EnrolHost, IssueInvite, RevokeHost, RotateKey } from '../core/command.ts';
 import { decideDeny, decideInvite, decideLapse, decideRevoke, deniedHosts } from '../core/decide-admission.ts';
 import { decideEnrol } from '../core/decide-enrolment.ts';
 import { decideRotate } from '../core/decide-rotation.ts';
 import type { Done, EnrolOutcome, InviteOutcome, Refusal, RevokeOutcome, RotateOutcome } from '../core/decision.ts';
 import { enrolFacts, fingerprints, rotateFacts } from '../core/facts.ts';
-import type { EnrolmentRow, InviteRow } from '../core/rows.ts';
+import type { OpenInvite } from '../core/admissions.ts';
+import type { EnrolmentRow } from '../core/rows.ts';
 import type { EngineParts } from './parts.ts';
 import { TimeSlice } from './time-slice.ts';
 
@@ -84,10 +86,18 @@ export class AccessControl {
   }
 
   /** Invites that are neither used nor expired, durable. */
-  async openInvites(nowMs: number): Promise<InviteRow[]> {
+  async openInvites(nowMs: number): Promise<OpenInvite[]> {
     const rows = this.#parts.admissions.openInvites(nowMs);
     await this.#parts.committer.durable();
     return rows;
+  }
+
+  /** Ends an open invite before its time. Resolves with false when it was used, has expired or never was. */
+  async revokeInvite(inviteHash: Sha256Hex, nowMs: number): Promise<boolean> {
+    const { committer, admissions } = this.#parts;
+    const invites = admissions.hasInvite(inviteHash) ? [inviteHash] : [];
+    await committer.answer(decideLapse({ type: 'LapseAdmissions', denied: [], invites, nowMs }));
+    return invites.length > 0;
   }
 
   async lapse(nowMs: number): Promise<void> {

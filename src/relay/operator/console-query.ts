@@ -25,6 +25,11 @@ export class Query {
     return this.#parsed(name, wholeNumber);
   }
 
+  /** One of these words. */
+  oneOf<Word extends string>(name: string, words: readonly Word[]): Word | undefined {
+    return this.#parsed(name, (text) => words.find((word) => word === text));
+  }
+
   publicKey(name: string): PublicKey | undefined {
     return this.#parsed(name, parsePublicKey);
   }

@@ -2,8 +2,18 @@
 import { type PageParts, pageRoutes } from '../../http/browser-session/page-routes.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { jsonReply, otherProblemReply, problemReply } from '../../http/replies.ts';
+import type { RandomBytes } from '../../lib/clock.ts';
+import type { Sha256Hex } from '../../protocol/digest.ts';
+import { isPrintable } from '../../protocol/printable.ts';
 import { parseJsonBounded, REQUEST_JSON_BOUNDS } from '../../protocol/bounded-json.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
+import {
+  ConsoleInviteIssued,
+  ConsoleInviteRevoked,
+  ConsoleInviteRevokeRequest,
+  ConsoleInvites,
+  InviteRequest,
+} from '../../protocol/invite-documents.ts';
 import {
   ConsoleBackup,
   ConsoleFollowing,
@@ -18,6 +28,8 @@ import {
   ConsoleRevoked,
   ConsoleTrace,
   ConsoleTraceQuery,
+  HOST_ORDERS,
+  type HostOrder,
   OPERATOR_PROBLEMS,
   type OperatorProblemCode,
 } from '../../protocol/operator-documents.ts';
@@ -31,14 +43,20 @@ import { overview, type OverviewParts } from './console-overview.ts';
 import { Query } from './console-query.ts';
 import { hostView, listHosts } from './host-views.ts';
 import { hostDocument } from './hosts.ts';
+import { issueInvite, shownInvites } from './invites.ts';
 import { traceItem, type TraceOptions } from './item-trace.ts';
 import { searchLog } from './log-search.ts';
 
 interface ConsoleRoutesOptions extends PageParts, OverviewParts, TraceOptions {
+  randomBytes: RandomBytes;
   unexpected: (error: unknown, requestId: string) => void;
 }
 
+const HOSTS_OFFSET_MAX = 1_000_000;
+const HOST_SORTS = Object.keys(HOST_ORDERS) as HostOrder[];
 const parseRevoke = parserOf(ConsoleRevokeRequest);
+const parseInvite = parserOf(InviteRequest);
+const parseInviteRevoke = parserOf(ConsoleInviteRevokeRequest);
 
 type ConsoleParts = ConsoleRoutesOptions & { backups: Backups };
 
@@ -75,9 +93,9 @@ export const CONSOLE_OPERATIONS: readonly ConsoleOperation[] = [
     ...ofConsole,
     id: 'consoleHosts',
     path: '/console/hosts',
-    summary: 'Lists hosts, the biggest queues first.',
+    summary: 'Lists hosts, sorted and searched, a page at a time.',
     query: ConsoleHostsQuery,
-    successes: [ok(ConsoleHosts, 'the first of those that fit'), ...NO_READ],
+    successes: [ok(ConsoleHosts, 'a page of those that fit'), ...NO_READ],
     handle: hosts,
   },
   {
@@ -122,6 +140,33 @@ export const CONSOLE_OPERATIONS: readonly ConsoleOperation[] = [
     handle: revoke,
   },
   {
+    ...ofConsole,
+    id: 'consoleInvites',
+    path: '/console/invites',
+    summary: 'Lists the invites that are neither used nor expired, the newest first.',
+    successes: [ok(ConsoleInvites, 'the open invites'), ...NO_READ],
+    handle: async ({ nowMs }, { engine }) => jsonReply(200, await shownInvites(engine, nowMs)),
+  },
+  {
+    ...actionOfConsole,
+    id: 'consoleInvite',
+    path: '/console/invites',
+    summary: 'Makes an invite: a token that admits one host. It is shown only in this answer.',
+    request: { schema: InviteRequest },
+    successes: [ok(ConsoleInviteIssued, 'the invite with its token'), ...NO_ACTION],
+    problems: ['BAD_REQUEST', 'UNAVAILABLE'],
+    handle: invite,
+  },
+  {
+    ...actionOfConsole,
+    id: 'consoleInviteRevoke',
+    path: '/console/invites/revoke',
+    summary: 'Ends an open invite before its time.',
+    request: { schema: ConsoleInviteRevokeRequest },
+    successes: [ok(ConsoleInviteRevoked, 'whether it was open'), ...NO_ACTION],
+    handle: revokeInvite,
+  },
+  {
     ...actionOfConsole,
     id: 'consoleBackup',
     path: '/console/backup',
@@ -158,7 +203,11 @@ async function hosts(request: RelayRequest, options: ConsoleRoutesOptions): Prom
   const query = new Query(request.query);
   const search = query.search('search') ?? '';
   const state = query.word('state');
-  return query.isGood ? jsonReply(200, await listHosts(search, state, options)) : badQuery();
+  const sort = query.oneOf('sort', HOST_SORTS) ?? 'bytes';
+  const isReversed = query.oneOf('reverse', ['yes', 'no']) === 'yes';
+  const offset = query.wholeNumber('offset') ?? 0;
+  if (!query.isGood || offset > HOSTS_OFFSET_MAX) return badQuery();
+  return jsonReply(200, await listHosts({ search, state, sort, isReversed, offset }, options));
 }
 
 async function host(request: RelayRequest, options: ConsoleRoutesOptions): Promise<Reply> {
@@ -208,6 +257,27 @@ async function revoke({ body, nowMs }: RelayRequest, { engine }: ConsoleRoutesOp
   const revoked = engine.directory.get(hostPubkey);
   if (!revoked) throw new Error('invariant: a revoked key keeps its enrolment');
   const document: ConsoleRevoked = { host: hostDocument(revoked, engine, nowMs), is_new: outcome.isNew };
+  return jsonReply(200, document);
+}
+
+async function invite({ body, nowMs }: RelayRequest, parts: ConsoleRoutesOptions): Promise<Reply> {
+  const parsed = parseInvite(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
+  if (!parsed || !isPrintable(parsed.label)) {
+    return problemReply('BAD_REQUEST', 'the label is a short printable text, and the time 1 minute to 365 days');
+  }
+  const issued = await issueInvite({ label: parsed.label, lifetimeMs: parsed.lifetime_ms }, parts, nowMs);
+  if (issued.type === 'Refusal') return refusalReply(issued);
+  const { id, token, label, issued_at, expires_at } = issued;
+  const document: ConsoleInviteIssued = { id, token, label, issued_at, expires_at };
+  return jsonReply(200, document);
+}
+
+async function revokeInvite({ body, nowMs }: RelayRequest, { engine }: ConsoleRoutesOptions): Promise<Reply> {
+  const parsed = parseInviteRevoke(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
+  if (!parsed) return problemReply('BAD_REQUEST', 'send {id}: the id of an invite');
+  const document: ConsoleInviteRevoked = {
+    is_new: await engine.admissions.revokeInvite(parsed.id as Sha256Hex, nowMs),
+  };
   return jsonReply(200, document);
 }
 

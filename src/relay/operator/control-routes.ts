@@ -6,27 +6,18 @@ import type { Exchange, Reply } from '../../http/exchange.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
 import type { Clock, RandomBytes } from '../../lib/clock.ts';
 import { parseJsonBounded, REQUEST_JSON_BOUNDS } from '../../protocol/bounded-json.ts';
-import { sha256Hex } from '../../protocol/digest.ts';
 import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../../protocol/epoch.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
+import { InviteRequest } from '../../protocol/invite-documents.ts';
 import { isPrintable } from '../../protocol/printable.ts';
 import { parserOf } from '../../protocol/schemas.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { LostItems } from '../engine/lost-items.ts';
 import { type OpenRoute, type RelayRequest, refusalReply } from '../http/route.ts';
 import { backupStreams } from './backup-stream.ts';
-import {
-  type ControlRequests,
-  type EpochDocument,
-  type InviteDocument,
-  InviteRequest,
-  type IssuedInviteDocument,
-  type StatusDocument,
-} from './documents.ts';
+import type { ControlRequests, EpochDocument, InviteDocument, StatusDocument } from './documents.ts';
 import { allHosts, consoleUrlReply, findOneHost, revokeHost } from './hosts.ts';
-
-const TOKEN_PREFIX = 'poste-invite-';
-const TOKEN_RANDOM_BYTES = 32;
+import { issueInvite } from './invites.ts';
 
 interface ControlParts {
   engine: Engine;
@@ -77,26 +68,15 @@ export function controlRoutes(parts: ControlParts): OpenRoute[] {
 
 const parseInvite = parserOf(InviteRequest);
 
-/** The token is made here, and the relay keeps only its hash. */
-async function issue({ body, nowMs }: RelayRequest, { engine, randomBytes }: ControlParts): Promise<Reply> {
+async function issue({ body, nowMs }: RelayRequest, parts: ControlParts): Promise<Reply> {
   const parsed = parseInvite(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
   if (!parsed || !isPrintable(parsed.label)) {
     return problemReply('BAD_REQUEST', 'send {label, lifetime_ms}: a short printable text, and 1 minute to 365 days');
   }
   const { label, lifetime_ms: lifetimeMs } = parsed;
-  const token = `${TOKEN_PREFIX}${randomBytes(TOKEN_RANDOM_BYTES).toString('base64url')}`;
-  const expiresAtMs = nowMs + lifetimeMs;
-  const outcome = await engine.admissions.issueInvite({
-    type: 'IssueInvite',
-    // What a host shows as its proof is hashed as text (POST /v1/relay/enrol).
-    inviteHash: sha256Hex(token),
-    label,
-    expiresAtMs,
-    nowMs,
-  });
-  if (outcome.type === 'Refusal') return refusalReply(outcome);
-  const { admission } = engine.settings;
-  const document: IssuedInviteDocument = { token, label, issued_at: nowMs, expires_at: expiresAtMs, admission };
+  const issued = await issueInvite({ label, lifetimeMs }, parts, nowMs);
+  if (issued.type === 'Refusal') return refusalReply(issued);
+  const { type: _type, id: _id, ...document } = issued;
   return jsonReply(200, document);
 }
 

@@ -4,7 +4,6 @@
  * Lists are NDJSON, a document a line; errors are problem documents, as on the public routes.
  */
 import Type from 'typebox';
-import { DAY_MS } from '../../protocol/limits.ts';
 import type { HostShown, SharedLogShown } from '../../protocol/operator-documents.ts';
 import { type PublicKey, parseFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
 import type { Sha256Hex } from '../../protocol/digest.ts';
@@ -62,20 +61,11 @@ export interface StatusDocument {
   shared_log: SharedLogShown | null;
 }
 
-export const INVITE_LABEL_CHARACTERS_MAX = 100;
-export const INVITE_LIFETIME_MIN_MS = 60_000;
-export const INVITE_LIFETIME_MAX_MS = 365 * DAY_MS;
-
 /** Longer than any name, fingerprint or key. */
 const REFERENCE_CHARACTERS_MAX = 100;
 
 export const RevokeRequest = Type.Object({
   host: Type.String({ maxLength: REFERENCE_CHARACTERS_MAX, description: 'a fingerprint, a public key or a name' }),
-});
-
-export const InviteRequest = Type.Object({
-  label: Type.String({ maxLength: INVITE_LABEL_CHARACTERS_MAX }),
-  lifetime_ms: Type.Integer({ minimum: INVITE_LIFETIME_MIN_MS, maximum: INVITE_LIFETIME_MAX_MS }),
 });
 
 /** A URL with a one-time token, by which a browser on this machine gets in. */

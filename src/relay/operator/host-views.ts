@@ -1,5 +1,13 @@
 /** The hosts as the console shows them: a list, the biggest queues, and one host with its quotas. */
-import type { ConsoleHost, ConsoleHosts, HostShown, QuotaUse } from '../../protocol/operator-documents.ts';
+import type {
+  ConsoleHost,
+  ConsoleHosts,
+  HostListed,
+  HostOrder,
+  HostShown,
+  QuotaUse,
+} from '../../protocol/operator-documents.ts';
+import { foldHostName } from '../../protocol/names.ts';
 import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
 import { allHosts, hostDocument } from './hosts.ts';
 import type { EnrolmentRow, RowReader } from '../core/rows.ts';
@@ -7,8 +15,9 @@ import type { Clock } from '../../lib/clock.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { LastPull } from './activity.ts';
 
-const HOSTS_LISTED_MAX = 200;
+const HOSTS_PER_PAGE = 50;
 const BIGGEST_MAX = 10;
+const SORTED_AT_ONCE = 1000;
 
 export interface HostViewOptions {
   engine: Engine;
@@ -17,31 +26,72 @@ export interface HostViewOptions {
   lastPull: (target: PublicKey) => LastPull | undefined;
 }
 
-/** Those whose name, account, owner, fingerprint or key holds the words, the biggest queues first. */
+export interface AskedHosts {
+  /** In name, account, owner, fingerprint or key. */
+  search: string;
+  state: string | undefined;
+  sort: HostOrder;
+  /** Against the natural order of `sort`. */
+  isReversed: boolean;
+  offset: number;
+}
+
 export async function listHosts(
-  search: string,
-  state: string | undefined,
-  { engine, clock }: HostViewOptions,
+  { search, state, sort, isReversed, offset }: AskedHosts,
+  options: HostViewOptions,
 ): Promise<ConsoleHosts> {
+  const { engine, clock } = options;
   const words = search.toLowerCase();
-  const listed: HostShown[] = [];
+  const order = hostOrder(sort, isReversed);
+  const wanted = offset + HOSTS_PER_PAGE;
+  const listed: HostListed[] = [];
   let matches = 0;
   let total = 0;
   for await (const slice of allHosts(engine, clock.nowMs(), () => clock.monotonicMs())) {
     total += slice.length;
     const fitting = slice.filter((host) => (!state || host.state === state) && isFitting(host, words));
     matches += fitting.length;
-    listed.push(...fitting);
-    keepFirst(listed, HOSTS_LISTED_MAX);
+    listed.push(...fitting.map((host) => listedHost(host, options)));
+    // Not for each slice: most of what is sorted stays as it is.
+    if (listed.length > 2 * wanted + SORTED_AT_ONCE) keepFirst(listed, wanted, order);
   }
-  return { hosts: listed, matches, total };
+  keepFirst(listed, wanted, order);
+  return { hosts: listed.slice(offset), offset, per_page: HOSTS_PER_PAGE, matches, total };
+}
+
+function listedHost(host: HostShown & { host_pubkey: PublicKey }, { engine, lastPull }: HostViewOptions): HostListed {
+  const { max_queue_items: itemsMax, max_queue_bytes: bytesMax } = engine.settings.limits;
+  const fullness = Math.max(host.queue_items / itemsMax, host.queue_bytes / bytesMax);
+  return { ...host, last_seen: lastPull(host.host_pubkey)?.atMs ?? null, fullness };
+}
+
+type Order<Host> = (a: Host, b: Host) => number;
+
+/** Equal ones by name, then the oldest first. */
+function hostOrder(sort: HostOrder, isReversed: boolean): Order<HostListed> {
+  const sign = isReversed ? -1 : 1;
+  return (a, b) => sign * NATURAL_ORDERS[sort](a, b) || byName(a, b) || a.enrolled_at - b.enrolled_at;
+}
+
+const NATURAL_ORDERS: Readonly<Record<HostOrder, Order<HostListed>>> = {
+  bytes: (a, b) => b.queue_bytes - a.queue_bytes,
+  items: (a, b) => b.queue_items - a.queue_items,
+  full: (a, b) => b.fullness - a.fullness,
+  // One that has not called since the start called before that.
+  seen: (a, b) => (a.last_seen ?? 0) - (b.last_seen ?? 0),
+  name: byName,
+  enrolled: (a, b) => b.enrolled_at - a.enrolled_at,
+};
+
+function byName(a: HostShown, b: HostShown): number {
+  return compare(foldHostName(a.host), foldHostName(b.host));
 }
 
 export async function biggestQueues({ engine, clock }: HostViewOptions): Promise<HostShown[]> {
   const biggest: HostShown[] = [];
   for await (const slice of allHosts(engine, clock.nowMs(), () => clock.monotonicMs())) {
     biggest.push(...slice.filter(({ queue_items }) => queue_items > 0));
-    keepFirst(biggest, BIGGEST_MAX);
+    keepFirst(biggest, BIGGEST_MAX, (a, b) => b.queue_bytes - a.queue_bytes || byName(a, b));
   }
   return biggest;
 }
@@ -93,8 +143,8 @@ function isFitting({ host, account, owner_fp, fingerprint, host_pubkey }: HostSh
   return [host, account ?? '', owner_fp, fingerprint, host_pubkey].some((text) => text.toLowerCase().includes(words));
 }
 
-function keepFirst(hosts: HostShown[], count: number): void {
-  hosts.sort((a, b) => b.queue_bytes - a.queue_bytes || compare(a.host, b.host) || a.enrolled_at - b.enrolled_at);
+function keepFirst<Host>(hosts: Host[], count: number, order: Order<Host>): void {
+  hosts.sort(order);
   hosts.length = Math.min(hosts.length, count);
 }
 

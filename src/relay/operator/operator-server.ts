@@ -128,6 +128,7 @@ export class OperatorServer {
       condition: () => this.#condition(),
       admission,
       takeBackup: options.takeBackup,
+      randomBytes,
       sharedLog: () => options.sharedLog?.shown,
       unexpected,
     });

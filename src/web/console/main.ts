@@ -4,6 +4,7 @@ import { html } from 'htm/preact';
 import { Frame, startPage } from '../shared/frame.ts';
 import { Host } from './host.ts';
 import { Hosts } from './hosts.ts';
+import { Invites } from './invites.ts';
 import { Item } from './item.ts';
 import { Log } from './log.ts';
 import { Overview } from './overview.ts';
@@ -30,6 +31,7 @@ function Page(): VNode {
   const links = [
     first,
     { href: '#/hosts', name: 'Hosts', isCurrent: here.view === 'hosts' || here.view === 'host' },
+    { href: '#/invites', name: 'Invites', isCurrent: here.view === 'invites' },
     { href: '#/log', name: 'Log', isCurrent: here.view === 'log' || here.view === 'item' },
   ];
   return html`<${Frame} texts=${TEXTS} links=${links} view=${view}>
@@ -45,6 +47,8 @@ function View({ here }: { here: Route }): VNode {
       return html`<${Hosts} />`;
     case 'host':
       return html`<${Host} hostKey=${here.subject} />`;
+    case 'invites':
+      return html`<${Invites} />`;
     case 'log':
       return html`<${Log} />`;
     case 'item':

@@ -18,7 +18,7 @@ export const overview = signal<ConsoleOverview | ConsoleFollowing | undefined>(u
 export const samples = signal<readonly ConsoleSample[]>([]);
 
 export interface Route {
-  view: 'overview' | 'hosts' | 'host' | 'log' | 'item';
+  view: 'overview' | 'hosts' | 'host' | 'log' | 'item' | 'invites';
   /** The key of a host, or the record of an item. */
   subject: string;
   query: URLSearchParams;
@@ -26,13 +26,23 @@ export interface Route {
 
 export const route = currentRoute<Route>(({ view, subject, query }) => {
   if (view === 'hosts' && subject !== '') return { view: 'host', subject, query };
-  if (view === 'hosts' || view === 'log') return { view, subject: '', query };
+  if (view === 'hosts' || view === 'log' || view === 'invites') return { view, subject: '', query };
   if (view === 'items') return { view: 'item', subject, query };
   return { view: 'overview', subject: '', query };
 });
 
 export function hostHref(key: string): string {
   return `#/hosts/${encodeURIComponent(key)}`;
+}
+
+/** Stands for a name that only the operator knows. */
+const ADDRESS_UNKNOWN = 'https://<the name of your relay>';
+
+/** What the owner of a host types, with the token in `tokenFile` when one is needed. */
+export function setCommand({ addresses, fingerprint }: ConsoleOverview, tokenFile: string | undefined): string {
+  const [address = ADDRESS_UNKNOWN] = addresses;
+  const token = tokenFile === undefined ? '' : ` --token-file ${tokenFile}`;
+  return `poste relay set ${address} --key ${fingerprint}${token}`;
 }
 
 export function itemHref(lsn: number): string {

@@ -4,17 +4,16 @@ import { html } from 'htm/preact';
 import type { ConsoleOverview } from '../../protocol/operator-documents.ts';
 import { Code, Panel } from '../shared/components.ts';
 import { CopyButton } from '../shared/copy.ts';
+import { CommandLine } from './command-line.ts';
+import { setCommand } from './state.ts';
 
 const ONLY_HERE = /^https?:\/\/(?:127\.|localhost[:/]|\[::1\])/;
-/** Stands for the name that only the operator knows. */
-const PROXY_ADDRESS = 'https://<the name of your relay>';
 
 export function Welcome({ known }: { known: ConsoleOverview }): VNode {
   const { addresses, fingerprint, admission, authority } = known;
-  const [own = PROXY_ADDRESS] = addresses;
   const isOnlyHere = addresses.every((address) => ONLY_HERE.test(address));
   const needsToken = admission === 'invite' || authority === 'account-token';
-  const token = needsToken ? ' --token-file invite.txt' : '';
+  const command = setCommand(known, needsToken ? 'invite.txt' : undefined);
   return html`<${Panel} title="The first host">
     <p>No host has enrolled yet. Tell the owners of your hosts the address of this relay and the fingerprint of its key:</p>
     <dl class="facts">
@@ -27,18 +26,14 @@ export function Welcome({ known }: { known: ConsoleOverview }): VNode {
       ${
         admission === 'invite' &&
         authority === 'host-key' &&
-        html`<li>Make an invite for it on this machine, and put it into a file of the host:
+        html`<li>Make an invite for it, <a href="#/invites">here</a> or on this machine, and put it into a file of the host:
         <${CommandLine} text="poste relay admit --label laptop > invite.txt" /></li>`
       }
       ${authority === 'account-token' && html`<li>Get a token of the account service for it.</li>`}
       <li>On the host:
-        <${CommandLine} text=${`poste relay set ${own} --key ${fingerprint}${token}`} /></li>
+        <${CommandLine} text=${command} /></li>
       <li>See there that it works:
         <${CommandLine} text="poste relay status" /></li>
     </ol>
   </${Panel}>`;
-}
-
-function CommandLine({ text }: { text: string }): VNode {
-  return html`<span class="command-line"><code>${text}</code> <${CopyButton} text=${text} what="the command" /></span>`;
 }

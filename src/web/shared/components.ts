@@ -62,6 +62,8 @@ interface Column<Row> {
   title: string;
   cell: (row: Row) => ComponentChildren;
   isNumber?: boolean;
+  /** Makes the title a button that sorts the rows. */
+  sort?: { state: 'ascending' | 'descending' | 'none'; toggle: () => void };
 }
 
 interface TableProps<Row> {
@@ -79,7 +81,7 @@ export function Table<Row>({ label, columns, rows, keyOf, none }: TableProps<Row
   return html`<table role="table" aria-label=${label}>
     <thead role="rowgroup">
       <tr role="row">
-        ${columns.map(({ title, isNumber }) => html`<th role="columnheader" class=${isNumber ? 'number' : ''}>${title}</th>`)}
+        ${columns.map((column) => html`<${Title} ...${column} />`)}
       </tr>
     </thead>
     <tbody role="rowgroup">
@@ -91,6 +93,12 @@ export function Table<Row>({ label, columns, rows, keyOf, none }: TableProps<Row
       )}
     </tbody>
   </table>`;
+}
+
+function Title<Row>({ title, isNumber, sort }: Column<Row>): VNode {
+  return html`<th role="columnheader" class=${isNumber ? 'number' : ''} aria-sort=${sort?.state}>
+    ${sort ? html`<button type="button" class="sort" onClick=${sort.toggle}>${title}</button>` : title}
+  </th>`;
 }
 
 /** A cell without a value is left out of the card on a narrow page. */

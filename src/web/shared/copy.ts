@@ -20,7 +20,7 @@ export function CopyButton({ text, what }: CopyButtonProps): VNode {
       setState('Not copied');
     }
   };
-  return html`<button type="button" class="quiet copy" aria-label=${`Copy ${what}`} onClick=${() => void copy()}>
+  return html`<button type="button" class="quiet copy" aria-label=${`${state === '' ? 'Copy' : state} ${what}`} onClick=${() => void copy()}>
       ${state === '' ? 'Copy' : state}</button
     ><span class="unseen" role="status">${state}</span>`;
 }

@@ -158,7 +158,7 @@ const described: Described[] = [
   ],
   [
     { type: 'AdmissionsLapsed', denied: [lapsed, lapsed], invites: [HASH], atMs },
-    '2 deny entries and 1 invites expired',
+    '2 deny entries and 1 invites ended',
     { facts: ['deny entries=2', 'invites=1'] },
   ],
   [
