@@ -226,7 +226,7 @@ const THIS_HOST: CommandTable = {
     load: async (context) => (await import('./host/daemon.ts')).daemonCommand(context),
   },
   status: {
-    summary: 'Show the state of the daemon.',
+    summary: 'Show at a glance whether mail flows: hosts, relay, what waits.',
     load: async (context) => (await import('./host/host.ts')).statusCommand(context),
   },
   doctor: {

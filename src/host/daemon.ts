@@ -17,7 +17,9 @@ import { sweepRetention } from './mailbox/retention.ts';
 import type { HostConfig } from './config.ts';
 import type { RetryTiming } from './core/outbox-event.ts';
 import { diagnosisOf } from './doctor/diagnosis.ts';
+import { hostStatus } from './doctor/status.ts';
 import { handlersOf } from './api/handlers.ts';
+import type { StatusResult } from './api/schemas/daemon.ts';
 import { LocalServer } from './api/server.ts';
 import { OutboxDispatcher } from './outbox/dispatcher.ts';
 import { LanService } from './lan/lan-service.ts';
@@ -112,7 +114,8 @@ async function startServices(
   const diagnosis = diagnosisOf({ context, facts, lan, lanListen: config.lanListen, relay });
   const { sessions, wakeAgent } = waking;
   const timers = systemTimers;
-  const handlers = handlersOf({ context, timers, facts, pairing: lan, relay, diagnosis, web, sessions, wakeAgent });
+  const status = (): Promise<StatusResult> => hostStatus({ context, facts, lan, lanListen: config.lanListen, relay });
+  const handlers = handlersOf({ context, timers, status, pairing: lan, relay, diagnosis, web, sessions, wakeAgent });
   const backup = (): AsyncIterable<Buffer> => {
     const { hostName: host, signer } = context.identity();
     return writeHostBackup(store, { host, host_pubkey: signer.publicKey, created_at: context.nowMs(), version });

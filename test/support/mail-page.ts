@@ -9,7 +9,6 @@ import { type BrowserSuite, PageWindow } from './page-browser.ts';
 import { accepted, contextOf } from './mail-context.ts';
 import type { TestContext } from './test-context.ts';
 
-const FACTS = { version: '1', pid: 1, startedAtMs: 1, store: '/s', config: '/c', socket: '/d' };
 const unasked = (): Promise<never> => Promise.reject(new Error('no test of the page asks for this'));
 const relay = { set: unasked, unset: unasked, status: unasked };
 const diagnosis = { doctor: unasked, trace: unasked };
@@ -51,7 +50,7 @@ export async function mailPage({
   const handlers = handlersOf({
     context,
     timers: systemTimers,
-    facts: FACTS,
+    status: unasked,
     pairing,
     relay,
     diagnosis,

@@ -7,7 +7,6 @@ import { LocalServer } from '../../src/host/api/server.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 import type { WakeContext } from './wake-context.ts';
 
-const FACTS = { version: '1', pid: 1, startedAtMs: 1, store: '/s', config: '/c', socket: '/d' };
 const unasked = (): Promise<never> => Promise.reject(new Error('no test over this socket asks for that'));
 const relay = { set: unasked, unset: unasked, status: unasked };
 const pairing = { invite: unasked, accept: unasked, freshenDirectories: () => Promise.resolve() };
@@ -32,7 +31,7 @@ export async function contextAtSocket(
   const own = handlersOf({
     context,
     timers,
-    facts: FACTS,
+    status: unasked,
     pairing,
     relay,
     diagnosis,

@@ -1,14 +1,19 @@
 /** `poste status` and `poste host rotate-key`: the daemon of this host, and the key of this host. */
 import { setTimeout } from 'node:timers/promises';
 import { Command } from 'commander';
-import type { StatusResult } from '../../host/api/schemas/daemon.ts';
+import type { Check, StatusResult } from '../../host/api/schemas/daemon.ts';
+import { countText } from '../../host/core/spans.ts';
+import { printable } from '../../protocol/printable.ts';
 import { confirmed } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { ask, type DaemonFlags, withDaemonFlags } from '../lib/daemon-call.ts';
 import { formatFields, jsonLine } from '../lib/format.ts';
-import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
+import { formatTime, type Screen, screenOf, type Style, styled } from '../lib/screen.ts';
+import { table } from '../lib/table.ts';
 
 const STATUS_NOTES = `
+Asks the daemon what it knows, and calls no other host: poste doctor does, and checks everything.
+
 Examples:
   $ poste status
   $ poste status --json`;
@@ -23,17 +28,70 @@ export function statusCommand(context: CommandContext): Command {
     });
 }
 
-function statusText(screen: Screen, status: StatusResult): string {
+/** Like `tailscale status`: one look tells whether mail flows, and what to do where it does not. */
+export function statusText(screen: Screen, status: StatusResult): string {
+  const { host, version, pid, started_at, fingerprint, owner_unread, agents, peers, problems } = status;
   const rows = [
-    ['fingerprint', status.fingerprint],
-    ['running', `since ${formatTime(screen, status.started_at)}, process ${status.pid}, version ${status.version}`],
-    ['agents', String(status.agents)],
-    ['for you', `${status.owner_unread} unread`],
-    ['store', status.store],
-    ['config', status.config],
-    ['socket', status.socket],
+    ['daemon', `${version}, process ${pid}, started ${formatTime(screen, started_at)}`],
+    ['fingerprint', fingerprint],
+    ['listener', listenerText(status)],
+    ['relay', relayText(status)],
+    ['agents', `${agents}, and ${countText(owner_unread, 'unread message')} for you`],
+    ['outbox', outboxText(status)],
+    ['quarantine', status.quarantined === 0 ? 'empty' : countText(status.quarantined, 'item')],
   ];
-  return `Host ${status.host}\n${formatFields(rows, 12)}`;
+  const hosts = peers.length === 0 ? 'Paired with no host: see poste pair --help.\n' : peerTable(screen, peers);
+  return `Host ${host}\n${formatFields(rows, 12)}\n${hosts}${problems.map((one) => problemText(screen, one)).join('')}`;
+}
+
+function listenerText({ listener: { listen, port }, peers }: StatusResult): string {
+  if (port !== null) return `up at port ${port}`;
+  return peers.length === 0 ? `off, as no host is paired (${listen})` : `down: ${listen} cannot be listened at`;
+}
+
+const RELAY_STATES: Readonly<Record<NonNullable<StatusResult['relay']>['state'], string>> = {
+  unset: 'not set',
+  'key-changed': 'not used: it shows another key',
+  connecting: 'connecting',
+  ready: 'works',
+  failing: 'does not work',
+};
+
+function relayText({ relay }: StatusResult): string {
+  return relay ? `${relay.url} ${RELAY_STATES[relay.state]}` : 'none: where the LAN does not reach, mail waits';
+}
+
+function outboxText({ outbox: { waiting, unconfirmed } }: StatusResult): string {
+  if (waiting + unconfirmed === 0) return 'empty';
+  return `${countText(waiting, 'message')} waiting, ${unconfirmed} taken and not confirmed yet`;
+}
+
+type Peer = StatusResult['peers'][number];
+
+const REACH: Readonly<Record<Peer['reach'], { text: string; style: Style }>> = {
+  lan: { text: 'LAN', style: 'green' },
+  relay: { text: 'relay', style: 'green' },
+  none: { text: 'not reached', style: 'red' },
+  unknown: { text: 'not known yet', style: 'yellow' },
+};
+
+function peerTable(screen: Screen, peers: readonly Peer[]): string {
+  return table<Peer>(
+    screen,
+    [
+      { title: 'HOST', cell: ({ host }) => host },
+      { title: 'REACHED OVER', cell: ({ reach }) => REACH[reach].text, style: ({ reach }) => REACH[reach].style },
+      { title: 'LAST SEEN ON THE LAN', time: ({ reached_at }) => reached_at },
+      { title: 'WAITING', cell: ({ waiting }) => String(waiting), isNumber: true },
+      { title: 'OLDEST', time: ({ oldest_at }) => oldest_at },
+    ],
+    peers,
+  );
+}
+
+function problemText(screen: Screen, { sentence, command }: Check): string {
+  const mend = command === null ? '' : `    ${command}\n`;
+  return `\n${styled(screen, 'red', 'Broken:')} ${printable(sentence)}.\n${mend}`;
 }
 
 /** How long the command waits for paired hosts to learn the new key. */

@@ -3,14 +3,13 @@ import type { TSchema } from 'typebox';
 import type { Timers } from '../../lib/clock.ts';
 import { type JsonBounds, parseJsonBounded } from '../../protocol/bounded-json.ts';
 import { isObject } from '../../protocol/items.ts';
-import { displayFingerprint } from '../../protocol/public-key.ts';
 import type { Directories } from '../agents/address-book.ts';
 import { addAgent, listOwnAgents, removeAgent, renameAgent, setAgentRoles } from '../agents/agents.ts';
 import { listAgents } from '../agents/directory.ts';
 import type { WakeAgent } from '../agents/sessions.ts';
 import type { HostContext } from '../context.ts';
 import { type Refusal, refusal, type RefusalCode } from '../core/refusal.ts';
-import { type AgentId, OWNER_ID } from '../core/rows.ts';
+import type { AgentId } from '../core/rows.ts';
 import { discardQuarantined, listQuarantine, retryQuarantine, showQuarantined } from '../inbound/quarantine.ts';
 import { replyMail } from '../mail/reply.ts';
 import { sendMail } from '../mail/send.ts';
@@ -22,7 +21,6 @@ import { cancelOutbox, listOutbox } from '../outbox/outbox-list.ts';
 import { rotateOwnKey } from '../peers/identity.ts';
 import { listPeers, setAddress, unpair } from '../peers/peers.ts';
 import { type InputOf, type OperationName, OPERATIONS, type OutputOf } from './operations.ts';
-import type { StatusResult } from './schemas/daemon.ts';
 import { parseInput } from './schemas/parse-input.ts';
 
 /** The HTTP status of each refusal. */
@@ -93,7 +91,8 @@ type Answer<N extends OperationName> = ReturnType<Handlers[N]>;
 export interface HandlerParts {
   context: HostContext;
   timers: Timers;
-  facts: DaemonFacts;
+  /** The host at a glance. */
+  status: () => Promise<OutputOf<'status'>>;
   /** Pairs hosts and calls them, over the LAN. */
   pairing: Directories & {
     invite(): Answer<'pair-invite'>;
@@ -117,9 +116,9 @@ export interface HandlerParts {
 }
 
 export function handlersOf(parts: HandlerParts): Handlers {
-  const { context, timers, facts, pairing, relay, diagnosis, web, sessions, wakeAgent } = parts;
+  const { context, timers, status, pairing, relay, diagnosis, web, sessions, wakeAgent } = parts;
   return {
-    status: () => readStatus(context, facts),
+    status,
     doctor: ({ signal }) => diagnosis.doctor(signal),
     trace: ({ signal }, input) => diagnosis.trace(input, signal),
     'add-agent': (_, input) => addAgent(context, input),
@@ -205,22 +204,4 @@ export interface DaemonFacts {
   store: string;
   config: string;
   socket: string;
-}
-
-function readStatus(context: HostContext, { startedAtMs, ...facts }: DaemonFacts): Promise<StatusResult> {
-  const { hostName, signer, sealKey } = context.identity();
-  return context.store.read(async (reader) => {
-    let agents = 0;
-    for await (const { row } of reader.range('agent', [])) if (row.removedAtMs === null) agents++;
-    return {
-      host: hostName,
-      host_pubkey: signer.publicKey,
-      fingerprint: displayFingerprint(signer.publicKey),
-      enc_pub: sealKey.encPub,
-      ...facts,
-      started_at: startedAtMs,
-      agents,
-      owner_unread: reader.get('mailbox', OWNER_ID)?.unread ?? 0,
-    };
-  });
 }

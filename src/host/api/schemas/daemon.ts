@@ -1,6 +1,7 @@
 /** Results of the operations on the daemon itself: its checks (`doctor`), its status, the link to the owner's page. */
 import { type Static, Type } from 'typebox';
-import { CLOSED, Count, EncKeyText, HostNameText, PublicKeyText, Time } from '../../../protocol/shapes.ts';
+import { CLOSED, Count, EncKeyText, HostNameText, orNull, PublicKeyText, Time } from '../../../protocol/shapes.ts';
+import { LINK_STATES } from './peers.ts';
 
 export const WebLinkResult = Type.Object({
   /** Opens the page once. */
@@ -9,27 +10,6 @@ export const WebLinkResult = Type.Object({
   expires_at: Type.Integer(),
 });
 export type WebLinkResult = Static<typeof WebLinkResult>;
-
-export const StatusResult = Type.Object(
-  {
-    host: HostNameText,
-    host_pubkey: PublicKeyText,
-    fingerprint: Type.String(),
-    enc_pub: EncKeyText,
-    version: Type.String(),
-    pid: Type.Integer(),
-    started_at: Time,
-    store: Type.String(),
-    config: Type.String(),
-    socket: Type.String(),
-    /** Agents that were not removed. */
-    agents: Count,
-    /** Unread messages of the owner. */
-    owner_unread: Count,
-  },
-  CLOSED,
-);
-export type StatusResult = Static<typeof StatusResult>;
 
 export const CHECK_AREAS = ['host', 'daemon', 'peers', 'relay', 'mail', 'wake'] as const;
 export type CheckArea = (typeof CHECK_AREAS)[number];
@@ -115,3 +95,48 @@ export const DoctorResult = Type.Object({
   checks: Type.Array(CheckDocument),
 });
 export type DoctorResult = Static<typeof DoctorResult>;
+
+/** How mail for a paired host would go now; `none`: it waits. */
+const REACHES = ['lan', 'relay', 'none', 'unknown'] as const;
+
+export const StatusResult = Type.Object(
+  {
+    host: HostNameText,
+    host_pubkey: PublicKeyText,
+    fingerprint: Type.String(),
+    enc_pub: EncKeyText,
+    version: Type.String(),
+    pid: Type.Integer(),
+    started_at: Time,
+    store: Type.String(),
+    config: Type.String(),
+    socket: Type.String(),
+    /** Agents that were not removed. */
+    agents: Count,
+    /** Unread messages of the owner. */
+    owner_unread: Count,
+    /** Where paired hosts call: as configured, and the port that is open; null while none is. */
+    listener: Type.Object({ listen: Type.String(), port: orNull(Count) }),
+    relay: orNull(
+      Type.Object({ url: Type.String(), state: Type.Enum([...LINK_STATES]), problem: orNull(Type.String()) }),
+    ),
+    peers: Type.Array(
+      Type.Object({
+        host: HostNameText,
+        reach: Type.Enum([...REACHES]),
+        address: orNull(Type.String()),
+        reached_at: orNull(Time),
+        /** Messages that nobody has taken yet. */
+        waiting: Count,
+        oldest_at: orNull(Time),
+      }),
+    ),
+    /** Messages to all paired hosts: not taken yet, and taken without a receipt. */
+    outbox: Type.Object({ waiting: Count, unconfirmed: Count }),
+    quarantined: Count,
+    /** What is broken, as far as it shows without a call. */
+    problems: Type.Array(CheckDocument),
+  },
+  CLOSED,
+);
+export type StatusResult = Static<typeof StatusResult>;

@@ -109,7 +109,7 @@ export const RelayUnsetResult = Type.Object({
 });
 export type RelayUnsetResult = Static<typeof RelayUnsetResult>;
 
-const LINK_STATES = ['unset', 'key-changed', 'connecting', 'ready', 'failing'] as const;
+export const LINK_STATES = ['unset', 'key-changed', 'connecting', 'ready', 'failing'] as const;
 
 export const RelayStatusResult = Type.Object({
   relay: orNull(PinnedRelay),

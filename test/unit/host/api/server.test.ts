@@ -11,12 +11,15 @@ import { systemTimers } from '../../../../src/lib/clock.ts';
 import { parseInput } from '../../../../src/host/api/schemas/parse-input.ts';
 import { isListening } from '../../../../src/lib/unix-socket.ts';
 import { isRefusal } from '../../../../src/host/core/refusal.ts';
+import { hostStatus } from '../../../../src/host/doctor/status.ts';
+import { RelayService } from '../../../../src/host/relay/relay-service.ts';
 import type { PeerId } from '../../../../src/host/core/rows.ts';
 import { deferred } from '../../../support/deferred.ts';
 import { addPeer } from '../../../support/mail-context.ts';
 import { type TestContext, testContext } from '../../../support/test-context.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
+const LISTEN = { host: '127.0.0.1', port: 8789 };
 const facts = { version: '1', pid: 1, startedAtMs: 1, store: '/s', config: '/c', socket: '/d' };
 
 interface Started {
@@ -48,7 +51,9 @@ async function started(changes: Partial<Handlers> = {}, backup = small): Promise
   const sessions = { ...operations, usedTool: broken, endGone: () => Promise.resolve() };
   const web = { link: broken };
   const diagnosis = { doctor: broken, trace: broken };
-  const parts = { context, timers: systemTimers, facts, pairing, relay, diagnosis, web, sessions, wakeAgent: broken };
+  const own = new RelayService({ context });
+  const status = () => hostStatus({ context, facts, lan: { port: undefined }, lanListen: LISTEN, relay: own });
+  const parts = { context, timers: systemTimers, status, pairing, relay, diagnosis, web, sessions, wakeAgent: broken };
   const handlers = { ...handlersOf(parts), ...changes };
   const server = await LocalServer.listen({ socketPath: path, context, handlers, backup });
   onTestFinished(() => server.close());

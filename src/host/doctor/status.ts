@@ -1,0 +1,76 @@
+/** What `poste status` shows at a glance: read from the store, and from what the daemon knows by now. It calls nobody. */
+import { type ListenAddress, listenAddressText } from '../../lib/listen-address.ts';
+import { displayFingerprint } from '../../protocol/public-key.ts';
+import type { DaemonFacts } from '../api/handlers.ts';
+import { broken, type Check, type StatusResult } from '../api/schemas/daemon.ts';
+import type { RelayStatusResult } from '../api/schemas/peers.ts';
+import type { HostContext } from '../context.ts';
+import { OWNER_ID, type PeerRow } from '../core/rows.ts';
+import { isOutOfReach } from '../core/transport-choice.ts';
+import type { RelayTransport } from '../outbox/carrier.ts';
+import { mailChecks } from './mail-checks.ts';
+import { lanChecks } from './peer-checks.ts';
+import { storedFacts } from './stored-facts.ts';
+
+interface StatusParts {
+  context: HostContext;
+  facts: DaemonFacts;
+  /** The port of the LAN listener; `undefined` while there is none. */
+  lan: { readonly port: number | undefined };
+  lanListen: ListenAddress;
+  relay: { status(): Promise<RelayStatusResult>; readonly carrier: Pick<RelayTransport, 'factsFor'> };
+}
+
+export async function hostStatus({ context, facts, lan, lanListen, relay }: StatusParts): Promise<StatusResult> {
+  const { startedAtMs, ...daemon } = facts;
+  const { hostName, signer, sealKey } = context.identity();
+  const nowMs = context.nowMs();
+  const [link, stored, ownerUnread] = await Promise.all([
+    relay.status(),
+    context.store.read((reader) => storedFacts(reader, nowMs)),
+    context.store.read((reader) => reader.get('mailbox', OWNER_ID)?.unread ?? 0),
+  ]);
+  const { pending, unconfirmed } = stored.mail.outbox;
+  const listener = { listen: listenAddressText(lanListen), port: lan.port ?? null };
+  const checks = [...lanChecks(listener, stored.peers.length), ...relayFault(link), ...mailChecks(stored.mail, nowMs)];
+  return {
+    host: hostName,
+    host_pubkey: signer.publicKey,
+    fingerprint: displayFingerprint(signer.publicKey),
+    enc_pub: sealKey.encPub,
+    ...daemon,
+    started_at: startedAtMs,
+    agents: stored.agents.length,
+    owner_unread: ownerUnread,
+    listener,
+    relay: link.relay && { url: link.relay.url, state: link.state, problem: link.problem?.message ?? null },
+    peers: stored.peers.map(({ row, facts: { waiting, oldestAtMs } }) => ({
+      host: row.hostName,
+      reach: reachOf(row, relay.carrier),
+      address: row.address,
+      reached_at: row.reachedAtMs,
+      waiting,
+      oldest_at: oldestAtMs,
+    })),
+    outbox: { waiting: pending.count, unconfirmed: unconfirmed.count },
+    quarantined: stored.mail.quarantine.items,
+    problems: checks.filter(({ state }) => state === 'broken'),
+  };
+}
+
+type Reach = StatusResult['peers'][number]['reach'];
+
+/** The way that mail for the peer would take now. */
+function reachOf(row: PeerRow, carrier: Pick<RelayTransport, 'factsFor'>): Reach {
+  if (!isOutOfReach(row)) return row.reachedAtMs === null ? 'unknown' : 'lan';
+  const relay = carrier.factsFor(row);
+  if (relay === 'unknown') return 'unknown';
+  return relay?.isTargetEnrolled ? 'relay' : 'none';
+}
+
+function relayFault({ relay, state, problem }: RelayStatusResult): Check[] {
+  if (!relay || (state !== 'failing' && state !== 'key-changed')) return [];
+  const why = problem ? `: ${problem.message}` : '';
+  const sentence = state === 'failing' ? `the relay does not work${why}` : `the relay shows another key${why}`;
+  return [broken({ area: 'relay', id: state === 'failing' ? 'relay-reach' : 'relay-key' }, sentence, 'poste doctor')];
+}

@@ -1,0 +1,148 @@
+import { expect, test, vi } from 'vitest';
+import type { StatusResult } from '../../../../src/host/api/schemas/daemon.ts';
+import type { HostContext } from '../../../../src/host/context.ts';
+import type { PeerRow } from '../../../../src/host/core/rows.ts';
+import { hostStatus } from '../../../../src/host/doctor/status.ts';
+import { markUnreached } from '../../../../src/host/peers/peers.ts';
+import { RelayService } from '../../../../src/host/relay/relay-service.ts';
+import { statusText } from '../../../../src/cli/host/host.ts';
+import { relayForTest } from '../../../support/http-relay.ts';
+import { openLanHost, pairedLanHosts } from '../../../support/lan-hosts.ts';
+import { RelayContext, pinEachOther } from '../../../support/relay-contexts.ts';
+import { PATIENCE_MS } from '../../../support/patience.ts';
+import { NOON_MS } from '../../../support/test-clock.ts';
+import { PIPE } from '../../../support/screens.ts';
+
+const FACTS = { version: '1.2.3', pid: 7, startedAtMs: NOON_MS, store: '/s', config: '/c', socket: '/d' };
+const LISTEN = { host: '127.0.0.1', port: 8789 };
+
+async function statusOf(
+  context: HostContext,
+  port?: number,
+  relay = new RelayService({ context }),
+): Promise<StatusResult> {
+  return hostStatus({ context, facts: FACTS, lan: { port }, lanListen: LISTEN, relay });
+}
+
+/** The one host that this one is paired with. */
+async function peerOf({ store }: HostContext): Promise<PeerRow> {
+  return store.read(async (reader) => {
+    for await (const { row } of reader.range('peer', [])) return row;
+    throw new Error('it is paired with no host');
+  });
+}
+
+test('a host alone is not paired, has no relay, and nothing is broken', async () => {
+  const { context } = await openLanHost('alice');
+  const status = await statusOf(context);
+  expect(status).toMatchObject({
+    host: 'alice',
+    listener: { listen: '127.0.0.1:8789', port: null },
+    relay: null,
+    peers: [],
+    outbox: { waiting: 0, unconfirmed: 0 },
+    quarantined: 0,
+    problems: [],
+  });
+  const text = statusText(PIPE, status);
+  expect(text).toContain('  listener     off, as no host is paired (127.0.0.1:8789)\n');
+  expect(text).toContain('  relay        none: where the LAN does not reach, mail waits\n');
+  expect(text).toContain('  outbox       empty\n');
+  expect(text).toContain('Paired with no host: see poste pair --help.\n');
+});
+
+test('a paired host is reached over the LAN, and not any more when it stopped to answer', async () => {
+  const [alice, bob] = await pairedLanHosts();
+  const before = await statusOf(alice.context, alice.lan.port);
+  expect(before.peers).toMatchObject([{ host: bob.context.identity().hostName, reach: 'lan', waiting: 0 }]);
+  expect(before.problems).toEqual([]);
+  const peer = await peerOf(alice.context);
+  await alice.context.store.transact((tx) => {
+    for (let failure = 0; failure < 2; failure++) markUnreached(tx, peer.peerId);
+  });
+  const after = await statusOf(alice.context, alice.lan.port);
+  expect(after.peers).toMatchObject([{ reach: 'none' }]);
+  expect(statusText(PIPE, after)).toMatch(/\nthere +not reached /);
+});
+
+test('without its listener a paired host is told that, with the command to look', async () => {
+  const [alice] = await pairedLanHosts();
+  const status = await statusOf(alice.context);
+  expect(status.problems).toMatchObject([{ id: 'lan-listener', state: 'broken' }]);
+  const text = statusText(PIPE, status);
+  expect(text).toContain('  listener     down: 127.0.0.1:8789 cannot be listened at\n');
+  expect(text).toMatch(/\nBroken: 127\.0\.0\.1:8789 cannot be listened at.*\.\n {4}ss -ltnp/);
+});
+
+test('over a relay: reached by it while it works, and the fault in one line when it does not', async () => {
+  const relay = await relayForTest('node');
+  const alice = await RelayContext.open('alice', relay.clock);
+  const bob = await RelayContext.open('bob', relay.clock);
+  await pinEachOther(alice, bob);
+  for (const host of [alice, bob]) await host.use(relay.url);
+  await vi.waitFor(
+    async () => {
+      await alice.pass();
+      const { peers } = await statusOf(alice.context, undefined, alice.side);
+      if (peers[0]?.reach !== 'relay') await alice.side?.carrier.ask(await peerOf(alice.context));
+      expect(peers).toMatchObject([{ host: 'bob', reach: 'relay' }]);
+    },
+    { timeout: PATIENCE_MS, interval: 10 },
+  );
+  expect((await statusOf(alice.context, undefined, alice.side)).relay).toMatchObject({
+    url: relay.url,
+    state: 'ready',
+  });
+});
+
+const WORKS = {
+  host: 'alice',
+  host_pubkey: '',
+  fingerprint: 'SHA256:abc',
+  enc_pub: '',
+  version: '1.2.3',
+  pid: 7,
+  started_at: NOON_MS,
+  store: '/s',
+  config: '/c',
+  socket: '/d',
+  agents: 2,
+  owner_unread: 1,
+  listener: { listen: '0.0.0.0:8789', port: 8789 },
+  relay: { url: 'https://relay.example', state: 'failing' as const, problem: 'it does not answer' },
+  peers: [
+    { host: 'bob', reach: 'relay' as const, address: null, reached_at: null, waiting: 0, oldest_at: null },
+    { host: 'carol', reach: 'none' as const, address: null, reached_at: NOON_MS, waiting: 3, oldest_at: NOON_MS },
+  ],
+  outbox: { waiting: 3, unconfirmed: 1 },
+  quarantined: 1,
+  problems: [
+    {
+      area: 'relay' as const,
+      id: 'relay-reach' as const,
+      about: null,
+      state: 'broken' as const,
+      sentence: 'the relay does not work: \u001b[31mit does not answer',
+      command: 'poste doctor',
+    },
+  ],
+};
+
+test('the text has a line for each thing, a table of hosts, and what is broken with its command', () => {
+  expect(statusText(PIPE, WORKS)).toBe(`Host alice
+  daemon       1.2.3, process 7, started 2025-11-20T21:48:23.000Z
+  fingerprint  SHA256:abc
+  listener     up at port 8789
+  relay        https://relay.example does not work
+  agents       2, and 1 unread message for you
+  outbox       3 messages waiting, 1 taken and not confirmed yet
+  quarantine   1 item
+
+HOST   REACHED OVER  LAST SEEN ON THE LAN      WAITING  OLDEST
+bob    relay         -                               0  -
+carol  not reached   2025-11-20T21:48:23.000Z        3  2025-11-20T21:48:23.000Z
+
+Broken: the relay does not work: \\u{1b}[31mit does not answer.
+    poste doctor
+`);
+});
