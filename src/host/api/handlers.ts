@@ -6,6 +6,7 @@ import { isObject } from '../../protocol/items.ts';
 import type { Directories } from '../agents/address-book.ts';
 import { addAgent, listOwnAgents, removeAgent, renameAgent, setAgentRoles } from '../agents/agents.ts';
 import { listAgents } from '../agents/directory.ts';
+import { listPeople } from '../agents/people.ts';
 import type { WakeAgent } from '../agents/sessions.ts';
 import type { HostContext } from '../context.ts';
 import { type Refusal, refusal, type RefusalCode } from '../core/refusal.ts';
@@ -15,6 +16,7 @@ import { replyMail } from '../mail/reply.ts';
 import { sendMail } from '../mail/send.ts';
 import { listSent } from '../mail/sent.ts';
 import { findMessage } from '../mailbox/find-message.ts';
+import { listConversations, markAllRead } from '../mailbox/conversations.ts';
 import { watchInbox, useInbox } from '../mailbox/inbox.ts';
 import { searchMail } from '../mailbox/search.ts';
 import { cancelOutbox, listOutbox } from '../outbox/outbox-list.ts';
@@ -150,6 +152,12 @@ export function handlersOf(parts: HandlerParts): Handlers {
     'watch-inbox': ({ agentId, signal }, input) => watchInbox(context, timers, agentId, input, signal),
     'mail-sent': ({ agentId }, input) => listSent(context, agentId, input),
     'mail-search': ({ agentId }, input) => searchMail(context, agentId, input),
+    'mail-conversations': ({ agentId }, input) => listConversations(context, agentId, input),
+    'mail-read-all': ({ agentId }, input) => markAllRead(context, agentId, input),
+    people: async () => {
+      await sessions.endGone(null);
+      return listPeople(context, { directories: pairing, relayStatus: () => relay.status() });
+    },
     'web-link': () => web.link(),
     peers: () => listPeers(context),
     'pair-invite': () => pairing.invite(),

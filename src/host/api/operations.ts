@@ -9,6 +9,7 @@ import * as agents from './schemas/agents.ts';
 import * as mail from './schemas/mail.ts';
 import * as daemon from './schemas/daemon.ts';
 import * as outbox from './schemas/outbox.ts';
+import * as page from './schemas/owner-page.ts';
 import * as peers from './schemas/peers.ts';
 
 /** Who an operation acts for: an agent (or the owner), or nobody in particular. */
@@ -42,6 +43,9 @@ export const OPERATIONS = {
   'watch-inbox': { acting: 'agent', input: mail.WatchInboxInput, output: mail.WatchInboxResult },
   'mail-sent': { acting: 'agent', input: mail.SentInput, output: mail.SentResult },
   'mail-search': { acting: 'agent', input: mail.SearchInput, output: mail.SearchResult },
+  'mail-conversations': { acting: 'agent', input: page.ConversationsInput, output: page.ConversationsResult },
+  'mail-read-all': { acting: 'agent', input: page.ReadAllInput, output: page.ReadAllResult },
+  people: { acting: 'anybody', input: Nothing, output: page.PeopleResult },
   'web-link': { acting: 'anybody', input: Nothing, output: daemon.WebLinkResult },
   peers: { acting: 'anybody', input: Nothing, output: peers.PeersResult },
   'pair-invite': { acting: 'anybody', input: Nothing, output: peers.InviteResult },

@@ -206,7 +206,7 @@ async function change(
 }
 
 /** Returns the ids of the messages that changed. Emits `mail-handled` when any did. */
-function advanceAll(
+export function advanceAll(
   tx: Transaction,
   context: HostContext,
   agentId: AgentId,

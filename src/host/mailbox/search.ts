@@ -23,9 +23,7 @@ export async function searchMail(
   agentId: AgentId,
   { text, limit = LIMIT_DEFAULT, cursor }: SearchInput,
 ): Promise<SearchResult | Refusal> {
-  const words = folded(text)
-    .split(/\s+/u)
-    .filter((word) => word !== '');
+  const words = wordsOf(text);
   if (words.length === 0) return badInput('text', 'holds no word');
   const before = cursor === undefined ? undefined : parseCursor(ACTION, cursor);
   if (isRefusal(before)) return before;
@@ -71,7 +69,15 @@ function found({ summaries, searched, searchedBackTo, next }: Found): SearchResu
   };
 }
 
-function hasAll(reader: Reader, { ref, from, subject }: MessageRow, words: readonly string[]): boolean {
+/** The words of a search, in the form in which they are compared. */
+export function wordsOf(text: string): string[] {
+  return folded(text)
+    .split(/\s+/u)
+    .filter((word) => word !== '');
+}
+
+/** Whether each of these words is in the sender, the subject or the body. */
+export function hasAll(reader: Reader, { ref, from, subject }: MessageRow, words: readonly string[]): boolean {
   const head = folded(`${from}\n${subject}`);
   const missing = words.filter((word) => !head.includes(word));
   if (missing.length === 0) return true;

@@ -123,14 +123,15 @@ export class WebService {
   }
 }
 
-/** The operations of the page, all as the owner: it can read and write mail, and nothing else. */
+/** The operations of the page, all as the owner: it can read and write mail, and see who is there. */
 const SHOWN: readonly OperationName[] = [
+  'mail-conversations',
   'mail-inbox',
-  'mail-search',
+  'mail-read-all',
   'mail-send',
   'mail-reply',
-  'mail-agents',
   'mail-sent',
+  'people',
 ];
 
 interface MailRoutesOptions {
@@ -176,13 +177,18 @@ function listenForMail(context: HostContext, send: (text: string) => void): () =
   };
 }
 
-function nameOf(event: HostEvent): 'mail' | 'sent' | undefined {
+function nameOf(event: HostEvent): 'mail' | 'sent' | 'people' | undefined {
   switch (event.type) {
     case 'mail-stored':
     case 'mail-handled':
       return event.agentId === OWNER_ID ? 'mail' : undefined;
     case 'sent-changed':
       return event.agentId === OWNER_ID ? 'sent' : undefined;
+    case 'session-registered':
+    case 'session-ended':
+    case 'agents-changed':
+    case 'peers-changed':
+      return 'people';
     default:
       return undefined;
   }

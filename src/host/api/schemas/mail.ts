@@ -307,7 +307,7 @@ export const WatchInboxResult = Type.Object({
 });
 export type WatchInboxResult = Static<typeof WatchInboxResult>;
 
-const SEARCH_CHARACTERS_MAX = 200;
+export const SEARCH_CHARACTERS_MAX = 200;
 const SEARCH_LIMIT_MAX = 100;
 
 export const SearchInput = Type.Object(

@@ -14,7 +14,7 @@ import { type MailPage, mailPage } from '../../../support/mail-page.ts';
 import { type PlainAnswer, plainRequest } from '../../../support/plain-request.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
-const ASKED = ['mail-inbox', 'mail-search', 'mail-send', 'mail-reply', 'mail-agents', 'mail-sent'];
+const ASKED = ['mail-conversations', 'mail-inbox', 'mail-read-all', 'mail-send', 'mail-reply', 'mail-sent', 'people'];
 const ACTIONS = [...ASKED, 'leave'];
 
 interface Opened extends MailPage {

@@ -1,0 +1,49 @@
+/** Whom the owner can write to, as the owner's page shows it: agents with their presence, and hosts with the way there. */
+import type { PeopleResult } from '../api/schemas/owner-page.ts';
+import type { RelayStatusResult } from '../api/schemas/peers.ts';
+import type { HostContext } from '../context.ts';
+import { OWNER_NAME, addressOf } from '../core/address.ts';
+import { isRefusal, type Refusal } from '../core/refusal.ts';
+import { isOutOfReach } from '../core/transport-choice.ts';
+import { listPeers } from '../peers/peers.ts';
+import type { Directories } from './address-book.ts';
+import { listAgents } from './directory.ts';
+import { listSessions } from './sessions.ts';
+
+export interface PeopleParts {
+  directories: Directories;
+  relayStatus: () => Promise<RelayStatusResult | Refusal>;
+}
+
+export async function listPeople(
+  context: HostContext,
+  { directories, relayStatus }: PeopleParts,
+): Promise<PeopleResult | Refusal> {
+  const listed = await listAgents(context, null, {}, directories);
+  if (isRefusal(listed)) return listed;
+  const { sessions } = await listSessions(context, null);
+  // Ordered by when they were last seen: the first one of an agent counts.
+  const seenAt = new Map<string, number>();
+  for (const { agent, seen_at } of sessions) if (!seenAt.has(agent)) seenAt.set(agent, seen_at);
+  const agents = listed.agents.map(({ address, name, host, roles, presence }) => {
+    const seen_at = presence === 'remote' ? null : (seenAt.get(name) ?? null);
+    return { address, name, host, roles, presence, seen_at };
+  });
+  const relay = await relayStatus();
+  const isRelayReady = !isRefusal(relay) && relay.state === 'ready';
+  const { hostName } = context.identity();
+  const here = {
+    host: hostName,
+    way: 'here' as const,
+    reached_at: null,
+    agents: agents.filter(({ presence }) => presence !== 'remote').length,
+    directory_age_seconds: null,
+  };
+  const { peers } = await listPeers(context);
+  const hosts = peers.map(({ host, address, lan_failures, reached_at, agents: known, directory_age_seconds }) => {
+    const isNear = !isOutOfReach({ address, lanFailures: lan_failures });
+    const way = isNear ? ('lan' as const) : isRelayReady ? ('relay' as const) : ('none' as const);
+    return { host, way, reached_at, agents: known, directory_age_seconds };
+  });
+  return { you: addressOf(OWNER_NAME, hostName), agents, hosts: [here, ...hosts] };
+}

@@ -1,0 +1,115 @@
+/** Inputs and results of the operations that the owner's page has besides those of mail: its list, and people. */
+import { type Static, Type } from 'typebox';
+import { CLOSED, Count, Time, orNull } from '../../../protocol/shapes.ts';
+import { MESSAGE_KINDS } from '../../core/rows.ts';
+import {
+  ADDRESS_CHARACTERS_MAX,
+  InboxResult,
+  LIST_LIMIT_MAX,
+  MessageSummary,
+  SEARCH_CHARACTERS_MAX,
+  SearchResult,
+} from './mail.ts';
+
+/** How many messages of one conversation are counted, the newest first. */
+export const CONVERSATION_MESSAGES_MAX = 100;
+export const PREVIEW_CHARACTERS_MAX = 160;
+
+/** Which messages are meant; each member narrows it. */
+const filters = {
+  text: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: SEARCH_CHARACTERS_MAX,
+      description: 'Words that are all in the sender, the subject or the body.',
+    }),
+  ),
+  from: Type.Optional(Type.String({ minLength: 1, maxLength: ADDRESS_CHARACTERS_MAX, description: 'agent@host.' })),
+  kind: Type.Optional(Type.Enum([...MESSAGE_KINDS])),
+  needs_reply: Type.Optional(
+    Type.Boolean({ description: 'true: messages that need a reply, are not acked, and were not answered.' }),
+  ),
+};
+
+export const ConversationsInput = Type.Object(
+  {
+    ...filters,
+    state: Type.Optional(Type.Enum(['unread', 'unacked', 'all'])),
+    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LIST_LIMIT_MAX })),
+    cursor: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
+  },
+  CLOSED,
+);
+export type ConversationsInput = Static<typeof ConversationsInput>;
+
+/** A conversation stands at its newest message that was asked for. What is counted is of its newest messages. */
+export const ConversationSummary = Type.Object({
+  newest: MessageSummary,
+  /** The beginning of its body, on one line. */
+  preview: Type.String(),
+  /** Messages, those that the owner sent included; at most `CONVERSATION_MESSAGES_MAX`. */
+  messages: Count,
+  /** Who wrote, each once, in the order in which they began. */
+  senders: Type.Array(Type.String()),
+  unread: Type.Array(MessageSummary.properties.message_id),
+  /** Received, and not acked yet. */
+  not_done: Type.Array(MessageSummary.properties.message_id),
+  /** Whether a message needs a reply that the owner has not sent. */
+  needs_reply: Type.Boolean(),
+});
+export type ConversationSummary = Static<typeof ConversationSummary>;
+
+export const ConversationsResult = Type.Object({
+  notice: InboxResult.properties.notice,
+  unread: Count,
+  total: Count,
+  /** Stands for the newest message of the mailbox, for `mail-read-all`. */
+  through: Count,
+  /** The newest first. */
+  conversations: Type.Array(ConversationSummary),
+  looked_at: SearchResult.properties.looked_at,
+  looked_back_to: SearchResult.properties.looked_back_to,
+  /** Null when nothing older is left. */
+  next_cursor: SearchResult.properties.next_cursor,
+});
+export type ConversationsResult = Static<typeof ConversationsResult>;
+
+export const ReadAllInput = Type.Object(
+  { ...filters, through: Type.Integer({ minimum: 0, description: 'Of mail-conversations: later mail stays unread.' }) },
+  CLOSED,
+);
+export type ReadAllInput = Static<typeof ReadAllInput>;
+
+export const ReadAllResult = Type.Object({ changed: Count });
+export type ReadAllResult = Static<typeof ReadAllResult>;
+
+export const PeopleResult = Type.Object({
+  /** The address of the owner. */
+  you: Type.String(),
+  agents: Type.Array(
+    Type.Object({
+      address: Type.String(),
+      name: Type.String(),
+      host: Type.String(),
+      roles: Type.Array(Type.String()),
+      /** `live`: it has a live session. `offline`: it has none. `remote`: it lives on another host, which does not tell. */
+      presence: Type.Enum(['live', 'offline', 'remote']),
+      /** When one of its sessions was last seen; null when none is known. */
+      seen_at: orNull(Time),
+    }),
+  ),
+  /** This host first. */
+  hosts: Type.Array(
+    Type.Object({
+      host: Type.String(),
+      /** How mail goes there now: the LAN, else the relay, if it is ready and the host is enrolled there. */
+      way: Type.Enum(['here', 'lan', 'relay', 'none']),
+      /** When it was last reached over the LAN. */
+      reached_at: orNull(Time),
+      agents: orNull(Count),
+      /** The age of its list of agents. */
+      directory_age_seconds: orNull(Count),
+    }),
+  ),
+});
+export type PeopleResult = Static<typeof PeopleResult>;
