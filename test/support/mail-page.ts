@@ -1,6 +1,7 @@
 /** The owner's page over a host of this process: agents that write, a listener on loopback, and links to it. */
 import { onTestFinished } from 'vitest';
 import type { BrowserContextOptions } from 'playwright-core';
+import type { RelayStatusResult } from '../../src/host/api/schemas/peers.ts';
 import { type Handlers, handlersOf } from '../../src/host/api/handlers.ts';
 import { systemTimers } from '../../src/lib/clock.ts';
 import type { WakeAgent } from '../../src/host/agents/sessions.ts';
@@ -10,7 +11,8 @@ import { accepted, contextOf } from './mail-context.ts';
 import type { TestContext } from './test-context.ts';
 
 const unasked = (): Promise<never> => Promise.reject(new Error('no test of the page asks for this'));
-const relay = { set: unasked, unset: unasked, status: unasked };
+/** No relay is set. */
+const relay = { set: unasked, unset: unasked, status: () => Promise.resolve({ state: 'unset' } as RelayStatusResult) };
 const diagnosis = { doctor: unasked, trace: unasked };
 const pairing = { invite: unasked, accept: unasked, freshenDirectories: () => Promise.resolve() };
 const sessions = {

@@ -137,10 +137,18 @@ export class PageWindow {
   async unsound(): Promise<string[]> {
     const [wide, widest] = await this.page.evaluate<[number, string[]]>(`(() => {
       const width = document.documentElement.clientWidth;
-      const wider = [...document.querySelectorAll('main *, header *')].filter((one) => {
+      const isOutside = (one) => {
         const { left, right, width: own } = one.getBoundingClientRect();
         return own > 1 && (right > width + 1 || left < -1);
-      });
+      };
+      // A box in the window that cuts or scrolls what is in it.
+      const isInBox = (one) => {
+        for (let box = one.parentElement; box && box !== document.body; box = box.parentElement) {
+          if (getComputedStyle(box).overflowX !== 'visible' && !isOutside(box)) return true;
+        }
+        return false;
+      };
+      const wider = [...document.querySelectorAll('main *, header *')].filter((one) => isOutside(one) && !isInBox(one));
       return [document.documentElement.scrollWidth - width, wider.map((one) => one.outerHTML.slice(0, 120))];
     })()`);
     const scrolls = wide === 0 ? [] : [`scrolls sideways by ${wide}`];

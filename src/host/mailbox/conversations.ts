@@ -257,11 +257,12 @@ function messageOf(reader: Reader, ref: EntryRow['ref']): MessageRow {
   return message;
 }
 
-/** The beginning of a body on one line, without the marks that begin lines of Markdown. */
+/** The beginning of a body on one line, without the marks of Markdown and the addresses of its links. */
 export function previewOf(body: string): string {
   const text = body
     .slice(0, PREVIEW_SOURCE_CHARACTERS)
     .replaceAll(/^[ \t]*(?:`{3,}.*$|[#>]+[ \t]|[*+-][ \t])/gmu, '')
+    .replaceAll(/!?\[([^[\]\n]*)\]\([^()\n]*\)/gu, '$1')
     .replaceAll(/\s+/gu, ' ')
     .replaceAll(/\*\*|`/gu, '')
     .trim();

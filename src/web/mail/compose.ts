@@ -12,8 +12,8 @@ const FIRST: Options = { kind: 'message', needsReply: false };
 /** Kept while the page is open, so that the owner can look something up and come back to the draft. */
 const kept = { draft: EMPTY, options: FIRST };
 
-export function Compose(): VNode {
-  const [draft, setDraft] = useState(kept.draft);
+export function Compose({ first }: { first: string }): VNode {
+  const [draft, setDraft] = useState(() => withRecipient(kept.draft, first));
   const [options, setOptions] = useState(kept.options);
   const sending = useSending();
   Object.assign(kept, { draft, options });
@@ -65,6 +65,11 @@ export function Compose(): VNode {
         <button type="submit" class="primary" disabled=${sending.isUnderWay}>Send</button>
       </p>
     </form>`;
+}
+
+/** The link of an agent adds it to what is being written. */
+function withRecipient(draft: typeof EMPTY, address: string): typeof EMPTY {
+  return address === '' || draft.to.includes(address) ? draft : { ...draft, to: [...draft.to, address] };
 }
 
 function unknownOf(recipients: unknown): Unknown[] {

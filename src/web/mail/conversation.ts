@@ -6,7 +6,8 @@ import type { WholeMessage } from '../../host/api/schemas/mail.ts';
 import { ErrorBoundary, Untrusted, Warning } from '../shared/components.ts';
 import { useLoaded } from '../shared/use-loaded.ts';
 import { Message } from './message.ts';
-import { askInbox, mailChanges, mark, sentChanges } from './state.ts';
+import { failureText, notice } from '../shared/session.ts';
+import { askInbox, mailChanges, sentChanges } from './state.ts';
 
 const READ_MAX = 20;
 
@@ -35,7 +36,8 @@ export function Conversation({ messageId }: { messageId: string }): VNode {
   }, [isThere]);
 
   const [first] = shown?.messages ?? [];
-  return html`<p><a href="#/">Back to the inbox</a></p>
+  const standing = shown?.messages.findLast(({ state }) => state !== 'sent') ?? shown?.messages.at(-1);
+  return html`<p><a href="#/" aria-keyshortcuts="u Escape">Back to the inbox</a></p>
     <h1 tabindex="-1">${first ? html`<${Untrusted} text=${first.subject} />` : 'Message'}</h1>
     <${Warning} text=${problem} />
     ${!shown && !problem && html`<p class="none">Opening the conversation…</p>`}
@@ -43,13 +45,18 @@ export function Conversation({ messageId }: { messageId: string }): VNode {
     ${shown?.messages.map(
       (message) =>
         html`<${ErrorBoundary} key=${message.message_id} what="A message of this conversation">
-          <${Message} message=${message} isMeant=${message.message_id === messageId} isFirst=${message === first} />
+          <${Message}
+            message=${message}
+            isMeant=${message.message_id === messageId}
+            isFirst=${message === first}
+            isStanding=${message === standing}
+          />
         </${ErrorBoundary}>`,
     )}
     ${
       shown && shown.cursor !== null
         ? html`<p class="actions">
-            <button type="button" onClick=${() => void loadMore()}>Show later messages</button>
+            <button type="button" data-more onClick=${() => void loadMore()}>Show later messages</button>
           </p>`
         : null
     }`;
@@ -70,5 +77,11 @@ async function markShown(messages: readonly WholeMessage[]): Promise<void> {
   const ids = messages
     .filter(({ state, next_body_offset }) => state === 'unread' && next_body_offset === null)
     .map(({ message_id }) => message_id);
-  for (let at = 0; at < ids.length; at += READ_MAX) await mark('mark_read', ids.slice(at, at + READ_MAX));
+  try {
+    for (let at = 0; at < ids.length; at += READ_MAX) {
+      await askInbox({ action: 'mark_read', message_ids: ids.slice(at, at + READ_MAX) });
+    }
+  } catch (error) {
+    notice.value = failureText(error);
+  }
 }

@@ -27,7 +27,7 @@ export function Delivery({ messageId }: { messageId: string }): VNode {
     return messages[0];
   }, [messageId, sentChanges.value]);
 
-  return html`<p><a href="#/sent">Back to what you sent</a></p>
+  return html`<p><a href="#/sent" aria-keyshortcuts="u Escape">Back to what you sent</a></p>
     <h1 tabindex="-1">${message ? html`<${Untrusted} text=${message.subject} />` : 'Delivery'}</h1>
     <${Warning} text=${problem} />
     ${!message && !problem && html`<p class="none">Loading its delivery…</p>`}

@@ -1,80 +1,77 @@
-/** The mailbox as a list, the newest first: unread, unacked or all messages, or a search. */
+/** The mailbox as a list of conversations, the newest first: unread, not done or all, narrowed by filters and a search. */
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
-import { useState } from 'preact/hooks';
-import type { MessageSummary, SearchResult } from '../../host/api/schemas/mail.ts';
+import { useEffect, useState } from 'preact/hooks';
+import type {
+  ConversationSummary,
+  ConversationsInput,
+  ConversationsResult,
+} from '../../host/api/schemas/owner-page.ts';
+import type { MessageKind } from '../../host/core/rows.ts';
 import { act } from '../shared/api.ts';
-import { Warning } from '../shared/components.ts';
-import { SearchField, SelectField } from '../shared/fields.ts';
+import { ErrorBoundary, Warning } from '../shared/components.ts';
 import { count, time } from '../shared/format.ts';
 import { useLoaded } from '../shared/use-loaded.ts';
-import { Summaries } from './summaries.ts';
-import { PAGE_MESSAGES, askInbox, mailChanges, reloadLimit } from './state.ts';
+import { perform, shownConversation } from './actions.ts';
+import { ConversationRow } from './conversation-row.ts';
+import { EmptyInbox } from './empty-inbox.ts';
+import { FILTERED_NOTHING, type Filters, InboxFilters, isFiltered, shownState } from './inbox-filters.ts';
+import { focusItem } from './keys.ts';
+import { PAGE_MESSAGES, mailChanges, reloadLimit, unread } from './state.ts';
 
-const FILTERS = { unread: 'Unread', unacked: 'Not done', all: 'Everything' } as const;
-type Filter = keyof typeof FILTERS;
-const NONE: Readonly<Record<Filter, string>> = {
-  unread: 'Nothing is unread.',
-  unacked: 'Everything is done.',
-  all: 'No mail yet. Agents write to you as owner.',
-};
 /** A search starts after a pause in typing of this length. */
 const TYPING_MS = 250;
 
 interface Shown {
-  summaries: readonly MessageSummary[];
+  conversations: readonly ConversationSummary[];
+  /** The filters that they were asked for with. */
+  filters: Filters;
+  /** Stands for the newest message, for marking everything read. */
+  through: number;
+  /** How many messages the mailbox has. */
+  total: number;
   /** The cursor of the next page; null at the end. */
   cursor: string | null;
-  /** How far back a search went, as a text. */
-  searched: string;
+  /** How far back this went, as a text; `''` unless it stopped early. */
+  lookedBack: string;
 }
 
-/** Kept while the page is open, so that the way back from a message leads to the same list. */
-const kept: { filter: Filter; text: string } = { filter: 'unread', text: '' };
+/** Kept while the page is open, so that the way back from a conversation leads to the same list and row. */
+const kept: { filters: Filters; opened: string | undefined } = { filters: FILTERED_NOTHING, opened: undefined };
 
 export function Inbox(): VNode {
-  const [filter, setFilter] = useState<Filter>(kept.filter);
-  const [text, setText] = useState(kept.text);
-  Object.assign(kept, { filter, text });
-  const isSearch = text.trim() !== '';
-  const load = async (last: Shown | undefined, isMore: boolean): Promise<Shown> => {
-    const before = isMore ? (last?.summaries ?? []) : [];
-    const limit = isMore ? PAGE_MESSAGES : reloadLimit(last?.summaries.length ?? 0);
-    const cursor = isMore ? last?.cursor : undefined;
-    const found = await (isSearch ? search(text, limit, cursor) : list(filter, limit, cursor));
-    return { ...found, summaries: [...before, ...found.summaries] };
+  const [filters, setFilters] = useState(kept.filters);
+  kept.filters = filters;
+  const isSearch = filters.text.trim() !== '';
+  const load = (last: Shown | undefined, isMore: boolean): Promise<Shown> => loaded(filters, last, isMore);
+  const inputs = [filters, mailChanges.value];
+  const { value, problem, isBusy, loadMore } = useLoaded(load, inputs, isSearch ? TYPING_MS : 0);
+  useBackToRow(value !== undefined);
+  const shown = value?.conversations.map(shownConversation).filter((one) => isListed(one, value.filters)) ?? [];
+  const unreadIds = shown.flatMap((one) => one.unread);
+  const readAll = (): void => {
+    if (!value) return;
+    const all = { ...narrowing(value.filters), through: value.through };
+    perform({ type: 'read_all', messageIds: unreadIds, unread: unreadIds.length, text: 'All marked read.', all });
+    document.querySelector<HTMLElement>('main h1')?.focus();
   };
-  const inputs = [filter, text, mailChanges.value];
-  const { value: shown, problem, isBusy, loadMore } = useLoaded(load, inputs, isSearch ? TYPING_MS : 0);
 
-  return html`<h1 tabindex="-1">Inbox</h1>
-    <form class="filters" role="search" onSubmit=${(event: Event) => event.preventDefault()}>
-      <${SearchField}
-        placeholder="words of the sender, subject or body"
-        charactersMax=${200}
-        value=${text}
-        change=${setText}
-      />
-      <${SelectField}
-        label="Show"
-        value=${filter}
-        options=${Object.entries(FILTERS)}
-        change=${setFilter}
-        isDisabled=${isSearch}
-      />
-    </form>
+  return html`<${InboxFilters} filters=${filters} change=${setFilters}
+      ><button type="button" disabled=${unreadIds.length === 0} onClick=${readAll}>Mark all read</button></${InboxFilters}
+    >
     <${Warning} text=${problem} />
-    ${!shown && !problem && html`<p class="none">Opening the mailbox…</p>`}
-    ${isSearch && shown && html`<p class="note" role="status">${shown.searched}</p>`}
+    ${!value && !problem && html`<p class="none">Opening the mailbox…</p>`}
+    ${value && isFiltered(filters) && value.lookedBack !== '' && html`<p class="note" role="status">${value.lookedBack}</p>`}
     ${
-      shown &&
-      html`<section class="panel" aria-label=${isSearch ? 'Found' : FILTERS[filter]}>
-        <${Summaries} summaries=${shown.summaries} none=${isSearch ? 'Nothing was found.' : NONE[filter]} />
+      value &&
+      html`<section class="panel list" aria-label=${isSearch ? 'Found' : 'Conversations'}>
+        ${shown.length === 0 && html`<${EmptyInbox} filters=${filters} total=${value.total} isWhole=${value.cursor === null} change=${setFilters} />`}
+        <${Rows} conversations=${shown} />
         ${
-          shown.cursor !== null &&
+          value.cursor !== null &&
           html`<p class="actions">
-            <button type="button" disabled=${isBusy} onClick=${() => void loadMore()}>
-              ${isSearch ? 'Search further back' : 'Show older'}
+            <button type="button" data-more disabled=${isBusy} onClick=${() => void loadMore()}>
+              ${isFiltered(filters) ? 'Search further back' : 'Show older'}
             </button>
           </p>`
         }
@@ -82,17 +79,71 @@ export function Inbox(): VNode {
     }`;
 }
 
-async function list(state: Filter, limit: number, cursor: string | null | undefined): Promise<Shown> {
-  const { summaries = [], next_cursor } = await askInbox({ action: 'list', state, limit, ...(cursor && { cursor }) });
-  return { summaries, cursor: next_cursor, searched: '' };
+function Rows({ conversations }: { conversations: readonly ConversationSummary[] }): VNode | null {
+  if (conversations.length === 0) return null;
+  return html`<ul class="mails" aria-label="Conversations">
+    ${conversations.map(
+      (conversation) =>
+        html`<${ErrorBoundary} key=${conversation.newest.thread} what="A conversation"
+          ><${ConversationRow}
+            conversation=${conversation}
+            opened=${() => (kept.opened = conversation.newest.thread)}
+        /></${ErrorBoundary}>`,
+    )}
+  </ul>`;
 }
 
-async function search(text: string, limit: number, cursor: string | null | undefined): Promise<Shown> {
-  const input = { text: text.trim(), limit, ...(cursor && { cursor }) };
-  const { summaries, next_cursor, looked_at, looked_back_to } = await act<SearchResult>('mail-search', input);
-  const searched =
-    next_cursor === null || looked_back_to === null
-      ? 'The whole mailbox was searched.'
-      : `It stopped after ${count(looked_at)} messages, back to ${time(looked_back_to)}: older ones were not searched.`;
-  return { summaries, cursor: next_cursor, searched };
+/** The focus goes to the conversation that the owner comes back from. */
+function useBackToRow(isLoaded: boolean): void {
+  useEffect(() => {
+    if (!isLoaded || kept.opened === undefined) return;
+    const row = document.querySelector<HTMLElement>(`main [data-item="${CSS.escape(kept.opened)}"]`);
+    kept.opened = undefined;
+    if (row && document.activeElement?.matches('body, h1')) focusItem(row);
+  }, [isLoaded]);
+}
+
+/** Whether the list still means the conversation, after what this page did with it. */
+function isListed(conversation: ConversationSummary, filters: Filters): boolean {
+  const state = shownState(filters);
+  if (filters.needsReply && !conversation.needs_reply) return false;
+  if (state === 'all') return true;
+  return state === 'unread' ? conversation.unread.length > 0 : conversation.not_done.length > 0;
+}
+
+function narrowing({ text, from, kind, needsReply }: Filters): Omit<ConversationsInput, 'state' | 'limit' | 'cursor'> {
+  return {
+    ...(text.trim() !== '' && { text: text.trim() }),
+    ...(from !== '' && { from }),
+    ...(kind !== '' && { kind: kind as MessageKind }),
+    ...(needsReply && { needs_reply: true }),
+  };
+}
+
+/** A page more, or the newest ones again: what is older than those stays as it was loaded. */
+async function loaded(filters: Filters, last: Shown | undefined, isMore: boolean): Promise<Shown> {
+  const before = last?.filters === filters ? last : undefined;
+  const cursor = isMore ? before?.cursor : undefined;
+  const limit = isMore ? PAGE_MESSAGES : reloadLimit(before?.conversations.length ?? 0);
+  const input = { ...narrowing(filters), state: shownState(filters), limit, ...(cursor && { cursor }) };
+  const found = await act<ConversationsResult>('mail-conversations', input);
+  unread.value = found.unread;
+  const isTailKept = !isMore && before !== undefined && before.conversations.length > found.conversations.length;
+  const older = isTailKept && found.next_cursor !== null ? before.conversations.slice(limit) : [];
+  const parts = isMore ? [before?.conversations ?? [], found.conversations] : [found.conversations, older];
+  const byThread = new Map<string, ConversationSummary>();
+  for (const one of parts.flat()) if (!byThread.has(one.newest.thread)) byThread.set(one.newest.thread, one);
+  return {
+    conversations: [...byThread.values()],
+    filters,
+    through: isMore && before ? before.through : found.through,
+    total: found.total,
+    cursor: older.length > 0 && before ? before.cursor : found.next_cursor,
+    lookedBack: lookedBack(found),
+  };
+}
+
+function lookedBack({ next_cursor, looked_back_to, looked_at }: ConversationsResult): string {
+  if (next_cursor === null || looked_back_to === null) return 'The whole mailbox was searched.';
+  return `It stopped after ${count(looked_at)} messages, back to ${time(looked_back_to)}: older ones were not searched.`;
 }

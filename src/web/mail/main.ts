@@ -3,12 +3,16 @@ import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import { useEffect } from 'preact/hooks';
 import { Frame, startPage } from '../shared/frame.ts';
+import { UndoToast, settleOnLeaving, shownUnread } from './actions.ts';
 import { Compose } from './compose.ts';
 import { Conversation } from './conversation.ts';
 import { Delivery } from './delivery.ts';
 import { Inbox } from './inbox.ts';
+import { KeysDialog, listenForKeys, openKeys } from './keys.ts';
+import { People } from './people.ts';
 import { Sent } from './sent.ts';
-import { type Route, followMail, route, unread } from './state.ts';
+import { SettingsView } from './settings.ts';
+import { type Route, followMail, route } from './state.ts';
 
 const TEXTS = {
   title: 'Poste mail',
@@ -20,20 +24,25 @@ function Page(): VNode {
   const here = route.value;
   const view = `${here.view} ${here.subject}`;
   useEffect(() => {
-    document.title = unread.value > 0 ? `(${unread.value}) ${TEXTS.title}` : TEXTS.title;
-  }, [unread.value]);
+    document.title = shownUnread.value > 0 ? `(${shownUnread.value}) ${TEXTS.title}` : TEXTS.title;
+  }, [shownUnread.value]);
   const links = [
     {
       href: '#/',
       name: 'Inbox',
       isCurrent: here.view === 'inbox' || here.view === 'conversation',
-      badge: { count: unread.value, unit: 'unread' },
+      badge: { count: shownUnread.value, unit: 'unread' },
     },
     { href: '#/sent', name: 'Sent', isCurrent: here.view === 'sent' || here.view === 'delivery' },
-    { href: '#/compose', name: 'Write', isCurrent: here.view === 'compose' },
+    { href: '#/people', name: 'People', isCurrent: here.view === 'people' },
+    { href: '#/compose', name: 'Write', isCurrent: here.view === 'compose', keys: 'c' },
+    { href: '#/settings', name: 'Settings', isCurrent: here.view === 'settings' },
   ];
   return html`<${Frame} texts=${TEXTS} links=${links} view=${view}>
     <${View} key=${view} here=${here} />
+    <p class="foot"><button type="button" class="quiet" aria-keyshortcuts="?" onClick=${openKeys}>Keys</button></p>
+    <${UndoToast} />
+    <${KeysDialog} />
   </${Frame}>`;
 }
 
@@ -44,12 +53,20 @@ function View({ here }: { here: Route }): VNode {
     case 'conversation':
       return html`<${Conversation} messageId=${here.subject} />`;
     case 'compose':
-      return html`<${Compose} />`;
+      return html`<${Compose} first=${here.subject} />`;
     case 'sent':
       return html`<${Sent} />`;
+    case 'people':
+      return html`<${People} />`;
+    case 'settings':
+      return html`<${SettingsView} />`;
     case 'delivery':
       return html`<${Delivery} messageId=${here.subject} />`;
   }
 }
 
-startPage(Page, followMail);
+startPage(Page, () => {
+  listenForKeys();
+  settleOnLeaving();
+  followMail();
+});

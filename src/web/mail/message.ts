@@ -8,8 +8,11 @@ import { Time, Untrusted, Warning } from '../shared/components.ts';
 import { failureText } from '../shared/session.ts';
 import { bytes } from '../shared/format.ts';
 import { BodyField, OptionFields, type Options, Outcome, useSending } from './send-form.ts';
-import { askInbox, deliveryHref, mark } from './state.ts';
-import { Marks } from './summaries.ts';
+import { perform, stateOf } from './actions.ts';
+import { BodyText } from './body.ts';
+import { Marks } from './conversation-row.ts';
+import { linked } from './links.ts';
+import { askInbox, deliveryHref } from './state.ts';
 
 interface MessageProps {
   message: WholeMessage;
@@ -17,10 +20,13 @@ interface MessageProps {
   isMeant: boolean;
   /** Whether its subject is the heading of the page. */
   isFirst: boolean;
+  /** Whether a key that means no other message means this one. */
+  isStanding: boolean;
 }
 
-export function Message({ message, isMeant, isFirst }: MessageProps): VNode {
-  const { message_id, from, subject, body, state, refs, created_at } = message;
+export function Message({ message, isMeant, isFirst, isStanding }: MessageProps): VNode {
+  const { message_id, from, subject, body, refs, created_at } = message;
+  const state = stateOf(message);
   const [rest, setRest] = useState<{ text: string; next: number | null }>();
   const [answering, setAnswering] = useState<'sender' | 'all'>();
   const [problem, setProblem] = useState('');
@@ -37,7 +43,15 @@ export function Message({ message, isMeant, isFirst }: MessageProps): VNode {
       setProblem(failureText(error));
     }
   };
-  return html`<article class=${isMeant ? 'panel is-meant' : 'panel'} aria-label="Message from ${printable(from)}">
+  const done = (): void => {
+    perform({ type: 'ack', messageIds: [message_id], unread: state === 'unread' ? 1 : 0, text: 'Done.' });
+  };
+  return html`<article
+    class=${isMeant ? 'panel is-meant' : 'panel'}
+    aria-label="Message from ${printable(from)}"
+    tabindex="-1"
+    data-item=${isStanding ? 'main' : message_id}
+  >
     <header class="message-head">
       <p class="message-from">
         <${Untrusted} text=${from} />${isSent && html` <span class="mark">sent by you</span>`}
@@ -45,7 +59,7 @@ export function Message({ message, isMeant, isFirst }: MessageProps): VNode {
       </p>
       <p class="message-to">To ${recipients(message)}</p>
       ${!isFirst && html`<h2 class="message-subject"><${Untrusted} text=${subject} /></h2>`}
-      <p class="message-marks"><${Marks} message=${message} /></p>
+      <p class="message-marks"><${Marks} message=${{ ...message, state }} /></p>
     </header>
     <${BodyText} text=${body + (rest?.text ?? '')} />
     ${
@@ -57,15 +71,15 @@ export function Message({ message, isMeant, isFirst }: MessageProps): VNode {
     ${refs.length > 0 && html`<${Refs} refs=${refs} />`}
     <${Warning} text=${problem} />
     <p class="actions">
-      <button type="button" onClick=${() => setAnswering('sender')}>${isSent ? 'Follow up' : 'Reply'}</button>
+      <button type="button" aria-keyshortcuts="r" onClick=${() => setAnswering('sender')}>${isSent ? 'Follow up' : 'Reply'}</button>
       ${
         message.to_count > 1 &&
         !isSent &&
-        html`<button type="button" onClick=${() => setAnswering('all')}>Reply to all</button>`
+        html`<button type="button" aria-keyshortcuts="a" onClick=${() => setAnswering('all')}>Reply to all</button>`
       }
       ${
         (state === 'unread' || state === 'read') &&
-        html`<button type="button" onClick=${() => void mark('ack', [message_id])}>Done</button>`
+        html`<button type="button" aria-keyshortcuts="e" onClick=${done}>Done</button>`
       }
       ${isSent && html`<a class="button" href=${deliveryHref(message_id)}>Delivery</a>`}
     </p>
@@ -86,33 +100,14 @@ function recipients({ to, to_count }: WholeMessage): (VNode | string)[] {
   return to_count > to.length ? [...shown, ` and ${to_count - to.length} more`] : shown;
 }
 
-/** References are untrusted text too: shown, never followed. */
+/** References are untrusted text too; the links in them lead where they say. */
 function Refs({ refs }: { refs: readonly string[] }): VNode {
   return html`<section class="refs" aria-label="References">
     <h3>References</h3>
     <ul>
-      ${refs.map((ref) => html`<li><${Untrusted} text=${ref} /></li>`)}
+      ${refs.map((ref) => html`<li><bdi class="untrusted">${linked(ref)}</bdi></li>`)}
     </ul>
   </section>`;
-}
-
-/** The body of a message: untrusted text, shown as text in its own lines. */
-function BodyText({ text }: { text: string }): VNode {
-  if (text === '') return html`<p class="none">This message has no body.</p>`;
-  return html`<div class="body" dir="auto">${lines(text)}</div>`;
-}
-
-/** Line ends and tabs stay; other invisible characters are written out. */
-function lines(text: string): string {
-  const shown = text.replaceAll('\r\n', '\n').split('\n');
-  return shown
-    .map((line) =>
-      line
-        .split('\t')
-        .map((part) => printable(part))
-        .join('\t'),
-    )
-    .join('\n');
 }
 
 interface ReplyProps {

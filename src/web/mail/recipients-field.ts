@@ -1,9 +1,10 @@
-/** The recipients of a message: addresses one by one, with suggestions while typing; each can be removed. */
+/** The recipients of a message: addresses one by one, completed from the people who are known; each can be removed. */
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import { useState } from 'preact/hooks';
 import { Untrusted } from '../shared/components.ts';
-import { agents } from './state.ts';
+import { PRESENCE_TEXTS, WAY_TEXTS } from './people.ts';
+import { people, shortAddress } from './state.ts';
 
 /** An unknown address, with suggestions. */
 export interface Unknown {
@@ -18,88 +19,146 @@ interface RecipientsFieldProps {
   isBad: boolean;
 }
 
+interface Choice {
+  address: string;
+  /** Whom it means, or where it is and whether it is awake. */
+  detail: string;
+}
+
+/** The most choices that are shown. */
+const CHOICES_MAX = 8;
+const LIST_ID = 'address-choices';
+
+/** The pattern "editable combobox with list autocomplete": arrow keys choose, Enter takes, Esc closes. */
 export function RecipientsField({ to, change, unknown, isBad }: RecipientsFieldProps): VNode {
   const [typed, setTyped] = useState('');
+  const [isOpen, setOpen] = useState(false);
+  const [active, setActive] = useState(-1);
+  const choices = isOpen ? choicesFor(typed, to) : [];
+  const show = (text: string): void => {
+    setTyped(text);
+    setOpen(true);
+    // What begins with the typed text is taken by Enter; for anything else the arrow keys say so.
+    const [first] = choicesFor(text, to);
+    setActive(text.trim() !== '' && first?.address.toLowerCase().startsWith(text.trim().toLowerCase()) ? 0 : -1);
+  };
+  const close = (): void => {
+    setOpen(false);
+    setActive(-1);
+  };
   const add = (text: string): void => {
     const added = addressesIn(text).filter((address) => !to.includes(address));
     if (added.length > 0) change([...to, ...added]);
     setTyped('');
+    close();
+  };
+  const step = (by: 1 | -1): void => {
+    const all = choicesFor(typed, to).length;
+    setOpen(true);
+    if (all > 0) setActive(active < 0 ? (by === 1 ? 0 : all - 1) : (active + by + all) % all);
   };
   const onKey = (event: KeyboardEvent): void => {
-    if (event.key === 'Enter' || event.key === ',') {
-      // Enter must not submit the form while an address is half typed.
-      if (typed.trim() === '' && event.key === 'Enter') return;
-      event.preventDefault();
-      add(typed);
-    } else if (event.key === 'Backspace' && typed === '') change(to.slice(0, -1));
+    const chosen = choices[active];
+    if (event.key === 'ArrowDown' || event.key === 'ArrowUp') step(event.key === 'ArrowDown' ? 1 : -1);
+    else if (event.key === 'Escape' && choices.length > 0) close();
+    else if (event.key === 'Enter' && chosen) add(chosen.address);
+    // Enter must not submit the form while an address is half typed.
+    else if ((event.key === 'Enter' && typed.trim() !== '') || event.key === ',') add(typed);
+    else {
+      if (event.key === 'Backspace' && typed === '') change(to.slice(0, -1));
+      return;
+    }
+    event.preventDefault();
   };
   return html`<div class="field">
     <label>
       <span>To</span>
       <input
-        list="addresses"
+        role="combobox"
+        aria-autocomplete="list"
+        aria-expanded=${choices.length > 0 ? 'true' : 'false'}
+        aria-controls=${LIST_ID}
+        aria-activedescendant=${choices[active] ? `${LIST_ID}-${active}` : undefined}
         autocomplete="off"
         autocapitalize="off"
         spellcheck="false"
         placeholder="an agent, agent@host, role:name, * or owner"
         aria-invalid=${isBad ? 'true' : undefined}
         value=${typed}
-        onInput=${(event: InputEvent & { currentTarget: HTMLInputElement }) => {
-          if (isChosen(event)) add(event.currentTarget.value);
-          else setTyped(event.currentTarget.value);
-        }}
+        onInput=${(event: { currentTarget: HTMLInputElement }) => show(event.currentTarget.value)}
         onKeyDown=${onKey}
         onBlur=${() => add(typed)}
       />
     </label>
-    <datalist id="addresses">
-      ${suggested()
-        .filter((address) => !to.includes(address))
-        .map((address) => html`<option value=${address}></option>`)}
-    </datalist>
-    ${
-      to.length > 0 &&
-      html`<ul class="chips" aria-label="Recipients">
-        ${to.map(
-          (address) =>
-            html`<li key=${address} class=${unknown.some((one) => one.to === address) ? 'chip chip-bad' : 'chip'}>
-              <${Untrusted} text=${address} />
-              <button
-                type="button"
-                class="quiet"
-                aria-label="Remove ${address}"
-                onClick=${() => change(to.filter((one) => one !== address))}
-              >
-                ×
-              </button>
-            </li>`,
-        )}
-      </ul>`
-    }
-    ${unknown
-      .filter((one) => to.includes(one.to))
-      .map(
-        (one) =>
-          html`<p class="field-note">
-            <${Untrusted} text=${one.to} /> is unknown.${' '}
-            ${one.suggestions.map(
-              (address) =>
-                html`<button
-                    type="button"
-                    class="quiet"
-                    onClick=${() => change([...new Set(to.map((known) => (known === one.to ? address : known)))])}
-                  >
-                    Use ${address} instead</button
-                  >${' '}`,
-            )}
-          </p>`,
-      )}
+    <${Choices} choices=${choices} active=${active} choose=${add} />
+    ${to.length > 0 && html`<${Chips} to=${to} change=${change} unknown=${unknown} />`}
+    <${Suggestions} to=${to} change=${change} unknown=${unknown} />
   </div>`;
 }
 
-/** A chosen suggestion arrives as a whole; browsers report it in two ways. */
-function isChosen({ inputType }: InputEvent): boolean {
-  return inputType === undefined || inputType === 'insertReplacementText';
+interface ChoicesProps {
+  choices: readonly Choice[];
+  active: number;
+  choose: (address: string) => void;
+}
+
+function Choices({ choices, active, choose }: ChoicesProps): VNode {
+  return html`<ul id=${LIST_ID} class="choices" role="listbox" aria-label="Known addresses" hidden=${choices.length === 0}>
+    ${choices.map(
+      ({ address, detail }, at) =>
+        html`<li
+          id=${`${LIST_ID}-${at}`}
+          role="option"
+          aria-selected=${at === active ? 'true' : 'false'}
+          onMouseDown=${(event: Event) => event.preventDefault()}
+          onClick=${() => choose(address)}
+        >
+          <${Untrusted} text=${address} /> <span class="choice-detail"><${Untrusted} text=${detail} /></span>
+        </li>`,
+    )}
+  </ul>`;
+}
+
+type ChipsProps = Pick<RecipientsFieldProps, 'to' | 'change' | 'unknown'>;
+
+function Chips({ to, change, unknown }: ChipsProps): VNode {
+  return html`<ul class="chips" aria-label="Recipients">
+    ${to.map(
+      (address) =>
+        html`<li key=${address} class=${unknown.some((one) => one.to === address) ? 'chip chip-bad' : 'chip'}>
+          <${Untrusted} text=${address} />
+          <button
+            type="button"
+            class="quiet"
+            aria-label="Remove ${address}"
+            onClick=${() => change(to.filter((one) => one !== address))}
+          >
+            ×
+          </button>
+        </li>`,
+    )}
+  </ul>`;
+}
+
+function Suggestions({ to, change, unknown }: ChipsProps): (VNode | null)[] {
+  return unknown
+    .filter((one) => to.includes(one.to))
+    .map(
+      (one) =>
+        html`<p class="field-note">
+          <${Untrusted} text=${one.to} /> is unknown.${' '}
+          ${one.suggestions.map(
+            (address) =>
+              html`<button
+                  type="button"
+                  class="quiet"
+                  onClick=${() => change([...new Set(to.map((known) => (known === one.to ? address : known)))])}
+                >
+                  Use ${address} instead</button
+                >${' '}`,
+          )}
+        </p>`,
+    );
 }
 
 /** No address contains a comma, a semicolon or a space. */
@@ -107,10 +166,25 @@ function addressesIn(text: string): string[] {
   return [...new Set(text.split(/[\s,;]+/u).filter((address) => address !== ''))];
 }
 
+/** The known addresses that contain the text; those that begin with it come first. */
+function choicesFor(typed: string, to: readonly string[]): Choice[] {
+  const text = typed.trim().toLowerCase();
+  const fitting = known().filter(({ address }) => address.toLowerCase().includes(text) && !to.includes(address));
+  const isBegun = ({ address }: Choice): boolean => address.toLowerCase().startsWith(text);
+  return [...fitting.filter(isBegun), ...fitting.filter((one) => !isBegun(one))].slice(0, CHOICES_MAX);
+}
+
 /** Agents of this host by name, others with their host, then the roles, everybody and the owner. */
-function suggested(): string[] {
-  const known = agents.value?.agents ?? [];
-  const names = known.map(({ name, address, presence }) => (presence === 'remote' ? address : name));
-  const roles = [...new Set(known.flatMap((agent) => agent.roles))].map((role) => `role:${role}`);
-  return [...names, ...roles, '*', 'owner'];
+function known(): Choice[] {
+  const { agents = [], hosts = [] } = people.value ?? {};
+  const choices = agents.map(({ address, host, presence }) => {
+    const way = hosts.find((one) => one.host === host)?.way ?? 'none';
+    const detail = presence === 'remote' ? `${host}, ${WAY_TEXTS[way]}` : `${host}, ${PRESENCE_TEXTS[presence]}`;
+    return { address: shortAddress(address), detail };
+  });
+  const roles = [...new Set(agents.flatMap((agent) => agent.roles))].map((role) => {
+    const all = agents.filter((agent) => agent.roles.includes(role)).length;
+    return { address: `role:${role}`, detail: all === 1 ? 'one agent' : `${all} agents` };
+  });
+  return [...choices, ...roles, { address: '*', detail: 'every agent' }, { address: 'owner', detail: 'you' }];
 }

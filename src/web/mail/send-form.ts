@@ -9,7 +9,7 @@ import { SelectField, onValue } from '../shared/fields.ts';
 import { failureText } from '../shared/session.ts';
 import { deliveryHref, messageHref } from './state.ts';
 
-const KINDS = ['message', 'request', 'reply', 'status', 'decision', 'alert', 'task'] as const;
+export const KINDS = ['message', 'request', 'reply', 'status', 'decision', 'alert', 'task'] as const;
 /** The page's texts for each status. */
 const STATUS_TEXTS: Readonly<Record<string, string>> = {
   'live-wake': 'woken',

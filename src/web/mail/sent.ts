@@ -17,7 +17,7 @@ export function Sent(): VNode {
     ${
       value &&
       html`<section class="panel" aria-label="Sent messages">
-        ${value.messages.length === 0 && html`<p class="none">You have sent nothing yet.</p>`}
+        ${value.messages.length === 0 && html`<p class="none">You have sent nothing yet. <a href="#/compose">Write to an agent</a></p>`}
         <ul class="mails" aria-label="Messages">
           ${value.messages.map(
             (message) =>
@@ -26,7 +26,7 @@ export function Sent(): VNode {
         </ul>
         ${
           value.next_cursor !== null &&
-          html`<p class="actions"><button type="button" onClick=${() => void loadMore()}>Show older</button></p>`
+          html`<p class="actions"><button type="button" data-more onClick=${() => void loadMore()}>Show older</button></p>`
         }
       </section>`
     }`;
@@ -43,7 +43,7 @@ async function list(shown: SentResult | undefined, isMore: boolean): Promise<Sen
 function SentLine({ message }: { message: SentMessage }): VNode {
   const { message_id, subject, kind, created_at, recipients } = message;
   const shown = recipients.slice(0, RECIPIENTS_SHOWN);
-  return html`<li class="mail">
+  return html`<li class="mail mail-sent" data-item=${message_id}>
     <a class="mail-link" href=${deliveryHref(message_id)}><span class="mail-subject"><${Untrusted} text=${subject} /></span></a>
     <span class="mail-facts"><span class="mark mark-${kind}">${kind}</span> <${Time} at=${created_at} /></span>
     <ul class="reached" aria-label="Recipients">

@@ -1,10 +1,12 @@
-/** The state of the page: its route, the unread count, and counters of changes. Views read these signals. */
+/** The state of the page: its route, the unread count, people, and counters of changes. Views read these signals. */
 import { signal } from '@preact/signals';
-import type { AgentsResult, InboxResult } from '../../host/api/schemas/mail.ts';
+import type { InboxResult } from '../../host/api/schemas/mail.ts';
+import type { PeopleResult } from '../../host/api/schemas/owner-page.ts';
 import { act } from '../shared/api.ts';
 import { follow } from '../shared/live.ts';
 import { currentRoute } from '../shared/route.ts';
-import { failureText, notice } from '../shared/session.ts';
+import { failureText } from '../shared/session.ts';
+import { notifyOfNewMail, wantsNotifications } from './notify.ts';
 
 /** Finds what a lost stream did not bring. */
 const REFRESH_EVERY_MS = 60_000;
@@ -18,19 +20,20 @@ export const unread = signal(0);
 export const mailChanges = signal(0);
 /** Counts changes of sent mail. */
 export const sentChanges = signal(0);
-/** The agents that can be written to; `undefined` until loaded. */
-export const agents = signal<AgentsResult | undefined>(undefined);
+/** Agents and hosts; `undefined` until loaded. */
+export const people = signal<PeopleResult | undefined>(undefined);
 
 export interface Route {
-  view: 'inbox' | 'conversation' | 'compose' | 'sent' | 'delivery';
-  /** The id of a message. */
+  view: 'inbox' | 'conversation' | 'compose' | 'sent' | 'delivery' | 'people' | 'settings';
+  /** The id of a message; of `compose` the first recipient. */
   subject: string;
 }
 
-export const route = currentRoute<Route>(({ view, subject }) => {
+export const route = currentRoute<Route>(({ view, subject, query }) => {
   if (view === 'messages' && subject !== '') return { view: 'conversation', subject };
   if (view === 'sent') return { view: subject === '' ? 'sent' : 'delivery', subject };
-  if (view === 'compose') return { view, subject: '' };
+  if (view === 'compose') return { view, subject: query.get('to') ?? '' };
+  if (view === 'people' || view === 'settings') return { view, subject: '' };
   return { view: 'inbox', subject: '' };
 });
 
@@ -42,9 +45,22 @@ export function deliveryHref(messageId: string): string {
   return `#/sent/${encodeURIComponent(messageId)}`;
 }
 
+export function composeHref(to: string): string {
+  return `#/compose?to=${encodeURIComponent(to)}`;
+}
+
 /** How many messages to load again when a list of `shown` messages changed. */
 export function reloadLimit(shown: number): number {
   return Math.min(RELOADED_MAX, Math.max(PAGE_MESSAGES, shown));
+}
+
+/** The address without the host if it is this one; `you` for the owner of this host. */
+export function shortAddress(address: string): string {
+  const you = people.value?.you;
+  if (you === undefined) return address;
+  if (address === you) return 'you';
+  const here = you.slice(you.indexOf('@'));
+  return address.endsWith(here) ? address.slice(0, -here.length) : address;
 }
 
 /** Calls `mail-inbox`, and stores the counts of its answer. Throws `Problem`. */
@@ -54,30 +70,29 @@ export async function askInbox(input: object): Promise<InboxResult> {
   return result;
 }
 
-/** Marks messages of the mailbox; shows a failure as a notice. */
-export async function mark(action: 'mark_read' | 'ack', messageIds: readonly string[]): Promise<void> {
-  try {
-    await askInbox({ action, message_ids: messageIds });
-  } catch (error) {
-    notice.value = failureText(error);
-  }
-}
-
 /** Starts to follow the mailbox. Call it once. */
 export function followMail(): void {
   const events = {
-    mail: () => void mailChanges.value++,
+    mail: () => {
+      mailChanges.value++;
+      void notifyOfNewMail();
+    },
     sent: () => void sentChanges.value++,
+    people: () => void loadPeople(),
   };
-  follow({ events, refresh, refreshEveryMs: REFRESH_EVERY_MS });
+  follow({ events, refresh, refreshEveryMs: REFRESH_EVERY_MS, staysWhenHidden: wantsNotifications });
   void refresh();
 }
 
 async function refresh(): Promise<void> {
   mailChanges.value++;
   sentChanges.value++;
+  await Promise.all([notifyOfNewMail(), loadPeople()]);
+}
+
+async function loadPeople(): Promise<void> {
   try {
-    agents.value = await act<AgentsResult>('mail-agents', {});
+    people.value = await act<PeopleResult>('people', {});
   } catch (error) {
     failureText(error);
   }

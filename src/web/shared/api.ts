@@ -24,10 +24,11 @@ export async function read<T>(path: string, query: Readonly<Record<string, strin
   return answer<T>(await fetch(`${path}${parameters === '' ? '' : `?${parameters}`}`).catch(unreachable));
 }
 
-/** Throws `Problem`. */
-export async function act<T>(path: string, body: object): Promise<T> {
+/** With `keepalive` the request goes out even when the page is being left; browsers take small ones alone. Throws `Problem`. */
+export async function act<T>(path: string, body: object, { keepalive = false } = {}): Promise<T> {
   const headers = { 'content-type': 'application/json', 'x-poste-csrf': csrf };
-  return answer<T>(await fetch(path, { method: 'POST', headers, body: JSON.stringify(body) }).catch(unreachable));
+  const request = { method: 'POST', headers, body: JSON.stringify(body), keepalive };
+  return answer<T>(await fetch(path, request).catch(unreachable));
 }
 
 /** Opens a session with the token of a link. Throws `Problem`. */

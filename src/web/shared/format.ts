@@ -2,6 +2,7 @@
 
 const whole = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat('en', { maximumSignificantDigits: 3 });
+const MONTHS = new Intl.DateTimeFormat('en', { month: 'short', day: 'numeric' });
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
 
 export function count(value: number): string {
@@ -43,6 +44,15 @@ export function time(atMs: number): string {
   if (Number.isNaN(date.getTime())) return 'never';
   const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
   return `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+}
+
+/** The time of day today, else the day: as short as a list needs it. */
+export function shortTime(atMs: number, nowMs: number): string {
+  const text = time(atMs);
+  if (text === 'never') return text;
+  const today = time(nowMs).slice(0, 10);
+  if (text.startsWith(today)) return text.slice(11, 16);
+  return text.slice(0, 4) === today.slice(0, 4) ? MONTHS.format(atMs) : text.slice(0, 10);
 }
 
 /** The time of day only. */

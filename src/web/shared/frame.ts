@@ -19,6 +19,8 @@ export interface NavLink {
   href: string;
   name: string;
   isCurrent: boolean;
+  /** The key that goes there, where the page has keys. */
+  keys?: string;
   /** A number beside the name, and what it counts; 0 is not shown. */
   badge?: { count: number; unit: string };
 }
@@ -77,9 +79,9 @@ function Views({ texts, links, view, children }: FrameProps): VNode {
     </main>`;
 }
 
-function ViewLink({ href, name, isCurrent, badge }: NavLink): VNode {
+function ViewLink({ href, name, isCurrent, keys, badge }: NavLink): VNode {
   const shown = badge && badge.count > 0 ? badge : undefined;
-  return html`<a href=${href} aria-current=${isCurrent ? 'page' : undefined}
+  return html`<a href=${href} aria-current=${isCurrent ? 'page' : undefined} aria-keyshortcuts=${keys}
     >${name}${shown && html` <span class="nav-badge">${shown.count}<span class="unseen"> ${shown.unit}</span></span>`}</a
   >`;
 }

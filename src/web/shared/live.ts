@@ -1,4 +1,4 @@
-/** Receives live events as server-sent events while the page is visible. */
+/** Receives live events as server-sent events while the page is visible, and while it is hidden if the page wants that. */
 import { signal } from '@preact/signals';
 import { session } from './session.ts';
 
@@ -12,28 +12,54 @@ interface LiveOptions {
   /** Loads what no event brings. Called when the stream opens, regularly while it is open, and when it is lost. */
   refresh: () => Promise<void>;
   refreshEveryMs: number;
+  /** Whether the page wants events while it is hidden. One hidden page of a browser gets them. */
+  staysWhenHidden?: () => boolean;
 }
+
+/** Held by the hidden page that receives events. */
+const HIDDEN_LOCK = 'poste-live-hidden';
 
 let stream: EventSource | undefined;
 
 /**
- * Starts to receive events. Call it once. A hidden page closes its stream: a browser has few connections to one server,
- * and the visible pages need them.
+ * Starts to receive events. Call it once. Hidden pages have no stream, but for one: a browser has few connections to one
+ * server, and the visible pages need them.
  */
 export function follow(options: LiveOptions): void {
-  openStream(options);
+  let endHidden: (() => void) | undefined;
+  if (document.visibilityState === 'visible') openStream(options);
   document.addEventListener('visibilitychange', () => {
-    if (document.visibilityState === 'visible') openStream(options);
-    else closeStream();
+    endHidden?.();
+    endHidden = undefined;
+    if (document.visibilityState === 'visible') {
+      openStream(options);
+      return;
+    }
+    closeStream();
+    if (options.staysWhenHidden?.()) endHidden = followHidden(options);
   });
   setInterval(() => {
     if (stream) void options.refresh();
   }, options.refreshEveryMs);
 }
 
+/** Receives events as soon as no other hidden page does. Returns the function that ends this. */
+function followHidden(options: LiveOptions): () => void {
+  const ending = new AbortController();
+  const { signal: ended } = ending;
+  const whenEnded = new Promise<void>((resolve) => ended.addEventListener('abort', () => resolve()));
+  const hold = (): Promise<void> => {
+    openStream(options);
+    return whenEnded;
+  };
+  // Rejects when it is ended before the lock is free.
+  navigator.locks.request(HIDDEN_LOCK, { signal: ended }, hold).catch(() => undefined);
+  return () => ending.abort();
+}
+
 /** A browser reopens a lost stream by itself, but not a refused one. */
 function openStream(options: LiveOptions): void {
-  if (stream || session.value !== 'open' || document.visibilityState !== 'visible') return;
+  if (stream || session.value !== 'open') return;
   const opened = new EventSource('live');
   stream = opened;
   opened.addEventListener('open', () => {
@@ -48,8 +74,13 @@ function openStream(options: LiveOptions): void {
     if (opened.readyState !== EventSource.CLOSED) return;
     stream = undefined;
     // The session may have ended; the refresh finds out.
-    void options.refresh().then(() => setTimeout(() => openStream(options), LOST_RETRY_MS));
+    void options.refresh().then(() => setTimeout(() => reopen(options), LOST_RETRY_MS));
   });
+}
+
+/** A page that was hidden meanwhile opens its stream when it is visible again. */
+function reopen(options: LiveOptions): void {
+  if (document.visibilityState === 'visible' || options.staysWhenHidden?.()) openStream(options);
 }
 
 function closeStream(): void {

@@ -45,7 +45,7 @@ describe('the list of conversations', () => {
         unread: [last],
         not_done: [last],
       },
-      { newest: { message_id: other }, preview: '', messages: 1, senders: ['bob@here'], unread: [other] },
+      { newest: { message_id: other }, preview: 'a body', messages: 1, senders: ['bob@here'], unread: [other] },
     ]);
   });
 
@@ -166,8 +166,8 @@ describe('marking everything read', () => {
 });
 
 test('a preview is one line without the marks of Markdown, and ends between two characters', () => {
-  expect(previewOf('## Done\n\n- **all** `green`\n> as asked\n```sh\nnpm test\n```\n')).toBe(
-    'Done all green as asked npm test',
+  expect(previewOf('## Done\n\n- **all** [is](https://a.example/x) `green`\n> as asked\n```sh\nnpm test\n```\n')).toBe(
+    'Done all is green as asked npm test',
   );
   expect(previewOf(`${'a'.repeat(159)}😀`)).toBe('a'.repeat(159));
   expect(previewOf('2 * 3 - 1 > 4')).toBe('2 * 3 - 1 > 4');

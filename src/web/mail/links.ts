@@ -1,0 +1,78 @@
+/** Links of others: http and https alone, opened in a tab that knows nothing of this page, and shown with where they lead. */
+import type { ComponentChildren, VNode } from 'preact';
+import { html } from 'htm/preact';
+import { printable } from '../../protocol/printable.ts';
+
+const LINKS = /https?:\/\/[^\s<>"'`]+/giu;
+/** Belongs to the sentence around a link. */
+const BEHIND_A_LINK = /[.,;:!?*_~]+$/u;
+
+/** Text of others as text: line ends and tabs stay, other invisible characters are written out. */
+export function shownText(text: string): string {
+  const shown = text.replaceAll('\r\n', '\n').split('\n');
+  return shown
+    .map((line) =>
+      line
+        .split('\t')
+        .map((part) => printable(part))
+        .join('\t'),
+    )
+    .join('\n');
+}
+
+/** The address of a link that may be followed. It names nobody: what looks like a host before `@` deceives. */
+export function safeAddress(given: string): string | undefined {
+  if (!URL.canParse(given)) return undefined;
+  const { protocol, username, password, href } = new URL(given);
+  const isSafe = (protocol === 'https:' || protocol === 'http:') && username === '' && password === '';
+  return isSafe ? href : undefined;
+}
+
+interface LinkProps {
+  address: string;
+  /** Its text; where it leads is shown behind it unless the text says so. */
+  text: string;
+  children?: ComponentChildren;
+}
+
+/** A link if it may be followed, else its text and its address. */
+export function Link({ address, text, children }: LinkProps): VNode {
+  const href = safeAddress(address);
+  const isSaid = text === address || text === href || `${text}/` === href;
+  const target = isSaid ? null : html` <span class="link-target">(${printable(href ?? address)})</span>`;
+  if (href === undefined) return html`${children}${target}`;
+  return html`<a href=${href} target="_blank" rel="noopener noreferrer" title=${href}>${children}</a>${target}`;
+}
+
+/** Text of others with the links that stand in it. */
+export function linked(text: string): ComponentChildren[] {
+  const parts: ComponentChildren[] = [];
+  let end = 0;
+  for (const { 0: found, index } of text.matchAll(LINKS)) {
+    const address = withoutTail(found);
+    if (safeAddress(address) === undefined) continue;
+    const shown = shownText(address);
+    parts.push(shownText(text.slice(end, index)));
+    parts.push(html`<${Link} address=${address} text=${address}>${shown}</${Link}>`);
+    end = index + address.length;
+  }
+  parts.push(shownText(text.slice(end)));
+  return parts;
+}
+
+/** A closing bracket belongs to the link only if it was opened in it. */
+function withoutTail(found: string): string {
+  let link = found;
+  for (;;) {
+    const shorter = link.replace(BEHIND_A_LINK, '');
+    const last = shorter.at(-1) ?? '';
+    const open = { ')': '(', ']': '[', '}': '{' }[last];
+    const isOpened = open === undefined || count(shorter, open) >= count(shorter, last);
+    if (shorter === link && isOpened) return link;
+    link = isOpened ? shorter : shorter.slice(0, -1);
+  }
+}
+
+function count(text: string, character: string): number {
+  return text.split(character).length - 1;
+}

@@ -1,0 +1,35 @@
+/** The settings of this browser for the page, kept in its local storage. */
+import { signal } from '@preact/signals';
+
+export interface Settings {
+  /** Whether single keys act. */
+  keys: boolean;
+  /** What a notification of the system says. */
+  notify: 'off' | 'sender' | 'subject';
+}
+
+const STORED_AS = 'poste-mail-settings';
+const DEFAULTS: Settings = { keys: true, notify: 'off' };
+
+export const settings = signal<Settings>(stored());
+
+export function changeSettings(changes: Partial<Settings>): void {
+  settings.value = { ...settings.value, ...changes };
+  try {
+    localStorage.setItem(STORED_AS, JSON.stringify(settings.value));
+  } catch {
+    // A browser that keeps nothing uses the settings until the page is closed.
+  }
+}
+
+function stored(): Settings {
+  try {
+    const { keys, notify } = JSON.parse(localStorage.getItem(STORED_AS) ?? '{}') as Partial<Settings>;
+    return {
+      keys: typeof keys === 'boolean' ? keys : DEFAULTS.keys,
+      notify: notify === 'sender' || notify === 'subject' ? notify : DEFAULTS.notify,
+    };
+  } catch {
+    return DEFAULTS;
+  }
+}
