@@ -115,6 +115,7 @@ export async function withProgress<T>(
   monotonicMs: () => number = () => performance.now(),
 ): Promise<T> {
   const line = new ProgressLine(stderr, monotonicMs);
+  const pace = new Pace();
   let isInterrupted = false;
   const interrupt = (): void => {
     isInterrupted = true;
@@ -128,7 +129,7 @@ export async function withProgress<T>(
         await work.return(undefined as T);
         throw new CommandFailed('interrupted', 'INTERRUPTED', 'nothing was changed, because the work was interrupted');
       }
-      line.step(() => progressText(step.value));
+      line.step((nowMs) => progressText(step.value) + pace.left(step.value, nowMs));
     }
   } finally {
     for (const name of SIGNALS) signals.off(name, interrupt);
@@ -139,4 +140,30 @@ export async function withProgress<T>(
 export function progressText({ stage, done, of }: Progress): string {
   const share = of ? ` (${Math.min(100, Math.floor((done / of) * 100))} %)` : '';
   return `${stage}: ${done}${of === undefined ? '' : ` of ${of}`}${share}`;
+}
+
+/** Too short to say how long the rest takes. */
+const PACE_MS = 2_000;
+const UNITS = [
+  ['s', 1_000],
+  ['min', 60_000],
+  ['h', 3_600_000],
+] as const;
+
+/** How fast one stage goes, from where it was first seen. */
+class Pace {
+  #stage = '';
+  #done = 0;
+  #sinceMs = 0;
+
+  /** ", about 3 min left", as soon as that can be told. */
+  left({ stage, done, of }: Progress, nowMs: number): string {
+    if (stage !== this.#stage || done < this.#done) [this.#stage, this.#done, this.#sinceMs] = [stage, done, nowMs];
+    const tookMs = nowMs - this.#sinceMs;
+    if (of === undefined || tookMs < PACE_MS || done === this.#done) return '';
+    const leftMs = Math.max(0, ((of - done) * tookMs) / (done - this.#done));
+    // In the largest unit of which there are two.
+    const [unit, ms] = UNITS.findLast(([, unitMs]) => leftMs >= 2 * unitMs) ?? UNITS[0];
+    return `, about ${Math.ceil(leftMs / ms)} ${unit} left`;
+  }
 }

@@ -52,10 +52,13 @@ export async function* runsOf(
 ): AsyncGenerator<Pair[]> {
   const iterator = level.iterator({ ...range, fillCache, highWaterMarkBytes: bytes, ...(snapshot && { snapshot }) });
   try {
-    for (;;) {
-      const run = await iterator.nextv(pairs);
-      if (run.length === 0) return;
+    // The next run is read while this one is in use.
+    for (let run = await iterator.nextv(pairs); run.length > 0; ) {
+      const next = iterator.nextv(pairs);
+      // Seen when its turn comes; the caller may leave before that.
+      next.catch(() => undefined);
       yield run;
+      run = await next;
     }
   } finally {
     await iterator.close();

@@ -42,6 +42,24 @@ test('a terminal sees a line that is written over, ten times a second at most, a
   expect(await writtenTo(true, 1)).toEqual([`${clear}log: 1 of 3 (33 %)`, clear]);
 });
 
+test('after two seconds of a stage of known length the line says how long the rest of it takes', async () => {
+  const lines: string[] = [];
+  let nowMs = 0;
+  const steps = (async function* (): AsyncGenerator<Progress, void> {
+    // Each step comes a second after the one before: ten a second, then one, then a stage of unknown length.
+    for (const done of [100, 110, 120]) yield { stage: 'log', done, of: 1200 };
+    for (const done of [1, 2, 3]) yield { stage: 'rows', done, of: 9000 };
+    for (const done of [1, 2, 3]) yield { stage: 'due', done, of: 9 };
+    for (const done of [1, 2, 3]) yield { stage: 'look-ups', done, of: undefined };
+  })();
+  await withProgress({ stderr: lineOutput(lines, true), signals: new EventEmitter() }, steps, () => (nowMs += 1000));
+  expect(lines.filter((line) => line.includes('left')).map((line) => line.slice('\r\u001b[K'.length))).toEqual([
+    'log: 120 of 1200 (10 %), about 108 s left',
+    'rows: 3 of 9000 (0 %), about 3 h left',
+    'due: 3 of 9 (33 %), about 6 s left',
+  ]);
+});
+
 test('a file or a pipe sees nothing', async () => {
   expect(await writtenTo(false, 1000)).toEqual([]);
 });
