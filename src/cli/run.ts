@@ -42,7 +42,7 @@ export async function run(args: readonly string[], given: CommandContext): Promi
     if (error.exitCode === 0) return EXIT.ok;
     if (isJson) {
       const message = error.message.replace(/^error: /, '');
-      context.stderr.write(`${JSON.stringify({ code: 'USAGE', message, details: {} })}\n`);
+      context.stderr.write(jsonLine({ code: 'USAGE', message, details: {} }));
     }
     return EXIT.usage;
   }
@@ -90,8 +90,7 @@ function withErrors(command: Command, context: CommandContext, isJson: boolean, 
     writeOut: (text) => stdout.write(filled(text, helpWidth(stdout))),
     // As JSON the error is one document, which `run` prints.
     writeErr: (text) => isJson || stderr.write(text),
-    // As every other error begins.
-    outputError: (text, write) => write(text.replace(/^error: /, `${errorPrefix(context)} `)),
+    outputError: (text, write) => write(usageError(text, context)),
     getOutHelpWidth: () => helpWidth(stdout),
     getErrHelpWidth: () => helpWidth(stderr),
   });
@@ -100,6 +99,12 @@ function withErrors(command: Command, context: CommandContext, isJson: boolean, 
   command.exitOverride().showSuggestionAfterError().showHelpAfterError(`(see ${path} --help)`);
   for (const child of command.commands) withErrors(child, context, isJson, `${path} `);
   return command;
+}
+
+/** As every other error begins, and with the words that were given made printable. */
+function usageError(text: string, context: CommandContext): string {
+  const lines = text.replace(/^error: /, '').split('\n');
+  return `${errorPrefix(context)} ${lines.map((line) => printable(line)).join('\n')}`;
 }
 
 function errorPrefix(context: CommandContext): string {

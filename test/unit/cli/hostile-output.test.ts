@@ -1,0 +1,67 @@
+/** What others wrote never reaches a terminal as it came, whatever command shows it. */
+import { expect, test } from 'vitest';
+import { isPrintable } from '../../../src/protocol/printable.ts';
+import { CommandRun, commandContext, runHere } from '../../support/command-run.ts';
+import { posteHome } from '../../support/poste-home.ts';
+
+/** Clears the screen, sets the title, moves up a line, turns text around, hides it, begins a line of ours. */
+const HOSTILE = 'x\u001b[2J\u001b]0;owned\u0007\u009b1A\u202eevil\u2066\u200b\u{e0041}\r\u0085\u2028y';
+
+/** The lines of an output that a terminal would obey, tabs of bodies aside. */
+function obeyed(output: string): string[] {
+  return output.split('\n').filter((line) => !isPrintable(line.replaceAll('\t', ' ')));
+}
+
+test('hostile words are escaped by every command that shows them', { timeout: 60_000 }, async () => {
+  const home = await posteHome('here', { POSTE_LAN_LISTEN: '127.0.0.1:0' });
+  await home.daemon();
+  for (const name of ['ann', 'ben']) await home.json('agent', 'add', name);
+  const words = ['--subject', HOSTILE, '--body', `${HOSTILE}\n\tposte: forged`, '--ref', HOSTILE];
+  const { message_id: id } = await home.json<{ message_id: string }>('send', '--as', 'ann', '--to', 'ben', ...words);
+  await home.json('send', '--as', 'ann', '--to', 'ben', ...words);
+
+  const commands = [
+    ['inbox', '--as', 'ben'],
+    ['inbox', 'read', '--peek', '--as', 'ben', id],
+    ['inbox', 'thread', '--as', 'ben', id],
+    ['inbox', 'search', '--as', 'ben', 'evil'],
+    ['inbox', 'read', '--as', 'ben', HOSTILE],
+    // Two begin so.
+    ['inbox', 'read', '--as', 'ben', id.slice(0, 6)],
+    ['sent', '--as', 'ann'],
+    ['sent', '--as', 'ann', id],
+    ['trace', id],
+    ['send', '--as', 'ann', '--to', HOSTILE, '--subject', 's', '--body', 'b'],
+    ['unpair', '--yes', HOSTILE],
+    ['outbox', '--host', HOSTILE],
+    [HOSTILE],
+    ['inbox', `--${HOSTILE}`],
+    ['completion', 'candidates', '--', 'inbox', 'read', '--as', 'ben', ''],
+  ];
+  let shown = 0;
+  for (const args of commands) {
+    for (const [more, columns] of [
+      [[], undefined],
+      [[], 100],
+      [['--json'], undefined],
+    ] as const) {
+      const isFor = args.includes('--') ? args : [...args, ...more];
+      const world = { environment: home.environment, ...(columns !== undefined && { columns }) };
+      const { stdout, stderr } = await runHere(isFor, world);
+      expect({ args: isFor, obeyed: [...obeyed(stdout), ...obeyed(stderr)] }).toEqual({ args: isFor, obeyed: [] });
+      if (/u(?:\{1b\}|001b)/.test(stdout + stderr)) shown++;
+    }
+  }
+  // Most of them show the words: otherwise this would say nothing.
+  expect(shown).toBeGreaterThan(30);
+
+  const following = new CommandRun(
+    ['inbox', '--follow', '--as', 'ben'],
+    commandContext({ environment: home.environment, columns: 400 }),
+  );
+  await home.json('send', '--as', 'ann', '--to', 'ben', ...words, '--kind', 'task');
+  await following.printed('task');
+  await following.stop();
+  expect(following.stdout).toContain('\\u{1b}');
+  expect(obeyed(following.stdout)).toEqual([]);
+});
