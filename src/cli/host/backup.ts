@@ -17,7 +17,7 @@ import { interruption } from '../lib/exit.ts';
 import { hostFailure } from '../lib/host-paths.ts';
 import { ownPaths } from '../lib/own-paths.ts';
 import { formatBytes, formatFields, jsonLine } from '../lib/format.ts';
-import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
+import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 
 interface BackupFlags {
@@ -100,7 +100,7 @@ function textOf(screen: Screen, { header, bytes, messages, sha256 }: WrittenHost
     ['file', path ?? 'standard output'],
     ['size', formatBytes(bytes)],
     ['host', header.host],
-    ['taken', formatTime(screen, header.created_at)],
+    ['taken', formatMoment(screen, header.created_at)],
     ['messages', String(messages)],
     ['sha256', sha256],
   ];

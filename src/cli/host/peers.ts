@@ -6,7 +6,7 @@ import { confirmed } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { ask, type DaemonFlags, withDaemonFlags } from '../lib/daemon-call.ts';
 import { jsonLine } from '../lib/format.ts';
-import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
+import { formatMoment, formatTime, type Screen, screenOf } from '../lib/screen.ts';
 import { table } from '../lib/table.ts';
 import { fingerprintMeant, isFingerprintStart } from '../lib/short-id.ts';
 import { lanAddress } from '../lib/values.ts';
@@ -58,7 +58,7 @@ function invitationText(screen: Screen, { code, expires_at, addresses, fingerpri
   const [address = ''] = addresses;
   const others = addresses.slice(1).map((other) => `  or at        ${other}\n`);
   return [
-    `On the other host, until ${formatTime(screen, expires_at)}, and once:\n`,
+    `On the other host, until ${formatMoment(screen, expires_at)}, and once:\n`,
     `  poste pair accept ${code} ${address}\n`,
     ...others,
     `  fingerprint  ${fingerprint}\n`,

@@ -11,7 +11,7 @@ import type { CommandContext } from '../lib/context.ts';
 import { ask, type DaemonFlags, withDaemonFlags } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { formatFields, jsonLine } from '../lib/format.ts';
-import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
+import { formatMoment, formatTime, type Screen, screenOf } from '../lib/screen.ts';
 
 interface SetFlags extends DaemonFlags {
   key?: string;
@@ -173,7 +173,7 @@ function enrolmentText(screen: Screen, { enrolment }: RelayStatusResult): string
   return [
     `seen ${formatTime(screen, enrolment.checked_at)}`,
     ...(account === null ? [] : [`account ${account}`]),
-    ...(until === null ? [] : [`until ${formatTime(screen, until)}`]),
+    ...(until === null ? [] : [`until ${formatMoment(screen, until)}`]),
     ...(enrolment.enc_key ? [] : ['encryption key not published yet']),
     ...(crowded ? ['many hosts have this name on the relay'] : []),
   ].join(', ');

@@ -18,7 +18,7 @@ import { CommandFailed, type ExitName, interruption } from '../lib/exit.ts';
 import { hostFailure } from '../lib/host-paths.ts';
 import { ownPaths } from '../lib/own-paths.ts';
 import { jsonLine } from '../lib/format.ts';
-import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
+import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
 
 interface RestoreFlags {
   dryRun?: boolean;
@@ -158,7 +158,7 @@ function planText(screen: Screen, { backup, holds, replaced }: RestorePlan): str
     `holds ${counts.join(', ')}${waiting}`,
     ...replacedLines(replaced),
   ];
-  return `of ${formatTime(screen, backup.created_at)}\n${lines.map((line) => `  ${printable(line)}\n`).join('')}`;
+  return `of ${formatMoment(screen, backup.created_at)}\n${lines.map((line) => `  ${printable(line)}\n`).join('')}`;
 }
 
 function replacedLines(replaced: RestorePlan['replaced']): string[] {

@@ -75,7 +75,7 @@ export function formatTime(screen: Screen, timeMs: number): string {
   return agoMs > 0 ? `${spanOf(awayMs)} ago` : `in ${spanOf(awayMs)}`;
 }
 
-/** As `formatTime`, but never relative: for a line that stays. */
+/** As `formatTime`, but never relative: for a line that stays, and behind a preposition. */
 export function formatMoment(screen: Screen, timeMs: number): string {
   if (Number.isNaN(new Date(timeMs).getTime())) return 'never';
   return screen.columns === undefined ? isoTime(timeMs) : localTime(screen, timeMs);

@@ -20,7 +20,7 @@ import { type ActingFlags, ask, withActingFlags } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { formatFields, jsonLine } from '../lib/format.ts';
 import { ownPaths } from '../lib/own-paths.ts';
-import { formatTime, type Screen, screenOf, styled } from '../lib/screen.ts';
+import { formatMoment, formatTime, type Screen, screenOf, styled } from '../lib/screen.ts';
 import { shortIds, table } from '../lib/table.ts';
 import { wholeNumber } from '../lib/values.ts';
 import { follow } from './follow.ts';
@@ -257,7 +257,7 @@ function foundText(screen: Screen, as: string, result: SearchResult): string {
   const found =
     summaries.length === 0 ? 'No message matches.\n' : `${agentNotice(screen, as)}${summariesText(screen, summaries)}`;
   if (next_cursor === null || looked_back_to === null) return found;
-  const back = `Searched ${countText(looked_at, 'message')}, back to ${formatTime(screen, looked_back_to)}`;
+  const back = `Searched ${countText(looked_at, 'message')}, back to ${formatMoment(screen, looked_back_to)}`;
   return `${found}\n${back}. Older ones: --cursor ${next_cursor}\n`;
 }
 

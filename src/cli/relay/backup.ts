@@ -14,7 +14,7 @@ import { type CommandFailed, interruption } from '../lib/exit.ts';
 import { ProgressLine } from '../lib/output.ts';
 import { type StoreDirFlags, storeDirOption, storeRefused } from './store-dir.ts';
 import { formatBytes, formatFields, jsonLine } from '../lib/format.ts';
-import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
+import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
 import { countText } from '../../host/core/spans.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 
@@ -154,7 +154,7 @@ function textOf(screen: Screen, written: WrittenBackup, path: string | null, { i
   const rows = [
     ['file', path ?? 'standard output'],
     ['size', formatBytes(bytes)],
-    ['taken', `${formatTime(screen, header.created_at)}, from the ${isOnline ? 'running relay' : 'stopped store'}`],
+    ['taken', `${formatMoment(screen, header.created_at)}, from the ${isOnline ? 'running relay' : 'stopped store'}`],
     ['items', `${items} waiting${damagedItems > 0 ? `, ${damagedItems} of them damaged` : ''}`],
     ['log', countText(header.lsn, 'record')],
     ['epoch', header.epoch],

@@ -10,7 +10,7 @@ import type { HostDocument, InviteDocument, RevokedHostDocument } from '../../re
 import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { jsonLine } from '../lib/format.ts';
-import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
+import { formatMoment, formatTime, type Screen, screenOf } from '../lib/screen.ts';
 import { type Column, table } from '../lib/table.ts';
 import { fingerprintMeant, isFingerprintStart } from '../lib/short-id.ts';
 import { hostReference, inviteLabel, inviteLifetimeMs } from '../lib/values.ts';
@@ -178,7 +178,7 @@ async function admit(context: CommandContext, flags: AdmitFlags): Promise<void> 
   else context.stdout.write(`${invite.token}\n`);
   if (flags.json) return;
   context.stderr.write(
-    `The token admits one host until ${formatTime(screenOf(context, context.stderr), invite.expires_at)}. It is not shown again.\n`,
+    `The token admits one host until ${formatMoment(screenOf(context, context.stderr), invite.expires_at)}. It is not shown again.\n`,
   );
   if (invite.admission === 'open') {
     context.stderr.write('This relay serves with --admission open: hosts can enrol without an invite too.\n');

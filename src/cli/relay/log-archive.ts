@@ -11,7 +11,7 @@ import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, interruption } from '../lib/exit.ts';
 import { ProgressLine } from '../lib/output.ts';
 import { formatBytes, jsonLine, formatFields } from '../lib/format.ts';
-import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
+import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
 import { wholeNumber } from '../lib/values.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 
@@ -121,7 +121,7 @@ function textOf(screen: Screen, { header, records, bytes }: Written, file: strin
     ['file', file],
     ['size', formatBytes(bytes)],
     ['records', `${records}, from ${header.first_lsn} to ${header.last_lsn}`],
-    ['written', `${formatTime(screen, header.first_time)} to ${formatTime(screen, header.last_time)}`],
+    ['written', `${formatMoment(screen, header.first_time)} to ${formatMoment(screen, header.last_time)}`],
     ['relay', displayFingerprint(header.relay_pubkey as PublicKey)],
   ];
   return `The archive is complete.\n${formatFields(rows, 8)}`;

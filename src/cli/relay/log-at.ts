@@ -22,7 +22,7 @@ import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { withProgress } from '../lib/output.ts';
 import { formatBytes, jsonLine } from '../lib/format.ts';
-import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
+import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
 import { type Column, table } from '../lib/table.ts';
 import { hostReference, moment, wholeNumber } from '../lib/values.ts';
 import { documentOf } from '../../relay/replay/records.ts';
@@ -183,7 +183,7 @@ function shownText(screen: Screen, shown: Shown): string {
   for (const { hostPubkey, list } of allowlists ?? []) {
     const senders = list?.senders.map((key) => `  ${formatHost(key)}  ${displayFingerprint(key)}\n`).join('');
     const whom = list
-      ? `of ${countText(list.senders.length, 'sender')}, by its list of ${formatTime(screen, list.iatMs)}`
+      ? `of ${countText(list.senders.length, 'sender')}, by its list of ${formatMoment(screen, list.iatMs)}`
       : 'of anybody';
     parts.push(`${formatHost(hostPubkey)} took mail ${whom}.\n${senders ?? ''}`);
   }

@@ -16,7 +16,7 @@ import { interruption } from '../lib/exit.ts';
 import { ProgressLine } from '../lib/output.ts';
 import { type StoreDirFlags, storeDirOption, storeRefused } from './store-dir.ts';
 import { jsonLine } from '../lib/format.ts';
-import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
+import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
 
 interface RestoreFlags extends StoreDirFlags {
   positionFile?: string;
@@ -149,7 +149,7 @@ function textOf(screen: Screen, report: RestoreReport, subject: 'A restore' | 'T
   const { backup, replaced, keptAside, unreadable, damagedTables, epoch, items, carried, missing } = report;
   const isDone = subject === 'The restore';
   const lines = [
-    `${subject} of the backup of ${formatTime(screen, backup.created_at)} (${countText(backup.lsn, 'log record')}, epoch ${backup.epoch})`,
+    `${subject} of the backup of ${formatMoment(screen, backup.created_at)} (${countText(backup.lsn, 'log record')}, epoch ${backup.epoch})`,
     `of the relay ${displayFingerprint(backup.relay_pubkey as PublicKey)}, written by Poste ${backup.version}`,
     ...(isDone ? [`began the epoch ${epoch}`] : ['would begin a new epoch']),
     `${countText(items, 'item')} ${items === 1 ? 'waits' : 'wait'} in it${carried.lost > 0 ? `; ${carried.lost} more are damaged in the backup, and must be pushed again` : ''}`,

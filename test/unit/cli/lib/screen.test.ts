@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { formatTime, screenOf, styled } from '../../../../src/cli/lib/screen.ts';
+import { formatMoment, formatTime, screenOf, styled } from '../../../../src/cli/lib/screen.ts';
 import { commandContext, type CommandWorld, runHere } from '../../../support/command-run.ts';
 import { PIPE, terminal } from '../../../support/screens.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
@@ -36,6 +36,12 @@ describe('formatTime', () => {
     expect(formatTime(PIPE, Number.MAX_SAFE_INTEGER)).toBe('never');
     expect(formatTime(terminal(80), Number.NaN)).toBe('never');
   });
+});
+
+test('formatMoment is never relative: for lines that stay, and behind a preposition', () => {
+  expect(formatMoment(terminal(80), NOON_MS)).toBe('2025-11-20 21:48');
+  expect(formatMoment(PIPE, NOON_MS)).toBe('2025-11-20T21:48:23.000Z');
+  expect(formatMoment(terminal(80), Number.NaN)).toBe('never');
 });
 
 /** The screen of a command in this world, at noon; NO_COLOR is empty unless it is given. */
