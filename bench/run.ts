@@ -1,6 +1,7 @@
 /**
  * `npm run bench`: what the README's figures come from. Everything in one run, so that the ratios hold whatever the
- * machine does; requests are made before the clock starts. `npm run bench -- mail` is mail between two hosts alone.
+ * machine does; requests are made before the clock starts. `npm run bench -- mail` is mail between two hosts alone, and
+ * `npm run bench -- offline` backup, restore, verify and rebuild.
  */
 import { audit } from './audit.ts';
 import { backup } from './backup.ts';
@@ -77,6 +78,10 @@ if (process.argv[2] === 'mail') {
   await printRelayedMail();
   process.exit();
 }
+if (process.argv[2] === 'offline') {
+  await printOffline();
+  process.exit();
+}
 const rounds: Round[] = [];
 for (let n = 1; n <= ROUNDS; n++) {
   console.log(
@@ -84,10 +89,6 @@ for (let n = 1; n <= ROUNDS; n++) {
   );
   rounds.push(await round());
 }
-const spread = (values: number[]) => {
-  const sorted = values.toSorted((a, b) => a - b);
-  return `${sorted[Math.floor(sorted.length / 2)]?.toFixed(2)} (${sorted[0]?.toFixed(2)} to ${sorted.at(-1)?.toFixed(2)})`;
-};
 console.log(`push / floor  ${spread(rounds.map((one) => one.pushItemsPerS / one.floorItemsPerS))}`);
 console.log(`pull / bare   ${spread(rounds.map((one) => one.pullMbPerS / one.bareMbPerS))}`);
 
@@ -97,16 +98,7 @@ for (const [at, { name }] of (rounded[0] ?? []).entries()) {
   const of = (figure: 'answeredMs' | 'heldMs') => spread(rounded.map((round) => round[at]?.[figure] ?? Number.NaN));
   console.log(`  ${name.padEnd(42)} ${of('answeredMs').padEnd(30)} ${of('heldMs')}`);
 }
-const backups = await inRounds(backup);
-const [{ contentMb, fileMb } = { contentMb: 0, fileMb: 0 }] = backups;
-console.log(`backup of ${contentMb.toFixed(0)} MB (as a file ${fileMb.toFixed(0)} MB), by what it holds`);
-console.log(`  backup ${spread(backups.map((one) => one.backupMbPerS))} MB/s`);
-console.log(`  restore ${spread(backups.map((one) => one.restoreMbPerS))} MB/s`);
-console.log('audit of a log of pushes and acks, half of the mail still waiting');
-const audited = await inRounds(audit);
-const figure = (of: 'verifyMbPerS' | 'rebuildEventsPerS') => spread(audited.map((one) => one[of]));
-console.log(`  verify, ${audited[0]?.events} events     ${figure('verifyMbPerS')} MB/s`);
-console.log(`  rebuild, ${audited[0]?.events} events    ${figure('rebuildEventsPerS')} events/s`);
+await printOffline();
 const kept = await disk();
 console.log(`on disk after ${kept.items} items of ${kept.itemBytes} bytes were pushed and acked`);
 console.log(
@@ -125,6 +117,29 @@ for (const [title, figures] of [
   for (const { what, pushUs } of figures) {
     console.log(`  ${what.padEnd(42)} ${pushUs.toFixed(1)} us, ${(pushUs / first(figures)).toFixed(2)} of the first`);
   }
+}
+
+async function printOffline(): Promise<void> {
+  const backups = await inRounds(backup);
+  const [{ contentMb, fileMb } = { contentMb: 0, fileMb: 0 }] = backups;
+  console.log(`backup of ${contentMb.toFixed(0)} MB (as a file ${fileMb.toFixed(0)} MB), by what it holds`);
+  console.log(`  backup ${spread(backups.map((one) => one.backupMbPerS))} MB/s`);
+  console.log(`  restore ${spread(backups.map((one) => one.restoreMbPerS))} MB/s`);
+  console.log(`  backup / bare copy  ${spread(backups.map((one) => one.backupMbPerS / one.bareMbPerS))}`);
+  console.log(`  restore / bare copy ${spread(backups.map((one) => one.restoreMbPerS / one.bareMbPerS))}`);
+  console.log('audit of a log of pushes and acks, half of the mail still waiting');
+  const audited = await inRounds(audit);
+  const figure = (of: 'verifyMbPerS' | 'rebuildEventsPerS' | 'wholeRebuildEventsPerS') =>
+    spread(audited.map((one) => one[of]));
+  console.log(`  verify, ${audited[0]?.events} events     ${figure('verifyMbPerS')} MB/s`);
+  console.log(`  rebuild, ${audited[0]?.events} events    ${figure('rebuildEventsPerS')} events/s`);
+  console.log(`  the same with the new database ${figure('wholeRebuildEventsPerS')} events/s`);
+  console.log(`  verify / bare walk  ${spread(audited.map((one) => one.verifyMbPerS / one.walkMbPerS))}`);
+}
+
+function spread(values: number[]): string {
+  const sorted = values.toSorted((a, b) => a - b);
+  return `${sorted[Math.floor(sorted.length / 2)]?.toFixed(2)} (${sorted[0]?.toFixed(2)} to ${sorted.at(-1)?.toFixed(2)})`;
 }
 
 function first(figures: readonly Growth[]): number {

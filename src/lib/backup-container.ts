@@ -37,8 +37,11 @@ const SAMPLE_BYTES = 16 << 10;
 const WORTH_LOOKING = 0.95;
 const SPARE = 1.02;
 const SPARE_BYTES = 4 << 10;
-/** How many blocks are compressed, or unpacked, while earlier ones are in use. */
-const BLOCKS_AHEAD = 3;
+/**
+ * How many blocks are compressed, and unpacked, while earlier ones are in use: enough for two cores, and few enough that
+ * the commits of a running relay do not wait long for a thread of the same pool.
+ */
+const BLOCKS_AHEAD = 2;
 /** Memory that an unpacked block gets at once; a larger one gets more as it needs it. */
 const UNPACKED_AT_ONCE_MAX = 8 << 20;
 
