@@ -4,8 +4,7 @@
  * The file is TOML. An unknown key or an invalid value is refused with its line: a setting that is
  * ignored in silence is worse than none.
  */
-import { readFileSync } from 'node:fs';
-import { TomlError, type TomlTable, parse as parseToml } from 'smol-toml';
+import { ConfigRefused, configText, settingsOf } from '../lib/config-file.ts';
 import { RETRY_TIMING } from './core/outbox-event.ts';
 import { type ListenAddress, listenAddressText, parseListenAddress } from '../lib/listen-address.ts';
 
@@ -45,9 +44,6 @@ const DEFAULTS: HostConfig = {
   retryLongestSeconds: RETRY_TIMING.longestMs / 1000,
   relayPollSeconds: RELAY_POLL_SECONDS,
 };
-
-/** The configuration cannot be used; the message says where and why. */
-export class ConfigRefused extends Error {}
 
 interface Setting<K extends keyof HostConfig> {
   member: K;
@@ -166,7 +162,7 @@ export interface ConfigSources {
 
 /** Throws `ConfigRefused`. */
 export function loadConfig({ file, environment, flags = {} }: ConfigSources): HostConfig {
-  const config: HostConfig = { ...DEFAULTS, ...configOfToml(textOf(file), file) };
+  const config: HostConfig = { ...DEFAULTS, ...configOfToml(configText(file) ?? '', file) };
   for (const setting of Object.values(SETTINGS)) {
     const text = environment[setting.environment];
     if (text === undefined || text === '') continue;
@@ -183,14 +179,14 @@ export function loadConfig({ file, environment, flags = {} }: ConfigSources): Ho
 /** Parses the text of a config file. Throws `ConfigRefused`, naming `file` and a line. */
 export function configOfToml(text: string, file: string): Partial<HostConfig> {
   const config: Partial<HostConfig> = {};
-  for (const [key, value] of leaves(parsed(text, file), '')) {
+  const known = Object.keys(SETTINGS);
+  for (const { key, value, place } of settingsOf(text, file, known)) {
     const setting = Object.hasOwn(SETTINGS, key) ? SETTINGS[key] : undefined;
     if (!setting) {
-      const known = Object.keys(SETTINGS).join(', ');
-      throw new ConfigRefused(`${placeOf(text, file, key)}: there is no setting ${key}; there are ${known}`);
+      throw new ConfigRefused(`${place()}: there is no setting ${key}; there are ${known.join(', ')}`);
     }
     if (!assign(config, setting, value)) {
-      throw new ConfigRefused(`${placeOf(text, file, key)}: ${key} must be ${setting.expected}`);
+      throw new ConfigRefused(`${place()}: ${key} must be ${setting.expected}`);
     }
   }
   return config;
@@ -201,53 +197,6 @@ function assign(config: Partial<HostConfig>, setting: AnySetting, value: unknown
   if (parsedValue === undefined) return false;
   Object.assign(config, { [setting.member]: parsedValue });
   return true;
-}
-
-function textOf(file: string): string {
-  try {
-    return readFileSync(file, 'utf8');
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === 'ENOENT') return '';
-    throw new ConfigRefused(`${file} cannot be read (${code ?? 'unknown error'}): mend that and try again`);
-  }
-}
-
-function parsed(text: string, file: string): TomlTable {
-  try {
-    return parseToml(text);
-  } catch (error) {
-    if (!(error instanceof TomlError)) throw error;
-    const why = /^Invalid TOML document: ([^\n]*)/.exec(error.message)?.[1] ?? 'it is no TOML';
-    throw new ConfigRefused(`${file}, line ${error.line}: ${why}`);
-  }
-}
-
-/** Every value with its full key. An empty table of ours is no value. */
-function* leaves(table: TomlTable, prefix: string): Generator<[key: string, value: unknown]> {
-  for (const [name, value] of Object.entries(table)) {
-    const key = `${prefix}${name}`;
-    const isTable = typeof value === 'object' && !Array.isArray(value) && !(value instanceof Date);
-    const isOurs = Object.keys(SETTINGS).some((known) => known.startsWith(`${key}.`));
-    if (isTable && isOurs) yield* leaves(value, `${key}.`);
-    else yield [key, value];
-  }
-}
-
-/** `file, line n`: the first line up to which the text, read alone, has the key. */
-function placeOf(text: string, file: string, key: string): string {
-  const lines = text.split('\n');
-  for (let count = 1; count <= lines.length; count++) {
-    let beginning: TomlTable;
-    try {
-      beginning = parseToml(lines.slice(0, count).join('\n'));
-    } catch {
-      continue;
-    }
-    const has = [...leaves(beginning, '')].some(([found]) => found === key);
-    if (has) return `${file}, line ${count}`;
-  }
-  return file;
 }
 
 /** The config file of a new host: every setting, with its default. */

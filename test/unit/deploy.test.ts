@@ -7,7 +7,9 @@ import { once } from 'node:events';
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { parse as parseToml } from 'smol-toml';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { parse } from 'yaml';
 import { relayServeCommand } from '../../src/cli/relay/serve.ts';
@@ -17,8 +19,9 @@ import { PROBLEMS } from '../../src/protocol/problem.ts';
 import { type Gauges, RelayMetrics } from '../../src/relay/operator/metrics.ts';
 import { OPERATIONS } from '../../src/relay/host-api.ts';
 import { STOP_WITHIN_MS } from '../../src/relay/serve.ts';
-import { commandContext } from '../support/command-run.ts';
+import { commandContext, runHere } from '../support/command-run.ts';
 import { FIRST_EPOCH } from '../support/commands.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 import {
   deployFile,
   dockerSteps,
@@ -74,9 +77,9 @@ describe('the systemd unit', () => {
   const settings = unitSettings(deployFile('poste-relay.service'));
   const [start = ''] = settings.get('Service.ExecStart') ?? [];
 
-  test('serves with flags that there are, on loopback alone', () => {
+  test('serves with flags that there are, and with its config file', () => {
     expect(flagsOf(start).filter((flag) => !SERVE_FLAGS.has(flag))).toEqual([]);
-    expect(start).toContain('--listen 127.0.0.1:8787 --admin-listen 127.0.0.1:8788');
+    expect(start).toContain(' --config /etc/poste/relay.toml ');
   });
 
   test('hands the key over as a credential, and on no command line or in the environment', () => {
@@ -87,9 +90,9 @@ describe('the systemd unit', () => {
   });
 
   test('stores where its state is, and may write nowhere else', () => {
-    const [state = ''] = settings.get('Service.StateDirectory') ?? [];
-    const [folder = ''] = state.split(' ');
-    expect(start).toContain(`--store-dir /var/lib/${folder} `);
+    const folders = (settings.get('Service.StateDirectory')?.[0] ?? '').split(' ').map((name) => `/var/lib/${name}`);
+    const config = parseToml(uncommented(deployFile('relay.toml')));
+    expect([config['store_dir'], config['backup_dir'], config['log_archive_dir']]).toEqual(folders);
     expect(settings.get('Service.ProtectSystem')).toEqual(['strict']);
     expect(settings.has('Service.ReadWritePaths')).toBe(false);
   });
@@ -106,6 +109,23 @@ describe('the systemd unit', () => {
     expect(settings.get('Service.CapabilityBoundingSet')).toEqual(['']);
     expect(settings.get('Service.RestrictAddressFamilies')).toEqual(['AF_INET AF_INET6 AF_UNIX']);
     expect(settings.get('Service.SystemCallFilter')?.[0]).toContain('@system-service');
+  });
+});
+
+describe('the config file', () => {
+  test.each<[string, (text: string) => string]>([
+    ['as it is', (text) => text],
+    ['with every line that is commented out', uncommented],
+  ])('%s, is understood, on loopback alone and with backups', async (_how, edited) => {
+    const file = join(await temporaryFolder(), 'relay.toml');
+    await writeFile(file, edited(deployFile('relay.toml')));
+    const { code, stdout, stderr } = await runHere(['relay', 'serve', '--config', file, '--print-config']);
+    expect([code, stderr]).toEqual([0, '']);
+    expect(parseToml(stdout)).toMatchObject({
+      listen: '127.0.0.1:8787',
+      admin_listen: '127.0.0.1:8788',
+      backup_dir: '/var/lib/poste-backups',
+    });
   });
 });
 
@@ -301,6 +321,11 @@ describe("the operator's guide", () => {
     for (const [name] of guide.matchAll(/\b(?:MAIL_RELAY|RELAY_)[A-Z_]+\b/g)) expect(ENVIRONMENT).toContain(name);
   });
 });
+
+/** A config file with the settings that it shows as comments. */
+function uncommented(text: string): string {
+  return text.replaceAll(/^# (?=[a-z_]+ = )/gm, '');
+}
 
 /** Long flags on a command line. */
 function flagsOf(line: string): string[] {

@@ -1,5 +1,6 @@
 /** The configuration of this user's host, and how a command ends when it cannot use that host. */
-import { ConfigRefused, type HostConfig, loadConfig } from '../../host/config.ts';
+import { type HostConfig, loadConfig } from '../../host/config.ts';
+import { ConfigRefused } from '../../lib/config-file.ts';
 import { CallFailed } from '../../host/api/client.ts';
 import type { HostPaths } from '../../host/paths.ts';
 import { HostStoreRefused, type HostStoreFault } from '../../host/store/open.ts';

@@ -1,6 +1,6 @@
 /** Parses the text of flags and environment variables. Throws one sentence that says what is wrong. */
 import { InvalidArgumentError } from 'commander';
-import { DAY_MS, DEFAULT_LIMITS, type Limits } from '../../protocol/limits.ts';
+import { BODY_BYTES_MAX, DAY_MS, DEFAULT_LIMITS, type Limits } from '../../protocol/limits.ts';
 import { isTrustedTransport } from '../../relay/auth/fetch-key-set.ts';
 import { isPrintable } from '../../protocol/printable.ts';
 import {
@@ -21,6 +21,15 @@ export function wholeNumber(least: number): (text: string) => number {
     }
     return value;
   };
+}
+
+/** How large a request body may be. */
+export function bodyBytes(text: string): number {
+  const bytes = Number(text);
+  if (!/^[0-9]+$/.test(text) || bytes < 1 || bytes > BODY_BYTES_MAX) {
+    throw new InvalidArgumentError(`It must be a number of bytes from 1 to ${BODY_BYTES_MAX}.`);
+  }
+  return bytes;
 }
 
 /** Seconds above zero, fractions allowed. */

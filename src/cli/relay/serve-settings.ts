@@ -1,4 +1,4 @@
-/** The flags and variables of `poste relay serve` as the settings of a relay; impossible ones are refused. */
+/** The settings of `poste relay serve` as those of a relay; combinations that are impossible are refused. */
 import { accessSync, constants, existsSync, mkdirSync, readdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { BODY_BYTES_MAX, DAY_MS, type Limits } from '../../protocol/limits.ts';
@@ -10,10 +10,9 @@ import type { BackupSettings } from '../../relay/jobs/backup-job.ts';
 import type { AuthorityName } from '../../relay/core/rows.ts';
 import type { LogRetentionSettings } from '../../relay/jobs/retention-job.ts';
 import type { TrustProxy } from '../../relay/http/client-address.ts';
-import type { startRelay } from '../../relay/serve.ts';
+import type { RelayOptions } from '../../relay/options.ts';
 import type { TlsFiles } from '../../http/tls-files.ts';
 import type { ListenAddress } from '../../lib/listen-address.ts';
-import type { CommandContext } from '../lib/context.ts';
 import type { SharedLogFlags } from './shared-log-options.ts';
 import type { DeployKey } from './relay-key.ts';
 import { CommandFailed } from '../lib/exit.ts';
@@ -45,6 +44,8 @@ export interface ServeFlags extends SharedLogFlags {
   /** Empty for `off`: commander keeps no `undefined` of a parser. */
   adminListen: ListenAddress | '';
   limits: Limits;
+  /** Bytes. */
+  maxBody: number;
   pushesPerMinute: number;
   enrolRate: number;
   maxEnrolments: number;
@@ -64,18 +65,17 @@ export interface ServeFlags extends SharedLogFlags {
   backupEvery?: number;
   logKeepDays?: number;
   logArchiveDir?: string;
-  trustProxy?: true | 'xff' | 'cloudflare';
+  trustProxy: TrustProxy;
   server?: 'uws' | 'node';
-  json?: boolean;
   logLevel: string;
 }
 
+/** Makes and changes nothing. Throws `CommandFailed` for settings that contradict each other. */
 export function relayOptions(
-  context: CommandContext,
   flags: ServeFlags,
   storeDir: string,
   key: DeployKey | undefined,
-): Omit<Parameters<typeof startRelay>[0], 'log'> {
+): Omit<RelayOptions, 'log'> {
   const issuer = issuerSettings(flags);
   const tls = tlsFiles(flags);
   const backups = backupSettings(flags, storeDir);
@@ -103,8 +103,8 @@ export function relayOptions(
     ...(logRetention && { logRetention }),
     sweepMs: flags.sweepSeconds * 1000,
     diskFloorBytes: flags.diskFloor * 1_048_576,
-    trustProxy: trustProxy(context, flags),
-    bodyBytesMax: bodyBytesMax(context),
+    trustProxy: flags.trustProxy,
+    bodyBytesMax: flags.maxBody,
     version: softwareVersion(),
     clock: systemClock,
     timers: systemTimers,
@@ -153,7 +153,7 @@ export function backupNoticeOf(flags: ServeFlags, storeDir: string): string[] {
     : ['No regular backups are taken: name a folder for them with --backup-dir, or give --backup-dir off.'];
 }
 
-/** `undefined` where none are to be taken. Makes the folder: the first backup is due at the start. */
+/** `undefined` where none are to be taken. */
 function backupSettings(flags: ServeFlags, storeDir: string): BackupSettings | undefined {
   const { backupKeep, backupEvery } = flags;
   const named = flags.backupDir === 'off' ? undefined : flags.backupDir;
@@ -164,31 +164,32 @@ function backupSettings(flags: ServeFlags, storeDir: string): BackupSettings | u
     if (idle === undefined) return undefined;
     throw new CommandFailed('usage', 'USAGE', `${idle} has no effect without --backup-dir`);
   }
-  const folder = usableFolder(backupDir, 'backups', '--backup-dir', 'BACKUP_DIR_UNUSABLE');
-  return { folder, keep: backupKeep ?? BACKUPS_KEPT, everyMs: backupEvery ?? BACKUP_EVERY_MS };
+  return { folder: resolve(backupDir), keep: backupKeep ?? BACKUPS_KEPT, everyMs: backupEvery ?? BACKUP_EVERY_MS };
 }
 
-/** `undefined` without `--log-keep-days`: every record is kept. Makes the folder for archives. */
+/** `undefined` without `--log-keep-days`: every record is kept. */
 function logRetentionSettings({ logKeepDays, logArchiveDir }: ServeFlags): LogRetentionSettings | undefined {
   if (logKeepDays === undefined) {
     if (logArchiveDir === undefined) return undefined;
     throw new CommandFailed('usage', 'USAGE', '--log-archive-dir has no effect without --log-keep-days');
   }
-  const archiveFolder =
-    logArchiveDir === undefined
-      ? undefined
-      : usableFolder(logArchiveDir, 'archives of the log', '--log-archive-dir', 'LOG_ARCHIVE_DIR_UNUSABLE');
+  const archiveFolder = logArchiveDir === undefined ? undefined : resolve(logArchiveDir);
   return { keepMs: logKeepDays * DAY_MS, archiveFolder };
 }
 
-/** The folder, made when it is missing, that may be written to. Throws `CommandFailed`. */
-function usableFolder(named: string, use: string, flag: string, failure: string): string {
-  const folder = resolve(named);
+/** Makes the folders of backups and archives, where they are missing: the first backup is due at the start. */
+export function makeOwnFolders({ backups, logRetention }: Pick<RelayOptions, 'backups' | 'logRetention'>): void {
+  if (backups) makeUsable(backups.folder, 'backups', '--backup-dir', 'BACKUP_DIR_UNUSABLE');
+  const archives = logRetention?.archiveFolder;
+  if (archives !== undefined)
+    makeUsable(archives, 'archives of the log', '--log-archive-dir', 'LOG_ARCHIVE_DIR_UNUSABLE');
+}
+
+function makeUsable(folder: string, use: string, flag: string, failure: string): void {
   try {
     if (!existsSync(folder)) mkdirSync(folder, { mode: 0o700 });
     readdirSync(folder);
     accessSync(folder, constants.W_OK | constants.X_OK);
-    return folder;
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     const message = `${folder} cannot be used for ${use} (${code ?? 'unknown error'}): name another folder with ${flag}`;
@@ -197,33 +198,12 @@ function usableFolder(named: string, use: string, flag: string, failure: string)
 }
 
 /** Refuses an item limit that `/v2/relay/info` would promise although no request can carry such an item. */
-export function refuseUnpushable({ max_item_bytes: itemBytesMax }: Limits, bodyBytes: number): void {
+export function refuseUnpushable({ limits: { max_item_bytes: itemBytesMax }, maxBody: bodyBytes }: ServeFlags): void {
   const most = Math.max(0, Math.floor((bodyBytes - LARGEST_REQUEST_BESIDE) / 4) * 3);
   if (itemBytesMax <= most) return;
   throw new CommandFailed(
     'usage',
     'USAGE',
-    `max_item_bytes is ${itemBytesMax}, and a request of ${bodyBytes} bytes carries an item of ${most} at most: lower it with --limits '{"max_item_bytes": ${most}}', or let requests be larger (RELAY_MAX_BODY, up to ${BODY_BYTES_MAX})`,
-  );
-}
-
-function trustProxy(context: CommandContext, flags: ServeFlags): TrustProxy {
-  if (flags.trustProxy === true) return 'xff';
-  if (flags.trustProxy) return flags.trustProxy;
-  const said = context.env['MAIL_RELAY_TRUST_PROXY'];
-  if (said === undefined || said === '') return 'none';
-  if (said === 'xff' || said === 'cloudflare') return said;
-  throw new CommandFailed('usage', 'BAD_ENVIRONMENT', 'MAIL_RELAY_TRUST_PROXY must be xff or cloudflare');
-}
-
-export function bodyBytesMax(context: CommandContext): number {
-  const said = context.env['RELAY_MAX_BODY'];
-  if (said === undefined || said === '') return BODY_BYTES_MAX;
-  const bytes = Number(said);
-  if (/^[0-9]+$/.test(said) && bytes >= 1 && bytes <= BODY_BYTES_MAX) return bytes;
-  throw new CommandFailed(
-    'usage',
-    'BAD_ENVIRONMENT',
-    `RELAY_MAX_BODY must be a number of bytes from 1 to ${BODY_BYTES_MAX}`,
+    `max_item_bytes is ${itemBytesMax}, and a request of ${bodyBytes} bytes carries an item of ${most} at most: lower it with --limits '{"max_item_bytes": ${most}}', or let requests be larger (--max-body or RELAY_MAX_BODY, up to ${BODY_BYTES_MAX})`,
   );
 }

@@ -1,16 +1,15 @@
 /** Where a relay keeps its log when not in its store: `--log`, `MAIL_RELAY_LOG`, and what belongs to them. */
 import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
-import { type Command, Option } from 'commander';
+import { Option } from 'commander';
 import { LEASE_MS } from '../../relay/shared-log/leadership.ts';
-import { logEndpoints } from '../../relay/shared-log/log-address.ts';
+import { type LogEndpoint, logEndpoints } from '../../relay/shared-log/log-address.ts';
 import type { SharedLogOptions } from '../../relay/shared-log/node-options.ts';
 import { DURABILITIES, type Durability } from '../../relay/shared-log/durability.ts';
 import { PostgresLog } from '../../relay/shared-log/postgres-log.ts';
 import { Fenced, LogRefused, LogUnreachable, NotWritten, OutcomeUnknown } from '../../relay/shared-log/shared-log.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { wholeNumber } from '../lib/values.ts';
 
 export interface SharedLogFlags {
   log?: string;
@@ -39,30 +38,29 @@ export function durabilityOption(): Option {
   ).choices(DURABILITIES);
 }
 
-/** `relay serve` with the options of a shared log. */
-export function serveWithSharedLog(serve: Command): Command {
-  return serve
-    .addOption(logOption())
-    .addOption(logPasswordFileOption())
-    .addOption(durabilityOption())
-    .option(
-      '--lease-seconds <s>',
-      'how long the relay that leads shows no sign of life before another may lead (default: 6)',
-      wholeNumber(1),
-    )
-    .option(
-      '--snapshot-batches <n>',
-      'while it leads, write a snapshot into the log when it has grown by so many batches (default: 50000)',
-      wholeNumber(1),
-    )
-    .option('--accept-settings', 'take the lead although the relay that led before decided by other settings');
+export function leaseOption(): Option {
+  return new Option(
+    '--lease-seconds <s>',
+    'how long the relay that leads shows no sign of life before another may lead (default: 6)',
+  );
 }
 
-/** The log that the flags or the environment name; `undefined` when they name none. Throws `CommandFailed`. */
-export async function sharedLogOf(
+export function snapshotBatchesOption(): Option {
+  return new Option(
+    '--snapshot-batches <n>',
+    'while it leads, write a snapshot into the log when it has grown by so many batches (default: 50000)',
+  );
+}
+
+export function acceptSettingsOption(): Option {
+  return new Option('--accept-settings', 'take the lead although the relay that led before decided by other settings');
+}
+
+/** Where the log is, and what is asked of it; `undefined` when neither flags nor environment name one. Throws `CommandFailed`. */
+export async function sharedLogPlace(
   { env }: CommandContext,
   flags: SharedLogFlags,
-): Promise<SharedLogOptions | undefined> {
+): Promise<{ endpoints: LogEndpoint[]; durability: Durability } | undefined> {
   const address = flags.log ?? env['MAIL_RELAY_LOG'];
   if (address === undefined || address === '') {
     const idle = idleFlag(flags);
@@ -70,15 +68,24 @@ export async function sharedLogOf(
     throw new CommandFailed('usage', 'USAGE', `${idle} has no effect without --log`);
   }
   const password = flags.logPasswordFile === undefined ? undefined : await passwordIn(flags.logPasswordFile);
-  const durability = flags.durability ?? 'standby';
-  const log = new PostgresLog({ endpoints: orUsage(() => logEndpoints(address, password)), durability });
-  return {
-    log,
-    durability,
-    leaseMs: flags.leaseSeconds === undefined ? LEASE_MS : flags.leaseSeconds * 1000,
-    acceptsSettings: flags.acceptSettings ?? false,
-    ...(flags.snapshotBatches !== undefined && { snapshotDue: [{ batches: flags.snapshotBatches, ageMs: 0 }] }),
-  };
+  return { endpoints: orUsage(() => logEndpoints(address, password)), durability: flags.durability ?? 'standby' };
+}
+
+/** The log that the flags or the environment name; `undefined` when they name none. Throws `CommandFailed`. */
+export async function sharedLogOf(
+  context: CommandContext,
+  flags: SharedLogFlags,
+): Promise<SharedLogOptions | undefined> {
+  const place = await sharedLogPlace(context, flags);
+  return (
+    place && {
+      log: new PostgresLog(place),
+      durability: place.durability,
+      leaseMs: flags.leaseSeconds === undefined ? LEASE_MS : flags.leaseSeconds * 1000,
+      acceptsSettings: flags.acceptSettings ?? false,
+      ...(flags.snapshotBatches !== undefined && { snapshotDue: [{ batches: flags.snapshotBatches, ageMs: 0 }] }),
+    }
+  );
 }
 
 /** A failure of the command for what a log throws; any other error as it is. */

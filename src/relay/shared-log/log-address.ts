@@ -16,9 +16,29 @@ const DEFAULT_PORT = 5432;
 /** Parameters that `pg` takes instead of what stands before the question mark, or instead of sslmode. */
 const ELSEWHERE: ReadonlySet<string> = new Set(['host', 'port', 'user', 'password', 'database', 'ssl']);
 
+const ADDRESS = /^(postgres(?:ql)?:\/\/)(?:([^@/?]*)@)?([^@/?]+)(\/[^?]*)?(\?.*)?$/;
+
+/**
+ * The address as it may be shown: without a password, and whether that is all of it. `undefined` for a text that is no
+ * address, of which nobody knows where its password stands.
+ */
+export function shownAddress(text: string): { address: string; isWhole: boolean } | undefined {
+  const parts = ADDRESS.exec(text);
+  if (!parts) return undefined;
+  const [, scheme = '', user, hosts = '', database = '', parameters = ''] = parts;
+  const [name = ''] = (user ?? '').split(':', 1);
+  const shown = parameters
+    .slice(1)
+    .split('&')
+    .filter((one) => one !== '' && !/^[^=]*pass/i.test(one));
+  const after = shown.length === 0 ? '' : `?${shown.join('&')}`;
+  const address = `${scheme}${name === '' ? '' : `${name}@`}${hosts}${database}${after}`;
+  return { address, isWhole: name === (user ?? '') && after === parameters };
+}
+
 /** Each server of the address, in its order. Throws `LogRefused`, without the address in the message. */
 export function logEndpoints(address: string, password?: string): LogEndpoint[] {
-  const parts = /^(postgres(?:ql)?:\/\/)(?:([^@/?]*)@)?([^@/?]+)(\/[^?]*)?(\?.*)?$/.exec(address);
+  const parts = ADDRESS.exec(address);
   if (!parts) throw refused('it is not of the form postgres://user@host:port/database');
   const [, scheme = '', user = '', hosts = '', database = '', parameters = ''] = parts;
   if (user.includes(':') && password !== undefined)

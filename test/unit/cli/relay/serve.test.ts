@@ -257,7 +257,7 @@ describe('what goes wrong is one sentence, an exit code and no stack trace', () 
   });
 
   test.each<[Environment, RegExp]>([
-    [{ MAIL_RELAY_TRUST_PROXY: 'nginx' }, /MAIL_RELAY_TRUST_PROXY must be xff or cloudflare/],
+    [{ MAIL_RELAY_TRUST_PROXY: 'nginx' }, /MAIL_RELAY_TRUST_PROXY must be xff, cloudflare or none/],
     [{ RELAY_MAX_BODY: '8388609' }, /RELAY_MAX_BODY must be a number of bytes from 1 to 8388608/],
   ])('the environment %j is a usage error', async (environment, said) => {
     const storeDir = join(await temporaryFolder(), 'store');
