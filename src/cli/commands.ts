@@ -119,6 +119,10 @@ const RELAY_SERVER: CommandTable = {
     summary: 'Run a relay, which keeps sealed mail for hosts until they fetch it.',
     load: async (context) => (await import('./relay/serve.ts')).relayServeCommand(context),
   },
+  doctor: {
+    summary: 'Check a relay and its machine, and show how to mend what is wrong.',
+    load: async (context) => (await import('./relay/doctor.ts')).relayDoctorCommand(context),
+  },
   keygen: {
     summary: 'Print a new base64 private relay key.',
     load: async (context) => (await import('./relay/relay-key.ts')).relayKeygenCommand(context),

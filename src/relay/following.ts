@@ -224,8 +224,16 @@ export class Following {
     });
     const handler = followerControl({
       status: () => {
-        const known = { server: this.#servers[0]?.name ?? '', lastBackupMs: this.#lastBackupMs };
-        return statusDocument(options, { ...known, role: 'following', isReady: false, sharedLog: status() });
+        return statusDocument(options, {
+          role: 'following',
+          isReady: false,
+          server: this.#servers[0]?.name ?? '',
+          connections: null,
+          brokenQueues: 0,
+          damagedRows: this.#store.store?.damagedRows.count ?? 0,
+          lastBackupMs: this.#lastBackupMs,
+          sharedLog: status(),
+        });
       },
       backup: async (exchange) => {
         try {

@@ -174,6 +174,7 @@ async function serve(parts: ServeParts): Promise<Served> {
     sharedLog: lead,
     isReady: () => isReady,
     openConnections: () => connections.open,
+    connectionsMax: parts.connectionsAtMost.max,
     jobs: () => jobs,
   });
   // Not waited for: an issuer that does not answer must not keep hosts from their mail.

@@ -40,6 +40,7 @@ interface OperatorOptions {
   sharedLog?: { readonly gauges: LogGauges; readonly shown: SharedLogShown } | undefined;
   /** Connections to the listener of hosts. */
   openConnections: () => number;
+  connectionsMax: number;
   /** `undefined` while the relay starts. */
   jobs: () => Jobs | undefined;
 }
@@ -69,8 +70,16 @@ export async function startOperator(parts: OperatorOptions): Promise<Operator> {
         const { serverName: server, sharedLog, isReady, jobs } = parts;
         const role = sharedLog ? 'leading' : 'alone';
         const lastBackupMs = Math.max(jobs()?.backups?.lastGoodMs ?? 0, streamedBackupMs);
-        const known = { role, server, lastBackupMs, isReady: isReady() } as const;
-        return statusDocument(options, { ...known, sharedLog: sharedLog?.shown ?? null });
+        return statusDocument(options, {
+          role,
+          isReady: isReady(),
+          server,
+          connections: { open: parts.openConnections(), max: parts.connectionsMax },
+          brokenQueues: engine.brokenQueues.length,
+          damagedRows: parts.store.damagedRows.count,
+          lastBackupMs,
+          sharedLog: sharedLog?.shown ?? null,
+        });
       },
       backupTaken: (atMs) => void (streamedBackupMs = atMs),
       operator: () => started?.operator,

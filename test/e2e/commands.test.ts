@@ -118,6 +118,7 @@ test('of a relay', { timeout: 120_000 }, async () => {
   ]);
   expect(await shown('revoke', 'alice', '--yes')).toMatchObject({ is_new: true });
   expect(await shown('rotate-epoch')).toMatchObject({ epoch: expect.any(String) as string });
+  expect(await shown('doctor')).toMatchObject({ broken: 0, store: storeDir });
   await relay.process.stop();
   const { relay_pubkey: key } = relay.start;
   expect(await printed({}, 'relay log check-proof', proof, '--relay-key', key)).toMatchObject({ pinned: true });

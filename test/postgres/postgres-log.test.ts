@@ -4,6 +4,7 @@ import { Client } from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { logEndpoints } from '../../src/relay/shared-log/log-address.ts';
 import type { Durability } from '../../src/relay/shared-log/durability.ts';
+import { type LogInspection, inspectLog } from '../../src/relay/shared-log/inspect-log.ts';
 import { APPEND, SESSION } from '../../src/relay/shared-log/pg-statements.ts';
 import { PostgresLog } from '../../src/relay/shared-log/postgres-log.ts';
 import {
@@ -313,6 +314,35 @@ test('the command has the lead given to a relay that follows, and to no other', 
   expect(await asked).toMatchObject({ code: 0, stdout: 'two leads.\n' });
 });
 
+function asked(durability: Durability, url = primary().url(database)): Promise<LogInspection> {
+  return inspectLog(logEndpoints(url), durability);
+}
+
+describe('asked how it is, without a change', () => {
+  test('says what its server promises, and makes no table', async () => {
+    const empty = await asked('single');
+    expect(empty).toMatchObject({ user: 'postgres', synchronousCommit: 'on', namesFault: undefined, log: undefined });
+    expect(empty.place).toBe(`127.0.0.1:${primary().port}/${database}`);
+    expect(Math.abs(empty.nowMs - Date.now())).toBeLessThan(60_000);
+    expect(new Set(empty.lacking.map(({ isTable }) => isTable))).toEqual(new Set([true]));
+    expect((await asked('single')).lacking).toEqual(empty.lacking);
+    expect((await asked('standby')).namesFault).toContain('names no standby');
+  });
+
+  test('says who leads and since when there was no sign of life, and what a role may not do', async () => {
+    const log = client();
+    const { logId, term } = await leading(log);
+    expect((await asked('single')).log).toMatchObject({ leader: 'one', term, isNewer: false, doubt: undefined });
+    expect((await asked('single')).log?.beatAgeMs).toBeGreaterThanOrEqual(0);
+    await log.doubt(logId, 'of a test');
+    expect((await asked('single')).log?.doubt).toBe('of a test');
+    const role = await asked('single', await roleOf('asking'));
+    expect(role).toMatchObject({ user: 'asking', log: undefined });
+    expect(role.lacking).toContainEqual({ table: 'batch', right: 'INSERT', isTable: false });
+    await expect(asked('single', 'postgres://postgres@127.0.0.1:1/mail')).rejects.toThrow(LogUnreachable);
+  });
+});
+
 describe('a relay over it', () => {
   keepsWhatADurableLogPromises(async () => sharedForm(() => client()));
 });
@@ -341,6 +371,12 @@ describe('with a synchronous standby', () => {
     const [pid = 0] = await waitingInSync();
     return { appended, pid };
   }
+
+  test('its server names that standby, when it is asked how the log is', async () => {
+    const { standbys, namesFault } = await inspectLog(logEndpoints(primary().url(database)), 'standby');
+    expect(namesFault).toBeUndefined();
+    expect(standbys).toMatchObject([{ name: 'second', sync: 'sync' }]);
+  });
 
   test('a batch is acknowledged when the standby has it, and not before', async () => {
     await primary().query(`ALTER DATABASE ${database} SET statement_timeout = '50ms'`);

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { getuid } from 'node:process';
 import { Command } from 'commander';
-import { type Check, CHECK_AREAS, type CheckArea, type DoctorResult } from '../../host/api/schemas/daemon.ts';
+import type { Check, CheckArea, DoctorResult } from '../../host/api/schemas/daemon.ts';
 import {
   daemonChecks,
   type DaemonFacts,
@@ -14,16 +14,13 @@ import {
 } from '../../host/doctor/local-checks.ts';
 import { mailChecks } from '../../host/doctor/mail-checks.ts';
 import { peerCheck } from '../../host/doctor/peer-checks.ts';
-import { countText } from '../../host/core/spans.ts';
 import { CallFailed, DaemonClient } from '../../host/api/client.ts';
 import type { HostPaths } from '../../host/paths.ts';
 import { unitPath } from '../../host/systemd-unit.ts';
-import { printable } from '../../protocol/printable.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { homeFolder } from '../lib/own-paths.ts';
-import { CommandFailed } from '../lib/exit.ts';
+import { reportChecks } from '../lib/checks.ts';
 import { ownPaths } from '../lib/own-paths.ts';
-import { jsonLine } from '../lib/format.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 
 const NOTES = `
@@ -57,22 +54,9 @@ export function doctorCommand(context: CommandContext): Command {
     .option('--json', 'print it as one JSON document')
     .addHelpText('after', NOTES)
     .action(async ({ json }: { json?: boolean }) => {
-      const examined = await examine(context);
-      const { checks } = examined;
-      const [broken, notes] = (['broken', 'note'] as const).map(
-        (state) => checks.filter((one) => one.state === state).length,
-      );
-      const counts = { ok: broken === 0, broken, notes };
-      context.stdout.write(json ? jsonLine({ ...counts, ...examined }) : textOf(examined, broken ?? 0, notes ?? 0));
-      if (!broken) return;
-      throw new CommandFailed(
-        'failure',
-        'BROKEN',
-        `${countText(broken, 'thing')} ${broken === 1 ? 'is' : 'are'} broken: below each stands the command that repairs it`,
-        {
-          checks: checks.filter(({ state }) => state === 'broken').map(({ id, about }) => ({ id, about })),
-        },
-      );
+      const { host, fingerprint, checks } = await examine(context);
+      const head = host === null ? '' : `Host ${host}, ${fingerprint}`;
+      reportChecks(context, { checks, titles: TITLES, head, subject: { host, fingerprint } }, json ?? false);
     });
 }
 
@@ -116,31 +100,4 @@ async function withoutDaemon(paths: HostPaths, place: PlaceFacts): Promise<{ fac
   if (!stored) return { facts, seen: [] };
   const { peers, mail } = stored;
   return { facts, seen: [...peers.map((peer) => peerCheck(peer.facts, nowMs)), ...mailChecks(mail, nowMs)] };
-}
-
-function textOf({ host, fingerprint, checks }: Examined, broken: number, notes: number): string {
-  const head = host === null ? '' : `Host ${host}, ${fingerprint}\n\n`;
-  const width = Math.min(LABEL_CHARACTERS_MAX, Math.max(...checks.map((check) => labelOf(check).length)));
-  const areas = CHECK_AREAS.flatMap((area) => {
-    const lines = checks.filter((check) => check.area === area).map((check) => checkText(check, width));
-    return lines.length === 0 ? [] : [`${TITLES[area]}\n${lines.join('')}`];
-  });
-  const look = notes === 0 ? '' : `${countText(notes, 'thing')} ${notes === 1 ? 'is' : 'are'} worth a look`;
-  const end = broken > 0 ? look : `Nothing is broken${look === '' ? '' : `, ${look}`}`;
-  return `${head}${areas.join('\n')}${end === '' ? '' : `\n${end}.\n`}`;
-}
-
-const MARKS: Readonly<Record<Check['state'], string>> = { ok: 'ok', note: 'note', broken: 'BROKEN' };
-const LABEL_CHARACTERS_MAX = 24;
-
-function checkText(check: Check, width: number): string {
-  const { state, sentence, command } = check;
-  const line = `  ${MARKS[state].padEnd(6)}  ${labelOf(check).padEnd(width)}  ${printable(sentence)}\n`;
-  return command === null ? line : `${line}${''.padEnd(width + 12)}$ ${printable(command)}\n`;
-}
-
-/** Which paired host or agent, or what of the area. */
-function labelOf({ id, area, about }: Check): string {
-  if (about !== null && id !== 'folder') return printable(about);
-  return id.startsWith(`${area}-`) ? id.slice(area.length + 1) : id;
 }

@@ -143,7 +143,7 @@ function numberOf({ key, value, place }: ReadSetting): string {
   throw new ConfigRefused(`${place()}: ${key} must be a number, without quotes`);
 }
 
-function refuseUnreadable({ key, place }: ReadSetting, { parse, option, kind }: ServeOption, text: string): void {
+function refuseUnreadable({ place }: ReadSetting, { parse, option, kind }: ServeOption, text: string): void {
   try {
     parse(text);
   } catch (error) {

@@ -7,7 +7,8 @@ import { assertNever } from '../../lib/assert-never.ts';
 import { HOP_SKEW_MAX_MS } from '../../protocol/hop.ts';
 import { shellWord } from '../../lib/shell-word.ts';
 import type { RelayProofSource } from '../core/rows.ts';
-import { broken, type Check, type CheckId, note, ok, type Subject } from '../api/schemas/daemon.ts';
+import { broken, note, ok } from '../../lib/check.ts';
+import type { Check, CheckId } from '../api/schemas/daemon.ts';
 import { CLOCK_NOTE_MS } from './peer-checks.ts';
 import { agoText, countText, spanText } from '../core/spans.ts';
 
@@ -75,7 +76,7 @@ export function relayChecks(facts: RelayCheckFacts, nowMs: number): Check[] {
   ];
 }
 
-function of(id: CheckId): Subject {
+function of(id: CheckId): Pick<Check, 'area' | 'id'> {
   return { area: 'relay', id };
 }
 

@@ -2,7 +2,8 @@
 import { type ListenAddress, listenAddressText } from '../../lib/listen-address.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import type { DaemonFacts } from '../api/handlers.ts';
-import { broken, type Check, type StatusResult } from '../api/schemas/daemon.ts';
+import { broken } from '../../lib/check.ts';
+import type { Check, StatusResult } from '../api/schemas/daemon.ts';
 import type { RelayStatusResult } from '../api/schemas/peers.ts';
 import type { HostContext } from '../context.ts';
 import { OWNER_ID, type PeerRow } from '../core/rows.ts';

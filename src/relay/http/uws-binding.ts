@@ -24,15 +24,31 @@ const RELEASES = [
 ];
 
 export function loadUws(): UwsBinding | undefined {
+  return tryUws().binding;
+}
+
+/** Which release runs here, and why those before it do not, in a clause for each. */
+export function uwsHere(): { version: string | undefined; faults: string[] } {
+  const { binding, faults } = tryUws();
+  return { version: binding?.version, faults };
+}
+
+function tryUws(): { binding: UwsBinding | undefined; faults: string[] } {
   const require = createRequire(import.meta.url);
   const nodeMajor = Number(process.versions.node.split('.')[0]);
+  const faults: string[] = [];
   for (const { alias, version, nodeMajors } of RELEASES) {
-    if (!nodeMajors.includes(nodeMajor)) continue;
+    if (!nodeMajors.includes(nodeMajor)) {
+      faults.push(`${version} is for Node ${nodeMajors.join(', ')}, and this is ${nodeMajor}`);
+      continue;
+    }
     try {
-      return { uws: require(alias) as Uws, version };
-    } catch {
+      return { binding: { uws: require(alias) as Uws, version }, faults };
+    } catch (error) {
       // Built for another C library or platform: try the next.
+      const { code, message } = error as NodeJS.ErrnoException;
+      faults.push(`${version} does not load (${code ?? message.split('\n', 1)[0]})`);
     }
   }
-  return undefined;
+  return { binding: undefined, faults };
 }

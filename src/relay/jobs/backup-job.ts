@@ -236,6 +236,13 @@ function timeName(timeMs: number): string {
   return new Date(timeMs).toISOString().replaceAll(/[-:.]/g, '');
 }
 
+/** When a regular backup was taken, by the name of its file; `undefined` for a file of another name. */
+export function backupTimeOf(file: string): number | undefined {
+  const time = /^poste-[0-9a-f]+-(?<time>[0-9]{8}T[0-9]{9}Z)\.backup$/.exec(file)?.groups?.['time'];
+  const timeMs = time === undefined ? Number.NaN : timeOf(time);
+  return Number.isNaN(timeMs) ? undefined : timeMs;
+}
+
 function timeOf(name: string): number {
   const [year, month, day] = [name.slice(0, 4), name.slice(4, 6), name.slice(6, 8)];
   const [hour, minute, second, ms] = [name.slice(9, 11), name.slice(11, 13), name.slice(13, 15), name.slice(15, 18)];

@@ -49,15 +49,28 @@ export interface StatusDocument {
   pid: number;
   role: 'alone' | 'leading' | 'following';
   is_ready: boolean;
+  /** Where hosts connect: `host:port`, as it was asked for. */
+  listen: string;
+  tls: { cert_file: string; key_file: string } | null;
   /** The HTTP server that hosts speak to. */
   server: string;
+  /** The one that `--server` asks for; null where the relay chose. */
+  server_asked: 'uws' | 'node' | null;
   /** How many files its process may open. */
   open_files_max: number;
+  /** Of hosts; null while it follows. */
+  connections: { open: number; max: number } | null;
   disk_floor_bytes: number;
+  schema_version: number;
+  position_file: string;
+  /** Queues that are left as they are, and rows that were found damaged, since the start. */
+  broken_queues: number;
+  damaged_rows: number;
   /** When the last good backup was taken; null before any. */
   last_backup_at: number | null;
-  /** Of the regular backups; null without them. */
-  backup_every_ms: number | null;
+  /** The regular backups; null without them. */
+  backups: { folder: string; every_ms: number } | null;
+  log_archive_folder: string | null;
   shared_log: SharedLogShown | null;
 }
 

@@ -1,5 +1,6 @@
 /** Results of the operations on the daemon itself: its checks (`doctor`), its status, the link to the owner's page. */
 import { type Static, Type } from 'typebox';
+import { type Check as AnyCheck, CHECK_STATES } from '../../../lib/check.ts';
 import { CLOSED, Count, EncKeyText, HostNameText, orNull, PublicKeyText, Time } from '../../../protocol/shapes.ts';
 import { LINK_STATES } from './peers.ts';
 
@@ -13,10 +14,6 @@ export type WebLinkResult = Static<typeof WebLinkResult>;
 
 export const CHECK_AREAS = ['host', 'daemon', 'peers', 'relay', 'mail', 'wake'] as const;
 export type CheckArea = (typeof CHECK_AREAS)[number];
-
-/** `ok`: as it should be. `note`: worth knowing, nothing to do now. `broken`: does not work until somebody repairs it. */
-const CHECK_STATES = ['ok', 'note', 'broken'] as const;
-type CheckState = (typeof CHECK_STATES)[number];
 
 /** DO NOT CHANGE an id: programs switch on them. */
 const CHECK_IDS = [
@@ -45,37 +42,7 @@ const CHECK_IDS = [
 ] as const;
 export type CheckId = (typeof CHECK_IDS)[number];
 
-/** One finding about a host: a sentence, whether somebody must act, and the command that repairs it. */
-export interface Check {
-  area: CheckArea;
-  id: CheckId;
-  /** The paired host, agent or folder that it is about, if there may be several. */
-  about: string | null;
-  state: CheckState;
-  /** May quote text of other hosts. */
-  sentence: string;
-  /** For a shell; a text in `<…>` is for the reader to fill in. */
-  command: string | null;
-}
-
-/** What a check is about. */
-export type Subject = Pick<Check, 'area' | 'id'> & { about?: string };
-
-export function ok(subject: Subject, sentence: string): Check {
-  return found(subject, 'ok', sentence, null);
-}
-
-export function note(subject: Subject, sentence: string, command: string | null = null): Check {
-  return found(subject, 'note', sentence, command);
-}
-
-export function broken(subject: Subject, sentence: string, command: string | null): Check {
-  return found(subject, 'broken', sentence, command);
-}
-
-function found({ area, id, about }: Subject, state: CheckState, sentence: string, command: string | null): Check {
-  return { area, id, about: about ?? null, state, sentence, command };
-}
+export type Check = AnyCheck<CheckArea, CheckId>;
 
 export const CheckDocument = Type.Object({
   area: Type.Enum([...CHECK_AREAS]),

@@ -1,0 +1,75 @@
+/** How the two doctors print what they found, and how they end. */
+import { countText } from '../../host/core/spans.ts';
+import type { Check } from '../../lib/check.ts';
+import { printable } from '../../protocol/printable.ts';
+import type { CommandContext } from './context.ts';
+import { CommandFailed } from './exit.ts';
+import { jsonLine } from './format.ts';
+import { type Screen, type Style, screenOf, styled } from './screen.ts';
+
+interface Examined<Area extends string> {
+  checks: readonly Check<Area>[];
+  /** Of each area, in the order in which they are shown. */
+  titles: Readonly<Record<Area, string>>;
+  /** What was examined, as a line of text; empty where that is not known. */
+  head: string;
+  /** The same, as members of the document. */
+  subject: object;
+}
+
+/** Prints the checks. Throws `CommandFailed` when something is broken. */
+export function reportChecks<Area extends string>(
+  context: CommandContext,
+  examined: Examined<Area>,
+  isJson: boolean,
+): void {
+  const { checks, subject } = examined;
+  const countOf = (wanted: Check['state']): number => checks.filter(({ state }) => state === wanted).length;
+  const [broken, notes] = [countOf('broken'), countOf('note')];
+  const counts = { ok: broken === 0, broken, notes };
+  context.stdout.write(
+    isJson ? jsonLine({ ...counts, ...subject, checks }) : textOf(screenOf(context), examined, broken, notes),
+  );
+  if (broken === 0) return;
+  throw new CommandFailed(
+    'failure',
+    'BROKEN',
+    `${countText(broken, 'thing')} ${broken === 1 ? 'is' : 'are'} broken: below each stands the command that repairs it`,
+    {
+      checks: checks.filter(({ state }) => state === 'broken').map(({ id, about }) => ({ id, about })),
+    },
+  );
+}
+
+function textOf<Area extends string>(
+  screen: Screen,
+  { checks, titles, head }: Examined<Area>,
+  broken: number,
+  notes: number,
+): string {
+  const width = Math.min(LABEL_CHARACTERS_MAX, Math.max(...checks.map((check) => labelOf(check).length)));
+  const areas = (Object.keys(titles) as Area[]).flatMap((area) => {
+    const lines = checks.filter((check) => check.area === area).map((check) => checkText(screen, check, width));
+    return lines.length === 0 ? [] : [`${styled(screen, 'bold', titles[area])}\n${lines.join('')}`];
+  });
+  const look = notes === 0 ? '' : `${countText(notes, 'thing')} ${notes === 1 ? 'is' : 'are'} worth a look`;
+  const end = broken > 0 ? look : `Nothing is broken${look === '' ? '' : `, ${look}`}`;
+  return `${head === '' ? '' : `${head}\n\n`}${areas.join('\n')}${end === '' ? '' : `\n${end}.\n`}`;
+}
+
+const MARKS: Readonly<Record<Check['state'], string>> = { ok: 'ok', note: 'note', broken: 'BROKEN' };
+const STYLES: Readonly<Record<Check['state'], Style>> = { ok: 'green', note: 'yellow', broken: 'red' };
+const LABEL_CHARACTERS_MAX = 24;
+
+function checkText(screen: Screen, check: Check, width: number): string {
+  const { state, sentence, command } = check;
+  const mark = styled(screen, STYLES[state], MARKS[state]) + ' '.repeat(6 - MARKS[state].length);
+  const line = `  ${mark}  ${labelOf(check).padEnd(width)}  ${printable(sentence)}\n`;
+  return command === null ? line : `${line}${''.padEnd(width + 12)}$ ${printable(command)}\n`;
+}
+
+/** Which paired host or agent, or what of the area. A path is too long for a label, and its sentence names it. */
+function labelOf({ id, area, about }: Check): string {
+  if (about !== null && !about.startsWith('/')) return printable(about);
+  return id.startsWith(`${area}-`) ? id.slice(area.length + 1) : id;
+}

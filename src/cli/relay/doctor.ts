@@ -1,0 +1,180 @@
+/** `poste relay doctor`: checks a relay and its machine for its operator, and shows how to mend what is wrong. */
+import { existsSync, statSync } from 'node:fs';
+import { userInfo } from 'node:os';
+import { join, resolve } from 'node:path';
+import { Command } from 'commander';
+import { broken, ok } from '../../lib/check.ts';
+import { shellWord } from '../../lib/shell-word.ts';
+import { inspectLog } from '../../relay/shared-log/inspect-log.ts';
+import { LogRefused, LogUnreachable } from '../../relay/shared-log/shared-log.ts';
+import { storeHolder } from '../../relay/store/look.ts';
+import { LEVEL_FOLDER } from '../../relay/store/level.ts';
+import { POSITION_FILE } from '../../relay/store/open.ts';
+import { reportChecks } from '../lib/checks.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { CommandFailed } from '../lib/exit.ts';
+import { ControlClient } from './control-client.ts';
+import { type AskedLog, logChecks } from './doctor/log-checks.ts';
+import { backupChecks, certificateChecks, diskChecks, keyChecks, unitText } from './doctor/place-checks.ts';
+import { type Asked, filesCheck, plainCheck, processChecks, serverCheck } from './doctor/process-checks.ts';
+import { clockCheck, positionChecks, runningStore, stoppedStore } from './doctor/store-checks.ts';
+import { RELAY_AREAS, type RelayCheck, type RelaySubject } from './doctor/subject.ts';
+import { configFileOf, effectiveSettings, flagsAlone } from './serve-config.ts';
+import { configOption, withServeOptions } from './serve-options.ts';
+import { type ServeFlags, refuseUnpushable, relayOptions } from './serve-settings.ts';
+import { sharedLogPlace } from './shared-log-options.ts';
+
+/** Where docs/operating.md installs the unit. */
+const UNIT = '/etc/systemd/system/poste-relay.service';
+
+const NOTES = `
+Give it the config file and the flags that the relay is started with; it takes every flag of poste relay serve. It asks the
+running relay over its local socket, so run it as the user of the relay. Of a relay that does not run it reads what can be
+read without opening its store. Nothing is changed, and nothing outside is asked but the database of a shared log.
+
+If something is broken, the command ends with 1. Below each check that is not ok stands a command or a setting that mends it.
+
+Examples:
+  $ poste relay doctor --store-dir /var/lib/poste
+  $ poste relay doctor --config /etc/poste/relay.toml
+  $ poste relay doctor --config /etc/poste/relay.toml --json`;
+
+export function relayDoctorCommand(context: CommandContext): Command {
+  return withServeOptions(new Command('doctor'))
+    .addOption(configOption())
+    .option('--json', 'print it as one JSON document')
+    .addHelpText('after', NOTES)
+    .action(async ({ json }: { json?: boolean }, command: Command) => {
+      const { subject, checks } = await examine(context, command);
+      const { storeDir, status, configFile } = subject;
+      const document = {
+        store: storeDir,
+        config: configFile.isThere ? configFile.path : null,
+        pid: status?.pid ?? null,
+      };
+      reportChecks(
+        context,
+        { checks, titles: RELAY_AREAS, head: `Relay of ${storeDir}`, subject: document },
+        json ?? false,
+      );
+    });
+}
+
+async function examine(
+  context: CommandContext,
+  command: Command,
+): Promise<{ subject: RelaySubject; checks: RelayCheck[] }> {
+  const { settings, check, isUsable } = understood(context, command);
+  const storeDir = resolve(settings.storeDir);
+  const { status, asked } = await askRelay(storeDir);
+  const options = isUsable ? relayOptions(settings, storeDir, undefined) : undefined;
+  const configPath = configFileOf(context, command);
+  const subject: RelaySubject = {
+    storeDir,
+    options,
+    status,
+    positionFile: status?.position_file ?? options?.positionFile ?? join(storeDir, POSITION_FILE),
+    sharesLog: settings.log !== undefined,
+    configFile: {
+      path: configPath,
+      isThere: existsSync(configPath),
+      isNamed: command.getOptionValueSource('config') === 'cli',
+    },
+    unit: await unitText(UNIT),
+    keySource: { environment: Boolean(context.env['MAIL_RELAY_KEY']), file: settings.keyFile },
+    nowMs: context.nowMs(),
+  };
+  const isLooked = asked.type === 'absent' && asked.holder === undefined;
+  const seen = isLooked ? await stoppedStore(subject) : { checks: runningStore(subject), look: undefined };
+  const { look } = seen;
+  const checks = [
+    check,
+    ...processChecks(subject, asked, ownerOf(storeDir)),
+    serverCheck(subject),
+    ...seen.checks,
+    ...(await positionChecks(subject, look)),
+    ...(await keyChecks(subject, look?.relayPubkey)),
+    ...(await diskChecks(subject)),
+    ...(await clockCheck(subject, look)),
+    filesCheck(subject),
+    ...(await tlsChecks(subject)),
+    ...(await backupChecks(subject)),
+    ...(await sharedLogChecks(context, settings, subject)),
+  ];
+  return { subject, checks };
+}
+
+/** The settings, and what is wrong with them; those of the flags alone when the others cannot be used. */
+function understood(
+  context: CommandContext,
+  command: Command,
+): { settings: ServeFlags; check: RelayCheck; isUsable: boolean } {
+  const about = { area: 'relay', id: 'config' } as const;
+  const path = configFileOf(context, command);
+  try {
+    const { settings, file } = effectiveSettings(context, command);
+    refuseUnpushable(settings);
+    relayOptions(settings, settings.storeDir, undefined);
+    const sentence = file.isThere
+      ? `${file.path} is understood`
+      : `there is no ${file.path}: flags, the environment and defaults hold`;
+    return { settings, check: ok(about, sentence), isUsable: true };
+  } catch (error) {
+    if (!(error instanceof CommandFailed)) throw error;
+    const [variable = ''] = error.message.split(' ', 1);
+    const mend = error.code === 'BAD_ENVIRONMENT' ? `unset ${variable}` : `$EDITOR ${shellWord(path)}`;
+    const check = broken(about, `${error.message}: the relay does not start with it`, mend);
+    return { settings: flagsAlone(command), check, isUsable: false };
+  }
+}
+
+async function askRelay(storeDir: string): Promise<{ status: RelaySubject['status']; asked: Asked }> {
+  try {
+    return { status: await new ControlClient(storeDir).get('/v1/status'), asked: { type: 'answered' } };
+  } catch (failure) {
+    if (!(failure instanceof CommandFailed)) throw failure;
+    if (failure.code !== 'RELAY_NOT_RUNNING' && failure.code !== 'NO_STORE')
+      return { status: undefined, asked: { type: 'failed', failure } };
+    const wasStarted = existsSync(join(storeDir, LEVEL_FOLDER));
+    return { status: undefined, asked: { type: 'absent', wasStarted, holder: await storeHolder(storeDir) } };
+  }
+}
+
+/** The user of the store folder, for sudo. */
+function ownerOf(storeDir: string): string {
+  const { uid } = statSync(storeDir, { throwIfNoEntry: false }) ?? {};
+  const own = userInfo();
+  return uid === undefined ? 'poste' : uid === own.uid ? own.username : `'#${uid}'`;
+}
+
+function tlsChecks(subject: RelaySubject): Promise<RelayCheck[]> | RelayCheck[] {
+  const { status, options, nowMs } = subject;
+  const files = status
+    ? status.tls && { certFile: status.tls.cert_file, keyFile: status.tls.key_file }
+    : (options?.tls ?? null);
+  if (files) return certificateChecks(files, nowMs);
+  return status || options ? [plainCheck(subject)] : [];
+}
+
+async function sharedLogChecks(
+  context: CommandContext,
+  settings: ServeFlags,
+  subject: RelaySubject,
+): Promise<RelayCheck[]> {
+  const durability = settings.durability ?? 'standby';
+  const asked = await askLog(context, settings);
+  if (asked.type === 'unknown' && !subject.status?.shared_log) return [];
+  return logChecks(subject, asked, durability);
+}
+
+async function askLog(context: CommandContext, settings: ServeFlags): Promise<AskedLog> {
+  try {
+    const place = await sharedLogPlace(context, settings);
+    if (!place) return { type: 'unknown' };
+    return { type: 'inspected', inspection: await inspectLog(place.endpoints, place.durability) };
+  } catch (error) {
+    if (error instanceof CommandFailed || error instanceof LogRefused || error instanceof LogUnreachable)
+      return { type: 'failed', message: error.message };
+    throw error;
+  }
+}

@@ -1,0 +1,212 @@
+/** A log that several relays share: what its server promises, and how this relay stands to it. */
+import { spanText } from '../../../host/core/spans.ts';
+import { broken, note, ok } from '../../../lib/check.ts';
+import type { SharedLogShown } from '../../../protocol/operator-documents.ts';
+import type { Durability } from '../../../relay/shared-log/durability.ts';
+import type { LogInspection, LogStandby } from '../../../relay/shared-log/inspect-log.ts';
+import { GRANTS } from '../../../relay/shared-log/pg-statements.ts';
+import { CLOCK_OFF_MS } from '../../../relay/shared-log/takeover-rules.ts';
+import { type RelayCheck, type RelaySubject, logsCommand, settingCommand, startCommand } from './subject.ts';
+
+/** What asking its server came to. */
+export type AskedLog =
+  | { type: 'inspected'; inspection: LogInspection }
+  /** `message` is a clause. */
+  | { type: 'failed'; message: string }
+  /** The running relay shares a log, and the command was not told where it is. */
+  | { type: 'unknown' };
+
+const REACH = { area: 'log', id: 'log-reach' } as const;
+const ROLE = { area: 'log', id: 'log-role' } as const;
+const COPIES = { area: 'log', id: 'log-copies' } as const;
+const LEADER = { area: 'log', id: 'log-leader' } as const;
+const LAG = { area: 'log', id: 'log-lag' } as const;
+const DOUBT = { area: 'log', id: 'log-doubt' } as const;
+const SETTINGS = { area: 'log', id: 'log-settings' } as const;
+const CLOCK = { area: 'log', id: 'log-clock' } as const;
+
+/** As the alert PosteRelayLogBehind. */
+const BEHIND_MS = 30_000;
+/** A relay that leads shows a sign of life at least once in a lease; this is more than any that is of use. */
+const SILENT_MS = 60_000;
+const CLOCK_APART_MS = 5_000;
+
+export function logChecks(subject: RelaySubject, asked: AskedLog, durability: Durability): RelayCheck[] {
+  const shown = subject.status?.shared_log ?? null;
+  if (asked.type === 'inspected')
+    return [...serverChecks(subject, asked.inspection, durability), ...ownChecks(subject, shown)];
+  const reach =
+    asked.type === 'failed'
+      ? broken(REACH, asked.message, settingCommand(subject, '--log', 'postgres://<user>@<host>/<database>'))
+      : note(
+          REACH,
+          'the relay has its log in PostgreSQL, which is not asked: name it as the relay does',
+          'poste relay doctor --log postgres://<user>@<host>/<database>',
+        );
+  return [reach, ...seenLeader(subject, shown), ...ownChecks(subject, shown)];
+}
+
+function serverChecks(subject: RelaySubject, inspection: LogInspection, durability: Durability): RelayCheck[] {
+  const { place, user, lacking, log } = inspection;
+  const reach = ok(REACH, `${place} answers, and its primary takes ${user}`);
+  const clock = clockCheck(subject, inspection);
+  const copies = copiesCheck(inspection, durability);
+  const tables = lacking.filter(({ isTable }) => isTable);
+  if (tables.length > 0) {
+    const sentence =
+      'the database lacks tables of the log: a relay makes them at its first start if its user may, or their owner does';
+    return [
+      reach,
+      clock,
+      copies,
+      note(ROLE, sentence, 'poste relay log init --log postgres://<owner>@<host>/<database>'),
+    ];
+  }
+  if (lacking.length > 0) {
+    const rights = lacking.map(({ right, table }) => `${right} on ${table}`).join(', ');
+    return [reach, clock, copies, broken(ROLE, `${user} lacks rights (${rights})`, `psql -c '${GRANTS(user)}'`)];
+  }
+  const role = ok(ROLE, `${user} may do everything that a relay does`);
+  return [
+    reach,
+    clock,
+    copies,
+    role,
+    ...(log
+      ? leaderChecks(subject, log)
+      : [note(LEADER, 'no log was begun in this database: the first relay begins it', startCommand(subject))]),
+  ];
+}
+
+function clockCheck({ nowMs }: RelaySubject, { nowMs: serverMs }: LogInspection): RelayCheck {
+  const apartMs = Math.abs(nowMs - serverMs);
+  const sentence = `this clock and that of the database are ${(apartMs / 1000).toFixed(1)} s apart`;
+  const command = 'timedatectl set-ntp true && timedatectl';
+  if (apartMs > CLOCK_OFF_MS) return broken(CLOCK, `${sentence}: this relay does not take the lead`, command);
+  return apartMs > CLOCK_APART_MS ? note(CLOCK, sentence, command) : ok(CLOCK, sentence);
+}
+
+const SHOW_STANDBYS = `psql -c 'SELECT application_name, state, sync_state FROM pg_stat_replication'`;
+/** What commits wait for. */
+const SYNCHRONOUS: ReadonlySet<string | null> = new Set(['sync', 'quorum']);
+
+function copiesCheck(
+  { namesFault, standbyNames, standbys, synchronousCommit }: LogInspection,
+  durability: Durability,
+): RelayCheck {
+  const names = `synchronous_standby_names is ${standbyNames === '' ? 'empty' : `'${standbyNames}'`}`;
+  const commit = `synchronous_commit is ${synchronousCommit} for its user, and each batch sets it to on`;
+  if (namesFault !== undefined) {
+    const command = `psql -c "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (<standby>)'" -c 'SELECT pg_reload_conf()'`;
+    return broken(COPIES, namesFault, command);
+  }
+  if (durability !== 'standby')
+    return ok(COPIES, `--durability ${durability} asks for no standby; ${names}; ${commit}`);
+  const seen = standbys.filter(({ sync }) => sync !== null);
+  const waitedFor = seen.filter(({ sync }) => SYNCHRONOUS.has(sync));
+  if (waitedFor.length > 0) return ok(COPIES, `commits wait for ${waitedFor.map(standbyText).join(', ')}; ${commit}`);
+  if (standbys.length > 0 && seen.length === 0)
+    return ok(
+      COPIES,
+      `${names}; which of ${standbys.length} standbys commits wait for, this user may not see; ${commit}`,
+    );
+  return broken(COPIES, `${names}, and no such standby is connected: pushes wait, and hosts get 503`, SHOW_STANDBYS);
+}
+
+function standbyText({ name, lagSeconds }: LogStandby): string {
+  return lagSeconds === null ? name : `${name} (${lagSeconds.toFixed(1)} s behind)`;
+}
+
+function leaderChecks(subject: RelaySubject, log: NonNullable<LogInspection['log']>): RelayCheck[] {
+  const { whyNotServed, format, isNewer, leader, term, beatAgeMs, doubt } = log;
+  if (isNewer)
+    return [
+      broken(
+        LEADER,
+        `the log has the format ${format}, which this software does not read: start the newer software`,
+        'poste --version',
+      ),
+    ];
+  if (whyNotServed !== undefined) return [broken(LEADER, whyNotServed, 'poste relay log publish --help')];
+  const own = doubtCheck(subject, doubt);
+  if (leader === undefined)
+    return [broken(LEADER, 'no relay leads the log: hosts get no answer', logsCommand(subject)), own];
+  if (beatAgeMs > SILENT_MS)
+    return [
+      broken(
+        LEADER,
+        `${leader} led last, and has shown no sign of life for ${spanText(beatAgeMs)}: hosts get no answer`,
+        logsCommand(subject),
+      ),
+      own,
+    ];
+  return [ok(LEADER, `${leader} leads, in term ${term}`), own];
+}
+
+function doubtCheck(subject: RelaySubject, doubt: string | null | undefined): RelayCheck {
+  if (doubt === undefined || doubt === null) return ok(DOUBT, 'the log is not in doubt');
+  return broken(
+    DOUBT,
+    `the log is in doubt (${doubt}), and no relay has begun the new epoch yet`,
+    logsCommand(subject),
+  );
+}
+
+/** As the running relay knows it, where the database was not asked. */
+function seenLeader(subject: RelaySubject, shown: SharedLogShown | null): RelayCheck[] {
+  if (!shown) return [];
+  const { leader, term, doubt } = shown;
+  const leads =
+    leader === null
+      ? broken(LEADER, 'no relay leads the log: hosts get no answer', logsCommand(subject))
+      : ok(LEADER, `${leader} leads, in term ${term}`);
+  return [leads, doubtCheck(subject, doubt)];
+}
+
+/** How the running relay stands to the log. */
+function ownChecks(subject: RelaySubject, shown: SharedLogShown | null): RelayCheck[] {
+  if (!shown) return [];
+  const {
+    is_reached: isReached,
+    is_stalled: isStalled,
+    behind_batches: batches,
+    behind_ms: behindMs,
+    settings_differ: differ,
+  } = shown;
+  const checks: RelayCheck[] = [];
+  if (!isReached) checks.push(broken(LAG, 'the running relay gets no answer of the log', logsCommand(subject)));
+  else if (isStalled)
+    checks.push(
+      broken(
+        LAG,
+        'the log takes no batch, and pushes are refused: its disk is full, or it waits for a standby',
+        SHOW_STANDBYS,
+      ),
+    );
+  else if (behindMs > BEHIND_MS)
+    checks.push(
+      broken(
+        LAG,
+        `the running relay is ${batches} batches behind, for ${spanText(behindMs)}: a takeover by it would take as long`,
+        logsCommand(subject),
+      ),
+    );
+  else
+    checks.push(
+      ok(
+        LAG,
+        batches === 0
+          ? 'the running relay has everything that was acknowledged'
+          : `the running relay is ${batches} batches behind`,
+      ),
+    );
+  if (differ.length > 0)
+    checks.push(
+      note(
+        SETTINGS,
+        `it was started with other settings than the relay that leads (${differ.join(', ')}), and does not take the lead`,
+        'poste relay serve --print-config',
+      ),
+    );
+  return checks;
+}

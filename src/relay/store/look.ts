@@ -1,0 +1,100 @@
+/**
+ * Looks into a store that no relay serves from, and changes nothing of it: `poste relay doctor` does.
+ *
+ * LevelDB writes when it opens a database: a new manifest, its newest writes as a table. So it opens a folder of its own
+ * beside, in which the tables are links to those of the store, and what LevelDB would replace are copies.
+ */
+import { copyFile, mkdtemp, readFile, readdir, rm, stat, symlink } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import { eventTimeMs } from '../core/event.ts';
+import { LEVEL_FOLDER, type Level, levelAt } from './level.ts';
+import { declaredSchema, readableRelayRow } from './migrate.ts';
+import { checkNewestRecords } from './open.ts';
+import { type Position, heartbeatFault, positionFault } from './position.ts';
+import { decodeRecord } from './record.ts';
+import { refusedIfDamaged } from './refused.ts';
+import { logKey } from './keys.ts';
+import { StoreReader } from './store-reader.ts';
+import { type ViewMark, readViewMark } from './view-mark.ts';
+
+export interface StoreLook {
+  /** As it declares it: 0 when that cannot be read, `undefined` when it declares none. */
+  schema: number | undefined;
+  /** Of a store that is a view of a log elsewhere. */
+  view: ViewMark | undefined;
+  relayPubkey: PublicKey | undefined;
+  lastLsn: number;
+  /** When its newest event was written, by the clock of then. */
+  newestMs: number | undefined;
+  /** Why the next start begins a new epoch, as a clause; `undefined` when the store proves that it is current. */
+  epochFault: string | undefined;
+}
+
+/** Of these the newest are checked: enough to see that the end of the log is there. */
+const CHECKED_RECORDS = 1_000;
+const TABLE = /\.(?:ldb|sst)$/;
+/** What LevelDB locks and logs for itself. */
+const OWN = new Set(['LOCK', 'LOG', 'LOG.old']);
+
+/** `position`: what is noted outside the store. Throws `StoreRefused` for a damaged store, and errors of the system and of LevelDB. */
+export async function lookAtStore(folder: string, position: Position | undefined, nowMs: number): Promise<StoreLook> {
+  const database = join(folder, LEVEL_FOLDER);
+  const beside = await mkdtemp(join(tmpdir(), 'poste-doctor-'));
+  try {
+    await mirror(resolve(database), beside);
+    const level = levelAt(beside);
+    await level.open({ createIfMissing: false });
+    try {
+      return await looked(level, position, nowMs);
+    } finally {
+      await level.close();
+    }
+  } catch (error) {
+    throw refusedIfDamaged((error as { cause?: unknown }).cause ?? error, database);
+  } finally {
+    await rm(beside, { recursive: true, force: true });
+  }
+}
+
+async function mirror(database: string, beside: string): Promise<void> {
+  for (const name of await readdir(database)) {
+    if (OWN.has(name)) continue;
+    const [from, to] = [join(database, name), join(beside, name)];
+    if (TABLE.test(name)) await symlink(from, to);
+    else await copyFile(from, to);
+  }
+}
+
+async function looked(level: Level, position: Position | undefined, nowMs: number): Promise<StoreLook> {
+  const [schema, view] = [await declaredSchema(level), await readViewMark(level)];
+  const bounds = await checkNewestRecords(level, CHECKED_RECORDS);
+  const { lastLsn, pruned } = bounds;
+  const newest = await level.get(logKey(lastLsn));
+  const store = new StoreReader(level, bounds);
+  const fault = (await positionFault(level, position, pruned)) ?? heartbeatFault(store, nowMs);
+  return {
+    schema,
+    view,
+    relayPubkey: schema ? (await readableRelayRow(level, schema))?.relayPubkey : undefined,
+    lastLsn,
+    newestMs: newest && eventTimeMs(decodeRecord(lastLsn, newest).event),
+    epochFault: lastLsn === 0 || view ? undefined : fault?.clause,
+  };
+}
+
+/** The process that holds the database of a store open; `undefined` when none does, or the system does not say. */
+export async function storeHolder(folder: string): Promise<number | undefined> {
+  try {
+    const { ino } = await stat(join(folder, LEVEL_FOLDER, 'LOCK'));
+    // Linux alone lists them: a number, POSIX, how, the process, the device and the inode, the bytes.
+    for (const line of (await readFile('/proc/locks', 'utf8')).split('\n')) {
+      const [, kind, , , pid, place] = line.trim().split(/ +/);
+      if (kind === 'POSIX' && place?.split(':')[2] === String(ino)) return Number(pid);
+    }
+    return undefined;
+  } catch {
+    return undefined;
+  }
+}

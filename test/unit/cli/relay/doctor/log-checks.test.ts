@@ -1,0 +1,180 @@
+/** What `poste relay doctor` says of the server of a shared log, by what the server answered. */
+import { expect, test } from 'vitest';
+import { logChecks } from '../../../../../src/cli/relay/doctor/log-checks.ts';
+import type { RelaySubject } from '../../../../../src/cli/relay/doctor/subject.ts';
+import type { Check } from '../../../../../src/lib/check.ts';
+import type { Durability } from '../../../../../src/relay/shared-log/durability.ts';
+import type { LogInspection } from '../../../../../src/relay/shared-log/inspect-log.ts';
+
+const NOW_MS = 1_800_000_000_000;
+
+const SUBJECT: RelaySubject = {
+  storeDir: '/var/lib/poste',
+  options: undefined,
+  status: undefined,
+  positionFile: '/var/lib/poste/position',
+  sharesLog: true,
+  configFile: { path: '/etc/poste/relay.toml', isThere: true, isNamed: true },
+  unit: '[Service]\n',
+  keySource: { environment: false, file: undefined },
+  nowMs: NOW_MS,
+};
+
+const SERVING = {
+  whyNotServed: undefined,
+  format: 1,
+  isNewer: false,
+  leader: 'alpha-00000001',
+  term: 7,
+  beatAgeMs: 500,
+  doubt: undefined,
+};
+
+const WELL: LogInspection = {
+  place: 'db.example:5432/mail',
+  user: 'relay',
+  nowMs: NOW_MS - 100,
+  synchronousCommit: 'on',
+  standbyNames: 'second',
+  namesFault: undefined,
+  standbys: [{ name: 'second', sync: 'sync', lagSeconds: 0.1 }],
+  lacking: [],
+  log: SERVING,
+};
+
+function checksOf(changes: Partial<LogInspection>, durability: Durability = 'standby'): Check[] {
+  return logChecks(SUBJECT, { type: 'inspected', inspection: { ...WELL, ...changes } }, durability);
+}
+
+test('a log that is well is ok in everything', () => {
+  const checks = checksOf({});
+  expect(checks.map(({ id, state, command }) => [id, state, command])).toEqual(
+    ['log-reach', 'log-clock', 'log-copies', 'log-role', 'log-leader', 'log-doubt'].map((id) => [id, 'ok', null]),
+  );
+  expect(checks.map(({ sentence }) => sentence)).toEqual([
+    'db.example:5432/mail answers, and its primary takes relay',
+    'this clock and that of the database are 0.1 s apart',
+    'commits wait for second (0.1 s behind); synchronous_commit is on for its user, and each batch sets it to on',
+    'relay may do everything that a relay does',
+    'alpha-00000001 leads, in term 7',
+    'the log is not in doubt',
+  ]);
+});
+
+test.each<[string, Partial<LogInspection>, Durability, string, Check['state'], string, string | null]>([
+  ['apart', { nowMs: NOW_MS - 9_000 }, 'standby', 'log-clock', 'note', '9.0 s apart', 'timedatectl set-ntp true'],
+  ['far apart', { nowMs: NOW_MS + 61_000 }, 'standby', 'log-clock', 'broken', 'does not take the lead', 'timedatectl'],
+  [
+    'of which no standby is named',
+    { standbyNames: '', namesFault: 'the server of the log names no standby' },
+    'standby',
+    'log-copies',
+    'broken',
+    'names no standby',
+    'ALTER SYSTEM SET synchronous_standby_names',
+  ],
+  [
+    'of one copy',
+    { standbyNames: '', standbys: [] },
+    'single',
+    'log-copies',
+    'ok',
+    'synchronous_standby_names is empty',
+    null,
+  ],
+  [
+    'whose standby is away',
+    { standbys: [{ name: 'third', sync: 'async', lagSeconds: null }] },
+    'standby',
+    'log-copies',
+    'broken',
+    'no such standby is connected: pushes wait',
+    'pg_stat_replication',
+  ],
+  [
+    'whose standbys this user may not see',
+    { standbys: [{ name: '', sync: null, lagSeconds: null }] },
+    'standby',
+    'log-copies',
+    'ok',
+    'this user may not see',
+    null,
+  ],
+  [
+    'without its tables',
+    { lacking: [{ table: 'batch', right: 'SELECT', isTable: true }], log: undefined },
+    'standby',
+    'log-role',
+    'note',
+    'lacks tables of the log',
+    'poste relay log init --log',
+  ],
+  [
+    'without a right',
+    { lacking: [{ table: 'batch', right: 'INSERT', isTable: false }] },
+    'standby',
+    'log-role',
+    'broken',
+    'relay lacks rights (INSERT on batch)',
+    "psql -c 'GRANT SELECT, INSERT, UPDATE, DELETE ON relay_log, batch",
+  ],
+  [
+    'that was not begun',
+    { log: undefined },
+    'standby',
+    'log-leader',
+    'note',
+    'the first relay begins it',
+    'systemctl start poste-relay',
+  ],
+  [
+    'of a newer software',
+    { log: { ...SERVING, format: 9, isNewer: true } },
+    'standby',
+    'log-leader',
+    'broken',
+    'the format 9',
+    'poste --version',
+  ],
+  [
+    'that moved',
+    { log: { ...SERVING, whyNotServed: 'the log went to the store of node x' } },
+    'standby',
+    'log-leader',
+    'broken',
+    'went to the store of node x',
+    'poste relay log publish --help',
+  ],
+  [
+    'without a leader',
+    { log: { ...SERVING, leader: undefined } },
+    'standby',
+    'log-leader',
+    'broken',
+    'no relay leads',
+    'journalctl',
+  ],
+  [
+    'whose leader is silent',
+    { log: { ...SERVING, beatAgeMs: 300_000 } },
+    'standby',
+    'log-leader',
+    'broken',
+    'no sign of life for 5 minutes',
+    'journalctl -u poste-relay',
+  ],
+  [
+    'in doubt',
+    { log: { ...SERVING, doubt: 'it lacks batch 3' } },
+    'standby',
+    'log-doubt',
+    'broken',
+    'batch 3',
+    'journalctl',
+  ],
+])('a log %s', (_what, changes, durability, id, state, sentence, command) => {
+  const found = checksOf(changes, durability).filter((check) => check.id === id);
+  expect(found).toMatchObject([{ state, sentence: expect.stringContaining(sentence) as string }]);
+  expect(found[0]?.command ?? '').toContain(command ?? '');
+  expect(found[0]?.command === null).toBe(command === null);
+});
