@@ -344,7 +344,9 @@ describe('poste session', () => {
     const waiting = poste(['session', 'wait', 's-4', '--as', 'bob'], here.environment);
     const isWaiting = async (): Promise<void> => {
       const { registered_at = 0, seen_at = 0 } = (await here.session()) ?? {};
-      expect(seen_at).toBeGreaterThan(registered_at);
+      // As the command prints them: ISO 8601.
+      const [seenAtMs, registeredAtMs] = [seen_at, registered_at].map((time) => new Date(time).getTime());
+      expect(seenAtMs).toBeGreaterThan(registeredAtMs ?? 0);
     };
     await vi.waitFor(isWaiting, { timeout: PATIENCE_MS });
     const started = performance.now();
