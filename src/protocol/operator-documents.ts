@@ -4,6 +4,7 @@
  */
 import Type, { type Static } from 'typebox';
 import { PAGE_PROBLEMS } from './page-documents.ts';
+import { ConsoleSample, SinceTime, UntilTime } from './sample-documents.ts';
 import { CLOSED, Count, EpochText, PublicKeyText, Time, orNull } from './shapes.ts';
 
 const Text = Type.String();
@@ -43,31 +44,6 @@ export const HostShown = Type.Object(
   CLOSED,
 );
 export type HostShown = Static<typeof HostShown>;
-
-/** Measurements of the relay, taken every few seconds. */
-export const ConsoleSample = Type.Object(
-  {
-    at: Time,
-    accepted_per_s: Number,
-    acked_per_s: Number,
-    rejected_per_s: Number,
-    requests_per_s: Number,
-    commit_p50_ms: orNull(Number),
-    commit_p99_ms: orNull(Number),
-    queue_items: Type.Integer(),
-    queue_bytes: Type.Integer(),
-    oldest_item_age_ms: orNull(Number),
-    disk_free_bytes: Number,
-    is_disk_low: Type.Boolean(),
-    hosts: Count,
-    waiting_pulls: Count,
-    log_position: Count,
-    epoch: EpochText,
-    rss_bytes: Number,
-  },
-  CLOSED,
-);
-export type ConsoleSample = Static<typeof ConsoleSample>;
 
 export const RefusalCount = Type.Object(
   {
@@ -294,6 +270,9 @@ export const ConsoleHost = Type.Object(
     lineage: Type.Array(
       Type.Object({ host_pubkey: PublicKeyText, fingerprint: Text, retired_at: orNull(Time) }, CLOSED),
     ),
+    oldest_waiting_at: Type.Union([Time, Type.Null()], {
+      description: 'when the oldest waiting item was accepted; null when none waits or it cannot be read',
+    }),
     last_pull: orNull(Type.Object({ at: Time, through: orNull(Count) }, CLOSED)),
   },
   CLOSED,
@@ -317,8 +296,8 @@ export const ConsoleLogQuery = Type.Object({
   type: Type.Optional(Text),
   host: Type.Optional(PublicKeyText),
   item: Type.Optional(Type.String({ maxLength: 320 })),
-  since: Type.Optional(Type.Integer({ ...Time, description: 'events at or after this time' })),
-  until: Type.Optional(Type.Integer({ ...Time, description: 'events at or before this time' })),
+  since: SinceTime,
+  until: UntilTime,
 });
 
 const NamedKey = Type.Object({ role: Text, host_pubkey: PublicKeyText, name: orNull(Text) }, CLOSED);
@@ -342,6 +321,7 @@ export const ConsoleLog = Type.Object(
     searched_down_to: Type.Integer({
       description: 'the next request asks for events before this record; at 1 there are none',
     }),
+    searched_down_at: Type.Union([Time, Type.Null()], { description: 'the time of the last record searched' }),
     log_position: Count,
   },
   CLOSED,
@@ -363,6 +343,9 @@ export const ConsoleTrace = Type.Object(
       Type.Object({ target: NamedKey, bytes: Count, state: Text, steps: Type.Array(TraceStep) }, CLOSED),
     ),
     searched_up_to: Type.Integer({ description: 'later records were not searched' }),
+    searched_up_at: Type.Union([Time, Type.Null()], {
+      description: 'the time of that record; null when it is the last',
+    }),
     log_position: Count,
   },
   CLOSED,

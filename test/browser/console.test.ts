@@ -288,6 +288,57 @@ describe('the console', () => {
     expect(await window.unsound()).toEqual([]);
   });
 
+  test('draws the last hour, day and week and a time of the user, and so does the log', async () => {
+    const relay = await started();
+    await relay.enrol(alice, bob);
+    const window = await ConsoleWindow.open(suite);
+    const { page } = window;
+    await window.enter(relay);
+    const startMs = relay.clock.nowMs();
+    await relay.client(alice).push([itemTo([bob], 'one')]);
+    sample(relay, 500);
+    const [item] = (await relay.client(bob).pull()).items;
+    await relay.client(bob).ack(relay.epoch, item?.seq ?? 0);
+    sample(relay, 5);
+    const measured = page.getByRole('region', { name: 'Measurements' });
+    await measured.getByRole('img', { name: /Items waiting, now: all queues 0/ }).waitFor();
+    for (const range of ['last hour', 'last day', 'last week']) {
+      const asked = page.waitForRequest(/samples\?since=/);
+      await measured.getByRole('combobox', { name: 'Time' }).selectOption(range);
+      const since = Number(new URL((await asked).url()).searchParams.get('since'));
+      expect(relay.clock.nowMs() - since).toBeGreaterThan(3_000_000);
+      await measured.getByText('The relay keeps them in memory for a week').waitFor();
+      await measured.getByRole('img', { name: /Items waiting, now: all queues/ }).waitFor();
+    }
+    // The time when it waited.
+    await measured.getByRole('combobox', { name: 'Time' }).selectOption('from … to …');
+    const local = (atMs: number): Promise<string> =>
+      page.evaluate(`(() => {
+        const date = new Date(${atMs} - new Date(${atMs}).getTimezoneOffset() * 60000);
+        return date.toISOString().slice(0, 19);
+      })()`);
+    await measured.getByRole('textbox', { name: 'From' }).fill(await local(startMs));
+    await measured.getByRole('textbox', { name: 'To' }).fill(await local(startMs + 10_000));
+    await measured.getByRole('img', { name: /Items waiting, now: all queues 1/ }).waitFor();
+    await window.soundInEveryLayout('range');
+    expect(await window.violations()).toEqual([]);
+    await page.setViewportSize({ width: 390, height: 800 });
+    await expect.poll(() => window.unsound()).toEqual([]);
+
+    await window.go('Log');
+    const events = page.getByRole('region', { name: 'Events' }).getByRole('listitem');
+    await expect.poll(() => events.count()).toBe(7);
+    await page.getByRole('combobox', { name: 'Time' }).selectOption('from … to …');
+    await page.getByRole('textbox', { name: 'From' }).fill(await local(startMs + 60_000));
+    await page.getByRole('button', { name: 'Filter' }).click();
+    await expect.poll(() => events.count()).toBe(1);
+    await events.getByText('items acked').waitFor();
+    await page.getByRole('combobox', { name: 'Time' }).selectOption('last hour');
+    await page.getByRole('button', { name: 'Filter' }).click();
+    await expect.poll(() => events.count()).toBe(7);
+    expect(await window.unsound()).toEqual([]);
+  });
+
   test('finds a host, shows its quotas and keys, and revokes it when its name is typed', async () => {
     const relay = await started();
     const next = { ...hostNamed('bob-next'), name: bob.name };
@@ -547,7 +598,7 @@ describe('the console', () => {
     await back.click();
     await expect.poll(() => events.count()).toBe(126);
     const marks = await page.locator('.event-when').allTextContents();
-    const records = marks.map((mark) => Number(mark.split('·')[1]));
+    const records = marks.map((mark) => Number(mark.split('· record ')[1]));
     expect(records).toEqual(Array.from({ length: 126 }, (_none, at) => 126 - at));
     expect(await window.unsound()).toEqual([]);
   });
@@ -563,7 +614,9 @@ describe('the console', () => {
       before.push(asked);
       const position = 150_000;
       const down = Math.max(90_001, Number(asked ?? position + 1) - 20_000);
-      await route.fulfill({ json: { events: [], searched_down_to: down, log_position: position } });
+      await route.fulfill({
+        json: { events: [], searched_down_to: down, searched_down_at: 1, log_position: position },
+      });
     });
     await window.enter(relay);
     await window.go('Log');

@@ -14,6 +14,7 @@ import {
 } from '../support/console-session.ts';
 import { HttpRelay, type HttpRelayChanges, relayForTest } from '../support/http-relay.ts';
 import type { ConsoleHosts } from '../../src/protocol/operator-documents.ts';
+import type { ConsoleSamples } from '../../src/protocol/sample-documents.ts';
 import { enrolOf } from '../support/commands.ts';
 import { enrolHost } from '../support/enrolments.ts';
 import { alice, bob, carol, hostNamed } from '../support/hosts.ts';
@@ -22,7 +23,7 @@ import { jsonOf } from '../support/problems.ts';
 import { RawConnection, type RawResponse, rawRequest, requestBytes } from '../support/raw-http.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
-const READS = ['/session', '/overview', '/live', '/hosts', '/host', '/log', '/trace', '/invites'];
+const READS = ['/session', '/overview', '/samples', '/live', '/hosts', '/host', '/log', '/trace', '/invites'];
 const ACTIONS = ['/leave', '/revoke', '/backup', '/invites', '/invites/revoke'];
 
 const started = (changes: HttpRelayChanges = {}): Promise<HttpRelay> =>
@@ -221,15 +222,26 @@ describe('every answer', () => {
 
 describe('what it shows', () => {
   test('hosts, one host, the log and a trace; a query that the page would not make is refused', async () => {
-    const { session } = await filled();
+    const { session, relay } = await filled();
+    const acceptedAtMs = relay.clock.nowMs();
+    relay.clock.move(5000);
     expect(jsonOf(await session.get('/hosts?search=BO'))).toMatchObject({
       matches: 1,
       total: 3,
       hosts: [{ host: 'bob', queue_items: 2 }],
     });
     const host = jsonOf(await session.get(`/host?key=${encodeURIComponent(bob.key)}`));
-    expect(host).toMatchObject({ host: { host: 'bob' }, allowed_senders: null, last_pull: null });
+    expect(host).toMatchObject({
+      host: { host: 'bob' },
+      allowed_senders: null,
+      last_pull: null,
+      oldest_waiting_at: acceptedAtMs,
+    });
+    expect(jsonOf(await session.get(`/host?key=${encodeURIComponent(alice.key)}`))).toMatchObject({
+      oldest_waiting_at: null,
+    });
     const log = jsonOf(await session.get('/log?type=ItemAccepted')) as { events: { lsn: number; item_id: string }[] };
+    expect(log).toMatchObject({ searched_down_to: 1, searched_down_at: acceptedAtMs });
     expect(log.events.map(({ item_id }) => item_id)).toEqual(['two', 'one']);
     expect(jsonOf(await session.get(`/trace?lsn=${log.events[0]?.lsn}`))).toMatchObject({
       item_id: 'two',
@@ -250,6 +262,8 @@ describe('what it shows', () => {
       '/trace?lsn=x',
       `/hosts?search=${'x'.repeat(101)}`,
       '/hosts?state=%00',
+      '/samples?since=x',
+      '/samples?since=1&since=2',
       '/hosts?sort=age',
       '/hosts?reverse=1',
       '/hosts?offset=1000001',
@@ -296,6 +310,22 @@ describe('what it shows', () => {
       [0, 123, 123, 123],
     ]);
     expect(new Set(pages.flatMap(({ hosts }) => hosts.map(({ host_pubkey }) => host_pubkey))).size).toBe(123);
+  });
+
+  test('measurements of a time, as fine as they are kept', async () => {
+    const { relay, session } = await filled();
+    expect(jsonOf(await session.get('/samples'))).toEqual({ samples: [], first_at: null });
+    const startMs = relay.clock.nowMs();
+    for (let at = 0; at < 30; at++) {
+      relay.clock.move(SAMPLE_EVERY_MS);
+      relay.timers.pass(SAMPLE_EVERY_MS);
+    }
+    const since = startMs + 20 * SAMPLE_EVERY_MS;
+    const found = jsonOf(
+      await session.get(`/samples?since=${since}&until=${since + 10_000}`),
+    ) as unknown as ConsoleSamples;
+    expect(found.samples.map(({ at }) => at - since)).toEqual([0, 2000, 4000, 6000, 8000, 10_000]);
+    expect(found.samples[0]).toMatchObject({ queue_items: 3, hosts: 3 });
   });
 
   test('an invite is made, listed without its token, and revoked: then it admits nobody', async () => {

@@ -48,7 +48,7 @@ export async function overview(options: OverviewParts): Promise<ConsoleOverview>
     can_take_backup: takeBackup !== undefined,
     shared_log: sharedLog ?? null,
     sample_every_ms: SAMPLE_EVERY_MS,
-    samples: [...sampler.samples],
+    samples: [...sampler.history.recent],
     biggest_queues: await biggestQueues(options),
     broken_queues: engine.brokenQueues.map(({ targetPubkey, reason }) => ({
       host_pubkey: targetPubkey,

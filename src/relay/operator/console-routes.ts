@@ -33,6 +33,7 @@ import {
   OPERATOR_PROBLEMS,
   type OperatorProblemCode,
 } from '../../protocol/operator-documents.ts';
+import { ConsoleSamples, ConsoleSamplesQuery } from '../../protocol/sample-documents.ts';
 import { parsePublicKey } from '../../protocol/public-key.ts';
 import { problemShape } from '../../protocol/responses.ts';
 import { parserOf } from '../../protocol/schemas.ts';
@@ -88,6 +89,15 @@ export const CONSOLE_OPERATIONS: readonly ConsoleOperation[] = [
       ...NO_READ,
     ],
     handle: async (_request, parts) => jsonReply(200, await overview(parts)),
+  },
+  {
+    ...ofConsole,
+    id: 'consoleSamples',
+    path: '/console/samples',
+    summary: 'Shows the measurements of a time in the last week: the nearer it is, the finer they are.',
+    query: ConsoleSamplesQuery,
+    successes: [ok(ConsoleSamples, 'the measurements, the oldest first'), ...NO_READ],
+    handle: samples,
   },
   {
     ...ofConsole,
@@ -199,6 +209,16 @@ function badQuery(): Reply {
   return problemReply('BAD_REQUEST', 'the query is not one that the console makes');
 }
 
+function samples(request: RelayRequest, { sampler }: ConsoleRoutesOptions): Reply {
+  const query = new Query(request.query);
+  const since = query.wholeNumber('since') ?? 0;
+  const until = query.wholeNumber('until') ?? Number.MAX_SAFE_INTEGER;
+  if (!query.isGood) return badQuery();
+  const { history } = sampler;
+  const document: ConsoleSamples = { samples: history.between(since, until), first_at: history.firstMs ?? null };
+  return jsonReply(200, document);
+}
+
 async function hosts(request: RelayRequest, options: ConsoleRoutesOptions): Promise<Reply> {
   const query = new Query(request.query);
   const search = query.search('search') ?? '';
@@ -215,7 +235,7 @@ async function host(request: RelayRequest, options: ConsoleRoutesOptions): Promi
   const key = new Query(request.query).publicKey('key');
   const row = key && engine.directory.get(key);
   await engine.durable();
-  return row ? jsonReply(200, hostView(row, options)) : unknownHost();
+  return row ? jsonReply(200, await hostView(row, options)) : unknownHost();
 }
 
 async function log(request: RelayRequest, options: ConsoleRoutesOptions): Promise<Reply> {

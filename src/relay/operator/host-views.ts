@@ -96,11 +96,16 @@ export async function biggestQueues({ engine, clock }: HostViewOptions): Promise
   return biggest;
 }
 
-export function hostView(row: EnrolmentRow, { engine, rows, clock, lastPull }: HostViewOptions): ConsoleHost {
+export async function hostView(
+  row: EnrolmentRow,
+  { engine, rows, clock, lastPull }: HostViewOptions,
+): Promise<ConsoleHost> {
   const { hostPubkey } = row;
   const senders = rows.get('senders', hostPubkey);
   const members = rows.get('lineage', hostPubkey)?.members ?? [{ hostPubkey, retiredAtMs: null }];
   const pull = lastPull(hostPubkey);
+  // A host whose queue is damaged is shown all the same.
+  const waiting = await engine.page(hostPubkey, 0, 1).catch(() => undefined);
   return {
     host: hostDocument(row, engine, clock.nowMs()),
     quotas: quotas(row, engine, rows),
@@ -112,6 +117,7 @@ export function hostView(row: EnrolmentRow, { engine, rows, clock, lastPull }: H
       fingerprint: displayFingerprint(member.hostPubkey),
       retired_at: member.retiredAtMs,
     })),
+    oldest_waiting_at: waiting?.rows[0]?.acceptedAtMs ?? null,
     last_pull: pull ? { at: pull.atMs, through: pull.through ?? null } : null,
   };
 }

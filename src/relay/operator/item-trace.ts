@@ -98,8 +98,13 @@ export async function traceItem(lsn: number, options: TraceOptions): Promise<Con
       steps: stepsOf(life, options),
     })),
     searched_up_to: upTo,
+    searched_up_at: upTo < lastLsn ? timeOf(log.entry(upTo)) : null,
     log_position: lastLsn,
   };
+}
+
+function timeOf(entry: LogEntry | undefined): number | null {
+  return entry ? eventTimeMs(entry.event) : null;
 }
 
 function stepsOf({ steps, isWaiting, queuedKey, queuedSeq }: ItemLife, { lastPull }: TraceOptions): TraceStep[] {

@@ -50,12 +50,19 @@ export async function searchLog(query: LogQuery, { log, nameOf, monotonicMs }: L
   const found: ConsoleLog['events'] = [];
   const slice = new TimeSlice(monotonicMs);
   let lookedAt = 0;
+  let downAt: number | null = null;
   let downTo = Math.min(query.beforeLsn, lastLsn + 1);
-  const answer = (): ConsoleLog => ({ events: found, searched_down_to: downTo, log_position: lastLsn });
+  const answer = (): ConsoleLog => ({
+    events: found,
+    searched_down_to: downTo,
+    searched_down_at: downAt,
+    log_position: lastLsn,
+  });
   for await (const run of log.readBack(downTo)) {
     for (const entry of run) {
       if (entry.lsn <= query.afterLsn) return answer();
       downTo = entry.lsn;
+      downAt = eventTimeMs(entry.event);
       lookedAt++;
       if (isWanted(entry.event, query)) found.push(loggedEvent(entry, nameOf));
       if (found.length === EVENTS_PER_PAGE || lookedAt === RECORDS_LOOKED_AT_MAX) return answer();

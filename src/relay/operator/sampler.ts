@@ -1,13 +1,13 @@
-/** Measures the relay every two seconds, keeps the samples of the last quarter of an hour, and passes each to listeners. */
-import type { ConsoleSample } from '../../protocol/operator-documents.ts';
+/** Measures the relay every two seconds, keeps the samples, and passes each to listeners. */
+import type { ConsoleSample } from '../../protocol/sample-documents.ts';
 import type { Timers, Clock } from '../../lib/clock.ts';
 import { PeriodicTask } from '../../lib/periodic-task.ts';
 import type { Gauges } from './metrics.ts';
 import type { Activity } from './activity.ts';
 import type { Engine } from '../engine/engine.ts';
+import { SampleHistory } from './sample-history.ts';
 
 export const SAMPLE_EVERY_MS = 2_000;
-const SAMPLES_KEPT = 450;
 
 interface SamplerOptions {
   activity: Activity;
@@ -22,7 +22,7 @@ interface SamplerOptions {
 
 export class Sampler {
   readonly #options: SamplerOptions;
-  readonly #samples: ConsoleSample[] = [];
+  readonly history = new SampleHistory();
   readonly #listeners = new Set<(sample: ConsoleSample) => void>();
   readonly #task: PeriodicTask;
   #rssBytes = 0;
@@ -31,11 +31,6 @@ export class Sampler {
     const { timers, onError } = options;
     this.#options = options;
     this.#task = new PeriodicTask({ timers, everyMs: SAMPLE_EVERY_MS, work: () => this.#take(), onError });
-  }
-
-  /** The oldest first. */
-  get samples(): readonly ConsoleSample[] {
-    return this.#samples;
   }
 
   /** Returns a function that stops it. */
@@ -51,8 +46,7 @@ export class Sampler {
 
   #take(): void {
     const sample = this.#sample();
-    this.#samples.push(sample);
-    if (this.#samples.length > SAMPLES_KEPT) this.#samples.shift();
+    this.history.add(sample);
     for (const listener of this.#listeners) listener(sample);
   }
 

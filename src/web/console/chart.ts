@@ -8,7 +8,7 @@ import { useEffect, useRef } from 'preact/hooks';
 import uPlot from 'uplot';
 import { DAY_MS, HOUR_MS } from '../../protocol/limits.ts';
 import { NO_VALUE } from '../shared/components.ts';
-import { clock, count, duration, rate } from '../shared/format.ts';
+import { count, duration, rate, time } from '../shared/format.ts';
 
 /**
  * The kind of the values: it decides how they are formatted, and the steps of the axis. Durations are in milliseconds.
@@ -104,6 +104,13 @@ function formatted(value: number | null, format: (value: number) => string): str
   return value === null ? NO_VALUE : format(value);
 }
 
+/** As long as the step between two marks needs. */
+function tickText(atS: number, stepS: number): string {
+  const text = time(atS * 1000);
+  if (stepS >= DAY_MS / 1000) return text.slice(5, 10);
+  return stepS >= HOUR_MS / 1000 ? text.slice(5, 16) : text.slice(11, stepS >= 60 ? 16 : 19);
+}
+
 function options(lines: readonly Line[], unit: Unit, width: number): uPlot.Options {
   const style = getComputedStyle(document.documentElement);
   const colour = (name: string): string => style.getPropertyValue(name).trim();
@@ -121,7 +128,12 @@ function options(lines: readonly Line[], unit: Unit, width: number): uPlot.Optio
     padding: [8, 8, 0, 0],
     scales: { y: { range: (_chart, _min, max) => [0, max > 0 ? max * 1.1 : 1] } },
     axes: [
-      { ...axis, space: 70, size: 26, values: (_chart, ticks) => ticks.map((tick) => clock(tick * 1000)) },
+      {
+        ...axis,
+        space: 90,
+        size: 26,
+        values: (_chart, ticks, _at, _space, stepS) => ticks.map((tick) => tickText(tick, stepS)),
+      },
       { ...axis, size: 58, incrs: STEPS[unit], values: (_chart, ticks) => ticks.map((tick) => FORMATS[unit](tick)) },
     ],
     series: [

@@ -103,21 +103,27 @@ function enrolment(host: HostShown): Rows {
 function queue({ host, ...shown }: ConsoleHost): Rows {
   const pull = shown.last_pull;
   return [
-    ['last item', count(host.head_seq)],
-    ['acked through', count(host.acked_through)],
+    ['items waiting', count(host.queue_items)],
+    ['oldest of them', when(shown.oldest_waiting_at)],
     [
-      'last pull',
-      pull === null
-        ? 'none since the start'
-        : html`<${Time} at=${pull.at} />${pull.through === null ? '' : `, up to ${count(pull.through)}`}`,
+      'last asked for mail',
+      pull === null ? 'not since the relay started' : html`<${Time} at=${pull.at} />${sawText(host, pull)}`,
     ],
     ['accepts mail from', shown.allowed_senders === null ? 'everybody' : `${count(shown.allowed_senders)} senders`],
-    ['list published', when(shown.senders_published_at)],
+    ['list of senders from', when(shown.senders_published_at)],
     [
       'encryption key',
       shown.enc_key_published_at === null ? 'none' : html`<${Time} at=${shown.enc_key_published_at} />`,
     ],
   ];
+}
+
+/** Whether the last pull showed the host everything. */
+function sawText(host: HostShown, pull: NonNullable<ConsoleHost['last_pull']>): string {
+  if (host.queue_items === 0) return '';
+  return (pull.through ?? 0) >= host.head_seq
+    ? ', and was shown all that waits'
+    : ', and was not shown all that waits yet';
 }
 
 /** The user must type the name to confirm: a revoked key can never be used again. */

@@ -4,7 +4,7 @@ import { html } from 'htm/preact';
 import type { ConsoleTrace, TraceStep } from '../../protocol/operator-documents.ts';
 import { read } from '../shared/api.ts';
 import { Code, Panel, StateMark, Time, Untrusted, Warning } from '../shared/components.ts';
-import { bytes, count } from '../shared/format.ts';
+import { bytes } from '../shared/format.ts';
 import { useLoaded } from '../shared/use-loaded.ts';
 import { hostHref, samples } from './state.ts';
 
@@ -22,7 +22,7 @@ export function Item({ lsn }: { lsn: string }): VNode {
     <${Warning} text=${problem} />
     <p class="note">
       ${trace.kind} from <a href=${hostHref(sender.host_pubkey)}><${Untrusted} text=${sender.name ?? 'unknown host'} /></a>,
-      record ${count(trace.lsn)}
+      record ${trace.lsn}
     </p>
     ${trace.targets.map(
       ({ target, bytes: size, state, steps }) =>
@@ -37,9 +37,9 @@ export function Item({ lsn }: { lsn: string }): VNode {
         </${Panel}>`,
     )}
     ${
-      trace.searched_up_to < trace.log_position &&
+      trace.searched_up_at !== null &&
       isWaiting(trace) &&
-      html`<p class="note">Searched up to record ${count(trace.searched_up_to)} of ${count(trace.log_position)}.</p>`
+      html`<p class="note">The log was searched up to <${Time} at=${trace.searched_up_at} />; there may be more after it.</p>`
     }`;
 }
 
@@ -51,7 +51,7 @@ function Step({ step }: { step: TraceStep }): VNode {
   return html`<li class="step">
     <span class="step-what">${step.what}</span> <${Untrusted} text=${step.text} />
     <span class="event-when">
-      ${step.at !== null && html`<${Time} at=${step.at} />`}${step.lsn !== null && ` · ${count(step.lsn)}`}
+      ${step.at !== null && html`<${Time} at=${step.at} />`}${step.lsn !== null && ` · record ${step.lsn}`}
     </span>
   </li>`;
 }

@@ -8,9 +8,9 @@ import type { LoggedEvent } from '../../protocol/operator-documents.ts';
 import type { RelayEvent } from '../../relay/core/event.ts';
 import { Code, Time, Untrusted, Warning } from '../shared/components.ts';
 import { SelectField, onValue } from '../shared/fields.ts';
-import { count } from '../shared/format.ts';
 import { hostHref, itemHref, route } from './state.ts';
-import { type Filters, useLog } from './use-log.ts';
+import { ANY_TIME, LOG_RANGES, type Range, RangeField } from './range.ts';
+import { type Filters, type LogState, useLog } from './use-log.ts';
 
 export function Log(): VNode {
   const { query } = route.value;
@@ -18,8 +18,7 @@ export function Log(): VNode {
     type: query.get('type') ?? '',
     host: query.get('host') ?? '',
     item: query.get('item') ?? '',
-    since: '',
-    until: '',
+    range: ANY_TIME,
   }));
   const [isLive, setLive] = useState(true);
   const log = useLog(filters, isLive, () => setLive(false));
@@ -34,7 +33,7 @@ export function Log(): VNode {
     <section class="panel" aria-label="Events">
       ${
         events.length === 0
-          ? html`<p class="none">${isLoaded ? noneFound(isAll, log.downTo) : problem === '' && 'Asking the relay…'}</p>`
+          ? html`<p class="none">${isLoaded ? html`<${NoneFound} log=${log} />` : problem === '' && 'Asking the relay…'}</p>`
           : html`<ol class="timeline">
               ${events.map((event) => html`<${Entry} key=${event.lsn} event=${event} />`)}
             </ol>`
@@ -47,8 +46,9 @@ export function Log(): VNode {
     </section>`;
 }
 
-function noneFound(isAll: boolean, downTo: number): string {
-  return `No event matches${isAll ? '' : ` down to record ${count(downTo)}`}.`;
+function NoneFound({ log }: { log: LogState }): VNode {
+  const { isAll, downAt } = log;
+  return html`No event matches${!isAll && downAt !== null && html` back to <${Time} at=${downAt} />`}.`;
 }
 
 interface FilterFormProps {
@@ -59,7 +59,7 @@ interface FilterFormProps {
 
 function FilterForm({ filters, change, apply }: FilterFormProps): VNode {
   const field =
-    (name: keyof Filters) =>
+    (name: 'type' | 'host' | 'item') =>
     (value: string): void =>
       change({ ...filters, [name]: value });
   const submit = (event: Event): void => {
@@ -70,8 +70,7 @@ function FilterForm({ filters, change, apply }: FilterFormProps): VNode {
     <${SelectField} label="Kind" value=${filters.type} options=${KINDS} change=${field('type')} />
     <label><span>Host</span><input maxlength="100" placeholder="name or key" value=${filters.host} onInput=${onValue(field('host'))} /></label>
     <label><span>Item</span><input maxlength="320" placeholder="item id" value=${filters.item} onInput=${onValue(field('item'))} /></label>
-    <label><span>From</span><input type="datetime-local" step="1" value=${filters.since} onInput=${onValue(field('since'))} /></label>
-    <label><span>To</span><input type="datetime-local" step="1" value=${filters.until} onInput=${onValue(field('until'))} /></label>
+    <${RangeField} range=${filters.range} change=${(range: Range) => change({ ...filters, range })} kinds=${LOG_RANGES} />
     <button type="submit">Filter</button>
   </form>`;
 }
@@ -82,7 +81,7 @@ function Entry({ event }: { event: LoggedEvent }): VNode {
   return html`<li class="event event-${type}">
     <span class="event-head">
       <span class="event-name">${eventName(type)}</span>
-      <span class="event-when"><${Time} at=${at} /> · ${count(lsn)}</span>
+      <span class="event-when"><${Time} at=${at} /> · record ${lsn}</span>
     </span>
     <span class="event-body">
       ${item && (type === 'ItemAccepted' ? html`<a href=${itemHref(lsn)} aria-label="Trace of item ${item_id}">${item}</a>` : item)}

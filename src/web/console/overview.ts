@@ -5,16 +5,16 @@ import type {
   BrokenQueueShown,
   ConsoleFollowing,
   ConsoleOverview,
-  ConsoleSample,
   EpochBegun,
   EpochsRead,
   HostShown,
   RefusalCount,
 } from '../../protocol/operator-documents.ts';
+import type { ConsoleSample } from '../../protocol/sample-documents.ts';
 import { Code, Facts, NO_VALUE, Panel, Table, Time, Untrusted } from '../shared/components.ts';
 import { ago, bytes, count, duration, rate } from '../shared/format.ts';
 import { CopyButton } from '../shared/copy.ts';
-import { Chart } from './chart.ts';
+import { Charts } from './charts.ts';
 import { Health } from './health.ts';
 import { Keeping } from './keeping.ts';
 import { LeadsElsewhere, SharedLog } from './shared-log.ts';
@@ -34,7 +34,7 @@ export function Overview(): VNode {
     ${known.host_keys === 0 && html`<${Welcome} known=${known} />`}
     ${known.shared_log && html`<${SharedLog} log=${known.shared_log} role="leading" nowMs=${known.now} />`}
     ${now && html`<${Figures} now=${now} known=${known} />`}
-    <${Charts} all=${all} />
+    <${Charts} />
     <div class="columns">
       <${Panel} title="Biggest queues"><${BiggestQueues} hosts=${known.biggest_queues} /></${Panel}>
       <${Panel} title="Refused in the last hour"><${Refusals} refusals=${known.refusals} nowMs=${known.now} /></${Panel}>
@@ -89,49 +89,6 @@ function Figures({ now, known }: { now: ConsoleSample; known: ConsoleOverview })
   return html`<dl class="figures">
     ${figures.map(([name, value, kind = '']) => html`<div class="figure ${kind}"><dt>${name}</dt><dd>${value}</dd></div>`)}
   </dl>`;
-}
-
-function Charts({ all }: { all: readonly ConsoleSample[] }): VNode {
-  if (all.length === 0) return html`<p class="none">The first measurements come in a few seconds.</p>`;
-  const times = all.map(({ at }) => at);
-  const line = (label: string, colour: string, value: (sample: ConsoleSample) => number | null) => ({
-    label,
-    colour,
-    values: all.map(value),
-  });
-  return html`<div class="charts">
-    <${Chart}
-      title="Items a second"
-      times=${times}
-      unit="rate"
-      lines=${[
-        line('accepted', '--line-1', (one) => one.accepted_per_s),
-        line('delivered', '--line-2', (one) => one.acked_per_s),
-        line('rejected', '--line-3', (one) => one.rejected_per_s),
-      ]}
-    />
-    <${Chart}
-      title="Time of one write"
-      times=${times}
-      unit="duration"
-      lines=${[
-        line('half of them within', '--line-1', (one) => one.commit_p50_ms),
-        line('99 % within', '--line-3', (one) => one.commit_p99_ms),
-      ]}
-    />
-    <${Chart}
-      title="Items waiting"
-      times=${times}
-      unit="count"
-      lines=${[line('all queues', '--line-1', (one) => one.queue_items)]}
-    />
-    <${Chart}
-      title="Longest wait"
-      times=${times}
-      unit="duration"
-      lines=${[line('oldest item', '--line-2', (one) => one.oldest_item_age_ms)]}
-    />
-  </div>`;
 }
 
 function BiggestQueues({ hosts }: { hosts: readonly HostShown[] }): VNode {

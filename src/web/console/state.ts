@@ -1,6 +1,7 @@
 /** The state of the console: its route, and the measurements of the relay. Views read these signals. */
 import { signal } from '@preact/signals';
-import type { ConsoleFollowing, ConsoleOverview, ConsoleSample } from '../../protocol/operator-documents.ts';
+import type { ConsoleFollowing, ConsoleOverview } from '../../protocol/operator-documents.ts';
+import type { ConsoleSample } from '../../protocol/sample-documents.ts';
 import { read } from '../shared/api.ts';
 import { follow } from '../shared/live.ts';
 import { currentRoute } from '../shared/route.ts';
@@ -47,6 +48,11 @@ export function setCommand({ addresses, fingerprint }: ConsoleOverview, tokenFil
 
 export function itemHref(lsn: number): string {
   return `#/items/${lsn}`;
+}
+
+/** The time by the clock of the relay, as far as it is known. */
+export function relayTime(): number {
+  return samples.value.at(-1)?.at ?? overview.value?.now ?? Date.now();
 }
 
 let nextLoad: ReturnType<typeof setTimeout> | undefined;

@@ -4,6 +4,7 @@ import type { ConsoleHosts, ConsoleLog, LoggedEvent } from '../../protocol/opera
 import { read } from '../shared/api.ts';
 import { count } from '../shared/format.ts';
 import { failureText } from '../shared/session.ts';
+import { type Range, rangeQuery } from './range.ts';
 import { samples } from './state.ts';
 
 /** How many events the page keeps while it shows new ones. */
@@ -17,9 +18,7 @@ export interface Filters {
   /** A name, a fingerprint or a key. */
   host: string;
   item: string;
-  /** In the form of `datetime-local`. */
-  since: string;
-  until: string;
+  range: Range;
 }
 
 interface Shown {
@@ -27,6 +26,8 @@ interface Shown {
   events: readonly LoggedEvent[];
   /** The log was searched down to this record. */
   downTo: number;
+  /** The time of that record. */
+  downAt: number | null;
   /** Whether there are no earlier records. */
   isAll: boolean;
 }
@@ -45,7 +46,7 @@ export interface LogState extends Shown {
 /** `stopLive` is called when earlier events would push out new ones. */
 export function useLog(filters: Filters, isLive: boolean, stopLive: () => void): LogState {
   const [query, setQuery] = useState<Record<string, string>>();
-  const [shown, setShown] = useState<Shown>({ events: [], downTo: 1, isAll: true });
+  const [shown, setShown] = useState<Shown>({ events: [], downTo: 1, downAt: null, isAll: true });
   const [isCatchingUp, setCatchingUp] = useState(false);
   const [isLookingBack, setLookingBack] = useState(false);
   const [problem, setProblem] = useState('');
@@ -137,7 +138,8 @@ async function findBack(
     askedFrom = found.searched_down_to;
     found = await read<ConsoleLog>('log', { ...query, before: String(askedFrom) });
   }
-  return { events: found.events, downTo: found.searched_down_to, isAll: isStart(found, askedFrom), logPosition };
+  const { events, searched_down_to: downTo, searched_down_at: downAt } = found;
+  return { events, downTo, downAt, isAll: isStart(found, askedFrom), logPosition };
 }
 
 /** Whether the log begins here. When its first records were pruned, an answer goes no further back than its request. */
@@ -146,32 +148,31 @@ function isStart({ searched_down_to: downTo }: ConsoleLog, askedFrom: number): b
 }
 
 /** Adds nothing when the shown events changed during the request. */
-function withOlder(before: Shown, { events, downTo, isAll }: Shown, askedFrom: number): Shown {
+function withOlder(before: Shown, { events, downTo, downAt, isAll }: Shown, askedFrom: number): Shown {
   if (before.downTo !== askedFrom) return before;
-  return { events: [...before.events, ...events], downTo, isAll };
+  return { events: [...before.events, ...events], downTo, downAt, isAll };
 }
 
 /** If there are more new events than one answer holds, starts over with the newest, so that no event is left out. */
 function withNewer(before: Shown, found: ConsoleLog, after: number): Shown {
   if (found.searched_down_to > after + 1) {
-    return { events: found.events, downTo: found.searched_down_to, isAll: false };
+    const { events, searched_down_to: downTo, searched_down_at: downAt } = found;
+    return { events, downTo, downAt, isAll: false };
   }
   const events = [...found.events, ...before.events];
   const last = events[EVENTS_MAX - 1];
   if (events.length <= EVENTS_MAX || !last) return { ...before, events };
-  return { events: events.slice(0, EVENTS_MAX), downTo: last.lsn, isAll: false };
+  return { events: events.slice(0, EVENTS_MAX), downTo: last.lsn, downAt: last.at, isAll: false };
 }
 
 class NoSuchHost extends Error {}
 
-async function queryOf({ type, host, item, since, until }: Filters): Promise<Record<string, string>> {
+async function queryOf({ type, host, item, range }: Filters): Promise<Record<string, string>> {
   const query: Record<string, string> = {};
   if (type) query['type'] = type;
   if (item.trim()) query['item'] = item.trim();
   if (host.trim()) query['host'] = await keyOf(host.trim());
-  if (since) query['since'] = String(new Date(since).getTime());
-  if (until) query['until'] = String(new Date(until).getTime() + 999);
-  return query;
+  return { ...query, ...rangeQuery(range) };
 }
 
 /** The key of the one host that matches. Throws `NoSuchHost`. */

@@ -55,11 +55,6 @@ export function shortTime(atMs: number, nowMs: number): string {
   return text.slice(0, 4) === today.slice(0, 4) ? MONTHS.format(atMs) : text.slice(0, 10);
 }
 
-/** The time of day only. */
-export function clock(atMs: number): string {
-  return time(atMs).slice(11);
-}
-
 export function ago(atMs: number, nowMs: number): string {
   return `${duration(Math.max(0, nowMs - atMs))} ago`;
 }

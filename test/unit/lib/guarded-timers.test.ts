@@ -43,7 +43,7 @@ test('the sampler goes on when no file may be opened, with the memory that it la
     rssBytes: () => answers.shift()?.() ?? 0,
   });
   timers.pass(3 * SAMPLE_EVERY_MS);
-  expect(sampler.samples.map(({ rss_bytes }) => rss_bytes)).toEqual([1000, 1000, 3000]);
+  expect(sampler.history.recent.map(({ rss_bytes }) => rss_bytes)).toEqual([1000, 1000, 3000]);
   sampler.close();
 });
 

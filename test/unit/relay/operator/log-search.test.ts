@@ -78,7 +78,7 @@ test('one request looks at so many records and says where to go on', async () =>
   }
   const log: LogBack = { firstLsn: 1, lastLsn: 100_000, readBack, read, entry: (lsn) => ({ lsn, event }) };
   const page = await searchLog({ ...EVERYTHING, type: 'Nothing' }, optionsOf(log));
-  expect(page).toEqual({ events: [], searched_down_to: 80_001, log_position: 100_000 });
+  expect(page).toEqual({ events: [], searched_down_to: 80_001, searched_down_at: 5, log_position: 100_000 });
   expect(runs).toBeLessThanOrEqual(100);
 });
 
