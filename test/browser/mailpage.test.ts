@@ -5,18 +5,16 @@ import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
 import { openInBrowser } from '../../src/cli/lib/browser.ts';
-import { type Address, type MessageRef, OWNER_ID } from '../../src/host/core/rows.ts';
+import { OWNER_ID } from '../../src/host/core/rows.ts';
 import { useInbox } from '../../src/host/mailbox/inbox.ts';
-import { newMessage, storeMessage } from '../../src/host/mailbox/mailbox.ts';
 import { SEARCH_MESSAGES_MAX } from '../../src/host/mailbox/search.ts';
 import { printable } from '../../src/protocol/printable.ts';
 import { commandContext } from '../support/command-run.ts';
 import { HOSTILE } from '../support/hostile-words.ts';
 import { accepted, idOf, send } from '../support/mail-context.ts';
-import { type MailPage, MailWindow, mailPage } from '../support/mail-page.ts';
+import { type MailPage, MailWindow, mailPage, putMail, writeToOwner } from '../support/mail-page.ts';
 import { browserForSuite } from '../support/page-browser.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
-import type { TestContext } from '../support/test-context.ts';
 
 /** What the page may weigh on its way, compressed. */
 const SCRIPT_BYTES_MAX = 70_000;
@@ -26,10 +24,6 @@ const suite = browserForSuite('mail');
 
 async function started(agents?: readonly string[]): Promise<MailPage> {
   return mailPage({ pageFolder: suite.pageFolder, ...(agents && { agents }) });
-}
-
-async function sendTo(context: TestContext, from: string, given: object): Promise<string> {
-  return accepted(await send(context, from, { to: ['owner'], ...given })).message_id;
 }
 
 describe('the page of the owner', () => {
@@ -78,13 +72,13 @@ describe('the page of the owner', () => {
 
   test('shows mail as it comes, counts what is unread, and marks it', async () => {
     const mail = await started();
-    await sendTo(mail.context, 'alice', { subject: 'first', kind: 'request' });
+    await writeToOwner(mail.context, 'alice', { subject: 'first', kind: 'request' });
     const window = await MailWindow.open(suite);
     await window.enter(mail);
     const { page } = window;
     const list = page.getByRole('list', { name: 'Conversations' }).getByRole('listitem');
     await page.getByRole('link', { name: /Unread, from alice first/ }).waitFor();
-    await sendTo(mail.context, 'bob', { subject: 'second', needs_reply: true, origin: 'external' });
+    await writeToOwner(mail.context, 'bob', { subject: 'second', needs_reply: true, origin: 'external' });
     await page.getByRole('link', { name: /bob second/ }).waitFor();
     await expect.poll(() => list.count()).toBe(2);
     await list.getByText('needs a reply', { exact: true }).waitFor();
@@ -108,7 +102,7 @@ describe('the page of the owner', () => {
   test('shows a conversation, reads it by showing it, and answers in it', async () => {
     const mail = await started();
     const { context } = mail;
-    const asked = await sendTo(context, 'alice', {
+    const asked = await writeToOwner(context, 'alice', {
       to: ['owner', 'bob'],
       subject: 'Which one?',
       body: 'Left\n\tor right?\r\nSay.',
@@ -153,7 +147,10 @@ describe('the page of the owner', () => {
 
   test('a long body is shown piece by piece, and is read at its end', async () => {
     const mail = await started();
-    await sendTo(mail.context, 'alice', { subject: 'long', body: `${'x'.repeat(99)}\n`.repeat(1000) + 'THE END' });
+    await writeToOwner(mail.context, 'alice', {
+      subject: 'long',
+      body: `${'x'.repeat(99)}\n`.repeat(1000) + 'THE END',
+    });
     const window = await MailWindow.open(suite);
     await window.enter(mail);
     const { page } = window;
@@ -244,13 +241,13 @@ describe('the page of the owner', () => {
   test('finds words in sender, subject and body, and says how far it looked', async () => {
     const mail = await started();
     const { context } = mail;
-    await sendTo(context, 'bob', { subject: 'old needle' });
+    await writeToOwner(context, 'bob', { subject: 'old needle' });
     const message = await context.store.transact((tx) => {
-      for (let count = 0; count < SEARCH_MESSAGES_MAX; count++) put(tx, context, { subject: `hay ${count}` });
+      for (let count = 0; count < SEARCH_MESSAGES_MAX; count++) putMail(tx, context, { subject: `hay ${count}` });
       return undefined;
     });
     expect(message).toBeUndefined();
-    await sendTo(context, 'alice', { subject: 'new', body: 'a NEEDLE in it' });
+    await writeToOwner(context, 'alice', { subject: 'new', body: 'a NEEDLE in it' });
     const window = await MailWindow.open(suite);
     await window.enter(mail);
     const { page } = window;
@@ -268,7 +265,7 @@ describe('the page of the owner', () => {
 
   test('goes by keyboard alone', async () => {
     const mail = await started();
-    await sendTo(mail.context, 'alice', { subject: 'by keys' });
+    await writeToOwner(mail.context, 'alice', { subject: 'by keys' });
     const window = await MailWindow.open(suite);
     await window.enter(mail);
     const { page } = window;
@@ -316,7 +313,7 @@ describe('a message that cannot be shown', () => {
     const mail = await started();
     const { context } = mail;
     await context.store.transact((tx) => {
-      const first = put(tx, context, { subject: 'good', body: 'It can be read.' });
+      const first = putMail(tx, context, { subject: 'good', body: 'It can be read.' });
       // Of a host that took it before such times were malformed.
       tx.put('message', [first], { ...tx.get('message', first)!, createdAtMs: 8.64e15 + 1 });
     });
@@ -331,8 +328,8 @@ describe('a message that cannot be shown', () => {
   test('is shown as that, whatever the reason', async () => {
     const mail = await started();
     const { context } = mail;
-    const first = await sendTo(context, 'alice', { subject: 'one', body: 'The first.' });
-    const second = await sendTo(context, 'alice', { subject: 'two', body: 'The second.', reply_to: first });
+    const first = await writeToOwner(context, 'alice', { subject: 'one', body: 'The first.' });
+    const second = await writeToOwner(context, 'alice', { subject: 'two', body: 'The second.', reply_to: first });
     const window = await MailWindow.open(suite);
     await window.enter(mail);
     await window.page.getByRole('link', { name: /two/ }).waitFor();
@@ -423,43 +420,24 @@ async function sizeOf(file: string): Promise<number> {
   return gzipSync(await readFile(join(suite.pageFolder, file))).length;
 }
 
-/** A message of somebody who may be called anything, straight into the mailbox. */
-function put(
-  tx: Parameters<typeof storeMessage>[0],
-  context: TestContext,
-  {
-    subject,
-    from = 'hay@there',
-    body = '',
-    refs = [],
-  }: { subject: string; from?: string; body?: string; refs?: string[] },
-): MessageRef {
-  const given = {
-    from: from as Address,
-    fromAgent: null,
-    to: [from as Address],
-    subject,
-    kind: 'message',
-    needsReply: true,
-    origin: 'external',
-    refs,
-    replyTo: null,
-  } as const;
-  const message = newMessage(tx, context, { ...given, to: [...given.to], refs }, body, null);
-  storeMessage(tx, context, message, body, [{ agentId: OWNER_ID, forwardedFrom: from }]);
-  return message.ref;
-}
-
 /** A mailbox in which everything that others may choose is bad, and a conversation as it should be. */
 async function fill({ context }: MailPage): Promise<void> {
   await context.store.transact((tx) => {
     for (const words of Object.values(HOSTILE)) {
-      put(tx, context, { subject: words, from: words, body: `${words}\n${words}`, refs: [words] });
+      putMail(tx, context, {
+        subject: words,
+        from: words,
+        body: `${words}\n${words}`,
+        refs: [words],
+        needsReply: true,
+        origin: 'external',
+        forwardedFrom: words,
+      });
     }
   });
   const long = `a${'b'.repeat(63)}`;
   context.clock.nowMs += 60_000;
-  const asked = await sendTo(context, 'alice', {
+  const asked = await writeToOwner(context, 'alice', {
     to: ['owner', long],
     subject: 'Which one?',
     body: 'The build fails on two branches since this morning.\n\nShould I mend the older one first, or leave it?',
@@ -475,7 +453,7 @@ async function fill({ context }: MailPage): Promise<void> {
     kind: 'decision',
   });
   context.clock.nowMs += 60_000;
-  await sendTo(context, 'alice', {
+  await writeToOwner(context, 'alice', {
     subject: 'Re: Which one?',
     body: 'Done: both are green.',
     reply_to: accepted(answered).message_id,

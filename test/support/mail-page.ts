@@ -5,9 +5,18 @@ import type { RelayStatusResult } from '../../src/host/api/schemas/peers.ts';
 import { type Handlers, handlersOf } from '../../src/host/api/handlers.ts';
 import { systemTimers } from '../../src/lib/clock.ts';
 import type { WakeAgent } from '../../src/host/agents/sessions.ts';
+import {
+  type Address,
+  type MessageKind,
+  type MessageRef,
+  type MessageRow,
+  OWNER_ID,
+} from '../../src/host/core/rows.ts';
+import { newMessage, storeMessage } from '../../src/host/mailbox/mailbox.ts';
+import type { Transaction } from '../../src/host/store/host-store.ts';
 import { WebService } from '../../src/host/web/web-service.ts';
 import { type BrowserSuite, PageWindow } from './page-browser.ts';
-import { accepted, contextOf } from './mail-context.ts';
+import { accepted, contextOf, send } from './mail-context.ts';
 import type { TestContext } from './test-context.ts';
 
 const unasked = (): Promise<never> => Promise.reject(new Error('no test of the page asks for this'));
@@ -77,4 +86,31 @@ export class MailWindow extends PageWindow {
     await this.heading('Inbox');
     await this.page.getByText('live', { exact: true }).waitFor();
   }
+}
+
+/** An agent of this host writes to the owner; returns the id of the message. */
+export async function writeToOwner(context: TestContext, from: string, given: object): Promise<string> {
+  return accepted(await send(context, from, { to: ['owner'], ...given })).message_id;
+}
+
+export interface GivenMail {
+  subject: string;
+  from?: string;
+  body?: string;
+  refs?: string[];
+  kind?: MessageKind;
+  needsReply?: boolean;
+  origin?: MessageRow['origin'];
+  forwardedFrom?: string;
+}
+
+/** A message of somebody who may be called anything, straight into the owner's mailbox. */
+export function putMail(tx: Transaction, context: TestContext, given: GivenMail): MessageRef {
+  const { subject, from = 'hay@there', body = '', refs = [], kind = 'message' } = given;
+  const { needsReply = false, origin = 'agent', forwardedFrom = null } = given;
+  const address = from as Address;
+  const row = { from: address, fromAgent: null, to: [address], subject, kind, needsReply, origin, refs, replyTo: null };
+  const message = newMessage(tx, context, row, body, null);
+  storeMessage(tx, context, message, body, [{ agentId: OWNER_ID, forwardedFrom }]);
+  return message.ref;
 }

@@ -3,7 +3,7 @@ import type { ComponentChildren, VNode } from 'preact';
 import { html } from 'htm/preact';
 import { SearchField, SelectField } from '../shared/fields.ts';
 import { KINDS } from './send-form.ts';
-import { people, shortAddress } from './state.ts';
+import { SEARCH, people, route, shortAddress } from './state.ts';
 
 export interface Filters {
   state: 'unread' | 'unacked' | 'all';
@@ -48,6 +48,7 @@ export function InboxFilters({ filters, change, children }: InboxFiltersProps): 
         charactersMax=${200}
         value=${filters.text}
         change=${(text: string) => set({ text })}
+        isFirstFocused=${route.value.subject === SEARCH}
       />
       <${SelectField}
         label="Show"

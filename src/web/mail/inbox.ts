@@ -128,8 +128,7 @@ async function loaded(filters: Filters, last: Shown | undefined, isMore: boolean
   const input = { ...narrowing(filters), state: shownState(filters), limit, ...(cursor && { cursor }) };
   const found = await act<ConversationsResult>('mail-conversations', input);
   unread.value = found.unread;
-  const isTailKept = !isMore && before !== undefined && before.conversations.length > found.conversations.length;
-  const older = isTailKept && found.next_cursor !== null ? before.conversations.slice(limit) : [];
+  const older = isMore || found.next_cursor === null ? [] : behind(found.conversations, before?.conversations ?? []);
   const parts = isMore ? [before?.conversations ?? [], found.conversations] : [found.conversations, older];
   const byThread = new Map<string, ConversationSummary>();
   for (const one of parts.flat()) if (!byThread.has(one.newest.thread)) byThread.set(one.newest.thread, one);
@@ -141,6 +140,16 @@ async function loaded(filters: Filters, last: Shown | undefined, isMore: boolean
     cursor: older.length > 0 && before ? before.cursor : found.next_cursor,
     lookedBack: lookedBack(found),
   };
+}
+
+/** What was loaded behind the last conversation of `newest`. */
+function behind(
+  newest: readonly ConversationSummary[],
+  loadedBefore: readonly ConversationSummary[],
+): readonly ConversationSummary[] {
+  const last = newest.at(-1)?.newest.thread;
+  const at = loadedBefore.findIndex((one) => one.newest.thread === last);
+  return at === -1 ? loadedBefore.slice(newest.length) : loadedBefore.slice(at + 1);
 }
 
 function lookedBack({ next_cursor, looked_back_to, looked_at }: ConversationsResult): string {

@@ -94,19 +94,11 @@ function press(key: string): boolean {
 }
 
 function search(): boolean {
-  if (focusSearch()) return true;
-  location.hash = '#/';
-  // The list is there in a later frame.
-  const observer = new MutationObserver(() => focusSearch() && observer.disconnect());
-  observer.observe(document.body, { childList: true, subtree: true });
-  return true;
-}
-
-function focusSearch(): boolean {
   const field = document.querySelector<HTMLInputElement>('main input[type=search]');
+  if (!field) location.hash = '#/?search';
   field?.focus();
   field?.select();
-  return field !== null;
+  return true;
 }
 
 export function openKeys(): void {

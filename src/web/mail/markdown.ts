@@ -12,8 +12,8 @@ import { Link, safeAddress } from './links.ts';
 
 /** A longer text is shown as it was written: reading and laying it out would keep its reader waiting. */
 export const FORMATTED_CHARACTERS_MAX = 66_000;
-/** How deep lists and quotes may be; what is deeper is text. */
-const NESTING_MAX = 20;
+/** How deep lists and quotes may be. The reader leaves out what is deeper, so such a text is shown as it was written. */
+const NESTING_MAX = 30;
 /** The most elements of one text. */
 const TOKENS_MAX = 20_000;
 
@@ -48,7 +48,8 @@ export function formatted(text: string): ComponentChildren[] | undefined {
   const tokens = reader.parse(text, {});
   let size = 0;
   let isPlain = true;
-  for (const { type, children } of tokens) {
+  for (const { type, children, level } of tokens) {
+    if (level >= NESTING_MAX - 1) return undefined;
     size += 1 + (children?.length ?? 0);
     isPlain &&= PLAIN.has(type) && (children ?? []).every(isPlainToken);
   }

@@ -53,12 +53,12 @@ export function Message({ message, isMeant, isFirst, isStanding }: MessageProps)
     data-item=${isStanding ? 'main' : message_id}
   >
     <header class="message-head">
-      <p class="message-from">
+      <h2 class="message-from">
         <${Untrusted} text=${from} />${isSent && html` <span class="mark">sent by you</span>`}
         <span class="message-time"><${Time} at=${created_at} /></span>
-      </p>
+      </h2>
       <p class="message-to">To ${recipients(message)}</p>
-      ${!isFirst && html`<h2 class="message-subject"><${Untrusted} text=${subject} /></h2>`}
+      ${!isFirst && html`<p class="message-subject"><${Untrusted} text=${subject} /></p>`}
       <p class="message-marks"><${Marks} message=${{ ...message, state }} /></p>
     </header>
     <${BodyText} text=${body + (rest?.text ?? '')} />

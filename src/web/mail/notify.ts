@@ -2,10 +2,8 @@
  * Notifications of the system about new mail, while the page is hidden, if the owner wants them and the browser may. They
  * say who wrote, and the subject only if the owner wants that; never the text: others may see the screen.
  */
-import type { ConversationSummary, ConversationsResult } from '../../host/api/schemas/owner-page.ts';
+import type { ConversationSummary } from '../../host/api/schemas/owner-page.ts';
 import { printable } from '../../protocol/printable.ts';
-import { act } from '../shared/api.ts';
-import { failureText } from '../shared/session.ts';
 import { settings } from './settings-store.ts';
 
 /** The most conversations of which each is told by itself. */
@@ -22,25 +20,13 @@ export function canNotify(): boolean {
 
 /** What was unread at the last look; `undefined` before the first. */
 let known: ReadonlySet<string> | undefined;
-let looks = 0;
 
-/** Looks for mail that is new since the last look, and tells of it if the page is hidden. */
-export async function notifyOfNewMail(): Promise<void> {
-  if (!wantsNotifications()) {
-    known = undefined;
-    return;
-  }
-  const mine = ++looks;
-  try {
-    const { conversations } = await act<ConversationsResult>('mail-conversations', { state: 'unread', limit: 50 });
-    if (mine !== looks) return;
-    const before = known;
-    known = new Set(conversations.flatMap(({ unread }) => unread));
-    if (before === undefined || document.visibilityState === 'visible') return;
-    tell(conversations.filter(({ newest }) => !before.has(newest.message_id)));
-  } catch (error) {
-    failureText(error);
-  }
+/** Tells of what is unread now and was not at the last look, if the page is hidden. */
+export function noteUnread(conversations: readonly ConversationSummary[]): void {
+  const before = known;
+  known = new Set(conversations.flatMap(({ unread }) => unread));
+  if (before === undefined || document.visibilityState === 'visible' || !wantsNotifications()) return;
+  tell(conversations.filter(({ newest }) => !before.has(newest.message_id)));
 }
 
 function tell(fresh: readonly ConversationSummary[]): void {

@@ -1,12 +1,12 @@
 /** The state of the page: its route, the unread count, people, and counters of changes. Views read these signals. */
 import { signal } from '@preact/signals';
 import type { InboxResult } from '../../host/api/schemas/mail.ts';
-import type { PeopleResult } from '../../host/api/schemas/owner-page.ts';
+import type { ConversationsResult, PeopleResult } from '../../host/api/schemas/owner-page.ts';
 import { act } from '../shared/api.ts';
 import { follow } from '../shared/live.ts';
 import { currentRoute } from '../shared/route.ts';
 import { failureText } from '../shared/session.ts';
-import { notifyOfNewMail, wantsNotifications } from './notify.ts';
+import { noteUnread, wantsNotifications } from './notify.ts';
 
 /** Finds what a lost stream did not bring. */
 const REFRESH_EVERY_MS = 60_000;
@@ -25,16 +25,18 @@ export const people = signal<PeopleResult | undefined>(undefined);
 
 export interface Route {
   view: 'inbox' | 'conversation' | 'compose' | 'sent' | 'delivery' | 'people' | 'settings';
-  /** The id of a message; of `compose` the first recipient. */
+  /** The id of a message; of `compose` the first recipient; of `inbox` `SEARCH` if its search gets the focus. */
   subject: string;
 }
+
+export const SEARCH = 'search';
 
 export const route = currentRoute<Route>(({ view, subject, query }) => {
   if (view === 'messages' && subject !== '') return { view: 'conversation', subject };
   if (view === 'sent') return { view: subject === '' ? 'sent' : 'delivery', subject };
   if (view === 'compose') return { view, subject: query.get('to') ?? '' };
   if (view === 'people' || view === 'settings') return { view, subject: '' };
-  return { view: 'inbox', subject: '' };
+  return { view: 'inbox', subject: query.has('search') ? SEARCH : '' };
 });
 
 export function messageHref(messageId: string): string {
@@ -75,7 +77,7 @@ export function followMail(): void {
   const events = {
     mail: () => {
       mailChanges.value++;
-      void notifyOfNewMail();
+      void lookForMail();
     },
     sent: () => void sentChanges.value++,
     people: () => void loadPeople(),
@@ -87,7 +89,23 @@ export function followMail(): void {
 async function refresh(): Promise<void> {
   mailChanges.value++;
   sentChanges.value++;
-  await Promise.all([notifyOfNewMail(), loadPeople()]);
+  await Promise.all([lookForMail(), loadPeople()]);
+}
+
+let looks = 0;
+
+/** Keeps the unread count where no list does, and tells of new mail. */
+async function lookForMail(): Promise<void> {
+  if (route.value.view === 'inbox' && !wantsNotifications()) return;
+  const mine = ++looks;
+  try {
+    const found = await act<ConversationsResult>('mail-conversations', { state: 'unread', limit: PAGE_MESSAGES });
+    if (mine !== looks) return;
+    unread.value = found.unread;
+    noteUnread(found.conversations);
+  } catch (error) {
+    failureText(error);
+  }
 }
 
 async function loadPeople(): Promise<void> {

@@ -12,9 +12,11 @@ interface SearchFieldProps {
   charactersMax: number;
   value: string;
   change: (value: string) => void;
+  /** Whether it gets the focus when its view opens, instead of the heading. */
+  isFirstFocused?: boolean;
 }
 
-export function SearchField({ placeholder, charactersMax, value, change }: SearchFieldProps): VNode {
+export function SearchField({ placeholder, charactersMax, value, change, isFirstFocused }: SearchFieldProps): VNode {
   return html`<label class="wide">
     <span>Search</span>
     <input
@@ -22,6 +24,7 @@ export function SearchField({ placeholder, charactersMax, value, change }: Searc
       maxlength=${charactersMax}
       placeholder=${placeholder}
       value=${value}
+      data-first-focus=${isFirstFocused ? '' : undefined}
       onInput=${onValue(change)}
     />
   </label>`;

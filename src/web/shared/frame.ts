@@ -65,7 +65,10 @@ function SignIn({ title, signIn, command }: PageTexts): VNode {
 
 function Views({ texts, links, view, children }: FrameProps): VNode {
   // Users of a keyboard or a screen reader start at the top of a new view.
-  useEffect(() => document.querySelector<HTMLElement>('main h1')?.focus({ preventScroll: true }), [view]);
+  useEffect(() => {
+    const first = document.querySelector<HTMLElement>('main [data-first-focus]');
+    (first ?? document.querySelector<HTMLElement>('main h1'))?.focus({ preventScroll: true });
+  }, [view]);
   return html`<a class="skip" href="#main" onClick=${skip}>Skip to content</a>
     <header>
       <span class="brand"><img src="icon.svg" alt="" width="22" height="22" />${texts.title}</span>
