@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto';
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import {
@@ -183,6 +184,13 @@ test.each([
   [Number.NaN, 3],
 ])('there is no proof that %i leaves grew to %i', (from, to) => {
   expect(() => consistencyProof(from, to, equalLeaves)).toThrow(RangeError);
+});
+
+test('the hash of a leaf is that of a zero and its bytes, however long it is and whatever was hashed before', () => {
+  for (const length of [0, 4096, 4097, 1, 70_000, 5]) {
+    const leaf = Buffer.alloc(length, length);
+    expect(leafHash(leaf)).toEqual(hash('sha256', Buffer.concat([Buffer.of(0), leaf]), 'buffer'));
+  }
 });
 
 test('hashes of a perfect subtree are folded, and what was given stays as it was', () => {
