@@ -180,7 +180,7 @@ export async function* verifyPayloads(
 ): AsyncGenerator<Progress, PayloadsAudit> {
   const audit: PayloadsAudit = { payloads: 0, bytes: 0 };
   const acked = await ackedThroughs(level);
-  const names = withMoved(unmovedNames(level, acked), await movedNames(level, acked, scratch));
+  const names = withMoved(unmovedNames(level, acked), yield* movedNames(level, acked, scratch));
   const payloads = runsOf(level, prefixRange(PREFIX.payload));
   for await (const { key, left: name, right: wire } of joined(names, payloads)) {
     if (wire) {
@@ -209,7 +209,11 @@ async function* unmovedNames(level: Level, acked: Acked): AsyncGenerator<Pair[]>
 }
 
 /** Those of moved rows, in a scratch, which sorts them. */
-async function movedNames(level: Level, acked: Acked, scratch: ScratchPairs): Promise<AsyncGenerator<Pair[]>> {
+async function* movedNames(
+  level: Level,
+  acked: Acked,
+  scratch: ScratchPairs,
+): AsyncGenerator<Progress, AsyncGenerator<Pair[]>> {
   for await (const run of runsOf(level, prefixRange(PREFIX.queue))) {
     for (const [key, value] of run) {
       const row = namesAnother(value) ? queueRow(key, value) : undefined;
@@ -218,6 +222,7 @@ async function movedNames(level: Level, acked: Acked, scratch: ScratchPairs): Pr
       scratch.put(prefixed(PAYLOAD_NAMES, payload), name);
       if (scratch.isFull) await scratch.spill();
     }
+    yield { stage: 'payloads', done: 0, of: undefined };
   }
   return renamed(scratch.runs(prefixRange(PAYLOAD_NAMES)));
 }
