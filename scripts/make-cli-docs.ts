@@ -41,6 +41,7 @@ const CONTEXT: CommandContext = {
   stdout: new PassThrough(),
   stderr: new PassThrough(),
   env: {},
+  platform: 'linux',
   signals: new EventEmitter(),
   program: 'poste',
   abort: (exitCode) => process.exit(exitCode),

@@ -11,6 +11,7 @@ const context: CommandContext = {
   stdout,
   stderr,
   env,
+  platform: process.platform,
   signals: process,
   program: fileURLToPath(new URL('main.js', import.meta.url)),
   abort: (code) => process.exit(code),

@@ -120,7 +120,7 @@ async function startServices(
     const { hostName: host, signer } = context.identity();
     return writeHostBackup(store, { host, host_pubkey: signer.publicKey, created_at: context.nowMs(), version });
   };
-  const server = await LocalServer.listen({ socketPath, context, handlers, backup });
+  const server = await LocalServer.listen({ socketPath, context, handlers, version, backup });
   services.add('socket', { drain: () => server.drain(), stop: () => server.close() });
   services.add('page', { drain: () => web.stop() });
   services.add('LAN', { drain: () => lan.stop() });

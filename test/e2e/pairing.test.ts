@@ -32,6 +32,16 @@ function send({ home }: LanHome, from: string, to: string, subject: string): Pro
   return home.json<SendResult>('send', '--as', from, '--to', to, '--subject', subject, '--body', 'Hello.');
 }
 
+test('a second code makes the first void, and says so', async () => {
+  const [here, there] = await Promise.all([lanHome('here', 'eve'), lanHome('there', 'bob')]);
+  const first = await here.home.json<InviteResult>('pair', 'invite');
+  expect(first.voids_earlier).toBe(false);
+  const again = await here.home.run('pair', 'invite');
+  expect(again.stdout).toMatch(/\nThe code that you printed before is void now\.\n$/);
+  const [address = ''] = first.addresses;
+  expect(await there.home.run('pair', 'accept', first.code, address)).toMatchObject({ code: 5, stdout: '' });
+});
+
 /** Asks again until it is so: a command is a process, and takes its time. */
 async function until<T>(ask: () => Promise<T>, isSo: (answer: T) => boolean): Promise<T> {
   const deadline = performance.now() + 30_000;

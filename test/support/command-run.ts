@@ -36,6 +36,8 @@ export interface CommandWorld {
   /** How wide the terminal is that standard output is; without it that is a pipe. */
   columns?: number;
   nowMs?: () => number;
+  /** `linux` unless it is said. */
+  platform?: NodeJS.Platform;
 }
 
 export type CommandEnded = Ended;
@@ -49,6 +51,7 @@ export function commandContext({ environment = {}, stdin = '', typed, ...world }
     stdout: Object.assign(new Collected(), world.columns !== undefined && { isTTY: true, columns: world.columns }),
     stderr: Object.assign(new Collected(), { isTTY }),
     env: { PATH: process.env['PATH'], HOME: process.env['HOME'], NO_COLOR: '1', ...environment },
+    platform: world.platform ?? 'linux',
     signals: new EventEmitter(),
     program: PROGRAM,
     abort: (exitCode) => {

@@ -1,6 +1,7 @@
 /** A host of this process behind a socket, as its daemon would serve it, for callers at the other end of the socket. */
 import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
+import { softwareVersion } from '../../src/lib/package-root.ts';
 import { DaemonClient } from '../../src/host/api/client.ts';
 import { type Handlers, handlersOf } from '../../src/host/api/handlers.ts';
 import { LocalServer } from '../../src/host/api/server.ts';
@@ -27,6 +28,7 @@ export interface SocketContext {
 export async function contextAtSocket(
   { context, timers, sessions, wakeAgent }: WakeContext,
   changed: (handlers: Handlers) => Partial<Handlers> = () => ({}),
+  version = softwareVersion(),
 ): Promise<SocketContext> {
   const own = handlersOf({
     context,
@@ -42,7 +44,7 @@ export async function contextAtSocket(
   const home = await temporaryFolder();
   const socketPath = join(home, 'daemon.sock');
   const handlers = { ...own, ...changed(own) };
-  const server = await LocalServer.listen({ socketPath, context, handlers, backup });
+  const server = await LocalServer.listen({ socketPath, context, handlers, version, backup });
   onTestFinished(async () => {
     await server.drain();
     server.close();

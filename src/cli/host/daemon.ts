@@ -6,7 +6,8 @@ import { type Daemon, DaemonRefused, startDaemon } from '../../host/daemon.ts';
 import { StoreFailed } from '../../host/store/host-store.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { installCommand, uninstallCommand } from './daemon-unit.ts';
+import { logsCommand, restartCommand, stopCommand } from './daemon-control.ts';
+import { installCommand, uninstallCommand } from './daemon-service.ts';
 import { CommandFailed, stopSignal } from '../lib/exit.ts';
 import { hostFailure, ownConfig } from '../lib/host-paths.ts';
 import { ownPaths } from '../lib/own-paths.ts';
@@ -34,6 +35,7 @@ Environment:
 Examples:
   $ poste daemon
   $ poste daemon --json --log-level warn
+  $ poste daemon restart
   $ poste daemon install --dry-run`;
 
 export function daemonCommand(context: CommandContext): Command {
@@ -44,6 +46,9 @@ export function daemonCommand(context: CommandContext): Command {
       .addHelpText('after', NOTES)
       // Flags after `install` belong to install.
       .enablePositionalOptions()
+      .addCommand(stopCommand(context))
+      .addCommand(restartCommand(context))
+      .addCommand(logsCommand(context))
       .addCommand(installCommand(context))
       .addCommand(uninstallCommand(context))
       .action(async (flags: DaemonFlags) => serve(context, flags))

@@ -16,11 +16,10 @@ import { mailChecks } from '../../host/doctor/mail-checks.ts';
 import { peerCheck } from '../../host/doctor/peer-checks.ts';
 import { CallFailed, DaemonClient } from '../../host/api/client.ts';
 import type { HostPaths } from '../../host/paths.ts';
-import { unitPath } from '../../host/systemd-unit.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { homeFolder } from '../lib/own-paths.ts';
 import { reportChecks } from '../lib/checks.ts';
 import { ownPaths } from '../lib/own-paths.ts';
+import { serviceManager } from './service-manager.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 
 const NOTES = `
@@ -66,7 +65,7 @@ async function examine(context: CommandContext): Promise<Examined> {
   const here: DaemonPlace = {
     version: softwareVersion(),
     store: paths.store,
-    isUnit: existsSync(unitPath(context.env, homeFolder(context))),
+    isUnit: existsSync(serviceManager(context).file),
   };
   const local = placeChecks(place);
   const asked = await askDaemon(paths);

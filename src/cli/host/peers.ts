@@ -54,7 +54,10 @@ function acceptCommand(context: CommandContext): Command {
     });
 }
 
-function invitationText(screen: Screen, { code, expires_at, addresses, fingerprint }: InviteResult): string {
+function invitationText(
+  screen: Screen,
+  { code, expires_at, addresses, fingerprint, voids_earlier }: InviteResult,
+): string {
   const [address = ''] = addresses;
   const others = addresses.slice(1).map((other) => `  or at        ${other}\n`);
   return [
@@ -62,6 +65,7 @@ function invitationText(screen: Screen, { code, expires_at, addresses, fingerpri
     `  poste pair accept ${code} ${address}\n`,
     ...others,
     `  fingerprint  ${fingerprint}\n`,
+    ...(voids_earlier ? ['The code that you printed before is void now.\n'] : []),
   ].join('');
 }
 

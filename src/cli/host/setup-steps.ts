@@ -4,7 +4,6 @@ import { hostname } from 'node:os';
 import { type SettledProgram, withServer } from '../../host/hooks/mcp-settings.ts';
 import { isSameServer, mailToolsOf, type ServerCommand } from '../../host/hooks/server-command.ts';
 import { defaultHostName, initialiseHost } from '../../host/init.ts';
-import { unitPath } from '../../host/systemd-unit.ts';
 import { isListening } from '../../lib/unix-socket.ts';
 import { isSameName } from '../../host/core/address.ts';
 import { printable } from '../../protocol/printable.ts';
@@ -13,7 +12,7 @@ import { ask, startInBackground, waitForDaemon } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { findProgram } from '../lib/find-program.ts';
 import { hostFailure } from '../lib/host-paths.ts';
-import { homeFolder, ownPaths } from '../lib/own-paths.ts';
+import { ownPaths } from '../lib/own-paths.ts';
 import {
   addHooks,
   allowTools,
@@ -29,7 +28,8 @@ import {
   writeEdit,
 } from '../lib/program-settings.ts';
 import { addWritten, readWritten, removeWritten, type Written } from '../lib/setup-record.ts';
-import { installUnit } from './daemon-unit.ts';
+import { installService } from './daemon-service.ts';
+import { serviceManager } from './service-manager.ts';
 
 export type Look =
   | { type: 'needed' }
@@ -98,8 +98,9 @@ function hostStep(context: CommandContext): Step {
 
 function daemonStep(context: CommandContext, { service }: Wishes): Step {
   const paths = ownPaths(context);
-  const isService = service && findProgram('systemctl', context.env['PATH']) !== undefined;
-  const isUnitThere = (): boolean => existsSync(unitPath(context.env, homeFolder(context)));
+  const manager = serviceManager(context);
+  const isService = service && findProgram(manager.program, context.env['PATH']) !== undefined;
+  const isUnitThere = (): boolean => existsSync(manager.file);
   return {
     text: isService ? 'install the daemon as a service, and start it' : START,
     async look() {
@@ -112,19 +113,19 @@ function daemonStep(context: CommandContext, { service }: Wishes): Step {
     async run() {
       if (!isService) {
         await runInBackground(context);
-        return { notices: [service ? `There is no systemctl on this machine. ${BY_HAND}` : BY_HAND] };
+        return { notices: [service ? `There is no ${manager.program} on this machine. ${BY_HAND}` : BY_HAND] };
       }
       const isThere = isUnitThere();
       if (!isThere) await addWritten(context, { type: 'service' });
       try {
-        const { notices, unit, backup } = await installUnit(context, false);
-        await waitForDaemon(paths, 'journalctl --user -u poste');
+        const { notices, unit, backup } = await installService(context, false);
+        await waitForDaemon(paths, 'poste daemon logs');
         return { notices, file: { path: unit, copy: backup } };
       } catch (error) {
         if (!(error instanceof CommandFailed) || error.code !== 'SYSTEMCTL_FAILED') throw error;
         if (!isThere) await removeWritten(context, { type: 'service' });
         await runInBackground(context);
-        return { did: START, notices: [`systemd refused the service: ${error.message}. ${BY_HAND}`] };
+        return { did: START, notices: [`${manager.name} refused the service: ${error.message}. ${BY_HAND}`] };
       }
     },
   };

@@ -23,7 +23,7 @@ import {
 } from '../lib/program-settings.ts';
 import { withSetupLock } from '../lib/setup-lock.ts';
 import { readWritten, removeWritten, type Written } from '../lib/setup-record.ts';
-import { uninstallUnit } from './daemon-unit.ts';
+import { uninstallService } from './daemon-service.ts';
 
 interface UndoneStep {
   step: string;
@@ -207,7 +207,7 @@ function copiesOf(file: string, copies: readonly (string | null)[]): { copies?: 
 
 async function removeService(context: CommandContext): Promise<Result> {
   try {
-    const { backup } = await uninstallUnit(context, false);
+    const { backup } = await uninstallService(context, false);
     return { state: 'undone', ...(backup !== null && { copies: [backup] }) };
   } catch (error) {
     if (!(error instanceof CommandFailed) || error.code !== 'UNIT_FOREIGN') throw error;

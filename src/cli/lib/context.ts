@@ -18,6 +18,8 @@ export interface CommandContext {
   readonly stdout: OutputStream;
   readonly stderr: OutputStream;
   readonly env: Readonly<Record<string, string | undefined>>;
+  /** `linux`, `darwin` and the like: what starts services here. */
+  readonly platform: NodeJS.Platform;
   /** Emits SIGINT and SIGTERM. */
   readonly signals: Pick<EventEmitter, 'once' | 'off'>;
   /** The path of `main.js`, for commands that start a daemon, or write a service or a hook. */

@@ -7,7 +7,9 @@ import type { Command } from 'commander';
 import { CallFailed, type CallOptions, DaemonClient } from '../../host/api/client.ts';
 import type { InputOf, OperationName, OutputOf } from '../../host/api/operations.ts';
 import { daemonSocketFault, type HostPaths, makePrivateFolder } from '../../host/paths.ts';
+import { softwareVersion } from '../../lib/package-root.ts';
 import { isAgentName } from '../../protocol/names.ts';
+import { printable } from '../../protocol/printable.ts';
 import { isListening } from '../../lib/unix-socket.ts';
 import { agentOption, type CommandContext } from './context.ts';
 import { CommandFailed, EXIT } from './exit.ts';
@@ -54,7 +56,9 @@ export async function ask<N extends OperationName>(
   const paths = ownPaths(context);
   const fault = daemonSocketFault(paths);
   if (fault !== undefined) throw new CommandFailed('failure', 'SOCKET_PATH_TOO_LONG', fault);
-  const client = new DaemonClient(paths.socket, paths.store);
+  const client = new DaemonClient(paths.socket, paths.store, (version) => {
+    if (!flags.json) noteOtherVersion(context, version);
+  });
   const once = (): Promise<OutputOf<N>> => client.call(name, input, { ...options, as });
   try {
     return await once();
@@ -67,6 +71,18 @@ export async function ask<N extends OperationName>(
   } catch (error) {
     throw hostFailure(error);
   }
+}
+
+/** Commands that said it. */
+const noted = new WeakSet<CommandContext>();
+
+/** After an upgrade the old daemon still runs. Said once, and only to people. */
+function noteOtherVersion(context: CommandContext, version: string): void {
+  const own = softwareVersion();
+  if (version === own || noted.has(context)) return;
+  noted.add(context);
+  const text = `the daemon that runs is version ${version}, and this command is ${own}: run poste daemon restart`;
+  context.stderr.write(`poste: warning: ${printable(text)}.\n`);
 }
 
 /** How long a daemon may take to answer after its start. */

@@ -5,7 +5,7 @@
 import { isObject } from '../../protocol/items.ts';
 import { type Answer, SocketRequestFailed, type SocketRequest, socketRequest } from '../../lib/socket-request.ts';
 import type { InputOf, OperationName, OutputOf } from './operations.ts';
-import { AGENT_HEADER, SESSION_HEADER, BACKUP_TARGET, operationTarget } from './socket-protocol.ts';
+import { AGENT_HEADER, BACKUP_TARGET, SESSION_HEADER, VERSION_HEADER, operationTarget } from './socket-protocol.ts';
 
 /** A call fails when the daemon sends nothing for this long. */
 const SILENCE_MS = 30_000;
@@ -50,10 +50,13 @@ export interface CallOptions {
 export class DaemonClient {
   readonly #socketPath: string;
   readonly #storeFolder: string;
+  readonly #onVersion: (version: string) => void;
 
-  constructor(socketPath: string, storeFolder: string) {
+  /** `onVersion` is told the version of the daemon with each of its answers. */
+  constructor(socketPath: string, storeFolder: string, onVersion: (version: string) => void = () => undefined) {
     this.#socketPath = socketPath;
     this.#storeFolder = storeFolder;
+    this.#onVersion = onVersion;
   }
 
   /** Throws `CallFailed`. */
@@ -106,6 +109,8 @@ export class DaemonClient {
     } catch (error) {
       throw this.#failure(error);
     }
+    const version = answer.headers[VERSION_HEADER];
+    if (typeof version === 'string') this.#onVersion(version);
     if (answer.status === 200) return answer;
     const { code, message, details } = await this.#document(answer);
     if (typeof code !== 'string' || typeof message !== 'string') throw this.#foreign();

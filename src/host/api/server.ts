@@ -20,7 +20,14 @@ import { type HostContext, isStoreFailure } from '../context.ts';
 import { type Refusal, isRefusal, refusal } from '../core/refusal.ts';
 import { type Caller, type Handlers, parseOperationInput, perform, STATUS_OF } from './handlers.ts';
 import { OPERATIONS, type OperationName, type ProblemAnswer } from './operations.ts';
-import { AGENT_HEADER, SESSION_HEADER, BACKUP_TARGET, REQUEST_BYTES_MAX, operationTarget } from './socket-protocol.ts';
+import {
+  AGENT_HEADER,
+  BACKUP_TARGET,
+  REQUEST_BYTES_MAX,
+  SESSION_HEADER,
+  VERSION_HEADER,
+  operationTarget,
+} from './socket-protocol.ts';
 
 /** Enough for every session of every agent to wait at once. */
 const CONNECTIONS_MAX = 1000;
@@ -34,6 +41,8 @@ export interface LocalServerOptions {
   socketPath: string;
   context: HostContext;
   handlers: Handlers;
+  /** Of the daemon; every answer names it. */
+  version: string;
   /** A backup of the store at this moment. */
   backup: () => AsyncIterable<Buffer>;
 }
@@ -69,7 +78,7 @@ export class LocalServer {
       discardBytesMax: DISCARDED_BYTES_MAX,
       accept: (head) => this.#accept(head),
       failed: (error, _id, path) => this.#failureReply(error, path),
-      complete: localReply,
+      complete: (reply) => localReply(reply, options.version),
       unexpected: (error) => context.log('error', 'a request failed', { err: error }),
     });
     this.#server = exchangeServer((exchange) => this.#pipeline.handle(exchange), {
@@ -203,9 +212,10 @@ function problem(status: number, code: string, message: string, details: Problem
 }
 
 /** What the pipeline refuses, in the form that every answer at this socket has. */
-function localReply(reply: Reply): Reply {
-  if (reply.problem === undefined) return reply;
-  return { ...localAnswer(reply, reply.problem), close: reply.close ?? false };
+function localReply(reply: Reply, version: string): Reply {
+  const said =
+    reply.problem === undefined ? reply : { ...localAnswer(reply, reply.problem), close: reply.close ?? false };
+  return { ...said, headers: { ...said.headers, [VERSION_HEADER]: version } };
 }
 
 function localAnswer({ status, body }: Reply, code: ProblemCode): Reply {

@@ -9,6 +9,9 @@ export const AGENT_HEADER = 'x-poste-agent';
 /** The header that names the session that calls: of a `poste mcp`, whose tools the agent uses. */
 export const SESSION_HEADER = 'x-poste-session';
 
+/** The header of every answer that names the version of the daemon. */
+export const VERSION_HEADER = 'x-poste-version';
+
 /** The longest request: the longest body of a message with every character escaped, and room for the rest. */
 export const REQUEST_BYTES_MAX = 4 << 20;
 

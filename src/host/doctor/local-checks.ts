@@ -36,31 +36,28 @@ export interface DaemonPlace {
   /** The version of this command. */
   version: string;
   store: string;
-  /** Whether systemd runs the daemon. */
+  /** Whether the daemon is a service of its user. */
   isUnit: boolean;
 }
 
 const DAEMON = { area: 'daemon', id: 'daemon' } as const;
+const RESTART = 'poste daemon restart';
 /** Faults that a restart of the daemon does not repair. */
 const ANOTHERS: ReadonlySet<string> = new Set(['NOT_THE_OWNER', 'SOCKET_NOT_TRUSTED']);
 const STORE = { area: 'daemon', id: 'store' } as const;
 
 export function daemonChecks(facts: DaemonFacts, place: DaemonPlace): Check[] {
-  const restart = place.isUnit
-    ? 'systemctl --user restart poste.service'
-    : 'kill <process of poste daemon>; poste daemon';
   switch (facts.type) {
     case 'running': {
       const { version, pid } = facts;
       const sentence = `runs as process ${pid}, version ${version}`;
       if (version === place.version) return [ok(DAEMON, sentence), ok(STORE, `${place.store} is open`)];
-      const command = place.isUnit ? restart : `kill ${pid}; poste daemon`;
-      return [note(DAEMON, `${sentence}; this command is version ${place.version}`, command)];
+      return [note(DAEMON, `${sentence}; this command is version ${place.version}`, RESTART)];
     }
     case 'other-version':
-      return [broken(DAEMON, 'the running daemon is of another version than this command', restart)];
+      return [broken(DAEMON, 'the running daemon is of another version than this command', RESTART)];
     case 'unusable':
-      return [broken(DAEMON, facts.message, ANOTHERS.has(facts.code) ? null : restart)];
+      return [broken(DAEMON, facts.message, ANOTHERS.has(facts.code) ? null : RESTART)];
     case 'absent':
       return absent(facts.store, place);
     default:
@@ -69,7 +66,7 @@ export function daemonChecks(facts: DaemonFacts, place: DaemonPlace): Check[] {
 }
 
 function absent(facts: StoreFacts, { store, isUnit }: DaemonPlace): Check[] {
-  const start = isUnit ? 'systemctl --user start poste.service' : 'poste daemon';
+  const start = isUnit ? RESTART : 'poste daemon';
   const notRunning = broken(DAEMON, 'does not run: nothing is sent or received, and no agent is woken', start);
   switch (facts.type) {
     case 'opens':

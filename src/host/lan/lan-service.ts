@@ -119,6 +119,7 @@ export class LanService {
   }
 
   async invite(): Promise<InviteResult | Refusal> {
+    const isAgain = this.#invite.isOpen;
     const { code, expiresAtMs } = this.#invite.open();
     try {
       await this.#listenAsNeeded();
@@ -131,7 +132,7 @@ export class LanService {
     this.#inviteTimer = setTimeout(() => this.#listenAfterwards(), INVITE_MS + 1000);
     const { publicKey } = this.#context.identity().signer;
     const fingerprint = displayFingerprint(publicKey);
-    return { code, expires_at: expiresAtMs, addresses: this.#shownAddresses(), fingerprint };
+    return { code, expires_at: expiresAtMs, addresses: this.#shownAddresses(), fingerprint, voids_earlier: isAgain };
   }
 
   /**

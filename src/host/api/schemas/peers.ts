@@ -46,6 +46,8 @@ export const InviteResult = Type.Object({
   /** Where this host can be called, `host:port`, the likeliest first. */
   addresses: Type.Array(Type.String(), { minItems: 1 }),
   fingerprint: Type.String(),
+  /** An earlier code was still good, and is void now. */
+  voids_earlier: Type.Boolean(),
 });
 export type InviteResult = Static<typeof InviteResult>;
 

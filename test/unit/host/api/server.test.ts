@@ -55,7 +55,7 @@ async function started(changes: Partial<Handlers> = {}, backup = small): Promise
   const status = () => hostStatus({ context, facts, lan: { port: undefined }, lanListen: LISTEN, relay: own });
   const parts = { context, timers: systemTimers, status, pairing, relay, diagnosis, web, sessions, wakeAgent: broken };
   const handlers = { ...handlersOf(parts), ...changes };
-  const server = await LocalServer.listen({ socketPath: path, context, handlers, backup });
+  const server = await LocalServer.listen({ socketPath: path, context, handlers, version: facts.version, backup });
   onTestFinished(() => server.close());
   return { client: new DaemonClient(path, '/store'), server, path, logged, context, asked };
 }

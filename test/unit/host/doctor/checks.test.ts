@@ -119,7 +119,7 @@ const NOT_RUNNING = ['broken', 'daemon', 'poste daemon'];
 
 test.each<[given: string, facts: DaemonFacts, then: unknown[]]>([
   ['one that runs', { type: 'running', version: '1', pid: 7 }, []],
-  ['another version', { type: 'running', version: '2', pid: 7 }, [['note', 'daemon', 'kill 7; poste daemon']]],
+  ['another version', { type: 'running', version: '2', pid: 7 }, [['note', 'daemon', 'poste daemon restart']]],
   ['none, and a good store', { type: 'absent', store: { type: 'opens' } }, [NOT_RUNNING]],
   ["none, and another user's store", { type: 'absent', store: { type: 'foreign' } }, [NOT_RUNNING]],
   ['no host at all', refused('absent'), [['broken', 'store', 'poste init']]],
@@ -130,14 +130,14 @@ test.each<[given: string, facts: DaemonFacts, then: unknown[]]>([
   [
     'one that does not know what it is asked',
     { type: 'other-version' },
-    [['broken', 'daemon', 'kill <process of poste daemon>; poste daemon']],
+    [['broken', 'daemon', 'poste daemon restart']],
   ],
   ["another user's", { type: 'unusable', code: 'NOT_THE_OWNER', message: 'no' }, [['broken', 'daemon', null]]],
   ["maybe another's", { type: 'unusable', code: 'SOCKET_NOT_TRUSTED', message: 'no' }, [['broken', 'daemon', null]]],
   [
     'one that says nothing',
     { type: 'unusable', code: 'DAEMON_SILENT', message: 'no' },
-    [['broken', 'daemon', 'kill <process of poste daemon>; poste daemon']],
+    [['broken', 'daemon', 'poste daemon restart']],
   ],
 ])('of the daemon: %s', (_given, facts, then) => {
   expect(wrong(daemonChecks(facts, { version: '1', store: '/h/store', isUnit: false }))).toEqual(then);
@@ -164,9 +164,9 @@ test('each state of the daemon has its own sentence, and a good store one beside
 test('a daemon that systemd keeps is started by systemd', () => {
   const place = { version: '1', store: '/h/store', isUnit: true };
   const start = wrong(daemonChecks({ type: 'absent', store: { type: 'opens' } }, place));
-  expect(start).toEqual([['broken', 'daemon', 'systemctl --user start poste.service']]);
+  expect(start).toEqual([['broken', 'daemon', 'poste daemon restart']]);
   const restart = wrong(daemonChecks({ type: 'running', version: '2', pid: 7 }, place));
-  expect(restart).toEqual([['note', 'daemon', 'systemctl --user restart poste.service']]);
+  expect(restart).toEqual([['note', 'daemon', 'poste daemon restart']]);
 });
 
 test('a listener is missed only while a host is paired', () => {

@@ -1,0 +1,230 @@
+/** `poste daemon install` and `uninstall`: the daemon as a service of its user, by systemd or launchd. */
+import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { Command } from 'commander';
+import { copyBeside, replaceFile } from '../../lib/files.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { CommandFailed } from '../lib/exit.ts';
+import { jsonLine } from '../lib/format.ts';
+import { ownPaths } from '../lib/own-paths.ts';
+import {
+  type ServiceCommand,
+  type ServiceManager,
+  serviceManager,
+  shownCommand,
+  tellManager,
+} from './service-manager.ts';
+
+interface ServiceFlags {
+  dryRun?: boolean;
+  json?: boolean;
+}
+
+/** What the command did, or would do. */
+interface ServiceChange {
+  /** The file of the service. */
+  unit: string;
+  changed: boolean;
+  dry_run: boolean;
+  /** The copy of a former file. */
+  backup: string | null;
+  /** What the service manager is told. */
+  commands: string[];
+  notices: string[];
+  text?: string;
+}
+
+export function installCommand(context: CommandContext): Command {
+  return withFlags(new Command('install').description('Install the daemon as a service of your user.'))
+    .addHelpText(
+      'after',
+      `
+Writes the unit poste.service to the folder systemd/user of your configuration, on macOS the agent org.poste.daemon to
+~/Library/LaunchAgents, and starts it. If a different file of that name exists, Poste copies it first. The service reads
+config.toml. From your environment it takes only the folders of this host.
+
+Examples:
+  $ poste daemon install --dry-run
+  $ poste daemon install`,
+    )
+    .action(async ({ dryRun, json }: ServiceFlags) => print(context, await installService(context, dryRun), json));
+}
+
+export function uninstallCommand(context: CommandContext): Command {
+  return withFlags(new Command('uninstall').description('Stop that service, and remove it.'))
+    .addHelpText(
+      'after',
+      `
+Your mail stays. A file that poste did not write is not touched.
+
+Examples:
+  $ poste daemon uninstall --dry-run
+  $ poste daemon uninstall`,
+    )
+    .action(async ({ dryRun, json }: ServiceFlags) => print(context, await uninstallService(context, dryRun), json));
+}
+
+function withFlags(command: Command): Command {
+  return command
+    .option('--dry-run', 'only show what would be written and run')
+    .option('--json', 'print what was done as one JSON document');
+}
+
+/** Throws `CommandFailed`. */
+export async function installService(context: CommandContext, dryRun = false): Promise<ServiceChange> {
+  const { store } = ownPaths(context);
+  if (!existsSync(store)) {
+    throw new CommandFailed('notFound', 'STORE_ABSENT', `there is no store at ${store}: make one with poste init`);
+  }
+  const manager = serviceManager(context);
+  const { file } = manager;
+  const text = manager.text();
+  const before = textOf(file);
+  const changed = before !== text;
+  let backup: string | null = null;
+  if (changed && !dryRun) {
+    backup = await writing(file, async () => {
+      mkdirSync(dirname(file), { recursive: true });
+      const copy = before === undefined ? null : copyBeside(file, Date.now());
+      await replaceFile(file, text);
+      return copy;
+    });
+  }
+  const commands = manager.install(changed);
+  const notices = await orUndone(
+    tell(context, manager, commands, { dryRun, outcome: 'nothing was installed' }),
+    async () => {
+      if (!dryRun && changed) await putBack(context, manager, before, backup);
+    },
+  );
+  const done = { unit: file, changed, dry_run: dryRun, backup, commands: shown(manager, commands) };
+  return { ...done, notices: [...notices, manager.notice], text };
+}
+
+/** Throws `CommandFailed`. */
+export async function uninstallService(context: CommandContext, dryRun = false): Promise<ServiceChange> {
+  const manager = serviceManager(context);
+  const { file, remove, forget } = manager;
+  const before = textOf(file);
+  if (before !== undefined && !manager.isOwn(before)) {
+    throw new CommandFailed('conflict', 'UNIT_FOREIGN', `poste did not write ${file}: remove it yourself`);
+  }
+  const done: ServiceChange = {
+    unit: file,
+    changed: before !== undefined,
+    dry_run: dryRun,
+    backup: null,
+    commands: [],
+    notices: [],
+  };
+  if (before !== undefined) {
+    // The file goes even when the manager fails: otherwise it could never be removed.
+    const stopped = await settled(
+      tell(context, manager, remove, { dryRun, outcome: 'the unit is removed, but the service may still run' }),
+    );
+    if (!dryRun) {
+      await writing(file, async () => {
+        if (before !== manager.text()) done.backup = copyBeside(file, Date.now());
+        rmSync(file);
+      });
+    }
+    if (stopped instanceof Error) throw stopped;
+    done.commands = shown(manager, [...remove, ...forget]);
+    const outcome = `the unit is removed, but ${manager.name} does not know it yet`;
+    done.notices = await tell(context, manager, forget, { dryRun, outcome });
+  }
+  return done;
+}
+
+function textOf(file: string): string | undefined {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (error) {
+    const { code = 'unknown error' } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT') return undefined;
+    const message = `${file} cannot be read (${code}): repair that and try again`;
+    throw new CommandFailed('failure', 'UNIT_UNREADABLE', message);
+  }
+}
+
+async function writing<T>(file: string, write: () => Promise<T>): Promise<T> {
+  try {
+    return await write();
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === undefined) throw error;
+    const message = `${file} cannot be written (${code}): repair that and try again`;
+    throw new CommandFailed('failure', 'UNIT_UNWRITABLE', message);
+  }
+}
+
+/** Undoes what was done before when `doing` fails; its own failure is the one that is thrown. */
+async function orUndone<T>(doing: Promise<T>, undo: () => Promise<void>): Promise<T> {
+  try {
+    return await doing;
+  } catch (error) {
+    await undo();
+    throw error;
+  }
+}
+
+/** Restores the former file after an install that failed, and tells the manager, even if that fails too. */
+async function putBack(
+  context: CommandContext,
+  manager: ServiceManager,
+  before: string | undefined,
+  backup: string | null,
+): Promise<void> {
+  const { file, unregister, forget } = manager;
+  await writing(file, async () => {
+    if (before !== undefined) return replaceFile(file, before);
+    await settled(tellManager(context, manager, unregister, ''));
+    return rmSync(file);
+  });
+  if (backup !== null) rmSync(backup, { force: true });
+  await settled(tellManager(context, manager, forget, ''));
+}
+
+/** Returns what the user should know. */
+async function tell(
+  context: CommandContext,
+  manager: ServiceManager,
+  commands: readonly ServiceCommand[],
+  { dryRun, outcome }: { dryRun: boolean; outcome: string },
+): Promise<string[]> {
+  const isThere = await tellManager(context, manager, dryRun ? [] : commands, outcome);
+  if (isThere) return [];
+  return [`There is no ${manager.program} on this machine: ${manager.name} was not notified.`];
+}
+
+async function settled<T>(promise: Promise<T>): Promise<T | Error> {
+  try {
+    return await promise;
+  } catch (error) {
+    if (error instanceof CommandFailed) return error;
+    throw error;
+  }
+}
+
+function shown(manager: ServiceManager, commands: readonly ServiceCommand[]): string[] {
+  return commands.map((command) => shownCommand(manager, command));
+}
+
+function print(context: CommandContext, change: ServiceChange, json = false): void {
+  if (json) context.stdout.write(jsonLine(change));
+  else context.stdout.write(sentences(change));
+}
+
+function sentences({ unit, changed, dry_run, backup, commands, notices, text }: ServiceChange): string {
+  const said = notices.map((notice) => `${notice}\n`).join('');
+  if (dry_run) {
+    const file = text === undefined ? 'removed' : `this:\n${text}`;
+    const written = changed ? `${unit} would be ${file}` : `${unit} would stay as it is`;
+    return [written.trimEnd(), ...commands.map((command) => `Would run: ${command}`), said].join('\n');
+  }
+  const state = text === undefined ? 'is removed' : 'is written';
+  const done = changed
+    ? `${unit} ${state}.\n`
+    : `${unit} ${text === undefined ? 'is not there' : 'is as it should be'}.\n`;
+  return `${done}${backup === null ? '' : `The previous version is ${backup}.\n`}${said}`;
+}

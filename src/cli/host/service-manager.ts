@@ -1,0 +1,177 @@
+/**
+ * What starts the daemon with its user's session, and again when it fails: systemd, or launchd on macOS. Each is a file
+ * and the commands of a program.
+ */
+import { existsSync, readFileSync } from 'node:fs';
+import { isAbsolute } from 'node:path';
+import { getuid } from 'node:process';
+import { AGENT_LABEL, agentPath, agentText, isOwnAgent } from '../../host/launchd-agent.ts';
+import { UNIT_NAME, isOwnUnit, unitPath, unitText } from '../../host/systemd-unit.ts';
+import { runBounded } from '../../host/wake/processes.ts';
+import { printable } from '../../protocol/printable.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { CommandFailed } from '../lib/exit.ts';
+import { findProgram } from '../lib/find-program.ts';
+import { homeFolder, ownPaths } from '../lib/own-paths.ts';
+
+/** The words after the program. */
+export interface ServiceCommand {
+  words: readonly string[];
+  /** It fails where there is nothing to end, and that is as well. */
+  mayFail?: true;
+}
+
+export interface ServiceManager {
+  /** As people call it. */
+  name: 'systemd' | 'launchd';
+  program: 'systemctl' | 'launchctl';
+  /** The file of the service. */
+  file: string;
+  /** What the file is to say. Throws `CommandFailed`. */
+  text: () => string;
+  /** Whether poste wrote this text. */
+  isOwn: (text: string) => boolean;
+  /** After the file was written; `isNew` when it says something else than before. */
+  install: (isNew: boolean) => ServiceCommand[];
+  /** Ends the service, while its file is there. */
+  remove: ServiceCommand[];
+  /** After the file has gone, or is what it was before. */
+  forget: ServiceCommand[];
+  /** Undoes `install` before the file goes. */
+  unregister: ServiceCommand[];
+  stop: ServiceCommand[];
+  /** Starts it too, where it does not run. */
+  restart: ServiceCommand[];
+  /** What the owner should know of it. */
+  notice: string;
+}
+
+/** Longer than a service is given to stop. */
+const MANAGER_MS = 60_000;
+/** What is shown of the reason that the program gives. */
+const SAID_LINES_MAX = 3;
+const SAID_CHARACTERS_MAX = 500;
+
+export function serviceManager(context: CommandContext): ServiceManager {
+  return context.platform === 'darwin' ? launchd(context) : systemd(context);
+}
+
+/** The manager of the service that poste installed here; undefined when there is none, or its program is not on PATH. */
+export function installedService(context: CommandContext): ServiceManager | undefined {
+  const manager = serviceManager(context);
+  if (!existsSync(manager.file) || !manager.isOwn(readFileSync(manager.file, 'utf8'))) return undefined;
+  return findProgram(manager.program, context.env['PATH']) === undefined ? undefined : manager;
+}
+
+function user(...words: string[]): ServiceCommand {
+  return { words: ['--user', ...words] };
+}
+
+function systemd(context: CommandContext): ServiceManager {
+  return {
+    name: 'systemd',
+    program: 'systemctl',
+    file: unitPath(context.env, homeFolder(context)),
+    text: () =>
+      serviceText(() => unitText({ node: process.execPath, main: context.program, environment: folders(context) })),
+    isOwn: isOwnUnit,
+    // A service that runs with an older unit is restarted.
+    install: (isNew) => [
+      user('daemon-reload'),
+      user('enable', UNIT_NAME),
+      user(isNew ? 'restart' : 'start', UNIT_NAME),
+    ],
+    remove: [user('disable', '--now', UNIT_NAME)],
+    forget: [user('daemon-reload')],
+    unregister: [user('disable', UNIT_NAME)],
+    stop: [user('stop', UNIT_NAME)],
+    restart: [user('restart', UNIT_NAME)],
+    notice: 'The daemon runs while you are logged in; loginctl enable-linger keeps it running when you are not.',
+  };
+}
+
+function launchd(context: CommandContext): ServiceManager {
+  const { logFile } = ownPaths(context);
+  const file = agentPath(homeFolder(context));
+  const domain = `gui/${getuid?.() ?? 0}`;
+  const target = `${domain}/${AGENT_LABEL}`;
+  const end: ServiceCommand = { words: ['bootout', target], mayFail: true };
+  const load: ServiceCommand = { words: ['bootstrap', domain, file] };
+  const start: ServiceCommand = { words: ['kickstart', target] };
+  return {
+    name: 'launchd',
+    program: 'launchctl',
+    file,
+    text: () =>
+      serviceText(() =>
+        agentText({ node: process.execPath, main: context.program, environment: folders(context), logFile }),
+      ),
+    isOwn: isOwnAgent,
+    install: (isNew) => [
+      ...(isNew ? [end] : []),
+      { words: ['enable', target] },
+      // An agent that is loaded cannot be loaded again; it is started below.
+      isNew ? load : { ...load, mayFail: true },
+      start,
+    ],
+    remove: [end],
+    forget: [],
+    unregister: [end],
+    stop: [{ words: ['kill', 'SIGTERM', target] }],
+    restart: [{ ...load, mayFail: true }, { words: ['kickstart', '-k', target] }],
+    notice: 'The daemon runs while you are logged in.',
+  };
+}
+
+/** The variables that lead to this host's files, where a service would not have them. */
+function folders(context: CommandContext): Record<string, string> {
+  const { POSTE_HOME, XDG_CONFIG_HOME, XDG_DATA_HOME } = context.env;
+  if (POSTE_HOME) return { POSTE_HOME: ownPaths(context).dataFolder };
+  const named = Object.entries({ XDG_CONFIG_HOME, XDG_DATA_HOME });
+  return Object.fromEntries(named.filter((entry): entry is [string, string] => isAbsolute(entry[1] ?? '')));
+}
+
+function serviceText(made: () => string): string {
+  try {
+    return made();
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw new CommandFailed('failure', 'UNIT_IMPOSSIBLE', `${error.message}: use paths without control characters`);
+  }
+}
+
+/** A command as a person would type it. */
+export function shownCommand({ program }: ServiceManager, { words }: ServiceCommand): string {
+  return [program, ...words].join(' ');
+}
+
+/**
+ * Runs the commands, one after another. Returns whether the program is there. Throws `CommandFailed` with `outcome` and the
+ * program's own words when it refuses.
+ */
+export async function tellManager(
+  context: CommandContext,
+  manager: ServiceManager,
+  commands: readonly ServiceCommand[],
+  outcome: string,
+): Promise<boolean> {
+  const program = findProgram(manager.program, context.env['PATH']);
+  if (program === undefined) return false;
+  for (const command of commands) {
+    const options = { timeoutMs: MANAGER_MS, signal: new AbortController().signal };
+    const { code, stderr } = await runBounded(program, command.words, options);
+    if (code === 0 || command.mayFail) continue;
+    const ended = code === null ? 'did not end in time' : `ended with ${code}`;
+    const said = lastLines(stderr);
+    const why = said === '' ? 'run it yourself to see why' : said;
+    const message = `${outcome}, as ${shownCommand(manager, command)} ${ended}: ${why}`;
+    throw new CommandFailed('failure', 'SYSTEMCTL_FAILED', message);
+  }
+  return true;
+}
+
+/** The end of what a program said, on one line. */
+function lastLines(text: string): string {
+  const lines = text.split('\n').flatMap((line) => (line.trim() === '' ? [] : [line.trim()]));
+  return printable(lines.slice(-SAID_LINES_MAX).join(' ')).slice(0, SAID_CHARACTERS_MAX).replace(/\.$/, '');
+}

@@ -1,0 +1,133 @@
+/** `poste daemon stop`, `restart` and `logs`, and what commands say of a daemon of another version. */
+import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { CommandRun, commandContext, runHere } from '../../../support/command-run.ts';
+import { endDaemon, posteHome, type PosteHome } from '../../../support/poste-home.ts';
+import { contextAtSocket } from '../../../support/socket-context.ts';
+import { wakeContext } from '../../../support/wake-context.ts';
+
+interface Running {
+  pid: number;
+  version: string;
+}
+
+test('stop ends the daemon and waits for that; without one it says so and is no error', async () => {
+  const here = await posteHome();
+  const daemon = await here.daemonProcess();
+  expect(await here.run('daemon', 'stop')).toMatchObject({
+    code: 0,
+    stdout: `The daemon has stopped (process ${daemon.pid}).\n`,
+  });
+  expect(await daemon.ended()).toMatchObject({ code: 0 });
+  expect((await here.run('status')).code).toBe(1);
+  expect(await here.run('daemon', 'stop')).toMatchObject({ code: 0, stdout: 'No daemon was running.\n' });
+  expect(await here.json('daemon', 'stop')).toEqual({ stopped: false, pid: null });
+});
+
+test('restart ends the daemon and starts another one in the background; logs print what that one logs', async () => {
+  const here = await posteHome();
+  expect((await here.run('daemon', 'logs')).stderr).toMatch(/^poste: there is no log at \S+daemon\.log: a daemon /);
+  const before = await here.daemonProcess();
+  const after = await here.json<Running & { stopped: boolean }>('daemon', 'restart');
+  onTestFinished(() => endDaemon(after.pid));
+  expect(after.stopped).toBe(true);
+  expect(after.pid).not.toBe(before.pid);
+  expect(await before.ended()).toMatchObject({ code: 0 });
+  expect((await here.json<Running>('status')).pid).toBe(after.pid);
+  await writeFile(join(here.folder, 'daemon.log'), 'one\ntwo\nthree\n');
+  expect(await here.run('daemon', 'logs', '-n', '2')).toMatchObject({ code: 0, stdout: 'two\nthree\n' });
+});
+
+test('logs --follow prints what is added, until ctrl-c', async () => {
+  const here = await posteHome();
+  const file = join(here.folder, 'daemon.log');
+  await writeFile(file, 'one\n');
+  const logs = new CommandRun(['daemon', 'logs', '-f'], commandContext({ environment: here.environment }));
+  await logs.printed('one\n');
+  await writeFile(file, 'two\n', { flag: 'a' });
+  await logs.printed('two\n');
+  logs.signal('SIGINT');
+  expect(await logs.ended()).toMatchObject({ code: 130, stderr: '' });
+});
+
+test('wrong arguments are usage errors', async () => {
+  for (const args of [
+    ['stop', 'now'],
+    ['restart', '--soon'],
+    ['logs', '-n', 'many'],
+    ['logs', '-n', '-1'],
+  ]) {
+    expect(await runHere(['daemon', ...args])).toMatchObject({ code: 2, stdout: '' });
+  }
+});
+
+/** A host whose service a script stands for: it notes its words, and ends or starts nothing. */
+async function withService(
+  platform: 'linux' | 'darwin',
+  program: string,
+): Promise<{ here: PosteHome; told: () => Promise<string[]>; run: (...args: string[]) => ReturnType<typeof runHere> }> {
+  const here = await posteHome();
+  const bin = join(here.folder, 'bin');
+  await mkdir(bin);
+  const notes = join(here.folder, 'told');
+  await writeFile(notes, '');
+  await writeFile(join(bin, program), `#!/bin/sh\necho "$@" >> '${notes}'\n`);
+  await chmod(join(bin, program), 0o755);
+  const environment = {
+    ...here.environment,
+    PATH: bin,
+    HOME: here.folder,
+    XDG_CONFIG_HOME: join(here.folder, 'config'),
+  };
+  const told = async (): Promise<string[]> => {
+    const lines = (await readFile(notes, 'utf8')).split('\n').slice(0, -1);
+    await writeFile(notes, '');
+    return lines;
+  };
+  return { here, told, run: (...args) => runHere(['daemon', ...args], { environment, platform }) };
+}
+
+test('a daemon that is a service of systemd is stopped and restarted as one', async () => {
+  const { here, told, run } = await withService('linux', 'systemctl');
+  expect((await run('install')).code).toBe(0);
+  await told();
+  const daemon = await here.daemonProcess();
+  expect(await run('stop')).toMatchObject({ code: 0, stdout: `The daemon has stopped (process ${daemon.pid}).\n` });
+  expect(await told()).toEqual(['--user stop poste.service']);
+});
+
+test('on macOS the service is an agent of launchd: written, loaded, stopped, restarted, taken away', async () => {
+  const { here, told, run } = await withService('darwin', 'launchctl');
+  const file = join(here.folder, 'Library', 'LaunchAgents', 'org.poste.daemon.plist');
+  const target = `gui/${process.getuid?.()}/org.poste.daemon`;
+  const installed = await run('install', '--json');
+  expect(installed.code).toBe(0);
+  expect(JSON.parse(installed.stdout)).toMatchObject({ unit: file, changed: true });
+  const domain = target.replace('/org.poste.daemon', '');
+  const loading = [`enable ${target}`, `bootstrap ${domain} ${file}`, `kickstart ${target}`];
+  expect(await told()).toEqual([`bootout ${target}`, ...loading]);
+  expect(await readFile(file, 'utf8')).toContain(`<string>${here.folder}</string>`);
+  expect(JSON.parse((await run('install', '--json')).stdout)).toMatchObject({ changed: false });
+  expect(await told()).toEqual(loading);
+  const daemon = await here.daemonProcess();
+  expect((await run('stop')).code).toBe(0);
+  expect(await told()).toEqual([`kill SIGTERM ${target}`]);
+  expect(await daemon.ended()).toMatchObject({ code: 0 });
+  expect(JSON.parse((await run('uninstall', '--json')).stdout)).toMatchObject({ changed: true });
+  expect(await told()).toEqual([`bootout ${target}`]);
+});
+
+test('a daemon of another version is told of once on stderr, to people', async () => {
+  const world = await wakeContext(['alice']);
+  const { home } = await contextAtSocket(world, undefined, '0.0.9');
+  const environment = { POSTE_HOME: home };
+  const { stderr, code } = await runHere(['agent', 'list'], { environment });
+  expect({ stderr, code }).toEqual({
+    stderr: expect.stringMatching(
+      /^poste: warning: the daemon that runs is version 0\.0\.9, and this command is \S+: run poste daemon restart\.\n$/,
+    ) as string,
+    code: 0,
+  });
+  expect((await runHere(['agent', 'list', '--json'], { environment })).stderr).toBe('');
+});
