@@ -238,7 +238,7 @@ const THIS_HOST: CommandTable = {
     load: async (context) => (await import('./host/doctor.ts')).doctorCommand(context),
   },
   host: {
-    summary: 'Give this host a new key.',
+    summary: 'Rename this host, or give it a new key.',
     load: async (context) => (await import('./host/host.ts')).hostCommand(context),
   },
   backup: {

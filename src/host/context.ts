@@ -33,10 +33,12 @@ export type HostEvent =
   | { type: 'agents-changed' }
   /** The owner set another relay, or none, or confirmed the relay's new key. */
   | { type: 'relay-changed' }
-  /** The host has a new signing or encryption key. */
-  | { type: 'identity-changed'; identity: Identity };
+  /** The host has a new signing or encryption key, or another name. */
+  | { type: 'identity-changed'; identity: Identity }
+  /** The host has another name. `identity-changed` came before. */
+  | { type: 'host-renamed' };
 
-/** The host's name and present keys. Replaced as a whole when a key is rotated. */
+/** The host's name and present keys. Replaced as a whole when one of them changes. */
 export interface Identity {
   hostName: HostName;
   signer: Signer;

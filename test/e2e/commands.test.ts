@@ -94,6 +94,7 @@ test('of a host', { timeout: 120_000 }, async () => {
   expect(await shown('host', 'rotate-key', '--yes')).toMatchObject({ peers: 1 });
   expect(await shown('relay unset')).toMatchObject({ relay: { url: relay.url } });
   expect(await shown('unpair', 'there', '--yes')).toMatchObject({ host: 'there' });
+  expect(await shown('host', 'rename', 'server')).toMatchObject({ host: 'server', former_host: 'here' });
   await daemon.stop();
   expect(await shown('restore', backup, '--yes')).toMatchObject({ replaced: { same_host: true } });
 });

@@ -1,6 +1,6 @@
-/** `poste status` and `poste host rotate-key`: the daemon of this host, and the key of this host. */
+/** `poste status` and `poste host`: the daemon of this host, and its name and key. */
 import { setTimeout } from 'node:timers/promises';
-import { Command } from 'commander';
+import { Argument, Command } from 'commander';
 import type { Check, StatusResult } from '../../host/api/schemas/daemon.ts';
 import { countText } from '../../host/core/spans.ts';
 import { printable } from '../../protocol/printable.ts';
@@ -10,6 +10,7 @@ import { ask, type DaemonFlags, withDaemonFlags } from '../lib/daemon-call.ts';
 import { formatFields, jsonLine } from '../lib/format.ts';
 import { formatTime, type Screen, screenOf, type Style, styled } from '../lib/screen.ts';
 import { table } from '../lib/table.ts';
+import { hostName } from '../lib/host-name.ts';
 
 const STATUS_NOTES = `
 Asks the daemon what it knows, and calls no other host: poste doctor does, and checks everything.
@@ -110,8 +111,36 @@ Examples:
 
 export function hostCommand(context: CommandContext): Command {
   return new Command('host')
+    .addCommand(renameCommand(context))
     .addCommand(rotateKeyCommand(context))
-    .addHelpText('after', '\nExample:\n  $ poste host rotate-key');
+    .addHelpText('after', '\nExamples:\n  $ poste host rename server\n  $ poste host rotate-key');
+}
+
+const RENAME_NOTES = `
+The agents of this host have the addresses agent@name from then on. Messages that are here keep the addresses that they
+came with, and replies to agents of this host find them all the same. A relay learns the new name when this host next
+enrols: at once, unless the relay asks for a proof.
+
+A host that is paired keeps its name, because the others know it by that name: unpair on both sides, rename, and pair again.
+What is in quarantine is addressed to the former name and cannot be let in any more, so look at it first.
+
+Examples:
+  $ poste host rename server
+  $ poste host rename server --json`;
+
+function renameCommand(context: CommandContext): Command {
+  const command = new Command('rename')
+    .description('Give this host another name, while it is paired with no host.')
+    .addArgument(new Argument('<name>', 'its new name').argParser(hostName));
+  return withDaemonFlags(command, 'print both names as one JSON document')
+    .addHelpText('after', RENAME_NOTES)
+    .action(async (name: string, flags: DaemonFlags) => {
+      const answer = await ask(context, 'rename-host', { name }, flags);
+      const { host, former_host: former, renamed } = answer;
+      const changed = `This host was ${former} and is ${host} now: its agents have the addresses agent@${host}.\n`;
+      const text = renamed ? changed : `This host is called ${host} already: nothing was changed.\n`;
+      context.stdout.write(flags.json ? jsonLine(answer) : text);
+    });
 }
 
 function rotateKeyCommand(context: CommandContext): Command {

@@ -1,13 +1,14 @@
 /** `poste init`: creates this host: its keys, its store, its config file. */
 import { hostname } from 'node:os';
-import { Command, InvalidArgumentError, Option } from 'commander';
+import { Command, Option } from 'commander';
 import { type InitialisedHost, defaultHostName, initialiseHost } from '../../host/init.ts';
-import { type HostName, parseHostName } from '../../protocol/names.ts';
+import type { HostName } from '../../protocol/names.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { hostFailure } from '../lib/host-paths.ts';
 import { ownPaths } from '../lib/own-paths.ts';
 import { jsonLine, formatFields } from '../lib/format.ts';
+import { hostName } from '../lib/host-name.ts';
 
 interface InitFlags {
   host?: HostName;
@@ -35,16 +36,6 @@ export function initCommand(context: CommandContext): Command {
     .option('--json', 'print what was made as one JSON document')
     .addHelpText('after', NOTES)
     .action(async (flags: InitFlags) => init(context, flags));
-}
-
-function hostName(text: string): HostName {
-  const name = parseHostName(text);
-  if (name === undefined) {
-    throw new InvalidArgumentError(
-      'It must be letters, digits, dots, hyphens and underscores, at most 63, the first and last a letter or digit.',
-    );
-  }
-  return name;
 }
 
 async function init(context: CommandContext, { host = defaultHostName(hostname()), json }: InitFlags): Promise<void> {

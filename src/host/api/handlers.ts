@@ -20,7 +20,7 @@ import { listConversations, markAllRead } from '../mailbox/conversations.ts';
 import { watchInbox, useInbox } from '../mailbox/inbox.ts';
 import { searchMail } from '../mailbox/search.ts';
 import { cancelOutbox, listOutbox } from '../outbox/outbox-list.ts';
-import { rotateOwnKey } from '../peers/identity.ts';
+import { renameHost, rotateOwnKey } from '../peers/identity.ts';
 import { listPeers, setAddress, unpair } from '../peers/peers.ts';
 import { type InputOf, type OperationName, OPERATIONS, type OutputOf } from './operations.ts';
 import { parseInput } from './schemas/parse-input.ts';
@@ -164,6 +164,7 @@ export function handlersOf(parts: HandlerParts): Handlers {
     'pair-accept': (_caller, input) => pairing.accept(input),
     'peer-address': (_caller, { host, address }) => setAddress(context, host, address),
     unpair: (_caller, { host }) => unpair(context, host),
+    'rename-host': (_caller, input) => renameHost(context, input),
     'rotate-key': () => rotateOwnKey(context),
     'relay-set': (_caller, input) => relay.set(input),
     'relay-unset': () => relay.unset(),

@@ -52,6 +52,7 @@ export const OPERATIONS = {
   'pair-accept': { acting: 'anybody', input: peers.AcceptInput, output: peers.PeerView },
   'peer-address': { acting: 'anybody', input: peers.PeerAddressInput, output: peers.PeerView },
   unpair: { acting: 'anybody', input: peers.UnpairInput, output: peers.PeerView },
+  'rename-host': { acting: 'anybody', input: peers.RenameHostInput, output: peers.RenameHostResult },
   'rotate-key': { acting: 'anybody', input: Nothing, output: peers.RotateKeyResult },
   'relay-set': { acting: 'anybody', input: peers.RelaySetInput, output: peers.RelaySetResult },
   'relay-unset': { acting: 'anybody', input: Nothing, output: peers.RelayUnsetResult },

@@ -207,15 +207,21 @@ export class LanService {
         `The host at ${address} did not prove that it made this code: ask for a new one (poste pair invite there).`,
       );
     }
-    const pinned = await context.store.transact((tx) =>
-      pinPeer(tx, context, {
+    const pinned = await context.store.transact((tx) => {
+      if (tx.get('identity')?.hostName !== said.host) {
+        return refusal(
+          'PAIRING_REFUSED',
+          `This host was renamed while it was paired, and ${name} knows its former name: ask for a new code (poste pair invite there).`,
+        );
+      }
+      return pinPeer(tx, context, {
         hostName: name,
         publicKey: inviter,
         encKey,
         address: answer.address ?? address,
         port: answer.port,
-      }),
-    );
+      });
+    });
     if (isRefusal(pinned)) return pinned;
     context.log('info', 'a host was paired', { host: pinned.hostName });
     void this.#retries.rerun();

@@ -1,12 +1,15 @@
-/** This host's identity: its stored keys, its signed encryption key, and the rotation of both. */
+/** This host's identity: its name, its stored keys, its signed encryption key, and how they are replaced. */
 import { encKeyAdvertisement, hostRotation, signDocument } from '../../protocol/documents.ts';
 import { SEED_BYTES, signerFromSeed } from '../../protocol/ed25519.ts';
 import type { LanEncKey } from '../../protocol/lan.ts';
-import type { HostName } from '../../protocol/names.ts';
+import { type HostName, parseHostName } from '../../protocol/names.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
-import type { RotateKeyResult } from '../api/schemas/peers.ts';
+import type { RenameHostInput, RenameHostResult, RotateKeyResult } from '../api/schemas/peers.ts';
 import type { HostContext, Identity } from '../context.ts';
-import type { HostKey, IdentityRow, PeerEncKey, SealKey, SignedRotation } from '../core/rows.ts';
+import { isSameHost } from '../core/address.ts';
+import { type Refusal, refusal } from '../core/refusal.ts';
+import type { HostKey, IdentityRow, PeerEncKey, PeerRow, SealKey, SignedRotation } from '../core/rows.ts';
+import { countText } from '../core/spans.ts';
 import { generateSealKey } from '../mail/sealing.ts';
 import type { HostStore } from '../store/host-store.ts';
 import { livePeers } from './peers.ts';
@@ -116,6 +119,44 @@ export async function rotateOwnKey(context: HostContext): Promise<RotateKeyResul
       peers: peers.length,
     };
   });
+}
+
+/**
+ * Gives this host another name. Its agents have other addresses from then on; mail that is here keeps its own.
+ *
+ * Paired hosts hold this host to the name that it was paired under: under another one they would put its mail into
+ * quarantine, and it theirs. The protocol has no way to tell them, so a host that is paired keeps its name. Case does not
+ * count in names, so another case of the same letters is always taken.
+ */
+export function renameHost(context: HostContext, { name }: RenameHostInput): Promise<RenameHostResult | Refusal> {
+  return context.store.transact(async (tx) => {
+    const hostName = parseHostName(name);
+    const row = tx.get('identity');
+    if (!row || hostName === undefined) throw new Error('invariant: a store has an identity, and an input its schema');
+    const { hostName: former } = row;
+    if (hostName === former) return { host: former, former_host: former, renamed: false };
+    const peers = await livePeers(tx);
+    if (peers.length > 0 && !isSameHost(hostName, former)) return refuseRename(former, peers);
+    const next: IdentityRow = { ...row, hostName };
+    const identity = identityOf(next);
+    tx.put('identity', [], next);
+    tx.afterCommit(() => {
+      context.emit({ type: 'identity-changed', identity });
+      context.emit({ type: 'host-renamed' });
+    });
+    return { host: hostName, former_host: former, renamed: true };
+  });
+}
+
+function refuseRename(former: HostName, peers: readonly PeerRow[]): Refusal {
+  const hosts = peers.map(({ hostName }) => hostName).toSorted();
+  const [only, another] = hosts;
+  const them = another === undefined ? `${only}, which knows` : `${countText(hosts.length, 'host')}, which know`;
+  return refusal(
+    'ALREADY_PAIRED',
+    `This host is paired with ${them} it as ${former} and would not accept its mail under another name: unpair on both sides (poste unpair), rename this host, and pair again.`,
+    { hosts },
+  );
 }
 
 /** The rotations that lead from `key` to the present key, oldest first; all rotations when `key` is not this host's. */

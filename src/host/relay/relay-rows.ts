@@ -124,6 +124,15 @@ export function dropEnrolment(tx: Transaction, scope: RelayScope): void {
   tx.delete('relayEnrolment', keyOf(scope));
 }
 
+/**
+ * This host has another name: it enrols again, so that the relay knows it. Where the relay wants a proof, the name waits for
+ * the next enrolment: an invite is good once, and a proof that is gone must not end an enrolment that still holds.
+ */
+export function dropEnrolmentOfName(tx: Transaction, hostPubkey: PublicKey): void {
+  const row = tx.get('relay');
+  if (row?.epoch && row.proof === null) dropEnrolment(tx, { relayPubkey: row.pubkey, epoch: row.epoch, hostPubkey });
+}
+
 /** Notes the `iat` of a sender list before it is published. */
 export function noteSendersIat(tx: Transaction, relayPubkey: PublicKey, iatMs: number): void {
   const row = tx.get('relay');

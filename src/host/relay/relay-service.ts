@@ -13,8 +13,8 @@ import type {
   RelayStatusResult,
   RelayUnsetResult,
 } from '../api/schemas/peers.ts';
-import type { HostContext } from '../context.ts';
-import { enrolmentIn, pinRelay, positionIn, unpinRelay } from './relay-rows.ts';
+import { type HostContext, isStoreFailure } from '../context.ts';
+import { dropEnrolmentOfName, enrolmentIn, pinRelay, positionIn, unpinRelay } from './relay-rows.ts';
 import type { Reader } from '../store/host-store.ts';
 import { certificatesOf } from '../../lib/certificates.ts';
 import { CERTIFICATE_NOT_TRUSTED, RelayCallFailed, callerTrusting } from './relay-request.ts';
@@ -58,6 +58,7 @@ export class RelayService {
     this.#unlisten = this.#context.subscribe(({ type }) => {
       if (type === 'peers-changed' || type === 'identity-changed') this.#link.refresh();
       if (type === 'relay-changed') this.#link.restart();
+      if (type === 'host-renamed') void this.#takeName().catch((error) => this.#logFailed(error));
     });
     this.#link.refresh();
     this.#pull.start();
@@ -69,6 +70,18 @@ export class RelayService {
     this.#stopping.abort();
     await Promise.all([this.#link.stop(), this.#pull.stop()]);
     await this.#retries.stop();
+  }
+
+  /** Begins again with the relay under the new name: requests of v1 are signed by name. */
+  async #takeName(): Promise<void> {
+    const context = this.#context;
+    await context.store.transact((tx) => dropEnrolmentOfName(tx, context.identity().signer.publicKey));
+    this.#link.restart();
+  }
+
+  #logFailed(error: unknown): void {
+    if (isStoreFailure(error)) return;
+    this.#context.log('error', 'the relay could not be told the new name of this host', { err: error });
   }
 
   /** The relay answered a request of another part of the daemon. */

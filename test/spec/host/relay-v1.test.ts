@@ -1,6 +1,6 @@
 /** A relay that speaks only v1: ours, behind a proxy that has nothing of v2. */
 import { expect, test } from 'vitest';
-import { rotateOwnKey } from '../../../src/host/peers/identity.ts';
+import { renameHost, rotateOwnKey } from '../../../src/host/peers/identity.ts';
 import { wireOf } from '../../../src/host/outbox/outbox.ts';
 import { listQuarantine } from '../../../src/host/inbound/quarantine.ts';
 import { encKeyAdvertisement } from '../../../src/protocol/documents.ts';
@@ -9,7 +9,7 @@ import { problemDocument } from '../../../src/protocol/problem.ts';
 import { displayFingerprint } from '../../../src/protocol/public-key.ts';
 import { hostNamed, relay as relayHost } from '../../support/hosts.ts';
 import type { HttpRelayChanges } from '../../support/http-relay.ts';
-import type { RelayContext } from '../../support/relay-contexts.ts';
+import { RelayContext } from '../../support/relay-contexts.ts';
 import {
   type RelayWorld,
   type SentMessage,
@@ -293,3 +293,18 @@ test.each([
 function keyed({ key, context, name }: RelayContext): { name: never; key: RelayContext['key']; signer: never } {
   return { name: name as never, key, signer: context.identity().signer as never };
 }
+
+test(
+  'versioning rule 3: v1 knows hosts by name, so a host that is renamed enrols again at once',
+  async () => {
+    const w = await world();
+    const carl = await RelayContext.open('carl', w.relay.clock);
+    await carl.use(w.proxy.url, { token_command: 'echo once' });
+    await ready(carl);
+    expect(await renameHost(carl.context, { name: 'server' })).toMatchObject({ renamed: true });
+    await until(() => expect(w.relay.relay.engine.directory.get(carl.key)?.hostName).toBe('server'));
+    await ready(carl);
+    expect(await carl.status()).toMatchObject({ relay: { protocol: 1 }, problem: null });
+  },
+  WORLD_TEST_MS,
+);

@@ -57,6 +57,17 @@ export const AcceptInput = Type.Object({
 });
 export type AcceptInput = Static<typeof AcceptInput>;
 
+export const RenameHostInput = Type.Object({ name: HostNameText });
+export type RenameHostInput = Static<typeof RenameHostInput>;
+
+export const RenameHostResult = Type.Object({
+  host: HostNameText,
+  /** The name until now; the same when nothing was changed. */
+  former_host: HostNameText,
+  renamed: Type.Boolean(),
+});
+export type RenameHostResult = Static<typeof RenameHostResult>;
+
 export const RotateKeyResult = Type.Object({
   host_pubkey: PublicKeyText,
   fingerprint: Type.String(),
