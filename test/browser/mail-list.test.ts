@@ -242,6 +242,10 @@ describe('keys', () => {
     await window.heading('two');
     await press('Escape');
     await window.heading('Inbox');
+    // The reply that was begun is still there.
+    await page.evaluate('history.back()');
+    await expect.poll(() => page.getByLabel('Message', { exact: true }).inputValue()).toBe('jkecru/?');
+    await page.getByRole('button', { name: 'Discard' }).click();
 
     await press('c');
     await window.heading('Write');

@@ -119,6 +119,9 @@ async function conversationOf(
     notDone.push(row);
     needsReply ||= message.needsReply && !answered.has(row);
   }
+  // A message that is older than those that were counted.
+  if (entry.state === 'unread' && !unread.includes(newest.ref)) unread.push(newest.ref);
+  if (entry.state !== 'acked' && !notDone.includes(newest.ref)) notDone.push(newest.ref);
   return {
     newest: summaryOf(newest, entry),
     preview: previewOf(reader.get('body', newest.ref) ?? ''),

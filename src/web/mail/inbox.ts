@@ -12,7 +12,7 @@ import { act } from '../shared/api.ts';
 import { ErrorBoundary, Warning } from '../shared/components.ts';
 import { count, time } from '../shared/format.ts';
 import { useLoaded } from '../shared/use-loaded.ts';
-import { perform, shownConversation } from './actions.ts';
+import { perform, shownConversation, shownUnread } from './actions.ts';
 import { ConversationRow } from './conversation-row.ts';
 import { EmptyInbox } from './empty-inbox.ts';
 import { FILTERED_NOTHING, type Filters, InboxFilters, isFiltered, shownState } from './inbox-filters.ts';
@@ -28,8 +28,9 @@ interface Shown {
   filters: Filters;
   /** Stands for the newest message, for marking everything read. */
   through: number;
-  /** How many messages the mailbox has. */
+  /** How many messages the mailbox has, and how many of them are unread. */
   total: number;
+  unread: number;
   /** The cursor of the next page; null at the end. */
   cursor: string | null;
   /** How far back this went, as a text; `''` unless it stopped early. */
@@ -46,18 +47,26 @@ export function Inbox(): VNode {
   const load = (last: Shown | undefined, isMore: boolean): Promise<Shown> => loaded(filters, last, isMore);
   const inputs = [filters, mailChanges.value];
   const { value, problem, isBusy, loadMore } = useLoaded(load, inputs, isSearch ? TYPING_MS : 0);
+  // Of the latest answer alone: answers may come in another order than they were asked for.
+  useEffect(() => {
+    if (value) unread.value = value.unread;
+  }, [value]);
   useBackToRow(value !== undefined);
   const shown = value?.conversations.map(shownConversation).filter((one) => isListed(one, value.filters)) ?? [];
   const unreadIds = shown.flatMap((one) => one.unread);
+  // Not while the list is still that of the filters before.
+  const canReadAll = shownUnread.value > 0 && value?.filters === filters;
   const readAll = (): void => {
     if (!value) return;
     const all = { ...narrowing(value.filters), through: value.through };
-    perform({ type: 'read_all', messageIds: unreadIds, unread: unreadIds.length, text: 'All marked read.', all });
+    const isAll = !isFiltered(value.filters);
+    const count = isAll ? shownUnread.value : unreadIds.length;
+    perform({ type: 'read_all', messageIds: unreadIds, unread: count, text: 'All marked read.', all });
     document.querySelector<HTMLElement>('main h1')?.focus();
   };
 
   return html`<${InboxFilters} filters=${filters} change=${setFilters}
-      ><button type="button" disabled=${unreadIds.length === 0} onClick=${readAll}>Mark all read</button></${InboxFilters}
+      ><button type="button" disabled=${!canReadAll} onClick=${readAll}>Mark all read</button></${InboxFilters}
     >
     <${Warning} text=${problem} />
     ${!value && !problem && html`<p class="none">Opening the mailbox…</p>`}
@@ -106,7 +115,7 @@ function useBackToRow(isLoaded: boolean): void {
 /** Whether the list still means the conversation, after what this page did with it. */
 function isListed(conversation: ConversationSummary, filters: Filters): boolean {
   const state = shownState(filters);
-  if (filters.needsReply && !conversation.needs_reply) return false;
+  if (filters.needsReply && conversation.not_done.length === 0) return false;
   if (state === 'all') return true;
   return state === 'unread' ? conversation.unread.length > 0 : conversation.not_done.length > 0;
 }
@@ -127,7 +136,6 @@ async function loaded(filters: Filters, last: Shown | undefined, isMore: boolean
   const limit = isMore ? PAGE_MESSAGES : reloadLimit(before?.conversations.length ?? 0);
   const input = { ...narrowing(filters), state: shownState(filters), limit, ...(cursor && { cursor }) };
   const found = await act<ConversationsResult>('mail-conversations', input);
-  unread.value = found.unread;
   const older = isMore || found.next_cursor === null ? [] : behind(found.conversations, before?.conversations ?? []);
   const parts = isMore ? [before?.conversations ?? [], found.conversations] : [found.conversations, older];
   const byThread = new Map<string, ConversationSummary>();
@@ -137,6 +145,7 @@ async function loaded(filters: Filters, last: Shown | undefined, isMore: boolean
     filters,
     through: isMore && before ? before.through : found.through,
     total: found.total,
+    unread: found.unread,
     cursor: older.length > 0 && before ? before.cursor : found.next_cursor,
     lookedBack: lookedBack(found),
   };

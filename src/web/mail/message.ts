@@ -28,7 +28,7 @@ export function Message({ message, isMeant, isFirst, isStanding }: MessageProps)
   const { message_id, from, subject, body, refs, created_at } = message;
   const state = stateOf(message);
   const [rest, setRest] = useState<{ text: string; next: number | null }>();
-  const [answering, setAnswering] = useState<'sender' | 'all'>();
+  const [answering, setAnswering] = useState(drafts.get(message_id)?.to);
   const [problem, setProblem] = useState('');
   const next = rest ? rest.next : message.next_body_offset;
   const isSent = state === 'sent';
@@ -88,7 +88,7 @@ export function Message({ message, isMeant, isFirst, isStanding }: MessageProps)
       html`<${Reply}
         key=${answering}
         message=${message}
-        isToAll=${answering === 'all'}
+        to=${answering}
         close=${() => setAnswering(undefined)}
       />`
     }
@@ -110,23 +110,44 @@ function Refs({ refs }: { refs: readonly string[] }): VNode {
   </section>`;
 }
 
+interface Draft {
+  body: string;
+  options: Options;
+  to: 'sender' | 'all';
+}
+
+/** Replies that were begun, by the message that they answer: kept while the page is open, so that Esc loses nothing. */
+const drafts = new Map<string, Draft>();
+
 interface ReplyProps {
   message: WholeMessage;
-  isToAll: boolean;
+  to: Draft['to'];
   close: () => void;
 }
 
 /** The form that answers a message, below it. */
-function Reply({ message, isToAll, close }: ReplyProps): VNode {
-  const [body, setBody] = useState('');
-  const [options, setOptions] = useState<Options>({ kind: 'reply', needsReply: false });
+function Reply({ message, to, close }: ReplyProps): VNode {
+  const { message_id } = message;
+  const isToAll = to === 'all';
+  const begun = drafts.get(message_id);
+  const [body, setBody] = useState(begun?.body ?? '');
+  const [options, setOptions] = useState<Options>(begun?.options ?? { kind: 'reply', needsReply: false });
   const sending = useSending();
   const form = useRef<HTMLFormElement>(null);
-  useEffect(() => form.current?.querySelector('textarea')?.focus(), []);
+  useEffect(() => {
+    // One that was begun before waits; it does not take the focus.
+    if (!begun) form.current?.querySelector('textarea')?.focus();
+  }, []);
+  if (sending.result) drafts.delete(message_id);
+  else drafts.set(message_id, { body, options, to });
+  const discard = (): void => {
+    drafts.delete(message_id);
+    close();
+  };
   const submit = (event: Event): void => {
     event.preventDefault();
     const { kind, needsReply } = options;
-    const input = { message_id: message.message_id, body, kind, needs_reply: needsReply, to_all: isToAll };
+    const input = { message_id, body, kind, needs_reply: needsReply, to_all: isToAll };
     void sending.send('mail-reply', input);
   };
   if (sending.result) return html`<${Outcome} result=${sending.result} />`;
@@ -138,7 +159,7 @@ function Reply({ message, isToAll, close }: ReplyProps): VNode {
       <button type="submit" class="primary" disabled=${sending.isUnderWay}>
         ${isToAll ? 'Send to all' : 'Send reply'}
       </button>
-      <button type="button" onClick=${close}>Discard</button>
+      <button type="button" onClick=${discard}>Discard</button>
     </p>
   </form>`;
 }

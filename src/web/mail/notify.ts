@@ -2,6 +2,7 @@
  * Notifications of the system about new mail, while the page is hidden, if the owner wants them and the browser may. They
  * say who wrote, and the subject only if the owner wants that; never the text: others may see the screen.
  */
+import type { MessageSummary } from '../../host/api/schemas/mail.ts';
 import type { ConversationSummary } from '../../host/api/schemas/owner-page.ts';
 import { printable } from '../../protocol/printable.ts';
 import { settings } from './settings-store.ts';
@@ -18,15 +19,21 @@ export function canNotify(): boolean {
   return 'Notification' in globalThis;
 }
 
-/** What was unread at the last look; `undefined` before the first. */
-let known: ReadonlySet<string> | undefined;
+/** The unread messages of the last look, and when the newest of them came; `undefined` before the first look. */
+let known: { ids: ReadonlySet<string>; newestAt: number } | undefined;
 
-/** Tells of what is unread now and was not at the last look, if the page is hidden. */
+/** Tells of mail that came since the last look, if the page is hidden. `conversations`: the newest that are unread. */
 export function noteUnread(conversations: readonly ConversationSummary[]): void {
   const before = known;
-  known = new Set(conversations.flatMap(({ unread }) => unread));
-  if (before === undefined || document.visibilityState === 'visible' || !wantsNotifications()) return;
-  tell(conversations.filter(({ newest }) => !before.has(newest.message_id)));
+  known = {
+    ids: new Set(conversations.flatMap(({ unread }) => unread)),
+    newestAt: Math.max(before?.newestAt ?? 0, ...conversations.map(({ newest }) => newest.stored_at)),
+  };
+  if (!before || document.visibilityState === 'visible' || !wantsNotifications()) return;
+  // An older one is among the newest ones when another was read.
+  const isFresh = ({ message_id, stored_at }: MessageSummary): boolean =>
+    stored_at >= before.newestAt && !before.ids.has(message_id);
+  tell(conversations.filter(({ newest }) => isFresh(newest)));
 }
 
 function tell(fresh: readonly ConversationSummary[]): void {

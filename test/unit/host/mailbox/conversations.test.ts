@@ -1,5 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import type { ConversationsInput, ConversationsResult } from '../../../../src/host/api/schemas/owner-page.ts';
+import {
+  CONVERSATION_MESSAGES_MAX,
+  type ConversationsInput,
+  type ConversationsResult,
+} from '../../../../src/host/api/schemas/owner-page.ts';
 import { OWNER_ID } from '../../../../src/host/core/rows.ts';
 import { listSent } from '../../../../src/host/mail/sent.ts';
 import { listConversations, markAllRead, previewOf } from '../../../../src/host/mailbox/conversations.ts';
@@ -137,6 +141,24 @@ describe('the list of conversations', () => {
     expect(first).toMatchObject({ conversations: [], looked_at: SEARCH_MESSAGES_MAX });
     const rest = await list(context, { kind: 'alert', cursor: first.next_cursor ?? '' });
     expect(rest).toMatchObject({ conversations: [{ newest: { subject: 'old' } }], looked_at: 1, next_cursor: null });
+  });
+
+  test('has what is unread also behind more messages than a conversation counts', async () => {
+    const context = await contextOf(['alice']);
+    const first = await toOwner(context, 'alice', { subject: 'first', needs_reply: true });
+    const later: string[] = [];
+    for (let at = 0; at < CONVERSATION_MESSAGES_MAX; at++) {
+      later.push(await toOwner(context, 'alice', { subject: 'later', reply_to: first }));
+    }
+    for (let at = 0; at < later.length; at += 20) {
+      accepted(await useInbox(context, OWNER_ID, { action: 'ack', message_ids: later.slice(at, at + 20) }));
+    }
+    for (const input of [{ state: 'unread' }, { state: 'unacked' }, { needs_reply: true }] as const) {
+      const { conversations } = await list(context, input);
+      expect(conversations).toMatchObject([
+        { messages: CONVERSATION_MESSAGES_MAX, unread: [first], not_done: [first] },
+      ]);
+    }
   });
 
   test('marks what it shows as notified, and a search marks nothing', async () => {
