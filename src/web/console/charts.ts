@@ -25,7 +25,7 @@ export function Charts(): VNode {
   const { value: loaded, problem } = useLoaded(load, [range, turn], CHOOSING_MS);
   const all = isLive ? live : (loaded?.samples ?? []);
   return html`<section aria-label="Measurements">
-    <form class="filters" onSubmit=${(event: Event) => event.preventDefault()}>
+    <form class="filters chart-range" onSubmit=${(event: Event) => event.preventDefault()}>
       <${RangeField} range=${range} change=${setRange} kinds=${CHART_RANGES} />
     </form>
     <${Warning} text=${problem} />
