@@ -314,6 +314,32 @@ test('the command has the lead given to a relay that follows, and to no other', 
   expect(await asked).toMatchObject({ code: 0, stdout: 'two leads.\n' });
 });
 
+function rotateEpoch(...args: string[]): ReturnType<typeof run> {
+  return run(['relay', 'rotate-epoch', '--log', primary().url(database), '--durability', 'single', ...args]);
+}
+
+test('a new epoch is asked for from any machine: the relay that leads begins it, or the next one', async () => {
+  expect(await rotateEpoch()).toMatchObject({ code: 3, stdout: '' });
+  const log = client();
+  const tenure = await leading(log, 'one');
+  const asking = rotateEpoch('--json');
+  await expect.poll(async () => (await log.renew(tenure, 0)).doubt).toContain('rotate-epoch --log');
+  await log.clearDoubt(tenure);
+  const { code, stdout } = await asking;
+  expect({ code, ...(JSON.parse(stdout) as object) }).toEqual({
+    code: 0,
+    log_id: tenure.logId,
+    leader: 'one',
+    begun: true,
+  });
+  await log.resign(tenure, 0);
+  expect(await rotateEpoch()).toMatchObject({
+    code: 0,
+    stdout: 'The next relay that leads the log begins a new epoch.\n',
+  });
+  expect((await log.open()).state?.doubt).toContain('rotate-epoch --log');
+});
+
 function asked(durability: Durability, url = primary().url(database)): Promise<LogInspection> {
   return inspectLog(logEndpoints(url), durability);
 }

@@ -1,6 +1,7 @@
 /** `poste relay rotate-epoch`: starts a new epoch, so that every host notices that the store was restored. */
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
+import { setTimeout as elapsed } from 'node:timers/promises';
 import { Command } from 'commander';
 import { EPOCH_RANDOM_BYTES, type Epoch, epochFromRandom } from '../../protocol/epoch.ts';
 import { systemClock, systemRandom } from '../../lib/clock.ts';
@@ -8,15 +9,24 @@ import type { EpochDocument } from '../../relay/operator/documents.ts';
 import { LEVEL_FOLDER } from '../../relay/store/level.ts';
 import { appendAtOnce, openStore, unusableStore } from '../../relay/store/open.ts';
 import { StoreRefused } from '../../relay/store/refused.ts';
+import type { SharedLog } from '../../relay/shared-log/shared-log.ts';
 import { finishCutovers } from '../../relay/store/cutover.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { deployKey, keyFileOption } from './relay-key.ts';
-import type { CommandFailed } from '../lib/exit.ts';
+import { CommandFailed } from '../lib/exit.ts';
 import { relayOf } from './control-client.ts';
 import { type StoreDirFlags, storeDirOption, storeRefused } from './store-dir.ts';
 import { jsonLine } from '../lib/format.ts';
+import {
+  type SharedLogFlags,
+  durabilityOption,
+  logFailure,
+  logOption,
+  logPasswordFileOption,
+  sharedLogOf,
+} from './shared-log-options.ts';
 
-interface RotateEpochFlags extends StoreDirFlags {
+interface RotateEpochFlags extends StoreDirFlags, SharedLogFlags {
   positionFile?: string;
   keyFile?: string;
   json?: boolean;
@@ -27,8 +37,12 @@ Run it after you restored the store by other means than poste relay restore (a s
 and before the relay serves again. Hosts then pull from the beginning, and senders push again what was not confirmed. On a
 running relay it takes effect at once. relay.key or MAIL_RELAY_KEY must be the key of the store.
 
+With --log it works from any machine, on a log in PostgreSQL: the log is marked as in doubt, and the relay that leads it
+begins the new epoch, or the next one that leads.
+
 Examples:
   $ poste relay rotate-epoch --store-dir /var/lib/poste
+  $ poste relay rotate-epoch --log postgres://relay@db.example/mail --log-password-file log.password
   $ poste relay rotate-epoch --store-dir /var/lib/poste --json`;
 
 export function relayRotateEpochCommand(context: CommandContext): Command {
@@ -36,15 +50,53 @@ export function relayRotateEpochCommand(context: CommandContext): Command {
     .addOption(storeDirOption('the store folder of a stopped relay, or of a running one'))
     .addOption(keyFileOption())
     .option('--position-file <file>', 'the position file, as for relay serve (default: position in the store folder)')
+    .addOption(logOption())
+    .addOption(logPasswordFileOption())
+    .addOption(durabilityOption())
     .option('--json', 'print the epoch as one JSON document')
     .addHelpText('after', NOTES)
     .action(async (flags: RotateEpochFlags) => rotateEpoch(context, flags));
 }
 
 async function rotateEpoch(context: CommandContext, flags: RotateEpochFlags): Promise<void> {
+  if (flags.log !== undefined) return ofSharedLog(context, flags);
   const document = (await ofRunning(flags)) ?? (await ofStopped(context, flags));
   context.stdout.write(flags.json ? jsonLine(document) : `${document.epoch}\n`);
   if (!flags.json) context.stderr.write('This is the epoch from now on. Senders push again what was not confirmed.\n');
+}
+
+/** A relay that leads begins the epoch with its next sign of life, which comes every two seconds. */
+const BEGUN_WITHIN_MS = 15_000;
+const LOOK_EVERY_MS = 100;
+const WHY = 'somebody asked for a new epoch with poste relay rotate-epoch --log';
+
+async function ofSharedLog(context: CommandContext, flags: RotateEpochFlags): Promise<void> {
+  const shared = await sharedLogOf(context, flags);
+  if (!shared) throw new CommandFailed('usage', 'USAGE', 'name the database of the log with --log');
+  const { log } = shared;
+  try {
+    const { state } = await log.open();
+    if (!state) throw new CommandFailed('notFound', 'NO_LOG', 'nobody has begun a log in this database');
+    await log.doubt(state.logId, WHY);
+    const leader = state.isFree ? null : state.holder;
+    const begun = leader !== null && (await isSettled(log));
+    const done = begun ? `${leader} has begun a new epoch.` : 'The next relay that leads the log begins a new epoch.';
+    context.stdout.write(flags.json ? jsonLine({ log_id: state.logId, leader, begun }) : `${done}\n`);
+  } catch (error) {
+    throw logFailure(error);
+  } finally {
+    await log.close();
+  }
+}
+
+/** Whether the relay that leads settled the doubt in time. */
+async function isSettled(log: SharedLog): Promise<boolean> {
+  for (const untilMs = performance.now() + BEGUN_WITHIN_MS; performance.now() < untilMs; ) {
+    const { state } = await log.open();
+    if (state?.doubt === undefined) return true;
+    await elapsed(LOOK_EVERY_MS);
+  }
+  return false;
 }
 
 /** `undefined` when no relay answers. */
