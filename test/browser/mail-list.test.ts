@@ -134,6 +134,24 @@ describe('the list', () => {
   });
 });
 
+test('a conversation that is longer than a page opens at its newest message', async () => {
+  const mail = await started();
+  const { context } = mail;
+  const first = await writeToOwner(context, 'alice', { subject: 'long', body: 'x'.repeat(60_000) });
+  for (const subject of ['second', 'third']) {
+    await writeToOwner(context, 'alice', { subject, body: 'x'.repeat(60_000), reply_to: first });
+  }
+  await writeToOwner(context, 'alice', { subject: 'newest', body: 'Here.', reply_to: first });
+  const window = await MailWindow.open(suite);
+  await window.enter(mail);
+  const { page } = window;
+  await page.getByRole('link', { name: /newest/ }).click();
+  await window.heading('long');
+  const isOnScreen = `document.querySelector('.is-meant .body')?.getBoundingClientRect().bottom <= innerHeight`;
+  await expect.poll(() => page.evaluate(isOnScreen)).toBe(true);
+  await expect.poll(() => unreadIn(context)).toBe(0);
+});
+
 describe('what the owner does', () => {
   test('can be undone by mouse and key, and is told to the senders when the page is left', async () => {
     const mail = await started();
@@ -234,6 +252,8 @@ describe('keys', () => {
     await press('Enter');
     await window.heading('two');
     await press('r');
+    await expect.poll(() => focused(page)).toMatch(/^TEXTAREA/);
+    await press('Escape', 'r');
     await expect.poll(() => focused(page)).toMatch(/^TEXTAREA/);
     await page.keyboard.type('jkecru/?');
     expect(await page.getByLabel('Message', { exact: true }).inputValue()).toBe('jkecru/?');

@@ -391,9 +391,11 @@ describe('words of others', () => {
     await window.go('Sent');
     await page.getByText('delivered', { exact: true }).first().waitFor();
     await window.soundInEveryLayout('mail-sent');
+    expect(await window.violations()).toEqual([]);
     await page.locator('.mail-link').first().click();
     await page.locator('.steps').first().waitFor();
     await window.soundInEveryLayout('mail-delivery');
+    expect(await window.violations()).toEqual([]);
   });
 
   test('a place that there is not leads to the inbox, or says that there is nothing', async () => {

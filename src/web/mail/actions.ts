@@ -54,8 +54,9 @@ export function stateOf({ message_id, state }: Pick<MessageSummary, 'message_id'
   return after === undefined || state === 'acked' || state === 'sent' ? state : after;
 }
 
-/** The conversation, after what this page did. */
+/** The conversation, after what this page did: the same object if that was nothing. */
 export function shownConversation(conversation: ConversationSummary): ConversationSummary {
+  if (!conversation.not_done.some((id) => overlay.value.has(id))) return conversation;
   const notDone = conversation.not_done.filter((id) => overlay.value.get(id) !== 'acked');
   return {
     ...conversation,

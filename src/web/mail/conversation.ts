@@ -10,6 +10,8 @@ import { failureText, notice } from '../shared/session.ts';
 import { askInbox, mailChanges, sentChanges } from './state.ts';
 
 const READ_MAX = 20;
+/** The pages that are loaded to come to the message that was opened. */
+const PAGES_MAX = 20;
 
 interface Shown {
   messages: readonly WholeMessage[];
@@ -65,7 +67,9 @@ export function Conversation({ messageId }: { messageId: string }): VNode {
 async function conversation(thread: string, pages: number): Promise<Shown> {
   const messages: WholeMessage[] = [];
   let cursor: string | null = null;
-  for (let page = 0; page < pages && (page === 0 || cursor !== null); page++) {
+  const isThere = (): boolean => messages.some(({ message_id }) => message_id === thread);
+  for (let page = 0; page < pages || (page < PAGES_MAX && !isThere()); page++) {
+    if (page > 0 && cursor === null) break;
     const result = await askInbox({ action: 'thread', thread, ...(cursor !== null && { cursor }) });
     messages.push(...(result.messages ?? []));
     cursor = result.next_cursor;

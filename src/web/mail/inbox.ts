@@ -1,7 +1,7 @@
 /** The mailbox as a list of conversations, the newest first: unread, not done or all, narrowed by filters and a search. */
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import type {
   ConversationSummary,
   ConversationsInput,
@@ -89,17 +89,22 @@ export function Inbox(): VNode {
 }
 
 function Rows({ conversations }: { conversations: readonly ConversationSummary[] }): VNode | null {
+  // An element that is the same as before is not compared: a long list costs what is new in it.
+  const rows = useRef(new WeakMap<ConversationSummary, VNode>()).current;
+  const rowOf = (conversation: ConversationSummary): VNode => {
+    const row = rows.get(conversation) ?? rowElement(conversation);
+    rows.set(conversation, row);
+    return row;
+  };
   if (conversations.length === 0) return null;
-  return html`<ul class="mails" aria-label="Conversations">
-    ${conversations.map(
-      (conversation) =>
-        html`<${ErrorBoundary} key=${conversation.newest.thread} what="A conversation"
-          ><${ConversationRow}
-            conversation=${conversation}
-            opened=${() => (kept.opened = conversation.newest.thread)}
-        /></${ErrorBoundary}>`,
-    )}
-  </ul>`;
+  return html`<ul class="mails" aria-label="Conversations">${conversations.map(rowOf)}</ul>`;
+}
+
+function rowElement(conversation: ConversationSummary): VNode {
+  const { thread } = conversation.newest;
+  return html`<${ErrorBoundary} key=${thread} what="A conversation"
+    ><${ConversationRow} conversation=${conversation} opened=${() => (kept.opened = thread)}
+  /></${ErrorBoundary}>`;
 }
 
 /** The focus goes to the conversation that the owner comes back from. */

@@ -29,6 +29,11 @@ export function Message({ message, isMeant, isFirst, isStanding }: MessageProps)
   const state = stateOf(message);
   const [rest, setRest] = useState<{ text: string; next: number | null }>();
   const [answering, setAnswering] = useState(drafts.get(message_id)?.to);
+  const [asked, setAsked] = useState(0);
+  const answer = (to: Draft['to']): void => {
+    setAnswering(to);
+    setAsked(asked + 1);
+  };
   const [problem, setProblem] = useState('');
   const next = rest ? rest.next : message.next_body_offset;
   const isSent = state === 'sent';
@@ -71,11 +76,11 @@ export function Message({ message, isMeant, isFirst, isStanding }: MessageProps)
     ${refs.length > 0 && html`<${Refs} refs=${refs} />`}
     <${Warning} text=${problem} />
     <p class="actions">
-      <button type="button" aria-keyshortcuts="r" onClick=${() => setAnswering('sender')}>${isSent ? 'Follow up' : 'Reply'}</button>
+      <button type="button" aria-keyshortcuts="r" onClick=${() => answer('sender')}>${isSent ? 'Follow up' : 'Reply'}</button>
       ${
         message.to_count > 1 &&
         !isSent &&
-        html`<button type="button" aria-keyshortcuts="a" onClick=${() => setAnswering('all')}>Reply to all</button>`
+        html`<button type="button" aria-keyshortcuts="a" onClick=${() => answer('all')}>Reply to all</button>`
       }
       ${
         (state === 'unread' || state === 'read') &&
@@ -89,6 +94,7 @@ export function Message({ message, isMeant, isFirst, isStanding }: MessageProps)
         key=${answering}
         message=${message}
         to=${answering}
+        asked=${asked}
         close=${() => setAnswering(undefined)}
       />`
     }
@@ -122,11 +128,13 @@ const drafts = new Map<string, Draft>();
 interface ReplyProps {
   message: WholeMessage;
   to: Draft['to'];
+  /** How often the owner asked for the form: each time it gets the focus. */
+  asked: number;
   close: () => void;
 }
 
 /** The form that answers a message, below it. */
-function Reply({ message, to, close }: ReplyProps): VNode {
+function Reply({ message, to, asked, close }: ReplyProps): VNode {
   const { message_id } = message;
   const isToAll = to === 'all';
   const begun = drafts.get(message_id);
@@ -135,9 +143,9 @@ function Reply({ message, to, close }: ReplyProps): VNode {
   const sending = useSending();
   const form = useRef<HTMLFormElement>(null);
   useEffect(() => {
-    // One that was begun before waits; it does not take the focus.
-    if (!begun) form.current?.querySelector('textarea')?.focus();
-  }, []);
+    // One that was begun before waits, and takes no focus.
+    if (asked > 0) form.current?.querySelector('textarea')?.focus();
+  }, [asked]);
   if (sending.result) drafts.delete(message_id);
   else drafts.set(message_id, { body, options, to });
   const discard = (): void => {
