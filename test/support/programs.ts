@@ -68,6 +68,14 @@ export const POSTGRES: Program = {
   install: 'apt-get install postgresql, or brew install postgresql',
 };
 
+export const CADDY: Program = {
+  title: 'Caddy',
+  variable: 'POSTE_CADDY',
+  names: ['caddy'],
+  places: [],
+  install: 'apt-get install caddy, or brew install caddy',
+};
+
 export const BASH: Program = {
   title: 'bash',
   variable: 'POSTE_BASH',

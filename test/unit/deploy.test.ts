@@ -57,7 +57,7 @@ interface AlertRule {
   expr: string;
   for?: string;
   labels: { severity: string };
-  annotations: { summary: string };
+  annotations: { summary: string; runbook_url: string };
 }
 
 interface Panel {
@@ -145,6 +145,16 @@ describe('the Dockerfile', () => {
     expect(ignored).toContain('*');
   });
 
+  test('copies every settings file that the build reads', () => {
+    const scripts = readdirSync(repositoryPath('scripts')).filter((name) => /^build-.*\.ts$/.test(name));
+    const read = scripts.flatMap((name) =>
+      Array.from(readFileSync(repositoryPath(`scripts/${name}`), 'utf8').matchAll(/tsconfig[a-z.]*\.json/g), String),
+    );
+    expect(read).not.toEqual([]);
+    const copied = new Set(argumentsOf('COPY').flatMap((argument) => argument.split(' ')));
+    expect(read.filter((name) => !copied.has(name))).toEqual([]);
+  });
+
   test('runs scripts that package.json has', () => {
     const { scripts } = JSON.parse(readFileSync(repositoryPath('package.json'), 'utf8')) as { scripts: object };
     const run = [
@@ -197,6 +207,11 @@ describe('the proxies', () => {
     expect(nginxSetting('client_max_body_size')).toBe(`${BODY_BYTES_MAX / 1_048_576}m`);
     expect(caddy).toContain(`"${BODY_BYTES_MAX}"`);
     expect(caddy).toContain(`> ${String(BODY_BYTES_MAX).length} ||`);
+  });
+
+  test('Caddy refuses a larger one with a text, and leaves the connection open: an empty answer is lost over HTTP/2', () => {
+    expect(caddy).toMatch(/^\t+respond @tooLarge "[^"]+" 413$/m);
+    expect(caddy).not.toMatch(/^\t+close$/m);
   });
 
   test('nginx speaks HTTP/1.1, waits longer than a long poll, and sends the path as it came', () => {
@@ -290,8 +305,22 @@ describe("the operator's guide", () => {
   const guide = operatorsGuide();
 
   test('says what every alert means, and of no other', () => {
-    const told = [...guide.matchAll(/^\| `(?<alert>PosteRelay[A-Za-z]+)`/gm)].map((match) => match.groups?.['alert']);
-    expect(told).toEqual(rules.map(({ alert }) => alert));
+    const told = [...guide.matchAll(/^\| <a id="[a-z]+"><\/a>`(?<alert>PosteRelay[A-Za-z]+)`/gm)];
+    expect(told.map((match) => match.groups?.['alert'])).toEqual(rules.map(({ alert }) => alert));
+  });
+
+  test('has the anchor that the runbook_url of each alert leads to, at the row of that alert', () => {
+    const { repository } = JSON.parse(readFileSync(repositoryPath('package.json'), 'utf8')) as {
+      repository: { url: string };
+    };
+    const page = `${repository.url.replace(/^git\+|\.git$/g, '')}/blob/main/docs/operating.md`;
+    for (const { alert, annotations } of rules) {
+      const [address, anchor] = annotations.runbook_url.split('#');
+      expect(address).toBe(page);
+      expect(guide.split('\n').filter((line) => line.includes(`<a id="${anchor}"></a>`))).toEqual([
+        expect.stringContaining(`</a>\`${alert}\` |`),
+      ]);
+    }
   });
 
   test('lists every metric of the relay, and no other', async () => {
