@@ -18,6 +18,8 @@ import { startShownRelay } from './screenshots/relay.ts';
 
 const PICTURES = join(import.meta.dirname, '../docs/pictures');
 const SIZES = { desktop: { width: 1200, height: 700 }, phone: { width: 390, height: 800 } } as const;
+/** A busy machine takes long to show a page. */
+const PATIENCE_MS = 120_000;
 const SCHEMES = ['light', 'dark'] as const;
 
 interface Shown {
@@ -49,6 +51,7 @@ async function picture(browser: Browser, { name, link, ready }: Shown): Promise<
         locale: 'en-GB',
         reducedMotion: 'reduce',
       });
+      context.setDefaultTimeout(PATIENCE_MS);
       const page = await context.newPage();
       await page.clock.setFixedTime(NOW_MS);
       await page.goto(await link());
