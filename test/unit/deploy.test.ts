@@ -346,6 +346,22 @@ describe("the operator's guide", () => {
     expect(fragments.filter((words) => !isSaid(words))).toEqual([]);
   });
 
+  test('leads a new operator from the installation to the alerts, in this order', () => {
+    const titles = [...guide.matchAll(/^## (?<title>.*)$/gm)].map(({ groups }) => groups?.['title']);
+    const way = ['In five minutes', 'Settings', 'Proxy and TLS', 'Who may enrol', 'Is everything well?', 'Keys'];
+    expect(titles.slice(0, 8)).toEqual([...way, 'Backup and restore', 'What to watch']);
+  });
+
+  test('installs the unit, the config file that it names and the key that it hands over', () => {
+    const unit = deployFile('poste-relay.service');
+    for (const path of ['/etc/poste/relay.toml', '/etc/poste/relay.key']) {
+      expect(unit).toContain(path);
+      expect(guide).toMatch(new RegExp(`^install -o root -g poste -m 0640 .* ${path}$`, 'm'));
+    }
+    expect(guide).toMatch(/^install .* scripts\/deploy\/relay\.toml /m);
+    expect(guide).toMatch(/^cp scripts\/deploy\/poste-relay\.service /m);
+  });
+
   test('names variables that there are', () => {
     for (const [name] of guide.matchAll(/\b(?:MAIL_RELAY|RELAY_)[A-Z_]+\b/g)) expect(ENVIRONMENT).toContain(name);
   });
