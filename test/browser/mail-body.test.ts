@@ -147,6 +147,13 @@ describe('a hostile body', () => {
         return putMail(tx, context, { subject: `shape ${shape}`, body });
       }),
     );
+    const addresses = [')', '.', '.a', '[(]', 'http://a/'].map(
+      (part) => `http://a/${part.repeat(60_000 / part.length)}x end`,
+    );
+    await context.store.transact((tx) => {
+      for (const body of addresses) ids.push(putMail(tx, context, { subject: 'address', body }));
+      return undefined;
+    });
     const window = await MailWindow.open(suite);
     await window.enter(mail);
     const { page } = window;
@@ -204,18 +211,19 @@ describe('a body', () => {
 
   test('of plain text is monospaced, with the links that stand in it', async () => {
     const mail = await mailPage({ pageFolder: suite.pageFolder });
-    const text = 'Look:\n\tat (https://a.example/b_(c)), or http://d.example.\nftp://e.example https://x@y.example';
+    const lookAlike = 'https://\u0430pple.example/';
+    const text = `Look:\n\tat (https://a.example/b_(c)), or http://d.example.\nftp://e.example https://x@y.example ${lookAlike}`;
     await writeToOwner(mail.context, 'alice', { subject: 'plain', body: text });
     const window = await MailWindow.open(suite);
     await window.enter(mail);
     const { page } = window;
     await page.getByRole('link', { name: /plain/ }).click();
     const body = page.locator('.body');
-    await expect.poll(() => body.textContent()).toBe(text);
+    await expect.poll(() => body.textContent()).toBe(`${text} (https://xn--pple-43d.example/)`);
     expect(await page.evaluate(`getComputedStyle(document.querySelector('.body')).fontFamily`)).toContain('monospace');
     expect(await page.getByRole('button', { name: 'As written' }).count()).toBe(0);
     const hrefs = await body.getByRole('link').evaluateAll((all) => all.map((one) => one.getAttribute('href')));
-    expect(hrefs).toEqual(['https://a.example/b_(c)', 'http://d.example/']);
+    expect(hrefs).toEqual(['https://a.example/b_(c)', 'http://d.example/', 'https://xn--pple-43d.example/']);
   });
 
   test('that is a diff is one, and one that is too long is shown as written', async () => {

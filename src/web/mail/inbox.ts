@@ -33,7 +33,7 @@ interface Shown {
   unread: number;
   /** The cursor of the next page; null at the end. */
   cursor: string | null;
-  /** How far back this went, as a text; `''` unless it stopped early. */
+  /** How far back this went, as a text. */
   lookedBack: string;
 }
 
@@ -59,9 +59,8 @@ export function Inbox(): VNode {
   const readAll = (): void => {
     if (!value) return;
     const all = { ...narrowing(value.filters), through: value.through };
-    const isAll = !isFiltered(value.filters);
-    const count = isAll ? shownUnread.value : unreadIds.length;
-    perform({ type: 'read_all', messageIds: unreadIds, unread: count, text: 'All marked read.', all });
+    const meant = isFiltered(value.filters) ? unreadIds.length : shownUnread.value;
+    perform({ type: 'read_all', messageIds: unreadIds, unread: meant, text: 'All marked read.', all });
     document.querySelector<HTMLElement>('main h1')?.focus();
   };
 
@@ -70,7 +69,7 @@ export function Inbox(): VNode {
     >
     <${Warning} text=${problem} />
     ${!value && !problem && html`<p class="none">Opening the mailbox…</p>`}
-    ${value && isFiltered(filters) && value.lookedBack !== '' && html`<p class="note" role="status">${value.lookedBack}</p>`}
+    ${value && (isSearch || (isFiltered(filters) && value.cursor !== null)) && html`<p class="note" role="status">${value.lookedBack}</p>`}
     ${
       value &&
       html`<section class="panel list" aria-label=${isSearch ? 'Found' : 'Conversations'}>

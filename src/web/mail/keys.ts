@@ -29,7 +29,7 @@ export function listenForKeys(): void {
     if (document.querySelector('dialog[open]')) return;
     const target = event.target instanceof HTMLElement ? event.target : null;
     if (target?.matches(FIELDS)) {
-      // The way out of a field for who uses keys alone.
+      // The way out of a field for those who use keys alone.
       if (event.key === 'Escape') target.blur();
       return;
     }

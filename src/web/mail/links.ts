@@ -3,7 +3,9 @@ import type { ComponentChildren, VNode } from 'preact';
 import { html } from 'htm/preact';
 import { printable } from '../../protocol/printable.ts';
 
-const LINKS = /https?:\/\/[^\s<>"'`]+/giu;
+/** A longer address is text: to find where it ends would take too long, and no reader would see where it leads. */
+const LINK_CHARACTERS_MAX = 2000;
+const LINKS = new RegExp(`https?://[^\\s<>"'\`]{1,${LINK_CHARACTERS_MAX}}`, 'giu');
 /** Belongs to the sentence around a link. */
 const BEHIND_A_LINK = /[.,;:!?*_~]+$/u;
 
@@ -22,7 +24,7 @@ export function shownText(text: string): string {
 
 /** The address of a link that may be followed. It names nobody: what looks like a host before `@` deceives. */
 export function safeAddress(given: string): string | undefined {
-  if (!URL.canParse(given)) return undefined;
+  if (given.length > LINK_CHARACTERS_MAX || !URL.canParse(given)) return undefined;
   const { protocol, username, password, href } = new URL(given);
   const isSafe = (protocol === 'https:' || protocol === 'http:') && username === '' && password === '';
   return isSafe ? href : undefined;
@@ -30,7 +32,7 @@ export function safeAddress(given: string): string | undefined {
 
 interface LinkProps {
   address: string;
-  /** Its text; where it leads is shown behind it unless the text says so. */
+  /** Its text; where it leads is shown behind it unless the text says just that: letters may look like others. */
   text: string;
   children?: ComponentChildren;
 }
@@ -38,7 +40,7 @@ interface LinkProps {
 /** A link if it may be followed, else its text and its address. */
 export function Link({ address, text, children }: LinkProps): VNode {
   const href = safeAddress(address);
-  const isSaid = text === address || text === href || `${text}/` === href;
+  const isSaid = text === href || `${text}/` === href;
   const target = isSaid ? null : html` <span class="link-target">(${printable(href ?? address)})</span>`;
   if (href === undefined) return html`${children}${target}`;
   return html`<a href=${href} target="_blank" rel="noopener noreferrer" title=${href}>${children}</a>${target}`;
@@ -49,6 +51,8 @@ export function linked(text: string): ComponentChildren[] {
   const parts: ComponentChildren[] = [];
   let end = 0;
   for (const { 0: found, index } of text.matchAll(LINKS)) {
+    // It may go on.
+    if (found.length > LINK_CHARACTERS_MAX) continue;
     const address = withoutTail(found);
     if (safeAddress(address) === undefined) continue;
     const shown = shownText(address);
