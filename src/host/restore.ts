@@ -11,6 +11,7 @@
  *   - messages since the backup are missing. They are counted, reported to the user who restores and, by mail of the
  *     host itself, to its owner; the replaced store is kept beside the new one.
  */
+import { countText } from './core/spans.ts';
 import { randomBytes } from 'node:crypto';
 import { createReadStream, rmSync } from 'node:fs';
 import { BackupDamaged, type ReadContainer, readContainer } from '../lib/backup-container.ts';
@@ -280,7 +281,7 @@ async function endUnpaired(tx: Transaction, context: HostContext): Promise<void>
 function reportRestore(tx: Transaction, context: HostContext, { backup, replaced }: RestorePlan): void {
   const taken = isoTime(backup.created_at);
   const since = replaced?.isReadable
-    ? `${replaced.messagesSince} messages are in the store that was there and not in this one; ${replaced.outgoingSince} of them waited to go to another host.`
+    ? `${countText(replaced.messagesSince, 'message is', 'messages are')} in the store that was there and not in this one; ${replaced.outgoingSince} of them waited to go to another host.`
     : 'What came or was sent since then is not in it, and how much that is, is unknown.';
   const body = `This host was restored from a backup that was taken at ${taken}. ${since} Agents that sent something since then should look whether it is there before they send it again.`;
   reportToAgent(tx, context, OWNER_ID, { subject: 'Restored from a backup', body, kind: 'alert' });

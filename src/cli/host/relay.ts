@@ -148,7 +148,7 @@ export function relayStatusText(screen: Screen, status: RelayStatusResult): stri
     ['senders', sendersText(screen, status)],
     ['received', receivedText(status)],
     ['outbox', outboxText(status)],
-    ['quarantine', `${status.quarantined} from relays`],
+    ['quarantine', `${countText(status.quarantined, 'item')} from relays`],
   ];
   const ahead = status.clock_ahead_ms ?? 0;
   if (Math.abs(ahead) > CLOCK_NOTE_MS) {

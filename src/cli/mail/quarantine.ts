@@ -208,7 +208,7 @@ export function quarantinedItemText(screen: Screen, { item, wire_b64 }: Quaranti
   ];
   const shown =
     wire_b64 === null
-      ? `  Its ${item.bytes} bytes were not kept, because the quota was full: it must be sent again.`
+      ? `  Its ${countText(item.bytes, 'byte was', 'bytes were')} not kept, because the quota was full: it must be sent again.`
       : `  | ${printable(wire.slice(0, WIRE_CHARACTERS_SHOWN))}${cut}`;
   return `Number ${item.number}\n${formatFields(rows, 10)}${shown}\n`;
 }

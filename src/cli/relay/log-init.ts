@@ -1,4 +1,5 @@
 /** `poste relay log init`: makes the tables of a shared log in an empty database. */
+import { countText } from '../../host/core/spans.ts';
 import { randomUUID } from 'node:crypto';
 import { Command } from 'commander';
 import { printable } from '../../protocol/printable.ts';
@@ -68,6 +69,6 @@ async function begun(log: SharedLogOptions['log']): Promise<{ state: LogState; i
 function initText({ logId, lastNo }: LogState, isNew: boolean): string {
   const what = isNew
     ? `The log ${logId} is ready.`
-    : `The log ${logId} was begun before and has ${lastNo} batches; it has every table.`;
+    : `The log ${logId} was begun before and has ${countText(lastNo, 'batch', 'batches')}; it has every table.`;
   return `${what}\nThe user of the relays needs these rights (put its name for relay):\n  ${printable(GRANTS('relay'))}\n`;
 }

@@ -152,11 +152,13 @@ function textOf(screen: Screen, report: RestoreReport, subject: 'A restore' | 'T
     `${subject} of the backup of ${formatMoment(screen, backup.created_at)} (${countText(backup.lsn, 'log record')}, epoch ${backup.epoch})`,
     `of the relay ${displayFingerprint(backup.relay_pubkey as PublicKey)}, written by Poste ${backup.version}`,
     ...(isDone ? [`began the epoch ${epoch}`] : ['would begin a new epoch']),
-    `${countText(items, 'item')} ${items === 1 ? 'waits' : 'wait'} in it${carried.lost > 0 ? `; ${carried.lost} more are damaged in the backup, and must be pushed again` : ''}`,
+    `${countText(items, 'item')} ${items === 1 ? 'waits' : 'wait'} in it${carried.lost > 0 ? `; ${carried.lost} more ${carried.lost === 1 ? 'is' : 'are'} damaged in the backup, and must be pushed again` : ''}`,
     gapLine(report),
     ...(keptAside === null ? [] : [`the former store ${isDone ? 'is' : 'would be'} kept as ${keptAside}`]),
     ...(replaced && damagedTables > 0
-      ? [`${damagedTables} of its table files are damaged, and their contents are not preserved: ${REVOKE_AGAIN}`]
+      ? [
+          `${countText(damagedTables, 'table file')} of it ${damagedTables === 1 ? 'is' : 'are'} damaged, and their contents are not preserved: ${REVOKE_AGAIN}`,
+        ]
       : []),
     ...(unreadable > 0
       ? [
@@ -206,7 +208,8 @@ function missingLines(missing: RestoreReport['missing']): string[] {
     const name = hostName === '' ? '' : `${printable(hostName)} `;
     return `  ${items} by ${name}${displayFingerprint(senderPubkey)}`;
   });
-  const rest = missing.length > LISTED_SENDERS ? [`  and by ${missing.length - LISTED_SENDERS} others`] : [];
+  const rest =
+    missing.length > LISTED_SENDERS ? [`  and by ${countText(missing.length - LISTED_SENDERS, 'other')}`] : [];
   return [
     `${countText(total, 'item')} ${total === 1 ? 'is' : 'are'} to be pushed again, as the backup does not know ${total === 1 ? 'it' : 'them'}:`,
     ...listed,

@@ -136,7 +136,7 @@ async function ofStopped(
       newEpoch,
     });
     try {
-      for (const notice of notices) context.stderr.write(`${notice}\n`);
+      for (const notice of notices) context.stderr.write(`poste: ${notice}\n`);
       const epoch = newEpoch();
       await appendAtOnce(store, { type: 'EpochRotated', epoch, reason: 'reset', atMs: nowMs }, nowMs);
       return { epoch };

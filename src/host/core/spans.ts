@@ -13,9 +13,9 @@ export function spanText(ms: number): string {
   return countText(Math.max(0, Math.floor(ms / unitMs)), one);
 }
 
-/** `1 message`, `2 messages`. */
-export function countText(count: number, one: string): string {
-  return `${count} ${count === 1 ? one : `${one}s`}`;
+/** `1 message`, `2 messages`; `many` where that is no `s`. */
+export function countText(count: number, one: string, many = `${one}s`): string {
+  return `${count} ${count === 1 ? one : many}`;
 }
 
 /** `a moment ago`, `3 hours ago`. */

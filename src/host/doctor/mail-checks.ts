@@ -71,7 +71,7 @@ function kept({ items, bare, dropped }: MailFacts['quarantine']): Check {
   const gone = dropped === 0 ? '' : `; ${dropped} of hosts that are not paired made room for newer ones`;
   const sentence = `${countText(items, 'item')} came and ${items === 1 ? 'was' : 'were'} not let in${gone}`;
   if (bare === 0) return note(subject, sentence, 'poste quarantine');
-  const full = `${sentence}; it is full: ${bare} of them came without room for their bytes and have to come again`;
+  const full = `${sentence}; it is full: ${bare} of them came without room for the bytes and must come again`;
   return broken(subject, full, 'poste quarantine discard <number>');
 }
 

@@ -178,9 +178,7 @@ function reachedText({ reachedAtMs }: PeerFacts, nowMs: number): string {
 function waitingText({ waiting, oldestAtMs }: PeerFacts, nowMs: number): string {
   if (oldestAtMs === null) return '';
   const since = `for ${spanText(nowMs - oldestAtMs)}`;
-  return waiting === 1
-    ? `; 1 message waits for it, ${since}`
-    : `; ${waiting} messages wait for it, the oldest ${since}`;
+  return `; ${countText(waiting, 'message waits', 'messages wait')} for it, ${waiting === 1 ? since : `the oldest ${since}`}`;
 }
 
 export async function probePeer(context: HostContext, client: LanClient, peer: PeerRow): Promise<PeerProbe> {

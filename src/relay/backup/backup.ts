@@ -227,6 +227,6 @@ class ItemTally {
 function unreadableRows(count: number): BackupUnwritten {
   return new BackupUnwritten(
     'unreadable',
-    `${count} of its rows are damaged, and a restore refuses a backup that holds one: stop the relay, run poste relay log verify and then poste relay log rebuild, and take it again`,
+    `${count} of its rows ${count === 1 ? 'is' : 'are'} damaged, and a restore refuses a backup that holds one: stop the relay, run poste relay log verify and then poste relay log rebuild, and take it again`,
   );
 }

@@ -6,6 +6,7 @@
  * Ids, names and reasons in a description are text that strangers chose: who prints it must escape it. Signatures, hashes
  * of tokens and wire bytes are left out.
  */
+import { countText } from './count-text.ts';
 import type { ItemId } from '../../protocol/names.ts';
 import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
 import { isoTime } from '../../protocol/time.ts';
@@ -73,9 +74,13 @@ const DESCRIPTIONS: { readonly [Type in RelayEvent['type']]: (event: EventOf<Typ
   SchemaMigrated: ({ schemaVersion }) =>
     described(() => `the rows were migrated to schema ${schemaVersion}`, { facts: { schema: schemaVersion } }),
   CheckpointTaken: ({ rows, throughLsn }) =>
-    described(() => `the ${rows} rows after record ${throughLsn} were saved: a replay may begin there`, {
-      facts: { 'after record': throughLsn, rows },
-    }),
+    described(
+      () =>
+        `the ${countText(rows, 'row')} after record ${throughLsn} ${rows === 1 ? 'was' : 'were'} saved: a replay may begin there`,
+      {
+        facts: { 'after record': throughLsn, rows },
+      },
+    ),
   HostEnrolled: ({ hostPubkey, hostName, account, org, clientId, ownerFp, authorizedBy }) => {
     const ofAccount = account === null ? '' : `, account ${account}`;
     return described((host) => `${host(hostPubkey)} enrolled as ${hostName} by ${authorizedBy}${ofAccount}`, {
@@ -87,7 +92,7 @@ const DESCRIPTIONS: { readonly [Type in RelayEvent['type']]: (event: EventOf<Typ
   EnrolmentLapsed: (event) => ofHost(event, (host) => `the unused enrolment of ${host} lapsed to make room`),
   HostRevoked: (event) => ofHost(event, (host) => `${host} was revoked (${event.cause})`, { cause: event.cause }),
   KeyRotated: ({ oldPubkey, newPubkey, moved, firstSeq }) => {
-    const moving = moved === 0 ? '' : `; ${moved} items will move, from seq ${firstSeq} on`;
+    const moving = moved === 0 ? '' : `; ${countText(moved, 'item')} will move, from seq ${firstSeq} on`;
     return described((host) => `${host(oldPubkey)} changed its key to ${host(newPubkey)}${moving}`, {
       hosts: [
         ['old key', oldPubkey],
@@ -98,13 +103,16 @@ const DESCRIPTIONS: { readonly [Type in RelayEvent['type']]: (event: EventOf<Typ
   },
   ItemsMoved: ({ oldPubkey, newPubkey, fromSeqs, firstSeq, left }) => {
     const [items, place] = [fromSeqs.length, `from seq ${firstSeq} on; ${left} left`];
-    return described((host) => `${items} items moved from ${host(oldPubkey)} to ${host(newPubkey)}, ${place}`, {
-      hosts: [
-        ['old key', oldPubkey],
-        ['new key', newPubkey],
-      ],
-      facts: { items, left },
-    });
+    return described(
+      (host) => `${countText(items, 'item')} moved from ${host(oldPubkey)} to ${host(newPubkey)}, ${place}`,
+      {
+        hosts: [
+          ['old key', oldPubkey],
+          ['new key', newPubkey],
+        ],
+        facts: { items, left },
+      },
+    );
   },
   DenyEntryAdded: ({ hostFp, clientId, account, org, reason, untilMs }) => {
     const selectors = { host: hostFp, client: clientId, account, org };
@@ -121,12 +129,16 @@ const DESCRIPTIONS: { readonly [Type in RelayEvent['type']]: (event: EventOf<Typ
   },
   InviteSpent: (event) => ofHost(event, (host) => `${host} used an invite`),
   AdmissionsLapsed: ({ denied, invites }) =>
-    described(() => `${denied.length} deny entries and ${invites.length} invites ended`, {
-      facts: { 'deny entries': denied.length, invites: invites.length },
-    }),
+    described(
+      () =>
+        `${countText(denied.length, 'deny entry', 'deny entries')} and ${countText(invites.length, 'invite')} ended`,
+      {
+        facts: { 'deny entries': denied.length, invites: invites.length },
+      },
+    ),
   SendersPublished: (event) => {
     const senders = event.senders.length;
-    return ofHost(event, (host) => `${host} accepts mail from ${senders} senders`, { senders });
+    return ofHost(event, (host) => `${host} accepts mail from ${countText(senders, 'sender')}`, { senders });
   },
   SendersRenewed: (event) => ofHost(event, (host) => `${host} accepts mail from the same senders as before`),
   EncKeyPublished: (event) => ofHost(event, (host) => `${host} published an encryption key`),
@@ -145,16 +157,19 @@ const DESCRIPTIONS: { readonly [Type in RelayEvent['type']]: (event: EventOf<Typ
   ItemsAcked: (event) => {
     const { targetPubkey, through, bytes } = event;
     const items = event.items + event.notices;
-    return described((host) => `${host(targetPubkey)} acked through ${through}: ${items} items, ${bytes} B`, {
-      hosts: [['host', targetPubkey]],
-      facts: { items, through },
-    });
+    return described(
+      (host) => `${host(targetPubkey)} acked through ${through}: ${countText(items, 'item')}, ${bytes} B`,
+      {
+        hosts: [['host', targetPubkey]],
+        facts: { items, through },
+      },
+    );
   },
   ItemsExpired: ({ targetPubkey, items, notices }) =>
     described(
       (host) => {
         const expired = items.map(({ itemId, seq }) => `${itemId} at ${seq}`).join(', ');
-        const sent = notices.length === 0 ? '' : `; ${notices.length} notices to senders`;
+        const sent = notices.length === 0 ? '' : `; ${countText(notices.length, 'notice')} to senders`;
         return `expired at ${host(targetPubkey)}: ${expired}${sent}`;
       },
       {

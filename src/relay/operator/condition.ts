@@ -2,6 +2,7 @@
  * What is wrong with the relay now, in words for its operator. The conditions are those of `/readyz` and of the alerts in
  * scripts/deploy/alerts.yml, without the time that an alert waits.
  */
+import { countText } from '../core/count-text.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
 import type { BackupState } from '../jobs/backup-job.ts';
 import type { RefusalCount, RelayFault, SharedLogShown } from '../../protocol/operator-documents.ts';
@@ -82,21 +83,21 @@ export const RULES: readonly Rule[] = [
     alert: 'PosteRelayRowsDamaged',
     is_critical: true,
     what: ({ damagedRows }) =>
-      damagedRows > 0 ? `${counted(damagedRows, 'row')} of the store cannot be read.` : undefined,
+      damagedRows > 0 ? `${countText(damagedRows, 'row')} of the store cannot be read.` : undefined,
     mend: 'Stop the relay, run poste relay log verify, and then poste relay log rebuild.',
   },
   {
     alert: 'PosteRelayQueueBroken',
     is_critical: true,
     what: ({ brokenQueues }) =>
-      brokenQueues > 0 ? `${counted(brokenQueues, 'queue')} contradicts itself and is left as it is.` : undefined,
+      brokenQueues > 0 ? `${countText(brokenQueues, 'queue')} contradicts itself and is left as it is.` : undefined,
     mend: 'Stop the relay, and run poste relay log verify.',
   },
   {
     alert: 'PosteRelayMailLost',
     is_critical: true,
     what: ({ lost }) =>
-      lost > 0 ? `The last check of the disk found ${counted(lost, 'item')} missing or altered.` : undefined,
+      lost > 0 ? `The last check of the disk found ${countText(lost, 'item')} missing or altered.` : undefined,
     mend: 'Their senders push them again. Test the disk and the memory of this machine.',
   },
   {
@@ -170,8 +171,4 @@ function backupFault({ everyMs, last, newest }: NonNullable<Condition['backups']
   if (last?.isGood === false) return 'The last backup failed; it is tried again.';
   const isOld = newest !== undefined && nowMs - newest.atMs > 2 * everyMs;
   return isOld ? 'The last good backup is older than two intervals.' : undefined;
-}
-
-function counted(count: number, what: string): string {
-  return `${count} ${what}${count === 1 ? '' : 's'}`;
 }

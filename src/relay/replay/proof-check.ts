@@ -5,6 +5,7 @@
  * A key that came with the proof proves that the documents belong together and nothing more: `isPinned` says whether it
  * was compared with one that the caller trusts.
  */
+import { countText } from '../core/count-text.ts';
 import Type from 'typebox';
 import { decodeBase64 } from '../../protocol/base64.ts';
 import { type Checkpoint, openCheckpoint } from '../../protocol/checkpoint.ts';
@@ -130,8 +131,12 @@ function checkLeaf(document: unknown, relayPubkey: PublicKey, old: string | unde
 }
 
 function signed({ size, epoch }: Checkpoint, relayPubkey: PublicKey): Verified {
-  const sentence = `The relay ${displayFingerprint(relayPubkey)} signed a checkpoint of ${size} leaves in epoch ${epoch}.`;
+  const sentence = `The relay ${displayFingerprint(relayPubkey)} signed a checkpoint of ${leavesText(size)} in epoch ${epoch}.`;
   return { check: 'checkpoint', sentence };
+}
+
+function leavesText(count: number): string {
+  return countText(count, 'leaf', 'leaves');
 }
 
 function acceptedItem(record: Buffer): ItemAccepted {
@@ -165,7 +170,7 @@ function checkLink(leaf: Buffer, relayPubkey: PublicKey, epoch: string, old: str
     }
   }
   const before = previous
-    ? `epoch ${previous.epoch} ended with ${previous.size} leaves and the root ${previous.root_hash}`
+    ? `epoch ${previous.epoch} ended with ${leavesText(previous.size)} and the root ${previous.root_hash}`
     : 'there was no epoch before';
   const checked = old === undefined ? '' : ', as the old checkpoint says';
   return { check: 'link', sentence: `It says that ${before}${checked}.` };
@@ -186,13 +191,15 @@ function checkConsistency(document: unknown, relayPubkey: PublicKey, documents: 
   }
   const { from, to } = proof;
   if (older.size !== from || newer.size !== to) {
-    throw new NotVerified(`the checkpoints have ${older.size} and ${newer.size} leaves, the proof ${from} and ${to}`);
+    throw new NotVerified(
+      `the checkpoints have ${older.size} and ${leavesText(newer.size)}, the proof ${from} and ${to}`,
+    );
   }
   const roots = { fromRoot: older.rootHash, toRoot: newer.rootHash };
   if (!verifyConsistency({ from, to, proof: hashesOf(proof.proof), ...roots })) {
     throw new NotVerified('the newer checkpoint does not continue the older one');
   }
-  const sentence = `The ${to} leaves of the newer checkpoint begin with the ${from} of the older one.`;
+  const sentence = `The ${leavesText(to)} of the newer checkpoint ${to === 1 ? 'begins' : 'begin'} with the ${from} of the older one.`;
   return { verified: [signed(older, relayPubkey), signed(newer, relayPubkey), { check: 'consistency', sentence }] };
 }
 

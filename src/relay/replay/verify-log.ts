@@ -4,6 +4,7 @@
  * Nothing can be replayed behind the first record that is missing or altered. The checksums of later records are still
  * verified, so that the operator learns how much is gone.
  */
+import { countText } from '../core/count-text.ts';
 import { HASH_BYTES, leafHash } from '../../protocol/merkle.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import type { ScratchPairs } from '../store/scratch.ts';
@@ -323,7 +324,7 @@ export async function* verifyCheckpoints(
   }
   const start = yield* beginReplay(offline, found, scratch);
   if (start && start.unowned > 0) {
-    const message = `nothing says when ${start.unowned} dedup rows of checkpoint ${start.throughLsn} may be forgotten, so they never would be`;
+    const message = `nothing says when ${countText(start.unowned, 'dedup row')} of checkpoint ${start.throughLsn} may be forgotten, so that would never be`;
     findings.add('DUE_MISSING', message);
   }
   const whole = new Map(found.whole.map((checkpoint) => [checkpoint.throughLsn, checkpoint]));

@@ -5,6 +5,7 @@
  * time was purged. Each stored row is also asked for by its key, as the relay does: a damaged table can answer a walk
  * rightly and a look-up wrongly.
  */
+import { countText } from '../core/count-text.ts';
 import { hash } from 'node:crypto';
 import { displayFingerprint, type PublicKey, publicKeyFromBytes } from '../../protocol/public-key.ts';
 import { rowKey, type TableName, type Tables, NO_USAGE, type UsageRow } from '../core/rows.ts';
@@ -298,7 +299,7 @@ class ChargesAudit {
       const counted = this.#rows.get('sender', sender)?.dedupRows ?? 0;
       if (counted === rows) continue;
       const who = displayFingerprint(sender);
-      const message = `${who} is charged for ${counted} dedup rows, and ${rows} are kept of it: its quota of them is held against the wrong number`;
+      const message = `${who} is charged for ${countText(counted, 'dedup row')}, and ${rows} ${rows === 1 ? 'is' : 'are'} kept of it: its quota of them is held against the wrong number`;
       this.#findings.add('CHARGE_DIFFERS', message, { host_pubkey: sender });
     }
   }
@@ -306,7 +307,7 @@ class ChargesAudit {
   #compare(who: string, row: UsageRow | undefined, waits: UsageRow): void {
     const charged = row ?? NO_USAGE;
     if (charged.items === waits.items && charged.bytes === waits.bytes) return;
-    const message = `${who} is charged for ${words(charged)}, and ${words(waits)} wait. ${CHARGE_ADVICE}`;
+    const message = `${who} is charged for ${words(charged)}, and ${words(waits)} ${waits.items === 1 ? 'waits' : 'wait'}. ${CHARGE_ADVICE}`;
     this.#findings.add('CHARGE_DIFFERS', message);
   }
 }
@@ -316,5 +317,5 @@ function sum(to: UsageRow = NO_USAGE, { items, bytes }: UsageRow): UsageRow {
 }
 
 function words({ items, bytes }: UsageRow): string {
-  return `${items} items of ${bytes} bytes`;
+  return `${countText(items, 'item')} of ${countText(bytes, 'byte')}`;
 }

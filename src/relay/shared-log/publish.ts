@@ -10,6 +10,7 @@
  * last one that was taken, and loads anew what was not loaded to its end. Before step 4 it can be given up. Then the row
  * first says so, which no late statement of step 4 outlives; the mark is taken back; and the row says again what it said.
  */
+import { countText } from '../core/count-text.ts';
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import type { Level } from '../store/level.ts';
@@ -178,7 +179,7 @@ function stakeOf({ state, phase }: SeenLog, node: string, { replaces, log }: Pub
     if (state.lastNo === 0) return undefined;
     if (replaces) return `this log takes the place of the one at ${log.place}, whose relays stop`;
     throw new LogRefused(
-      `${log.place} holds a log already, with ${state.lastNo} batches: name an empty database with --log, or say --replace to put this log in its place`,
+      `${log.place} holds a log already, with ${countText(state.lastNo, 'batch', 'batches')}: name an empty database with --log, or say --replace to put this log in its place`,
     );
   }
   if (phase.type === 'unknown' || !replaces) throw new LogRefused(whyNotServed(phase) ?? '');

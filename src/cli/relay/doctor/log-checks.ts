@@ -1,5 +1,5 @@
 /** A log that several relays share: what its server promises, and how this relay stands to it. */
-import { spanText } from '../../../host/core/spans.ts';
+import { spanText, countText } from '../../../host/core/spans.ts';
 import { broken, note, ok } from '../../../lib/check.ts';
 import type { SharedLogShown } from '../../../protocol/operator-documents.ts';
 import type { Durability } from '../../../relay/shared-log/durability.ts';
@@ -108,7 +108,7 @@ function copiesCheck(
   if (standbys.length > 0 && seen.length === 0)
     return ok(
       COPIES,
-      `${names}; which of ${standbys.length} standbys commits wait for, this user may not see; ${commit}`,
+      `${names}; which of ${countText(standbys.length, 'standby')} commits wait for, this user may not see; ${commit}`,
     );
   return broken(COPIES, `${names}, and no such standby is connected: pushes wait, and hosts get 503`, SHOW_STANDBYS);
 }
@@ -187,7 +187,7 @@ function ownChecks(subject: RelaySubject, shown: SharedLogShown | null): RelayCh
     checks.push(
       broken(
         LAG,
-        `the running relay is ${batches} batches behind, for ${spanText(behindMs)}: a takeover by it would take as long`,
+        `the running relay is ${countText(batches, 'batch', 'batches')} behind, for ${spanText(behindMs)}: a takeover by it would take as long`,
         logsCommand(subject),
       ),
     );
@@ -197,7 +197,7 @@ function ownChecks(subject: RelaySubject, shown: SharedLogShown | null): RelayCh
         LAG,
         batches === 0
           ? 'the running relay has everything that was acknowledged'
-          : `the running relay is ${batches} batches behind`,
+          : `the running relay is ${countText(batches, 'batch', 'batches')} behind`,
       ),
     );
   if (differ.length > 0)

@@ -1,4 +1,5 @@
 /** The process of the relay: whether it runs, on which HTTP server, with how many connections and files. */
+import { countText } from '../../../host/core/spans.ts';
 import { statSync } from 'node:fs';
 import { broken, note, ok } from '../../../lib/check.ts';
 import { listenAddressText } from '../../../lib/listen-address.ts';
@@ -82,7 +83,7 @@ function fullCheck(subject: RelaySubject): RelayCheck[] {
   const { connections } = subject.status ?? {};
   if (!connections) return [];
   const { open, max } = connections;
-  const sentence = `${open} of ${max} connections are open`;
+  const sentence = `${open} of ${countText(max, 'connection')} ${open === 1 ? 'is' : 'are'} open`;
   if (open < max * ALMOST_ALL) return [ok(CONNECTIONS, sentence)];
   return [
     note(

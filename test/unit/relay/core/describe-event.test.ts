@@ -158,7 +158,7 @@ const described: Described[] = [
   ],
   [
     { type: 'AdmissionsLapsed', denied: [lapsed, lapsed], invites: [HASH], atMs },
-    '2 deny entries and 1 invites ended',
+    '2 deny entries and 1 invite ended',
     { facts: ['deny entries=2', 'invites=1'] },
   ],
   [
@@ -191,7 +191,7 @@ const described: Described[] = [
   ],
   [
     expired([expiredItem('m1', 7), expiredItem('m2', 8)], [notice as QueuedNotice]),
-    'expired at bob: m1 at 7, m2 at 8; 1 notices to senders',
+    'expired at bob: m1 at 7, m2 at 8; 1 notice to senders',
     { hosts: ['host bob'], itemIds: ['m1', 'm2', 'n1'], facts: ['items=2', 'notices=1', 'item=m1', 'item=m2'] },
   ],
   [

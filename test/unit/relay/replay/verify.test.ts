@@ -355,7 +355,7 @@ describe('the charges', () => {
     const { findings } = await verified(relay.folder);
     expect(new Set(findings.map(({ code, message }) => `${code}: ${message.split('. ')[0]}`))).toEqual(
       new Set([
-        'CHARGE_DIFFERS: the account acme is charged for 0 items of 0 bytes, and 1 items of 3 bytes wait',
+        'CHARGE_DIFFERS: the account acme is charged for 0 items of 0 bytes, and 1 item of 3 bytes waits',
         'CHARGE_DIFFERS: the account umbrella is charged for 3 items of 30 bytes, and 0 items of 0 bytes wait',
       ]),
     );
@@ -363,16 +363,16 @@ describe('the charges', () => {
 
   test.each<[string, RelayEvent, RegExp]>([
     // Their rows are gone all the same: an ack says what it released.
-    ['a queue', acked(bob, NOON_MS, [[alice, 0, 0]]), /^the queue of SHA256:\S+ is charged for 1 items of 3 bytes/],
+    ['a queue', acked(bob, NOON_MS, [[alice, 0, 0]]), /^the queue of SHA256:\S+ is charged for 1 item of 3 bytes/],
     [
       'a share',
       { ...acked(bob, NOON_MS, [[alice, 0, 0]]), items: 1, bytes: 3 },
-      /as a sender to .* charged for 1 items/,
+      /as a sender to .* charged for 1 item of 3 bytes/,
     ],
     [
       'dedup rows',
       { type: 'DedupPurged', beforeMs: 1, senders: [{ senderPubkey: alice.key, rows: 1 }], atMs: NOON_MS },
-      /is charged for 0 dedup rows, and 1 are kept of it/,
+      /is charged for 0 dedup rows, and 1 is kept of it/,
     ],
   ])('%s counted wrongly', async (_what, event, message) => {
     const relay = await openTestRelay();

@@ -145,7 +145,7 @@ test.each([
     const { bytes, damage } = await backedUp(await filled(), (level) => level.put(key, Buffer.from('no row')));
     expect(damage).toMatchObject({ items: 0, unreadable: 1 });
     const path = join(await temporaryFolder(), 'relay.backup');
-    const refusal = { reason: 'unreadable', message: expect.stringContaining('1 of its rows are damaged') };
+    const refusal = { reason: 'unreadable', message: expect.stringContaining('1 of its rows is damaged') };
     await expect(writeBackupFile(once(bytes), { path, replaces: false })).rejects.toMatchObject(refusal);
     expect(existsSync(path)).toBe(false);
     await writeFile(path, 'older');
