@@ -31,6 +31,8 @@ test.each([
   await relay.close();
   const rotated = await runHere(args, { environment: { MAIL_RELAY_KEY } });
   expect([rotated.code, rotated.stdout.length]).toEqual([0, epoch.length + 1]);
+  // What was found when the store was opened is said as errors are.
+  expect(rotated.stderr).toMatch(/^poste: The last heartbeat in the store is [0-9]+ minutes old: .*\.$/m);
 });
 
 test.each([

@@ -150,6 +150,7 @@ test('hosts and invites are listed when they are durable, and as they were when 
     { hostPubkey: alice.key, revokedAtMs: null },
     { hostPubkey: bob.key, revokedAtMs: null },
   ]);
-  expect(await invites).toEqual([{ label: 'for carol', issuedAtMs: NOON_MS, expiresAtMs: NOON_MS + 1 }]);
+  const invite = { inviteHash: sha256Hex('token'), label: 'for carol', issuedAtMs: NOON_MS, expiresAtMs: NOON_MS + 1 };
+  expect(await invites).toEqual([invite]);
   expect(await relay.engine.admissions.openInvites(NOON_MS + 1)).toEqual([]);
 });
