@@ -336,7 +336,7 @@ describe("the operator's guide", () => {
   test('explains messages as the relay says them', () => {
     const rows = guide.slice(guide.indexOf('| message begins')).match(/^\| `.*?` \|/gm) ?? [];
     const fragments = [...rows.join('\n').matchAll(/`(?<words>[^`]+)`/g)].flatMap(
-      ({ groups }) => groups?.['words']?.split('…') ?? [],
+      ({ groups }) => groups?.['words']?.split('…').map((part) => part.trim()) ?? [],
     );
     expect(fragments.length).toBeGreaterThan(15);
     const said = sources();

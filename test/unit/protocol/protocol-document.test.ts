@@ -119,8 +119,8 @@ describe('the protocol document: tables', () => {
   });
 });
 
-function defaultOf(flag: string): unknown {
-  return relayServeCommand(commandContext()).options.find(({ long }) => long === flag)?.defaultValue;
+function defaultOf(flag: string): number {
+  return Number(relayServeCommand(commandContext()).options.find(({ long }) => long === flag)?.defaultValue);
 }
 
 function httpSources(): string[] {
