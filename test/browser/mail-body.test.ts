@@ -2,6 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { MailWindow, mailPage, putMail, writeToOwner } from '../support/mail-page.ts';
 import { browserForSuite } from '../support/page-browser.ts';
+import { IS_THOROUGH } from '../support/thorough.ts';
 
 const suite = browserForSuite('mail');
 
@@ -124,7 +125,7 @@ describe('a hostile body', () => {
   test('of any shape is shown, and holds up nobody for long', async () => {
     const mail = await mailPage({ pageFolder: suite.pageFolder });
     const { context } = mail;
-    const shapes = [
+    const all = [
       '>',
       '> - ',
       '- ',
@@ -141,15 +142,15 @@ describe('a hostile body', () => {
       '&a',
       ' ',
     ];
+    const shapes = IS_THOROUGH ? all : all.filter((_shape, at) => at % 5 === 0);
     const ids = await context.store.transact((tx) =>
       shapes.map((shape) => {
         const body = `**b**\n\n${shape.repeat(60_000 / shape.length)}end`;
         return putMail(tx, context, { subject: `shape ${shape}`, body });
       }),
     );
-    const addresses = [')', '.', '.a', '[(]', 'http://a/'].map(
-      (part) => `http://a/${part.repeat(60_000 / part.length)}x end`,
-    );
+    const parts = IS_THOROUGH ? [')', '.', '.a', '[(]', 'http://a/'] : ['http://a/'];
+    const addresses = parts.map((part) => `http://a/${part.repeat(60_000 / part.length)}x end`);
     await context.store.transact((tx) => {
       for (const body of addresses) ids.push(putMail(tx, context, { subject: 'address', body }));
       return undefined;

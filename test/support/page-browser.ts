@@ -21,11 +21,14 @@ export interface BrowserSuite {
 
 const WIDE = { width: 1440, height: 900 };
 const NARROW = { width: 360, height: 740 };
-/** The colours change no width: each width has one of them, and both where all is tried. The last one stays. */
+/** Both widths in both colours where all is tried, else the narrow one in the dark. The last one stays. */
 const LAYOUTS = [
-  { size: WIDE, colorScheme: 'light' },
   ...(IS_THOROUGH
-    ? [{ size: WIDE, colorScheme: 'dark' } as const, { size: NARROW, colorScheme: 'light' } as const]
+    ? ([
+        { size: WIDE, colorScheme: 'light' },
+        { size: WIDE, colorScheme: 'dark' },
+        { size: NARROW, colorScheme: 'light' },
+      ] as const)
     : []),
   { size: NARROW, colorScheme: 'dark' },
 ] as const;
