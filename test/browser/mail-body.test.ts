@@ -65,6 +65,9 @@ const HOSTILE_BODIES: readonly string[] = [
   '<form><math><mtext></form><form><mglyph><style></math><img src onerror=hacked()>',
   '<template><script>hacked()</script></template><xmp><img src=x onerror=hacked()></xmp>',
   '&lt;img src=x onerror=hacked()&gt; &#60;script&#62;hacked()&#60;/script&#62;',
+  // A link that hides in code where it leads, and an image in a link.
+  '[`https://bank.example/?`https://evil.example/](https://evil.example/)',
+  '[![build](https://image.example/x)](https://ci.example/y)',
   '\u202Etxt.exe\u2066 [\u202Emoc.knab](https://evil.example) \u0000\u0007\u001B[31m',
 ];
 
@@ -109,8 +112,16 @@ describe('a hostile body', () => {
     );
     // Each stands in the text as it leads; what would run, or names somebody before an @, is no link.
     const evil = ['', '%22onmouseover=%22hacked()', 'a.css', 'b', 'c.css', 'image.png', 'img'];
-    const meant = ['https://bank.example/', ...evil.map((path) => `${EVIL}/${path}`), 'https://ok.example/'];
+    const meant = [
+      'https://bank.example/',
+      'https://ci.example/y',
+      ...evil.map((path) => `${EVIL}/${path}`),
+      'https://ok.example/',
+    ];
     expect(links.toSorted()).toEqual(meant);
+    const hidden = page.locator('a', { hasText: 'https://bank.example/?https://evil.example/' });
+    await expect.poll(() => hidden.count()).toBe(2);
+    expect(await hidden.first().locator('+ .link-target').textContent()).toBe('(https://evil.example/)');
     // What an event could start: the pointer on every element, the focus on every one that takes it.
     await page.evaluate(`for (const one of document.querySelectorAll('.body *')) {
       for (const type of ['mouseover', 'pointerenter', 'focus', 'load', 'error', 'toggle']) one.dispatchEvent(new Event(type));
@@ -151,6 +162,9 @@ describe('a hostile body', () => {
     );
     const parts = IS_THOROUGH ? [')', '.', '.a', '[(]', 'http://a/'] : ['http://a/'];
     const addresses = parts.map((part) => `http://a/${part.repeat(60_000 / part.length)}x end`);
+    // An end of 1,000 brackets, and one of the schemas that are no links here.
+    const slow = `https://x/${'.'.repeat(990)}a${')'.repeat(990)} `;
+    addresses.push(`${slow.repeat(32)}end`, `**b** ${'//a.b/'.repeat(10_000)} end`);
     await context.store.transact((tx) => {
       for (const body of addresses) ids.push(putMail(tx, context, { subject: 'address', body }));
       return undefined;

@@ -82,17 +82,24 @@ async function takenAlike(
   }
 }
 
-test('every node does what the model does, from wherever it takes the lead', async () => {
-  await fc.assert(
-    fc.asyncProperty(
-      anySteps,
-      anyWhims,
-      fc.integer({ min: 2, max: 3 }),
-      fc.nat(10),
-      async (steps, whims, nodes, lost) => {
-        expect(await takenAlike(steps, whims, nodes, lost)).toBe(nodes);
-      },
-    ),
-    { numRuns: share(60), ...inTime(60_000) },
-  );
-});
+/** A run takes a second, and several where the machine is busy. */
+const WITHIN_MS = 600_000;
+
+test(
+  'every node does what the model does, from wherever it takes the lead',
+  async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        anySteps,
+        anyWhims,
+        fc.integer({ min: 2, max: 3 }),
+        fc.nat(10),
+        async (steps, whims, nodes, lost) => {
+          expect(await takenAlike(steps, whims, nodes, lost)).toBe(nodes);
+        },
+      ),
+      { numRuns: share(40), ...inTime(WITHIN_MS) },
+    );
+  },
+  WITHIN_MS,
+);

@@ -190,6 +190,8 @@ class Look {
   readonly agentId: AgentId;
   readonly #filters: Filters;
   readonly #words: readonly string[];
+  /** What the holder of the mailbox replied to, by conversation: read once for an answer. */
+  readonly #answered = new Map<MessageRow['thread'], ReadonlySet<MessageRow['ref']>>();
   messages = 0;
   backToMs: number | null = null;
   #bytes = 0;
@@ -238,15 +240,24 @@ class Look {
   }
 
   /** It asks for a reply, is not acked, and the holder of the mailbox sent no reply to it. */
-  async #needsReply({ position, entry, message }: Found): Promise<boolean> {
-    if (!message.needsReply || entry.state === 'acked') return false;
-    const { reader, agentId } = this;
-    const after: [AgentId, typeof entry.thread, number] = [agentId, entry.thread, position + 1];
-    for await (const { row } of reader.range('threadEntry', [agentId, entry.thread], { from: after })) {
-      const { fromAgent, replyTo } = messageOf(reader, row);
-      if (fromAgent === agentId && replyTo === message.ref) return false;
+  async #needsReply({ entry: { state, thread }, message }: Found): Promise<boolean> {
+    if (!message.needsReply || state === 'acked') return false;
+    let answered = this.#answered.get(thread);
+    if (!answered) {
+      answered = await this.#answeredIn(thread);
+      this.#answered.set(thread, answered);
     }
-    return true;
+    return !answered.has(message.ref);
+  }
+
+  /** The messages of a conversation that the holder of the mailbox replied to. */
+  async #answeredIn(thread: MessageRow['thread']): Promise<Set<MessageRow['ref']>> {
+    const answered = new Set<MessageRow['ref']>();
+    for await (const { row } of this.reader.range('threadEntry', [this.agentId, thread])) {
+      const { fromAgent, replyTo } = messageOf(this.reader, row);
+      if (fromAgent === this.agentId && replyTo !== null) answered.add(replyTo);
+    }
+    return answered;
   }
 }
 

@@ -22,7 +22,11 @@ export function Compose({ first }: { first: string }): VNode {
   const submit = (event: Event): void => {
     event.preventDefault();
     const { kind, needsReply } = options;
-    void sending.send('mail-send', { to, subject, body, kind, needs_reply: needsReply });
+    const input = { to, subject, body, kind, needs_reply: needsReply };
+    // Also when this view was left meanwhile: a draft that was sent could be sent again.
+    void sending
+      .send('mail-send', input)
+      .then((isSent) => isSent && Object.assign(kept, { draft: EMPTY, options: FIRST }));
   };
   const another = (): void => {
     setDraft(EMPTY);

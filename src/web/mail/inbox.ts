@@ -53,7 +53,11 @@ export function Inbox(): VNode {
   }, [value]);
   useBackToRow(value !== undefined);
   const shown = value?.conversations.map(shownConversation).filter((one) => isListed(one, value.filters)) ?? [];
-  const unreadIds = shown.flatMap((one) => one.unread);
+  // Of a narrowed list only the message by which a conversation stands there is surely meant.
+  const isNarrowed = value !== undefined && isFiltered(value.filters);
+  const unreadIds = shown.flatMap(({ unread: ids, newest }) =>
+    isNarrowed ? ids.filter((id) => id === newest.message_id) : ids,
+  );
   // Not while the list is still that of the filters before.
   const canReadAll = shownUnread.value > 0 && value?.filters === filters;
   const readAll = (): void => {

@@ -33,6 +33,8 @@ export function listenForKeys(): void {
       if (event.key === 'Escape') target.blur();
       return;
     }
+    // A key that is held goes on, and does nothing else again: only the last action can be undone.
+    if (event.repeat && event.key !== 'j' && event.key !== 'k') return;
     if (settings.value.keys && act(event.key)) event.preventDefault();
   });
 }

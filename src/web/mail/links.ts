@@ -7,7 +7,8 @@ import { printable } from '../../protocol/printable.ts';
 const LINK_CHARACTERS_MAX = 2000;
 const LINKS = new RegExp(`https?://[^\\s<>"'\`]{1,${LINK_CHARACTERS_MAX}}`, 'giu');
 /** Belongs to the sentence around a link. */
-const BEHIND_A_LINK = /[.,;:!?*_~]+$/u;
+const BEHIND_A_LINK = '.,;:!?*_~';
+const OPENING: Readonly<Record<string, string>> = { ')': '(', ']': '[', '}': '{' };
 
 /** Text of others as text: line ends and tabs stay, other invisible characters are written out. */
 export function shownText(text: string): string {
@@ -64,17 +65,20 @@ export function linked(text: string): ComponentChildren[] {
   return parts;
 }
 
-/** A closing bracket belongs to the link only if it was opened in it. */
+/** A closing bracket belongs to the link only if it was opened in it. One pass: addresses may be made to take long. */
 function withoutTail(found: string): string {
-  let link = found;
-  for (;;) {
-    const shorter = link.replace(BEHIND_A_LINK, '');
-    const last = shorter.at(-1) ?? '';
-    const open = { ')': '(', ']': '[', '}': '{' }[last];
-    const isOpened = open === undefined || count(shorter, open) >= count(shorter, last);
-    if (shorter === link && isOpened) return link;
-    link = isOpened ? shorter : shorter.slice(0, -1);
+  const closed = new Map(Object.keys(OPENING).map((one) => [one, count(found, one)]));
+  const opened = new Map(Object.values(OPENING).map((one) => [one, count(found, one)]));
+  let end = found.length;
+  for (; end > 0; end--) {
+    const last = found[end - 1] ?? '';
+    if (BEHIND_A_LINK.includes(last)) continue;
+    const opening = OPENING[last];
+    const times = closed.get(last) ?? 0;
+    if (opening === undefined || (opened.get(opening) ?? 0) >= times) break;
+    closed.set(last, times - 1);
   }
+  return found.slice(0, end);
 }
 
 function count(text: string, character: string): number {

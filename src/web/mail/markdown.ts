@@ -39,6 +39,8 @@ const PLAIN = new Set(['paragraph_open', 'inline', 'paragraph_close', 'text', 's
 
 const reader = new MarkdownIt({ html: false, linkify: true, breaks: true, maxNesting: NESTING_MAX });
 reader.linkify.set({ fuzzyLink: false, fuzzyEmail: false });
+// What may not be followed is not looked for, either: finding `//` takes time that grows with the square of the text.
+for (const schema of ['//', 'ftp:', 'mailto:']) reader.linkify.add(schema, null);
 reader.validateLink = (address) => safeAddress(address) !== undefined;
 
 /** The text as elements; `undefined` when it is plain text, or too much of anything: then it is shown as written. */
@@ -77,7 +79,8 @@ function elements(tokens: readonly Token[]): ComponentChildren[] {
     const closed = token.nesting === -1 ? open.pop() : undefined;
     const parent = open.at(-1) ?? root;
     if (closed?.token) parent.children.push(elementOf(closed.token, closed.children));
-    else if (!closed) parent.children.push(...leaf(token));
+    else if (!closed)
+      parent.children.push(...(isInLink(open) && token.type === 'image' ? [imageText(token)] : leaf(token)));
   }
   return root.children;
 }
@@ -97,7 +100,7 @@ function elementOf(token: Token, children: ComponentChildren[]): ComponentChildr
     return html`<div class="table-box" tabindex="0" role="region" aria-label="Table"><table>${children}</table></div>`;
   }
   // A header without a word heads nothing.
-  if (name === 'th' && textOf(children).trim() === '') return h('td', {}, children);
+  if (name === 'th' && children.length === 0) return h('td', {}, children);
   return h(element, name === 'paragraph' || name === 'list_item' ? { dir: 'auto' } : {}, children);
 }
 
@@ -124,15 +127,24 @@ function leaf(token: Token): ComponentChildren[] {
 
 /** An image is not loaded: that would tell its server who reads this mail, and when. */
 function image(token: Token): VNode {
-  const text = `image: ${printable(token.content === '' ? 'without a name' : token.content)}`;
-  return html`<${Link} address=${attribute(token, 'src')} text=${text}>[${text}]</${Link}>`;
+  const text = imageText(token);
+  return html`<${Link} address=${attribute(token, 'src')} text=${text}>${text}</${Link}>`;
+}
+
+function imageText({ content }: Token): string {
+  return `[image: ${printable(content === '' ? 'without a name' : content)}]`;
+}
+
+/** A link in a link would lead where neither of them says. */
+function isInLink(open: readonly Open[]): boolean {
+  return open.some(({ token }) => token?.type === 'link_open');
 }
 
 function attribute(token: Token, name: string): string {
   return String(token.attrGet(name) ?? '');
 }
 
-/** The text of a link, to compare it with where the link leads. */
+/** The text of a link, to compare it with where the link leads; `''` when there is more in it than text. */
 function textOf(children: readonly ComponentChildren[]): string {
-  return children.map((child) => (typeof child === 'string' ? child : '')).join('');
+  return children.every((child) => typeof child === 'string') ? children.join('') : '';
 }

@@ -156,7 +156,8 @@ function Reply({ message, to, asked, close }: ReplyProps): VNode {
     event.preventDefault();
     const { kind, needsReply } = options;
     const input = { message_id, body, kind, needs_reply: needsReply, to_all: isToAll };
-    void sending.send('mail-reply', input);
+    // Also when this form was left meanwhile: a draft that was sent could be sent again.
+    void sending.send('mail-reply', input).then((isSent) => isSent && drafts.delete(message_id));
   };
   if (sending.result) return html`<${Outcome} result=${sending.result} />`;
   return html`<form ref=${form} class="reply" aria-label=${isToAll ? 'Reply to all' : 'Reply'} onSubmit=${submit}>

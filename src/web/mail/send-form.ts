@@ -24,7 +24,8 @@ export interface Sending {
   result: SendResult | undefined;
   problem: Problem | undefined;
   /** Sends `input` by an operation. When the answer was lost and the user sends the same input again, it is sent once. */
-  send: (operation: 'mail-send' | 'mail-reply', input: object) => Promise<void>;
+  /** Resolves to whether it was sent. */
+  send: (operation: 'mail-send' | 'mail-reply', input: object) => Promise<boolean>;
   again: () => void;
 }
 
@@ -33,19 +34,22 @@ export function useSending(): Sending {
   const [result, setResult] = useState<SendResult>();
   const [problem, setProblem] = useState<Problem>();
   const sent = useRef({ content: '', key: '' });
-  const send = async (operation: string, input: object): Promise<void> => {
+  const send = async (operation: string, input: object): Promise<boolean> => {
+    let isSent = false;
     const content = JSON.stringify(input);
     if (sent.current.content !== content) sent.current = { content, key: crypto.randomUUID() };
     setUnderWay(true);
     try {
       setResult(await act<SendResult>(operation, { ...input, idempotency_key: sent.current.key }));
       setProblem(undefined);
+      isSent = true;
     } catch (error) {
       // Throws what is not a `Problem`, and notices the end of the session.
       failureText(error);
       setProblem(error as Problem);
     }
     setUnderWay(false);
+    return isSent;
   };
   const again = (): void => {
     sent.current = { content: '', key: '' };
