@@ -7,7 +7,7 @@ import { once } from 'node:events';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createHash } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { RelayClient } from '../src/host/relay/relay-client.ts';
 import { steadyPort } from '../test/support/free-port.ts';
@@ -102,6 +102,8 @@ class Node {
 /** A host that pushes until somebody accepts. */
 class Pusher {
   readonly #signer = namedSigner('pusher');
+  /** Another one each time: its predecessor pushed at the same log. */
+  readonly #name = randomUUID();
   #pushed = 0;
 
   async enrolAt(node: Node): Promise<void> {
@@ -110,7 +112,7 @@ class Pusher {
 
   /** Resolves with the time when a node had accepted an item. */
   async acceptedBy(nodes: readonly Node[]): Promise<number> {
-    const id = `item-${this.#pushed++}-of-the-pusher`;
+    const id = `item-${this.#pushed++}-of-${this.#name}`;
     const wire = sealedEnvelope(id, 1024).toString('base64');
     const item = {
       kind: 'envelope' as const,
