@@ -13,6 +13,7 @@ await joinAt({
   durability: 'single',
   folder,
   signal: ends.signal,
-  reached: (no) => process.connected && process.send?.(no),
+  // The parent may leave meanwhile.
+  reached: (no) => process.connected && process.send?.(no, undefined, undefined, () => undefined),
 });
 await rm(folder, { recursive: true });
