@@ -30,7 +30,7 @@ import {
   lostItemFacts,
   rotateFacts,
 } from '../relay/core/facts.ts';
-import { pushFacts } from '../relay/core/push-facts.ts';
+import { knownKeys, pushFacts } from '../relay/core/push-facts.ts';
 import { MapRows } from './map-rows.ts';
 
 /** Every command that is decided by the rows alone. */
@@ -47,7 +47,10 @@ export function decide(command: DecidableCommand, rows: MapRows, settings: Relay
     case 'NoteHostSeen':
       return decideHostSeen(command, rows.get('enrolment', command.hostPubkey));
     case 'PushItem':
-      return decidePush(command, pushFacts(command, rows, rows.directory, settings));
+      return decidePush(
+        command,
+        pushFacts(command, knownKeys(command, rows, settings), rows, rows.directory, settings),
+      );
     case 'AckItems':
       return decideAck(command, ackFacts(command, rows, rows.released(command.targetPubkey, command.through)));
     case 'ExtendDedup':

@@ -92,6 +92,16 @@ export function acceptReceipt(fields: Omit<AcceptReceipt, 'v' | 'type'>): Accept
   return { v: 1, type: 'relay-accept', ...fields };
 }
 
+/** The canonical text of the receipt: as `canonicalJson(acceptReceipt(fields))`, and several times as fast. */
+export function acceptReceiptText(fields: Omit<AcceptReceipt, 'v' | 'type'>): string {
+  const { relay_pubkey: relay, epoch, sender_pubkey: sender, item_id: itemId, targets, at } = fields;
+  let listed = '';
+  // Keys, hashes and item ids are of characters that JSON writes as they are.
+  for (const { host_pubkey: host, seq, wire_hash: wireHash } of targets)
+    listed += `${listed && ','}{"host_pubkey":"${host}","seq":${seq},"wire_hash":"${wireHash}"}`;
+  return `{"at":${at},"epoch":${JSON.stringify(epoch)},"item_id":"${itemId}","relay_pubkey":"${relay}","sender_pubkey":"${sender}","targets":[${listed}],"type":"relay-accept","v":1}`;
+}
+
 /** By this the relay tells the sender that an envelope expired before its target acked it. */
 export interface ExpiryNotice {
   v: 1;

@@ -20,6 +20,8 @@ const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex');
 /** A private key that signs. Only OpenSSL's key object holds the seed. */
 export interface Signer {
   readonly publicKey: PublicKey;
+  /** For a thread of this process. */
+  readonly privateKey: KeyObject;
   /** Base64 of the 64 signature bytes over `message`. */
   sign(message: Uint8Array): string;
   /** As `sign`, but on the thread pool, so that it does not block the event loop. */
@@ -33,6 +35,7 @@ export function signerFromSeed(seed: Uint8Array): Signer {
   const spki = createPublicKey(key).export({ format: 'der', type: 'spki' });
   return {
     publicKey: publicKeyFromBytes(spki.subarray(SPKI_PREFIX.length)),
+    privateKey: key,
     sign: (message) => sign(null, message, key).toString('base64'),
     signInPool: (message) =>
       new Promise((resolve, reject) => {

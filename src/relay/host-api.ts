@@ -1,7 +1,6 @@
 /** The handler of the requests of hosts: its operations and its rate limits; and the table of all operations of a relay. */
 import { BODY_BYTES_MAX, HOUR_MS, LOG_READS_PER_MINUTE, PUBLICATIONS_PER_HOUR } from '../protocol/limits.ts';
 import type { Epoch } from '../protocol/epoch.ts';
-import type { Signer } from '../protocol/ed25519.ts';
 import { accountTokenAuthority } from './auth/account-token.ts';
 import { hostKeyAuthority } from './auth/authority.ts';
 import type { Challenges } from './auth/challenges.ts';
@@ -14,13 +13,14 @@ import { Handler, type HandlerOptions } from './http/handler.ts';
 import { PageWriter } from './http/page-writer.ts';
 import { type Operation, routeOf } from './http/operation.ts';
 import { RELAY_OPERATIONS } from './http/operations.ts';
+import type { SigningThread } from './http/signing-thread.ts';
 import { OPERATOR_OPERATIONS } from './operator/operations.ts';
 import type { RelayOptions } from './options.ts';
 
 interface HostApiOptions {
   relay: Pick<RelayOptions, 'version' | 'bodyBytesMax' | 'issuer' | 'log'>;
   shared: Omit<HandlerOptions, 'routes' | 'finished'>;
-  signer: Signer;
+  signing: SigningThread;
   challenges: Challenges;
   lostItems: LostItems;
   newEpoch: () => Epoch;
@@ -41,13 +41,21 @@ export const OPERATIONS: readonly Operation[] = [
   ...OPERATOR_OPERATIONS,
 ];
 
-export function hostApi({ relay, shared, signer, challenges, lostItems, newEpoch, finished }: HostApiOptions): HostApi {
+export function hostApi({
+  relay,
+  shared,
+  signing,
+  challenges,
+  lostItems,
+  newEpoch,
+  finished,
+}: HostApiOptions): HostApi {
   const { engine, relayPubkey, clock, timers, heldBytes } = shared;
   const hosted = hostedParts(relay, shared);
   const parts = {
     engine,
     relayPubkey,
-    signer,
+    signing,
     challenges,
     keys: new InspectedKeys((key) => engine.directory.get(key) !== undefined),
     authority: hosted?.authority ?? hostKeyAuthority,

@@ -21,6 +21,7 @@ import { LostItems } from './engine/lost-items.ts';
 import { SharedLead, answeringWhile } from './follower.ts';
 import { hostApi, rateLimits } from './host-api.ts';
 import { openApiDocument } from './http/openapi.ts';
+import { SigningThread } from './http/signing-thread.ts';
 import { loadUws } from './http/uws-binding.ts';
 import { DiskGuard, freeBytesOf } from './jobs/disk-guard.ts';
 import type { Relay, RelayOptions } from './options.ts';
@@ -146,7 +147,7 @@ async function serve(parts: ServeParts): Promise<Served> {
   const { handler, jwks, operations } = hostApi({
     relay: options,
     shared,
-    signer,
+    signing: startSigning(parts),
     challenges,
     lostItems,
     newEpoch,
@@ -213,6 +214,12 @@ async function serve(parts: ServeParts): Promise<Served> {
     notices,
     stop: () => (stopping ??= stop()),
   };
+}
+
+function startSigning({ services, signer }: ServeParts): SigningThread {
+  const signing = new SigningThread(signer);
+  services.add('signing thread', { stop: () => signing.close() });
+  return signing;
 }
 
 function lostItemsOf({ options, engine, newEpoch, lead }: ServeParts): LostItems {

@@ -9,7 +9,7 @@ import { type To, pushOf } from '../support/commands.ts';
 import { accepted, enrolled, enrolledInAccount } from '../support/events.ts';
 import { type Given, given } from '../support/given.ts';
 import { decidePush } from '../../src/relay/core/decide-push.ts';
-import { pushFacts } from '../../src/relay/core/push-facts.ts';
+import { knownKeys, pushFacts } from '../../src/relay/core/push-facts.ts';
 import { settingsWith } from '../support/settings.ts';
 import { alice, bob, carol, dave, hostNamed } from '../support/hosts.ts';
 import { NOON_MS } from '../support/test-clock.ts';
@@ -100,7 +100,13 @@ test.each<[string, string, readonly To[], Parameters<typeof pushOf>[3]]>([
 /** The verdict when every target published a list that does not hold alice. */
 const unwelcome = (targets: readonly To[], changes: Parameters<typeof pushOf>[3] = {}): unknown => {
   const command = pushOf(alice, 'm1', targets, changes);
-  const facts = pushFacts(command, world().rows, world().rows.directory, settingsWith());
+  const facts = pushFacts(
+    command,
+    knownKeys(command, world().rows, settingsWith()),
+    world().rows,
+    world().rows.directory,
+    settingsWith(),
+  );
   for (const target of facts.targets) target.acceptsSender = false;
   return decidePush(command, facts).outcome;
 };

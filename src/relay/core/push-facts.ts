@@ -87,12 +87,12 @@ export function knownKeys({ senderPubkey, item }: PushItem, rows: RowReader, { l
 /** `found`: where the item is known, for each target, when that was looked for before. */
 export function pushFacts(
   command: PushItem,
+  { senders, known, lineages, asked }: KnownKeys,
   rows: FactSource,
   directory: Directory,
   settings: RelaySettings,
   found?: readonly (readonly KnownKeyPair[])[],
 ): PushFacts {
-  const { senders, known, lineages, asked } = knownKeys(command, rows, settings);
   const senderKeys = directory.keysOf(command.senderPubkey);
   const { dedupPurgedMs } = relayRow(rows);
   const { limits } = settings;

@@ -68,7 +68,8 @@ export class Pushes {
       const { itemId } = command.item;
       const obstacle = () => this.#obstacle(command) ?? this.#wide.pendingFor(itemId);
       for (let wait = obstacle(); wait; wait = obstacle()) await wait;
-      if (this.#knownKeys(command).asked <= KNOWN_ROWS_ASKED_MAX) return this.#decide(command);
+      const keys = this.#knownKeys(command);
+      if (keys.asked <= KNOWN_ROWS_ASKED_MAX) return this.#decide(command, keys);
       return await this.#wide.inTurn(itemId, () => this.#pushWide(command));
     } catch (error) {
       if (!isRowFault(error)) throw error;
@@ -83,18 +84,19 @@ export class Pushes {
       const found = await this.#wide.find(command, keys);
       for (let wait = this.#obstacle(command); wait; wait = this.#obstacle(command)) await wait;
       const now = this.#knownKeys(command);
-      if (haveSameKeys(keys, now)) return this.#decide(command, found);
+      if (haveSameKeys(keys, now)) return this.#decide(command, now, found);
       keys = now;
     }
-    return this.#decide(command);
+    return this.#decide(command, keys);
   }
 
-  #decide(command: PushItem, found?: KnownKeyPair[][]): PushOutcome | Refusal {
+  /** `keys` are those of this moment. */
+  #decide(command: PushItem, keys: KnownKeys, found?: KnownKeyPair[][]): PushOutcome | Refusal {
     const { committer, directory, settings } = this.#parts;
     // The sender may be revoked while its request runs: items pushed by then stay, and the request is refused.
     const sender = directory.get(command.senderPubkey);
     if (sender && sender.revokedAtMs !== null) return refusal('NOT_ENROLLED', 'not enrolled');
-    const decision = decidePush(command, pushFacts(command, committer, directory, settings, found));
+    const decision = decidePush(command, pushFacts(command, keys, committer, directory, settings, found));
     committer.admit(decision.events, payloadsOf(command, decision.events));
     return decision.outcome;
   }

@@ -7,7 +7,6 @@ import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import type { ProblemCode } from '../../protocol/problem.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
-import type { Signer } from '../../protocol/ed25519.ts';
 import type { Clock, Timers } from '../../lib/clock.ts';
 import type { Authority } from '../auth/authority.ts';
 import type { Challenges } from '../auth/challenges.ts';
@@ -24,6 +23,7 @@ import type {
   Route,
   RouteResult,
 } from './route.ts';
+import type { SigningThread } from './signing-thread.ts';
 
 /** Where an operation is answered: to hosts, or to the operator alone. */
 export type Listener = 'relay' | 'operator';
@@ -82,7 +82,7 @@ export function text(contentType: string, description: string): Success {
 export interface RelayParts {
   engine: Engine;
   relayPubkey: PublicKey;
-  signer: Signer;
+  signing: SigningThread;
   challenges: Challenges;
   keys: InspectedKeys;
   authority: Authority;

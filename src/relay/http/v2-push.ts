@@ -2,9 +2,7 @@
 import { type HostOperation, type RelayParts, ok } from './operation.ts';
 import { PushResponse } from '../../protocol/responses.ts';
 import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
-import { canonicalJson } from '../../protocol/canonical-json.ts';
-import { acceptReceipt } from '../../protocol/documents.ts';
-import type { Signer } from '../../protocol/ed25519.ts';
+import { acceptReceiptText } from '../../protocol/documents.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import {
   inspectEnvelope,
@@ -14,6 +12,7 @@ import {
   type PushedItem,
 } from '../../protocol/items.ts';
 import { PushRequest, parserOf, WellFormedPush } from '../../protocol/schemas.ts';
+import type { ItemId } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { PushItem, WireVerdict } from '../core/command.ts';
 import type { PushOutcome } from '../core/decision.ts';
@@ -97,49 +96,57 @@ async function answer(
   outcomes: readonly PushOutcome[],
   epoch: Epoch,
   sender: PublicKey,
-  { signer, monotonicMs }: RelayParts,
+  { relayPubkey, signing, monotonicMs }: RelayParts,
 ): Promise<Reply> {
   const slice = new TimeSlice(monotonicMs);
-  const results: Promise<string>[] = [];
+  const results: Result[] = [];
   let answered = 0;
   for (const one of parsed) {
     if (slice.isOver) await slice.pause();
     if (one.type === 'Malformed') {
-      results.push(Promise.resolve(JSON.stringify({ item_id: one.itemId, status: 'rejected:malformed' })));
+      results.push({ text: JSON.stringify({ item_id: one.itemId, status: 'rejected:malformed' }) });
       continue;
     }
     const outcome = outcomes[answered++];
     if (!outcome) throw new Error('invariant: every command has an outcome');
-    results.push(resultText(one, outcome, epoch, sender, signer));
+    results.push(resultOf(one.item.itemId, outcome, epoch, sender, relayPubkey));
   }
-  const body = `{"epoch":${JSON.stringify(epoch)},"results":[${(await Promise.all(results)).join(',')}]}`;
-  return { status: 200, headers: { 'content-type': 'application/json' }, body };
+  const signatures = await signing.sign(results.flatMap(({ accept }) => accept ?? []));
+  let signed = 0;
+  let body = `{"epoch":${JSON.stringify(epoch)},"results":[`;
+  for (const [at, { text, accept }] of results.entries()) {
+    if (at > 0) body += ',';
+    body += accept === undefined ? text : `${text},"accept":${accept},"sig":"${signatures[signed++]}"}`;
+  }
+  return { status: 200, headers: { 'content-type': 'application/json' }, body: `${body}]}` };
 }
 
-async function resultText(
-  command: PushItem,
+/** The result of one item; with a receipt, `text` lacks it, its signature and the brace at the end. */
+interface Result {
+  text: string;
+  /** The receipt in its canonical form, which is signed and shown. */
+  accept?: string;
+}
+
+function resultOf(
+  itemId: ItemId,
   outcome: PushOutcome,
   epoch: Epoch,
   sender: PublicKey,
-  signer: Signer,
-): Promise<string> {
-  const itemId = command.item.itemId;
+  relayPubkey: PublicKey,
+): Result {
   if (outcome.type === 'ItemRejected') {
-    return JSON.stringify({ item_id: itemId, status: `rejected:${outcome.rejection}` });
+    return { text: JSON.stringify({ item_id: itemId, status: `rejected:${outcome.rejection}` }) };
   }
   const { status, targets, atMs } = outcome;
-  const accept = acceptReceipt({
-    relay_pubkey: signer.publicKey,
+  const accept = acceptReceiptText({
+    relay_pubkey: relayPubkey,
     epoch,
     sender_pubkey: sender,
     item_id: itemId,
     targets: targets.map(({ hostPubkey, seq, wireHash }) => ({ host_pubkey: hostPubkey, seq, wire_hash: wireHash })),
     at: atMs,
   });
-  const stored = targets.map(({ hostPubkey, seq }) => ({ host_pubkey: hostPubkey, seq }));
-  // The accept object is shown in the very form that is signed.
-  const canonical = canonicalJson(accept);
-  const head = JSON.stringify({ item_id: itemId, status, targets: stored });
-  const sig = await signer.signInPool(Buffer.from(canonical));
-  return `${head.slice(0, -1)},"accept":${canonical},"sig":"${sig}"}`;
+  const stored = targets.map(({ hostPubkey, seq }) => `{"host_pubkey":"${hostPubkey}","seq":${seq}}`).join(',');
+  return { text: `{"item_id":"${itemId}","status":"${status}","targets":[${stored}]`, accept };
 }

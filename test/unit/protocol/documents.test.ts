@@ -1,9 +1,11 @@
+import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { canonicalJson } from '../../../src/protocol/canonical-json.ts';
 import type { Sha256Hex } from '../../../src/protocol/digest.ts';
 import {
   DELIVERY_STATES,
   acceptReceipt,
+  acceptReceiptText,
   deliveryReceipt,
   enrolClaim,
   expiryNotice,
@@ -12,10 +14,11 @@ import {
   lanPair,
   signDocument,
 } from '../../../src/protocol/documents.ts';
-import type { Epoch } from '../../../src/protocol/epoch.ts';
-import type { ItemId } from '../../../src/protocol/names.ts';
-import type { PublicKey } from '../../../src/protocol/public-key.ts';
+import { type Epoch, parseEpoch } from '../../../src/protocol/epoch.ts';
+import { type ItemId, parseMessageId, parseReceiptId } from '../../../src/protocol/names.ts';
+import { type PublicKey, publicKeyFromBytes } from '../../../src/protocol/public-key.ts';
 import { alice, bob } from '../../support/hosts.ts';
+import { share } from '../../support/thorough.ts';
 
 const enrol = enrolClaim({
   challenge: 'Q',
@@ -54,6 +57,10 @@ const asks = lanPair({ role: 'acceptor', ...parties, body: { host: 'a', port: 1 
 const hello = lanHelloWord({ nonce: 'N', pubkey: 'P' as PublicKey, address: 'h:1', now: 4 });
 const pair = lanPair({ role: 'inviter', ...parties, body: { host: 'i' }, acceptor_mac: 'M' });
 
+function bytes(length: number): fc.Arbitrary<Buffer> {
+  return fc.uint8Array({ minLength: length, maxLength: length }).map((of) => Buffer.from(of));
+}
+
 describe('signed documents: exactly the members that are signed', () => {
   it('what a host signs to enrol', () => {
     expect(canonicalJson(enrol)).toBe(
@@ -64,6 +71,32 @@ describe('signed documents: exactly the members that are signed', () => {
   it('the accept receipt', () => {
     expect(canonicalJson(accept)).toBe(
       '{"at":1,"epoch":"E","item_id":"m1","relay_pubkey":"R","sender_pubkey":"S","targets":[{"host_pubkey":"T","seq":7,"wire_hash":"ff"}],"type":"relay-accept","v":1}',
+    );
+  });
+
+  it('property: the text that a relay signs is the accept receipt, canonical', () => {
+    const key = bytes(32).map(publicKeyFromBytes);
+    const number = fc.nat(Number.MAX_SAFE_INTEGER);
+    const messageId = fc.stringMatching(/^[A-Za-z0-9._-]{1,128}$/);
+    const fields = fc.record({
+      relay_pubkey: key,
+      epoch: fc.stringMatching(/^[!-~]{1,64}$/).map((text) => parseEpoch(text)!),
+      sender_pubkey: key,
+      item_id: fc.oneof(
+        messageId.map((id) => parseMessageId(id)!),
+        fc.tuple(messageId, number).map(([id, seq]) => parseReceiptId(`receipt:${id}:agent.1@host-2:${seq}`)!),
+      ),
+      targets: fc.array(
+        fc.record({ host_pubkey: key, seq: number, wire_hash: bytes(32).map((of) => of.toString('hex') as Sha256Hex) }),
+        { maxLength: 5 },
+      ),
+      at: number,
+    });
+    fc.assert(
+      fc.property(fields, (of) => {
+        expect(acceptReceiptText(of)).toBe(canonicalJson(acceptReceipt(of)));
+      }),
+      { numRuns: share(200) },
     );
   });
 

@@ -1,0 +1,102 @@
+/** The thread that signs lists of receipts: its signatures, and who signs where there is no thread. */
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { type Signer, signerFromSeed } from '../../../../src/protocol/ed25519.ts';
+import { SigningThread } from '../../../../src/relay/http/signing-thread.ts';
+import { temporaryFolder } from '../../../support/temporary-folder.ts';
+
+/** Of the bundle: a thread does not run TypeScript. */
+const BUNDLED = new URL('../../../../dist/cli/signing-worker.js', import.meta.url);
+const SIGNER = signerFromSeed(Buffer.alloc(32, 7));
+
+/** Counts what the thread pool signs. */
+class CountedSigner implements Signer {
+  inPool = 0;
+  readonly publicKey = SIGNER.publicKey;
+  readonly privateKey = SIGNER.privateKey;
+
+  sign(message: Uint8Array): string {
+    return SIGNER.sign(message);
+  }
+
+  signInPool(message: Uint8Array): Promise<string> {
+    this.inPool++;
+    return SIGNER.signInPool(message);
+  }
+}
+
+function threadOf(signer: Signer, file: URL | undefined): SigningThread {
+  const thread = new SigningThread(signer, file);
+  onTestFinished(() => thread.close());
+  return thread;
+}
+
+/** A thread that has begun to sign. */
+async function running(signer: CountedSigner, file: URL = BUNDLED): Promise<SigningThread> {
+  const thread = threadOf(signer, file);
+  for (let before = -1; before !== signer.inPool; ) {
+    before = signer.inPool;
+    await Promise.race([thread.sign(['a first text']), new Promise((resolve) => setImmediate(resolve))]);
+  }
+  return thread;
+}
+
+function listOf(count: number, name: string): string[] {
+  return Array.from({ length: count }, (_, at) => `{"${name}":${at},"é":"\u{1f4ee}"}`);
+}
+
+function signed(texts: readonly string[]): string[] {
+  return texts.map((text) => SIGNER.sign(Buffer.from(text)));
+}
+
+/** The file of a thread with this source. */
+async function fileOf(source: string): Promise<URL> {
+  const file = join(await temporaryFolder(), 'thread.mjs');
+  await writeFile(file, source);
+  return pathToFileURL(file);
+}
+
+describe('the signing thread', () => {
+  test('signs every list as the signer does, each text at its place, and not in the thread pool', async () => {
+    const signer = new CountedSigner();
+    const thread = await running(signer);
+    const { inPool } = signer;
+    const lists = [listOf(200, 'a'), listOf(0, 'b'), listOf(1, 'c'), listOf(3, 'd'), listOf(40, 'e')];
+    const signatures = await Promise.all(lists.map((texts) => thread.sign(texts)));
+    expect(signatures).toEqual(lists.map(signed));
+    expect(signer.inPool).toBe(inPool);
+  });
+
+  test('is not needed: without a file for it the thread pool signs', async () => {
+    const signer = new CountedSigner();
+    const thread = threadOf(signer, undefined);
+    expect(await thread.sign(listOf(5, 'a'))).toEqual(signed(listOf(5, 'a')));
+    expect(signer.inPool).toBe(5);
+  });
+
+  test.each([
+    ['cannot be loaded', 'import "./nothing-here.mjs";'],
+    ['fails at once', 'throw new Error("no");'],
+    [
+      'ends when it is asked',
+      'import { parentPort } from "node:worker_threads"; parentPort.on("message", () => process.exit(1));',
+    ],
+  ])('a thread that %s costs no signature', async (_, source) => {
+    const signer = new CountedSigner();
+    const thread = threadOf(signer, await fileOf(source));
+    const lists = Array.from({ length: 30 }, (_, at) => listOf(2, `list ${at}`));
+    for (const texts of lists) expect(await thread.sign(texts)).toEqual(signed(texts));
+  });
+
+  test('what it was asked when it was closed is signed all the same, and what comes afterwards too', async () => {
+    const signer = new CountedSigner();
+    const thread = await running(signer);
+    const lists = Array.from({ length: 8 }, (_, at) => listOf(100, `list ${at}`));
+    const asked = lists.map((texts) => thread.sign(texts));
+    await thread.close();
+    expect(await Promise.all(asked)).toEqual(lists.map(signed));
+    expect(await thread.sign(['afterwards'])).toEqual(signed(['afterwards']));
+  });
+});
