@@ -58,8 +58,8 @@ export function programOptions(dist: string): BuildOptions[] {
         { in: `${SOURCES}cli/main.ts`, out: 'cli/main' },
         // A thread, which helper.ts finds beside itself.
         { in: `${SOURCES}relay/replay/audit-worker.ts`, out: 'cli/audit-worker' },
-        // Another one, of signing-thread.ts.
-        { in: `${SOURCES}relay/http/signing-worker.ts`, out: 'cli/signing-worker' },
+        // Another one, of signature-thread.ts.
+        { in: `${SOURCES}relay/auth/signature-worker.ts`, out: 'cli/signature-worker' },
       ],
       outdir: dist,
       // Beside main.js: what a module finds by its own place is found from every file.

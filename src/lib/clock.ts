@@ -35,7 +35,19 @@ export const systemTimers: Timers = {
   },
 };
 
-export const systemRandom: RandomBytes = (count) => randomBytes(count);
+/** Drawn from the system at once: a call of it costs as much as a thousand bytes, and every request needs a few. */
+const DRAWN_BYTES = 4096;
+let drawn = Buffer.alloc(0);
+
+export const systemRandom: RandomBytes = (count) => {
+  if (count > DRAWN_BYTES) return randomBytes(count);
+  if (drawn.length < count) drawn = randomBytes(DRAWN_BYTES);
+  // A copy, and no trace of it where it was: some of these are secrets.
+  const taken = Buffer.from(drawn.subarray(0, count));
+  drawn.fill(0, 0, count);
+  drawn = drawn.subarray(count);
+  return taken;
+};
 
 /** Like `timers`, but what a callback throws goes to `onError` instead of ending the process. */
 export function guardedTimers(timers: Timers, onError: (error: unknown) => void): Timers {

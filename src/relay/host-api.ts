@@ -13,14 +13,12 @@ import { Handler, type HandlerOptions } from './http/handler.ts';
 import { PageWriter } from './http/page-writer.ts';
 import { type Operation, routeOf } from './http/operation.ts';
 import { RELAY_OPERATIONS } from './http/operations.ts';
-import type { SigningThread } from './http/signing-thread.ts';
 import { OPERATOR_OPERATIONS } from './operator/operations.ts';
 import type { RelayOptions } from './options.ts';
 
 interface HostApiOptions {
   relay: Pick<RelayOptions, 'version' | 'bodyBytesMax' | 'issuer' | 'log'>;
   shared: Omit<HandlerOptions, 'routes' | 'finished'>;
-  signing: SigningThread;
   challenges: Challenges;
   lostItems: LostItems;
   newEpoch: () => Epoch;
@@ -41,21 +39,13 @@ export const OPERATIONS: readonly Operation[] = [
   ...OPERATOR_OPERATIONS,
 ];
 
-export function hostApi({
-  relay,
-  shared,
-  signing,
-  challenges,
-  lostItems,
-  newEpoch,
-  finished,
-}: HostApiOptions): HostApi {
-  const { engine, relayPubkey, clock, timers, heldBytes } = shared;
+export function hostApi({ relay, shared, challenges, lostItems, newEpoch, finished }: HostApiOptions): HostApi {
+  const { engine, relayPubkey, signatures, clock, timers, heldBytes } = shared;
   const hosted = hostedParts(relay, shared);
   const parts = {
     engine,
     relayPubkey,
-    signing,
+    signatures,
     challenges,
     keys: new InspectedKeys((key) => engine.directory.get(key) !== undefined),
     authority: hosted?.authority ?? hostKeyAuthority,

@@ -14,6 +14,7 @@ import { keepTlsCurrent, readTls } from '../http/tls-files.ts';
 import type { Signer } from '../protocol/ed25519.ts';
 import { EPOCH_RANDOM_BYTES, type Epoch, epochFromRandom } from '../protocol/epoch.ts';
 import { Challenges } from './auth/challenges.ts';
+import { SignatureThread } from './auth/signature-thread.ts';
 import { connectionLimits, hostConnections, openFilesMax } from './connection-limits.ts';
 import { StoreFailed } from './engine/committer.ts';
 import { Engine } from './engine/engine.ts';
@@ -21,7 +22,6 @@ import { LostItems } from './engine/lost-items.ts';
 import { SharedLead, answeringWhile } from './follower.ts';
 import { hostApi, rateLimits } from './host-api.ts';
 import { openApiDocument } from './http/openapi.ts';
-import { SigningThread } from './http/signing-thread.ts';
 import { loadUws } from './http/uws-binding.ts';
 import { DiskGuard, freeBytesOf } from './jobs/disk-guard.ts';
 import type { Relay, RelayOptions } from './options.ts';
@@ -147,7 +147,6 @@ async function serve(parts: ServeParts): Promise<Served> {
   const { handler, jwks, operations } = hostApi({
     relay: options,
     shared,
-    signing: startSigning(parts),
     challenges,
     lostItems,
     newEpoch,
@@ -216,12 +215,6 @@ async function serve(parts: ServeParts): Promise<Served> {
   };
 }
 
-function startSigning({ services, signer }: ServeParts): SigningThread {
-  const signing = new SigningThread(signer);
-  services.add('signing thread', { stop: () => signing.close() });
-  return signing;
-}
-
 function lostItemsOf({ options, engine, newEpoch, lead }: ServeParts): LostItems {
   const { clock, log } = options;
   return new LostItems({
@@ -255,11 +248,14 @@ async function startDiskGuard({ options, services }: ServeParts): Promise<DiskGu
 }
 
 /** What the handlers of hosts, of local commands and of the console share. */
-function sharedByHandlers({ options, engine, signer, lead }: ServeParts, disk: DiskGuard) {
+function sharedByHandlers({ options, services, engine, signer, lead }: ServeParts, disk: DiskGuard) {
+  const signatures = new SignatureThread(signer);
+  services.add('signature thread', { stop: () => signatures.close() });
   const { clock, timers, randomBytes, log, trustProxy, heldBytes = HELD_BYTES } = options;
   return {
     engine,
     relayPubkey: signer.publicKey,
+    signatures,
     clock,
     timers,
     randomId: () => randomBytes(8).toString('hex'),

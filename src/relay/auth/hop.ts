@@ -3,7 +3,6 @@
  * stranger cannot make the relay buffer megabytes; the signature over the body comes after.
  */
 import type { Sha256Hex } from '../../protocol/digest.ts';
-import { verifySignature } from '../../protocol/ed25519.ts';
 import {
   HOP_HEADERS,
   HOP_SKEW_MAX_MS,
@@ -16,6 +15,7 @@ import { type HostName, parseHostName } from '../../protocol/names.ts';
 import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
 import { type Refusal, refusal } from '../core/decision.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
+import type { SignatureThread } from './signature-thread.ts';
 
 type HeaderLookup = (name: string) => string | undefined;
 
@@ -84,9 +84,16 @@ function candidates(header: HeaderLookup, { byKey, byName }: HopLookUps): Enrolm
 }
 
 /** The host whose signature covers this request at this relay; `undefined` when no signature does. */
-export function verifiedHop(claim: HopClaim, request: HopRequest, relayPubkey: PublicKey): EnrolmentRow | undefined {
+export async function verifiedHop(
+  claim: HopClaim,
+  request: HopRequest,
+  relayPubkey: PublicKey,
+  signatures: SignatureThread,
+): Promise<EnrolmentRow | undefined> {
   const { method, target, bodyHash } = request;
   const fields = { method, target: signedTarget(target), timestamp: claim.timestamp, bodyHash };
   const message = claim.version === 1 ? hopV1Message(fields) : hopV2Message(fields, relayPubkey);
-  return claim.candidates.find(({ hostPubkey }) => verifySignature(hostPubkey, message, claim.signature));
+  for (const candidate of claim.candidates)
+    if (await signatures.verify(candidate.hostPubkey, message, claim.signature)) return candidate;
+  return undefined;
 }

@@ -9,6 +9,7 @@ import type { ProblemCode } from '../../protocol/problem.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { type HopClaim, isAdmitted, readHop, verifiedHop } from '../auth/hop.ts';
 import type { RateLimiter } from '../auth/rate-limit.ts';
+import type { SignatureThread } from '../auth/signature-thread.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 import type { Clock, Timers } from '../../lib/clock.ts';
 import { StoreFailed } from '../engine/committer.ts';
@@ -44,6 +45,7 @@ export interface HandlerOptions {
   engine: Engine;
   routes: readonly Route[];
   relayPubkey: PublicKey;
+  signatures: SignatureThread;
   clock: Clock;
   timers: Timers;
   randomId: () => string;
@@ -148,8 +150,8 @@ export class Handler {
     return {
       room: this.#bodyRoom(route, address, claim, framing.contentLength),
       ...(required && { watch: (end) => this.#whenEnded(required, () => end(hopRefusal('not enrolled'))) }),
-      handle: (body) => {
-        const caller = claim && this.#verifiedCaller(claim, body, exchange);
+      handle: async (body) => {
+        const caller = claim && (await this.#verifiedCaller(claim, body, exchange));
         if (typeof caller === 'string' && route.access === 'hop') return hopRefusal(caller);
         // The time of the command is that of its last byte: a body may take a minute.
         const request = { exchange, id, query, body, clientAddress: address, nowMs: clock.nowMs() };
@@ -206,11 +208,12 @@ export class Handler {
     }
   }
 
-  #verifiedCaller(claim: HopClaim, body: Body, exchange: Exchange): EnrolmentRow | HopFailure {
-    const { engine, clock, relayPubkey, unexpected } = this.#options;
+  async #verifiedCaller(claim: HopClaim, body: Body, exchange: Exchange): Promise<EnrolmentRow | HopFailure> {
+    const { engine, clock, relayPubkey, signatures, unexpected } = this.#options;
     const { method, target } = exchange.head;
-    const hostPubkey = verifiedHop(claim, { method, target, bodyHash: body.hash }, relayPubkey)?.hostPubkey;
-    // Looked up again: the enrolment may have ended while the body came in.
+    const request = { method, target, bodyHash: body.hash };
+    const hostPubkey = (await verifiedHop(claim, request, relayPubkey, signatures))?.hostPubkey;
+    // Looked up again: the enrolment may have ended while the body came in, and while the thread was at it.
     if (!hostPubkey) return 'bad signature';
     const enrolment = engine.directory.get(hostPubkey);
     if (!enrolment || !isAdmitted(enrolment, clock.nowMs())) return 'not enrolled';

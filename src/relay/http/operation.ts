@@ -12,6 +12,7 @@ import type { Authority } from '../auth/authority.ts';
 import type { Challenges } from '../auth/challenges.ts';
 import type { InspectedKeys } from '../auth/inspected-keys.ts';
 import type { Issuer } from '../auth/issuer.ts';
+import type { SignatureThread } from '../auth/signature-thread.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { PageWriter } from './page-writer.ts';
@@ -23,7 +24,6 @@ import type {
   Route,
   RouteResult,
 } from './route.ts';
-import type { SigningThread } from './signing-thread.ts';
 
 /** Where an operation is answered: to hosts, or to the operator alone. */
 export type Listener = 'relay' | 'operator';
@@ -82,7 +82,7 @@ export function text(contentType: string, description: string): Success {
 export interface RelayParts {
   engine: Engine;
   relayPubkey: PublicKey;
-  signing: SigningThread;
+  signatures: SignatureThread;
   challenges: Challenges;
   keys: InspectedKeys;
   authority: Authority;

@@ -96,7 +96,7 @@ async function answer(
   outcomes: readonly PushOutcome[],
   epoch: Epoch,
   sender: PublicKey,
-  { relayPubkey, signing, monotonicMs }: RelayParts,
+  { relayPubkey, signatures, monotonicMs }: RelayParts,
 ): Promise<Reply> {
   const slice = new TimeSlice(monotonicMs);
   const results: Result[] = [];
@@ -111,12 +111,12 @@ async function answer(
     if (!outcome) throw new Error('invariant: every command has an outcome');
     results.push(resultOf(one.item.itemId, outcome, epoch, sender, relayPubkey));
   }
-  const signatures = await signing.sign(results.flatMap(({ accept }) => accept ?? []));
+  const receipts = await signatures.sign(results.flatMap(({ accept }) => accept ?? []));
   let signed = 0;
   let body = `{"epoch":${JSON.stringify(epoch)},"results":[`;
   for (const [at, { text, accept }] of results.entries()) {
     if (at > 0) body += ',';
-    body += accept === undefined ? text : `${text},"accept":${accept},"sig":"${signatures[signed++]}"}`;
+    body += accept === undefined ? text : `${text},"accept":${accept},"sig":"${receipts[signed++]}"}`;
   }
   return { status: 200, headers: { 'content-type': 'application/json' }, body: `${body}]}` };
 }

@@ -1,14 +1,15 @@
-/** The thread that signs lists of receipts: its signatures, and who signs where there is no thread. */
+/** The thread of signatures: those that it makes and verifies, and who does so where there is no thread. */
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { type Signer, signerFromSeed } from '../../../../src/protocol/ed25519.ts';
-import { SigningThread } from '../../../../src/relay/http/signing-thread.ts';
+import { alice, bob } from '../../../support/hosts.ts';
+import { SignatureThread } from '../../../../src/relay/auth/signature-thread.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
 /** Of the bundle: a thread does not run TypeScript. */
-const BUNDLED = new URL('../../../../dist/cli/signing-worker.js', import.meta.url);
+const BUNDLED = new URL('../../../../dist/cli/signature-worker.js', import.meta.url);
 const SIGNER = signerFromSeed(Buffer.alloc(32, 7));
 
 /** Counts what the thread pool signs. */
@@ -27,14 +28,14 @@ class CountedSigner implements Signer {
   }
 }
 
-function threadOf(signer: Signer, file: URL | undefined): SigningThread {
-  const thread = new SigningThread(signer, file);
+function threadOf(signer: Signer, file: URL | undefined): SignatureThread {
+  const thread = new SignatureThread(signer, file);
   onTestFinished(() => thread.close());
   return thread;
 }
 
 /** A thread that has begun to sign. */
-async function running(signer: CountedSigner, file: URL = BUNDLED): Promise<SigningThread> {
+async function running(signer: CountedSigner, file: URL = BUNDLED): Promise<SignatureThread> {
   const thread = threadOf(signer, file);
   for (let before = -1; before !== signer.inPool; ) {
     before = signer.inPool;
@@ -51,6 +52,23 @@ function signed(texts: readonly string[]): string[] {
   return texts.map((text) => SIGNER.sign(Buffer.from(text)));
 }
 
+/** Claims of two hosts, every third of which is false in one of three ways; and whether each is right. */
+async function verifiedBy(thread: SignatureThread): Promise<boolean[]> {
+  const message = Buffer.from('what was signed: \u00e9\n\u{1f4ee}');
+  const good = alice.signer.sign(message);
+  return Promise.all([
+    thread.verify(alice.key, message, good),
+    thread.verify(bob.key, message, good),
+    thread.verify(bob.key, message, bob.signer.sign(message)),
+    thread.verify(alice.key, Buffer.concat([message, Buffer.of(0xff)]), good),
+    thread.verify(alice.key, message, `${good.slice(0, -4)}AAA=`),
+    thread.verify(alice.key, message, 'no signature'),
+    thread.verify(alice.key, Buffer.of(0xff, 0xfe), alice.signer.sign(Buffer.of(0xff, 0xfe))),
+  ]);
+}
+
+const VERDICTS = [true, false, true, false, false, false, true];
+
 /** The file of a thread with this source. */
 async function fileOf(source: string): Promise<URL> {
   const file = join(await temporaryFolder(), 'thread.mjs');
@@ -58,22 +76,27 @@ async function fileOf(source: string): Promise<URL> {
   return pathToFileURL(file);
 }
 
-describe('the signing thread', () => {
-  test('signs every list as the signer does, each text at its place, and not in the thread pool', async () => {
+describe('the signature thread', () => {
+  test('signs every list as the signer does, each text at its place, verifies beside it, and leaves the thread pool alone', async () => {
     const signer = new CountedSigner();
     const thread = await running(signer);
     const { inPool } = signer;
     const lists = [listOf(200, 'a'), listOf(0, 'b'), listOf(1, 'c'), listOf(3, 'd'), listOf(40, 'e')];
-    const signatures = await Promise.all(lists.map((texts) => thread.sign(texts)));
+    const [signatures, verdicts] = await Promise.all([
+      Promise.all(lists.map((texts) => thread.sign(texts))),
+      verifiedBy(thread),
+    ]);
     expect(signatures).toEqual(lists.map(signed));
+    expect(verdicts).toEqual(VERDICTS);
     expect(signer.inPool).toBe(inPool);
   });
 
-  test('is not needed: without a file for it the thread pool signs', async () => {
+  test('is not needed: without a file for it the thread pool signs, and the caller verifies', async () => {
     const signer = new CountedSigner();
     const thread = threadOf(signer, undefined);
     expect(await thread.sign(listOf(5, 'a'))).toEqual(signed(listOf(5, 'a')));
     expect(signer.inPool).toBe(5);
+    expect(await verifiedBy(thread)).toEqual(VERDICTS);
   });
 
   test.each([
@@ -83,20 +106,27 @@ describe('the signing thread', () => {
       'ends when it is asked',
       'import { parentPort } from "node:worker_threads"; parentPort.on("message", () => process.exit(1));',
     ],
-  ])('a thread that %s costs no signature', async (_, source) => {
+  ])('a thread that %s costs no signature and no verdict', async (_, source) => {
     const signer = new CountedSigner();
     const thread = threadOf(signer, await fileOf(source));
     const lists = Array.from({ length: 30 }, (_, at) => listOf(2, `list ${at}`));
-    for (const texts of lists) expect(await thread.sign(texts)).toEqual(signed(texts));
+    for (const texts of lists) {
+      const asked = verifiedBy(thread);
+      expect(await thread.sign(texts)).toEqual(signed(texts));
+      expect(await asked).toEqual(VERDICTS);
+    }
   });
 
-  test('what it was asked when it was closed is signed all the same, and what comes afterwards too', async () => {
+  test('what it was asked when it was closed is done all the same, and what comes afterwards too', async () => {
     const signer = new CountedSigner();
     const thread = await running(signer);
     const lists = Array.from({ length: 8 }, (_, at) => listOf(100, `list ${at}`));
     const asked = lists.map((texts) => thread.sign(texts));
+    const claimed = verifiedBy(thread);
     await thread.close();
     expect(await Promise.all(asked)).toEqual(lists.map(signed));
+    expect(await claimed).toEqual(VERDICTS);
+    expect(await verifiedBy(thread)).toEqual(VERDICTS);
     expect(await thread.sign(['afterwards'])).toEqual(signed(['afterwards']));
   });
 });
