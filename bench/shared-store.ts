@@ -56,7 +56,7 @@ export function joinAt({ url, durability, folder, signal, reached }: Joining): P
     logger: QUIET,
     signal,
     onLost: fail,
-    onWanted: () => fail(new Error('no other node leads')),
+    onHandOver: () => fail(new Error('no other node leads')),
     version: '1.0.0',
     onDoubt: () => undefined,
     onStalled: () => undefined,

@@ -96,6 +96,9 @@ export const SharedLogShown = Type.Object(
     }),
     is_reached: Type.Boolean({ description: 'whether the log answered when it was asked last' }),
     is_stalled: Type.Boolean({ description: 'whether the log takes no batch now' }),
+    copy_fault: Type.Union([Text, Type.Null()], {
+      description: 'why a batch would have no second copy now, so that nothing is accepted; null when it has one',
+    }),
     fences: Type.Integer({
       description: 'how often the log refused this relay since its start, because another one leads',
     }),

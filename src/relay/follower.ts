@@ -11,6 +11,7 @@ import { Following, notLeadingReply, refuse } from './following.ts';
 import type { Watch } from './operator/activity.ts';
 import type { LogGauges } from './operator/log-metrics.ts';
 import type { RelayOptions } from './options.ts';
+import type { HandOver } from './shared-log/leadership.ts';
 import { joinLog } from './shared-log/node.ts';
 import type { LeadingNode } from './shared-log/take-lead.ts';
 import type { SharedLogOptions } from './shared-log/node-options.ts';
@@ -37,9 +38,9 @@ interface LeadOptions {
 /** The lead of a shared log, as the relay that has it uses it. */
 export class SharedLead {
   readonly #options: LeadOptions;
-  #onWanted!: (by: string) => void;
-  /** Resolves with the name of another node that is to lead. */
-  readonly wanted = new Promise<string>((resolve) => (this.#onWanted = resolve));
+  #onHandOver!: (why: HandOver) => void;
+  /** Resolves when this node is to stop, and to follow. */
+  readonly handedOver = new Promise<HandOver>((resolve) => (this.#onHandOver = resolve));
   #node: LeadingNode | undefined;
   #isStalled = false;
   #snapshots: SnapshotJob | undefined;
@@ -95,9 +96,16 @@ export class SharedLead {
     return this.#leading.leadership.isCurrent;
   }
 
-  /** Whether the log takes nothing now: its disk is full, or it cannot be reached. */
+  /** Whether the log takes nothing now: its disk is full, it cannot be reached, or a batch would have no second copy. */
   get isStalled(): boolean {
-    return this.#isStalled;
+    return this.#isStalled || this.#logWatch.copyFault !== undefined;
+  }
+
+  /** Why this relay, which leads, is to get no requests now, as a clause. */
+  get whyNotReady(): string | undefined {
+    if (!this.mayAnswer) return 'the log has confirmed no sign of life of this relay for too long';
+    const { copyFault } = this.#logWatch;
+    return copyFault === undefined ? undefined : `nothing is accepted: ${copyFault}`;
   }
 
   /** The wire bytes of these rows, as the log has them. */
@@ -109,13 +117,22 @@ export class SharedLead {
     const { term, behind, behindMs, doubt, isReached } = this.#logWatch.status;
     const isLeading = this.#node !== undefined && this.mayAnswer;
     const isInDoubt = doubt !== undefined;
-    const isStalled = this.#isStalled;
-    return { isLeading, term, behind, behindMs, isStalled, isInDoubt, isReached, ...this.#snapshots?.gauges };
+    return {
+      isLeading,
+      term,
+      behind,
+      behindMs,
+      isStalled: this.isStalled,
+      isInDoubt,
+      isReached,
+      ...this.#snapshots?.gauges,
+    };
   }
 
   /** Who leads, and how this node is. */
   get shown(): SharedLogShown {
-    const { leader, sinceMs, term, behind, behindMs, doubt, isReached, fences, settings } = this.#logWatch.status;
+    const { leader, sinceMs, term, behind, behindMs, doubt, isReached, copyFault, fences, settings } =
+      this.#logWatch.status;
     return {
       node: this.#name,
       leader: leader ?? null,
@@ -124,7 +141,8 @@ export class SharedLead {
       behind_batches: behind,
       behind_ms: Math.round(behindMs),
       is_reached: isReached,
-      is_stalled: this.#isStalled,
+      is_stalled: this.isStalled,
+      copy_fault: copyFault ?? null,
       doubt: doubt ?? null,
       fences,
       snapshot_at: this.#snapshots?.gauges.snapshotAtMs ?? null,
@@ -203,7 +221,7 @@ export class SharedLead {
       timers,
       newEpoch,
       onLost,
-      onWanted: (by) => this.#onWanted(by),
+      onHandOver: (why) => this.#onHandOver(why),
       logger: log,
       signal: options.stopFollowing ?? new AbortController().signal,
       onView: (view, name) => {

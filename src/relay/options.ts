@@ -14,6 +14,7 @@ import type { BackupSettings } from './jobs/backup-job.ts';
 import type { LogRetentionSettings } from './jobs/retention-job.ts';
 import type { TakeBackup } from './operator/console-overview.ts';
 import type { HeldBytes } from './http/page-writer.ts';
+import type { HandOver } from './shared-log/leadership.ts';
 import type { SharedLogOptions } from './shared-log/node-options.ts';
 
 export interface RelayOptions {
@@ -87,8 +88,8 @@ export interface Relay {
   readonly adminPort: number | undefined;
   /** Resolves when the store failed: the process must exit non-zero. */
   readonly failed: Promise<StoreFailed>;
-  /** Resolves with the name of the node of the shared log that is to lead: this one is to stop, and follows when it starts. */
-  readonly wanted: Promise<string>;
+  /** Resolves when this node of a shared log is to stop and to start again: it follows then, until it leads. */
+  readonly handedOver: Promise<HandOver>;
   /** Not ready → accepts nothing new → finishes requests, within `STOP_WITHIN_MS` → flushes → closes. */
   stop(): Promise<void>;
 }

@@ -110,9 +110,9 @@ export async function startRelay(given: RelayOptions): Promise<Relay> {
       lead,
     };
     const served = await serve(parts);
-    const wanted = lead?.wanted ?? new Promise<string>(() => undefined);
+    const handedOver = lead?.handedOver ?? new Promise<never>(() => undefined);
     const said = [...fileNotices, ...notices, ...served.notices];
-    return { ...served, engine, signer, initialised, notices: said, failed, wanted };
+    return { ...served, engine, signer, initialised, notices: said, failed, handedOver };
   } catch (error) {
     await services.stop();
     throw refusedIfDamaged(error, storeDir);
@@ -172,7 +172,7 @@ async function serve(parts: ServeParts): Promise<Served> {
     hostsPort: server.port,
     openApi: () => openApiDocument({ version, operations }),
     sharedLog: lead,
-    isReady: () => isReady,
+    isReady: () => isReady && lead?.whyNotReady === undefined,
     openConnections: () => connections.open,
     connectionsMax: parts.connectionsAtMost.max,
     jobs: () => jobs,

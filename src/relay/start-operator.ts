@@ -37,7 +37,9 @@ interface OperatorOptions {
   openApi: () => OpenApiDocument;
   isReady: () => boolean;
   /** Of a log that several relays share; absent where the store holds the log. */
-  sharedLog?: { readonly gauges: LogGauges; readonly shown: SharedLogShown } | undefined;
+  sharedLog?:
+    | { readonly gauges: LogGauges; readonly shown: SharedLogShown; readonly whyNotReady: string | undefined }
+    | undefined;
   /** Connections to the listener of hosts. */
   openConnections: () => number;
   connectionsMax: number;

@@ -195,6 +195,121 @@ describe('a relay that follows', () => {
   });
 });
 
+const NO_NAME = 'the server of the log names no standby';
+
+/** What a relay warned of, and when it was over. */
+function copiesLog({ logged }: HttpRelay): string[] {
+  return logged.flatMap(({ message }) => (message.includes('second copy') ? [message] : []));
+}
+
+describe('a server of which a batch would have no second copy', () => {
+  test('is waited for by a relay that starts: nothing is begun or accepted, and it leads without another start', async () => {
+    const server = newServer();
+    server.copyFault = NO_NAME;
+    const [port, adminPort] = [await freePort(), await freePort()];
+    const host = '127.0.0.1';
+    const relay = await node(server, { listen: { host, port }, adminListen: { host, port: adminPort } });
+    const leads = relay.start();
+    leads.catch(() => undefined);
+    await expect.poll(() => copiesLog(relay)).toHaveLength(1);
+    const readyz = async (): Promise<[number, string | undefined]> => {
+      const answer = await fetch(`http://${host}:${adminPort}/readyz`);
+      return [answer.status, ((await answer.json()) as { detail?: string }).detail];
+    };
+    const waits = `this node of the relay follows; no node leads; it waits: ${NO_NAME}`;
+    expect(await readyz()).toEqual([503, waits]);
+    expect((await fetch(`http://${host}:${port}/v2/relay/info`)).status).toBe(503);
+    const metrics = await (await fetch(`http://${host}:${adminPort}/metrics`)).text();
+    expect(metrics).toContain('poste_relay_log_stalled 1\n');
+    expect(metrics).toContain('poste_relay_log_reached 1\n');
+    // It asks again every half second, and warns once a minute.
+    for (const [ms, warnings] of [
+      [59_999, 1],
+      [1, 2],
+    ] as const) {
+      relay.clock.move(ms);
+      await relay.timers.begun(500);
+      relay.timers.pass(500);
+      await relay.timers.begun(500);
+      expect(copiesLog(relay)).toHaveLength(warnings);
+    }
+    expect(relay.logged.filter(({ level }) => level === 'warn').map(({ fields }) => fields)).toEqual([
+      { why: NO_NAME },
+      { why: NO_NAME },
+    ]);
+    expect(server.row).toBeUndefined();
+    server.copyFault = undefined;
+    server.nowMs = () => relay.clock.nowMs();
+    relay.timers.pass(500);
+    await leads;
+    expect(copiesLog(relay).at(-1)).toBe('a batch of the log has a second copy again');
+    expect(await readyz()).toEqual([200, undefined]);
+    await relay.enrol(alice);
+    relay.logged.length = 0;
+  });
+
+  test('is not led on by a relay that follows, which goes on following', async () => {
+    const server = newServer();
+    const leader = await leading(server);
+    const { relay, status, ask } = await following(server);
+    server.copyFault = NO_NAME;
+    await leader.stop();
+    await expect
+      .poll(async () => {
+        relay.timers.pass(100);
+        return (await status()).copy_fault;
+      })
+      .toBe(NO_NAME);
+    for (let looks = 0; looks < 5; looks++) {
+      await relay.timers.begun(100);
+      relay.timers.pass(100);
+    }
+    expect(server.row?.term).toBe(1);
+    expect(await (await ask('/readyz')).json()).toMatchObject({ detail: expect.stringContaining(NO_NAME) as string });
+    expect(copiesLog(relay)).toHaveLength(1);
+    server.copyFault = undefined;
+    await passUntil(relay, () => server.row?.term === 2);
+    relay.logged.length = 0;
+  });
+
+  test('takes nothing of a relay that leads: it is not ready, refuses pushes, and goes on when there is a copy again', async () => {
+    const server = newServer();
+    const adminListen = { host: '127.0.0.1', port: await freePort() };
+    const relay = await leading(server, { adminListen });
+    const readyz = async (): Promise<unknown> => {
+      const answer = await fetch(`http://127.0.0.1:${adminListen.port}/readyz`);
+      return [answer.status, ((await answer.json()) as { detail?: string }).detail];
+    };
+    expect(await readyz()).toEqual([200, undefined]);
+    server.copyFault = NO_NAME;
+    relay.timers.pass(LEASE_MS / 6);
+    await expect.poll(readyz).toEqual([503, `nothing is accepted: ${NO_NAME}`]);
+    const before = server.stored.length;
+    await expect(relay.client(alice).push([itemTo([bob], 'one')])).rejects.toThrow('503');
+    expect(server.stored).toHaveLength(before);
+    const shown = (await new ControlClient(relay.folder).get('/v1/status')).shared_log;
+    expect(shown).toMatchObject({ copy_fault: NO_NAME, is_stalled: true });
+    server.copyFault = undefined;
+    relay.timers.pass(LEASE_MS / 6);
+    await expect.poll(readyz).toEqual([200, undefined]);
+    expect((await relay.client(alice).push([itemTo([bob], 'one')])).results[0]?.status).toBe('accepted');
+    expect(copiesLog(relay)).toHaveLength(2);
+    relay.logged.length = 0;
+  });
+
+  test('is no server to hosts of a relay that leads whose signs of life do not get through either', async () => {
+    const server = newServer();
+    const adminListen = { host: '127.0.0.1', port: await freePort() };
+    const relay = await leading(server, { adminListen });
+    relay.clock.move(LEASE_MS);
+    const answer = await fetch(`http://127.0.0.1:${adminListen.port}/readyz`);
+    expect([answer.status, await answer.json()]).toMatchObject([
+      503,
+      { detail: 'the log has confirmed no sign of life of this relay for too long' },
+    ]);
+  });
+});
+
 describe('how far a relay is behind', () => {
   test('is counted in batches, and in how long ago the oldest was seen', async () => {
     const server = newServer();

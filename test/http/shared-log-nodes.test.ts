@@ -112,7 +112,7 @@ describe('a lead that another node is to have', () => {
     const wanting = names(server)[2] ?? '';
     await wantsLead(server, server.client(), wanting);
     first.timers.pass(LEASE_MS / 6);
-    expect(await first.relay.wanted).toBe(wanting);
+    expect(await first.relay.handedOver).toEqual({ type: 'other-node', by: wanting });
     await first.stop();
     third.timers.pass(100);
     const again = first.start();
@@ -133,7 +133,7 @@ describe('a lead that another node is to have', () => {
     const { passLease } = await startFollowing(second, server);
     await wantsLead(server, server.client(), 'gone');
     first.timers.pass(LEASE_MS / 6);
-    expect(await first.relay.wanted).toBe('gone');
+    expect(await first.relay.handedOver).toEqual({ type: 'other-node', by: 'gone' });
     await first.stop();
     await passLease();
     expect(server.row?.wantedBy).toBeUndefined();
@@ -146,7 +146,7 @@ describe('a lead that another node is to have', () => {
     const before = server.row?.beat ?? 0;
     first.timers.pass(LEASE_MS / 6);
     await expect.poll(() => server.row?.beat).toBeGreaterThan(before);
-    expect(await Promise.race([first.relay.wanted, Promise.resolve('stays')])).toBe('stays');
+    expect(await Promise.race([first.relay.handedOver, Promise.resolve('stays')])).toBe('stays');
   });
 });
 

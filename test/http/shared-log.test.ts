@@ -372,6 +372,78 @@ describe('the epoch of the next leader', () => {
   });
 });
 
+/** A leader that lives through a promotion takes its lead anew; how that ends with a change of the server and of the log. */
+async function leadsThrough(
+  change: (server: MemoryLogServer) => void,
+  options: Partial<SharedLogOptions> & { waitsForLease?: boolean } = {},
+): Promise<{ server: MemoryLogServer; first: HttpRelay; before: string }> {
+  const { waitsForLease = false, ...shared } = options;
+  const server = newServer();
+  const first = await started(server, sharing(server.client(), shared));
+  await first.enrol(alice, bob);
+  await first.client(alice).push([itemTo([bob], 'one')]);
+  const before = first.epoch;
+  const { tenure } = server.row ?? {};
+  change(server);
+  first.timers.pass(LEASE_MS / 6);
+  expect(await first.relay.handedOver).toEqual({ type: 'other-server' });
+  await first.stop();
+  // Until it has its lead again nobody else may take it at once: it alone can prove that this server has everything.
+  expect(server.row).toMatchObject({ tenure, isFree: false });
+  if (waitsForLease) await (await startFollowing(first, server)).passLease();
+  else await first.start();
+  expect(server.row?.ledOn).toEqual(server.server);
+  return { server, first, before };
+}
+
+describe('a relay that leads while a standby takes the place of its server', () => {
+  test('takes its lead anew: the epoch stays, also when another node leads next', async () => {
+    const { server, first, before } = await leadsThrough(promoted);
+    expect(first.epoch).toBe(before);
+    expect((await first.client(bob).pull()).items).toHaveLength(1);
+    expect((await first.client(alice).push([itemTo([bob], 'two')])).results[0]?.status).toBe('accepted');
+    await first.stop();
+    const next = await started(server);
+    expect(next.epoch).toBe(before);
+    expect(next.relay.notices).toEqual([]);
+    expect((await next.client(bob).pull()).items).toHaveLength(2);
+  });
+
+  test('begins a new epoch when that server lacks what it had appended, or when one copy was all', async () => {
+    // Its view was put aside, so nothing shows any more that the lead was its own.
+    const lacking = await leadsThrough(wentBack, { waitsForLease: true });
+    expect(lacking.first.epoch).not.toBe(lacking.before);
+    expect(lacking.first.relay.notices.join()).toContain('put aside as');
+    expect((await lacking.first.client(alice).push([itemTo([bob], 'one')])).results[0]?.status).toBe('accepted');
+    const single = await leadsThrough(promoted, { durability: 'single' });
+    expect(single.first.epoch).not.toBe(single.before);
+    const stored = await leadsThrough(promoted, { durability: 'storage' });
+    expect(stored.first.epoch).toBe(stored.before);
+  });
+
+  test('does not give its lead back there when it stops before it has looked', async () => {
+    const server = newServer();
+    const first = await started(server);
+    await first.enrol(alice, bob);
+    const { epoch } = first;
+    promoted(server);
+    await first.stop();
+    expect(server.row).toMatchObject({ isFree: false, ledOn: { timeline: 1 } });
+    await first.start();
+    expect(first.epoch).toBe(epoch);
+  });
+
+  test('leads on while its server is the one before', async () => {
+    const server = newServer();
+    const first = await started(server);
+    const before = server.row?.beat ?? 0;
+    server.server = { ...server.server };
+    first.timers.pass(LEASE_MS / 6);
+    await expect.poll(() => server.row?.beat).toBeGreaterThan(before);
+    expect(await Promise.race([first.relay.handedOver, Promise.resolve('leads on')])).toBe('leads on');
+  });
+});
+
 /** The log without its last batch, on a standby that was promoted. */
 function wentBack(server: MemoryLogServer): void {
   server.stored.pop();

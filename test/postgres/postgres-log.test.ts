@@ -40,6 +40,10 @@ function client(
   return log;
 }
 
+async function copyFaultOf(durability: Durability): Promise<string | undefined> {
+  return (await client(durability).open()).copyFault;
+}
+
 async function leading(log: SharedLog, holder = 'one'): Promise<Tenure> {
   await log.open();
   await log.initialise(randomUUID());
@@ -93,8 +97,19 @@ describe('a shared log in PostgreSQL', () => {
     await expect(nowhere.open()).rejects.toThrow('127.0.0.1:1');
   });
 
-  test('is refused on a server that names no standby, or any, or that may forget', async () => {
-    await expect(client('standby').open()).rejects.toThrow('names no standby');
+  test('says of a server that names no standby, or any, that a batch would have no second copy', async () => {
+    expect(await copyFaultOf('standby')).toContain('names no standby');
+    for (const durability of ['single', 'storage'] as const) expect(await copyFaultOf(durability)).toBeUndefined();
+    await primary().query("ALTER SYSTEM SET synchronous_standby_names = '*'");
+    await primary().query('SELECT pg_reload_conf()');
+    try {
+      await expect.poll(() => copyFaultOf('standby')).toContain('holds a *');
+    } finally {
+      await primary().synchronousWith('');
+    }
+  });
+
+  test('is refused on a server that may forget', async () => {
     await primary().query("ALTER SYSTEM SET fsync = 'off'");
     await primary().query('SELECT pg_reload_conf()');
     try {
@@ -448,14 +463,17 @@ describe('with a synchronous standby', () => {
     await primary().synchronousWith('');
     for (let time = 0; time < 2; time++)
       await expect(log.append(tenure, batchOf(3, 3, ['c']), 2)).rejects.toThrow(NotWritten);
+    expect((await log.renew(tenure, 2)).copyFault).toContain('names no standby');
     // It goes on following, and takes no lead.
-    const { state } = await log.open();
+    const { state, copyFault } = await log.open();
     expect(state).toMatchObject({ lastNo: 2 });
+    expect(copyFault).toContain('names no standby');
     if (!state) throw new Error('the log has begun');
     await expect(log.lead(state, { holder: 'one', settings: Buffer.from('{}') })).rejects.toThrow(NotWritten);
     await primary().synchronousWith('second');
     await log.append(tenure, batchOf(3, 3, ['c']), 2);
     expect((await log.open()).state?.lastNo).toBe(3);
+    expect(await log.renew(tenure, 3)).toMatchObject({ copyFault: undefined, server: (await log.open()).server });
   });
 
   /** A lead that waits because the standby takes nothing. */
@@ -482,7 +500,7 @@ describe('with a synchronous standby', () => {
     const { log, led } = await waitingLead();
     await primary().synchronousWith('');
     await expect(led).rejects.toThrow('synchronous_standby_names was changed');
-    await expect(log.open()).rejects.toThrow('names no standby');
+    expect((await log.open()).copyFault).toContain('names no standby');
     await standby.receive(true);
     await primary().synchronousWith('second');
   });

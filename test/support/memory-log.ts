@@ -16,6 +16,7 @@ import {
   type LogSnapshots,
   type LogState,
   NODE_COUNTS_MS,
+  NotWritten,
   type OpenedLog,
   type Renewal,
   type SeenNode,
@@ -24,6 +25,7 @@ import {
   type Tenure,
   refuseNewer,
 } from '../../src/relay/shared-log/shared-log.ts';
+import { isSameServer } from '../../src/relay/shared-log/takeover-rules.ts';
 
 /** What is stored of one log. */
 interface StoredLog {
@@ -48,6 +50,7 @@ export class MemoryLogServer {
   server: LogServer = { systemId: '1', timeline: 1 };
   place = 'memory';
   nowMs: () => number = () => Date.now();
+  copyFault: string | undefined;
   row: Omit<LogState, 'lastNo' | 'lastLsn'> | undefined;
   /** By log id: that of the row, others that are loaded, and those whose place they took. */
   readonly logs = new Map<string, StoredLog>();
@@ -103,10 +106,10 @@ class MemoryLog implements SharedLog {
   }
 
   async open(): Promise<OpenedLog> {
-    const { server, state } = this.#at;
+    const { server, state, copyFault } = this.#at;
     this.#server = server;
     if (state) refuseNewer(state.format, this.format);
-    return { server, nowMs: this.#at.nowMs(), state };
+    return { server, nowMs: this.#at.nowMs(), copyFault, state };
   }
 
   async initialise(logId: string): Promise<void> {
@@ -152,10 +155,12 @@ class MemoryLog implements SharedLog {
     const row = this.#at.fence(tenure);
     row.beat++;
     row.ackedNo = Math.max(row.ackedNo, ackedNo);
-    return { doubt: row.doubt, wantedBy: row.wantedBy, nowMs: this.#at.nowMs() };
+    const { server, copyFault } = this.#at;
+    return { doubt: row.doubt, wantedBy: row.wantedBy, nowMs: this.#at.nowMs(), server, copyFault };
   }
 
   async append(tenure: Tenure, batch: EncodedBatch, ackedNo: number): Promise<Appended> {
+    if (this.#at.copyFault !== undefined) throw new NotWritten(this.#at.copyFault);
     const row = this.#at.fence(tenure);
     if (row.state !== 'serving') throw new Fenced();
     const { stored, wire } = this.#at;
@@ -221,8 +226,9 @@ class MemoryLog implements SharedLog {
   }
 
   async resign(tenure: Tenure, ackedNo: number): Promise<void> {
-    const { row } = this.#at;
-    if (row?.term !== tenure.term || row.tenure !== tenure.tenure || row.isFree) return;
+    const { row, server } = this.#at;
+    if (row?.term !== tenure.term || row.tenure !== tenure.tenure || row.isFree || !isSameServer(row.ledOn, server))
+      return;
     Object.assign(row, { isFree: true, beat: row.beat + 1, ackedNo: Math.max(row.ackedNo, ackedNo) });
   }
 

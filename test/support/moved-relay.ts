@@ -84,7 +84,7 @@ export class MovedRelay extends TestRelay {
       onLost: () => undefined,
       onDoubt: () => undefined,
       onStalled: () => undefined,
-      onWanted: () => undefined,
+      onHandOver: () => undefined,
     });
     if (!node) throw new Error('the node does not lead');
     this.#node = node;

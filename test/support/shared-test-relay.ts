@@ -68,7 +68,7 @@ export class SharedTestRelay extends TestRelay {
       logger: NOBODY,
       signal: new AbortController().signal,
       onLost: () => undefined,
-      onWanted: () => undefined,
+      onHandOver: () => undefined,
       onDoubt: () => undefined,
       onStalled: () => undefined,
     });

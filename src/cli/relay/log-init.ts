@@ -5,7 +5,7 @@ import { Command } from 'commander';
 import { printable } from '../../protocol/printable.ts';
 import { GRANTS } from '../../relay/shared-log/pg-statements.ts';
 import type { SharedLogOptions } from '../../relay/shared-log/node-options.ts';
-import type { LogState } from '../../relay/shared-log/shared-log.ts';
+import { type LogState, copied } from '../../relay/shared-log/shared-log.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { jsonLine } from '../lib/format.ts';
@@ -59,7 +59,7 @@ async function initLog(context: CommandContext, flags: LogInitFlags): Promise<vo
 }
 
 async function begun(log: SharedLogOptions['log']): Promise<{ state: LogState; isNew: boolean }> {
-  const { state: before } = await log.open();
+  const { state: before } = copied(await log.open());
   await log.initialise(randomUUID());
   const { state } = await log.open();
   if (!state) throw new Error('invariant: a log that was begun has a state');

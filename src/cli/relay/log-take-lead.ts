@@ -4,7 +4,7 @@ import { join, resolve } from 'node:path';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { Command } from 'commander';
 import { NODE_FILE } from '../../relay/shared-log/open-view.ts';
-import type { LogState, SharedLog } from '../../relay/shared-log/shared-log.ts';
+import { type LogState, type SharedLog, copied } from '../../relay/shared-log/shared-log.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { jsonLine } from '../lib/format.ts';
@@ -81,7 +81,7 @@ async function nodeOf(storeDir: string): Promise<string> {
 
 /** Asks for the lead, unless the node of that name has it; returns who had it. */
 async function leaderFor(log: SharedLog, name: string): Promise<string> {
-  const { state, nowMs } = await log.open();
+  const { state, nowMs } = copied(await log.open());
   if (!state)
     throw new CommandFailed(
       'notFound',

@@ -9,7 +9,7 @@ import type { EpochDocument } from '../../relay/operator/documents.ts';
 import { LEVEL_FOLDER } from '../../relay/store/level.ts';
 import { appendAtOnce, openStore, unusableStore } from '../../relay/store/open.ts';
 import { StoreRefused } from '../../relay/store/refused.ts';
-import type { SharedLog } from '../../relay/shared-log/shared-log.ts';
+import { type SharedLog, copied } from '../../relay/shared-log/shared-log.ts';
 import { finishCutovers } from '../../relay/store/cutover.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { deployKey, keyFileOption } from './relay-key.ts';
@@ -75,7 +75,7 @@ async function ofSharedLog(context: CommandContext, flags: RotateEpochFlags): Pr
   if (!shared) throw new CommandFailed('usage', 'USAGE', 'name the database of the log with --log');
   const { log } = shared;
   try {
-    const { state } = await log.open();
+    const { state } = copied(await log.open());
     if (!state) throw new CommandFailed('notFound', 'NO_LOG', 'nobody has begun a log in this database');
     await log.doubt(state.logId, WHY);
     const leader = state.isFree ? null : state.holder;

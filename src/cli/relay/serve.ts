@@ -93,7 +93,7 @@ async function serve(context: CommandContext, flags: ServeFlags, isJson: boolean
   if (hasOwnBackups(flags)) await orRefused(() => makeFolder(storeDir));
   const following = new AbortController();
   void signalled.then(() => following.abort());
-  // A relay that gave its lead to another starts again, and follows.
+  // A relay that gave its lead to another, or takes it anew on another server, starts again.
   const options = relayOptions(flags, storeDir, key);
   makeOwnFolders(options);
   for (;;) {
@@ -132,17 +132,22 @@ async function startedRelay(options: RelayOptions): Promise<Relay | undefined> {
 
 /** Resolves when the relay is to stop, and with whether it is to follow then. Throws when its store or its log failed. */
 async function endOf(relay: Relay, signalled: Promise<string>, log: RelayOptions['log']): Promise<boolean> {
-  const wanted = relay.wanted.then((by) => ({ by }));
-  const ended = await Promise.race([relay.failed, signalled, wanted]);
+  const ended = await Promise.race([relay.failed, signalled, relay.handedOver]);
   if (ended instanceof Error) {
     log.error({ err: ended.cause }, 'nothing more is acknowledged');
     // Clients that wait get their answers; nothing else keeps the process alive for longer.
     await Promise.race([relay.stop().catch(() => undefined), elapsed(FAILED_STOP_MS)]);
     throw failureOf(ended);
   }
-  if (typeof ended === 'string') log.info({ signal: ended }, 'stopping');
-  else log.info({ by: ended.by }, 'another node of the relay is to lead: this one stops, and follows');
-  return typeof ended !== 'string';
+  if (typeof ended === 'string') {
+    log.info({ signal: ended }, 'stopping');
+    return false;
+  }
+  if (ended.type === 'other-node')
+    log.info({ by: ended.by }, 'another node of the relay is to lead: this one stops, and follows');
+  else
+    log.warn({}, 'the log lies on another server now: this node stops, looks whether that has everything, and leads');
+  return true;
 }
 
 function failureOf({ message, cause }: StoreFailed): CommandFailed {

@@ -7,7 +7,14 @@ import { type LogEndpoint, logEndpoints } from '../../relay/shared-log/log-addre
 import type { SharedLogOptions } from '../../relay/shared-log/node-options.ts';
 import { DURABILITIES, type Durability } from '../../relay/shared-log/durability.ts';
 import { PostgresLog } from '../../relay/shared-log/postgres-log.ts';
-import { Fenced, LogRefused, LogUnreachable, NotWritten, OutcomeUnknown } from '../../relay/shared-log/shared-log.ts';
+import {
+  Fenced,
+  LogRefused,
+  LogUnreachable,
+  NoSecondCopy,
+  NotWritten,
+  OutcomeUnknown,
+} from '../../relay/shared-log/shared-log.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 
@@ -91,6 +98,8 @@ export async function sharedLogOf(
 /** A failure of the command for what a log throws; any other error as it is. */
 export function logFailure(error: unknown): unknown {
   if (error instanceof LogRefused) return new CommandFailed('refused', 'LOG_REFUSED', error.message);
+  // A relay waits; somebody who gave a command is there to mend it.
+  if (error instanceof NoSecondCopy) return new CommandFailed('refused', 'NO_SECOND_COPY', error.message);
   if (error instanceof LogUnreachable || error instanceof NotWritten)
     return new CommandFailed('temporary', 'LOG_UNREACHABLE', error.message);
   if (error instanceof Fenced)

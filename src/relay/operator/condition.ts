@@ -44,7 +44,7 @@ export const RULES: readonly Rule[] = [
     alert: 'PosteRelayNotReady',
     is_critical: true,
     what: ({ isReady }) => (isReady === false ? 'The relay takes no requests.' : undefined),
-    mend: 'It starts or stops, or its store failed: the last line of its log says which.',
+    mend: 'It starts or stops, its store failed, or its shared log takes nothing: /readyz and its log say which.',
   },
   {
     alert: 'PosteRelayNobodyLeads',
@@ -62,9 +62,8 @@ export const RULES: readonly Rule[] = [
   {
     alert: 'PosteRelayLogStalled',
     is_critical: true,
-    what: ({ sharedLog }) =>
-      sharedLog?.is_stalled ? 'The shared log takes nothing, and pushes are refused.' : undefined,
-    mend: 'Look at the disk, the locks and the connections of PostgreSQL. Nothing that was accepted is lost.',
+    what: ({ sharedLog }) => (sharedLog?.is_stalled ? stalledSentence(sharedLog) : undefined),
+    mend: 'Look at the disk, the locks, the connections and the standbys of PostgreSQL. Nothing that was accepted is lost.',
   },
   {
     alert: 'PosteRelayLogInDoubt',
@@ -171,4 +170,9 @@ function backupFault({ everyMs, last, newest }: NonNullable<Condition['backups']
   if (last?.isGood === false) return 'The last backup failed; it is tried again.';
   const isOld = newest !== undefined && nowMs - newest.atMs > 2 * everyMs;
   return isOld ? 'The last good backup is older than two intervals.' : undefined;
+}
+
+function stalledSentence({ copy_fault: fault }: SharedLogShown): string {
+  if (fault === null) return 'The shared log takes nothing, and pushes are refused.';
+  return `The shared log takes nothing, and pushes are refused: ${fault}.`;
 }

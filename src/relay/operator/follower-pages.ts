@@ -76,7 +76,9 @@ export function followerControl({ status, backup, consoleUrl, clock, unexpected 
 }
 
 function notReady(status: SharedLogShown): Reply {
-  const detail = `this node of the relay follows; ${ledBy(status)}`;
+  const { copy_fault: fault } = status;
+  const waits = fault === null ? '' : `; it waits: ${fault}`;
+  const detail = `this node of the relay follows; ${ledBy(status)}${waits}`;
   return problemReply('UNAVAILABLE', detail, { retryAfterS: FOLLOWER_RETRY_S });
 }
 

@@ -9,8 +9,10 @@ import { pageProblem } from '../../http/browser-session/access.ts';
 import type { ScrubPass } from '../jobs/scrub.ts';
 
 export interface Health {
-  /** False while the relay starts or drains, and after its store failed. */
+  /** False while the relay starts or drains, after its store failed, and while `whyNotReady` says why. */
   isReady: boolean;
+  /** Why a relay that leads a shared log is to get no requests now, as a clause. */
+  whyNotReady?: string | undefined;
   version: string;
   epoch: string;
   hosts: number;
@@ -51,7 +53,7 @@ export function operatorHandler({
       return;
     }
     exchange.receive(() => undefined);
-    const { isReady, version, epoch, hosts, uptimeMs, brokenQueues, damagedRows, lastBackup, lastScrub } = health();
+    const { isReady, whyNotReady, version, epoch, hosts, uptimeMs, ...found } = health();
     if (!PATHS.has(target)) exchange.reply(problemReply('NOT_FOUND', 'no such route'));
     else if (method !== 'GET') {
       exchange.reply(problemReply('METHOD_NOT_ALLOWED', 'this route takes GET', { headers: { allow: 'GET' } }));
@@ -64,9 +66,10 @@ export function operatorHandler({
         (reply) => exchange.reply(reply),
         () => exchange.abort(),
       );
-    } else if (!isReady) exchange.reply(problemReply('UNAVAILABLE', 'the relay is not ready'));
+    } else if (!isReady) exchange.reply(problemReply('UNAVAILABLE', whyNotReady ?? 'the relay is not ready'));
     else if (target === '/readyz') exchange.reply(jsonReply(200, { status: 'ready' }));
     else {
+      const { brokenQueues, damagedRows, lastBackup, lastScrub } = found;
       const well = { status: 'ready', version, epoch, hosts, uptime_ms: Math.round(uptimeMs) };
       const broken = brokenQueues > 0 && { broken_queues: brokenQueues };
       const damaged = damagedRows > 0 && { damaged_rows: damagedRows };

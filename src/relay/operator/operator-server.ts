@@ -62,7 +62,9 @@ interface OperatorServerOptions {
   lastRemoval: () => LogRemoval | undefined;
   admission: OverviewParts['admission'];
   /** Of a log that several relays share; absent where the store holds the log. */
-  sharedLog?: { readonly gauges: LogGauges; readonly shown: SharedLogShown } | undefined;
+  sharedLog?:
+    | { readonly gauges: LogGauges; readonly shown: SharedLogShown; readonly whyNotReady: string | undefined }
+    | undefined;
   /** Of the daily scrub. */
   lastScrub: () => Health['lastScrub'];
 }
@@ -136,6 +138,7 @@ export class OperatorServer {
     this.#handle = operatorHandler({
       health: () => ({
         isReady: options.isReady(),
+        whyNotReady: options.sharedLog?.whyNotReady,
         version,
         epoch: engine.epoch,
         hosts: engine.directory.liveCount,

@@ -59,7 +59,7 @@ export async function leadNow(options: MoveOptions): Promise<LeadingNode> {
       onLost: () => undefined,
       onDoubt: () => undefined,
       onStalled: () => undefined,
-      onWanted: () => undefined,
+      onHandOver: () => undefined,
     });
     if (led) return led;
     signal.throwIfAborted();

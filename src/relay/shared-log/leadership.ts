@@ -8,7 +8,16 @@
  */
 import type { Clock, Timers } from '../../lib/clock.ts';
 import { PeriodicTask } from '../../lib/periodic-task.ts';
-import { Fenced, LogRefused, type LogState, type SharedLog, type Tenure } from './shared-log.ts';
+import {
+  Fenced,
+  LogRefused,
+  type LogServer,
+  type LogState,
+  type Renewal,
+  type SharedLog,
+  type Tenure,
+} from './shared-log.ts';
+import { isSameServer } from './takeover-rules.ts';
 
 export const LEASE_MS = 6_000;
 const RENEWALS_A_LEASE = 6;
@@ -63,9 +72,20 @@ function twinSentence(name: string): string {
   return `another process leads under the name of this node, ${name}: its store folder was copied. Delete the file node-name in this folder, and start the relay again`;
 }
 
+/**
+ * Why a node that leads is to stop, and to follow: another node asked for the lead; or the log lies on another server than
+ * when this node took the lead. Then it takes the lead anew, because only a takeover finds out whether that server has
+ * everything, and notes that the log lies there.
+ */
+export type HandOver = { type: 'other-node'; by: string } | { type: 'other-server' };
+
 interface LeadershipOptions {
   log: SharedLog;
   tenure: Tenure;
+  /** The name of this node. */
+  name: string;
+  /** The server on which the lead was taken. */
+  ledOn: LogServer;
   leaseMs: number;
   clock: Clock;
   timers: Timers;
@@ -77,9 +97,11 @@ interface LeadershipOptions {
   onLost: (error: Fenced) => void;
   /** Called when a renewal does not get through, and when one does again. */
   onRenewed: (error: unknown) => void;
+  /** Called with each renewal that gets through: why a batch has no second copy now. */
+  onCopies: (fault: string | undefined) => void;
   onDoubt: (why: string) => void;
-  /** Called once, when another node is to lead. */
-  onWanted: (by: string) => void;
+  /** Called once. */
+  onHandOver: (why: HandOver) => void;
 }
 
 export class Leadership {
@@ -88,7 +110,7 @@ export class Leadership {
   readonly #renewals: PeriodicTask;
   #confirmedMs: number;
   #isLost = false;
-  #isWanted = false;
+  #isHandedOver = false;
 
   constructor(options: LeadershipOptions) {
     this.#options = options;
@@ -125,21 +147,29 @@ export class Leadership {
   }
 
   async #renew(): Promise<void> {
-    const { log, clock, ackedNo, onLost, onDoubt, onRenewed, onWanted } = this.#options;
+    const { log, clock, ackedNo, onLost, onDoubt, onRenewed, onCopies, onHandOver } = this.#options;
     const sentMs = clock.monotonicMs();
     try {
-      const { doubt, wantedBy } = await log.renew(this.tenure, ackedNo());
+      const renewal = await log.renew(this.tenure, ackedNo());
       this.#confirmedMs = sentMs;
       onRenewed(undefined);
-      if (doubt !== undefined) onDoubt(doubt);
-      if (wantedBy === undefined || this.#isWanted) return;
-      this.#isWanted = true;
-      onWanted(wantedBy);
+      onCopies(renewal.copyFault);
+      if (renewal.doubt !== undefined) onDoubt(renewal.doubt);
+      const why = this.#handOver(renewal);
+      if (!why || this.#isHandedOver) return;
+      this.#isHandedOver = true;
+      onHandOver(why);
     } catch (error) {
       if (!(error instanceof Fenced)) throw error;
       if (this.#isLost) return;
       this.#isLost = true;
       onLost(error);
     }
+  }
+
+  #handOver({ server, wantedBy }: Renewal): HandOver | undefined {
+    const { ledOn, name } = this.#options;
+    if (!isSameServer(server, ledOn)) return { type: 'other-server' };
+    return wantedBy === undefined || wantedBy === name ? undefined : { type: 'other-node', by: wantedBy };
   }
 }

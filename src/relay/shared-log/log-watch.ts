@@ -29,6 +29,8 @@ export interface LogStatus {
   doubt: string | undefined;
   /** Whether the log answered when it was asked last. */
   isReached: boolean;
+  /** Why a batch would have no second copy now, as a sentence. */
+  copyFault: string | undefined;
   /** How often the log refused this node, because another leads. */
   fences: number;
   /** What the node that leads decides by. */
@@ -55,6 +57,7 @@ export class LogWatch {
   #settings: Buffer = Buffer.alloc(0);
   #lastNo = 0;
   #isReached = false;
+  #copyFault: string | undefined;
   #fences = 0;
   /** Ends of the log that the view has not reached, the oldest first, and when each was first seen. */
   #ends: { no: number; seenMs: number }[] = [];
@@ -69,6 +72,7 @@ export class LogWatch {
     const noted: Partial<SharedLog> = {
       open: async () => {
         const opened = await this.#reaching(log.open());
+        this.#copyFault = opened.copyFault;
         if (opened.state) this.#noteState(opened.state);
         return opened;
       },
@@ -93,6 +97,7 @@ export class LogWatch {
         });
         this.#observer?.renewed(true);
         this.#doubt = renewal.doubt;
+        this.#copyFault = renewal.copyFault;
         return renewal;
       },
       append: async (tenure, batch, ackedNo) => {
@@ -120,6 +125,10 @@ export class LogWatch {
     this.#viewNo = no;
   }
 
+  get copyFault(): string | undefined {
+    return this.#copyFault;
+  }
+
   get status(): LogStatus {
     const viewNo = this.#viewNo() ?? 0;
     this.#forgetReached(viewNo);
@@ -133,6 +142,7 @@ export class LogWatch {
       behindMs: behind > 0 && oldest ? this.#clock.monotonicMs() - oldest.seenMs : 0,
       doubt: this.#doubt,
       isReached: this.#isReached,
+      copyFault: this.#copyFault,
       fences: this.#fences,
       settings: this.#settings,
     };

@@ -4,6 +4,7 @@ import type { Signer } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import type { Durability } from './durability.ts';
+import type { HandOver } from './leadership.ts';
 import type { SnapshotDue } from './snapshot-job.ts';
 import type { Fenced, SharedLog } from './shared-log.ts';
 import type { ViewLog } from './view-log.ts';
@@ -45,8 +46,8 @@ export interface NodeOptions extends SharedLogOptions {
   signal: AbortSignal;
   /** Called once, when another node took the lead. */
   onLost: (error: Fenced) => void;
-  /** Called once, when the leader learns that the node of that name is to lead. */
-  onWanted: (by: string) => void;
+  /** Called once, when the leader learns that it is to stop, and to follow. */
+  onHandOver: (why: HandOver) => void;
   /** Called when the log asks the leader for a new epoch. */
   onDoubt: (why: string) => void;
   onStalled: (why: string | undefined) => void;

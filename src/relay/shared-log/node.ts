@@ -15,6 +15,7 @@ import {
   type LogState,
   OutcomeUnknown,
   type Tenure,
+  copied,
   served,
 } from './shared-log.ts';
 import { type BegunLog, type LeadingNode, takeLead } from './take-lead.ts';
@@ -80,8 +81,10 @@ class Node {
 
   async openView(): Promise<View | undefined> {
     const { folder, log, clock } = this.#options;
-    const opened = await this.#reach.reached(() => this.#openedLog());
+    // Names that are missing after a promotion may come: nothing is begun before.
+    const opened = await this.#reach.reached(async () => copied(await this.#openedLog()));
     if (!opened) return undefined;
+    this.#reach.noteCopies(undefined);
     const { state, server } = opened;
     const witness = await readWitness(folder);
     const seen = witness?.logId === state.logId ? witness : undefined;
@@ -124,7 +127,8 @@ class Node {
     for (;;) {
       const opened = await this.#reach.reached(() => this.#openedLog());
       if (!opened) return undefined;
-      const { state, server } = opened;
+      const { state, server, copyFault } = opened;
+      this.#reach.noteCopies(copyFault);
       if (state.logId !== view.log.logId)
         throw new LogRefused(
           'another log was put in the place of this one: start the relay again, and it puts its view aside and follows that log',
@@ -135,7 +139,7 @@ class Node {
       this.#options.onFollowed?.();
       await this.#noteServer(server, view.log.mark);
       await this.#reach.reached(() => presence.note());
-      if (watch.isFree(state) && this.#mayLead(opened)) {
+      if (watch.isFree(state) && copyFault === undefined && this.#mayLead(opened)) {
         const led = await this.#takeLead(view, opened, presence);
         if (led) return led;
       } else if (!isTold) {
@@ -211,6 +215,7 @@ class Node {
       throw new LogRefused(
         `the database of the log is empty, and ${folder} holds a relay already: see that --log names the right one, or name another folder with --store-dir`,
       );
+    copied(opened);
     await log.initialise(randomUUID());
     const begun = await log.open();
     if (!begun.state) throw new LogRefused('the log could not be begun in this database');

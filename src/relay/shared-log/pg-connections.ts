@@ -5,15 +5,13 @@
  * What a server must not be, or does not allow, ends a node that starts, with a sentence for its operator. Of a node that runs
  * it may be repaired meanwhile: it waits, as for a server that does not answer.
  */
-import { type Durability, namesFault } from './durability.ts';
 import type { LogEndpoint } from './log-address.ts';
 import { type PgLink, type ServerError, answerError, isForbidden } from './pg-link.ts';
 import { openPrimary } from './pg-primary.ts';
 import { LogRefused, LogUnreachable, NotWritten } from './shared-log.ts';
 
-interface ConnectionOptions {
+export interface ConnectionOptions {
   endpoints: readonly LogEndpoint[];
-  durability: Durability;
   answerWithinMs: number;
 }
 
@@ -53,18 +51,13 @@ export class PgConnections {
 
   async #newLink(): Promise<PgLink> {
     if (this.#isClosed) throw new LogUnreachable('the log was closed');
-    const { endpoints, durability, answerWithinMs } = this.#options;
+    const { endpoints, answerWithinMs } = this.#options;
     const link = await openPrimary(endpoints, answerWithinMs).catch((error: unknown) => {
-      throw error instanceof LogRefused ? this.#refusal(error.message) : error;
+      throw error instanceof LogRefused && this.isProven ? new LogUnreachable(error.message) : error;
     });
-    const fault = namesFault(durability, link.standbyNames);
-    if (!this.#isClosed && fault === undefined) return link;
+    if (!this.#isClosed) return link;
     link.close();
-    throw fault === undefined ? new LogUnreachable('the log was closed') : this.#refusal(fault);
-  }
-
-  #refusal(why: string): Error {
-    return this.isProven ? new LogUnreachable(why) : new LogRefused(why);
+    throw new LogUnreachable('the log was closed');
   }
 
   /** What an error that the server answered with means. */

@@ -38,6 +38,9 @@ export interface RenewalRow {
   doubt: string | null;
   wanted_by: string | null;
   now_ms: string;
+  system_identifier: string;
+  timeline: number;
+  standby_names: string;
 }
 
 export interface AppendRow {

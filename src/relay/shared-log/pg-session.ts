@@ -7,7 +7,7 @@
  */
 import type { QueryResultRow } from 'pg';
 import { type Durability, namesFault } from './durability.ts';
-import { PgConnections } from './pg-connections.ts';
+import { type ConnectionOptions, PgConnections } from './pg-connections.ts';
 import { type Answered, type PgLink, isAnswer, isForbidden, linkError, reasonOf } from './pg-link.ts';
 import type { LackingRow, NamesRow } from './pg-rows.ts';
 import * as sql from './pg-statements.ts';
@@ -18,13 +18,17 @@ const MADE_MEANWHILE: ReadonlySet<string> = new Set(['23505', '42P07', '42710', 
 /** Each time, another one has made them or has failed. */
 const CREATE_TRIES = 5;
 
+interface SessionOptions extends ConnectionOptions {
+  durability: Durability;
+}
+
 export class PgSession {
   readonly #connections: PgConnections;
   readonly #durability: Durability;
 
-  constructor(options: ConstructorParameters<typeof PgConnections>[0]) {
+  constructor({ durability, ...options }: SessionOptions) {
     this.#connections = new PgConnections(options);
-    this.#durability = options.durability;
+    this.#durability = durability;
   }
 
   /** One statement on the connection of reads and renewals. */
@@ -98,12 +102,16 @@ export class PgSession {
     }
   }
 
-  /** The names as the server says them now. Throws `LogRefused` at the start, when they promise no second copy. */
-  async namesAre(names: string): Promise<void> {
+  /** The names as the server says them now. Returns why they promise no second copy. */
+  async namesAre(names: string): Promise<string | undefined> {
     const link = await this.#connections.others();
     link.standbyNames = names;
-    const fault = namesFault(this.#durability, names);
-    if (fault !== undefined && !this.#connections.isProven) throw new LogRefused(fault);
+    return this.copyFault(names);
+  }
+
+  /** Why these names promise no second copy. */
+  copyFault(names: string): string | undefined {
+    return namesFault(this.#durability, names);
   }
 
   /** Once, at the start: makes tables that are missing, and looks whether this user may do everything. Throws `LogRefused`. */
@@ -148,11 +156,11 @@ export class PgSession {
 
   /** The names of standbys as they were read last; read anew when those promise no second copy. Throws `NotWritten`. */
   async #fitNames(link: PgLink): Promise<string> {
-    if (namesFault(this.#durability, link.standbyNames) !== undefined) {
+    if (this.copyFault(link.standbyNames) !== undefined) {
       const { rows } = await this.ask<NamesRow>('names', sql.STANDBY_NAMES, [], link);
       link.standbyNames = rows[0]?.names ?? '';
     }
-    const fault = namesFault(this.#durability, link.standbyNames);
+    const fault = this.copyFault(link.standbyNames);
     if (fault !== undefined) throw new NotWritten(fault);
     return link.standbyNames;
   }

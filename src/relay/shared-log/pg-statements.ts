@@ -105,7 +105,9 @@ const OF_TENURE = `${LEADS} AND ${ARMED}`;
 
 export const RENEW = `
 UPDATE relay_log SET beat = beat + 1, beat_at = clock_timestamp(), acked_no = greatest(acked_no, $4::int8)
-WHERE ${OF_TENURE} RETURNING doubt, wanted_by, (extract(epoch FROM clock_timestamp()) * 1000)::int8 AS now_ms`;
+WHERE ${OF_TENURE} RETURNING doubt, wanted_by, (extract(epoch FROM clock_timestamp()) * 1000)::int8 AS now_ms,
+  ${SYSTEM}::text AS system_identifier, ${TIMELINE} AS timeline,
+  current_setting('synchronous_standby_names') AS standby_names`;
 
 /** $1 log, $2 term, $3 beat, $4 tenure or null, $5 state as seen; $6 and $7 the server as seen; $8 new state, $9 new tenure. */
 const CHANGED = `term = term + 1, beat = beat + 1, beat_at = clock_timestamp(), is_free = true, wanted_by = NULL, state = $8, tenure = $9::uuid`;
@@ -120,9 +122,10 @@ UPDATE relay_log SET ${CHANGED}, log_id = $10::uuid, holder = '', acked_no = $11
   settings = '\\x'::bytea, doubt = NULL, system_identifier = $6::int8, timeline = $7::int4
 WHERE ${UNCHANGED} RETURNING one`;
 
+/** On the server where the lead was taken, and on no other. */
 export const RESIGN = `
 UPDATE relay_log SET is_free = true, beat = beat + 1, beat_at = clock_timestamp(), acked_no = greatest(acked_no, $4::int8)
-WHERE ${OF_TENURE}`;
+WHERE ${OF_TENURE} AND system_identifier = ${SYSTEM} AND timeline = ${TIMELINE}`;
 
 /** $4 the newest format that the leader knows, $5 how many milliseconds a node counts that is not seen any more. */
 export const RAISE = `

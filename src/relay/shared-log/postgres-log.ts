@@ -97,10 +97,10 @@ export class PostgresLog implements SharedLog {
     if (!row) throw new LogUnreachable('the server says nothing of itself');
     const server = { systemId: row.system_identifier, timeline: row.timeline };
     this.#server = server;
-    await this.#session.namesAre(row.standby_names);
+    const copyFault = await this.#session.namesAre(row.standby_names);
     const state = row.has_tables ? await this.#state() : undefined;
     if (state) await this.#session.prove();
-    return { server, nowMs: Number(row.now_ms), state };
+    return { server, nowMs: Number(row.now_ms), copyFault, state };
   }
 
   async initialise(logId: string): Promise<void> {
@@ -156,7 +156,13 @@ export class PostgresLog implements SharedLog {
     // A batch that is under way in the server holds the row against this statement: the answer to it is lost.
     if (this.#appendingSinceMs !== undefined && sentMs - this.#appendingSinceMs >= this.#answerWithinMs)
       this.#session.closeAppends();
-    return { doubt: row.doubt ?? undefined, wantedBy: row.wanted_by ?? undefined, nowMs: Number(row.now_ms) };
+    return {
+      doubt: row.doubt ?? undefined,
+      wantedBy: row.wanted_by ?? undefined,
+      nowMs: Number(row.now_ms),
+      server: { systemId: row.system_identifier, timeline: row.timeline },
+      copyFault: this.#session.copyFault(row.standby_names),
+    };
   }
 
   async append(tenure: Tenure, batch: EncodedBatch, ackedNo: number): Promise<Appended> {

@@ -9,6 +9,7 @@ import {
   type OpenedLog,
   type SharedLog,
   type Tenure,
+  copied,
 } from './shared-log.ts';
 
 /** Each time, a node has changed the row since it was read. */
@@ -34,17 +35,17 @@ export interface ChangedLog {
   server: LogServer;
 }
 
-/** The row; begins an empty log where there is none. */
+/** The row; begins an empty log where there is none. Throws `NoSecondCopy`. */
 export async function seenLog(log: SharedLog): Promise<SeenLog> {
-  const opened = await log.open();
+  const opened = copied(await log.open());
   if (opened.state) return { ...opened, state: opened.state, phase: phaseOf(opened.state.state) };
   await log.initialise(randomUUID());
   return seenLog(log);
 }
 
-/** The row. Throws `LogRefused` where there is no log. */
+/** The row. Throws `LogRefused` where there is no log, and `NoSecondCopy`. */
 export async function begunLog(log: SharedLog): Promise<SeenLog> {
-  const opened = await log.open();
+  const opened = copied(await log.open());
   if (opened.state) return { ...opened, state: opened.state, phase: phaseOf(opened.state.state) };
   throw new LogRefused(`${log.place} holds no log: see that --log names the right database`);
 }

@@ -107,6 +107,11 @@ export interface OpenedLog {
   server: LogServer;
   /** The server's clock, milliseconds since the Unix epoch. */
   nowMs: number;
+  /**
+   * Why a batch may have no second copy on this server now, as a sentence for the operator; `undefined` when it has what the
+   * durability asks for. Nothing is begun, led or appended meanwhile.
+   */
+  copyFault: string | undefined;
   /** `undefined`: nobody has begun a log here. */
   state: LogState | undefined;
 }
@@ -116,6 +121,10 @@ export interface Renewal {
   wantedBy: string | undefined;
   /** The server's clock. */
   nowMs: number;
+  /** The one that answered. */
+  server: LogServer;
+  /** As that of `OpenedLog`. */
+  copyFault: string | undefined;
 }
 
 /** What a candidate brings. */
@@ -187,7 +196,7 @@ export interface SharedLog {
   readonly place: string;
   /** The newest format that it reads and writes. */
   readonly format: number;
-  /** Throws `LogUnreachable`, and `LogRefused` for a newer format, or a server on which the log would not be safe. */
+  /** Throws `LogUnreachable`, and `LogRefused` for a newer format, or a server that may forget what it stored. */
   open(): Promise<OpenedLog>;
   /** Begins a log where there is none; otherwise adds what a newer software needs, and changes nothing. */
   initialise(logId: string): Promise<void>;
@@ -218,7 +227,10 @@ export interface SharedLog {
    * the log has then. Throws `Fenced`.
    */
   raise(tenure: Tenure): Promise<number>;
-  /** Gives the lead back, for anybody to take at once. */
+  /**
+   * Gives the lead back, for anybody to take at once. On another server than the one on which it was taken it changes
+   * nothing: no other node could prove that this server has everything (takeover-rules.ts).
+   */
   resign(tenure: Tenure, ackedNo: number): Promise<void>;
   /**
    * Changes the row if nothing in it has changed since `seen`, nor the server since the last `open`; returns whether it did.
@@ -269,12 +281,21 @@ export class LogUnreachable extends Error {
   }
 }
 
+/** A batch may have no second copy on the server of the log as it is now. Nothing was written; it may have one later. */
+export class NoSecondCopy extends Error {}
+
 /** The log must not be used like this. The message is a sentence for the operator, with the next step and no secret. */
 export class LogRefused extends Error {}
 
 /** Whether the same may be tried again, and nothing was changed. */
 export function isPassing(error: unknown): boolean {
-  return error instanceof LogUnreachable || error instanceof NotWritten;
+  return error instanceof LogUnreachable || error instanceof NotWritten || error instanceof NoSecondCopy;
+}
+
+/** `opened`, if a batch has a second copy on its server. Throws `NoSecondCopy`. */
+export function copied<T extends Pick<OpenedLog, 'copyFault'>>(opened: T): T {
+  if (opened.copyFault === undefined) return opened;
+  throw new NoSecondCopy(opened.copyFault);
 }
 
 /** `opened`, if its log serves. Throws `LogRefused`. */

@@ -57,7 +57,7 @@ interface LeadParts {
 
 /** `undefined` when another was faster, or the log cannot be reached now. */
 export async function takeLead(parts: LeadParts, view: View, opened: BegunLog): Promise<LeadingNode | undefined> {
-  const { folder, log, leaseMs, clock, timers, logger, onLost, onDoubt, onWanted } = parts.options;
+  const { folder, log, leaseMs, clock, timers, logger, onLost, onDoubt, onHandOver } = parts.options;
   const { state, server } = opened;
   const takenMs = clock.monotonicMs();
   const taken = await take(parts, view, opened);
@@ -66,7 +66,7 @@ export async function takeLead(parts: LeadParts, view: View, opened: BegunLog): 
   parts.onTaken(tenure);
   const { store } = view;
   let isServing = false;
-  const given = { log, tenure, leaseMs, clock, timers, takenMs };
+  const given = { log, tenure, name: parts.name, ledOn: server, leaseMs, clock, timers, takenMs };
   const leadership = new Leadership({
     ...given,
     ackedNo: () => view.log.no,
@@ -74,10 +74,9 @@ export async function takeLead(parts: LeadParts, view: View, opened: BegunLog): 
       if (isServing) onLost(error);
     },
     onRenewed: (error) => parts.reach.note(error),
+    onCopies: (fault) => parts.reach.noteCopies(fault),
     onDoubt,
-    onWanted: (by) => {
-      if (by !== parts.name) onWanted(by);
-    },
+    onHandOver,
   });
   try {
     await catchUp({ log, store, view: view.log }, tenure);

@@ -24,6 +24,7 @@ export function SharedLog({ log, role, nowMs }: SharedLogProps): VNode {
       batches === 0 ? 'nothing' : `${count(batches)} ${batches === 1 ? 'batch' : 'batches'}, ${duration(behindMs)}`,
     ],
     ['answers', log.is_reached ? (log.is_stalled ? 'yes, but it takes nothing' : 'yes') : 'no'],
+    ...(log.copy_fault === null ? [] : [['second copy', log.copy_fault] as [string, string]]),
     ...(doubt === null ? [] : [['in doubt', html`<${Untrusted} text=${doubt} />`] as [string, VNode]]),
     ...(fences === 0 ? [] : [['refused', `${count(fences)} times, because another relay leads`] as [string, string]]),
     ...(log.snapshot_at === null ? [] : [['snapshot', moment(log.snapshot_at)] as [string, VNode]]),

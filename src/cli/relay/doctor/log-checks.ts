@@ -169,12 +169,15 @@ function ownChecks(subject: RelaySubject, shown: SharedLogShown | null): RelayCh
   const {
     is_reached: isReached,
     is_stalled: isStalled,
+    copy_fault: copyFault,
     behind_batches: batches,
     behind_ms: behindMs,
     settings_differ: differ,
   } = shown;
   const checks: RelayCheck[] = [];
   if (!isReached) checks.push(broken(LAG, 'the running relay gets no answer of the log', logsCommand(subject)));
+  else if (copyFault !== null)
+    checks.push(broken(LAG, `the running relay accepts nothing: ${copyFault}`, SHOW_STANDBYS));
   else if (isStalled)
     checks.push(
       broken(

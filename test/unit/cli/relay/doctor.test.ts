@@ -121,6 +121,7 @@ const SHARED: SharedLogShown = {
   behind_ms: 0,
   is_reached: true,
   is_stalled: false,
+  copy_fault: null,
   fences: 0,
   snapshot_at: null,
   doubt: null,
@@ -576,6 +577,12 @@ describe('a shared log', () => {
     ['is not in doubt', {}, 'log-doubt', finding('ok', 'not in doubt', null)],
     ['does not answer the relay', { is_reached: false }, 'log-lag', finding('broken', 'gets no answer', 'ls -la')],
     ['takes nothing', { is_stalled: true }, 'log-lag', finding('broken', 'takes no batch', 'pg_stat_replication')],
+    [
+      'would have one copy of a batch',
+      { is_stalled: true, copy_fault: 'it names no standby' },
+      'log-lag',
+      finding('broken', 'the running relay accepts nothing: it names no standby', 'pg_stat_replication'),
+    ],
     [
       'is ahead of the relay',
       { behind_batches: 9, behind_ms: 60_000 },

@@ -19,6 +19,7 @@ const LOG: SharedLogShown = {
   behind_ms: 0,
   is_reached: true,
   is_stalled: false,
+  copy_fault: null,
   fences: 0,
   snapshot_at: null,
   doubt: null,
