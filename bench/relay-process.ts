@@ -1,5 +1,6 @@
 /** A real relay in a process of its own, on a store of its own, for one benchmark. */
 import { type ChildProcess, spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -14,6 +15,9 @@ export interface BenchRelay {
   stop(): Promise<void>;
 }
 
+/** That of `namedSigner('relay')`. */
+export const RELAY_KEY: string = createHash('sha256').update('bench relay').digest('base64');
+
 /** Room for what a benchmark pushes; everything else as documented. */
 const LIMITS = {
   max_queue_items: 1_000_000,
@@ -22,13 +26,25 @@ const LIMITS = {
   max_sender_bytes: 4_000_000_000,
 };
 
-export async function startBenchRelay(): Promise<BenchRelay> {
+/** `log`: flags of a shared log, whose relay key is that of `namedSigner('relay')`. */
+export async function startBenchRelay({ log = [] }: { log?: readonly string[] } = {}): Promise<BenchRelay> {
   const folder = mkdtempSync(join(tmpdir(), 'poste-bench-'));
-  const flags = ['--store-dir', folder, '--listen', '127.0.0.1:0', '--admin-listen', 'off', '--json'];
+  const flags = [
+    '--store-dir',
+    folder,
+    '--listen',
+    '127.0.0.1:0',
+    '--admin-listen',
+    'off',
+    '--backup-dir',
+    'off',
+    '--json',
+  ];
   const room = ['--limits', JSON.stringify(LIMITS), '--pushes-per-minute', '1000000', '--log-level', 'warn'];
   const program = new URL('../dist/cli/main.js', import.meta.url).pathname;
-  const child = spawn(process.execPath, [program, 'relay', 'serve', ...flags, ...room], {
+  const child = spawn(process.execPath, [program, 'relay', 'serve', ...flags, ...room, ...log], {
     stdio: ['ignore', 'pipe', 'inherit'],
+    env: { ...process.env, ...(log.length > 0 && { MAIL_RELAY_KEY: RELAY_KEY }) },
   });
   // Whatever ends the benchmark ends its relay.
   process.once('exit', () => child.kill('SIGKILL'));

@@ -15,13 +15,24 @@ import { parseArgs } from 'node:util';
 import { Client } from 'pg';
 import { type PostgresServer, startPostgres } from '../test/support/postgres.ts';
 import { POSTGRES, findProgram } from '../test/support/programs.ts';
+import type { Durability } from '../src/relay/shared-log/durability.ts';
 import { BenchEngine, anyKey } from './engine.ts';
 import { quantile } from './figures.ts';
 import { type Load, type Loaded, ROOM, loaded } from './shared-load.ts';
 import { printTakeovers } from './shared-relays.ts';
+import { printRequests } from './shared-push.ts';
 import { type SharedStore, sharedStore } from './shared-store.ts';
 
-const CELLS = ['push', 'full-table', 'open-transaction', 'steady', 'follower', 'takeover', 'hosts'] as const;
+const CELLS = [
+  'push',
+  'requests',
+  'full-table',
+  'open-transaction',
+  'steady',
+  'follower',
+  'takeover',
+  'hosts',
+] as const;
 const PUSHED = { items: 16_000, acks: false };
 const WARM = { items: 8_000, acks: false };
 const TABLE_ROWS = 200_000;
@@ -95,6 +106,21 @@ async function push(given: Given, load: Load): Promise<void> {
     }
   }
   for (const name of names) console.log(`  ${name.padEnd(28)} of embedded: ${spread(ratios[name] ?? [])}`);
+}
+
+/** What hosts see: the same work in relays of their own, of which the log is a part. */
+async function requests({ primary, standbyName }: Given): Promise<void> {
+  const flagsOf = async (durability: Durability, names: string): Promise<readonly string[]> => {
+    await primary.synchronousWith(names);
+    // A database of its own: the relay that led before ended a moment ago.
+    return ['--log', primary.url(await primary.newDatabase()), '--durability', durability, '--accept-settings'];
+  };
+  const logs = {
+    embedded: async () => [],
+    'PostgreSQL alone': () => flagsOf('single', ''),
+    'with a synchronous standby': () => flagsOf('standby', standbyName),
+  };
+  await printRequests(logs, rounds);
 }
 
 /** Statistics of the empty table are what PostgreSQL plans with until it analyses again. */
@@ -193,6 +219,10 @@ function spread(values: readonly number[]): string {
 
 const TITLES: Readonly<Record<(typeof CELLS)[number], [title: string, run: (given: Given) => Promise<void>]>> = {
   push: ['push, 200 x 1 KiB a request, four lanes', (given) => push(given, PUSHED)],
+  requests: [
+    'batch push through HTTP, with hops and receipts, 200 x 1 KiB a request, four connections',
+    (given) => requests(given),
+  ],
   'full-table': ['push and ack, payload table analysed empty', fullTable],
   'open-transaction': ['push and ack beside an open transaction', openTransaction],
   steady: ['push and ack, autovacuum at work', steady],

@@ -7,20 +7,19 @@ import { once } from 'node:events';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createHash, randomUUID } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { RelayClient } from '../src/host/relay/relay-client.ts';
 import { steadyPort } from '../test/support/free-port.ts';
 import type { PostgresServer } from '../test/support/postgres.ts';
 import { BenchEngine, anyKey } from './engine.ts';
 import { quantile } from './figures.ts';
+import { RELAY_KEY } from './relay-process.ts';
 import { ROOM } from './shared-load.ts';
 import { sharedStore } from './shared-store.ts';
 import { namedSigner, sealedEnvelope } from './work.ts';
 
 const PROGRAM = new URL('../dist/cli/main.js', import.meta.url).pathname;
-/** That of `namedSigner('relay')`. */
-const RELAY_KEY = createHash('sha256').update('bench relay').digest('base64');
 const ANSWERED_WITHIN_MS = 1_000;
 const AGAIN_MS = 5;
 const ENROLLED_AT_ONCE = 500;
