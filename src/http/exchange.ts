@@ -69,7 +69,10 @@ export interface HttpServer {
   readonly port: number;
   /** Accepts no new connections; the open ones go on. */
   stopAccepting(): void;
-  /** New connections get this certificate; of a server that was started with one. Throws when it cannot. */
+  /**
+   * New connections get this certificate; of a server that was started with one. When it throws, they get the one before; or
+   * there are none (`NotListening`), until it is called again.
+   */
   renewTls(tls: Tls): void;
   /** Cuts every connection. */
   close(): void;

@@ -22,6 +22,9 @@ export interface Tls extends TlsFiles {
 /** The files cannot be used. The message is a sentence for the operator. */
 export class TlsRefused extends Error {}
 
+/** A server takes no new connections any more: it could not listen again, neither with a new pair nor with the one before. */
+export class NotListening extends Error {}
+
 const LOOK_EVERY_MS = 30_000;
 
 /** Throws `TlsRefused`. */
@@ -53,25 +56,36 @@ function parsed<T>(otherwise: string, parse: () => T): T {
 interface KeepTlsOptions {
   tls: Tls;
   timers: Timers;
+  /** May throw `NotListening`. */
   renew: (tls: Tls) => void;
   log: { info(fields: object, message: string): void; error(fields: object, message: string): void };
 }
 
-/** Gives `renew` the pair whenever it has changed, until it is cancelled. What cannot be used is logged once. */
+/**
+ * Gives `renew` the pair whenever it has changed, until it is cancelled. What cannot be used is logged once. A listener that
+ * takes no connections any more is tried again with each look, and logged each time.
+ */
 export function keepTlsCurrent({ tls: first, timers, renew, log }: KeepTlsOptions): Cancel {
   let current = first;
   let said = '';
   let isLooking = false;
+  let isDeaf = false;
   const look = async (): Promise<void> => {
     try {
       const found = await readTls(current);
-      if (!found.cert.equals(current.cert) || !found.key.equals(current.key)) {
+      if (isDeaf || !found.cert.equals(current.cert) || !found.key.equals(current.key)) {
         renew(found);
+        isDeaf = false;
         current = found;
         log.info({ certificate: current.certFile }, 'new connections get the new certificate');
       }
       said = '';
     } catch (error) {
+      if (error instanceof NotListening) {
+        isDeaf = true;
+        log.error({ err: error }, 'no new connection is taken: the listener is tried again in half a minute');
+        return;
+      }
       const { message } = error as Error;
       if (message !== said) log.error({ err: error }, 'the certificate in use stays: the new one cannot be used');
       said = message;

@@ -12,6 +12,7 @@ import {
   request,
 } from 'node:http';
 import { Agent as HttpsAgent, request as requestOverTls } from 'node:https';
+import { readFileSync } from 'node:fs';
 import { X509Certificate } from 'node:crypto';
 import { checkServerIdentity, createSecureContext, rootCertificates } from 'node:tls';
 import { certificatesIn } from './certificates.ts';
@@ -68,7 +69,7 @@ export class HttpCaller {
     this.#plain = agent ?? new HttpAgent(kept);
     // Made once: it takes milliseconds.
     const trusting = ca !== undefined && {
-      secureContext: createSecureContext({ ca: [...rootCertificates, ca] }),
+      secureContext: createSecureContext({ ca: [...rootCertificates, ...extraCertificates(), ca] }),
       checkServerIdentity: identityBy(ca),
     };
     this.#overTls = agent ?? new HttpsAgent({ ...kept, ...trusting });
@@ -119,6 +120,20 @@ export class HttpCaller {
       socket.once(connected, over);
       outgoing.once('close', over);
     });
+  }
+}
+
+/**
+ * Those of `NODE_EXTRA_CA_CERTS`, which Node trusts only where no authority is named. What cannot be used Node has warned of
+ * when the process began, and ignores.
+ */
+function extraCertificates(): string[] {
+  const { NODE_EXTRA_CA_CERTS: file = '' } = process.env;
+  if (file === '') return [];
+  try {
+    return certificatesIn(readFileSync(file, 'utf8'));
+  } catch {
+    return [];
   }
 }
 

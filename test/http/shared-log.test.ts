@@ -4,9 +4,11 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import type { PulledItem } from '../../src/host/relay/relay-client.ts';
+import type { Epoch } from '../../src/protocol/epoch.ts';
 import { StoreFailed } from '../../src/relay/engine/committer.ts';
 import { StoppedFollowing } from '../../src/relay/follower.ts';
 import { LEASE_MS } from '../../src/relay/shared-log/leadership.ts';
+import { joinLog } from '../../src/relay/shared-log/node.ts';
 import type { SharedLogOptions } from '../../src/relay/shared-log/node-options.ts';
 import {
   Fenced,
@@ -20,7 +22,7 @@ import { LEVEL_FOLDER, levelAt } from '../../src/relay/store/level.ts';
 import { StoreRefused } from '../../src/relay/store/refused.ts';
 import { HttpRelay } from '../support/http-relay.ts';
 import { freePort } from '../support/free-port.ts';
-import { alice, bob, carol } from '../support/hosts.ts';
+import { alice, bob, carol, relay as relayHost } from '../support/hosts.ts';
 import { itemTo } from '../support/mail.ts';
 import type { MemoryLogServer } from '../support/memory-log.ts';
 import { withRawLevel } from '../support/raw-level.ts';
@@ -602,7 +604,43 @@ describe('a node that takes the lead', () => {
   });
 });
 
+function nothing(): void {
+  // What a node says is not looked at.
+}
+
 describe('a stop', () => {
+  test('in the middle of a catch-up is not told as the end of it', async () => {
+    const server = newServer();
+    const first = await started(server);
+    await first.enrol(alice, bob);
+    await first.stop();
+    const { log, fail } = faulty(server.client());
+    const stopped = new AbortController();
+    fail.batches = async () => stopped.abort();
+    let followed = 0;
+    const led = await joinLog({
+      log,
+      durability: 'standby',
+      leaseMs: LEASE_MS,
+      acceptsSettings: true,
+      folder: await temporaryFolder(),
+      version: '0.0.0-test',
+      signer: relayHost.signer,
+      settings: undefined,
+      clock: first.clock,
+      timers: first.timers,
+      newEpoch: () => first.epoch as Epoch,
+      logger: { info: nothing, warn: nothing, error: nothing },
+      signal: stopped.signal,
+      onLost: nothing,
+      onHandOver: nothing,
+      onDoubt: nothing,
+      onStalled: nothing,
+      onFollowed: () => void followed++,
+    });
+    expect([led, followed]).toEqual([undefined, 0]);
+  });
+
   test('waits for a batch that the log neither takes nor refuses, but not for ever', async () => {
     const server = newServer();
     const { log, fail } = faulty(server.client());

@@ -5,15 +5,16 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { type TLSSocket, connect } from 'node:tls';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import type { Exchange } from '../../src/http/exchange.ts';
+import type { Exchange, HttpServer } from '../../src/http/exchange.ts';
 import { listenNode } from '../../src/http/server-node.ts';
-import { TlsRefused, readTls } from '../../src/http/tls-files.ts';
+import { NotListening, type Tls, TlsRefused, keepTlsCurrent, readTls } from '../../src/http/tls-files.ts';
 import { RelayClient } from '../../src/host/relay/relay-client.ts';
 import { RelayCallFailed, callerTrusting } from '../../src/host/relay/relay-request.ts';
-import { loadUws } from '../../src/relay/http/uws-binding.ts';
+import { type UwsBinding, loadUws } from '../../src/relay/http/uws-binding.ts';
 import { listenUws } from '../../src/relay/http/uws-connection.ts';
 import { alice, relay as relayHost } from '../support/hosts.ts';
 import { ADAPTERS, type HttpRelay, relayForTest } from '../support/http-relay.ts';
+import { ManualTimers } from '../support/manual-time.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 import { ANOTHER_AUTHORITY, AUTHORITY, SELF_SIGNED, SERVER } from '../support/test-authority.ts';
 
@@ -37,14 +38,14 @@ function clientOf(relay: HttpRelay, pem: string): RelayClient {
   return new RelayClient({ ...options, nowMs, caller: callerTrusting({ pem }) }, relayHost.key);
 }
 
-async function handshake(relay: HttpRelay): Promise<TLSSocket> {
+async function handshake(relay: { port: number }): Promise<TLSSocket> {
   const socket = connect({ host: '127.0.0.1', port: relay.port, rejectUnauthorized: false });
   onTestFinished(() => void socket.destroy());
   await once(socket, 'secureConnect');
   return socket;
 }
 
-async function nameShown(relay: HttpRelay): Promise<unknown> {
+async function nameShown(relay: { port: number }): Promise<unknown> {
   const socket = await handshake(relay);
   const { CN: name } = socket.getPeerCertificate().subject;
   socket.destroy();
@@ -142,6 +143,88 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     const last = await handshake(relay);
     await ended;
     expect(await answered(last)).toBe('HTTP/1.1 200 OK');
+  });
+});
+
+/** A server of uWebSockets.js whose next attempts to listen fail, as many as `failing` says. */
+async function deafServer({ uws, version }: UwsBinding, tls: Tls): Promise<{ server: HttpServer; failing: number }> {
+  const deaf = { failing: 0 };
+  const SSLApp: typeof uws.SSLApp = (options) => {
+    const app = uws.SSLApp(options);
+    const listen = app.listen.bind(app) as (...given: unknown[]) => unknown;
+    return Object.assign(app, {
+      listen: (...given: [string, number, number, (found: false) => void]) => {
+        if (deaf.failing === 0) return listen(...given);
+        deaf.failing--;
+        given[3](false);
+        return app;
+      },
+    });
+  };
+  const listen = listenUws({ uws: { ...uws, SSLApp }, version });
+  const server = await listen({ host: '127.0.0.1', port: 0, handler: (exchange) => exchange.abort(), tls });
+  onTestFinished(() => server.close());
+  return Object.assign(deaf, { server });
+}
+
+describe('a port that cannot be listened on again with a new certificate', () => {
+  test('is listened on with the one before; when that fails too, the caller is told, and may try again', async (context) => {
+    const binding = loadUws();
+    if (!binding) return context.skip();
+    const folder = await temporaryFolder();
+    const deaf = await deafServer(binding, await readTls(await pairIn(folder, SERVER)));
+    const { server } = deaf;
+    const renewed = await readTls(await pairIn(folder, SELF_SIGNED));
+    deaf.failing = 1;
+    const told = ((): unknown => {
+      try {
+        server.renewTls(renewed);
+        return undefined;
+      } catch (error) {
+        return error;
+      }
+    })();
+    expect(told).toBeInstanceOf(Error);
+    expect(told).not.toBeInstanceOf(NotListening);
+    expect(await nameShown(server)).toBe('Poste test relay');
+    deaf.failing = 2;
+    expect(() => server.renewTls(renewed)).toThrow(NotListening);
+    await expect(handshake(server)).rejects.toThrow('ECONNREFUSED');
+    server.renewTls(renewed);
+    expect(await nameShown(server)).toBe('poste');
+  });
+
+  test('is tried again with each look, also with the certificate of before, and logged each time', async () => {
+    const folder = await temporaryFolder();
+    const tls = await readTls(await pairIn(folder, SERVER));
+    const timers = new ManualTimers();
+    const said: string[] = [];
+    const given: string[] = [];
+    let isDeaf = true;
+    const log = {
+      info: (_fields: object, message: string) => void said.push(message),
+      error: (_fields: object, message: string) => void said.push(message),
+    };
+    const renew = ({ cert }: Tls): void => {
+      given.push(cert.equals(tls.cert) ? 'before' : 'new');
+      if (isDeaf) throw new NotListening('cannot be listened on again');
+    };
+    onTestFinished(keepTlsCurrent({ tls, timers, renew, log }));
+    const look = async (): Promise<void> => {
+      const before = given.length;
+      timers.pass(30_000);
+      await expect.poll(() => given.length).toBe(before + 1);
+      await expect.poll(() => said.length).toBe(given.length);
+    };
+    await pairIn(folder, SELF_SIGNED);
+    await look();
+    await pairIn(folder, SERVER);
+    await look();
+    isDeaf = false;
+    await look();
+    expect(given).toEqual(['new', 'before', 'before']);
+    const deaf = 'no new connection is taken: the listener is tried again in half a minute';
+    expect(said).toEqual([deaf, deaf, 'new connections get the new certificate']);
   });
 });
 

@@ -26,7 +26,7 @@ import {
   ListenFailed,
 } from '../../http/exchange.ts';
 import { DoubtfulExchange, type ExchangeConnection, UwsExchange } from './uws-exchange.ts';
-import type { Tls } from '../../http/tls-files.ts';
+import { NotListening, type Tls } from '../../http/tls-files.ts';
 import type { HttpRequest, HttpResponse, TemplatedApp, UwsBinding, us_listen_socket } from './uws-binding.ts';
 
 /** Of a length that both releases read. */
@@ -227,12 +227,19 @@ export function listenUws({ uws, version }: UwsBinding): Listen {
       },
       renewTls: (renewed) => {
         if (isStopped) return;
+        const [before = first] = apps.slice(-1);
         const app = uwsApp(uws, open, renewed);
-        apps.push(app);
         stopListening();
         // In the same turn of the event loop: nobody else gets the port in between.
         socket = listening(uws, app, host, ownPort);
-        if (!socket) throw new ListenFailed(`${host}:${ownPort} cannot be listened on again`);
+        if (socket) {
+          apps.push(app);
+          return;
+        }
+        app.close();
+        socket = listening(uws, before, host, ownPort);
+        if (socket) throw new Error(`${host}:${ownPort} cannot be listened on with it`);
+        throw new NotListening(`${host}:${ownPort} cannot be listened on again`);
       },
       close: () => {
         isStopped = true;

@@ -135,7 +135,9 @@ class Node {
         );
       if (this.#server) refuseOlder(server, this.#server);
       const parts = { log, store: view.store, view: view.log };
-      if ((await this.#reach.reached(() => catchUp(parts, undefined, signal))) === undefined) return undefined;
+      const applied = await this.#reach.reached(() => catchUp(parts, undefined, signal));
+      // One that was told to stop in the middle has not caught up.
+      if (applied === undefined || signal.aborted) return undefined;
       this.#options.onFollowed?.();
       await this.#noteServer(server, view.log.mark);
       await this.#reach.reached(() => presence.note());

@@ -64,6 +64,8 @@ export class SnapshotJob {
   /** The batch of the valid snapshot, when it could not be read; else 0. */
   #damagedNo = 0;
   #prunedNo = 0;
+  /** Batches may be left that count as pruned: a run ended before its time, of this process or of one before. */
+  #isRestDue = true;
 
   constructor(options: SnapshotJobOptions) {
     this.#options = options;
@@ -157,10 +159,13 @@ export class SnapshotJob {
   async #prune(signal: StopSignal): Promise<void> {
     const { log, tenure, store, onPruned } = this.#options;
     const throughNo = await this.#lastWithin(store.firstLsn - 1);
-    if (throughNo <= this.#prunedNo) return;
-    while (!signal.aborted && (await log.snapshots.prune(tenure, throughNo)));
+    const isFurther = throughNo > this.#prunedNo;
+    if (throughNo === 0 || (!isFurther && !this.#isRestDue)) return;
+    this.#isRestDue = true;
+    for (let isMore = true; isMore; isMore = await log.snapshots.prune(tenure, throughNo)) if (signal.aborted) return;
+    this.#isRestDue = false;
     this.#prunedNo = throughNo;
-    onPruned(throughNo);
+    if (isFurther) onPruned(throughNo);
   }
 
   /** The last batch of those that the snapshot stands for whose records are all up to `lsn`. */

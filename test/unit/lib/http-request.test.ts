@@ -2,8 +2,13 @@
 import { getEventListeners, once } from 'node:events';
 import { Agent, type RequestListener, createServer } from 'node:http';
 import { type AddressInfo, type Server, Socket, createServer as createTcpServer } from 'node:net';
-import { expect, onTestFinished, test } from 'vitest';
+import { createServer as createTlsServer } from 'node:https';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { HttpCaller, type HttpCallerOptions, type HttpRequest } from '../../../src/lib/http-request.ts';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
+import { ANOTHER_AUTHORITY, AUTHORITY, SERVER } from '../../support/test-authority.ts';
 
 const SOON_MS = 20;
 /** For a connection on this machine, however busy that is. */
@@ -121,4 +126,28 @@ test('nobody listens, or nothing can be asked there: the reason says so', async 
   const caller = callerWith();
   await expect(caller.request(`http://127.0.0.1:${port}`, asked())).rejects.toMatchObject({ code: 'ECONNREFUSED' });
   await expect(caller.request('http://[', asked())).rejects.toMatchObject({ code: 'ERR_INVALID_URL' });
+});
+
+test('an authority that is named is trusted beside those of NODE_EXTRA_CA_CERTS', async () => {
+  const server = createTlsServer(SERVER, (_incoming, outgoing) => void outgoing.end('there'));
+  onTestFinished(() => server.closeAllConnections());
+  const url = `https://127.0.0.1:${await listening(server)}`;
+  const ask = async (ca: string): Promise<string> => {
+    const caller = callerWith({ ca });
+    return (await caller.request(url, asked())).body.toString();
+  };
+  onTestFinished(() => void vi.unstubAllEnvs());
+  const file = join(await temporaryFolder(), 'extra.pem');
+  vi.stubEnv('NODE_EXTRA_CA_CERTS', '');
+  await expect(ask(ANOTHER_AUTHORITY)).rejects.toThrow('UNABLE_TO_VERIFY_LEAF_SIGNATURE');
+  await writeFile(file, `# those of this company\n${AUTHORITY}`);
+  vi.stubEnv('NODE_EXTRA_CA_CERTS', file);
+  expect(await ask(ANOTHER_AUTHORITY)).toBe('there');
+  // As Node does with a file that it cannot use.
+  for (const useless of [`${file}.gone`, file]) {
+    await writeFile(file, AUTHORITY.replace('MIIB', 'AAAA'));
+    vi.stubEnv('NODE_EXTRA_CA_CERTS', useless);
+    expect(await ask(AUTHORITY)).toBe('there');
+    await expect(ask(ANOTHER_AUTHORITY)).rejects.toThrow('UNABLE_TO_VERIFY_LEAF_SIGNATURE');
+  }
 });

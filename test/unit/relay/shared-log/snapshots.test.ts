@@ -4,7 +4,7 @@
  */
 import { rm } from 'node:fs/promises';
 import { expect, onTestFinished, test } from 'vitest';
-import { LogRefused } from '../../../../src/relay/shared-log/shared-log.ts';
+import { LogRefused, LogUnreachable } from '../../../../src/relay/shared-log/shared-log.ts';
 import { DAY_MS } from '../../../../src/protocol/limits.ts';
 import { readViewMark } from '../../../../src/relay/store/view-mark.ts';
 import { SnapshotDamaged, decodeManifest } from '../../../../src/relay/shared-log/snapshot-format.ts';
@@ -343,7 +343,8 @@ test('a snapshot is taken when enough has happened since the last, and not befor
   expect(failures).toEqual([]);
 });
 
-test('the log is pruned as the view of the leader was, by age and after archives, and no further than its snapshot', async () => {
+/** A relay of one node whose view was pruned, and whose log was not. */
+async function relayWithPrunedView(): Promise<SharedTestRelay> {
   const relay = await relayWithMail(1);
   const archiveFolder = await temporaryFolder();
   await keepLog(relay, { archiveFolder });
@@ -351,6 +352,41 @@ test('the log is pruned as the view of the leader was, by age and after archives
   // More than a tile of the hash tree: records on its edge are not pruned.
   await pushed(relay, 7, 300);
   await keepLog(relay, { archiveFolder });
+  return relay;
+}
+
+test('a run that ends while it prunes leaves the rest to the next, also of another process', async () => {
+  const relay = await relayWithPrunedView();
+  const { log } = relay.node.snapshotParts;
+  const prune = log.snapshots.prune.bind(log.snapshots);
+  const left = (): number => {
+    const { row } = relay.server;
+    return (row?.prunedNo ?? 0) - relay.server.of(row?.logId ?? '').deletedNo;
+  };
+  const ended = new LogUnreachable('the connection was lost');
+  let calls = 0;
+  log.snapshots.prune = async (...given) => {
+    if (++calls > 3) throw ended;
+    return prune(...given);
+  };
+  const first = relay.snapshotJob();
+  await first.job.run();
+  expect(first.failures).toEqual([ended]);
+  expect(left()).toBeGreaterThan(0);
+  log.snapshots.prune = prune;
+  const next = relay.snapshotJob();
+  await next.job.run();
+  expect(left()).toBe(0);
+  calls = 0;
+  log.snapshots.prune = async () => {
+    throw new Error(`nothing is left (${++calls})`);
+  };
+  await next.job.run();
+  expect([calls, next.failures]).toEqual([0, []]);
+});
+
+test('the log is pruned as the view of the leader was, by age and after archives, and no further than its snapshot', async () => {
+  const relay = await relayWithPrunedView();
   const { firstLsn } = relay.store;
   expect(firstLsn).toBeGreaterThan(1);
   const { job, failures } = relay.snapshotJob();
