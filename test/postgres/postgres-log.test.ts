@@ -545,3 +545,34 @@ describe('with a synchronous standby', () => {
     expect((await client('single', url).open()).server.timeline).toBe(2);
   });
 });
+
+test('of two commands that ask for the lead at once one gets it, and the other says who did', async () => {
+  const log = client();
+  const tenure = await leading(log, 'one');
+  for (const name of ['two', 'three']) await log.noteNode(tenure.logId, { name, version: '1.0.0' });
+  const misspelt = await takeLead('thre');
+  expect(misspelt).toMatchObject({ code: 5, stdout: '' });
+  expect(misspelt.stderr).toContain('did you mean three?');
+  const wish = async (): Promise<string | undefined> => (await log.renew(tenure, 0)).wantedBy;
+  const first = takeLead('two');
+  await expect.poll(wish, { timeout: 30_000 }).toBe('two');
+  const second = takeLead('three');
+  await expect.poll(wish, { timeout: 30_000 }).toBe('three');
+  await log.resign(tenure, 0);
+  await leading(client(), 'three');
+  expect(await second).toMatchObject({ code: 0, stdout: 'three leads.\n' });
+  const lost = await first;
+  expect(lost).toMatchObject({ code: 75, stdout: '' });
+  expect(lost.stderr).toContain('the relay three took the lead meanwhile, and not two');
+});
+
+test('the lead of a log that went elsewhere is given to nobody', async () => {
+  const log = client();
+  const tenure = await leading(log, 'one');
+  await log.noteNode(tenure.logId, { name: 'two', version: '1.0.0' });
+  const { state } = await log.open();
+  if (state) await log.change(state, { state: 'moved one', tenure: randomUUID() });
+  const refused = await takeLead('two');
+  expect(refused).toMatchObject({ code: 5, stdout: '' });
+  expect(refused.stderr).toContain('the log went to the store of node one');
+});

@@ -3,6 +3,9 @@ import { readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { Command } from 'commander';
+import { suggestions } from '../../host/core/suggestions.ts';
+import { printable } from '../../protocol/printable.ts';
+import { phaseOf, whyNotServed } from '../../relay/shared-log/log-phase.ts';
 import { NODE_FILE } from '../../relay/shared-log/open-view.ts';
 import { type LogState, type SharedLog, copied } from '../../relay/shared-log/shared-log.ts';
 import type { CommandContext } from '../lib/context.ts';
@@ -58,9 +61,9 @@ async function takeLead(context: CommandContext, flags: TakeLeadFlags): Promise<
     throw new CommandFailed('usage', 'USAGE', 'name the database of the log with --log, or in MAIL_RELAY_LOG');
   try {
     const name = flags.node ?? (await nodeOf(resolve(flags.storeDir)));
-    const before = await leaderFor(shared.log, name);
-    await taken(shared.log, name);
-    const document = { leader: name, before };
+    const before = await askedFrom(shared.log, name);
+    await taken(shared.log, name, before);
+    const document = { leader: name, before: before.holder };
     context.stdout.write(flags.json ? jsonLine(document) : `${name} leads.\n`);
   } catch (error) {
     throw logFailure(error);
@@ -79,8 +82,8 @@ async function nodeOf(storeDir: string): Promise<string> {
   );
 }
 
-/** Asks for the lead, unless the node of that name has it; returns who had it. */
-async function leaderFor(log: SharedLog, name: string): Promise<string> {
+/** Asks for the lead, unless the node of that name has it; returns the row as it was. */
+async function askedFrom(log: SharedLog, name: string): Promise<LogState> {
   const { state, nowMs } = copied(await log.open());
   if (!state)
     throw new CommandFailed(
@@ -88,21 +91,42 @@ async function leaderFor(log: SharedLog, name: string): Promise<string> {
       'NO_LOG',
       'nobody has begun a log in this database: start a relay with --log, or move one there with poste relay log publish',
     );
-  if (leads(state, name)) return state.holder;
-  const seen = (await log.nodes(state.logId)).find((node) => node.name === name);
-  if (!seen || nowMs - seen.seenMs > SEEN_WITHIN_MS)
-    throw new CommandFailed('refused', 'NODE_AWAY', `the relay ${name} does not follow the log now: start it first`);
+  const why = whyNotServed(phaseOf(state.state));
+  if (why !== undefined) throw new CommandFailed('refused', 'LOG_REFUSED', why);
+  if (leads(state, name)) return state;
+  const present = (await log.nodes(state.logId)).filter(({ seenMs }) => nowMs - seenMs <= SEEN_WITHIN_MS);
+  const names = present.map((node) => node.name);
+  if (!names.includes(name))
+    throw new CommandFailed(
+      'refused',
+      'NODE_AWAY',
+      `the relay ${printable(name)} does not follow the log now: start it first${didYouMean(name, names)}`,
+    );
   await log.want(state.logId, name);
-  return state.holder;
+  return state;
 }
 
-async function taken(log: SharedLog, name: string): Promise<void> {
+/** Resolves when the node of that name leads. */
+async function taken(log: SharedLog, name: string, before: LogState): Promise<void> {
   for (const untilMs = performance.now() + TAKEN_WITHIN_MS; performance.now() < untilMs; ) {
     const { state } = await log.open();
     if (state && leads(state, name)) return;
+    // Who takes the lead ends every wish for it.
+    if (state && !state.isFree && state.tenure !== before.tenure && state.wantedBy !== name)
+      throw new CommandFailed(
+        'temporary',
+        'LEAD_TAKEN',
+        `the relay ${state.holder} took the lead meanwhile, and not ${name}: give the command again if ${name} is to lead`,
+      );
     await elapsed(LOOK_EVERY_MS);
   }
   throw new CommandFailed('temporary', 'LEAD_NOT_TAKEN', `the relay ${name} did not take the lead: its log says why`);
+}
+
+function didYouMean(name: string, names: readonly string[]): string {
+  const near = suggestions(name, names);
+  if (near.length > 0) return ` (did you mean ${near.join(' or ')}?)`;
+  return names.length === 0 ? '' : ` (these do: ${names.join(', ')})`;
 }
 
 function leads({ holder, isFree }: LogState, name: string): boolean {

@@ -12,6 +12,7 @@
  */
 import { countText } from '../core/count-text.ts';
 import { randomUUID } from 'node:crypto';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Level } from '../store/level.ts';
 import { POSITION_FILE, openStore } from '../store/open.ts';
@@ -22,9 +23,9 @@ import type { ViewMark } from '../store/view-mark.ts';
 import type { MoveOptions } from './lead-now.ts';
 import { FIRST_NO, type Loaded, loadStore } from './load-store.ts';
 import { SERVING, phaseText, whyNotServed } from './log-phase.ts';
-import { nodeName, thisBoot } from './open-view.ts';
+import { NODE_FILE, nodeName, thisBoot } from './open-view.ts';
 import { type ChangedLog, type SeenLog, begunLog, changeRow } from './row-change.ts';
-import { Fenced, LogRefused } from './shared-log.ts';
+import { Fenced, LogRefused, type SharedLog } from './shared-log.ts';
 import { SnapshotDamaged } from './snapshot-format.ts';
 import { inStoppedStore } from './stopped-store.ts';
 import { checkSnapshot } from './write-snapshot.ts';
@@ -56,8 +57,9 @@ export async function publishStore(options: PublishOptions): Promise<PublishRepo
 /** Gives up what `publishStore` began. Returns whether the store of `folder` holds its own log. */
 export async function abortPublish(options: MoveOptions): Promise<boolean> {
   const { log, folder } = options;
-  // A command that is at it has the lock.
-  await inStoppedStore(options, async () => undefined);
+  const isThere = await isStoreThere(options);
+  // Before anything is changed: a wrong address may name an empty database, which stays empty.
+  await begunLog(log);
   const node = await nodeName(folder);
   await changeRow(log, ({ state, phase }) => {
     if ((phase.type === 'loading' || phase.type === 'aborting') && phase.node === node)
@@ -65,11 +67,26 @@ export async function abortPublish(options: MoveOptions): Promise<boolean> {
     const why = whyNotServed(phase) ?? `the log ${state.logId} serves`;
     throw new LogRefused(`no move of ${folder} into the log is under way, so there is nothing to give up (${why})`);
   });
-  return finishAbort(options, node);
+  return finishAbort(options, node, isThere);
+}
+
+/**
+ * Whether there is a store that may be marked; a command that is at it has the lock. Where the store is lost, the name of its
+ * node is enough to give its move up: nothing is left that could be marked.
+ */
+async function isStoreThere(options: MoveOptions): Promise<boolean> {
+  try {
+    await inStoppedStore(options, async () => undefined);
+    return true;
+  } catch (error) {
+    const isLost = error instanceof StoreRefused && error.reason === 'missing';
+    if (isLost && existsSync(join(options.folder, NODE_FILE))) return false;
+    throw error;
+  }
 }
 
 /** Takes the mark back, if it was made, and then lets the log before serve again. */
-async function finishAbort(options: MoveOptions, node: string): Promise<boolean> {
+async function finishAbort(options: MoveOptions, node: string, isThere: boolean): Promise<boolean> {
   const { log, folder, positionFile, clock, step } = options;
   const { phase } = await begunLog(log);
   const takeBack = async (level: Level, mark: ViewMark | undefined): Promise<boolean> => {
@@ -79,7 +96,7 @@ async function finishAbort(options: MoveOptions, node: string): Promise<boolean>
     await becomeOwnLog(level, positionFile ?? join(folder, POSITION_FILE), clock.nowMs());
     return true;
   };
-  const isOwn = await inStoppedStore(options, takeBack);
+  const isOwn = isThere && (await inStoppedStore(options, takeBack));
   await step('the log before serves again');
   await changeRow(log, ({ phase }) => {
     if (phase.type === 'aborting' && phase.node === node) return { state: phase.before };
@@ -106,15 +123,7 @@ async function resume(options: PublishOptions, mark: ViewMark): Promise<PublishR
     throw new LogRefused(whyNotServed(phase) ?? '');
   }
   if (phase.type === 'loading' && phase.logId === mark.logId) {
-    // A database that was restored meanwhile may lack what was loaded.
-    await checkSnapshot(log, mark.logId, FIRST_NO, signal).catch((error: unknown) => {
-      if (!(error instanceof SnapshotDamaged)) throw error;
-      throw new LogRefused(
-        `what was loaded into ${log.place} is not whole there (${error.message}): give up the move with poste relay log publish --abort, and begin again`,
-      );
-    });
-    // An interrupted check says nothing of what was not read.
-    signal.throwIfAborted();
+    await checkLoaded(log, mark, state, signal);
     await replace(options, mark, (now) => now.state.state === state.state);
     return done;
   }
@@ -123,8 +132,29 @@ async function resume(options: PublishOptions, mark: ViewMark): Promise<PublishR
       `the store at ${folder} is a view of the log ${mark.logId}, and ${log.place} holds another one: see that --log names the right database`,
     );
   await changeRow(log, (now) => sameAs(seen, now, { state: state.state }));
-  await finishAbort(options, node);
+  await finishAbort(options, node, true);
   return undefined;
+}
+
+/** A database that was restored meanwhile may lack what was loaded. Throws `LogRefused`, and why the signal aborted. */
+async function checkLoaded(
+  log: SharedLog,
+  { logId, effects }: ViewMark,
+  { term, tenure = '' }: SeenLog['state'],
+  signal: AbortSignal,
+): Promise<void> {
+  try {
+    await checkSnapshot(log, logId, FIRST_NO, signal);
+    // An interrupted check says nothing of what was not read.
+    signal.throwIfAborted();
+    const [first] = await log.batches(logId, 0, { logId, term, tenure });
+    if (first?.no !== FIRST_NO || !first.effects.equals(effects)) throw new SnapshotDamaged('its batch is missing');
+  } catch (error) {
+    if (!(error instanceof SnapshotDamaged)) throw error;
+    throw new LogRefused(
+      `what was loaded into ${log.place} is not whole there (${error.message}): give up the move with poste relay log publish --abort, and begin again`,
+    );
+  }
 }
 
 async function publishOwn(options: PublishOptions): Promise<PublishReport> {
@@ -183,7 +213,12 @@ function stakeOf({ state, phase }: SeenLog, node: string, { replaces, log }: Pub
     );
   }
   if (phase.type === 'unknown' || !replaces) throw new LogRefused(whyNotServed(phase) ?? '');
-  return `this log takes the place of the one at ${log.place}, which went to node ${phase.node}`;
+  // Its store may be marked already: it would serve nowhere any more.
+  if (phase.type !== 'moved')
+    throw new LogRefused(
+      `--replace cannot take the place of what node ${phase.node} is moving into ${log.place}, because its store may not serve by itself any more: end that move first, with poste relay log publish there, or give it up there with --abort`,
+    );
+  return `this log takes the place of the one at ${log.place}, which went to node ${phase.node}: if its relay does not serve without --log yet, end the move there first`;
 }
 
 /** Step 4. `isAsBefore` tells from the row whether it may still be taken. */

@@ -50,6 +50,11 @@ export async function withdrawLog(options: MoveOptions): Promise<WithdrawReport>
     throw new LogRefused(
       `the store at ${folder} is a relay with a log of its own: name the folder of a relay of this log, or an empty one, with --store-dir`,
     );
+  // It would be put aside, and another log than the one that was there would be in the folder afterwards.
+  if (mark && mark.logId !== logId)
+    throw new LogRefused(
+      `the store at ${folder} is a view of the log ${mark.logId}, and ${log.place} holds ${logId}: see that --log names the right database, or name an empty folder with --store-dir`,
+    );
   const notices = await moveHere(options, node, state.isFree ? undefined : state.holder);
   await becomeOwn(options, await begunLog(log));
   return { logId, isDone: false, notices };
