@@ -20,6 +20,7 @@ export function configText(file: string): string | undefined {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT') return undefined;
+    if (code === 'EISDIR') throw new ConfigRefused(`${file} is a folder: name the config file in it`);
     throw new ConfigRefused(`${file} cannot be read (${code ?? 'unknown error'}): mend that and try again`);
   }
 }

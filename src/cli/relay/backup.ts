@@ -12,6 +12,7 @@ import { ControlClient } from './control-client.ts';
 import { backupPath, unwrittenFailure, writtenToStdout } from '../lib/backup-output.ts';
 import { type CommandFailed, interruption } from '../lib/exit.ts';
 import { ProgressLine } from '../lib/output.ts';
+import { withRelayConfig } from './relay-config.ts';
 import { type StoreDirFlags, storeDirOption, storeRefused } from './store-dir.ts';
 import { formatBytes, formatFields, jsonLine } from '../lib/format.ts';
 import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
@@ -35,13 +36,16 @@ Examples:
   $ poste relay backup - | ssh elsewhere 'cat > relay.backup'`;
 
 export function relayBackupCommand(context: CommandContext): Command {
-  return new Command('backup')
-    .argument('<file>', 'the file to write; - for standard output')
-    .addOption(storeDirOption())
-    .option('--force', 'replace an existing file')
-    .option('--json', 'print what was written as one JSON document')
-    .addHelpText('after', NOTES)
-    .action(async (file: string, flags: BackupFlags) => backup(context, file, flags));
+  return withRelayConfig(
+    context,
+    new Command('backup')
+      .argument('<file>', 'the file to write; - for standard output')
+      .addOption(storeDirOption())
+      .option('--force', 'replace an existing file')
+      .option('--json', 'print what was written as one JSON document')
+      .addHelpText('after', NOTES)
+      .action(async (file: string, flags: BackupFlags) => backup(context, file, flags)),
+  );
 }
 
 async function backup(context: CommandContext, file: string, flags: BackupFlags): Promise<void> {

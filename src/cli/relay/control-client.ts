@@ -12,7 +12,8 @@ import type { ControlRequests } from '../../relay/operator/documents.ts';
 import { controlSocketFault, controlSocketPath } from '../../relay/operator/socket.ts';
 import { type Answer, SocketRequestFailed, socketRequest } from '../../lib/socket-request.ts';
 import { CommandFailed, exitOfStatus } from '../lib/exit.ts';
-import type { StoreDirFlags } from './store-dir.ts';
+import { folderRefused } from '../../relay/store/refused.ts';
+import { type StoreDirFlags, storeRefused } from './store-dir.ts';
 
 const SILENCE_MS = 30_000;
 /** One document, or one line of a list. */
@@ -144,19 +145,22 @@ export class ControlClient {
         return this.#silent();
       case 'foreign':
         return this.#foreign();
-      case 'failed':
+      case 'failed': {
+        const refused = folderRefused(this.#storeDir, error);
+        if (refused) return storeRefused(refused);
         return new CommandFailed(
           'failure',
           'SOCKET_FAILED',
           `the local socket of the relay on the store at ${this.#storeDir} cannot be used (${error.code === '' ? 'unknown error' : error.code}): check that --store-dir names the folder of a running relay`,
         );
+      }
     }
   }
 
   #notRunning(): CommandFailed {
     if (!existsSync(this.#storeDir)) {
       return new CommandFailed(
-        'failure',
+        'notFound',
         'NO_STORE',
         `there is no store folder at ${this.#storeDir}: name the folder of the running relay with --store-dir`,
       );

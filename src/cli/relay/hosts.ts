@@ -15,6 +15,7 @@ import { type Column, table } from '../lib/table.ts';
 import { fingerprintMeant, isFingerprintStart } from '../lib/short-id.ts';
 import { hostReference, inviteLabel, inviteLifetimeMs } from '../lib/values.ts';
 import { relayOf } from './control-client.ts';
+import { withRelayConfig } from './relay-config.ts';
 import { type StoreDirFlags, storeDirOption } from './store-dir.ts';
 
 interface HostsFlags extends StoreDirFlags {
@@ -33,16 +34,19 @@ Examples:
   $ poste relay hosts --store-dir /var/lib/poste --json`;
 
 export function relayHostsCommand(context: CommandContext): Command {
-  return new Command('hosts')
-    .addOption(storeDirOption())
-    .option('--name <pattern>', 'only hosts with this name; * matches any text, and ? one character')
-    .option('--account <account>', 'only hosts of this proven account')
-    .addOption(new Option('--live', 'only hosts that are not revoked (the default)').conflicts(['revoked', 'all']))
-    .addOption(new Option('--revoked', 'only hosts that are revoked or changed their key').conflicts('all'))
-    .option('--all', 'every host key that was ever admitted')
-    .option('--json', 'print one JSON document')
-    .addHelpText('after', HOSTS_EXAMPLES)
-    .action(async (flags: HostsFlags) => listHosts(context, flags));
+  return withRelayConfig(
+    context,
+    new Command('hosts')
+      .addOption(storeDirOption())
+      .option('--name <pattern>', 'only hosts with this name; * matches any text, and ? one character')
+      .option('--account <account>', 'only hosts of this proven account')
+      .addOption(new Option('--live', 'only hosts that are not revoked (the default)').conflicts(['revoked', 'all']))
+      .addOption(new Option('--revoked', 'only hosts that are revoked or changed their key').conflicts('all'))
+      .option('--all', 'every host key that was ever admitted')
+      .option('--json', 'print one JSON document')
+      .addHelpText('after', HOSTS_EXAMPLES)
+      .action(async (flags: HostsFlags) => listHosts(context, flags)),
+  );
 }
 
 async function listHosts(context: CommandContext, flags: HostsFlags): Promise<void> {
@@ -153,22 +157,25 @@ Examples:
   $ poste relay admit --list`;
 
 export function relayAdmitCommand(context: CommandContext): Command {
-  return new Command('admit')
-    .addOption(storeDirOption())
-    .addOption(
-      new Option('--label <text>', 'a label for the list, for example the person who gets it')
-        .argParser(inviteLabel)
-        .default(''),
-    )
-    .addOption(
-      new Option('--expires <time>', 'how long it is valid: minutes, hours or days, for example 30m, 12h or 7d')
-        .argParser(inviteLifetimeMs)
-        .default(inviteLifetimeMs(LIFETIME_DEFAULT), LIFETIME_DEFAULT),
-    )
-    .addOption(new Option('--list', 'list the open invites instead').conflicts(['label', 'expires']))
-    .option('--json', 'print one JSON document')
-    .addHelpText('after', ADMIT_NOTES)
-    .action(async (flags: AdmitFlags) => (flags.list ? listInvites(context, flags) : admit(context, flags)));
+  return withRelayConfig(
+    context,
+    new Command('admit')
+      .addOption(storeDirOption())
+      .addOption(
+        new Option('--label <text>', 'a label for the list, for example the person who gets it')
+          .argParser(inviteLabel)
+          .default(''),
+      )
+      .addOption(
+        new Option('--expires <time>', 'how long it is valid: minutes, hours or days, for example 30m, 12h or 7d')
+          .argParser(inviteLifetimeMs)
+          .default(inviteLifetimeMs(LIFETIME_DEFAULT), LIFETIME_DEFAULT),
+      )
+      .addOption(new Option('--list', 'list the open invites instead').conflicts(['label', 'expires']))
+      .option('--json', 'print one JSON document')
+      .addHelpText('after', ADMIT_NOTES)
+      .action(async (flags: AdmitFlags) => (flags.list ? listInvites(context, flags) : admit(context, flags))),
+  );
 }
 
 async function admit(context: CommandContext, flags: AdmitFlags): Promise<void> {
@@ -213,13 +220,16 @@ Examples:
   $ poste relay revoke --yes SHA256:YGR2P3VavhgDVqsg8srBFpjJ/ubLObVE88XbdF2hP3Y`;
 
 export function relayRevokeCommand(context: CommandContext): Command {
-  return new Command('revoke')
-    .argument('<host>', 'fingerprint or its first characters, public key, or name', hostReference)
-    .addOption(storeDirOption())
-    .option('--yes', 'do not ask for confirmation')
-    .option('--json', 'print the host as one JSON document')
-    .addHelpText('after', REVOKE_NOTES)
-    .action(async (reference: string, flags: RevokeFlags) => revoke(context, reference, flags));
+  return withRelayConfig(
+    context,
+    new Command('revoke')
+      .argument('<host>', 'fingerprint or its first characters, public key, or name', hostReference)
+      .addOption(storeDirOption())
+      .option('--yes', 'do not ask for confirmation')
+      .option('--json', 'print the host as one JSON document')
+      .addHelpText('after', REVOKE_NOTES)
+      .action(async (reference: string, flags: RevokeFlags) => revoke(context, reference, flags)),
+  );
 }
 
 async function revoke(context: CommandContext, reference: string, flags: RevokeFlags): Promise<void> {
@@ -263,11 +273,14 @@ Examples:
   $ poste relay console --json`;
 
 export function relayConsoleCommand(context: CommandContext): Command {
-  return new Command('console')
-    .addOption(storeDirOption())
-    .option('--json', 'print one JSON document')
-    .addHelpText('after', CONSOLE_NOTES)
-    .action(async (flags: ConsoleFlags) => openConsole(context, flags));
+  return withRelayConfig(
+    context,
+    new Command('console')
+      .addOption(storeDirOption())
+      .option('--json', 'print one JSON document')
+      .addHelpText('after', CONSOLE_NOTES)
+      .action(async (flags: ConsoleFlags) => openConsole(context, flags)),
+  );
 }
 
 async function openConsole(context: CommandContext, flags: ConsoleFlags): Promise<void> {

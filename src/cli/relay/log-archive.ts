@@ -6,6 +6,7 @@ import { type WholeArchive, readArchive, writeArchive } from '../../relay/store/
 import type { OfflineStore } from '../../relay/replay/offline.ts';
 import { writeBackupAside } from '../../lib/backup-file.ts';
 import { type AuditedStoreFlags, inAuditedStore, prunedClause, withAuditedStore } from './audited-store.ts';
+import { withRelayConfig } from './relay-config.ts';
 import { unwrittenFailure } from '../lib/backup-output.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, interruption } from '../lib/exit.ts';
@@ -32,14 +33,17 @@ Examples:
   $ poste relay log archive old.archive --backup poste.backup --through 250000`;
 
 export function relayLogArchiveCommand(context: CommandContext): Command {
-  return withAuditedStore(new Command('archive'))
-    .argument('<file>', 'the file to write')
-    .addOption(new Option('--from <lsn>', 'begin at this log record').argParser(wholeNumber(1)))
-    .addOption(new Option('--through <lsn>', 'end with this log record').argParser(wholeNumber(1)))
-    .option('--force', 'replace an existing file')
-    .option('--json', 'print what was written as one JSON document')
-    .addHelpText('after', NOTES)
-    .action(async (file: string, flags: ArchiveFlags) => archive(context, file, flags));
+  return withRelayConfig(
+    context,
+    withAuditedStore(new Command('archive'))
+      .argument('<file>', 'the file to write')
+      .addOption(new Option('--from <lsn>', 'begin at this log record').argParser(wholeNumber(1)))
+      .addOption(new Option('--through <lsn>', 'end with this log record').argParser(wholeNumber(1)))
+      .option('--force', 'replace an existing file')
+      .option('--json', 'print what was written as one JSON document')
+      .addHelpText('after', NOTES)
+      .action(async (file: string, flags: ArchiveFlags) => archive(context, file, flags)),
+  );
 }
 
 interface Written extends WholeArchive {

@@ -18,6 +18,7 @@ import {
   prunedClause,
   withAuditedStore,
 } from './audited-store.ts';
+import { withRelayConfig } from './relay-config.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { withProgress } from '../lib/output.ts';
@@ -47,16 +48,19 @@ Examples:
   $ poste relay log at --time 2025-11-20 --quota acme --json`;
 
 export function relayLogAtCommand(context: CommandContext): Command {
-  return withAuditedStore(new Command('at'))
-    .addOption(new Option('--lsn <n>', 'after this log record').argParser(wholeNumber(1)).conflicts('time'))
-    .option('--time <time>', 'at this time', moment)
-    .option('--queue <host>', 'what waited for this host', hostReference)
-    .option('--quota <host or account>', 'what was charged to this host, by sender, or to this account')
-    .option('--allowlist <host>', 'whose mail this host took', hostReference)
-    .option('--hosts', 'who was enrolled')
-    .option('--json', 'print one JSON document')
-    .addHelpText('after', NOTES)
-    .action(async (flags: AtFlags) => at(context, flags));
+  return withRelayConfig(
+    context,
+    withAuditedStore(new Command('at'))
+      .addOption(new Option('--lsn <n>', 'after this log record').argParser(wholeNumber(1)).conflicts('time'))
+      .option('--time <time>', 'at this time', moment)
+      .option('--queue <host>', 'what waited for this host', hostReference)
+      .option('--quota <host or account>', 'what was charged to this host, by sender, or to this account')
+      .option('--allowlist <host>', 'whose mail this host took', hostReference)
+      .option('--hosts', 'who was enrolled')
+      .option('--json', 'print one JSON document')
+      .addHelpText('after', NOTES)
+      .action(async (flags: AtFlags) => at(context, flags)),
+  );
 }
 
 async function at(context: CommandContext, flags: AtFlags): Promise<void> {

@@ -5,6 +5,7 @@ import { countText } from '../../host/core/spans.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { jsonLine } from '../lib/format.ts';
 import { type MoveFlags, withLog, withMoveOptions } from './move-log.ts';
+import { withRelayConfig } from './relay-config.ts';
 
 interface PublishFlags extends MoveFlags {
   replace?: boolean;
@@ -28,13 +29,16 @@ Examples:
   $ poste relay log publish --log postgres://postgres@127.0.0.1/mail --durability single --json`;
 
 export function relayLogPublishCommand(context: CommandContext): Command {
-  return withMoveOptions(new Command('publish'))
-    .option('--replace', 'take the place of another log that the database holds, and delete that')
-    .addOption(new Option('--abort', 'give up a move that was interrupted').conflicts('replace'))
-    .option('--yes', 'do not ask for confirmation')
-    .option('--json', 'print what was done as one JSON document')
-    .addHelpText('after', NOTES)
-    .action(async (flags: PublishFlags) => publish(context, flags));
+  return withRelayConfig(
+    context,
+    withMoveOptions(new Command('publish'))
+      .option('--replace', 'take the place of another log that the database holds, and delete that')
+      .addOption(new Option('--abort', 'give up a move that was interrupted').conflicts('replace'))
+      .option('--yes', 'do not ask for confirmation')
+      .option('--json', 'print what was done as one JSON document')
+      .addHelpText('after', NOTES)
+      .action(async (flags: PublishFlags) => publish(context, flags)),
+  );
 }
 
 async function publish(context: CommandContext, flags: PublishFlags): Promise<void> {

@@ -11,6 +11,7 @@ import { confirm, isInteractive, terminalOf } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { withProgress } from '../lib/output.ts';
+import { withRelayConfig } from './relay-config.ts';
 import { STORE_DIR_DEFAULT, type StoreDirFlags } from './store-dir.ts';
 import { jsonLine } from '../lib/format.ts';
 
@@ -29,12 +30,15 @@ Examples:
   $ poste relay log rebuild --yes --json`;
 
 export function relayLogRebuildCommand(context: CommandContext): Command {
-  return new Command('rebuild')
-    .addOption(new Option('--store-dir <dir>', 'the store folder of a stopped relay').default(STORE_DIR_DEFAULT))
-    .option('--yes', 'do not ask for confirmation')
-    .option('--json', 'print one JSON document')
-    .addHelpText('after', NOTES)
-    .action(async (flags: RebuildFlags) => runRebuild(context, flags));
+  return withRelayConfig(
+    context,
+    new Command('rebuild')
+      .addOption(new Option('--store-dir <dir>', 'the store folder of a stopped relay').default(STORE_DIR_DEFAULT))
+      .option('--yes', 'do not ask for confirmation')
+      .option('--json', 'print one JSON document')
+      .addHelpText('after', NOTES)
+      .action(async (flags: RebuildFlags) => runRebuild(context, flags)),
+  );
 }
 
 async function runRebuild(context: CommandContext, flags: RebuildFlags): Promise<void> {

@@ -15,6 +15,7 @@ import {
   prunedNotice,
   withAuditedLog,
 } from './audited-store.ts';
+import { withRelayConfig } from './relay-config.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { write } from '../lib/output.ts';
 import { jsonLine } from '../lib/format.ts';
@@ -45,17 +46,20 @@ Examples:
   $ poste relay log show --archive poste-log.archive --item m1`;
 
 export function relayLogShowCommand(context: CommandContext): Command {
-  return withAuditedLog(new Command('show'))
-    .option('--host <host>', 'only events that name this host', hostReference)
-    .option('--item <id>', 'only events that name this item: its id, or the first characters')
-    .option('--type <type...>', 'only events of these types', eventType)
-    .option('--since <time>', 'only events from this time on', moment)
-    .option('--until <time>', 'only events up to this time', moment)
-    .option('--from <lsn>', 'begin at this log record', wholeNumber(1))
-    .option('--limit <n>', 'show no more than so many', wholeNumber(1))
-    .option('--json', 'print a JSON document a line')
-    .addHelpText('after', NOTES)
-    .action(async (flags: ShowFlags) => show(context, flags));
+  return withRelayConfig(
+    context,
+    withAuditedLog(new Command('show'))
+      .option('--host <host>', 'only events that name this host', hostReference)
+      .option('--item <id>', 'only events that name this item: its id, or the first characters')
+      .option('--type <type...>', 'only events of these types', eventType)
+      .option('--since <time>', 'only events from this time on', moment)
+      .option('--until <time>', 'only events up to this time', moment)
+      .option('--from <lsn>', 'begin at this log record', wholeNumber(1))
+      .option('--limit <n>', 'show no more than so many', wholeNumber(1))
+      .option('--json', 'print a JSON document a line')
+      .addHelpText('after', NOTES)
+      .action(async (flags: ShowFlags) => show(context, flags)),
+  );
 }
 
 function eventType(text: string, before: string[] | undefined): string[] {

@@ -19,6 +19,7 @@ import {
   logPasswordFileOption,
   sharedLogOf,
 } from './shared-log-options.ts';
+import { withRelayConfig } from './relay-config.ts';
 import { type StoreDirFlags, storeDirOption } from './store-dir.ts';
 
 /** A relay that lives notes itself more often. */
@@ -44,15 +45,18 @@ Examples:
   $ poste relay log take-lead --node alpha-0c1d2e3f --json`;
 
 export function relayLogTakeLeadCommand(context: CommandContext): Command {
-  return new Command('take-lead')
-    .addOption(storeDirOption('the store folder of the relay that is to lead'))
-    .option('--node <name>', 'its name, when its folder is on another machine')
-    .addOption(logOption())
-    .addOption(logPasswordFileOption())
-    .addOption(durabilityOption())
-    .option('--json', 'print one JSON document')
-    .addHelpText('after', NOTES)
-    .action(async (flags: TakeLeadFlags) => takeLead(context, flags));
+  return withRelayConfig(
+    context,
+    new Command('take-lead')
+      .addOption(storeDirOption('the store folder of the relay that is to lead'))
+      .option('--node <name>', 'its name, when its folder is on another machine')
+      .addOption(logOption())
+      .addOption(logPasswordFileOption())
+      .addOption(durabilityOption())
+      .option('--json', 'print one JSON document')
+      .addHelpText('after', NOTES)
+      .action(async (flags: TakeLeadFlags) => takeLead(context, flags)),
+  );
 }
 
 async function takeLead(context: CommandContext, flags: TakeLeadFlags): Promise<void> {

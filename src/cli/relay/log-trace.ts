@@ -13,6 +13,7 @@ import {
   prunedClause,
   withAuditedLog,
 } from './audited-store.ts';
+import { withRelayConfig } from './relay-config.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { withProgress } from '../lib/output.ts';
@@ -38,13 +39,16 @@ Examples:
   $ poste relay log trace m1 --sender laptop --json`;
 
 export function relayLogTraceCommand(context: CommandContext): Command {
-  return withAuditedLog(new Command('trace'))
-    .argument('<item>', 'its id, or the first characters')
-    .option('--sender <host>', 'only as pushed by this host', hostReference)
-    .option('--target <host>', 'only as pushed to this host', hostReference)
-    .option('--json', 'print one JSON document')
-    .addHelpText('after', NOTES)
-    .action(async (itemId: string, flags: TraceFlags) => runTrace(context, itemId, flags));
+  return withRelayConfig(
+    context,
+    withAuditedLog(new Command('trace'))
+      .argument('<item>', 'its id, or the first characters')
+      .option('--sender <host>', 'only as pushed by this host', hostReference)
+      .option('--target <host>', 'only as pushed to this host', hostReference)
+      .option('--json', 'print one JSON document')
+      .addHelpText('after', NOTES)
+      .action(async (itemId: string, flags: TraceFlags) => runTrace(context, itemId, flags)),
+  );
 }
 
 async function runTrace(context: CommandContext, text: string, flags: TraceFlags): Promise<void> {

@@ -7,6 +7,7 @@ import { displayFingerprint } from '../../protocol/public-key.ts';
 import { verifyArchive } from '../../relay/replay/verify-log.ts';
 import { type VerifyReport, verify } from '../../relay/replay/verify.ts';
 import { type AuditedStoreFlags, inAuditedStore, withAuditedLog } from './audited-store.ts';
+import { withRelayConfig } from './relay-config.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { EXIT } from '../lib/exit.ts';
 import { withProgress } from '../lib/output.ts';
@@ -32,16 +33,19 @@ Examples:
   $ poste relay log verify --archive poste-log.archive`;
 
 export function relayLogVerifyCommand(context: CommandContext): Command {
-  return withAuditedLog(new Command('verify'))
-    .addOption(
-      new Option(
-        '--position-file <file>',
-        'where the relay notes its position (default: in the store folder)',
-      ).conflicts(['backup', 'archive']),
-    )
-    .option('--json', 'print one JSON document')
-    .addHelpText('after', NOTES)
-    .action(async (flags: VerifyFlags) => runVerify(context, flags));
+  return withRelayConfig(
+    context,
+    withAuditedLog(new Command('verify'))
+      .addOption(
+        new Option(
+          '--position-file <file>',
+          'where the relay notes its position (default: in the store folder)',
+        ).conflicts(['backup', 'archive']),
+      )
+      .option('--json', 'print one JSON document')
+      .addHelpText('after', NOTES)
+      .action(async (flags: VerifyFlags) => runVerify(context, flags)),
+  );
 }
 
 async function runVerify(context: CommandContext, flags: VerifyFlags): Promise<void> {

@@ -4,6 +4,7 @@ import { type WithdrawReport, withdrawLog } from '../../relay/shared-log/withdra
 import type { CommandContext } from '../lib/context.ts';
 import { jsonLine } from '../lib/format.ts';
 import { type MoveFlags, withLog, withMoveOptions } from './move-log.ts';
+import { withRelayConfig } from './relay-config.ts';
 
 const NOTES = `
 Stop the relay of this folder first; the command stops every other relay of the log. Epoch, sequence numbers, hash tree,
@@ -21,11 +22,14 @@ Examples:
   $ poste relay log withdraw --log postgres://postgres@127.0.0.1/mail --durability single --yes --json`;
 
 export function relayLogWithdrawCommand(context: CommandContext): Command {
-  return withMoveOptions(new Command('withdraw'))
-    .option('--yes', 'do not ask for confirmation')
-    .option('--json', 'print what was done as one JSON document')
-    .addHelpText('after', NOTES)
-    .action(async (flags: MoveFlags) => withdraw(context, flags));
+  return withRelayConfig(
+    context,
+    withMoveOptions(new Command('withdraw'))
+      .option('--yes', 'do not ask for confirmation')
+      .option('--json', 'print what was done as one JSON document')
+      .addHelpText('after', NOTES)
+      .action(async (flags: MoveFlags) => withdraw(context, flags)),
+  );
 }
 
 async function withdraw(context: CommandContext, flags: MoveFlags): Promise<void> {

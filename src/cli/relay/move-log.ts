@@ -1,4 +1,5 @@
 /** What the commands share that move a relay's log into PostgreSQL and back. */
+import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import { softwareVersion } from '../../lib/package-root.ts';
@@ -9,7 +10,7 @@ import { isRelayListening } from '../../relay/operator/socket.ts';
 import type { MoveOptions } from '../../relay/shared-log/lead-now.ts';
 import type { SharedLogOptions } from '../../relay/shared-log/node-options.ts';
 import { unusableStore } from '../../relay/store/open.ts';
-import { StoreRefused } from '../../relay/store/refused.ts';
+import { StoreRefused, refuseUnusableFolder } from '../../relay/store/refused.ts';
 import { RELAY_KEY_FILE, readRelayKey } from '../../relay/store/relay-key.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, interruption } from '../lib/exit.ts';
@@ -61,6 +62,7 @@ export async function withLog<T>(
   const clients = [shared.log];
   signal.addEventListener('abort', () => clients.forEach((log) => void log.close()));
   try {
+    refuseUnusableFolder(folder);
     if (await isRelayListening(folder))
       throw new StoreRefused('locked', `a relay is using the store at ${folder}: stop it first`);
     return await work({
@@ -117,6 +119,11 @@ export async function neededLog(context: CommandContext, flags: SharedLogFlags):
 async function signerOf(context: CommandContext, { keyFile }: MoveFlags, folder: string): Promise<Signer> {
   const signer = (await deployKey(context, keyFile))?.signer ?? (await readRelayKey(folder));
   if (signer) return signer;
+  if (!existsSync(folder))
+    throw new StoreRefused(
+      'missing',
+      `there is no store folder at ${folder}: name it with --store-dir, or the key of the relay with --key-file for a folder that is to be made`,
+    );
   throw new StoreRefused(
     'missing-key',
     `there is no ${RELAY_KEY_FILE} in ${folder}: name the key of the relay with --key-file, or set MAIL_RELAY_KEY`,

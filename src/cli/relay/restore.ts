@@ -8,12 +8,13 @@ import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts
 import { systemClock, systemRandom } from '../../lib/clock.ts';
 import { isRelayListening } from '../../relay/operator/socket.ts';
 import { type RestoreReport, restoreRelay } from '../../relay/backup/restore.ts';
-import { StoreRefused } from '../../relay/store/refused.ts';
+import { StoreRefused, refuseUnusableFolder } from '../../relay/store/refused.ts';
 import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { deployKey, keyFileOption } from './relay-key.ts';
 import { interruption } from '../lib/exit.ts';
 import { ProgressLine } from '../lib/output.ts';
+import { withRelayConfig } from './relay-config.ts';
 import { type StoreDirFlags, storeDirOption, storeRefused } from './store-dir.ts';
 import { jsonLine } from '../lib/format.ts';
 import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
@@ -43,17 +44,20 @@ Examples:
   $ poste relay restore relay.backup --yes --json`;
 
 export function relayRestoreCommand(context: CommandContext): Command {
-  return new Command('restore')
-    .argument('<file>', 'a file that poste relay backup wrote')
-    .addOption(storeDirOption('the store folder of the stopped relay'))
-    .addOption(keyFileOption())
-    .option('--position-file <file>', 'the position file, as for relay serve (default: position in the store folder)')
-    .addOption(new Option('--dry-run', 'show what would change, and change nothing').conflicts('yes'))
-    .option('--force', 'restore even if the former store is damaged, so that not all of it can be preserved')
-    .option('--yes', 'do not ask for confirmation')
-    .option('--json', 'print what was done as one JSON document')
-    .addHelpText('after', NOTES)
-    .action(async (file: string, flags: RestoreFlags) => restore(context, file, flags));
+  return withRelayConfig(
+    context,
+    new Command('restore')
+      .argument('<file>', 'a file that poste relay backup wrote')
+      .addOption(storeDirOption('the store folder of the stopped relay'))
+      .addOption(keyFileOption())
+      .option('--position-file <file>', 'the position file, as for relay serve (default: position in the store folder)')
+      .addOption(new Option('--dry-run', 'show what would change, and change nothing').conflicts('yes'))
+      .option('--force', 'restore even if the former store is damaged, so that not all of it can be preserved')
+      .option('--yes', 'do not ask for confirmation')
+      .option('--json', 'print what was done as one JSON document')
+      .addHelpText('after', NOTES)
+      .action(async (file: string, flags: RestoreFlags) => restore(context, file, flags)),
+  );
 }
 
 async function restore(context: CommandContext, file: string, flags: RestoreFlags): Promise<void> {
@@ -67,6 +71,7 @@ async function restore(context: CommandContext, file: string, flags: RestoreFlag
   const interrupted = interruption(context);
   try {
     const key = await deployKey(context, flags.keyFile);
+    refuseUnusableFolder(folder);
     // A dry run copies the store without taking its lock.
     if (await isRelayListening(folder)) {
       throw new StoreRefused('locked', `a relay is using the store at ${folder}: stop it first`);

@@ -15,6 +15,7 @@ import type { CommandContext } from '../lib/context.ts';
 import { deployKey, keyFileOption } from './relay-key.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { relayOf } from './control-client.ts';
+import { withRelayConfig } from './relay-config.ts';
 import { type StoreDirFlags, storeDirOption, storeRefused } from './store-dir.ts';
 import { jsonLine } from '../lib/format.ts';
 import {
@@ -46,16 +47,19 @@ Examples:
   $ poste relay rotate-epoch --store-dir /var/lib/poste --json`;
 
 export function relayRotateEpochCommand(context: CommandContext): Command {
-  return new Command('rotate-epoch')
-    .addOption(storeDirOption('the store folder of a stopped relay, or of a running one'))
-    .addOption(keyFileOption())
-    .option('--position-file <file>', 'the position file, as for relay serve (default: position in the store folder)')
-    .addOption(logOption())
-    .addOption(logPasswordFileOption())
-    .addOption(durabilityOption())
-    .option('--json', 'print the epoch as one JSON document')
-    .addHelpText('after', NOTES)
-    .action(async (flags: RotateEpochFlags) => rotateEpoch(context, flags));
+  return withRelayConfig(
+    context,
+    new Command('rotate-epoch')
+      .addOption(storeDirOption('the store folder of a stopped relay, or of a running one'))
+      .addOption(keyFileOption())
+      .option('--position-file <file>', 'the position file, as for relay serve (default: position in the store folder)')
+      .addOption(logOption())
+      .addOption(logPasswordFileOption())
+      .addOption(durabilityOption())
+      .option('--json', 'print the epoch as one JSON document')
+      .addHelpText('after', NOTES)
+      .action(async (flags: RotateEpochFlags) => rotateEpoch(context, flags)),
+  );
 }
 
 async function rotateEpoch(context: CommandContext, flags: RotateEpochFlags): Promise<void> {

@@ -4,7 +4,7 @@
  *
  * The file is TOML, and says no secret: the relay's key and the password of the log are in files that it names.
  */
-import { dirname, join, resolve } from 'node:path';
+import { dirname, resolve } from 'node:path';
 import { type Command, InvalidArgumentError, type Option } from 'commander';
 import { stringify } from 'smol-toml';
 import { suggestions } from '../../host/core/suggestions.ts';
@@ -15,7 +15,7 @@ import { printable } from '../../protocol/printable.ts';
 import { shownAddress } from '../../relay/shared-log/log-address.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { ownPaths } from '../lib/own-paths.ts';
+import { configFileOf } from './relay-config.ts';
 import { SERVE_OPTIONS, type ServeOption, settingKey, settingKeys } from './serve-options.ts';
 import type { ServeFlags } from './serve-settings.ts';
 
@@ -41,26 +41,35 @@ export interface EffectiveSettings {
   file: { path: string; isThere: boolean };
 }
 
-/** Where the config file is when no flag names one: beside that of a host. */
-function usualFile(context: CommandContext): string {
-  return join(dirname(ownPaths(context).configFile), 'relay.toml');
-}
-
-/** The config file that the command uses. */
-export function configFileOf(context: CommandContext, command: Command): string {
-  const { config } = command.opts<{ config?: string }>();
-  return config === undefined ? usualFile(context) : resolve(config);
-}
-
 /** What the command, which has the options of `withServeOptions` and `--config`, is given. Throws `CommandFailed`. */
 export function effectiveSettings(context: CommandContext, command: Command): EffectiveSettings {
+  const { path, isThere, given } = fileOf(context, command);
+  const all: GivenSettings = new Map([...byDefault(), ...given, ...inEnvironment(context), ...onCommandLine(command)]);
+  return { settings: settingsFrom(all), given: all, file: { path, isThere } };
+}
+
+/** What the file of a command with `--config` says of a setting that no variable overrides. Throws `CommandFailed`. */
+export function settingInFile(
+  context: CommandContext,
+  command: Command,
+): <Name extends keyof ServeFlags>(name: Name) => ServeFlags[Name] | undefined {
+  const { given } = fileOf(context, command);
+  return (name) => {
+    const { environment: variable, parse } = SERVE_OPTIONS[name];
+    const text = given.get(name)?.text;
+    const isOverridden = variable !== undefined && (context.env[variable] ?? '') !== '';
+    return text === undefined || isOverridden ? undefined : parse(text);
+  };
+}
+
+/** The config file of the command, and what it says; one that is named must be there. Throws `CommandFailed`. */
+function fileOf(context: CommandContext, command: Command): { path: string; isThere: boolean; given: GivenSettings } {
   const path = configFileOf(context, command);
   const isNamed = command.opts<{ config?: string }>().config !== undefined;
   const { isThere, given } = orBadConfig(() => inFile(path));
   if (isNamed && !isThere)
     throw new CommandFailed('usage', 'BAD_CONFIG', `there is no config file at ${path}: name the right one`);
-  const all: GivenSettings = new Map([...byDefault(), ...given, ...inEnvironment(context), ...onCommandLine(command)]);
-  return { settings: settingsFrom(all), given: all, file: { path, isThere } };
+  return { path, isThere, given };
 }
 
 /** Without file and environment: for a command that says what is wrong with those. */

@@ -130,7 +130,7 @@ async function passwordIn(file: string): Promise<string> {
     throw new CommandFailed(
       'failure',
       'PASSWORD_FILE',
-      `the password file ${path} cannot be read (${code ?? 'unknown error'})`,
+      `the password file ${path} cannot be read (${code ?? 'unknown error'}): name one that you can read with --log-password-file`,
     );
   }
 }

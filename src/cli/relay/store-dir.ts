@@ -21,6 +21,7 @@ const REFUSED_EXIT: Readonly<Record<RefusedReason, ExitName>> = {
   'unreadable-key': 'refused',
   'newer-schema': 'refused',
   view: 'refused',
+  'not-allowed': 'refused',
   damaged: 'failure',
   unusable: 'failure',
 };

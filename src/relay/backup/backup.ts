@@ -169,7 +169,10 @@ export function unpackFailure(error: unknown, file: string, advice: string, fold
   if (error instanceof StoreRefused || typeof code !== 'string') return error;
   if (code.startsWith('LEVEL_'))
     return new StoreRefused('unusable', `${file} cannot be unpacked into ${folder} (${code}): make room there`);
-  return new StoreRefused(code === 'ENOENT' ? 'missing' : 'unusable', `${file} cannot be read (${code})`);
+  return new StoreRefused(
+    code === 'ENOENT' ? 'missing' : 'unusable',
+    `${file} cannot be read (${code}): name a file that you can read`,
+  );
 }
 
 export interface WrittenBackup extends CheckedContainer<BackupHeader> {

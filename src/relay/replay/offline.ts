@@ -4,7 +4,7 @@
  * Nothing is appended and no epoch begins. A folder is locked while it is open, so a running relay refuses it. A file is
  * unpacked into a temporary folder, which `close` removes.
  */
-import { createReadStream, existsSync } from 'node:fs';
+import { type ReadStream, createReadStream, existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -106,9 +106,11 @@ export async function openArchive(file: string, signal?: AbortSignal): Promise<O
   const folder = await mkdtemp(join(tmpdir(), 'poste-archive-'));
   const remove = () => rm(folder, { recursive: true, force: true });
   const level = levelAt(join(folder, LEVEL_FOLDER));
-  const source = createReadStream(file, { highWaterMark: 1 << 20 });
+  let source: ReadStream | undefined;
   try {
     await level.open({ createIfMissing: true, errorIfExists: true });
+    // In the same breath as it is read: an error that nobody listens for ends the process.
+    source = createReadStream(file, { highWaterMark: 1 << 20 });
     const { header } = await readArchive(source, async (run) => {
       signal?.throwIfAborted();
       await writePairs(level, run);
@@ -120,7 +122,7 @@ export async function openArchive(file: string, signal?: AbortSignal): Promise<O
     await remove();
     throw unpackFailure(error, file, 'use another copy of it', folder);
   } finally {
-    source.destroy();
+    source?.destroy();
   }
 }
 

@@ -22,7 +22,7 @@ import { basename, dirname, join } from 'node:path';
 import { syncFolder } from '../../lib/files.ts';
 import { parserOf } from '../../protocol/schemas.ts';
 import { LEVEL_FOLDER, levelAt } from './level.ts';
-import { StoreRefused } from './refused.ts';
+import { StoreRefused, folderRefused } from './refused.ts';
 
 /** The position slots inside the store folder, unless they are put elsewhere. */
 export const POSITION_FILE = 'position';
@@ -142,7 +142,7 @@ async function readCutover(folder: string): Promise<RestoreCutover | undefined> 
     text = await readFile(join(folder, JOURNAL), 'utf8');
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-    throw error;
+    throw folderRefused(folder, error) ?? error;
   }
   let cutover: RestoreCutover | undefined;
   try {

@@ -16,7 +16,7 @@ import type { EpochReason, RelayEvent } from '../core/event.ts';
 import { reduce } from '../core/reduce.ts';
 import type { RelayRow } from '../core/rows.ts';
 import { PREFIX, logKey, lsnOf, prefixRange } from './keys.ts';
-import { isSystemError, refusedIfDamaged, StoreRefused } from './refused.ts';
+import { isSystemError, refusedIfDamaged, StoreRefused, fileThere } from './refused.ts';
 import { LEVEL_FOLDER, type Level, type LevelSharing, levelAt, makeLevelFolder } from './level.ts';
 import { LogTree } from './log-tree.ts';
 import { MIGRATIONS, type Migration, migrate, relayRowOf, declaredSchema } from './migrate.ts';
@@ -169,9 +169,10 @@ export async function makeFolder(folder: string): Promise<void> {
     await makeWithParents(folder);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
+    const isFile = code === 'EEXIST' || code === 'ENOTDIR';
     throw new StoreRefused(
       'unusable',
-      `${folder} cannot be used as the store folder (${code ?? 'unknown error'}): name another one with --store-dir`,
+      `${folder} cannot be used as the store folder (${isFile ? `it ${fileThere(folder)}` : (code ?? 'unknown error')}): name another one with --store-dir`,
     );
   }
 }

@@ -2,6 +2,7 @@
  * Why a store cannot be opened, and which errors mean that stored bytes are damaged. The message of a refusal is one
  * sentence for the operator, with the next step; it never holds key material.
  */
+import { accessSync, constants, existsSync, readdirSync } from 'node:fs';
 import { DamagedRow } from './checksum.ts';
 import { DamagedRecord } from './record.ts';
 
@@ -14,6 +15,7 @@ export type RefusedReason =
   | 'newer-schema'
   | 'damaged'
   | 'view'
+  | 'not-allowed'
   | 'unusable';
 
 export class StoreRefused extends Error {
@@ -23,6 +25,38 @@ export class StoreRefused extends Error {
     super(message);
     this.reason = reason;
   }
+}
+
+/** Throws `StoreRefused` for a store folder that is a file, or that this user may not use; one that is not there is none. */
+export function refuseUnusableFolder(folder: string): void {
+  try {
+    readdirSync(folder);
+    accessSync(folder, constants.W_OK | constants.X_OK);
+  } catch (error) {
+    const refused = folderRefused(folder, error);
+    if (refused) throw refused;
+  }
+}
+
+/** Why a store folder cannot be used, when the error of the system says that of the folder itself. */
+export function folderRefused(folder: string, error: unknown): StoreRefused | undefined {
+  const { code } = error as NodeJS.ErrnoException;
+  if (code === 'ENOTDIR')
+    return new StoreRefused(
+      'unusable',
+      `${folder} ${fileThere(folder)}, and no store folder: name it with --store-dir`,
+    );
+  if (code === 'EACCES' || code === 'EPERM')
+    return new StoreRefused(
+      'not-allowed',
+      `this user may not use the store at ${folder} (${code}): give the command as the user of the relay`,
+    );
+  return undefined;
+}
+
+/** What a path is where a file is in its place, or in that of a folder above it. */
+export function fileThere(folder: string): string {
+  return existsSync(folder) ? 'is a file' : 'lies below a file';
 }
 
 /** A missing file is lost data; any other I/O error of LevelDB comes from the system and proves no damage. */

@@ -60,7 +60,12 @@ export async function readKeyFile(path: string): Promise<Signer | undefined> {
     text = await textOf(createReadStream(path, { end: KEY_FILE_BYTES_MAX - 1 }));
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    if (code === 'ENOENT') return undefined;
+    if (code === 'ENOENT' || code === 'ENOTDIR') return undefined;
+    if (code === 'EISDIR')
+      throw new StoreRefused(
+        'unreadable-key',
+        `${path} is a folder, and no key file: name the file that holds the relay's key with --key-file`,
+      );
     throw new StoreRefused(
       'unreadable-key',
       `${path} cannot be read (${code ?? 'unknown error'}): give the relay's user the right to read it`,

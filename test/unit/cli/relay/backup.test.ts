@@ -176,7 +176,7 @@ describe('relay backup', () => {
   test('says what is wrong in one sentence', async () => {
     const { folder, storeDir, command, start } = await store();
     const none = await command('backup', join(folder, 'x'));
-    expect([none.code, sentenceOf(none)]).toEqual([EXIT.failure, expect.stringContaining('there is no store folder')]);
+    expect([none.code, sentenceOf(none)]).toEqual([EXIT.notFound, expect.stringContaining('there is no store folder')]);
     await start();
     const noFolder = await command('backup', join(folder, 'none', 'x'), '--json');
     expect(noFolder).toMatchObject({ code: EXIT.notFound, stdout: '' });
@@ -386,7 +386,7 @@ describe('relay rotate-epoch', () => {
     const { command, storeDir } = await store();
     const ended = await command('rotate-epoch');
     expect([ended.code, sentenceOf(ended)]).toEqual([
-      EXIT.failure,
+      EXIT.notFound,
       expect.stringContaining('there is no store folder'),
     ]);
     expect(existsSync(storeDir)).toBe(false);

@@ -38,8 +38,8 @@ describe('a relay that is not there', () => {
     await expect(new ControlClient(folder).list('/v1/hosts')).rejects.toMatchObject({ code: 'RELAY_NOT_RUNNING' });
     const file = controlSocketPath(folder);
     await expect(new ControlClient(file).list('/v1/hosts')).rejects.toMatchObject({
-      code: 'SOCKET_FAILED',
-      message: expect.stringContaining('ENOTDIR') as string,
+      code: 'STORE_UNUSABLE',
+      message: expect.stringContaining('is a file, and no store folder') as string,
     });
   });
 

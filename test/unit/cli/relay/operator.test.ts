@@ -204,7 +204,7 @@ describe('what goes wrong is one sentence and an exit code', () => {
     expect(idle.code).toBe(EXIT.failure);
     expect(sentenceOf(idle)).toContain(`start it with poste relay serve --store-dir ${storeDir}`);
     const none = await run(['relay', ...words, '--store-dir', join(storeDir, 'none'), '--json']);
-    expect(none).toMatchObject({ code: EXIT.failure, stdout: '' });
+    expect(none).toMatchObject({ code: EXIT.notFound, stdout: '' });
     expect(JSON.parse(none.stderr)).toMatchObject({ code: 'NO_STORE', details: {} });
   });
 

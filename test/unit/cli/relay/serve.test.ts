@@ -402,7 +402,7 @@ describe('what goes wrong is one sentence, an exit code and no stack trace', () 
       await rm(file);
       expect(refusalOf(await run(args), key)).toContain(`there is no key file at ${file}`);
       await mkdir(file);
-      expect(refusalOf(await run(args), key)).toContain(`${file} cannot be read (EISDIR)`);
+      expect(refusalOf(await run(args), key)).toContain(`${file} is a folder, and no key file`);
     });
 
     test('two keys at once are refused', async () => {
@@ -419,7 +419,7 @@ describe('what goes wrong is one sentence, an exit code and no stack trace', () 
       await rm(join(storeDir, 'relay.key'));
       expect(refusalOf(await run(serveArgs(storeDir)), key)).toMatch(/has no relay\.key/);
       await mkdir(join(storeDir, 'relay.key'));
-      expect(refusalOf(await run(serveArgs(storeDir)), key)).toMatch(/relay\.key cannot be read \(EISDIR\)/);
+      expect(refusalOf(await run(serveArgs(storeDir)), key)).toMatch(/relay\.key is a folder, and no key file/);
     });
 
     test('a newer schema is refused, and says which software would do', async () => {
