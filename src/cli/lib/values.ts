@@ -1,4 +1,5 @@
 /** Parses the text of flags and environment variables. Throws one sentence that says what is wrong. */
+import { suggestions } from '../../host/core/suggestions.ts';
 import { InvalidArgumentError } from 'commander';
 import { BODY_BYTES_MAX, DAY_MS, DEFAULT_LIMITS, type Limits } from '../../protocol/limits.ts';
 import { isTrustedTransport } from '../../relay/auth/fetch-key-set.ts';
@@ -157,7 +158,13 @@ export function limitsOverridden(text: string): Limits {
   const limits: Limits = { ...DEFAULT_LIMITS };
   for (const [name, value] of Object.entries(given)) {
     if (!isLimitName(name)) {
-      throw new InvalidArgumentError(`There is no limit ${name}; there are ${Object.keys(DEFAULT_LIMITS).join(', ')}.`);
+      const known = Object.keys(DEFAULT_LIMITS);
+      const near = suggestions(name, known);
+      throw new InvalidArgumentError(
+        near.length > 0
+          ? `There is no limit ${name} (did you mean ${near.join(' or ')}?).`
+          : `There is no limit ${name}; there are ${known.join(', ')}.`,
+      );
     }
     limits[name] = limitValue(name, value);
   }

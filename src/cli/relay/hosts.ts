@@ -3,18 +3,20 @@
  */
 import { Command, Option } from 'commander';
 import { countText } from '../../host/core/spans.ts';
+import { suggestions } from '../../host/core/suggestions.ts';
 import { foldHostName } from '../../protocol/names.ts';
 import { printable } from '../../protocol/printable.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import type { HostDocument, InviteDocument, RevokedHostDocument } from '../../relay/operator/documents.ts';
 import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
+import { CommandFailed } from '../lib/exit.ts';
 import { jsonLine } from '../lib/format.ts';
 import { formatMoment, formatTime, type Screen, screenOf } from '../lib/screen.ts';
 import { type Column, table } from '../lib/table.ts';
 import { fingerprintMeant, isFingerprintStart } from '../lib/short-id.ts';
 import { hostReference, inviteLabel, inviteLifetimeMs } from '../lib/values.ts';
-import { relayOf } from './control-client.ts';
+import { type ControlClient, relayOf } from './control-client.ts';
 import { withRelayConfig } from './relay-config.ts';
 import { type StoreDirFlags, storeDirOption } from './store-dir.ts';
 
@@ -237,7 +239,8 @@ async function revoke(context: CommandContext, reference: string, flags: RevokeF
   const relay = relayOf(flags);
   const known = isFingerprintStart(reference) ? await relay.list('/v1/hosts') : [];
   const query = new URLSearchParams({ host: fingerprintMeant(reference, known) }).toString();
-  const { host, is_former_key } = await relay.get(`/v1/hosts/find?${query}`);
+  const found = relay.get(`/v1/hosts/find?${query}`);
+  const { host, is_former_key } = await found.catch((error: unknown) => withNearNames(error, reference, relay));
   if (is_former_key) context.stderr.write(`That is a former key of ${described(host)}.\n`);
   if (!flags.yes && host.revoked_at === null) {
     await confirm(`Revoke ${described(host)}? It can never enrol again under this key.`, terminalOf(context));
@@ -246,6 +249,18 @@ async function revoke(context: CommandContext, reference: string, flags: RevokeF
   const answer = await relay.post('/v1/hosts/revoke', { host: host.host_pubkey });
   if (flags.json) context.stdout.write(jsonLine(answer));
   else context.stdout.write(revokedText(answer));
+}
+
+/** Throws `error`, for a name that nobody has with the names that are near it. */
+async function withNearNames(error: unknown, reference: string, relay: ControlClient): Promise<never> {
+  if (!(error instanceof CommandFailed) || error.exit !== 'notFound') throw error;
+  const hosts = await relay.list('/v1/hosts');
+  const live = hosts.filter(({ revoked_at }) => revoked_at === null).map(({ host }) => host);
+  const near = suggestions(reference, live)
+    .map((name) => printable(name))
+    .join(' or ');
+  if (near === '') throw error;
+  throw new CommandFailed(error.exit, error.code, `${error.message} (did you mean ${near}?)`, error.details);
 }
 
 function revokedText({ host, is_new }: RevokedHostDocument): string {

@@ -20,7 +20,8 @@ import {
   sharedLogOf,
 } from './shared-log-options.ts';
 import { withRelayConfig } from './relay-config.ts';
-import { type StoreDirFlags, storeDirOption } from './store-dir.ts';
+import { folderRefused } from '../../relay/store/refused.ts';
+import { type StoreDirFlags, storeDirOption, storeRefused } from './store-dir.ts';
 
 /** A relay that lives notes itself more often. */
 const SEEN_WITHIN_MS = 30_000;
@@ -77,7 +78,11 @@ async function takeLead(context: CommandContext, flags: TakeLeadFlags): Promise<
 }
 
 async function nodeOf(storeDir: string): Promise<string> {
-  const name = await readFile(join(storeDir, NODE_FILE), 'utf8').catch(() => '');
+  const name = await readFile(join(storeDir, NODE_FILE), 'utf8').catch((error: unknown) => {
+    const refused = folderRefused(storeDir, error);
+    if (refused) throw storeRefused(refused);
+    return '';
+  });
   if (name.trim() !== '') return name.trim();
   throw new CommandFailed(
     'notFound',

@@ -94,6 +94,7 @@ interface MissingItems {
 /** Throws `StoreRefused`, what `confirm` throws, and why the signal aborted. */
 export async function restoreRelay(options: RestoreOptions): Promise<RestoreReport> {
   try {
+    refuseMissingBackup(options.file);
     const signer = options.signer ?? (await readRelayKey(options.folder));
     if (!signer) throw withoutKey(options.folder);
     if (options.positionFile !== undefined) await refuseUnusablePosition(options.positionFile);
@@ -106,6 +107,12 @@ export async function restoreRelay(options: RestoreOptions): Promise<RestoreRepo
     const what = isOfSystem ? code : message;
     throw new StoreRefused('unusable', `the store at ${options.folder} cannot be restored (${what}): mend that first`);
   }
+}
+
+/** Before a key is asked for that a restore of a mistyped name does not need. */
+function refuseMissingBackup(file: string): void {
+  if (existsSync(file)) return;
+  throw new StoreRefused('missing', `${file} cannot be read (ENOENT): name a file that you can read`);
 }
 
 /** Found out before anything is decided: from then on no other place will do without being asked for. */

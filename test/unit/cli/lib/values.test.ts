@@ -97,6 +97,7 @@ describe('limitsOverridden', () => {
     ['null', 'It must be a JSON object'],
     ['5', 'It must be a JSON object'],
     ['{"max_everything":1}', 'There is no limit max_everything'],
+    ['{"retension_days":1}', 'There is no limit retension_days (did you mean retention_days?).'],
     ['{"__proto__":1}', 'There is no limit __proto__'],
     ['{"toString":1}', 'There is no limit toString'],
     ['{"max_batch":0}', 'max_batch must be a number above 0'],

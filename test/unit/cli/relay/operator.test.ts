@@ -101,6 +101,10 @@ describe('relay revoke', () => {
     expect(JSON.parse(asJson.stderr)).toMatchObject({ code: 'AMBIGUOUS_HOST', details: { fingerprints } });
     const unknown = await command('revoke', 'nobody', '--yes');
     expect(unknown.code).toBe(EXIT.notFound);
+    expect(sentenceOf(unknown)).not.toContain('did you mean');
+    const misspelt = await command('revoke', 'alicee', '--yes');
+    expect(misspelt.code).toBe(EXIT.notFound);
+    expect(sentenceOf(misspelt)).toContain('(did you mean alice?)');
     expect(sentenceOf(unknown)).toContain('no host carries this name');
     expect((await command('hosts', '--json')).stdout.match(/"live"/g)).toHaveLength(2);
   });

@@ -17,12 +17,13 @@ test.each([
   [['backup', '-']],
   [['rotate-epoch']],
   [['serve', '--listen', '127.0.0.1:0', '--admin-listen', 'off']],
-  [['restore', 'x.backup', '--yes']],
+  [['restore', 'package.json', '--yes']],
   [['log', 'verify']],
   [['log', 'show']],
   [['log', 'rebuild', '--yes']],
   [['log', 'publish', ...LOG]],
   [['log', 'withdraw', ...LOG, '--yes']],
+  [['log', 'take-lead', ...LOG]],
 ])('relay %j says that the store folder is a file', async (args) => {
   const file = join(await temporaryFolder(), 'file');
   await writeFile(file, 'some text\n');
@@ -36,6 +37,7 @@ test.each([
   [['log', 'show', '--archive', '.'], EXIT.failure, 'cannot be read (EISDIR)'],
   [['log', 'verify', '--archive', 'none'], EXIT.notFound, 'none cannot be read (ENOENT)'],
   [['log', 'show', '--backup', 'none'], EXIT.notFound, 'none cannot be read (ENOENT): name a file that you can read'],
+  [['restore', 'none', '--yes'], EXIT.notFound, 'none cannot be read (ENOENT): name a file that you can read'],
   [['hosts', '--config', '.'], EXIT.usage, 'is a folder: name the config file in it'],
   [['hosts', '--config', 'none'], EXIT.usage, 'there is no config file at'],
   [['rotate-epoch', '--key-file', '.'], EXIT.refused, 'is a folder, and no key file'],
@@ -56,15 +58,17 @@ test.each([
 // The rights of files do not hold for root.
 test
   .skipIf(getuid?.() === 0)
-  .each([[['restore', 'x.backup', '--yes']], [['log', 'verify']], [['log', 'publish', ...LOG]]])(
-  'relay %j says that this user may not use the folder',
-  async (args) => {
-    const folder = join(await temporaryFolder(), 'store');
-    await mkdir(folder);
-    await chmod(folder, 0);
-    const ended = await runHere(['relay', ...args, '--store-dir', folder], { environment: KEY });
-    await chmod(folder, 0o700);
-    expect(ended.code).toBe(EXIT.refused);
-    expect(sentenceOf(ended)).toContain('give the command as the user of the relay');
-  },
-);
+  .each([
+    [['restore', 'package.json', '--yes']],
+    [['log', 'verify']],
+    [['log', 'publish', ...LOG]],
+    [['log', 'take-lead', ...LOG]],
+  ])('relay %j says that this user may not use the folder', async (args) => {
+  const folder = join(await temporaryFolder(), 'store');
+  await mkdir(folder);
+  await chmod(folder, 0);
+  const ended = await runHere(['relay', ...args, '--store-dir', folder], { environment: KEY });
+  await chmod(folder, 0o700);
+  expect(ended.code).toBe(EXIT.refused);
+  expect(sentenceOf(ended)).toContain('give the command as the user of the relay');
+});
