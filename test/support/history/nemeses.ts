@@ -290,6 +290,13 @@ const SERVERS: Record<string, Nemesis> = {
 
 export const NEMESES: Readonly<Record<string, Nemesis>> = { ...RELAYS, ...LINKS, ...SERVERS };
 
+async function answering(node: RelayNode): Promise<void> {
+  await eventually(
+    () => node.answers(),
+    (does) => does,
+  );
+}
+
 /** Relays are replaced by those of another build, one after the other, the one that follows first. */
 export function upgradeTo(main: string | undefined): Nemesis {
   return {
@@ -302,12 +309,13 @@ export function upgradeTo(main: string | undefined): Nemesis {
           environment: node.program.environment ?? {},
           ...(main !== undefined && { main }),
         };
-        await eventually(
-          () => node.answers(),
-          (does) => does,
-        );
+        await answering(node);
+        const ended = node.ended();
         node.stop();
         if (node === leader) await otherLeads(world, leader);
+        await ended;
+        // The lead of the other would be taken by that one itself, if nobody else were there when it starts again.
+        await answering(node);
         await world.traffic.goesOn(SOME);
       }
     },
