@@ -58,7 +58,8 @@ export function programOptions(dist: string): BuildOptions[] {
         { in: `${SOURCES}cli/main.ts`, out: 'cli/main' },
         // A thread, which helper.ts finds beside itself.
         { in: `${SOURCES}relay/replay/audit-worker.ts`, out: 'cli/audit-worker' },
-        // Another one, of signature-thread.ts.
+        // Others, of served-check.ts and signature-thread.ts.
+        { in: `${SOURCES}relay/replay/served-worker.ts`, out: 'cli/served-worker' },
         { in: `${SOURCES}relay/auth/signature-worker.ts`, out: 'cli/signature-worker' },
       ],
       outdir: dist,

@@ -276,6 +276,16 @@ export const HealthResponse = Type.Object(
     damaged_rows: Type.Optional(
       Type.Integer({ minimum: 1, description: 'damaged rows of the database that were found since the start' }),
     ),
+    last_rows_check: Type.Optional(
+      Type.Object(
+        {
+          at: Time,
+          rows: Type.Integer({ minimum: 0, description: 'rows that were compared' }),
+          found: Type.Integer({ minimum: 0, description: 'what was not as the log gives it' }),
+        },
+        { ...CLOSED, description: 'the last check of the rows against the log that finished since the start' },
+      ),
+    ),
     last_scrub: Type.Optional(
       Type.Object(
         {

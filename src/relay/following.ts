@@ -175,6 +175,7 @@ export class Following {
         isReady: undefined,
         isDiskLow: diskFreeBytes < diskFloorBytes,
         brokenQueues: 0,
+        rowsFound: 0,
         damagedRows: store?.damagedRows.count ?? 0,
         lost: this.#scrub?.last?.lost ?? 0,
         oldestItemAgeMs: undefined,
@@ -201,6 +202,7 @@ export class Following {
     return watch.metrics.replyFollowing({
       logPosition: store?.lastLsn ?? 0,
       logFirstPosition: store?.firstLsn ?? 0,
+      rowsFound: 0,
       damagedRows: store?.damagedRows.count ?? 0,
       diskFreeBytes: await this.#freeBytes(),
       lastBackupMs: options.backups || this.#streamedBackupMs > 0 ? this.#lastBackupMs : undefined,

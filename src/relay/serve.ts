@@ -190,6 +190,7 @@ async function serve(parts: ServeParts): Promise<Served> {
     watch,
     isClockSuspect,
     hasRoom: shared.room.take,
+    newEpoch,
     startSnapshots: lead && (() => lead.startSnapshots(engine)),
   });
   const running = jobs.services;

@@ -1,5 +1,6 @@
-/** Starts the jobs of a relay: the sweep, the scrub, the regular backups, the retention of the log, its snapshots. */
+/** Starts the jobs of a relay: the sweep, the scrub, the check of the rows, the regular backups, the retention of the log, its snapshots. */
 import { Services } from '../lib/services.ts';
+import type { Epoch } from '../protocol/epoch.ts';
 import type { Signer } from '../protocol/ed25519.ts';
 import type { Challenges } from './auth/challenges.ts';
 import type { Engine } from './engine/engine.ts';
@@ -7,10 +8,13 @@ import type { LostItems } from './engine/lost-items.ts';
 import { BackupJob } from './jobs/backup-job.ts';
 import { LogArchives } from './jobs/log-archives.ts';
 import { RetentionJob } from './jobs/retention-job.ts';
+import { type CheckedAt, RowsCheck } from './jobs/rows-check.ts';
 import { Scrub } from './jobs/scrub.ts';
 import { Sweeps } from './jobs/sweep.ts';
 import type { RelayOptions } from './options.ts';
 import type { SnapshotJob } from './shared-log/snapshot-job.ts';
+import { ServedCheck } from './replay/served-check.ts';
+import { DamagedRow } from './store/checksum.ts';
 import type { RelayStore } from './store/relay-store.ts';
 import type { Watch } from './operator/activity.ts';
 
@@ -27,6 +31,7 @@ interface JobsOptions {
   hasRoom: (bytes: number) => boolean;
   /** Of a relay whose log is shared. */
   startSnapshots: (() => SnapshotJob) | undefined;
+  newEpoch: () => Epoch;
 }
 
 /** Of a relay that serves, or of one that follows. */
@@ -37,6 +42,8 @@ type BackupParts = Pick<JobsOptions, 'relay' | 'signer'> &
 
 export interface Jobs {
   scrub: Scrub;
+  /** `undefined` in a relay that runs from its sources: a thread runs no TypeScript. */
+  rowsCheck: RowsCheck | undefined;
   backups: BackupJob | undefined;
   retention: RetentionJob | undefined;
   /** Draining gives up what the jobs are doing. */
@@ -57,13 +64,14 @@ export function startJobs(options: JobsOptions): Jobs {
   });
   const backups = startBackups(options);
   const scrub = startScrub(options);
+  const rowsCheck = startRowsCheck(options);
   const retention = startRetention(options, sweeps);
   const snapshots = options.startSnapshots?.();
   const services = new Services();
-  for (const [name, job] of Object.entries({ sweeps, backups, scrub, retention, snapshots })) {
+  for (const [name, job] of Object.entries({ sweeps, backups, scrub, rowsCheck, retention, snapshots })) {
     if (job) services.add(name, { drain: () => void job.stop(), stop: () => job.stop() });
   }
-  return { scrub, backups, retention, services };
+  return { scrub, rowsCheck, backups, retention, services };
 }
 
 /** Logs every pass; lost items are logged when they are found. */
@@ -96,6 +104,43 @@ export function startBackups({ relay, engine, signer, lostItems }: BackupParts):
     onWritten: ({ bytes, items, damagedItems, header }) =>
       log.info({ bytes, items, damagedItems, lsn: header.lsn }, 'a backup was written'),
     onFailed: (error) => log.error({ err: error }, 'a backup could not be written; it is tried again'),
+  });
+}
+
+/** What is found is told as damage is, row by row, and a new epoch makes every host look at what it has. */
+function startRowsCheck({ relay, engine, store, newEpoch }: JobsOptions): RowsCheck | undefined {
+  if (!ServedCheck.isToBeHad) return undefined;
+  const { clock, timers, log } = relay;
+  /** What was found before: a fault that stays begins one epoch, not one each day. */
+  const known = new Set<string>();
+  const ended = async ({ durationMs, checked }: CheckedAt): Promise<void> => {
+    const { findings, found, lsn, replayedFrom, records, rows, busyMs } = checked;
+    const counts = { lsn, replayedFrom, records, rows, busyMs: Math.round(busyMs), durationMs: Math.round(durationMs) };
+    if (found === 0) {
+      log.info(counts, 'every row is what the log gives');
+      return;
+    }
+    const fresh = findings.filter(({ message }) => !known.has(message));
+    for (const { code, message, details } of fresh) {
+      known.add(message);
+      const { key } = details;
+      if (typeof key === 'string')
+        store.damagedRows.note(new DamagedRow(Buffer.from(key, 'hex'), 'is not what the log gives'));
+      log.error(
+        { code },
+        'a row is not what the log gives: stop the relay, run poste relay log verify, and then rebuild',
+      );
+    }
+    log.error({ ...counts, found }, 'rows are not what the log gives');
+    if (fresh.length > 0)
+      await engine.rotateEpoch({ type: 'RotateEpoch', epoch: newEpoch(), reason: 'reset', nowMs: clock.nowMs() });
+  };
+  return new RowsCheck({
+    start: (share) => new ServedCheck(store.location, share),
+    clock,
+    timers,
+    onEnded: ended,
+    onError: (error) => log.error({ err: error }, 'the rows could not be compared with the log'),
   });
 }
 

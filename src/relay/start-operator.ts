@@ -55,7 +55,7 @@ interface Operator {
 
 export async function startOperator(parts: OperatorOptions): Promise<Operator> {
   const { options, services, shared, lostItems } = parts;
-  const { engine, clock } = shared;
+  const { engine, clock, timers } = shared;
   const { randomBytes, version, log } = options;
   /** When a command last took a backup over the control socket; 0 when none did. */
   let streamedBackupMs = 0;
@@ -65,9 +65,11 @@ export async function startOperator(parts: OperatorOptions): Promise<Operator> {
     routes: controlRoutes({
       engine,
       clock,
+      timers,
       randomBytes,
       version,
       lostItems,
+      rowsCheck: () => parts.jobs()?.rowsCheck,
       status: () => {
         const { serverName: server, sharedLog, isReady, jobs } = parts;
         const role = sharedLog ? 'leading' : 'alone';
@@ -129,6 +131,7 @@ async function startListener(
     lastGoodBackupMs: () =>
       backups || streamedBackupMs() > 0 ? Math.max(jobs()?.backups?.lastGoodMs ?? 0, streamedBackupMs()) : undefined,
     lastScrub: () => jobs()?.scrub.last,
+    lastRowsCheck: () => jobs()?.rowsCheck?.last,
   });
   services.add('operator', { drain: () => operator.drain(), stop: () => operator.close() });
   const few = connectionsOfAll(OPERATOR_CONNECTIONS_MAX);

@@ -4,6 +4,9 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { displayFingerprint } from '../../src/protocol/public-key.ts';
+import { PREFIX, prefixRange } from '../../src/relay/store/keys.ts';
+import { decodeRow, encodeRow } from '../../src/relay/store/row-codec.ts';
+import { withRawLevel } from '../support/raw-level.ts';
 import { REBUILDING_FOLDER, cutOverToRebuilt } from '../../src/relay/store/cutover.ts';
 import { alice } from '../support/hosts.ts';
 import { type Ended, type RelayProcess, relayProcess, run, serveArgs } from '../support/poste-process.ts';
@@ -67,6 +70,57 @@ describe('the socket', () => {
     // A start that is refused takes nothing away from the one that runs.
     expect((await run(serveArgs(storeDir))).code).toBe(EXIT.conflict);
     expect((await command('hosts')).code).toBe(EXIT.ok);
+  });
+});
+
+describe('log verify --online', () => {
+  test('checks a relay that goes on, and says what it looked at', async () => {
+    const { relay, command } = await running();
+    await clientOf(relay, alice).enrol();
+    const ended = await command('log', 'verify', '--online', '--cpu-percent', '100');
+    expect(ended).toMatchObject({ code: EXIT.ok });
+    expect(ended.stdout).toMatch(/^Verified: \d+ rows against \d+ log records, replayed from 1 on \(/);
+    const { stdout } = await command('log', 'verify', '--online', '--cpu-percent', '100', '--json');
+    expect(JSON.parse(stdout)).toMatchObject({ verified: true, found: 0, findings: [], replayed_from: 1 });
+    expect((await command('hosts')).code).toBe(EXIT.ok);
+  });
+
+  test('finds a row with other contents under a right checksum, tells of it as damage and begins a new epoch', async () => {
+    const { relay, storeDir, command } = await running();
+    await clientOf(relay, alice).enrol();
+    relay.process.signal('SIGTERM');
+    await relay.process.ended();
+    await withRawLevel(storeDir, async (level) => {
+      const [[key, value] = []] = await level.iterator(prefixRange(PREFIX.enrolment)).all();
+      const row = decodeRow('enrolment', key!, value!);
+      await level.put(key!, encodeRow('enrolment', key!, { ...row, enrolledAtMs: row.enrolledAtMs - 1 }));
+    });
+    const again = await relayProcess(storeDir, ['--admin-listen', '127.0.0.1:0']);
+    const epoch = async () =>
+      ((await (await fetch(`${again.start.url}/v2/relay/info`)).json()) as { epoch: string }).epoch;
+    const before = await epoch();
+    const ended = await command('log', 'verify', '--online', '--cpu-percent', '100');
+    expect(ended.code).toBe(EXIT.failure);
+    expect(ended.stdout).toContain(`ROW_DIFFERS: the enrolment row of ${displayFingerprint(alice.key)} differs`);
+    expect(ended.stdout).toContain('run poste relay log verify, and then poste relay log rebuild');
+    const health = await (await fetch(`${again.start.admin_url ?? ''}/healthz`)).json();
+    expect(health).toMatchObject({ damaged_rows: 1, last_rows_check: { found: 1 } });
+    const after = await epoch();
+    expect(after).not.toBe(before);
+    // A fault that stays begins no further epoch.
+    expect((await command('log', 'verify', '--online', '--cpu-percent', '100', '--json')).code).toBe(EXIT.failure);
+    expect(await epoch()).toBe(after);
+  });
+
+  test('of a relay that does not run, and with wrong arguments, is one sentence', async () => {
+    const storeDir = await temporaryFolder();
+    const verify = (...args: string[]) => run(['relay', 'log', 'verify', '--store-dir', storeDir, ...args]);
+    const stopped = await verify('--online');
+    expect(stopped.code).toBe(EXIT.failure);
+    expect(sentenceOf(stopped)).toContain('no relay is running');
+    for (const percent of ['0', '101', 'much', '1.5'])
+      expect((await verify('--online', '--cpu-percent', percent)).code).toBe(EXIT.usage);
+    expect((await verify('--online', '--backup', 'file')).code).toBe(EXIT.usage);
   });
 });
 

@@ -59,6 +59,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
       poste_relay_waiting_pulls: 0,
       poste_relay_broken_queues: 0,
       poste_relay_damaged_rows: 0,
+      poste_relay_rows_check_found: 0,
       poste_relay_disk_low: 0,
       poste_relay_ready: 1,
       [`poste_relay_build_info{version="0.0.0-test",node="${process.versions.node}"}`]: 1,

@@ -44,6 +44,7 @@ const NOTHING_YET: Gauges = {
   brokenQueues: 0,
   openConnections: 0,
   damagedRows: 0,
+  rowsFound: 0,
   diskFreeBytes: 1,
   isDiskLow: false,
   isReady: true,

@@ -59,6 +59,16 @@ export class ControlClient {
     return documents as AnswerTo<`GET ${T}`>[];
   }
 
+  /** The documents of an answer, each as soon as it comes. Throws `CommandFailed`, also when the list breaks off. */
+  async *follow<T extends string>(target: T, body: object, signal: AbortSignal): AsyncGenerator<AnswerTo<`POST ${T}`>> {
+    const answer = await this.#success('POST', target, body, signal);
+    try {
+      for await (const line of answer.lines()) yield this.#parsed(line) as AnswerTo<`POST ${T}`>;
+    } catch (error) {
+      throw this.#failure(error);
+    }
+  }
+
   /** The headers of a reply, and its bytes as they arrive. Reading throws `CommandFailed` when they break off. */
   async stream(
     target: string,

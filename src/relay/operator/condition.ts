@@ -13,6 +13,8 @@ export interface Condition {
   isDiskLow: boolean;
   brokenQueues: number;
   damagedRows: number;
+  /** What the last check of the rows against the log found. */
+  rowsFound: number;
   /** Items that the last scrub found missing or altered. */
   lost: number;
   /** `undefined` while it is unknown. */
@@ -82,8 +84,17 @@ export const RULES: readonly Rule[] = [
     alert: 'PosteRelayRowsDamaged',
     is_critical: true,
     what: ({ damagedRows }) =>
-      damagedRows > 0 ? `${countText(damagedRows, 'row')} of the store cannot be read.` : undefined,
+      damagedRows > 0
+        ? `${countText(damagedRows, 'row')} of the store ${damagedRows === 1 ? 'is' : 'are'} damaged.`
+        : undefined,
     mend: 'Stop the relay, run poste relay log verify, and then poste relay log rebuild.',
+  },
+  {
+    alert: 'PosteRelayRowsDiffer',
+    is_critical: true,
+    what: ({ rowsFound }) =>
+      rowsFound > 0 ? `The last check found ${countText(rowsFound, 'row')} that the log does not give.` : undefined,
+    mend: 'Stop the relay, run poste relay log verify, and then poste relay log rebuild. Test the disk and the memory of this machine.',
   },
   {
     alert: 'PosteRelayQueueBroken',

@@ -39,6 +39,25 @@ export interface IssuedInviteDocument extends InviteDocument {
 /** A header of a backup: how many bytes it will have, about. */
 export const BACKUP_BYTES_ABOUT = 'x-backup-bytes-about';
 
+/** What one line of the check of the rows says; the last one is a report, or that it was stopped. */
+export type RowsCheckDocument =
+  | { type: 'progress'; stage: string; done: number; of: number | null }
+  | {
+      type: 'report';
+      findings: { code: string; message: string }[];
+      found: number;
+      lsn: number;
+      replayed_from: number;
+      records: number;
+      rows: number;
+      busy_ms: number;
+      duration_ms: number;
+    }
+  | { type: 'failed' };
+
+/** What of one processor a check may take, in percent. */
+export const VerifyRequest = Type.Object({ cpu_percent: Type.Integer({ minimum: 1, maximum: 100 }) });
+
 export interface EpochDocument {
   epoch: string;
 }
@@ -110,6 +129,7 @@ export interface ControlRequests {
   'POST /v1/hosts/revoke': RevokedHostDocument;
   'GET /v1/invites': InviteDocument;
   'POST /v1/invites': IssuedInviteDocument;
+  'POST /v1/verify': RowsCheckDocument;
   'POST /v1/epoch': EpochDocument;
   'POST /v1/console': ConsoleUrlDocument;
   /** Answered with the bytes of a backup. */

@@ -6,6 +6,7 @@ import type { Exchange, ExchangeHandler, Reply } from '../../http/exchange.ts';
 import type { OpenApiDocument } from '../http/openapi.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
 import { pageProblem } from '../../http/browser-session/access.ts';
+import type { CheckedAt } from '../jobs/rows-check.ts';
 import type { ScrubPass } from '../jobs/scrub.ts';
 
 export interface Health {
@@ -22,6 +23,8 @@ export interface Health {
   damagedRows: number;
   /** Of the regular backups; absent without them, or before the first. */
   lastBackup?: { isGood: boolean; atMs: number } | undefined;
+  /** Of the daily check of the rows against the log; absent before the first has ended. */
+  lastRowsCheck?: CheckedAt | undefined;
   /** Of the daily scrub; absent before the first pass has ended. */
   lastScrub?: Pick<ScrubPass, 'atMs' | 'items' | 'lost' | 'unreadable'> | undefined;
 }
@@ -69,13 +72,14 @@ export function operatorHandler({
     } else if (!isReady) exchange.reply(problemReply('UNAVAILABLE', whyNotReady ?? 'the relay is not ready'));
     else if (target === '/readyz') exchange.reply(jsonReply(200, { status: 'ready' }));
     else {
-      const { brokenQueues, damagedRows, lastBackup, lastScrub } = found;
+      const { brokenQueues, damagedRows, lastBackup, lastScrub, lastRowsCheck: rows } = found;
       const well = { status: 'ready', version, epoch, hosts, uptime_ms: Math.round(uptimeMs) };
       const broken = brokenQueues > 0 && { broken_queues: brokenQueues };
       const damaged = damagedRows > 0 && { damaged_rows: damagedRows };
       const backup = lastBackup && { last_backup: { at: lastBackup.atMs, ok: lastBackup.isGood } };
       const scrub = lastScrub && { last_scrub: scrubDocument(lastScrub) };
-      exchange.reply(jsonReply(200, { ...well, ...broken, ...damaged, ...backup, ...scrub }));
+      const check = rows && { last_rows_check: { at: rows.atMs, rows: rows.checked.rows, found: rows.checked.found } };
+      exchange.reply(jsonReply(200, { ...well, ...broken, ...damaged, ...backup, ...scrub, ...check }));
     }
   };
 }

@@ -29,6 +29,8 @@ export interface Gauges {
   /** Of hosts, and of all other clients of their listener. */
   openConnections: number;
   damagedRows: number;
+  /** What the last check of the rows against the log found. */
+  rowsFound: number;
   diskFreeBytes: number;
   isDiskLow: boolean;
   isReady: boolean;
@@ -41,7 +43,7 @@ export interface Gauges {
 /** Of a relay that follows: of everything else the relay that leads knows more. */
 export type FollowerGauges = Pick<
   Gauges,
-  'logPosition' | 'logFirstPosition' | 'damagedRows' | 'diskFreeBytes' | 'lastBackupMs' | 'log'
+  'logPosition' | 'logFirstPosition' | 'damagedRows' | 'rowsFound' | 'diskFreeBytes' | 'lastBackupMs' | 'log'
 >;
 
 /** Long polls last up to 30 seconds. */
@@ -99,6 +101,10 @@ export class RelayMetrics implements EngineObserver {
     'connections_displaced_total',
     'Idle connections closed for new ones, by what was full: all of them, or those of one address.',
     ['full'],
+  );
+  readonly #rowsFound = this.#gauge(
+    'rows_check_found',
+    'What the last check of the rows against the log found to be otherwise.',
   );
   readonly #damaged = this.#gauge('damaged_rows', 'Rows of the database that were found damaged since the start.');
   readonly #diskFree = this.#gauge('disk_free_bytes', 'Room on the disk of the store.');
@@ -187,6 +193,7 @@ export class RelayMetrics implements EngineObserver {
     this.#position.set(gauges.logPosition);
     this.#firstPosition.set(gauges.logFirstPosition);
     this.#damaged.set(gauges.damagedRows);
+    this.#rowsFound.set(gauges.rowsFound);
     this.#diskFree.set(gauges.diskFreeBytes);
     if (gauges.lastBackupMs === undefined) this.#lastBackup.remove();
     else this.#lastBackup.set(gauges.lastBackupMs / 1000);

@@ -67,6 +67,7 @@ interface OperatorServerOptions {
     | undefined;
   /** Of the daily scrub. */
   lastScrub: () => Health['lastScrub'];
+  lastRowsCheck: () => Health['lastRowsCheck'];
 }
 
 export class OperatorServer {
@@ -147,6 +148,7 @@ export class OperatorServer {
         damagedRows: store.damagedRows.count,
         lastBackup: options.backups()?.last,
         lastScrub: options.lastScrub(),
+        lastRowsCheck: options.lastRowsCheck(),
       }),
       openApi: options.openApi,
       metrics: () => watch.metrics.reply(gauges()),
@@ -201,12 +203,13 @@ export class OperatorServer {
 
   #condition(): Omit<Condition, 'refusals' | 'nowMs' | 'sharedLog'> {
     const { engine, lastScrub, backups } = this.#options;
-    const { isReady, isDiskLow, brokenQueues, damagedRows } = this.#gauges();
+    const { isReady, isDiskLow, brokenQueues, damagedRows, rowsFound } = this.#gauges();
     return {
       isReady,
       isDiskLow,
       brokenQueues,
       damagedRows,
+      rowsFound,
       lost: lastScrub()?.lost ?? 0,
       oldestItemAgeMs: this.#oldest.ageMs,
       retentionMs: engine.settings.limits.retention_days * DAY_MS,
@@ -215,7 +218,7 @@ export class OperatorServer {
   }
 
   #gauges(): Gauges {
-    const { engine, store, disk, isReady, openConnections, lastGoodBackupMs } = this.#options;
+    const { engine, store, disk, isReady, openConnections, lastGoodBackupMs, lastRowsCheck } = this.#options;
     const { items, bytes } = engine.waiting;
     const { ageMs } = this.#oldest;
     return {
@@ -229,6 +232,7 @@ export class OperatorServer {
       brokenQueues: engine.brokenQueues.length,
       openConnections: openConnections(),
       damagedRows: store.damagedRows.count,
+      rowsFound: lastRowsCheck()?.checked.found ?? 0,
       diskFreeBytes: disk.freeBytes,
       isDiskLow: disk.isLow,
       isReady: isReady(),

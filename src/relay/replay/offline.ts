@@ -10,7 +10,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type BackupHeader, unpackBackup, writePairs, unpackFailure } from '../backup/backup.ts';
 import { PREFIX, lsnOf, prefixRange } from '../store/keys.ts';
-import { LEVEL_FOLDER, type Level, levelAt } from '../store/level.ts';
+import { LEVEL_FOLDER, type Level, atThisMoment, levelAt } from '../store/level.ts';
 import { readArchive } from '../store/log-archive.ts';
 import { readableRelayRow, declaredSchema } from '../store/migrate.ts';
 import { POSITION_FILE, SCHEMA_VERSION, checkSchema, openLevel, openServing } from '../store/open.ts';
@@ -56,6 +56,13 @@ export async function openOffline(folder: string, { isChecked = false } = {}): P
     throw error;
   }
   return opened(level, undefined, () => Promise.resolve());
+}
+
+/** The store that this process serves from, as it is at this moment; `location` is that of its open database. */
+export async function openServed(location: string): Promise<OfflineStore> {
+  const level = levelAt(location, { isShared: true });
+  await level.open({ createIfMissing: false });
+  return opened(atThisMoment(level), undefined, () => Promise.resolve());
 }
 
 /** Files that are named in one sentence. */

@@ -9,6 +9,7 @@ import { HASH_BYTES, leafHash } from '../../protocol/merkle.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import type { ScratchPairs } from '../store/scratch.ts';
 import {
+  logKey,
   lsnOf,
   PREFIX,
   prefixRange,
@@ -51,6 +52,8 @@ interface Replayed {
   startLsn: number | undefined;
   /** Checkpoints that are whole, by their LSN: the replay has to come by the same rows. */
   checkpoints: ReadonlyMap<number, RowCheckpoint>;
+  /** The first record that is looked at; that of the store when absent. */
+  firstLsn?: number;
 }
 
 interface LogAudit {
@@ -73,13 +76,14 @@ export async function* verifyLog(
     if (bad.length < FINDINGS_LISTED_MAX) bad.push(record);
     else findings.addUnlisted(record.code, 1);
   };
-  const { firstLsn } = store;
+  const { firstLsn = store.firstLsn } = replayed;
   let expected = firstLsn;
   if (replayed.startLsn === undefined) {
     const what = `log records up to ${firstLsn - 1} were pruned, and no checkpoint that is whole stands for them`;
     broken({ code: 'CHECKPOINT_MISSING', lsn: firstLsn, what });
   }
-  for await (const run of runsOf(level, prefixRange(PREFIX.log))) {
+  const range = { ...prefixRange(PREFIX.log), ...(replayed.firstLsn !== undefined && { gte: logKey(firstLsn) }) };
+  for await (const run of runsOf(level, range)) {
     for (const [key, bytes] of run) {
       const lsn = lsnOf(key);
       if (!isOfStore(key, findings)) continue;
@@ -102,7 +106,8 @@ export async function* verifyLog(
     }
     yield { stage: 'log', done: expected - 1, of: store.lastLsn };
   }
-  if (expected === firstLsn) broken({ code: 'RECORD_MISSING', lsn: firstLsn, what: 'the log holds no record' });
+  if (expected === firstLsn && replayed.firstLsn === undefined)
+    broken({ code: 'RECORD_MISSING', lsn: firstLsn, what: 'the log holds no record' });
   await replayed.rows.flush();
   await tell(offline, bad, findings);
   return audit;

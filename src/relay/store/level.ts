@@ -36,6 +36,26 @@ export function levelAt(folder: string, { isShared = false }: LevelSharing = {})
   return new ClassicLevel<Buffer, Buffer>(folder, { ...LEVEL_OPTIONS, multithreading: isShared });
 }
 
+/** Reads that take a snapshot, by how many arguments come before their options. */
+const READS: Readonly<Record<string, number>> = { iterator: 0, keys: 0, values: 0, get: 1, getMany: 1, getSync: 1 };
+
+/** `level` as it is now, whatever is written afterwards: for reading alone, until `level` is closed. */
+export function atThisMoment(level: Level): Level {
+  const snapshot = level.snapshot();
+  return new Proxy(level, {
+    get(target, name) {
+      const member: unknown = Reflect.get(target, name, target);
+      if (typeof member !== 'function') return member;
+      const before = typeof name === 'string' ? READS[name] : undefined;
+      if (before === undefined) return member.bind(target) as unknown;
+      return (...given: unknown[]) => {
+        const options = { ...(given[before] as object | undefined), snapshot };
+        return (member as (...all: unknown[]) => unknown).apply(target, [...given.slice(0, before), options]);
+      };
+    },
+  });
+}
+
 /** Makes what LevelDB can of a damaged database: only ever of a copy that is thrown away. */
 export async function repairLevel(folder: string): Promise<void> {
   await ClassicLevel.repair(folder);

@@ -8,7 +8,7 @@
  */
 import { createReadStream, existsSync, readdirSync, statSync } from 'node:fs';
 import { mkdir, readdir } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
@@ -86,7 +86,7 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
   const levelFolder = join(folder, LEVEL_FOLDER);
   const positionPath = options.positionFile ?? join(folder, POSITION_FILE);
   const existed = existsSync(positionPath) || holdsDatabase(levelFolder);
-  const level = await openServing(folder, () => openLevel(levelFolder, existed, positionPath));
+  const level = await openServing(folder, () => openLevel(levelFolder, existed, positionPath, { isShared: true }));
   if (!level) return open(options);
   const opened: { close(): Promise<void> }[] = [level];
   try {
@@ -190,6 +190,16 @@ function holdsDatabase(folder: string): boolean {
   return existsSync(folder) && readdirSync(folder).some((name) => name === 'CURRENT' || /\.(?:ldb|log)$/.test(name));
 }
 
+/** What LevelDB lets several threads open is not locked against this process. */
+const openedHere = new Set<string>();
+
+function lockedRefusal(folder: string): StoreRefused {
+  return new StoreRefused(
+    'locked',
+    `another process is using the store at ${folder}: stop it first, or name another folder with --store-dir`,
+  );
+}
+
 export async function openLevel(
   folder: string,
   existed: boolean,
@@ -198,18 +208,17 @@ export async function openLevel(
 ): Promise<Level> {
   if (existed) await refuseUnreadableFiles(folder);
   else await makeLevelFolder(folder);
+  const place = resolve(folder);
+  if (openedHere.has(place)) throw lockedRefusal(folder);
   const level = levelAt(folder, sharing);
   try {
     await level.open({ createIfMissing: !existed });
+    openedHere.add(place);
+    level.once('closed', () => openedHere.delete(place));
     return level;
   } catch (error) {
     const cause = (error as { cause?: { code?: string; message?: string } }).cause;
-    if (cause?.code === 'LEVEL_LOCKED') {
-      throw new StoreRefused(
-        'locked',
-        `another process is using the store at ${folder}: stop it first, or name another folder with --store-dir`,
-      );
-    }
+    if (cause?.code === 'LEVEL_LOCKED') throw lockedRefusal(folder);
     if (!existsSync(join(folder, 'CURRENT'))) {
       throw new StoreRefused(
         'damaged',

@@ -70,6 +70,11 @@ export class StoreReader implements RowReader {
     this.due = new DueIndex(level, this.damagedRows);
   }
 
+  /** Where the database is. */
+  get location(): string {
+    return this.level.location;
+  }
+
   /** The last durable record; 0 when there is none. */
   get lastLsn(): number {
     return this.bounds.lastLsn;

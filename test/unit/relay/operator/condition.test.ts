@@ -31,6 +31,7 @@ const WELL: Condition = {
   isDiskLow: false,
   brokenQueues: 0,
   damagedRows: 0,
+  rowsFound: 0,
   lost: 0,
   oldestItemAgeMs: 0,
   retentionMs: 14 * DAY_MS,
@@ -57,6 +58,7 @@ const WRONG: Readonly<Record<string, Partial<Condition>>> = {
   PosteRelayLogInDoubt: { sharedLog: { ...LOG, doubt: 'a batch is missing' } },
   PosteRelayDiskLow: { isDiskLow: true },
   PosteRelayRowsDamaged: { damagedRows: 1 },
+  PosteRelayRowsDiffer: { rowsFound: 1 },
   PosteRelayQueueBroken: { brokenQueues: 1 },
   PosteRelayMailLost: { lost: 2 },
   PosteRelayBackupOld: {

@@ -1,0 +1,118 @@
+/**
+ * The daily check of the rows against the log, and one on demand: a row that is not what the log gives is a fault of the
+ * machine or of this software, and nothing that rests on it is to be believed.
+ *
+ * The work is done elsewhere (replay/served-check.ts); here is when, one at a time, and what is told of it.
+ */
+import type { Clock, Timers } from '../../lib/clock.ts';
+import { PeriodicTask } from '../../lib/periodic-task.ts';
+import { DAY_MS } from '../../protocol/limits.ts';
+
+/** After the first scrub of most relays. */
+const FIRST_AFTER_MS = 60 * 60_000;
+/** Of one processor: under two hundredths, with what it costs to begin. */
+export const QUIET_SHARE = 0.018;
+
+/** What a check found. */
+export interface CheckedRows {
+  /** The first of them; `found` counts all. A message names rows, and so hosts: it is for the operator's eyes. */
+  findings: readonly { code: string; message: string; details: Readonly<Record<string, unknown>> }[];
+  found: number;
+  /** The last record of the moment that was looked at, and the first that was replayed. */
+  lsn: number;
+  replayedFrom: number;
+  records: number;
+  rows: number;
+  /** How long it worked; it rested between. */
+  busyMs: number;
+}
+
+/** One check under way. */
+export interface RowsCheckRun {
+  /** `undefined` when it was stopped. */
+  readonly done: Promise<CheckedRows | undefined>;
+  readonly progress: { stage: string; done: number; of: number | undefined };
+  stop(): Promise<void>;
+}
+
+export interface CheckedAt {
+  atMs: number;
+  durationMs: number;
+  checked: CheckedRows;
+}
+
+interface RowsCheckOptions {
+  /** `share` is what of one processor it may take. */
+  start: (share: number) => RowsCheckRun;
+  clock: Clock;
+  timers: Timers;
+  onEnded: (ended: CheckedAt) => Promise<void> | void;
+  onError: (error: unknown) => void;
+}
+
+export class RowsCheck {
+  readonly #options: RowsCheckOptions;
+  readonly #task: PeriodicTask;
+  #share = QUIET_SHARE;
+  #run: RowsCheckRun | undefined;
+  #last: CheckedAt | undefined;
+
+  /** Starts the timers. */
+  constructor(options: RowsCheckOptions) {
+    const { timers, onError } = options;
+    this.#options = options;
+    this.#task = new PeriodicTask({
+      timers,
+      firstAfterMs: FIRST_AFTER_MS,
+      everyMs: DAY_MS,
+      work: () => this.#check(),
+      onError,
+    });
+  }
+
+  /** The last whole check of this process. */
+  get last(): CheckedAt | undefined {
+    return this.#last;
+  }
+
+  /** The check under way. */
+  get run(): RowsCheckRun | undefined {
+    return this.#run;
+  }
+
+  /** Resolves when no check is under way. */
+  get idle(): Promise<void> {
+    return this.#task.idle;
+  }
+
+  /** Checks now, or joins the check under way, which keeps its pace. Resolves when it has ended; never rejects. */
+  async check(share: number): Promise<void> {
+    this.#share = share;
+    try {
+      await this.#task.run();
+    } finally {
+      this.#share = QUIET_SHARE;
+    }
+  }
+
+  async stop(): Promise<void> {
+    const stopped = this.#task.stop();
+    await this.#run?.stop();
+    await stopped;
+  }
+
+  async #check(): Promise<void> {
+    const { start, clock, onEnded } = this.#options;
+    const startedMs = clock.monotonicMs();
+    const run = start(this.#share);
+    this.#run = run;
+    try {
+      const checked = await run.done;
+      if (!checked || this.#task.signal.aborted) return;
+      this.#last = { atMs: clock.nowMs(), durationMs: clock.monotonicMs() - startedMs, checked };
+      await onEnded(this.#last);
+    } finally {
+      this.#run = undefined;
+    }
+  }
+}

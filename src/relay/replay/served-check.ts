@@ -1,0 +1,53 @@
+/**
+ * One check of the rows that a relay serves from against its log (verify-served.ts), in a thread of its own. The thread reads
+ * the open database as it was at one moment, and the relay goes on meanwhile.
+ */
+import { extname } from 'node:path';
+import { Worker } from 'node:worker_threads';
+import type { Progress } from './finding.ts';
+import type { ServedMessage, ServedTask } from './served-worker.ts';
+import type { ServedReport } from './verify-served.ts';
+
+/** Beside this file in the bundle. A thread does not run what is in the sources. */
+const WORKER = new URL('./served-worker.js', import.meta.url);
+
+export interface CheckedRows extends ServedReport {
+  /** How long the thread worked; it rested between. */
+  busyMs: number;
+}
+
+export class ServedCheck {
+  static readonly isToBeHad: boolean = extname(import.meta.url) === '.js';
+  /** `undefined` when it was stopped before. Rejects when the thread could not do its work. */
+  readonly done: Promise<CheckedRows | undefined>;
+  readonly #stop = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
+  readonly #worker: Worker;
+  #progress: Progress = { stage: 'checkpoints', done: 0, of: undefined };
+
+  /** `location` is that of an open database which threads share; `share` is what of one processor the work may take. */
+  constructor(location: string, share: number, file: URL = WORKER) {
+    const workerData: ServedTask = { location, share, stop: this.#stop };
+    this.#worker = new Worker(file, { workerData, name: 'poste-rows' });
+    this.done = new Promise((resolve, reject) => {
+      let checked: CheckedRows | undefined;
+      this.#worker.on('message', (message: ServedMessage) => {
+        if (message.type === 'progress') this.#progress = message.progress;
+        else checked = { ...message.report, busyMs: message.busyMs };
+      });
+      // The first that happens counts: an error is followed by the exit.
+      this.#worker.on('error', reject);
+      this.#worker.on('exit', () => resolve(checked));
+    });
+  }
+
+  get progress(): Progress {
+    return this.#progress;
+  }
+
+  /** Ends the thread, which has left the database when this resolves. */
+  async stop(): Promise<void> {
+    Atomics.store(this.#stop, 0, 1);
+    Atomics.notify(this.#stop, 0);
+    await this.done.catch(() => undefined);
+  }
+}
