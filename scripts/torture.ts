@@ -7,19 +7,48 @@
  *   npm run torture -- --list                    their names
  *
  * `POSTE_TORTURE_RUNS` says how many runs of each, and `POSTE_TORTURE_SEED` repeats one; where both are said it is the
- * first of them.
+ * first of them. Kinds that are made of the tests are run so many times over as `POSTE_TORTURE_TIMES` says.
  */
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+
+/** That of vitest.config.ts. */
+const TEST_MS = 120_000;
 
 interface Kind {
   what: string;
   files: readonly string[];
   /** When nobody says how many. */
-  runs: number;
+  runs?: number;
+  /** How many times as much as the thorough run tries. */
+  times?: number;
 }
 
 const KINDS: Readonly<Record<string, Kind>> = {
+  model: {
+    what: "any commands against a naive model of the relay's core",
+    files: ['test/property/core-model.test.ts'],
+    times: 80,
+  },
+  properties: {
+    what: 'every property of stores, hosts and their mail',
+    files: ['test/property/'],
+    times: 10,
+  },
+  kill: {
+    what: 'kill -9 of a relay under load, again and again on one store',
+    files: ['test/crash/kill.test.ts'],
+    times: 50,
+  },
+  bytes: {
+    what: 'bytes of stores altered, one at a time',
+    files: ['test/unit/relay/replay/flips.test.ts'],
+    times: 16,
+  },
   hosts: {
     what: 'faults between hosts and a relay, in one process',
     files: ['test/property/relay-torture.test.ts'],
@@ -48,26 +77,39 @@ if (wanted.length === 0) {
 else await runAll();
 
 async function runAll(): Promise<void> {
+  const commit = spawnSync('git', ['rev-parse', '--short', 'HEAD'], { encoding: 'utf8' }).stdout.trim();
+  const title = `Tortured on ${new Date().toISOString().slice(0, 10)}, commit ${commit || 'unknown'}`;
   const took: string[] = [];
   for (const [name, kind] of wanted) {
     const startedMs = performance.now();
-    const isRight = await run(kind);
+    const { isRight, tried } = await run(kind);
     const seconds = ((performance.now() - startedMs) / 1000).toFixed(0);
-    took.push(`${name}: ${isRight ? 'nothing wrong' : 'FAILED'}, ${seconds} s`);
+    took.push(`${name}: ${isRight ? 'nothing wrong' : `FAILED, npm run torture -- --only ${name}`}, ${seconds} s`);
+    took.push(...tried.map((figures) => `  ${figures}`));
     if (!isRight) process.exitCode = 1;
   }
-  console.log(took.join('\n'));
+  console.log([title, ...took].join('\n'));
 }
 
-function run({ files, runs: usual }: Kind): Promise<boolean> {
-  const count = runs ?? (seed === undefined ? String(usual) : '1');
-  const env = { ...process.env, POSTE_TORTURE_RUNS: count, POSTE_TEST_THOROUGH: '1' };
-  const child = spawn('npx', ['vitest', 'run', '--reporter=verbose', ...files], {
-    env,
+async function run({ files, runs: usual, times: usually = 1 }: Kind): Promise<{ isRight: boolean; tried: string[] }> {
+  const count = runs ?? (seed === undefined ? String(usual ?? 1) : '1');
+  const times = Number(process.env['POSTE_TORTURE_TIMES'] ?? usually);
+  const folder = await mkdtemp(join(tmpdir(), 'poste-torture-'));
+  const told = join(folder, 'tried');
+  const env = {
+    ...process.env,
+    POSTE_TORTURE_TRIED: told,
+    POSTE_TEST_THOROUGH: '1',
+    POSTE_TORTURE_TIMES: String(times),
+  };
+  const inEnv = usual === undefined ? env : { ...env, POSTE_TORTURE_RUNS: count };
+  const limits = [`--testTimeout=${TEST_MS * times}`];
+  const child = spawn('npx', ['vitest', 'run', '--reporter=verbose', ...limits, ...files], {
+    env: inEnv,
     stdio: ['ignore', 'inherit', 'inherit'],
   });
-  return new Promise((resolve, reject) => {
-    child.once('error', reject);
-    child.once('exit', (code) => resolve(code === 0));
-  });
+  const [code] = (await once(child, 'close')) as [number | null];
+  const text = await readFile(told, 'utf8').catch(() => '');
+  await rm(folder, { recursive: true });
+  return { isRight: code === 0, tried: text.split('\n').filter((line) => line !== '') };
 }

@@ -21,9 +21,9 @@ import { envelopeWire, itemTo } from '../support/mail.ts';
 import { type RelayProcess, poste, relayProcess, serveArgs } from '../support/poste-process.ts';
 import { SeededRandom } from '../support/seeded-random.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
-import { IS_THOROUGH } from '../support/thorough.ts';
+import { IS_THOROUGH, TIMES, tried } from '../support/thorough.ts';
 
-const ROUNDS = IS_THOROUGH ? 10 : 2;
+const ROUNDS = IS_THOROUGH ? 10 * TIMES : 2;
 /** As many as it takes until an answer is lost, in the end. */
 const KILLS_MAX = 40;
 /** Of pushes, at most, from one kill to the next. */
@@ -42,48 +42,55 @@ const LIMITS = JSON.stringify({
 });
 
 describe('kill -9', () => {
-  test(`${ROUNDS} times under load loses nothing that was accepted, doubles nothing and reuses no seq`, async () => {
-    const random = new SeededRandom(4711);
-    const storeDir = await temporaryFolder();
-    const port = await freePort();
-    const oracle = new Oracle();
-    const relay = new KilledRelay(storeDir, port, random);
-    const load = { isOver: false };
+  test(
+    `${ROUNDS} times under load loses nothing that was accepted, doubles nothing and reuses no seq`,
+    async () => {
+      const random = new SeededRandom(4711);
+      const storeDir = await temporaryFolder();
+      const port = await freePort();
+      const oracle = new Oracle();
+      const relay = new KilledRelay(storeDir, port, random);
+      const load = { isOver: false };
 
-    await relay.begin();
-    for (const host of [...SENDERS, ...RECEIVERS]) await relay.client(host).enrol();
-    const senders = SENDERS.flatMap((host) =>
-      Array.from({ length: PUSHES_AT_ONCE }, (_, lane) =>
-        new Sender(host, lane, relay, oracle, new SeededRandom(random.below(1e9))).run(load),
-      ),
-    );
-    const receivers = RECEIVERS.map((host) => new Receiver(host, relay, oracle, new SeededRandom(random.below(1e9))));
-    const received = receivers.map((receiver) => receiver.run(load));
+      await relay.begin();
+      for (const host of [...SENDERS, ...RECEIVERS]) await relay.client(host).enrol();
+      const senders = SENDERS.flatMap((host) =>
+        Array.from({ length: PUSHES_AT_ONCE }, (_, lane) =>
+          new Sender(host, lane, relay, oracle, new SeededRandom(random.below(1e9))).run(load),
+        ),
+      );
+      const receivers = RECEIVERS.map((host) => new Receiver(host, relay, oracle, new SeededRandom(random.below(1e9))));
+      const received = receivers.map((receiver) => receiver.run(load));
 
-    const someAnswers = (): Promise<void> => oracle.moreAnswers(100 + random.below(ANSWERS_BETWEEN_MAX - 100));
-    await someAnswers();
-    // A few kills may lose no answer: then there are more of them, so that there is something to find.
-    for (let kills = 0; kills < ROUNDS || (oracle.repeated === 0 && kills < KILLS_MAX); kills++) {
-      await relay.killAndBegin();
+      const someAnswers = (): Promise<void> => oracle.moreAnswers(100 + random.below(ANSWERS_BETWEEN_MAX - 100));
       await someAnswers();
-    }
-    load.isOver = true;
-    await Promise.all([...senders, ...received]);
-    // Bob takes the rest of his mail; erin leaves hers where it is.
-    await receivers[0]?.takeAll();
-    expect(await relay.end()).toBe(0);
+      // A few kills may lose no answer: then there are more of them, so that there is something to find.
+      for (let kills = 0; kills < ROUNDS || (oracle.repeated === 0 && kills < KILLS_MAX); kills++) {
+        await relay.killAndBegin();
+        await someAnswers();
+      }
+      load.isOver = true;
+      await Promise.all([...senders, ...received]);
+      // Bob takes the rest of his mail; erin leaves hers where it is.
+      await receivers[0]?.takeAll();
+      expect(await relay.end()).toBe(0);
 
-    expect(relay.epochs.size).toBe(1);
-    expect(relay.notices).toEqual([]);
-    const { events, queued } = await readStore(storeDir);
-    expectLogOf(events, oracle);
-    for (const host of RECEIVERS) expectDelivery(host, oracle, queued.get(host.key) ?? []);
-    expect(queued.get(bob.key)).toEqual([]);
-    // The test has had something to find: lost answers that were stored all the same, and mail on both sides.
-    expect(oracle.accepted.size).toBeGreaterThan(ROUNDS * 150);
-    expect(oracle.repeated).toBeGreaterThan(0);
-    expect(oracle.deliveredTo(bob).length).toBeGreaterThan(ROUNDS * 75);
-  }, 180_000);
+      expect(relay.epochs.size).toBe(1);
+      expect(relay.notices).toEqual([]);
+      const { events, queued } = await readStore(storeDir);
+      expectLogOf(events, oracle);
+      for (const host of RECEIVERS) expectDelivery(host, oracle, queued.get(host.key) ?? []);
+      expect(queued.get(bob.key)).toEqual([]);
+      // The test has had something to find: lost answers that were stored all the same, and mail on both sides.
+      expect(oracle.accepted.size).toBeGreaterThan(ROUNDS * 150);
+      expect(oracle.repeated).toBeGreaterThan(0);
+      tried(
+        `${ROUNDS} kills at least; ${oracle.accepted.size} items accepted, ${oracle.repeated} of them after a lost answer`,
+      );
+      expect(oracle.deliveredTo(bob).length).toBeGreaterThan(ROUNDS * 75);
+    },
+    180_000 * TIMES,
+  );
 });
 
 /** What the relay has promised, and what it has handed over. */

@@ -9,7 +9,7 @@ import { hostNamed, relay as relayHost } from '../support/hosts.ts';
 import { settingsWith } from '../support/settings.ts';
 import { SMALL_SETTINGS } from '../support/comparison.ts';
 import { NOON_MS } from '../support/test-clock.ts';
-import { share } from '../support/thorough.ts';
+import { share, tried } from '../support/thorough.ts';
 
 const HOSTS = ['a', 'b', 'c', 'd', 'e', 'f'].map((name) => hostNamed(name).signer);
 
@@ -78,6 +78,7 @@ function said(command: AskedCommand, relay: MemoryRelay, model: NaiveModel): [un
 }
 
 test.each(['open', 'invite'] as const)('says what the model says of any commands (%s)', (admission) => {
+  let [commands, accepted] = [0, 0];
   const histories = anyHistory({ hosts: HOSTS, fromMs: NOON_MS });
   fc.assert(
     fc.property(histories, (all) => {
@@ -86,6 +87,8 @@ test.each(['open', 'invite'] as const)('says what the model says of any commands
       const model = new NaiveModel(settings, relayHost.signer);
       for (const command of all) {
         const [seen, expected] = said(command, relay, model) ?? [];
+        commands++;
+        if (Array.isArray(seen) && seen[0] === 'accepted') accepted++;
         expect({ command, said: seen }).toEqual({ command, said: expected });
         for (const { publicKey } of HOSTS) {
           const queued = relay.rows.queue(publicKey).map(({ seq, itemId }) => [seq, itemId]);
@@ -95,4 +98,5 @@ test.each(['open', 'invite'] as const)('says what the model says of any commands
     }),
     { numRuns: share(160) },
   );
+  tried(`${commands} commands in ${share(160)} histories, of which ${accepted} pushes were accepted (${admission})`);
 });

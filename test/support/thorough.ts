@@ -4,6 +4,8 @@
  *
  * support/thorough-files.ts finds those: they import this file, themselves or through a helper, or name ANY_ADAPTER.
  */
+import { appendFileSync } from 'node:fs';
+
 const MODE = process.env['POSTE_TEST_THOROUGH'];
 
 /** Whether `npm test` has run before this, and what it tried need not be tried again. */
@@ -12,7 +14,16 @@ export const IS_THOROUGH = MODE === '1' || IS_REST;
 
 const SHARE = 1 / 16;
 
-/** Of `count` runs or cases, how many are tried now. */
+/** `npm run torture`: how many times as much as the thorough run tries. */
+export const TIMES = Number(process.env['POSTE_TORTURE_TIMES'] ?? 1);
+
+/** Of `count` runs, how many are tried now. */
 export function share(count: number): number {
-  return IS_THOROUGH ? count : Math.ceil(count * SHARE);
+  return IS_THOROUGH ? count * TIMES : Math.ceil(count * SHARE);
+}
+
+/** What was tried, as it was counted: `npm run torture` prints it at its end. */
+export function tried(figures: string): void {
+  const file = process.env['POSTE_TORTURE_TRIED'];
+  if (file !== undefined) appendFileSync(file, `${figures}\n`);
 }
