@@ -365,8 +365,11 @@ export class PostgresServer {
     }
   }
 
-  /** As a power cut: the postmaster and all that it started, at once. Resolves when none of them is there any more. */
-  async kill(): Promise<void> {
+  /**
+   * As a power cut: the postmaster and all that it started, at once; or the postmaster alone, which the others notice.
+   * Resolves when none of them is there any more.
+   */
+  async kill(whom: 'all' | 'postmaster' = 'all'): Promise<void> {
     this.#endPaused();
     const child = this.#process;
     if (!child?.pid || !this.isRunning) return;
@@ -374,7 +377,8 @@ export class PostgresServer {
     // Stopped first, it starts nothing more while its children are looked up.
     signal(child.pid, 'SIGSTOP');
     const children = childrenOf(child.pid);
-    for (const pid of [child.pid, ...children]) signal(pid, 'SIGKILL');
+    if (whom === 'postmaster') this.#continueReceiver();
+    for (const pid of whom === 'all' ? [child.pid, ...children] : [child.pid]) signal(pid, 'SIGKILL');
     await exited;
     // Until the last one is gone its memory is shared, and the server would not start again.
     const areGone = await eventually(

@@ -1,14 +1,20 @@
 /** What may happen to relays and servers of a shared log while hosts use them. What is left broken heals after it. */
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { eventually } from '../eventually.ts';
+import { patchedProgram } from '../patched-program.ts';
 import type { PostgresServer } from '../postgres.ts';
 import { type RelayNode, leaderOf } from '../relay-nodes.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 import { LEASE_MS, type World } from './world.ts';
 
 const CLOCK_OFF_MS = 10 * 60_000;
 const A_WHILE_MS = 1_500;
 /** So many items are accepted meanwhile. */
 const SOME = 8;
+/** Says something else in one place. */
+const OTHER_BUILD = [
+  { file: 'relay/shared-log/node.ts', from: "'this node follows'", to: "'this node, of another build, follows'" },
+];
 
 export interface Nemesis {
   /** Whether a new epoch begins: a relay that may not begin one must not, and one that must may not go on. */
@@ -21,6 +27,14 @@ export interface Nemesis {
 /** Another relay leads than `node`. */
 async function otherLeads(world: World, node: RelayNode): Promise<void> {
   await leaderOf([world.other(node)]);
+}
+
+/** SIGTERM to the relay that leads, which starts again when another has the lead: it would take back its own at once. */
+async function stop(world: World, leader: RelayNode): Promise<void> {
+  leader.isHeldDown = true;
+  leader.stop();
+  await otherLeads(world, leader);
+  leader.isHeldDown = false;
 }
 
 async function killPrimary({ trio }: World): Promise<void> {
@@ -58,6 +72,30 @@ async function restore(world: World, how: 'recovered' | 'copied'): Promise<void>
   await trio.setNames(trio.names);
 }
 
+async function answering(node: RelayNode): Promise<void> {
+  await eventually(
+    () => node.answers(),
+    (does) => does,
+  );
+}
+
+/** Both relays are replaced by those of another build, the one that follows first. */
+async function upgrade(world: World): Promise<void> {
+  const main = await patchedProgram(await temporaryFolder(), OTHER_BUILD);
+  const leader = await world.leader();
+  for (const node of [world.other(leader), leader]) {
+    node.program = { ...node.program, main };
+    await answering(node);
+    const ended = node.ended();
+    if (node === leader) await stop(world, leader);
+    else node.stop();
+    await ended;
+    // The one that leads would take its own lead again, if nobody else were there.
+    await answering(node);
+    await world.traffic.goesOn(SOME);
+  }
+}
+
 /** A relay of this name does not lead while its clock is off, and one that leads goes on. */
 async function clockOff(world: World, node: RelayNode): Promise<void> {
   await world.moveClock(node, world.random.chance(0.5) ? CLOCK_OFF_MS : -CLOCK_OFF_MS);
@@ -77,11 +115,7 @@ const RELAYS: Record<string, Nemesis> = {
   },
   'the relay that leads is stopped': {
     epoch: 'stays',
-    happens: async (world) => {
-      const leader = await world.leader();
-      leader.stop();
-      await otherLeads(world, leader);
-    },
+    happens: async (world) => stop(world, await world.leader()),
   },
   'the relay that follows is killed': {
     epoch: 'stays',
@@ -134,6 +168,7 @@ const RELAYS: Record<string, Nemesis> = {
     epoch: 'stays',
     happens: async (world) => clockOff(world, world.other(await world.leader())),
   },
+  'the relays are replaced by another build, one after the other': { epoch: 'stays', happens: upgrade },
 };
 
 const LINKS: Record<string, Nemesis> = {
@@ -195,6 +230,21 @@ const SERVERS: Record<string, Nemesis> = {
     happens: async (world) => {
       await killPrimary(world);
       await world.trio.primary.start();
+    },
+  },
+  'the postmaster is killed, what it had started ends by itself, and the primary starts again': {
+    epoch: 'stays',
+    happens: async ({ trio }) => {
+      await trio.primary.kill('postmaster');
+      await trio.primary.start();
+    },
+  },
+  'the primary is paused for longer than a lease': {
+    epoch: 'stays',
+    happens: async ({ trio }) => {
+      trio.primary.pause(true);
+      await elapsed(LEASE_MS + A_WHILE_MS);
+      trio.primary.pause(false);
     },
   },
   'the primary is killed, and the right standby is promoted': {
@@ -289,35 +339,3 @@ const SERVERS: Record<string, Nemesis> = {
 };
 
 export const NEMESES: Readonly<Record<string, Nemesis>> = { ...RELAYS, ...LINKS, ...SERVERS };
-
-async function answering(node: RelayNode): Promise<void> {
-  await eventually(
-    () => node.answers(),
-    (does) => does,
-  );
-}
-
-/** Relays are replaced by those of another build, one after the other, the one that follows first. */
-export function upgradeTo(main: string | undefined): Nemesis {
-  return {
-    epoch: 'stays',
-    happens: async (world) => {
-      const leader = await world.leader();
-      for (const node of [world.other(leader), leader]) {
-        node.program = {
-          args: node.program.args,
-          environment: node.program.environment ?? {},
-          ...(main !== undefined && { main }),
-        };
-        await answering(node);
-        const ended = node.ended();
-        node.stop();
-        if (node === leader) await otherLeads(world, leader);
-        await ended;
-        // The lead of the other would be taken by that one itself, if nobody else were there when it starts again.
-        await answering(node);
-        await world.traffic.goesOn(SOME);
-      }
-    },
-  };
-}

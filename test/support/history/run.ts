@@ -1,19 +1,12 @@
-/** A schedule of nemeses that follows from a seed, one after another, and what the history says after each. */
+/** Nemeses one after another, and what the history says after each. */
 import { POSTGRES_DISK_BYTES, hasOwnDisks } from '../own-disks.ts';
-import { patchedProgram } from '../patched-program.ts';
 import { PostgresTrio } from '../postgres-trio.ts';
 import { relay } from '../hosts.ts';
 import { SeededRandom } from '../seeded-random.ts';
-import { temporaryFolder } from '../temporary-folder.ts';
 import { faultsOf } from './faults.ts';
-import { NEMESES, type Nemesis, upgradeTo } from './nemeses.ts';
+import { NEMESES, type Nemesis } from './nemeses.ts';
 import { World } from './world.ts';
 
-const UPGRADE = 'the relays are replaced by another build, one after the other';
-/** Says something else in one place. */
-const OTHER_BUILD = [
-  { file: 'relay/shared-log/node.ts', from: "'this node follows'", to: "'this node, of another build, follows'" },
-];
 /** Of what each relay said, when something is wrong. */
 const LINES_SAID = 40;
 /** Items that must be accepted before and after each. */
@@ -22,11 +15,10 @@ const BETWEEN = 10;
 export interface RunOptions {
   /** The file of `postgres`. */
   program: string;
+  /** Of what a nemesis leaves open, and of what the hosts do. */
   seed: number;
-  /** How many nemeses; each of them once, in some order, when absent. */
-  steps?: number;
-  /** Only those whose name contains this. */
-  only?: string;
+  /** Of what happens, in this order. */
+  names: readonly string[];
   say: (line: string) => void;
 }
 
@@ -37,7 +29,7 @@ export interface RunOutcome {
   left: string[];
 }
 
-export async function runNemeses({ program, seed, steps, only = '', say }: RunOptions): Promise<RunOutcome> {
+export async function runNemeses({ program, seed, names, say }: RunOptions): Promise<RunOutcome> {
   const random = new SeededRandom(seed);
   const hasDisks = await hasOwnDisks();
   const trio = await PostgresTrio.begin(program, {
@@ -46,22 +38,21 @@ export async function runNemeses({ program, seed, steps, only = '', say }: RunOp
     diskBytes: hasDisks ? POSTGRES_DISK_BYTES : undefined,
   });
   const world = await World.begin({ trio, random });
-  const other = await patchedProgram(await temporaryFolder(), OTHER_BUILD);
-  const all: Record<string, Nemesis> = { ...NEMESES, [UPGRADE]: upgradeTo(other) };
-  const names = Object.keys(all).filter((name) => name.includes(only));
-  const possible = names.filter((name) => all[name]?.needs !== 'disk' || hasDisks);
   world.traffic.run();
   const faults: string[] = [];
-  for (const name of scheduleOf(possible, random, steps)) {
-    const nemesis = all[name];
-    if (!nemesis || faults.length > 0) break;
-    faults.push(...(await stepFaults(world, name, nemesis, say)));
+  const left: string[] = [];
+  for (const name of names) {
+    const nemesis = NEMESES[name];
+    if (!nemesis) throw new Error(`there is no nemesis "${name}"`);
+    if (faults.length > 0) break;
+    if (nemesis.needs === 'disk' && !hasDisks) left.push(name);
+    else faults.push(...(await stepFaults(world, name, nemesis, say)));
   }
   await world.traffic.stop();
   // After a fault nothing may be left that answers.
   const end = faults.length > 0 ? [] : await world.traffic.end();
   faults.push(...end.map(({ kind, sentence }) => `${kind}: ${sentence}`));
-  return { faults, accepted: world.traffic.accepted, left: names.filter((name) => !possible.includes(name)) };
+  return { faults, accepted: world.traffic.accepted, left };
 }
 
 async function stepFaults(
@@ -105,12 +96,9 @@ function brokenOf({ nodes }: World): string[] {
   return nodes.flatMap(({ said }) => said.split('\n').filter((line) => line.includes('invariant')));
 }
 
-/** Each of them in some order, and as often again as it takes. */
-function scheduleOf(names: readonly string[], random: SeededRandom, steps = names.length): string[] {
-  const schedule: string[] = [];
-  while (schedule.length < steps) {
-    const left = [...names];
-    while (left.length > 0) schedule.push(...left.splice(random.below(left.length), 1));
-  }
-  return schedule.slice(0, steps);
+/** All of them, in an order that follows from the seed. */
+export function shuffled(names: readonly string[], seed: number): string[] {
+  const random = new SeededRandom(seed);
+  const left = [...names];
+  return names.flatMap(() => left.splice(random.below(left.length), 1));
 }

@@ -18,6 +18,10 @@ import { Traffic } from './traffic.ts';
 const NODES = ['one', 'two'] as const;
 export const LEASE_MS = 1_000;
 
+/** Whether the row of the log names the server that is asked. */
+const LEAD_IS_HERE = `SELECT system_identifier = (SELECT system_identifier FROM pg_control_system())
+  AND timeline = ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int AS is_here FROM relay_log`;
+
 export interface WorldOptions {
   trio: PostgresTrio;
   random: SeededRandom;
@@ -35,6 +39,7 @@ export class World {
   readonly traffic: Traffic;
   readonly #links: ReadonlyMap<RelayNode, readonly PostgresLink[]>;
   readonly #folder: string;
+  readonly #database: string;
 
   /** Everything ends with the test. The log lies in a database of its own. */
   static async begin({ trio, random, mains = [], args = [], leaseMs = LEASE_MS }: WorldOptions): Promise<World> {
@@ -60,21 +65,17 @@ export class World {
     atTestEnd(() => traffic.stop());
     await leaderOf(nodes);
     await traffic.enrol();
-    return new World({ trio, random }, folder, links, traffic);
+    return new World({ trio, random }, { folder, database, links, traffic });
   }
 
-  private constructor(
-    { trio, random }: Pick<WorldOptions, 'trio' | 'random'>,
-    folder: string,
-    links: ReadonlyMap<RelayNode, readonly PostgresLink[]>,
-    traffic: Traffic,
-  ) {
+  private constructor({ trio, random }: Pick<WorldOptions, 'trio' | 'random'>, parts: Parts) {
     this.trio = trio;
     this.random = random;
-    this.nodes = [...links.keys()];
-    this.traffic = traffic;
-    this.#folder = folder;
-    this.#links = links;
+    this.nodes = [...parts.links.keys()];
+    this.traffic = parts.traffic;
+    this.#folder = parts.folder;
+    this.#database = parts.database;
+    this.#links = parts.links;
   }
 
   /** Between this relay and each server. */
@@ -113,7 +114,25 @@ export class World {
     );
     if (!answer) throw new Error(`not both relays answer:\n${this.nodes.map(({ stderr }) => stderr).join('\n')}`);
     await leaderOf(this.nodes);
+    await this.#leadIsOfPrimary();
   }
+
+  /** A relay that lived through a promotion takes its lead anew; until it has, any other begins a new epoch. */
+  async #leadIsOfPrimary(): Promise<void> {
+    const isHere = await eventually(
+      async () => (await this.trio.primary.query(LEAD_IS_HERE, [], this.#database))[0]?.['is_here'] === true,
+      (is) => is,
+    );
+    if (!isHere) throw new Error(`the log says that it is led on another server than ${this.trio.primary.name}`);
+  }
+}
+
+interface Parts {
+  folder: string;
+  /** Of the log. */
+  database: string;
+  links: ReadonlyMap<RelayNode, readonly PostgresLink[]>;
+  traffic: Traffic;
 }
 
 function clockFile(folder: string, name: string): string {
