@@ -1,0 +1,112 @@
+/** A relay that is stopped, whose log moves by command into PostgreSQL and back, and what its hosts must find afterwards. */
+import assert from 'node:assert/strict';
+import { cp } from 'node:fs/promises';
+import { join } from 'node:path';
+import { RelayClient } from '../../src/host/relay/relay-client.ts';
+import type { PublicKey } from '../../src/protocol/public-key.ts';
+import { type RelayHere, relayHere, runHere } from './command-run.ts';
+import { type TestHost, alice, bob } from './hosts.ts';
+import { itemTo } from './mail.ts';
+import type { Ended } from './poste-process.ts';
+import { temporaryFolder } from './temporary-folder.ts';
+
+const IDS = ['one', 'two', 'three'];
+const ITEMS = IDS.map((id) => itemTo([bob], id));
+
+/** What hosts were told of the mail. */
+interface Told {
+  epoch: string;
+  seqs: unknown;
+}
+
+function clientOf({ start }: RelayHere, host: TestHost): RelayClient {
+  const options = { url: start.url, signer: host.signer, hostName: host.name, nowMs: Date.now };
+  return new RelayClient(options, start.relay_pubkey as PublicKey);
+}
+
+/** With mail that waits. */
+export class StoppedRelay {
+  readonly #storeDir: string;
+  readonly #told: Told;
+
+  /** In a folder that is not there yet. */
+  static async make(storeDir: string): Promise<StoppedRelay> {
+    const relay = await relayHere(storeDir);
+    for (const host of [alice, bob]) await clientOf(relay, host).enrol();
+    const { results, epoch } = await clientOf(relay, alice).push(ITEMS);
+    await relay.process.stop();
+    return new StoppedRelay(storeDir, { epoch, seqs: results.map(({ targets }) => targets) });
+  }
+
+  private constructor(storeDir: string, told: Told) {
+    this.#storeDir = storeDir;
+    this.#told = told;
+  }
+
+  /** A copy of it, which goes with the test, and the database at `url` for its log. */
+  async moving(url: string): Promise<MovingLog> {
+    const storeDir = join(await temporaryFolder(), 'store');
+    await cp(this.#storeDir, storeDir, { recursive: true });
+    return new MovingLog(storeDir, url, this.#told);
+  }
+}
+
+interface Found extends Told {
+  /** Of what was pushed again. */
+  statuses: string[];
+  /** Of what waits. */
+  ids: string[];
+}
+
+export class MovingLog {
+  readonly storeDir: string;
+  readonly log: readonly string[];
+  /** Before it moved. */
+  readonly told: Told;
+
+  constructor(storeDir: string, url: string, told: Told) {
+    this.storeDir = storeDir;
+    this.log = ['--log', url, '--durability', 'single'];
+    this.told = told;
+  }
+
+  /** Of `poste relay log`. */
+  args(command: string, ...more: string[]): string[] {
+    return ['relay', 'log', command, ...this.log, '--store-dir', this.storeDir, ...more];
+  }
+
+  command(name: string, ...more: string[]): Promise<Ended> {
+    return runHere(this.args(name, ...more));
+  }
+
+  /** Throws unless it serves from there, is as before for hosts, and serves nowhere else. */
+  async servesAsBefore(where: 'store' | 'log'): Promise<void> {
+    const keyed = [...this.log, '--key-file', join(this.storeDir, 'relay.key')];
+    const refused = await runHere(['relay', 'serve', '--store-dir', this.storeDir, ...(where === 'log' ? [] : keyed)]);
+    assert.equal(refused.code, 5);
+    assert.match(
+      refused.stderr,
+      where === 'log'
+        ? /is a view of a log that is kept at/
+        : /with a log of its own|the database of the log is empty|the log went to/,
+    );
+    const { statuses, ids, ...told } = await this.found(where);
+    assert.deepEqual(told, this.told);
+    assert.deepEqual({ statuses, ids }, { statuses: ['duplicate', 'duplicate', 'duplicate'], ids: IDS });
+  }
+
+  /** What hosts find that push the mail again and pull what waits. */
+  async found(where: 'store' | 'log'): Promise<Found> {
+    const keyed = [...this.log, '--key-file', join(this.storeDir, 'relay.key')];
+    const relay = await relayHere(this.storeDir, where === 'log' ? keyed : []);
+    const { results, epoch } = await clientOf(relay, alice).push(ITEMS);
+    const { items } = await clientOf(relay, bob).pull();
+    await relay.process.stop();
+    return {
+      epoch,
+      seqs: results.map(({ targets }) => targets),
+      statuses: results.map(({ status }) => status),
+      ids: items.map(({ item_id: id }) => id),
+    };
+  }
+}
