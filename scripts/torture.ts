@@ -49,6 +49,11 @@ const KINDS: Readonly<Record<string, Kind>> = {
     files: ['test/unit/relay/replay/flips.test.ts'],
     times: 16,
   },
+  input: {
+    what: 'random requests, most of them nearly right',
+    files: ['test/http/fuzz.test.ts'],
+    times: 210,
+  },
   hosts: {
     what: 'faults between hosts and a relay, in one process',
     files: ['test/property/relay-torture.test.ts'],

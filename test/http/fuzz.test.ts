@@ -10,10 +10,10 @@ import { envelopeWire, itemTo, receiptId, receiptWire } from '../support/mail.ts
 import { RawConnection, type RawResponse, requestBytes } from '../support/raw-http.ts';
 import { rotationBody } from '../support/rotations.ts';
 import { SeededRandom } from '../support/seeded-random.ts';
-import { IS_THOROUGH } from '../support/thorough.ts';
+import { IS_THOROUGH, TIMES, tried } from '../support/thorough.ts';
 
 /** As many as it takes until every kind of event is in the log. */
-const REQUESTS = IS_THOROUGH ? 4800 : 600;
+const REQUESTS = IS_THOROUGH ? 4800 * TIMES : 600;
 const AT_ONCE = 64;
 /** How long a request that may be half a request is given; one that is whole is given as long as it takes. */
 const QUIET_MS = 250;
@@ -29,13 +29,13 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     await relay.enrol(alice, bob, carol, ROTATING[0]!);
     await relay.client(alice).push([itemTo([ROTATING[0]!], 'before-the-storm')]);
     const random = new SeededRandom(1);
-    const requests = Array.from({ length: REQUESTS }, () => randomRequest(relay, random));
     const statuses = new Map<number, number>();
     const faults: string[] = [];
     let next = 0;
     const sendMany = async (): Promise<void> => {
-      for (let request = requests[next++]; request; request = requests[next++]) {
-        const number = next;
+      while (next < REQUESTS) {
+        const number = ++next;
+        const request = randomRequest(relay, random);
         const { bytes } = request;
         for (const response of await responsesTo(relay.port, request)) {
           statuses.set(response.status, (statuses.get(response.status) ?? 0) + 1);
@@ -75,6 +75,8 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     ] as const)
       expect([...types]).toContain(type);
     await relay.start();
+    const counts = [...statuses].toSorted(([a], [b]) => a - b).map(([status, count]) => `${status} ${count}`);
+    tried(`${REQUESTS} random requests (${adapter}), answered ${counts.join(', ')}`);
   });
 });
 
