@@ -212,6 +212,18 @@ test('a server that is stopped starts again, also from the middle of its work', 
   }
 });
 
+test('a postmaster that is killed alone takes with it what it had started, and starts again', async () => {
+  const { standby } = pair();
+  const client = await connected(standby.port);
+  const pids = (await standby.query('SELECT pid FROM pg_stat_activity')).map(({ pid }) => Number(pid));
+  const ended = once(client, 'end');
+  await standby.kill('postmaster');
+  await ended;
+  expect(pids.filter((pid) => !isGone(pid))).toEqual([]);
+  await standby.start();
+  expect(await words(standby)).toContain('kept');
+});
+
 test('at the end no process and no folder is left', async () => {
   const { primary, standby, end } = pair();
   const lasting = "SELECT pid FROM pg_stat_activity WHERE backend_type IN ('checkpointer', 'walwriter')";

@@ -96,11 +96,14 @@ async function upgrade(world: World): Promise<void> {
   }
 }
 
-/** A relay of this name does not lead while its clock is off, and one that leads goes on. */
+/** Ahead and behind, in some order. A relay that starts so does not lead, and one that leads goes on. */
 async function clockOff(world: World, node: RelayNode): Promise<void> {
-  await world.moveClock(node, world.random.chance(0.5) ? CLOCK_OFF_MS : -CLOCK_OFF_MS);
-  if (world.random.chance(0.5)) await node.kill();
-  await elapsed(A_WHILE_MS);
+  const firstMs = world.random.chance(0.5) ? CLOCK_OFF_MS : -CLOCK_OFF_MS;
+  for (const aheadMs of [firstMs, -firstMs]) {
+    await world.moveClock(node, aheadMs);
+    if (world.random.chance(0.5)) await node.kill();
+    await elapsed(A_WHILE_MS);
+  }
 }
 
 const RELAYS: Record<string, Nemesis> = {
