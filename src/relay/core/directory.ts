@@ -13,12 +13,27 @@ import type { EnrolmentRow } from './rows.ts';
 /** An enrolment that was never used may lapse after this time, to make room. */
 export const UNUSED_LAPSES_AFTER_MS = 86_400_000;
 
+/** The live enrolments that carry one name. */
+interface Carriers {
+  keys: Set<PublicKey>;
+  /** How many of them there are of each account, and of none. */
+  accounts: Map<string | null, number>;
+}
+
+/** The live enrolments of other keys that carry a name. */
+export interface Namesakes {
+  count: number;
+  /** Their accounts; `null` where one has none. */
+  accounts: Pick<ReadonlySet<string | null>, 'has'>;
+}
+
 export class Directory {
   readonly #rows = new Map<PublicKey, EnrolmentRow>();
   readonly #byFingerprint = new Map<Sha256Hex, PublicKey>();
-  readonly #liveByName = new Map<string, Set<PublicKey>>();
+  readonly #liveByName = new Map<string, Carriers>();
   /** Live and never used. */
   readonly #unused = new Map<PublicKey, EnrolmentRow>();
+  readonly #unusedByAge = new OldestFirst((key) => this.#unused.get(key)?.enrolledAtMs);
   /** By the key that took their place. */
   readonly #rotatedInto = new Map<PublicKey, Set<PublicKey>>();
   #liveCount = 0;
@@ -60,7 +75,7 @@ export class Directory {
   }
 
   liveByName(foldedName: string): PublicKey[] {
-    return [...(this.#liveByName.get(foldedName) ?? [])];
+    return [...(this.#liveByName.get(foldedName)?.keys ?? [])];
   }
 
   /**
@@ -68,7 +83,7 @@ export class Directory {
    * crowded name means no host.
    */
   findByName(name: HostName, account: string | null): EnrolmentRow | 'unknown' | 'ambiguous' {
-    if (this.liveByName(foldHostName(name)).length === 0) return 'unknown';
+    if (!this.#liveByName.has(foldHostName(name))) return 'unknown';
     const rows = this.namesakes(name);
     const own = account === null ? [] : rows.filter((row) => row.account === account);
     const only = rows.length === 1 ? rows[0] : own.length === 1 ? own[0] : undefined;
@@ -77,8 +92,19 @@ export class Directory {
 
   /** The live enrolments that carry `name`; none when it is crowded. */
   namesakes(name: HostName): EnrolmentRow[] {
-    const keys = this.liveByName(foldHostName(name));
-    return keys.length > CROWDED_NAME_ENROLMENTS ? [] : keys.flatMap((key) => this.#rows.get(key) ?? []);
+    const { size = 0 } = this.#liveByName.get(foldHostName(name))?.keys ?? {};
+    return size > CROWDED_NAME_ENROLMENTS ? [] : this.carriers(name);
+  }
+
+  /** What is to be known of those that carry `name`, `except` left out, however many they are. */
+  namesakesOf(name: HostName, except: PublicKey): Namesakes {
+    const carriers = this.#liveByName.get(foldHostName(name));
+    if (!carriers) return { count: 0, accounts: new Set() };
+    const { keys, accounts } = carriers;
+    if (!keys.has(except)) return { count: keys.size, accounts };
+    const own = this.#rows.get(except)?.account ?? null;
+    const isOther = (account: string | null): boolean => (accounts.get(account) ?? 0) > (account === own ? 1 : 0);
+    return { count: keys.size - 1, accounts: { has: isOther } };
   }
 
   carriers(name: HostName): EnrolmentRow[] {
@@ -87,9 +113,8 @@ export class Directory {
 
   /** The oldest live enrolment that was never used and is at least a day old. */
   oldestUnused(nowMs: number): EnrolmentRow | undefined {
-    let oldest: EnrolmentRow | undefined;
-    // Not the first in the map: a clock may have been set back between two enrolments.
-    for (const row of this.#unused.values()) if (!oldest || row.enrolledAtMs < oldest.enrolledAtMs) oldest = row;
+    const key = this.#unusedByAge.first;
+    const oldest = key && this.#unused.get(key);
     return oldest && nowMs - oldest.enrolledAtMs >= UNUSED_LAPSES_AFTER_MS ? oldest : undefined;
   }
 
@@ -114,20 +139,111 @@ export class Directory {
   }
 
   #addLive(row: EnrolmentRow): void {
+    const { hostPubkey, account } = row;
     const name = foldHostName(row.hostName);
-    const keys = this.#liveByName.get(name);
-    if (keys) keys.add(row.hostPubkey);
-    else this.#liveByName.set(name, new Set([row.hostPubkey]));
-    if (row.seen) this.#unused.delete(row.hostPubkey);
-    else this.#unused.set(row.hostPubkey, row);
+    let carriers = this.#liveByName.get(name);
+    if (!carriers) this.#liveByName.set(name, (carriers = { keys: new Set(), accounts: new Map() }));
+    carriers.keys.add(hostPubkey);
+    carriers.accounts.set(account, (carriers.accounts.get(account) ?? 0) + 1);
+    if (row.seen) this.#unused.delete(hostPubkey);
+    else {
+      const isOfThatTime = this.#unused.get(hostPubkey)?.enrolledAtMs === row.enrolledAtMs;
+      this.#unused.set(hostPubkey, row);
+      if (!isOfThatTime) this.#unusedByAge.add(hostPubkey, row.enrolledAtMs, this.#unused.size);
+    }
     this.#liveCount++;
   }
 
-  #removeLive(row: EnrolmentRow): void {
-    const name = foldHostName(row.hostName);
-    const keys = this.#liveByName.get(name);
-    keys?.delete(row.hostPubkey);
-    if (keys?.size === 0) this.#liveByName.delete(name);
+  #removeLive({ hostName, hostPubkey, account }: EnrolmentRow): void {
+    const name = foldHostName(hostName);
+    const carriers = this.#liveByName.get(name);
+    if (carriers) {
+      carriers.keys.delete(hostPubkey);
+      const left = (carriers.accounts.get(account) ?? 0) - 1;
+      if (left > 0) carriers.accounts.set(account, left);
+      else carriers.accounts.delete(account);
+      if (carriers.keys.size === 0) this.#liveByName.delete(name);
+    }
     this.#liveCount--;
+  }
+}
+
+/** `order`: of those of one time, which was first. */
+interface Aged {
+  key: PublicKey;
+  atMs: number;
+  order: number;
+}
+
+function isOlder(one: Aged, other: Aged): boolean {
+  return one.atMs === other.atMs ? one.order < other.order : one.atMs < other.atMs;
+}
+
+/**
+ * Keys by their time, the oldest first: a binary heap. A clock may be set back between two enrolments, so they do not come
+ * in the order of their times. What has gone, or has another time now, is passed over when it comes to the front.
+ */
+class OldestFirst {
+  #heap: Aged[] = [];
+  #added = 0;
+  readonly #timeOf: (key: PublicKey) => number | undefined;
+
+  /** `timeOf` tells the time that a key has now; `undefined`: it has gone. */
+  constructor(timeOf: (key: PublicKey) => number | undefined) {
+    this.#timeOf = timeOf;
+  }
+
+  get first(): PublicKey | undefined {
+    for (let [front] = this.#heap; front; [front] = this.#heap) {
+      if (this.#timeOf(front.key) === front.atMs) return front.key;
+      this.#removeFront();
+    }
+    return undefined;
+  }
+
+  /** `count` is how many keys there are: entries of others are cleared away when they are more. */
+  add(key: PublicKey, atMs: number, count: number): void {
+    const heap = this.#heap;
+    if (heap.length > 2 * count + 16) {
+      this.#heap = heap
+        .filter((one) => this.#timeOf(one.key) === one.atMs)
+        .toSorted((a, b) => (isOlder(a, b) ? -1 : 1));
+      // The new one is among them already, if it had this time before.
+      if (this.#heap.some((one) => one.key === key)) return;
+    }
+    this.#heap.push({ key, atMs, order: this.#added++ });
+    this.#rise(this.#heap.length - 1);
+  }
+
+  #rise(from: number): void {
+    for (let at = from; at > 0; ) {
+      const above = (at - 1) >>> 1;
+      if (!this.#isBefore(at, above)) return;
+      this.#swap(at, above);
+      at = above;
+    }
+  }
+
+  #removeFront(): void {
+    this.#swap(0, this.#heap.length - 1);
+    this.#heap.pop();
+    for (let at = 0; ; ) {
+      let least = at;
+      for (const below of [2 * at + 1, 2 * at + 2]) if (this.#isBefore(below, least)) least = below;
+      if (least === at) return;
+      this.#swap(at, least);
+      at = least;
+    }
+  }
+
+  #isBefore(one: number, other: number): boolean {
+    const [a, b] = [this.#heap[one], this.#heap[other]];
+    return a !== undefined && b !== undefined && isOlder(a, b);
+  }
+
+  #swap(one: number, other: number): void {
+    const [a, b] = [this.#heap[one], this.#heap[other]];
+    if (a) this.#heap[other] = a;
+    if (b) this.#heap[one] = b;
   }
 }

@@ -5,11 +5,10 @@
 import type { Sha256Hex } from '../../protocol/digest.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import { type Limits, dedupHorizonMs, retentionMs } from '../../protocol/limits.ts';
-import { foldHostName } from '../../protocol/names.ts';
 import { type PublicKey, hostFingerprint } from '../../protocol/public-key.ts';
 import type { Admissions } from './admissions.ts';
 import type { AckItems, EnrolHost, ExpireItems, ExtendDedup, ReportLostItem, RotateKey } from './command.ts';
-import type { Directory } from './directory.ts';
+import type { Directory, Namesakes } from './directory.ts';
 import type { Released } from './queue-index.ts';
 import {
   EMPTY_TARGET,
@@ -89,7 +88,7 @@ export function chargedFor(rows: RowReader, directory: Directory, key: PublicKey
 export interface EnrolFacts {
   enrolment: EnrolmentRow | undefined;
   /** The proven accounts of the live enrolments of other keys that carry the name. */
-  namesakeAccounts: ReadonlySet<string | null>;
+  namesakeAccounts: Namesakes['accounts'];
   namesakes: number;
   liveEnrolments: number;
   enrolmentsMax: number;
@@ -112,12 +111,12 @@ export function enrolFacts(
 ): EnrolFacts {
   const { hostPubkey, answer, inviteHash, nowMs } = command;
   const enrolment = rows.get('enrolment', hostPubkey);
-  const namesakes = directory.liveByName(foldHostName(command.hostName)).filter((key) => key !== hostPubkey);
+  const namesakes = directory.namesakesOf(command.hostName, hostPubkey);
   const lapsing = directory.oldestUnused(nowMs);
   return {
     enrolment,
-    namesakeAccounts: new Set(namesakes.map((key) => directory.get(key)?.account ?? null)),
-    namesakes: namesakes.length,
+    namesakeAccounts: namesakes.accounts,
+    namesakes: namesakes.count,
     liveEnrolments: directory.liveCount,
     enrolmentsMax: settings.enrolmentsMax,
     admission: settings.admission,
@@ -153,7 +152,7 @@ export interface RotateFacts {
   /** How long after its last push something may be known under a key. */
   knownForMs: number;
   /** The proven accounts of the live enrolments that carry the old key's name, that of the new key left out. */
-  namesakeAccounts: ReadonlySet<string | null>;
+  namesakeAccounts: Namesakes['accounts'];
   isDenied: boolean;
   oldQueue: TargetRow;
   newQueue: TargetRow;
@@ -176,8 +175,6 @@ export function rotateFacts(
 ): RotateFacts {
   const old = rows.get('enrolment', oldPubkey);
   const replacing = rows.get('enrolment', newPubkey);
-  const namesakes = old ? directory.liveByName(foldHostName(old.hostName)) : [];
-  const others = namesakes.filter((key) => key !== newPubkey);
   const keys = fingerprints(directory, oldPubkey, newPubkey);
   const { limits } = settings;
   return {
@@ -186,7 +183,7 @@ export function rotateFacts(
     oldLineage: lineageMembers(rows, oldPubkey),
     newLineage: lineageMembers(rows, newPubkey),
     knownForMs: retentionMs(limits) + dedupHorizonMs(limits),
-    namesakeAccounts: new Set(others.map((key) => directory.get(key)?.account ?? null)),
+    namesakeAccounts: old ? directory.namesakesOf(old.hostName, newPubkey).accounts : new Set(),
     isDenied: [old, replacing].some((row) => row && admissions.isDenied({ ...row, fingerprints: keys }, nowMs)),
     oldQueue: targetRow(rows, oldPubkey),
     newQueue: targetRow(rows, newPubkey),

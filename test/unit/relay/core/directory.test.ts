@@ -151,14 +151,16 @@ test('equals a directory that is told every row again, whatever happened before'
     hostName: fc.constantFrom('x', 'X', 'y').map((name) => name as HostName),
     revokedAtMs: fc.option(fc.constant(NOON_MS), { freq: 4 }),
     seen: fc.boolean(),
+    account: fc.constantFrom(null, 'acme', 'other'),
+    // A clock may be set back, and an enrolment that lapsed may come again.
+    enrolledAtMs: fc.nat(9).map((ms) => NOON_MS + ms),
   });
   fc.assert(
     fc.property(fc.array(change, { maxLength: 30 }), (changes) => {
       const directory = new Directory();
       const rows = new Map<string, EnrolmentRow>();
       for (const { host, gone, ...changed } of changes) {
-        const enrolledAtMs = rows.get(host.key)?.enrolledAtMs ?? NOON_MS + rows.size;
-        const row = gone ? null : rowOf(host, { ...changed, enrolledAtMs });
+        const row = gone ? null : rowOf(host, changed);
         directory.apply(host.key, row);
         if (row) rows.set(host.key, row);
         else rows.delete(host.key);
@@ -173,7 +175,18 @@ test('equals a directory that is told every row again, whatever happened before'
       const live = [...rows.values()].filter(({ revokedAtMs }) => revokedAtMs === null);
       expect(directory.liveCount).toBe(live.length);
       const farAheadMs = NOON_MS + 2 * UNUSED_LAPSES_AFTER_MS;
-      expect(directory.oldestUnused(farAheadMs) === undefined).toBe(live.every(({ seen }) => seen));
+      const unused = live.filter(({ seen }) => !seen).map(({ enrolledAtMs }) => enrolledAtMs);
+      const oldest = directory.oldestUnused(farAheadMs);
+      expect(oldest?.enrolledAtMs).toBe(unused.length > 0 ? Math.min(...unused) : undefined);
+      expect(oldest).toEqual(oldest && rows.get(oldest.hostPubkey));
+      for (const except of hosts)
+        for (const name of ['x', 'y']) {
+          const others = live.filter((row) => row.hostName.toLowerCase() === name && row.hostPubkey !== except.key);
+          const { count, accounts } = directory.namesakesOf(name as HostName, except.key);
+          expect(count).toBe(others.length);
+          for (const account of [null, 'acme', 'other'])
+            expect(accounts.has(account)).toBe(others.some((row) => row.account === account));
+        }
     }),
   );
 });
