@@ -216,9 +216,10 @@ test('a postmaster that is killed alone takes with it what it had started, and s
   const { standby } = pair();
   const client = await connected(standby.port);
   const pids = (await standby.query('SELECT pid FROM pg_stat_activity')).map(({ pid }) => Number(pid));
-  const ended = once(client, 'end');
+  const asleep = client.query('SELECT pg_sleep(600)');
+  asleep.catch(() => undefined);
   await standby.kill('postmaster');
-  await ended;
+  await expect(asleep).rejects.toThrow('terminat');
   expect(pids.filter((pid) => !isGone(pid))).toEqual([]);
   await standby.start();
   expect(await words(standby)).toContain('kept');
