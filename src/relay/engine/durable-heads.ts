@@ -33,10 +33,11 @@ export class DurableHeads {
 
   /** Sums up the stored queues. To be called once, before anything is published. */
   async countStored(): Promise<void> {
-    for await (const { queueItems, queueBytes } of this.#store.targets()) {
-      this.#items += queueItems;
-      this.#bytes += queueBytes;
-    }
+    for await (const run of this.#store.targets())
+      for (const { row } of run) {
+        this.#items += row.queueItems;
+        this.#bytes += row.queueBytes;
+      }
   }
 
   /** What waits in all queues together, expiry notices left out. */

@@ -6,7 +6,7 @@
  * is collected is stored with each slice, so that no scan begins among the tombstones of earlier ones.
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { collectedKey, queueKey, seqOf } from './keys.ts';
+import { PREFIX, collectedKey, firstKeyOf, prefixRange, queueKey, seqOf } from './keys.ts';
 import type { Pair } from '../../lib/pair-block.ts';
 import type { Level } from './level.ts';
 import { verifiedBytes, withChecksum } from './checksum.ts';
@@ -29,6 +29,8 @@ export class Collector {
   /** How far each queue may be collected, for queues that are not yet. */
   readonly #pending = new Map<PublicKey, number>();
   readonly #collected = new Map<PublicKey, number>();
+  /** Whether a queue without a number above has no mark. */
+  #hasMarks = false;
 
   constructor(level: Level) {
     this.#level = level;
@@ -36,6 +38,13 @@ export class Collector {
 
   get isPending(): boolean {
     return this.#pending.size > 0;
+  }
+
+  /** Reads the marks of all queues at once, which costs less than one by one. To be called before anything else. */
+  async loadMarks(): Promise<void> {
+    for await (const run of runsOf(this.#level, prefixRange(PREFIX.collected)))
+      for (const [key, stored] of run) this.#collected.set(firstKeyOf(key), markedThrough(key, stored));
+    this.#hasMarks = true;
   }
 
   /** To be called when it is durable that the rows of `target` up to `ackedThrough` are acked. */
@@ -78,15 +87,19 @@ export class Collector {
 
   #collectedThrough(target: PublicKey): number {
     const known = this.#collected.get(target);
-    if (known !== undefined) return known;
+    if (known !== undefined || this.#hasMarks) return known ?? 0;
     const key = collectedKey(target);
     const stored = this.#level.getSync(key);
-    // A damaged mark is ignored: the next slice begins at the start of the queue, and writes the mark anew.
-    const mark = stored && verifiedBytes(key, stored);
-    const through = mark ? Number(mark.readBigUInt64BE(0)) : 0;
+    const through = stored ? markedThrough(key, stored) : 0;
     this.#collected.set(target, through);
     return through;
   }
+}
+
+/** A damaged mark is ignored: the next slice begins at the start of the queue, and writes the mark anew. */
+function markedThrough(key: Buffer, stored: Buffer): number {
+  const mark = verifiedBytes(key, stored);
+  return mark ? Number(mark.readBigUInt64BE(0)) : 0;
 }
 
 /** The mark that every queue row of `target` up to `through` is collected. */

@@ -27,6 +27,7 @@ import { dropRebuilt, finishCutovers, isRestoreUnderWay, POSITION_FILE } from '.
 import { syncFolder } from '../../lib/files.ts';
 import { createRelayKey, readRelayKey } from './relay-key.ts';
 import { RelayStore } from './relay-store.ts';
+import { runsOf } from './scan.ts';
 import type { LogBounds } from './store-reader.ts';
 import { EmbeddedLog } from './durable-log.ts';
 
@@ -34,6 +35,7 @@ export { LEVEL_FOLDER, POSITION_FILE };
 export const SCHEMA_VERSION = 2;
 /** How many of the newest records are checked: far more than LevelDB's write-ahead log ever holds. */
 const CHECKED_RECORDS = 200_000;
+const CHECKED_AT_ONCE = 4096;
 
 export interface OpenStoreOptions {
   folder: string;
@@ -332,19 +334,11 @@ export async function checkNewestRecords(level: Level, atMost: number = CHECKED_
   if (!last || lastLsn <= pruned.throughLsn)
     throw new DamagedRecord(`log record ${pruned.throughLsn + 1} is missing, and those before it were pruned`);
   let expected = Math.max(pruned.throughLsn + 1, lastLsn - atMost + 1);
-  const iterator = level.iterator({ gte: logKey(expected), lte: last, fillCache: false, highWaterMarkBytes: 4 << 20 });
-  try {
-    for (;;) {
-      const run = await iterator.nextv(4096);
-      if (run.length === 0) break;
-      for (const [key, record] of run) {
-        if (lsnOf(key) !== expected) throw new DamagedRecord(`log record ${expected} is missing`);
-        checkRecord(expected++, record);
-      }
+  for await (const run of runsOf(level, { gte: logKey(expected), lte: last }, { pairs: CHECKED_AT_ONCE }))
+    for (const [key, record] of run) {
+      if (lsnOf(key) !== expected) throw new DamagedRecord(`log record ${expected} is missing`);
+      checkRecord(expected++, record);
     }
-  } finally {
-    await iterator.close();
-  }
   return { lastLsn, pruned };
 }
 

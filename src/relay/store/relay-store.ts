@@ -193,7 +193,9 @@ export class RelayStore extends StoreReader implements EventLog {
 
   /** Tells the collector of every queue that has rows left to collect. */
   async findUncollected(): Promise<void> {
-    for await (const { key, row } of this.targetRows()) this.collector.note(key, row.ackedThrough);
+    await this.collector.loadMarks();
+    for await (const run of this.targets())
+      for (const { target, row } of run) this.collector.note(target, row.ackedThrough);
   }
 
   /** Gives back the space of records that were pruned: LevelDB alone would take its time. */

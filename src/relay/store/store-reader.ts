@@ -125,14 +125,10 @@ export class StoreReader implements RowReader {
       yield run.map(([lsn, record]) => decodeRecord(lsn, record));
   }
 
-  /** Every target row: the queues as a whole. */
-  async *targets(): AsyncGenerator<TargetRow> {
-    for await (const { row } of this.targetRows()) yield row;
-  }
-
-  protected async *targetRows(): AsyncGenerator<{ key: PublicKey; row: TargetRow }> {
-    for await (const [key, value] of this.level.iterator(prefixRange(PREFIX.target)))
-      yield { key: firstKeyOf(key), row: this.#row('target', key, value) };
+  /** Every target row, in runs: the queues as a whole. */
+  async *targets(): AsyncGenerator<{ target: PublicKey; row: TargetRow }[]> {
+    for await (const run of runsOf(this.level, prefixRange(PREFIX.target)))
+      yield run.map(([key, value]) => ({ target: firstKeyOf(key), row: this.#row('target', key, value) }));
   }
 
   /** Queue rows with `after` < seq <= `through`, ascending, at most `limit`. */
@@ -188,13 +184,14 @@ export class StoreReader implements RowReader {
   /** Every deny and invite row. */
   async admissionRows(): Promise<RowChange[]> {
     const changes: RowChange[] = [];
-    for await (const [key, value] of this.level.iterator(prefixRange(PREFIX.deny))) {
-      const row = this.#row('deny', key, value);
-      changes.push({ table: 'deny', key: rowKey.deny(row), row });
-    }
-    for await (const [key, value] of this.level.iterator(prefixRange(PREFIX.invite))) {
-      changes.push({ table: 'invite', key: key.subarray(1).toString('hex'), row: this.#row('invite', key, value) });
-    }
+    for await (const run of runsOf(this.level, prefixRange(PREFIX.deny)))
+      for (const [key, value] of run) {
+        const row = this.#row('deny', key, value);
+        changes.push({ table: 'deny', key: rowKey.deny(row), row });
+      }
+    for await (const run of runsOf(this.level, prefixRange(PREFIX.invite)))
+      for (const [key, value] of run)
+        changes.push({ table: 'invite', key: key.subarray(1).toString('hex'), row: this.#row('invite', key, value) });
     return changes;
   }
 
@@ -207,9 +204,8 @@ export class StoreReader implements RowReader {
   /** Every enrolment row, in order of enrolment. */
   async enrolments(): Promise<EnrolmentRow[]> {
     const rows: EnrolmentRow[] = [];
-    for await (const [key, value] of this.level.iterator(prefixRange(PREFIX.enrolment))) {
-      rows.push(this.#row('enrolment', key, value));
-    }
+    for await (const run of runsOf(this.level, prefixRange(PREFIX.enrolment)))
+      for (const [key, value] of run) rows.push(this.#row('enrolment', key, value));
     return rows.toSorted((a, b) => a.enrolledAtMs - b.enrolledAtMs);
   }
 
