@@ -1,14 +1,18 @@
 import { realpathSync, statfsSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
-import { defineConfig } from 'vitest/config';
+import { configDefaults, defineConfig } from 'vitest/config';
 import { PATIENCE_MS } from './test/support/patience.ts';
 import { SkippedPrograms } from './test/support/skipped-programs.ts';
 import { TestOrder } from './test/support/test-order.ts';
 import { thoroughFiles } from './test/support/thorough-files.ts';
-import { IS_REST } from './test/support/thorough.ts';
+import { LONG_FILES } from './test/support/long-files.ts';
+import { IS_REST, IS_THOROUGH } from './test/support/thorough.ts';
 
 /** With POSTE_TEST_THOROUGH=rest only the files that try more than in `npm test`, which has run before. */
 const FILES = IS_REST ? thoroughFiles() : ['test/**/*.test.ts'];
+
+/** Files that are named on the command line are run, also long ones. */
+const LEFT_OUT = IS_THOROUGH || process.argv.some((argument) => argument.includes('test/')) ? [] : LONG_FILES;
 
 const MEMORY_DISK = '/dev/shm';
 const MEMORY_DISK_BYTES_MIN = 4 * 1024 ** 3;
@@ -31,6 +35,7 @@ function temporaryRoot(): string {
 export default defineConfig({
   test: {
     include: FILES,
+    exclude: [...configDefaults.exclude, ...LEFT_OUT],
     // Tests keep nothing in modules or globals, so that the files which a worker runs share what they import.
     isolate: false,
     setupFiles: ['test/support/checked-fetch.ts'],

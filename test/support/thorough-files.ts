@@ -1,9 +1,11 @@
 /**
- * Which test files try more in a thorough run than in `npm test`: those that import support/thorough.ts, themselves or
- * through a helper, and those that run with ANY_ADAPTER (support/adapters.ts, which most of the others import as well).
+ * Which test files try more in a thorough run than in `npm test`: those that it leaves out (support/long-files.ts), those that
+ * import support/thorough.ts, themselves or through a helper, and those that run with ANY_ADAPTER (support/adapters.ts,
+ * which most of the others import as well).
  */
 import { readFileSync, readdirSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
+import { LONG_FILES } from './long-files.ts';
 
 const TESTS = resolve(import.meta.dirname, '..');
 const THOROUGH = join(import.meta.dirname, 'thorough.ts');
@@ -29,7 +31,7 @@ export function thoroughFiles(): string[] {
   };
   return readdirSync(TESTS, { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.test.ts'))
-    .filter((name) => isThorough(join(TESTS, name)))
+    .filter((name) => LONG_FILES.includes(`test/${name.replaceAll('\\', '/')}`) || isThorough(join(TESTS, name)))
     .map((name) => `test/${name.replaceAll('\\', '/')}`)
     .toSorted();
 }
