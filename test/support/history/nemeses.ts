@@ -41,6 +41,14 @@ async function killPrimary({ trio }: World): Promise<void> {
   await trio.primary.kill();
 }
 
+/** The primary is gone, and the standby takes its place that has everything that was acknowledged. */
+async function promoteRight(world: World): Promise<void> {
+  await killPrimary(world);
+  const [right] = await world.trio.byReceived();
+  if (!right) throw new Error('there is no standby');
+  await world.trio.promote(right);
+}
+
 /** Both standbys confirm nothing while this goes on. */
 async function withoutStandbys({ trio }: World, work: () => Promise<void>): Promise<void> {
   for (const standby of trio.standbys) await standby.receive(false);
@@ -252,10 +260,18 @@ const SERVERS: Record<string, Nemesis> = {
   },
   'the primary is killed, and the right standby is promoted': {
     epoch: 'may change',
+    happens: promoteRight,
+  },
+  'the right standby is promoted while the relay that led is the only one': {
+    epoch: 'stays',
     happens: async (world) => {
-      await killPrimary(world);
-      const [right] = await world.trio.byReceived();
-      if (right) await world.trio.promote(right);
+      const leader = await world.leader();
+      const other = world.other(leader);
+      other.isHeldDown = true;
+      await other.kill();
+      await promoteRight(world);
+      await world.trio.heal();
+      await leaderOf([leader]);
     },
   },
   'the primary and the machine of the relay that leads are gone, and the wrong standby is promoted': {
