@@ -30,7 +30,8 @@ export interface Namesakes {
 export class Directory {
   readonly #rows = new Map<PublicKey, EnrolmentRow>();
   readonly #byFingerprint = new Map<Sha256Hex, PublicKey>();
-  readonly #liveByName = new Map<string, Carriers>();
+  /** The key alone where one host carries the name, as most names are: two collections for each cost a start more. */
+  readonly #liveByName = new Map<string, PublicKey | Carriers>();
   /** Live and never used. */
   readonly #unused = new Map<PublicKey, EnrolmentRow>();
   readonly #unusedByAge = new OldestFirst((key) => this.#unused.get(key)?.enrolledAtMs);
@@ -75,7 +76,9 @@ export class Directory {
   }
 
   liveByName(foldedName: string): PublicKey[] {
-    return [...(this.#liveByName.get(foldedName)?.keys ?? [])];
+    const carriers = this.#liveByName.get(foldedName);
+    if (carriers === undefined) return [];
+    return typeof carriers === 'string' ? [carriers] : [...carriers.keys];
   }
 
   /**
@@ -92,17 +95,19 @@ export class Directory {
 
   /** The live enrolments that carry `name`; none when it is crowded. */
   namesakes(name: HostName): EnrolmentRow[] {
-    const { size = 0 } = this.#liveByName.get(foldHostName(name))?.keys ?? {};
-    return size > CROWDED_NAME_ENROLMENTS ? [] : this.carriers(name);
+    const carriers = this.#liveByName.get(foldHostName(name));
+    const isCrowded = typeof carriers === 'object' && carriers.keys.size > CROWDED_NAME_ENROLMENTS;
+    return isCrowded ? [] : this.carriers(name);
   }
 
   /** What is to be known of those that carry `name`, `except` left out, however many they are. */
   namesakesOf(name: HostName, except: PublicKey): Namesakes {
     const carriers = this.#liveByName.get(foldHostName(name));
-    if (!carriers) return { count: 0, accounts: new Set() };
+    if (carriers === undefined || carriers === except) return { count: 0, accounts: new Set() };
+    if (typeof carriers === 'string') return { count: 1, accounts: new Set([this.#accountOf(carriers)]) };
     const { keys, accounts } = carriers;
     if (!keys.has(except)) return { count: keys.size, accounts };
-    const own = this.#rows.get(except)?.account ?? null;
+    const own = this.#accountOf(except);
     const isOther = (account: string | null): boolean => (accounts.get(account) ?? 0) > (account === own ? 1 : 0);
     return { count: keys.size - 1, accounts: { has: isOther } };
   }
@@ -141,10 +146,15 @@ export class Directory {
   #addLive(row: EnrolmentRow): void {
     const { hostPubkey, account } = row;
     const name = foldHostName(row.hostName);
-    let carriers = this.#liveByName.get(name);
-    if (!carriers) this.#liveByName.set(name, (carriers = { keys: new Set(), accounts: new Map() }));
-    carriers.keys.add(hostPubkey);
-    carriers.accounts.set(account, (carriers.accounts.get(account) ?? 0) + 1);
+    const carriers = this.#liveByName.get(name);
+    if (carriers === undefined) this.#liveByName.set(name, hostPubkey);
+    else if (typeof carriers === 'object') addCarrier(carriers, hostPubkey, account);
+    else {
+      const both: Carriers = { keys: new Set(), accounts: new Map() };
+      addCarrier(both, carriers, this.#accountOf(carriers));
+      addCarrier(both, hostPubkey, account);
+      this.#liveByName.set(name, both);
+    }
     if (row.seen) this.#unused.delete(hostPubkey);
     else {
       const isOfThatTime = this.#unused.get(hostPubkey)?.enrolledAtMs === row.enrolledAtMs;
@@ -157,7 +167,8 @@ export class Directory {
   #removeLive({ hostName, hostPubkey, account }: EnrolmentRow): void {
     const name = foldHostName(hostName);
     const carriers = this.#liveByName.get(name);
-    if (carriers) {
+    if (carriers === hostPubkey) this.#liveByName.delete(name);
+    else if (typeof carriers === 'object') {
       carriers.keys.delete(hostPubkey);
       const left = (carriers.accounts.get(account) ?? 0) - 1;
       if (left > 0) carriers.accounts.set(account, left);
@@ -166,6 +177,15 @@ export class Directory {
     }
     this.#liveCount--;
   }
+
+  #accountOf(key: PublicKey): string | null {
+    return this.#rows.get(key)?.account ?? null;
+  }
+}
+
+function addCarrier({ keys, accounts }: Carriers, key: PublicKey, account: string | null): void {
+  keys.add(key);
+  accounts.set(account, (accounts.get(account) ?? 0) + 1);
 }
 
 /** `order`: of those of one time, which was first. */
