@@ -1,27 +1,42 @@
 /**
  * `npm run bench:held-polls`: what one relay needs for hosts that are connected and wait for mail, each with a long poll of
- * its own: memory, and processor time while they wait and while they are asked again. And what it needs for hosts alone.
- * Enrolments are made in this process before the relay starts.
+ * its own: memory, processor time to begin a poll, and while all of them wait. And how long a relay takes to start, by how
+ * many hosts are enrolled and how many items wait. Stores are made in this process before the relay starts.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { RelayClient } from '../src/host/relay/relay-client.ts';
+import { WAIT_SECONDS_MAX } from '../src/protocol/limits.ts';
 import type { PublicKey } from '../src/protocol/public-key.ts';
 import { steadyPort } from '../test/support/free-port.ts';
 import { Connection } from './connection.ts';
 import { BenchEngine, anyKey } from './engine.ts';
+import { quantile } from './figures.ts';
 import { ROOM } from './shared-load.ts';
-import { namedSigner, requestBytes } from './work.ts';
+import { namedSigner, requestBytes, sealedEnvelope } from './work.ts';
 
 const PROGRAM = new URL('../dist/cli/main.js', import.meta.url).pathname;
-const POLLS = [1_000, 5_000, 10_000] as const;
-const HOSTS = [0, 10_000, 50_000] as const;
+const POLLS = [0, 1_000, 5_000, 10_000] as const;
+/** What is stored when a relay starts. */
+const STORED = [
+  { hosts: 0, items: 0 },
+  { hosts: 10_000, items: 0 },
+  { hosts: 50_000, items: 0 },
+  { hosts: 50_000, items: 200_000 },
+] as const;
+const STARTS = 5;
 const ENROLLED_AT_ONCE = 500;
+const ITEMS_FOR_EACH = 4;
+const ITEMS_OF_REQUEST = 200;
+const REQUESTS_AT_ONCE = 8;
+const ITEM_BYTES = 1024;
 const OPENED_AT_ONCE = 50;
-const WAIT_SECONDS = 30;
-const WATCHED_MS = 5_000;
+/** As long as a relay holds one: all of them begin and are watched before the first ends. */
+const WAIT_SECONDS = WAIT_SECONDS_MAX;
+const SETTLED_MS = 2_000;
+const WATCHED_MS = 10_000;
 
 interface Needed {
   rssMb: number;
@@ -37,17 +52,36 @@ function needed(pid: number): Needed {
   return { rssMb: Number(rss) / 1024, cpuSeconds: (Number(fields[11]) + Number(fields[12])) / 100 };
 }
 
-/** A relay that these hosts are enrolled at. */
-async function withRelay(
-  keys: readonly PublicKey[],
-  work: (relay: { port: number; pid: number; startMs: number }) => Promise<void>,
-) {
+/** A store at which these hosts are enrolled, and in which items wait for them; nothing runs on it. */
+async function storeWith(keys: readonly PublicKey[], items: number): Promise<BenchEngine> {
   const made = await BenchEngine.start(ROOM);
   for (let from = 0; from < keys.length; from += ENROLLED_AT_ONCE)
     await Promise.all(keys.slice(from, from + ENROLLED_AT_ONCE).map((key) => made.enrol(key)));
+  const wire = sealedEnvelope('item', ITEM_BYTES);
+  const request = (first: number): Promise<void> => {
+    const pushed = Array.from({ length: Math.min(ITEMS_OF_REQUEST, items - first) }, (_none, at) => {
+      const sender = keys[(first + at) % keys.length]!;
+      const target = keys[Math.floor((first + at) / ITEMS_FOR_EACH) % keys.length]!;
+      return { sender, target, id: `item-${first + at}`, wire };
+    });
+    return made.push(pushed, Date.now());
+  };
+  for (let from = 0; from < items; ) {
+    const requests: Promise<void>[] = [];
+    for (; requests.length < REQUESTS_AT_ONCE && from < items; from += ITEMS_OF_REQUEST) requests.push(request(from));
+    await Promise.all(requests);
+  }
+  await made.engine.heartbeat(Date.now());
   await made.close();
+  return made;
+}
+
+async function withRelay(
+  { folder }: BenchEngine,
+  work: (relay: { port: number; pid: number; startMs: number }) => Promise<void>,
+): Promise<void> {
   const port = await steadyPort();
-  const flags = ['--store-dir', made.folder, '--listen', `127.0.0.1:${port}`, '--admin-listen', 'off', '--json'];
+  const flags = ['--store-dir', folder, '--listen', `127.0.0.1:${port}`, '--admin-listen', 'off', '--json'];
   const room = ['--max-enrolments', '200000', '--max-connections', '12000', '--max-connections-per-address', '12000'];
   const startedMs = performance.now();
   const child = spawn(process.execPath, [PROGRAM, 'relay', 'serve', ...flags, ...room, '--log-level', 'error'], {
@@ -56,6 +90,7 @@ async function withRelay(
   const end = (): void => void child.kill('SIGKILL');
   process.once('exit', end);
   try {
+    // It is ready when it says where it listens.
     await once(child.stdout, 'data');
     await work({ port, pid: child.pid ?? 0, startMs: performance.now() - startedMs });
   } finally {
@@ -63,25 +98,33 @@ async function withRelay(
     child.kill('SIGTERM');
     await exited;
     process.off('exit', end);
-    made.removeClosed();
   }
 }
 
-console.log('a relay by how many hosts are enrolled');
-for (const hosts of HOSTS) {
-  await withRelay(named(hosts, anyKey), async ({ pid, startMs }) => {
-    const { rssMb } = needed(pid);
-    console.log(`  ${String(hosts).padStart(6)} hosts: ready after ${startMs.toFixed(0)} ms, ${rssMb.toFixed(0)} MB`);
-  });
+console.log(`a relay by what it stores, ${STARTS} starts: medians (least to most)`);
+for (const { hosts, items } of STORED) {
+  const store = await storeWith(named(hosts, anyKey), items);
+  const starts: { readyMs: number; cpuMs: number; rssMb: number }[] = [];
+  for (let start = 0; start < STARTS; start++)
+    await withRelay(store, async ({ pid, startMs }) => {
+      const { cpuSeconds, rssMb } = needed(pid);
+      starts.push({ readyMs: startMs, cpuMs: cpuSeconds * 1000, rssMb });
+    });
+  store.removeClosed();
+  const [ready, cpu, rss] = (['readyMs', 'cpuMs', 'rssMb'] as const).map((figure) =>
+    spread(starts.map((start) => start[figure])),
+  );
+  console.log(`  ${hosts} hosts, ${items} items: ready after ${ready} ms, ${cpu} ms of CPU, ${rss} MB`);
 }
-console.log('a relay by how many hosts hold a long poll');
-await withRelay(named(POLLS.at(-1) ?? 0, keyOf), async ({ port, pid }) => {
+console.log(`a relay by how many hosts hold a long poll of ${WAIT_SECONDS} s`);
+const holding = await storeWith(named(POLLS.at(-1) ?? 0, keyOf), 0);
+await withRelay(holding, async ({ port, pid }) => {
   const before = needed(pid);
   const relayPubkey = (await new RelayClient(optionsOf(port, 'host-0')).info()).relay_pubkey;
-  const held: Connection[] = [];
   for (const polls of POLLS) {
     const atStart = needed(pid);
-    const had = held.length;
+    const held: Connection[] = [];
+    let ended = 0;
     while (held.length < polls) {
       const names = Array.from(
         { length: Math.min(OPENED_AT_ONCE, polls - held.length) },
@@ -90,25 +133,33 @@ await withRelay(named(POLLS.at(-1) ?? 0, keyOf), async ({ port, pid }) => {
       const opened = await Promise.all(
         names.map(async (name) => {
           const connection = await Connection.open(port);
-          poll(connection, port, name, relayPubkey);
+          void poll(connection, port, name, relayPubkey).then(() => ended++);
           return connection;
         }),
       );
       held.push(...opened);
     }
-    await elapsed(WATCHED_MS);
+    await elapsed(SETTLED_MS);
     const open = needed(pid);
     await elapsed(WATCHED_MS);
     const after = needed(pid);
+    const idle = ((after.cpuSeconds - open.cpuSeconds) * 100_000) / WATCHED_MS;
+    const endedEarly = ended > 0 ? ` (${ended} of them ended meanwhile: the machine is too busy)` : '';
+    const beginning = ((open.cpuSeconds - atStart.cpuSeconds) * 1000) / polls;
     const each = ((open.rssMb - before.rssMb) * 1024) / polls;
-    const opening = ((open.cpuSeconds - atStart.cpuSeconds) * 1000) / (polls - had);
-    const holding = ((after.cpuSeconds - open.cpuSeconds) * 100_000) / WATCHED_MS;
+    const ofEach = polls === 0 ? '' : `, ${each.toFixed(1)} KB each; ${beginning.toFixed(2)} ms of CPU to begin one`;
     console.log(
-      `  ${String(polls).padStart(6)} polls: ${after.rssMb.toFixed(0)} MB, ${each.toFixed(1)} KB each; ${opening.toFixed(2)} ms of CPU to begin one; ${holding.toFixed(1)} % of a core while they wait`,
+      `  ${String(polls).padStart(6)} polls: ${after.rssMb.toFixed(0)} MB${ofEach}; ${idle.toFixed(1)} % of a core while they wait${endedEarly}`,
     );
+    for (const connection of held) connection.close();
   }
-  for (const connection of held) connection.close();
 });
+holding.removeClosed();
+
+function spread(values: readonly number[]): string {
+  const [least, most] = [Math.min(...values), Math.max(...values)];
+  return `${quantile(values, 0.5).toFixed(0)} (${least.toFixed(0)} to ${most.toFixed(0)})`;
+}
 
 function named(hosts: number, key: (name: string) => PublicKey): PublicKey[] {
   return Array.from({ length: hosts }, (_none, at) => key(`host-${at}`));
@@ -118,14 +169,11 @@ function keyOf(name: string): PublicKey {
   return namedSigner(name).publicKey;
 }
 
-/** Asks again whenever the wait is over, as a host does, until the connection is closed. */
-function poll(connection: Connection, port: number, name: string, relayPubkey: PublicKey): void {
+/** Resolves when the poll is answered or its connection is closed. */
+async function poll(connection: Connection, port: number, name: string, relayPubkey: PublicKey): Promise<void> {
   const target = `/v2/relay/items?wait=${WAIT_SECONDS}`;
   const headers = new RelayClient(optionsOf(port, name), relayPubkey).hopHeaders('GET', target, '');
-  connection.send(requestBytes('GET', target, headers, Buffer.alloc(0))).then(
-    () => poll(connection, port, name, relayPubkey),
-    () => undefined,
-  );
+  await connection.send(requestBytes('GET', target, headers, Buffer.alloc(0))).catch(() => undefined);
 }
 
 function optionsOf(port: number, name: string): ConstructorParameters<typeof RelayClient>[0] {
