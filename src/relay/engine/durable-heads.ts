@@ -33,11 +33,9 @@ export class DurableHeads {
 
   /** Sums up the stored queues. To be called once, before anything is published. */
   async countStored(): Promise<void> {
-    for await (const run of this.#store.targets())
-      for (const { row } of run) {
-        this.#items += row.queueItems;
-        this.#bytes += row.queueBytes;
-      }
+    const { items, bytes } = await this.#store.waiting();
+    this.#items = items;
+    this.#bytes = bytes;
   }
 
   /** What waits in all queues together, expiry notices left out. */

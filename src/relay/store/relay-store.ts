@@ -11,7 +11,7 @@
 import { BatchEffects } from './batch-effects.ts';
 import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
-import { type RowChange, rowKey } from '../core/rows.ts';
+import { NO_USAGE, type RowChange, type TargetRow, type UsageRow, rowKey } from '../core/rows.ts';
 import { type CollectedSlice, Collector, collectedMark } from './collect.ts';
 import {
   PREFIX,
@@ -94,6 +94,8 @@ export class RelayStore extends StoreReader implements EventLog {
   readonly tree: LogTree;
   readonly oldestItem: OldestItem;
   #failed = false;
+  /** What waited in all queues together after the record at `lsn`. */
+  #walked: { lsn: number; waiting: UsageRow } | undefined;
   /** Of the last batch that set one, or of the relay row. */
   #epoch: Epoch | undefined;
   /** The batch that is being appended, as it is encoded. */
@@ -191,11 +193,16 @@ export class RelayStore extends StoreReader implements EventLog {
     return encoded;
   }
 
+  /** What waits in all queues together, expiry notices left out. Walks over them only when records came since the last walk. */
+  async waiting(): Promise<UsageRow> {
+    const known = this.#walked;
+    return known?.lsn === this.lastLsn ? known.waiting : await this.#walkQueues(() => undefined);
+  }
+
   /** Tells the collector of every queue that has rows left to collect. */
   async findUncollected(): Promise<void> {
     await this.collector.loadMarks();
-    for await (const run of this.targets())
-      for (const { target, row } of run) this.collector.note(target, row.ackedThrough);
+    await this.#walkQueues((target, { ackedThrough }) => this.collector.note(target, ackedThrough));
   }
 
   /** Gives back the space of records that were pruned: LevelDB alone would take its time. */
@@ -211,6 +218,19 @@ export class RelayStore extends StoreReader implements EventLog {
   override async close(): Promise<void> {
     await super.close();
     await this.#log.close();
+  }
+
+  async #walkQueues(visit: (target: PublicKey, row: TargetRow) => void): Promise<UsageRow> {
+    const lsn = this.lastLsn;
+    const waiting = { ...NO_USAGE };
+    for await (const run of this.targets())
+      for (const { target, row } of run) {
+        waiting.items += row.queueItems;
+        waiting.bytes += row.queueBytes;
+        visit(target, row);
+      }
+    this.#walked = { lsn, waiting };
+    return waiting;
   }
 
   #noteDurable({ changes, collected }: LogBatch): void {

@@ -93,9 +93,9 @@ describe('loadConfig', () => {
     await expect(configOf('', { [name]: value })).rejects.toThrow(new RegExp(`^${name} must be `));
   });
 
-  test('a file that cannot be read is told, and a folder is one', async () => {
+  test('a folder is refused: it is no config file', async () => {
     const file = await temporaryFolder();
-    expect(() => loadConfig({ file, environment: {} })).toThrow(`${file} cannot be read (EISDIR)`);
+    expect(() => loadConfig({ file, environment: {} })).toThrow(`${file} is a folder: name the config file in it`);
   });
 });
 
