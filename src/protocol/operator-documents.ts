@@ -102,6 +102,7 @@ export const SharedLogShown = Type.Object(
     fences: Type.Integer({
       description: 'how often the log refused this relay since its start, because another one leads',
     }),
+    fenced_at: Type.Union([Time, Type.Null()], { description: 'when it last did' }),
     snapshot_at: Type.Union([Time, Type.Null()], {
       description: 'when the snapshot in the log was taken, as far as a relay that leads has read it',
     }),

@@ -131,7 +131,7 @@ export class SharedLead {
 
   /** Who leads, and how this node is. */
   get shown(): SharedLogShown {
-    const { leader, sinceMs, term, behind, behindMs, doubt, isReached, copyFault, fences, settings } =
+    const { leader, sinceMs, term, behind, behindMs, doubt, isReached, copyFault, fences, fencedAtMs, settings } =
       this.#logWatch.status;
     return {
       node: this.#name,
@@ -145,6 +145,7 @@ export class SharedLead {
       copy_fault: copyFault ?? null,
       doubt: doubt ?? null,
       fences,
+      fenced_at: fencedAtMs ?? null,
       snapshot_at: this.#snapshots?.gauges.snapshotAtMs ?? null,
       settings_differ: settingsThatDiffer(settings, this.#settings),
     };

@@ -137,7 +137,7 @@ describe('a relay that follows', () => {
     expect(await (await follower.ask('/console/overview', { cookie })).json()).toMatchObject({
       role: 'following',
       faults: [],
-      shared_log: { leader: server.row?.holder, behind_batches: 0, fences: 0 },
+      shared_log: { leader: server.row?.holder, behind_batches: 0, fences: 0, fenced_at: null },
       log_kept: { first_at: NOON_MS, is_pruned: false },
     });
     for (const path of ['hosts', 'host', 'log', 'trace']) {
@@ -361,6 +361,8 @@ describe('the metrics of a shared log', () => {
     fail.renew = rejecting(new Fenced());
     leader.timers.pass(LEASE_MS / 6);
     await expect.poll(async () => (await series(leader))['fences_total']).toBe(1);
+    const { shared_log: shown } = await new ControlClient(leader.folder).get('/v1/status');
+    expect(shown).toMatchObject({ fences: 1, fenced_at: leader.clock.nowMs() });
     leader.logged.length = 0;
   });
 

@@ -4,6 +4,7 @@
  */
 import { countText } from '../core/count-text.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
+import { isoTime } from '../../protocol/time.ts';
 import type { BackupState } from '../jobs/backup-job.ts';
 import type { RefusalCount, RelayFault, SharedLogShown } from '../../protocol/operator-documents.ts';
 
@@ -39,6 +40,8 @@ const NEAR_EXPIRY_MS = 2 * DAY_MS;
 const FULL: ReadonlySet<string> = new Set(['ENROLMENTS_FULL', 'CHALLENGES_FULL']);
 /** As `PosteRelayLogBehind`. */
 const FAR_BEHIND_MS = 30_000;
+/** Long enough to be seen by a person who is called; afterwards the metric and the panel of the shared log have it. */
+const TOLD_OF_A_FENCE_MS = 60 * 60_000;
 
 /** The worst first. */
 export const RULES: readonly Rule[] = [
@@ -155,8 +158,10 @@ export const RULES: readonly Rule[] = [
   {
     alert: 'PosteRelayLogFenced',
     is_critical: false,
-    what: ({ sharedLog }) =>
-      sharedLog && sharedLog.fences > 0 ? 'Another relay took the lead while this one served.' : undefined,
+    what: ({ sharedLog, nowMs }) =>
+      typeof sharedLog?.fenced_at === 'number' && nowMs - sharedLog.fenced_at < TOLD_OF_A_FENCE_MS
+        ? `Another relay took the lead while this one served (${isoTime(sharedLog.fenced_at)}).`
+        : undefined,
     mend: 'Was this machine paused, or its link cut? Nothing that it accepted is lost.',
   },
   {

@@ -33,6 +33,8 @@ export interface LogStatus {
   copyFault: string | undefined;
   /** How often the log refused this node, because another leads. */
   fences: number;
+  /** When it last did, by the wall clock. */
+  fencedAtMs: number | undefined;
   /** What the node that leads decides by. */
   settings: Buffer;
 }
@@ -59,6 +61,7 @@ export class LogWatch {
   #isReached = false;
   #copyFault: string | undefined;
   #fences = 0;
+  #fencedAtMs: number | undefined;
   /** Ends of the log that the view has not reached, the oldest first, and when each was first seen. */
   #ends: { no: number; seenMs: number }[] = [];
 
@@ -144,6 +147,7 @@ export class LogWatch {
       isReached: this.#isReached,
       copyFault: this.#copyFault,
       fences: this.#fences,
+      fencedAtMs: this.#fencedAtMs,
       settings: this.#settings,
     };
   }
@@ -195,6 +199,7 @@ export class LogWatch {
     } catch (error) {
       if (error instanceof Fenced) {
         this.#fences++;
+        this.#fencedAtMs = this.#clock.nowMs();
         this.#observer?.fenced();
       }
       throw error;

@@ -3,7 +3,7 @@ import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import type { ConsoleFollowing, ConsoleOverview, RelayFault } from '../../protocol/operator-documents.ts';
 import { Untrusted } from '../shared/components.ts';
-import { ago, count } from '../shared/format.ts';
+import { ago, countText } from '../shared/format.ts';
 
 const RUNBOOK = 'docs/operating.md, What to watch';
 
@@ -35,16 +35,12 @@ function wellText(known: ConsoleOverview | ConsoleFollowing): string {
   }
   const now = known.samples.at(-1);
   if (!now) return backup;
-  const waiting = now.queue_items === 0 ? 'no mail waits' : `${plural(now.queue_items, 'item')} of mail waiting`;
-  return `${plural(now.hosts, 'host')}, ${waiting}. ${backup}`;
+  const waiting = now.queue_items === 0 ? 'no mail waits' : `${countText(now.queue_items, 'item')} of mail waiting`;
+  return `${countText(now.hosts, 'host')}, ${waiting}. ${backup}`;
 }
 
 function backupText({ backups, command_backup_at: commanded, now }: ConsoleOverview | ConsoleFollowing): string {
   const newest = Math.max(backups?.newest?.at ?? 0, commanded ?? 0);
   if (newest > 0) return `The last backup is from ${ago(newest, now)}.`;
   return backups ? 'The first backup is being taken.' : 'No backups are planned.';
-}
-
-function plural(value: number, what: string): string {
-  return `${count(value)} ${what}${value === 1 ? '' : 's'}`;
 }

@@ -9,6 +9,11 @@ export function count(value: number): string {
   return whole.format(value);
 }
 
+/** `1 item`, `2 items`; `many` where that is no `s`. */
+export function countText(value: number, one: string, many = `${one}s`): string {
+  return `${count(value)} ${value === 1 ? one : many}`;
+}
+
 export function rate(value: number): string {
   return value >= 100 ? whole.format(value) : short.format(value);
 }

@@ -123,6 +123,7 @@ const SHARED: SharedLogShown = {
   is_stalled: false,
   copy_fault: null,
   fences: 0,
+  fenced_at: null,
   snapshot_at: null,
   doubt: null,
   settings_differ: [],

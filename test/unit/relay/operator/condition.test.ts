@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import type { SharedLogShown } from '../../../../src/protocol/operator-documents.ts';
+import { isoTime } from '../../../../src/protocol/time.ts';
 import { type Condition, RULES, faultsOf } from '../../../../src/relay/operator/condition.ts';
 
 const DAY_MS = 86_400_000;
@@ -21,6 +22,7 @@ const LOG: SharedLogShown = {
   is_stalled: false,
   copy_fault: null,
   fences: 0,
+  fenced_at: null,
   snapshot_at: null,
   doubt: null,
   settings_differ: [],
@@ -72,7 +74,7 @@ const WRONG: Readonly<Record<string, Partial<Condition>>> = {
   PosteRelayQuotaReached: refused('quota:target-queue-items'),
   PosteRelayEnrolmentsFull: refused('ENROLMENTS_FULL'),
   PosteRelayLogBehind: { sharedLog: { ...LOG, behind_ms: 30_001 } },
-  PosteRelayLogFenced: { sharedLog: { ...LOG, fences: 1 } },
+  PosteRelayLogFenced: { sharedLog: { ...LOG, fences: 1, fenced_at: NOW_MS } },
 };
 
 interface Alert {
@@ -97,6 +99,15 @@ describe('what is wrong with a relay', () => {
   test('a backup that failed is told at once, before the alert', () => {
     const backups = { ...FOLDER, last: { isGood: false, atMs: NOW_MS }, newest: { name: 'b', atMs: NOW_MS, bytes: 1 } };
     expect(faultsOf({ ...WELL, backups })).toMatchObject([{ what: 'The last backup failed; it is tried again.' }]);
+  });
+
+  test('a fence is told with its time, for an hour', () => {
+    const fenced = (agoMs: number) =>
+      faultsOf({ ...WELL, sharedLog: { ...LOG, fences: 2, fenced_at: NOW_MS - agoMs } });
+    expect(fenced(3_599_999)).toMatchObject([
+      { what: `Another relay took the lead while this one served (${isoTime(NOW_MS - 3_599_999)}).` },
+    ]);
+    expect(fenced(3_600_000)).toEqual([]);
   });
 
   test('settings that differ are named', () => {
