@@ -4,6 +4,7 @@
  */
 import Type, { type Static } from 'typebox';
 import { PAGE_PROBLEMS } from './page-documents.ts';
+import { RowsCheckShown } from './rows-check-documents.ts';
 import { ConsoleSample, SinceTime, UntilTime } from './sample-documents.ts';
 import { CLOSED, Count, EpochText, PublicKeyText, Time, orNull } from './shapes.ts';
 
@@ -200,6 +201,9 @@ export const ConsoleOverview = Type.Object(
     }),
     host_keys: Type.Integer({ description: 'host keys that were ever admitted' }),
     can_take_backup: Type.Boolean(),
+    rows_check: Type.Union([RowsCheckShown, Type.Null()], {
+      description: 'null while the relay starts, and where it runs from its sources',
+    }),
     shared_log: orNull(SharedLogShown),
     sample_every_ms: Count,
     samples: Type.Array(ConsoleSample),
@@ -364,6 +368,7 @@ export const OPERATOR_PROBLEMS = {
   NOT_CONFIRMED: { status: 409, title: 'Not Confirmed' },
   BACKUP_UNDER_WAY: { status: 409, title: 'Backup Under Way' },
   BACKUP_FAILED: { status: 500, title: 'Backup Failed' },
+  ROWS_CHECK_UNDER_WAY: { status: 409, title: 'Rows Check Under Way' },
   NOT_LEADING: { status: 409, title: 'Not Leading' },
 } as const;
 export type OperatorProblemCode = keyof typeof OPERATOR_PROBLEMS;

@@ -12,6 +12,7 @@ import type { Engine } from './engine/engine.ts';
 import type { TrustProxy } from './http/client-address.ts';
 import type { BackupSettings } from './jobs/backup-job.ts';
 import type { LogRetentionSettings } from './jobs/retention-job.ts';
+import type { StartRowsCheck } from './jobs/rows-check.ts';
 import type { TakeBackup } from './operator/console-overview.ts';
 import type { HeldBytes } from './http/page-writer.ts';
 import type { HandOver } from './shared-log/leadership.ts';
@@ -62,6 +63,8 @@ export interface RelayOptions {
   consoleFolder?: string;
   /** Writes a backup when the console asks for one; absent: the regular backups do, if there are any. */
   takeBackup?: TakeBackup;
+  /** Compares the rows with the log; absent: a thread does, where this program was built. */
+  startRowsCheck?: StartRowsCheck;
   /** Which server to use; absent: uWebSockets.js where one runs, else node:http. */
   server?: 'uws' | 'node';
   clock: Clock;

@@ -109,8 +109,10 @@ export function startBackups({ relay, engine, signer, lostItems }: BackupParts):
 
 /** What is found is told as damage is, row by row, and a new epoch makes every host look at what it has. */
 function startRowsCheck({ relay, engine, store, newEpoch }: JobsOptions): RowsCheck | undefined {
-  if (!ServedCheck.isToBeHad) return undefined;
   const { clock, timers, log } = relay;
+  const inThread = ServedCheck.isToBeHad ? (share: number) => new ServedCheck(store.location, share) : undefined;
+  const start = relay.startRowsCheck ?? inThread;
+  if (!start) return undefined;
   /** What was found before: a fault that stays begins one epoch, not one each day. */
   const known = new Set<string>();
   const ended = async ({ durationMs, checked }: CheckedAt): Promise<void> => {
@@ -136,7 +138,7 @@ function startRowsCheck({ relay, engine, store, newEpoch }: JobsOptions): RowsCh
       await engine.rotateEpoch({ type: 'RotateEpoch', epoch: newEpoch(), reason: 'reset', nowMs: clock.nowMs() });
   };
   return new RowsCheck({
-    start: (share) => new ServedCheck(store.location, share),
+    start,
     clock,
     timers,
     onEnded: ended,

@@ -131,7 +131,7 @@ async function startListener(
     lastGoodBackupMs: () =>
       backups || streamedBackupMs() > 0 ? Math.max(jobs()?.backups?.lastGoodMs ?? 0, streamedBackupMs()) : undefined,
     lastScrub: () => jobs()?.scrub.last,
-    lastRowsCheck: () => jobs()?.rowsCheck?.last,
+    rowsCheck: () => jobs()?.rowsCheck,
   });
   services.add('operator', { drain: () => operator.drain(), stop: () => operator.close() });
   const few = connectionsOfAll(OPERATOR_CONNECTIONS_MAX);

@@ -7,6 +7,7 @@ import { printable } from '../../src/protocol/printable.ts';
 import { sha256Hex } from '../../src/protocol/digest.ts';
 import { enrolOf } from '../support/commands.ts';
 import { deferred } from '../support/deferred.ts';
+import { SOUND_ROWS, heldRowsChecks } from '../support/held-rows-check.ts';
 import { envelopeWire, itemTo, receiptId, receiptWire } from '../support/mail.ts';
 import { ConsoleWindow, consoleUrl, sample } from '../support/console-browser.ts';
 import { browserForSuite } from '../support/page-browser.ts';
@@ -88,7 +89,7 @@ describe('the console of relays that share a log', () => {
     await expect.poll(() => page.getByRole('navigation').getByRole('link').allTextContents()).toEqual(['Overview']);
     // The hash of an earlier visit.
     await page.evaluate(`location.hash = '#/hosts'`);
-    await page.getByText('Hosts, log and invites are shown by the relay that leads').waitFor();
+    await page.getByText('The relay that leads shows hosts, log and invites, and checks its rows').waitFor();
     await page.evaluate(`location.hash = '#/'`);
     await expect
       .poll(async () => {
@@ -98,6 +99,7 @@ describe('the console of relays that share a log', () => {
       })
       .toBe(1);
     await page.getByText(`This relay follows ${name} and is ready to take its place.`).waitFor();
+    expect(await page.getByRole('button', { name: 'Check the rows now' }).count()).toBe(0);
     fail.payloads = () => new Promise((resolve) => (letGo = resolve));
     await leader.client(alice).push([itemTo([bob], 'one')]);
     leader.timers.pass(LEASE_MS / 6);
@@ -693,6 +695,67 @@ describe('the console', () => {
     await window.page.getByRole('button', { name: 'Take a backup' }).click();
     await window.page.getByText('the backup could not be taken').waitFor();
     expect(relay.errors).toHaveLength(1);
+  });
+
+  test('says when the rows were checked and what differs, and begins a check by keyboard', async () => {
+    const without = await ConsoleWindow.open(suite);
+    await without.enter(await started());
+    await expect.poll(() => without.page.getByRole('button', { name: 'Check the rows now' }).count()).toBe(0);
+
+    const { runs, start } = heldRowsChecks();
+    const relay = await started({ startRowsCheck: start });
+    const window = await ConsoleWindow.open(suite);
+    const { page } = window;
+    await window.enter(relay);
+    await page.getByText('The rows were not checked since the start').waitFor();
+    const button = page.getByRole('button', { name: 'Check the rows now' });
+    await button.focus();
+    await page.keyboard.press('Enter');
+    await page.getByText('The rows are being compared with the log (log: 1 of 9, 11 %).').waitFor();
+    // It stays where it is, and begins nothing more.
+    await page.keyboard.press('Enter');
+    expect(await button.evaluate((one) => one.ownerDocument.activeElement === one)).toBe(true);
+    expect(await button.getAttribute('aria-disabled')).toBe('true');
+    expect(runs).toHaveLength(1);
+    runs[0]!.end(SOUND_ROWS);
+    await page.getByRole('status').getByText('The rows are checked: nothing differs.').waitFor();
+    await page.getByText(/^Rows checked .*, now: nothing differs\. /).waitFor();
+    expect(await button.getAttribute('aria-disabled')).toBe('false');
+
+    await page.keyboard.press('Enter');
+    await expect.poll(() => runs.length).toBe(2);
+    const finding = { code: 'ROW_DIFFERS', message: `the enrolment row of ${HOSTILE.image} differs`, details: {} };
+    const others = Array.from({ length: 11 }, (_, at) => ({ ...finding, message: `the usage row of host ${at}` }));
+    runs[1]!.end({ ...SOUND_ROWS, findings: [finding, ...others], found: 30 });
+    await page.getByRole('status').getByText('30 rows differ from what the log gives.').waitFor();
+    await page.getByRole('alert').getByText('The last check found 30 rows that the log does not give.').waitFor();
+    const rows = page.getByRole('list', { name: 'Rows that differ' }).getByRole('listitem');
+    expect([await rows.count(), await rows.first().textContent(), await rows.last().textContent()]).toEqual([
+      11,
+      printable(finding.message),
+      '20 more',
+    ]);
+    await window.soundInEveryLayout('rows-check');
+    expect(await window.violations()).toEqual([]);
+
+    await page.keyboard.press('Enter');
+    await expect.poll(() => runs.length).toBe(3);
+    runs[2]!.fail(new Error('the disk is gone'));
+    await page.getByRole('status').getByText('The check of the rows failed').waitFor();
+    expect(await window.unsound()).toEqual([]);
+
+    // One that began elsewhere since this page last looked.
+    const other = await ConsoleWindow.open(suite);
+    // It looks again when it is told to.
+    await other.page.clock.install();
+    await other.enter(relay);
+    await button.press('Enter');
+    await expect.poll(() => runs.length).toBe(4);
+    await other.page.getByRole('button', { name: 'Check the rows now' }).press('Enter');
+    await other.page.getByRole('status').getByText('the rows are being checked already').waitFor();
+    await other.page.getByText('The rows are being compared with the log').waitFor();
+    expect(other.refusals).toEqual(['409 /console/rows-check']);
+    relay.logged.length = 0;
   });
 
   test('marks the axes of its charts at steps that people read, and none twice', async () => {

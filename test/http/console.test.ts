@@ -2,6 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { SESSION_IDLE_MS, TOKEN_LIFETIME_MS } from '../../src/http/browser-session/sessions.ts';
 import { STREAMS_MAX } from '../../src/http/browser-session/live-streams.ts';
+import { QUIET_SHARE } from '../../src/relay/jobs/rows-check.ts';
 import { SAMPLE_EVERY_MS } from '../../src/relay/operator/sampler.ts';
 import { FIRST_ADAPTER } from '../support/adapters.ts';
 import {
@@ -16,6 +17,7 @@ import { HttpRelay, type HttpRelayChanges, relayForTest } from '../support/http-
 import type { ConsoleHosts } from '../../src/protocol/operator-documents.ts';
 import type { ConsoleSamples } from '../../src/protocol/sample-documents.ts';
 import { enrolOf } from '../support/commands.ts';
+import { SOUND_ROWS, heldRowsChecks } from '../support/held-rows-check.ts';
 import { enrolHost } from '../support/enrolments.ts';
 import { alice, bob, carol, hostNamed } from '../support/hosts.ts';
 import { envelopeWire, itemTo } from '../support/mail.ts';
@@ -24,7 +26,7 @@ import { RawConnection, type RawResponse, rawRequest, requestBytes } from '../su
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const READS = ['/session', '/overview', '/samples', '/live', '/hosts', '/host', '/log', '/trace', '/invites'];
-const ACTIONS = ['/leave', '/revoke', '/backup', '/invites', '/invites/revoke'];
+const ACTIONS = ['/leave', '/revoke', '/backup', '/rows-check', '/invites', '/invites/revoke'];
 
 const started = (changes: HttpRelayChanges = {}): Promise<HttpRelay> =>
   relayForTest(FIRST_ADAPTER, { adminListen: { host: '127.0.0.1', port: 0 }, ...changes });
@@ -371,6 +373,34 @@ describe('what it shows', () => {
     await session.post('/invites/revoke', { id: made['id'] });
     await relay.restart();
     expect(await enrolHost(relay, alice, { sent: { proof: made['token'] } })).toBeProblem('ENROL_REFUSED');
+  });
+
+  test('a check of the rows begins, is followed in the overview, and is not begun twice', async () => {
+    const { runs, start } = heldRowsChecks();
+    const relay = await started({ startRowsCheck: start });
+    const session = await enterConsole(relay);
+    const shown = async (): Promise<unknown> => jsonOf(await session.get('/overview'))['rows_check'];
+    expect(await shown()).toEqual({ last: null, failed_at: null, under_way: null });
+    const begun = await session.post('/rows-check', {});
+    const underWay = { last: null, failed_at: null, under_way: { stage: 'log', done: 1, of: 9 } };
+    expect([begun.status, jsonOf(begun)]).toEqual([200, underWay]);
+    expect(runs.map(({ share }) => share)).toEqual([QUIET_SHARE]);
+    expect(await shown()).toEqual(underWay);
+    expect(verdict(await session.post('/rows-check', {}))).toEqual([409, 'ROWS_CHECK_UNDER_WAY']);
+    const findings = [{ code: 'ROW_DIFFERS', message: 'the enrolment row of a host differs', details: {} }];
+    runs[0]!.end({ ...SOUND_ROWS, findings, found: 3 });
+    const last = { at: relay.clock.nowMs(), rows: 4, found: 3, findings: ['the enrolment row of a host differs'] };
+    await expect.poll(shown).toEqual({ last, failed_at: null, under_way: null });
+    expect(jsonOf(await session.get('/overview'))['faults']).toMatchObject([{ alert: 'PosteRelayRowsDiffer' }]);
+    await session.post('/rows-check', {});
+    runs[1]!.fail(new Error('the disk is gone'));
+    await expect.poll(shown).toEqual({ last, failed_at: relay.clock.nowMs(), under_way: null });
+  });
+
+  test('a relay that cannot check its rows says so', async () => {
+    const session = await enterConsole(await started());
+    expect(jsonOf(await session.get('/overview'))['rows_check']).toBeNull();
+    expect(verdict(await session.post('/rows-check', {}))).toEqual([503, 'UNAVAILABLE']);
   });
 
   test('a revocation needs the name of the host, and is in the log', async () => {

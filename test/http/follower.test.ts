@@ -150,6 +150,8 @@ describe('a relay that follows', () => {
       code: 'NOT_LEADING',
       detail: `this relay follows, and ${server.row?.holder} leads: open the console of that relay`,
     });
+    const check = await follower.post('/console/rows-check', {}, { origin, cookie, 'x-poste-csrf': csrf });
+    expect([check.status, await check.json()]).toMatchObject([409, { code: 'NOT_LEADING' }]);
     // As everywhere: nothing without a session, and no action without its token.
     expect((await follower.ask('/console/overview')).status).toBe(401);
     expect((await follower.post('/console/revoke', revoke, { origin, cookie })).status).toBe(403);

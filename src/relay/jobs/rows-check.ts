@@ -41,9 +41,11 @@ export interface CheckedAt {
   checked: CheckedRows;
 }
 
+/** Begins a check. `share` is what of one processor it may take. */
+export type StartRowsCheck = (share: number) => RowsCheckRun;
+
 interface RowsCheckOptions {
-  /** `share` is what of one processor it may take. */
-  start: (share: number) => RowsCheckRun;
+  start: StartRowsCheck;
   clock: Clock;
   timers: Timers;
   onEnded: (ended: CheckedAt) => Promise<void> | void;
@@ -56,6 +58,7 @@ export class RowsCheck {
   #share = QUIET_SHARE;
   #run: RowsCheckRun | undefined;
   #last: CheckedAt | undefined;
+  #failedAtMs: number | undefined;
 
   /** Starts the timers. */
   constructor(options: RowsCheckOptions) {
@@ -73,6 +76,11 @@ export class RowsCheck {
   /** The last whole check of this process. */
   get last(): CheckedAt | undefined {
     return this.#last;
+  }
+
+  /** When a check failed; `undefined` when a whole one came after it, or none failed. */
+  get failedAtMs(): number | undefined {
+    return this.#failedAtMs;
   }
 
   /** The check under way. */
@@ -104,13 +112,16 @@ export class RowsCheck {
   async #check(): Promise<void> {
     const { start, clock, onEnded } = this.#options;
     const startedMs = clock.monotonicMs();
-    const run = start(this.#share);
-    this.#run = run;
     try {
-      const checked = await run.done;
+      this.#run = start(this.#share);
+      const checked = await this.#run.done;
       if (!checked || this.#task.signal.aborted) return;
       this.#last = { atMs: clock.nowMs(), durationMs: clock.monotonicMs() - startedMs, checked };
+      this.#failedAtMs = undefined;
       await onEnded(this.#last);
+    } catch (error) {
+      this.#failedAtMs = clock.nowMs();
+      throw error;
     } finally {
       this.#run = undefined;
     }

@@ -5,6 +5,8 @@ import type { Activity } from './activity.ts';
 import { type Condition, faultsOf } from './condition.ts';
 import { type HostViewOptions, biggestQueues } from './host-views.ts';
 import type { EpochHistory } from './log-search.ts';
+import type { RowsCheck } from '../jobs/rows-check.ts';
+import { rowsCheckShown } from './rows-checks.ts';
 import { type RelayFacts, relayShown } from './relay-shown.ts';
 import { SAMPLE_EVERY_MS, type Sampler } from './sampler.ts';
 
@@ -24,6 +26,8 @@ export interface OverviewParts extends HostViewOptions {
   admission: { authority: ConsoleOverview['authority']; addresses: () => readonly string[] };
   /** Absent: the console does not offer it. */
   takeBackup: TakeBackup | undefined;
+  /** `undefined` while the relay starts, and where it cannot be done. */
+  rowsCheck: () => RowsCheck | undefined;
   /** Of a log that several relays share. */
   sharedLog: () => SharedLogShown | undefined;
 }
@@ -36,6 +40,7 @@ export async function overview(options: OverviewParts): Promise<ConsoleOverview>
   const begun = [...activity.epochs().filter(({ lsn }) => !known.has(lsn)), ...read];
   const nowMs = clock.nowMs();
   const sharedLog = options.sharedLog();
+  const rowsCheck = options.rowsCheck();
   const refusals = activity.refusals();
   return {
     role: sharedLog ? 'leading' : 'alone',
@@ -46,6 +51,7 @@ export async function overview(options: OverviewParts): Promise<ConsoleOverview>
     addresses: [...admission.addresses()],
     host_keys: engine.directory.count,
     can_take_backup: takeBackup !== undefined,
+    rows_check: rowsCheck ? rowsCheckShown(rowsCheck) : null,
     shared_log: sharedLog ?? null,
     sample_every_ms: SAMPLE_EVERY_MS,
     samples: [...sampler.history.recent],

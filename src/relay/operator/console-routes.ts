@@ -33,6 +33,7 @@ import {
   OPERATOR_PROBLEMS,
   type OperatorProblemCode,
 } from '../../protocol/operator-documents.ts';
+import { RowsCheckShown } from '../../protocol/rows-check-documents.ts';
 import { ConsoleSamples, ConsoleSamplesQuery } from '../../protocol/sample-documents.ts';
 import { parsePublicKey } from '../../protocol/public-key.ts';
 import { problemShape } from '../../protocol/responses.ts';
@@ -47,6 +48,8 @@ import { hostDocument } from './hosts.ts';
 import { issueInvite, shownInvites } from './invites.ts';
 import { traceItem, type TraceOptions } from './item-trace.ts';
 import { searchLog } from './log-search.ts';
+import { rowsCheckShown } from './rows-checks.ts';
+import { QUIET_SHARE } from '../jobs/rows-check.ts';
 
 interface ConsoleRoutesOptions extends PageParts, OverviewParts, TraceOptions {
   randomBytes: RandomBytes;
@@ -189,6 +192,15 @@ export const CONSOLE_OPERATIONS: readonly ConsoleOperation[] = [
     ],
     handle: ({ id }, { backups }) => backups.take(id),
   },
+  {
+    ...actionOfConsole,
+    id: 'consoleRowsCheck',
+    path: '/console/rows-check',
+    summary: 'Begins to compare the rows with the log; the overview says how far it is and what it found.',
+    successes: [ok(RowsCheckShown, 'the check is under way'), ...NO_ACTION, ...refusals('ROWS_CHECK_UNDER_WAY')],
+    problems: ['BAD_REQUEST', 'UNAVAILABLE'],
+    handle: (_request, parts) => startRowsCheck(parts),
+  },
 ];
 
 export function consoleRoutes(options: ConsoleRoutesOptions): OpenRoute[] {
@@ -299,6 +311,15 @@ async function revokeInvite({ body, nowMs }: RelayRequest, { engine }: ConsoleRo
     is_new: await engine.admissions.revokeInvite(parsed.id as Sha256Hex, nowMs),
   };
   return jsonReply(200, document);
+}
+
+/** At the pace of the daily check; its end is told by the overview. */
+function startRowsCheck({ rowsCheck }: ConsoleRoutesOptions): Reply {
+  const check = rowsCheck();
+  if (!check) return problemReply('UNAVAILABLE', 'this relay starts, or it runs from its sources and cannot do this');
+  if (check.run) return consoleProblem('ROWS_CHECK_UNDER_WAY', 'the rows are being checked already');
+  void check.check(QUIET_SHARE);
+  return jsonReply(200, rowsCheckShown(check));
 }
 
 function unknownHost(): Reply {

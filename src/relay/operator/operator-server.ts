@@ -3,6 +3,7 @@ import type { SharedLogShown } from '../../protocol/operator-documents.ts';
 import type { BackupState } from '../jobs/backup-job.ts';
 import type { LogRemoval, LogRetentionSettings } from '../jobs/retention-job.ts';
 import type { DiskGuard } from '../jobs/disk-guard.ts';
+import type { RowsCheck } from '../jobs/rows-check.ts';
 import type { Clock, RandomBytes, Timers } from '../../lib/clock.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { Exchange } from '../../http/exchange.ts';
@@ -67,7 +68,8 @@ interface OperatorServerOptions {
     | undefined;
   /** Of the daily scrub. */
   lastScrub: () => Health['lastScrub'];
-  lastRowsCheck: () => Health['lastRowsCheck'];
+  /** `undefined` while the relay starts, and where it cannot be done. */
+  rowsCheck: () => RowsCheck | undefined;
 }
 
 export class OperatorServer {
@@ -131,6 +133,7 @@ export class OperatorServer {
       condition: () => this.#condition(),
       admission,
       takeBackup: options.takeBackup,
+      rowsCheck: options.rowsCheck,
       randomBytes,
       sharedLog: () => options.sharedLog?.shown,
       unexpected,
@@ -148,7 +151,7 @@ export class OperatorServer {
         damagedRows: store.damagedRows.count,
         lastBackup: options.backups()?.last,
         lastScrub: options.lastScrub(),
-        lastRowsCheck: options.lastRowsCheck(),
+        lastRowsCheck: options.rowsCheck()?.last,
       }),
       openApi: options.openApi,
       metrics: () => watch.metrics.reply(gauges()),
@@ -218,7 +221,7 @@ export class OperatorServer {
   }
 
   #gauges(): Gauges {
-    const { engine, store, disk, isReady, openConnections, lastGoodBackupMs, lastRowsCheck } = this.#options;
+    const { engine, store, disk, isReady, openConnections, lastGoodBackupMs, rowsCheck } = this.#options;
     const { items, bytes } = engine.waiting;
     const { ageMs } = this.#oldest;
     return {
@@ -232,7 +235,7 @@ export class OperatorServer {
       brokenQueues: engine.brokenQueues.length,
       openConnections: openConnections(),
       damagedRows: store.damagedRows.count,
-      rowsFound: lastRowsCheck()?.checked.found ?? 0,
+      rowsFound: rowsCheck()?.last?.checked.found ?? 0,
       diskFreeBytes: disk.freeBytes,
       isDiskLow: disk.isLow,
       isReady: isReady(),

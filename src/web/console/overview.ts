@@ -18,6 +18,7 @@ import { Charts } from './charts.ts';
 import { Health } from './health.ts';
 import { Keeping } from './keeping.ts';
 import { LeadsElsewhere, SharedLog } from './shared-log.ts';
+import { RowsCheck } from './rows-check.ts';
 import { hostHref, overview, samples } from './state.ts';
 import { Welcome } from './welcome.ts';
 
@@ -29,6 +30,7 @@ export function Overview(): VNode {
   const now = all.at(-1);
   return html`<h1 tabindex="-1">Overview</h1>
     <${Health} known=${known} />
+    <${RowsCheck} known=${known} />
     ${known.broken_queues.map((one) => html`<${BrokenQueue} key=${one.host_pubkey} broken=${one} />`)}
     ${known.damaged_rows_found > 0 && html`<${DamagedRows} known=${known} />`}
     ${known.host_keys === 0 && html`<${Welcome} known=${known} />`}

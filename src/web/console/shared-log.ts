@@ -51,8 +51,8 @@ export function SharedLog({ log, role, nowMs }: SharedLogProps): VNode {
 export function LeadsElsewhere({ leader }: { leader: string | null }): VNode {
   const text =
     leader === null
-      ? 'No relay leads. Hosts, log and invites are shown by the one that leads next.'
-      : html`Hosts, log and invites are shown by the relay that leads: run <${Code} text="poste relay console" /> on the
-          machine of <${Untrusted} text=${leader} />.`;
+      ? 'No relay leads. The one that leads next shows hosts, log and invites, and checks its rows.'
+      : html`The relay that leads shows hosts, log and invites, and checks its rows: run${' '}
+          <${Code} text="poste relay console" /> on the machine of <${Untrusted} text=${leader} />.`;
   return html`<p class="note">${text}</p>`;
 }

@@ -1,43 +1,17 @@
 /** When the rows are compared with the log: every day, on demand, one at a time; and what becomes of what was found. */
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { type CheckedAt, type CheckedRows, QUIET_SHARE, RowsCheck } from '../../../../src/relay/jobs/rows-check.ts';
+import { type CheckedAt, QUIET_SHARE, RowsCheck } from '../../../../src/relay/jobs/rows-check.ts';
+import { SOUND_ROWS, heldRowsChecks } from '../../../support/held-rows-check.ts';
 import { ManualClock, ManualTimers } from '../../../support/manual-time.ts';
 
 const HOUR_MS = 3_600_000;
-const SOUND: CheckedRows = { findings: [], found: 0, lsn: 9, replayedFrom: 1, records: 9, rows: 4, busyMs: 2 };
-
-class Run {
-  readonly progress = { stage: 'log', done: 1, of: 9 };
-  readonly share: number;
-  readonly done: Promise<CheckedRows | undefined>;
-  end!: (checked: CheckedRows | undefined) => void;
-  fail!: (error: Error) => void;
-
-  constructor(share: number) {
-    this.share = share;
-    this.done = new Promise((resolve, reject) => {
-      this.end = resolve;
-      this.fail = reject;
-    });
-  }
-
-  async stop(): Promise<void> {
-    this.end(undefined);
-    await this.done;
-  }
-}
-
 function started() {
   const [clock, timers] = [new ManualClock(), new ManualTimers()];
-  const runs: Run[] = [];
+  const { runs, start } = heldRowsChecks();
   const ended: CheckedAt[] = [];
   const errors: unknown[] = [];
   const check = new RowsCheck({
-    start: (share) => {
-      const run = new Run(share);
-      runs.push(run);
-      return run;
-    },
+    start,
     clock,
     timers,
     onEnded: (one) => void ended.push(one),
@@ -55,9 +29,9 @@ describe('the check of the rows', () => {
     expect(runs.map(({ share }) => share)).toEqual([QUIET_SHARE]);
     expect(QUIET_SHARE).toBeLessThan(0.02);
     clock.move(5000);
-    runs[0]!.end(SOUND);
+    runs[0]!.end(SOUND_ROWS);
     await check.idle;
-    expect(ended).toEqual([{ atMs: clock.nowMs(), durationMs: 5000, checked: SOUND }]);
+    expect(ended).toEqual([{ atMs: clock.nowMs(), durationMs: 5000, checked: SOUND_ROWS }]);
     expect(check.last).toBe(ended[0]);
     timers.pass(24 * HOUR_MS);
     expect(runs).toHaveLength(2);
@@ -68,21 +42,25 @@ describe('the check of the rows', () => {
     const asked = [check.check(0.5), check.check(1)];
     expect(runs.map(({ share }) => share)).toEqual([0.5]);
     expect(check.run?.progress).toEqual({ stage: 'log', done: 1, of: 9 });
-    runs[0]!.end(SOUND);
+    runs[0]!.end(SOUND_ROWS);
     await Promise.all(asked);
     expect(check.run).toBeUndefined();
-    expect(check.last?.checked).toBe(SOUND);
+    expect(check.last?.checked).toBe(SOUND_ROWS);
   });
 
-  test('that fails is told as an error, and the next one is made in its time', async () => {
-    const { check, timers, runs, ended, errors } = started();
+  test('that fails is told as an error and remembered until one succeeds, and the next one is made in its time', async () => {
+    const { check, clock, timers, runs, ended, errors } = started();
+    expect(check.failedAtMs).toBeUndefined();
     const asked = check.check(1);
     runs[0]!.fail(new Error('the disk is gone'));
     await asked;
     expect(errors).toEqual([new Error('the disk is gone')]);
-    expect([ended, check.last]).toEqual([[], undefined]);
+    expect([ended, check.last, check.failedAtMs]).toEqual([[], undefined, clock.nowMs()]);
     timers.pass(HOUR_MS);
     expect(runs).toHaveLength(2);
+    runs[1]!.end(SOUND_ROWS);
+    await check.idle;
+    expect(check.failedAtMs).toBeUndefined();
   });
 
   test('is given up when the relay stops, and tells nothing', async () => {
