@@ -29,6 +29,8 @@ export interface HttpRequest {
   /** Aborts the request; its reason may be a `TimeoutError`. */
   signal: AbortSignal;
   answerBytesMax: number;
+  /** How long connecting may take; absent: as long as for every request of the caller. */
+  connectTimeoutMs?: number | undefined;
 }
 
 export interface HttpAnswer {
@@ -77,7 +79,7 @@ export class HttpCaller {
 
   /** Resolves when the whole answer is there. Throws `HttpRequestFailed`. */
   request(url: string, asked: HttpRequest): Promise<HttpAnswer> {
-    const { method, headers, body, signal, answerBytesMax } = asked;
+    const { method, headers, body, signal, answerBytesMax, connectTimeoutMs = this.#connectTimeoutMs } = asked;
     const isOverTls = url.startsWith('https:');
     const agent = isOverTls ? this.#overTls : this.#plain;
     return new Promise((resolve, reject) => {
@@ -96,7 +98,7 @@ export class HttpCaller {
       const end = (): void => void outgoing.destroy(failure(signal.reason));
       signal.addEventListener('abort', end, { once: true });
       outgoing.once('close', () => signal.removeEventListener('abort', end));
-      this.#limitConnecting(outgoing, isOverTls ? 'secureConnect' : 'connect');
+      limitConnecting(outgoing, isOverTls ? 'secureConnect' : 'connect', connectTimeoutMs);
       outgoing.on('error', (error) => reject(failure(error)));
       outgoing.once('response', (incoming) => {
         wholeAnswer(incoming, answerBytesMax).then(resolve, (error: unknown) => {
@@ -107,20 +109,20 @@ export class HttpCaller {
       outgoing.end(body);
     });
   }
+}
 
-  #limitConnecting(outgoing: ClientRequest, connected: 'connect' | 'secureConnect'): void {
-    const ms = this.#connectTimeoutMs;
-    const late = (): void => {
-      outgoing.destroy(new HttpRequestFailed(`no connection within ${ms / 1000} seconds`, 'CONNECT_TIMEOUT'));
-    };
-    outgoing.once('socket', (socket) => {
-      if (outgoing.reusedSocket) return;
-      const timer = setTimeout(late, ms);
-      const over = (): void => clearTimeout(timer);
-      socket.once(connected, over);
-      outgoing.once('close', over);
-    });
-  }
+function limitConnecting(outgoing: ClientRequest, connected: 'connect' | 'secureConnect', ms: number): void {
+  const late = (): void => {
+    const within = ms === 1000 ? 'a second' : `${ms / 1000} seconds`;
+    outgoing.destroy(new HttpRequestFailed(`no connection within ${within}`, 'CONNECT_TIMEOUT'));
+  };
+  outgoing.once('socket', (socket) => {
+    if (outgoing.reusedSocket) return;
+    const timer = setTimeout(late, ms);
+    const over = (): void => clearTimeout(timer);
+    socket.once(connected, over);
+    outgoing.once('close', over);
+  });
 }
 
 /**

@@ -7,6 +7,8 @@ import { setMaxListeners } from 'node:events';
 
 export interface LimitedSignal {
   signal: AbortSignal;
+  /** Aborts it now. */
+  end: (reason: Error) => void;
   /** Call it when the request is over, also when it failed. */
   over: () => void;
 }
@@ -25,6 +27,7 @@ export function limitedSignal(ms: number, stopping?: AbortSignal): LimitedSignal
   }
   return {
     signal: ending.signal,
+    end: (reason) => ending.abort(reason),
     over: () => {
       clearTimeout(timer);
       stopping?.removeEventListener('abort', stop);

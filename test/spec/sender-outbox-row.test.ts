@@ -266,10 +266,19 @@ describe('sender outbox row, over the LAN', () => {
     expect(failed.row).toMatchObject({
       lanAttempts: 2,
       lastError: 'ECONNREFUSED',
-      nextAtMs: NOON_MS + backoffMs(2, { jitter: 0.5, retry: RETRY_TIMING }),
+      nextAtMs: NOON_MS + backoffMs(1, { jitter: 0.5, retry: RETRY_TIMING }),
     });
     const refused = givenRow().when({ type: 'lan-rejected', code: 'quarantine full' });
     expect(refused.row).toMatchObject({ state: 'pending', lanAttempts: 1, lastError: 'rejected:quarantine full' });
+  });
+
+  test('the second attempt over the LAN follows soon after the first, as a relay may be asked after it', () => {
+    for (const jitter of [0, 1]) {
+      const { row } = givenRow().when({ type: 'lan-failed', reason: 'no answer' }, { jitter });
+      expect(row).toMatchObject({ lanAttempts: 1, nextAtMs: NOON_MS + 125 * (1 + jitter) });
+    }
+    const refused = givenRow().when({ type: 'lan-rejected', code: 'quarantine full' }, { jitter: 1 });
+    expect(refused.row?.nextAtMs).toBe(NOON_MS + RETRY_TIMING.firstMs);
   });
 
   test.each([

@@ -34,6 +34,11 @@ export const ASK_AGAIN_MS = DAY_MS;
 export const LAN_CONFIRM_MS = 3 * DAY_MS;
 /** The sender is told of a quarantine after this: receipts of recipients that did get the message may still come. */
 export const QUARANTINE_ALERT_MS = 60_000;
+/**
+ * The longest pause between the first failed attempt over the LAN and the second one. The relay may be asked after the
+ * second, so the sender of a message to a host that left the LAN waits no longer than both take.
+ */
+const SECOND_LAN_ATTEMPT_MS = 250;
 /** The longest error text that a row keeps. */
 const ERROR_CHARACTERS_MAX = 500;
 
@@ -73,6 +78,13 @@ export function lanDoubtAtMs({ lanAcceptedAtMs, createdAtMs }: OutboxRow): numbe
 export function backoffMs(attempts: number, { jitter, retry }: Pick<OutboxFacts, 'jitter' | 'retry'>): number {
   const whole = Math.min(retry.longestMs, retry.firstMs * 2 ** Math.min(attempts - 1, 30));
   return Math.round(whole * (0.5 + jitter / 2));
+}
+
+/** As `backoffMs`, from the second failure in a row; the pause after the first one is short. */
+function lanBackoffMs(attempts: number, facts: OutboxFacts): number {
+  if (attempts > 1) return backoffMs(attempts - 1, facts);
+  const { jitter, retry } = facts;
+  return backoffMs(1, { jitter, retry: { ...retry, firstMs: Math.min(SECOND_LAN_ATTEMPT_MS, retry.firstMs) } });
 }
 
 /** When the sender of a relay-accepted row is told that nobody confirmed it. */
@@ -165,9 +177,9 @@ type OwnEvent =
 function moveAny(row: OutboxRow, event: Exclude<OutboxEvent, { type: OwnEvent }>, facts: OutboxFacts): OutboxStep {
   switch (event.type) {
     case 'lan-rejected':
-      return failedOverLan(row, `rejected:${event.code}`, facts);
+      return failedOverLan(row, `rejected:${event.code}`, facts, backoffMs);
     case 'lan-failed':
-      return failedOverLan(row, event.reason, facts);
+      return failedOverLan(row, event.reason, facts, lanBackoffMs);
     case 'peer-reached':
       if (row.state === 'lan-accepted') return doubtedSoon(row, facts.nowMs);
       if (row.state !== 'pending') return unchanged(row);
@@ -210,11 +222,16 @@ export function isAcceptedIn({ acceptance }: OutboxRow, relayPubkey: PublicKey, 
   return acceptance?.relayPubkey === relayPubkey && acceptance.epoch === epoch && !acceptance.mayBeLost;
 }
 
-function failedOverLan(row: OutboxRow, error: string, facts: OutboxFacts): OutboxStep {
+function failedOverLan(
+  row: OutboxRow,
+  error: string,
+  facts: OutboxFacts,
+  pauseMs: (attempts: number, facts: OutboxFacts) => number,
+): OutboxStep {
   if (row.state !== 'pending' && row.state !== 'lan-accepted') return unchanged(row);
   const lanAttempts = row.lanAttempts + 1;
   const lastError = printableWithin(error, ERROR_CHARACTERS_MAX);
-  return changed(row, { lanAttempts, lastError, nextAtMs: facts.nowMs + backoffMs(lanAttempts, facts) });
+  return changed(row, { lanAttempts, lastError, nextAtMs: facts.nowMs + pauseMs(lanAttempts, facts) });
 }
 
 /** How long to wait for the receipt of a row that the peer accepted over the LAN before the row is sent again. */

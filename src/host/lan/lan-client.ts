@@ -32,6 +32,15 @@ const ANSWER_TIMEOUT_MS = 20_000;
 const SLOWEST_BYTES_PER_MS = 64;
 const ANSWER_BYTES_MAX = 2 << 20;
 const REASON_CHARACTERS_MAX = 300;
+/** Mail has another way, so connecting is given up sooner than for other calls; a host that is there is tried once more. */
+const MAIL_CONNECT_TIMEOUT_MS = 1_000;
+/**
+ * When a request with mail is not answered by then, and for as long as its bytes may need besides, the host is asked on
+ * another connection whether it is there: packets on a connection to a host that is gone bring no error.
+ */
+const SILENT_MS = 700;
+/** For the answer to that. */
+const STILL_THERE_WITHIN_MS = 1_000;
 /** For the answer to `hello` that proves an address. */
 const HELLO_TIMEOUT_MS = 3_000;
 const HELLO_NONCE_BYTES = 16;
@@ -109,7 +118,7 @@ export class LanClient {
 
   /** Results in the order of the items; an answer for other items is none. */
   async items(host: CalledHost, items: readonly LanItem[]): Promise<LanItemsAnswer['results']> {
-    const { results } = await this.#hop(host, 'POST', LAN_ROUTES.items, parse.items, { items });
+    const { results } = await this.#hop(host, 'POST', LAN_ROUTES.items, parse.items, { items }, true);
     const isForThem = results.every((result, at) => result.item_id === items[at]?.item_id);
     if (results.length !== items.length || !isForThem) {
       throw new LanCallFailed(`the host at ${host.address} answered for other items`, 200);
@@ -141,6 +150,7 @@ export class LanClient {
     target: string,
     parseAnswer: (value: unknown) => T | undefined,
     body?: object,
+    hasAnotherWay = false,
   ): Promise<T> {
     const text = body === undefined ? '' : JSON.stringify(body);
     // Each try is a hop of its own: the same one is taken once.
@@ -153,7 +163,7 @@ export class LanClient {
         target,
         text,
       );
-      return this.#call(address, method, target, parseAnswer, { headers, ...(body && { text }) });
+      return this.#call(address, method, target, parseAnswer, { headers, hasAnotherWay, ...(body && { text }) });
     };
     try {
       return await attempt();
@@ -173,15 +183,22 @@ export class LanClient {
       body,
       text = body && JSON.stringify(body),
       headers = {},
-      timeoutMs = ANSWER_TIMEOUT_MS + Math.ceil((text?.length ?? 0) / SLOWEST_BYTES_PER_MS),
+      hasAnotherWay = false,
+      timeoutMs,
     }: {
       body?: object;
       timeoutMs?: number;
       text?: string | undefined;
       headers?: Record<string, string>;
+      /** Gives up soon on a host that is gone. */
+      hasAnotherWay?: boolean;
     } = {},
   ): Promise<T> {
-    const { signal, over } = limitedSignal(timeoutMs, this.#stopping);
+    const sendingMs = Math.ceil((text?.length ?? 0) / SLOWEST_BYTES_PER_MS);
+    const { signal, end, over } = limitedSignal(timeoutMs ?? ANSWER_TIMEOUT_MS + sendingMs, this.#stopping);
+    const watching = hasAnotherWay
+      ? setTimeout(() => void this.#endUnlessThere(address, end), SILENT_MS + sendingMs)
+      : undefined;
     let said: HttpAnswer;
     try {
       said = await this.#caller.request(`http://${address}${target}`, {
@@ -190,12 +207,14 @@ export class LanClient {
         body: text,
         signal,
         answerBytesMax: ANSWER_BYTES_MAX,
+        connectTimeoutMs: hasAnotherWay ? MAIL_CONNECT_TIMEOUT_MS : undefined,
       });
     } catch (error) {
       if (!(error instanceof HttpRequestFailed)) throw error;
       const reason = printableWithin(error.message, REASON_CHARACTERS_MAX);
       throw new LanCallFailed(`the host at ${address} did not answer (${reason})`, error.status, '', error);
     } finally {
+      clearTimeout(watching);
       over();
     }
     const { status } = said;
@@ -207,5 +226,14 @@ export class LanClient {
     const answer = parseAnswer(document);
     if (answer === undefined) throw new LanCallFailed(`what answers at ${address} is no host of this kind`, status);
     return answer;
+  }
+
+  async #endUnlessThere(address: string, end: (reason: Error) => void): Promise<void> {
+    try {
+      await this.#call(address, 'GET', LAN_ROUTES.hello, parse.hello, { timeoutMs: STILL_THERE_WITHIN_MS });
+    } catch (error) {
+      if (!(error instanceof LanCallFailed)) throw error;
+      if (!error.isAnswered) end(new HttpRequestFailed('it is gone'));
+    }
   }
 }

@@ -273,10 +273,11 @@ export class OutboxDispatcher {
     try {
       const { signal } = this.#stopping;
       const sent = await this.#options[way].send(peer, rows, signal);
-      await this.#store(peer.peerId, sent);
+      const nextMs = await this.#store(peer.peerId, sent);
       const events = sent.events.map(({ event }) => event);
       isProgress = events.some((event) => !isFailure(event));
-      if (!isProgress) lookAgainBy(work, context.nowMs() + Math.min(REST_MS, context.retry.firstMs));
+      if (!isProgress)
+        lookAgainBy(work, earliest([nextMs, context.nowMs() + Math.min(REST_MS, context.retry.firstMs)]));
     } catch (error) {
       this.#noteBroken(work, error);
     } finally {
@@ -286,17 +287,19 @@ export class OutboxDispatcher {
     else this.#setTimer();
   }
 
-  /** What became of the rows of a request, and of the peer: one transaction. */
-  async #store(peerId: PeerId, { events, lan }: Sent): Promise<void> {
+  /** What became of the rows of a request, and of the peer: one transaction. Answers when the first of them is due again. */
+  async #store(peerId: PeerId, { events, lan }: Sent): Promise<number | null> {
     const { context } = this.#options;
-    if (events.length === 0 && lan === undefined) return;
-    await context.store.transact(async (tx) => {
+    if (events.length === 0 && lan === undefined) return null;
+    return context.store.transact(async (tx) => {
+      const nextMs: (number | null)[] = [];
       for (const { rowId, event } of events) {
         if (isRefusedReceipt(event) && signReceiptAnew(tx, context, rowId)) continue;
-        afterAttempt(tx, context, rowId, event);
+        nextMs.push(afterAttempt(tx, context, rowId, event)?.nextAtMs ?? null);
       }
       if (lan === 'reached') await markReached(tx, context, peerId);
       if (lan === 'unreached') markUnreached(tx, peerId);
+      return earliest(nextMs);
     });
   }
 

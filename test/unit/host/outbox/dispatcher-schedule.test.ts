@@ -149,6 +149,25 @@ test('a host that does not answer costs one request for all that is due, and the
   expect(shown(world.requests)).toEqual([['lan', 'bob', [1, 2, 3]]]);
 });
 
+test('mail for a host that left the LAN goes over the relay after a second attempt, a quarter of a second later', async () => {
+  const { world, bob } = await mailForBob({ facts: RELAY_FACTS });
+  const left = (request: Request): void => request.answer({ ...everyRow(request, NO_ANSWER), lan: 'unreached' });
+  left(only(world));
+  await world.settled();
+  expect(world.requests).toEqual([]);
+  await world.pass(250);
+  expect(shown(world.requests)).toEqual([['lan', 'bob', [1]]]);
+  left(only(world));
+  await world.settled();
+  await world.pass(5_000);
+  expect(shown(world.requests)).toEqual([['relay', 'bob', [1]]]);
+  // The next message does not try the LAN first.
+  await world.queue(bob);
+  only(world).answer(everyRow(only(world), takenByRelay(RELAY_FACTS, world.context.nowMs())));
+  await world.settled();
+  expect(shown(world.requests)).toEqual([['relay', 'bob', [2]]]);
+});
+
 test('a row that can go nowhere waits until the relay knows its host, which is asked about once a minute', async () => {
   const { world, bob } = await mailForBob({
     facts: { ...RELAY_FACTS, isTargetEnrolled: false },
