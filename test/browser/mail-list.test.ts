@@ -1,5 +1,5 @@
 /** The list of the owner's page, its keys, undo, people and notifications, in headless Chromium. */
-import type { Page } from 'playwright-core';
+import type { Page, Route } from 'playwright-core';
 import { describe, expect, test } from 'vitest';
 import { OWNER_ID } from '../../src/host/core/rows.ts';
 import { listSent } from '../../src/host/mail/sent.ts';
@@ -152,6 +152,102 @@ test('a conversation that is longer than a page opens at its newest message', as
   await expect.poll(() => unreadIn(context)).toBe(0);
 });
 
+test('a long conversation shows its next messages, or all at once, and the focus goes to what is new', async () => {
+  const mail = await started();
+  const { context } = mail;
+  const long = { body: 'x'.repeat(60_000) };
+  const first = await writeToOwner(context, 'alice', { subject: 'long', ...long });
+  for (let at = 2; at <= 5; at++)
+    await writeToOwner(context, 'alice', { subject: `number ${at}`, ...long, reply_to: first });
+  const window = await MailWindow.open(suite);
+  await window.enter(mail);
+  const { page } = window;
+  await page.evaluate(`location.hash = '#/messages/${first}'`);
+  await window.heading('long');
+  const articles = page.getByRole('article');
+  await expect.poll(() => articles.count()).toBe(1);
+  const focusedAt = `[...document.querySelectorAll('main article')].indexOf(document.activeElement)`;
+  await page.getByRole('button', { name: 'Show later messages' }).press('Enter');
+  await expect.poll(() => articles.count()).toBe(2);
+  await expect.poll(() => page.evaluate(focusedAt)).toBe(1);
+  await page.getByRole('button', { name: 'Show all, go to the newest' }).press('Enter');
+  await expect.poll(() => articles.count()).toBe(5);
+  await expect.poll(() => page.evaluate(focusedAt)).toBe(4);
+  expect(await page.getByRole('button', { name: /^Show (later|all)/ }).count()).toBe(0);
+  // It stays whole, with what comes.
+  await writeToOwner(context, 'alice', { subject: 'number 6', ...long, reply_to: first });
+  await expect.poll(() => articles.count()).toBe(6);
+  expect(await window.unsound()).toEqual([]);
+});
+
+test('a search that found nothing further back goes on from there after new mail', async () => {
+  const mail = await started();
+  const window = await MailWindow.open(suite);
+  await window.enter(mail);
+  const { page } = window;
+  const asked: (string | undefined)[] = [];
+  const pages: Record<string, object> = {
+    '': { looked_at: 2000, looked_back_to: Date.UTC(2026, 5, 15, 12), next_cursor: 'one' },
+    one: { looked_at: 2000, looked_back_to: Date.UTC(2026, 2, 15, 12), next_cursor: 'two' },
+    two: { looked_at: 7, looked_back_to: null, next_cursor: null },
+  };
+  await page.route('**/mail/mail-conversations', async (route) => {
+    const { text, cursor } = route.request().postDataJSON() as { text?: string; cursor?: string };
+    if (text === undefined) return route.continue();
+    asked.push(cursor);
+    const counts = { notice: '', unread: 0, total: 9, through: 9, conversations: [] };
+    return route.fulfill({ json: { ...counts, ...pages[cursor ?? ''] } });
+  });
+  await page.getByLabel('Search').fill('needle');
+  await page.getByText(/back to 2026-06-15/).waitFor();
+  await page.getByRole('button', { name: 'Search further back' }).click();
+  await page.getByText(/back to 2026-03-15/).waitFor();
+  await writeToOwner(mail.context, 'alice', { subject: 'new' });
+  await expect.poll(() => asked).toEqual([undefined, 'one', undefined]);
+  await page.getByRole('button', { name: 'Search further back' }).click();
+  await page.getByText('The whole mailbox was searched.').waitFor();
+  expect(asked).toEqual([undefined, 'one', undefined, 'two']);
+  await writeToOwner(mail.context, 'alice', { subject: 'newer' });
+  await expect.poll(() => asked.length).toBe(5);
+  await page.getByText('The whole mailbox was searched.').waitFor();
+  expect(await page.getByRole('button', { name: 'Search further back' }).count()).toBe(0);
+});
+
+test('a burst of mail is shown as the answers come: no answer is given up for the next', async () => {
+  const mail = await started();
+  const { context } = mail;
+  const window = await MailWindow.open(suite);
+  const { page } = window;
+  await page.addInitScript(`
+    globalThis.mailEvents = 0;
+    globalThis.EventSource = class extends EventSource {
+      constructor(url) {
+        super(url);
+        this.addEventListener('mail', () => mailEvents++);
+      }
+    };
+  `);
+  await page.clock.install();
+  await window.enter(mail);
+  await page.getByText('No mail yet').waitFor();
+  const held: Route[] = [];
+  await page.route('**/mail/mail-conversations', (route) => void held.push(route));
+  await writeToOwner(context, 'alice', { subject: 'first' });
+  await expect.poll(() => held.length).toBe(1);
+  const answer = await held[0]!.fetch();
+  for (const [at, subject] of ['second', 'third'].entries()) {
+    await writeToOwner(context, 'alice', { subject });
+    await expect.poll(() => page.evaluate('mailEvents')).toBe(at + 2);
+    await page.clock.runFor(1000);
+  }
+  await held[0]!.fulfill({ response: answer });
+  await expect.poll(() => subjects(page)).toEqual(['first']);
+  await expect.poll(() => held.length).toBe(2);
+  await held[1]!.continue();
+  await expect.poll(() => subjects(page)).toEqual(['third', 'second', 'first']);
+  expect(held).toHaveLength(2);
+});
+
 describe('what the owner does', () => {
   test('can be undone by mouse and key, and is told to the senders when the page is left', async () => {
     const mail = await started();
@@ -192,6 +288,40 @@ describe('what the owner does', () => {
     await page.goto('about:blank');
     await expect.poll(() => stateOf(1)).toBe('acked');
     expect(await unreadIn(context)).toBe(1);
+  });
+
+  test('can be undone for as long as the pointer or the focus is on the toast, whichever action it is of', async () => {
+    const mail = await started();
+    const { context } = mail;
+    for (const subject of ['one', 'two', 'three', 'four']) await writeToOwner(context, 'alice', { subject });
+    const window = await MailWindow.open(suite);
+    const { page } = window;
+    await page.clock.install();
+    await window.enter(mail);
+    const toast = page.locator('.toast');
+    await page.getByRole('button', { name: 'Mark read: four' }).click();
+    await toast.hover();
+    // By key: the pointer stays where it is.
+    await page.getByRole('link', { name: /three/ }).focus();
+    await page.keyboard.press('m');
+    await expect.poll(() => unreadIn(context)).toBe(3);
+    await page.clock.fastForward(60_000);
+    await toast.waitFor();
+    expect(await unreadIn(context)).toBe(3);
+    // The pointer leaves, and the focus is still there.
+    await page.getByRole('button', { name: 'Undo' }).focus();
+    await page.mouse.move(0, 0);
+    await page.clock.fastForward(60_000);
+    await toast.waitFor();
+    expect(await unreadIn(context)).toBe(3);
+    await page.keyboard.press('Enter');
+    await expect.poll(() => subjects(page)).toEqual(['three', 'two', 'one']);
+    // What went with the toast holds no later one.
+    await page.getByRole('button', { name: 'Mark read: two' }).press('Enter');
+    await toast.waitFor();
+    await page.clock.fastForward(6000);
+    await expect.poll(() => unreadIn(context)).toBe(2);
+    await expect.poll(() => toast.count()).toBe(0);
   });
 
   test('marks everything read that the filters mean, and no later mail', async () => {

@@ -22,7 +22,7 @@ export function Charts(): VNode {
   const turn = range.kind === 'custom' || isLive ? 0 : Math.floor((live.at(-1)?.at ?? 0) / (RELOADED_EVERY * 2000));
   const load = async (last: ConsoleSamples | undefined): Promise<ConsoleSamples> =>
     isLive ? (last ?? { samples: [], first_at: null }) : read<ConsoleSamples>('samples', rangeQuery(range));
-  const { value: loaded, problem } = useLoaded(load, [range, turn], CHOOSING_MS);
+  const { value: loaded, problem } = useLoaded(load, [range, turn], { delayMs: CHOOSING_MS });
   const all = isLive ? live : (loaded?.samples ?? []);
   return html`<section aria-label="Measurements">
     <form class="filters chart-range" onSubmit=${(event: Event) => event.preventDefault()}>

@@ -36,7 +36,7 @@ export function Hosts(): VNode {
   const { by, isReversed } = sorting;
   const asked = { search, state, sort: by, reverse: isReversed ? 'yes' : 'no', offset: String(offset) };
   const load = (): Promise<ConsoleHosts> => read<ConsoleHosts>('hosts', asked);
-  const { value: found, problem } = useLoaded(load, [search, state, by, isReversed, offset], TYPING_MS);
+  const { value: found, problem } = useLoaded(load, [search, state, by, isReversed, offset], { delayMs: TYPING_MS });
   /** Another list begins at its first page. */
   const fromStart =
     <Value>(change: (value: Value) => void) =>

@@ -5,6 +5,7 @@
 import { computed, signal } from '@preact/signals';
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
+import { useEffect } from 'preact/hooks';
 import type { ConversationSummary, ReadAllInput, ReadAllResult } from '../../host/api/schemas/owner-page.ts';
 import type { InboxResult, MessageSummary } from '../../host/api/schemas/mail.ts';
 import { act } from '../shared/api.ts';
@@ -31,6 +32,10 @@ const held = signal<Action | undefined>(undefined);
 /** What this page marked. A message never becomes unread again, so this stays true. */
 const marked = signal<ReadonlyMap<string, 'read' | 'acked'>>(new Map());
 let timer: ReturnType<typeof setTimeout> | undefined;
+
+type Holder = 'pointer' | 'focus';
+/** What is on the toast now: no time ends meanwhile, of whichever action. */
+const holders = new Set<Holder>();
 
 /** The count of unread messages, without those that an action is about. */
 export const shownUnread = computed(() => Math.max(0, unread.value - (held.value?.unread ?? 0)));
@@ -74,9 +79,20 @@ export function perform(action: Action): void {
   wait();
 }
 
+/** Starts the time anew, unless the pointer or the focus is on the toast. */
 function wait(): void {
   clearTimeout(timer);
-  timer = setTimeout(() => void settle(), UNDO_MS);
+  if (holders.size === 0) timer = setTimeout(() => void settle(), UNDO_MS);
+}
+
+function hold(by: Holder): void {
+  holders.add(by);
+  clearTimeout(timer);
+}
+
+function letGo(by: Holder): void {
+  holders.delete(by);
+  wait();
 }
 
 function undo(): void {
@@ -124,19 +140,20 @@ export function settleOnLeaving(): void {
 /** Says what was done, with the way back. It stays while the pointer or the focus is on it. */
 export function UndoToast(): VNode {
   const action = held.value;
-  return html`<div class="toast-place" role="status">
-    ${
-      action &&
-      html`<div
-        class="toast"
-        onMouseEnter=${() => clearTimeout(timer)}
-        onMouseLeave=${wait}
-        onFocusIn=${() => clearTimeout(timer)}
-        onFocusOut=${wait}
-      >
-        <span>${action.text}</span>
-        <button type="button" aria-keyshortcuts="z" onClick=${undo}>Undo</button>
-      </div>`
-    }
+  return html`<div class="toast-place" role="status">${action && html`<${Toast} text=${action.text} />`}</div>`;
+}
+
+function Toast({ text }: { text: string }): VNode {
+  // What goes from the page is left by nothing that could be heard.
+  useEffect(() => () => holders.clear(), []);
+  return html`<div
+    class="toast"
+    onMouseEnter=${() => hold('pointer')}
+    onMouseLeave=${() => letGo('pointer')}
+    onFocusIn=${() => hold('focus')}
+    onFocusOut=${() => letGo('focus')}
+  >
+    <span>${text}</span>
+    <button type="button" aria-keyshortcuts="z" onClick=${undo}>Undo</button>
   </div>`;
 }

@@ -20,13 +20,15 @@ interface Shown {
 
 export function Conversation({ messageId }: { messageId: string }): VNode {
   const pages = useRef(1);
+  /** Where the focus goes when more is loaded. */
+  const goTo = useRef<number | undefined>(undefined);
   const load = (_last: Shown | undefined, isMore: boolean): Promise<Shown> => {
     if (isMore) pages.current++;
     return conversation(messageId, pages.current);
   };
   // The owner's replies belong to the conversation, too.
   const changes = mailChanges.value + sentChanges.value;
-  const { value: shown, problem, loadMore } = useLoaded(load, [messageId, changes]);
+  const { value: shown, problem, loadMore } = useLoaded(load, [messageId], { changes });
   useEffect(() => void (shown && markShown(shown.messages)), [shown]);
   const isMissing = shown?.messages.length === 0;
   const isThere = shown !== undefined && !isMissing;
@@ -36,6 +38,19 @@ export function Conversation({ messageId }: { messageId: string }): VNode {
     // The first message is below the heading of the page anyway.
     if (article && shown.messages[0]?.message_id !== messageId) article.scrollIntoView({ block: 'start' });
   }, [isThere]);
+
+  useEffect(() => {
+    if (goTo.current === undefined || !shown) return;
+    const article = [...document.querySelectorAll<HTMLElement>('main article')].at(goTo.current);
+    goTo.current = undefined;
+    article?.scrollIntoView({ block: 'start' });
+    article?.focus({ preventScroll: true });
+  }, [shown]);
+  const showMore = (all: boolean): void => {
+    if (all) pages.current = Infinity;
+    goTo.current = all ? -1 : shown?.messages.length;
+    void loadMore();
+  };
 
   const [first] = shown?.messages ?? [];
   const standing = shown?.messages.findLast(({ state }) => state !== 'sent') ?? shown?.messages.at(-1);
@@ -58,7 +73,8 @@ export function Conversation({ messageId }: { messageId: string }): VNode {
     ${
       shown && shown.cursor !== null
         ? html`<p class="actions">
-            <button type="button" data-more onClick=${() => void loadMore()}>Show later messages</button>
+            <button type="button" data-more onClick=${() => showMore(false)}>Show later messages</button>
+            <button type="button" onClick=${() => showMore(true)}>Show all, go to the newest</button>
           </p>`
         : null
     }`;

@@ -33,7 +33,9 @@ interface Shown {
   unread: number;
   /** The cursor of the next page; null at the end. */
   cursor: string | null;
-  /** How far back this went, as a text. */
+  /** The time to which this went back; 0 at the end. */
+  backTo: number;
+  /** The same as a text. */
   lookedBack: string;
 }
 
@@ -45,8 +47,8 @@ export function Inbox(): VNode {
   kept.filters = filters;
   const isSearch = filters.text.trim() !== '';
   const load = (last: Shown | undefined, isMore: boolean): Promise<Shown> => loaded(filters, last, isMore);
-  const inputs = [filters, mailChanges.value];
-  const { value, problem, isBusy, loadMore } = useLoaded(load, inputs, isSearch ? TYPING_MS : 0);
+  const when = { changes: mailChanges.value, delayMs: isSearch ? TYPING_MS : 0 };
+  const { value, problem, isBusy, loadMore } = useLoaded(load, [filters], when);
   // Of the latest answer alone: answers may come in another order than they were asked for.
   useEffect(() => {
     if (value) unread.value = value.unread;
@@ -146,6 +148,9 @@ async function loaded(filters: Filters, last: Shown | undefined, isMore: boolean
   const found = await act<ConversationsResult>('mail-conversations', input);
   const older = isMore || found.next_cursor === null ? [] : behind(found.conversations, before?.conversations ?? []);
   const parts = isMore ? [before?.conversations ?? [], found.conversations] : [found.conversations, older];
+  const backTo = backToOf(found);
+  // What was looked for further back and not found is not looked for again.
+  const isFurther = !isMore && before !== undefined && (older.length > 0 || before.backTo < backTo);
   const byThread = new Map<string, ConversationSummary>();
   for (const one of parts.flat()) if (!byThread.has(one.newest.thread)) byThread.set(one.newest.thread, one);
   return {
@@ -154,8 +159,9 @@ async function loaded(filters: Filters, last: Shown | undefined, isMore: boolean
     through: isMore && before ? before.through : found.through,
     total: found.total,
     unread: found.unread,
-    cursor: older.length > 0 && before ? before.cursor : found.next_cursor,
-    lookedBack: lookedBack(found),
+    ...(isFurther
+      ? { cursor: before.cursor, backTo: before.backTo, lookedBack: before.lookedBack }
+      : { cursor: found.next_cursor, backTo, lookedBack: lookedBack(found) }),
   };
 }
 
@@ -167,6 +173,10 @@ function behind(
   const last = newest.at(-1)?.newest.thread;
   const at = loadedBefore.findIndex((one) => one.newest.thread === last);
   return at === -1 ? loadedBefore.slice(newest.length) : loadedBefore.slice(at + 1);
+}
+
+function backToOf({ next_cursor, looked_back_to }: ConversationsResult): number {
+  return next_cursor === null ? 0 : (looked_back_to ?? 0);
 }
 
 function lookedBack({ next_cursor, looked_back_to, looked_at }: ConversationsResult): string {

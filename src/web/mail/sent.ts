@@ -10,7 +10,7 @@ import { PAGE_MESSAGES, deliveryHref, reloadLimit, sentChanges } from './state.t
 const RECIPIENTS_SHOWN = 5;
 
 export function Sent(): VNode {
-  const { value, problem, loadMore } = useLoaded(list, [sentChanges.value]);
+  const { value, problem, loadMore } = useLoaded(list, [], { changes: sentChanges.value });
   return html`<h1 tabindex="-1">Sent</h1>
     <${Warning} text=${problem} />
     ${!value && !problem && html`<p class="none">Loading your sent messages…</p>`}

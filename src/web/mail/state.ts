@@ -3,6 +3,7 @@ import { signal } from '@preact/signals';
 import type { InboxResult } from '../../host/api/schemas/mail.ts';
 import type { ConversationsResult, PeopleResult } from '../../host/api/schemas/owner-page.ts';
 import { act } from '../shared/api.ts';
+import { coalesced } from '../shared/coalesce.ts';
 import { follow } from '../shared/live.ts';
 import { currentRoute } from '../shared/route.ts';
 import { failureText } from '../shared/session.ts';
@@ -10,6 +11,8 @@ import { noteUnread, wantsNotifications } from './notify.ts';
 
 /** Finds what a lost stream did not bring. */
 const REFRESH_EVERY_MS = 60_000;
+/** How often events lead to requests: the first does at once. */
+const EVENTS_EVERY_MS = 300;
 
 /** How many messages one request of a list loads. */
 export const PAGE_MESSAGES = 50;
@@ -75,15 +78,17 @@ export async function askInbox(input: object): Promise<InboxResult> {
 /** Starts to follow the mailbox. Call it once. */
 export function followMail(): void {
   const events = {
-    mail: () => {
-      mailChanges.value++;
-      void lookForMail();
-    },
-    sent: () => void sentChanges.value++,
-    people: () => void loadPeople(),
+    mail: coalesced(mailChanged, EVENTS_EVERY_MS),
+    sent: coalesced(() => void sentChanges.value++, EVENTS_EVERY_MS),
+    people: coalesced(() => void loadPeople(), EVENTS_EVERY_MS),
   };
   follow({ events, refresh, refreshEveryMs: REFRESH_EVERY_MS, staysWhenHidden: wantsNotifications });
   void refresh();
+}
+
+function mailChanged(): void {
+  mailChanges.value++;
+  void lookForMail();
 }
 
 async function refresh(): Promise<void> {

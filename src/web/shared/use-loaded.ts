@@ -13,21 +13,32 @@ export interface Loaded<T> {
   loadMore: () => Promise<void>;
 }
 
+interface When {
+  /** A pause before the first request with new inputs. */
+  delayMs?: number;
+  /** Counts changes of what is loaded. */
+  changes?: number;
+}
+
 /**
- * Calls `load` at first and when one of `inputs` changes, after a pause of `delayMs`. `load` gets the last value. Only
- * the answer to the latest request counts.
+ * Calls `load` at first and when one of `inputs` changes; only the answer to the latest request counts then. Calls it too
+ * when `changes` grows: during a request only after its end, so that many changes hold up no answer. `load` gets the last
+ * value.
  */
 export function useLoaded<T>(
   load: (last: T | undefined, isMore: boolean) => Promise<T>,
   inputs: readonly unknown[],
-  delayMs = 0,
+  { delayMs = 0, changes = 0 }: When = {},
 ): Loaded<T> {
   const [value, setValue] = useState<T>();
   const [problem, setProblem] = useState('');
   const [isBusy, setBusy] = useState(false);
   const latest = useRef(0);
+  /** The changes that the last request was sent after. */
+  const asked = useRef(changes);
   const run = async (isMore: boolean): Promise<void> => {
     const mine = ++latest.current;
+    asked.current = changes;
     setBusy(true);
     try {
       const loaded = await load(value, isMore);
@@ -47,5 +58,8 @@ export function useLoaded<T>(
       clearTimeout(timer);
     };
   }, inputs);
+  useEffect(() => {
+    if (!isBusy && asked.current !== changes) void run(false);
+  }, [changes, isBusy]);
   return { value, problem, isBusy, reload: () => run(false), loadMore: () => run(true) };
 }
