@@ -30,38 +30,61 @@ export interface MoveOptions
 const LEASE_MS = 1_000;
 
 /**
- * The view of `folder` is whole then: it has caught up with the log, and nobody else appends. Throws `LogRefused`,
+ * The view of `folder` is whole then: it has caught up with the log, and nobody else appends. The node that leads is stopped
+ * only when the view has caught up with what was acknowledged, and is of the relay of this key. Throws `LogRefused`,
  * `StoreRefused`, and why the signal aborted. The caller closes what it gets.
  */
 export async function leadNow(options: MoveOptions): Promise<LeadingNode> {
-  const { log, folder, durability, clock, signal } = options;
-  const holder = await nodeName(folder);
+  const { log, clock, signal } = options;
   for (;;) {
-    const { state, server, nowMs } = served(await seenLog(log));
+    const { state, nowMs } = served(await seenLog(log));
     const offMs = Math.abs(clock.nowMs() - nowMs);
     if (offMs > CLOCK_OFF_MS)
       throw new LogRefused(
         `the clock of this machine differs by ${Math.round(offMs / 1000)} s from that of the server of the log: set it first`,
       );
-    if (!state.isFree && state.holder !== holder) {
-      // What this node could prove is not asked: it did not lead last.
-      const fault = epochFault(state, server, durability, { ledLast: undefined, isWhole: false });
-      const taken = await log.lead(state, { holder, settings: state.settings, doubt: fault?.sentence });
-      if (taken === 'held') continue;
-    }
     const { settings } = state;
-    const led = await joinLog({
+    let isFollowing!: () => void;
+    const following = new Promise<void>((resolve) => (isFollowing = resolve));
+    const stopped = new AbortController();
+    const joining = joinLog({
       ...options,
       log: await options.newLog(),
       leaseMs: LEASE_MS,
       acceptsSettings: true,
       settings: settings.length === 0 ? undefined : (JSON.parse(settings.toString()) as object),
+      signal: AbortSignal.any([signal, stopped.signal]),
+      onFollowed: isFollowing,
       onLost: () => undefined,
       onDoubt: () => undefined,
       onStalled: () => undefined,
       onHandOver: () => undefined,
     });
+    try {
+      await Promise.race([following, joining]);
+      signal.throwIfAborted();
+      await stopOther(options);
+    } catch (error) {
+      stopped.abort();
+      const led = await joining.catch(() => undefined);
+      await led?.close();
+      throw error;
+    }
+    const led = await joining;
     if (led) return led;
     signal.throwIfAborted();
+  }
+}
+
+/** Takes the lead from another node that has it: this node leads then when nobody has shown life for a lease. */
+async function stopOther({ log, folder, durability }: MoveOptions): Promise<void> {
+  const holder = await nodeName(folder);
+  for (;;) {
+    const { state, server } = served(await seenLog(log));
+    if (state.isFree || state.holder === holder) return;
+    // What this node could prove is not asked: it did not lead last.
+    const fault = epochFault(state, server, durability, { ledLast: undefined, isWhole: false });
+    const taken = await log.lead(state, { holder, settings: state.settings, doubt: fault?.sentence });
+    if (taken !== 'held') return;
   }
 }

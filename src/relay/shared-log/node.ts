@@ -1,5 +1,7 @@
 /** A node of a shared log: it opens its view and follows, until it leads (take-lead.ts). */
 import { randomUUID } from 'node:crypto';
+import { rowKey } from '../core/rows.ts';
+import { refuseForeignKey } from '../store/open.ts';
 import type { ViewMark } from '../store/view-mark.ts';
 import { progressOf } from './fill-view.ts';
 import { LogWentBack, ViewTooOld, catchUp } from './follow.ts';
@@ -118,7 +120,7 @@ class Node {
   }
 
   async followUntilLead(view: View): Promise<LeadingNode | undefined> {
-    const { log, leaseMs, clock, signal, logger } = this.#options;
+    const { log, signer, leaseMs, clock, signal, logger } = this.#options;
     const hasLed = (tenure: string): boolean => tenure === this.#tenure || tenure === view.found?.tenure;
     const presence = new Presence({ ...this.#options, logId: view.log.logId, name: this.#name });
     const watch = new LeaseWatch({ leaseMs, monotonicMs: () => clock.monotonicMs(), holder: this.#name, hasLed });
@@ -138,6 +140,9 @@ class Node {
       const applied = await this.#reach.reached(() => catchUp(parts, undefined, signal));
       // One that was told to stop in the middle has not caught up.
       if (applied === undefined || signal.aborted) return undefined;
+      // Before this node leads: a relay of another key that leads has stopped the one that served.
+      const relay = view.store.get('relay', rowKey.relay);
+      if (relay) refuseForeignKey(relay, signer, 'log', log.place);
       this.#options.onFollowed?.();
       await this.#noteServer(server, view.log.mark);
       await this.#reach.reached(() => presence.note());

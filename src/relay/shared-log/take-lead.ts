@@ -145,7 +145,7 @@ async function take(
 
 /** The first event of a leader: a new relay, or a new epoch when this one may not go on. */
 async function begin(
-  { folder, signer, clock, newEpoch }: NodeOptions,
+  { log, signer, clock, newEpoch }: NodeOptions,
   { store }: View,
   fault: EpochFault | undefined,
 ): Promise<Pick<LeadingNode, 'initialised' | 'notices' | 'epochBegun'>> {
@@ -156,7 +156,7 @@ async function begin(
     await appendAtOnce(store, { type: 'RelayInitialised', ...fields }, nowMs);
     return { initialised: true, notices: [], epochBegun: undefined };
   }
-  refuseForeignKey(relay, signer, folder);
+  refuseForeignKey(relay, signer, 'log', log.place);
   if (!fault) return { initialised: false, notices: [], epochBegun: undefined };
   const event: RelayEvent = { type: 'EpochRotated', epoch: newEpoch(), reason: fault.reason, atMs: nowMs };
   await appendAtOnce(store, event, nowMs);

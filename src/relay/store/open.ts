@@ -120,7 +120,7 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
       await syncFolder(dirname(folder));
       return { store, signer, initialised: true, notices: [], epochBegun: undefined, isClockSuspect: false };
     }
-    refuseForeignKey(relay, signer, folder);
+    refuseForeignKey(relay, signer, 'store', folder);
     const notices: string[] = [];
     refuseContradiction(schema, relay.schemaVersion, levelFolder);
     if (relay.schemaVersion < newest.version) {
@@ -303,12 +303,12 @@ async function firstKey(folder: string, initialised: boolean): Promise<Signer> {
   return createRelayKey(folder);
 }
 
-/** Throws `StoreRefused` unless the store is of the relay of `signer`. */
-export function refuseForeignKey(relay: RelayRow, signer: Signer, folder: string): void {
+/** Throws `StoreRefused` unless what is at `place` is of the relay of `signer`. */
+export function refuseForeignKey(relay: RelayRow, signer: Signer, what: 'store' | 'log', place: string): void {
   if (relay.relayPubkey === signer.publicKey) return;
   throw new StoreRefused(
     'foreign-key',
-    `the relay key is not the one of the store at ${folder}: that one has the fingerprint ${displayFingerprint(relay.relayPubkey)}; give the store its own key`,
+    `the relay key is not the one of the ${what} at ${place}: that one has the fingerprint ${displayFingerprint(relay.relayPubkey)}; give the ${what} its own key`,
   );
 }
 

@@ -6,6 +6,8 @@ import { LogRefused } from '../../../../src/relay/shared-log/shared-log.ts';
 import { phaseOf } from '../../../../src/relay/shared-log/log-phase.ts';
 import { type PublishOptions, abortPublish, publishStore } from '../../../../src/relay/shared-log/publish.ts';
 import { withdrawLog } from '../../../../src/relay/shared-log/withdraw.ts';
+import { displayFingerprint } from '../../../../src/protocol/public-key.ts';
+import { alice, relay } from '../../../support/hosts.ts';
 import { MemoryLogServer } from '../../../support/memory-log.ts';
 import { MovedRelay } from '../../../support/moved-relay.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
@@ -99,6 +101,25 @@ test('what a database lost of a load does not take its place', async () => {
   expect(await abortPublish(one.move())).toBe(true);
   await publishStore(publishing(one));
   await one.seen('log');
+});
+
+test('a move back with the key of another relay takes the lead from nobody', async () => {
+  const server = new MemoryLogServer();
+  const one = await relayOn(server, 'one');
+  await publishStore(publishing(one));
+  one.where = 'log';
+  await one.open();
+  const before = server.row;
+  const empty = new MovedRelay(await temporaryFolder(), server);
+  const moving = withdrawLog({ ...empty.move(), signer: alice.signer });
+  await expect(moving).rejects.toThrow(
+    `the relay key is not the one of the log at memory: that one has the fingerprint ${displayFingerprint(relay.key)}`,
+  );
+  expect(server.row).toMatchObject({ holder: before?.holder, term: before?.term, tenure: before?.tenure });
+  await one.close();
+  // With its own key it goes there.
+  expect(await withdrawLog(empty.move())).toMatchObject({ isDone: false });
+  await empty.seen('store');
 });
 
 test('a view of another log is not put aside by a move back', async () => {
