@@ -271,11 +271,9 @@ export class OutboxDispatcher {
     const { context } = this.#options;
     let isProgress = false;
     try {
-      const { signal } = this.#stopping;
-      const sent = await this.#options[way].send(peer, rows, signal);
+      const sent = await this.#options[way].send(peer, rows, this.#stopping.signal);
       const nextMs = await this.#store(peer.peerId, sent);
-      const events = sent.events.map(({ event }) => event);
-      isProgress = events.some((event) => !isFailure(event));
+      isProgress = sent.events.some(({ event }) => !isFailure(event));
       if (!isProgress)
         lookAgainBy(work, earliest([nextMs, context.nowMs() + Math.min(REST_MS, context.retry.firstMs)]));
     } catch (error) {
