@@ -49,6 +49,11 @@ const KINDS: Readonly<Record<string, Kind>> = {
     files: ['test/unit/relay/replay/flips.test.ts'],
     times: 16,
   },
+  storage: {
+    what: 'files of stores cut short, zeroed, flipped or overwritten',
+    files: ['test/unit/relay/replay/mutations.test.ts'],
+    times: 32,
+  },
   input: {
     what: 'random requests, most of them nearly right',
     files: ['test/http/fuzz.test.ts'],

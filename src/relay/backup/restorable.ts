@@ -18,6 +18,7 @@ import { checkNewestRecords, checkSchema, openLevel, SCHEMA_VERSION } from '../s
 import { DamagedRecord } from '../store/record.ts';
 import { type ListedRow, type ListedTable, runsOf, tableRows } from '../store/scan.ts';
 import { damagedTables } from '../store/table-check.ts';
+import { type LevelLock, lockLevel } from '../store/level-lock.ts';
 import type { BackupHeader } from './backup.ts';
 import { randomBytes } from 'node:crypto';
 import { copyFile, link, mkdir, open, readdir, rm } from 'node:fs/promises';
@@ -63,8 +64,10 @@ function damaged(file: string, what: string): StoreRefused {
 }
 
 interface FoundStore {
-  /** Open, and so locked; `undefined` when it cannot be opened. */
+  /** Open; `undefined` when it cannot be, or has damaged tables. */
   level: Level | undefined;
+  /** Keeps others from opening it: the open database itself, or its lock alone. */
+  lock: LevelLock | undefined;
   /** Its table files that do not match their checksums. */
   damagedTables: ReadonlySet<string>;
 }
@@ -79,7 +82,7 @@ interface ReplacedPlace {
 
 /**
  * The database in the folder; `undefined` when there is none. Its table files are held against their checksums before
- * anything of them is believed. Throws `StoreRefused`, for one that cannot be read too, unless `acceptsUnreadable`.
+ * LevelDB opens any of them. Throws `StoreRefused`, for one that cannot be read too, unless `acceptsUnreadable`.
  */
 export async function openReplaced({
   folder,
@@ -88,25 +91,29 @@ export async function openReplaced({
 }: ReplacedPlace): Promise<FoundStore | undefined> {
   const levelFolder = join(folder, LEVEL_FOLDER);
   if (!existsSync(levelFolder)) return undefined;
-  let level: Level;
+  const lock = await lockLevel(levelFolder);
   try {
-    level = await openLevel(levelFolder, true, levelFolder);
+    const damaged = lock ? await damagedTables(levelFolder) : [];
+    if (lock && damaged.length > 0) {
+      if (!acceptsUnreadable) throw unread(shown, `${damaged.length} of its table files do not match their checksums`);
+      return { level: undefined, lock, damagedTables: new Set(damaged.map(({ file }) => file)) };
+    }
+  } catch (error) {
+    await lock?.close();
+    throw error;
+  }
+  await lock?.close();
+  try {
+    const level = await openLevel(levelFolder, true, levelFolder);
+    return { level, lock: level, damagedTables: new Set() };
   } catch (error) {
     if (!(error instanceof StoreRefused)) throw error;
     if (error.reason === 'locked') {
       throw new StoreRefused('locked', `a relay is using the store at ${shown}: stop it, and restore then`);
     }
     if (error.reason !== 'damaged') throw error;
-    if (acceptsUnreadable) return { level: undefined, damagedTables: new Set() };
+    if (acceptsUnreadable) return { level: undefined, lock: undefined, damagedTables: new Set() };
     throw unread(shown, 'it cannot be opened');
-  }
-  try {
-    const damaged = new Set((await damagedTables(levelFolder)).map(({ file }) => file));
-    if (damaged.size === 0 || acceptsUnreadable) return { level, damagedTables: damaged };
-    throw unread(shown, `${damaged.size} of its table files do not match their checksums`);
-  } catch (error) {
-    await level.close();
-    throw error;
   }
 }
 

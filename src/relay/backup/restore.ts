@@ -203,7 +203,7 @@ async function prepare(options: KeyedOptions, folder: string): Promise<Prepared>
   const found = await openReplaced(place);
   const names = restoreNames(options.folder, nowMs);
   const opened = new Set<{ close(): Promise<void> }>();
-  if (found?.level) opened.add(found.level);
+  if (found?.lock) opened.add(found.lock);
   const closeOne = async (resource: { close(): Promise<void> }): Promise<void> => {
     if (opened.delete(resource)) await resource.close();
   };
@@ -249,12 +249,12 @@ async function prepare(options: KeyedOptions, folder: string): Promise<Prepared>
     };
     if (readable && readable !== found?.level) await closeOne(readable);
     await rm(copy, { recursive: true, force: true });
-    const { level: replacedLevel } = found ?? {};
+    const { lock } = found ?? {};
     return {
       report,
       names,
       closeRestored: () => closeOne(store),
-      unlock: async () => (replacedLevel ? closeOne(replacedLevel) : undefined),
+      unlock: async () => (lock ? closeOne(lock) : undefined),
       discard,
     };
   } catch (error) {

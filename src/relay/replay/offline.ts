@@ -17,7 +17,7 @@ import { POSITION_FILE, SCHEMA_VERSION, checkSchema, openLevel, openServing } fr
 import { DamagedRecord } from '../store/record.ts';
 import { StoreRefused } from '../store/refused.ts';
 import { type LogBounds, StoreReader } from '../store/store-reader.ts';
-import { damagedTables } from '../store/table-check.ts';
+import { damagedTablesUnopened } from '../store/level-lock.ts';
 import { finishCutovers } from '../store/cutover.ts';
 import { NOT_PRUNED, type Pruned, readPruned } from '../store/position.ts';
 
@@ -31,7 +31,7 @@ export interface OfflineStore {
 
 /**
  * Throws `StoreRefused`: locked, missing, damaged, of a newer schema. With `isChecked` the table files are held against
- * their checksums before anything of them is read.
+ * their checksums before LevelDB opens any of them.
  */
 export async function openOffline(folder: string, { isChecked = false } = {}): Promise<OfflineStore> {
   const levelFolder = join(folder, LEVEL_FOLDER);
@@ -39,12 +39,12 @@ export async function openOffline(folder: string, { isChecked = false } = {}): P
   if (!existsSync(levelFolder)) {
     throw new StoreRefused('missing', `there is no store at ${folder}: name its folder with --store-dir`);
   }
+  if (isChecked) await refuseDamagedTables(levelFolder);
   const level = await openServing(folder, () =>
     openLevel(levelFolder, true, join(folder, POSITION_FILE), { isShared: true }),
   );
   if (!level) return openOffline(folder, { isChecked });
   try {
-    if (isChecked) await refuseDamagedTables(levelFolder);
     const schema = await declaredSchema(level);
     // The audit reports anything else that is wrong with it.
     if (schema !== undefined && schema > 0) {
@@ -69,7 +69,7 @@ export async function openServed(location: string): Promise<OfflineStore> {
 const NAMED_TABLES_MAX = 5;
 
 async function refuseDamagedTables(levelFolder: string): Promise<void> {
-  const damages = await damagedTables(levelFolder);
+  const damages = await damagedTablesUnopened(levelFolder);
   if (damages.length === 0) return;
   const named = damages.slice(0, NAMED_TABLES_MAX).map(({ file, what, offset }) => `${file} ${what} at byte ${offset}`);
   const more = damages.length > named.length ? `, and ${damages.length - named.length} more` : '';

@@ -15,7 +15,7 @@ const MASK = 0xa282ead8;
 /** A table holds 8 MiB, or one value that is larger. */
 const BLOCK_BYTES_MAX = 64 << 20;
 
-interface TableDamage {
+export interface TableDamage {
   file: string;
   /** In words that complete "the table file ...". */
   what: string;

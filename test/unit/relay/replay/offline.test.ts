@@ -3,8 +3,11 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { openBackup, openOffline } from '../../../../src/relay/replay/offline.ts';
+import { LEVEL_FOLDER } from '../../../../src/relay/store/level.ts';
 import { pushOf } from '../../../support/commands.ts';
+import { damageTables, tablesIn } from '../../../support/damaged-tables.ts';
 import { alice, bob } from '../../../support/hosts.ts';
+import { relayProcess } from '../../../support/poste-process.ts';
 import { backUp } from '../../../support/restores.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { openTestRelay } from '../../../support/test-relay.ts';
@@ -54,4 +57,26 @@ test('a backup whose unpacking is interrupted leaves none', async () => {
   const reason = new Error('interrupted');
   await expect(openBackup(file, AbortSignal.abort(reason))).rejects.toBe(reason);
   expect(await readdir(temporaries)).toEqual([]);
+});
+
+test('a damaged table is refused before the database is opened, which would compact it away', async () => {
+  const relay = await openTestRelay();
+  await relay.enrolAll(alice, bob);
+  // Each start makes a table of what the one before wrote, and at the fourth they are compacted into one.
+  for (const id of ['m1', 'm2', 'm3']) {
+    await relay.reopen();
+    await relay.pushOne(pushOf(alice, id, [[bob, 'x']]));
+  }
+  await relay.close();
+  const [first = ''] = await tablesIn(relay.folder);
+  await damageTables(relay.folder, [first]);
+  const before = await readdir(join(relay.folder, LEVEL_FOLDER));
+  await expect(openOffline(relay.folder, { isChecked: true })).rejects.toThrow(`${first} has no end`);
+  expect(await readdir(join(relay.folder, LEVEL_FOLDER))).toEqual(before);
+});
+
+test('a store that another process has open is refused as such, and its tables are not looked at', async () => {
+  const storeDir = join(await temporaryFolder(), 'store');
+  await relayProcess(storeDir);
+  await expect(openOffline(storeDir, { isChecked: true })).rejects.toMatchObject({ reason: 'locked' });
 });
