@@ -55,9 +55,10 @@ export async function disk(): Promise<DiskFigures> {
   }
 }
 
-function folderBytes(folder: string): number {
+export function folderBytes(folder: string): number {
   return readdirSync(folder, { recursive: true, encoding: 'utf8' }).reduce((bytes, name) => {
-    const found = lstatSync(join(folder, name));
-    return bytes + (found.isFile() ? found.size : 0);
+    // A file that is deleted meanwhile has no size.
+    const found = lstatSync(join(folder, name), { throwIfNoEntry: false });
+    return bytes + (found?.isFile() ? found.size : 0);
   }, 0);
 }

@@ -88,7 +88,7 @@ export class BenchEngine {
       limits: this.#limits,
       admission: 'open',
       enrolmentsMax: 100_000,
-      dedupRowsMax: 2_000_000,
+      dedupRowsMax: 10_000_000,
     } as const;
     const options = {
       store,

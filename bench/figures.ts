@@ -1,4 +1,4 @@
-/** Turns timings into the figures that are printed. */
+/** Times requests: as fast as they are answered, or so many a second. */
 
 export interface Timing {
   /** Wall seconds of the whole run. */
@@ -10,10 +10,6 @@ export interface Timing {
 export function quantile(values: readonly number[], q: number): number {
   const sorted = values.toSorted((a, b) => a - b);
   return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? Number.NaN;
-}
-
-export function latencies({ latenciesMs }: Timing): string {
-  return `p50 ${quantile(latenciesMs, 0.5).toFixed(1)} ms, p99 ${quantile(latenciesMs, 0.99).toFixed(1)} ms`;
 }
 
 /** Calls `run` for every job of every lane: lanes side by side, jobs one after another. */
@@ -32,5 +28,41 @@ export async function timed<J>(
       }
     }),
   );
+  return { seconds: (performance.now() - started) / 1000, latenciesMs };
+}
+
+/**
+ * Calls `run` for so many jobs a second, on whichever lane is free. What waits for a lane has been late since it was due,
+ * so its time counts from then.
+ */
+export async function paced<J>(
+  jobs: readonly J[],
+  { lanes, perSecond }: { lanes: number; perSecond: number },
+  run: (job: J, lane: number) => Promise<void>,
+): Promise<Timing> {
+  const latenciesMs: number[] = [];
+  const free = Array.from({ length: lanes }, (_none, lane) => lane);
+  const started = performance.now();
+  const dueMs = (at: number): number => started + (at * 1000) / perSecond;
+  const running = new Set<Promise<void>>();
+  let begun = 0;
+  const failures: unknown[] = [];
+  while (begun < jobs.length && failures.length === 0) {
+    while (begun < jobs.length && free.length > 0 && dueMs(begun) <= performance.now()) {
+      const at = begun++;
+      const lane = free.pop() ?? 0;
+      const done: Promise<void> = run(jobs[at]!, lane)
+        .then(() => {
+          latenciesMs.push(performance.now() - dueMs(at));
+          free.push(lane);
+        })
+        .catch((error: unknown) => void failures.push(error))
+        .finally(() => running.delete(done));
+      running.add(done);
+    }
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+  await Promise.all(running);
+  if (failures.length > 0) throw failures[0];
   return { seconds: (performance.now() - started) / 1000, latenciesMs };
 }

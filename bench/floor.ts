@@ -1,7 +1,8 @@
 /**
- * The floor: a program that does only the unavoidable work of a batch push, in one process and without HTTP. For each
- * request: hash the body and verify one hop, parse the JSON, decode and hash every item, write them as one synced
- * LevelDB batch, and sign a receipt for each while the batch is being synced. Nothing is checked, counted or indexed.
+ * The floor: a program that does only the unavoidable work of pushes, in one process and without HTTP. For each request:
+ * hash the body and verify one hop, parse the JSON, decode and hash every item, write them in a synced LevelDB batch, and
+ * sign a receipt for each while a batch is being synced. Requests that wait for the disk share the next batch. Nothing is
+ * checked, counted or indexed.
  */
 import { createPrivateKey, createPublicKey, hash, sign, verify } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -12,21 +13,25 @@ import { hopV2Message } from '../src/protocol/hop.ts';
 import { publicKeyBytes } from '../src/protocol/public-key.ts';
 import { sha256Hex } from '../src/protocol/digest.ts';
 import { type Timing, timed } from './figures.ts';
+import { GroupCommit } from './group-commit.ts';
 import { PUSH_TARGET, namedSigner, pushRequests } from './work.ts';
 
 const PKCS8_PREFIX = Buffer.from('302e020100300506032b657004220420', 'hex');
 const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex');
 
 export interface FloorWork {
-  requests: number;
+  /** Requests side by side. */
+  lanes: number;
+  requestsPerLane: number;
   itemsPerRequest: number;
   itemBytes: number;
 }
 
-export async function floor({ requests, itemsPerRequest, itemBytes }: FloorWork): Promise<Timing> {
+export async function floor({ lanes, requestsPerLane, itemsPerRequest, itemBytes }: FloorWork): Promise<Timing> {
   const folder = mkdtempSync(join(tmpdir(), 'poste-bench-'));
   const level = new ClassicLevel<Buffer, Buffer>(folder, { keyEncoding: 'buffer', valueEncoding: 'buffer' });
   await level.open();
+  const committed = new GroupCommit(level);
   const sender = namedSigner('sender');
   const relay = namedSigner('relay');
   const relayKey = createPrivateKey({
@@ -40,10 +45,10 @@ export async function floor({ requests, itemsPerRequest, itemBytes }: FloorWork)
     type: 'spki',
   });
   const target = namedSigner('target').publicKey;
-  const work = { sender, target, requests, itemsPerRequest, itemBytes, relayPubkey: relay.publicKey };
-  const prepared = pushRequests(work);
+  const work = { sender, target, requests: requestsPerLane, itemsPerRequest, itemBytes, relayPubkey: relay.publicKey };
+  const prepared = Array.from({ length: lanes }, () => pushRequests(work));
   let seq = 0;
-  const timing = await timed([prepared], async ({ body, timestamp, signature }) => {
+  const timing = await timed(prepared, async ({ body, timestamp, signature }) => {
     const fields = { method: 'POST', target: PUSH_TARGET, timestamp, bodyHash: sha256Hex(body) };
     const message = hopV2Message(fields, relay.publicKey);
     if (!verify(null, message, senderKey, Buffer.from(signature, 'base64'))) throw new Error('the hop does not verify');
@@ -56,9 +61,7 @@ export async function floor({ requests, itemsPerRequest, itemBytes }: FloorWork)
       key.writeBigUInt64BE(BigInt(++seq));
       return { item, wire, key, seq, wireHash: hash('sha256', wire, 'hex') };
     });
-    const batch = level.batch();
-    for (const { key, wire } of stored) batch.put(key, wire);
-    const written = batch.write({ sync: true });
+    const written = committed.put(stored.map(({ key, wire }) => [key, wire]));
     for (const { item, wireHash, seq: at } of stored) {
       const receipt = JSON.stringify({ at, item_id: item.item_id, host: item.targets[0]!.host_pubkey, wireHash });
       sign(null, Buffer.from(receipt), relayKey).toString('base64');

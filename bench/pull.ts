@@ -12,24 +12,40 @@ export interface PullLoad {
   pagesPerConnection: number;
 }
 
-export async function pull({ relay, connections, pagesPerConnection }: PullLoad): Promise<Timing> {
-  const { port, relayPubkey } = relay;
-  const target = '/v2/relay/items?limit=500';
+export interface Pulled extends Timing {
+  /** Of one page as it came over HTTP. */
+  pageBytes: number;
+}
+
+export async function pull({ relay, connections, pagesPerConnection }: PullLoad): Promise<Pulled> {
   const lanes: Buffer[][] = [];
   const open: Connection[] = [];
   for (let lane = 0; lane < connections; lane++) {
-    const signer = namedSigner(targetName(lane));
-    const options = { url: `http://127.0.0.1:${port}`, signer, hostName: targetName(lane), nowMs: () => Date.now() };
-    const headers = new RelayClient(options, relayPubkey).hopHeaders('GET', target, '');
-    const request = requestBytes('GET', target, headers, Buffer.alloc(0));
+    const request = signedRequest(relay, targetName(lane), 'GET', '/v2/relay/items?limit=500');
     lanes.push(Array.from({ length: pagesPerConnection }, () => request));
-    open.push(await Connection.open(port));
+    open.push(await Connection.open(relay.port));
   }
+  let pageBytes = 0;
   const timing = await timed(lanes, async (request, lane) => {
     const reply = await open[lane]!.send(request);
     if (reply.status !== 200 || !reply.end.includes('"more":true'))
       throw new Error(`a pull was answered ${reply.status}`);
+    pageBytes = reply.bytes;
   });
   for (const connection of open) connection.close();
-  return timing;
+  return { ...timing, pageBytes };
+}
+
+/** A request of the host of that name, signed now, as it goes over the wire. */
+export function signedRequest(
+  { port, relayPubkey }: Pick<BenchRelay, 'port' | 'relayPubkey'>,
+  hostName: string,
+  method: string,
+  target: string,
+  body = '',
+): Buffer {
+  const signer = namedSigner(hostName);
+  const options = { url: `http://127.0.0.1:${port}`, signer, hostName, nowMs: () => Date.now() };
+  const headers = new RelayClient(options, relayPubkey).hopHeaders(method, target, body);
+  return requestBytes(method, target, headers, Buffer.from(body));
 }

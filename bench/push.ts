@@ -1,7 +1,7 @@
 /** Pushes through HTTP: prepared requests over several connections, each with a sender and a target of its own. */
 import { RelayClient } from '../src/host/relay/relay-client.ts';
 import { Connection } from './connection.ts';
-import { type Timing, timed } from './figures.ts';
+import { type Timing, paced, timed } from './figures.ts';
 import type { BenchRelay } from './relay-process.ts';
 import { PUSH_TARGET, namedSigner, pushRequests, requestBytes } from './work.ts';
 
@@ -13,39 +13,65 @@ export interface PushLoad {
   itemBytes: number;
 }
 
-export async function push(load: PushLoad): Promise<Timing> {
-  const { relay, connections, requestsPerConnection, itemsPerRequest, itemBytes } = load;
-  const { relayPubkey, port } = relay;
+export function push(load: PushLoad): Promise<Timing> {
+  return pushed(load, (lanes, send) => timed(lanes, send));
+}
+
+/** So many requests a second, whether or not earlier ones were answered. */
+export function pushPaced(load: PushLoad, requestsPerS: number): Promise<Timing> {
+  return pushed(load, (lanes, send) => {
+    // Of each sender in turn.
+    const requests = Array.from({ length: load.requestsPerConnection }, (_none, at) => lanes.map((lane) => lane[at]!));
+    return paced(requests.flat(), { lanes: load.connections, perSecond: requestsPerS }, send);
+  });
+}
+
+type Send = (request: Buffer, lane: number) => Promise<void>;
+
+async function pushed(
+  load: PushLoad,
+  run: (lanes: readonly (readonly Buffer[])[], send: Send) => Promise<Timing>,
+): Promise<Timing> {
+  const { relay, connections, requestsPerConnection: requests, itemsPerRequest, itemBytes } = load;
   const lanes: Buffer[][] = [];
   const open: Connection[] = [];
   for (let lane = 0; lane < connections; lane++) {
-    const sender = await enrolled(relay, `sender-${lane}`);
+    const sender = await enrolled(relay, senderName(lane));
     const target = (await enrolled(relay, targetName(lane))).publicKey;
-    const requests = requestsPerConnection;
-    const prepared = pushRequests({ sender, target, requests, itemsPerRequest, itemBytes, relayPubkey });
-    lanes.push(
-      prepared.map(({ body, timestamp, signature }) => {
-        const hop = { 'x-mail-key': sender.publicKey, 'x-mail-ts': timestamp, 'x-mail-sig': signature };
-        return requestBytes('POST', PUSH_TARGET, hop, body);
-      }),
-    );
-    open.push(await Connection.open(port));
+    const work = { sender, target, requests, itemsPerRequest, itemBytes, relayPubkey: relay.relayPubkey };
+    lanes.push(signedPushes(work));
+    open.push(await Connection.open(relay.port));
   }
-  const timing = await timed(lanes, async (request, lane) => {
-    const reply = await open[lane]!.send(request);
-    if (reply.status !== 200 || !reply.start.includes('"status":"accepted"')) {
-      throw new Error(`a push was answered ${reply.status} ${reply.start}`);
-    }
-  });
+  const timing = await run(lanes, async (request, lane) => accepted(open[lane]!, request));
   for (const connection of open) connection.close();
   return timing;
+}
+
+/** Sends a push; fails when its first item is not accepted. */
+export async function accepted(connection: Connection, request: Buffer): Promise<void> {
+  const reply = await connection.send(request);
+  if (reply.status !== 200 || !reply.start.includes('"status":"accepted"')) {
+    throw new Error(`a push was answered ${reply.status} ${reply.start}`);
+  }
+}
+
+/** Whole requests, as they go over the wire. */
+export function signedPushes(work: Parameters<typeof pushRequests>[0]): Buffer[] {
+  return pushRequests(work).map(({ body, timestamp, signature }) => {
+    const hop = { 'x-mail-key': work.sender.publicKey, 'x-mail-ts': timestamp, 'x-mail-sig': signature };
+    return requestBytes('POST', PUSH_TARGET, hop, body);
+  });
+}
+
+export function senderName(lane: number): string {
+  return `sender-${lane}`;
 }
 
 export function targetName(lane: number): string {
   return `target-${lane}`;
 }
 
-async function enrolled(relay: BenchRelay, name: string): Promise<ReturnType<typeof namedSigner>> {
+export async function enrolled(relay: BenchRelay, name: string): Promise<ReturnType<typeof namedSigner>> {
   const signer = namedSigner(name);
   const url = `http://127.0.0.1:${relay.port}`;
   await new RelayClient({ url, signer, hostName: name, nowMs: () => Date.now() }).enrol();

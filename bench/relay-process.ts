@@ -7,10 +7,15 @@ import { join } from 'node:path';
 import type { PublicKey } from '../src/protocol/public-key.ts';
 
 export interface BenchRelay {
+  pid: number;
   port: number;
   relayPubkey: PublicKey;
   server: string;
-  /** Peak resident memory in MB, where the system tells. */
+  folder: string;
+  /** Milliseconds from its start until it listened. */
+  readyMs: number;
+  /** Resident memory in MB now, and at most so far, where the system tells. */
+  rssMb(): number | undefined;
   peakMb(): number | undefined;
   stop(): Promise<void>;
 }
@@ -26,9 +31,15 @@ const LIMITS = {
   max_sender_bytes: 4_000_000_000,
 };
 
-/** `log`: flags of a shared log, whose relay key is that of `namedSigner('relay')`. */
-export async function startBenchRelay({ log = [] }: { log?: readonly string[] } = {}): Promise<BenchRelay> {
-  const folder = mkdtempSync(join(tmpdir(), 'poste-bench-'));
+interface BenchRelayOptions {
+  /** Flags of a shared log, whose relay key is that of `namedSigner('relay')`. */
+  log?: readonly string[];
+  /** A store that was made before, which the caller removes. */
+  folder?: string;
+}
+
+export async function startBenchRelay({ log = [], folder: given }: BenchRelayOptions = {}): Promise<BenchRelay> {
+  const folder = given ?? mkdtempSync(join(tmpdir(), 'poste-bench-'));
   const flags = [
     '--store-dir',
     folder,
@@ -40,35 +51,43 @@ export async function startBenchRelay({ log = [] }: { log?: readonly string[] } 
     'off',
     '--json',
   ];
-  const room = ['--limits', JSON.stringify(LIMITS), '--pushes-per-minute', '1000000', '--log-level', 'warn'];
+  const room = ['--limits', JSON.stringify(LIMITS), '--pushes-per-minute', '1000000', '--enrol-rate', '1000000'];
+  const more = ['--max-enrolments', '200000', '--max-dedup-rows', '100000000', '--log-level', 'warn'];
   const program = new URL('../dist/cli/main.js', import.meta.url).pathname;
-  const child = spawn(process.execPath, [program, 'relay', 'serve', ...flags, ...room, ...log], {
+  const startedMs = performance.now();
+  const child = spawn(process.execPath, [program, 'relay', 'serve', ...flags, ...room, ...more, ...log], {
     stdio: ['ignore', 'pipe', 'inherit'],
     env: { ...process.env, ...(log.length > 0 && { MAIL_RELAY_KEY: RELAY_KEY }) },
   });
   // Whatever ends the benchmark ends its relay.
   process.once('exit', () => child.kill('SIGKILL'));
   const start = JSON.parse(await firstLine(child)) as { url: string; relay_pubkey: PublicKey; server: string };
+  const readyMs = performance.now() - startedMs;
   return {
+    pid: child.pid ?? 0,
     port: Number(new URL(start.url).port),
     relayPubkey: start.relay_pubkey,
     server: start.server,
-    peakMb: () => peakMb(child.pid),
+    folder,
+    readyMs,
+    rssMb: () => memoryMb(child.pid, 'VmRSS'),
+    peakMb: () => memoryMb(child.pid, 'VmHWM'),
     stop: async () => {
       const ended = new Promise((resolve) => {
         child.once('exit', resolve);
       });
       child.kill('SIGTERM');
       await ended;
-      rmSync(folder, { recursive: true, force: true });
+      if (given === undefined) rmSync(folder, { recursive: true, force: true });
     },
   };
 }
 
-/** Peak resident memory of a process in MB; `undefined` where the system does not tell. */
-export function peakMb(pid: number | undefined): number | undefined {
+/** Resident memory of a process in MB, now or at most so far; `undefined` where the system does not tell. */
+function memoryMb(pid: number | undefined, field: 'VmRSS' | 'VmHWM'): number | undefined {
   try {
-    const kib = /^VmHWM:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1];
+    const line = new RegExp(`^${field}:\\s+(\\d+) kB`, 'm');
+    const kib = line.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1];
     return kib === undefined ? undefined : Number(kib) / 1024;
   } catch {
     return undefined;

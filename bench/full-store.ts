@@ -1,0 +1,117 @@
+/**
+ * A relay whose store is full: items that wait, dedup rows of items that were acked, and enrolled hosts. How fast are pushes
+ * and pulls beside those of a relay with an empty store in the same round, how long does it take to start, and what does
+ * it need of memory? The store is made in this process before the relay starts.
+ */
+import { setTimeout as elapsed } from 'node:timers/promises';
+import { BenchEngine, anyKey } from './engine.ts';
+import { pull } from './pull.ts';
+import { push } from './push.ts';
+import { type BenchRelay, startBenchRelay } from './relay-process.ts';
+import type { Figure } from './report.ts';
+import { inRounds } from './rounds.ts';
+import { sealedEnvelope } from './work.ts';
+
+/** With `--scale 1`. */
+const FULL = { queued: 1_000_000, dedupRows: 5_000_000, hosts: 50_000 };
+const LIMITS = { max_queue_items: 1e7, max_queue_bytes: 1e12, max_sender_items: 1e7, max_sender_bytes: 1e12 };
+const ENROLLED_AT_ONCE = 500;
+const ITEMS_OF_REQUEST = 200;
+const REQUESTS_AT_ONCE = 4;
+const ITEM_BYTES = 1024;
+const CONNECTIONS = 4;
+const REQUESTS_PER_CONNECTION = 40;
+const PAGES_PER_CONNECTION = 20;
+const SETTLED_MS = 2_000;
+
+interface Filled {
+  queued: number;
+  dedupRows: number;
+  hosts: number;
+}
+
+export async function fullStore(rounds: number, scale: number): Promise<Figure[]> {
+  const filled: Filled = {
+    queued: Math.round(FULL.queued * scale),
+    dedupRows: Math.round(FULL.dedupRows * scale),
+    hosts: Math.round(FULL.hosts * scale),
+  };
+  const made = await storeWith(filled);
+  try {
+    const of = await inRounds(rounds, async () => {
+      const empty = await loaded(await startBenchRelay());
+      const full = await loaded(await startBenchRelay({ folder: made.folder }));
+      const ratios = { pushRatio: full.itemsPerS / empty.itemsPerS, pullRatio: full.mbPerS / empty.mbPerS };
+      return { ...full, ...ratios };
+    });
+    const { queued, dedupRows, hosts } = filled;
+    const note = `${queued} items wait, ${dedupRows} dedup rows, ${hosts} hosts`;
+    return [
+      { name: 'ready in', unit: 's', better: 'less', values: of('readyS'), goal: 2, note },
+      { name: 'RSS when it is ready', unit: 'MB', better: 'less', values: of('readyMb') },
+      { name: 'push', unit: 'items/s', better: 'more', values: of('itemsPerS') },
+      { name: 'push / with an empty store', unit: 'ratio', better: 'more', values: of('pushRatio'), goal: 0.85 },
+      { name: 'pull, 500 x 1 KiB', unit: 'MB/s', better: 'more', values: of('mbPerS') },
+      { name: 'pull / with an empty store', unit: 'ratio', better: 'more', values: of('pullRatio'), goal: 0.85 },
+      { name: 'peak RSS', unit: 'MB', better: 'less', values: of('peakMb'), goal: 512 },
+    ];
+  } finally {
+    made.removeClosed();
+  }
+}
+
+async function loaded(
+  relay: BenchRelay,
+): Promise<Record<'readyS' | 'readyMb' | 'itemsPerS' | 'mbPerS' | 'peakMb', number>> {
+  try {
+    await elapsed(SETTLED_MS);
+    const readyMb = relay.rssMb() ?? Number.NaN;
+    const load = { relay, connections: CONNECTIONS, requestsPerConnection: REQUESTS_PER_CONNECTION };
+    const pushed = await push({ ...load, itemsPerRequest: ITEMS_OF_REQUEST, itemBytes: ITEM_BYTES });
+    const pulled = await pull({ relay, connections: CONNECTIONS, pagesPerConnection: PAGES_PER_CONNECTION });
+    return {
+      readyS: relay.readyMs / 1000,
+      readyMb,
+      itemsPerS: (CONNECTIONS * REQUESTS_PER_CONNECTION * ITEMS_OF_REQUEST) / pushed.seconds,
+      mbPerS: (CONNECTIONS * PAGES_PER_CONNECTION * 500 * ITEM_BYTES) / 1e6 / pulled.seconds,
+      peakMb: relay.peakMb() ?? Number.NaN,
+    };
+  } finally {
+    await relay.stop();
+  }
+}
+
+/** Items that are acked go to one host in turn, so that what waits for the others stays. */
+async function storeWith({ queued, dedupRows, hosts }: Filled): Promise<BenchEngine> {
+  const relay = await BenchEngine.start(LIMITS);
+  const keys = Array.from({ length: hosts }, (_none, at) => anyKey(`host ${at}`));
+  for (let from = 0; from < hosts; from += ENROLLED_AT_ONCE)
+    await Promise.all(keys.slice(from, from + ENROLLED_AT_ONCE).map((key) => relay.enrol(key)));
+  const acking = anyKey('acks at once');
+  await relay.enrol(acking);
+  const wire = sealedEnvelope('item', ITEM_BYTES);
+  let made = 0;
+  const request = (isQueued: boolean): Promise<void> => {
+    const items = Array.from({ length: ITEMS_OF_REQUEST }, () => {
+      const at = made++;
+      const target = isQueued ? keys[at % hosts]! : acking;
+      return { sender: keys[(at * 7) % hosts]!, target, id: `item-${at}`, wire };
+    });
+    return relay.push(items, Date.now());
+  };
+  const pushMany = async (count: number, isQueued: boolean): Promise<void> => {
+    for (let done = 0; done < count; done += ITEMS_OF_REQUEST * REQUESTS_AT_ONCE) {
+      await Promise.all(Array.from({ length: REQUESTS_AT_ONCE }, () => request(isQueued)));
+      if (isQueued) continue;
+      const { engine } = relay;
+      const through = engine.head(acking).headSeq;
+      await engine.ack({ type: 'AckItems', targetPubkey: acking, epoch: engine.epoch, through, nowMs: Date.now() });
+    }
+  };
+  // Items that wait have dedup rows too.
+  await pushMany(dedupRows - queued, false);
+  await pushMany(queued, true);
+  while (relay.store.collector.isPending) await relay.engine.heartbeat(Date.now());
+  await relay.close();
+  return relay;
+}

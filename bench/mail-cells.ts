@@ -1,0 +1,103 @@
+/**
+ * Cells of mail between two hosts, end to end: sealed, signed, stored and synced by its sender, over the LAN or a relay,
+ * verified, opened, stored and synced by its receiver, and the receipt back. Both hosts are in this process, so each has
+ * half of a core at most; the relay has a process of its own.
+ */
+import { quantile } from './figures.ts';
+import { mailFloor } from './mail-floor.ts';
+import { MailPair, type Ways } from './mail-hosts.ts';
+import type { Figure } from './report.ts';
+import { inRounds } from './rounds.ts';
+
+const MESSAGES = 2000;
+/** Senders that each wait until their message is durable before they send again. */
+const SENDERS = 50;
+const ONE_BY_ONE = 200;
+const LAN: Ways = { lan: true, relay: false };
+const RELAY: Ways = { lan: false, relay: true };
+
+export async function mailEndToEnd(rounds: number): Promise<Figure[]> {
+  const figures: Figure[] = [];
+  for (const [over, ways, goal] of [
+    ['relay', RELAY, 1000],
+    ['LAN', LAN, 1500],
+  ] as const) {
+    const of = await inRounds(rounds, async () => {
+      const floorS = await mailFloor({ messages: MESSAGES, senders: SENDERS, isRelayed: ways.relay });
+      const seconds = await allSent(ways);
+      return { rate: MESSAGES / seconds, floorRate: MESSAGES / floorS, ratio: floorS / seconds };
+    });
+    figures.push(
+      { name: `over a ${over}`, unit: 'messages/s', better: 'more', values: of('rate'), goal },
+      { name: `${over} floor`, unit: 'messages/s', better: 'more', values: of('floorRate') },
+      { name: `over a ${over} / floor`, unit: 'ratio', better: 'more', values: of('ratio'), goal: 0.5 },
+    );
+  }
+  return figures;
+}
+
+/** Seconds until the last receipt. */
+async function allSent(ways: Ways): Promise<number> {
+  const pair = await MailPair.begin(ways);
+  try {
+    const sendAll = async (): Promise<void> => {
+      await Promise.all(
+        Array.from({ length: SENDERS }, async () => {
+          for (let sent = 0; sent < MESSAGES / SENDERS; sent++) await pair.send();
+        }),
+      );
+    };
+    const startedMs = performance.now();
+    await pair.confirmed(sendAll, MESSAGES);
+    return (performance.now() - startedMs) / 1000;
+  } finally {
+    await pair.end();
+  }
+}
+
+export async function oneMessage(): Promise<Figure[]> {
+  return [...(await oneByOne('LAN', LAN)), ...(await oneByOne('relay', RELAY)), await afterTheLan()];
+}
+
+async function oneByOne(over: string, ways: Ways): Promise<Figure[]> {
+  const pair = await MailPair.begin(ways);
+  const sentMs: number[] = [];
+  const arrivedMs: number[] = [];
+  const confirmedMs: number[] = [];
+  try {
+    for (let sent = 0; sent < ONE_BY_ONE; sent++) {
+      const startedMs = performance.now();
+      const took = (of: number[]) => (): void => void of.push(performance.now() - startedMs);
+      const arrived = pair.arrived(() => Promise.resolve()).then(took(arrivedMs));
+      await pair.confirmed(() => pair.send().then(took(sentMs)), 1).then(took(confirmedMs));
+      await arrived;
+    }
+  } finally {
+    await pair.end();
+  }
+  const figure = (what: string, ms: number[], q: number, goal?: number): Figure => {
+    const name = `over a ${over}: ${what}, p${q * 100}`;
+    return { name, unit: 'ms', better: 'less', values: [quantile(ms, q)], ...(goal !== undefined && { goal }) };
+  };
+  return [
+    figure('mail_send to a paired host', sentMs, 0.5, 5),
+    figure('until it has arrived', arrivedMs, 0.5, 15),
+    figure('until it has arrived', arrivedMs, 0.99),
+    figure('until its sender knows', confirmedMs, 0.5),
+    figure('until its sender knows', confirmedMs, 0.99),
+  ];
+}
+
+/** The first message to a host that the LAN does not reach any more, until it has arrived over the relay. */
+async function afterTheLan(): Promise<Figure> {
+  const pair = await MailPair.begin({ lan: true, relay: true });
+  try {
+    await pair.loseLan();
+    const startedMs = performance.now();
+    await pair.arrived(() => pair.send());
+    const values = [(performance.now() - startedMs) / 1000];
+    return { name: 'the first after the LAN went, until it has arrived', unit: 's', better: 'less', values, goal: 3 };
+  } finally {
+    await pair.end();
+  }
+}

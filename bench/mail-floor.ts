@@ -1,0 +1,141 @@
+/**
+ * The floor of mail end to end: a program that does only the sealing, signing, verifying and synced writes of two hosts,
+ * and of the relay between them, in one process and without a network. Writes that wait for a disk share the next batch.
+ *
+ * Sealing is what HPKE does, by node:crypto: an ephemeral key, a key agreement, two derivations, one encryption.
+ */
+import {
+  type KeyObject,
+  createCipheriv,
+  createDecipheriv,
+  createPublicKey,
+  diffieHellman,
+  generateKeyPairSync,
+  hkdfSync,
+  sign,
+  verify,
+} from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { ClassicLevel } from 'classic-level';
+import { GroupCommit } from './group-commit.ts';
+import { BODY_BYTES } from './mail-hosts.ts';
+
+const AEAD = 'chacha20-poly1305';
+const TAG_BYTES = 16;
+const NONCE_BYTES = 12;
+const KEY_BYTES = 32;
+const EMPTY = Buffer.alloc(0);
+/** About as long as a receipt. */
+const RECEIPT = Buffer.alloc(300, 'r');
+/** About as long as the head of an envelope. */
+const HEAD = Buffer.alloc(400, 'h');
+
+interface MailWork {
+  messages: number;
+  senders: number;
+  /** With the writes and receipts of a relay, for the message and for its receipt. */
+  isRelayed: boolean;
+}
+
+/** A host or a relay: its keys and its store. */
+class Party {
+  readonly seal = generateKeyPairSync('x25519');
+  readonly #signing = generateKeyPairSync('ed25519');
+  readonly #store: GroupCommit;
+  #written = 0;
+
+  constructor(level: ClassicLevel<Buffer, Buffer>) {
+    this.#store = new GroupCommit(level);
+  }
+
+  sign(message: Buffer): Buffer {
+    return sign(null, message, this.#signing.privateKey);
+  }
+
+  verify(message: Buffer, signature: Buffer): void {
+    if (!verify(null, message, this.#signing.publicKey, signature)) throw new Error('a signature does not verify');
+  }
+
+  write(value: Buffer): Promise<void> {
+    const key = Buffer.alloc(8);
+    key.writeBigUInt64BE(BigInt(++this.#written));
+    return this.#store.put([[key, value]]);
+  }
+}
+
+/** Seconds from the first message to the last receipt. */
+export async function mailFloor({ messages, senders, isRelayed }: MailWork): Promise<number> {
+  const folder = await mkdtemp(join(tmpdir(), 'poste-bench-'));
+  const levels = ['alice', 'bob', 'relay'].map((name) => new ClassicLevel<Buffer, Buffer>(join(folder, name), BYTES));
+  await Promise.all(levels.map((level) => level.open()));
+  const [alice, bob, relay] = levels.map((level) => new Party(level)) as [Party, Party, Party];
+  const body = Buffer.alloc(BODY_BYTES, 'x');
+  const startedMs = performance.now();
+  await Promise.all(
+    Array.from({ length: senders }, async () => {
+      for (let sent = 0; sent < messages / senders; sent++) await oneMessage({ alice, bob, relay, isRelayed }, body);
+    }),
+  );
+  const seconds = (performance.now() - startedMs) / 1000;
+  await Promise.all(levels.map((level) => level.close()));
+  await rm(folder, { recursive: true });
+  return seconds;
+}
+
+const BYTES = { keyEncoding: 'buffer', valueEncoding: 'buffer' } as const;
+
+interface Parties {
+  alice: Party;
+  bob: Party;
+  relay: Party;
+  isRelayed: boolean;
+}
+
+async function oneMessage({ alice, bob, relay, isRelayed }: Parties, body: Buffer): Promise<void> {
+  const envelope = Buffer.concat([HEAD, sealed(body, bob.seal.publicKey)]);
+  const signature = alice.sign(envelope);
+  await alice.write(Buffer.concat([body, envelope, signature]));
+  if (isRelayed) await relayed(envelope, relay);
+  alice.verify(envelope, signature);
+  const opened = unsealed(envelope.subarray(HEAD.length), bob.seal.privateKey);
+  const receipt = bob.sign(RECEIPT);
+  await bob.write(Buffer.concat([opened, RECEIPT, receipt]));
+  if (isRelayed) await relayed(RECEIPT, relay);
+  bob.verify(RECEIPT, receipt);
+  await alice.write(Buffer.concat([RECEIPT, receipt]));
+}
+
+/** The relay stores an item and signs a receipt for it, which the host that pushed it verifies. */
+async function relayed(item: Buffer, relay: Party): Promise<void> {
+  const written = relay.write(item);
+  const accepted = relay.sign(RECEIPT);
+  await written;
+  relay.verify(RECEIPT, accepted);
+}
+
+function sealed(body: Buffer, to: KeyObject): Buffer {
+  const ephemeral = generateKeyPairSync('x25519');
+  const enc = ephemeral.publicKey.export({ format: 'der', type: 'spki' });
+  const { key, nonce } = derived(diffieHellman({ privateKey: ephemeral.privateKey, publicKey: to }), enc);
+  const cipher = createCipheriv(AEAD, key, nonce, { authTagLength: TAG_BYTES });
+  return Buffer.concat([enc, cipher.update(body), cipher.final(), cipher.getAuthTag()]);
+}
+
+function unsealed(envelope: Buffer, privateKey: KeyObject): Buffer {
+  const enc = envelope.subarray(0, ENC_BYTES);
+  const publicKey = createPublicKey({ key: enc, format: 'der', type: 'spki' });
+  const { key, nonce } = derived(diffieHellman({ privateKey, publicKey }), enc);
+  const decipher = createDecipheriv(AEAD, key, nonce, { authTagLength: TAG_BYTES });
+  decipher.setAuthTag(envelope.subarray(-TAG_BYTES));
+  return Buffer.concat([decipher.update(envelope.subarray(ENC_BYTES, -TAG_BYTES)), decipher.final()]);
+}
+
+const ENC_BYTES = generateKeyPairSync('x25519').publicKey.export({ format: 'der', type: 'spki' }).length;
+
+function derived(agreed: Buffer, enc: Buffer): { key: Buffer; nonce: Buffer } {
+  const shared = hkdfSync('sha256', agreed, EMPTY, enc, KEY_BYTES);
+  const both = Buffer.from(hkdfSync('sha256', Buffer.from(shared), EMPTY, EMPTY, KEY_BYTES + NONCE_BYTES));
+  return { key: both.subarray(0, KEY_BYTES), nonce: both.subarray(KEY_BYTES) };
+}

@@ -1,0 +1,248 @@
+/**
+ * `npm run bench:peers`: a push into a relay beside a push into Redis Streams, NATS JetStream and a queue table in
+ * PostgreSQL, in one run on one machine. Every system has a server of its own on loopback, a new store for each round, the
+ * same items and as many connections, and answers when an item is on disk. None of the others checks a signature or
+ * signs: the relay is shown as it is, and with the measured cost of that taken off.
+ *
+ *   npm run bench:peers -- --rounds 5 --json peers.json
+ */
+import { execFileSync } from 'node:child_process';
+import { availableParallelism } from 'node:os';
+import { parseArgs } from 'node:util';
+import { POSTGRES, type Program, findProgram } from '../test/support/programs.ts';
+import { verifySignature } from '../src/protocol/ed25519.ts';
+import { timed } from './figures.ts';
+import type { Peer, PeerConnection } from './peer.ts';
+import { startNats } from './peer-nats.ts';
+import { startQueueTable } from './peer-postgres.ts';
+import { startRedis } from './peer-redis.ts';
+import { push } from './push.ts';
+import { startBenchRelay } from './relay-process.ts';
+import { type Figure, beginning, concludeRun, newRun, printMeasured } from './report.ts';
+import { syncsDuring } from './syncs.ts';
+import { namedSigner, sealedEnvelope } from './work.ts';
+
+const ITEM_BYTES = 1024;
+const LOADS = {
+  batch: { title: '200 x 1 KiB a request, 4 connections', connections: 4, items: 200, requests: 40 },
+  single: { title: '1 KiB a request, 64 connections', connections: 64, items: 1, requests: 100 },
+} as const;
+/** While syncs are counted. */
+const COUNTED_REQUESTS = 20;
+const SIGNATURES = 2_000;
+/** About as long as a receipt. */
+const SIGNED_BYTES = 360;
+
+const REDIS: Program = {
+  title: 'Redis',
+  variable: 'POSTE_REDIS',
+  names: ['redis-server'],
+  places: [],
+  install: 'apt-get install redis-server',
+};
+const NATS: Program = {
+  title: 'NATS',
+  variable: 'POSTE_NATS',
+  names: ['nats-server'],
+  places: [],
+  install: 'apt-get install nats-server',
+};
+
+interface System {
+  name: string;
+  program: Program;
+  /** In Debian. */
+  package: string;
+  start(program: string): Promise<Peer>;
+}
+
+const SYSTEMS: readonly System[] = [
+  { name: 'Redis Streams', program: REDIS, package: 'redis-server', start: startRedis },
+  { name: 'JetStream', program: NATS, package: 'nats-server', start: (program) => startNats(program, true) },
+  { name: 'JetStream, unsynced', program: NATS, package: 'nats-server', start: (program) => startNats(program, false) },
+  { name: 'PostgreSQL table', program: POSTGRES, package: 'postgresql', start: startQueueTable },
+];
+const POSTE = 'Poste';
+
+type LoadName = keyof typeof LOADS;
+type Rates = Map<string, number[]>;
+
+const { values: asked } = parseArgs({
+  options: { rounds: { type: 'string', default: '3' }, json: { type: 'string' }, strict: { type: 'boolean' } },
+});
+const rounds = Number(asked.rounds);
+const begun = beginning();
+
+/** The file of a system's server; installs Debian's package where that can be done, and says what to do where not. */
+function serverOf({ program, package: name }: System): string | undefined {
+  const found = findProgram(program);
+  if (found !== undefined) return found;
+  if (process.getuid?.() === 0) {
+    try {
+      console.log(`installs ${name}: apt-get install --yes ${name}`);
+      execFileSync('apt-get', ['install', '--yes', '--no-install-recommends', name], { stdio: 'ignore' });
+      return findProgram(program);
+    } catch {
+      // Not Debian, or no network: said below like on every other machine.
+    }
+  }
+  console.log(`${program.title} is left out: it is not here (${program.install})`);
+  return undefined;
+}
+
+async function pushTo(peer: Pick<Peer, 'connect'>, { connections, items, requests }: Shape): Promise<number> {
+  const open: PeerConnection[] = await Promise.all(Array.from({ length: connections }, () => peer.connect()));
+  // Made before the clock starts, as those for the relay are.
+  const lanes = open.map(() =>
+    Array.from({ length: requests }, () =>
+      Array.from({ length: items }, (_none, at) => sealedEnvelope(`item-${at}`, ITEM_BYTES)),
+    ),
+  );
+  const { seconds } = await timed(lanes, (request, lane) => open[lane]!.push(request));
+  await Promise.all(open.map((connection) => connection.close()));
+  return (connections * requests * items) / seconds;
+}
+
+interface Shape {
+  connections: number;
+  items: number;
+  requests: number;
+}
+
+async function pushToRelay({ connections, items, requests }: Shape): Promise<number> {
+  const relay = await startBenchRelay();
+  try {
+    const load = { relay, connections, requestsPerConnection: requests, itemsPerRequest: items, itemBytes: ITEM_BYTES };
+    const { seconds } = await push(load);
+    return (connections * requests * items) / seconds;
+  } finally {
+    await relay.stop();
+  }
+}
+
+/** Seconds of one processor to sign a receipt, and to verify a hop. */
+function costOfSigning(): { sign: number; verify: number } {
+  const signer = namedSigner('relay');
+  const message = Buffer.alloc(SIGNED_BYTES, 'x');
+  const signature = signer.sign(message);
+  return {
+    sign: secondsOf(() => signer.sign(message)),
+    verify: secondsOf(() => verifySignature(signer.publicKey, message, signature)),
+  };
+}
+
+function secondsOf(work: () => unknown): number {
+  const beganMs = performance.now();
+  for (let at = 0; at < SIGNATURES; at++) work();
+  return (performance.now() - beganMs) / 1000 / SIGNATURES;
+}
+
+/** The rate if the processor time of signatures, spread over all cores, were not needed. */
+function withoutSigning(rate: number, items: number, { sign, verify }: ReturnType<typeof costOfSigning>): number {
+  return 1 / (1 / rate - (sign + verify / items) / availableParallelism());
+}
+
+/** What the servers do to be durable, counted in a run of its own: tracing makes a server slow. */
+async function printSyncs(servers: Map<System, string>): Promise<void> {
+  const shape = { connections: 1, items: LOADS.batch.items, requests: COUNTED_REQUESTS };
+  const print = (name: string, peer: Pick<Peer, 'version' | 'durability'>, syncs: number | undefined): void => {
+    const counted = syncs === undefined ? 'not counted (needs strace)' : `${syncs} for ${COUNTED_REQUESTS} requests`;
+    console.log(`  ${name.padEnd(20)} ${peer.version}: ${peer.durability}; calls that sync: ${counted}`);
+  };
+  console.log(`what is on disk when a server answers; ${COUNTED_REQUESTS} requests of 200 x 1 KiB on one connection`);
+  for (const [system, program] of servers) {
+    const peer = await system
+      .start(program)
+      .catch((error: unknown) => console.log(`  ${system.name} is left out: ${String(error)}`));
+    if (!peer) {
+      servers.delete(system);
+      continue;
+    }
+    try {
+      print(system.name, peer, await syncsDuring(peer.pid, async () => void (await pushTo(peer, shape))));
+    } finally {
+      await peer.stop();
+    }
+  }
+  const relay = await startBenchRelay();
+  try {
+    const load = { relay, connections: 1, itemsPerRequest: shape.items, itemBytes: ITEM_BYTES };
+    const work = async (): Promise<void> => void (await push({ ...load, requestsPerConnection: COUNTED_REQUESTS }));
+    const durability = 'every batch is synced before its answers; hops verified, a signed receipt for each item';
+    print(POSTE, { version: 'this one', durability }, await syncsDuring(relay.pid, work));
+  } finally {
+    await relay.stop();
+  }
+}
+
+/** Each system in each round, the first one another each time: what the machine does beside falls on all of them. */
+async function measured(name: LoadName, servers: ReadonlyMap<System, string>): Promise<Figure[]> {
+  const load = LOADS[name];
+  const rates: Rates = new Map();
+  const add = (of: string, rate: number): void => void rates.set(of, [...(rates.get(of) ?? []), rate]);
+  const turns = [
+    async () => add(POSTE, await pushToRelay(load)),
+    ...[...servers].map(([system, program]) => async () => {
+      const peer = await system.start(program);
+      try {
+        add(system.name, await pushTo(peer, load));
+      } finally {
+        await peer.stop();
+      }
+    }),
+  ];
+  const costs: ReturnType<typeof costOfSigning>[] = [];
+  for (let round = 0; round < rounds; round++) {
+    for (const at of turns.keys()) await turns[(at + round) % turns.length]?.();
+    costs.push(costOfSigning());
+  }
+  return figuresOf(name, rates, costs);
+}
+
+function figuresOf(name: LoadName, rates: Rates, costs: ReturnType<typeof costOfSigning>[]): Figure[] {
+  const { items } = LOADS[name];
+  const ours = rates.get(POSTE) ?? [];
+  const unsigned = ours.map((rate, round) => withoutSigning(rate, items, costs[round]!));
+  const rate = (of: string, values: number[]): Figure => {
+    return { name: `${name}: ${of}`, unit: 'items/s', better: 'more', values };
+  };
+  const others = [...rates].filter(([of]) => of !== POSTE);
+  const ratios = others.flatMap(([of, theirs]): Figure[] => {
+    const to = (values: number[]): number[] => values.map((value, round) => value / (theirs[round] ?? Number.NaN));
+    const goal = name === 'batch' && of === 'JetStream' ? { goal: 1 } : {};
+    return [
+      { name: `${name}: ${POSTE} / ${of}`, unit: 'ratio', better: 'more', values: to(ours), ...goal },
+      {
+        name: `${name}: ${POSTE} / ${of}, signing taken off`,
+        unit: 'ratio',
+        better: 'more',
+        values: to(unsigned),
+        note: 'computed',
+      },
+    ];
+  });
+  return [
+    rate(POSTE, ours),
+    { ...rate(`${POSTE}, signing taken off`, unsigned), note: 'computed' },
+    ...others.map(([of, values]) => rate(of, values)),
+    ...ratios,
+  ];
+}
+
+const servers = new Map<System, string>();
+for (const system of SYSTEMS) {
+  const program = serverOf(system);
+  if (program !== undefined) servers.set(system, program);
+}
+await printSyncs(servers);
+const figures: Figure[] = [];
+for (const name of Object.keys(LOADS) as LoadName[]) figures.push(...(await measured(name, servers)));
+const costs = costOfSigning();
+figures.push(
+  { name: 'a signature', unit: 'us', better: 'less', values: [costs.sign * 1e6] },
+  { name: 'a verification', unit: 'us', better: 'less', values: [costs.verify * 1e6] },
+);
+const titles = Object.entries(LOADS).map(([name, { title }]) => `${name}: ${title}`);
+const cell = { cell: 'peers', title: `durable pushes beside other systems; ${titles.join('; ')}`, figures };
+printMeasured(cell);
+concludeRun(newRun([cell], begun), asked);

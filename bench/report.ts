@@ -1,0 +1,216 @@
+/**
+ * What a run measured: printed, kept as JSON, and compared with the checked-in summary.
+ *
+ * Machines differ, and the same one is busy in other ways each time. So two runs are compared by ratios alone: of what
+ * was measured to a floor program, a bare server or another system in the same run.
+ */
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { availableParallelism, cpus, loadavg } from 'node:os';
+import { dirname } from 'node:path';
+import { quantile } from './figures.ts';
+
+export type Unit =
+  | 'ratio'
+  | 'items/s'
+  | 'messages/s'
+  | 'requests/s'
+  | 'events/s'
+  | 'MB/s'
+  | 'MB'
+  | 'bytes'
+  | 's'
+  | 'ms'
+  | 'us';
+
+export interface Figure {
+  /** No two of a cell have the same. */
+  name: string;
+  unit: Unit;
+  better: 'more' | 'less';
+  /** One for each round. */
+  values: number[];
+  /** What the project wants to reach. */
+  goal?: number;
+  /** What a reader has to know of it. */
+  note?: string;
+}
+
+export interface Measured {
+  cell: string;
+  title: string;
+  figures: Figure[];
+}
+
+export interface Run {
+  /** ISO 8601. */
+  at: string;
+  commit: string;
+  node: string;
+  machine: string;
+  /** Processes that wanted to run when it began, averaged over a minute. */
+  loadBefore: number;
+  cells: Measured[];
+}
+
+export interface SummaryFigure {
+  cell: string;
+  name: string;
+  unit: Unit;
+  better: 'more' | 'less';
+  median: number;
+  least: number;
+  most: number;
+  rounds: number;
+  goal?: number;
+  note?: string;
+  /** Of the run that it is from. */
+  at: string;
+  commit: string;
+}
+
+export interface Summary {
+  machine: string;
+  node: string;
+  figures: SummaryFigure[];
+}
+
+export const SUMMARY_PATH: string = new URL('summary.json', import.meta.url).pathname;
+/** Git ignores it. */
+export const RUNS_FOLDER: string = new URL('runs', import.meta.url).pathname;
+
+/** By how much a median is worse than the worst round of the summary before it is called slower. */
+export const MARGIN = 0.1;
+
+export function newRun(cells: Measured[], { startedMs, loadBefore }: { startedMs: number; loadBefore: number }): Run {
+  return {
+    at: new Date(startedMs).toISOString(),
+    commit: commitOf(),
+    node: process.version,
+    machine: `${availableParallelism()} cores of ${cpus()[0]?.model ?? 'a processor that the system does not name'}`,
+    loadBefore,
+    cells,
+  };
+}
+
+/** At the beginning of a run. */
+export function beginning(): { startedMs: number; loadBefore: number } {
+  return { startedMs: Date.now(), loadBefore: loadavg()[0] ?? 0 };
+}
+
+export function printMeasured({ cell, title, figures }: Measured): void {
+  console.log(`${cell}: ${title}`);
+  for (const figure of figures) {
+    const { name, unit, values, goal, note } = figure;
+    const [median, least, most] = [quantile(values, 0.5), Math.min(...values), Math.max(...values)];
+    const spread = values.length > 1 ? `(${shown(least, unit)} to ${shown(most, unit)})` : '';
+    const aim =
+      goal === undefined ? '' : `  goal ${shown(goal, unit)}: ${isReached(figure) ? 'reached' : 'not reached'}`;
+    const line = `  ${name.padEnd(46)} ${shown(median, unit).padStart(9)} ${unit === 'ratio' ? '' : unit}`;
+    console.log(`${`${line} ${spread}`.trimEnd()}${aim}${note === undefined ? '' : `  [${note}]`}`);
+  }
+}
+
+export function isReached({ values, better, goal }: Pick<Figure, 'values' | 'better' | 'goal'>): boolean {
+  const median = quantile(values, 0.5);
+  return goal === undefined || (better === 'more' ? median >= goal : median <= goal);
+}
+
+export function shown(value: number, unit: Unit): string {
+  if (unit === 'ratio') return value.toFixed(2);
+  if (Math.abs(value) >= 100) return value.toLocaleString('en-US', { maximumFractionDigits: 0 });
+  return value.toFixed(Math.abs(value) >= 10 ? 1 : 2);
+}
+
+/** Writes `run` to a file, and makes its folder. */
+export function saveRun(run: Run, path: string): void {
+  mkdirSync(dirname(path), { recursive: true });
+  writeFileSync(path, `${JSON.stringify(run, null, 2)}\n`);
+}
+
+export function readRun(path: string): Run {
+  return JSON.parse(readFileSync(path, 'utf8')) as Run;
+}
+
+export function readSummary(): Summary | undefined {
+  if (!existsSync(SUMMARY_PATH)) return undefined;
+  return JSON.parse(readFileSync(SUMMARY_PATH, 'utf8')) as Summary;
+}
+
+/** What earlier runs said stays where the new ones do not measure it again. */
+export function summaryOf(runs: readonly Run[], earlier?: Summary): Summary {
+  const figures = new Map(earlier?.figures.map((figure) => [keyOf(figure.cell, figure.name), figure]));
+  for (const { at, commit, cells } of runs)
+    for (const { cell, figures: measured } of cells) {
+      // A figure that the cell no longer has is of a program that is gone.
+      for (const [key, { cell: of }] of figures) if (of === cell) figures.delete(key);
+      for (const { values, ...figure } of measured) {
+        const numbers = { median: quantile(values, 0.5), least: Math.min(...values), most: Math.max(...values) };
+        const rounded = Object.fromEntries(Object.entries(numbers).map(([name, value]) => [name, significant(value)]));
+        const { name, unit, better, goal, note } = figure;
+        figures.set(keyOf(cell, name), {
+          cell,
+          name,
+          unit,
+          better,
+          ...(rounded as typeof numbers),
+          rounds: values.length,
+          ...(goal !== undefined && { goal }),
+          ...(note !== undefined && { note }),
+          at: at.slice(0, 10),
+          commit,
+        });
+      }
+    }
+  const last = runs.at(-1);
+  return {
+    machine: last?.machine ?? earlier?.machine ?? '',
+    node: last?.node ?? earlier?.node ?? '',
+    figures: [...figures.values()].toSorted((a, b) => (a.cell < b.cell ? -1 : a.cell > b.cell ? 1 : 0)),
+  };
+}
+
+/** A line for each ratio of the run that is worse than in the summary by more than the margin. */
+export function slowerThan(summary: Summary, run: Pick<Run, 'cells'>): string[] {
+  const kept = new Map(summary.figures.map((figure) => [keyOf(figure.cell, figure.name), figure]));
+  return run.cells.flatMap(({ cell, figures }) =>
+    figures.flatMap(({ name, unit, better, values }) => {
+      const before = kept.get(keyOf(cell, name));
+      if (unit !== 'ratio' || before?.unit !== 'ratio') return [];
+      const median = quantile(values, 0.5);
+      const isSlower = better === 'more' ? median < before.least * (1 - MARGIN) : median > before.most * (1 + MARGIN);
+      if (!isSlower) return [];
+      const then = `${before.median.toFixed(2)} (${before.least.toFixed(2)} to ${before.most.toFixed(2)})`;
+      return [`slower: ${cell}, ${name}: ${median.toFixed(2)}; on ${before.at} it was ${then}`];
+    }),
+  );
+}
+
+/** Keeps the run, says what got slower, and sets the exit code when that is asked for. */
+export function concludeRun(run: Run, { json, strict = false }: { json?: string; strict?: boolean }): void {
+  const path = json ?? `${RUNS_FOLDER}/${run.at.replaceAll(/[:.]/g, '-')}.json`;
+  saveRun(run, path);
+  console.log(`kept in ${path}`);
+  const summary = readSummary();
+  const slower = summary ? slowerThan(summary, run) : [];
+  for (const line of slower) console.log(line);
+  if (summary && slower.length === 0) console.log('no ratio is slower than in bench/summary.json');
+  if (strict && slower.length > 0) process.exitCode = 1;
+}
+
+function keyOf(cell: string, name: string): string {
+  return `${cell}\n${name}`;
+}
+
+/** Three digits: more of them only make the summary change with each run. */
+function significant(value: number): number {
+  return Number(value.toPrecision(3));
+}
+
+function commitOf(): string {
+  try {
+    return execFileSync('git', ['rev-parse', '--short', 'HEAD'], { encoding: 'utf8' }).trim();
+  } catch {
+    return 'unknown';
+  }
+}

@@ -1,0 +1,41 @@
+/** How often a server asks the system to put data on disk while something runs: what its durability really is. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Program, findProgram } from '../test/support/programs.ts';
+
+const STRACE: Program = {
+  title: 'strace',
+  variable: 'POSTE_STRACE',
+  names: ['strace'],
+  places: [],
+  install: 'apt-get install strace',
+};
+
+const SYNCS = 'fsync,fdatasync,msync,sync_file_range,syncfs,sync';
+
+/** Calls of the process, its threads and what it starts, during `work`; `undefined` where strace is not there or not allowed. */
+export async function syncsDuring(pid: number, work: () => Promise<void>): Promise<number | undefined> {
+  const strace = findProgram(STRACE);
+  if (strace === undefined) return undefined;
+  const folder = await mkdtemp(join(tmpdir(), 'poste-bench-'));
+  const file = join(folder, 'trace');
+  const child = spawn(strace, ['-f', '-e', `trace=${SYNCS}`, '-e', 'signal=none', '-o', file, '-p', String(pid)], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+  try {
+    const exited = once(child, 'exit');
+    const [said] = (await Promise.race([once(child.stderr, 'data'), exited])) as [Buffer | number | null];
+    if (!Buffer.isBuffer(said) || !said.includes('attached')) return undefined;
+    await work();
+    child.kill('SIGINT');
+    await exited;
+    // A call that another thread interrupts is on two lines; the second says that it was resumed.
+    return (await readFile(file, 'latin1')).split('\n').filter((line) => /^\d+ +[a-z_]+\(/.test(line)).length;
+  } finally {
+    child.kill('SIGKILL');
+    await rm(folder, { recursive: true, force: true });
+  }
+}

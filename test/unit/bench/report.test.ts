@@ -1,0 +1,93 @@
+/** What a run of the benchmarks says of an earlier one. */
+import { describe, expect, test } from 'vitest';
+import { paced, timed } from '../../../bench/figures.ts';
+import { type Figure, type Run, isReached, slowerThan, summaryOf } from '../../../bench/report.ts';
+
+function run(...figures: Figure[]): Run {
+  const about = { at: '2026-11-23T12:00:00.000Z', commit: 'abc', node: 'v20', machine: 'one', loadBefore: 0 };
+  return { ...about, cells: [{ cell: 'push', title: '', figures }] };
+}
+
+function ratio(better: 'more' | 'less', ...values: number[]): Figure {
+  return { name: 'push / floor', unit: 'ratio', better, values };
+}
+
+describe('a run compared with the summary', () => {
+  const summary = summaryOf([run(ratio('more', 0.5, 0.6, 0.4))]);
+
+  test('is slower when its median is below the worst round by more than a tenth', () => {
+    expect(slowerThan(summary, run(ratio('more', 0.37)))).toEqual([]);
+    expect(slowerThan(summary, run(ratio('more', 0.9, 0.35, 0.34)))).toEqual([
+      'slower: push, push / floor: 0.35; on 2026-11-23 it was 0.50 (0.40 to 0.60)',
+    ]);
+  });
+
+  test('is slower the other way round where less is better', () => {
+    const less = summaryOf([run(ratio('less', 1.5, 1.6))]);
+    expect(slowerThan(less, run(ratio('less', 1.7)))).toEqual([]);
+    expect(slowerThan(less, run(ratio('less', 1.8)))).toHaveLength(1);
+  });
+
+  test('is compared by ratios alone, and by those that the summary has', () => {
+    const rate: Figure = { name: 'push', unit: 'items/s', better: 'more', values: [10_000] };
+    const both = summaryOf([run(rate)]);
+    expect(slowerThan(both, run({ ...rate, values: [1] }, ratio('more', 0.01)))).toEqual([]);
+  });
+});
+
+describe('the summary', () => {
+  test('keeps medians, spread and date, and what a run did not measure again', () => {
+    const earlier = summaryOf([
+      { ...run(), cells: [{ cell: 'pages', title: '', figures: [ratio('more', 0.3)] }] },
+      run({ ...ratio('more', 0.5), name: 'gone' }),
+    ]);
+    const { figures } = summaryOf([run({ ...ratio('more', 0.123456, 0.6, 0.4), goal: 0.75 })], earlier);
+    expect(figures.map(({ cell, name }) => `${cell}: ${name}`)).toEqual(['pages: push / floor', 'push: push / floor']);
+    expect(figures[1]).toEqual({
+      cell: 'push',
+      name: 'push / floor',
+      unit: 'ratio',
+      better: 'more',
+      median: 0.4,
+      least: 0.123,
+      most: 0.6,
+      rounds: 3,
+      goal: 0.75,
+      at: '2026-11-23',
+      commit: 'abc',
+    });
+  });
+
+  test('says that a goal is reached by the median', () => {
+    expect(isReached({ ...ratio('more', 0.1, 0.8, 0.9), goal: 0.75 })).toBe(true);
+    expect(isReached({ ...ratio('less', 0.1, 0.8, 0.9), goal: 0.75 })).toBe(false);
+  });
+});
+
+describe('requests at a rate', () => {
+  test('count their time from when they were due, also while every lane is taken', async () => {
+    const open: (() => void)[] = [];
+    const begun: number[] = [];
+    const jobs = [1, 2, 3];
+    const running = paced(jobs, { lanes: 1, perSecond: 1000 }, (job) => {
+      begun.push(job);
+      return new Promise((resolve) => open.push(resolve));
+    });
+    const held = performance.now();
+    for (const job of jobs) {
+      while (begun.length < job) await new Promise((resolve) => setImmediate(resolve));
+      if (job === 1) while (performance.now() - held < 20) await new Promise((resolve) => setImmediate(resolve));
+      open[job - 1]?.();
+    }
+    const { latenciesMs } = await running;
+    // The third was due after 2 ms, and could begin after 20 at the earliest.
+    expect(latenciesMs).toHaveLength(3);
+    expect(latenciesMs[2]).toBeGreaterThanOrEqual(17);
+  });
+
+  test('end with the first failure', async () => {
+    const failing = paced([1, 2], { lanes: 2, perSecond: 1000 }, () => Promise.reject(new Error('refused')));
+    await expect(failing).rejects.toThrow('refused');
+    await expect(timed([[1]], () => Promise.reject(new Error('refused')))).rejects.toThrow('refused');
+  });
+});
