@@ -4,7 +4,8 @@
  */
 import { X509Certificate, createPrivateKey } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
-import type { Cancel, Timers } from '../lib/clock.ts';
+import type { Timers } from '../lib/clock.ts';
+import { PeriodicTask } from '../lib/periodic-task.ts';
 
 export interface TlsFiles {
   /** In PEM: the certificate of the server, then those that lead to its authority. */
@@ -62,38 +63,33 @@ interface KeepTlsOptions {
 }
 
 /**
- * Gives `renew` the pair whenever it has changed, until it is cancelled. What cannot be used is logged once. A listener that
+ * Gives `renew` the pair whenever it has changed, until it is stopped. What cannot be used is logged once. A listener that
  * takes no connections any more is tried again with each look, and logged each time.
  */
-export function keepTlsCurrent({ tls: first, timers, renew, log }: KeepTlsOptions): Cancel {
+export function keepTlsCurrent({ tls: first, timers, renew, log }: KeepTlsOptions): PeriodicTask {
   let current = first;
   let said = '';
-  let isLooking = false;
   let isDeaf = false;
-  const look = async (): Promise<void> => {
-    try {
-      const found = await readTls(current);
-      if (isDeaf || !found.cert.equals(current.cert) || !found.key.equals(current.key)) {
-        renew(found);
-        isDeaf = false;
-        current = found;
-        log.info({ certificate: current.certFile }, 'new connections get the new certificate');
-      }
-      said = '';
-    } catch (error) {
-      if (error instanceof NotListening) {
-        isDeaf = true;
-        log.error({ err: error }, 'no new connection is taken: the listener is tried again in half a minute');
-        return;
-      }
-      const { message } = error as Error;
-      if (message !== said) log.error({ err: error }, 'the certificate in use stays: the new one cannot be used');
-      said = message;
+  const look = async (signal: AbortSignal): Promise<void> => {
+    const found = await readTls(current);
+    if (signal.aborted) return;
+    if (isDeaf || !found.cert.equals(current.cert) || !found.key.equals(current.key)) {
+      renew(found);
+      isDeaf = false;
+      current = found;
+      log.info({ certificate: current.certFile }, 'new connections get the new certificate');
     }
+    said = '';
   };
-  return timers.every(LOOK_EVERY_MS, () => {
-    if (isLooking) return;
-    isLooking = true;
-    void look().finally(() => (isLooking = false));
-  });
+  const onError = (error: unknown): void => {
+    if (error instanceof NotListening) {
+      isDeaf = true;
+      log.error({ err: error }, 'no new connection is taken: the listener is tried again in half a minute');
+      return;
+    }
+    const { message } = error as Error;
+    if (message !== said) log.error({ err: error }, 'the certificate in use stays: the new one cannot be used');
+    said = message;
+  };
+  return new PeriodicTask({ timers, everyMs: LOOK_EVERY_MS, work: look, onError });
 }

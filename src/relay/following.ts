@@ -122,8 +122,8 @@ export class Following {
     const tls = files && (await readTls(files));
     const hosts = await listenNode({ ...listen, handler: toHosts, connections, tls });
     this.#servers.push(hosts);
-    const cancel = tls && keepTlsCurrent({ tls, timers, log, renew: (renewed) => hosts.renewTls(renewed) });
-    this.#services.add('certificate', { stop: () => cancel?.() });
+    const current = tls && keepTlsCurrent({ tls, timers, log, renew: (renewed) => hosts.renewTls(renewed) });
+    this.#services.add('certificate', { stop: () => current?.stop() });
     if (adminListen) await this.#listenToOperator(adminListen, connections);
   }
 

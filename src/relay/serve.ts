@@ -296,10 +296,8 @@ async function listenToHosts(
     connections,
     tls,
   });
-  if (tls)
-    services.add('certificate', {
-      stop: keepTlsCurrent({ tls, timers, log, renew: (renewed) => server.renewTls(renewed) }),
-    });
+  const current = tls && keepTlsCurrent({ tls, timers, log, renew: (renewed) => server.renewTls(renewed) });
+  services.add('certificate', { stop: () => current?.stop() });
   services.add('listener', {
     drain: () => {
       server.stopAccepting();
