@@ -1,6 +1,5 @@
 /**
- * Texts that people read never say "1 items": a number before a plural is written by `countText` or `spanText`. The pages
- * have functions of their own.
+ * Texts that people read never say "1 items": a number before a plural is written by `countText` or `spanText`.
  */
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -10,11 +9,11 @@ const SOURCES = join(import.meta.dirname, '../../src');
 
 /** What this program counts in its texts. Times and sizes are not among them: where they are written out they are large. */
 const PLURALS =
-  'agents|backups|batches|checkpoints|connections|copies|deny entries|enrolments|entries|envelopes|epochs|events|files|hosts|invites|items|keys|leaves|messages|mailboxes|notices|others|peers|queues|receipts|recipients|records|relays|rows|senders|sessions|standbys|tables|tokens';
+  'agents|backups|batches|checkpoints|connections|conversations|copies|deny entries|enrolments|entries|envelopes|epochs|events|files|hosts|invites|items|keys|leaves|messages|mailboxes|notices|others|peers|queues|receipts|recipients|records|relays|rows|senders|sessions|standbys|tables|times|tokens';
 
-/** A placeholder, an adjective or none, and a plural: `${count} waiting items`. */
+/** A placeholder, an adjective or none, and a plural: `${count} waiting items`. Not the attribute of a component, `<${Table} rows=`. */
 const NUMBER_AND_PLURAL = new RegExp(
-  String.raw`\$\{((?:[^{}${'`'}]|\{[^{}]*\})*)\} ((?:(?!from |of |for |holds )[a-z]+ )?(?:${PLURALS}))\b`,
+  String.raw`\$\{((?:[^{}${'`'}]|\{[^{}]*\})*)\} ((?:(?!from |of |for |holds )[a-z]+ )?(?:${PLURALS}))\b(?!=)`,
   'g',
 );
 
@@ -41,7 +40,7 @@ function foundIn(text: string): string[] {
 
 test('no text has a number before a word that is wrong for 1', () => {
   const files = readdirSync(SOURCES, { recursive: true, encoding: 'utf8' });
-  const read = files.filter((name) => name.endsWith('.ts') && !name.startsWith('web'));
+  const read = files.filter((name) => name.endsWith('.ts'));
   expect(read.length).toBeGreaterThan(300);
   const found = read.flatMap((name) =>
     foundIn(readFileSync(join(SOURCES, name), 'utf8')).map((text) => `${name}: ${text}`),

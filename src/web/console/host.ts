@@ -6,7 +6,7 @@ import type { ConsoleHost, ConsoleRevoked, HostShown } from '../../protocol/oper
 import { act, read } from '../shared/api.ts';
 import { Code, Facts, NO_VALUE, Panel, StateMark, Table, Time, Untrusted, Warning } from '../shared/components.ts';
 import { onValue } from '../shared/fields.ts';
-import { bytes, count } from '../shared/format.ts';
+import { bytes, count, countText } from '../shared/format.ts';
 import { failureText, notice } from '../shared/session.ts';
 import { useLoaded } from '../shared/use-loaded.ts';
 import { hostHref, samples } from './state.ts';
@@ -109,7 +109,7 @@ function queue({ host, ...shown }: ConsoleHost): Rows {
       'last asked for mail',
       pull === null ? 'not since the relay started' : html`<${Time} at=${pull.at} />${sawText(host, pull)}`,
     ],
-    ['accepts mail from', shown.allowed_senders === null ? 'everybody' : `${count(shown.allowed_senders)} senders`],
+    ['accepts mail from', shown.allowed_senders === null ? 'everybody' : countText(shown.allowed_senders, 'sender')],
     ['list of senders from', when(shown.senders_published_at)],
     [
       'encryption key',
@@ -153,7 +153,7 @@ function Revoke({ host, done }: { host: HostShown; done: () => Promise<void> }):
       <form onSubmit=${(event: Event) => void revoke(event)}>
         <h2 id="revoke-title">Revoke <${Untrusted} text=${host.host} />?</h2>
         <p>
-          It can never enrol again with this key. Its ${count(host.queue_items)} waiting items stay until they expire.
+          It can never enrol again with this key.${whatStays(host.queue_items)}
         </p>
         <label>
           <span>Type its name to confirm</span>
@@ -171,4 +171,11 @@ function Revoke({ host, done }: { host: HostShown; done: () => Promise<void> }):
         </p>
       </form>
     </dialog>`;
+}
+
+function whatStays(items: number): string {
+  if (items === 0) return '';
+  return items === 1
+    ? ' Its waiting item stays until it expires.'
+    : ` Its ${countText(items, 'waiting item')} stay until they expire.`;
 }

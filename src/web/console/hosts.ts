@@ -6,7 +6,7 @@ import type { ConsoleHosts, HostListed, HostOrder } from '../../protocol/operato
 import { read } from '../shared/api.ts';
 import { Code, NO_VALUE, StateMark, Table, Time, Untrusted, Warning } from '../shared/components.ts';
 import { SearchField, SelectField } from '../shared/fields.ts';
-import { bytes, count } from '../shared/format.ts';
+import { bytes, count, countText } from '../shared/format.ts';
 import { useLoaded } from '../shared/use-loaded.ts';
 import { hostHref } from './state.ts';
 
@@ -63,7 +63,7 @@ export function Hosts(): VNode {
 
 function summary({ hosts, offset, matches, total }: ConsoleHosts): string {
   const pages = hosts.length < matches ? `, ${count(offset + 1)} to ${count(offset + hosts.length)} are shown` : '';
-  return `${count(matches)} of ${count(total)} host keys${matches === 0 || hosts.length === 0 ? '' : pages}`;
+  return `${count(matches)} of ${countText(total, 'host key')}${matches === 0 || hosts.length === 0 ? '' : pages}`;
 }
 
 function Pager({ found, go }: { found: ConsoleHosts; go: (offset: number) => void }): VNode | null {

@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ConsoleHosts, ConsoleLog, LoggedEvent } from '../../protocol/operator-documents.ts';
 import { read } from '../shared/api.ts';
-import { count } from '../shared/format.ts';
+import { countText } from '../shared/format.ts';
 import { failureText } from '../shared/session.ts';
 import { type Range, rangeQuery } from './range.ts';
 import { samples } from './state.ts';
@@ -186,6 +186,6 @@ async function keyOf(text: string): Promise<string> {
   const matches = current.length > 0 ? current : fitting;
   const [only, ...others] = matches;
   if (!only) throw new NoSuchHost('No host matches.');
-  if (others.length > 0) throw new NoSuchHost(`${count(matches.length)} hosts match: enter the fingerprint.`);
+  if (others.length > 0) throw new NoSuchHost(`${countText(matches.length, 'host')} match: enter the fingerprint.`);
   return only.host_pubkey;
 }

@@ -6,7 +6,7 @@ import type { ConversationSummary } from '../../host/api/schemas/owner-page.ts';
 import { isoTime } from '../../protocol/time.ts';
 import { printable } from '../../protocol/printable.ts';
 import { Untrusted } from '../shared/components.ts';
-import { shortTime, time } from '../shared/format.ts';
+import { countText, shortTime, time } from '../shared/format.ts';
 import { focusItem } from './keys.ts';
 import { perform } from './actions.ts';
 import { messageHref, shortAddress } from './state.ts';
@@ -80,7 +80,7 @@ function handle({ newest, unread, not_done: notDone }: ConversationSummary, type
   const hadFocus = row?.contains(document.activeElement) ?? false;
   const next = row?.nextElementSibling ?? row?.previousElementSibling;
   const messageIds = type === 'ack' ? notDone : unread;
-  const what = messageIds.length === 1 ? '' : ` (${messageIds.length} messages)`;
+  const what = messageIds.length === 1 ? '' : ` (${countText(messageIds.length, 'message')})`;
   const text = type === 'ack' ? `Done${what}.` : `Marked read${what}.`;
   perform({ type, messageIds, unread: unread.length, text });
   if (hadFocus && next instanceof HTMLElement) focusItem(next);

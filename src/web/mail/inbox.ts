@@ -10,7 +10,7 @@ import type {
 import type { MessageKind } from '../../host/core/rows.ts';
 import { act } from '../shared/api.ts';
 import { ErrorBoundary, Warning } from '../shared/components.ts';
-import { count, time } from '../shared/format.ts';
+import { countText, time } from '../shared/format.ts';
 import { useLoaded } from '../shared/use-loaded.ts';
 import { perform, shownConversation, shownUnread } from './actions.ts';
 import { ConversationRow } from './conversation-row.ts';
@@ -181,5 +181,5 @@ function backToOf({ next_cursor, looked_back_to }: ConversationsResult): number 
 
 function lookedBack({ next_cursor, looked_back_to, looked_at }: ConversationsResult): string {
   if (next_cursor === null || looked_back_to === null) return 'The whole mailbox was searched.';
-  return `It stopped after ${count(looked_at)} messages, back to ${time(looked_back_to)}: older ones were not searched.`;
+  return `It stopped after ${countText(looked_at, 'message')}, back to ${time(looked_back_to)}: older ones were not searched.`;
 }

@@ -6,6 +6,7 @@ import type { MessageSummary } from '../../host/api/schemas/mail.ts';
 import type { ConversationSummary } from '../../host/api/schemas/owner-page.ts';
 import { printable } from '../../protocol/printable.ts';
 import { settings } from './settings-store.ts';
+import { countText } from '../shared/format.ts';
 
 /** The most conversations of which each is told by itself. */
 const TOLD_MAX = 3;
@@ -41,7 +42,8 @@ function tell(fresh: readonly ConversationSummary[]): void {
     const body = settings.value.notify === 'subject' ? printable(newest.subject) : '';
     show(`Mail from ${printable(newest.from)}`, body, newest.thread, `#/messages/${newest.message_id}`);
   }
-  if (fresh.length > TOLD_MAX) show(`${fresh.length - TOLD_MAX} more conversations with new mail`, '', 'more', '#/');
+  if (fresh.length > TOLD_MAX)
+    show(`${countText(fresh.length - TOLD_MAX, 'more conversation')} with new mail`, '', 'more', '#/');
 }
 
 function show(title: string, body: string, tag: string, hash: string): void {

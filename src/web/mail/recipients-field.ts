@@ -5,6 +5,7 @@ import { useState } from 'preact/hooks';
 import { Untrusted } from '../shared/components.ts';
 import { PRESENCE_TEXTS, WAY_TEXTS } from './people.ts';
 import { people, shortAddress } from './state.ts';
+import { countText } from '../shared/format.ts';
 
 /** An unknown address, with suggestions. */
 export interface Unknown {
@@ -184,7 +185,7 @@ function known(): Choice[] {
   });
   const roles = [...new Set(agents.flatMap((agent) => agent.roles))].map((role) => {
     const all = agents.filter((agent) => agent.roles.includes(role)).length;
-    return { address: `role:${role}`, detail: all === 1 ? 'one agent' : `${all} agents` };
+    return { address: `role:${role}`, detail: all === 1 ? 'one agent' : countText(all, 'agent') };
   });
   return [...choices, ...roles, { address: '*', detail: 'every agent' }, { address: 'owner', detail: 'you' }];
 }
