@@ -4,9 +4,7 @@
  * Only ids, addresses, the subject, sizes, timing and hop counts are outside the seal. The associated data is
  * everything in the envelope that the sender fixes, so a change to any part of it breaks the seal.
  */
-import { createHmac, hkdfSync, type webcrypto } from 'node:crypto';
-import { Chacha20Poly1305 } from '@hpke/chacha20poly1305';
-import { CipherSuite, DhkemX25519HkdfSha256, HkdfSha256 } from '@hpke/core';
+import type { webcrypto } from 'node:crypto';
 import { signDocument } from '../../protocol/documents.ts';
 import { decodeBase64, encodeBase64 } from '../../protocol/base64.ts';
 import { canonicalBytes } from '../../protocol/canonical-json.ts';
@@ -14,51 +12,7 @@ import { sha256Hex } from '../../protocol/digest.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { SealKey } from '../core/rows.ts';
-
-type Bytes = Parameters<HkdfSha256['extract']>[0];
-
-/**
- * HKDF by node:crypto. Through Web Cryptography, as the HPKE library calls it, each call imports a key and runs in the
- * thread pool, six times a message: more than half of a seal's cost.
- */
-class NodeHkdfSha256 extends HkdfSha256 {
-  /** An empty salt equals one of zeros: HMAC pads its key with zeros. */
-  override extract(salt: Bytes, ikm: Bytes): Promise<ArrayBuffer> {
-    return Promise.resolve(arrayBufferOf(createHmac('sha256', viewOf(salt)).update(viewOf(ikm)).digest()));
-  }
-
-  override extractAndExpand(salt: Bytes, ikm: Bytes, info: Bytes, length: number): Promise<ArrayBuffer> {
-    return Promise.resolve(hkdfSync('sha256', viewOf(ikm), viewOf(salt), viewOf(info), length));
-  }
-}
-
-/** RFC 9180, section 4.1: `"KEM"` and the id of the KEM, in two bytes. */
-const KEM_SUITE_ID = Buffer.from([0x4b, 0x45, 0x4d, 0x00, 0x20]);
-
-class NodeDhkem extends DhkemX25519HkdfSha256 {
-  constructor() {
-    super();
-    this._kdf = new NodeHkdfSha256();
-    this._kdf.init(KEM_SUITE_ID);
-  }
-}
-
-export const sealSuite = new CipherSuite({
-  kem: new NodeDhkem(),
-  kdf: new NodeHkdfSha256(),
-  aead: new Chacha20Poly1305(),
-});
-
-function viewOf(bytes: Bytes): Uint8Array {
-  return ArrayBuffer.isView(bytes)
-    ? new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength)
-    : new Uint8Array(bytes);
-}
-
-/** A copy with its own ArrayBuffer: small Node buffers share one. */
-function arrayBufferOf(bytes: Buffer): ArrayBuffer {
-  return new Uint8Array(bytes).buffer;
-}
+import { sealSuite } from './seal-suite.ts';
 
 export const SEAL_ALGORITHM = 'HPKE-v1/X25519-HKDF-SHA256/HKDF-SHA256/ChaCha20Poly1305';
 export const SEAL_INFO = Buffer.from('mail-envelope-v1', 'utf8');
@@ -150,15 +104,22 @@ export async function openSeal(envelope: Envelope, key: Pick<SealKey, 'encPub' |
   }
 }
 
-/** Passes both halves of the pair: else the library parses a key container and computes the public half for each message. */
-async function keyPairOf({ encPub, secret }: Pick<SealKey, 'encPub' | 'secret'>): Promise<webcrypto.CryptoKeyPair> {
-  const [x, d] = [encPub, secret].map((text) => Buffer.from(keyBytes(text)).toString('base64url'));
-  const jwk = { kty: 'OKP', crv: 'X25519', x, d };
-  const [privateKey, publicKey] = await Promise.all([
-    sealSuite.kem.importKey('jwk', jwk, false),
-    sealSuite.kem.deserializePublicKey(keyBytes(encPub)),
-  ]);
-  return { privateKey, publicKey };
+const pairs = new WeakMap<Pick<SealKey, 'encPub' | 'secret'>, Promise<webcrypto.CryptoKeyPair>>();
+
+/** Both halves of the pair, read once for each key: with the private one alone the public one is computed for each message. */
+function keyPairOf(key: Pick<SealKey, 'encPub' | 'secret'>): Promise<webcrypto.CryptoKeyPair> {
+  const known = pairs.get(key);
+  if (known) return known;
+  const pair = readPair(key);
+  pairs.set(key, pair);
+  return pair;
+}
+
+async function readPair({ encPub, secret }: Pick<SealKey, 'encPub' | 'secret'>): Promise<webcrypto.CryptoKeyPair> {
+  return {
+    privateKey: await sealSuite.kem.deserializePrivateKey(keyBytes(secret)),
+    publicKey: await sealSuite.kem.deserializePublicKey(keyBytes(encPub)),
+  };
 }
 
 function keyBytes(text: string): Uint8Array<ArrayBuffer> {

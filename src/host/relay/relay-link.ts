@@ -51,6 +51,8 @@ export class RelayLink {
   readonly #context: HostContext;
   #session: RelaySession | undefined;
   #ending = new AbortController();
+  /** Aborted when the relay that is being entered is not the pinned one any more. */
+  #entering = new AbortController();
   #state: LinkState = 'connecting';
   #problem: LinkProblem | undefined;
   #skewMs: number | null = null;
@@ -124,6 +126,7 @@ export class RelayLink {
 
   /** Begins again with the relay that is pinned now, without a pause. */
   restart(): void {
+    this.#entering.abort();
     this.#leave();
     this.#failures = 0;
     this.#endings = 0;
@@ -235,6 +238,7 @@ export class RelayLink {
   async #connect(row: RelayRow): Promise<Connected | undefined> {
     const context = this.#context;
     const identity = context.identity();
+    const { signal } = (this.#entering = new AbortController());
     let made: Connected;
     try {
       made = await connect({
@@ -243,9 +247,10 @@ export class RelayLink {
         row,
         progress: this.#progress,
         noteSkew: (ms) => void (this.#skewMs = ms),
-        stopping: this.#options.stopping,
+        stopping: AbortSignal.any([this.#options.stopping, signal]),
       });
     } catch (error) {
+      if (signal.aborted) return undefined;
       if (!(error instanceof AnotherRelay)) throw error;
       await context.store.transact((tx) => noteSeenKey(tx, context, row, error.shown));
       context.log('error', 'the relay shows another key than the pinned one: it is not used until poste relay set', {

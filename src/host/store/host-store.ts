@@ -21,6 +21,7 @@ import {
   PREFIX,
 } from './keys.ts';
 import { Level } from 'level';
+import { type Found, RowCache } from './row-cache.ts';
 
 /** DO NOT CHANGE what a version means: a row that changes its meaning gets a version of its own and is read as both. */
 const VERSION = 1;
@@ -74,11 +75,7 @@ export interface RangeOptions<T extends TableName> {
 export interface Reader {
   get<T extends TableName>(table: T, ...key: Keys[T]): Tables[T] | undefined;
   /** The rows whose keys begin with `start`, in the order of their keys. */
-  range<T extends TableName>(
-    table: T,
-    start: KeyStart<T>,
-    options?: RangeOptions<T>,
-  ): AsyncGenerator<{ key: Keys[T]; row: Tables[T] }>;
+  range<T extends TableName>(table: T, start: KeyStart<T>, options?: RangeOptions<T>): AsyncGenerator<Found<T>>;
 }
 
 /** Reads the store with the transaction's own writes, and writes. */
@@ -103,6 +100,7 @@ interface Waiting {
 export class HostStore {
   readonly #level: HostLevel;
   readonly #onFailed: (error: StoreFailed) => void;
+  readonly #cache = new RowCache();
   #waiting: Waiting[] = [];
   #running: Promise<void> | undefined;
   #failure: StoreFailed | undefined;
@@ -135,7 +133,7 @@ export class HostStore {
     if (this.#failure) throw this.#failure;
     const snapshot = this.#level.snapshot();
     try {
-      return await work(new View(this.#level, snapshot, []));
+      return await work(new View(this.#level, this.#cache, snapshot, []));
     } finally {
       await snapshot.close();
     }
@@ -179,7 +177,7 @@ export class HostStore {
     let bytes = 0;
     for (let next = this.#waiting.shift(); next; next = this.#waiting.shift()) {
       const { work, resolve, reject } = next;
-      const tx = new OpenTransaction(this.#level, group);
+      const tx = new OpenTransaction(this.#level, this.#cache, group);
       try {
         const value = await work(tx);
         bytes += tx.mergeInto(group);
@@ -206,12 +204,13 @@ export class HostStore {
   }
 
   #write(group: Writes): Promise<void> {
-    const operations = [...group].map(([key, value]) =>
-      value === null
-        ? { type: 'del' as const, key: Buffer.from(key, 'latin1') }
-        : { type: 'put' as const, key: Buffer.from(key, 'latin1'), value },
-    );
-    return this.#level.batch(operations, { sync: true });
+    const batch = this.#level.batch();
+    for (const [key, value] of group) {
+      const bytes = Buffer.from(key, 'latin1');
+      if (value === null) batch.del(bytes);
+      else batch.put(bytes, value);
+    }
+    return this.#cache.change(group.keys(), () => batch.write({ sync: true }));
   }
 }
 
@@ -220,11 +219,16 @@ type Snapshot = ReturnType<HostLevel['snapshot']>;
 /** The store at one moment, with the writes of `layers` over it, the last one on top. */
 class View implements Reader {
   readonly #level: HostLevel;
+  readonly #cache: RowCache;
+  /** The store's, when this began. */
+  readonly #version: number;
   readonly #snapshot: Snapshot | undefined;
   readonly #layers: readonly Writes[];
 
-  constructor(level: HostLevel, snapshot: Snapshot | undefined, layers: readonly Writes[]) {
+  constructor(level: HostLevel, cache: RowCache, snapshot: Snapshot | undefined, layers: readonly Writes[]) {
     this.#level = level;
+    this.#cache = cache;
+    this.#version = cache.version;
     this.#snapshot = snapshot;
     this.#layers = layers;
   }
@@ -236,17 +240,23 @@ class View implements Reader {
       const written = layer.get(text);
       if (written !== undefined) return written === null ? undefined : decodeRow(table, written);
     }
+    const cached = this.#cache.get(table, text, this.#version);
+    if (cached !== undefined) return cached;
     const value = this.#level.getSync(bytes, this.#snapshot ? { snapshot: this.#snapshot } : {});
-    return value === undefined ? undefined : decodeRow(table, value);
+    return value === undefined ? undefined : this.#cache.keep(table, text, decodeRow(table, value), this.#version);
   }
 
   async *range<T extends TableName>(
     table: T,
     start: KeyStart<T>,
     options: RangeOptions<T> = {},
-  ): AsyncGenerator<{ key: Keys[T]; row: Tables[T] }> {
+  ): AsyncGenerator<Found<T>> {
     const { reverse = false, limit = Number.POSITIVE_INFINITY } = options;
     const first = keyBytes(table, start);
+    if (start.length === 0 && Object.keys(options).length === 0 && this.#isUnwritten(first)) {
+      yield* await this.#whole(table, first);
+      return;
+    }
     const gte = options.from ? latest(first, keyBytes(table, options.from)) : first;
     const lt = options.until ? earliest(endOfRange(first), keyBytes(table, options.until)) : endOfRange(first);
     let left = limit;
@@ -254,6 +264,22 @@ class View implements Reader {
       if (left-- <= 0) return;
       yield { key: keyParts(table, bytes), row: decodeRow(table, value) };
     }
+  }
+
+  /** All rows of a table of which no layer writes one. */
+  async #whole<T extends TableName>(table: T, first: Buffer): Promise<readonly Found<T>[]> {
+    const cached = this.#cache.whole(table, this.#version);
+    if (cached) return cached;
+    const rows: Found<T>[] = [];
+    for await (const [bytes, value] of this.#stored(first, endOfRange(first), false))
+      rows.push({ key: keyParts(table, bytes), row: decodeRow(table, value) });
+    return this.#cache.keepWhole(table, rows, this.#version);
+  }
+
+  #isUnwritten(first: Buffer): boolean {
+    const prefix = first.toString('latin1');
+    for (const layer of this.#layers) for (const key of layer.keys()) if (key.startsWith(prefix)) return false;
+    return true;
   }
 
   /** Merges the stored and the written pairs of a range in key order. */
@@ -318,9 +344,9 @@ class OpenTransaction extends View implements Transaction {
   readonly #writes: Writes;
   #isOpen = true;
 
-  constructor(level: HostLevel, group: Writes) {
+  constructor(level: HostLevel, cache: RowCache, group: Writes) {
     const writes: Writes = new Map();
-    super(level, undefined, [group, writes]);
+    super(level, cache, undefined, [group, writes]);
     this.#writes = writes;
   }
 

@@ -95,10 +95,16 @@ describe('fail-stop', () => {
     let fails = false;
     // The disk is full from the second batch on.
     const failing = Object.assign(level, {
-      batch: (operations: never, options: never) => {
-        if (fails) return Promise.reject(new Error('ENOSPC'));
-        written.push((operations as unknown[]).length);
-        return batch(operations, options);
+      batch: () => {
+        const chain = batch();
+        const write = chain.write.bind(chain);
+        return Object.assign(chain, {
+          write: (options: { sync: boolean }) => {
+            if (fails) return chain.close().then(() => Promise.reject(new Error('ENOSPC')));
+            written.push(chain.length);
+            return write(options);
+          },
+        });
       },
     });
     const failures: StoreFailed[] = [];
