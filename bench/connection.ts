@@ -43,6 +43,11 @@ export class Connection {
         resolve({ status, bytes, start, end });
       };
       const onClose = (): void => reject(new Error('the connection closed before the reply was whole'));
+      // A server ends connections on which nothing came for a while.
+      if (this.#socket.closed) {
+        onClose();
+        return;
+      }
       const onData = (chunk: Buffer): void => {
         let body = chunk;
         if (status === 0) {

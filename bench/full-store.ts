@@ -8,7 +8,7 @@ import { BenchEngine, anyKey } from './engine.ts';
 import { pull } from './pull.ts';
 import { push } from './push.ts';
 import { type BenchRelay, startBenchRelay } from './relay-process.ts';
-import type { Figure } from './report.ts';
+import { type Figure, grouped } from './report.ts';
 import { inRounds } from './rounds.ts';
 import { sealedEnvelope } from './work.ts';
 
@@ -44,7 +44,7 @@ export async function fullStore(rounds: number, scale: number): Promise<Figure[]
       const ratios = { pushRatio: full.itemsPerS / empty.itemsPerS, pullRatio: full.mbPerS / empty.mbPerS };
       return { ...full, ...ratios };
     });
-    const { queued, dedupRows, hosts } = filled;
+    const [queued, dedupRows, hosts] = [filled.queued, filled.dedupRows, filled.hosts].map(grouped);
     const note = `${queued} items wait, ${dedupRows} dedup rows, ${hosts} hosts`;
     return [
       { name: 'ready in', unit: 's', better: 'less', values: of('readyS'), goal: 2, note },

@@ -4,6 +4,7 @@
  */
 import type { PublicKey } from '../src/protocol/public-key.ts';
 import { BenchEngine, anyKey } from './engine.ts';
+import { grouped } from './report.ts';
 
 const PUSHES = 2_000;
 const ITEMS_PER_REQUEST = 200;
@@ -61,7 +62,7 @@ export async function byDedupRows(): Promise<Growth[]> {
         if (rows % 5_000 === 0) await ackAll(relay, target);
       }
       await ackAll(relay, target);
-      figures.push({ what: `${rows} dedup rows`, pushUs: await costOf(relay, sender, target) });
+      figures.push({ what: `${grouped(rows)} dedup rows`, pushUs: await costOf(relay, sender, target) });
       rows += PUSHES * REPEATS;
     }
     return figures;

@@ -38,13 +38,15 @@ export async function startNats(program: string, isSynced: boolean): Promise<Pee
     await server.stop();
     throw error;
   }
-  return { ...server, version, durability: durabilityOf(isSynced, canSync), connect: () => publisher(port) };
+  const syncedBy = isSynced && !canSync ? 'writes' : 'syncs';
+  const durability = durabilityOf(isSynced, canSync);
+  return { ...server, version, durability, syncedBy, connect: () => publisher(port) };
 }
 
 function durabilityOf(isSynced: boolean, canSync: boolean): string {
   if (!isSynced) return 'file storage, default sync_interval: answers before anything is synced';
   if (canSync) return 'file storage, sync_interval always: synced before the answer';
-  return 'file storage; no sync_interval in this version, so its folder is written synchronously (chattr +S)';
+  return 'file storage; no sync_interval in this version, so the system syncs each write to its folder (chattr +S)';
 }
 
 async function publisher(port: number): Promise<PeerConnection> {

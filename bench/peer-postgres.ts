@@ -13,6 +13,7 @@ export async function startQueueTable(program: string): Promise<Peer> {
   return {
     pid: primary.pid ?? 0,
     version: /(\d+\.\d+)/.exec(execFileSync(program, ['--version'], { encoding: 'utf8' }))?.[1] ?? 'unknown',
+    syncedBy: 'syncs',
     durability: 'fsync and synchronous_commit on: the log is synced before the answer',
     connect: () => connection(primary.url('postgres')),
     stop: end,

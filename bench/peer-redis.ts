@@ -14,6 +14,7 @@ export async function startRedis(program: string): Promise<Peer> {
   return {
     ...server,
     version: /v=(\S+)/.exec(execFileSync(program, ['--version'], { encoding: 'utf8' }))?.[1] ?? 'unknown',
+    syncedBy: 'syncs',
     durability: 'appendonly, appendfsync always: synced before the answer',
     connect: () => connection(port),
   };

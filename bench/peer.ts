@@ -6,6 +6,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as elapsed } from 'node:timers/promises';
+import type { SyncedBy } from './syncs.ts';
 
 export interface Peer {
   /** Of its server. */
@@ -13,6 +14,7 @@ export interface Peer {
   version: string;
   /** What is on disk when it answers, in a sentence. */
   durability: string;
+  syncedBy: SyncedBy;
   connect(): Promise<PeerConnection>;
   stop(): Promise<void>;
 }

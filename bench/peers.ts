@@ -145,9 +145,15 @@ function withoutSigning(rate: number, items: number, { sign, verify }: ReturnTyp
 /** What the servers do to be durable, counted in a run of its own: tracing makes a server slow. */
 async function printSyncs(servers: Map<System, string>): Promise<void> {
   const shape = { connections: 1, items: LOADS.batch.items, requests: COUNTED_REQUESTS };
-  const print = (name: string, peer: Pick<Peer, 'version' | 'durability'>, syncs: number | undefined): void => {
+  const print = (
+    name: string,
+    peer: Pick<Peer, 'version' | 'durability' | 'syncedBy'>,
+    syncs: number | undefined,
+  ): void => {
     const counted = syncs === undefined ? 'not counted (needs strace)' : `${syncs} for ${COUNTED_REQUESTS} requests`;
-    console.log(`  ${name.padEnd(20)} ${peer.version}: ${peer.durability}; calls that sync: ${counted}`);
+    console.log(
+      `  ${name.padEnd(20)} ${peer.version}: ${peer.durability}; ${peer.syncedBy === 'syncs' ? 'calls that sync' : 'writes'}: ${counted}`,
+    );
   };
   console.log(`what is on disk when a server answers; ${COUNTED_REQUESTS} requests of 200 x 1 KiB on one connection`);
   for (const [system, program] of servers) {
@@ -159,7 +165,11 @@ async function printSyncs(servers: Map<System, string>): Promise<void> {
       continue;
     }
     try {
-      print(system.name, peer, await syncsDuring(peer.pid, async () => void (await pushTo(peer, shape))));
+      print(
+        system.name,
+        peer,
+        await syncsDuring(peer.pid, peer.syncedBy, async () => void (await pushTo(peer, shape))),
+      );
     } finally {
       await peer.stop();
     }
@@ -169,7 +179,7 @@ async function printSyncs(servers: Map<System, string>): Promise<void> {
     const load = { relay, connections: 1, itemsPerRequest: shape.items, itemBytes: ITEM_BYTES };
     const work = async (): Promise<void> => void (await push({ ...load, requestsPerConnection: COUNTED_REQUESTS }));
     const durability = 'every batch is synced before its answers; hops verified, a signed receipt for each item';
-    print(POSTE, { version: 'this one', durability }, await syncsDuring(relay.pid, work));
+    print(POSTE, { version: 'this one', durability, syncedBy: 'syncs' }, await syncsDuring(relay.pid, 'syncs', work));
   } finally {
     await relay.stop();
   }

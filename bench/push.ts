@@ -40,8 +40,9 @@ async function pushed(
     const target = (await enrolled(relay, targetName(lane))).publicKey;
     const work = { sender, target, requests, itemsPerRequest, itemBytes, relayPubkey: relay.relayPubkey };
     lanes.push(signedPushes(work));
-    open.push(await Connection.open(relay.port));
   }
+  // When all is signed: a relay ends a connection on which nothing comes.
+  for (let lane = 0; lane < connections; lane++) open.push(await Connection.open(relay.port));
   const timing = await run(lanes, async (request, lane) => accepted(open[lane]!, request));
   for (const connection of open) connection.close();
   return timing;

@@ -67,6 +67,8 @@ export interface SummaryFigure {
   /** Of the run that it is from. */
   at: string;
   commit: string;
+  /** As `loadBefore` of the run. */
+  load: number;
 }
 
 export interface Summary {
@@ -118,8 +120,13 @@ export function isReached({ values, better, goal }: Pick<Figure, 'values' | 'bet
 
 export function shown(value: number, unit: Unit): string {
   if (unit === 'ratio') return value.toFixed(2);
-  if (Math.abs(value) >= 100) return value.toLocaleString('en-US', { maximumFractionDigits: 0 });
+  if (Math.abs(value) >= 100) return grouped(value);
   return value.toFixed(Math.abs(value) >= 10 ? 1 : 2);
+}
+
+/** 1234567 as 1,234,567. */
+export function grouped(value: number): string {
+  return value.toLocaleString('en-US', { maximumFractionDigits: 0 });
 }
 
 /** Writes `run` to a file, and makes its folder. */
@@ -140,7 +147,7 @@ export function readSummary(): Summary | undefined {
 /** What earlier runs said stays where the new ones do not measure it again. */
 export function summaryOf(runs: readonly Run[], earlier?: Summary): Summary {
   const figures = new Map(earlier?.figures.map((figure) => [keyOf(figure.cell, figure.name), figure]));
-  for (const { at, commit, cells } of runs)
+  for (const { at, commit, loadBefore, cells } of runs)
     for (const { cell, figures: measured } of cells) {
       // A figure that the cell no longer has is of a program that is gone.
       for (const [key, { cell: of }] of figures) if (of === cell) figures.delete(key);
@@ -159,6 +166,7 @@ export function summaryOf(runs: readonly Run[], earlier?: Summary): Summary {
           ...(note !== undefined && { note }),
           at: at.slice(0, 10),
           commit,
+          load: Math.round(loadBefore),
         });
       }
     }

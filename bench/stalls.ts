@@ -5,6 +5,7 @@
 import { DAY_MS } from '../src/protocol/limits.ts';
 import { LoopWatch } from '../test/support/loop-watch.ts';
 import { BenchEngine, anyKey } from './engine.ts';
+import { grouped } from './report.ts';
 
 const ITEMS = 10_000;
 const ITEMS_PER_REQUEST = 200;
@@ -27,7 +28,7 @@ const replacement = anyKey('replacement');
 export async function stalls(): Promise<Stall[]> {
   const figures: Stall[] = [];
   for (const senders of [1, ITEMS]) {
-    const of = `${ITEMS} items of ${senders} sender${senders === 1 ? '' : 's'}`;
+    const of = `${grouped(ITEMS)} items of ${grouped(senders)} sender${senders === 1 ? '' : 's'}`;
     figures.push(...(await measured(senders, [[`rotation, ${of}`, rotate]])));
     figures.push(
       ...(await measured(senders, [

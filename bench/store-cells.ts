@@ -4,7 +4,7 @@ import { backup } from './backup.ts';
 import { disk } from './disk.ts';
 import { type Growth, byDedupRows, byListLength } from './growth.ts';
 import { mailbox } from './mailbox.ts';
-import type { Figure } from './report.ts';
+import { type Figure, grouped } from './report.ts';
 import { inRounds } from './rounds.ts';
 import { type Stall, stalls } from './stalls.ts';
 
@@ -44,7 +44,7 @@ export async function audits(rounds: number): Promise<Figure[]> {
     return { events, verifyMbPerS, rebuildEventsPerS, wholeRebuildEventsPerS, ratio };
   });
   const [events = 0] = of('events');
-  const note = `${events} events, half of the 1 KiB items waiting`;
+  const note = `${grouped(events)} events, half of the 1 KiB items waiting`;
   const rebuild = { unit: 'events/s', better: 'more' } as const;
   return [
     { name: 'verify', unit: 'MB/s', better: 'more', values: of('verifyMbPerS'), goal: 100, note },
@@ -56,7 +56,7 @@ export async function audits(rounds: number): Promise<Figure[]> {
 
 export async function onDisk(): Promise<Figure[]> {
   const { items, bytesPerItem, addedBytesPerItem } = await disk();
-  const note = `${items} items of 1 KiB that were pushed and acked`;
+  const note = `${grouped(items)} items of 1 KiB that were pushed and acked`;
   return [
     { name: 'an item', unit: 'bytes', better: 'less', values: [bytesPerItem], goal: 300, note },
     { name: 'an item of the second half', unit: 'bytes', better: 'less', values: [addedBytesPerItem] },

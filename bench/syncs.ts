@@ -14,17 +14,27 @@ const STRACE: Program = {
   install: 'apt-get install strace',
 };
 
-const SYNCS = 'fsync,fdatasync,msync,sync_file_range,syncfs,sync';
+/** By which calls data gets on disk: those that sync, or every write to a file where the file system syncs each of them. */
+export type SyncedBy = 'syncs' | 'writes';
+
+const CALLS: Readonly<Record<SyncedBy, { traced: string; line: RegExp }>> = {
+  syncs: { traced: 'fsync,fdatasync,msync,sync_file_range,syncfs,sync', line: /^\d+ +[a-z_]+\(/ },
+  writes: { traced: 'write,pwrite64,writev,pwritev', line: /^\d+ +[a-z0-9]+\(\d+<[^>]*\/poste-bench-/ },
+};
 
 /** Calls of the process, its threads and what it starts, during `work`; `undefined` where strace is not there or not allowed. */
-export async function syncsDuring(pid: number, work: () => Promise<void>): Promise<number | undefined> {
+export async function syncsDuring(
+  pid: number,
+  syncedBy: SyncedBy,
+  work: () => Promise<void>,
+): Promise<number | undefined> {
   const strace = findProgram(STRACE);
   if (strace === undefined) return undefined;
   const folder = await mkdtemp(join(tmpdir(), 'poste-bench-'));
   const file = join(folder, 'trace');
-  const child = spawn(strace, ['-f', '-e', `trace=${SYNCS}`, '-e', 'signal=none', '-o', file, '-p', String(pid)], {
-    stdio: ['ignore', 'ignore', 'pipe'],
-  });
+  const { traced, line: counted } = CALLS[syncedBy];
+  const shown = ['-f', '-y', '-s', '0', '-e', `trace=${traced}`, '-e', 'signal=none'];
+  const child = spawn(strace, [...shown, '-o', file, '-p', String(pid)], { stdio: ['ignore', 'ignore', 'pipe'] });
   try {
     const exited = once(child, 'exit');
     const [said] = (await Promise.race([once(child.stderr, 'data'), exited])) as [Buffer | number | null];
@@ -33,7 +43,7 @@ export async function syncsDuring(pid: number, work: () => Promise<void>): Promi
     child.kill('SIGINT');
     await exited;
     // A call that another thread interrupts is on two lines; the second says that it was resumed.
-    return (await readFile(file, 'latin1')).split('\n').filter((line) => /^\d+ +[a-z_]+\(/.test(line)).length;
+    return (await readFile(file, 'latin1')).split('\n').filter((line) => counted.test(line)).length;
   } finally {
     child.kill('SIGKILL');
     await rm(folder, { recursive: true, force: true });

@@ -1,7 +1,12 @@
-/** What a run of the benchmarks says of an earlier one. */
+/** What a run of the benchmarks says of an earlier one, and that the pages show what the summary holds. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { figuresPage, figuresReadme, goalsPlot, peersPlot } from '../../../bench/figures-page.ts';
 import { paced, timed } from '../../../bench/figures.ts';
-import { type Figure, type Run, isReached, slowerThan, summaryOf } from '../../../bench/report.ts';
+import { type Figure, type Run, isReached, readSummary, slowerThan, summaryOf } from '../../../bench/report.ts';
+
+const DOCS = join(import.meta.dirname, '../../../docs');
 
 function run(...figures: Figure[]): Run {
   const about = { at: '2026-11-23T12:00:00.000Z', commit: 'abc', node: 'v20', machine: 'one', loadBefore: 0 };
@@ -55,12 +60,35 @@ describe('the summary', () => {
       goal: 0.75,
       at: '2026-11-23',
       commit: 'abc',
+      load: 0,
     });
   });
 
   test('says that a goal is reached by the median', () => {
     expect(isReached({ ...ratio('more', 0.1, 0.8, 0.9), goal: 0.75 })).toBe(true);
     expect(isReached({ ...ratio('less', 0.1, 0.8, 0.9), goal: 0.75 })).toBe(false);
+  });
+});
+
+describe('docs/figures.md, its plots and the README', () => {
+  const summary = readSummary() ?? summaryOf([]);
+
+  test('are what npm run docs:figures makes of bench/summary.json', () => {
+    const page = readFileSync(join(DOCS, 'figures.md'), 'utf8');
+    expect(figuresPage(page, summary)).toBe(page);
+    const readme = readFileSync(join(DOCS, '../README.md'), 'utf8');
+    expect(figuresReadme(readme, summary)).toBe(readme);
+    expect(peersPlot(summary)).toBe(readFileSync(join(DOCS, 'peers.svg'), 'utf8'));
+    expect(goalsPlot(summary)).toBe(readFileSync(join(DOCS, 'goals.svg'), 'utf8'));
+  });
+
+  test('have a bar for each system and each figure with a goal, and colours for dark pages', () => {
+    const goals = summary.figures.filter(({ goal }) => goal !== undefined);
+    const rates = summary.figures.filter(({ cell, unit }) => cell === 'peers' && unit === 'items/s');
+    expect([goals.length, rates.length]).toEqual([expect.toSatisfy((count) => count > 15), 12]);
+    expect(goalsPlot(summary).match(/<rect class="(?:reached|missed)"/g)).toHaveLength(goals.length);
+    expect(peersPlot(summary).match(/<rect class="(?:own|computed|other)"/g)).toHaveLength(rates.length);
+    for (const plot of [peersPlot(summary), goalsPlot(summary)]) expect(plot).toContain('prefers-color-scheme: dark');
   });
 });
 

@@ -1,0 +1,211 @@
+/** What `docs/figures.md` shows of `bench/summary.json`: its tables, and its plots as SVG for light and dark pages. */
+import { type Summary, type SummaryFigure, isReached, shown } from './report.ts';
+
+const PEERS = 'peers';
+const POSTE = 'Poste';
+const UNSIGNED = 'Poste, signing taken off';
+const TABLE = { 'PostgreSQL table': 'a table of PostgreSQL' };
+const LOADS = ['batch', 'single'] as const;
+
+/** The page with its tables made anew; what stands around them stays. */
+export function figuresPage(page: string, summary: Summary): string {
+  return placed(placed(page, 'peers', peersTable(summary)), 'goals', goalsTable(summary));
+}
+
+/** The README with its three lines made anew. */
+export function figuresReadme(readme: string, summary: Summary): string {
+  const systems = { 'Redis Streams': 'Redis Streams', JetStream: 'JetStream, written synchronously', ...TABLE };
+  const rows = Object.entries(systems).map(([name, title]) => {
+    const cells = LOADS.map((load) => {
+      const of = (end: string) => find(summary, `${load}: ${POSTE} / ${name}${end}`)?.median.toFixed(2) ?? '';
+      return `${of('')}; ${of(', signing taken off')}`;
+    });
+    return `| ${title} | ${cells.join(' | ')} |`;
+  });
+  const head =
+    "| Poste's rate / that of; with signing taken off (computed) | 200 × 1 KiB a request | 1 KiB a request |";
+  return placed(readme, 'peers', [head, '|---|---|---|', ...rows].join('\n'));
+}
+
+function placed(page: string, name: string, table: string): string {
+  const [begin, end] = [`<!-- ${name}: made by npm run docs:figures -->`, `<!-- end of ${name} -->`];
+  const [from, to] = [page.indexOf(begin), page.indexOf(end)];
+  if (from === -1 || to < from) throw new Error(`the page has no place for the table ${name}`);
+  return `${page.slice(0, from + begin.length)}\n\n${table}\n\n${page.slice(to)}`;
+}
+
+function peersTable(summary: Summary): string {
+  const rows = peersOf(summary, 'batch').map(({ name }) => {
+    const cells = LOADS.flatMap((load) => {
+      const rate = find(summary, `${load}: ${name}`);
+      const ratio = find(summary, `${load}: ${POSTE} / ${name}`);
+      const unsigned = find(summary, `${load}: ${POSTE} / ${name}, signing taken off`);
+      return [spread(rate), ratio && unsigned ? `**${ratio.median.toFixed(2)}**, ${unsigned.median.toFixed(2)}` : ''];
+    });
+    return `| ${name === UNSIGNED ? `${name} (computed)` : name} | ${cells.join(' | ')} |`;
+  });
+  const dates = datesOf(summary.figures.filter(({ cell }) => cell === PEERS));
+  return [
+    `Beside other systems, items a second, ${dates}. The second column of each load is Poste's part of that system's rate, as it is and with signing taken off:`,
+    '',
+    '| | 200 × 1 KiB a request, 4 connections | Poste / it | 1 KiB a request, 64 connections | Poste / it |',
+    '|---|---|---|---|---|',
+    ...rows,
+  ].join('\n');
+}
+
+function goalsTable({ figures, machine, node }: Summary): string {
+  const rows = figures
+    .filter(({ goal }) => goal !== undefined)
+    .map((figure) => {
+      const { cell, name, unit, goal = 0, better, note, at, commit, load } = figure;
+      const wanted = `${better === 'more' ? 'at least' : 'at most'} ${withUnit(goal, unit)}`;
+      const explained = note === undefined ? '' : `; ${note}`;
+      return `| ${cell} | ${name}${explained} | ${spread(figure)} | ${wanted} | ${reaches(figure) ? 'reached' : 'not reached'} | ${at} on ${commit}, load ${load} |`;
+    });
+  return [
+    `What is to be reached, on ${machine}, Node.js ${node.replace('v', '')}; medians, and the least and most of the rounds:`,
+    '',
+    '| cell | figure | measured | goal | | run of |',
+    '|---|---|---|---|---|---|',
+    ...rows,
+  ].join('\n');
+}
+
+function spread(figure: SummaryFigure | undefined): string {
+  if (!figure) return '';
+  const { median, least, most, unit, rounds } = figure;
+  const range = rounds > 1 ? ` (${shown(least, unit)} to ${shown(most, unit)})` : '';
+  return `${unit === 'items/s' ? shown(median, unit) : withUnit(median, unit)}${range}`;
+}
+
+function withUnit(value: number, unit: SummaryFigure['unit']): string {
+  return unit === 'ratio' ? shown(value, unit) : `${shown(value, unit)} ${unit}`;
+}
+
+function reaches({ median, better, goal }: SummaryFigure): boolean {
+  return isReached({ values: [median], better, ...(goal !== undefined && { goal }) });
+}
+
+function datesOf(figures: readonly SummaryFigure[]): string {
+  return [...new Set(figures.map(({ at, commit, load }) => `${at} on ${commit}, load ${load}`))].join(', ');
+}
+
+function find({ figures }: Summary, name: string): SummaryFigure | undefined {
+  return figures.find((figure) => figure.cell === PEERS && figure.name === name);
+}
+
+/** Rates of one load by system. */
+function peersOf({ figures }: Summary, load: string): { name: string; figure: SummaryFigure }[] {
+  return figures
+    .filter(({ cell, name, unit }) => cell === PEERS && unit === 'items/s' && name.startsWith(`${load}: `))
+    .map((figure) => ({ name: figure.name.slice(load.length + 2), figure }));
+}
+
+const WIDTH = 960;
+const BAR = { height: 18, step: 26 };
+/** Numbers have a column of their own. */
+const NUMBER_WIDTH = 210;
+const MARGIN = 20;
+
+interface Bar {
+  label: string;
+  /** The longest one of its group has 1. */
+  part: number;
+  number: string;
+  kind: 'own' | 'computed' | 'other' | 'reached' | 'missed';
+}
+
+interface Group {
+  title: string;
+  labelWidth: number;
+  bars: readonly Bar[];
+  /** Where a line stands, as a part of the longest bar. */
+  line?: number;
+}
+
+/** Rates of durable pushes, by load and system. */
+export function peersPlot(summary: Summary): string {
+  const titles = { batch: '200 × 1 KiB a request, 4 connections', single: '1 KiB a request, 64 connections' };
+  const groups = LOADS.map((load): Group => {
+    const systems = peersOf(summary, load);
+    const longest = Math.max(...systems.map(({ figure }) => figure.median));
+    const bars = systems.map(({ name, figure }): Bar => {
+      const kind = name === POSTE ? 'own' : name === UNSIGNED ? 'computed' : 'other';
+      const number = `${shown(figure.median, 'items/s')} items/s`;
+      return { label: name, part: figure.median / longest, number, kind };
+    });
+    return { title: titles[load], labelWidth: 200, bars };
+  });
+  const said = 'Durable pushes into Poste, Redis Streams, JetStream and a PostgreSQL table, in items a second.';
+  return plot(said, groups);
+}
+
+/** How far the project is with what it wants to reach: 1 is reached. */
+export function goalsPlot({ figures }: Summary): string {
+  const most = 1.25;
+  const bars = figures.flatMap((figure): Bar[] => {
+    const { cell, name, median, better, goal, unit } = figure;
+    if (goal === undefined) return [];
+    const part = Math.min(most, better === 'more' ? median / goal : goal / median) / most;
+    const number = `${withUnit(median, unit)} (${better === 'more' ? '≥' : '≤'} ${withUnit(goal, unit)})`;
+    return [{ label: `${cell}: ${name}`, part, number, kind: reaches(figure) ? 'reached' : 'missed' }];
+  });
+  const title = 'What was measured, as a part of what is to be reached (at the line)';
+  return plot(title, [{ title, labelWidth: 420, bars, line: 1 / most }]);
+}
+
+/** Horizontal bars on a ground of their own, so that they can be read on any page. */
+function plot(said: string, groups: readonly Group[]): string {
+  const parts: string[] = [];
+  let y = 12;
+  for (const { title, labelWidth, bars, line } of groups) {
+    const left = MARGIN + labelWidth;
+    const room = WIDTH - left - NUMBER_WIDTH - MARGIN;
+    parts.push(`<text class="title" x="${MARGIN}" y="${y + 22}">${escaped(title)}</text>`);
+    y += 38;
+    const top = y;
+    for (const { label, part, number, kind } of bars) {
+      const width = Math.max(2, Math.round(room * part));
+      const middle = y + 13;
+      parts.push(
+        `<text x="${left - 10}" y="${middle}" text-anchor="end">${escaped(label)}</text>`,
+        `<rect class="${kind}" x="${left}" y="${y}" width="${width}" height="${BAR.height}" rx="2" />`,
+        `<text class="number" x="${left + room + 12}" y="${middle}">${escaped(number)}</text>`,
+      );
+      y += BAR.step;
+    }
+    if (line !== undefined) {
+      const x = left + Math.round(room * line);
+      parts.push(`<path class="line" d="M${x} ${top - 4} V${y}" />`);
+    }
+    y += 8;
+  }
+  const height = y + 6;
+  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" role="img" aria-label="${escaped(said)}" font-family="system-ui, sans-serif" font-size="13">
+  <style>
+    .back { fill: #ffffff; stroke: #d0d7de }
+    text { fill: #22303d }
+    .title { font-weight: 600; font-size: 15px }
+    .number { fill: #50606f; font-size: 12px }
+    .own { fill: #b3402f } .computed { fill: #e0a79d } .other { fill: #8fa3b5 }
+    .reached { fill: #2f7d4f } .missed { fill: #b58a2b }
+    .line { stroke: #22303d; stroke-width: 1.5; stroke-dasharray: 4 3 }
+    @media (prefers-color-scheme: dark) {
+      .back { fill: #161b22; stroke: #30363d }
+      text { fill: #e6edf3 }
+      .number { fill: #9da7b3 }
+      .own { fill: #e5705d } .computed { fill: #7d463e } .other { fill: #5f7488 }
+      .reached { fill: #46a86b } .missed { fill: #c79a3a }
+      .line { stroke: #e6edf3 }
+    }
+  </style>
+  <rect class="back" x="0.5" y="0.5" width="${WIDTH - 1}" height="${height - 1}" rx="8" />
+  ${parts.join('\n  ')}
+</svg>
+`;
+}
+
+function escaped(text: string): string {
+  return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;');
+}
