@@ -8,7 +8,7 @@ export const EXIT_MEANINGS: Readonly<Record<ExitName, string>> = {
   usage: 'a flag, an argument or a command that does not exist, or a value that cannot be read',
   notFound: 'what was named is not there: a message, an agent, a host, an item, a file',
   conflict: 'something is in the way: a port or a store in use, a name that several hosts have, a file that exists',
-  refused: 'refused: a key that is not the right one, a newer store, a relay or daemon of another user',
+  refused: 'refused: a key that is not the right one, a newer store, a relay, daemon or file of another user',
   temporary: 'not now: something does not answer, or a limit is reached; try again later',
   interrupted: 'interrupted by ctrl-c',
 };

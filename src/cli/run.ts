@@ -77,6 +77,7 @@ export async function posteCommand(
       'after',
       '\nExamples:\n  $ poste init\n  $ poste daemon\n  $ poste status\n  $ poste doctor\n  $ poste relay serve',
     );
+  poste.hook('preAction', (_poste, command) => refuseEmptyPlaces(command));
   const words = argv?.filter((word) => !word.startsWith('-'));
   await addCommands(poste, COMMANDS, context, words);
   return withErrors(poste, context, isJson);
@@ -99,6 +100,18 @@ function withErrors(command: Command, context: CommandContext, isJson: boolean, 
   command.exitOverride().showSuggestionAfterError().showHelpAfterError(`(see ${path} --help)`);
   for (const child of command.commands) withErrors(child, context, isJson, `${path} `);
   return command;
+}
+
+/** What names a place: without a value it would mean the folder that this is run in, or nothing. */
+const PLACE = /<(?:file|dir|url|command)>/;
+
+/** A shell makes an empty value of a variable that is not set. */
+function refuseEmptyPlaces(command: Command): void {
+  for (const option of command.options) {
+    const name = option.attributeName();
+    if (PLACE.test(option.flags) && command.getOptionValueSource(name) === 'cli' && command.getOptionValue(name) === '')
+      command.error(`error: option '${option.flags}' argument '' is invalid. It must not be empty.`);
+  }
 }
 
 /** As every other error begins, and with the words that were given made printable. */

@@ -12,6 +12,7 @@ import { SEED_BYTES } from '../protocol/ed25519.ts';
 import { type HostName, parseHostName } from '../protocol/names.ts';
 import type { PublicKey } from '../protocol/public-key.ts';
 import { syncFolder } from '../lib/files.ts';
+import { fileFault } from '../lib/file-fault.ts';
 import { configOfToml, newConfigText } from './config.ts';
 import { newIdentityRow } from './peers/identity.ts';
 import { type HostPaths, makePrivateFolder } from './paths.ts';
@@ -120,5 +121,6 @@ function exists(store: string): HostStoreRefused {
 function unusable(error: unknown, folder: string): unknown {
   const { code, syscall, path } = error as NodeJS.ErrnoException;
   if (typeof code !== 'string' || typeof syscall !== 'string') return error;
-  return new HostStoreRefused('unusable', `${path ?? folder} cannot be used (${code}): mend that and try again`, error);
+  const what = `${path ?? folder} cannot be used (${fileFault(error)}): mend that and try again`;
+  return new HostStoreRefused('unusable', what, error);
 }

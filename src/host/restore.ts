@@ -16,6 +16,7 @@ import { randomBytes } from 'node:crypto';
 import { createReadStream, rmSync } from 'node:fs';
 import { BackupDamaged, type ReadContainer, readContainer } from '../lib/backup-container.ts';
 import { isListening } from '../lib/unix-socket.ts';
+import { fileFault } from '../lib/file-fault.ts';
 import { type IdentityRow, OWNER_ID, type PeerId } from './core/rows.ts';
 import { RETRY_TIMING } from './core/outbox-event.ts';
 import { identityOf } from './peers/identity.ts';
@@ -178,9 +179,10 @@ export async function storeOfFile(file: string, folder: string): Promise<HostBac
     if (error instanceof BackupDamaged) {
       throw new RestoreRefused('damaged', `${file} cannot be restored (${error.message}): use another backup`);
     }
-    const { code, path } = error as NodeJS.ErrnoException;
-    if (path !== file) throw error;
-    throw new RestoreRefused('file', `${file} cannot be read (${code ?? 'unknown error'}): name a backup file`);
+    const { path, syscall } = error as NodeJS.ErrnoException;
+    // Of a folder that is read as a file the system names no path.
+    if (path !== file && syscall !== 'read') throw error;
+    throw new RestoreRefused('file', `${file} cannot be read (${fileFault(error)}): name a backup file`);
   }
 }
 

@@ -89,8 +89,5 @@ export interface ListenOptions {
   tls?: Tls | undefined;
 }
 
-/** Thrown when the server cannot listen on the address. */
-export class ListenFailed extends Error {}
-
 /** Starts a server. Throws `ListenFailed`. */
 export type Listen = (options: ListenOptions) => Promise<HttpServer>;

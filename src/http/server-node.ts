@@ -7,17 +7,17 @@ import { TLSSocket } from 'node:tls';
 import type { Connection, Connections } from './connections.ts';
 import { type IncomingMessage, STATUS_CODES, type Server, type ServerResponse, createServer } from 'node:http';
 import { type Server as TlsServer, createServer as createTlsServer } from 'node:https';
-import {
-  type BodySink,
-  type Exchange,
-  type ExchangeHandler,
-  type HttpServer,
-  type Listen,
-  ListenFailed,
-  type Reply,
-  type ReplyStream,
-  type RequestHead,
+import type {
+  BodySink,
+  Exchange,
+  ExchangeHandler,
+  HttpServer,
+  Listen,
+  Reply,
+  ReplyStream,
+  RequestHead,
 } from './exchange.ts';
+import { ListenFailed } from './listen-failed.ts';
 import type { Tls } from './tls-files.ts';
 
 /** As many as the other adapter accepts. */
@@ -117,11 +117,7 @@ export const listenNode: Listen = ({ host, port, handler, connections, tls }) =>
     const server = exchangeServer(handler, { connections, tls });
     // `on`, not `once`: a connection that cannot be accepted also comes here, and unhandled it would end the process.
     server.on('error', (error: NodeJS.ErrnoException) => {
-      reject(
-        new ListenFailed(
-          `${host}:${port} cannot be listened on (${error.code ?? 'unknown error'}): another process may have it; choose another address`,
-        ),
-      );
+      reject(ListenFailed.at(host, port, error.code));
     });
     server.listen({ host, port, exclusive: true }, () => {
       const address = server.address();

@@ -5,6 +5,7 @@
 import { X509Certificate, createPrivateKey } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import type { Timers } from '../lib/clock.ts';
+import { fileFault } from '../lib/file-fault.ts';
 import { PeriodicTask } from '../lib/periodic-task.ts';
 
 export interface TlsFiles {
@@ -42,7 +43,7 @@ async function bytesOf(file: string): Promise<Buffer> {
   try {
     return await readFile(file);
   } catch (error) {
-    throw new TlsRefused(`${file} cannot be read (${(error as NodeJS.ErrnoException).code ?? 'unknown error'})`);
+    throw new TlsRefused(`${file} cannot be read (${fileFault(error)})`);
   }
 }
 

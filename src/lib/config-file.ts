@@ -1,6 +1,7 @@
 /** A config file in TOML: its settings, each with the line on which it stands, so that a refusal can name it. */
 import { readFileSync } from 'node:fs';
 import { TomlError, type TomlTable, parse } from 'smol-toml';
+import { fileFault } from './file-fault.ts';
 
 /** The configuration cannot be used; the message says where and why. */
 export class ConfigRefused extends Error {}
@@ -21,7 +22,7 @@ export function configText(file: string): string | undefined {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT') return undefined;
     if (code === 'EISDIR') throw new ConfigRefused(`${file} is a folder: name the config file in it`);
-    throw new ConfigRefused(`${file} cannot be read (${code ?? 'unknown error'}): mend that and try again`);
+    throw new ConfigRefused(`${file} cannot be read (${fileFault(error)}): mend that and try again`);
   }
 }
 

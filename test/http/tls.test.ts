@@ -276,5 +276,5 @@ test.each([
 
 test('a file that is not there is named', async () => {
   const { certFile, keyFile } = await pairIn(await temporaryFolder(), SERVER);
-  await expect(readTls({ certFile: `${certFile}.old`, keyFile })).rejects.toThrow('ENOENT');
+  await expect(readTls({ certFile: `${certFile}.old`, keyFile })).rejects.toThrow('cannot be read (it is not there)');
 });

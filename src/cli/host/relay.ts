@@ -11,6 +11,7 @@ import type { CommandContext } from '../lib/context.ts';
 import { ask, type DaemonFlags, withDaemonFlags } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { formatFields, jsonLine } from '../lib/format.ts';
+import { unreadableFile } from '../lib/unreadable-file.ts';
 import { formatMoment, formatTime, type Screen, screenOf } from '../lib/screen.ts';
 
 interface SetFlags extends DaemonFlags {
@@ -94,12 +95,7 @@ async function certificatesIn(path: string): Promise<{ pem: string; path: string
   try {
     text = await readFile(path, 'utf8');
   } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    throw new CommandFailed(
-      'usage',
-      'BAD_INPUT',
-      `${path} cannot be read (${code ?? message}): name another file with --ca`,
-    );
+    throw unreadableFile(error, 'BAD_INPUT', path, 'name another file with --ca');
   }
   if (text.length > CA_CHARACTERS_MAX) {
     throw new CommandFailed(

@@ -7,6 +7,7 @@ import { MESSAGE_KINDS, ORIGINS } from '../../host/core/rows.ts';
 import type { CommandContext, InputStream } from '../lib/context.ts';
 import { type ActingFlags, ask, withActingFlags } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
+import { unreadableFile } from '../lib/unreadable-file.ts';
 import { jsonLine } from '../lib/format.ts';
 import { sentText } from './format-mail.ts';
 import { messageMeant } from './message-meant.ts';
@@ -141,11 +142,6 @@ function contentsOf(file: string): string {
   try {
     return readFileSync(file, 'utf8');
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    throw new CommandFailed(
-      'notFound',
-      'BODY_UNREADABLE',
-      `${file} cannot be read (${code ?? 'unknown error'}): name another file with --body-file`,
-    );
+    throw unreadableFile(error, 'BODY_UNREADABLE', file, 'name another file with --body-file');
   }
 }

@@ -143,8 +143,13 @@ async function askRelay(storeDir: string): Promise<{ status: RelaySubject['statu
 
 /** The user of the store folder, for sudo. */
 function ownerOf(storeDir: string): string {
-  const { uid } = statSync(storeDir, { throwIfNoEntry: false }) ?? {};
   const own = userInfo();
+  let uid: number | undefined;
+  try {
+    ({ uid } = statSync(storeDir));
+  } catch {
+    // It is not there, or this user may not see it: the checks of the store say so.
+  }
   return uid === undefined ? 'poste' : uid === own.uid ? own.username : `'#${uid}'`;
 }
 

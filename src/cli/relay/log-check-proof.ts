@@ -5,6 +5,7 @@ import { Command, InvalidArgumentError } from 'commander';
 import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
+import { unreadableFile } from '../lib/unreadable-file.ts';
 import { type CheckedProofs, NotVerified, checkProofs } from '../../relay/replay/proof-check.ts';
 
 interface CheckProofFlags {
@@ -91,13 +92,7 @@ async function textOf(context: CommandContext, file: string): Promise<string> {
   try {
     return file === '-' ? await text(context.stdin) : await readFile(file, 'utf8');
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    const exit = code === 'ENOENT' ? 'notFound' : 'failure';
-    throw new CommandFailed(
-      exit,
-      'NO_FILE',
-      `${nameOf(file)} cannot be read (${code ?? 'unknown error'}): name a file that you can read`,
-    );
+    throw unreadableFile(error, 'NO_FILE', nameOf(file), 'name a file that you can read');
   }
 }
 

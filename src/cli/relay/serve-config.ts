@@ -68,7 +68,7 @@ function fileOf(context: CommandContext, command: Command): { path: string; isTh
   const isNamed = command.opts<{ config?: string }>().config !== undefined;
   const { isThere, given } = orBadConfig(() => inFile(path));
   if (isNamed && !isThere)
-    throw new CommandFailed('usage', 'BAD_CONFIG', `there is no config file at ${path}: name the right one`);
+    throw new CommandFailed('notFound', 'BAD_CONFIG', `there is no config file at ${path}: name the right one`);
   return { path, isThere, given };
 }
 

@@ -3,7 +3,7 @@ import { join, resolve } from 'node:path';
 import { Command, Option } from 'commander';
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import { StoreFailed } from '../../relay/engine/committer.ts';
-import { ListenFailed } from '../../http/exchange.ts';
+import { ListenFailed } from '../../http/listen-failed.ts';
 import { TooFewFiles } from '../../relay/connection-limits.ts';
 import type { Relay, RelayOptions } from '../../relay/options.ts';
 import { startRelay } from '../../relay/serve.ts';
@@ -177,9 +177,7 @@ async function orRefused<T>(start: () => Promise<T>): Promise<T> {
     if (ofLog instanceof CommandFailed) throw ofLog;
     if (error instanceof TlsRefused) throw new CommandFailed('refused', 'TLS_REFUSED', error.message);
     if (error instanceof TooFewFiles) throw new CommandFailed('refused', 'TOO_FEW_FILES', error.message);
-    if (error instanceof ListenFailed) {
-      throw new CommandFailed('conflict', 'LISTEN_FAILED', error.message);
-    }
+    if (error instanceof ListenFailed) throw new CommandFailed('conflict', 'LISTEN_FAILED', error.message);
     throw error;
   }
 }

@@ -17,6 +17,7 @@ import {
 } from '../../relay/shared-log/shared-log.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
+import { unreadableFile } from '../lib/unreadable-file.ts';
 
 export interface SharedLogFlags {
   log?: string;
@@ -126,12 +127,8 @@ async function passwordIn(file: string): Promise<string> {
   try {
     return (await readFile(path, 'utf8')).replace(/\r?\n$/, '');
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    throw new CommandFailed(
-      'failure',
-      'PASSWORD_FILE',
-      `the password file ${path} cannot be read (${code ?? 'unknown error'}): name one that you can read with --log-password-file`,
-    );
+    const advice = 'name one that you can read with --log-password-file';
+    throw unreadableFile(error, 'PASSWORD_FILE', `the password file ${path}`, advice);
   }
 }
 

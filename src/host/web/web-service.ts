@@ -9,7 +9,8 @@ import { KEEP_ALIVE, LiveStreams, formatEvent } from '../../http/browser-session
 import { type PageRoute, pageLink, pageRoutes } from '../../http/browser-session/page-routes.ts';
 import { Sessions, TOKEN_LIFETIME_MS } from '../../http/browser-session/sessions.ts';
 import { connectionsOfAll } from '../../http/connections.ts';
-import { type HttpServer, ListenFailed, type Reply } from '../../http/exchange.ts';
+import type { HttpServer, Reply } from '../../http/exchange.ts';
+import { ListenFailed } from '../../http/listen-failed.ts';
 import { RequestPipeline } from '../../http/pipeline.ts';
 import { jsonReply, otherProblemReply, problemReply } from '../../http/replies.ts';
 import { listenNode } from '../../http/server-node.ts';

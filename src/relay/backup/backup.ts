@@ -28,7 +28,8 @@ import { SCHEMA_VERSION } from '../store/open.ts';
 import { readableRow, runsOf } from '../store/scan.ts';
 import { WireCheck, type WireDamage } from '../store/wire-check.ts';
 import { createReadStream } from 'node:fs';
-import { StoreRefused } from '../store/refused.ts';
+import { type RefusedReason, StoreRefused } from '../store/refused.ts';
+import { fileFault } from '../../lib/file-fault.ts';
 import type { StoreSnapshot } from '../store/store-reader.ts';
 
 /** DO NOT CHANGE. */
@@ -161,6 +162,19 @@ export async function writePairs(level: Level, run: readonly Pair[]): Promise<vo
   await writes.write();
 }
 
+const UNREADABLE: Readonly<Record<string, RefusedReason>> = {
+  ENOENT: 'missing',
+  ENOTDIR: 'missing',
+  EACCES: 'not-allowed',
+  EPERM: 'not-allowed',
+};
+
+/** For a backup or an archive that the system does not let be read. */
+export function unreadableCopy(error: unknown, file: string): StoreRefused {
+  const reason = UNREADABLE[(error as NodeJS.ErrnoException).code ?? ''] ?? 'unusable';
+  return new StoreRefused(reason, `${file} cannot be read (${fileFault(error)}): name a file that you can read`);
+}
+
 /** What keeps a file from being unpacked into `folder`, in a sentence. */
 export function unpackFailure(error: unknown, file: string, advice: string, folder: string): unknown {
   if (error instanceof BackupDamaged)
@@ -169,10 +183,7 @@ export function unpackFailure(error: unknown, file: string, advice: string, fold
   if (error instanceof StoreRefused || typeof code !== 'string') return error;
   if (code.startsWith('LEVEL_'))
     return new StoreRefused('unusable', `${file} cannot be unpacked into ${folder} (${code}): make room there`);
-  return new StoreRefused(
-    code === 'ENOENT' ? 'missing' : 'unusable',
-    `${file} cannot be read (${code}): name a file that you can read`,
-  );
+  return unreadableCopy(error, file);
 }
 
 export interface WrittenBackup extends CheckedContainer<BackupHeader> {

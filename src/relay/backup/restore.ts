@@ -6,7 +6,7 @@
  * and whatever ends a restore before leaves that store as it was. A rehearsal does the same over a copy, which it
  * throws away.
  */
-import { existsSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { mkdtemp, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -17,14 +17,15 @@ import { type PreservedFigures, RestoreMerge } from './restore-merge.ts';
 import { type ReplacedStore, decideRestore } from '../core/decide-restore.ts';
 import { relayRow } from '../core/facts.ts';
 import { rowKey } from '../core/rows.ts';
-import { type BackupHeader, unpackBackup } from './backup.ts';
+import { type BackupHeader, unpackBackup, unreadableCopy } from './backup.ts';
 import { VIEW_KEY } from '../store/keys.ts';
 import { LEVEL_FOLDER, type Level } from '../store/level.ts';
 import { MIGRATIONS, migrate } from '../store/migrate.ts';
-import { SCHEMA_VERSION, makeFolder } from '../store/open.ts';
+import { SCHEMA_VERSION, makeFolder, unusablePosition } from '../store/open.ts';
 import { PositionFile, positionPathFault, readPruned } from '../store/position.ts';
 import { StoreRefused } from '../store/refused.ts';
 import { syncFolder } from '../../lib/files.ts';
+import { fileFault } from '../../lib/file-fault.ts';
 import { readRelayKey } from '../store/relay-key.ts';
 import { LogTree } from '../store/log-tree.ts';
 import { RelayStore } from '../store/relay-store.ts';
@@ -104,25 +105,25 @@ export async function restoreRelay(options: RestoreOptions): Promise<RestoreRepo
     // Errors of the system have a number as well; those of commands have an exit.
     const isOfSystem = typeof errno === 'number';
     if (typeof code !== 'string' || !(isOfSystem || code.startsWith('LEVEL_'))) throw error;
-    const what = isOfSystem ? code : message;
+    const what = isOfSystem ? fileFault(error) : message;
     throw new StoreRefused('unusable', `the store at ${options.folder} cannot be restored (${what}): mend that first`);
   }
 }
 
 /** Before a key is asked for that a restore of a mistyped name does not need. */
 function refuseMissingBackup(file: string): void {
-  if (existsSync(file)) return;
-  throw new StoreRefused('missing', `${file} cannot be read (ENOENT): name a file that you can read`);
+  try {
+    statSync(file);
+  } catch (error) {
+    throw unreadableCopy(error, file);
+  }
 }
 
 /** Found out before anything is decided: from then on no other place will do without being asked for. */
 async function refuseUnusablePosition(path: string): Promise<void> {
   const fault = await positionPathFault(path);
   if (fault === undefined) return;
-  throw new StoreRefused(
-    'unusable',
-    `the position file ${path} cannot be used (${fault}): name another place with --position-file`,
-  );
+  throw unusablePosition(path, fault);
 }
 
 type KeyedOptions = RestoreOptions & { signer: Signer };

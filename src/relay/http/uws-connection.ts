@@ -18,13 +18,8 @@
  * of its address closes before, as that may be its own.
  */
 import { type Connection, type Connections, connectionsOfAll } from '../../http/connections.ts';
-import {
-  type ExchangeHandler,
-  type RequestHead,
-  type HttpServer,
-  type Listen,
-  ListenFailed,
-} from '../../http/exchange.ts';
+import type { ExchangeHandler, RequestHead, HttpServer, Listen } from '../../http/exchange.ts';
+import { ListenFailed, whyNotListening } from '../../http/listen-failed.ts';
 import { DoubtfulExchange, type ExchangeConnection, UwsExchange } from './uws-exchange.ts';
 import { NotListening, type Tls } from '../../http/tls-files.ts';
 import type { HttpRequest, HttpResponse, TemplatedApp, UwsBinding, us_listen_socket } from './uws-binding.ts';
@@ -203,10 +198,7 @@ export function listenUws({ uws, version }: UwsBinding): Listen {
     const first = uwsApp(uws, open, tls);
     const apps = [first];
     let socket = listening(uws, first, host, port);
-    if (!socket)
-      throw new ListenFailed(
-        `${host}:${port} cannot be listened on: another process may have it; choose another address`,
-      );
+    if (!socket) throw ListenFailed.at(host, port, await whyNotListening(host, port));
     const ownPort = uws.us_socket_local_port(socket);
     if (tls && port === 0) {
       // Only a port that was asked for can be listened on again while connections to it are open.

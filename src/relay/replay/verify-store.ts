@@ -20,7 +20,7 @@ import {
 import type { Level } from '../store/level.ts';
 import type { OfflineStore } from './offline.ts';
 import { readableRelayRow, declaredSchema } from '../store/migrate.ts';
-import { POSITION_FILE, SCHEMA_VERSION } from '../store/open.ts';
+import { POSITION_FILE, SCHEMA_VERSION, unusablePosition } from '../store/open.ts';
 import { ackedThroughs, readableRow, runsOf } from '../store/scan.ts';
 import { positionFault, readPosition } from '../store/position.ts';
 import { readViewMark } from '../store/view-mark.ts';
@@ -34,6 +34,7 @@ import { hashBytes } from '../store/packing.ts';
 import { namesAnother } from '../store/row-codec.ts';
 import { isMoved } from '../store/wire-check.ts';
 import type { Pair } from '../../lib/pair-block.ts';
+import { fileFault } from '../../lib/file-fault.ts';
 
 /** Where a store folder keeps what is not in its database. */
 export interface StorePlaces {
@@ -137,7 +138,9 @@ async function verifyPosition(
     return;
   }
   const path = positionFile ?? join(folder, POSITION_FILE);
-  const position = await readPosition(path);
+  const position = await readPosition(path).catch((error: unknown) => {
+    throw unusablePosition(path, fileFault(error));
+  });
   const fault = await positionFault(level, position, store.pruned);
   const isOfOtherEpoch = position?.lsn === store.lastLsn && position.epoch !== relay.epoch;
   const what =

@@ -25,6 +25,7 @@ import { DamagedRecord, checkRecord } from './record.ts';
 import { type ViewMark, logPlace, readViewMark } from './view-mark.ts';
 import { dropRebuilt, finishCutovers, isRestoreUnderWay, POSITION_FILE } from './cutover.ts';
 import { syncFolder } from '../../lib/files.ts';
+import { fileFault } from '../../lib/file-fault.ts';
 import { createRelayKey, readRelayKey } from './relay-key.ts';
 import { RelayStore } from './relay-store.ts';
 import { runsOf } from './scan.ts';
@@ -265,15 +266,18 @@ async function refuseUnreadableFiles(folder: string): Promise<void> {
   }
 }
 
+export function unusablePosition(path: string, fault: string): StoreRefused {
+  return new StoreRefused(
+    'unusable',
+    `the position file ${path} cannot be used (${fault}): name another place with --position-file`,
+  );
+}
+
 async function openPosition(path: string): ReturnType<typeof PositionFile.open> {
   try {
     return await PositionFile.open(path);
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    throw new StoreRefused(
-      'unusable',
-      `the position file ${path} cannot be used (${code ?? 'unknown error'}): name another place with --position-file`,
-    );
+    throw unusablePosition(path, fileFault(error));
   }
 }
 

@@ -17,6 +17,7 @@ import { dirname } from 'node:path';
 import { crc32 } from 'node:zlib';
 import type { Epoch } from '../../protocol/epoch.ts';
 import { syncFolder } from '../../lib/files.ts';
+import { fileFault } from '../../lib/file-fault.ts';
 import { decodeChecked, encodeChecked, DamagedRow } from './checksum.ts';
 import { PRUNED_KEY, logKey } from './keys.ts';
 import type { Level } from './level.ts';
@@ -84,18 +85,18 @@ export async function readPosition(path: string): Promise<Position | undefined> 
   }
 }
 
-/** What keeps a position from being written there: a code of the system. `undefined` when nothing does. Changes nothing. */
+/** What keeps a position from being written there, in words. `undefined` when nothing does. Changes nothing. */
 export async function positionPathFault(path: string): Promise<string | undefined> {
   try {
     const found = await stat(path).catch((error: NodeJS.ErrnoException) => {
       if (error.code === 'ENOENT') return undefined;
       throw error;
     });
-    if (found && !found.isFile()) return found.isDirectory() ? 'EISDIR' : 'no file';
+    if (found && !found.isFile()) return found.isDirectory() ? 'it is a folder' : 'it is no file';
     await access(dirname(path), constants.W_OK | constants.X_OK);
     return undefined;
   } catch (error) {
-    return (error as NodeJS.ErrnoException).code ?? 'unknown error';
+    return fileFault(error);
   }
 }
 

@@ -11,6 +11,7 @@ import { text as textOf } from 'node:stream/consumers';
 import { decodeBase64, encodeBase64 } from '../../protocol/base64.ts';
 import { SEED_BYTES, type Signer, signerFromSeed } from '../../protocol/ed25519.ts';
 import { syncFolder } from '../../lib/files.ts';
+import { fileFault } from '../../lib/file-fault.ts';
 import { shellWord } from '../../lib/shell-word.ts';
 import { StoreRefused } from './refused.ts';
 
@@ -68,7 +69,7 @@ export async function readKeyFile(path: string): Promise<Signer | undefined> {
       );
     throw new StoreRefused(
       'unreadable-key',
-      `${path} cannot be read (${code ?? 'unknown error'}): give the relay's user the right to read it`,
+      `${path} cannot be read (${fileFault(error)}): give the relay's user the right to read it`,
     );
   }
   return relaySigner(text, path);

@@ -9,16 +9,16 @@ import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { AUTHORITY } from '../../../support/test-authority.ts';
 
 test.each([
-  ['is not there', undefined, /none\.pem cannot be read \(ENOENT\)/],
-  ['holds no certificate', 'words', /none\.pem holds no readable certificate: it must be PEM/],
-  ['is too long', AUTHORITY.padEnd(CA_CHARACTERS_MAX + 1), /none\.pem is too large/],
-])('a file that %s is one sentence', async (_what, text, words) => {
+  ['is not there', undefined, /none\.pem cannot be read \(it is not there\)/, EXIT.notFound],
+  ['holds no certificate', 'words', /none\.pem holds no readable certificate: it must be PEM/, EXIT.usage],
+  ['is too long', AUTHORITY.padEnd(CA_CHARACTERS_MAX + 1), /none\.pem is too large/, EXIT.usage],
+])('a file that %s is one sentence', async (_what, text, words, exit) => {
   const folder = await temporaryFolder();
   const path = join(folder, 'none.pem');
   if (text !== undefined) await writeFile(path, text);
   const environment = { POSTE_HOME: folder };
   const { code, stderr } = await runHere(['relay', 'set', 'https://relay.example', '--ca', path], { environment });
-  expect(code).toBe(EXIT.usage);
+  expect(code).toBe(exit);
   expect(stderr).toMatch(words);
   expect(stderr.trim().split('\n')).toHaveLength(1);
 });

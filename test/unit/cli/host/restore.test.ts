@@ -130,6 +130,11 @@ describe('a dry run', () => {
     await writeFile(`${file}.cut`, readFileSync(file).subarray(0, 200));
     expect((await other.run('restore', `${file}.cut`, '--dry-run')).code).toBe(EXIT.failure);
     expect((await other.run('restore', `${file}.none`, '--dry-run')).code).toBe(EXIT.notFound);
+    for (const flag of ['--dry-run', '--yes'])
+      expect(await other.run('restore', broken, flag, '--force')).toMatchObject({
+        code: EXIT.notFound,
+        stderr: `poste: ${broken} cannot be read (it is a folder): name a backup file.\n`,
+      });
     expect((await other.run('restore', file, '--dry-run', '--yes')).code).toBe(EXIT.usage);
   });
 });

@@ -511,7 +511,7 @@ describe('the certificate', () => {
     const [flag = '', , ...key] = await pair();
     const missing = await examined(storeDir, [flag, '/nowhere/tls.crt', ...key]);
     expect(missing.of('certificate')).toMatchObject(
-      finding('broken', '/nowhere/tls.crt cannot be read (ENOENT)', 'ls -l'),
+      finding('broken', '/nowhere/tls.crt cannot be read (it is not there)', 'ls -l'),
     );
     const mixed = await examined(storeDir, await pair(SELF_SIGNED.cert, SERVER.key));
     expect(mixed.of('certificate')).toMatchObject(finding('broken', 'is not that of the certificate', 'ls -l'));
@@ -566,7 +566,9 @@ describe('a shared log', () => {
       finding('broken', 'cannot be reached', '--log'),
     );
     const { of } = await examined(storeDir, [...log, '--log-password-file', '/nowhere/password']);
-    expect(of('log-reach')).toMatchObject(finding('broken', '/nowhere/password cannot be read (ENOENT)', '--log'));
+    expect(of('log-reach')).toMatchObject(
+      finding('broken', '/nowhere/password cannot be read (it is not there)', '--log'),
+    );
     expect((await examined(storeDir, [], { MAIL_RELAY_LOG: log[1] ?? '' })).of('log-reach').state).toBe('broken');
   });
 

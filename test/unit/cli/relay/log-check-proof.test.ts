@@ -156,7 +156,9 @@ describe('relay log check-proof', () => {
     const folder = await temporaryFolder();
     const missing = await check(join(folder, 'missing.json'));
     expect([missing.code, missing.stdout]).toEqual([3, '']);
-    expect(missing.stderr).toMatch(/missing\.json cannot be read \(ENOENT\): name a file that you can read\.\n$/);
+    expect(missing.stderr).toMatch(
+      /missing\.json cannot be read \(it is not there\): name a file that you can read\.\n$/,
+    );
     expect((await check(folder)).code).toBe(1);
     expect((await check('-', '--relay-key', 'SHA256:short')).code).toBe(2);
     expect((await check()).code).toBe(2);

@@ -149,7 +149,7 @@ describe('what cannot be is refused, with its line', () => {
   test('a file that is named and not there, or cannot be read', async () => {
     const folder = await temporaryFolder();
     const none = await serve(['--config', join(folder, 'none.toml')]);
-    expect(none.code).toBe(EXIT.usage);
+    expect(none.code).toBe(EXIT.notFound);
     expect(sentenceOf(none)).toContain(`there is no config file at ${folder}/none.toml`);
     const unreadable = await serve(['--config', folder, '--json']);
     expect(unreadable.code).toBe(EXIT.usage);

@@ -1,9 +1,12 @@
 /** What the operator's commands say when a folder, a file or a right is not as it should be. */
+import { once } from 'node:events';
 import { chmod, mkdir, writeFile } from 'node:fs/promises';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { getuid } from 'node:process';
-import { expect, test } from 'vitest';
-import { runHere } from '../../../support/command-run.ts';
+import { expect, onTestFinished, test } from 'vitest';
+import { ADAPTERS } from '../../../support/adapters.ts';
+import { relayHere, runHere } from '../../../support/command-run.ts';
 import { EXIT, sentenceOf } from '../../../support/relay-command.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
@@ -33,13 +36,26 @@ test.each([
 });
 
 test.each([
-  [['log', 'show', '--archive', 'none'], EXIT.notFound, 'none cannot be read (ENOENT): name a file that you can read'],
-  [['log', 'show', '--archive', '.'], EXIT.failure, 'cannot be read (EISDIR)'],
-  [['log', 'verify', '--archive', 'none'], EXIT.notFound, 'none cannot be read (ENOENT)'],
-  [['log', 'show', '--backup', 'none'], EXIT.notFound, 'none cannot be read (ENOENT): name a file that you can read'],
-  [['restore', 'none', '--yes'], EXIT.notFound, 'none cannot be read (ENOENT): name a file that you can read'],
+  [
+    ['log', 'show', '--archive', 'none'],
+    EXIT.notFound,
+    'none cannot be read (it is not there): name a file that you can read',
+  ],
+  [['log', 'show', '--archive', '.'], EXIT.failure, 'cannot be read (it is a folder)'],
+  [['log', 'verify', '--archive', 'none'], EXIT.notFound, 'none cannot be read (it is not there)'],
+  [
+    ['log', 'show', '--backup', 'none'],
+    EXIT.notFound,
+    'none cannot be read (it is not there): name a file that you can read',
+  ],
+  [['restore', 'none', '--yes'], EXIT.notFound, 'none cannot be read (it is not there): name a file that you can read'],
   [['hosts', '--config', '.'], EXIT.usage, 'is a folder: name the config file in it'],
-  [['hosts', '--config', 'none'], EXIT.usage, 'there is no config file at'],
+  [['hosts', '--config', 'none'], EXIT.notFound, 'there is no config file at'],
+  [['log', 'check-proof', 'none'], EXIT.notFound, 'none cannot be read (it is not there)'],
+  [['log', 'check-proof', 'package.json/below'], EXIT.notFound, '(it lies below a file)'],
+  [['log', 'show', '--backup', 'package.json/below'], EXIT.notFound, '(it lies below a file)'],
+  [['restore', 'package.json/below', '--yes'], EXIT.notFound, '(it lies below a file)'],
+  [['log', 'init', ...LOG, '--log-password-file', 'none'], EXIT.notFound, 'none cannot be read (it is not there)'],
   [['rotate-epoch', '--key-file', '.'], EXIT.refused, 'is a folder, and no key file'],
   [
     ['log', 'init', ...LOG, '--log-password-file', '.'],
@@ -49,10 +65,81 @@ test.each([
   [['log', 'publish', ...LOG, '--store-dir', 'none'], EXIT.notFound, 'there is no store folder at'],
 ] as const)('relay %j says what is not there', async (args, code, sentence) => {
   const store = await temporaryFolder();
-  const isGiven = args.some((word) => word === '--store-dir' || word === 'init' || word === '--config');
+  const isGiven = args.some((word) => ['--store-dir', 'init', '--config', 'check-proof'].includes(word));
   const ended = await runHere(['relay', ...args, ...(isGiven ? [] : ['--store-dir', store])]);
   expect(ended.code).toBe(code);
   expect(sentenceOf(ended)).toContain(sentence);
+});
+
+test('a position file that is a folder is named as that, and not the store', async () => {
+  const storeDir = join(await temporaryFolder(), 'store');
+  const { process: relay } = await relayHere(storeDir);
+  await relay.stop();
+  for (const command of [['log', 'verify'], ['rotate-epoch'], ['serve', '--listen', '127.0.0.1:0']]) {
+    const ended = await runHere(['relay', ...command, '--store-dir', storeDir, '--position-file', storeDir]);
+    expect([command[0], ended.code]).toEqual([command[0], EXIT.failure]);
+    expect(sentenceOf(ended)).toContain(`the position file ${storeDir} cannot be used (it is a folder)`);
+  }
+});
+
+test.each([['file/below'], ['shut/below']])('relay doctor of the store folder %s says what is wrong', async (place) => {
+  const folder = await temporaryFolder();
+  await writeFile(join(folder, 'file'), 'some text\n');
+  await mkdir(join(folder, 'shut'));
+  await chmod(join(folder, 'shut'), 0);
+  const ended = await runHere(['relay', 'doctor', '--store-dir', join(folder, place)]);
+  await chmod(join(folder, 'shut'), 0o700);
+  expect(ended.stdout).toContain(`Relay of ${join(folder, place)}`);
+  expect(ended.stdout).toContain('The relay\n');
+});
+
+test.each([
+  ['127.0.0.1:PORT', EXIT.conflict, 'another process has it'],
+  ['192.0.2.1:0', EXIT.conflict, 'no network interface of this machine has that address'],
+])('a relay that cannot listen on %s says why, with either server', async (listen, code, why) => {
+  const taken = createServer();
+  taken.listen(0, '127.0.0.1');
+  await once(taken, 'listening');
+  onTestFinished(() => void taken.close());
+  const address = listen.replace('PORT', String((taken.address() as AddressInfo).port));
+  for (const server of ADAPTERS) {
+    const storeDir = join(await temporaryFolder(), 'store');
+    const args = ['relay', 'serve', '--store-dir', storeDir, '--listen', address, '--server', server];
+    const ended = await runHere([...args, '--admin-listen', 'off']);
+    expect([ended.code, sentenceOf(ended)]).toEqual([
+      code,
+      expect.stringContaining(`${address} cannot be listened on: ${why}`) as string,
+    ]);
+  }
+});
+
+test.each([
+  ['serve', '--store-dir'],
+  ['serve', '--backup-dir'],
+  ['serve', '--log'],
+  ['hosts', '--config'],
+  ['log', 'show', '--backup'],
+  ['set', 'https://relay.example', '--token-file'],
+])('relay %s %s takes no empty value, as of a variable that is not set', async (...args) => {
+  const ended = await runHere(['relay', ...args, '']);
+  expect(ended.code).toBe(EXIT.usage);
+  expect(ended.stderr).toContain("argument '' is invalid. It must not be empty.");
+});
+
+test.skipIf(getuid?.() === 0)('a file without the right to read it is refused', async () => {
+  const file = join(await temporaryFolder(), 'locked');
+  await writeFile(file, 'some text\n', { mode: 0 });
+  for (const args of [
+    ['log', 'check-proof', file],
+    ['log', 'show', '--backup', file],
+    ['log', 'init', ...LOG, '--log-password-file', file],
+  ]) {
+    const ended = await runHere(['relay', ...args]);
+    expect([ended.code, sentenceOf(ended)]).toEqual([
+      EXIT.refused,
+      expect.stringContaining('(this user has no right to it)') as string,
+    ]);
+  }
 });
 
 // The rights of files do not hold for root.

@@ -85,7 +85,7 @@ describe('the link', () => {
     const mail = await mailPage({ listen: { host: '127.0.0.1', port }, pageFolder: await built() });
     expect(refused(await mail.web.link())).toMatchObject({
       code: 'UNAVAILABLE',
-      message: expect.stringMatching(/EADDRINUSE.*web\.listen/),
+      message: expect.stringMatching(/another process has it.*web\.listen/),
     });
     other.close();
     await once(other, 'close');
