@@ -50,7 +50,8 @@ export async function paced<J>(
   while (begun < jobs.length && failures.length === 0) {
     while (begun < jobs.length && free.length > 0 && dueMs(begun) <= performance.now()) {
       const at = begun++;
-      const lane = free.pop() ?? 0;
+      // The one that has been free the longest: a server ends a connection on which nothing comes.
+      const lane = free.shift() ?? 0;
       const done: Promise<void> = run(jobs[at]!, lane)
         .then(() => {
           latenciesMs.push(performance.now() - dueMs(at));

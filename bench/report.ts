@@ -194,11 +194,16 @@ export function slowerThan(summary: Summary, run: Pick<Run, 'cells'>): string[] 
   );
 }
 
+/** More processes for each core than this wanted to run: what is measured then is mostly who was there beside. */
+const LOAD_OF_A_CORE_MAX = 2;
+
 /** Keeps the run, says what got slower, and sets the exit code when that is asked for. */
 export function concludeRun(run: Run, { json, strict = false }: { json?: string; strict?: boolean }): void {
   const path = json ?? `${RUNS_FOLDER}/${run.at.replaceAll(/[:.]/g, '-')}.json`;
   saveRun(run, path);
   console.log(`kept in ${path}`);
+  if (run.loadBefore > LOAD_OF_A_CORE_MAX * availableParallelism())
+    console.log(`${run.loadBefore.toFixed(0)} processes wanted to run when this began: measure on a quieter machine`);
   const summary = readSummary();
   const slower = summary ? slowerThan(summary, run) : [];
   for (const line of slower) console.log(line);
