@@ -54,6 +54,11 @@ const KINDS: Readonly<Record<string, Kind>> = {
     files: ['test/unit/relay/replay/mutations.test.ts'],
     times: 32,
   },
+  operations: {
+    what: 'backup, restore, rotation, rebuild, pruning and migration, killed or failing at every call',
+    files: ['test/crash/operations.test.ts'],
+    times: 40,
+  },
   input: {
     what: 'random requests, most of them nearly right',
     files: ['test/http/fuzz.test.ts'],

@@ -9,7 +9,7 @@ import { printable } from '../protocol/printable.ts';
 import { COMMANDS, addCommands } from './commands.ts';
 import type { CommandContext, OutputStream } from './lib/context.ts';
 import { optionsOf } from './lib/command-tree.ts';
-import { CommandFailed, EXIT } from './lib/exit.ts';
+import { CommandFailed, EXIT, systemFailure } from './lib/exit.ts';
 import { jsonLine } from './lib/format.ts';
 import { filled } from './lib/help-text.ts';
 import { screenOf, styled } from './lib/screen.ts';
@@ -30,12 +30,13 @@ export async function run(args: readonly string[], given: CommandContext): Promi
     await poste.parseAsync(argv, { from: 'user' });
     return context.exitCode;
   } catch (error) {
-    if (error instanceof CommandFailed) {
-      const { code, message, details } = error;
+    const failure = error instanceof CommandFailed ? error : systemFailure(error);
+    if (failure) {
+      const { code, message, details } = failure;
       context.stderr.write(
         isJson ? jsonLine({ code, message, details }) : `${errorPrefix(context)} ${printable(message)}.\n`,
       );
-      return EXIT[error.exit];
+      return EXIT[failure.exit];
     }
     if (!(error instanceof CommanderError)) throw error;
     // Commander has printed it; help and version are no errors.

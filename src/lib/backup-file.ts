@@ -4,12 +4,13 @@
  * Invariants:
  *   - it is written to `<file>.part-…` (mode 0600) and renamed when it is complete, checked and on disk;
  *   - an existing file is replaced only when the caller asks for it, also when it appears meanwhile;
- *   - a failure or an interruption removes the `.part-…` file.
+ *   - a failure or an interruption removes the `.part-…` file, and a later writer of the same file the one of a writer that
+ *     was killed.
  */
 import { randomBytes } from 'node:crypto';
-import { statSync } from 'node:fs';
-import { type FileHandle, link, open, rename, rm } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { type Stats, statSync } from 'node:fs';
+import { type FileHandle, link, open, readdir, rename, rm, stat } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
 import { BackupDamaged, type BackupKind, type ContentDamage, readContainer } from './backup-container.ts';
 import type { Pair } from './pair-block.ts';
 import { syncFolder } from './files.ts';
@@ -60,6 +61,21 @@ export interface BackupFileOptions {
   replaces: boolean;
 }
 
+/** Nobody writes any more to what was not changed for so long. */
+const LEFT_PART_MS = 3_600_000;
+const PART_ENDING = /^\.part-[0-9a-f]{8}$/;
+
+/** Removes what writers of this file left beside it that were killed; `now` is of a file that was made just now. */
+async function removeLeftParts(path: string, now: Stats): Promise<void> {
+  const [folder, name] = [dirname(path), basename(path)];
+  for (const one of await readdir(folder).catch(() => [])) {
+    if (!one.startsWith(name) || !PART_ENDING.test(one.slice(name.length))) continue;
+    const part = join(folder, one);
+    const changed = await stat(part).catch(() => undefined);
+    if (changed && now.mtimeMs - changed.mtimeMs > LEFT_PART_MS) await rm(part, { force: true }).catch(() => undefined);
+  }
+}
+
 /**
  * Writes the bytes of `source`; `check` reads them all as they are written.
  * Throws `BackupUnwritten`, or what `source` or `check` throws.
@@ -76,6 +92,7 @@ export async function writeBackupAside<Checked>(
     const file = await open(aside, 'wx', 0o600);
     let written: Checked;
     try {
+      await removeLeftParts(path, await file.stat());
       written = await check(writtenTo(file, source));
       await file.sync();
     } finally {

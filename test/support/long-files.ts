@@ -10,6 +10,7 @@ export const LONG_FILES: readonly string[] = [
   'crash/host-store',
   'crash/log-keeping',
   'crash/move-log',
+  'crash/operations',
   'crash/paired-daemons',
   'crash/restore',
   'e2e/commands',

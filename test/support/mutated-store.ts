@@ -21,7 +21,10 @@ export const KEPT = ['its log whole', 'its log pruned'] as const;
 export type Kept = (typeof KEPT)[number];
 
 export const RECEIVERS: readonly TestHost[] = [bob, carol];
-export const RELAY_SIGNER = signerFromSeed(hash('sha256', 'relay', 'buffer'));
+const RELAY_SEED = hash('sha256', 'relay', 'buffer');
+export const RELAY_SIGNER = signerFromSeed(RELAY_SEED);
+/** As relay.key holds it. */
+export const RELAY_KEY_TEXT = `${RELAY_SEED.toString('base64')}\n`;
 
 export const MUTATIONS = ['truncate', 'zero', 'flip', 'garbage'] as const;
 
@@ -78,7 +81,7 @@ export class MutatedStore {
   /** A store that lived through several starts, in a folder of the caller's. */
   static async make(folder: string, kept: Kept): Promise<MutatedStore> {
     const original = join(folder, 'original');
-    const promises = await lived(original, kept);
+    const promises = await livedStore(original, kept);
     const names = (await readdir(join(original, LEVEL_FOLDER))).map((name) => join(LEVEL_FOLDER, name));
     const files = [...names, POSITION_FILE].filter((name) => WEIGHTS.some(([pattern]) => pattern.test(name)));
     const sized = await Promise.all(
@@ -118,7 +121,7 @@ export class MutatedStore {
 }
 
 /** Mail in several sessions, each of which leaves a table to the next; what came last is in the write-ahead log alone. */
-async function lived(folder: string, kept: Kept): Promise<Promises> {
+export async function livedStore(folder: string, kept: Kept | 'a checkpoint kept'): Promise<Promises> {
   const clock = new TestClock();
   const items: PromisedItem[] = [];
   const acked = RECEIVERS.map(() => 0);
@@ -135,7 +138,10 @@ async function lived(folder: string, kept: Kept): Promise<Promises> {
       await engine.ack({ type: 'AckItems', targetPubkey: host.key, epoch: now, through, nowMs: clock.nowMs });
       acked[at] = Math.max(acked[at] ?? 0, through);
     }
-    if (session === SESSIONS - 2 && kept === 'its log pruned') await prune(engine, clock);
+    if (session === SESSIONS - 2 && kept !== 'its log whole') {
+      await checkpoint(engine, clock);
+      if (kept === 'its log pruned') await prune(engine, clock);
+    }
     await engine.heartbeat(clock.nowMs);
     ({ epoch } = engine);
     await engine.close();
@@ -181,17 +187,20 @@ export async function push(
   return { outcome: outcome.status, seqs: outcome.targets.map(({ seq }) => seq) };
 }
 
-/** A checkpoint of the rows stands for the records that are gone. */
-async function prune(engine: Engine, clock: TestClock): Promise<void> {
-  const never = new AbortController().signal;
+const never = new AbortController().signal;
+
+/** Keeps the rows, which stand for the records before from then on; the hash tree of an epoch may go when it has ended. */
+async function checkpoint(engine: Engine, clock: TestClock): Promise<void> {
   await engine.rotateEpoch(rotateEpochOf(epochNumbered(70), { nowMs: clock.nowMs }));
-  const { logRetention } = engine;
-  await logRetention.takeCheckpoint(
+  await engine.logRetention.takeCheckpoint(
     () => clock.nowMs,
     never,
     () => true,
   );
-  const throughLsn = await logRetention.prunable({ keepMs: 0, nowMs: clock.nowMs }, 1000, never);
+}
+
+async function prune({ logRetention }: Engine, { nowMs }: TestClock): Promise<void> {
+  const throughLsn = await logRetention.prunable({ keepMs: 0, nowMs }, 1000, never);
   if (throughLsn === undefined) throw new Error('nothing can be pruned');
   await logRetention.prune(throughLsn, never);
 }

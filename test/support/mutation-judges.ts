@@ -1,7 +1,8 @@
 /** The process that judges mutated stores (mutation-judge.ts); another one when a store has ended it. */
 import { type ChildProcess, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import type { Audit, Judged, Start, ToJudge } from './mutation-judge.ts';
+import type { Audit, Judged, ToJudge } from './mutation-judge.ts';
+import type { Start } from './served-promises.ts';
 import { atTestEnd } from './test-end.ts';
 
 const JUDGE = fileURLToPath(new URL('mutation-judge.ts', import.meta.url));

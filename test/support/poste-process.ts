@@ -24,6 +24,8 @@ export interface ProcessOptions {
   openFilesMax?: number;
   /** The program of another build. */
   main?: string;
+  /** A program with its arguments that starts the process, and becomes it or leaves it this one's child. */
+  under?: readonly string[];
 }
 
 export interface Ended {
@@ -57,10 +59,14 @@ export class PosteProcess {
   #stdout = '';
   #stderr = '';
 
-  constructor(args: readonly string[], environment: Environment, { openFilesMax, main = MAIN }: ProcessOptions) {
+  constructor(
+    args: readonly string[],
+    environment: Environment,
+    { openFilesMax, main = MAIN, under = [] }: ProcessOptions,
+  ) {
     const { PATH = '', HOME = '' } = process.env;
     const env = { PATH, HOME, NO_COLOR: '1', ...environment };
-    const command = [process.execPath, main, ...args];
+    const command = [...under, process.execPath, main, ...args];
     const [program = '', ...rest] =
       openFilesMax === undefined
         ? command

@@ -108,6 +108,14 @@ export const GROFF: Program = {
   install: 'apt-get install groff, or brew install groff',
 };
 
+export const STRACE: Program = {
+  title: 'strace',
+  variable: 'POSTE_STRACE',
+  names: ['strace'],
+  places: [],
+  install: 'apt-get install strace, on Linux',
+};
+
 /** Folders of programs that PATH may leave out. */
 const FOLDERS = ['/usr/local/bin', '/opt/homebrew/bin', '/opt/local/bin', '/usr/bin', '/bin'];
 

@@ -31,6 +31,17 @@ export class CommandFailed extends Error {
   }
 }
 
+/** What a disk or a limit of the system refuses to any command. */
+const SYSTEM_CODES = new Set(['EIO', 'ENOSPC', 'EDQUOT', 'EROFS', 'EMFILE', 'ENFILE']);
+
+/** The failure of a command that met an error of the system, wherever that was; `undefined` for every other error. */
+export function systemFailure(error: unknown): CommandFailed | undefined {
+  const { code, message } = error as NodeJS.ErrnoException;
+  if (code !== 'LEVEL_IO_ERROR' && (code === undefined || !SYSTEM_CODES.has(code))) return undefined;
+  const said = `the system could not read or write (${message}): look at the disk, and give the command again`;
+  return new CommandFailed('failure', 'SYSTEM_ERROR', said);
+}
+
 const EXIT_OF_STATUS: Readonly<Record<number, ExitName>> = {
   400: 'usage',
   403: 'refused',

@@ -7,6 +7,8 @@
  */
 import { readFile, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { type Handle, LevelBytes } from './level-bytes.ts';
+import { liveTables } from './live-tables.ts';
 
 const FOOTER_BYTES = 48;
 const MAGIC = 0xdb4775248b80fb57n;
@@ -22,10 +24,13 @@ export interface TableDamage {
   offset: number;
 }
 
-/** Looks at every table of the database at `folder`, whose lock the caller holds; answers the damaged ones. */
+/** Looks at every table that the database at `folder`, whose lock the caller holds, consists of; answers the damaged ones. */
 export async function damagedTables(folder: string): Promise<TableDamage[]> {
   const damages: TableDamage[] = [];
-  const names = (await readdir(folder)).filter((name) => /\.(?:ldb|sst)$/.test(name));
+  const live = await liveTables(folder);
+  const isLive = (number: string | undefined): boolean =>
+    number !== undefined && (live === undefined || live.has(Number(number)));
+  const names = (await readdir(folder)).filter((name) => isLive(/^(?<number>\d+)\.(?:ldb|sst)$/.exec(name)?.[1]));
   for (const file of names.toSorted()) {
     const table = await readFile(join(folder, file)).catch((error: NodeJS.ErrnoException) => {
       // A compaction dropped it meanwhile.
@@ -42,7 +47,7 @@ export async function damagedTables(folder: string): Promise<TableDamage[]> {
 function damageOf(table: Buffer): Omit<TableDamage, 'file'> | undefined {
   const footerAt = table.length - FOOTER_BYTES;
   if (footerAt < 0 || table.readBigUInt64LE(table.length - 8) !== MAGIC) return { what: 'has no end', offset: 0 };
-  const handles = new Reader(table.subarray(footerAt));
+  const handles = new LevelBytes(table.subarray(footerAt));
   const meta = handles.handle();
   const index = handles.handle();
   if (!meta || !index) return { what: 'has an end that cannot be read', offset: footerAt };
@@ -55,11 +60,6 @@ function damageOf(table: Buffer): Omit<TableDamage, 'file'> | undefined {
     }
   }
   return undefined;
-}
-
-interface Handle {
-  offset: number;
-  size: number;
 }
 
 function isWhole(table: Buffer, { offset, size }: Handle): boolean {
@@ -84,54 +84,18 @@ function* handlesIn(block: Buffer): Generator<Handle | undefined> {
     yield undefined;
     return;
   }
-  const entries = new Reader(block.subarray(0, restarts));
+  const entries = new LevelBytes(block.subarray(0, restarts));
   while (!entries.isAtEnd) {
     const [, unshared, valueBytes] = [entries.varint(), entries.varint(), entries.varint()];
     const value = unshared === undefined || valueBytes === undefined ? undefined : entries.skip(unshared, valueBytes);
-    yield value && new Reader(value).handle();
+    yield value && new LevelBytes(value).handle();
     if (!value) return;
-  }
-}
-
-class Reader {
-  readonly #bytes: Buffer;
-  #at = 0;
-
-  constructor(bytes: Buffer) {
-    this.#bytes = bytes;
-  }
-
-  get isAtEnd(): boolean {
-    return this.#at >= this.#bytes.length;
-  }
-
-  varint(): number | undefined {
-    let value = 0;
-    for (let factor = 1; factor < 2 ** 49; factor *= 128) {
-      const byte = this.#bytes[this.#at++];
-      if (byte === undefined) return undefined;
-      value += (byte & 127) * factor;
-      if (byte < 128) return value;
-    }
-    return undefined;
-  }
-
-  handle(): Handle | undefined {
-    const [offset, size] = [this.varint(), this.varint()];
-    return offset === undefined || size === undefined ? undefined : { offset, size };
-  }
-
-  /** Passes over `unread` bytes and takes `count`; `undefined` when there are not so many. */
-  skip(unread: number, count: number): Buffer | undefined {
-    const from = this.#at + unread;
-    this.#at = from + count;
-    return this.#at > this.#bytes.length ? undefined : this.#bytes.subarray(from, this.#at);
   }
 }
 
 /** Snappy's raw format (google/snappy, format_description.txt); `undefined` when it is none. */
 function decompressSnappy(packed: Buffer): Buffer | undefined {
-  const reader = new Reader(packed);
+  const reader = new LevelBytes(packed);
   const length = reader.varint();
   if (length === undefined || length > BLOCK_BYTES_MAX) return undefined;
   const out = Buffer.alloc(length);

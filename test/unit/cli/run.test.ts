@@ -2,7 +2,7 @@
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { EXIT } from '../../../src/cli/lib/exit.ts';
+import { EXIT, systemFailure } from '../../../src/cli/lib/exit.ts';
 import { softwareVersion } from '../../../src/lib/package-root.ts';
 import { runHere } from '../../support/command-run.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
@@ -83,3 +83,16 @@ test('every error begins with poste:, and a wrong word with the help that has th
   const colored = await runHere(['sned'], { environment: { ...environment, FORCE_COLOR: '1' } });
   expect(colored.stderr).toContain('\u001b[31mposte:\u001b[39m unknown command');
 });
+
+test.each(['EIO', 'ENOSPC', 'LEVEL_IO_ERROR'])(
+  'an error of the system, %s, is one sentence wherever it was met',
+  (code) => {
+    const error = Object.assign(new Error('IO error: /x/000005.ldb: Input/output error'), { code });
+    expect(systemFailure(error)).toMatchObject({
+      exit: 'failure',
+      message: expect.stringMatching(/^the system could not read or write \(IO error: .* error\): look at the disk/),
+    });
+    expect(systemFailure(new Error('a bug'))).toBeUndefined();
+    expect(systemFailure(Object.assign(new Error('no such file'), { code: 'ENOENT' }))).toBeUndefined();
+  },
+);

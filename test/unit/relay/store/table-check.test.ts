@@ -1,8 +1,9 @@
 import { randomBytes } from 'node:crypto';
-import { readFile, readdir, truncate, writeFile } from 'node:fs/promises';
+import { readFile, readdir, rm, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { type Level, levelAt } from '../../../../src/relay/store/level.ts';
+import { liveTables } from '../../../../src/relay/store/live-tables.ts';
 import { damagedTables } from '../../../../src/relay/store/table-check.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { IS_THOROUGH } from '../../../support/thorough.ts';
@@ -64,5 +65,26 @@ describe('a table file', () => {
       await truncate(file, left);
       expect(await damagedTables(folder)).toMatchObject([{ what: 'has no end' }]);
     }
+  });
+
+  test('that the database does not consist of is passed over, as LevelDB deletes it', async () => {
+    const folder = await tables(500);
+    const whole = (await readdir(folder)).filter((name) => name.endsWith('.ldb'));
+    // Of a table that a crash cut short, and of one that was replaced and not deleted yet.
+    await writeFile(join(folder, '000900.ldb'), '');
+    await writeFile(join(folder, '000901.ldb'), randomBytes(400));
+    expect(await damagedTables(folder)).toEqual([]);
+    expect(await liveTables(folder)).toEqual(new Set(whole.map((name) => Number.parseInt(name, 10))));
+    const level: Level = levelAt(folder);
+    await level.open();
+    await level.close();
+    expect(await readdir(folder)).not.toContain('000900.ldb');
+  });
+
+  test('is looked at, whatever it is, where nothing says what the database consists of', async () => {
+    const folder = await tables(500);
+    await writeFile(join(folder, '000900.ldb'), '');
+    await rm(join(folder, 'CURRENT'));
+    expect(await damagedTables(folder)).toMatchObject([{ file: '000900.ldb' }]);
   });
 });
