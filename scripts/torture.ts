@@ -64,6 +64,11 @@ const KINDS: Readonly<Record<string, Kind>> = {
     files: ['test/http/fuzz.test.ts'],
     times: 210,
   },
+  load: {
+    what: 'a crowd of strangers that hold, stall and flood: honest hosts are served',
+    files: ['test/e2e/load.test.ts'],
+    times: 15,
+  },
   hosts: {
     what: 'faults between hosts and a relay, in one process',
     files: ['test/property/relay-torture.test.ts'],
