@@ -34,6 +34,11 @@ const KINDS: Readonly<Record<string, Kind>> = {
     files: ['test/property/core-model.test.ts'],
     times: 80,
   },
+  simulation: {
+    what: 'a relay and its hosts on a simulated clock, disk and network: every fault follows from a seed',
+    files: ['test/property/simulation.test.ts'],
+    runs: 3000,
+  },
   properties: {
     what: 'every property of stores, hosts and their mail',
     files: ['test/property/'],

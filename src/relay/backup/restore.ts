@@ -229,13 +229,11 @@ async function prepare(options: KeyedOptions, folder: string): Promise<Prepared>
     const read = readable && (await readOrRefuse(readable, isPartial, { level, header }, place));
     await step?.('the replaced store is taken over');
     const { file: position } = await PositionFile.open(join(folder, names.restoredPosition));
-    const bounds = { lastLsn: header.lsn, pruned: await readPruned(level) };
-    const store = new RelayStore(level, new EmbeddedLog(position), bounds, await LogTree.open(level, header.lsn));
-    opened.delete(level);
-    opened.add(store);
-    await migrate(level, store, relayRow(store), SCHEMA_VERSION, MIGRATIONS, nowMs);
     const epoch = options.newEpoch();
-    const figures = await merged(store, level, header, read?.store, { epoch, nowMs });
+    opened.add(position);
+    const { store, figures } = await takenOver({ level, header, position }, read?.store, { epoch, nowMs });
+    for (const owned of [level, position]) opened.delete(owned);
+    opened.add(store);
     const report: RestoreReport = {
       backup: header,
       keptAside: found ? join(options.folder, names.replaced) : null,
@@ -271,6 +269,25 @@ async function prepare(options: KeyedOptions, folder: string): Promise<Prepared>
 async function giveUpRestored(folder: string, { restored, replacedCopy }: RestoreNames): Promise<void> {
   await rm(join(folder, replacedCopy), { recursive: true, force: true });
   if (existsSync(join(folder, restored))) await rename(join(folder, restored), join(folder, replacedCopy));
+}
+
+/** A checked backup in a new database, and the file that will hold its position. */
+export interface UnpackedBackup {
+  level: Level;
+  header: BackupHeader;
+  position: PositionFile;
+}
+
+/** The store of a backup, with what is preserved of the store that it replaces; durable when it resolves. */
+export async function takenOver(
+  { level, header, position }: UnpackedBackup,
+  replaced: ReplacedStore | undefined,
+  { epoch, nowMs }: { epoch: Epoch; nowMs: number },
+): Promise<{ store: RelayStore; figures: PreservedFigures }> {
+  const bounds = { lastLsn: header.lsn, pruned: await readPruned(level) };
+  const store = new RelayStore(level, new EmbeddedLog(position), bounds, await LogTree.open(level, header.lsn));
+  await migrate(level, store, relayRow(store), SCHEMA_VERSION, MIGRATIONS, nowMs);
+  return { store, figures: await merged(store, level, header, replaced, { epoch, nowMs }) };
 }
 
 /** Begins the epoch, and appends what is preserved of the replaced store. */

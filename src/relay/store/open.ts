@@ -6,6 +6,7 @@
  * the noted position, or the heartbeat is too old or in the future), it starts a new epoch and logs why: senders push
  * again, and dedup absorbs what is still here. Nothing is repaired silently.
  */
+import { hash } from 'node:crypto';
 import { createReadStream, existsSync, readdirSync, statSync } from 'node:fs';
 import { mkdir, readdir } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
@@ -14,13 +15,13 @@ import type { Epoch } from '../../protocol/epoch.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import type { EpochReason, RelayEvent } from '../core/event.ts';
 import { reduce } from '../core/reduce.ts';
-import type { RelayRow } from '../core/rows.ts';
+import { type RelayRow, rowKey } from '../core/rows.ts';
 import { PREFIX, logKey, lsnOf, prefixRange } from './keys.ts';
 import { isSystemError, refusedIfDamaged, StoreRefused, fileThere } from './refused.ts';
 import { LEVEL_FOLDER, type Level, type LevelSharing, levelAt, makeLevelFolder } from './level.ts';
 import { LogTree } from './log-tree.ts';
 import { MIGRATIONS, type Migration, migrate, relayRowOf, declaredSchema } from './migrate.ts';
-import { PositionFile, readPruned, heartbeatFault, positionFault } from './position.ts';
+import { type OpenedPosition, PositionFile, readPruned, heartbeatFault, positionFault } from './position.ts';
 import { DamagedRecord, checkRecord } from './record.ts';
 import { type ViewMark, logPlace, readViewMark } from './view-mark.ts';
 import { dropRebuilt, finishCutovers, isRestoreUnderWay, POSITION_FILE } from './cutover.ts';
@@ -34,6 +35,7 @@ import { EmbeddedLog } from './durable-log.ts';
 
 export { LEVEL_FOLDER, POSITION_FILE };
 export const SCHEMA_VERSION = 2;
+const NEWEST_SCHEMA = { version: SCHEMA_VERSION, migrations: MIGRATIONS };
 /** How many of the newest records are checked: far more than LevelDB's write-ahead log ever holds. */
 const CHECKED_RECORDS = 200_000;
 const CHECKED_AT_ONCE = 4096;
@@ -83,7 +85,7 @@ export function unusableStore(error: unknown, folder: string): unknown {
 }
 
 async function open(options: OpenStoreOptions): Promise<OpenedStore> {
-  const { folder, nowMs, newEpoch } = options;
+  const { folder } = options;
   await makeFolder(folder);
   await finishCutovers(folder, { positionFile: options.positionFile });
   const levelFolder = join(folder, LEVEL_FOLDER);
@@ -97,56 +99,88 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
     if (view) throw new StoreRefused('view', viewSentence(folder, view));
     await dropRebuilt(folder);
     const schema = await declaredSchema(level);
-    const newest = options.schema ?? { version: SCHEMA_VERSION, migrations: MIGRATIONS };
-    if (schema !== undefined) checkSchema(schema, levelFolder, newest.version);
+    if (schema !== undefined) checkSchema(schema, levelFolder, (options.schema ?? NEWEST_SCHEMA).version);
     const signer = options.signer ?? (await readRelayKey(folder)) ?? (await firstKey(folder, schema !== undefined));
     const { file, position } = await openPosition(positionPath);
     opened.push(file);
-    const bounds = await checkNewestRecords(level);
-    const { lastLsn } = bounds;
-    if (schema === undefined && (lastLsn > 0 || position)) throw damaged(levelFolder, 'it holds no schema version');
-    const store = new RelayStore(level, new EmbeddedLog(file), bounds, await LogTree.open(level, lastLsn));
-    const relay = await relayRowOf(level, schema ?? newest.version);
-    if (!relay) {
-      if (schema !== undefined) throw damaged(levelFolder, 'it holds no relay row');
-      const event: RelayEvent = {
-        type: 'RelayInitialised',
-        relayPubkey: signer.publicKey,
-        epoch: newEpoch(),
-        schemaVersion: newest.version,
-        atMs: nowMs,
-      };
-      await appendAtOnce(store, event, nowMs);
+    const found = await storeOver({ level, schema, signer, file, position }, options);
+    if (found.initialised) {
       await syncFolder(folder);
       await syncFolder(dirname(folder));
-      return { store, signer, initialised: true, notices: [], epochBegun: undefined, isClockSuspect: false };
     }
-    refuseForeignKey(relay, signer, 'store', folder);
-    const notices: string[] = [];
-    refuseContradiction(schema, relay.schemaVersion, levelFolder);
-    if (relay.schemaVersion < newest.version) {
-      await migrate(level, store, relay, newest.version, newest.migrations, nowMs);
-      notices.push(`The store was brought from schema ${relay.schemaVersion} to ${newest.version}; its epoch goes on.`);
-    }
-    const ofHeartbeat = heartbeatFault(store, nowMs);
-    const reset = (await positionFault(level, position, bounds.pruned)) ?? ofHeartbeat;
-    if (reset) {
-      notices.push(`${capitalised(reset.clause)}. A new epoch begins; senders will push again what was not confirmed.`);
-      await appendAtOnce(store, { type: 'EpochRotated', epoch: newEpoch(), reason: reset.reason, atMs: nowMs }, nowMs);
-    }
-    await store.findUncollected();
-    return {
-      store,
-      signer,
-      initialised: false,
-      notices,
-      epochBegun: reset?.reason,
-      isClockSuspect: ofHeartbeat !== undefined,
-    };
+    return { ...found, signer };
   } catch (error) {
     for (const resource of opened.toReversed()) await resource.close();
     throw refusedIfDamaged(error, levelFolder);
   }
+}
+
+/** The files of a store, opened: what decides is what they hold, wherever they lie. */
+export interface StoreFiles extends OpenedPosition {
+  level: Level;
+  /** What `declaredSchema` says of it. */
+  schema: number | undefined;
+  signer: Signer;
+}
+
+/** The store that the files hold, judged as at every start; a new one where they are empty. */
+export async function storeOver(
+  { level, schema, signer, file, position }: StoreFiles,
+  options: Pick<OpenStoreOptions, 'folder' | 'nowMs' | 'newEpoch' | 'schema'>,
+): Promise<Omit<OpenedStore, 'signer'>> {
+  const { folder, nowMs, newEpoch } = options;
+  const levelFolder = join(folder, LEVEL_FOLDER);
+  const newest = options.schema ?? NEWEST_SCHEMA;
+  const bounds = await checkNewestRecords(level);
+  const { lastLsn } = bounds;
+  if (schema === undefined && (lastLsn > 0 || position)) throw damaged(levelFolder, 'it holds no schema version');
+  const store = new RelayStore(level, new EmbeddedLog(file), bounds, await LogTree.open(level, lastLsn));
+  const relay = await relayRowOf(level, schema ?? newest.version);
+  if (!relay) {
+    if (schema !== undefined) throw damaged(levelFolder, 'it holds no relay row');
+    const event: RelayEvent = {
+      type: 'RelayInitialised',
+      relayPubkey: signer.publicKey,
+      epoch: newEpoch(),
+      schemaVersion: newest.version,
+      atMs: nowMs,
+    };
+    await appendAtOnce(store, event, nowMs);
+    return { store, initialised: true, notices: [], epochBegun: undefined, isClockSuspect: false };
+  }
+  refuseForeignKey(relay, signer, 'store', folder);
+  const notices: string[] = [];
+  refuseContradiction(schema, relay.schemaVersion, levelFolder);
+  if (relay.schemaVersion < newest.version) {
+    await migrate(level, store, relay, newest.version, newest.migrations, nowMs);
+    notices.push(`The store was brought from schema ${relay.schemaVersion} to ${newest.version}; its epoch goes on.`);
+  }
+  const ofHeartbeat = heartbeatFault(store, nowMs);
+  const reset = (await positionFault(level, position, bounds.pruned)) ?? ofHeartbeat;
+  if (reset) {
+    notices.push(`${capitalised(reset.clause)}. A new epoch begins; senders will push again what was not confirmed.`);
+    await appendAtOnce(store, { type: 'EpochRotated', epoch: newEpoch(), reason: reset.reason, atMs: nowMs }, nowMs);
+  } else if (position && position.lsn < store.lastLsn) await notePosition(file, store);
+  await store.findUncollected();
+  return {
+    store,
+    initialised: false,
+    notices,
+    epochBegun: reset?.reason,
+    isClockSuspect: ofHeartbeat !== undefined,
+  };
+}
+
+/**
+ * The end came after a batch was synced and before its position was noted. Answers will rest on that batch: whoever asks
+ * again is told that it is known. So the position is noted before anybody is served.
+ */
+async function notePosition(file: PositionFile, store: RelayStore): Promise<void> {
+  const { lastLsn } = store;
+  const record = store.record(lastLsn);
+  const relay = store.get('relay', rowKey.relay);
+  if (!record || !relay) throw new Error('invariant: a store with records has a relay row');
+  await file.write({ lsn: lastLsn, recordHash: hash('sha256', record, 'buffer'), epoch: relay.epoch });
 }
 
 /**

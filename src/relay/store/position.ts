@@ -37,18 +37,36 @@ const MAGIC = 'PSTP';
 const SLOT_BYTES = 512;
 const CHECKED_BYTES = 78;
 
+/** What the position is written to, and read from: a file of the system. */
+export interface PositionHandle {
+  read(into: Buffer, offset: number, length: number, position: number): Promise<unknown>;
+  write(from: Buffer, offset: number, length: number, position: number): Promise<{ bytesWritten: number }>;
+  datasync(): Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface OpenedPosition {
+  file: PositionFile;
+  /** The newest one whose slot is whole. */
+  position: Position | undefined;
+}
+
 export class PositionFile {
-  readonly #file: FileHandle;
+  readonly #file: PositionHandle;
   #writes: number;
 
-  private constructor(file: FileHandle, writes: number) {
+  private constructor(file: PositionHandle, writes: number) {
     this.#file = file;
     this.#writes = writes;
   }
 
   /** The file, made when it is missing, and the newest position whose slot is whole. */
-  static async open(path: string): Promise<{ file: PositionFile; position: Position | undefined }> {
-    const handle = await openOrCreate(path);
+  static async open(path: string): Promise<OpenedPosition> {
+    return PositionFile.over(await openOrCreate(path));
+  }
+
+  /** As `open`, of a file that is open. It is closed where it cannot be read. */
+  static async over(handle: PositionHandle): Promise<OpenedPosition> {
     try {
       const newest = await newestSlot(handle);
       return { file: new PositionFile(handle, newest?.writes ?? 0), position: newest?.position };
@@ -100,7 +118,7 @@ export async function positionPathFault(path: string): Promise<string | undefine
   }
 }
 
-async function newestSlot(handle: FileHandle): Promise<ReturnType<typeof decodeSlot>> {
+async function newestSlot(handle: PositionHandle): Promise<ReturnType<typeof decodeSlot>> {
   const bytes = Buffer.alloc(2 * SLOT_BYTES);
   await handle.read(bytes, 0, bytes.length, 0);
   const slots = [decodeSlot(bytes.subarray(0, SLOT_BYTES)), decodeSlot(bytes.subarray(SLOT_BYTES))];

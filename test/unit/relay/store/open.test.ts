@@ -492,6 +492,26 @@ describe('doubt begins a new epoch and says why', () => {
     }
   });
 
+  test('when a copy lacks the last record of a relay that ended before it noted its position, and served again', async () => {
+    const folder = await temporaryFolder();
+    const epoch = await storeWith(folder, ...twoEvents);
+    const path = join(folder, POSITION_FILE);
+    const before = await readFile(path);
+    const levelFolder = join(folder, LEVEL_FOLDER);
+    await cp(levelFolder, `${levelFolder}.copy`, { recursive: true });
+    const { store } = await open({ folder });
+    await append(store, later);
+    await store.close();
+    await writeFile(path, before);
+    // It tells whoever asks again that the item is known, and writes no record for that.
+    expect(await look({ folder })).toMatchObject({ epoch, notices: [] });
+    await rm(levelFolder, { recursive: true });
+    await rename(`${levelFolder}.copy`, levelFolder);
+    const { notices, ...found } = await look({ folder });
+    expect(notices).toEqual([expect.stringContaining('ends before log record 4')]);
+    expect(found.epoch).not.toBe(epoch);
+  });
+
   test.each([
     ['more than 10 minutes old', HEARTBEAT_STALE_MS + 1, 'stale-heartbeat', '10 minutes old'],
     ['days old', 3 * 86_400_000, 'stale-heartbeat', '4320 minutes old'],
