@@ -30,7 +30,9 @@ export interface OutboxRow {
   state: 'pending' | 'accepted' | 'done' | 'expired' | 'unconfirmed';
   /** Accepted in an epoch that ended: pushed again. */
   isAgain: boolean;
+  /** By the last receipt, and by the first. */
   acceptedAtMs: number;
+  firstAcceptedAtMs: number;
 }
 
 export interface HostOptions {
@@ -97,7 +99,16 @@ export class SimulatedHost {
     const itemId = `m${this.no}-${this.#sent++}`;
     for (const to of targets) {
       const wire = JSON.stringify({ itemId, from: this.no, to, filler: 'x'.repeat(filler) });
-      this.#add({ kind: 'envelope', itemId, to, wire, state: 'pending', isAgain: false, acceptedAtMs: 0 });
+      this.#add({
+        kind: 'envelope',
+        itemId,
+        to,
+        wire,
+        state: 'pending',
+        isAgain: false,
+        acceptedAtMs: 0,
+        firstAcceptedAtMs: Infinity,
+      });
     }
     this.#wake();
   }
@@ -194,6 +205,7 @@ export class SimulatedHost {
       if (row.state === 'pending') row.state = 'accepted';
       row.isAgain = false;
       row.acceptedAtMs = Math.max(row.acceptedAtMs, accept.at);
+      row.firstAcceptedAtMs = Math.min(row.firstAcceptedAtMs, accept.at);
     }
     return true;
   }
@@ -265,7 +277,16 @@ export class SimulatedHost {
     if (known) known.isAgain = known.state !== 'pending';
     else {
       const wire = JSON.stringify({ itemId, from: this.no, to, of });
-      this.#add({ kind: 'receipt', itemId, to, wire, state: 'pending', isAgain: false, acceptedAtMs: 0 });
+      this.#add({
+        kind: 'receipt',
+        itemId,
+        to,
+        wire,
+        state: 'pending',
+        isAgain: false,
+        acceptedAtMs: 0,
+        firstAcceptedAtMs: Infinity,
+      });
     }
     this.#wake();
   }

@@ -412,12 +412,13 @@ class SimulatedWorld {
   #compareMail(): void {
     const { oracle } = this;
     for (const host of this.#hosts)
-      for (const { kind, itemId, to, state, acceptedAtMs } of host.outbox) {
+      for (const { kind, itemId, to, state, acceptedAtMs, firstAcceptedAtMs } of host.outbox) {
         if (kind !== 'envelope') continue;
         const isThere = this.#hosts[to]?.delivered.has(`${host.no} ${itemId}`) === true;
         if (state === 'done' && !isThere) oracle.fault(`${itemId} did not come to ${to}, and its receipt did`);
-        const isExcused =
-          acceptedAtMs + this.#schedule.retentionMs <= Math.max(oracle.maxWallMs, this.#relay.clock.nowMs());
+        // A receipt that nobody pulled for so long is gone: its sender is alerted at its deadline.
+        const sinceMs = isThere ? firstAcceptedAtMs : acceptedAtMs;
+        const isExcused = sinceMs + this.#schedule.retentionMs <= Math.max(oracle.maxWallMs, this.#relay.clock.nowMs());
         if (state === 'accepted' && !isExcused)
           oracle.fault(
             `${itemId} was accepted for ${to}, ${isThere ? 'came there' : 'was lost'}, and its sender hears nothing`,
