@@ -64,6 +64,11 @@ const KINDS: Readonly<Record<string, Kind>> = {
     files: ['test/crash/operations.test.ts'],
     times: 40,
   },
+  faults: {
+    what: 'a relay that serves while its disk fails at every call, or runs full',
+    files: ['test/crash/disk-faults.test.ts'],
+    times: 20,
+  },
   input: {
     what: 'random requests, most of them nearly right',
     files: ['test/http/fuzz.test.ts'],

@@ -7,6 +7,7 @@ export const LONG_FILES: readonly string[] = [
   'browser/console',
   'browser/mail-body',
   'browser/mail-list',
+  'crash/disk-faults',
   'crash/host-store',
   'crash/log-keeping',
   'crash/move-log',
