@@ -84,6 +84,11 @@ const KINDS: Readonly<Record<string, Kind>> = {
     files: ['test/property/relay-torture.test.ts'],
     runs: 200,
   },
+  mail: {
+    what: 'faults between and under three hosts with real daemons, their relay and their LAN',
+    files: ['test/e2e/mail-torture.test.ts'],
+    runs: 1000,
+  },
   'shared-log': {
     what: 'relays of a log in PostgreSQL, as processes, under everything that may happen to them',
     files: ['test/postgres/nemeses.test.ts'],

@@ -1,7 +1,11 @@
-/** Stands between hosts and a relay: loses requests, loses answers, and brings requests twice, as a seed says. */
+/**
+ * Stands between hosts and a relay, or in front of the listener of a host: loses requests and answers, brings requests twice
+ * or once more later, gives answers of before, and lets answers overtake each other, as a seed says.
+ */
 import { type IncomingHttpHeaders, type Server, createServer, request } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
+import { HOP_HEADERS } from '../../src/protocol/hop.ts';
 import type { SeededRandom } from './seeded-random.ts';
 
 /** In an answer that no relay gave. */
@@ -11,6 +15,13 @@ export const passedOn = new WeakSet<object>();
 
 interface Answer {
   status: number;
+  headers: IncomingHttpHeaders;
+  body: Buffer;
+}
+
+interface Asked {
+  method: string;
+  target: string;
   headers: IncomingHttpHeaders;
   body: Buffer;
 }
@@ -32,13 +43,24 @@ export interface Chances {
   cutAnswer: number;
   /** The answer comes some turns later than it could. */
   lateAnswer: number;
+  /** An earlier request comes once more, byte for byte, before this one. */
+  replayed?: number;
+  /** What was asked is done, and the answer is one that the same host got before to the same kind of request. */
+  oldAnswer?: number;
+  /** The answer waits until another one has overtaken it, or a moment. */
+  overtaken?: number;
 }
 export const NO_CHANCES: Chances = { lostRequest: 0, lostAnswer: 0, twice: 0, cutAnswer: 0, lateAnswer: 0 };
 const LATE_MAX_MS = 50;
+const OVERTAKEN_MAX_MS = 400;
+/** Earlier requests that are kept, and earlier answers of each kind. */
+const KEPT_MAX = 40;
 const IDLE_TURN_MS = 3;
 
 export class FlakyProxy {
   chances: Chances = NO_CHANCES;
+  /** `gone`: every connection is ended. `silent`: nothing is answered, and nothing is passed on. */
+  isAway: 'gone' | 'silent' | undefined;
   /** Whether nothing of v2 is there: such a request gets 404 and is not passed on. */
   isV1Only = false;
   /** Told of every request: whether it is lost on its way there, or its answer on the way back. */
@@ -54,14 +76,20 @@ export class FlakyProxy {
   readonly #server: Server;
   readonly #random: SeededRandom;
   readonly #port: () => number;
+  readonly #earlier: Asked[] = [];
+  readonly #answers = new Map<string, Answer[]>();
+  /** Answers that wait until they are overtaken. */
+  readonly #waiting: (() => void)[] = [];
 
   private constructor(random: SeededRandom, port: () => number) {
     this.#random = random;
     this.#port = port;
     this.#server = createServer((incoming, outgoing) => {
+      if (this.isAway === 'gone') return void outgoing.destroy();
       const chunks: Buffer[] = [];
       incoming.on('data', (chunk: Buffer) => void chunks.push(chunk));
       incoming.on('end', () => {
+        if (this.isAway === 'silent') return;
         const { method = '', url = '', headers } = incoming;
         this.asked.push(`${method} ${url.split('?')[0]}`);
         this.bodies.push(Buffer.concat(chunks).toString('utf8'));
@@ -74,7 +102,7 @@ export class FlakyProxy {
           this.#underWay++;
           outgoing.once('close', () => this.#underWay--);
         }
-        this.#pass(method, url, headers, Buffer.concat(chunks)).then(
+        this.#pass({ method, target: url, headers, body: Buffer.concat(chunks) }).then(
           (answer) => {
             if (!answer) return void outgoing.destroy();
             const { 'transfer-encoding': _chunked, connection: _connection, ...kept } = answer.headers;
@@ -131,17 +159,47 @@ export class FlakyProxy {
     return made ? { ...made, body: Buffer.from(JSON.stringify(made.document)) } : answer;
   }
 
-  async #pass(method: string, target: string, headers: IncomingHttpHeaders, body: Buffer): Promise<Answer | undefined> {
-    const { lostRequest, lostAnswer, twice, lateAnswer } = this.chances;
+  async #pass(asked: Asked): Promise<Answer | undefined> {
+    const { lostRequest, lostAnswer, twice, lateAnswer, replayed = 0, oldAnswer = 0, overtaken = 0 } = this.chances;
+    const { method, target } = asked;
     const cut = this.cut(`${method} ${target.split('?')[0]}`, target);
     if (cut === 'request' || this.#random.chance(lostRequest)) return undefined;
-    if (this.#random.chance(twice)) await this.#forward(method, target, headers, body);
-    const answer = await this.#forward(method, target, headers, body);
+    if (replayed > 0 && this.#random.chance(replayed)) this.#replay();
+    if (this.#random.chance(twice)) await this.#forward(asked);
+    const answer = await this.#forward(asked);
+    const before = this.#keep(asked, answer);
     if (this.#random.chance(lateAnswer)) await late(this.#random.below(LATE_MAX_MS));
-    return cut === 'answer' || this.#random.chance(lostAnswer) ? undefined : answer;
+    if (overtaken > 0) await this.#order(this.#random.chance(overtaken));
+    const isOld = oldAnswer > 0 && before.length > 0 && this.#random.chance(oldAnswer);
+    return cut === 'answer' || this.#random.chance(lostAnswer) ? undefined : isOld ? this.#random.pick(before) : answer;
   }
 
-  #forward(method: string, target: string, headers: IncomingHttpHeaders, body: Buffer): Promise<Answer> {
+  /** Answers of before to the same kind of request of the same host. */
+  #keep(asked: Asked, answer: Answer): readonly Answer[] {
+    const kind = `${asked.method} ${asked.target.split('?')[0]} ${String(asked.headers[HOP_HEADERS.key])}`;
+    const known = this.#answers.get(kind) ?? [];
+    const before = [...known];
+    this.#answers.set(kind, [...known, answer].slice(-KEPT_MAX));
+    this.#earlier.push(asked);
+    if (this.#earlier.length > KEPT_MAX) this.#earlier.shift();
+    return before;
+  }
+
+  /** Nobody hears its answer. */
+  #replay(): void {
+    if (this.#earlier.length > 0) void this.#forward(this.#random.pick(this.#earlier)).catch(() => undefined);
+  }
+
+  /** Waits when this answer is to be overtaken; otherwise the ones that wait go right behind it. */
+  async #order(waits: boolean): Promise<void> {
+    if (waits) {
+      await Promise.race([new Promise<void>((resolve) => this.#waiting.push(resolve)), late(OVERTAKEN_MAX_MS)]);
+      return;
+    }
+    for (const go of this.#waiting.splice(0)) setImmediate(go);
+  }
+
+  #forward({ method, target, headers, body }: Asked): Promise<Answer> {
     return new Promise((resolve, reject) => {
       const { connection: _connection, host: _host, 'transfer-encoding': _chunked, ...kept } = headers;
       const port = this.#port();

@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { CallFailed, DaemonClient } from '../../src/host/api/client.ts';
 import { steadyPort } from './free-port.ts';
-import { type Ended, type Environment, type PosteProcess, poste, run } from './poste-process.ts';
+import { type Ended, type Environment, type PosteProcess, type ProcessOptions, poste, run } from './poste-process.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 
 /** What failed is tried again soon: nobody waits in a test for what a network needs. */
@@ -14,12 +14,26 @@ const SOON: Environment = {
 /** What a client says when the daemon was killed before or while it was asked. */
 const LOST_CODES: ReadonlySet<string> = new Set(['DAEMON_NOT_RUNNING', 'DAEMON_GONE']);
 
+/** Whether a call failed because the daemon was killed before it answered. */
+export function isLost(error: unknown): boolean {
+  return error instanceof CallFailed && LOST_CODES.has(error.code);
+}
+
+export interface KilledDaemonOptions {
+  /** Where it listens for paired hosts; a free one when absent. */
+  lanPort?: number;
+  environment?: Environment;
+  /** The program of another build. */
+  main?: string;
+}
+
 export class KilledDaemon {
   readonly name: string;
   readonly folder: string;
   readonly client: DaemonClient;
   readonly lanAddress: string;
   readonly #environment: Environment;
+  readonly #program: ProcessOptions;
   /** The one that runs now, once the one before is dead. */
   #running: Promise<PosteProcess>;
   /** Answers that never came. */
@@ -36,15 +50,17 @@ export class KilledDaemon {
   }
 
   /** The host that is in `folder`, its daemon beginning. */
-  static async over(name: string, folder: string): Promise<KilledDaemon> {
-    const port = await steadyPort();
-    return new KilledDaemon(name, folder, { ...SOON, POSTE_HOME: folder, POSTE_LAN_LISTEN: `127.0.0.1:${port}` });
+  static async over(name: string, folder: string, options: KilledDaemonOptions = {}): Promise<KilledDaemon> {
+    const { lanPort = await steadyPort(), environment = {}, main } = options;
+    const own = { ...SOON, POSTE_HOME: folder, POSTE_LAN_LISTEN: `127.0.0.1:${lanPort}`, ...environment };
+    return new KilledDaemon(name, folder, own, main);
   }
 
-  private constructor(name: string, folder: string, environment: Environment) {
+  private constructor(name: string, folder: string, environment: Environment, main: string | undefined) {
     this.name = name;
     this.folder = folder;
     this.#environment = environment;
+    this.#program = main === undefined ? {} : { main };
     this.lanAddress = environment['POSTE_LAN_LISTEN'] ?? '';
     this.client = new DaemonClient(join(folder, 'daemon.sock'), join(folder, 'store'));
     this.#running = Promise.resolve(this.#start());
@@ -92,7 +108,7 @@ export class KilledDaemon {
       try {
         return await ask(this.client);
       } catch (error) {
-        if (!(error instanceof CallFailed) || !LOST_CODES.has(error.code)) throw error;
+        if (!isLost(error)) throw error;
         this.lost++;
       }
     }
@@ -108,6 +124,18 @@ export class KilledDaemon {
       if (!LOST_CODES.has(said.code)) throw new Error(`${args.join(' ')} ended with ${code}: ${stderr}`);
       this.lost++;
     }
+  }
+
+  /** A command on its store or its daemon, which must succeed. */
+  async command(...args: string[]): Promise<Ended> {
+    const ended = await poste(args, this.#environment, this.#program).ended();
+    if (ended.code !== 0) throw new Error(`${args.join(' ')} ended with ${ended.code}: ${ended.stderr}`);
+    return ended;
+  }
+
+  /** Of the process that runs now. */
+  async signal(name: NodeJS.Signals): Promise<void> {
+    (await this.#running).signal(name);
   }
 
   /** Stops it as it should be stopped. */
@@ -126,6 +154,7 @@ export class KilledDaemon {
   }
 
   #start(more: Environment = {}): PosteProcess {
-    return poste(['daemon', '--json', '--log-level', 'warn'], { ...this.#environment, ...more });
+    const environment = { ...this.#environment, ...more };
+    return poste(['daemon', '--json', '--log-level', 'warn'], environment, this.#program);
   }
 }

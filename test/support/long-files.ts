@@ -15,6 +15,7 @@ export const LONG_FILES: readonly string[] = [
   'crash/paired-daemons',
   'crash/restore',
   'e2e/commands',
+  'e2e/mail-torture',
   'e2e/operator-commands',
   'e2e/package',
   'e2e/relay-mail/hosts',

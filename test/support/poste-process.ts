@@ -19,6 +19,14 @@ export function clockAhead(ms: number): Environment {
   return { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(preload)}` };
 }
 
+/** A process whose wall clock is ahead by as many milliseconds as the file says at the time. */
+export function movableClock(file: string): Environment {
+  const preload = `import{readFileSync}from'node:fs';const real=Date.now;let ahead=0;
+    const look=()=>{try{ahead=Number(readFileSync(${JSON.stringify(file)},'utf8'))}catch{}};
+    look();setInterval(look,50).unref();Date.now=()=>real()+ahead`;
+  return { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(preload)}` };
+}
+
 export interface ProcessOptions {
   /** How many files it may have open; as many as this process when absent. */
   openFilesMax?: number;
@@ -73,6 +81,8 @@ export class PosteProcess {
         : ['/bin/sh', '-c', `ulimit -n ${openFilesMax} && exec "$0" "$@"`, ...command];
     this.#child = spawn(program, rest, { env, stdio: ['ignore', 'pipe', 'pipe'] });
     this.#ended = once(this.#child, 'close');
+    // Any number of callers may wait for what it prints.
+    this.#child.stdout?.setMaxListeners(0);
     this.#child.stdout?.on('data', (chunk: Buffer) => {
       this.#stdout += chunk.toString();
     });
@@ -105,7 +115,8 @@ export class PosteProcess {
       await Promise.race([more, this.#ended]);
       if (this.#child.exitCode !== null || this.#child.signalCode !== null) {
         await this.#ended;
-        if (!this.#stdout.includes(text)) throw new Error(`ended with ${this.#child.exitCode}: ${this.#stderr}`);
+        if (!this.#stdout.includes(text))
+          throw new Error(`ended with ${this.#child.exitCode ?? this.#child.signalCode}: ${this.#stderr}`);
       }
     }
   }

@@ -8,26 +8,14 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import {
-  appendFile,
-  chmod,
-  chown,
-  cp,
-  mkdir,
-  mkdtemp,
-  open,
-  readdir,
-  realpath,
-  rm,
-  statfs,
-  writeFile,
-} from 'node:fs/promises';
+import { appendFile, chmod, chown, cp, mkdir, mkdtemp, readdir, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
 import { eventually } from './eventually.ts';
 import { steadyPort } from './free-port.ts';
+import { fillDisk, freeDisk } from './own-disks.ts';
 import { PostgresLink } from './postgres-link.ts';
 import { childrenOf, isGone, signal } from './process-tree.ts';
 
@@ -50,7 +38,6 @@ const SETTINGS = {
 
 /** A server that has no more to recover than a test wrote is ready in a second; the hook of a test waits 60. */
 const READY_WITHIN_MS = 45_000;
-const CHUNK_BYTES = 1 << 20;
 /** How often another port is tried when somebody else took the first. */
 const PORTS_TRIED_MAX = 5;
 
@@ -251,26 +238,12 @@ export class PostgresServer {
   }
 
   /** Leaves no room on its disk; the options gave it one of its own. */
-  async fillDisk(): Promise<void> {
-    const { bavail, bsize } = await statfs(this.folder);
-    const file = await open(this.#fillerFile, 'w');
-    try {
-      for (let left = bavail * bsize; left > 0; left -= CHUNK_BYTES)
-        await file.write(Buffer.alloc(Math.min(left, CHUNK_BYTES)));
-    } catch (error) {
-      // The server wrote meanwhile.
-      if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error;
-    } finally {
-      await file.close();
-    }
+  fillDisk(): Promise<void> {
+    return fillDisk(this.folder);
   }
 
-  async freeDisk(): Promise<void> {
-    await rm(this.#fillerFile, { force: true });
-  }
-
-  get #fillerFile(): string {
-    return join(this.folder, 'filler');
+  freeDisk(): Promise<void> {
+    return freeDisk(this.folder);
   }
 
   async #empty(): Promise<void> {

@@ -24,3 +24,13 @@ export function besideOthers<T>(body: (each: T, context: TestContext) => Promise
       () => body(each, context),
     );
 }
+
+/** Does `work`, and what it registered with `atTestEnd` when it is over, not only when the test is. */
+export async function withOwnEnd<T>(work: () => Promise<T>): Promise<T> {
+  const registered: Cleanup[] = [];
+  try {
+    return await ofThisTest.run((cleanup) => void registered.push(cleanup), work);
+  } finally {
+    for (const cleanup of registered.toReversed()) await cleanup();
+  }
+}

@@ -97,6 +97,8 @@ export class LanService {
       },
       onError: (error) => this.#logFailed(error),
     });
+    // A daemon that was killed behind a key that it had just learned has not tried what waited for the key.
+    void this.#retries.rerun();
     // Peers whose mail for this host waits learn that it is there.
     this.#syncAll('doubt');
   }

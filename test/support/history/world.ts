@@ -8,7 +8,7 @@ import { eventually } from '../eventually.ts';
 import { alice, bob, carol } from '../hosts.ts';
 import type { PostgresLink } from '../postgres-link.ts';
 import type { PostgresTrio } from '../postgres-trio.ts';
-import type { Environment } from '../poste-process.ts';
+import { movableClock } from '../poste-process.ts';
 import { RelayNode, leaderOf, supervise } from '../relay-nodes.ts';
 import type { SeededRandom } from '../seeded-random.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
@@ -137,12 +137,4 @@ interface Parts {
 
 function clockFile(folder: string, name: string): string {
   return join(folder, `${name}.clock`);
-}
-
-/** A process whose wall clock is ahead by as many milliseconds as the file says at the time. */
-function movableClock(file: string): Environment {
-  const preload = `import{readFileSync}from'node:fs';const real=Date.now;let ahead=0;
-    const look=()=>{try{ahead=Number(readFileSync(${JSON.stringify(file)},'utf8'))}catch{}};
-    look();setInterval(look,50).unref();Date.now=()=>real()+ahead`;
-  return { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(preload)}` };
 }

@@ -4,7 +4,8 @@ import { text } from 'node:stream/consumers';
 import { describe, expect, test } from 'vitest';
 import { wireOf } from '../../../../src/host/outbox/outbox.ts';
 import { rotateOwnKey } from '../../../../src/host/peers/identity.ts';
-import { setAddress } from '../../../../src/host/peers/peers.ts';
+import { receiveItems } from '../../../../src/host/inbound/receive.ts';
+import { learnRotation, setAddress } from '../../../../src/host/peers/peers.ts';
 import { lanHopHeaders } from '../../../../src/host/lan/lan-hop.ts';
 import type { LanItem } from '../../../../src/protocol/lan.ts';
 import { type LanHost, outboxRowsOf, pairedLanHosts, peerOf, quarantineOf, until } from '../../../support/lan-hosts.ts';
@@ -122,4 +123,24 @@ test('a copy of the old home, started after the rotation, delivers nothing as th
   expect((await peerOf(there, 'here'))?.keys.at(-1)?.publicKey).toBe(keyOf(here));
   accepted(await send(here.context, 'eve', { to: ['bob@there'], subject: 'of the host' }));
   await until(there, async () => ((await subjectsAt(there)).join() === 'of the host' ? true : undefined));
+});
+
+test('mail that waits for a key arrives at the next start of a daemon that was killed behind the rotation', async () => {
+  const [here, there] = await withAgents();
+  await there.down();
+  await rotateOwnKey(here.context);
+  const { wire_b64: wire, ...item } = await written(here, 'under the new key');
+  const rotations = await here.context.store.read((reader) => reader.get('identity')?.rotations ?? []);
+  await here.down();
+  await there.up();
+  const incoming = { via: 'relay' as const, relay: null, senderPubkey: keyOf(here), wire: Buffer.from(wire, 'base64') };
+  await receiveItems(there.context, [{ ...incoming, kind: item.kind, itemId: item.item_id }]);
+  expect(await quarantineOf(there)).toMatchObject([{ reason: 'unknown-sender' }]);
+  // The rotation is durable, and the daemon ends before anything comes of it.
+  for (const rotation of rotations)
+    await there.context.store.transact((tx) => learnRotation(tx, there.context, rotation));
+  await there.down();
+  await there.up();
+  await until(there, async () => ((await quarantineOf(there)).length === 0 ? true : undefined));
+  expect(await subjectsAt(there)).toEqual(['under the new key']);
 });

@@ -1,0 +1,161 @@
+/**
+ * Three hosts with real daemons, a LAN and a relay between them, and faults of every kind: every accepted message arrives
+ * exactly once or its sender is alerted, no receipt says more than what happened, and no doorbell claims a wake that was
+ * none.
+ *
+ * A run follows from its seed. Up to ten of them use one world, one after another. `npm run torture -- --only mail` does
+ * many; `POSTE_TORTURE_SEED` repeats one in a world of its own, and with `POSTE_TORTURE_RUNS` it is the first of so many.
+ */
+import { availableParallelism } from 'node:os';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type RunOutcome, runMail } from '../support/mail-torture/run.ts';
+import { AGENTS } from '../support/mail-torture/post-host.ts';
+import { HOSTS, MailWorld } from '../support/mail-torture/world.ts';
+import { makePairedStores } from '../support/paired-stores.ts';
+import { type Patch, patchedProgram } from '../support/patched-program.ts';
+import { POSTGRES, findProgram } from '../support/programs.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
+import { besideOthers, withOwnEnd } from '../support/test-end.ts';
+import { tried } from '../support/thorough.ts';
+
+const { POSTE_TORTURE_RUNS: RUNS, POSTE_TORTURE_SEED: SEED } = process.env;
+const IS_TORTURE = RUNS !== undefined || SEED !== undefined;
+const FIRST_SEED = Number(SEED ?? 1);
+const COUNT = Number(RUNS ?? (SEED === undefined ? 2 : 1));
+const RUNS_IN_A_WORLD = 10;
+/** Of so many worlds the relays of one share a log in PostgreSQL. */
+const SHARED_EVERY = 5;
+const RUN_WITHIN_MS = 300_000;
+
+/** Worlds wait much of their time. */
+const SIDE_BY_SIDE = availableParallelism() + 1;
+/** In so many runs at most a control must be found. */
+const CONTROL_SEEDS = 5;
+
+interface Control {
+  patch: Patch;
+  isFound: RegExp;
+}
+
+/** What is left out of a copy of the program, and what must be said of it then. */
+const CONTROLS: Readonly<Record<string, Control>> = {
+  'mail that is accepted and never queued': {
+    patch: {
+      file: 'host/mail/post.ts',
+      from: '    await queueEnvelope(tx,',
+      to: "    if (!message.ref.endsWith('0')) await queueEnvelope(tx,",
+    },
+    isFound: /was lost in silence/,
+  },
+  'mail that is taken again when it comes again': {
+    patch: {
+      file: 'host/inbound/receive-envelope.ts',
+      from: "const arrival = reader.get('arrival', peer.peerId, envelope.id);",
+      to: "const arrival = only === null ? undefined : reader.get('arrival', peer.peerId, envelope.id);",
+    },
+    isFound: /\d times/,
+  },
+  'a receipt that says read of what was only delivered': {
+    patch: {
+      file: 'host/mail/receipts.ts',
+      from: 'nextReceipt(last, state, clockOf(tx, context))',
+      to: "nextReceipt(last, state === 'delivered' ? 'read' : state, clockOf(tx, context))",
+    },
+    isFound: /is said to be read, and nobody did that/,
+  },
+  'a doorbell that counts as heard when a program took it': {
+    patch: {
+      file: 'host/wake/wake-methods.ts',
+      from: 'if (await ring.isProven(windowMs, signal)) {',
+      to: "if (outcome === 'given' || (await ring.isProven(windowMs, signal))) {",
+    },
+    isFound: /and nothing did|nobody did that|never was/,
+  },
+};
+
+/** The seeds of each world. */
+const blocks: number[][] = [];
+for (let first = FIRST_SEED; first < FIRST_SEED + COUNT; first += RUNS_IN_A_WORLD) {
+  const length = Math.min(RUNS_IN_A_WORLD, FIRST_SEED + COUNT - first);
+  blocks.push(Array.from({ length }, (_, at) => first + at));
+}
+
+let paired: ReturnType<typeof makePairedStores>;
+const outcomes: RunOutcome[] = [];
+
+beforeAll(() => {
+  paired = makePairedStores(HOSTS, AGENTS[0]);
+});
+
+afterAll(async () => {
+  await (await paired).remove();
+  const sum = (count: (outcome: RunOutcome) => number): number => outcomes.reduce((all, one) => all + count(one), 0);
+  const events = sum(({ schedule }) => schedule.length);
+  tried(
+    `${outcomes.length} runs of mail: ${sum(({ accepted }) => accepted)} messages accepted, ${sum(({ alerted }) => alerted)} with an alert, ${events} faults`,
+  );
+});
+
+/** Every fifth world has relays that share a log, where PostgreSQL is there; a seed has the same kind of world again. */
+function sharedLog(seed: number): string | undefined {
+  const isShared = Math.floor((seed - 1) / RUNS_IN_A_WORLD) % SHARED_EVERY === SHARED_EVERY - 1;
+  return isShared ? findProgram(POSTGRES) : undefined;
+}
+
+const lanes = Array.from({ length: Math.min(SIDE_BY_SIDE, blocks.length) }, (_, at) => at + 1);
+
+test.concurrent.for(lanes)(
+  'lane %i: what is accepted arrives exactly once, or its sender is alerted',
+  { timeout: RUN_WITHIN_MS * COUNT },
+  besideOthers(async () => {
+    const faults: string[] = [];
+    for (let left = blocks.shift(); left; left = blocks.shift()) {
+      const seeds = left;
+      while (seeds.length > 0) faults.push(...(await withOwnEnd(() => inOneWorld(seeds))));
+    }
+    expect(faults).toEqual([]);
+  }),
+);
+
+for (const [what, { patch, isFound }] of Object.entries(CONTROLS)) {
+  test.runIf(RUNS !== undefined)(`it is found: ${what}`, { timeout: RUN_WITHIN_MS * CONTROL_SEEDS }, async () => {
+    const main = await patchedProgram(await temporaryFolder(), [patch]);
+    const found: string[] = [];
+    for (let seed = 1; seed <= CONTROL_SEEDS && found.length === 0; seed++) {
+      await withOwnEnd(async () => {
+        const world = await MailWorld.open({ paired: (await paired).folder, seed, main });
+        const { faults } = await runMail(world, seed);
+        found.push(...faults.filter((fault) => isFound.test(fault)));
+      });
+    }
+    expect(found).not.toEqual([]);
+    say(`found: ${what}: ${found[0]}`);
+  });
+}
+
+/** Takes from `left` what is run: all of it, or until the world is of no use any more. */
+async function inOneWorld(left: number[]): Promise<string[]> {
+  const { folder } = await paired;
+  const [first = 0] = left;
+  const world = await MailWorld.open({ paired: folder, seed: first, postgres: sharedLog(first) });
+  for (let seed = left.shift(); seed !== undefined; seed = left.shift()) {
+    const startedMs = performance.now();
+    const outcome = await runMail(world, seed);
+    outcomes.push(outcome);
+    const { faults, schedule, accepted } = outcome;
+    const seconds = ((performance.now() - startedMs) / 1000).toFixed(1);
+    say(`seed ${seed}: ${accepted} accepted, ${schedule.length} faults, ${seconds} s`);
+    if (faults.length > 0) {
+      const again = `repeat it with: POSTE_TORTURE_SEED=${seed} npm run torture -- --only mail`;
+      const told = [`seed ${seed}: ${again}`, ...faults, `after: ${schedule.join('; ')}`];
+      say(told.join('\n'));
+      return told;
+    }
+    if (outcome.isSpent) return [];
+  }
+  return [];
+}
+
+function say(line: string): void {
+  if (IS_TORTURE) process.stderr.write(`${line}\n`);
+}
