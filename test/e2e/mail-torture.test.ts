@@ -140,7 +140,7 @@ async function inOneWorld(left: number[]): Promise<string[]> {
   const world = await MailWorld.open({ paired: folder, seed: first, postgres: sharedLog(first) });
   for (let seed = left.shift(); seed !== undefined; seed = left.shift()) {
     const startedMs = performance.now();
-    const outcome = await runMail(world, seed);
+    const outcome = await runMail(world, seed).catch(failed);
     outcomes.push(outcome);
     const { faults, schedule, accepted } = outcome;
     const seconds = ((performance.now() - startedMs) / 1000).toFixed(1);
@@ -154,6 +154,11 @@ async function inOneWorld(left: number[]): Promise<string[]> {
     if (outcome.isSpent) return [];
   }
   return [];
+}
+
+/** A run that could not go on to its end. */
+function failed(error: unknown): RunOutcome {
+  return { faults: [String(error)], schedule: [], accepted: 0, alerted: 0, isSpent: true };
 }
 
 function say(line: string): void {

@@ -22,6 +22,8 @@ export interface TortureRelay {
   /** What can go wrong with it; each answers what it did, or nothing when there was nothing to do. */
   readonly faults: Readonly<Record<string, Fault>>;
   setClock(aheadMs: number): Promise<void>;
+  /** Its clock cannot be moved: a world in which time has passed is of no use afterwards. */
+  readonly hasFixedClock: boolean;
   /** A run begins: what was kept for a restore is of the one before. */
   begins(): void;
   /** It runs and takes mail. */
@@ -29,6 +31,7 @@ export interface TortureRelay {
 }
 
 export class SoloRelay implements TortureRelay {
+  readonly hasFixedClock = false;
   readonly #relay: KilledRelay;
   readonly #folder: string;
   #skewMs = 0;
@@ -116,9 +119,10 @@ export class SoloRelay implements TortureRelay {
 }
 
 export class SharedRelay implements TortureRelay {
+  /** A relay whose clock differs from that of the server of its log does not lead. */
+  readonly hasFixedClock = true;
   readonly #nodes: readonly RelayNode[];
   readonly #postgres: PostgresServer;
-  readonly #folder: string;
   #leader: RelayNode;
   readonly faults: Readonly<Record<string, Fault>>;
 
@@ -130,22 +134,20 @@ export class SharedRelay implements TortureRelay {
     const database = await primary.newDatabase();
     // One server, which is killed and comes again with what it had.
     const log = ['--log', primary.url(database), '--durability', 'single', '--lease-seconds', String(LEASE_MS / 1000)];
-    const shared = { args: log, environment: movableClock(join(folder, 'relay.clock')) };
-    const nodes = [await RelayNode.start(folder, 'first', shared), await RelayNode.start(folder, 'second', shared)];
+    const nodes = await Promise.all(['first', 'second'].map((name) => RelayNode.start(folder, name, { args: log })));
     supervise(nodes);
-    const relay = new SharedRelay({ nodes, postgres: primary, folder, leader: await leaderOf(nodes) }, random);
+    const relay = new SharedRelay({ nodes, postgres: primary, leader: await leaderOf(nodes) }, random);
     relay.#watch();
     return relay;
   }
 
   private constructor(
-    parts: { nodes: readonly RelayNode[]; postgres: PostgresServer; folder: string; leader: RelayNode },
+    parts: { nodes: readonly RelayNode[]; postgres: PostgresServer; leader: RelayNode },
     random: SeededRandom,
   ) {
     const { nodes, postgres } = parts;
     this.#nodes = nodes;
     this.#postgres = postgres;
-    this.#folder = parts.folder;
     this.#leader = parts.leader;
     this.faults = {
       'the relay that leads is killed': async () => {
@@ -177,8 +179,8 @@ export class SharedRelay implements TortureRelay {
     return this.#leader.port;
   }
 
-  async setClock(aheadMs: number): Promise<void> {
-    await writeFile(join(this.#folder, 'relay.clock'), String(aheadMs));
+  setClock(): Promise<void> {
+    return Promise.resolve();
   }
 
   begins(): void {

@@ -268,7 +268,8 @@ export class MailWorld {
       open = await this.#stillOpen(STUCK_MS);
     }
     const kept = await Promise.all(this.hosts.map((host) => host.ask('quarantine', {})));
-    return { open, isSpent: isLate || kept.some(({ total_items: items }) => items > 0) };
+    const isApart = this.#aheadMs > 0 && this.relay.hasFixedClock;
+    return { open, isSpent: isLate || isApart || kept.some(({ total_items: items }) => items > 0) };
   }
 
   /** What is on its way when nothing was, or when nothing moves any more. */
