@@ -15,8 +15,9 @@ export interface LevelLock {
 }
 
 /**
- * `undefined` where the lock cannot be had: to open the database then says why. Not for one that this process has open: the
- * system drops a process's lock on a file as soon as one of its descriptors is closed.
+ * `undefined` where the lock cannot be had: to open the database then says why. Throws errors of the system about the
+ * temporary folder. Not for a database that this process has open: the system drops a process's lock on a file as soon as
+ * one of its descriptors is closed.
  */
 export async function lockLevel(folder: string): Promise<LevelLock | undefined> {
   const beside = await mkdtemp(join(tmpdir(), 'poste-lock-'));
@@ -30,9 +31,11 @@ export async function lockLevel(folder: string): Promise<LevelLock | undefined> 
       await remove();
     };
     return { close };
-  } catch {
+  } catch (error) {
     await remove();
-    return undefined;
+    const { code, message } = ((error as Error).cause ?? error) as NodeJS.ErrnoException;
+    if (code === 'LEVEL_LOCKED' || /\/LOCK: /.test(message)) return undefined;
+    throw error;
   }
 }
 

@@ -465,14 +465,14 @@ describe('a restore is refused, and the store is what it was', () => {
     const { relay, file } = await backedUp();
     const folder = await temporaryFolder();
     await writeFile(join(folder, 'file'), '');
-    for (const [path, code] of [
-      [join(folder, 'none', 'position'), 'ENOENT'],
-      [join(folder, 'file', 'position'), 'ENOTDIR'],
-      [folder, 'EISDIR'],
+    for (const [path, why] of [
+      [join(folder, 'none', 'position'), 'it is not there'],
+      [join(folder, 'file', 'position'), 'it lies below a file'],
+      [folder, 'it is a folder'],
     ] as const) {
       for (const isRehearsal of [false, true]) {
         expect(await refusal(relay, file, { positionFile: path, isRehearsal })).toBe(
-          `unusable: the position file ${path} cannot be used (${code}): name another place with --position-file`,
+          `unusable: the position file ${path} cannot be used (${why}): name another place with --position-file`,
         );
       }
     }

@@ -80,3 +80,11 @@ test('a store that another process has open is refused as such, and its tables a
   await relayProcess(storeDir);
   await expect(openOffline(storeDir, { isChecked: true })).rejects.toMatchObject({ reason: 'locked' });
 });
+
+test('where the lock cannot be asked for the tables are not passed over', async () => {
+  const relay = await openTestRelay();
+  await relay.close();
+  await ownTemporaries();
+  process.env['TMPDIR'] = join(relay.folder, 'none');
+  await expect(openOffline(relay.folder, { isChecked: true })).rejects.toMatchObject({ code: 'ENOENT' });
+});
