@@ -148,7 +148,7 @@ export function goalsPlot({ figures }: Summary): string {
     const { cell, name, median, better, goal, unit } = figure;
     if (goal === undefined) return [];
     const part = Math.min(most, better === 'more' ? median / goal : goal / median) / most;
-    const number = `${withUnit(median, unit)} (${better === 'more' ? '≥' : '≤'} ${withUnit(goal, unit)})`;
+    const number = `${withUnit(median, unit)} (${better === 'more' ? '≥' : '≤'} ${shown(goal, unit)})`;
     return [{ label: `${cell}: ${name}`, part, number, kind: reaches(figure) ? 'reached' : 'missed' }];
   });
   const title = 'What was measured, as a part of what is to be reached (at the line)';
