@@ -17,6 +17,11 @@ const NO_ANSWER = { type: 'lan-failed', reason: 'no answer' } as const;
 const shown = (requests: readonly Request[]): [string, string, number[]][] =>
   requests.map(({ way, peer, rows }) => [way, peer.hostName, rows.map(({ rowId }) => rowId)]);
 
+/** Nobody answers over the LAN. */
+function unreached(request: Request): void {
+  request.answer({ ...everyRow(request, NO_ANSWER), lan: 'unreached' });
+}
+
 function only(world: DispatcherWorld): Request {
   const [request, ...others] = world.requests;
   if (!request || others.length > 0) throw new Error(`${world.requests.length} requests are under way`);
@@ -151,13 +156,12 @@ test('a host that does not answer costs one request for all that is due, and the
 
 test('mail for a host that left the LAN goes over the relay after a second attempt, a quarter of a second later', async () => {
   const { world, bob } = await mailForBob({ facts: RELAY_FACTS });
-  const left = (request: Request): void => request.answer({ ...everyRow(request, NO_ANSWER), lan: 'unreached' });
-  left(only(world));
+  unreached(only(world));
   await world.settled();
   expect(world.requests).toEqual([]);
   await world.pass(250);
   expect(shown(world.requests)).toEqual([['lan', 'bob', [1]]]);
-  left(only(world));
+  unreached(only(world));
   await world.settled();
   await world.pass(5_000);
   expect(shown(world.requests)).toEqual([['relay', 'bob', [1]]]);
