@@ -45,15 +45,17 @@ export async function fullStore(rounds: number, scale: number): Promise<Figure[]
       return { ...full, ...ratios };
     });
     const [queued, dedupRows, hosts] = [filled.queued, filled.dedupRows, filled.hosts].map(grouped);
+    // What is to be reached is so with all of them.
+    const aim = (goal: number): Pick<Figure, 'goal'> => (scale >= 1 ? { goal } : {});
     const note = `${queued} items wait, ${dedupRows} dedup rows, ${hosts} hosts`;
     return [
-      { name: 'ready in', unit: 's', better: 'less', values: of('readyS'), goal: 2, note },
+      { name: 'ready in', unit: 's', better: 'less', values: of('readyS'), ...aim(2), note },
       { name: 'RSS when it is ready', unit: 'MB', better: 'less', values: of('readyMb') },
       { name: 'push', unit: 'items/s', better: 'more', values: of('itemsPerS') },
-      { name: 'push / with an empty store', unit: 'ratio', better: 'more', values: of('pushRatio'), goal: 0.85 },
+      { name: 'push / with an empty store', unit: 'ratio', better: 'more', values: of('pushRatio'), ...aim(0.85) },
       { name: 'pull, 500 x 1 KiB', unit: 'MB/s', better: 'more', values: of('mbPerS') },
-      { name: 'pull / with an empty store', unit: 'ratio', better: 'more', values: of('pullRatio'), goal: 0.85 },
-      { name: 'peak RSS', unit: 'MB', better: 'less', values: of('peakMb'), goal: 512 },
+      { name: 'pull / with an empty store', unit: 'ratio', better: 'more', values: of('pullRatio'), ...aim(0.85) },
+      { name: 'peak RSS', unit: 'MB', better: 'less', values: of('peakMb'), ...aim(512) },
     ];
   } finally {
     made.removeClosed();
