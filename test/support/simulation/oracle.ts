@@ -52,6 +52,8 @@ export class Oracle implements RelayWatcher {
   readonly #seqOf = new Map<string, { seq: number; acceptedAtMs: number }>();
   /** By the receipts that were given last. */
   readonly #acceptedAt = new Map<string, number>();
+  /** Under which key a seq of an item was told first. */
+  readonly #toldAt = new Map<string, PublicKey>();
   readonly #shown = new Set<string>();
   /** How far each key asked for its items to be released; and how far that was answered. */
   readonly #ackAsked = new Map<PublicKey, number>();
@@ -148,7 +150,10 @@ export class Oracle implements RelayWatcher {
         if (status !== 'accepted') continue;
         const other = this.#noted(this.#itemAt, `${key} ${seq}`, item);
         if (other !== item) this.fault(`${item} got the seq ${seq} of ${other}`);
-        const expiresAtMs = (accept?.at ?? 0) + retentionMs;
+        // Of an item that was known before the receipt has its first seq, and after a rotation it waits at another.
+        const first = this.#noted(this.#toldAt, `${item} ${seq}`, key);
+        if (!accept || seq < accept.at || first !== key) continue;
+        const expiresAtMs = accept.at + retentionMs;
         this.#accepts.set(`${key} ${item}`, { item, key, seq, epoch, saidMs: simulator.nowMs, expiresAtMs });
       }
     }

@@ -73,6 +73,7 @@ class SimulatedWorld {
   #backup: { image: DiskImage; header: BackupHeader } | undefined;
   /** Whether the relay is being stopped, restored or started by its operator. */
   #isAttended = false;
+  #isSettling = false;
 
   constructor(seed: number, schedule: Schedule, plant: Plant | undefined) {
     const { simulator } = this;
@@ -321,7 +322,7 @@ class SimulatedWorld {
   }
 
   #crash(downMs: number): void {
-    if (this.#isAttended) return;
+    if (this.#isAttended || this.#isSettling) return;
     if (this.#relay.process.isAlive) this.crashes++;
     this.#relay.kill();
     this.#ended();
@@ -370,6 +371,7 @@ class SimulatedWorld {
   async #settle(): Promise<void> {
     const { simulator, oracle } = this;
     if (oracle.faults.length > 0) return;
+    this.#isSettling = true;
     this.#network.faults = CALM;
     Object.assign(this.#relay.disk.faults, { slowness: 1, failsNext: undefined });
     if (!this.#relay.process.isAlive) this.#ended();
