@@ -89,6 +89,11 @@ const KINDS: Readonly<Record<string, Kind>> = {
     files: ['test/e2e/mail-torture.test.ts'],
     runs: 1000,
   },
+  soak: {
+    what: 'days of a relay under a simulated clock: files, memory, handles and disk return to where they were',
+    files: ['test/http/soak.test.ts'],
+    runs: 15,
+  },
   'shared-log': {
     what: 'relays of a log in PostgreSQL, as processes, under everything that may happen to them',
     files: ['test/postgres/nemeses.test.ts'],

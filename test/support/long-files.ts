@@ -22,6 +22,7 @@ export const LONG_FILES: readonly string[] = [
   'e2e/relay-mail/relay',
   'e2e/wake',
   'http/crowded',
+  'http/soak',
   'postgres/failing-database',
   'postgres/killed-moves',
   'postgres/promoted',

@@ -44,7 +44,12 @@ export class ManualTimers implements Timers {
     return this.#start(ms, true, run);
   }
 
-  /** How many timers of this length are under way. */
+  /** How many timers are under way. */
+  get count(): number {
+    return this.#timers.size;
+  }
+
+  /** How many of this length are under way. */
   underWay(ms: number): number {
     return [...this.#timers].filter((timer) => timer.ms === ms).length;
   }
