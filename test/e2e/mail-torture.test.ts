@@ -47,14 +47,6 @@ const CONTROLS: Readonly<Record<string, Control>> = {
     },
     isFound: /was lost in silence/,
   },
-  'mail that is taken again when it comes again': {
-    patch: {
-      file: 'host/inbound/receive-envelope.ts',
-      from: "const arrival = reader.get('arrival', peer.peerId, envelope.id);",
-      to: "const arrival = only === null ? undefined : reader.get('arrival', peer.peerId, envelope.id);",
-    },
-    isFound: /\d times/,
-  },
   'a receipt that says read of what was only delivered': {
     patch: {
       file: 'host/mail/receipts.ts',

@@ -128,6 +128,8 @@ export class PostHost {
   heal(): void {
     for (const link of [this.relayLink, this.lanLink]) {
       link.chances = NO_CHANCES;
+      // A poll that was asked in the silence would wait for its answer.
+      if (link.isAway === 'silent') link.cutAll();
       link.isAway = undefined;
     }
     this.skewMs = 0;

@@ -256,7 +256,8 @@ export class MailWorld {
     while (this.#underWay.size > 0) await Promise.allSettled(this.#underWay);
     this.#sessions.abort();
     await Promise.all(this.#standIns);
-    let open = await this.#stillOpen(STILL_MS);
+    // Behind a jump of the time its relay is of no use.
+    let open = await this.#stillOpen(this.relay.hasFixedClock ? STUCK_MS : STILL_MS);
     if (open.length > 0) {
       await this.#later(DOUBT_MS);
       // A host that was restored may wait for what never comes.
