@@ -22,11 +22,18 @@ const hookApart: Plugin = {
   },
 };
 
-/** Parts of Node.js are left out where nothing of them is used: loading some takes longer than the hook's call. */
+/**
+ * Parts of Node.js are asked for by a function, and left out where nothing of them is used. An `import` of one reads each of
+ * its members once, and some are made when they are read: `node:fs` loads its streams then, and `node:process` opens
+ * standard input. That takes longer than the call of a hook.
+ */
 const builtinsAsNeeded: Plugin = {
   name: 'builtins-as-needed',
   setup(building) {
-    building.onResolve({ filter: /^node:/ }, ({ path }) => ({ path, external: true, sideEffects: false }));
+    building.onResolve({ filter: /^node:/ }, ({ path }) => ({ path, namespace: 'builtin', sideEffects: false }));
+    building.onLoad({ filter: /^/, namespace: 'builtin' }, ({ path }) => ({
+      contents: `module.exports = process.getBuiltinModule(${JSON.stringify(path)});`,
+    }));
   },
 };
 

@@ -1,15 +1,25 @@
 #!/usr/bin/env node
 /** The process of the `poste` command: `run` with its arguments, streams, environment and signals. */
-import { fileURLToPath } from 'node:url';
 import type { CommandContext } from './lib/context.ts';
+import type { BegunInput } from './mail/run-as-hook.ts';
 
-const { stdin, stdout, stderr, env } = process;
+// Asked for by a function: an import of a part of Node.js makes all that it has, which takes as long as a hook's call.
+const { fstatSync, readFileSync, readSync, writeSync } = process.getBuiltinModule('node:fs');
+const { fileURLToPath } = process.getBuiltinModule('node:url');
+const { env } = process;
 
 const argv = process.argv.slice(2);
+/** A stream of the process is made when it is asked for. */
 const context: CommandContext = {
-  stdin,
-  stdout,
-  stderr,
+  get stdin() {
+    return process.stdin;
+  },
+  get stdout() {
+    return process.stdout;
+  },
+  get stderr() {
+    return process.stderr;
+  },
   env,
   platform: process.platform,
   signals: process,
@@ -22,17 +32,54 @@ const context: CommandContext = {
 /** A hook is called at every prompt of an agent: it loads no more than it needs. */
 async function hook(): Promise<boolean> {
   if (argv[0] !== 'hooks' || argv[1] !== 'run') return false;
-  const { hookRunOf, runAsHook } = await import('./mail/run-as-hook.ts');
+  const { HOOK_INPUT_BYTES_MAX, hookRunOf, runAsHook } = await import('./mail/run-as-hook.ts');
   const asked = hookRunOf(argv, env);
   if (!asked) return false;
   // A program that reads no more of its hook is not told of it.
-  stdout.on('error', () => process.exit());
-  await runAsHook(context, asked);
+  const stdout = { get: () => process.stdout.on('error', () => process.exit()) };
+  await runAsHook(Object.defineProperty(context, 'stdout', stdout), asked, inputAtOnce(HOOK_INPUT_BYTES_MAX));
   process.exitCode = context.exitCode;
   return true;
 }
 
+/**
+ * What a pipe or a file gives until its end, or until it would have to be waited for without blocking: a stream takes longer
+ * to make than a hook's call takes. A terminal is left to the stream.
+ */
+function inputAtOnce(bytesMax: number): BegunInput {
+  const chunks: Buffer[] = [];
+  let isWhole = false;
+  try {
+    const input = fstatSync(0);
+    if (input.isFIFO() || input.isSocket() || input.isFile()) {
+      for (let bytes = 0; bytes <= bytesMax && !isWhole; ) {
+        const chunk = Buffer.allocUnsafe(1 << 16);
+        const read = readSync(0, chunk);
+        isWhole = read === 0;
+        bytes += read;
+        chunks.push(chunk.subarray(0, read));
+      }
+    }
+  } catch {
+    // Such as EAGAIN: the stream goes on, or says what is wrong.
+  }
+  return { bytes: Buffer.concat(chunks), isWhole };
+}
+
+/** Scripts ask for it, and it needs nothing of the command line. */
+function version(): boolean {
+  if (argv.length !== 1 || (argv[0] !== '--version' && argv[0] !== '-V')) return false;
+  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
+  try {
+    writeSync(1, `${(JSON.parse(text) as { version: string }).version}\n`);
+  } catch {
+    // Nobody reads it.
+  }
+  return true;
+}
+
 async function command(): Promise<void> {
+  const { stdout } = process;
   const [{ run }, { EXIT }, { exitOnEpipe }] = await Promise.all([
     import('./run.ts'),
     import('./lib/exit.ts'),
@@ -46,4 +93,4 @@ async function command(): Promise<void> {
   else if (exitCode !== EXIT.ok) stdout.write('', () => process.exit());
 }
 
-if (!(await hook())) await command();
+if (!(await hook()) && !version()) await command();

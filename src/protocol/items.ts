@@ -47,7 +47,8 @@ export const ITEM_REJECTIONS = [
 export type ItemRejection = (typeof ITEM_REJECTIONS)[number];
 
 const NO_BYTES = Buffer.alloc(0);
-const NO_BYTES_HASH = sha256Hex(NO_BYTES);
+// Pure: what needs nothing of it does not load node:crypto for it, which takes a hook longer than its call.
+const NO_BYTES_HASH = /* @__PURE__ */ sha256Hex(NO_BYTES);
 
 export interface PushedTarget {
   hostPubkey: PublicKey;

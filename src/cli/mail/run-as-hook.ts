@@ -2,7 +2,6 @@
  * `poste hooks run`: the hook of an agent's program. It runs at every prompt, so `main.ts` comes here without the rest of
  * the command line, and nothing is loaded that a hook does not need.
  */
-import { setTimeout as elapsed } from 'node:timers/promises';
 import { DaemonClient } from '../../host/api/client.ts';
 import { HOOK_PROGRAMS, type HookProgramName, PROGRAM_OF } from '../../host/hooks/programs.ts';
 import { runHook } from '../../host/hooks/run-hook.ts';
@@ -46,23 +45,38 @@ export function hookRunOf(
 }
 
 /** The largest input of a hook: it may hold a long prompt. */
-const HOOK_INPUT_BYTES_MAX = 16 << 20;
+export const HOOK_INPUT_BYTES_MAX = 16 << 20;
 const PARENT_EVERY_MS = 1000;
 
-/** Standard input as text: empty when it is a terminal, or too long. */
-async function hookInput({ stdin }: CommandContext): Promise<string> {
-  if (stdin.isTTY) return '';
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of stdin as AsyncIterable<Buffer>) {
-    bytes += chunk.length;
-    if (bytes > HOOK_INPUT_BYTES_MAX) return '';
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks).toString('utf8');
+/** The beginning of standard input, or all of it. */
+export interface BegunInput {
+  bytes: Buffer;
+  isWhole: boolean;
 }
 
-export async function runAsHook(context: CommandContext, { program, agent, waits }: HookRun): Promise<void> {
+/** Standard input as text: empty when it is a terminal, or too long. The stream is not made for what was read before. */
+export async function hookInput(context: Pick<CommandContext, 'stdin'>, begun: BegunInput): Promise<string> {
+  const chunks: Buffer[] = [begun.bytes];
+  let bytes = begun.bytes.length;
+  if (!begun.isWhole) {
+    const { stdin } = context;
+    if (stdin.isTTY) return '';
+    for await (const chunk of stdin as AsyncIterable<Buffer>) {
+      bytes += chunk.length;
+      if (bytes > HOOK_INPUT_BYTES_MAX) return '';
+      chunks.push(chunk);
+    }
+  }
+  return bytes > HOOK_INPUT_BYTES_MAX ? '' : Buffer.concat(chunks).toString('utf8');
+}
+
+const NOTHING_READ: BegunInput = { bytes: Buffer.alloc(0), isWhole: false };
+
+export async function runAsHook(
+  context: CommandContext,
+  { program, agent, waits }: HookRun,
+  begun: BegunInput = NOTHING_READ,
+): Promise<void> {
   const pid = process.ppid;
   const gone = new AbortController();
   const watch = setInterval(() => {
@@ -71,12 +85,13 @@ export async function runAsHook(context: CommandContext, { program, agent, waits
   const paths = ownPaths(context);
   const { exitCode, stdout, stderr } = await runHook({
     program: PROGRAM_OF[program],
-    input: await hookInput(context),
+    input: await hookInput(context, begun),
     agent: agent !== undefined && isAgentName(agent) ? agent : undefined,
     client: new DaemonClient(paths.socket, paths.store),
     pid,
     waits,
     pause: async (ms, signal) => {
+      const { setTimeout: elapsed } = await import('node:timers/promises');
       await elapsed(ms, undefined, { signal });
     },
     surroundings: {
@@ -86,7 +101,8 @@ export async function runAsHook(context: CommandContext, { program, agent, waits
     gone: gone.signal,
   });
   clearInterval(watch);
-  context.stdout.write(stdout);
-  context.stderr.write(stderr);
+  // Each of the two streams is made when it is asked for, which takes a while.
+  if (stdout !== '') context.stdout.write(stdout);
+  if (stderr !== '') context.stderr.write(stderr);
   context.exitCode = exitCode;
 }

@@ -1,5 +1,8 @@
+import { Readable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
-import { hookRunOf } from '../../../src/cli/mail/run-as-hook.ts';
+import { build } from 'esbuild';
+import { HOOK_INPUT_BYTES_MAX, hookInput, hookRunOf } from '../../../src/cli/mail/run-as-hook.ts';
+import { programOptions } from '../../../scripts/program-options.ts';
 import { hookCommand } from '../../../src/host/hooks/settings.ts';
 
 const paths = { node: '/usr/bin/node', main: '/opt/poste/main.js' };
@@ -33,4 +36,42 @@ describe('the short way of a hook', () => {
   ])('leaves everything else to the parser of the command line: %j', (argv) => {
     expect(hookRunOf(argv, {})).toBeUndefined();
   });
+});
+
+const stdin = (...pieces: string[]) =>
+  Object.assign(Readable.from(pieces.map((piece) => Buffer.from(piece))), { isTTY: false });
+const begun = (text: string, isWhole: boolean) => ({ bytes: Buffer.from(text), isWhole });
+
+describe('the input of a hook', () => {
+  test('is what was read at once, and the stream is not made for it', async () => {
+    const context = {
+      get stdin(): never {
+        throw new Error('the stream was asked for');
+      },
+    };
+    expect(await hookInput(context, begun('{"a":"ä"}', true))).toBe('{"a":"ä"}');
+  });
+
+  test('goes on in the stream where reading would have blocked', async () => {
+    expect(await hookInput({ stdin: stdin('"b"', '}') }, begun('{"a":', false))).toBe('{"a":"b"}');
+    expect(await hookInput({ stdin: stdin('{}') }, begun('', false))).toBe('{}');
+  });
+
+  test('of a terminal, and one that is too long, is none', async () => {
+    const terminal = Object.assign(Readable.from([]), { isTTY: true });
+    expect(await hookInput({ stdin: terminal }, begun('', false))).toBe('');
+    const long = 'x'.repeat(HOOK_INPUT_BYTES_MAX);
+    expect(await hookInput({ stdin: stdin() }, begun(`${long}x`, false))).toBe('');
+    expect(await hookInput({ stdin: stdin('x') }, begun(long, false))).toBe('');
+    expect(await hookInput({ stdin: stdin() }, begun(long, false))).toHaveLength(HOOK_INPUT_BYTES_MAX);
+  });
+});
+
+test('what a hook loads imports nothing, and asks for no part of Node.js that takes long', async () => {
+  const [hook] = programOptions('/nowhere/');
+  const { outputFiles } = await build({ ...hook, write: false });
+  const program = outputFiles.find(({ path }) => path.endsWith('.js'))?.text ?? '';
+  expect(program).toContain('runAsHook');
+  expect(program.match(/^import .*$/gm)).toBeNull();
+  expect(program).not.toMatch(/node:(?:crypto|stream)"/);
 });
