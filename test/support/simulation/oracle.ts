@@ -44,6 +44,8 @@ export class Oracle implements RelayWatcher {
   /** The last heartbeat that is durable for sure, and the latest that may be. */
   #beatenMs = 0;
   #beatAskedMs = 0;
+  /** The last record that a process opened or wrote. */
+  lastLsn = 0;
   /** The latest that the clock of the relay has said. */
   maxWallMs = 0;
   readonly #options: OracleOptions;
@@ -73,10 +75,11 @@ export class Oracle implements RelayWatcher {
     simulator.note(`FAULT ${sentence}`);
   }
 
-  opened({ initialised, epochBegun, epoch }: Parameters<RelayWatcher['opened']>[0], wallMs: number): void {
+  opened({ initialised, epochBegun, epoch, lastLsn }: Parameters<RelayWatcher['opened']>[0], wallMs: number): void {
     this.#options.simulator.note(`store opened, new epoch: ${epochBegun ?? 'none'}`);
     const isOld = wallMs - this.#beatenMs > HEARTBEAT_STALE_MS;
     const isBack = wallMs < this.#beatAskedMs;
+    this.lastLsn = lastLsn;
     if (initialised || epochBegun !== undefined) this.beat(wallMs, true);
     if (initialised) return;
     if (epochBegun !== undefined && !isOld && !isBack && !this.isDiskOlder)
@@ -104,6 +107,7 @@ export class Oracle implements RelayWatcher {
   }
 
   committed({ entries }: CommittedBatch): void {
+    this.lastLsn = entries.at(-1)?.lsn ?? this.lastLsn;
     for (const { event } of entries) {
       if (event.type === 'ItemAccepted') this.accepted++;
       if (event.type === 'ItemLost' && !this.mayLoseItems) this.fault(`${event.itemId} was lost, and nothing rotted`);

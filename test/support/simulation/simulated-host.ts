@@ -30,9 +30,9 @@ export interface OutboxRow {
   state: 'pending' | 'accepted' | 'done' | 'expired' | 'unconfirmed';
   /** Accepted in an epoch that ended: pushed again. */
   isAgain: boolean;
-  /** By the last receipt, and by the first. */
+  /** By the last receipt. */
   acceptedAtMs: number;
-  firstAcceptedAtMs: number;
+  sentAtMs: number;
 }
 
 export interface HostOptions {
@@ -107,7 +107,7 @@ export class SimulatedHost {
         state: 'pending',
         isAgain: false,
         acceptedAtMs: 0,
-        firstAcceptedAtMs: Infinity,
+        sentAtMs: this.#options.wallMs(),
       });
     }
     this.#wake();
@@ -205,7 +205,6 @@ export class SimulatedHost {
       if (row.state === 'pending') row.state = 'accepted';
       row.isAgain = false;
       row.acceptedAtMs = Math.max(row.acceptedAtMs, accept.at);
-      row.firstAcceptedAtMs = Math.min(row.firstAcceptedAtMs, accept.at);
     }
     return true;
   }
@@ -285,7 +284,7 @@ export class SimulatedHost {
         state: 'pending',
         isAgain: false,
         acceptedAtMs: 0,
-        firstAcceptedAtMs: Infinity,
+        sentAtMs: this.#options.wallMs(),
       });
     }
     this.#wake();

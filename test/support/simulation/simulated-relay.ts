@@ -49,7 +49,10 @@ export interface RelayOptions {
 
 /** Is told what no host sees. */
 export interface RelayWatcher {
-  opened(opened: Pick<OpenedStore, 'initialised' | 'epochBegun'> & { epoch: Epoch | undefined }, wallMs: number): void;
+  opened(
+    opened: Pick<OpenedStore, 'initialised' | 'epochBegun'> & { epoch: Epoch | undefined; lastLsn: number },
+    wallMs: number,
+  ): void;
   /** A heartbeat is written, and is durable. */
   beat(atMs: number, isDurable: boolean): void;
   committed(batch: CommittedBatch): void;
@@ -167,7 +170,7 @@ export class SimulatedRelay {
     );
     const { store } = opened;
     if (!process.isAlive) return;
-    watcher.opened({ ...opened, epoch: store.get('relay', rowKey.relay)?.epoch }, nowMs);
+    watcher.opened({ ...opened, epoch: store.get('relay', rowKey.relay)?.epoch, lastLsn: store.lastLsn }, nowMs);
     const engine = await Engine.start(
       {
         store,

@@ -9,7 +9,7 @@ import { takenOver } from '../../../src/relay/backup/restore.ts';
 import { checkUnpacked, readOrRefuse } from '../../../src/relay/backup/restorable.ts';
 import type { BackupHeader } from '../../../src/relay/backup/backup.ts';
 import { decodeRecord } from '../../../src/relay/store/record.ts';
-import { PREFIX, lsnOf, payloadKey, prefixRange } from '../../../src/relay/store/keys.ts';
+import { logKey, lsnOf, payloadKey } from '../../../src/relay/store/keys.ts';
 import { PositionFile } from '../../../src/relay/store/position.ts';
 import { relay as relayHost } from '../hosts.ts';
 import { storedAndReplayed } from '../replay.ts';
@@ -21,6 +21,7 @@ import { type DiskImage, SimulatedDisk } from './simulated-disk.ts';
 import { SimulatedHost, keyOf } from './simulated-host.ts';
 import { type Plant, SimulatedRelay } from './simulated-relay.ts';
 import { Simulator } from './simulator.ts';
+import { latin1 } from './sorted-table.ts';
 
 /** Quotas that are reached, and pages that are full. */
 const SMALL = { max_queue_items: 12, max_sender_items: 6, max_pull: 4 };
@@ -229,7 +230,7 @@ class SimulatedWorld {
       const now = this.#relay.disk.image;
       const isOld = this.#relay.clock.nowMs() - copy.takenMs > 700_000;
       const position = isOld && random.chance(0.5) ? copy.image.position : now.position;
-      const isOlder = !isSame(copy.image, now) || position !== now.position;
+      const isOlder = !holdsRecord(copy.image, this.oracle.lastLsn) || position !== now.position;
       this.#relay.disk.replace({ ...copy.image, position });
       this.oracle.copyComesBack(isOlder);
     });
@@ -414,12 +415,12 @@ class SimulatedWorld {
   #compareMail(): void {
     const { oracle } = this;
     for (const host of this.#hosts)
-      for (const { kind, itemId, to, state, acceptedAtMs, firstAcceptedAtMs } of host.outbox) {
+      for (const { kind, itemId, to, state, acceptedAtMs, sentAtMs } of host.outbox) {
         if (kind !== 'envelope') continue;
         const isThere = this.#hosts[to]?.delivered.has(`${host.no} ${itemId}`) === true;
         if (state === 'done' && !isThere) oracle.fault(`${itemId} did not come to ${to}, and its receipt did`);
         // A receipt that nobody pulled for so long is gone: its sender is alerted at its deadline.
-        const sinceMs = isThere ? firstAcceptedAtMs : acceptedAtMs;
+        const sinceMs = isThere ? sentAtMs : acceptedAtMs;
         const isExcused = sinceMs + this.#schedule.retentionMs <= Math.max(oracle.maxWallMs, this.#relay.clock.nowMs());
         if (state === 'accepted' && !isExcused)
           oracle.fault(
@@ -454,7 +455,7 @@ function take(world: StepTakers, { type, seed }: Step): Promise<void> | void {
   return world[type](new SeededRandom(seed));
 }
 
-function isSame(one: DiskImage, other: DiskImage): boolean {
-  const range = prefixRange(PREFIX.log);
-  return one.table.keysIn(range).at(-1) === other.table.keysIn(range).at(-1);
+/** Whether it holds what somebody may have been told of: a record that no process has opened is nobody's. */
+function holdsRecord({ table }: DiskImage, lsn: number): boolean {
+  return table.get(latin1(logKey(lsn))) !== undefined;
 }
