@@ -14,7 +14,7 @@ import { type Promises, RELAY_KEY_TEXT, livedStore } from '../support/mutated-st
 import { hasOwnDisks } from '../support/own-disks.ts';
 import { type Ended, type PosteProcess, type StartDocument, poste, serveArgs } from '../support/poste-process.ts';
 import { NEEDS } from '../support/programs.ts';
-import { EXIT, STACK } from '../support/relay-command.ts';
+import { EXIT, STACK, saidOf } from '../support/relay-command.ts';
 import { SeededRandom } from '../support/seeded-random.ts';
 import { ServedMail } from '../support/served-mail.ts';
 import { startOn } from '../support/served-promises.ts';
@@ -65,14 +65,6 @@ async function expectKept(store: string, promises: Promises, mayBegin: boolean):
   const start = await startOn(store, promises, { begun: mayBegin });
   expect(start).toMatchObject({ type: 'served', isMarked: false, ...(!mayBegin && { epoch: 'same' }) });
   expect((await verified(store)).findings).toEqual([]);
-}
-
-/** What the process says beside its log, whose lines may say of an error where it came from. */
-function saidOf({ stderr }: Ended): string {
-  return stderr
-    .split('\n')
-    .filter((line) => !line.startsWith('{"level"'))
-    .join('\n');
 }
 
 function outcomeOf(ended: Ended, mail: ServedMail | undefined): string {

@@ -22,6 +22,14 @@ export const EXIT = {
 /** What a stack trace would show. */
 export const STACK = /\n\s+at |node:internal/;
 
+/** What a process says beside its log, whose lines may say of an error where it came from. */
+export function saidOf({ stderr }: Ended): string {
+  return stderr
+    .split('\n')
+    .filter((line) => !line.startsWith('{"level"'))
+    .join('\n');
+}
+
 /** A relay that serves, as a process of its own or in this one. */
 interface Started {
   process: { signal: (name: 'SIGTERM' | 'SIGINT') => void; ended: () => Promise<Ended> };
