@@ -50,8 +50,8 @@ const MANNERS: Readonly<Record<string, Manner>> = {
       socket.read(1);
     }
   },
-  challenges: async (socket, _relay, signal) => {
-    const request = requestBytes('POST', '/v1/relay/challenge', {}, '');
+  challenges: async (socket, { reader }, signal) => {
+    const request = requestBytes('POST', '/v1/relay/challenge', {}, JSON.stringify({ pubkey: reader.key }));
     while (!socket.destroyed && !signal.aborted) {
       socket.write(request);
       await once(socket, 'data', { signal });

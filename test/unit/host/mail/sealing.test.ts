@@ -1,7 +1,7 @@
 /** The suite by node:crypto is the library's own to the byte: by RFC 9180, and each opening what the other sealed. */
 import { randomBytes } from 'node:crypto';
 import { Chacha20Poly1305 } from '@hpke/chacha20poly1305';
-import { CipherSuite, DhkemX25519HkdfSha256, HkdfSha256 } from '@hpke/core';
+import { CipherSuite, DhkemX25519HkdfSha256, EncapError, HkdfSha256 } from '@hpke/core';
 import { expect, test } from 'vitest';
 import {
   type EnvelopeHead,
@@ -66,7 +66,18 @@ test.each([0, 1, 300_000])('what one of the two suites seals, of %i bytes, the o
   }
 });
 
-test('a one-time key whose secret with any other is zero opens nothing, and neither does another key', async () => {
+/** Points of low order, and what is read as one (RFC 7748, section 6.1): the secret with any key is zero. */
+const LOW_ORDER = [
+  '0000000000000000000000000000000000000000000000000000000000000000',
+  '0100000000000000000000000000000000000000000000000000000000000000',
+  'e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800',
+  '5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157',
+  'ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
+  'edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
+  'eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
+];
+
+test('with a key whose secret with any other is zero nothing is sealed or opened, and another key opens nothing', async () => {
   const signer = signerFromSeed(Buffer.alloc(32, 7));
   const [key, other] = [await generateSealKey(), await generateSealKey()];
   const ofKey = { encPub: key.enc_pub, secret: key.secret };
@@ -92,8 +103,11 @@ test('a one-time key whose secret with any other is zero opens nothing, and neit
   };
   const envelope = await sealEnvelope(head, content, key.enc_pub, signer);
   expect(JSON.parse((await openSeal(envelope, ofKey)).toString('utf8'))).toEqual(content);
-  const zeros = { ...envelope, sealed: { ...envelope.sealed, enc: Buffer.alloc(32).toString('base64') } };
-  await expect(openSeal(zeros, ofKey)).rejects.toThrow(NotOpened);
+  for (const lowOrder of LOW_ORDER) {
+    const enc = Buffer.from(lowOrder, 'hex').toString('base64');
+    await expect(openSeal({ ...envelope, sealed: { ...envelope.sealed, enc } }, ofKey)).rejects.toThrow(NotOpened);
+    await expect(sealEnvelope(head, content, enc, signer)).rejects.toThrow(EncapError);
+  }
   await expect(openSeal(envelope, { encPub: other.enc_pub, secret: other.secret })).rejects.toThrow(NotOpened);
   await expect(openSeal(envelope, { encPub: key.enc_pub, secret: other.secret })).rejects.toThrow(NotOpened);
 });

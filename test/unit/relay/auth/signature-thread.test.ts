@@ -1,9 +1,10 @@
 /** The thread of signatures: those that it makes and verifies, and who does so where there is no thread. */
-import { writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { type Signer, signerFromSeed } from '../../../../src/protocol/ed25519.ts';
+import { type Signer, signerFromSeed, verifySignature } from '../../../../src/protocol/ed25519.ts';
+import { publicKeyFromBytes } from '../../../../src/protocol/public-key.ts';
 import { alice, bob } from '../../../support/hosts.ts';
 import { SignatureThread } from '../../../../src/relay/auth/signature-thread.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
@@ -129,4 +130,21 @@ describe('the signature thread', () => {
     expect(await verifiedBy(thread)).toEqual(VERDICTS);
     expect(await thread.sign(['afterwards'])).toEqual(signed(['afterwards']));
   });
+});
+
+test('gives the verdict of the verifier on every signature of other projects', async () => {
+  const thread = await running(new CountedSigner());
+  const folder = new URL('../../../vectors/third-party/', import.meta.url);
+  for (const name of ['ed25519-wycheproof.json', 'ed25519-speccheck.json']) {
+    const { cases } = JSON.parse(await readFile(new URL(name, folder), 'utf8')) as {
+      cases: { pk: string; msg: string; sig: string }[];
+    };
+    const verdicts = cases.map(async ({ pk, msg, sig }) => {
+      const key = publicKeyFromBytes(Buffer.from(pk, 'hex'));
+      const [message, signature] = [Buffer.from(msg, 'hex'), Buffer.from(sig, 'hex').toString('base64')];
+      return [await thread.verify(key, message, signature), verifySignature(key, message, signature)];
+    });
+    for (const [byThread, byVerifier] of await Promise.all(verdicts)) expect(byThread).toBe(byVerifier);
+    expect(cases.length).toBeGreaterThan(10);
+  }
 });
