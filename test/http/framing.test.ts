@@ -67,6 +67,13 @@ const framings: [string, string][] = [
   ['headers of more than 4 KiB', `${INFO}a: ${'x'.repeat(5000)}\r\n\r\n`],
   ['a target of more than 4 KiB', `GET /v2/relay/info?${'x'.repeat(5000)} HTTP/1.1\r\nhost: x\r\n\r\n`],
   ['another protocol', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n'],
+  ['the preface of HTTP/2', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'],
+  ['HTTP/0.9', 'GET /v2/relay/info\r\n\r\n'],
+  ['a NUL within a header', `${INFO}a: b\x00c\r\n\r\n`],
+  [
+    'chunked, with an extension and a trailer',
+    `${CHALLENGE}transfer-encoding: chunked\r\n\r\n2;a="b"\r\n{}\r\n0\r\nx: y\r\n\r\n`,
+  ],
   ['another version', 'GET /v2/relay/info HTTP/3.0\r\nhost: x\r\n\r\n'],
 ];
 
