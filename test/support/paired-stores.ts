@@ -1,7 +1,7 @@
 /** Stores of hosts that are paired with each other and have lost each other on the LAN, as a pairing leaves them. */
 import { join } from 'node:path';
 import { RETRY_TIMING } from '../../src/host/core/outbox-event.ts';
-import { LAN_ATTEMPTS_BEFORE_RELAY } from '../../src/host/core/transport-choice.ts';
+import { LAN_ATTEMPTS_BEFORE_RELAY } from '../../src/host/core/outbox.ts';
 import { initialiseHost } from '../../src/host/init.ts';
 import { addAgent } from '../../src/host/agents/agents.ts';
 import { loadIdentity, signedEncKey } from '../../src/host/peers/identity.ts';

@@ -34,11 +34,10 @@ export const ASK_AGAIN_MS = DAY_MS;
 export const LAN_CONFIRM_MS = 3 * DAY_MS;
 /** The sender is told of a quarantine after this: receipts of recipients that did get the message may still come. */
 export const QUARANTINE_ALERT_MS = 60_000;
-/**
- * The longest pause between the first failed attempt over the LAN and the second one. The relay may be asked after the
- * second, so the sender of a message to a host that left the LAN waits no longer than both take.
- */
-const SECOND_LAN_ATTEMPT_MS = 250;
+/** Failed attempts over the LAN, of a row or of a peer, before the relay is asked. */
+export const LAN_ATTEMPTS_BEFORE_RELAY = 2;
+/** The longest pause after each of these: the sender of a message to a host that left the LAN waits for little more. */
+const BEFORE_RELAY_MS = 100;
 /** The longest error text that a row keeps. */
 const ERROR_CHARACTERS_MAX = 500;
 
@@ -80,11 +79,11 @@ export function backoffMs(attempts: number, { jitter, retry }: Pick<OutboxFacts,
   return Math.round(whole * (0.5 + jitter / 2));
 }
 
-/** As `backoffMs`, from the second failure in a row; the pause after the first one is short. */
+/** As `backoffMs`, from the failure on after which a relay is no other way. */
 function lanBackoffMs(attempts: number, facts: OutboxFacts): number {
-  if (attempts > 1) return backoffMs(attempts - 1, facts);
   const { jitter, retry } = facts;
-  return backoffMs(1, { jitter, retry: { ...retry, firstMs: Math.min(SECOND_LAN_ATTEMPT_MS, retry.firstMs) } });
+  if (attempts > LAN_ATTEMPTS_BEFORE_RELAY) return backoffMs(attempts - LAN_ATTEMPTS_BEFORE_RELAY, facts);
+  return backoffMs(1, { jitter, retry: { ...retry, firstMs: Math.min(BEFORE_RELAY_MS, retry.firstMs) } });
 }
 
 /** When the sender of a relay-accepted row is told that nobody confirmed it. */

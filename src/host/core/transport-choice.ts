@@ -1,11 +1,8 @@
 /** Which way a row of the outbox goes now. Specification, "Transport choice", rules 1 to 3. Pure. */
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { isAcceptedIn, lanDoubtAtMs, mayPush } from './outbox.ts';
+import { LAN_ATTEMPTS_BEFORE_RELAY, isAcceptedIn, lanDoubtAtMs, mayPush } from './outbox.ts';
 import type { OutboxRow, PeerRow } from './rows.ts';
-
-/** Failed attempts over the LAN, of a row or of a peer, before the relay is asked. */
-export const LAN_ATTEMPTS_BEFORE_RELAY = 2;
 
 /** The relay as it is known now, and whether it can take mail for the peer. */
 export interface RelayFacts {
