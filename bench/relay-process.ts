@@ -60,7 +60,8 @@ export async function startBenchRelay({ log = [], folder: given }: BenchRelayOpt
     env: { ...process.env, ...(log.length > 0 && { MAIL_RELAY_KEY: RELAY_KEY }) },
   });
   // Whatever ends the benchmark ends its relay.
-  process.once('exit', () => child.kill('SIGKILL'));
+  const endWithBench = (): void => void child.kill('SIGKILL');
+  process.once('exit', endWithBench);
   const start = JSON.parse(await firstLine(child)) as { url: string; relay_pubkey: PublicKey; server: string };
   const readyMs = performance.now() - startedMs;
   return {
@@ -78,6 +79,7 @@ export async function startBenchRelay({ log = [], folder: given }: BenchRelayOpt
       });
       child.kill('SIGTERM');
       await ended;
+      process.off('exit', endWithBench);
       if (given === undefined) rmSync(folder, { recursive: true, force: true });
     },
   };
