@@ -230,7 +230,7 @@ class SimulatedWorld {
       const now = this.#relay.disk.image;
       const isOld = this.#relay.clock.nowMs() - copy.takenMs > 700_000;
       const position = isOld && random.chance(0.5) ? copy.image.position : now.position;
-      const isOlder = !holdsRecord(copy.image, this.oracle.lastLsn) || position !== now.position;
+      const isOlder = !hasRecordOf(copy.image, now, this.oracle.lastLsn) || position !== now.position;
       this.#relay.disk.replace({ ...copy.image, position });
       this.oracle.copyComesBack(isOlder);
     });
@@ -455,7 +455,12 @@ function take(world: StepTakers, { type, seed }: Step): Promise<void> | void {
   return world[type](new SeededRandom(seed));
 }
 
-/** Whether it holds what somebody may have been told of: a record that no process has opened is nobody's. */
-function holdsRecord({ table }: DiskImage, lsn: number): boolean {
-  return table.get(latin1(logKey(lsn))) !== undefined;
+/**
+ * Whether it holds what somebody may have been told of: a record that no process has opened is nobody's. After a restore
+ * another record may have that number in a copy of before.
+ */
+function hasRecordOf(copy: DiskImage, now: DiskImage, lsn: number): boolean {
+  const key = latin1(logKey(lsn));
+  const record = copy.table.get(key);
+  return record !== undefined && now.table.get(key)?.equals(record) === true;
 }
