@@ -1,4 +1,5 @@
 /** What `docs/figures.md` shows of `bench/summary.json`: its tables, and its plots as SVG for light and dark pages. */
+import { withPart } from '../scripts/page-part.ts';
 import { type Summary, type SummaryFigure, isReached, shown } from './report.ts';
 
 const PEERS = 'peers';
@@ -27,11 +28,8 @@ export function figuresReadme(readme: string, summary: Summary): string {
   return placed(readme, 'peers', [head, '|---|---|---|', ...rows].join('\n'));
 }
 
-function placed(page: string, name: string, table: string): string {
-  const [begin, end] = [`<!-- ${name}: made by npm run docs:figures -->`, `<!-- end of ${name} -->`];
-  const [from, to] = [page.indexOf(begin), page.indexOf(end)];
-  if (from === -1 || to < from) throw new Error(`the page has no place for the table ${name}`);
-  return `${page.slice(0, from + begin.length)}\n\n${table}\n\n${page.slice(to)}`;
+function placed(page: string, name: string, text: string): string {
+  return withPart(page, { name, command: 'docs:figures', text });
 }
 
 function peersTable(summary: Summary): string {

@@ -5,6 +5,7 @@
  *   npm run torture                              every kind
  *   npm run torture -- --only shared-log         one of them
  *   npm run torture -- --list                    their names
+ *   npm run torture -- --record                  what they find goes into test/torture.json and docs/testing.md
  *
  * `POSTE_TORTURE_RUNS` says how many runs of each, and `POSTE_TORTURE_SEED` repeats one; where both are said it is the
  * first of them. Kinds that are made of the tests are run so many times over as `POSTE_TORTURE_TIMES` says.
@@ -15,9 +16,15 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { type KindRun, keepRuns } from './torture-record.ts';
 
 /** That of vitest.config.ts. */
 const TEST_MS = 120_000;
+
+/** Of vitest's report. */
+interface Counted {
+  numPassedTests?: number;
+}
 
 interface Kind {
   what: string;
@@ -106,7 +113,9 @@ const KINDS: Readonly<Record<string, Kind>> = {
   },
 };
 
-const { values } = parseArgs({ options: { only: { type: 'string' }, list: { type: 'boolean' } } });
+const { values } = parseArgs({
+  options: { only: { type: 'string' }, list: { type: 'boolean' }, record: { type: 'boolean' } },
+});
 const { POSTE_TORTURE_RUNS: runs, POSTE_TORTURE_SEED: seed } = process.env;
 const wanted = Object.entries(KINDS).filter(([name]) => values.only === undefined || values.only === name);
 
@@ -117,25 +126,33 @@ if (wanted.length === 0) {
 else await runAll();
 
 async function runAll(): Promise<void> {
-  const commit = spawnSync('git', ['rev-parse', '--short', 'HEAD'], { encoding: 'utf8' }).stdout.trim();
-  const title = `Tortured on ${new Date().toISOString().slice(0, 10)}, commit ${commit || 'unknown'}`;
-  const took: string[] = [];
+  const commit = spawnSync('git', ['rev-parse', '--short', 'HEAD'], { encoding: 'utf8' }).stdout.trim() || 'unknown';
+  const runs: Record<string, KindRun> = {};
   for (const [name, kind] of wanted) {
     const startedMs = performance.now();
-    const { isRight, tried } = await run(kind);
-    const seconds = ((performance.now() - startedMs) / 1000).toFixed(0);
-    took.push(`${name}: ${isRight ? 'nothing wrong' : `FAILED, npm run torture -- --only ${name}`}, ${seconds} s`);
-    took.push(...tried.map((figures) => `  ${figures}`));
-    if (!isRight) process.exitCode = 1;
+    const outcome = await run(kind);
+    const seconds = Math.round((performance.now() - startedMs) / 1000);
+    runs[name] = { date: new Date().toISOString().slice(0, 10), commit, seconds, ...outcome };
+    if (!outcome.isRight) process.exitCode = 1;
   }
-  console.log([title, ...took].join('\n'));
+  const took: string[] = [];
+  for (const [name, { seconds, isRight, tests, tried }] of Object.entries(runs)) {
+    const outcome = isRight ? 'nothing wrong' : `FAILED, npm run torture -- --only ${name}`;
+    took.push(`${name}: ${outcome}, ${tests} tests, ${seconds} s`, ...tried.map((figures) => `  ${figures}`));
+  }
+  console.log([`Tortured on ${new Date().toISOString().slice(0, 10)}, commit ${commit}`, ...took].join('\n'));
+  if (values.record) keepRuns(runs, Object.keys(KINDS));
 }
 
-async function run({ files, runs: usual, times: usually = 1 }: Kind): Promise<{ isRight: boolean; tried: string[] }> {
+async function run({
+  files,
+  runs: usual,
+  times: usually = 1,
+}: Kind): Promise<Omit<KindRun, 'date' | 'commit' | 'seconds'>> {
   const count = runs ?? (seed === undefined ? String(usual ?? 1) : '1');
   const times = Number(process.env['POSTE_TORTURE_TIMES'] ?? usually);
   const folder = await mkdtemp(join(tmpdir(), 'poste-torture-'));
-  const told = join(folder, 'tried');
+  const [told, counted] = [join(folder, 'tried'), join(folder, 'counted.json')];
   const env = {
     ...process.env,
     POSTE_TORTURE_TRIED: told,
@@ -143,13 +160,19 @@ async function run({ files, runs: usual, times: usually = 1 }: Kind): Promise<{ 
     POSTE_TORTURE_TIMES: String(times),
   };
   const inEnv = usual === undefined ? env : { ...env, POSTE_TORTURE_RUNS: count };
-  const limits = [`--testTimeout=${TEST_MS * times}`];
-  const child = spawn('npx', ['vitest', 'run', '--reporter=verbose', ...limits, ...files], {
+  const options = [
+    `--testTimeout=${TEST_MS * times}`,
+    '--reporter=verbose',
+    '--reporter=json',
+    `--outputFile=${counted}`,
+  ];
+  const child = spawn('npx', ['vitest', 'run', ...options, ...files], {
     env: inEnv,
     stdio: ['ignore', 'inherit', 'inherit'],
   });
   const [code] = (await once(child, 'close')) as [number | null];
   const text = await readFile(told, 'utf8').catch(() => '');
+  const { numPassedTests: tests = 0 } = JSON.parse(await readFile(counted, 'utf8').catch(() => '{}')) as Counted;
   await rm(folder, { recursive: true });
-  return { isRight: code === 0, tried: text.split('\n').filter((line) => line !== '') };
+  return { isRight: code === 0, tests, tried: text.split('\n').filter((line) => line !== '') };
 }
