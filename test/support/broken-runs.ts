@@ -11,12 +11,17 @@ import { EXIT, STACK, saidOf } from './relay-command.ts';
 import { FAULT_KINDS, type Fault, type Recording, faultsOf, faultyPoste, recordedPoste } from './strace.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 
+type Outcome = 'killed' | 'refused' | 'done' | 'found damaged';
+
 /** The names of temporary files of a second time. */
 const AGAIN = 100;
 
+/** What LevelDB had not finished in a former database, which stays aside as it was. */
+const OF_FORMER = /\.replaced-[^/]+\/\d+\.dbtmp$/;
+
 /** The names below a folder, without numbers. */
 async function shapeOf(folder: string): Promise<string[]> {
-  const names = await readdir(folder, { recursive: true });
+  const names = (await readdir(folder, { recursive: true })).filter((name) => !OF_FORMER.test(name));
   return [...new Set(names.map((name) => name.replaceAll(/\d+/g, '#')))].toSorted();
 }
 
@@ -78,7 +83,7 @@ export class Broken {
   }
 
   /** Throws when the fault does harm. Answers how the process ended. */
-  async fails(folder: string, fault: Fault, looksBetween: boolean): Promise<'killed' | 'refused' | 'done'> {
+  async fails(folder: string, fault: Fault, looksBetween: boolean): Promise<Outcome> {
     const { args, ended } = this.#operation;
     const { nowMs, keeps } = this.#template;
     await rm(folder, { recursive: true, force: true });
@@ -89,6 +94,8 @@ export class Broken {
     if (outcome === 'done') await expectDone(this.#template, folder);
     // LevelDB passes over a log that it cannot open; the position shows it, and a new epoch brings back what was lost.
     const mayBegin = fault.what !== 'kill' && fault.call === 'openat';
+    // Where that log held the whole store, it is refused instead.
+    if (mayBegin && /damaged .*restore a backup/.test(broken.stderr)) return 'found damaged';
     if (looksBetween) await keeps(folder, mayBegin);
     await outdateParts(folder);
     expectWell(await ended(poste(args(folder), stillClock(nowMs + 60_000, AGAIN))));
@@ -99,7 +106,7 @@ export class Broken {
   }
 }
 
-function outcomeOf(ended: Ended, { what }: Fault): 'killed' | 'refused' | 'done' {
+function outcomeOf(ended: Ended, { what }: Fault): Outcome {
   const { code, signal, stderr } = ended;
   expect(saidOf(ended)).not.toMatch(STACK);
   if (signal !== null) {

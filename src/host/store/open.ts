@@ -5,6 +5,7 @@
  * if a file is lost.
  */
 import { chmodSync, existsSync, mkdirSync, readdirSync } from 'node:fs';
+import { unreadableFile } from '../../lib/recovered-files.ts';
 import { SCHEMA_KEY } from './keys.ts';
 import { HostStore, type StoreFailed, type HostLevel, levelAt } from './host-store.ts';
 
@@ -44,6 +45,7 @@ export async function openHostStore(folder: string, failed: (error: StoreFailed)
   if (!holdsStore(folder)) {
     throw new HostStoreRefused('absent', `there is no store at ${folder}: make one with poste init`);
   }
+  await refuseUnreadableFiles(folder);
   const level = await openLevel(folder, false);
   try {
     checkSchema(level.getSync(SCHEMA_KEY), folder);
@@ -57,6 +59,16 @@ export async function openHostStore(folder: string, failed: (error: StoreFailed)
 /** Whether the folder holds any file of a store. */
 export function holdsStore(folder: string): boolean {
   return existsSync(folder) && readdirSync(folder).some((name) => name !== 'LOCK' && !name.startsWith('LOG'));
+}
+
+async function refuseUnreadableFiles(folder: string): Promise<void> {
+  const unreadable = await unreadableFile(folder);
+  if (!unreadable) return;
+  const { code, name } = unreadable;
+  throw new HostStoreRefused(
+    'unusable',
+    `the store at ${folder} cannot be used (${code} while reading ${name}): mend that and try again`,
+  );
 }
 
 async function openLevel(folder: string, isNew: boolean): Promise<HostLevel> {

@@ -7,8 +7,8 @@
  * again, and dedup absorbs what is still here. Nothing is repaired silently.
  */
 import { hash } from 'node:crypto';
-import { createReadStream, existsSync, readdirSync, statSync } from 'node:fs';
-import { mkdir, readdir } from 'node:fs/promises';
+import { existsSync, readdirSync, statSync } from 'node:fs';
+import { mkdir } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
@@ -27,6 +27,7 @@ import { type ViewMark, logPlace, readViewMark } from './view-mark.ts';
 import { dropRebuilt, finishCutovers, isRestoreUnderWay, POSITION_FILE } from './cutover.ts';
 import { syncFolder } from '../../lib/files.ts';
 import { fileFault } from '../../lib/file-fault.ts';
+import { unreadableFile } from '../../lib/recovered-files.ts';
 import { createRelayKey, readRelayKey } from './relay-key.ts';
 import { RelayStore } from './relay-store.ts';
 import { runsOf } from './scan.ts';
@@ -276,28 +277,14 @@ export async function openLevel(
   }
 }
 
-/** What LevelDB recovers from: its write-ahead logs, and what names its table files. */
-const RECOVERED_FROM = /^(?:CURRENT|MANIFEST-\d+|\d+\.log)$/;
-
-/**
- * Reads what LevelDB is about to recover from. It passes over what it cannot read of its write-ahead log, and deletes
- * that afterwards: one error of the disk would lose what is there. Throws `StoreRefused`.
- */
+/** Throws `StoreRefused`. */
 async function refuseUnreadableFiles(folder: string): Promise<void> {
-  const names = await readdir(folder).catch(() => []);
-  for (const name of names.filter((one) => RECOVERED_FROM.test(one))) {
-    try {
-      for await (const _chunk of createReadStream(join(folder, name), { highWaterMark: 1 << 20 }));
-    } catch (error) {
-      const { code } = error as NodeJS.ErrnoException;
-      // A serving relay deleted it: the lock will show that.
-      if (code === 'ENOENT') continue;
-      throw new StoreRefused(
-        'unusable',
-        `the database at ${folder} cannot be opened (${code ?? 'unknown error'} while reading ${name}): mend that, and start the relay again`,
-      );
-    }
-  }
+  const unreadable = await unreadableFile(folder);
+  if (!unreadable) return;
+  throw new StoreRefused(
+    'unusable',
+    `the database at ${folder} cannot be opened (${unreadable.code} while reading ${unreadable.name}): mend that, and start the relay again`,
+  );
 }
 
 export function unusablePosition(path: string, fault: string): StoreRefused {

@@ -1,0 +1,32 @@
+/** What a database of LevelDB begins from, looked at before it is opened. Both halves keep their stores in such databases. */
+import { createReadStream } from 'node:fs';
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+
+/** Its write-ahead logs, and what names its table files. */
+const RECOVERED_FROM = /^(?:CURRENT|MANIFEST-\d+|\d+\.log)$/;
+
+export interface Unreadable {
+  name: string;
+  /** Of the system. */
+  code: string;
+}
+
+/**
+ * The first file that cannot be read of those that LevelDB is about to recover from. LevelDB passes over what it cannot
+ * read of its write-ahead log, and deletes that afterwards: an error of the disk, a file of another user or too many open
+ * files would lose what is there.
+ */
+export async function unreadableFile(folder: string): Promise<Unreadable | undefined> {
+  const names = await readdir(folder).catch(() => []);
+  for (const name of names.filter((one) => RECOVERED_FROM.test(one))) {
+    try {
+      for await (const _chunk of createReadStream(join(folder, name), { highWaterMark: 1 << 20 }));
+    } catch (error) {
+      const { code = 'unknown error' } = error as NodeJS.ErrnoException;
+      // The process that has the database open deleted it: the lock will show that.
+      if (code !== 'ENOENT') return { name, code };
+    }
+  }
+  return undefined;
+}
