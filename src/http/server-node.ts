@@ -83,6 +83,8 @@ export function exchangeServer(
         requested,
       )
     : createServer(options, requested);
+  // Node would answer an Expect that it does not know with a 417 of its own; a server may pass over it (RFC 9110, 10.1.1).
+  server.on('checkExpectation', requested);
   if (connections) count(server, connections, open);
   server.setTimeout(idleTimeoutMs);
   return server;

@@ -212,18 +212,21 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     connection.close();
   });
 
-  test('a request with Expect: 100-continue is answered like every other', async () => {
-    const relay = suite.current;
-    const bytes = requestBytes(
-      'POST',
-      '/v1/relay/challenge',
-      { expect: '100-continue' },
-      JSON.stringify({ pubkey: bob.key }),
-    );
-    const connection = await RawConnection.open(relay.port);
-    expect((await connection.send(bytes).response())?.status).toBe(200);
-    connection.close();
-  });
+  test.each(['100-continue', 'anything'])(
+    'a request with Expect: %s is answered like every other',
+    async (expected) => {
+      const relay = suite.current;
+      const bytes = requestBytes(
+        'POST',
+        '/v1/relay/challenge',
+        { expect: expected },
+        JSON.stringify({ pubkey: bob.key }),
+      );
+      const connection = await RawConnection.open(relay.port);
+      expect((await connection.send(bytes).response())?.status).toBe(200);
+      connection.close();
+    },
+  );
 });
 
 /** What the bytes are answered with until the relay closes, which it must: `refused` for a refusal that closes. */

@@ -12,7 +12,7 @@ import {
   createPrivateKey,
   createPublicKey,
   diffieHellman,
-  generateKeyPairSync,
+  randomBytes,
 } from 'node:crypto';
 import { Chacha20Poly1305 } from '@hpke/chacha20poly1305';
 import { CipherSuite, DeserializeError, DhkemX25519HkdfSha256, HkdfSha256 } from '@hpke/core';
@@ -122,9 +122,13 @@ class NodeDhkem extends DhkemX25519HkdfSha256 {
   }
 }
 
+/**
+ * Any 32 bytes are a private key (RFC 7748, section 5). A pair by `generateKeyPairSync` must not be exported: the collector
+ * may free what made the pair while its lock is held, takes that lock again, and the process waits for itself for ever
+ * (seen in Node.js 20.20 within 10,000 exports).
+ */
 function newKeyPair(): LibraryKeyPair {
-  const { d = '' } = generateKeyPairSync('x25519').privateKey.export({ format: 'jwk' });
-  const privateKey = X25519Key.private(Buffer.from(d, 'base64url'));
+  const privateKey = X25519Key.private(randomBytes(KEY_BYTES));
   return { publicKey: publicOf(X25519Key.read(privateKey).keyObject), privateKey };
 }
 

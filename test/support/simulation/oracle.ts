@@ -25,6 +25,12 @@ interface Accept {
   expiresAtMs: number;
 }
 
+/** When the relay last wrote that it is alive, and when it last began to. */
+export interface Beat {
+  beatenMs: number;
+  askedMs: number;
+}
+
 interface OracleOptions {
   simulator: Simulator;
   wallMs: () => number;
@@ -42,8 +48,7 @@ export class Oracle implements RelayWatcher {
   /** Whether the disk of the next start holds less than one before it did. */
   isDiskOlder = false;
   /** The last heartbeat that is durable for sure, and the latest that may be. */
-  #beatenMs = 0;
-  #beatAskedMs = 0;
+  #beat: Beat = { beatenMs: 0, askedMs: 0 };
   /** The last record that a process opened or wrote. */
   lastLsn = 0;
   /** The latest that the clock of the relay has said. */
@@ -77,8 +82,8 @@ export class Oracle implements RelayWatcher {
 
   opened({ initialised, epochBegun, epoch, lastLsn }: Parameters<RelayWatcher['opened']>[0], wallMs: number): void {
     this.#options.simulator.note(`store opened, new epoch: ${epochBegun ?? 'none'}`);
-    const isOld = wallMs - this.#beatenMs > HEARTBEAT_STALE_MS;
-    const isBack = wallMs < this.#beatAskedMs;
+    const isOld = wallMs - this.#beat.beatenMs > HEARTBEAT_STALE_MS;
+    const isBack = wallMs < this.#beat.askedMs;
     this.lastLsn = lastLsn;
     if (initialised || epochBegun !== undefined) this.beat(wallMs, true);
     if (initialised) return;
@@ -94,16 +99,23 @@ export class Oracle implements RelayWatcher {
   /**
    * A copy of the volume comes back. With a clock that went back too nothing keeps the relay from giving out the numbers of
    * the history that is gone: its new epoch tells everybody.
+   *
+   * @param beat the newest heartbeat when the copy was taken
    */
-  copyComesBack(isOlder: boolean): void {
+  copyComesBack(isOlder: boolean, beat: Beat): void {
     this.isDiskOlder ||= isOlder;
+    this.#beat = beat;
     this.mayLoseItems = true;
     if (this.#options.wallMs() < this.maxWallMs) this.#itemAt.clear();
   }
 
+  get newestBeat(): Beat {
+    return this.#beat;
+  }
+
   beat(atMs: number, isDurable: boolean): void {
-    this.#beatAskedMs = isDurable ? atMs : Math.max(this.#beatAskedMs, atMs);
-    if (isDurable) this.#beatenMs = atMs;
+    const { beatenMs, askedMs } = this.#beat;
+    this.#beat = isDurable ? { beatenMs: atMs, askedMs: atMs } : { beatenMs, askedMs: Math.max(askedMs, atMs) };
   }
 
   committed({ entries }: CommittedBatch): void {

@@ -15,7 +15,7 @@ import { relay as relayHost } from '../hosts.ts';
 import { storedAndReplayed } from '../replay.ts';
 import { SeededRandom } from '../seeded-random.ts';
 import { CALM, SimulatedNetwork } from './network.ts';
-import { Oracle } from './oracle.ts';
+import { type Beat, Oracle } from './oracle.ts';
 import type { Schedule, Step, StepType } from './schedule.ts';
 import { type DiskImage, SimulatedDisk } from './simulated-disk.ts';
 import { SimulatedHost, keyOf } from './simulated-host.ts';
@@ -70,7 +70,7 @@ class SimulatedWorld {
   readonly #network: SimulatedNetwork;
   readonly #hosts: SimulatedHost[] = [];
   readonly #owners = new Map<PublicKey, number>();
-  #copy: { image: DiskImage; takenMs: number } | undefined;
+  #copy: { image: DiskImage; takenMs: number; beat: Beat } | undefined;
   #backup: { image: DiskImage; header: BackupHeader } | undefined;
   /** Whether the relay is being stopped, restored or started by its operator. */
   #isAttended = false;
@@ -216,7 +216,7 @@ class SimulatedWorld {
 
   /** A copy of the volume, of some moment. */
   copy(): void {
-    this.#copy = { image: this.#relay.disk.image, takenMs: this.#relay.clock.nowMs() };
+    this.#copy = { image: this.#relay.disk.image, takenMs: this.#relay.clock.nowMs(), beat: this.oracle.newestBeat };
   }
 
   /**
@@ -232,7 +232,7 @@ class SimulatedWorld {
       const position = isOld && random.chance(0.5) ? copy.image.position : now.position;
       const isOlder = !hasRecordOf(copy.image, now, this.oracle.lastLsn) || position !== now.position;
       this.#relay.disk.replace({ ...copy.image, position });
-      this.oracle.copyComesBack(isOlder);
+      this.oracle.copyComesBack(isOlder, copy.beat);
     });
   }
 

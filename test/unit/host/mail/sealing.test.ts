@@ -1,5 +1,8 @@
 /** The suite by node:crypto is the library's own to the byte: by RFC 9180, and each opening what the other sealed. */
+import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { join } from 'node:path';
 import { Chacha20Poly1305 } from '@hpke/chacha20poly1305';
 import { CipherSuite, DhkemX25519HkdfSha256, EncapError, HkdfSha256 } from '@hpke/core';
 import { expect, test } from 'vitest';
@@ -110,4 +113,18 @@ test('with a key whose secret with any other is zero nothing is sealed or opened
   }
   await expect(openSeal(envelope, { encPub: other.enc_pub, secret: other.secret })).rejects.toThrow(NotOpened);
   await expect(openSeal(envelope, { encPub: key.enc_pub, secret: other.secret })).rejects.toThrow(NotOpened);
+});
+
+/** A process that waits for itself never ends. */
+const HANGS_AFTER_MS = 90_000;
+const MANY = 12_000;
+
+test('a process that collects garbage again and again while it makes keys does not wait for itself', async () => {
+  const program = join(import.meta.dirname, '../../../support/many-seal-keys.ts');
+  const flags = ['--gc-global', '--max-semi-space-size=1', '--import', 'tsx'];
+  const child = spawn(process.execPath, [...flags, program, String(MANY)], {
+    timeout: HANGS_AFTER_MS,
+    stdio: 'inherit',
+  });
+  expect(await once(child, 'close')).toEqual([0, null]);
 });
