@@ -74,9 +74,9 @@ export function programOptions(dist: string): BuildOptions[] {
       chunkNames: 'cli/[name]-[hash]',
       splitting: true,
       plugins: [hookApart],
-      // Libraries that are CommonJS ask for the parts of Node.js in their way.
+      // Libraries that are CommonJS ask for the parts of Node.js in their way. What that takes is made at the first call.
       banner: {
-        js: "import { createRequire as requireOf } from 'node:module'; const require = requireOf(import.meta.url);",
+        js: "const require = (name) => process.getBuiltinModule('node:module').createRequire(import.meta.url)(name);",
       },
     },
   ];

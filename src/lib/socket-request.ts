@@ -3,7 +3,8 @@
  * reason; the caller puts it into words.
  */
 import { lstatSync } from 'node:fs';
-import type { ClientRequest, IncomingMessage, OutgoingHttpHeaders } from 'node:http';
+import type { Socket } from 'node:net';
+import { type AnswerHead, AnswerReader, ForeignAnswer } from './http-answer.ts';
 import { socketFault } from './socket-owner.ts';
 
 export type RequestFault =
@@ -37,7 +38,7 @@ export interface SocketRequest {
   socketPath: string;
   method: string;
   target: string;
-  headers: OutgoingHttpHeaders;
+  headers: Readonly<Record<string, string>>;
   body?: string | undefined;
   /** The request fails when the server sends nothing for this long. */
   silenceMs: number;
@@ -48,30 +49,44 @@ export interface SocketRequest {
 
 /** Resolves when the head of the answer is there. Throws `SocketRequestFailed`, or an `AbortError`. */
 export async function socketRequest(asked: SocketRequest): Promise<Answer> {
-  const { socketPath, method, target, headers, body = '', silenceMs, signal } = asked;
+  const { socketPath, silenceMs, signal } = asked;
+  const request = requestBytes(asked);
   const doubt = socketFault(socketPath);
   if (doubt !== undefined) throw new SocketRequestFailed('not trusted', '', doubt);
   if (isAbsent(socketPath)) throw new SocketRequestFailed('not listening', 'ENOENT');
   // Loaded only now: a hook that finds no daemon ends sooner than this loads.
-  const { request } = await import('node:http');
-  return new Promise((resolve, reject) => {
-    let open: ClientRequest | IncomingMessage = request({
-      socketPath,
-      method,
-      path: target,
-      headers: { ...headers, ...(body !== '' && { 'content-length': Buffer.byteLength(body) }) },
-      agent: false,
-      ...(signal && { signal }),
-    });
-    const outgoing = open;
-    outgoing.setTimeout(silenceMs, () => open.destroy(new SocketRequestFailed('silent')));
-    outgoing.on('error', (error) => reject(failureOf(error)));
-    outgoing.on('response', (response) => {
-      open = response;
-      resolve(new Answer(response, asked.documentCharactersMax));
-    });
-    outgoing.end(body);
+  const { connect } = await import('node:net');
+  if (signal?.aborted) throw abortError(signal);
+  const socket = connect(socketPath);
+  socket.setTimeout(silenceMs, () => socket.destroy(new SocketRequestFailed('silent')));
+  if (signal) {
+    const leave = (): void => void socket.destroy(abortError(signal));
+    signal.addEventListener('abort', leave);
+    socket.once('close', () => signal.removeEventListener('abort', leave));
+  }
+  socket.write(request);
+  return Answer.begun(socket, asked.documentCharactersMax);
+}
+
+/** What `node:http` would send too. */
+const TARGET = /^\/[\x21-\x7e]*$/;
+const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
+
+function requestBytes({ method, target, headers, body = '' }: SocketRequest): Buffer {
+  const content = Buffer.from(body);
+  const all = { ...headers, ...(body !== '' && { 'content-length': String(content.length) }), connection: 'close' };
+  const lines = Object.entries(all).map(([name, value]) => {
+    if (!HEADER_VALUE.test(value)) throw new TypeError(`invariant: the value of ${name} fits into a header`);
+    return `${name}: ${value}\r\n`;
   });
+  if (!TARGET.test(target)) throw new TypeError('invariant: the target of a request is escaped');
+  return Buffer.concat([Buffer.from(`${method} ${target} HTTP/1.1\r\n${lines.join('')}\r\n`, 'latin1'), content]);
+}
+
+function abortError(signal: AbortSignal): Error {
+  const error = new Error('the request was aborted', { cause: signal.reason });
+  error.name = 'AbortError';
+  return error;
 }
 
 function isAbsent(path: string): boolean {
@@ -86,24 +101,30 @@ function isAbsent(path: string): boolean {
 /** The answer of the server. Its body can be read once. */
 export class Answer {
   readonly status: number;
-  readonly headers: IncomingMessage['headers'];
-  readonly #response: IncomingMessage;
+  readonly headers: AnswerHead['headers'];
+  readonly #pieces: AsyncGenerator<Buffer>;
   readonly #charactersMax: number;
 
-  constructor(response: IncomingMessage, charactersMax: number) {
+  private constructor({ status, headers }: AnswerHead, pieces: AsyncGenerator<Buffer>, charactersMax: number) {
+    this.status = status;
+    this.headers = headers;
+    this.#pieces = pieces;
     this.#charactersMax = charactersMax;
-    this.status = response.statusCode ?? 0;
-    this.headers = response.headers;
-    this.#response = response;
+  }
+
+  /** Waits for the head. Throws `SocketRequestFailed`, or an `AbortError`. */
+  static async begun(socket: Socket, charactersMax: number): Promise<Answer> {
+    const reader = new AnswerReader();
+    const parts = partsOf(socket, reader);
+    let part = await parts.next();
+    while (!part.done && !reader.head) part = await parts.next();
+    if (part.done || !reader.head) throw new SocketRequestFailed('gone');
+    return new Answer(reader.head, piecesOf(part.value, parts), charactersMax);
   }
 
   /** The chunks of the body as they come. Throws `SocketRequestFailed` where it breaks off. */
-  async *chunks(): AsyncGenerator<Buffer> {
-    try {
-      for await (const chunk of this.#response) yield chunk as Buffer;
-    } catch (error) {
-      throw failureOf(error);
-    }
+  chunks(): AsyncGenerator<Buffer> {
+    return this.#pieces;
   }
 
   /** The lines of the body, none of them empty. Throws `SocketRequestFailed`, also when the last one is not ended. */
@@ -129,22 +150,41 @@ export class Answer {
   }
 
   async *#texts(): AsyncGenerator<string> {
-    this.#response.setEncoding('utf8');
-    try {
-      for await (const text of this.#response) yield text as string;
-    } catch (error) {
-      throw failureOf(error);
+    const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+    for await (const piece of this.#pieces) yield decoder.decode(piece, { stream: true });
+    yield decoder.decode();
+  }
+}
+
+/** What each chunk of the connection has of the body. Nothing is read that nobody takes. Leaving it ends the connection. */
+async function* partsOf(socket: Socket, reader: AnswerReader): AsyncGenerator<Buffer[]> {
+  try {
+    for await (const bytes of socket) {
+      yield reader.read(bytes as Buffer);
+      if (reader.isWhole) return;
     }
+  } catch (error) {
+    throw failureOf(error);
+  }
+  throw new SocketRequestFailed('gone');
+}
+
+async function* piecesOf(first: readonly Buffer[], parts: AsyncGenerator<Buffer[]>): AsyncGenerator<Buffer> {
+  try {
+    yield* first;
+    for await (const part of parts) yield* part;
+  } finally {
+    await parts.return(undefined);
   }
 }
 
 function failureOf(error: unknown): unknown {
   if (error instanceof SocketRequestFailed) return error;
+  if (error instanceof ForeignAnswer) return new SocketRequestFailed('foreign');
   const { code = '', name } = error as NodeJS.ErrnoException;
   if (name === 'AbortError') return error;
   if (code === 'ENOENT' || code === 'ECONNREFUSED') return new SocketRequestFailed('not listening', code);
   if (code === 'EACCES' || code === 'EPERM') return new SocketRequestFailed('not allowed', code);
   if (code === 'ECONNRESET' || code === 'EPIPE') return new SocketRequestFailed('gone', code);
-  if (code.startsWith('HPE_')) return new SocketRequestFailed('foreign', code);
   return new SocketRequestFailed('failed', code);
 }

@@ -5,7 +5,6 @@
  * or falls silent in the middle. No request waits without end.
  */
 import { existsSync } from 'node:fs';
-import type { IncomingHttpHeaders } from 'node:http';
 import { resolve } from 'node:path';
 import { isObject } from '../../protocol/items.ts';
 import type { ControlRequests } from '../../relay/operator/documents.ts';
@@ -73,7 +72,7 @@ export class ControlClient {
   async stream(
     target: string,
     signal: AbortSignal,
-  ): Promise<{ headers: IncomingHttpHeaders; chunks: AsyncGenerator<Buffer> }> {
+  ): Promise<{ headers: Answer['headers']; chunks: AsyncGenerator<Buffer> }> {
     const answer = await this.#success('GET', target, undefined, signal);
     return { headers: answer.headers, chunks: this.#chunks(answer) };
   }

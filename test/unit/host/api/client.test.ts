@@ -1,5 +1,5 @@
 /** What a caller learns of a daemon that is not there, ends in the middle, is silent, or is another program. */
-import { once } from 'node:events';
+import { getEventListeners, once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import { type Socket, createServer } from 'node:net';
 import { join } from 'node:path';
@@ -48,6 +48,8 @@ describe('a daemon that is not there', () => {
 describe('what listens and is no daemon of this version', () => {
   test.each([
     ['no HTTP', 'SSH-2.0-OpenSSH_9.9\r\n'],
+    ['a body without a length', 'HTTP/1.1 200 X\r\n\r\n{}'],
+    ['an answer with more behind it', `${answer('{}')}{}`],
     ['a page', answer('<html>')],
     ['no object', answer('[]')],
     ['nothing at all', answer('')],
@@ -59,6 +61,11 @@ describe('what listens and is no daemon of this version', () => {
     const client = await clientOf(said);
     const called = client.call('status', {});
     await expect(called).rejects.toMatchObject({ code: 'NOT_UNDERSTOOD', message: expect.stringContaining('version') });
+  });
+
+  test('is not waited for, where it says no HTTP and stays', async () => {
+    const client = await clientOf('220 ready', { stays: true });
+    await expect(client.call('status', {})).rejects.toMatchObject({ code: 'NOT_UNDERSTOOD' });
   });
 
   test('its problem keeps its code, and details that are none are left out', async () => {
@@ -73,6 +80,7 @@ describe('a daemon that ends or falls silent', () => {
     ['before its answer', ''],
     ['in the middle of the head', 'HTTP/1.1 200 X\r\ncont'],
     ['in the middle of the answer', answer('{"host":', 200, 900)],
+    ['before the last chunk', 'HTTP/1.1 200 X\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n'],
   ])('has gone %s: what became of it is not known', async (_, said) => {
     const client = await clientOf(said);
     await expect(client.call('status', {})).rejects.toMatchObject({
@@ -102,11 +110,23 @@ describe('a daemon that ends or falls silent', () => {
     expect(Buffer.concat(chunks).toString()).toBe('poste-host-backup 1\n');
   });
 
-  test('the caller may leave', async () => {
-    const client = await clientOf('', { stays: true });
+  test.each([
+    ['before the answer', ''],
+    ['in the middle of the answer', answer('{"host":', 200, 900)],
+  ])('the caller may leave %s', async (_, said) => {
+    const client = await clientOf(said, { stays: true });
     const leaving = new AbortController();
     const called = client.call('status', {}, { signal: leaving.signal });
     leaving.abort();
     await expect(called).rejects.toMatchObject({ name: 'AbortError' });
+    const again = client.call('status', {}, { signal: leaving.signal });
+    await expect(again).rejects.toMatchObject({ name: 'AbortError' });
+  });
+
+  test('a signal that outlives many calls keeps nothing of them', async () => {
+    const client = await clientOf(answer('{"host":"x"}'));
+    const { signal } = new AbortController();
+    for (let call = 0; call < 3; call++) await client.call('status', {}, { signal });
+    await expect.poll(() => getEventListeners(signal, 'abort').length).toBe(0);
   });
 });
