@@ -1,5 +1,6 @@
 /** The oracle of `test/e2e/mail-torture.test.ts` finds what is wrong, and nothing when all is well. */
 import { describe, expect, test } from 'vitest';
+import { mayKeepReceipt } from '../support/mail-torture/on-its-way.ts';
 import { type Asked, type History, type Mail, type Seen, faultsIn } from '../support/mail-torture/oracle.ts';
 
 const FROM = 'one@north';
@@ -25,7 +26,7 @@ interface Case {
 function faultsOf({ history, states = ['pending', 'delivered'], mail = [MAIL], alerts = [], seen }: Case): string[] {
   const one = asked();
   return faultsIn(
-    { asked: [one], everAsked: [one], acts: [], shown: [], restores: [], ...history },
+    { asked: [one], everAsked: [one], acts: [], shown: [], restores: [], earlierRestores: [], ...history },
     {
       sent: new Map([['m', new Map([[TO, states]])]]),
       boxes: new Map([
@@ -117,5 +118,34 @@ describe('a wake', () => {
 
   test('that a session is said to have had, and had not, is found', () => {
     expect(faultsOf({ seen: { woken: new Set([TO]) } })).toEqual([`${TO} is said to have been woken, and never was`]);
+  });
+});
+
+describe('a receipt that stays in quarantine', () => {
+  const item = { host: 'north', id: `receipt:m:${TO}:1` };
+  const restore = { host: 'north', takenMs: 0, restoredMs: 30, messagesSince: 1 };
+  const quiet = { asked: [], everAsked: [asked()], acts: [], shown: [], restores: [], earlierRestores: [] };
+  const world = { history: quiet, fromOffClocks: new Set<string>(), isClockOff: false };
+
+  test.each<[string, Partial<History>, boolean]>([
+    ['after a restore of its host', { restores: [restore] }, true],
+    ['after a restore of its host in an earlier run', { earlierRestores: [restore] }, true],
+    ['for a message that is not known, after a restore of its host', { everAsked: [], restores: [restore] }, true],
+    ['without a restore', {}, false],
+    ['after a restore of another host', { restores: [{ ...restore, host: 'south' }] }, false],
+    ['for a message of after the restore', { earlierRestores: [{ ...restore, restoredMs: 5 }] }, false],
+    ['for a message of before the backup', { earlierRestores: [{ ...restore, takenMs: 25 }] }, false],
+  ])('is right or not: of no message that is known, %s', (_, history, isRight) => {
+    const given = { ...world, history: { ...quiet, ...history } };
+    expect(mayKeepReceipt(given, { ...item, reason: 'unknown-message' })).toBe(isRight);
+    expect(mayKeepReceipt(given, { ...item, reason: 'retired-key' })).toBe(false);
+  });
+
+  test('is right under a former key only where a clock was off when the message was sent, or since', () => {
+    const former = { ...item, reason: 'retired-key' };
+    expect(mayKeepReceipt({ ...world, isClockOff: true }, former)).toBe(true);
+    expect(mayKeepReceipt({ ...world, fromOffClocks: new Set(['m']) }, former)).toBe(true);
+    expect(mayKeepReceipt({ ...world, fromOffClocks: new Set(['n']) }, former)).toBe(false);
+    expect(mayKeepReceipt({ ...world, isClockOff: true }, { ...former, reason: 'bad-signature' })).toBe(false);
   });
 });

@@ -74,6 +74,8 @@ export interface History {
   acts: readonly Act[];
   shown: readonly Shown[];
   restores: readonly HostRestore[];
+  /** In earlier runs of this world. */
+  earlierRestores: readonly HostRestore[];
 }
 
 const RANKS = new Map<string, number>(DELIVERY_STATES.map((state, at) => [state, at + 1]));
@@ -133,7 +135,7 @@ function faultsOf(asked: Asked, history: History, seen: Seen, lost: Map<string, 
 }
 
 /** Whether the restore may have taken the message from the host of its sender. */
-function mayForget({ host, takenMs, restoredMs }: HostRestore, { from, beganMs, accepted }: Asked): boolean {
+export function mayForget({ host, takenMs, restoredMs }: HostRestore, { from, beganMs, accepted }: Asked): boolean {
   return host === hostOf(from) && (accepted?.endedMs ?? Infinity) >= takenMs && beganMs <= restoredMs;
 }
 

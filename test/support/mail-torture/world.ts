@@ -16,6 +16,7 @@ import { hasOwnDisks } from '../own-disks.ts';
 import { SeededRandom } from '../seeded-random.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
 import type { Act, Asked, History, HostRestore, Mail, Seen, Shown } from './oracle.ts';
+import { leftBehind, rowsOnTheirWay } from './on-its-way.ts';
 import { AGENTS, PostHost } from './post-host.ts';
 import { SharedRelay, SoloRelay, type TortureRelay } from './relays.ts';
 import { MANNERS, standIn } from './stand-in.ts';
@@ -27,6 +28,7 @@ const STILL_MS = 6_000;
 /** The same, before it is a fault: the machine may be busy. */
 const STUCK_MS = 30_000;
 const SETTLED_WITHIN_MS = 120_000;
+const LOOKED_EVERY_MS = 100;
 /** After so long an acceptance that nobody confirmed is doubted. */
 const DOUBT_MS = 6 * 60_000;
 /** After so long the sender of what nobody confirms is told. */
@@ -60,6 +62,9 @@ export class MailWorld {
   #shown: Shown[] = [];
   #asked: Asked[] = [];
   #restores: HostRestore[] = [];
+  readonly #earlierRestores: HostRestore[] = [];
+  /** Messages of earlier runs in which a clock was off. */
+  readonly #fromOffClocks = new Set<string>();
   #underWay = new Set<Promise<void>>();
   #count = 0;
   #prefix = '';
@@ -113,6 +118,7 @@ export class MailWorld {
       acts: this.#acts,
       shown: this.#shown,
       restores: this.#restores,
+      earlierRestores: this.#earlierRestores,
     };
   }
 
@@ -120,7 +126,10 @@ export class MailWorld {
   begin(seed: number): void {
     this.random = new SeededRandom(seed);
     this.#prefix = `seed ${seed}`;
+    if (this.isClockOff)
+      for (const { accepted } of this.#asked) if (accepted) this.#fromOffClocks.add(accepted.result.message_id);
     this.#asked = [];
+    this.#earlierRestores.push(...this.#restores);
     this.#restores = [];
     this.#acts = [];
     this.#count = 0;
@@ -279,67 +288,26 @@ export class MailWorld {
     let before = '';
     let sinceMs = performance.now();
     for (;;) {
-      const open = await this.#open();
+      const rows = await rowsOnTheirWay(this.hosts);
+      // Four calls of every daemon more: of use only when outboxes are at rest.
+      const open = rows.length > 0 && rows.join() !== before ? rows : [...rows, ...(await this.#leftBehind())];
       const nowMs = performance.now();
-      const text = open.join();
+      const text = rows.length > 0 ? rows.join() : open.join();
       if (text !== before) [before, sinceMs] = [text, nowMs];
       if (open.length === 0 || nowMs > deadline || nowMs - sinceMs > stillMs) return open;
-      await elapsed(50);
+      await elapsed(LOOKED_EVERY_MS);
     }
   }
 
-  async #open(): Promise<string[]> {
-    const pages = await Promise.all(
-      this.hosts.map(async (host) => ({ host, ...(await host.ask('outbox', { limit: 200, receipts: true })) })),
-    );
-    const rows = pages.flatMap(({ host, rows: its }) =>
-      its
-        .filter(({ kind, state, alerted_at: alertedAt }) =>
-          kind === 'receipt' ? state === 'pending' : alertedAt === null,
-        )
-        .map(
-          ({ kind, item_id: id, state, host: to, last_error: error }) =>
-            `${kind} ${id} of ${host.name} to ${to} is ${state}${error === null ? '' : ` (${error})`}`,
-        ),
-    );
-    return [...rows, ...(await this.#inQuarantine()), ...(await this.#unknownSteps())];
-  }
-
-  async #inQuarantine(): Promise<string[]> {
-    const asked = this.hosts.map(async (host) => ({ host, ...(await host.ask('quarantine', {})) }));
-    return (await Promise.all(asked)).flatMap(({ host, items }) =>
-      items
-        .filter(({ kind, reason }) => kind !== 'receipt' || !this.#mayKeepReceipt(host, reason))
-        .map(({ kind, item_id: id, detail }) => `${kind} ${id} in quarantine at ${host.name}: ${detail}`),
-    );
-  }
-
-  /**
-   * A host that was restored does not know what it sent after its backup. Where a clock was set back between a message and
-   * the rotation of its recipient's host, the former key looks as if it had been given up before the message was sent:
-   * then the sender knows a lower state.
-   */
-  #mayKeepReceipt({ name }: PostHost, reason: string): boolean {
-    if (reason === 'unknown-message') return this.#restores.some(({ host }) => host === name);
-    return reason === 'retired-key' && this.isClockOff;
-  }
-
-  /** Messages that were read or acked, as it was answered, and of which their senders do not know that yet. */
-  async #unknownSteps(): Promise<string[]> {
-    if (this.#restores.length > 0 || this.isClockOff) return [];
-    const sent = await this.#sent();
-    const done = this.#acts.filter(({ what }) => what !== 'told');
-    return done.flatMap(({ agent, what, changed = [] }) =>
-      changed
-        .filter((id) => {
-          const state = sent.get(id)?.get(agent)?.at(-1);
-          return state !== undefined && state !== 'acked' && state !== what;
-        })
-        .map((id) => {
-          const state = sent.get(id)?.get(agent)?.at(-1);
-          return `the receipt of ${agent} for ${id}, which was ${what} and is said to be ${state}`;
-        }),
-    );
+  #leftBehind(): Promise<string[]> {
+    const { hosts, history, isClockOff } = this;
+    return leftBehind({
+      hosts,
+      history,
+      isClockOff,
+      fromOffClocks: this.#fromOffClocks,
+      sent: () => this.#sent(),
+    });
   }
 
   async #sent(): Promise<Map<string, Map<string, string[]>>> {
