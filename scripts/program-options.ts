@@ -65,9 +65,10 @@ export function programOptions(dist: string): BuildOptions[] {
         { in: `${SOURCES}cli/main.ts`, out: 'cli/main' },
         // A thread, which helper.ts finds beside itself.
         { in: `${SOURCES}relay/replay/audit-worker.ts`, out: 'cli/audit-worker' },
-        // Others, of served-check.ts and signature-thread.ts.
+        // Others, of served-check.ts, signature-thread.ts and wire-thread.ts.
         { in: `${SOURCES}relay/replay/served-worker.ts`, out: 'cli/served-worker' },
         { in: `${SOURCES}relay/auth/signature-worker.ts`, out: 'cli/signature-worker' },
+        { in: `${SOURCES}relay/store/wire-worker.ts`, out: 'cli/wire-worker' },
       ],
       outdir: dist,
       // Beside main.js: what a module finds by its own place is found from every file.

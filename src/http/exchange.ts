@@ -55,7 +55,10 @@ export interface Exchange {
 }
 
 export interface ReplyStream {
-  /** Resolves when the peer has received almost all of it, so that more may be written, or when the connection ends. */
+  /**
+   * Resolves when the peer has received almost all of it, so that more may be written, or when the connection ends. From then
+   * on nothing reads the chunk any more.
+   */
   write(chunk: Buffer): Promise<void>;
   end(): void;
 }

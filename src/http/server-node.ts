@@ -222,7 +222,8 @@ class NodeExchange implements Exchange, ReplyStream {
   async write(chunk: Buffer): Promise<void> {
     for (let at = 0; at < chunk.length && !this.#isAborted; at += PIECE_BYTES) {
       const piece = chunk.subarray(at, at + PIECE_BYTES);
-      if (!this.#response.write(piece)) await this.#drained();
+      // A copy: the socket may keep what it has not sent, while the chunk is used again.
+      if (!this.#response.write(Buffer.from(piece))) await this.#drained();
       this.#taken?.(piece.length);
       this.#connection?.moved();
     }

@@ -1,7 +1,10 @@
 /** Large pages and large uploads: slow peers, peers that go away, and payloads that are not what was stored. */
-import { describe, expect, test } from 'vitest';
+import { join } from 'node:path';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import type { PulledItem } from '../../src/host/relay/relay-client.ts';
 import { payloadKey } from '../../src/relay/store/keys.ts';
+import { LEVEL_FOLDER } from '../../src/relay/store/level.ts';
+import { WireThread } from '../../src/relay/store/wire-thread.ts';
 import { ANY_ADAPTER } from '../support/adapters.ts';
 import { ADAPTERS, type Adapter, type HttpRelay, relayForTest } from '../support/http-relay.ts';
 import { hopBytes, sha256 } from '../support/hops.ts';
@@ -11,6 +14,8 @@ import { jsonOf } from '../support/problems.ts';
 import { RawConnection, rawRequest, requestBytes } from '../support/raw-http.ts';
 import { withRawLevel } from '../support/raw-level.ts';
 
+/** Of the bundle: a thread does not run TypeScript. */
+const BUNDLED = new URL('../../dist/cli/wire-worker.js', import.meta.url);
 const ITEMS = '/v2/relay/items';
 const KIB = 1024;
 const PAGE_DEADLINE_MS = 60_000;
@@ -84,6 +89,39 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     expect(await rawRequest(relay.port, pullBytes(relay))).toBeProblem('UNAVAILABLE');
     engine.payloads = payloads;
     expect((await relay.client(bob).pull()).items).toHaveLength(6);
+  });
+
+  describe('encoded by a thread', () => {
+    test('pages of several readers are the same bytes as without it, also for one that takes its time', async () => {
+      const { relay, wires } = await queued(adapter, 96, 64 * KIB);
+      const alone = await rawRequest(relay.port, pullBytes(relay));
+      const slices = await withThread(relay);
+      const slow = await RawConnection.open(relay.port);
+      slow.pause().send(pullBytes(relay));
+      await expect.poll(() => relay.timers.underWay(PAGE_DEADLINE_MS), { interval: 2 }).toBe(1);
+      const pages = await Promise.all([1, 2].map(() => rawRequest(relay.port, pullBytes(relay))));
+      for (const page of pages) expect(page.body.equals(alone.body)).toBe(true);
+      const page = await slow.resume().response();
+      expect(page?.body.equals(alone.body)).toBe(true);
+      expectBytes(jsonOf(alone)['items'] as PulledItem[], wires);
+      // Each page has twelve slices.
+      expect(slices.encoded).toBe(3 * 12);
+      expect(slices.left).toBe(0);
+      slow.close();
+    });
+
+    test('a page ends before a payload that is not what was stored', async () => {
+      const { relay } = await damaged(adapter, 4, envelopeWire('m5', 300));
+      const { epoch } = relay;
+      const slices = await withThread(relay);
+      const page = await relay.client(bob).pull({ epoch });
+      expect(page.items.map(({ item_id }) => item_id)).toEqual(ids(1, 4));
+      expect(page.more).toBe(true);
+      expect(slices).toEqual({ encoded: 2, left: 1 });
+      expect(relay.epoch).not.toBe(epoch);
+      const rest = await relay.client(bob).pull({ epoch: relay.epoch });
+      expect(rest.items.map(({ item_id }) => item_id)).toEqual([...ids(1, 4), 'm6']);
+    });
   });
 
   describe('uploads', () => {
@@ -264,6 +302,22 @@ async function queued(
     for (const { status } of results) expect(status).toBe('accepted');
   }
   return { relay, wires };
+}
+
+/** From now on a thread encodes large slices. Returns how many it has encoded, and how many it left to the event loop. */
+async function withThread({ relay: { engine }, folder }: HttpRelay): Promise<{ encoded: number; left: number }> {
+  const thread = new WireThread(join(folder, LEVEL_FOLDER), BUNDLED);
+  onTestFinished(() => thread.close());
+  const slices = { encoded: 0, left: 0 };
+  const rows = (await engine.page(bob.key, 0, 1)).rows;
+  const texts = { before: [''], after: '' };
+  await expect.poll(() => thread.encode(rows, texts), { interval: 1 }).toBeDefined();
+  engine.encodedPayloads = async (...asked) => {
+    const encoded = await thread.encode(...asked);
+    slices[encoded ? 'encoded' : 'left']++;
+    return encoded;
+  };
+  return slices;
 }
 
 function pullBytes(relay: HttpRelay): Buffer {

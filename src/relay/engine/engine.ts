@@ -27,6 +27,7 @@ import { type RelaySettings, lineageOf, presentKey, relayRow, targetRow } from '
 import type { EncKeyRow, RotationRow, EnrolmentRow, QueueRow, TargetRow, UsageRow } from '../core/rows.ts';
 import type { QueueSlice, FoundRow } from '../store/scan.ts';
 import type { RelayStore } from '../store/relay-store.ts';
+import type { EncodedWires, WireTexts } from '../store/wire-thread.ts';
 import { Committer, type StoreFailed } from './committer.ts';
 import { AccessControl } from './access-control.ts';
 import { DurableHeads, OnceListeners } from './durable-heads.ts';
@@ -62,6 +63,8 @@ interface EngineOptions {
   onBrokenQueue?: (fault: QueueFault) => void;
   observer?: EngineObserver;
 }
+
+export type { EncodedWires, WireTexts };
 
 /** One pull: the rows of a page, in order; their wire bytes are read with `payloads`. */
 export interface Page {
@@ -322,6 +325,14 @@ export class Engine {
   /** The wire bytes of queue rows, unchecked; `undefined` where they are missing. */
   payloads(rows: readonly QueueRow[]): Promise<(Buffer | undefined)[]> {
     return this.#store.payloads(rows);
+  }
+
+  /**
+   * The wire bytes of queue rows as base64 between texts; `undefined` where no thread does that (store/wire-thread.ts), or
+   * where some are not what was stored.
+   */
+  encodedPayloads(rows: readonly QueueRow[], texts: WireTexts): Promise<EncodedWires | undefined> {
+    return this.#store.encodedPayloads(rows, texts);
   }
 
   /** Calls `waiter` once, when an item for `target` is durable or the waits end. Returns a function that stops it. */

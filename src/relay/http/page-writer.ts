@@ -4,13 +4,15 @@
  * So a page of 8 MiB holds about one slice in memory instead of several copies of itself, the loop is free between
  * slices, and a slow reader holds no snapshot of the store. A payload that does not match its hash is never served:
  * the page ends before it, and the loss is reported. A page whose host loses its enrolment is cut. Items are encoded
- * straight into one buffer of their exact size: building a string first costs half of all the time that a page takes.
+ * straight into one buffer of their exact size: building a string first costs half of all the time that a page takes. A
+ * thread of the store does so where it runs, and in memory that is used again.
  */
+import { base64Length } from '../../protocol/base64.ts';
 import { hasHash } from '../../protocol/digest.ts';
 import { Budget, type Claim, type Holder } from '../../http/budget.ts';
 import type { QueueRow } from '../core/rows.ts';
 import type { Clock, Timers } from '../../lib/clock.ts';
-import type { Engine, Page } from '../engine/engine.ts';
+import type { EncodedWires, Engine, Page, WireTexts } from '../engine/engine.ts';
 import type { LostItems } from '../engine/lost-items.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { problemReply } from '../../http/replies.ts';
@@ -19,6 +21,8 @@ import type { Epoch } from '../../protocol/epoch.ts';
 
 /** Wire bytes of one slice, about. */
 const SLICE_BYTES = 512 << 10;
+/** Less is read and encoded on the event loop: a thread costs more than it saves. */
+const THREAD_BYTES_MIN = 64 << 10;
 /** What a page under way may hold in memory: slices as read and as encoded, and what the connection has not sent. */
 const PAGE_HELD_BYTES_MAX = 2 << 20;
 /** A page of 64 KiB of wire bytes: up to here it has room of its own. */
@@ -69,7 +73,7 @@ export class PageWriter {
     try {
       const slices = slicesOf(page.rows);
       // Read before the reply begins: until then a failure can still be answered.
-      const first = await this.#readSlice(slices[0] ?? []);
+      const first = await this.#readSlice(slices[0] ?? [], encoder);
       // Looked up again: the page and the slice were waited for.
       if (engine.directory.get(caller.hostPubkey)?.revokedAtMs !== null)
         return problemReply('NOT_ENROLLED', 'not enrolled');
@@ -99,7 +103,7 @@ export class PageWriter {
     let slice = first;
     let lastSeq = after;
     for (let n = 0; n < slices.length && !exchange.isAborted; ) {
-      const bytes = encoder.items(slice.rows, slice.wires);
+      const { bytes, release } = slice;
       const written = bytes.length > 0 ? stream.write(bytes) : undefined;
       lastSeq = slice.lastSeq ?? lastSeq;
       if (slice.isCut) {
@@ -107,7 +111,8 @@ export class PageWriter {
         break;
       }
       // The next one is read while this one goes out.
-      [slice] = await Promise.all([this.#readSlice(slices[++n] ?? []), written]);
+      [slice] = await Promise.all([this.#readSlice(slices[++n] ?? [], encoder), written]);
+      release?.();
     }
     const isWhole = lastSeq === page.rows.at(-1)?.seq;
     // Waited for like the slices: the page is under way until the peer has taken it.
@@ -115,29 +120,45 @@ export class PageWriter {
     stream.end();
   }
 
-  /** Rows with their wire bytes, up to the first that cannot be served; those acked meanwhile are left out. */
-  async #readSlice(rows: readonly QueueRow[]): Promise<Slice> {
+  /** The rows as they are sent, up to the first that cannot be served; those acked meanwhile are left out. */
+  async #readSlice(rows: readonly QueueRow[], encoder: PageEncoder): Promise<Slice> {
     const { engine, lostItems } = this.#options;
+    const encoded = await this.#encodedInThread(rows, encoder);
+    if (encoded) return { ...encoded, lastSeq: rows.at(-1)?.seq, isCut: false };
     const found = await engine.payloads(rows);
-    const slice: Slice = { rows: [], wires: [], lastSeq: undefined, isCut: false };
+    const whole: QueueRow[] = [];
+    const wires: Buffer[] = [];
+    let lastSeq: number | undefined;
+    let isCut = false;
     for (const [position, row] of rows.entries()) {
       const wire = found[position];
       if (hasHash(wire, row.wireHash)) {
-        slice.rows.push(row);
-        slice.wires.push(wire);
+        whole.push(row);
+        wires.push(wire);
       } else if (row.seq > engine.head(row.targetPubkey).ackedThrough) {
         await lostItems.report([row], 'pull');
-        return { ...slice, isCut: true };
+        isCut = true;
+        break;
       }
-      slice.lastSeq = row.seq;
+      lastSeq = row.seq;
     }
-    return slice;
+    return { bytes: encoder.items(whole, wires), lastSeq, isCut };
+  }
+
+  /** Where all of them are what was stored, and enough for a thread to be worth its while. */
+  async #encodedInThread(rows: readonly QueueRow[], encoder: PageEncoder): Promise<EncodedWires | undefined> {
+    const texts = wireBytes(rows) < THREAD_BYTES_MIN ? undefined : encoder.texts?.(rows);
+    const encoded = texts && (await this.#options.engine.encodedPayloads(rows, texts));
+    if (encoded) encoder.wrote?.();
+    return encoded;
   }
 }
 
 interface Slice {
-  rows: QueueRow[];
-  wires: Buffer[];
+  /** What is sent of it. */
+  bytes: Buffer;
+  /** Gives the memory of the bytes back, when they have been sent. */
+  release?(this: void): void;
   /** The last row that was dealt with. */
   lastSeq: number | undefined;
   /** Whether it ends before a row that was lost. */
@@ -154,18 +175,20 @@ function holdersOf({ caller, clientAddress }: HopRelayRequest): Holder[] {
   return account === null ? holders : [...holders, { kind: 'account', name: account }];
 }
 
+function wireBytes(rows: readonly QueueRow[]): number {
+  let bytes = 0;
+  for (const row of rows) bytes += row.bytes;
+  return bytes;
+}
+
 /** About: as base64, and as text no more. */
 function encodedBytes(rows: readonly QueueRow[]): number {
-  let bytes = 0;
-  for (const row of rows) bytes += row.bytes * (4 / 3);
-  return bytes;
+  return wireBytes(rows) * (4 / 3);
 }
 
 /** A small page holds less than a large one. */
 function heldAtMost(rows: readonly QueueRow[]): number {
-  let bytes = 0;
-  for (const row of rows) bytes += 4 * row.bytes;
-  return Math.min(bytes, PAGE_HELD_BYTES_MAX);
+  return Math.min(4 * wireBytes(rows), PAGE_HELD_BYTES_MAX);
 }
 
 /** Runs of rows of about `SLICE_BYTES`, at least one row each. */
@@ -203,6 +226,10 @@ export const HELD_BYTES: HeldBytes = {
 export interface PageEncoder {
   /** The next items, in order; what is written before the first of them is in front. */
   items(rows: readonly QueueRow[], wires: readonly Buffer[]): Buffer;
+  /** What `items` would write around the base64 of each wire; absent where it does not write base64. */
+  texts?(rows: readonly QueueRow[]): WireTexts;
+  /** These texts were written, with the wires between them. */
+  wrote?(): void;
   end(lastSeq: number, more: boolean): string;
 }
 
@@ -214,21 +241,29 @@ export class ItemsEncoder implements PageEncoder {
   }
 
   items(rows: readonly QueueRow[], wires: readonly Buffer[]): Buffer {
-    const heads = rows.map((row, position) => (position === 0 ? this.#lead : ',') + itemHead(row));
-    if (heads.length > 0) this.#lead = ',';
+    const { before, after } = this.texts(rows);
+    if (rows.length > 0) this.wrote();
     let size = 0;
-    for (const [position, head] of heads.entries()) {
-      size += head.length + base64Length(wires[position]?.length ?? 0) + ITEM_TAIL.length;
+    for (const [position, text] of before.entries()) {
+      size += text.length + base64Length(wires[position]?.length ?? 0) + after.length;
     }
     const bytes = Buffer.allocUnsafeSlow(size);
     let at = 0;
-    for (const [position, head] of heads.entries()) {
-      at += bytes.write(head, at, 'latin1');
+    for (const [position, text] of before.entries()) {
+      at += bytes.write(text, at, 'latin1');
       at += bytes.write(wires[position]?.toString('base64') ?? '', at, 'latin1');
-      at += bytes.write(ITEM_TAIL, at, 'latin1');
+      at += bytes.write(after, at, 'latin1');
     }
     if (at !== size) throw new Error('invariant: a page has the size it was planned with');
     return bytes;
+  }
+
+  texts(rows: readonly QueueRow[]): WireTexts {
+    return { before: rows.map((row, at) => (at === 0 ? this.#lead : ',') + itemHead(row)), after: ITEM_TAIL };
+  }
+
+  wrote(): void {
+    this.#lead = ',';
   }
 
   end(lastSeq: number, more: boolean): string {
@@ -283,8 +318,4 @@ const ITEM_TAIL = '"}';
 /** Ids, kinds and keys are ASCII without quotes or backslashes, by the patterns they passed when they were stored. */
 function itemHead({ seq, kind, itemId, senderPubkey }: QueueRow): string {
   return `{"seq":${seq},"kind":"${kind}","item_id":"${itemId}","sender_pubkey":"${senderPubkey}","wire_b64":"`;
-}
-
-function base64Length(bytes: number): number {
-  return 4 * Math.ceil(bytes / 3);
 }

@@ -30,6 +30,7 @@ import { fileFault } from '../../lib/file-fault.ts';
 import { unreadableFile } from '../../lib/recovered-files.ts';
 import { createRelayKey, readRelayKey } from './relay-key.ts';
 import { RelayStore } from './relay-store.ts';
+import { WireThread } from './wire-thread.ts';
 import { runsOf } from './scan.ts';
 import type { LogBounds } from './store-reader.ts';
 import { EmbeddedLog } from './durable-log.ts';
@@ -104,7 +105,8 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
     const signer = options.signer ?? (await readRelayKey(folder)) ?? (await firstKey(folder, schema !== undefined));
     const { file, position } = await openPosition(positionPath);
     opened.push(file);
-    const found = await storeOver({ level, schema, signer, file, position }, options);
+    const wires = new WireThread(level.location);
+    const found = await storeOver({ level, wires, schema, signer, file, position }, options);
     if (found.initialised) {
       await syncFolder(folder);
       await syncFolder(dirname(folder));
@@ -119,6 +121,8 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
 /** The files of a store, opened: what decides is what they hold, wherever they lie. */
 export interface StoreFiles extends OpenedPosition {
   level: Level;
+  /** Threads read it too: where the level is shared. */
+  wires?: WireThread;
   /** What `declaredSchema` says of it. */
   schema: number | undefined;
   signer: Signer;
@@ -126,7 +130,7 @@ export interface StoreFiles extends OpenedPosition {
 
 /** The store that the files hold, judged as at every start; a new one where they are empty. */
 export async function storeOver(
-  { level, schema, signer, file, position }: StoreFiles,
+  { level, wires, schema, signer, file, position }: StoreFiles,
   options: Pick<OpenStoreOptions, 'folder' | 'nowMs' | 'newEpoch' | 'schema'>,
 ): Promise<Omit<OpenedStore, 'signer'>> {
   const { folder, nowMs, newEpoch } = options;
@@ -135,7 +139,7 @@ export async function storeOver(
   const bounds = await checkNewestRecords(level);
   const { lastLsn } = bounds;
   if (schema === undefined && (lastLsn > 0 || position)) throw damaged(levelFolder, 'it holds no schema version');
-  const store = new RelayStore(level, new EmbeddedLog(file), bounds, await LogTree.open(level, lastLsn));
+  const store = new RelayStore(level, new EmbeddedLog(file), bounds, await LogTree.open(level, lastLsn), wires);
   const relay = await relayRowOf(level, schema ?? newest.version);
   if (!relay) {
     if (schema !== undefined) throw damaged(levelFolder, 'it holds no relay row');

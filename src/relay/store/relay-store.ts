@@ -11,7 +11,7 @@
 import { BatchEffects } from './batch-effects.ts';
 import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
-import { NO_USAGE, type RowChange, type TargetRow, type UsageRow, rowKey } from '../core/rows.ts';
+import { NO_USAGE, type QueueRow, type RowChange, type TargetRow, type UsageRow, rowKey } from '../core/rows.ts';
 import { type CollectedSlice, Collector, collectedMark } from './collect.ts';
 import {
   PREFIX,
@@ -45,6 +45,7 @@ import {
 import { type LogBounds, StoreReader } from './store-reader.ts';
 import { type Pruned, prunedMark } from './position.ts';
 import { type ViewMark, viewMarkPair } from './view-mark.ts';
+import type { EncodedWires, WireTexts, WireThread } from './wire-thread.ts';
 
 /** LevelDB batches that are given as arrays cost ten times as much of the event loop. */
 type LevelBatch = ReturnType<Level['batch']>;
@@ -94,6 +95,7 @@ export class RelayStore extends StoreReader implements EventLog {
   readonly tree: LogTree;
   readonly oldestItem: OldestItem;
   #failed = false;
+  readonly #wires: WireThread | undefined;
   /** What waited in all queues together after the record at `lsn`. */
   #walked: { lsn: number; waiting: UsageRow } | undefined;
   /** Of the last batch that set one, or of the relay row. */
@@ -101,10 +103,14 @@ export class RelayStore extends StoreReader implements EventLog {
   /** The batch that is being appended, as it is encoded. */
   #appending: Promise<Encoding> | undefined;
 
-  /** `level` is open and verified, `tree` is that of its log. The store owns `level` and `log` from here on. */
-  constructor(level: Level, log: DurableLog, bounds: LogBounds, tree: LogTree) {
+  /**
+   * `level` is open and verified, `tree` is that of its log. The store owns `level`, `log` and `wires` from here on. There are
+   * `wires` only where `level` is shared.
+   */
+  constructor(level: Level, log: DurableLog, bounds: LogBounds, tree: LogTree, wires?: WireThread) {
     super(level, bounds);
     this.#log = log;
+    this.#wires = wires;
     this.tree = tree;
     this.collector = new Collector(level);
     this.oldestItem = new OldestItem(level);
@@ -215,7 +221,13 @@ export class RelayStore extends StoreReader implements EventLog {
     await this.level.put(...viewMarkPair(mark), { sync: true });
   }
 
+  /** As `WireThread.encode`. */
+  encodedPayloads(rows: readonly QueueRow[], texts: WireTexts): Promise<EncodedWires | undefined> {
+    return this.#wires?.encode(rows, texts) ?? Promise.resolve(undefined);
+  }
+
   override async close(): Promise<void> {
+    await this.#wires?.close();
     await super.close();
     await this.#log.close();
   }

@@ -1,0 +1,172 @@
+/** The thread that writes wire bytes as base64: what it writes, what it leaves to its caller, and how it ends. */
+import { randomBytes } from 'node:crypto';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import * as fc from 'fast-check';
+import { expect, onTestFinished, test } from 'vitest';
+import { sha256Hex } from '../../../../src/protocol/digest.ts';
+import type { ItemId } from '../../../../src/protocol/names.ts';
+import type { QueueRow } from '../../../../src/relay/core/rows.ts';
+import { payloadKey } from '../../../../src/relay/store/keys.ts';
+import { type Level, levelAt } from '../../../../src/relay/store/level.ts';
+import { WireThread } from '../../../../src/relay/store/wire-thread.ts';
+import { alice, bob, carol } from '../../../support/hosts.ts';
+import { temporaryFolder } from '../../../support/temporary-folder.ts';
+
+/** Of the bundle: a thread does not run TypeScript. */
+const BUNDLED = new URL('../../../../dist/cli/wire-worker.js', import.meta.url);
+const KIB = 1024;
+
+async function sharedLevel(): Promise<Level> {
+  const level = levelAt(join(await temporaryFolder(), 'log'), { isShared: true });
+  await level.open();
+  return level;
+}
+
+interface Subject {
+  level: Level;
+  thread: WireThread;
+}
+
+/** A thread that answers. */
+async function running(): Promise<Subject> {
+  const level = await sharedLevel();
+  const thread = new WireThread(level.location, BUNDLED);
+  onTestFinished(async () => {
+    await thread.close();
+    await level.close();
+  });
+  const rows = await stored(level, [Buffer.from('the first')]);
+  await expect.poll(async () => (await thread.encode(rows, around(rows)))?.bytes.length, { interval: 1 }).toBe(15);
+  return { level, thread };
+}
+
+/** The rows of these payloads, which are stored. */
+async function stored(level: Level, wires: readonly Buffer[], firstSeq = 1): Promise<QueueRow[]> {
+  const rows = wires.map((wire, at) => rowOf(wire, firstSeq + at));
+  for (const [at, { payloadTarget, payloadSeq }] of rows.entries())
+    await level.put(payloadKey(payloadTarget, payloadSeq), wires[at] ?? Buffer.alloc(0));
+  return rows;
+}
+
+function rowOf(wire: Buffer, seq: number): QueueRow {
+  return {
+    targetPubkey: bob.key,
+    seq,
+    kind: 'envelope',
+    itemId: `m${seq}` as ItemId,
+    senderPubkey: alice.key,
+    wireHash: sha256Hex(wire),
+    bytes: wire.length,
+    acceptedAtMs: 0,
+    expiresAtMs: 0,
+    payloadTarget: bob.key,
+    payloadSeq: seq,
+  };
+}
+
+function around(rows: readonly QueueRow[]): { before: string[]; after: string } {
+  return { before: rows.map(({ seq }) => `${seq}:`), after: ';' };
+}
+
+function expected(rows: readonly QueueRow[], wires: readonly Buffer[]): string {
+  return wires.map((wire, at) => `${rows[at]?.seq}:${wire.toString('base64')};`).join('');
+}
+
+test('writes payloads of every length and alphabet between their texts', async () => {
+  const { level, thread } = await running();
+  const wire = fc.oneof(
+    fc.string({ unit: 'binary', maxLength: 300 }).map((text) => Buffer.from(text)),
+    fc.integer({ min: 1, max: 100 * KIB }).map((size) => Buffer.alloc(size, 'sealed mail ')),
+  );
+  let seq = 1;
+  await fc.assert(
+    fc.asyncProperty(fc.array(wire, { minLength: 1, maxLength: 6 }), async (wires) => {
+      const rows = await stored(level, wires, seq);
+      seq += rows.length;
+      const encoded = await thread.encode(rows, around(rows));
+      expect(encoded?.bytes.toString('latin1') === expected(rows, wires)).toBe(true);
+      encoded?.release();
+    }),
+    { numRuns: 10 },
+  );
+});
+
+test.each<[string, (row: QueueRow) => QueueRow, Buffer | undefined]>([
+  ['altered', (row) => row, Buffer.from('changed')],
+  ['cut short', (row) => row, Buffer.from('whol')],
+  ['missing', (row) => row, undefined],
+  ['of another length than its row says', (row) => ({ ...row, bytes: row.bytes + 3 }), Buffer.from('whole')],
+  ['under the key of another host', (row) => ({ ...row, payloadTarget: carol.key }), Buffer.from('whole')],
+])('leaves payloads to its caller when one is %s, and goes on', async (_, changed, value) => {
+  const { level, thread } = await running();
+  const wires = ['one', 'whole', 'three'].map((text) => Buffer.from(text));
+  const rows = await stored(level, wires, 10);
+  if (value) await level.put(payloadKey(bob.key, 11), value);
+  else await level.del(payloadKey(bob.key, 11));
+  const asked = rows.map((row) => (row.seq === 11 ? changed(row) : row));
+  expect(await thread.encode(asked, around(asked))).toBeUndefined();
+  const others = rows.filter(({ seq }) => seq !== 11);
+  expect((await thread.encode(others, around(others)))?.bytes.toString()).toBe('10:b25l;12:dGhyZWU=;');
+});
+
+test('leaves bytes that are no UTF-8 to its caller', async () => {
+  const { level, thread } = await running();
+  const rows = await stored(level, [Buffer.of(0x7b, 0xff, 0xfe, 0x7d)]);
+  expect(await thread.encode(rows, around(rows))).toBeUndefined();
+});
+
+test('memory is used again when it is given back, and not before', async () => {
+  const { level, thread } = await running();
+  const wires = Array.from({ length: 6 }, () => Buffer.from(randomBytes(48 * KIB).toString('base64')));
+  const rows = await stored(level, wires);
+  const asked = await Promise.all(rows.map((row) => thread.encode([row], around([row]))));
+  for (const [at, encoded] of asked.entries())
+    expect(encoded?.bytes.toString()).toBe(expected([rows[at]!], [wires[at]!]));
+  expect(new Set(asked.map((encoded) => encoded?.bytes.buffer)).size).toBe(6);
+  asked[2]?.release();
+  const again = await thread.encode([rows[0]!], around([rows[0]!]));
+  expect(again?.bytes.buffer).toBe(asked[2]?.bytes.buffer);
+});
+
+test.each([
+  ['there is no file for it', undefined],
+  ['it cannot be loaded', 'import "./nothing-here.mjs";'],
+  ['it fails at once', 'throw new Error("no");'],
+  [
+    'it ends when it is asked',
+    'import { parentPort } from "node:worker_threads"; parentPort.on("message", () => process.exit(1)); parentPort.postMessage("ready");',
+  ],
+])('there is no answer where %s', async (_, source) => {
+  const level = await sharedLevel();
+  const thread = new WireThread(level.location, source === undefined ? undefined : await fileOf(source));
+  const rows = await stored(level, [Buffer.from('wire')]);
+  for (let asked = 0; asked < 50; asked++) {
+    expect(await thread.encode(rows, around(rows))).toBeUndefined();
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  await thread.close();
+  await level.close();
+});
+
+test('what it was asked when it was closed is answered or not, nothing afterwards, and the database is free', async () => {
+  const { level, thread } = await running();
+  const rows = await stored(level, [Buffer.from('wire')]);
+  const asked = Array.from({ length: 20 }, () => thread.encode(rows, around(rows)));
+  await thread.close();
+  for (const encoded of await Promise.all(asked))
+    expect([undefined, '1:d2lyZQ==;']).toContain(encoded?.bytes.toString());
+  expect(await thread.encode(rows, around(rows))).toBeUndefined();
+  await level.close();
+  const alone = levelAt(level.location);
+  await alone.open({ createIfMissing: false });
+  await alone.close();
+});
+
+/** The file of a thread with this source. */
+async function fileOf(source: string): Promise<URL> {
+  const file = join(await temporaryFolder(), 'thread.mjs');
+  await writeFile(file, source);
+  return pathToFileURL(file);
+}
