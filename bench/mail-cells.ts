@@ -1,7 +1,7 @@
 /**
  * Cells of mail between two hosts, end to end: sealed, signed, stored and synced by its sender, over the LAN or a relay,
- * verified, opened, stored and synced by its receiver, and the receipt back. Both hosts are in this process, so each has
- * half of a core at most; the relay has a process of its own.
+ * verified, opened, stored and synced by its receiver, and the receipt back. Hosts and relay are processes of their own, as
+ * they are on their machines.
  */
 import { quantile } from './figures.ts';
 import { mailFloor } from './mail-floor.ts';
@@ -40,15 +40,8 @@ export async function mailEndToEnd(rounds: number): Promise<Figure[]> {
 async function allSent(ways: Ways): Promise<number> {
   const pair = await MailPair.begin(ways);
   try {
-    const sendAll = async (): Promise<void> => {
-      await Promise.all(
-        Array.from({ length: SENDERS }, async () => {
-          for (let sent = 0; sent < MESSAGES / SENDERS; sent++) await pair.send();
-        }),
-      );
-    };
     const startedMs = performance.now();
-    await pair.confirmed(sendAll, MESSAGES);
+    await pair.confirmed(() => pair.send(MESSAGES, SENDERS), MESSAGES);
     return (performance.now() - startedMs) / 1000;
   } finally {
     await pair.end();
@@ -66,11 +59,13 @@ async function oneByOne(over: string, ways: Ways): Promise<Figure[]> {
   const confirmedMs: number[] = [];
   try {
     for (let sent = 0; sent < ONE_BY_ONE; sent++) {
-      const startedMs = performance.now();
+      let startedMs = 0;
       const took = (of: number[]) => (): void => void of.push(performance.now() - startedMs);
-      const arrived = pair.arrived(() => Promise.resolve()).then(took(arrivedMs));
-      await pair.confirmed(() => pair.send().then(took(sentMs)), 1).then(took(confirmedMs));
-      await arrived;
+      const send = async (): Promise<void> => {
+        startedMs = performance.now();
+        sentMs.push(...(await pair.send(1, 1)));
+      };
+      await pair.confirmed(() => pair.arrived(send).then(took(arrivedMs)), 1).then(took(confirmedMs));
     }
   } finally {
     await pair.end();
@@ -94,7 +89,7 @@ async function afterTheLan(): Promise<Figure> {
   try {
     await pair.loseLan();
     const startedMs = performance.now();
-    await pair.arrived(() => pair.send());
+    await pair.arrived(() => pair.send(1, 1));
     const values = [(performance.now() - startedMs) / 1000];
     return { name: 'the first after the LAN went, until it has arrived', unit: 's', better: 'less', values, goal: 3 };
   } finally {

@@ -22,7 +22,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ClassicLevel } from 'classic-level';
 import { GroupCommit } from './group-commit.ts';
-import { BODY_BYTES } from './mail-hosts.ts';
+import { BODY_BYTES } from './mail-host.ts';
 
 const AEAD = 'chacha20-poly1305';
 const TAG_BYTES = 16;
