@@ -42,7 +42,7 @@ import {
 } from './scan.ts';
 import { RowCheckpoints, canonicalRows } from './row-checkpoints.ts';
 import { DamagedRow } from './checksum.ts';
-import { decodeRow } from './row-codec.ts';
+import { decodeQueueRow, decodeRow } from './row-codec.ts';
 import type { Pruned } from './position.ts';
 import type { Pair } from '../../lib/pair-block.ts';
 
@@ -136,8 +136,9 @@ export class StoreReader implements RowReader {
     if (after >= through) return [];
     const range = { gt: queueKey(target, after), lte: queueKey(target, through), limit };
     const rows: QueueRow[] = [];
-    for await (const run of runsOf(this.level, range, { pairs: limit, bytes: READ_BYTES, fillCache: true }))
-      for (const [key, value] of run) rows.push(this.#row('queue', key, value));
+    // With one pair more LevelDB sees the end at once.
+    for await (const run of runsOf(this.level, range, { pairs: limit + 1, bytes: READ_BYTES, fillCache: true }))
+      for (const [key, value] of run) rows.push(this.#noted(() => decodeQueueRow(target, key, value)));
     return rows;
   }
 
@@ -230,8 +231,13 @@ export class StoreReader implements RowReader {
 
   /** As `decodeRow`; a damaged row is noted. */
   #row<T extends TableName>(table: T, key: Buffer, value: Buffer, text?: string): Tables[T] {
+    return this.#noted(() => decodeRow(table, key, value, text));
+  }
+
+  /** A row that is found to be damaged is noted. */
+  #noted<R>(read: () => R): R {
     try {
-      return decodeRow(table, key, value, text);
+      return read();
     } catch (error) {
       if (error instanceof DamagedRow) this.damagedRows.note(error);
       throw error;

@@ -1,10 +1,10 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { TableName } from '../../../../src/relay/core/rows.ts';
-import { rowKeyBytes } from '../../../../src/relay/store/keys.ts';
+import type { TableName, Tables } from '../../../../src/relay/core/rows.ts';
+import { queueKey, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
 import { pack, unpackArray } from '../../../../src/relay/store/packing.ts';
 import { DamagedRow, withChecksum, withoutChecksum } from '../../../../src/relay/store/checksum.ts';
-import { decodeRow, encodeRow } from '../../../../src/relay/store/row-codec.ts';
+import { decodeQueueRow, decodeRow, encodeRow } from '../../../../src/relay/store/row-codec.ts';
 import { type KeyedRow, keyedRow } from '../../../../src/library/arbitraries.ts';
 
 const tables = Object.keys(keyedRow) as TableName[];
@@ -16,6 +16,45 @@ test.each(tables)('a %s row survives its bytes', (table) => {
       expect(decodeRow(table, stored, encodeRow(table, stored, row), key)).toEqual(row);
     }),
   );
+});
+
+test('a queue row of a known target is the row that every other way reads', () => {
+  const number = fc.oneof(fc.nat(300), fc.nat(70_000), fc.nat(), fc.integer({ min: 0, max: 2 ** 53 - 1 }), fc.double());
+  const changed = fc.record({ bytes: number, acceptedAtMs: number, expiresAtMs: number, seq: fc.nat(2 ** 40) });
+  const id = fc.string({ maxLength: 300 }) as fc.Arbitrary<Tables['queue']['itemId']>;
+  fc.assert(
+    fc.property(
+      keyedRow.queue,
+      fc.option(changed),
+      fc.option(id),
+      fc.boolean(),
+      ({ row: given }, other, itemId, own) => {
+        const row = { ...given, ...other, itemId: itemId ?? given.itemId };
+        if (own) Object.assign(row, { payloadTarget: row.targetPubkey, payloadSeq: row.seq });
+        const key = queueKey(row.targetPubkey, row.seq);
+        const value = encodeRow('queue', key, row);
+        expect(decodeQueueRow(row.targetPubkey, key, value)).toEqual(row);
+        expect(decodeRow('queue', key, value)).toEqual(row);
+      },
+    ),
+  );
+});
+
+test('every altered byte of a queue row of a known target is found, and bytes that are none are told', () => {
+  const [sample] = fc.sample(keyedRow.queue, { numRuns: 1, seed: 4 });
+  const { row } = sample!;
+  const key = queueKey(row.targetPubkey, row.seq);
+  const value = encodeRow('queue', key, row);
+  for (let at = 0; at < value.length; at++) {
+    const altered = Buffer.from(value);
+    altered.writeUInt8(altered.readUInt8(at) ^ 1, at);
+    expect(() => decodeQueueRow(row.targetPubkey, key, altered)).toThrow('does not match its checksum');
+  }
+  const bytes = withoutChecksum(key, value);
+  for (let length = 1; length < bytes.length; length++)
+    expect(() => decodeQueueRow(row.targetPubkey, key, withChecksum(key, bytes.subarray(0, length)))).toThrow(
+      /cannot be read|has layout/,
+    );
 });
 
 test.each(tables)('a %s row of an unknown layout is refused', (table) => {
