@@ -51,6 +51,22 @@ export interface Chances {
   overtaken?: number;
 }
 export const NO_CHANCES: Chances = { lostRequest: 0, lostAnswer: 0, twice: 0, cutAnswer: 0, lateAnswer: 0 };
+
+/** Some of everything. */
+export function anyChances(random: SeededRandom): Chances {
+  const share = (): number => random.unit() * 0.25;
+  return {
+    lostRequest: share(),
+    lostAnswer: share(),
+    twice: share(),
+    cutAnswer: share(),
+    lateAnswer: share(),
+    replayed: share(),
+    oldAnswer: share() / 2,
+    overtaken: share(),
+  };
+}
+
 const LATE_MAX_MS = 50;
 const OVERTAKEN_MAX_MS = 400;
 /** Earlier requests that are kept, and earlier answers of each kind. */

@@ -8,7 +8,7 @@ import { onTestFinished } from 'vitest';
 import { rotateOwnKey } from '../../src/host/peers/identity.ts';
 import { DAY_MS } from '../../src/protocol/limits.ts';
 import { FIRST_ADAPTER } from './adapters.ts';
-import { FlakyProxy, NO_CHANCES } from './flaky-proxy.ts';
+import { FlakyProxy, NO_CHANCES, anyChances } from './flaky-proxy.ts';
 import { type HttpRelay, relayForTest } from './http-relay.ts';
 import { anyEpoch, backUpEngine, restored } from './restores.ts';
 import { SeededRandom } from './seeded-random.ts';
@@ -121,9 +121,7 @@ export class TortureWorld {
   // What can go wrong. Each answers what it did, or nothing when there was nothing to do.
 
   flaky(): string {
-    const share = (): number => this.random.unit() * 0.25;
-    const [lostRequest, lostAnswer, twice, cutAnswer, lateAnswer] = [share(), share(), share(), share(), share()];
-    this.proxy.chances = { lostRequest, lostAnswer, twice, cutAnswer, lateAnswer };
+    this.proxy.chances = anyChances(this.random);
     return '';
   }
 

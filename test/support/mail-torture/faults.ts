@@ -1,6 +1,7 @@
 /** What can go wrong between and under the hosts of the world of mail. */
 import { join } from 'node:path';
 import { setTimeout as elapsed } from 'node:timers/promises';
+import { anyChances } from '../flaky-proxy.ts';
 import type { PostHost } from './post-host.ts';
 import type { MailWorld } from './world.ts';
 
@@ -77,21 +78,8 @@ export class Faults {
 
 const LINKS: Readonly<Record<string, Fault>> = {
   'links are faulty': ({ random, hosts }) => {
-    const share = (): number => random.unit() * 0.25;
-    for (const { relayLink, lanLink } of hosts) {
-      for (const link of [relayLink, lanLink]) {
-        link.chances = {
-          lostRequest: share(),
-          lostAnswer: share(),
-          twice: share(),
-          cutAnswer: share(),
-          lateAnswer: share(),
-          replayed: share(),
-          oldAnswer: share() / 2,
-          overtaken: share(),
-        };
-      }
-    }
+    for (const { relayLink, lanLink } of hosts)
+      for (const link of [relayLink, lanLink]) link.chances = anyChances(random);
     return '';
   },
   'a host leaves the LAN': ({ random, hosts }) => {
