@@ -78,6 +78,41 @@ function version(): boolean {
   return true;
 }
 
+/** What `poste` prints of itself, made by the build (scripts/program-help.ts). */
+export interface ReadyHelp {
+  /** Of `poste` without arguments, which prints it as an error. */
+  aloneExitCode: number;
+  /** For a file or a pipe. */
+  text: string;
+  /** For a terminal that has at least this many columns. */
+  wide: string;
+  wideFrom: number;
+}
+
+/** Most who call `poste` for the first time read it. A narrow terminal is left to the command line, which fills the lines. */
+function help(): boolean {
+  const isAlone = argv.length === 0;
+  if (!isAlone && (argv.length !== 1 || (argv[0] !== '--help' && argv[0] !== '-h'))) return false;
+  const descriptor = isAlone ? 2 : 1;
+  try {
+    const ready = JSON.parse(readFileSync(new URL('help.json', import.meta.url), 'utf8')) as ReadyHelp;
+    const { isTTY, columns } = fstatSync(descriptor).isCharacterDevice() ? outputOf(isAlone) : NO_TERMINAL;
+    if (isTTY && columns < ready.wideFrom) return false;
+    writeSync(descriptor, isTTY ? ready.wide : ready.text);
+    if (isAlone) process.exitCode = ready.aloneExitCode;
+    return true;
+  } catch {
+    // There is no such file beside the sources; and where it cannot be written, the streams wait or say why.
+    return false;
+  }
+}
+
+const NO_TERMINAL = { isTTY: false, columns: 0 };
+
+function outputOf(isAlone: boolean): typeof NO_TERMINAL {
+  return isAlone ? process.stderr : process.stdout;
+}
+
 async function command(): Promise<void> {
   const { stdout } = process;
   const [{ run }, { EXIT }, { exitOnEpipe }] = await Promise.all([
@@ -93,4 +128,4 @@ async function command(): Promise<void> {
   else if (exitCode !== EXIT.ok) stdout.write('', () => process.exit());
 }
 
-if (!(await hook()) && !version()) await command();
+if (!(await hook()) && !version() && !help()) await command();

@@ -4,11 +4,12 @@
  * this folder.
  */
 import { execFile } from 'node:child_process';
-import { readFile, writeFile } from 'node:fs/promises';
+import { cp, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
 import { CLI_PAGE, cliPage, MAN_PAGE, manPage } from '../../scripts/make-cli-docs.ts';
+import { readyHelp, shownBy } from '../../scripts/program-help.ts';
 import { posteCommand } from '../../src/cli/run.ts';
 import { commandContext, relayHere } from '../support/command-run.ts';
 import { freePort } from '../support/free-port.ts';
@@ -16,7 +17,7 @@ import { alice, bob } from '../support/hosts.ts';
 import { itemTo } from '../support/mail.ts';
 import { GROFF, neededProgram } from '../support/programs.ts';
 import { PosteHome, posteHome } from '../support/poste-home.ts';
-import { type Environment, run } from '../support/poste-process.ts';
+import { type Environment, poste, run } from '../support/poste-process.ts';
 import { clientOf } from '../support/relay-command.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
@@ -195,4 +196,27 @@ test('groff takes the manual page without a warning', async (context) => {
   });
   expect(stderr).toBe('');
   expect(stdout).toContain('relay log check-proof');
+});
+
+test('poste alone and its help are printed without the rest of the program, as the command line prints them', async () => {
+  const dist = join(import.meta.dirname, '../../dist/cli');
+  const folder = join(await temporaryFolder(), 'cli');
+  await mkdir(folder);
+  for (const name of ['main.js', 'help.json']) await cp(join(dist, name), join(folder, name));
+  for (const args of [[], ['--help'], ['-h']]) {
+    const { text, exitCode } = await shownBy(args);
+    const said = args.length === 0 ? { stdout: '', stderr: text } : { stdout: text, stderr: '' };
+    expect(await poste(args, {}, { main: join(folder, 'main.js') }).ended()).toEqual({
+      code: exitCode,
+      signal: null,
+      ...said,
+    });
+  }
+  const ready = await readyHelp();
+  expect(JSON.parse(await readFile(join(dist, 'help.json'), 'utf8'))).toEqual(ready);
+  for (const columns of [ready.wideFrom, ready.wideFrom + 1, 200]) {
+    expect((await shownBy(['--help'], columns)).text).toBe(ready.wide);
+    expect((await shownBy([], columns)).text).toBe(ready.wide);
+  }
+  expect((await shownBy([], ready.wideFrom - 1)).text).not.toBe(ready.wide);
 });

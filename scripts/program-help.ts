@@ -1,0 +1,51 @@
+/**
+ * The help of `poste` itself, as `dist/cli/help.json` has it for main.ts: `poste` alone and `poste --help` are then printed
+ * without loading the parser of the command line, which takes longer than the rest of their start.
+ */
+import { EventEmitter } from 'node:events';
+import { PassThrough } from 'node:stream';
+import type { CommandContext, OutputStream } from '../src/cli/lib/context.ts';
+import type { ReadyHelp } from '../src/cli/main.ts';
+import { run } from '../src/cli/run.ts';
+
+/** Wider than any line. */
+const WIDEST = 1000;
+
+interface Shown {
+  text: string;
+  exitCode: number;
+}
+
+/** What `poste` prints with these arguments; into a file when no width is given. */
+export async function shownBy(args: readonly string[], columns?: number): Promise<Shown> {
+  let text = '';
+  const stream: OutputStream = Object.assign(new PassThrough(), {
+    write: (chunk: string) => {
+      text += chunk;
+      return true;
+    },
+    ...(columns !== undefined && { isTTY: true, columns }),
+  });
+  const context: CommandContext = {
+    stdin: process.stdin,
+    stdout: stream,
+    stderr: stream,
+    env: {},
+    platform: 'linux',
+    signals: new EventEmitter(),
+    program: 'poste',
+    abort: (exitCode) => process.exit(exitCode),
+    nowMs: () => Date.now(),
+    exitCode: 0,
+  };
+  const exitCode = await run(args, context);
+  return { text, exitCode };
+}
+
+export async function readyHelp(): Promise<ReadyHelp> {
+  const { text, exitCode: aloneExitCode } = await shownBy([]);
+  const { text: wide } = await shownBy([], WIDEST);
+  let wideFrom = Math.max(...wide.split('\n').map((line) => line.length));
+  while ((await shownBy([], wideFrom)).text !== wide) wideFrom++;
+  return { aloneExitCode, text, wide, wideFrom };
+}
