@@ -35,6 +35,7 @@ export async function starts(rounds: number): Promise<Figure[]> {
       return await beside(rounds, environment, {
         node: ['-e', '0'],
         version: poste('--version'),
+        help: poste('--help'),
         hook: poste('hooks', 'run', 'claude-code', '--agent', AGENT),
         inbox: poste('inbox', '--as', AGENT, '--json'),
       });
@@ -53,7 +54,7 @@ function poste(...args: string[]): string[] {
   return [PROGRAM, ...args];
 }
 
-type Command = 'node' | 'version' | 'hook' | 'inbox';
+type Command = 'node' | 'version' | 'help' | 'hook' | 'inbox';
 
 /** By turns, so that what the machine does beside falls on all of them. */
 async function beside(
@@ -62,19 +63,25 @@ async function beside(
   commands: Record<Command, readonly string[]>,
 ): Promise<Figure[]> {
   const of = await inRounds(rounds, async () => {
-    const ms: Record<Command, number[]> = { node: [], version: [], hook: [], inbox: [] };
+    const ms: Record<Command, number[]> = { node: [], version: [], help: [], hook: [], inbox: [] };
     for (let start = 0; start < STARTS; start++)
       for (const command of Object.keys(commands) as Command[])
         ms[command].push(await took(commands[command], environment));
     const median = (command: Command): number => quantile(ms[command], 0.5);
-    return { node: median('node'), version: median('version'), hook: median('hook'), inbox: median('inbox') };
+    return {
+      node: median('node'),
+      version: median('version'),
+      help: median('help'),
+      hook: median('hook'),
+      inbox: median('inbox'),
+    };
   });
   const node = of('node');
   const toNode = (command: Command): number[] => of(command).map((ms, round) => ms / (node[round] ?? Number.NaN));
-  const title = { version: '--version', hook: 'a hook, with a daemon', inbox: 'inbox, with a daemon' };
+  const title = { version: '--version', help: '--help', hook: 'a hook, with a daemon', inbox: 'inbox, with a daemon' };
   return [
     { name: 'bare node', unit: 'ms', better: 'less', values: node },
-    ...(['version', 'hook', 'inbox'] as const).flatMap((command): Figure[] => [
+    ...(['version', 'help', 'hook', 'inbox'] as const).flatMap((command): Figure[] => [
       { name: `poste ${title[command]}`, unit: 'ms', better: 'less', values: of(command) },
       {
         name: `poste ${title[command]} / node`,
