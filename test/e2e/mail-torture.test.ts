@@ -148,10 +148,11 @@ async function inOneWorld(left: number[]): Promise<string[]> {
   let world: MailWorld | undefined;
   for (let seed = left.shift(); seed !== undefined; seed = left.shift()) {
     const startedMs = performance.now();
+    const done: string[] = [];
     const outcome = await (async () => {
       world ??= await MailWorld.open({ paired: (await paired).folder, seed: first, postgres: sharedLog(first) });
-      return runMail(world, seed);
-    })().catch(failed);
+      return runMail(world, seed, done);
+    })().catch((error: unknown) => failed(error, done));
     outcomes.push(outcome);
     const { faults, schedule, accepted } = outcome;
     const seconds = ((performance.now() - startedMs) / 1000).toFixed(1);
@@ -176,8 +177,8 @@ function again(run: string): string {
 }
 
 /** A run that could not go on to its end. */
-function failed(error: unknown): RunOutcome {
-  return { faults: [String(error)], schedule: [], accepted: 0, alerted: 0, isSpent: true };
+function failed(error: unknown, schedule: string[]): RunOutcome {
+  return { faults: [String(error)], schedule, accepted: 0, alerted: 0, isSpent: true };
 }
 
 function say(line: string): void {

@@ -93,7 +93,8 @@ export class RelayNode {
   }
 
   pause(isPaused: boolean): void {
-    process.kill(this.pid, isPaused ? 'SIGSTOP' : 'SIGCONT');
+    // It may have ended by itself.
+    this.#process.signal(isPaused ? 'SIGSTOP' : 'SIGCONT');
   }
 
   /** SIGTERM. */

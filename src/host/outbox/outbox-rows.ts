@@ -7,6 +7,7 @@
 import { sha256Hex } from '../../protocol/digest.ts';
 import type { ItemId } from '../../protocol/names.ts';
 import type { PushedKind } from '../../protocol/items.ts';
+import { MESSAGE_ID_RANDOM_BYTES, messageIdFrom } from '../core/message-id.ts';
 import type { Address, MessageRef, OutboxRow, PeerId } from '../core/rows.ts';
 import type { RangeOptions, Reader, Transaction } from '../store/host-store.ts';
 import type { HostContext } from '../context.ts';
@@ -73,6 +74,19 @@ export function dropOutboxWire(tx: Transaction, row: OutboxRow): void {
 export function outboxRowOf(reader: Reader, peerId: PeerId, itemId: string): OutboxRow | undefined {
   const rowId = reader.get('outboxItem', peerId, itemId);
   return rowId === undefined ? undefined : reader.get('outbox', rowId);
+}
+
+/** When the last message was sent to a peer, by this host's clock at that time; `sinceMs` when none is later than that. */
+export async function lastSentMs(reader: Reader, peerId: PeerId, sinceMs: number): Promise<number> {
+  let lastMs = sinceMs;
+  // Ids of messages sort by time, and all their letters are before a small one.
+  const options: RangeOptions<'outboxItem'> = {
+    from: [peerId, messageIdFrom(sinceMs, new Uint8Array(MESSAGE_ID_RANDOM_BYTES))],
+    until: [peerId, 'a'],
+  };
+  for await (const { row: rowId } of reader.range('outboxItem', [peerId], options))
+    lastMs = Math.max(lastMs, reader.get('outbox', rowId)?.createdAtMs ?? 0);
+  return lastMs;
 }
 
 /** The rows of a peer that something is still to be done about, soonest first; those due in a time, both ends included. */

@@ -24,6 +24,7 @@ import type { PeerView } from '../api/schemas/peers.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { peerOfKey } from '../inbound/verify.ts';
 import type { HostContext } from '../context.ts';
+import { lastSentMs } from '../outbox/outbox-rows.ts';
 import { afterPeerChange } from '../outbox/outbox.ts';
 
 /** The most hosts that one host may be paired with: as many as a relay's sender list holds. */
@@ -193,7 +194,9 @@ export async function learnRotation(
   if (currentKey(peer).publicKey !== oldKey) return 'refused';
   if (!isAcceptablePoint(newKey) || !isDocumentSigned(newKey, rec, newSig)) return 'refused';
   const nowMs = context.nowMs();
-  const keys = peer.keys.map((key) => (key.publicKey === oldKey ? { ...key, retiredAtMs: nowMs } : key));
+  // Where the clock was set back meanwhile, nothing that was sent before may look as if it had been sent afterwards.
+  const retiredAtMs = await lastSentMs(tx, peer.peerId, nowMs);
+  const keys = peer.keys.map((key) => (key.publicKey === oldKey ? { ...key, retiredAtMs } : key));
   putPeer(tx, { ...peer, keys: [...keys, { publicKey: newKey, pinnedAtMs: nowMs, retiredAtMs: null }] });
   tx.put('peerKey', [newKey], peer.peerId);
   // Items that a relay refused for the old key may go to the new one at once.

@@ -5,8 +5,6 @@ import type { PostHost } from './post-host.ts';
 export interface Travelling {
   hosts: readonly PostHost[];
   history: History;
-  /** Messages of earlier runs in which a clock was off. */
-  fromOffClocks: ReadonlySet<string>;
   /** A clock is off, or was, in this run. */
   isClockOff: boolean;
   /** What senders know, as `Seen` has it. */
@@ -49,11 +47,11 @@ async function inQuarantine(world: Travelling): Promise<string[]> {
 
 /**
  * A host that was restored does not know what it sent after its backup, and a receipt for that may come again as long as
- * the world is used. Where a clock was set back between a message and the rotation of its recipient's host, the former key
- * looks as if it had been given up before the message was sent: then the sender knows a lower state.
+ * the world is used. While clocks are off, what was written under a former key may look younger than the new one: then the
+ * sender knows a lower state.
  */
 export function mayKeepReceipt(
-  { history, fromOffClocks, isClockOff }: Pick<Travelling, 'history' | 'fromOffClocks' | 'isClockOff'>,
+  { history, isClockOff }: Pick<Travelling, 'history' | 'isClockOff'>,
   { host, id, reason }: { host: string; id: string; reason: string },
 ): boolean {
   const [, message = ''] = id.split(':');
@@ -62,11 +60,11 @@ export function mayKeepReceipt(
     const restores = [...history.earlierRestores, ...history.restores];
     return restores.some((restore) => (asked ? mayForget(restore, asked) : restore.host === host));
   }
-  return reason === 'retired-key' && (isClockOff || fromOffClocks.has(message));
+  return reason === 'retired-key' && isClockOff;
 }
 
 /** Messages that were read or acked, as it was answered, and of which their senders do not know that yet. */
-async function unknownSteps({ history, fromOffClocks, isClockOff, sent }: Travelling): Promise<string[]> {
+async function unknownSteps({ history, isClockOff, sent }: Travelling): Promise<string[]> {
   if (history.restores.length > 0 || isClockOff) return [];
   const done = history.acts.filter(({ what }) => what !== 'told');
   if (done.length === 0) return [];
@@ -74,7 +72,7 @@ async function unknownSteps({ history, fromOffClocks, isClockOff, sent }: Travel
   return done.flatMap(({ agent, what, changed = [] }) =>
     changed
       .map((id) => ({ id, state: known.get(id)?.get(agent)?.at(-1) }))
-      .filter(({ id, state }) => state !== undefined && state !== 'acked' && state !== what && !fromOffClocks.has(id))
+      .filter(({ state }) => state !== undefined && state !== 'acked' && state !== what)
       .map(({ id, state }) => `the receipt of ${agent} for ${id}, which was ${what} and is said to be ${state}`),
   );
 }

@@ -20,11 +20,11 @@ export interface RunOutcome {
   isSpent: boolean;
 }
 
-export async function runMail(world: MailWorld, seed: number): Promise<RunOutcome> {
+/** What is done is noted in `schedule`, so that it is known also when the run breaks off. */
+export async function runMail(world: MailWorld, seed: number, schedule: string[] = []): Promise<RunOutcome> {
   const logged = world.hosts.map(({ daemon }) => daemon.log.length);
   world.begin(seed);
   const { random } = world;
-  const schedule: string[] = [];
   const faults = new Faults(world);
   for (let round = 0; round < ROUNDS; round++) {
     for (let count = random.below(5); count > 0; count--) world.act();

@@ -63,8 +63,6 @@ export class MailWorld {
   #asked: Asked[] = [];
   #restores: HostRestore[] = [];
   readonly #earlierRestores: HostRestore[] = [];
-  /** Messages of earlier runs in which a clock was off. */
-  readonly #fromOffClocks = new Set<string>();
   #underWay = new Set<Promise<void>>();
   #count = 0;
   #prefix = '';
@@ -126,8 +124,6 @@ export class MailWorld {
   begin(seed: number): void {
     this.random = new SeededRandom(seed);
     this.#prefix = `seed ${seed}`;
-    if (this.isClockOff)
-      for (const { accepted } of this.#asked) if (accepted) this.#fromOffClocks.add(accepted.result.message_id);
     this.#asked = [];
     this.#earlierRestores.push(...this.#restores);
     this.#restores = [];
@@ -305,7 +301,6 @@ export class MailWorld {
       hosts,
       history,
       isClockOff,
-      fromOffClocks: this.#fromOffClocks,
       sent: () => this.#sent(),
     });
   }

@@ -5,13 +5,14 @@ import type { IncomingItem } from '../../../../src/host/inbound/verify.ts';
 import { QUARANTINE_BOUNDS } from '../../../../src/host/core/quarantine.ts';
 import { retryQuarantine, retryUnknownKeys } from '../../../../src/host/inbound/quarantine.ts';
 import { receiveItems } from '../../../../src/host/inbound/receive.ts';
+import { learnRotation } from '../../../../src/host/peers/peers.ts';
 import { issueReceipt } from '../../../../src/host/mail/receipts.ts';
 import { sweepRetention } from '../../../../src/host/mailbox/retention.ts';
 import { type Envelope, type EnvelopeHead, sealEnvelope } from '../../../../src/host/mail/sealing.ts';
 import { messageIdFrom, messageIdTimeMs } from '../../../../src/host/core/message-id.ts';
 import type { AgentId, MessageRef, OutboxRow } from '../../../../src/host/core/rows.ts';
 import { canonicalBytes } from '../../../../src/protocol/canonical-json.ts';
-import { type DeliveryReceipt, expiryNotice } from '../../../../src/protocol/documents.ts';
+import { type DeliveryReceipt, expiryNotice, hostRotation, signDocument } from '../../../../src/protocol/documents.ts';
 import type { Signer } from '../../../../src/protocol/ed25519.ts';
 import { DAY_MS } from '../../../../src/protocol/limits.ts';
 import type { HostName, ItemId } from '../../../../src/protocol/names.ts';
@@ -572,6 +573,22 @@ describe('a delivery receipt', () => {
       }
     }
     expect(await sentStates(alice, after.ref)).toEqual({ 'bert@bob': 'pending' });
+  });
+
+  test('under a former key counts for what was sent before its host gave it up, also when the clock was set back since', async () => {
+    const { alice, bob } = await pair();
+    const next = hostNamed('bob-next');
+    alice.clock.nowMs += 600_000;
+    const before = await sendTo(alice, bob, { from: 'anna', to: ['bert'] });
+    await statusAt(bob, await itemFor(alice, bob, before.id));
+    const [row] = await outboxOf(bob);
+    const item = { ...(await itemFor(bob, alice, row?.itemId ?? '')), senderPubkey: next.key };
+    alice.clock.nowMs -= 600_000;
+    const rec = hostRotation({ old_pubkey: bob.host.key, new_pubkey: next.key, iat: alice.clock.nowMs });
+    const rotation = { rec, old_sig: signDocument(bob.host.signer, rec), new_sig: signDocument(next.signer, rec) };
+    expect(await alice.store().transact((tx) => learnRotation(tx, alice.context, rotation))).toBe('learned');
+    expect(await statusAt(alice, item)).toBe('accepted');
+    expect(await sentStates(alice, before.ref)).toEqual({ 'bert@bob': 'delivered' });
   });
 
   test('for a key that this host had counts, and says nothing of the key that it has', async () => {
