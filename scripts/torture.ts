@@ -78,7 +78,7 @@ const KINDS: Readonly<Record<string, Kind>> = {
   },
   input: {
     what: 'random requests, most of them nearly right',
-    files: ['test/http/fuzz.test.ts'],
+    files: ['test/http/fuzz.test.ts', 'test/http/fuzz-operator.test.ts', 'test/unit/host/lan/lan-fuzz.test.ts'],
     times: 210,
   },
   load: {

@@ -35,8 +35,8 @@ export interface Framing {
   header: (name: string) => string | undefined;
 }
 
-/** Returns the framing, or the reply that refuses it. */
-export function readFraming(head: RequestHead): Framing | Reply {
+/** Returns the framing, or the reply that refuses it. Probes that speak HTTP/1.0 have no Host: `isHostNeeded` is false then. */
+export function readFraming(head: RequestHead, isHostNeeded = true): Framing | Reply {
   const headers = new Map<string, string>();
   for (const [name, value] of head.headers) {
     if (headers.has(name) && ONCE.has(name)) {
@@ -44,7 +44,8 @@ export function readFraming(head: RequestHead): Framing | Reply {
     }
     headers.set(name, value);
   }
-  if (!headers.has('host')) return problemReply('BAD_REQUEST', 'the header host is missing', { close: true });
+  if (isHostNeeded && !headers.has('host'))
+    return problemReply('BAD_REQUEST', 'the header host is missing', { close: true });
   if (headers.has('transfer-encoding')) {
     return problemReply('LENGTH_REQUIRED', 'send the body with content-length; chunked requests are refused', {
       close: true,

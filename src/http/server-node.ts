@@ -22,7 +22,10 @@ import type { Tls } from './tls-files.ts';
 
 /** As many as the other adapter accepts. */
 const HEADER_BYTES_MAX = 4096;
-const HEADERS_TIMEOUT_MS = 10_000;
+/** A head that has not come whole within this time ends its connection, however its bytes are spread over it. */
+const HEAD_TIMEOUT_MS = 10_000;
+/** How often that is looked at, at most. */
+const TIMEOUT_CHECK_MS = 5_000;
 /** The handler has its own deadlines; this one ends requests that never reach it. */
 const REQUEST_TIMEOUT_MS = 120_000;
 /** A connection without traffic for this long is closed; longer than any long poll. */
@@ -39,6 +42,8 @@ export interface ServerLimits {
   connections?: Connections | undefined;
   /** How long a connection may be without traffic; 0: no limit. */
   idleTimeoutMs?: number;
+  /** How long the head of a request may take. */
+  headTimeoutMs?: number;
   /** Absent: without TLS. */
   tls?: Tls | undefined;
 }
@@ -46,7 +51,7 @@ export interface ServerLimits {
 /** A server that passes its requests to `handler`. The caller makes it listen. */
 export function exchangeServer(
   handler: ExchangeHandler,
-  { connections, idleTimeoutMs = IDLE_TIMEOUT_MS, tls }: ServerLimits = {},
+  { connections, idleTimeoutMs = IDLE_TIMEOUT_MS, headTimeoutMs = HEAD_TIMEOUT_MS, tls }: ServerLimits = {},
 ): Server | TlsServer {
   const open = new WeakMap<Socket, Connection>();
   // A request that arrives before the one ahead of it is answered, or after a closing answer, is never served: after
@@ -54,8 +59,9 @@ export function exchangeServer(
   const current = new WeakMap<Socket, NodeExchange>();
   const options = {
     maxHeaderSize: HEADER_BYTES_MAX,
-    headersTimeout: HEADERS_TIMEOUT_MS,
+    headersTimeout: headTimeoutMs,
     requestTimeout: REQUEST_TIMEOUT_MS,
+    connectionsCheckingInterval: Math.min(headTimeoutMs, TIMEOUT_CHECK_MS),
     joinDuplicateHeaders: false,
     // Node would answer a request without Host itself, and go on with the data after it. framing.ts refuses it.
     requireHostHeader: false,
@@ -75,6 +81,7 @@ export function exchangeServer(
       connection?.settled();
       if (!exchange.closes) current.delete(socket);
     });
+    if (isUpgrade(request)) exchange.closeAfterwards();
     handler(exchange);
   };
   const server = tls
@@ -85,6 +92,8 @@ export function exchangeServer(
     : createServer(options, requested);
   // Node would answer an Expect that it does not know with a 417 of its own; a server may pass over it (RFC 9110, 10.1.1).
   server.on('checkExpectation', requested);
+  // Their bytes are limited. Node would leave headers out beyond a number of them, and framing.ts would not see those.
+  server.maxHeadersCount = 0;
   if (connections) count(server, connections, open);
   server.setTimeout(idleTimeoutMs);
   return server;
@@ -137,6 +146,14 @@ export const listenNode: Listen = ({ host, port, handler, connections, tls }) =>
       });
     });
   });
+
+/**
+ * Whether the request asks for another protocol. It is answered in this one. Node drops what comes in the same piece behind
+ * it and reads the next piece as a new request, which may be the middle of one: so the connection ends with the answer.
+ */
+export function isUpgrade({ headers }: IncomingMessage): boolean {
+  return headers.upgrade !== undefined;
+}
 
 /** The head of a request of node:http. */
 export function headOf(request: IncomingMessage): RequestHead {

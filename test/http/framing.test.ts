@@ -6,75 +6,47 @@
  * behind is answered.
  */
 import { describe, expect, test } from 'vitest';
-import { ADAPTERS, type HttpRelay, relayForSuite } from '../support/http-relay.ts';
+import { BODY_DEADLINE_MS } from '../../src/http/body.ts';
+import { framingsAt } from '../support/framings.ts';
+import { ADAPTERS, type Adapter, type HttpRelay, relayForSuite } from '../support/http-relay.ts';
 import { hopBytes } from '../support/hops.ts';
-import { alice, bob } from '../support/hosts.ts';
+import { alice, bob, carol } from '../support/hosts.ts';
 import { itemTo } from '../support/mail.ts';
 import '../support/problems.ts';
 import { RawConnection, rawExchange, rawRequest, requestBytes } from '../support/raw-http.ts';
+import { IS_THOROUGH } from '../support/thorough.ts';
 
 const CHALLENGE = 'POST /v1/relay/challenge HTTP/1.1\r\nhost: x\r\n';
 const INFO = 'GET /v2/relay/info HTTP/1.1\r\nhost: x\r\n';
 /** A request whose answer would give a smuggling away. */
 const SECOND = requestBytes('GET', '/v2/relay/info');
 
-/** What it is, and the bytes. */
-const framings: [string, string][] = [
-  ['chunked', `${CHALLENGE}transfer-encoding: chunked\r\n\r\n0\r\n\r\n`],
-  ['chunked with a chunk', `${CHALLENGE}transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n`],
-  ['chunked, in other letters', `${CHALLENGE}Transfer-Encoding: CHUNKED\r\n\r\n0\r\n\r\n`],
-  ['chunked, with a chunk size without digits', `${CHALLENGE}transfer-encoding: chunked\r\n\r\n\r\n\r\n`],
-  ['chunked, with an absurd chunk size', `${CHALLENGE}transfer-encoding: chunked\r\n\r\nffffffffffffffff1\r\n`],
-  ['chunked and sized', `${CHALLENGE}transfer-encoding: chunked\r\ncontent-length: 5\r\n\r\n0\r\n\r\n`],
-  ['sized and chunked', `${CHALLENGE}content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n`],
-  ['a chunked GET', `${INFO}transfer-encoding: chunked\r\n\r\n0\r\n\r\n`],
-  ['another transfer encoding', `${CHALLENGE}transfer-encoding: gzip\r\n\r\n`],
-  ['two transfer encodings', `${CHALLENGE}transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n`],
-  ['a transfer encoding twice', `${CHALLENGE}transfer-encoding: x\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n`],
-  ['two lengths, the first less', `${CHALLENGE}content-length: 0\r\ncontent-length: 44\r\n\r\n`],
-  ['two lengths, the second less', `${CHALLENGE}content-length: 44\r\ncontent-length: 0\r\n\r\n`],
-  ['the same length twice', `${CHALLENGE}content-length: 2\r\ncontent-length: 2\r\n\r\n{}`],
-  ['the same length twice in one line', `${CHALLENGE}content-length: 2, 2\r\n\r\n{}`],
-  ['a length with a sign', `${CHALLENGE}content-length: +2\r\n\r\n{}`],
-  ['a length below zero', `${CHALLENGE}content-length: -2\r\n\r\n{}`],
-  ['a length in hexadecimal', `${CHALLENGE}content-length: 0x2\r\n\r\n{}`],
-  ['a length with a leading zero', `${CHALLENGE}content-length: 02\r\n\r\n{}`],
-  ['a length with a letter behind', `${CHALLENGE}content-length: 2a\r\n\r\n{}`],
-  ['a length beyond numbers', `${CHALLENGE}content-length: 99999999999999999999999\r\n\r\n{}`],
-  ['an empty length', `${CHALLENGE}content-length:\r\n\r\n`],
-  ['no length', `${CHALLENGE}\r\n`],
-  ['two hosts', `${INFO}host: y\r\n\r\n`],
-  ['the same host twice', `${INFO}host: x\r\n\r\n`],
-  ['no host', 'GET /v2/relay/info HTTP/1.1\r\n\r\n'],
-  ['a key twice', `${INFO}x-mail-key: ${bob.key}\r\nX-Mail-Key: ${bob.key}\r\n\r\n`],
-  ['a time twice', `${INFO}x-mail-ts: 1\r\nx-mail-ts: 1\r\n\r\n`],
-  ['a signature twice', `${INFO}x-mail-sig: a\r\nx-mail-sig: b\r\n\r\n`],
-  ['a host name twice', `${INFO}x-mail-host: a\r\nX-MAIL-HOST: b\r\n\r\n`],
-  ['a target with a fragment', 'GET /v2/relay/info#x HTTP/1.1\r\nhost: x\r\n\r\n'],
-  ['a query with a fragment', 'GET /v2/relay/info?a#b HTTP/1.1\r\nhost: x\r\n\r\n'],
-  ['a target beyond ASCII', 'GET /v2/relay/info?\xe9 HTTP/1.1\r\nhost: x\r\n\r\n'],
-  ['a target in UTF-8', 'GET /v2/relay/info?\xc3\xa9 HTTP/1.1\r\nhost: x\r\n\r\n'],
-  ['a target with a control character', 'GET /v2/relay/info?\x01 HTTP/1.1\r\nhost: x\r\n\r\n'],
-  ['a target with DEL', 'GET /v2/relay/info?\x7f HTTP/1.1\r\nhost: x\r\n\r\n'],
-  ['a target with NUL', 'GET /v2/relay/info?\x00 HTTP/1.1\r\nhost: x\r\n\r\n'],
-  ['an absolute target', 'GET http://x/v2/relay/info HTTP/1.1\r\nhost: x\r\n\r\n'],
-  ['the target *', 'OPTIONS * HTTP/1.1\r\nhost: x\r\n\r\n'],
-  ['CONNECT', 'CONNECT x:80 HTTP/1.1\r\nhost: x\r\n\r\n'],
-  ['a folded header', `${INFO}a: b\r\n c\r\n\r\n`],
-  ['a space before a colon', `${INFO}a : b\r\n\r\n`],
-  ['a header without a colon', `${INFO}abc\r\n\r\n`],
-  ['line ends of one character', 'GET /v2/relay/info HTTP/1.1\nhost: x\n\n'],
-  ['headers of more than 4 KiB', `${INFO}a: ${'x'.repeat(5000)}\r\n\r\n`],
-  ['a target of more than 4 KiB', `GET /v2/relay/info?${'x'.repeat(5000)} HTTP/1.1\r\nhost: x\r\n\r\n`],
-  ['another protocol', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n'],
-  ['the preface of HTTP/2', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'],
-  ['HTTP/0.9', 'GET /v2/relay/info\r\n\r\n'],
-  ['a NUL within a header', `${INFO}a: b\x00c\r\n\r\n`],
+const framings = framingsAt({
+  postTarget: '/v1/relay/challenge',
+  getTarget: '/v2/relay/info',
+  headBytesMax: 4096,
+});
+
+/**
+ * What the two servers read differently, and neither as two requests: the answers to it and to a good request that is sent
+ * when it is answered. Without an answer the server waits for the rest of it until the connection ends, and with one
+ * answer the connection ends behind that.
+ */
+const DIFFERENT: [what: string, bytes: string, answers: Record<Adapter, number[]>][] = [
+  ['a bare CR in a header', `${INFO}a: b\rc: d\r\n\r\n`, { uws: [], node: [400] }],
+  ['a header behind a bare CR', `${INFO}a: b\rcontent-length: 44\r\n\r\n`, { uws: [], node: [400] }],
+  ['CR CR LF', 'GET /v2/relay/info HTTP/1.1\r\nhost: x\r\r\n\r\n', { uws: [], node: [400] }],
+  ['a bare CR behind the target', 'GET /v2/relay/info\r HTTP/1.1\r\nhost: x\r\n\r\n', { uws: [], node: [400] }],
+  ['an empty line before the request', `\r\n${INFO}\r\n`, { uws: [], node: [200, 200] }],
+  ['two spaces before the target', 'GET  /v2/relay/info HTTP/1.1\r\nhost: x\r\n\r\n', { uws: [505], node: [200, 200] }],
+  ['hundreds of headers', `${INFO}${'a:\r\n'.repeat(900)}\r\n`, { uws: [431], node: [200, 200] }],
+  ['HTTP/1.0', 'GET /v2/relay/info HTTP/1.0\r\nhost: x\r\n\r\n', { uws: [505], node: [200] }],
   [
-    'chunked, with an extension and a trailer',
-    `${CHALLENGE}transfer-encoding: chunked\r\n\r\n2;a="b"\r\n{}\r\n0\r\nx: y\r\n\r\n`,
+    'a wish for another protocol',
+    `${INFO}connection: upgrade\r\nupgrade: h2c\r\n\r\n`,
+    { uws: [200, 200], node: [200] },
   ],
-  ['another version', 'GET /v2/relay/info HTTP/3.0\r\nhost: x\r\n\r\n'],
+  ['an expectation of nobody', `${INFO}expect: something\r\n\r\n`, { uws: [200, 200], node: [200, 200] }],
 ];
 
 describe.each(ADAPTERS)('%s', (adapter) => {
@@ -114,6 +86,124 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       expect([what, await relay.queue(bob)]).toEqual([what, []]);
     }
     expect(await relay.lastLsn()).toBe(lsn);
+  });
+
+  test.each(DIFFERENT)('%s is at most one request', async (_what, bytes, expected) => {
+    const relay = suite.current;
+    const connection = await RawConnection.open(relay.port);
+    connection.send(bytes);
+    const [firstStatus] = expected[adapter];
+    const first = firstStatus === undefined ? undefined : await connection.response();
+    const more = await connection.send(SECOND).sendEnd().untilClosed();
+    connection.close();
+    const statuses = [...(first ? [first] : []), ...more].map(({ status }) => status);
+    expect(statuses).toEqual(expected[adapter]);
+  });
+
+  test('behind a wish for another protocol no part of a later request is taken for one', async () => {
+    const relay = suite.current;
+    await relay.enrol(alice, bob);
+    const lsn = await relay.lastLsn();
+    const push = hopBytes(
+      relay.hop(alice, 'POST', '/v2/relay/items', JSON.stringify({ items: [itemTo([bob], 'hidden')] })),
+    );
+    const outer = requestBytes('POST', '/v1/relay/challenge', { 'content-length': String(push.length) });
+    const connection = await RawConnection.open(relay.port);
+    connection.send(Buffer.concat([Buffer.from(`${INFO}connection: upgrade\r\nupgrade: h2c\r\n\r\n`), outer]));
+    await connection.response();
+    // The body of the second request, which is a request itself.
+    connection.send(push).sendEnd();
+    await connection.untilClosed();
+    await relay.client(bob).ownInfo();
+    expect((await relay.queue(bob)).map(({ itemId }) => itemId)).not.toContain('hidden');
+    expect(await relay.lastLsn()).toBe(lsn);
+  });
+
+  test('of requests that come at once, the one behind one that waits for the disk is not served', async () => {
+    const relay = suite.current;
+    await relay.enrol(alice, carol);
+    const push = (id: string): Buffer =>
+      hopBytes(relay.hop(alice, 'POST', '/v2/relay/items', JSON.stringify({ items: [itemTo([carol], id)] })));
+    const answers = await rawExchange(relay.port, Buffer.concat([push('first'), push('second'), push('third')]));
+    // uWebSockets.js ends the connection when a request comes while another is not answered; node:http answers that one.
+    expect(answers.map(({ status }) => status)).toEqual(adapter === 'uws' ? [] : [200]);
+    await relay.client(carol).ownInfo();
+    const stored = (await relay.queue(carol)).map(({ itemId }) => itemId as string);
+    expect(adapter === 'uws' ? [[], ['first']] : [['first']]).toContainEqual(stored);
+    // Sent again one by one, everything is stored, and once.
+    for (const id of ['first', 'second', 'third']) {
+      expect((await relay.client(alice).push([itemTo([carol], id)])).results[0]?.status).toMatch(/accepted|duplicate/);
+    }
+    const ids = (await relay.queue(carol)).map(({ itemId }) => itemId as string);
+    expect(ids.filter((id) => ['first', 'second', 'third'].includes(id))).toEqual(['first', 'second', 'third']);
+  });
+
+  test('of requests that come at once and are answered at once, each has its own answer, or the first', async () => {
+    const relay = suite.current;
+    const connection = await RawConnection.open(relay.port);
+    const none = requestBytes('GET', '/none');
+    const answers = await connection
+      .send(Buffer.concat([SECOND, none, SECOND]))
+      .sendEnd()
+      .untilClosed();
+    const statuses = answers.map(({ status }) => status);
+    expect(statuses).toEqual(adapter === 'uws' ? [200, 404, 200] : [200]);
+  });
+
+  test('a request of a sender that ends its side is taken; its answer may be lost with the connection', async () => {
+    const relay = suite.current;
+    await relay.enrol(alice, carol);
+    const body = JSON.stringify({ items: [itemTo([carol], 'half-closed')] });
+    const connection = await RawConnection.open(relay.port);
+    connection.send(hopBytes(relay.hop(alice, 'POST', '/v2/relay/items', body))).sendEnd();
+    const statuses = (await connection.untilClosed()).map(({ status }) => status);
+    expect([[], [200]]).toContainEqual(statuses);
+    await expect.poll(async () => (await relay.queue(carol)).map(({ itemId }) => itemId)).toContain('half-closed');
+    // What is answered at once is answered before the end is seen.
+    const info = await RawConnection.open(relay.port);
+    expect((await info.send(SECOND).sendEnd().untilClosed()).map(({ status }) => status)).toEqual([200]);
+  });
+
+  test.each([
+    ['head', -1],
+    ['body', -5],
+  ])('an end in the middle of a %s ends the connection, and the request is none', async (part, upTo) => {
+    const relay = suite.current;
+    await relay.enrol(alice, bob);
+    const lsn = await relay.lastLsn();
+    const body = JSON.stringify({ items: [itemTo([bob], `ended-in-${part}`)] });
+    const whole = hopBytes(relay.hop(alice, 'POST', '/v2/relay/items', body));
+    const headEnd = whole.indexOf('\r\n\r\n') + 4;
+    const connection = await RawConnection.open(relay.port);
+    connection.send(whole.subarray(0, part === 'head' ? headEnd + upTo : whole.length + upTo)).sendEnd();
+    const statuses = (await connection.untilClosed()).map(({ status }) => status);
+    expect(statuses).toEqual(adapter === 'uws' ? [] : [400]);
+    await relay.client(bob).ownInfo();
+    expect(await relay.lastLsn()).toBe(lsn);
+  });
+
+  test('a body that comes byte by byte has its time like every other', async () => {
+    const relay = suite.current;
+    await relay.enrol(alice, bob);
+    const body = JSON.stringify({ items: [itemTo([bob], 'too-slow')] });
+    const bytes = hopBytes(relay.hop(alice, 'POST', '/v2/relay/items', body));
+    const connection = await RawConnection.open(relay.port);
+    for (const byte of bytes.subarray(0, -1)) connection.send(Uint8Array.of(byte));
+    await expect.poll(() => relay.timers.underWay(BODY_DEADLINE_MS), { interval: 2 }).toBe(1);
+    relay.timers.pass(BODY_DEADLINE_MS);
+    const [late] = await connection.untilClosed();
+    expect(late).toBeProblem('BAD_REQUEST');
+    expect((await relay.queue(bob)).map(({ itemId }) => itemId)).not.toContain('too-slow');
+  });
+
+  // Ten seconds of real time: nobody can set the clock of uWebSockets.js.
+  test.runIf(IS_THOROUGH)('a head that comes byte by byte has ten seconds, not ten for each byte', async () => {
+    const connection = await RawConnection.open(suite.current.port);
+    connection.send('GET /v2/relay/info HTTP/1.1\r\nhost: x\r\na: ');
+    const dripping = setInterval(() => connection.send('b'), 500);
+    const answers = await connection.untilClosed();
+    clearInterval(dripping);
+    expect(answers.map(({ status }) => status)).toEqual(adapter === 'uws' ? [] : [408]);
   });
 
   test('what the relay itself refuses is a problem document', async () => {
@@ -172,9 +262,9 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     const hop = relay.hop(alice, 'POST', '/v2/relay/items', body);
     const connection = await RawConnection.open(relay.port);
     connection.send(hopBytes(hop, {}, { 'content-length': String(body.length + 1) }));
-    await expect.poll(() => relay.timers.underWay(60_000), { interval: 2 }).toBe(1);
+    await expect.poll(() => relay.timers.underWay(BODY_DEADLINE_MS), { interval: 2 }).toBe(1);
     connection.close();
-    await expect.poll(() => relay.timers.underWay(60_000), { interval: 2 }).toBe(0);
+    await expect.poll(() => relay.timers.underWay(BODY_DEADLINE_MS), { interval: 2 }).toBe(0);
     expect((await relay.queue(bob)).map(({ itemId }) => itemId)).not.toContain('shorter');
     expect(await relay.lastLsn()).toBe(lsn);
   });

@@ -8,21 +8,22 @@ import { type HttpRelay, relayForTest } from '../support/http-relay.ts';
 import { type Signed, hopBytes, hopHeaders, hopV1Headers } from '../support/hops.ts';
 import { type TestHost, alice, bob, carol, dave, hostNamed } from '../support/hosts.ts';
 import { envelopeWire, itemTo, receiptId, receiptWire } from '../support/mail.ts';
-import { RawConnection, type RawResponse, requestBytes } from '../support/raw-http.ts';
+import {
+  type FuzzedRequest,
+  METHODS,
+  mutated,
+  sendRandom,
+  toldOf,
+  varied,
+  withLength,
+} from '../support/fuzzed-requests.ts';
+import { RawConnection, type RawResponse } from '../support/raw-http.ts';
 import { rotationBody } from '../support/rotations.ts';
 import { SeededRandom } from '../support/seeded-random.ts';
 import { IS_THOROUGH, TIMES, tried } from '../support/thorough.ts';
 
 /** As many as it takes until every kind of event is in the log. */
 const REQUESTS = IS_THOROUGH ? 4800 * TIMES : 600;
-const AT_ONCE = 64;
-/** How long a request that may be half a request is given; one that is whole is given as long as it takes. */
-const QUIET_MS = 250;
-
-interface FuzzedRequest {
-  bytes: Buffer;
-  isWhole: boolean;
-}
 
 describe.each(ANY_ADAPTER)('%s', (adapter) => {
   test(`the relay answers ${REQUESTS} random requests and serves on`, async () => {
@@ -30,22 +31,12 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     await relay.enrol(alice, bob, carol, ROTATING[0]!);
     await relay.client(alice).push([itemTo([ROTATING[0]!], 'before-the-storm')]);
     const random = new SeededRandom(1);
-    const statuses = new Map<number, number>();
-    const faults: string[] = [];
-    let next = 0;
-    const sendMany = async (): Promise<void> => {
-      while (next < REQUESTS) {
-        const number = ++next;
-        const request = randomRequest(relay, random);
-        const { bytes } = request;
-        for (const response of await responsesTo(relay.port, request)) {
-          statuses.set(response.status, (statuses.get(response.status) ?? 0) + 1);
-          const fault = faultOf(response);
-          if (fault !== undefined) faults.push(`${fault}: request ${number} ${bytes.toString('latin1').slice(0, 300)}`);
-        }
-      }
-    };
-    await Promise.all(Array.from({ length: AT_ONCE }, sendMany));
+    const result = await sendRandom(REQUESTS, {
+      next: () => randomRequest(relay, random),
+      open: () => RawConnection.open(relay.port),
+      faultOf,
+    });
+    const { statuses, faults } = result;
 
     expect(faults).toEqual([]);
     expect(relay.errors).toEqual([]);
@@ -76,14 +67,12 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     ] as const)
       expect([...types]).toContain(type);
     await relay.start();
-    const counts = [...statuses].toSorted(([a], [b]) => a - b).map(([status, count]) => `${status} ${count}`);
-    tried(`${REQUESTS} random requests (${adapter}), answered ${counts.join(', ')}`);
+    tried(`${REQUESTS} random requests (${adapter}), ${toldOf(result)}`);
   });
 });
 
 /** Every route of hosts, and one that is none. */
 const TARGETS = [...new Set(RELAY_OPERATIONS.map(({ path }) => path)), '/'];
-const METHODS = ['GET', 'GET', 'POST', 'POST', 'POST', 'PUT', 'DELETE', 'HEAD', 'OPTIONS', 'get', 'X'] as const;
 const QUERIES = [
   '',
   '',
@@ -98,25 +87,6 @@ const QUERIES = [
   '?%',
   '?a#b',
 ] as const;
-const HEADERS: readonly (readonly [string, string])[] = [
-  ['content-length', '99999999'],
-  ['content-length', '-1'],
-  ['content-length', '0'],
-  ['transfer-encoding', 'chunked'],
-  ['transfer-encoding', 'identity'],
-  ['host', 'other'],
-  ['connection', 'close'],
-  ['connection', 'upgrade'],
-  ['upgrade', 'websocket'],
-  ['expect', '100-continue'],
-  ['x-forwarded-for', '1.2.3.4, not an address'],
-  ['x-mail-ts', '1'],
-  ['x-mail-key', 'AAAA'],
-  ['x-mail-sig', ''],
-  ['x-mail-host', '\xff'],
-  ['a', 'x'.repeat(4000)],
-];
-
 /** The bytes of a request that is right, or was before something happened to it, or twice, or not. */
 function randomRequest(relay: HttpRelay, random: SeededRandom): FuzzedRequest {
   // Most routes take POST, and another method seldom comes further than the routes.
@@ -141,20 +111,7 @@ function randomRequest(relay: HttpRelay, random: SeededRandom): FuzzedRequest {
       ? hopV1Headers(hop)
       : hopHeaders(hop, wrong)
     : {};
-  // In other letters, so that it stands beside the one that is there.
-  let isWhole = true;
-  for (let more = random.below(3); more > 0 && random.chance(0.3); more--) {
-    isWhole = false;
-    const [name, value] = random.pick(HEADERS);
-    headers[random.chance(0.5) ? name : name.toUpperCase()] = value;
-  }
-  let bytes = requestBytes(method, target, headers, body);
-  if (random.chance(0.05)) bytes = withLength(bytes, '');
-  for (let mutations = random.chance(0.3) ? 1 + random.below(3) : 0; mutations > 0; mutations--) {
-    isWhole = false;
-    bytes = mutated(bytes, random);
-  }
-  return { bytes, isWhole };
+  return varied({ method, target, headers, body }, random);
 }
 
 /** Hosts that rotate into one another; the first is enrolled. */
@@ -222,50 +179,6 @@ function randomDocument(relay: HttpRelay, random: SeededRandom, path: string, is
 /** A document of `host` with the signature beside it, as `name`. */
 function signed(host: TestHost, name: string, document: Record<string, unknown>): Record<string, unknown> {
   return { [name]: document, sig: host.signer.sign(Buffer.from(canonicalize(document))) };
-}
-
-/** With another content-length, or with none. */
-function withLength(bytes: Buffer, length: string): Buffer {
-  const field = length === '' ? '' : `content-length: ${length}\r\n`;
-  return Buffer.from(bytes.toString('latin1').replace(/content-length: [0-9]+\r\n/, field), 'latin1');
-}
-
-function mutated(bytes: Buffer, random: SeededRandom): Buffer {
-  const at = random.below(bytes.length + 1);
-  const to = Math.min(bytes.length, at + random.below(20));
-  const [before, middle, after] = [bytes.subarray(0, at), bytes.subarray(at, to), bytes.subarray(to)];
-  switch (random.below(5)) {
-    case 0:
-      return Buffer.concat([before, after]);
-    case 1:
-      return Buffer.concat([before, middle, middle, after]);
-    case 2:
-      return Buffer.concat([before, random.bytes(random.below(10)), after]);
-    case 3:
-      return before;
-    default:
-      return Buffer.concat([before, Buffer.from(random.pick(['\r\n', '\0', ':', ' ', '"', '{', '\\', '}'])), after]);
-  }
-}
-
-/** What comes back on a connection of its own: one answer to a whole request, otherwise all until it ends or stays quiet. */
-async function responsesTo(port: number, { bytes, isWhole }: FuzzedRequest): Promise<RawResponse[]> {
-  const connection = await RawConnection.open(port);
-  const to = bytes.subarray(0, 4).toString('latin1') === 'HEAD' ? 'HEAD' : 'GET';
-  connection.send(bytes);
-  if (isWhole) {
-    const response = await connection.response(to);
-    connection.close();
-    return response ? [response] : [];
-  }
-  const responses: RawResponse[] = [];
-  const quiet = setTimeout(() => connection.close(), QUIET_MS);
-  for (let response = await connection.response(to); response; response = await connection.response(to)) {
-    responses.push(response);
-    if (response.status !== 200) quiet.refresh();
-  }
-  clearTimeout(quiet);
-  return responses;
 }
 
 /** What is wrong with an answer; `undefined` when nothing is. */

@@ -1,10 +1,12 @@
 /** The operator's listener: health, on a port of its own. */
 import { describe, expect, test } from 'vitest';
-import { ADAPTERS, type HttpRelay, relayForTest } from '../support/http-relay.ts';
+import { FIRST_ADAPTER } from '../support/adapters.ts';
+import { framingsAt } from '../support/framings.ts';
+import { ADAPTERS, type HttpRelay, relayForSuite, relayForTest } from '../support/http-relay.ts';
 import { hopBytes } from '../support/hops.ts';
 import { alice, bob } from '../support/hosts.ts';
 import { jsonOf } from '../support/problems.ts';
-import { RawConnection, type RawResponse, rawRequest, requestBytes } from '../support/raw-http.ts';
+import { RawConnection, type RawResponse, rawExchange, rawRequest, requestBytes } from '../support/raw-http.ts';
 
 describe.each(ADAPTERS)('%s', (adapter) => {
   const started = async (): Promise<HttpRelay> => {
@@ -98,3 +100,32 @@ async function answerOf(relay: HttpRelay, method: string, path: string): Promise
   const response = await ask(relay, method, path);
   return [response.status, jsonOf(response)];
 }
+
+describe('framing', () => {
+  const suite = relayForSuite(FIRST_ADAPTER, { adminListen: { host: '127.0.0.1', port: 0 } });
+
+  test.each([
+    ['of health and metrics', '/livez'],
+    ['of the console', '/console/session'],
+  ])('that is wrong is refused and closes the connection: %s', async (_what, getTarget) => {
+    const port = suite.current.relay.adminPort ?? 0;
+    const second = requestBytes('GET', '/livez', { host: '127.0.0.1' });
+    for (const [what, bytes] of framingsAt({ postTarget: '/console/session', getTarget, headBytesMax: 4096 })) {
+      const answers = await rawExchange(port, Buffer.concat([Buffer.from(bytes, 'latin1'), second]));
+      const isHostless = ['no host', 'HTTP/0.9'].includes(what) && getTarget === '/livez';
+      const statuses = answers.map(({ status, headers }) => (headers.get('connection') === 'close' ? status : 'open'));
+      const isRefused = statuses.length <= 1 && statuses.every((status) => Number(status) >= 400);
+      // Probes without a Host get their answer, and then the connection ends.
+      expect([what, statuses, isHostless || isRefused]).toEqual([what, statuses, true]);
+    }
+  });
+
+  test('health asks for no Host, and takes no body in chunks', async () => {
+    const port = suite.current.relay.adminPort ?? 0;
+    expect((await rawRequest(port, 'GET /readyz HTTP/1.0\r\n\r\n')).status).toBe(200);
+    const chunked = 'GET /livez HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n';
+    expect((await rawRequest(port, chunked)).status).toBe(411);
+    const twoHosts = 'GET /livez HTTP/1.1\r\nhost: 127.0.0.1\r\nhost: localhost\r\n\r\n';
+    expect((await rawRequest(port, twoHosts)).status).toBe(400);
+  });
+});

@@ -1,9 +1,9 @@
 /**
  * HTTP/1.1 by hand over a raw socket, for requests that no client library would send and for counting answers.
- * Everything that waits is bounded in time, and every answer is held to the OpenAPI document.
+ * Everything that waits is bounded in time, and every answer of a relay is held to the OpenAPI document.
  */
 import { once } from 'node:events';
-import { type Socket, connect } from 'node:net';
+import { type NetConnectOpts, type Socket, connect } from 'node:net';
 import { expectDocumented } from './documented-answers.ts';
 import { SentRequests } from './sent-requests.ts';
 import { PATIENCE_MS } from './patience.ts';
@@ -15,17 +15,17 @@ export interface RawResponse {
   body: Buffer;
 }
 
-/** How long a peer may take before the test fails. */
-
 export class RawConnection {
   readonly #socket: Socket;
   readonly #sent = new SentRequests();
   #received: Buffer = Buffer.alloc(0);
   #isOver = false;
+  readonly #isDocumented: boolean;
   #wake: (() => void) | undefined;
 
-  private constructor(socket: Socket) {
+  private constructor(socket: Socket, isDocumented: boolean) {
     this.#socket = socket;
+    this.#isDocumented = isDocumented;
     socket.on('data', (chunk: Buffer) => {
       this.#received = Buffer.concat([this.#received, chunk]);
       this.#wake?.();
@@ -41,12 +41,21 @@ export class RawConnection {
   }
 
   static open(port: number, host = '127.0.0.1'): Promise<RawConnection> {
+    return RawConnection.#opened({ port, host }, true);
+  }
+
+  /** To a server that the OpenAPI document does not describe: the control socket, or a host's listener. */
+  static openUndocumented(to: NetConnectOpts): Promise<RawConnection> {
+    return RawConnection.#opened(to, false);
+  }
+
+  static #opened(to: NetConnectOpts, isDocumented: boolean): Promise<RawConnection> {
     return new Promise((resolve, reject) => {
-      const socket = connect({ port, host, noDelay: true });
+      const socket = connect({ ...to, noDelay: true });
       socket.once('error', reject);
       socket.once('connect', () => {
         socket.off('error', reject);
-        resolve(new RawConnection(socket));
+        resolve(new RawConnection(socket, isDocumented));
       });
     });
   }
@@ -69,7 +78,8 @@ export class RawConnection {
       if (taken) {
         this.#received = taken.rest;
         const { response } = taken;
-        expectDocumented(this.#sent.nextAnswered(), to === 'HEAD' ? { ...response, body: undefined } : response);
+        if (this.#isDocumented)
+          expectDocumented(this.#sent.nextAnswered(), to === 'HEAD' ? { ...response, body: undefined } : response);
         return response;
       }
       if (this.#isOver) return undefined;
@@ -88,6 +98,12 @@ export class RawConnection {
   /** Resolves when everything that was sent has left this process. */
   async flushed(): Promise<void> {
     if (this.#socket.writableLength > 0) await once(this.#socket, 'drain');
+  }
+
+  /** Sends no more, and goes on reading. */
+  sendEnd(): this {
+    this.#socket.end();
+    return this;
   }
 
   /** Stops reading, so that the peer's writes pile up. */

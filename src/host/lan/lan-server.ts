@@ -6,11 +6,11 @@
  * What a caller may cost is bounded (caller-limits.ts), strangers' share more than that of paired hosts.
  */
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import { isReply, readFraming, readTarget } from '../../http/framing.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { problemReply } from '../../http/replies.ts';
-import { headOf } from '../../http/server-node.ts';
+import { headOf, isUpgrade } from '../../http/server-node.ts';
 import { type ListenAddress, parseListenAddress } from '../../lib/listen-address.ts';
 import type { ProblemCode } from '../../protocol/problem.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
@@ -69,6 +69,8 @@ export class LanServer {
   readonly #nonces: HopNonces;
   readonly #room: ConnectionRoom;
   readonly #unlisten: () => void;
+  /** The last request that came over a connection: whether the connection goes on behind its answer. */
+  readonly #last = new WeakMap<Socket, Promise<boolean>>();
   #underWay = 0;
   #idle: (() => void) | undefined;
 
@@ -82,14 +84,21 @@ export class LanServer {
       headersTimeout: HEADERS_TIMEOUT_MS,
       requestTimeout: REQUEST_TIMEOUT_MS,
       connectionsCheckingInterval: TIMEOUT_CHECK_MS,
+      // Node would answer a request without Host itself, and go on with the data behind it. framing.ts refuses it.
+      requireHostHeader: false,
     };
-    this.#server = createServer(limits, (request, response) => {
+    const requested = (request: IncomingMessage, response: ServerResponse): void => {
       this.#underWay++;
-      void this.#serve(request, response).finally(() => {
+      void this.#serveInTurn(request, response).finally(() => {
         this.#underWay--;
         if (this.#underWay === 0) this.#idle?.();
       });
-    });
+    };
+    this.#server = createServer(limits, requested);
+    // Node would answer an expectation that it does not know itself, before the framing is judged.
+    this.#server.on('checkExpectation', requested);
+    // Their bytes are limited. Node would leave headers out beyond a number of them, and framing.ts would not see those.
+    this.#server.maxHeadersCount = 0;
     // Those that were ended to make room are there for a moment still.
     this.#server.maxConnections = 2 * CONNECTIONS_MAX;
     this.#server.on('connection', (socket) => {
@@ -139,16 +148,30 @@ export class LanServer {
     this.#server.closeAllConnections();
   }
 
-  async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  /**
+   * Requests that come at once over one connection are served one after the other. What comes behind a refusal that ends
+   * the connection is not served at all: it may be a part of what was refused.
+   */
+  #serveInTurn(request: IncomingMessage, response: ServerResponse): Promise<boolean> {
     request.on('error', () => undefined);
     response.on('error', () => undefined);
+    const before = this.#last.get(request.socket);
+    const served = before
+      ? before.then((goesOn) => goesOn && this.#serve(request, response))
+      : this.#serve(request, response);
+    this.#last.set(request.socket, served);
+    return served;
+  }
+
+  /** Whether the connection goes on. */
+  async #serve(request: IncomingMessage, response: ServerResponse): Promise<boolean> {
     const { context } = this.#options;
     try {
-      answer(response, await this.#replyTo(request));
+      return answer(request, response, await this.#replyTo(request));
     } catch (error) {
-      if (request.destroyed && !request.complete) return;
+      if (request.destroyed && !request.complete) return false;
       if (!isStoreFailure(error)) context.log('error', 'a request of the LAN failed', { err: error });
-      answer(response, noRoom('UNAVAILABLE', 'try again later'));
+      return answer(request, response, noRoom('UNAVAILABLE', 'try again later'));
     }
   }
 
@@ -157,11 +180,13 @@ export class LanServer {
     const callerAddress = unmapped(request.socket.remoteAddress ?? '');
     this.#room.noteRequest(request.socket);
     const head = headOf(request);
-    const fault = [readTarget(head), readFraming(head)].find(isReply);
-    if (fault) return fault;
+    const asked = readTarget(head);
+    if (isReply(asked)) return asked;
+    const framing = readFraming(head);
+    if (isReply(framing)) return framing;
     const route = this.#route(method, target);
     if (isReply(route)) return route;
-    const length = Number(request.headers['content-length'] ?? 0);
+    const { contentLength: length } = framing;
     if (length > route.bodyBytesMax) {
       return problemReply('BODY_TOO_LARGE', `a body has at most ${route.bodyBytesMax} bytes here`);
     }
@@ -251,12 +276,19 @@ function noRoom(code: 'RATE_LIMITED' | 'UNAVAILABLE', detail: string): Reply {
   return problemReply(code, detail, { retryAfterS: RETRY_AFTER_S });
 }
 
-function answer(response: ServerResponse, { status, headers, body, problem }: Reply): void {
-  if (response.headersSent || response.destroyed) return;
+/** Whether the connection goes on. */
+function answer(
+  request: IncomingMessage,
+  response: ServerResponse,
+  { status, headers, body, problem }: Reply,
+): boolean {
+  if (response.headersSent || response.destroyed) return false;
   // What is left of other bodies is passed over, so that the answer is read.
-  if (problem && ENDS_CONNECTION.has(problem)) response.setHeader('connection', 'close');
+  const isLast = (problem && ENDS_CONNECTION.has(problem)) || isUpgrade(request);
+  if (isLast) response.setHeader('connection', 'close');
   response.writeHead(status, { ...headers, 'content-length': Buffer.byteLength(body) });
   response.end(body);
+  return !isLast;
 }
 
 /** A peer by the key it has now; who calls by a retired key, or was let go, is not paired. */

@@ -46,7 +46,7 @@ type Answering = Listener | 'console';
 /** What a request that is no operation is answered with. */
 const OF_NO_OPERATION: Readonly<Record<Answering, readonly ProblemCode[]>> = {
   relay: ['BAD_REQUEST', 'NOT_FOUND', 'METHOD_NOT_ALLOWED', 'UNAVAILABLE'],
-  operator: ['NOT_FOUND', 'METHOD_NOT_ALLOWED'],
+  operator: ['BAD_REQUEST', 'NOT_FOUND', 'METHOD_NOT_ALLOWED'],
   console: ['BAD_REQUEST', 'NOT_FOUND', 'METHOD_NOT_ALLOWED', 'UNAVAILABLE'],
 };
 

@@ -2,7 +2,8 @@
  * The requests of the operator's listener: health, metrics, the OpenAPI document and the console. On the loopback
  * interface by default, never public.
  */
-import type { Exchange, ExchangeHandler, Reply } from '../../http/exchange.ts';
+import type { Exchange, ExchangeHandler, Reply, RequestHead } from '../../http/exchange.ts';
+import { isReply, readFraming, readTarget } from '../../http/framing.ts';
 import type { OpenApiDocument } from '../http/openapi.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
 import { pageProblem } from '../../http/browser-session/access.ts';
@@ -50,19 +51,16 @@ export function operatorHandler({
 }: OperatorHandlerOptions): ExchangeHandler {
   const document = jsonReply(200, openApi);
   return (exchange: Exchange) => {
-    const { method, target, headers } = exchange.head;
+    const { target } = exchange.head;
     if (CONSOLE_PATH.test(target)) {
       console.handle(exchange);
       return;
     }
     exchange.receive(() => undefined);
     const { isReady, whyNotReady, version, epoch, hosts, uptimeMs, ...found } = health();
-    if (!PATHS.has(target)) exchange.reply(problemReply('NOT_FOUND', 'no such route'));
-    else if (method !== 'GET') {
-      exchange.reply(problemReply('METHOD_NOT_ALLOWED', 'this route takes GET', { headers: { allow: 'GET' } }));
-    } else if (headers.some(([name, value]) => name === 'host' && isForeign(value))) {
-      exchange.reply(pageProblem('FOREIGN_HOST', 'ask this listener by its address, or as localhost'));
-    } else if (target === '/livez') exchange.reply(jsonReply(200, { status: 'live' }));
+    const refusal = refusalOf(exchange.head, isForeign);
+    if (refusal) exchange.reply(refusal);
+    else if (target === '/livez') exchange.reply(jsonReply(200, { status: 'live' }));
     else if (target === '/openapi.json') exchange.reply(document);
     else if (target === '/metrics') {
       metrics().then(
@@ -82,6 +80,24 @@ export function operatorHandler({
       exchange.reply(jsonReply(200, { ...well, ...broken, ...damaged, ...backup, ...scrub, ...check }));
     }
   };
+}
+
+/** As the pipeline judges a request: target, route and method, framing. */
+function refusalOf(head: RequestHead, isForeign: (host: string) => boolean): Reply | undefined {
+  const target = readTarget(head);
+  if (isReply(target)) return target;
+  // Proxies that ask how the relay is speak HTTP/1.0 or 1.1, as HAProxy does with `httpchk`.
+  const framing = readFraming(head, false);
+  const close = isReply(framing);
+  if (!PATHS.has(head.target)) return problemReply('NOT_FOUND', 'no such route', { close });
+  if (head.method !== 'GET') {
+    return problemReply('METHOD_NOT_ALLOWED', 'this route takes GET', { headers: { allow: 'GET' }, close });
+  }
+  if (isReply(framing)) return framing;
+  const host = framing.header('host');
+  return host !== undefined && isForeign(host)
+    ? pageProblem('FOREIGN_HOST', 'ask this listener by its address, or as localhost')
+    : undefined;
 }
 
 function scrubDocument({ atMs, items, lost, unreadable }: NonNullable<Health['lastScrub']>): object {

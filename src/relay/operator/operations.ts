@@ -5,7 +5,12 @@ import { HealthResponse, LiveResponse, OpenApiResponse, ReadyResponse } from '..
 import { actionOfConsole, CONSOLE_OPERATIONS, NO_ACTION, NO_READ, ofConsole, refusals } from './console-routes.ts';
 import { type Operation, ok, text } from '../http/operation.ts';
 
-const toOperator = { listener: 'operator', method: 'GET', access: 'open', problems: [] } as const;
+const toOperator = {
+  listener: 'operator',
+  method: 'GET',
+  access: 'open',
+  problems: ['BAD_REQUEST', 'LENGTH_REQUIRED'],
+} as const;
 const pageOfConsole = { ...ofConsole, access: 'console page', problems: ['UNAVAILABLE'] } as const;
 /** The answers of the console to a request without access. */
 const FOREIGN_HOST = refusals('FOREIGN_HOST');
@@ -25,7 +30,7 @@ export const OPERATOR_OPERATIONS: readonly Operation[] = [
     path: '/readyz',
     summary: 'Says whether the relay takes requests.',
     successes: [ok(ReadyResponse, 'it does'), ...FOREIGN_HOST],
-    problems: ['UNAVAILABLE'],
+    problems: [...toOperator.problems, 'UNAVAILABLE'],
   },
   {
     ...toOperator,
@@ -33,7 +38,7 @@ export const OPERATOR_OPERATIONS: readonly Operation[] = [
     path: '/healthz',
     summary: 'Says how the relay is.',
     successes: [ok(HealthResponse, 'it is well'), ...FOREIGN_HOST],
-    problems: ['UNAVAILABLE'],
+    problems: [...toOperator.problems, 'UNAVAILABLE'],
   },
   {
     ...toOperator,

@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { connect } from 'node:net';
 import { describe, expect, test } from 'vitest';
+import { lanHopHeaders } from '../../../../src/host/lan/lan-hop.ts';
 import { wireOf } from '../../../../src/host/outbox/outbox.ts';
 import { rotateOwnKey } from '../../../../src/host/peers/identity.ts';
 import { setAddress, unpair } from '../../../../src/host/peers/peers.ts';
@@ -16,6 +17,8 @@ import {
   until,
 } from '../../../support/lan-hosts.ts';
 import { type Answer, ask, hop, keyOf, signerOf } from '../../../support/lan-requests.ts';
+import { framingsAt } from '../../../support/framings.ts';
+import { requestBytes } from '../../../support/raw-http.ts';
 import { accepted, addAgents, send } from '../../../support/mail-context.ts';
 import { callingAddress } from '../../../support/loopback.ts';
 import { PATIENCE_MS } from '../../../support/patience.ts';
@@ -263,6 +266,19 @@ async function exchanged(host: LanHost, bytes: string): Promise<string> {
   return said;
 }
 
+function statusesOf(said: string): number[] {
+  return [...said.matchAll(/HTTP\/1\.1 (\d{3})/g)].map(([, status]) => Number(status));
+}
+
+function isRefusedAlone(statuses: number[]): boolean {
+  return statuses.length <= 1 && statuses.every((status) => status >= 400 && status < 500);
+}
+
+/** A second Host behind so many short headers. */
+function hiddenHost(count: number): string {
+  return `GET /v1/lan/hello HTTP/1.1\r\nhost: x\r\n${'a:\r\n'.repeat(count)}host: y\r\n\r\n`;
+}
+
 describe('framing', () => {
   const HEAD = 'host: x\r\nconnection: close\r\n';
   const cases: [what: string, bytes: string, status: number | null][] = [
@@ -306,11 +322,41 @@ describe('framing', () => {
     }
     const put = await exchanged(here, `PUT /v1/lan/hello HTTP/1.1\r\n${HEAD}content-length: 0\r\n\r\n`);
     expect(put.toLowerCase()).toContain('\r\nallow: get\r\n');
-    const smuggled = await exchanged(
-      here,
-      `POST /v1/lan/pair HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\nGET /v1/lan/hello HTTP/1.1\r\n${HEAD}\r\n`,
-    );
-    expect(smuggled).not.toContain('"version"');
+  });
+
+  test('that is refused hides no other request: what comes behind is not answered and not done', async () => {
+    const [here, there] = await pairedLanHosts();
+    const items = (itemId: string): string => {
+      const body = JSON.stringify({ items: [{ kind: 'envelope', item_id: itemId, wire_b64: 'e30=' }] });
+      const caller = { signer: signerOf(there), hostName: 'there', nowMs: Date.now() };
+      const headers = lanHopHeaders(caller, keyOf(here), ITEMS.method, ITEMS.target, body);
+      return requestBytes(ITEMS.method, ITEMS.target, headers, body).toString('latin1');
+    };
+    const targets = { postTarget: '/v1/lan/pair', getTarget: '/v1/lan/hello', headBytesMax: 8192 };
+    const cases = framingsAt(targets);
+    cases.push(['hidden behind a thousand headers', hiddenHost(1_100)]);
+    for (const [what, bytes] of cases) {
+      const said = await exchanged(here, bytes + items(what));
+      // The refusal may be lost with the connection, and nobody answers CONNECT.
+      expect({ what, statuses: statusesOf(said) }).toEqual({ what, statuses: expect.toSatisfy(isRefusedAlone) });
+    }
+    // Of a sound framing, but for no route.
+    expect(statusesOf(await exchanged(here, `GET /none HTTP/1.1\r\nhost: x\r\n\r\n${items('none')}`))).toEqual([404]);
+    expect(await quarantineOf(here)).toEqual([]);
+    // Alone it is done.
+    const { socket, closed } = await connected(here);
+    socket.end(Buffer.from(items('alone'), 'latin1'));
+    await closed;
+    await expect.poll(async () => (await quarantineOf(here)).map(({ itemId }) => itemId)).toEqual(['alone']);
+  });
+
+  test('a wish for another protocol is answered, and ends the connection', async () => {
+    const here = await openLanHost('here');
+    await inviteAt(here);
+    const upgrade = 'GET /v1/lan/hello HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n';
+    expect(statusesOf(await exchanged(here, upgrade))).toEqual([200]);
+    const expecting = `GET /v1/lan/hello HTTP/1.1\r\n${HEAD}expect: something\r\n\r\n`;
+    expect(statusesOf(await exchanged(here, expecting))).toEqual([200]);
   });
 
   test('of several requests at once: each is answered, in their order', async () => {

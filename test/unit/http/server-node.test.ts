@@ -1,0 +1,43 @@
+/** The limits of time and number that the adapter of node:http sets; test/http tries what it does with requests. */
+import type { AddressInfo } from 'node:net';
+import { expect, onTestFinished, test } from 'vitest';
+import type { RequestHead } from '../../../src/http/exchange.ts';
+import { type ServerLimits, exchangeServer } from '../../../src/http/server-node.ts';
+import { RawConnection } from '../../support/raw-http.ts';
+
+/** A server that answers every request, and tells their heads. */
+async function serving(limits: ServerLimits): Promise<{ heads: RequestHead[]; open: () => Promise<RawConnection> }> {
+  const heads: RequestHead[] = [];
+  const server = exchangeServer((exchange) => {
+    heads.push(exchange.head);
+    exchange.reply({ status: 200, headers: {}, body: 'served' });
+  }, limits);
+  await new Promise<void>((resolve) => void server.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  const { port } = server.address() as AddressInfo;
+  return { heads, open: () => RawConnection.openUndocumented({ host: '127.0.0.1', port }) };
+}
+
+test('a head that does not come to its end in time ends the connection, however often a byte of it comes', async () => {
+  const { heads, open } = await serving({ headTimeoutMs: 20 });
+  const connection = await open();
+  connection.send('GET / HTTP/1.1\r\nhost: x\r\na: ');
+  const dripping = setInterval(() => connection.send('b'), 1);
+  const answers = await connection.untilClosed();
+  clearInterval(dripping);
+  expect(answers.map(({ status }) => status)).toEqual([408]);
+  expect(heads).toEqual([]);
+});
+
+test('every header is seen, however many there are', async () => {
+  const { heads, open } = await serving({});
+  const connection = await open();
+  connection.send(`GET / HTTP/1.1\r\nhost:x\r\n${'a:\r\n'.repeat(1000)}b:c\r\n\r\n`);
+  expect((await connection.response())?.status).toBe(200);
+  connection.close();
+  expect(heads[0]?.headers).toHaveLength(1002);
+  expect(heads[0]?.headers.at(-1)).toEqual(['b', 'c']);
+});
