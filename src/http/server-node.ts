@@ -92,8 +92,6 @@ export function exchangeServer(
     : createServer(options, requested);
   // Node would answer an Expect that it does not know with a 417 of its own; a server may pass over it (RFC 9110, 10.1.1).
   server.on('checkExpectation', requested);
-  // Their bytes are limited. Node would leave headers out beyond a number of them, and framing.ts would not see those.
-  server.maxHeadersCount = 0;
   if (connections) count(server, connections, open);
   server.setTimeout(idleTimeoutMs);
   return server;

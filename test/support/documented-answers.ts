@@ -31,7 +31,8 @@ export function expectDocumented(asked: SentRequest | undefined, answer: Answer)
 
 /** What is not documented; `undefined` when everything is. */
 export function faultOfAnswer(asked: SentRequest | undefined, answer: Answer): string | undefined {
-  const isConsole = asked !== undefined && /^\/console(?:[/?]|$)/.test(asked.target);
+  // Of an altered request the answer says it: the console alone sends these headers.
+  const isConsole = asked ? /^\/console(?:[/?]|$)/.test(asked.target) : answer.headers.has('content-security-policy');
   const listener: Listener = answer.headers.has('x-request-id') && !isConsole ? 'relay' : 'operator';
   if (listener === 'operator' && isServersOwn(answer)) return undefined;
   const faults: string[] = [];
