@@ -272,7 +272,7 @@ describe('what a server does not allow', () => {
     await primary().query(`GRANT SELECT, INSERT, UPDATE, DELETE ON ${all} TO ${role}`, [], database);
     await log.append(tenure, batchOf(1, 1, ['a']), 0);
     await primary().query(`ALTER ROLE ${role} NOLOGIN`);
-    await primary().query('SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1', [role]);
+    await primary().query('SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = $1', [role]);
     await expect.poll(() => log.open().catch((error: unknown) => error)).toBeInstanceOf(LogUnreachable);
     await primary().query(`ALTER ROLE ${role} LOGIN`);
     await log.append(tenure, batchOf(2, 2, ['b']), 1);

@@ -127,7 +127,7 @@ describe('not documented', () => {
     ],
     ['a route of the operator among those of hosts', LIVE, answer({ status: 'live' }), '200'],
     ['what no operation answers', undefined, answer({ everything: 1 }), 'it'],
-    ['words of no server', undefined, serversOwn(400, 'no'), '400'],
+    ['words of no server', undefined, serversOwn(400, 'no'), 'content type'],
     ['a status of no server', undefined, serversOwn(500, ''), '500'],
   ])('%s', (_what, asked, bad, fault) => {
     expect(faultOfAnswer(asked, bad)).toContain(fault);
