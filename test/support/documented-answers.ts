@@ -47,6 +47,7 @@ export function faultOfAnswer(asked: SentRequest | undefined, answer: Answer): s
 /** Answers of the HTTP servers themselves, word for word: node:http says nothing, uWebSockets.js a little. */
 const SERVERS_OWN: readonly { status: number; body: string }[] = [
   { status: 400, body: '' },
+  { status: 408, body: '' },
   { status: 431, body: '' },
   { status: 400, body: '<h1>Bad Request</h1><hr><i>uWebSockets/20 Server</i>' },
   { status: 431, body: '<h1>Request Header Fields Too Large</h1><hr><i>uWebSockets/20 Server</i>' },
