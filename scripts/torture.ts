@@ -113,9 +113,7 @@ const KINDS: Readonly<Record<string, Kind>> = {
   },
 };
 
-const { values } = parseArgs({
-  options: { only: { type: 'string' }, list: { type: 'boolean' }, record: { type: 'boolean' } },
-});
+const values = asked();
 const { POSTE_TORTURE_RUNS: runs, POSTE_TORTURE_SEED: seed } = process.env;
 const wanted = Object.entries(KINDS).filter(([name]) => values.only === undefined || values.only === name);
 
@@ -124,6 +122,17 @@ if (wanted.length === 0) {
   process.exitCode = 2;
 } else if (values.list) for (const [name, { what }] of wanted) console.log(`${name.padEnd(12)} ${what}`);
 else await runAll();
+
+function asked(): { only?: string; list?: boolean; record?: boolean } {
+  try {
+    return parseArgs({
+      options: { only: { type: 'string' }, list: { type: 'boolean' }, record: { type: 'boolean' } },
+    }).values;
+  } catch (error) {
+    console.error((error as Error).message);
+    process.exit(2);
+  }
+}
 
 async function runAll(): Promise<void> {
   const commit = spawnSync('git', ['rev-parse', '--short', 'HEAD'], { encoding: 'utf8' }).stdout.trim() || 'unknown';
