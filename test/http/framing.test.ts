@@ -58,7 +58,10 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     expect(await answersTo(suite.current, bytes)).toEqual(isUnanswered ? [] : ['refused']);
   });
 
-  test.each(framings)('%s lets no second request through behind it', async (_what, bytes) => {
+  // uWebSockets.js waits ten seconds for the rest of what it takes for half a request.
+  const quick = framings.filter(([what]) => IS_THOROUGH || adapter !== 'uws' || what !== 'HTTP/0.9');
+
+  test.each(quick)('%s lets no second request through behind it', async (_what, bytes) => {
     // The refusal may be lost with the connection.
     const answers = await answersTo(suite.current, Buffer.concat([Buffer.from(bytes, 'latin1'), SECOND]));
     expect([[], ['refused']]).toContainEqual(answers);
@@ -79,7 +82,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     const lsn = await relay.lastLsn();
     const body = JSON.stringify({ items: [itemTo([bob], 'smuggled')] });
     const push = hopBytes(relay.hop(alice, 'POST', '/v2/relay/items', body));
-    for (const [what, bytes] of framings) {
+    for (const [what, bytes] of quick) {
       await answersTo(relay, Buffer.concat([Buffer.from(bytes, 'latin1'), push]));
       // Answered when everything that was admitted before is durable.
       await relay.client(bob).ownInfo();
