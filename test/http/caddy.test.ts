@@ -29,11 +29,12 @@ async function countingRelay(): Promise<number> {
   return (server.address() as AddressInfo).port;
 }
 
-/** Caddy with that file, but for the name, the certificate and the ports. */
+/** Caddy with that file, but for the name, the certificate and the ports; without HTTP/3, which needs the port on UDP too. */
 async function caddy(context: TestContext): Promise<ClientHttp2Session> {
   const program = neededProgram(context, CADDY);
   const [folder, port, relayPort] = [await temporaryFolder(), await steadyPort(), await countingRelay()];
-  const own = '{\n\tadmin off\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n';
+  const own =
+    '{\n\tadmin off\n\tauto_https disable_redirects\n\tskip_install_trust\n\tservers {\n\t\tprotocols h1 h2\n\t}\n}\n';
   const site = `https://localhost:${port} {\n\tbind 127.0.0.1\n\ttls internal`;
   const text = deployFile('Caddyfile').replace('mail.example {', `${own}${site}`);
   const config = join(folder, 'Caddyfile');
