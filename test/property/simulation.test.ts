@@ -108,7 +108,20 @@ test('a disk that says it has synced and has not is found', async () => {
 test('a relay that answers before the disk has synced is found', async () => {
   const early = vi
     .spyOn(EmbeddedLog.prototype, 'append')
-    .mockImplementation((_batch, view) => view.write({ sync: false }));
+    .mockImplementation((_batch, view, written) => view.write({ sync: false }).then(written));
+  onTestFinished(() => early.mockRestore());
+  const { result } = await found(() => undefined);
+  expect(result.faults[0]).toMatch(BROKEN_PROMISE);
+});
+
+test('a relay that notes how far it came before the disk has synced is found', async () => {
+  type Append = (this: EmbeddedLog, ...given: Parameters<EmbeddedLog['append']>) => Promise<void>;
+  const append: Append = Reflect.get(EmbeddedLog.prototype, 'append');
+  const withoutSync: Append = function (batch, view, written) {
+    const unsynced = { put: view.put.bind(view), write: () => view.write({ sync: false }) };
+    return append.call(this, batch, unsynced, written);
+  };
+  const early = vi.spyOn(EmbeddedLog.prototype, 'append').mockImplementation(withoutSync);
   onTestFinished(() => early.mockRestore());
   const { result } = await found(() => undefined);
   expect(result.faults[0]).toMatch(BROKEN_PROMISE);

@@ -1,5 +1,6 @@
 /**
- * A disk that takes its time: every append is written and confirmed some turns of the loop later, and may fail.
+ * A disk that takes its time: every append is written and confirmed some turns of the loop later, and may fail. The next one
+ * may be written before this one is confirmed; they are confirmed in their order.
  *
  * Between the two, LevelDB shows what nobody may show yet. `durable` holds what was confirmed, and nothing else.
  */
@@ -24,14 +25,19 @@ export class SlowDisk {
   constructor(store: RelayStore, delays: readonly Delay[]) {
     const append = store.append.bind(store);
     let appends = 0;
-    store.append = async (batch: LogBatch, ahead?: EncodedAhead): Promise<void> => {
+    let confirmed: Promise<void> = Promise.resolve();
+    store.append = async (batch: LogBatch, ahead?: EncodedAhead, written?: () => void): Promise<void> => {
       const delay = delays[appends++ % delays.length] ?? { turnsBefore: 0, turnsAfter: 0, fails: 'no' };
       await turns(delay.turnsBefore);
       if (delay.fails === 'unwritten') throw new Error('EIO');
-      await append(batch, ahead);
-      await turns(delay.turnsAfter);
-      if (delay.fails === 'written') throw new Error('EIO');
-      for (const { event } of batch.entries) this.durable.push(event);
+      const before = confirmed;
+      confirmed = append(batch, ahead, written).then(async () => {
+        await before;
+        await turns(delay.turnsAfter);
+        if (delay.fails === 'written') throw new Error('EIO');
+        for (const { event } of batch.entries) this.durable.push(event);
+      });
+      await confirmed;
     };
   }
 

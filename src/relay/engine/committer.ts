@@ -1,12 +1,13 @@
 /**
  * Group commit: the one writer of the store.
  *
- * Events admitted while a batch is being synced form the next batch. Decisions see them through the overlay at
- * once; no request is answered before `durable` resolves. One batch is in flight at a time; the next, once it is large,
- * is encoded meanwhile.
+ * Events admitted while a batch is being written form the next batch. Decisions see them through the overlay at
+ * once; no request is answered before `durable` resolves. One batch is written at a time; the next, once it is large,
+ * is encoded meanwhile. A batch that the log has written may still become durable while the next ones are written.
  *
  * Invariants:
  *   - what is readable here is what the rows will be when every admitted batch is durable;
+ *   - batches are published, and their requests answered, in their order and when they are durable;
  *   - after the first failed batch nothing is admitted, answered or written again (fail-stop);
  *   - an admission is reduced whole before anything of it is kept. A throw there ends the relay as a failed batch does,
  *     except for `BrokenQueue`: the rows of one queue are at fault, and the caller learns that nothing was admitted.
@@ -26,6 +27,8 @@ import type { Pruned } from '../store/position.ts';
 
 /** So many changed rows take milliseconds to encode: that is done while the batch before is being written. */
 const AHEAD_CHANGES_MIN = 500;
+/** Batches that are written or being written and not durable yet: the next one waits until there are fewer. */
+const UNCONFIRMED_MAX = 4;
 
 /** Thrown to all that wait when a batch failed: the outcome is unknown, and the relay is ending. */
 export class StoreFailed extends Error {
@@ -75,17 +78,22 @@ export class Committer implements FactSource {
   #open = new OpenBatch();
   /** Takes no more, and is encoded while the one in flight is being written. */
   #next: { batch: OpenBatch; encoded: Promise<EncodedAhead | undefined> } | undefined;
+  /** The one that is being written: the view may not show it yet. */
   #flying: OpenBatch | undefined;
+  /** Those that are not durable, in their order: the one that is being written is the last. */
+  readonly #unconfirmed: OpenBatch[] = [];
+  /** Resolves when what became of all of these is known. */
+  #confirmed: Promise<void> = Promise.resolve();
   #isAppending = false;
   #aheadSoon: NodeJS.Immediate | undefined;
   #lastLsn: number;
   #running = false;
   #isClosing = false;
-  /** Resolves when nothing is being written any more. */
+  /** Resolves when no batch is being written any more. */
   #idle: Promise<void> = Promise.resolve();
   #failure: StoreFailed | undefined;
   #roomWaiters: (() => void)[] = [];
-  /** What is to run while no batch is in flight. */
+  /** What is to run while every batch that was begun is durable. */
   #between: (() => void)[] = [];
 
   constructor({ log, view, collector, observer, published, monotonicMs, broken, failed }: CommitterOptions) {
@@ -204,13 +212,13 @@ export class Committer implements FactSource {
   async durable(): Promise<void> {
     this.assertWorking();
     if (!this.#open.isEmpty) return this.#open.durable;
-    return (this.#next?.batch ?? this.#flying)?.durable;
+    return (this.#next?.batch ?? this.#unconfirmed.at(-1))?.durable;
   }
 
   /** Runs `work` while no batch is in flight: what the store shows then is durable. Rejects with `StoreFailed`. */
   async betweenBatches<T>(work: () => T): Promise<T> {
     this.assertWorking();
-    if (!this.#flying) return work();
+    if (this.#unconfirmed.length === 0) return work();
     return new Promise<T>((resolve, reject) => {
       this.#between.push(() => {
         try {
@@ -227,6 +235,7 @@ export class Committer implements FactSource {
   async close(): Promise<void> {
     this.#isClosing = true;
     await this.#idle;
+    await this.#confirmed;
   }
 
   #reducedOrRefused(events: readonly RelayEvent[]): Reduced[] {
@@ -280,27 +289,59 @@ export class Committer implements FactSource {
     while (this.#isWorkLeft) {
       const { batch, encoded } = this.#next ?? { batch: this.#taken(), encoded: undefined };
       this.#flying = batch;
+      this.#unconfirmed.push(batch);
       this.#next = undefined;
-      const startedMs = this.#monotonicMs();
       try {
-        const collected = await this.#collector.nextSlice();
-        const appended = this.#log.append(batch.asLogBatch(collected), await encoded);
-        this.#isAppending = true;
-        this.#encodeAhead();
-        await appended;
+        await this.#write(batch, encoded);
+        this.#flying = undefined;
+        await this.#fewUnconfirmed();
       } catch (error) {
         this.#fail(error);
-        return;
       }
       if (this.#failure) return;
-      this.#isAppending = false;
-      this.#flying = undefined;
-      const { entries, allChanges: changes } = batch;
-      this.#published({ entries, changes, durationMs: this.#monotonicMs() - startedMs });
-      batch.resolve();
-      for (const run of this.#between.splice(0)) run();
     }
     this.#running = false;
+  }
+
+  /** Resolves when the log can take the next batch. */
+  async #write(batch: OpenBatch, encoded: Promise<EncodedAhead | undefined> | undefined): Promise<void> {
+    const startedMs = this.#monotonicMs();
+    const collected = await this.#collector.nextSlice();
+    const ahead = await encoded;
+    await new Promise<void>((resolve) => {
+      const durable = this.#log.append(batch.asLogBatch(collected), ahead, resolve);
+      this.#isAppending = true;
+      this.#encodeAhead();
+      this.#confirmed = this.#confirm(batch, durable, this.#confirmed, startedMs).then(resolve);
+    });
+    this.#isAppending = false;
+  }
+
+  /** Publishes the batch when it is durable, and the ones before it are. */
+  async #confirm(batch: OpenBatch, durable: Promise<void>, before: Promise<void>, startedMs: number): Promise<void> {
+    try {
+      await durable;
+    } catch (error) {
+      this.#fail(error);
+    }
+    await before;
+    if (this.#failure) return;
+    this.#unconfirmed.shift();
+    const { entries, allChanges: changes } = batch;
+    this.#published({ entries, changes, durationMs: this.#monotonicMs() - startedMs });
+    batch.resolve();
+    if (this.#unconfirmed.length > 0) return;
+    for (const run of this.#between.splice(0)) run();
+    if (this.#running || !this.#isWorkLeft) return;
+    // What is acked durably now is collected.
+    this.#running = true;
+    this.#idle = this.#run();
+  }
+
+  /** Resolves when the next batch may be written: at once, unless many are not durable or something is to run in between. */
+  async #fewUnconfirmed(): Promise<void> {
+    while (this.#unconfirmed.length >= (this.#between.length > 0 ? 1 : UNCONFIRMED_MAX))
+      await this.#unconfirmed[0]?.durable;
   }
 
   /** The open batch, which takes no more. */
@@ -337,7 +378,7 @@ export class Committer implements FactSource {
     if (this.#failure) return this.#failure;
     const failure = new StoreFailed(error);
     this.#failure = failure;
-    this.#flying?.reject(failure);
+    for (const batch of this.#unconfirmed) batch.reject(failure);
     this.#next?.batch.reject(failure);
     this.#open.reject(failure);
     for (const resolve of this.#roomWaiters.splice(0)) resolve();

@@ -3,9 +3,11 @@
  *
  * LevelDB shows a batch before our write of it resolves and its position is noted. An item that was handed over from such
  * a batch could be lost in a crash and its sequence number given to another item, which the receiver would then skip; so
- * pages end at the heads kept here.
+ * pages end at the heads kept here. Nor does a page show a queue without an item that was lost before it can name the epoch
+ * that begins with the loss.
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
+import type { LogEntry, RelayEvent } from '../core/event.ts';
 import { EMPTY_TARGET, type RowChange, type TargetRow, type UsageRow } from '../core/rows.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 
@@ -15,6 +17,8 @@ const WAITS_PER_TARGET_MAX = 8;
 export class DurableHeads {
   readonly #store: RelayStore;
   readonly #rows = new Map<PublicKey, TargetRow>();
+  /** By target: items whose loss is admitted and not durable. */
+  readonly #losses = new Map<PublicKey, number>();
   readonly #waiters = new OnceListeners();
   #items = 0;
   #bytes = 0;
@@ -52,7 +56,22 @@ export class DurableHeads {
     if (change.table === 'target') this.get(change.key as PublicKey);
   }
 
-  published(changes: readonly RowChange[]): void {
+  admitted(event: RelayEvent): void {
+    if (event.type === 'ItemLost') this.#losses.set(event.targetPubkey, this.#lossesOf(event.targetPubkey) + 1);
+  }
+
+  /** Whether LevelDB may show the queue of `target` without an item whose loss is not durable. */
+  isLosing(target: PublicKey): boolean {
+    return this.#losses.has(target);
+  }
+
+  published(entries: readonly LogEntry[], changes: readonly RowChange[]): void {
+    for (const { event } of entries) {
+      if (event.type !== 'ItemLost') continue;
+      const left = this.#lossesOf(event.targetPubkey) - 1;
+      if (left === 0) this.#losses.delete(event.targetPubkey);
+      else this.#losses.set(event.targetPubkey, left);
+    }
     for (const change of changes) {
       if (change.table !== 'target') continue;
       const target = change.key as PublicKey;
@@ -76,6 +95,10 @@ export class DurableHeads {
 
   wakeAll(): void {
     this.#waiters.callAll();
+  }
+
+  #lossesOf(target: PublicKey): number {
+    return this.#losses.get(target) ?? 0;
   }
 }
 

@@ -127,7 +127,10 @@ export class Engine {
       published: (batch) => this.#published(batch),
       broken: (error) => faults.note(error),
       observer: {
-        admitted: (event) => indexes.admitted(event),
+        admitted: (event) => {
+          indexes.admitted(event);
+          this.#heads.admitted(event);
+        },
         changing: (change) => {
           this.#heads.changing(change);
           admissions.apply(change);
@@ -300,6 +303,10 @@ export class Engine {
     const { headSeq, ackedThrough } = this.#heads.get(target);
     const { max_pull_bytes: bytesMax } = this.settings.limits;
     const rows = await this.#store.queueRows(target, Math.max(after, ackedThrough), headSeq, limit + 1);
+    if (this.#heads.isLosing(target)) {
+      await this.#committer.durable();
+      return this.page(target, after, limit);
+    }
     const page = pageRows(rows, limit, bytesMax);
     this.#observer.pulled(target, page.rows.at(-1)?.seq);
     return { epoch: this.epoch, headSeq, ...page };
@@ -376,10 +383,10 @@ export class Engine {
   }
 
   #published(batch: CommittedBatch): void {
-    const { changes } = batch;
+    const { entries, changes } = batch;
     const { epoch } = this;
     for (const change of changes) if (change.table === 'relay' && change.row) this.#epoch = change.row.epoch;
-    this.#heads.published(changes);
+    this.#heads.published(entries, changes);
     // Long polls of the epoch that ended would wait for items that come in another.
     if (this.epoch !== epoch) this.#heads.wakeAll();
     for (const change of changes) {

@@ -52,7 +52,7 @@ export class Collector {
     if (ackedThrough > this.#collectedThrough(target)) this.#pending.set(target, ackedThrough);
   }
 
-  /** The next slice, to be deleted in one batch and then reported to `committed`. */
+  /** The next slice, to be deleted in one batch, and reported to `committed` before the slice after it is asked for. */
   async nextSlice(): Promise<CollectedSlice | undefined> {
     const next = this.#pending.entries().next();
     if (next.done) return undefined;
@@ -76,7 +76,7 @@ export class Collector {
     return { targetPubkey, items, through };
   }
 
-  /** To be called when a slice is durable. */
+  /** To be called once the database shows the rows of a slice no more. */
   committed({ targetPubkey, through }: CollectedSlice): void {
     this.#collected.set(targetPubkey, through);
     const ackedThrough = this.#pending.get(targetPubkey) ?? 0;

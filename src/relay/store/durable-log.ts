@@ -16,7 +16,7 @@ import type { LogEntry } from '../core/event.ts';
 import type { RowChange } from '../core/rows.ts';
 import type { BatchEffects } from './batch-effects.ts';
 import type { CollectedSlice } from './collect.ts';
-import type { PositionFile, Pruned } from './position.ts';
+import type { Position, PositionFile, Pruned } from './position.ts';
 
 /** Wire bytes to store, at the place that their queue row names. */
 export interface Payload {
@@ -90,10 +90,11 @@ export interface EventLog {
   readonly lastLsn: number;
   readonly firstLsn: number;
   /**
-   * Durable when it resolves. After a rejection the outcome is unknown, and nothing may be appended any more. One batch
-   * at a time. `ahead` is what `encodeAhead` made of it.
+   * Durable when it resolves. After a rejection the outcome is unknown, and nothing may be appended any more. The next batch
+   * may be appended when `written` is called, or when this one is durable: batches become durable in their order. `ahead` is
+   * what `encodeAhead` made of it.
    */
-  append(batch: LogBatch, ahead?: EncodedAhead): Promise<void>;
+  append(batch: LogBatch, ahead?: EncodedAhead, written?: () => void): Promise<void>;
   /**
    * Encodes the next batch while one is being appended, all but what it collects and prunes. `undefined`: its encoding
    * rests on what is being appended, and `append` does it.
@@ -125,34 +126,84 @@ export interface ViewWrites {
   write(options: { sync: boolean }): Promise<void>;
 }
 
-/** Decides when a batch is durable. Of the batches of one log it is given one at a time. */
+/** Decides when a batch is durable. Of the batches of one log it is given one at a time, the next one after `written`. */
 export interface DurableLog {
   /** Whether batches come with their effects: several nodes share the log. */
   readonly isShared: boolean;
-  /** Writes the view too. Durable when it resolves; after a rejection the outcome is unknown. */
-  append(batch: ViewBatch, view: ViewWrites): Promise<void>;
+  /**
+   * Writes the view too, and calls `written` once when the view shows the batch and the log can take the next. Durable when
+   * it resolves, in the order of the batches; after a rejection the outcome is unknown.
+   */
+  append(batch: ViewBatch, view: ViewWrites, written: () => void): Promise<void>;
   close(): Promise<void>;
 }
 
-/** The log that LevelDB itself holds: one synced write, then the position outside (position.ts). */
+/**
+ * The log that LevelDB itself holds: one synced write, then the position outside (position.ts). While the position of one
+ * batch is being synced, the next batches are written.
+ */
 export class EmbeddedLog implements DurableLog {
   readonly isShared = false;
-  readonly #position: PositionFile;
+  readonly #notes: PositionNotes;
 
   /** The log owns the position file from here on. */
   constructor(position: PositionFile) {
-    this.#position = position;
+    this.#notes = new PositionNotes(position);
   }
 
-  async append({ lastLsn, records, epoch, batch }: ViewBatch, view: ViewWrites): Promise<void> {
+  async append({ lastLsn, records, epoch, batch }: ViewBatch, view: ViewWrites, written: () => void): Promise<void> {
     await view.write({ sync: true });
     const last = records.at(-1);
-    if (!last || batch.node?.leavesPosition) return;
-    if (!epoch) throw new Error('invariant: a store with records has a relay row');
-    await this.#position.write({ lsn: lastLsn, recordHash: hash('sha256', last, 'buffer'), epoch });
+    if (last && !epoch) throw new Error('invariant: a store with records has a relay row');
+    const noted =
+      !last || !epoch || batch.node?.leavesPosition
+        ? this.#notes.noted
+        : this.#notes.note({ lsn: lastLsn, recordHash: hash('sha256', last, 'buffer'), epoch });
+    written();
+    await noted;
   }
 
   close(): Promise<void> {
-    return this.#position.close();
+    return this.#notes.close();
+  }
+}
+
+/**
+ * Notes the positions of batches that are in the log, in their order, one write at a time: the next one notes the newest
+ * batch, for all that wait. After a failed write nothing is written again.
+ */
+class PositionNotes {
+  readonly #file: PositionFile;
+  /** What the next write notes. */
+  #newest: Position | undefined;
+  /** Ends with the last write that is under way or waits for its turn. */
+  #noted: Promise<void> = Promise.resolve();
+
+  constructor(file: PositionFile) {
+    this.#file = file;
+  }
+
+  /** Resolves when everything is noted that was to be noted so far. */
+  get noted(): Promise<void> {
+    return this.#noted;
+  }
+
+  note(position: Position): Promise<void> {
+    if (!this.#newest) this.#noted = this.#noted.then(() => this.#writeNewest());
+    this.#newest = position;
+    return this.#noted;
+  }
+
+  async close(): Promise<void> {
+    // Those who wait for it are told of its failure.
+    await this.#noted.catch(() => undefined);
+    await this.#file.close();
+  }
+
+  #writeNewest(): Promise<void> {
+    const position = this.#newest;
+    this.#newest = undefined;
+    if (!position) throw new Error('invariant: a write of the position has one to note');
+    return this.#file.write(position);
   }
 }

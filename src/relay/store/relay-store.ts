@@ -4,8 +4,8 @@
  * Turns each batch of the engine into keys and values, and gives both to the durable log (durable-log.ts).
  *
  * Invariants:
- *   - one batch is in flight at a time;
- *   - a batch is durable before `append` resolves;
+ *   - one batch is written at a time, and batches become durable in their order;
+ *   - a batch is durable before `append` resolves, and before anything but the rows shows it;
  *   - after one rejected write nothing is written again (LevelDB would acknowledge into a misaligned log).
  */
 import { BatchEffects } from './batch-effects.ts';
@@ -100,7 +100,7 @@ export class RelayStore extends StoreReader implements EventLog {
   #walked: { lsn: number; waiting: UsageRow } | undefined;
   /** Of the last batch that set one, or of the relay row. */
   #epoch: Epoch | undefined;
-  /** The batch that is being appended, as it is encoded. */
+  /** The newest batch, as it is encoded, while it is not durable. */
   #appending: Promise<Encoding> | undefined;
 
   /**
@@ -121,27 +121,48 @@ export class RelayStore extends StoreReader implements EventLog {
     return this.#failed;
   }
 
-  async append(batch: LogBatch, ahead?: EncodedAhead): Promise<void> {
+  async append(batch: LogBatch, ahead?: EncodedAhead, written: () => void = () => undefined): Promise<void> {
     if (this.#failed) throw new Error('invariant: nothing is appended after a failed write');
-    const encoding = ahead instanceof Encoding ? Promise.resolve(ahead) : this.#encoded(batch, undefined);
-    this.#appending = encoding;
-    const encoded = await encoding;
+    const encoded = await this.#toAppend(batch, ahead);
     const { writes, shared, effects, firstLsn, records, growth } = encoded;
     if (batch.collected) addCollected(shared, batch.collected);
     if (batch.pruned) this.#addPruned(writes, batch.pruned);
     const { lastLsn } = encoded;
     this.#epoch = encoded.epoch ?? this.#epoch;
     if (records.length > 0) this.#epoch ??= this.get('relay', rowKey.relay)?.epoch;
+    const nextMayCome = (): void => {
+      // The next slice is read from what this batch left.
+      if (batch.collected) this.collector.committed(batch.collected);
+      written();
+    };
+    const newest = this.#appending;
     try {
-      await this.#log.append({ firstLsn, lastLsn, records, epoch: this.#epoch, batch, effects }, writes);
+      const viewBatch = { firstLsn, lastLsn, records, epoch: this.#epoch, batch, effects };
+      await this.#log.append(viewBatch, writes, nextMayCome);
     } catch (error) {
       this.#failed = true;
       throw error;
     }
-    this.#appending = undefined;
+    if (this.#appending === newest) this.#appending = undefined;
     this.bounds = { lastLsn, pruned: batch.pruned ?? this.pruned };
     this.tree.grown(growth);
     this.#noteDurable(batch);
+  }
+
+  /** `ahead`, or the batch encoded behind the newest one that is not durable. */
+  async #toAppend(batch: LogBatch, ahead: EncodedAhead | undefined): Promise<Encoding> {
+    const before = this.#appending;
+    this.#appending = ahead instanceof Encoding ? Promise.resolve(ahead) : this.#encodedBehind(before, batch);
+    try {
+      return await this.#appending;
+    } catch (error) {
+      this.#appending = before;
+      throw error;
+    }
+  }
+
+  async #encodedBehind(before: Promise<Encoding> | undefined, batch: LogBatch): Promise<Encoding> {
+    return this.#encoded(batch, await before);
   }
 
   async encodeAhead(batch: LogBatch): Promise<EncodedAhead | undefined> {
@@ -153,7 +174,7 @@ export class RelayStore extends StoreReader implements EventLog {
     return this.#encoded(batch, before);
   }
 
-  /** As keys and values, all but what is collected and pruned. `before` is the batch that is appended meanwhile. */
+  /** As keys and values, all but what is collected and pruned. `before` is the batch in front, while it is not durable. */
   async #encoded(batch: LogBatch, before: Encoding | undefined): Promise<Encoding> {
     const encoded = new Encoding(this.level.batch(), this.#log.isShared ? new BatchEffects() : undefined, {
       firstLsn: (before?.lastLsn ?? this.lastLsn) + 1,
@@ -245,8 +266,7 @@ export class RelayStore extends StoreReader implements EventLog {
     return waiting;
   }
 
-  #noteDurable({ changes, collected }: LogBatch): void {
-    if (collected) this.collector.committed(collected);
+  #noteDurable({ changes }: LogBatch): void {
     for (const { table, key, row } of changes) {
       if (table === 'target' && row) this.collector.note(key as PublicKey, row.ackedThrough);
       else if (table === 'queue' && row) this.oldestItem.added(row.expiresAtMs);

@@ -121,7 +121,8 @@ export class StoreReader implements RowReader {
 
   /** The records below `beforeLsn`, the newest first, in runs small enough to be read in one turn of the loop. */
   async *readBack(beforeLsn: number): AsyncGenerator<LogEntry[]> {
-    for await (const run of recordRunsBack(this.level, Math.min(beforeLsn - 1, this.lastLsn), this.firstLsn))
+    const lastLsn = Math.max(0, Math.min(beforeLsn - 1, this.lastLsn));
+    for await (const run of recordRunsBack(this.level, lastLsn, this.firstLsn))
       yield run.map(([lsn, record]) => decodeRecord(lsn, record));
   }
 

@@ -50,6 +50,14 @@ test('pages go back to the first record without a gap or a repetition', async ()
   expect(lsns).toEqual(Array.from({ length: 124 }, (_none, at) => 124 - at));
 });
 
+test.each([0, 1])('nothing stands before record %i', async (beforeLsn) => {
+  const { store } = await filled(2);
+
+  const page = await searchLog({ ...EVERYTHING, beforeLsn }, optionsOf(store));
+
+  expect(page).toEqual({ events: [], searched_down_to: 1, searched_down_at: null, log_position: 6 });
+});
+
 test('filters by kind, host, item and time fit what they say and nothing else', async () => {
   const { store } = await filled(6);
   const found = async (query: Partial<LogQuery>): Promise<(string | null)[]> => {

@@ -25,11 +25,12 @@ class HeldLog implements DurableLog {
   readonly epochs: unknown[] = [];
   held: Deferred | undefined;
 
-  async append({ effects, epoch }: ViewBatch, view: ViewWrites): Promise<void> {
+  async append({ effects, epoch }: ViewBatch, view: ViewWrites, written: () => void): Promise<void> {
     await this.held?.promise;
     this.effects.push(effects?.taken(this.effects.at(-1) ?? Buffer.alloc(0)).effects ?? Buffer.alloc(0));
     this.epochs.push(epoch);
     await view.write({ sync: false });
+    written();
   }
 
   async close(): Promise<void> {}
