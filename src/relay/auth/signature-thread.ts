@@ -1,7 +1,7 @@
 /**
  * Makes and verifies signatures in a thread of its own (signature-worker.ts), so that they cost the event loop next to
- * nothing: a verification takes 100 µs, a signature 40. To hand one to the thread pool costs 12; what waits here while the
- * thread works goes to it together.
+ * nothing: a verification takes 100 µs, a signature 40. To hand one to the thread pool costs 12; what comes in one turn of
+ * the event loop, and what waits here while the thread works, goes to it together.
  *
  * The thread begins when it is first asked. Until it runs, where there is none to be had, and after it ended, the thread pool
  * signs, and the caller's thread verifies.
@@ -45,6 +45,7 @@ export class SignatureThread {
   /** Not answered yet, the oldest first. */
   #asked: Asked[] = [];
   #waiting: Asked = { signings: [], verifications: [] };
+  #asksSoon = false;
 
   constructor(signer: Signer, file: URL | undefined = WORKER) {
     this.#signer = signer;
@@ -56,7 +57,7 @@ export class SignatureThread {
     if (!this.#isAsked()) return this.#signInPool(texts);
     return new Promise((resolve) => {
       this.#waiting.signings.push({ texts, resolve });
-      this.#ask();
+      this.#askSoon();
     });
   }
 
@@ -65,7 +66,7 @@ export class SignatureThread {
     if (!this.#isAsked()) return verifySignature(key, message, signature);
     return new Promise((resolve) => {
       this.#waiting.verifications.push({ key, message, signature, resolve });
-      this.#ask();
+      this.#askSoon();
     });
   }
 
@@ -96,6 +97,16 @@ export class SignatureThread {
     // An error is followed by the exit.
     this.#worker.on('error', () => undefined);
     this.#worker.on('exit', () => this.#ended());
+  }
+
+  /** At the end of this turn of the event loop: a message costs as much as ten of those that go with it. */
+  #askSoon(): void {
+    if (this.#asksSoon || this.#asked.length >= MESSAGES_AT_ONCE) return;
+    this.#asksSoon = true;
+    setImmediate(() => {
+      this.#asksSoon = false;
+      this.#ask();
+    });
   }
 
   #ask(): void {

@@ -5,6 +5,7 @@ import { pathToFileURL } from 'node:url';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { type Signer, signerFromSeed, verifySignature } from '../../../../src/protocol/ed25519.ts';
 import { publicKeyFromBytes } from '../../../../src/protocol/public-key.ts';
+import { eventually } from '../../../support/eventually.ts';
 import { alice, bob } from '../../../support/hosts.ts';
 import { SignatureThread } from '../../../../src/relay/auth/signature-thread.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
@@ -116,6 +117,18 @@ describe('the signature thread', () => {
       expect(await thread.sign(texts)).toEqual(signed(texts));
       expect(await asked).toEqual(VERDICTS);
     }
+  });
+
+  test('what it is asked in one turn of the event loop goes to it as one message', async () => {
+    // It says that a claim is right when all seven come together with the text.
+    const source = `import { parentPort } from "node:worker_threads";
+      parentPort.on("message", ({ texts, claims }) => {
+        const isWhole = claims.length === 21 && texts === "a text\\n";
+        parentPort.postMessage({ signatures: "".padEnd(88), valid: [1, 2, 3, 4, 5, 6, 7].map(() => isWhole) });
+      });`;
+    const thread = threadOf(new CountedSigner(), await fileOf(source));
+    const together = async () => (await Promise.all([verifiedBy(thread), thread.sign(['a text'])]))[0];
+    expect(await eventually(together, (verdicts) => verdicts.every(Boolean))).toEqual(VERDICTS.map(() => true));
   });
 
   test('what it was asked when it was closed is done all the same, and what comes afterwards too', async () => {
