@@ -230,6 +230,8 @@ export class SharedLead {
         this.#logWatch.views(() => view.log.no);
         following.follows(view);
       },
+      onViewLeft: () => following.leavesView(),
+      viewFault: () => following.viewFault,
       onFollowed: () => following.caughtUp(),
       onStalled: (why) => this.#noteStalled(why),
       onDoubt: (why) => {

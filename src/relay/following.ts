@@ -1,6 +1,6 @@
 /**
  * What a relay does while it follows a shared log: it refuses hosts, tells its operator who leads, takes backups of its
- * view and scrubs it. All of it ends before the relay leads.
+ * view, scrubs it and compares its rows with the log. All of it ends before the relay leads.
  */
 import { type Connections, connectionsOfAll } from '../http/connections.ts';
 import type { Exchange, HttpServer, Reply } from '../http/exchange.ts';
@@ -14,8 +14,10 @@ import type { ConsoleFollowing, SharedLogShown } from '../protocol/operator-docu
 import { OPERATOR_CONNECTIONS_MAX } from './connection-limits.ts';
 import type { LostFinder } from './engine/lost-items.ts';
 import { FollowedStore, NothingFollowed } from './followed-store.ts';
+import { countText } from './core/count-text.ts';
 import type { BackupJob } from './jobs/backup-job.ts';
 import { freeBytesOf } from './jobs/disk-guard.ts';
+import type { RowsCheck } from './jobs/rows-check.ts';
 import type { Scrub } from './jobs/scrub.ts';
 import { backupStreams } from './operator/backup-stream.ts';
 import type { Watch } from './operator/activity.ts';
@@ -23,12 +25,13 @@ import { faultsOf } from './operator/condition.ts';
 import { FollowerConsole } from './operator/follower-console.ts';
 import { FOLLOWER_RETRY_S, followerControl, followerPages } from './operator/follower-pages.ts';
 import type { LogGauges } from './operator/log-metrics.ts';
+import { checkRows } from './operator/online-check.ts';
 import { relayShown } from './operator/relay-shown.ts';
 import { controlProblem } from './operator/hosts.ts';
 import { listenControl } from './operator/socket.ts';
 import type { RelayOptions } from './options.ts';
 import { statusDocument } from './relay-status.ts';
-import { startBackups, startScrub } from './start-jobs.ts';
+import { startBackups, startRowsCheck, startScrub } from './start-jobs.ts';
 import type { FollowedView } from './shared-log/node-options.ts';
 import type { SharedLog } from './shared-log/shared-log.ts';
 
@@ -49,6 +52,10 @@ export class Following {
   #control: Promise<void> | undefined;
   #backups: BackupJob | undefined;
   #scrub: Scrub | undefined;
+  /** Of the view that is followed with now. */
+  #rowsCheck: RowsCheck | undefined;
+  /** What the newest whole check found, of any view of this process: the next view may lie in the same folder. */
+  #rowsFound = 0;
   #console: FollowerConsole | undefined;
   readonly #startedMs: number;
   #hasJobs = false;
@@ -95,9 +102,30 @@ export class Following {
     this.#control ??= this.#listenControl();
   }
 
-  /** The view is not far behind any more: from now on backups are taken of it, and it is scrubbed. */
+  /**
+   * To be called before a view is closed. A thread that still had its database open would be given it again in the place of
+   * the next one.
+   */
+  async leavesView(): Promise<void> {
+    const check = this.#rowsCheck;
+    this.#foundRows();
+    this.#rowsCheck = undefined;
+    await check?.stop();
+  }
+
+  /** Why the view is not to be led with, as a clause. */
+  get viewFault(): string | undefined {
+    const found = this.#foundRows();
+    if (found === 0) return undefined;
+    const differ = `${countText(found, 'row')} of its view ${found === 1 ? 'is' : 'are'} not what the log gives`;
+    return `${differ}: stop the relay and move its database aside, and it is made anew from the log`;
+  }
+
+  /** The view is not far behind any more: from now on backups are taken of it, and it is scrubbed and checked. */
   caughtUp(): void {
-    if (this.#hasJobs || this.#isStopping) return;
+    if (this.#isStopping) return;
+    this.#rowsCheck ??= this.#startRowsCheck();
+    if (this.#hasJobs) return;
     this.#hasJobs = true;
     const { options, watch } = this.#options;
     const parts = { relay: options, engine: this.#store, lostItems: this.#store };
@@ -112,7 +140,22 @@ export class Following {
     this.#isStopping = true;
     for (const server of this.#servers) server.close();
     await this.#control;
+    await this.leavesView();
     await this.#services.stop();
+  }
+
+  #startRowsCheck(): RowsCheck | undefined {
+    const { store } = this.#store;
+    if (!store) throw new Error('invariant: a node follows with a view');
+    // Nothing of this relay is served: only the relay that leads begins an epoch.
+    return startRowsCheck({ relay: this.#options.options, store, isView: true, onFound: () => undefined });
+  }
+
+  /** How many rows the newest whole check found. */
+  #foundRows(): number {
+    const last = this.#rowsCheck?.last;
+    if (last) this.#rowsFound = last.checked.found;
+    return this.#rowsFound;
   }
 
   async #listen(): Promise<void> {
@@ -175,7 +218,7 @@ export class Following {
         isReady: undefined,
         isDiskLow: diskFreeBytes < diskFloorBytes,
         brokenQueues: 0,
-        rowsFound: 0,
+        rowsFound: this.#foundRows(),
         damagedRows: store?.damagedRows.count ?? 0,
         lost: this.#scrub?.last?.lost ?? 0,
         oldestItemAgeMs: undefined,
@@ -202,7 +245,7 @@ export class Following {
     return watch.metrics.replyFollowing({
       logPosition: store?.lastLsn ?? 0,
       logFirstPosition: store?.firstLsn ?? 0,
-      rowsFound: 0,
+      rowsFound: this.#foundRows(),
       damagedRows: store?.damagedRows.count ?? 0,
       diskFreeBytes: await this.#freeBytes(),
       lastBackupMs: options.backups || this.#streamedBackupMs > 0 ? this.#lastBackupMs : undefined,
@@ -216,7 +259,8 @@ export class Following {
 
   async #listenControl(): Promise<void> {
     const { options, status } = this.#options;
-    const { storeDir, version, clock, randomBytes, log } = options;
+    const { storeDir, version, clock, timers, randomBytes, log } = options;
+    const newId = (): string => randomBytes(8).toString('hex');
     const stream = backupStreams({
       snapshot: () => this.#store.snapshot(),
       found: (damage) => this.#store.foundByBackup(damage),
@@ -239,12 +283,14 @@ export class Following {
       },
       backup: async (exchange) => {
         try {
-          return await stream(exchange, randomBytes(8).toString('hex'), clock.nowMs());
+          return await stream(exchange, newId(), clock.nowMs());
         } catch (error) {
           if (error instanceof NothingFollowed) return controlProblem('NOTHING_YET', `${error.message}: try again`);
           throw error;
         }
       },
+      verify: async (exchange, body) =>
+        checkRows({ body, exchange, id: newId() }, { rowsCheck: () => this.#rowsCheck, timers }),
       consoleUrl: () => this.#console?.consoleUrl(),
       clock,
       unexpected: (error) => log.error({ err: error }, 'a local request met an unexpected error'),

@@ -64,7 +64,15 @@ export function startJobs(options: JobsOptions): Jobs {
   });
   const backups = startBackups(options);
   const scrub = startScrub(options);
-  const rowsCheck = startRowsCheck(options);
+  const { store, newEpoch } = options;
+  const rowsCheck = startRowsCheck({
+    relay,
+    store,
+    isView: options.startSnapshots !== undefined,
+    onFound: async () => {
+      await engine.rotateEpoch({ type: 'RotateEpoch', epoch: newEpoch(), reason: 'reset', nowMs: clock.nowMs() });
+    },
+  });
   const retention = startRetention(options, sweeps);
   const snapshots = options.startSnapshots?.();
   const services = new Services();
@@ -107,8 +115,17 @@ export function startBackups({ relay, engine, signer, lostItems }: BackupParts):
   });
 }
 
-/** What is found is told as damage is, row by row, and a new epoch makes every host look at what it has. */
-function startRowsCheck({ relay, engine, store, newEpoch }: JobsOptions): RowsCheck | undefined {
+interface RowsCheckParts {
+  relay: RelayOptions;
+  store: RelayStore;
+  /** Of a log that is shared: what is wrong there is made anew from the log. */
+  isView: boolean;
+  /** Called when a check found rows that none of this process had found before. */
+  onFound: () => Promise<void> | void;
+}
+
+/** What is found is told as damage is, row by row. `undefined` in a relay that runs from its sources. */
+export function startRowsCheck({ relay, store, isView, onFound }: RowsCheckParts): RowsCheck | undefined {
   const { clock, timers, log } = relay;
   const inThread = ServedCheck.isToBeHad ? (share: number) => new ServedCheck(store.location, share) : undefined;
   const start = relay.startRowsCheck ?? inThread;
@@ -128,14 +145,19 @@ function startRowsCheck({ relay, engine, store, newEpoch }: JobsOptions): RowsCh
       const { key } = details;
       if (typeof key === 'string')
         store.damagedRows.note(new DamagedRow(Buffer.from(key, 'hex'), 'is not what the log gives'));
-      log.error(
-        { code },
-        'a row is not what the log gives: stop the relay, run poste relay log verify, and then rebuild',
-      );
+      if (isView)
+        log.error(
+          { code },
+          'a row of the view is not what the log gives: stop the relay and move its database aside, and it is made anew from the log',
+        );
+      else
+        log.error(
+          { code },
+          'a row is not what the log gives: stop the relay, run poste relay log verify, and then rebuild',
+        );
     }
     log.error({ ...counts, found }, 'rows are not what the log gives');
-    if (fresh.length > 0)
-      await engine.rotateEpoch({ type: 'RotateEpoch', epoch: newEpoch(), reason: 'reset', nowMs: clock.nowMs() });
+    if (fresh.length > 0) await onFound();
   };
   return new RowsCheck({
     start,

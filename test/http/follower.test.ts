@@ -7,14 +7,19 @@ import { ControlClient } from '../../src/cli/relay/control-client.ts';
 import type { SharedLogShown } from '../../src/protocol/operator-documents.ts';
 import { StoppedFollowing } from '../../src/relay/follower.ts';
 import { Fenced, LogUnreachable, type SharedLog } from '../../src/relay/shared-log/shared-log.ts';
+import { DAY_MS, SMALL_BODY_BYTES_MAX } from '../../src/protocol/limits.ts';
+import type { CheckedRows } from '../../src/relay/jobs/rows-check.ts';
+import { controlSocketPath } from '../../src/relay/operator/socket.ts';
 import { payloadKey } from '../../src/relay/store/keys.ts';
+import { LEVEL_FOLDER } from '../../src/relay/store/level.ts';
 import { relayHere, runHere } from '../support/command-run.ts';
 import { freePort } from '../support/free-port.ts';
+import { type HeldRowsCheck, SOUND_ROWS, heldRowsChecks } from '../support/held-rows-check.ts';
 import type { HttpRelay, HttpRelayChanges } from '../support/http-relay.ts';
 import { alice, bob, carol, relay as relayHost } from '../support/hosts.ts';
 import { itemTo } from '../support/mail.ts';
 import type { MemoryLogServer } from '../support/memory-log.ts';
-import { rawRequest, requestBytes } from '../support/raw-http.ts';
+import { RawConnection, rawRequest, requestBytes } from '../support/raw-http.ts';
 import { withRawLevel } from '../support/raw-level.ts';
 import { EXIT, clientOf, sentenceOf } from '../support/relay-command.ts';
 import {
@@ -194,6 +199,109 @@ describe('a relay that follows', () => {
       });
     expect(sentenceOf(await follower.command('hosts'))).toContain('this node follows, and no node leads');
     follower.relay.logged.length = 0;
+  });
+});
+
+function isAside(name: string): boolean {
+  return name.startsWith(`${LEVEL_FOLDER}.aside-`);
+}
+
+const CHECK_AFTER_MS = 60 * 60_000;
+const DIFFERING: CheckedRows = {
+  ...SOUND_ROWS,
+  findings: [{ code: 'ROW_DIFFERS', message: 'row 01ab is not what the log gives', details: { key: '01ab' } }],
+  found: 1,
+};
+
+describe('a relay that follows compares the rows of its view with their log', () => {
+  test('an hour after its start: what differs is told, begins no epoch, and keeps it from leading', async () => {
+    const server = newServer();
+    const leader = await leading(server);
+    const { epoch } = leader;
+    const { runs, start } = heldRowsChecks();
+    const follower = await following(server, { startRowsCheck: start });
+    const { relay } = follower;
+    await caughtUp(leader, follower);
+    await passUntil(relay, () => runs.length === 1, CHECK_AFTER_MS);
+    relay.logged.length = 0;
+    runs[0]!.end(DIFFERING);
+    await expect.poll(() => relay.logged.map(({ message }) => message)).toContain('rows are not what the log gives');
+    expect(relay.logged).toContainEqual(
+      expect.objectContaining({
+        level: 'error',
+        message:
+          'a row of the view is not what the log gives: stop the relay and move its database aside, and it is made anew from the log',
+      }),
+    );
+    const metrics = await (await follower.ask('/metrics')).text();
+    expect(metrics).toContain('poste_relay_rows_check_found 1\n');
+    expect(metrics).toContain('poste_relay_damaged_rows 1\n');
+    expect(leader.epoch).toBe(epoch);
+    await leader.stop();
+    const why = 'this node does not take the lead: 1 row of its view is not what the log gives';
+    await passUntil(relay, () => relay.logged.some(({ message }) => message.startsWith(why)));
+    expect(server.row?.term).toBe(1);
+    // The next check finds nothing: somebody mended it.
+    await passUntil(relay, () => runs.length === 2, DAY_MS);
+    runs[1]!.end(SOUND_ROWS);
+    await passUntil(relay, () => server.row?.term === 2);
+    relay.logged.length = 0;
+  });
+
+  test('when a command asks for it', async () => {
+    const server = newServer();
+    const leader = await leading(server);
+    const { runs, start } = heldRowsChecks();
+    const follower = await following(server, { startRowsCheck: start });
+    await caughtUp(leader, follower);
+    const asked = follower.command('log', 'verify', '--online', '--cpu-percent', '50', '--json');
+    await expect.poll(() => runs.map(({ share }) => share)).toEqual([0.5]);
+    runs[0]!.end(SOUND_ROWS);
+    const { code, stdout } = await asked;
+    expect([code, JSON.parse(stdout)]).toMatchObject([EXIT.ok, { verified: true, rows: SOUND_ROWS.rows }]);
+  });
+
+  test.each([
+    ['no number', '{"cpu_percent":"x"}', 400],
+    ['nothing', '', 400],
+    ['too much', 'x'.repeat(SMALL_BODY_BYTES_MAX + 1), 413],
+  ])('but not when it is sent %s', async (_what, body, status) => {
+    const server = newServer();
+    const { runs, start } = heldRowsChecks();
+    await leading(server);
+    const { relay } = await following(server, { startRowsCheck: start });
+    const connection = await RawConnection.openUndocumented({ path: controlSocketPath(relay.folder) });
+    connection.send(requestBytes('POST', '/v1/verify', { host: 'localhost' }, Buffer.from(body)));
+    expect((await connection.response('POST'))?.status).toBe(status);
+    connection.close();
+    expect(runs).toEqual([]);
+  });
+
+  test('and leaves the view before it is opened anew', async () => {
+    const server = newServer();
+    const leader = await leading(server);
+    await leader.client(alice).push([itemTo([bob], 'one')]);
+    const held = heldRowsChecks();
+    const whenLeft: string[][] = [];
+    const start = (share: number): HeldRowsCheck => {
+      const run = held.start(share);
+      const stop = run.stop.bind(run);
+      run.stop = async () => {
+        whenLeft.push(await readdir(relay.folder));
+        await stop();
+      };
+      return run;
+    };
+    const follower = await following(server, { startRowsCheck: start });
+    const { relay } = follower;
+    await caughtUp(leader, follower);
+    await passUntil(relay, () => held.runs.length === 1, CHECK_AFTER_MS);
+    await leader.stop();
+    server.stored.pop();
+    await passUntil(relay, () => server.row?.term === 2 && server.row.doubt === undefined);
+    expect(whenLeft.map((names) => names.filter(isAside))).toEqual([[]]);
+    expect((await readdir(relay.folder)).filter(isAside)).toHaveLength(1);
+    relay.logged.length = 0;
   });
 });
 

@@ -27,6 +27,7 @@ export const LONG_FILES: readonly string[] = [
   'postgres/killed-moves',
   'postgres/promoted',
   'postgres/snapshots',
+  'postgres/view-threads',
   'property/all-at-once',
   'property/concurrency',
   'property/log-keeping',

@@ -65,6 +65,7 @@ function textOf(report: Report): string {
   if (found === 0) return `Verified: ${looked}.\n`;
   const lines = findings.map(({ code, message }) => `${code}: ${printable(message)}.\n`);
   const more = found > findings.length ? `${found - findings.length} more.\n` : '';
-  const next = 'Stop the relay, run poste relay log verify, and then poste relay log rebuild.\n';
+  const next =
+    'Stop the relay, run poste relay log verify, and then poste relay log rebuild. Where the log is shared, move the database aside instead.\n';
   return `${lines.join('')}${more}Not verified: ${found} found in ${looked}.\n${next}`;
 }

@@ -33,7 +33,7 @@ when anything was found.
 With --online the relay goes on: once a day, and when it is asked, it replays its log from the newest checkpoint of the rows
 against its rows, in a thread that takes the given part of one processor. It leaves out hash trees, older records and wire
 bytes, which this command checks without --online. What differs is also told to the operator as damage, and a new epoch
-begins, so that every host looks at what it has.
+begins, so that every host looks at what it has. A relay that follows a shared log begins none; it does not take the lead then.
 
 Examples:
   $ poste relay log verify --store-dir /var/lib/poste

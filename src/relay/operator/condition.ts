@@ -90,14 +90,14 @@ export const RULES: readonly Rule[] = [
       damagedRows > 0
         ? `${countText(damagedRows, 'row')} of the store ${damagedRows === 1 ? 'is' : 'are'} damaged.`
         : undefined,
-    mend: 'Stop the relay, run poste relay log verify, and then poste relay log rebuild.',
+    mend: 'Stop the relay, run poste relay log verify, and then poste relay log rebuild. Of a relay whose log is shared, move the database aside instead: it is made anew from the log.',
   },
   {
     alert: 'PosteRelayRowsDiffer',
     is_critical: true,
     what: ({ rowsFound }) =>
       rowsFound > 0 ? `The last check found ${countText(rowsFound, 'row')} that the log does not give.` : undefined,
-    mend: 'Stop the relay, run poste relay log verify, and then poste relay log rebuild. Test the disk and the memory of this machine.',
+    mend: 'Stop the relay, run poste relay log verify, and then poste relay log rebuild. Of a relay whose log is shared, move the database aside instead: it is made anew from the log. Test the disk and the memory of this machine.',
   },
   {
     alert: 'PosteRelayQueueBroken',

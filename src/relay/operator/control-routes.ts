@@ -2,7 +2,7 @@
  * The control socket's requests, each beside what answers it: a request of `ControlRequests` without a handler does not
  * compile, nor does a handler without a request.
  */
-import type { Exchange, Reply } from '../../http/exchange.ts';
+import type { Reply } from '../../http/exchange.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
 import type { Clock, RandomBytes, Timers } from '../../lib/clock.ts';
 import { parseJsonBounded, REQUEST_JSON_BOUNDS } from '../../protocol/bounded-json.ts';
@@ -13,19 +13,14 @@ import { isPrintable } from '../../protocol/printable.ts';
 import { parserOf } from '../../protocol/schemas.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { LostItems } from '../engine/lost-items.ts';
-import type { CheckedAt, RowsCheck } from '../jobs/rows-check.ts';
-import { type OpenRoute, type RelayRequest, type RouteResult, refusalReply } from '../http/route.ts';
+import type { RowsCheck } from '../jobs/rows-check.ts';
+import { type OpenRoute, type RelayRequest, refusalReply } from '../http/route.ts';
 import { backupStreams } from './backup-stream.ts';
-import {
-  type ControlRequests,
-  type EpochDocument,
-  type InviteDocument,
-  type RowsCheckDocument,
-  type StatusDocument,
-  VerifyRequest,
-} from './documents.ts';
+import type { ControlRequests, EpochDocument, InviteDocument, StatusDocument } from './documents.ts';
 import { allHosts, consoleUrlReply, findOneHost, revokeHost } from './hosts.ts';
 import { issueInvite } from './invites.ts';
+import { checkRows } from './online-check.ts';
+import { streamLines } from './stream-lines.ts';
 
 interface ControlParts {
   engine: Engine;
@@ -67,7 +62,7 @@ export function controlRoutes(parts: ControlParts): OpenRoute[] {
     'POST /v1/hosts/revoke': (request) => revokeHost(request, engine),
     'GET /v1/invites': ({ exchange, id, nowMs }) => streamLines(exchange, id, openInvites(engine, nowMs)),
     'POST /v1/invites': (request) => issue(request, parts),
-    'POST /v1/verify': (request) => checkRows(request, parts),
+    'POST /v1/verify': ({ body, exchange, id }) => checkRows({ body: body.bytes, exchange, id }, parts),
     'POST /v1/epoch': (request) => beginEpoch(request, parts),
     'POST /v1/console': ({ nowMs }) => consoleUrlReply(parts.operator()?.consoleUrl(), nowMs),
     'GET /v1/backup': ({ exchange, id, nowMs }) => streamBackup(exchange, id, nowMs),
@@ -97,75 +92,10 @@ async function* openInvites(engine: Engine, nowMs: number): AsyncGenerator<Invit
   yield rows.map((row) => ({ label: row.label, issued_at: row.issuedAtMs, expires_at: row.expiresAtMs }));
 }
 
-const parseVerify = parserOf(VerifyRequest);
-const PROGRESS_EVERY_MS = 1000;
-
-function checkRows(
-  { body, exchange, id }: RelayRequest,
-  { rowsCheck, timers }: ControlParts,
-): Reply | Promise<RouteResult> {
-  const parsed = parseVerify(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
-  if (!parsed) return problemReply('BAD_REQUEST', 'send {cpu_percent}: a whole number from 1 to 100');
-  const check = rowsCheck();
-  if (!check) return problemReply('UNAVAILABLE', 'this relay starts, or it runs from its sources and cannot do this');
-  return streamLines(exchange, id, checkLines(check, parsed.cpu_percent / 100, timers));
-}
-
-async function* checkLines(check: RowsCheck, share: number, timers: Timers): AsyncGenerator<RowsCheckDocument[]> {
-  const before = check.last;
-  const ended = check.check(share);
-  do {
-    const { stage, done, of } = check.run?.progress ?? { stage: 'checkpoints', done: 0, of: undefined };
-    yield [{ type: 'progress', stage, done, of: of ?? null }];
-  } while (!(await isOverSoon(ended, timers)));
-  const { last } = check;
-  yield [last === undefined || last === before ? { type: 'failed' } : reportLine(last)];
-}
-
-/** Whether the work ends before more is to be said of it. */
-function isOverSoon(ended: Promise<void>, timers: Timers): Promise<boolean> {
-  return new Promise((resolve) => {
-    const cancel = timers.after(PROGRESS_EVERY_MS, () => resolve(false));
-    void ended.then(() => {
-      cancel();
-      resolve(true);
-    });
-  });
-}
-
-function reportLine({ durationMs, checked }: CheckedAt): RowsCheckDocument {
-  const { findings, found, lsn, replayedFrom, records, rows, busyMs } = checked;
-  const listed = findings.map(({ code, message }) => ({ code, message }));
-  const counts = { found, lsn, replayed_from: replayedFrom, records, rows };
-  return { type: 'report', findings: listed, ...counts, busy_ms: busyMs, duration_ms: durationMs };
-}
-
 /** After a restore that other software made. */
 async function beginEpoch({ nowMs }: RelayRequest, { engine, randomBytes }: ControlParts): Promise<Reply> {
   const epoch = epochFromRandom(randomBytes(EPOCH_RANDOM_BYTES));
   await engine.rotateEpoch({ type: 'RotateEpoch', epoch, reason: 'reset', nowMs });
   const document: EpochDocument = { epoch };
   return jsonReply(200, document);
-}
-
-/** A list as NDJSON. The reply is chunked, so that the peer notices when the end is missing. */
-async function streamLines(
-  exchange: Exchange,
-  requestId: string,
-  slices: AsyncIterable<readonly object[]>,
-): Promise<'streamed'> {
-  const stream = exchange.startReply(200, { 'content-type': 'application/x-ndjson', 'x-request-id': requestId });
-  try {
-    for await (const documents of slices) {
-      if (exchange.isAborted) break;
-      if (documents.length > 0) {
-        await stream.write(Buffer.from(documents.map((document) => `${JSON.stringify(document)}\n`).join('')));
-      }
-    }
-  } catch (error) {
-    exchange.abort();
-    throw error;
-  }
-  stream.end();
-  return 'streamed';
 }

@@ -1,13 +1,14 @@
 /**
  * What a relay that follows tells its operator: on the operator's listener that it is live and not ready, who leads, and
- * its console; over the control socket how it is, a link to the console, and a backup of its view. Everything else is the relay's that leads: what this one
- * would answer may be behind.
+ * its console; over the control socket how it is, a link to the console, a backup of its view, and a check of its rows.
+ * Everything else is the relay's that leads: what this one would answer may be behind.
  */
 import type { Exchange, ExchangeHandler, Reply } from '../../http/exchange.ts';
 import { isForeignName, pageProblem } from '../../http/browser-session/access.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
 import type { SharedLogShown } from '../../protocol/operator-documents.ts';
 import type { Clock } from '../../lib/clock.ts';
+import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import type { StatusDocument } from './documents.ts';
 import { CONSOLE_PATH } from './health.ts';
 import { consoleUrlReply, controlProblem } from './hosts.ts';
@@ -47,6 +48,8 @@ interface FollowerControl {
   status: () => StatusDocument & { shared_log: SharedLogShown };
   /** Sends the backup, or the reply that says why there is none. */
   backup: (exchange: Exchange) => Promise<Reply | 'streamed'>;
+  /** As `backup`, a check of the rows. */
+  verify: (exchange: Exchange, body: Buffer) => Promise<Reply | 'streamed'>;
   /** `undefined` without a listener of the operator. */
   consoleUrl: () => { url: string; lifetimeMs: number } | undefined;
   clock: Clock;
@@ -54,25 +57,53 @@ interface FollowerControl {
 }
 
 /** The control socket. */
-export function followerControl({ status, backup, consoleUrl, clock, unexpected }: FollowerControl): ExchangeHandler {
+export function followerControl(control: FollowerControl): ExchangeHandler {
+  const { status, backup, verify, consoleUrl, clock } = control;
   return (exchange) => {
-    exchange.receive(() => undefined);
     const { method, target } = exchange.head;
     const request = `${method} ${target}`;
+    if (request === 'POST /v1/verify') {
+      const answer = (body: Buffer): void => send(exchange, verify(exchange, body), control);
+      receiveSmall(exchange, answer);
+      return;
+    }
+    exchange.receive(() => undefined);
     if (request === 'GET /v1/status') exchange.reply(jsonReply(200, status()));
     else if (request === 'POST /v1/console') exchange.reply(consoleUrlReply(consoleUrl(), clock.nowMs()));
-    else if (request === 'GET /v1/backup')
-      backup(exchange).then(
-        (result) => {
-          if (result !== 'streamed') exchange.reply(result);
-        },
-        (error: unknown) => {
-          unexpected(error);
-          exchange.abort();
-        },
-      );
+    else if (request === 'GET /v1/backup') send(exchange, backup(exchange), control);
     else exchange.reply(notLeading(status().shared_log));
   };
+}
+
+function send(exchange: Exchange, work: Promise<Reply | 'streamed'>, { unexpected }: FollowerControl): void {
+  work.then(
+    (result) => {
+      if (result !== 'streamed') exchange.reply(result);
+    },
+    (error: unknown) => {
+      unexpected(error);
+      exchange.abort();
+    },
+  );
+}
+
+/** Refuses what is longer than any body of the control socket. */
+function receiveSmall(exchange: Exchange, received: (body: Buffer) => void): void {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  exchange.receive((chunk, isLast) => {
+    const wasTooLarge = bytes > SMALL_BODY_BYTES_MAX;
+    bytes += chunk.length;
+    if (wasTooLarge) return;
+    if (bytes > SMALL_BODY_BYTES_MAX)
+      exchange.reply(
+        problemReply('BODY_TOO_LARGE', `a body here has at most ${SMALL_BODY_BYTES_MAX} bytes`, { close: true }),
+      );
+    else {
+      chunks.push(Buffer.from(chunk));
+      if (isLast) received(Buffer.concat(chunks));
+    }
+  });
 }
 
 function notReady(status: SharedLogShown): Reply {

@@ -53,6 +53,10 @@ export interface NodeOptions extends SharedLogOptions {
   onStalled: (why: string | undefined) => void;
   /** Called with the view that this node follows with from now on, and the name of the node. */
   onView?: (view: FollowedView, node: string) => void;
+  /** Called before a view that this node followed with is closed; whatever reads it has left it when this resolves. */
+  onViewLeft?: () => Promise<void>;
+  /** Why the view is not to be led with, as a clause. */
+  viewFault?: () => string | undefined;
   /** Called each time that the view has caught up with what was acknowledged. */
   onFollowed?: () => void;
 }

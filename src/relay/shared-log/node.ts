@@ -55,9 +55,13 @@ async function joined(node: Node): Promise<LeadingNode | undefined> {
     if (!view) return undefined;
     try {
       const led = await node.followUntilLead(view);
-      if (!led) await closeView(view);
+      if (!led) {
+        await node.leaveView();
+        await closeView(view);
+      }
       return led;
     } catch (error) {
+      await node.leaveView();
       await view.store.close();
       if (!node.opensAnew(error)) throw error;
     }
@@ -117,6 +121,11 @@ class Node {
       error instanceof OutcomeUnknown;
     if (isOver) logger.error({ err: error }, 'this node opens its view again, and follows');
     return isOver;
+  }
+
+  /** To be called before the view is closed. */
+  async leaveView(): Promise<void> {
+    await this.#options.onViewLeft?.();
   }
 
   async followUntilLead(view: View): Promise<LeadingNode | undefined> {
@@ -206,9 +215,9 @@ class Node {
   }
 
   #mayLead({ state, nowMs }: BegunLog): boolean {
-    const { clock, acceptsSettings, logger } = this.#options;
+    const { clock, acceptsSettings, logger, viewFault } = this.#options;
     const own = { holder: this.#name, settings: this.#settings, acceptsSettings, offMs: clock.nowMs() - nowMs };
-    const why = obstacle(state, own);
+    const why = viewFault?.() ?? obstacle(state, own);
     if (why !== undefined && this.#said !== why) logger.error({}, `this node does not take the lead: ${why}`);
     this.#said = why;
     return why === undefined;

@@ -26,6 +26,7 @@ import { declaredSchema } from '../store/migrate.ts';
 import { DamagedRecord } from '../store/record.ts';
 import { damageIn } from '../store/refused.ts';
 import { RelayStore } from '../store/relay-store.ts';
+import { WireThread } from '../store/wire-thread.ts';
 import { type ViewMark, logPlace, readViewMark, viewMarkPair } from '../store/view-mark.ts';
 import { type FillOptions, fillView } from './fill-view.ts';
 import { LogRefused, type LogState, type SharedLog } from './shared-log.ts';
@@ -76,7 +77,9 @@ async function open(options: ViewOptions, notices: string[] = []): Promise<View>
   await makeFolder(folder);
   const levelFolder = join(folder, LEVEL_FOLDER);
   const existed = hasDatabase(folder);
-  const level = await openServing(folder, () => openLevel(levelFolder, existed, witnessFile(folder)));
+  const level = await openServing(folder, () =>
+    openLevel(levelFolder, existed, witnessFile(folder), { isShared: true }),
+  );
   if (!level) return open(options, notices);
   try {
     const found = existed ? await readViewMark(level) : undefined;
@@ -153,7 +156,8 @@ async function opened(
     await syncFolder(folder);
   }
   const viewLog = new ViewLog({ log, mark, ...rest });
-  const store = new RelayStore(level, viewLog, bounds, await LogTree.open(level, bounds.lastLsn));
+  const tree = await LogTree.open(level, bounds.lastLsn);
+  const store = new RelayStore(level, viewLog, bounds, tree, new WireThread(level.location));
   await store.findUncollected();
   const survived = found !== undefined && (found.isClosed || found.bootId === bootId);
   return { store, log: viewLog, found, survived, notices };

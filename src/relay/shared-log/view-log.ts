@@ -122,7 +122,12 @@ export class ViewLog implements DurableLog {
     });
   }
 
-  async append(batch: ViewBatch, view: ViewWrites): Promise<void> {
+  async append(batch: ViewBatch, view: ViewWrites, written: () => void): Promise<void> {
+    await this.#append(batch, view);
+    written();
+  }
+
+  async #append(batch: ViewBatch, view: ViewWrites): Promise<void> {
     if (!batch.effects) throw new Error('invariant: a batch for a shared log comes with its effects');
     if (this.#following) return this.#apply(this.#following, batch.effects, view);
     if (isOfThisNode(batch.batch)) {
