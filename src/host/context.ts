@@ -4,7 +4,7 @@
  * An operation is a function of the context and its input that resolves, after the commit, to its output or a
  * `Refusal`. It reads and writes inside one transaction, and the pure core decides.
  */
-import { randomBytes } from 'node:crypto';
+import { systemRandom } from '../lib/clock.ts';
 import type { Signer } from '../protocol/ed25519.ts';
 import type { HostName } from '../protocol/names.ts';
 import type { RetryTiming } from './core/outbox-event.ts';
@@ -81,7 +81,7 @@ export function createHostContext(
     identity: () => current,
     nowMs: () => Date.now(),
     monotonicMs: () => performance.now(),
-    randomBytes: (count) => randomBytes(count),
+    randomBytes: systemRandom,
     retry,
     emit: (event) => events.emit(event),
     subscribe: (listener) => events.subscribe(listener),

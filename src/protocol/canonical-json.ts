@@ -1,8 +1,8 @@
 /**
  * Canonical JSON of RFC 8785 (JCS): its UTF-8 bytes are what is hashed and signed.
  *
- * The library `canonicalize` serialises. Before that, this file refuses the values that JCS cannot represent and that
- * the library lets through: lone surrogates (UTF-8 would silently replace them), `undefined` (the library drops it),
+ * The library `canonicalize` serialises what `JSON.stringify` does not write in order. Before that, this file refuses the
+ * values that JCS cannot represent and that both let through: lone surrogates (UTF-8 would silently replace them), `undefined` (the library drops it),
  * and anything that is not a plain JSON value. The library json-canonicalize (3.0.1) does not sort an object that has a
  * member `toJSON`, and reports a cycle when one value has the names `a` and `ab`.
  */
@@ -14,10 +14,14 @@ export class NotCanonicalisable extends Error {}
 /** Values that nest deeper are refused: no document of the protocol does, and the library recurses. */
 const DEPTH_MAX = 64;
 
-/** The canonical text of `value`. Throws `NotCanonicalisable`. */
+/**
+ * The canonical text of `value`. Throws `NotCanonicalisable`.
+ *
+ * JCS writes numbers and texts as `JSON.stringify` does, so where the members of each object stand in order already, as in
+ * what was parsed from canonical text, that writes all of it. The library sorts what is left.
+ */
 export function canonicalJson(value: unknown): string {
-  assertRepresentable(value, 0);
-  const text = canonicalize(value);
+  const text = isInOrder(value, 0) ? JSON.stringify(value) : canonicalize(value);
   if (text === undefined) throw new NotCanonicalisable('not a JSON value');
   return text;
 }
@@ -27,33 +31,44 @@ export function canonicalBytes(value: unknown): Buffer {
   return Buffer.from(canonicalJson(value), 'utf8');
 }
 
-function assertRepresentable(value: unknown, depth: number): void {
+/** Whether all members stand in the order of their names. Throws `NotCanonicalisable` for what JCS cannot represent. */
+function isInOrder(value: unknown, depth: number): boolean {
   if (depth > DEPTH_MAX) throw new NotCanonicalisable('nested too deeply');
   switch (typeof value) {
     case 'string':
       if (!value.isWellFormed()) throw new NotCanonicalisable('a string holds a lone surrogate');
-      return;
+      return true;
     case 'number':
       if (!Number.isFinite(value)) throw new NotCanonicalisable('a number is not finite');
-      return;
+      return true;
     case 'boolean':
-      return;
+      return true;
     case 'object':
-      if (value === null) return;
-      if (Array.isArray(value)) {
-        // `Array.from` turns the holes of a sparse array into `undefined`, which is refused.
-        for (const element of Array.from(value as unknown[])) assertRepresentable(element, depth + 1);
-        return;
-      }
-      assertPlain(value);
-      for (const [name, member] of Object.entries(value)) {
-        assertRepresentable(name, depth);
-        assertRepresentable(member, depth + 1);
-      }
-      return;
+      if (value === null) return true;
+      return Array.isArray(value) ? areInOrder(value as unknown[], depth) : hasMembersInOrder(value, depth);
     default:
       throw new NotCanonicalisable(`a ${typeof value} is not a JSON value`);
   }
+}
+
+function areInOrder(elements: readonly unknown[], depth: number): boolean {
+  let isSorted = true;
+  // A hole of a sparse array is `undefined`, which is refused.
+  for (let at = 0; at < elements.length; at++) if (!isInOrder(elements[at], depth + 1)) isSorted = false;
+  return isSorted;
+}
+
+function hasMembersInOrder(value: object, depth: number): boolean {
+  assertPlain(value);
+  let isSorted = true;
+  let before: string | undefined;
+  for (const [name, member] of Object.entries(value)) {
+    if (!name.isWellFormed()) throw new NotCanonicalisable('a string holds a lone surrogate');
+    if (before !== undefined && name < before) isSorted = false;
+    before = name;
+    if (!isInOrder(member, depth + 1)) isSorted = false;
+  }
+  return isSorted;
 }
 
 /** A date, a buffer or a map would lose its contents, or become something else. */

@@ -133,7 +133,7 @@ export interface SignedRecord<Rec> {
 
 /** Throws `Malformed`. */
 export function parseReceipt(wire: Buffer): SignedRecord<DeliveryReceipt> {
-  const { rec, sig } = parseRecord(wire);
+  const { rec, signedBytes, sig } = parseRecord(wire);
   check(rec['v'] === 1 && rec['type'] === 'receipt', 'it is no receipt of version 1');
   const { msg, recipient, seq, state, at, host_pubkey: host, sender_host_pubkey: sender, wire_hash: hash } = rec;
   check(isText(msg) && parseMessageId(msg) !== undefined, 'msg is no message id');
@@ -144,25 +144,27 @@ export function parseReceipt(wire: Buffer): SignedRecord<DeliveryReceipt> {
   check(parsePublicKey(host) !== undefined, 'host_pubkey is no public key');
   check(parsePublicKey(sender) !== undefined, 'sender_host_pubkey is no public key');
   check(isText(hash) && /^[0-9a-f]{64}$/.test(hash), 'wire_hash is no hash');
-  return { rec: rec as unknown as DeliveryReceipt, signedBytes: canonicalBytes(rec), sig };
+  return { rec: rec as unknown as DeliveryReceipt, signedBytes, sig };
 }
 
 /** Throws `Malformed`. */
 export function parseNotice(wire: Buffer): SignedRecord<ExpiryNotice> {
-  const { rec, sig } = parseRecord(wire);
+  const { rec, signedBytes, sig } = parseRecord(wire);
   check(rec['v'] === 1 && rec['type'] === 'relay-expired', 'it is no expiry notice of version 1');
   const { item_id: itemId, target_pubkey: target, accepted_at: acceptedAt, expired_at: expiredAt } = rec;
   check(isText(itemId) && parseMessageId(itemId) !== undefined, 'item_id is no message id');
   check(parsePublicKey(target) !== undefined, 'target_pubkey is no public key');
   check(isTime(acceptedAt) && isTime(expiredAt), 'accepted_at or expired_at is no time');
-  return { rec: rec as unknown as ExpiryNotice, signedBytes: canonicalBytes(rec), sig };
+  return { rec: rec as unknown as ExpiryNotice, signedBytes, sig };
 }
 
-function parseRecord(wire: Buffer): { rec: Record<string, unknown>; sig: string } {
+function parseRecord(wire: Buffer): SignedRecord<Record<string, unknown>> {
   const value = parseJsonBounded(wire, RECEIPT_JSON_BOUNDS);
   check(isObject(value) && Object.keys(value).length === 2, 'it is no JSON object of rec and sig');
   const { rec, sig } = value;
   check(isObject(rec) && isText(sig), 'it is no JSON object of rec and sig');
   checkCanonical(wire, value);
-  return { rec, sig };
+  // The canonical form of the whole is `{"rec":…,"sig":…}`, so that of the record stands in it.
+  const after = Buffer.byteLength(`,"sig":${JSON.stringify(sig)}}`);
+  return { rec, signedBytes: wire.subarray('{"rec":'.length, wire.length - after), sig };
 }

@@ -35,8 +35,8 @@ const NO_LOSS: QuarantineLossRow = { bare: 0, dropped: 0, toldBare: 0, toldDropp
 const BEFORE_ROOMS = 'all';
 
 /** The row of exactly this item, if it is in quarantine. */
-export function quarantinedRow(reader: Reader, item: IncomingItem): QuarantineRow | undefined {
-  const number = reader.get('quarantineItem', digestOf(item, sha256Hex(item.wire)));
+export function quarantinedRow(reader: Reader, item: IncomingItem, wireHash: Sha256Hex): QuarantineRow | undefined {
+  const number = reader.get('quarantineItem', digestOf(item, wireHash));
   return number === undefined ? undefined : reader.get('quarantine', number);
 }
 

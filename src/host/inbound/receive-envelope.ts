@@ -7,7 +7,6 @@
  *
  * Judging only reads, so it runs before the transaction and again in it; `Inspection` caches the expensive checks.
  */
-import { sha256Hex } from '../../protocol/digest.ts';
 import { type ItemId, parseMessageId } from '../../protocol/names.ts';
 import { OWNER_NAME, foldName, isSameHost, partsOfAddress } from '../core/address.ts';
 import { MESSAGE_ID_RANDOM_BYTES, messageIdFrom } from '../core/message-id.ts';
@@ -23,16 +22,7 @@ import {
   type PeerRow,
   type SealKey,
 } from '../core/rows.ts';
-import {
-  accept,
-  duplicate,
-  type IncomingItem,
-  type Inspection,
-  type Judgement,
-  keep,
-  keepFor,
-  signingPeer,
-} from './verify.ts';
+import { accept, duplicate, type Inspection, type Judgement, keep, keepFor, signingPeer } from './verify.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { type Delivery, storeMessage } from '../mailbox/mailbox.ts';
 import type { HostContext } from '../context.ts';
@@ -72,7 +62,7 @@ export async function judgeEnvelope(
   }
   const content = await openContent(reader, context, inspection, envelope);
   if (!isContent(content)) return content;
-  const first = arrival ?? { contentHash, ...arrivalOf(reader, context, envelope, item) };
+  const first = arrival ?? { contentHash, ...arrivalOf(reader, context, envelope, inspection) };
   return judgeRecipients(reader, context, { envelope, content, peer, arrival: first, only });
 }
 
@@ -114,11 +104,11 @@ function arrivalOf(
   reader: Reader,
   context: HostContext,
   envelope: Envelope,
-  item: IncomingItem,
+  { item, wireHash }: Inspection,
 ): Omit<ArrivalRow, 'contentHash'> {
   return {
     ref: freeRef(reader, context, envelope.id),
-    wireHash: sha256Hex(item.wire),
+    wireHash,
     senderPubkey: envelope.from_host_pubkey,
     via: item.via,
     relay: item.relay,

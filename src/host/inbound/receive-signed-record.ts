@@ -13,14 +13,14 @@ import type { Reader, Transaction } from '../store/host-store.ts';
 import type { HostContext } from '../context.ts';
 import { outboxRowOf } from '../outbox/outbox-rows.ts';
 import { afterAttempt } from '../outbox/outbox.ts';
-import { Malformed, parseNotice, parseReceipt, type SignedRecord } from './parse.ts';
+import { parseNotice, parseReceipt } from './parse.ts';
 import { noteKnowsOurKey } from '../peers/peers.ts';
 import { applyToSent } from '../mail/sent.ts';
 
 export function judgeReceipt(reader: Reader, context: HostContext, inspection: Inspection): Judgement {
   const { item } = inspection;
-  const parsed = parsedOr(item.wire, parseReceipt);
-  if ('status' in parsed) return parsed;
+  const parsed = inspection.record(parseReceipt);
+  if ('malformed' in parsed) return keep('malformed', parsed.malformed);
   const { rec, signedBytes, sig } = parsed;
   const { msg, recipient, seq, state, at: atMs } = rec;
   if (item.itemId !== `receipt:${msg}:${recipient}:${seq}`) {
@@ -62,8 +62,8 @@ export function judgeReceipt(reader: Reader, context: HostContext, inspection: I
 
 export function judgeNotice(reader: Reader, context: HostContext, inspection: Inspection): Judgement {
   const { item } = inspection;
-  const parsed = parsedOr(item.wire, parseNotice);
-  if ('status' in parsed) return parsed;
+  const parsed = inspection.record(parseNotice);
+  if ('malformed' in parsed) return keep('malformed', parsed.malformed);
   const { rec, signedBytes, sig } = parsed;
   if (item.itemId !== `expired:${rec.item_id}:${rec.target_pubkey}`) {
     return keep('id-mismatch', 'the notice is not the one that the item names');
@@ -79,15 +79,6 @@ export function judgeNotice(reader: Reader, context: HostContext, inspection: In
   if (!row) return keep('unknown-message', 'no message of this id was sent to that key');
   const notice = { type: 'expired', relayPubkey, expiredAtMs: rec.expired_at } as const;
   return accept((tx) => void afterAttempt(tx, context, row.rowId, notice));
-}
-
-function parsedOr<Rec>(wire: Buffer, parse: (wire: Buffer) => SignedRecord<Rec>): SignedRecord<Rec> | Judgement {
-  try {
-    return parse(wire);
-  } catch (error) {
-    if (error instanceof Malformed) return keep('malformed', error.message);
-    throw error;
-  }
 }
 
 function isOwnKey(reader: Reader, context: HostContext, key: string): boolean {

@@ -44,14 +44,14 @@ export function inspectItems(context: HostContext, items: readonly IncomingItem[
 
 async function inspected(reader: Reader, context: HostContext, item: IncomingItem): Promise<Inspection> {
   const inspection = new Inspection(item);
-  await judge(reader, context, inspection, quarantinedRow(reader, item)?.recipients ?? null);
+  await judge(reader, context, inspection, quarantinedRow(reader, item, inspection.wireHash)?.recipients ?? null);
   return inspection;
 }
 
 /** Receives one item as part of `tx`; the items of one page may share it. No content of an item makes it throw. */
 export async function receiveItem(tx: Transaction, context: HostContext, inspection: Inspection): Promise<Received> {
   const { item } = inspection;
-  const before = quarantinedRow(tx, item);
+  const before = quarantinedRow(tx, item, inspection.wireHash);
   const { status, kept, apply } = await judge(tx, context, inspection, before?.recipients ?? null);
   apply(tx);
   if (!kept) {

@@ -9,13 +9,17 @@ import type { QuarantineReason } from '../core/quarantine.ts';
 import type { Address, PeerRow, SealKey } from '../core/rows.ts';
 import { type Envelope, NotOpened, openSeal, type SealedContent } from '../mail/sealing.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
-import { Malformed, parseContent, parseEnvelope, signedBytesOf } from './parse.ts';
+import { Malformed, parseContent, parseEnvelope, type SignedRecord, signedBytesOf } from './parse.ts';
 
 interface ParsedEnvelope {
   envelope: Envelope;
   signedBytes: Buffer;
   /** SHA-256 of the signed bytes. */
   contentHash: Sha256Hex;
+}
+
+interface NotWellFormed {
+  malformed: string;
 }
 
 interface NotReadable {
@@ -29,7 +33,9 @@ interface NotReadable {
  */
 export class Inspection {
   readonly item: IncomingItem;
-  #envelope: ParsedEnvelope | { malformed: string } | undefined;
+  #wireHash: Sha256Hex | undefined;
+  #envelope: ParsedEnvelope | NotWellFormed | undefined;
+  #record: SignedRecord<unknown> | NotWellFormed | undefined;
   #signed: { by: string; isSigned: boolean } | undefined;
   #content: { encPub: string; content: Promise<SealedContent | NotReadable> } | undefined;
 
@@ -37,9 +43,18 @@ export class Inspection {
     this.item = item;
   }
 
+  get wireHash(): Sha256Hex {
+    return (this.#wireHash ??= sha256Hex(this.item.wire));
+  }
+
   /** The parsed envelope, or what is wrong with it. */
-  envelope(): ParsedEnvelope | { malformed: string } {
-    return (this.#envelope ??= parsed(this.item.wire));
+  envelope(): ParsedEnvelope | NotWellFormed {
+    return (this.#envelope ??= unlessMalformed(() => parsed(this.item.wire)));
+  }
+
+  /** The signed record that `parse` makes of the item, always the same function for an item; or what is wrong with it. */
+  record<Rec>(parse: (wire: Buffer) => SignedRecord<Rec>): SignedRecord<Rec> | NotWellFormed {
+    return (this.#record ??= unlessMalformed(() => parse(this.item.wire))) as SignedRecord<Rec> | NotWellFormed;
   }
 
   /** Whether `key` signed the item with `sig` over `signedBytes`: an item has one signature. */
@@ -56,11 +71,15 @@ export class Inspection {
   }
 }
 
-function parsed(wire: Buffer): ParsedEnvelope | { malformed: string } {
+function parsed(wire: Buffer): ParsedEnvelope {
+  const envelope = parseEnvelope(wire);
+  const signedBytes = signedBytesOf(envelope);
+  return { envelope, signedBytes, contentHash: sha256Hex(signedBytes) };
+}
+
+function unlessMalformed<Parsed>(parse: () => Parsed): Parsed | NotWellFormed {
   try {
-    const envelope = parseEnvelope(wire);
-    const signedBytes = signedBytesOf(envelope);
-    return { envelope, signedBytes, contentHash: sha256Hex(signedBytes) };
+    return parse();
   } catch (error) {
     if (error instanceof Malformed) return { malformed: error.message };
     throw error;

@@ -256,9 +256,17 @@ const TAG_BYTES = 16;
 /** More than names, keys, hashes and the signature of an envelope take. */
 const FRAME_BYTES = 1024;
 
-/** An upper bound of the size of the sealed envelope with this message. */
+/** In JSON a UTF-16 unit takes no more: `\u001f`. */
+const BYTES_A_CHARACTER_MAX = 6;
+/** What is sealed besides the body and the refs: names, keys and ids of less than this. */
+const CONTENT_BYTES_MAX = 1024;
+
+/** An upper bound of the size of the sealed envelope with this message; close to it where it matters. */
 function envelopeBytesMax(message: MessageRow, body: string): number {
   const { id, from, to, subject, kind, needsReply, origin, refs, replyTo, thread } = message;
+  const characters = [subject, body, ...to, ...refs].reduce((sum, text) => sum + text.length, to.length + refs.length);
+  const roughly = FRAME_BYTES + (CONTENT_BYTES_MAX + characters * BYTES_A_CHARACTER_MAX) * 2;
+  if (roughly <= DEFAULT_LIMITS.max_item_bytes) return roughly;
   const head = canonicalBytes({ id, from, to, subject });
   const content = canonicalBytes({ kind, needs_reply: needsReply, origin, refs, reply_to: replyTo, thread, body });
   return FRAME_BYTES + head.length + Math.ceil((content.length + TAG_BYTES) / 3) * 4;

@@ -17,11 +17,13 @@ import {
   endOfRange,
   keyBytes,
   keyParts,
+  keyText,
   type KeyStart,
   PREFIX,
 } from './keys.ts';
 import { Level } from 'level';
-import { type Found, RowCache } from './row-cache.ts';
+import { type KeyRange, cutRange, mergedPairs } from './merged-pairs.ts';
+import { type Found, RowCache, type Writes, type Written, kept } from './row-cache.ts';
 
 /** DO NOT CHANGE what a version means: a row that changes its meaning gets a version of its own and is read as both. */
 const VERSION = 1;
@@ -52,6 +54,7 @@ const GROUP_BYTES_MAX = 16 << 20;
 /** How many rows of a range are read at once. */
 const ROWS_AT_ONCE = 200;
 const READ_BYTES = 1 << 20;
+const NO_OPTIONS = {};
 
 /** A batch failed. Thrown to every caller that waits: the outcome is unknown, and the daemon is ending. */
 export class StoreFailed extends Error {
@@ -87,9 +90,6 @@ export interface Transaction extends Reader {
   /** Runs `run` once the transaction is durable, in the order of these calls, before the caller gets its result. Must not throw. */
   afterCommit(effect: () => void): void;
 }
-
-/** Keys as text that sorts as their bytes do; null where a row is deleted. */
-type Writes = Map<string, Buffer | null>;
 
 interface Waiting {
   work: (tx: Transaction) => Promise<unknown>;
@@ -205,12 +205,12 @@ export class HostStore {
 
   #write(group: Writes): Promise<void> {
     const batch = this.#level.batch();
-    for (const [key, value] of group) {
-      const bytes = Buffer.from(key, 'latin1');
-      if (value === null) batch.del(bytes);
-      else batch.put(bytes, value);
+    for (const [text, { bytes }] of group) {
+      const key = Buffer.from(text, 'latin1');
+      if (bytes === null) batch.del(key);
+      else batch.put(key, bytes);
     }
-    return this.#cache.change(group.keys(), () => batch.write({ sync: true }));
+    return this.#cache.change(group, () => batch.write({ sync: true }));
   }
 }
 
@@ -234,16 +234,21 @@ class View implements Reader {
   }
 
   get<T extends TableName>(table: T, ...key: Keys[T]): Tables[T] | undefined {
-    const bytes = keyBytes(table, key as unknown as KeyStart<T>);
-    const text = bytes.toString('latin1');
-    for (const layer of this.#layers.toReversed()) {
-      const written = layer.get(text);
-      if (written !== undefined) return written === null ? undefined : decodeRow(table, written);
+    const text = keyText(table, key as unknown as KeyStart<T>);
+    for (let at = this.#layers.length - 1; at >= 0; at--) {
+      const written = this.#layers[at]?.get(text);
+      if (written?.bytes === null) return undefined;
+      if (written) return (written.row as Tables[T] | undefined) ?? decodeRow(table, written.bytes);
     }
     const cached = this.#cache.get(table, text, this.#version);
-    if (cached !== undefined) return cached;
-    const value = this.#level.getSync(bytes, this.#snapshot ? { snapshot: this.#snapshot } : {});
-    return value === undefined ? undefined : this.#cache.keep(table, text, decodeRow(table, value), this.#version);
+    if (cached) return cached.row;
+    const bytes = this.#level.getSync(
+      Buffer.from(text, 'latin1'),
+      this.#snapshot ? { snapshot: this.#snapshot } : NO_OPTIONS,
+    );
+    const row = bytes && decodeRow(table, bytes);
+    this.#cache.keep(table, text, { row, bytes }, this.#version);
+    return row;
   }
 
   async *range<T extends TableName>(
@@ -252,15 +257,17 @@ class View implements Reader {
     options: RangeOptions<T> = {},
   ): AsyncGenerator<Found<T>> {
     const { reverse = false, limit = Number.POSITIVE_INFINITY } = options;
-    const first = keyBytes(table, start);
-    if (start.length === 0 && Object.keys(options).length === 0 && this.#isUnwritten(first)) {
-      yield* await this.#whole(table, first);
+    const gte = keyBytes(table, start);
+    if (start.length === 0 && Object.keys(options).length === 0 && this.#isUnwritten(gte)) {
+      yield* await this.#whole(table, gte);
       return;
     }
-    const gte = options.from ? latest(first, keyBytes(table, options.from)) : first;
-    const lt = options.until ? earliest(endOfRange(first), keyBytes(table, options.until)) : endOfRange(first);
+    const from = options.from && keyBytes(table, options.from);
+    const until = options.until && keyBytes(table, options.until);
+    const range = cutRange({ gte, lt: endOfRange(gte), reverse }, { from, until });
+    if (Buffer.compare(range.gte, range.lt) >= 0) return;
     let left = limit;
-    for await (const [bytes, value] of this.#merged(gte, lt, reverse)) {
+    for await (const [bytes, value] of mergedPairs(range, this.#stored(range), this.#layers)) {
       if (left-- <= 0) return;
       yield { key: keyParts(table, bytes), row: decodeRow(table, value) };
     }
@@ -271,7 +278,7 @@ class View implements Reader {
     const cached = this.#cache.whole(table, this.#version);
     if (cached) return cached;
     const rows: Found<T>[] = [];
-    for await (const [bytes, value] of this.#stored(first, endOfRange(first), false))
+    for await (const [bytes, value] of this.#stored({ gte: first, lt: endOfRange(first), reverse: false }))
       rows.push({ key: keyParts(table, bytes), row: decodeRow(table, value) });
     return this.#cache.keepWhole(table, rows, this.#version);
   }
@@ -282,26 +289,7 @@ class View implements Reader {
     return true;
   }
 
-  /** Merges the stored and the written pairs of a range in key order. */
-  async *#merged(gte: Buffer, lt: Buffer, reverse: boolean): AsyncGenerator<[Buffer, Buffer]> {
-    const written = this.#writtenIn(gte, lt, reverse);
-    let next = written.shift();
-    const isBefore = (a: string, b: string): boolean => (reverse ? a > b : a < b);
-    if (Buffer.compare(gte, lt) >= 0) return;
-    for await (const [bytes, value] of this.#stored(gte, lt, reverse)) {
-      const text = bytes.toString('latin1');
-      for (; next && isBefore(next[0], text); next = written.shift()) {
-        if (next[1]) yield [Buffer.from(next[0], 'latin1'), next[1]];
-      }
-      if (next?.[0] === text) {
-        if (next[1]) yield [bytes, next[1]];
-        next = written.shift();
-      } else yield [bytes, value];
-    }
-    for (; next; next = written.shift()) if (next[1]) yield [Buffer.from(next[0], 'latin1'), next[1]];
-  }
-
-  async *#stored(gte: Buffer, lt: Buffer, reverse: boolean): AsyncGenerator<[Buffer, Buffer]> {
+  async *#stored({ gte, lt, reverse }: KeyRange): AsyncGenerator<[Buffer, Buffer]> {
     const iterator = this.#level.iterator({
       gte,
       lt,
@@ -317,26 +305,6 @@ class View implements Reader {
       await iterator.close();
     }
   }
-
-  /** The writes of the layers in a range, in order; the top layer wins for each key. */
-  #writtenIn(gte: Buffer, lt: Buffer, reverse: boolean): [string, Buffer | null][] {
-    const from = gte.toString('latin1');
-    const until = lt.toString('latin1');
-    const found: Writes = new Map();
-    for (const layer of this.#layers) {
-      for (const [key, value] of layer) if (key >= from && key < until) found.set(key, value);
-    }
-    const order = reverse ? -1 : 1;
-    return [...found].toSorted(([a], [b]) => (a < b ? -order : order));
-  }
-}
-
-function latest(a: Buffer, b: Buffer): Buffer {
-  return Buffer.compare(a, b) < 0 ? b : a;
-}
-
-function earliest(a: Buffer, b: Buffer): Buffer {
-  return Buffer.compare(a, b) < 0 ? a : b;
 }
 
 class OpenTransaction extends View implements Transaction {
@@ -351,11 +319,12 @@ class OpenTransaction extends View implements Transaction {
   }
 
   put<T extends TableName>(table: T, key: Keys[T], row: Tables[T]): void {
-    this.#write(table, key, encodeRow(table, row));
+    const bytes = encodeRow(table, row);
+    this.#write(table, key, { bytes, row: kept(table, row, bytes) });
   }
 
   delete<T extends TableName>(table: T, key: Keys[T]): void {
-    this.#write(table, key, null);
+    this.#write(table, key, { bytes: null });
   }
 
   next(counter: string): number {
@@ -371,9 +340,9 @@ class OpenTransaction extends View implements Transaction {
   /** Adds the writes to `group`; returns their size in bytes. */
   mergeInto(group: Writes): number {
     let bytes = 0;
-    for (const [key, value] of this.#writes) {
-      group.set(key, value);
-      bytes += key.length + (value?.length ?? 0);
+    for (const [key, written] of this.#writes) {
+      group.set(key, written);
+      bytes += key.length + (written.bytes?.length ?? 0);
     }
     return bytes;
   }
@@ -382,9 +351,9 @@ class OpenTransaction extends View implements Transaction {
     this.#isOpen = false;
   }
 
-  #write<T extends TableName>(table: T, key: Keys[T], value: Buffer | null): void {
+  #write<T extends TableName>(table: T, key: Keys[T], written: Written): void {
     if (!this.#isOpen) throw new Error(`invariant: ${table} is written inside its transaction (${PREFIX[table]})`);
-    this.#writes.set(keyBytes(table, key as unknown as KeyStart<T>).toString('latin1'), value);
+    this.#writes.set(keyText(table, key as unknown as KeyStart<T>), written);
   }
 }
 

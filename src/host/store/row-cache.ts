@@ -1,16 +1,20 @@
 /**
- * Keeps decoded rows of tables that are small and that nearly every message reads: the host itself, its agents, its
- * peers. Reading one from LevelDB costs ten times as much, and one message needs dozens.
+ * Keeps decoded rows: of tables that are small and that nearly every message reads (the host itself, its agents, its
+ * peers), and the rows of mail that were written or read last. Reading one from LevelDB costs ten times as much, and one
+ * message needs dozens: it is queued, sent, accepted and confirmed within moments, and each step reads what the one
+ * before wrote.
  *
  * A batch moves the store from one version to the next. Invariants:
  *   - what is answered is what a reader of that version would read from LevelDB;
  *   - a row leaves the cache before the batch that changes it is written, so that a reader which began before the batch
- *     and one which began after it never meet in the cache;
+ *     and one which began after it never meet in the cache; it comes back, as it was written, for readers of the version
+ *     that the batch made;
  *   - rows are frozen: several readers share them.
  */
 import { type Keys, PREFIX, type TableName, type Tables } from './keys.ts';
 
-const CACHED: ReadonlySet<TableName> = new Set([
+/** Small tables, of which every row that was read stays. */
+const SMALL: ReadonlySet<TableName> = new Set([
   'identity',
   'counter',
   'agent',
@@ -20,8 +24,26 @@ const CACHED: ReadonlySet<TableName> = new Set([
   'peerName',
   'relay',
 ] satisfies TableName[]);
-/** More rows than most hosts have in these tables. */
+/** Tables of which the rows stay that were written or read last, and what was not found. Each row of them is small. */
+const OF_MAIL: ReadonlySet<TableName> = new Set([
+  'message',
+  'mailbox',
+  'place',
+  'held',
+  'sent',
+  'outbox',
+  'outboxItem',
+  'arrival',
+  'receipt',
+  'quarantineItem',
+  'relayPosition',
+] satisfies TableName[]);
+/** More rows than most hosts have in the small tables. */
 const ROWS_MAX = 10_000;
+/** Rows of mail: at least so many of the last ones, at most twice as many. */
+const LAST_ROWS_MAX = 4_000;
+/** A row of mail with more recipients than fit into this, encoded, is not kept. */
+const ROW_BYTES_MAX = 2_048;
 /** A longer table is not kept as a whole. */
 const WHOLE_ROWS_MAX = 1_000;
 
@@ -31,14 +53,37 @@ export interface Found<T extends TableName> {
   row: Tables[T];
 }
 
+/** What a transaction writes under one key; `bytes` is null where it deletes. `row` is there when the cache keeps it. */
+export interface Written {
+  bytes: Buffer | null;
+  row?: unknown;
+}
+
+/** Keys as text that sorts as their bytes do. */
+export type Writes = Map<string, Written>;
+
 interface Cached<V> {
   value: V;
-  /** The version at which it was read. */
+  /** The version at which it was read, or that its batch made. */
   since: number;
 }
 
+/** What the cache knows of a key: `row` is undefined where the store has none. */
+export interface Known<T extends TableName> {
+  row: Tables[T] | undefined;
+}
+
+/** The row as it is kept, frozen; undefined when it is too long or of a table that is not kept. */
+export function kept<T extends TableName>(table: T, row: Tables[T], bytes: Buffer): Tables[T] | undefined {
+  if (SMALL.has(table) || (OF_MAIL.has(table) && bytes.length <= ROW_BYTES_MAX)) return frozen(row);
+  return undefined;
+}
+
 export class RowCache {
-  readonly #rows = new Map<string, Cached<unknown>>();
+  readonly #small = new Map<string, Cached<unknown>>();
+  /** Rows of mail. When the newer ones are `LAST_ROWS_MAX`, the older ones are forgotten and the newer become the older. */
+  #newer = new Map<string, Cached<unknown>>();
+  #older = new Map<string, Cached<unknown>>();
   /** Whole tables, by the character with which their keys begin. */
   readonly #tables = new Map<string, Cached<readonly Found<TableName>[]>>();
   #version = 0;
@@ -49,19 +94,23 @@ export class RowCache {
     return this.#version;
   }
 
-  /** The row for a reader that began at `version`; undefined when it is not in the cache. `key` is the whole key. */
-  get<T extends TableName>(table: T, key: string, version: number): Tables[T] | undefined {
-    if (!CACHED.has(table)) return undefined;
-    const found = this.#rows.get(key);
-    return found && found.since <= version ? (found.value as Tables[T]) : undefined;
+  /** What a reader that began at `version` finds; undefined when the cache does not know. `key` is the whole key. */
+  get<T extends TableName>(table: T, key: string, version: number): Known<T> | undefined {
+    const found = this.#found(table, key);
+    return found && found.since <= version ? { row: found.value as Tables[T] | undefined } : undefined;
   }
 
-  /** Keeps a row that a reader which began at `version` read from LevelDB. Returns it, frozen if it is kept. */
-  keep<T extends TableName>(table: T, key: string, row: Tables[T], version: number): Tables[T] {
-    if (!this.#mayKeep(table, version)) return row;
-    if (this.#rows.size >= ROWS_MAX) this.#rows.clear();
-    this.#rows.set(key, { value: frozen(row), since: version });
-    return row;
+  /** Keeps what a reader that began at `version` read from LevelDB; `bytes` is undefined where there was no row. */
+  keep<T extends TableName>(
+    table: T,
+    key: string,
+    { row, bytes }: { row: Tables[T] | undefined; bytes: Buffer | undefined },
+    version: number,
+  ): void {
+    if (!this.#mayKeep(version)) return;
+    if (row === undefined || bytes === undefined) {
+      if (OF_MAIL.has(table)) this.#set(key, undefined);
+    } else if (kept(table, row, bytes) !== undefined) this.#set(key, row);
   }
 
   /** As `get`: every row of a table, in the order of their keys. */
@@ -70,27 +119,49 @@ export class RowCache {
     return found && found.since <= version ? (found.value as readonly Found<T>[]) : undefined;
   }
 
-  /** As `keep`. */
+  /** As `keep`, for a small table. */
   keepWhole<T extends TableName>(table: T, rows: readonly Found<T>[], version: number): readonly Found<T>[] {
-    if (this.#mayKeep(table, version) && rows.length <= WHOLE_ROWS_MAX)
+    if (SMALL.has(table) && this.#mayKeep(version) && rows.length <= WHOLE_ROWS_MAX)
       this.#tables.set(firstOf(table), { value: frozen(rows), since: version });
     return rows;
   }
 
   /** Writes the batch that changes these keys. */
-  async change(keys: Iterable<string>, write: () => Promise<void>): Promise<void> {
-    for (const key of keys) {
-      this.#rows.delete(key);
+  async change(writes: Writes, write: () => Promise<void>): Promise<void> {
+    for (const key of writes.keys()) {
+      this.#small.delete(key);
+      this.#newer.delete(key);
+      this.#older.delete(key);
       this.#tables.delete(key.charAt(0));
     }
     this.#isChanging = true;
     await write();
     this.#isChanging = false;
     this.#version++;
+    for (const [key, { row }] of writes) if (row !== undefined) this.#set(key, row);
   }
 
-  #mayKeep(table: TableName, version: number): boolean {
-    return CACHED.has(table) && !this.#isChanging && version === this.#version;
+  #found(table: TableName, key: string): Cached<unknown> | undefined {
+    if (SMALL.has(table)) return this.#small.get(key);
+    return OF_MAIL.has(table) ? (this.#newer.get(key) ?? this.#older.get(key)) : undefined;
+  }
+
+  #set(key: string, row: unknown): void {
+    const cached = { value: row, since: this.#version };
+    if (SMALL_FIRST.has(key.charAt(0))) {
+      if (this.#small.size >= ROWS_MAX) this.#small.clear();
+      this.#small.set(key, cached);
+      return;
+    }
+    if (this.#newer.size >= LAST_ROWS_MAX) {
+      this.#older = this.#newer;
+      this.#newer = new Map();
+    }
+    this.#newer.set(key, cached);
+  }
+
+  #mayKeep(version: number): boolean {
+    return !this.#isChanging && version === this.#version;
   }
 }
 
@@ -100,7 +171,9 @@ function firstOf(table: TableName): string {
 
 function frozen<V>(value: V): V {
   // Bytes cannot be frozen.
-  if (typeof value !== 'object' || value === null || ArrayBuffer.isView(value)) return value;
+  if (typeof value !== 'object' || value === null || ArrayBuffer.isView(value) || Object.isFrozen(value)) return value;
   for (const part of Object.values(value)) frozen(part);
   return Object.freeze(value);
 }
+
+const SMALL_FIRST: ReadonlySet<string> = new Set([...SMALL].map(firstOf));

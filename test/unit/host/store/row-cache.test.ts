@@ -7,36 +7,75 @@ import { testContext } from '../../../support/test-context.ts';
 
 const NAME_KEY = `${String.fromCharCode(PREFIX.agentName)}anna\0`;
 const PEER_KEY = `${String.fromCharCode(PREFIX.peerName)}bob\0`;
+const HELD_KEY = `${String.fromCharCode(PREFIX.held)}message\0`;
 const FIRST = 'agent-1' as never;
 const SECOND = 'agent-2' as never;
+const BYTES = Buffer.from('row');
+const first = { row: FIRST, bytes: BYTES };
+const second = { row: SECOND, bytes: BYTES };
+const NONE = { row: undefined, bytes: undefined };
 
 test('a row is kept for readers that began when it was read or later', () => {
   const cache = new RowCache();
-  cache.keep('agentName', NAME_KEY, FIRST, cache.version);
-  expect(cache.get('agentName', NAME_KEY, cache.version)).toBe(FIRST);
+  cache.keep('agentName', NAME_KEY, first, cache.version);
+  expect(cache.get('agentName', NAME_KEY, cache.version)).toEqual({ row: FIRST });
   expect(cache.get('agentName', NAME_KEY, cache.version - 1)).toBeUndefined();
 });
 
 test('a batch: what it changes is gone before it is written, and nothing is kept meanwhile or by those who began before', async () => {
   const cache = new RowCache();
   const before = cache.version;
-  cache.keep('agentName', NAME_KEY, FIRST, before);
-  cache.keep('peerName', PEER_KEY, FIRST, before);
+  cache.keep('agentName', NAME_KEY, first, before);
+  cache.keep('peerName', PEER_KEY, first, before);
   cache.keepWhole('agentName', [{ key: ['anna'], row: FIRST }], before);
   const writing = deferred();
-  const changed = cache.change([NAME_KEY], () => writing.promise);
+  const changed = cache.change(new Map([[NAME_KEY, { bytes: BYTES }]]), () => writing.promise);
   expect(cache.get('agentName', NAME_KEY, before)).toBeUndefined();
   expect(cache.whole('agentName', before)).toBeUndefined();
-  cache.keep('agentName', NAME_KEY, FIRST, before);
+  cache.keep('agentName', NAME_KEY, first, before);
   expect(cache.get('agentName', NAME_KEY, before)).toBeUndefined();
-  expect(cache.get('peerName', PEER_KEY, before)).toBe(FIRST);
+  expect(cache.get('peerName', PEER_KEY, before)).toEqual({ row: FIRST });
   writing.resolve();
   await changed;
-  cache.keep('agentName', NAME_KEY, FIRST, before);
+  cache.keep('agentName', NAME_KEY, first, before);
   expect(cache.get('agentName', NAME_KEY, cache.version)).toBeUndefined();
-  cache.keep('agentName', NAME_KEY, SECOND, cache.version);
+  cache.keep('agentName', NAME_KEY, second, cache.version);
   expect(cache.get('agentName', NAME_KEY, before)).toBeUndefined();
-  expect(cache.get('agentName', NAME_KEY, cache.version)).toBe(SECOND);
+  expect(cache.get('agentName', NAME_KEY, cache.version)).toEqual({ row: SECOND });
+});
+
+test('what a batch wrote is known to readers that begin after it, and to none before', async () => {
+  const cache = new RowCache();
+  const before = cache.version;
+  cache.keep('held', HELD_KEY, NONE, before);
+  expect(cache.get('held', HELD_KEY, before)).toEqual({ row: undefined });
+  await cache.change(new Map([[HELD_KEY, { bytes: BYTES, row: 1 }]]), async () => {
+    expect(cache.get('held', HELD_KEY, before)).toBeUndefined();
+  });
+  expect(cache.get('held', HELD_KEY, before)).toBeUndefined();
+  expect(cache.get('held', HELD_KEY, cache.version)).toEqual({ row: 1 });
+  await cache.change(new Map([[HELD_KEY, { bytes: null }]]), async () => undefined);
+  expect(cache.get('held', HELD_KEY, cache.version)).toBeUndefined();
+});
+
+test('a long row of mail is not kept, and of a small table nothing that is absent', () => {
+  const cache = new RowCache();
+  cache.keep('held', HELD_KEY, { row: 1, bytes: Buffer.alloc(3000) }, cache.version);
+  cache.keep('agentName', NAME_KEY, NONE, cache.version);
+  expect(cache.get('held', HELD_KEY, cache.version)).toBeUndefined();
+  expect(cache.get('agentName', NAME_KEY, cache.version)).toBeUndefined();
+});
+
+function keyOf(at: number): string {
+  return `${HELD_KEY}${at}`;
+}
+
+test('rows of mail: the last 4,000 are kept, and no more than 8,000', () => {
+  const cache = new RowCache();
+  for (let at = 0; at < 12_000; at++) cache.keep('held', keyOf(at), { row: at, bytes: BYTES }, cache.version);
+  const known = Array.from({ length: 12_000 }, (_, at) => cache.get('held', keyOf(at), cache.version)?.row);
+  expect(known.filter((row) => row !== undefined).length).toBeLessThanOrEqual(8_000);
+  expect(known.slice(-4_000)).toEqual(Array.from({ length: 4_000 }, (_, at) => 8_000 + at));
 });
 
 test('rows that several readers share cannot be changed', async () => {
@@ -47,6 +86,19 @@ test('rows that several readers share cannot be changed', async () => {
   expect(one?.roles).toEqual(['tester']);
   expect(one).toBe(other);
   expect(() => one?.roles.push('another')).toThrow(TypeError);
+});
+
+test('a transaction reads what it wrote, and cannot change it afterwards', async () => {
+  const { store } = await testContext();
+  const row = { recipients: [] as string[] };
+  await store.transact((tx) => {
+    tx.put('sent', ['message' as never], row as never);
+    expect(tx.get('sent', 'message' as never)).toBe(row);
+    expect(() => row.recipients.push('another')).toThrow(TypeError);
+    tx.delete('sent', ['message' as never]);
+    expect(tx.get('sent', 'message' as never)).toBeUndefined();
+  });
+  expect(await store.read((reader) => reader.get('sent', 'message' as never))).toBeUndefined();
 });
 
 test('a table as a whole: a transaction sees what it wrote itself, and others what is stored', async () => {
