@@ -25,7 +25,7 @@ const COUNT = Number(RUNS ?? (SEED === undefined ? 2 : 1));
 const RUNS_IN_A_WORLD = 10;
 /** Of so many worlds the relays of one share a log in PostgreSQL. */
 const SHARED_EVERY = 5;
-const RUN_WITHIN_MS = 300_000;
+const RUN_WITHIN_MS = 600_000;
 
 /** Worlds wait much of their time. */
 const SIDE_BY_SIDE = availableParallelism() + 1;

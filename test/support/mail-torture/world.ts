@@ -25,9 +25,9 @@ export const HOSTS = ['north', 'south', 'west'] as const;
 const LONG_BODY_CHARACTERS = 60_000;
 /** Nothing moves any more when what is open has not changed for so long. */
 const STILL_MS = 6_000;
-/** The same, before it is a fault: the machine may be busy. */
-const STUCK_MS = 30_000;
-const SETTLED_WITHIN_MS = 120_000;
+/** The same, before it is a fault: a lost answer is waited for half a minute, more than once, and the machine may be busy. */
+const STUCK_MS = 90_000;
+const SETTLED_WITHIN_MS = 240_000;
 const LOOKED_EVERY_MS = 100;
 /** After so long an acceptance that nobody confirmed is doubted. */
 const DOUBT_MS = 6 * 60_000;
