@@ -50,8 +50,12 @@ export function until(check: () => Promise<void> | void): Promise<void> {
   return vi.waitFor(check, WITHIN);
 }
 
+/** The relay can be used, and knows the host by the key that it has now. */
 export function ready(host: RelayContext): Promise<void> {
-  return until(async () => expect(await host.status()).toMatchObject({ state: 'ready', problem: null }));
+  return until(async () => {
+    expect(await host.status()).toMatchObject({ state: 'ready', problem: null });
+    expect(host.side?.carrier.isUsable).toBe(true);
+  });
 }
 
 export type SentMessage = Awaited<ReturnType<RelayContext['sendTo']>>;
