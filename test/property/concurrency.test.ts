@@ -103,19 +103,25 @@ class Crowd {
     else if (answer.ackedThrough > this.#disk.ackedThrough(host.key)) this.wrong.push('an ack was answered too early');
   }
 
+  #answeredFor({ name }: TestHost): number[] {
+    return [...this.answered].flatMap(([mark, seq]) => (mark.endsWith(` ${name}`) ? [seq] : []));
+  }
+
   async #page({ target, limit }: Action & { type: 'page' }): Promise<void> {
     const { key } = HOSTS[target]!;
-    const before = this.#disk.seqsOf(key);
+    const answered = this.#answeredFor(HOSTS[target]!);
     const page = await this.#relay.engine.page(key, 0, limit);
     const durable = new Set(this.#disk.seqsOf(key));
     const shown = page.rows.map(({ seq }) => seq);
     if (shown.some((seq) => !durable.has(seq))) this.wrong.push('a page shows an item that is not durable');
     if (shown.some((seq, at) => at > 0 && seq <= shown[at - 1]!)) this.wrong.push('a page does not ascend');
     if (page.headSeq > (this.#disk.seqsOf(key).at(-1) ?? 0)) this.wrong.push('a page shows a head that is not durable');
-    // What was durable before the page was asked for and is not acked now must be on it, up to where it ends.
+    // What was answered before the page was asked for, and all up to its head, must be on it up to where it ends, unless it is
+    // acked now. Of what is durable since, a store that failed shows nothing: its process ends.
     const end = page.more || shown.length === limit ? (shown.at(-1) ?? 0) : Infinity;
     const acked = this.#disk.ackedThrough(key);
-    const skipped = before.filter((seq) => seq > acked && seq <= end && !shown.includes(seq));
+    const due = new Set([...answered, ...this.#disk.seqsOf(key).filter((seq) => seq <= page.headSeq)]);
+    const skipped = [...due].filter((seq) => seq > acked && seq <= end && !shown.includes(seq));
     if (skipped.length > 0) this.wrong.push(`a page skips ${skipped.join(', ')}`);
   }
 }

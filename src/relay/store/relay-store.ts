@@ -226,6 +226,16 @@ export class RelayStore extends StoreReader implements EventLog {
     return known?.lsn === this.lastLsn ? known.waiting : await this.#walkQueues(() => undefined);
   }
 
+  /** The bytes of the table files that hold the range, about: what is in memory alone is not counted. */
+  storedBytes({ gte, lt }: { gte: Buffer; lt: Buffer }): Promise<number> {
+    return this.level.approximateSize(gte, lt);
+  }
+
+  /** Has LevelDB write the tables of the range anew, without what was deleted. Writes go on meanwhile. */
+  compact({ gte, lt }: { gte: Buffer; lt: Buffer }): Promise<void> {
+    return this.level.compactRange(gte, lt);
+  }
+
   /** Tells the collector of every queue that has rows left to collect. */
   async findUncollected(): Promise<void> {
     await this.collector.loadMarks();
@@ -267,10 +277,7 @@ export class RelayStore extends StoreReader implements EventLog {
   }
 
   #noteDurable({ changes }: LogBatch): void {
-    for (const { table, key, row } of changes) {
-      if (table === 'target' && row) this.collector.note(key as PublicKey, row.ackedThrough);
-      else if (table === 'queue' && row) this.oldestItem.added(row.expiresAtMs);
-    }
+    for (const { table, row } of changes) if (table === 'queue' && row) this.oldestItem.added(row.expiresAtMs);
   }
 
   /** The records that go, and the mark. That a checkpoint stands for them is the business of engine/log-retention.ts. */
