@@ -1,4 +1,7 @@
-/** Starts the jobs of a relay: the sweep, the scrub, the check of the rows, the regular backups, the retention of the log, its snapshots. */
+/**
+ * Starts the jobs of a relay: the sweep, the scrub, the check of the rows, the compaction while it is idle, the regular backups,
+ * the retention of the log, its snapshots.
+ */
 import { Services } from '../lib/services.ts';
 import type { Epoch } from '../protocol/epoch.ts';
 import type { Signer } from '../protocol/ed25519.ts';
@@ -6,6 +9,7 @@ import type { Challenges } from './auth/challenges.ts';
 import type { Engine } from './engine/engine.ts';
 import type { LostItems } from './engine/lost-items.ts';
 import { BackupJob } from './jobs/backup-job.ts';
+import { IdleCompaction } from './jobs/idle-compaction.ts';
 import { LogArchives } from './jobs/log-archives.ts';
 import { RetentionJob } from './jobs/retention-job.ts';
 import { type CheckedAt, RowsCheck } from './jobs/rows-check.ts';
@@ -74,9 +78,10 @@ export function startJobs(options: JobsOptions): Jobs {
     },
   });
   const retention = startRetention(options, sweeps);
+  const compaction = startCompaction(options);
   const snapshots = options.startSnapshots?.();
   const services = new Services();
-  for (const [name, job] of Object.entries({ sweeps, backups, scrub, rowsCheck, retention, snapshots })) {
+  for (const [name, job] of Object.entries({ sweeps, backups, scrub, rowsCheck, retention, compaction, snapshots })) {
     if (job) services.add(name, { drain: () => void job.stop(), stop: () => job.stop() });
   }
   return { scrub, rowsCheck, backups, retention, services };
@@ -165,6 +170,22 @@ export function startRowsCheck({ relay, store, isView, onFound }: RowsCheckParts
     timers,
     onEnded: ended,
     onError: (error) => log.error({ err: error }, 'the rows could not be compared with the log'),
+  });
+}
+
+function startCompaction({ relay, store, hasRoom, watch }: JobsOptions): IdleCompaction {
+  const { clock, timers, log } = relay;
+  return new IdleCompaction({
+    store,
+    hasRoom,
+    clock,
+    timers,
+    onCompacted: ({ bytesBefore, bytesAfter, durationMs }) => {
+      watch?.metrics.compacted();
+      const counts = { bytesBefore, bytesAfter, durationMs: Math.round(durationMs) };
+      log.info(counts, 'the disk space of mail that was acked was given back, while the relay was idle');
+    },
+    onError: (error) => log.error({ err: error }, 'the disk space of mail that was acked could not be given back'),
   });
 }
 

@@ -63,6 +63,10 @@ export class RelayMetrics implements EngineObserver {
     'scrubbed_items_total',
     'Waiting items whose bytes a scrub compared with their hash.',
   );
+  readonly #compactions = this.#counter(
+    'store_compactions_total',
+    'Compactions of collected mail, made while the relay was idle; LevelDB makes others by itself.',
+  );
   readonly #epochs = this.#counter('epoch_rotations_total', 'Store generations begun at the start and since.', [
     'reason',
   ]);
@@ -148,6 +152,10 @@ export class RelayMetrics implements EngineObserver {
 
   scrubbed(items: number): void {
     this.#scrubbed.inc(items);
+  }
+
+  compacted(): void {
+    this.#compactions.inc();
   }
 
   displaced(full: Displacement): void {

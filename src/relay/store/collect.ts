@@ -22,6 +22,8 @@ export interface CollectedSlice {
   items: Pick<QueueRow, 'seq' | 'payloadTarget' | 'payloadSeq'>[];
   /** Every queue row up to here is gone when the slice is committed. */
   through: number;
+  /** Of their wire bytes, as far as the rows could be read; absent where another relay of a shared log collected. */
+  bytes?: number;
 }
 
 export class Collector {
@@ -31,6 +33,7 @@ export class Collector {
   readonly #collected = new Map<PublicKey, number>();
   /** Whether a queue without a number above has no mark. */
   #hasMarks = false;
+  #collectedBytes = 0;
 
   constructor(level: Level) {
     this.#level = level;
@@ -38,6 +41,11 @@ export class Collector {
 
   get isPending(): boolean {
     return this.#pending.size > 0;
+  }
+
+  /** Wire bytes that were deleted since the start. */
+  get collectedBytes(): number {
+    return this.#collectedBytes;
   }
 
   /** Reads the marks of all queues at once, which costs less than one by one. To be called before anything else. */
@@ -63,21 +71,24 @@ export class Collector {
       limit: COLLECTED_ROWS_MAX,
     };
     const items: CollectedSlice['items'] = [];
+    let bytes = 0;
     for await (const run of runsOf(this.#level, range, { pairs: COLLECTED_ROWS_MAX, bytes: SLICE_BYTES })) {
       for (const [key, value] of run) {
         // A row that cannot be read was acked like the others; its bytes are where it was accepted, as a rule.
         const row = readableRow('queue', key, value);
         const seq = seqOf(key);
+        bytes += row?.bytes ?? 0;
         items.push({ seq, payloadTarget: row?.payloadTarget ?? targetPubkey, payloadSeq: row?.payloadSeq ?? seq });
       }
     }
     const last = items.at(-1);
     const through = last && items.length === COLLECTED_ROWS_MAX ? last.seq : ackedThrough;
-    return { targetPubkey, items, through };
+    return { targetPubkey, items, through, bytes };
   }
 
   /** To be called once the database shows the rows of a slice no more. */
-  committed({ targetPubkey, through }: CollectedSlice): void {
+  committed({ targetPubkey, through, bytes = 0 }: CollectedSlice): void {
+    this.#collectedBytes += bytes;
     this.#collected.set(targetPubkey, through);
     const ackedThrough = this.#pending.get(targetPubkey) ?? 0;
     // Queues take turns: one with more to collect goes to the end of the line.
