@@ -2,9 +2,9 @@
  * Canonical JSON of RFC 8785 (JCS): its UTF-8 bytes are what is hashed and signed.
  *
  * The library `canonicalize` serialises what `JSON.stringify` does not write in order. Before that, this file refuses the
- * values that JCS cannot represent and that both let through: lone surrogates (UTF-8 would silently replace them), `undefined` (the library drops it),
- * and anything that is not a plain JSON value. The library json-canonicalize (3.0.1) does not sort an object that has a
- * member `toJSON`, and reports a cycle when one value has the names `a` and `ab`.
+ * values that JCS cannot represent and that both let through: lone surrogates (UTF-8 would silently replace them),
+ * `undefined` (the library drops it), and anything that is not a plain JSON value. The library json-canonicalize (3.0.1)
+ * does not sort an object that has a member `toJSON`, and reports a cycle when one value has the names `a` and `ab`.
  */
 import canonicalize from 'canonicalize';
 
