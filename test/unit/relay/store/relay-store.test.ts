@@ -285,6 +285,8 @@ test('an ack deletes nothing by itself', async () => {
   await accept(store, 'm1', [bob, 100, 'x']);
   await append(store, acked(bob, 100, [[alice, 1, 1]]));
   expect(await level.get(payloadKey(bob.key, 100))).toBeDefined();
+  expect(store.collector.isPending).toBe(false);
+  await store.findUncollected();
   expect(store.collector.isPending).toBe(true);
 });
 
