@@ -17,7 +17,6 @@ import type { LogEntry, RelayEvent } from '../core/event.ts';
 import type { FactSource } from '../core/facts.ts';
 import { reduce } from '../core/reduce.ts';
 import { type QueueRow, type RowChange, type RowReader, type TableName, type Tables, rowKey } from '../core/rows.ts';
-import type { PublicKey } from '../../protocol/public-key.ts';
 import type { CheckpointWrite, EncodedAhead, EventLog, Forgotten, Payload } from '../store/durable-log.ts';
 import type { Collector } from '../store/collect.ts';
 import { DamagedRow } from '../store/checksum.ts';
@@ -330,9 +329,7 @@ export class Committer implements FactSource {
     this.#unconfirmed.shift();
     const { entries, allChanges: changes } = batch;
     this.#published({ entries, changes, durationMs: this.#monotonicMs() - startedMs });
-    // No sooner: rows that go before their ack is published would be missing in a page.
-    for (const { table, key, row } of changes)
-      if (table === 'target' && row) this.#collector.note(key as PublicKey, row.ackedThrough);
+    this.#collector.published(changes);
     batch.resolve();
     if (this.#unconfirmed.length > 0) return;
     for (const run of this.#between.splice(0)) run();

@@ -11,7 +11,7 @@ import type { Pair } from '../../lib/pair-block.ts';
 import type { Level } from './level.ts';
 import { verifiedBytes, withChecksum } from './checksum.ts';
 import { readableRow, runsOf } from './scan.ts';
-import type { QueueRow } from '../core/rows.ts';
+import type { QueueRow, RowChange } from '../core/rows.ts';
 
 export const COLLECTED_ROWS_MAX = 500;
 const SLICE_BYTES = 1 << 20;
@@ -58,6 +58,12 @@ export class Collector {
   /** To be called when it is durable that the rows of `target` up to `ackedThrough` are acked. */
   note(target: PublicKey, ackedThrough: number): void {
     if (ackedThrough > this.#collectedThrough(target)) this.#pending.set(target, ackedThrough);
+  }
+
+  /** Notes the acks among the changes of a batch. No sooner: rows that go before their ack is published lack in a page. */
+  published(changes: readonly RowChange[]): void {
+    for (const { table, key, row } of changes)
+      if (table === 'target' && row) this.note(key as PublicKey, row.ackedThrough);
   }
 
   /** The next slice, to be deleted in one batch, and reported to `committed` before the slice after it is asked for. */
