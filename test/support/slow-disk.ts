@@ -17,29 +17,10 @@ export interface Delay {
   fails: 'no' | 'unwritten' | 'written';
 }
 
-export class SlowDisk {
-  /** Confirmed events, in order. */
+/** What a disk has for sure. */
+export class DurableEvents {
+  /** In order. */
   readonly durable: RelayEvent[] = [];
-
-  /** `delays` is used from its beginning, over and over. */
-  constructor(store: RelayStore, delays: readonly Delay[]) {
-    const append = store.append.bind(store);
-    let appends = 0;
-    let confirmed: Promise<void> = Promise.resolve();
-    store.append = async (batch: LogBatch, ahead?: EncodedAhead, written?: () => void): Promise<void> => {
-      const delay = delays[appends++ % delays.length] ?? { turnsBefore: 0, turnsAfter: 0, fails: 'no' };
-      await turns(delay.turnsBefore);
-      if (delay.fails === 'unwritten') throw new Error('EIO');
-      const before = confirmed;
-      confirmed = append(batch, ahead, written).then(async () => {
-        await before;
-        await turns(delay.turnsAfter);
-        if (delay.fails === 'written') throw new Error('EIO');
-        for (const { event } of batch.entries) this.durable.push(event);
-      });
-      await confirmed;
-    };
-  }
 
   get accepted(): ItemAccepted[] {
     return this.durable.filter((event) => event.type === 'ItemAccepted');
@@ -57,6 +38,29 @@ export class SlowDisk {
       if (event.type === 'ItemsAcked' && event.targetPubkey === target) through = Math.max(through, event.through);
     }
     return through;
+  }
+}
+
+export class SlowDisk extends DurableEvents {
+  /** `delays` is used from its beginning, over and over. */
+  constructor(store: RelayStore, delays: readonly Delay[]) {
+    super();
+    const append = store.append.bind(store);
+    let appends = 0;
+    let confirmed: Promise<void> = Promise.resolve();
+    store.append = async (batch: LogBatch, ahead?: EncodedAhead, written?: () => void): Promise<void> => {
+      const delay = delays[appends++ % delays.length] ?? { turnsBefore: 0, turnsAfter: 0, fails: 'no' };
+      await turns(delay.turnsBefore);
+      if (delay.fails === 'unwritten') throw new Error('EIO');
+      const before = confirmed;
+      confirmed = append(batch, ahead, written).then(async () => {
+        await before;
+        await turns(delay.turnsAfter);
+        if (delay.fails === 'written') throw new Error('EIO');
+        for (const { event } of batch.entries) this.durable.push(event);
+      });
+      await confirmed;
+    };
   }
 }
 
