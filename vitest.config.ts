@@ -50,7 +50,7 @@ export default defineConfig({
       // Read as one file each: typebox alone is 680 files, and every test file would look each of them up.
       optimizer: { ssr: { enabled: true, include: ['typebox', 'typebox/compile'] } },
     },
-    testTimeout: 120_000,
+    testTimeout: 240_000,
     hookTimeout: 60_000,
     // What is polled for ends with the event; a loaded machine may take much longer than a second for it.
     expect: { poll: { timeout: PATIENCE_MS } },

@@ -19,7 +19,7 @@ import { parseArgs } from 'node:util';
 import { type KindRun, keepRuns } from './torture-record.ts';
 
 /** That of vitest.config.ts. */
-const TEST_MS = 120_000;
+const TEST_MS = 240_000;
 
 /** Of vitest's report. */
 interface Counted {

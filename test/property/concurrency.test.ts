@@ -68,7 +68,7 @@ test('nothing is shown, answered or skipped at any moment, and in the end all ag
         expect(stored).toEqual(replayed);
       });
     }),
-    { numRuns: share(100), ...inTime(60_000) },
+    { numRuns: share(100), ...inTime(120_000) },
   );
 });
 
@@ -100,6 +100,6 @@ test('a disk that fails loses nothing that was answered, and doubles nothing tha
         }
       });
     }),
-    { numRuns: share(60), ...inTime(60_000) },
+    { numRuns: share(60), ...inTime(120_000) },
   );
 });

@@ -105,6 +105,6 @@ test('in whatever order commands, reads, writes and syncs go on, nothing is show
         await relay.store.close();
       },
     ),
-    { numRuns: share(200), ...inTime(60_000) },
+    { numRuns: share(200), ...inTime(120_000) },
   );
 });
