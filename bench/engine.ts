@@ -19,16 +19,20 @@ const newEpoch = () => epochFromRandom(randomBytes(EPOCH_RANDOM_BYTES));
 export class BenchEngine {
   engine!: Engine;
   store!: RelayStore;
-  readonly folder = mkdtempSync(join(tmpdir(), 'poste-bench-'));
+  readonly folder: string;
   readonly #limits: Limits;
 
-  private constructor(limits: Partial<Limits>) {
+  private constructor(limits: Partial<Limits>, folder: string) {
+    this.folder = folder;
     this.#limits = { ...DEFAULT_LIMITS, ...limits };
   }
 
-  /** On `store`, which the caller closes; absent: on one of its own. */
-  static async start(limits: Partial<Limits>, store?: RelayStore): Promise<BenchEngine> {
-    const relay = new BenchEngine(limits);
+  /** On `store`, which the caller closes; absent: on one of its own, in a temporary folder or the one that is named. */
+  static async start(
+    limits: Partial<Limits>,
+    { store, folder }: { store?: RelayStore; folder?: string } = {},
+  ): Promise<BenchEngine> {
+    const relay = new BenchEngine(limits, folder ?? mkdtempSync(join(tmpdir(), 'poste-bench-')));
     await relay.#open(store);
     return relay;
   }

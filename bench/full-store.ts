@@ -3,6 +3,7 @@
  * and pulls beside those of a relay with an empty store in the same round, how long does it take to start, and what does
  * it need of memory? The store is made in this process before the relay starts.
  */
+import { existsSync } from 'node:fs';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { BenchEngine, anyKey } from './engine.ts';
 import { pull } from './pull.ts';
@@ -30,13 +31,17 @@ interface Filled {
   hosts: number;
 }
 
-export async function fullStore(rounds: number, scale: number): Promise<Figure[]> {
+/** `kept` is a folder in which the store is made, if it is not there, and stays. */
+export async function fullStore(rounds: number, scale: number, kept?: string): Promise<Figure[]> {
   const filled: Filled = {
     queued: Math.round(FULL.queued * scale),
     dedupRows: Math.round(FULL.dedupRows * scale),
     hosts: Math.round(FULL.hosts * scale),
   };
-  const made = await storeWith(filled);
+  const isThere = kept !== undefined && existsSync(kept);
+  const made = await BenchEngine.start(LIMITS, kept === undefined ? {} : { folder: kept });
+  if (!isThere) await fill(made, filled);
+  await closeAlive(made);
   try {
     const of = await inRounds(rounds, async () => {
       const empty = await loaded(await startBenchRelay());
@@ -58,7 +63,7 @@ export async function fullStore(rounds: number, scale: number): Promise<Figure[]
       { name: 'peak RSS', unit: 'MB', better: 'less', values: of('peakMb'), ...aim(512) },
     ];
   } finally {
-    made.removeClosed();
+    if (kept === undefined) made.removeClosed();
   }
 }
 
@@ -84,8 +89,7 @@ async function loaded(
 }
 
 /** Items that are acked go to one host in turn, so that what waits for the others stays. */
-async function storeWith({ queued, dedupRows, hosts }: Filled): Promise<BenchEngine> {
-  const relay = await BenchEngine.start(LIMITS);
+async function fill(relay: BenchEngine, { queued, dedupRows, hosts }: Filled): Promise<void> {
   const keys = Array.from({ length: hosts }, (_none, at) => anyKey(`host ${at}`));
   for (let from = 0; from < hosts; from += ENROLLED_AT_ONCE)
     await Promise.all(keys.slice(from, from + ENROLLED_AT_ONCE).map((key) => relay.enrol(key)));
@@ -113,9 +117,11 @@ async function storeWith({ queued, dedupRows, hosts }: Filled): Promise<BenchEng
   // Items that wait have dedup rows too.
   await pushMany(dedupRows - queued, false);
   await pushMany(queued, true);
-  // Without one of the last minutes a relay begins a new epoch when it starts.
+}
+
+/** With a heartbeat of now: without one of the last minutes a relay begins a new epoch when it starts. */
+async function closeAlive(relay: BenchEngine): Promise<void> {
   do await relay.engine.heartbeat(Date.now());
   while (relay.store.collector.isPending);
   await relay.close();
-  return relay;
 }

@@ -4,6 +4,7 @@
  *   npm run bench -- push single --rounds 5
  *   npm run bench -- steady --minutes 10
  *   npm run bench -- full --scale 1          1,000,000 items that wait, 5,000,000 dedup rows, 50,000 hosts
+ *   npm run bench -- full --scale 1 --store folder    with a store that is made there once, and stays
  *   npm run bench -- --json run.json --strict
  *
  * Each ratio is of one run, so that it holds whatever the machine does. A run is kept as JSON, and its ratios are compared
@@ -24,6 +25,7 @@ const { values: asked, positionals } = parseArgs({
     rounds: { type: 'string', default: '3' },
     minutes: { type: 'string', default: '1' },
     scale: { type: 'string', default: '0.02' },
+    store: { type: 'string' },
     json: { type: 'string' },
     strict: { type: 'boolean', default: false },
   },
@@ -35,7 +37,7 @@ const CELLS: Readonly<Record<string, [title: string, run: () => Promise<Figure[]
   single: ['1 KiB a request, 64 connections', () => singlePush(rounds)],
   pages: ['full pages, 4 connections', () => pages(rounds)],
   steady: ['push, pull and ack side by side', () => steady(Number(asked.minutes))],
-  full: ['a store that is full, beside an empty one', () => fullStore(rounds, Number(asked.scale))],
+  full: ['a store that is full, beside an empty one', () => fullStore(rounds, Number(asked.scale), asked.store)],
   commands: ['what concerns 10,000 items of 50 MiB at once', () => longCommands(rounds)],
   backup: ['a store of mail as a file, and back', () => backups(rounds)],
   audit: ['a log of pushes and acks', () => audits(rounds)],

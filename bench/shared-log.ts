@@ -71,7 +71,7 @@ async function replicated({ primary, standbyName }: Given): Promise<SharedStore>
 }
 
 async function withRelay<T>(opened: SharedStore | undefined, work: (relay: BenchEngine) => Promise<T>): Promise<T> {
-  const relay = await BenchEngine.start(ROOM, opened?.store);
+  const relay = await BenchEngine.start(ROOM, opened && { store: opened.store });
   try {
     return await work(relay);
   } finally {

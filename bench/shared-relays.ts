@@ -143,7 +143,7 @@ class Pusher {
 export async function printTakeovers({ primary, standbyName, hosts, runs, leases }: Takeovers): Promise<void> {
   await primary.synchronousWith(standbyName);
   const { url, close, store } = await sharedStore(primary, 'standby');
-  await enrolMany(await BenchEngine.start(ROOM, store), hosts);
+  await enrolMany(await BenchEngine.start(ROOM, { store }), hosts);
   await close();
   for (const lease of leases) {
     const limits = ['--limits', JSON.stringify(ROOM), '--max-enrolments', '200000', '--pushes-per-minute', '1000000'];
