@@ -19,17 +19,7 @@ import { starts } from './starts.ts';
 import { steady } from './steady.ts';
 import { audits, backups, fullMailbox, growth, longCommands, onDisk } from './store-cells.ts';
 
-const { values: asked, positionals } = parseArgs({
-  allowPositionals: true,
-  options: {
-    rounds: { type: 'string', default: '3' },
-    minutes: { type: 'string', default: '1' },
-    scale: { type: 'string', default: '0.02' },
-    store: { type: 'string' },
-    json: { type: 'string' },
-    strict: { type: 'boolean', default: false },
-  },
-});
+const { values: asked, positionals } = wanting();
 const rounds = Number(asked.rounds);
 
 const CELLS: Readonly<Record<string, [title: string, run: () => Promise<Figure[]>]>> = {
@@ -66,3 +56,23 @@ for (const name of wanted) {
 concludeRun(newRun(cells, begun), asked);
 // A host leaves a connection behind that its relay keeps open for a while.
 process.exit();
+
+/** What was asked for; ends the process with a line when that is nothing that there is. */
+function wanting() {
+  try {
+    return parseArgs({
+      allowPositionals: true,
+      options: {
+        rounds: { type: 'string', default: '3' },
+        minutes: { type: 'string', default: '1' },
+        scale: { type: 'string', default: '0.02' },
+        store: { type: 'string' },
+        json: { type: 'string' },
+        strict: { type: 'boolean', default: false },
+      },
+    });
+  } catch (error) {
+    console.error((error as Error).message);
+    process.exit(2);
+  }
+}
