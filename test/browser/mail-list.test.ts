@@ -180,6 +180,31 @@ test('a long conversation shows its next messages, or all at once, and the focus
   expect(await window.unsound()).toEqual([]);
 });
 
+test('the focus waits for what the owner asked for, and does not go to what an earlier request brought', async () => {
+  const mail = await started();
+  const { context } = mail;
+  const long = { body: 'x'.repeat(60_000) };
+  const first = await writeToOwner(context, 'alice', { subject: 'long', ...long });
+  for (let at = 2; at <= 5; at++)
+    await writeToOwner(context, 'alice', { subject: `number ${at}`, ...long, reply_to: first });
+  const window = await MailWindow.open(suite);
+  await window.enter(mail);
+  const { page } = window;
+  await page.evaluate(`location.hash = '#/messages/${first}'`);
+  const later = page.getByRole('button', { name: 'Show later messages' });
+  await later.waitFor();
+  // "Show all" is pressed when the second message has been drawn, but before the page has moved the focus to it.
+  await page.evaluate(`new MutationObserver((_, observer) => {
+    if (document.querySelectorAll('main article').length !== 2) return;
+    observer.disconnect();
+    [...document.querySelectorAll('main button')].find(({ textContent }) => textContent.startsWith('Show all')).click();
+  }).observe(document.querySelector('main'), { childList: true, subtree: true })`);
+  await later.press('Enter');
+  await expect.poll(() => page.getByRole('article').count()).toBe(5);
+  const focusedAt = `[...document.querySelectorAll('main article')].indexOf(document.activeElement)`;
+  await expect.poll(() => page.evaluate(focusedAt)).toBe(4);
+});
+
 test('a search that found nothing further back goes on from there after new mail', async () => {
   const mail = await started();
   const window = await MailWindow.open(suite);

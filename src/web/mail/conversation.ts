@@ -20,8 +20,8 @@ interface Shown {
 
 export function Conversation({ messageId }: { messageId: string }): VNode {
   const pages = useRef(1);
-  /** Where the focus goes when more is loaded. */
-  const goTo = useRef<number | undefined>(undefined);
+  /** What the owner asked to see, until it is loaded: the focus goes there. */
+  const goTo = useRef<'newest' | number | undefined>(undefined);
   const load = (_last: Shown | undefined, isMore: boolean): Promise<Shown> => {
     if (isMore) pages.current++;
     return conversation(messageId, pages.current);
@@ -41,14 +41,18 @@ export function Conversation({ messageId }: { messageId: string }): VNode {
 
   useEffect(() => {
     if (goTo.current === undefined || !shown) return;
-    const article = [...document.querySelectorAll<HTMLElement>('main article')].at(goTo.current);
+    const isToCome = goTo.current === 'newest' || shown.messages.length <= goTo.current;
+    // What an earlier request brought is shown just now.
+    if (isToCome && shown.cursor !== null) return;
+    const at = goTo.current === 'newest' ? -1 : goTo.current;
+    const article = [...document.querySelectorAll<HTMLElement>('main article')].at(at);
     goTo.current = undefined;
     article?.scrollIntoView({ block: 'start' });
     article?.focus({ preventScroll: true });
   }, [shown]);
   const showMore = (all: boolean): void => {
     if (all) pages.current = Infinity;
-    goTo.current = all ? -1 : shown?.messages.length;
+    goTo.current = all ? 'newest' : shown?.messages.length;
     void loadMore();
   };
 
