@@ -63,7 +63,9 @@ export async function disk(): Promise<DiskFigures> {
 async function idleOf(store: BenchEngine['store']): Promise<void> {
   const compaction = new IdleCompaction({
     store,
-    hasRoom: () => true,
+    hasRoomFor: () => Promise.resolve(true),
+    isRead: () => false,
+    write: () => Promise.resolve(),
     clock: { monotonicMs: () => performance.now() },
     timers: systemTimers,
     onCompacted: () => undefined,

@@ -180,7 +180,6 @@ async function serve(parts: ServeParts): Promise<Served> {
   });
   // Not waited for: an issuer that does not answer must not keep hosts from their mail.
   void jwks?.start();
-  const { isClockSuspect } = parts;
   jobs = startJobs({
     relay: options,
     engine,
@@ -189,8 +188,9 @@ async function serve(parts: ServeParts): Promise<Served> {
     challenges,
     lostItems,
     watch,
-    isClockSuspect,
+    isClockSuspect: parts.isClockSuspect,
     hasRoom: shared.room.take,
+    disk,
     newEpoch,
     startSnapshots: lead && (() => lead.startSnapshots(engine)),
   });

@@ -9,6 +9,7 @@ import type { Challenges } from './auth/challenges.ts';
 import type { Engine } from './engine/engine.ts';
 import type { LostItems } from './engine/lost-items.ts';
 import { BackupJob } from './jobs/backup-job.ts';
+import type { DiskGuard } from './jobs/disk-guard.ts';
 import { IdleCompaction } from './jobs/idle-compaction.ts';
 import { LogArchives } from './jobs/log-archives.ts';
 import { RetentionJob } from './jobs/retention-job.ts';
@@ -33,6 +34,7 @@ interface JobsOptions {
   isClockSuspect: boolean;
   /** Called with the bytes that are about to be written; false when there is no room. */
   hasRoom: (bytes: number) => boolean;
+  disk: Pick<DiskGuard, 'hasRoomFor'>;
   /** Of a relay whose log is shared. */
   startSnapshots: (() => SnapshotJob) | undefined;
   newEpoch: () => Epoch;
@@ -78,7 +80,7 @@ export function startJobs(options: JobsOptions): Jobs {
     },
   });
   const retention = startRetention(options, sweeps);
-  const compaction = startCompaction(options);
+  const compaction = startCompaction(options, () => store.hasSnapshots || rowsCheck?.run !== undefined);
   const snapshots = options.startSnapshots?.();
   const services = new Services();
   for (const [name, job] of Object.entries({ sweeps, backups, scrub, rowsCheck, retention, compaction, snapshots })) {
@@ -173,11 +175,13 @@ export function startRowsCheck({ relay, store, isView, onFound }: RowsCheckParts
   });
 }
 
-function startCompaction({ relay, store, hasRoom, watch }: JobsOptions): IdleCompaction {
+function startCompaction({ relay, engine, store, disk, watch }: JobsOptions, isRead: () => boolean): IdleCompaction {
   const { clock, timers, log } = relay;
   return new IdleCompaction({
     store,
-    hasRoom,
+    hasRoomFor: (bytes) => disk.hasRoomFor(bytes),
+    isRead,
+    write: () => engine.heartbeat(clock.nowMs()),
     clock,
     timers,
     onCompacted: ({ bytesBefore, bytesAfter, durationMs }) => {

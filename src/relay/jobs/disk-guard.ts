@@ -52,6 +52,12 @@ export class DiskGuard {
     return this.#freeBytes;
   }
 
+  /** Whether pushes would still be taken with so many bytes more on the disk. Asks the file system. */
+  async hasRoomFor(bytes: number): Promise<boolean> {
+    await this.#task.run();
+    return this.#freeBytes - bytes >= this.#options.floorBytes;
+  }
+
   taken(bytes: number): void {
     this.#takenBytes += bytes;
     const { floorBytes } = this.#options;

@@ -6,10 +6,11 @@
  *
  * Invariants:
  *   - nothing is compacted while anything is committed, and what comes meanwhile waits for no more than one piece;
+ *   - nothing is compacted while the store is read as it was, since LevelDB then keeps what was deleted;
  *   - no more is rewritten than four times what was collected: a relay that keeps much and deletes little leaves it alone;
+ *   - a compaction is told of after a write that followed it: LevelDB says of no error that a compaction met, and refuses
+ *     the next write, which ends the relay;
  *   - `stop` waits for the piece under way, since LevelDB does not close before that.
- *
- * LevelDB tells of no error of a compaction. It refuses the next write after one, which ends the relay.
  */
 import type { Clock, Timers } from '../../lib/clock.ts';
 import { PeriodicTask } from '../../lib/periodic-task.ts';
@@ -21,15 +22,21 @@ const LOOK_EVERY_MS = 10_000;
 /** Less is not worth a compaction. At a start as much is presumed: what the process before left is not known. */
 const WORTH_BYTES = 16 << 20;
 const REWRITTEN_FACTOR = 4;
-/** A range of more is compacted in pieces. */
+/** A range of more is compacted in pieces. A mailbox that holds more is one piece. */
 const AT_ONCE_BYTES = 64 << 20;
-const PIECES = 16;
+/** Pieces are cut at the first two bytes of the target's key. */
+const EDGES = 1 << 16;
 /** Where what is collected lies. */
 const PREFIXES = [PREFIX.payload, PREFIX.queue, PREFIX.expiry];
 
-interface Piece {
+interface Range {
   gte: Buffer;
   lt: Buffer;
+}
+
+interface Piece extends Range {
+  /** As LevelDB reckons. */
+  bytes: number;
 }
 
 /** What a compaction changed, as LevelDB reckons. */
@@ -43,8 +50,12 @@ interface IdleCompactionOptions {
   store: Pick<RelayStore, 'lastLsn' | 'storedBytes' | 'compact'> & {
     collector: Pick<RelayStore['collector'], 'isPending' | 'collectedBytes'>;
   };
-  /** Whether the disk has room for so many bytes more. */
-  hasRoom: (bytes: number) => boolean;
+  /** Whether the disk has room for so many bytes more, while a piece is written. */
+  hasRoomFor: (bytes: number) => Promise<boolean>;
+  /** Whether anything reads the store as it was. */
+  isRead: () => boolean;
+  /** Writes to the store. Rejects when it takes no write. */
+  write: () => Promise<void>;
   clock: Pick<Clock, 'monotonicMs'>;
   timers: Timers;
   onCompacted: (compacted: Compacted) => void;
@@ -80,40 +91,52 @@ export class IdleCompaction {
 
   async #look(signal: AbortSignal): Promise<void> {
     const { lastLsn, collector } = this.#options.store;
-    const isIdle = lastLsn === this.#seenLsn && !collector.isPending;
+    const isIdle = lastLsn === this.#seenLsn && !collector.isPending && !this.#options.isRead();
     this.#seenLsn = lastLsn;
     const collectedBytes = collector.collectedBytes - this.#givenBack;
     if (isIdle && collectedBytes >= WORTH_BYTES) await this.#compact(collectedBytes, signal);
   }
 
   async #compact(collectedBytes: number, signal: AbortSignal): Promise<void> {
-    const { store, hasRoom, clock, onCompacted } = this.#options;
+    const { store, hasRoomFor, isRead, write, clock, onCompacted } = this.#options;
     const startedMs = clock.monotonicMs();
     const { lastLsn } = store;
-    const bytesBefore = await this.#bytesOf(PREFIXES.map(prefixRange));
-    if (bytesBefore > REWRITTEN_FACTOR * collectedBytes || !hasRoom(bytesBefore)) return;
+    const bytesBefore = await this.#bytes();
+    if (bytesBefore > REWRITTEN_FACTOR * collectedBytes) return;
     for (const prefix of PREFIXES) {
-      for (const piece of await this.#piecesOf(prefix)) {
-        if (signal.aborted || store.lastLsn !== lastLsn) return;
+      for (const piece of await this.#pieces(prefix)) {
+        const isToEnd = !(await hasRoomFor(piece.bytes)) || signal.aborted || store.lastLsn !== lastLsn || isRead();
+        if (isToEnd) return;
         await store.compact(piece);
       }
     }
+    await write();
+    // What was begun to be read meanwhile may have kept something: then all is done again.
+    if (isRead()) return;
     this.#givenBack += collectedBytes;
-    const bytesAfter = await this.#bytesOf(PREFIXES.map(prefixRange));
+    const bytesAfter = await this.#bytes();
     onCompacted({ bytesBefore, bytesAfter, durationMs: clock.monotonicMs() - startedMs });
   }
 
-  /** The whole range, or parts of it by the first byte of the target's key. */
-  async #piecesOf(prefix: number): Promise<Piece[]> {
-    const whole = prefixRange(prefix);
-    if ((await this.#bytesOf([whole])) <= AT_ONCE_BYTES) return [whole];
-    const edges = Array.from({ length: PIECES }, (_none, at) => Buffer.of(prefix, (256 / PIECES) * at));
-    return edges.map((gte, at) => ({ gte, lt: edges[at + 1] ?? whole.lt }));
+  async #pieces(prefix: number, from = 0, to = EDGES): Promise<Piece[]> {
+    const { lt } = prefixRange(prefix);
+    const range = {
+      gte: from === 0 ? Buffer.of(prefix) : edge(prefix, from),
+      lt: to === EDGES ? lt : edge(prefix, to),
+    };
+    const bytes = await this.#options.store.storedBytes(range);
+    if (bytes <= AT_ONCE_BYTES || to - from === 1) return [{ ...range, bytes }];
+    const middle = (from + to) / 2;
+    return [...(await this.#pieces(prefix, from, middle)), ...(await this.#pieces(prefix, middle, to))];
   }
 
-  async #bytesOf(ranges: readonly Piece[]): Promise<number> {
+  async #bytes(): Promise<number> {
     let bytes = 0;
-    for (const range of ranges) bytes += await this.#options.store.storedBytes(range);
+    for (const prefix of PREFIXES) bytes += await this.#options.store.storedBytes(prefixRange(prefix));
     return bytes;
   }
+}
+
+function edge(prefix: number, at: number): Buffer {
+  return Buffer.of(prefix, at >> 8, at & 0xff);
 }

@@ -43,9 +43,14 @@ export class Collector {
     return this.#pending.size > 0;
   }
 
-  /** Wire bytes that were deleted since the start. */
+  /** Wire bytes that were deleted since the start: of what was acked, and of what expired or was lost. */
   get collectedBytes(): number {
     return this.#collectedBytes;
+  }
+
+  /** To be called with the wire bytes that an event deletes with their queue row. */
+  dropped(bytes: number): void {
+    this.#collectedBytes += bytes;
   }
 
   /** Reads the marks of all queues at once, which costs less than one by one. To be called before anything else. */

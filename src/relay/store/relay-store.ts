@@ -325,6 +325,7 @@ export class RelayStore extends StoreReader implements EventLog {
     const row = value && readableRow('queue', stored, value);
     // A row that is gone itself (an `ItemLost`), or damaged, leaves its bytes where they were put when it was accepted.
     const target = row?.payloadTarget ?? (key.slice(0, PUBLIC_KEY_CHARACTERS) as PublicKey);
+    this.collector.dropped(row?.bytes ?? 0);
     writes.del(payloadKey(target, row?.payloadSeq ?? Number(key.slice(PUBLIC_KEY_CHARACTERS))));
   }
 }

@@ -61,6 +61,7 @@ export class StoreReader implements RowReader {
   readonly due: DueIndex;
   protected readonly level: Level;
   protected bounds: LogBounds;
+  #snapshots = 0;
 
   /** `level` is open; the reader owns it from here on. */
   constructor(level: Level, bounds: LogBounds) {
@@ -176,11 +177,23 @@ export class StoreReader implements RowReader {
     return rows.map((row) => found.get(row.payloadSeq));
   }
 
+  /** Whether a snapshot is open: what it shows stays on the disk. */
+  get hasSnapshots(): boolean {
+    return this.#snapshots > 0;
+  }
+
   /** Everything as it is now, for a backup. To be taken while no batch is in flight, and to be closed. */
   snapshot(): StoreSnapshot {
     const relay = this.get('relay', rowKey.relay);
     if (!relay) throw new Error('invariant: a store that is backed up is initialised');
-    return new StoreSnapshot(this.level, relay, this.lastLsn);
+    const snapshot = new StoreSnapshot({
+      level: this.level,
+      relay,
+      lsn: this.lastLsn,
+      onClosed: () => this.#snapshots--,
+    });
+    this.#snapshots++;
+    return snapshot;
   }
 
   /** Every deny and invite row. */
@@ -252,6 +265,14 @@ const LAST_KEY = Buffer.of(0xff);
 /** One turn of the event loop: judging these rows takes about 2 ms. */
 export const TURN = { pairs: 250, bytes: 256 << 10 };
 
+interface SnapshotParts {
+  level: Level;
+  relay: RelayRow;
+  lsn: number;
+  /** Called once. */
+  onClosed: () => void;
+}
+
 /**
  * A store at one moment, to be read while it goes on. It keeps what was stored at that moment readable, however much is
  * deleted meanwhile, so it must be closed whether the reading succeeds or not.
@@ -263,13 +284,15 @@ export class StoreSnapshot {
   readonly relay: RelayRow;
   /** The last record of that moment. */
   readonly lsn: number;
+  #onClosed: (() => void) | undefined;
 
   /** `relay` and `lsn` are of the moment at which this is called. */
-  constructor(level: Level, relay: RelayRow, lsn: number) {
+  constructor({ level, relay, lsn, onClosed }: SnapshotParts) {
     this.level = level;
     this.handle = level.snapshot();
     this.relay = relay;
     this.lsn = lsn;
+    this.#onClosed = onClosed;
   }
 
   /** Bytes on disk, about: the last writes are not counted. */
@@ -282,7 +305,9 @@ export class StoreSnapshot {
     return canonicalRows(this.level, [...REPLAYED_TABLES, 'dedupUntil'], { snapshot: this.handle, ...TURN });
   }
 
-  close(): Promise<void> {
-    return this.handle.close();
+  async close(): Promise<void> {
+    await this.handle.close();
+    this.#onClosed?.();
+    this.#onClosed = undefined;
   }
 }

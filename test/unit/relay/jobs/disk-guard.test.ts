@@ -80,6 +80,17 @@ describe('room on the disk', () => {
     await guard.close();
   });
 
+  test('what is to be written has room when pushes are taken with it on the disk, too', async () => {
+    const free = { bytes: 5_000 };
+    const { guard, asked } = await guarded(free);
+    expect(await guard.hasRoomFor(5_000 - FLOOR)).toBe(true);
+    expect(await guard.hasRoomFor(5_000 - FLOOR + 1)).toBe(false);
+    free.bytes = FLOOR;
+    expect(await guard.hasRoomFor(1)).toBe(false);
+    expect(asked()).toBe(4);
+    await guard.close();
+  });
+
   test('a closed guard asks no more', async () => {
     const { guard, timers, asked } = await guarded({ bytes: 10 });
     await guard.close();

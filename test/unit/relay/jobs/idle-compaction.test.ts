@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { EventEmitter, once } from 'node:events';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { type Compacted, IdleCompaction } from '../../../../src/relay/jobs/idle-compaction.ts';
-import { PREFIX } from '../../../../src/relay/store/keys.ts';
+import { PREFIX, prefixRange } from '../../../../src/relay/store/keys.ts';
 import { folderBytes } from '../../../../bench/disk.ts';
 import { pushOf } from '../../../support/commands.ts';
 import { alice, bob } from '../../../support/hosts.ts';
@@ -14,23 +14,45 @@ import { openTestRelay } from '../../../support/test-relay.ts';
 const MIB = 1 << 20;
 const LOOK_MS = 10_000;
 
-/** A store of so many bytes, all of them wire bytes, that says what it was asked to compact. */
+const EDGES = 1 << 16;
+
+interface Range {
+  gte: Buffer;
+  lt: Buffer;
+}
+
+/** A store of so many wire bytes, spread evenly over the keys of all targets, that says what it was asked to compact. */
 class CountedStore {
   lastLsn = 7;
   bytes = 20 * MIB;
+  /** When all of it belongs to one target: the first two bytes of its key. */
+  only: number | undefined;
   readonly collector = { isPending: false, collectedBytes: 0 };
-  readonly compacted: Buffer[] = [];
+  readonly compacted: Range[] = [];
   /** Called before each compaction ends. */
   during: () => Promise<void> | void = () => undefined;
 
-  storedBytes({ gte }: { gte: Buffer }): Promise<number> {
-    return Promise.resolve(gte[0] === PREFIX.payload ? this.bytes : 0);
+  storedBytes({ gte, lt }: Range): Promise<number> {
+    if (gte[0] !== PREFIX.payload) return Promise.resolve(0);
+    const from = edgeOf(gte);
+    const to = lt[0] === PREFIX.payload ? edgeOf(lt) : EDGES;
+    if (this.only !== undefined) return Promise.resolve(from <= this.only && this.only < to ? this.bytes : 0);
+    return Promise.resolve((this.bytes * (to - from)) / EDGES);
   }
 
-  async compact({ gte }: { gte: Buffer }): Promise<void> {
-    this.compacted.push(gte);
+  async compact({ gte, lt }: Range): Promise<void> {
+    this.compacted.push({ gte, lt });
     await this.during();
   }
+
+  /** The ranges of wire bytes. */
+  ofPayloads(): Range[] {
+    return this.compacted.filter(({ gte }) => gte[0] === PREFIX.payload);
+  }
+}
+
+function edgeOf(key: Buffer): number {
+  return ((key[1] ?? 0) << 8) | (key[2] ?? 0);
 }
 
 interface Watched {
@@ -40,24 +62,31 @@ interface Watched {
   told: Compacted[];
   asked: number[];
   unexpected: unknown[];
+  /** What the relay says of itself. */
+  says: { hasRoom: boolean; isRead: boolean; takesWrites: boolean };
 }
 
-function watched({ hasRoom = true } = {}): Watched {
+const REFUSED = new Error('no write is taken');
+
+function watched(): Watched {
   const found = { store: new CountedStore(), timers: new ManualTimers(), told: [], asked: [], unexpected: [] };
-  const { store, timers, told, asked, unexpected }: Omit<Watched, 'compaction'> = found;
+  const { store, timers, told, asked, unexpected }: Omit<Watched, 'compaction' | 'says'> = found;
+  const says = { hasRoom: true, isRead: false, takesWrites: true };
   const compaction = new IdleCompaction({
     store,
-    hasRoom: (bytes) => {
+    hasRoomFor: (bytes) => {
       asked.push(bytes);
-      return hasRoom;
+      return Promise.resolve(says.hasRoom);
     },
+    isRead: () => says.isRead,
+    write: () => (says.takesWrites ? Promise.resolve() : Promise.reject(REFUSED)),
     clock: new ManualClock(),
     timers,
     onCompacted: (compacted) => told.push(compacted),
     onError: (error) => unexpected.push(error),
   });
   onTestFinished(() => compaction.stop());
-  return { ...found, compaction };
+  return { ...found, compaction, says };
 }
 
 /** Two looks between which nothing was committed. */
@@ -66,7 +95,7 @@ async function idle({ compaction }: Watched): Promise<void> {
   await compaction.look();
 }
 
-const EVERY_TABLE = [PREFIX.payload, PREFIX.queue, PREFIX.expiry].map((prefix) => Buffer.of(prefix));
+const EVERY_TABLE = [PREFIX.payload, PREFIX.queue, PREFIX.expiry].map(prefixRange);
 
 describe('a relay that is idle', () => {
   test('compacts every table of which rows are collected, once at its start and then for 16 MiB of mail', async () => {
@@ -81,7 +110,7 @@ describe('a relay that is idle', () => {
     expect(relay.store.compacted).toEqual([...EVERY_TABLE, ...EVERY_TABLE]);
     const told = { bytesBefore: 20 * MIB, bytesAfter: 20 * MIB, durationMs: 0 };
     expect(relay.told).toEqual([told, told]);
-    expect(relay.asked).toEqual([20 * MIB, 20 * MIB]);
+    expect(relay.asked).toEqual([20 * MIB, 0, 0, 20 * MIB, 0, 0]);
   });
 
   test('looks every ten seconds', async () => {
@@ -94,13 +123,30 @@ describe('a relay that is idle', () => {
     expect(store.compacted).toEqual(EVERY_TABLE);
   });
 
-  test('compacts more than 64 MiB in sixteen pieces, which are the whole', async () => {
+  test('compacts more than 64 MiB in pieces of no more, which are the whole', async () => {
     const relay = watched();
-    Object.assign(relay.store, { bytes: 64 * MIB + 1 });
-    relay.store.collector.collectedBytes = 16 * MIB;
+    Object.assign(relay.store, { bytes: 150 * MIB });
+    relay.store.collector.collectedBytes = 40 * MIB;
     await idle(relay);
-    const ofPayloads = relay.store.compacted.filter(([prefix]) => prefix === PREFIX.payload);
-    expect(ofPayloads).toEqual(Array.from({ length: 16 }, (_none, at) => Buffer.of(PREFIX.payload, 16 * at)));
+    const edges = [0x40, 0x80, 0xc0].map((first) => Buffer.of(PREFIX.payload, first, 0));
+    expect(relay.store.ofPayloads().map(({ gte }) => gte)).toEqual([Buffer.of(PREFIX.payload), ...edges]);
+    expect(relay.store.ofPayloads().map(({ lt }) => lt)).toEqual([...edges, Buffer.of(PREFIX.payload + 1)]);
+    expect(relay.asked).toEqual([37.5 * MIB, 37.5 * MIB, 37.5 * MIB, 37.5 * MIB, 0, 0]);
+  });
+
+  test('compacts a mailbox of more in one piece, and what is around it in others', async () => {
+    const relay = watched();
+    Object.assign(relay.store, { bytes: 150 * MIB, only: 0xfffe });
+    relay.store.collector.collectedBytes = 40 * MIB;
+    await idle(relay);
+    const pieces = relay.store.ofPayloads();
+    expect(relay.asked.filter((bytes) => bytes > 0)).toEqual([150 * MIB]);
+    expect(pieces.slice(1).map(({ gte }) => gte)).toEqual(pieces.slice(0, -1).map(({ lt }) => lt));
+    const of = (last: number): Buffer => Buffer.of(PREFIX.payload, 0xff, last);
+    expect(pieces.slice(-2)).toEqual([
+      { gte: of(0xfe), lt: of(0xff) },
+      { gte: of(0xff), lt: Buffer.of(PREFIX.payload + 1) },
+    ]);
   });
 });
 
@@ -127,9 +173,20 @@ describe('nothing is compacted', () => {
   });
 
   test('where the disk has no room for it', async () => {
-    const relay = watched({ hasRoom: false });
+    const relay = watched();
+    relay.says.hasRoom = false;
     await idle(relay);
     expect(relay.store.compacted).toEqual([]);
+  });
+
+  test('while a backup or a check reads the store as it was', async () => {
+    const relay = watched();
+    relay.says.isRead = true;
+    await idle(relay);
+    expect(relay.store.compacted).toEqual([]);
+    relay.says.isRead = false;
+    await relay.compaction.look();
+    expect(relay.store.compacted).toEqual(EVERY_TABLE);
   });
 });
 
@@ -137,11 +194,31 @@ test('mail that comes meanwhile ends a compaction after its piece, and the next 
   const relay = watched();
   relay.store.during = () => void relay.store.lastLsn++;
   await idle(relay);
-  expect(relay.store.compacted).toEqual([Buffer.of(PREFIX.payload)]);
+  expect(relay.store.compacted).toEqual([prefixRange(PREFIX.payload)]);
   expect(relay.told).toEqual([]);
   relay.store.during = () => undefined;
   await idle(relay);
   expect(relay.store.compacted.slice(1)).toEqual(EVERY_TABLE);
+});
+
+test('what a backup that began meanwhile kept is given back after it', async () => {
+  const relay = watched();
+  relay.store.during = () => void (relay.says.isRead = relay.store.compacted.length === EVERY_TABLE.length);
+  await idle(relay);
+  expect(relay.store.compacted).toEqual(EVERY_TABLE);
+  expect(relay.told).toEqual([]);
+  Object.assign(relay.says, { isRead: false });
+  await relay.compaction.look();
+  expect(relay.store.compacted).toEqual([...EVERY_TABLE, ...EVERY_TABLE]);
+  expect(relay.told).toHaveLength(1);
+});
+
+test('nothing is told of a compaction after which the store takes no write', async () => {
+  const relay = watched();
+  relay.says.takesWrites = false;
+  await idle(relay);
+  expect(relay.store.compacted).toEqual(EVERY_TABLE);
+  expect([relay.told, relay.unexpected]).toEqual([[], [REFUSED]]);
 });
 
 test('a stop waits for the piece under way, and no other follows', async () => {
@@ -161,7 +238,7 @@ test('a stop waits for the piece under way, and no other follows', async () => {
   pieces.emit('to end');
   await stopped;
   expect(order).toEqual(['ended', 'stopped']);
-  expect(relay.store.compacted).toEqual([Buffer.of(PREFIX.payload)]);
+  expect(relay.store.compacted).toEqual([prefixRange(PREFIX.payload)]);
 });
 
 test('on a real store: what was acked leaves the disk, what waits stays, and the store is sound', async () => {
@@ -178,9 +255,12 @@ test('on a real store: what was acked leaves the disk, what waits stays, and the
   while (relay.store.collector.isPending) await relay.engine.durable();
   expect(folderBytes(relay.folder)).toBeGreaterThan(15e6);
   const told: Compacted[] = [];
+  const snapshot = relay.store.snapshot();
   const compaction = new IdleCompaction({
     store: relay.store,
-    hasRoom: () => true,
+    hasRoomFor: () => Promise.resolve(true),
+    isRead: () => relay.store.hasSnapshots,
+    write: () => relay.engine.heartbeat(relay.clock.nowMs),
     clock: new ManualClock(),
     timers: new ManualTimers(),
     onCompacted: (compacted) => told.push(compacted),
@@ -189,6 +269,9 @@ test('on a real store: what was acked leaves the disk, what waits stays, and the
     },
   });
   await compaction.look();
+  await compaction.look();
+  expect(told).toEqual([]);
+  await snapshot.close();
   await compaction.look();
   await compaction.stop();
   expect(told).toHaveLength(1);

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { DEFAULT_LIMITS, retentionMs } from '../../../../src/protocol/limits.ts';
 import { COLLECTED_ROWS_MAX } from '../../../../src/relay/store/collect.ts';
 import { PREFIX, prefixRange, queueKey } from '../../../../src/relay/store/keys.ts';
 import { AppendGate } from '../../../support/append-gate.ts';
@@ -44,6 +45,21 @@ async function keysUnder(relay: TestRelay, ...prefixes: readonly number[]): Prom
   await relay.open();
   return counts;
 }
+
+test('the deleted wire bytes of acked and of expired items are counted', async () => {
+  const relay = await openTestRelay();
+  await relay.enrolAll(bob);
+  const seqs = await pushMany(relay, bob, 10);
+  const sizes = (await relay.wires(bob)).map((wire) => Buffer.byteLength(wire!));
+  await relay.ack(bob, seqs[6]!);
+  await collectAll(relay);
+  const acked = sizes.slice(0, 7).reduce((sum, bytes) => sum + bytes);
+  expect(relay.store.collector.collectedBytes).toBe(acked);
+  relay.clock.move(retentionMs(DEFAULT_LIMITS) + 1);
+  await relay.expire();
+  await relay.engine.durable();
+  expect(relay.store.collector.collectedBytes).toBe(acked + sizes.slice(7).reduce((sum, bytes) => sum + bytes));
+});
 
 test('acked rows and their wire bytes are deleted, and nothing else is', async () => {
   const relay = await openTestRelay();
