@@ -17,6 +17,8 @@ export interface BenchRelay {
   /** Resident memory in MB now, and at most so far, where the system tells. */
   rssMb(): number | undefined;
   peakMb(): number | undefined;
+  /** As `rssMb`, without the files that are mapped, which the system takes back when it needs memory. */
+  anonMb(): number | undefined;
   stop(): Promise<void>;
 }
 
@@ -73,6 +75,7 @@ export async function startBenchRelay({ log = [], folder: given }: BenchRelayOpt
     readyMs,
     rssMb: () => memoryMb(child.pid, 'VmRSS'),
     peakMb: () => memoryMb(child.pid, 'VmHWM'),
+    anonMb: () => memoryMb(child.pid, 'RssAnon'),
     stop: async () => {
       const ended = new Promise((resolve) => {
         child.once('exit', resolve);
@@ -86,7 +89,7 @@ export async function startBenchRelay({ log = [], folder: given }: BenchRelayOpt
 }
 
 /** Resident memory of a process in MB, now or at most so far; `undefined` where the system does not tell. */
-function memoryMb(pid: number | undefined, field: 'VmRSS' | 'VmHWM'): number | undefined {
+function memoryMb(pid: number | undefined, field: 'VmRSS' | 'VmHWM' | 'RssAnon'): number | undefined {
   try {
     const line = new RegExp(`^${field}:\\s+(\\d+) kB`, 'm');
     const kib = line.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1];
