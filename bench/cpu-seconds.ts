@@ -27,6 +27,15 @@ export function usAnItem(before: CpuSeconds, items: number): CpuSeconds {
   return { process: cost('process'), loop: cost('loop'), children: cost('children') };
 }
 
+/** Of all threads of a process. */
+export function cpuSecondsOf(pid: number): number {
+  const [, , ...fields] = readFileSync(`/proc/${pid}/stat`, 'latin1')
+    .replace(/\(.*\)/, '()')
+    .split(' ');
+  // Fields 14 and 15 of proc(5), in hundredths of a second.
+  return (Number(fields[11]) + Number(fields[12])) / 100;
+}
+
 /** Zero where the system does not tell, or for a process that has ended. */
 function onCpu(path: string): number {
   try {

@@ -5,6 +5,7 @@
  */
 import { existsSync } from 'node:fs';
 import { setTimeout as elapsed } from 'node:timers/promises';
+import { cpuSecondsOf } from './cpu-seconds.ts';
 import { BenchEngine, anyKey } from './engine.ts';
 import { pull } from './pull.ts';
 import { push } from './push.ts';
@@ -21,9 +22,13 @@ const ITEMS_OF_REQUEST = 200;
 const REQUESTS_AT_ONCE = 4;
 const ITEM_BYTES = 1024;
 const CONNECTIONS = 4;
-const REQUESTS_PER_CONNECTION = 40;
-const PAGES_PER_CONNECTION = 20;
+const REQUESTS_PER_CONNECTION = 120;
+const PAGES_PER_CONNECTION = 60;
 const SETTLED_MS = 2_000;
+/** A relay is at rest when it takes less than a tenth of a core for so long. */
+const REST_MS = 500;
+const REST_SECONDS = REST_MS / 1000 / 10;
+const MEMORY_EVERY_MS = 250;
 
 interface Filled {
   queued: number;
@@ -61,20 +66,25 @@ export async function fullStore(rounds: number, scale: number, kept?: string): P
       { name: 'pull, 500 x 1 KiB', unit: 'MB/s', better: 'more', values: of('mbPerS') },
       { name: 'pull / with an empty store', unit: 'ratio', better: 'more', values: of('pullRatio'), ...aim(0.85) },
       { name: 'peak RSS', unit: 'MB', better: 'less', values: of('peakMb'), ...aim(512) },
+      { name: 'peak RSS without mapped files', unit: 'MB', better: 'less', values: of('peakAnonMb') },
     ];
   } finally {
     if (kept === undefined) made.removeClosed();
   }
 }
 
+/** Pulls begin when LevelDB has compacted what was pushed: it would take a core from them, and more of it in a full store. */
 async function loaded(
   relay: BenchRelay,
-): Promise<Record<'readyS' | 'readyMb' | 'itemsPerS' | 'mbPerS' | 'peakMb', number>> {
+): Promise<Record<'readyS' | 'readyMb' | 'itemsPerS' | 'mbPerS' | 'peakMb' | 'peakAnonMb', number>> {
+  const anonMb: number[] = [];
+  const measuring = setInterval(() => anonMb.push(relay.anonMb() ?? Number.NaN), MEMORY_EVERY_MS);
   try {
     await elapsed(SETTLED_MS);
     const readyMb = relay.rssMb() ?? Number.NaN;
     const load = { relay, connections: CONNECTIONS, requestsPerConnection: REQUESTS_PER_CONNECTION };
     const pushed = await push({ ...load, itemsPerRequest: ITEMS_OF_REQUEST, itemBytes: ITEM_BYTES });
+    await rest(relay.pid);
     const pulled = await pull({ relay, connections: CONNECTIONS, pagesPerConnection: PAGES_PER_CONNECTION });
     return {
       readyS: relay.readyMs / 1000,
@@ -82,9 +92,20 @@ async function loaded(
       itemsPerS: (CONNECTIONS * REQUESTS_PER_CONNECTION * ITEMS_OF_REQUEST) / pushed.seconds,
       mbPerS: (CONNECTIONS * PAGES_PER_CONNECTION * 500 * ITEM_BYTES) / 1e6 / pulled.seconds,
       peakMb: relay.peakMb() ?? Number.NaN,
+      peakAnonMb: Math.max(...anonMb),
     };
   } finally {
+    clearInterval(measuring);
     await relay.stop();
+  }
+}
+
+async function rest(pid: number): Promise<void> {
+  for (let before = cpuSecondsOf(pid); ; ) {
+    await elapsed(REST_MS);
+    const now = cpuSecondsOf(pid);
+    if (now - before < REST_SECONDS) return;
+    before = now;
   }
 }
 

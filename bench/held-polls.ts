@@ -12,6 +12,7 @@ import { WAIT_SECONDS_MAX } from '../src/protocol/limits.ts';
 import type { PublicKey } from '../src/protocol/public-key.ts';
 import { steadyPort } from '../test/support/free-port.ts';
 import { Connection } from './connection.ts';
+import { cpuSecondsOf } from './cpu-seconds.ts';
 import { BenchEngine, anyKey } from './engine.ts';
 import { quantile } from './figures.ts';
 import { ROOM } from './shared-load.ts';
@@ -45,11 +46,7 @@ interface Needed {
 
 function needed(pid: number): Needed {
   const rss = /^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1];
-  const [, , ...fields] = readFileSync(`/proc/${pid}/stat`, 'latin1')
-    .replace(/\(.*\)/, '()')
-    .split(' ');
-  // Fields 14 and 15 of proc(5), in hundredths of a second.
-  return { rssMb: Number(rss) / 1024, cpuSeconds: (Number(fields[11]) + Number(fields[12])) / 100 };
+  return { rssMb: Number(rss) / 1024, cpuSeconds: cpuSecondsOf(pid) };
 }
 
 /** A store at which these hosts are enrolled, and in which items wait for them; nothing runs on it. */
