@@ -142,10 +142,10 @@ describe('a relay that is idle', () => {
     const pieces = relay.store.ofPayloads();
     expect(relay.asked.filter((bytes) => bytes > 0)).toEqual([150 * MIB]);
     expect(pieces.slice(1).map(({ gte }) => gte)).toEqual(pieces.slice(0, -1).map(({ lt }) => lt));
-    const of = (last: number): Buffer => Buffer.of(PREFIX.payload, 0xff, last);
+    const last = Buffer.of(PREFIX.payload, 0xff, 0xff);
     expect(pieces.slice(-2)).toEqual([
-      { gte: of(0xfe), lt: of(0xff) },
-      { gte: of(0xff), lt: Buffer.of(PREFIX.payload + 1) },
+      { gte: Buffer.of(PREFIX.payload, 0xff, 0xfe), lt: last },
+      { gte: last, lt: Buffer.of(PREFIX.payload + 1) },
     ]);
   });
 });
