@@ -243,9 +243,8 @@ describe('what was paired', () => {
     await pair(here, there);
     const { signer, sealKey } = there.context.identity();
     const encKey = encKeyDocument({ hostName: there.context.identity().hostName, signer, sealKey });
-    const learned = here.changed();
-    await rotateOwnKey(there.context);
-    await learned;
+    const { host_pubkey: newKey } = await rotateOwnKey(there.context);
+    await until(here, async () => (await listPeers(here.context)).peers.find((peer) => peer.host_pubkey === newKey));
     const { code, address } = await inviteAt(here);
     const word = wordOf(there, here, code, { pubkey: signer.publicKey, enc_key: encKey });
     expect(await post(address, word)).toMatchObject({
